@@ -1,0 +1,30 @@
+/* core/arena.h — memory that is taken piece by piece and given back all at once.
+ *
+ * A chain of blocks with a bump pointer.  Growth appends a block, so addresses never move; rewind
+ * keeps the blocks, so the second step, which asks for the same sizes in the same order, finds
+ * them and never reaches the heap.
+ */
+#ifndef QG_ARENA_H
+#define QG_ARENA_H
+
+#include <stddef.h>
+
+typedef struct qg_arena_block qg_arena_block;
+
+typedef struct qg_arena {
+    qg_arena_block *first, *current;
+    size_t          used, peak;    /* bytes handed out since the last rewind; the most ever */
+} qg_arena;                        /* {0} is an empty arena */
+
+typedef struct qg_arena_mark {
+    qg_arena_block *block;
+    size_t          at, used;
+} qg_arena_mark;
+
+void         *qg_arena_take(qg_arena *a, size_t bytes);   /* 64-byte aligned, not zeroed; or NULL */
+char         *qg_arena_text(qg_arena *a, const char *s);  /* a copy of s; or NULL */
+qg_arena_mark qg_arena_now(const qg_arena *a);
+void          qg_arena_rewind(qg_arena *a, qg_arena_mark to);  /* {0}: to the start */
+void          qg_arena_release(qg_arena *a);              /* every block goes back to the heap */
+
+#endif

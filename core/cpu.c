@@ -1,0 +1,41 @@
+#include "core/cpu.h"
+
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+static qg_isa isa_of_machine(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        return QG_ISA_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return QG_ISA_AVX2;
+#endif
+    return QG_ISA_BASELINE;
+}
+
+qg_isa qg__isa(void)
+{
+    const qg_isa machine = isa_of_machine();
+    const char  *forced  = getenv("QGRAD_CPU");
+    if (!forced) return machine;
+    if (!strcmp(forced, "baseline")) return QG_ISA_BASELINE;
+    if (!strcmp(forced, "avx2") && machine > QG_ISA_AVX2) return QG_ISA_AVX2;
+    return machine;
+}
+
+const char *qg_cpu_path(void)
+{
+    switch (qg__isa()) {
+    case QG_ISA_AVX512: return "avx512";
+    case QG_ISA_AVX2: return "avx2";
+    case QG_ISA_BASELINE: break;
+    }
+    return "baseline";
+}
+
+const char *qg_blas_core(void)
+{
+    return openblas_get_corename();
+}

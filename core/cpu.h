@@ -1,0 +1,32 @@
+/* core/cpu.h — one kernel source, several instruction sets, chosen at run time.
+ *
+ * Files named *_kernel.c are compiled once per instruction set with QG_ISA set to its name, and
+ * end in a constant table of functions, QG_PER_ISA(table).  QG_KERNELS(table) is the address of
+ * the one this machine should use.  The environment variable QGRAD_CPU = avx512 | avx2 | baseline
+ * forces a lower one; a higher one than the machine has is ignored.
+ */
+#ifndef QG_CPU_H
+#define QG_CPU_H
+
+typedef enum qg_isa { QG_ISA_BASELINE, QG_ISA_AVX2, QG_ISA_AVX512 } qg_isa;
+
+qg_isa      qg__isa(void);
+const char *qg_cpu_path(void);         /* "avx512", "avx2" or "baseline" */
+const char *qg_blas_core(void);        /* what OpenBLAS chose: "Cooperlake" */
+
+#define QG_PASTE_(a, b) a##_##b
+#define QG_PASTE(a, b)  QG_PASTE_(a, b)
+#define QG_PER_ISA(name) QG_PASTE(name, QG_ISA)
+
+#if defined(__x86_64__)
+#define QG_DECLARE_KERNELS(type, table) extern const type table##_baseline, table##_avx2, table##_avx512
+#define QG_KERNELS(table)                                                                          \
+    (qg__isa() == QG_ISA_AVX512 ? &table##_avx512                                                  \
+     : qg__isa() == QG_ISA_AVX2 ? &table##_avx2                                                    \
+                                : &table##_baseline)
+#else
+#define QG_DECLARE_KERNELS(type, table) extern const type table##_baseline
+#define QG_KERNELS(table)               (&table##_baseline)
+#endif
+
+#endif

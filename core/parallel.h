@@ -1,0 +1,30 @@
+/* core/parallel.h — the only threads in the tree.
+ *
+ * Work is cut into pieces whose shapes are fixed by the problem (one image, one column block, one
+ * of QG_SLICES slices of the batch); threads only choose which of them they run.  A piece writes
+ * what no other piece writes, and partial sums are added in index order, so results have the same
+ * bits for any number of threads.
+ */
+#ifndef QG_PARALLEL_H
+#define QG_PARALLEL_H
+
+#include <stddef.h>
+
+/* Slices of a batch for sums over it.  Eight keep two, four and eight threads evenly loaded. */
+enum { QG_SLICES = 8 };
+
+/* Runs one piece.  worker is 0 .. qg_threads()-1 and selects per-thread scratch, nothing else. */
+typedef void (*qg_piece)(void *context, int piece, int worker);
+
+void qg_parallel(int pieces, qg_piece run, void *context);
+
+int  qg_threads(void);                 /* how many threads qg_parallel uses; at first every core */
+void qg_set_threads(int n);            /* n < 1: every core; without OpenMP always 1 */
+
+/* Slice s of n items is [qg_slice(n, s), qg_slice(n, s + 1)). */
+static inline int qg_slice(int n, int s) { return (int)((long long)n * s / QG_SLICES); }
+
+/* sum[i] += part[0][i] + part[1][i] + .. in that order, part[s] at parts + s * stride. */
+void qg_add_slices(const float *parts, size_t stride, size_t n, float *sum);
+
+#endif
