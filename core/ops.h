@@ -1,0 +1,92 @@
+/* core/ops.h — every op a user may call.
+ *
+ * x, z, w, b and the result are vars on the same tape; a NULL operand gives NULL.  Each op checks
+ * its shapes; the message names the op and prints both.  Sizes at the end of a line are those of
+ * the operands: n h w c of x, oh ow oc of the result.
+ */
+#ifndef QG_OPS_H
+#define QG_OPS_H
+
+#include "core/tape.h"
+
+/* --- products ----------------------------------------------------------------------------- */
+
+typedef struct qg_conv_spec {
+    int   stride;           /* 0: 1; down and across */
+    int   pad_h, pad_w;     /* rows above and below, columns left and right */
+    float pad_value;        /* what lies there: 0, or +1/-1 after a binary activation */
+    bool  sums;             /* a qg_norm follows: gather its batch statistics on the way */
+} qg_conv_spec;
+
+/* Cross-correlation (the kernel is not flipped), as every framework's conv2d.
+ *     y[n,i,j,o] = b[o] + sum over p,q,k of w[o,p,q,k] x[n, i stride + p - pad_h, j stride + q - pad_w, k]
+ * x [n,h,w,c], w [oc,kh,kw,c], b [1,1,1,oc] or NULL;  oh = (h + 2 pad_h - kh) / stride + 1, rounded
+ * down.  Fails: QG_ESHAPE, QG_EARG (stride, pad). */
+qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec);
+
+/*     y[n,o] = b[o] + sum over k of w[o,k] x[n,k]
+ * x [n,h,w,c] seen as n rows of k = h w c numbers, w [o,..] of k numbers each, b [1,1,1,o] or NULL. */
+qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
+
+/* --- elementwise -------------------------------------------------------------------------- */
+
+qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z);             /* x + z              same shapes */
+qg_var *qg_scale(qg_tape *t, qg_var *x, float a);             /* a x                any */
+qg_var *qg_bias(qg_tape *t, qg_var *x, qg_var *b);            /* x + b[c]           b [1,1,1,c] */
+qg_var *qg_relu(qg_tape *t, qg_var *x);                       /* max(x, 0)          any; slope 0 at 0 */
+qg_var *qg_clip(qg_tape *t, qg_var *x, float lo, float hi);   /* min(max(x,lo),hi)  lo < hi; slope 1 at both */
+qg_var *qg_hardtanh(qg_tape *t, qg_var *x);                   /* clip to [-1, 1] */
+qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate);        /* QG_TRAIN: 0 with probability rate, else
+                                                                 x / (1 - rate); QG_EVAL: x.  0 <= rate < 1 */
+
+/* --- pooling ------------------------------------------------------------------------------ */
+
+qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down;
+                                                                 the first of equal maxima gets the gradient */
+qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down */
+qg_var *qg_global_avgpool(qg_tape *t, qg_var *x);             /* [n,h,w,c] -> [n,1,1,c] */
+
+/* --- batch norm, and what is fused with it ------------------------------------------------- */
+
+/* An elementwise function that an op can apply on its way.  core knows it only by these two; a
+ * scheme of quant/ supplies them.  Both are called on runs of any length n. */
+typedef struct qg_activation {
+    const char *name;       /* NULL: no activation */
+    void (*forward)(const float *k, size_t n, const float *x, float *y);        /* y[i] = f(x[i]) */
+    /* dx[i] = dy[i] f'(x[i]);  dk[j] += sum of dy[i] df/dk_j at x[i].  dx may be dy. */
+    void (*backward)(const float *k, size_t n, const float *x, const float *dy, float *dx, double *dk);
+    float   k[8];           /* constants, then the current values of what is learned */
+    int     n_learned;      /* learned[j] has one element; its gradient is dk[j] */
+    qg_var *learned[3];
+} qg_activation;
+
+qg_activation qg_activation_relu(void);
+
+typedef struct qg_norm_spec {
+    float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN, used in QG_EVAL */
+    float         momentum;     /* 0: 0.1;  running += momentum (batch - running) */
+    float         eps;          /* 0: 1e-5 */
+    bool          frozen;       /* QG_TRAIN also uses the running statistics and leaves them alone */
+    int           pool;         /* 0: none; else the maximum over pool x pool, before the activation */
+    qg_activation act;          /* {0}: none; must not decrease anywhere, so that it commutes with max */
+} qg_norm_spec;
+
+/* Batch norm over n h w, then max pooling, then an activation, in one pass.
+ *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(max over the window of z)
+ * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
+ * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
+ * QG_EVAL.  Fails: QG_ESHAPE, QG_EARG.                [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
+qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+
+/* --- losses ------------------------------------------------------------------------------- */
+
+/* labels [n], each < the row length; x [n,..] seen as n rows of scores.  A label out of range fails
+ * with QG_EARG and names its index. */
+qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean of -log softmax(x)[label] */
+qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean over n and classes of
+                                                                             max(0, 1 - s x)^2, s = +-1 */
+
+/* Not an op: how many rows of x have their largest score (the first of equals) at the label. */
+int     qg_correct(const qg_var *x, const uint8_t *labels);
+
+#endif

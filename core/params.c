@@ -1,0 +1,106 @@
+#include "core/params.h"
+
+#include <string.h>
+
+/* A parameter starts on a cache line, so no two threads share one and vectors load aligned. */
+enum { ALIGN_FLOATS = 16 };
+
+static size_t padded(size_t n) { return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS; }
+
+static qg_status grow(qg_params *p)
+{
+    const int  capacity = p->capacity ? 2 * p->capacity : 32;
+    qg_param **item     = qg_arena_take(&p->arena, (size_t)capacity * sizeof *item);
+    if (!item) return QG_EMEM;
+    if (p->count) memcpy(item, p->item, (size_t)p->count * sizeof *item);
+    p->item     = item;
+    p->capacity = capacity;
+    return QG_OK;
+}
+
+qg_param *qg_params_declare(qg_params *p, qg_param spec)
+{
+    if (p->value) {
+        qg_fail(QG_ESTATE, "parameter %s: declared after the parameters were allocated", spec.name);
+        return NULL;
+    }
+    if (qg_count(spec.shape) == 0) {
+        qg_fail(QG_ESHAPE, "parameter %s: shape " QG_SHAPE_FMT " is empty", spec.name,
+                QG_SHAPE_ARGS(spec.shape));
+        return NULL;
+    }
+    if (qg_params_find(p, spec.name)) {
+        qg_fail(QG_EARG, "parameter %s: the name is taken", spec.name);
+        return NULL;
+    }
+    if (p->count == p->capacity && grow(p)) return NULL;
+    qg_param *item = qg_arena_take(&p->arena, sizeof *item);
+    if (!item) return NULL;
+    *item      = spec;
+    item->name = qg_arena_text(&p->arena, spec.name);
+    if (!item->name) return NULL;
+    size_t *length = spec.group == QG_TRACKED ? &p->tracked_length : &p->length;
+    item->offset   = *length;
+    *length += padded(qg_count(spec.shape));
+    p->item[p->count++] = item;
+    return item;
+}
+
+qg_status qg_params_allocate(qg_params *p)
+{
+    if (p->value) return qg_fail(QG_ESTATE, "the parameters are allocated already");
+    const size_t floats = 2 * p->length + p->tracked_length;
+    p->value = qg_arena_take(&p->arena, (floats ? floats : 1) * sizeof(float));
+    if (!p->value) return QG_EMEM;
+    memset(p->value, 0, floats * sizeof(float));
+    p->grad    = p->value + p->length;
+    p->tracked = p->grad + p->length;
+    for (int i = 0; i < p->count; i++) {
+        qg_param  *item    = p->item[i];
+        const bool tracked = item->group == QG_TRACKED;
+        item->value        = (tracked ? p->tracked : p->value) + item->offset;
+        item->grad         = tracked ? NULL : p->grad + item->offset;
+    }
+    return QG_OK;
+}
+
+qg_param *qg_params_find(const qg_params *p, const char *name)
+{
+    for (int i = 0; i < p->count; i++)
+        if (!strcmp(p->item[i]->name, name)) return p->item[i];
+    return NULL;
+}
+
+size_t qg_params_trained(const qg_params *p)
+{
+    size_t n = 0;
+    for (int i = 0; i < p->count; i++)
+        if (p->item[i]->group != QG_TRACKED) n += qg_count(p->item[i]->shape);
+    return n;
+}
+
+static uint64_t fnv1a(uint64_t h, const void *bytes, size_t n)
+{
+    const unsigned char *b = bytes;
+    for (size_t i = 0; i < n; i++) h = (h ^ b[i]) * 0x100000001B3u;
+    return h;
+}
+
+uint64_t qg_params_digest(const qg_params *p)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (int i = 0; i < p->count; i++) {
+        const qg_param *item = p->item[i];
+        h = fnv1a(h, item->name, strlen(item->name) + 1);
+        h = fnv1a(h, &item->shape, sizeof item->shape);
+        h = fnv1a(h, item->value, qg_count(item->shape) * sizeof(float));
+    }
+    return h;
+}
+
+void qg_params_release(qg_params *p)
+{
+    qg_arena arena = p->arena;
+    *p             = (qg_params){ 0 };
+    qg_arena_release(&arena);
+}

@@ -1,0 +1,300 @@
+#include "core/tape.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/arena.h"
+#include "core/profile.h"
+#include "core/rng.h"
+
+/* A gradient buffer that waits to be used again; it is written into the buffer itself. */
+typedef struct spare {
+    struct spare *next;
+    size_t        bytes;
+} spare;
+
+struct qg_tape {
+    qg_arena        step;       /* vars, values, gradients, what ops saved */
+    qg_arena        scratch;    /* rewound when the next op starts */
+    qg_var         *newest;
+    spare          *spares;
+    qg_mode         mode;
+    qg_status       status;     /* the first failure of this step */
+    char            why[512];   /* and its message: later failures elsewhere do not replace it */
+    uint64_t        key;
+    uint64_t        draws;      /* keys given out in this step */
+    qg_profile     *profile;
+    qg_profile_row *running;    /* the op whose forward is being timed, since when, and its var */
+    double          since;
+    qg_var         *timed;
+};
+
+/* --- timing ------------------------------------------------------------------------------- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static qg_profile_row *profile_row(qg_profile *p, const char *op)
+{
+    for (int i = 0; i < p->rows; i++)
+        if (!strcmp(p->row[i].op, op)) return &p->row[i];
+    if (p->rows == QG_PROFILE_ROWS) return NULL;
+    p->row[p->rows] = (qg_profile_row){ .op = op };
+    return &p->row[p->rows++];
+}
+
+/* An eager op runs between its own record and the next one, so one clock reading per record
+ * times them all. */
+static void profile_forward(qg_tape *t, const char *op)
+{
+    if (!t->profile) return;
+    const double now = seconds();
+    if (t->running) {
+        t->running->forward += now - t->since;
+        t->running->forward_flops += t->timed ? t->timed->flops : 0;
+    }
+    t->running = op ? profile_row(t->profile, op) : NULL;
+    t->since   = now;
+    t->timed   = NULL;
+}
+
+/* --- begin, record ------------------------------------------------------------------------ */
+
+qg_tape *qg_tape_new(void)
+{
+    qg_tape *t = calloc(1, sizeof *t);
+    if (!t) qg_fail(QG_EMEM, "out of memory: a tape");
+    return t;
+}
+
+void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
+{
+    if (!t) return;
+    profile_forward(t, "-");
+    qg_arena_rewind(&t->step, (qg_arena_mark){ 0 });
+    qg_arena_rewind(&t->scratch, (qg_arena_mark){ 0 });
+    t->newest = NULL;
+    t->spares = NULL;
+    t->mode   = mode;
+    t->status = QG_OK;
+    t->key    = qg_rng_fork(qg_rng_fork(key, QG_STREAM_TAPE), step);
+    t->draws  = 0;
+}
+
+size_t    qg_tape_peak(const qg_tape *t)   { return t->step.peak + t->scratch.peak; }
+qg_status qg_tape_status(const qg_tape *t) { return t->status; }
+qg_mode   qg_tape_mode(const qg_tape *t)   { return t->mode; }
+uint64_t  qg_tape_key(qg_tape *t)          { return qg_rng_fork(t->key, t->draws++); }
+
+void qg_tape_profile(qg_tape *t, qg_profile *p)
+{
+    t->profile = p;
+    t->running = NULL;
+    t->timed   = NULL;
+}
+
+void qg_tape_free(qg_tape *t)
+{
+    if (!t) return;
+    qg_arena_release(&t->step);
+    qg_arena_release(&t->scratch);
+    free(t);
+}
+
+/* Keeps the first failure; the message is the one just set. */
+static void fail(qg_tape *t, qg_status s)
+{
+    if (t->status) return;
+    t->status = s;
+    snprintf(t->why, sizeof t->why, "%s", qg_errmsg());
+}
+
+qg_var *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...)
+{
+    if (!t || t->status) return NULL;
+    char    text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    qg_fail(s, "%s", text);
+    fail(t, s);
+    return NULL;
+}
+
+static void *take(qg_tape *t, qg_arena *a, size_t bytes)
+{
+    void *p = qg_arena_take(a, bytes ? bytes : 1);
+    if (!p) fail(t, QG_EMEM);
+    return p;
+}
+
+static qg_var *append(qg_tape *t, qg_shape shape)
+{
+    qg_var *v = take(t, &t->step, sizeof *v);
+    if (!v) return NULL;
+    *v        = (qg_var){ .shape = shape, .older = t->newest };
+    t->newest = v;
+    return v;
+}
+
+qg_var *qg_input(qg_tape *t, qg_tensor x)
+{
+    if (!t || t->status) return NULL;
+    if (!x.data || qg_count(x.shape) == 0)
+        return qg_reject(t, QG_ESHAPE, "input: " QG_SHAPE_FMT " is empty", QG_SHAPE_ARGS(x.shape));
+    qg_var *v = append(t, x.shape);
+    if (v) v->data = x.data;
+    return v;
+}
+
+qg_var *qg_parameter(qg_tape *t, const qg_param *p)
+{
+    if (!t || t->status || !p) return NULL;
+    qg_var *v = append(t, p->shape);
+    if (!v) return NULL;
+    v->data       = p->value;
+    v->needs_grad = t->mode == QG_TRAIN && p->grad && !p->frozen;
+    v->grad       = v->needs_grad ? p->grad : NULL;
+    return v;
+}
+
+qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
+{
+    if (!t || t->status) return NULL;
+    profile_forward(t, op->name);
+    if (t->running) t->running->calls++;
+    qg_arena_rewind(&t->scratch, (qg_arena_mark){ 0 });
+    qg_var *v = append(t, y);
+    if (!v) return NULL;
+    t->timed = v;
+    v->op    = op;
+    v->in[0] = a;
+    v->in[1] = b;
+    v->in[2] = c;
+    for (int i = 0; i < 3; i++)
+        if (v->in[i] && v->in[i]->needs_grad) v->needs_grad = true;
+    v->data = take(t, &t->step, qg_count(y) * sizeof(float));
+    return v->data ? v : NULL;
+}
+
+void qg_operand(qg_var *y, int at, qg_var *x)
+{
+    QG_ASSERT(at >= 3 && at < QG_OPERANDS);
+    y->in[at] = x;
+    if (x && x->needs_grad) y->needs_grad = true;
+}
+
+void *qg_save(qg_tape *t, qg_var *y, size_t bytes)
+{
+    y->saved = take(t, &t->step, bytes);
+    return y->saved;
+}
+
+void *qg_scratch(qg_tape *t, size_t bytes)
+{
+    return take(t, &t->scratch, bytes);
+}
+
+/* --- backward ----------------------------------------------------------------------------- */
+
+static size_t grad_bytes(const qg_var *v)
+{
+    const size_t bytes = qg_count(v->shape) * sizeof(float);
+    return bytes < sizeof(spare) ? sizeof(spare) : bytes;
+}
+
+/* The smallest waiting buffer that is large enough, else new memory. */
+static float *grad_take(qg_tape *t, size_t bytes)
+{
+    spare **best = NULL;
+    for (spare **s = &t->spares; *s; s = &(*s)->next)
+        if ((*s)->bytes >= bytes && (!best || (*s)->bytes < (*best)->bytes)) best = s;
+    if (!best) return take(t, &t->step, bytes);
+    spare *found = *best;
+    *best        = found->next;
+    return (float *)(void *)found;
+}
+
+static void grad_give(qg_tape *t, qg_var *v)
+{
+    spare *s  = (spare *)(void *)v->grad;
+    *s        = (spare){ t->spares, grad_bytes(v) };
+    t->spares = s;
+    v->grad   = NULL;
+}
+
+static bool shares_grad(const qg_var *v)
+{
+    return v->op && v->op->straight_through && !v->in[0]->op && v->in[0]->grad;
+}
+
+static qg_status ready_operand(qg_tape *t, qg_var *x, bool assigns)
+{
+    if (!x || !x->needs_grad || x->grad) return QG_OK;
+    if (shares_grad(x)) {
+        x->grad = x->in[0]->grad;
+        return QG_OK;
+    }
+    x->grad = grad_take(t, grad_bytes(x));
+    if (!x->grad) return t->status;
+    x->fresh = assigns;
+    if (!assigns) memset(x->grad, 0, qg_count(x->shape) * sizeof(float));
+    return QG_OK;
+}
+
+static qg_status run_backward(qg_tape *t, qg_var *y)
+{
+    for (int i = 0; i < QG_OPERANDS; i++)
+        if (ready_operand(t, y->in[i], y->op->assigns)) return t->status;
+    const double start = t->profile ? seconds() : 0;
+    qg_arena_rewind(&t->scratch, (qg_arena_mark){ 0 });
+    y->op->backward(t, y);
+    if (t->profile) {
+        qg_profile_row *row = profile_row(t->profile, y->op->name);
+        if (row) {
+            row->backward += seconds() - start;
+            for (int i = 0; i < 2; i++)     /* each gradient of a product costs what it did */
+                if (y->in[i] && y->in[i]->grad) row->backward_flops += y->flops;
+        }
+    }
+    for (int i = 0; i < QG_OPERANDS; i++)
+        if (y->in[i]) y->in[i]->fresh = false;
+    grad_give(t, y);
+    return t->status;
+}
+
+qg_status qg_backward(qg_tape *t, qg_var *loss)
+{
+    if (!t) return qg_fail(QG_ESTATE, "backward: no tape");
+    if (t->status) return qg_fail(t->status, "%s", t->why);
+    if (!loss) return qg_fail(QG_ESTATE, "backward: no loss");
+    profile_forward(t, NULL);
+    if (t->mode != QG_TRAIN) return qg_fail(QG_ESTATE, "backward: the tape was begun in QG_EVAL");
+    if (qg_count(loss->shape) != 1)
+        return qg_fail(QG_ESHAPE, "backward: the loss is " QG_SHAPE_FMT ", not [1,1,1,1]",
+                       QG_SHAPE_ARGS(loss->shape));
+    if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", loss->data[0]);
+    if (!loss->needs_grad || !loss->op) return QG_OK;
+    loss->grad = grad_take(t, grad_bytes(loss));
+    if (!loss->grad) return t->status;
+    loss->grad[0] = 1.0f;
+    for (qg_var *v = t->newest; v; v = v->older) {
+        if (!v->op || !v->grad) continue;
+        if (shares_grad(v) && v->grad == v->in[0]->grad) {
+            v->grad = NULL;
+            continue;
+        }
+        if (run_backward(t, v)) return qg_fail(t->status, "%s", t->why);
+    }
+    profile_forward(t, "-");
+    return QG_OK;
+}
