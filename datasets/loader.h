@@ -46,7 +46,8 @@ qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec);
  *
  * Memory   The loader is the caller's; qg_loader_free.
  * Fails    NULL.  QG_EIO: dir/train.png or dir/test.png is missing or unreadable.  QG_EFORMAT: it is
- *          no 8-bit grey PNG of the right size, or is damaged.  QG_EARG and QG_EMEM as above.
+ *          no 8-bit grey PNG of the right size, or cannot be unpacked (checksums are not compared).
+ *          QG_EARG and QG_EMEM as above.
  */
 qg_loader *qg_sample_train(const char *dir, qg_loader_spec spec);
 qg_loader *qg_sample_test(const char *dir, qg_loader_spec spec);
