@@ -1,4 +1,4 @@
-/* datasets/dataset.h — for authors of data sets: read a file into a qg__dataset, make it a loader. */
+/* datasets/dataset.h — for authors of data sets: from files to a qg__dataset to a loader. */
 #ifndef QG_DATASET_H
 #define QG_DATASET_H
 
@@ -26,8 +26,8 @@ void qg__dataset_free(qg__dataset *set);
 enum { QG__PATH_BYTES = 4096 };
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES]);
 
-/* The pixels of an 8-bit PNG of exactly this size, [height][width][channels], from malloc; NULL, and
- * a message that names the file, if it is anything else. */
+/* The pixels of an 8-bit PNG of exactly this size, [height][width][channels], from malloc; NULL,
+ * and a message that names the file, if it is anything else. */
 uint8_t *qg__png_read(const char *path, int height, int width, int channels);
 
 #endif

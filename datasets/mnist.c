@@ -24,13 +24,15 @@ static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int
     if (n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
         return qg_fail(QG_EFORMAT, "'%s' is compressed with gzip; it must be unpacked first", path);
     if (n < head)
-        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header alone has %zu", path,
-                       n, head);
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header alone has %zu",
+                       path, n, head);
 
     const uint32_t magic = (uint32_t)UNSIGNED_BYTES << 8 | (uint32_t)rank;
     if (big_endian(bytes) != magic)
-        return qg_fail(QG_EFORMAT, "'%s' has magic number 0x%08" PRIx32 ", expected 0x%08" PRIx32
-                       " (unsigned bytes, rank %d)", path, big_endian(bytes), magic, rank);
+        return qg_fail(QG_EFORMAT,
+                       "'%s' has magic number 0x%08" PRIx32 ", expected 0x%08" PRIx32
+                       " (unsigned bytes, rank %d)",
+                       path, big_endian(bytes), magic, rank);
 
     /* Stopping at the first product beyond the file keeps it below 2^28 * 2^32. */
     uint64_t count = 1;
@@ -41,8 +43,8 @@ static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int
         dims[i] = (int)extent;
     }
     if (count > n - head)
-        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header promises more", path,
-                       n);
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header promises more",
+                       path, n);
     if (count < n - head)
         return qg_fail(QG_EFORMAT, "'%s' is too long: %zu bytes, but its header promises %" PRIu64,
                        path, n, head + count);
@@ -74,7 +76,8 @@ static qg_status labels_check(const char *path, const uint8_t *labels, int n, in
     return QG_OK;
 }
 
-static qg_loader *mnist(const char *dir, const char *images, const char *labels, qg_loader_spec spec)
+static qg_loader *mnist(const char *dir, const char *images, const char *labels,
+                        qg_loader_spec spec)
 {
     char        path[QG__PATH_BYTES];
     int         dims[MAX_RANK] = { 0 };

@@ -38,13 +38,12 @@ static uint8_t *decode(const char *path, const uint8_t *bytes, int n, qg_shape w
     }
     const int bits = stbi_is_16_bit_from_memory(bytes, n) ? 16 : 8;
     if (!qg_shape_equal(is, want) || bits != 8) {
-        qg_fail(QG_EFORMAT, "'%s' is %d x %d with %d channels of %d bits, expected %d x %d, %d of 8",
+        qg_fail(QG_EFORMAT, "'%s' is %d x %d, %d channels of %d bits, expected %d x %d, %d of 8",
                 path, is.w, is.h, is.c, bits, want.w, want.h, want.c);
         return NULL;
     }
     uint8_t *pixels = stbi_load_from_memory(bytes, n, &is.w, &is.h, &is.c, want.c);
-    if (!pixels)
-        qg_fail(QG_EFORMAT, "'%s' is a damaged PNG: %s", path, stbi_failure_reason());
+    if (!pixels) qg_fail(QG_EFORMAT, "'%s' is a damaged PNG: %s", path, stbi_failure_reason());
     return pixels;
 }
 

@@ -1,5 +1,5 @@
-/* datasets/fetch.sh with curl, npm and sha256sum replaced by scripts that never reach a network: a file
- * is the published one if it says "good NAME".  The sums themselves are thus not tested here. */
+/* datasets/fetch.sh with curl, npm and sha256sum replaced by scripts that never reach a network: a
+ * file is the published one if it says "good NAME".  The sums themselves are thus not tested. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,8 +73,8 @@ static void write_text(const char *name, const char *text)
 /* The first bytes of tmp/name, until the next call; "" if there is no such file. */
 static const char *read_text(const char *name)
 {
-    static char text[4096];
-    FILE       *f = fopen(in_tmp(name), "r");
+    static char  text[4096];
+    FILE        *f = fopen(in_tmp(name), "r");
     const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
     if (f) fclose(f);
     text[n] = '\0';

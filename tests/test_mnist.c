@@ -15,6 +15,10 @@
 #define IMAGES "t10k-images-idx3-ubyte"
 #define LABELS "t10k-labels-idx1-ubyte"
 
+/* The beginnings of messages. */
+#define IN_IMAGES "'./" IMAGES "'"
+#define IN_LABELS "'./" LABELS "'"
+
 /* Three images of 2 x 5, values counted from 1, and their labels. */
 enum { N = 3, H = 2, W = 5, IMAGES_BYTES = 16 + N * H * W, LABELS_BYTES = 8 + N };
 
@@ -128,22 +132,22 @@ static void test_wrong_length(void **state)
     (void)state;
     struct files f = good();
     f.n_images     = 0;
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' is truncated: 0 bytes, but its header alone has 16");
+    assert_fails(&f, IN_IMAGES " is truncated: 0 bytes, but its header alone has 16");
     f.n_images = 15;
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' is truncated: 15 bytes, but its header alone has 16");
+    assert_fails(&f, IN_IMAGES " is truncated: 15 bytes, but its header alone has 16");
     f.n_images = 16;
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' is truncated: 16 bytes, but its header promises more");
+    assert_fails(&f, IN_IMAGES " is truncated: 16 bytes, but its header promises more");
     f.n_images = IMAGES_BYTES - 1;
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' is truncated: 45 bytes, but its header promises more");
+    assert_fails(&f, IN_IMAGES " is truncated: 45 bytes, but its header promises more");
     f.n_images = IMAGES_BYTES + 1;
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' is too long: 47 bytes, but its header promises 46");
+    assert_fails(&f, IN_IMAGES " is too long: 47 bytes, but its header promises 46");
     f          = good();
     f.n_labels = 7;
-    assert_fails(&f, "'./t10k-labels-idx1-ubyte' is truncated: 7 bytes, but its header alone has 8");
+    assert_fails(&f, IN_LABELS " is truncated: 7 bytes, but its header alone has 8");
     f.n_labels = LABELS_BYTES - 1;
-    assert_fails(&f, "'./t10k-labels-idx1-ubyte' is truncated: 10 bytes, but its header promises more");
+    assert_fails(&f, IN_LABELS " is truncated: 10 bytes, but its header promises more");
     f.n_labels = LABELS_BYTES + 1;
-    assert_fails(&f, "'./t10k-labels-idx1-ubyte' is too long: 12 bytes, but its header promises 11");
+    assert_fails(&f, IN_LABELS " is too long: 12 bytes, but its header promises 11");
 }
 
 static void test_wrong_header(void **state)
@@ -151,45 +155,45 @@ static void test_wrong_header(void **state)
     (void)state;
     struct files f = good();
     f.images[0]    = 1;
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' has magic number 0x01000803, expected 0x00000803 "
+    assert_fails(&f, IN_IMAGES " has magic number 0x01000803, expected 0x00000803 "
                      "(unsigned bytes, rank 3)");
     f           = good();
     f.images[2] = 0x0d;
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' has magic number 0x00000d03, expected 0x00000803 "
+    assert_fails(&f, IN_IMAGES " has magic number 0x00000d03, expected 0x00000803 "
                      "(unsigned bytes, rank 3)");
     f           = good();
     f.labels[3] = 2;
-    assert_fails(&f, "'./t10k-labels-idx1-ubyte' has magic number 0x00000802, expected 0x00000801 "
+    assert_fails(&f, IN_LABELS " has magic number 0x00000802, expected 0x00000801 "
                      "(unsigned bytes, rank 1)");
     f = good();
     memcpy(f.images, "\x1f\x8b\x08", 3);
-    assert_fails(&f, "'./t10k-images-idx3-ubyte' is compressed with gzip; it must be unpacked first");
+    assert_fails(&f, IN_IMAGES " is compressed with gzip; it must be unpacked first");
 
-    const char *empty[] = { "'./t10k-images-idx3-ubyte' is empty: extent 0 is 0",
-                            "'./t10k-images-idx3-ubyte' is empty: extent 1 is 0",
-                            "'./t10k-images-idx3-ubyte' is empty: extent 2 is 0" };
+    const char *empty[] = { IN_IMAGES " is empty: extent 0 is 0",
+                            IN_IMAGES " is empty: extent 1 is 0",
+                            IN_IMAGES " is empty: extent 2 is 0" };
     for (int i = 0; i < 3; i++) {
-        f                    = good();
+        f                   = good();
         f.images[7 + 4 * i] = 0;
         assert_fails(&f, empty[i]);
     }
 }
 
-/* Extents whose product is the right one modulo 2^32 or 2^64, or is beyond both. */
+/* Extents far beyond the file.  The last two products are right modulo 2^32 and modulo 2^64. */
 static void test_overflowing_header(void **state)
 {
     (void)state;
     const uint8_t extents[][12] = {
         { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff },
         { 0x80, 0, 0, 0, 0, 0, 0, 2, 0x80, 0, 0, 0 },
-        { 0x80, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 5 },
         { 0, 0, 0, 1, 0x40, 0, 0, 0, 0, 0, 0, 4 },
+        { 0x80, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 5 },
+        { 0xb1, 0x79, 0x53, 0xa7, 0, 0x04, 0x6a, 0xf9, 0, 0, 0xfa, 0xc2 },
     };
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
         struct files f = good();
         memcpy(f.images + 4, extents[i], 12);
-        assert_fails(&f,
-                     "'./t10k-images-idx3-ubyte' is truncated: 46 bytes, but its header promises more");
+        assert_fails(&f, IN_IMAGES " is truncated: 46 bytes, but its header promises more");
     }
 }
 
@@ -199,12 +203,12 @@ static void test_wrong_labels(void **state)
     struct files f = good();
     f.labels[7]    = 2;
     f.n_labels     = LABELS_BYTES - 1;
-    assert_fails(&f, "'./t10k-labels-idx1-ubyte' has 2 labels for 3 images");
+    assert_fails(&f, IN_LABELS " has 2 labels for 3 images");
     f            = good();
     f.labels[10] = 10;
-    assert_fails(&f, "'./t10k-labels-idx1-ubyte': label 2 is 10, but the classes are 0..9");
+    assert_fails(&f, IN_LABELS ": label 2 is 10, but the classes are 0..9");
     f.labels[9] = 255;
-    assert_fails(&f, "'./t10k-labels-idx1-ubyte': label 1 is 255, but the classes are 0..9");
+    assert_fails(&f, IN_LABELS ": label 1 is 255, but the classes are 0..9");
 }
 
 int main(void)

@@ -117,18 +117,18 @@ static void test_wrong_sheet(void **state)
     size_t         n     = 0;
     assert_int_equal(qg_file_read(SAMPLE "/test.png", 1 << 20, &bytes, &n), QG_OK);
     write_train(bytes, n);
-    assert_fails("is 560 x 700 with 1 channels of 8 bits, expected 1400 x 1120, 1 of 8");
+    assert_fails("is 560 x 700, 1 channels of 8 bits, expected 1400 x 1120, 1 of 8");
     free(bytes);
 
     /* Bit depth and colour type are bytes 24 and 25. */
     assert_int_equal(qg_file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n), QG_OK);
     bytes[24] = 16;
     write_train(bytes, n);
-    assert_fails("is 1400 x 1120 with 1 channels of 16 bits, expected 1400 x 1120, 1 of 8");
+    assert_fails("is 1400 x 1120, 1 channels of 16 bits, expected 1400 x 1120, 1 of 8");
     bytes[24] = 8;
     bytes[25] = 2;
     write_train(bytes, n);
-    assert_fails("is 1400 x 1120 with 3 channels of 8 bits, expected 1400 x 1120, 1 of 8");
+    assert_fails("is 1400 x 1120, 3 channels of 8 bits, expected 1400 x 1120, 1 of 8");
     free(bytes);
 }
 
