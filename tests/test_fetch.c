@@ -24,7 +24,7 @@ static const char SHA256SUM[] =
     "#!/bin/sh\n"
     "read -r word name\n"
     "sum=$(printf '%064d' 0)\n"
-    "[ \"$word\" = good ] && sum=$(grep -o \"[0-9a-f]\\{64\\} $name \" datasets/fetch.sh)\n"
+    "[ \"$word\" = good ] && sum=$(grep -o \"[0-9a-f]\\{64\\} $name\" datasets/fetch.sh)\n"
     "printf '%.64s  -\\n' \"$sum\"\n";
 
 /* $CURL is good, bad (other contents), broken (no gz), killed (after a part), or none. */
