@@ -1,4 +1,4 @@
-/* core/json.h — a strict reader of JSON text in memory, pulled token by token.  Internal.
+/* core/json.h — a strict reader of the JSON header of a file, pulled token by token.  Internal.
  *
  *     if (!qg_json_expect(j, '{')) return false;
  *     for (bool first = true;; first = false) {

@@ -192,7 +192,7 @@ static qg_status check_layout(qg_archive *a, const char *path, size_t data_bytes
     for (size_t i = 0; i < a->count; i++) {
         const qg_archive_entry *e = &a->entries[i];
         if (e->offset != at)
-            return qg_fail(QG_EFORMAT, "'%s' is malformed: data of '%s' at byte %zu, expected at %zu",
+            return qg_fail(QG_EFORMAT, "'%s' is malformed: '%s' is at byte %zu of data, not at %zu",
                            path, e->name, e->offset, at);
         at += e->bytes;
     }

@@ -67,16 +67,16 @@ static qg_status parse_header(const char *header, size_t data_bytes, qg_archive 
     return qg_safetensors_parse(bytes, 8 + length + data_bytes, "memory", archive);
 }
 
-/* Touches everything an archive offers; a sum, so that nothing is optimised away. */
-static unsigned touch(const qg_archive *a)
+/* Reads everything an archive offers; volatile, so that no read is optimised away. */
+static void touch(const qg_archive *a)
 {
-    unsigned                sum = 0;
+    volatile unsigned       sum = 0;
     size_t                  n;
     const qg_archive_entry *e = qg_archive_entries(a, &n);
     for (size_t i = 0; i < n; i++) {
         assert_ptr_equal(qg_archive_find(a, e[i].name), &e[i]);
         const unsigned char *p = e[i].array.data;
-        for (size_t k = 0; k < e[i].bytes; k++) sum += p[k];
+        for (size_t k = 0; k < e[i].bytes; k++) sum = sum + p[k];
         if (e[i].viewable)
             assert_int_equal(e[i].bytes,
                              qg_array_count(&e[i].array) * qg_dtype_bytes(e[i].array.dtype));
@@ -84,9 +84,8 @@ static unsigned touch(const qg_archive *a)
     const qg_note *notes = qg_archive_notes(a, &n);
     for (size_t i = 0; i < n; i++) {
         assert_ptr_equal(qg_archive_noted(a, notes[i].key), notes[i].value);
-        sum += (unsigned)strlen(notes[i].value);
+        sum = sum + (unsigned)strlen(notes[i].value);
     }
-    return sum;
 }
 
 /* What the reference implementation says of each file; 21 alone is ours to reject. */
