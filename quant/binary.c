@@ -75,6 +75,12 @@ static void scale_channels(void *context, size_t first, size_t n)
     for (size_t channel = first; channel < first + n; channel++) scale_channel(context, channel);
 }
 
+void qg__signs(size_t n, const float *x, float *y)
+{
+    struct forward k = { .x = x, .y = y, .one_scale = 1.0f };
+    qg__in_blocks(n, QG_BLOCK, sign_block, &k);
+}
+
 float qg__binary_mean_scaling(size_t n, const float *x, float *y)
 {
     struct forward k = { .x = x, .y = y, .one_scale = qg__mean_abs(n, x) };
@@ -135,8 +141,7 @@ qg_status qg_sign_quantizer(const qg_array *x, const qg_array *y)
 {
     const qg_status s = qg__check_forward("sign_quantizer", x, y);
     if (s) return s;
-    struct forward k = { .x = qg__floats(x), .y = qg__floats(y), .one_scale = 1.0f };
-    qg__in_blocks(qg_array_count(x), QG_BLOCK, sign_block, &k);
+    qg__signs(qg_array_count(x), qg__floats(x), qg__floats(y));
     return QG_OK;
 }
 

@@ -53,9 +53,10 @@ QG_MUST_CHECK qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_arra
                                                                    const qg_array *dy, qg_surrogate s,
                                                                    const qg_array *dx);
 
-/* For scheme authors.  The first two are loops on one run (first is the index of x[0] in its tensor);
+/* For scheme authors.  qg__scaled_sign and qg__stochastic_sign are loops on one run (first is the index of x[0] in its tensor);
  * the others use every thread and the same bits for any number of them. */
 void  qg__scaled_sign(size_t n, const float *x, float scale, float *y);
+void  qg__signs(size_t n, const float *x, float *y);                    /* of a whole tensor */
 void  qg__stochastic_sign(size_t n, const float *x, uint64_t key, size_t first, float *y);
 float qg__binary_mean_scaling(size_t n, const float *x, float *y);                  /* returns E */
 void  qg__binary_channels(qg_channels c, const float *x, float *y, float *scale);   /* [count] or NULL */
