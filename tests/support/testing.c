@@ -37,6 +37,25 @@ void allocate_apart(qg_params *p, uint64_t key)
         fill_apart(p->item[i]->value, qg_count(p->item[i]->shape), qg_rng_fork(key, (uint64_t)i));
 }
 
+static void total_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    qg_var *x = y->in[0];
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) x->grad[i] += y->grad[0];
+}
+
+static const qg_op total_op = { "total", total_backward, .assigns = false };
+
+qg_var *total(qg_tape *t, qg_var *x)
+{
+    qg_var *y = x ? qg_record(t, &total_op, (qg_shape){ 1, 1, 1, 1 }, x, NULL, NULL) : NULL;
+    if (!y) return NULL;
+    double sum = 0;
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) sum += (double)x->data[i];
+    y->data[0] = (float)sum;
+    return y;
+}
+
 void assert_close(const float *actual, const float *expected, size_t n, double tolerance)
 {
     for (size_t i = 0; i < n; i++)

@@ -25,6 +25,9 @@ qg_param *declare(qg_params *p, const char *name, qg_shape shape);
 /* Allocates p and fills value by value with fill_apart, key and its index. */
 void allocate_apart(qg_params *p, uint64_t key);
 
+/* An op: the sum of x, a loss under which dL/dx of the op before it is its slope. */
+qg_var *total(qg_tape *t, qg_var *x);
+
 /* |actual[i] - expected[i]| <= tolerance, and not NaN; says which i is off. */
 void assert_close(const float *actual, const float *expected, size_t n, double tolerance);
 
