@@ -44,7 +44,7 @@ void   case_ints(test_case *c, const char *name, int n, int *values);      /* a 
 int    case_choice(test_case *c, const char *name, const char *const *choices);
 int    case_choice_or(test_case *c, const char *name, const char *const *choices, int absent);
 
-/* An input by name; never NULL.  Of any dtype of the file format. */
+/* An input by name, of any dtype of the file format; never NULL.  Asking twice is free. */
 const qg_array *case_input(test_case *c, const char *name);
 
 /* The same, complaining unless it has this dtype. */
@@ -60,6 +60,9 @@ qg_array       *case_output(test_case *c, const char *name, qg_dtype dtype, int 
                             const size_t *dims);
 qg_array       *case_output_like(test_case *c, const char *name, qg_dtype dtype,
                                  const qg_array *shape);
+
+/* An array that lives as long as the case, for what a runner computes on the way; never NULL. */
+qg_array       *case_scratch(test_case *c, qg_dtype dtype, const qg_array *shape);
 
 /* Whether "expected" names this output, and its dtype there; for what only the answer tells. */
 bool            case_expects(const test_case *c, const char *name, qg_dtype *dtype);
