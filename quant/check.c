@@ -1,5 +1,7 @@
 #include "quant/check.h"
 
+#include "quant/code_array.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,6 +41,14 @@ qg_status qg__check_array(const char *op, const char *name, const qg_array *a, q
     if (s || a->dtype == dtype) return s;
     return qg_fail(QG_EARG, "%s: dtype of %s is %s, must be %s", op, name, qg_dtype_name(a->dtype),
                    qg_dtype_name(dtype));
+}
+
+qg_status qg__check_codes(const char *op, const char *name, const qg_array *a)
+{
+    const qg_status s = qg__check_view(op, name, a);
+    if (s || qg__code_type_of(a->dtype).bits) return s;
+    return qg_fail(QG_EARG, "%s: dtype of %s is %s, must be I8, U8, I16, U16 or I32", op, name,
+                   qg_dtype_name(a->dtype));
 }
 
 qg_status qg__check_rank(const char *op, const char *name, const qg_array *a, int rank)

@@ -13,7 +13,11 @@
 QG_MUST_CHECK
 qg_status qg__check_array(const char *op, const char *name, const qg_array *a, qg_dtype dtype);
 
-/* The same for a dtype of the caller's choice, which the caller checks. */
+/* The same with a dtype of codes: int8, uint8, int16, uint16 or int32. */
+QG_MUST_CHECK
+qg_status qg__check_codes(const char *op, const char *name, const qg_array *a);
+
+/* The same of any dtype. */
 QG_MUST_CHECK
 qg_status qg__check_view(const char *op, const char *name, const qg_array *a);
 
