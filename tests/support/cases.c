@@ -112,15 +112,24 @@ bool case_bool_or(test_case *c, const char *name, bool absent)
     return boolean(c, name, attribute(c, name), absent);
 }
 
-int case_int(test_case *c, const char *name)
+static int integer(test_case *c, const char *name, const cJSON *a, int absent)
 {
-    double       value = 0.0;
-    const cJSON *a     = required(c, name);
+    double value = absent;
     if (a && !whole(a, INT_MIN, INT_MAX, &value)) {
         case_complain(c, "attribute %s is not a 32-bit integer", name);
-        return 0;
+        return absent;
     }
     return (int)value;
+}
+
+int case_int(test_case *c, const char *name)
+{
+    return integer(c, name, required(c, name), 0);
+}
+
+int case_int_or(test_case *c, const char *name, int absent)
+{
+    return integer(c, name, attribute(c, name), absent);
 }
 
 double case_double(test_case *c, const char *name)

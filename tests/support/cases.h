@@ -35,6 +35,7 @@ typedef struct test_case test_case;
 bool   case_bool(test_case *c, const char *name);
 bool   case_bool_or(test_case *c, const char *name, bool absent);
 int    case_int(test_case *c, const char *name);
+int    case_int_or(test_case *c, const char *name, int absent);
 double case_double(test_case *c, const char *name);
 float  case_float(test_case *c, const char *name);
 float  case_float_or_null(test_case *c, const char *name, bool *is_null);  /* null: 0 and true */
