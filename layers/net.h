@@ -35,6 +35,7 @@ typedef struct qg_conv2d_spec {
     bool        no_bias;
     qg_quant    weight;     /* {0}: float */
     qg_quant    input;      /* {0}: float; applied to x before the product */
+    qg_quant    gradient;   /* {0}: float; applied to dL/dy before the product's backward */
     qg_layer   *after;      /* NULL: the layer declared before this one */
     const char *name;       /* NULL: "conv1", "conv2", .. in order */
 } qg_conv2d_spec;
@@ -42,8 +43,7 @@ typedef struct qg_conv2d_spec {
 typedef struct qg_dense_spec {
     int         out;        /* required */
     bool        no_bias;
-    qg_quant    weight;
-    qg_quant    input;
+    qg_quant    weight, input, gradient;
     qg_layer   *after;
     const char *name;       /* NULL: "fc1", "fc2", .. */
 } qg_dense_spec;
