@@ -23,17 +23,29 @@ typedef struct qg_schedule {
     float            milestone[QG_MILESTONES];      /* QG_STEP: increasing fractions in (0, 1) */
     int              n_milestones;
     float            warmup;                        /* linear from 0 over this first fraction, 0..1 */
-} qg_schedule;
+} qg_schedule;                                      /* {0} is constant */
 
-/* The learning rate at progress 0..1 when the base rate is lr. */
+/* The learning rate at progress 0..1 when the base rate is lr.  A milestone counts as passed when
+ * progress, rounded to float, has reached it.  The warm-up multiplies the kind's own rate by
+ * progress / warmup, so it moves no milestone.  Range: progress outside 0..1 is taken as its nearer
+ * end, NaN gives NaN unless the rate is constant; a factor of 0 in QG_EXPONENTIAL gives lr, then 0. */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
 /* "constant", "step:at=0.5+0.8,factor=0.1", "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05".
- * Fails with QG_EARG, naming the word that is wrong and the words there are; *out is then untouched. */
+ *
+ * A kind, then words in any order.  step needs at=, one to QG_MILESTONES fractions; exponential
+ * needs factor=.  factor is more than 0, or 0 for cosine; it may exceed 1.  Numbers are decimal, with
+ * a point, and no blanks are allowed.
+ *
+ * Fails    QG_EARG, naming the word that is wrong and the words there are, or the value and its
+ *          legal range; *out is then untouched.
+ */
 QG_MUST_CHECK
 qg_status qg_schedule_parse(const char *text, qg_schedule *out);
 
-/* The text that qg_schedule_parse turns back into *s; returns its length, as snprintf. */
+/* The text that qg_schedule_parse turns back into *s; returns its length, as snprintf.  *s is as
+ * qg_schedule_parse would accept it; fields that its kind does not use are left out.  255 bytes and
+ * the terminating 0 are always enough. */
 int       qg_schedule_print(const qg_schedule *s, char *text, int bytes);
 
 #endif
