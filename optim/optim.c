@@ -14,7 +14,10 @@
 enum { BLOCK = 16384 };
 
 static const char *const group_name[QG_TRACKED] = {
-    [QG_WEIGHTS] = "weights", [QG_BIASES] = "biases", [QG_NORMS] = "norms", [QG_QUANTIZERS] = "quantizers",
+    [QG_WEIGHTS]    = "weights",
+    [QG_BIASES]     = "biases",
+    [QG_NORMS]      = "norms",
+    [QG_QUANTIZERS] = "quantizers",
 };
 
 struct qg_optim {
@@ -62,12 +65,14 @@ static bool legal(float x) { return x >= 0 && isfinite(x); }
 static qg_status check_settings(const qg_optim *o)
 {
     if (o->set_untrained)
-        return qg_fail(QG_EARG, "step: group %d was set; 0 to %d are trained", o->untrained, QG_TRACKED - 1);
+        return qg_fail(QG_EARG, "step: group %d was set; 0 to %d are trained", o->untrained,
+                       QG_TRACKED - 1);
     if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g; 0 or more is legal", (double)o->lr);
     for (int g = 0; g < QG_TRACKED; g++) {
         const qg_group_spec *s = &o->group[g];
         if (!legal(s->lr_scale) || !legal(s->weight_decay))
-            return qg_fail(QG_EARG, "step: %s have lr_scale %g and weight_decay %g; 0 or more is legal",
+            return qg_fail(QG_EARG,
+                           "step: %s have lr_scale %g, weight_decay %g; 0 or more is legal",
                            group_name[g], (double)s->lr_scale, (double)s->weight_decay);
     }
     for (int i = 0; i < o->count; i++) {
@@ -102,7 +107,8 @@ static void inspect(void *context, int block, int worker)
     (void)worker;
     qg_optim    *o     = context;
     const size_t start = (size_t)block * BLOCK;
-    o->bad[block]      = !all_finite(o->params->grad + start, at_most(BLOCK, o->params->length - start));
+    const size_t n     = at_most(BLOCK, o->params->length - start);
+    o->bad[block]      = !all_finite(o->params->grad + start, n);
 }
 
 static qg_status check_gradients(qg_optim *o)
@@ -181,8 +187,9 @@ static const char *moment_name(qg_arena *a, const char *moment, const char *para
 static qg_status add_moment(qg_optim *o, int m)
 {
     const size_t bytes = o->params->length * sizeof(float);
-    o->moment[m]       = qg_arena_take(&o->arena, bytes ? bytes : 1);
-    o->moment_name[m]  = qg_arena_take(&o->arena, ((size_t)o->count + 1) * sizeof *o->moment_name[m]);
+    const size_t names = (size_t)o->count * sizeof *o->moment_name[m];
+    o->moment[m]       = qg_arena_take(&o->arena, bytes + 1);
+    o->moment_name[m]  = qg_arena_take(&o->arena, names + 1);
     if (!o->moment[m] || !o->moment_name[m]) return QG_EMEM;
     memset(o->moment[m], 0, bytes);
     for (int i = 0; i < o->count; i++) {
@@ -208,8 +215,8 @@ static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
     return QG_OK;
 }
 
-qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes, float lr,
-                        float weight_decay)
+qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
+                        float lr, float weight_decay)
 {
     if (!p) return NULL;
     if (!p->value) {
@@ -221,7 +228,8 @@ qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, siz
         return NULL;
     }
     if (!legal(weight_decay)) {
-        qg_fail(QG_EARG, "%s: weight_decay is %g; 0 or more is legal", rule->name, (double)weight_decay);
+        qg_fail(QG_EARG, "%s: weight_decay is %g; 0 or more is legal", rule->name,
+                (double)weight_decay);
         return NULL;
     }
     qg_optim *o = calloc(1, sizeof *o);

@@ -37,7 +37,7 @@ typedef struct qg_adam_spec {
  *
  * Range    g^2 is a float: above |g| = 1.8e19 it is infinite, and Adam no longer moves that weight.
  * Memory   As many floats as p has, once per moment (plain 0, momentum 1, Adam 2).
- * Fails    NULL: bad spec, p not allocated, out of memory.  p NULL gives NULL and leaves the message.
+ * Fails    NULL: bad spec, p not allocated, out of memory.  A NULL p gives NULL and no new message.
  * Papers   Adam, Kingma, Ba 2014, arXiv:1412.6980v9, algorithm 1; decoupled decay, Loshchilov,
  *          Hutter 2017, arXiv:1711.05101v3.
  * Differs  The decay is multiplied by lr, as in PyTorch's AdamW; the paper multiplies by the
@@ -47,7 +47,7 @@ qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec);
 qg_optim *qg_adam(qg_params *p, qg_adam_spec spec);
 
 /* A group's own share of the learning rate, and its own decay.  The lr of the formulas is, for each
- * parameter, lr * lr_scale of its group * its own lr_scale; the decay is its own, else its group's. */
+ * parameter, lr * lr_scale of its group * its own lr_scale; the decay its own, else its group's. */
 typedef struct qg_group_spec {
     float lr_scale;         /* at first 1; 0 freezes the group: values and moments stay */
     float weight_decay;     /* replaces that of the optimizer's spec, also when 0 */

@@ -121,7 +121,7 @@ static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedu
     if (k->takes_at && is(word, "at"))
         return milestones(value, out)
                    ? QG_OK
-                   : refuse(k, word, value, "1 to 8 increasing fractions between 0 and 1, joined by +, are legal");
+                   : refuse(k, word, value, "1 to 8 increasing numbers in (0, 1) with + between");
     if (k->takes_factor && is(word, "factor")) {
         const bool fits = number(value, &out->factor);
         if (out->kind == QG_COSINE)
@@ -141,7 +141,8 @@ static qg_status read_words(const kind_row *k, slice rest, qg_schedule *out)
         if (read_word(k, word, value, out)) return QG_EARG;
         bool *given = is(word, "at") ? &at : is(word, "factor") ? &factor : &warmup;
         if (*given)
-            return qg_fail(QG_EARG, "schedule: %s: %.*s is given twice", k->name, word.length, word.text);
+            return qg_fail(QG_EARG, "schedule: %s: %.*s is given twice", k->name, word.length,
+                           word.text);
         *given = true;
     }
     if (k->needs_at && !at) return qg_fail(QG_EARG, "schedule: %s: needs at=", k->name);
@@ -163,7 +164,7 @@ qg_status qg_schedule_parse(const char *text, qg_schedule *out)
         *out = s;
         return QG_OK;
     }
-    return qg_fail(QG_EARG, "schedule: there is no '%.*s', only constant, step, exponential, cosine",
+    return qg_fail(QG_EARG, "schedule: no kind is '%.*s'; constant, step, exponential, cosine are",
                    name.length, name.text);
 }
 
@@ -172,27 +173,32 @@ qg_status qg_schedule_parse(const char *text, qg_schedule *out)
 typedef struct line {
     char text[TEXT_BYTES];
     int  length;
+    char mark;              /* what comes before the next word or milestone */
 } line;
 
 /* The shortest decimal that reads back as x: nine digits always do. */
-static void put(line *to, const char *before, float x)
+static void put(line *to, const char *word, float x)
 {
     char digits[NUMBER_BYTES];
     for (int n = 1; n <= 9; n++) {
         snprintf(digits, sizeof digits, "%.*g", n, (double)x);
         if (strtof(digits, NULL) == x) break;
     }
-    to->length += snprintf(to->text + to->length, sizeof to->text - (size_t)to->length, "%s%s", before, digits);
+    to->length += snprintf(to->text + to->length, sizeof to->text - (size_t)to->length, "%c%s%s",
+                           to->mark, word, digits);
+    to->mark = ',';
 }
 
 int qg_schedule_print(const qg_schedule *s, char *text, int bytes)
 {
     const kind_row *k  = &kinds[s->kind];
-    line            to = { .length = 0 };
+    line            to = { .mark = ':' };
     to.length          = snprintf(to.text, sizeof to.text, "%s", k->name);
-    const int bare     = to.length;
-    for (int i = 0; k->takes_at && i < s->n_milestones; i++) put(&to, i ? "+" : ":at=", s->milestone[i]);
-    if (k->takes_factor && s->factor != 0) put(&to, to.length > bare ? ",factor=" : ":factor=", s->factor);
-    if (s->warmup != 0) put(&to, to.length > bare ? ",warmup=" : ":warmup=", s->warmup);
+    for (int i = 0; k->takes_at && i < s->n_milestones; i++) {
+        if (i) to.mark = '+';
+        put(&to, i ? "" : "at=", s->milestone[i]);
+    }
+    if (k->takes_factor && s->factor != 0) put(&to, "factor=", s->factor);
+    if (s->warmup != 0) put(&to, "warmup=", s->warmup);
     return snprintf(text, bytes > 0 ? (size_t)bytes : 0, "%s", to.text);
 }

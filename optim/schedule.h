@@ -19,24 +19,27 @@ enum { QG_MILESTONES = 8 };
 
 typedef struct qg_schedule {
     qg_schedule_kind kind;
-    float            factor;                        /* of the kind; 0: 0.1 for QG_STEP, 0 for QG_COSINE */
-    float            milestone[QG_MILESTONES];      /* QG_STEP: increasing fractions in (0, 1) */
+    float            factor;                   /* of the kind; 0: 0.1 if QG_STEP, 0 if QG_COSINE */
+    float            milestone[QG_MILESTONES]; /* QG_STEP: increasing fractions in (0, 1) */
     int              n_milestones;
-    float            warmup;                        /* linear from 0 over this first fraction, 0..1 */
-} qg_schedule;                                      /* {0} is constant */
+    float            warmup;                   /* linear from 0 over this first fraction, 0..1 */
+} qg_schedule;                                 /* {0} is constant */
 
 /* The learning rate at progress 0..1 when the base rate is lr.  A milestone counts as passed when
  * progress, rounded to float, has reached it.  The warm-up multiplies the kind's own rate by
- * progress / warmup, so it moves no milestone.  Range: progress outside 0..1 is taken as its nearer
- * end, NaN gives NaN unless the rate is constant; a factor of 0 in QG_EXPONENTIAL gives lr, then 0. */
+ * progress / warmup, so it moves no milestone.
+ *
+ * Range    progress outside 0..1 is taken as the nearer end; NaN gives NaN where the rate depends
+ *          on it.  QG_EXPONENTIAL with factor 0 is lr at 0, then 0.
+ */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
-/* "constant", "step:at=0.5+0.8,factor=0.1", "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05".
+/* "constant", "step:at=0.5+0.8,factor=0.1", "exponential:factor=0.003",
+ * "cosine:factor=0.01,warmup=0.05": a kind, then words in any order.  step needs at=, exponential
+ * needs factor=.
  *
- * A kind, then words in any order.  step needs at=, one to QG_MILESTONES fractions; exponential
- * needs factor=.  factor is more than 0, or 0 for cosine; it may exceed 1.  Numbers are decimal, with
- * a point, and no blanks are allowed.
- *
+ * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); warmup 0..1; factor more than 0,
+ *          for cosine also 0, and possibly more than 1.  Numbers are decimal, without blanks.
  * Fails    QG_EARG, naming the word that is wrong and the words there are, or the value and its
  *          legal range; *out is then untouched.
  */

@@ -11,20 +11,18 @@
 #include "optim/optim.h"
 #include "tests/support/small_params.h"
 
-static const qg_sgd_spec  sgd  = { .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f };
-static const qg_adam_spec adam = { .lr = 0.01f, .weight_decay = 0.05f };
-
 /* --- against torch ------------------------------------------------------------------------ */
 
 /* Python with torch 1.13, in float64, w.tolist() after
  *
  *     w = torch.tensor([0.5, -0.25, 1.0], dtype=torch.float64, requires_grad=True)
  *     for k in range(4):
- *         w.grad = torch.tensor([0.1 * (i + 1) * (1 if (i + k) % 2 == 0 else -0.5) for i in range(3)],
- *                               dtype=torch.float64)
+ *         g = [0.1 * (i + 1) * (1 if (i + k) % 2 == 0 else -0.5) for i in range(3)]
+ *         w.grad = torch.tensor(g, dtype=torch.float64)
  *         optimizer.step()
  */
-static void follow_torch(qg_optim *(*make)(qg_params *p, int which), int which, const double expected[3])
+static void follow_torch(qg_optim *(*make)(qg_params *p, int which), int which,
+                         const double expected[3])
 {
     qg_params p = { 0 };
     assert_non_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 3 } }));
@@ -96,44 +94,45 @@ typedef struct reference {
     double        w[ITEMS][MOST_FLOATS], m[ITEMS][MOST_FLOATS], v[ITEMS][MOST_FLOATS];
 } reference;
 
-typedef double (*rule)(double g, double *m, double *v, double lr, double decay, double w, int step);
+typedef double rule(double g, double *m, double *v, double lr, double decay, double w, int t);
 
-static double plain_ref(double g, double *m, double *v, double lr, double decay, double w, int step)
+static double plain_ref(double g, double *m, double *v, double lr, double decay, double w, int t)
 {
-    (void)m, (void)v, (void)step;
+    (void)m, (void)v, (void)t;
     return w - lr * (g + decay * w);
 }
 
-static double momentum_ref(double g, double *m, double *v, double lr, double decay, double w, int step)
+static double momentum_ref(double g, double *m, double *v, double lr, double decay, double w, int t)
 {
-    (void)v, (void)step;
+    (void)v, (void)t;
     *m = 0.9 * *m + g + decay * w;
     return w - lr * *m;
 }
 
-static double nesterov_ref(double g, double *m, double *v, double lr, double decay, double w, int step)
+static double nesterov_ref(double g, double *m, double *v, double lr, double decay, double w, int t)
 {
-    (void)v, (void)step;
+    (void)v, (void)t;
     *m = 0.9 * *m + g + decay * w;
     return w - lr * (g + decay * w + 0.9 * *m);
 }
 
-static double adam_ref(double g, double *m, double *v, double lr, double decay, double w, int step)
+static double adam_ref(double g, double *m, double *v, double lr, double decay, double w, int t)
 {
     *m = 0.9 * *m + 0.1 * g;
     *v = 0.999 * *v + 0.001 * g * g;
-    const double m_hat = *m / (1 - pow(0.9, step));
-    const double v_hat = *v / (1 - pow(0.999, step));
+    const double m_hat = *m / (1 - pow(0.9, t));
+    const double v_hat = *v / (1 - pow(0.999, t));
     return w - lr * decay * w - lr * m_hat / (sqrt(v_hat) + 1e-8);
 }
 
-static void step_ref(reference *r, const qg_params *p, rule update, double lr, int step)
+static void step_ref(reference *r, const qg_params *p, rule *update, double lr, int step)
 {
     for (int i = 0; i < ITEMS; i++) {
         const qg_param      *s = &small_specs[i];
         const qg_group_spec *g = &r->group[s->group];
         if (s->group == QG_TRACKED || s->frozen || g->lr_scale == 0) continue;
-        const double rate  = lr * (double)g->lr_scale * (s->lr_scale == 0 ? 1 : (double)s->lr_scale);
+        const double own   = s->lr_scale == 0 ? 1 : (double)s->lr_scale;
+        const double rate  = lr * (double)g->lr_scale * own;
         const double decay = (double)(s->decay == 0 ? g->weight_decay : s->decay);
         for (size_t k = 0; k < qg_count(s->shape); k++) {
             const double dw = (double)p->item[i]->grad[k];
@@ -156,7 +155,8 @@ static void assert_padding_is_zero(const qg_params *p)
 }
 
 /* tolerance: of the largest difference over all floats. */
-static void follow_reference(qg_optim *(*make)(qg_params *p), rule update, float lr, double tolerance)
+static void follow_reference(qg_optim *(*make)(qg_params *p), rule *update, float lr,
+                             double tolerance)
 {
     qg_params p;
     small_declare(&p);
@@ -171,7 +171,8 @@ static void follow_reference(qg_optim *(*make)(qg_params *p), rule update, float
     qg_optim_set_group(o, QG_QUANTIZERS, r->group[QG_QUANTIZERS]);
     qg_optim_set_group(o, QG_BIASES, r->group[QG_BIASES]);
     for (int i = 0; i < ITEMS; i++)
-        for (size_t k = 0; k < qg_count(small_specs[i].shape); k++) r->w[i][k] = (double)p.item[i]->value[k];
+        for (size_t k = 0; k < qg_count(small_specs[i].shape); k++)
+            r->w[i][k] = (double)p.item[i]->value[k];
     for (int step = 1; step <= 5; step++) {
         small_set_gradients(&p, step);
         step_ref(r, &p, update, (double)lr, step);
@@ -190,19 +191,31 @@ static void follow_reference(qg_optim *(*make)(qg_params *p), rule update, float
     qg_params_release(&p);
 }
 
-static qg_optim *make_plain(qg_params *p) { return qg_sgd(p, (qg_sgd_spec){ .lr = 0.1f, .weight_decay = 0.05f }); }
-static qg_optim *make_momentum(qg_params *p) { return qg_sgd(p, sgd); }
-static qg_optim *make_adam(qg_params *p) { return qg_adam(p, adam); }
+static qg_optim *make_plain(qg_params *p)
+{
+    return qg_sgd(p, (qg_sgd_spec){ .lr = 0.1f, .weight_decay = 0.05f });
+}
+
+static qg_optim *make_momentum(qg_params *p)
+{
+    return qg_sgd(p, (qg_sgd_spec){ .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f });
+}
 
 static qg_optim *make_nesterov(qg_params *p)
 {
-    qg_sgd_spec spec = sgd;
-    spec.nesterov    = true;
-    return qg_sgd(p, spec);
+    return qg_sgd(p, (qg_sgd_spec){ .lr           = 0.1f,
+                                    .momentum     = 0.9f,
+                                    .weight_decay = 0.05f,
+                                    .nesterov     = true });
 }
 
-/* Weights and velocities stay below 4, where a rounding moves a float by 2^-23 at most: three in each
- * of five steps. */
+static qg_optim *make_adam(qg_params *p)
+{
+    return qg_adam(p, (qg_adam_spec){ .lr = 0.01f, .weight_decay = 0.05f });
+}
+
+/* Weights and velocities stay below 4, where a rounding moves a float by 2^-23 at most: three in
+ * each of five steps. */
 static void sgd_follows_the_definition(void **state)
 {
     (void)state;

@@ -10,7 +10,9 @@ enum { MOST_FLOATS = 65 * 3 * 3 * 63 };         /* of one parameter */
 
 extern const qg_param small_specs[ITEMS];
 
-void small_declare(qg_params *p);                       /* allocated, values in [-1, 1) */
-void small_set_gradients(qg_params *p, int step);       /* in [-1, 1), those of frozen ones too */
+void   small_declare(qg_params *p);                     /* allocated, values in [-1, 1) */
+void   small_set_gradients(qg_params *p, int step);     /* in [-1, 1), those of frozen ones too */
+size_t small_bytes(const qg_params *p);                 /* of values, gradients, tracked, padding */
+float *small_copy(const qg_params *p);                  /* of all of them; the caller frees it */
 
 #endif
