@@ -128,6 +128,7 @@ static qg_status check_gradients(qg_optim *o)
 
 /* --- the step ----------------------------------------------------------------------------- */
 
+/* Blocks and parameters start at multiples of 16 floats, so no block starts in a padding. */
 static void update(void *context, int block, int worker)
 {
     (void)worker;
@@ -138,7 +139,6 @@ static void update(void *context, int block, int worker)
         const qg_param *p    = o->item[i];
         const size_t    from = p->offset > start ? p->offset : start;
         const size_t    to   = at_most(p->offset + qg_count(p->shape), end);
-        if (from >= to) continue;               /* the block starts in p's padding */
         qg_stretch s = { .param = p,
                          .n     = to - from,
                          .w     = o->params->value + from,
