@@ -2,7 +2,7 @@
  *
  * A tensor is cut into blocks of QG_BLOCK elements, whatever the machine; threads choose which of
  * them they run, and block sums are added in index order.  Inside a block the kernels keep
- * QG_LANES double accumulators, whatever the instruction set, and fold them in one fixed order.
+ * 32 double accumulators, whatever the instruction set, and fold them in one fixed order.
  * Sums are double; who needs a float rounds once.
  */
 #ifndef QG_REDUCE_H
