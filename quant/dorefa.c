@@ -47,7 +47,7 @@ float qg__dorefa_weight(size_t n, const float *x, int k, float *y)
         if (n) memcpy(y, x, n * sizeof *y);
         return 1.0f;
     }
-    /* tanh is monotone, so its largest value is that of the largest weight: one pass of it, not two. */
+    /* tanh is monotone, so its largest value is that of the largest weight. */
     struct forward f = { .x = x, .y = y, .k = k, .m = qg__tanh(qg__max_abs(n, x)) };
     qg__in_blocks(n, QG_BLOCK, weight_block, &f);
     return f.m;

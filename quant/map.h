@@ -1,7 +1,7 @@
 /* quant/map.h — the element by element loops that are worth a wide machine (internal).
  *
- * Weights are quantized in every step, so these run over all of them each time.  Every operation is a
- * single IEEE one and nothing is contracted: results are the same bits on every instruction set.
+ * Weights are quantized in every step, so these run over all of them each time.  Every operation is
+ * a single IEEE one and nothing is contracted: the same bits on every instruction set.
  */
 #ifndef QG_MAP_H
 #define QG_MAP_H
@@ -13,7 +13,8 @@
 
 typedef struct qg_map_kernels {
     /* y = positive if x > delta, -negative if x < -delta, else 0 */
-    void (*ternary)(size_t n, const float *x, float delta, float positive, float negative, float *y);
+    void (*ternary)(size_t n, const float *x, float delta, float positive, float negative,
+                    float *y);
     /* y = qg__tanh(x), quant/smooth.h */
     void (*tanh)(size_t n, const float *x, float *y);
     /* u[i] = qg_uniform(key, first + i) */
