@@ -25,9 +25,9 @@ static void relu_backward(qg_tape *t, qg_var *y)
 
 static const qg_op relu = { "relu", relu_backward, .assigns = true };
 
-static void relu_run(const float *k, size_t n, const float *x, float *y)
+static void relu_run(const qg_activation *f, size_t n, const float *x, float *y)
 {
-    (void)k;
+    (void)f;
     for (size_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];   /* so that NaN survives */
 }
 
@@ -48,10 +48,10 @@ qg_var *qg_relu(qg_tape *t, qg_var *x)
     return y;
 }
 
-static void relu_run_slope(const float *k, size_t n, const float *x, const float *dy, float *dx,
+static void relu_run_slope(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
                            double *dk)
 {
-    (void)k, (void)dk;
+    (void)f, (void)dk;
     for (size_t i = 0; i < n; i++) {
         const float d = dy[i];
         dx[i]         = x[i] <= 0.0f ? 0.0f : d;
@@ -60,7 +60,7 @@ static void relu_run_slope(const float *k, size_t n, const float *x, const float
 
 qg_activation qg_activation_relu(void)
 {
-    return (qg_activation){ .name = "relu", .forward = relu_run, .backward = relu_run_slope };
+    return (qg_activation){ .forward = relu_run, .backward = relu_run_slope };
 }
 
 /* --- clip, hardtanh ----------------------------------------------------------------------- */

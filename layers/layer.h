@@ -1,0 +1,67 @@
+/* layers/layer.h — for layer authors: a struct that begins with qg_layer, and one constant. */
+#ifndef QG_LAYER_H
+#define QG_LAYER_H
+
+#include "layers/net.h"
+#include "quant/scheme.h"
+
+typedef struct qg_layer_type {
+    const char *name;                       /* "conv2d" */
+    size_t      size;                       /* of the whole struct */
+
+    /* l->out and l->macs from l->in, checked; declares parameters.  Called once, by qg_net_build. */
+    qg_status (*build)(qg_net *net, qg_layer *l);
+
+    /* Initial values, once the parameters are allocated.  key is the layer's own.  NULL: zeros. */
+    qg_status (*start)(qg_layer *l, uint64_t key);
+
+    /* z is the second input of a layer that has one, else NULL. */
+    qg_var   *(*forward)(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z);
+
+    /* What the layer does, for the summary: "5x5, 32, ternary".  NULL: nothing to say. */
+    void      (*describe)(const qg_layer *l, char *text, size_t bytes);
+} qg_layer_type;
+
+struct qg_layer {
+    const qg_layer_type *type;
+    const char          *name;              /* "conv1"; unique in its net */
+    qg_net              *net;
+    qg_layer            *after, *with;      /* what it reads; NULL: the image, nothing */
+    qg_shape             in, out;           /* with n = 1 */
+    int                  index;             /* in order of declaration, from 0 */
+    int                  readers;           /* layers that read this one */
+    bool                 fused;             /* its work is done by an earlier layer */
+    uint64_t             macs;              /* multiply-adds for one image */
+};
+
+/* A quantizer in a layer, with what its scheme learns as parameters of the net. */
+typedef struct qg_slot {
+    qg_quant  q;
+    qg_param *param[QG_LEARNED];
+} qg_slot;
+
+/* The two operands of a product (conv2d or dense): its weight, and the quantizers. */
+typedef struct qg_product {
+    qg_layer  layer;
+    qg_param *weight, *bias;                /* bias NULL: none */
+    bool      no_bias;
+    qg_slot   weight_slot, input_slot;
+    bool      input_fused;                  /* the batch norm before applies input_slot */
+    bool      sums;                         /* a batch norm reads the result in QG_TRAIN */
+} qg_product;
+
+/* l as a product, or NULL if it is none. */
+qg_product *qg_layer_product(qg_layer *l);
+
+/* Appends a layer of the given type, zeroed but for its head.  name NULL: prefix and a number. */
+void     *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
+                        const char *name);
+qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec);   /* "<layer>.<name>" */
+
+/* Declares what slot->q learns as "<layer>.<slot name>.<entry>"; x is the shape it quantizes. */
+qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, const char *slot_name, qg_shape x);
+void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
+qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself if q is {0} */
+void      qg_slot_vars(const qg_slot *slot, qg_tape *t, qg_var **learned);  /* QG_LEARNED of them */
+
+#endif
