@@ -80,6 +80,7 @@ typedef struct case_op {
 } case_op;
 
 extern const case_op tf_cases[];        /* cases_tf.c */
+extern const case_op integer_cases[];   /* cases_integer.c */
 extern const case_op paper_cases[];     /* cases_papers.c */
 
 /* Runs one entry of "cases".  False, with one line in why, unless it is well formed, its operator is
