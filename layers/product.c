@@ -1,5 +1,6 @@
 /* The two layers that multiply: conv2d and dense.  Each has a latent weight, two quantizer slots
  * and perhaps a bias; they differ in shapes and in the op they record. */
+#include <math.h>
 #include <stdio.h>
 
 #include "layers/initial.h"
@@ -17,12 +18,26 @@ typedef struct dense {
 
 /* --- what they share ---------------------------------------------------------------------- */
 
-static qg_status declare(qg_product *p, qg_shape w, qg_shape x)
+/* s of qg_glorot_lr.  The released code counts the fans of a convolution the same way. */
+static float glorot_lr(qg_glorot_lr rule, double fan_in, double fan_out)
+{
+    if (rule == QG_GLOROT_OFF) return 0;
+    const double squared = (fan_in + fan_out) / 1.5;
+    return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
+}
+
+static qg_status declare(qg_product *p, qg_shape w, double fan_out, qg_shape x)
 {
     qg_layer        *l      = &p->layer;
-    const qg_scheme *scheme = p->weight_slot.q.scheme;
+    const qg_quant   q      = p->weight_slot.q;
+    const qg_scheme *scheme = q.scheme;
     p->weight = qg_layer_declare(
-        l, "weight", (qg_param){ .shape = w, .group = QG_WEIGHTS, .clip = scheme ? scheme->clip : 0 });
+        l, "weight",
+        (qg_param){ .shape    = w,
+                    .group    = QG_WEIGHTS,
+                    .clip     = scheme ? scheme->clip : 0,
+                    .binary   = scheme && scheme->flips,
+                    .lr_scale = glorot_lr(q.glorot_lr, (double)qg_row(w), fan_out) });
     if (!p->weight) return QG_EMEM;
     if (!p->no_bias) {
         p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
@@ -53,7 +68,27 @@ static qg_var *quantized_weight(const qg_product *p, qg_tape *t)
 
 static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_parameter(t, p->bias) : NULL; }
 
+/* The input quantizer scales the result, so bias and batch statistics have to wait for it. */
+static bool scales_output(const qg_product *p, const qg_tape *t)
+{
+    const qg_quant q = p->input_slot.q;
+    return t && q.scheme && q.scheme->scale_output && !qg_quant_waits(q, t);
+}
+
+/* The rest of the forward of both: y is the product, of x unquantized. */
+static qg_var *finish(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
+{
+    const qg_quant q = p->input_slot.q;
+    if (x && y && scales_output(p, t)) {
+        y = q.scheme->scale_output(t, q, x, windows, y);
+        if (p->bias) y = qg_bias(t, y, bias(p, t));
+    }
+    return qg_slot_apply(&p->gradient_slot, t, y);
+}
+
 /* --- conv2d ------------------------------------------------------------------------------- */
+
+static double conv2d_fan_out(qg_shape w) { return (double)w.n * w.h * w.w; }
 
 static qg_status conv2d_build(qg_net *net, qg_layer *l)
 {
@@ -70,28 +105,32 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
                        l->name, s.kernel, s.kernel_w, QG_SHAPE_ARGS(l->in), s.pad);
     l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
     l->macs = (uint64_t)qg_row(l->out) * (uint64_t)(s.kernel * s.kernel_w) * (uint64_t)l->in.c;
-    return declare(&c->product, (qg_shape){ s.out, s.kernel, s.kernel_w, l->in.c }, l->in);
+    const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c };
+    return declare(&c->product, weight, conv2d_fan_out(weight), l->in);
 }
 
 static qg_status conv2d_start(qg_layer *l, uint64_t key)
 {
-    const qg_shape w = ((qg_product *)l)->weight->shape;
-    start((qg_product *)l, key, (double)w.n * w.h * w.w);
+    qg_product *p = (qg_product *)l;
+    start(p, key, conv2d_fan_out(p->weight->shape));
     return QG_OK;
 }
 
 static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const conv2d      *c    = (conv2d *)l;
-    const qg_conv_spec spec = { .stride    = c->spec.stride,
-                                .pad_h     = c->spec.pad,
-                                .pad_w     = c->spec.pad,
-                                .pad_value = c->spec.pad_value,
-                                .sums      = c->product.sums };
-    qg_var *q = quantized_input(&c->product, t, x);
-    qg_var *y = qg_conv2d(t, q, quantized_weight(&c->product, t), bias(&c->product, t), spec);
-    return qg_slot_apply(&c->product.gradient_slot, t, y);
+    const conv2d        *c      = (conv2d *)l;
+    const qg_product    *p      = &c->product;
+    const qg_conv2d_spec s      = c->spec;
+    const bool           scaled = scales_output(p, t);
+    const qg_conv_spec   spec   = { .stride    = s.stride,
+                                    .pad_h     = s.pad,
+                                    .pad_w     = s.pad,
+                                    .pad_value = s.pad_value,
+                                    .sums      = p->sums && !scaled };
+    qg_var *q = quantized_input(p, t, x);
+    qg_var *y = qg_conv2d(t, q, quantized_weight(p, t), scaled ? NULL : bias(p, t), spec);
+    return finish(p, t, x, (qg_windows){ s.kernel, s.kernel_w, s.stride, s.pad, s.pad }, y);
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
@@ -129,7 +168,8 @@ static qg_status dense_build(qg_net *net, qg_layer *l)
     l->out  = (qg_shape){ 1, 1, 1, d->spec.out };
     l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
     /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */
-    return declare(&d->product, (qg_shape){ d->spec.out, l->in.h, l->in.w, l->in.c }, l->in);
+    const qg_shape weight = { d->spec.out, l->in.h, l->in.w, l->in.c };
+    return declare(&d->product, weight, (double)l->out.c, l->in);
 }
 
 static qg_status dense_start(qg_layer *l, uint64_t key)
@@ -141,10 +181,10 @@ static qg_status dense_start(qg_layer *l, uint64_t key)
 static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const dense *d = (dense *)l;
-    qg_var      *q = quantized_input(&d->product, t, x);
-    qg_var      *y = qg_dense(t, q, quantized_weight(&d->product, t), bias(&d->product, t));
-    return qg_slot_apply(&d->product.gradient_slot, t, y);
+    const qg_product *p = (qg_product *)l;
+    qg_var           *q = quantized_input(p, t, x);
+    qg_var *y = qg_dense(t, q, quantized_weight(p, t), scales_output(p, t) ? NULL : bias(p, t));
+    return finish(p, t, x, (qg_windows){ l->in.h, l->in.w, 1, 0, 0 }, y);
 }
 
 static const qg_layer_type dense_type = { "dense",     sizeof(dense), dense_build,

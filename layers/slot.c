@@ -9,6 +9,14 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     if (!scheme) return QG_OK;
     if (!(scheme->roles & role))
         return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, slot_name);
+    if (scheme->scale_output && !qg_layer_product(l))
+        return qg_fail(QG_EARG, "%s: %s scales the result of a product; give it as a conv2d's or dense's input",
+                       l->name, scheme->name);
+    if (scheme->check && scheme->check(slot->q)) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", qg_errmsg());
+        return qg_fail(QG_EARG, "%s: %s", l->name, why);
+    }
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
@@ -17,7 +25,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
                         .group    = learned->tracked ? QG_TRACKED : QG_QUANTIZERS,
-                        .decay    = learned->decay,
+                        .decay    = slot->q.decay == 0 ? learned->decay : slot->q.decay,
                         .lr_scale = learned->lr_scale });
         if (!slot->param[i]) return QG_EARG;
     }
@@ -55,5 +63,7 @@ void qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
         return;
     }
     vars(slot, t, learned);
-    spec->act = slot->q.scheme->activation(slot->q, learned);
+    qg_quant q  = slot->q;
+    q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
+    spec->act   = q.scheme->activation(q, learned);
 }

@@ -47,6 +47,12 @@ void qg__signs(size_t n, const float *x, float *y)
     qg__in_blocks(n, QG_BLOCK, sign_block, &k);
 }
 
+void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y)
+{
+    struct forward k = { .x = x, .y = y, .key = key };
+    qg__in_blocks(n, QG_BLOCK, stochastic_block, &k);
+}
+
 float qg__binary_mean_scaling(size_t n, const float *x, float *y)
 {
     struct forward k = { .x = x, .y = y, .scale = qg__mean_abs(n, x) };
@@ -127,8 +133,7 @@ qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array
 {
     const qg_status s = qg__check_forward("stochastic_sign_quantizer", x, y);
     if (s) return s;
-    struct forward k = { .x = qg__floats(x), .y = qg__floats(y), .key = key };
-    qg__in_blocks(qg_array_count(x), QG_BLOCK, stochastic_block, &k);
+    qg__stochastic_signs(qg_array_count(x), qg__floats(x), key, qg__floats(y));
     return QG_OK;
 }
 

@@ -19,6 +19,8 @@ struct forward {
     int            k;
     qg_dorefa_ties ties;
     uint64_t       key;
+    bool           keyed;   /* noise is drawn from key */
+    bool           adds;    /* y += */
 };
 
 /* y = 2 quantize_k(t / (2m) + 1/2) - 1, all of it in t's place. */
@@ -152,21 +154,43 @@ static void activation_block(void *context, size_t at, size_t n)
     qg__dorefa_activation(n, f->x + at, f->k, f->ties, f->y + at);
 }
 
-/* One sample of the gradient quantizer. */
+void qg__dorefa_activations(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y)
+{
+    struct forward f = { .x = x, .y = y, .k = k, .ties = ties };
+    qg__in_blocks(n, QG_BLOCK, activation_block, &f);
+}
+
+/* n <= QG_CHUNK elements of a sample of the gradient quantizer; noise NULL: none. */
+static void gradient_chunk(size_t n, const float *dr, float m, int k, const float *noise, bool adds,
+                           float *y)
+{
+    const float twice = 2.0f * m;
+    const float steps = qg__steps(k);
+    float       r[QG_CHUNK];
+    for (size_t i = 0; i < n; i++) r[i] = dr[i] / twice + 0.5f;
+    for (size_t i = 0; noise && i < n; i++) r[i] += noise[i];
+    for (size_t i = 0; i < n; i++)
+        r[i] = twice * (qg_round_even(qg_clamp(r[i], 0.0f, 1.0f) * steps) / steps - 0.5f);
+    for (size_t i = 0; adds && i < n; i++) r[i] += y[i];
+    memcpy(y, r, n * sizeof *y);
+}
+
 static void gradient_row(const struct forward *f, size_t at)
 {
-    const float *dr = f->x + at;
-    float       *y = f->y + at;
-    const float  m = QG_KERNELS(qg__reduce)->max_abs(f->row, dr);
-    const float  twice = 2.0f * m;
-    const float  steps = qg__steps(f->k);
+    const float m = QG_KERNELS(qg__reduce)->max_abs(f->row, f->x + at);
+    float       drawn[QG_CHUNK];
     if (m == 0.0f) {
-        memset(y, 0, f->row * sizeof *y);
+        if (!f->adds) memset(f->y + at, 0, f->row * sizeof *f->y);
         return;
     }
-    for (size_t i = 0; i < f->row; i++) {
-        const float r = dr[i] / twice + 0.5f + (f->noise ? f->noise[at + i] : 0.0f);
-        y[i] = twice * (qg_round_even(qg_clamp(r, 0.0f, 1.0f) * steps) / steps - 0.5f);
+    for (size_t i = at; i < at + f->row; i += QG_CHUNK) {
+        const size_t n = qg__smaller(at + f->row - i, QG_CHUNK);
+        const float *noise = f->noise ? f->noise + i : NULL;
+        if (f->keyed) {
+            qg__dorefa_noise(f->key, i, n, f->k, drawn);
+            noise = drawn;
+        }
+        gradient_chunk(n, f->x + i, m, f->k, noise, f->adds, f->y + i);
     }
 }
 
@@ -185,6 +209,17 @@ void qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const 
         return;
     }
     struct forward f = { .x = dr, .noise = noise, .y = y, .row = row, .k = k };
+    qg__in_blocks(rows, 1, gradient_rows, &f);
+}
+
+void qg__dorefa_keyed_gradient(size_t rows, size_t row, const float *dr, int k, const uint64_t *key,
+                               bool adds, float *y)
+{
+    struct forward f = { .x = dr, .y = y, .row = row, .k = k, .adds = adds };
+    if (key) {
+        f.key = *key;
+        f.keyed = true;
+    }
     qg__in_blocks(rows, 1, gradient_rows, &f);
 }
 
@@ -247,8 +282,7 @@ qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_tie
     if (!s) s = qg__check_int(op, "ties", (int)ties, QG_TIES_EVEN, QG_TIES_UP);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
-    struct forward f = { .x = qg__floats(x), .y = qg__floats(y), .k = k, .ties = ties };
-    qg__in_blocks(qg_array_count(x), QG_BLOCK, activation_block, &f);
+    qg__dorefa_activations(qg_array_count(x), qg__floats(x), k, ties, qg__floats(y));
     return QG_OK;
 }
 

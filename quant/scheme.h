@@ -23,6 +23,11 @@ typedef struct qg_learned {
 
 typedef enum qg_role { QG_WEIGHT = 1, QG_INPUT = 2, QG_GRADIENT = 4 } qg_role;
 
+/* The windows of a product over its input x: dense has one, as large as x. */
+typedef struct qg_windows {
+    int kernel_h, kernel_w, stride, pad_h, pad_w;
+} qg_windows;
+
 struct qg_scheme {
     const char       *name;     /* "twn": in summaries, checkpoints, on the command line */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
@@ -30,9 +35,15 @@ struct qg_scheme {
     unsigned          roles;    /* what it may quantize: qg_role, or-ed */
     bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
     float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
+    bool              flips;    /* as a weight it has no latent one: qg_param.binary */
 
-    /* Initial values of what is learned, from the initial weights x.  NULL: zeros.  An activation
-     * has no values yet: x.data is NULL then, and the scheme starts from its first batch. */
+    /* Are the constants of q legal?  Fails with QG_EARG, naming the culprit; asked by qg_net_build
+     * and qg_quantize.  NULL: any are. */
+    qg_status (*check)(qg_quant q);
+
+    /* Initial values of what is learned, from the initial weights x, which it may change.  NULL:
+     * zeros.  An activation has no values yet: x.data is NULL then, and the scheme starts from its
+     * first batch. */
     void    (*start)(qg_quant q, qg_tensor x, float *const *learned);
 
     /* Records the op. */
@@ -41,6 +52,10 @@ struct qg_scheme {
     /* The same as an elementwise function, so that qg_norm can fuse it; NULL: cannot be.  It must
      * not decrease anywhere and must compute exactly what apply does. */
     qg_activation (*activation)(qg_quant q, qg_var *const *learned);
+
+    /* An input's share in the result y of its product, whose bias comes later: records the op that
+     * scales y; x is the input before apply, so it is not fused.  NULL: none. */
+    qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
     /* Integer codes and scales of what apply would give: x = scale * code (+ offset).  NULL: not
      * few-valued. */
@@ -67,5 +82,9 @@ void    qg_surrogate_backward(qg_tape *t, qg_var *y);
 /* qg_activation.backward for a surrogate held in .slope and .arg. */
 void    qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,
                                          const float *dy, float *dx, double *dk);
+
+/* encode for +-1 with one scale in all, or with mean|x|, per row if q.per_channel. */
+void qg_encode_signs(qg_tensor x, float scale, qg_codes *out);
+void qg_encode_mean_signs(qg_quant q, qg_tensor x, qg_codes *out);
 
 #endif

@@ -75,6 +75,19 @@ qg_surrogate qg_ste_tanh(float temperature)
     return (qg_surrogate){ .slope = tanh_slope, .arg = temperature };
 }
 
+qg_surrogate qg_ste_annealed_tanh(uint64_t steps)
+{
+    return (qg_surrogate){ .slope = tanh_slope, .arg = 0.1f, .to = 10.0f, .steps = steps };
+}
+
+qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step)
+{
+    if (s.steps == 0) return s;
+    const double done = step < s.steps ? (double)step / (double)s.steps : 1.0;
+    const double from = (double)s.arg;
+    return (qg_surrogate){ .slope = s.slope, .arg = (float)(from * pow((double)s.to / from, done)) };
+}
+
 struct slope {
     qg_surrogate s;
     const float *x, *dy;

@@ -58,7 +58,8 @@ struct channels {
     float       *y, *alpha;
 };
 
-static float ternarize_channel(const struct channels *k, size_t channel)
+/* D of a channel, and *alpha. */
+static float channel_delta(const struct channels *k, size_t channel, float *alpha)
 {
     const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
     const size_t             size = qg__channel_size(k->c);
@@ -79,7 +80,15 @@ static float ternarize_channel(const struct channels *k, size_t channel)
         above += kernels->sum_abs_above(n, part, delta, &more);
         kept += more;
     }
-    const float alpha = alpha_of(above, kept);
+    *alpha = alpha_of(above, kept);
+    return delta;
+}
+
+static float ternarize_channel(const struct channels *k, size_t channel)
+{
+    const size_t size = qg__channel_size(k->c);
+    float        part[QG_CHUNK], alpha;
+    const float  delta = channel_delta(k, channel, &alpha);
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
         qg__gather(k->c, channel, at, n, k->x, part);
@@ -102,6 +111,12 @@ static void twn_channels(qg__split c, const float *x, float threshold, float *y,
 {
     struct channels k = { c, x, threshold, y, alpha };
     qg__in_blocks(c.depth, QG_CHANNEL_GROUP, ternarize_channels, &k);
+}
+
+float qg__twn_row_delta(size_t row, const float *x, float threshold, float *alpha)
+{
+    const struct channels k = { .c = { 1, 1, row }, .x = x, .threshold = threshold };
+    return channel_delta(&k, 0, alpha);
 }
 
 void qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y, float *alpha)
