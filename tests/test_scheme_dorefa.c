@@ -321,6 +321,13 @@ static void illegal_bits_are_named(void **state)
     assert_refused(gradient(-1, false), QG_GRADIENT, "dorefa", "bits is -1");
     assert_refused(activation(2), QG_WEIGHT, "fc1", "does not quantize weights");
     assert_null(weight(32, false).scheme);
+    scheme_case c;
+    case_open(&c, weight(9, false), shapes[1], 1);
+    qg_tape_begin(c.t, QG_TRAIN, 1, 0);
+    assert_null(qg_quantize(c.t, c.q, qg_parameter(c.t, c.x), NULL));
+    assert_message("dorefa: bits is 9");
+    assert_int_equal(qg_tape_status(c.t), QG_EARG);
+    case_close(&c);
     assert_null(gradient(32, false).scheme);
     qg_codes codes = { 0 };
     const qg_quant q = activation(32);
