@@ -80,12 +80,12 @@ static void magnitude_aware_channels(void *context, size_t first, size_t count)
         const float scale = qg__channel_mean_abs(k->c, channel, k->x);
         for (size_t at = 0; at < size; at += QG_CHUNK) {
             const size_t n = qg__smaller(size - at, QG_CHUNK);
-            float        x[QG_CHUNK], dy[QG_CHUNK], dx[QG_CHUNK];
-            qg__gather(k->c, channel, at, n, k->x, x);
-            qg__gather(k->c, channel, at, n, k->dy, dy);
+            float        part[QG_CHUNK], scaled[QG_CHUNK], dx[QG_CHUNK];
+            const float *x = qg__part(k->c, channel, at, n, k->x, part);
+            const float *dy = qg__part(k->c, channel, at, n, k->dy, scaled);
             qg__gather(k->c, channel, at, n, k->dx, dx);
-            for (size_t i = 0; i < n; i++) dy[i] *= scale;
-            k->s.slope(k->s.arg, n, x, dy, dx);
+            for (size_t i = 0; i < n; i++) scaled[i] = scale * dy[i];
+            k->s.slope(k->s.arg, n, x, scaled, dx);
             qg__scatter(k->c, channel, at, n, dx, k->dx);
         }
     }

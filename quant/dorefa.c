@@ -23,23 +23,10 @@ struct forward {
     bool           adds;    /* y += */
 };
 
-/* y = 2 quantize_k(t / (2m) + 1/2) - 1, all of it in t's place. */
-static void codes_of_tanh(size_t n, float m, int k, float *t)
-{
-    const float steps = qg__steps(k);
-    const float twice = 2.0f * m;
-    for (size_t i = 0; i < n; i++) {
-        const float u = m == 0.0f ? 0.5f : qg_clamp(t[i] / twice + 0.5f, 0.0f, 1.0f);
-        t[i] = 2.0f * (qg_round_even(u * steps) / steps) - 1.0f;
-    }
-}
-
 static void weight_block(void *context, size_t at, size_t n)
 {
     const struct forward *f = context;
-    QG_KERNELS(qg__map)->tanh(n, f->x + at, f->y + at);
-    for (size_t i = 0; i < n; i += QG_CHUNK)
-        codes_of_tanh(qg__smaller(n - i, QG_CHUNK), f->m, f->k, f->y + at + i);
+    QG_KERNELS(qg__map)->dorefa(n, f->x + at, f->m, qg__steps(f->k), f->y + at);
 }
 
 float qg__dorefa_weight(size_t n, const float *x, int k, float *y)
@@ -61,23 +48,10 @@ struct backward {
     float       *dx;
 };
 
-/* dx += dy (1 - tanh^2 x) / m, n <= QG_CHUNK. */
-static void add_tanh_slope(const qg_map_kernels *kernels, size_t n, const float *x, const float *dy,
-                           float m, float *dx)
-{
-    float t[QG_CHUNK];
-    kernels->tanh(n, x, t);
-    for (size_t i = 0; i < n; i++) dx[i] += dy[i] * (1.0f - t[i] * t[i]) / m;
-}
-
 static void weight_slope_block(void *context, size_t at, size_t n)
 {
     const struct backward *b = context;
-    const qg_map_kernels  *kernels = QG_KERNELS(qg__map);
-    for (size_t i = 0; i < n; i += QG_CHUNK) {
-        const size_t m = qg__smaller(n - i, QG_CHUNK);
-        add_tanh_slope(kernels, m, b->x + at + i, b->dy + at + i, b->m, b->dx + at + i);
-    }
+    QG_KERNELS(qg__map)->dorefa_slope(n, b->x + at, b->dy + at, b->m, b->dx + at);
 }
 
 void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx)
@@ -90,24 +64,39 @@ void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, f
 static void product_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct backward *b = context;
-    for (size_t i = 0; i < n; i++) term[i] = b->dy[first + i] * qg__tanh(b->x[first + i]);
+    QG_KERNELS(qg__map)->tanh(n, b->x + first, term);
+    for (size_t i = 0; i < n; i++) term[i] *= b->dy[first + i];
+}
+
+/* Does any |tanh x| reach m?  Few runs do, and the others need no tanh. */
+static bool reaches(const struct backward *b, size_t n, const float *x)
+{
+    return qg__tanh(QG_KERNELS(qg__reduce)->max_abs(n, x)) >= b->m;
 }
 
 static void largest_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct backward *b = context;
-    for (size_t i = 0; i < n; i++) term[i] = fabsf(qg__tanh(b->x[first + i])) >= b->m ? 1.0f : 0.0f;
+    if (!reaches(b, n, b->x + first)) {
+        memset(term, 0, n * sizeof *term);
+        return;
+    }
+    QG_KERNELS(qg__map)->tanh(n, b->x + first, term);
+    for (size_t i = 0; i < n; i++) term[i] = fabsf(term[i]) >= b->m ? 1.0f : 0.0f;
 }
 
 static void max_slope_block(void *context, size_t at, size_t n)
 {
     const struct backward *b = context;
-    const float           *x = b->x + at;
-    float                 *dx = b->dx + at;
-    for (size_t i = 0; i < n; i++) {
-        const float t = qg__tanh(x[i]);
-        const float s = (1.0f - t * t) * (t < 0.0f ? -b->share : b->share);
-        dx[i] -= fabsf(t) >= b->m ? s : 0.0f;
+    float                  t[QG_CHUNK];
+    for (size_t i = at; i < at + n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(at + n - i, QG_CHUNK);
+        if (!reaches(b, m, b->x + i)) continue;
+        QG_KERNELS(qg__map)->tanh(m, b->x + i, t);
+        for (size_t j = 0; j < m; j++) {
+            const float s = (1.0f - t[j] * t[j]) * (t[j] < 0.0f ? -b->share : b->share);
+            b->dx[i + j] -= fabsf(t[j]) >= b->m ? s : 0.0f;
+        }
     }
 }
 

@@ -17,6 +17,10 @@ typedef struct qg_map_kernels {
                     float *y);
     /* y = qg__tanh(x), quant/smooth.h */
     void (*tanh)(size_t n, const float *x, float *y);
+    /* y = 2 round_even(u steps) / steps - 1,  u = tanh(x) / (2 m) + 1/2 in [0, 1];  1/2 if m = 0 */
+    void (*dorefa)(size_t n, const float *x, float m, float steps, float *y);
+    /* dx += dy (1 - tanh^2 x) / m */
+    void (*dorefa_slope)(size_t n, const float *x, const float *dy, float m, float *dx);
     /* u[i] = qg_uniform(key, first + i) */
     void (*uniform)(size_t n, uint64_t key, size_t first, float *u);
 } qg_map_kernels;

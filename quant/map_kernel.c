@@ -1,6 +1,7 @@
 #include "quant/map.h"
 
 #include "core/rng.h"
+#include "quant/round.h"
 #include "quant/smooth.h"
 
 static void ternary_kernel(size_t n, const float *x, float delta, float positive, float negative,
@@ -18,6 +19,23 @@ static void tanh_kernel(size_t n, const float *x, float *y)
     for (size_t i = 0; i < n; i++) y[i] = qg__tanh(x[i]);
 }
 
+static void dorefa_kernel(size_t n, const float *x, float m, float steps, float *y)
+{
+    const float twice = 2.0f * m;
+    for (size_t i = 0; i < n; i++) {
+        const float u = qg_clamp(qg__tanh(x[i]) / twice + 0.5f, 0.0f, 1.0f);
+        y[i] = 2.0f * (qg_round_even((m == 0.0f ? 0.5f : u) * steps) / steps) - 1.0f;
+    }
+}
+
+static void dorefa_slope_kernel(size_t n, const float *x, const float *dy, float m, float *dx)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float t = qg__tanh(x[i]);
+        dx[i] += dy[i] * (1.0f - t * t) / m;
+    }
+}
+
 static void uniform_kernel(size_t n, uint64_t key, size_t first, float *u)
 {
     /* 24 bits fit an int32_t, which every machine turns into floats by the vector. */
@@ -28,5 +46,7 @@ static void uniform_kernel(size_t n, uint64_t key, size_t first, float *u)
 const qg_map_kernels QG_PER_ISA(qg__map) = {
     ternary_kernel,
     tanh_kernel,
+    dorefa_kernel,
+    dorefa_slope_kernel,
     uniform_kernel,
 };

@@ -1,5 +1,6 @@
 #include "quant/ste.h"
 
+#include "quant/map.h"
 #include "quant/reduce.h"
 #include "quant/smooth.h"
 
@@ -44,9 +45,12 @@ static void swish_slope(float beta, size_t n, const float *x, const float *dy, f
 static void tanh_slope(float t, size_t n, const float *x, const float *dy, float *dx)
 {
     const float height = t > 1.0f ? t : 1.0f; /* k t = max(1/t, 1) t, without the 1/0 */
-    for (size_t i = 0; i < n; i++) {
-        const float s = qg__tanh(t * x[i]);
-        dx[i] += dy[i] * (height * (1.0f - s * s));
+    float       s[QG_CHUNK];
+    for (size_t i = 0; i < n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(n - i, QG_CHUNK);
+        for (size_t j = 0; j < m; j++) s[j] = t * x[i + j];
+        QG_KERNELS(qg__map)->tanh(m, s, s);
+        for (size_t j = 0; j < m; j++) dx[i + j] += dy[i + j] * (height * (1.0f - s[j] * s[j]));
     }
 }
 
