@@ -5,7 +5,9 @@
 
 /* --- weights ------------------------------------------------------------------------------ */
 
-static const qg_op binary_op        = { .name = "binary", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op binary_op = { .name             = "binary",
+                                 .backward         = qg_surrogate_backward,
+                                 .straight_through = true };
 static const qg_op binary_sloped_op = { .name = "binary", .backward = qg_surrogate_backward };
 
 static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
@@ -66,7 +68,8 @@ static void magnitude_backward(qg_tape *t, qg_var *y)
     const qg_surrogate *s = y->saved;
     qg_var             *x = y->in[0];
     if (x->grad)
-        qg__magnitude_aware_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, *s, x->grad);
+        qg__magnitude_aware_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, *s,
+                                       x->grad);
 }
 
 static const qg_op magnitude_op = { .name = "magnitude_aware", .backward = magnitude_backward };

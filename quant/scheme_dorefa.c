@@ -42,7 +42,9 @@ static qg_status check(qg_quant q)
 
 enum { THROUGH_MAX };   /* in arg */
 
-static const qg_op straight_op = { .name = "dorefa_weight", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op straight_op = { .name             = "dorefa_weight",
+                                   .backward         = qg_surrogate_backward,
+                                   .straight_through = true };
 static const qg_op sloped_op   = { .name = "dorefa_weight", .backward = qg_surrogate_backward };
 
 typedef struct slope {
@@ -145,7 +147,8 @@ static qg_var *apply_activation(qg_tape *t, qg_quant q, qg_var *x, qg_var *const
 {
     (void)learned;
     qg_var *y = qg_record_surrogate(t, &activation_op, &activation_op, x, q.surrogate);
-    if (y) qg__dorefa_activations(qg_count(x->shape), x->data, q.bits, (qg_dorefa_ties)q.arg[TIES], y->data);
+    if (y)
+        qg__dorefa_activations(qg_count(x->shape), x->data, q.bits, (qg_dorefa_ties)q.arg[TIES], y->data);
     return y;
 }
 
@@ -205,7 +208,9 @@ static void gradient_backward(qg_tape *t, qg_var *y)
                               g->noisy ? &g->key : NULL, !x->fresh, x->grad);
 }
 
-static const qg_op gradient_op = { .name = "dorefa_gradient", .backward = gradient_backward, .assigns = true };
+static const qg_op gradient_op = { .name     = "dorefa_gradient",
+                                   .backward = gradient_backward,
+                                   .assigns  = true };
 
 static qg_var *apply_gradient(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {

@@ -6,7 +6,9 @@
 
 enum { STOCHASTIC, FLOAT_EVAL, UNIT_START };        /* in arg */
 
-static const qg_op sign_op        = { .name = "sign_weight", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op sign_op = { .name             = "sign_weight",
+                               .backward         = qg_surrogate_backward,
+                               .straight_through = true };
 static const qg_op sign_sloped_op = { .name = "sign_weight", .backward = qg_surrogate_backward };
 
 static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
@@ -66,9 +68,9 @@ static const qg_scheme binaryconnect = {
         "    s(w) = w                                the gradient passes unchanged\n"
         "    after each step w is clipped to [-1, 1]\n"
         "\n"
-        "Learns nothing.  w = 0 gives +1.  Options of the authors: unit_start, initial weights uniform in\n"
-        "[-1, 1]; glorot_lr, the learning rate of the weights times s = 1 / sqrt(1.5 / (fan in + fan\n"
-        "out)) for Adam, s^2 for SGD.  Leaving it out with unit_start is why replications fall short.\n"
+        "Learns nothing.  w = 0 gives +1.  Options of the authors: unit_start, initial weights uniform\n"
+        "in [-1, 1]; glorot_lr, the learning rate of the weights times s = 1 / sqrt(1.5 / (fan in + fan\n"
+        "out)) for Adam, s^2 for SGD.  Replications that take the first without the second fall short.\n"
         "Other implementations: the released code evaluates stochastic nets with the latent weights\n"
         "(float_eval): its stochastic results are not those of a binary net.\n",
 };

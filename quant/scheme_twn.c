@@ -18,7 +18,9 @@ static void ternary_codes(size_t n, const float *x, float delta, int32_t *code)
 
 /* --- TWN ---------------------------------------------------------------------------------- */
 
-static const qg_op twn_op        = { .name = "twn", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op twn_op = { .name             = "twn",
+                              .backward         = qg_surrogate_backward,
+                              .straight_through = true };
 static const qg_op twn_sloped_op = { .name = "twn", .backward = qg_surrogate_backward };
 
 static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
@@ -87,7 +89,9 @@ qg_quant qg_twn(qg_twn_spec spec)
 
 /* --- SteTern ------------------------------------------------------------------------------ */
 
-static const qg_op tern_op        = { .name = "ste_tern", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op tern_op = { .name             = "ste_tern",
+                               .backward         = qg_surrogate_backward,
+                               .straight_through = true };
 static const qg_op tern_sloped_op = { .name = "ste_tern", .backward = qg_surrogate_backward };
 
 enum { RELATIVE = 1 };      /* in arg */

@@ -48,7 +48,9 @@ static void weight_backward(qg_tape *t, qg_var *y)
 }
 
 static const qg_op weight_op   = { .name = "xnor_weight", .backward = weight_backward };
-static const qg_op straight_op = { .name = "xnor_weight", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op straight_op = { .name             = "xnor_weight",
+                                   .backward         = qg_surrogate_backward,
+                                   .straight_through = true };
 static const qg_op sloped_op   = { .name = "xnor_weight", .backward = qg_surrogate_backward };
 
 static qg_var *record_weight(qg_tape *t, qg_quant q, qg_var *x)

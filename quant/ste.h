@@ -32,7 +32,8 @@ qg_surrogate qg_ste_swish(float beta);
  * t >= 0 is annealed upwards by a schedule, 0.1 to 10; at t = 0 this is the identity. */
 qg_surrogate qg_ste_tanh(float temperature);
 
-/* The same with t = 0.1 at step 0, growing by one factor per step to 10 at `steps`, then constant. */
+/* The same with t = 0.1 at step 0, growing by one factor per step to 10 at `steps`, then constant.
+ * steps 0: t stays 0.1. */
 qg_surrogate qg_ste_annealed_tanh(uint64_t steps);
 
 /* s as it is at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and

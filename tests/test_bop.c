@@ -20,8 +20,10 @@ typedef struct pair {
 static pair open_pair(bool binary)
 {
     pair k = { .p = { 0 } };
-    k.w    = qg_params_declare(&k.p, (qg_param){ .name = "w", .shape = { ROWS, 1, 1, COLUMNS }, .binary = binary });
-    k.b    = qg_params_declare(&k.p, (qg_param){ .name = "b", .shape = { 1, 1, 1, OTHERS }, .group = QG_BIASES });
+    k.w = qg_params_declare(
+        &k.p, (qg_param){ .name = "w", .shape = { ROWS, 1, 1, COLUMNS }, .binary = binary });
+    k.b = qg_params_declare(&k.p,
+                            (qg_param){ .name = "b", .shape = { 1, 1, 1, OTHERS }, .group = QG_BIASES });
     assert_int_equal(qg_params_allocate(&k.p), QG_OK);
     for (size_t i = 0; i < FLIPPED; i++) k.w->value[i] = qg_uniform(1, i) < 0.5f ? -1.0f : 1.0f;
     fill_uniform(k.b->value, OTHERS, -1, 1, 2);
@@ -193,12 +195,14 @@ static void a_net_without_latent_weights_learns(void **state)
     qg_net *net = qg_net_new((qg_net_spec){ 1, 1, PIXELS, 1 });
     qg_net_dense(net, (qg_dense_spec){ .out = 31, .weight = qg_bop_weight() });
     qg_net_batchnorm(net);
-    qg_net_dense(net, (qg_dense_spec){ .out = 2,
-                                       .input = qg_binary_activation((qg_binary_activation_spec){ { 0 } }) });
+    qg_net_dense(
+        net,
+        (qg_dense_spec){ .out = 2, .input = qg_binary_activation((qg_binary_activation_spec){ { 0 } }) });
     qg_params *p = qg_net_build(net);
     assert_non_null(p);
     assert_true(p->item[0]->binary);
-    for (size_t i = 0; i < qg_count(p->item[0]->shape); i++) assert_true(fabsf(p->item[0]->value[i]) == 1);
+    for (size_t i = 0; i < qg_count(p->item[0]->shape); i++)
+        assert_true(fabsf(p->item[0]->value[i]) == 1);
     qg_optim *o = qg_bop(p, (qg_bop_spec){ .gamma = 0.01f, .rest = { .lr = 0.01f } });
     qg_tape  *t = qg_tape_new();
     int       correct = 0;
@@ -210,7 +214,8 @@ static void a_net_without_latent_weights_learns(void **state)
         step(o);
     }
     assert_true(correct >= N - 3);
-    for (size_t i = 0; i < qg_count(p->item[0]->shape); i++) assert_true(fabsf(p->item[0]->value[i]) == 1);
+    for (size_t i = 0; i < qg_count(p->item[0]->shape); i++)
+        assert_true(fabsf(p->item[0]->value[i]) == 1);
     qg_tape_free(t);
     qg_optim_free(o);
     qg_net_free(net);

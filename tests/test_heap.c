@@ -132,7 +132,8 @@ static void no_heap_in_nets_with_schemes(void **state)
         qg_net *net = qg_net_new((qg_net_spec){ 9, 9, C, 1 });
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .gradient = g });
         qg_net_batchnorm(net);
-        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .input = x, .gradient = g });
+        qg_net_conv2d(net,
+                      (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .input = x, .gradient = g });
         qg_net_batchnorm(net);
         qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = w, .input = x, .gradient = g });
         qg_params *p = qg_net_build(net);
@@ -145,7 +146,8 @@ static void no_heap_in_nets_with_schemes(void **state)
             const qg_mode mode  = i % 3 == 1 ? QG_EVAL : QG_TRAIN;
             const int     batch = i % 5 == 2 ? ODD : BATCH;
             qg_tape_begin(t, mode, 1, i);
-            qg_var *loss = qg_cross_entropy(t, qg_net_forward(net, t, (qg_tensor){ { batch, 9, 9, C }, images }), labels);
+            qg_var *loss = qg_cross_entropy(
+                t, qg_net_forward(net, t, (qg_tensor){ { batch, 9, 9, C }, images }), labels);
             if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss) || qg_optim_step(o), 0);
             assert_int_equal(qg_tape_status(t), QG_OK);
             if (i == 2) warm = heap_calls;      /* each mode and batch size has been there */

@@ -37,7 +37,8 @@ static void expect_values(scheme_case *c, qg_mode mode, const float *y)
 static void signs_are_those_of_the_operator(void **state)
 {
     (void)state;
-    const qg_quant q[] = { connect(false), qg_bnn((qg_bnn_spec){ 0 }), qg_bop_weight(), sign_with(qg_ste_identity()) };
+    const qg_quant q[] = { connect(false), qg_bnn((qg_bnn_spec){ 0 }), qg_bop_weight(),
+                           sign_with(qg_ste_identity()) };
     for (int k = 0; k < 4 * SHAPES; k++) {
         scheme_case c;
         case_open(&c, q[k / SHAPES], shapes[k % SHAPES], (uint64_t)k);
@@ -121,12 +122,14 @@ static void float_evaluation_is_not_binary(void **state)
 {
     (void)state;
     scheme_case c;
-    case_open(&c, qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }), shapes[0], 1);
+    case_open(&c, qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }),
+              shapes[0], 1);
     expect_values(&c, QG_EVAL, c.x->value);
     case_forward(&c, QG_TRAIN, 0);
     for (size_t i = 0; i < c.n; i++) assert_true(fabsf(c.y->data[i]) == 1);
     qg_codes codes = { 0 };
-    assert_int_equal(c.q.scheme->encode(c.q, (qg_tensor){ c.x->shape, c.x->value }, NULL, &codes), QG_EARG);
+    assert_int_equal(c.q.scheme->encode(c.q, (qg_tensor){ c.x->shape, c.x->value }, NULL, &codes),
+                     QG_EARG);
     assert_message("float_eval");
     assert_int_equal(c.q.bits, 32);
     case_close(&c);
@@ -135,7 +138,8 @@ static void float_evaluation_is_not_binary(void **state)
 static void zeros(void **state)
 {
     (void)state;
-    const qg_quant scaled[] = { qg_binary((qg_binary_spec){ 0 }), qg_binary((qg_binary_spec){ .per_channel = true }),
+    const qg_quant scaled[] = { qg_binary((qg_binary_spec){ 0 }),
+                                qg_binary((qg_binary_spec){ .per_channel = true }),
                                 qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }) };
     for (int k = 0; k < 3; k++) {
         scheme_case c;
@@ -143,7 +147,8 @@ static void zeros(void **state)
         memset(c.x->value, 0, c.n * sizeof(float));
         case_forward(&c, QG_TRAIN, 0);
         case_backward(&c);
-        for (size_t i = 0; i < c.n; i++) assert_true(c.y->data[i] == 0 && c.x->grad[i] == (k == 2 ? 0 : c.dy[i]));
+        for (size_t i = 0; i < c.n; i++)
+            assert_true(c.y->data[i] == 0 && c.x->grad[i] == (k == 2 ? 0 : c.dy[i]));
         case_close(&c);
     }
 }
@@ -202,8 +207,14 @@ static void slopes_are_those_of_the_surrogates(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         qg_quant            q = rows[i].q;
         qg_gradcheck_result r;
-        assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "slope", .op = quantize, .surrogate = rows[i].surrogate,
-                                                             .context = &q, .lo = -2, .hi = 2 }, &r), QG_OK);
+        assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "slope",
+                                                             .op = quantize,
+                                                             .surrogate = rows[i].surrogate,
+                                                             .context = &q,
+                                                             .lo = -2,
+                                                             .hi = 2 },
+                                       &r),
+                         QG_OK);
         if (!r.pass) fail_msg("row %zu is off by %g", i, r.error);
     }
 }
@@ -344,8 +355,10 @@ static void threads_do_not_matter(void **state)
     assert_any_threads(connect(false), none, none, false);
     assert_any_threads(connect(true), none, none, true);
     assert_any_threads(qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_ADAM }), sign, none, false);
-    assert_any_threads(qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), sign_with(qg_ste_approx_sign()), none, false);
-    assert_any_threads(qg_binary((qg_binary_spec){ .per_channel = true }), sign_with(qg_ste_annealed_tanh(4)), none, false);
+    assert_any_threads(qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }),
+                       sign_with(qg_ste_approx_sign()), none, false);
+    assert_any_threads(qg_binary((qg_binary_spec){ .per_channel = true }),
+                       sign_with(qg_ste_annealed_tanh(4)), none, false);
     assert_any_threads(qg_bop_weight(), sign, none, false);
 }
 
@@ -354,7 +367,8 @@ static void illegal_constants_are_named(void **state)
     (void)state;
     assert_refused(qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = (qg_glorot_lr)3 }), QG_WEIGHT,
                    "fc1: binaryconnect", "glorot_lr is 3");
-    assert_refused(qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn", "glorot_lr is -1");
+    assert_refused(qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn",
+                   "glorot_lr is -1");
     assert_refused(connect(false), QG_INPUT, "binaryconnect", "does not quantize inputs");
     assert_refused(sign_with((qg_surrogate){ 0 }), QG_GRADIENT, "sign", "does not quantize gradients");
 }

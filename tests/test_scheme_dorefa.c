@@ -149,16 +149,19 @@ static void activations_are_those_of_the_operator(void **state)
         const bool  up = b >= 5;
         const int   k  = bits[b % 5];
         scheme_case c;
-        case_open(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = up }), shapes[3], 8);
+        case_open(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = up }),
+                  shapes[3], 8);
         c.x->value[0] = 0.0f, c.x->value[1] = 1.0f, c.x->value[2] = 0.5f, c.x->value[3] = 1.0f / 6.0f;
         const qg_array x  = case_array(c.x->shape, c.x->value);
         const qg_array dy = case_array(c.x->shape, c.dy);
         qg_array       y  = case_array(c.x->shape, expected);
         case_forward(&c, QG_TRAIN, 0);
-        assert_int_equal(qg_dorefa_activation_quantizer(&x, k, up ? QG_TIES_UP : QG_TIES_EVEN, &y), QG_OK);
+        assert_int_equal(qg_dorefa_activation_quantizer(&x, k, up ? QG_TIES_UP : QG_TIES_EVEN, &y),
+                         QG_OK);
         assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
         case_backward(&c);
-        assert_int_equal(qg_dorefa_activation_quantizer_gradient(&x, &dy, k, (qg_surrogate){ 0 }, &y), QG_OK);
+        assert_int_equal(qg_dorefa_activation_quantizer_gradient(&x, &dy, k, (qg_surrogate){ 0 }, &y),
+                         QG_OK);
         assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
         /* code / steps against code * (1 / steps): one rounding more, at most 1. */
         if (k <= 8) assert_codes_give_values(&c, 0, (1 << k) - 1, 1.2e-7);
@@ -182,8 +185,12 @@ static void the_activation_slope_is_clip_s(void **state)
     (void)state;
     qg_quant            q = activation(2);
     qg_gradcheck_result r;
-    assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "dorefa", .op = quantize, .surrogate = clip01,
-                                                         .context = &q, .lo = -1, .hi = 2 }, &r), QG_OK);
+    assert_int_equal(
+        qg_slopecheck(
+            (qg_slopecheck_spec){
+                .name = "dorefa", .op = quantize, .surrogate = clip01, .context = &q, .lo = -1, .hi = 2 },
+            &r),
+        QG_OK);
     assert_true(r.pass);
 }
 
@@ -193,7 +200,8 @@ static void fused_is_unfused(void **state)
     assert_fused_as_unfused(activation(1), 0);
     assert_fused_as_unfused(activation(2), 0);
     assert_fused_as_unfused(activation(32), 0);
-    assert_fused_as_unfused(qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 3, .ties_up = true }), 0);
+    assert_fused_as_unfused(
+        qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 3, .ties_up = true }), 0);
 }
 
 /* --- gradients ---------------------------------------------------------------------------- */

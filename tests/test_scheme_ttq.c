@@ -29,7 +29,9 @@ static void it_is_the_operator(void **state)
         scheme_case       c;
         case_open(&c, ttq(rule), shapes[k % SHAPES], (uint64_t)k);
         set_scales(&c, 1.75f, k % 2 ? 0.5f : -0.5f);
-        const qg_ttq_attrs attrs = { .threshold = 0.3f, .positive = 1.75f, .negative = k % 2 ? 0.5f : -0.5f, .rule = rule };
+        const qg_ttq_attrs attrs = {
+            .threshold = 0.3f, .positive = 1.75f, .negative = k % 2 ? 0.5f : -0.5f, .rule = rule
+        };
         const qg_array     x     = case_array(c.x->shape, c.x->value);
         const qg_array     dy    = case_array(c.x->shape, c.dy);
         qg_array           y     = case_array(c.x->shape, expected);
@@ -58,8 +60,10 @@ static qg_gradcheck_result check_scales(qg_ttq_rule rule)
     case_open(&c, ttq(rule), shapes[0], 2);
     set_scales(&c, 0.75f, 1.25f);
     c.x->frozen = true;         /* its gradient is a surrogate's; Wp and Wn have a true one */
-    assert_int_equal(qg_gradcheck((qg_gradcheck_spec){ .name = "ttq", .params = &c.p, .build = build, .context = &c.q }, &r),
-                     QG_OK);
+    assert_int_equal(
+        qg_gradcheck(
+            (qg_gradcheck_spec){ .name = "ttq", .params = &c.p, .build = build, .context = &c.q }, &r),
+        QG_OK);
     case_close(&c);
     return r;
 }
@@ -166,8 +170,10 @@ static void scales_are_parameters_with_their_decay(void **state)
     (void)state;
     for (int decays = 0; decays < 2; decays++) {
         qg_net *net = qg_net_new((qg_net_spec){ 5, 5, 3, 1 });
-        qg_net_conv2d(net, (qg_conv2d_spec){
-                               .out = 4, .kernel = 3, .weight = qg_ttq((qg_ttq_spec){ .decay = decays ? 2e-4f : 0 }) });
+        qg_net_conv2d(net,
+                      (qg_conv2d_spec){ .out = 4,
+                                        .kernel = 3,
+                                        .weight = qg_ttq((qg_ttq_spec){ .decay = decays ? 2e-4f : 0 }) });
         const qg_params *p = qg_net_build(net);
         assert_non_null(p);
         const qg_param *wp = qg_params_find(p, "conv1.weight.wp");

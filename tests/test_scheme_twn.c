@@ -7,7 +7,9 @@
 #include "quant/twn.h"
 #include "tests/support/scheme_case.h"
 
-static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 }, { 63, 1, 1, 1 } };
+static const qg_shape shapes[] = {
+    { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 }, { 63, 1, 1, 1 }
+};
 enum { SHAPES = 5, MOST = 65 * 5 * 5 * 63 };
 
 static float expected[MOST];
@@ -43,7 +45,8 @@ static void larq_s_is_its_operator(void **state)
     for (int k = 0; k < 2 * SHAPES; k++) {
         const bool  relative = k >= SHAPES;
         scheme_case c;
-        case_open(&c, qg_ste_tern((qg_ste_tern_spec){ .relative = relative }), shapes[k % SHAPES], (uint64_t)k);
+        case_open(&c, qg_ste_tern((qg_ste_tern_spec){ .relative = relative }), shapes[k % SHAPES],
+                  (uint64_t)k);
         const qg_ste_tern_attrs attrs = { .threshold_value = 0.05f, .ternary_weight_networks = relative };
         const qg_array          x     = case_array(c.x->shape, c.x->value);
         qg_array                y     = case_array(c.x->shape, expected);
@@ -110,7 +113,8 @@ static void a_replaced_surrogate_rules(void **state)
     (void)state;
     for (int per_channel = 0; per_channel < 2; per_channel++) {
         scheme_case c;
-        case_open(&c, qg_twn((qg_twn_spec){ .per_channel = per_channel, .surrogate = qg_ste_approx_sign() }),
+        case_open(&c,
+                  qg_twn((qg_twn_spec){ .per_channel = per_channel, .surrogate = qg_ste_approx_sign() }),
                   shapes[0], 8);
         case_forward(&c, QG_TRAIN, 0);
         case_backward(&c);
@@ -135,7 +139,8 @@ static void illegal_thresholds_are_named(void **state)
 {
     (void)state;
     assert_refused(qg_twn((qg_twn_spec){ .threshold = -1 }), QG_WEIGHT, "fc1: twn", "threshold is -1");
-    assert_refused(qg_ste_tern((qg_ste_tern_spec){ .threshold = INFINITY }), QG_WEIGHT, "ste_tern", "threshold is inf");
+    assert_refused(qg_ste_tern((qg_ste_tern_spec){ .threshold = INFINITY }), QG_WEIGHT, "ste_tern",
+                   "threshold is inf");
 }
 
 int main(void)

@@ -109,8 +109,10 @@ static layer_case *layer_open(qg_quant input, bool dense, int stride, int pad)
     c->net = qg_net_new((qg_net_spec){ H, W, C, 5 });
     if (dense) c->product = qg_net_dense(c->net, (qg_dense_spec){ .out = O, .input = input });
     else
-        c->product = qg_net_conv2d(c->net, (qg_conv2d_spec){ .out = O, .kernel = K, .kernel_w = 2, .stride = stride,
-                                                             .pad = pad, .input = input });
+        c->product = qg_net_conv2d(
+            c->net,
+            (qg_conv2d_spec){
+                .out = O, .kernel = K, .kernel_w = 2, .stride = stride, .pad = pad, .input = input });
     c->p = qg_net_build(c->net);
     if (!c->p) fail_msg("%s", qg_errmsg());
     c->t = qg_tape_new();
@@ -174,13 +176,15 @@ static void backward_tap(void *context, size_t at_x, size_t at_w)
 {
     pixel *k = context;
     for (int c = 0; c < C; c++)
-        if (fabsf(k->x[at_x + (size_t)c]) <= 1) k->dx[at_x + (size_t)c] += k->dy * (double)k->w[at_w + (size_t)c];
+        if (fabsf(k->x[at_x + (size_t)c]) <= 1)
+            k->dx[at_x + (size_t)c] += k->dy * (double)k->w[at_w + (size_t)c];
 }
 
 static geometry geometry_of(bool dense, int stride, int pad)
 {
     if (dense) return (geometry){ H, W, 1, 0, 1, 1 };
-    return (geometry){ K, 2, stride, pad, (H + 2 * pad - K) / stride + 1, (W + 2 * pad - 2) / stride + 1 };
+    return (
+        geometry){ K, 2, stride, pad, (H + 2 * pad - K) / stride + 1, (W + 2 * pad - 2) / stride + 1 };
 }
 
 static void check_product(bool dense, int stride, int pad)
@@ -235,7 +239,8 @@ static void weight_and_bias_see_the_scale(void **state)
     (void)state;
     for (int dense = 0; dense < 2; dense++) {
         layer_case *c = layer_open(qg_xnor_activation((qg_xnor_activation_spec){ 0 }), dense, 2, 1);
-        assert_gradcheck((qg_gradcheck_spec){ .name = "scaled", .params = c->p, .build = build_layer, .context = c });
+        assert_gradcheck(
+            (qg_gradcheck_spec){ .name = "scaled", .params = c->p, .build = build_layer, .context = c });
         layer_close(c);
     }
 }
@@ -258,8 +263,9 @@ static void a_waiting_quantizer_does_not_scale(void **state)
     q.after     = 3;
     layer_case *c = layer_open(q, false, 1, 0);
     qg_var     *y = layer_forward(c, 2);
-    qg_var     *z = qg_conv2d(c->t, qg_relu(c->t, qg_parameter(c->t, &c->image)), qg_parameter(c->t, c->p->item[0]),
-                              qg_parameter(c->t, c->p->item[1]), (qg_conv_spec){ 0 });
+    qg_var *z = qg_conv2d(c->t, qg_relu(c->t, qg_parameter(c->t, &c->image)),
+                          qg_parameter(c->t, c->p->item[0]), qg_parameter(c->t, c->p->item[1]),
+                          (qg_conv_spec){ 0 });
     assert_memory_equal(y->data, z->data, qg_count(y->shape) * sizeof(float));
     assert_string_equal(layer_forward(c, 3)->in[0]->op->name, "xnor_scale");        /* below the bias */
     layer_close(c);

@@ -92,7 +92,8 @@ void assert_codes_give_values(scheme_case *c, int lo, int hi, double tolerance)
     qg_codes       codes = { .code = code, .scale = scale };
     assert_true(code && scale);
     for (int i = 0; i < QG_LEARNED && c->learned[i]; i++) learned[i] = c->learned[i]->value;
-    assert_int_equal(c->q.scheme->encode(c->q, (qg_tensor){ shape, c->x->value }, learned, &codes), QG_OK);
+    assert_int_equal(c->q.scheme->encode(c->q, (qg_tensor){ shape, c->x->value }, learned, &codes),
+                     QG_OK);
     assert_true(codes.n_scale == 1 || codes.n_scale == shape.n);
     const qg_var *y = case_forward(c, QG_EVAL, 0);
     for (size_t i = 0; i < c->n; i++) {
@@ -166,12 +167,14 @@ static uint64_t train(qg_quant weight, qg_quant input, qg_quant gradient, uint64
     fill_uniform(image, BATCH * SIDE * SIDE * 3, -1, 1, 5);
     for (int i = 0; i < BATCH; i++) label[i] = (uint8_t)(i % 3);
     qg_net *net = qg_net_new((qg_net_spec){ SIDE, SIDE, 3, 6 });
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 33, .kernel = 3, .weight = weight, .gradient = gradient });
+    qg_net_conv2d(net,
+                  (qg_conv2d_spec){ .out = 33, .kernel = 3, .weight = weight, .gradient = gradient });
     qg_net_batchnorm(net);
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .stride = 2, .pad = 1,
                                          .weight = weight, .input = input, .gradient = gradient });
     qg_net_batchnorm(net);
-    qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = weight, .input = input, .gradient = gradient });
+    qg_net_dense(net,
+                 (qg_dense_spec){ .out = 3, .weight = weight, .input = input, .gradient = gradient });
     qg_params *p = qg_net_build(net);
     if (!p) fail_msg("%s", qg_errmsg());
     bool binary = false;
@@ -182,7 +185,8 @@ static uint64_t train(qg_quant weight, qg_quant input, qg_quant gradient, uint64
     for (uint64_t step = 0; step < 4; step++) {
         qg_tape_begin(t, QG_TRAIN, key, step);
         qg_var *y = qg_net_forward(net, t, (qg_tensor){ { BATCH, SIDE, SIDE, 3 }, image });
-        if (qg_backward(t, qg_cross_entropy(t, y, label)) || qg_optim_step(o)) fail_msg("%s", qg_errmsg());
+        if (qg_backward(t, qg_cross_entropy(t, y, label)) || qg_optim_step(o))
+            fail_msg("%s", qg_errmsg());
     }
     const uint64_t digest = qg_params_digest(p);
     qg_tape_free(t);
