@@ -50,15 +50,20 @@ qg_var *qg_global_avgpool(qg_tape *t, qg_var *x);             /* [n,h,w,c] -> [n
 
 /* An elementwise function that an op can apply on its way.  core knows it only by these two; a
  * scheme of quant/ supplies them.  Both are called on runs of any length n. */
-typedef struct qg_activation {
-    const char *name;       /* NULL: no activation */
-    void (*forward)(const float *k, size_t n, const float *x, float *y);        /* y[i] = f(x[i]) */
-    /* dx[i] = dy[i] f'(x[i]);  dk[j] += sum of dy[i] df/dk_j at x[i].  dx may be dy. */
-    void (*backward)(const float *k, size_t n, const float *x, const float *dy, float *dx, double *dk);
-    float   k[8];           /* constants, then the current values of what is learned */
+typedef struct qg_activation qg_activation;
+struct qg_activation {
+    void (*forward)(const qg_activation *f, size_t n, const float *x, float *y);    /* y[i] = f(x[i]) */
+    /* dx[i] = dy[i] f'(x[i]);  dk[j] += sum of dy[i] df/dlearned[j] at x[i].  dx may be dy; dk is
+     * NULL when nothing is learned. */
+    void (*backward)(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
+                     double *dk);
+    float   k[8];           /* what the two need: constants, current values of what is learned */
+    void  (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
+                            /* for backward's own use: dx[i] += dy[i] s'(x[i]) of a surrogate s, */
+    float   arg;            /* and its argument */
     int     n_learned;      /* learned[j] has one element; its gradient is dk[j] */
     qg_var *learned[3];
-} qg_activation;
+};                          /* {0}: none */
 
 qg_activation qg_activation_relu(void);
 

@@ -38,10 +38,10 @@ qg_quant qg_binary(qg_binary_spec spec);
 /* --- activations -------------------------------------------------------------------------- */
 
 /* {-1, +1}: q = sign(x), sign(0) = +1; surrogate clip(x, -1, 1) unless given.      quant/binary.c */
-typedef struct qg_sign_spec {
+typedef struct qg_binary_activation_spec {
     qg_surrogate surrogate;
-} qg_sign_spec;
-qg_quant qg_sign(qg_sign_spec spec);
+} qg_binary_activation_spec;
+qg_quant qg_binary_activation(qg_binary_activation_spec spec);
 
 /* --- use ---------------------------------------------------------------------------------- */
 

@@ -50,4 +50,17 @@ struct qg_scheme {
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, bool is_weight);
 int      qg_learned_count(qg_quant q);
 
+/* --- parts most schemes share --------------------------------------------------------------- */
+
+/* Records a quantizer whose backward is the surrogate s and nothing else; the caller then fills
+ * y->data.  straight is used when s is the identity and sets .straight_through, sloped otherwise;
+ * both have qg_surrogate_backward. */
+qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
+                            qg_surrogate s);
+void    qg_surrogate_backward(qg_tape *t, qg_var *y);
+
+/* qg_activation.backward for a surrogate held in .slope and .arg. */
+void    qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,
+                                         const float *dy, float *dx, double *dk);
+
 #endif

@@ -1,0 +1,290 @@
+#include <math.h>
+#include <string.h>
+
+#include "core/norm_kernel.h"
+#include "core/ops.h"
+#include "core/parallel.h"
+
+/* What forward leaves for backward. */
+typedef struct norm {
+    qg_activation act;
+    qg__window    window;       /* of one block */
+    int           blocks;       /* images, or slices of a batch of vectors */
+    bool          batch_stats;  /* the statistics are of this batch: dx sees them */
+    float        *mean, *inv;   /* [c] mean and 1 / sqrt(var + eps) that forward used */
+    float        *a, *b;        /* [c] z = a x + b */
+    float        *z;            /* [y] before the activation; y itself for relu or none */
+    uint8_t      *which;        /* [y] index of the maximum in its window; NULL: no pooling */
+} norm;
+
+/* Everything a piece needs; the pieces of all four passes are blocks. */
+typedef struct pass {
+    const norm *s;
+    qg_var     *y;
+    float      *sums;           /* [blocks][3][c], or [blocks][2][c] in backward */
+    double     *dk;             /* [blocks][3] gradients of what the activation learns */
+    const float *p, *q;         /* [c] dx = a dz + p x + q */
+} pass;
+
+static bool is_relu(const qg_activation *act) { return act->forward == qg_activation_relu().forward; }
+
+/* Vectors have one row per image: a block is then a slice of the batch, seen as one column. */
+static bool by_slice(qg_shape x) { return x.h == 1 && x.w == 1; }
+
+static int block_rows(const qg_var *x, int block)
+{
+    if (!by_slice(x->shape)) return x->shape.h * x->shape.w;
+    return qg_slice(x->shape.n, block + 1) - qg_slice(x->shape.n, block);
+}
+
+static size_t block_start(const qg_var *x, int block)      /* first row of x in the block */
+{
+    if (by_slice(x->shape)) return (size_t)qg_slice(x->shape.n, block);
+    return (size_t)block * (size_t)(x->shape.h * x->shape.w);
+}
+
+static qg__window block_window(const norm *s, const qg_var *x, int block)
+{
+    qg__window g = s->window;
+    if (by_slice(x->shape)) g.h = block_rows(x, block);
+    return g;
+}
+
+/* Where the block's results start in y, and how many numbers they are. */
+static size_t y_start(const norm *s, const qg_var *y, int block)
+{
+    if (s->window.pool > 1) return (size_t)block * qg_row(y->shape);
+    return block_start(y->in[0], block) * (size_t)s->window.c;
+}
+
+static size_t y_numbers(const norm *s, const qg_var *y, int block)
+{
+    if (s->window.pool > 1) return qg_row(y->shape);
+    return (size_t)block_rows(y->in[0], block) * (size_t)s->window.c;
+}
+
+/* --- forward ------------------------------------------------------------------------------ */
+
+static void sums_piece(void *context, int block, int worker)
+{
+    (void)worker;
+    const pass   *p = context;
+    const qg_var *x = p->y->in[0];
+    const int     c = x->shape.c, rows = block_rows(x, block);
+    if (rows == 0) return;
+    QG_KERNELS(qg__norm_kernels)
+        ->sums((size_t)rows, c, x->data + block_start(x, block) * (size_t)c,
+               p->sums + (size_t)block * 3 * (size_t)c);
+}
+
+/* Mean and biased variance over all blocks [Chan, Golub, LeVeque 1983], in double and in order. */
+static void combine(const norm *s, const qg_var *x, const float *sums, int k, double *mean, double *var)
+{
+    const int c = x->shape.c;
+    double    m = 0, total = 0, spread = 0;
+    for (int b = 0; b < s->blocks; b++) {
+        const float *at   = sums + (size_t)b * 3 * (size_t)c + k;
+        const double rows = block_rows(x, b);
+        if (rows == 0) continue;
+        total += rows * (double)at[0] + (double)at[c];
+        m += rows;
+    }
+    *mean = total / m;
+    for (int b = 0; b < s->blocks; b++) {
+        const float *at   = sums + (size_t)b * 3 * (size_t)c + k;
+        const double rows = block_rows(x, b);
+        if (rows == 0) continue;
+        const double s1 = at[c], off = (double)at[0] + s1 / rows - *mean;
+        spread += (double)at[2 * c] - s1 * s1 / rows + rows * off * off;
+    }
+    *var = spread > 0 || isnan(spread) ? spread / m : 0;
+}
+
+static void statistics(norm *s, const qg_var *x, const float *sums, qg_norm_spec spec)
+{
+    const float  momentum = spec.momentum == 0 ? 0.1f : spec.momentum;
+    const double eps      = spec.eps == 0 ? 1e-5 : (double)spec.eps;
+    const double m        = (double)x->shape.n * x->shape.h * x->shape.w;
+    for (int k = 0; k < x->shape.c; k++) {
+        double mean = spec.mean[k], var = spec.var[k];
+        if (s->batch_stats) {
+            combine(s, x, sums, k, &mean, &var);
+            const float unbiased = (float)(m > 1 ? var * m / (m - 1) : var);
+            spec.mean[k] += momentum * ((float)mean - spec.mean[k]);
+            spec.var[k] += momentum * (unbiased - spec.var[k]);
+        }
+        s->mean[k] = (float)mean;
+        s->inv[k]  = (float)(1.0 / sqrt(var + eps));
+    }
+}
+
+static void forward_piece(void *context, int block, int worker)
+{
+    (void)worker;
+    const pass      *p   = context;
+    const norm      *s   = p->s;
+    const qg_var    *x   = p->y->in[0];
+    const size_t     at  = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
+    const float      lo  = is_relu(&s->act) ? 0.0f : -INFINITY;
+    const qg__window g   = block_window(s, x, block);
+    const size_t     row = block_start(x, block) * (size_t)x->shape.c;
+    if (n == 0) return;
+    QG_KERNELS(qg__norm_kernels)
+        ->forward(g, x->data + row, s->a, s->b, lo, s->z + at, s->which ? s->which + at : NULL);
+    if (s->z != p->y->data) s->act.forward(&s->act, n, s->z + at, p->y->data + at);
+}
+
+/* --- backward ----------------------------------------------------------------------------- */
+
+/* dz = dy act'(z) takes the place of dy, which nobody reads again; then its two sums. */
+static void grad_sums_piece(void *context, int block, int worker)
+{
+    (void)worker;
+    const pass   *p  = context;
+    const norm   *s  = p->s;
+    const qg_var *x  = p->y->in[0];
+    const size_t  at = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
+    const size_t  c  = (size_t)x->shape.c;
+    float        *dz = p->y->grad + at, *sums = p->sums + (size_t)block * 2 * c;
+    if (n == 0) {
+        memset(sums, 0, 2 * c * sizeof *sums);
+        return;
+    }
+    double *dk = s->act.n_learned ? p->dk + 3 * block : NULL;
+    if (s->act.backward) s->act.backward(&s->act, n, s->z + at, dz, dz, dk);
+    QG_KERNELS(qg__norm_kernels)
+        ->grad_sums(block_window(s, x, block), x->data + block_start(x, block) * c, dz,
+                    s->which ? s->which + at : NULL, s->mean, sums);
+}
+
+static void grad_input_piece(void *context, int block, int worker)
+{
+    (void)worker;
+    const pass  *p  = context;
+    const norm  *s  = p->s;
+    qg_var      *x  = p->y->in[0];
+    const size_t at = y_start(s, p->y, block), row = block_start(x, block) * (size_t)x->shape.c;
+    if (y_numbers(s, p->y, block) == 0 && block_rows(x, block) == 0) return;
+    QG_KERNELS(qg__norm_kernels)
+        ->grad_input(block_window(s, x, block), x->data + row, p->y->grad + at,
+                     s->which ? s->which + at : NULL, s->a, p->p, p->q, !x->fresh, x->grad + row);
+}
+
+/* z = gamma xhat + beta, xhat = (x - mean) inv, m = n h w.
+ *     dbeta  = sum dz,   dgamma = sum dz xhat
+ *     dx     = gamma inv (dz - dbeta / m - xhat dgamma / m)   = a dz + p x + q
+ * The last two terms come from mean and inv, and are absent when those are constants. */
+static void norm_backward(qg_tape *t, qg_var *y)
+{
+    const norm  *s = y->saved;
+    qg_var      *x = y->in[0], *gamma = y->in[1], *beta = y->in[2];
+    const size_t c = (size_t)x->shape.c, blocks = (size_t)s->blocks;
+    const double m = (double)x->shape.n * x->shape.h * x->shape.w;
+    float       *sums = qg_scratch(t, blocks * 2 * c * sizeof *sums);
+    double      *dk   = qg_scratch(t, blocks * 3 * sizeof *dk);
+    float       *p    = qg_scratch(t, 2 * c * sizeof *p), *q = p ? p + c : NULL;
+    if (!sums || !dk || !p) return;
+    memset(dk, 0, blocks * 3 * sizeof *dk);
+    pass work = { .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
+    qg_parallel(s->blocks, grad_sums_piece, &work);
+    for (size_t k = 0; k < c; k++) {
+        double dbeta = 0, dxhat = 0;
+        for (size_t b = 0; b < blocks; b++) {
+            dbeta += (double)sums[2 * b * c + k];
+            dxhat += (double)sums[(2 * b + 1) * c + k];
+        }
+        const double dgamma = dxhat * (double)s->inv[k];
+        if (gamma && gamma->grad) gamma->grad[k] += (float)dgamma;
+        if (beta && beta->grad) beta->grad[k] += (float)dbeta;
+        const double slope = s->batch_stats ? -(double)s->a[k] * (double)s->inv[k] * dgamma / m : 0;
+        p[k] = (float)slope;
+        q[k] = s->batch_stats ? (float)(-(double)s->a[k] * dbeta / m - slope * (double)s->mean[k]) : 0;
+    }
+    for (int j = 0; j < s->act.n_learned; j++) {
+        double sum = 0;
+        for (size_t b = 0; b < blocks; b++) sum += dk[3 * b + (size_t)j];
+        if (s->act.learned[j] && s->act.learned[j]->grad) s->act.learned[j]->grad[0] += (float)sum;
+    }
+    if (x->grad) qg_parallel(s->blocks, grad_input_piece, &work);
+}
+
+static const qg_op norm_op = { "norm", norm_backward, .assigns = true };
+
+/* --- record ------------------------------------------------------------------------------- */
+
+static bool fits(qg_tape *t, const qg_var *x, const qg_var *v, const char *name)
+{
+    if (!v || (qg_count(v->shape) == (size_t)x->shape.c)) return true;
+    qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " has %d channels, %s is " QG_SHAPE_FMT,
+              QG_SHAPE_ARGS(x->shape), x->shape.c, name, QG_SHAPE_ARGS(v->shape));
+    return false;
+}
+
+static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var *beta,
+                  qg_norm_spec spec)
+{
+    if (!fits(t, x, gamma, "gamma") || !fits(t, x, beta, "beta")) return false;
+    if (!spec.mean || !spec.var) {
+        qg_reject(t, QG_EARG, "norm: running mean and var are required");
+    } else if (spec.pool < 0 || spec.pool > 15) {           /* an index in the window is one byte */
+        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..15", spec.pool);
+    } else if (spec.pool > 1 && (x->shape.h < spec.pool || x->shape.w < spec.pool)) {
+        qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
+                  QG_SHAPE_ARGS(x->shape), spec.pool, spec.pool);
+    } else if (spec.act.n_learned < 0 || spec.act.n_learned > 3) {
+        qg_reject(t, QG_EARG, "norm: the activation learns %d values, not 0..3", spec.act.n_learned);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* Memory of s: four vectors of c floats, z when the activation needs it, which when pooling. */
+static bool take_memory(qg_tape *t, qg_var *y, norm *s)
+{
+    const size_t c = (size_t)s->window.c, n = qg_count(y->shape);
+    const bool   own_z = s->act.forward && !is_relu(&s->act);
+    const size_t bytes = sizeof *s + 4 * c * sizeof(float) + (own_z ? n * sizeof(float) : 0) +
+                         (s->window.pool > 1 ? n : 0);
+    norm *kept = qg_save(t, y, bytes);
+    if (!kept) return false;
+    float *at = (float *)(void *)(kept + 1);
+    s->mean   = at;
+    s->inv    = at + c;
+    s->a      = at + 2 * c;
+    s->b      = at + 3 * c;
+    s->z      = own_z ? at + 4 * c : y->data;
+    s->which  = s->window.pool > 1 ? (uint8_t *)(at + 4 * c + (own_z ? n : 0)) : NULL;
+    *kept     = *s;
+    return true;
+}
+
+qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
+{
+    if (!x || !valid(t, x, gamma, beta, spec)) return NULL;
+    const bool train = qg_tape_mode(t) == QG_TRAIN;
+    const int  pool  = spec.pool > 1 ? spec.pool : 1;
+    qg_shape   shape = { x->shape.n, x->shape.h / pool, x->shape.w / pool, x->shape.c };
+    qg_var    *y     = qg_record(t, &norm_op, shape, x, gamma, beta);
+    if (!y) return NULL;
+    for (int j = 0; j < spec.act.n_learned; j++) qg_operand(y, 3 + j, spec.act.learned[j]);
+
+    norm s = { .act         = spec.act,
+               .window      = { x->shape.h, x->shape.w, x->shape.c, pool },
+               .blocks      = by_slice(x->shape) ? QG_SLICES : x->shape.n,
+               .batch_stats = train && !spec.frozen };
+    if (!take_memory(t, y, &s)) return NULL;
+    pass work = { .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
+    if (s.batch_stats && !work.sums) {
+        work.sums = qg_scratch(t, (size_t)s.blocks * 3 * (size_t)x->shape.c * sizeof(float));
+        if (!work.sums) return NULL;
+        qg_parallel(s.blocks, sums_piece, &work);
+    }
+    statistics(&s, x, work.sums, spec);
+    for (int k = 0; k < x->shape.c; k++) {
+        s.a[k] = gamma ? gamma->data[k] * s.inv[k] : s.inv[k];
+        s.b[k] = (beta ? beta->data[k] : 0.0f) - s.mean[k] * s.a[k];
+    }
+    qg_parallel(s.blocks, forward_piece, &work);
+    return y;
+}

@@ -1,0 +1,58 @@
+/* The one place that sees stb_image: everything else calls qg__png_read. */
+#include <stdlib.h>
+
+#include "core/file.h"
+#include "datasets/dataset.h"
+
+#if defined(__GNUC__)
+/* gcc looks for unused functions at the end of the file, so this one is not taken back. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC    /* a program that links qgrad may bring its own */
+#define STBI_ONLY_PNG
+#define STBI_NO_STDIO
+#if __has_include(<stb/stb_image.h>)
+#include <stb/stb_image.h>
+#else
+#include <stb_image.h>
+#endif
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+/* A sheet of the sample has less than one. */
+#define MAX_BYTES ((size_t)1 << 26)
+
+static uint8_t *decode(const char *path, const uint8_t *bytes, int n, qg_shape want)
+{
+    qg_shape is = { .n = 1 };
+    /* The size is known before anything is unpacked, so a wrong file costs no memory. */
+    if (!stbi_info_from_memory(bytes, n, &is.w, &is.h, &is.c)) {
+        qg_fail(QG_EFORMAT, "'%s' is not a readable PNG: %s", path, stbi_failure_reason());
+        return NULL;
+    }
+    const int bits = stbi_is_16_bit_from_memory(bytes, n) ? 16 : 8;
+    if (!qg_shape_equal(is, want) || bits != 8) {
+        qg_fail(QG_EFORMAT, "'%s' is %d x %d, %d channels of %d bits, expected %d x %d, %d of 8",
+                path, is.w, is.h, is.c, bits, want.w, want.h, want.c);
+        return NULL;
+    }
+    uint8_t *pixels = stbi_load_from_memory(bytes, n, &is.w, &is.h, &is.c, want.c);
+    if (!pixels) qg_fail(QG_EFORMAT, "'%s' is a damaged PNG: %s", path, stbi_failure_reason());
+    return pixels;
+}
+
+uint8_t *qg__png_read(const char *path, int height, int width, int channels)
+{
+    uint8_t *bytes = NULL;
+    size_t   n     = 0;
+    if (qg_file_read(path, MAX_BYTES, &bytes, &n)) return NULL;
+    uint8_t *pixels = decode(path, bytes, (int)n, (qg_shape){ 1, height, width, channels });
+    free(bytes);
+    return pixels;
+}

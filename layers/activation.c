@@ -1,0 +1,134 @@
+/* Layers of one elementwise op, and the sum of two layers. */
+#include <stdio.h>
+
+#include "layers/batchnorm.h"
+
+static qg_status build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    l->out = l->in;
+    return QG_OK;
+}
+
+/* --- relu, hardtanh ----------------------------------------------------------------------- */
+
+static qg_var *forward_relu(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_relu(t, x);
+}
+
+static qg_var *forward_hardtanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_hardtanh(t, x);
+}
+
+static const qg_layer_type relu     = { "relu", sizeof(qg_layer), build, NULL, forward_relu, NULL };
+static const qg_layer_type hardtanh = { "hardtanh", sizeof(qg_layer), build, NULL, forward_hardtanh, NULL };
+
+qg_layer *qg_net_relu(qg_net *net)     { return qg_net_append(net, &relu, NULL, "relu", NULL); }
+qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NULL, "hardtanh", NULL); }
+
+bool qg__is_relu(const qg_layer *l) { return l->type == &relu; }
+
+/* --- dropout ------------------------------------------------------------------------------ */
+
+typedef struct dropout {
+    qg_layer layer;
+    float    rate;
+} dropout;
+
+static qg_var *forward_dropout(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return qg_dropout(t, x, ((dropout *)l)->rate);
+}
+
+static void describe_dropout(const qg_layer *l, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%g", (double)((const dropout *)l)->rate);
+}
+
+static const qg_layer_type dropout_type = { "dropout", sizeof(dropout),  build,
+                                            NULL,      forward_dropout, describe_dropout };
+
+qg_layer *qg_net_dropout(qg_net *net, float rate)
+{
+    dropout *d = qg_net_append(net, &dropout_type, NULL, "drop", NULL);
+    if (!d) return NULL;
+    d->rate = rate;
+    return &d->layer;
+}
+
+/* --- quantize ----------------------------------------------------------------------------- */
+
+typedef struct quantize {
+    qg_layer layer;
+    qg_slot  slot;
+} quantize;
+
+static qg_status build_quantize(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    l->out = l->in;
+    return qg_slot_declare(l, &((quantize *)l)->slot, "input", l->in);
+}
+
+static qg_status start_quantize(qg_layer *l, uint64_t key)
+{
+    (void)key;
+    qg_slot_start(&((quantize *)l)->slot, (qg_tensor){ .shape = l->in });
+    return QG_OK;
+}
+
+static qg_var *forward_quantize(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return qg_slot_apply(&((quantize *)l)->slot, t, x);
+}
+
+static void describe_quantize(const qg_layer *l, char *text, size_t bytes)
+{
+    const qg_scheme *scheme = ((const quantize *)l)->slot.q.scheme;
+    snprintf(text, bytes, "%s", scheme ? scheme->name : "float");
+}
+
+static const qg_layer_type quantize_type = { "quantize",     sizeof(quantize), build_quantize,
+                                             start_quantize, forward_quantize, describe_quantize };
+
+qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
+{
+    quantize *l = qg_net_append(net, &quantize_type, NULL, "quant", NULL);
+    if (!l) return NULL;
+    l->slot.q = activation;
+    return &l->layer;
+}
+
+/* --- add ---------------------------------------------------------------------------------- */
+
+static qg_status build_add(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    if (!qg_shape_equal(l->in, l->with->out))
+        return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name,
+                       l->after->name, QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(l->with->out));
+    l->out = l->in;
+    return QG_OK;
+}
+
+static qg_var *forward_add(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l;
+    return qg_add(t, x, z);
+}
+
+static const qg_layer_type add = { "add", sizeof(qg_layer), build_add, NULL, forward_add, NULL };
+
+qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
+{
+    if (!a || !b) return NULL;
+    qg_layer *l = qg_net_append(net, &add, a, "add", NULL);
+    if (l) l->with = b;
+    return l;
+}

@@ -1,0 +1,57 @@
+#include "layers/batchnorm.h"
+
+static qg_status build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    qg_batchnorm  *bn = (qg_batchnorm *)l;
+    const qg_shape c  = { 1, 1, 1, l->in.c };
+    l->out            = l->in;
+    bn->gamma = bn->spec.no_scale ? NULL : qg_layer_declare(l, "gamma", (qg_param){ .shape = c, .group = QG_NORMS });
+    bn->beta  = qg_layer_declare(l, "beta", (qg_param){ .shape = c, .group = QG_NORMS });
+    bn->mean  = qg_layer_declare(l, "running_mean", (qg_param){ .shape = c, .group = QG_TRACKED });
+    bn->var   = qg_layer_declare(l, "running_var", (qg_param){ .shape = c, .group = QG_TRACKED });
+    return (bn->gamma || bn->spec.no_scale) && bn->beta && bn->mean && bn->var ? QG_OK : QG_EMEM;
+}
+
+static qg_status start(qg_layer *l, uint64_t key)
+{
+    (void)key;
+    const qg_batchnorm *bn = (qg_batchnorm *)l;
+    for (int k = 0; k < l->in.c; k++) {
+        if (bn->gamma) bn->gamma->value[k] = 1.0f;
+        bn->var->value[k] = 1.0f;
+    }
+    return QG_OK;
+}
+
+static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    const qg_batchnorm *bn   = (qg_batchnorm *)l;
+    qg_norm_spec        spec = { .mean     = bn->mean->value,
+                                 .var      = bn->var->value,
+                                 .momentum = bn->spec.momentum,
+                                 .eps      = bn->spec.eps,
+                                 .pool     = bn->pool };
+    if (bn->relu) spec.act = qg_activation_relu();
+    if (bn->slot) {
+        qg_var *learned[QG_LEARNED];
+        qg_slot_vars(bn->slot, t, learned);
+        spec.act = bn->slot->q.scheme->activation(bn->slot->q, learned);
+    }
+    return qg_norm(t, x, bn->gamma ? qg_parameter(t, bn->gamma) : NULL, qg_parameter(t, bn->beta), spec);
+}
+
+static const qg_layer_type batchnorm = { "batchnorm", sizeof(qg_batchnorm), build, start, forward, NULL };
+
+qg_batchnorm *qg__batchnorm(qg_layer *l) { return l->type == &batchnorm ? (qg_batchnorm *)l : NULL; }
+
+qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec)
+{
+    qg_batchnorm *bn = qg_net_append(net, &batchnorm, NULL, "bn", spec.name);
+    if (!bn) return NULL;
+    bn->spec = spec;
+    return &bn->layer;
+}
+
+qg_layer *qg_net_batchnorm(qg_net *net) { return qg_net_batchnorm_with(net, (qg_batchnorm_spec){ 0 }); }

@@ -1,0 +1,20 @@
+/* layers/batchnorm.h — what the fusing pass knows of single layers (internal). */
+#ifndef QG_BATCHNORM_H
+#define QG_BATCHNORM_H
+
+#include "layers/layer.h"
+
+typedef struct qg_batchnorm {
+    qg_layer          layer;
+    qg_batchnorm_spec spec;
+    qg_param         *gamma, *beta, *mean, *var;
+    bool              relu;     /* fused: of the relu behind it */
+    int               pool;     /* fused: window of the max pooling behind it; 0: none */
+    const qg_slot    *slot;     /* fused: input quantizer of the product behind it */
+} qg_batchnorm;
+
+qg_batchnorm *qg__batchnorm(qg_layer *l);           /* NULL: l is no batch norm */
+int           qg__maxpool_size(const qg_layer *l);  /* 0: l is no max pooling */
+bool          qg__is_relu(const qg_layer *l);
+
+#endif

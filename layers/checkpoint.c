@@ -1,0 +1,33 @@
+#include "layers/net_private.h"
+
+/* A shape as others read it: [out,kh,kw,in] for a kernel, [out,in] for a matrix, [c] for a vector. */
+static qg_array view(const qg_param *p)
+{
+    const qg_shape s = p->shape;
+    const size_t   n = (size_t)s.n, h = (size_t)s.h, w = (size_t)s.w, c = (size_t)s.c;
+    if (s.h > 1 || s.w > 1) return (qg_array){ QG_F32, 4, { n, h, w, c }, p->value };
+    if (s.n > 1) return (qg_array){ QG_F32, 2, { n, c }, p->value };
+    return (qg_array){ QG_F32, 1, { c }, p->value };
+}
+
+void qg_net_state(qg_net *net, qg_state *s)
+{
+    const qg_params *params = qg_net_params(net);
+    for (int i = 0; params && i < params->count; i++)
+        (void)qg_state_add(s, params->item[i]->name, view(params->item[i]));
+    (void)qg_state_note(s, "layout", "conv2d [out,kh,kw,in], dense [out,in] or [out,h,w,in]");
+}
+
+static qg_status transfer(qg_net *net, const char *path, bool save)
+{
+    if (!qg_net_params(net)) return qg_fail(QG_ESTATE, "net: saved or loaded before qg_net_build");
+    qg_state *s = qg_state_new();
+    if (!s) return QG_EMEM;
+    qg_net_state(net, s);
+    const qg_status status = save ? qg_state_save(s, path) : qg_state_load(s, path);
+    qg_state_free(s);
+    return status;
+}
+
+qg_status qg_net_save(qg_net *net, const char *path) { return transfer(net, path, true); }
+qg_status qg_net_load(qg_net *net, const char *path) { return transfer(net, path, false); }

@@ -1,0 +1,58 @@
+/* What qg_net_build folds, so that batch norm, activation and pooling are one pass over memory. */
+#include "layers/batchnorm.h"
+#include "layers/net_private.h"
+
+static void count_readers(qg_net *net)
+{
+    for (int i = 0; i < net->layers; i++) {
+        if (net->layer[i]->after) net->layer[i]->after->readers++;
+        if (net->layer[i]->with) net->layer[i]->with->readers++;
+    }
+}
+
+/* The one layer that reads l, or NULL: others would see the fused result. */
+static qg_layer *only_reader(const qg_net *net, const qg_layer *l)
+{
+    if (l->readers != 1) return NULL;
+    for (int i = l->index + 1; i < net->layers; i++)
+        if (net->layer[i]->after == l && !net->layer[i]->with) return net->layer[i];
+    return NULL;
+}
+
+/* Walks forward from the batch norm as long as the next layer can join it.  Pooling and a function
+ * that never decreases commute, so relu - maxpool and maxpool - relu are the same pass. */
+static void fuse_after(qg_net *net, qg_batchnorm *bn)
+{
+    for (qg_layer *l = only_reader(net, &bn->layer); l; l = only_reader(net, l)) {
+        qg_product *product = qg_layer_product(l);
+        const int   pool    = qg__maxpool_size(l);
+        if (pool > 1 && bn->pool == 0 && !bn->slot) {
+            bn->pool = pool;
+            l->fused = true;
+        } else if (qg__is_relu(l) && !bn->relu && !bn->slot) {
+            bn->relu = true;
+            l->fused = true;
+        } else if (product && product->input_slot.q.scheme && product->input_slot.q.scheme->activation &&
+                   !bn->relu) {
+            bn->slot             = &product->input_slot;
+            product->input_fused = true;
+            return;
+        } else {
+            return;
+        }
+    }
+}
+
+void qg__net_fuse(qg_net *net)
+{
+    count_readers(net);
+    for (int i = 0; i < net->layers; i++) {
+        qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
+        if (!bn) continue;
+        fuse_after(net, bn);
+        qg_product *before = net->layer[i]->after ? qg_layer_product(net->layer[i]->after) : NULL;
+        if (!before || before->layer.readers != 1) continue;
+        before->no_bias = true;     /* the batch mean would take it out again */
+        before->sums    = true;
+    }
+}

@@ -1,0 +1,193 @@
+#include "layers/net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "layers/net_private.h"
+
+qg_net *qg_net_new(qg_net_spec spec)
+{
+    qg_net *net = calloc(1, sizeof *net);
+    if (!net) {
+        qg_fail(QG_EMEM, "out of memory: a net");
+        return NULL;
+    }
+    net->spec = spec;
+    if (spec.height < 1 || spec.width < 1 || spec.channels < 1)
+        qg__net_fail(net, qg_fail(QG_ESHAPE, "net: the image is %d x %d x %d, not at least 1 x 1 x 1",
+                                  spec.height, spec.width, spec.channels));
+    return net;
+}
+
+void qg_net_free(qg_net *net)
+{
+    if (!net) return;
+    qg_params_release(&net->params);
+    qg_arena_release(&net->arena);
+    free(net);
+}
+
+void qg__net_fail(qg_net *net, qg_status s)
+{
+    if (net->status) return;
+    net->status = s;
+    snprintf(net->why, sizeof net->why, "%s", qg_errmsg());
+}
+
+/* --- declare ------------------------------------------------------------------------------ */
+
+static bool name_taken(const qg_net *net, const char *name)
+{
+    for (int i = 0; i < net->layers; i++)
+        if (!strcmp(net->layer[i]->name, name)) return true;
+    return false;
+}
+
+/* "conv" becomes "conv1", "conv2", .. */
+static const char *layer_name(qg_net *net, const char *prefix, const char *name)
+{
+    char text[64];
+    if (name) return qg_arena_text(&net->arena, name);
+    int n = 0;
+    do {
+        snprintf(text, sizeof text, "%s%d", prefix, ++n);
+    } while (name_taken(net, text));
+    return qg_arena_text(&net->arena, text);
+}
+
+static bool room(qg_net *net)
+{
+    if (net->layers < net->capacity) return true;
+    const int  capacity = net->capacity ? 2 * net->capacity : 64;
+    qg_layer **layer    = qg_arena_take(&net->arena, (size_t)capacity * sizeof *layer);
+    if (!layer) return false;
+    if (net->layers) memcpy(layer, net->layer, (size_t)net->layers * sizeof *layer);
+    net->layer    = layer;
+    net->capacity = capacity;
+    return true;
+}
+
+void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
+                    const char *name)
+{
+    if (!net || net->status) return NULL;
+    if (net->built) {
+        qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
+        return NULL;
+    }
+    if (name && (name_taken(net, name) || strlen(name) > 48)) {
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: the name %.48s is %s", type->name, name,
+                                  strlen(name) > 48 ? "longer than 48 bytes" : "taken"));
+        return NULL;
+    }
+    qg_layer *l = room(net) ? qg_arena_take(&net->arena, type->size) : NULL;
+    if (l) {
+        memset(l, 0, type->size);
+        l->type  = type;
+        l->net   = net;
+        l->name  = layer_name(net, prefix, name);
+        l->index = net->layers;
+        l->after = after ? after : net->layers ? net->layer[net->layers - 1] : NULL;
+    }
+    if (!l || !l->name) {
+        qg__net_fail(net, QG_EMEM);
+        return NULL;
+    }
+    net->layer[net->layers++] = l;
+    return l;
+}
+
+qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec)
+{
+    char text[192];
+    snprintf(text, sizeof text, "%s.%s", l->name, name);
+    spec.name = text;
+    return qg_params_declare(&l->net->params, spec);
+}
+
+/* --- build -------------------------------------------------------------------------------- */
+
+static qg_status build_layer(qg_net *net, qg_layer *l)
+{
+    const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
+    l->in                = l->after ? l->after->out : image;
+    return l->type->build(net, l);
+}
+
+qg_params *qg_net_build(qg_net *net)
+{
+    if (!net) return NULL;
+    if (!net->status && net->built)
+        qg__net_fail(net, qg_fail(QG_ESTATE, "net: built already"));
+    if (!net->status && net->layers == 0)
+        qg__net_fail(net, qg_fail(QG_ESTATE, "net: no layer was declared"));
+    if (!net->status) qg__net_fuse(net);
+    for (int i = 0; i < net->layers && !net->status; i++) {
+        const qg_status s = build_layer(net, net->layer[i]);
+        if (s) qg__net_fail(net, s);
+    }
+    if (!net->status) {
+        const qg_status s = qg_params_allocate(&net->params);
+        if (s) qg__net_fail(net, s);
+    }
+    /* A layer's draws depend on its place alone, so that quantizing one layer leaves the initial
+     * weights of all others as they were. */
+    const uint64_t key = qg_rng_fork(net->spec.seed, QG_STREAM_INIT);
+    for (int i = 0; i < net->layers && !net->status; i++) {
+        qg_layer *l = net->layer[i];
+        if (!l->type->start) continue;
+        const qg_status s = l->type->start(l, qg_rng_fork(key, (uint64_t)i));
+        if (s) qg__net_fail(net, s);
+    }
+    if (net->status) {
+        qg_fail(net->status, "%s", net->why);
+        return NULL;
+    }
+    net->built = true;
+    return &net->params;
+}
+
+qg_params *qg_net_params(const qg_net *net)
+{
+    return net && net->built ? (qg_params *)&net->params : NULL;
+}
+
+int       qg_net_layers(const qg_net *net)           { return net->layers; }
+qg_layer *qg_net_layer(const qg_net *net, int index) { return net->layer[index]; }
+
+/* --- run ---------------------------------------------------------------------------------- */
+
+static qg_var *run(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    return l->fused ? x : l->type->forward(l, t, x, z);
+}
+
+qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
+{
+    if (!l || !x) return NULL;
+    if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
+    if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
+    return run(l, t, x, NULL);
+}
+
+qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x)
+{
+    if (!net || !t) return NULL;
+    if (!net->built) return qg_reject(t, QG_ESTATE, "net: run before qg_net_build");
+    if (x.shape.h != net->spec.height || x.shape.w != net->spec.width || x.shape.c != net->spec.channels)
+        return qg_reject(t, QG_ESHAPE, "net: images are " QG_SHAPE_FMT ", the net was declared for [n,%d,%d,%d]",
+                         QG_SHAPE_ARGS(x.shape), net->spec.height, net->spec.width, net->spec.channels);
+    qg_var *image = qg_input(t, x);
+    if (!image) return NULL;
+    /* Outputs by layer; the table lives on the tape, so that a net can be run by several tapes. */
+    qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
+    if (!out) return NULL;
+    for (int i = 0; i < net->layers; i++) {
+        qg_layer *l = net->layer[i];
+        out[i] = run(l, t, l->after ? out[l->after->index] : image, l->with ? out[l->with->index] : NULL);
+        if (!out[i]) return NULL;
+    }
+    return out[net->layers - 1];
+}

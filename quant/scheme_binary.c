@@ -1,0 +1,120 @@
+/* Binary weights with a scale, and the sign activation; formulas in quant/binary.h. */
+#include "quant/binary.h"
+#include "quant/scheme.h"
+
+/* --- weights ------------------------------------------------------------------------------ */
+
+static const qg_op binary_op        = { "binary", qg_surrogate_backward, .straight_through = true };
+static const qg_op binary_sloped_op = { "binary", qg_surrogate_backward };
+
+/* One output channel of a weight [out][kh][kw][in] is one row. */
+static qg_channels rows(qg_shape x) { return (qg_channels){ 1, (size_t)x.n, qg_row(x) }; }
+
+static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    (void)learned;
+    qg_var *y = qg_record_surrogate(t, &binary_op, &binary_sloped_op, x, q.surrogate);
+    if (!y) return NULL;
+    if (q.per_channel) qg__binary_channels(rows(x->shape), x->data, y->data, NULL);
+    else qg__binary_mean_scaling(qg_count(x->shape), x->data, y->data);
+    return y;
+}
+
+static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    (void)learned;
+    const size_t n = qg_count(x.shape);
+    for (size_t i = 0; i < n; i++) out->code[i] = x.data[i] >= 0.0f ? 1 : -1;
+    out->n_scale = q.per_channel ? x.shape.n : 1;
+    out->bits    = 1;
+    if (!q.per_channel) out->scale[0] = qg__mean_abs(n, x.data);
+    for (int r = 0; q.per_channel && r < x.shape.n; r++)
+        out->scale[r] = qg__channel_mean_abs(rows(x.shape), (size_t)r, x.data);
+    return QG_OK;
+}
+
+static const qg_scheme binary = {
+    .name    = "binary",
+    .weight  = true,
+    .apply   = apply_weight,
+    .encode  = encode,
+    .explain =
+        "Binary weights with one scale, per tensor or per output channel.\n"
+        "                 Rastegari et al. 2016, arXiv:1603.05279 (per channel); the binary rows of TWN\n"
+        "\n"
+        "    a    = mean|w|                          over the tensor, or over one output channel\n"
+        "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
+        "    s(w) = w                                the gradient passes unchanged; a is a constant\n"
+        "\n"
+        "Learns nothing.  All weights zero: q = 0.\n"
+        "Other implementations: XNOR-Net's own backward scales and masks the gradient; torch.sign\n"
+        "gives 0 at 0.\n",
+};
+
+qg_quant qg_binary(qg_binary_spec spec)
+{
+    return (qg_quant){ .scheme      = &binary,
+                       .bits        = 1,
+                       .per_channel = spec.per_channel,
+                       .surrogate   = qg__surrogate_or(spec.surrogate, qg_ste_identity()) };
+}
+
+/* --- activations -------------------------------------------------------------------------- */
+
+static const qg_op sign_op = { "sign", qg_surrogate_backward };
+
+static void sign_forward(const qg_activation *f, size_t n, const float *x, float *y)
+{
+    (void)f;
+    qg__scaled_sign(n, x, 1.0f, y);
+}
+
+static qg_activation sign_activation(qg_quant q, qg_var *const *learned)
+{
+    (void)learned;
+    return (qg_activation){ .forward  = sign_forward,
+                            .backward = qg_surrogate_activation_backward,
+                            .slope    = q.surrogate.slope,
+                            .arg      = q.surrogate.arg };
+}
+
+static qg_var *apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    (void)learned;
+    qg_var *y = qg_record_surrogate(t, &sign_op, &sign_op, x, q.surrogate);
+    if (y) qg__signs(qg_count(x->shape), x->data, y->data);
+    return y;
+}
+
+static qg_status encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    (void)q, (void)learned;
+    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) out->code[i] = x.data[i] >= 0.0f ? 1 : -1;
+    out->scale[0] = 1.0f;
+    out->n_scale  = 1;
+    out->bits     = 1;
+    return QG_OK;
+}
+
+static const qg_scheme sign = {
+    .name       = "sign",
+    .input      = true,
+    .apply      = apply_sign,
+    .activation = sign_activation,
+    .encode     = encode_sign,
+    .explain =
+        "Binary activations.                      Hubara, Courbariaux et al. 2016, arXiv:1602.02830\n"
+        "\n"
+        "    q(x) = +1 if x >= 0, else -1            so sign(0) = +1\n"
+        "    s(x) = clip(x, -1, 1)                   dx = dy where |x| <= 1, else 0\n"
+        "\n"
+        "Learns nothing.  Belongs behind a batch norm that no relu or pooling follows: after either,\n"
+        "nothing is negative and sign is constant.\n",
+};
+
+qg_quant qg_binary_activation(qg_binary_activation_spec spec)
+{
+    return (qg_quant){ .scheme    = &sign,
+                       .bits      = 1,
+                       .surrogate = qg__surrogate_or(spec.surrogate, qg_ste_clip(1.0f)) };
+}
