@@ -53,7 +53,7 @@ static qg_quant make_binary_channel(const float *value)
 
 static qg_quant make_sign(const float *value)
 {
-    return qg_sign((qg_sign_spec){ .surrogate = surrogate(value[0]) });
+    return qg_binary_activation((qg_binary_activation_spec){ .surrogate = surrogate(value[0]) });
 }
 
 static const scheme_row rows[] = {
