@@ -76,7 +76,63 @@ $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 
 examples: $(EXAMPLES)
 
+# --- what it stands on ---------------------------------------------------------------------------
+
+PROBE := '\#include <cblas.h>\n\#if __has_include(<stb/stb_image.h>)\n\#include <stb/stb_image.h>\n\#else\n\#include <stb_image.h>\n\#endif\n\#include <stdarg.h>\n\#include <stddef.h>\n\#include <stdint.h>\n\#include <setjmp.h>\n\#include <cmocka.h>\n\#include <cjson/cJSON.h>\nint main(void) { return openblas_get_num_threads() < 0; }\n'
+DEBIAN := build-essential pkg-config libopenblas-dev libstb-dev libcmocka-dev libcjson-dev curl ca-certificates
+
+# Silent when everything is there.
+deps:
+	@printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lcmocka -lcjson 2>/dev/null && exit 0; \
+	if command -v apt-get >/dev/null; then \
+		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		echo "installing $(DEBIAN)"; \
+		$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; \
+	else \
+		echo "qgrad needs a C compiler, OpenBLAS, stb, cmocka and cJSON.  Install one of"; \
+		echo "  dnf install gcc make pkgconf-pkg-config openblas-devel stb_image-devel libcmocka-devel cjson-devel curl"; \
+		echo "  pacman -S base-devel openblas stb cmocka cjson curl"; \
+		echo "  brew install pkg-config openblas cmocka cjson   (and stb_image.h in the include path)"; \
+		exit 1; \
+	fi
+
+# --- run it --------------------------------------------------------------------------------------
+
+# OpenBLAS takes its kernels from the CPU unless these say otherwise, and they may halve its speed.
+NATIVE_BLAS := env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE
+SUB = $(MAKE) --no-print-directory
+
+data: deps
+	@sh datasets/fetch.sh mnist
+
+# After deps, so that what it installed is found: the flags above are worked out when make starts.
+demo: deps
+	@$(SUB) all
+	@data=mnist; sh datasets/fetch.sh mnist || { data=sample; \
+		echo "no MNIST and no network: this run uses the 2,000 images of datasets/sample instead"; }; \
+	$(NATIVE_BLAS) $(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
+
+test: deps
+	@$(SUB) WERROR=-Werror all examples $(TESTS)
+	@CC="$(CC)" sh tests/run.sh $(BUILD)
+
+asan: deps
+	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O1 -g" test
+
 clean:
-	rm -rf $(BUILD)
+	rm -rf build
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/qgrad
+	install -m 755 $(BUILD)/qgrad $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(BUILD)/libqgrad.a $(DESTDIR)$(PREFIX)/lib/
+	for h in qgrad.h $(wildcard core/*.h quant/*.h layers/*.h layers/models/*.h optim/*.h datasets/*.h); do \
+		install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/qgrad/$$h; done
+	printf 'prefix=%s\nName: qgrad\nDescription: quantized neural network training\nVersion: %s\nCflags: -I$${prefix}/include/qgrad\nLibs: -L$${prefix}/lib -lqgrad %s\n' \
+		'$(PREFIX)' "$$(sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)" '$(LIBS) $(OPENMP)' \
+		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/qgrad.pc
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

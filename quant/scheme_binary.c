@@ -4,8 +4,8 @@
 
 /* --- weights ------------------------------------------------------------------------------ */
 
-static const qg_op binary_op        = { "binary", qg_surrogate_backward, .straight_through = true };
-static const qg_op binary_sloped_op = { "binary", qg_surrogate_backward };
+static const qg_op binary_op        = { .name = "binary", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op binary_sloped_op = { .name = "binary", .backward = qg_surrogate_backward };
 
 /* One output channel of a weight [out][kh][kw][in] is one row. */
 static qg_channels rows(qg_shape x) { return (qg_channels){ 1, (size_t)x.n, qg_row(x) }; }
@@ -61,7 +61,7 @@ qg_quant qg_binary(qg_binary_spec spec)
 
 /* --- activations -------------------------------------------------------------------------- */
 
-static const qg_op sign_op = { "sign", qg_surrogate_backward };
+static const qg_op sign_op = { .name = "sign", .backward = qg_surrogate_backward };
 
 static void sign_forward(const qg_activation *f, size_t n, const float *x, float *y)
 {

@@ -2,8 +2,8 @@
 #include "quant/scheme.h"
 #include "quant/twn.h"
 
-static const qg_op twn_op        = { "twn", qg_surrogate_backward, .straight_through = true };
-static const qg_op twn_sloped_op = { "twn", qg_surrogate_backward };
+static const qg_op twn_op        = { .name = "twn", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op twn_sloped_op = { .name = "twn", .backward = qg_surrogate_backward };
 
 static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {

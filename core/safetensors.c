@@ -1,0 +1,321 @@
+#include "core/safetensors.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/json.h"
+
+/* Nothing in a file is believed before it is checked, and nothing is allocated by a number that the
+ * file states: the lists grow with what was read. */
+
+enum { LENGTH_BYTES = 8, ALIGN = 8 };
+
+struct qg_archive {
+    unsigned char    *file;          /* names and notes were decoded inside its header */
+    unsigned char    *aligned;       /* the arrays again, if the file does not align them */
+    qg_archive_entry *entries;
+    size_t            count;
+    qg_note          *notes;
+    size_t            note_count;
+};
+
+static const struct dtype {
+    const char *name;
+    unsigned    bits;                /* of one element */
+    bool        viewable;
+    qg_dtype    dtype;               /* if viewable */
+} dtypes[] = {
+#define X(code, text, bytes) { text, 8 * bytes, true, code },
+    QG_DTYPE_LIST(X)
+#undef X
+    { "BOOL", 8, false, 0 },        { "F16", 16, false, 0 },        { "BF16", 16, false, 0 },
+    { "F8_E4M3", 8, false, 0 },     { "F8_E5M2", 8, false, 0 },     { "F8_E8M0", 8, false, 0 },
+    { "F8_E4M3FNUZ", 8, false, 0 }, { "F8_E5M2FNUZ", 8, false, 0 }, { "F6_E2M3", 6, false, 0 },
+    { "F6_E3M2", 6, false, 0 },     { "F4", 4, false, 0 },          { "C64", 64, false, 0 },
+};
+
+void *qg_grown(void *array, size_t n, size_t element_bytes)
+{
+    /* The capacity is the smallest power of two that holds n, so it need not be stored. */
+    if (n & (n - 1)) return array;
+    size_t bytes;
+    if (__builtin_mul_overflow(n ? 2 * n : 1, element_bytes, &bytes)) return NULL;
+    return realloc(array, bytes);
+}
+
+static bool out_of_memory(qg_json *j)
+{
+    j->status = qg_fail(QG_EMEM, "out of memory: the header of '%s'", j->path);
+    return false;
+}
+
+static bool read_dtype(qg_json *j, const struct dtype **type)
+{
+    const char *name;
+    if (!qg_json_string(j, &name)) return false;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, name) == 0) {
+            *type = &dtypes[i];
+            return true;
+        }
+    return qg_json_bad(j, "unknown dtype");
+}
+
+static bool read_shape(qg_json *j, qg_array *a)
+{
+    if (!qg_json_expect(j, '[')) return false;
+    a->rank = 0;
+    for (bool first = true, more;; first = false) {
+        if (!qg_json_next(j, first, ']', &more)) return false;
+        if (!more) return true;
+        if (a->rank == QG_MAX_RANK) return qg_json_bad(j, "more than 8 dimensions");
+        if (!qg_json_size(j, &a->dims[a->rank++])) return false;
+    }
+}
+
+static bool read_offsets(qg_json *j, qg_archive_entry *e)
+{
+    size_t end;
+    if (!(qg_json_expect(j, '[') && qg_json_size(j, &e->offset) && qg_json_expect(j, ',') &&
+          qg_json_size(j, &end) && qg_json_expect(j, ']')))
+        return false;
+    if (end < e->offset) return qg_json_bad(j, "data_offsets end before they begin");
+    e->bytes = end - e->offset;
+    return true;
+}
+
+/* The product of the dimensions, element by element as the reference implementation multiplies:
+ * an overflow counts even if a zero follows. */
+static bool check_size(qg_json *j, const qg_archive_entry *e, unsigned bits)
+{
+    size_t n = 1;
+    for (int i = 0; i < e->array.rank; i++)
+        if (__builtin_mul_overflow(n, e->array.dims[i], &n))
+            return qg_json_bad(j, "shape too large");
+    if (__builtin_mul_overflow(n, bits, &n)) return qg_json_bad(j, "shape too large");
+    if (n % 8) return qg_json_bad(j, "array ends inside a byte");
+    return n / 8 == e->bytes || qg_json_bad(j, "data_offsets do not fit dtype and shape");
+}
+
+static bool read_tensor(qg_json *j, qg_archive_entry *e)
+{
+    static const char *const fields[] = { "dtype", "shape", "data_offsets" };
+    enum { DTYPE, SHAPE, OFFSETS, FIELDS };
+    bool                seen[FIELDS] = { false };
+    const struct dtype *type         = NULL;
+    if (!qg_json_expect(j, '{')) return false;
+    for (bool first = true;; first = false) {
+        const char *key;
+        if (!qg_json_key(j, first, &key)) return false;
+        if (!key) break;
+        int f = 0;
+        while (f < FIELDS && strcmp(key, fields[f]) != 0) f++;
+        if (f < FIELDS && seen[f]) return qg_json_bad(j, "field occurs twice");
+        if (f < FIELDS) seen[f] = true;
+        const bool good = f == DTYPE     ? read_dtype(j, &type)
+                          : f == SHAPE   ? read_shape(j, &e->array)
+                          : f == OFFSETS ? read_offsets(j, e)
+                                         : qg_json_skip(j);
+        if (!good) return false;
+    }
+    for (int f = 0; f < FIELDS; f++)
+        if (!seen[f]) return qg_json_bad(j, "dtype, shape or data_offsets missing");
+    e->dtype       = type->name;
+    e->viewable    = type->viewable;
+    e->array.dtype = type->dtype;
+    return check_size(j, e, type->bits);
+}
+
+static bool read_notes(qg_json *j, qg_archive *a)
+{
+    if (!qg_json_expect(j, '{')) return false;
+    for (bool first = true;; first = false) {
+        const char *key;
+        if (!qg_json_key(j, first, &key)) return false;
+        if (!key) return true;
+        qg_note *notes = qg_grown(a->notes, a->note_count, sizeof *notes);
+        if (!notes) return out_of_memory(j);
+        a->notes             = notes;
+        notes[a->note_count] = (qg_note){ .key = key };
+        if (!qg_json_string(j, &notes[a->note_count].value)) return false;
+        a->note_count++;
+    }
+}
+
+static bool read_header(qg_json *j, qg_archive *a)
+{
+    bool has_notes = false;
+    if (!qg_json_expect(j, '{')) return false;
+    for (bool first = true;; first = false) {
+        const char *key;
+        if (!qg_json_key(j, first, &key)) return false;
+        if (!key) return qg_json_end(j);
+        if (strcmp(key, QG_SAFETENSORS_METADATA) == 0) {
+            if (has_notes) return qg_json_bad(j, "metadata occur twice");
+            if (!read_notes(j, a)) return false;
+            has_notes = true;
+            continue;
+        }
+        qg_archive_entry *entries = qg_grown(a->entries, a->count, sizeof *entries);
+        if (!entries) return out_of_memory(j);
+        a->entries        = entries;
+        entries[a->count] = (qg_archive_entry){ .name = key };
+        if (!read_tensor(j, &entries[a->count])) return false;
+        a->count++;
+    }
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const qg_archive_entry *l = left, *r = right;
+    if (l->offset != r->offset) return l->offset < r->offset ? -1 : 1;
+    return (l->bytes > r->bytes) - (l->bytes < r->bytes);
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(((const qg_archive_entry *)left)->name, ((const qg_archive_entry *)right)->name);
+}
+
+static int by_key(const void *left, const void *right)
+{
+    return strcmp(((const qg_note *)left)->key, ((const qg_note *)right)->key);
+}
+
+/* The arrays must tile the data: each begins where the one before it ends. */
+static qg_status check_layout(qg_archive *a, const char *path, size_t data_bytes)
+{
+    size_t at = 0;
+    if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_place);
+    for (size_t i = 0; i < a->count; i++) {
+        const qg_archive_entry *e = &a->entries[i];
+        if (e->offset != at)
+            return qg_fail(QG_EFORMAT, "'%s' is malformed: '%s' is at byte %zu of data, not at %zu",
+                           path, e->name, e->offset, at);
+        at += e->bytes;
+    }
+    if (at != data_bytes)
+        return qg_fail(QG_EFORMAT, "'%s' is malformed: %zu bytes of data, its header describes %zu",
+                       path, data_bytes, at);
+
+    if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_name);
+    if (a->note_count) qsort(a->notes, a->note_count, sizeof *a->notes, by_key);
+    for (size_t i = 1; i < a->count; i++)
+        if (by_name(&a->entries[i - 1], &a->entries[i]) == 0)
+            return qg_fail(QG_EFORMAT, "'%s' is malformed: array '%s' occurs twice", path,
+                           a->entries[i].name);
+    for (size_t i = 1; i < a->note_count; i++)
+        if (by_key(&a->notes[i - 1], &a->notes[i]) == 0)
+            return qg_fail(QG_EFORMAT, "'%s' is malformed: metadata key '%s' occurs twice", path,
+                           a->notes[i].key);
+    return QG_OK;
+}
+
+/* Points the views into the file or, if one of them were not aligned there, into a copy. */
+static qg_status place_data(qg_archive *a, const char *path, unsigned char *data)
+{
+    bool   aligned = true;
+    size_t total   = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        const qg_archive_entry *e = &a->entries[i];
+        const size_t bytes        = e->viewable ? qg_dtype_bytes(e->array.dtype) : 1;
+        aligned &= e->bytes == 0 || (uintptr_t)(data + e->offset) % bytes == 0;
+        total += (e->bytes + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    if (!aligned && !(a->aligned = malloc(total)))
+        return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", total, path);
+    unsigned char *to = a->aligned;
+    for (size_t i = 0; i < a->count; i++) {
+        qg_archive_entry *e = &a->entries[i];
+        if (e->bytes == 0) continue;
+        e->array.data = data + e->offset;
+        if (aligned) continue;
+        e->array.data = memcpy(to, data + e->offset, e->bytes);
+        to += (e->bytes + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return QG_OK;
+}
+
+static qg_status parse(qg_archive *a, const char *path, size_t n)
+{
+    if (n < LENGTH_BYTES)
+        return qg_fail(QG_EFORMAT, "'%s' is malformed: %zu bytes, at least 8 are needed", path, n);
+    const uint64_t length = qg_get_u64(a->file);
+    if (length > QG_SAFETENSORS_MAX_HEADER || length > n - LENGTH_BYTES)
+        return qg_fail(QG_EFORMAT, "'%s' is malformed: a header of %ju bytes in a file of %zu",
+                       path, (uintmax_t)length, n);
+    unsigned char *header = a->file + LENGTH_BYTES, *data = header + length;
+    if (!qg_utf8_valid((const char *)header, (size_t)length))
+        return qg_fail(QG_EFORMAT, "'%s' is malformed: its header is not UTF-8", path);
+    qg_json j = { .path = path, .start = header, .at = header, .end = data };
+    if (!read_header(&j, a)) return j.status;
+    const qg_status s = check_layout(a, path, n - LENGTH_BYTES - (size_t)length);
+    return s ? s : place_data(a, path, data);
+}
+
+qg_status qg_safetensors_parse(unsigned char *bytes, size_t n, const char *path,
+                               qg_archive **archive)
+{
+    qg_archive *a = calloc(1, sizeof *a);
+    if (!a) {
+        free(bytes);
+        return qg_fail(QG_EMEM, "out of memory: an archive for '%s'", path);
+    }
+    a->file           = bytes;
+    const qg_status s = parse(a, path, n);
+    if (s) qg_archive_free(a);
+    else *archive = a;
+    return s;
+}
+
+qg_status qg_safetensors_read(const char *path, qg_archive **archive)
+{
+    unsigned char  *bytes;
+    size_t          n;
+    const qg_status s = qg_file_read(path, SIZE_MAX, &bytes, &n);
+    return s ? s : qg_safetensors_parse(bytes, n, path, archive);
+}
+
+qg_archive *qg_archive_open(const char *path)
+{
+    qg_archive *a = NULL;
+    return qg_safetensors_read(path, &a) ? NULL : a;
+}
+
+void qg_archive_free(qg_archive *a)
+{
+    if (!a) return;
+    free(a->file);
+    free(a->aligned);
+    free(a->entries);
+    free(a->notes);
+    free(a);
+}
+
+const qg_archive_entry *qg_archive_entries(const qg_archive *a, size_t *count)
+{
+    *count = a ? a->count : 0;
+    return a ? a->entries : NULL;
+}
+
+const qg_archive_entry *qg_archive_find(const qg_archive *a, const char *name)
+{
+    const qg_archive_entry key = { .name = name };
+    return a && a->count ? bsearch(&key, a->entries, a->count, sizeof key, by_name) : NULL;
+}
+
+const qg_note *qg_archive_notes(const qg_archive *a, size_t *count)
+{
+    *count = a ? a->note_count : 0;
+    return a ? a->notes : NULL;
+}
+
+const char *qg_archive_noted(const qg_archive *a, const char *key)
+{
+    const qg_note wanted = { .key = key };
+    if (!a || a->note_count == 0) return NULL;
+    const qg_note *n = bsearch(&wanted, a->notes, a->note_count, sizeof wanted, by_key);
+    return n ? n->value : NULL;
+}

@@ -1,0 +1,31 @@
+/* qgrad.h — train quantized neural networks in plain C.
+ *
+ * The public headers in reading order; each is its own manual.
+ */
+#ifndef QGRAD_H
+#define QGRAD_H
+
+#define QGRAD_VERSION "0.1.0"
+
+#include "core/status.h"
+#include "core/tensor.h"
+#include "core/array.h"
+#include "core/rng.h"
+#include "core/params.h"
+#include "core/tape.h"
+#include "core/ops.h"
+#include "core/profile.h"
+#include "core/parallel.h"
+#include "core/cpu.h"
+#include "core/state.h"
+#include "core/gradcheck.h"
+#include "quant/quant.h"
+#include "quant/scheme.h"
+#include "layers/net.h"
+#include "layers/layer.h"
+#include "layers/models/models.h"
+#include "optim/optim.h"
+#include "optim/schedule.h"
+#include "datasets/loader.h"
+
+#endif

@@ -1,0 +1,283 @@
+#include "quant/dorefa.h"
+
+#include "core/rng.h"
+#include "quant/binary.h"
+#include "quant/operand.h"
+#include "quant/smooth.h"
+
+#include <string.h>
+
+enum { NOT_QUANTIZED = 32 };    /* bits that mean: leave the values alone */
+
+struct forward {
+    const float *x, *noise;
+    float       *y;
+    size_t       row;
+    float        m;
+    int          k;
+    qg_ties      ties;
+    uint64_t     key;
+};
+
+static void weight_block(void *context, size_t at, size_t n)
+{
+    const struct forward *f     = context;
+    const float          *x     = f->x + at;
+    float                *y     = f->y + at;
+    const float           steps = qg__steps(f->k);
+    const float           twice = 2.0f * f->m;
+    if (f->m == 0.0f) {                                 /* the level of 1/2, as for any w = 0 */
+        const float half = 2.0f * (qg__round_even(0.5f * steps) / steps) - 1.0f;
+        for (size_t i = 0; i < n; i++) y[i] = half;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float u = qg__clip(qg__tanh(x[i]) / twice + 0.5f, 0.0f, 1.0f);
+        y[i] = 2.0f * (qg__round_even(u * steps) / steps) - 1.0f;
+    }
+}
+
+float qg__dorefa_weight(size_t n, const float *x, int k, float *y)
+{
+    if (k == 1) return qg__binary_mean_scaling(n, x, y);
+    if (k == NOT_QUANTIZED) {
+        if (n) memcpy(y, x, n * sizeof *y);
+        return 1.0f;
+    }
+    /* tanh is monotone, so its largest value is that of the largest weight: one pass of it, not two. */
+    struct forward f = { .x = x, .y = y, .k = k, .m = qg__tanh(qg__max_abs(n, x)) };
+    qg__in_blocks(n, QG_BLOCK, weight_block, &f);
+    return f.m;
+}
+
+struct backward {
+    const float *x, *dy;
+    float        m, share;
+    float       *dx;
+};
+
+static void weight_slope_block(void *context, size_t at, size_t n)
+{
+    const struct backward *b  = context;
+    const float           *x  = b->x + at;
+    const float           *dy = b->dy + at;
+    float                 *dx = b->dx + at;
+    for (size_t i = 0; i < n; i++) {
+        const float t = qg__tanh(x[i]);
+        dx[i] += dy[i] * (1.0f - t * t) / b->m;
+    }
+}
+
+void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx)
+{
+    struct backward b = { .x = x, .dy = dy, .m = m, .dx = dx };
+    if (k == 1 || k == NOT_QUANTIZED)
+        qg_surrogate_slope(qg_ste_identity(), n, x, dy, dx);
+    else if (m != 0.0f)
+        qg__in_blocks(n, QG_BLOCK, weight_slope_block, &b);
+}
+
+static void product_terms(const void *context, size_t first, size_t n, float *term)
+{
+    const struct backward *b = context;
+    for (size_t i = 0; i < n; i++) term[i] = b->dy[first + i] * qg__tanh(b->x[first + i]);
+}
+
+static void largest_terms(const void *context, size_t first, size_t n, float *term)
+{
+    const struct backward *b = context;
+    for (size_t i = 0; i < n; i++)
+        term[i] = fabsf(qg__tanh(b->x[first + i])) >= b->m ? 1.0f : 0.0f;
+}
+
+static void max_slope_block(void *context, size_t at, size_t n)
+{
+    const struct backward *b  = context;
+    const float           *x  = b->x + at;
+    float                 *dx = b->dx + at;
+    for (size_t i = 0; i < n; i++) {
+        const float t = qg__tanh(x[i]);
+        const float s = (1.0f - t * t) * copysignf(b->share, t);
+        dx[i] -= fabsf(t) >= b->m ? s : 0.0f;
+    }
+}
+
+void qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, float *dx)
+{
+    if (m == 0.0f || n == 0) return;
+    struct backward b   = { .x = x, .dy = dy, .m = m, .dx = dx };
+    const double    sum = qg__sum_terms(n, product_terms, &b);
+    b.share = (float)(sum / ((double)m * (double)m) / qg__sum_terms(n, largest_terms, &b));
+    qg__in_blocks(n, QG_BLOCK, max_slope_block, &b);
+}
+
+void qg__dorefa_activation(size_t n, const float *x, int k, qg_ties ties, float *y)
+{
+    const float steps = qg__steps(k);
+    if (k == NOT_QUANTIZED)
+        for (size_t i = 0; i < n; i++) y[i] = qg__clip(x[i], 0.0f, 1.0f);
+    else if (ties == QG_TIES_UP)
+        for (size_t i = 0; i < n; i++) y[i] = qg__round_up(qg__clip(x[i], 0.0f, 1.0f) * steps) / steps;
+    else
+        for (size_t i = 0; i < n; i++) y[i] = qg__round_even(qg__clip(x[i], 0.0f, 1.0f) * steps) / steps;
+}
+
+static void closed_mask(float arg, size_t n, const float *x, const float *dy, float *dx)
+{
+    (void)arg;
+    for (size_t i = 0; i < n; i++) {
+        const float above = x[i] >= 0.0f ? dy[i] : 0.0f;
+        dx[i] += x[i] <= 1.0f ? above : 0.0f;
+    }
+}
+
+qg_surrogate qg__dorefa_activation_surrogate(void)
+{
+    return (qg_surrogate){ .slope = closed_mask };
+}
+
+static void activation_block(void *context, size_t at, size_t n)
+{
+    const struct forward *f = context;
+    qg__dorefa_activation(n, f->x + at, f->k, f->ties, f->y + at);
+}
+
+/* One sample of the gradient quantizer. */
+static void gradient_row(const struct forward *f, size_t at)
+{
+    const float *dr    = f->x + at;
+    float       *y     = f->y + at;
+    const float  m     = QG_KERNELS(qg__reduce)->max_abs(f->row, dr);
+    const float  twice = 2.0f * m;
+    const float  steps = qg__steps(f->k);
+    if (m == 0.0f) {
+        memset(y, 0, f->row * sizeof *y);
+        return;
+    }
+    for (size_t i = 0; i < f->row; i++) {
+        const float r = dr[i] / twice + 0.5f + (f->noise ? f->noise[at + i] : 0.0f);
+        y[i] = twice * (qg__round_even(qg__clip(r, 0.0f, 1.0f) * steps) / steps - 0.5f);
+    }
+}
+
+static void gradient_rows(void *context, size_t first, size_t n)
+{
+    const struct forward *f = context;
+    for (size_t r = first; r < first + n; r++) gradient_row(f, r * f->row);
+}
+
+void qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const float *noise, float *y)
+{
+    if (row == 0) return;
+    if (k == NOT_QUANTIZED) {
+        memcpy(y, dr, rows * row * sizeof *y);
+        return;
+    }
+    struct forward f = { .x = dr, .noise = noise, .y = y, .row = row, .k = k };
+    qg__in_blocks(rows, 1, gradient_rows, &f);
+}
+
+void qg__dorefa_noise(uint64_t key, size_t first, size_t n, int k, float *noise)
+{
+    const float steps = qg__steps(k);
+    for (size_t i = 0; i < n; i++) noise[i] = (qg_uniform(key, first + i) - 0.5f) / steps;
+}
+
+static void noise_block(void *context, size_t at, size_t n)
+{
+    const struct forward *f = context;
+    qg__dorefa_noise(f->key, at, n, f->k, f->y + at);
+}
+
+static qg_status check_bits(const char *op, int k)
+{
+    return qg__check_int(op, "k", k, 1, NOT_QUANTIZED);
+}
+
+qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, const qg_array *y)
+{
+    const char *op = "dorefa_weight_quantizer";
+    qg_status   s  = check_bits(op, k);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    (void)qg__dorefa_weight(qg_array_count(x), qg__floats(x), k, qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                              qg_dorefa_weight_attributes attributes,
+                                              const qg_array *dx)
+{
+    const char *op = "dorefa_weight_quantizer_gradient";
+    const int   k  = attributes.k;
+    qg_status   s  = check_bits(op, k);
+    if (!s) s = qg__check_backward(op, x, dy, dx);
+    if (s) return s;
+
+    const size_t n  = qg_array_count(x);
+    const float *w  = qg__floats(x);
+    const float *dq = qg__floats(dy);
+    float       *dw = qg__floats(dx);
+    qg__zero(dx);
+    if (attributes.surrogate.slope) {
+        qg_surrogate_slope(attributes.surrogate, n, w, dq, dw);
+        return QG_OK;
+    }
+    const float m = qg__tanh(qg__max_abs(n, w));
+    qg__dorefa_weight_slope(n, w, dq, k, m, dw);
+    if (attributes.through_max && k > 1 && k < NOT_QUANTIZED) qg__dorefa_max_slope(n, w, dq, m, dw);
+    return QG_OK;
+}
+
+qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_ties ties, const qg_array *y)
+{
+    const char *op = "dorefa_activation_quantizer";
+    qg_status   s  = check_bits(op, k);
+    if (!s) s = qg__check_int(op, "ties", ties, QG_TIES_EVEN, QG_TIES_UP);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    struct forward f = { .x = qg__floats(x), .y = qg__floats(y), .k = k, .ties = ties };
+    qg__in_blocks(qg_array_count(x), QG_BLOCK, activation_block, &f);
+    return QG_OK;
+}
+
+qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
+                                                  qg_surrogate s, const qg_array *dx)
+{
+    const char *op     = "dorefa_activation_quantizer_gradient";
+    qg_status   status = check_bits(op, k);
+    if (!status) status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    qg__zero(dx);
+    qg_surrogate_slope(qg__surrogate_or(s, qg__dorefa_activation_surrogate()), qg_array_count(x),
+                       qg__floats(x), qg__floats(dy), qg__floats(dx));
+    return QG_OK;
+}
+
+qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
+                                       const qg_array *y)
+{
+    const char *op = "dorefa_gradient_quantizer";
+    qg_status   s  = check_bits(op, k);
+    if (!s) s = qg__check_f32(op, "dr", dr);
+    if (!s && noise) s = qg__check_like(op, "noise", noise, "dr", dr);
+    if (!s) s = qg__check_like(op, "y", y, "dr", dr);
+    if (s) return s;
+    if (dr->rank == 0) return qg_fail(QG_ESHAPE, "%s: dr has rank 0, legal: 1 or more", op);
+
+    const size_t rows = dr->dims[0];
+    qg__dorefa_gradient(rows, rows ? qg_array_count(dr) / rows : 0, qg__floats(dr), k,
+                        noise ? qg__floats(noise) : NULL, qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_dorefa_gradient_noise(uint64_t key, int k, const qg_array *noise)
+{
+    const char *op = "dorefa_gradient_noise";
+    qg_status   s  = check_bits(op, k);
+    if (!s) s = qg__check_f32(op, "noise", noise);
+    if (s) return s;
+    struct forward f = { .y = qg__floats(noise), .k = k, .key = key };
+    qg__in_blocks(qg_array_count(noise), QG_BLOCK, noise_block, &f);
+    return QG_OK;
+}

@@ -1,0 +1,76 @@
+#include "quant/linear.h"
+
+#include "quant/operand.h"
+
+enum { NOT_ROUNDED = 32 };      /* bits that mean: clip only */
+
+void qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_value, float *y)
+{
+    const float steps = qg__steps(bit);
+    if (bit == NOT_ROUNDED) {
+        for (size_t i = 0; i < n; i++) y[i] = qg__clip(x[i], 0.0f, max_value);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float v = qg__clip(x[i], 0.0f, max_value) / max_value * steps;
+        y[i] = qg__round_up(v) / steps * max_value;
+    }
+}
+
+static void open_mask(float max_value, size_t n, const float *x, const float *dy, float *dx)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float above = x[i] > 0.0f ? dy[i] : 0.0f;
+        dx[i] += x[i] < max_value ? above : 0.0f;
+    }
+}
+
+qg_surrogate qg__linear_mid_tread_half_surrogate(float max_value)
+{
+    return (qg_surrogate){ .slope = open_mask, .arg = max_value };
+}
+
+static qg_status check_attributes(const char *op, int bit, float max_value)
+{
+    const qg_status s = qg__check_int(op, "bit", bit, 1, NOT_ROUNDED);
+    return s ? s : qg__check_positive(op, "max_value", max_value);
+}
+
+struct forward {
+    const float *x;
+    float       *y;
+    int          bit;
+    float        max_value;
+};
+
+static void forward_block(void *context, size_t at, size_t n)
+{
+    const struct forward *k = context;
+    qg__linear_mid_tread_half(n, k->x + at, k->bit, k->max_value, k->y + at);
+}
+
+qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value,
+                                             const qg_array *y)
+{
+    const char *op = "linear_mid_tread_half_quantizer";
+    qg_status   s  = check_attributes(op, bit, max_value);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    struct forward k = { qg__floats(x), qg__floats(y), bit, max_value };
+    qg__in_blocks(qg_array_count(x), QG_BLOCK, forward_block, &k);
+    return QG_OK;
+}
+
+qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const qg_array *dy, int bit,
+                                                      float max_value, qg_surrogate s,
+                                                      const qg_array *dx)
+{
+    const char *op     = "linear_mid_tread_half_quantizer_gradient";
+    qg_status   status = check_attributes(op, bit, max_value);
+    if (!status) status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    qg__zero(dx);
+    qg_surrogate_slope(qg__surrogate_or(s, qg__linear_mid_tread_half_surrogate(max_value)),
+                       qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
+    return QG_OK;
+}

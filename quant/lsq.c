@@ -1,0 +1,116 @@
+#include "quant/lsq.h"
+
+#include "quant/operand.h"
+
+void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
+{
+    const float lo = -(float)qn;
+    const float hi = (float)qp;
+    for (size_t i = 0; i < n; i++) y[i] = qg__round_even(qg__clip(x[i] / step, lo, hi)) * step;
+}
+
+void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx)
+{
+    const float lo = -(float)qn;
+    const float hi = (float)qp;
+    for (size_t i = 0; i < n; i++) {
+        const float v     = x[i] / step;
+        const float above = v > lo ? dy[i] : 0.0f;
+        dx[i] += v < hi ? above : 0.0f;
+    }
+}
+
+struct lsq {
+    const float *x, *dy;
+    float        step;
+    int          qn, qp;
+    float       *out;
+};
+
+static void forward_block(void *context, size_t at, size_t n)
+{
+    const struct lsq *k = context;
+    qg__lsq(n, k->x + at, k->step, k->qn, k->qp, k->out + at);
+}
+
+static void slope_block(void *context, size_t at, size_t n)
+{
+    const struct lsq *k = context;
+    qg__lsq_slope(n, k->x + at, k->dy + at, k->step, k->qn, k->qp, k->out + at);
+}
+
+/* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
+ * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
+static void step_terms(const void *context, size_t first, size_t n, float *term)
+{
+    const struct lsq *k  = context;
+    const float      *x  = k->x + first;
+    const float      *dy = k->dy + first;
+    const float       lo = -(float)k->qn;
+    const float       hi = (float)k->qp;
+    for (size_t i = 0; i < n; i++) {
+        const float v      = x[i] / k->step;
+        const float inside = qg__round_even(v) - v;
+        const float below  = v <= lo ? lo : inside;
+        term[i] = dy[i] * (v >= hi ? hi : below);
+    }
+}
+
+double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, int qn, int qp)
+{
+    const struct lsq k = { x, dy, step, qn, qp, NULL };
+    return qg__sum_terms(n, step_terms, &k);
+}
+
+float qg__lsq_initial_step(size_t n, const float *x, int qp)
+{
+    return n ? (float)(2.0 * qg__sum_abs(n, x) / (double)n / sqrt(qp > 0 ? (double)qp : 1.0)) : 0.0f;
+}
+
+double qg__lsq_grad_scale(size_t n, int qp)
+{
+    /* qp is 0 for one signed bit; the number of elements is 0 for an empty tensor. */
+    return 1.0 / sqrt((n ? (double)n : 1.0) * (qp > 0 ? (double)qp : 1.0));
+}
+
+static qg_status check_attributes(const char *op, qg_lsq_attributes attributes)
+{
+    qg_status s = qg__check_positive(op, "step", attributes.step);
+    if (!s) s = qg__check_int(op, "qn", attributes.qn, 0, 1 << 24);
+    if (!s) s = qg__check_int(op, "qp", attributes.qp, 0, 1 << 24);
+    return s;
+}
+
+qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attributes attributes, const qg_array *y)
+{
+    const char *op = "lsq_quantizer";
+    qg_status   s  = check_attributes(op, attributes);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    struct lsq k = { .x = qg__floats(x), .step = attributes.step, .qn = attributes.qn,
+                     .qp = attributes.qp, .out = qg__floats(y) };
+    qg__in_blocks(qg_array_count(x), QG_BLOCK, forward_block, &k);
+    return QG_OK;
+}
+
+qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_lsq_attributes attributes,
+                                    const qg_array *dx, float *grad_step)
+{
+    const char *op = "lsq_quantizer_gradient";
+    qg_status   s  = check_attributes(op, attributes);
+    if (!s) s = qg__check_backward(op, x, dy, dx);
+    if (s) return s;
+
+    const size_t n = qg_array_count(x);
+    struct lsq   k = { qg__floats(x), qg__floats(dy), attributes.step, attributes.qn, attributes.qp,
+                       qg__floats(dx) };
+    qg__zero(dx);
+    if (attributes.surrogate.slope)
+        qg_surrogate_slope(attributes.surrogate, n, k.x, k.dy, k.out);
+    else
+        qg__in_blocks(n, QG_BLOCK, slope_block, &k);
+    if (grad_step)
+        *grad_step = (float)(attributes.grad_scale *
+                             qg__lsq_step_sum(n, k.x, k.dy, k.step, k.qn, k.qp));
+    return QG_OK;
+}

@@ -1,0 +1,46 @@
+/* quant/lsq.h — learned step size.                                             [LSQ, 1902.08153]
+ *
+ *     v    = x / s,   q(x) = s round(clip(v, -qn, qp))                   ties to even
+ *     dx   = dq 1[-qn < v < qp]                                          open on both sides
+ *     ds   = grad_scale * sum dq d,   d = -qn      if v <= -qn
+ *                                         qp       if v >= qp
+ *                                         round(v) - v  between
+ *
+ * Signed b bits: qn = 2^(b-1), qp = 2^(b-1) - 1; unsigned: qn = 0, qp = 2^b - 1.
+ *
+ * Range    s finite and above 0 (an optimizer must keep it so); qn, qp 0 or more.  NaN stays NaN.
+ * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
+ * Differs  torch's learnable fake quantization passes dx at the clamp values as well.
+ */
+#ifndef QG_LSQ_H
+#define QG_LSQ_H
+
+#include "core/array.h"
+#include "core/status.h"
+#include "quant/ste.h"
+
+typedef struct qg_lsq_attributes {
+    float        step;          /* s */
+    int          qn, qp;        /* codes are -qn .. qp; each 0 .. 2^24, where float stops counting */
+    double       grad_scale;    /* of ds, taken literally; qg__lsq_grad_scale is the paper's */
+    qg_surrogate surrogate;     /* of dx, {0}: the open mask; read by the gradient */
+} qg_lsq_attributes;
+
+/* y = q(x).  x, y F32 of one shape, any rank. */
+QG_MUST_CHECK qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attributes attributes,
+                                         const qg_array *y);
+
+/* dx and *grad_step = ds (NULL: not wanted). */
+QG_MUST_CHECK qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                                  qg_lsq_attributes attributes, const qg_array *dx,
+                                                  float *grad_step);
+
+/* For scheme authors.  The first two are loops on one run, the slope adds to dx; the sums use every
+ * thread, and qg__lsq_step_sum is ds before grad_scale. */
+void   qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y);
+void   qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx);
+double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, int qn, int qp);
+float  qg__lsq_initial_step(size_t n, const float *x, int qp);  /* 2 mean|x| / sqrt(qp); 0 if x is */
+double qg__lsq_grad_scale(size_t n, int qp);                    /* 1 / sqrt(n qp) */
+
+#endif

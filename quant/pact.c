@@ -1,0 +1,87 @@
+#include "quant/pact.h"
+
+#include "quant/operand.h"
+
+enum { NOT_ROUNDED = 32 };      /* bits that mean: clip only */
+
+void qg__pact(size_t n, const float *x, int k, float alpha, float *y)
+{
+    const float steps = qg__steps(k);
+    if (k == NOT_ROUNDED) {
+        for (size_t i = 0; i < n; i++) y[i] = qg__clip(x[i], 0.0f, alpha);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        y[i] = qg__round_even(qg__clip(x[i], 0.0f, alpha) * steps / alpha) * alpha / steps;
+}
+
+static void half_open_mask(float alpha, size_t n, const float *x, const float *dy, float *dx)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float above = x[i] >= 0.0f ? dy[i] : 0.0f;
+        dx[i] += x[i] < alpha ? above : 0.0f;
+    }
+}
+
+qg_surrogate qg__pact_surrogate(float alpha)
+{
+    return (qg_surrogate){ .slope = half_open_mask, .arg = alpha };
+}
+
+struct pact {
+    const float *x, *dy;
+    float       *y;
+    int          k;
+    float        alpha;
+};
+
+static void forward_block(void *context, size_t at, size_t n)
+{
+    const struct pact *p = context;
+    qg__pact(n, p->x + at, p->k, p->alpha, p->y + at);
+}
+
+static void alpha_terms(const void *context, size_t first, size_t n, float *term)
+{
+    const struct pact *p = context;
+    for (size_t i = 0; i < n; i++) term[i] = p->x[first + i] >= p->alpha ? p->dy[first + i] : 0.0f;
+}
+
+float qg__pact_alpha_sum(size_t n, const float *x, const float *dy, float alpha)
+{
+    const struct pact p = { .x = x, .dy = dy, .alpha = alpha };
+    return (float)qg__sum_terms(n, alpha_terms, &p);
+}
+
+static qg_status check_attributes(const char *op, int k, float alpha)
+{
+    const qg_status s = qg__check_int(op, "k", k, 1, NOT_ROUNDED);
+    return s ? s : qg__check_positive(op, "alpha", alpha);
+}
+
+qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, const qg_array *y)
+{
+    const char *op = "pact_quantizer";
+    qg_status   s  = check_attributes(op, k, alpha);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    struct pact p = { .x = qg__floats(x), .y = qg__floats(y), .k = k, .alpha = alpha };
+    qg__in_blocks(qg_array_count(x), QG_BLOCK, forward_block, &p);
+    return QG_OK;
+}
+
+qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k, float alpha,
+                                     qg_surrogate s, const qg_array *dx, float *grad_alpha)
+{
+    const char *op     = "pact_quantizer_gradient";
+    qg_status   status = check_attributes(op, k, alpha);
+    if (!status) status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+
+    const size_t n = qg_array_count(x);
+    qg__zero(dx);
+    qg_surrogate_slope(qg__surrogate_or(s, qg__pact_surrogate(alpha)), n, qg__floats(x), qg__floats(dy),
+                       qg__floats(dx));
+    if (grad_alpha) *grad_alpha = qg__pact_alpha_sum(n, qg__floats(x), qg__floats(dy), alpha);
+    return QG_OK;
+}

@@ -1,0 +1,169 @@
+#include "quant/reduce.h"
+
+#include "core/parallel.h"
+
+#include <string.h>
+
+/* Block sums wait here for their turn; more blocks than this go in several rounds. */
+enum { BLOCKS_AT_ONCE = 64 };
+
+struct range {
+    size_t   count, block;
+    qg_range run;
+    void    *context;
+};
+
+static void run_range(void *context, int piece, int worker)
+{
+    (void)worker;
+    const struct range *k     = context;
+    const size_t        first = (size_t)piece * k->block;
+    k->run(k->context, first, qg__smaller(k->count - first, k->block));
+}
+
+void qg__in_blocks(size_t count, size_t block, qg_range run, void *context)
+{
+    struct range k = { count, block, run, context };
+    qg_parallel((int)((count + block - 1) / block), run_range, &k);
+}
+
+struct part {
+    double value;
+    size_t count;
+};
+
+/* One reduction: what it makes of a block, and how blocks come together. */
+struct reduction {
+    void (*block)(const struct reduction *r, size_t first, size_t n, struct part *out);
+    void (*fold)(struct part *all, const struct part *block);
+    const qg_reduce_kernels *kernels;
+    const float             *x;
+    float                    d;
+    qg_terms                 terms;
+    const void              *context;
+    size_t                   from;                      /* where this round of blocks begins */
+    struct part              parts[BLOCKS_AT_ONCE];
+};
+
+static void reduce_block(void *context, size_t first, size_t n)
+{
+    struct reduction *r = context;
+    r->block(r, r->from + first, n, &r->parts[first / QG_BLOCK]);
+}
+
+static struct part reduce(struct reduction *r, size_t n)
+{
+    const size_t at_once = (size_t)BLOCKS_AT_ONCE * QG_BLOCK;
+    struct part  all     = { 0.0, 0 };
+    r->kernels = QG_KERNELS(qg__reduce);
+    for (r->from = 0; r->from < n; r->from += at_once) {
+        const size_t round = qg__smaller(n - r->from, at_once);
+        qg__in_blocks(round, QG_BLOCK, reduce_block, r);
+        for (size_t b = 0; b * QG_BLOCK < round; b++) r->fold(&all, &r->parts[b]);
+    }
+    return all;
+}
+
+static void add(struct part *all, const struct part *block)
+{
+    all->value += block->value;
+    all->count += block->count;
+}
+
+static void keep_larger(struct part *all, const struct part *block)
+{
+    /* A NaN is kept from either side: no comparison with it is true. */
+    if (block->value > all->value || block->value != block->value) all->value = block->value;
+}
+
+static void sum_abs(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ r->kernels->sum_abs(n, r->x + first), 0 };
+}
+
+static void max_abs(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ (double)r->kernels->max_abs(n, r->x + first), 0 };
+}
+
+static void sum_abs_above(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    out->value = r->kernels->sum_abs_above(n, r->x + first, r->d, &out->count);
+}
+
+static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ 0.0, 0 };
+    for (size_t at = 0; at < n; at += QG_CHUNK) {
+        const size_t m = qg__smaller(n - at, QG_CHUNK);
+        float        term[QG_CHUNK];
+        r->terms(r->context, first + at, m, term);
+        out->value += r->kernels->sum(m, term);
+    }
+}
+
+double qg__sum_abs(size_t n, const float *x)
+{
+    struct reduction r = { .block = sum_abs, .fold = add, .x = x };
+    return reduce(&r, n).value;
+}
+
+float qg__mean_abs(size_t n, const float *x)
+{
+    return n ? (float)(qg__sum_abs(n, x) / (double)n) : 0.0f;
+}
+
+float qg__max_abs(size_t n, const float *x)
+{
+    struct reduction r = { .block = max_abs, .fold = keep_larger, .x = x };
+    return (float)reduce(&r, n).value;
+}
+
+double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count)
+{
+    struct reduction  r   = { .block = sum_abs_above, .fold = add, .x = x, .d = d };
+    const struct part all = reduce(&r, n);
+    *count = all.count;
+    return all.value;
+}
+
+double qg__sum_terms(size_t count, qg_terms terms, const void *context)
+{
+    struct reduction r = { .block = sum_terms, .fold = add, .terms = terms, .context = context };
+    return reduce(&r, count).value;
+}
+
+/* The run of a channel that holds its element `at`: where it stands in x, and how much is left. */
+static size_t run_at(qg_channels c, size_t channel, size_t at, size_t *left)
+{
+    const size_t o = at / c.inner;
+    const size_t i = at % c.inner;
+    *left = c.inner - i;
+    return (o * c.count + channel) * c.inner + i;
+}
+
+void qg__gather(qg_channels c, size_t channel, size_t from, size_t n, const float *x, float *part)
+{
+    if (c.inner == 1) {                         /* strided: no runs to speak of */
+        for (size_t i = 0; i < n; i++) part[i] = x[(from + i) * c.count + channel];
+        return;
+    }
+    for (size_t i = 0, left; i < n; i += left) {
+        const size_t at = run_at(c, channel, from + i, &left);
+        left = qg__smaller(left, n - i);
+        memcpy(part + i, x + at, left * sizeof *part);
+    }
+}
+
+void qg__scatter(qg_channels c, size_t channel, size_t from, size_t n, const float *part, float *x)
+{
+    if (c.inner == 1) {
+        for (size_t i = 0; i < n; i++) x[(from + i) * c.count + channel] = part[i];
+        return;
+    }
+    for (size_t i = 0, left; i < n; i += left) {
+        const size_t at = run_at(c, channel, from + i, &left);
+        left = qg__smaller(left, n - i);
+        memcpy(x + at, part + i, left * sizeof *part);
+    }
+}

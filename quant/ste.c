@@ -1,0 +1,91 @@
+#include "quant/ste.h"
+
+#include "quant/reduce.h"
+#include "quant/smooth.h"
+
+static void identity_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
+{
+    (void)arg;
+    (void)x;
+    for (size_t i = 0; i < n; i++) dx[i] += dy[i];
+}
+
+static void clip_slope(float bound, size_t n, const float *x, const float *dy, float *dx)
+{
+    for (size_t i = 0; i < n; i++) dx[i] += fabsf(x[i]) <= bound ? dy[i] : 0.0f;
+}
+
+static void approx_sign_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
+{
+    (void)arg;
+    for (size_t i = 0; i < n; i++) {
+        const float a = fabsf(x[i]);
+        dx[i] += dy[i] * (a <= 1.0f ? 2.0f - 2.0f * a : 0.0f);
+    }
+}
+
+static void swish_slope(float beta, size_t n, const float *x, const float *dy, float *dx)
+{
+    /* With u = exp(-|b x|):  tanh(|b x| / 2) = (1 - u) / (1 + u),  1 / (1 + cosh) = 2u / (1 + u)^2.
+     * One exponential that cannot overflow, where the formula as printed is inf / inf. */
+    for (size_t i = 0; i < n; i++) {
+        const float a = fabsf(beta * x[i]);
+        const float z = a > 80.0f ? 80.0f : a;          /* there the slope is below 1e-32 */
+        const float u = qg__exp(-(z == z ? z : 0.0f));
+        const float v = 1.0f + u;
+        const float s = beta * (2.0f - z * (1.0f - u) / v) * (2.0f * u / (v * v));
+        dx[i] += dy[i] * (a > 80.0f ? 0.0f : s);
+    }
+}
+
+static void tanh_slope(float t, size_t n, const float *x, const float *dy, float *dx)
+{
+    const float height = t > 1.0f ? t : 1.0f;           /* k t = max(1/t, 1) t, without the 1/0 */
+    for (size_t i = 0; i < n; i++) {
+        const float s = qg__tanh(t * x[i]);
+        dx[i] += dy[i] * (height * (1.0f - s * s));
+    }
+}
+
+qg_surrogate qg_ste_identity(void)
+{
+    return (qg_surrogate){ .slope = identity_slope };
+}
+
+qg_surrogate qg_ste_clip(float bound)
+{
+    return (qg_surrogate){ .slope = clip_slope, .arg = bound };
+}
+
+qg_surrogate qg_ste_approx_sign(void)
+{
+    return (qg_surrogate){ .slope = approx_sign_slope };
+}
+
+qg_surrogate qg_ste_swish(float beta)
+{
+    return (qg_surrogate){ .slope = swish_slope, .arg = beta };
+}
+
+qg_surrogate qg_ste_tanh(float temperature)
+{
+    return (qg_surrogate){ .slope = tanh_slope, .arg = temperature };
+}
+
+struct slope {
+    qg_surrogate s;
+    const float *x, *dy;
+    float       *dx;
+};
+
+static void slope_block(void *context, size_t at, size_t n)
+{
+    const struct slope *k = context;
+    k->s.slope(k->s.arg, n, k->x + at, k->dy + at, k->dx + at);
+}
+
+void qg_surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx)
+{
+    struct slope k = { s, x, dy, dx };
+    qg__in_blocks(n, QG_BLOCK, slope_block, &k);
+}

@@ -1,0 +1,173 @@
+#include "quant/twn.h"
+
+#include "quant/operand.h"
+
+void qg__ternary(size_t n, const float *x, float delta, float positive, float negative, float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float below = x[i] < -delta ? -negative : 0.0f;
+        y[i] = x[i] > delta ? positive : below;
+    }
+}
+
+struct ternary {
+    const float *x;
+    float       *y;
+    float        delta, positive, negative;
+};
+
+static void ternary_block(void *context, size_t at, size_t n)
+{
+    const struct ternary *k = context;
+    qg__ternary(n, k->x + at, k->delta, k->positive, k->negative, k->y + at);
+}
+
+void qg__ternarize(size_t n, const float *x, float delta, float positive, float negative, float *y)
+{
+    struct ternary k = { x, y, delta, positive, negative };
+    qg__in_blocks(n, QG_BLOCK, ternary_block, &k);
+}
+
+/* D and a from their sums, each rounded once. */
+static float delta_of(float threshold, double sum, size_t n)
+{
+    return n ? (float)((double)threshold * sum / (double)n) : 0.0f;
+}
+
+static float alpha_of(double sum, size_t kept)
+{
+    return kept ? (float)(sum / (double)kept) : 0.0f;
+}
+
+float qg__twn_delta(size_t n, const float *x, float threshold)
+{
+    return delta_of(threshold, qg__sum_abs(n, x), n);
+}
+
+float qg__twn_alpha(size_t n, const float *x, float delta)
+{
+    size_t       kept;
+    const double sum = qg__sum_abs_above(n, x, delta, &kept);
+    return alpha_of(sum, kept);
+}
+
+struct channels {
+    qg_channels  c;
+    const float *x;
+    float        threshold;
+    float       *y, *alpha;
+};
+
+static float ternarize_channel(const struct channels *k, size_t channel)
+{
+    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
+    const size_t             size    = qg__channel_size(k->c);
+    float                    part[QG_CHUNK];
+    double                   sum = 0.0, above = 0.0;
+    size_t                   kept = 0;
+
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        qg__gather(k->c, channel, at, n, k->x, part);
+        sum += kernels->sum_abs(n, part);
+    }
+    const float delta = delta_of(k->threshold, sum, size);
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        size_t       more;
+        qg__gather(k->c, channel, at, n, k->x, part);
+        above += kernels->sum_abs_above(n, part, delta, &more);
+        kept += more;
+    }
+    const float alpha = alpha_of(above, kept);
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        qg__gather(k->c, channel, at, n, k->x, part);
+        qg__ternary(n, part, delta, alpha, alpha, part);
+        qg__scatter(k->c, channel, at, n, part, k->y);
+    }
+    return alpha;
+}
+
+static void ternarize_channels(void *context, size_t first, size_t n)
+{
+    const struct channels *k = context;
+    for (size_t channel = first; channel < first + n; channel++) {
+        const float alpha = ternarize_channel(k, channel);
+        if (k->alpha) k->alpha[channel] = alpha;
+    }
+}
+
+void qg__twn_channels(qg_channels c, const float *x, float threshold, float *y, float *alpha)
+{
+    struct channels k = { c, x, threshold, y, alpha };
+    qg__in_blocks(c.count, QG_CHANNEL_GROUP, ternarize_channels, &k);
+}
+
+qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, const qg_array *y, float *delta,
+                                  float *alpha)
+{
+    const char *op = "twn_weight_quantizer";
+    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+
+    const size_t n = qg_array_count(x);
+    const float  d = qg__twn_delta(n, qg__floats(x), threshold);
+    const float  a = qg__twn_alpha(n, qg__floats(x), d);
+    qg__ternarize(n, qg__floats(x), d, a, a, qg__floats(y));
+    if (delta) *delta = d;
+    if (alpha) *alpha = a;
+    return QG_OK;
+}
+
+static qg_status gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s,
+                          const qg_array *dx)
+{
+    const qg_status status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    qg__zero(dx);
+    qg_surrogate_slope(s, qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
+    return QG_OK;
+}
+
+qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
+                                           const qg_array *dx)
+{
+    return gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_identity()), dx);
+}
+
+qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float threshold,
+                                              const qg_array *y, const qg_array *alpha)
+{
+    const char *op = "twn_per_channel_weight_quantizer";
+    qg_channels c  = { 0 };
+    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (!s) s = qg__check_axis(op, "axis", axis, x, &c);
+    if (!s && alpha) s = qg__check_vector(op, "alpha", alpha, c.count);
+    if (s) return s;
+    qg__twn_channels(c, qg__floats(x), threshold, qg__floats(y), alpha ? qg__floats(alpha) : NULL);
+    return QG_OK;
+}
+
+qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attributes attributes, const qg_array *y)
+{
+    const char *op = "ste_tern_quantizer";
+    const bool  own_threshold = !attributes.ternary_weight_networks;
+    qg_status   s  = qg__check_forward(op, x, y);
+    if (!s && own_threshold) s = qg__check_threshold(op, "threshold_value", attributes.threshold_value);
+    if (s) return s;
+
+    const size_t n = qg_array_count(x);
+    const float  d = own_threshold ? attributes.threshold_value
+                                   : qg__twn_delta(n, qg__floats(x), 0.7f);
+    qg__ternarize(n, qg__floats(x), d, 1.0f, 1.0f, qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
+                                         const qg_array *dx)
+{
+    return gradient("ste_tern_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx);
+}

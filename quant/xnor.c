@@ -1,0 +1,213 @@
+#include "quant/xnor.h"
+
+#include "quant/binary.h"
+#include "quant/operand.h"
+
+static void open_clip(float bound, size_t n, const float *x, const float *dy, float *dx)
+{
+    for (size_t i = 0; i < n; i++) dx[i] += fabsf(x[i]) < bound ? dy[i] : 0.0f;
+}
+
+static qg_surrogate own_surrogate(qg_xnor_rule rule)
+{
+    if (rule == QG_XNOR_IDENTITY) return qg_ste_identity();
+    if (rule == QG_XNOR_EXACT || rule == QG_XNOR_PAPER) return qg_ste_clip(1.0f);
+    return (qg_surrogate){ .slope = open_clip, .arg = 1.0f };
+}
+
+struct backward {
+    qg_channels  c;
+    const float *x, *dy;
+    qg_xnor_rule rule;
+    size_t       c_in;
+    qg_surrogate s;
+    float       *dx;
+};
+
+/* dw = through s'(w) dq + direct dq + coupled sign(w): every rule is such a sum. */
+struct weights {
+    float through, direct, coupled;
+};
+
+/* sum_j dq_j sign(w_j) of a channel. */
+static double signed_sum(const struct backward *k, size_t channel)
+{
+    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
+    const size_t             size    = qg__channel_size(k->c);
+    double                   sum     = 0.0;
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        float        x[QG_CHUNK], dy[QG_CHUNK];
+        qg__gather(k->c, channel, at, n, k->x, x);
+        qg__gather(k->c, channel, at, n, k->dy, dy);
+        for (size_t i = 0; i < n; i++) dy[i] = x[i] >= 0.0f ? dy[i] : -dy[i];
+        sum += kernels->sum(n, dy);
+    }
+    return sum;
+}
+
+static struct weights weights_of(const struct backward *k, size_t channel)
+{
+    const double n     = (double)qg__channel_size(k->c);
+    const double alpha = (double)qg__channel_mean_abs(k->c, channel, k->x);
+    double       factor;
+    switch (k->rule) {
+    case QG_XNOR_EXACT:
+        return (struct weights){ (float)alpha, 0.0f, (float)(signed_sum(k, channel) / n) };
+    case QG_XNOR_PAPER:
+        return (struct weights){ (float)alpha, (float)(1.0 / n), 0.0f };
+    case QG_XNOR_AUTHORS:
+    case QG_XNOR_AUTHORS_ADAM:
+        factor = (1.0 - 1.0 / (double)k->c_in) * (k->rule == QG_XNOR_AUTHORS ? n : 1.0);
+        return (struct weights){ (float)(alpha * factor), (float)(factor / n), 0.0f };
+    case QG_XNOR_IDENTITY:
+        break;
+    }
+    return (struct weights){ 1.0f, 0.0f, 0.0f };
+}
+
+static void slope_channel(const struct backward *k, size_t channel)
+{
+    const struct weights f    = weights_of(k, channel);
+    const size_t         size = qg__channel_size(k->c);
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        float        x[QG_CHUNK], dy[QG_CHUNK], dx[QG_CHUNK];
+        qg__gather(k->c, channel, at, n, k->x, x);
+        qg__gather(k->c, channel, at, n, k->dy, dy);
+        qg__gather(k->c, channel, at, n, k->dx, dx);
+        for (size_t i = 0; i < n; i++)
+            dx[i] += f.direct * dy[i] + (x[i] >= 0.0f ? f.coupled : -f.coupled);
+        for (size_t i = 0; i < n; i++) dy[i] *= f.through;
+        k->s.slope(k->s.arg, n, x, dy, dx);
+        qg__scatter(k->c, channel, at, n, dx, k->dx);
+    }
+}
+
+static void slope_channels(void *context, size_t first, size_t n)
+{
+    for (size_t channel = first; channel < first + n; channel++) slope_channel(context, channel);
+}
+
+void qg__xnor_slope(qg_channels c, const float *x, const float *dy, qg_xnor_rule rule, size_t c_in,
+                    qg_surrogate s, float *dx)
+{
+    struct backward k = { c, x, dy, rule, c_in, qg__surrogate_or(s, own_surrogate(rule)), dx };
+    qg__in_blocks(c.count, QG_CHANNEL_GROUP, slope_channels, &k);
+}
+
+qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, const qg_array *y, const qg_array *alpha)
+{
+    const char *op = "xnor_weight_quantizer";
+    qg_channels c  = { 0 };
+    qg_status   s  = qg__check_forward(op, x, y);
+    if (!s) s = qg__check_axis(op, "axis", axis, x, &c);
+    if (!s && alpha) s = qg__check_vector(op, "alpha", alpha, c.count);
+    if (s) return s;
+    qg__binary_channels(c, qg__floats(x), qg__floats(y), alpha ? qg__floats(alpha) : NULL);
+    return QG_OK;
+}
+
+qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                            qg_xnor_attributes attributes, const qg_array *dx)
+{
+    const char        *op      = "xnor_weight_quantizer_gradient";
+    const qg_xnor_rule rule    = attributes.rule;
+    const bool         authors = rule == QG_XNOR_AUTHORS || rule == QG_XNOR_AUTHORS_ADAM;
+    qg_channels        c       = { 0 };
+    qg_channels        in      = { 1, 1, 1 };
+    qg_status          s       = qg__check_int(op, "rule", rule, QG_XNOR_EXACT, QG_XNOR_IDENTITY);
+    if (!s) s = qg__check_backward(op, x, dy, dx);
+    if (!s) s = qg__check_axis(op, "axis", attributes.axis, x, &c);
+    if (!s && authors) s = qg__check_axis(op, "input_axis", attributes.input_axis, x, &in);
+    if (s) return s;
+    qg__zero(dx);
+    qg__xnor_slope(c, qg__floats(x), qg__floats(dy), rule, in.count, attributes.surrogate,
+                   qg__floats(dx));
+    return QG_OK;
+}
+
+struct map {
+    qg_xnor_geometry         g;
+    const qg_reduce_kernels *kernels;
+    const float             *x;
+    float                   *K;
+};
+
+/* The part of window o that lies in the image: [*from, *to) of `extent`. */
+static void window_at(size_t o, size_t stride, size_t pad, size_t kernel, size_t extent, size_t *from,
+                      size_t *to)
+{
+    const size_t begin = o * stride;                    /* in the padded image */
+    *from = begin > pad ? qg__smaller(begin - pad, extent) : 0;
+    *to   = begin + kernel > pad ? qg__smaller(begin + kernel - pad, extent) : 0;
+}
+
+/* Rows [first, first + n) of all N * OH rows of K.  The pixels of a window's row are one run. */
+static void map_rows(void *context, size_t first, size_t n)
+{
+    const struct map      *k     = context;
+    const qg_xnor_geometry g     = k->g;
+    const double           count = (double)g.c * (double)g.kernel_h * (double)g.kernel_w;
+    for (size_t row = first; row < first + n; row++) {
+        const float *image = k->x + row / g.oh * g.h * g.w * g.c;
+        size_t       top, bottom, left, right;
+        window_at(row % g.oh, g.stride, g.pad_top, g.kernel_h, g.h, &top, &bottom);
+        for (size_t o = 0; o < g.ow; o++) {
+            double sum = 0.0;
+            window_at(o, g.stride, g.pad_left, g.kernel_w, g.w, &left, &right);
+            for (size_t r = top; r < bottom; r++)
+                sum += k->kernels->sum_abs((right - left) * g.c, image + (r * g.w + left) * g.c);
+            k->K[row * g.ow + o] = g.c ? (float)(sum / count) : 0.0f;
+        }
+    }
+}
+
+void qg__xnor_scale_map(qg_xnor_geometry g, const float *x, float *K)
+{
+    struct map k = { g, QG_KERNELS(qg__reduce), x, K };
+    qg__in_blocks(g.n * g.oh, 1, map_rows, &k);
+}
+
+/* Windows along one axis, and the padding before the first. */
+static size_t windows(size_t extent, size_t kernel, size_t stride, bool same_padding, size_t *pad)
+{
+    *pad = 0;
+    if (!same_padding) return extent < kernel ? 0 : (extent - kernel) / stride + 1;
+    const size_t count = (extent + stride - 1) / stride;
+    const size_t reach = count ? (count - 1) * stride + kernel : 0;
+    if (reach > extent) *pad = (reach - extent) / 2;
+    return count;
+}
+
+static qg_status check_window(const char *op, qg_xnor_window window)
+{
+    qg_status s = qg__check_int(op, "kernel_h", window.kernel_h, 1, INT32_MAX);
+    if (!s) s = qg__check_int(op, "kernel_w", window.kernel_w, 1, INT32_MAX);
+    if (!s) s = qg__check_int(op, "stride", window.stride, 1, INT32_MAX);
+    return s;
+}
+
+qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window, const qg_array *sign,
+                                       const qg_array *K)
+{
+    const char *op = "xnor_activation_quantizer";
+    qg_status   s  = check_window(op, window);
+    if (!s) s = qg__check_f32(op, "x", x);
+    if (!s) s = qg__check_like(op, "sign", sign, "x", x);
+    if (s) return s;
+    if (x->rank != 4)
+        return qg_fail(QG_ESHAPE, "%s: rank of x is %d, legal: 4, [N,H,W,C]", op, x->rank);
+
+    qg_xnor_geometry g = { .n = x->dims[0], .h = x->dims[1], .w = x->dims[2], .c = x->dims[3],
+                           .kernel_h = (size_t)window.kernel_h, .kernel_w = (size_t)window.kernel_w,
+                           .stride = (size_t)window.stride };
+    g.oh = windows(g.h, g.kernel_h, g.stride, window.same_padding, &g.pad_top);
+    g.ow = windows(g.w, g.kernel_w, g.stride, window.same_padding, &g.pad_left);
+    const qg_array model = { .dtype = QG_F32, .rank = 4, .dims = { g.n, g.oh, g.ow, 1 } };
+    s = qg__check_like(op, "K", K, "windows over x", &model);
+    if (!s) s = qg_sign_quantizer(x, sign);
+    if (s) return s;
+    qg__xnor_scale_map(g, qg__floats(x), qg__floats(K));
+    return QG_OK;
+}

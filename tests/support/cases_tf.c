@@ -1,0 +1,5 @@
+#include "tests/support/cases.h"
+
+const case_op tf_cases[] = {
+    { NULL, NULL },
+};
