@@ -33,7 +33,7 @@ static void count(metrics *m, metrics_row row)
     m->epochs++;
     m->seconds += row.seconds;
     if (row.images_per_second > 0) {
-        m->rate_sum += row.images_per_second;
+        m->slowness += 1 / row.images_per_second;
         m->rates++;
     }
     m->last = row;
@@ -117,6 +117,8 @@ qg_status metrics_write(const metrics *m, const char *path)
     qg_file_put(f, m->text, m->length);
     return qg_file_commit(f);
 }
+
+double metrics_rate(const metrics *m) { return m->rates ? m->rates / m->slowness : 0; }
 
 void metrics_end(metrics *m)
 {

@@ -19,7 +19,7 @@ typedef struct metrics {
     size_t      length;
     int         epochs;                     /* rows */
     double      seconds;                    /* the column's sum */
-    double      rate_sum;                   /* sum of images_per_second over rows that have it, */
+    double      slowness;                   /* sum of 1 / images_per_second over rows that have it, */
     int         rates;                      /* and how many these are */
     metrics_row last;
 } metrics;
@@ -33,6 +33,7 @@ QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const census *c
 QG_MUST_CHECK qg_status metrics_read(metrics *m, const char *path, int epochs);
 
 QG_MUST_CHECK qg_status metrics_write(const metrics *m, const char *path);      /* all or nothing */
+double                  metrics_rate(const metrics *m);     /* images per second of all epochs */
 void                    metrics_end(metrics *m);
 
 #endif

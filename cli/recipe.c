@@ -107,6 +107,44 @@ static qg_status read_choices(const char *list, recipe *r)
     return QG_OK;
 }
 
+static qg_net *declare(const recipe *r, qg_shape image, int classes)
+{
+    return r->model->declare((qg_model_spec){
+        .height           = image.h,
+        .width            = image.w,
+        .channels         = image.c,
+        .classes          = classes,
+        .seed             = r->seed,
+        .weight           = r->weight,
+        .input            = r->input,
+        .first_last_float = r->first_last_float,
+        .choice           = r->choice,
+        .choices          = r->choices,
+    });
+}
+
+/* Every --layer names a product of the model. */
+static qg_status check_choices(const recipe *r)
+{
+    qg_net   *net    = r->choices ? declare(r, r->data->image, r->data->classes) : NULL;
+    qg_status status = QG_OK;
+    for (int i = 0; net && i < r->choices && !status; i++) {
+        char names[VALUE_BYTES] = "";
+        bool found              = false;
+        for (int k = 0; k < qg_net_layers(net); k++) {
+            qg_layer *l = qg_net_layer(net, k);
+            if (!qg_layer_product(l)) continue;
+            list_append(names, sizeof names, l->name);
+            found |= !strcmp(l->name, r->choice[i].layer);
+        }
+        if (!found)
+            status = qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s",
+                             r->model->name, r->choice[i].layer, names);
+    }
+    qg_net_free(net);
+    return status;
+}
+
 static bool says(const config *c, const char *name, const char *word)
 {
     return !strcmp(config_text(c, name), word);
@@ -137,7 +175,8 @@ qg_status recipe_read(const config *c, recipe *r)
         scheme_parse(config_text(c, "input"), FOR_INPUT, &r->input, canonical, sizeof canonical) ||
         qg_schedule_parse(config_text(c, "schedule"), &r->schedule))
         return QG_EARG;
-    return read_choices(config_text(c, "layer"), r);
+    const qg_status status = read_choices(config_text(c, "layer"), r);
+    return status ? status : check_choices(r);
 }
 
 /* --- what is built from it ---------------------------------------------------------------- */
@@ -148,40 +187,10 @@ qg_loader *recipe_data(const recipe *r, bool test)
                      (qg_loader_spec){ .batch = r->batch, .seed = r->seed, .in_order = test });
 }
 
-/* Every --layer names a product of the net. */
-static qg_status check_choices(const recipe *r, const qg_net *net)
-{
-    for (int i = 0; i < r->choices; i++) {
-        char names[VALUE_BYTES] = "";
-        bool found              = false;
-        for (int k = 0; k < qg_net_layers(net); k++) {
-            qg_layer *l = qg_net_layer(net, k);
-            if (!qg_layer_product(l)) continue;
-            list_append(names, sizeof names, l->name);
-            found |= !strcmp(l->name, r->choice[i].layer);
-        }
-        if (!found)
-            return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s",
-                           r->model->name, r->choice[i].layer, names);
-    }
-    return QG_OK;
-}
-
 qg_net *recipe_net(const recipe *r, qg_shape image, int classes)
 {
-    qg_net *net = r->model->declare((qg_model_spec){
-        .height           = image.h,
-        .width            = image.w,
-        .channels         = image.c,
-        .classes          = classes,
-        .seed             = r->seed,
-        .weight           = r->weight,
-        .input            = r->input,
-        .first_last_float = r->first_last_float,
-        .choice           = r->choice,
-        .choices          = r->choices,
-    });
-    if (qg_net_build(net) && !check_choices(r, net)) return net;
+    qg_net *net = declare(r, image, classes);
+    if (qg_net_build(net)) return net;
     qg_net_free(net);
     return NULL;
 }
