@@ -1,7 +1,9 @@
 #include "quant/binary.h"
 
 #include "core/rng.h"
+#include "quant/channel.h"
 #include "quant/operand.h"
+#include "quant/reduce.h"
 
 void qg__scaled_sign(size_t n, const float *x, float scale, float *y)
 {
@@ -15,35 +17,17 @@ void qg__stochastic_sign(size_t n, const float *x, uint64_t key, size_t first, f
         y[i] = qg_uniform(key, first + i) < (x[i] + 1.0f) * 0.5f ? 1.0f : -1.0f;
 }
 
-float qg__channel_mean_abs(qg_channels c, size_t channel, const float *x)
-{
-    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
-    const size_t             size    = qg__channel_size(c);
-    double                   sum     = 0.0;
-    if (c.outer == 1)                                   /* one run: no copies */
-        sum = kernels->sum_abs(size, x + channel * size);
-    else
-        for (size_t at = 0; at < size; at += QG_CHUNK) {
-            const size_t n = qg__smaller(size - at, QG_CHUNK);
-            float        part[QG_CHUNK];
-            qg__gather(c, channel, at, n, x, part);
-            sum += kernels->sum_abs(n, part);
-        }
-    return size ? (float)(sum / (double)size) : 0.0f;
-}
-
 struct forward {
-    qg_channels  c;
     const float *x;
-    float       *y, *scale;
-    float        one_scale;
+    float       *y;
+    float        scale;
     uint64_t     key;
 };
 
 static void sign_block(void *context, size_t at, size_t n)
 {
     const struct forward *k = context;
-    qg__scaled_sign(n, k->x + at, k->one_scale, k->y + at);
+    qg__scaled_sign(n, k->x + at, k->scale, k->y + at);
 }
 
 static void stochastic_block(void *context, size_t at, size_t n)
@@ -52,50 +36,26 @@ static void stochastic_block(void *context, size_t at, size_t n)
     qg__stochastic_sign(n, k->x + at, k->key, at, k->y + at);
 }
 
-static void scale_channel(const struct forward *k, size_t channel)
-{
-    const float  scale = qg__channel_mean_abs(k->c, channel, k->x);
-    const size_t size  = qg__channel_size(k->c);
-    if (k->scale) k->scale[channel] = scale;
-    if (k->c.outer == 1) {
-        qg__scaled_sign(size, k->x + channel * size, scale, k->y + channel * size);
-        return;
-    }
-    for (size_t at = 0; at < size; at += QG_CHUNK) {
-        const size_t n = qg__smaller(size - at, QG_CHUNK);
-        float        part[QG_CHUNK];
-        qg__gather(k->c, channel, at, n, k->x, part);
-        qg__scaled_sign(n, part, scale, part);
-        qg__scatter(k->c, channel, at, n, part, k->y);
-    }
-}
-
-static void scale_channels(void *context, size_t first, size_t n)
-{
-    for (size_t channel = first; channel < first + n; channel++) scale_channel(context, channel);
-}
-
 void qg__signs(size_t n, const float *x, float *y)
 {
-    struct forward k = { .x = x, .y = y, .one_scale = 1.0f };
+    struct forward k = { .x = x, .y = y, .scale = 1.0f };
     qg__in_blocks(n, QG_BLOCK, sign_block, &k);
 }
 
 float qg__binary_mean_scaling(size_t n, const float *x, float *y)
 {
-    struct forward k = { .x = x, .y = y, .one_scale = qg__mean_abs(n, x) };
+    struct forward k = { .x = x, .y = y, .scale = qg__mean_abs(n, x) };
     qg__in_blocks(n, QG_BLOCK, sign_block, &k);
-    return k.one_scale;
+    return k.scale;
 }
 
-void qg__binary_channels(qg_channels c, const float *x, float *y, float *scale)
+void qg__binary_rows(size_t rows, size_t row, const float *x, float *y, float *scale)
 {
-    struct forward k = { .c = c, .x = x, .y = y, .scale = scale };
-    qg__in_blocks(c.count, QG_CHANNEL_GROUP, scale_channels, &k);
+    qg__scaled_sign_channels((qg__split){ 1, rows, row }, x, y, scale);
 }
 
 struct backward {
-    qg_channels  c;
+    qg__split  c;
     const float *x, *dy;
     qg_surrogate s;
     float       *dx;
@@ -120,15 +80,21 @@ static void magnitude_aware_channels(void *context, size_t first, size_t count)
     }
 }
 
-void qg__magnitude_aware_slope(qg_channels c, const float *x, const float *dy, qg_surrogate s, float *dx)
+static void magnitude_aware_slope(qg__split c, const float *x, const float *dy, qg_surrogate s, float *dx)
 {
     struct backward k = { c, x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx };
-    qg__in_blocks(c.count, QG_CHANNEL_GROUP, magnitude_aware_channels, &k);
+    qg__in_blocks(c.depth, QG_CHANNEL_GROUP, magnitude_aware_channels, &k);
+}
+
+void qg__magnitude_aware_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
+                                    qg_surrogate s, float *dx)
+{
+    magnitude_aware_slope((qg__split){ 1, rows, row }, x, dy, s, dx);
 }
 
 /* The backward of everything here that is a surrogate and no more. */
 static qg_status gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s,
-                          const qg_array *dx)
+                          qg_array *dx)
 {
     const qg_status status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
@@ -137,7 +103,7 @@ static qg_status gradient(const char *op, const qg_array *x, const qg_array *dy,
     return QG_OK;
 }
 
-qg_status qg_sign_quantizer(const qg_array *x, const qg_array *y)
+qg_status qg_sign_quantizer(const qg_array *x, qg_array *y)
 {
     const qg_status s = qg__check_forward("sign_quantizer", x, y);
     if (s) return s;
@@ -146,12 +112,12 @@ qg_status qg_sign_quantizer(const qg_array *x, const qg_array *y)
 }
 
 qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                     const qg_array *dx)
+                                     qg_array *dx)
 {
     return gradient("sign_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx);
 }
 
-qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, const qg_array *y)
+qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y)
 {
     const qg_status s = qg__check_forward("stochastic_sign_quantizer", x, y);
     if (s) return s;
@@ -161,13 +127,13 @@ qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, const qg
 }
 
 qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                                const qg_array *dx)
+                                                qg_array *dx)
 {
     return gradient("stochastic_sign_quantizer_gradient", x, dy,
                     qg__surrogate_or(s, qg_ste_identity()), dx);
 }
 
-qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, const qg_array *y, float *scale)
+qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y, float *scale)
 {
     const qg_status s = qg__check_forward("binary_mean_scaling_quantizer", x, y);
     if (s) return s;
@@ -177,50 +143,44 @@ qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, const qg_array *y,
 }
 
 qg_status qg_binary_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                    qg_surrogate s, const qg_array *dx)
+                                                    qg_surrogate s, qg_array *dx)
 {
     return gradient("binary_mean_scaling_quantizer_gradient", x, dy,
                     qg__surrogate_or(s, qg_ste_identity()), dx);
 }
 
-static qg_status check_hwio(const char *op, const qg_array *x)
-{
-    if (x->rank == 4) return QG_OK;
-    return qg_fail(QG_ESHAPE, "%s: rank of x is %d, legal: 4, [kh,kw,in,out]", op, x->rank);
-}
-
 /* y = sign(x) mean|x| per index of the last axis. */
-static qg_status scale_last_axis(const char *op, const qg_array *x, const qg_array *y,
-                                 const qg_array *scale)
+static qg_status scale_last_axis(const char *op, const qg_array *x, qg_array *y,
+                                 qg_array *scale)
 {
-    qg_channels c = { 0 };
-    qg_status   s = qg__check_axis(op, "last axis", x->rank - 1, x, &c);
-    if (!s && scale) s = qg__check_vector(op, "scale", scale, c.count);
+    qg__split c = { 0 };
+    qg_status   s = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
+    if (!s) s = qg__check_optional_vector(op, "scale", scale, c.depth);
     if (s) return s;
-    qg__binary_channels(c, qg__floats(x), qg__floats(y), scale ? qg__floats(scale) : NULL);
+    qg__scaled_sign_channels(c, qg__floats(x), qg__floats(y), qg__floats(scale));
     return QG_OK;
 }
 
-qg_status qg_binary_channel_wise_mean_scaling_quantizer(const qg_array *x, const qg_array *y,
-                                                        const qg_array *scale)
+qg_status qg_binary_channel_wise_mean_scaling_quantizer(const qg_array *x, qg_array *y,
+                                                        qg_array *scale)
 {
     const char *op = "binary_channel_wise_mean_scaling_quantizer";
     qg_status   s  = qg__check_forward(op, x, y);
-    if (!s) s = check_hwio(op, x);
+    if (!s) s = qg__check_rank(op, "x", x, 4);
     return s ? s : scale_last_axis(op, x, y, scale);
 }
 
 qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                                 qg_surrogate s, const qg_array *dx)
+                                                                 qg_surrogate s, qg_array *dx)
 {
     const char     *op     = "binary_channel_wise_mean_scaling_quantizer_gradient";
-    const qg_status status = qg__check_f32(op, "x", x);
+    const qg_status status = qg__check_array(op, "x", x, QG_F32);
     if (status) return status;
-    const qg_status rank = check_hwio(op, x);
+    const qg_status rank = qg__check_rank(op, "x", x, 4);
     return rank ? rank : gradient(op, x, dy, qg__surrogate_or(s, qg_ste_identity()), dx);
 }
 
-qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, const qg_array *y, const qg_array *scale)
+qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, qg_array *y, qg_array *scale)
 {
     const char     *op = "magnitude_aware_sign_quantizer";
     const qg_status s  = qg__check_forward(op, x, y);
@@ -228,14 +188,14 @@ qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, const qg_array *y
 }
 
 qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                     qg_surrogate s, const qg_array *dx)
+                                                     qg_surrogate s, qg_array *dx)
 {
     const char *op     = "magnitude_aware_sign_quantizer_gradient";
-    qg_channels c      = { 0 };
+    qg__split c      = { 0 };
     qg_status   status = qg__check_backward(op, x, dy, dx);
-    if (!status) status = qg__check_axis(op, "last axis", x->rank - 1, x, &c);
+    if (!status) status = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
     if (status) return status;
     qg__zero(dx);
-    qg__magnitude_aware_slope(c, qg__floats(x), qg__floats(dy), s, qg__floats(dx));
+    magnitude_aware_slope(c, qg__floats(x), qg__floats(dy), s, qg__floats(dx));
     return QG_OK;
 }

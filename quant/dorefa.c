@@ -3,6 +3,8 @@
 #include "core/rng.h"
 #include "quant/binary.h"
 #include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
 #include "quant/smooth.h"
 
 #include <string.h>
@@ -15,7 +17,7 @@ struct forward {
     size_t       row;
     float        m;
     int          k;
-    qg_ties      ties;
+    qg_dorefa_ties      ties;
     uint64_t     key;
 };
 
@@ -27,13 +29,13 @@ static void weight_block(void *context, size_t at, size_t n)
     const float           steps = qg__steps(f->k);
     const float           twice = 2.0f * f->m;
     if (f->m == 0.0f) {                                 /* the level of 1/2, as for any w = 0 */
-        const float half = 2.0f * (qg__round_even(0.5f * steps) / steps) - 1.0f;
+        const float half = 2.0f * (qg_round_even(0.5f * steps) / steps) - 1.0f;
         for (size_t i = 0; i < n; i++) y[i] = half;
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const float u = qg__clip(qg__tanh(x[i]) / twice + 0.5f, 0.0f, 1.0f);
-        y[i] = 2.0f * (qg__round_even(u * steps) / steps) - 1.0f;
+        const float u = qg_clamp(qg__tanh(x[i]) / twice + 0.5f, 0.0f, 1.0f);
+        y[i] = 2.0f * (qg_round_even(u * steps) / steps) - 1.0f;
     }
 }
 
@@ -111,15 +113,15 @@ void qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, fl
     qg__in_blocks(n, QG_BLOCK, max_slope_block, &b);
 }
 
-void qg__dorefa_activation(size_t n, const float *x, int k, qg_ties ties, float *y)
+void qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y)
 {
     const float steps = qg__steps(k);
     if (k == NOT_QUANTIZED)
-        for (size_t i = 0; i < n; i++) y[i] = qg__clip(x[i], 0.0f, 1.0f);
+        for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, 1.0f);
     else if (ties == QG_TIES_UP)
-        for (size_t i = 0; i < n; i++) y[i] = qg__round_up(qg__clip(x[i], 0.0f, 1.0f) * steps) / steps;
+        for (size_t i = 0; i < n; i++) y[i] = qg_round_up(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
     else
-        for (size_t i = 0; i < n; i++) y[i] = qg__round_even(qg__clip(x[i], 0.0f, 1.0f) * steps) / steps;
+        for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
 }
 
 static void closed_mask(float arg, size_t n, const float *x, const float *dy, float *dx)
@@ -156,7 +158,7 @@ static void gradient_row(const struct forward *f, size_t at)
     }
     for (size_t i = 0; i < f->row; i++) {
         const float r = dr[i] / twice + 0.5f + (f->noise ? f->noise[at + i] : 0.0f);
-        y[i] = twice * (qg__round_even(qg__clip(r, 0.0f, 1.0f) * steps) / steps - 0.5f);
+        y[i] = twice * (qg_round_even(qg_clamp(r, 0.0f, 1.0f) * steps) / steps - 0.5f);
     }
 }
 
@@ -194,7 +196,7 @@ static qg_status check_bits(const char *op, int k)
     return qg__check_int(op, "k", k, 1, NOT_QUANTIZED);
 }
 
-qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, const qg_array *y)
+qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y)
 {
     const char *op = "dorefa_weight_quantizer";
     qg_status   s  = check_bits(op, k);
@@ -205,11 +207,11 @@ qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, const qg_array *y
 }
 
 qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                              qg_dorefa_weight_attributes attributes,
-                                              const qg_array *dx)
+                                              qg_dorefa_weight_attrs attrs,
+                                              qg_array *dx)
 {
     const char *op = "dorefa_weight_quantizer_gradient";
-    const int   k  = attributes.k;
+    const int   k  = attrs.k;
     qg_status   s  = check_bits(op, k);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
@@ -219,21 +221,21 @@ qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array 
     const float *dq = qg__floats(dy);
     float       *dw = qg__floats(dx);
     qg__zero(dx);
-    if (attributes.surrogate.slope) {
-        qg_surrogate_slope(attributes.surrogate, n, w, dq, dw);
+    if (attrs.surrogate.slope) {
+        qg_surrogate_slope(attrs.surrogate, n, w, dq, dw);
         return QG_OK;
     }
     const float m = qg__tanh(qg__max_abs(n, w));
     qg__dorefa_weight_slope(n, w, dq, k, m, dw);
-    if (attributes.through_max && k > 1 && k < NOT_QUANTIZED) qg__dorefa_max_slope(n, w, dq, m, dw);
+    if (attrs.through_max && k > 1 && k < NOT_QUANTIZED) qg__dorefa_max_slope(n, w, dq, m, dw);
     return QG_OK;
 }
 
-qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_ties ties, const qg_array *y)
+qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties, qg_array *y)
 {
     const char *op = "dorefa_activation_quantizer";
     qg_status   s  = check_bits(op, k);
-    if (!s) s = qg__check_int(op, "ties", ties, QG_TIES_EVEN, QG_TIES_UP);
+    if (!s) s = qg__check_int(op, "ties", (int)ties, QG_TIES_EVEN, QG_TIES_UP);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     struct forward f = { .x = qg__floats(x), .y = qg__floats(y), .k = k, .ties = ties };
@@ -242,7 +244,7 @@ qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_ties ties,
 }
 
 qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
-                                                  qg_surrogate s, const qg_array *dx)
+                                                  qg_surrogate s, qg_array *dx)
 {
     const char *op     = "dorefa_activation_quantizer_gradient";
     qg_status   status = check_bits(op, k);
@@ -255,27 +257,25 @@ qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_ar
 }
 
 qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
-                                       const qg_array *y)
+                                       qg_array *y)
 {
-    const char *op = "dorefa_gradient_quantizer";
-    qg_status   s  = check_bits(op, k);
-    if (!s) s = qg__check_f32(op, "dr", dr);
-    if (!s && noise) s = qg__check_like(op, "noise", noise, "dr", dr);
-    if (!s) s = qg__check_like(op, "y", y, "dr", dr);
+    const char *op      = "dorefa_gradient_quantizer";
+    qg__split   samples = { 0 };
+    qg_status   s       = check_bits(op, k);
+    if (!s) s = qg__check_pair(op, "y", y, "dr", dr);
+    if (!s && noise) s = qg__check_pair(op, "noise", noise, "dr", dr);
+    if (!s) s = qg__check_channels(op, "axis of samples", 0, dr, &samples);
     if (s) return s;
-    if (dr->rank == 0) return qg_fail(QG_ESHAPE, "%s: dr has rank 0, legal: 1 or more", op);
-
-    const size_t rows = dr->dims[0];
-    qg__dorefa_gradient(rows, rows ? qg_array_count(dr) / rows : 0, qg__floats(dr), k,
-                        noise ? qg__floats(noise) : NULL, qg__floats(y));
+    qg__dorefa_gradient(samples.depth, samples.inner, qg__floats(dr), k, qg__floats(noise),
+                        qg__floats(y));
     return QG_OK;
 }
 
-qg_status qg_dorefa_gradient_noise(uint64_t key, int k, const qg_array *noise)
+qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise)
 {
     const char *op = "dorefa_gradient_noise";
     qg_status   s  = check_bits(op, k);
-    if (!s) s = qg__check_f32(op, "noise", noise);
+    if (!s) s = qg__check_array(op, "noise", noise, QG_F32);
     if (s) return s;
     struct forward f = { .y = qg__floats(noise), .k = k, .key = key };
     qg__in_blocks(qg_array_count(noise), QG_BLOCK, noise_block, &f);

@@ -27,24 +27,29 @@
  * Range    k > 1: q is an odd multiple of 1 / (2^k - 1), so there is no zero; w = 0 is a tie and
  *          gives +1 / (2^k - 1).  All weights 0: the same, and dw = 0.  NaN in w makes q NaN.
  * Differs  One widely used port multiplies q by m again. */
-typedef struct qg_dorefa_weight_attributes {
+typedef struct qg_dorefa_weight_attrs {
     int          k;
     bool         through_max;   /* differentiate m as well; read by the gradient, for 1 < k < 32 */
     qg_surrogate surrogate;     /* {0}: the above; else dx = dy s'(x); read by the gradient */
-} qg_dorefa_weight_attributes;
+} qg_dorefa_weight_attrs;
 
-QG_MUST_CHECK qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, const qg_array *y);
+QG_MUST_CHECK qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y);
 QG_MUST_CHECK qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                            qg_dorefa_weight_attributes attributes,
-                                                            const qg_array *dx);
+                                                            qg_dorefa_weight_attrs attrs,
+                                                            qg_array *dx);
+
+typedef enum qg_dorefa_ties {
+    QG_TIES_EVEN,           /* the paper's code and Larq */
+    QG_TIES_UP              /* floor(v + 0.5) */
+} qg_dorefa_ties;
 
 /* Activations: y = quantize_k(clip(x, 0, 1)), dx = dy 1[0 <= x <= 1], both ends inside; ties as
  * asked.  NaN stays.  k = 32 clips and does not round.  s {0}: that closed mask. */
-QG_MUST_CHECK qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_ties ties,
-                                                       const qg_array *y);
+QG_MUST_CHECK qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties,
+                                                       qg_array *y);
 QG_MUST_CHECK qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                                                 int k, qg_surrogate s,
-                                                                const qg_array *dx);
+                                                                qg_array *dx);
 
 /* Gradients: the identity forward; backward, with m = max|dr| of each sample (index of axis 0),
  *
@@ -53,17 +58,17 @@ QG_MUST_CHECK qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *
  * dr, noise, y [n, ..], rank 1 or more; noise NULL: none.  A sample of zeros gives zeros.  The clip is
  * in the authors' code, not in the equation: without it m plus noise leaves the codes. */
 QG_MUST_CHECK qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
-                                                     const qg_array *y);
+                                                     qg_array *y);
 
 /* noise[i] = (qg_uniform(key, i) - 1/2) / (2^k - 1), what the quantizer above expects. */
-QG_MUST_CHECK qg_status qg_dorefa_gradient_noise(uint64_t key, int k, const qg_array *noise);
+QG_MUST_CHECK qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise);
 
 /* For scheme authors.  Activation loops work on one run; the rest uses every thread.
  * qg__dorefa_weight returns m (k = 1: the mean), which the slopes want back. */
 float        qg__dorefa_weight(size_t n, const float *x, int k, float *y);
 void         qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx);
 void         qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, float *dx);
-void         qg__dorefa_activation(size_t n, const float *x, int k, qg_ties ties, float *y);
+void         qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y);
 qg_surrogate qg__dorefa_activation_surrogate(void);
 void         qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const float *noise,
                                  float *y);

@@ -1,6 +1,8 @@
 #include "quant/linear.h"
 
 #include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
 
 enum { NOT_ROUNDED = 32 };      /* bits that mean: clip only */
 
@@ -8,12 +10,12 @@ void qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_valu
 {
     const float steps = qg__steps(bit);
     if (bit == NOT_ROUNDED) {
-        for (size_t i = 0; i < n; i++) y[i] = qg__clip(x[i], 0.0f, max_value);
+        for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, max_value);
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const float v = qg__clip(x[i], 0.0f, max_value) / max_value * steps;
-        y[i] = qg__round_up(v) / steps * max_value;
+        const float v = qg_clamp(x[i], 0.0f, max_value) / max_value * steps;
+        y[i] = qg_round_up(v) / steps * max_value;
     }
 }
 
@@ -30,7 +32,7 @@ qg_surrogate qg__linear_mid_tread_half_surrogate(float max_value)
     return (qg_surrogate){ .slope = open_mask, .arg = max_value };
 }
 
-static qg_status check_attributes(const char *op, int bit, float max_value)
+static qg_status check_attrs(const char *op, int bit, float max_value)
 {
     const qg_status s = qg__check_int(op, "bit", bit, 1, NOT_ROUNDED);
     return s ? s : qg__check_positive(op, "max_value", max_value);
@@ -50,10 +52,10 @@ static void forward_block(void *context, size_t at, size_t n)
 }
 
 qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value,
-                                             const qg_array *y)
+                                             qg_array *y)
 {
     const char *op = "linear_mid_tread_half_quantizer";
-    qg_status   s  = check_attributes(op, bit, max_value);
+    qg_status   s  = check_attrs(op, bit, max_value);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     struct forward k = { qg__floats(x), qg__floats(y), bit, max_value };
@@ -63,10 +65,10 @@ qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float m
 
 qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const qg_array *dy, int bit,
                                                       float max_value, qg_surrogate s,
-                                                      const qg_array *dx)
+                                                      qg_array *dx)
 {
     const char *op     = "linear_mid_tread_half_quantizer_gradient";
-    qg_status   status = check_attributes(op, bit, max_value);
+    qg_status   status = check_attrs(op, bit, max_value);
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     qg__zero(dx);

@@ -1,12 +1,14 @@
 #include "quant/lsq.h"
 
 #include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
 
 void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
 {
     const float lo = -(float)qn;
     const float hi = (float)qp;
-    for (size_t i = 0; i < n; i++) y[i] = qg__round_even(qg__clip(x[i] / step, lo, hi)) * step;
+    for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i] / step, lo, hi)) * step;
 }
 
 void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx)
@@ -50,7 +52,7 @@ static void step_terms(const void *context, size_t first, size_t n, float *term)
     const float       hi = (float)k->qp;
     for (size_t i = 0; i < n; i++) {
         const float v      = x[i] / k->step;
-        const float inside = qg__round_even(v) - v;
+        const float inside = qg_round_even(v) - v;
         const float below  = v <= lo ? lo : inside;
         term[i] = dy[i] * (v >= hi ? hi : below);
     }
@@ -73,44 +75,44 @@ double qg__lsq_grad_scale(size_t n, int qp)
     return 1.0 / sqrt((n ? (double)n : 1.0) * (qp > 0 ? (double)qp : 1.0));
 }
 
-static qg_status check_attributes(const char *op, qg_lsq_attributes attributes)
+static qg_status check_attrs(const char *op, qg_lsq_attrs attrs)
 {
-    qg_status s = qg__check_positive(op, "step", attributes.step);
-    if (!s) s = qg__check_int(op, "qn", attributes.qn, 0, 1 << 24);
-    if (!s) s = qg__check_int(op, "qp", attributes.qp, 0, 1 << 24);
+    qg_status s = qg__check_positive(op, "step", attrs.step);
+    if (!s) s = qg__check_int(op, "qn", attrs.qn, 0, 1 << 24);
+    if (!s) s = qg__check_int(op, "qp", attrs.qp, 0, 1 << 24);
     return s;
 }
 
-qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attributes attributes, const qg_array *y)
+qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs, qg_array *y)
 {
     const char *op = "lsq_quantizer";
-    qg_status   s  = check_attributes(op, attributes);
+    qg_status   s  = check_attrs(op, attrs);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
-    struct lsq k = { .x = qg__floats(x), .step = attributes.step, .qn = attributes.qn,
-                     .qp = attributes.qp, .out = qg__floats(y) };
+    struct lsq k = { .x = qg__floats(x), .step = attrs.step, .qn = attrs.qn,
+                     .qp = attrs.qp, .out = qg__floats(y) };
     qg__in_blocks(qg_array_count(x), QG_BLOCK, forward_block, &k);
     return QG_OK;
 }
 
-qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_lsq_attributes attributes,
-                                    const qg_array *dx, float *grad_step)
+qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_lsq_attrs attrs,
+                                    qg_array *dx, float *grad_step)
 {
     const char *op = "lsq_quantizer_gradient";
-    qg_status   s  = check_attributes(op, attributes);
+    qg_status   s  = check_attrs(op, attrs);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
 
     const size_t n = qg_array_count(x);
-    struct lsq   k = { qg__floats(x), qg__floats(dy), attributes.step, attributes.qn, attributes.qp,
+    struct lsq   k = { qg__floats(x), qg__floats(dy), attrs.step, attrs.qn, attrs.qp,
                        qg__floats(dx) };
     qg__zero(dx);
-    if (attributes.surrogate.slope)
-        qg_surrogate_slope(attributes.surrogate, n, k.x, k.dy, k.out);
+    if (attrs.surrogate.slope)
+        qg_surrogate_slope(attrs.surrogate, n, k.x, k.dy, k.out);
     else
         qg__in_blocks(n, QG_BLOCK, slope_block, &k);
     if (grad_step)
-        *grad_step = (float)(attributes.grad_scale *
+        *grad_step = (float)(attrs.grad_scale *
                              qg__lsq_step_sum(n, k.x, k.dy, k.step, k.qn, k.qp));
     return QG_OK;
 }

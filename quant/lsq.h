@@ -19,20 +19,20 @@
 #include "core/status.h"
 #include "quant/ste.h"
 
-typedef struct qg_lsq_attributes {
+typedef struct qg_lsq_attrs {
     float        step;          /* s */
     int          qn, qp;        /* codes are -qn .. qp; each 0 .. 2^24, where float stops counting */
     double       grad_scale;    /* of ds, taken literally; qg__lsq_grad_scale is the paper's */
     qg_surrogate surrogate;     /* of dx, {0}: the open mask; read by the gradient */
-} qg_lsq_attributes;
+} qg_lsq_attrs;
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
-QG_MUST_CHECK qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attributes attributes,
-                                         const qg_array *y);
+QG_MUST_CHECK qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs,
+                                         qg_array *y);
 
 /* dx and *grad_step = ds (NULL: not wanted). */
 QG_MUST_CHECK qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                  qg_lsq_attributes attributes, const qg_array *dx,
+                                                  qg_lsq_attrs attrs, qg_array *dx,
                                                   float *grad_step);
 
 /* For scheme authors.  The first two are loops on one run, the slope adds to dx; the sums use every

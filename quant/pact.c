@@ -1,6 +1,8 @@
 #include "quant/pact.h"
 
 #include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
 
 enum { NOT_ROUNDED = 32 };      /* bits that mean: clip only */
 
@@ -8,11 +10,11 @@ void qg__pact(size_t n, const float *x, int k, float alpha, float *y)
 {
     const float steps = qg__steps(k);
     if (k == NOT_ROUNDED) {
-        for (size_t i = 0; i < n; i++) y[i] = qg__clip(x[i], 0.0f, alpha);
+        for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, alpha);
         return;
     }
     for (size_t i = 0; i < n; i++)
-        y[i] = qg__round_even(qg__clip(x[i], 0.0f, alpha) * steps / alpha) * alpha / steps;
+        y[i] = qg_round_even(qg_clamp(x[i], 0.0f, alpha) * steps / alpha) * alpha / steps;
 }
 
 static void half_open_mask(float alpha, size_t n, const float *x, const float *dy, float *dx)
@@ -53,16 +55,16 @@ float qg__pact_alpha_sum(size_t n, const float *x, const float *dy, float alpha)
     return (float)qg__sum_terms(n, alpha_terms, &p);
 }
 
-static qg_status check_attributes(const char *op, int k, float alpha)
+static qg_status check_attrs(const char *op, int k, float alpha)
 {
     const qg_status s = qg__check_int(op, "k", k, 1, NOT_ROUNDED);
     return s ? s : qg__check_positive(op, "alpha", alpha);
 }
 
-qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, const qg_array *y)
+qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
 {
     const char *op = "pact_quantizer";
-    qg_status   s  = check_attributes(op, k, alpha);
+    qg_status   s  = check_attrs(op, k, alpha);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     struct pact p = { .x = qg__floats(x), .y = qg__floats(y), .k = k, .alpha = alpha };
@@ -71,10 +73,10 @@ qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, const qg_arra
 }
 
 qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k, float alpha,
-                                     qg_surrogate s, const qg_array *dx, float *grad_alpha)
+                                     qg_surrogate s, qg_array *dx, float *grad_alpha)
 {
     const char *op     = "pact_quantizer_gradient";
-    qg_status   status = check_attributes(op, k, alpha);
+    qg_status   status = check_attrs(op, k, alpha);
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
 

@@ -19,11 +19,11 @@
 #include "quant/ste.h"
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
-QG_MUST_CHECK qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, const qg_array *y);
+QG_MUST_CHECK qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y);
 
 /* dx, with s {0}: the mask above; and *grad_alpha = da (NULL: not wanted). */
 QG_MUST_CHECK qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
-                                                   float alpha, qg_surrogate s, const qg_array *dx,
+                                                   float alpha, qg_surrogate s, qg_array *dx,
                                                    float *grad_alpha);
 
 /* For scheme authors: the loop on one run, the source's own backward rule, and da on every thread. */

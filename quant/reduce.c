@@ -132,38 +132,3 @@ double qg__sum_terms(size_t count, qg_terms terms, const void *context)
     struct reduction r = { .block = sum_terms, .fold = add, .terms = terms, .context = context };
     return reduce(&r, count).value;
 }
-
-/* The run of a channel that holds its element `at`: where it stands in x, and how much is left. */
-static size_t run_at(qg_channels c, size_t channel, size_t at, size_t *left)
-{
-    const size_t o = at / c.inner;
-    const size_t i = at % c.inner;
-    *left = c.inner - i;
-    return (o * c.count + channel) * c.inner + i;
-}
-
-void qg__gather(qg_channels c, size_t channel, size_t from, size_t n, const float *x, float *part)
-{
-    if (c.inner == 1) {                         /* strided: no runs to speak of */
-        for (size_t i = 0; i < n; i++) part[i] = x[(from + i) * c.count + channel];
-        return;
-    }
-    for (size_t i = 0, left; i < n; i += left) {
-        const size_t at = run_at(c, channel, from + i, &left);
-        left = qg__smaller(left, n - i);
-        memcpy(part + i, x + at, left * sizeof *part);
-    }
-}
-
-void qg__scatter(qg_channels c, size_t channel, size_t from, size_t n, const float *part, float *x)
-{
-    if (c.inner == 1) {
-        for (size_t i = 0; i < n; i++) x[(from + i) * c.count + channel] = part[i];
-        return;
-    }
-    for (size_t i = 0, left; i < n; i += left) {
-        const size_t at = run_at(c, channel, from + i, &left);
-        left = qg__smaller(left, n - i);
-        memcpy(x + at, part + i, left * sizeof *part);
-    }
-}

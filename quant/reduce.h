@@ -14,8 +14,7 @@
 
 enum {
     QG_BLOCK = 16384,       /* elements of a piece of work; 64 KiB, half of a small L2 slice */
-    QG_CHUNK = 256,         /* elements of a buffer on the stack */
-    QG_CHANNEL_GROUP = 16   /* channels of a piece of work; one cache line when channels are inmost */
+    QG_CHUNK = 256          /* elements of a buffer on the stack */
 };
 
 static inline size_t qg__smaller(size_t a, size_t b) { return a < b ? a : b; }
@@ -32,18 +31,6 @@ double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count);   /*
 /* Sum of a term per element: terms writes term[i] for element first + i, n <= QG_CHUNK. */
 typedef void (*qg_terms)(const void *context, size_t first, size_t n, float *term);
 double qg__sum_terms(size_t count, qg_terms terms, const void *context);
-
-/* How a tensor splits into channels: element (o, c, i) is x[(o * count + c) * inner + i].  Rows of
- * a weight [out][kh][kw][in] are { 1, out, kh*kw*in }; channels inmost (HWIO) are { kh*kw*in, out, 1 }. */
-typedef struct qg_channels {
-    size_t outer, count, inner;
-} qg_channels;
-
-static inline size_t qg__channel_size(qg_channels c) { return c.outer * c.inner; }
-
-/* Elements [from, from + n) of one channel, copied out of x into part, or from part into x. */
-void qg__gather(qg_channels c, size_t channel, size_t from, size_t n, const float *x, float *part);
-void qg__scatter(qg_channels c, size_t channel, size_t from, size_t n, const float *part, float *x);
 
 /* What quant/reduce_kernel.c provides for each instruction set; any n, any alignment. */
 typedef struct qg_reduce_kernels {

@@ -1,5 +1,7 @@
 /* Binary weights with a scale, and the sign activation; formulas in quant/binary.h. */
 #include "quant/binary.h"
+#include "quant/channel.h"
+#include "quant/reduce.h"
 #include "quant/scheme.h"
 
 /* --- weights ------------------------------------------------------------------------------ */
@@ -7,15 +9,12 @@
 static const qg_op binary_op        = { .name = "binary", .backward = qg_surrogate_backward, .straight_through = true };
 static const qg_op binary_sloped_op = { .name = "binary", .backward = qg_surrogate_backward };
 
-/* One output channel of a weight [out][kh][kw][in] is one row. */
-static qg_channels rows(qg_shape x) { return (qg_channels){ 1, (size_t)x.n, qg_row(x) }; }
-
 static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
     qg_var *y = qg_record_surrogate(t, &binary_op, &binary_sloped_op, x, q.surrogate);
     if (!y) return NULL;
-    if (q.per_channel) qg__binary_channels(rows(x->shape), x->data, y->data, NULL);
+    if (q.per_channel) qg__binary_rows((size_t)x->shape.n, qg_row(x->shape), x->data, y->data, NULL);
     else qg__binary_mean_scaling(qg_count(x->shape), x->data, y->data);
     return y;
 }
@@ -29,7 +28,8 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     out->bits    = 1;
     if (!q.per_channel) out->scale[0] = qg__mean_abs(n, x.data);
     for (int r = 0; q.per_channel && r < x.shape.n; r++)
-        out->scale[r] = qg__channel_mean_abs(rows(x.shape), (size_t)r, x.data);
+        out->scale[r] = qg__channel_mean_abs((qg__split){ 1, (size_t)x.shape.n, qg_row(x.shape) },
+                                             (size_t)r, x.data);
     return QG_OK;
 }
 

@@ -1,4 +1,4 @@
-/* quant/ste.h — the numerics every scheme shares: sign, ties, and the gradients we pretend.
+/* quant/ste.h — the sign every scheme shares, and the gradients we pretend.
  *
  * A quantizer is a pair: q(x), used forward, and a surrogate s(x), differentiated backward.  Every
  * scheme has the surrogate of its source; the backward of each takes another one in its place.
@@ -42,36 +42,6 @@ static inline qg_surrogate qg__surrogate_or(qg_surrogate s, qg_surrogate own)
 static inline float qg_sign(float x)
 {
     return x >= 0.0f ? 1.0f : -1.0f;
-}
-
-/* What to do with a value half way between two codes.  Each scheme has its own default. */
-typedef enum qg_ties {
-    QG_TIES_EVEN,           /* to the even code: rintf; DoReFa, LSQ, PACT */
-    QG_TIES_UP              /* floor(v + 0.5) evaluated literally: Blueoil, TensorFlow fake_quant */
-} qg_ties;
-
-/* rintf, bit for bit, in operations that every x86 can vectorise: adding 2^23 leaves no room for a
- * fraction, and from 2^23 on there is none.  NaN and infinities stay. */
-static inline float qg__round_even(float v)
-{
-    const float a = fabsf(v);
-    const float r = (a + 0x1p23f) - 0x1p23f;
-    return copysignf(a < 0x1p23f ? r : a, v);
-}
-
-/* floorf(v + 0.5f), literally: 0.49999997 gives 1, as it does in the sources. */
-static inline float qg__round_up(float v)
-{
-    const float u = v + 0.5f;
-    const float r = qg__round_even(u);
-    return r > u ? r - 1.0f : r;
-}
-
-/* This way round, NaN passes. */
-static inline float qg__clip(float v, float lo, float hi)
-{
-    v = v > hi ? hi : v;
-    return v < lo ? lo : v;
 }
 
 /* 2^bits - 1 as float; exact up to 24 bits. */

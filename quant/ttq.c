@@ -1,6 +1,7 @@
 #include "quant/ttq.h"
 
 #include "quant/operand.h"
+#include "quant/reduce.h"
 #include "quant/twn.h"
 
 float qg__ttq_delta(size_t n, const float *x, float threshold)
@@ -57,46 +58,46 @@ float qg__ttq_sum_negative(size_t n, const float *x, const float *dy, float delt
     return (float)qg__sum_terms(n, negative_terms, &k);
 }
 
-static qg_status check_attributes(const char *op, qg_ttq_attributes attributes)
+static qg_status check_attrs(const char *op, qg_ttq_attrs attrs)
 {
-    const qg_status s = qg__check_threshold(op, "threshold", attributes.threshold);
-    return s ? s : qg__check_int(op, "rule", attributes.rule, QG_TTQ_EXACT, QG_TTQ_AS_PRINTED);
+    const qg_status s = qg__check_threshold(op, "threshold", attrs.threshold);
+    return s ? s : qg__check_int(op, "rule", (int)attrs.rule, QG_TTQ_EXACT, QG_TTQ_AS_PRINTED);
 }
 
-qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attributes attributes, const qg_array *y)
+qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attrs attrs, qg_array *y)
 {
     const char *op = "ttq_weight_quantizer";
-    qg_status   s  = check_attributes(op, attributes);
+    qg_status   s  = check_attrs(op, attrs);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     const size_t n     = qg_array_count(x);
-    const float  delta = qg__ttq_delta(n, qg__floats(x), attributes.threshold);
-    qg__ternarize(n, qg__floats(x), delta, attributes.positive, attributes.negative, qg__floats(y));
+    const float  delta = qg__ttq_delta(n, qg__floats(x), attrs.threshold);
+    qg__ternarize(n, qg__floats(x), delta, attrs.positive, attrs.negative, qg__floats(y));
     return QG_OK;
 }
 
 qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                           qg_ttq_attributes attributes, const qg_array *dx,
+                                           qg_ttq_attrs attrs, qg_array *dx,
                                            float *grad_positive, float *grad_negative)
 {
     const char *op = "ttq_weight_quantizer_gradient";
-    qg_status   s  = check_attributes(op, attributes);
+    qg_status   s  = check_attrs(op, attrs);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
 
     const size_t n     = qg_array_count(x);
     const float *w     = qg__floats(x);
     const float *dq    = qg__floats(dy);
-    const float  delta = qg__ttq_delta(n, w, attributes.threshold);
+    const float  delta = qg__ttq_delta(n, w, attrs.threshold);
     qg__zero(dx);
-    if (attributes.surrogate.slope)
-        qg_surrogate_slope(attributes.surrogate, n, w, dq, qg__floats(dx));
+    if (attrs.surrogate.slope)
+        qg_surrogate_slope(attrs.surrogate, n, w, dq, qg__floats(dx));
     else
-        qg__ttq_slope(n, w, dq, delta, attributes.positive, attributes.negative, qg__floats(dx));
+        qg__ttq_slope(n, w, dq, delta, attrs.positive, attrs.negative, qg__floats(dx));
 
     /* q = -Wn on N, so dWn = -sum dq.  The formula as printed drops the minus; the chain rule does
      * not. */
-    const float sign = attributes.rule == QG_TTQ_AS_PRINTED ? 1.0f : -1.0f;
+    const float sign = attrs.rule == QG_TTQ_AS_PRINTED ? 1.0f : -1.0f;
     if (grad_positive) *grad_positive = qg__ttq_sum_positive(n, w, dq, delta);
     if (grad_negative) *grad_negative = sign * qg__ttq_sum_negative(n, w, dq, delta);
     return QG_OK;

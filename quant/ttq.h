@@ -28,21 +28,21 @@ typedef enum qg_ttq_rule {
     QG_TTQ_AS_PRINTED       /* +sum: eq. 7, Blueoil */
 } qg_ttq_rule;
 
-typedef struct qg_ttq_attributes {
+typedef struct qg_ttq_attrs {
     float        threshold;             /* of max|x| */
     float        positive, negative;    /* Wp, Wn */
     qg_ttq_rule  rule;                  /* read by the gradient */
     qg_surrogate surrogate;             /* {0}: dx by eq. 8; else dx = dy s'(x); read by the gradient */
-} qg_ttq_attributes;
+} qg_ttq_attrs;
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
-QG_MUST_CHECK qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attributes attributes,
-                                                const qg_array *y);
+QG_MUST_CHECK qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attrs attrs,
+                                                qg_array *y);
 
 /* dx, *grad_positive = dWp, *grad_negative = dWn; either pointer may be NULL. */
 QG_MUST_CHECK qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                         qg_ttq_attributes attributes,
-                                                         const qg_array *dx, float *grad_positive,
+                                                         qg_ttq_attrs attrs,
+                                                         qg_array *dx, float *grad_positive,
                                                          float *grad_negative);
 
 /* For scheme authors; on every thread.  The forward is qg__ternarize(n, x, D, Wp, Wn, y).  The slope

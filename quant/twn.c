@@ -1,6 +1,8 @@
 #include "quant/twn.h"
 
+#include "quant/channel.h"
 #include "quant/operand.h"
+#include "quant/reduce.h"
 
 void qg__ternary(size_t n, const float *x, float delta, float positive, float negative, float *y)
 {
@@ -52,7 +54,7 @@ float qg__twn_alpha(size_t n, const float *x, float delta)
 }
 
 struct channels {
-    qg_channels  c;
+    qg__split  c;
     const float *x;
     float        threshold;
     float       *y, *alpha;
@@ -98,13 +100,18 @@ static void ternarize_channels(void *context, size_t first, size_t n)
     }
 }
 
-void qg__twn_channels(qg_channels c, const float *x, float threshold, float *y, float *alpha)
+static void twn_channels(qg__split c, const float *x, float threshold, float *y, float *alpha)
 {
     struct channels k = { c, x, threshold, y, alpha };
-    qg__in_blocks(c.count, QG_CHANNEL_GROUP, ternarize_channels, &k);
+    qg__in_blocks(c.depth, QG_CHANNEL_GROUP, ternarize_channels, &k);
 }
 
-qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, const qg_array *y, float *delta,
+void qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y, float *alpha)
+{
+    twn_channels((qg__split){ 1, rows, row }, x, threshold, y, alpha);
+}
+
+qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y, float *delta,
                                   float *alpha)
 {
     const char *op = "twn_weight_quantizer";
@@ -122,7 +129,7 @@ qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, const qg_a
 }
 
 static qg_status gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s,
-                          const qg_array *dx)
+                          qg_array *dx)
 {
     const qg_status status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
@@ -132,42 +139,42 @@ static qg_status gradient(const char *op, const qg_array *x, const qg_array *dy,
 }
 
 qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                           const qg_array *dx)
+                                           qg_array *dx)
 {
     return gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_identity()), dx);
 }
 
 qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float threshold,
-                                              const qg_array *y, const qg_array *alpha)
+                                              qg_array *y, qg_array *alpha)
 {
     const char *op = "twn_per_channel_weight_quantizer";
-    qg_channels c  = { 0 };
+    qg__split c  = { 0 };
     qg_status   s  = qg__check_threshold(op, "threshold", threshold);
     if (!s) s = qg__check_forward(op, x, y);
-    if (!s) s = qg__check_axis(op, "axis", axis, x, &c);
-    if (!s && alpha) s = qg__check_vector(op, "alpha", alpha, c.count);
+    if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
+    if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
     if (s) return s;
-    qg__twn_channels(c, qg__floats(x), threshold, qg__floats(y), alpha ? qg__floats(alpha) : NULL);
+    twn_channels(c, qg__floats(x), threshold, qg__floats(y), qg__floats(alpha));
     return QG_OK;
 }
 
-qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attributes attributes, const qg_array *y)
+qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_array *y)
 {
     const char *op = "ste_tern_quantizer";
-    const bool  own_threshold = !attributes.ternary_weight_networks;
+    const bool  own_threshold = !attrs.ternary_weight_networks;
     qg_status   s  = qg__check_forward(op, x, y);
-    if (!s && own_threshold) s = qg__check_threshold(op, "threshold_value", attributes.threshold_value);
+    if (!s && own_threshold) s = qg__check_threshold(op, "threshold_value", attrs.threshold_value);
     if (s) return s;
 
     const size_t n = qg_array_count(x);
-    const float  d = own_threshold ? attributes.threshold_value
+    const float  d = own_threshold ? attrs.threshold_value
                                    : qg__twn_delta(n, qg__floats(x), 0.7f);
     qg__ternarize(n, qg__floats(x), d, 1.0f, 1.0f, qg__floats(y));
     return QG_OK;
 }
 
 qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                         const qg_array *dx)
+                                         qg_array *dx)
 {
     return gradient("ste_tern_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx);
 }

@@ -16,35 +16,34 @@
 
 #include "core/array.h"
 #include "core/status.h"
-#include "quant/reduce.h"
 #include "quant/ste.h"
 
 #include <stdbool.h>
 
 /* y = q(x).  x, y F32 of one shape, any rank; *delta = D and *alpha = a unless NULL. */
-QG_MUST_CHECK qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, const qg_array *y,
+QG_MUST_CHECK qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y,
                                                 float *delta, float *alpha);
 
 /* dx = dy s'(x); s {0}: the identity.  For both granularities. */
 QG_MUST_CHECK qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                         qg_surrogate s, const qg_array *dx);
+                                                         qg_surrogate s, qg_array *dx);
 
 /* The same formulas for each index of dimension axis on its own; alpha [dims[axis]] or NULL. */
 QG_MUST_CHECK qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis,
-                                                            float threshold, const qg_array *y,
-                                                            const qg_array *alpha);
+                                                            float threshold, qg_array *y,
+                                                            qg_array *alpha);
 
 /* Larq's SteTern: q in {-1, 0, +1}, without a.  Threshold as given, or 0.7 mean|x| of the tensor.
  * Own surrogate: clip at 1. */
-typedef struct qg_ste_tern_attributes {
+typedef struct qg_ste_tern_attrs {
     float threshold_value;          /* finite, 0 or more; Larq's default is 0.05 */
     bool  ternary_weight_networks;  /* 0.7 mean|x| instead of threshold_value */
-} qg_ste_tern_attributes;
+} qg_ste_tern_attrs;
 
-QG_MUST_CHECK qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attributes attributes,
-                                              const qg_array *y);
+QG_MUST_CHECK qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs,
+                                              qg_array *y);
 QG_MUST_CHECK qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                       qg_surrogate s, const qg_array *dx);
+                                                       qg_surrogate s, qg_array *dx);
 
 /* For scheme authors.  qg__ternary is the loop on one run, qg__ternarize the same on every thread:
  * y = positive if x > delta, -negative if x < -delta, else 0. */
@@ -52,6 +51,6 @@ void  qg__ternary(size_t n, const float *x, float delta, float positive, float n
 void  qg__ternarize(size_t n, const float *x, float delta, float positive, float negative, float *y);
 float qg__twn_delta(size_t n, const float *x, float threshold);
 float qg__twn_alpha(size_t n, const float *x, float delta);
-void  qg__twn_channels(qg_channels c, const float *x, float threshold, float *y, float *alpha);
+void  qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y, float *alpha);
 
 #endif

@@ -1,7 +1,9 @@
 #include "quant/xnor.h"
 
 #include "quant/binary.h"
+#include "quant/channel.h"
 #include "quant/operand.h"
+#include "quant/reduce.h"
 
 static void open_clip(float bound, size_t n, const float *x, const float *dy, float *dx)
 {
@@ -16,7 +18,7 @@ static qg_surrogate own_surrogate(qg_xnor_rule rule)
 }
 
 struct backward {
-    qg_channels  c;
+    qg__split  c;
     const float *x, *dy;
     qg_xnor_rule rule;
     size_t       c_in;
@@ -89,41 +91,46 @@ static void slope_channels(void *context, size_t first, size_t n)
     for (size_t channel = first; channel < first + n; channel++) slope_channel(context, channel);
 }
 
-void qg__xnor_slope(qg_channels c, const float *x, const float *dy, qg_xnor_rule rule, size_t c_in,
-                    qg_surrogate s, float *dx)
+static void xnor_slope(qg__split c, const float *x, const float *dy, qg_xnor_rule rule, size_t c_in,
+                       qg_surrogate s, float *dx)
 {
     struct backward k = { c, x, dy, rule, c_in, qg__surrogate_or(s, own_surrogate(rule)), dx };
-    qg__in_blocks(c.count, QG_CHANNEL_GROUP, slope_channels, &k);
+    qg__in_blocks(c.depth, QG_CHANNEL_GROUP, slope_channels, &k);
 }
 
-qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, const qg_array *y, const qg_array *alpha)
+void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy, qg_xnor_rule rule,
+                         size_t c_in, qg_surrogate s, float *dx)
+{
+    xnor_slope((qg__split){ 1, rows, row }, x, dy, rule, c_in, s, dx);
+}
+
+qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y, qg_array *alpha)
 {
     const char *op = "xnor_weight_quantizer";
-    qg_channels c  = { 0 };
+    qg__split c  = { 0 };
     qg_status   s  = qg__check_forward(op, x, y);
-    if (!s) s = qg__check_axis(op, "axis", axis, x, &c);
-    if (!s && alpha) s = qg__check_vector(op, "alpha", alpha, c.count);
+    if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
+    if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
     if (s) return s;
-    qg__binary_channels(c, qg__floats(x), qg__floats(y), alpha ? qg__floats(alpha) : NULL);
+    qg__scaled_sign_channels(c, qg__floats(x), qg__floats(y), qg__floats(alpha));
     return QG_OK;
 }
 
 qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                            qg_xnor_attributes attributes, const qg_array *dx)
+                                            qg_xnor_attrs attrs, qg_array *dx)
 {
     const char        *op      = "xnor_weight_quantizer_gradient";
-    const qg_xnor_rule rule    = attributes.rule;
+    const qg_xnor_rule rule    = attrs.rule;
     const bool         authors = rule == QG_XNOR_AUTHORS || rule == QG_XNOR_AUTHORS_ADAM;
-    qg_channels        c       = { 0 };
-    qg_channels        in      = { 1, 1, 1 };
-    qg_status          s       = qg__check_int(op, "rule", rule, QG_XNOR_EXACT, QG_XNOR_IDENTITY);
+    qg__split        c       = { 0 };
+    qg__split        in      = { 1, 1, 1 };
+    qg_status          s       = qg__check_int(op, "rule", (int)rule, QG_XNOR_EXACT, QG_XNOR_IDENTITY);
     if (!s) s = qg__check_backward(op, x, dy, dx);
-    if (!s) s = qg__check_axis(op, "axis", attributes.axis, x, &c);
-    if (!s && authors) s = qg__check_axis(op, "input_axis", attributes.input_axis, x, &in);
+    if (!s) s = qg__check_channels(op, "axis", attrs.axis, x, &c);
+    if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);
     if (s) return s;
     qg__zero(dx);
-    qg__xnor_slope(c, qg__floats(x), qg__floats(dy), rule, in.count, attributes.surrogate,
-                   qg__floats(dx));
+    xnor_slope(c, qg__floats(x), qg__floats(dy), rule, in.depth, attrs.surrogate, qg__floats(dx));
     return QG_OK;
 }
 
@@ -188,16 +195,15 @@ static qg_status check_window(const char *op, qg_xnor_window window)
     return s;
 }
 
-qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window, const qg_array *sign,
-                                       const qg_array *K)
+qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window, qg_array *sign,
+                                       qg_array *K)
 {
     const char *op = "xnor_activation_quantizer";
     qg_status   s  = check_window(op, window);
-    if (!s) s = qg__check_f32(op, "x", x);
-    if (!s) s = qg__check_like(op, "sign", sign, "x", x);
+    if (!s) s = qg__check_array(op, "x", x, QG_F32);
+    if (!s) s = qg__check_pair(op, "sign", sign, "x", x);
+    if (!s) s = qg__check_rank(op, "x", x, 4);
     if (s) return s;
-    if (x->rank != 4)
-        return qg_fail(QG_ESHAPE, "%s: rank of x is %d, legal: 4, [N,H,W,C]", op, x->rank);
 
     qg_xnor_geometry g = { .n = x->dims[0], .h = x->dims[1], .w = x->dims[2], .c = x->dims[3],
                            .kernel_h = (size_t)window.kernel_h, .kernel_w = (size_t)window.kernel_w,
@@ -205,7 +211,8 @@ qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
     g.oh = windows(g.h, g.kernel_h, g.stride, window.same_padding, &g.pad_top);
     g.ow = windows(g.w, g.kernel_w, g.stride, window.same_padding, &g.pad_left);
     const qg_array model = { .dtype = QG_F32, .rank = 4, .dims = { g.n, g.oh, g.ow, 1 } };
-    s = qg__check_like(op, "K", K, "windows over x", &model);
+    s = qg__check_array(op, "K", K, QG_F32);
+    if (!s) s = qg__check_same_shape(op, "K", K, "the windows over x", &model);
     if (!s) s = qg_sign_quantizer(x, sign);
     if (s) return s;
     qg__xnor_scale_map(g, qg__floats(x), qg__floats(K));

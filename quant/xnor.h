@@ -23,7 +23,6 @@
 
 #include "core/array.h"
 #include "core/status.h"
-#include "quant/reduce.h"
 #include "quant/ste.h"
 
 #include <stdbool.h>
@@ -38,19 +37,19 @@ typedef enum qg_xnor_rule {
 
 /* y = q(x), a filter being an index of dimension axis (0 in OIHW and OHWI, 3 in HWIO).  x, y F32 of
  * one shape, rank 1 or more; alpha [dims[axis]] or NULL. */
-QG_MUST_CHECK qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, const qg_array *y,
-                                                 const qg_array *alpha);
+QG_MUST_CHECK qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y,
+                                                 qg_array *alpha);
 
-typedef struct qg_xnor_attributes {
+typedef struct qg_xnor_attrs {
     int          axis;          /* of the filters */
     int          input_axis;    /* of the input channels, c_in; read by the authors' rules only */
     qg_xnor_rule rule;
     qg_surrogate surrogate;     /* {0}: the indicator of the rule */
-} qg_xnor_attributes;
+} qg_xnor_attrs;
 
 QG_MUST_CHECK qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                          qg_xnor_attributes attributes,
-                                                          const qg_array *dx);
+                                                          qg_xnor_attrs attrs,
+                                                          qg_array *dx);
 
 /* Activations: sign = sign(x) and the map K that scales the binary convolution,
  *
@@ -65,11 +64,11 @@ typedef struct qg_xnor_window {
 } qg_xnor_window;
 
 QG_MUST_CHECK qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
-                                                     const qg_array *sign, const qg_array *K);
+                                                     qg_array *sign, qg_array *K);
 
-/* For scheme authors; on every thread.  The forward of weights is qg__binary_channels. */
-void qg__xnor_slope(qg_channels c, const float *x, const float *dy, qg_xnor_rule rule, size_t c_in,
-                    qg_surrogate s, float *dx);
+/* For scheme authors; on every thread.  The forward of weights is qg__binary_rows. */
+void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy, qg_xnor_rule rule,
+                         size_t c_in, qg_surrogate s, float *dx);
 
 typedef struct qg_xnor_geometry {
     size_t n, h, w, c, oh, ow;

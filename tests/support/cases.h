@@ -35,6 +35,7 @@ typedef struct test_case test_case;
 bool   case_bool(test_case *c, const char *name);
 bool   case_bool_or(test_case *c, const char *name, bool absent);
 int    case_int(test_case *c, const char *name);
+int    case_int_or(test_case *c, const char *name, int absent);
 double case_double(test_case *c, const char *name);
 float  case_float(test_case *c, const char *name);
 float  case_float_or_null(test_case *c, const char *name, bool *is_null);  /* null: 0 and true */
@@ -44,7 +45,7 @@ void   case_ints(test_case *c, const char *name, int n, int *values);      /* a 
 int    case_choice(test_case *c, const char *name, const char *const *choices);
 int    case_choice_or(test_case *c, const char *name, const char *const *choices, int absent);
 
-/* An input by name; never NULL.  Of any dtype of the file format. */
+/* An input by name, of any dtype of the file format; never NULL.  Asking twice is free. */
 const qg_array *case_input(test_case *c, const char *name);
 
 /* The same, complaining unless it has this dtype. */
@@ -60,6 +61,9 @@ qg_array       *case_output(test_case *c, const char *name, qg_dtype dtype, int 
                             const size_t *dims);
 qg_array       *case_output_like(test_case *c, const char *name, qg_dtype dtype,
                                  const qg_array *shape);
+
+/* An array that lives as long as the case, for what a runner computes on the way; never NULL. */
+qg_array       *case_scratch(test_case *c, qg_dtype dtype, const qg_array *shape);
 
 /* Whether "expected" names this output, and its dtype there; for what only the answer tells. */
 bool            case_expects(const test_case *c, const char *name, qg_dtype *dtype);

@@ -1,0 +1,436 @@
+#include "core/conv_kernel.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* A tile is pixels x vectors of running sums that live in registers.  Each step of the reduction
+ * loads the weights' vectors and, per pixel, one input value spread over a vector; a core issues
+ * two multiply-adds and two loads per cycle, and a multiply-add takes four cycles.  So there must be
+ * at least 2 * 4 sums, and fewer loads than multiply-adds.
+ *
+ *   AVX-512, 32 registers: 14 x 2 = 28 sums + 2 weights + 1 input = 31; 16 loads to 28 products.
+ *                          24 x 1 where 16 channels are all there are; 25 loads to 24 products, each
+ *                          input read by the multiply-add itself: 94 % of the peak at best.
+ *   AVX2, 16 registers:    6 x 2 = 12 sums + 2 + 1 = 15; 8 loads to 12 products.  12 x 1 likewise. */
+#if defined(__AVX512F__)
+enum { LANES = 16, PIXELS_1 = 24, PIXELS_2 = 14 };
+#elif defined(__AVX2__)
+enum { LANES = 8, PIXELS_1 = 12, PIXELS_2 = 6 };
+#else
+enum { LANES = 4, PIXELS_1 = 12, PIXELS_2 = 6 };
+#endif
+enum { BLOCK = 2 * LANES, MOST = PIXELS_1 };
+
+/* How many pixels keep a tile busy: the input gradient takes rows of one column's products until it
+ * has STRIP pixels, so that they stay in the cache for the next column; a tile of weights is loaded
+ * and stored once per VISIT pixels, which may be several small images. */
+enum { STRIP = 48, VISIT = 512 };
+
+typedef float vec __attribute__((vector_size(LANES * sizeof(float)), may_alias));
+typedef float loose __attribute__((vector_size(LANES * sizeof(float)), may_alias, aligned(4)));
+
+/* Sums stay in registers only if every loop over them is gone before registers are assigned. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+static int block_of(int channels) { return channels <= LANES ? LANES : BLOCK; }
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* What forward and input gradient have in common.  For each pixel of rows x cols
+ *     y[row][col][lane] = start[lane] + sum over t, i of x[row][col][t][i] * w[t][i][lane]
+ * in steps given in floats.  The k values of x lie side by side: the kernel's columns and channels
+ * in the forward direction, the output channels in the other. */
+typedef struct product {
+    const float *x, *w;
+    const float *start;     /* BLOCK floats; NULL: what y holds */
+    float       *y;
+    ptrdiff_t    x_row, x_col, x_tap, w_tap, y_row, y_col;
+    int          rows, cols, taps, k;
+    int          block;     /* from one w[t][i] to the next */
+    int          lanes;     /* how many of them count; tiles are one vector wide if those fit */
+} product;
+
+/* step: from one pixel of x to the next where that is a constant; 0: see x_at. */
+INLINE void tile(int pixels, int vectors, int step, const product *m, const float *x0,
+                 const ptrdiff_t *x_at, float *y, const ptrdiff_t *y_at)
+{
+    vec sum[MOST][2];
+    UNROLL
+    for (int p = 0; p < pixels; p++)
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            sum[p][v] = *(const loose *)((m->start ? m->start : y + y_at[p]) + v * LANES);
+    for (int t = 0; t < m->taps; t++) {
+        const float *x = x0 + t * m->x_tap;
+        const float *w = m->w + t * m->w_tap;
+        for (int i = 0; i < m->k; i++, x++, w += m->block) {
+            vec wv[2];
+            UNROLL
+            for (int v = 0; v < vectors; v++) wv[v] = *(const vec *)(w + v * LANES);
+            UNROLL
+            for (int p = 0; p < pixels; p++)
+                UNROLL
+                for (int v = 0; v < vectors; v++) sum[p][v] += x[step ? p * step : x_at[p]] * wv[v];
+        }
+    }
+    UNROLL
+    for (int p = 0; p < pixels; p++)
+        UNROLL
+        for (int v = 0; v < vectors; v++) *(loose *)(y + y_at[p] + v * LANES) = sum[p][v];
+}
+
+/* Where a tile's pixels are, relative to its first. */
+typedef struct places {
+    ptrdiff_t x[MOST], y[MOST];
+    int       pixels;
+    bool      even;         /* x[p] == p * LANES */
+} places;
+
+/* One specialisation per size. */
+static void run(const product *m, const float *x, float *y, const places *at)
+{
+#define CASE_2(n) case n: if (n <= PIXELS_2) tile(n, 2, 0, m, x, at->x, y, at->y); break;
+#define CASE_1(n) case n: if (n <= PIXELS_1) tile(n, 1, 0, m, x, at->x, y, at->y); break;
+#define CASE_E(n) case n: if (n <= PIXELS_1) tile(n, 1, LANES, m, x, at->x, y, at->y); break;
+    if (m->lanes > LANES)
+        switch (at->pixels) {
+            CASE_2(2) CASE_2(4) CASE_2(6) CASE_2(8) CASE_2(10) CASE_2(12) CASE_2(14)
+        }
+    else if (at->even)
+        switch (at->pixels) {
+            CASE_E(4) CASE_E(8) CASE_E(12) CASE_E(16) CASE_E(20) CASE_E(24)
+        }
+    else
+        switch (at->pixels) {
+            CASE_1(4) CASE_1(8) CASE_1(12) CASE_1(16) CASE_1(20) CASE_1(24)
+        }
+}
+
+/* Channels that do not fill their vectors: the tile works on a copy of its pixels. */
+static void run_partial(const product *m, const float *x, float *y, const places *at)
+{
+    _Alignas(64) float full[MOST * BLOCK] = { 0 };
+    places             dense              = *at;
+    const size_t       bytes              = (size_t)m->lanes * sizeof *y;
+    for (int p = 0; p < at->pixels; p++) {
+        dense.y[p] = p * BLOCK;
+        if (!m->start) memcpy(full + dense.y[p], y + at->y[p], bytes);
+    }
+    run(m, x, full, &dense);
+    for (int p = 0; p < at->pixels; p++) memcpy(y + at->y[p], full + dense.y[p], bytes);
+}
+
+/* The offsets of the next pixel of a product. */
+typedef struct cursor {
+    ptrdiff_t x, y;
+    int       col;
+} cursor;
+
+INLINE void advance(const product *m, cursor *at)
+{
+    at->x += m->x_col;
+    at->y += m->y_col;
+    if (++at->col < m->cols) return;
+    at->col = 0;
+    at->x += m->x_row - m->cols * m->x_col;
+    at->y += m->y_row - m->cols * m->y_col;
+}
+
+/* The next pixels of them, for a tile of size pixels.  A tail computes its last pixel more than
+ * once, each time from the same start. */
+static void take(const product *m, cursor *next, int pixels, int size, places *at)
+{
+    const cursor first = *next;
+    for (int p = 0; p < pixels; p++) {
+        at->x[p] = next->x - first.x;
+        at->y[p] = next->y - first.y;
+        advance(m, next);
+    }
+    for (int p = pixels; p < size; p++) {
+        at->x[p] = at->x[p - 1];
+        at->y[p] = at->y[p - 1];
+    }
+    at->pixels = size;
+}
+
+/* All pixels, in tiles of nearly equal size.  A tile takes pixels as they come, across the ends of
+ * rows, so small images fill tiles too.  Its offsets cost a register each, though, and one vector
+ * per pixel leaves no time to reload those that did not fit.  So where the pixels of a row are one
+ * vector apart (16 channels after 16), tiles end with the row and offsets are constants. */
+static void multiply(const product *m)
+{
+    const bool two   = m->lanes > LANES;
+    const int  unit  = two ? 2 : 4;         /* tile sizes are multiples of it */
+    const int  most  = two ? PIXELS_2 : PIXELS_1;
+    places     at    = { .even = !two && m->x_col == LANES && m->cols % unit == 0 };
+    const int  runs  = at.even ? m->rows : 1;
+    const int  n     = at.even ? m->cols : m->rows * m->cols;
+    const int  tiles = (n + most - 1) / most;
+    const int  units = (n + unit - 1) / unit;
+    cursor     next  = { 0 };
+    for (int r = 0; r < runs; r++)
+        for (int t = 0, p = 0, size; t < tiles; t++, p += size) {
+            const float *x = m->x + next.x;
+            float       *y = m->y + next.y;
+            size           = units * (t + 1) / tiles * unit - p;
+            take(m, &next, least(size, n - p), size, &at);
+            (m->lanes % LANES ? run_partial : run)(m, x, y, &at);
+        }
+}
+
+static void convolve(const qg__conv *g, const float *x, const float *wf, const float *bias,
+                     bool add, float *y)
+{
+    const int       block = block_of(g->oc);
+    const ptrdiff_t w_tap = (ptrdiff_t)g->kw * g->c * block;
+    for (int o = 0; o < g->oc; o += block, wf += g->kh * w_tap) {
+        _Alignas(64) float start[BLOCK] = { 0 };
+        const int          lanes        = least(block, g->oc - o);
+        if (bias) memcpy(start, bias + o, (size_t)lanes * sizeof *bias);
+        multiply(&(product){
+            .x     = x,
+            .x_row = (ptrdiff_t)g->stride * g->w * g->c,
+            .x_col = (ptrdiff_t)g->stride * g->c,
+            .x_tap = (ptrdiff_t)g->w * g->c,
+            .w     = wf,
+            .w_tap = w_tap,
+            .start = add ? NULL : start,
+            .y     = y + o,
+            .y_row = (ptrdiff_t)g->ow * g->oc,
+            .y_col = g->oc,
+            .rows = g->oh, .cols = g->ow, .taps = g->kh, .k = g->kw * g->c,
+            .block = block, .lanes = lanes,
+        });
+    }
+}
+
+static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y)
+{
+    convolve(g, x, wf, bias, false, y);
+}
+
+static void forward_add(const qg__conv *g, const float *x, const float *wf, float *y)
+{
+    convolve(g, x, wf, NULL, true, y);
+}
+
+/* Rows of dx that meet the same kernel rows first + stride * t, t0 <= t < t1; the first of them is
+ * row first + stride * q, and there tap t meets output row q - t. */
+typedef struct band {
+    int first, q, rows, t0, t1;
+} band;
+
+/* dx of a band, for one block of channels, one kernel column after another.  The weights stand in
+ * reverse order: the last tap first. */
+static void band_gradient(const qg__conv *g, const float *dy, const float *wb, int lanes, band b,
+                          float *dx)
+{
+    const ptrdiff_t weights = (ptrdiff_t)g->oc * block_of(g->c);    /* of one tap */
+    const ptrdiff_t dy_row  = (ptrdiff_t)g->ow * g->oc;
+    const ptrdiff_t dx_row  = (ptrdiff_t)g->w * g->c;
+    const int       last_i  = g->kh - 1 - b.first - g->stride * b.t0;
+    for (int j = 0; j < g->kw; j++)
+        multiply(&(product){
+            .x     = dy + (b.q - b.t0) * dy_row,
+            .x_row = dy_row,
+            .x_col = g->oc,
+            .x_tap = -dy_row,
+            .w     = wb + (last_i * g->kw + g->kw - 1 - j) * weights,
+            .w_tap = -g->stride * g->kw * weights,
+            .y     = dx + (b.first + g->stride * b.q) * dx_row + (ptrdiff_t)j * g->c,
+            .y_row = g->stride * dx_row,
+            .y_col = (ptrdiff_t)g->stride * g->c,
+            .rows = b.rows, .cols = g->ow, .taps = b.t1 - b.t0, .k = g->oc,
+            .block = block_of(g->c), .lanes = lanes,
+        });
+}
+
+/* A row of dx receives dy through kernel row i from the output row at (row - i) / stride, if there
+ * is one.  The sum over those and over the output channels stays in registers, dx is read and
+ * written once per kernel column, and each weight meets each dy exactly once. */
+static void input_gradient(const qg__conv *g, const float *dy, const float *wb, float *dx)
+{
+    const int    block = block_of(g->c);
+    const size_t size  = (size_t)(g->kh * g->kw) * (size_t)g->oc * (size_t)block;
+    const int    strip = STRIP / g->ow + 1;
+    memset(dx, 0, (size_t)(g->h * g->w) * (size_t)g->c * sizeof *dx);
+    for (int c = 0; c < g->c; c += block, wb += size)
+        for (int first = 0; first < least(g->stride, g->kh); first++) {
+            const int taps = (g->kh - first + g->stride - 1) / g->stride;
+            band      b    = { .first = first };
+            for (; b.q < g->oh + taps - 1; b.q += b.rows) {
+                b.t0   = b.q < g->oh ? 0 : b.q - g->oh + 1;
+                b.t1   = least(b.q + 1, taps);
+                b.rows = b.t1 - b.t0 == taps ? least(strip, g->oh - b.q) : 1;
+                band_gradient(g, dy, wb, least(block, g->c - c), b, dx + c);
+            }
+        }
+}
+
+/* Sums for a tile of weights over the pixels of some images.  Its rows are kernel columns and
+ * channels, which lie side by side in x: one pointer and constants reach them all. */
+typedef struct correlation {
+    const qg__conv *g;
+    const float    *x, *dy;
+    float          *acc;
+    ptrdiff_t       dy_col;
+    int             images, block, vectors;
+} correlation;
+
+INLINE void weight_tile(int rows, int vectors, const correlation *m)
+{
+    const qg__conv *g     = m->g;
+    const ptrdiff_t x_col = (ptrdiff_t)g->stride * g->c;
+    const ptrdiff_t x_row = (ptrdiff_t)g->stride * g->w * g->c;
+    const float    *dy    = m->dy;
+    float          *acc   = m->acc;
+    vec             sum[MOST][2];
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = *(const vec *)(acc + r * m->block + v * LANES);
+    for (int image = 0; image < m->images; image++)
+        for (int oy = 0; oy < g->oh; oy++) {
+            const float *x = m->x + (ptrdiff_t)image * g->h * g->w * g->c + oy * x_row;
+            for (int ox = 0; ox < g->ow; ox++, x += x_col, dy += m->dy_col) {
+                vec d[2];
+                UNROLL
+                for (int v = 0; v < vectors; v++) d[v] = *(const loose *)(dy + v * LANES);
+                UNROLL
+                for (int r = 0; r < rows; r++)
+                    UNROLL
+                    for (int v = 0; v < vectors; v++) sum[r][v] += x[r] * d[v];
+            }
+        }
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+        for (int v = 0; v < vectors; v++) *(vec *)(acc + r * m->block + v * LANES) = sum[r][v];
+}
+
+static void run_weights(int rows, const correlation *m)
+{
+#define ROWS_2(n) case n: if (n <= PIXELS_2) weight_tile(n, 2, m); break;
+#define ROWS_1(n) case n: if (n <= PIXELS_1) weight_tile(n, 1, m); break;
+    if (m->vectors == 2)
+        switch (rows) {
+            ROWS_2(1) ROWS_2(2) ROWS_2(3) ROWS_2(4) ROWS_2(5) ROWS_2(6) ROWS_2(7) ROWS_2(8)
+            ROWS_2(9) ROWS_2(10) ROWS_2(11) ROWS_2(12) ROWS_2(13) ROWS_2(14)
+        }
+    else
+        switch (rows) {
+            ROWS_1(1) ROWS_1(2) ROWS_1(3) ROWS_1(4) ROWS_1(5) ROWS_1(6) ROWS_1(7) ROWS_1(8)
+            ROWS_1(9) ROWS_1(10) ROWS_1(11) ROWS_1(12) ROWS_1(13) ROWS_1(14) ROWS_1(15) ROWS_1(16)
+            ROWS_1(17) ROWS_1(18) ROWS_1(19) ROWS_1(20) ROWS_1(21) ROWS_1(22) ROWS_1(23) ROWS_1(24)
+        }
+}
+
+/* One kernel row of one block: kw * c rows of weights, in tiles of nearly equal size. */
+static void correlate(correlation m)
+{
+    const int    k     = m.g->kw * m.g->c;
+    const int    most  = m.vectors == 2 ? PIXELS_2 : PIXELS_1;
+    const int    tiles = (k + most - 1) / most;
+    const float *x     = m.x;
+    float       *acc   = m.acc;
+    for (int t = 0; t < tiles; t++) {
+        const int r = (int)((ptrdiff_t)k * t / tiles);
+        m.x         = x + r;
+        m.acc       = acc + (ptrdiff_t)r * m.block;
+        run_weights((int)((ptrdiff_t)k * (t + 1) / tiles) - r, &m);
+    }
+}
+
+static void weight_gradient(const qg__conv *g, int u0, int u1, int n, const float *x,
+                            const float *dy, float *acc, float *scratch)
+{
+    const int       block  = block_of(g->oc);
+    const ptrdiff_t pixels = (ptrdiff_t)g->oh * g->ow;
+    for (int u = u0; u < u1; u++) {
+        const int o       = u / g->kh * block;
+        const int lanes   = least(block, g->oc - o);
+        const int vectors = lanes > LANES ? 2 : 1;
+        const int most    = lanes % LANES || pixels > VISIT ? 1 : VISIT / (int)pixels;
+        for (int i = 0, images; i < n; i += images) {
+            images        = least(most, n - i);
+            correlation m = {
+                .g      = g,
+                .x      = x + ((ptrdiff_t)i * g->h + u % g->kh) * g->w * g->c,
+                .dy     = dy + i * pixels * g->oc + o,
+                .dy_col = g->oc,
+                .acc    = acc + (ptrdiff_t)u * g->kw * g->c * block,
+                .images = images, .block = block, .vectors = vectors,
+            };
+            if (lanes % LANES) {
+                /* A whole vector from the last pixel would end outside dy. */
+                memset(scratch, 0, (size_t)(pixels * vectors * LANES) * sizeof *scratch);
+                for (ptrdiff_t p = 0; p < pixels; p++)
+                    memcpy(scratch + p * vectors * LANES, m.dy + p * g->oc,
+                           (size_t)lanes * sizeof *scratch);
+                m.dy     = scratch;
+                m.dy_col = vectors * LANES;
+            }
+            correlate(m);
+        }
+    }
+}
+
+/* Packing and its inverse turn rows of k weights into columns of a block.  Sixteen at a time, so
+ * that the lines written are still in the cache when the next row comes to them. */
+enum { CHUNK = 16 };
+
+static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
+{
+    const int       block = block_of(g->oc);
+    const ptrdiff_t k     = (ptrdiff_t)g->kh * g->kw * g->c;
+    for (int b = b0; b < b1; b++)
+        for (ptrdiff_t i0 = 0; i0 < k; i0 += CHUNK)
+            for (int lane = 0; lane < block; lane++) {
+                const int o = b * block + lane;
+                for (ptrdiff_t i = i0; i < k && i < i0 + CHUNK; i++)
+                    wf[(b * k + i) * block + lane] = o < g->oc ? w[o * k + i] : 0.0f;
+            }
+}
+
+static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *acc, float *dw)
+{
+    const int       block = block_of(g->oc);
+    const ptrdiff_t k     = (ptrdiff_t)g->kh * g->kw * g->c;
+    for (int b = b0; b < b1; b++)
+        for (ptrdiff_t i0 = 0; i0 < k; i0 += CHUNK)
+            for (int lane = 0; lane < least(block, g->oc - b * block); lane++)
+                for (ptrdiff_t i = i0; i < k && i < i0 + CHUNK; i++)
+                    dw[(b * block + lane) * k + i] += acc[(b * k + i) * block + lane];
+}
+
+static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, float *wb)
+{
+    const int block = block_of(g->c);
+    const int taps  = g->kh * g->kw;
+    for (int b = b0; b < b1; b++) {
+        const int lanes = least(block, g->c - b * block);
+        float    *to    = wb + (ptrdiff_t)b * taps * g->oc * block;
+        for (int t = taps - 1; t >= 0; t--)
+            for (int o = 0; o < g->oc; o++, to += block) {
+                const float *from = w + ((ptrdiff_t)o * taps + t) * g->c + b * block;
+                memcpy(to, from, (size_t)lanes * sizeof *to);
+                memset(to + lanes, 0, (size_t)(block - lanes) * sizeof *to);
+            }
+    }
+}
+
+const qg__conv_kernels QG_PER_ISA(qg__conv_kernels) = {
+    .lanes               = LANES,
+    .pack_forward        = pack_forward,
+    .pack_backward       = pack_backward,
+    .forward             = forward,
+    .forward_add         = forward_add,
+    .input_gradient      = input_gradient,
+    .weight_gradient     = weight_gradient,
+    .add_weight_gradient = add_weight_gradient,
+};

@@ -1,0 +1,110 @@
+/* core/conv_kernel.h — direct convolution of one NHWC image by register tiles.
+ *
+ *     y[r][q][o] = bias[o] + sum over i, j, c of x[r * stride + i][q * stride + j][c] * w[o][i][j][c]
+ *
+ * and its two derivatives.  The image already carries its padding (core/im2col.h), so the kernels
+ * see a valid convolution: oh = (h - kh) / stride + 1, ow likewise, every size >= 1.  They are
+ * single-threaded, allocate nothing and assume that sizes were checked.
+ *
+ * Weights are packed once per step into blocks of channels, the last block filled up with zeros:
+ *     forward    [blocks of oc][kh][kw][c][block]
+ *     backward   [blocks of c][kh][kw][oc][block], the kernel turned by half a turn
+ * and their gradient is collected in the layout of the former.  Packed arrays and scratch are
+ * 64-byte aligned; images, bias and w need no more than a float's alignment.
+ *
+ * Every output is one chain of multiply-adds in a fixed order (kernel row, kernel column, channel;
+ * for the weights image, row, column), whatever tile it falls into.  So results depend neither on
+ * how a caller cuts blocks, units or images, nor, where the machine has FMA, on the vector length.
+ */
+#ifndef QG_CONV_KERNEL_H
+#define QG_CONV_KERNEL_H
+
+#include <stddef.h>
+
+#include "core/cpu.h"
+
+typedef struct qg__conv {
+    int h, w, c;            /* input image, padding included */
+    int oh, ow, oc;         /* output image */
+    int kh, kw, stride;
+} qg__conv;
+
+typedef struct qg__conv_kernels {
+    int lanes;              /* floats in a vector: 16, 8 or 4 */
+
+    /* Blocks [b0, b1) of w; pieces may be packed in any order. */
+    void (*pack_forward)(const qg__conv *g, int b0, int b1, const float *w, float *wf);
+    void (*pack_backward)(const qg__conv *g, int b0, int b1, const float *w, float *wb);
+
+    /* y = x * w + bias, all of it; bias may be NULL. */
+    void (*forward)(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y);
+
+    /* y += x * w */
+    void (*forward_add)(const qg__conv *g, const float *x, const float *wf, float *y);
+
+    /* dx = the derivative for the whole padded image, overwritten.  Exact work for any stride.
+     * See qg__conv_mirror for the better way where the output is as large as the input. */
+    void (*input_gradient)(const qg__conv *g, const float *dy, const float *wb, float *dx);
+
+    /* acc += the derivative summed over n images, x [n][h][w][c] and dy [n][oh][ow][oc], for units
+     * [u0, u1): unit u is kernel row u % kh of block u / kh.  Small weights: every unit of one
+     * image after another, an acc per slice of the batch.  Large weights: one acc, pieces of units,
+     * each over the whole batch.  scratch is qg__conv_scratch floats, one per thread. */
+    void (*weight_gradient)(const qg__conv *g, int u0, int u1, int n, const float *x,
+                            const float *dy, float *acc, float *scratch);
+
+    /* dw[oc][kh][kw][c] += blocks [b0, b1) of acc. */
+    void (*add_weight_gradient)(const qg__conv *g, int b0, int b1, const float *acc, float *dw);
+} qg__conv_kernels;
+
+QG_DECLARE_KERNELS(qg__conv_kernels, qg__conv_kernels);
+
+/* Stride 1 and padding (kh - 1) / 2, (kw - 1) / 2, so that y is as large as the unpadded x: then the
+ * derivative is such a convolution itself, of dy with the turned kernel.  Pad dy with zeros by the
+ * same amount; forward or forward_add of this geometry, with the weights of pack_backward, yields
+ * the derivative of the unpadded image. */
+static inline qg__conv qg__conv_mirror(const qg__conv *g)
+{
+    qg__conv m = *g;
+    m.c        = g->oc;
+    m.oc       = g->c;
+    return m;
+}
+
+/* Channels in a block: two vectors, or one where it holds them all. */
+static inline int qg__conv_block(const qg__conv_kernels *k, int channels)
+{
+    return channels <= k->lanes ? k->lanes : 2 * k->lanes;
+}
+
+static inline int qg__conv_blocks(const qg__conv_kernels *k, int channels)
+{
+    const int block = qg__conv_block(k, channels);
+    return (channels + block - 1) / block;
+}
+
+/* Pieces that weight_gradient can be cut into. */
+static inline int qg__conv_units(const qg__conv_kernels *k, const qg__conv *g)
+{
+    return qg__conv_blocks(k, g->oc) * g->kh;
+}
+
+/* Sizes in floats: of wf and of acc, of wb, and of the scratch of weight_gradient. */
+static inline size_t qg__conv_forward_size(const qg__conv_kernels *k, const qg__conv *g)
+{
+    return (size_t)(qg__conv_blocks(k, g->oc) * qg__conv_block(k, g->oc)) *
+           (size_t)(g->kh * g->kw) * (size_t)g->c;
+}
+
+static inline size_t qg__conv_backward_size(const qg__conv_kernels *k, const qg__conv *g)
+{
+    return (size_t)(qg__conv_blocks(k, g->c) * qg__conv_block(k, g->c)) *
+           (size_t)(g->kh * g->kw) * (size_t)g->oc;
+}
+
+static inline size_t qg__conv_scratch(const qg__conv_kernels *k, const qg__conv *g)
+{
+    return (size_t)g->oh * (size_t)g->ow * (size_t)(2 * k->lanes);
+}
+
+#endif

@@ -1,0 +1,93 @@
+#include "quant/channel.h"
+
+#include "quant/binary.h"
+#include "quant/reduce.h"
+
+#include <string.h>
+
+/* The run of a channel that holds its element `at`: where it stands in x, and how much is left. */
+static size_t run_at(qg__split c, size_t channel, size_t at, size_t *left)
+{
+    const size_t o = at / c.inner;
+    const size_t i = at % c.inner;
+    *left = c.inner - i;
+    return (o * c.depth + channel) * c.inner + i;
+}
+
+void qg__gather(qg__split c, size_t channel, size_t from, size_t n, const float *x, float *part)
+{
+    if (c.inner == 1) {                         /* strided: no runs to speak of */
+        for (size_t i = 0; i < n; i++) part[i] = x[(from + i) * c.depth + channel];
+        return;
+    }
+    for (size_t i = 0, left; i < n; i += left) {
+        const size_t at = run_at(c, channel, from + i, &left);
+        left = qg__smaller(left, n - i);
+        memcpy(part + i, x + at, left * sizeof *part);
+    }
+}
+
+void qg__scatter(qg__split c, size_t channel, size_t from, size_t n, const float *part, float *x)
+{
+    if (c.inner == 1) {
+        for (size_t i = 0; i < n; i++) x[(from + i) * c.depth + channel] = part[i];
+        return;
+    }
+    for (size_t i = 0, left; i < n; i += left) {
+        const size_t at = run_at(c, channel, from + i, &left);
+        left = qg__smaller(left, n - i);
+        memcpy(x + at, part + i, left * sizeof *part);
+    }
+}
+
+float qg__channel_mean_abs(qg__split c, size_t channel, const float *x)
+{
+    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
+    const size_t             size    = qg__channel_size(c);
+    double                   sum     = 0.0;
+    if (c.outer == 1)                                   /* one run: no copies */
+        sum = kernels->sum_abs(size, x + channel * size);
+    else
+        for (size_t at = 0; at < size; at += QG_CHUNK) {
+            const size_t n = qg__smaller(size - at, QG_CHUNK);
+            float        part[QG_CHUNK];
+            qg__gather(c, channel, at, n, x, part);
+            sum += kernels->sum_abs(n, part);
+        }
+    return size ? (float)(sum / (double)size) : 0.0f;
+}
+
+struct scaled_sign {
+    qg__split    c;
+    const float *x;
+    float       *y, *scale;
+};
+
+static void scale_channel(const struct scaled_sign *k, size_t channel)
+{
+    const float  scale = qg__channel_mean_abs(k->c, channel, k->x);
+    const size_t size  = qg__channel_size(k->c);
+    if (k->scale) k->scale[channel] = scale;
+    if (k->c.outer == 1) {
+        qg__scaled_sign(size, k->x + channel * size, scale, k->y + channel * size);
+        return;
+    }
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        float        part[QG_CHUNK];
+        qg__gather(k->c, channel, at, n, k->x, part);
+        qg__scaled_sign(n, part, scale, part);
+        qg__scatter(k->c, channel, at, n, part, k->y);
+    }
+}
+
+static void scale_channels(void *context, size_t first, size_t n)
+{
+    for (size_t channel = first; channel < first + n; channel++) scale_channel(context, channel);
+}
+
+void qg__scaled_sign_channels(qg__split c, const float *x, float *y, float *scale)
+{
+    struct scaled_sign k = { c, x, y, scale };
+    qg__in_blocks(c.depth, QG_CHANNEL_GROUP, scale_channels, &k);
+}

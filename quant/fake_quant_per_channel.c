@@ -1,0 +1,131 @@
+#include "quant/check.h"
+#include "quant/fake_quant.h"
+#include "quant/round.h"
+
+/* Channels are taken in chunks whose ranges fit the stack, the rows of each inside, so that the
+ * innermost loop runs over adjacent floats. */
+enum { CHUNK = 64 };
+
+typedef struct channels {
+    size_t n;
+    float  scale[CHUNK], inv[CHUNK], nmin[CHUNK], nmax[CHUNK], q0[CHUNK];
+} channels;
+
+/* The ranges were valid before, so this cannot fail. */
+static void nudge_chunk(qg_fake_quant_attrs attrs, const float *min, const float *max, size_t n,
+                        channels *k)
+{
+    k->n = n;
+    for (size_t c = 0; c < n; c++) {
+        qg_fake_quant_range r;
+        const qg_status     s = qg_fake_quant_nudge(attrs, min[c], max[c], &r);
+        QG_ASSERT(s == QG_OK);
+        k->scale[c] = r.scale;
+        k->inv[c]   = r.inv;
+        k->nmin[c]  = r.nmin;
+        k->nmax[c]  = r.nmax;
+        k->q0[c]    = r.q0;
+    }
+}
+
+static void forward_row(const channels *k, const float *x, float *y)
+{
+    for (size_t c = 0; c < k->n; c++) {
+        const float t = qg_clamp(x[c], k->nmin[c], k->nmax[c]) - k->nmin[c];
+        const float v = qg_round_up(t * k->inv[c] - k->q0[c]) * k->scale[c];
+        y[c]          = k->scale[c] == 0.0f ? 0.0f : v;
+    }
+}
+
+static void backward_row(const channels *k, const float *x, const float *g, float *dx,
+                         double *dmin, double *dmax)
+{
+    for (size_t c = 0; c < k->n; c++) {
+        /* Selects, not branches, or the loop stays scalar. */
+        const int all    = k->scale[c] == 0.0f;
+        const int below  = (x[c] < k->nmin[c]) & !all;
+        const int above  = (x[c] > k->nmax[c]) & !all;
+        const int inside = ((x[c] >= k->nmin[c]) & (x[c] <= k->nmax[c])) | all;
+        dx[c]            = inside ? g[c] : 0.0f;
+        dmin[c] += (double)(below ? g[c] : 0.0f);
+        dmax[c] += (double)(above ? g[c] : 0.0f);
+    }
+}
+
+/* min, max and, for each channel, that they are a range. */
+static qg_status check_channels(const char *op, qg_fake_quant_attrs attrs, const qg_array *x,
+                                const qg_array *min, const qg_array *max)
+{
+    if (x->rank < 1) return qg_fail(QG_ESHAPE, "%s: rank of inputs is 0, must be 1 or more", op);
+    const size_t d = x->dims[x->rank - 1];
+    qg_status    s = qg__check_array(op, "min", min, QG_F32);
+    if (!s) s = qg__check_vector(op, "min", min, d);
+    if (!s) s = qg__check_array(op, "max", max, QG_F32);
+    if (!s) s = qg__check_vector(op, "max", max, d);
+    for (size_t c = 0; !s && c < d; c++) {
+        qg_fake_quant_range r;
+        s = qg_fake_quant_nudge(attrs, ((const float *)min->data)[c], ((const float *)max->data)[c],
+                                &r);
+        if (s) qg_fail(s, "%s, channel %zu: %s", op, c, qg_errmsg());
+    }
+    return s;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
+                                                      const qg_array *inputs, const qg_array *min,
+                                                      const qg_array *max, qg_array *outputs)
+{
+    const char *op = "fake_quant_with_min_max_vars_per_channel";
+    qg_status   s  = qg__check_pair(op, "outputs", outputs, "inputs", inputs);
+    if (!s) s = check_channels(op, attrs, inputs, min, max);
+    const size_t n = s ? 0 : qg_array_count(inputs);
+    if (n == 0) return s;
+    const size_t d = min->dims[0];
+    const float *x = inputs->data;
+    float       *y = outputs->data;
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
+                    smaller(d - c, CHUNK), &k);
+        for (size_t row = 0; row < n; row += d) forward_row(&k, x + row + c, y + row + c);
+    }
+    return QG_OK;
+}
+
+qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
+    qg_fake_quant_attrs attrs, const qg_array *gradients, const qg_array *inputs,
+    const qg_array *min, const qg_array *max, qg_array *backprops_wrt_input,
+    qg_array *backprop_wrt_min, qg_array *backprop_wrt_max)
+{
+    const char *op = "fake_quant_with_min_max_vars_per_channel_gradient";
+    qg_status   s  = qg__check_pair(op, "gradients", gradients, "inputs", inputs);
+    if (!s) s = check_channels(op, attrs, inputs, min, max);
+    if (!s) s = qg__check_pair(op, "backprops_wrt_input", backprops_wrt_input, "inputs", inputs);
+    if (!s) s = qg__check_pair(op, "backprop_wrt_min", backprop_wrt_min, "min", min);
+    if (!s) s = qg__check_pair(op, "backprop_wrt_max", backprop_wrt_max, "max", max);
+    if (s) return s;
+    const size_t d  = min->dims[0];
+    const size_t n  = qg_array_count(inputs);    /* 0 also if only the rows are missing */
+    const float *x  = inputs->data;
+    const float *g  = gradients->data;
+    float       *dx = backprops_wrt_input->data;
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        double   dmin[CHUNK] = { 0.0 };
+        double   dmax[CHUNK] = { 0.0 };
+        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
+                    smaller(d - c, CHUNK), &k);
+        for (size_t row = 0; row < n; row += d)
+            backward_row(&k, x + row + c, g + row + c, dx + row + c, dmin, dmax);
+        for (size_t i = 0; i < k.n; i++) {
+            ((float *)backprop_wrt_min->data)[c + i] = (float)dmin[i];
+            ((float *)backprop_wrt_max->data)[c + i] = (float)dmax[i];
+        }
+    }
+    return QG_OK;
+}

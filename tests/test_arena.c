@@ -1,0 +1,82 @@
+#include "tests/support/testing.h"
+
+#include <string.h>
+
+#include "core/arena.h"
+
+static void pieces_are_aligned_and_apart(void **state)
+{
+    (void)state;
+    const size_t   sizes[] = { 1, 3, 31, 33, 63, 65, 4096, 3 << 20, 7 };
+    unsigned char *piece[9];
+    qg_arena       a = { 0 };
+    for (size_t i = 0; i < 9; i++) {
+        piece[i] = qg_arena_take(&a, sizes[i]);
+        assert_non_null(piece[i]);
+        assert_int_equal((uintptr_t)piece[i] % 64, 0);
+        memset(piece[i], (int)i, sizes[i]);
+    }
+    for (size_t i = 0; i < 9; i++)
+        for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(piece[i][k], i);
+    qg_arena_release(&a);
+    assert_null(a.first);
+    assert_int_equal(a.used, 0);
+}
+
+static void rewind_gives_the_same_addresses(void **state)
+{
+    (void)state;
+    void    *before[40];
+    qg_arena a = { 0 };
+    for (size_t i = 0; i < 40; i++) before[i] = qg_arena_take(&a, 100000 * (1 + i % 7));
+    const size_t peak = a.peak;
+    qg_arena_rewind(&a, (qg_arena_mark){ 0 });
+    assert_int_equal(a.used, 0);
+    for (size_t i = 0; i < 40; i++)
+        assert_ptr_equal(qg_arena_take(&a, 100000 * (1 + i % 7)), before[i]);
+    assert_int_equal(a.peak, peak);
+    assert_int_equal(a.used, peak);
+    qg_arena_release(&a);
+}
+
+static void a_mark_keeps_what_came_before(void **state)
+{
+    (void)state;
+    qg_arena a    = { 0 };
+    char    *kept = qg_arena_text(&a, "kept");
+    const qg_arena_mark mark = qg_arena_now(&a);
+    void    *first = qg_arena_take(&a, 2 << 20);
+    memset(first, 255, 2 << 20);
+    qg_arena_rewind(&a, mark);
+    assert_int_equal(a.used, mark.used);
+    assert_string_equal(kept, "kept");
+    void *small = qg_arena_take(&a, 65);
+    memset(small, 255, 65);
+    assert_string_equal(kept, "kept");
+    assert_ptr_equal(qg_arena_take(&a, 2 << 20), first);
+    qg_arena_release(&a);
+}
+
+static void an_impossible_size_fails_and_harms_nothing(void **state)
+{
+    (void)state;
+    qg_arena a = { 0 };
+    char    *p = qg_arena_text(&a, "here");
+    assert_null(qg_arena_take(&a, SIZE_MAX));
+    assert_message("out of memory");
+    assert_null(qg_arena_take(&a, SIZE_MAX / 2 - 100));
+    assert_string_equal(p, "here");
+    assert_non_null(qg_arena_take(&a, 1));
+    qg_arena_release(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_are_aligned_and_apart),
+        cmocka_unit_test(rewind_gives_the_same_addresses),
+        cmocka_unit_test(a_mark_keeps_what_came_before),
+        cmocka_unit_test(an_impossible_size_fails_and_harms_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/* After one step of each mode and batch size, no step reaches the heap. */
+#include "tests/support/testing.h"
+
+#include <stdlib.h>
+
+#include "core/ops.h"
+
+/* Linked with -Wl,--wrap for each of these, so that every call from our objects is counted. */
+static long heap_calls;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *p, size_t bytes);
+void *__real_aligned_alloc(size_t align, size_t bytes);
+int   __real_posix_memalign(void **p, size_t align, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *p, size_t bytes);
+void *__wrap_aligned_alloc(size_t align, size_t bytes);
+int   __wrap_posix_memalign(void **p, size_t align, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    heap_calls++;
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    heap_calls++;
+    return __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *p, size_t bytes)
+{
+    heap_calls++;
+    return __real_realloc(p, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t bytes)
+{
+    heap_calls++;
+    return __real_aligned_alloc(align, bytes);
+}
+
+int __wrap_posix_memalign(void **p, size_t align, size_t bytes)
+{
+    heap_calls++;
+    return __real_posix_memalign(p, align, bytes);
+}
+
+enum { BATCH = 33, ODD = 7, H = 31, W = 33, C = 5 };
+
+typedef struct small_net {
+    qg_tape  *tape;
+    qg_params p;
+    qg_param *scale, *shift;
+    float    *images;
+    uint8_t   labels[BATCH];
+} small_net;
+
+/* Every op that takes scratch or saves something, and gradients of several sizes. */
+static void step(small_net *net, qg_mode mode, int batch, uint64_t at)
+{
+    qg_tape *t = net->tape;
+    qg_tape_begin(t, mode, 1, at);
+    qg_var *x = qg_input(t, (qg_tensor){ { batch, H, W, C }, net->images });
+    qg_var *v = qg_bias(t, x, qg_parameter(t, net->shift));
+    v         = qg_add(t, qg_relu(t, v), qg_hardtanh(t, qg_scale(t, v, 0.5f)));
+    v         = qg_dropout(t, qg_maxpool(t, v, 2), 0.5f);
+    v         = qg_global_avgpool(t, qg_avgpool(t, v, 3));
+    v         = qg_bias(t, v, qg_parameter(t, net->scale));
+    qg_var *loss = qg_add(t, qg_cross_entropy(t, v, net->labels), qg_squared_hinge(t, v, net->labels));
+    if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss), QG_OK);
+    assert_int_equal(qg_tape_status(t), QG_OK);
+}
+
+static void no_heap_after_the_first_step(void **state)
+{
+    (void)state;
+    small_net net = { .tape = qg_tape_new() };
+    net.scale     = declare(&net.p, "scale", (qg_shape){ 1, 1, 1, C });
+    net.shift     = declare(&net.p, "shift", (qg_shape){ 1, 1, 1, C });
+    allocate_apart(&net.p, 1);
+    net.images = malloc((size_t)BATCH * H * W * C * sizeof *net.images);
+    assert_non_null(net.images);
+    fill_uniform(net.images, (size_t)BATCH * H * W * C, -1, 1, 2);
+    for (int i = 0; i < BATCH; i++) net.labels[i] = (uint8_t)(i % C);
+
+    const long start = heap_calls;
+    step(&net, QG_TRAIN, BATCH, 0);
+    step(&net, QG_TRAIN, ODD, 1);
+    step(&net, QG_EVAL, BATCH, 0);
+    assert_true(heap_calls > start);        /* the counter counts */
+    const long warm = heap_calls;
+    for (uint64_t i = 2; i <= 50; i++) {
+        step(&net, QG_TRAIN, i % 10 == 0 ? ODD : BATCH, i);
+        if (i % 7 == 0) step(&net, QG_EVAL, BATCH, i);
+        assert_int_equal(heap_calls, warm);
+    }
+    free(net.images);
+    qg_tape_free(net.tape);
+    qg_params_release(&net.p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(no_heap_after_the_first_step) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/ops.h"
+#include "core/profile.h"
+
+static const qg_shape SCALAR = { 1, 1, 1, 1 };
+
+/* --- ops of the test's own ---------------------------------------------------------------- */
+
+/* sum of x, and notes how its operand's gradient arrived. */
+typedef struct arrival {
+    bool fresh, zeroed;
+} arrival;
+
+static void sum_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    qg_var   *x    = y->in[0];
+    arrival **note = y->saved;
+    if (*note) **note = (arrival){ x->fresh, true };
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) {
+        if (*note && !x->fresh && x->grad[i] != 0.0f) (*note)->zeroed = false;
+        x->grad[i] = x->fresh ? y->grad[0] : x->grad[i] + y->grad[0];
+    }
+}
+
+static const qg_op sum_adds    = { "sum", sum_backward, .assigns = false };
+static const qg_op sum_assigns = { "sum", sum_backward, .assigns = true };
+
+static qg_var *sum(qg_tape *t, const qg_op *op, qg_var *x, arrival *note)
+{
+    if (!x) return NULL;
+    qg_var *y = qg_record(t, op, SCALAR, x, NULL, NULL);
+    if (!y) return NULL;
+    arrival **saved = qg_save(t, y, sizeof *saved);
+    if (!saved) return NULL;
+    *saved     = note;
+    y->data[0] = 0;
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) y->data[0] += x->data[i];
+    return y;
+}
+
+/* sign(x), passed straight through; counts how often backward runs. */
+static void sign_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    int **runs = y->saved;
+    ++**runs;
+    for (size_t i = 0, m = qg_count(y->shape); i < m; i++) y->in[0]->grad[i] += y->grad[i];
+}
+
+static const qg_op sign_op = { "sign", sign_backward, .straight_through = true };
+
+static qg_var *sign(qg_tape *t, qg_var *x, int *runs)
+{
+    if (!x) return NULL;
+    qg_var *y = qg_record(t, &sign_op, x->shape, x, NULL, NULL);
+    if (!y) return NULL;
+    int **saved = qg_save(t, y, sizeof *saved);
+    if (!saved) return NULL;
+    *saved = runs;
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) y->data[i] = x->data[i] < 0 ? -1.0f : 1.0f;
+    return y;
+}
+
+/* --- fixture: a tape and one parameter w of four numbers ---------------------------------- */
+
+typedef struct fixture {
+    qg_tape  *t;
+    qg_params p;
+    qg_param *w;
+} fixture;
+
+static int set_up(void **state)
+{
+    static fixture f;
+    f = (fixture){ .t = qg_tape_new() };
+    if (!f.t) return -1;
+    f.w = declare(&f.p, "w", (qg_shape){ 1, 1, 1, 4 });
+    assert_int_equal(qg_params_allocate(&f.p), QG_OK);
+    memcpy(f.w->value, (float[]){ 1, -2, 3, -4 }, 4 * sizeof(float));
+    qg_tape_begin(f.t, QG_TRAIN, 1, 0);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    qg_tape_free(f->t);
+    qg_params_release(&f->p);
+    return 0;
+}
+
+static void assert_grad(const fixture *f, float a, float b, float c, float d)
+{
+    assert_close(f->w->grad, (float[]){ a, b, c, d }, 4, 0);
+}
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+static void a_var_used_twice_gets_both_gradients(void **state)
+{
+    fixture *f = *state;
+    qg_var  *w = qg_parameter(f->t, f->w);
+    qg_var  *v = qg_scale(f->t, w, 2);
+    v          = qg_add(f->t, qg_add(f->t, v, v), qg_add(f->t, v, w));    /* 3 v + w = 7 w */
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)), QG_OK);
+    assert_grad(f, 7, 7, 7, 7);
+}
+
+static void gradients_accumulate_until_somebody_clears_them(void **state)
+{
+    fixture *f = *state;
+    for (uint64_t step = 0; step < 3; step++) {
+        qg_tape_begin(f->t, QG_TRAIN, 1, step);
+        assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL)), QG_OK);
+    }
+    assert_grad(f, 3, 3, 3, 3);
+}
+
+static void assigning_ops_are_told_when_to_assign(void **state)
+{
+    fixture *f      = *state;
+    arrival  add    = { 0 }, assign = { 0 }, second = { 0 }, direct = { 0 };
+    qg_var  *w      = qg_parameter(f->t, f->w);
+    qg_var  *v      = qg_scale(f->t, w, 1), *z = qg_scale(f->t, w, 1);
+    qg_var  *first  = sum(f->t, &sum_assigns, v, &second);      /* runs after the next on v */
+    qg_var  *others = qg_add(f->t, sum(f->t, &sum_assigns, v, &assign), sum(f->t, &sum_adds, z, &add));
+    others          = qg_add(f->t, others, sum(f->t, &sum_assigns, w, &direct));
+    assert_int_equal(qg_backward(f->t, qg_add(f->t, first, others)), QG_OK);
+    assert_true(!add.fresh && add.zeroed);              /* a plain op finds zeros */
+    assert_true(assign.fresh);
+    assert_true(!second.fresh && !second.zeroed);       /* the first one's gradient is there */
+    assert_true(!direct.fresh);                         /* a parameter's is never to be assigned */
+    assert_grad(f, 4, 4, 4, 4);
+}
+
+static void a_straight_through_op_shares_its_parameters_gradient(void **state)
+{
+    fixture *f    = *state;
+    int      runs = 0;
+    qg_var  *q    = sign(f->t, qg_parameter(f->t, f->w), &runs);
+    qg_var  *loss = qg_add(f->t, sum(f->t, &sum_assigns, qg_scale(f->t, q, 3), NULL),
+                           sum(f->t, &sum_assigns, q, NULL));
+    assert_true(loss->data[0] == 0.0f);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_int_equal(runs, 0);
+    assert_null(q->grad);
+    assert_grad(f, 4, 4, 4, 4);
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);                /* and adds to what was there */
+    q = sign(f->t, qg_parameter(f->t, f->w), &runs);
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_assigns, q, NULL)), QG_OK);
+    assert_grad(f, 5, 5, 5, 5);
+}
+
+static void a_straight_through_op_runs_where_it_cannot_share(void **state)
+{
+    fixture *f    = *state;
+    int      runs = 0;
+    qg_var  *w    = qg_parameter(f->t, f->w);
+    qg_var  *q    = sign(f->t, sign(f->t, w, &runs), &runs);            /* of a var: the outer runs */
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, q, NULL)), QG_OK);
+    assert_int_equal(runs, 1);
+    assert_grad(f, 1, 1, 1, 1);
+}
+
+static void a_loss_may_itself_be_straight_through(void **state)
+{
+    (void)state;
+    qg_params p    = { 0 };
+    qg_param *w    = declare(&p, "w", SCALAR);
+    int       runs = 0;
+    qg_tape  *t    = qg_tape_new();
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    w->grad[0] = 10;
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_int_equal(qg_backward(t, sign(t, qg_parameter(t, w), &runs)), QG_OK);
+    assert_int_equal(runs, 1);
+    assert_true(w->grad[0] == 11.0f);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+static void frozen_parameters_and_inputs_need_no_gradient(void **state)
+{
+    fixture *f   = *state;
+    f->w->frozen = true;
+    qg_var *v    = qg_scale(f->t, qg_parameter(f->t, f->w), 2);
+    v            = qg_add(f->t, v, qg_input(f->t, (qg_tensor){ f->w->shape, f->w->value }));
+    qg_var *loss = sum(f->t, &sum_adds, v, NULL);
+    assert_false(loss->needs_grad);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_grad(f, 0, 0, 0, 0);
+}
+
+/* --- lifetimes ---------------------------------------------------------------------------- */
+
+static void vars_live_until_the_next_begin_and_memory_is_reused(void **state)
+{
+    fixture *f = *state;
+    qg_var  *v = qg_relu(f->t, qg_parameter(f->t, f->w));
+    for (int i = 0; i < 100; i++) qg_scale(f->t, v, (float)i);
+    assert_close(v->data, (float[]){ 1, 0, 3, 0 }, 4, 0);
+    const size_t peak = qg_tape_peak(f->t);
+    for (uint64_t step = 1; step < 5; step++) {
+        qg_tape_begin(f->t, QG_TRAIN, 1, step);
+        assert_ptr_equal(qg_relu(f->t, qg_parameter(f->t, f->w)), v);
+        for (int i = 0; i < 100; i++) qg_scale(f->t, v, (float)i);
+        assert_int_equal(qg_tape_peak(f->t), peak);
+    }
+}
+
+static void gradient_buffers_are_used_again(void **state)
+{
+    (void)state;
+    enum { C = 50000, DEPTH = 40 };
+    qg_params p = { 0 };
+    qg_param *w = declare(&p, "w", (qg_shape){ 1, 1, 1, C });
+    qg_tape  *t = qg_tape_new();
+    allocate_apart(&p, 2);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *v = qg_parameter(t, w);
+    for (int i = 0; i < DEPTH; i++) v = qg_scale(t, v, 1);
+    v                    = sum(t, &sum_adds, v, NULL);
+    const size_t forward = qg_tape_peak(t);
+    assert_int_equal(qg_backward(t, v), QG_OK);
+    /* An op's own gradient and its operand's: two buffers serve the whole chain. */
+    assert_in_range(qg_tape_peak(t) - forward, C * sizeof(float), 2 * C * sizeof(float) + 4096);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+/* --- failures ----------------------------------------------------------------------------- */
+
+static void the_first_failure_sticks(void **state)
+{
+    fixture *f = *state;
+    qg_var  *w = qg_parameter(f->t, f->w);
+    assert_null(qg_clip(f->t, w, 2, 1));
+    assert_int_equal(qg_tape_status(f->t), QG_EARG);
+    assert_null(qg_relu(f->t, w));
+    assert_null(qg_parameter(f->t, f->w));
+    assert_null(qg_input(f->t, (qg_tensor){ f->w->shape, f->w->value }));
+    assert_null(qg_maxpool(f->t, w, 9));
+    qg_fail(QG_EIO, "something else in between");
+    assert_int_equal(qg_backward(f->t, NULL), QG_EARG);
+    assert_message("clip: lo 2");
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    assert_non_null(qg_relu(f->t, qg_parameter(f->t, f->w)));
+}
+
+static void null_in_null_out_without_a_failure(void **state)
+{
+    fixture *f = *state;
+    qg_var  *w = qg_parameter(f->t, f->w);
+    qg_fail(QG_EIO, "untouched");
+    assert_null(qg_add(f->t, w, NULL));
+    assert_null(qg_add(f->t, NULL, w));
+    assert_null(qg_parameter(f->t, NULL));
+    assert_string_equal(qg_errmsg(), "untouched");
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+}
+
+static void backward_checks_its_loss(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(qg_backward(NULL, NULL), QG_ESTATE);
+    assert_int_equal(qg_backward(f->t, NULL), QG_ESTATE);
+    assert_message("no loss");
+    assert_int_equal(qg_backward(f->t, qg_relu(f->t, qg_parameter(f->t, f->w))), QG_ESHAPE);
+    assert_message("[1,1,1,4]");
+    qg_var *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    loss->data[0] = NAN;
+    assert_int_equal(qg_backward(f->t, loss), QG_ENAN);
+    loss->data[0] = -INFINITY;
+    assert_int_equal(qg_backward(f->t, loss), QG_ENAN);
+    assert_message("inf");
+    assert_grad(f, 0, 0, 0, 0);
+    qg_tape_begin(f->t, QG_EVAL, 1, 0);
+    loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    assert_false(loss->needs_grad);
+    assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
+    assert_message("QG_EVAL");
+}
+
+static void an_empty_input_is_refused(void **state)
+{
+    fixture *f = *state;
+    assert_null(qg_input(f->t, (qg_tensor){ { 2, 0, 3, 1 }, f->w->value }));
+    assert_int_equal(qg_backward(f->t, NULL), QG_ESHAPE);
+    assert_message("input: [2,0,3,1]");
+}
+
+/* --- keys, profile ------------------------------------------------------------------------ */
+
+static void keys_depend_on_key_step_and_position(void **state)
+{
+    fixture *f = *state;
+    uint64_t seen[8];
+    for (uint64_t i = 0; i < 8; i++) {
+        qg_tape_begin(f->t, QG_TRAIN, i & 1, i >> 1 & 1);
+        if (i & 4) qg_tape_key(f->t);
+        seen[i] = qg_tape_key(f->t);
+        for (uint64_t k = 0; k < i; k++) assert_true(seen[k] != seen[i]);
+    }
+    qg_tape_begin(f->t, QG_EVAL, 1, 1);
+    assert_true(qg_tape_key(f->t) == seen[3]);
+}
+
+static void a_profile_counts_calls(void **state)
+{
+    fixture   *f = *state;
+    qg_profile p = { 0 };
+    qg_tape_profile(f->t, &p);
+    qg_tape_begin(f->t, QG_TRAIN, 1, 0);
+    qg_var *w = qg_parameter(f->t, f->w);
+    qg_var *v = qg_add(f->t, qg_relu(f->t, w), qg_relu(f->t, w));
+    v->flops  = 8;
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)), QG_OK);
+    qg_tape_profile(f->t, NULL);
+    int found = 0;
+    for (int i = 0; i < p.rows; i++) {
+        if (!strcmp(p.row[i].op, "relu")) assert_int_equal(p.row[i].calls, 2), found++;
+        if (!strcmp(p.row[i].op, "sum")) assert_int_equal(p.row[i].calls, 1), found++;
+        if (strcmp(p.row[i].op, "add")) continue;
+        assert_true(p.row[i].forward_flops == 8 && p.row[i].backward_flops == 16);
+        assert_true(p.row[i].forward >= 0 && p.row[i].backward >= 0);
+        found++;
+    }
+    assert_int_equal(found, 3);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_var_used_twice_gets_both_gradients),
+        CASE(gradients_accumulate_until_somebody_clears_them),
+        CASE(assigning_ops_are_told_when_to_assign),
+        CASE(a_straight_through_op_shares_its_parameters_gradient),
+        CASE(a_straight_through_op_runs_where_it_cannot_share),
+        CASE(a_loss_may_itself_be_straight_through),
+        CASE(frozen_parameters_and_inputs_need_no_gradient),
+        CASE(vars_live_until_the_next_begin_and_memory_is_reused),
+        CASE(gradient_buffers_are_used_again),
+        CASE(the_first_failure_sticks),
+        CASE(null_in_null_out_without_a_failure),
+        CASE(backward_checks_its_loss),
+        CASE(an_empty_input_is_refused),
+        CASE(keys_depend_on_key_step_and_position),
+        CASE(a_profile_counts_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
