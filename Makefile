@@ -31,7 +31,7 @@ ISA_baseline :=
 ISA_avx2     := -mavx2 -mfma
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
-KERNELS := $(wildcard core/*_kernel.c quant/*_kernel.c)
+KERNELS := $(wildcard core/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard core/*.c quant/*.c layers/*.c layers/models/*.c optim/*.c datasets/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
