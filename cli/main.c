@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "cli/options.h"
-
-#define VERSION "0.1.0"
+#include "qgrad.h"
 
 static const verb verbs[] = {
     { "train", "Train a net; keep its weights and how it went in a run directory",
@@ -46,7 +45,7 @@ static int dispatch(int argc, char **argv)
         return EXIT_DONE;
     }
     if (at == 1 && !strcmp(word, "--version")) {
-        printf("qgrad " VERSION "\n");
+        printf("qgrad " QGRAD_VERSION "\n");
         return EXIT_DONE;
     }
     if (at == 1 && *word == '-') return misused("no option ", word);

@@ -92,7 +92,7 @@ const option options[OPTIONS] = {
     { "batch", OPTION_INTEGER, STEPS | IDENTITY, 1, 65536, "N", NULL, "64", "images per step" },
     { "loss", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "softmax|squared-hinge", NULL, "softmax",
       "what is minimised" },
-    { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam", NULL, "sgd", "how" },
+    { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam", NULL, "sgd", "how the weights follow the gradient" },
     { "lr", OPTION_REAL, STEPS | IDENTITY, 1e-9, 1000, "X", NULL, NULL, "learning rate" },
     { "momentum", OPTION_REAL, STEPS | IDENTITY, 0, 0.9999, "X", NULL, NULL, "of sgd" },
     { "nesterov", OPTION_FLAG, STEPS | IDENTITY, 0, 0, NULL, NULL, NULL, "the look-ahead form of sgd" },
