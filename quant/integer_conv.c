@@ -190,7 +190,7 @@ static qg_status check_per_channel(const char *op, qg_conv2d_per_channel_attrs a
     if (!s && bias) s = qg__check_vector(op, "bias", bias, filter->dims[0]);
     if (!s && zeros) s = qg__check_array(op, "filter_zero_points", zeros, QG_I32);
     if (!s && zeros) s = qg__check_vector(op, "filter_zero_points", zeros, filter->dims[0]);
-    if (!s) s = qg__check_positive(op, "filter_scales", scales);
+    if (!s) s = qg__check_all_positive(op, "filter_scales", scales);
     if (!s) s = qg__check_vector(op, "filter_scales", scales, filter->dims[0]);
     if (s) return s;
     if (!isfinite(a.input_scale) || a.input_scale <= 0.0f || !isfinite(a.output_scale) ||

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-qg_status qg__check_positive(const char *op, const char *name, const qg_array *scales)
+qg_status qg__check_all_positive(const char *op, const char *name, const qg_array *scales)
 {
     const qg_status s = qg__check_array(op, name, scales, QG_F32);
     const size_t    n = s ? 0 : qg_array_count(scales);
@@ -22,7 +22,7 @@ qg_status qg__check_scales(const char *op, const char *scales_name, const qg_arr
                            const char *zero_points_name, const qg_array *zero_points, int axis,
                            const qg_array *x)
 {
-    qg_status s = qg__check_positive(op, scales_name, scales);
+    qg_status s = qg__check_all_positive(op, scales_name, scales);
     if (!s) s = qg__check_along(op, scales_name, scales, axis, x);
     if (!s) s = qg__check_array(op, zero_points_name, zero_points, QG_I32);
     if (!s) s = qg__check_along(op, zero_points_name, zero_points, axis, x);

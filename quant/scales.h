@@ -9,7 +9,7 @@
 
 /* A float32 array of finite positive elements. */
 QG_MUST_CHECK
-qg_status qg__check_positive(const char *op, const char *name, const qg_array *scales);
+qg_status qg__check_all_positive(const char *op, const char *name, const qg_array *scales);
 
 /* scales is float32 with finite positive elements, zero_points int32, both of rank 0 if axis is -1 and
  * else [dim axis] of x. */
