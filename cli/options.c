@@ -76,7 +76,7 @@ enum { NETS = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH, STEPS = VERB_TRAIN | VERB_
 /* 2^53 - 1: seeds pass through TOML and JSON, whose readers may hold numbers as doubles. */
 #define MAX_SEED 9007199254740991.0
 
-const option options[OPTIONS] = {
+const option options[] = {
     { "model", OPTION_TEXT, NETS | IDENTITY, 0, 0, "NAME", check_model, NULL, "the net, required" },
     { "data", OPTION_TEXT, VERBS | IDENTITY, 0, 0, "NAME", check_data, "mnist", "the data set" },
     { "weight", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_weight, "float",
@@ -122,6 +122,8 @@ const option options[OPTIONS] = {
     { "help", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL, "this text" },
 };
 
+_Static_assert(sizeof options / sizeof *options == OPTIONS, "the table has OPTIONS rows");
+
 const option *option_find(const char *name)
 {
     for (int i = 0; i < OPTIONS; i++)
@@ -139,7 +141,7 @@ void list_append(char *text, size_t bytes, const char *word)
 static bool is_word(const char *words, const char *text)
 {
     const size_t n = strlen(text);
-    for (const char *at = words; n && at; at = strchr(at, '|')) {
+    for (const char *at = words; n && !strchr(text, '|') && at; at = strchr(at, '|')) {
         if (*at == '|') at++;
         if (!strncmp(at, text, n) && (at[n] == '|' || !at[n])) return true;
     }
