@@ -46,6 +46,12 @@ qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size);          /* stride = size; 
 qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down */
 qg_var *qg_global_avgpool(qg_tape *t, qg_var *x);             /* [n,h,w,c] -> [n,1,1,c] */
 
+/* Every stride-th pixel down and across, with zero channels added evenly in front and behind.
+ *     y[n,i,j,k] = x[n, i stride, j stride, k - (channels - c) / 2], 0 where there is no such channel
+ * x [n,h,w,c] -> [n, (h - 1) / stride + 1, (w - 1) / stride + 1, channels], channels >= c.
+ *                               [He et al. 2015, arXiv:1512.03385v1, sec. 3.3, shortcut A] */
+qg_var *qg_shortcut(qg_tape *t, qg_var *x, int stride, int channels);
+
 /* --- batch norm, and what is fused with it ------------------------------------------------- */
 
 /* An elementwise function that an op can apply on its way.  core knows it only by these two; a
