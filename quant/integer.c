@@ -46,14 +46,12 @@ int32_t qg_multiply_by_quantized_multiplier(int32_t x, qg_multiplier m,
 {
     /* Beyond 64 places nothing changes: the result is 0 or saturated. */
     const int shift = (int)qg_clamp_int(m.shift, -64, 64);
-    if (rounding == QG_SINGLE_ROUNDING) {
-        const int64_t product = (int64_t)x * m.fraction;
-        return shift <= 30 ? qg_saturate_i32(shift_up(product, 31 - shift))
-                           : shift_left(qg_saturate_i32(product), shift - 31);
-    }
-    const int32_t wide = shift > 0 ? shift_left(x, shift) : x;
-    const int32_t high = qg_saturate_i32(shift_up((int64_t)wide * m.fraction, 31));
-    return (int32_t)(shift < 0 ? shift_away(high, -shift) : high);
+    const int64_t product = (int64_t)x * m.fraction;
+    if (rounding == QG_DOUBLE_ROUNDING && shift < 0)
+        return (int32_t)shift_away(qg_saturate_i32(shift_up(product, 31)), -shift);
+    /* Without a right shift double rounding has nothing to round twice: x * 2^shift is exact. */
+    return shift <= 30 ? qg_saturate_i32(shift_up(product, 31 - shift))
+                       : shift_left(qg_saturate_i32(product), shift - 31);
 }
 
 static double magnitude(double code, double real)
