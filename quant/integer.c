@@ -178,7 +178,8 @@ qg_status qg_uniform_requantize(qg_uniform_requantize_attrs attrs, const qg_arra
     if (!s)
         s = qg__check_scales(op, "output_scales", output_scales, "output_zero_points",
                              output_zero_points, out_axis, input);
-    const qg__split d = s ? (qg__split){ 0 } : qg__split_at(input, in_axis < 0 ? out_axis : in_axis);
+    const qg__split d =
+        s ? (qg__split){ 0 } : qg__split_at(input, in_axis < 0 ? out_axis : in_axis);
     for (size_t k = 0; k < d.depth; k++) {
         const qg__scale in  = qg__scale_at(input_scales, input_zero_points, k);
         const qg__scale out = qg__scale_at(output_scales, output_zero_points, k);

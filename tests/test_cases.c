@@ -18,11 +18,12 @@
 #define EXPECTED "\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[0.9960785,\"nan\"]}"
 #define ANSWER   "\"expected\":{" EXPECTED "},\"atol\":1e-6,\"rtol\":0"
 
-static bool run(const char *op, const char *attrs, const char *inputs, const char *answer, char *why)
+static bool run(const char *op, const char *attrs, const char *inputs, const char *answer,
+                char *why)
 {
     char text[2000];
-    snprintf(text, sizeof text, "{\"name\":\"n\",\"op\":\"%s\",\"attrs\":{%s},\"inputs\":{%s},%s}", op,
-             attrs, inputs, answer);
+    snprintf(text, sizeof text, "{\"name\":\"n\",\"op\":\"%s\",\"attrs\":{%s},\"inputs\":{%s},%s}",
+             op, attrs, inputs, answer);
     cJSON *json = cJSON_Parse(text);
     assert_non_null(json);
     const bool ok = case_run(json, why, 600);
@@ -38,8 +39,8 @@ static void a_sound_vector_passes(void **state)
     char why[600];
     assert_true(run(vars, ATTRS, INPUTS, ANSWER, why));
     assert_string_equal(why, "");
-    assert_true(run(vars, "\"num_bits\":1,\"narrow_range\":true", INPUTS, "\"expected_error\":\"x\"",
-                    why));
+    assert_true(
+        run(vars, "\"num_bits\":1,\"narrow_range\":true", INPUTS, "\"expected_error\":\"x\"", why));
 }
 
 static void everything_else_fails_and_says_why(void **state)
@@ -56,17 +57,22 @@ static void everything_else_fails_and_says_why(void **state)
         { vars, "\"num_bits\":\"8\",\"narrow_range\":false", INPUTS, "\"expected_error\":\"x\"",
           "num_bits is not" },
         { vars, ATTRS, RANGE, ANSWER, "input inputs is missing" },
-        { vars, ATTRS, INPUTS "," "\"bias\":1", ANSWER, "input bias is unknown" },
+        { vars, ATTRS,
+          INPUTS ","
+                 "\"bias\":1",
+          ANSWER, "input bias is unknown" },
         { vars, ATTRS, "\"inputs\":{\"dtype\":\"float32\",\"shape\":[3],\"data\":[1,2]}," RANGE,
           ANSWER, "do not fill" },
-        { vars, ATTRS, "\"inputs\":{\"dtype\":\"float32\",\"shape\":[2147483647,2147483647,4],"
-          "\"data\":[1,2]}," RANGE, ANSWER, "do not fill" },
+        { vars, ATTRS,
+          "\"inputs\":{\"dtype\":\"float32\",\"shape\":[2147483647,2147483647,4],"
+          "\"data\":[1,2]}," RANGE,
+          ANSWER, "do not fill" },
         { vars, ATTRS, "\"inputs\":{\"dtype\":\"float32\",\"shape\":[-2],\"data\":[1,2]}," RANGE,
           ANSWER, "shape" },
-        { vars, ATTRS, "\"inputs\":{\"dtype\":\"half\",\"shape\":[2],\"data\":[1,2]}," RANGE, ANSWER,
-          "unknown dtype" },
-        { vars, ATTRS, "\"inputs\":{\"dtype\":\"int8\",\"shape\":[1],\"data\":[128]}," RANGE, ANSWER,
-          "inputs[0] is not a number of type int8" },
+        { vars, ATTRS, "\"inputs\":{\"dtype\":\"half\",\"shape\":[2],\"data\":[1,2]}," RANGE,
+          ANSWER, "unknown dtype" },
+        { vars, ATTRS, "\"inputs\":{\"dtype\":\"int8\",\"shape\":[1],\"data\":[128]}," RANGE,
+          ANSWER, "inputs[0] is not a number of type int8" },
         { vars, ATTRS, "\"inputs\":{\"dtype\":\"float32\",\"shape\":[1],\"data\":[null]}," RANGE,
           ANSWER, "inputs[0] is not" },
         { vars, ATTRS, INPUTS, "\"note\":1", "exactly one of" },
@@ -79,10 +85,13 @@ static void everything_else_fails_and_says_why(void **state)
         { vars, ATTRS, INPUTS, "\"expected\":{" EXPECTED "},\"atol\":-1", "atol" },
         { vars, ATTRS, INPUTS,
           "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[0.9960785,0]}},"
-          "\"atol\":1e-6", "outputs[1] is nan, expected 0" },
+          "\"atol\":1e-6",
+          "outputs[1] is nan, expected 0" },
         { vars, ATTRS, INPUTS,
-          "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[\"inf\",\"nan\"],"
-          "\"rtol\":1}}", "expected inf" },
+          "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[\"inf\","
+          "\"nan\"],"
+          "\"rtol\":1}}",
+          "expected inf" },
         { vars, ATTRS, INPUTS,
           "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[1,2],\"data\":[1,1]}}",
           "expected shape" },

@@ -92,7 +92,8 @@ static void extreme_factors(void **state)
         const qg_multiplier lowest  = { INT32_MIN, INT32_MIN };
         const qg_multiplier highest = { INT32_MIN, INT32_MAX };
         assert_int_equal(qg_multiply_by_quantized_multiplier(INT32_MIN, lowest, both[i]), 0);
-        assert_int_equal(qg_multiply_by_quantized_multiplier(INT32_MIN, highest, both[i]), INT32_MAX);
+        assert_int_equal(qg_multiply_by_quantized_multiplier(INT32_MIN, highest, both[i]),
+                         INT32_MAX);
     }
     qg_multiplier k = { 5, 6 };
     assert_int_equal(qg_quantize_multiplier(INFINITY, &k), QG_EARG);
@@ -109,7 +110,8 @@ static void chosen_parameters_hold_zero(void **state)
     for (uint64_t i = 0; i < 1000; i++) {
         const double rmin = -10.0 * (double)qg_uniform(1, i);
         const double rmax = 0.001 + 10.0 * (double)qg_uniform(2, i);
-        assert_int_equal(qg_choose_quantization_params(-128, 127, rmin, rmax, &scale, &zero), QG_OK);
+        assert_int_equal(qg_choose_quantization_params(-128, 127, rmin, rmax, &scale, &zero),
+                         QG_OK);
         /* The range is covered but for the half step that moving the zero point costs. */
         assert_true(scale * (-128 - zero) <= rmin + 0.5000001 * scale);
         assert_true(scale * (127 - zero) >= rmax - 0.5000001 * scale);
@@ -354,8 +356,8 @@ static void groups_see_their_own_channels(void **state)
                                            .feature_group_count         = 2,
                                            .output_quantization_min_val = INT32_MIN,
                                            .output_quantization_max_val = INT32_MAX };
-    assert_int_equal(qg_uniform_quantized_convolution(attrs, &xs, &ws, &s, &zx, &s, &z, &s, &z, &ys),
-                     QG_OK);
+    assert_int_equal(
+        qg_uniform_quantized_convolution(attrs, &xs, &ws, &s, &zx, &s, &z, &s, &z, &ys), QG_OK);
     attrs.layout              = QG_NCHW_OIHW;
     attrs.feature_group_count = 1;
     for (int g = 0; g < 2; g++) {
@@ -371,12 +373,12 @@ static void groups_see_their_own_channels(void **state)
                 assert_int_equal(y[4 * i + 2 * g + o], part_y[o * H * W + i]);
     }
     attrs.feature_group_count = 3;
-    assert_int_equal(qg_uniform_quantized_convolution(attrs, &xs, &ws, &s, &zx, &s, &z, &s, &z, &ys),
-                     QG_ESHAPE);
+    assert_int_equal(
+        qg_uniform_quantized_convolution(attrs, &xs, &ws, &s, &zx, &s, &z, &s, &z, &ys), QG_ESHAPE);
     attrs.feature_group_count   = 1;
     attrs.rhs_quantization_axis = 1;
-    assert_int_equal(qg_uniform_quantized_convolution(attrs, &xs, &ws, &s, &zx, &s, &z, &s, &z, &ys),
-                     QG_EARG);
+    assert_int_equal(
+        qg_uniform_quantized_convolution(attrs, &xs, &ws, &s, &zx, &s, &z, &s, &z, &ys), QG_EARG);
     assert_non_null(strstr(qg_errmsg(), "rhs_quantization_axis is 1, must be -1 or 0"));
 }
 

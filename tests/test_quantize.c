@@ -107,7 +107,8 @@ static void scaled_of_two_eras(void **state)
     float                then[] = { -10.0f, 9.0f };
     qg_quantize_v2_attrs attrs  = tf(QG_SCALED);
     assert_int_equal(quantize(attrs, x, 3, now, QG_I8, q), QG_OK);
-    assert_true(q[0] == -128 && q[1] == 64 && q[2] == 115 && now[0] == -10.0f && now[1] == 9.921875f);
+    assert_true(q[0] == -128 && q[1] == 64 && q[2] == 115 && now[0] == -10.0f &&
+                now[1] == 9.921875f);
     attrs.scaled_variant = QG_SCALED_R14;
     assert_int_equal(quantize(attrs, x, 3, then, QG_I8, q), QG_OK);
     assert_true(q[0] == -127 && q[1] == 64 && q[2] == 114 && then[0] == -10.0f && then[1] == 10.0f);
@@ -349,8 +350,10 @@ static void qdq_refuses_by_name(void **state)
         bool is_signed;
         int  bits;
         bool ok;
-    } rows[] = { { true, 0, false }, { true, 1, false },  { true, 61, true },   { true, 62, false },
-                 { false, 1, true }, { false, 62, true }, { false, 63, false }, { false, -3, false } };
+    } rows[] = {
+        { true, 0, false }, { true, 1, false },  { true, 61, true },   { true, 62, false },
+        { false, 1, true }, { false, 62, true }, { false, 63, false }, { false, -3, false }
+    };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         attrs.signed_input = rows[i].is_signed;
         attrs.num_bits     = rows[i].bits;
