@@ -1,6 +1,7 @@
 #include "core/gradcheck.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/rng.h"
@@ -125,9 +126,9 @@ static qg_status check_parameter(check *c, const qg_param *p, uint64_t key, qg_g
         const double slope = (4 * near - far) / 3, off = fabs(slope - along);
         const double size  = fmax(fmax(own, fabs(slope)), whole);
         const double error = off == 0 ? 0 : off / size;
-        if (!r->worst || !(error <= r->error)) {
+        if (!r->worst[0] || !(error <= r->error)) {
             r->error = error;
-            r->worst = p->name;
+            snprintf(r->worst, sizeof r->worst, "%s", p->name);
         }
         if (isnan(error)) return QG_OK;
     }
@@ -235,7 +236,7 @@ static qg_status slopes(const qg_slopecheck_spec *spec, const qg_param *x, qg_ta
         if (isnan(gap)) break;
     }
     r->error = off / largest;
-    r->worst = "x";
+    snprintf(r->worst, sizeof r->worst, "%s", x->name);
     return QG_OK;
 }
 

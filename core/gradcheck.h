@@ -34,7 +34,7 @@ typedef struct qg_gradcheck_result {
     double      error;      /* the largest relative error */
     double      tolerance;  /* what it was compared with */
     const char *reason;     /* never NULL */
-    const char *worst;      /* the parameter with that error; NULL: there is none */
+    char        worst[64];  /* the name of the parameter with that error, cut if need be */
     bool        pass;       /* error <= tolerance; false for a NaN */
 } qg_gradcheck_result;
 

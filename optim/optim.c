@@ -45,16 +45,18 @@ static size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
 
 static bool frozen(const qg_optim *o, const qg_param *p)
 {
-    return p->frozen || o->group[p->group].lr_scale == 0;
+    return p->frozen || o->group[p->group].frozen;
 }
 
 static float rate_of(const qg_optim *o, const qg_param *p)
 {
-    return o->lr * o->group[p->group].lr_scale * (p->lr_scale == 0 ? 1.0f : p->lr_scale);
+    const float group = o->group[p->group].lr_scale;
+    return o->lr * (group == 0 ? 1.0f : group) * (p->lr_scale == 0 ? 1.0f : p->lr_scale);
 }
 
 static float decay_of(const qg_optim *o, const qg_param *p)
 {
+    if (p->no_decay) return 0;
     return p->decay == 0 ? o->group[p->group].weight_decay : p->decay;
 }
 
@@ -128,6 +130,7 @@ static qg_status check_gradients(qg_optim *o)
 
 /* --- the step ----------------------------------------------------------------------------- */
 
+/* Blocks and parameters start at multiples of 16 floats, so no block starts in a padding. */
 static void update(void *context, int block, int worker)
 {
     (void)worker;
@@ -138,7 +141,6 @@ static void update(void *context, int block, int worker)
         const qg_param *p    = o->item[i];
         const size_t    from = p->offset > start ? p->offset : start;
         const size_t    to   = at_most(p->offset + qg_count(p->shape), end);
-        if (from >= to) continue;               /* the block starts in p's padding */
         qg_stretch s = { .param = p,
                          .n     = to - from,
                          .w     = o->params->value + from,
@@ -240,7 +242,6 @@ qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, siz
     o->params = p;
     o->rule   = rule;
     o->lr     = lr;
-    for (int g = 0; g < QG_GROUPS; g++) o->group[g].lr_scale = 1;
     o->group[QG_WEIGHTS].weight_decay = weight_decay;
     if (take_memory(o, spec, spec_bytes)) {
         qg_optim_free(o);

@@ -49,8 +49,9 @@ qg_optim *qg_adam(qg_params *p, qg_adam_spec spec);
 /* A group's own share of the learning rate, and its own decay.  The lr of the formulas is, for each
  * parameter, lr * lr_scale of its group * its own lr_scale; the decay its own, else its group's. */
 typedef struct qg_group_spec {
-    float lr_scale;         /* at first 1; 0 freezes the group: values and moments stay */
+    float lr_scale;         /* 0: 1 */
     float weight_decay;     /* replaces that of the optimizer's spec, also when 0 */
+    bool  frozen;           /* values and moments stay */
 } qg_group_spec;
 
 /* Both take effect in the next step, which refuses what is out of range: a negative, infinite or

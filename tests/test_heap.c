@@ -1,4 +1,5 @@
-/* After one step of each mode and batch size, no step reaches the heap. */
+/* After one step of each mode and batch size, no step reaches the heap; and a heap that is
+ * exhausted is a failure like any other. */
 #include "tests/support/testing.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 /* Linked with -Wl,--wrap for each of these, so that every call from our objects is counted. */
 static long heap_calls;
+static bool exhausted;
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
@@ -28,7 +30,7 @@ void *__wrap_malloc(size_t bytes)
 void *__wrap_calloc(size_t n, size_t bytes)
 {
     heap_calls++;
-    return __real_calloc(n, bytes);
+    return exhausted ? NULL : __real_calloc(n, bytes);
 }
 
 void *__wrap_realloc(void *p, size_t bytes)
@@ -40,7 +42,7 @@ void *__wrap_realloc(void *p, size_t bytes)
 void *__wrap_aligned_alloc(size_t align, size_t bytes)
 {
     heap_calls++;
-    return __real_aligned_alloc(align, bytes);
+    return exhausted ? NULL : __real_aligned_alloc(align, bytes);
 }
 
 int __wrap_posix_memalign(void **p, size_t align, size_t bytes)
@@ -103,8 +105,38 @@ static void no_heap_after_the_first_step(void **state)
     qg_params_release(&net.p);
 }
 
+static void an_exhausted_heap_is_reported(void **state)
+{
+    (void)state;
+    static float large[3 << 20];        /* more than an arena's first block */
+    qg_params    p = { 0 };
+    qg_tape     *t = qg_tape_new();
+    exhausted      = true;
+    assert_null(qg_tape_new());
+    assert_message("out of memory");
+    assert_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 1 } }));
+    assert_null(p.item);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_input(t, (qg_tensor){ { 1, 1, 1, 3 << 20 }, large }));
+    assert_int_equal(qg_backward(t, NULL), QG_EMEM);
+    exhausted = false;
+    qg_tape_begin(t, QG_TRAIN, 1, 1);   /* and the tape goes on when there is memory again */
+    qg_var *x = qg_input(t, (qg_tensor){ { 1, 1, 1, 3 << 20 }, large });
+    assert_non_null(x);
+    exhausted = true;
+    assert_null(qg_relu(t, x));
+    assert_int_equal(qg_backward(t, NULL), QG_EMEM);
+    assert_message("out of memory: ");
+    exhausted = false;
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(no_heap_after_the_first_step) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_heap_after_the_first_step),
+        cmocka_unit_test(an_exhausted_heap_is_reported),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

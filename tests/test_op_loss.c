@@ -116,7 +116,7 @@ typedef struct setting {
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 {
     const setting *s = context;
-    qg_var        *x = qg_parameter(t, p->item[0]), *v = qg_scale(t, x, 2);
+    qg_var        *x = qg_parameter(t, p->item[0]), *v = qg_scale(t, x, 1.7f);
     return qg_add(t, s->op(t, v, s->labels), qg_add(t, s->op(t, v, s->labels), s->op(t, x, s->labels)));
 }
 
@@ -132,11 +132,10 @@ static void gradients(void **state)
             allocate_apart(&p, 3);
             for (int i = 0; i < shapes[k].n; i++)
                 s.labels[i] = (uint8_t)((size_t)(7 * i) % qg_row(shapes[k]));
-            /* The hinge's slope has a kink at s x = 1 that only curves D(h); the losses are small,
-             * means of up to 495 terms, and their value in float32 is what is differenced. */
+            /* The slope of the hinge has a kink at s x = 1, at which no value of the small shapes
+             * lies; of many, the few near it add less than the tolerance. */
             assert_gradcheck((qg_gradcheck_spec){ .name = names[op], .params = &p, .build = build,
-                                                  .context = &s, .tolerance = 3e-3f,
-                                                  .reason = "a kink of the slope, and a loss in float32" });
+                                                  .context = &s });
             qg_params_release(&p);
         }
 }

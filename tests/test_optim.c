@@ -54,7 +54,7 @@ static void a_frozen_group_keeps_values_and_moments(void **state)
     qg_optim *o     = make_sgd(&p);
     qg_optim *other = make_sgd(&twin);
     float    *start = small_copy(&p);
-    qg_optim_set_group(o, QG_WEIGHTS, (qg_group_spec){ .lr_scale = 0, .weight_decay = 0.05f });
+    qg_optim_set_group(o, QG_WEIGHTS, (qg_group_spec){ .weight_decay = 0.05f, .frozen = true });
     train(o, &p, 0, 3);
     const qg_param *w = p.item[B_WEIGHT];
     assert_memory_equal(w->value, start + w->offset, qg_count(w->shape) * sizeof(float));

@@ -74,6 +74,6 @@ void assert_gradcheck(qg_gradcheck_spec spec)
     qg_gradcheck_result r;
     if (qg_gradcheck(spec, &r)) fail_msg("%s", qg_errmsg());
     if (!r.pass)
-        fail_msg("%s: %s is off by %g, more than %g (%s)", r.name, r.worst ? r.worst : "-", r.error,
-                 r.tolerance, r.reason);
+        fail_msg("%s: %s is off by %g, more than %g (%s)", r.name, r.worst, r.error, r.tolerance,
+                 r.reason);
 }
