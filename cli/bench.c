@@ -92,7 +92,7 @@ static qg_status measure(bench *b)
         if (status) return status;
     }
     if (config_flag(&b->asked, "profile")) qg_tape_profile(b->tape, &b->profile);
-    const double limit = config_real(&b->config, "seconds"), began = now_seconds();
+    const double limit = config_real(&b->asked, "seconds"), began = now_seconds();
     for (double now = began; (now - began < limit || b->steps < 3) && b->steps < MAX_STEPS;) {
         const double    from   = now;
         const qg_status status = step(b);
