@@ -84,8 +84,14 @@ static const char *number_text(const config *c, const char *name)
     return text ? text : "0";
 }
 
-double  config_real(const config *c, const char *name)    { return strtod(number_text(c, name), NULL); }
-int64_t config_integer(const config *c, const char *name) { return strtoll(number_text(c, name), NULL, 10); }
+double config_real(const config *c, const char *name)
+{
+    return strtod(number_text(c, name), NULL);
+}
+int64_t config_integer(const config *c, const char *name)
+{
+    return strtoll(number_text(c, name), NULL, 10);
+}
 
 /* --- reading ------------------------------------------------------------------------------ */
 

@@ -69,7 +69,8 @@ static void print(const evaluation *e)
     report_digest(e->net, digest);
     if (!config_flag(&e->asked, "json")) {
         printf("run            %s/%s\n", e->run.dir, file);
-        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name, e->found.images);
+        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name,
+               e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
         printf("test loss      %.6g\n", e->found.loss);
         printf("digest         %s\n", digest);

@@ -45,8 +45,8 @@ static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage
     config          c      = { { 0 } };
     const qg_status status = recipe_resolve(&t->asked, NULL, &c, usage);
     if (!status) {
-        snprintf(dir, PATH_BYTES, "runs/%s-%s-%s", config_text(&c, "model"), config_text(&c, "weight"),
-                 config_text(&c, "seed"));
+        snprintf(dir, PATH_BYTES, "runs/%s-%s-%s", config_text(&c, "model"),
+                 config_text(&c, "weight"), config_text(&c, "seed"));
         for (char *at = dir; *at; at++)
             if (strchr(":=,", *at)) *at = '-';
     }

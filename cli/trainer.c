@@ -61,14 +61,16 @@ static void show(trainer *t)
     const run_record *at   = &t->run.record;
     const double      rate = trainer_rate(t);
     const double      left =
-        (double)qg_loader_shape(t->train).n * (t->recipe.epochs - (double)at->epoch) - (double)at->images;
+        (double)qg_loader_shape(t->train).n * (t->recipe.epochs - (double)at->epoch) -
+        (double)at->images;
     char eta[32];
     print_duration(rate > 0 ? left / rate : 0, eta);
     progress_draw(&t->progress,
                   "epoch %" PRIu64 "/%d  step %" PRIu64 "/%" PRIu64
                   "  loss %.4f  accuracy %.2f %%  %.0f images/s  ETA %s",
-                  at->epoch + 1, t->recipe.epochs, at->batch, trainer_batches(t), at->loss / (double)at->images,
-                  100 * (double)at->correct / (double)at->images, rate, eta);
+                  at->epoch + 1, t->recipe.epochs, at->batch, trainer_batches(t),
+                  at->loss / (double)at->images, 100 * (double)at->correct / (double)at->images,
+                  rate, eta);
 }
 
 static qg_status save_if_due(trainer *t)

@@ -32,6 +32,6 @@ qg_status trainer_run(trainer *t);
 
 bool      trainer_finished(const trainer *t);
 uint64_t  trainer_batches(const trainer *t);    /* steps per epoch */
-double    trainer_rate(const trainer *t);       /* images per second in this epoch, in this process */
+double    trainer_rate(const trainer *t);       /* images/s in this epoch, in this process */
 
 #endif
