@@ -28,7 +28,7 @@ static const qg_op relu = { "relu", relu_backward, .assigns = true };
 static void relu_run(const qg_activation *f, size_t n, const float *x, float *y)
 {
     (void)f;
-    for (size_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];   /* so that NaN survives */
+    for (size_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];    /* NaN survives */
 }
 
 static void relu_value(void *context, int block, int worker)
@@ -48,8 +48,8 @@ qg_var *qg_relu(qg_tape *t, qg_var *x)
     return y;
 }
 
-static void relu_run_slope(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
-                           double *dk)
+static void relu_run_slope(const qg_activation *f, size_t n, const float *x, const float *dy,
+                           float *dx, double *dk)
 {
     (void)f, (void)dk;
     for (size_t i = 0; i < n; i++) {
