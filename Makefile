@@ -31,7 +31,7 @@ ISA_baseline :=
 ISA_avx2     := -mavx2 -mfma
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
-KERNELS := $(wildcard core/*_kernel.c quant/*_kernel.c)
+KERNELS := $(wildcard core/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard core/*.c quant/*.c layers/*.c layers/models/*.c optim/*.c datasets/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
@@ -69,8 +69,9 @@ endef
 $(foreach isa,$(ISAS),$(eval $(call ISA_RULE,$(isa))))
 
 LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign,-Wl,--wrap=$(f))
+$(BUILD)/tests/test_config: $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libqgrad.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o %.a,$^) -lcmocka -lcjson $(LIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)
 
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

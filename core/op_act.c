@@ -25,18 +25,14 @@ static void relu_backward(qg_tape *t, qg_var *y)
 
 static const qg_op relu = { "relu", relu_backward, .assigns = true };
 
-static void relu_run(const qg_activation *f, size_t n, const float *x, float *y)
-{
-    (void)f;
-    for (size_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];    /* NaN survives */
-}
-
 static void relu_value(void *context, int block, int worker)
 {
     (void)worker;
     const qg_var *y = context;
-    const size_t  m = qg_count(y->shape), from = qg_block(m, block);
-    relu_run(NULL, qg_block(m, block + 1) - from, y->in[0]->data + from, y->data + from);
+    const float  *x = y->in[0]->data;
+    const size_t  m = qg_count(y->shape);
+    for (size_t i = qg_block(m, block), end = qg_block(m, block + 1); i < end; i++)
+        y->data[i] = x[i] < 0.0f ? 0.0f : x[i];             /* this way round, NaN survives */
 }
 
 qg_var *qg_relu(qg_tape *t, qg_var *x)
@@ -46,21 +42,6 @@ qg_var *qg_relu(qg_tape *t, qg_var *x)
     if (!y) return NULL;
     qg_parallel(qg_blocks(qg_count(y->shape)), relu_value, y);
     return y;
-}
-
-static void relu_run_slope(const qg_activation *f, size_t n, const float *x, const float *dy,
-                           float *dx, double *dk)
-{
-    (void)f, (void)dk;
-    for (size_t i = 0; i < n; i++) {
-        const float d = dy[i];
-        dx[i]         = x[i] <= 0.0f ? 0.0f : d;
-    }
-}
-
-qg_activation qg_activation_relu(void)
-{
-    return (qg_activation){ .forward = relu_run, .backward = relu_run_slope };
 }
 
 /* --- clip, hardtanh ----------------------------------------------------------------------- */

@@ -8,12 +8,13 @@
 /* What forward leaves for backward. */
 typedef struct norm {
     qg_activation act;
+    bool          relu;
     qg__window    window;       /* of one block */
     int           blocks;       /* images, or slices of a batch of vectors */
     bool          batch_stats;  /* the statistics are of this batch: dx sees them */
     float        *mean, *inv;   /* [c] mean and 1 / sqrt(var + eps) that forward used */
     float        *a, *b;        /* [c] z = a x + b */
-    float        *z;            /* [y] before the activation; y itself for relu or none */
+    float        *z;            /* [y] before the activation, behind relu; y itself if there is none */
     uint8_t      *which;        /* [y] index of the maximum in its window; NULL: no pooling */
 } norm;
 
@@ -25,8 +26,6 @@ typedef struct pass {
     double     *dk;             /* [blocks][3] gradients of what the activation learns */
     const float *p, *q;         /* [c] dx = a dz + p x + q */
 } pass;
-
-static bool is_relu(const qg_activation *act) { return act->forward == qg_activation_relu().forward; }
 
 /* Vectors have one row per image: a block is then a slice of the batch, seen as one column. */
 static bool by_slice(qg_shape x) { return x.h == 1 && x.w == 1; }
@@ -125,7 +124,7 @@ static void forward_piece(void *context, int block, int worker)
     const norm      *s   = p->s;
     const qg_var    *x   = p->y->in[0];
     const size_t     at  = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
-    const float      lo  = is_relu(&s->act) ? 0.0f : -INFINITY;
+    const float      lo  = s->relu ? 0.0f : -INFINITY;
     const qg__window g   = block_window(s, x, block);
     const size_t     row = block_start(x, block) * (size_t)x->shape.c;
     if (n == 0) return;
@@ -152,6 +151,7 @@ static void grad_sums_piece(void *context, int block, int worker)
     }
     double *dk = s->act.n_learned ? p->dk + 3 * block : NULL;
     if (s->act.backward) s->act.backward(&s->act, n, s->z + at, dz, dz, dk);
+    for (size_t i = 0; s->relu && i < n; i++) dz[i] = s->z[at + i] <= 0.0f ? 0.0f : dz[i];
     QG_KERNELS(qg__norm_kernels)
         ->grad_sums(block_window(s, x, block), x->data + block_start(x, block) * c, dz,
                     s->which ? s->which + at : NULL, s->mean, sums);
@@ -243,7 +243,7 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
 static bool take_memory(qg_tape *t, qg_var *y, norm *s)
 {
     const size_t c = (size_t)s->window.c, n = qg_count(y->shape);
-    const bool   own_z = s->act.forward && !is_relu(&s->act);
+    const bool   own_z = s->act.forward;
     const size_t bytes = sizeof *s + 4 * c * sizeof(float) + (own_z ? n * sizeof(float) : 0) +
                          (s->window.pool > 1 ? n : 0);
     norm *kept = qg_save(t, y, bytes);
@@ -270,6 +270,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     for (int j = 0; j < spec.act.n_learned; j++) qg_operand(y, 3 + j, spec.act.learned[j]);
 
     norm s = { .act         = spec.act,
+               .relu        = spec.relu,
                .window      = { x->shape.h, x->shape.w, x->shape.c, pool },
                .blocks      = by_slice(x->shape) ? QG_SLICES : x->shape.n,
                .batch_stats = train && !spec.frozen };

@@ -25,6 +25,7 @@ struct qg_tape {
     qg_mode         mode;
     qg_status       status;     /* the first failure of this step */
     char            why[512];   /* and its message: later failures elsewhere do not replace it */
+    uint64_t        at;         /* the step's number */
     uint64_t        key;
     uint64_t        draws;      /* keys given out in this step */
     qg_profile     *profile;
@@ -85,6 +86,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->spares = NULL;
     t->mode   = mode;
     t->status = QG_OK;
+    t->at     = step;
     t->key    = qg_rng_fork(qg_rng_fork(key, QG_STREAM_TAPE), step);
     t->draws  = 0;
 }
@@ -92,6 +94,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
 size_t    qg_tape_peak(const qg_tape *t)   { return t->step.peak + t->scratch.peak; }
 qg_status qg_tape_status(const qg_tape *t) { return t->status; }
 qg_mode   qg_tape_mode(const qg_tape *t)   { return t->mode; }
+uint64_t  qg_tape_step(const qg_tape *t)   { return t->at; }
 uint64_t  qg_tape_key(qg_tape *t)          { return qg_rng_fork(t->key, t->draws++); }
 
 void qg_tape_profile(qg_tape *t, qg_profile *p)

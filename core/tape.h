@@ -50,8 +50,9 @@ struct qg_var {
 
 qg_tape  *qg_tape_new(void);
 
-/* Forgets every var and keeps the memory.  key and step choose what dropout and stochastic
- * quantizers draw: the same pair draws the same. */
+/* Forgets every var and keeps the memory.  step counts the updates made so far, in QG_EVAL too:
+ * what is delayed asks for it.  key and step choose what dropout and stochastic quantizers draw:
+ * the same pair draws the same. */
 void      qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step);
 size_t    qg_tape_peak(const qg_tape *t);                /* bytes of the largest step so far */
 qg_status qg_tape_status(const qg_tape *t);              /* of the current step: its first failure */
@@ -68,6 +69,7 @@ qg_status qg_backward(qg_tape *t, qg_var *loss);
 
 /* For op authors.  Check operands and shapes, then qg_record, then compute into y->data. */
 qg_mode   qg_tape_mode(const qg_tape *t);
+uint64_t  qg_tape_step(const qg_tape *t);
 uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's draws in this step */
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
 void      qg_operand(qg_var *y, int at, qg_var *x);      /* one more operand, at >= 3; x may be NULL */

@@ -72,7 +72,7 @@ static qg_status build_quantize(qg_net *net, qg_layer *l)
 {
     (void)net;
     l->out = l->in;
-    return qg_slot_declare(l, &((quantize *)l)->slot, "input", l->in);
+    return qg_slot_declare(l, &((quantize *)l)->slot, QG_INPUT, l->in);
 }
 
 static qg_status start_quantize(qg_layer *l, uint64_t key)

@@ -32,13 +32,9 @@ static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
                                  .var      = bn->var->value,
                                  .momentum = bn->spec.momentum,
                                  .eps      = bn->spec.eps,
-                                 .pool     = bn->pool };
-    if (bn->relu) spec.act = qg_activation_relu();
-    if (bn->slot) {
-        qg_var *learned[QG_LEARNED];
-        qg_slot_vars(bn->slot, t, learned);
-        spec.act = bn->slot->q.scheme->activation(bn->slot->q, learned);
-    }
+                                 .pool     = bn->pool,
+                                 .relu     = bn->relu };
+    if (bn->slot) qg_slot_fuse(bn->slot, t, &spec);
     return qg_norm(t, x, bn->gamma ? qg_parameter(t, bn->gamma) : NULL, qg_parameter(t, bn->beta), spec);
 }
 

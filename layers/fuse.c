@@ -26,14 +26,13 @@ static void fuse_after(qg_net *net, qg_batchnorm *bn)
     for (qg_layer *l = only_reader(net, &bn->layer); l; l = only_reader(net, l)) {
         qg_product *product = qg_layer_product(l);
         const int   pool    = qg__maxpool_size(l);
-        if (pool > 1 && bn->pool == 0 && !bn->slot) {
+        if (pool > 1 && bn->pool == 0) {
             bn->pool = pool;
             l->fused = true;
-        } else if (qg__is_relu(l) && !bn->relu && !bn->slot) {
+        } else if (qg__is_relu(l) && !bn->relu) {
             bn->relu = true;
             l->fused = true;
-        } else if (product && product->input_slot.q.scheme && product->input_slot.q.scheme->activation &&
-                   !bn->relu) {
+        } else if (product && product->input_slot.q.scheme && product->input_slot.q.scheme->activation) {
             bn->slot             = &product->input_slot;
             product->input_fused = true;
             return;

@@ -45,7 +45,7 @@ typedef struct qg_product {
     qg_layer  layer;
     qg_param *weight, *bias;                /* bias NULL: none */
     bool      no_bias;
-    qg_slot   weight_slot, input_slot;
+    qg_slot   weight_slot, input_slot, gradient_slot;
     bool      input_fused;                  /* the batch norm before applies input_slot */
     bool      sums;                         /* a batch norm reads the result in QG_TRAIN */
 } qg_product;
@@ -58,10 +58,13 @@ void     *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after,
                         const char *name);
 qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec);   /* "<layer>.<name>" */
 
-/* Declares what slot->q learns as "<layer>.<slot name>.<entry>"; x is the shape it quantizes. */
-qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, const char *slot_name, qg_shape x);
+/* Declares what slot->q learns as "<layer>.<role>.<entry>", "conv1.weight.wp"; x is the shape it
+ * quantizes.  Fails with QG_EARG when the scheme does not have that role. */
+qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x);
 void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
 qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself if q is {0} */
-void      qg_slot_vars(const qg_slot *slot, qg_tape *t, qg_var **learned);  /* QG_LEARNED of them */
+
+/* The same as part of a qg_norm: sets spec->act, and spec->relu while the quantizer waits. */
+void      qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec);
 
 #endif

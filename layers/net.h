@@ -35,6 +35,7 @@ typedef struct qg_conv2d_spec {
     bool        no_bias;
     qg_quant    weight;     /* {0}: float */
     qg_quant    input;      /* {0}: float; applied to x before the product */
+    qg_quant    gradient;   /* {0}: float; applied to dL/dy before the product's backward */
     qg_layer   *after;      /* NULL: the layer declared before this one */
     const char *name;       /* NULL: "conv1", "conv2", .. in order */
 } qg_conv2d_spec;
@@ -42,8 +43,7 @@ typedef struct qg_conv2d_spec {
 typedef struct qg_dense_spec {
     int         out;        /* required */
     bool        no_bias;
-    qg_quant    weight;
-    qg_quant    input;
+    qg_quant    weight, input, gradient;
     qg_layer   *after;
     const char *name;       /* NULL: "fc1", "fc2", .. */
 } qg_dense_spec;
@@ -68,6 +68,7 @@ qg_layer *qg_net_global_avgpool(qg_net *net);
 qg_layer *qg_net_dropout(qg_net *net, float rate);
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation);
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes must be equal */
+qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
 
 /* Shapes, parameters, initial weights: uniform in +-sqrt(6 / (fan in + fan out)) for products
  * [Glorot, Bengio 2010, eq. 16], gamma 1, the rest 0.  The result is owned by net; NULL on failure. */

@@ -28,8 +28,9 @@ static qg_status declare(qg_product *p, qg_shape w, qg_shape x)
         p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
         if (!p->bias) return QG_EMEM;
     }
-    const qg_status s = qg_slot_declare(l, &p->weight_slot, "weight", w);
-    return s ? s : qg_slot_declare(l, &p->input_slot, "input", x);
+    qg_status s = qg_slot_declare(l, &p->weight_slot, QG_WEIGHT, w);
+    if (!s) s = qg_slot_declare(l, &p->input_slot, QG_INPUT, x);
+    return s ? s : qg_slot_declare(l, &p->gradient_slot, QG_GRADIENT, l->out);
 }
 
 static void start(qg_product *p, uint64_t key, double fan_out)
@@ -89,7 +90,8 @@ static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
                                 .pad_value = c->spec.pad_value,
                                 .sums      = c->product.sums };
     qg_var *q = quantized_input(&c->product, t, x);
-    return qg_conv2d(t, q, quantized_weight(&c->product, t), bias(&c->product, t), spec);
+    qg_var *y = qg_conv2d(t, q, quantized_weight(&c->product, t), bias(&c->product, t), spec);
+    return qg_slot_apply(&c->product.gradient_slot, t, y);
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
@@ -109,10 +111,11 @@ qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
     if (!c) return NULL;
     if (spec.stride == 0) spec.stride = 1;
     if (spec.kernel_w == 0) spec.kernel_w = spec.kernel;
-    c->spec                  = spec;
-    c->product.no_bias       = spec.no_bias;
-    c->product.weight_slot.q = spec.weight;
-    c->product.input_slot.q  = spec.input;
+    c->spec                    = spec;
+    c->product.no_bias         = spec.no_bias;
+    c->product.weight_slot.q   = spec.weight;
+    c->product.input_slot.q    = spec.input;
+    c->product.gradient_slot.q = spec.gradient;
     return &c->product.layer;
 }
 
@@ -140,7 +143,8 @@ static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     (void)z;
     const dense *d = (dense *)l;
     qg_var      *q = quantized_input(&d->product, t, x);
-    return qg_dense(t, q, quantized_weight(&d->product, t), bias(&d->product, t));
+    qg_var      *y = qg_dense(t, q, quantized_weight(&d->product, t), bias(&d->product, t));
+    return qg_slot_apply(&d->product.gradient_slot, t, y);
 }
 
 static const qg_layer_type dense_type = { "dense",     sizeof(dense), dense_build,
@@ -150,10 +154,11 @@ qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {
     dense *d = qg_net_append(net, &dense_type, spec.after, "fc", spec.name);
     if (!d) return NULL;
-    d->spec                  = spec;
-    d->product.no_bias       = spec.no_bias;
-    d->product.weight_slot.q = spec.weight;
-    d->product.input_slot.q  = spec.input;
+    d->spec                    = spec;
+    d->product.no_bias         = spec.no_bias;
+    d->product.weight_slot.q   = spec.weight;
+    d->product.input_slot.q    = spec.input;
+    d->product.gradient_slot.q = spec.gradient;
     return &d->product.layer;
 }
 

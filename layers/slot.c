@@ -2,21 +2,20 @@
 
 #include "layers/layer.h"
 
-qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, const char *slot_name, qg_shape x)
+qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
 {
+    const char      *slot_name = role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
     const qg_scheme *scheme = slot->q.scheme;
-    const bool       weight = slot_name[0] == 'w';
     if (!scheme) return QG_OK;
-    if (weight ? !scheme->weight : !scheme->input)
-        return qg_fail(QG_EARG, "%s: %s quantizes %s, not %s", l->name, scheme->name,
-                       weight ? "activations" : "weights", weight ? "weights" : "activations");
+    if (!(scheme->roles & role))
+        return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, slot_name);
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
         snprintf(name, sizeof name, "%s.%s", slot_name, learned->name);
         slot->param[i] = qg_layer_declare(
             l, name,
-            (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, weight),
+            (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
                         .group    = learned->tracked ? QG_TRACKED : QG_QUANTIZERS,
                         .decay    = learned->decay,
                         .lr_scale = learned->lr_scale });
@@ -34,7 +33,7 @@ void qg_slot_start(qg_slot *slot, qg_tensor x)
     slot->q.scheme->start(slot->q, x, value);
 }
 
-void qg_slot_vars(const qg_slot *slot, qg_tape *t, qg_var **learned)
+static void vars(const qg_slot *slot, qg_tape *t, qg_var **learned)
 {
     for (int i = 0; i < QG_LEARNED; i++)
         learned[i] = slot->param[i] ? qg_parameter(t, slot->param[i]) : NULL;
@@ -44,6 +43,17 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
 {
     qg_var *learned[QG_LEARNED];
     if (!x || !slot->q.scheme) return x;
-    qg_slot_vars(slot, t, learned);
+    vars(slot, t, learned);
     return qg_quantize(t, slot->q, x, learned);
+}
+
+void qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
+{
+    qg_var *learned[QG_LEARNED];
+    if (qg_quant_waits(slot->q, t)) {
+        if (slot->q.scheme->rectifies) spec->relu = true;
+        return;
+    }
+    vars(slot, t, learned);
+    spec->act = slot->q.scheme->activation(slot->q, learned);
 }

@@ -1,7 +1,7 @@
 #include "quant/binary.h"
 
-#include "core/rng.h"
 #include "quant/channel.h"
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 
@@ -12,9 +12,14 @@ void qg__scaled_sign(size_t n, const float *x, float scale, float *y)
 
 void qg__stochastic_sign(size_t n, const float *x, uint64_t key, size_t first, float *y)
 {
-    /* No clip is needed: draws lie in [0, 1). */
-    for (size_t i = 0; i < n; i++)
-        y[i] = qg_uniform(key, first + i) < (x[i] + 1.0f) * 0.5f ? 1.0f : -1.0f;
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
+    for (size_t at = 0; at < n; at += QG_CHUNK) {
+        const size_t m = qg__smaller(n - at, QG_CHUNK);
+        float        u[QG_CHUNK];
+        kernels->uniform(m, key, first + at, u);
+        /* No clip is needed: draws lie in [0, 1). */
+        for (size_t i = 0; i < m; i++) y[at + i] = u[i] < (x[at + i] + 1.0f) * 0.5f ? 1.0f : -1.0f;
+    }
 }
 
 struct forward {
@@ -55,7 +60,7 @@ void qg__binary_rows(size_t rows, size_t row, const float *x, float *y, float *s
 }
 
 struct backward {
-    qg__split  c;
+    qg__split    c;
     const float *x, *dy;
     qg_surrogate s;
     float       *dx;
@@ -63,7 +68,7 @@ struct backward {
 
 static void magnitude_aware_channels(void *context, size_t first, size_t count)
 {
-    const struct backward *k    = context;
+    const struct backward *k = context;
     const size_t           size = qg__channel_size(k->c);
     for (size_t channel = first; channel < first + count; channel++) {
         const float scale = qg__channel_mean_abs(k->c, channel, k->x);
@@ -80,7 +85,8 @@ static void magnitude_aware_channels(void *context, size_t first, size_t count)
     }
 }
 
-static void magnitude_aware_slope(qg__split c, const float *x, const float *dy, qg_surrogate s, float *dx)
+static void magnitude_aware_slope(qg__split c, const float *x, const float *dy, qg_surrogate s,
+                                  float *dx)
 {
     struct backward k = { c, x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx };
     qg__in_blocks(c.depth, QG_CHANNEL_GROUP, magnitude_aware_channels, &k);
@@ -126,8 +132,8 @@ qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array
     return QG_OK;
 }
 
-qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                                qg_array *dx)
+qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                                qg_surrogate s, qg_array *dx)
 {
     return gradient("stochastic_sign_quantizer_gradient", x, dy,
                     qg__surrogate_or(s, qg_ste_identity()), dx);
@@ -150,11 +156,10 @@ qg_status qg_binary_mean_scaling_quantizer_gradient(const qg_array *x, const qg_
 }
 
 /* y = sign(x) mean|x| per index of the last axis. */
-static qg_status scale_last_axis(const char *op, const qg_array *x, qg_array *y,
-                                 qg_array *scale)
+static qg_status scale_last_axis(const char *op, const qg_array *x, qg_array *y, qg_array *scale)
 {
     qg__split c = { 0 };
-    qg_status   s = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
+    qg_status s = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
     if (!s) s = qg__check_optional_vector(op, "scale", scale, c.depth);
     if (s) return s;
     qg__scaled_sign_channels(c, qg__floats(x), qg__floats(y), qg__floats(scale));
@@ -165,15 +170,16 @@ qg_status qg_binary_channel_wise_mean_scaling_quantizer(const qg_array *x, qg_ar
                                                         qg_array *scale)
 {
     const char *op = "binary_channel_wise_mean_scaling_quantizer";
-    qg_status   s  = qg__check_forward(op, x, y);
+    qg_status   s = qg__check_forward(op, x, y);
     if (!s) s = qg__check_rank(op, "x", x, 4);
     return s ? s : scale_last_axis(op, x, y, scale);
 }
 
-qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                                 qg_surrogate s, qg_array *dx)
+qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array *x,
+                                                                 const qg_array *dy, qg_surrogate s,
+                                                                 qg_array *dx)
 {
-    const char     *op     = "binary_channel_wise_mean_scaling_quantizer_gradient";
+    const char     *op = "binary_channel_wise_mean_scaling_quantizer_gradient";
     const qg_status status = qg__check_array(op, "x", x, QG_F32);
     if (status) return status;
     const qg_status rank = qg__check_rank(op, "x", x, 4);
@@ -183,15 +189,15 @@ qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array 
 qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, qg_array *y, qg_array *scale)
 {
     const char     *op = "magnitude_aware_sign_quantizer";
-    const qg_status s  = qg__check_forward(op, x, y);
+    const qg_status s = qg__check_forward(op, x, y);
     return s ? s : scale_last_axis(op, x, y, scale);
 }
 
 qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                                      qg_surrogate s, qg_array *dx)
 {
-    const char *op     = "magnitude_aware_sign_quantizer_gradient";
-    qg__split c      = { 0 };
+    const char *op = "magnitude_aware_sign_quantizer_gradient";
+    qg__split   c = { 0 };
     qg_status   status = qg__check_backward(op, x, dy, dx);
     if (!status) status = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
     if (status) return status;

@@ -13,53 +13,64 @@
 
 #include <stdint.h>
 
-/* y = sign(x).  Own surrogate: clip at 1, dx = dy 1[|x| <= 1].              [BNN, 1602.02830, eq. 4]
+/* y = sign(x).  Own surrogate: clip at 1, dx = dy 1[|x| <= 1].                   [BNN, 1602.02830]
  * Larq's SteSign, ApproxSign and SwishSign are this with the surrogate of that name; the
  * deterministic weights of BinaryConnect are this with qg_ste_identity. */
-QG_MUST_CHECK qg_status qg_sign_quantizer(const qg_array *x, qg_array *y);
-QG_MUST_CHECK qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                                   qg_array *dx);
+QG_MUST_CHECK
+qg_status qg_sign_quantizer(const qg_array *x, qg_array *y);
+QG_MUST_CHECK
+qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
+                                     qg_array *dx);
 
-/* y = +1 with probability clip((x + 1) / 2, 0, 1), else -1.       [BinaryConnect, 1511.00363, eq. 2]
- * Element i asks qg_uniform(key, i), so draws do not depend on threads; a new key per step gives new
- * weights.  NaN gives -1.  Own surrogate: the identity; the optimizer keeps latents in [-1, 1]. */
-QG_MUST_CHECK qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y);
-QG_MUST_CHECK qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                              qg_surrogate s, qg_array *dx);
+/* y = +1 with probability clip((x + 1) / 2, 0, 1), else -1.            [BinaryConnect, 1511.00363]
+ * Element i asks qg_uniform(key, i), so draws do not depend on threads; a new key per step gives
+ * new weights.  NaN gives -1.  Own surrogate: the identity; the optimizer keeps w in [-1, 1]. */
+QG_MUST_CHECK
+qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y);
+QG_MUST_CHECK
+qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                                qg_surrogate s, qg_array *dx);
 
 /* y = sign(x) E, E = mean|x| over the whole tensor, 0 if it is empty; *scale = E unless NULL.
- * Own surrogate: the identity; E is a constant of the backward.                            [Blueoil] */
-QG_MUST_CHECK qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y,
-                                                         float *scale);
-QG_MUST_CHECK qg_status qg_binary_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                                  qg_surrogate s, qg_array *dx);
+ * Own surrogate: the identity; E is a constant of the backward.                       [Blueoil] */
+QG_MUST_CHECK
+qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y,
+                                           float *scale);
+QG_MUST_CHECK
+qg_status qg_binary_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                                    qg_surrogate s, qg_array *dx);
 
-/* The same with one E per output channel.  x [kh,kw,in,out], the channel last; scale [out] or NULL.
- *                                                                                          [Blueoil] */
-QG_MUST_CHECK qg_status qg_binary_channel_wise_mean_scaling_quantizer(const qg_array *x,
-                                                                      qg_array *y,
-                                                                      qg_array *scale);
-QG_MUST_CHECK qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array *x,
-                                                                               const qg_array *dy,
-                                                                               qg_surrogate s,
-                                                                               qg_array *dx);
+/* The same with one E per output channel: x [kh,kw,in,out], scale [out] or NULL.      [Blueoil] */
+QG_MUST_CHECK
+qg_status qg_binary_channel_wise_mean_scaling_quantizer(const qg_array *x,
+                                                        qg_array *y,
+                                                        qg_array *scale);
+QG_MUST_CHECK
+qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array *x,
+                                                                 const qg_array *dy,
+                                                                 qg_surrogate s,
+                                                                 qg_array *dx);
 
-/* y = sign(x) m, m = mean|x| per index of the last axis; dx = dy s'(x) m, m constant; rank 1 or more.
- * Own surrogate: clip at 1.  scale [last] or NULL.           [Bi-Real Net, 1808.00278, eq. 7; Larq] */
-QG_MUST_CHECK qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, qg_array *y,
-                                                          qg_array *scale);
-QG_MUST_CHECK qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x,
-                                                                   const qg_array *dy, qg_surrogate s,
-                                                                   qg_array *dx);
+/* y = sign(x) m, m = mean|x| per index of the last axis; dx = dy s'(x) m, m a constant.  Rank 1 or
+ * more; scale [last] or NULL.  Own surrogate: clip at 1.        [Bi-Real Net, 1808.00278; Larq] */
+QG_MUST_CHECK
+qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, qg_array *y,
+                                            qg_array *scale);
+QG_MUST_CHECK
+qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x,
+                                                     const qg_array *dy, qg_surrogate s,
+                                                     qg_array *dx);
 
-/* For scheme authors.  qg__scaled_sign and qg__stochastic_sign are loops on one run (first is the
- * index of x[0] in its tensor); the others use every thread.  Rows are output channels, as in a weight [out][kh][kw][in]. */
+/* For scheme authors.  qg__scaled_sign and qg__stochastic_sign are loops on one run (first: the index
+ * of x[0] in its tensor), the others use every thread.  Rows are output channels, as in a weight
+ * [out][kh][kw][in]. */
 void  qg__scaled_sign(size_t n, const float *x, float scale, float *y);
 void  qg__stochastic_sign(size_t n, const float *x, uint64_t key, size_t first, float *y);
 void  qg__signs(size_t n, const float *x, float *y);
-float qg__binary_mean_scaling(size_t n, const float *x, float *y);                  /* returns E */
-void  qg__binary_rows(size_t rows, size_t row, const float *x, float *y, float *scale);  /* [rows] or NULL */
+float qg__binary_mean_scaling(size_t n, const float *x, float *y);              /* returns E */
+void  qg__binary_rows(size_t rows, size_t row, const float *x, float *y,
+                      float *scale);                                           /* [rows] or NULL */
 void  qg__magnitude_aware_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
-                                     qg_surrogate s, float *dx);                    /* dx += dy s'(x) m */
+                                     qg_surrogate s, float *dx);              /* dx += dy s'(x) m */
 
 #endif

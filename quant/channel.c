@@ -16,7 +16,7 @@ static size_t run_at(qg__split c, size_t channel, size_t at, size_t *left)
 
 void qg__gather(qg__split c, size_t channel, size_t from, size_t n, const float *x, float *part)
 {
-    if (c.inner == 1) {                         /* strided: no runs to speak of */
+    if (c.inner == 1) { /* strided: no runs to speak of */
         for (size_t i = 0; i < n; i++) part[i] = x[(from + i) * c.depth + channel];
         return;
     }
@@ -43,9 +43,9 @@ void qg__scatter(qg__split c, size_t channel, size_t from, size_t n, const float
 float qg__channel_mean_abs(qg__split c, size_t channel, const float *x)
 {
     const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
-    const size_t             size    = qg__channel_size(c);
-    double                   sum     = 0.0;
-    if (c.outer == 1)                                   /* one run: no copies */
+    const size_t             size = qg__channel_size(c);
+    double                   sum = 0.0;
+    if (c.outer == 1) /* one run: no copies */
         sum = kernels->sum_abs(size, x + channel * size);
     else
         for (size_t at = 0; at < size; at += QG_CHUNK) {
@@ -66,7 +66,7 @@ struct scaled_sign {
 static void scale_channel(const struct scaled_sign *k, size_t channel)
 {
     const float  scale = qg__channel_mean_abs(k->c, channel, k->x);
-    const size_t size  = qg__channel_size(k->c);
+    const size_t size = qg__channel_size(k->c);
     if (k->scale) k->scale[channel] = scale;
     if (k->c.outer == 1) {
         qg__scaled_sign(size, k->x + channel * size, scale, k->y + channel * size);

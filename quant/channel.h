@@ -1,7 +1,7 @@
 /* quant/channel.h — tensors one channel at a time, wherever the channel stands (internal).
  *
  * A qg__split says that element (o, channel, i) is x[(o * depth + channel) * inner + i].  Rows of a
- * weight [out][kh][kw][in] are { 1, out, kh*kw*in }; channels inmost (HWIO) are { kh*kw*in, out, 1 }.
+ * weight [out][kh][kw][in] are { 1, out, kh*kw*in }, channels inmost (HWIO) { kh*kw*in, out, 1 }.
  * A channel's elements are counted in the order they stand in memory.
  */
 #ifndef QG_CHANNEL_H

@@ -1,7 +1,7 @@
 #include "quant/dorefa.h"
 
-#include "core/rng.h"
 #include "quant/binary.h"
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
@@ -9,34 +9,35 @@
 
 #include <string.h>
 
-enum { NOT_QUANTIZED = 32 };    /* bits that mean: leave the values alone */
+enum { NOT_QUANTIZED = 32 }; /* bits that mean: leave the values alone */
 
 struct forward {
-    const float *x, *noise;
-    float       *y;
-    size_t       row;
-    float        m;
-    int          k;
-    qg_dorefa_ties      ties;
-    uint64_t     key;
+    const float   *x, *noise;
+    float         *y;
+    size_t         row;
+    float          m;
+    int            k;
+    qg_dorefa_ties ties;
+    uint64_t       key;
 };
+
+/* y = 2 quantize_k(t / (2m) + 1/2) - 1, all of it in t's place. */
+static void codes_of_tanh(size_t n, float m, int k, float *t)
+{
+    const float steps = qg__steps(k);
+    const float twice = 2.0f * m;
+    for (size_t i = 0; i < n; i++) {
+        const float u = m == 0.0f ? 0.5f : qg_clamp(t[i] / twice + 0.5f, 0.0f, 1.0f);
+        t[i] = 2.0f * (qg_round_even(u * steps) / steps) - 1.0f;
+    }
+}
 
 static void weight_block(void *context, size_t at, size_t n)
 {
-    const struct forward *f     = context;
-    const float          *x     = f->x + at;
-    float                *y     = f->y + at;
-    const float           steps = qg__steps(f->k);
-    const float           twice = 2.0f * f->m;
-    if (f->m == 0.0f) {                                 /* the level of 1/2, as for any w = 0 */
-        const float half = 2.0f * (qg_round_even(0.5f * steps) / steps) - 1.0f;
-        for (size_t i = 0; i < n; i++) y[i] = half;
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const float u = qg_clamp(qg__tanh(x[i]) / twice + 0.5f, 0.0f, 1.0f);
-        y[i] = 2.0f * (qg_round_even(u * steps) / steps) - 1.0f;
-    }
+    const struct forward *f = context;
+    QG_KERNELS(qg__map)->tanh(n, f->x + at, f->y + at);
+    for (size_t i = 0; i < n; i += QG_CHUNK)
+        codes_of_tanh(qg__smaller(n - i, QG_CHUNK), f->m, f->k, f->y + at + i);
 }
 
 float qg__dorefa_weight(size_t n, const float *x, int k, float *y)
@@ -46,7 +47,7 @@ float qg__dorefa_weight(size_t n, const float *x, int k, float *y)
         if (n) memcpy(y, x, n * sizeof *y);
         return 1.0f;
     }
-    /* tanh is monotone, so its largest value is that of the largest weight: one pass of it, not two. */
+    /* tanh is monotone, so its largest value is that of the largest weight. */
     struct forward f = { .x = x, .y = y, .k = k, .m = qg__tanh(qg__max_abs(n, x)) };
     qg__in_blocks(n, QG_BLOCK, weight_block, &f);
     return f.m;
@@ -58,25 +59,30 @@ struct backward {
     float       *dx;
 };
 
+/* dx += dy (1 - tanh^2 x) / m, n <= QG_CHUNK. */
+static void add_tanh_slope(const qg_map_kernels *kernels, size_t n, const float *x, const float *dy,
+                           float m, float *dx)
+{
+    float t[QG_CHUNK];
+    kernels->tanh(n, x, t);
+    for (size_t i = 0; i < n; i++) dx[i] += dy[i] * (1.0f - t[i] * t[i]) / m;
+}
+
 static void weight_slope_block(void *context, size_t at, size_t n)
 {
-    const struct backward *b  = context;
-    const float           *x  = b->x + at;
-    const float           *dy = b->dy + at;
-    float                 *dx = b->dx + at;
-    for (size_t i = 0; i < n; i++) {
-        const float t = qg__tanh(x[i]);
-        dx[i] += dy[i] * (1.0f - t * t) / b->m;
+    const struct backward *b = context;
+    const qg_map_kernels  *kernels = QG_KERNELS(qg__map);
+    for (size_t i = 0; i < n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(n - i, QG_CHUNK);
+        add_tanh_slope(kernels, m, b->x + at + i, b->dy + at + i, b->m, b->dx + at + i);
     }
 }
 
 void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx)
 {
     struct backward b = { .x = x, .dy = dy, .m = m, .dx = dx };
-    if (k == 1 || k == NOT_QUANTIZED)
-        qg_surrogate_slope(qg_ste_identity(), n, x, dy, dx);
-    else if (m != 0.0f)
-        qg__in_blocks(n, QG_BLOCK, weight_slope_block, &b);
+    if (k == 1 || k == NOT_QUANTIZED) qg_surrogate_slope(qg_ste_identity(), n, x, dy, dx);
+    else if (m != 0.0f) qg__in_blocks(n, QG_BLOCK, weight_slope_block, &b);
 }
 
 static void product_terms(const void *context, size_t first, size_t n, float *term)
@@ -88,14 +94,13 @@ static void product_terms(const void *context, size_t first, size_t n, float *te
 static void largest_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct backward *b = context;
-    for (size_t i = 0; i < n; i++)
-        term[i] = fabsf(qg__tanh(b->x[first + i])) >= b->m ? 1.0f : 0.0f;
+    for (size_t i = 0; i < n; i++) term[i] = fabsf(qg__tanh(b->x[first + i])) >= b->m ? 1.0f : 0.0f;
 }
 
 static void max_slope_block(void *context, size_t at, size_t n)
 {
-    const struct backward *b  = context;
-    const float           *x  = b->x + at;
+    const struct backward *b = context;
+    const float           *x = b->x + at;
     float                 *dx = b->dx + at;
     for (size_t i = 0; i < n; i++) {
         const float t = qg__tanh(x[i]);
@@ -107,7 +112,7 @@ static void max_slope_block(void *context, size_t at, size_t n)
 void qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, float *dx)
 {
     if (m == 0.0f || n == 0) return;
-    struct backward b   = { .x = x, .dy = dy, .m = m, .dx = dx };
+    struct backward b = { .x = x, .dy = dy, .m = m, .dx = dx };
     const double    sum = qg__sum_terms(n, product_terms, &b);
     b.share = (float)(sum / ((double)m * (double)m) / qg__sum_terms(n, largest_terms, &b));
     qg__in_blocks(n, QG_BLOCK, max_slope_block, &b);
@@ -119,16 +124,19 @@ void qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties,
     if (k == NOT_QUANTIZED)
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, 1.0f);
     else if (ties == QG_TIES_UP)
-        for (size_t i = 0; i < n; i++) y[i] = qg_round_up(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
+        for (size_t i = 0; i < n; i++)
+            y[i] = qg_round_up(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
     else
-        for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
+        for (size_t i = 0; i < n; i++)
+            y[i] = qg_round_even(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
 }
 
 static void closed_mask(float arg, size_t n, const float *x, const float *dy, float *dx)
 {
     (void)arg;
     for (size_t i = 0; i < n; i++) {
-        const float above = x[i] >= 0.0f ? dy[i] : 0.0f;
+        const float g = dy[i];
+        const float above = x[i] >= 0.0f ? g : 0.0f;
         dx[i] += x[i] <= 1.0f ? above : 0.0f;
     }
 }
@@ -147,9 +155,9 @@ static void activation_block(void *context, size_t at, size_t n)
 /* One sample of the gradient quantizer. */
 static void gradient_row(const struct forward *f, size_t at)
 {
-    const float *dr    = f->x + at;
-    float       *y     = f->y + at;
-    const float  m     = QG_KERNELS(qg__reduce)->max_abs(f->row, dr);
+    const float *dr = f->x + at;
+    float       *y = f->y + at;
+    const float  m = QG_KERNELS(qg__reduce)->max_abs(f->row, dr);
     const float  twice = 2.0f * m;
     const float  steps = qg__steps(f->k);
     if (m == 0.0f) {
@@ -168,7 +176,8 @@ static void gradient_rows(void *context, size_t first, size_t n)
     for (size_t r = first; r < first + n; r++) gradient_row(f, r * f->row);
 }
 
-void qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const float *noise, float *y)
+void qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const float *noise,
+                         float *y)
 {
     if (row == 0) return;
     if (k == NOT_QUANTIZED) {
@@ -182,7 +191,8 @@ void qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const 
 void qg__dorefa_noise(uint64_t key, size_t first, size_t n, int k, float *noise)
 {
     const float steps = qg__steps(k);
-    for (size_t i = 0; i < n; i++) noise[i] = (qg_uniform(key, first + i) - 0.5f) / steps;
+    QG_KERNELS(qg__map)->uniform(n, key, first, noise);
+    for (size_t i = 0; i < n; i++) noise[i] = (noise[i] - 0.5f) / steps;
 }
 
 static void noise_block(void *context, size_t at, size_t n)
@@ -199,7 +209,7 @@ static qg_status check_bits(const char *op, int k)
 qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y)
 {
     const char *op = "dorefa_weight_quantizer";
-    qg_status   s  = check_bits(op, k);
+    qg_status   s = check_bits(op, k);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     (void)qg__dorefa_weight(qg_array_count(x), qg__floats(x), k, qg__floats(y));
@@ -207,17 +217,16 @@ qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y)
 }
 
 qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                              qg_dorefa_weight_attrs attrs,
-                                              qg_array *dx)
+                                              qg_dorefa_weight_attrs attrs, qg_array *dx)
 {
     const char *op = "dorefa_weight_quantizer_gradient";
-    const int   k  = attrs.k;
-    qg_status   s  = check_bits(op, k);
+    const int   k = attrs.k;
+    qg_status   s = check_bits(op, k);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
 
-    const size_t n  = qg_array_count(x);
-    const float *w  = qg__floats(x);
+    const size_t n = qg_array_count(x);
+    const float *w = qg__floats(x);
     const float *dq = qg__floats(dy);
     float       *dw = qg__floats(dx);
     qg__zero(dx);
@@ -234,7 +243,7 @@ qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array 
 qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties, qg_array *y)
 {
     const char *op = "dorefa_activation_quantizer";
-    qg_status   s  = check_bits(op, k);
+    qg_status   s = check_bits(op, k);
     if (!s) s = qg__check_int(op, "ties", (int)ties, QG_TIES_EVEN, QG_TIES_UP);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
@@ -246,7 +255,7 @@ qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_tie
 qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
                                                   qg_surrogate s, qg_array *dx)
 {
-    const char *op     = "dorefa_activation_quantizer_gradient";
+    const char *op = "dorefa_activation_quantizer_gradient";
     qg_status   status = check_bits(op, k);
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
@@ -259,9 +268,9 @@ qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_ar
 qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
                                        qg_array *y)
 {
-    const char *op      = "dorefa_gradient_quantizer";
+    const char *op = "dorefa_gradient_quantizer";
     qg__split   samples = { 0 };
-    qg_status   s       = check_bits(op, k);
+    qg_status   s = check_bits(op, k);
     if (!s) s = qg__check_pair(op, "y", y, "dr", dr);
     if (!s && noise) s = qg__check_pair(op, "noise", noise, "dr", dr);
     if (!s) s = qg__check_channels(op, "axis of samples", 0, dr, &samples);
@@ -274,7 +283,7 @@ qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array
 qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise)
 {
     const char *op = "dorefa_gradient_noise";
-    qg_status   s  = check_bits(op, k);
+    qg_status   s = check_bits(op, k);
     if (!s) s = qg__check_array(op, "noise", noise, QG_F32);
     if (s) return s;
     struct forward f = { .y = qg__floats(noise), .k = k, .key = key };

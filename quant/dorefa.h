@@ -15,12 +15,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Weights, one scale for the tensor.                                                    [eq. 7 - 9]
+/* Weights, one scale for the tensor.
  *
  *     k = 1    q(w) = sign(w) mean|w|                               dw = dq, the mean is a constant
  *     k > 1    t = tanh(w), m = max|t|,  q(w) = 2 quantize_k(t / (2 m) + 1/2) - 1
  *              dw = dq (1 - t^2) / m                                m a constant            (Larq)
- *              dw_j += (1 - t_j^2) sign(t_j) / |S| (-sum_i dq_i t_i / m^2)    for j in S = { |t_j| = m }
+ *              dw_j -= (1 - t_j^2) sign(t_j) / |S| sum_i dq_i t_i / m^2   on S = { j : |t_j| = m }
  *                                               with through_max    (the paper's graph, tensorpack)
  *     k = 32   q(w) = w
  *
@@ -33,10 +33,12 @@ typedef struct qg_dorefa_weight_attrs {
     qg_surrogate surrogate;     /* {0}: the above; else dx = dy s'(x); read by the gradient */
 } qg_dorefa_weight_attrs;
 
-QG_MUST_CHECK qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y);
-QG_MUST_CHECK qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                            qg_dorefa_weight_attrs attrs,
-                                                            qg_array *dx);
+QG_MUST_CHECK
+qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y);
+QG_MUST_CHECK
+qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                              qg_dorefa_weight_attrs attrs,
+                                              qg_array *dx);
 
 typedef enum qg_dorefa_ties {
     QG_TIES_EVEN,           /* the paper's code and Larq */
@@ -45,33 +47,38 @@ typedef enum qg_dorefa_ties {
 
 /* Activations: y = quantize_k(clip(x, 0, 1)), dx = dy 1[0 <= x <= 1], both ends inside; ties as
  * asked.  NaN stays.  k = 32 clips and does not round.  s {0}: that closed mask. */
-QG_MUST_CHECK qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties,
-                                                       qg_array *y);
-QG_MUST_CHECK qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                                int k, qg_surrogate s,
-                                                                qg_array *dx);
+QG_MUST_CHECK
+qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties,
+                                         qg_array *y);
+QG_MUST_CHECK
+qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                                  int k, qg_surrogate s,
+                                                  qg_array *dx);
 
 /* Gradients: the identity forward; backward, with m = max|dr| of each sample (index of axis 0),
  *
- *     y = 2 m (quantize_k(clip(dr / (2 m) + 1/2 + noise, 0, 1)) - 1/2)                     [eq. 12]
+ *     y = 2 m (quantize_k(clip(dr / (2 m) + 1/2 + noise, 0, 1)) - 1/2)
  *
- * dr, noise, y [n, ..], rank 1 or more; noise NULL: none.  A sample of zeros gives zeros.  The clip is
- * in the authors' code, not in the equation: without it m plus noise leaves the codes. */
-QG_MUST_CHECK qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
-                                                     qg_array *y);
+ * dr, noise, y [n, ..], rank 1 or more; noise NULL: none.  A sample of zeros gives zeros.  The clip
+ * is in the authors' code, not in the equation: without it m plus noise leaves the codes. */
+QG_MUST_CHECK
+qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
+                                       qg_array *y);
 
 /* noise[i] = (qg_uniform(key, i) - 1/2) / (2^k - 1), what the quantizer above expects. */
-QG_MUST_CHECK qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise);
+QG_MUST_CHECK
+qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise);
 
 /* For scheme authors.  Activation loops work on one run; the rest uses every thread.
  * qg__dorefa_weight returns m (k = 1: the mean), which the slopes want back. */
 float        qg__dorefa_weight(size_t n, const float *x, int k, float *y);
-void         qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx);
+void         qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m,
+                                     float *dx);
 void         qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, float *dx);
 void         qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y);
 qg_surrogate qg__dorefa_activation_surrogate(void);
-void         qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const float *noise,
-                                 float *y);
+void         qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k,
+                                 const float *noise, float *y);
 void         qg__dorefa_noise(uint64_t key, size_t first, size_t n, int k, float *noise);
 
 #endif

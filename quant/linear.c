@@ -4,7 +4,7 @@
 #include "quant/reduce.h"
 #include "quant/round.h"
 
-enum { NOT_ROUNDED = 32 };      /* bits that mean: clip only */
+enum { NOT_ROUNDED = 32 }; /* bits that mean: clip only */
 
 void qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_value, float *y)
 {
@@ -22,7 +22,8 @@ void qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_valu
 static void open_mask(float max_value, size_t n, const float *x, const float *dy, float *dx)
 {
     for (size_t i = 0; i < n; i++) {
-        const float above = x[i] > 0.0f ? dy[i] : 0.0f;
+        const float g = dy[i];
+        const float above = x[i] > 0.0f ? g : 0.0f;
         dx[i] += x[i] < max_value ? above : 0.0f;
     }
 }
@@ -55,7 +56,7 @@ qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float m
                                              qg_array *y)
 {
     const char *op = "linear_mid_tread_half_quantizer";
-    qg_status   s  = check_attrs(op, bit, max_value);
+    qg_status   s = check_attrs(op, bit, max_value);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     struct forward k = { qg__floats(x), qg__floats(y), bit, max_value };
@@ -63,11 +64,11 @@ qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float m
     return QG_OK;
 }
 
-qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const qg_array *dy, int bit,
-                                                      float max_value, qg_surrogate s,
+qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                                      int bit, float max_value, qg_surrogate s,
                                                       qg_array *dx)
 {
-    const char *op     = "linear_mid_tread_half_quantizer_gradient";
+    const char *op = "linear_mid_tread_half_quantizer_gradient";
     qg_status   status = check_attrs(op, bit, max_value);
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;

@@ -19,17 +19,20 @@
 #include "quant/ste.h"
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
-QG_MUST_CHECK qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value,
-                                                           qg_array *y);
+QG_MUST_CHECK
+qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value,
+                                             qg_array *y);
 
 /* dx = dy s'(x); s {0}: the open mask above. */
-QG_MUST_CHECK qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x,
-                                                                    const qg_array *dy, int bit,
-                                                                    float max_value, qg_surrogate s,
-                                                                    qg_array *dx);
+QG_MUST_CHECK
+qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x,
+                                                      const qg_array *dy, int bit,
+                                                      float max_value, qg_surrogate s,
+                                                      qg_array *dx);
 
 /* For scheme authors: the loop on one run, and the source's own backward rule. */
-void         qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_value, float *y);
+void         qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_value,
+                                       float *y);
 qg_surrogate qg__linear_mid_tread_half_surrogate(float max_value);
 
 #endif

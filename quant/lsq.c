@@ -16,8 +16,9 @@ void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn
     const float lo = -(float)qn;
     const float hi = (float)qp;
     for (size_t i = 0; i < n; i++) {
-        const float v     = x[i] / step;
-        const float above = v > lo ? dy[i] : 0.0f;
+        const float v = x[i] / step;
+        const float g = dy[i];
+        const float above = v > lo ? g : 0.0f;
         dx[i] += v < hi ? above : 0.0f;
     }
 }
@@ -45,15 +46,15 @@ static void slope_block(void *context, size_t at, size_t n)
  * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
 static void step_terms(const void *context, size_t first, size_t n, float *term)
 {
-    const struct lsq *k  = context;
-    const float      *x  = k->x + first;
-    const float      *dy = k->dy + first;
-    const float       lo = -(float)k->qn;
-    const float       hi = (float)k->qp;
+    const struct lsq k = *(const struct lsq *)context;
+    const float     *x = k.x + first;
+    const float     *dy = k.dy + first;
+    const float      lo = -(float)k.qn;
+    const float      hi = (float)k.qp;
     for (size_t i = 0; i < n; i++) {
-        const float v      = x[i] / k->step;
+        const float v = x[i] / k.step;
         const float inside = qg_round_even(v) - v;
-        const float below  = v <= lo ? lo : inside;
+        const float below = v <= lo ? lo : inside;
         term[i] = dy[i] * (v >= hi ? hi : below);
     }
 }
@@ -66,7 +67,8 @@ double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, i
 
 float qg__lsq_initial_step(size_t n, const float *x, int qp)
 {
-    return n ? (float)(2.0 * qg__sum_abs(n, x) / (double)n / sqrt(qp > 0 ? (double)qp : 1.0)) : 0.0f;
+    return n ? (float)(2.0 * qg__sum_abs(n, x) / (double)n / sqrt(qp > 0 ? (double)qp : 1.0))
+             : 0.0f;
 }
 
 double qg__lsq_grad_scale(size_t n, int qp)
@@ -86,11 +88,12 @@ static qg_status check_attrs(const char *op, qg_lsq_attrs attrs)
 qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs, qg_array *y)
 {
     const char *op = "lsq_quantizer";
-    qg_status   s  = check_attrs(op, attrs);
+    qg_status   s = check_attrs(op, attrs);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
-    struct lsq k = { .x = qg__floats(x), .step = attrs.step, .qn = attrs.qn,
-                     .qp = attrs.qp, .out = qg__floats(y) };
+    struct lsq k = {
+        .x = qg__floats(x), .step = attrs.step, .qn = attrs.qn, .qp = attrs.qp, .out = qg__floats(y)
+    };
     qg__in_blocks(qg_array_count(x), QG_BLOCK, forward_block, &k);
     return QG_OK;
 }
@@ -99,20 +102,18 @@ qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_ls
                                     qg_array *dx, float *grad_step)
 {
     const char *op = "lsq_quantizer_gradient";
-    qg_status   s  = check_attrs(op, attrs);
+    qg_status   s = check_attrs(op, attrs);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
 
     const size_t n = qg_array_count(x);
-    struct lsq   k = { qg__floats(x), qg__floats(dy), attrs.step, attrs.qn, attrs.qp,
-                       qg__floats(dx) };
+    struct lsq   k = {
+          qg__floats(x), qg__floats(dy), attrs.step, attrs.qn, attrs.qp, qg__floats(dx)
+    };
     qg__zero(dx);
-    if (attrs.surrogate.slope)
-        qg_surrogate_slope(attrs.surrogate, n, k.x, k.dy, k.out);
-    else
-        qg__in_blocks(n, QG_BLOCK, slope_block, &k);
+    if (attrs.surrogate.slope) qg_surrogate_slope(attrs.surrogate, n, k.x, k.dy, k.out);
+    else qg__in_blocks(n, QG_BLOCK, slope_block, &k);
     if (grad_step)
-        *grad_step = (float)(attrs.grad_scale *
-                             qg__lsq_step_sum(n, k.x, k.dy, k.step, k.qn, k.qp));
+        *grad_step = (float)(attrs.grad_scale * qg__lsq_step_sum(n, k.x, k.dy, k.step, k.qn, k.qp));
     return QG_OK;
 }

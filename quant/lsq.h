@@ -21,26 +21,29 @@
 
 typedef struct qg_lsq_attrs {
     float        step;          /* s */
-    int          qn, qp;        /* codes are -qn .. qp; each 0 .. 2^24, where float stops counting */
+    int          qn, qp;        /* codes are -qn .. qp; each 0 .. 2^24, as far as float counts */
     double       grad_scale;    /* of ds, taken literally; qg__lsq_grad_scale is the paper's */
     qg_surrogate surrogate;     /* of dx, {0}: the open mask; read by the gradient */
 } qg_lsq_attrs;
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
-QG_MUST_CHECK qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs,
-                                         qg_array *y);
+QG_MUST_CHECK
+qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs,
+                           qg_array *y);
 
 /* dx and *grad_step = ds (NULL: not wanted). */
-QG_MUST_CHECK qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                  qg_lsq_attrs attrs, qg_array *dx,
-                                                  float *grad_step);
+QG_MUST_CHECK
+qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                    qg_lsq_attrs attrs, qg_array *dx,
+                                    float *grad_step);
 
 /* For scheme authors.  The first two are loops on one run, the slope adds to dx; the sums use every
  * thread, and qg__lsq_step_sum is ds before grad_scale. */
 void   qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y);
-void   qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx);
+void   qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp,
+                     float *dx);
 double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, int qn, int qp);
-float  qg__lsq_initial_step(size_t n, const float *x, int qp);  /* 2 mean|x| / sqrt(qp); 0 if x is */
+float  qg__lsq_initial_step(size_t n, const float *x, int qp);  /* 2 mean|x| / sqrt(qp); may be 0 */
 double qg__lsq_grad_scale(size_t n, int qp);                    /* 1 / sqrt(n qp) */
 
 #endif

@@ -8,7 +8,8 @@ qg_status qg__check_forward(const char *op, const qg_array *x, const qg_array *y
     return qg__check_pair(op, "y", y, "x", x);
 }
 
-qg_status qg__check_backward(const char *op, const qg_array *x, const qg_array *dy, const qg_array *dx)
+qg_status qg__check_backward(const char *op, const qg_array *x, const qg_array *dy,
+                             const qg_array *dx)
 {
     const qg_status s = qg__check_pair(op, "dy", dy, "x", x);
     return s ? s : qg__check_pair(op, "dx", dx, "x", x);

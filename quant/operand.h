@@ -11,7 +11,8 @@
 QG_MUST_CHECK
 qg_status qg__check_forward(const char *op, const qg_array *x, const qg_array *y);
 QG_MUST_CHECK
-qg_status qg__check_backward(const char *op, const qg_array *x, const qg_array *dy, const qg_array *dx);
+qg_status qg__check_backward(const char *op, const qg_array *x, const qg_array *dy,
+                             const qg_array *dx);
 
 /* axis is one of x; the channels it splits x into. */
 QG_MUST_CHECK

@@ -4,7 +4,7 @@
 #include "quant/reduce.h"
 #include "quant/round.h"
 
-enum { NOT_ROUNDED = 32 };      /* bits that mean: clip only */
+enum { NOT_ROUNDED = 32 }; /* bits that mean: clip only */
 
 void qg__pact(size_t n, const float *x, int k, float alpha, float *y)
 {
@@ -20,7 +20,8 @@ void qg__pact(size_t n, const float *x, int k, float alpha, float *y)
 static void half_open_mask(float alpha, size_t n, const float *x, const float *dy, float *dx)
 {
     for (size_t i = 0; i < n; i++) {
-        const float above = x[i] >= 0.0f ? dy[i] : 0.0f;
+        const float g = dy[i];
+        const float above = x[i] >= 0.0f ? g : 0.0f;
         dx[i] += x[i] < alpha ? above : 0.0f;
     }
 }
@@ -46,7 +47,13 @@ static void forward_block(void *context, size_t at, size_t n)
 static void alpha_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct pact *p = context;
-    for (size_t i = 0; i < n; i++) term[i] = p->x[first + i] >= p->alpha ? p->dy[first + i] : 0.0f;
+    const float       *x = p->x + first;
+    const float       *dy = p->dy + first;
+    const float        alpha = p->alpha;
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        term[i] = x[i] >= alpha ? g : 0.0f;
+    }
 }
 
 float qg__pact_alpha_sum(size_t n, const float *x, const float *dy, float alpha)
@@ -64,7 +71,7 @@ static qg_status check_attrs(const char *op, int k, float alpha)
 qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
 {
     const char *op = "pact_quantizer";
-    qg_status   s  = check_attrs(op, k, alpha);
+    qg_status   s = check_attrs(op, k, alpha);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
     struct pact p = { .x = qg__floats(x), .y = qg__floats(y), .k = k, .alpha = alpha };
@@ -75,15 +82,15 @@ qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
 qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k, float alpha,
                                      qg_surrogate s, qg_array *dx, float *grad_alpha)
 {
-    const char *op     = "pact_quantizer_gradient";
+    const char *op = "pact_quantizer_gradient";
     qg_status   status = check_attrs(op, k, alpha);
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
 
     const size_t n = qg_array_count(x);
     qg__zero(dx);
-    qg_surrogate_slope(qg__surrogate_or(s, qg__pact_surrogate(alpha)), n, qg__floats(x), qg__floats(dy),
-                       qg__floats(dx));
+    qg_surrogate_slope(qg__surrogate_or(s, qg__pact_surrogate(alpha)), n, qg__floats(x),
+                       qg__floats(dy), qg__floats(dx));
     if (grad_alpha) *grad_alpha = qg__pact_alpha_sum(n, qg__floats(x), qg__floats(dy), alpha);
     return QG_OK;
 }

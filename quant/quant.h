@@ -16,6 +16,7 @@ typedef struct qg_quant {
     const qg_scheme *scheme;    /* NULL: leave the values alone */
     int              bits;      /* of a code: 1 binary, 2 ternary, k uniform */
     bool             per_channel;  /* one scale per output channel of a weight, not one in all */
+    uint64_t         after;     /* steps of training before it starts to quantize; until then x passes */
     qg_surrogate     surrogate; /* {0}: the scheme's own */
     float            arg[8];    /* the scheme's constants, set by its constructor and read by it alone */
 } qg_quant;

@@ -16,7 +16,7 @@ struct range {
 static void run_range(void *context, int piece, int worker)
 {
     (void)worker;
-    const struct range *k     = context;
+    const struct range *k = context;
     const size_t        first = (size_t)piece * k->block;
     k->run(k->context, first, qg__smaller(k->count - first, k->block));
 }
@@ -41,7 +41,7 @@ struct reduction {
     float                    d;
     qg_terms                 terms;
     const void              *context;
-    size_t                   from;                      /* where this round of blocks begins */
+    size_t                   from; /* where this round of blocks begins */
     struct part              parts[BLOCKS_AT_ONCE];
 };
 
@@ -54,7 +54,7 @@ static void reduce_block(void *context, size_t first, size_t n)
 static struct part reduce(struct reduction *r, size_t n)
 {
     const size_t at_once = (size_t)BLOCKS_AT_ONCE * QG_BLOCK;
-    struct part  all     = { 0.0, 0 };
+    struct part  all = { 0.0, 0 };
     r->kernels = QG_KERNELS(qg__reduce);
     for (r->from = 0; r->from < n; r->from += at_once) {
         const size_t round = qg__smaller(n - r->from, at_once);
@@ -121,7 +121,7 @@ float qg__max_abs(size_t n, const float *x)
 
 double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count)
 {
-    struct reduction  r   = { .block = sum_abs_above, .fold = add, .x = x, .d = d };
+    struct reduction  r = { .block = sum_abs_above, .fold = add, .x = x, .d = d };
     const struct part all = reduce(&r, n);
     *count = all.count;
     return all.value;

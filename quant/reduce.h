@@ -2,7 +2,7 @@
  *
  * A tensor is cut into blocks of QG_BLOCK elements, whatever the machine; threads choose which of
  * them they run, and block sums are added in index order.  Inside a block the kernels keep
- * QG_LANES double accumulators, whatever the instruction set, and fold them in one fixed order.
+ * 32 double accumulators, whatever the instruction set, and fold them in one fixed order.
  * Sums are double; who needs a float rounds once.
  */
 #ifndef QG_REDUCE_H
@@ -24,9 +24,9 @@ typedef void (*qg_range)(void *context, size_t first, size_t n);
 void qg__in_blocks(size_t count, size_t block, qg_range run, void *context);
 
 double qg__sum_abs(size_t n, const float *x);                   /* sum |x| */
-float  qg__mean_abs(size_t n, const float *x);                  /* sum |x| / n, rounded once; 0 if n = 0 */
+float  qg__mean_abs(size_t n, const float *x);                  /* sum |x| / n; 0 if n = 0 */
 float  qg__max_abs(size_t n, const float *x);                   /* 0 if n = 0; NaN if any x is */
-double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count);   /* of |x| > d, d >= 0 */
+double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count); /* |x| > d, d >= 0 */
 
 /* Sum of a term per element: terms writes term[i] for element first + i, n <= QG_CHUNK. */
 typedef void (*qg_terms)(const void *context, size_t first, size_t n, float *term);

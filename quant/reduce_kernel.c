@@ -3,37 +3,49 @@
 #include <stdint.h>
 #include <string.h>
 
-/* 32 lanes of double in four vectors: enough independent additions to hide their latency on the
- * widest machine.  Narrower ones split a vector into pieces; lane l always sums elements l, l + 32,
- * .. so the result does not depend on the width. */
-enum { WIDTH = 8, VECTORS = 4, QG_LANES = WIDTH * VECTORS };
+/* 32 lanes of double: enough independent additions to hide their latency on the widest machine.
+ * A vector is what the machine holds, but lane l always sums elements l, l + 32, .. and lanes are
+ * folded in one order, so the result does not depend on the width. */
+enum {
+    LANES = 32,
+#if defined(__AVX512F__)
+    WIDTH = 8,
+#elif defined(__AVX2__)
+    WIDTH = 4,
+#else
+    WIDTH = 2,
+#endif
+    VECTORS = LANES / WIDTH
+};
 
 typedef float   f32 __attribute__((vector_size(WIDTH * sizeof(float))));
 typedef double  f64 __attribute__((vector_size(WIDTH * sizeof(double))));
 typedef int32_t i32 __attribute__((vector_size(WIDTH * sizeof(int32_t))));
 
 /* A full step of lanes, or what is left of one followed by zeros. */
-static const float *step_at(size_t n, const float *x, size_t at, float tail[QG_LANES])
+static const float *step_at(size_t n, const float *x, size_t at, float tail[LANES])
 {
-    if (n - at >= QG_LANES) return x + at;
-    memset(tail, 0, QG_LANES * sizeof *tail);
+    if (n - at >= LANES) return x + at;
+    memset(tail, 0, LANES * sizeof *tail);
     memcpy(tail, x + at, (n - at) * sizeof *tail);
     return tail;
 }
 
 static double fold(const f64 sum[VECTORS])
 {
-    const f64 all  = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    double    fold = 0.0;
-    for (int l = 0; l < WIDTH; l++) fold += all[l];
-    return fold;
+    double lane[LANES];
+    double all = 0.0;
+    memcpy(lane, sum, sizeof lane);
+    for (int l = 0; l < LANES / 4; l++)
+        all += (lane[l] + lane[l + 8]) + (lane[l + 16] + lane[l + 24]);
+    return all;
 }
 
 static double sum_kernel(size_t n, const float *x)
 {
     f64   sum[VECTORS] = { { 0 } };
-    float tail[QG_LANES];
-    for (size_t at = 0; at < n; at += QG_LANES) {
+    float tail[LANES];
+    for (size_t at = 0; at < n; at += LANES) {
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             f32 e;
@@ -47,8 +59,8 @@ static double sum_kernel(size_t n, const float *x)
 static double sum_abs_kernel(size_t n, const float *x)
 {
     f64   sum[VECTORS] = { { 0 } };
-    float tail[QG_LANES];
-    for (size_t at = 0; at < n; at += QG_LANES) {
+    float tail[LANES];
+    for (size_t at = 0; at < n; at += LANES) {
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             i32 bits;
@@ -63,8 +75,8 @@ static float max_abs_kernel(size_t n, const float *x)
 {
     /* Without its sign a float orders like its bits, and NaN comes out above infinity. */
     i32   max[VECTORS] = { { 0 } };
-    float tail[QG_LANES];
-    for (size_t at = 0; at < n; at += QG_LANES) {
+    float tail[LANES];
+    for (size_t at = 0; at < n; at += LANES) {
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             i32 bits;
@@ -85,15 +97,15 @@ static float max_abs_kernel(size_t n, const float *x)
 static double sum_abs_above_kernel(size_t n, const float *x, float d, size_t *count)
 {
     f64   sum[VECTORS] = { { 0 } };
-    i32   kept[VECTORS] = { { 0 } };        /* a block has far fewer than 2^31 elements */
-    float tail[QG_LANES];
-    for (size_t at = 0; at < n; at += QG_LANES) {
+    i32   kept[VECTORS] = { { 0 } }; /* a block has far fewer than 2^31 elements */
+    float tail[LANES];
+    for (size_t at = 0; at < n; at += LANES) {
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             i32 bits;
             memcpy(&bits, p + v * WIDTH, sizeof bits);
             bits &= INT32_MAX;
-            const i32 above = (f32)bits > d;            /* -1 where true */
+            const i32 above = (f32)bits > d; /* -1 where true */
             sum[v] += __builtin_convertvector((f32)(bits & above), f64);
             kept[v] -= above;
         }

@@ -10,14 +10,17 @@ int qg_learned_count(qg_quant q)
     return n;
 }
 
-qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, bool is_weight)
+qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role)
 {
-    return (qg_shape){ 1, 1, 1, l->per_channel && q.per_channel ? is_weight ? x.n : x.c : 1 };
+    return (qg_shape){ 1, 1, 1, l->per_channel && q.per_channel ? role == QG_WEIGHT ? x.n : x.c : 1 };
 }
+
+bool qg_quant_waits(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (!x || !q.scheme) return x;
+    if (qg_quant_waits(q, t)) return q.scheme->rectifies ? qg_relu(t, x) : x;
     for (int i = 0; i < qg_learned_count(q); i++)
         if (!learned || !learned[i])
             return qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name,

@@ -21,12 +21,14 @@ typedef struct qg_learned {
     float       lr_scale;       /* 0: 1 */
 } qg_learned;
 
+typedef enum qg_role { QG_WEIGHT = 1, QG_INPUT = 2, QG_GRADIENT = 4 } qg_role;
+
 struct qg_scheme {
     const char       *name;     /* "twn": in summaries, checkpoints, on the command line */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
     const qg_learned *learned;  /* ends with a NULL name; NULL: nothing */
-    bool              weight;   /* may quantize a weight */
-    bool              input;    /* may quantize an activation */
+    unsigned          roles;    /* what it may quantize: qg_role, or-ed */
+    bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
     float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
 
     /* Initial values of what is learned, from the initial weights x.  NULL: zeros.  An activation
@@ -47,8 +49,11 @@ struct qg_scheme {
 
 /* Shape of learned entry l for a quantizer on x: [1,1,1,1], or [1,1,1,channels] (x.n for a weight,
  * x.c for an activation). */
-qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, bool is_weight);
+qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
 int      qg_learned_count(qg_quant q);
+
+/* q.after lies ahead of the tape's step: the quantizer still passes x (as relu, if it rectifies). */
+bool     qg_quant_waits(qg_quant q, const qg_tape *t);
 
 /* --- parts most schemes share --------------------------------------------------------------- */
 

@@ -35,7 +35,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 
 static const qg_scheme binary = {
     .name    = "binary",
-    .weight  = true,
+    .roles   = QG_WEIGHT,
     .apply   = apply_weight,
     .encode  = encode,
     .explain =
@@ -98,7 +98,8 @@ static qg_status encode_sign(qg_quant q, qg_tensor x, const float *const *learne
 
 static const qg_scheme sign = {
     .name       = "sign",
-    .input      = true,
+    .roles      = QG_INPUT,
+    .rectifies  = true,
     .apply      = apply_sign,
     .activation = sign_activation,
     .encode     = encode_sign,

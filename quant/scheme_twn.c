@@ -30,7 +30,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 
 static const qg_scheme twn = {
     .name    = "twn",
-    .weight  = true,
+    .roles   = QG_WEIGHT,
     .apply   = apply,
     .encode  = encode,
     .explain =

@@ -12,7 +12,10 @@ static void identity_slope(float arg, size_t n, const float *x, const float *dy,
 
 static void clip_slope(float bound, size_t n, const float *x, const float *dy, float *dx)
 {
-    for (size_t i = 0; i < n; i++) dx[i] += fabsf(x[i]) <= bound ? dy[i] : 0.0f;
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i]; /* read in any case: a load behind a condition does not vectorise */
+        dx[i] += fabsf(x[i]) <= bound ? g : 0.0f;
+    }
 }
 
 static void approx_sign_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
@@ -30,7 +33,7 @@ static void swish_slope(float beta, size_t n, const float *x, const float *dy, f
      * One exponential that cannot overflow, where the formula as printed is inf / inf. */
     for (size_t i = 0; i < n; i++) {
         const float a = fabsf(beta * x[i]);
-        const float z = a > 80.0f ? 80.0f : a;          /* there the slope is below 1e-32 */
+        const float z = a > 80.0f ? 80.0f : a; /* there the slope is below 1e-32 */
         const float u = qg__exp(-(z == z ? z : 0.0f));
         const float v = 1.0f + u;
         const float s = beta * (2.0f - z * (1.0f - u) / v) * (2.0f * u / (v * v));
@@ -40,7 +43,7 @@ static void swish_slope(float beta, size_t n, const float *x, const float *dy, f
 
 static void tanh_slope(float t, size_t n, const float *x, const float *dy, float *dx)
 {
-    const float height = t > 1.0f ? t : 1.0f;           /* k t = max(1/t, 1) t, without the 1/0 */
+    const float height = t > 1.0f ? t : 1.0f; /* k t = max(1/t, 1) t, without the 1/0 */
     for (size_t i = 0; i < n; i++) {
         const float s = qg__tanh(t * x[i]);
         dx[i] += dy[i] * (height * (1.0f - s * s));

@@ -22,7 +22,7 @@ qg_surrogate qg_ste_clip(float bound);          /* s = clip(x, -bound, bound); s
 qg_surrogate qg_ste_approx_sign(void);
 
 /* ds/dx = b (2 - b x tanh(b x / 2)) / (1 + cosh(b x)), b = beta; 0 at +-inf.   [Darabi 2018]
- * The slope is beta at 0 and negative beyond |b x| of about 2.4, which is the method, not a slip. */
+ * The slope is beta at 0 and negative beyond |b x| of 2.4 or so: that is the method. */
 qg_surrogate qg_ste_swish(float beta);
 
 /* IR-Net: s = k tanh(t x), k = max(1/t, 1), so ds/dx = max(1, t) (1 - tanh^2(t x)).  [Qin 2020]

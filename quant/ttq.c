@@ -17,13 +17,13 @@ struct backward {
 
 static void slope_block(void *context, size_t at, size_t n)
 {
-    const struct backward *k  = context;
-    const float           *x  = k->x + at;
-    const float           *dy = k->dy + at;
-    float                 *dx = k->dx + at;
+    const struct backward b = *(const struct backward *)context;
+    const float          *x = b.x + at;
+    const float          *dy = b.dy + at;
+    float                *dx = b.dx + at;
     for (size_t i = 0; i < n; i++) {
-        const float other = x[i] < -k->delta ? k->negative : 1.0f;
-        dx[i] += dy[i] * (x[i] > k->delta ? k->positive : other);
+        const float other = x[i] < -b.delta ? b.negative : 1.0f;
+        dx[i] += dy[i] * (x[i] > b.delta ? b.positive : other);
     }
 }
 
@@ -36,14 +36,20 @@ void qg__ttq_slope(size_t n, const float *x, const float *dy, float delta, float
 
 static void positive_terms(const void *context, size_t first, size_t n, float *term)
 {
-    const struct backward *k = context;
-    for (size_t i = 0; i < n; i++) term[i] = k->x[first + i] > k->delta ? k->dy[first + i] : 0.0f;
+    const struct backward b = *(const struct backward *)context;
+    for (size_t i = 0; i < n; i++) {
+        const float g = b.dy[first + i];
+        term[i] = b.x[first + i] > b.delta ? g : 0.0f;
+    }
 }
 
 static void negative_terms(const void *context, size_t first, size_t n, float *term)
 {
-    const struct backward *k = context;
-    for (size_t i = 0; i < n; i++) term[i] = k->x[first + i] < -k->delta ? k->dy[first + i] : 0.0f;
+    const struct backward b = *(const struct backward *)context;
+    for (size_t i = 0; i < n; i++) {
+        const float g = b.dy[first + i];
+        term[i] = b.x[first + i] < -b.delta ? g : 0.0f;
+    }
 }
 
 float qg__ttq_sum_positive(size_t n, const float *x, const float *dy, float delta)
@@ -67,33 +73,31 @@ static qg_status check_attrs(const char *op, qg_ttq_attrs attrs)
 qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attrs attrs, qg_array *y)
 {
     const char *op = "ttq_weight_quantizer";
-    qg_status   s  = check_attrs(op, attrs);
+    qg_status   s = check_attrs(op, attrs);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
-    const size_t n     = qg_array_count(x);
+    const size_t n = qg_array_count(x);
     const float  delta = qg__ttq_delta(n, qg__floats(x), attrs.threshold);
     qg__ternarize(n, qg__floats(x), delta, attrs.positive, attrs.negative, qg__floats(y));
     return QG_OK;
 }
 
 qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                           qg_ttq_attrs attrs, qg_array *dx,
-                                           float *grad_positive, float *grad_negative)
+                                           qg_ttq_attrs attrs, qg_array *dx, float *grad_positive,
+                                           float *grad_negative)
 {
     const char *op = "ttq_weight_quantizer_gradient";
-    qg_status   s  = check_attrs(op, attrs);
+    qg_status   s = check_attrs(op, attrs);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
 
-    const size_t n     = qg_array_count(x);
-    const float *w     = qg__floats(x);
-    const float *dq    = qg__floats(dy);
+    const size_t n = qg_array_count(x);
+    const float *w = qg__floats(x);
+    const float *dq = qg__floats(dy);
     const float  delta = qg__ttq_delta(n, w, attrs.threshold);
     qg__zero(dx);
-    if (attrs.surrogate.slope)
-        qg_surrogate_slope(attrs.surrogate, n, w, dq, qg__floats(dx));
-    else
-        qg__ttq_slope(n, w, dq, delta, attrs.positive, attrs.negative, qg__floats(dx));
+    if (attrs.surrogate.slope) qg_surrogate_slope(attrs.surrogate, n, w, dq, qg__floats(dx));
+    else qg__ttq_slope(n, w, dq, delta, attrs.positive, attrs.negative, qg__floats(dx));
 
     /* q = -Wn on N, so dWn = -sum dq.  The formula as printed drops the minus; the chain rule does
      * not. */

@@ -8,8 +8,8 @@
  *
  * Wp and Wn are learned scalars, 1 at first, of either sign; the threshold is a constant.
  *
- * Range    threshold finite, 0 or more.  All zeros: D = 0, both sets are empty, q = 0.  A NaN weight
- *          makes D NaN and both sets empty.
+ * Range    threshold finite, 0 or more.  All zeros: D = 0, both sets are empty, q = 0.  A NaN
+ *          weight makes D NaN and both sets empty.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
  * Differs  Eq. 7 as printed, Blueoil and several ports take dWn = +sum, which moves Wn uphill:
  *          QG_TTQ_AS_PRINTED.  The authors' TensorFlow code has the minus, by automatic
@@ -32,20 +32,22 @@ typedef struct qg_ttq_attrs {
     float        threshold;             /* of max|x| */
     float        positive, negative;    /* Wp, Wn */
     qg_ttq_rule  rule;                  /* read by the gradient */
-    qg_surrogate surrogate;             /* {0}: dx by eq. 8; else dx = dy s'(x); read by the gradient */
+    qg_surrogate surrogate;             /* {0}: eq. 8; else dx = dy s'(x); read by the gradient */
 } qg_ttq_attrs;
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
-QG_MUST_CHECK qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attrs attrs,
-                                                qg_array *y);
+QG_MUST_CHECK
+qg_status qg_ttq_weight_quantizer(const qg_array *x, qg_ttq_attrs attrs,
+                                  qg_array *y);
 
 /* dx, *grad_positive = dWp, *grad_negative = dWn; either pointer may be NULL. */
-QG_MUST_CHECK qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                         qg_ttq_attrs attrs,
-                                                         qg_array *dx, float *grad_positive,
-                                                         float *grad_negative);
+QG_MUST_CHECK
+qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                           qg_ttq_attrs attrs,
+                                           qg_array *dx, float *grad_positive,
+                                           float *grad_negative);
 
-/* For scheme authors; on every thread.  The forward is qg__ternarize(n, x, D, Wp, Wn, y).  The slope
+/* For scheme authors; on every thread.  The forward is qg__ternarize(n, x, D, Wp, Wn, y), the slope
  * is dx += eq. 8; the sums are over P and N, before any sign. */
 float qg__ttq_delta(size_t n, const float *x, float threshold);
 void  qg__ttq_slope(size_t n, const float *x, const float *dy, float delta, float positive,

@@ -1,15 +1,13 @@
 #include "quant/twn.h"
 
 #include "quant/channel.h"
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 
 void qg__ternary(size_t n, const float *x, float delta, float positive, float negative, float *y)
 {
-    for (size_t i = 0; i < n; i++) {
-        const float below = x[i] < -delta ? -negative : 0.0f;
-        y[i] = x[i] > delta ? positive : below;
-    }
+    QG_KERNELS(qg__map)->ternary(n, x, delta, positive, negative, y);
 }
 
 struct ternary {
@@ -54,7 +52,7 @@ float qg__twn_alpha(size_t n, const float *x, float delta)
 }
 
 struct channels {
-    qg__split  c;
+    qg__split    c;
     const float *x;
     float        threshold;
     float       *y, *alpha;
@@ -63,7 +61,7 @@ struct channels {
 static float ternarize_channel(const struct channels *k, size_t channel)
 {
     const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
-    const size_t             size    = qg__channel_size(k->c);
+    const size_t             size = qg__channel_size(k->c);
     float                    part[QG_CHUNK];
     double                   sum = 0.0, above = 0.0;
     size_t                   kept = 0;
@@ -115,7 +113,7 @@ qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *
                                   float *alpha)
 {
     const char *op = "twn_weight_quantizer";
-    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
+    qg_status   s = qg__check_threshold(op, "threshold", threshold);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
 
@@ -141,15 +139,16 @@ static qg_status gradient(const char *op, const qg_array *x, const qg_array *dy,
 qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
                                            qg_array *dx)
 {
-    return gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_identity()), dx);
+    return gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_identity()),
+                    dx);
 }
 
 qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float threshold,
                                               qg_array *y, qg_array *alpha)
 {
     const char *op = "twn_per_channel_weight_quantizer";
-    qg__split c  = { 0 };
-    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
+    qg__split   c = { 0 };
+    qg_status   s = qg__check_threshold(op, "threshold", threshold);
     if (!s) s = qg__check_forward(op, x, y);
     if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
     if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
@@ -162,13 +161,12 @@ qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_a
 {
     const char *op = "ste_tern_quantizer";
     const bool  own_threshold = !attrs.ternary_weight_networks;
-    qg_status   s  = qg__check_forward(op, x, y);
+    qg_status   s = qg__check_forward(op, x, y);
     if (!s && own_threshold) s = qg__check_threshold(op, "threshold_value", attrs.threshold_value);
     if (s) return s;
 
     const size_t n = qg_array_count(x);
-    const float  d = own_threshold ? attrs.threshold_value
-                                   : qg__twn_delta(n, qg__floats(x), 0.7f);
+    const float  d = own_threshold ? attrs.threshold_value : qg__twn_delta(n, qg__floats(x), 0.7f);
     qg__ternarize(n, qg__floats(x), d, 1.0f, 1.0f, qg__floats(y));
     return QG_OK;
 }
@@ -176,5 +174,6 @@ qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_a
 qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
                                          qg_array *dx)
 {
-    return gradient("ste_tern_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx);
+    return gradient("ste_tern_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)),
+                    dx);
 }

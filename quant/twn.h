@@ -5,11 +5,12 @@
  *     q(w) = +a if w > D,  -a if w < -D,  else 0                       strict on both sides
  *     s(w) = w                                dw = dq everywhere, unclipped; D and a are constants
  *
- * Range    threshold finite, 0 or more.  If nothing exceeds D (all zeros, or threshold >= 1), or w
- *          is empty, a = 0 and q = 0.  A NaN or infinite weight makes D so; then nothing exceeds it.
+ * Range    threshold finite, 0 or more.  If nothing exceeds D (all zeros, or a large threshold),
+ *          or w is empty, a = 0 and q = 0.  A NaN or infinite weight makes D so; then nothing
+ *          exceeds it.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
- * Differs  The authors' Caffe fork adds 1e-6 to the denominator of a, on the GPU path only, and clips
- *          D to [-100, 100].  TensorFlow versions return NaN for a tensor of zeros.
+ * Differs  The authors' Caffe fork adds 1e-6 to the denominator of a, on the GPU path only, and
+ *          clips D to [-100, 100].  TensorFlow versions return NaN for a tensor of zeros.
  */
 #ifndef QG_TWN_H
 #define QG_TWN_H
@@ -21,17 +22,20 @@
 #include <stdbool.h>
 
 /* y = q(x).  x, y F32 of one shape, any rank; *delta = D and *alpha = a unless NULL. */
-QG_MUST_CHECK qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y,
-                                                float *delta, float *alpha);
+QG_MUST_CHECK
+qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y,
+                                  float *delta, float *alpha);
 
 /* dx = dy s'(x); s {0}: the identity.  For both granularities. */
-QG_MUST_CHECK qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                         qg_surrogate s, qg_array *dx);
+QG_MUST_CHECK
+qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                           qg_surrogate s, qg_array *dx);
 
 /* The same formulas for each index of dimension axis on its own; alpha [dims[axis]] or NULL. */
-QG_MUST_CHECK qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis,
-                                                            float threshold, qg_array *y,
-                                                            qg_array *alpha);
+QG_MUST_CHECK
+qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis,
+                                              float threshold, qg_array *y,
+                                              qg_array *alpha);
 
 /* Larq's SteTern: q in {-1, 0, +1}, without a.  Threshold as given, or 0.7 mean|x| of the tensor.
  * Own surrogate: clip at 1. */
@@ -40,17 +44,21 @@ typedef struct qg_ste_tern_attrs {
     bool  ternary_weight_networks;  /* 0.7 mean|x| instead of threshold_value */
 } qg_ste_tern_attrs;
 
-QG_MUST_CHECK qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs,
-                                              qg_array *y);
-QG_MUST_CHECK qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                       qg_surrogate s, qg_array *dx);
+QG_MUST_CHECK
+qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs,
+                                qg_array *y);
+QG_MUST_CHECK
+qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                         qg_surrogate s, qg_array *dx);
 
 /* For scheme authors.  qg__ternary is the loop on one run, qg__ternarize the same on every thread:
  * y = positive if x > delta, -negative if x < -delta, else 0. */
 void  qg__ternary(size_t n, const float *x, float delta, float positive, float negative, float *y);
-void  qg__ternarize(size_t n, const float *x, float delta, float positive, float negative, float *y);
+void  qg__ternarize(size_t n, const float *x, float delta, float positive, float negative,
+                    float *y);
 float qg__twn_delta(size_t n, const float *x, float threshold);
 float qg__twn_alpha(size_t n, const float *x, float delta);
-void  qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y, float *alpha);
+void  qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y,
+                   float *alpha);
 
 #endif

@@ -7,7 +7,10 @@
 
 static void open_clip(float bound, size_t n, const float *x, const float *dy, float *dx)
 {
-    for (size_t i = 0; i < n; i++) dx[i] += fabsf(x[i]) < bound ? dy[i] : 0.0f;
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        dx[i] += fabsf(x[i]) < bound ? g : 0.0f;
+    }
 }
 
 static qg_surrogate own_surrogate(qg_xnor_rule rule)
@@ -18,7 +21,7 @@ static qg_surrogate own_surrogate(qg_xnor_rule rule)
 }
 
 struct backward {
-    qg__split  c;
+    qg__split    c;
     const float *x, *dy;
     qg_xnor_rule rule;
     size_t       c_in;
@@ -35,8 +38,8 @@ struct weights {
 static double signed_sum(const struct backward *k, size_t channel)
 {
     const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
-    const size_t             size    = qg__channel_size(k->c);
-    double                   sum     = 0.0;
+    const size_t             size = qg__channel_size(k->c);
+    double                   sum = 0.0;
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
         float        x[QG_CHUNK], dy[QG_CHUNK];
@@ -50,7 +53,7 @@ static double signed_sum(const struct backward *k, size_t channel)
 
 static struct weights weights_of(const struct backward *k, size_t channel)
 {
-    const double n     = (double)qg__channel_size(k->c);
+    const double n = (double)qg__channel_size(k->c);
     const double alpha = (double)qg__channel_mean_abs(k->c, channel, k->x);
     double       factor;
     switch (k->rule) {
@@ -70,7 +73,7 @@ static struct weights weights_of(const struct backward *k, size_t channel)
 
 static void slope_channel(const struct backward *k, size_t channel)
 {
-    const struct weights f    = weights_of(k, channel);
+    const struct weights f = weights_of(k, channel);
     const size_t         size = qg__channel_size(k->c);
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
@@ -98,8 +101,8 @@ static void xnor_slope(qg__split c, const float *x, const float *dy, qg_xnor_rul
     qg__in_blocks(c.depth, QG_CHANNEL_GROUP, slope_channels, &k);
 }
 
-void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy, qg_xnor_rule rule,
-                         size_t c_in, qg_surrogate s, float *dx)
+void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
+                         qg_xnor_rule rule, size_t c_in, qg_surrogate s, float *dx)
 {
     xnor_slope((qg__split){ 1, rows, row }, x, dy, rule, c_in, s, dx);
 }
@@ -107,8 +110,8 @@ void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *d
 qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y, qg_array *alpha)
 {
     const char *op = "xnor_weight_quantizer";
-    qg__split c  = { 0 };
-    qg_status   s  = qg__check_forward(op, x, y);
+    qg__split   c = { 0 };
+    qg_status   s = qg__check_forward(op, x, y);
     if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
     if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
     if (s) return s;
@@ -119,12 +122,12 @@ qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y, qg_
 qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                             qg_xnor_attrs attrs, qg_array *dx)
 {
-    const char        *op      = "xnor_weight_quantizer_gradient";
-    const qg_xnor_rule rule    = attrs.rule;
+    const char        *op = "xnor_weight_quantizer_gradient";
+    const qg_xnor_rule rule = attrs.rule;
     const bool         authors = rule == QG_XNOR_AUTHORS || rule == QG_XNOR_AUTHORS_ADAM;
-    qg__split        c       = { 0 };
-    qg__split        in      = { 1, 1, 1 };
-    qg_status          s       = qg__check_int(op, "rule", (int)rule, QG_XNOR_EXACT, QG_XNOR_IDENTITY);
+    qg__split          c = { 0 };
+    qg__split          in = { 1, 1, 1 };
+    qg_status          s = qg__check_int(op, "rule", (int)rule, QG_XNOR_EXACT, QG_XNOR_IDENTITY);
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (!s) s = qg__check_channels(op, "axis", attrs.axis, x, &c);
     if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);
@@ -142,19 +145,19 @@ struct map {
 };
 
 /* The part of window o that lies in the image: [*from, *to) of `extent`. */
-static void window_at(size_t o, size_t stride, size_t pad, size_t kernel, size_t extent, size_t *from,
-                      size_t *to)
+static void window_at(size_t o, size_t stride, size_t pad, size_t kernel, size_t extent,
+                      size_t *from, size_t *to)
 {
-    const size_t begin = o * stride;                    /* in the padded image */
+    const size_t begin = o * stride; /* in the padded image */
     *from = begin > pad ? qg__smaller(begin - pad, extent) : 0;
-    *to   = begin + kernel > pad ? qg__smaller(begin + kernel - pad, extent) : 0;
+    *to = begin + kernel > pad ? qg__smaller(begin + kernel - pad, extent) : 0;
 }
 
 /* Rows [first, first + n) of all N * OH rows of K.  The pixels of a window's row are one run. */
 static void map_rows(void *context, size_t first, size_t n)
 {
-    const struct map      *k     = context;
-    const qg_xnor_geometry g     = k->g;
+    const struct map      *k = context;
+    const qg_xnor_geometry g = k->g;
     const double           count = (double)g.c * (double)g.kernel_h * (double)g.kernel_w;
     for (size_t row = first; row < first + n; row++) {
         const float *image = k->x + row / g.oh * g.h * g.w * g.c;
@@ -199,14 +202,18 @@ qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
                                        qg_array *K)
 {
     const char *op = "xnor_activation_quantizer";
-    qg_status   s  = check_window(op, window);
+    qg_status   s = check_window(op, window);
     if (!s) s = qg__check_array(op, "x", x, QG_F32);
     if (!s) s = qg__check_pair(op, "sign", sign, "x", x);
     if (!s) s = qg__check_rank(op, "x", x, 4);
     if (s) return s;
 
-    qg_xnor_geometry g = { .n = x->dims[0], .h = x->dims[1], .w = x->dims[2], .c = x->dims[3],
-                           .kernel_h = (size_t)window.kernel_h, .kernel_w = (size_t)window.kernel_w,
+    qg_xnor_geometry g = { .n = x->dims[0],
+                           .h = x->dims[1],
+                           .w = x->dims[2],
+                           .c = x->dims[3],
+                           .kernel_h = (size_t)window.kernel_h,
+                           .kernel_w = (size_t)window.kernel_w,
                            .stride = (size_t)window.stride };
     g.oh = windows(g.h, g.kernel_h, g.stride, window.same_padding, &g.pad_top);
     g.ow = windows(g.w, g.kernel_w, g.stride, window.same_padding, &g.pad_left);

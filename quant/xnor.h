@@ -9,14 +9,14 @@
  *     QG_XNOR_EXACT     dw_i = dq_i alpha 1[|w_i| <= 1] + sign(w_i)/n sum_j dq_j sign(w_j)
  *     QG_XNOR_PAPER     dw   = dq (alpha 1[|w| <= 1] + 1/n)              keeps j = i of that sum
  *     QG_XNOR_AUTHORS   dw   = dq (alpha 1[|w| < 1] + 1/n) (1 - 1/c_in) n         as released, SGD
- *     QG_XNOR_AUTHORS_ADAM    the same without the factor n                        as released, Adam
+ *     QG_XNOR_AUTHORS_ADAM    the same without the factor n                      as released, Adam
  *     QG_XNOR_IDENTITY  dw   = dq                                                  Blueoil
  *
  * Range    A filter without elements has alpha = 0.  sign is qg_sign; NaN makes alpha NaN.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
  * Differs  The released code also centres the weights over c_in and clamps them to [-1, 1] before
- *          it binarizes, multiplies the whole gradient by 1e9 for Adam, and leaves out K; torch.sign
- *          gives 0 at 0.
+ *          it binarizes, multiplies the whole gradient by 1e9 for Adam, and leaves out K;
+ *          torch.sign gives 0 at 0.
  */
 #ifndef QG_XNOR_H
 #define QG_XNOR_H
@@ -37,8 +37,9 @@ typedef enum qg_xnor_rule {
 
 /* y = q(x), a filter being an index of dimension axis (0 in OIHW and OHWI, 3 in HWIO).  x, y F32 of
  * one shape, rank 1 or more; alpha [dims[axis]] or NULL. */
-QG_MUST_CHECK qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y,
-                                                 qg_array *alpha);
+QG_MUST_CHECK
+qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y,
+                                   qg_array *alpha);
 
 typedef struct qg_xnor_attrs {
     int          axis;          /* of the filters */
@@ -47,9 +48,10 @@ typedef struct qg_xnor_attrs {
     qg_surrogate surrogate;     /* {0}: the indicator of the rule */
 } qg_xnor_attrs;
 
-QG_MUST_CHECK qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
-                                                          qg_xnor_attrs attrs,
-                                                          qg_array *dx);
+QG_MUST_CHECK
+qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                            qg_xnor_attrs attrs,
+                                            qg_array *dx);
 
 /* Activations: sign = sign(x) and the map K that scales the binary convolution,
  *
@@ -63,12 +65,13 @@ typedef struct qg_xnor_window {
     bool same_padding;
 } qg_xnor_window;
 
-QG_MUST_CHECK qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
-                                                     qg_array *sign, qg_array *K);
+QG_MUST_CHECK
+qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
+                                       qg_array *sign, qg_array *K);
 
 /* For scheme authors; on every thread.  The forward of weights is qg__binary_rows. */
-void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy, qg_xnor_rule rule,
-                         size_t c_in, qg_surrogate s, float *dx);
+void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
+                         qg_xnor_rule rule, size_t c_in, qg_surrogate s, float *dx);
 
 typedef struct qg_xnor_geometry {
     size_t n, h, w, c, oh, ow;

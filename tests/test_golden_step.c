@@ -44,7 +44,7 @@ static qg_var *norm(tiny_net *net, qg_tape *t, qg_var *x, int gamma, int pool)
     qg_norm_spec spec = { .mean = net->mean[k], .var = net->var[k] };
     if (net->fused) {
         spec.pool = pool;
-        spec.act  = qg_activation_relu();
+        spec.relu = true;
     }
     qg_var *y = qg_norm(t, x, qg_parameter(t, net->p.item[gamma]),
                         qg_parameter(t, net->p.item[gamma + 1]), spec);

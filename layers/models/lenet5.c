@@ -1,33 +1,22 @@
 #include "layers/models/lenet5.h"
 
-/* What stands between a product and the next one.  A quantized input takes the place of the relu.
- * A binary one also pulls the pooling in front of the batch norm: the maximum over a window of
- * signs is +1 nearly everywhere. */
-static void between(qg_net *net, qg_quant next_input, int pool)
-{
-    const bool binary = next_input.scheme && next_input.bits == 1;
-    if (binary && pool) qg_net_maxpool(net, pool);
-    qg_net_batchnorm(net);
-    if (!next_input.scheme) qg_net_relu(net);
-    if (!binary && pool) qg_net_maxpool(net, pool);
-}
+#include "layers/models/parts.h"
 
 static qg_net *declare(qg_model_spec s)
 {
-    qg_quant w[4], x[4];
-    qg_model_quant(&s, "conv1", true, false, &w[0], &x[0]);
-    qg_model_quant(&s, "conv2", false, false, &w[1], &x[1]);
-    qg_model_quant(&s, "fc1", false, false, &w[2], &x[2]);
-    qg_model_quant(&s, "fc2", false, true, &w[3], &x[3]);
+    const qg_model_quants conv1 = qg_model_quant(&s, "conv1", true, false);
+    const qg_model_quants conv2 = qg_model_quant(&s, "conv2", false, false);
+    const qg_model_quants fc1   = qg_model_quant(&s, "fc1", false, false);
+    const qg_model_quants fc2   = qg_model_quant(&s, "fc2", false, true);
 
     qg_net *net = qg_net_new((qg_net_spec){ s.height, s.width, s.channels, s.seed });
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 5, .weight = w[0], .input = x[0] });
-    between(net, x[1], 2);
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 64, .kernel = 5, .weight = w[1], .input = x[1] });
-    between(net, x[2], 2);
-    qg_net_dense(net, (qg_dense_spec){ .out = 512, .weight = w[2], .input = x[2] });
-    between(net, x[3], 0);
-    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, .weight = w[3], .input = x[3] });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 5, QG_QUANTS(conv1) });
+    qg__model_between(net, conv2.input, 2);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 64, .kernel = 5, QG_QUANTS(conv2) });
+    qg__model_between(net, fc1.input, 2);
+    qg_net_dense(net, (qg_dense_spec){ .out = 512, QG_QUANTS(fc1) });
+    qg__model_between(net, fc2.input, 0);
+    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc2) });
     return net;
 }
 

@@ -7,8 +7,8 @@
 /* Quantizers of one product that differ from the net's: --layer conv1:weight=float. */
 typedef struct qg_choice {
     const char *layer;              /* "conv1" */
-    bool        has_weight, has_input;
-    qg_quant    weight, input;
+    bool        has_weight, has_input, has_gradient;
+    qg_quant    weight, input, gradient;
 } qg_choice;
 
 typedef struct qg_model_spec {
@@ -16,7 +16,8 @@ typedef struct qg_model_spec {
     uint64_t         seed;
     qg_quant         weight;        /* of every product */
     qg_quant         input;         /* of every product but the first, which reads the image */
-    bool             first_last_float;  /* weight and input of the first and last product stay float */
+    qg_quant         gradient;      /* of every product's dL/dy */
+    bool             first_last_float;  /* all three of the first and last product stay float */
     const qg_choice *choice;        /* and exceptions */
     int              choices;
 } qg_model_spec;
@@ -32,7 +33,9 @@ extern const qg_model *const qg_models[];       /* ends with NULL */
 const qg_model *qg_model_find(const char *name);                /* NULL: no such model */
 
 /* What spec says of the product called name.  first: it reads the image. */
-void qg_model_quant(const qg_model_spec *spec, const char *name, bool first, bool last,
-                    qg_quant *weight, qg_quant *input);
+typedef struct qg_model_quants {
+    qg_quant weight, input, gradient;
+} qg_model_quants;
+qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool first, bool last);
 
 #endif

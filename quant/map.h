@@ -1,0 +1,26 @@
+/* quant/map.h — the element by element loops that are worth a wide machine (internal).
+ *
+ * Weights are quantized in every step, so these run over all of them each time.  Every operation is
+ * a single IEEE one and nothing is contracted: the same bits on every instruction set.
+ */
+#ifndef QG_MAP_H
+#define QG_MAP_H
+
+#include "core/cpu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct qg_map_kernels {
+    /* y = positive if x > delta, -negative if x < -delta, else 0 */
+    void (*ternary)(size_t n, const float *x, float delta, float positive, float negative,
+                    float *y);
+    /* y = qg__tanh(x), quant/smooth.h */
+    void (*tanh)(size_t n, const float *x, float *y);
+    /* u[i] = qg_uniform(key, first + i) */
+    void (*uniform)(size_t n, uint64_t key, size_t first, float *u);
+} qg_map_kernels;
+
+QG_DECLARE_KERNELS(qg_map_kernels, qg__map);
+
+#endif
