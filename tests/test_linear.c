@@ -46,7 +46,7 @@ static void values_lie_on_the_grid(void **state)
             for (size_t i = 0; i < n; i++) {
                 const double v = fmin(fmax((double)x[i], 0.0), 2.5) / 2.5 * steps;
                 const double code = (double)y[i] / 2.5 * steps;
-                assert_near(code, round(code), 0.02);    /* float32 of 65535 codes: 2^-7 each */
+                assert_near(code, round(code), 0.02); /* float32 of 65535 codes: 2^-7 each */
                 assert_near(code, v, 0.51);
             }
         }
@@ -92,20 +92,23 @@ static void refuses(void **state)
     qg_array F64 = X;
     qg_array none = vector(NULL, 4);
     F64.dtype = QG_F64;
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 0, 1.0f, &Y), QG_EARG, "bit is 0, must be 1");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 0, 1.0f, &Y), QG_EARG,
+                   "bit is 0, must be 1");
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 33, 1.0f, &Y), QG_EARG, "bit is 33");
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 0.0f, &Y), QG_EARG, "max_value is 0");
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, NAN, &Y), QG_EARG, "max_value is nan");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, INFINITY, &Y), QG_EARG, "max_value is inf");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, INFINITY, &Y), QG_EARG,
+                   "max_value is inf");
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y3), QG_ESHAPE, "[3]");
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y2), QG_ESHAPE, "[2,2]");
     assert_refused(qg_linear_mid_tread_half_quantizer(&F64, 2, 1.0f, &Y), QG_EARG, "F64");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&none, 2, 1.0f, &Y), QG_EARG, "x has no data");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&none, 2, 1.0f, &Y), QG_EARG,
+                   "x has no data");
     assert_refused(qg_linear_mid_tread_half_quantizer(NULL, 2, 1.0f, &Y), QG_EARG, "x is NULL");
     assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &X, 2, -1.0f, own, &Y), QG_EARG,
                    "max_value is -1");
-    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &Y3, 2, 1.0f, own, &Y), QG_ESHAPE,
-                   "dy");
+    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &Y3, 2, 1.0f, own, &Y),
+                   QG_ESHAPE, "dy");
     for (int i = 0; i < 4; i++) assert_true(y[i] == 7.0f);
 }
 
@@ -126,9 +129,9 @@ static void empty_and_rank_0(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_by_hand),  cmocka_unit_test(ties_go_up_unlike_dorefa),
+        cmocka_unit_test(codes_by_hand),          cmocka_unit_test(ties_go_up_unlike_dorefa),
         cmocka_unit_test(values_lie_on_the_grid), cmocka_unit_test(bit_32_only_clips),
-        cmocka_unit_test(mask_is_open),   cmocka_unit_test(refuses),
+        cmocka_unit_test(mask_is_open),           cmocka_unit_test(refuses),
         cmocka_unit_test(empty_and_rank_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,14 +63,14 @@ static void empty_nan_and_infinite(void **state)
     assert_true(qg__sum_abs(0, NULL) == 0.0 && qg__max_abs(0, NULL) == 0.0f);
     assert_true(qg__mean_abs(0, NULL) == 0.0f);
     assert_true(qg__sum_abs_above(0, NULL, 1.0f, &kept) == 0.0 && kept == 0);
-    for (size_t at = 0; at < 40000; at += 13331) {      /* in the first, a middle and the last block */
+    for (size_t at = 0; at < 40000; at += 13331) { /* in the first, a middle and the last block */
         static float x[MOST];
         fill_normal(4, 1.0f, MOST, x);
         x[at] = -INFINITY;
         assert_true(isinf(qg__max_abs(MOST, x)) && isinf(qg__sum_abs(MOST, x)));
         x[at + 1] = NAN;
         assert_true(isnan(qg__max_abs(MOST, x)) && isnan(qg__sum_abs(MOST, x)));
-        assert_true(isinf(qg__sum_abs_above(MOST, x, 1.0f, &kept)));  /* NaN is above nothing */
+        assert_true(isinf(qg__sum_abs_above(MOST, x, 1.0f, &kept))); /* NaN is above nothing */
         assert_true(qg__sum_abs_above(MOST, x, NAN, &kept) == 0.0 && kept == 0);
     }
 }

@@ -63,7 +63,7 @@ static void slopes_accumulate(void **state)
     (void)state;
     const qg_surrogate all[] = { qg_ste_identity(), qg_ste_clip(1.0f), qg_ste_approx_sign(),
                                  qg_ste_swish(5.0f), qg_ste_tanh(2.0f) };
-    static float x[MOST], dy[MOST], once[MOST], twice[MOST];
+    static float       x[MOST], dy[MOST], once[MOST], twice[MOST];
     fill_normal(1, 1.0f, MOST, x);
     fill_normal(2, 1.0f, MOST, dy);
     for (size_t s = 0; s < sizeof all / sizeof *all; s++) {
@@ -74,7 +74,8 @@ static void slopes_accumulate(void **state)
         qg_surrogate_slope(all[s], MOST, x, dy, twice);
         for (size_t i = 0; i < MOST; i++) {
             assert_true(twice[i] == 2.0f * once[i]);
-            if (i % 997 == 0) assert_near((double)once[i], (double)(dy[i] * slope_at(all[s], x[i])), 0);
+            if (i % 997 == 0)
+                assert_near((double)once[i], (double)(dy[i] * slope_at(all[s], x[i])), 0);
         }
     }
 }

@@ -103,8 +103,8 @@ static void codebook_scale_and_order(void **state)
         for (size_t i = 0; i < n; i++) v[i] = w[n - 1 - i];
         assert_ok(qg_twn_weight_quantizer(&V, 0.7f, &R, NULL, &other));
         assert_near((double)other, (double)alpha, 1e-8); /* another order of the sum */
-        for (size_t i = 0; i < n; i++) assert_true((r[i] > 0) - (r[i] < 0) ==
-                                                   (q[n - 1 - i] > 0) - (q[n - 1 - i] < 0));
+        for (size_t i = 0; i < n; i++)
+            assert_true((r[i] > 0) - (r[i] < 0) == (q[n - 1 - i] > 0) - (q[n - 1 - i] < 0));
     }
 }
 
@@ -179,7 +179,8 @@ static void ste_tern_by_hand(void **state)
     assert_ok(qg_ste_tern_quantizer_gradient(&X, &G, own, &Y));
     assert_all_near(6, y, slope, 0.0);
     X = vector(x, 5), Y = vector(y, 5); /* 0.7 mean|x| = 0.2338 */
-    assert_ok(qg_ste_tern_quantizer(&X, (qg_ste_tern_attrs){ .ternary_weight_networks = true }, &Y));
+    assert_ok(
+        qg_ste_tern_quantizer(&X, (qg_ste_tern_attrs){ .ternary_weight_networks = true }, &Y));
     assert_all_near(5, y, twn, 0.0);
 }
 
@@ -194,15 +195,18 @@ static void refuses(void **state)
     qg_array T = matrix(q, 3, 2);
     qg_array scalar = { .dtype = QG_F32, .rank = 0, .data = w };
     qg_array scale3 = vector(q, 3);
-    assert_refused(qg_twn_weight_quantizer(&W, -0.1f, &Q, NULL, &alpha), QG_EARG, "threshold is -0.1");
+    assert_refused(qg_twn_weight_quantizer(&W, -0.1f, &Q, NULL, &alpha), QG_EARG,
+                   "threshold is -0.1");
     assert_refused(qg_twn_weight_quantizer(&W, NAN, &Q, NULL, &alpha), QG_EARG, "threshold is nan");
     assert_refused(qg_twn_weight_quantizer(&W, 0.7f, &T, NULL, &alpha), QG_ESHAPE, "[3,2]");
     assert_refused(qg_twn_per_channel_weight_quantizer(&W, 2, 0.7f, &Q, NULL), QG_EARG,
                    "axis is 2, must be 0 .. 1");
-    assert_refused(qg_twn_per_channel_weight_quantizer(&W, -1, 0.7f, &Q, NULL), QG_EARG, "axis is -1");
+    assert_refused(qg_twn_per_channel_weight_quantizer(&W, -1, 0.7f, &Q, NULL), QG_EARG,
+                   "axis is -1");
     assert_refused(qg_twn_per_channel_weight_quantizer(&scalar, 0, 0.7f, &scalar, NULL), QG_ESHAPE,
                    "rank is 0");
-    assert_refused(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, &scale3), QG_ESHAPE, "alpha");
+    assert_refused(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, &scale3), QG_ESHAPE,
+                   "alpha");
     assert_refused(qg_twn_weight_quantizer_gradient(&W, &T, own, &Q), QG_ESHAPE, "dy");
     assert_refused(qg_ste_tern_quantizer(&W, (qg_ste_tern_attrs){ .threshold_value = -1.0f }, &Q),
                    QG_EARG, "threshold_value is -1");
