@@ -104,7 +104,7 @@ static void max_slope_block(void *context, size_t at, size_t n)
     float                 *dx = b->dx + at;
     for (size_t i = 0; i < n; i++) {
         const float t = qg__tanh(x[i]);
-        const float s = (1.0f - t * t) * copysignf(b->share, t);
+        const float s = (1.0f - t * t) * (t < 0.0f ? -b->share : b->share);
         dx[i] -= fabsf(t) >= b->m ? s : 0.0f;
     }
 }
