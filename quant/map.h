@@ -17,6 +17,10 @@ typedef struct qg_map_kernels {
                     float *y);
     /* y = qg__tanh(x), quant/smooth.h */
     void (*tanh)(size_t n, const float *x, float *y);
+    /* t = 2 quantize_k(t / (2m) + 1/2) - 1, quant/dorefa.h; t = tanh(w), steps = 2^k - 1 */
+    void (*tanh_codes)(size_t n, float m, float steps, float *t);
+    /* dx += dy (1 - tanh^2 x) / m */
+    void (*tanh_slope)(size_t n, const float *x, const float *dy, float m, float *dx);
     /* u[i] = qg_uniform(key, first + i) */
     void (*uniform)(size_t n, uint64_t key, size_t first, float *u);
 } qg_map_kernels;

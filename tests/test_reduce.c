@@ -96,7 +96,7 @@ static void terms_see_every_element_once(void **state)
 /* Everything that reduces or maps, once per instruction set and thread count: the same bits. */
 struct results {
     double sum, above, terms, row;
-    float  max, ternary[MOST], tanh[MOST], uniform[MOST];
+    float  max, ternary[MOST], tanh[MOST], codes[MOST], slope[MOST], uniform[MOST];
     size_t kept;
 };
 
@@ -109,6 +109,9 @@ static void compute(struct results *r)
     r->row = QG_KERNELS(qg__reduce)->sum(4607, big + 1); /* unaligned */
     QG_KERNELS(qg__map)->ternary(MOST, big, 0.3f, 2.0f, 3.0f, r->ternary);
     QG_KERNELS(qg__map)->tanh(MOST, big, r->tanh);
+    memcpy(r->codes, r->tanh, sizeof r->codes);
+    QG_KERNELS(qg__map)->tanh_codes(MOST, 0.9f, 15.0f, r->codes);
+    QG_KERNELS(qg__map)->tanh_slope(MOST, big, big + 3, 0.9f, r->slope);
     QG_KERNELS(qg__map)->uniform(MOST, 9, 5, r->uniform);
 }
 
@@ -130,6 +133,8 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
             assert_true(other.max == first.max && other.kept == first.kept);
             assert_same(MOST, other.ternary, first.ternary);
             assert_same(MOST, other.tanh, first.tanh);
+            assert_same(MOST, other.codes, first.codes);
+            assert_same(MOST, other.slope, first.slope);
             assert_same(MOST, other.uniform, first.uniform);
         }
     unsetenv("QGRAD_CPU");
