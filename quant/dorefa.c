@@ -100,15 +100,11 @@ void qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, fl
 
 void qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y)
 {
-    const float steps = qg__steps(k);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     if (k == NOT_QUANTIZED)
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, 1.0f);
-    else if (ties == QG_TIES_UP)
-        for (size_t i = 0; i < n; i++)
-            y[i] = qg_round_up(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
-    else
-        for (size_t i = 0; i < n; i++)
-            y[i] = qg_round_even(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
+    else if (ties == QG_TIES_UP) kernels->dorefa_up(n, x, qg__steps(k), y);
+    else kernels->dorefa_even(n, x, qg__steps(k), y);
 }
 
 static void closed_mask(float arg, size_t n, const float *x, const float *dy, float *dx)

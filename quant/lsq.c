@@ -1,14 +1,13 @@
 #include "quant/lsq.h"
 
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
 void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
 {
-    const float lo = -(float)qn;
-    const float hi = (float)qp;
-    for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i] / step, lo, hi)) * step;
+    QG_KERNELS(qg__map)->lsq(n, x, step, -(float)qn, (float)qp, y);
 }
 
 void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx)

@@ -36,6 +36,35 @@ static void tanh_slope_kernel(size_t n, const float *x, const float *dy, float m
     }
 }
 
+static void linear_kernel(size_t n, const float *x, float max_value, float steps, float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float v = qg_clamp(x[i], 0.0f, max_value) / max_value * steps;
+        y[i] = qg_round_up(v) / steps * max_value;
+    }
+}
+
+static void dorefa_even_kernel(size_t n, const float *x, float steps, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
+}
+
+static void dorefa_up_kernel(size_t n, const float *x, float steps, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = qg_round_up(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
+}
+
+static void pact_kernel(size_t n, const float *x, float alpha, float steps, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = qg_round_even(qg_clamp(x[i], 0.0f, alpha) * steps / alpha) * alpha / steps;
+}
+
+static void lsq_kernel(size_t n, const float *x, float step, float lo, float hi, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i] / step, lo, hi)) * step;
+}
+
 static void uniform_kernel(size_t n, uint64_t key, size_t first, float *u)
 {
     /* 24 bits fit an int32_t, which every machine turns into floats by the vector. */
@@ -44,5 +73,14 @@ static void uniform_kernel(size_t n, uint64_t key, size_t first, float *u)
 }
 
 const qg_map_kernels QG_PER_ISA(qg__map) = {
-    ternary_kernel, tanh_kernel, tanh_codes_kernel, tanh_slope_kernel, uniform_kernel,
+    .ternary     = ternary_kernel,
+    .tanh        = tanh_kernel,
+    .tanh_codes  = tanh_codes_kernel,
+    .tanh_slope  = tanh_slope_kernel,
+    .linear      = linear_kernel,
+    .dorefa_even = dorefa_even_kernel,
+    .dorefa_up   = dorefa_up_kernel,
+    .pact        = pact_kernel,
+    .lsq         = lsq_kernel,
+    .uniform     = uniform_kernel,
 };
