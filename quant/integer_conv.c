@@ -1,125 +1,11 @@
 #include "quant/integer_conv.h"
 
 #include "quant/check.h"
+#include "quant/code_conv.h"
 #include "quant/code_array.h"
 #include "quant/quantize.h"
 #include "quant/round.h"
 #include "quant/scales.h"
-
-/* ---- geometry: any layout is a list of extents and strides ---- */
-
-typedef struct axes {
-    size_t n, h, w, c;                  /* images or output channels, rows, columns, channels */
-    size_t step_n, step_h, step_w, step_c;
-} axes;
-
-static axes axes_of(const qg_array *a, int n, int h, int w, int c)
-{
-    size_t step[4];
-    size_t size = 1;
-    for (int i = 3; i >= 0; i--) {
-        step[i] = size;
-        size *= a->dims[i];
-    }
-    return (axes){ a->dims[n], a->dims[h], a->dims[w], a->dims[c],
-                   step[n],    step[h],    step[w],    step[c] };
-}
-
-size_t qg_conv_extent(qg_padding padding, size_t in, size_t kernel, size_t stride)
-{
-    if (padding == QG_PADDING_SAME) return in / stride + (in % stride ? 1 : 0);
-    return in < kernel ? 0 : (in - kernel) / stride + 1;
-}
-
-/* Rows of padding before the first. */
-static size_t before(qg_padding padding, size_t in, size_t out, size_t kernel, size_t stride)
-{
-    if (padding == QG_PADDING_VALID || out == 0) return 0;
-    const size_t reach = (out - 1) * stride + kernel;
-    return reach > in ? (reach - in) / 2 : 0;
-}
-
-typedef struct conv {
-    const qg_array *x, *w;
-    axes            x_axes, w_axes, y_axes;
-    size_t          stride_h, stride_w, top, left, groups;
-    int64_t         x_zero;
-} conv;
-
-/* Fills the geometry of k, whose axes and strides are set, and checks that the operands agree. */
-static qg_status fit(const char *op, conv *k, qg_padding padding)
-{
-    const axes x = k->x_axes;
-    const axes w = k->w_axes;
-    const axes y = k->y_axes;
-    if ((unsigned)padding > QG_PADDING_SAME)
-        return qg_fail(QG_EARG, "%s: padding is %d, must be VALID or SAME", op, (int)padding);
-    if (w.h == 0 || w.w == 0)
-        return qg_fail(QG_ESHAPE, "%s: the filter is %zu x %zu, must not be empty", op, w.h, w.w);
-    if (w.c * k->groups != x.c || w.n % k->groups != 0)
-        return qg_fail(QG_ESHAPE,
-                       "%s: the filter has %zu input and %zu output channels in %zu groups, the "
-                       "input has %zu channels", op, w.c, w.n, k->groups, x.c);
-    if (padding == QG_PADDING_VALID && (x.h < w.h || x.w < w.w))
-        return qg_fail(QG_ESHAPE, "%s: the filter is %zu x %zu, the input only %zu x %zu", op, w.h,
-                       w.w, x.h, x.w);
-    const size_t oh = qg_conv_extent(padding, x.h, w.h, k->stride_h);
-    const size_t ow = qg_conv_extent(padding, x.w, w.w, k->stride_w);
-    if (y.n != x.n || y.h != oh || y.w != ow || y.c != w.n)
-        return qg_fail(QG_ESHAPE,
-                       "%s: output has n,h,w,c = %zu,%zu,%zu,%zu, must be %zu,%zu,%zu,%zu", op, y.n,
-                       y.h, y.w, y.c, x.n, oh, ow, w.n);
-    k->top  = before(padding, x.h, oh, w.h, k->stride_h);
-    k->left = before(padding, x.w, ow, w.w, k->stride_w);
-    return QG_OK;
-}
-
-/* ---- the sum, and what becomes of it ---- */
-
-static int64_t accumulate(const conv *k, size_t n, size_t oy, size_t ox, size_t o, int64_t w_zero)
-{
-    const axes   x     = k->x_axes;
-    const axes   w     = k->w_axes;
-    const size_t first = o / (w.n / k->groups) * w.c;      /* input channel of the group */
-    int64_t      sum   = 0;
-    for (size_t ky = 0; ky < w.h; ky++) {
-        const size_t iy = oy * k->stride_h + ky - k->top;  /* wraps to beyond x.h above the image */
-        if (iy >= x.h) continue;
-        for (size_t kx = 0; kx < w.w; kx++) {
-            const size_t ix = ox * k->stride_w + kx - k->left;
-            if (ix >= x.w) continue;
-            const size_t at_x = n * x.step_n + iy * x.step_h + ix * x.step_w + first * x.step_c;
-            const size_t at_w = o * w.step_n + ky * w.step_h + kx * w.step_w;
-            for (size_t c = 0; c < w.c; c++)
-                sum += (qg__code(k->x, at_x + c * x.step_c) - k->x_zero) *
-                       (qg__code(k->w, at_w + c * w.step_c) - w_zero);
-        }
-    }
-    return sum;
-}
-
-/* How the sums of one output channel become codes. */
-typedef struct channel {
-    int64_t             w_zero, bias;
-    qg_multiplier       m;
-    qg_requant_rounding rounding;
-    int64_t             zero, lo, hi;       /* of the output */
-} channel;
-
-static void run_channel(const conv *k, size_t o, channel ch, qg_array *out)
-{
-    const axes y = k->y_axes;
-    for (size_t n = 0; n < y.n; n++)
-        for (size_t oy = 0; oy < y.h; oy++)
-            for (size_t ox = 0; ox < y.w; ox++) {
-                const int32_t acc =
-                    qg_saturate_i32(accumulate(k, n, oy, ox, o, ch.w_zero) + ch.bias);
-                const int64_t q =
-                    qg_multiply_by_quantized_multiplier(acc, ch.m, ch.rounding) + ch.zero;
-                qg__set_code(out, n * y.step_n + oy * y.step_h + ox * y.step_w + o * y.step_c,
-                             qg_clamp_int(q, ch.lo, ch.hi));
-            }
-}
 
 static qg_status check_rank4(const char *op, const char *name, const qg_array *a, qg_dtype dtype)
 {
@@ -154,10 +40,6 @@ static qg_status check_range(const char *op, const char *name, const qg_array *m
                        (double)lo, (double)hi);
     *zero  = qg_float_to_quantized_unclamped(QG_U8, 0.0f, lo, hi);
     *level = (hi - lo) / 255.0f;
-    /* Further away the products of 64 bits could overflow; no range of real data comes near. */
-    if (*zero > INT32_MAX || *zero < INT32_MIN)
-        return qg_fail(QG_EARG, "%s: %s are %.9g and %.9g, too close for their distance from 0", op,
-                       name, (double)lo, (double)hi);
     return QG_OK;
 }
 
@@ -185,24 +67,25 @@ qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *i
     if (attrs.strides[0] != 1 || attrs.strides[3] != 1)
         return qg_fail(QG_EARG, "%s: strides of batch and channel are %d and %d, must be 1", op,
                        attrs.strides[0], attrs.strides[3]);
-    conv k = { .x        = input,
+    qg__conv k = { .x        = input,
                .w        = filter,
-               .x_axes   = axes_of(input, 0, 1, 2, 3),
-               .w_axes   = axes_of(filter, 3, 0, 1, 2),
-               .y_axes   = axes_of(output, 0, 1, 2, 3),
+               .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
+               .w_axes   = qg__axes_of(filter, 3, 0, 1, 2),
+               .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
                .stride_h = (size_t)attrs.strides[1],
                .stride_w = (size_t)attrs.strides[2],
                .groups   = 1,
                .x_zero   = x_zero };
-    s = fit(op, &k, attrs.padding);
+    s = qg__conv_fit(op, &k, attrs.padding);
+    if (!s) s = qg__conv_check_zero(op, &k, w_zero);
     if (s) return s;
     /* One, so that the sum is the code. */
-    const channel ch = { .w_zero   = w_zero,
-                         .m        = { 1 << 30, 1 },
-                         .rounding = QG_SINGLE_ROUNDING,
-                         .lo       = INT32_MIN,
-                         .hi       = INT32_MAX };
-    for (size_t o = 0; o < k.w_axes.n; o++) run_channel(&k, o, ch, output);
+    const qg__conv_channel ch = { .w_zero   = w_zero,
+                                  .m        = { 1 << 30, 1 },
+                                  .rounding = QG_SINGLE_ROUNDING,
+                                  .lo       = INT32_MIN,
+                                  .hi       = INT32_MAX };
+    for (size_t o = 0; o < k.w_axes.n; o++) qg__conv_run(&k, o, &ch, output);
     *(float *)output_min->data = level_x * level_w * (float)INT32_MIN;
     *(float *)output_max->data = level_x * level_w * 2147483648.0f;    /* (float)INT32_MAX */
     return QG_OK;
@@ -251,27 +134,32 @@ qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, c
         s = qg__check_limits(op, "output_quantization", attrs.output_quantization_min_val,
                              attrs.output_quantization_max_val, QG_I32);
     if (s) return s;
+    const int       h = nchw ? 2 : 1;      /* of lhs and output; the columns follow */
+    const int       c = nchw ? 1 : 3;
     const qg__scale x = qg__scale_at(lhs_scale, lhs_zp, 0);
-    conv            k = { .x        = lhs,
+    qg__conv        k = { .x        = lhs,
                           .w        = rhs,
-                          .x_axes   = nchw ? axes_of(lhs, 0, 2, 3, 1) : axes_of(lhs, 0, 1, 2, 3),
-                          .w_axes   = nchw ? axes_of(rhs, 0, 2, 3, 1) : axes_of(rhs, 3, 0, 1, 2),
-                          .y_axes = nchw ? axes_of(output, 0, 2, 3, 1) : axes_of(output, 0, 1, 2, 3),
+                          .x_axes   = qg__axes_of(lhs, 0, h, h + 1, c),
+                          .w_axes   = nchw ? qg__axes_of(rhs, 0, 2, 3, 1)
+                                           : qg__axes_of(rhs, 3, 0, 1, 2),
+                          .y_axes   = qg__axes_of(output, 0, h, h + 1, c),
                           .stride_h = 1,
                           .stride_w = 1,
                           .groups   = (size_t)attrs.feature_group_count,
                           .x_zero   = x.zero_point };
-    s = fit(op, &k, attrs.padding);
+    s = qg__conv_fit(op, &k, attrs.padding);
+    for (size_t o = 0; !s && o < k.w_axes.n; o++)
+        s = qg__conv_check_zero(op, &k, qg__scale_at(rhs_scale, rhs_zp, o).zero_point);
     for (size_t o = 0; !s && o < k.w_axes.n; o++) {
-        const qg__scale w  = qg__scale_at(rhs_scale, rhs_zp, o);
-        const qg__scale y  = qg__scale_at(output_scale, output_zp, o);
-        channel         ch = { .w_zero   = w.zero_point,
-                               .rounding = QG_SINGLE_ROUNDING,
-                               .zero     = y.zero_point,
-                               .lo       = attrs.output_quantization_min_val,
-                               .hi       = attrs.output_quantization_max_val };
+        const qg__scale  w  = qg__scale_at(rhs_scale, rhs_zp, o);
+        const qg__scale  y  = qg__scale_at(output_scale, output_zp, o);
+        qg__conv_channel ch = { .w_zero   = w.zero_point,
+                                .rounding = QG_SINGLE_ROUNDING,
+                                .zero     = y.zero_point,
+                                .lo       = attrs.output_quantization_min_val,
+                                .hi       = attrs.output_quantization_max_val };
         s = qg_quantize_multiplier((double)x.scale * (double)w.scale / (double)y.scale, &ch.m);
-        if (!s) run_channel(&k, o, ch, output);
+        if (!s) qg__conv_run(&k, o, &ch, output);
     }
     return s;
 }
@@ -312,6 +200,12 @@ static qg_status check_per_channel(const char *op, qg_conv2d_per_channel_attrs a
     return QG_OK;
 }
 
+/* Of an int32 vector that may be absent. */
+static int32_t element(const qg_array *a, size_t i)
+{
+    return a ? ((const int32_t *)a->data)[i] : 0;
+}
+
 qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_array *input,
                                 const qg_array *filter, const qg_array *filter_scales,
                                 const qg_array *filter_zero_points, const qg_array *bias,
@@ -321,29 +215,29 @@ qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_arra
     qg_status   s  = check_per_channel(op, attrs, input, filter, filter_scales, filter_zero_points,
                                        bias, output);
     if (s) return s;
-    conv k = { .x        = input,
+    qg__conv k = { .x        = input,
                .w        = filter,
-               .x_axes   = axes_of(input, 0, 1, 2, 3),
-               .w_axes   = axes_of(filter, 0, 1, 2, 3),
-               .y_axes   = axes_of(output, 0, 1, 2, 3),
+               .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
+               .w_axes   = qg__axes_of(filter, 0, 1, 2, 3),
+               .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
                .stride_h = (size_t)attrs.strides[0],
                .stride_w = (size_t)attrs.strides[1],
                .groups   = 1,
                .x_zero   = attrs.input_zero_point };
-    s = fit(op, &k, attrs.padding);
+    s = qg__conv_fit(op, &k, attrs.padding);
+    for (size_t o = 0; !s && o < k.w_axes.n; o++)
+        s = qg__conv_check_zero(op, &k, element(filter_zero_points, o));
     for (size_t o = 0; !s && o < k.w_axes.n; o++) {
-        const float scale = ((const float *)filter_scales->data)[o];
-        channel     ch    = { .w_zero = filter_zero_points
-                                            ? ((const int32_t *)filter_zero_points->data)[o]
-                                            : 0,
-                              .bias     = bias ? ((const int32_t *)bias->data)[o] : 0,
-                              .rounding = attrs.rounding,
-                              .zero     = attrs.output_zero_point,
-                              .lo       = attrs.output_min,
-                              .hi       = attrs.output_max };
+        const double     scale = (double)((const float *)filter_scales->data)[o];
+        qg__conv_channel ch    = { .w_zero   = element(filter_zero_points, o),
+                                   .bias     = element(bias, o),
+                                   .rounding = attrs.rounding,
+                                   .zero     = attrs.output_zero_point,
+                                   .lo       = attrs.output_min,
+                                   .hi       = attrs.output_max };
         s = qg_quantize_multiplier(
-            (double)attrs.input_scale * (double)scale / (double)attrs.output_scale, &ch.m);
-        if (!s) run_channel(&k, o, ch, output);
+            (double)attrs.input_scale * scale / (double)attrs.output_scale, &ch.m);
+        if (!s) qg__conv_run(&k, o, &ch, output);
     }
     return s;
 }

@@ -1,5 +1,7 @@
 #include "tests/support/cases.h"
 
+#include "tests/support/case_state.h"
+
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -8,23 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAMES = 32, WHY_BYTES = 512, POISON = 0xA5 };
-
-typedef struct slot {
-    const char *name;
-    qg_array    array;
-} slot;
-
-struct test_case {
-    const cJSON *attrs, *inputs, *expected;     /* expected: NULL if an error is */
-    const char  *asked[MAX_NAMES];              /* attributes that the runner knows */
-    slot         in[MAX_NAMES], out[MAX_NAMES];
-    int          n_asked, n_in, n_out;
-    bool         has_result;
-    qg_status    result;
-    char         error[WHY_BYTES];              /* the operator's message, if it failed */
-    char         complaint[WHY_BYTES];          /* empty: none */
-};
+/* No vector is near it; what asks for more has shapes that are not to be trusted. */
+static const size_t most_bytes = (size_t)1 << 28;
 
 /* ---- complaints and results ---- */
 
@@ -54,10 +41,10 @@ void case_result(test_case *c, qg_status s)
 
 static const cJSON *attribute(test_case *c, const char *name)
 {
-    if (c->n_asked < MAX_NAMES)
+    if (c->n_asked < CASE_NAMES)
         c->asked[c->n_asked++] = name;
     else
-        case_complain(c, "attribute %s: more than %d are read", name, MAX_NAMES);
+        case_complain(c, "attribute %s: more than %d are read", name, CASE_NAMES);
     return cJSON_GetObjectItemCaseSensitive(c->attrs, name);
 }
 
@@ -69,7 +56,7 @@ static const cJSON *required(test_case *c, const char *name)
 }
 
 /* JSON has no words for the specials of IEEE 754; the files spell them as strings. */
-static bool number(const cJSON *a, double *value)
+bool case__number(const cJSON *a, double *value)
 {
     if (cJSON_IsNumber(a)) {
         *value = a->valuedouble;
@@ -89,7 +76,7 @@ static bool number(const cJSON *a, double *value)
 
 static bool whole(const cJSON *a, double low, double high, double *value)
 {
-    return number(a, value) && *value >= low && *value <= high && *value == floor(*value);
+    return case__number(a, value) && *value >= low && *value <= high && *value == floor(*value);
 }
 
 static bool boolean(test_case *c, const char *name, const cJSON *a, bool absent)
@@ -133,7 +120,7 @@ double case_double(test_case *c, const char *name)
 {
     double       value = 0.0;
     const cJSON *a     = required(c, name);
-    if (a && !number(a, &value)) case_complain(c, "attribute %s is not a number", name);
+    if (a && !case__number(a, &value)) case_complain(c, "attribute %s is not a number", name);
     return value;
 }
 
@@ -147,7 +134,7 @@ float case_float_or_null(test_case *c, const char *name, bool *is_null)
     double       value = 0.0;
     const cJSON *a     = required(c, name);
     *is_null           = cJSON_IsNull(a);
-    if (a && !*is_null && !number(a, &value))
+    if (a && !*is_null && !case__number(a, &value))
         case_complain(c, "attribute %s is neither a number nor null", name);
     return (float)value;
 }
@@ -214,6 +201,7 @@ static const struct {
 };
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
+/* The row of the dtype of {"dtype", "shape", "data"}; -1 if it is none. */
 static int dtype_row(const cJSON *tensor)
 {
     const cJSON *d = cJSON_GetObjectItemCaseSensitive(tensor, "dtype");
@@ -222,7 +210,14 @@ static int dtype_row(const cJSON *tensor)
     return -1;
 }
 
-static double element(const qg_array *a, size_t i)
+bool case__dtype(const cJSON *tensor, qg_dtype *dtype)
+{
+    const int row = dtype_row(tensor);
+    if (row >= 0) *dtype = dtypes[row].dtype;
+    return row >= 0;
+}
+
+double case__element(const qg_array *a, size_t i)
 {
     switch (a->dtype) {
     case QG_F32: return (double)((const float *)a->data)[i];
@@ -250,7 +245,7 @@ static void set_element(qg_array *a, size_t i, double value)
     }
 }
 
-static bool read_shape(const cJSON *tensor, qg_array *a)
+bool case__shape(const cJSON *tensor, qg_array *a)
 {
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(tensor, "shape");
     if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > QG_MAX_RANK) return false;
@@ -264,7 +259,7 @@ static bool read_shape(const cJSON *tensor, qg_array *a)
 }
 
 /* Whether the shape asks for exactly n elements; counted without a product that could overflow. */
-static bool has_elements(const qg_array *a, size_t n)
+bool case__fills(const qg_array *a, size_t n)
 {
     for (int i = 0; i < a->rank; i++)
         if (a->dims[i] == 0) return n == 0;
@@ -277,11 +272,19 @@ static bool has_elements(const qg_array *a, size_t n)
 
 static void allocate(test_case *c, const char *name, qg_array *a)
 {
-    const size_t bytes = qg_array_count(a) * qg_dtype_bytes(a->dtype);
-    if (bytes == 0) return;
+    size_t bytes = qg_dtype_bytes(a->dtype);
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dims[i] == 0) return;
+        if (bytes <= most_bytes) bytes = a->dims[i] > most_bytes ? SIZE_MAX : bytes * a->dims[i];
+    }
+    if (bytes > most_bytes) {
+        case_complain(c, "%s: more than %zu bytes", name, most_bytes);
+        *a = (qg_array){ .dtype = a->dtype, .rank = 1 };
+        return;
+    }
     a->data = malloc(bytes);    /* one block each: a sanitizer sees every overrun */
     if (a->data)
-        memset(a->data, POISON, bytes);
+        memset(a->data, CASE_POISON, bytes);
     else
         case_complain(c, "%s: no memory for %zu bytes", name, bytes);
 }
@@ -296,11 +299,11 @@ static void read_tensor(test_case *c, const char *name, const cJSON *tensor, qg_
         case_complain(c, "%s: unknown dtype", name);
         return;
     }
-    if (!read_shape(tensor, &read) || !cJSON_IsArray(data)) {
+    if (!case__shape(tensor, &read) || !cJSON_IsArray(data)) {
         case_complain(c, "%s: shape or data is not a list of numbers", name);
         return;
     }
-    if (!has_elements(&read, (size_t)cJSON_GetArraySize(data))) {
+    if (!case__fills(&read, (size_t)cJSON_GetArraySize(data))) {
         case_complain(c, "%s: %d numbers do not fill its shape", name, cJSON_GetArraySize(data));
         return;
     }
@@ -313,7 +316,8 @@ static void read_tensor(test_case *c, const char *name, const cJSON *tensor, qg_
     const cJSON *e;
     cJSON_ArrayForEach(e, data) {
         double value;
-        if (!(real ? number(e, &value) : whole(e, dtypes[row].low, dtypes[row].high, &value))) {
+        if (!(real ? case__number(e, &value)
+                   : whole(e, dtypes[row].low, dtypes[row].high, &value))) {
             case_complain(c, "%s[%zu] is not a number of type %s", name, i, dtypes[row].name);
             return;
         }
@@ -324,13 +328,15 @@ static void read_tensor(test_case *c, const char *name, const cJSON *tensor, qg_
 const qg_array *case_input(test_case *c, const char *name)
 {
     static const qg_array nothing = { .dtype = QG_F32, .rank = 1, .dims = { 0 } };
-    if (c->n_in == MAX_NAMES) {
-        case_complain(c, "input %s: more than %d are read", name, MAX_NAMES);
+    for (int i = 0; i < c->n_in; i++)
+        if (strcmp(c->in[i].name, name) == 0) return &c->in[i].array;
+    if (c->n_in == CASE_NAMES) {
+        case_complain(c, "input %s: more than %d are read", name, CASE_NAMES);
         return &nothing;
     }
-    slot        *s      = &c->in[c->n_in++];
+    case_slot   *s      = &c->in[c->n_in++];
     const cJSON *tensor = cJSON_GetObjectItemCaseSensitive(c->inputs, name);
-    *s                  = (slot){ name, nothing };
+    *s                  = (case_slot){ name, nothing };
     if (tensor)
         read_tensor(c, name, tensor, &s->array);
     else
@@ -360,15 +366,20 @@ float case_scalar(test_case *c, const char *name)
 
 qg_array *case_output(test_case *c, const char *name, qg_dtype dtype, int rank, const size_t *dims)
 {
-    if (c->n_out == MAX_NAMES) {
-        case_complain(c, "output %s: more than %d are declared", name, MAX_NAMES);
+    if (c->n_out == CASE_NAMES) {
+        case_complain(c, "more than %d outputs are declared", CASE_NAMES);
         return &c->out[0].array;
     }
-    slot *s = &c->out[c->n_out++];
-    *s      = (slot){ name, { .dtype = dtype, .rank = rank } };
+    case_slot *s = &c->out[c->n_out++];
+    *s           = (case_slot){ name, { .dtype = dtype, .rank = rank } };
     for (int i = 0; i < rank; i++) s->array.dims[i] = dims[i];
-    allocate(c, name, &s->array);
+    allocate(c, name ? name : "scratch", &s->array);
     return &s->array;
+}
+
+qg_array *case_scratch(test_case *c, qg_dtype dtype, const qg_array *shape)
+{
+    return case_output(c, NULL, dtype, shape->rank, shape->dims);
 }
 
 qg_array *case_output_like(test_case *c, const char *name, qg_dtype dtype, const qg_array *shape)
@@ -378,157 +389,5 @@ qg_array *case_output_like(test_case *c, const char *name, qg_dtype dtype, const
 
 bool case_expects(const test_case *c, const char *name, qg_dtype *dtype)
 {
-    const cJSON *tensor = cJSON_GetObjectItemCaseSensitive(c->expected, name);
-    const int    row    = dtype_row(tensor);
-    if (row < 0) return false;
-    *dtype = dtypes[row].dtype;
-    return true;
-}
-
-/* ---- comparison ---- */
-
-static bool tolerance(test_case *c, const char *key, const cJSON *json, double *value)
-{
-    const cJSON *t = cJSON_GetObjectItemCaseSensitive(json, key);
-    if (!t) return true;
-    if (!cJSON_IsNumber(t) || !(t->valuedouble >= 0.0) || !isfinite(t->valuedouble)) {
-        case_complain(c, "%s is not a number >= 0", key);
-        return false;
-    }
-    *value = t->valuedouble;
-    return true;
-}
-
-static bool near(double got, double want, double atol, double rtol)
-{
-    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
-    if (isinf(want) || isinf(got)) return got == want;
-    return fabs(got - want) <= atol + rtol * fabs(want);
-}
-
-static void compare(test_case *c, const cJSON *json, const cJSON *want)
-{
-    const slot *got = NULL;
-    for (int i = 0; i < c->n_out; i++)
-        if (strcmp(c->out[i].name, want->string) == 0) got = &c->out[i];
-    if (!got) {
-        case_complain(c, "%s: the operator has no such output", want->string);
-        return;
-    }
-    const qg_array *a    = &got->array;
-    const cJSON    *data = cJSON_GetObjectItemCaseSensitive(want, "data");
-    qg_array        b    = { 0 };
-    const int       row  = dtype_row(want);
-    if (row < 0 || dtypes[row].dtype != a->dtype) {
-        case_complain(c, "%s: dtype is %s, expected another", got->name, qg_dtype_name(a->dtype));
-        return;
-    }
-    if (!read_shape(want, &b) || a->rank != b.rank ||
-        memcmp(a->dims, b.dims, (size_t)a->rank * sizeof a->dims[0]) != 0 || !cJSON_IsArray(data) ||
-        !has_elements(&b, (size_t)cJSON_GetArraySize(data))) {
-        case_complain(c, "%s: rank %d with %zu elements does not match the expected shape and data",
-                      got->name, a->rank, qg_array_count(a));
-        return;
-    }
-    double atol = 0.0;
-    double rtol = 0.0;
-    if (!tolerance(c, "atol", json, &atol) || !tolerance(c, "rtol", json, &rtol)) return;
-    if (!tolerance(c, "atol", want, &atol) || !tolerance(c, "rtol", want, &rtol)) return;
-    size_t       i = 0;
-    const cJSON *e;
-    cJSON_ArrayForEach(e, data) {
-        double w;
-        if (!number(e, &w)) {
-            case_complain(c, "%s[%zu]: what is expected is not a number", got->name, i);
-            return;
-        }
-        if (!near(element(a, i), w, atol, rtol)) {
-            case_complain(c, "%s[%zu] is %.9g, expected %.9g", got->name, i, element(a, i), w);
-            return;
-        }
-        i++;
-    }
-}
-
-/* ---- running ---- */
-
-/* A failed operator leaves its outputs as they were. */
-static void check_untouched(test_case *c)
-{
-    for (int i = 0; i < c->n_out; i++) {
-        const qg_array *a     = &c->out[i].array;
-        const size_t    bytes = a->data ? qg_array_count(a) * qg_dtype_bytes(a->dtype) : 0;
-        for (size_t b = 0; b < bytes; b++)
-            if (((const unsigned char *)a->data)[b] != POISON) {
-                case_complain(c, "%s was written although the operator failed", c->out[i].name);
-                return;
-            }
-    }
-}
-
-static void check_known(test_case *c)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, c->attrs) {
-        bool known = false;
-        for (int i = 0; i < c->n_asked; i++) known |= strcmp(c->asked[i], item->string) == 0;
-        if (!known) case_complain(c, "attribute %.60s is unknown", item->string);
-    }
-    cJSON_ArrayForEach(item, c->inputs) {
-        bool known = false;
-        for (int i = 0; i < c->n_in; i++) known |= strcmp(c->in[i].name, item->string) == 0;
-        if (!known) case_complain(c, "input %.60s is unknown", item->string);
-    }
-}
-
-static void judge(test_case *c, const cJSON *json)
-{
-    check_known(c);
-    if (!c->has_result) case_complain(c, "the operator was not called");
-    if (c->complaint[0]) return;
-    if (c->result != QG_OK) check_untouched(c);
-    if (!c->expected) {
-        if (c->result == QG_OK) case_complain(c, "the operator succeeded, an error is expected");
-        return;
-    }
-    if (c->result != QG_OK) {
-        case_complain(c, "%s", c->error);
-        return;
-    }
-    const cJSON *want;
-    cJSON_ArrayForEach(want, c->expected) compare(c, json, want);
-}
-
-static const case_op *find_op(const char *name)
-{
-    const case_op *const tables[] = { tf_cases, paper_cases };
-    for (int t = 0; t < 2; t++)
-        for (const case_op *o = tables[t]; o->op; o++)
-            if (strcmp(o->op, name) == 0) return o;
-    return NULL;
-}
-
-bool case_run(const cJSON *json, char *why, size_t why_bytes)
-{
-    const cJSON *op    = cJSON_GetObjectItemCaseSensitive(json, "op");
-    const cJSON *error = cJSON_GetObjectItemCaseSensitive(json, "expected_error");
-    test_case    c     = { .attrs    = cJSON_GetObjectItemCaseSensitive(json, "attrs"),
-                           .inputs   = cJSON_GetObjectItemCaseSensitive(json, "inputs"),
-                           .expected = cJSON_GetObjectItemCaseSensitive(json, "expected") };
-    const case_op *runner = cJSON_IsString(op) ? find_op(op->valuestring) : NULL;
-    if (!cJSON_IsObject(c.attrs) || !cJSON_IsObject(c.inputs))
-        case_complain(&c, "attrs or inputs is not an object");
-    else if (error ? !cJSON_IsString(error) || c.expected
-                   : !cJSON_IsObject(c.expected) || !c.expected->child)
-        case_complain(&c, "wants exactly one of expected and expected_error");
-    else if (!runner)
-        case_complain(&c, "operator %.60s is unknown", cJSON_IsString(op) ? op->valuestring : "?");
-    else {
-        runner->run(&c);
-        judge(&c, json);
-    }
-    snprintf(why, why_bytes, "%s", c.complaint);
-    for (int i = 0; i < c.n_in; i++) free(c.in[i].array.data);
-    for (int i = 0; i < c.n_out; i++) free(c.out[i].array.data);
-    return !c.complaint[0];
+    return case__dtype(cJSON_GetObjectItemCaseSensitive(c->expected, name), dtype);
 }
