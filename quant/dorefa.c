@@ -25,8 +25,8 @@ static void weight_block(void *context, size_t at, size_t n)
 {
     const struct forward *f = context;
     const qg_map_kernels *kernels = QG_KERNELS(qg__map);
-    for (size_t i = at; i < at + n;
-         i += QG_CHUNK) { /* the second loop finds the first's in cache */
+    /* By chunks, so that the second loop finds the result of the first in the nearest cache. */
+    for (size_t i = at; i < at + n; i += QG_CHUNK) {
         const size_t m = qg__smaller(at + n - i, QG_CHUNK);
         kernels->tanh(m, f->x + i, f->y + i);
         kernels->tanh_codes(m, f->m, qg__steps(f->k), f->y + i);

@@ -31,7 +31,7 @@ qg_surrogate qg__linear_mid_tread_half_surrogate(float max_value)
 static qg_status check_attrs(const char *op, int bit, float max_value)
 {
     const qg_status s = qg__check_int(op, "bit", bit, 1, NOT_ROUNDED);
-    return s ? s : qg__check_positive(op, "max_value", max_value);
+    return s ? s : qg__check_above_zero(op, "max_value", max_value);
 }
 
 struct forward {

@@ -78,7 +78,7 @@ double qg__lsq_grad_scale(size_t n, int qp)
 
 static qg_status check_attrs(const char *op, qg_lsq_attrs attrs)
 {
-    qg_status s = qg__check_positive(op, "step", attrs.step);
+    qg_status s = qg__check_above_zero(op, "step", attrs.step);
     if (!s) s = qg__check_int(op, "qn", attrs.qn, 0, 1 << 24);
     if (!s) s = qg__check_int(op, "qp", attrs.qp, 0, 1 << 24);
     return s;

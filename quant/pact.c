@@ -62,7 +62,7 @@ float qg__pact_alpha_sum(size_t n, const float *x, const float *dy, float alpha)
 static qg_status check_attrs(const char *op, int k, float alpha)
 {
     const qg_status s = qg__check_int(op, "k", k, 1, NOT_ROUNDED);
-    return s ? s : qg__check_positive(op, "alpha", alpha);
+    return s ? s : qg__check_above_zero(op, "alpha", alpha);
 }
 
 qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
