@@ -1,6 +1,6 @@
 /* quant/map.h — the element by element loops that are worth a wide machine (internal).
  *
- * Weights and activations are quantized in every step, all of them.  Every operation here is a single
+ * Weights and activations are quantized in every step, all of them.  Every operation is a single
  * IEEE one and nothing is contracted: the same bits on every instruction set.
  */
 #ifndef QG_MAP_H
