@@ -1,14 +1,13 @@
 #include "quant/lsq.h"
 
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
 void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
 {
-    const float lo = -(float)qn;
-    const float hi = (float)qp;
-    for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i] / step, lo, hi)) * step;
+    QG_KERNELS(qg__map)->lsq(n, x, step, -(float)qn, (float)qp, y);
 }
 
 void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx)
@@ -79,7 +78,7 @@ double qg__lsq_grad_scale(size_t n, int qp)
 
 static qg_status check_attrs(const char *op, qg_lsq_attrs attrs)
 {
-    qg_status s = qg__check_positive(op, "step", attrs.step);
+    qg_status s = qg__check_above_zero(op, "step", attrs.step);
     if (!s) s = qg__check_int(op, "qn", attrs.qn, 0, 1 << 24);
     if (!s) s = qg__check_int(op, "qp", attrs.qp, 0, 1 << 24);
     return s;

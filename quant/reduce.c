@@ -2,8 +2,6 @@
 
 #include "core/parallel.h"
 
-#include <string.h>
-
 /* Block sums wait here for their turn; more blocks than this go in several rounds. */
 enum { BLOCKS_AT_ONCE = 64 };
 
@@ -27,12 +25,13 @@ void qg__in_blocks(size_t count, size_t block, qg_range run, void *context)
     qg_parallel((int)((count + block - 1) / block), run_range, &k);
 }
 
+/* What a reduction makes of a block, and of all blocks. */
 struct part {
     double value;
     size_t count;
 };
 
-/* One reduction: what it makes of a block, and how blocks come together. */
+/* One reduction: how a block becomes a part, and how parts come together. */
 struct reduction {
     void (*block)(const struct reduction *r, size_t first, size_t n, struct part *out);
     void (*fold)(struct part *all, const struct part *block);
