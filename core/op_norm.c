@@ -235,8 +235,8 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
     if (!fits(t, x, gamma, "gamma") || !fits(t, x, beta, "beta")) return false;
     if (!spec.mean || !spec.var) {
         qg_reject(t, QG_EARG, "norm: running mean and var are required");
-    } else if (spec.pool < 0 || spec.pool > 15) {           /* an index in the window is one byte */
-        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..15", spec.pool);
+    } else if (spec.pool < 0 || spec.pool > QG_NORM_POOL) {
+        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..%d", spec.pool, QG_NORM_POOL);
     } else if (spec.pool > 1 && (x->shape.h < spec.pool || x->shape.w < spec.pool)) {
         qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
                   QG_SHAPE_ARGS(x->shape), spec.pool, spec.pool);
