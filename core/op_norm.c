@@ -170,6 +170,14 @@ static void grad_input_piece(void *context, int block, int worker)
                      s->which ? s->which + at : NULL, s->a, p->p, p->q, !x->fresh, x->grad + row);
 }
 
+/* What is added to below starts at zero; x is assigned, and may be one of these. */
+static void start_at_zero(qg_var *v)
+{
+    if (!v || !v->grad || !v->fresh) return;
+    memset(v->grad, 0, qg_count(v->shape) * sizeof *v->grad);
+    v->fresh = false;
+}
+
 /* z = gamma xhat + beta, xhat = (x - mean) inv, m = n h w.
  *     dbeta  = sum dz,   dgamma = sum dz xhat
  *     dx     = gamma inv (dz - dbeta / m - xhat dgamma / m)   = a dz + p x + q
@@ -185,6 +193,7 @@ static void norm_backward(qg_tape *t, qg_var *y)
     float       *p    = qg_scratch(t, 2 * c * sizeof *p), *q = p ? p + c : NULL;
     if (!sums || !dk || !p) return;
     memset(dk, 0, blocks * 3 * sizeof *dk);
+    for (int i = 1; i < QG_OPERANDS; i++) start_at_zero(y->in[i]);
     pass work = { .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
     qg_parallel(s->blocks, grad_sums_piece, &work);
     for (size_t k = 0; k < c; k++) {
@@ -226,11 +235,15 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
     if (!fits(t, x, gamma, "gamma") || !fits(t, x, beta, "beta")) return false;
     if (!spec.mean || !spec.var) {
         qg_reject(t, QG_EARG, "norm: running mean and var are required");
-    } else if (spec.pool < 0 || spec.pool > 15) {           /* an index in the window is one byte */
-        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..15", spec.pool);
+    } else if (spec.pool < 0 || spec.pool > QG_NORM_POOL) {
+        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..%d", spec.pool, QG_NORM_POOL);
     } else if (spec.pool > 1 && (x->shape.h < spec.pool || x->shape.w < spec.pool)) {
         qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
                   QG_SHAPE_ARGS(x->shape), spec.pool, spec.pool);
+    } else if (!(spec.eps >= 0)) {
+        qg_reject(t, QG_EARG, "norm: eps is %g, not above 0", (double)spec.eps);
+    } else if (!(spec.momentum >= 0 && spec.momentum <= 1)) {
+        qg_reject(t, QG_EARG, "norm: momentum is %g, not in 0..1", (double)spec.momentum);
     } else if (spec.act.n_learned < 0 || spec.act.n_learned > 3) {
         qg_reject(t, QG_EARG, "norm: the activation learns %d values, not 0..3", spec.act.n_learned);
     } else {

@@ -71,12 +71,14 @@ struct qg_activation {
     qg_var *learned[3];
 };                          /* {0}: none */
 
+enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */
+
 typedef struct qg_norm_spec {
     float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN, used in QG_EVAL */
-    float         momentum;     /* 0: 0.1;  running += momentum (batch - running) */
-    float         eps;          /* 0: 1e-5 */
+    float         momentum;     /* 0: 0.1;  running += momentum (batch - running);  0..1 */
+    float         eps;          /* 0: 1e-5;  above 0 */
     bool          frozen;       /* QG_TRAIN also uses the running statistics and leaves them alone */
-    int           pool;         /* 0: none; else the maximum over pool x pool */
+    int           pool;         /* 0: none; else the maximum over pool x pool, at most QG_NORM_POOL */
     bool          relu;         /* max(z, 0) behind the pooling */
     qg_activation act;          /* and behind that; {0}: none.  Neither it nor relu decreases
                                    anywhere, so both commute with the maximum */

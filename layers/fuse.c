@@ -26,7 +26,7 @@ static void fuse_after(qg_net *net, qg_batchnorm *bn)
     for (qg_layer *l = only_reader(net, &bn->layer); l; l = only_reader(net, l)) {
         qg_product *product = qg_layer_product(l);
         const int   pool    = qg__maxpool_size(l);
-        if (pool > 1 && bn->pool == 0) {
+        if (pool > 1 && pool <= QG_NORM_POOL && bn->pool == 0) {
             bn->pool = pool;
             l->fused = true;
         } else if (qg__is_relu(l) && !bn->relu) {
