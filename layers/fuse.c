@@ -32,7 +32,7 @@ static void fuse_after(qg_net *net, qg_batchnorm *bn)
         } else if (qg__is_relu(l) && !bn->relu) {
             bn->relu = true;
             l->fused = true;
-        } else if (product && product->input_slot.q.scheme && product->input_slot.q.scheme->activation) {
+        } else if (product && qg_quant_fuses(product->input_slot.q)) {
             bn->slot             = &product->input_slot;
             product->input_fused = true;
             return;

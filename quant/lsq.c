@@ -64,6 +64,12 @@ double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, i
     return qg__sum_terms(n, step_terms, &k);
 }
 
+double qg__lsq_step_run(size_t n, const float *x, const float *dy, float step, int qn, int qp)
+{
+    const struct lsq k = { x, dy, step, qn, qp, NULL };
+    return qg__sum_terms_run(0, n, step_terms, &k);
+}
+
 float qg__lsq_initial_step(size_t n, const float *x, int qp)
 {
     return n ? (float)(2.0 * qg__sum_abs(n, x) / (double)n / sqrt(qp > 0 ? (double)qp : 1.0))

@@ -59,6 +59,12 @@ float qg__pact_alpha_sum(size_t n, const float *x, const float *dy, float alpha)
     return (float)qg__sum_terms(n, alpha_terms, &p);
 }
 
+double qg__pact_alpha_run(size_t n, const float *x, const float *dy, float alpha)
+{
+    const struct pact p = { .x = x, .dy = dy, .alpha = alpha };
+    return qg__sum_terms_run(0, n, alpha_terms, &p);
+}
+
 static qg_status check_attrs(const char *op, int k, float alpha)
 {
     const qg_status s = qg__check_int(op, "k", k, 1, NOT_ROUNDED);

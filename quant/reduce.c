@@ -90,15 +90,22 @@ static void sum_abs_above(const struct reduction *r, size_t first, size_t n, str
     out->value = r->kernels->sum_abs_above(n, r->x + first, r->d, &out->count);
 }
 
-static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
+double qg__sum_terms_run(size_t first, size_t n, qg_terms terms, const void *context)
 {
-    *out = (struct part){ 0.0, 0 };
+    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
+    double                   sum = 0.0;
     for (size_t at = 0; at < n; at += QG_CHUNK) {
         const size_t m = qg__smaller(n - at, QG_CHUNK);
         float        term[QG_CHUNK];
-        r->terms(r->context, first + at, m, term);
-        out->value += r->kernels->sum(m, term);
+        terms(context, first + at, m, term);
+        sum += kernels->sum(m, term);
     }
+    return sum;
+}
+
+static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ qg__sum_terms_run(first, n, r->terms, r->context), 0 };
 }
 
 double qg__sum_abs(size_t n, const float *x)
