@@ -14,7 +14,7 @@ static qg_status check(qg_quant q)
     const char *name = q.scheme->name;
     if (q.bits != NOT_ROUNDED && (q.bits < 1 || q.bits > 16))
         return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 16 or 32", name, q.bits);
-    return qg__check_positive(name, "max_value", q.arg[MAX_VALUE]);
+    return qg__check_above_zero(name, "max_value", q.arg[MAX_VALUE]);
 }
 
 static void forward(const qg_activation *f, size_t n, const float *x, float *y)

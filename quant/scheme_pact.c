@@ -19,7 +19,7 @@ static qg_status check(qg_quant q)
     const char *name = q.scheme->name;
     if (q.bits != NOT_ROUNDED && (q.bits < 1 || q.bits > 16))
         return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 16 or 32", name, q.bits);
-    return qg__check_positive(name, "alpha", q.arg[FIRST_ALPHA]);
+    return qg__check_above_zero(name, "alpha", q.arg[FIRST_ALPHA]);
 }
 
 static float legal(float alpha) { return alpha < smallest_clip ? smallest_clip : alpha; }
