@@ -114,6 +114,11 @@ qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
     return &l->layer;
 }
 
+const qg_slot *qg__quantize_slot(qg_layer *l)
+{
+    return l->type == &quantize_type ? &((quantize *)l)->slot : NULL;
+}
+
 /* --- add ---------------------------------------------------------------------------------- */
 
 static qg_status build_add(qg_net *net, qg_layer *l)
@@ -148,3 +153,5 @@ qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
     if (l) l->with = b;
     return l;
 }
+
+bool qg__is_add(const qg_layer *l) { return l->type == &add; }

@@ -29,16 +29,18 @@ static qg_status start(qg_layer *l, uint64_t key)
 
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     const qg_batchnorm *bn   = (qg_batchnorm *)l;
     qg_norm_spec        spec = { .mean     = bn->mean->value,
                                  .var      = bn->var->value,
                                  .momentum = bn->spec.momentum,
                                  .eps      = bn->spec.eps,
                                  .pool     = bn->pool,
+                                 .add      = z,
                                  .relu     = bn->relu };
-    if (bn->slot) qg_slot_fuse(bn->slot, t, &spec);
-    return qg_norm(t, x, bn->gamma ? qg_parameter(t, bn->gamma) : NULL, qg_parameter(t, bn->beta), spec);
+    const bool fused = !bn->slot || qg_slot_fuse(bn->slot, t, &spec);
+    qg_var    *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
+    qg_var    *y     = qg_norm(t, x, gamma, qg_parameter(t, bn->beta), spec);
+    return fused ? y : qg_slot_apply(bn->slot, t, y);
 }
 
 static const qg_layer_type batchnorm = { "batchnorm", sizeof(qg_batchnorm), build, start, forward, NULL };

@@ -10,20 +10,23 @@
 enum { N = 9, SIZE = 33, CLASSES = 5 };
 
 /* Layers between conv1 and fc1, one letter each: b batch norm, r relu, h hardtanh, 2 3 G max pooling
- * by 2, 3, 16, a average pooling, q sign as a layer; s: fc1 has a sign input. */
+ * by 2, 3, 16, a average pooling, q sign as a layer, + the sum with conv1; s: fc1 has a sign input. */
 typedef struct chain {
     const char *layers;
     int         pool;       /* what bn1 takes over */
-    bool        relu, slot;
+    bool        relu, slot, add;
 } chain;
 
 static const chain chains[] = {
-    { "b", 0, false, false },    { "br", 0, true, false },   { "b2", 2, false, false }, { "br2", 2, true, false },
-    { "b2r", 2, true, false },   { "b3r", 3, true, false },  { "brr", 0, true, false }, { "b22", 2, false, false },
-    { "b2r2r", 2, true, false }, { "bG", 0, false, false },  { "brG", 0, true, false }, { "bh", 0, false, false },
-    { "bs", 0, false, true },    { "b2s", 2, false, true },  { "2bs", 0, false, true }, { "brs", 0, true, true },
-    { "bas", 0, false, false },  { "bq", 0, false, false },  { "rb", 0, false, false }, { "b2b2r", 2, false, false },
-    { "bbs", 0, false, false },
+    { "b", 0, false, false, false },    { "br", 0, true, false, false },   { "b2", 2, false, false, false },
+    { "br2", 2, true, false, false },   { "b2r", 2, true, false, false },  { "b3r", 3, true, false, false },
+    { "brr", 0, true, false, false },   { "b22", 2, false, false, false }, { "b2r2r", 2, true, false, false },
+    { "bG", 0, false, false, false },   { "brG", 0, true, false, false },  { "bh", 0, false, false, false },
+    { "bs", 0, false, true, false },    { "b2s", 2, false, true, false },  { "2bs", 0, false, true, false },
+    { "brs", 0, true, true, false },    { "bas", 0, false, false, false }, { "bq", 0, false, true, false },
+    { "rb", 0, false, false, false },   { "b2b2r", 2, false, false, false }, { "bbs", 0, false, false, false },
+    { "b+", 0, false, false, true },    { "b+r", 0, true, false, true },   { "b+rs", 0, true, true, true },
+    { "b+2", 0, false, false, true },   { "br+", 0, true, false, false },  { "b++r", 0, false, false, true },
 };
 
 /* apart: a dropout of rate 0 behind every layer but conv1, so that nothing stands side by side. */
@@ -31,7 +34,7 @@ static qg_net *net_of(const char *layers, bool apart)
 {
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     qg_net        *net  = qg_net_new((qg_net_spec){ SIZE, SIZE, 3, 1 });
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
+    qg_layer *first = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
     for (const char *l = layers; *l && *l != 's'; l++) {
         switch (*l) {
         case 'b': qg_net_batchnorm(net); break;
@@ -41,6 +44,7 @@ static qg_net *net_of(const char *layers, bool apart)
         case '3': qg_net_maxpool(net, 3); break;
         case 'G': qg_net_maxpool(net, 16); break;
         case 'a': qg_net_avgpool(net, 2); break;
+        case '+': qg_net_add(net, qg_net_layer(net, qg_net_layers(net) - 1), first); break;
         default: qg_net_quantize(net, sign);
         }
         if (apart) qg_net_dropout(net, 0);
@@ -126,6 +130,7 @@ static void the_pass_takes_over_what_it_can(void **state)
         assert_int_equal(bn->pool, chains[i].pool);
         assert_int_equal(bn->relu, chains[i].relu);
         assert_int_equal(bn->slot != NULL, chains[i].slot);
+        assert_int_equal(bn->add, chains[i].add);
         qg_net_free(net);
     }
 }
