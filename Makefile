@@ -7,8 +7,11 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 BUILD   ?= build
 WERROR  ?=
+V       ?=
 SANITIZE ?=
 
+# `make V=1` shows whole commands.
+say = $(if $(V),,@printf '  %-4s %s\n' $(1) $@;)
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
 CFLAGS   ?= -O3 -g
 # Neither flag changes a result: they say that nobody reads errno or the exception flags.
@@ -47,11 +50,10 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 all: $(BUILD)/qgrad $(BUILD)/libqgrad.a
 
 $(BUILD)/libqgrad.a: $(LIB_OBJ)
-	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 
 $(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Contraction makes a*b+c one rounding.  The multiply-add loops of core's kernels need it to reach
 # the machine's FMA units; everywhere else it would change the last bit of a quantizer.
@@ -59,21 +61,23 @@ CONTRACT = $(if $(filter core/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=of
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(CONTRACT) -MMD -MP -c -o $@ $<
+	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(CONTRACT) -MMD -MP -c -o $@ $<
 
 define ISA_RULE
 $$(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CONTRACT) $$(ISA_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
+	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CONTRACT) $$(ISA_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call ISA_RULE,$(isa))))
 
 LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign,-Wl,--wrap=$(f))
+LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
+$(BUILD)/tests/test_config: $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libqgrad.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o %.a,$^) -lcmocka -lcjson $(LIBS)
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)
 
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 examples: $(EXAMPLES)
 
@@ -101,7 +105,8 @@ deps:
 
 # OpenBLAS takes its kernels from the CPU unless these say otherwise, and they may halve its speed.
 NATIVE_BLAS := env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE
-SUB = $(MAKE) --no-print-directory
+# As many jobs as cores, unless -j was given.
+SUB = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN))
 
 data: deps
 	@sh datasets/fetch.sh mnist

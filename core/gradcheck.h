@@ -41,13 +41,15 @@ typedef struct qg_gradcheck_result {
 /* Compares dL/dp, p each parameter in turn, with central differences in random directions.
  *     L    = sum of r[i] y[i],  y what build returns, r keyed and +-1, summed in double
  *     D(h) = (L(p + h d) - L(p - h d)) / 2h,   d[j] = +-1, keyed
- *     error = |dL/dp . d - (4 D(h) - D(2h)) / 3| / max(|dL/dp|, |the difference|, |dL/d(all)| / 1024)
- * |v| of a vector is its Euclidean length, which is what dL/dp . d is for an average d.
+ *     D    = (4 D(h) - D(2h)) / 3
+ *     error = |dL/dp . d - D| / max(|dL/dp|, |D|, |dL/d(all p)| / 1024)
+ * |v| of a vector is its Euclidean length, which is what v . d is for an average d.  The memory of
+ * the tape holds NaN when the gradient is taken, so what an op leaves unwritten shows.
  *
- * Range    build is called once per evaluation on a fresh step in QG_TRAIN, always with the same key
- *          and step, so dropout draws the same.  It must be smooth where it is looked at: the caller
- *          keeps every value further than 2h from a kink (relu at 0, ties of a maximum), and values
- *          that are not parameters stay as they are.
+ * Range    build is called once per evaluation, on a step begun in QG_TRAIN with the same key and
+ *          number each time, so dropout draws the same.  It must be smooth where it is looked at:
+ *          the caller keeps every value further than 2h from a kink (relu at 0), and values that
+ *          compete for a maximum further than 4h from each other.
  * Memory   Values, and tracked arrays that build updates, end as they were; gradients end at 0.
  *          result is written when the check could be made, that is when QG_OK is returned.
  * Fails    QG_EARG (spec), QG_ESTATE (params not allocated, or none is trained), what build fails
@@ -58,7 +60,7 @@ qg_status qg_gradcheck(qg_gradcheck_spec spec, qg_gradcheck_result *result);
 typedef struct qg_slopecheck_spec {
     const char *name;
     qg_var   *(*op)(qg_tape *t, qg_var *x, void *context);      /* elementwise, same shape */
-    double    (*surrogate)(double x, void *context);            /* s, as the op's author declares it */
+    double    (*surrogate)(double x, void *context);            /* s, as its author declares it */
     void       *context;    /* handed to both */
     float       lo, hi;     /* where to look; lo < hi */
     int         points;     /* 0: 1021 */

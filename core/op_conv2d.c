@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <string.h>
 
 #include "core/conv_kernel.h"
@@ -14,16 +15,18 @@ typedef struct conv {
     qg_conv_spec spec;
     qg__conv     g;             /* of one padded image */
     size_t       image;         /* floats of a padded image; 0: no padding, x is used as it is */
+    bool         mirror;        /* y is as large as x: dx is a convolution of dy (qg__conv_mirror) */
 } conv;
 
 /* What a piece needs besides the var. */
 typedef struct job {
     const conv            *c;
     const qg__conv_kernels *k;
+    const qg__norm_kernels *norm;
     qg_var                *y;
     float                 *packed;      /* weights, as the pass wants them */
     float                 *images;      /* [workers] padded images, or [n] of them */
-    float                 *gradients;   /* [workers] padded dx */
+    float                 *gradients;   /* [workers] padded dx, or padded dy where that is mirrored */
     float                 *acc;         /* [slices] weight gradients, packed */
     float                 *scratch;     /* [workers] */
     size_t                 acc_size, scratch_size;
@@ -62,8 +65,7 @@ static void forward_piece(void *context, int i, int worker)
     float        *y  = j->y->data + (size_t)i * y_row(j);
     j->k->forward(&j->c->g, padded(j, i, worker), j->packed, b ? b->data : NULL, y);
     if (j->y->sums)     /* while the image is still in cache */
-        QG_KERNELS(qg__norm_kernels)
-            ->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * 3 * (size_t)oc);
+        j->norm->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * 3 * (size_t)oc);
 }
 
 /* --- backward ----------------------------------------------------------------------------- */
@@ -75,11 +77,36 @@ static void pack_backward_piece(void *context, int block, int worker)
     j->k->pack_backward(&j->c->g, block, block + 1, j->y->in[1]->data, j->packed);
 }
 
+/* Floats of a padded dx, or dy. */
+static size_t gradient_size(const conv *c)
+{
+    const int channels = c->mirror ? c->g.oc : c->g.c;
+    return (size_t)(c->g.h * c->g.w) * (size_t)channels;
+}
+
 static void add_image(size_t n, const float *from, bool assign, float *to)
 {
     if (assign) memcpy(to, from, n * sizeof *to);
     else
         for (size_t i = 0; i < n; i++) to[i] += from[i];
+}
+
+static float *gradient_buffer(const job *j, int worker)
+{
+    return j->gradients + (size_t)worker * gradient_size(j->c);
+}
+
+static void mirrored_input_gradient(const job *j, const float *dy, bool fresh, int worker, float *dx)
+{
+    const conv    *c = j->c;
+    const qg__conv m = qg__conv_mirror(&c->g);
+    if (c->image) {
+        float *frame = gradient_buffer(j, worker);
+        qg__pad(c->g.oh, c->g.ow, c->g.oc, c->spec.pad_h, c->spec.pad_w, 0.0f, dy, frame);
+        dy = frame;
+    }
+    if (fresh) j->k->forward(&m, dy, j->packed, NULL, dx);
+    else j->k->forward_add(&m, dy, j->packed, dx);
 }
 
 /* dx of image i: computed in place when nothing is there yet and nothing was padded, else in a
@@ -90,11 +117,15 @@ static void input_gradient(const job *j, int i, int worker)
     qg_var      *x  = j->y->in[0];
     const float *dy = j->y->grad + (size_t)i * y_row(j);
     float       *dx = x->grad + (size_t)i * x_row(j);
+    if (c->mirror) {
+        mirrored_input_gradient(j, dy, x->fresh, worker, dx);
+        return;
+    }
     if (!c->image && x->fresh) {
         j->k->input_gradient(&c->g, dy, j->packed, dx);
         return;
     }
-    float *whole = j->gradients + (size_t)worker * (size_t)(c->g.h * c->g.w * c->g.c);
+    float *whole = gradient_buffer(j, worker);
     j->k->input_gradient(&c->g, dy, j->packed, whole);
     const size_t line = (size_t)(x->shape.w * x->shape.c);
     for (int r = 0; r < x->shape.h; r++)
@@ -155,6 +186,7 @@ static void bias_gradient(const job *j)
         for (size_t r = 0; r < rows; r++) sum += (double)j->y->grad[r * oc + k];
         b->grad[k] = (float)sum;
     }
+    b->fresh = false;
 }
 
 static float *floats(qg_tape *t, size_t n) { return qg_scratch(t, n * sizeof(float)); }
@@ -181,13 +213,14 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     const conv *c = y->saved;
     qg_var     *x = y->in[0], *w = y->in[1], *b = y->in[2];
     const size_t workers = (size_t)qg_threads();
-    job          j = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .y = y };
+    job          j = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .norm = QG_KERNELS(qg__norm_kernels), .y = y };
     j.acc_size     = qg__conv_forward_size(j.k, &c->g);
     j.scratch_size = qg__conv_scratch(j.k, &c->g);
     j.scratch      = floats(t, workers * j.scratch_size);
     if (!j.scratch) return;
     if (b && b->grad) bias_gradient(&j);
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
+    w->fresh = false;           /* w or b may be x: what follows adds to it */
 
     const bool sliced = y->shape.n >= QG_SLICES && j.acc_size * sizeof(float) <= SLICED_BYTES;
     if (w->grad && !sliced && !weight_gradient_by_units(t, &j)) return;
@@ -199,7 +232,7 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     }
     if (x->grad) {
         j.packed    = floats(t, qg__conv_backward_size(j.k, &c->g));
-        j.gradients = floats(t, workers * (size_t)(c->g.h * c->g.w * c->g.c));
+        j.gradients = floats(t, workers * gradient_size(c));
         if (!j.packed || !j.gradients) return;
         qg_parallel(qg__conv_blocks(j.k, c->g.c), pack_backward_piece, &j);
     }
@@ -213,13 +246,17 @@ static const qg_op conv2d_op = { "conv2d", conv2d_backward, .assigns = true };
 
 static bool valid(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec s)
 {
+    const double rows = x->shape.h + 2.0 * s.pad_h, columns = x->shape.w + 2.0 * s.pad_w;
     if (s.stride < 1 || s.pad_h < 0 || s.pad_w < 0)
         qg_reject(t, QG_EARG, "conv2d: stride %d must be at least 1, padding %d and %d at least 0",
                   s.stride, s.pad_h, s.pad_w);
     else if (x->shape.c != w->shape.c)
         qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channels, w " QG_SHAPE_FMT " reads %d",
                   QG_SHAPE_ARGS(x->shape), x->shape.c, QG_SHAPE_ARGS(w->shape), w->shape.c);
-    else if (x->shape.h + 2 * s.pad_h < w->shape.h || x->shape.w + 2 * s.pad_w < w->shape.w)
+    else if (rows * columns * x->shape.c > INT_MAX)          /* kernels count an image's floats in ints */
+        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is too large",
+                  QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w);
+    else if (rows < w->shape.h || columns < w->shape.w)
         qg_reject(t, QG_ESHAPE,
                   "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is smaller than the kernel of w " QG_SHAPE_FMT,
                   QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w, QG_SHAPE_ARGS(w->shape));
@@ -255,10 +292,13 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
     const size_t extra = sums ? (size_t)y->shape.n * 3 * (size_t)g.oc * sizeof(float) : 0;
     conv        *c     = qg_save(t, y, sizeof *c + extra);
     if (!c) return NULL;
-    *c = (conv){ spec, g, spec.pad_h || spec.pad_w ? (size_t)(g.h * g.w * g.c) : 0 };
+    *c = (conv){ .spec   = spec,
+                 .g      = g,
+                 .image  = spec.pad_h || spec.pad_w ? (size_t)(g.h * g.w * g.c) : 0,
+                 .mirror = spec.stride == 1 && 2 * spec.pad_h == g.kh - 1 && 2 * spec.pad_w == g.kw - 1 };
     if (sums) y->sums = (float *)(void *)(c + 1);
 
-    job j    = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .y = y };
+    job j    = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .norm = QG_KERNELS(qg__norm_kernels), .y = y };
     j.packed = floats(t, qg__conv_forward_size(j.k, &g));
     j.images = c->image ? floats(t, (size_t)qg_threads() * c->image) : NULL;
     if (!j.packed || (c->image && !j.images)) return NULL;

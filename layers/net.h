@@ -68,6 +68,7 @@ qg_layer *qg_net_global_avgpool(qg_net *net);
 qg_layer *qg_net_dropout(qg_net *net, float rate);
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation);
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes must be equal */
+qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
 
 /* Shapes, parameters, initial weights: uniform in +-sqrt(6 / (fan in + fan out)) for products
  * [Glorot, Bengio 2010, eq. 16], gamma 1, the rest 0.  The result is owned by net; NULL on failure. */

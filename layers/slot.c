@@ -10,13 +10,12 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     if (!(scheme->roles & role))
         return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, slot_name);
     if (scheme->scale_output && !qg_layer_product(l))
-        return qg_fail(QG_EARG, "%s: %s scales the result of a product; give it as a conv2d's or dense's input",
+        return qg_fail(QG_EARG, "%s: %s scales the result of a product; it is an input of conv2d or dense",
                        l->name, scheme->name);
-    if (scheme->check && scheme->check(slot->q)) {
-        char why[256];
-        snprintf(why, sizeof why, "%s", qg_errmsg());
-        return qg_fail(QG_EARG, "%s: %s", l->name, why);
-    }
+    slot->q.role    = role;
+    slot->q.numbers = qg_count(x);
+    const qg_status s = scheme->check ? scheme->check(slot->q) : QG_OK;
+    if (s) return qg_fail(s, "%s.%s: %s", l->name, slot_name, qg_errmsg());
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
@@ -55,15 +54,19 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
     return qg_quantize(t, slot->q, x, learned);
 }
 
-void qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
+bool qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
 {
     qg_var *learned[QG_LEARNED];
-    if (qg_quant_waits(slot->q, t)) {
-        if (slot->q.scheme->rectifies) spec->relu = true;
-        return;
-    }
     vars(slot, t, learned);
-    qg_quant q  = slot->q;
-    q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
-    spec->act   = q.scheme->activation(q, learned);
+    for (int i = 0; i < qg_learned_count(slot->q); i++)
+        if (!learned[i]) return false;
+    if (qg_quant_observes(slot->q, t, learned)) return false;
+    if (!qg_quant_waits(slot->q, t)) {
+        qg_quant q  = slot->q;
+        q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
+        spec->act   = q.scheme->activation(q, learned);
+    } else if (slot->q.scheme->rectifies) {
+        spec->relu = true;
+    }
+    return true;
 }

@@ -56,7 +56,8 @@ qg_status qg__conv_fit(const char *op, qg__conv *k, qg_padding padding)
     return QG_OK;
 }
 
-static int64_t accumulate(const qg__conv *k, size_t n, size_t oy, size_t ox, size_t o, int64_t w_zero)
+static int64_t accumulate(const qg__conv *k, size_t n, size_t oy, size_t ox, size_t o,
+                          int64_t w_zero)
 {
     const qg__axes   x     = k->x_axes;
     const qg__axes   w     = k->w_axes;
@@ -86,8 +87,9 @@ qg_status qg__conv_check_zero(const char *op, const qg__conv *k, int64_t w_zero)
     const double   w_far  = fabs((double)w_zero) + CODE;
     const double   window = (double)w.h * (double)w.w * (double)w.c;
     if (x_far * w_far * window < 0x1p62) return QG_OK;
-    return qg_fail(QG_EARG, "%s: zero points of %.0f and %.0f are too far for sums of %.0f products",
-                   op, (double)k->x_zero, (double)w_zero, window);
+    return qg_fail(QG_EARG,
+                   "%s: zero points of %.0f and %.0f are too far for sums of %.0f products", op,
+                   (double)k->x_zero, (double)w_zero, window);
 }
 
 void qg__conv_run(const qg__conv *k, size_t o, const qg__conv_channel *ch, qg_array *y)

@@ -1,7 +1,7 @@
 /* quant/code_conv.h — the sum that every convolution of codes is, for any layout.
  *
- * What the operators of integer_conv.h share: geometry as extents and strides, one output channel at a
- * time, whose sums become codes by a factor.
+ * What the operators of integer_conv.h share: geometry as extents and strides, one output channel
+ * at a time, whose sums become codes by a factor.
  */
 #ifndef QG_CODE_CONV_H
 #define QG_CODE_CONV_H

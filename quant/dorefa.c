@@ -26,7 +26,13 @@ struct forward {
 static void weight_block(void *context, size_t at, size_t n)
 {
     const struct forward *f = context;
-    QG_KERNELS(qg__map)->dorefa(n, f->x + at, f->m, qg__steps(f->k), f->y + at);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
+    /* By chunks, so that the second loop finds the result of the first in the nearest cache. */
+    for (size_t i = at; i < at + n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(at + n - i, QG_CHUNK);
+        kernels->tanh(m, f->x + i, f->y + i);
+        kernels->tanh_codes(m, f->m, qg__steps(f->k), f->y + i);
+    }
 }
 
 float qg__dorefa_weight(size_t n, const float *x, int k, float *y)
@@ -51,7 +57,7 @@ struct backward {
 static void weight_slope_block(void *context, size_t at, size_t n)
 {
     const struct backward *b = context;
-    QG_KERNELS(qg__map)->dorefa_slope(n, b->x + at, b->dy + at, b->m, b->dx + at);
+    QG_KERNELS(qg__map)->tanh_slope(n, b->x + at, b->dy + at, b->m, b->dx + at);
 }
 
 void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx)
@@ -111,15 +117,11 @@ void qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, fl
 
 void qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y)
 {
-    const float steps = qg__steps(k);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     if (k == NOT_QUANTIZED)
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, 1.0f);
-    else if (ties == QG_TIES_UP)
-        for (size_t i = 0; i < n; i++)
-            y[i] = qg_round_up(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
-    else
-        for (size_t i = 0; i < n; i++)
-            y[i] = qg_round_even(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
+    else if (ties == QG_TIES_UP) kernels->dorefa_up(n, x, qg__steps(k), y);
+    else kernels->dorefa_even(n, x, qg__steps(k), y);
 }
 
 static void closed_mask(float arg, size_t n, const float *x, const float *dy, float *dx)
@@ -141,12 +143,6 @@ static void activation_block(void *context, size_t at, size_t n)
 {
     const struct forward *f = context;
     qg__dorefa_activation(n, f->x + at, f->k, f->ties, f->y + at);
-}
-
-void qg__dorefa_activations(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y)
-{
-    struct forward f = { .x = x, .y = y, .k = k, .ties = ties };
-    qg__in_blocks(n, QG_BLOCK, activation_block, &f);
 }
 
 /* n <= QG_CHUNK elements of a sample of the gradient quantizer; noise NULL: none. */
@@ -271,7 +267,8 @@ qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_tie
     if (!s) s = qg__check_int(op, "ties", (int)ties, QG_TIES_EVEN, QG_TIES_UP);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
-    qg__dorefa_activations(qg_array_count(x), qg__floats(x), k, ties, qg__floats(y));
+    struct forward f = { .x = qg__floats(x), .y = qg__floats(y), .k = k, .ties = ties };
+    qg__in_blocks(qg_array_count(x), QG_BLOCK, activation_block, &f);
     return QG_OK;
 }
 

@@ -77,7 +77,6 @@ void         qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, 
                                      float *dx);
 void         qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, float *dx);
 void         qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y);
-void         qg__dorefa_activations(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y);
 qg_surrogate qg__dorefa_activation_surrogate(void);
 void         qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k,
                                  const float *noise, float *y);

@@ -131,7 +131,8 @@ static qg_status check_args(const char *op, qg_fake_quant_args a, qg_fake_quant_
     if (!(a.min < a.max))
         return qg_fail(QG_EARG, "%s: min is %.9g, must be smaller than max, %.9g", op,
                        (double)a.min, (double)a.max);
-    return qg_fake_quant_nudge((qg_fake_quant_attrs){ a.num_bits, a.narrow_range }, a.min, a.max, r);
+    return qg_fake_quant_nudge((qg_fake_quant_attrs){ a.num_bits, a.narrow_range }, a.min, a.max,
+                               r);
 }
 
 static qg_status check_scalar(const char *op, const char *name, const qg_array *a)

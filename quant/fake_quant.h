@@ -1,12 +1,13 @@
 /* quant/fake_quant.h — TensorFlow's fake quantization: floats that take 2^b values, and the
  * gradients that train the range.
  *
- * The three operators of tf.quantization.fake_quant_with_min_max_{args,vars,vars_per_channel} in the
- * form of TensorFlow 2, evaluated in float32 in the written order.  b is num_bits, 2 .. 16; codes run
- * from qmin = narrow_range ? 1 : 0 to qmax = 2^b - 1.  First the range is moved so that 0 is a code:
+ * The three operators of tf.quantization.fake_quant_with_min_max_{args,vars,vars_per_channel} in
+ * the form of TensorFlow 2, evaluated in float32 in the written order.  b is num_bits, 2 .. 16;
+ * codes run from qmin = narrow_range ? 1 : 0 to qmax = 2^b - 1.  First the range is moved so that 0
+ * is a code:
  *
  *     scale = (max - min) / (qmax - qmin)          inv = (qmax - qmin) / (max - min)
- *     z     = qmin - min / scale                   zp  = z clamped to qmin .. qmax, ties away from 0
+ *     z     = qmin - min / scale                   zp  = z clamped to qmin .. qmax, ties away
  *     nmin  = (qmin - zp) * scale                  nmax = (qmax - zp) * scale
  *
  * Then, with q0 = floor(-nmin * inv + 0.5), c = clamp(x, nmin, nmax) and t = c - nmin,
@@ -17,8 +18,8 @@
  *     dmin  = sum g * 1[x < nmin]                  dmax = sum g * 1[x > nmax]
  *
  * Range    y(0) = 0 and y(y(x)) = y(x) exactly.  NaN stays NaN and has gradient zero everywhere;
- *          +-inf become nmax and nmin.  A gradient outside the range is dropped, never multiplied by
- *          0, so an infinite one does not turn into NaN.  Sums are taken in double, rounded once.
+ *          +-inf become nmax and nmin.  A gradient outside the range is dropped, never multiplied
+ *          by 0, so an infinite one does not turn into NaN.  Sums are taken in double, rounded once.
  *          min = max = 0: y = 0, dx = g, dmin = dmax = 0 (an error for args, as in TensorFlow).
  * Memory   Outputs are the caller's and overlap no input.  Nothing is allocated.
  * Fails    QG_EARG   num_bits outside 2 .. 16; min or max not finite; min > max; min = max but not
@@ -73,8 +74,8 @@ qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
                                                    qg_array *backprop_wrt_min,
                                                    qg_array *backprop_wrt_max);
 
-/* inputs [.., d] of rank 1 or more; min, max and their gradients [d].  Always the last axis, which is
- * the output channel of an HWIO kernel and of no other layout. */
+/* inputs [.., d] of rank 1 or more; min, max and their gradients [d].  Always the last axis, which
+ * is the output channel of an HWIO kernel and of no other layout. */
 QG_MUST_CHECK
 qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
                                                       const qg_array *inputs, const qg_array *min,
@@ -107,5 +108,13 @@ void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float 
  * alone.  dmin and dmax are both NULL if nobody asks. */
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax);
+
+/* The same for rows of d channels with a range each, r [d]: the per channel (multiply) rule, and dx,
+ * dmin [d] and dmax [d] +=. */
+void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
+                            float *y);
+void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
+                                     const float *x, const float *g, float *dx, double *dmin,
+                                     double *dmax);
 
 #endif

@@ -46,14 +46,12 @@ int32_t qg_multiply_by_quantized_multiplier(int32_t x, qg_multiplier m,
 {
     /* Beyond 64 places nothing changes: the result is 0 or saturated. */
     const int shift = (int)qg_clamp_int(m.shift, -64, 64);
-    if (rounding == QG_SINGLE_ROUNDING) {
-        const int64_t product = (int64_t)x * m.fraction;
-        return shift <= 30 ? qg_saturate_i32(shift_up(product, 31 - shift))
-                           : shift_left(qg_saturate_i32(product), shift - 31);
-    }
-    const int32_t wide = shift > 0 ? shift_left(x, shift) : x;
-    const int32_t high = qg_saturate_i32(shift_up((int64_t)wide * m.fraction, 31));
-    return (int32_t)(shift < 0 ? shift_away(high, -shift) : high);
+    const int64_t product = (int64_t)x * m.fraction;
+    if (rounding == QG_DOUBLE_ROUNDING && shift < 0)
+        return (int32_t)shift_away(qg_saturate_i32(shift_up(product, 31)), -shift);
+    /* Without a right shift double rounding has nothing to round twice: x * 2^shift is exact. */
+    return shift <= 30 ? qg_saturate_i32(shift_up(product, 31 - shift))
+                       : shift_left(qg_saturate_i32(product), shift - 31);
 }
 
 static double magnitude(double code, double real)
@@ -180,7 +178,8 @@ qg_status qg_uniform_requantize(qg_uniform_requantize_attrs attrs, const qg_arra
     if (!s)
         s = qg__check_scales(op, "output_scales", output_scales, "output_zero_points",
                              output_zero_points, out_axis, input);
-    const qg__split d = s ? (qg__split){ 0 } : qg__split_at(input, in_axis < 0 ? out_axis : in_axis);
+    const qg__split d =
+        s ? (qg__split){ 0 } : qg__split_at(input, in_axis < 0 ? out_axis : in_axis);
     for (size_t k = 0; k < d.depth; k++) {
         const qg__scale in  = qg__scale_at(input_scales, input_zero_points, k);
         const qg__scale out = qg__scale_at(output_scales, output_zero_points, k);

@@ -53,8 +53,8 @@ QG_MUST_CHECK
 qg_status qg_choose_quantization_params(int32_t qmin, int32_t qmax, double rmin, double rmax,
                                         double *scale, int32_t *zero_point);
 
-/* ---- uniform operators: an axis of -1 means one scale and zero point of rank 0, else they have the
- *      shape [dim axis].  Scales are finite and positive. ---- */
+/* ---- uniform operators: an axis of -1 means one scale and zero point of rank 0, else they have
+ *      the shape [dim axis].  Scales are finite and positive. ---- */
 
 typedef struct qg_uniform_quantize_attrs {
     int     quantization_axis;

@@ -1,9 +1,10 @@
 /* quant/integer_conv.h — convolutions of codes, as TensorFlow and TFLite define them.
  *
  * Reference implementations on plain arrays, exact in integers, written for clarity: the packed
- * engine has the fast ones.  The kernel is not flipped.  Padding SAME gives ceil(in / stride) outputs
- * with max((out - 1) * stride + k - in, 0) rows of padding, the smaller half first; what is padded is
- * the real 0, that is the zero point's code, so it adds nothing.  With zero points Zx and Zw,
+ * engine has the fast ones.  The kernel is not flipped.  Padding SAME gives ceil(in / stride)
+ * outputs with max((out - 1) * stride + k - in, 0) rows of padding, the smaller half first; what is
+ * padded is the real 0, that is the zero point's code, so it adds nothing.  With zero points Zx and
+ * Zw,
  *
  *     acc[n,y,x,o] = sum (x - Zx) * (w - Zw[o])
  *
@@ -33,8 +34,8 @@ typedef struct qg_quantized_conv2d_attrs {
     qg_padding padding;
 } qg_quantized_conv2d_attrs;
 
-/* TensorFlow's quantized_conv2d: one float range per operand, whose zero points are the codes of 0.0
- * by qg_float_to_quantized_unclamped, so that a range above 0 has a negative one.
+/* TensorFlow's quantized_conv2d: one float range per operand, whose zero points are the codes of
+ * 0.0 by qg_float_to_quantized_unclamped, so that a range above 0 has a negative one.
  *
  *     output = acc              level = (max - min) / 255
  *     output_min = level_a * level_b * -2^31,  output_max = level_a * level_b * (2^31 - 1)
@@ -64,11 +65,11 @@ typedef struct qg_uniform_convolution_attrs {
  *
  *     output = clamp(round(acc * (s_lhs * s_rhs[o] / s_out[o])) + z_out[o])
  *
- * the factor in double, single rounding.  Output channels form g consecutive groups, each of which sees
- * its C/g input channels.
+ * the factor in double, single rounding.  Output channels form g consecutive groups, each of which
+ * sees its C/g input channels.
  *
- * Shapes   lhs int8 [n,c,h,w] or [n,h,w,c]; rhs int8 [o,c/g,kh,kw] or [kh,kw,c/g,o]; output int32 in
- *          the layout of lhs.  lhs_scale, lhs_zp of rank 0; the others of rank 0 or [o]. */
+ * Shapes   lhs int8 [n,c,h,w] or [n,h,w,c]; rhs int8 [o,c/g,kh,kw] or [kh,kw,c/g,o]; output int32
+ *          in the layout of lhs.  lhs_scale, lhs_zp of rank 0; the others of rank 0 or [o]. */
 QG_MUST_CHECK
 qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, const qg_array *lhs,
                                            const qg_array *rhs, const qg_array *lhs_scale,
@@ -85,14 +86,15 @@ typedef struct qg_conv2d_per_channel_attrs {
     qg_requant_rounding rounding;       /* TFLite: double */
 } qg_conv2d_per_channel_attrs;
 
-/* TFLite's per-channel convolution: scales per output channel of the filter, one for the activations,
+/* TFLite's per-channel convolution: scales per output channel of the filter, one for the
+ * activations:
  *
  *     output = clamp(round((acc + bias[o]) * (s_in * s[o] / s_out)) + z_out)
  *
  * the factor in double.  bias has the scale s_in * s[o] and zero point 0.
  *
- * Shapes   input int8 or uint8 [n,h,w,c]; filter int8 or uint8 [o,kh,kw,c]; filter_scales float32 [o];
- *          filter_zero_points int32 [o], or NULL for zeros; bias int32 [o], or NULL for none;
+ * Shapes   input int8 or uint8 [n,h,w,c]; filter int8 or uint8 [o,kh,kw,c]; filter_scales float32
+ *          [o]; filter_zero_points int32 [o], or NULL for zeros; bias int32 [o], or NULL for none;
  *          output int8 or uint8 [n,oh,ow,o]. */
 QG_MUST_CHECK
 qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_array *input,

@@ -1,14 +1,14 @@
 /* quant/quantize.h — TensorFlow's conversions between floats and integer codes with a range.
  *
- * Everything is float32 in the written order unless said otherwise.  T is the type of the codes, int8
- * uint8 int16 uint16 or int32, taken from the array that holds them; Tmin and Tmax are its limits, B its
- * bits.  Reals become integers by rounding, saturating and only then casting; NaN becomes 0, clamped
- * to the codes.  For training use quant/fake_quant.h or quantize_and_dequantize below: the others have
- * no gradient.
+ * Everything is float32 in the written order unless said otherwise.  T is the type of the codes,
+ * int8 uint8 int16 uint16 or int32, taken from the array that holds them; Tmin and Tmax are its
+ * limits, B its bits.  Reals become integers by rounding, saturating and only then casting; NaN
+ * becomes 0, clamped to the codes.  For training use quant/fake_quant.h or quantize_and_dequantize
+ * below: the others have no gradient.
  *
  * Memory   Outputs are the caller's and overlap no input.  Nothing is allocated.
- * Fails    QG_EARG an attribute or range as stated at each operator, a wrong dtype; QG_ESHAPE rank or
- *          dims other than stated.  After a failure no output has been written.
+ * Fails    QG_EARG an attribute or range as stated at each operator, a wrong dtype; QG_ESHAPE rank
+ *          or dims other than stated.  After a failure no output has been written.
  */
 #ifndef QG_QUANTIZE_H
 #define QG_QUANTIZE_H
@@ -33,35 +33,35 @@ typedef enum qg_round_mode {
 
 typedef enum qg_scaled_variant {
     QG_SCALED_TF2,          /* the larger side of the range decides, codes of all of T */
-    QG_SCALED_R14           /* as TensorFlow 1.4 documents: symmetric codes, or 0 .. Tmax if unsigned */
+    QG_SCALED_R14           /* TensorFlow 1.4: symmetric codes, or 0 .. Tmax if unsigned */
 } qg_scaled_variant;
 
 typedef struct qg_quantize_v2_attrs {
     qg_quantize_mode  mode;
-    qg_round_mode     round_mode;           /* SCALED: either HALF_AWAY or TO_EVEN; else HALF_AWAY */
+    qg_round_mode     round_mode;           /* HALF_AWAY; with SCALED also HALF_TO_EVEN */
     bool              narrow_range;         /* SCALED only: leave out Tmin */
-    int               axis;                 /* -1: one range; else one per index of this dimension */
-    float             ensure_minimum_range; /* >= 0; 0 widens nothing, 0.01 is TensorFlow's default */
+    int               axis;                 /* -1: one range; else one per index of this one */
+    float             ensure_minimum_range; /* >= 0; 0 widens nothing, TensorFlow: 0.01 */
     qg_scaled_variant scaled_variant;
 } qg_quantize_v2_attrs;
 
 /* Codes of input, and the range to dequantize them with, which is not the range passed.
  *
- *     lo  = min(0, min_range)          eps = max(1, |min_range|, |max_range|) * ensure_minimum_range
+ *     lo  = min(0, min_range)    eps = max(1, |min_range|, |max_range|) * ensure_minimum_range
  *     hi  = max(0, max_range, lo + eps)
  *
- *     MIN_COMBINED   t = (clamp(x, lo, hi) - lo) * s,  s = (Tmax - Tmin) / (hi - lo) by way of double
+ *     MIN_COMBINED   t = (clamp(x, lo, hi) - lo) * s,  s = (Tmax - Tmin) / (hi - lo) in double
  *                    q = trunc(t + 0.5), or half away (t - 2^(B-1)) if T is signed
- *     MIN_FIRST      q = half away (x * s) - (half away (lo * s) - Tmin), clamped to T below 2^31 - 128;
- *                    s = (2^B - 1) / (hi - lo) by way of double, 0 if hi = lo
- *     SCALED, TF2    s = min(qlo / lo, qhi / hi) over the sides whose product is positive, else FLT_MAX;
+ *     MIN_FIRST      q = half away (x * s) - (half away (lo * s) - Tmin), clamped to T and to
+ *                    2^31 - 128; s = (2^B - 1) / (hi - lo) in double, 0 if hi = lo
+ *     SCALED, TF2    s = min(qlo / lo, qhi / hi) over the sides of positive product, else FLT_MAX;
  *                    qlo = Tmin + narrow_range, qhi = Tmax; (lo, hi) = (qlo / s, qhi / s)
  *                    q = R(clamp(x, lo, hi) * s)
  *     SCALED, R14    m = max(|lo|, |hi|); codes and range +-(2^(B-1) - 1), +-m if T is signed, else
  *                    0 .. Tmax, 0 .. m; s = largest code / m, 0 if m = 0; q as before
  *
- * Shapes   input any; output the same.  min_range, max_range: one element of any rank if axis is -1,
- *          else [dim axis].  output_min, output_max: of rank 0, or [dim axis] if that is not 1.
+ * Shapes   input any; output the same.  min_range, max_range: one element of any rank if axis is
+ *          -1, else [dim axis].  output_min, output_max: of rank 0, or [dim axis] if that is not 1.
  * Fails    min_range > max_range, either not finite; HALF_TO_EVEN outside SCALED; HALF_UP;
  *          MIN_FIRST with more than one range; axis outside -1 .. rank - 1.
  * Differs  TensorFlow wraps int32 codes at 2^31 to INT_MIN; here they saturate. */
@@ -82,15 +82,15 @@ typedef struct qg_dequantize_attrs {
  *     MIN_COMBINED   y = (q + half) * ((max - min) / (Tmax - Tmin)) + min,  half = 2^(B-1) or 0
  *     MIN_FIRST      s = (max - min) / (2^B - 1);  m = half away (min / s) * s, min if min = max
  *                    y = (m - Tmin * s) + q * s
- *     SCALED         y = q * s,  s = max / Tmax, or the larger of that and min / (Tmin + narrow_range)
+ *     SCALED         y = q * s,  s = max / Tmax, or if larger min / (Tmin + narrow_range)
  *
  * MIN_FIRST rounds min / s where quantize_v2 rounds min * (1/s).  At a tie, as for [-1, 1], the two
  * differ, and each round trip adds one code.  drift_free takes quantize_v2's rounding instead:
  * y = (q - Tmin + half away (min * s')) / s',  s' = (2^B - 1) / (max - min).
  *
  * Shapes   input any; output the same, float32.  min_range, max_range as for quantize_v2.
- * Fails    a range that is not finite; MIN_FIRST with more than one range; axis outside -1 .. rank - 1.
- *          min > max is not refused: the formulas hold. */
+ * Fails    a range that is not finite; MIN_FIRST with more than one range; axis outside
+ *          -1 .. rank - 1.  min > max is not refused: the formulas hold. */
 QG_MUST_CHECK
 qg_status qg_dequantize(qg_dequantize_attrs attrs, const qg_array *input,
                         const qg_array *min_range, const qg_array *max_range, qg_array *output);
@@ -127,8 +127,8 @@ typedef struct qg_quantize_and_dequantize_attrs {
  *     y     = R(clamp(x, lo, hi) * scale) * inv         range given: the adjusted lo and hi
  *     y     = R(x * scale) * inv                        otherwise
  *
- * Shapes   input any; output the same.  input_min, input_max: of rank 0, or [dim axis]; not looked at
- *          if the range is not given.
+ * Shapes   input any; output the same.  input_min, input_max: of rank 0, or [dim axis]; not looked
+ *          at if the range is not given.
  * Range    The clamp is to the adjusted range: signed 8 bits of [-10, 5] reach up to 9.921875.
  *          Unsigned with hi <= 0: zeros.  Input that is not finite needs range_given.
  * Fails    num_bits or axis out of range; input_min > input_max or not finite; round mode.
@@ -142,9 +142,10 @@ qg_status qg_quantize_and_dequantize(qg_quantize_and_dequantize_attrs attrs, con
 /*     dx = g * 1[input_min <= x <= input_max]     the range as passed, not as adjusted
  *     dx = g                                      if the range is not given
  *
- * and zeros for the range.  Shapes as above, input_min_backprop and input_max_backprop like input_min.
- * Differs  TensorFlow compares with input_min and input_max even when the forward ignored them; with
- *          the customary zeros nothing would be learned. */
+ * and zeros for the range.  Shapes as above, input_min_backprop and input_max_backprop like
+ * input_min.
+ * Differs  TensorFlow compares with input_min and input_max even when the forward ignored them;
+ *          with the customary zeros nothing would be learned. */
 QG_MUST_CHECK
 qg_status qg_quantize_and_dequantize_v4_gradient(qg_quantize_and_dequantize_attrs attrs,
                                                  const qg_array *gradients, const qg_array *input,

@@ -142,8 +142,10 @@ qg_status qg_quantize_and_dequantize_v4_gradient(qg_quantize_and_dequantize_attr
     if (!s) s = resolve_axis(op, &attrs, input);
     if (!s && attrs.range_given) s = check_ranges(op, attrs.axis, input, input_min, input_max);
     if (!s) s = qg__check_pair(op, "input_backprop", input_backprop, "input", input);
-    if (!s) s = qg__check_pair(op, "input_min_backprop", input_min_backprop, "input_min", input_min);
-    if (!s) s = qg__check_pair(op, "input_max_backprop", input_max_backprop, "input_max", input_max);
+    if (!s)
+        s = qg__check_pair(op, "input_min_backprop", input_min_backprop, "input_min", input_min);
+    if (!s)
+        s = qg__check_pair(op, "input_max_backprop", input_max_backprop, "input_max", input_max);
     if (s) return s;
     const qg__split d  = qg__split_at(input, attrs.axis);
     const float    *x  = input->data;

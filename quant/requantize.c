@@ -51,8 +51,9 @@ qg_status qg_requantize(const qg_array *input, const qg_array *input_min,
     const float out_min = *(const float *)requested_output_min->data;
     const float out_max = *(const float *)requested_output_max->data;
     if (out_min > 0.0f || out_max < out_min || in_max < in_min)
-        return qg_fail(QG_EARG, "%s: requested_output is %g .. %g, must be ordered and begin at 0 or "
-                                "below; input is %g .. %g, must be ordered",
+        return qg_fail(QG_EARG,
+                       "%s: requested_output is %g .. %g, must be ordered and begin at 0 or "
+                       "below; input is %g .. %g, must be ordered",
                        op, (double)out_min, (double)out_max, (double)in_min, (double)in_max);
     /* The mixture of float and double is that of the source: it decides truncations. */
     const float   in_range  = in_max - in_min;

@@ -11,8 +11,8 @@
 QG_MUST_CHECK
 qg_status qg__check_all_positive(const char *op, const char *name, const qg_array *scales);
 
-/* scales is float32 with finite positive elements, zero_points int32, both of rank 0 if axis is -1 and
- * else [dim axis] of x. */
+/* scales is float32 with finite positive elements, zero_points int32, both of rank 0 if axis is -1
+ * and else [dim axis] of x. */
 QG_MUST_CHECK
 qg_status qg__check_scales(const char *op, const char *scales_name, const qg_array *scales,
                            const char *zero_points_name, const qg_array *zero_points, int axis,

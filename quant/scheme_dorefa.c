@@ -70,7 +70,7 @@ static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *le
 {
     (void)learned;
     const size_t n = qg_count(x->shape);
-    if (q.surrogate.slope) {
+    if (q.surrogate.slope || q.bits == 1) {
         qg_var *y = qg_record_surrogate(t, &straight_op, &sloped_op, x, q.surrogate);
         if (y) (void)qg__dorefa_weight(n, x->data, q.bits, y->data);
         return y;
@@ -115,10 +115,9 @@ static const qg_scheme weight = {
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec)
 {
     if (spec.bits == FLOAT_BITS) return (qg_quant){ 0 };
-    const qg_surrogate own = spec.bits == 1 ? qg_ste_identity() : (qg_surrogate){ 0 };
     return (qg_quant){ .scheme    = &weight,
                        .bits      = spec.bits,
-                       .surrogate = qg__surrogate_or(spec.surrogate, own),
+                       .surrogate = spec.surrogate,
                        .arg       = { [THROUGH_MAX] = spec.through_max } };
 }
 
@@ -126,7 +125,9 @@ qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec)
 
 enum { TIES, BITS };    /* in arg and qg_activation.k */
 
-static const qg_op activation_op = { .name = "dorefa", .backward = qg_surrogate_backward };
+static const qg_op activation_op = { .name     = "dorefa",
+                                     .backward = qg_activation_op_backward,
+                                     .assigns  = true };
 
 static void activation_forward(const qg_activation *f, size_t n, const float *x, float *y)
 {
@@ -136,20 +137,17 @@ static void activation_forward(const qg_activation *f, size_t n, const float *x,
 static qg_activation activation(qg_quant q, qg_var *const *learned)
 {
     (void)learned;
+    const qg_surrogate s = qg__surrogate_or(q.surrogate, qg__dorefa_activation_surrogate());
     return (qg_activation){ .forward  = activation_forward,
                             .backward = qg_surrogate_activation_backward,
                             .k        = { [TIES] = q.arg[TIES], [BITS] = (float)q.bits },
-                            .slope    = q.surrogate.slope,
-                            .arg      = q.surrogate.arg };
+                            .slope    = s.slope,
+                            .arg      = s.arg };
 }
 
 static qg_var *apply_activation(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    (void)learned;
-    qg_var *y = qg_record_surrogate(t, &activation_op, &activation_op, x, q.surrogate);
-    if (y)
-        qg__dorefa_activations(qg_count(x->shape), x->data, q.bits, (qg_dorefa_ties)q.arg[TIES], y->data);
-    return y;
+    return qg_record_activation(t, &activation_op, x, activation(q, learned));
 }
 
 static qg_status encode_activation(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
@@ -181,10 +179,9 @@ static const qg_scheme input = {
 
 qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec)
 {
-    const qg_surrogate own = qg__dorefa_activation_surrogate();
     return (qg_quant){ .scheme    = &input,
                        .bits      = spec.bits,
-                       .surrogate = qg__surrogate_or(spec.surrogate, own),
+                       .surrogate = spec.surrogate,
                        .arg       = { [TIES] = (float)(spec.ties_up ? QG_TIES_UP : QG_TIES_EVEN) } };
 }
 

@@ -80,7 +80,7 @@ qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
     return (qg_quant){ .scheme    = &binaryconnect,
                        .bits      = spec.float_eval ? 32 : 1,
                        .glorot_lr = spec.glorot_lr,
-                       .surrogate = qg__surrogate_or(spec.surrogate, qg_ste_identity()),
+                       .surrogate = spec.surrogate,
                        .arg       = { [STOCHASTIC] = spec.stochastic,
                                       [FLOAT_EVAL] = spec.float_eval,
                                       [UNIT_START] = spec.unit_start } };
@@ -88,13 +88,19 @@ qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
 
 /* --- BNN ---------------------------------------------------------------------------------- */
 
+static qg_var *apply_bnn(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    q.surrogate = qg__surrogate_or(q.surrogate, qg_ste_clip(1.0f));
+    return apply(t, q, x, learned);
+}
+
 static const qg_scheme bnn = {
     .name    = "bnn",
     .roles   = QG_WEIGHT,
     .clip    = 1.0f,
     .check   = check,
     .start   = start,
-    .apply   = apply,
+    .apply   = apply_bnn,
     .encode  = encode,
     .explain =
         "Weights of -1 and +1 of binarized nets.  Hubara, Courbariaux et al. 2016, arXiv:1602.02830\n"
@@ -113,7 +119,7 @@ qg_quant qg_bnn(qg_bnn_spec spec)
     return (qg_quant){ .scheme    = &bnn,
                        .bits      = 1,
                        .glorot_lr = spec.glorot_lr,
-                       .surrogate = qg__surrogate_or(spec.surrogate, qg_ste_clip(1.0f)),
+                       .surrogate = spec.surrogate,
                        .arg       = { [UNIT_START] = spec.unit_start } };
 }
 
@@ -146,5 +152,5 @@ static const qg_scheme bop = {
 
 qg_quant qg_bop_weight(void)
 {
-    return (qg_quant){ .scheme = &bop, .bits = 1, .surrogate = qg_ste_identity() };
+    return (qg_quant){ .scheme = &bop, .bits = 1 };
 }

@@ -6,9 +6,9 @@
 
 static qg_status check(qg_quant q)
 {
-    if (q.arg[0] > 0 && isfinite(q.arg[0])) return QG_OK;
-    return qg_fail(QG_EARG, "%s: threshold is %g; it must be finite and greater than 0",
-                   q.scheme->name, (double)q.arg[0]);
+    if (q.arg[0] >= 0 && isfinite(q.arg[0])) return QG_OK;
+    return qg_fail(QG_EARG, "%s: threshold is %g, not 0 or more and finite", q.scheme->name,
+                   (double)q.arg[0]);
 }
 
 static void ternary_codes(size_t n, const float *x, float delta, int32_t *code)
@@ -83,7 +83,7 @@ qg_quant qg_twn(qg_twn_spec spec)
     return (qg_quant){ .scheme      = &twn,
                        .bits        = 2,
                        .per_channel = spec.per_channel,
-                       .surrogate   = qg__surrogate_or(spec.surrogate, qg_ste_identity()),
+                       .surrogate   = spec.surrogate,
                        .arg         = { spec.threshold == 0 ? 0.7f : spec.threshold } };
 }
 
@@ -105,7 +105,8 @@ static qg_var *apply_tern(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *lear
 {
     (void)learned;
     const size_t n = qg_count(x->shape);
-    qg_var      *y = qg_record_surrogate(t, &tern_op, &tern_sloped_op, x, q.surrogate);
+    qg_var      *y = qg_record_surrogate(t, &tern_op, &tern_sloped_op, x,
+                                            qg__surrogate_or(q.surrogate, qg_ste_clip(1.0f)));
     if (y) qg__ternarize(n, x->data, tern_delta(q, n, x->data), 1.0f, 1.0f, y->data);
     return y;
 }
@@ -143,7 +144,7 @@ qg_quant qg_ste_tern(qg_ste_tern_spec spec)
     const float own = spec.relative ? 0.7f : 0.05f;
     return (qg_quant){ .scheme    = &ste_tern,
                        .bits      = 2,
-                       .surrogate = qg__surrogate_or(spec.surrogate, qg_ste_clip(1.0f)),
+                       .surrogate = spec.surrogate,
                        .arg       = { spec.threshold == 0 ? own : spec.threshold,
                                       [RELATIVE] = spec.relative } };
 }

@@ -97,12 +97,10 @@ static const qg_scheme weight = {
 
 qg_quant qg_xnor(qg_xnor_spec spec)
 {
-    const bool         straight = spec.rule == QG_XNOR_IDENTITY;
-    const qg_surrogate own      = straight ? qg_ste_identity() : (qg_surrogate){ 0 };
     return (qg_quant){ .scheme      = &weight,
                        .bits        = 1,
                        .per_channel = true,
-                       .surrogate   = qg__surrogate_or(spec.surrogate, own),
+                       .surrogate   = spec.surrogate,
                        .arg         = { [RULE] = (float)spec.rule } };
 }
 
@@ -113,7 +111,8 @@ static const qg_op sign_op = { .name = "sign", .backward = qg_surrogate_backward
 static qg_var *apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
-    qg_var *y = qg_record_surrogate(t, &sign_op, &sign_op, x, q.surrogate);
+    const qg_surrogate s = qg__surrogate_or(q.surrogate, qg_ste_clip(1.0f));
+    qg_var            *y = qg_record_surrogate(t, &sign_op, &sign_op, x, s);
     if (y) qg__signs(qg_count(x->shape), x->data, y->data);
     return y;
 }
@@ -195,7 +194,5 @@ static const qg_scheme input = {
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec)
 {
     if (spec.no_scale) return qg_binary_activation((qg_binary_activation_spec){ spec.surrogate });
-    return (qg_quant){ .scheme    = &input,
-                       .bits      = 1,
-                       .surrogate = qg__surrogate_or(spec.surrogate, qg_ste_clip(1.0f)) };
+    return (qg_quant){ .scheme = &input, .bits = 1, .surrogate = spec.surrogate };
 }

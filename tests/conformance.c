@@ -2,8 +2,8 @@
  *
  *     conformance FILE.json...
  *
- * One line per failure, then "N passed, M failed" over all files.  The status is 0 only if something
- * passed and nothing failed.
+ * One line per failure, then "N passed, M failed" over all files.  The status is 0 only if
+ * something passed and nothing failed.
  */
 #include "tests/support/cases.h"
 

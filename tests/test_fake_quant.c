@@ -47,9 +47,11 @@ static uint32_t bits_of(float v)
 static void roundings_equal_those_of_the_library(void **state)
 {
     (void)state;
-    static const float edges[] = { 0.0f,  -0.0f,        0.49999997f, 0.5f,       -0.5f,     1.5f,
-                                   2.5f,  -2.5f,        0x1p22f,     8388607.5f, 8388609.0f, 0x1p23f,
-                                   1e30f, -8388607.5f,  INFINITY,    -INFINITY,  FLT_MIN,   -1e-45f };
+    static const float edges[] = {
+        0.0f,  -0.0f,       0.49999997f, 0.5f,       -0.5f,      1.5f,
+        2.5f,  -2.5f,       0x1p22f,     8388607.5f, 8388609.0f, 0x1p23f,
+        1e30f, -8388607.5f, INFINITY,    -INFINITY,  FLT_MIN,    -1e-45f
+    };
     for (size_t i = 0; i < sizeof edges / sizeof edges[0] + 20000; i++) {
         float v = i < 20000 ? ldexpf(qg_uniform(1, i) - 0.5f, (int)(i % 40)) : edges[i - 20000];
         if (i % 3 == 0 && i < 20000) v = floorf(v) + 0.5f;
@@ -125,9 +127,9 @@ static void impossible_ranges_are_refused_by_name(void **state)
 /* ---- properties of the forward ---- */
 
 /* Every value is a multiple of the step that a code reaches; 0 and all results are fixed points. */
-static void check_codebook(qg_fake_quant_attrs attrs, float min, float max, const float *x, size_t n,
-                           void (*forward)(const qg_fake_quant_range *, size_t, const float *,
-                                           float *))
+static void
+check_codebook(qg_fake_quant_attrs attrs, float min, float max, const float *x, size_t n,
+               void (*forward)(const qg_fake_quant_range *, size_t, const float *, float *))
 {
     qg_fake_quant_range r;
     float               y[MOST];
@@ -183,7 +185,8 @@ static void special_inputs(void **state)
     qg_array max_at = scalar(&max);
     const qg_fake_quant_attrs attrs = { 8, false };
     assert_int_equal(qg_fake_quant_with_min_max_vars(attrs, &xs, &min_at, &max_at, &ys), QG_OK);
-    assert_true(isnan(y[0]) && y[1] == 128.0f * (2.0f / 255.0f) && y[2] == -127.0f * (2.0f / 255.0f));
+    assert_true(isnan(y[0]) && y[1] == 128.0f * (2.0f / 255.0f) &&
+                y[2] == -127.0f * (2.0f / 255.0f));
     assert_true(y[3] == 0.0f);
     min = max = 0.0f;
     assert_int_equal(qg_fake_quant_with_min_max_vars(attrs, &xs, &min_at, &max_at, &ys), QG_OK);
@@ -262,8 +265,9 @@ static void sums_are_rounded_once(void **state)
     qg_array xs = vector(x, 65);
     qg_array gs = vector(g, 65);
     qg_array ds = vector(dx, 65);
-    assert_int_equal(qg_fake_quant_with_min_max_vars_gradient((qg_fake_quant_attrs){ 4, false }, &gs,
-                                                              &xs, &e[0], &e[1], &ds, &e[2], &e[3]),
+    assert_int_equal(qg_fake_quant_with_min_max_vars_gradient((qg_fake_quant_attrs){ 4, false },
+                                                              &gs, &xs, &e[0], &e[1], &ds, &e[2],
+                                                              &e[3]),
                      QG_OK);
     assert_true(ends[3] == (float)want && ends[2] == 0.0f);
 }
@@ -276,7 +280,7 @@ static void channels_are_independent(void **state)
     (void)state;
     static const size_t widths[] = { 1, 3, 31, 63, 64, 65, 129 };
     enum { ROWS = 5, WIDEST = 129 };
-    static float              x[ROWS * WIDEST], g[ROWS * WIDEST], y[ROWS * WIDEST], dx[ROWS * WIDEST];
+    static float x[ROWS * WIDEST], g[ROWS * WIDEST], y[ROWS * WIDEST], dx[ROWS * WIDEST];
     static float              min[WIDEST], max[WIDEST], dmin[WIDEST], dmax[WIDEST];
     const qg_fake_quant_attrs attrs = { 5, true };
     for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
@@ -315,10 +319,11 @@ static void channels_are_independent(void **state)
 static void shapes_are_checked_before_writing(void **state)
 {
     (void)state;
-    float    x[6] = { 0 }, y[6] = { 9, 9, 9, 9, 9, 9 }, min[3] = { -1, -1, -1 }, max[3] = { 1, 1, -2 };
+    float x[6] = { 0 }, y[6] = { 9, 9, 9, 9, 9, 9 }, min[3] = { -1, -1, -1 }, max[3] = { 1, 1, -2 };
     qg_array xs = matrix(x, 2, 3), ys = matrix(y, 2, 3), lo = vector(min, 3), hi = vector(max, 3);
     const qg_fake_quant_attrs attrs = { 8, false };
-    assert_int_equal(qg_fake_quant_with_min_max_vars_per_channel(attrs, &xs, &lo, &hi, &ys), QG_EARG);
+    assert_int_equal(qg_fake_quant_with_min_max_vars_per_channel(attrs, &xs, &lo, &hi, &ys),
+                     QG_EARG);
     assert_non_null(strstr(qg_errmsg(), "channel 2"));
     max[2]     = 1.0f;
     hi.dims[0] = 2;

@@ -75,7 +75,8 @@ static void step(small_net *net, qg_mode mode, int batch, uint64_t at)
     v         = qg_dropout(t, qg_maxpool(t, v, 2), 0.5f);
     v         = qg_global_avgpool(t, qg_avgpool(t, v, 3));
     v         = qg_bias(t, v, qg_parameter(t, net->scale));
-    qg_var *loss = qg_add(t, qg_cross_entropy(t, v, net->labels), qg_squared_hinge(t, v, net->labels));
+    qg_var *loss = qg_cross_entropy(t, v, net->labels);
+    loss         = qg_add(t, loss, qg_squared_hinge(t, v, net->labels));
     if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss), QG_OK);
     assert_int_equal(qg_tape_status(t), QG_OK);
 }

@@ -21,9 +21,9 @@ static const struct row {
     float       y[N], dx[N];
 } rows[] = {
     { "relu", use_relu, { 0, 0, 0, 0, 0, 0, 1, 2, 3 }, { 0, 0, 0, 0, 0, 0, 1, 1, 1 } },
-    { "clip", use_clip, { -0.5f, -0.5f, -0.5f, -0.5f, 0, 0, 1, 2, 2 }, { 0, 0, 0, 1, 1, 1, 1, 1, 0 } },
+    { "clip", use_clip, { -.5f, -.5f, -.5f, -.5f, 0, 0, 1, 2, 2 }, { 0, 0, 0, 1, 1, 1, 1, 1, 0 } },
     { "clip to inf", use_open, { 0, 0, 0, 0, 0, 0, 1, 2, 3 }, { 0, 0, 0, 0, 1, 1, 1, 1, 1 } },
-    { "hardtanh", use_hardtanh, { -1, -1, -1, -0.5f, 0, 0, 1, 1, 1 }, { 0, 0, 1, 1, 1, 1, 1, 0, 0 } },
+    { "hard", use_hardtanh, { -1, -1, -1, -.5f, 0, 0, 1, 1, 1 }, { 0, 0, 1, 1, 1, 1, 1, 0, 0 } },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -79,8 +79,8 @@ static void gradients(void **state)
             qg_params p = { 0 };
             qg_param *x = declare(&p, "x", shapes[s]);
             allocate_apart(&p, 3);
-            /* 3 x is 0.05 + 0.3 times an integer: 0.05 or more from every bound, 0, -0.5, 2 and +-1,
-             * and moves by 3 * 2 / 128 < 0.05. */
+            /* 3 x is 0.05 + 0.3 times an integer: 0.05 or more from every bound, 0, -0.5, 2 and
+             * +-1, and moves by 3 * 2 / 128 < 0.05. */
             for (size_t i = 0; i < qg_count(shapes[s]); i++)
                 x->value[i] = rintf(x->value[i] * 10) / 10 + 0.05f / 3;
             struct row row = rows[r];

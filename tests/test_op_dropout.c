@@ -66,7 +66,7 @@ static void the_same_key_and_step_drop_the_same(void **state)
     memcpy(mask, draw(f, 5, 9, 0.5f)->data, M * sizeof *mask);
     qg_var *y = draw(f, 5, 9, 0.5f);
     assert_memory_equal(y->data, mask, M * sizeof *mask);
-    const qg_var *z    = qg_dropout(f->t, y, 0.5f);             /* a second op of the step draws anew */
+    const qg_var *z    = qg_dropout(f->t, y, 0.5f);         /* a second op of the step draws anew */
     int           both = 0;
     for (size_t i = 0; i < M; i++) both += z->data[i] != 0;
     assert_true(fabs(both - M / 4.0) < 5 * sqrt(M * 0.25 * 0.75));
@@ -85,7 +85,7 @@ static void the_gradient_has_the_same_mask(void **state)
     qg_var  *y = draw(f, 7, 0, 0.5f);
     y          = qg_dropout(f->t, qg_dropout(f->t, y, 0.25f), 0.1f);    /* fresh gradients too */
     assert_int_equal(qg_backward(f->t, total(f->t, y)), QG_OK);
-    assert_close(f->x->grad, y->data, M, 3e-7);     /* x = 1, so y is its own slope; three products */
+    assert_close(f->x->grad, y->data, M, 5e-7);     /* x = 1, so y is its slope; near 3, 2 ulps */
     int alive = 0;
     for (size_t i = 0; i < M; i++) alive += y->data[i] != 0;
     assert_in_range(alive, M / 4, M / 2);

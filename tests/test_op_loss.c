@@ -117,7 +117,8 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 {
     const setting *s = context;
     qg_var        *x = qg_parameter(t, p->item[0]), *v = qg_scale(t, x, 1.7f);
-    return qg_add(t, s->op(t, v, s->labels), qg_add(t, s->op(t, v, s->labels), s->op(t, x, s->labels)));
+    qg_var        *y = qg_add(t, s->op(t, v, s->labels), s->op(t, v, s->labels));
+    return qg_add(t, y, s->op(t, x, s->labels));
 }
 
 static void gradients(void **state)
@@ -145,7 +146,7 @@ static void gradients(void **state)
 static void correct_rows_are_counted(void **state)
 {
     (void)state;
-    float    x[] = { 1, 2, 3,   3, 2, 1,   5, 5, 5,   5, 5, 5,   NAN, 1, 0,   1, NAN, 0,   0, 0, 1 };
+    float    x[] = { 1, 2, 3, 3, 2, 1, 5, 5, 5, 5, 5, 5, NAN, 1, 0, 1, NAN, 0, 0, 0, 1 };
     qg_tape *t   = begin(QG_EVAL);
     qg_var  *v   = qg_input(t, (qg_tensor){ { 7, 1, 3, 1 }, x });
     /* right, wrong, the first of equals, a later one, twice a NaN, a label that is none. */
@@ -169,7 +170,8 @@ static void bad_labels_are_named(void **state)
         qg_tape_begin(t, QG_EVAL, 1, 0);
         assert_null(losses[op](t, qg_input(t, (qg_tensor){ { 3, 1, 2, 2 }, x }), labels));
         assert_int_equal(qg_tape_status(t), QG_EARG);
-        snprintf(text, sizeof text, "%s: label 4 at index 2 is not in 0..3, x [3,1,2,2]", names[op]);
+        snprintf(text, sizeof text, "%s: label 4 at index 2 is not in 0..3, x [3,1,2,2]",
+                 names[op]);
         assert_message(text);
         qg_tape_begin(t, QG_EVAL, 1, 0);
         assert_null(losses[op](t, qg_input(t, (qg_tensor){ { 3, 1, 2, 2 }, x }), NULL));

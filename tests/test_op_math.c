@@ -18,7 +18,8 @@ static qg_tape *begin(qg_mode mode)
 static void values_by_hand(void **state)
 {
     (void)state;
-    float    x[] = { 1, -2, NAN, 4, 5, 6 }, z[] = { 10, 20, 30, NAN, 50, 60 }, b[] = { 100, -1, 0.5f };
+    float    x[] = { 1, -2, NAN, 4, 5, 6 }, z[] = { 10, 20, 30, NAN, 50, 60 };
+    float    b[] = { 100, -1, 0.5f };
     qg_tape *t   = begin(QG_EVAL);
     qg_var  *vx  = qg_input(t, (qg_tensor){ { 2, 1, 1, 3 }, x });
     qg_var  *vz  = qg_input(t, (qg_tensor){ { 2, 1, 1, 3 }, z });
@@ -41,11 +42,12 @@ static void values_by_hand(void **state)
 static void every_element_is_reached(void **state)
 {
     (void)state;
-    const qg_shape shapes[] = { { 1, 1, 1, 1 },       { 3, 31, 33, 3 }, { 1, 1, QG_BLOCK - 1, 1 },
+    const qg_shape shapes[] = { { 1, 1, 1, 1 },        { 3, 31, 33, 3 }, { 1, 1, QG_BLOCK - 1, 1 },
                                 { 1, 1, QG_BLOCK, 1 }, { 63, 9, 65, 1 }, { 3, 1, 1, QG_BLOCK + 1 } };
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         qg_params p = { 0 };
-        qg_param *x = declare(&p, "x", shapes[s]), *b = declare(&p, "b", (qg_shape){ 1, 1, 1, shapes[s].c });
+        qg_param *x = declare(&p, "x", shapes[s]);
+        qg_param *b = declare(&p, "b", (qg_shape){ 1, 1, 1, shapes[s].c });
         allocate_apart(&p, 6);
         qg_tape *t = begin(QG_TRAIN);
         qg_var  *y = qg_bias(t, qg_parameter(t, x), qg_parameter(t, b));
@@ -53,7 +55,8 @@ static void every_element_is_reached(void **state)
         assert_non_null(z);
         for (size_t i = 0, m = qg_count(shapes[s]); i < m; i++) {
             const float want = x->value[i] + b->value[i % (size_t)shapes[s].c];
-            if (y->data[i] != want || z->data[i] != want + 2 * want) fail_msg("shape %zu at %zu", s, i);
+            if (y->data[i] != want || z->data[i] != want + 2 * want)
+                fail_msg("shape %zu at %zu", s, i);
         }
         qg_tape_free(t);
         qg_params_release(&p);
@@ -65,7 +68,8 @@ static void every_element_is_reached(void **state)
 static qg_var *build_add(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_add(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]));
+    qg_var *v = qg_scale(t, qg_parameter(t, p->item[0]), 2);
+    return qg_add(t, qg_add(t, v, v), qg_parameter(t, p->item[1]));
 }
 
 /* Each way by which a gradient may arrive: fresh, twice from one op, and on top of another. */

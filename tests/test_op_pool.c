@@ -14,25 +14,25 @@ typedef struct window {
     int    n;
 } window;
 
-static window window_of(qg_shape x, int size_h, int size_w, int n, int i, int j, int k)
+static window window_of(qg_shape x, int size, int n, int i, int j, int k)
 {
     window w = { .n = 0 };
-    for (int p = 0; p < size_h; p++)
-        for (int q = 0; q < size_w; q++)
-            w.at[w.n++] = (((size_t)n * (size_t)x.h + (size_t)(i * size_h + p)) * (size_t)x.w +
-                           (size_t)(j * size_w + q)) * (size_t)x.c + (size_t)k;
+    for (int p = 0; p < size; p++)
+        for (int q = 0; q < size; q++)
+            w.at[w.n++] = (((size_t)n * (size_t)x.h + (size_t)(i * size + p)) * (size_t)x.w +
+                           (size_t)(j * size + q)) * (size_t)x.c + (size_t)k;
     return w;
 }
 
 /* y, and dx for a gradient of 1 everywhere. */
-static void pool_ref(bool max, qg_shape s, int size_h, int size_w, const float *x, float *y, float *dx)
+static void pool_ref(bool max, qg_shape s, int size, const float *x, float *y, float *dx)
 {
     memset(dx, 0, qg_count(s) * sizeof *dx);
     for (int n = 0; n < s.n; n++)
-        for (int i = 0; i < s.h / size_h; i++)
-            for (int j = 0; j < s.w / size_w; j++)
+        for (int i = 0; i < s.h / size; i++)
+            for (int j = 0; j < s.w / size; j++)
                 for (int k = 0; k < s.c; k++, y++) {
-                    const window w    = window_of(s, size_h, size_w, n, i, j, k);
+                    const window w    = window_of(s, size, n, i, j, k);
                     size_t       best = w.at[0];
                     double       sum  = 0;
                     for (int e = 0; e < w.n; e++) {
@@ -63,7 +63,7 @@ static void check_pool(bool max, bool fresh, qg_shape s, int size)
     assert_int_equal(qg_params_allocate(&p), QG_OK);
     /* Seven values, so that ties abound. */
     for (size_t i = 0; i < m; i++) x->value[i] = (float)((i * i + 3 * i) % 7) - 3;
-    pool_ref(max, s, size, size, x->value, y, dx);
+    pool_ref(max, s, size, x->value, y, dx);
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     qg_var *v = qg_parameter(t, x);
     if (fresh) v = qg_scale(t, v, 1);
@@ -171,7 +171,8 @@ static void gradients(void **state)
         assert_gradcheck((qg_gradcheck_spec){ .name = "pool", .params = &p, .build = build,
                                               .context = &size, .h = 0.2f / (float)(size * size) });
         p.item[1]->frozen = true;
-        assert_gradcheck((qg_gradcheck_spec){ .name = "global", .params = &p, .build = build_global });
+        assert_gradcheck((qg_gradcheck_spec){ .name   = "global", .params = &p,
+                                              .build = build_global });
         qg_params_release(&p);
     }
 }

@@ -365,12 +365,12 @@ static void threads_do_not_matter(void **state)
 static void illegal_constants_are_named(void **state)
 {
     (void)state;
-    assert_refused(qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = (qg_glorot_lr)3 }), QG_WEIGHT,
-                   "fc1: binaryconnect", "glorot_lr is 3");
-    assert_refused(qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn",
+    case_refused(qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = (qg_glorot_lr)3 }), QG_WEIGHT,
+                   "fc1.weight: binaryconnect", "glorot_lr is 3");
+    case_refused(qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn",
                    "glorot_lr is -1");
-    assert_refused(connect(false), QG_INPUT, "binaryconnect", "does not quantize inputs");
-    assert_refused(sign_with((qg_surrogate){ 0 }), QG_GRADIENT, "sign", "does not quantize gradients");
+    case_refused(connect(false), QG_INPUT, "binaryconnect", "does not quantize inputs");
+    case_refused(sign_with((qg_surrogate){ 0 }), QG_GRADIENT, "sign", "does not quantize gradients");
 }
 
 int main(void)

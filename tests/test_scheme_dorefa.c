@@ -323,11 +323,11 @@ static void threads_do_not_matter(void **state)
 static void illegal_bits_are_named(void **state)
 {
     (void)state;
-    assert_refused(weight(0, false), QG_WEIGHT, "fc1", "bits is 0; 1 to 8 or 32");
-    assert_refused(weight(9, false), QG_WEIGHT, "dorefa", "bits is 9");
-    assert_refused(activation(33), QG_INPUT, "dorefa", "bits is 33");
-    assert_refused(gradient(-1, false), QG_GRADIENT, "dorefa", "bits is -1");
-    assert_refused(activation(2), QG_WEIGHT, "fc1", "does not quantize weights");
+    case_refused(weight(0, false), QG_WEIGHT, "fc1", "bits is 0; 1 to 8 or 32");
+    case_refused(weight(9, false), QG_WEIGHT, "dorefa", "bits is 9");
+    case_refused(activation(33), QG_INPUT, "dorefa", "bits is 33");
+    case_refused(gradient(-1, false), QG_GRADIENT, "dorefa", "bits is -1");
+    case_refused(activation(2), QG_WEIGHT, "fc1", "does not quantize weights");
     assert_null(weight(32, false).scheme);
     scheme_case c;
     case_open(&c, weight(9, false), shapes[1], 1);

@@ -195,12 +195,12 @@ static void threads_do_not_matter(void **state)
 static void illegal_constants_are_named(void **state)
 {
     (void)state;
-    assert_refused(qg_ttq((qg_ttq_spec){ .threshold = -0.1f }), QG_WEIGHT, "fc1", "threshold is -0.1");
-    assert_refused(qg_ttq((qg_ttq_spec){ .threshold = 1 }), QG_WEIGHT, "ttq", "threshold is 1");
-    assert_refused(qg_ttq((qg_ttq_spec){ .threshold = NAN }), QG_WEIGHT, "ttq", "threshold is nan");
-    assert_refused(qg_ttq((qg_ttq_spec){ .decay = -1 }), QG_WEIGHT, "ttq", "decay is -1");
-    assert_refused(qg_ttq((qg_ttq_spec){ .rule = (qg_ttq_rule)2 }), QG_WEIGHT, "ttq", "rule is 2");
-    assert_refused(qg_ttq((qg_ttq_spec){ 0 }), QG_INPUT, "ttq", "does not quantize inputs");
+    case_refused(qg_ttq((qg_ttq_spec){ .threshold = -0.1f }), QG_WEIGHT, "fc1", "threshold is -0.1");
+    case_refused(qg_ttq((qg_ttq_spec){ .threshold = 1 }), QG_WEIGHT, "ttq", "threshold is 1");
+    case_refused(qg_ttq((qg_ttq_spec){ .threshold = NAN }), QG_WEIGHT, "ttq", "threshold is nan");
+    case_refused(qg_ttq((qg_ttq_spec){ .decay = -1 }), QG_WEIGHT, "ttq", "decay is -1");
+    case_refused(qg_ttq((qg_ttq_spec){ .rule = (qg_ttq_rule)2 }), QG_WEIGHT, "ttq", "rule is 2");
+    case_refused(qg_ttq((qg_ttq_spec){ 0 }), QG_INPUT, "ttq", "does not quantize inputs");
 
     scheme_case c;
     case_open(&c, ttq(QG_TTQ_EXACT), shapes[1], 1);

@@ -138,8 +138,8 @@ static void threads_do_not_matter(void **state)
 static void illegal_thresholds_are_named(void **state)
 {
     (void)state;
-    assert_refused(qg_twn((qg_twn_spec){ .threshold = -1 }), QG_WEIGHT, "fc1: twn", "threshold is -1");
-    assert_refused(qg_ste_tern((qg_ste_tern_spec){ .threshold = INFINITY }), QG_WEIGHT, "ste_tern",
+    case_refused(qg_twn((qg_twn_spec){ .threshold = -1 }), QG_WEIGHT, "fc1.weight: twn", "threshold is -1");
+    case_refused(qg_ste_tern((qg_ste_tern_spec){ .threshold = INFINITY }), QG_WEIGHT, "ste_tern",
                    "threshold is inf");
 }
 

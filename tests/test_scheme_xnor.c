@@ -320,8 +320,8 @@ static void threads_do_not_matter(void **state)
 static void illegal_rules_are_named(void **state)
 {
     (void)state;
-    assert_refused(qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)5 }), QG_WEIGHT, "fc1", "rule is 5");
-    assert_refused(qg_xnor((qg_xnor_spec){ 0 }), QG_INPUT, "xnor", "does not quantize inputs");
+    case_refused(qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)5 }), QG_WEIGHT, "fc1", "rule is 5");
+    case_refused(qg_xnor((qg_xnor_spec){ 0 }), QG_INPUT, "xnor", "does not quantize inputs");
 }
 
 int main(void)

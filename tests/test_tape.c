@@ -62,7 +62,8 @@ static qg_var *sign(qg_tape *t, qg_var *x, int *runs)
     int **saved = qg_save(t, y, sizeof *saved);
     if (!saved) return NULL;
     *saved = runs;
-    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) y->data[i] = x->data[i] < 0 ? -1.0f : 1.0f;
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++)
+        y->data[i] = x->data[i] < 0 ? -1.0f : 1.0f;
     return y;
 }
 
@@ -128,7 +129,8 @@ static void gradients_accumulate_until_somebody_clears_them(void **state)
     fixture *f = *state;
     for (uint64_t step = 0; step < 3; step++) {
         qg_tape_begin(f->t, QG_TRAIN, 1, step);
-        assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL)), QG_OK);
+        qg_var *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+        assert_int_equal(qg_backward(f->t, loss), QG_OK);
     }
     assert_grad(f, 3, 3, 3, 3);
 }
@@ -140,7 +142,8 @@ static void assigning_ops_are_told_when_to_assign(void **state)
     qg_var  *w      = qg_parameter(f->t, f->w);
     qg_var  *v      = qg_scale(f->t, w, 1), *z = qg_scale(f->t, w, 1);
     qg_var  *first  = sum(f->t, &sum_assigns, v, &second);      /* runs after the next on v */
-    qg_var  *others = qg_add(f->t, sum(f->t, &sum_assigns, v, &assign), sum(f->t, &sum_adds, z, &add));
+    qg_var  *others = sum(f->t, &sum_assigns, v, &assign);
+    others          = qg_add(f->t, others, sum(f->t, &sum_adds, z, &add));
     others          = qg_add(f->t, others, sum(f->t, &sum_assigns, w, &direct));
     assert_int_equal(qg_backward(f->t, qg_add(f->t, first, others)), QG_OK);
     assert_true(!add.fresh && add.zeroed);              /* a plain op finds zeros */
@@ -173,7 +176,7 @@ static void a_straight_through_op_runs_where_it_cannot_share(void **state)
     fixture *f    = *state;
     int      runs = 0;
     qg_var  *w    = qg_parameter(f->t, f->w);
-    qg_var  *q    = sign(f->t, sign(f->t, w, &runs), &runs);            /* of a var: the outer runs */
+    qg_var  *q    = sign(f->t, sign(f->t, w, &runs), &runs);        /* of a var: the outer runs */
     assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, q, NULL)), QG_OK);
     assert_int_equal(runs, 1);
     assert_grad(f, 1, 1, 1, 1);

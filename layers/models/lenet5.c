@@ -1,22 +1,6 @@
 #include "layers/models/lenet5.h"
 
-#include "quant/scheme.h"
-
-/* What stands between a product and the next one.  A quantizer that rectifies takes the place of
- * the relu.
- * A binary one also pulls the pooling in front of the batch norm: the maximum over a window of
- * signs is +1 nearly everywhere. */
-static void between(qg_net *net, qg_quant next_input, int pool)
-{
-    const bool binary = next_input.scheme && next_input.bits == 1;
-    if (binary && pool) qg_net_maxpool(net, pool);
-    qg_net_batchnorm(net);
-    if (!next_input.scheme || !next_input.scheme->rectifies) qg_net_relu(net);
-    if (!binary && pool) qg_net_maxpool(net, pool);
-}
-
-/* The three operands of a product's spec. */
-#define QUANTS(p) .weight = (p).weight, .input = (p).input, .gradient = (p).gradient
+#include "layers/models/parts.h"
 
 static qg_net *declare(qg_model_spec s)
 {
@@ -26,13 +10,13 @@ static qg_net *declare(qg_model_spec s)
     const qg_model_quants fc2   = qg_model_quant(&s, "fc2", false, true);
 
     qg_net *net = qg_net_new((qg_net_spec){ s.height, s.width, s.channels, s.seed });
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 5, QUANTS(conv1) });
-    between(net, conv2.input, 2);
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 64, .kernel = 5, QUANTS(conv2) });
-    between(net, fc1.input, 2);
-    qg_net_dense(net, (qg_dense_spec){ .out = 512, QUANTS(fc1) });
-    between(net, fc2.input, 0);
-    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QUANTS(fc2) });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 5, QG_QUANTS(conv1) });
+    qg__model_between(net, conv2.input, 2);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 64, .kernel = 5, QG_QUANTS(conv2) });
+    qg__model_between(net, fc1.input, 2);
+    qg_net_dense(net, (qg_dense_spec){ .out = 512, QG_QUANTS(fc1) });
+    qg__model_between(net, fc2.input, 0);
+    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc2) });
     return net;
 }
 

@@ -3,8 +3,11 @@
 #include <string.h>
 
 #include "layers/models/lenet5.h"
+#include "layers/models/parts.h"
+#include "layers/models/resnet.h"
+#include "layers/models/vgg7.h"
 
-const qg_model *const qg_models[] = { &qg_model_lenet5, NULL };
+const qg_model *const qg_models[] = { &qg_model_lenet5, &qg_model_vgg7, &qg_model_resnet20, NULL };
 
 const qg_model *qg_model_find(const char *name)
 {
@@ -28,4 +31,13 @@ qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool
         if (c->has_gradient) q.gradient = c->gradient;
     }
     return q;
+}
+
+void qg__model_between(qg_net *net, qg_quant next_input, int pool)
+{
+    const bool binary = next_input.scheme && next_input.bits == 1;
+    if (binary && pool) qg_net_maxpool(net, pool);
+    qg_net_batchnorm(net);
+    if (!next_input.scheme || !next_input.scheme->rectifies) qg_net_relu(net);
+    if (!binary && pool) qg_net_maxpool(net, pool);
 }

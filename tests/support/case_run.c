@@ -64,7 +64,8 @@ static void compare(test_case *c, const cJSON *json, const cJSON *want)
             return;
         }
         if (!near(case__element(a, i), w, atol, rtol)) {
-            case_complain(c, "%s[%zu] is %.9g, expected %.9g", got->name, i, case__element(a, i), w);
+            case_complain(c, "%s[%zu] is %.9g, expected %.9g", got->name, i, case__element(a, i),
+                          w);
             return;
         }
         i++;

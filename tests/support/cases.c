@@ -316,7 +316,8 @@ static void read_tensor(test_case *c, const char *name, const cJSON *tensor, qg_
     const cJSON *e;
     cJSON_ArrayForEach(e, data) {
         double value;
-        if (!(real ? case__number(e, &value) : whole(e, dtypes[row].low, dtypes[row].high, &value))) {
+        if (!(real ? case__number(e, &value)
+                   : whole(e, dtypes[row].low, dtypes[row].high, &value))) {
             case_complain(c, "%s[%zu] is not a number of type %s", name, i, dtypes[row].name);
             return;
         }

@@ -1,4 +1,4 @@
-/* tests/support/cases.h — one test vector: what it gives, what the library returns, what is expected.
+/* tests/support/cases.h — one test vector: its inputs, the library's outputs, what is expected.
  *
  * A runner of an operator reads its attributes and inputs, declares its outputs, calls the library
  * and records the status:
@@ -11,11 +11,12 @@
  *         if (case_ready(c)) case_result(c, qg_ste_sign(clip, x, y));
  *     }
  *
- * Two kinds of failure are kept apart.  A complaint is about the vector (a missing input, an attribute
- * that no runner asked for, data that does not fit its shape) and always fails the case.  A result
- * other than QG_OK comes from the operator and is what a case with "expected_error" waits for.
- * The first complaint sticks; accessors then return harmless values, so runners check once, with
- * case_ready.  Every attribute is to be read whether or not it matters: the unread ones are unknown.
+ * Two kinds of failure are kept apart.  A complaint is about the vector (a missing input, an
+ * attribute that no runner asked for, data that does not fit its shape) and always fails the case.
+ * A result other than QG_OK comes from the operator and is what a case with "expected_error" waits
+ * for.  The first complaint sticks; accessors then return harmless values, so runners check once,
+ * with case_ready.  Every attribute is to be read whether or not it matters: the unread ones are
+ * unknown.
  */
 #ifndef QG_TESTS_CASES_H
 #define QG_TESTS_CASES_H
@@ -69,7 +70,7 @@ qg_array       *case_scratch(test_case *c, qg_dtype dtype, const qg_array *shape
 bool            case_expects(const test_case *c, const char *name, qg_dtype *dtype);
 
 bool      case_ready(const test_case *c);                 /* no complaint and no failure so far */
-void      case_result(test_case *c, qg_status s);         /* the operator's; the first failure stays */
+void      case_result(test_case *c, qg_status s);         /* the first failure stays */
 QG_PRINTF(2, 3)
 void      case_complain(test_case *c, const char *fmt, ...);
 
@@ -83,12 +84,12 @@ extern const case_op tf_cases[];        /* cases_tf.c */
 extern const case_op integer_cases[];   /* cases_integer.c */
 extern const case_op paper_cases[];     /* cases_papers.c */
 
-/* Runs one entry of "cases".  False, with one line in why, unless it is well formed, its operator is
- * in a table and everything it expects came out within tolerance. */
+/* Runs one entry of "cases".  False, with one line in why, unless it is well formed, its operator
+ * is in a table and everything it expects came out within tolerance. */
 bool      case_run(const cJSON *json, char *why, size_t why_bytes);
 
-/* Runs every case of a file and prints a line per failure.  A file that cannot be read or parsed, or
- * that holds another number of cases than it says, counts as one failure. */
+/* Runs every case of a file and prints a line per failure.  A file that cannot be read or parsed,
+ * or that holds another number of cases than it says, counts as one failure. */
 typedef struct case_count {
     int passed, failed;
 } case_count;

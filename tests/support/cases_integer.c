@@ -52,7 +52,7 @@ static void uniform_requantize(test_case *c)
 
 /* ---- convolutions ---- */
 
-static const char *const paddings[] = { "VALID", "SAME", NULL };     /* in the order of qg_padding */
+static const char *const paddings[] = { "VALID", "SAME", NULL }; /* in the order of qg_padding */
 
 /* A rank-4 output n x h x w x c of a convolution at these places; empty if an operand has another
  * rank or a stride is nonsense, which the operator then refuses. */
@@ -111,8 +111,9 @@ static void run_quantized_conv2d(test_case *c, qg_quantized_conv2d_attrs attrs, 
 
 static qg_quantized_conv2d_attrs conv2d_attrs(test_case *c)
 {
-    qg_quantized_conv2d_attrs attrs = { .padding = (qg_padding)case_choice(c, "padding", paddings) };
+    qg_quantized_conv2d_attrs attrs = { 0 };
     case_ints(c, "strides", 4, attrs.strides);
+    attrs.padding = (qg_padding)case_choice(c, "padding", paddings);
     return attrs;
 }
 

@@ -208,7 +208,7 @@ void assert_any_threads(qg_quant weight, qg_quant input, qg_quant gradient, bool
     qg_set_threads(1);
 }
 
-void assert_refused(qg_quant q, qg_role role, const char *part, const char *other)
+void case_refused(qg_quant q, qg_role role, const char *part, const char *other)
 {
     qg_net       *net  = qg_net_new((qg_net_spec){ 1, 1, 3, 1 });
     qg_dense_spec spec = { .out = 2 };

@@ -42,6 +42,6 @@ void assert_fused_as_unfused(qg_quant q, uint64_t step);
 void assert_any_threads(qg_quant weight, qg_quant input, qg_quant gradient, bool draws);
 
 /* qg_net_build refuses q as a dense layer's weight, input or gradient; its message holds both parts. */
-void assert_refused(qg_quant q, qg_role role, const char *part, const char *other);
+void case_refused(qg_quant q, qg_role role, const char *part, const char *other);
 
 #endif

@@ -1,0 +1,114 @@
+#include "cli/census.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Codes of fewer bits lie in -128 .. 127, signed or not. */
+enum { NARROW_BITS = 7 };
+
+static qg_status encode(census_row *row, int32_t *codes, int *bits)
+{
+    const qg_product *p = row->product;
+    const float      *learned[QG_LEARNED] = { NULL };
+    for (int i = 0; i < QG_LEARNED; i++)
+        if (p->weight_slot.param[i]) learned[i] = p->weight_slot.param[i]->value;
+    qg_codes        out    = { .code = codes, .scale = row->scale };
+    const qg_tensor w      = { p->weight->shape, p->weight->value };
+    const qg_status status = p->weight_slot.q.scheme->encode(p->weight_slot.q, w, learned, &out);
+    *bits                  = out.bits;
+    return status;
+}
+
+static void narrow(census_row *row)
+{
+    for (size_t i = 0; row->narrow && i < row->n; i++) row->narrow[i] = (int8_t)row->now[i];
+}
+
+static qg_status add(census *c, const qg_product *p)
+{
+    census_row *row = &c->row[c->rows];
+    *row            = (census_row){ .product = p, .n = qg_count(p->weight->shape) };
+    row->now        = malloc(row->n * sizeof *row->now);
+    row->scale      = malloc((size_t)p->weight->shape.n * sizeof *row->scale);
+    c->rows++;
+    if (!row->now || !row->scale) return qg_fail(QG_EMEM, "out of memory for the codes of %s",
+                                                 p->layer.name);
+    int             bits;
+    const qg_status status = encode(row, row->now, &bits);
+    if (status || bits > NARROW_BITS) return status;
+    row->narrow = malloc(row->n);
+    if (!row->narrow) return qg_fail(QG_EMEM, "out of memory for the codes of %s", p->layer.name);
+    narrow(row);
+    return QG_OK;
+}
+
+qg_status census_begin(census *c, qg_net *net)
+{
+    const int layers  = qg_net_layers(net);
+    size_t    largest = 1;
+    *c                = (census){ .row = calloc((size_t)layers + 1, sizeof *c->row) };
+    if (!c->row) return qg_fail(QG_EMEM, "out of memory for %d layers", layers);
+    for (int i = 0; i < layers; i++) {
+        const qg_product *p = qg_layer_product(qg_net_layer(net, i));
+        if (!p || !p->weight_slot.q.scheme || !p->weight_slot.q.scheme->encode) continue;
+        const qg_status status = add(c, p);
+        if (status) return status;
+        const size_t n = qg_count(p->weight->shape);
+        if (n > largest) largest = n;
+    }
+    c->codes = malloc(largest * sizeof *c->codes);
+    return c->codes ? QG_OK : qg_fail(QG_EMEM, "out of memory for %zu codes", largest);
+}
+
+qg_status census_count(census *c)
+{
+    for (int r = 0; r < c->rows; r++) {
+        census_row     *row = &c->row[r];
+        int             bits;
+        const qg_status status = encode(row, c->codes, &bits);
+        if (status) return status;
+        size_t zeros = 0, flipped = 0;
+        for (size_t i = 0; i < row->n; i++) {
+            zeros += c->codes[i] == 0;
+            flipped += c->codes[i] != row->now[i];
+        }
+        row->zeros   = (double)zeros / (double)row->n;
+        row->flipped = (double)flipped / (double)row->n;
+        memcpy(row->now, c->codes, row->n * sizeof *row->now);
+        narrow(row);
+    }
+    return QG_OK;
+}
+
+void census_state(census *c, qg_state *s)
+{
+    for (int r = 0; r < c->rows; r++) {
+        const census_row *row = &c->row[r];
+        char              name[128];
+        snprintf(name, sizeof name, "codes.%s", row->product->layer.name);
+        qg_state_add(s, name, (qg_array){ .dtype = row->narrow ? QG_I8 : QG_I32,
+                                          .rank  = 1,
+                                          .dims  = { row->n },
+                                          .data  = row->narrow ? (void *)row->narrow : row->now });
+    }
+}
+
+void census_loaded(census *c)
+{
+    for (int r = 0; r < c->rows; r++)
+        for (size_t i = 0; c->row[r].narrow && i < c->row[r].n; i++)
+            c->row[r].now[i] = c->row[r].narrow[i];
+}
+
+void census_end(census *c)
+{
+    for (int r = 0; r < c->rows; r++) {
+        free(c->row[r].now);
+        free(c->row[r].narrow);
+        free(c->row[r].scale);
+    }
+    free(c->row);
+    free(c->codes);
+    *c = (census){ 0 };
+}

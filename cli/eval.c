@@ -1,0 +1,121 @@
+/* qgrad eval: what a run's weights are worth on the test images. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/measure.h"
+#include "cli/report.h"
+#include "core/parallel.h"
+
+typedef struct evaluation {
+    config     asked, config;
+    recipe     recipe;
+    run        run;
+    qg_loader *test;
+    qg_net    *net;
+    qg_optim  *optim;           /* last.safetensors holds its state too */
+    qg_tape   *tape;
+    measured   found;
+} evaluation;
+
+static qg_status configure(evaluation *e, bool *usage)
+{
+    char        path[PATH_BYTES];
+    config      stored = { { 0 } };
+    const char *dir    = config_text(&e->asked, "run");
+    *usage             = true;
+    if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
+    *usage           = false;
+    qg_status status = path_join(dir, "config.toml", path);
+    if (!status) status = config_read(&stored, path);
+    if (!status && !config_text(&stored, "model"))
+        status = qg_fail(QG_EFORMAT, "%s: names no model", path);
+    if (!status) status = recipe_resolve(&(config){ { 0 } }, &stored, &e->config, usage);
+    if (!status) status = recipe_read(&e->config, &e->recipe);
+    config_free(&stored);
+    if (status) return status;
+    snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
+
+    /* The data to test on are this verb's own affair, the run's configuration stays what it is. */
+    const char *data = config_text(&e->asked, "data"), *from = config_text(&e->asked, "data-dir");
+    const char *threads = config_text(&e->asked, "threads");
+    if (data && strcmp(data, e->recipe.data->name)) e->recipe.data_dir = NULL;
+    if (data) e->recipe.data = data_find(data);
+    if (from) e->recipe.data_dir = from;
+    if (threads) e->recipe.threads = (int)config_integer(&e->asked, "threads");
+    return QG_OK;
+}
+
+static qg_status load(evaluation *e)
+{
+    qg_set_threads(e->recipe.threads);
+    e->test = recipe_data(&e->recipe, true);
+    if (!e->test) return QG_EIO;
+    e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
+    e->tape  = e->optim ? qg_tape_new() : NULL;
+    if (!e->tape) return QG_EMEM;
+    const qg_status status = run_compose(&e->run, &e->config, e->net, e->optim);
+    if (status) return status;
+    return config_flag(&e->asked, "best") ? run_load_best(&e->run) : run_load(&e->run);
+}
+
+static void print(const evaluation *e)
+{
+    const bool   best = config_flag(&e->asked, "best");
+    const char  *file = best ? "best.safetensors" : "last.safetensors";
+    const double margin = report_error(e->found.accuracy, e->found.images);
+    char         digest[17];
+    report_digest(e->net, digest);
+    if (!config_flag(&e->asked, "json")) {
+        printf("run            %s/%s\n", e->run.dir, file);
+        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name,
+               e->found.images);
+        printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
+        printf("test loss      %.6g\n", e->found.loss);
+        printf("digest         %s\n", digest);
+        return;
+    }
+    json j = json_begin(stdout);
+    json_text(&j, "run", e->run.dir);
+    json_text(&j, "file", file);
+    json_text(&j, "model", e->recipe.model->name);
+    json_text(&j, "data", e->recipe.data->name);
+    json_integer(&j, "images", e->found.images);
+    json_real(&j, "test_accuracy", e->found.accuracy);
+    json_real(&j, "test_accuracy_stderr", margin);
+    json_real(&j, "test_loss", e->found.loss);
+    report_machine(&j);
+    json_text(&j, "digest", digest);
+    json_end(&j);
+}
+
+static int evaluate(evaluation *e)
+{
+    bool      usage;
+    qg_status status = configure(e, &usage);
+    if (status) return qg_report("qgrad eval"), usage ? EXIT_USAGE : EXIT_FAILED;
+    bool stopped;
+    status = load(e);
+    if (!status)
+        status = measure(&e->recipe, e->net, e->tape, e->test, NULL, &e->found, &stopped);
+    if (status) return qg_report("qgrad eval");
+    print(e);
+    return EXIT_DONE;
+}
+
+int eval_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    evaluation e      = { .run = { .lock = -1 } };
+    int        status = options_parse(v, argc, argv, &e.asked);
+    if (status < 0) status = evaluate(&e);
+    qg_tape_free(e.tape);
+    qg_optim_free(e.optim);
+    run_end(&e.run);
+    qg_net_free(e.net);
+    qg_loader_free(e.test);
+    config_free(&e.config);
+    config_free(&e.asked);
+    return status;
+}

@@ -1,0 +1,68 @@
+#include "cli/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* The comma of the value before, and the key of this one. */
+static void lead(json *j, const char *key)
+{
+    if (j->comma) fputc(',', j->out);
+    if (key) fprintf(j->out, "\"%s\":", key);
+    j->comma = true;
+}
+
+json json_begin(FILE *out)
+{
+    fputc('{', out);
+    return (json){ .out = out };
+}
+
+void json_end(json *j) { fputs("}\n", j->out); }
+
+void json_text(json *j, const char *key, const char *value)
+{
+    lead(j, key);
+    if (!value) {
+        fputs("null", j->out);
+        return;
+    }
+    fputc('"', j->out);
+    for (const char *c = value; *c; c++) {
+        if (*c == '"' || *c == '\\') fprintf(j->out, "\\%c", *c);
+        else if ((unsigned char)*c < ' ') fprintf(j->out, "\\u%04x", (unsigned)*c);
+        else fputc(*c, j->out);
+    }
+    fputc('"', j->out);
+}
+
+void json_real(json *j, const char *key, double value)
+{
+    lead(j, key);
+    if (isfinite(value)) fprintf(j->out, "%.9g", value);
+    else fputs("null", j->out);
+}
+
+void json_integer(json *j, const char *key, uint64_t value)
+{
+    lead(j, key);
+    fprintf(j->out, "%" PRIu64, value);
+}
+
+void json_flag(json *j, const char *key, bool value)
+{
+    lead(j, key);
+    fputs(value ? "true" : "false", j->out);
+}
+
+void json_open(json *j, const char *key, char bracket)
+{
+    lead(j, key);
+    fputc(bracket, j->out);
+    j->comma = false;
+}
+
+void json_close(json *j, char bracket)
+{
+    fputc(bracket, j->out);
+    j->comma = true;
+}

@@ -1,0 +1,66 @@
+/* qgrad — train, measure and inspect quantized nets from the command line. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/options.h"
+#include "qgrad.h"
+
+static const verb verbs[] = {
+    { "train", "Train a net; keep its weights and how it went in a run directory",
+      "train --model NAME [--data NAME] [--weight SCHEME] [options]", VERB_TRAIN, train_main },
+    { "eval", "Test the weights of a run", "eval --run DIR [options]", VERB_EVAL, eval_main },
+    { "summary", "Show the layers of a net, and its size in floats and packed",
+      "summary --model NAME [--weight SCHEME] [options]", VERB_SUMMARY, summary_main },
+    { "bench", "Measure the speed of training",
+      "bench train --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
+};
+
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+static void help(FILE *out)
+{
+    fprintf(out, "usage: qgrad VERB [options]\n\n");
+    for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-8s  %s.\n", verbs[i].name, verbs[i].about);
+    fprintf(out, "\nqgrad VERB --help lists the options of a verb; qgrad --version says which qgrad "
+                 "this is.\n");
+}
+
+static int misused(const char *what, const char *culprit)
+{
+    char names[256] = "";
+    for (int i = 0; i < N_VERBS; i++) list_append(names, sizeof names, verbs[i].name);
+    fprintf(stderr, "qgrad: %s%s; verbs: %s; see qgrad --help\n", what, culprit, names);
+    return EXIT_USAGE;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    int at = 1;
+    if (argc > at && !strcmp(argv[at], "--")) at++;
+    if (argc <= at) return misused("a verb is missing", "");
+    const char *word = argv[at];
+    if (at == 1 && (!strcmp(word, "--help") || !strcmp(word, "-h"))) {
+        help(stdout);
+        return EXIT_DONE;
+    }
+    if (at == 1 && !strcmp(word, "--version")) {
+        printf("qgrad " QGRAD_VERSION "\n");
+        return EXIT_DONE;
+    }
+    if (at == 1 && *word == '-') return misused("no option ", word);
+    for (int i = 0; i < N_VERBS; i++)
+        if (!strcmp(verbs[i].name, word))
+            return verbs[i].run(&verbs[i], argv[0], argc - at, argv + at);
+    return misused("no verb ", word);
+}
+
+int main(int argc, char **argv)
+{
+    const int status = dispatch(argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "qgrad: cannot write the result: %s\n", strerror(errno));
+        return status ? status : EXIT_FAILED;
+    }
+    return status;
+}

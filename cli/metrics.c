@@ -1,0 +1,127 @@
+#include "cli/metrics.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+
+enum { MAX_METRICS_BYTES = 1 << 28, FIELDS = 8 };
+
+static const char HEADER[] =
+    "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds";
+
+QG_PRINTF(2, 3)
+static qg_status append(metrics *m, const char *fmt, ...)
+{
+    char    text[256];
+    va_list args;
+    va_start(args, fmt);
+    const size_t n = (size_t)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    char *grown = realloc(m->text, m->length + n + 1);
+    if (!grown || n >= sizeof text) return qg_fail(QG_EMEM, "out of memory for metrics.csv");
+    memcpy(grown + m->length, text, n + 1);
+    m->text = grown;
+    m->length += n;
+    return QG_OK;
+}
+
+static void count(metrics *m, metrics_row row)
+{
+    m->epochs++;
+    m->seconds += row.seconds;
+    if (row.images_per_second > 0) {
+        m->slowness += 1 / row.images_per_second;
+        m->rates++;
+    }
+    m->last = row;
+}
+
+qg_status metrics_begin(metrics *m, const census *c)
+{
+    *m               = (metrics){ 0 };
+    qg_status status = append(m, "%s", HEADER);
+    for (int r = 0; r < c->rows && !status; r++) {
+        const char *name = c->row[r].product->layer.name;
+        status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
+    }
+    return status ? status : append(m, "\n");
+}
+
+qg_status metrics_add(metrics *m, metrics_row row, const census *c)
+{
+    qg_status status = append(m, "%.0f,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g", row.epoch, row.lr,
+                              row.train_loss, row.train_accuracy, row.test_loss, row.test_accuracy,
+                              row.images_per_second, row.seconds);
+    for (int r = 0; r < c->rows && !status; r++)
+        status = append(m, ",%.9g,%.9g", c->row[r].zeros, c->row[r].flipped);
+    if (!status) status = append(m, "\n");
+    if (!status) count(m, row);
+    return status;
+}
+
+/* The first columns of the line at at. */
+static bool parse_row(const char *at, metrics_row *row)
+{
+    double *field[FIELDS] = { &row->epoch,     &row->lr,
+                              &row->train_loss, &row->train_accuracy,
+                              &row->test_loss,  &row->test_accuracy,
+                              &row->images_per_second, &row->seconds };
+    for (int i = 0; i < FIELDS; i++) {
+        char *end;
+        *field[i] = strtod(at, &end);
+        if (end == at || (*end != ',' && (*end != '\n' || i + 1 < FIELDS))) return false;
+        at = end + 1;
+    }
+    return true;
+}
+
+qg_status metrics_read(metrics *m, const char *path, int epochs)
+{
+    *m = (metrics){ 0 };
+    unsigned char *bytes;
+    size_t         n;
+    qg_status      status = qg_file_read(path, MAX_METRICS_BYTES, &bytes, &n);
+    if (status) return status;
+    m->text = malloc(n + 1);
+    if (m->text) {
+        memcpy(m->text, bytes, n);
+        m->text[n] = '\0';
+    }
+    free(bytes);
+    if (!m->text) return qg_fail(QG_EMEM, "%s: out of memory", path);
+    if (strncmp(m->text, HEADER, sizeof HEADER - 1))
+        return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
+    const char *at = strchr(m->text, '\n');
+    while (at && at[1] && m->epochs != epochs) {
+        metrics_row row;
+        if (!strchr(at + 1, '\n') || !parse_row(at + 1, &row) || row.epoch != m->epochs + 1)
+            return qg_fail(QG_EFORMAT, "%s: line %d is not the row of epoch %d", path, m->epochs + 2,
+                           m->epochs + 1);
+        count(m, row);
+        at = strchr(at + 1, '\n');
+    }
+    if (!at || m->epochs < epochs)
+        return qg_fail(QG_EFORMAT, "%s: holds %d epochs, but the checkpoint stands after %d", path,
+                       m->epochs, epochs);
+    m->length          = (size_t)(at + 1 - m->text);
+    m->text[m->length] = '\0';
+    return QG_OK;
+}
+
+qg_status metrics_write(const metrics *m, const char *path)
+{
+    qg_file *f = qg_file_begin(path);
+    qg_file_put(f, m->text, m->length);
+    return qg_file_commit(f);
+}
+
+double metrics_rate(const metrics *m) { return m->rates ? m->rates / m->slowness : 0; }
+
+void metrics_end(metrics *m)
+{
+    free(m->text);
+    *m = (metrics){ 0 };
+}

@@ -1,0 +1,273 @@
+#include "cli/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config.h"
+#include "cli/data.h"
+#include "cli/schemes.h"
+#include "optim/schedule.h"
+
+static qg_status check_model(const char *text, char *canonical, size_t bytes)
+{
+    char names[VALUE_BYTES] = "";
+    for (const qg_model *const *m = qg_models; *m; m++) list_append(names, sizeof names, (*m)->name);
+    if (!qg_model_find(text)) return qg_fail(QG_EARG, "no model '%s'; there is %s", text, names);
+    snprintf(canonical, bytes, "%s", text);
+    return QG_OK;
+}
+
+static qg_status check_data(const char *text, char *canonical, size_t bytes)
+{
+    char names[VALUE_BYTES] = "";
+    data_names(names, sizeof names);
+    if (!data_find(text)) return qg_fail(QG_EARG, "no data set '%s'; there is %s", text, names);
+    snprintf(canonical, bytes, "%s", text);
+    return QG_OK;
+}
+
+static qg_status check_weight(const char *text, char *canonical, size_t bytes)
+{
+    qg_quant q;
+    return scheme_parse(text, FOR_WEIGHT, &q, canonical, bytes);
+}
+
+static qg_status check_input(const char *text, char *canonical, size_t bytes)
+{
+    qg_quant q;
+    return scheme_parse(text, FOR_INPUT, &q, canonical, bytes);
+}
+
+static qg_status check_layer(const char *text, char *canonical, size_t bytes)
+{
+    qg_choice choice;
+    char      name[LAYER_NAME_BYTES];
+    return choice_parse(text, &choice, name, canonical, bytes);
+}
+
+static qg_status check_schedule(const char *text, char *canonical, size_t bytes)
+{
+    qg_schedule s;
+    qg_status   status = qg_schedule_parse(text, &s);
+    if (!status) qg_schedule_print(&s, canonical, (int)bytes);
+    return status;
+}
+
+/* "50m", "90s", "1h", "1.5h" or seconds, to seconds. */
+static qg_status check_duration(const char *text, char *canonical, size_t bytes)
+{
+    char        *end;
+    const double value = strtod(text, &end);
+    double       unit  = *end == 'h' ? 3600 : *end == 'm' ? 60 : 1;
+    if (*end == 'h' || *end == 'm' || *end == 's') end++;
+    if (end == text || *end || !(value >= 0) || !isfinite(value))
+        return qg_fail(QG_EARG, "'%s' is no duration; write 90s, 50m, 1h or seconds", text);
+    snprintf(canonical, bytes, "%.9g", value * unit);
+    return QG_OK;
+}
+
+/* What may be said twice is said here once: which verbs build a net, and which feed it. */
+enum { NETS = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH, STEPS = VERB_TRAIN | VERB_BENCH };
+
+/* 2^53 - 1: seeds pass through TOML and JSON, whose readers may hold numbers as doubles. */
+#define MAX_SEED 9007199254740991.0
+
+const option options[] = {
+    { "model", OPTION_TEXT, NETS | IDENTITY, 0, 0, "NAME", check_model, NULL, "the net, required" },
+    { "data", OPTION_TEXT, VERBS | IDENTITY, 0, 0, "NAME", check_data, "mnist", "the data set" },
+    { "weight", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_weight, "float",
+      "quantizer of the weights" },
+    { "input", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_input, "float",
+      "quantizer of what the layers read, but the first" },
+    { "first-last", OPTION_TEXT, NETS | IDENTITY, 0, 0, "float|quantized", NULL, "quantized",
+      "float: the first and last product stay float" },
+    { "layer", OPTION_LIST, NETS | IDENTITY, 0, 0, "LAYER:weight=SCHEME", check_layer, NULL,
+      "an exception for one layer (or :input=); repeatable" },
+    { "epochs", OPTION_INTEGER, VERB_TRAIN | IDENTITY, 1, 100000, "N", NULL, "10",
+      "how often the training images are seen" },
+    { "batch", OPTION_INTEGER, STEPS | IDENTITY, 1, 65536, "N", NULL, "64", "images per step" },
+    { "loss", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "softmax|squared-hinge", NULL, "softmax",
+      "what is minimised" },
+    { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam", NULL, "sgd",
+      "how the weights follow the gradient" },
+    { "lr", OPTION_REAL, STEPS | IDENTITY, 1e-9, 1000, "X", NULL, NULL, "learning rate" },
+    { "momentum", OPTION_REAL, STEPS | IDENTITY, 0, 0.9999, "X", NULL, NULL, "of sgd" },
+    { "nesterov", OPTION_FLAG, STEPS | IDENTITY, 0, 0, NULL, NULL, NULL,
+      "the look-ahead form of sgd" },
+    { "weight-decay", OPTION_REAL, STEPS | IDENTITY, 0, 10, "X", NULL, "0", "of the weights" },
+    { "schedule", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "TEXT", check_schedule, "constant",
+      "learning rate over the run, as constant, cosine:factor=0.01,\n"
+      "step:at=0.5+0.8,factor=0.1 or exponential:factor=0.01" },
+    { "seed", OPTION_INTEGER, NETS | IDENTITY, 0, MAX_SEED, "N", NULL, "1",
+      "of weights, shuffling and noise" },
+    { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,
+      "where the data set is" },
+    { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | SAVED, 0, 1024, "N", NULL, "0",
+      "0: one per core; no effect on the results" },
+    { "out", OPTION_TEXT, VERB_TRAIN, 0, 0, "DIR", NULL, NULL,
+      "the run directory; else runs/MODEL-WEIGHT-SEED" },
+    { "resume", OPTION_FLAG, VERB_TRAIN, 0, 0, NULL, NULL, NULL, "go on from the last checkpoint" },
+    { "force", OPTION_FLAG, VERB_TRAIN, 0, 0, NULL, NULL, NULL, "move a run that is there aside" },
+    { "budget", OPTION_TEXT, VERB_TRAIN, 0, 0, "TIME", check_duration, NULL,
+      "stop in good order after 50m, 90s, 1h" },
+    { "config", OPTION_TEXT, NETS, 0, 0, "FILE", NULL, NULL, "take options from a file first" },
+    { "run", OPTION_TEXT, VERB_EVAL, 0, 0, "DIR", NULL, NULL, "the run directory, required" },
+    { "best", OPTION_FLAG, VERB_EVAL, 0, 0, NULL, NULL, NULL,
+      "use best.safetensors, not last.safetensors" },
+    { "seconds", OPTION_REAL, VERB_BENCH, 0.01, 86400, "X", NULL, "6", "how long to measure" },
+    { "profile", OPTION_FLAG, VERB_BENCH, 0, 0, NULL, NULL, NULL, "where the time goes, op by op" },
+    { "json", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL,
+      "one JSON object on stdout, nothing else" },
+    { "help", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL, "this text" },
+};
+
+_Static_assert(sizeof options / sizeof *options == OPTIONS, "the table has OPTIONS rows");
+
+const option *option_find(const char *name)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (!strcmp(options[i].name, name)) return &options[i];
+    return NULL;
+}
+
+void list_append(char *text, size_t bytes, const char *word)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", word);
+}
+
+/* text is one of the words in "sgd|adam". */
+static bool is_word(const char *words, const char *text)
+{
+    const size_t n = strlen(text);
+    for (const char *at = words; n && !strchr(text, '|') && at; at = strchr(at, '|')) {
+        if (*at == '|') at++;
+        if (!strncmp(at, text, n) && (at[n] == '|' || !at[n])) return true;
+    }
+    return false;
+}
+
+static qg_status check_number(const option *o, const char *text, char canonical[VALUE_BYTES])
+{
+    char        *end;
+    const double value = strtod(text, &end);
+    const bool   whole = o->kind == OPTION_INTEGER;
+    const size_t plain = strspn(text, whole ? "+-0123456789" : "+-.eE0123456789");
+    if (end == text || *end || text[plain])
+        return qg_fail(QG_EARG, "%s '%s' is no %s", o->name, text, whole ? "whole number" : "number");
+    if (!(value >= o->min && value <= o->max))
+        return qg_fail(QG_EARG, "%s %s is not in %.16g..%.16g", o->name, text, o->min, o->max);
+    if (whole) {
+        snprintf(canonical, VALUE_BYTES, "%.0f", value);
+        return QG_OK;
+    }
+    double again = value + 1;                   /* the shortest text that reads back as the number */
+    for (int digits = 1; digits <= 17 && again != value; digits++) {
+        snprintf(canonical, VALUE_BYTES, "%.*g", digits, value);
+        again = strtod(canonical, NULL);
+    }
+    return QG_OK;
+}
+
+qg_status option_check(const option *o, const char *text, char canonical[VALUE_BYTES])
+{
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            return qg_fail(QG_EARG, "%s: the value holds a control character", o->name);
+    if (strlen(text) >= VALUE_BYTES)
+        return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, VALUE_BYTES - 1);
+    if (o->kind == OPTION_INTEGER || o->kind == OPTION_REAL) return check_number(o, text, canonical);
+    if (o->kind == OPTION_FLAG) {
+        if (!is_word("true|false", text))
+            return qg_fail(QG_EARG, "%s '%s' is neither true nor false", o->name, text);
+    } else if (o->check) {
+        const qg_status status = o->check(text, canonical, VALUE_BYTES);
+        return status ? qg_fail(status, "%s: %s", o->name, qg_errmsg()) : QG_OK;
+    } else if (!*text) {
+        return qg_fail(QG_EARG, "%s: the value is empty", o->name);
+    } else if (strchr(o->value, '|') && !is_word(o->value, text)) {
+        return qg_fail(QG_EARG, "%s '%s' is none of %s", o->name, text, o->value);
+    }
+    snprintf(canonical, VALUE_BYTES, "%s", text);
+    return QG_OK;
+}
+
+/* One line on stderr; the status for a command line that cannot be understood. */
+static int usage_error(const verb *v, const char *what, const char *culprit)
+{
+    char names[1024] = "";
+    for (int i = 0; i < OPTIONS; i++) {
+        char dashed[64];
+        snprintf(dashed, sizeof dashed, "--%s", options[i].name);
+        if (options[i].use & v->bit) list_append(names, sizeof names, dashed);
+    }
+    fprintf(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
+    return EXIT_USAGE;
+}
+
+int options_parse(const verb *v, int argc, char **argv, config *asked)
+{
+    enum { FIRST = 256 };                       /* above every character getopt may return */
+    struct option longs[OPTIONS + 1];
+    int           n = 0;
+    for (int i = 0; i < OPTIONS; i++) {
+        if (!(options[i].use & v->bit)) continue;
+        const int has = options[i].kind == OPTION_FLAG ? no_argument : required_argument;
+        longs[n++]    = (struct option){ options[i].name, has, NULL, FIRST + i };
+    }
+    longs[n] = (struct option){ 0 };
+    optind   = 1;
+    opterr   = 0;
+    for (int c; (c = getopt_long(argc, argv, "+:h", longs, NULL)) != -1;) {
+        const char *culprit = argv[optind - 1];
+        if (c == ':') {
+            fprintf(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
+            return EXIT_USAGE;
+        }
+        if (c == '?' && optopt >= FIRST) {
+            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].name);
+            return EXIT_USAGE;
+        }
+        if (c == '?') return usage_error(v, "no option", culprit);
+        if (c == 'h' || !strcmp(options[c - FIRST].name, "help")) {
+            options_help(v, stdout);
+            return EXIT_DONE;
+        }
+        if (config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
+            fprintf(stderr, "qgrad %s: --%s\n", v->name, qg_errmsg());
+            return EXIT_USAGE;
+        }
+    }
+    if (optind < argc) return usage_error(v, "unexpected argument", argv[optind]);
+    return -1;
+}
+
+void options_help(const verb *v, FILE *out)
+{
+    fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
+    for (int i = 0; i < OPTIONS; i++) {
+        const option *o = &options[i];
+        if (!(o->use & v->bit)) continue;
+        char head[64];
+        snprintf(head, sizeof head, "--%s %s", o->name, o->value ? o->value : "");
+        fprintf(out, "  %-30s ", head);
+        for (const char *c = o->help; *c; c++) {
+            fputc(*c, out);
+            if (*c == '\n') fprintf(out, "  %-30s ", "");
+        }
+        fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
+    }
+    if (v->bit & NETS) {
+        fprintf(out, "\nModels, whose recipes stand in for [..]:\n");
+        for (const qg_model *const *m = qg_models; *m; m++)
+            fprintf(out, "  %-16s %s\n", (*m)->name, (*m)->about);
+        schemes_help(out);
+    }
+    data_help(out);
+    fprintf(out, "\nExit status: 0 done, 1 failed, 2 wrong usage, 130 and 143 after SIGINT and "
+                 "SIGTERM.\n");
+}

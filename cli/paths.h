@@ -1,0 +1,21 @@
+/* cli/paths.h — names of files and directories. */
+#ifndef CLI_PATHS_H
+#define CLI_PATHS_H
+
+#include <stdbool.h>
+
+#include "core/status.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* dir/name.  Fails with QG_EARG: too long. */
+QG_MUST_CHECK
+qg_status path_join(const char *dir, const char *name, char path[PATH_BYTES]);
+
+bool      path_exists(const char *path);        /* also a link that leads nowhere */
+
+/* The directory, and those above it.  *created: it was not there.  Fails with QG_EIO. */
+QG_MUST_CHECK
+qg_status path_make(const char *dir, bool *created);
+
+#endif

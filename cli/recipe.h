@@ -1,0 +1,48 @@
+/* cli/recipe.h — a configuration as the library's types, and what is built from it. */
+#ifndef CLI_RECIPE_H
+#define CLI_RECIPE_H
+
+#include "cli/config.h"
+#include "cli/data.h"
+#include "cli/schemes.h"
+#include "core/tape.h"
+#include "optim/optim.h"
+#include "optim/schedule.h"
+
+enum { CHOICES = 64 };
+
+/* Points into itself and into its configuration: passed by address. */
+typedef struct recipe {
+    const qg_model *model;
+    const data_set *data;
+    const char     *data_dir;               /* NULL: the data set's own */
+    qg_quant        weight, input;
+    bool            first_last_float;
+    qg_choice       choice[CHOICES];
+    char            choice_name[CHOICES][LAYER_NAME_BYTES];
+    int             choices;
+    int             epochs, batch, threads;
+    uint64_t        seed;
+    double          lr;
+    qg_schedule     schedule;
+    bool            adam, nesterov, squared_hinge;
+    float           momentum, weight_decay;
+} recipe;
+
+/* What asked, its --config file and the model's recipe add up to: fallbacks < model < file < asked.
+ * With a stored configuration (of a run that goes on) it is that one instead, and asked may not
+ * contradict what decides the run's bytes.  Only keys of a configuration end up in *out.
+ * Fails with QG_EARG; *usage tells whether the command line is to blame or a file. */
+QG_MUST_CHECK
+qg_status  recipe_resolve(const config *asked, const config *stored, config *out, bool *usage);
+
+/* c must be resolved.  Fails with QG_EARG: options that contradict each other. */
+QG_MUST_CHECK
+qg_status  recipe_read(const config *c, recipe *r);
+
+qg_loader *recipe_data(const recipe *r, bool test);                         /* NULL: failed */
+qg_net    *recipe_net(const recipe *r, qg_shape image, int classes);        /* built; NULL: failed */
+qg_optim  *recipe_optim(const recipe *r, qg_params *p);
+qg_var    *recipe_loss(const recipe *r, qg_tape *t, qg_var *scores, const uint8_t *labels);
+
+#endif

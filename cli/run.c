@@ -1,0 +1,290 @@
+/* A run survives kill -9 at any moment, and then ends in the bytes of a run that was never killed.
+ *
+ * Every file is replaced as a whole: written beside its place, flushed, renamed.  What is left to
+ * think about is the order of the four files.
+ *
+ * last.safetensors alone says where the run stands.  Whatever follows that position is a pure
+ * function of it, so a write that gets lost, or is done again, comes out the same.  Thus every
+ * other file may be ahead of last.safetensors, and none may be behind it:
+ *
+ *   config.toml       is written first, before any step.
+ *   metrics.csv       gets the row of epoch e before the checkpoint that stands after e.  A resume
+ *                     cuts what is ahead, and the epoch is run and written again.
+ *   best.safetensors  gets the weights of epoch e before that checkpoint, too.  The checkpoint from
+ *                     before e still holds the older best accuracy, so epoch e is found to be
+ *                     better once more, and the same bytes are written.
+ *   last.safetensors  comes last.
+ *
+ * A full disk or a lost write permission at any of these is a kill with a message.
+ */
+#include "cli/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static const char *const files[] = { "config.toml", "metrics.csv", "last.safetensors",
+                                     "best.safetensors" };
+
+enum { FILES = sizeof files / sizeof *files };
+
+#define FORMAT "qgrad 1"
+
+/* --- the directory ------------------------------------------------------------------------ */
+
+static bool holds_run(const char *dir)
+{
+    for (int i = 0; i < FILES; i++) {
+        char path[PATH_BYTES];
+        if (!path_join(dir, files[i], path) && path_exists(path)) return true;
+    }
+    return false;
+}
+
+/* The lock is on the directory itself, so it leaves no file behind, moves along when the directory
+ * is renamed, and ends with the process. */
+static qg_status lock(run *r)
+{
+    const int fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return qg_fail(QG_EIO, "%s: %s", r->dir, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        const int why = errno;
+        close(fd);
+        if (why == EWOULDBLOCK)
+            return qg_fail(QG_ESTATE, "%s is locked: another process trains in it", r->dir);
+        return qg_fail(QG_EIO, "cannot lock %s: %s", r->dir, strerror(why));
+    }
+    r->lock = fd;
+    return QG_OK;
+}
+
+static qg_status move_aside(const char *dir)
+{
+    char old[PATH_BYTES];
+    for (int i = 1; i < 10000; i++) {
+        const int n = i == 1 ? snprintf(old, sizeof old, "%s.old", dir)
+                             : snprintf(old, sizeof old, "%s.old-%d", dir, i);
+        if (n >= PATH_BYTES) return qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
+        if (path_exists(old)) continue;
+        if (rename(dir, old))
+            return qg_fail(QG_EIO, "cannot move %s to %s: %s", dir, old, strerror(errno));
+        fprintf(stderr, "qgrad: the run that was in %s is now %s\n", dir, old);
+        return QG_OK;
+    }
+    return qg_fail(QG_ESTATE, "%s.old to %s.old-9999 all exist", dir, dir);
+}
+
+/* What a process that was killed while writing has left. */
+static void sweep(const run *r)
+{
+    for (int i = 0; i < FILES; i++) {
+        char path[PATH_BYTES];
+        if (snprintf(path, sizeof path, "%s/%s.tmp", r->dir, files[i]) < PATH_BYTES) unlink(path);
+    }
+}
+
+qg_status run_claim(run *r, const char *dir, run_mode mode)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    if (n >= PATH_BYTES) return qg_fail(QG_EARG, "--out: the path is too long");
+    memcpy(r->dir, dir, n);
+    r->dir[n]        = '\0';
+    qg_status status = path_make(r->dir, &r->created);
+    if (!status) status = lock(r);
+    if (!status && mode == RUN_NEW && holds_run(r->dir))
+        return qg_fail(QG_ESTATE, "%s holds a run; --resume goes on with it, --force moves it aside",
+                       r->dir);
+    if (!status && mode == RUN_FORCE && holds_run(r->dir)) {
+        const int old = r->lock;
+        r->lock       = -1;
+        status        = move_aside(r->dir);
+        if (!status) status = path_make(r->dir, &r->created);
+        if (!status) status = lock(r);
+        close(old);
+    }
+    if (!status) sweep(r);
+    return status;
+}
+
+/* --- what the files hold ------------------------------------------------------------------ */
+
+typedef struct field {
+    const char *name;
+    qg_dtype    dtype;
+    size_t      offset;     /* in run_record */
+} field;
+
+#define FIELD(name, dtype) { "run." #name, dtype, offsetof(run_record, name) }
+
+static const field fields[] = {
+    FIELD(seed, QG_U64),          FIELD(epoch, QG_U64),          FIELD(batch, QG_U64),
+    FIELD(images, QG_U64),        FIELD(correct, QG_U64),        FIELD(loss, QG_F64),
+    FIELD(tested, QG_U64),        FIELD(train_loss, QG_F64),     FIELD(train_accuracy, QG_F64),
+    FIELD(test_loss, QG_F64),     FIELD(test_accuracy, QG_F64),  FIELD(best_epoch, QG_U64),
+    FIELD(best_accuracy, QG_F64),
+};
+
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static void note(qg_state *s, const run *r, const char *kind)
+{
+    qg_state_note(s, "format", FORMAT);
+    qg_state_note(s, "kind", kind);
+    qg_state_note(s, "layout", "[out][kh][kw][in]");
+    qg_state_note(s, "recipe", r->identity);
+}
+
+qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
+{
+    qg_status status = census_begin(&r->census, net);
+    if (!status) status = metrics_begin(&r->metrics, &r->census);
+    if (status) return status;
+    r->config      = c;
+    r->identity    = config_print(c, IDENTITY);
+    r->last        = qg_state_new();
+    r->best        = qg_state_new();
+    r->record.seed = (uint64_t)config_integer(c, "seed");
+    if (!r->identity || !r->last || !r->best)
+        return qg_fail(QG_EMEM, "out of memory for the checkpoint");
+    qg_net_state(net, r->best);
+    note(r->best, r, "weights");
+    qg_net_state(net, r->last);
+    qg_optim_state(o, r->last);
+    census_state(&r->census, r->last);
+    for (int i = 0; i < FIELDS; i++)
+        qg_state_add(
+            r->last, fields[i].name,
+            (qg_array){ .dtype = fields[i].dtype, .data = (char *)&r->record + fields[i].offset });
+    note(r->last, r, "checkpoint");
+    return QG_OK;
+}
+
+qg_status run_create(run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, "config.toml", path);
+    if (!status) status = config_write(r->config, path);
+    if (!status) status = path_join(r->dir, "metrics.csv", path);
+    if (!status) status = metrics_write(&r->metrics, path);
+    if (status && r->created) rmdir(r->dir);
+    return status;
+}
+
+/* --- loading ------------------------------------------------------------------------------ */
+
+bool run_has_checkpoint(const run *r)
+{
+    char path[PATH_BYTES];
+    return !path_join(r->dir, "last.safetensors", path) && path_exists(path);
+}
+
+/* The file that s was loaded from belongs to this run's configuration. */
+static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
+{
+    const char *format = qg_state_noted(s, "format"), *recipe = qg_state_noted(s, "recipe");
+    if (!format || !recipe || strcmp(format, FORMAT))
+        return qg_fail(QG_EFORMAT, "%s: is no checkpoint of this version of qgrad train", path);
+    if (!strcmp(recipe, r->identity)) return QG_OK;
+    config    stored = { { 0 } };
+    qg_status status = config_parse(&stored, recipe, path);
+    if (!status) {
+        const option *o = config_conflict(r->config, &stored, IDENTITY);
+        if (!o) o = config_conflict(&stored, r->config, IDENTITY);
+        const char *here  = o ? r->config->value[o - options] : NULL;
+        const char *there = o ? stored.value[o - options] : NULL;
+        status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path,
+                         o ? o->name : "recipe", there ? there : "unset", here ? here : "unset");
+    }
+    config_free(&stored);
+    return status;
+}
+
+static qg_status check_record(const run *r, const char *path)
+{
+    const run_record *at = &r->record;
+    const uint64_t epochs = (uint64_t)config_integer(r->config, "epochs");
+    const bool possible = at->seed == (uint64_t)config_integer(r->config, "seed") &&
+                          at->epoch <= epochs && at->best_epoch <= at->epoch &&
+                          at->correct <= at->images && isfinite(at->loss) &&
+                          at->test_accuracy >= 0 && at->test_accuracy <= 1 &&
+                          at->best_accuracy >= 0 && at->best_accuracy <= 1;
+    if (possible) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: stands at epoch %" PRIu64 ", which the run cannot reach", path,
+                   at->epoch);
+}
+
+qg_status run_load(run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, "last.safetensors", path);
+    if (!status) status = qg_state_load(r->last, path);
+    if (!status) status = check_recipe(r, r->last, path);
+    if (!status) status = check_record(r, path);
+    if (!status) status = path_join(r->dir, "metrics.csv", path);
+    if (status) return status;
+    census_loaded(&r->census);
+    metrics_end(&r->metrics);
+    return metrics_read(&r->metrics, path, (int)r->record.epoch);
+}
+
+qg_status run_load_best(run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, "best.safetensors", path);
+    if (!status) status = qg_state_load(r->best, path);
+    return status ? status : check_recipe(r, r->best, path);
+}
+
+/* --- saving ------------------------------------------------------------------------------- */
+
+qg_status run_save(run *r)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(r->dir, "last.safetensors", path);
+    return status ? status : qg_state_save(r->last, path);
+}
+
+qg_status run_cut_metrics(run *r)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(r->dir, "metrics.csv", path);
+    return status ? status : metrics_write(&r->metrics, path);
+}
+
+static qg_status save_best(run *r)
+{
+    char path[PATH_BYTES], text[32];
+    snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
+    qg_state_note(r->best, "epoch", text);
+    snprintf(text, sizeof text, "%.9g", r->record.best_accuracy);
+    qg_state_note(r->best, "test_accuracy", text);
+    const qg_status status = path_join(r->dir, "best.safetensors", path);
+    return status ? status : qg_state_save(r->best, path);
+}
+
+qg_status run_save_epoch(run *r, metrics_row row, bool better)
+{
+    qg_status status = metrics_add(&r->metrics, row, &r->census);
+    if (!status) status = run_cut_metrics(r);
+    if (!status && better) status = save_best(r);
+    return status ? status : run_save(r);
+}
+
+void run_end(run *r)
+{
+    qg_state_free(r->last);
+    qg_state_free(r->best);
+    metrics_end(&r->metrics);
+    census_end(&r->census);
+    free(r->identity);
+    if (r->lock >= 0) close(r->lock);
+    *r = (run){ .lock = -1 };
+}

@@ -1,0 +1,68 @@
+/* cli/run.h — a run directory: config.toml, metrics.csv, last.safetensors, best.safetensors. */
+#ifndef CLI_RUN_H
+#define CLI_RUN_H
+
+#include "cli/census.h"
+#include "cli/config.h"
+#include "cli/metrics.h"
+#include "optim/optim.h"
+
+/* Where a run stands: everything in a checkpoint that neither the net nor the optimizer holds. */
+typedef struct run_record {
+    uint64_t seed;                          /* the key of every random number of the run */
+    uint64_t epoch, batch;                  /* finished epochs; steps taken in the current one */
+    uint64_t images, correct;               /* of the current epoch, so far */
+    double   loss;                          /* summed over these images */
+    uint64_t tested;                        /* images of the test split */
+    double   train_loss, train_accuracy;    /* of the last finished epoch, */
+    double   test_loss, test_accuracy;      /* means over images */
+    uint64_t best_epoch;                    /* 1-based; 0: none yet */
+    double   best_accuracy;
+} run_record;
+
+typedef struct run {
+    char       dir[PATH_BYTES];
+    int        lock;                        /* the directory, locked; -1: not claimed */
+    bool       created;                     /* by this process */
+    config    *config;                      /* of the run, resolved; borrowed */
+    char      *identity;                    /* the part of it that checkpoints hold, as text */
+    run_record record;
+    census     census;
+    metrics    metrics;
+    qg_state  *last, *best;
+} run;
+
+typedef enum run_mode { RUN_NEW, RUN_RESUME, RUN_FORCE } run_mode;
+
+/* Make dir, if need be, and lock it against other processes.  A run that is there already is an
+ * error with RUN_NEW and becomes dir.old or dir.old-2, .. with RUN_FORCE.
+ * Fails with QG_EIO, QG_ESTATE (a run is there; another process works in it), QG_EARG. */
+QG_MUST_CHECK
+qg_status run_claim(run *r, const char *dir, run_mode mode);
+
+/* What the files of the run hold: net and optimizer, both borrowed, and the run's own record. */
+QG_MUST_CHECK
+qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o);
+
+/* config.toml, and metrics.csv without rows.  On failure the directory goes if run_claim made it. */
+QG_MUST_CHECK
+qg_status run_create(run *r);
+
+bool      run_has_checkpoint(const run *r);
+
+/* Everything as last.safetensors has it; metrics.csv is read as far as the checkpoint goes, and
+ * stays as it is until the run goes on.  A failure changes no file.  Fails as qg_state_load, and
+ * with QG_EARG: it is of a run with another configuration. */
+QG_MUST_CHECK
+qg_status run_load(run *r);
+QG_MUST_CHECK
+qg_status run_load_best(run *r);            /* parameters and tracked arrays alone */
+
+/* The next two write in an order that makes any of their writes the last one that need succeed. */
+QG_MUST_CHECK qg_status run_save(run *r);
+QG_MUST_CHECK qg_status run_save_epoch(run *r, metrics_row row, bool better);
+QG_MUST_CHECK qg_status run_cut_metrics(run *r);    /* once, when a loaded run goes on */
+
+void run_end(run *r);                       /* frees and unlocks */
+
+#endif

@@ -1,0 +1,177 @@
+/* qgrad train. */
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/report.h"
+#include "cli/trainer.h"
+#include "core/parallel.h"
+
+/* The number of the signal that asks the run to stop; 0: none. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number) { stop_signal = number; }
+
+/* The second signal of a kind ends the process at once, and the checkpoint is then the last one
+ * that was written. */
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* The verb: its options, and the loop they set up. */
+typedef struct training {
+    const char *program;
+    config      asked, config;
+    trainer     trainer;
+} training;
+
+/* Where the run is to be: --out, or a name made of the configuration. */
+static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage)
+{
+    const char *out = config_text(&t->asked, "out");
+    *usage          = true;
+    if (out) {
+        if (strlen(out) >= PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
+        strcpy(dir, out);
+        return QG_OK;
+    }
+    config          c      = { { 0 } };
+    const qg_status status = recipe_resolve(&t->asked, NULL, &c, usage);
+    if (!status) {
+        snprintf(dir, PATH_BYTES, "runs/%s-%s-%s", config_text(&c, "model"),
+                 config_text(&c, "weight"), config_text(&c, "seed"));
+        for (char *at = dir; *at; at++)
+            if (strchr(":=,", *at)) *at = '-';
+    }
+    config_free(&c);
+    return status;
+}
+
+static qg_status configure(training *t, const char *dir, bool *usage)
+{
+    char      path[PATH_BYTES];
+    config    stored = { { 0 } };
+    qg_status status = path_join(dir, "config.toml", path);
+    *usage           = false;
+    const bool on    = !status && config_flag(&t->asked, "resume") && path_exists(path);
+    if (on) status = config_read(&stored, path);
+    if (!status) status = recipe_resolve(&t->asked, on ? &stored : NULL, &t->config, usage);
+    config_free(&stored);
+    if (status) return status;
+    *usage = true;
+    status = recipe_read(&t->config, &t->trainer.recipe);
+    if (!status && config_flag(&t->asked, "resume") && config_flag(&t->asked, "force"))
+        status = qg_fail(QG_EARG, "--resume goes on with a run and --force begins another; not both");
+    return status;
+}
+
+static qg_status build(training *t)
+{
+    trainer *w = &t->trainer;
+    qg_set_threads(w->recipe.threads);
+    w->train = recipe_data(&w->recipe, false);
+    w->test  = w->train ? recipe_data(&w->recipe, true) : NULL;
+    if (!w->test) return QG_EIO;
+    w->net   = recipe_net(&w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
+    w->optim = w->net ? recipe_optim(&w->recipe, qg_net_params(w->net)) : NULL;
+    w->tape  = w->optim ? qg_tape_new() : NULL;
+    return w->tape ? run_compose(&w->run, &t->config, w->net, w->optim) : QG_EMEM;
+}
+
+/* Go on where the checkpoint stands. */
+static qg_status take_up(trainer *w)
+{
+    const run_record *at     = &w->run.record;
+    const uint64_t    images = (uint64_t)qg_loader_shape(w->train).n;
+    qg_status         status = run_load(&w->run);
+    if (!status && (at->batch > trainer_batches(w) || at->images > images))
+        status = qg_fail(QG_EFORMAT, "%s: the checkpoint is of a run with more data than there is",
+                         w->run.dir);
+    if (status || trainer_finished(w)) return status;
+    status = qg_loader_seek(w->train, at->epoch, at->batch);
+    return status ? status : run_cut_metrics(&w->run);
+}
+
+static void print_outcome(const training *t)
+{
+    const trainer    *w  = &t->trainer;
+    const run_record *at = &w->run.record;
+    report            r  = { .program = t->program,
+                             .config  = &t->config,
+                             .recipe  = &w->recipe,
+                             .run     = &w->run,
+                             .net     = w->net,
+                             .rate    = metrics_rate(&w->run.metrics) };
+    if (!trainer_finished(w)) {
+        r.seconds = now_seconds() - w->epoch_began;
+        if (r.rate <= 0) r.rate = trainer_rate(w);
+        fprintf(stderr,
+                "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
+                "; go on with: %s train --resume --out %s\n",
+                at->epoch + 1, at->batch, trainer_batches(w), t->program, w->run.dir);
+    }
+    if (config_flag(&t->asked, "json")) report_json(&r, stdout);
+    else report_result(&r, stdout);
+}
+
+static void print_head(const training *t)
+{
+    const trainer *w = &t->trainer;
+    const report   r = { .config = &t->config, .recipe = &w->recipe, .run = &w->run, .net = w->net };
+    if (!config_flag(&t->asked, "json")) report_head(&r, stdout, w->train, w->test);
+    fflush(stdout);
+}
+
+static int train(training *t)
+{
+    trainer       *w = &t->trainer;
+    char           dir[PATH_BYTES];
+    bool           usage;
+    const run_mode mode = config_flag(&t->asked, "resume")  ? RUN_RESUME
+                          : config_flag(&t->asked, "force") ? RUN_FORCE
+                                                            : RUN_NEW;
+    qg_status status = choose_directory(t, dir, &usage);
+    if (!status) status = configure(t, dir, &usage);
+    if (status) return qg_report("qgrad train"), usage ? EXIT_USAGE : EXIT_FAILED;
+    w->budget = config_text(&t->asked, "budget") ? config_real(&t->asked, "budget") : INFINITY;
+    catch_signals();
+    status = build(t);
+    if (!status) status = run_claim(&w->run, dir, mode);
+    const bool loads = !status && run_has_checkpoint(&w->run);
+    if (!status) status = loads ? take_up(w) : run_create(&w->run);
+    if (!status) {
+        print_head(t);
+        status = trainer_run(w);
+    }
+    progress_clear(&w->progress);
+    if (status) return qg_report("qgrad train");
+    print_outcome(t);
+    return stop_signal && !trainer_finished(w) ? 128 + stop_signal : EXIT_DONE;
+}
+
+int train_main(const verb *v, const char *program, int argc, char **argv)
+{
+    training t = { .program = program,
+                   .trainer = { .run      = { .lock = -1 },
+                                .stop     = &stop_signal,
+                                .began    = now_seconds(),
+                                .progress = progress_begin() } };
+    int status = options_parse(v, argc, argv, &t.asked);
+    if (status < 0) status = train(&t);
+    qg_tape_free(t.trainer.tape);
+    qg_optim_free(t.trainer.optim);
+    run_end(&t.trainer.run);
+    qg_net_free(t.trainer.net);
+    qg_loader_free(t.trainer.test);
+    qg_loader_free(t.trainer.train);
+    config_free(&t.config);
+    config_free(&t.asked);
+    return status;
+}

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Every ```c block of the README and of docs/ compiles, on its own, behind #include "qgrad.h"; and
+# every file that the README names exists.
+cc=${CC:-cc}
+build=${BUILD:-build}
+dir=$build/tests/docs
+status=0
+rm -rf "$dir" && mkdir -p "$dir"
+for page in README.md docs/*.md; do
+    awk -v stem="$dir/$(basename "$page" .md)" '
+        /^```c$/ { n++; on = 1; file = stem "-" n ".c"; print "#include \"qgrad.h\"" > file; next }
+        /^```/   { on = 0 }
+        on       { print > file }' "$page"
+done
+blocks=0
+for block in "$dir"/*.c; do
+    [ -e "$block" ] || continue
+    blocks=$((blocks + 1))
+    $cc -std=c11 -D_POSIX_C_SOURCE=200809L -I. -Iexamples -Wall -Wextra -Wno-unused-function \
+        -Wno-unused-variable -Wno-unused-const-variable -Werror -fsyntax-only "$block" || { echo "$block: error: does not compile"; status=1; }
+done
+[ "$blocks" -gt 0 ] || { echo "error: no C block was found"; status=1; }
+for path in $(grep -ohE '\]\([A-Za-z][A-Za-z0-9_/.-]*\)' README.md docs/*.md | tr -d '()]'); do
+    [ -e "$path" ] || [ -e "docs/$path" ] || { echo "README or docs: error: $path does not exist"; status=1; }
+done
+exit $status

@@ -1,0 +1,131 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/cases.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A vector that passes, in pieces that the rows below replace. */
+#define ATTRS    "\"num_bits\":8,\"narrow_range\":false"
+#define INPUTS   "\"inputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[1.0,\"nan\"]}," RANGE
+#define RANGE    MIN ",\"max\":{\"dtype\":\"float32\",\"shape\":[],\"data\":[4.0]}"
+#define MIN      "\"min\":{\"dtype\":\"float32\",\"shape\":[],\"data\":[2.0]}"
+#define EXPECTED "\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[0.9960785,\"nan\"]}"
+#define ANSWER   "\"expected\":{" EXPECTED "},\"atol\":1e-6,\"rtol\":0"
+
+static bool run(const char *op, const char *attrs, const char *inputs, const char *answer,
+                char *why)
+{
+    char text[2000];
+    snprintf(text, sizeof text, "{\"name\":\"n\",\"op\":\"%s\",\"attrs\":{%s},\"inputs\":{%s},%s}",
+             op, attrs, inputs, answer);
+    cJSON *json = cJSON_Parse(text);
+    assert_non_null(json);
+    const bool ok = case_run(json, why, 600);
+    cJSON_Delete(json);
+    return ok;
+}
+
+static const char *const vars = "fake_quant_with_min_max_vars";
+
+static void a_sound_vector_passes(void **state)
+{
+    (void)state;
+    char why[600];
+    assert_true(run(vars, ATTRS, INPUTS, ANSWER, why));
+    assert_string_equal(why, "");
+    assert_true(
+        run(vars, "\"num_bits\":1,\"narrow_range\":true", INPUTS, "\"expected_error\":\"x\"", why));
+}
+
+static void everything_else_fails_and_says_why(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op, *attrs, *inputs, *answer, *why;
+    } rows[] = {
+        { "fake_quant", ATTRS, INPUTS, ANSWER, "operator fake_quant is unknown" },
+        { vars, ATTRS ",\"axis\":0", INPUTS, ANSWER, "attribute axis is unknown" },
+        { vars, "\"num_bits\":8", INPUTS, ANSWER, "attribute narrow_range is missing" },
+        { vars, "\"num_bits\":8.5,\"narrow_range\":false", INPUTS, ANSWER, "num_bits is not" },
+        { vars, "\"num_bits\":8,\"narrow_range\":0", INPUTS, ANSWER, "neither true nor false" },
+        { vars, "\"num_bits\":\"8\",\"narrow_range\":false", INPUTS, "\"expected_error\":\"x\"",
+          "num_bits is not" },
+        { vars, ATTRS, RANGE, ANSWER, "input inputs is missing" },
+        { vars, ATTRS,
+          INPUTS ","
+                 "\"bias\":1",
+          ANSWER, "input bias is unknown" },
+        { vars, ATTRS, "\"inputs\":{\"dtype\":\"float32\",\"shape\":[3],\"data\":[1,2]}," RANGE,
+          ANSWER, "do not fill" },
+        { vars, ATTRS,
+          "\"inputs\":{\"dtype\":\"float32\",\"shape\":[2147483647,2147483647,4],"
+          "\"data\":[1,2]}," RANGE,
+          ANSWER, "do not fill" },
+        { vars, ATTRS, "\"inputs\":{\"dtype\":\"float32\",\"shape\":[-2],\"data\":[1,2]}," RANGE,
+          ANSWER, "shape" },
+        { vars, ATTRS, "\"inputs\":{\"dtype\":\"half\",\"shape\":[2],\"data\":[1,2]}," RANGE,
+          ANSWER, "unknown dtype" },
+        { vars, ATTRS, "\"inputs\":{\"dtype\":\"int8\",\"shape\":[1],\"data\":[128]}," RANGE,
+          ANSWER, "inputs[0] is not a number of type int8" },
+        { vars, ATTRS, "\"inputs\":{\"dtype\":\"float32\",\"shape\":[1],\"data\":[null]}," RANGE,
+          ANSWER, "inputs[0] is not" },
+        { vars, ATTRS, INPUTS, "\"note\":1", "exactly one of" },
+        { vars, ATTRS, INPUTS, "\"expected\":{}", "exactly one of" },
+        { vars, ATTRS, INPUTS, ANSWER ",\"expected_error\":\"x\"", "exactly one of" },
+        { vars, ATTRS, INPUTS, "\"expected_error\":\"x\"", "an error is expected" },
+        { vars, "\"num_bits\":1,\"narrow_range\":true", INPUTS, ANSWER, "num_bits is 1" },
+        { vars, ATTRS, INPUTS, "\"expected\":{\"y\":{}}", "no such output" },
+        { vars, ATTRS, INPUTS, "\"expected\":{" EXPECTED "}", "outputs[0] is 0.99607" },
+        { vars, ATTRS, INPUTS, "\"expected\":{" EXPECTED "},\"atol\":-1", "atol" },
+        { vars, ATTRS, INPUTS,
+          "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[0.9960785,0]}},"
+          "\"atol\":1e-6",
+          "outputs[1] is nan, expected 0" },
+        { vars, ATTRS, INPUTS,
+          "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[\"inf\","
+          "\"nan\"],"
+          "\"rtol\":1}}",
+          "expected inf" },
+        { vars, ATTRS, INPUTS,
+          "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[1,2],\"data\":[1,1]}}",
+          "expected shape" },
+        { vars, ATTRS, INPUTS,
+          "\"expected\":{\"outputs\":{\"dtype\":\"int8\",\"shape\":[2],\"data\":[1,1]}}", "dtype" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char why[600];
+        assert_false(run(rows[i].op, rows[i].attrs, rows[i].inputs, rows[i].answer, why));
+        if (!strstr(why, rows[i].why)) fail_msg("row %zu: \"%s\"", i, why);
+    }
+}
+
+static void tolerances_are_added_and_entries_come_first(void **state)
+{
+    (void)state;
+    char why[600];
+    /* 0.99607849 against 1: off by 0.0039215. */
+#define OFF(inner, outer)                                                                          \
+    "\"expected\":{\"outputs\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[1,\"nan\"]" inner    \
+    "}}" outer
+    assert_true(run(vars, ATTRS, INPUTS, OFF("", ",\"atol\":0.002,\"rtol\":0.002"), why));
+    assert_false(run(vars, ATTRS, INPUTS, OFF("", ",\"atol\":0.0019,\"rtol\":0.002"), why));
+    assert_true(run(vars, ATTRS, INPUTS, OFF(",\"atol\":0.004", ",\"atol\":0"), why));
+    assert_false(run(vars, ATTRS, INPUTS, OFF(",\"atol\":0", ",\"atol\":0.004"), why));
+#undef OFF
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sound_vector_passes),
+        cmocka_unit_test(everything_else_fails_and_says_why),
+        cmocka_unit_test(tolerances_are_added_and_entries_come_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,803 @@
+/* The program build/qgrad, or $QGRAD, as a person meets it: child processes, files, exit statuses.
+ * Most trainings use a data set of this test's own, 240 + 60 noisy 16x16 images in MNIST's format,
+ * so that an epoch of LeNet-5 takes milliseconds; one uses datasets/sample. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/rng.h"
+
+enum { TEXT_BYTES = 1 << 16, MAX_ARGS = 48, SIDE = 16, N_TRAIN = 240, N_TEST = 60 };
+
+static char        root[64];                    /* the directory of this test */
+static const char *program;
+
+/* --- processes ---------------------------------------------------------------------------- */
+
+typedef struct outcome {
+    int  status;                                /* of exit; 1000 + signal */
+    char out[TEXT_BYTES], err[TEXT_BYTES];
+} outcome;
+
+static outcome last;                            /* of the last call of qgrad() */
+
+static const char *at(const char *name)
+{
+    static char path[4][256];
+    static int  turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", root, name);
+    return path[turn];
+}
+
+static size_t slurp(const char *path, char *text, size_t bytes)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) fail_msg("cannot open %s: %s", path, strerror(errno));
+    const size_t n = fread(text, 1, bytes - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    return n;
+}
+
+/* Words of a command line, separated by single spaces; @ stands for the test's directory. */
+static pid_t start(const char *line)
+{
+    char  text[2048], *argv[MAX_ARGS + 1];
+    int   n  = 0;
+    char *to = text;
+    for (const char *c = line; *c && to < text + sizeof text - sizeof root; c++) {
+        if (*c == '@') to += sprintf(to, "%s", root);
+        else *to++ = *c;
+    }
+    *to       = '\0';
+    argv[n++] = (char *)(uintptr_t)program;
+    for (char *word = strtok(text, " "); word && n < MAX_ARGS; word = strtok(NULL, " "))
+        argv[n++] = word;
+    argv[n]         = NULL;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const int out = open(at("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        const int err = open(at("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(out, STDOUT_FILENO);
+        dup2(err, STDERR_FILENO);
+        alarm(60); /* longer than any of them takes, even with sanitizers */
+        execv(program, argv);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
+static int finish(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    last.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    slurp(at("out"), last.out, sizeof last.out);
+    slurp(at("err"), last.err, sizeof last.err);
+    return last.status;
+}
+
+static int qgrad(const char *line) { return finish(start(line)); }
+
+static void assert_status(const char *line, int status)
+{
+    if (qgrad(line) != status)
+        fail_msg("qgrad %s: status %d, not %d: %s", line, last.status, status, last.err);
+}
+
+/* It fails with this status, one line on stderr that contains part, and nothing on stdout. */
+static void assert_refused(const char *line, int status, const char *part)
+{
+    assert_status(line, status);
+    assert_string_equal(last.out, "");
+    const char *end = strchr(last.err, '\n');
+    if (!end || end[1] || strncmp(last.err, "qgrad", 5) || !strstr(last.err, part))
+        fail_msg("qgrad %s: '%s' is not one line with '%s'", line, last.err, part);
+}
+
+static cJSON *parse(void)
+{
+    const char *end;
+    cJSON      *j = cJSON_ParseWithOpts(last.out, &end, 0);
+    if (!j || strcmp(end, "\n")) fail_msg("not one JSON object and a newline: '%s'", last.out);
+    return j;
+}
+
+static double number(const cJSON *j, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(j, key);
+    if (!cJSON_IsNumber(item)) fail_msg("%s is no number in '%s'", key, last.out);
+    return item->valuedouble;
+}
+
+static const char *text(const cJSON *j, const char *key)
+{
+    const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
+    if (!value) fail_msg("%s is no string in '%s'", key, last.out);
+    return value;
+}
+
+static bool truth(const cJSON *j, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(j, key);
+    if (!cJSON_IsBool(item)) fail_msg("%s is no boolean in '%s'", key, last.out);
+    return cJSON_IsTrue(item);
+}
+
+/* --- files -------------------------------------------------------------------------------- */
+
+static void write_bytes(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
+    if (!f || !g) fail_msg("cannot open %s or %s", a, b);
+    long place = 0;
+    for (int x = 0, y = 0; x != EOF; place++) {
+        x = fgetc(f);
+        y = fgetc(g);
+        if (x != y) fail_msg("%s and %s differ at byte %ld", a, b, place);
+    }
+    fclose(f);
+    fclose(g);
+}
+
+/* metrics.csv without images_per_second and seconds, columns 7 and 8. */
+static void metrics_without_times(const char *path, char *text_out)
+{
+    static char all[TEXT_BYTES];
+    slurp(path, all, sizeof all);
+    int   column = 1;
+    char *to     = text_out;
+    for (const char *c = all; *c; c++) {
+        if (*c == ',') column++;
+        if (*c == '\n') column = 1;
+        if (column != 7 && column != 8) *to++ = *c;
+    }
+    *to = '\0';
+}
+
+static void assert_same_run(const char *a, const char *b)
+{
+    static char x[TEXT_BYTES], y[TEXT_BYTES];
+    char        p[300], q[300];
+    static const char *const files[] = { "last.safetensors", "best.safetensors" };
+    for (int i = 0; i < 2; i++) {
+        snprintf(p, sizeof p, "%s/%s/%s", root, a, files[i]);
+        snprintf(q, sizeof q, "%s/%s/%s", root, b, files[i]);
+        assert_same_file(p, q);
+    }
+    snprintf(p, sizeof p, "%s/%s/metrics.csv", root, a);
+    snprintf(q, sizeof q, "%s/%s/metrics.csv", root, b);
+    metrics_without_times(p, x);
+    metrics_without_times(q, y);
+    assert_string_equal(x, y);
+}
+
+static void big_endian(uint8_t *to, uint32_t v)
+{
+    for (int i = 0; i < 4; i++) to[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+/* n images whose brightest column tells the class. */
+static void write_set(const char *split, uint32_t n, uint64_t key)
+{
+    static uint8_t images[16 + N_TRAIN * SIDE * SIDE], labels[8 + N_TRAIN];
+    char           name[64];
+    big_endian(images, 0x803), big_endian(images + 4, n);
+    big_endian(images + 8, SIDE), big_endian(images + 12, SIDE);
+    big_endian(labels, 0x801), big_endian(labels + 4, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t label = (uint32_t)(qg_bits(key, i) % 10);
+        labels[8 + i]        = (uint8_t)label;
+        for (uint32_t p = 0; p < SIDE * SIDE; p++) {
+            const uint64_t noise               = qg_bits(key + 1, i * SIDE * SIDE + p) % 160;
+            images[16 + i * SIDE * SIDE + p] = (uint8_t)(noise + (p % SIDE == label + 3 ? 95 : 0));
+        }
+    }
+    snprintf(name, sizeof name, "set/%s-images-idx3-ubyte", split);
+    write_bytes(at(name), images, 16 + n * SIDE * SIDE);
+    snprintf(name, sizeof name, "set/%s-labels-idx1-ubyte", split);
+    write_bytes(at(name), labels, 8 + n);
+}
+
+/* The start of most command lines. */
+#define SET    "--model lenet5 --data mnist --data-dir @/set "
+#define TRAIN  "train " SET "--weight twn --batch 24 --seed 3 --threads 1 "
+
+static int set_up(void **state)
+{
+    (void)state;
+    program = getenv("QGRAD") ? getenv("QGRAD") : "build/qgrad";
+    strcpy(root, "/tmp/qg_cli_XXXXXX");
+    if (!mkdtemp(root) || mkdir(at("set"), 0700)) return -1;
+    write_set("train", N_TRAIN, 1);
+    write_set("t10k", N_TEST, 7);
+    return access(program, X_OK);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[256];
+    snprintf(command, sizeof command, "chmod -R u+w %s && rm -rf %s", root, root);
+    return system(command);
+}
+
+/* --- what is refused ---------------------------------------------------------------------- */
+
+static void test_help_is_no_error(void **state)
+{
+    (void)state;
+    static const char *const lines[] = { "--help", "--version", "train --help", "eval --help",
+                                         "summary --help", "bench --help", "bench train --help" };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_status(lines[i], 0);
+        assert_string_equal(last.err, "");
+        assert_true(strlen(last.out) > 5);
+    }
+    assert_status("train --help", 0);
+    assert_non_null(strstr(last.out, "--first-last float|quantized"));
+    assert_non_null(strstr(last.out, "binary-channel"));
+}
+
+static void test_wrong_usage_is_named_and_gives_2(void **state)
+{
+    (void)state;
+    assert_refused("", 2, "a verb is missing; verbs: train, eval, summary, bench");
+    assert_refused("trian", 2, "no verb trian; verbs: train");
+    assert_refused("--fast", 2, "no option --fast");
+    assert_refused("train --modle x", 2, "no option '--modle'; options: --model, --data");
+    assert_refused("train -x", 2, "no option '-x'");
+    assert_refused("train --lr", 2, "--lr needs a value");
+    assert_refused("train --json=1", 2, "--json takes no value");
+    assert_refused("train lenet5", 2, "unexpected argument 'lenet5'");
+    assert_refused("train -- lenet5", 2, "unexpected argument 'lenet5'");
+    assert_refused("train", 2, "--model is missing; there is lenet5");
+    assert_refused("train --model lenet6", 2, "no model 'lenet6'; there is lenet5");
+    assert_refused("train --model lenet5 --batch 0", 2, "batch 0 is not in 1..65536");
+    assert_refused("train --model lenet5 --weight sign", 2,
+                   "there is float, twn, binary, binary-channel");
+    assert_refused("train --model lenet5 --schedule warp", 2, "warp");
+    assert_refused("train --model lenet5 --layer conv9:weight=float", 2,
+                   "there is conv1, conv2, fc1, fc2");
+    assert_refused("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or seconds");
+    assert_refused("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
+    assert_refused("train --model lenet5 --resume --force", 2, "not both");
+    assert_refused("eval", 2, "--run is missing");
+    assert_refused("bench", 2, "name the benchmark first");
+    assert_refused("bench eval", 2, "no benchmark 'eval'; there is train");
+}
+
+static void test_bad_files_give_1_and_leave_nothing(void **state)
+{
+    (void)state;
+    const char bad[] = "model = \"lenet5\"\nspeed = 3\n";
+    write_bytes(at("bad.toml"), bad, sizeof bad - 1);
+    assert_refused("train --config @/bad.toml --out @/none", 1, "bad.toml:2: no key 'speed'");
+    assert_refused("train --config @/absent.toml --out @/none", 1, "absent.toml");
+    assert_refused("train --model lenet5 --data-dir @/absent --out @/none", 1,
+                   "datasets/fetch.sh mnist");
+    assert_refused("eval --run @/none", 1, "none/config.toml");
+    assert_int_equal(access(at("none"), F_OK), -1);
+    assert_refused(TRAIN "--epochs 1 --out @/bad.toml", 1, "bad.toml");
+    assert_refused(TRAIN "--epochs 1 --out @/bad.toml/x", 1, "cannot make directory");
+}
+
+static void test_unwritable_directories_and_full_disks(void **state)
+{
+    (void)state;
+    assert_refused(TRAIN "--epochs 1 --out /proc/run", 1, "cannot make directory /proc/run");
+    if (access("/dev/full", W_OK) == 0) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            const int full = open("/dev/full", O_WRONLY);
+            dup2(full, STDOUT_FILENO);
+            dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+            execl(program, program, "--help", (char *)NULL);
+            _exit(127);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(WEXITSTATUS(status), 1);
+    }
+}
+
+/* A limit on the size of files acts as a full disk does: the write fails half way. */
+static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 6 --budget 0 --out @/full", 0);
+    char before[300], after[300];
+    snprintf(before, sizeof before, "cp %s/full/last.safetensors %s/before", root, root);
+    assert_int_equal(system(before), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct rlimit small = { 100000, 100000 };
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &small);
+        dup2(open(at("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+        dup2(open(at("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+        execl(program, program, "train", "--json", "--resume", "--out", at("full"), (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(finish(pid), 1);
+    assert_non_null(strstr(last.err, "best.safetensors"));
+    assert_string_equal(last.out, "");
+    snprintf(after, sizeof after, "%s/full/last.safetensors", root);
+    assert_same_file(at("before"), after);
+    assert_status("train --resume --json --out @/full", 0);
+    assert_status(TRAIN "--epochs 6 --json --out @/notfull", 0);
+    assert_same_run("full", "notfull");
+}
+
+/* --- training ----------------------------------------------------------------------------- */
+
+static void test_training_on_the_sample(void **state)
+{
+    (void)state;
+    assert_status("train --model lenet5 --weight twn --data sample --epochs 1 --batch 50 --seed 5 "
+                  "--out @/sample --json", 0);
+    cJSON *j = parse();
+    /* Chance is 0.1; runs with four other seeds end between 0.70 and 0.76, give or take 0.02. */
+    assert_true(number(j, "test_accuracy") > 0.55);
+    assert_true(number(j, "best_test_accuracy") >= number(j, "test_accuracy"));
+    const double p = number(j, "test_accuracy"), margin = sqrt(p * (1 - p) / 500);
+    assert_true(fabs(number(j, "test_accuracy_stderr") - margin) < 1e-8);  /* printed to 9 digits */
+    assert_true(number(j, "train_loss") > 0);
+    assert_true(number(j, "epochs") == 1);
+    assert_true(truth(j, "complete"));
+    assert_true(number(j, "images_per_second") > 0);
+    assert_true(number(j, "seconds") > 0);
+    assert_true(number(j, "parameters") == 582634);
+    assert_true(number(j, "float_bytes") > 15 * number(j, "packed_bytes"));
+    assert_true(number(j, "peak_rss_bytes") > 1e6);
+    assert_true(number(j, "threads") >= 1);
+    assert_true(number(j, "seed") == 5);
+    assert_true(strlen(text(j, "blas_core")) > 0);
+    assert_true(strlen(text(j, "cpu_path")) > 0);
+    assert_int_equal(strlen(text(j, "digest")), 16);
+    assert_string_equal(text(j, "run"), at("sample"));
+    cJSON_Delete(j);
+}
+
+static void test_the_same_run_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --out @/one --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/two --threads 2 --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/three --threads 3 --json", 0);
+    assert_same_run("one", "two");
+    assert_same_run("one", "three");
+}
+
+static void test_another_seed_is_another_run(void **state)
+{
+    (void)state;
+    char digest[32];
+    assert_status(TRAIN "--epochs 1 --out @/seed3 --json", 0);
+    cJSON *j = parse();
+    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
+    cJSON_Delete(j);
+    assert_status(TRAIN "--seed 4 --epochs 1 --out @/seed4 --json", 0);
+    j = parse();
+    assert_string_not_equal(text(j, "digest"), digest);
+    cJSON_Delete(j);
+}
+
+static void test_metrics_have_a_row_per_epoch(void **state)
+{
+    (void)state;
+    char all[TEXT_BYTES];
+    assert_status(TRAIN "--epochs 3 --layer fc1:weight=float --out @/metrics", 0);
+    assert_non_null(strstr(last.out, "test accuracy"));
+    assert_non_null(strstr(last.out, "Try next:"));
+    slurp(at("metrics/metrics.csv"), all, sizeof all);
+    const char *header = "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,"
+                         "images_per_second,seconds,conv1.zeros,conv1.flipped,conv2.zeros,"
+                         "conv2.flipped,fc2.zeros,fc2.flipped\n1,";
+    assert_memory_equal(all, header, strlen(header));
+    int rows = 0;
+    for (const char *c = all; *c; c++) rows += *c == '\n';
+    assert_int_equal(rows, 4);
+}
+
+static void test_a_configuration_file_gives_the_same_run(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --layer fc2:weight=binary --lr 0.003 --schedule cosine "
+                        "--loss squared-hinge --out @/typed --json", 0);
+    assert_status("train --config @/typed/config.toml --out @/filed --json", 0);
+    assert_same_run("typed", "filed");
+    assert_same_file(at("typed/config.toml"), at("filed/config.toml"));
+    assert_status("train --config @/typed/config.toml --seed 9 --out @/other --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "seed") == 9);
+    cJSON_Delete(j);
+}
+
+static void test_signed_inputs_and_adam_train_too(void **state)
+{
+    (void)state;
+    assert_status(
+        TRAIN "--epochs 1 --input sign --first-last float --optimizer adam --out @/sign --json", 0);
+    cJSON *j = parse();
+    assert_true(truth(j, "complete"));
+    assert_string_equal(text(j, "input"), "sign");
+    cJSON_Delete(j);
+}
+
+/* One step per epoch, and a rate that grows from 0 to 1000: the run goes wrong after some epochs.
+ * Many steps at that rate: it goes wrong in the first. */
+static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
+{
+    (void)state;
+    assert_status("train " SET
+                  "--batch 240 --epochs 50 --lr 1000 --momentum 0.99 --loss squared-hinge "
+                  "--schedule constant:warmup=1 --out @/nan --json",
+                  1);
+    assert_string_equal(last.out, "");
+    assert_non_null(strstr(last.err, "qgrad train: epoch "));
+    assert_non_null(strstr(last.err, "finite"));
+    assert_status("eval --run @/nan --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "test_accuracy") >= 0);
+    cJSON_Delete(j);
+    assert_refused("train " SET
+                   "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
+                   1, "epoch 1, step ");
+}
+
+/* --- stopping and going on ---------------------------------------------------------------- */
+
+static void test_a_run_is_not_overwritten_by_accident(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
+    assert_refused(TRAIN "--epochs 1 --out @/kept", 1,
+                   "--resume goes on with it, --force moves it aside");
+    assert_status(TRAIN "--epochs 2 --out @/kept/ --force --json", 0);
+    assert_int_equal(access(at("kept.old/last.safetensors"), F_OK), 0);
+    assert_status(TRAIN "--epochs 1 --out @/kept --force --json", 0);
+    assert_int_equal(access(at("kept.old-2/last.safetensors"), F_OK), 0);
+    assert_same_run("kept", "kept.old");
+}
+
+static void test_the_float_run_beside_it_is_shown(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/runs/lenet5-twn-3", 0);
+    assert_null(strstr(last.out, "in float"));
+    assert_status(TRAIN "--weight float --epochs 2 --budget 0 --out @/runs/lenet5-float-1 --json", 0);
+    assert_status(TRAIN "--weight float --epochs 1 --out @/runs/lenet5-float-2", 0);
+    assert_null(strstr(last.out, "in float"));
+    assert_status("train --resume --out @/runs/lenet5-twn-3", 0);
+    const char *row = strstr(last.out, "in float"), *dir = strstr(last.out, "lenet5-float-2\n");
+    assert_true(row && dir && row < dir);       /* not float-1, which is not finished */
+}
+
+static void test_without_out_the_directory_is_named_for_the_run(void **state)
+{
+    (void)state;
+    char       here[2048], absolute[4096];
+    const bool relative = *program != '/';
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(absolute, sizeof absolute, "%s%s%s", relative ? here : "", relative ? "/" : "", program);
+    const char *before = program;
+    program            = absolute;
+    assert_int_equal(chdir(root), 0);
+    const int status = qgrad(TRAIN "--weight twn:threshold=0.5 --epochs 1 --json");
+    assert_int_equal(chdir(here), 0);
+    program = before;
+    assert_int_equal(status, 0);
+    assert_int_equal(access(at("runs/lenet5-twn-threshold-0.5-3/last.safetensors"), F_OK), 0);
+}
+
+static void test_resuming_a_finished_run_prints_it(void **state)
+{
+    (void)state;
+    char digest[32];
+    assert_status(TRAIN "--epochs 2 --out @/done --json", 0);
+    cJSON       *j        = parse();
+    const double accuracy = number(j, "test_accuracy"), seconds = number(j, "seconds");
+    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
+    cJSON_Delete(j);
+    assert_status("train --resume --out @/done --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy);
+    assert_true(fabs(number(j, "seconds") - seconds) < 1e-6);   /* metrics.csv holds nine digits */
+    assert_true(truth(j, "complete"));
+    assert_string_equal(text(j, "digest"), digest);
+    cJSON_Delete(j);
+}
+
+static void test_resuming_with_other_options_is_refused(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
+    assert_refused("train --resume --out @/fixed --lr 0.5", 1,
+                   "lr is 0.01 in the run, but 0.5 is asked for");
+    assert_refused("train --resume --out @/fixed --epochs 9", 1, "epochs is 1 in the run, but 9");
+    assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
+}
+
+static void test_resuming_nothing_starts(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --resume --out @/fresh --json", 0);
+    assert_status(TRAIN "--epochs 1 --out @/plain --json", 0);
+    assert_same_run("fresh", "plain");
+}
+
+static void test_a_budget_ends_in_good_order(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 4 --budget 0 --out @/budget --json", 0);
+    cJSON *j = parse();
+    assert_false(truth(j, "complete"));
+    assert_true(number(j, "epochs") == 0);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "test_accuracy")));
+    cJSON_Delete(j);
+    assert_non_null(strstr(last.err, "--resume --out"));
+    for (int i = 0; i < 200; i++) { /* 0.03 s are some steps, less than an epoch with luck */
+        assert_status("train --resume --out @/budget --budget 0.03s --json", 0);
+        j                   = parse();
+        const bool complete = truth(j, "complete");
+        cJSON_Delete(j);
+        if (complete) break;
+    }
+    assert_status("train --resume --out @/budget --json", 0);
+    assert_status(TRAIN "--epochs 4 --out @/whole --json", 0);
+    assert_same_run("budget", "whole");
+}
+
+static void pause_for(double seconds)
+{
+    const struct timespec t = { (time_t)seconds, (long)(1e9 * (seconds - floor(seconds))) };
+    nanosleep(&t, NULL);
+}
+
+static void wait_for(const char *path)
+{
+    for (int i = 0; i < 3000 && access(path, F_OK); i++) pause_for(0.01);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static void test_signals_write_the_checkpoint(void **state)
+{
+    (void)state;
+    static const int signals[] = { SIGTERM, SIGINT };
+    assert_status(TRAIN "--epochs 30 --out @/calm --json", 0);
+    for (int i = 0; i < 2; i++) {
+        const pid_t pid = start(TRAIN "--epochs 30 --out @/signal --force --json");
+        wait_for(at("signal/config.toml"));
+        pause_for(0.05);
+        kill(pid, signals[i]);
+        const int status = finish(pid);
+        if (status == 0) continue;              /* it was done before the signal came */
+        assert_int_equal(status, 128 + signals[i]);
+        assert_non_null(strstr(last.err, "train --resume --out"));
+        cJSON *j = parse();
+        assert_false(truth(j, "complete"));
+        cJSON_Delete(j);
+        assert_int_equal(access(at("signal/last.safetensors"), F_OK), 0);
+        assert_status("train --resume --json --out @/signal", 0);
+        assert_same_run("calm", "signal");
+    }
+}
+
+static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 20 --out @/alive --json", 0);
+    int kills = 0;
+    for (uint64_t i = 0; i < 12; i++) {
+        const pid_t pid = start(TRAIN "--epochs 20 --out @/killed --resume --json");
+        pause_for(0.02 + 0.25 * (double)qg_uniform(99, i));
+        kill(pid, SIGKILL);
+        if (finish(pid) == 0) break;
+        assert_int_equal(last.status, 1000 + SIGKILL);
+        kills++;
+    }
+    assert_true(kills > 0);
+    assert_status(TRAIN "--epochs 20 --out @/killed --resume --json", 0);
+    assert_same_run("alive", "killed");
+    assert_int_equal(access(at("killed/last.safetensors.tmp"), F_OK), -1);
+}
+
+static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
+{
+    (void)state;
+    char command[600];
+    assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
+    const pid_t pid = start(TRAIN "--epochs 6 --out @/ahead --json");
+    wait_for(at("ahead/last.safetensors"));     /* stands after epoch 1 */
+    kill(pid, SIGSTOP);
+    snprintf(command, sizeof command, "cp %s/ahead/last.safetensors %s/early", root, root);
+    assert_int_equal(system(command), 0);
+    kill(pid, SIGCONT);
+    assert_int_equal(finish(pid), 0);
+    snprintf(command, sizeof command, "cp %s/early %s/ahead/last.safetensors", root, root);
+    assert_int_equal(system(command), 0);       /* metrics.csv and best are now ahead of it */
+    assert_status("train --resume --out @/ahead --json", 0);
+    assert_same_run("straight", "ahead");
+}
+
+static void test_one_process_per_run_directory(void **state)
+{
+    (void)state;
+    const pid_t pid = start(TRAIN "--epochs 1000 --out @/locked --json");
+    wait_for(at("locked/config.toml"));
+    const pid_t other = fork();
+    if (other == 0) {
+        dup2(open(at("rival"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+        execl(program, program, "train", "--resume", "--out", at("locked"), (char *)NULL);
+        _exit(127);
+    }
+    int  status;
+    char err[TEXT_BYTES];
+    assert_int_equal(waitpid(other, &status, 0), other);
+    kill(pid, SIGKILL);
+    finish(pid);
+    slurp(at("rival"), err, sizeof err);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_non_null(strstr(err, "is locked: another process trains in it"));
+}
+
+/* --- damaged and foreign files ------------------------------------------------------------ */
+
+static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --out @/damaged --json", 0);
+    const char *path = at("damaged/last.safetensors");
+    assert_int_equal(truncate(path, 5000), 0);
+    char command[600];
+    snprintf(command, sizeof command, "cp -r %s/damaged %s/before-damage", root, root);
+    assert_int_equal(system(command), 0);
+    assert_refused("train --resume --out @/damaged", 1, "last.safetensors");
+    assert_refused("eval --run @/damaged", 1, "last.safetensors");
+    assert_same_run("damaged", "before-damage");
+    assert_status("eval --run @/damaged --best", 0);
+}
+
+static void test_a_checkpoint_of_another_net_is_refused(void **state)
+{
+    (void)state;
+    char command[600];
+    assert_status(TRAIN "--epochs 1 --out @/ternary --json", 0);
+    assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
+    assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
+    snprintf(command, sizeof command,
+             "cp %s/adam/last.safetensors %s/slow/best.safetensors %s/ternary", root, root, root);
+    assert_int_equal(system(command), 0);
+    assert_refused("eval --run @/ternary", 1, "last.safetensors");
+    assert_refused("eval --run @/ternary --best", 1,
+                   "is of a run with lr 0.001, but config.toml says 0.01");
+    assert_refused("train --resume --out @/ternary", 1, "last.safetensors");
+}
+
+/* --- the other verbs ---------------------------------------------------------------------- */
+
+static void test_eval_finds_what_train_found(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 3 --out @/eval --json", 0);
+    cJSON       *j        = parse();
+    const double accuracy = number(j, "test_accuracy"), best = number(j, "best_test_accuracy");
+    char         digest[32];
+    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
+    cJSON_Delete(j);
+    assert_status("eval --run @/eval --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy);
+    assert_true(number(j, "images") == N_TEST);
+    assert_string_equal(text(j, "digest"), digest);
+    cJSON_Delete(j);
+    assert_status("eval --run @/eval --best --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == best);
+    cJSON_Delete(j);
+    assert_status("eval --run @/eval", 0);
+    assert_non_null(strstr(last.out, "test accuracy"));
+    assert_refused("eval --run @/eval --data sample", 1, "fc1.weight");
+}
+
+static void test_summary_counts_bytes(void **state)
+{
+    (void)state;
+    assert_status("summary --model lenet5 --weight twn --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "parameters") == 582634);
+    const cJSON *layers = cJSON_GetObjectItemCaseSensitive(j, "layers");
+    assert_true(cJSON_GetArraySize(layers) >= 4);
+    assert_string_equal(text(cJSON_GetArrayItem(layers, 0), "weight"), "twn");
+    cJSON_Delete(j);
+    assert_status("summary --model lenet5", 0);
+    assert_non_null(strstr(last.out, "conv1"));
+}
+
+static void test_bench_measures(void **state)
+{
+    (void)state;
+    struct timespec began, ended;
+    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    const int status = qgrad("bench train --model lenet5 --weight twn --batch 8 --data synthetic "
+                             "--seconds 0.3 --profile --json");
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    unsetenv("OPENBLAS_CORETYPE");
+    assert_int_equal(status, 0);
+    assert_true((double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec) > 0.3);
+    assert_non_null(strstr(last.err, "warning: OPENBLAS_CORETYPE is set"));
+    cJSON *j = parse();
+    assert_true(number(j, "steps") >= 3);
+    assert_true(fabs(number(j, "images_per_second") * number(j, "ms_per_step") / 8000 - 1) < 1e-6);
+    assert_true(number(j, "peak_rss_bytes") > 1e6);
+    bool conv = false;
+    const cJSON *row;
+    cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(j, "profile"))
+        conv |= !strcmp(text(row, "op"), "conv2d") && number(row, "forward_gflops") > 0;
+    assert_true(conv);
+    cJSON_Delete(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_help_is_no_error),
+        cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
+        cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
+        cmocka_unit_test(test_unwritable_directories_and_full_disks),
+        cmocka_unit_test(test_a_checkpoint_that_cannot_be_written_costs_nothing),
+        cmocka_unit_test(test_training_on_the_sample),
+        cmocka_unit_test(test_the_same_run_on_any_number_of_threads),
+        cmocka_unit_test(test_another_seed_is_another_run),
+        cmocka_unit_test(test_metrics_have_a_row_per_epoch),
+        cmocka_unit_test(test_a_configuration_file_gives_the_same_run),
+        cmocka_unit_test(test_signed_inputs_and_adam_train_too),
+        cmocka_unit_test(test_a_loss_that_is_not_finite_ends_the_run),
+        cmocka_unit_test(test_a_run_is_not_overwritten_by_accident),
+        cmocka_unit_test(test_the_float_run_beside_it_is_shown),
+        cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
+        cmocka_unit_test(test_resuming_a_finished_run_prints_it),
+        cmocka_unit_test(test_resuming_with_other_options_is_refused),
+        cmocka_unit_test(test_resuming_nothing_starts),
+        cmocka_unit_test(test_a_budget_ends_in_good_order),
+        cmocka_unit_test(test_signals_write_the_checkpoint),
+        cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
+        cmocka_unit_test(test_files_ahead_of_the_checkpoint_are_set_back),
+        cmocka_unit_test(test_one_process_per_run_directory),
+        cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),
+        cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
+        cmocka_unit_test(test_eval_finds_what_train_found),
+        cmocka_unit_test(test_summary_counts_bytes),
+        cmocka_unit_test(test_bench_measures),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

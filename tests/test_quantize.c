@@ -1,0 +1,402 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/rng.h"
+#include "quant/quantize.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum { N = 65 };
+
+static qg_array view(qg_dtype dtype, void *data, size_t n)
+{
+    return (qg_array){ .dtype = dtype, .rank = 1, .dims = { n }, .data = data };
+}
+
+static qg_array scalar(float *value)
+{
+    return (qg_array){ .dtype = QG_F32, .data = value };
+}
+
+/* ---- quantize_v2 and dequantize ---- */
+
+/* Quantizes n floats; the range returned replaces the one passed. */
+static qg_status quantize(qg_quantize_v2_attrs attrs, float *x, size_t n, float range[2],
+                          qg_dtype dtype, void *q)
+{
+    float           out[2] = { 0 };
+    qg_array        xs = view(QG_F32, x, n), qs = view(dtype, q, n);
+    qg_array        lo = scalar(&range[0]), hi = scalar(&range[1]);
+    qg_array        out_lo = scalar(&out[0]), out_hi = scalar(&out[1]);
+    const qg_status s = qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &out_lo, &out_hi);
+    if (s == QG_OK) memcpy(range, out, sizeof out);
+    return s;
+}
+
+static qg_status dequantize(qg_dequantize_attrs attrs, qg_dtype dtype, void *q, size_t n,
+                            float range[2], float *y)
+{
+    qg_array qs = view(dtype, q, n), ys = view(QG_F32, y, n);
+    qg_array lo = scalar(&range[0]), hi = scalar(&range[1]);
+    return qg_dequantize(attrs, &qs, &lo, &hi, &ys);
+}
+
+static qg_quantize_v2_attrs tf(qg_quantize_mode mode)
+{
+    return (qg_quantize_v2_attrs){ .mode = mode, .axis = -1, .ensure_minimum_range = 0.01f };
+}
+
+static void the_range_is_widened(void **state)
+{
+    (void)state;
+    float   x[]     = { 0.1f, 0.2f };
+    float   range[] = { 0.1f, 0.2f };
+    uint8_t q[2];
+    assert_int_equal(quantize(tf(QG_MIN_FIRST), x, 2, range, QG_U8, q), QG_OK);
+    assert_true(range[0] == 0.0f && range[1] == 0.2f && q[0] == 128 && q[1] == 255);
+    float small[] = { 0.0f, 0.001f };
+    x[0]          = 0.001f;
+    assert_int_equal(quantize(tf(QG_MIN_FIRST), x, 1, small, QG_U8, q), QG_OK);
+    assert_true(small[1] == 0.01f && q[0] == 26);
+    qg_quantize_v2_attrs exact = tf(QG_MIN_FIRST);
+    exact.ensure_minimum_range = 0.0f;
+    float kept[]               = { 0.0f, 0.001f };
+    assert_int_equal(quantize(exact, x, 1, kept, QG_U8, q), QG_OK);
+    assert_true(kept[1] == 0.001f && q[0] == 255);
+}
+
+static void zero_in_the_three_modes(void **state)
+{
+    (void)state;
+    float   x = 0.0f;
+    float   y;
+    uint8_t u;
+    int8_t  i;
+    float   range[] = { -1.0f, 1.0f };
+    assert_int_equal(quantize(tf(QG_MIN_COMBINED), &x, 1, range, QG_I8, &i), QG_OK);
+    assert_int_equal(i, -1);
+    assert_int_equal(quantize(tf(QG_MIN_COMBINED), &x, 1, range, QG_U8, &u), QG_OK);
+    assert_int_equal(u, 128);
+    assert_int_equal(quantize(tf(QG_SCALED), &x, 1, range, QG_I8, &i), QG_OK);
+    assert_int_equal(i, 0);
+    /* MIN_FIRST gains a code with each round trip, unless asked not to. */
+    float first[] = { -1.0f, 1.0f };
+    for (int drift = 0; drift < 2; drift++) {
+        const qg_dequantize_attrs back = { QG_MIN_FIRST, false, -1, drift == 0 };
+        y                              = 0.0f;
+        for (int trip = 0; trip < 3; trip++) {
+            assert_int_equal(quantize(tf(QG_MIN_FIRST), &y, 1, first, QG_U8, &u), QG_OK);
+            assert_int_equal(u, drift ? 128 + trip : 128);
+            assert_int_equal(dequantize(back, QG_U8, &u, 1, first, &y), QG_OK);
+        }
+    }
+}
+
+static void scaled_of_two_eras(void **state)
+{
+    (void)state;
+    float                x[] = { -10.0f, 5.0f, 9.0f };
+    int8_t               q[3];
+    float                now[]  = { -10.0f, 9.0f };
+    float                then[] = { -10.0f, 9.0f };
+    qg_quantize_v2_attrs attrs  = tf(QG_SCALED);
+    assert_int_equal(quantize(attrs, x, 3, now, QG_I8, q), QG_OK);
+    assert_true(q[0] == -128 && q[1] == 64 && q[2] == 115 && now[0] == -10.0f &&
+                now[1] == 9.921875f);
+    attrs.scaled_variant = QG_SCALED_R14;
+    assert_int_equal(quantize(attrs, x, 3, then, QG_I8, q), QG_OK);
+    assert_true(q[0] == -127 && q[1] == 64 && q[2] == 114 && then[0] == -10.0f && then[1] == 10.0f);
+    uint8_t u[3];
+    float   positive[] = { -10.0f, 9.0f };
+    assert_int_equal(quantize(attrs, x, 3, positive, QG_U8, u), QG_OK);
+    assert_true(u[0] == 0 && u[1] == 128 && positive[0] == 0.0f && positive[1] == 10.0f);
+}
+
+static void ties_by_round_mode(void **state)
+{
+    (void)state;
+    float                x[]   = { -2.5f, 2.5f, 0.5f };
+    float                range[] = { -128.0f, 127.0f };
+    int8_t               q[3];
+    qg_quantize_v2_attrs attrs = tf(QG_SCALED);
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_OK);
+    assert_true(q[0] == -3 && q[1] == 3 && q[2] == 1);
+    attrs.round_mode = QG_HALF_TO_EVEN;
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_OK);
+    assert_true(q[0] == -2 && q[1] == 2 && q[2] == 0);
+    attrs.mode = QG_MIN_FIRST;
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "round_mode"));
+    attrs.round_mode = QG_HALF_UP;
+    attrs.mode       = QG_SCALED;
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_EARG);
+}
+
+static void int32_saturates_and_nan_is_zero(void **state)
+{
+    (void)state;
+    static const qg_quantize_mode modes[] = { QG_MIN_COMBINED, QG_MIN_FIRST, QG_SCALED };
+    static const int32_t          top[]   = { INT32_MAX, 2147483520, INT32_MAX };
+    for (int m = 0; m < 3; m++) {
+        float   x[]     = { 1.0f, INFINITY, -INFINITY, NAN };
+        float   range[] = { -1.0f, 1.0f };
+        int32_t q[4];
+        assert_int_equal(quantize(tf(modes[m]), x, 4, range, QG_I32, q), QG_OK);
+        assert_true(q[0] == top[m] && q[1] == top[m] && q[2] == INT32_MIN && q[3] == 0);
+    }
+}
+
+/* Every code of 8 and 16 bits comes back from its float, in the modes where that is so. */
+static void codes_survive_a_round_trip(void **state)
+{
+    (void)state;
+    static const qg_quantize_mode modes[] = { QG_MIN_COMBINED, QG_MIN_FIRST, QG_SCALED };
+    static float                  y[65536];
+    static int16_t                q[65536], again[65536];
+    for (int m = 0; m < 3; m++) {
+        float                     range[] = { -2.0f, 3.0f };
+        float                     first   = 0.0f;
+        const qg_dequantize_attrs back    = { .mode = modes[m], .axis = -1 };
+        assert_int_equal(quantize(tf(modes[m]), &first, 1, range, QG_I16, q), QG_OK);
+        for (int i = 0; i < 65536; i++) q[i] = (int16_t)(i - 32768);
+        assert_int_equal(dequantize(back, QG_I16, q, 65536, range, y), QG_OK);
+        assert_int_equal(quantize(tf(modes[m]), y, 65536, range, QG_I16, again), QG_OK);
+        assert_memory_equal(q, again, sizeof q);
+    }
+}
+
+static void slices_along_any_axis(void **state)
+{
+    (void)state;
+    enum { A = 3, B = 5, C = 7 };
+    float  x[A * B * C];
+    int8_t q[A * B * C];
+    float  lo[C], hi[C], out_lo[C], out_hi[C], y[A * B * C];
+    for (size_t i = 0; i < A * B * C; i++) x[i] = 4.0f * (qg_uniform(1, i) - 0.5f);
+    for (int k = 0; k < C; k++) {
+        lo[k] = -0.5f - (float)k;
+        hi[k] = 0.25f * (float)k;
+    }
+    for (int axis = 0; axis < 3; axis++) {
+        const size_t dims[] = { A, B, C };
+        qg_array     xs     = { QG_F32, 3, { A, B, C }, x };
+        qg_array     qs     = { QG_I8, 3, { A, B, C }, q };
+        qg_array     ys     = { QG_F32, 3, { A, B, C }, y };
+        qg_array     los = view(QG_F32, lo, dims[axis]), his = view(QG_F32, hi, dims[axis]);
+        qg_array     out_los = view(QG_F32, out_lo, dims[axis]);
+        qg_array     out_his = view(QG_F32, out_hi, dims[axis]);
+        qg_quantize_v2_attrs      attrs = tf(QG_SCALED);
+        const qg_dequantize_attrs back  = { .mode = QG_SCALED, .axis = axis };
+        const qg_dequantize_attrs one   = { .mode = QG_SCALED, .axis = -1 };
+        attrs.axis                      = axis;
+        assert_int_equal(qg_quantize_v2(attrs, &xs, &los, &his, &qs, &out_los, &out_his), QG_OK);
+        assert_int_equal(qg_dequantize(back, &qs, &out_los, &out_his, &ys), QG_OK);
+        for (size_t i = 0; i < A * B * C; i++) {
+            const size_t at[]    = { i / (B * C), i / C % B, i % C };
+            const size_t k       = at[axis];
+            float        range[] = { lo[k], hi[k] };
+            int8_t       want;
+            assert_int_equal(quantize(tf(QG_SCALED), &x[i], 1, range, QG_I8, &want), QG_OK);
+            assert_int_equal(q[i], want);
+            assert_true(out_lo[k] == range[0] && out_hi[k] == range[1]);
+            float real;
+            assert_int_equal(dequantize(one, QG_I8, &want, 1, range, &real), QG_OK);
+            assert_true(y[i] == real);
+        }
+    }
+}
+
+static void quantize_refuses_by_name(void **state)
+{
+    (void)state;
+    float   x[]     = { 0.0f };
+    float   range[] = { 1.0f, 0.0f };
+    uint8_t q       = 99;
+    assert_int_equal(quantize(tf(QG_SCALED), x, 1, range, QG_U8, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "min_range[0] is 1"));
+    range[1] = NAN;
+    assert_int_equal(quantize(tf(QG_SCALED), x, 1, range, QG_U8, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "max_range[0] is nan"));
+    range[1]                   = 2.0f;
+    qg_quantize_v2_attrs attrs = tf(QG_SCALED);
+    attrs.axis                 = 1;
+    assert_int_equal(quantize(attrs, x, 1, range, QG_U8, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "axis is 1, must be -1 .. 0"));
+    attrs                      = tf(QG_SCALED);
+    attrs.ensure_minimum_range = -1.0f;
+    assert_int_equal(quantize(attrs, x, 1, range, QG_U8, &q), QG_EARG);
+    assert_int_equal(quantize(tf(QG_SCALED), x, 1, range, QG_F32, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "dtype of output is F32"));
+    const qg_dequantize_attrs far = { .mode = QG_MIN_COMBINED, .axis = INT32_MAX };
+    assert_int_equal(dequantize(far, QG_U8, &q, 1, range, x), QG_EARG);
+    assert_int_equal(q, 99);
+    /* One range per slice is not for MIN_FIRST, but a single slice is one range. */
+    float    two[2] = { 0 }, ends[4] = { -1, -1, 1, 1 }, out[4];
+    uint8_t  codes[2];
+    qg_array xs = view(QG_F32, two, 2), qs = view(QG_U8, codes, 2);
+    qg_array lo = view(QG_F32, ends, 2), hi = view(QG_F32, ends + 2, 2);
+    qg_array out_lo = view(QG_F32, out, 2), out_hi = view(QG_F32, out + 2, 2);
+    attrs      = tf(QG_MIN_FIRST);
+    attrs.axis = 0;
+    assert_int_equal(qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &out_lo, &out_hi), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "MIN_FIRST"));
+    xs.dims[0] = qs.dims[0] = lo.dims[0] = hi.dims[0] = 1;
+    out_lo.rank = out_hi.rank = 0;
+    assert_int_equal(qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &out_lo, &out_hi), QG_OK);
+}
+
+/* ---- quantize_and_dequantize ---- */
+
+static qg_status qdq(qg_quantize_and_dequantize_attrs attrs, float *x, size_t n, float lo, float hi,
+                     float *y)
+{
+    qg_array xs = view(QG_F32, x, n), ys = view(QG_F32, y, n), los = scalar(&lo), his = scalar(&hi);
+    return qg_quantize_and_dequantize(attrs, &xs, &los, &his, &ys);
+}
+
+static const qg_quantize_and_dequantize_attrs int8_given = {
+    .version = QG_QDQ_V4, .signed_input = true, .num_bits = 8, .range_given = true,
+    .round_mode = QG_HALF_TO_EVEN, .axis = -1,
+};
+
+static void the_adjusted_range_clips_and_the_raw_one_masks(void **state)
+{
+    (void)state;
+    float x[] = { 7.0f, 9.95f, -11.0f };
+    float y[3];
+    assert_int_equal(qdq(int8_given, x, 3, -10.0f, 5.0f, y), QG_OK);
+    assert_true(y[0] == 7.03125f && y[1] == 9.921875f && y[2] == -10.0f);
+    float    g[] = { 1.0f, 1.0f, INFINITY }, dx[3], lo = -10.0f, hi = 5.0f, dlo = 9.0f, dhi = 9.0f;
+    qg_array xs = view(QG_F32, x, 3), gs = view(QG_F32, g, 3), ds = view(QG_F32, dx, 3);
+    qg_array los = scalar(&lo), his = scalar(&hi), dlos = scalar(&dlo), dhis = scalar(&dhi);
+    assert_int_equal(qg_quantize_and_dequantize_v4_gradient(int8_given, &gs, &xs, &los, &his, &ds,
+                                                            &dlos, &dhis), QG_OK);
+    assert_true(dx[0] == 0.0f && dx[1] == 0.0f && dx[2] == 0.0f && dlo == 0.0f && dhi == 0.0f);
+    qg_quantize_and_dequantize_attrs measured = int8_given;
+    measured.range_given                      = false;
+    lo = hi = 0.0f;
+    assert_int_equal(qg_quantize_and_dequantize_v4_gradient(measured, &gs, &xs, &los, &his, &ds,
+                                                            &dlos, &dhis), QG_OK);
+    assert_true(dx[0] == 1.0f && dx[1] == 1.0f && isinf(dx[2]));
+}
+
+static void unsigned_measured_and_negative_is_zero(void **state)
+{
+    (void)state;
+    float                            x[] = { -1.0f, -2.0f };
+    float                            y[] = { 9.0f, 9.0f };
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.signed_input                     = false;
+    attrs.range_given                      = false;
+    assert_int_equal(qdq(attrs, x, 2, 0.0f, 0.0f, y), QG_OK);
+    assert_true(y[0] == 0.0f && y[1] == 0.0f);
+    x[0] = x[1] = 0.0f;
+    for (int is_signed = 0; is_signed < 2; is_signed++) {
+        attrs.signed_input = is_signed;
+        assert_int_equal(qdq(attrs, x, 2, 0.0f, 0.0f, y), QG_OK);
+        assert_true(y[0] == 0.0f && y[1] == 0.0f);
+    }
+    assert_int_equal(qdq(attrs, x, 0, 0.0f, 0.0f, y), QG_OK);
+}
+
+static void the_product_is_float32(void **state)
+{
+    (void)state;
+    /* 0.3f * 255f is the tie 76.5 in float32; in double it would be above it. */
+    float                            x     = 0.3f;
+    float                            y     = 0.0f;
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.signed_input                     = false;
+    assert_int_equal(qdq(attrs, &x, 1, 0.0f, 1.0f, &y), QG_OK);
+    assert_true(y == 76.0f * (1.0f / 255.0f));
+    attrs.round_mode = QG_HALF_UP;
+    assert_int_equal(qdq(attrs, &x, 1, 0.0f, 1.0f, &y), QG_OK);
+    assert_true(y == 77.0f * (1.0f / 255.0f));
+}
+
+static void qdq_lies_on_its_codes(void **state)
+{
+    (void)state;
+    for (int bits = 2; bits <= 16; bits++)
+        for (int kind = 0; kind < 4; kind++) {
+            float                            x[N], y[N], again[N];
+            qg_quantize_and_dequantize_attrs attrs = int8_given;
+            attrs.num_bits                         = bits;
+            attrs.signed_input                     = kind & 1;
+            attrs.narrow_range                     = kind & 2;
+            for (size_t i = 0; i < N; i++) x[i] = 6.0f * (qg_uniform(5, i) - 0.5f);
+            assert_int_equal(qdq(attrs, x, N, -2.0f, 1.5f, y), QG_OK);
+            assert_int_equal(qdq(attrs, y, N, -2.0f, 1.5f, again), QG_OK);
+            assert_memory_equal(y, again, sizeof y);
+            float zero = 0.0f;
+            assert_int_equal(qdq(attrs, &zero, 1, -2.0f, 1.5f, &zero), QG_OK);
+            assert_true(zero == 0.0f);
+        }
+}
+
+static void qdq_refuses_by_name(void **state)
+{
+    (void)state;
+    float                            x = 0.0f;
+    float                            y = 9.0f;
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    static const struct {
+        bool is_signed;
+        int  bits;
+        bool ok;
+    } rows[] = {
+        { true, 0, false }, { true, 1, false },  { true, 61, true },   { true, 62, false },
+        { false, 1, true }, { false, 62, true }, { false, 63, false }, { false, -3, false }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        attrs.signed_input = rows[i].is_signed;
+        attrs.num_bits     = rows[i].bits;
+        assert_int_equal(qdq(attrs, &x, 1, -1.0f, 1.0f, &y), rows[i].ok ? QG_OK : QG_EARG);
+        if (!rows[i].ok) assert_non_null(strstr(qg_errmsg(), "num_bits"));
+    }
+    attrs            = int8_given;
+    attrs.round_mode = QG_HALF_AWAY_FROM_ZERO;
+    assert_int_equal(qdq(attrs, &x, 1, -1.0f, 1.0f, &y), QG_EARG);
+    assert_int_equal(qdq(int8_given, &x, 1, 1.0f, 0.0f, &y), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "input_min[0] is 1"));
+    /* V3 wraps a negative axis, the others do not; -1 is none for all. */
+    qg_array xs = { QG_F32, 2, { 1, 1 }, &x };
+    qg_array ys = { QG_F32, 2, { 1, 1 }, &y };
+    attrs             = int8_given;
+    attrs.range_given = false;
+    for (int axis = -4; axis <= 3; axis++)
+        for (int v = QG_QDQ_V2; v <= QG_QDQ_V4; v++) {
+            attrs.version = (qg_qdq_version)v;
+            attrs.axis    = axis;
+            const bool ok = axis < 2 && axis >= (v == QG_QDQ_V3 ? -2 : -1);
+            assert_int_equal(qg_quantize_and_dequantize(attrs, &xs, NULL, NULL, &ys),
+                             ok ? QG_OK : QG_EARG);
+            if (!ok) assert_non_null(strstr(qg_errmsg(), "axis"));
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_range_is_widened),
+        cmocka_unit_test(zero_in_the_three_modes),
+        cmocka_unit_test(scaled_of_two_eras),
+        cmocka_unit_test(ties_by_round_mode),
+        cmocka_unit_test(int32_saturates_and_nan_is_zero),
+        cmocka_unit_test(codes_survive_a_round_trip),
+        cmocka_unit_test(slices_along_any_axis),
+        cmocka_unit_test(quantize_refuses_by_name),
+        cmocka_unit_test(the_adjusted_range_clips_and_the_raw_one_masks),
+        cmocka_unit_test(unsigned_measured_and_negative_is_zero),
+        cmocka_unit_test(the_product_is_float32),
+        cmocka_unit_test(qdq_lies_on_its_codes),
+        cmocka_unit_test(qdq_refuses_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
