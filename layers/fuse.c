@@ -48,9 +48,16 @@ void qg__net_fuse(qg_net *net)
     for (int i = 0; i < net->layers; i++) {
         qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
         if (!bn) continue;
-        fuse_after(net, bn);
         qg_product *before = net->layer[i]->after ? qg_layer_product(net->layer[i]->after) : NULL;
-        if (!before || before->layer.readers != 1) continue;
+        if (before && before->layer.readers != 1) before = NULL;
+        if (before && net->spec.fold_batchnorm && before->weight_slot.q.scheme) {
+            before->norm     = bn;
+            before->no_bias  = true;
+            bn->layer.fused  = true;
+            continue;
+        }
+        fuse_after(net, bn);
+        if (!before) continue;
         before->no_bias = true;     /* the batch mean would take it out again */
         before->sums    = true;
     }

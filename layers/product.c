@@ -2,8 +2,8 @@
  * and perhaps a bias; they differ in shapes and in the op they record. */
 #include <stdio.h>
 
+#include "layers/batchnorm.h"
 #include "layers/initial.h"
-#include "layers/layer.h"
 
 typedef struct conv2d {
     qg_product     product;
@@ -53,6 +53,30 @@ static qg_var *quantized_weight(const qg_product *p, qg_tape *t)
 
 static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_parameter(t, p->bias) : NULL; }
 
+/* x w + b, whatever product that is. */
+typedef qg_var *(*multiply)(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
+
+/* With the batch norm behind it folded into the weight; see core/ops.h. */
+static qg_var *folded(const qg_product *p, qg_tape *t, qg_var *x, multiply product)
+{
+    const qg_batchnorm *bn    = p->norm;
+    const qg_norm_spec  spec  = qg__batchnorm_spec(bn, t);
+    qg_var             *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
+    qg_var             *beta  = qg_parameter(t, bn->beta);
+    qg_var             *w     = qg_parameter(t, p->weight);
+    qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
+    if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
+        return product(p, t, x, q, qg_fold_bias(t, gamma, beta, spec));
+    return qg_fold_correct(t, product(p, t, x, q, NULL), product(p, t, x, w, NULL), gamma, beta, spec);
+}
+
+static qg_var *forward(const qg_product *p, qg_tape *t, qg_var *x, multiply product)
+{
+    qg_var *q = quantized_input(p, t, x);
+    qg_var *y = p->norm ? folded(p, t, q, product) : product(p, t, q, quantized_weight(p, t), bias(p, t));
+    return qg_slot_apply(&p->gradient_slot, t, y);
+}
+
 /* --- conv2d ------------------------------------------------------------------------------- */
 
 static qg_status conv2d_build(qg_net *net, qg_layer *l)
@@ -80,18 +104,21 @@ static qg_status conv2d_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
-static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+static qg_var *convolve(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)z;
-    const conv2d      *c    = (conv2d *)l;
+    const conv2d      *c    = (const conv2d *)p;
     const qg_conv_spec spec = { .stride    = c->spec.stride,
                                 .pad_h     = c->spec.pad,
                                 .pad_w     = c->spec.pad,
                                 .pad_value = c->spec.pad_value,
                                 .sums      = c->product.sums };
-    qg_var *q = quantized_input(&c->product, t, x);
-    qg_var *y = qg_conv2d(t, q, quantized_weight(&c->product, t), bias(&c->product, t), spec);
-    return qg_slot_apply(&c->product.gradient_slot, t, y);
+    return qg_conv2d(t, x, w, b, spec);
+}
+
+static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return forward((qg_product *)l, t, x, convolve);
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
@@ -138,13 +165,16 @@ static qg_status dense_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
+static qg_var *connect(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)p;
+    return qg_dense(t, x, w, b);
+}
+
 static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const dense *d = (dense *)l;
-    qg_var      *q = quantized_input(&d->product, t, x);
-    qg_var      *y = qg_dense(t, q, quantized_weight(&d->product, t), bias(&d->product, t));
-    return qg_slot_apply(&d->product.gradient_slot, t, y);
+    return forward((qg_product *)l, t, x, connect);
 }
 
 static const qg_layer_type dense_type = { "dense",     sizeof(dense), dense_build,
