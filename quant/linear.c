@@ -3,6 +3,7 @@
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
+#include "quant/uniform.h"
 
 enum { NOT_ROUNDED = 32 }; /* bits that mean: clip only */
 
@@ -13,10 +14,7 @@ void qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_valu
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, max_value);
         return;
     }
-    for (size_t i = 0; i < n; i++) {
-        const float v = qg_clamp(x[i], 0.0f, max_value) / max_value * steps;
-        y[i] = qg_round_up(v) / steps * max_value;
-    }
+    QG_KERNELS(qg__uniform)->linear(n, x, steps, max_value, y);
 }
 
 static void open_mask(float max_value, size_t n, const float *x, const float *dy, float *dx)

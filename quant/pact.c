@@ -3,6 +3,7 @@
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
+#include "quant/uniform.h"
 
 enum { NOT_ROUNDED = 32 }; /* bits that mean: clip only */
 
@@ -13,8 +14,7 @@ void qg__pact(size_t n, const float *x, int k, float alpha, float *y)
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, alpha);
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        y[i] = qg_round_even(qg_clamp(x[i], 0.0f, alpha) * steps / alpha) * alpha / steps;
+    QG_KERNELS(qg__uniform)->pact(n, x, steps, alpha, y);
 }
 
 static void half_open_mask(float alpha, size_t n, const float *x, const float *dy, float *dx)
