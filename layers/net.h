@@ -11,7 +11,8 @@
  * .fold_batchnorm is another folding, for weights that will be integers: a batch norm right behind a
  * product with a quantized weight multiplies that weight by gamma / sqrt(var + eps) before it is
  * quantized, and vanishes (core/ops.h, qg_fold_weight).  Until the statistics are frozen a training
- * step then needs two products where it needed one.
+ * step then needs two products where it needed one.  The folded weight changes size when gamma and the
+ * statistics move, so its range should follow: QG_RANGE_CURRENT rather than one that is learned.
  */
 #ifndef QG_NET_H
 #define QG_NET_H
