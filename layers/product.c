@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "layers/batchnorm.h"
 #include "layers/initial.h"
-#include "layers/layer.h"
 
 typedef struct conv2d {
     qg_product     product;
@@ -75,14 +75,39 @@ static bool scales_output(const qg_product *p, const qg_tape *t)
     return t && q.scheme && q.scheme->scale_output && !qg_quant_waits(q, t);
 }
 
-/* The rest of the forward of both: y is the product, of x unquantized. */
-static qg_var *finish(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
+/* x w + b, whatever product that is. */
+typedef qg_var *(*multiply)(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
+
+/* With the batch norm behind it folded into the weight; see core/ops.h. */
+static qg_var *folded(const qg_product *p, qg_tape *t, qg_var *x, multiply product)
+{
+    const qg_batchnorm *bn    = p->norm;
+    const qg_norm_spec  spec  = qg__batchnorm_spec(bn, t);
+    qg_var             *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
+    qg_var             *beta  = qg_parameter(t, bn->beta);
+    qg_var             *w     = qg_parameter(t, p->weight);
+    qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
+    if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
+        return product(p, t, x, q, qg_fold_bias(t, gamma, beta, spec));
+    return qg_fold_correct(t, product(p, t, x, q, NULL), product(p, t, x, w, NULL), gamma, beta, spec);
+}
+
+static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
 {
     const qg_quant q = p->input_slot.q;
-    if (x && y && scales_output(p, t)) {
-        y = q.scheme->scale_output(t, q, x, windows, y);
-        if (p->bias) y = qg_bias(t, y, bias(p, t));
-    }
+    if (!x || !y) return NULL;
+    y = q.scheme->scale_output(t, q, x, windows, y);
+    return p->bias ? qg_bias(t, y, bias(p, t)) : y;
+}
+
+/* windows: what of x a result reads. */
+static qg_var *forward(const qg_product *p, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
+{
+    qg_var *q = quantized_input(p, t, x), *y;
+    if (p->norm) y = folded(p, t, q, product);
+    else if (scales_output(p, t))
+        y = scaled(p, t, x, windows, product(p, t, q, quantized_weight(p, t), NULL));
+    else y = product(p, t, q, quantized_weight(p, t), bias(p, t));
     return qg_slot_apply(&p->gradient_slot, t, y);
 }
 
@@ -119,21 +144,23 @@ static qg_status conv2d_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
+static qg_var *convolve(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+{
+    const conv2d      *c    = (const conv2d *)p;
+    const qg_conv_spec spec = { .stride    = c->spec.stride,
+                                .pad_h     = c->spec.pad,
+                                .pad_w     = c->spec.pad,
+                                .pad_value = c->spec.pad_value,
+                                .sums      = p->sums && !scales_output(p, t) };
+    return qg_conv2d(t, x, w, b, spec);
+}
+
 static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const conv2d        *c      = (conv2d *)l;
-    const qg_product    *p      = &c->product;
-    const qg_conv2d_spec s      = c->spec;
-    const bool           scaled = scales_output(p, t);
-    const qg_conv_spec   spec   = { .stride    = s.stride,
-                                    .pad_h     = s.pad,
-                                    .pad_w     = s.pad,
-                                    .pad_value = s.pad_value,
-                                    .sums      = p->sums && !scaled };
-    qg_var *q = quantized_input(p, t, x);
-    qg_var *y = qg_conv2d(t, q, quantized_weight(p, t), scaled ? NULL : bias(p, t), spec);
-    return finish(p, t, x, (qg_windows){ s.kernel, s.kernel_w, s.stride, s.pad, s.pad }, y);
+    const qg_conv2d_spec s = ((conv2d *)l)->spec;
+    return forward((qg_product *)l, t, x, convolve,
+                   (qg_windows){ s.kernel, s.kernel_w, s.stride, s.pad, s.pad });
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
@@ -181,13 +208,16 @@ static qg_status dense_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
+static qg_var *connect(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)p;
+    return qg_dense(t, x, w, b);
+}
+
 static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const qg_product *p = (qg_product *)l;
-    qg_var           *q = quantized_input(p, t, x);
-    qg_var *y = qg_dense(t, q, quantized_weight(p, t), scales_output(p, t) ? NULL : bias(p, t));
-    return finish(p, t, x, (qg_windows){ l->in.h, l->in.w, 1, 0, 0 }, y);
+    return forward((qg_product *)l, t, x, connect, (qg_windows){ l->in.h, l->in.w, 1, 0, 0 });
 }
 
 static const qg_layer_type dense_type = { "dense",     sizeof(dense), dense_build,
