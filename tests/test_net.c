@@ -6,7 +6,7 @@
 #include "layers/net.h"
 #include "tests/support/nets.h"
 
-static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ 9, 7, 3, 1 }); }
+static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 1 }); }
 
 /* --- bad declarations ---------------------------------------------------------------------- */
 
@@ -141,7 +141,7 @@ static void the_wrong_time_is_told(void **state)
     assert_null(qg_net_build(net));
     assert_message("net: built already");
     qg_net_free(net);
-    net = qg_net_new((qg_net_spec){ 9, 0, 3, 1 });
+    net = qg_net_new((qg_net_spec){ .height = 9, .width = 0, .channels = 3, .seed = 1 });
     assert_null(qg_net_relu(net));
     assert_null(qg_net_build(net));
     assert_message("net: the image is 9 x 0 x 3, not at least 1 x 1 x 1");

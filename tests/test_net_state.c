@@ -15,7 +15,7 @@ enum { H = 9, W = 7, C = 3, N = 3, CLASSES = 4 };
 
 static qg_net *net_of(uint64_t seed, int width, qg_quant conv2)
 {
-    qg_net *net = qg_net_new((qg_net_spec){ H, W, C, seed });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = seed });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = width, .kernel = 3 });
     qg_net_batchnorm(net);
     qg_net_relu(net);
@@ -100,7 +100,7 @@ static void quantizing_a_layer_leaves_all_initial_weights(void **state)
 static void initial_weights_have_the_papers_bound(void **state)
 {
     (void)state;
-    qg_net *net = qg_net_new((qg_net_spec){ 9, 9, 16, 3 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 9, .channels = 16, .seed = 3 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 3, .kernel_w = 5 });
     qg_net_dense(net, (qg_dense_spec){ .out = 20 });
     qg_net_batchnorm(net);
@@ -165,7 +165,7 @@ static void a_foreign_file_is_refused_with_every_mismatch(void **state)
 {
     (void)state;
     qg_net *narrow = net_of(1, 6, (qg_quant){ 0 });
-    qg_net *other  = qg_net_new((qg_net_spec){ H, W, C, 1 });
+    qg_net *other  = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = 1 });
     qg_net_conv2d(other, (qg_conv2d_spec){ .out = 8, .kernel = 3 });
     qg_net_batchnorm(other);
     qg_net_dense(other, (qg_dense_spec){ .out = CLASSES, .name = "head" });
