@@ -6,6 +6,7 @@
 
 #include "core/ops.h"
 #include "core/parallel.h"
+#include "core/rng.h"
 #include "tests/support/nets.h"
 
 typedef struct shapes {
@@ -27,12 +28,12 @@ static const shapes cases[] = {
     { { 9, 10, 10, 3 }, { 64, 3, 3, 3 }, { .stride = 3, .pad_h = 2, .pad_w = 1, .pad_value = 1 } },
     { { 7, 6, 6, 5 }, { 33, 5, 5, 5 }, { .stride = 1 } },
     { { 8, 28, 28, 1 }, { 32, 5, 5, 1 }, { 0 } },
-    { { 8, 12, 12, 32 }, { 64, 5, 5, 32 }, { 0 } },
+    { { 8, 7, 6, 32 }, { 64, 5, 5, 32 }, { 0 } },
     { { 17, 4, 4, 31 }, { 15, 2, 2, 31 }, { .stride = 2 } },
     { { 9, 5, 4, 17 }, { 47, 2, 3, 17 }, { .stride = 3, .pad_h = 1 } },
     { { 2, 7, 7, 3 }, { 4, 1, 1, 3 }, { .stride = 3 } },    /* most of x is never read */
     { { 1, 1, 1, 7 }, { 6, 3, 3, 7 }, { .pad_h = 1, .pad_w = 1, .pad_value = 1 } },
-    { { 9, 3, 3, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
+    { { 9, 1, 1, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
     { { 8, 2, 3, 271 }, { 257, 2, 3, 271 }, { 0 } },
 };
 
@@ -180,23 +181,41 @@ static void check(const shapes *s, qg_params *p, way v, const result *want)
     result_free(got);
 }
 
+static void check_paths(const shapes *s, int i)
+{
+    const bool bias = i & 1;
+    qg_params  p    = operands(s);
+    result     want = result_new(s);
+    conv_ref(s, p.item[0]->value, p.item[1]->value, bias ? p.item[2]->value : NULL, &want);
+    for (int path = 0; path < PATHS; path++) {
+        use_path(path);
+        check(s, &p, (way){ bias, .fresh = (i + path) & 1 }, &want);
+        check(s, &p, (way){ bias, .fresh = !((i + path) & 1), .twice = true }, &want);
+    }
+    restore_path();
+    result_free(want);
+    qg_params_release(&p);
+}
+
 static void is_its_definition_on_every_path(void **state)
 {
     (void)state;
-    for (int i = 0; i < COUNT(cases); i++) {
-        const bool bias = i & 1;
-        qg_params  p    = operands(&cases[i]);
-        result     want = result_new(&cases[i]);
-        conv_ref(&cases[i], p.item[0]->value, p.item[1]->value, bias ? p.item[2]->value : NULL, &want);
-        for (int path = 0; path < PATHS; path++) {
-            use_path(path);
-            check(&cases[i], &p, (way){ bias, .fresh = (i + path) & 1 }, &want);
-            check(&cases[i], &p, (way){ bias, .fresh = !((i + path) & 1), .twice = true }, &want);
-        }
-        result_free(want);
-        qg_params_release(&p);
+    for (int i = 0; i < COUNT(cases); i++) check_paths(&cases[i], i);
+}
+
+/* A keyed walk through small geometries, where tiles, tails and borders meet in every combination. */
+static void is_its_definition_wherever_one_looks(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        int draw[10];
+        for (uint64_t k = 0; k < 10; k++) draw[k] = (int)(qg_bits(2024, 10 * i + k) >> 40);
+        shapes s = { .w = { 1 + draw[0] % 70, 1 + draw[1] % 4, 1 + draw[2] % 4, 1 + draw[3] % 20 },
+                     .spec = { .stride = 1 + draw[4] % 3, .pad_h = draw[5] % 3, .pad_w = draw[6] % 3,
+                               .pad_value = (float)(draw[7] % 3 - 1) } };
+        s.x = (qg_shape){ 1 + draw[7] % 10, s.w.h + draw[8] % 5, s.w.w + draw[9] % 15, s.w.c };
+        check_paths(&s, (int)i);
     }
-    restore_path();
 }
 
 static void same_bits_for_any_number_of_threads(void **state)
@@ -355,6 +374,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_its_definition_on_every_path),
+        cmocka_unit_test(is_its_definition_wherever_one_looks),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
         cmocka_unit_test(gradients),
         cmocka_unit_test(one_var_may_stand_in_several_places),

@@ -265,6 +265,15 @@ static void failures_name_both_shapes(void **state)
         { 3, 3, { .mean = data, .var = data, .act = fewer }, QG_EARG, "norm: the activation learns -1 values, not 0..3" },
     };
     qg_tape *t = qg_tape_new();
+    for (int i = 0; i < 2; i++) {
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        qg_var *x = qg_input(t, (qg_tensor){ { 2, 3, 4, 3 }, data });
+        qg_var *z = qg_input(t, (qg_tensor){ { 2, i ? 3 : 4, 4, 3 }, data });
+        assert_null(qg_norm(t, x, NULL, NULL, (qg_norm_spec){ .mean = data, .var = data, .add = z, .pool = i ? 2 : 0 }));
+        assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+        assert_message(i ? "norm: add [2,3,4,3] must have the shape of x [2,3,4,3] and no pooling, pool is 2"
+                         : "norm: add [2,4,4,3] must have the shape of x [2,3,4,3]");
+    }
     for (int i = 0; i < COUNT(bad); i++) {
         qg_tape_begin(t, QG_TRAIN, 1, 0);
         qg_var *x = qg_input(t, (qg_tensor){ { 2, 3, 4, 3 }, data });
