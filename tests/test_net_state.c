@@ -82,6 +82,19 @@ static void a_seed_gives_the_same_net(void **state)
     qg_net_free(a), qg_net_free(b), qg_net_free(c);
 }
 
+static void layers_draw_for_themselves(void **state)
+{
+    (void)state;
+    qg_net *net = qg_net_new((qg_net_spec){ 1, 1, 31, 1 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 31 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 31 });
+    qg_params *p = qg_net_build(net);
+    assert_non_null(p);
+    assert_memory_not_equal(qg_params_find(p, "fc1.weight")->value, qg_params_find(p, "fc2.weight")->value,
+                            31 * 31 * sizeof(float));
+    qg_net_free(net);
+}
+
 static void quantizing_a_layer_leaves_all_initial_weights(void **state)
 {
     (void)state;
@@ -195,6 +208,7 @@ int main(void)
         cmocka_unit_test(layers_by_hand_are_the_net),
         cmocka_unit_test(a_failed_tape_stays_failed),
         cmocka_unit_test(a_seed_gives_the_same_net),
+        cmocka_unit_test(layers_draw_for_themselves),
         cmocka_unit_test(quantizing_a_layer_leaves_all_initial_weights),
         cmocka_unit_test(initial_weights_have_the_papers_bound),
         cmocka_unit_test(a_net_survives_its_file),

@@ -267,25 +267,32 @@ static void gradients(void **state)
 }
 
 /* One var in two or three places of the formula: every place adds its part. */
+typedef struct alias {
+    qg_shape x;
+    int      pad;
+    bool     bias;
+} alias;
+
 static qg_var *build_alias(qg_tape *t, const qg_params *p, void *context)
 {
-    const bool *bias = context;
-    qg_var     *x    = qg_scale(t, qg_parameter(t, p->item[0]), 1);
-    return qg_conv2d(t, x, x, *bias ? x : NULL, (qg_conv_spec){ 0 });
+    const alias *a = context;
+    qg_var      *x = qg_scale(t, qg_parameter(t, p->item[0]), 1);
+    return qg_conv2d(t, x, x, a->bias ? x : NULL, (qg_conv_spec){ .pad_h = a->pad, .pad_w = a->pad });
 }
 
 static void one_var_may_stand_in_several_places(void **state)
 {
     (void)state;
-    const struct { qg_shape x; bool bias; } alias[] = {
-        { { 3, 2, 2, 5 }, false }, { { 9, 2, 3, 4 }, false }, { { 1, 1, 1, 1 }, true }, { { 9, 1, 1, 1 }, true },
+    alias all[] = {
+        { { 3, 2, 2, 5 }, 0, false }, { { 9, 2, 3, 4 }, 0, false }, { { 1, 1, 1, 1 }, 0, true },
+        { { 9, 1, 1, 1 }, 0, true },  { { 3, 3, 3, 5 }, 1, false }, { { 9, 3, 3, 16 }, 1, false },
     };
-    for (int i = 0; i < COUNT(alias); i++) {
-        bool      bias = alias[i].bias;
-        qg_params p    = { 0 };
-        declare(&p, "x", alias[i].x);
+    for (int i = 0; i < COUNT(all); i++) {
+        qg_params p = { 0 };
+        declare(&p, "x", all[i].x);
         allocate_apart(&p, 5);
-        assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d(x,x)", .params = &p, .build = build_alias, .context = &bias });
+        assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d(x,x)", .params = &p, .build = build_alias,
+                                              .context = &all[i] });
         qg_params_release(&p);
     }
 }
