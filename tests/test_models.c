@@ -85,7 +85,8 @@ static void single_layers_may_differ(void **state)
                  "conv2d:-:- batchnorm relu maxpool conv2d:twn:- maxpool batchnorm "
                  "dense:binary:sign batchnorm relu dense:twn:-");
     /* A choice outranks first_last_float. */
-    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true, .choice = choice + 2, .choices = 1 },
+    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true, .choice = choice + 2,
+                                  .choices = 1 },
                  "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool "
                  "dense:twn:- batchnorm dense:-:sign");
 }
@@ -202,7 +203,9 @@ static void residual_nets_learn(void **state)
     static uint8_t label[N];
     const qg_tensor     x = { { N, 16, 16, 3 }, image };
     const qg_model_spec specs[] = {
-        { .weight = twn() }, { .weight = rows(), .input = sign() }, { .input = sign(), .first_last_float = true },
+        { .weight = twn() },
+        { .weight = rows(), .input = sign() },
+        { .input = sign(), .first_last_float = true },
     };
     fill_bands(x.shape, 3, 1, image, label);
     for (int i = 0; i < COUNT(specs); i++) {
@@ -216,7 +219,8 @@ static void residual_nets_learn(void **state)
             last = train_step(net, t, o, x, label, step);
             if (step == 0) first = last;
         }
-        if (!(last < 0.5f * first)) fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
+        if (!(last < 0.5f * first))
+            fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
         qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
     }
 }
@@ -245,7 +249,8 @@ static void every_variant_learns(void **state)
             last = train_step(net, t, o, x, label, step);
             if (step == 0) first = last;
         }
-        if (!(last < 0.5f * first)) fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
+        if (!(last < 0.5f * first))
+            fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
         qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
     }
 }

@@ -7,12 +7,8 @@
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/rng.h"
+#include "tests/support/conv_ref.h"
 #include "tests/support/nets.h"
-
-typedef struct shapes {
-    qg_shape     x, w;
-    qg_conv_spec spec;
-} shapes;
 
 /* The last two gradients of w go by units for their size, not for a small batch. */
 static const shapes cases[] = {
@@ -36,81 +32,6 @@ static const shapes cases[] = {
     { { 9, 1, 1, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
     { { 8, 2, 3, 271 }, { 257, 2, 3, 271 }, { 0 } },
 };
-
-/* --- the definition ----------------------------------------------------------------------- */
-
-typedef struct result {
-    qg_shape y;
-    float   *out, *dy, *dx, *dw, *db;       /* dy is given, the rest computed */
-} result;
-
-static qg_shape y_shape(const shapes *s)
-{
-    const int stride = s->spec.stride ? s->spec.stride : 1;
-    return (qg_shape){ s->x.n, (s->x.h + 2 * s->spec.pad_h - s->w.h) / stride + 1,
-                       (s->x.w + 2 * s->spec.pad_w - s->w.w) / stride + 1, s->w.n };
-}
-
-static float *floats(size_t n)
-{
-    float *p = calloc(n, sizeof *p);
-    assert_non_null(p);
-    return p;
-}
-
-static result result_new(const shapes *s)
-{
-    result r = { .y = y_shape(s) };
-    r.out = floats(qg_count(r.y)), r.dy = floats(qg_count(r.y));
-    r.dx = floats(qg_count(s->x)), r.dw = floats(qg_count(s->w)), r.db = floats((size_t)s->w.n);
-    fill_uniform(r.dy, qg_count(r.y), -1, 1, 77);
-    return r;
-}
-
-static void result_free(result r) { free(r.out), free(r.dy), free(r.dx), free(r.dw), free(r.db); }
-
-/* Everything that one output pixel of one channel contributes. */
-static void pixel(const shapes *s, const float *x, const float *w, size_t at[4], double dy, double *y,
-                  double *dx, double *dw)
-{
-    const int stride = s->spec.stride ? s->spec.stride : 1;
-    for (int p = 0; p < s->w.h; p++)
-        for (int q = 0; q < s->w.w; q++)
-            for (int k = 0; k < s->w.c; k++) {
-                const int    row = (int)at[1] * stride + p - s->spec.pad_h;
-                const int    col = (int)at[2] * stride + q - s->spec.pad_w;
-                const bool   in  = row >= 0 && row < s->x.h && col >= 0 && col < s->x.w;
-                const size_t wi  = ((at[3] * (size_t)s->w.h + (size_t)p) * (size_t)s->w.w + (size_t)q) *
-                                      (size_t)s->w.c + (size_t)k;
-                const size_t xi  = in ? ((at[0] * (size_t)s->x.h + (size_t)row) * (size_t)s->x.w +
-                                         (size_t)col) * (size_t)s->x.c + (size_t)k : 0;
-                const double xv  = (double)(in ? x[xi] : s->spec.pad_value);
-                *y += (double)w[wi] * xv;
-                dw[wi] += dy * xv;
-                if (in) dx[xi] += dy * (double)w[wi];
-            }
-}
-
-static void conv_ref(const shapes *s, const float *x, const float *w, const float *b, result *r)
-{
-    const size_t nx = qg_count(s->x), nw = qg_count(s->w), no = (size_t)s->w.n;
-    double      *dx = calloc(nx + nw + no, sizeof *dx), *dw = dx + nx, *db = dw + nw;
-    size_t       i  = 0, at[4];
-    assert_non_null(dx);
-    for (at[0] = 0; at[0] < (size_t)r->y.n; at[0]++)
-        for (at[1] = 0; at[1] < (size_t)r->y.h; at[1]++)
-            for (at[2] = 0; at[2] < (size_t)r->y.w; at[2]++)
-                for (at[3] = 0; at[3] < no; at[3]++, i++) {
-                    double y = b ? (double)b[at[3]] : 0;
-                    pixel(s, x, w, at, (double)r->dy[i], &y, dx, dw);
-                    db[at[3]] += (double)r->dy[i];
-                    r->out[i] = (float)y;
-                }
-    for (i = 0; i < nx; i++) r->dx[i] = (float)dx[i];
-    for (i = 0; i < nw; i++) r->dw[i] = (float)dw[i];
-    for (i = 0; i < no; i++) r->db[i] = (float)db[i];
-    free(dx);
-}
 
 /* --- the op ------------------------------------------------------------------------------- */
 
@@ -305,7 +226,8 @@ static void what_needs_no_gradient_gets_none(void **state)
             built     b = { &cases[i], { .bias = true } };
             qg_params p = operands(b.s);
             p.item[frozen]->frozen = true;
-            assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build, .context = &b });
+            assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build,
+                                                  .context = &b });
             result r = result_new(b.s);
             run(b.s, &p, b.v, &r);
             for (size_t k = 0; k < qg_count(p.item[frozen]->shape); k++)
@@ -350,15 +272,23 @@ static void failures_name_both_shapes(void **state)
         qg_status    status;
         const char  *says;
     } bad[] = {
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 2 }, 2, { 0 }, QG_ESHAPE, "conv2d: x [1,5,4,3] has 3 channels, w [2,3,3,2] reads 2" },
-        { { 1, 5, 2, 3 }, { 2, 3, 3, 3 }, 2, { 0 }, QG_ESHAPE, "conv2d: x [1,5,2,3] padded by 0 and 0 is smaller than the kernel of w [2,3,3,3]" },
-        { { 1, 1, 4, 3 }, { 2, 4, 3, 3 }, 2, { .pad_h = 1, .pad_w = 2 }, QG_ESHAPE, "conv2d: x [1,1,4,3] padded by 1 and 2 is smaller than the kernel of w [2,4,3,3]" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 3, { 0 }, QG_ESHAPE, "conv2d: w [2,3,3,3] has 2 outputs, b is [1,1,1,3]" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .stride = -1 }, QG_EARG, "conv2d: stride -1 must be at least 1, padding 0 and 0 at least 0" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = -2 }, QG_EARG, "conv2d: stride 1 must be at least 1, padding -2 and 0 at least 0" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 2 }, 2, { 0 }, QG_ESHAPE,
+          "conv2d: x [1,5,4,3] has 3 channels, w [2,3,3,2] reads 2" },
+        { { 1, 5, 2, 3 }, { 2, 3, 3, 3 }, 2, { 0 }, QG_ESHAPE,
+          "conv2d: x [1,5,2,3] padded by 0 and 0 is smaller than the kernel of w [2,3,3,3]" },
+        { { 1, 1, 4, 3 }, { 2, 4, 3, 3 }, 2, { .pad_h = 1, .pad_w = 2 }, QG_ESHAPE,
+          "conv2d: x [1,1,4,3] padded by 1 and 2 is smaller than the kernel of w [2,4,3,3]" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 3, { 0 }, QG_ESHAPE,
+          "conv2d: w [2,3,3,3] has 2 outputs, b is [1,1,1,3]" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .stride = -1 }, QG_EARG,
+          "conv2d: stride -1 must be at least 1, padding 0 and 0 at least 0" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = -2 }, QG_EARG,
+          "conv2d: stride 1 must be at least 1, padding -2 and 0 at least 0" },
         { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = -3 }, QG_EARG, "padding 0 and -3" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = INT_MAX }, QG_ESHAPE, "conv2d: x [1,5,4,3] padded by 0 and 2147483647 is too large" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = 40000, .pad_w = 40000 }, QG_ESHAPE, "padded by 40000 and 40000 is too large" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = INT_MAX }, QG_ESHAPE,
+          "conv2d: x [1,5,4,3] padded by 0 and 2147483647 is too large" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = 40000, .pad_w = 40000 }, QG_ESHAPE,
+          "padded by 40000 and 40000 is too large" },
     };
     qg_tape *t = qg_tape_new();
     for (int i = 0; i < COUNT(bad); i++) {

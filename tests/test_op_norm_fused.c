@@ -102,7 +102,8 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
     qg_var *x = operand(t, p, X, v), *gamma = v->no_gamma ? NULL : operand(t, p, GAMMA, v);
     qg_var *beta = v->no_beta ? NULL : operand(t, p, BETA, v);
     const bool learns = v->act && !v->fixed_scale;
-    const qg_activation f = squash(learns ? operand(t, p, SCALE, v) : NULL, learns ? operand(t, p, OFFSET, v) : NULL);
+    const qg_activation f = squash(learns ? operand(t, p, SCALE, v) : NULL,
+                                   learns ? operand(t, p, OFFSET, v) : NULL);
     qg_var      *add  = v->add_x ? x : v->add ? operand(t, p, ADD, v) : NULL;
     qg_norm_spec spec = { .mean = p->item[MEAN]->value, .var = p->item[VAR]->value, .frozen = v->frozen };
     if (!v->apart) {
@@ -161,13 +162,16 @@ static void gradients_of_pools_and_relu(void **state)
     for (int i = 0; i < COUNT(shapes); i++)
         for (int pool = 2; pool <= 3; pool++)
             for (int k = 0; k < 8; k++) {
-                way v = { .x = shapes[i], .pool = pool, .act = k & 1, .frozen = k & 2, .derived = k & 4, .relu = true };
+                way v = { .x = shapes[i], .pool = pool, .act = k & 1, .frozen = k & 2, .derived = k & 4,
+                          .relu = true };
                 qg_params p = operands(&v);
                 spread(p.item[X], pool);
                 /* gamma > 0.5 keeps the order; beta puts half the windows' maxima well above 0. */
                 for (int c = 0; c < v.x.c; c++) p.item[BETA]->value[c] = c & 1 ? 0.3f : -0.2f;
-                assert_gradcheck((qg_gradcheck_spec){ .name = "norm-pool", .params = &p, .build = build, .context = &v,
-                    .h = 1.0f / 512, .tolerance = 5e-3f, .reason = "a step of 1/512 magnifies rounding eightfold" });
+                assert_gradcheck((qg_gradcheck_spec){ .name = "norm-pool", .params = &p, .build = build,
+                                                      .context = &v, .h = 1.0f / 512,
+                                                      .tolerance = 5e-3f,
+                                                      .reason = "a step of 1/512 magnifies rounding" });
                 qg_params_release(&p);
             }
 }

@@ -8,7 +8,8 @@
 #include "tests/support/nets.h"
 
 static const struct geometry { qg_shape x; int stride, channels; } cases[] = {
-    { { 1, 1, 1, 1 }, 1, 1 },   { { 2, 5, 4, 3 }, 1, 3 },   { { 3, 7, 6, 5 }, 2, 10 }, { { 9, 4, 4, 16 }, 2, 32 },
+    { { 1, 1, 1, 1 }, 1, 1 },   { { 2, 5, 4, 3 }, 1, 3 },   { { 3, 7, 6, 5 }, 2, 10 },
+    { { 9, 4, 4, 16 }, 2, 32 },
     { { 1, 3, 9, 2 }, 3, 5 },   { { 2, 5, 5, 31 }, 7, 63 }, { { 2, 2, 3, 33 }, 1, 65 },
 };
 
@@ -18,7 +19,8 @@ static size_t at(qg_shape s, int n, int h, int w, int c)
 }
 
 /* y and dx one element at a time; zero channels in front: half of the new ones, rounded down. */
-static void shortcut_ref(const struct geometry *g, qg_shape ys, const float *x, const float *dy, float *y, float *dx)
+static void shortcut_ref(const struct geometry *g, qg_shape ys, const float *x, const float *dy,
+                         float *y, float *dx)
 {
     const int first = (g->channels - g->x.c) / 2;
     memset(dx, 0, qg_count(g->x) * sizeof *dx);
@@ -83,7 +85,8 @@ static void gradients(void **state)
         qg_params       p = { 0 };
         declare(&p, "x", g.x);
         allocate_apart(&p, 1);
-        assert_gradcheck((qg_gradcheck_spec){ .name = "shortcut", .params = &p, .build = build, .context = &g });
+        assert_gradcheck((qg_gradcheck_spec){ .name = "shortcut", .params = &p, .build = build,
+                                              .context = &g });
         qg_params_release(&p);
     }
 }
@@ -102,7 +105,8 @@ static void failures_name_the_shape(void **state)
         qg_tape_begin(t, QG_EVAL, 1, 0);
         assert_null(qg_shortcut(t, NULL, 1, 1));
         assert_int_equal(qg_tape_status(t), QG_OK);
-        assert_null(qg_shortcut(t, qg_input(t, (qg_tensor){ { 1, 5, 4, 3 }, data }), bad[i].stride, bad[i].channels));
+        assert_null(qg_shortcut(t, qg_input(t, (qg_tensor){ { 1, 5, 4, 3 }, data }), bad[i].stride,
+                                bad[i].channels));
         assert_int_equal(qg_tape_status(t), QG_EARG);
         assert_message(bad[i].says);
     }
