@@ -57,11 +57,13 @@ enum { SIGN = 4, SCHEMES };
 
 static void all_schemes(scheme_case out[SCHEMES])
 {
-    out[0] = (scheme_case){ .name = "twn", .quant = qg_twn((qg_twn_spec){ 0 }), .plain = plain_twn };
-    out[1] = (scheme_case){ .name = "twn", .quant = qg_twn((qg_twn_spec){ .threshold = 0.1f }), .plain = plain_twn_low };
-    out[2] = (scheme_case){ .name = "binary", .quant = qg_binary((qg_binary_spec){ 0 }), .plain = plain_binary };
-    out[3] = (scheme_case){ .name = "binary", .quant = qg_binary((qg_binary_spec){ .per_channel = true }), .plain = plain_channels };
-    out[SIGN] = (scheme_case){ .name = "sign", .quant = qg_binary_activation((qg_binary_activation_spec){ 0 }), .plain = qg_sign_quantizer };
+    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant rows = qg_binary((qg_binary_spec){ .per_channel = true });
+    out[0]    = (scheme_case){ "twn", qg_twn((qg_twn_spec){ 0 }), plain_twn };
+    out[1]    = (scheme_case){ "twn", qg_twn((qg_twn_spec){ .threshold = 0.1f }), plain_twn_low };
+    out[2]    = (scheme_case){ "binary", qg_binary((qg_binary_spec){ 0 }), plain_binary };
+    out[3]    = (scheme_case){ "binary", rows, plain_channels };
+    out[SIGN] = (scheme_case){ "sign", sign, qg_sign_quantizer };
 }
 
 /* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */
