@@ -149,7 +149,8 @@ static void a_waiting_quantizer_is_a_relu(void **state)
             qg_net_batchnorm(net);
             if (!late) qg_net_relu(net);
             else if (apart) qg_net_dropout(net, 0);
-            qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .name = "fc", .input = late ? sign : (qg_quant){ 0 } });
+            qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .name = "fc",
+                                               .input = late ? sign : (qg_quant){ 0 } });
             assert_non_null(qg_net_build(net));
             qg_param *w = qg_params_find(qg_net_params(net), "fc.weight");
             fill_uniform(w->value, qg_count(w->shape), -1, 1, 4);
@@ -198,8 +199,10 @@ static qg_var *by_hand(qg_tape *t, const qg_params *p, qg_tensor image)
     qg_var *bn = qg_norm(t, x, parameter(t, p, "bn1.gamma"), parameter(t, p, "bn1.beta"),
                          (qg_norm_spec){ .mean = qg_params_find(p, "bn1.running_mean")->value,
                                          .var  = qg_params_find(p, "bn1.running_var")->value });
-    qg_var *left  = qg_conv2d(t, qg_relu(t, bn), parameter(t, p, "conv2.weight"), parameter(t, p, "conv2.bias"), pad);
-    qg_var *right = qg_conv2d(t, bn, parameter(t, p, "conv3.weight"), parameter(t, p, "conv3.bias"), (qg_conv_spec){ 0 });
+    qg_var *left  = qg_conv2d(t, qg_relu(t, bn), parameter(t, p, "conv2.weight"),
+                              parameter(t, p, "conv2.bias"), pad);
+    qg_var *right = qg_conv2d(t, bn, parameter(t, p, "conv3.weight"), parameter(t, p, "conv3.bias"),
+                              (qg_conv_spec){ 0 });
     return qg_dense(t, qg_global_avgpool(t, qg_add(t, left, right)), parameter(t, p, "fc1.weight"),
                     parameter(t, p, "fc1.bias"));
 }

@@ -138,7 +138,8 @@ static void its_scales_have_the_gradients_of_differences(void **state)
     qg_params *p = qg_net_build(net);
     assert_non_null(p);
     qg_params_find(p, "conv1.weight")->frozen = qg_params_find(p, "fc1.weight")->frozen = true;
-    assert_gradcheck((qg_gradcheck_spec){ .name = "trained-ternary", .params = p, .build = build, .context = net });
+    assert_gradcheck((qg_gradcheck_spec){ .name = "trained-ternary", .params = p, .build = build,
+                                          .context = net });
     qg_net_free(net);
 }
 
@@ -162,7 +163,8 @@ static void its_weights_get_the_gradient_of_the_surrogate(void **state)
     (void)state;
     qg_gradcheck_result r;
     assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "trained-ternary", .op = quantize,
-                                                         .surrogate = identity, .lo = -2, .hi = 2 }, &r), QG_OK);
+                                                         .surrogate = identity, .lo = -2,
+                                                         .hi = 2 }, &r), QG_OK);
     assert_true(r.pass);
 }
 
