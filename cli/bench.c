@@ -49,7 +49,8 @@ static qg_status build(bench *b)
 {
     qg_set_threads(b->recipe.threads);
     b->data  = recipe_data(&b->recipe, false);
-    b->net   = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data)) : NULL;
+    b->net = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data))
+                     : NULL;
     b->optim = b->net ? recipe_optim(&b->recipe, qg_net_params(b->net)) : NULL;
     b->tape  = b->optim ? qg_tape_new() : NULL;
     if (!b->tape) return QG_EMEM;
@@ -92,7 +93,7 @@ static qg_status measure(bench *b)
         if (status) return status;
     }
     if (config_flag(&b->asked, "profile")) qg_tape_profile(b->tape, &b->profile);
-    const double limit = config_real(&b->config, "seconds"), began = now_seconds();
+    const double limit = config_real(&b->asked, "seconds"), began = now_seconds();
     for (double now = began; (now - began < limit || b->steps < 3) && b->steps < MAX_STEPS;) {
         const double    from   = now;
         const qg_status status = step(b);
@@ -108,7 +109,10 @@ static qg_status measure(bench *b)
 
 /* --- printing ----------------------------------------------------------------------------- */
 
-static double per_second(double flops, double seconds) { return seconds > 0 ? 1e-9 * flops / seconds : 0; }
+static double per_second(double flops, double seconds)
+{
+    return seconds > 0 ? 1e-9 * flops / seconds : 0;
+}
 
 static void print_profile(const bench *b, FILE *out)
 {
@@ -120,8 +124,9 @@ static void print_profile(const bench *b, FILE *out)
     for (int i = 0; i < b->profile.rows; i++) {
         const qg_profile_row *r = &b->profile.row[i];
         fprintf(out, "%-20s %10.1f %12.4f %12.4f %16.1f %16.1f %5.1f %%\n", r->op,
-                (double)r->calls / b->steps, 1e3 * r->forward / b->steps, 1e3 * r->backward / b->steps,
-                per_second(r->forward_flops, r->forward), per_second(r->backward_flops, r->backward),
+                (double)r->calls / b->steps, 1e3 * r->forward / b->steps,
+                1e3 * r->backward / b->steps, per_second(r->forward_flops, r->forward),
+                per_second(r->backward_flops, r->backward),
                 total > 0 ? 100 * (r->forward + r->backward) / total : 0);
     }
 }
@@ -151,8 +156,8 @@ static void print(const bench *b)
         printf("%s, weights %s, %s, batch %d: %d threads, OpenBLAS core %s, kernels %s\n",
                b->recipe.model->name, config_text(&b->config, "weight"), b->recipe.data->name,
                b->recipe.batch, qg_threads(), qg_blas_core(), qg_cpu_path());
-        printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f MiB at most\n", rate,
-               b->median, b->steps, (double)b->ms[0], (double)peak_rss_bytes() / (1 << 20));
+        printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f MiB at most\n",
+               rate, b->median, b->steps, (double)b->ms[0], (double)peak_rss_bytes() / (1 << 20));
         if (profile) print_profile(b, stdout);
         return;
     }

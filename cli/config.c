@@ -77,16 +77,20 @@ bool config_flag(const config *c, const char *name)
     return text && !strcmp(text, "true");
 }
 
-double config_real(const config *c, const char *name)
+static const char *number_text(const config *c, const char *name)
 {
-    const char *text = config_text(c, name);
-    return text ? strtod(text, NULL) : 0;
+    const int   i    = index_of(name);
+    const char *text = c->value[i] ? c->value[i] : options[i].fallback;
+    return text ? text : "0";
 }
 
+double config_real(const config *c, const char *name)
+{
+    return strtod(number_text(c, name), NULL);
+}
 int64_t config_integer(const config *c, const char *name)
 {
-    const char *text = config_text(c, name);
-    return text ? strtoll(text, NULL, 10) : 0;
+    return strtoll(number_text(c, name), NULL, 10);
 }
 
 /* --- reading ------------------------------------------------------------------------------ */
@@ -178,7 +182,7 @@ static qg_status read_value(config *c, reader *r, const option *o)
 static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
 {
     char         key[64];
-    const size_t n = strspn(r->at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    const size_t n = strcspn(r->at, " \t\r\n=#\"'[]{},.");
     if (n == 0 || n >= sizeof key) return bad(r, "expected key = value");
     snprintf(key, sizeof key, "%.*s", (int)n, r->at);
     r->at += n;

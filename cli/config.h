@@ -1,4 +1,4 @@
-/* cli/config.h — a configuration: one value for each option that is set, in the order of the table.
+/* cli/config.h — a configuration: a value for each option that is set, in the table's order.
  *
  * As a file it is `key = value` lines, a subset of TOML: strings, numbers, booleans, arrays of
  * strings, comments; no tables, no dates, an array on one line.
@@ -25,11 +25,11 @@ void        config_unset(config *c, const char *name);
 QG_MUST_CHECK
 qg_status   config_over(config *c, const config *top);
 
-/* The value of an option that is in the table. */
+/* The value of an option that is in the table.  A number that is unset is its fallback, or 0. */
 const char *config_text(const config *c, const char *name);        /* NULL: unset */
 bool        config_flag(const config *c, const char *name);        /* unset: false */
-double      config_real(const config *c, const char *name);        /* unset: 0 */
-int64_t     config_integer(const config *c, const char *name);     /* unset: 0 */
+double      config_real(const config *c, const char *name);
+int64_t     config_integer(const config *c, const char *name);
 
 /* Set what the text of a file says; origin serves messages, "FILE:LINE: ..".  Fails with QG_EARG
  * (syntax, an unknown key, a value that is not legal), and then may have set some of it. */
@@ -43,7 +43,7 @@ char       *config_print(const config *c, unsigned use);
 QG_MUST_CHECK
 qg_status   config_write(const config *c, const char *path);
 
-/* The first option with all the bits that is set in asked and has another value in c; NULL: none. */
+/* The first option with all these bits that is set in asked and has another value in c, or NULL. */
 const option *config_conflict(const config *c, const config *asked, unsigned use);
 void        config_free(config *c);
 

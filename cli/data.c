@@ -24,10 +24,10 @@ static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
 static const data_set sets[] = {
     { "mnist", "60,000 + 10,000 handwritten digits, 28x28", "datasets/mnist",
       "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test },
-    { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample", NULL,
-      { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test },
-    { "synthetic", "noise in the shape of mnist, for measuring speed", NULL, NULL, { 1, 28, 28, 1 }, 10,
-      noise_train, noise_test },
+    { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
+      NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test },
+    { "synthetic", "noise in the shape of mnist, for measuring speed", NULL,
+      NULL, { 1, 28, 28, 1 }, 10, noise_train, noise_test },
 };
 
 enum { SETS = sizeof sets / sizeof *sets };
@@ -54,6 +54,7 @@ qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_sp
 {
     if (!dir) dir = d->dir;
     qg_loader *l = (test ? d->test : d->train)(dir, spec);
-    if (!l && d->how && access(dir, F_OK)) qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
+    if (!l && d->how && access(dir, F_OK))
+        qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
     return l;
 }

@@ -10,7 +10,7 @@ typedef struct data_set {
     const char *name;
     const char *about;
     const char *dir;        /* where it is looked for; NULL: it needs no files */
-    const char *how;        /* how to get it, for the message when it is not there; NULL: it comes along */
+    const char *how;        /* how to get it, for a message; NULL: it comes along */
     qg_shape    image;      /* of one image, as published: what summary assumes */
     int         classes;
     qg_loader *(*train)(const char *dir, qg_loader_spec spec);

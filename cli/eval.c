@@ -1,12 +1,11 @@
 /* qgrad eval: what a run's weights are worth on the test images. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/measure.h"
 #include "cli/report.h"
 #include "core/parallel.h"
-#include "core/rng.h"
 
 typedef struct evaluation {
     config     asked, config;
@@ -14,10 +13,9 @@ typedef struct evaluation {
     run        run;
     qg_loader *test;
     qg_net    *net;
-    qg_optim  *optim;           /* last.safetensors holds its state, so the state is built around it */
+    qg_optim  *optim;           /* last.safetensors holds its state too */
     qg_tape   *tape;
-    double     loss, accuracy;
-    uint64_t   images;
+    measured   found;
 } evaluation;
 
 static qg_status configure(evaluation *e, bool *usage)
@@ -62,36 +60,19 @@ static qg_status load(evaluation *e)
     return config_flag(&e->asked, "best") ? run_load_best(&e->run) : run_load(&e->run);
 }
 
-static qg_status measure(evaluation *e)
-{
-    double   sum = 0;
-    uint64_t correct = 0, i = 0;
-    for (qg_batch b; qg_loader_next(e->test, &b); i++) {
-        qg_tape_begin(e->tape, QG_EVAL, qg_rng_fork(e->recipe.seed, QG_STREAM_TAPE), i);
-        qg_var *scores = qg_net_forward(e->net, e->tape, b.x);
-        qg_var *loss   = recipe_loss(&e->recipe, e->tape, scores, b.y);
-        if (!loss) return qg_tape_status(e->tape);
-        sum += (double)loss->data[0] * (double)b.x.shape.n;
-        correct += (uint64_t)qg_correct(scores, b.y);
-        e->images += (uint64_t)b.x.shape.n;
-    }
-    e->loss     = sum / (double)e->images;
-    e->accuracy = (double)correct / (double)e->images;
-    return isfinite(sum) ? QG_OK : qg_fail(QG_ENAN, "the loss on the test images is not finite");
-}
-
 static void print(const evaluation *e)
 {
     const bool   best = config_flag(&e->asked, "best");
     const char  *file = best ? "best.safetensors" : "last.safetensors";
-    const double margin = report_error(e->accuracy, e->images);
+    const double margin = report_error(e->found.accuracy, e->found.images);
     char         digest[17];
     report_digest(e->net, digest);
     if (!config_flag(&e->asked, "json")) {
         printf("run            %s/%s\n", e->run.dir, file);
-        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name, e->images);
-        printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->accuracy, 100 * margin);
-        printf("test loss      %.6g\n", e->loss);
+        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name,
+               e->found.images);
+        printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
+        printf("test loss      %.6g\n", e->found.loss);
         printf("digest         %s\n", digest);
         return;
     }
@@ -100,10 +81,10 @@ static void print(const evaluation *e)
     json_text(&j, "file", file);
     json_text(&j, "model", e->recipe.model->name);
     json_text(&j, "data", e->recipe.data->name);
-    json_integer(&j, "images", e->images);
-    json_real(&j, "test_accuracy", e->accuracy);
+    json_integer(&j, "images", e->found.images);
+    json_real(&j, "test_accuracy", e->found.accuracy);
     json_real(&j, "test_accuracy_stderr", margin);
-    json_real(&j, "test_loss", e->loss);
+    json_real(&j, "test_loss", e->found.loss);
     report_machine(&j);
     json_text(&j, "digest", digest);
     json_end(&j);
@@ -114,8 +95,10 @@ static int evaluate(evaluation *e)
     bool      usage;
     qg_status status = configure(e, &usage);
     if (status) return qg_report("qgrad eval"), usage ? EXIT_USAGE : EXIT_FAILED;
+    bool stopped;
     status = load(e);
-    if (!status) status = measure(e);
+    if (!status)
+        status = measure(&e->recipe, e->net, e->tape, e->test, NULL, &e->found, &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);
     return EXIT_DONE;

@@ -50,7 +50,8 @@ static int dispatch(int argc, char **argv)
     }
     if (at == 1 && *word == '-') return misused("no option ", word);
     for (int i = 0; i < N_VERBS; i++)
-        if (!strcmp(verbs[i].name, word)) return verbs[i].run(&verbs[i], argv[0], argc - at, argv + at);
+        if (!strcmp(verbs[i].name, word))
+            return verbs[i].run(&verbs[i], argv[0], argc - at, argv + at);
     return misused("no verb ", word);
 }
 

@@ -11,7 +11,7 @@ typedef struct metrics_row {
     double train_loss, train_accuracy;      /* over the epoch's steps, as they came */
     double test_loss, test_accuracy;
     double images_per_second;               /* of the training steps alone */
-    double seconds;                         /* steps, evaluation and files; after a resume, since then */
+    double seconds;                         /* steps, evaluation, files; since a resume, if any */
 } metrics_row;
 
 typedef struct metrics {
@@ -19,8 +19,8 @@ typedef struct metrics {
     size_t      length;
     int         epochs;                     /* rows */
     double      seconds;                    /* the column's sum */
-    double      slowness;                   /* sum of 1 / images_per_second over rows that have it, */
-    int         rates;                      /* and how many these are */
+    double      slowness;                   /* sum of 1 / images_per_second over the rows that */
+    int         rates;                      /* have it, and how many these are */
     metrics_row last;
 } metrics;
 

@@ -92,10 +92,12 @@ const option options[] = {
     { "batch", OPTION_INTEGER, STEPS | IDENTITY, 1, 65536, "N", NULL, "64", "images per step" },
     { "loss", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "softmax|squared-hinge", NULL, "softmax",
       "what is minimised" },
-    { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam", NULL, "sgd", "how the weights follow the gradient" },
+    { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam", NULL, "sgd",
+      "how the weights follow the gradient" },
     { "lr", OPTION_REAL, STEPS | IDENTITY, 1e-9, 1000, "X", NULL, NULL, "learning rate" },
     { "momentum", OPTION_REAL, STEPS | IDENTITY, 0, 0.9999, "X", NULL, NULL, "of sgd" },
-    { "nesterov", OPTION_FLAG, STEPS | IDENTITY, 0, 0, NULL, NULL, NULL, "the look-ahead form of sgd" },
+    { "nesterov", OPTION_FLAG, STEPS | IDENTITY, 0, 0, NULL, NULL, NULL,
+      "the look-ahead form of sgd" },
     { "weight-decay", OPTION_REAL, STEPS | IDENTITY, 0, 10, "X", NULL, "0", "of the weights" },
     { "schedule", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "TEXT", check_schedule, "constant",
       "learning rate over the run, as constant, cosine:factor=0.01,\n"
@@ -118,7 +120,8 @@ const option options[] = {
       "use best.safetensors, not last.safetensors" },
     { "seconds", OPTION_REAL, VERB_BENCH, 0.01, 86400, "X", NULL, "6", "how long to measure" },
     { "profile", OPTION_FLAG, VERB_BENCH, 0, 0, NULL, NULL, NULL, "where the time goes, op by op" },
-    { "json", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL, "one JSON object on stdout, nothing else" },
+    { "json", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL,
+      "one JSON object on stdout, nothing else" },
     { "help", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL, "this text" },
 };
 

@@ -29,7 +29,7 @@ enum {
     VERB_BENCH   = 8,
     VERBS        = 15,
     SAVED        = 16,      /* kept in config.toml, and understood in a --config file */
-    IDENTITY     = 32 | SAVED   /* decides the bytes of a run: in its checkpoints, fixed on --resume */
+    IDENTITY     = 32 | SAVED   /* decides a run's bytes: in its checkpoints, fixed on --resume */
 };
 
 enum { VALUE_BYTES = 512 };

@@ -22,7 +22,8 @@ qg_status path_make(const char *dir, bool *created)
 {
     char   path[PATH_BYTES];
     size_t n = strlen(dir);
-    if (n == 0 || n >= PATH_BYTES) return qg_fail(QG_EARG, "the name of a directory has %zu bytes", n);
+    if (n == 0 || n >= PATH_BYTES)
+        return qg_fail(QG_EARG, "the name of a directory has %zu bytes", n);
     memcpy(path, dir, n + 1);
     for (char *c = path + 1;; c++) {
         if (*c && *c != '/') continue;

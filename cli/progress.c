@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,6 +39,13 @@ void progress_clear(progress *p)
     p->width = 0;
 }
 
+/* A line that wraps cannot be redrawn, so it is cut. */
+static int terminal_columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
 void progress_draw(progress *p, const char *fmt, ...)
 {
     char    text[256];
@@ -45,6 +53,8 @@ void progress_draw(progress *p, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    const int columns = terminal_columns();
+    if (columns < (int)sizeof text) text[columns - 1] = '\0';
     const int width = (int)strlen(text);
     fprintf(stderr, "\r%s%*s", text, width < p->width ? p->width - width : 0, "");
     fflush(stderr);

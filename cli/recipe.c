@@ -207,5 +207,6 @@ qg_optim *recipe_optim(const recipe *r, qg_params *p)
 
 qg_var *recipe_loss(const recipe *r, qg_tape *t, qg_var *scores, const uint8_t *labels)
 {
-    return r->squared_hinge ? qg_squared_hinge(t, scores, labels) : qg_cross_entropy(t, scores, labels);
+    return r->squared_hinge ? qg_squared_hinge(t, scores, labels)
+                            : qg_cross_entropy(t, scores, labels);
 }

@@ -159,7 +159,8 @@ void report_result(const report *r, FILE *out)
     if (at->epoch) print_accuracy(r, out);
     fprintf(out, "bytes          %zu as float, %zu packed", floats, packed);
     if (packed) fprintf(out, ": %.1f times smaller", (double)floats / (double)packed);
-    fprintf(out, "\ntime           %.1f s, %.0f images/s\n", r->run->metrics.seconds + r->seconds, r->rate);
+    fprintf(out, "\ntime           %.1f s, %.0f images/s\n", r->run->metrics.seconds + r->seconds,
+            r->rate);
     fprintf(out, "digest         %s\n", digest);
     fprintf(out, "run            %s\n", r->run->dir);
     if (at->epoch == (uint64_t)r->recipe->epochs) print_next(r, out);

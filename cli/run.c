@@ -160,8 +160,9 @@ qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
     qg_optim_state(o, r->last);
     census_state(&r->census, r->last);
     for (int i = 0; i < FIELDS; i++)
-        qg_state_add(r->last, fields[i].name, (qg_array){ .dtype = fields[i].dtype,
-                                                          .data = (char *)&r->record + fields[i].offset });
+        qg_state_add(
+            r->last, fields[i].name,
+            (qg_array){ .dtype = fields[i].dtype, .data = (char *)&r->record + fields[i].offset });
     note(r->last, r, "checkpoint");
     return QG_OK;
 }
@@ -199,8 +200,8 @@ static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
         if (!o) o = config_conflict(&stored, r->config, IDENTITY);
         const char *here  = o ? r->config->value[o - options] : NULL;
         const char *there = o ? stored.value[o - options] : NULL;
-        status            = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path,
-                                    o ? o->name : "recipe", there ? there : "unset", here ? here : "unset");
+        status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path,
+                         o ? o->name : "recipe", there ? there : "unset", here ? here : "unset");
     }
     config_free(&stored);
     return status;

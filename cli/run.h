@@ -44,7 +44,7 @@ qg_status run_claim(run *r, const char *dir, run_mode mode);
 QG_MUST_CHECK
 qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o);
 
-/* config.toml, and metrics.csv without a row.  On failure a directory that run_claim made is gone. */
+/* config.toml, and metrics.csv without rows.  On failure the directory goes if run_claim made it. */
 QG_MUST_CHECK
 qg_status run_create(run *r);
 

@@ -9,8 +9,8 @@
 /* Bits of a use. */
 enum { FOR_WEIGHT = 1, FOR_INPUT = 2 };
 
-/* "twn" or "twn:threshold=0.5,..": the quantizer, and its one spelling (options at their default are
- * left out).  Fails with QG_EARG; the message lists the names that are legal. */
+/* "twn" or "twn:threshold=0.5,..": the quantizer, and its one spelling (options at their default
+ * are left out).  Fails with QG_EARG; the message lists the names that are legal. */
 QG_MUST_CHECK
 qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes);
 

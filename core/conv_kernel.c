@@ -4,14 +4,16 @@
 #include <string.h>
 
 /* A tile is pixels x vectors of running sums that live in registers.  Each step of the reduction
- * loads the weights' vectors and, per pixel, one input value spread over a vector; a core issues
- * two multiply-adds and two loads per cycle, and a multiply-add takes four cycles.  So there must be
- * at least 2 * 4 sums, and fewer loads than multiply-adds.
+ * loads the weights' vectors and, per pixel, one input value spread over a vector.  A core issues
+ * two multiply-adds and two loads per cycle, and a multiply-add takes four cycles: so a tile needs
+ * 2 * 4 sums or more to keep both units busy, and fewer loads than multiply-adds.
  *
- *   AVX-512, 32 registers: 14 x 2 = 28 sums + 2 weights + 1 input = 31; 16 loads to 28 products.
- *                          24 x 1 where 16 channels are all there are; 25 loads to 24 products, each
- *                          input read by the multiply-add itself: 94 % of the peak at best.
- *   AVX2, 16 registers:    6 x 2 = 12 sums + 2 + 1 = 15; 8 loads to 12 products.  12 x 1 likewise. */
+ *   AVX-512, 32 registers: 14 x 2 = 28 sums + 2 weights + 1 input = 31; 16 loads for 28 products.
+ *                          24 x 1 where a vector holds all channels: 24 sums + 1 weight, and the
+ *                          multiply-add reads its input itself; 25 loads for 24 products, hence
+ *                          96 % of the peak at the most.
+ *   AVX2, 16 registers:    6 x 2 = 12 sums + 2 + 1 = 15; 8 loads for 12 products.  12 x 1 as above,
+ *                          12 sums + 1 + 1.  SSE and NEON, with vectors of four: the same. */
 #if defined(__AVX512F__)
 enum { LANES = 16, PIXELS_1 = 24, PIXELS_2 = 14 };
 #elif defined(__AVX2__)
@@ -113,12 +115,14 @@ static void run(const product *m, const float *x, float *y, const places *at)
 /* Channels that do not fill their vectors: the tile works on a copy of its pixels. */
 static void run_partial(const product *m, const float *x, float *y, const places *at)
 {
-    _Alignas(64) float full[MOST * BLOCK] = { 0 };
-    places             dense              = *at;
-    const size_t       bytes              = (size_t)m->lanes * sizeof *y;
+    _Alignas(64) float full[MOST * BLOCK];
+    places             dense = *at;
+    const size_t       bytes = (size_t)m->lanes * sizeof *y;
     for (int p = 0; p < at->pixels; p++) {
         dense.y[p] = p * BLOCK;
-        if (!m->start) memcpy(full + dense.y[p], y + at->y[p], bytes);
+        if (m->start) continue;
+        memset(full + dense.y[p], 0, BLOCK * sizeof *full);
+        memcpy(full + dense.y[p], y + at->y[p], bytes);
     }
     run(m, x, full, &dense);
     for (int p = 0; p < at->pixels; p++) memcpy(y + at->y[p], full + dense.y[p], bytes);
@@ -157,29 +161,46 @@ static void take(const product *m, cursor *next, int pixels, int size, places *a
     at->pixels = size;
 }
 
+/* A tile's offsets cost a register each, and one vector per pixel leaves no time to reload those
+ * that did not fit.  Where the pixels of a row are one vector apart (16 channels after 16), tiles
+ * end with the row instead: offsets are then constants in the code, and the same for every tile. */
+static void multiply_rows(const product *m)
+{
+    const int tiles = (m->cols + PIXELS_1 - 1) / PIXELS_1;
+    places    at    = { .even = true };
+    cursor    next  = { 0 };
+    take(m, &next, least(m->cols, PIXELS_1), least(m->cols, PIXELS_1), &at);
+    for (int row = 0; row < m->rows; row++)
+        for (int t = 0, p = 0; t < tiles; t++, p += at.pixels) {
+            at.pixels = m->cols / 4 * (t + 1) / tiles * 4 - p;
+            (m->lanes < LANES ? run_partial : run)(m, m->x + row * m->x_row + p * m->x_col,
+                                                   m->y + row * m->y_row + p * m->y_col, &at);
+        }
+}
+
 /* All pixels, in tiles of nearly equal size.  A tile takes pixels as they come, across the ends of
- * rows, so small images fill tiles too.  Its offsets cost a register each, though, and one vector
- * per pixel leaves no time to reload those that did not fit.  So where the pixels of a row are one
- * vector apart (16 channels after 16), tiles end with the row and offsets are constants. */
+ * rows, so small images fill tiles too. */
 static void multiply(const product *m)
 {
     const bool two   = m->lanes > LANES;
     const int  unit  = two ? 2 : 4;         /* tile sizes are multiples of it */
     const int  most  = two ? PIXELS_2 : PIXELS_1;
-    places     at    = { .even = !two && m->x_col == LANES && m->cols % unit == 0 };
-    const int  runs  = at.even ? m->rows : 1;
-    const int  n     = at.even ? m->cols : m->rows * m->cols;
+    const int  n     = m->rows * m->cols;
     const int  tiles = (n + most - 1) / most;
     const int  units = (n + unit - 1) / unit;
+    places     at    = { .even = false };
     cursor     next  = { 0 };
-    for (int r = 0; r < runs; r++)
-        for (int t = 0, p = 0, size; t < tiles; t++, p += size) {
-            const float *x = m->x + next.x;
-            float       *y = m->y + next.y;
-            size           = units * (t + 1) / tiles * unit - p;
-            take(m, &next, least(size, n - p), size, &at);
-            (m->lanes % LANES ? run_partial : run)(m, x, y, &at);
-        }
+    if (!two && m->x_col == LANES && m->cols % 4 == 0) {
+        multiply_rows(m);
+        return;
+    }
+    for (int t = 0, p = 0; t < tiles; t++, p += at.pixels) {
+        const float *x    = m->x + next.x;
+        float       *y    = m->y + next.y;
+        const int    size = units * (t + 1) / tiles * unit - p;
+        take(m, &next, least(size, n - p), size, &at);
+        (m->lanes % LANES ? run_partial : run)(m, x, y, &at);
+    }
 }
 
 static void convolve(const qg__conv *g, const float *x, const float *wf, const float *bias,
@@ -346,32 +367,39 @@ static void correlate(correlation m)
     }
 }
 
+/* The first lanes channels of each pixel, filled up to whole vectors: loading those from dy itself
+ * would end behind its last pixel. */
+static void widen(const float *dy, int pixels, int oc, int lanes, int width, float *to)
+{
+    memset(to, 0, (size_t)(pixels * width) * sizeof *to);
+    for (int p = 0; p < pixels; p++, to += width, dy += oc)
+        memcpy(to, dy, (size_t)lanes * sizeof *to);
+}
+
 static void weight_gradient(const qg__conv *g, int u0, int u1, int n, const float *x,
                             const float *dy, float *acc, float *scratch)
 {
-    const int       block  = block_of(g->oc);
-    const ptrdiff_t pixels = (ptrdiff_t)g->oh * g->ow;
+    const int block  = block_of(g->oc);
+    const int pixels = g->oh * g->ow;
     for (int u = u0; u < u1; u++) {
-        const int o       = u / g->kh * block;
-        const int lanes   = least(block, g->oc - o);
-        const int vectors = lanes > LANES ? 2 : 1;
-        const int most    = lanes % LANES || pixels > VISIT ? 1 : VISIT / (int)pixels;
+        const int  o       = u / g->kh * block;
+        const int  lanes   = least(block, g->oc - o);
+        const int  vectors = lanes > LANES ? 2 : 1;
+        const bool partial = lanes % LANES != 0;
+        const int  most    = partial || pixels > VISIT ? 1 : VISIT / pixels;
         for (int i = 0, images; i < n; i += images) {
             images        = least(most, n - i);
             correlation m = {
                 .g      = g,
                 .x      = x + ((ptrdiff_t)i * g->h + u % g->kh) * g->w * g->c,
-                .dy     = dy + i * pixels * g->oc + o,
+                .dy     = dy + (ptrdiff_t)i * pixels * g->oc + o,
                 .dy_col = g->oc,
                 .acc    = acc + (ptrdiff_t)u * g->kw * g->c * block,
                 .images = images, .block = block, .vectors = vectors,
             };
-            if (lanes % LANES) {
-                /* A whole vector from the last pixel would end outside dy. */
-                memset(scratch, 0, (size_t)(pixels * vectors * LANES) * sizeof *scratch);
-                for (ptrdiff_t p = 0; p < pixels; p++)
-                    memcpy(scratch + p * vectors * LANES, m.dy + p * g->oc,
-                           (size_t)lanes * sizeof *scratch);
+            if (partial) {
+                if (n > 1 || u == u0 || u % g->kh == 0)     /* else it is still there */
+                    widen(m.dy, pixels, g->oc, lanes, vectors * LANES, scratch);
                 m.dy     = scratch;
                 m.dy_col = vectors * LANES;
             }
@@ -380,21 +408,36 @@ static void weight_gradient(const qg__conv *g, int u0, int u1, int n, const floa
     }
 }
 
-/* Packing and its inverse turn rows of k weights into columns of a block.  Sixteen at a time, so
- * that the lines written are still in the cache when the next row comes to them. */
-enum { CHUNK = 16 };
+/* Packing and its inverse turn rows of k weights into columns of a block.  Rows are often a power
+ * of two apart and then compete for few lines of a cache, so FEW are read at a time, and CHUNK
+ * weights of each: the block's lines are still there when the next rows come. */
+enum { CHUNK = 64, FEW = 4 };
+
+static void pack_rows(const float *restrict w, ptrdiff_t k, ptrdiff_t n, int rows,
+                      float *restrict to, int block)
+{
+    if (rows == FEW)
+        for (ptrdiff_t i = 0; i < n; i++, to += block)
+            for (int r = 0; r < FEW; r++) to[r] = w[r * k + i];
+    else
+        for (ptrdiff_t i = 0; i < n; i++, to += block)
+            for (int r = 0; r < rows; r++) to[r] = w[r * k + i];
+}
 
 static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
 {
     const int       block = block_of(g->oc);
     const ptrdiff_t k     = (ptrdiff_t)g->kh * g->kw * g->c;
-    for (int b = b0; b < b1; b++)
-        for (ptrdiff_t i0 = 0; i0 < k; i0 += CHUNK)
-            for (int lane = 0; lane < block; lane++) {
-                const int o = b * block + lane;
-                for (ptrdiff_t i = i0; i < k && i < i0 + CHUNK; i++)
-                    wf[(b * k + i) * block + lane] = o < g->oc ? w[o * k + i] : 0.0f;
-            }
+    for (int b = b0; b < b1; b++) {
+        const int    lanes = least(block, g->oc - b * block);
+        const float *from  = w + b * block * k;
+        float       *to    = wf + b * block * k;
+        if (lanes < block) memset(to, 0, (size_t)(k * block) * sizeof *to);
+        for (ptrdiff_t i = 0; i < k; i += CHUNK)
+            for (int lane = 0; lane < lanes; lane += FEW)
+                pack_rows(from + lane * k + i, k, k - i < CHUNK ? k - i : CHUNK,
+                          least(FEW, lanes - lane), to + i * block + lane, block);
+    }
 }
 
 static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *acc, float *dw)

@@ -34,7 +34,8 @@ static float dot(int k, operand a, int i, operand b, int j)
 {
     double sum = 0.0;
     for (int r = 0; r < k; r++)
-        sum += (double)a.data[i * a.step + r * a.k_step] * (double)b.data[j * b.step + r * b.k_step];
+        sum += (double)a.data[i * a.step + r * a.k_step] *
+               (double)b.data[j * b.step + r * b.k_step];
     return (float)sum;
 }
 

@@ -3,7 +3,7 @@
  * Window (r, q) of a padded image is the kh x kw x c box whose top left corner is at row r * stride
  * and column q * stride; it is row r * ow + q of cols[oh * ow][kh * kw * c].  So with core/gemm.h
  *     y = cols w^T      dw += dy^T cols      dcols = dy w      dx = col2im(dcols)
- * for w[oc][kh * kw * c]: convolution where there are no kernels, and what those are tested against.
+ * for w[oc][kh * kw * c]: convolution without direct kernels, and what those are tested against.
  * One image, single-threaded, nothing allocated, sizes assumed right.
  */
 #ifndef QG_IM2COL_H

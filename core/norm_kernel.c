@@ -39,13 +39,16 @@ static void sums(size_t rows, int c, const float *x, float *out)
 
 static inline vf at_least(vf z, vf lo) { return pick(z < lo, lo, z); }      /* NaN stays */
 
-static inline void forward_lane(qg__window g, int pool, int n, const float *x, vf a, vf b, vf lo, float *y,
-                                uint8_t *which)
+static inline void forward_lane(qg__window g, int pool, int n, const float *x, vf a, vf b,
+                                const float *add, vf lo, float *y, uint8_t *which)
 {
     const size_t c = (size_t)g.c, line = (size_t)g.w * c;
     if (pool == 1) {
-        for (size_t r = 0, rows = (size_t)g.h * (size_t)g.w; r < rows; r++)
-            store(y + r * c, at_least(a * load(x + r * c, n) + b, lo), n);
+        for (size_t r = 0, rows = (size_t)g.h * (size_t)g.w; r < rows; r++) {
+            vf z = a * load(x + r * c, n) + b;
+            if (add) z += load(add + r * c, n);
+            store(y + r * c, at_least(z, lo), n);
+        }
         return;
     }
     const int oh = g.h / pool, ow = g.w / pool;
@@ -70,24 +73,27 @@ static inline void forward_lane(qg__window g, int pool, int n, const float *x, v
 
 /* Windows of 2 x 2, by far the most common, get loops that the compiler unrolls. */
 static inline void forward_channels(qg__window g, int pool, const float *x, const float *a,
-                                    const float *b, float lo, float *y, uint8_t *which)
+                                    const float *b, const float *add, float lo, float *y,
+                                    uint8_t *which)
 {
     for (int k = 0; k < g.c; k += VL) {
-        uint8_t  *at = which ? which + k : NULL;
-        const int n  = g.c - k;
+        const float *to = add ? add + k : NULL;
+        uint8_t     *at = which ? which + k : NULL;
+        const int    n  = g.c - k;
         if (n >= VL)
-            forward_lane(g, pool, VL, x + k, load(a + k, VL), load(b + k, VL), splat(lo), y + k, at);
+            forward_lane(g, pool, VL, x + k, load(a + k, VL), load(b + k, VL), to, splat(lo), y + k, at);
         else
-            forward_lane(g, pool, n, x + k, load(a + k, n), load(b + k, n), splat(lo), y + k, at);
+            forward_lane(g, pool, n, x + k, load(a + k, n), load(b + k, n), to, splat(lo), y + k, at);
     }
 }
 
-static void forward(qg__window g, const float *x, const float *a, const float *b, float lo, float *y,
-                    uint8_t *which)
+static void forward(qg__window g, const float *x, const float *a, const float *b, const float *add,
+                    float lo, float *y, uint8_t *which)
 {
-    if (g.pool == 1) forward_channels(g, 1, x, a, b, lo, y, which);
-    else if (g.pool == 2) forward_channels(g, 2, x, a, b, lo, y, which);
-    else forward_channels(g, g.pool, x, a, b, lo, y, which);
+    if (g.pool == 1 && add) forward_channels(g, 1, x, a, b, add, lo, y, which);
+    else if (g.pool == 1) forward_channels(g, 1, x, a, b, NULL, lo, y, which);
+    else if (g.pool == 2) forward_channels(g, 2, x, a, b, NULL, lo, y, which);
+    else forward_channels(g, g.pool, x, a, b, NULL, lo, y, which);
 }
 
 /* The byte lanes of which, widened. */

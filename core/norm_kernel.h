@@ -24,9 +24,9 @@ typedef struct qg__norm_kernels {
     void (*sums)(size_t rows, int c, const float *x, float *sums);
 
     /* y = max over the window of (a x + b), not below lo;  which = index of the maximum, row-major
-     * in the window, the first of equals. */
-    void (*forward)(qg__window g, const float *x, const float *a, const float *b, float lo, float *y,
-                    uint8_t *which);
+     * in the window, the first of equals.  add, with pool 1 only and else NULL, joins before lo. */
+    void (*forward)(qg__window g, const float *x, const float *a, const float *b, const float *add,
+                    float lo, float *y, uint8_t *which);
 
     /* sums[0][k] = sum of dz;  sums[1][k] = sum of dz (x - mean), x at the window's maximum */
     void (*grad_sums)(qg__window g, const float *x, const float *dz, const uint8_t *which,

@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <string.h>
 
 #include "core/conv_kernel.h"
@@ -155,6 +156,7 @@ static void bias_gradient(const job *j)
         for (size_t r = 0; r < rows; r++) sum += (double)j->y->grad[r * oc + k];
         b->grad[k] = (float)sum;
     }
+    b->fresh = false;
 }
 
 static float *floats(qg_tape *t, size_t n) { return qg_scratch(t, n * sizeof(float)); }
@@ -188,6 +190,7 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     if (!j.scratch) return;
     if (b && b->grad) bias_gradient(&j);
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
+    w->fresh = false;           /* w or b may be x: what follows adds to it */
 
     const bool sliced = y->shape.n >= QG_SLICES && j.acc_size * sizeof(float) <= SLICED_BYTES;
     if (w->grad && !sliced && !weight_gradient_by_units(t, &j)) return;
@@ -213,13 +216,17 @@ static const qg_op conv2d_op = { "conv2d", conv2d_backward, .assigns = true };
 
 static bool valid(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec s)
 {
+    const double rows = x->shape.h + 2.0 * s.pad_h, columns = x->shape.w + 2.0 * s.pad_w;
     if (s.stride < 1 || s.pad_h < 0 || s.pad_w < 0)
         qg_reject(t, QG_EARG, "conv2d: stride %d must be at least 1, padding %d and %d at least 0",
                   s.stride, s.pad_h, s.pad_w);
     else if (x->shape.c != w->shape.c)
         qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channels, w " QG_SHAPE_FMT " reads %d",
                   QG_SHAPE_ARGS(x->shape), x->shape.c, QG_SHAPE_ARGS(w->shape), w->shape.c);
-    else if (x->shape.h + 2 * s.pad_h < w->shape.h || x->shape.w + 2 * s.pad_w < w->shape.w)
+    else if (rows * columns * x->shape.c > INT_MAX)          /* kernels count an image's floats in ints */
+        qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is too large",
+                  QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w);
+    else if (rows < w->shape.h || columns < w->shape.w)
         qg_reject(t, QG_ESHAPE,
                   "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is smaller than the kernel of w " QG_SHAPE_FMT,
                   QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w, QG_SHAPE_ARGS(w->shape));

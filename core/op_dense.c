@@ -65,6 +65,7 @@ static void dense_backward(qg_tape *t, qg_var *y)
     if (w->grad) qg_parallel(blocks(d.k), weight_piece, &d);
     w->fresh = false;                   /* w may be x */
     if (x->grad) qg_parallel(blocks(d.k), input_piece, &d);
+    x->fresh = false;                   /* and so may b */
     if (!b || !b->grad) return;
     for (int i = 0; i < d.o; i++) {     /* y = .. + b:  db = sum over the batch of dy */
         double sum = b->fresh ? 0.0 : (double)b->grad[i];

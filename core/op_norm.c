@@ -5,6 +5,9 @@
 #include "core/ops.h"
 #include "core/parallel.h"
 
+/* Operands behind x, gamma and beta. */
+enum { ADD = 3, LEARNED = 4 };
+
 /* What forward leaves for backward. */
 typedef struct norm {
     qg_activation act;
@@ -122,14 +125,15 @@ static void forward_piece(void *context, int block, int worker)
     (void)worker;
     const pass      *p   = context;
     const norm      *s   = p->s;
-    const qg_var    *x   = p->y->in[0];
+    const qg_var    *x   = p->y->in[0], *add = p->y->in[ADD];
     const size_t     at  = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
     const float      lo  = s->relu ? 0.0f : -INFINITY;
     const qg__window g   = block_window(s, x, block);
     const size_t     row = block_start(x, block) * (size_t)x->shape.c;
     if (n == 0) return;
     QG_KERNELS(qg__norm_kernels)
-        ->forward(g, x->data + row, s->a, s->b, lo, s->z + at, s->which ? s->which + at : NULL);
+        ->forward(g, x->data + row, s->a, s->b, add ? add->data + row : NULL, lo, s->z + at,
+                  s->which ? s->which + at : NULL);
     if (s->z != p->y->data) s->act.forward(&s->act, n, s->z + at, p->y->data + at);
 }
 
@@ -141,7 +145,7 @@ static void grad_sums_piece(void *context, int block, int worker)
     (void)worker;
     const pass   *p  = context;
     const norm   *s  = p->s;
-    const qg_var *x  = p->y->in[0];
+    const qg_var *x  = p->y->in[0], *add = p->y->in[ADD];
     const size_t  at = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
     const size_t  c  = (size_t)x->shape.c;
     float        *dz = p->y->grad + at, *sums = p->sums + (size_t)block * 2 * c;
@@ -152,6 +156,9 @@ static void grad_sums_piece(void *context, int block, int worker)
     double *dk = s->act.n_learned ? p->dk + 3 * block : NULL;
     if (s->act.backward) s->act.backward(&s->act, n, s->z + at, dz, dz, dk);
     for (size_t i = 0; s->relu && i < n; i++) dz[i] = s->z[at + i] <= 0.0f ? 0.0f : dz[i];
+    if (add && add->grad && add->fresh) memcpy(add->grad + at, dz, n * sizeof *dz);
+    else if (add && add->grad)
+        for (size_t i = 0; i < n; i++) add->grad[at + i] += dz[i];
     QG_KERNELS(qg__norm_kernels)
         ->grad_sums(block_window(s, x, block), x->data + block_start(x, block) * c, dz,
                     s->which ? s->which + at : NULL, s->mean, sums);
@@ -170,6 +177,14 @@ static void grad_input_piece(void *context, int block, int worker)
                      s->which ? s->which + at : NULL, s->a, p->p, p->q, !x->fresh, x->grad + row);
 }
 
+/* What is added to below starts at zero; x is assigned, and may be one of these. */
+static void start_at_zero(qg_var *v)
+{
+    if (!v || !v->grad || !v->fresh) return;
+    memset(v->grad, 0, qg_count(v->shape) * sizeof *v->grad);
+    v->fresh = false;
+}
+
 /* z = gamma xhat + beta, xhat = (x - mean) inv, m = n h w.
  *     dbeta  = sum dz,   dgamma = sum dz xhat
  *     dx     = gamma inv (dz - dbeta / m - xhat dgamma / m)   = a dz + p x + q
@@ -185,6 +200,8 @@ static void norm_backward(qg_tape *t, qg_var *y)
     float       *p    = qg_scratch(t, 2 * c * sizeof *p), *q = p ? p + c : NULL;
     if (!sums || !dk || !p) return;
     memset(dk, 0, blocks * 3 * sizeof *dk);
+    for (int i = 1; i < QG_OPERANDS; i++)
+        if (i != ADD || y->in[ADD] == x) start_at_zero(y->in[i]);
     pass work = { .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
     qg_parallel(s->blocks, grad_sums_piece, &work);
     for (size_t k = 0; k < c; k++) {
@@ -205,6 +222,7 @@ static void norm_backward(qg_tape *t, qg_var *y)
         for (size_t b = 0; b < blocks; b++) sum += dk[3 * b + (size_t)j];
         if (s->act.learned[j] && s->act.learned[j]->grad) s->act.learned[j]->grad[0] += (float)sum;
     }
+    if (y->in[ADD]) y->in[ADD]->fresh = false;
     if (x->grad) qg_parallel(s->blocks, grad_input_piece, &work);
 }
 
@@ -226,11 +244,19 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
     if (!fits(t, x, gamma, "gamma") || !fits(t, x, beta, "beta")) return false;
     if (!spec.mean || !spec.var) {
         qg_reject(t, QG_EARG, "norm: running mean and var are required");
-    } else if (spec.pool < 0 || spec.pool > 15) {           /* an index in the window is one byte */
-        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..15", spec.pool);
+    } else if (spec.pool < 0 || spec.pool > QG_NORM_POOL) {
+        qg_reject(t, QG_EARG, "norm: pool is %d, not 0..%d", spec.pool, QG_NORM_POOL);
     } else if (spec.pool > 1 && (x->shape.h < spec.pool || x->shape.w < spec.pool)) {
         qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
                   QG_SHAPE_ARGS(x->shape), spec.pool, spec.pool);
+    } else if (!(spec.eps >= 0)) {
+        qg_reject(t, QG_EARG, "norm: eps is %g, not above 0", (double)spec.eps);
+    } else if (!(spec.momentum >= 0 && spec.momentum <= 1)) {
+        qg_reject(t, QG_EARG, "norm: momentum is %g, not in 0..1", (double)spec.momentum);
+    } else if (spec.add && (spec.pool > 1 || !qg_shape_equal(spec.add->shape, x->shape))) {
+        qg_reject(t, QG_ESHAPE, "norm: add " QG_SHAPE_FMT " must have the shape of x " QG_SHAPE_FMT
+                  " and no pooling, pool is %d", QG_SHAPE_ARGS(spec.add->shape),
+                  QG_SHAPE_ARGS(x->shape), spec.pool);
     } else if (spec.act.n_learned < 0 || spec.act.n_learned > 3) {
         qg_reject(t, QG_EARG, "norm: the activation learns %d values, not 0..3", spec.act.n_learned);
     } else {
@@ -267,7 +293,8 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     qg_shape   shape = { x->shape.n, x->shape.h / pool, x->shape.w / pool, x->shape.c };
     qg_var    *y     = qg_record(t, &norm_op, shape, x, gamma, beta);
     if (!y) return NULL;
-    for (int j = 0; j < spec.act.n_learned; j++) qg_operand(y, 3 + j, spec.act.learned[j]);
+    qg_operand(y, ADD, spec.add);
+    for (int j = 0; j < spec.act.n_learned; j++) qg_operand(y, LEARNED + j, spec.act.learned[j]);
 
     norm s = { .act         = spec.act,
                .relu        = spec.relu,

@@ -71,19 +71,22 @@ struct qg_activation {
     qg_var *learned[3];
 };                          /* {0}: none */
 
+enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */
+
 typedef struct qg_norm_spec {
     float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN, used in QG_EVAL */
-    float         momentum;     /* 0: 0.1;  running += momentum (batch - running) */
-    float         eps;          /* 0: 1e-5 */
+    float         momentum;     /* 0: 0.1;  running += momentum (batch - running);  0..1 */
+    float         eps;          /* 0: 1e-5;  above 0 */
     bool          frozen;       /* QG_TRAIN also uses the running statistics and leaves them alone */
-    int           pool;         /* 0: none; else the maximum over pool x pool */
-    bool          relu;         /* max(z, 0) behind the pooling */
+    int           pool;         /* 0: none; else the maximum over pool x pool, at most QG_NORM_POOL */
+    qg_var       *add;          /* [n,h,w,c] added to z: the shortcut of a residual block; not with pool */
+    bool          relu;         /* max(z, 0) behind the two */
     qg_activation act;          /* and behind that; {0}: none.  Neither it nor relu decreases
                                    anywhere, so both commute with the maximum */
 } qg_norm_spec;
 
 /* Batch norm over n h w, then max pooling, relu and an activation, in one pass.
- *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z))
+ *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
  * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
  * QG_EVAL.  Fails: QG_ESHAPE, QG_EARG.                [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */

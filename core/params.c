@@ -24,7 +24,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
         qg_fail(QG_ESTATE, "parameter %s: declared after the parameters were allocated", spec.name);
         return NULL;
     }
-    if (qg_count(spec.shape) == 0) {
+    if (!qg_shape_valid(spec.shape)) {
         qg_fail(QG_ESHAPE, "parameter %s: shape " QG_SHAPE_FMT " is empty", spec.name,
                 QG_SHAPE_ARGS(spec.shape));
         return NULL;

@@ -152,7 +152,7 @@ static qg_var *append(qg_tape *t, qg_shape shape)
 qg_var *qg_input(qg_tape *t, qg_tensor x)
 {
     if (!t || t->status) return NULL;
-    if (!x.data || qg_count(x.shape) == 0)
+    if (!x.data || !qg_shape_valid(x.shape))
         return qg_reject(t, QG_ESHAPE, "input: " QG_SHAPE_FMT " is empty", QG_SHAPE_ARGS(x.shape));
     qg_var *v = append(t, x.shape);
     if (v) v->data = x.data;

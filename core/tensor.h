@@ -29,6 +29,9 @@ typedef struct qg_tensor {
 static inline size_t qg_row(qg_shape s)   { return (size_t)s.h * (size_t)s.w * (size_t)s.c; }
 static inline size_t qg_count(qg_shape s) { return (size_t)s.n * qg_row(s); }
 
+/* Every extent is at least 1. */
+static inline bool qg_shape_valid(qg_shape s) { return s.n > 0 && s.h > 0 && s.w > 0 && s.c > 0; }
+
 static inline bool qg_shape_equal(qg_shape a, qg_shape b)
 {
     return a.n == b.n && a.h == b.h && a.w == b.w && a.c == b.c;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "layers/batchnorm.h"
+#include "layers/net_private.h"
 
 static qg_status build(qg_net *net, qg_layer *l)
 {
@@ -39,6 +40,14 @@ typedef struct dropout {
     float    rate;
 } dropout;
 
+static qg_status build_dropout(qg_net *net, qg_layer *l)
+{
+    const float rate = ((dropout *)l)->rate;
+    if (!(rate >= 0 && rate < 1))
+        return qg_fail(QG_EARG, "%s: rate is %g, not 0 or more and below 1", l->name, (double)rate);
+    return build(net, l);
+}
+
 static qg_var *forward_dropout(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
@@ -50,7 +59,7 @@ static void describe_dropout(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "%g", (double)((const dropout *)l)->rate);
 }
 
-static const qg_layer_type dropout_type = { "dropout", sizeof(dropout),  build,
+static const qg_layer_type dropout_type = { "dropout", sizeof(dropout),  build_dropout,
                                             NULL,      forward_dropout, describe_dropout };
 
 qg_layer *qg_net_dropout(qg_net *net, float rate)
@@ -105,6 +114,11 @@ qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
     return &l->layer;
 }
 
+const qg_slot *qg__quantize_slot(qg_layer *l)
+{
+    return l->type == &quantize_type ? &((quantize *)l)->slot : NULL;
+}
+
 /* --- add ---------------------------------------------------------------------------------- */
 
 static qg_status build_add(qg_net *net, qg_layer *l)
@@ -127,8 +141,17 @@ static const qg_layer_type add = { "add", sizeof(qg_layer), build_add, NULL, for
 
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
 {
-    if (!a || !b) return NULL;
+    if (!a || !b) {         /* of a layer that failed the net already tells */
+        if (net && !net->status) qg__net_fail(net, qg_fail(QG_EARG, "add: a layer is NULL"));
+        return NULL;
+    }
+    if (b->net != net) {
+        qg__net_fail(net, qg_fail(QG_EARG, "add: %s belongs to another net", b->name));
+        return NULL;
+    }
     qg_layer *l = qg_net_append(net, &add, a, "add", NULL);
     if (l) l->with = b;
     return l;
 }
+
+bool qg__is_add(const qg_layer *l) { return l->type == &add; }

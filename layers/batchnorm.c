@@ -6,6 +6,9 @@ static qg_status build(qg_net *net, qg_layer *l)
     qg_batchnorm  *bn = (qg_batchnorm *)l;
     const qg_shape c  = { 1, 1, 1, l->in.c };
     l->out            = l->in;
+    if (!(bn->spec.eps >= 0) || !(bn->spec.momentum >= 0 && bn->spec.momentum <= 1))
+        return qg_fail(QG_EARG, "%s: eps %g must be above 0 and momentum %g in 0..1", l->name,
+                       (double)bn->spec.eps, (double)bn->spec.momentum);
     bn->gamma = bn->spec.no_scale ? NULL : qg_layer_declare(l, "gamma", (qg_param){ .shape = c, .group = QG_NORMS });
     bn->beta  = qg_layer_declare(l, "beta", (qg_param){ .shape = c, .group = QG_NORMS });
     bn->mean  = qg_layer_declare(l, "running_mean", (qg_param){ .shape = c, .group = QG_TRACKED });
@@ -26,16 +29,18 @@ static qg_status start(qg_layer *l, uint64_t key)
 
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     const qg_batchnorm *bn   = (qg_batchnorm *)l;
     qg_norm_spec        spec = { .mean     = bn->mean->value,
                                  .var      = bn->var->value,
                                  .momentum = bn->spec.momentum,
                                  .eps      = bn->spec.eps,
                                  .pool     = bn->pool,
+                                 .add      = z,
                                  .relu     = bn->relu };
-    if (bn->slot) qg_slot_fuse(bn->slot, t, &spec);
-    return qg_norm(t, x, bn->gamma ? qg_parameter(t, bn->gamma) : NULL, qg_parameter(t, bn->beta), spec);
+    const bool fused = !bn->slot || qg_slot_fuse(bn->slot, t, &spec);
+    qg_var    *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
+    qg_var    *y     = qg_norm(t, x, gamma, qg_parameter(t, bn->beta), spec);
+    return fused ? y : qg_slot_apply(bn->slot, t, y);
 }
 
 static const qg_layer_type batchnorm = { "batchnorm", sizeof(qg_batchnorm), build, start, forward, NULL };

@@ -10,11 +10,14 @@ typedef struct qg_batchnorm {
     qg_param         *gamma, *beta, *mean, *var;
     bool              relu;     /* fused: of the relu behind it */
     int               pool;     /* fused: window of the max pooling behind it; 0: none */
-    const qg_slot    *slot;     /* fused: input quantizer of the product behind it */
+    bool              add;      /* fused: the sum behind it; its other operand is layer.with */
+    const qg_slot    *slot;     /* fused: input quantizer of the product, or quantizer, behind it */
 } qg_batchnorm;
 
 qg_batchnorm *qg__batchnorm(qg_layer *l);           /* NULL: l is no batch norm */
 int           qg__maxpool_size(const qg_layer *l);  /* 0: l is no max pooling */
 bool          qg__is_relu(const qg_layer *l);
+bool          qg__is_add(const qg_layer *l);
+const qg_slot *qg__quantize_slot(qg_layer *l);      /* of a quantize layer; NULL: it is none */
 
 #endif

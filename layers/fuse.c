@@ -15,8 +15,20 @@ static qg_layer *only_reader(const qg_net *net, const qg_layer *l)
 {
     if (l->readers != 1) return NULL;
     for (int i = l->index + 1; i < net->layers; i++)
-        if (net->layer[i]->after == l && !net->layer[i]->with) return net->layer[i];
+        if (net->layer[i]->after == l || net->layer[i]->with == l) return net->layer[i];
     return NULL;
+}
+
+/* The batch norm reads the other operand of the sum behind it; that one must be there first.  The
+ * sum then passes the batch norm's result on, so that has to be its first operand. */
+static bool take_add(qg_batchnorm *bn, qg_layer *l)
+{
+    qg_layer *other = l->after == &bn->layer ? l->with : l->after;
+    if (other->index > bn->layer.index) return false;
+    bn->layer.with = other;
+    l->after       = &bn->layer;
+    l->with        = other;
+    return true;
 }
 
 /* Walks forward from the batch norm as long as the next layer can join it.  Pooling and a function
@@ -26,15 +38,22 @@ static void fuse_after(qg_net *net, qg_batchnorm *bn)
     for (qg_layer *l = only_reader(net, &bn->layer); l; l = only_reader(net, l)) {
         qg_product *product = qg_layer_product(l);
         const int   pool    = qg__maxpool_size(l);
-        if (pool > 1 && bn->pool == 0) {
+        if (pool > 1 && pool <= QG_NORM_POOL && bn->pool == 0 && !bn->add) {
             bn->pool = pool;
+            l->fused = true;
+        } else if (qg__is_add(l) && !bn->add && bn->pool == 0 && !bn->relu && take_add(bn, l)) {
+            bn->add  = true;
             l->fused = true;
         } else if (qg__is_relu(l) && !bn->relu) {
             bn->relu = true;
             l->fused = true;
-        } else if (product && product->input_slot.q.scheme && product->input_slot.q.scheme->activation) {
+        } else if (product && qg_quant_fuses(product->input_slot.q)) {
             bn->slot             = &product->input_slot;
             product->input_fused = true;
+            return;
+        } else if (qg__quantize_slot(l) && qg_quant_fuses(qg__quantize_slot(l)->q)) {
+            bn->slot = qg__quantize_slot(l);
+            l->fused = true;
             return;
         } else {
             return;

@@ -64,7 +64,9 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x);
 void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
 qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself if q is {0} */
 
-/* The same as part of a qg_norm: sets spec->act, and spec->relu while the quantizer waits. */
-void      qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec);
+/* The same as part of a qg_norm: sets spec->act, or spec->relu while the quantizer waits.  false: in
+ * this step it has to see its values whole (qg_scheme.observes), so qg_slot_apply follows instead;
+ * both give the same bits. */
+bool      qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec);
 
 #endif

@@ -38,6 +38,8 @@ void qg__net_fail(qg_net *net, qg_status s)
 
 /* --- declare ------------------------------------------------------------------------------ */
 
+enum { NAME_BYTES = 48 };       /* of a layer; with what follows it fits a parameter's */
+
 static bool name_taken(const qg_net *net, const char *name)
 {
     for (int i = 0; i < net->layers; i++)
@@ -77,9 +79,16 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
         return NULL;
     }
-    if (name && (name_taken(net, name) || strlen(name) > 48)) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: the name %.48s is %s", type->name, name,
-                                  strlen(name) > 48 ? "longer than 48 bytes" : "taken"));
+    if (name && (!*name || name_taken(net, name) || strlen(name) > NAME_BYTES)) {
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: the name '%.48s' is %s", type->name, name,
+                                  !*name                      ? "empty"
+                                  : strlen(name) > NAME_BYTES ? "longer than 48 bytes"
+                                                              : "taken"));
+        return NULL;
+    }
+    if (after && after->net != net) {
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: %s, which it reads, belongs to another net", type->name,
+                                  after->name));
         return NULL;
     }
     qg_layer *l = room(net) ? qg_arena_take(&net->arena, type->size) : NULL;
@@ -175,6 +184,7 @@ qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
 qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x)
 {
     if (!net || !t) return NULL;
+    if (!net->built && net->status) return qg_reject(t, net->status, "%s", net->why);
     if (!net->built) return qg_reject(t, QG_ESTATE, "net: run before qg_net_build");
     if (x.shape.h != net->spec.height || x.shape.w != net->spec.width || x.shape.c != net->spec.channels)
         return qg_reject(t, QG_ESHAPE, "net: images are " QG_SHAPE_FMT ", the net was declared for [n,%d,%d,%d]",

@@ -55,6 +55,8 @@ static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_param
 
 /* --- conv2d ------------------------------------------------------------------------------- */
 
+enum { MOST_PAD = 1 << 20 };    /* beyond it, sizes leave an int */
+
 static qg_status conv2d_build(qg_net *net, qg_layer *l)
 {
     (void)net;
@@ -64,6 +66,7 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
         return qg_fail(QG_EARG,
                        "%s: out %d, kernel %dx%d, stride %d must be at least 1 and pad %d at least 0",
                        l->name, s.out, s.kernel, s.kernel_w, s.stride, s.pad);
+    if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, not 0..%d", l->name, s.pad, MOST_PAD);
     const int h = l->in.h + 2 * s.pad, w = l->in.w + 2 * s.pad;
     if (h < s.kernel || w < s.kernel_w)
         return qg_fail(QG_ESHAPE, "%s: kernel %dx%d is larger than its input " QG_SHAPE_FMT " padded by %d",

@@ -9,6 +9,10 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     if (!scheme) return QG_OK;
     if (!(scheme->roles & role))
         return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, slot_name);
+    slot->q.role    = role;
+    slot->q.numbers = qg_count(x);
+    const qg_status s = scheme->check ? scheme->check(slot->q) : QG_OK;
+    if (s) return qg_fail(s, "%s.%s: %s", l->name, slot_name, qg_errmsg());
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
@@ -47,13 +51,14 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
     return qg_quantize(t, slot->q, x, learned);
 }
 
-void qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
+bool qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
 {
     qg_var *learned[QG_LEARNED];
-    if (qg_quant_waits(slot->q, t)) {
-        if (slot->q.scheme->rectifies) spec->relu = true;
-        return;
-    }
     vars(slot, t, learned);
-    spec->act = slot->q.scheme->activation(slot->q, learned);
+    for (int i = 0; i < qg_learned_count(slot->q); i++)
+        if (!learned[i]) return false;
+    if (qg_quant_observes(slot->q, t, learned)) return false;
+    if (!qg_quant_waits(slot->q, t)) spec->act = slot->q.scheme->activation(slot->q, learned);
+    else if (slot->q.scheme->rectifies) spec->relu = true;
+    return true;
 }

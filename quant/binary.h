@@ -24,7 +24,8 @@ qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_s
 
 /* y = +1 with probability clip((x + 1) / 2, 0, 1), else -1.            [BinaryConnect, 1511.00363]
  * Element i asks qg_uniform(key, i), so draws do not depend on threads; a new key per step gives
- * new weights.  NaN gives -1.  Own surrogate: the identity; the optimizer keeps w in [-1, 1]. */
+ * new weights.  NaN gives -1.  Own surrogate: the identity; the optimizer keeps w in [-1, 1].  The
+ * released code evaluates nets trained this way with the latent weights, not with 1-bit ones. */
 QG_MUST_CHECK
 qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y);
 QG_MUST_CHECK

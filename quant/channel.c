@@ -40,20 +40,29 @@ void qg__scatter(qg__split c, size_t channel, size_t from, size_t n, const float
     }
 }
 
+size_t qg__part_size(qg__split c)
+{
+    return c.outer == 1 ? c.inner : QG_CHUNK;
+}
+
+const float *qg__part(qg__split c, size_t channel, size_t from, size_t n, const float *x,
+                      float *part)
+{
+    if (c.outer == 1) return x + channel * c.inner + from;
+    qg__gather(c, channel, from, n, x, part);
+    return part;
+}
+
 float qg__channel_mean_abs(qg__split c, size_t channel, const float *x)
 {
     const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
     const size_t             size = qg__channel_size(c);
     double                   sum = 0.0;
-    if (c.outer == 1) /* one run: no copies */
-        sum = kernels->sum_abs(size, x + channel * size);
-    else
-        for (size_t at = 0; at < size; at += QG_CHUNK) {
-            const size_t n = qg__smaller(size - at, QG_CHUNK);
-            float        part[QG_CHUNK];
-            qg__gather(c, channel, at, n, x, part);
-            sum += kernels->sum_abs(n, part);
-        }
+    for (size_t at = 0; at < size; at += qg__part_size(c)) {
+        const size_t n = qg__smaller(size - at, qg__part_size(c));
+        float        part[QG_CHUNK];
+        sum += kernels->sum_abs(n, qg__part(c, channel, at, n, x, part));
+    }
     return size ? (float)(sum / (double)size) : 0.0f;
 }
 

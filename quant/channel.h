@@ -20,6 +20,12 @@ static inline size_t qg__channel_size(qg__split c) { return c.outer * c.inner; }
 void qg__gather(qg__split c, size_t channel, size_t from, size_t n, const float *x, float *part);
 void qg__scatter(qg__split c, size_t channel, size_t from, size_t n, const float *part, float *x);
 
+/* The same elements where they stand if they are one run, else copied into part (QG_CHUNK); and how
+ * many of them one such call can give. */
+const float *qg__part(qg__split c, size_t channel, size_t from, size_t n, const float *x,
+                      float *part);
+size_t       qg__part_size(qg__split c);
+
 /* mean|x| of a channel, summed in double and rounded once; 0 if it is empty. */
 float qg__channel_mean_abs(qg__split c, size_t channel, const float *x);
 

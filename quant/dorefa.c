@@ -21,23 +21,16 @@ struct forward {
     uint64_t       key;
 };
 
-/* y = 2 quantize_k(t / (2m) + 1/2) - 1, all of it in t's place. */
-static void codes_of_tanh(size_t n, float m, int k, float *t)
-{
-    const float steps = qg__steps(k);
-    const float twice = 2.0f * m;
-    for (size_t i = 0; i < n; i++) {
-        const float u = m == 0.0f ? 0.5f : qg_clamp(t[i] / twice + 0.5f, 0.0f, 1.0f);
-        t[i] = 2.0f * (qg_round_even(u * steps) / steps) - 1.0f;
-    }
-}
-
 static void weight_block(void *context, size_t at, size_t n)
 {
     const struct forward *f = context;
-    QG_KERNELS(qg__map)->tanh(n, f->x + at, f->y + at);
-    for (size_t i = 0; i < n; i += QG_CHUNK)
-        codes_of_tanh(qg__smaller(n - i, QG_CHUNK), f->m, f->k, f->y + at + i);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
+    /* By chunks, so that the second loop finds the result of the first in the nearest cache. */
+    for (size_t i = at; i < at + n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(at + n - i, QG_CHUNK);
+        kernels->tanh(m, f->x + i, f->y + i);
+        kernels->tanh_codes(m, f->m, qg__steps(f->k), f->y + i);
+    }
 }
 
 float qg__dorefa_weight(size_t n, const float *x, int k, float *y)
@@ -59,23 +52,10 @@ struct backward {
     float       *dx;
 };
 
-/* dx += dy (1 - tanh^2 x) / m, n <= QG_CHUNK. */
-static void add_tanh_slope(const qg_map_kernels *kernels, size_t n, const float *x, const float *dy,
-                           float m, float *dx)
-{
-    float t[QG_CHUNK];
-    kernels->tanh(n, x, t);
-    for (size_t i = 0; i < n; i++) dx[i] += dy[i] * (1.0f - t[i] * t[i]) / m;
-}
-
 static void weight_slope_block(void *context, size_t at, size_t n)
 {
     const struct backward *b = context;
-    const qg_map_kernels  *kernels = QG_KERNELS(qg__map);
-    for (size_t i = 0; i < n; i += QG_CHUNK) {
-        const size_t m = qg__smaller(n - i, QG_CHUNK);
-        add_tanh_slope(kernels, m, b->x + at + i, b->dy + at + i, b->m, b->dx + at + i);
-    }
+    QG_KERNELS(qg__map)->tanh_slope(n, b->x + at, b->dy + at, b->m, b->dx + at);
 }
 
 void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx)
@@ -120,15 +100,11 @@ void qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, fl
 
 void qg__dorefa_activation(size_t n, const float *x, int k, qg_dorefa_ties ties, float *y)
 {
-    const float steps = qg__steps(k);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     if (k == NOT_QUANTIZED)
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, 1.0f);
-    else if (ties == QG_TIES_UP)
-        for (size_t i = 0; i < n; i++)
-            y[i] = qg_round_up(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
-    else
-        for (size_t i = 0; i < n; i++)
-            y[i] = qg_round_even(qg_clamp(x[i], 0.0f, 1.0f) * steps) / steps;
+    else if (ties == QG_TIES_UP) kernels->dorefa_up(n, x, qg__steps(k), y);
+    else kernels->dorefa_even(n, x, qg__steps(k), y);
 }
 
 static void closed_mask(float arg, size_t n, const float *x, const float *dy, float *dx)

@@ -113,4 +113,12 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax);
 
+/* The same for rows of d channels with a range each, r [d]: the per channel (multiply) rule, and dx,
+ * dmin [d] and dmax [d] +=. */
+void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
+                            float *y);
+void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
+                                     const float *x, const float *g, float *dx, double *dmin,
+                                     double *dmax);
+
 #endif

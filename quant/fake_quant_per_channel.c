@@ -11,20 +11,15 @@ typedef struct channels {
     float  scale[CHUNK], inv[CHUNK], nmin[CHUNK], nmax[CHUNK], q0[CHUNK];
 } channels;
 
-/* The ranges were valid before, so this cannot fail. */
-static void nudge_chunk(qg_fake_quant_attrs attrs, const float *min, const float *max, size_t n,
-                        channels *k)
+static void load(const qg_fake_quant_range *r, size_t n, channels *k)
 {
     k->n = n;
     for (size_t c = 0; c < n; c++) {
-        qg_fake_quant_range r;
-        const qg_status     s = qg_fake_quant_nudge(attrs, min[c], max[c], &r);
-        QG_ASSERT(s == QG_OK);
-        k->scale[c] = r.scale;
-        k->inv[c]   = r.inv;
-        k->nmin[c]  = r.nmin;
-        k->nmax[c]  = r.nmax;
-        k->q0[c]    = r.q0;
+        k->scale[c] = r[c].scale;
+        k->inv[c]   = r[c].inv;
+        k->nmin[c]  = r[c].nmin;
+        k->nmax[c]  = r[c].nmax;
+        k->q0[c]    = r[c].q0;
     }
 }
 
@@ -46,10 +41,50 @@ static void backward_row(const channels *k, const float *x, const float *g, floa
         const int below  = (x[c] < k->nmin[c]) & !all;
         const int above  = (x[c] > k->nmax[c]) & !all;
         const int inside = ((x[c] >= k->nmin[c]) & (x[c] <= k->nmax[c])) | all;
-        dx[c]            = inside ? g[c] : 0.0f;
+        const float through = inside ? g[c] : 0.0f;
+        dx[c] += through;
         dmin[c] += (double)(below ? g[c] : 0.0f);
         dmax[c] += (double)(above ? g[c] : 0.0f);
     }
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
+                            float *y)
+{
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        load(r + c, smaller(d - c, CHUNK), &k);
+        for (size_t row = 0; row < rows; row++) forward_row(&k, x + row * d + c, y + row * d + c);
+    }
+}
+
+void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
+                                     const float *x, const float *g, float *dx, double *dmin,
+                                     double *dmax)
+{
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        load(r + c, smaller(d - c, CHUNK), &k);
+        for (size_t at = c; at < rows * d; at += d)
+            backward_row(&k, x + at, g + at, dx + at, dmin + c, dmax + c);
+    }
+}
+
+/* The ranges were valid before, so this cannot fail. */
+static void nudge_chunk(qg_fake_quant_attrs attrs, const float *min, const float *max, size_t n,
+                        channels *k)
+{
+    qg_fake_quant_range r[CHUNK];
+    for (size_t c = 0; c < n; c++) {
+        const qg_status s = qg_fake_quant_nudge(attrs, min[c], max[c], &r[c]);
+        QG_ASSERT(s == QG_OK);
+    }
+    load(r, n, k);
 }
 
 /* min, max and, for each channel, that they are a range. */
@@ -69,11 +104,6 @@ static qg_status check_channels(const char *op, qg_fake_quant_attrs attrs, const
         if (s) qg_fail(s, "%s, channel %zu: %s", op, c, qg_errmsg());
     }
     return s;
-}
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
@@ -114,6 +144,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     const float *x  = inputs->data;
     const float *g  = gradients->data;
     float       *dx = backprops_wrt_input->data;
+    for (size_t i = 0; i < n; i++) dx[i] = 0.0f;
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         double   dmin[CHUNK] = { 0.0 };

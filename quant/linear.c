@@ -1,5 +1,6 @@
 #include "quant/linear.h"
 
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
@@ -8,15 +9,9 @@ enum { NOT_ROUNDED = 32 }; /* bits that mean: clip only */
 
 void qg__linear_mid_tread_half(size_t n, const float *x, int bit, float max_value, float *y)
 {
-    const float steps = qg__steps(bit);
-    if (bit == NOT_ROUNDED) {
+    if (bit == NOT_ROUNDED)
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, max_value);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const float v = qg_clamp(x[i], 0.0f, max_value) / max_value * steps;
-        y[i] = qg_round_up(v) / steps * max_value;
-    }
+    else QG_KERNELS(qg__map)->linear(n, x, max_value, qg__steps(bit), y);
 }
 
 static void open_mask(float max_value, size_t n, const float *x, const float *dy, float *dx)
@@ -36,7 +31,7 @@ qg_surrogate qg__linear_mid_tread_half_surrogate(float max_value)
 static qg_status check_attrs(const char *op, int bit, float max_value)
 {
     const qg_status s = qg__check_int(op, "bit", bit, 1, NOT_ROUNDED);
-    return s ? s : qg__check_positive(op, "max_value", max_value);
+    return s ? s : qg__check_above_zero(op, "max_value", max_value);
 }
 
 struct forward {

@@ -1,14 +1,13 @@
 #include "quant/lsq.h"
 
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
 void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
 {
-    const float lo = -(float)qn;
-    const float hi = (float)qp;
-    for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i] / step, lo, hi)) * step;
+    QG_KERNELS(qg__map)->lsq(n, x, step, -(float)qn, (float)qp, y);
 }
 
 void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx)
@@ -65,6 +64,12 @@ double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, i
     return qg__sum_terms(n, step_terms, &k);
 }
 
+double qg__lsq_step_run(size_t n, const float *x, const float *dy, float step, int qn, int qp)
+{
+    const struct lsq k = { x, dy, step, qn, qp, NULL };
+    return qg__sum_terms_run(0, n, step_terms, &k);
+}
+
 float qg__lsq_initial_step(size_t n, const float *x, int qp)
 {
     return n ? (float)(2.0 * qg__sum_abs(n, x) / (double)n / sqrt(qp > 0 ? (double)qp : 1.0))
@@ -79,7 +84,7 @@ double qg__lsq_grad_scale(size_t n, int qp)
 
 static qg_status check_attrs(const char *op, qg_lsq_attrs attrs)
 {
-    qg_status s = qg__check_positive(op, "step", attrs.step);
+    qg_status s = qg__check_above_zero(op, "step", attrs.step);
     if (!s) s = qg__check_int(op, "qn", attrs.qn, 0, 1 << 24);
     if (!s) s = qg__check_int(op, "qp", attrs.qp, 0, 1 << 24);
     return s;

@@ -1,7 +1,7 @@
 /* quant/map.h — the element by element loops that are worth a wide machine (internal).
  *
- * Weights are quantized in every step, so these run over all of them each time.  Every operation is
- * a single IEEE one and nothing is contracted: the same bits on every instruction set.
+ * Weights and activations are quantized in every step, all of them.  Every operation is a single
+ * IEEE one and nothing is contracted: the same bits on every instruction set.
  */
 #ifndef QG_MAP_H
 #define QG_MAP_H
@@ -17,6 +17,16 @@ typedef struct qg_map_kernels {
                     float *y);
     /* y = qg__tanh(x), quant/smooth.h */
     void (*tanh)(size_t n, const float *x, float *y);
+    /* t = 2 quantize_k(t / (2m) + 1/2) - 1, quant/dorefa.h; t = tanh(w), steps = 2^k - 1 */
+    void (*tanh_codes)(size_t n, float m, float steps, float *t);
+    /* dx += dy (1 - tanh^2 x) / m */
+    void (*tanh_slope)(size_t n, const float *x, const float *dy, float m, float *dx);
+    /* Activations, by the formulas of their headers; steps = 2^bits - 1, codes lo .. hi. */
+    void (*linear)(size_t n, const float *x, float max_value, float steps, float *y);
+    void (*dorefa_even)(size_t n, const float *x, float steps, float *y);
+    void (*dorefa_up)(size_t n, const float *x, float steps, float *y);
+    void (*pact)(size_t n, const float *x, float alpha, float steps, float *y);
+    void (*lsq)(size_t n, const float *x, float step, float lo, float hi, float *y);
     /* u[i] = qg_uniform(key, first + i) */
     void (*uniform)(size_t n, uint64_t key, size_t first, float *u);
 } qg_map_kernels;

@@ -37,7 +37,7 @@ qg_status qg__check_int(const char *op, const char *name, int v, int least, int 
     return qg_fail(QG_EARG, "%s: %s is %d, must be %d .. %d", op, name, v, least, most);
 }
 
-qg_status qg__check_positive(const char *op, const char *name, float v)
+qg_status qg__check_above_zero(const char *op, const char *name, float v)
 {
     if (v > 0.0f && isfinite(v)) return QG_OK;
     return qg_fail(QG_EARG, "%s: %s is %g, must be finite and above 0", op, name, (double)v);

@@ -26,7 +26,7 @@ qg_status qg__check_optional_vector(const char *op, const char *name, const qg_a
 QG_MUST_CHECK
 qg_status qg__check_int(const char *op, const char *name, int v, int least, int most);
 QG_MUST_CHECK
-qg_status qg__check_positive(const char *op, const char *name, float v);     /* finite, above 0 */
+qg_status qg__check_above_zero(const char *op, const char *name, float v);     /* finite, above 0 */
 QG_MUST_CHECK
 qg_status qg__check_threshold(const char *op, const char *name, float v);    /* finite, 0 or more */
 

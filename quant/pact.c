@@ -1,5 +1,6 @@
 #include "quant/pact.h"
 
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
@@ -8,13 +9,9 @@ enum { NOT_ROUNDED = 32 }; /* bits that mean: clip only */
 
 void qg__pact(size_t n, const float *x, int k, float alpha, float *y)
 {
-    const float steps = qg__steps(k);
-    if (k == NOT_ROUNDED) {
+    if (k == NOT_ROUNDED)
         for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], 0.0f, alpha);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        y[i] = qg_round_even(qg_clamp(x[i], 0.0f, alpha) * steps / alpha) * alpha / steps;
+    else QG_KERNELS(qg__map)->pact(n, x, alpha, qg__steps(k), y);
 }
 
 static void half_open_mask(float alpha, size_t n, const float *x, const float *dy, float *dx)
@@ -62,10 +59,16 @@ float qg__pact_alpha_sum(size_t n, const float *x, const float *dy, float alpha)
     return (float)qg__sum_terms(n, alpha_terms, &p);
 }
 
+double qg__pact_alpha_run(size_t n, const float *x, const float *dy, float alpha)
+{
+    const struct pact p = { .x = x, .dy = dy, .alpha = alpha };
+    return qg__sum_terms_run(0, n, alpha_terms, &p);
+}
+
 static qg_status check_attrs(const char *op, int k, float alpha)
 {
     const qg_status s = qg__check_int(op, "k", k, 1, NOT_ROUNDED);
-    return s ? s : qg__check_positive(op, "alpha", alpha);
+    return s ? s : qg__check_above_zero(op, "alpha", alpha);
 }
 
 qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)

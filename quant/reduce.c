@@ -2,8 +2,6 @@
 
 #include "core/parallel.h"
 
-#include <string.h>
-
 /* Block sums wait here for their turn; more blocks than this go in several rounds. */
 enum { BLOCKS_AT_ONCE = 64 };
 
@@ -27,12 +25,13 @@ void qg__in_blocks(size_t count, size_t block, qg_range run, void *context)
     qg_parallel((int)((count + block - 1) / block), run_range, &k);
 }
 
+/* What a reduction makes of a block, and of all blocks. */
 struct part {
     double value;
     size_t count;
 };
 
-/* One reduction: what it makes of a block, and how blocks come together. */
+/* One reduction: how a block becomes a part, and how parts come together. */
 struct reduction {
     void (*block)(const struct reduction *r, size_t first, size_t n, struct part *out);
     void (*fold)(struct part *all, const struct part *block);
@@ -91,15 +90,22 @@ static void sum_abs_above(const struct reduction *r, size_t first, size_t n, str
     out->value = r->kernels->sum_abs_above(n, r->x + first, r->d, &out->count);
 }
 
-static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
+double qg__sum_terms_run(size_t first, size_t n, qg_terms terms, const void *context)
 {
-    *out = (struct part){ 0.0, 0 };
+    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
+    double                   sum = 0.0;
     for (size_t at = 0; at < n; at += QG_CHUNK) {
         const size_t m = qg__smaller(n - at, QG_CHUNK);
         float        term[QG_CHUNK];
-        r->terms(r->context, first + at, m, term);
-        out->value += r->kernels->sum(m, term);
+        terms(context, first + at, m, term);
+        sum += kernels->sum(m, term);
     }
+    return sum;
+}
+
+static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ qg__sum_terms_run(first, n, r->terms, r->context), 0 };
 }
 
 double qg__sum_abs(size_t n, const float *x)

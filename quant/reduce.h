@@ -31,6 +31,7 @@ double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count); /* |
 /* Sum of a term per element: terms writes term[i] for element first + i, n <= QG_CHUNK. */
 typedef void (*qg_terms)(const void *context, size_t first, size_t n, float *term);
 double qg__sum_terms(size_t count, qg_terms terms, const void *context);
+double qg__sum_terms_run(size_t first, size_t n, qg_terms terms, const void *context);  /* on this thread */
 
 /* What quant/reduce_kernel.c provides for each instruction set; any n, any alignment. */
 typedef struct qg_reduce_kernels {

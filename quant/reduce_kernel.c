@@ -118,8 +118,8 @@ static double sum_abs_above_kernel(size_t n, const float *x, float d, size_t *co
 }
 
 const qg_reduce_kernels QG_PER_ISA(qg__reduce) = {
-    sum_kernel,
-    sum_abs_kernel,
-    max_abs_kernel,
-    sum_abs_above_kernel,
+    .sum           = sum_kernel,
+    .sum_abs       = sum_abs_kernel,
+    .max_abs       = max_abs_kernel,
+    .sum_abs_above = sum_abs_above_kernel,
 };

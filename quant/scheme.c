@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#include "core/parallel.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
+
 int qg_learned_count(qg_quant q)
 {
     int n = 0;
@@ -17,14 +21,40 @@ qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role r
 
 bool qg_quant_waits(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
 
+bool qg_quant_fuses(qg_quant q) { return q.scheme && q.scheme->activation && !q.per_channel; }
+
+bool qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
+{
+    return q.scheme->observes && q.scheme->observes(q, t, learned);
+}
+
+qg_var *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
+
+void qg_confine(qg_var *v, size_t i, float legal)
+{
+    if (v->needs_grad) v->data[i] = legal;
+}
+
+static void observe(qg_quant q, const qg_var *x, qg_var *const *learned)
+{
+    float *value[QG_LEARNED] = { 0 };
+    for (int i = 0; i < qg_learned_count(q); i++) value[i] = learned[i]->data;
+    q.scheme->observe(q, (qg_tensor){ x->shape, x->data }, value);
+}
+
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (!x || !q.scheme) return x;
-    if (qg_quant_waits(q, t)) return q.scheme->rectifies ? qg_relu(t, x) : x;
+    if (q.scheme->check) {
+        const qg_status s = q.scheme->check(q);
+        if (s) return qg_reject(t, s, "%s", qg_errmsg());
+    }
     for (int i = 0; i < qg_learned_count(q); i++)
         if (!learned || !learned[i])
             return qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name,
                              q.scheme->learned[i].name);
+    if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned)) observe(q, x, learned);
+    if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
     return q.scheme->apply(t, q, x, learned);
 }
 
@@ -61,4 +91,81 @@ void qg_surrogate_activation_backward(const qg_activation *f, size_t n, const fl
         f->slope(f->arg, m, x + i, dy + i, run);
         memcpy(dx + i, run, m * sizeof *run);
     }
+}
+
+/* --- an activation as an op ---------------------------------------------------------------- */
+
+typedef struct elementwise {
+    const qg_activation *f;
+    qg_var              *y;
+    double              *dk;        /* [blocks][3] */
+} elementwise;
+
+static size_t block_size(const qg_var *y, int block, size_t *first)
+{
+    *first = (size_t)block * QG_BLOCK;
+    return qg__smaller(qg_count(y->shape) - *first, QG_BLOCK);
+}
+
+static int blocks(const qg_var *y) { return (int)((qg_count(y->shape) + QG_BLOCK - 1) / QG_BLOCK); }
+
+static void forward_block(void *context, int block, int worker)
+{
+    (void)worker;
+    const elementwise *e = context;
+    size_t             at;
+    const size_t       n = block_size(e->y, block, &at);
+    e->f->forward(e->f, n, e->y->in[0]->data + at, e->y->data + at);
+}
+
+static void backward_block(void *context, int block, int worker)
+{
+    (void)worker;
+    const elementwise *e = context;
+    qg_var            *x = e->y->in[0];
+    double            *dk = e->f->n_learned ? e->dk + 3 * block : NULL;
+    size_t             at;
+    const size_t       n = block_size(e->y, block, &at);
+    float              run[QG_CHUNK];
+    for (size_t i = at; i < at + n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(at + n - i, QG_CHUNK);
+        float       *dx = x->grad && x->fresh ? x->grad + i : run;
+        e->f->backward(e->f, m, x->data + i, e->y->grad + i, dx, dk);
+        for (size_t k = 0; x->grad && dx == run && k < m; k++) x->grad[i + k] += run[k];
+    }
+}
+
+void qg_activation_op_backward(qg_tape *t, qg_var *y)
+{
+    const qg_activation *f = y->saved;
+    const size_t         n = (size_t)blocks(y);
+    elementwise          e = { .f = f, .y = y, .dk = qg_scratch(t, 3 * n * sizeof(double)) };
+    if (!e.dk) return;
+    memset(e.dk, 0, 3 * n * sizeof *e.dk);
+    qg_parallel((int)n, backward_block, &e);
+    for (int j = 0; j < f->n_learned; j++) {
+        double sum = 0;
+        for (size_t b = 0; b < n; b++) sum += e.dk[3 * b + (size_t)j];
+        if (f->learned[j]->grad) f->learned[j]->grad[0] += (float)sum;
+    }
+}
+
+qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f)
+{
+    qg_var *y = qg_record(t, op, x->shape, x, f.learned[0], f.learned[1]);
+    if (!y) return NULL;
+    if (f.learned[2]) qg_operand(y, 3, f.learned[2]);
+    qg_activation *kept = qg_save(t, y, sizeof *kept);
+    if (!kept) return NULL;
+    *kept         = f;
+    elementwise e = { .f = kept, .y = y };
+    qg_parallel(blocks(y), forward_block, &e);
+    return y;
+}
+
+void qg_codes_of(size_t n, const float *y, float scale, int32_t *code)
+{
+    /* A value is code times scale but for roundings far below half a step. */
+    for (size_t i = 0; i < n; i++)
+        code[i] = scale == 0.0f ? 0 : (int32_t)qg_to_int((double)qg_round_away(y[i] / scale), INT32_MIN, INT32_MAX);
 }

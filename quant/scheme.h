@@ -21,8 +21,6 @@ typedef struct qg_learned {
     float       lr_scale;       /* 0: 1 */
 } qg_learned;
 
-typedef enum qg_role { QG_WEIGHT = 1, QG_INPUT = 2, QG_GRADIENT = 4 } qg_role;
-
 struct qg_scheme {
     const char       *name;     /* "twn": in summaries, checkpoints, on the command line */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
@@ -31,15 +29,25 @@ struct qg_scheme {
     bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
     float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
 
+    /* The scheme's constants, once q.role is known.  NULL: every value will do. */
+    qg_status (*check)(qg_quant q);
+
     /* Initial values of what is learned, from the initial weights x.  NULL: zeros.  An activation
      * has no values yet: x.data is NULL then, and the scheme starts from its first batch. */
     void    (*start)(qg_quant q, qg_tensor x, float *const *learned);
+
+    /* Whether values must be seen whole in this step before they can be quantized: to track a range,
+     * or because nothing has been seen yet.  observe then takes what it wants from x; it is called
+     * in QG_TRAIN only, also while the quantizer waits.  NULL: never. */
+    bool    (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
+    void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
     /* Records the op. */
     qg_var *(*apply)(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
     /* The same as an elementwise function, so that qg_norm can fuse it; NULL: cannot be.  It must
-     * not decrease anywhere and must compute exactly what apply does. */
+     * not decrease anywhere and must compute exactly what apply does (qg_record_activation makes
+     * apply of it).  Not used per channel, nor in a step that observes. */
     qg_activation (*activation)(qg_quant q, qg_var *const *learned);
 
     /* Integer codes and scales of what apply would give: x = scale * code (+ offset).  NULL: not
@@ -52,8 +60,19 @@ struct qg_scheme {
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
 int      qg_learned_count(qg_quant q);
 
+/* q can be part of a qg_norm: in some steps, if it observes (qg_quant_observes). */
+bool     qg_quant_fuses(qg_quant q);
+bool     qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
+
 /* q.after lies ahead of the tape's step: the quantizer still passes x (as relu, if it rectifies). */
 bool     qg_quant_waits(qg_quant q, const qg_tape *t);
+
+/* What stands in for a quantizer that has nothing to quantize with yet. */
+qg_var  *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x);      /* relu, if it rectifies; else x */
+
+/* Moves a trained value that the optimizer left outside its legal set; a frozen one, or any in
+ * QG_EVAL, is used as if it had moved and stays. */
+void     qg_confine(qg_var *v, size_t i, float legal);
 
 /* --- parts most schemes share --------------------------------------------------------------- */
 
@@ -63,6 +82,14 @@ bool     qg_quant_waits(qg_quant q, const qg_tape *t);
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
                             qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
+
+/* Records f as an op of its own; op is { name, qg_activation_op_backward, .assigns = true }.  Blocks
+ * are fixed, so sums do not depend on threads. */
+qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f);
+void    qg_activation_op_backward(qg_tape *t, qg_var *y);
+
+/* scale and code of what apply gave: y[i] = scale code[i] up to rounding; scale 0: all codes 0. */
+void    qg_codes_of(size_t n, const float *y, float scale, int32_t *code);
 
 /* qg_activation.backward for a surrogate held in .slope and .arg. */
 void    qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,

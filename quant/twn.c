@@ -52,38 +52,39 @@ float qg__twn_alpha(size_t n, const float *x, float delta)
 }
 
 struct channels {
-    qg__split    c;
-    const float *x;
-    float        threshold;
-    float       *y, *alpha;
+    qg__split                c;
+    const float             *x;
+    float                    threshold;
+    float                   *y, *alpha;
+    const qg_reduce_kernels *reduce;
+    const qg_map_kernels    *map;
 };
 
 static float ternarize_channel(const struct channels *k, size_t channel)
 {
-    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
-    const size_t             size = qg__channel_size(k->c);
-    float                    part[QG_CHUNK];
-    double                   sum = 0.0, above = 0.0;
-    size_t                   kept = 0;
+    const size_t size = qg__channel_size(k->c);
+    const size_t most = qg__part_size(k->c);
+    float        part[QG_CHUNK];
+    double       sum = 0.0, above = 0.0;
+    size_t       kept = 0;
 
-    for (size_t at = 0; at < size; at += QG_CHUNK) {
-        const size_t n = qg__smaller(size - at, QG_CHUNK);
-        qg__gather(k->c, channel, at, n, k->x, part);
-        sum += kernels->sum_abs(n, part);
+    for (size_t at = 0; at < size; at += most) {
+        const size_t n = qg__smaller(size - at, most);
+        sum += k->reduce->sum_abs(n, qg__part(k->c, channel, at, n, k->x, part));
     }
     const float delta = delta_of(k->threshold, sum, size);
-    for (size_t at = 0; at < size; at += QG_CHUNK) {
-        const size_t n = qg__smaller(size - at, QG_CHUNK);
+    for (size_t at = 0; at < size; at += most) {
+        const size_t n = qg__smaller(size - at, most);
         size_t       more;
-        qg__gather(k->c, channel, at, n, k->x, part);
-        above += kernels->sum_abs_above(n, part, delta, &more);
+        const float *x = qg__part(k->c, channel, at, n, k->x, part);
+        above += k->reduce->sum_abs_above(n, x, delta, &more);
         kept += more;
     }
     const float alpha = alpha_of(above, kept);
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
-        qg__gather(k->c, channel, at, n, k->x, part);
-        qg__ternary(n, part, delta, alpha, alpha, part);
+        const float *x = qg__part(k->c, channel, at, n, k->x, part);
+        k->map->ternary(n, x, delta, alpha, alpha, part);
         qg__scatter(k->c, channel, at, n, part, k->y);
     }
     return alpha;
@@ -100,7 +101,7 @@ static void ternarize_channels(void *context, size_t first, size_t n)
 
 static void twn_channels(qg__split c, const float *x, float threshold, float *y, float *alpha)
 {
-    struct channels k = { c, x, threshold, y, alpha };
+    struct channels k = { c, x, threshold, y, alpha, QG_KERNELS(qg__reduce), QG_KERNELS(qg__map) };
     qg__in_blocks(c.depth, QG_CHANNEL_GROUP, ternarize_channels, &k);
 }
 

@@ -69,7 +69,8 @@ static pid_t start(const char *line)
     }
     *to       = '\0';
     argv[n++] = (char *)(uintptr_t)program;
-    for (char *word = strtok(text, " "); word && n < MAX_ARGS; word = strtok(NULL, " ")) argv[n++] = word;
+    for (char *word = strtok(text, " "); word && n < MAX_ARGS; word = strtok(NULL, " "))
+        argv[n++] = word;
     argv[n]         = NULL;
     const pid_t pid = fork();
     if (pid == 0) {
@@ -77,7 +78,7 @@ static pid_t start(const char *line)
         const int err = open(at("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
         dup2(out, STDOUT_FILENO);
         dup2(err, STDERR_FILENO);
-        alarm(60);                              /* longer than any of them takes, even with sanitizers */
+        alarm(60); /* longer than any of them takes, even with sanitizers */
         execv(program, argv);
         _exit(127);
     }
@@ -280,9 +281,11 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refused("train", 2, "--model is missing; there is lenet5");
     assert_refused("train --model lenet6", 2, "no model 'lenet6'; there is lenet5");
     assert_refused("train --model lenet5 --batch 0", 2, "batch 0 is not in 1..65536");
-    assert_refused("train --model lenet5 --weight sign", 2, "there is float, twn, binary, binary-channel");
+    assert_refused("train --model lenet5 --weight sign", 2,
+                   "there is float, twn, binary, binary-channel");
     assert_refused("train --model lenet5 --schedule warp", 2, "warp");
-    assert_refused("train --model lenet5 --layer conv9:weight=float", 2, "there is conv1, conv2, fc1, fc2");
+    assert_refused("train --model lenet5 --layer conv9:weight=float", 2,
+                   "there is conv1, conv2, fc1, fc2");
     assert_refused("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or seconds");
     assert_refused("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
     assert_refused("train --model lenet5 --resume --force", 2, "not both");
@@ -298,7 +301,8 @@ static void test_bad_files_give_1_and_leave_nothing(void **state)
     write_bytes(at("bad.toml"), bad, sizeof bad - 1);
     assert_refused("train --config @/bad.toml --out @/none", 1, "bad.toml:2: no key 'speed'");
     assert_refused("train --config @/absent.toml --out @/none", 1, "absent.toml");
-    assert_refused("train --model lenet5 --data-dir @/absent --out @/none", 1, "datasets/fetch.sh mnist");
+    assert_refused("train --model lenet5 --data-dir @/absent --out @/none", 1,
+                   "datasets/fetch.sh mnist");
     assert_refused("eval --run @/none", 1, "none/config.toml");
     assert_int_equal(access(at("none"), F_OK), -1);
     assert_refused(TRAIN "--epochs 1 --out @/bad.toml", 1, "bad.toml");
@@ -440,7 +444,8 @@ static void test_a_configuration_file_gives_the_same_run(void **state)
 static void test_signed_inputs_and_adam_train_too(void **state)
 {
     (void)state;
-    assert_status(TRAIN "--epochs 1 --input sign --first-last float --optimizer adam --out @/sign --json", 0);
+    assert_status(
+        TRAIN "--epochs 1 --input sign --first-last float --optimizer adam --out @/sign --json", 0);
     cJSON *j = parse();
     assert_true(truth(j, "complete"));
     assert_string_equal(text(j, "input"), "sign");
@@ -452,8 +457,10 @@ static void test_signed_inputs_and_adam_train_too(void **state)
 static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
 {
     (void)state;
-    assert_status("train " SET "--batch 240 --epochs 50 --lr 1000 --momentum 0.99 --loss squared-hinge "
-                  "--schedule constant:warmup=1 --out @/nan --json", 1);
+    assert_status("train " SET
+                  "--batch 240 --epochs 50 --lr 1000 --momentum 0.99 --loss squared-hinge "
+                  "--schedule constant:warmup=1 --out @/nan --json",
+                  1);
     assert_string_equal(last.out, "");
     assert_non_null(strstr(last.err, "qgrad train: epoch "));
     assert_non_null(strstr(last.err, "finite"));
@@ -461,7 +468,8 @@ static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
     cJSON *j = parse();
     assert_true(number(j, "test_accuracy") >= 0);
     cJSON_Delete(j);
-    assert_refused("train " SET "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
+    assert_refused("train " SET
+                   "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
                    1, "epoch 1, step ");
 }
 
@@ -471,12 +479,43 @@ static void test_a_run_is_not_overwritten_by_accident(void **state)
 {
     (void)state;
     assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
-    assert_refused(TRAIN "--epochs 1 --out @/kept", 1, "--resume goes on with it, --force moves it aside");
+    assert_refused(TRAIN "--epochs 1 --out @/kept", 1,
+                   "--resume goes on with it, --force moves it aside");
     assert_status(TRAIN "--epochs 2 --out @/kept/ --force --json", 0);
     assert_int_equal(access(at("kept.old/last.safetensors"), F_OK), 0);
     assert_status(TRAIN "--epochs 1 --out @/kept --force --json", 0);
     assert_int_equal(access(at("kept.old-2/last.safetensors"), F_OK), 0);
     assert_same_run("kept", "kept.old");
+}
+
+static void test_the_float_run_beside_it_is_shown(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/runs/lenet5-twn-3", 0);
+    assert_null(strstr(last.out, "in float"));
+    assert_status(TRAIN "--weight float --epochs 2 --budget 0 --out @/runs/lenet5-float-1 --json", 0);
+    assert_status(TRAIN "--weight float --epochs 1 --out @/runs/lenet5-float-2", 0);
+    assert_null(strstr(last.out, "in float"));
+    assert_status("train --resume --out @/runs/lenet5-twn-3", 0);
+    const char *row = strstr(last.out, "in float"), *dir = strstr(last.out, "lenet5-float-2\n");
+    assert_true(row && dir && row < dir);       /* not float-1, which is not finished */
+}
+
+static void test_without_out_the_directory_is_named_for_the_run(void **state)
+{
+    (void)state;
+    char       here[2048], absolute[4096];
+    const bool relative = *program != '/';
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(absolute, sizeof absolute, "%s%s%s", relative ? here : "", relative ? "/" : "", program);
+    const char *before = program;
+    program            = absolute;
+    assert_int_equal(chdir(root), 0);
+    const int status = qgrad(TRAIN "--weight twn:threshold=0.5 --epochs 1 --json");
+    assert_int_equal(chdir(here), 0);
+    program = before;
+    assert_int_equal(status, 0);
+    assert_int_equal(access(at("runs/lenet5-twn-threshold-0.5-3/last.safetensors"), F_OK), 0);
 }
 
 static void test_resuming_a_finished_run_prints_it(void **state)
@@ -501,7 +540,8 @@ static void test_resuming_with_other_options_is_refused(void **state)
 {
     (void)state;
     assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
-    assert_refused("train --resume --out @/fixed --lr 0.5", 1, "lr is 0.01 in the run, but 0.5 is asked for");
+    assert_refused("train --resume --out @/fixed --lr 0.5", 1,
+                   "lr is 0.01 in the run, but 0.5 is asked for");
     assert_refused("train --resume --out @/fixed --epochs 9", 1, "epochs is 1 in the run, but 9");
     assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
 }
@@ -524,7 +564,7 @@ static void test_a_budget_ends_in_good_order(void **state)
     assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "test_accuracy")));
     cJSON_Delete(j);
     assert_non_null(strstr(last.err, "--resume --out"));
-    for (int i = 0; i < 200; i++) {             /* 0.03 s are some steps, less than an epoch with luck */
+    for (int i = 0; i < 200; i++) { /* 0.03 s are some steps, less than an epoch with luck */
         assert_status("train --resume --out @/budget --budget 0.03s --json", 0);
         j                   = parse();
         const bool complete = truth(j, "complete");
@@ -653,8 +693,8 @@ static void test_a_checkpoint_of_another_net_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/ternary --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
-    snprintf(command, sizeof command, "cp %s/adam/last.safetensors %s/slow/best.safetensors %s/ternary", root,
-             root, root);
+    snprintf(command, sizeof command,
+             "cp %s/adam/last.safetensors %s/slow/best.safetensors %s/ternary", root, root, root);
     assert_int_equal(system(command), 0);
     assert_refused("eval --run @/ternary", 1, "last.safetensors");
     assert_refused("eval --run @/ternary --best", 1,
@@ -705,11 +745,15 @@ static void test_summary_counts_bytes(void **state)
 static void test_bench_measures(void **state)
 {
     (void)state;
+    struct timespec began, ended;
     setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+    clock_gettime(CLOCK_MONOTONIC, &began);
     const int status = qgrad("bench train --model lenet5 --weight twn --batch 8 --data synthetic "
-                             "--seconds 0.05 --profile --json");
+                             "--seconds 0.3 --profile --json");
+    clock_gettime(CLOCK_MONOTONIC, &ended);
     unsetenv("OPENBLAS_CORETYPE");
     assert_int_equal(status, 0);
+    assert_true((double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec) > 0.3);
     assert_non_null(strstr(last.err, "warning: OPENBLAS_CORETYPE is set"));
     cJSON *j = parse();
     assert_true(number(j, "steps") >= 3);
@@ -739,6 +783,8 @@ int main(void)
         cmocka_unit_test(test_signed_inputs_and_adam_train_too),
         cmocka_unit_test(test_a_loss_that_is_not_finite_ends_the_run),
         cmocka_unit_test(test_a_run_is_not_overwritten_by_accident),
+        cmocka_unit_test(test_the_float_run_beside_it_is_shown),
+        cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
         cmocka_unit_test(test_resuming_a_finished_run_prints_it),
         cmocka_unit_test(test_resuming_with_other_options_is_refused),
         cmocka_unit_test(test_resuming_nothing_starts),

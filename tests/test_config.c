@@ -142,7 +142,8 @@ static void test_a_scheme_becomes_its_quantizer(void **state)
     const qg_quant twn = qg_twn((qg_twn_spec){ .threshold = 0.25f });
     assert_ptr_equal(q.scheme, twn.scheme);
     assert_memory_equal(q.arg, twn.arg, sizeof q.arg);
-    assert_int_equal(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text), QG_OK);
+    assert_int_equal(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text),
+                     QG_OK);
     assert_ptr_equal(q.surrogate.slope, qg_ste_identity().slope);
 }
 
@@ -213,7 +214,8 @@ static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
     (void)state;
     config asked = { { 0 } }, stored = { { 0 } }, c = { { 0 } };
     bool   usage;
-    assert_int_equal(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"), QG_OK);
+    assert_int_equal(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"),
+                     QG_OK);
     assert_int_equal(config_parse(&asked, "batch = 7\nthreads = 2\n", "f"), QG_OK);
     assert_int_equal(recipe_resolve(&asked, &stored, &c, &usage), QG_OK);
     assert_string_equal(config_text(&c, "threads"), "2");

@@ -14,7 +14,7 @@
 
 /* h w c, oc, kh kw, stride.  Channels beside and on every vector length, outputs smaller and larger
  * than a tile, kernels as large as the image, smaller than the stride, and images with rows that no
- * window reaches.  The 16 to 16 layers are those whose tiles end with the row. */
+ * window reaches.  Where c is a vector and oc no more, tiles end with the row. */
 static const int cases[][7] = {
     { 1, 1, 1, 1, 1, 1, 1 },     { 5, 5, 1, 1, 3, 3, 1 },    { 7, 9, 3, 5, 3, 2, 1 },
     { 8, 10, 16, 16, 3, 3, 1 },  { 6, 9, 16, 16, 3, 3, 1 },  { 5, 34, 16, 16, 3, 3, 1 },
@@ -22,15 +22,18 @@ static const int cases[][7] = {
     { 7, 7, 33, 65, 3, 1, 3 },   { 28, 28, 1, 32, 5, 5, 1 }, { 6, 6, 50, 20, 1, 1, 1 },
     { 6, 5, 64, 63, 1, 1, 2 },   { 11, 4, 5, 17, 4, 4, 3 },  { 3, 3, 128, 5, 3, 3, 1 },
     { 4, 30, 8, 9, 2, 3, 1 },    { 8, 8, 20, 50, 5, 5, 1 },  { 5, 70, 2, 4, 1, 5, 1 },
-    { 12, 3, 4, 7, 3, 3, 4 },    { 34, 6, 3, 16, 3, 3, 1 },
+    { 12, 3, 4, 7, 3, 3, 4 },    { 34, 6, 3, 16, 3, 3, 1 },  { 3, 30, 16, 16, 3, 3, 1 },
+    { 4, 10, 16, 5, 3, 3, 1 },   { 4, 14, 8, 7, 3, 3, 1 },   { 5, 18, 4, 3, 2, 3, 1 },
 };
 enum { CASES = sizeof cases / sizeof *cases, IMAGES = 3, GUARD = 33 };
 
 static qg__conv geometry(int i)
 {
     const int *s = cases[i];
-    return (qg__conv){ .h = s[0], .w = s[1], .c = s[2], .oc = s[3], .kh = s[4], .kw = s[5],
-                       .stride = s[6], .oh = (s[0] - s[4]) / s[6] + 1, .ow = (s[1] - s[5]) / s[6] + 1 };
+    return (qg__conv){
+        .h = s[0], .w = s[1], .c = s[2], .oc = s[3], .kh = s[4], .kw = s[5], .stride = s[6],
+        .oh = (s[0] - s[4]) / s[6] + 1, .ow = (s[1] - s[5]) / s[6] + 1,
+    };
 }
 
 /* The tables that this machine can run, the widest last. */
@@ -47,37 +50,42 @@ static int tables(const qg__conv_kernels *of[3])
 
 /* --- arrays that notice ------------------------------------------------------------------- */
 
-/* n floats behind and before GUARD NaNs.  Users' arrays start one float off a vector's alignment. */
+/* n floats between NaNs.  Arrays of a user start one float off a vector's alignment. */
 typedef struct guarded {
     float *block, *at;
-    size_t n;
+    size_t n, behind;
 } guarded;
 
-static guarded guard(size_t n, bool aligned)
+static guarded guard_with(size_t n, size_t front, size_t behind)
 {
-    guarded      a     = { .n = n };
-    const size_t front = aligned ? 48 : GUARD;
-    void        *block = NULL;
-    assert_int_equal(posix_memalign(&block, 64, (front + n + GUARD) * sizeof *a.at), 0);
+    guarded a     = { .n = n, .behind = behind };
+    void   *block = NULL;
+    assert_int_equal(posix_memalign(&block, 64, (front + n + behind) * sizeof *a.at), 0);
     a.block = block;
     a.at    = a.block + front;
-    for (size_t i = 0; i < front + n + GUARD; i++) a.block[i] = NAN;
+    for (size_t i = 0; i < front + n + behind; i++) a.block[i] = NAN;
     return a;
 }
+
+static guarded guard(size_t n)   { return guard_with(n, GUARD, GUARD); }
+static guarded aligned(size_t n) { return guard_with(n, 48, GUARD); }
+
+/* What kernels only read ends with its block: a read past the end is seen by ASan and valgrind. */
+static guarded values(size_t n, uint64_t key, bool whole)
+{
+    guarded a = guard_with(n, GUARD, 0);
+    for (size_t i = 0; i < n; i++)
+        a.at[i] = whole ? (float)(qg_bits(key, i) % 9) - 4.0f : 2.0f * qg_uniform(key, i) - 1.0f;
+    return a;
+}
+
+static void zero(guarded a) { memset(a.at, 0, a.n * sizeof *a.at); }
 
 static void release(guarded a)
 {
     for (float *p = a.block; p < a.at; p++) assert_true(isnan(*p));
-    for (size_t i = 0; i < GUARD; i++) assert_true(isnan(a.at[a.n + i]));
+    for (size_t i = 0; i < a.behind; i++) assert_true(isnan(a.at[a.n + i]));
     free(a.block);
-}
-
-static guarded values(size_t n, uint64_t key, bool whole)
-{
-    guarded a = guard(n, false);
-    for (size_t i = 0; i < n; i++)
-        a.at[i] = whole ? (float)(qg_bits(key, i) % 9) - 4.0f : 2.0f * qg_uniform(key, i) - 1.0f;
-    return a;
 }
 
 /* --- the seven loops ---------------------------------------------------------------------- */
@@ -126,8 +134,9 @@ static void seven_loops(const qg__conv *g, const tensors *t, int image, expected
                 for (int i = 0; i < g->kh; i++)
                     for (int j = 0; j < g->kw; j++)
                         for (int c = 0; c < g->c; c++) {
-                            const int in = ((r * g->stride + i) * g->w + q * g->stride + j) * g->c + c;
-                            const int k  = ((o * g->kh + i) * g->kw + j) * g->c + c;
+                            const int row = r * g->stride + i, col = q * g->stride + j;
+                            const int in  = (row * g->w + col) * g->c + c;
+                            const int k   = ((o * g->kh + i) * g->kw + j) * g->c + c;
                             term(y, out, x[in], t->w.at[k]);
                             term(dx, (size_t)in, dy[out], t->w.at[k]);
                             term(dw, (size_t)k, dy[out], x[in]);
@@ -136,41 +145,44 @@ static void seven_loops(const qg__conv *g, const tensors *t, int image, expected
 }
 
 /* A chain of k multiply-adds makes k roundings, each of at most half an eps of what has been summed
- * so far, typically size.  They point anywhere and add up as sqrt(k) does: to sqrt(k) / 4 eps * size
- * or so, and 8 times that is never seen.  Sums of small integers are exact, whatever the order. */
+ * so far, typically size.  They point anywhere and add up as sqrt(k) does: to sqrt(k) / 4 eps of
+ * size or so, and 8 times that is never seen.  Sums of small integers are exact in any order. */
 static void assert_sum(expected e, const float *actual, int k, bool whole, double start)
 {
     for (size_t i = 0; i < e.n; i++) {
         const double size  = sqrt(e.squares[i] + start * start);
         const double bound = whole ? 0.0 : 2.0 * sqrt(k + 1.0) * 0x1p-23 * size;
         if (!(fabs((double)actual[i] - e.value[i]) <= bound))
-            fail_msg("[%zu] is %.9g, not %.9g to within %g", i, (double)actual[i], e.value[i], bound);
+            fail_msg("[%zu] is %.9g, not %.9g to within %g", i, (double)actual[i], e.value[i],
+                     bound);
     }
 }
 
 /* --- the kernels ---------------------------------------------------------------------------- */
 
-/* Packed in pieces, the last block first. */
+/* Packed in pieces, the last block first; the channels that fill a block up are written too. */
 static guarded packed_forward(const qg__conv_kernels *k, const qg__conv *g, const float *w)
 {
-    guarded p = guard(qg__conv_forward_size(k, g), true);
+    guarded p = aligned(qg__conv_forward_size(k, g));
     for (int b = qg__conv_blocks(k, g->oc); b-- > 0;) k->pack_forward(g, b, b + 1, w, p.at);
+    for (size_t i = 0; i < p.n; i++) assert_true(!isnan(p.at[i]));
     return p;
 }
 
 static guarded packed_backward(const qg__conv_kernels *k, const qg__conv *g, const float *w)
 {
-    guarded p = guard(qg__conv_backward_size(k, g), true);
+    guarded p = aligned(qg__conv_backward_size(k, g));
     for (int b = qg__conv_blocks(k, g->c); b-- > 0;) k->pack_backward(g, b, b + 1, w, p.at);
+    for (size_t i = 0; i < p.n; i++) assert_true(!isnan(p.at[i]));
     return p;
 }
 
-static void check_forward(const qg__conv_kernels *k, const qg__conv *g, const tensors *t, bool whole,
-                          expected e)
+static void check_forward(const qg__conv_kernels *k, const qg__conv *g, const tensors *t,
+                          bool whole, expected e)
 {
     const int n  = g->kh * g->kw * g->c;
     guarded   wf = packed_forward(k, g, t->w.at);
-    guarded   y  = guard(e.n, false);
+    guarded   y  = guard(e.n);
     k->forward(g, t->x.at, wf.at, NULL, y.at);
     assert_sum(e, y.at, n, whole, 0.0);
 
@@ -189,7 +201,7 @@ static void check_input_gradient(const qg__conv_kernels *k, const qg__conv *g, c
                                  bool whole, expected e)
 {
     guarded wb = packed_backward(k, g, t->w.at);
-    guarded dx = guard(e.n, false);
+    guarded dx = guard(e.n);
     k->input_gradient(g, t->dy.at, wb.at, dx.at);
     assert_sum(e, dx.at, g->kh * g->kw * g->oc, whole, 0.0);
     release(wb);
@@ -199,10 +211,10 @@ static void check_input_gradient(const qg__conv_kernels *k, const qg__conv *g, c
 static void check_weight_gradient(const qg__conv_kernels *k, const qg__conv *g, const tensors *t,
                                   bool whole, expected e)
 {
-    guarded acc     = guard(qg__conv_forward_size(k, g), true);
-    guarded scratch = guard(qg__conv_scratch(k, g), true);
-    guarded dw      = guard(e.n, false);
-    memset(acc.at, 0, acc.n * sizeof *acc.at);
+    guarded acc     = aligned(qg__conv_forward_size(k, g));
+    guarded scratch = aligned(qg__conv_scratch(k, g));
+    guarded dw      = guard(e.n);
+    zero(acc);
     k->weight_gradient(g, 0, qg__conv_units(k, g), IMAGES, t->x.at, t->dy.at, acc.at, scratch.at);
     for (size_t i = 0; i < e.n; i++) dw.at[i] = 2.0f, e.value[i] += 2.0;
     for (int b = qg__conv_blocks(k, g->oc); b-- > 0;)
@@ -245,7 +257,8 @@ static void kernels_agree_with_seven_loops(void **state)
         expected dx   = expect((size_t)(g.h * g.w * g.c)), dx_more = expect(dx.n);
         expected dw   = expect(t.w.n);
         seven_loops(&g, &t, 0, y, dx, dw);
-        for (int image = 1; image < IMAGES; image++) seven_loops(&g, &t, image, y_more, dx_more, dw);
+        for (int image = 1; image < IMAGES; image++)
+            seven_loops(&g, &t, image, y_more, dx_more, dw);
         check_forward(k, &g, &t, whole, y);
         check_input_gradient(k, &g, &t, whole, dx);
         check_weight_gradient(k, &g, &t, whole, dw);
@@ -258,7 +271,7 @@ static void kernels_agree_with_seven_loops(void **state)
 static void mirror_is_the_input_gradient(void **state)
 {
     (void)state;
-    static const int         sizes[][3] = { { 3, 16, 16 }, { 3, 33, 20 }, { 1, 5, 64 }, { 5, 3, 31 } };
+    static const int sizes[][3] = { { 3, 16, 16 }, { 3, 33, 20 }, { 1, 5, 64 }, { 5, 3, 31 } };
     const qg__conv_kernels *of[3];
     const int               n = tables(of);
     for (int run = 0; run < 4 * n; run++) {
@@ -270,10 +283,10 @@ static void mirror_is_the_input_gradient(void **state)
         const qg__conv m      = qg__conv_mirror(&g);
         const tensors  t      = draw(&g, true);
         guarded        wb     = packed_backward(k, &g, t.w.at);
-        guarded        whole  = guard((size_t)(row * row * g.c), false);
-        guarded        inside = guard((size_t)(side * side * g.c), false);
+        guarded        whole  = guard((size_t)(row * row * g.c));
+        guarded        inside = guard((size_t)(side * side * g.c));
         guarded        framed = values((size_t)(row * row * g.oc), 0, true);
-        memset(framed.at, 0, framed.n * sizeof *framed.at);
+        zero(framed);
         for (int r = 0; r < side; r++)
             memcpy(framed.at + ((r + pad) * row + pad) * g.oc, t.dy.at + r * side * g.oc,
                    (size_t)(side * g.oc) * sizeof *framed.at);
@@ -299,10 +312,10 @@ static void weight_gradient_does_not_depend_on_how_it_is_cut(void **state)
         const qg__conv          g     = geometry(run / n);
         const tensors           t     = draw(&g, false);
         const int               units = qg__conv_units(k, &g);
-        guarded                 acc[2] = { guard(qg__conv_forward_size(k, &g), true),
-                                           guard(qg__conv_forward_size(k, &g), true) };
-        guarded                 scratch = guard(qg__conv_scratch(k, &g), true);
-        for (int i = 0; i < 2; i++) memset(acc[i].at, 0, acc[i].n * sizeof(float));
+        guarded                 acc[2] = { aligned(qg__conv_forward_size(k, &g)),
+                                           aligned(qg__conv_forward_size(k, &g)) };
+        guarded                 scratch = aligned(qg__conv_scratch(k, &g));
+        for (int i = 0; i < 2; i++) zero(acc[i]);
         k->weight_gradient(&g, 0, units, IMAGES, t.x.at, t.dy.at, acc[0].at, scratch.at);
         for (int image = 0; image < IMAGES; image++)
             for (int u = units; u-- > 0;)
@@ -327,11 +340,11 @@ static void many_small_images_are_one_chain(void **state)
     guarded                 dy = values(MANY * 2 * 2 * 16, 6, false);
     for (int i = 0; i < n; i++) {
         const qg__conv_kernels *k       = of[i];
-        guarded                 once    = guard(qg__conv_forward_size(k, &g), true);
-        guarded                 apart   = guard(once.n, true);
-        guarded                 scratch = guard(qg__conv_scratch(k, &g), true);
-        memset(once.at, 0, once.n * sizeof *once.at);
-        memset(apart.at, 0, once.n * sizeof *once.at);
+        guarded                 once    = aligned(qg__conv_forward_size(k, &g));
+        guarded                 apart   = aligned(once.n);
+        guarded                 scratch = aligned(qg__conv_scratch(k, &g));
+        zero(once);
+        zero(apart);
         k->weight_gradient(&g, 0, qg__conv_units(k, &g), MANY, x.at, dy.at, once.at, scratch.at);
         for (int image = 0; image < MANY; image++)
             k->weight_gradient(&g, 0, qg__conv_units(k, &g), 1, x.at + image * 4 * 4 * 8,
@@ -357,13 +370,13 @@ static void vector_lengths_with_fma_give_the_same_bits(void **state)
             const qg__conv_kernels *k       = of[1 + v];
             guarded                 wf      = packed_forward(k, &g, t.w.at);
             guarded                 wb      = packed_backward(k, &g, t.w.at);
-            guarded                 acc     = guard(qg__conv_forward_size(k, &g), true);
-            guarded                 scratch = guard(qg__conv_scratch(k, &g), true);
-            y[v]  = guard((size_t)(g.oh * g.ow * g.oc), false);
-            dx[v] = guard((size_t)(g.h * g.w * g.c), false);
-            dw[v] = guard(t.w.n, false);
-            memset(acc.at, 0, acc.n * sizeof *acc.at);
-            memset(dw[v].at, 0, dw[v].n * sizeof *dw[v].at);
+            guarded                 acc     = aligned(qg__conv_forward_size(k, &g));
+            guarded                 scratch = aligned(qg__conv_scratch(k, &g));
+            y[v]  = guard((size_t)(g.oh * g.ow * g.oc));
+            dx[v] = guard((size_t)(g.h * g.w * g.c));
+            dw[v] = guard(t.w.n);
+            zero(acc);
+            zero(dw[v]);
             k->forward(&g, t.x.at, wf.at, t.bias.at, y[v].at);
             k->input_gradient(&g, t.dy.at, wb.at, dx[v].at);
             k->weight_gradient(&g, 0, qg__conv_units(k, &g), IMAGES, t.x.at, t.dy.at, acc.at,
@@ -390,7 +403,7 @@ static void nan_spreads_exactly_as_far_as_its_windows(void **state)
         const qg__conv          g   = geometry(run / n);
         const tensors           t   = draw(&g, false);
         guarded                 wf  = packed_forward(k, &g, t.w.at);
-        guarded                 y   = guard((size_t)(g.oh * g.ow * g.oc), false);
+        guarded                 y   = guard((size_t)(g.oh * g.ow * g.oc));
         const int               row = g.h / 2, col = g.w / 2;
         t.x.at[(row * g.w + col) * g.c + g.c - 1] = NAN;
         k->forward(&g, t.x.at, wf.at, NULL, y.at);

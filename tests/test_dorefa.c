@@ -229,8 +229,8 @@ static void gradients_by_hand(void **state)
     assert_same(6, y, dr);
 }
 
-/* With noise before the rounding the mean is right: of n draws with a step of 2/15 and a deviation of
- * at most half a step, 5 standard errors are 0.0017. */
+/* With noise before the rounding the mean is right: of n draws with a step of 2/15 and a deviation
+ * of at most half a step, 5 standard errors are 0.0017. */
 static void noise_makes_gradients_unbiased(void **state)
 {
     (void)state;

@@ -23,8 +23,10 @@ enum { CASES = sizeof cases / sizeof *cases };
 static qg__conv geometry(int i)
 {
     const int *s = cases[i];
-    return (qg__conv){ .h = s[0], .w = s[1], .c = s[2], .oc = s[3], .kh = s[4], .kw = s[5],
-                       .stride = s[6], .oh = (s[0] - s[4]) / s[6] + 1, .ow = (s[1] - s[5]) / s[6] + 1 };
+    return (qg__conv){
+        .h = s[0], .w = s[1], .c = s[2], .oc = s[3], .kh = s[4], .kw = s[5], .stride = s[6],
+        .oh = (s[0] - s[4]) / s[6] + 1, .ow = (s[1] - s[5]) / s[6] + 1,
+    };
 }
 
 static size_t image(const qg__conv *g)  { return (size_t)(g->h * g->w * g->c); }
@@ -32,7 +34,7 @@ static size_t output(const qg__conv *g) { return (size_t)(g->oh * g->ow * g->oc)
 static int    window(const qg__conv *g) { return g->kh * g->kw * g->c; }
 static size_t matrix(const qg__conv *g) { return (size_t)(g->oh * g->ow * window(g)); }
 
-/* Exactly as long as needed, so that ASan sees a step too far; starts where a kernel may want it. */
+/* Exactly as long as needed, so that ASan sees a step too far; aligned as packed arrays must be. */
 static float *array(size_t n)
 {
     void *p = NULL;

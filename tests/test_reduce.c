@@ -96,20 +96,30 @@ static void terms_see_every_element_once(void **state)
 /* Everything that reduces or maps, once per instruction set and thread count: the same bits. */
 struct results {
     double sum, above, terms, row;
-    float  max, ternary[MOST], tanh[MOST], uniform[MOST];
+    float  max, ternary[MOST], tanh[MOST], codes[MOST], slope[MOST], uniform[MOST];
+    float  codes_of[5][MOST];
     size_t kept;
 };
 
 static void compute(struct results *r)
 {
+    const qg_map_kernels *map = QG_KERNELS(qg__map);
+    map->linear(MOST, big, 0.9f, 15.0f, r->codes_of[0]);
+    map->dorefa_even(MOST, big, 15.0f, r->codes_of[1]);
+    map->dorefa_up(MOST, big, 15.0f, r->codes_of[2]);
+    map->pact(MOST, big, 0.9f, 15.0f, r->codes_of[3]);
+    map->lsq(MOST, big, 0.3f, -4.0f, 3.0f, r->codes_of[4]);
     r->sum = qg__sum_abs(BIG, big);
     r->above = qg__sum_abs_above(BIG, big, 0.3f, &r->kept);
     r->max = qg__max_abs(BIG, big);
     r->terms = qg__sum_terms(BIG, square_terms, big);
     r->row = QG_KERNELS(qg__reduce)->sum(4607, big + 1); /* unaligned */
-    QG_KERNELS(qg__map)->ternary(MOST, big, 0.3f, 2.0f, 3.0f, r->ternary);
-    QG_KERNELS(qg__map)->tanh(MOST, big, r->tanh);
-    QG_KERNELS(qg__map)->uniform(MOST, 9, 5, r->uniform);
+    map->ternary(MOST, big, 0.3f, 2.0f, 3.0f, r->ternary);
+    map->tanh(MOST, big, r->tanh);
+    memcpy(r->codes, r->tanh, sizeof r->codes);
+    map->tanh_codes(MOST, 0.9f, 15.0f, r->codes);
+    map->tanh_slope(MOST, big, big + 3, 0.9f, r->slope);
+    map->uniform(MOST, 9, 5, r->uniform);
 }
 
 static void same_bits_on_every_machine_and_thread_count(void **state)
@@ -130,6 +140,9 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
             assert_true(other.max == first.max && other.kept == first.kept);
             assert_same(MOST, other.ternary, first.ternary);
             assert_same(MOST, other.tanh, first.tanh);
+            assert_same(MOST, other.codes, first.codes);
+            assert_same(MOST, other.slope, first.slope);
+            assert_same(5 * MOST, other.codes_of[0], first.codes_of[0]);
             assert_same(MOST, other.uniform, first.uniform);
         }
     unsetenv("QGRAD_CPU");

@@ -1,6 +1,5 @@
 #include "tests/support/views.h"
 
-#include "core/parallel.h"
 #include "quant/smooth.h"
 #include "quant/ste.h"
 

@@ -41,8 +41,8 @@ static void four_rules_by_hand(void **state)
     assert_true(dw[2] == 0.0f && dw[3] == 1.0f);
 }
 
-/* With |w| > 1 the indicator is 0, and q = mean|w| sign(w) is smooth: the exact rule is then its true
- * derivative.  Central differences of a linear function; rounding of alpha to float leaves n/h ulp. */
+/* With |w| > 1 the indicator is 0, and q = mean|w| sign(w) is smooth: the exact rule is then its
+ * derivative.  Differences of a linear function; rounding alpha to float leaves n/h ulp. */
 static void exact_rule_is_the_derivative(void **state)
 {
     (void)state;

@@ -1,0 +1,400 @@
+/* Fake quantization of weights and activations: one scheme for each way to come by a range.
+ *
+ * What is computed once the range is known stands in quant/fake_quant.h.  Of a range:
+ *
+ *     legal      min <= 0 <= max, since 0 has to be a code anyway
+ *     learned    projected into that after every step; if max - min falls below 2^-30, max = min + 2^-30,
+ *                from where its gradient can open it again (an empty range would have none)
+ *     others     if max - min is below 2^-30, the range is empty: y = 0, dx = g
+ */
+#include "quant/fake_quant_tape.h"
+#include "quant/observe.h"
+#include "quant/operand.h"
+#include "quant/reduce.h"
+
+#include <math.h>
+
+static const float smallest_range = 0x1p-30f;
+
+enum { KIND, NARROW, MIN, MAX, DECAY, PERCENTILE };     /* of qg_quant.arg */
+enum { RANGE_MIN, RANGE_MAX, SEEN };                    /* of what is learned or tracked */
+
+static qg_range_kind kind_of(qg_quant q) { return (qg_range_kind)q.arg[KIND]; }
+
+static qg_fake_quant_attrs attrs_of(qg_quant q)
+{
+    return (qg_fake_quant_attrs){ .num_bits = q.bits, .narrow_range = q.arg[NARROW] != 0.0f };
+}
+
+/* TensorFlow's ops disagree at ties, and each kind of range follows the op it stands for. */
+static qg__fake_quant_rule rule_of(qg_quant q)
+{
+    return q.per_channel || kind_of(q) == QG_RANGE_FIXED ? QG_FAKE_QUANT_MULTIPLY : QG_FAKE_QUANT_DIVIDE;
+}
+
+static qg__split split_of(qg_quant q, qg_shape x)
+{
+    const size_t all = qg_count(x), n = (size_t)x.n, c = (size_t)x.c;
+    if (!q.per_channel) return (qg__split){ 1, 1, all };
+    return q.role == QG_WEIGHT ? (qg__split){ 1, n, qg_row(x) } : (qg__split){ all / c, c, 1 };
+}
+
+static qg_status check(qg_quant q)
+{
+    const char *name = q.scheme->name;
+    qg_status   s = qg__check_int(name, "bits", q.bits, 2, 16);
+    if (!s && !(q.arg[DECAY] > 0.0f && q.arg[DECAY] < 1.0f))
+        s = qg_fail(QG_EARG, "%s: decay is %g, not between 0 and 1", name, (double)q.arg[DECAY]);
+    if (!s && !(q.arg[PERCENTILE] > 50.0f && q.arg[PERCENTILE] <= 100.0f))
+        s = qg_fail(QG_EARG, "%s: percentile is %g, not above 50 and at most 100", name,
+                    (double)q.arg[PERCENTILE]);
+    if (s || kind_of(q) != QG_RANGE_FIXED) return s;
+    if (q.per_channel) return qg_fail(QG_EARG, "%s: one given range cannot be per channel", name);
+    if (!(q.arg[MIN] < q.arg[MAX]))
+        return qg_fail(QG_EARG, "%s: min is %g, not below max, %g", name, (double)q.arg[MIN],
+                       (double)q.arg[MAX]);
+    qg_fake_quant_range r;
+    return qg_fake_quant_nudge(attrs_of(q), q.arg[MIN], q.arg[MAX], &r);
+}
+
+/* --- the range ------------------------------------------------------------------------------- */
+
+/* NaN passes and is refused by the nudging. */
+static void make_legal(qg_range_kind kind, float *min, float *max)
+{
+    *min = *min > 0.0f ? 0.0f : *min;
+    *max = *max < 0.0f ? 0.0f : *max;
+    if (!(*max - *min < smallest_range)) return;
+    if (kind == QG_RANGE_LEARNED) *max = *min + smallest_range;
+    else *min = *max = 0.0f;
+}
+
+static qg_status nudge(qg_quant q, float min, float max, qg_fake_quant_range *r)
+{
+    if (kind_of(q) != QG_RANGE_FIXED) make_legal(kind_of(q), &min, &max);
+    return qg_fake_quant_nudge(attrs_of(q), min, max, r);
+}
+
+static qg_status nudge_learned(qg_quant q, qg_var *const *learned, size_t i, qg_fake_quant_range *r)
+{
+    if (kind_of(q) == QG_RANGE_FIXED) return nudge(q, q.arg[MIN], q.arg[MAX], r);
+    float min = learned[RANGE_MIN]->data[i], max = learned[RANGE_MAX]->data[i];
+    if (kind_of(q) == QG_RANGE_LEARNED) {
+        make_legal(QG_RANGE_LEARNED, &min, &max);
+        qg_confine(learned[RANGE_MIN], i, min);
+        qg_confine(learned[RANGE_MAX], i, max);
+    }
+    return nudge(q, min, max, r);
+}
+
+/* --- observers ------------------------------------------------------------------------------- */
+
+enum { CHANNELS = 64 };         /* looked at in one go */
+
+static void look(qg_quant q, qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi)
+{
+    if (kind_of(q) == QG_RANGE_PERCENTILE)
+        qg__percentiles(c, first, n, x, (double)q.arg[PERCENTILE], lo, hi);
+    else qg__min_max(c, first, n, x, lo, hi);
+}
+
+/* The first batch is taken as it is, later ones are averaged in.  A channel with an infinity, or
+ * with nothing but NaN, teaches nothing, and a batch with one does not count as the first. */
+static void observe(qg_quant q, qg_tensor x, float *const *learned)
+{
+    if (!x.data) return;
+    const qg__split c     = split_of(q, x.shape);
+    const bool      seen  = *learned[SEEN] != 0.0f;
+    const float     decay = q.arg[DECAY];
+    bool            whole = true;
+    for (size_t first = 0; first < c.depth; first += CHANNELS) {
+        const size_t n = qg__smaller(c.depth - first, CHANNELS);
+        float        lo[CHANNELS], hi[CHANNELS];
+        look(q, c, first, n, x.data, lo, hi);
+        for (size_t i = 0; i < n; i++) {
+            float *min = &learned[RANGE_MIN][first + i], *max = &learned[RANGE_MAX][first + i];
+            if (!isfinite(lo[i]) || !isfinite(hi[i])) {
+                whole = false;
+                continue;
+            }
+            const float low = lo[i] > 0.0f ? 0.0f : lo[i], high = hi[i] < 0.0f ? 0.0f : hi[i];
+            *min = seen ? decay * *min + (1.0f - decay) * low : low;
+            *max = seen ? decay * *max + (1.0f - decay) * high : high;
+        }
+    }
+    if (whole) *learned[SEEN] = 1.0f;
+}
+
+/* A learned range looks once, when it is about to be used. */
+static bool starts_now(qg_quant q, const qg_tape *t, qg_var *const *learned)
+{
+    return learned[SEEN]->data[0] == 0.0f && !qg_quant_waits(q, t);
+}
+
+static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
+{
+    if (learned[SEEN]->data[0] == 0.0f) return true;
+    return qg_tape_mode(t) == QG_TRAIN && !(q.freeze_after && qg_tape_step(t) >= q.freeze_after);
+}
+
+/* --- on the tape ----------------------------------------------------------------------------- */
+
+static const qg_op fake_quant_op = { .name = "fake_quant", .backward = qg_activation_op_backward, .assigns = true };
+
+static qg_activation activation(qg_quant q, qg_var *const *learned)
+{
+    const bool          trained = kind_of(q) == QG_RANGE_LEARNED;
+    qg_fake_quant_range r;
+    /* A range that overflowed has no other way to be noticed from here than a loss of NaN. */
+    if (nudge_learned(q, learned, 0, &r)) r = (qg_fake_quant_range){ NAN, NAN, NAN, NAN, NAN, 0 };
+    return qg__fake_quant_activation(&r, rule_of(q), q.surrogate, trained ? learned[RANGE_MIN] : NULL,
+                                     trained ? learned[RANGE_MAX] : NULL);
+}
+
+static qg_var *apply_channels(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    const qg__split      c = split_of(q, x->shape);
+    qg_var              *y;
+    qg_fake_quant_range *r = qg__fake_quant_channels(t, c, q.surrogate, x, learned[RANGE_MIN],
+                                                     learned[RANGE_MAX], &y);
+    for (size_t i = 0; r && i < c.depth; i++) {
+        const qg_status s = nudge_learned(q, learned, i, &r[i]);
+        if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());
+    }
+    if (!r) return NULL;
+    qg__fake_quant_forward(c, r, QG_FAKE_QUANT_MULTIPLY, x->data, y->data);
+    return y;
+}
+
+static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    if (kind_of(q) != QG_RANGE_FIXED && learned[SEEN]->data[0] == 0.0f) return qg_quant_pass(t, q, x);
+    if (q.per_channel) return apply_channels(t, q, x, learned);
+    qg_fake_quant_range r;
+    const qg_status     s = nudge_learned(q, learned, 0, &r);
+    if (s) return qg_reject(t, s, "%s: %s", q.scheme->name, qg_errmsg());
+    return qg_record_activation(t, &fake_quant_op, x, activation(q, learned));
+}
+
+/* --- the weights of this step ---------------------------------------------------------------- */
+
+static const qg_op current_op = { .name             = "fake_quant",
+                                  .backward         = qg_surrogate_backward,
+                                  .straight_through = true };
+static const qg_op current_sloped_op = { .name = "fake_quant", .backward = qg_surrogate_backward };
+
+static qg_status current_range(qg_quant q, float lo, float hi, qg_fake_quant_range *r)
+{
+    const float m = -lo > hi ? -lo : hi;
+    return nudge(q, -m, m, r);
+}
+
+static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    (void)learned;
+    const qg__split c = split_of(q, x->shape);
+    qg_var         *y = qg_record_surrogate(t, &current_op, &current_sloped_op, x, q.surrogate);
+    if (!y) return NULL;
+    qg_fake_quant_range *r  = qg_scratch(t, c.depth * (sizeof *r + 2 * sizeof(float)));
+    float               *lo = r ? (float *)(void *)(r + c.depth) : NULL, *hi = r ? lo + c.depth : NULL;
+    if (!r) return NULL;
+    qg__min_max(c, 0, c.depth, x->data, lo, hi);
+    for (size_t i = 0; i < c.depth; i++) {
+        const qg_status s = current_range(q, lo[i], hi[i], &r[i]);
+        if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());
+    }
+    qg__fake_quant_forward(c, r, rule_of(q), x->data, y->data);
+    return y;
+}
+
+/* --- codes ----------------------------------------------------------------------------------- */
+
+static qg_status range_for_code(qg_quant q, qg__split c, size_t i, const float *x, const float *const *learned,
+                                qg_fake_quant_range *r)
+{
+    if (kind_of(q) == QG_RANGE_FIXED) return nudge(q, q.arg[MIN], q.arg[MAX], r);
+    if (kind_of(q) != QG_RANGE_CURRENT) return nudge(q, learned[RANGE_MIN][i], learned[RANGE_MAX][i], r);
+    float lo, hi;
+    qg__min_max(c, i, 1, x, &lo, &hi);
+    return current_range(q, lo, hi, r);
+}
+
+static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    const qg__split c    = split_of(q, x.shape);
+    const bool      rows = q.per_channel && q.role == QG_WEIGHT;
+    if (q.per_channel && !rows)
+        return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
+    if (q.scheme->learned && *learned[SEEN] == 0.0f)
+        return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there is no range", q.scheme->name);
+    for (size_t i = 0; i < c.depth; i++) {
+        qg_fake_quant_range r;
+        const qg_status     s = range_for_code(q, c, i, x.data, learned, &r);
+        if (s) return s;
+        for (size_t at = 0; at < c.inner; at += QG_CHUNK) {
+            const size_t n = qg__smaller(c.inner - at, QG_CHUNK), from = i * c.inner + at;
+            float        y[QG_CHUNK];
+            qg__fake_quant_forward((qg__split){ 1, 1, n }, &r, rule_of(q), x.data + from, y);
+            qg_codes_of(n, y, r.scale, out->code + from);
+        }
+        out->scale[i] = r.scale;
+    }
+    out->n_scale = (int)c.depth;
+    out->bits    = q.bits;
+    return QG_OK;
+}
+
+/* --- the schemes ----------------------------------------------------------------------------- */
+
+#define EXPLAIN_RANGE                                                                                \
+    "\n"                                                                                             \
+    "    scale = (max - min) / (qmax - qmin)     qmin = 0, or 1 if narrow_range; qmax = 2^bits - 1\n" \
+    "    zp    = qmin - min / scale, rounded     nmin, nmax: the range moved so that 0 is code zp\n" \
+    "    q(x)  = the nearest of nmin, nmin + scale, .., nmax; ties up\n"                             \
+    "    s(x)  = clip(x, nmin, nmax)             dx = dy where nmin <= x <= nmax, else 0\n"          \
+    "\n"
+
+#define EXPLAIN_LIMITS                                                                              \
+    "0 always belongs to the range.  Until a batch has been seen, x passes unchanged.  NaN stays NaN\n" \
+    "and has no gradient.  It does not rectify: a relu stays in front of it.\n"
+
+#define EXPLAIN_DIFFERS                                                                             \
+    "Other implementations: torch rounds ties to even and passes the gradient up to half a step\n"    \
+    "outside the range; TFLite computes nmin + code * scale and differs at ties; TensorFlow's kernels\n" \
+    "for one range divide by scale, those for given ranges and per channel multiply by its inverse,\n" \
+    "and so does this one.\n"
+
+static const qg_learned trained[] = { { .name = "min", .per_channel = true },
+                                      { .name = "max", .per_channel = true },
+                                      { .name = "seen", .tracked = true },
+                                      { .name = NULL } };
+
+static const qg_learned tracked[] = { { .name = "min", .per_channel = true, .tracked = true },
+                                      { .name = "max", .per_channel = true, .tracked = true },
+                                      { .name = "seen", .tracked = true },
+                                      { .name = NULL } };
+
+static const qg_scheme learned_range = {
+    .name       = "fake_quant_learned",
+    .learned    = trained,
+    .roles      = QG_WEIGHT | QG_INPUT,
+    .check      = check,
+    .start      = observe,
+    .observes   = starts_now,
+    .observe    = observe,
+    .apply      = apply,
+    .activation = activation,
+    .encode     = encode,
+    .explain =
+        "Uniform levels between a trained min and max.\n"
+        "       tf.quantization.fake_quant_with_min_max_vars; Jacob et al. 2018, arXiv:1712.05877, sec. 3\n"
+        EXPLAIN_RANGE
+        "Learns min and max, per tensor or per channel:\n"
+        "    dmin = sum of dy where x < nmin,   dmax = sum of dy where x > nmax\n"
+        "which takes nmin = min and nmax = max: the movement of the zero point is left out.  They start\n"
+        "as minimum and maximum of the initial weights, or of the first batch of training.  After each\n"
+        "step min <= 0 <= max is restored, and a range narrower than 2^-30 is opened to that.\n"
+        EXPLAIN_LIMITS EXPLAIN_DIFFERS
+        "TensorFlow accepts min > max, and returns NaN or a constant for it.\n",
+};
+
+static const qg_scheme observed_range = {
+    .name       = "fake_quant_observed",
+    .learned    = tracked,
+    .roles      = QG_WEIGHT | QG_INPUT,
+    .check      = check,
+    .start      = observe,
+    .observes   = observes,
+    .observe    = observe,
+    .apply      = apply,
+    .activation = activation,
+    .encode     = encode,
+    .explain =
+        "Uniform levels between the observed minimum and maximum.\n"
+        "                                       Jacob et al. 2018, arXiv:1712.05877, sec. 3.1\n"
+        EXPLAIN_RANGE
+        "Tracks min and max: r = decay r + (1 - decay) observed, decay 0.99 by default, the first batch\n"
+        "taken as it is, in training only, while it waits too, and until freeze_after steps.  A batch\n"
+        "that is all 0 gives an empty range: y = 0 and dx = dy.\n"
+        EXPLAIN_LIMITS EXPLAIN_DIFFERS
+        "tf.contrib.quantize starts its averages at -6 and 6, torch's at the first batch.\n",
+};
+
+static const qg_scheme percentile_range = {
+    .name       = "fake_quant_percentile",
+    .learned    = tracked,
+    .roles      = QG_WEIGHT | QG_INPUT,
+    .check      = check,
+    .start      = observe,
+    .observes   = observes,
+    .observe    = observe,
+    .apply      = apply,
+    .activation = activation,
+    .encode     = encode,
+    .explain =
+        "Uniform levels between observed percentiles, so that a few outliers do not cost resolution.\n"
+        EXPLAIN_RANGE
+        "Tracks min and max as fake_quant_observed does, but of each batch takes the value of rank\n"
+        "ceil(percentile / 100 * m) of its m numbers and its mirror image from below, 99.99 by default.\n"
+        "The ranks are exact: found digit by digit in the bits of the floats, which equals sorting.\n"
+        EXPLAIN_LIMITS EXPLAIN_DIFFERS
+        "Histogram observers, and percentiles that interpolate between ranks, give other ranges.\n",
+};
+
+static const qg_scheme fixed_range = {
+    .name       = "fake_quant_fixed",
+    .roles      = QG_WEIGHT | QG_INPUT,
+    .check      = check,
+    .apply      = apply,
+    .activation = activation,
+    .encode     = encode,
+    .explain =
+        "Uniform levels between a given min and max.    tf.quantization.fake_quant_with_min_max_args\n"
+        EXPLAIN_RANGE
+        "Learns nothing.  min < max, -6 and 6 by default; a range without 0 is moved until it has it,\n"
+        "[2, 4] to [0, 2].  NaN stays NaN and has no gradient.  It does not rectify.\n"
+        EXPLAIN_DIFFERS,
+};
+
+static const qg_scheme current_range_scheme = {
+    .name   = "fake_quant_current",
+    .roles  = QG_WEIGHT,
+    .check  = check,
+    .apply  = apply_current,
+    .encode = encode,
+    .explain =
+        "Weights on symmetric uniform levels that follow the largest of them.\n"
+        "                                       Krishnamoorthi 2018, arXiv:1806.08342, sec. 2.2\n"
+        "\n"
+        "    m    = max|w|                           of the tensor or of one output channel, in every step\n"
+        "    q(w) = fake quantization with min = -m, max = m and narrow_range: codes -(2^(bits-1) - 1) ..\n"
+        "           2^(bits-1) - 1, 0 in the middle\n"
+        "    s(w) = w                                nothing lies outside, m is a constant\n"
+        "\n"
+        "Learns nothing.  max|w| below 2^-31: q = 0.\n"
+        "Other implementations: without narrow_range the zero point of a symmetric range falls between\n"
+        "two codes, and float32 decides which; so it is not offered here.\n",
+};
+
+qg_quant qg_fake_quant(qg_fake_quant_spec spec)
+{
+    static const qg_scheme *const scheme[] = { [QG_RANGE_LEARNED]    = &learned_range,
+                                               [QG_RANGE_OBSERVED]   = &observed_range,
+                                               [QG_RANGE_PERCENTILE] = &percentile_range,
+                                               [QG_RANGE_FIXED]      = &fixed_range,
+                                               [QG_RANGE_CURRENT]    = &current_range_scheme };
+    const bool current = spec.range == QG_RANGE_CURRENT, unset = spec.min == 0.0f && spec.max == 0.0f;
+    qg_quant   q       = { .scheme       = scheme[spec.range],
+                           .bits         = spec.bits == 0 ? 8 : spec.bits,
+                           .per_channel  = spec.per_channel,
+                           .freeze_after = spec.freeze_after,
+                           .surrogate    = spec.surrogate };
+    if (current) q.surrogate = qg__surrogate_or(spec.surrogate, qg_ste_identity());
+    q.arg[KIND]       = (float)spec.range;
+    q.arg[NARROW]     = spec.narrow_range || current ? 1.0f : 0.0f;
+    q.arg[MIN]        = unset ? -6.0f : spec.min;
+    q.arg[MAX]        = unset ? 6.0f : spec.max;
+    q.arg[DECAY]      = spec.decay == 0.0f ? 0.99f : spec.decay;
+    q.arg[PERCENTILE] = spec.percentile == 0.0f ? 99.99f : spec.percentile;
+    return q;
+}

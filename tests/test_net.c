@@ -1,0 +1,217 @@
+#include "tests/support/testing.h"
+
+#include <limits.h>
+#include <math.h>
+#include "layers/layer.h"
+#include "layers/net.h"
+#include "tests/support/weighed.h"
+
+static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ 9, 7, 3, 1 }); }
+
+/* --- bad declarations ---------------------------------------------------------------------- */
+
+static void spoil(qg_net *net, int how)
+{
+    const qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    qg_layer      *relu;
+    switch (how) {
+    case 0: qg_net_conv2d(net, (qg_conv2d_spec){ .kernel = 3 }); break;
+    case 1: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3 }); break;
+    case 2: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 8 }); break;
+    case 3: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .stride = -2 }); break;
+    case 4: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .pad = INT_MAX }); break;
+    case 5: qg_net_dense(net, (qg_dense_spec){ .out = -1, .name = "head" }); break;
+    case 6: qg_net_maxpool(net, 8); break;
+    case 7: qg_net_avgpool(net, 0); break;
+    case 8: qg_net_dropout(net, 1); break;
+    case 9: qg_net_dropout(net, NAN); break;
+    case 10: qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .eps = -1 }); break;
+    case 11: qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .momentum = 2 }); break;
+    case 12: qg_net_dense(net, (qg_dense_spec){ .out = 3, .input = twn }); break;
+    case 13: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .weight = sign }); break;
+    case 14: qg_net_dense(net, (qg_dense_spec){ .out = 3, .gradient = twn }); break;
+    case 15: qg_net_quantize(net, twn); break;
+    case 16: relu = qg_net_relu(net), qg_net_add(net, relu, qg_net_maxpool(net, 2)); break;
+    case 17: qg_net_add(net, qg_net_relu(net), NULL); break;
+    case 18: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" }), qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" }); break;
+    case 19: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "" }); break;
+    default: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a name that goes on and on and on until it is 49 b" });
+    }
+}
+
+static const struct { qg_status status; const char *says; } complaints[] = {
+    { QG_EARG, "conv1: out 0, kernel 3x3, stride 1 must be at least 1 and pad 0 at least 0" },
+    { QG_EARG, "conv1: out 3, kernel 0x0, stride 1" },
+    { QG_ESHAPE, "conv1: kernel 8x8 is larger than its input [1,9,7,3] padded by 0" },
+    { QG_EARG, "conv1: out 3, kernel 3x3, stride -2" },
+    { QG_EARG, "conv1: pad is 2147483647, not 0..1048576" },
+    { QG_EARG, "head: out is -1, not at least 1" },
+    { QG_ESHAPE, "pool1: input [1,9,7,3] is smaller than its 8x8 window" },
+    { QG_EARG, "pool1: size is 0, not at least 1" },
+    { QG_EARG, "drop1: rate is 1, not 0 or more and below 1" },
+    { QG_EARG, "drop1: rate is nan" },
+    { QG_EARG, "bn1: eps -1 must be above 0" },
+    { QG_EARG, "bn1: eps 0 must be above 0 and momentum 2 in 0..1" },
+    { QG_EARG, "fc1: twn does not quantize inputs" },
+    { QG_EARG, "conv1: sign does not quantize weights" },
+    { QG_EARG, "fc1: twn does not quantize gradients" },
+    { QG_EARG, "quant1: twn does not quantize inputs" },
+    { QG_ESHAPE, "add1: relu1 gives [1,9,7,3], pool1 gives [1,4,3,3]" },
+    { QG_EARG, "add: a layer is NULL" },
+    { QG_EARG, "dense: the name 'a' is taken" },
+    { QG_EARG, "dense: the name '' is empty" },
+    { QG_EARG, "is longer than 48 bytes" },
+};
+
+static void the_first_bad_declaration_surfaces_at_build(void **state)
+{
+    (void)state;
+    static float image[9 * 7 * 3];
+    qg_tape     *t = qg_tape_new();
+    for (int i = 0; i < COUNT(complaints); i++) {
+        qg_net *net = small_net();
+        spoil(net, i);
+        spoil(net, (i + 1) % 16);       /* a second mistake is not what is told */
+        assert_null(qg_net_build(net));
+        assert_message(complaints[i].says);
+        qg_fail(QG_EIO, "something else");
+        assert_null(qg_net_build(net));
+        assert_message(complaints[i].says);
+        assert_null(qg_net_params(net));
+        qg_tape_begin(t, QG_EVAL, 0, 0);
+        assert_null(qg_net_forward(net, t, (qg_tensor){ { 1, 9, 7, 3 }, image }));
+        assert_int_equal(qg_tape_status(t), complaints[i].status);
+        assert_message(complaints[i].says);
+        qg_net_free(net);
+    }
+    qg_tape_free(t);
+}
+
+static void nets_are_not_mixed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        qg_net   *net = small_net(), *other = small_net();
+        qg_layer *theirs = qg_net_relu(other), *ours = qg_net_relu(net);
+        if (i == 0) assert_null(qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .after = theirs }));
+        if (i == 1) assert_null(qg_net_add(net, theirs, ours));
+        if (i == 2) assert_null(qg_net_add(net, ours, theirs));
+        assert_null(qg_net_build(net));
+        assert_message("belongs to another net");
+        qg_net_free(net), qg_net_free(other);
+    }
+}
+
+static void the_wrong_time_is_told(void **state)
+{
+    (void)state;
+    static float image[2 * 9 * 7 * 3];
+    const qg_tensor x   = { { 2, 9, 7, 3 }, image };
+    qg_tape        *t   = qg_tape_new();
+    qg_net         *net = small_net();
+    qg_layer       *relu = qg_net_relu(net), *add = qg_net_add(net, relu, relu);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_net_forward(net, t, x));
+    assert_int_equal(qg_tape_status(t), QG_ESTATE);
+    assert_message("net: run before qg_net_build");
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_apply(relu, t, qg_input(t, x)));
+    assert_message("relu1: applied before qg_net_build");
+    assert_int_equal(qg_net_save(net, "never-written"), QG_ESTATE);
+    assert_int_equal(qg_net_load(net, "never-read"), QG_ESTATE);
+    assert_non_null(qg_net_build(net));
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_apply(add, t, qg_input(t, x)));
+    assert_message("add1: has two inputs; use qg_add");
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_net_forward(net, t, (qg_tensor){ { 2, 7, 9, 3 }, image }));
+    assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+    assert_message("net: images are [2,7,9,3], the net was declared for [n,9,7,3]");
+    assert_null(qg_net_relu(net));
+    assert_message("relu: declared after qg_net_build");
+    assert_null(qg_net_build(net));
+    qg_net_free(net);
+    net = small_net();
+    assert_null(qg_net_build(net));
+    assert_message("net: no layer was declared");
+    qg_net_free(net);
+    net = small_net();
+    qg_net_relu(net);
+    assert_non_null(qg_net_build(net));
+    assert_null(qg_net_build(net));
+    assert_message("net: built already");
+    qg_net_free(net);
+    net = qg_net_new((qg_net_spec){ 9, 0, 3, 1 });
+    assert_null(qg_net_relu(net));
+    assert_null(qg_net_build(net));
+    assert_message("net: the image is 9 x 0 x 3, not at least 1 x 1 x 1");
+    qg_net_free(net);
+    qg_tape_free(t);
+}
+
+static void null_flows(void **state)
+{
+    (void)state;
+    qg_tape *t = qg_tape_new();
+    qg_fail(QG_EIO, "untouched");
+    assert_null(qg_net_conv2d(NULL, (qg_conv2d_spec){ 0 }));
+    assert_null(qg_net_dense(NULL, (qg_dense_spec){ 0 }));
+    assert_null(qg_net_batchnorm(NULL)), assert_null(qg_net_relu(NULL)), assert_null(qg_net_maxpool(NULL, 2));
+    assert_null(qg_net_dropout(NULL, 0)), assert_null(qg_net_quantize(NULL, (qg_quant){ 0 }));
+    assert_null(qg_net_add(NULL, NULL, NULL));
+    assert_null(qg_net_build(NULL)), assert_null(qg_net_params(NULL));
+    assert_null(qg_net_forward(NULL, t, (qg_tensor){ 0 })), assert_null(qg_apply(NULL, t, NULL));
+    qg_net_free(NULL);
+    assert_string_equal(qg_errmsg(), "untouched");
+    qg_tape_free(t);
+}
+
+/* --- names and shapes ---------------------------------------------------------------------- */
+
+static void names_and_shapes_are_inferred(void **state)
+{
+    (void)state;
+    static const struct { const char *name; int h, w, c; uint64_t macs; } expected[] = {
+        { "conv1", 5, 4, 4, 5 * 4 * 4 * 27 }, { "bn1", 5, 4, 4, 0 }, { "conv3", 5, 4, 2, 5 * 4 * 2 * 4 },
+        { "conv2", 6, 4, 5, 6 * 4 * 5 * 2 * 3 * 2 }, { "relu1", 6, 4, 5, 0 }, { "drop1", 6, 4, 5, 0 },
+        { "fc1", 1, 1, 8, 120 * 8 }, { "conv4", 5, 4, 1, 5 * 4 * 4 }, { "pool1", 2, 2, 1, 0 }, { "pool2", 1, 1, 1, 0 },
+    };
+    qg_net *net = small_net();
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3, .stride = 2, .pad = 1 });
+    qg_layer *bn = qg_net_batchnorm(net);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 2, .kernel = 1, .name = "conv3" });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .kernel_w = 3, .pad = 1, .stride = 1, .no_bias = true });
+    qg_net_relu(net);
+    qg_net_dropout(net, 0.5f);
+    qg_net_dense(net, (qg_dense_spec){ .out = 8 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .after = bn });
+    qg_net_maxpool(net, 2);
+    qg_net_global_avgpool(net);
+    const qg_params *p = qg_net_build(net);
+    assert_non_null(p);
+    assert_int_equal(qg_net_layers(net), COUNT(expected));
+    for (int i = 0; i < COUNT(expected); i++) {
+        const qg_layer *l = qg_net_layer(net, i);
+        assert_string_equal(l->name, expected[i].name);
+        assert_true(qg_shape_equal(l->out, (qg_shape){ 1, expected[i].h, expected[i].w, expected[i].c }));
+        assert_int_equal(l->macs, expected[i].macs);
+    }
+    assert_true(qg_shape_equal(qg_params_find(p, "conv2.weight")->shape, (qg_shape){ 5, 2, 3, 2 }));
+    assert_true(qg_shape_equal(qg_params_find(p, "fc1.weight")->shape, (qg_shape){ 8, 6, 4, 5 }));
+    assert_null(qg_params_find(p, "conv1.bias")), assert_null(qg_params_find(p, "conv2.bias"));
+    assert_non_null(qg_params_find(p, "conv3.bias")), assert_non_null(qg_params_find(p, "fc1.bias"));
+    assert_int_equal(qg_params_find(p, "bn1.running_var")->group, QG_TRACKED);
+    qg_net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_bad_declaration_surfaces_at_build),
+        cmocka_unit_test(nets_are_not_mixed),
+        cmocka_unit_test(the_wrong_time_is_told),
+        cmocka_unit_test(null_flows),
+        cmocka_unit_test(names_and_shapes_are_inferred),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

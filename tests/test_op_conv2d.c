@@ -1,0 +1,366 @@
+#include "tests/support/testing.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ops.h"
+#include "core/parallel.h"
+#include "tests/support/weighed.h"
+
+typedef struct shapes {
+    qg_shape     x, w;
+    qg_conv_spec spec;
+} shapes;
+
+/* The last two gradients of w go by units for their size, not for a small batch. */
+static const shapes cases[] = {
+    { { 1, 1, 1, 1 }, { 1, 1, 1, 1 }, { 0 } },
+    { { 1, 3, 3, 1 }, { 1, 3, 3, 1 }, { .stride = 1 } },
+    { { 2, 7, 5, 3 }, { 5, 3, 3, 3 }, { .pad_h = 1, .pad_w = 1 } },
+    { { 7, 6, 9, 5 }, { 16, 1, 1, 5 }, { .stride = 2 } },
+    { { 8, 5, 7, 16 }, { 16, 3, 3, 16 }, { .pad_h = 1, .pad_w = 1, .pad_value = 1 } },
+    { { 9, 8, 6, 16 }, { 20, 5, 5, 16 }, { .pad_h = 2, .pad_w = 2, .pad_value = -1 } },
+    { { 1, 9, 8, 33 }, { 33, 3, 1, 33 }, { .stride = 2, .pad_h = 1 } },
+    { { 8, 8, 11, 33 }, { 1, 1, 5, 33 }, { .stride = 3, .pad_w = 2 } },
+    { { 2, 12, 13, 1 }, { 64, 5, 5, 1 }, { .stride = 2, .pad_h = 1, .pad_w = 2, .pad_value = -1 } },
+    { { 9, 10, 10, 3 }, { 64, 3, 3, 3 }, { .stride = 3, .pad_h = 2, .pad_w = 1, .pad_value = 1 } },
+    { { 7, 6, 6, 5 }, { 33, 5, 5, 5 }, { .stride = 1 } },
+    { { 8, 28, 28, 1 }, { 32, 5, 5, 1 }, { 0 } },
+    { { 8, 12, 12, 32 }, { 64, 5, 5, 32 }, { 0 } },
+    { { 17, 4, 4, 31 }, { 15, 2, 2, 31 }, { .stride = 2 } },
+    { { 9, 5, 4, 17 }, { 47, 2, 3, 17 }, { .stride = 3, .pad_h = 1 } },
+    { { 2, 7, 7, 3 }, { 4, 1, 1, 3 }, { .stride = 3 } },    /* most of x is never read */
+    { { 1, 1, 1, 7 }, { 6, 3, 3, 7 }, { .pad_h = 1, .pad_w = 1, .pad_value = 1 } },
+    { { 9, 3, 3, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
+    { { 8, 2, 3, 271 }, { 257, 2, 3, 271 }, { 0 } },
+};
+
+/* --- the definition ----------------------------------------------------------------------- */
+
+typedef struct result {
+    qg_shape y;
+    float   *out, *dy, *dx, *dw, *db;       /* dy is given, the rest computed */
+} result;
+
+static qg_shape y_shape(const shapes *s)
+{
+    const int stride = s->spec.stride ? s->spec.stride : 1;
+    return (qg_shape){ s->x.n, (s->x.h + 2 * s->spec.pad_h - s->w.h) / stride + 1,
+                       (s->x.w + 2 * s->spec.pad_w - s->w.w) / stride + 1, s->w.n };
+}
+
+static float *floats(size_t n)
+{
+    float *p = calloc(n, sizeof *p);
+    assert_non_null(p);
+    return p;
+}
+
+static result result_new(const shapes *s)
+{
+    result r = { .y = y_shape(s) };
+    r.out = floats(qg_count(r.y)), r.dy = floats(qg_count(r.y));
+    r.dx = floats(qg_count(s->x)), r.dw = floats(qg_count(s->w)), r.db = floats((size_t)s->w.n);
+    fill_uniform(r.dy, qg_count(r.y), -1, 1, 77);
+    return r;
+}
+
+static void result_free(result r) { free(r.out), free(r.dy), free(r.dx), free(r.dw), free(r.db); }
+
+/* Everything that one output pixel of one channel contributes. */
+static void pixel(const shapes *s, const float *x, const float *w, size_t at[4], double dy, double *y,
+                  double *dx, double *dw)
+{
+    const int stride = s->spec.stride ? s->spec.stride : 1;
+    for (int p = 0; p < s->w.h; p++)
+        for (int q = 0; q < s->w.w; q++)
+            for (int k = 0; k < s->w.c; k++) {
+                const int    row = (int)at[1] * stride + p - s->spec.pad_h;
+                const int    col = (int)at[2] * stride + q - s->spec.pad_w;
+                const bool   in  = row >= 0 && row < s->x.h && col >= 0 && col < s->x.w;
+                const size_t wi  = ((at[3] * (size_t)s->w.h + (size_t)p) * (size_t)s->w.w + (size_t)q) *
+                                      (size_t)s->w.c + (size_t)k;
+                const size_t xi  = in ? ((at[0] * (size_t)s->x.h + (size_t)row) * (size_t)s->x.w +
+                                         (size_t)col) * (size_t)s->x.c + (size_t)k : 0;
+                const double xv  = (double)(in ? x[xi] : s->spec.pad_value);
+                *y += (double)w[wi] * xv;
+                dw[wi] += dy * xv;
+                if (in) dx[xi] += dy * (double)w[wi];
+            }
+}
+
+static void conv_ref(const shapes *s, const float *x, const float *w, const float *b, result *r)
+{
+    const size_t nx = qg_count(s->x), nw = qg_count(s->w), no = (size_t)s->w.n;
+    double      *dx = calloc(nx + nw + no, sizeof *dx), *dw = dx + nx, *db = dw + nw;
+    size_t       i  = 0, at[4];
+    assert_non_null(dx);
+    for (at[0] = 0; at[0] < (size_t)r->y.n; at[0]++)
+        for (at[1] = 0; at[1] < (size_t)r->y.h; at[1]++)
+            for (at[2] = 0; at[2] < (size_t)r->y.w; at[2]++)
+                for (at[3] = 0; at[3] < no; at[3]++, i++) {
+                    double y = b ? (double)b[at[3]] : 0;
+                    pixel(s, x, w, at, (double)r->dy[i], &y, dx, dw);
+                    db[at[3]] += (double)r->dy[i];
+                    r->out[i] = (float)y;
+                }
+    for (i = 0; i < nx; i++) r->dx[i] = (float)dx[i];
+    for (i = 0; i < nw; i++) r->dw[i] = (float)dw[i];
+    for (i = 0; i < no; i++) r->db[i] = (float)db[i];
+    free(dx);
+}
+
+/* --- the op ------------------------------------------------------------------------------- */
+
+/* How gradients arrive and where operands come from. */
+typedef struct way {
+    bool bias;
+    bool fresh;         /* x and w are results of an op: their gradients are assigned */
+    bool twice;         /* the product is taken twice and added: the second gradient accumulates */
+} way;
+
+static qg_params operands(const shapes *s)
+{
+    qg_params p = { 0 };
+    declare(&p, "x", s->x);
+    declare(&p, "w", s->w);
+    declare(&p, "b", (qg_shape){ 1, 1, 1, s->w.n });
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    for (int i = 0; i < 3; i++)
+        fill_uniform(p.item[i]->value, qg_count(p.item[i]->shape), -1, 1, (uint64_t)i);
+    return p;
+}
+
+static qg_var *convolve(qg_tape *t, const qg_params *p, qg_conv_spec spec, way v)
+{
+    qg_var *x = qg_parameter(t, p->item[0]), *w = qg_parameter(t, p->item[1]);
+    qg_var *b = v.bias ? qg_parameter(t, p->item[2]) : NULL;
+    if (v.fresh) x = qg_scale(t, x, 1), w = qg_scale(t, w, 1), b = b ? qg_scale(t, b, 1) : NULL;
+    qg_var *y = qg_conv2d(t, x, w, b, spec);
+    return v.twice ? qg_add(t, y, qg_conv2d(t, x, w, b, spec)) : y;
+}
+
+static void run(const shapes *s, qg_params *p, way v, result *r)
+{
+    qg_tape *t = qg_tape_new();
+    memset(p->grad, 0, p->length * sizeof *p->grad);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *y = convolve(t, p, s->spec, v);
+    assert_non_null(y);
+    assert_true(qg_shape_equal(y->shape, r->y));
+    memcpy(r->out, y->data, qg_count(r->y) * sizeof *r->out);
+    assert_int_equal(qg_backward(t, weighed(t, y, r->dy)), QG_OK);
+    memcpy(r->dx, p->item[0]->grad, qg_count(s->x) * sizeof *r->dx);
+    memcpy(r->dw, p->item[1]->grad, qg_count(s->w) * sizeof *r->dw);
+    memcpy(r->db, p->item[2]->grad, (size_t)s->w.n * sizeof *r->db);
+    qg_tape_free(t);
+}
+
+/* A sum of m products of numbers in -1..1 and random sign grows like sqrt(m) / 3 and errs at each
+ * of its m steps by up to 2^-24 of that: a random walk ends near m 2^-25.  Eight times that. */
+static void assert_sums(const float *actual, const float *expected, size_t n, size_t m, way v)
+{
+    const float times = v.twice ? 2 : 1;
+    float      *once  = floats(n);
+    for (size_t i = 0; i < n; i++) once[i] = actual[i] / times;
+    assert_close(once, expected, n, (double)(m + 1) * 0x1p-22);
+    free(once);
+}
+
+static void check(const shapes *s, qg_params *p, way v, const result *want)
+{
+    result       got    = result_new(s);
+    const size_t pixels = qg_count(got.y) / (size_t)s->w.n;
+    run(s, p, v, &got);
+    assert_sums(got.out, want->out, qg_count(got.y), qg_row(s->w), v);
+    assert_sums(got.dx, want->dx, qg_count(s->x), qg_count(s->w) / (size_t)s->w.c, v);
+    assert_sums(got.dw, want->dw, qg_count(s->w), pixels, v);
+    if (v.bias) assert_sums(got.db, want->db, (size_t)s->w.n, pixels, v);
+    result_free(got);
+}
+
+static void is_its_definition_on_every_path(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        const bool bias = i & 1;
+        qg_params  p    = operands(&cases[i]);
+        result     want = result_new(&cases[i]);
+        conv_ref(&cases[i], p.item[0]->value, p.item[1]->value, bias ? p.item[2]->value : NULL, &want);
+        for (int path = 0; path < PATHS; path++) {
+            use_path(path);
+            check(&cases[i], &p, (way){ bias, .fresh = (i + path) & 1 }, &want);
+            check(&cases[i], &p, (way){ bias, .fresh = !((i + path) & 1), .twice = true }, &want);
+        }
+        result_free(want);
+        qg_params_release(&p);
+    }
+    restore_path();
+}
+
+static void same_bits_for_any_number_of_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        const shapes *s = &cases[i];
+        const way     v = { .bias = true, .fresh = i & 1 };
+        qg_params     p = operands(s);
+        result        one = result_new(s), more = result_new(s);
+        qg_set_threads(1);
+        run(s, &p, v, &one);
+        for (int threads = 2; threads <= 3; threads++) {
+            qg_set_threads(threads);
+            run(s, &p, v, &more);
+            assert_memory_equal(one.out, more.out, qg_count(one.y) * sizeof(float));
+            assert_memory_equal(one.dx, more.dx, qg_count(s->x) * sizeof(float));
+            assert_memory_equal(one.dw, more.dw, qg_count(s->w) * sizeof(float));
+            assert_memory_equal(one.db, more.db, (size_t)s->w.n * sizeof(float));
+        }
+        result_free(one), result_free(more);
+        qg_params_release(&p);
+    }
+    qg_set_threads(0);
+}
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+typedef struct built {
+    const shapes *s;
+    way           v;
+} built;
+
+static qg_var *build(qg_tape *t, const qg_params *p, void *context)
+{
+    const built *b = context;
+    return convolve(t, p, b->s->spec, b->v);
+}
+
+static void gradients(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 11; i++) {
+        built     b = { &cases[i], { .bias = true, .fresh = i & 1, .twice = i & 2 } };
+        qg_params p = operands(b.s);
+        assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build, .context = &b });
+        qg_params_release(&p);
+    }
+}
+
+/* One var in two or three places of the formula: every place adds its part. */
+static qg_var *build_alias(qg_tape *t, const qg_params *p, void *context)
+{
+    const bool *bias = context;
+    qg_var     *x    = qg_scale(t, qg_parameter(t, p->item[0]), 1);
+    return qg_conv2d(t, x, x, *bias ? x : NULL, (qg_conv_spec){ 0 });
+}
+
+static void one_var_may_stand_in_several_places(void **state)
+{
+    (void)state;
+    const struct { qg_shape x; bool bias; } alias[] = {
+        { { 3, 2, 2, 5 }, false }, { { 9, 2, 3, 4 }, false }, { { 1, 1, 1, 1 }, true }, { { 9, 1, 1, 1 }, true },
+    };
+    for (int i = 0; i < COUNT(alias); i++) {
+        bool      bias = alias[i].bias;
+        qg_params p    = { 0 };
+        declare(&p, "x", alias[i].x);
+        allocate_apart(&p, 5);
+        assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d(x,x)", .params = &p, .build = build_alias, .context = &bias });
+        qg_params_release(&p);
+    }
+}
+
+static void what_needs_no_gradient_gets_none(void **state)
+{
+    (void)state;
+    for (int i = 2; i < 6; i++)             /* by units and by slices */
+        for (int frozen = 0; frozen < 3; frozen++) {
+            built     b = { &cases[i], { .bias = true } };
+            qg_params p = operands(b.s);
+            p.item[frozen]->frozen = true;
+            assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build, .context = &b });
+            result r = result_new(b.s);
+            run(b.s, &p, b.v, &r);
+            for (size_t k = 0; k < qg_count(p.item[frozen]->shape); k++)
+                assert_true(p.item[frozen]->grad[k] == 0);
+            result_free(r);
+            qg_params_release(&p);
+        }
+}
+
+/* --- modes and failures ------------------------------------------------------------------- */
+
+static void evaluation_gives_the_same_values_and_no_gradient(void **state)
+{
+    (void)state;
+    const shapes *s = &cases[5];
+    qg_params     p = operands(s);
+    result        r = result_new(s);
+    qg_tape      *t = qg_tape_new();
+    run(s, &p, (way){ .bias = true }, &r);
+    qg_tape_begin(t, QG_EVAL, 1, 0);
+    qg_conv_spec spec = s->spec;
+    spec.sums         = true;
+    qg_var *y = convolve(t, &p, spec, (way){ .bias = true });
+    assert_memory_equal(y->data, r.out, qg_count(r.y) * sizeof(float));
+    assert_false(y->needs_grad);
+    assert_null(y->sums);                   /* nobody asks for batch statistics here */
+    assert_true(y->flops == 2.0 * (double)qg_count(r.y) * (double)qg_row(s->w));
+    assert_int_equal(qg_backward(t, weighed(t, y, r.dy)), QG_ESTATE);
+    qg_tape_free(t);
+    result_free(r);
+    qg_params_release(&p);
+}
+
+static void failures_name_both_shapes(void **state)
+{
+    (void)state;
+    static float data[400];
+    const struct {
+        qg_shape     x, w;
+        int          b;
+        qg_conv_spec spec;
+        qg_status    status;
+        const char  *says;
+    } bad[] = {
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 2 }, 2, { 0 }, QG_ESHAPE, "conv2d: x [1,5,4,3] has 3 channels, w [2,3,3,2] reads 2" },
+        { { 1, 5, 2, 3 }, { 2, 3, 3, 3 }, 2, { 0 }, QG_ESHAPE, "conv2d: x [1,5,2,3] padded by 0 and 0 is smaller than the kernel of w [2,3,3,3]" },
+        { { 1, 1, 4, 3 }, { 2, 4, 3, 3 }, 2, { .pad_h = 1, .pad_w = 2 }, QG_ESHAPE, "conv2d: x [1,1,4,3] padded by 1 and 2 is smaller than the kernel of w [2,4,3,3]" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 3, { 0 }, QG_ESHAPE, "conv2d: w [2,3,3,3] has 2 outputs, b is [1,1,1,3]" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .stride = -1 }, QG_EARG, "conv2d: stride -1 must be at least 1, padding 0 and 0 at least 0" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = -2 }, QG_EARG, "conv2d: stride 1 must be at least 1, padding -2 and 0 at least 0" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = -3 }, QG_EARG, "padding 0 and -3" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = INT_MAX }, QG_ESHAPE, "conv2d: x [1,5,4,3] padded by 0 and 2147483647 is too large" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = 40000, .pad_w = 40000 }, QG_ESHAPE, "padded by 40000 and 40000 is too large" },
+    };
+    qg_tape *t = qg_tape_new();
+    for (int i = 0; i < COUNT(bad); i++) {
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        qg_var *x = qg_input(t, (qg_tensor){ bad[i].x, data }), *w = qg_input(t, (qg_tensor){ bad[i].w, data });
+        qg_var *b = qg_input(t, (qg_tensor){ { 1, 1, 1, bad[i].b }, data });
+        assert_null(qg_conv2d(t, x, w, b, bad[i].spec));
+        assert_int_equal(qg_tape_status(t), bad[i].status);
+        assert_message(bad[i].says);
+    }
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *x = qg_input(t, (qg_tensor){ { 1, 5, 4, 3 }, data });
+    assert_null(qg_conv2d(t, NULL, x, NULL, (qg_conv_spec){ 0 }));
+    assert_null(qg_conv2d(t, x, NULL, NULL, (qg_conv_spec){ 0 }));
+    assert_int_equal(qg_tape_status(t), QG_OK);
+    qg_tape_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_its_definition_on_every_path),
+        cmocka_unit_test(same_bits_for_any_number_of_threads),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(one_var_may_stand_in_several_places),
+        cmocka_unit_test(what_needs_no_gradient_gets_none),
+        cmocka_unit_test(evaluation_gives_the_same_values_and_no_gradient),
+        cmocka_unit_test(failures_name_both_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
