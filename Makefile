@@ -104,7 +104,8 @@ deps:
 
 # OpenBLAS takes its kernels from the CPU unless these say otherwise, and they may halve its speed.
 NATIVE_BLAS := env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE
-SUB = $(MAKE) --no-print-directory
+# As many jobs as cores, unless -j was given.
+SUB = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN))
 
 data: deps
 	@sh datasets/fetch.sh mnist

@@ -21,6 +21,7 @@ typedef struct conv {
 typedef struct job {
     const conv            *c;
     const qg__conv_kernels *k;
+    const qg__norm_kernels *norm;
     qg_var                *y;
     float                 *packed;      /* weights, as the pass wants them */
     float                 *images;      /* [workers] padded images, or [n] of them */
@@ -63,8 +64,7 @@ static void forward_piece(void *context, int i, int worker)
     float        *y  = j->y->data + (size_t)i * y_row(j);
     j->k->forward(&j->c->g, padded(j, i, worker), j->packed, b ? b->data : NULL, y);
     if (j->y->sums)     /* while the image is still in cache */
-        QG_KERNELS(qg__norm_kernels)
-            ->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * 3 * (size_t)oc);
+        j->norm->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * 3 * (size_t)oc);
 }
 
 /* --- backward ----------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     const conv *c = y->saved;
     qg_var     *x = y->in[0], *w = y->in[1], *b = y->in[2];
     const size_t workers = (size_t)qg_threads();
-    job          j = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .y = y };
+    job          j = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .norm = QG_KERNELS(qg__norm_kernels), .y = y };
     j.acc_size     = qg__conv_forward_size(j.k, &c->g);
     j.scratch_size = qg__conv_scratch(j.k, &c->g);
     j.scratch      = floats(t, workers * j.scratch_size);
@@ -265,7 +265,7 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
     *c = (conv){ spec, g, spec.pad_h || spec.pad_w ? (size_t)(g.h * g.w * g.c) : 0 };
     if (sums) y->sums = (float *)(void *)(c + 1);
 
-    job j    = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .y = y };
+    job j    = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .norm = QG_KERNELS(qg__norm_kernels), .y = y };
     j.packed = floats(t, qg__conv_forward_size(j.k, &g));
     j.images = c->image ? floats(t, (size_t)qg_threads() * c->image) : NULL;
     if (!j.packed || (c->image && !j.images)) return NULL;

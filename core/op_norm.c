@@ -23,6 +23,7 @@ typedef struct norm {
 
 /* Everything a piece needs; the pieces of all four passes are blocks. */
 typedef struct pass {
+    const qg__norm_kernels *k;
     const norm *s;
     qg_var     *y;
     float      *sums;           /* [blocks][3][c], or [blocks][2][c] in backward */
@@ -74,8 +75,7 @@ static void sums_piece(void *context, int block, int worker)
     const qg_var *x = p->y->in[0];
     const int     c = x->shape.c, rows = block_rows(x, block);
     if (rows == 0) return;
-    QG_KERNELS(qg__norm_kernels)
-        ->sums((size_t)rows, c, x->data + block_start(x, block) * (size_t)c,
+    p->k->sums((size_t)rows, c, x->data + block_start(x, block) * (size_t)c,
                p->sums + (size_t)block * 3 * (size_t)c);
 }
 
@@ -131,8 +131,7 @@ static void forward_piece(void *context, int block, int worker)
     const qg__window g   = block_window(s, x, block);
     const size_t     row = block_start(x, block) * (size_t)x->shape.c;
     if (n == 0) return;
-    QG_KERNELS(qg__norm_kernels)
-        ->forward(g, x->data + row, s->a, s->b, add ? add->data + row : NULL, lo, s->z + at,
+    p->k->forward(g, x->data + row, s->a, s->b, add ? add->data + row : NULL, lo, s->z + at,
                   s->which ? s->which + at : NULL);
     if (s->z != p->y->data) s->act.forward(&s->act, n, s->z + at, p->y->data + at);
 }
@@ -159,8 +158,7 @@ static void grad_sums_piece(void *context, int block, int worker)
     if (add && add->grad && add->fresh) memcpy(add->grad + at, dz, n * sizeof *dz);
     else if (add && add->grad)
         for (size_t i = 0; i < n; i++) add->grad[at + i] += dz[i];
-    QG_KERNELS(qg__norm_kernels)
-        ->grad_sums(block_window(s, x, block), x->data + block_start(x, block) * c, dz,
+    p->k->grad_sums(block_window(s, x, block), x->data + block_start(x, block) * c, dz,
                     s->which ? s->which + at : NULL, s->mean, sums);
 }
 
@@ -172,8 +170,7 @@ static void grad_input_piece(void *context, int block, int worker)
     qg_var      *x  = p->y->in[0];
     const size_t at = y_start(s, p->y, block), row = block_start(x, block) * (size_t)x->shape.c;
     if (y_numbers(s, p->y, block) == 0 && block_rows(x, block) == 0) return;
-    QG_KERNELS(qg__norm_kernels)
-        ->grad_input(block_window(s, x, block), x->data + row, p->y->grad + at,
+    p->k->grad_input(block_window(s, x, block), x->data + row, p->y->grad + at,
                      s->which ? s->which + at : NULL, s->a, p->p, p->q, !x->fresh, x->grad + row);
 }
 
@@ -202,7 +199,7 @@ static void norm_backward(qg_tape *t, qg_var *y)
     memset(dk, 0, blocks * 3 * sizeof *dk);
     for (int i = 1; i < QG_OPERANDS; i++)
         if (i != ADD || y->in[ADD] == x) start_at_zero(y->in[i]);
-    pass work = { .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
+    pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
     qg_parallel(s->blocks, grad_sums_piece, &work);
     for (size_t k = 0; k < c; k++) {
         double dbeta = 0, dxhat = 0;
@@ -302,7 +299,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
                .blocks      = by_slice(x->shape) ? QG_SLICES : x->shape.n,
                .batch_stats = train && !spec.frozen };
     if (!take_memory(t, y, &s)) return NULL;
-    pass work = { .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
+    pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
     if (s.batch_stats && !work.sums) {
         work.sums = qg_scratch(t, (size_t)s.blocks * 3 * (size_t)x->shape.c * sizeof(float));
         if (!work.sums) return NULL;
