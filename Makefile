@@ -71,6 +71,7 @@ endef
 $(foreach isa,$(ISAS),$(eval $(call ISA_RULE,$(isa))))
 
 LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign,-Wl,--wrap=$(f))
+LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
 $(BUILD)/tests/test_config: $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)

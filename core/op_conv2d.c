@@ -15,6 +15,7 @@ typedef struct conv {
     qg_conv_spec spec;
     qg__conv     g;             /* of one padded image */
     size_t       image;         /* floats of a padded image; 0: no padding, x is used as it is */
+    bool         mirror;        /* y is as large as x: dx is a convolution of dy (qg__conv_mirror) */
 } conv;
 
 /* What a piece needs besides the var. */
@@ -25,7 +26,7 @@ typedef struct job {
     qg_var                *y;
     float                 *packed;      /* weights, as the pass wants them */
     float                 *images;      /* [workers] padded images, or [n] of them */
-    float                 *gradients;   /* [workers] padded dx */
+    float                 *gradients;   /* [workers] padded dx, or padded dy where that is mirrored */
     float                 *acc;         /* [slices] weight gradients, packed */
     float                 *scratch;     /* [workers] */
     size_t                 acc_size, scratch_size;
@@ -76,11 +77,36 @@ static void pack_backward_piece(void *context, int block, int worker)
     j->k->pack_backward(&j->c->g, block, block + 1, j->y->in[1]->data, j->packed);
 }
 
+/* Floats of a padded dx, or dy. */
+static size_t gradient_size(const conv *c)
+{
+    const int channels = c->mirror ? c->g.oc : c->g.c;
+    return (size_t)(c->g.h * c->g.w) * (size_t)channels;
+}
+
 static void add_image(size_t n, const float *from, bool assign, float *to)
 {
     if (assign) memcpy(to, from, n * sizeof *to);
     else
         for (size_t i = 0; i < n; i++) to[i] += from[i];
+}
+
+static float *gradient_buffer(const job *j, int worker)
+{
+    return j->gradients + (size_t)worker * gradient_size(j->c);
+}
+
+static void mirrored_input_gradient(const job *j, const float *dy, bool fresh, int worker, float *dx)
+{
+    const conv    *c = j->c;
+    const qg__conv m = qg__conv_mirror(&c->g);
+    if (c->image) {
+        float *frame = gradient_buffer(j, worker);
+        qg__pad(c->g.oh, c->g.ow, c->g.oc, c->spec.pad_h, c->spec.pad_w, 0.0f, dy, frame);
+        dy = frame;
+    }
+    if (fresh) j->k->forward(&m, dy, j->packed, NULL, dx);
+    else j->k->forward_add(&m, dy, j->packed, dx);
 }
 
 /* dx of image i: computed in place when nothing is there yet and nothing was padded, else in a
@@ -91,11 +117,15 @@ static void input_gradient(const job *j, int i, int worker)
     qg_var      *x  = j->y->in[0];
     const float *dy = j->y->grad + (size_t)i * y_row(j);
     float       *dx = x->grad + (size_t)i * x_row(j);
+    if (c->mirror) {
+        mirrored_input_gradient(j, dy, x->fresh, worker, dx);
+        return;
+    }
     if (!c->image && x->fresh) {
         j->k->input_gradient(&c->g, dy, j->packed, dx);
         return;
     }
-    float *whole = j->gradients + (size_t)worker * (size_t)(c->g.h * c->g.w * c->g.c);
+    float *whole = gradient_buffer(j, worker);
     j->k->input_gradient(&c->g, dy, j->packed, whole);
     const size_t line = (size_t)(x->shape.w * x->shape.c);
     for (int r = 0; r < x->shape.h; r++)
@@ -202,7 +232,7 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     }
     if (x->grad) {
         j.packed    = floats(t, qg__conv_backward_size(j.k, &c->g));
-        j.gradients = floats(t, workers * (size_t)(c->g.h * c->g.w * c->g.c));
+        j.gradients = floats(t, workers * gradient_size(c));
         if (!j.packed || !j.gradients) return;
         qg_parallel(qg__conv_blocks(j.k, c->g.c), pack_backward_piece, &j);
     }
@@ -262,7 +292,10 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
     const size_t extra = sums ? (size_t)y->shape.n * 3 * (size_t)g.oc * sizeof(float) : 0;
     conv        *c     = qg_save(t, y, sizeof *c + extra);
     if (!c) return NULL;
-    *c = (conv){ spec, g, spec.pad_h || spec.pad_w ? (size_t)(g.h * g.w * g.c) : 0 };
+    *c = (conv){ .spec   = spec,
+                 .g      = g,
+                 .image  = spec.pad_h || spec.pad_w ? (size_t)(g.h * g.w * g.c) : 0,
+                 .mirror = spec.stride == 1 && 2 * spec.pad_h == g.kh - 1 && 2 * spec.pad_w == g.kw - 1 };
     if (sums) y->sums = (float *)(void *)(c + 1);
 
     job j    = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .norm = QG_KERNELS(qg__norm_kernels), .y = y };

@@ -69,6 +69,7 @@ void qg_surrogate_backward(qg_tape *t, qg_var *y)
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
                             qg_surrogate s)
 {
+    s = qg__surrogate_or(s, qg_ste_identity());
     const bool identity = s.slope == qg_ste_identity().slope;
     qg_var    *y        = qg_record(t, identity ? straight : sloped, x->shape, x, NULL, NULL);
     if (!y) return NULL;

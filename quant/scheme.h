@@ -76,9 +76,9 @@ void     qg_confine(qg_var *v, size_t i, float legal);
 
 /* --- parts most schemes share --------------------------------------------------------------- */
 
-/* Records a quantizer whose backward is the surrogate s and nothing else; the caller then fills
- * y->data.  straight is used when s is the identity and sets .straight_through, sloped otherwise;
- * both have qg_surrogate_backward. */
+/* Records a quantizer whose backward is the surrogate s, {0} being the identity, and nothing else;
+ * the caller then fills y->data.  straight is used when s is the identity and sets
+ * .straight_through, sloped otherwise; both have qg_surrogate_backward. */
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
                             qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);

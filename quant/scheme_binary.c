@@ -56,7 +56,7 @@ qg_quant qg_binary(qg_binary_spec spec)
     return (qg_quant){ .scheme      = &binary,
                        .bits        = 1,
                        .per_channel = spec.per_channel,
-                       .surrogate   = qg__surrogate_or(spec.surrogate, qg_ste_identity()) };
+                       .surrogate   = spec.surrogate };
 }
 
 /* --- activations -------------------------------------------------------------------------- */
@@ -69,19 +69,22 @@ static void sign_forward(const qg_activation *f, size_t n, const float *x, float
     qg__scaled_sign(n, x, 1.0f, y);
 }
 
+static qg_surrogate sign_surrogate(qg_quant q) { return qg__surrogate_or(q.surrogate, qg_ste_clip(1.0f)); }
+
 static qg_activation sign_activation(qg_quant q, qg_var *const *learned)
 {
     (void)learned;
+    const qg_surrogate s = sign_surrogate(q);
     return (qg_activation){ .forward  = sign_forward,
                             .backward = qg_surrogate_activation_backward,
-                            .slope    = q.surrogate.slope,
-                            .arg      = q.surrogate.arg };
+                            .slope    = s.slope,
+                            .arg      = s.arg };
 }
 
 static qg_var *apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
-    qg_var *y = qg_record_surrogate(t, &sign_op, &sign_op, x, q.surrogate);
+    qg_var *y = qg_record_surrogate(t, &sign_op, &sign_op, x, sign_surrogate(q));
     if (y) qg__signs(qg_count(x->shape), x->data, y->data);
     return y;
 }
@@ -115,7 +118,5 @@ static const qg_scheme sign = {
 
 qg_quant qg_binary_activation(qg_binary_activation_spec spec)
 {
-    return (qg_quant){ .scheme    = &sign,
-                       .bits      = 1,
-                       .surrogate = qg__surrogate_or(spec.surrogate, qg_ste_clip(1.0f)) };
+    return (qg_quant){ .scheme = &sign, .bits = 1, .surrogate = spec.surrogate };
 }

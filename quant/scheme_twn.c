@@ -8,6 +8,8 @@ static const qg_op twn_sloped_op = { .name = "twn", .backward = qg_surrogate_bac
 static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
+    if (!(q.arg[0] >= 0))
+        return qg_reject(t, QG_EARG, "twn: threshold is %g, not 0 or more", (double)q.arg[0]);
     qg_var *y = qg_record_surrogate(t, &twn_op, &twn_sloped_op, x, q.surrogate);
     if (!y) return NULL;
     const size_t n = qg_count(x->shape);
@@ -48,8 +50,7 @@ static const qg_scheme twn = {
 
 qg_quant qg_twn(qg_twn_spec spec)
 {
-    return (qg_quant){ .scheme    = &twn,
-                       .bits      = 2,
-                       .surrogate = qg_ste_identity(),
-                       .arg       = { spec.threshold == 0 ? 0.7f : spec.threshold } };
+    return (qg_quant){ .scheme = &twn,
+                       .bits   = 2,
+                       .arg    = { spec.threshold == 0 ? 0.7f : spec.threshold } };
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include "layers/layer.h"
 #include "layers/net.h"
-#include "tests/support/weighed.h"
+#include "tests/support/nets.h"
 
 static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ 9, 7, 3, 1 }); }
 

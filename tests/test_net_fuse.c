@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "layers/batchnorm.h"
-#include "tests/support/weighed.h"
+#include "tests/support/nets.h"
 
 enum { N = 9, SIZE = 33, CLASSES = 5 };
 

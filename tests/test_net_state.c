@@ -9,7 +9,7 @@
 
 #include "layers/layer.h"
 #include "layers/net.h"
-#include "tests/support/weighed.h"
+#include "tests/support/nets.h"
 
 enum { H = 9, W = 7, C = 3, N = 3, CLASSES = 4 };
 

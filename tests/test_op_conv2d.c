@@ -6,7 +6,7 @@
 
 #include "core/ops.h"
 #include "core/parallel.h"
-#include "tests/support/weighed.h"
+#include "tests/support/nets.h"
 
 typedef struct shapes {
     qg_shape     x, w;

@@ -6,7 +6,7 @@
 
 #include "core/ops.h"
 #include "core/parallel.h"
-#include "tests/support/weighed.h"
+#include "tests/support/nets.h"
 
 /* n rows of h w c numbers, o outputs: around one block of 256 columns, and around vectors. */
 static const struct sizes { qg_shape x; int o; } cases[] = {

@@ -6,7 +6,7 @@
 
 #include "core/ops.h"
 #include "core/rng.h"
-#include "tests/support/weighed.h"
+#include "tests/support/nets.h"
 
 /* Images, and vectors whose batch does not divide into eight slices. */
 static const qg_shape shapes[] = {

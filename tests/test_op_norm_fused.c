@@ -8,7 +8,7 @@
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/rng.h"
-#include "tests/support/weighed.h"
+#include "tests/support/nets.h"
 
 /* --- an activation with two learned values ------------------------------------------------- */
 
