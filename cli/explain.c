@@ -39,7 +39,8 @@ static void print_json(const scheme_text *only)
         json_integer(&j, "bits", (uint64_t)(s.quant.scheme ? s.quant.bits : 32));
         json_open(&j, "learns", '[');
         for (int k = 0; k < qg_learned_count(s.quant); k++)
-            if (!s.quant.scheme->learned[k].tracked) json_text(&j, NULL, s.quant.scheme->learned[k].name);
+            if (!s.quant.scheme->learned[k].tracked)
+                json_text(&j, NULL, s.quant.scheme->learned[k].name);
         json_close(&j, ']');
         json_text(&j, "text", text_of(s));
         json_close(&j, '}');
@@ -63,7 +64,8 @@ static void print_markdown(void)
         printf("\n\n");
         for (int k = i; scheme_at(k).name; k++)
             if (text_of(scheme_at(k)) == text)
-                printf("- `%s` for %s: %s\n", scheme_at(k).name, use_of(scheme_at(k)), scheme_at(k).about);
+                printf("- `%s` for %s: %s\n", scheme_at(k).name, use_of(scheme_at(k)),
+                       scheme_at(k).about);
         printf("\n```text\n%s```\n", text);
     }
 }

@@ -15,7 +15,10 @@ typedef struct tally {
 } tally;
 
 /* A gradient of 0 would agree with differences of 0, and say nothing. */
-static bool passes(const gradcheck_line *line) { return line->result.pass && line->result.least > 0; }
+static bool passes(const gradcheck_line *line)
+{
+    return line->result.pass && line->result.least > 0;
+}
 
 /* A formula that is no derivative has to fail. */
 static bool is_expected(const gradcheck_line *line) { return passes(line) != (line->why != NULL); }
@@ -50,8 +53,8 @@ static void print_line(const gradcheck_line *line)
 static qg_status run_table(const gradcheck_table *table, tally *sum)
 {
     if (!sum->as_json)
-        printf("%s%s\n  %-46s %-11s  %-6s %8s  %8s\n", sum->passed + sum->failed ? "\n" : "", table->title,
-               "gradient of", "against", "in", "error", "limit");
+        printf("%s%s\n  %-46s %-11s  %-6s %8s  %8s\n", sum->passed + sum->failed ? "\n" : "",
+               table->title, "gradient of", "against", "in", "error", "limit");
     for (int i = 0; i < table->rows; i++) {
         gradcheck_line  line;
         const qg_status s = table->check(i, &line);

@@ -23,8 +23,8 @@ extern const gradcheck_table gradcheck_surrogates;      /* slopes of elementwise
 extern const gradcheck_table gradcheck_schemes;         /* whole tensors, and what is learned */
 extern const gradcheck_table gradcheck_papers;          /* formulas that are no derivatives */
 
-/* x[i]: a keyed order of n equally spaced values in centre +- spread.  None is closer to the centre,
- * or half as close to another, than spread / (n + 1). */
+/* x[i]: a keyed order of n equally spaced values in centre +- spread.  None is closer to the centre
+ * than spread / (n + 1), or to another than twice that. */
 void gradcheck_fill(float *x, size_t n, float centre, float spread, uint64_t key);
 
 #endif

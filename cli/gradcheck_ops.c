@@ -40,19 +40,22 @@ static qg_var *conv(qg_tape *t, const qg_params *p, void *context)
 static qg_var *conv_strided(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), (qg_conv_spec){ .stride = 2, .pad_h = 1, .pad_w = 2 });
+    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
+                     (qg_conv_spec){ .stride = 2, .pad_h = 1, .pad_w = 2 });
 }
 
 static qg_var *conv_same(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), (qg_conv_spec){ .pad_h = 1, .pad_w = 1 });
+    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
+                     (qg_conv_spec){ .pad_h = 1, .pad_w = 1 });
 }
 
 static qg_var *conv_ones(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .pad_value = -1 });
+    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
+                     (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .pad_value = -1 });
 }
 
 static qg_var *dense(qg_tape *t, const qg_params *p, void *context)
@@ -224,22 +227,22 @@ static qg_var *norm_activation(qg_tape *t, const qg_params *p, void *context)
 
 static const op_row rows[] = {
     { "conv2d", conv,
-      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 }, { "b",
-        { 1, 1, 1, 4 }, 0, 0 } } },
+      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 },
+        { "b", { 1, 1, 1, 4 }, 0, 0 } } },
     { "conv2d without bias", conv,
       { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 } } },
     { "conv2d, stride 2, padding 1 2", conv_strided,
-      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 }, { "b",
-        { 1, 1, 1, 4 }, 0, 0 } } },
+      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 },
+        { "b", { 1, 1, 1, 4 }, 0, 0 } } },
     { "conv2d, 3x3 same", conv_same,
-      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 }, { "b",
-        { 1, 1, 1, 4 }, 0, 0 } } },
+      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 },
+        { "b", { 1, 1, 1, 4 }, 0, 0 } } },
     { "conv2d, padded with -1", conv_ones,
-      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 }, { "b",
-        { 1, 1, 1, 4 }, 0, 0 } } },
+      { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 },
+        { "b", { 1, 1, 1, 4 }, 0, 0 } } },
     { "dense", dense,
-      { { "x", { 3, 2, 2, 5 }, 0, 0 }, { "w", { 7, 1, 1, 20 }, 0, 0 }, { "b",
-        { 1, 1, 1, 7 }, 0, 0 } } },
+      { { "x", { 3, 2, 2, 5 }, 0, 0 }, { "w", { 7, 1, 1, 20 }, 0, 0 },
+        { "b", { 1, 1, 1, 7 }, 0, 0 } } },
     { "dense without bias", dense,
       { { "x", { 3, 1, 1, 33 }, 0, 0 }, { "w", { 5, 1, 1, 33 }, 0, 0 } } },
     { "add", add,
@@ -269,28 +272,28 @@ static const op_row rows[] = {
     { "shortcut, stride 2, 3 to 7 channels", shortcut,
       { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "batch norm", norm,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta",
-        { 1, 1, 1, 2 }, 0, 0 } } },
+      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
+        { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
     { "batch norm without gamma, beta", norm,
       { { "x", { 2, 4, 4, 2 }, 0, 4 } } },
     { "batch norm, frozen", norm_frozen,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta",
-        { 1, 1, 1, 2 }, 0, 0 } } },
+      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
+        { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
     { "batch norm, relu", norm_relu,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta",
-        { 1, 1, 1, 2 }, 0, 16 } } },
+      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
+        { "beta", { 1, 1, 1, 2 }, 0, 16 } } },
     { "batch norm, max pooling", norm_pool,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta",
-        { 1, 1, 1, 2 }, 0, 0 } } },
+      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
+        { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
     { "batch norm, max pooling, relu", norm_pool_relu,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta",
-        { 1, 1, 1, 2 }, 0, 16 } } },
+      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
+        { "beta", { 1, 1, 1, 2 }, 0, 16 } } },
     { "batch norm, shortcut", norm_add,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta",
-        { 1, 1, 1, 2 }, 0, 0 }, { "add", { 2, 4, 4, 2 }, 0, 0 } } },
+      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
+        { "beta", { 1, 1, 1, 2 }, 0, 0 }, { "add", { 2, 4, 4, 2 }, 0, 0 } } },
     { "batch norm, learned activation", norm_activation,
-      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta",
-        { 1, 1, 1, 2 }, 0, 0 }, { "a", { 1, 1, 1, 1 }, 0.3f, 0 } } },
+      { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
+        { "beta", { 1, 1, 1, 2 }, 0, 0 }, { "a", { 1, 1, 1, 1 }, 0.3f, 0 } } },
     { "cross entropy", cross_entropy,
       { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
     { "squared hinge", squared_hinge,
@@ -302,13 +305,14 @@ enum { ROWS = sizeof rows / sizeof *rows };
 static qg_status declare(const op_row *row, qg_params *p)
 {
     for (int i = 0; i < OPERANDS && row->operand[i].name; i++)
-        if (!qg_params_declare(p, (qg_param){ .name = row->operand[i].name, .shape = row->operand[i].shape }))
+        if (!qg_params_declare(
+                p, (qg_param){ .name = row->operand[i].name, .shape = row->operand[i].shape }))
             return QG_EMEM;
     const qg_status s = qg_params_allocate(p);
     for (int i = 0; i < p->count && !s; i++) {
         const operand *o = &row->operand[i];
-        gradcheck_fill(p->item[i]->value, qg_count(o->shape), o->centre, o->spread == 0 ? 1 : o->spread,
-                       qg_rng_fork(KEY, (uint64_t)i));
+        gradcheck_fill(p->item[i]->value, qg_count(o->shape), o->centre,
+                       o->spread == 0 ? 1 : o->spread, qg_rng_fork(KEY, (uint64_t)i));
     }
     return s;
 }
@@ -321,8 +325,10 @@ static qg_status check(int i, gradcheck_line *line)
     *line             = (gradcheck_line){ .name = row->name, .against = "differences" };
     qg_status s       = declare(row, &p);
     if (!s)
-        s = qg_gradcheck((qg_gradcheck_spec){ .name = row->name, .params = &p, .build = row->build, .context = &l },
-                         &line->result);
+        s = qg_gradcheck(
+            (qg_gradcheck_spec){
+                .name = row->name, .params = &p, .build = row->build, .context = &l },
+            &line->result);
     qg_params_release(&p);
     return s;
 }

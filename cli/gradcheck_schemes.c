@@ -31,7 +31,8 @@ static qg_quant fake_quant(void)
 
 static qg_quant fake_quant_rows(void)
 {
-    qg_quant q = qg_fake_quant((qg_fake_quant_spec){ .bits = 8, .narrow_range = true, .per_channel = true });
+    qg_quant q =
+        qg_fake_quant((qg_fake_quant_spec){ .bits = 8, .narrow_range = true, .per_channel = true });
     q.role     = QG_WEIGHT;
     return q;
 }
@@ -51,8 +52,8 @@ static qg_status fake_quant_backward(const qg_array *x, const float *learned, co
     float          lo = learned[0], hi = learned[1];
     const qg_array min = scalar(&lo), max = scalar(&hi);
     qg_array       dmin = scalar(&dlearned[0]), dmax = scalar(&dlearned[1]);
-    return qg_fake_quant_with_min_max_vars_gradient((qg_fake_quant_attrs){ 8, true }, dy, x, &min, &max,
-                                                    dx, &dmin, &dmax);
+    return qg_fake_quant_with_min_max_vars_gradient((qg_fake_quant_attrs){ 8, true }, dy, x, &min,
+                                                    &max, dx, &dmin, &dmax);
 }
 
 static const plain fake_quant_vars = { { "min", "max" }, fake_quant_forward, fake_quant_backward };
@@ -102,8 +103,8 @@ static qg_status lsq_forward(const qg_array *x, const float *learned, qg_array *
     return qg_lsq_quantizer(x, lsq_attrs(learned[0]), y);
 }
 
-static qg_status lsq_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
-                              float *dlearned)
+static qg_status lsq_backward(const qg_array *x, const float *learned, const qg_array *dy,
+                              qg_array *dx, float *dlearned)
 {
     return qg_lsq_quantizer_gradient(x, dy, lsq_attrs(learned[0]), dx, dlearned);
 }
@@ -126,8 +127,8 @@ static qg_status pact_forward(const qg_array *x, const float *learned, qg_array 
     return qg_pact_quantizer(x, 3, learned[0], y);
 }
 
-static qg_status pact_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
-                               float *dlearned)
+static qg_status pact_backward(const qg_array *x, const float *learned, const qg_array *dy,
+                               qg_array *dx, float *dlearned)
 {
     return qg_pact_quantizer_gradient(x, dy, 3, learned[0], (qg_surrogate){ 0 }, dx, dlearned);
 }
@@ -147,11 +148,11 @@ static qg_status ttq_forward(const qg_array *x, const float *learned, qg_array *
     return qg_ttq_weight_quantizer(x, ttq_attrs(learned, QG_TTQ_EXACT), y);
 }
 
-static qg_status ttq_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
-                              float *dlearned)
+static qg_status ttq_backward(const qg_array *x, const float *learned, const qg_array *dy,
+                              qg_array *dx, float *dlearned)
 {
-    return qg_ttq_weight_quantizer_gradient(x, dy, ttq_attrs(learned, QG_TTQ_EXACT), dx, &dlearned[0],
-                                            &dlearned[1]);
+    return qg_ttq_weight_quantizer_gradient(x, dy, ttq_attrs(learned, QG_TTQ_EXACT), dx,
+                                            &dlearned[0], &dlearned[1]);
 }
 
 static qg_status ttq_backward_printed(const qg_array *x, const float *learned, const qg_array *dy,
@@ -201,8 +202,8 @@ static qg_status dorefa_forward(const qg_array *x, const float *learned, qg_arra
     return qg_dorefa_weight_quantizer(x, 3, y);
 }
 
-static qg_status dorefa_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
-                                 float *dlearned)
+static qg_status dorefa_backward(const qg_array *x, const float *learned, const qg_array *dy,
+                                 qg_array *dx, float *dlearned)
 {
     (void)learned, (void)dlearned;
     return qg_dorefa_weight_quantizer_gradient(x, dy, (qg_dorefa_weight_attrs){ .k = 3 }, dx);
@@ -243,13 +244,14 @@ static qg_status xnor_forward(const qg_array *x, const float *learned, qg_array 
     return qg_xnor_weight_quantizer(x, 0, y, NULL);
 }
 
-static qg_status xnor_gradient(const qg_array *x, const qg_array *dy, qg_xnor_rule rule, qg_array *dx)
+static qg_status xnor_gradient(const qg_array *x, const qg_array *dy, qg_xnor_rule rule,
+                               qg_array *dx)
 {
     return qg_xnor_weight_quantizer_gradient(x, dy, (qg_xnor_attrs){ 0, 3, rule, { 0 } }, dx);
 }
 
-static qg_status xnor_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
-                               float *dlearned)
+static qg_status xnor_backward(const qg_array *x, const float *learned, const qg_array *dy,
+                               qg_array *dx, float *dlearned)
 {
     (void)learned, (void)dlearned;
     return xnor_gradient(x, dy, QG_XNOR_EXACT, dx);

@@ -33,7 +33,10 @@ static qg_array view(float *data)
     return (qg_array){ QG_F32, 4, { TENSOR_ROWS, 1, 1, TENSOR_ROW }, data };
 }
 
-static int learned_count(const plain *f) { return (f->learned[0] != NULL) + (f->learned[1] != NULL); }
+static int learned_count(const plain *f)
+{
+    return (f->learned[0] != NULL) + (f->learned[1] != NULL);
+}
 
 static void plain_backward(qg_tape *t, qg_var *y)
 {
@@ -105,8 +108,8 @@ static qg_status declare(const tensor_row *row, qg_params *p)
     const qg_quant    q       = row->quant ? row->quant() : (qg_quant){ 0 };
     const qg_learned *learned = row->quant ? q.scheme->learned : NULL;
     const int         count   = row->quant ? qg_learned_count(q) : learned_count(row->plain);
-    if (!qg_params_declare(p, (qg_param){ .name = "x", .shape = shape, .frozen = row->checked != 0 }))
-        return QG_EMEM;
+    const qg_param x = { .name = "x", .shape = shape, .frozen = row->checked != 0 };
+    if (!qg_params_declare(p, x)) return QG_EMEM;
     for (int i = 0; i < count; i++) {
         qg_param item = { .shape = { 1, 1, 1, 1 }, .frozen = row->checked != i + 1 };
         if (row->plain) item.name = row->plain->learned[i];

@@ -111,7 +111,7 @@ static void count_levels(tensor *v, const int32_t *code, int32_t *sorted, const 
     }
 }
 
-static qg_status measure_codes(tensor *v, qg_shape shape, const float *x, const float *y)
+static qg_status measure_codes(tensor *v, qg_shape shape, float *x, const float *y)
 {
     const qg_slot *slot     = v->slot;
     const size_t   channels = (size_t)shape.n;
@@ -121,8 +121,9 @@ static qg_status measure_codes(tensor *v, qg_shape shape, const float *x, const 
     qg_codes       codes = { .code = code, .scale = scale };
     qg_status      s     = code && scale ? QG_OK : qg_fail(QG_EMEM, "out of memory");
     for (int i = 0; i < QG_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
-    if (!s) v->has_codes = !slot->q.scheme->encode(slot->q, (qg_tensor){ shape, (float *)(uintptr_t)x },
-                                                   learned, &codes);
+    if (!s)
+        v->has_codes = !slot->q.scheme->encode(slot->q, (qg_tensor){ shape, x },
+                                               learned, &codes);
     if (!s && v->has_codes) {
         v->bits   = codes.bits;
         v->scales = codes.n_scale;
@@ -137,7 +138,7 @@ static qg_status measure_codes(tensor *v, qg_shape shape, const float *x, const 
 static qg_status measure(inspection *e, const qg_product *p, tensor *v)
 {
     const qg_shape shape = p->weight->shape;
-    const float   *x     = p->weight->value;
+    float         *x     = p->weight->value;
     *v = (tensor){ .name       = p->layer.name,
                    .slot       = &p->weight_slot,
                    .input      = &p->input_slot,
@@ -160,7 +161,10 @@ static qg_status measure(inspection *e, const qg_product *p, tensor *v)
 
 /* --- for people --------------------------------------------------------------------------- */
 
-static double percent(size_t part, size_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
+static double percent(size_t part, size_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
 
 static void print_levels(const tensor *v)
 {
@@ -168,7 +172,8 @@ static void print_levels(const tensor *v)
     for (int k = 0; k < v->levels; k++) {
         const level *l = &v->level[k];
         printf(k ? ", " : "");
-        if (l->max - l->min <= 1e-6f * fabsf(l->max)) printf(l->max == 0 ? "0" : "%+.4g", (double)l->max);
+        if (l->max - l->min <= 1e-6f * fabsf(l->max))
+            printf(l->max == 0 ? "0" : "%+.4g", (double)l->max);
         else printf("%+.4g..%+.4g", (double)l->min, (double)l->max);
     }
     printf("}  ");
@@ -186,7 +191,8 @@ static void print_learned(const qg_slot *slot)
         const size_t    n   = p ? qg_count(p->shape) : 0;
         if (!p) continue;
         for (size_t k = 0; k < n; k++) widen(p->value[k], &min, &max);
-        printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name, (double)min);
+        printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name,
+               (double)min);
         if (n > 1) printf(" .. %.6g, %zu channels", (double)max, n);
         printf("\n");
     }

@@ -16,7 +16,7 @@
 enum { TEXT_BYTES = 1 << 18 };
 
 static char root[64];
-static char text[TEXT_BYTES];       /* what the last call printed; of stderr the first words suffice */
+static char text[TEXT_BYTES];       /* what the last call printed, stderr included */
 
 /* The exit status of qgrad with these words; @ stands for the test's directory. */
 static int qgrad(const char *words)
@@ -108,7 +108,8 @@ static void checks_are_told_to_programs_too(void **state)
         assert_true(cJSON_IsTrue(cJSON_GetObjectItem(check, "expected")));
         assert_int_equal(pass, number(check, "error") <= number(check, "tolerance"));
         assert_int_equal(pass, cJSON_GetObjectItem(check, "why") == NULL);
-        assert_true(*string(check, "name") && *string(check, "reason") && *string(check, "against"));
+        assert_true(*string(check, "name") && *string(check, "reason") &&
+                    *string(check, "against"));
         passes += pass;
         fails += !pass;
     }
@@ -123,8 +124,9 @@ static void what_is_learned_is_checked(void **state)
 {
     (void)state;
     static const char *const rows[] = {
-        "fake_quant: min", "fake_quant: max", "fake_quant, 16 bits: min", "fake_quant, 16 bits: max",
-        "lsq: step", "pact: alpha", "ttq_weight_quantizer: Wp", "ttq_weight_quantizer: Wn",
+        "fake_quant: min", "fake_quant: max", "fake_quant, 16 bits: min",
+        "fake_quant, 16 bits: max", "lsq: step", "pact: alpha", "ttq_weight_quantizer: Wp",
+        "ttq_weight_quantizer: Wn",
     };
     assert_int_equal(qgrad("gradcheck"), 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_says(rows[i]);
@@ -208,7 +210,8 @@ static const cJSON *layer_of(const cJSON *all, const char *name)
 
 static void ternary_weights_have_three_values(const cJSON *layer)
 {
-    const cJSON *latent = cJSON_GetObjectItem(layer, "latent"), *q = cJSON_GetObjectItem(layer, "quantized");
+    const cJSON *latent = cJSON_GetObjectItem(layer, "latent");
+    const cJSON *q      = cJSON_GetObjectItem(layer, "quantized");
     const cJSON *values = cJSON_GetObjectItem(q, "values");
     double       share  = 0;
     assert_string_equal(string(q, "scheme"), "twn");
@@ -223,7 +226,8 @@ static void ternary_weights_have_three_values(const cJSON *layer)
     assert_true(fabs(share - 1) < 1e-6);                /* nine digits are printed */
     assert_true(number(cJSON_GetArrayItem(values, 1), "share") == number(q, "zero_share"));
     /* The scale is a mean of what lies beyond the threshold, so latent values lie beyond it. */
-    assert_true(number(latent, "max") > number(q, "max") && number(latent, "min") < number(q, "min"));
+    assert_true(number(latent, "max") > number(q, "max") &&
+                number(latent, "min") < number(q, "min"));
 }
 
 static void latent_and_quantized_are_told_apart(void **state)
@@ -240,7 +244,8 @@ static void latent_and_quantized_are_told_apart(void **state)
     /* A scale per channel: two codes, and a range of values for each. */
     const cJSON *values = cJSON_GetObjectItem(q, "values"), *low = cJSON_GetArrayItem(values, 0);
     assert_int_equal(cJSON_GetArraySize(values), 2);
-    assert_true(number(q, "scales") == 512 && number(q, "codes_used") == 2 && number(q, "zero_share") == 0);
+    assert_true(number(q, "scales") == 512 && number(q, "codes_used") == 2 &&
+                number(q, "zero_share") == 0);
     assert_true(number(low, "min") < number(low, "max") && number(low, "max") < 0);
     assert_true(number(low, "min") == number(q, "min"));
     assert_string_equal(string(cJSON_GetObjectItem(fc1, "input"), "scheme"), "sign");

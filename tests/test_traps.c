@@ -59,7 +59,8 @@ static void ranges_are_extended_to_zero_and_widened(void **state)
 static void codes_saturate_before_they_are_cast(void **state)
 {
     (void)state;
-    const qg_quantize_v2_attrs combined = { .mode = QG_MIN_COMBINED }, first = { .mode = QG_MIN_FIRST };
+    const qg_quantize_v2_attrs combined = { .mode = QG_MIN_COMBINED },
+                               first = { .mode = QG_MIN_FIRST };
     float                      range[2];
     assert_int_equal(quantize_one(combined, QG_I32, 1, -1, 1, range), INT32_MAX);
     assert_int_equal(quantize_one(combined, QG_I32, -1, -1, 1, range), INT32_MIN);
