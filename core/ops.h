@@ -92,6 +92,22 @@ typedef struct qg_norm_spec {
  * QG_EVAL.  Fails: QG_ESHAPE, QG_EARG.                [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
 
+/* The same as arithmetic on the product before it, so that its weight can be changed in between (as
+ * rounding for integers does).  With z = product(x, w), s = sqrt(var + eps) of the running
+ * statistics and B those of the batch, norm(z) is
+ *     product(x, fold_weight(w)) + fold_bias                                   QG_EVAL, or frozen
+ *     fold_correct(product(x, fold_weight(w)), z)                              QG_TRAIN
+ * to rounding.  The weight is always folded with the running s, so that it does not jitter from batch
+ * to batch; fold_correct takes s out again, s / sB.  spec: mean, var, momentum and eps; gamma NULL
+ * means 1.  Fails: QG_ESHAPE, QG_EARG.           [Krishnamoorthi 2018, arXiv:1806.08342v1, sec. 3.2] */
+qg_var *qg_fold_weight(qg_tape *t, qg_var *w, qg_var *gamma, qg_norm_spec spec);
+                                        /* w[o,..] gamma[o] / s[o]             w [o,..], gamma [1,1,1,o] */
+qg_var *qg_fold_bias(qg_tape *t, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+                                        /* beta - gamma mean / s               [1,1,1,c] */
+qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+                                        /* y s / sB + beta - gamma meanB / sB  y, z same shape; updates
+                                           mean and var as qg_norm does */
+
 /* --- losses ------------------------------------------------------------------------------- */
 
 /* labels [n], each < the row length; x [n,..] seen as n rows of scores.  A label out of range fails

@@ -170,7 +170,8 @@ qg_var *qg_parameter(qg_tape *t, const qg_param *p)
     return v;
 }
 
-qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
+/* A var without a value. */
+static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
 {
     if (!t || t->status) return NULL;
     profile_forward(t, op->name);
@@ -185,8 +186,25 @@ qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b,
     v->in[2] = c;
     for (int i = 0; i < 3; i++)
         if (v->in[i] && v->in[i]->needs_grad) v->needs_grad = true;
+    return v;
+}
+
+qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
+{
+    qg_var *v = entry(t, op, y, a, b, c);
+    if (!v) return NULL;
     v->data = take(t, &t->step, qg_count(y) * sizeof(float));
     return v->data ? v : NULL;
+}
+
+qg_var *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x)
+{
+    if (!x) return NULL;
+    qg_var *v = entry(t, op, x->shape, x, NULL, NULL);
+    if (!v) return NULL;
+    v->data = x->data;
+    v->sums = x->sums;
+    return v;
 }
 
 void qg_operand(qg_var *y, int at, qg_var *x)

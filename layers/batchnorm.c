@@ -1,4 +1,5 @@
 #include "layers/batchnorm.h"
+#include "layers/net_private.h"
 
 static qg_status build(qg_net *net, qg_layer *l)
 {
@@ -27,16 +28,22 @@ static qg_status start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
+qg_norm_spec qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t)
+{
+    return (qg_norm_spec){ .mean     = bn->mean->value,
+                           .var      = bn->var->value,
+                           .momentum = bn->spec.momentum,
+                           .eps      = bn->spec.eps,
+                           .frozen   = bn->spec.freeze_after && qg_tape_step(t) >= bn->spec.freeze_after };
+}
+
 static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     const qg_batchnorm *bn   = (qg_batchnorm *)l;
-    qg_norm_spec        spec = { .mean     = bn->mean->value,
-                                 .var      = bn->var->value,
-                                 .momentum = bn->spec.momentum,
-                                 .eps      = bn->spec.eps,
-                                 .pool     = bn->pool,
-                                 .add      = z,
-                                 .relu     = bn->relu };
+    qg_norm_spec        spec = qg__batchnorm_spec(bn, t);
+    spec.pool = bn->pool;
+    spec.add  = z;
+    spec.relu = bn->relu;
     const bool fused = !bn->slot || qg_slot_fuse(bn->slot, t, &spec);
     qg_var    *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
     qg_var    *y     = qg_norm(t, x, gamma, qg_parameter(t, bn->beta), spec);
@@ -52,6 +59,7 @@ qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec)
     qg_batchnorm *bn = qg_net_append(net, &batchnorm, NULL, "bn", spec.name);
     if (!bn) return NULL;
     bn->spec = spec;
+    if (spec.freeze_after == 0) bn->spec.freeze_after = net->spec.freeze_batchnorm_after;
     return &bn->layer;
 }
 

@@ -14,6 +14,9 @@ typedef struct qg_batchnorm {
     const qg_slot    *slot;     /* fused: input quantizer of the product, or quantizer, behind it */
 } qg_batchnorm;
 
+/* Running statistics and constants, frozen or not in this step; nothing fused. */
+qg_norm_spec  qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t);
+
 qg_batchnorm *qg__batchnorm(qg_layer *l);           /* NULL: l is no batch norm */
 int           qg__maxpool_size(const qg_layer *l);  /* 0: l is no max pooling */
 bool          qg__is_relu(const qg_layer *l);

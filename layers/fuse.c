@@ -61,15 +61,29 @@ static void fuse_after(qg_net *net, qg_batchnorm *bn)
     }
 }
 
+/* There is a weight quantizer to fold in front of, and nothing stands between product and norm. */
+static bool foldable(const qg_product *p)
+{
+    const qg_scheme *input = p->input_slot.q.scheme;
+    return p->weight_slot.q.scheme && !(input && input->scale_output);
+}
+
 void qg__net_fuse(qg_net *net)
 {
     count_readers(net);
     for (int i = 0; i < net->layers; i++) {
         qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
         if (!bn) continue;
-        fuse_after(net, bn);
         qg_product *before = net->layer[i]->after ? qg_layer_product(net->layer[i]->after) : NULL;
-        if (!before || before->layer.readers != 1) continue;
+        if (before && before->layer.readers != 1) before = NULL;
+        if (before && net->spec.fold_batchnorm && foldable(before)) {
+            before->norm     = bn;
+            before->no_bias  = true;
+            bn->layer.fused  = true;
+            continue;
+        }
+        fuse_after(net, bn);
+        if (!before) continue;
         before->no_bias = true;     /* the batch mean would take it out again */
         before->sums    = true;
     }

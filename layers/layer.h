@@ -48,6 +48,7 @@ typedef struct qg_product {
     qg_slot   weight_slot, input_slot, gradient_slot;
     bool      input_fused;                  /* the batch norm before applies input_slot */
     bool      sums;                         /* a batch norm reads the result in QG_TRAIN */
+    const struct qg_batchnorm *norm;        /* folded into the weight; NULL: none */
 } qg_product;
 
 /* l as a product, or NULL if it is none. */

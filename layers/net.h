@@ -7,6 +7,12 @@
  * What qg_net_build folds.  A batch norm followed by relu and/or max pooling, or by a product whose
  * input is quantized elementwise, runs as one qg_norm; the product's bias before a batch norm is
  * dropped, because the batch mean takes it out again.  The summary shows what was declared.
+ *
+ * .fold_batchnorm is another folding, for weights that will be integers: a batch norm right behind a
+ * product with a quantized weight multiplies that weight by gamma / sqrt(var + eps) before it is
+ * quantized, and vanishes (core/ops.h, qg_fold_weight).  Until the statistics are frozen a training
+ * step then needs two products where it needed one.  The folded weight changes size when gamma and the
+ * statistics move, so its range should follow: QG_RANGE_CURRENT rather than one that is learned.
  */
 #ifndef QG_NET_H
 #define QG_NET_H
@@ -23,6 +29,9 @@ typedef struct qg_layer qg_layer;           /* layers/layer.h; owned by its net 
 typedef struct qg_net_spec {
     int      height, width, channels;       /* of one input image */
     uint64_t seed;                          /* of the initial weights */
+    bool     fold_batchnorm;                /* into the quantized weight before it, see below */
+    uint64_t freeze_batchnorm_after;        /* steps; then running statistics stay and are used in
+                                               training too.  0: never */
 } qg_net_spec;
 
 typedef struct qg_conv2d_spec {
@@ -52,6 +61,7 @@ typedef struct qg_batchnorm_spec {
     float       eps;        /* 0: 1e-5 */
     float       momentum;   /* 0: 0.1, the weight of the newest batch in the running statistics */
     bool        no_scale;   /* gamma stays 1 and is no parameter */
+    uint64_t    freeze_after;  /* steps, as freeze_batchnorm_after of the net; 0: the net's */
     const char *name;       /* NULL: "bn1", "bn2", .. */
 } qg_batchnorm_spec;
 

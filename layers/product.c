@@ -1,9 +1,10 @@
 /* The two layers that multiply: conv2d and dense.  Each has a latent weight, two quantizer slots
  * and perhaps a bias; they differ in shapes and in the op they record. */
+#include <math.h>
 #include <stdio.h>
 
+#include "layers/batchnorm.h"
 #include "layers/initial.h"
-#include "layers/layer.h"
 
 typedef struct conv2d {
     qg_product     product;
@@ -17,12 +18,26 @@ typedef struct dense {
 
 /* --- what they share ---------------------------------------------------------------------- */
 
-static qg_status declare(qg_product *p, qg_shape w, qg_shape x)
+/* s of qg_glorot_lr.  The released code counts the fans of a convolution the same way. */
+static float glorot_lr(qg_glorot_lr rule, double fan_in, double fan_out)
+{
+    if (rule == QG_GLOROT_OFF) return 0;
+    const double squared = (fan_in + fan_out) / 1.5;
+    return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
+}
+
+static qg_status declare(qg_product *p, qg_shape w, double fan_out, qg_shape x)
 {
     qg_layer        *l      = &p->layer;
-    const qg_scheme *scheme = p->weight_slot.q.scheme;
+    const qg_quant   q      = p->weight_slot.q;
+    const qg_scheme *scheme = q.scheme;
     p->weight = qg_layer_declare(
-        l, "weight", (qg_param){ .shape = w, .group = QG_WEIGHTS, .clip = scheme ? scheme->clip : 0 });
+        l, "weight",
+        (qg_param){ .shape    = w,
+                    .group    = QG_WEIGHTS,
+                    .clip     = scheme ? scheme->clip : 0,
+                    .binary   = scheme && scheme->flips,
+                    .lr_scale = glorot_lr(q.glorot_lr, (double)qg_row(w), fan_out) });
     if (!p->weight) return QG_EMEM;
     if (!p->no_bias) {
         p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
@@ -53,9 +68,54 @@ static qg_var *quantized_weight(const qg_product *p, qg_tape *t)
 
 static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_parameter(t, p->bias) : NULL; }
 
+/* The input quantizer scales the result, so bias and batch statistics have to wait for it. */
+static bool scales_output(const qg_product *p, const qg_tape *t)
+{
+    const qg_quant q = p->input_slot.q;
+    return t && q.scheme && q.scheme->scale_output && !qg_quant_waits(q, t);
+}
+
+/* x w + b, whatever product that is. */
+typedef qg_var *(*multiply)(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
+
+/* With the batch norm behind it folded into the weight; see core/ops.h. */
+static qg_var *folded(const qg_product *p, qg_tape *t, qg_var *x, multiply product)
+{
+    const qg_batchnorm *bn    = p->norm;
+    const qg_norm_spec  spec  = qg__batchnorm_spec(bn, t);
+    qg_var             *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
+    qg_var             *beta  = qg_parameter(t, bn->beta);
+    qg_var             *w     = qg_parameter(t, p->weight);
+    qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
+    if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
+        return product(p, t, x, q, qg_fold_bias(t, gamma, beta, spec));
+    return qg_fold_correct(t, product(p, t, x, q, NULL), product(p, t, x, w, NULL), gamma, beta, spec);
+}
+
+static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
+{
+    const qg_quant q = p->input_slot.q;
+    if (!x || !y) return NULL;
+    y = q.scheme->scale_output(t, q, x, windows, y);
+    return p->bias ? qg_bias(t, y, bias(p, t)) : y;
+}
+
+/* windows: what of x a result reads. */
+static qg_var *forward(const qg_product *p, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
+{
+    qg_var *q = quantized_input(p, t, x), *y;
+    if (p->norm) y = folded(p, t, q, product);
+    else if (scales_output(p, t))
+        y = scaled(p, t, x, windows, product(p, t, q, quantized_weight(p, t), NULL));
+    else y = product(p, t, q, quantized_weight(p, t), bias(p, t));
+    return qg_slot_apply(&p->gradient_slot, t, y);
+}
+
 /* --- conv2d ------------------------------------------------------------------------------- */
 
 enum { MOST_PAD = 1 << 20 };    /* beyond it, sizes leave an int */
+
+static double conv2d_fan_out(qg_shape w) { return (double)w.n * w.h * w.w; }
 
 static qg_status conv2d_build(qg_net *net, qg_layer *l)
 {
@@ -73,28 +133,34 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
                        l->name, s.kernel, s.kernel_w, QG_SHAPE_ARGS(l->in), s.pad);
     l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
     l->macs = (uint64_t)qg_row(l->out) * (uint64_t)(s.kernel * s.kernel_w) * (uint64_t)l->in.c;
-    return declare(&c->product, (qg_shape){ s.out, s.kernel, s.kernel_w, l->in.c }, l->in);
+    const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c };
+    return declare(&c->product, weight, conv2d_fan_out(weight), l->in);
 }
 
 static qg_status conv2d_start(qg_layer *l, uint64_t key)
 {
-    const qg_shape w = ((qg_product *)l)->weight->shape;
-    start((qg_product *)l, key, (double)w.n * w.h * w.w);
+    qg_product *p = (qg_product *)l;
+    start(p, key, conv2d_fan_out(p->weight->shape));
     return QG_OK;
+}
+
+static qg_var *convolve(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+{
+    const conv2d      *c    = (const conv2d *)p;
+    const qg_conv_spec spec = { .stride    = c->spec.stride,
+                                .pad_h     = c->spec.pad,
+                                .pad_w     = c->spec.pad,
+                                .pad_value = c->spec.pad_value,
+                                .sums      = p->sums && !scales_output(p, t) };
+    return qg_conv2d(t, x, w, b, spec);
 }
 
 static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const conv2d      *c    = (conv2d *)l;
-    const qg_conv_spec spec = { .stride    = c->spec.stride,
-                                .pad_h     = c->spec.pad,
-                                .pad_w     = c->spec.pad,
-                                .pad_value = c->spec.pad_value,
-                                .sums      = c->product.sums };
-    qg_var *q = quantized_input(&c->product, t, x);
-    qg_var *y = qg_conv2d(t, q, quantized_weight(&c->product, t), bias(&c->product, t), spec);
-    return qg_slot_apply(&c->product.gradient_slot, t, y);
+    const qg_conv2d_spec s = ((conv2d *)l)->spec;
+    return forward((qg_product *)l, t, x, convolve,
+                   (qg_windows){ s.kernel, s.kernel_w, s.stride, s.pad, s.pad });
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
@@ -132,7 +198,8 @@ static qg_status dense_build(qg_net *net, qg_layer *l)
     l->out  = (qg_shape){ 1, 1, 1, d->spec.out };
     l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
     /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */
-    return declare(&d->product, (qg_shape){ d->spec.out, l->in.h, l->in.w, l->in.c }, l->in);
+    const qg_shape weight = { d->spec.out, l->in.h, l->in.w, l->in.c };
+    return declare(&d->product, weight, (double)l->out.c, l->in);
 }
 
 static qg_status dense_start(qg_layer *l, uint64_t key)
@@ -141,13 +208,16 @@ static qg_status dense_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
+static qg_var *connect(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)p;
+    return qg_dense(t, x, w, b);
+}
+
 static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const dense *d = (dense *)l;
-    qg_var      *q = quantized_input(&d->product, t, x);
-    qg_var      *y = qg_dense(t, q, quantized_weight(&d->product, t), bias(&d->product, t));
-    return qg_slot_apply(&d->product.gradient_slot, t, y);
+    return forward((qg_product *)l, t, x, connect, (qg_windows){ l->in.h, l->in.w, 1, 0, 0 });
 }
 
 static const qg_layer_type dense_type = { "dense",     sizeof(dense), dense_build,

@@ -9,6 +9,9 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     if (!scheme) return QG_OK;
     if (!(scheme->roles & role))
         return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, slot_name);
+    if (scheme->scale_output && !qg_layer_product(l))
+        return qg_fail(QG_EARG, "%s: %s scales the result of a product; it is an input of conv2d or dense",
+                       l->name, scheme->name);
     slot->q.role    = role;
     slot->q.numbers = qg_count(x);
     const qg_status s = scheme->check ? scheme->check(slot->q) : QG_OK;
@@ -21,7 +24,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
                         .group    = learned->tracked ? QG_TRACKED : QG_QUANTIZERS,
-                        .decay    = learned->decay,
+                        .decay    = slot->q.decay == 0 ? learned->decay : slot->q.decay,
                         .lr_scale = learned->lr_scale });
         if (!slot->param[i]) return QG_EARG;
     }
@@ -58,7 +61,12 @@ bool qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
     for (int i = 0; i < qg_learned_count(slot->q); i++)
         if (!learned[i]) return false;
     if (qg_quant_observes(slot->q, t, learned)) return false;
-    if (!qg_quant_waits(slot->q, t)) spec->act = slot->q.scheme->activation(slot->q, learned);
-    else if (slot->q.scheme->rectifies) spec->relu = true;
+    if (!qg_quant_waits(slot->q, t)) {
+        qg_quant q  = slot->q;
+        q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
+        spec->act   = q.scheme->activation(q, learned);
+    } else if (slot->q.scheme->rectifies) {
+        spec->relu = true;
+    }
     return true;
 }

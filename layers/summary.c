@@ -72,7 +72,7 @@ static void line(const qg_layer *l, FILE *out)
     const qg_product *p = qg_layer_product((qg_layer *)l);
     fprintf(out, "%-8s %-14s %-16s %-14s", l->name, l->type->name, what, shape);
     if (p)
-        fprintf(out, " %-16s %-12s %9zu %12" PRIu64 " %10zu", scheme_name(&p->weight_slot, w, sizeof w),
+        fprintf(out, " %-26s %-26s %9zu %12" PRIu64 " %10zu", scheme_name(&p->weight_slot, w, sizeof w),
                 scheme_name(&p->input_slot, x, sizeof x), weights(p), l->macs, packed_weight_bytes(p));
     fputc('\n', out);
 }
@@ -82,7 +82,7 @@ void qg_net_summary(const qg_net *net, FILE *out)
     if (!net || !net->built) return;
     uint64_t macs  = 0;
     size_t   count = 0;
-    fprintf(out, "%-8s %-14s %-16s %-14s %-16s %-12s %9s %12s %10s\n", "layer", "type", "", "output",
+    fprintf(out, "%-8s %-14s %-16s %-14s %-26s %-26s %9s %12s %10s\n", "layer", "type", "", "output",
             "weight", "input", "weights", "mult-adds", "bytes");
     for (int i = 0; i < net->layers; i++) {
         const qg_product *p = qg_layer_product(net->layer[i]);

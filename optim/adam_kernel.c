@@ -37,4 +37,4 @@ static void update(const void *adam, const qg_stretch *s)
     }
 }
 
-const qg_rule QG_PER_ISA(qg__adam) = { "adam", 2, { "m", "v" }, update };
+const qg_rule QG_PER_ISA(qg__adam) = { "adam", 2, { "m", "v" }, update, false };

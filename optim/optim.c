@@ -217,6 +217,18 @@ static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
     return QG_OK;
 }
 
+/* Without latent weights, small updates would make +-1 into any number. */
+static bool refuses_binary(const qg_params *p, const qg_rule *rule)
+{
+    for (int i = 0; i < p->count; i++) {
+        if (!p->item[i]->binary) continue;
+        qg_fail(QG_EARG, "%s: %s is binary and has no latent weights; bop trains it", rule->name,
+                p->item[i]->name);
+        return true;
+    }
+    return false;
+}
+
 qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
                         float lr, float weight_decay)
 {
@@ -234,6 +246,7 @@ qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, siz
                 (double)weight_decay);
         return NULL;
     }
+    if (!rule->flips && refuses_binary(p, rule)) return NULL;
     qg_optim *o = calloc(1, sizeof *o);
     if (!o) {
         qg_fail(QG_EMEM, "%s: out of memory", rule->name);

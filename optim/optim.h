@@ -46,6 +46,25 @@ typedef struct qg_adam_spec {
 qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec);
 qg_optim *qg_adam(qg_params *p, qg_adam_spec spec);
 
+/* Binary weights (qg_param.binary, the scheme bop) flip; every other parameter goes with Adam.
+ *
+ *     m = (1 - gamma) m + gamma g              at first 0
+ *     w = -w if m w > 0 and |m| > threshold
+ *
+ * gamma is scaled like the learning rate of the parameter: at lr of qg_optim_set_lr it is
+ * gamma lr / rest.lr, at most 1, so that a schedule which divides lr divides gamma too.  Decay and
+ * clip do not apply to a binary weight.
+ *
+ * Fails    As qg_adam; QG_EARG also for gamma, threshold, or params without a binary one.
+ * Paper    Helwegen et al. 2019, arXiv:1906.02107, algorithm 1; it divides gamma by ten every 100
+ *          epochs and trains the rest with Adam at 0.01. */
+typedef struct qg_bop_spec {
+    float        gamma;     /* 0: 1e-4; at most 1 */
+    float        threshold; /* 0: 1e-8 */
+    qg_adam_spec rest;      /* rest.lr is required */
+} qg_bop_spec;
+qg_optim *qg_bop(qg_params *p, qg_bop_spec spec);
+
 /* A group's own share of the learning rate, and its own decay.  The lr of the formulas is, for each
  * parameter, lr * lr_scale of its group * its own lr_scale; the decay its own, else its group's. */
 typedef struct qg_group_spec {
@@ -72,7 +91,7 @@ QG_MUST_CHECK
 qg_status qg_optim_step(qg_optim *o);
 
 /* Adds to s, as views: each parameter's moments with its shape [n,h,w,c], as
- * "optim.momentum.conv1.weight" (SGD), "optim.m.conv1.weight", "optim.v.conv1.weight" (Adam), and
+ * "optim.momentum.conv1.weight" (SGD), "optim.m.conv1.weight", "optim.v.conv1.weight" (Adam, Bop), and
  * the count of steps, "optim.step", I64.  Frozen parameters are included; lr is not: it is a
  * function of the run's progress (optim/schedule.h). */
 void      qg_optim_state(qg_optim *o, qg_state *s);

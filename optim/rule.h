@@ -32,12 +32,16 @@ typedef struct qg_rule {
     int         n_moments;
     const char *moment[QG_MOMENTS];         /* in files: "optim.momentum.conv1.weight" */
     void (*update)(const void *spec, const qg_stretch *s);
+    bool        flips;                      /* trains qg_param.binary as well; others refuse it */
 } qg_rule;
 
 /* Copies spec, spec_bytes of it, and hands it to every update.  weight_decay is that of QG_WEIGHTS.
  * NULL if p is NULL, with the message left as it is, and as qg_sgd. */
 qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
                         float lr, float weight_decay);
+
+/* Fills in what is 0; fails as qg_adam. */
+QG_MUST_CHECK qg_status qg__adam_defaults(qg_adam_spec *spec);
 
 static inline float qg__clip(float w, float clip)
 {

@@ -57,6 +57,6 @@ static void update_nesterov(const void *spec, const qg_stretch *s)
     }
 }
 
-const qg_rule QG_PER_ISA(qg__sgd_plain)    = { "sgd", 0, { NULL }, update_plain };
-const qg_rule QG_PER_ISA(qg__sgd_momentum) = { "sgd", 1, { "momentum" }, update_momentum };
-const qg_rule QG_PER_ISA(qg__sgd_nesterov) = { "sgd", 1, { "momentum" }, update_nesterov };
+const qg_rule QG_PER_ISA(qg__sgd_plain)    = { "sgd", 0, { NULL }, update_plain, false };
+const qg_rule QG_PER_ISA(qg__sgd_momentum) = { "sgd", 1, { "momentum" }, update_momentum, false };
+const qg_rule QG_PER_ISA(qg__sgd_nesterov) = { "sgd", 1, { "momentum" }, update_nesterov, false };

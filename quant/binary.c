@@ -47,6 +47,12 @@ void qg__signs(size_t n, const float *x, float *y)
     qg__in_blocks(n, QG_BLOCK, sign_block, &k);
 }
 
+void qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y)
+{
+    struct forward k = { .x = x, .y = y, .key = key };
+    qg__in_blocks(n, QG_BLOCK, stochastic_block, &k);
+}
+
 float qg__binary_mean_scaling(size_t n, const float *x, float *y)
 {
     struct forward k = { .x = x, .y = y, .scale = qg__mean_abs(n, x) };
@@ -74,12 +80,12 @@ static void magnitude_aware_channels(void *context, size_t first, size_t count)
         const float scale = qg__channel_mean_abs(k->c, channel, k->x);
         for (size_t at = 0; at < size; at += QG_CHUNK) {
             const size_t n = qg__smaller(size - at, QG_CHUNK);
-            float        x[QG_CHUNK], dy[QG_CHUNK], dx[QG_CHUNK];
-            qg__gather(k->c, channel, at, n, k->x, x);
-            qg__gather(k->c, channel, at, n, k->dy, dy);
+            float        part[QG_CHUNK], scaled[QG_CHUNK], dx[QG_CHUNK];
+            const float *x = qg__part(k->c, channel, at, n, k->x, part);
+            const float *dy = qg__part(k->c, channel, at, n, k->dy, scaled);
             qg__gather(k->c, channel, at, n, k->dx, dx);
-            for (size_t i = 0; i < n; i++) dy[i] *= scale;
-            k->s.slope(k->s.arg, n, x, dy, dx);
+            for (size_t i = 0; i < n; i++) scaled[i] = scale * dy[i];
+            k->s.slope(k->s.arg, n, x, scaled, dx);
             qg__scatter(k->c, channel, at, n, dx, k->dx);
         }
     }
@@ -127,8 +133,7 @@ qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array
 {
     const qg_status s = qg__check_forward("stochastic_sign_quantizer", x, y);
     if (s) return s;
-    struct forward k = { .x = qg__floats(x), .y = qg__floats(y), .key = key };
-    qg__in_blocks(qg_array_count(x), QG_BLOCK, stochastic_block, &k);
+    qg__stochastic_signs(qg_array_count(x), qg__floats(x), key, qg__floats(y));
     return QG_OK;
 }
 

@@ -68,6 +68,7 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x,
 void  qg__scaled_sign(size_t n, const float *x, float scale, float *y);
 void  qg__stochastic_sign(size_t n, const float *x, uint64_t key, size_t first, float *y);
 void  qg__signs(size_t n, const float *x, float *y);
+void  qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y);
 float qg__binary_mean_scaling(size_t n, const float *x, float *y);              /* returns E */
 void  qg__binary_rows(size_t rows, size_t row, const float *x, float *y,
                       float *scale);                                           /* [rows] or NULL */

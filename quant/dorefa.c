@@ -19,6 +19,8 @@ struct forward {
     int            k;
     qg_dorefa_ties ties;
     uint64_t       key;
+    bool           keyed;   /* noise is drawn from key */
+    bool           adds;    /* y += */
 };
 
 static void weight_block(void *context, size_t at, size_t n)
@@ -68,24 +70,39 @@ void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, f
 static void product_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct backward *b = context;
-    for (size_t i = 0; i < n; i++) term[i] = b->dy[first + i] * qg__tanh(b->x[first + i]);
+    QG_KERNELS(qg__map)->tanh(n, b->x + first, term);
+    for (size_t i = 0; i < n; i++) term[i] *= b->dy[first + i];
+}
+
+/* Does any |tanh x| reach m?  Few runs do, and the others need no tanh. */
+static bool reaches(const struct backward *b, size_t n, const float *x)
+{
+    return qg__tanh(QG_KERNELS(qg__reduce)->max_abs(n, x)) >= b->m;
 }
 
 static void largest_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct backward *b = context;
-    for (size_t i = 0; i < n; i++) term[i] = fabsf(qg__tanh(b->x[first + i])) >= b->m ? 1.0f : 0.0f;
+    if (!reaches(b, n, b->x + first)) {
+        memset(term, 0, n * sizeof *term);
+        return;
+    }
+    QG_KERNELS(qg__map)->tanh(n, b->x + first, term);
+    for (size_t i = 0; i < n; i++) term[i] = fabsf(term[i]) >= b->m ? 1.0f : 0.0f;
 }
 
 static void max_slope_block(void *context, size_t at, size_t n)
 {
     const struct backward *b = context;
-    const float           *x = b->x + at;
-    float                 *dx = b->dx + at;
-    for (size_t i = 0; i < n; i++) {
-        const float t = qg__tanh(x[i]);
-        const float s = (1.0f - t * t) * (t < 0.0f ? -b->share : b->share);
-        dx[i] -= fabsf(t) >= b->m ? s : 0.0f;
+    float                  t[QG_CHUNK];
+    for (size_t i = at; i < at + n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(at + n - i, QG_CHUNK);
+        if (!reaches(b, m, b->x + i)) continue;
+        QG_KERNELS(qg__map)->tanh(m, b->x + i, t);
+        for (size_t j = 0; j < m; j++) {
+            const float s = (1.0f - t[j] * t[j]) * (t[j] < 0.0f ? -b->share : b->share);
+            b->dx[i + j] -= fabsf(t[j]) >= b->m ? s : 0.0f;
+        }
     }
 }
 
@@ -128,21 +145,37 @@ static void activation_block(void *context, size_t at, size_t n)
     qg__dorefa_activation(n, f->x + at, f->k, f->ties, f->y + at);
 }
 
-/* One sample of the gradient quantizer. */
+/* n <= QG_CHUNK elements of a sample of the gradient quantizer; noise NULL: none. */
+static void gradient_chunk(size_t n, const float *dr, float m, int k, const float *noise, bool adds,
+                           float *y)
+{
+    const float twice = 2.0f * m;
+    const float steps = qg__steps(k);
+    float       r[QG_CHUNK];
+    for (size_t i = 0; i < n; i++) r[i] = dr[i] / twice + 0.5f;
+    for (size_t i = 0; noise && i < n; i++) r[i] += noise[i];
+    for (size_t i = 0; i < n; i++)
+        r[i] = twice * (qg_round_even(qg_clamp(r[i], 0.0f, 1.0f) * steps) / steps - 0.5f);
+    for (size_t i = 0; adds && i < n; i++) r[i] += y[i];
+    memcpy(y, r, n * sizeof *y);
+}
+
 static void gradient_row(const struct forward *f, size_t at)
 {
-    const float *dr = f->x + at;
-    float       *y = f->y + at;
-    const float  m = QG_KERNELS(qg__reduce)->max_abs(f->row, dr);
-    const float  twice = 2.0f * m;
-    const float  steps = qg__steps(f->k);
+    const float m = QG_KERNELS(qg__reduce)->max_abs(f->row, f->x + at);
+    float       drawn[QG_CHUNK];
     if (m == 0.0f) {
-        memset(y, 0, f->row * sizeof *y);
+        if (!f->adds) memset(f->y + at, 0, f->row * sizeof *f->y);
         return;
     }
-    for (size_t i = 0; i < f->row; i++) {
-        const float r = dr[i] / twice + 0.5f + (f->noise ? f->noise[at + i] : 0.0f);
-        y[i] = twice * (qg_round_even(qg_clamp(r, 0.0f, 1.0f) * steps) / steps - 0.5f);
+    for (size_t i = at; i < at + f->row; i += QG_CHUNK) {
+        const size_t n = qg__smaller(at + f->row - i, QG_CHUNK);
+        const float *noise = f->noise ? f->noise + i : NULL;
+        if (f->keyed) {
+            qg__dorefa_noise(f->key, i, n, f->k, drawn);
+            noise = drawn;
+        }
+        gradient_chunk(n, f->x + i, m, f->k, noise, f->adds, f->y + i);
     }
 }
 
@@ -161,6 +194,17 @@ void qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k, const 
         return;
     }
     struct forward f = { .x = dr, .noise = noise, .y = y, .row = row, .k = k };
+    qg__in_blocks(rows, 1, gradient_rows, &f);
+}
+
+void qg__dorefa_keyed_gradient(size_t rows, size_t row, const float *dr, int k, const uint64_t *key,
+                               bool adds, float *y)
+{
+    struct forward f = { .x = dr, .y = y, .row = row, .k = k, .adds = adds };
+    if (key) {
+        f.key = *key;
+        f.keyed = true;
+    }
     qg__in_blocks(rows, 1, gradient_rows, &f);
 }
 

@@ -2,6 +2,7 @@
 
 #include "quant/check.h"
 #include "quant/round.h"
+#include "quant/uniform.h"
 
 #include <float.h>
 #include <string.h>
@@ -61,28 +62,16 @@ qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
 
 void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    const qg_fake_quant_range k = *r;
-    if (k.scale == 0.0f) {
+    if (r->scale != 0.0f) QG_KERNELS(qg__uniform)->fake_quant_divide(r, n, x, y);
+    else
         for (size_t i = 0; i < n; i++) y[i] = 0.0f;
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const float t = qg_clamp(x[i], k.nmin, k.nmax) - k.nmin;
-        y[i]          = qg_round_up(t / k.scale - k.q0) * k.scale;
-    }
 }
 
 void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    const qg_fake_quant_range k = *r;
-    if (k.scale == 0.0f) {
+    if (r->scale != 0.0f) QG_KERNELS(qg__uniform)->fake_quant_multiply(r, n, x, y);
+    else
         for (size_t i = 0; i < n; i++) y[i] = 0.0f;
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const float t = qg_clamp(x[i], k.nmin, k.nmax) - k.nmin;
-        y[i]          = qg_round_up(t * k.inv - k.q0) * k.scale;
-    }
 }
 
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code)
@@ -94,43 +83,16 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
     }
 }
 
-/* Sums in eight interleaved lanes: a fixed order that a vector unit can follow. */
-enum { LANES = 8 };
-
-static void sum_outside(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
-                        double *dmin, double *dmax)
-{
-    const float nmin        = r->nmin;
-    const float nmax        = r->nmax;
-    double      low[LANES]  = { 0.0 };
-    double      high[LANES] = { 0.0 };
-    size_t      i           = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t k = 0; k < LANES; k++) {
-            low[k] += (double)(x[i + k] < nmin ? g[i + k] : 0.0f);
-            high[k] += (double)(x[i + k] > nmax ? g[i + k] : 0.0f);
-        }
-    for (size_t k = 0; i < n; i++, k++) {
-        low[k] += (double)(x[i] < nmin ? g[i] : 0.0f);
-        high[k] += (double)(x[i] > nmax ? g[i] : 0.0f);
-    }
-    for (size_t k = 0; k < LANES; k++) {
-        *dmin += low[k];
-        *dmax += high[k];
-    }
-}
-
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax)
 {
-    const float nmin = r->nmin;
-    const float nmax = r->nmax;
+    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
     if (r->scale == 0.0f) {
         for (size_t i = 0; i < n; i++) dx[i] += g[i];
         return;
     }
-    for (size_t i = 0; i < n; i++) dx[i] += x[i] >= nmin && x[i] <= nmax ? g[i] : 0.0f;
-    if (dmin) sum_outside(r, n, x, g, dmin, dmax);
+    kernels->fake_quant_mask(r, n, x, g, dx);
+    if (dmin) kernels->fake_quant_outside(r, n, x, g, dmin, dmax);
 }
 
 /* ---- operators ---- */

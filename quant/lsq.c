@@ -3,7 +3,9 @@
 #include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
-#include "quant/round.h"
+#include "quant/uniform.h"
+
+#include <math.h>
 
 void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
 {
@@ -12,14 +14,7 @@ void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
 
 void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx)
 {
-    const float lo = -(float)qn;
-    const float hi = (float)qp;
-    for (size_t i = 0; i < n; i++) {
-        const float v = x[i] / step;
-        const float g = dy[i];
-        const float above = v > lo ? g : 0.0f;
-        dx[i] += v < hi ? above : 0.0f;
-    }
+    QG_KERNELS(qg__uniform)->lsq_slope(n, x, dy, step, -(float)qn, (float)qp, dx);
 }
 
 struct lsq {
@@ -41,21 +36,10 @@ static void slope_block(void *context, size_t at, size_t n)
     qg__lsq_slope(n, k->x + at, k->dy + at, k->step, k->qn, k->qp, k->out + at);
 }
 
-/* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
- * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
 static void step_terms(const void *context, size_t first, size_t n, float *term)
 {
-    const struct lsq k = *(const struct lsq *)context;
-    const float     *x = k.x + first;
-    const float     *dy = k.dy + first;
-    const float      lo = -(float)k.qn;
-    const float      hi = (float)k.qp;
-    for (size_t i = 0; i < n; i++) {
-        const float v = x[i] / k.step;
-        const float inside = qg_round_even(v) - v;
-        const float below = v <= lo ? lo : inside;
-        term[i] = dy[i] * (v >= hi ? hi : below);
-    }
+    const struct lsq *k = context;
+    QG_KERNELS(qg__uniform)->lsq_terms(n, k->x + first, k->dy + first, k->step, -(float)k->qn, (float)k->qp, term);
 }
 
 double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, int qn, int qp)

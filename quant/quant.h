@@ -9,9 +9,18 @@
 
 #include "core/ops.h"
 #include "quant/ste.h"
+#include "quant/ttq.h"
+#include "quant/xnor.h"
 
 typedef struct qg_scheme qg_scheme;         /* quant/scheme.h */
 
+/* Learning rate of a latent weight, times a power of s = 1 / sqrt(1.5 / (fan in + fan out)); fan in
+ * is kh kw in, fan out kh kw out.                                       [BinaryConnect, 1511.00363] */
+typedef enum qg_glorot_lr {
+    QG_GLOROT_OFF,          /* 1 */
+    QG_GLOROT_ADAM,         /* s: Adam's step does not depend on the size of the gradient */
+    QG_GLOROT_SGD           /* s^2: for SGD, with or without momentum */
+} qg_glorot_lr;
 typedef enum qg_role { QG_WEIGHT = 1, QG_INPUT = 2, QG_GRADIENT = 4 } qg_role;
 
 typedef struct qg_quant {
@@ -19,6 +28,8 @@ typedef struct qg_quant {
     int              bits;      /* of a code: 1 binary, 2 ternary, k uniform */
     bool             per_channel;  /* one scale per channel: n of a weight, c of anything else */
     uint64_t         after;     /* steps of training before it starts to quantize; until then x passes */
+    qg_glorot_lr     glorot_lr; /* of a weight */
+    float            decay;     /* weight decay of what is learned; 0: the scheme's own */
     uint64_t         freeze_after;  /* steps after which an observed range stays as it is; 0: never */
     qg_role          role;      /* what it quantizes, and how many numbers one such tensor has (one */
     size_t           numbers;   /* image's, unless a weight).  A layer sets both; by hand, 0 means
@@ -29,11 +40,40 @@ typedef struct qg_quant {
 
 /* --- weights ------------------------------------------------------------------------------ */
 
-/* {-a, 0, +a}: q = a sign(w) where |w| > threshold mean|w|.  threshold 0: 0.7.     quant/twn.c */
+/* {-a, 0, +a}: q = a sign(w) where |w| > threshold mean|w|, over the tensor or per output channel.
+ *                                                                                  quant/twn.h */
 typedef struct qg_twn_spec {
-    float threshold;
+    float        threshold;     /* 0: 0.7 */
+    bool         per_channel;   /* the paper has one threshold and one a for the tensor */
+    qg_surrogate surrogate;     /* {0}: identity, unclipped */
 } qg_twn_spec;
 qg_quant qg_twn(qg_twn_spec spec);
+
+/* {-1, 0, +1}: Larq's SteTern, q = sign(w) where |w| > threshold.                  quant/twn.h */
+typedef struct qg_ste_tern_spec {
+    float        threshold;     /* 0: 0.05, or with relative 0.7 */
+    bool         relative;      /* threshold is a multiple of mean|w|, as in TWN */
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_ste_tern_spec;
+qg_quant qg_ste_tern(qg_ste_tern_spec spec);
+
+/* {-Wn, 0, +Wp}: both learned, as "wp" and "wn".                                   quant/ttq.h */
+typedef struct qg_ttq_spec {
+    float        threshold;     /* of max|w|; 0: 0.05 */
+    qg_ttq_rule  rule;          /* sign of dWn: exact, or as the paper prints it */
+    bool         start_from_weights;    /* Wp, Wn start as the mean |w| of what they replace; else 1 */
+    float        decay;         /* weight decay of Wp and Wn; the authors' code: 2e-4, that of weights */
+    qg_surrogate surrogate;     /* {0}: eq. 8, dw = Wp dq, dq or Wn dq */
+} qg_ttq_spec;
+qg_quant qg_ttq(qg_ttq_spec spec);
+
+/* k bits, odd multiples of 1 / (2^k - 1); 1 bit: sign(w) mean|w|.                  quant/dorefa.h */
+typedef struct qg_dorefa_weight_spec {
+    int          bits;          /* 1 .. 8; 32: float, the result is {0} */
+    bool         through_max;   /* differentiate max|tanh w| as well, as tensorpack does */
+    qg_surrogate surrogate;     /* {0}: the slope of tanh(w) / max; 1 bit: identity */
+} qg_dorefa_weight_spec;
+qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
 
 /* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/binary.c */
 typedef struct qg_binary_spec {
@@ -41,6 +81,42 @@ typedef struct qg_binary_spec {
     qg_surrogate surrogate;     /* {0}: identity, unclipped, as TWN's binary rows */
 } qg_binary_spec;
 qg_quant qg_binary(qg_binary_spec spec);
+
+/* {-a, +a} per output channel with a backward of XNOR-Net.                         quant/xnor.h */
+typedef struct qg_xnor_spec {
+    qg_xnor_rule rule;          /* 0: exact, the chain rule */
+    qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
+} qg_xnor_spec;
+qg_quant qg_xnor(qg_xnor_spec spec);
+
+/* {-a, +a} per output channel, dw = a dq s'(w): Bi-Real Net.                     quant/binary.h */
+typedef struct qg_magnitude_aware_spec {
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_magnitude_aware_spec;
+qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec);
+
+/* {-1, +1}, latent weights kept in [-1, 1].                                      quant/binary.h */
+typedef struct qg_binaryconnect_spec {
+    bool         stochastic;    /* QG_TRAIN draws: +1 with probability (w + 1) / 2 */
+    bool         float_eval;    /* QG_EVAL uses the latent weights, as the released code does for
+                                   stochastic; such a net is not binary.  Else the sign */
+    bool         unit_start;    /* initial weights stretched to fill [-1, 1], as released */
+    qg_glorot_lr glorot_lr;     /* released: with unit_start */
+    qg_surrogate surrogate;     /* {0}: identity */
+} qg_binaryconnect_spec;
+qg_quant qg_binaryconnect(qg_binaryconnect_spec spec);
+
+/* {-1, +1}: the sign, latent weights kept in [-1, 1].                            quant/binary.h */
+typedef struct qg_bnn_spec {
+    bool         unit_start;
+    qg_glorot_lr glorot_lr;
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_bnn_spec;
+qg_quant qg_bnn(qg_bnn_spec spec);
+
+/* {-1, +1} without latent weights: starts as the sign of the initial weights and is then flipped by
+ * qg_bop (optim/optim.h), which alone trains it. */
+qg_quant qg_bop_weight(void);
 
 /* --- activations -------------------------------------------------------------------------- */
 
@@ -50,6 +126,31 @@ typedef struct qg_binary_activation_spec {
 } qg_binary_activation_spec;
 qg_quant qg_binary_activation(qg_binary_activation_spec spec);
 
+/* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| under
+ * its window, for dense the mean |x| of the row.  K is a constant of the backward.   quant/xnor.h
+ * Stands before a product only.  Padding counts as 0 in K, whatever pad_value is. */
+typedef struct qg_xnor_activation_spec {
+    bool         no_scale;      /* without K, as the authors released it: qg_binary_activation */
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_xnor_activation_spec;
+qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
+
+/* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/dorefa.h */
+typedef struct qg_dorefa_activation_spec {
+    int          bits;          /* 1 .. 8; 32: clips to [0, 1] and does not round */
+    bool         ties_up;       /* floor(v + 1/2) in place of the paper's ties to even */
+    qg_surrogate surrogate;     /* {0}: 1 on 0 <= x <= 1 */
+} qg_dorefa_activation_spec;
+qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec);
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+/* dL/dy of a product to k bits per sample before its backward; nothing forward.    quant/dorefa.h */
+typedef struct qg_dorefa_gradient_spec {
+    int  bits;                  /* 1 .. 8; 32: float, the result is {0} */
+    bool no_noise;              /* the paper's noise makes the result unbiased; this is for study */
+} qg_dorefa_gradient_spec;
+qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec);
 /* --- ranges and steps, learned or observed -------------------------------------------------- */
 
 /* Where the range of fake_quant comes from. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/parallel.h"
+#include "quant/channel.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
@@ -55,6 +56,7 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
                              q.scheme->learned[i].name);
     if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned)) observe(q, x, learned);
     if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
+    q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
     return q.scheme->apply(t, q, x, learned);
 }
 
@@ -92,6 +94,24 @@ void qg_surrogate_activation_backward(const qg_activation *f, size_t n, const fl
         f->slope(f->arg, m, x + i, dy + i, run);
         memcpy(dx + i, run, m * sizeof *run);
     }
+}
+
+void qg_encode_signs(qg_tensor x, float scale, qg_codes *out)
+{
+    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) out->code[i] = x.data[i] >= 0.0f ? 1 : -1;
+    out->scale[0] = scale;
+    out->n_scale  = 1;
+    out->bits     = 1;
+}
+
+void qg_encode_mean_signs(qg_quant q, qg_tensor x, qg_codes *out)
+{
+    const qg__split rows = { 1, (size_t)x.shape.n, qg_row(x.shape) };
+    qg_encode_signs(x, q.per_channel ? 0.0f : qg__mean_abs(qg_count(x.shape), x.data), out);
+    if (!q.per_channel) return;
+    out->n_scale = x.shape.n;
+    for (int r = 0; r < x.shape.n; r++)
+        out->scale[r] = qg__channel_mean_abs(rows, (size_t)r, x.data);
 }
 
 /* --- an activation as an op ---------------------------------------------------------------- */

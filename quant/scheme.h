@@ -21,6 +21,11 @@ typedef struct qg_learned {
     float       lr_scale;       /* 0: 1 */
 } qg_learned;
 
+/* The windows of a product over its input x: dense has one, as large as x. */
+typedef struct qg_windows {
+    int kernel_h, kernel_w, stride, pad_h, pad_w;
+} qg_windows;
+
 struct qg_scheme {
     const char       *name;     /* "twn": in summaries, checkpoints, on the command line */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
@@ -28,12 +33,15 @@ struct qg_scheme {
     unsigned          roles;    /* what it may quantize: qg_role, or-ed */
     bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
     float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
+    bool              flips;    /* as a weight it has no latent one: qg_param.binary */
 
-    /* The scheme's constants, once q.role is known.  NULL: every value will do. */
+    /* The scheme's constants, once q.role is known: QG_EARG, naming the culprit, if one is illegal.
+     * NULL: every value will do. */
     qg_status (*check)(qg_quant q);
 
-    /* Initial values of what is learned, from the initial weights x.  NULL: zeros.  An activation
-     * has no values yet: x.data is NULL then, and the scheme starts from its first batch. */
+    /* Initial values of what is learned, from the initial weights x, which it may change.  NULL:
+     * zeros.  An activation has no values yet: x.data is NULL then, and the scheme starts from its
+     * first batch. */
     void    (*start)(qg_quant q, qg_tensor x, float *const *learned);
 
     /* Whether values must be seen whole in this step before they can be quantized: to track a range,
@@ -49,6 +57,10 @@ struct qg_scheme {
      * not decrease anywhere and must compute exactly what apply does (qg_record_activation makes
      * apply of it).  Not used per channel, nor in a step that observes. */
     qg_activation (*activation)(qg_quant q, qg_var *const *learned);
+
+    /* An input's share in the result y of its product, whose bias comes later: records the op that
+     * scales y; x is the input before apply, so it is not fused.  NULL: none. */
+    qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
     /* Integer codes and scales of what apply would give: x = scale * code (+ offset).  NULL: not
      * few-valued. */
@@ -94,5 +106,9 @@ void    qg_codes_of(size_t n, const float *y, float scale, int32_t *code);
 /* qg_activation.backward for a surrogate held in .slope and .arg. */
 void    qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,
                                          const float *dy, float *dx, double *dk);
+
+/* encode for +-1 with one scale in all, or with mean|x|, per row if q.per_channel. */
+void qg_encode_signs(qg_tensor x, float scale, qg_codes *out);
+void qg_encode_mean_signs(qg_quant q, qg_tensor x, qg_codes *out);
 
 #endif

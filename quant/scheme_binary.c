@@ -1,12 +1,13 @@
-/* Binary weights with a scale, and the sign activation; formulas in quant/binary.h. */
+/* Binary weights with a scale, and the sign activation; formulas in quant/binary.h.  Weights without
+ * a scale are in quant/scheme_sign.c. */
 #include "quant/binary.h"
-#include "quant/channel.h"
-#include "quant/reduce.h"
 #include "quant/scheme.h"
 
 /* --- weights ------------------------------------------------------------------------------ */
 
-static const qg_op binary_op        = { .name = "binary", .backward = qg_surrogate_backward, .straight_through = true };
+static const qg_op binary_op = { .name             = "binary",
+                                 .backward         = qg_surrogate_backward,
+                                 .straight_through = true };
 static const qg_op binary_sloped_op = { .name = "binary", .backward = qg_surrogate_backward };
 
 static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
@@ -19,17 +20,17 @@ static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *le
     return y;
 }
 
-static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+static qg_status encode_mean(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     (void)learned;
-    const size_t n = qg_count(x.shape);
-    for (size_t i = 0; i < n; i++) out->code[i] = x.data[i] >= 0.0f ? 1 : -1;
-    out->n_scale = q.per_channel ? x.shape.n : 1;
-    out->bits    = 1;
-    if (!q.per_channel) out->scale[0] = qg__mean_abs(n, x.data);
-    for (int r = 0; q.per_channel && r < x.shape.n; r++)
-        out->scale[r] = qg__channel_mean_abs((qg__split){ 1, (size_t)x.shape.n, qg_row(x.shape) },
-                                             (size_t)r, x.data);
+    qg_encode_mean_signs(q, x, out);
+    return QG_OK;
+}
+
+static qg_status encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    (void)q, (void)learned;
+    qg_encode_signs(x, 1.0f, out);
     return QG_OK;
 }
 
@@ -37,7 +38,7 @@ static const qg_scheme binary = {
     .name    = "binary",
     .roles   = QG_WEIGHT,
     .apply   = apply_weight,
-    .encode  = encode,
+    .encode  = encode_mean,
     .explain =
         "Binary weights with one scale, per tensor or per output channel.\n"
         "                 Rastegari et al. 2016, arXiv:1603.05279 (per channel); the binary rows of TWN\n"
@@ -56,6 +57,57 @@ qg_quant qg_binary(qg_binary_spec spec)
     return (qg_quant){ .scheme      = &binary,
                        .bits        = 1,
                        .per_channel = spec.per_channel,
+                       .surrogate   = spec.surrogate };
+}
+
+/* --- Bi-Real Net -------------------------------------------------------------------------- */
+
+static void magnitude_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    const qg_surrogate *s = y->saved;
+    qg_var             *x = y->in[0];
+    if (x->grad)
+        qg__magnitude_aware_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, *s,
+                                       x->grad);
+}
+
+static const qg_op magnitude_op = { .name = "magnitude_aware", .backward = magnitude_backward };
+
+static qg_var *apply_magnitude(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    (void)learned;
+    qg_var       *y = qg_record(t, &magnitude_op, x->shape, x, NULL, NULL);
+    qg_surrogate *s = y ? qg_save(t, y, sizeof *s) : NULL;
+    if (!s) return NULL;
+    *s = q.surrogate;
+    qg__binary_rows((size_t)x->shape.n, qg_row(x->shape), x->data, y->data, NULL);
+    return y;
+}
+
+static const qg_scheme magnitude_aware = {
+    .name    = "magnitude_aware",
+    .roles   = QG_WEIGHT,
+    .apply   = apply_magnitude,
+    .encode  = encode_mean,
+    .explain =
+        "Binary weights whose gradient knows their scale: Bi-Real Net.\n"
+        "                                                        Liu et al. 2018, arXiv:1808.00278\n"
+        "\n"
+        "    a    = mean|w|                          of one output channel\n"
+        "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
+        "    dw   = dq a 1[|w| <= 1]                 a is a constant of the backward\n"
+        "\n"
+        "Learns nothing.  All weights of a channel zero: q = 0, and no gradient reaches them.\n"
+        "Differs from binary per channel by the factor a and the mask; from xnor by the second term of\n"
+        "its exact rule, the derivative of a.\n",
+};
+
+qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)
+{
+    return (qg_quant){ .scheme      = &magnitude_aware,
+                       .bits        = 1,
+                       .per_channel = true,
                        .surrogate   = spec.surrogate };
 }
 
@@ -89,16 +141,6 @@ static qg_var *apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *lear
     return y;
 }
 
-static qg_status encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
-{
-    (void)q, (void)learned;
-    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) out->code[i] = x.data[i] >= 0.0f ? 1 : -1;
-    out->scale[0] = 1.0f;
-    out->n_scale  = 1;
-    out->bits     = 1;
-    return QG_OK;
-}
-
 static const qg_scheme sign = {
     .name       = "sign",
     .roles      = QG_INPUT,
@@ -112,8 +154,11 @@ static const qg_scheme sign = {
         "    q(x) = +1 if x >= 0, else -1            so sign(0) = +1\n"
         "    s(x) = clip(x, -1, 1)                   dx = dy where |x| <= 1, else 0\n"
         "\n"
-        "Learns nothing.  Belongs behind a batch norm that no relu or pooling follows: after either,\n"
-        "nothing is negative and sign is constant.\n",
+        "Learns nothing.  Belongs behind a batch norm that no relu or pooling follows: after relu\n"
+        "nothing is negative and sign is constant, after pooling nearly so.\n"
+        "Other surrogates for it: approx_sign (Bi-Real Net), swish (BNN+), and tanh annealed over the\n"
+        "training (IR-Net): ds/dx = max(1, t) (1 - tanh^2(t x)), t from 0.1 to 10 by one factor per\n"
+        "step.  torch.sign gives 0 at 0; the XNOR-Net release masks with |x| < 1.\n",
 };
 
 qg_quant qg_binary_activation(qg_binary_activation_spec spec)

@@ -1,139 +1,46 @@
-/* Fake quantization of weights and activations: one scheme for each way to come by a range.
- *
- * What is computed once the range is known stands in quant/fake_quant.h.  Of a range:
- *
- *     legal      min <= 0 <= max, since 0 has to be a code anyway
- *     learned    projected into that after every step; if max - min falls below 2^-30, max = min + 2^-30,
- *                from where its gradient can open it again (an empty range would have none)
- *     others     if max - min is below 2^-30, the range is empty: y = 0, dx = g
- */
+/* Fake quantization of weights and activations: one scheme for each way to come by a range.  What is
+ * computed once the range is known stands in quant/fake_quant.h. */
+#include <math.h>
+
+#include "quant/fake_quant_range.h"
 #include "quant/fake_quant_tape.h"
 #include "quant/observe.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 
-#include <math.h>
-
-static const float smallest_range = 0x1p-30f;
-
-enum { KIND, NARROW, MIN, MAX, DECAY, PERCENTILE };     /* of qg_quant.arg */
-enum { RANGE_MIN, RANGE_MAX, SEEN };                    /* of what is learned or tracked */
-
-static qg_range_kind kind_of(qg_quant q) { return (qg_range_kind)q.arg[KIND]; }
-
-static qg_fake_quant_attrs attrs_of(qg_quant q)
-{
-    return (qg_fake_quant_attrs){ .num_bits = q.bits, .narrow_range = q.arg[NARROW] != 0.0f };
-}
-
 /* TensorFlow's ops disagree at ties, and each kind of range follows the op it stands for. */
 static qg__fake_quant_rule rule_of(qg_quant q)
 {
-    return q.per_channel || kind_of(q) == QG_RANGE_FIXED ? QG_FAKE_QUANT_MULTIPLY : QG_FAKE_QUANT_DIVIDE;
-}
-
-static qg__split split_of(qg_quant q, qg_shape x)
-{
-    const size_t all = qg_count(x), n = (size_t)x.n, c = (size_t)x.c;
-    if (!q.per_channel) return (qg__split){ 1, 1, all };
-    return q.role == QG_WEIGHT ? (qg__split){ 1, n, qg_row(x) } : (qg__split){ all / c, c, 1 };
+    return q.per_channel || qg__range_kind(q) == QG_RANGE_FIXED ? QG_FAKE_QUANT_MULTIPLY : QG_FAKE_QUANT_DIVIDE;
 }
 
 static qg_status check(qg_quant q)
 {
     const char *name = q.scheme->name;
     qg_status   s = qg__check_int(name, "bits", q.bits, 2, 16);
-    if (!s && !(q.arg[DECAY] > 0.0f && q.arg[DECAY] < 1.0f))
-        s = qg_fail(QG_EARG, "%s: decay is %g, not between 0 and 1", name, (double)q.arg[DECAY]);
-    if (!s && !(q.arg[PERCENTILE] > 50.0f && q.arg[PERCENTILE] <= 100.0f))
+    if (!s && !(q.arg[QG_ARG_DECAY] > 0.0f && q.arg[QG_ARG_DECAY] < 1.0f))
+        s = qg_fail(QG_EARG, "%s: decay is %g, not between 0 and 1", name, (double)q.arg[QG_ARG_DECAY]);
+    if (!s && !(q.arg[QG_ARG_PERCENTILE] > 50.0f && q.arg[QG_ARG_PERCENTILE] <= 100.0f))
         s = qg_fail(QG_EARG, "%s: percentile is %g, not above 50 and at most 100", name,
-                    (double)q.arg[PERCENTILE]);
-    if (s || kind_of(q) != QG_RANGE_FIXED) return s;
+                    (double)q.arg[QG_ARG_PERCENTILE]);
+    if (s || qg__range_kind(q) != QG_RANGE_FIXED) return s;
     if (q.per_channel) return qg_fail(QG_EARG, "%s: one given range cannot be per channel", name);
-    if (!(q.arg[MIN] < q.arg[MAX]))
-        return qg_fail(QG_EARG, "%s: min is %g, not below max, %g", name, (double)q.arg[MIN],
-                       (double)q.arg[MAX]);
+    if (!(q.arg[QG_ARG_MIN] < q.arg[QG_ARG_MAX]))
+        return qg_fail(QG_EARG, "%s: min is %g, not below max, %g", name, (double)q.arg[QG_ARG_MIN],
+                       (double)q.arg[QG_ARG_MAX]);
     qg_fake_quant_range r;
-    return qg_fake_quant_nudge(attrs_of(q), q.arg[MIN], q.arg[MAX], &r);
-}
-
-/* --- the range ------------------------------------------------------------------------------- */
-
-/* NaN passes and is refused by the nudging. */
-static void make_legal(qg_range_kind kind, float *min, float *max)
-{
-    *min = *min > 0.0f ? 0.0f : *min;
-    *max = *max < 0.0f ? 0.0f : *max;
-    if (!(*max - *min < smallest_range)) return;
-    if (kind == QG_RANGE_LEARNED) *max = *min + smallest_range;
-    else *min = *max = 0.0f;
-}
-
-static qg_status nudge(qg_quant q, float min, float max, qg_fake_quant_range *r)
-{
-    if (kind_of(q) != QG_RANGE_FIXED) make_legal(kind_of(q), &min, &max);
-    return qg_fake_quant_nudge(attrs_of(q), min, max, r);
-}
-
-static qg_status nudge_learned(qg_quant q, qg_var *const *learned, size_t i, qg_fake_quant_range *r)
-{
-    if (kind_of(q) == QG_RANGE_FIXED) return nudge(q, q.arg[MIN], q.arg[MAX], r);
-    float min = learned[RANGE_MIN]->data[i], max = learned[RANGE_MAX]->data[i];
-    if (kind_of(q) == QG_RANGE_LEARNED) {
-        make_legal(QG_RANGE_LEARNED, &min, &max);
-        qg_confine(learned[RANGE_MIN], i, min);
-        qg_confine(learned[RANGE_MAX], i, max);
-    }
-    return nudge(q, min, max, r);
-}
-
-/* --- observers ------------------------------------------------------------------------------- */
-
-enum { CHANNELS = 64 };         /* looked at in one go */
-
-static void look(qg_quant q, qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi)
-{
-    if (kind_of(q) == QG_RANGE_PERCENTILE)
-        qg__percentiles(c, first, n, x, (double)q.arg[PERCENTILE], lo, hi);
-    else qg__min_max(c, first, n, x, lo, hi);
-}
-
-/* The first batch is taken as it is, later ones are averaged in.  A channel with an infinity, or
- * with nothing but NaN, teaches nothing, and a batch with one does not count as the first. */
-static void observe(qg_quant q, qg_tensor x, float *const *learned)
-{
-    if (!x.data) return;
-    const qg__split c     = split_of(q, x.shape);
-    const bool      seen  = *learned[SEEN] != 0.0f;
-    const float     decay = q.arg[DECAY];
-    bool            whole = true;
-    for (size_t first = 0; first < c.depth; first += CHANNELS) {
-        const size_t n = qg__smaller(c.depth - first, CHANNELS);
-        float        lo[CHANNELS], hi[CHANNELS];
-        look(q, c, first, n, x.data, lo, hi);
-        for (size_t i = 0; i < n; i++) {
-            float *min = &learned[RANGE_MIN][first + i], *max = &learned[RANGE_MAX][first + i];
-            if (!isfinite(lo[i]) || !isfinite(hi[i])) {
-                whole = false;
-                continue;
-            }
-            const float low = lo[i] > 0.0f ? 0.0f : lo[i], high = hi[i] < 0.0f ? 0.0f : hi[i];
-            *min = seen ? decay * *min + (1.0f - decay) * low : low;
-            *max = seen ? decay * *max + (1.0f - decay) * high : high;
-        }
-    }
-    if (whole) *learned[SEEN] = 1.0f;
+    return qg__range_nudge(q, q.arg[QG_ARG_MIN], q.arg[QG_ARG_MAX], &r);
 }
 
 /* A learned range looks once, when it is about to be used. */
 static bool starts_now(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
-    return learned[SEEN]->data[0] == 0.0f && !qg_quant_waits(q, t);
+    return learned[QG_AT_SEEN]->data[0] == 0.0f && !qg_quant_waits(q, t);
 }
 
 static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
-    if (learned[SEEN]->data[0] == 0.0f) return true;
+    if (learned[QG_AT_SEEN]->data[0] == 0.0f) return true;
     return qg_tape_mode(t) == QG_TRAIN && !(q.freeze_after && qg_tape_step(t) >= q.freeze_after);
 }
 
@@ -143,22 +50,22 @@ static const qg_op fake_quant_op = { .name = "fake_quant", .backward = qg_activa
 
 static qg_activation activation(qg_quant q, qg_var *const *learned)
 {
-    const bool          trained = kind_of(q) == QG_RANGE_LEARNED;
+    const bool          trained = qg__range_kind(q) == QG_RANGE_LEARNED;
     qg_fake_quant_range r;
     /* A range that overflowed has no other way to be noticed from here than a loss of NaN. */
-    if (nudge_learned(q, learned, 0, &r)) r = (qg_fake_quant_range){ NAN, NAN, NAN, NAN, NAN, 0 };
-    return qg__fake_quant_activation(&r, rule_of(q), q.surrogate, trained ? learned[RANGE_MIN] : NULL,
-                                     trained ? learned[RANGE_MAX] : NULL);
+    if (qg__range_nudge_learned(q, learned, 0, &r)) r = (qg_fake_quant_range){ NAN, NAN, NAN, NAN, NAN, 0 };
+    return qg__fake_quant_activation(&r, rule_of(q), q.surrogate, trained ? learned[QG_AT_MIN] : NULL,
+                                     trained ? learned[QG_AT_MAX] : NULL);
 }
 
 static qg_var *apply_channels(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    const qg__split      c = split_of(q, x->shape);
+    const qg__split      c = qg__range_split(q, x->shape);
     qg_var              *y;
-    qg_fake_quant_range *r = qg__fake_quant_channels(t, c, q.surrogate, x, learned[RANGE_MIN],
-                                                     learned[RANGE_MAX], &y);
+    qg_fake_quant_range *r = qg__fake_quant_channels(t, c, q.surrogate, x, learned[QG_AT_MIN],
+                                                     learned[QG_AT_MAX], &y);
     for (size_t i = 0; r && i < c.depth; i++) {
-        const qg_status s = nudge_learned(q, learned, i, &r[i]);
+        const qg_status s = qg__range_nudge_learned(q, learned, i, &r[i]);
         if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());
     }
     if (!r) return NULL;
@@ -168,10 +75,10 @@ static qg_var *apply_channels(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *
 
 static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    if (kind_of(q) != QG_RANGE_FIXED && learned[SEEN]->data[0] == 0.0f) return qg_quant_pass(t, q, x);
+    if (qg__range_kind(q) != QG_RANGE_FIXED && learned[QG_AT_SEEN]->data[0] == 0.0f) return qg_quant_pass(t, q, x);
     if (q.per_channel) return apply_channels(t, q, x, learned);
     qg_fake_quant_range r;
-    const qg_status     s = nudge_learned(q, learned, 0, &r);
+    const qg_status     s = qg__range_nudge_learned(q, learned, 0, &r);
     if (s) return qg_reject(t, s, "%s: %s", q.scheme->name, qg_errmsg());
     return qg_record_activation(t, &fake_quant_op, x, activation(q, learned));
 }
@@ -186,13 +93,13 @@ static const qg_op current_sloped_op = { .name = "fake_quant", .backward = qg_su
 static qg_status current_range(qg_quant q, float lo, float hi, qg_fake_quant_range *r)
 {
     const float m = -lo > hi ? -lo : hi;
-    return nudge(q, -m, m, r);
+    return qg__range_nudge(q, -m, m, r);
 }
 
 static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
-    const qg__split c = split_of(q, x->shape);
+    const qg__split c = qg__range_split(q, x->shape);
     qg_var         *y = qg_record_surrogate(t, &current_op, &current_sloped_op, x, q.surrogate);
     if (!y) return NULL;
     qg_fake_quant_range *r  = qg_scratch(t, c.depth * (sizeof *r + 2 * sizeof(float)));
@@ -212,8 +119,8 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
 static qg_status range_for_code(qg_quant q, qg__split c, size_t i, const float *x, const float *const *learned,
                                 qg_fake_quant_range *r)
 {
-    if (kind_of(q) == QG_RANGE_FIXED) return nudge(q, q.arg[MIN], q.arg[MAX], r);
-    if (kind_of(q) != QG_RANGE_CURRENT) return nudge(q, learned[RANGE_MIN][i], learned[RANGE_MAX][i], r);
+    if (qg__range_kind(q) == QG_RANGE_FIXED) return qg__range_nudge(q, q.arg[QG_ARG_MIN], q.arg[QG_ARG_MAX], r);
+    if (qg__range_kind(q) != QG_RANGE_CURRENT) return qg__range_nudge(q, learned[QG_AT_MIN][i], learned[QG_AT_MAX][i], r);
     float lo, hi;
     qg__min_max(c, i, 1, x, &lo, &hi);
     return current_range(q, lo, hi, r);
@@ -221,11 +128,11 @@ static qg_status range_for_code(qg_quant q, qg__split c, size_t i, const float *
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    const qg__split c    = split_of(q, x.shape);
+    const qg__split c    = qg__range_split(q, x.shape);
     const bool      rows = q.per_channel && q.role == QG_WEIGHT;
     if (q.per_channel && !rows)
         return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
-    if (q.scheme->learned && *learned[SEEN] == 0.0f)
+    if (q.scheme->learned && *learned[QG_AT_SEEN] == 0.0f)
         return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there is no range", q.scheme->name);
     for (size_t i = 0; i < c.depth; i++) {
         qg_fake_quant_range r;
@@ -279,9 +186,9 @@ static const qg_scheme learned_range = {
     .learned    = trained,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
-    .start      = observe,
+    .start      = qg__range_observe,
     .observes   = starts_now,
-    .observe    = observe,
+    .observe    = qg__range_observe,
     .apply      = apply,
     .activation = activation,
     .encode     = encode,
@@ -303,9 +210,9 @@ static const qg_scheme observed_range = {
     .learned    = tracked,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
-    .start      = observe,
+    .start      = qg__range_observe,
     .observes   = observes,
-    .observe    = observe,
+    .observe    = qg__range_observe,
     .apply      = apply,
     .activation = activation,
     .encode     = encode,
@@ -325,9 +232,9 @@ static const qg_scheme percentile_range = {
     .learned    = tracked,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
-    .start      = observe,
+    .start      = qg__range_observe,
     .observes   = observes,
-    .observe    = observe,
+    .observe    = qg__range_observe,
     .apply      = apply,
     .activation = activation,
     .encode     = encode,
@@ -390,11 +297,11 @@ qg_quant qg_fake_quant(qg_fake_quant_spec spec)
                            .freeze_after = spec.freeze_after,
                            .surrogate    = spec.surrogate };
     if (current) q.surrogate = qg__surrogate_or(spec.surrogate, qg_ste_identity());
-    q.arg[KIND]       = (float)spec.range;
-    q.arg[NARROW]     = spec.narrow_range || current ? 1.0f : 0.0f;
-    q.arg[MIN]        = unset ? -6.0f : spec.min;
-    q.arg[MAX]        = unset ? 6.0f : spec.max;
-    q.arg[DECAY]      = spec.decay == 0.0f ? 0.99f : spec.decay;
-    q.arg[PERCENTILE] = spec.percentile == 0.0f ? 99.99f : spec.percentile;
+    q.arg[QG_ARG_KIND]       = (float)spec.range;
+    q.arg[QG_ARG_NARROW]     = spec.narrow_range || current ? 1.0f : 0.0f;
+    q.arg[QG_ARG_MIN]        = unset ? -6.0f : spec.min;
+    q.arg[QG_ARG_MAX]        = unset ? 6.0f : spec.max;
+    q.arg[QG_ARG_DECAY]      = spec.decay == 0.0f ? 0.99f : spec.decay;
+    q.arg[QG_ARG_PERCENTILE] = spec.percentile == 0.0f ? 99.99f : spec.percentile;
     return q;
 }

@@ -1,5 +1,6 @@
 #include "quant/ste.h"
 
+#include "quant/map.h"
 #include "quant/reduce.h"
 #include "quant/smooth.h"
 
@@ -44,9 +45,12 @@ static void swish_slope(float beta, size_t n, const float *x, const float *dy, f
 static void tanh_slope(float t, size_t n, const float *x, const float *dy, float *dx)
 {
     const float height = t > 1.0f ? t : 1.0f; /* k t = max(1/t, 1) t, without the 1/0 */
-    for (size_t i = 0; i < n; i++) {
-        const float s = qg__tanh(t * x[i]);
-        dx[i] += dy[i] * (height * (1.0f - s * s));
+    float       s[QG_CHUNK];
+    for (size_t i = 0; i < n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(n - i, QG_CHUNK);
+        for (size_t j = 0; j < m; j++) s[j] = t * x[i + j];
+        QG_KERNELS(qg__map)->tanh(m, s, s);
+        for (size_t j = 0; j < m; j++) dx[i + j] += dy[i + j] * (height * (1.0f - s[j] * s[j]));
     }
 }
 
@@ -73,6 +77,19 @@ qg_surrogate qg_ste_swish(float beta)
 qg_surrogate qg_ste_tanh(float temperature)
 {
     return (qg_surrogate){ .slope = tanh_slope, .arg = temperature };
+}
+
+qg_surrogate qg_ste_annealed_tanh(uint64_t steps)
+{
+    return (qg_surrogate){ .slope = tanh_slope, .arg = 0.1f, .to = 10.0f, .steps = steps };
+}
+
+qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step)
+{
+    if (s.steps == 0) return s;
+    const double done = step < s.steps ? (double)step / (double)s.steps : 1.0;
+    const double from = (double)s.arg;
+    return (qg_surrogate){ .slope = s.slope, .arg = (float)(from * pow((double)s.to / from, done)) };
 }
 
 struct slope {

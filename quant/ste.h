@@ -8,11 +8,14 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0} where one is asked for: the source's own. */
 typedef struct qg_surrogate {
     void (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
-    float  arg;             /* clip bound, SwishSign beta, tanh temperature */
+    float    arg;           /* clip bound, SwishSign beta, tanh temperature */
+    float    to;            /* and where it moves, geometrically, */
+    uint64_t steps;         /* in so many steps of training; 0: arg stays */
 } qg_surrogate;
 
 qg_surrogate qg_ste_identity(void);             /* s = x */
@@ -28,6 +31,14 @@ qg_surrogate qg_ste_swish(float beta);
 /* IR-Net: s = k tanh(t x), k = max(1/t, 1), so ds/dx = max(1, t) (1 - tanh^2(t x)).  [Qin 2020]
  * t >= 0 is annealed upwards by a schedule, 0.1 to 10; at t = 0 this is the identity. */
 qg_surrogate qg_ste_tanh(float temperature);
+
+/* The same with t = 0.1 at step 0, growing by one factor per step to 10 at `steps`, then constant.
+ * steps 0: t stays 0.1. */
+qg_surrogate qg_ste_annealed_tanh(uint64_t steps);
+
+/* s as it is at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and
+ * qg_quantize ask the tape; a plain operator takes arg as it stands. */
+qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step);
 
 /* dx[i] += dy[i] * s'(x[i]) for a whole tensor, in fixed blocks on every thread. */
 void qg_surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx);

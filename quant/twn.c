@@ -60,7 +60,8 @@ struct channels {
     const qg_map_kernels    *map;
 };
 
-static float ternarize_channel(const struct channels *k, size_t channel)
+/* D of a channel, and *alpha. */
+static float channel_delta(const struct channels *k, size_t channel, float *alpha)
 {
     const size_t size = qg__channel_size(k->c);
     const size_t most = qg__part_size(k->c);
@@ -80,7 +81,15 @@ static float ternarize_channel(const struct channels *k, size_t channel)
         above += k->reduce->sum_abs_above(n, x, delta, &more);
         kept += more;
     }
-    const float alpha = alpha_of(above, kept);
+    *alpha = alpha_of(above, kept);
+    return delta;
+}
+
+static float ternarize_channel(const struct channels *k, size_t channel)
+{
+    const size_t size = qg__channel_size(k->c);
+    float        part[QG_CHUNK], alpha;
+    const float  delta = channel_delta(k, channel, &alpha);
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
         const float *x = qg__part(k->c, channel, at, n, k->x, part);
@@ -103,6 +112,15 @@ static void twn_channels(qg__split c, const float *x, float threshold, float *y,
 {
     struct channels k = { c, x, threshold, y, alpha, QG_KERNELS(qg__reduce), QG_KERNELS(qg__map) };
     qg__in_blocks(c.depth, QG_CHANNEL_GROUP, ternarize_channels, &k);
+}
+
+float qg__twn_row_delta(size_t row, const float *x, float threshold, float *alpha)
+{
+    const struct channels k = { .c         = { 1, 1, row },
+                                .x         = x,
+                                .threshold = threshold,
+                                .reduce    = QG_KERNELS(qg__reduce) };
+    return channel_delta(&k, 0, alpha);
 }
 
 void qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y, float *alpha)

@@ -60,5 +60,6 @@ float qg__twn_delta(size_t n, const float *x, float threshold);
 float qg__twn_alpha(size_t n, const float *x, float delta);
 void  qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y,
                    float *alpha);
+float qg__twn_row_delta(size_t row, const float *x, float threshold, float *alpha);  /* of one row */
 
 #endif

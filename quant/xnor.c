@@ -42,11 +42,11 @@ static double signed_sum(const struct backward *k, size_t channel)
     double                   sum = 0.0;
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
-        float        x[QG_CHUNK], dy[QG_CHUNK];
-        qg__gather(k->c, channel, at, n, k->x, x);
-        qg__gather(k->c, channel, at, n, k->dy, dy);
-        for (size_t i = 0; i < n; i++) dy[i] = x[i] >= 0.0f ? dy[i] : -dy[i];
-        sum += kernels->sum(n, dy);
+        float        part[QG_CHUNK], term[QG_CHUNK];
+        const float *x = qg__part(k->c, channel, at, n, k->x, part);
+        const float *dy = qg__part(k->c, channel, at, n, k->dy, term);
+        for (size_t i = 0; i < n; i++) term[i] = x[i] >= 0.0f ? dy[i] : -dy[i];
+        sum += kernels->sum(n, term);
     }
     return sum;
 }
@@ -77,14 +77,14 @@ static void slope_channel(const struct backward *k, size_t channel)
     const size_t         size = qg__channel_size(k->c);
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
-        float        x[QG_CHUNK], dy[QG_CHUNK], dx[QG_CHUNK];
-        qg__gather(k->c, channel, at, n, k->x, x);
-        qg__gather(k->c, channel, at, n, k->dy, dy);
+        float        part[QG_CHUNK], scaled[QG_CHUNK], dx[QG_CHUNK];
+        const float *x = qg__part(k->c, channel, at, n, k->x, part);
+        const float *dy = qg__part(k->c, channel, at, n, k->dy, scaled);
         qg__gather(k->c, channel, at, n, k->dx, dx);
         for (size_t i = 0; i < n; i++)
             dx[i] += f.direct * dy[i] + (x[i] >= 0.0f ? f.coupled : -f.coupled);
-        for (size_t i = 0; i < n; i++) dy[i] *= f.through;
-        k->s.slope(k->s.arg, n, x, dy, dx);
+        for (size_t i = 0; i < n; i++) scaled[i] = f.through * dy[i];
+        k->s.slope(k->s.arg, n, x, scaled, dx);
         qg__scatter(k->c, channel, at, n, dx, k->dx);
     }
 }

@@ -28,7 +28,7 @@ refresh() {
 build() {
     programs=
     for test in $1; do programs="$programs objects/tests/$test"; done
-    make -s -C "$copy" -j"$jobs" BUILD=objects CFLAGS=-O1 $programs > "$copy/log" 2>&1
+    make -s -C "$copy" -j"$jobs" BUILD=objects CFLAGS=-O2 $programs > "$copy/log" 2>&1
 }
 
 # The programs of $1 that fail, with how many failures each.

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 
 #include "core/ops.h"
+#include "layers/net.h"
+#include "optim/optim.h"
+#include "quant/scheme.h"
 
 /* Linked with -Wl,--wrap for each of these, so that every call from our objects is counted. */
 static long heap_calls;
@@ -106,6 +109,57 @@ static void no_heap_after_the_first_step(void **state)
     qg_params_release(&net.p);
 }
 
+/* Weight, input, gradient: schemes that save, learn, draw, scale the output or flip. */
+static void no_heap_in_nets_with_schemes(void **state)
+{
+    (void)state;
+    const qg_quant none = { 0 }, sign = qg_binary_activation((qg_binary_activation_spec){ { 0 } });
+    const qg_quant nets[][3] = {
+        { qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }),
+          qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 }),
+          qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 6 }) },
+        { qg_ttq((qg_ttq_spec){ 0 }), none, none },
+        { qg_twn((qg_twn_spec){ .per_channel = true }), none, none },
+        { qg_xnor((qg_xnor_spec){ 0 }), qg_xnor_activation((qg_xnor_activation_spec){ 0 }), none },
+        { qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true }), none, none },
+        { qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), sign, none },
+        { qg_bop_weight(), sign, none },
+    };
+    static float   images[BATCH * 9 * 9 * C];
+    static uint8_t labels[BATCH];
+    fill_uniform(images, BATCH * 9 * 9 * C, -1, 1, 2);
+    for (size_t k = 0; k < sizeof nets / sizeof *nets; k++) {
+        const qg_quant w = nets[k][0], x = nets[k][1], g = nets[k][2];
+        qg_net *net = qg_net_new((qg_net_spec){ 9, 9, C, 1 });
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .gradient = g });
+        qg_net_batchnorm(net);
+        qg_net_conv2d(net,
+                      (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .input = x, .gradient = g });
+        qg_net_batchnorm(net);
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = w, .input = x, .gradient = g });
+        qg_params *p = qg_net_build(net);
+        assert_non_null(p);
+        const qg_adam_spec adam = { .lr = 0.01f };
+        qg_optim *o = w.scheme->flips ? qg_bop(p, (qg_bop_spec){ .rest = adam }) : qg_adam(p, adam);
+        qg_tape  *t = qg_tape_new();
+        long      warm = 0;
+        for (uint64_t i = 0; i <= 20; i++) {
+            const qg_mode mode  = i % 3 == 1 ? QG_EVAL : QG_TRAIN;
+            const int     batch = i % 5 == 2 ? ODD : BATCH;
+            qg_tape_begin(t, mode, 1, i);
+            qg_var *loss = qg_cross_entropy(
+                t, qg_net_forward(net, t, (qg_tensor){ { batch, 9, 9, C }, images }), labels);
+            if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss) || qg_optim_step(o), 0);
+            assert_int_equal(qg_tape_status(t), QG_OK);
+            if (i == 2) warm = heap_calls;      /* each mode and batch size has been there */
+            if (i > 2) assert_int_equal(heap_calls, warm);
+        }
+        qg_tape_free(t);
+        qg_optim_free(o);
+        qg_net_free(net);
+    }
+}
+
 static void an_exhausted_heap_is_reported(void **state)
 {
     (void)state;
@@ -137,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_heap_after_the_first_step),
+        cmocka_unit_test(no_heap_in_nets_with_schemes),
         cmocka_unit_test(an_exhausted_heap_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -304,6 +304,44 @@ static void observed_range_is_a_moving_average(void **state)
     close_rig(&r);
 }
 
+static void a_batch_with_an_infinity_is_not_the_first(void **state)
+{
+    (void)state;
+    rig         r;
+    const float g[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
+    open_rig(&r, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED, .per_channel = true }), QG_INPUT,
+             (qg_shape){ 2, 1, 1, 2 });
+    memcpy(r.x->value, (float[]){ 1.0f, 2.0f, INFINITY, 3.0f }, sizeof g);
+    train_rig(&r, 0, g);
+    assert_true(r.learned[SEEN]->value[0] == 0.0f && r.y->data[3] == 3.0f);
+    memcpy(r.x->value, (float[]){ 4.0f, -1.0f, 1.0f, 1.0f }, sizeof g);
+    train_rig(&r, 1, g);
+    assert_true(r.learned[SEEN]->value[0] == 1.0f);
+    assert_memory_equal(r.learned[MIN]->value, ((float[]){ 0.0f, -1.0f }), 2 * sizeof(float));
+    assert_memory_equal(r.learned[MAX]->value, ((float[]){ 4.0f, 1.0f }), 2 * sizeof(float));
+    close_rig(&r);
+}
+
+static void gradients_add_up(void **state)
+{
+    (void)state;
+    for (int rows = 0; rows < 2; rows++) {
+        rig         r;
+        const float g[4] = { 1.0f, 2.0f, 4.0f, 8.0f };
+        open_rig(&r, qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }), rows ? QG_WEIGHT : QG_INPUT,
+                 rows ? (qg_shape){ 1, 1, 1, 4 } : (qg_shape){ 4, 1, 1, 1 });
+        memcpy(r.x->value, (float[]){ -2.0f, -0.5f, 0.5f, 3.0f }, sizeof g);
+        r.learned[MIN]->value[0]  = -1.0f;
+        r.learned[MAX]->value[0]  = 1.0f;
+        r.learned[SEEN]->value[0] = 1.0f;
+        train_rig(&r, 0, g);
+        train_rig_on(&r, 1, g);
+        assert_memory_equal(r.x->grad, ((float[]){ 0.0f, 4.0f, 8.0f, 0.0f }), sizeof g);
+        assert_true(r.learned[MIN]->grad[0] == 2.0f && r.learned[MAX]->grad[0] == 16.0f);
+        close_rig(&r);
+    }
+}
+
 static void an_observed_range_may_be_empty(void **state)
 {
     (void)state;
@@ -453,6 +491,8 @@ int main(void)
         cmocka_unit_test(learned_range_stays_legal),
         cmocka_unit_test(learned_range_starts_from_the_first_values),
         cmocka_unit_test(observed_range_is_a_moving_average),
+        cmocka_unit_test(a_batch_with_an_infinity_is_not_the_first),
+        cmocka_unit_test(gradients_add_up),
         cmocka_unit_test(an_observed_range_may_be_empty),
         cmocka_unit_test(observers_find_what_sorting_finds),
         cmocka_unit_test(codes_are_what_apply_gives),

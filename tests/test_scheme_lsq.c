@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "layers/layer.h"
 #include "quant/lsq.h"
 
 static const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 1, 1, 1 }, { 1, 1, 31, 33 }, { 65, 3, 1, 63 }, { 31, 33, 5, 7 } };
@@ -226,6 +227,20 @@ static void refuses_bad_constants(void **state)
     assert_refused(lsq(2, false), none, "does not quantize weights");
 }
 
+/* N of the gradient scale, which inside a fused batch norm only the layer can tell. */
+static void layers_say_how_many_numbers_there_are(void **state)
+{
+    (void)state;
+    qg_net   *net = qg_net_new((qg_net_spec){ .height = 5, .width = 3, .channels = 7 });
+    qg_layer *l = qg_net_conv2d(
+        net, (qg_conv2d_spec){ .out = 2, .kernel = 3, .weight = lsq(2, true), .input = lsq(2, false) });
+    assert_non_null(qg_net_build(net));
+    const qg_product *p = qg_layer_product(l);
+    assert_true(p->weight_slot.q.numbers == 2 * 3 * 3 * 7 && p->weight_slot.q.role == QG_WEIGHT);
+    assert_true(p->input_slot.q.numbers == 5 * 3 * 7 && p->input_slot.q.role == QG_INPUT);
+    qg_net_free(net);
+}
+
 static void works_in_nets(void **state)
 {
     (void)state;
@@ -248,6 +263,7 @@ int main(void)
         cmocka_unit_test(gradient_of_the_step_is_that_of_the_loss),
         cmocka_unit_test(codes_are_what_apply_gives),
         cmocka_unit_test(refuses_bad_constants),
+        cmocka_unit_test(layers_say_how_many_numbers_there_are),
         cmocka_unit_test(works_in_nets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,6 +84,21 @@ static void gradient_of_alpha_is_that_of_the_loss(void **state)
     qg_params_release(&p);
 }
 
+static void gradients_add_up(void **state)
+{
+    (void)state;
+    rig         r;
+    const float g[3] = { 1.0f, 2.0f, 4.0f };
+    open_rig(&r, qg_pact((qg_pact_spec){ .bits = 2, .alpha = 1.0f }), QG_INPUT, (qg_shape){ 1, 1, 1, 3 });
+    start_rig(&r, false);
+    memcpy(r.x->value, (float[]){ -1.0f, 0.5f, 2.0f }, sizeof g);
+    train_rig(&r, 0, g);
+    train_rig_on(&r, 1, g);
+    assert_true(r.x->grad[0] == 0.0f && r.x->grad[1] == 4.0f && r.x->grad[2] == 0.0f);
+    assert_true(r.learned[0]->grad[0] == 8.0f);
+    close_rig(&r);
+}
+
 static void clip_stays_positive(void **state)
 {
     (void)state;
@@ -162,6 +177,7 @@ int main(void)
         cmocka_unit_test(slope_is_that_of_the_clip),
         cmocka_unit_test(surrogate_can_be_replaced),
         cmocka_unit_test(gradient_of_alpha_is_that_of_the_loss),
+        cmocka_unit_test(gradients_add_up),
         cmocka_unit_test(clip_stays_positive),
         cmocka_unit_test(codes_are_what_apply_gives),
         cmocka_unit_test(nan_stays),

@@ -49,7 +49,7 @@ static void all_schemes(scheme_case out[SCHEMES])
     out[1] = (scheme_case){ "twn", qg_twn((qg_twn_spec){ .threshold = 0.1f }), plain_twn_low };
     out[2] = (scheme_case){ "binary", qg_binary((qg_binary_spec){ 0 }), plain_binary };
     out[3] = (scheme_case){ "binary", qg_binary((qg_binary_spec){ .per_channel = true }), plain_channels };
-    out[4] = (scheme_case){ "sign", qg_binary_activation((qg_binary_activation_spec){ 0 }), qg_sign_quantizer };
+    out[4] = (scheme_case){ "sign", qg_binary_activation((qg_binary_activation_spec){ { 0 } }), qg_sign_quantizer };
 }
 
 /* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */

@@ -67,6 +67,17 @@ static qg_var *sign(qg_tape *t, qg_var *x, int *runs)
     return y;
 }
 
+/* x as it is; backward halves. */
+static void half_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    qg_var *x = y->in[0];
+    for (size_t i = 0, m = qg_count(y->shape); i < m; i++)
+        x->grad[i] = (x->fresh ? 0 : x->grad[i]) + 0.5f * y->grad[i];
+}
+
+static const qg_op half_op = { "half", half_backward, .assigns = true };
+
 /* --- fixture: a tape and one parameter w of four numbers ---------------------------------- */
 
 typedef struct fixture {
@@ -315,6 +326,22 @@ static void keys_depend_on_key_step_and_position(void **state)
     assert_true(qg_tape_key(f->t) == seen[3]);
 }
 
+static void a_view_is_its_operand_with_a_backward_of_its_own(void **state)
+{
+    fixture *f = *state;
+    float    sums[1];
+    qg_var  *x = qg_scale(f->t, qg_parameter(f->t, f->w), 3);
+    x->sums    = sums;
+    qg_var *y  = qg_record_view(f->t, &half_op, x);
+    assert_ptr_equal(y->data, x->data);
+    assert_ptr_equal(y->sums, sums);
+    assert_true(y->needs_grad && qg_shape_equal(y->shape, x->shape));
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_assigns, qg_add(f->t, y, x), NULL)), QG_OK);
+    assert_grad(f, 4.5f, 4.5f, 4.5f, 4.5f);     /* 3 (1/2 + 1) */
+    assert_null(qg_record_view(f->t, &half_op, NULL));
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+}
+
 static void a_profile_counts_calls(void **state)
 {
     fixture   *f = *state;
@@ -357,6 +384,7 @@ int main(void)
         CASE(backward_checks_its_loss),
         CASE(an_empty_input_is_refused),
         CASE(keys_depend_on_key_step_and_position),
+        CASE(a_view_is_its_operand_with_a_backward_of_its_own),
         CASE(a_profile_counts_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@ static qg_net *declare(qg_model_spec s)
     const qg_model_quants fc1   = qg_model_quant(&s, "fc1", false, false);
     const qg_model_quants fc2   = qg_model_quant(&s, "fc2", false, true);
 
-    qg_net *net = qg_net_new((qg_net_spec){ s.height, s.width, s.channels, s.seed });
+    qg_net *net = qg_net_new(qg__model_net(&s));
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 5, QG_QUANTS(conv1) });
     qg__model_between(net, conv2.input, 2);
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 64, .kernel = 5, QG_QUANTS(conv2) });

@@ -33,6 +33,16 @@ qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool
     return q;
 }
 
+qg_net_spec qg__model_net(const qg_model_spec *spec)
+{
+    return (qg_net_spec){ .height                 = spec->height,
+                          .width                  = spec->width,
+                          .channels               = spec->channels,
+                          .seed                   = spec->seed,
+                          .fold_batchnorm         = spec->fold_batchnorm,
+                          .freeze_batchnorm_after = spec->freeze_batchnorm_after };
+}
+
 void qg__model_between(qg_net *net, qg_quant next_input, int pool)
 {
     const bool binary = next_input.scheme && next_input.bits == 1;

@@ -18,6 +18,8 @@ typedef struct qg_model_spec {
     qg_quant         input;         /* of every product but the first, which reads the image */
     qg_quant         gradient;      /* of every product's dL/dy */
     bool             first_last_float;  /* all three of the first and last product stay float */
+    bool             fold_batchnorm;    /* both as in qg_net_spec */
+    uint64_t         freeze_batchnorm_after;
     const qg_choice *choice;        /* and exceptions */
     int              choices;
 } qg_model_spec;

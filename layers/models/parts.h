@@ -8,6 +8,9 @@
 /* The three quantizers of a product's spec. */
 #define QG_QUANTS(p) .weight = (p).weight, .input = (p).input, .gradient = (p).gradient
 
+/* The part of a model's spec that is the net's. */
+qg_net_spec qg__model_net(const qg_model_spec *spec);
+
 /* What stands between a product and the next: batch norm, nonlinearity, pooling (0: none).
  *
  * A next input that rectifies takes the place of the relu.  A binary one also pulls the pooling in

@@ -38,7 +38,7 @@ static qg_net *declare(qg_model_spec s, int n)
 {
     int             n_conv = 0;
     qg_model_quants first  = quants(&s, &n_conv, true);
-    qg_net         *net    = qg_net_new((qg_net_spec){ s.height, s.width, s.channels, s.seed });
+    qg_net         *net    = qg_net_new(qg__model_net(&s));
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 16, .kernel = 3, .pad = 1, QG_QUANTS(first) });
     qg_net_batchnorm(net);
     qg_layer *x = nonlinearity(net, s.input);

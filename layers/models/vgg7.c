@@ -18,7 +18,7 @@ static qg_net *declare(qg_model_spec s)
     const qg_model_quants fc1 = qg_model_quant(&s, "fc1", false, false);
     const qg_model_quants fc2 = qg_model_quant(&s, "fc2", false, true);
 
-    qg_net *net = qg_net_new((qg_net_spec){ s.height, s.width, s.channels, s.seed });
+    qg_net *net = qg_net_new(qg__model_net(&s));
     for (int i = 0; i < CONVS; i++) {
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = channels[i], .kernel = 3, .pad = 1, QG_QUANTS(conv[i]) });
         qg__model_between(net, i + 1 < CONVS ? conv[i + 1].input : fc1.input, i % 2 ? 2 : 0);

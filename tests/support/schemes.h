@@ -21,8 +21,10 @@ void      start_rig(rig *r, bool with_values);          /* scheme->start, from x
 void      close_rig(rig *r);
 qg_status run_rig(rig *r, qg_mode mode, uint64_t step); /* sets r->y */
 
-/* One step of training; gradients of sum dy[i] y[i] are in x->grad and learned[j]->grad after it. */
+/* One step of training; gradients of sum dy[i] y[i] are in x->grad and learned[j]->grad after it.
+ * The second adds them to what is there. */
 void      train_rig(rig *r, uint64_t step, const float *dy);
+void      train_rig_on(rig *r, uint64_t step, const float *dy);
 
 /* scale code == y within `ulps` roundings, for a weight per channel or anything with one scale. */
 void      assert_codes(rig *r, double ulps);

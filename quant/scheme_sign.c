@@ -1,0 +1,156 @@
+/* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop's, which have no latent ones.
+ * Formulas in quant/binary.h. */
+#include "quant/binary.h"
+#include "quant/reduce.h"
+#include "quant/scheme.h"
+
+enum { STOCHASTIC, FLOAT_EVAL, UNIT_START };        /* in arg */
+
+static const qg_op sign_op = { .name             = "sign_weight",
+                               .backward         = qg_surrogate_backward,
+                               .straight_through = true };
+static const qg_op sign_sloped_op = { .name = "sign_weight", .backward = qg_surrogate_backward };
+
+static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    (void)learned;
+    const bool train = qg_tape_mode(t) == QG_TRAIN;
+    if (!train && q.arg[FLOAT_EVAL] != 0) return x;
+    const size_t n = qg_count(x->shape);
+    qg_var      *y = qg_record_surrogate(t, &sign_op, &sign_sloped_op, x, q.surrogate);
+    if (!y) return NULL;
+    if (train && q.arg[STOCHASTIC] != 0) qg__stochastic_signs(n, x->data, qg_tape_key(t), y->data);
+    else qg__signs(n, x->data, y->data);
+    return y;
+}
+
+/* The largest |w| becomes 1: from uniform in +-s, uniform in [-1, 1]. */
+static void start(qg_quant q, qg_tensor x, float *const *learned)
+{
+    (void)learned;
+    const size_t n    = qg_count(x.shape);
+    const float  most = qg__max_abs(n, x.data);
+    if (q.arg[UNIT_START] == 0 || most == 0.0f) return;
+    for (size_t i = 0; i < n; i++) x.data[i] /= most;
+}
+
+static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    (void)learned;
+    if (q.arg[FLOAT_EVAL] != 0) return qg_fail(QG_EARG, "%s: float_eval has no codes", q.scheme->name);
+    qg_encode_signs(x, 1.0f, out);
+    return QG_OK;
+}
+
+static qg_status check(qg_quant q)
+{
+    if ((int)q.glorot_lr >= QG_GLOROT_OFF && q.glorot_lr <= QG_GLOROT_SGD) return QG_OK;
+    return qg_fail(QG_EARG, "%s: glorot_lr is %d; %d (off), %d (Adam) or %d (SGD) is legal",
+                   q.scheme->name, (int)q.glorot_lr, QG_GLOROT_OFF, QG_GLOROT_ADAM, QG_GLOROT_SGD);
+}
+
+/* --- BinaryConnect ------------------------------------------------------------------------ */
+
+static const qg_scheme binaryconnect = {
+    .name    = "binaryconnect",
+    .roles   = QG_WEIGHT,
+    .clip    = 1.0f,
+    .check   = check,
+    .start   = start,
+    .apply   = apply,
+    .encode  = encode,
+    .explain =
+        "Weights of -1 and +1.             Courbariaux, Bengio, David 2015, arXiv:1511.00363\n"
+        "\n"
+        "    deterministic  q(w) = +1 if w >= 0, else -1                                      (eq. 1)\n"
+        "    stochastic     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1       (eq. 2)\n"
+        "                   a draw per element from key and step; evaluation takes the sign\n"
+        "    s(w) = w                                the gradient passes unchanged\n"
+        "    after each step w is clipped to [-1, 1]\n"
+        "\n"
+        "Learns nothing.  w = 0 gives +1.  Options of the authors: unit_start, initial weights uniform\n"
+        "in [-1, 1]; glorot_lr, the learning rate of the weights times s = 1 / sqrt(1.5 / (fan in + fan\n"
+        "out)) for Adam, s^2 for SGD.  Replications that take the first without the second fall short.\n"
+        "Other implementations: the released code evaluates stochastic nets with the latent weights\n"
+        "(float_eval): its stochastic results are not those of a binary net.\n",
+};
+
+qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
+{
+    return (qg_quant){ .scheme    = &binaryconnect,
+                       .bits      = spec.float_eval ? 32 : 1,
+                       .glorot_lr = spec.glorot_lr,
+                       .surrogate = spec.surrogate,
+                       .arg       = { [STOCHASTIC] = spec.stochastic,
+                                      [FLOAT_EVAL] = spec.float_eval,
+                                      [UNIT_START] = spec.unit_start } };
+}
+
+/* --- BNN ---------------------------------------------------------------------------------- */
+
+static qg_var *apply_bnn(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    q.surrogate = qg__surrogate_or(q.surrogate, qg_ste_clip(1.0f));
+    return apply(t, q, x, learned);
+}
+
+static const qg_scheme bnn = {
+    .name    = "bnn",
+    .roles   = QG_WEIGHT,
+    .clip    = 1.0f,
+    .check   = check,
+    .start   = start,
+    .apply   = apply_bnn,
+    .encode  = encode,
+    .explain =
+        "Weights of -1 and +1 of binarized nets.  Hubara, Courbariaux et al. 2016, arXiv:1602.02830\n"
+        "\n"
+        "    q(w) = +1 if w >= 0, else -1                                                     (eq. 1)\n"
+        "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0           (eq. 4)\n"
+        "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
+        "\n"
+        "Learns nothing.  w = 0 gives +1.  Activations: sign.  unit_start and glorot_lr as in\n"
+        "binaryconnect.\n"
+        "Other implementations: torch.sign gives 0 at 0.\n",
+};
+
+qg_quant qg_bnn(qg_bnn_spec spec)
+{
+    return (qg_quant){ .scheme    = &bnn,
+                       .bits      = 1,
+                       .glorot_lr = spec.glorot_lr,
+                       .surrogate = spec.surrogate,
+                       .arg       = { [UNIT_START] = spec.unit_start } };
+}
+
+/* --- Bop ---------------------------------------------------------------------------------- */
+
+static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
+{
+    (void)q, (void)learned;
+    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign(x.data[i]);
+}
+
+/* Weights of a net that qg_bop trains are their own signs; those of a loaded one need not be. */
+static const qg_scheme bop = {
+    .name    = "bop",
+    .roles   = QG_WEIGHT,
+    .flips   = true,
+    .start   = start_signs,
+    .apply   = apply,
+    .encode  = encode,
+    .explain =
+        "Weights of -1 and +1 without latent ones.       Helwegen et al. 2019, arXiv:1906.02107\n"
+        "\n"
+        "    q(w) = sign(w)                          w itself: it starts as a sign and flips\n"
+        "    s(w) = w\n"
+        "    m    = (1 - gamma) m + gamma dq,   w = -w if m w > 0 and |m| > threshold    (algorithm 1)\n"
+        "\n"
+        "Learns nothing.  The flips are made by the optimizer bop, which trains the other parameters\n"
+        "with Adam; other optimizers refuse such weights.\n",
+};
+
+qg_quant qg_bop_weight(void)
+{
+    return (qg_quant){ .scheme = &bop, .bits = 1 };
+}

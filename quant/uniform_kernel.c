@@ -1,0 +1,126 @@
+#include "quant/uniform.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "quant/round.h"
+
+/* --- fake quantization --------------------------------------------------------------------- */
+
+static void fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
+{
+    const qg_fake_quant_range k = *r;
+    for (size_t i = 0; i < n; i++) {
+        const float t = qg_clamp(x[i], k.nmin, k.nmax) - k.nmin;
+        y[i]          = qg_round_up(t / k.scale - k.q0) * k.scale;
+    }
+}
+
+static void fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
+{
+    const qg_fake_quant_range k = *r;
+    for (size_t i = 0; i < n; i++) {
+        const float t = qg_clamp(x[i], k.nmin, k.nmax) - k.nmin;
+        y[i]          = qg_round_up(t * k.inv - k.q0) * k.scale;
+    }
+}
+
+/* Gradients are read in any case: a load behind a condition does not vectorise. */
+static void fake_quant_mask(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx)
+{
+    const float nmin = r->nmin, nmax = r->nmax;
+    for (size_t i = 0; i < n; i++) {
+        const float through = g[i];
+        const float above   = x[i] >= nmin ? through : 0.0f;
+        dx[i] += x[i] <= nmax ? above : 0.0f;
+    }
+}
+
+/* Sums in interleaved lanes, whatever the width of the machine: lane l sums elements l, l + 16, .. */
+enum {
+    LANES = 16,
+#if defined(__AVX512F__)
+    WIDTH = 8,
+#elif defined(__AVX2__)
+    WIDTH = 4,
+#else
+    WIDTH = 2,
+#endif
+    VECTORS = LANES / WIDTH
+};
+
+typedef float   f32 __attribute__((vector_size(WIDTH * sizeof(float))));
+typedef double  f64 __attribute__((vector_size(WIDTH * sizeof(double))));
+typedef int32_t i32 __attribute__((vector_size(WIDTH * sizeof(int32_t))));
+
+static void outside_step(const float *x, const float *g, float nmin, float nmax, f64 low[VECTORS],
+                         f64 high[VECTORS])
+{
+    for (int v = 0; v < VECTORS; v++) {
+        f32 e;
+        i32 d;
+        memcpy(&e, x + v * WIDTH, sizeof e);
+        memcpy(&d, g + v * WIDTH, sizeof d);
+        low[v] += __builtin_convertvector((f32)(d & (e < nmin)), f64);
+        high[v] += __builtin_convertvector((f32)(d & (e > nmax)), f64);
+    }
+}
+
+static void fake_quant_outside(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
+                               double *dmin, double *dmax)
+{
+    f64    low[VECTORS] = { { 0 } }, high[VECTORS] = { { 0 } };
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) outside_step(x + i, g + i, r->nmin, r->nmax, low, high);
+    if (i < n) {
+        /* Filled up with NaN, which is on neither side. */
+        float tail[LANES], tail_g[LANES] = { 0.0f };
+        for (size_t k = 0; k < LANES; k++) tail[k] = NAN;
+        memcpy(tail, x + i, (n - i) * sizeof *tail);
+        memcpy(tail_g, g + i, (n - i) * sizeof *tail_g);
+        outside_step(tail, tail_g, r->nmin, r->nmax, low, high);
+    }
+    double lane[2][LANES];
+    memcpy(lane[0], low, sizeof low);
+    memcpy(lane[1], high, sizeof high);
+    for (int k = 0; k < LANES; k++) {
+        *dmin += lane[0][k];
+        *dmax += lane[1][k];
+    }
+}
+
+/* --- learned step --------------------------------------------------------------------------- */
+
+static void lsq_slope(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *dx)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float v = x[i] / step;
+        const float g = dy[i];
+        const float above = v > lo ? g : 0.0f;
+        dx[i] += v < hi ? above : 0.0f;
+    }
+}
+
+/* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
+ * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
+static void lsq_terms(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *term)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float v = x[i] / step;
+        const float inside = qg_round_even(v) - v;
+        const float below = v <= lo ? lo : inside;
+        term[i] = dy[i] * (v >= hi ? hi : below);
+    }
+}
+
+/* --- clipped at 0 ---------------------------------------------------------------------------- */
+
+const qg_uniform_kernels QG_PER_ISA(qg__uniform) = {
+    .fake_quant_divide   = fake_quant_divide,
+    .fake_quant_multiply = fake_quant_multiply,
+    .fake_quant_mask     = fake_quant_mask,
+    .fake_quant_outside  = fake_quant_outside,
+    .lsq_slope           = lsq_slope,
+    .lsq_terms           = lsq_terms,
+};
