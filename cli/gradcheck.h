@@ -1,4 +1,4 @@
-/* cli/gradcheck.h — the derivatives that qgrad gradcheck looks at, in three tables. */
+/* cli/gradcheck.h — the derivatives that qgrad gradcheck looks at, in tables. */
 #ifndef CLI_GRADCHECK_H
 #define CLI_GRADCHECK_H
 
@@ -20,7 +20,8 @@ typedef struct gradcheck_table {
 
 extern const gradcheck_table gradcheck_ops;             /* every op of core/ops.h */
 extern const gradcheck_table gradcheck_surrogates;      /* slopes of elementwise quantizers */
-extern const gradcheck_table gradcheck_schemes;         /* whole tensors, and what is learned */
+extern const gradcheck_table gradcheck_ranges;          /* whole tensors, and what is learned: */
+extern const gradcheck_table gradcheck_weights;
 extern const gradcheck_table gradcheck_papers;          /* formulas that are no derivatives */
 
 /* x[i]: a keyed order of n equally spaced values in centre +- spread.  None is closer to the centre

@@ -5,6 +5,8 @@
 #include "core/ops.h"
 #include "core/rng.h"
 
+#include <string.h>
+
 enum { OPERANDS = 4, CHANNELS = 4, LABELS = 5, KEY = 11 };
 
 typedef struct operand {
@@ -24,6 +26,15 @@ typedef struct op_row {
     qg_var   *(*build)(qg_tape *t, const qg_params *p, void *context);
     operand     operand[OPERANDS];      /* ends with a NULL name */
 } op_row;
+
+/* Running statistics are updated by each step; every step of a check has the same before it. */
+static qg_norm_spec start(loan *l)
+{
+    const float mean[CHANNELS] = { 0.5f, -1, 0.25f, 0 }, var[CHANNELS] = { 1, 2, 0.5f, 3 };
+    memcpy(l->mean, mean, sizeof mean);
+    memcpy(l->var, var, sizeof var);
+    return (qg_norm_spec){ .mean = l->mean, .var = l->var };
+}
 
 /* Operand i; NULL if there is none. */
 static qg_var *at(qg_tape *t, const qg_params *p, int i)
@@ -144,44 +155,59 @@ static qg_var *shortcut(qg_tape *t, const qg_params *p, void *context)
 
 static qg_var *norm(qg_tape *t, const qg_params *p, void *context)
 {
-    loan *l = context;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
-                   (qg_norm_spec){ .mean = l->mean, .var = l->var });
+    qg_norm_spec spec = start(context);
+    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
 }
 
 static qg_var *norm_frozen(qg_tape *t, const qg_params *p, void *context)
 {
-    loan *l = context;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
-                   (qg_norm_spec){ .mean = l->mean, .var = l->var, .frozen = true });
+    qg_norm_spec spec = start(context);
+    spec.frozen = true;
+    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
 }
 
 static qg_var *norm_relu(qg_tape *t, const qg_params *p, void *context)
 {
-    loan *l = context;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
-                   (qg_norm_spec){ .mean = l->mean, .var = l->var, .relu = true });
+    qg_norm_spec spec = start(context);
+    spec.relu = true;
+    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
 }
 
 static qg_var *norm_pool(qg_tape *t, const qg_params *p, void *context)
 {
-    loan *l = context;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
-                   (qg_norm_spec){ .mean = l->mean, .var = l->var, .pool = 2 });
+    qg_norm_spec spec = start(context);
+    spec.pool = 2;
+    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
 }
 
 static qg_var *norm_pool_relu(qg_tape *t, const qg_params *p, void *context)
 {
-    loan *l = context;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
-                   (qg_norm_spec){ .mean = l->mean, .var = l->var, .pool = 2, .relu = true });
+    qg_norm_spec spec = start(context);
+    spec.pool = 2;
+    spec.relu = true;
+    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
 }
 
 static qg_var *norm_add(qg_tape *t, const qg_params *p, void *context)
 {
-    loan *l = context;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
-                   (qg_norm_spec){ .mean = l->mean, .var = l->var, .add = at(t, p, 3) });
+    qg_norm_spec spec = start(context);
+    spec.add = at(t, p, 3);
+    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+}
+
+static qg_var *fold_weight(qg_tape *t, const qg_params *p, void *context)
+{
+    return qg_fold_weight(t, at(t, p, 0), at(t, p, 1), start(context));
+}
+
+static qg_var *fold_bias(qg_tape *t, const qg_params *p, void *context)
+{
+    return qg_fold_bias(t, at(t, p, 0), at(t, p, 1), start(context));
+}
+
+static qg_var *fold_correct(qg_tape *t, const qg_params *p, void *context)
+{
+    return qg_fold_correct(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), at(t, p, 3), start(context));
 }
 
 static qg_var *cross_entropy(qg_tape *t, const qg_params *p, void *context)
@@ -214,15 +240,15 @@ static void cubic_backward(const qg_activation *f, size_t n, const float *x, con
 
 static qg_var *norm_activation(qg_tape *t, const qg_params *p, void *context)
 {
-    loan               *l = context;
+    qg_norm_spec        spec = start(context);
     qg_var             *a = at(t, p, 3);
     const qg_activation f = { .forward   = cubic,
                               .backward  = cubic_backward,
                               .k         = { a->data[0] },
                               .n_learned = 1,
                               .learned   = { a } };
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
-                   (qg_norm_spec){ .mean = l->mean, .var = l->var, .act = f });
+    spec.act = f;
+    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
 }
 
 static const op_row rows[] = {
@@ -294,6 +320,13 @@ static const op_row rows[] = {
     { "batch norm, learned activation", norm_activation,
       { { "x", { 2, 4, 4, 2 }, 0, 4 }, { "gamma", { 1, 1, 1, 2 }, 1, 0.5f },
         { "beta", { 1, 1, 1, 2 }, 0, 0 }, { "a", { 1, 1, 1, 1 }, 0.3f, 0 } } },
+    { "batch norm folded, weight", fold_weight,
+      { { "w", { 4, 3, 2, 3 }, 0, 0 }, { "gamma", { 1, 1, 1, 4 }, 1, 0.5f } } },
+    { "batch norm folded, bias", fold_bias,
+      { { "gamma", { 1, 1, 1, 4 }, 1, 0.5f }, { "beta", { 1, 1, 1, 4 }, 0, 0 } } },
+    { "batch norm folded, correction", fold_correct,
+      { { "y", { 2, 4, 4, 2 }, 0, 4 }, { "z", { 2, 4, 4, 2 }, 0, 4 },
+        { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
     { "cross entropy", cross_entropy,
       { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
     { "squared hinge", squared_hinge,
@@ -320,7 +353,7 @@ static qg_status declare(const op_row *row, qg_params *p)
 static qg_status check(int i, gradcheck_line *line)
 {
     const op_row *row = &rows[i];
-    loan          l   = { .mean = { 0.5f, -1 }, .var = { 1, 2 }, .label = { 3, 0, 6, 1, 3 } };
+    loan          l   = { .label = { 3, 0, 6, 1, 3 } };
     qg_params     p   = { 0 };
     *line             = (gradcheck_line){ .name = row->name, .against = "differences" };
     qg_status s       = declare(row, &p);

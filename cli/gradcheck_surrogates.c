@@ -39,6 +39,8 @@ static double swish_5(double x, void *context)
 }
 
 static double tanh_half(double x, void *context) { return (void)context, 2 * tanh(x / 2); }
+/* The annealed temperature starts at 0.1. */
+static double tanh_start(double x, void *context) { return (void)context, 10 * tanh(x / 10); }
 static double tanh_3(double x, void *context) { return (void)context, tanh(3 * x); }
 
 /* The range -1 .. 3 in 8 bits, moved so that 0 is a code. */
@@ -68,10 +70,39 @@ static qg_quant sign_approx(void) { return with(qg_ste_approx_sign()); }
 static qg_quant sign_swish(void) { return with(qg_ste_swish(5)); }
 static qg_quant sign_tanh_half(void) { return with(qg_ste_tanh(0.5f)); }
 static qg_quant sign_tanh_3(void) { return with(qg_ste_tanh(3)); }
+static qg_quant sign_annealed(void) { return with(qg_ste_annealed_tanh(1000)); }
 static qg_quant sign(void) { return with((qg_surrogate){ 0 }); }
 static qg_quant twn(void) { return qg_twn((qg_twn_spec){ 0 }); }
 static qg_quant binary(void) { return qg_binary((qg_binary_spec){ 0 }); }
 static qg_quant binary_rows(void) { return qg_binary((qg_binary_spec){ .per_channel = true }); }
+
+static qg_quant twn_rows(void) { return qg_twn((qg_twn_spec){ .per_channel = true }); }
+static qg_quant ste_tern(void) { return qg_ste_tern((qg_ste_tern_spec){ 0 }); }
+static qg_quant bnn(void) { return qg_bnn((qg_bnn_spec){ 0 }); }
+static qg_quant binaryconnect(void) { return qg_binaryconnect((qg_binaryconnect_spec){ 0 }); }
+
+static qg_quant binaryconnect_drawn(void)
+{
+    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true });
+}
+
+static qg_quant dorefa_weight_1(void)
+{
+    return qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 1 });
+}
+
+static qg_quant dorefa_activation(void)
+{
+    return qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 });
+}
+
+static qg_quant dorefa_activation_32(void)
+{
+    return qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 32 });
+}
+
+static qg_quant xnor_identity(void) { return qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_IDENTITY }); }
+static qg_quant xnor_activation(void) { return qg_xnor_activation((qg_xnor_activation_spec){ 0 }); }
 
 static qg_quant linear(void)
 {
@@ -112,10 +143,21 @@ static const slope_row rows[] = {
     { "sign, surrogate swish 5", sign_swish, swish_5, -3, 3, { 0 } },
     { "sign, surrogate tanh 1/2", sign_tanh_half, tanh_half, -3, 3, { 0 } },
     { "sign, surrogate tanh 3", sign_tanh_3, tanh_3, -3, 3, { 0 } },
+    { "sign, surrogate tanh, annealed", sign_annealed, tanh_start, -3, 3, { 0 } },
     { "sign", sign, clip_1, -2, 2, { 0 } },
     { "binary", binary, identity, -2, 2, { 0 } },
     { "binary, per channel", binary_rows, identity, -2, 2, { 0 } },
     { "twn", twn, identity, -2, 2, { 0 } },
+    { "twn, per channel", twn_rows, identity, -2, 2, { 0 } },
+    { "ste_tern", ste_tern, clip_1, -2, 2, { 0 } },
+    { "bnn", bnn, clip_1, -2, 2, { 0 } },
+    { "binaryconnect", binaryconnect, identity, -2, 2, { 0 } },
+    { "binaryconnect, stochastic", binaryconnect_drawn, identity, -2, 2, { 0 } },
+    { "dorefa, weights of 1 bit", dorefa_weight_1, identity, -2, 2, { 0 } },
+    { "dorefa, inputs of 2 bits", dorefa_activation, clip_0_1, -1, 2, { 0 } },
+    { "dorefa, inputs of 32 bits", dorefa_activation_32, clip_0_1, -1, 2, { 0 } },
+    { "xnor, weights, rule identity", xnor_identity, identity, -2, 2, { 0 } },
+    { "xnor, inputs", xnor_activation, clip_1, -2, 2, { 0 } },
     { "linear, 2 bits", linear, clip_0_2, -1, 3, { 0 } },
     { "fake_quant, fixed", fake_quant_fixed, fake_quant_clip, -2, 4, { 0 } },
     { "fake_quant, learned", fake_quant_learned, fake_quant_clip, -2, 4, { -1, 3, 1 } },

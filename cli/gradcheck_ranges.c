@@ -1,15 +1,11 @@
-/* Rows of qgrad gradcheck: quantizers of whole tensors, and what they learn. */
+/* Rows of qgrad gradcheck: ranges, steps and clips, and the tensors they limit. */
 #include "cli/gradcheck_tensor.h"
 
 #include <math.h>
 
-#include "quant/binary.h"
-#include "quant/dorefa.h"
 #include "quant/fake_quant.h"
 #include "quant/lsq.h"
 #include "quant/pact.h"
-#include "quant/ttq.h"
-#include "quant/xnor.h"
 
 static double clip(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }
 
@@ -135,138 +131,6 @@ static qg_status pact_backward(const qg_array *x, const float *learned, const qg
 
 static const plain pact_arrays = { { "alpha" }, pact_forward, pact_backward };
 
-/* --- TTQ: Wp and Wn ----------------------------------------------------------------------- */
-
-/* x moves less than the threshold 0.25 * max|w| is away from it. */
-static qg_ttq_attrs ttq_attrs(const float *learned, qg_ttq_rule rule)
-{
-    return (qg_ttq_attrs){ 0.25f, learned[0], learned[1], rule, { 0 } };
-}
-
-static qg_status ttq_forward(const qg_array *x, const float *learned, qg_array *y)
-{
-    return qg_ttq_weight_quantizer(x, ttq_attrs(learned, QG_TTQ_EXACT), y);
-}
-
-static qg_status ttq_backward(const qg_array *x, const float *learned, const qg_array *dy,
-                              qg_array *dx, float *dlearned)
-{
-    return qg_ttq_weight_quantizer_gradient(x, dy, ttq_attrs(learned, QG_TTQ_EXACT), dx,
-                                            &dlearned[0], &dlearned[1]);
-}
-
-static qg_status ttq_backward_printed(const qg_array *x, const float *learned, const qg_array *dy,
-                                      qg_array *dx, float *dlearned)
-{
-    return qg_ttq_weight_quantizer_gradient(x, dy, ttq_attrs(learned, QG_TTQ_AS_PRINTED), dx,
-                                            &dlearned[0], &dlearned[1]);
-}
-
-/* Eq. 8 is the slope of Wp x, x and Wn x on the three sets, which were told apart before. */
-static double ttq_lines(const held *was, size_t i, const float *x, const float *learned)
-{
-    float most = 0;
-    for (int j = 0; j < TENSOR_N; j++) most = fmaxf(most, fabsf(was->x[j]));
-    const float d     = 0.25f * most;
-    const float slope = was->x[i] > d ? learned[0] : was->x[i] < -d ? learned[1] : 1;
-    return (double)slope * (double)x[i];
-}
-
-static const plain ttq_arrays  = { { "wp", "wn" }, ttq_forward, ttq_backward };
-static const plain ttq_printed = { { "wp", "wn" }, ttq_forward, ttq_backward_printed };
-
-/* --- DoReFa weights ----------------------------------------------------------------------- */
-
-static double largest_tanh(const float *x)
-{
-    double most = 0;
-    for (int j = 0; j < TENSOR_N; j++) most = fmax(most, fabs(tanh((double)x[j])));
-    return most;
-}
-
-static double tanh_over_held_max(const held *was, size_t i, const float *x, const float *learned)
-{
-    (void)learned;
-    return tanh((double)x[i]) / largest_tanh(was->x);
-}
-
-static double tanh_over_max(const held *was, size_t i, const float *x, const float *learned)
-{
-    (void)was, (void)learned;
-    return tanh((double)x[i]) / largest_tanh(x);
-}
-
-static qg_status dorefa_forward(const qg_array *x, const float *learned, qg_array *y)
-{
-    (void)learned;
-    return qg_dorefa_weight_quantizer(x, 3, y);
-}
-
-static qg_status dorefa_backward(const qg_array *x, const float *learned, const qg_array *dy,
-                                 qg_array *dx, float *dlearned)
-{
-    (void)learned, (void)dlearned;
-    return qg_dorefa_weight_quantizer_gradient(x, dy, (qg_dorefa_weight_attrs){ .k = 3 }, dx);
-}
-
-static qg_status dorefa_backward_max(const qg_array *x, const float *learned, const qg_array *dy,
-                                     qg_array *dx, float *dlearned)
-{
-    (void)learned, (void)dlearned;
-    return qg_dorefa_weight_quantizer_gradient(
-        x, dy, (qg_dorefa_weight_attrs){ .k = 3, .through_max = true }, dx);
-}
-
-static const plain dorefa     = { { NULL }, dorefa_forward, dorefa_backward };
-static const plain dorefa_max = { { NULL }, dorefa_forward, dorefa_backward_max };
-
-/* --- XNOR-Net ----------------------------------------------------------------------------- */
-
-static double mean_abs_row(const float *x, size_t i)
-{
-    const float *row = x + i / TENSOR_ROW * TENSOR_ROW;
-    double       sum = 0;
-    for (int j = 0; j < TENSOR_ROW; j++) sum += fabs((double)row[j]);
-    return sum / TENSOR_ROW;
-}
-
-/* a(w) sign(w), differentiated as a product: a where it was times clip(w), a times sign. */
-static double xnor_product(const held *was, size_t i, const float *x, const float *learned)
-{
-    (void)learned;
-    return mean_abs_row(was->x, i) * clip((double)x[i], -1, 1) +
-           mean_abs_row(x, i) * copysign(1, (double)was->x[i]);
-}
-
-static qg_status xnor_forward(const qg_array *x, const float *learned, qg_array *y)
-{
-    (void)learned;
-    return qg_xnor_weight_quantizer(x, 0, y, NULL);
-}
-
-static qg_status xnor_gradient(const qg_array *x, const qg_array *dy, qg_xnor_rule rule,
-                               qg_array *dx)
-{
-    return qg_xnor_weight_quantizer_gradient(x, dy, (qg_xnor_attrs){ 0, 3, rule, { 0 } }, dx);
-}
-
-static qg_status xnor_backward(const qg_array *x, const float *learned, const qg_array *dy,
-                               qg_array *dx, float *dlearned)
-{
-    (void)learned, (void)dlearned;
-    return xnor_gradient(x, dy, QG_XNOR_EXACT, dx);
-}
-
-static qg_status xnor_backward_paper(const qg_array *x, const float *learned, const qg_array *dy,
-                                     qg_array *dx, float *dlearned)
-{
-    (void)learned, (void)dlearned;
-    return xnor_gradient(x, dy, QG_XNOR_PAPER, dx);
-}
-
-static const plain xnor       = { { NULL }, xnor_forward, xnor_backward };
-static const plain xnor_paper = { { NULL }, xnor_forward, xnor_backward_paper };
-
 /* --- rows --------------------------------------------------------------------------------- */
 
 #define FINE "a code of 16 bits is 3e-5, and values jump by that much while min or max moves 1/64"
@@ -315,46 +179,10 @@ static const tensor_row rows[] = {
       .spread = 2, .kink = { 1 }, .margin = 0.1f },
     { .name = "pact_quantizer: alpha", .checked = 1, .plain = &pact_arrays,
       .surrogate = clip_alpha, .learned = { 1 }, .spread = 2, .kink = { 1 }, .margin = 0.1f },
-    { .name = "ttq_weight_quantizer: w", .plain = &ttq_arrays, .surrogate = ttq_lines,
-      .learned = { 0.7f, 1.2f }, .spread = 1 },
-    { .name = "ttq_weight_quantizer: Wp", .checked = 1, .plain = &ttq_arrays,
-      .learned = { 0.7f, 1.2f }, .spread = 1 },
-    { .name = "ttq_weight_quantizer: Wn", .checked = 2, .plain = &ttq_arrays,
-      .learned = { 0.7f, 1.2f }, .spread = 1 },
-    { .name = "dorefa_weight_quantizer: w", .plain = &dorefa, .surrogate = tanh_over_held_max,
-      .spread = 1.5f },
-    { .name = "dorefa_weight_quantizer, maximum derived: w", .plain = &dorefa_max,
-      .surrogate = tanh_over_max, .spread = 1.5f },
-    { .name = "xnor_weight_quantizer: w", .plain = &xnor, .surrogate = xnor_product, .spread = 2,
-      .kink = { -1, 1 }, .margin = 0.1f },
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
 static qg_status check(int i, gradcheck_line *line) { return tensor_check(&rows[i], line); }
 
-const gradcheck_table gradcheck_schemes = { "schemes and what they learn", ROWS, check };
-
-/* --- formulas of papers ------------------------------------------------------------------- */
-
-#define TTQ_WHY                                                                                    \
-    "arXiv:1612.01064, eq. 7, prints dL/dWn = +sum of dL/dq over the negative set.  There q = -Wn,\n" \
-    "so the chain rule gives -sum: with the printed sign every step moves Wn uphill."
-
-#define XNOR_WHY                                                                                   \
-    "arXiv:1603.05279 prints dL/dw_i = dL/dq_i (1/n + 1[|w_i| <= 1] alpha).  alpha = mean|w| is in\n" \
-    "every q_j of the filter, so w_i acts through all of them: sign(w_i)/n sum_j dL/dq_j sign(w_j).\n" \
-    "The printed 1/n keeps the term j = i of that sum and drops the others."
-
-static const tensor_row papers[] = {
-    { .name = "TTQ, dWn as printed: Wn", .checked = 2, .plain = &ttq_printed,
-      .learned = { 0.7f, 1.2f }, .spread = 1, .why = TTQ_WHY },
-    { .name = "XNOR, dL/dw as printed: w", .plain = &xnor_paper, .surrogate = xnor_product,
-      .spread = 2, .kink = { -1, 1 }, .margin = 0.1f, .why = XNOR_WHY },
-};
-
-enum { PAPERS = sizeof papers / sizeof *papers };
-
-static qg_status check_paper(int i, gradcheck_line *line) { return tensor_check(&papers[i], line); }
-
-const gradcheck_table gradcheck_papers = { "formulas as printed", PAPERS, check_paper };
+const gradcheck_table gradcheck_ranges = { "ranges, steps and clips", ROWS, check };
