@@ -22,23 +22,49 @@ static bool fits(qg_tape *t, const char *op, size_t c, const qg_var *v, const ch
 
 /* --- weight ------------------------------------------------------------------------------- */
 
+typedef struct scaling {
+    qg_var *y;
+    float  *inv;            /* [o] 1 / s */
+} scaling;
+
+static float factor(const scaling *k, size_t o)
+{
+    const qg_var *gamma = k->y->in[1];
+    return gamma ? gamma->data[o] * k->inv[o] : k->inv[o];
+}
+
+static void scale_row(void *context, int o, int worker)
+{
+    (void)worker;
+    const scaling *k   = context;
+    const size_t   row = qg_row(k->y->shape), at = (size_t)o * row;
+    const float   *w   = k->y->in[0]->data;
+    const float    a   = factor(k, (size_t)o);
+    for (size_t i = at; i < at + row; i++) k->y->data[i] = w[i] * a;
+}
+
 /* y[o,..] = w[o,..] gamma[o] inv[o]
  *     dw = dy gamma inv,   dgamma[o] = inv[o] sum of dy w */
+static void scale_row_backward(void *context, int o, int worker)
+{
+    (void)worker;
+    const scaling *k   = context;
+    qg_var        *w = k->y->in[0], *gamma = k->y->in[1];
+    const size_t   row = qg_row(w->shape), at = (size_t)o * row;
+    const float   *dy  = k->y->grad;
+    const float    a   = factor(k, (size_t)o);
+    double         sum = 0;
+    for (size_t i = at; w->grad && i < at + row; i++) w->grad[i] += dy[i] * a;
+    if (!gamma || !gamma->grad) return;
+    for (size_t i = at; i < at + row; i++) sum += (double)dy[i] * (double)w->data[i];
+    gamma->grad[o] += (float)(sum * (double)k->inv[o]);
+}
+
 static void weight_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
-    const float *inv = y->saved;
-    qg_var      *w = y->in[0], *gamma = y->in[1];
-    const size_t row = qg_row(w->shape);
-    for (size_t o = 0; o < (size_t)w->shape.n; o++) {
-        const float *dy = y->grad + o * row, *x = w->data + o * row;
-        const float  a = gamma ? gamma->data[o] * inv[o] : inv[o];
-        double       sum = 0;
-        for (size_t i = 0; w->grad && i < row; i++) w->grad[o * row + i] += dy[i] * a;
-        if (!gamma || !gamma->grad) continue;
-        for (size_t i = 0; i < row; i++) sum += (double)dy[i] * (double)x[i];
-        gamma->grad[o] += (float)(sum * (double)inv[o]);
-    }
+    scaling k = { y, y->saved };
+    qg_parallel(y->shape.n, scale_row_backward, &k);
 }
 
 static const qg_op weight_op = { .name = "fold_weight", .backward = weight_backward };
@@ -46,16 +72,13 @@ static const qg_op weight_op = { .name = "fold_weight", .backward = weight_backw
 qg_var *qg_fold_weight(qg_tape *t, qg_var *w, qg_var *gamma, qg_norm_spec spec)
 {
     if (!w) return NULL;
-    const size_t n = (size_t)w->shape.n, row = qg_row(w->shape);
+    const size_t n = (size_t)w->shape.n;
     if (!fits(t, "fold_weight", n, gamma, "gamma", spec)) return NULL;
-    qg_var *y   = qg_record(t, &weight_op, w->shape, w, gamma, NULL);
-    float  *inv = y ? qg_save(t, y, n * sizeof *inv) : NULL;
-    if (!inv) return NULL;
-    for (size_t o = 0; o < n; o++) {
-        inv[o]        = (float)(1.0 / deviation(spec, o));
-        const float a = gamma ? gamma->data[o] * inv[o] : inv[o];
-        for (size_t i = o * row; i < (o + 1) * row; i++) y->data[i] = w->data[i] * a;
-    }
+    qg_var *y = qg_record(t, &weight_op, w->shape, w, gamma, NULL);
+    scaling k = { y, y ? qg_save(t, y, n * sizeof *k.inv) : NULL };
+    if (!k.inv) return NULL;
+    for (size_t o = 0; o < n; o++) k.inv[o] = (float)(1.0 / deviation(spec, o));
+    qg_parallel((int)n, scale_row, &k);
     return y;
 }
 

@@ -86,7 +86,10 @@ qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build */
 
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);   /* every layer, in order */
-qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);           /* one layer, by hand */
+
+/* One layer, by hand.  What was folded is done by the batch norm, and the layers behind it pass x
+ * on: whoever leaves the order of declaration between them applies a function too early. */
+qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);
 
 /* One line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes. */
 void       qg_net_summary(const qg_net *net, FILE *out);

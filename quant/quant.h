@@ -163,7 +163,7 @@ typedef enum qg_range_kind {
 } qg_range_kind;
 
 /* 2^bits levels between min and max, 0 among them; a relu stays in front of it.  What each kind of
- * range means when it is empty, not yet seen or turned over: quant/scheme_fake_quant.c. */
+ * range means when it is empty, not yet seen or turned over: quant/fake_quant_range.h. */
 typedef struct qg_fake_quant_spec {
     int           bits;         /* 2 .. 16; 0: 8 */
     bool          narrow_range; /* one level less, so that symmetric ranges have a centre */

@@ -192,7 +192,7 @@ static void a_net_without_latent_weights_learns(void **state)
     static uint8_t label[N];
     fill_uniform(image, N * PIXELS, -1, 1, 3);
     for (int i = 0; i < N; i++) label[i] = image[i * PIXELS] > 0;
-    qg_net *net = qg_net_new((qg_net_spec){ 1, 1, PIXELS, 1 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = PIXELS, .seed = 1 });
     qg_net_dense(net, (qg_dense_spec){ .out = 31, .weight = qg_bop_weight() });
     qg_net_batchnorm(net);
     qg_net_dense(

@@ -25,7 +25,7 @@ static run run_new(bool draws)
     const qg_quant twn = qg_twn((qg_twn_spec){ 0 });
     run            r   = { .tape = qg_tape_new() };
     if (draws) {
-        r.net = qg_net_new((qg_net_spec){ 28, 28, 1, 11 });
+        r.net = qg_net_new((qg_net_spec){ .height = 28, .width = 28, .channels = 1, .seed = 11 });
         qg_net_conv2d(r.net, (qg_conv2d_spec){ .out = 33, .kernel = 3, .stride = 2, .weight = twn });
         qg_net_batchnorm(r.net), qg_net_relu(r.net), qg_net_dropout(r.net, 0.5f);
         qg_net_dense(r.net, (qg_dense_spec){ .out = 65 });

@@ -130,7 +130,7 @@ static void no_heap_in_nets_with_schemes(void **state)
     fill_uniform(images, BATCH * 9 * 9 * C, -1, 1, 2);
     for (size_t k = 0; k < sizeof nets / sizeof *nets; k++) {
         const qg_quant w = nets[k][0], x = nets[k][1], g = nets[k][2];
-        qg_net *net = qg_net_new((qg_net_spec){ 9, 9, C, 1 });
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 9, .channels = C, .seed = 1 });
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .gradient = g });
         qg_net_batchnorm(net);
         qg_net_conv2d(net,

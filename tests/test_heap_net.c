@@ -95,7 +95,8 @@ static void training_stands_still_on_the_heap(void **state)
     (void)state;
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     check((qg_model_spec){ .weight = qg_twn((qg_twn_spec){ 0 }) }, true);
-    check((qg_model_spec){ .weight = qg_binary((qg_binary_spec){ .per_channel = true }), .input = sign }, false);
+    check((qg_model_spec){ .weight = qg_binary((qg_binary_spec){ .per_channel = true }),
+                           .input = sign }, false);
 }
 
 int main(void)

@@ -85,7 +85,8 @@ static void single_layers_may_differ(void **state)
                  "conv2d:-:- batchnorm relu maxpool conv2d:twn:- maxpool batchnorm "
                  "dense:binary:sign batchnorm relu dense:twn:-");
     /* A choice outranks first_last_float. */
-    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true, .choice = choice + 2, .choices = 1 },
+    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true, .choice = choice + 2,
+                                  .choices = 1 },
                  "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool "
                  "dense:twn:- batchnorm dense:-:sign");
 }
@@ -158,6 +159,72 @@ static void the_summary_adds_up(void **state)
     }
 }
 
+/* --- the others ----------------------------------------------------------------------------- */
+
+static uint64_t macs(const qg_net *net)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < qg_net_layers(net); i++) sum += qg_net_layer(net, i)->macs;
+    return sum;
+}
+
+/* Weights and multiply-adds on 32 x 32 x 3, from the figures of the papers: vgg7 is 2x128C3 - MP2 -
+ * 2x256C3 - MP2 - 2x512C3 - MP2 - 1024FC; resnet20 three stages of six 3x3 convolutions. */
+static void the_larger_models_have_their_papers_sizes(void **state)
+{
+    (void)state;
+    const size_t vgg_convs = 9u * (3 * 128 + 128 * 128 + 128 * 256 + 256 * 256 + 256 * 512 + 512 * 512);
+    const size_t vgg_macs  = 9u * (32 * 32 * (3 * 128 + 128 * 128) + 16 * 16 * (128 * 256 + 256 * 256) +
+                                  8 * 8 * (256 * 512 + 512 * 512));
+    const size_t vgg_dense = 512 * 4 * 4 * 1024 + 1024 * 10;
+    const size_t first = 9u * 3 * 16, wide = 9u * 6 * 16 * 16, half = 9u * (16 * 32 + 5 * 32 * 32);
+    const size_t quarter = 9u * (32 * 64 + 5 * 64 * 64);
+    const struct { const char *name; size_t weights, macs; } nets[] = {
+        { "vgg7", vgg_convs + vgg_dense, vgg_macs + vgg_dense },
+        { "resnet20", first + wide + half + quarter + 640,
+          32 * 32 * (first + wide) + 16 * 16 * half + 8 * 8 * quarter + 640 },
+    };
+    char text[16384], line[100];
+    for (int i = 0; i < COUNT(nets); i++) {
+        qg_net *net = qg_model_find(nets[i].name)->declare((qg_model_spec){ 32, 32, 3, 10, .weight = twn() });
+        assert_non_null(qg_net_build(net));
+        snprintf(line, sizeof line, "%zu weights, ", nets[i].weights);
+        if (!strstr(summary(net, text, sizeof text), line)) fail_msg("%s\ndoes not say %s", text, line);
+        assert_int_equal(macs(net), nets[i].macs);
+        qg_net_free(net);
+    }
+}
+
+static void residual_nets_learn(void **state)
+{
+    (void)state;
+    enum { N = 9 };
+    static float   image[N * 16 * 16 * 3];
+    static uint8_t label[N];
+    const qg_tensor     x = { { N, 16, 16, 3 }, image };
+    const qg_model_spec specs[] = {
+        { .weight = twn() },
+        { .weight = rows(), .input = sign() },
+        { .input = sign(), .first_last_float = true },
+    };
+    fill_bands(x.shape, 3, 1, image, label);
+    for (int i = 0; i < COUNT(specs); i++) {
+        qg_model_spec spec = specs[i];
+        spec.height = spec.width = 16, spec.channels = 3, spec.classes = 3;
+        qg_net   *net = qg_model_find("resnet20")->declare(spec);
+        qg_optim *o   = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 1e-3f });
+        qg_tape  *t   = qg_tape_new();
+        float     first = 0, last = 0;
+        for (uint64_t step = 0; step < 15; step++) {
+            last = train_step(net, t, o, x, label, step);
+            if (step == 0) first = last;
+        }
+        if (!(last < 0.5f * first))
+            fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
+        qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
+    }
+}
+
 /* --- training ------------------------------------------------------------------------------- */
 
 static void every_variant_learns(void **state)
@@ -182,7 +249,8 @@ static void every_variant_learns(void **state)
             last = train_step(net, t, o, x, label, step);
             if (step == 0) first = last;
         }
-        if (!(last < 0.5f * first)) fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
+        if (!(last < 0.5f * first))
+            fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
         qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
     }
 }
@@ -195,6 +263,8 @@ int main(void)
         cmocka_unit_test(single_layers_may_differ),
         cmocka_unit_test(models_are_found_by_name),
         cmocka_unit_test(the_summary_adds_up),
+        cmocka_unit_test(the_larger_models_have_their_papers_sizes),
+        cmocka_unit_test(residual_nets_learn),
         cmocka_unit_test(every_variant_learns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,13 +6,14 @@
 #include "layers/net.h"
 #include "tests/support/nets.h"
 
-static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ 9, 7, 3, 1 }); }
+static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 1 }); }
 
 /* --- bad declarations ---------------------------------------------------------------------- */
 
 static void spoil(qg_net *net, int how)
 {
-    const qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant twn  = qg_twn((qg_twn_spec){ 0 });
+    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     qg_layer      *relu;
     switch (how) {
     case 0: qg_net_conv2d(net, (qg_conv2d_spec){ .kernel = 3 }); break;
@@ -33,9 +34,13 @@ static void spoil(qg_net *net, int how)
     case 15: qg_net_quantize(net, twn); break;
     case 16: relu = qg_net_relu(net), qg_net_add(net, relu, qg_net_maxpool(net, 2)); break;
     case 17: qg_net_add(net, qg_net_relu(net), NULL); break;
-    case 18: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" }), qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" }); break;
+    case 18:
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" });
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" });
+        break;
     case 19: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "" }); break;
-    default: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a name that goes on and on and on until it is 49 b" });
+    default: qg_net_dense(net, (qg_dense_spec){ .out = 3,
+                                                .name = "a name that goes on and on and on until it is 49 b" });
     }
 }
 
@@ -141,7 +146,7 @@ static void the_wrong_time_is_told(void **state)
     assert_null(qg_net_build(net));
     assert_message("net: built already");
     qg_net_free(net);
-    net = qg_net_new((qg_net_spec){ 9, 0, 3, 1 });
+    net = qg_net_new((qg_net_spec){ .height = 9, .width = 0, .channels = 3, .seed = 1 });
     assert_null(qg_net_relu(net));
     assert_null(qg_net_build(net));
     assert_message("net: the image is 9 x 0 x 3, not at least 1 x 1 x 1");
@@ -174,13 +179,15 @@ static void names_and_shapes_are_inferred(void **state)
     static const struct { const char *name; int h, w, c; uint64_t macs; } expected[] = {
         { "conv1", 5, 4, 4, 5 * 4 * 4 * 27 }, { "bn1", 5, 4, 4, 0 }, { "conv3", 5, 4, 2, 5 * 4 * 2 * 4 },
         { "conv2", 6, 4, 5, 6 * 4 * 5 * 2 * 3 * 2 }, { "relu1", 6, 4, 5, 0 }, { "drop1", 6, 4, 5, 0 },
-        { "fc1", 1, 1, 8, 120 * 8 }, { "conv4", 5, 4, 1, 5 * 4 * 4 }, { "pool1", 2, 2, 1, 0 }, { "pool2", 1, 1, 1, 0 },
+        { "fc1", 1, 1, 8, 120 * 8 }, { "conv4", 5, 4, 1, 5 * 4 * 4 }, { "pool1", 2, 2, 1, 0 },
+        { "pool2", 1, 1, 1, 0 },
     };
     qg_net *net = small_net();
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3, .stride = 2, .pad = 1 });
     qg_layer *bn = qg_net_batchnorm(net);
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 2, .kernel = 1, .name = "conv3" });
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .kernel_w = 3, .pad = 1, .stride = 1, .no_bias = true });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .kernel_w = 3, .pad = 1, .stride = 1,
+                                         .no_bias = true });
     qg_net_relu(net);
     qg_net_dropout(net, 0.5f);
     qg_net_dense(net, (qg_dense_spec){ .out = 8 });

@@ -33,7 +33,7 @@ static const chain chains[] = {
 static qg_net *net_of(const char *layers, bool apart)
 {
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
-    qg_net        *net  = qg_net_new((qg_net_spec){ SIZE, SIZE, 3, 1 });
+    qg_net        *net  = qg_net_new((qg_net_spec){ .height = SIZE, .width = SIZE, .channels = 3, .seed = 1 });
     qg_layer *first = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
     for (const char *l = layers; *l && *l != 's'; l++) {
         switch (*l) {
@@ -144,12 +144,13 @@ static void a_waiting_quantizer_is_a_relu(void **state)
         for (int late = 0; late < 2; late++) {
             qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
             sign.after    = 1;
-            qg_net *net   = qg_net_new((qg_net_spec){ SIZE, SIZE, 3, 1 });
+            qg_net *net   = qg_net_new((qg_net_spec){ .height = SIZE, .width = SIZE, .channels = 3, .seed = 1 });
             qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
             qg_net_batchnorm(net);
             if (!late) qg_net_relu(net);
             else if (apart) qg_net_dropout(net, 0);
-            qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .name = "fc", .input = late ? sign : (qg_quant){ 0 } });
+            qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .name = "fc",
+                                               .input = late ? sign : (qg_quant){ 0 } });
             assert_non_null(qg_net_build(net));
             qg_param *w = qg_params_find(qg_net_params(net), "fc.weight");
             fill_uniform(w->value, qg_count(w->shape), -1, 1, 4);
@@ -171,7 +172,7 @@ typedef struct branching {
 /* bn1 is read twice, by relu1 and by conv3. */
 static branching branching_new(void)
 {
-    branching b = { .net = qg_net_new((qg_net_spec){ 9, 7, 3, 5 }) };
+    branching b = { .net = qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 5 }) };
     qg_net_conv2d(b.net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .pad = 1 });
     b.bn   = qg_net_batchnorm(b.net);
     b.relu = qg_net_relu(b.net);
@@ -198,8 +199,10 @@ static qg_var *by_hand(qg_tape *t, const qg_params *p, qg_tensor image)
     qg_var *bn = qg_norm(t, x, parameter(t, p, "bn1.gamma"), parameter(t, p, "bn1.beta"),
                          (qg_norm_spec){ .mean = qg_params_find(p, "bn1.running_mean")->value,
                                          .var  = qg_params_find(p, "bn1.running_var")->value });
-    qg_var *left  = qg_conv2d(t, qg_relu(t, bn), parameter(t, p, "conv2.weight"), parameter(t, p, "conv2.bias"), pad);
-    qg_var *right = qg_conv2d(t, bn, parameter(t, p, "conv3.weight"), parameter(t, p, "conv3.bias"), (qg_conv_spec){ 0 });
+    qg_var *left  = qg_conv2d(t, qg_relu(t, bn), parameter(t, p, "conv2.weight"),
+                              parameter(t, p, "conv2.bias"), pad);
+    qg_var *right = qg_conv2d(t, bn, parameter(t, p, "conv3.weight"), parameter(t, p, "conv3.bias"),
+                              (qg_conv_spec){ 0 });
     return qg_dense(t, qg_global_avgpool(t, qg_add(t, left, right)), parameter(t, p, "fc1.weight"),
                     parameter(t, p, "fc1.bias"));
 }
@@ -238,7 +241,7 @@ static void a_layer_with_two_readers_is_not_fused(void **state)
 static void a_product_with_two_readers_keeps_its_bias(void **state)
 {
     (void)state;
-    qg_net   *net  = qg_net_new((qg_net_spec){ 5, 5, 2, 5 });
+    qg_net   *net  = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .seed = 5 });
     qg_layer *conv = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3 });
     qg_layer *bn   = qg_net_batchnorm(net);
     qg_net_add(net, bn, conv);

@@ -15,7 +15,7 @@ enum { H = 9, W = 7, C = 3, N = 3, CLASSES = 4 };
 
 static qg_net *net_of(uint64_t seed, int width, qg_quant conv2)
 {
-    qg_net *net = qg_net_new((qg_net_spec){ H, W, C, seed });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = seed });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = width, .kernel = 3 });
     qg_net_batchnorm(net);
     qg_net_relu(net);
@@ -76,16 +76,31 @@ static void a_failed_tape_stays_failed(void **state)
 static void a_seed_gives_the_same_net(void **state)
 {
     (void)state;
-    qg_net *a = net_of(7, 6, (qg_quant){ 0 }), *b = net_of(7, 6, (qg_quant){ 0 }), *c = net_of(8, 6, (qg_quant){ 0 });
+    qg_net *a = net_of(7, 6, (qg_quant){ 0 }), *b = net_of(7, 6, (qg_quant){ 0 });
+    qg_net *c = net_of(8, 6, (qg_quant){ 0 });
     assert_true(qg_params_digest(qg_net_params(a)) == qg_params_digest(qg_net_params(b)));
     assert_true(qg_params_digest(qg_net_params(a)) != qg_params_digest(qg_net_params(c)));
     qg_net_free(a), qg_net_free(b), qg_net_free(c);
 }
 
+static void layers_draw_for_themselves(void **state)
+{
+    (void)state;
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 31, .seed = 1 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 31 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 31 });
+    qg_params *p = qg_net_build(net);
+    assert_non_null(p);
+    assert_memory_not_equal(qg_params_find(p, "fc1.weight")->value, qg_params_find(p, "fc2.weight")->value,
+                            31 * 31 * sizeof(float));
+    qg_net_free(net);
+}
+
 static void quantizing_a_layer_leaves_all_initial_weights(void **state)
 {
     (void)state;
-    const qg_quant schemes[] = { qg_twn((qg_twn_spec){ 0 }), qg_binary((qg_binary_spec){ .per_channel = true }) };
+    const qg_quant schemes[] = { qg_twn((qg_twn_spec){ 0 }),
+                                 qg_binary((qg_binary_spec){ .per_channel = true }) };
     qg_net        *plain = net_of(7, 6, (qg_quant){ 0 });
     for (int i = 0; i < COUNT(schemes); i++) {
         qg_net *quantized = net_of(7, 6, schemes[i]);
@@ -100,7 +115,7 @@ static void quantizing_a_layer_leaves_all_initial_weights(void **state)
 static void initial_weights_have_the_papers_bound(void **state)
 {
     (void)state;
-    qg_net *net = qg_net_new((qg_net_spec){ 9, 9, 16, 3 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 9, .channels = 16, .seed = 3 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 3, .kernel_w = 5 });
     qg_net_dense(net, (qg_dense_spec){ .out = 20 });
     qg_net_batchnorm(net);
@@ -121,7 +136,8 @@ static void initial_weights_have_the_papers_bound(void **state)
         assert_true(fabs(squares / (bound * bound) - 1.0 / 3) < 5 * 0.3 / sqrt(n));
     }
     for (int k = 0; k < 20; k++) {
-        assert_true(qg_params_find(p, "bn1.gamma")->value[k] == 1 && qg_params_find(p, "bn1.beta")->value[k] == 0);
+        assert_true(qg_params_find(p, "bn1.gamma")->value[k] == 1);
+        assert_true(qg_params_find(p, "bn1.beta")->value[k] == 0);
         assert_true(qg_params_find(p, "bn1.running_mean")->value[k] == 0);
         assert_true(qg_params_find(p, "bn1.running_var")->value[k] == 1);
     }
@@ -165,7 +181,7 @@ static void a_foreign_file_is_refused_with_every_mismatch(void **state)
 {
     (void)state;
     qg_net *narrow = net_of(1, 6, (qg_quant){ 0 });
-    qg_net *other  = qg_net_new((qg_net_spec){ H, W, C, 1 });
+    qg_net *other  = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = 1 });
     qg_net_conv2d(other, (qg_conv2d_spec){ .out = 8, .kernel = 3 });
     qg_net_batchnorm(other);
     qg_net_dense(other, (qg_dense_spec){ .out = CLASSES, .name = "head" });
@@ -177,7 +193,8 @@ static void a_foreign_file_is_refused_with_every_mismatch(void **state)
         "conv1.weight: file [6,3,3,3], net [8,3,3,3]", "bn1.gamma: file [6], net [8]",
         "bn1.beta: file [6], net [8]", "bn1.running_mean: file [6], net [8]",
         "bn1.running_var: file [6], net [8]", "conv2.weight: only in the file", "bn2.gamma: only in the file",
-        "bn2.beta: only", "bn2.running_mean: only", "bn2.running_var: only", "fc1.weight: only", "fc1.bias: only",
+        "bn2.beta: only", "bn2.running_mean: only", "bn2.running_var: only", "fc1.weight: only",
+        "fc1.bias: only",
         "head.weight: missing in the file", "head.bias: missing in the file",
     };
     for (int i = 0; i < COUNT(said); i++) assert_message(said[i]);
@@ -195,6 +212,7 @@ int main(void)
         cmocka_unit_test(layers_by_hand_are_the_net),
         cmocka_unit_test(a_failed_tape_stays_failed),
         cmocka_unit_test(a_seed_gives_the_same_net),
+        cmocka_unit_test(layers_draw_for_themselves),
         cmocka_unit_test(quantizing_a_layer_leaves_all_initial_weights),
         cmocka_unit_test(initial_weights_have_the_papers_bound),
         cmocka_unit_test(a_net_survives_its_file),

@@ -6,12 +6,9 @@
 
 #include "core/ops.h"
 #include "core/parallel.h"
+#include "core/rng.h"
+#include "tests/support/conv_ref.h"
 #include "tests/support/nets.h"
-
-typedef struct shapes {
-    qg_shape     x, w;
-    qg_conv_spec spec;
-} shapes;
 
 /* The last two gradients of w go by units for their size, not for a small batch. */
 static const shapes cases[] = {
@@ -27,89 +24,14 @@ static const shapes cases[] = {
     { { 9, 10, 10, 3 }, { 64, 3, 3, 3 }, { .stride = 3, .pad_h = 2, .pad_w = 1, .pad_value = 1 } },
     { { 7, 6, 6, 5 }, { 33, 5, 5, 5 }, { .stride = 1 } },
     { { 8, 28, 28, 1 }, { 32, 5, 5, 1 }, { 0 } },
-    { { 8, 12, 12, 32 }, { 64, 5, 5, 32 }, { 0 } },
+    { { 8, 7, 6, 32 }, { 64, 5, 5, 32 }, { 0 } },
     { { 17, 4, 4, 31 }, { 15, 2, 2, 31 }, { .stride = 2 } },
     { { 9, 5, 4, 17 }, { 47, 2, 3, 17 }, { .stride = 3, .pad_h = 1 } },
     { { 2, 7, 7, 3 }, { 4, 1, 1, 3 }, { .stride = 3 } },    /* most of x is never read */
     { { 1, 1, 1, 7 }, { 6, 3, 3, 7 }, { .pad_h = 1, .pad_w = 1, .pad_value = 1 } },
-    { { 9, 3, 3, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
+    { { 9, 1, 1, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
     { { 8, 2, 3, 271 }, { 257, 2, 3, 271 }, { 0 } },
 };
-
-/* --- the definition ----------------------------------------------------------------------- */
-
-typedef struct result {
-    qg_shape y;
-    float   *out, *dy, *dx, *dw, *db;       /* dy is given, the rest computed */
-} result;
-
-static qg_shape y_shape(const shapes *s)
-{
-    const int stride = s->spec.stride ? s->spec.stride : 1;
-    return (qg_shape){ s->x.n, (s->x.h + 2 * s->spec.pad_h - s->w.h) / stride + 1,
-                       (s->x.w + 2 * s->spec.pad_w - s->w.w) / stride + 1, s->w.n };
-}
-
-static float *floats(size_t n)
-{
-    float *p = calloc(n, sizeof *p);
-    assert_non_null(p);
-    return p;
-}
-
-static result result_new(const shapes *s)
-{
-    result r = { .y = y_shape(s) };
-    r.out = floats(qg_count(r.y)), r.dy = floats(qg_count(r.y));
-    r.dx = floats(qg_count(s->x)), r.dw = floats(qg_count(s->w)), r.db = floats((size_t)s->w.n);
-    fill_uniform(r.dy, qg_count(r.y), -1, 1, 77);
-    return r;
-}
-
-static void result_free(result r) { free(r.out), free(r.dy), free(r.dx), free(r.dw), free(r.db); }
-
-/* Everything that one output pixel of one channel contributes. */
-static void pixel(const shapes *s, const float *x, const float *w, size_t at[4], double dy, double *y,
-                  double *dx, double *dw)
-{
-    const int stride = s->spec.stride ? s->spec.stride : 1;
-    for (int p = 0; p < s->w.h; p++)
-        for (int q = 0; q < s->w.w; q++)
-            for (int k = 0; k < s->w.c; k++) {
-                const int    row = (int)at[1] * stride + p - s->spec.pad_h;
-                const int    col = (int)at[2] * stride + q - s->spec.pad_w;
-                const bool   in  = row >= 0 && row < s->x.h && col >= 0 && col < s->x.w;
-                const size_t wi  = ((at[3] * (size_t)s->w.h + (size_t)p) * (size_t)s->w.w + (size_t)q) *
-                                      (size_t)s->w.c + (size_t)k;
-                const size_t xi  = in ? ((at[0] * (size_t)s->x.h + (size_t)row) * (size_t)s->x.w +
-                                         (size_t)col) * (size_t)s->x.c + (size_t)k : 0;
-                const double xv  = (double)(in ? x[xi] : s->spec.pad_value);
-                *y += (double)w[wi] * xv;
-                dw[wi] += dy * xv;
-                if (in) dx[xi] += dy * (double)w[wi];
-            }
-}
-
-static void conv_ref(const shapes *s, const float *x, const float *w, const float *b, result *r)
-{
-    const size_t nx = qg_count(s->x), nw = qg_count(s->w), no = (size_t)s->w.n;
-    double      *dx = calloc(nx + nw + no, sizeof *dx), *dw = dx + nx, *db = dw + nw;
-    size_t       i  = 0, at[4];
-    assert_non_null(dx);
-    for (at[0] = 0; at[0] < (size_t)r->y.n; at[0]++)
-        for (at[1] = 0; at[1] < (size_t)r->y.h; at[1]++)
-            for (at[2] = 0; at[2] < (size_t)r->y.w; at[2]++)
-                for (at[3] = 0; at[3] < no; at[3]++, i++) {
-                    double y = b ? (double)b[at[3]] : 0;
-                    pixel(s, x, w, at, (double)r->dy[i], &y, dx, dw);
-                    db[at[3]] += (double)r->dy[i];
-                    r->out[i] = (float)y;
-                }
-    for (i = 0; i < nx; i++) r->dx[i] = (float)dx[i];
-    for (i = 0; i < nw; i++) r->dw[i] = (float)dw[i];
-    for (i = 0; i < no; i++) r->db[i] = (float)db[i];
-    free(dx);
-}
 
 /* --- the op ------------------------------------------------------------------------------- */
 
@@ -180,23 +102,41 @@ static void check(const shapes *s, qg_params *p, way v, const result *want)
     result_free(got);
 }
 
+static void check_paths(const shapes *s, int i)
+{
+    const bool bias = i & 1;
+    qg_params  p    = operands(s);
+    result     want = result_new(s);
+    conv_ref(s, p.item[0]->value, p.item[1]->value, bias ? p.item[2]->value : NULL, &want);
+    for (int path = 0; path < PATHS; path++) {
+        use_path(path);
+        check(s, &p, (way){ bias, .fresh = (i + path) & 1 }, &want);
+        check(s, &p, (way){ bias, .fresh = !((i + path) & 1), .twice = true }, &want);
+    }
+    restore_path();
+    result_free(want);
+    qg_params_release(&p);
+}
+
 static void is_its_definition_on_every_path(void **state)
 {
     (void)state;
-    for (int i = 0; i < COUNT(cases); i++) {
-        const bool bias = i & 1;
-        qg_params  p    = operands(&cases[i]);
-        result     want = result_new(&cases[i]);
-        conv_ref(&cases[i], p.item[0]->value, p.item[1]->value, bias ? p.item[2]->value : NULL, &want);
-        for (int path = 0; path < PATHS; path++) {
-            use_path(path);
-            check(&cases[i], &p, (way){ bias, .fresh = (i + path) & 1 }, &want);
-            check(&cases[i], &p, (way){ bias, .fresh = !((i + path) & 1), .twice = true }, &want);
-        }
-        result_free(want);
-        qg_params_release(&p);
+    for (int i = 0; i < COUNT(cases); i++) check_paths(&cases[i], i);
+}
+
+/* A keyed walk through small geometries, where tiles, tails and borders meet in every combination. */
+static void is_its_definition_wherever_one_looks(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        int draw[10];
+        for (uint64_t k = 0; k < 10; k++) draw[k] = (int)(qg_bits(2024, 10 * i + k) >> 40);
+        shapes s = { .w = { 1 + draw[0] % 70, 1 + draw[1] % 4, 1 + draw[2] % 4, 1 + draw[3] % 20 },
+                     .spec = { .stride = 1 + draw[4] % 3, .pad_h = draw[5] % 3, .pad_w = draw[6] % 3,
+                               .pad_value = (float)(draw[7] % 3 - 1) } };
+        s.x = (qg_shape){ 1 + draw[7] % 10, s.w.h + draw[8] % 5, s.w.w + draw[9] % 15, s.w.c };
+        check_paths(&s, (int)i);
     }
-    restore_path();
 }
 
 static void same_bits_for_any_number_of_threads(void **state)
@@ -248,25 +188,32 @@ static void gradients(void **state)
 }
 
 /* One var in two or three places of the formula: every place adds its part. */
+typedef struct alias {
+    qg_shape x;
+    int      pad;
+    bool     bias;
+} alias;
+
 static qg_var *build_alias(qg_tape *t, const qg_params *p, void *context)
 {
-    const bool *bias = context;
-    qg_var     *x    = qg_scale(t, qg_parameter(t, p->item[0]), 1);
-    return qg_conv2d(t, x, x, *bias ? x : NULL, (qg_conv_spec){ 0 });
+    const alias *a = context;
+    qg_var      *x = qg_scale(t, qg_parameter(t, p->item[0]), 1);
+    return qg_conv2d(t, x, x, a->bias ? x : NULL, (qg_conv_spec){ .pad_h = a->pad, .pad_w = a->pad });
 }
 
 static void one_var_may_stand_in_several_places(void **state)
 {
     (void)state;
-    const struct { qg_shape x; bool bias; } alias[] = {
-        { { 3, 2, 2, 5 }, false }, { { 9, 2, 3, 4 }, false }, { { 1, 1, 1, 1 }, true }, { { 9, 1, 1, 1 }, true },
+    alias all[] = {
+        { { 3, 2, 2, 5 }, 0, false }, { { 9, 2, 3, 4 }, 0, false }, { { 1, 1, 1, 1 }, 0, true },
+        { { 9, 1, 1, 1 }, 0, true },  { { 3, 3, 3, 5 }, 1, false }, { { 9, 3, 3, 16 }, 1, false },
     };
-    for (int i = 0; i < COUNT(alias); i++) {
-        bool      bias = alias[i].bias;
-        qg_params p    = { 0 };
-        declare(&p, "x", alias[i].x);
+    for (int i = 0; i < COUNT(all); i++) {
+        qg_params p = { 0 };
+        declare(&p, "x", all[i].x);
         allocate_apart(&p, 5);
-        assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d(x,x)", .params = &p, .build = build_alias, .context = &bias });
+        assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d(x,x)", .params = &p, .build = build_alias,
+                                              .context = &all[i] });
         qg_params_release(&p);
     }
 }
@@ -279,7 +226,8 @@ static void what_needs_no_gradient_gets_none(void **state)
             built     b = { &cases[i], { .bias = true } };
             qg_params p = operands(b.s);
             p.item[frozen]->frozen = true;
-            assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build, .context = &b });
+            assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build,
+                                                  .context = &b });
             result r = result_new(b.s);
             run(b.s, &p, b.v, &r);
             for (size_t k = 0; k < qg_count(p.item[frozen]->shape); k++)
@@ -324,15 +272,23 @@ static void failures_name_both_shapes(void **state)
         qg_status    status;
         const char  *says;
     } bad[] = {
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 2 }, 2, { 0 }, QG_ESHAPE, "conv2d: x [1,5,4,3] has 3 channels, w [2,3,3,2] reads 2" },
-        { { 1, 5, 2, 3 }, { 2, 3, 3, 3 }, 2, { 0 }, QG_ESHAPE, "conv2d: x [1,5,2,3] padded by 0 and 0 is smaller than the kernel of w [2,3,3,3]" },
-        { { 1, 1, 4, 3 }, { 2, 4, 3, 3 }, 2, { .pad_h = 1, .pad_w = 2 }, QG_ESHAPE, "conv2d: x [1,1,4,3] padded by 1 and 2 is smaller than the kernel of w [2,4,3,3]" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 3, { 0 }, QG_ESHAPE, "conv2d: w [2,3,3,3] has 2 outputs, b is [1,1,1,3]" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .stride = -1 }, QG_EARG, "conv2d: stride -1 must be at least 1, padding 0 and 0 at least 0" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = -2 }, QG_EARG, "conv2d: stride 1 must be at least 1, padding -2 and 0 at least 0" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 2 }, 2, { 0 }, QG_ESHAPE,
+          "conv2d: x [1,5,4,3] has 3 channels, w [2,3,3,2] reads 2" },
+        { { 1, 5, 2, 3 }, { 2, 3, 3, 3 }, 2, { 0 }, QG_ESHAPE,
+          "conv2d: x [1,5,2,3] padded by 0 and 0 is smaller than the kernel of w [2,3,3,3]" },
+        { { 1, 1, 4, 3 }, { 2, 4, 3, 3 }, 2, { .pad_h = 1, .pad_w = 2 }, QG_ESHAPE,
+          "conv2d: x [1,1,4,3] padded by 1 and 2 is smaller than the kernel of w [2,4,3,3]" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 3, { 0 }, QG_ESHAPE,
+          "conv2d: w [2,3,3,3] has 2 outputs, b is [1,1,1,3]" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .stride = -1 }, QG_EARG,
+          "conv2d: stride -1 must be at least 1, padding 0 and 0 at least 0" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = -2 }, QG_EARG,
+          "conv2d: stride 1 must be at least 1, padding -2 and 0 at least 0" },
         { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = -3 }, QG_EARG, "padding 0 and -3" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = INT_MAX }, QG_ESHAPE, "conv2d: x [1,5,4,3] padded by 0 and 2147483647 is too large" },
-        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = 40000, .pad_w = 40000 }, QG_ESHAPE, "padded by 40000 and 40000 is too large" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_w = INT_MAX }, QG_ESHAPE,
+          "conv2d: x [1,5,4,3] padded by 0 and 2147483647 is too large" },
+        { { 1, 5, 4, 3 }, { 2, 3, 3, 3 }, 2, { .pad_h = 40000, .pad_w = 40000 }, QG_ESHAPE,
+          "padded by 40000 and 40000 is too large" },
     };
     qg_tape *t = qg_tape_new();
     for (int i = 0; i < COUNT(bad); i++) {
@@ -355,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_its_definition_on_every_path),
+        cmocka_unit_test(is_its_definition_wherever_one_looks),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
         cmocka_unit_test(gradients),
         cmocka_unit_test(one_var_may_stand_in_several_places),

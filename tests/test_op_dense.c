@@ -182,7 +182,8 @@ static void gradients(void **state)
         assert_gradcheck((qg_gradcheck_spec){ .name = "dense", .params = &p, .build = build, .context = &v });
         for (int frozen = 0; frozen < 3; frozen++) {
             p.item[frozen]->frozen = true;
-            assert_gradcheck((qg_gradcheck_spec){ .name = "dense", .params = &p, .build = build, .context = &v, .directions = 1 });
+            assert_gradcheck((qg_gradcheck_spec){ .name = "dense", .params = &p, .build = build,
+                                                  .context = &v, .directions = 1 });
             p.item[frozen]->frozen = false;
         }
         qg_params_release(&p);

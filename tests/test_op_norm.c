@@ -162,7 +162,8 @@ static void a_large_mean_costs_no_variance(void **state)
             moments(s, f.x->value, k, &mean, &var);
             const double m = 3 * 28 * 28, off = (double)f.var->value[k] * (m - 1) / m - var;
             assert_true(fabs(off) < (outlier ? 1e-3 : 3e-5) * var);
-            assert_true(fabs((double)f.mean->value[k] - mean) < (outlier ? 1e-3 : 1e-4));    /* 1000 2^-24 = 6e-5 */
+            /* 1000 2^-24 = 6e-5 */
+            assert_true(fabs((double)f.mean->value[k] - mean) < (outlier ? 1e-3 : 1e-4));
         }
         fixture_free(&f);
     }
@@ -228,7 +229,8 @@ static void sums_from_conv2d_are_its_own_sums(void **state)
                 qg_var *x = qg_conv2d(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, w.item[0]), NULL,
                                       (qg_conv_spec){ .sums = sums });
                 assert_true((x->sums != NULL) == (sums && k < 5));
-                qg_var *v = qg_norm(f.t, x, NULL, NULL, (qg_norm_spec){ .mean = f.mean->value, .var = f.var->value });
+                qg_var *v = qg_norm(f.t, x, NULL, NULL, (qg_norm_spec){ .mean = f.mean->value,
+                                                                        .var = f.var->value });
                 memcpy(y[sums], v->data, qg_count(v->shape) * sizeof(float));
                 memcpy(mean[sums], f.mean->value, sizeof mean[0]);
             }
@@ -250,21 +252,38 @@ static void failures_name_both_shapes(void **state)
         qg_status    status;
         const char  *says;
     } bad[] = {
-        { 4, 3, { .mean = data, .var = data }, QG_ESHAPE, "norm: x [2,3,4,3] has 3 channels, gamma is [1,1,1,4]" },
-        { 3, 2, { .mean = data, .var = data }, QG_ESHAPE, "norm: x [2,3,4,3] has 3 channels, beta is [1,1,1,2]" },
+        { 4, 3, { .mean = data, .var = data }, QG_ESHAPE,
+          "norm: x [2,3,4,3] has 3 channels, gamma is [1,1,1,4]" },
+        { 3, 2, { .mean = data, .var = data }, QG_ESHAPE,
+          "norm: x [2,3,4,3] has 3 channels, beta is [1,1,1,2]" },
         { 3, 3, { .mean = NULL, .var = data }, QG_EARG, "norm: running mean and var are required" },
         { 3, 3, { .mean = data, .var = NULL }, QG_EARG, "norm: running mean and var are required" },
         { 3, 3, { .mean = data, .var = data, .pool = -1 }, QG_EARG, "norm: pool is -1, not 0..15" },
         { 3, 3, { .mean = data, .var = data, .pool = 16 }, QG_EARG, "norm: pool is 16, not 0..15" },
-        { 3, 3, { .mean = data, .var = data, .pool = 4 }, QG_ESHAPE, "norm: x [2,3,4,3] is smaller than its 4x4 window" },
+        { 3, 3, { .mean = data, .var = data, .pool = 4 }, QG_ESHAPE,
+          "norm: x [2,3,4,3] is smaller than its 4x4 window" },
         { 3, 3, { .mean = data, .var = data, .eps = -1 }, QG_EARG, "norm: eps is -1, not above 0" },
         { 3, 3, { .mean = data, .var = data, .eps = NAN }, QG_EARG, "norm: eps is nan, not above 0" },
-        { 3, 3, { .mean = data, .var = data, .momentum = 1.5f }, QG_EARG, "norm: momentum is 1.5, not in 0..1" },
-        { 3, 3, { .mean = data, .var = data, .momentum = -0.5f }, QG_EARG, "norm: momentum is -0.5, not in 0..1" },
-        { 3, 3, { .mean = data, .var = data, .act = four }, QG_EARG, "norm: the activation learns 4 values, not 0..3" },
-        { 3, 3, { .mean = data, .var = data, .act = fewer }, QG_EARG, "norm: the activation learns -1 values, not 0..3" },
+        { 3, 3, { .mean = data, .var = data, .momentum = 1.5f }, QG_EARG,
+          "norm: momentum is 1.5, not in 0..1" },
+        { 3, 3, { .mean = data, .var = data, .momentum = -0.5f }, QG_EARG,
+          "norm: momentum is -0.5, not in 0..1" },
+        { 3, 3, { .mean = data, .var = data, .act = four }, QG_EARG,
+          "norm: the activation learns 4 values, not 0..3" },
+        { 3, 3, { .mean = data, .var = data, .act = fewer }, QG_EARG,
+          "norm: the activation learns -1 values, not 0..3" },
     };
     qg_tape *t = qg_tape_new();
+    for (int i = 0; i < 2; i++) {
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        qg_var *x = qg_input(t, (qg_tensor){ { 2, 3, 4, 3 }, data });
+        qg_var *z = qg_input(t, (qg_tensor){ { 2, i ? 3 : 4, 4, 3 }, data });
+        assert_null(qg_norm(t, x, NULL, NULL, (qg_norm_spec){ .mean = data, .var = data, .add = z,
+                                                              .pool = i ? 2 : 0 }));
+        assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+        assert_message(i ? "norm: add [2,3,4,3] must have the shape of x [2,3,4,3] and no pooling, pool is 2"
+                         : "norm: add [2,4,4,3] must have the shape of x [2,3,4,3]");
+    }
     for (int i = 0; i < COUNT(bad); i++) {
         qg_tape_begin(t, QG_TRAIN, 1, 0);
         qg_var *x = qg_input(t, (qg_tensor){ { 2, 3, 4, 3 }, data });

@@ -45,18 +45,19 @@ typedef struct way {
     bool     derived;       /* every operand is the result of an op, and x is read twice */
     bool     apart;         /* pooling, relu and activation are ops of their own */
     bool     fixed_scale;   /* the activation learns nothing */
+    bool     add, add_x;    /* a shortcut: a parameter, or x itself */
 } way;
 
-enum { X, GAMMA, BETA, SCALE, OFFSET, MEAN, VAR, ITEMS };
+enum { X, GAMMA, BETA, SCALE, OFFSET, ADD, MEAN, VAR, ITEMS };
 
 static qg_params operands(const way *v)
 {
-    static const char *const names[] = { "x", "gamma", "beta", "scale", "offset", "mean", "var" };
+    static const char *const names[] = { "x", "gamma", "beta", "scale", "offset", "add", "mean", "var" };
     qg_params p = { 0 };
     for (int i = 0; i < ITEMS; i++)
         assert_non_null(qg_params_declare(&p, (qg_param){
             .name  = names[i],
-            .shape = i == X ? v->x : (qg_shape){ 1, 1, 1, i == SCALE || i == OFFSET ? 1 : v->x.c },
+            .shape = i == X || i == ADD ? v->x : (qg_shape){ 1, 1, 1, i == SCALE || i == OFFSET ? 1 : v->x.c },
             .group = i >= MEAN ? QG_TRACKED : QG_WEIGHTS }));
     assert_int_equal(qg_params_allocate(&p), QG_OK);
     for (int i = 0; i < ITEMS; i++)
@@ -101,18 +102,22 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
     qg_var *x = operand(t, p, X, v), *gamma = v->no_gamma ? NULL : operand(t, p, GAMMA, v);
     qg_var *beta = v->no_beta ? NULL : operand(t, p, BETA, v);
     const bool learns = v->act && !v->fixed_scale;
-    const qg_activation f = squash(learns ? operand(t, p, SCALE, v) : NULL, learns ? operand(t, p, OFFSET, v) : NULL);
+    const qg_activation f = squash(learns ? operand(t, p, SCALE, v) : NULL,
+                                   learns ? operand(t, p, OFFSET, v) : NULL);
+    qg_var      *add  = v->add_x ? x : v->add ? operand(t, p, ADD, v) : NULL;
     qg_norm_spec spec = { .mean = p->item[MEAN]->value, .var = p->item[VAR]->value, .frozen = v->frozen };
     if (!v->apart) {
-        spec.pool = v->pool, spec.relu = v->relu;
+        spec.pool = v->pool, spec.relu = v->relu, spec.add = add;
         if (v->act) spec.act = f;
         qg_var *y = qg_norm(t, x, gamma, beta, spec);
         return v->derived ? qg_add(t, y, qg_norm(t, x, gamma, beta, spec)) : y;
     }
     qg_var *y = qg_norm(t, x, gamma, beta, spec);
+    if (add) y = qg_add(t, y, add);
     if (v->pool) y = qg_maxpool(t, y, v->pool);
     if (v->relu) y = qg_relu(t, y);
-    return v->act ? act(t, y, f) : y;
+    if (v->act) y = act(t, y, f);
+    return v->derived ? qg_add(t, y, y) : y;
 }
 
 /* --- against differences ------------------------------------------------------------------- */
@@ -122,9 +127,10 @@ static void gradients(void **state)
     (void)state;
     static const qg_shape shapes[] = { { 2, 5, 4, 3 }, { 9, 1, 1, 5 }, { 3, 1, 1, 2 }, { 1, 3, 3, 17 } };
     for (int i = 0; i < COUNT(shapes); i++)
-        for (int k = 0; k < 16; k++) {
-            way v = { .x = shapes[i], .act = k & 1, .frozen = k & 2, .no_gamma = (k >> 2) == 1,
-                      .no_beta = (k >> 2) == 2, .derived = (k >> 2) == 3 };
+        for (int k = 0; k < 24; k++) {
+            way v = { .x = shapes[i], .act = k & 1, .frozen = k & 2, .no_gamma = k >> 2 == 1,
+                      .no_beta = k >> 2 == 2, .derived = k >> 2 == 3 || k >> 2 == 5,
+                      .add = k >> 2 == 3 || k >> 2 == 4, .add_x = k >> 2 == 5 };
             qg_params p = operands(&v);
             assert_gradcheck((qg_gradcheck_spec){ .name = "norm", .params = &p, .build = build, .context = &v,
                 .tolerance = 3e-3f, .reason = "few numbers in a batch curve the statistics" });
@@ -156,13 +162,16 @@ static void gradients_of_pools_and_relu(void **state)
     for (int i = 0; i < COUNT(shapes); i++)
         for (int pool = 2; pool <= 3; pool++)
             for (int k = 0; k < 8; k++) {
-                way v = { .x = shapes[i], .pool = pool, .act = k & 1, .frozen = k & 2, .derived = k & 4, .relu = true };
+                way v = { .x = shapes[i], .pool = pool, .act = k & 1, .frozen = k & 2, .derived = k & 4,
+                          .relu = true };
                 qg_params p = operands(&v);
                 spread(p.item[X], pool);
                 /* gamma > 0.5 keeps the order; beta puts half the windows' maxima well above 0. */
                 for (int c = 0; c < v.x.c; c++) p.item[BETA]->value[c] = c & 1 ? 0.3f : -0.2f;
-                assert_gradcheck((qg_gradcheck_spec){ .name = "norm-pool", .params = &p, .build = build, .context = &v,
-                    .h = 1.0f / 512, .tolerance = 5e-3f, .reason = "a step of 1/512 magnifies rounding eightfold" });
+                assert_gradcheck((qg_gradcheck_spec){ .name = "norm-pool", .params = &p, .build = build,
+                                                      .context = &v, .h = 1.0f / 512,
+                                                      .tolerance = 5e-3f,
+                                                      .reason = "a step of 1/512 magnifies rounding" });
                 qg_params_release(&p);
             }
 }
@@ -209,6 +218,10 @@ static const way ways[] = {
     { .x = { 19, 1, 1, 33 }, .act = true, .fixed_scale = true },
     { .x = { 4, 6, 9, 5 }, .pool = 3, .act = true, .fixed_scale = true, .frozen = true },
     { .x = { 2, 15, 31, 2 }, .pool = 15, .relu = true },
+    { .x = { 9, 5, 7, 33 }, .add = true, .relu = true },
+    { .x = { 11, 1, 1, 31 }, .add = true, .act = true },
+    { .x = { 3, 4, 4, 65 }, .add_x = true, .relu = true, .act = true },
+    { .x = { 3, 4, 5, 16 }, .add_x = true, .derived = true },
 };
 
 static void fused_is_the_ops_one_by_one(void **state)
@@ -271,14 +284,14 @@ static void ties_go_to_the_first(void **state)
 static void what_needs_no_gradient_gets_none(void **state)
 {
     (void)state;
-    for (int frozen = X; frozen <= OFFSET; frozen++) {
-        way       v = ways[2];
+    for (int frozen = X; frozen <= ADD; frozen++) {
+        way       v = { .x = { 2, 5, 8, 17 }, .relu = true, .act = true, .add = true };
         qg_params p = operands(&v);
         p.item[frozen]->frozen = true;
         qg_tape *t = qg_tape_new();
         qg_tape_begin(t, QG_TRAIN, 1, 0);
         assert_int_equal(qg_backward(t, total(t, build(t, &p, &v))), QG_OK);
-        for (int i = X; i <= OFFSET; i++) {
+        for (int i = X; i <= ADD; i++) {
             double length = 0;
             for (size_t k = 0; k < qg_count(p.item[i]->shape); k++) length += fabs((double)p.item[i]->grad[k]);
             assert_true((length == 0) == (i == frozen));

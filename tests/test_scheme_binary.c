@@ -273,7 +273,7 @@ static void fused_is_unfused(void **state)
 
 static qg_net *small_net(qg_quant weight, qg_params **p)
 {
-    qg_net *net = qg_net_new((qg_net_spec){ 4, 4, 3, 1 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 4, .width = 4, .channels = 3, .seed = 1 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .kernel_w = 2, .weight = weight });
     qg_net_dense(net, (qg_dense_spec){ .out = 5, .weight = weight });
     *p = qg_net_build(net);

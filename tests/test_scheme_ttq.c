@@ -169,7 +169,7 @@ static void scales_are_parameters_with_their_decay(void **state)
 {
     (void)state;
     for (int decays = 0; decays < 2; decays++) {
-        qg_net *net = qg_net_new((qg_net_spec){ 5, 5, 3, 1 });
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 3, .seed = 1 });
         qg_net_conv2d(net,
                       (qg_conv2d_spec){ .out = 4,
                                         .kernel = 3,

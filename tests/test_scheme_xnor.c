@@ -106,7 +106,7 @@ static layer_case *layer_open(qg_quant input, bool dense, int stride, int pad)
 {
     layer_case *c = calloc(1, sizeof *c);
     assert_non_null(c);
-    c->net = qg_net_new((qg_net_spec){ H, W, C, 5 });
+    c->net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = 5 });
     if (dense) c->product = qg_net_dense(c->net, (qg_dense_spec){ .out = O, .input = input });
     else
         c->product = qg_net_conv2d(
@@ -283,7 +283,7 @@ static void without_the_map_it_is_the_sign(void **state)
 static void the_map_needs_a_product(void **state)
 {
     (void)state;
-    qg_net *net = qg_net_new((qg_net_spec){ 3, 3, 3, 1 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 3, .width = 3, .channels = 3, .seed = 1 });
     qg_net_quantize(net, qg_xnor_activation((qg_xnor_activation_spec){ 0 }));
     assert_null(qg_net_build(net));
     assert_message("quant1: xnor scales the result of a product");

@@ -11,7 +11,8 @@
 
 /* Awkward rows, and one tensor of several blocks of 16384. */
 static const qg_shape shapes[] = {
-    { 1, 1, 1, 1 }, { 1, 1, 1, 3 }, { 31, 1, 1, 1 }, { 33, 1, 1, 31 }, { 5, 3, 3, 7 }, { 3, 1, 65, 63 }, { 65, 3, 5, 33 },
+    { 1, 1, 1, 1 }, { 1, 1, 1, 3 }, { 31, 1, 1, 1 }, { 33, 1, 1, 31 }, { 5, 3, 3, 7 }, { 3, 1, 65, 63 },
+    { 65, 3, 5, 33 },
 };
 
 /* What a scheme makes of weights, beside the plain operator on the same numbers. */
@@ -21,9 +22,20 @@ typedef struct scheme_case {
     qg_status (*plain)(const qg_array *x, qg_array *y);
 } scheme_case;
 
-static qg_status plain_twn(const qg_array *x, qg_array *y) { return qg_twn_weight_quantizer(x, 0.7f, y, NULL, NULL); }
-static qg_status plain_twn_low(const qg_array *x, qg_array *y) { return qg_twn_weight_quantizer(x, 0.1f, y, NULL, NULL); }
-static qg_status plain_binary(const qg_array *x, qg_array *y) { return qg_binary_mean_scaling_quantizer(x, y, NULL); }
+static qg_status plain_twn(const qg_array *x, qg_array *y)
+{
+    return qg_twn_weight_quantizer(x, 0.7f, y, NULL, NULL);
+}
+
+static qg_status plain_twn_low(const qg_array *x, qg_array *y)
+{
+    return qg_twn_weight_quantizer(x, 0.1f, y, NULL, NULL);
+}
+
+static qg_status plain_binary(const qg_array *x, qg_array *y)
+{
+    return qg_binary_mean_scaling_quantizer(x, y, NULL);
+}
 
 /* The operator wants channels inmost: [1,1,in,out]. */
 static qg_status plain_channels(const qg_array *x, qg_array *y)
@@ -41,15 +53,17 @@ static qg_status plain_channels(const qg_array *x, qg_array *y)
     return s;
 }
 
-enum { SCHEMES = 5 };
+enum { SIGN = 4, SCHEMES };
 
 static void all_schemes(scheme_case out[SCHEMES])
 {
-    out[0] = (scheme_case){ "twn", qg_twn((qg_twn_spec){ 0 }), plain_twn };
-    out[1] = (scheme_case){ "twn", qg_twn((qg_twn_spec){ .threshold = 0.1f }), plain_twn_low };
-    out[2] = (scheme_case){ "binary", qg_binary((qg_binary_spec){ 0 }), plain_binary };
-    out[3] = (scheme_case){ "binary", qg_binary((qg_binary_spec){ .per_channel = true }), plain_channels };
-    out[4] = (scheme_case){ "sign", qg_binary_activation((qg_binary_activation_spec){ { 0 } }), qg_sign_quantizer };
+    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const qg_quant rows = qg_binary((qg_binary_spec){ .per_channel = true });
+    out[0]    = (scheme_case){ "twn", qg_twn((qg_twn_spec){ 0 }), plain_twn };
+    out[1]    = (scheme_case){ "twn", qg_twn((qg_twn_spec){ .threshold = 0.1f }), plain_twn_low };
+    out[2]    = (scheme_case){ "binary", qg_binary((qg_binary_spec){ 0 }), plain_binary };
+    out[3]    = (scheme_case){ "binary", rows, plain_channels };
+    out[SIGN] = (scheme_case){ "sign", sign, qg_sign_quantizer };
 }
 
 /* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */
@@ -93,7 +107,8 @@ static void apply_is_the_plain_operator(void **state)
                 b.data     = y;
                 assert_int_equal(schemes[s].plain(&a, &b), QG_OK);
                 qg_tape_begin(t, QG_TRAIN, 1, 0);
-                const qg_var *q = qg_quantize(t, schemes[s].quant, qg_input(t, (qg_tensor){ shapes[i], x }), NULL);
+                qg_var       *v = qg_input(t, (qg_tensor){ shapes[i], x });
+                const qg_var *q = qg_quantize(t, schemes[s].quant, v, NULL);
                 assert_non_null(q);
                 assert_string_equal(q->op->name, schemes[s].name);
                 assert_same(q->data, y, n);
@@ -156,7 +171,8 @@ static void weight_gradient(qg_quant q, bool derived, float *grad)
     qg_var *x = qg_input(t, (qg_tensor){ { 9, 6, 6, 5 }, image }), *v = qg_parameter(t, w);
     if (derived) v = qg_scale(t, v, 1);
     v         = qg_quantize(t, q, v, NULL);
-    qg_var *y = qg_add(t, qg_conv2d(t, x, v, NULL, (qg_conv_spec){ 0 }), qg_conv2d(t, x, v, NULL, (qg_conv_spec){ 0 }));
+    qg_var *y = qg_add(t, qg_conv2d(t, x, v, NULL, (qg_conv_spec){ 0 }),
+                       qg_conv2d(t, x, v, NULL, (qg_conv_spec){ 0 }));
     assert_int_equal(qg_backward(t, weighed(t, y, dy)), QG_OK);
     memcpy(grad, w->grad, 7 * 45 * sizeof *grad);
     qg_tape_free(t);
@@ -194,28 +210,31 @@ static qg_var *quantize(qg_tape *t, qg_var *x, void *context)
     return qg_quantize(t, checked, x, NULL);
 }
 
+static void assert_clipped_slope(qg_quant q, double bound)
+{
+    qg_gradcheck_result r;
+    checked = q;
+    assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = q.scheme->name, .op = quantize,
+                                                         .surrogate = slope_of, .context = &bound,
+                                                         .lo = -2, .hi = 2 }, &r), QG_OK);
+    if (!r.pass) fail_msg("%s: off by %g", r.name, r.error);
+}
+
 static void the_surrogate_is_the_schemes_own_or_the_callers(void **state)
 {
     (void)state;
     scheme_case schemes[SCHEMES];
     all_schemes(schemes);
-    for (int s = 0; s < SCHEMES; s++)
-        for (int own = 0; own < 3; own++) {
-            double bound = own ? s == 4 ? 1 : 1e9 : 0.75;       /* sign clips at 1, weights nowhere */
-            checked      = schemes[s].quant;
-            if (own == 0) checked.surrogate = qg_ste_clip(0.75f);
-            if (own == 1) checked.surrogate = (qg_surrogate){ 0 };
-            qg_gradcheck_result r;
-            assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = schemes[s].name, .op = quantize, .surrogate = slope_of,
-                                                                 .context = &bound, .lo = -2, .hi = 2 }, &r), QG_OK);
-            if (!r.pass) fail_msg("%s: off by %g", r.name, r.error);
-        }
-    checked = qg_binary((qg_binary_spec){ .surrogate = qg_ste_clip(0.5f) });
-    double bound = 0.5;
-    qg_gradcheck_result r;
-    assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "binary", .op = quantize, .surrogate = slope_of,
-                                                         .context = &bound, .lo = -2, .hi = 2 }, &r), QG_OK);
-    assert_true(r.pass);
+    for (int s = 0; s < SCHEMES; s++) {
+        qg_quant     q   = schemes[s].quant;
+        const double own = s == SIGN ? 1 : 1e9;         /* sign clips at 1, weights nowhere */
+        assert_clipped_slope(q, own);
+        q.surrogate = qg_ste_clip(0.75f);
+        assert_clipped_slope(q, 0.75);
+        q.surrogate = (qg_surrogate){ 0 };
+        assert_clipped_slope(q, own);
+    }
+    assert_clipped_slope(qg_binary((qg_binary_spec){ .surrogate = qg_ste_clip(0.5f) }), 0.5);
 }
 
 /* The elementwise form that qg_norm fuses. */
@@ -223,7 +242,8 @@ static void sign_as_an_activation_is_sign_as_an_op(void **state)
 {
     (void)state;
     enum { M = 1500 };      /* three runs of the buffer in its backward, the last one short */
-    const qg_quant      q = qg_binary_activation((qg_binary_activation_spec){ .surrogate = qg_ste_approx_sign() });
+    const qg_binary_activation_spec spec = { .surrogate = qg_ste_approx_sign() };
+    const qg_quant      q = qg_binary_activation(spec);
     const qg_activation f = q.scheme->activation(q, NULL);
     float     y[M], dy[M], dx[M];
     qg_params p = { 0 };

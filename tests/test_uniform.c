@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "quant/map.h"
 #include "quant/uniform.h"
 
 /* Every table this machine can run gives the bits of the baseline, at any length. */
@@ -16,7 +17,7 @@ typedef struct results {
     double dmin, dmax;
 } results;
 
-static void run(const qg_uniform_kernels *k, size_t n, results *r)
+static void run(const qg_uniform_kernels *k, const qg_map_kernels *m, size_t n, results *r)
 {
     qg_fake_quant_range range;
     assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 4, false }, -0.7f, 1.1f, &range), QG_OK);
@@ -24,11 +25,11 @@ static void run(const qg_uniform_kernels *k, size_t n, results *r)
     k->fake_quant_divide(&range, n, x, r->y[0]);
     k->fake_quant_multiply(&range, n, x, r->y[1]);
     k->fake_quant_mask(&range, n, x, g, r->y[2]);
-    k->lsq(n, x, 0.3f, -4.0f, 3.0f, r->y[3]);
+    m->lsq(n, x, 0.3f, -4.0f, 3.0f, r->y[3]);
     k->lsq_slope(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4]);
     k->lsq_terms(n, x, g, 0.3f, -4.0f, 3.0f, r->y[5]);
-    k->pact(n, x, 7.0f, 1.1f, r->y[6]);
-    k->linear(n, x, 7.0f, 1.1f, r->y[7]);
+    m->pact(n, x, 1.1f, 7.0f, r->y[6]);
+    m->linear(n, x, 1.1f, 7.0f, r->y[7]);
     k->fake_quant_outside(&range, n, x, g, &r->dmin, &r->dmax);
 }
 
@@ -44,15 +45,15 @@ static void all_instruction_sets_agree(void **state)
     x[14] = -0.0f;
     g[5]  = 1e30f;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        run(&qg__uniform_baseline, lengths[i], &expected);
+        run(&qg__uniform_baseline, &qg__map_baseline, lengths[i], &expected);
         actual = expected;
 #if defined(__x86_64__)
         if (qg__isa() >= QG_ISA_AVX2) {
-            run(&qg__uniform_avx2, lengths[i], &actual);
+            run(&qg__uniform_avx2, &qg__map_avx2, lengths[i], &actual);
             assert_memory_equal(&actual, &expected, sizeof actual);
         }
         if (qg__isa() >= QG_ISA_AVX512) {
-            run(&qg__uniform_avx512, lengths[i], &actual);
+            run(&qg__uniform_avx512, &qg__map_avx512, lengths[i], &actual);
             assert_memory_equal(&actual, &expected, sizeof actual);
         }
 #endif
@@ -68,7 +69,7 @@ static void sums_are_those_of_what_lies_outside(void **state)
     fill_uniform(g, MOST, -1.0f, 1.0f, 4);
     x[1] = NAN;     /* on neither side, whatever its gradient */
     g[1] = INFINITY;
-    run(QG_KERNELS(qg__uniform), MOST, &r);
+    run(QG_KERNELS(qg__uniform), QG_KERNELS(qg__map), MOST, &r);
     double low = 0, high = 0;
     for (int i = 0; i < MOST; i++) {
         qg_fake_quant_range range;

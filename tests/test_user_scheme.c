@@ -132,13 +132,14 @@ static void its_scales_have_the_gradients_of_differences(void **state)
 {
     (void)state;
     const qg_quant q   = trained_ternary((trained_ternary_spec){ .threshold = 0.1f });
-    qg_net        *net = qg_net_new((qg_net_spec){ 12, 12, 1, 3 });
+    qg_net        *net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 9, .kernel = 3, .weight = q });
     qg_net_dense(net, (qg_dense_spec){ .out = 4, .weight = q });
     qg_params *p = qg_net_build(net);
     assert_non_null(p);
     qg_params_find(p, "conv1.weight")->frozen = qg_params_find(p, "fc1.weight")->frozen = true;
-    assert_gradcheck((qg_gradcheck_spec){ .name = "trained-ternary", .params = p, .build = build, .context = net });
+    assert_gradcheck((qg_gradcheck_spec){ .name = "trained-ternary", .params = p, .build = build,
+                                          .context = net });
     qg_net_free(net);
 }
 
@@ -162,7 +163,8 @@ static void its_weights_get_the_gradient_of_the_surrogate(void **state)
     (void)state;
     qg_gradcheck_result r;
     assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "trained-ternary", .op = quantize,
-                                                         .surrogate = identity, .lo = -2, .hi = 2 }, &r), QG_OK);
+                                                         .surrogate = identity, .lo = -2,
+                                                         .hi = 2 }, &r), QG_OK);
     assert_true(r.pass);
 }
 
@@ -188,7 +190,7 @@ static void misuse_is_told(void **state)
     assert_int_equal(qg_tape_status(t), QG_EARG);
     assert_message("trained-ternary: learns a, which is missing");
     qg_tape_free(t);
-    qg_net *net = qg_net_new((qg_net_spec){ 12, 12, 1, 3 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
     qg_net_dense(net, (qg_dense_spec){ .out = 4, .input = q });
     assert_null(qg_net_build(net));
     assert_message("fc1: trained-ternary does not quantize inputs");

@@ -166,7 +166,7 @@ static uint64_t train(qg_quant weight, qg_quant input, qg_quant gradient, uint64
     static uint8_t label[BATCH];
     fill_uniform(image, BATCH * SIDE * SIDE * 3, -1, 1, 5);
     for (int i = 0; i < BATCH; i++) label[i] = (uint8_t)(i % 3);
-    qg_net *net = qg_net_new((qg_net_spec){ SIDE, SIDE, 3, 6 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 3, .seed = 6 });
     qg_net_conv2d(net,
                   (qg_conv2d_spec){ .out = 33, .kernel = 3, .weight = weight, .gradient = gradient });
     qg_net_batchnorm(net);
@@ -210,7 +210,7 @@ void assert_any_threads(qg_quant weight, qg_quant input, qg_quant gradient, bool
 
 void case_refused(qg_quant q, qg_role role, const char *part, const char *other)
 {
-    qg_net       *net  = qg_net_new((qg_net_spec){ 1, 1, 3, 1 });
+    qg_net       *net  = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 3, .seed = 1 });
     qg_dense_spec spec = { .out = 2 };
     if (role == QG_WEIGHT) spec.weight = q;
     if (role == QG_INPUT) spec.input = q;

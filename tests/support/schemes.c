@@ -174,7 +174,7 @@ static void open_small(small *s, qg_quant weight, qg_quant input, bool own_layer
     qg_net_batchnorm(s->net);
     if (!rectifies) qg_net_relu(s->net);
     qg_net_maxpool(s->net, 2);
-    if (own_layer) qg_net_quantize(s->net, input);
+    if (own_layer) qg_net_dropout(s->net, 0), qg_net_quantize(s->net, input);   /* apart: not folded */
     qg_net_dense(s->net, (qg_dense_spec){ .out    = CLASSES,
                                           .weight = weight,
                                           .input  = own_layer ? (qg_quant){ 0 } : input });
