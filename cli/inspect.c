@@ -28,7 +28,8 @@ typedef struct tensor {
     size_t      zeros;          /* quantized values that are 0 */
     bool        has_codes;
     int         bits, scales;
-    size_t      codes;          /* how many different ones are used */
+    size_t      codes;          /* how many different ones are used, by the channel with the most
+                                   if each has a scale */
     int         levels;         /* entries of level; 0: too many to list */
     level       level[LEVELS];
 } tensor;
@@ -92,17 +93,30 @@ static int by_code(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The different codes in increasing order, and the values y they became. */
+/* How many of n codes differ; the first of them, in increasing order, into level. */
+static size_t distinct(size_t n, const int32_t *code, int32_t *sorted, level list[LEVELS])
+{
+    size_t found = 0;
+    memcpy(sorted, code, n * sizeof *code);
+    qsort(sorted, n, sizeof *sorted, by_code);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && sorted[i] == sorted[i - 1]) continue;
+        if (found < LEVELS) list[found] = (level){ sorted[i], INFINITY, -INFINITY, 0 };
+        found++;
+    }
+    return found;
+}
+
+/* The different codes, and the values y they became. */
 static void count_levels(tensor *v, const int32_t *code, int32_t *sorted, const float *y)
 {
-    memcpy(sorted, code, v->count * sizeof *code);
-    qsort(sorted, v->count, sizeof *sorted, by_code);
-    for (size_t i = 0; i < v->count; i++) {
-        if (i > 0 && sorted[i] == sorted[i - 1]) continue;
-        if (v->codes < LEVELS) v->level[v->codes] = (level){ sorted[i], INFINITY, -INFINITY, 0 };
-        v->codes++;
+    const size_t row = v->count / (size_t)v->scales;
+    for (size_t i = 0; i < v->count; i += row) {
+        const size_t used = distinct(row, code + i, sorted, v->level);
+        if (used > v->codes) v->codes = used;
     }
-    v->levels = v->codes > LEVELS ? 0 : (int)v->codes;
+    const size_t all = distinct(v->count, code, sorted, v->level);
+    v->levels        = all > LEVELS ? 0 : (int)all;
     for (size_t i = 0; i < v->count && v->levels; i++) {
         int k = 0;
         while (v->level[k].code != code[i]) k++;
@@ -182,6 +196,12 @@ static void print_levels(const tensor *v)
     printf(" %%");
 }
 
+/* Whether it only says if something was seen. */
+static bool is_count(const qg_slot *slot, int i)
+{
+    return slot->q.scheme->learned[i].tracked && !strcmp(slot->q.scheme->learned[i].name, "seen");
+}
+
 /* What a quantizer has learned or observed: a number, or the range of one per channel. */
 static void print_learned(const qg_slot *slot)
 {
@@ -189,7 +209,7 @@ static void print_learned(const qg_slot *slot)
         const qg_param *p   = slot->param[i];
         float           min = INFINITY, max = -INFINITY;
         const size_t    n   = p ? qg_count(p->shape) : 0;
-        if (!p) continue;
+        if (!p || is_count(slot, i)) continue;
         for (size_t k = 0; k < n; k++) widen(p->value[k], &min, &max);
         printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name,
                (double)min);
@@ -208,8 +228,9 @@ static void print_tensor(const tensor *v)
         print_levels(v);
         printf(", %.0f %% zero\n", percent(v->zeros, v->count));
     } else if (v->has_codes) {
-        printf("%zu of %.0f codes used, %+.4g .. %+.4g, %.0f %% zero\n", v->codes, exp2(v->bits),
-               (double)v->min, (double)v->max, percent(v->zeros, v->count));
+        printf("%zu of %.0f codes used%s, %+.4g .. %+.4g, %.0f %% zero\n", v->codes, exp2(v->bits),
+               v->scales > 1 ? " by a channel at most" : "", (double)v->min, (double)v->max,
+               percent(v->zeros, v->count));
     } else {
         printf("%+.4g .. %+.4g\n", (double)v->min, (double)v->max);
     }
