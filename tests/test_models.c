@@ -215,7 +215,7 @@ static void residual_nets_learn(void **state)
         qg_optim *o   = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 1e-3f });
         qg_tape  *t   = qg_tape_new();
         float     first = 0, last = 0;
-        for (uint64_t step = 0; step < 15; step++) {
+        for (uint64_t step = 0; step < 30; step++) {
             last = train_step(net, t, o, x, label, step);
             if (step == 0) first = last;
         }
