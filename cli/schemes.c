@@ -201,6 +201,14 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
     return QG_OK;
 }
 
+scheme_text scheme_at(int i)
+{
+    if (i >= ROWS) return (scheme_text){ 0 };
+    float value[SCHEME_OPTIONS] = { 0 };
+    for (int k = 0; k < count_options(&rows[i]); k++) value[k] = rows[i].option[k].fallback;
+    return (scheme_text){ rows[i].name, rows[i].about, rows[i].use, rows[i].make(value) };
+}
+
 void schemes_help(FILE *out)
 {
     fprintf(out, "\nSchemes, with options as in twn:threshold=0.5:\n");

@@ -23,4 +23,13 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
 
 void      schemes_help(FILE *out);
 
+/* Row i of the table, with its options at their defaults; name NULL: there are fewer.  quant.scheme
+ * is NULL where nothing is quantized. */
+typedef struct scheme_text {
+    const char *name, *about;
+    unsigned    use;
+    qg_quant    quant;
+} scheme_text;
+scheme_text scheme_at(int i);
+
 #endif
