@@ -12,8 +12,8 @@ static const verb verbs[] = {
     { "eval", "Test the weights of a run", "eval --run DIR [options]", VERB_EVAL, eval_main },
     { "summary", "Show the layers of a net, and its size in floats and packed",
       "summary --model NAME [--weight SCHEME] [options]", VERB_SUMMARY, summary_main },
-    { "bench", "Measure the speed of training",
-      "bench train --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
+    { "bench", "Measure speed: of training, of evaluation, and of the machine itself",
+      "bench train|eval|peak [options]", VERB_BENCH, bench_main },
 };
 
 enum { N_VERBS = sizeof verbs / sizeof *verbs };

@@ -26,10 +26,11 @@ enum {
     VERB_TRAIN   = 1,
     VERB_EVAL    = 2,
     VERB_SUMMARY = 4,
-    VERB_BENCH   = 8,
-    VERBS        = 15,
-    SAVED        = 16,      /* kept in config.toml, and understood in a --config file */
-    IDENTITY     = 32 | SAVED   /* decides the bytes of a run: in its checkpoints, fixed on --resume */
+    VERB_BENCH   = 8,       /* train and eval */
+    VERB_PEAK    = 16,      /* bench peak */
+    VERBS        = 31,
+    SAVED        = 32,      /* kept in config.toml, and understood in a --config file */
+    IDENTITY     = 64 | SAVED   /* decides the bytes of a run: in its checkpoints, fixed on --resume */
 };
 
 enum { VALUE_BYTES = 512 };
@@ -46,7 +47,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 29 };
+enum { OPTIONS = 30 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
