@@ -120,6 +120,14 @@ test: deps
 	@$(SUB) WERROR=-Werror all examples $(TESTS)
 	@CC="$(CC)" sh tests/run.sh $(BUILD)
 
+# About half an hour on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.
+# PyTorch is measured in the same run if PYTHON has it: Debian's has (python3-torch).
+PYTHON ?= /usr/bin/python3
+BENCH  ?=
+bench: deps
+	@$(SUB) all $(BUILD)/examples/cost
+	@$(PYTHON) tests/bench.py --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost --out $(BUILD)/bench.md $(BENCH)
+
 asan: deps
 	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O1 -g" test
 
