@@ -28,7 +28,7 @@ static const size sizes[] = {
 
 static qg_net *declare(size s)
 {
-    qg_net *net = qg_net_new((qg_net_spec){ .height = s.side, .width = s.side, .channels = s.width, .seed = 1 });
+    qg_net *net = qg_net_new((qg_net_spec){ s.side, s.side, s.width, .seed = 1 });
     for (int i = 0; i < s.depth; i++) {
         qg_net_conv2d   (net, (qg_conv2d_spec){ .out = s.width, .kernel = 3, .pad = 1 });
         qg_net_batchnorm(net);
@@ -68,13 +68,15 @@ static double measure(qg_net *net, qg_loader *data, double limit)
     qg_tape      *tape  = qg_tape_new();
     bool          works = sgd && tape;
     int           steps = -WARM_UP;
-    for (double began = now(); works && steps < MAX_STEPS && (now() - began < limit || steps < 3); steps++) {
+    const double  until = now() + limit;
+    for (; works && steps < MAX_STEPS && (now() < until || steps < 3); steps++) {
         const double from = now();
         qg_batch     b;
         while (!qg_loader_next(data, &b)) continue;
         qg_tape_begin(tape, QG_TRAIN, 1, b.step);
         qg_var *loss = qg_cross_entropy(tape, qg_net_forward(net, tape, b.x), b.y);
-        works        = !qg_backward(tape, loss) && !qg_optim_step(sgd);
+
+        works = !qg_backward(tape, loss) && !qg_optim_step(sgd);
         if (steps >= 0) took[steps] = now() - from;
     }
     qg_tape_free(tape);

@@ -215,7 +215,8 @@ def forward(b):
     def line(name, net, batch, quant):
         runs = {"qgrad": lambda: b.qgrad("eval", net, batch, quant)}
         if b.o.peer:
-            runs["tuned"] = lambda: b.torch(net, batch, next(r[4] for r in ROWS if r[0] == name), True, "--forward")
+            peer = next(row[4] for row in ROWS if row[0] == name)
+            runs["tuned"] = lambda: b.torch(net, batch, peer, True, "--forward")
         got = b.rounds(runs)
         if failure(got):
             return [name, f"not measured: {failure(got)}", "", "", ""]
@@ -256,7 +257,8 @@ def profile(b):
             b.say(f"not measured: {r['error']}")
             continue
         total = sum(x["forward_ms"] + x["backward_ms"] for x in r["profile"])
-        b.say("| op | calls | forward ms | backward ms | forward GFLOP/s | backward GFLOP/s | share |\n" + "|---" * 7 + "|")
+        b.say("| op | calls | forward ms | backward ms | forward GFLOP/s | backward GFLOP/s | share |")
+        b.say("|---" * 7 + "|")
         for x in r["profile"]:
             speed = [f"{x[k]:.0f}" if x[k] else "" for k in ("forward_gflops", "backward_gflops")]
             b.say(f"| {x['op']} | {x['calls_per_step']:.0f} | {x['forward_ms']:.3f} | {x['backward_ms']:.3f} | "
@@ -377,7 +379,8 @@ def main():
     if o.peer:
         version = "PyTorch " + text_of([PEER[0], "-c", "import numpy, torch; print(torch.__version__)"], "")
         if version == "PyTorch ":
-            print(f"bench.py: {PEER[0]} has no torch (Debian has it in python3-torch, for /usr/bin/python3); measuring qgrad alone", file=sys.stderr)
+            print(f"bench.py: {PEER[0]} has no torch (Debian's has, with python3-torch); measuring qgrad alone",
+                  file=sys.stderr)
             o.peer, version = False, "PyTorch is not installed"
     b.peak = b.run([o.qgrad, "bench", "peak", "--threads", str(o.threads), "--seconds", str(o.seconds), "--json"])
     if "error" in b.peak:
