@@ -130,6 +130,14 @@ mutants: deps
 docs: $(BUILD)/qgrad
 	@$(BUILD)/qgrad explain --markdown > docs/schemes.md.new && mv docs/schemes.md.new docs/schemes.md
 
+# About half an hour on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.
+# PyTorch is measured in the same run if PYTHON has it: Debian's has (python3-torch).
+PYTHON ?= /usr/bin/python3
+BENCH  ?=
+bench: deps
+	@$(SUB) all $(BUILD)/examples/cost
+	@$(PYTHON) tests/bench.py --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost --out $(BUILD)/bench.md $(BENCH)
+
 asan: deps
 	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O1 -g" test
 

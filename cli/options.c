@@ -57,6 +57,20 @@ static qg_status check_schedule(const char *text, char *canonical, size_t bytes)
     return status;
 }
 
+/* Height, width and channels: "32x32x3". */
+static qg_status check_image(const char *text, char *canonical, size_t bytes)
+{
+    enum { MOST = 4096 };
+    int n[3] = { 0 }, used = 0;
+    if (strspn(text, "0123456789x") != strlen(text) ||
+        sscanf(text, "%4dx%4dx%4d%n", &n[0], &n[1], &n[2], &used) != 3 || text[used] ||
+        n[0] < 1 || n[1] < 1 || n[2] < 1 || n[0] > MOST || n[1] > MOST || n[2] > MOST)
+        return qg_fail(QG_EARG, "'%s' is no image; write height, width and channels, each 1..%d, as "
+                       "32x32x3", text, (int)MOST);
+    snprintf(canonical, bytes, "%dx%dx%d", n[0], n[1], n[2]);
+    return QG_OK;
+}
+
 /* "50m", "90s", "1h", "1.5h" or seconds, to seconds. */
 static qg_status check_duration(const char *text, char *canonical, size_t bytes)
 {
@@ -106,7 +120,7 @@ const option options[] = {
       "of weights, shuffling and noise" },
     { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,
       "where the data set is" },
-    { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | SAVED, 0, 1024, "N", NULL, "0",
+    { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_PEAK | SAVED, 0, 1024, "N", NULL, "0",
       "0: one per core; no effect on the results" },
     { "out", OPTION_TEXT, VERB_TRAIN, 0, 0, "DIR", NULL, NULL,
       "the run directory; else runs/MODEL-WEIGHT-SEED" },
@@ -118,7 +132,9 @@ const option options[] = {
     { "run", OPTION_TEXT, VERB_EVAL | VERB_INSPECT, 0, 0, "DIR", NULL, NULL, "the run directory, required" },
     { "best", OPTION_FLAG, VERB_EVAL | VERB_INSPECT, 0, 0, NULL, NULL, NULL,
       "use best.safetensors, not last.safetensors" },
-    { "seconds", OPTION_REAL, VERB_BENCH, 0.01, 86400, "X", NULL, "6", "how long to measure" },
+    { "image", OPTION_TEXT, VERB_BENCH, 0, 0, "HxWxC", check_image, NULL,
+      "synthetic images of this shape, as 32x32x3" },
+    { "seconds", OPTION_REAL, VERB_BENCH | VERB_PEAK, 0.01, 86400, "X", NULL, "6", "how long to measure" },
     { "profile", OPTION_FLAG, VERB_BENCH, 0, 0, NULL, NULL, NULL, "where the time goes, op by op" },
     { "paper", OPTION_FLAG, VERB_GRADCHECK, 0, 0, NULL, NULL, NULL,
       "also the formulas that papers print and that are no derivatives" },

@@ -26,14 +26,14 @@ enum {
     VERB_TRAIN     = 1,
     VERB_EVAL      = 2,
     VERB_SUMMARY   = 4,
-    VERB_BENCH     = 8,
-    SAVED          = 16,    /* kept in config.toml, and understood in a --config file */
-    IDENTITY       = 32 | SAVED,    /* decides a run's bytes: in its checkpoints, fixed on --resume */
-    VERB_GRADCHECK = 64,
-    VERB_EXPLAIN   = 128,
-    VERB_INSPECT   = 256,
-    VERBS          = VERB_TRAIN | VERB_EVAL | VERB_SUMMARY | VERB_BENCH | VERB_GRADCHECK |
-                     VERB_EXPLAIN | VERB_INSPECT
+    VERB_BENCH     = 8,     /* train and eval */
+    VERB_PEAK      = 16,    /* bench peak */
+    VERB_GRADCHECK = 32,
+    VERB_EXPLAIN   = 64,
+    VERB_INSPECT   = 128,
+    VERBS          = 255,
+    SAVED          = 256,   /* kept in config.toml, and understood in a --config file */
+    IDENTITY       = 512 | SAVED    /* decides a run's bytes: in its checkpoints, fixed on --resume */
 };
 
 enum { VALUE_BYTES = 512 };
@@ -50,7 +50,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 31 };
+enum { OPTIONS = 32 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
