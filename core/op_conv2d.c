@@ -240,7 +240,9 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     if (j.acc) qg_parallel(qg__conv_blocks(j.k, y->shape.c), add_weight_piece, &j);
 }
 
-static const qg_op conv2d_op = { "conv2d", conv2d_backward, .assigns = true };
+static const qg_op conv2d_op = {
+    .name = "conv2d", .backward = conv2d_backward, .assigns = true, .value_unused = true
+};
 
 /* --- record ------------------------------------------------------------------------------- */
 

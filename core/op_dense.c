@@ -74,7 +74,9 @@ static void dense_backward(qg_tape *t, qg_var *y)
     }
 }
 
-static const qg_op dense_op = { "dense", dense_backward, .assigns = true };
+static const qg_op dense_op = {
+    .name = "dense", .backward = dense_backward, .assigns = true, .value_unused = true
+};
 
 qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {

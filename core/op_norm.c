@@ -223,7 +223,9 @@ static void norm_backward(qg_tape *t, qg_var *y)
     if (x->grad) qg_parallel(s->blocks, grad_input_piece, &work);
 }
 
-static const qg_op norm_op = { "norm", norm_backward, .assigns = true };
+static const qg_op norm_op = {
+    .name = "norm", .backward = norm_backward, .assigns = true, .in_place = true
+};
 
 /* --- record ------------------------------------------------------------------------------- */
 

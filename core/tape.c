@@ -171,6 +171,13 @@ qg_var *qg_parameter(qg_tape *t, const qg_param *p)
 }
 
 /* A var without a value. */
+static void read_operand(qg_var *y, qg_var *x)
+{
+    if (!x) return;
+    x->readers++;
+    if (x->needs_grad) y->needs_grad = true;
+}
+
 static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
 {
     if (!t || t->status) return NULL;
@@ -184,8 +191,7 @@ static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var 
     v->in[0] = a;
     v->in[1] = b;
     v->in[2] = c;
-    for (int i = 0; i < 3; i++)
-        if (v->in[i] && v->in[i]->needs_grad) v->needs_grad = true;
+    for (int i = 0; i < 3; i++) read_operand(v, v->in[i]);
     return v;
 }
 
@@ -211,7 +217,7 @@ void qg_operand(qg_var *y, int at, qg_var *x)
 {
     QG_ASSERT(at >= 3 && at < QG_OPERANDS);
     y->in[at] = x;
-    if (x && x->needs_grad) y->needs_grad = true;
+    read_operand(y, x);
 }
 
 void *qg_save(qg_tape *t, qg_var *y, size_t bytes)
@@ -258,11 +264,24 @@ static bool shares_grad(const qg_var *v)
     return v->op && v->op->straight_through && !v->in[0]->op && v->in[0]->grad;
 }
 
-static qg_status ready_operand(qg_tape *t, qg_var *x, bool assigns)
+/* A product that only a batch norm reads: half of the activations of a step, and the larger half. */
+static bool gives_value(const qg_op *reader, const qg_var *x)
 {
+    return reader->in_place && x->op && x->op->value_unused && x->readers == 1;
+}
+
+static qg_status ready_operand(qg_tape *t, const qg_var *y, int i)
+{
+    qg_var    *x       = y->in[i];
+    const bool assigns = y->op->assigns;
     if (!x || !x->needs_grad || x->grad) return QG_OK;
     if (shares_grad(x)) {
         x->grad = x->in[0]->grad;
+        return QG_OK;
+    }
+    if (i == 0 && gives_value(y->op, x) && qg_count(x->shape) * sizeof(float) >= sizeof(spare)) {
+        x->grad  = x->data;
+        x->fresh = true;
         return QG_OK;
     }
     x->grad = grad_take(t, grad_bytes(x));
@@ -275,7 +294,7 @@ static qg_status ready_operand(qg_tape *t, qg_var *x, bool assigns)
 static qg_status run_backward(qg_tape *t, qg_var *y)
 {
     for (int i = 0; i < QG_OPERANDS; i++)
-        if (ready_operand(t, y->in[i], y->op->assigns)) return t->status;
+        if (ready_operand(t, y, i)) return t->status;
     const double start = t->profile ? seconds() : 0;
     qg_arena_rewind(&t->scratch, (qg_arena_mark){ 0 });
     y->op->backward(t, y);

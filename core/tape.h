@@ -1,8 +1,8 @@
 /* core/tape.h — reverse-mode differentiation.
  *
  * Calling an op computes its value at once and appends a var to the tape; qg_backward walks the
- * tape from newest to oldest.  A var and its value live until the next qg_tape_begin.  After a
- * failure ops return NULL, ops given NULL return NULL, and qg_backward reports the first failure:
+ * tape from newest to oldest.  A var and its value live until the next qg_tape_begin; only a product
+ * that a batch norm alone has read loses its value to qg_backward.  After a failure ops return NULL, ops given NULL return NULL, and qg_backward reports the first failure:
  * check there, nowhere else.
  */
 #ifndef QG_TAPE_H
@@ -26,6 +26,9 @@ typedef struct qg_op {
     void (*backward)(qg_tape *t, qg_var *y);    /* in[i]->grad += dL/din[i] where in[i]->grad */
     bool assigns;           /* backward looks at in[i]->fresh and then writes = instead of +=, which
                                saves the engine a pass of zeroing; false: grads arrive zeroed */
+    bool in_place;          /* backward writes dL/din[0] index by index, after its last look at in[0]'s
+                               value there: the gradient may take the value's place */
+    bool value_unused;      /* and this op's own backward does not read y->data */
     bool straight_through;  /* dL/din[0] is dL/dy and nothing else is learned: a parameter's
                                gradient is then accumulated in place and backward never runs */
 } qg_op;
@@ -44,6 +47,7 @@ struct qg_var {
     float       *sums;        /* per-image channel sums of data, if its op gathered them
                                  (core/norm_kernel.h); else NULL */
     double       flops;       /* multiply-adds of the forward product, times 2; 0: not counted */
+    int          readers;     /* ops that have it as an operand */
     bool         needs_grad;  /* a parameter lies upstream */
     bool         fresh;       /* grad holds nothing yet: assign (see qg_op.assigns) */
 };
