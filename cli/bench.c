@@ -153,9 +153,11 @@ static void print(const bench *b)
     const bool   profile = config_flag(&b->asked, "profile");
     const double rate    = 1e3 * b->recipe.batch / b->median;
     if (!config_flag(&b->asked, "json")) {
-        printf("%s, weights %s, %s, batch %d: %d threads, OpenBLAS core %s, kernels %s\n",
-               b->recipe.model->name, config_text(&b->config, "weight"), b->recipe.data->name,
-               b->recipe.batch, qg_threads(), qg_blas_core(), qg_cpu_path());
+        printf("%s, weights %s, inputs %s, gradients %s, %s, batch %d: %d threads, OpenBLAS core %s, "
+               "kernels %s\n",
+               b->recipe.model->name, config_text(&b->config, "weight"),
+               config_text(&b->config, "input"), config_text(&b->config, "gradient"),
+               b->recipe.data->name, b->recipe.batch, qg_threads(), qg_blas_core(), qg_cpu_path());
         printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f MiB at most\n",
                rate, b->median, b->steps, (double)b->ms[0], (double)peak_rss_bytes() / (1 << 20));
         if (profile) print_profile(b, stdout);
@@ -166,6 +168,7 @@ static void print(const bench *b)
     json_text(&j, "data", b->recipe.data->name);
     json_text(&j, "weight", config_text(&b->config, "weight"));
     json_text(&j, "input", config_text(&b->config, "input"));
+    json_text(&j, "gradient", config_text(&b->config, "gradient"));
     json_integer(&j, "batch", (uint64_t)b->recipe.batch);
     json_real(&j, "images_per_second", rate);
     json_real(&j, "ms_per_step", b->median);
@@ -183,6 +186,7 @@ static int run_bench(bench *b)
     if (!status) {
         usage  = true;
         status = recipe_read(&b->config, &b->recipe);
+        if (!status) status = recipe_trains(&b->recipe);
     }
     if (status) return qg_report("qgrad bench"), usage ? EXIT_USAGE : EXIT_FAILED;
     warn();
