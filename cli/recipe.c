@@ -177,7 +177,7 @@ static qg_status check_choices(const recipe *r, const qg_net *net)
 static qg_status check_quantizers(const recipe *r, const qg_net *net)
 {
     static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
-    bool                 weights = false;
+    bool                 weights = false, inputs = false;
     for (int k = 0; k < qg_net_layers(net); k++) {
         qg_layer *l = qg_net_layer(net, k);
         for (int i = 0; i < 3; i++) {
@@ -185,10 +185,13 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
             const qg_status status = slot ? qg_slot_check(l, slot, roles[i]) : QG_OK;
             if (status) return status;
             weights |= slot && slot->q.scheme && roles[i] == QG_WEIGHT;
+            inputs |= slot && slot->q.scheme && roles[i] == QG_INPUT;
         }
     }
     if (r->fold_batchnorm && !weights)
         return qg_fail(QG_EARG, "fold-batchnorm: there is no quantized weight to fold into");
+    if (r->quantize_after && !inputs)
+        return qg_fail(QG_EARG, "quantize-after: there is no input quantizer to wait");
     return QG_OK;
 }
 

@@ -90,7 +90,7 @@ static void line(const qg_layer *l, FILE *out)
     const qg_product *p = qg_layer_product((qg_layer *)l);
     fprintf(out, "%-8s %-14s %-16s %-14s", l->name, l->type->name, what, shape);
     if (p)
-        fprintf(out, " %-26s %4d %-26s %4d %9zu %12" PRIu64 " %10zu",
+        fprintf(out, " %-29s %4d %-29s %4d %9zu %12" PRIu64 " %10zu",
                 scheme_name(p->weight_slot.q, w, sizeof w), bits_of(p->weight_slot.q),
                 scheme_name(p->input_slot.q, x, sizeof x), bits_of(p->input_slot.q), weights(p), l->macs,
                 qg_product_packed_bytes(p));
@@ -141,7 +141,7 @@ void qg_net_summary(const qg_net *net, FILE *out)
     if (!net || !net->built) return;
     uint64_t macs  = 0;
     size_t   count = 0;
-    fprintf(out, "%-8s %-14s %-16s %-14s %-26s %4s %-26s %4s %9s %12s %10s\n", "layer", "type", "",
+    fprintf(out, "%-8s %-14s %-16s %-14s %-29s %4s %-29s %4s %9s %12s %10s\n", "layer", "type", "",
             "output", "weight", "bits", "input", "bits", "weights", "mult-adds", "bytes");
     for (int i = 0; i < net->layers; i++) {
         const qg_product *p = qg_layer_product(net->layer[i]);
