@@ -15,7 +15,8 @@ static qg_status encode(census_row *row, int32_t *codes, int *bits)
         if (p->weight_slot.param[i]) learned[i] = p->weight_slot.param[i]->value;
     qg_codes        out    = { .code = codes, .scale = row->scale };
     const qg_status status =
-        p->weight_slot.q.scheme->encode(p->weight_slot.q, qg_product_weight(p, row->folded), learned, &out);
+        p->weight_slot.q.scheme->encode(p->weight_slot.q, qg_product_weight(p, row->folded), learned,
+                                        &out);
     *bits = out.bits;
     return status;
 }
