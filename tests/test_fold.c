@@ -152,7 +152,7 @@ static qg_tensor asked;
 static qg_var *keep(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)t, (void)q, (void)learned;
-    if (x->shape.n == 3) asked = (qg_tensor){ x->shape, x->data };     /* conv1's */
+    if (x->shape.h == 3) asked = (qg_tensor){ x->shape, x->data };     /* a kernel of 3: conv1 */
     return x;
 }
 
