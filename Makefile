@@ -1,4 +1,4 @@
-# qgrad — make demo | test | all | deps | data | bench | asan | install | format
+# qgrad — make demo | test | mutants | all | deps | data | bench | asan | install | format
 #
 # Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS and PREFIX are honoured.
 
@@ -43,7 +43,7 @@ TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test check asan bench data examples install format clean
+.PHONY: all deps demo test mutants docs check asan bench data examples install format clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -121,6 +121,22 @@ demo: deps
 test: deps
 	@$(SUB) WERROR=-Werror all examples $(TESTS)
 	@CC="$(CC)" sh tests/run.sh $(BUILD)
+
+# The mistakes that tests/mutants seeds, and the tests that notice.
+mutants: deps
+	@sh tests/mutants.sh
+
+# What is written from the program: the texts of the schemes.
+docs: $(BUILD)/qgrad
+	@$(BUILD)/qgrad explain --markdown > docs/schemes.md.new && mv docs/schemes.md.new docs/schemes.md
+
+# About half an hour on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.
+# PyTorch is measured in the same run if PYTHON has it: Debian's has (python3-torch).
+PYTHON ?= /usr/bin/python3
+BENCH  ?=
+bench: deps
+	@$(SUB) all $(BUILD)/examples/cost
+	@$(PYTHON) tests/bench.py --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost --out $(BUILD)/bench.md $(BENCH)
 
 asan: deps
 	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O1 -g" test

@@ -1,35 +1,37 @@
-/* qgrad bench train: how long a training step takes. */
+/* qgrad bench train, bench eval: how long a training step, or a forward pass, takes. */
+#include "cli/bench.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/progress.h"
-#include "cli/report.h"
-#include "core/cpu.h"
 #include "core/parallel.h"
-#include "core/profile.h"
 #include "core/rng.h"
 
 enum { WARM_UP = 5, MAX_STEPS = 1 << 20 };
 
-typedef struct bench {
-    config     asked, config;
-    recipe     recipe;
-    qg_loader *data;
-    qg_net    *net;
-    qg_optim  *optim;
-    qg_tape   *tape;
-    qg_profile profile;
-    float     *ms;              /* of every measured step */
-    int        steps;
-    double     median;          /* ms */
-} bench;
+/* Of --image: as many bytes as PyTorch holds for one batch of floats. */
+enum { NOISE_BATCHES = 4, NOISE_CLASSES = 10 };
 
-/* mnist where it is, else noise of the same shape, which costs the same. */
+double bench_seconds(const config *asked)
+{
+    const char *text = config_text(asked, "seconds");
+    return strtod(text ? text : option_find("seconds")->fallback, NULL);
+}
+
+/* --image: noise of that shape.  Else mnist where it is, else noise in its shape, which costs the
+ * same. */
 static qg_status choose_data(config *asked)
 {
-    if (config_text(asked, "data") || config_text(asked, "config")) return QG_OK;
+    const char *data = config_text(asked, "data");
+    if (config_text(asked, "image")) {
+        if (data && strcmp(data, "synthetic"))
+            return qg_fail(QG_EARG, "--image is the shape of synthetic images, and --data is %s", data);
+        return config_set(asked, option_find("data"), "synthetic");
+    }
+    if (data || config_text(asked, "config")) return QG_OK;
     const char *dir  = config_text(asked, "data-dir");
     const bool  here = access(dir ? dir : data_find("mnist")->dir, F_OK) == 0;
     if (!here) fprintf(stderr, "qgrad: no mnist here, so the images are noise\n");
@@ -45,14 +47,24 @@ static void warn(void)
                     presets[i], getenv(presets[i]));
 }
 
+static qg_loader *open_data(const bench *b)
+{
+    const recipe *r     = &b->recipe;
+    const char   *image = config_text(&b->asked, "image");
+    qg_shape      shape = { .n = 1 };
+    if (!image || sscanf(image, "%dx%dx%d", &shape.h, &shape.w, &shape.c) != 3)
+        return recipe_data(r, false);
+    return qg_synthetic(shape, NOISE_BATCHES * r->batch, NOISE_CLASSES,
+                        (qg_loader_spec){ .batch = r->batch, .seed = r->seed });
+}
+
 static qg_status build(bench *b)
 {
     qg_set_threads(b->recipe.threads);
-    b->data  = recipe_data(&b->recipe, false);
-    b->net = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data))
-                     : NULL;
-    b->optim = b->net ? recipe_optim(&b->recipe, qg_net_params(b->net)) : NULL;
-    b->tape  = b->optim ? qg_tape_new() : NULL;
+    b->data = open_data(b);
+    b->net  = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data)) : NULL;
+    if (b->net && !b->forward) b->optim = recipe_optim(&b->recipe, qg_net_params(b->net));
+    b->tape = b->optim || (b->net && b->forward) ? qg_tape_new() : NULL;
     if (!b->tape) return QG_EMEM;
     if (qg_loader_shape(b->data).n < b->recipe.batch)
         return qg_fail(QG_EARG, "a batch of %d is more than the %d images of %s", b->recipe.batch,
@@ -68,16 +80,73 @@ static void next(bench *b, qg_batch *batch)
         ;
 }
 
-/* Gather, forward, loss, backward, update. */
+/* Gather, forward; and to train also loss, backward, update.  The tape begins first, which ends the
+ * time of the step before. */
 static qg_status step(bench *b)
 {
     qg_batch batch;
+    qg_tape_begin(b->tape, b->forward ? QG_EVAL : QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE),
+                  b->taken++);
+    const double from = now_seconds();
     next(b, &batch);
-    qg_tape_begin(b->tape, QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE), batch.step);
-    qg_var         *scores = qg_net_forward(b->net, b->tape, batch.x);
-    qg_var         *loss   = recipe_loss(&b->recipe, b->tape, scores, batch.y);
-    const qg_status status = qg_backward(b->tape, loss);
-    return status ? status : qg_optim_step(b->optim);
+    b->batch += now_seconds() - from;
+    qg_var *scores = qg_net_forward(b->net, b->tape, batch.x);
+    if (b->forward) return scores ? QG_OK : qg_tape_status(b->tape);
+    qg_var   *loss   = recipe_loss(&b->recipe, b->tape, scores, batch.y);
+    qg_status status = qg_backward(b->tape, loss);
+    if (status) return status;
+    const double done = now_seconds();
+    status            = qg_optim_step(b->optim);
+    b->update += now_seconds() - done;
+    return status;
+}
+
+/* Time is counted from one op to the next, the first of them being the beginning of a step; the last
+ * is complete once another step begins. */
+static void start_profile(bench *b, qg_profile *p)
+{
+    qg_tape_profile(b->tape, p);
+    qg_tape_begin(b->tape, QG_EVAL, 0, 0);
+}
+
+static void stop_profile(bench *b)
+{
+    qg_tape_begin(b->tape, QG_EVAL, 0, 0);
+    qg_tape_profile(b->tape, NULL);
+}
+
+/* What the products of a step compute, from the ops themselves. */
+static qg_status count_flops(bench *b)
+{
+    qg_profile p = { 0 };
+    start_profile(b, &p);
+    const qg_status status = step(b);
+    stop_profile(b);
+    for (int i = 0; i < p.rows; i++)
+        b->flops += (p.row[i].forward_flops + p.row[i].backward_flops) / b->recipe.batch;
+    return status;
+}
+
+static qg_status warm_up(bench *b)
+{
+    qg_status status = QG_OK;
+    for (int i = 1; i < WARM_UP && !status; i++) status = step(b);
+    if (!status) status = count_flops(b);
+    b->batch  = 0;
+    b->update = 0;
+    return status;
+}
+
+/* What lies between ops is gathering, updating and the rest. */
+static void split_rest(bench *b)
+{
+    qg_profile *p = &b->profile;
+    for (int i = 0; i < p->rows; i++)
+        if (!strcmp(p->row[i].op, "-")) p->row[i].forward -= b->batch + b->update;
+    if (p->rows + 2 > QG_PROFILE_ROWS) return;
+    p->row[p->rows++] = (qg_profile_row){ .op = "(batch)", .calls = b->steps, .forward = b->batch };
+    if (!b->forward)
+        p->row[p->rows++] = (qg_profile_row){ .op = "(update)", .calls = b->steps, .backward = b->update };
 }
 
 static int by_size(const void *a, const void *b)
@@ -88,94 +157,23 @@ static int by_size(const void *a, const void *b)
 
 static qg_status measure(bench *b)
 {
-    for (int i = 0; i < WARM_UP; i++) {
-        const qg_status status = step(b);
+    qg_status status = warm_up(b);
+    if (status) return status;
+    if (config_flag(&b->asked, "profile")) start_profile(b, &b->profile);
+    const double limit = bench_seconds(&b->asked), began = now_seconds();
+    for (double now = began; (b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS;) {
+        const double from = now;
+        status            = step(b);
         if (status) return status;
-    }
-    if (config_flag(&b->asked, "profile")) qg_tape_profile(b->tape, &b->profile);
-    const double limit = config_real(&b->asked, "seconds"), began = now_seconds();
-    for (double now = began; (now - began < limit || b->steps < 3) && b->steps < MAX_STEPS;) {
-        const double    from   = now;
-        const qg_status status = step(b);
-        if (status) return status;
-        now                 = now_seconds();
+        now               = now_seconds();
         b->ms[b->steps++] = (float)(1e3 * (now - from));
+        b->seconds        = now - began;
     }
-    qg_tape_profile(b->tape, NULL);
+    stop_profile(b);
+    if (b->profile.rows) split_rest(b);
     qsort(b->ms, (size_t)b->steps, sizeof *b->ms, by_size);
     b->median = 0.5 * ((double)b->ms[b->steps / 2] + (double)b->ms[(b->steps - 1) / 2]);
     return QG_OK;
-}
-
-/* --- printing ----------------------------------------------------------------------------- */
-
-static double per_second(double flops, double seconds)
-{
-    return seconds > 0 ? 1e-9 * flops / seconds : 0;
-}
-
-static void print_profile(const bench *b, FILE *out)
-{
-    double total = 0;
-    for (int i = 0; i < b->profile.rows; i++)
-        total += b->profile.row[i].forward + b->profile.row[i].backward;
-    fprintf(out, "\n%-20s %10s %12s %12s %16s %16s %7s\n", "op", "calls/step", "forward ms",
-            "backward ms", "forward GFLOP/s", "backward GFLOP/s", "share");
-    for (int i = 0; i < b->profile.rows; i++) {
-        const qg_profile_row *r = &b->profile.row[i];
-        fprintf(out, "%-20s %10.1f %12.4f %12.4f %16.1f %16.1f %5.1f %%\n", r->op,
-                (double)r->calls / b->steps, 1e3 * r->forward / b->steps,
-                1e3 * r->backward / b->steps, per_second(r->forward_flops, r->forward),
-                per_second(r->backward_flops, r->backward),
-                total > 0 ? 100 * (r->forward + r->backward) / total : 0);
-    }
-}
-
-static void print_profile_json(const bench *b, json *j)
-{
-    json_open(j, "profile", '[');
-    for (int i = 0; i < b->profile.rows; i++) {
-        const qg_profile_row *r = &b->profile.row[i];
-        json_open(j, NULL, '{');
-        json_text(j, "op", r->op);
-        json_real(j, "calls_per_step", (double)r->calls / b->steps);
-        json_real(j, "forward_ms", 1e3 * r->forward / b->steps);
-        json_real(j, "backward_ms", 1e3 * r->backward / b->steps);
-        json_real(j, "forward_gflops", per_second(r->forward_flops, r->forward));
-        json_real(j, "backward_gflops", per_second(r->backward_flops, r->backward));
-        json_close(j, '}');
-    }
-    json_close(j, ']');
-}
-
-static void print(const bench *b)
-{
-    const bool   profile = config_flag(&b->asked, "profile");
-    const double rate    = 1e3 * b->recipe.batch / b->median;
-    if (!config_flag(&b->asked, "json")) {
-        printf("%s, weights %s, inputs %s, gradients %s, %s, batch %d: %d threads, OpenBLAS core %s, "
-               "kernels %s\n",
-               b->recipe.model->name, config_text(&b->config, "weight"),
-               config_text(&b->config, "input"), config_text(&b->config, "gradient"),
-               b->recipe.data->name, b->recipe.batch, qg_threads(), qg_blas_core(), qg_cpu_path());
-        printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f MiB at most\n",
-               rate, b->median, b->steps, (double)b->ms[0], (double)peak_rss_bytes() / (1 << 20));
-        if (profile) print_profile(b, stdout);
-        return;
-    }
-    json j = json_begin(stdout);
-    json_text(&j, "model", b->recipe.model->name);
-    json_text(&j, "data", b->recipe.data->name);
-    json_text(&j, "weight", config_text(&b->config, "weight"));
-    json_text(&j, "input", config_text(&b->config, "input"));
-    json_text(&j, "gradient", config_text(&b->config, "gradient"));
-    json_integer(&j, "batch", (uint64_t)b->recipe.batch);
-    json_real(&j, "images_per_second", rate);
-    json_real(&j, "ms_per_step", b->median);
-    json_integer(&j, "steps", (uint64_t)b->steps);
-    report_machine(&j);
-    if (profile) print_profile_json(b, &j);
-    json_end(&j);
 }
 
 static int run_bench(bench *b)
@@ -186,38 +184,71 @@ static int run_bench(bench *b)
     if (!status) {
         usage  = true;
         status = recipe_read(&b->config, &b->recipe);
-        if (!status) status = recipe_trains(&b->recipe);
+        if (!status && !b->forward) status = recipe_trains(&b->recipe);
     }
     if (status) return qg_report("qgrad bench"), usage ? EXIT_USAGE : EXIT_FAILED;
     warn();
     status = build(b);
     if (!status) status = measure(b);
     if (status) return qg_report("qgrad bench");
-    print(b);
+    bench_print(b);
     return EXIT_DONE;
+}
+
+static int bench_step(bench *b)
+{
+    const int status = run_bench(b);
+    free(b->ms);
+    qg_tape_free(b->tape);
+    qg_optim_free(b->optim);
+    qg_net_free(b->net);
+    qg_loader_free(b->data);
+    config_free(&b->config);
+    return status;
+}
+
+/* --- which benchmark ---------------------------------------------------------------------- */
+
+enum { TRAIN, EVAL, PEAK, BENCHES };
+
+static const verb benches[BENCHES] = {
+    { "bench train", "Measure the speed of training",
+      "bench train --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
+    { "bench eval", "Measure the speed of evaluation: forward only",
+      "bench eval --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
+    { "bench peak", "Measure what this machine can do: multiply-adds and memory",
+      "bench peak [--threads N] [--seconds S] [--json]", VERB_PEAK, bench_main },
+};
+
+static int help(const verb *v)
+{
+    printf("usage: qgrad %s\n%s.\n\n", v->usage, v->about);
+    for (int i = 0; i < BENCHES; i++) printf("  %-12s  %s.\n", benches[i].name, benches[i].about);
+    printf("\nqgrad bench train --help, and so on, list the options.\n");
+    return EXIT_DONE;
+}
+
+static int misused(const char *word)
+{
+    char names[64] = "";
+    for (int i = 0; i < BENCHES; i++) list_append(names, sizeof names, strchr(benches[i].name, ' ') + 1);
+    if (word) fprintf(stderr, "qgrad bench: no benchmark '%s'; there is %s\n", word, names);
+    else fprintf(stderr, "qgrad bench: name the benchmark first; there is %s\n", names);
+    return EXIT_USAGE;
 }
 
 int bench_main(const verb *v, const char *program, int argc, char **argv)
 {
     (void)program;
-    const bool named = argc > 1 && argv[1][0] != '-';
-    if (named && strcmp(argv[1], "train")) {
-        fprintf(stderr, "qgrad bench: no benchmark '%s'; there is train\n", argv[1]);
-        return EXIT_USAGE;
-    }
-    bench b      = { 0 };
-    int   status = options_parse(v, named ? argc - 1 : argc, named ? argv + 1 : argv, &b.asked);
-    if (status < 0 && !named) {
-        fprintf(stderr, "qgrad bench: name the benchmark first; there is train\n");
-        status = EXIT_USAGE;
-    }
-    if (status < 0) status = run_bench(&b);
-    free(b.ms);
-    qg_tape_free(b.tape);
-    qg_optim_free(b.optim);
-    qg_net_free(b.net);
-    qg_loader_free(b.data);
-    config_free(&b.config);
+    const char *word = argc > 1 ? argv[1] : "-";
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help(v);
+    if (*word == '-') return misused(NULL);
+    int at = 0;
+    while (at < BENCHES && strcmp(strchr(benches[at].name, ' ') + 1, word)) at++;
+    if (at == BENCHES) return misused(word);
+    bench b      = { .forward = at == EVAL };
+    int   status = options_parse(&benches[at], argc - 1, argv + 1, &b.asked);
+    if (status < 0) status = at == PEAK ? bench_peak(&b.asked) : bench_step(&b);
     config_free(&b.asked);
     return status;
 }

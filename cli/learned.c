@@ -6,7 +6,7 @@ static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
 
 enum { ROLES = sizeof roles / sizeof *roles };
 
-static void add(learned *l, const qg_slot *slot)
+static void add(learned_list *l, const qg_slot *slot)
 {
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *entry = &slot->q.scheme->learned[i];
@@ -14,11 +14,11 @@ static void add(learned *l, const qg_slot *slot)
     }
 }
 
-qg_status learned_begin(learned *l, qg_net *net)
+qg_status learned_begin(learned_list *l, qg_net *net)
 {
     const int    layers = qg_net_layers(net);
     const size_t most   = (size_t)layers * ROLES * QG_LEARNED + 1;
-    *l                  = (learned){ .row = calloc(most, sizeof *l->row) };
+    *l                  = (learned_list){ .row = calloc(most, sizeof *l->row) };
     if (!l->row) return qg_fail(QG_EMEM, "out of memory for %zu learned values", most);
     for (int i = 0; i < layers; i++)
         for (int r = 0; r < ROLES; r++) {
@@ -28,10 +28,10 @@ qg_status learned_begin(learned *l, qg_net *net)
     return QG_OK;
 }
 
-void learned_end(learned *l)
+void learned_end(learned_list *l)
 {
     free(l->row);
-    *l = (learned){ 0 };
+    *l = (learned_list){ 0 };
 }
 
 learned_span learned_span_of(const qg_param *p)

@@ -9,14 +9,14 @@ typedef struct learned_row {
     bool            tracked;
 } learned_row;
 
-typedef struct learned {
+typedef struct learned_list {
     learned_row *row;               /* in the order of the layers; without what is quiet */
     int          rows;
-} learned;
+} learned_list;
 
 /* Of a built net, which must outlive it.  Fails with QG_EMEM. */
-QG_MUST_CHECK qg_status learned_begin(learned *l, qg_net *net);
-void                    learned_end(learned *l);
+QG_MUST_CHECK qg_status learned_begin(learned_list *l, qg_net *net);
+void                    learned_end(learned_list *l);
 
 /* Least, mean and greatest value of p. */
 typedef struct learned_span {

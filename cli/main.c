@@ -12,8 +12,14 @@ static const verb verbs[] = {
     { "eval", "Test the weights of a run", "eval --run DIR [options]", VERB_EVAL, eval_main },
     { "summary", "Show the layers of a net, and its size in floats and packed",
       "summary --model NAME [--weight SCHEME] [options]", VERB_SUMMARY, summary_main },
-    { "bench", "Measure the speed of training",
-      "bench train --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
+    { "bench", "Measure speed: of training, of evaluation, and of the machine itself",
+      "bench train|eval|peak [options]", VERB_BENCH, bench_main },
+    { "inspect", "Show the values that the weights of a run take", "inspect DIR [options]",
+      VERB_INSPECT, inspect_main },
+    { "explain", "Say what a quantization scheme computes, and where that is written",
+      "explain [SCHEME] [options]", VERB_EXPLAIN, explain_main },
+    { "gradcheck", "Compare every gradient with differences of what it is the gradient of",
+      "gradcheck [--paper] [options]", VERB_GRADCHECK, gradcheck_main },
 };
 
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
@@ -21,7 +27,7 @@ enum { N_VERBS = sizeof verbs / sizeof *verbs };
 static void help(FILE *out)
 {
     fprintf(out, "usage: qgrad VERB [options]\n\n");
-    for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-8s  %s.\n", verbs[i].name, verbs[i].about);
+    for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-9s  %s.\n", verbs[i].name, verbs[i].about);
     fprintf(out, "\nqgrad VERB --help lists the options of a verb; qgrad --version says which qgrad "
                  "this is.\n");
 }

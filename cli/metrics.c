@@ -39,7 +39,7 @@ static void count(metrics *m, metrics_row row)
     m->last = row;
 }
 
-qg_status metrics_begin(metrics *m, const census *c, const learned *l)
+qg_status metrics_begin(metrics *m, const census *c, const learned_list *l)
 {
     *m               = (metrics){ 0 };
     qg_status status = append(m, "%s", HEADER);
@@ -56,7 +56,7 @@ qg_status metrics_begin(metrics *m, const census *c, const learned *l)
     return status ? status : append(m, "\n");
 }
 
-qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned *l)
+qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned_list *l)
 {
     qg_status status = append(m, "%.0f,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g", row.epoch, row.lr,
                               row.train_loss, row.train_accuracy, row.test_loss, row.test_accuracy,

@@ -29,8 +29,8 @@ typedef struct metrics {
  * conv1.flipped, and one per learned or tracked number, conv1.weight.wp; where there is one number per
  * channel these are three, conv1.weight.min.least, .mean and .greatest over the channels.
  * Fails with QG_EMEM. */
-QG_MUST_CHECK qg_status metrics_begin(metrics *m, const census *c, const learned *l);
-QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned *l);
+QG_MUST_CHECK qg_status metrics_begin(metrics *m, const census *c, const learned_list *l);
+QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned_list *l);
 
 /* The first `epochs` rows of a file; -1: all of them.  Fails with QG_EIO, QG_EMEM, QG_EFORMAT (not
  * a row per epoch; fewer than that). */

@@ -63,6 +63,20 @@ static qg_status check_schedule(const char *text, char *canonical, size_t bytes)
     return status;
 }
 
+/* Height, width and channels: "32x32x3". */
+static qg_status check_image(const char *text, char *canonical, size_t bytes)
+{
+    enum { MOST = 4096 };
+    int n[3] = { 0 }, used = 0;
+    if (strspn(text, "0123456789x") != strlen(text) ||
+        sscanf(text, "%4dx%4dx%4d%n", &n[0], &n[1], &n[2], &used) != 3 || text[used] ||
+        n[0] < 1 || n[1] < 1 || n[2] < 1 || n[0] > MOST || n[1] > MOST || n[2] > MOST)
+        return qg_fail(QG_EARG, "'%s' is no image; write height, width and channels, each 1..%d, as "
+                       "32x32x3", text, (int)MOST);
+    snprintf(canonical, bytes, "%dx%dx%d", n[0], n[1], n[2]);
+    return QG_OK;
+}
+
 /* "50m", "90s", "1h", "1.5h" or seconds, to seconds. */
 static qg_status check_duration(const char *text, char *canonical, size_t bytes)
 {
@@ -84,7 +98,7 @@ enum { NETS = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH, STEPS = VERB_TRAIN | VERB_
 
 const option options[] = {
     { "model", OPTION_TEXT, NETS | IDENTITY, 0, 0, "NAME", check_model, NULL, "the net, required" },
-    { "data", OPTION_TEXT, VERBS | IDENTITY, 0, 0, "NAME", check_data, "mnist", "the data set" },
+    { "data", OPTION_TEXT, NETS | VERB_EVAL | IDENTITY, 0, 0, "NAME", check_data, "mnist", "the data set" },
     { "weight", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_weight, "float",
       "quantizer of the weights" },
     { "input", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_input, "float",
@@ -133,7 +147,7 @@ const option options[] = {
       "of weights, shuffling and noise" },
     { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,
       "where the data set is" },
-    { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | SAVED, 0, 1024, "N", NULL, "0",
+    { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_PEAK | SAVED, 0, 1024, "N", NULL, "0",
       "0: one per core; no effect on the results" },
     { "out", OPTION_TEXT, VERB_TRAIN, 0, 0, "DIR", NULL, NULL,
       "the run directory; else runs/MODEL-WEIGHT-SEED" },
@@ -142,11 +156,17 @@ const option options[] = {
     { "budget", OPTION_TEXT, VERB_TRAIN, 0, 0, "TIME", check_duration, NULL,
       "stop in good order after 50m, 90s, 1h" },
     { "config", OPTION_TEXT, NETS, 0, 0, "FILE", NULL, NULL, "take options from a file first" },
-    { "run", OPTION_TEXT, VERB_EVAL, 0, 0, "DIR", NULL, NULL, "the run directory, required" },
-    { "best", OPTION_FLAG, VERB_EVAL, 0, 0, NULL, NULL, NULL,
+    { "run", OPTION_TEXT, VERB_EVAL | VERB_INSPECT, 0, 0, "DIR", NULL, NULL, "the run directory, required" },
+    { "best", OPTION_FLAG, VERB_EVAL | VERB_INSPECT, 0, 0, NULL, NULL, NULL,
       "use best.safetensors, not last.safetensors" },
-    { "seconds", OPTION_REAL, VERB_BENCH, 0.01, 86400, "X", NULL, "6", "how long to measure" },
+    { "image", OPTION_TEXT, VERB_BENCH, 0, 0, "HxWxC", check_image, NULL,
+      "synthetic images of this shape, as 32x32x3" },
+    { "seconds", OPTION_REAL, VERB_BENCH | VERB_PEAK, 0.01, 86400, "X", NULL, "6", "how long to measure" },
     { "profile", OPTION_FLAG, VERB_BENCH, 0, 0, NULL, NULL, NULL, "where the time goes, op by op" },
+    { "paper", OPTION_FLAG, VERB_GRADCHECK, 0, 0, NULL, NULL, NULL,
+      "also the formulas that papers print and that are no derivatives" },
+    { "markdown", OPTION_FLAG, VERB_EXPLAIN, 0, 0, NULL, NULL, NULL,
+      "every scheme, as docs/schemes.md has it" },
     { "json", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL,
       "one JSON object on stdout, nothing else" },
     { "help", OPTION_FLAG, VERBS, 0, 0, NULL, NULL, NULL, "this text" },
@@ -273,6 +293,25 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     return -1;
 }
 
+/* The word begins an option of v that takes its value from the next one. */
+static bool wants_value(const verb *v, const char *word)
+{
+    const option *o = !strncmp(word, "--", 2) ? option_find(word + 2) : NULL;
+    return o && (o->use & v->bit) && o->kind != OPTION_FLAG;
+}
+
+const char *options_operand(const verb *v, int *argc, char **argv)
+{
+    int at = 1, last = *argc - 1;
+    if (last < 1) return NULL;
+    if (*argv[at] == '-' && !wants_value(v, argv[last - 1])) at = last;
+    if (*argv[at] == '-') return NULL;
+    const char *operand = argv[at];
+    for (int i = at; i < last; i++) argv[i] = argv[i + 1];
+    (*argc)--;
+    return operand;
+}
+
 void options_help(const verb *v, FILE *out)
 {
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
@@ -294,7 +333,8 @@ void options_help(const verb *v, FILE *out)
             fprintf(out, "  %-16s %s\n", (*m)->name, (*m)->about);
         schemes_help(out);
     }
-    data_help(out);
+    if (v->bit & (NETS | VERB_EVAL)) data_help(out);
+    if (v->bit == VERB_EXPLAIN) schemes_help(out);
     fprintf(out, "\nExit status: 0 done, 1 failed, 2 wrong usage, 130 and 143 after SIGINT and "
                  "SIGTERM.\n");
 }

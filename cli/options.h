@@ -23,13 +23,17 @@ typedef enum option_kind {
 
 /* Bits of option.use. */
 enum {
-    VERB_TRAIN   = 1,
-    VERB_EVAL    = 2,
-    VERB_SUMMARY = 4,
-    VERB_BENCH   = 8,
-    VERBS        = 15,
-    SAVED        = 16,      /* kept in config.toml, and understood in a --config file */
-    IDENTITY     = 32 | SAVED   /* decides a run's bytes: in its checkpoints, fixed on --resume */
+    VERB_TRAIN     = 1,
+    VERB_EVAL      = 2,
+    VERB_SUMMARY   = 4,
+    VERB_BENCH     = 8,     /* train and eval */
+    VERB_PEAK      = 16,    /* bench peak */
+    VERB_GRADCHECK = 32,
+    VERB_EXPLAIN   = 64,
+    VERB_INSPECT   = 128,
+    VERBS          = 255,
+    SAVED          = 256,   /* kept in config.toml, and understood in a --config file */
+    IDENTITY       = 512 | SAVED    /* decides a run's bytes: in its checkpoints, fixed on --resume */
 };
 
 enum { VALUE_BYTES = 512 };
@@ -46,7 +50,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 41 };
+enum { OPTIONS = 44 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -73,9 +77,16 @@ typedef struct verb {
 int           options_parse(const verb *v, int argc, char **argv, config *asked);
 void          options_help(const verb *v, FILE *out);
 
+/* The one argument of a verb that belongs to no option, taken out of argv; NULL: there is none.  It
+ * stands in front of all options or behind them. */
+const char   *options_operand(const verb *v, int *argc, char **argv);
+
 int train_main(const verb *v, const char *program, int argc, char **argv);
 int eval_main(const verb *v, const char *program, int argc, char **argv);
 int summary_main(const verb *v, const char *program, int argc, char **argv);
 int bench_main(const verb *v, const char *program, int argc, char **argv);
+int gradcheck_main(const verb *v, const char *program, int argc, char **argv);
+int explain_main(const verb *v, const char *program, int argc, char **argv);
+int inspect_main(const verb *v, const char *program, int argc, char **argv);
 
 #endif

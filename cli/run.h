@@ -28,7 +28,7 @@ typedef struct run {
     char      *identity;                    /* the part of it that checkpoints hold, as text */
     run_record record;
     census     census;
-    learned    learned;
+    learned_list learned;
     metrics    metrics;
     qg_state  *last, *best;
 } run;

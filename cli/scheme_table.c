@@ -312,7 +312,7 @@ const scheme_row scheme_rows[SCHEME_ROWS] = {
 
     { "sign", FOR_INPUT, { SURROGATE(CLIP) }, make_sign, "{-1, +1}" },
     { "xnor", FOR_INPUT, { WORDS("scale", "on|off"), SURROGATE(CLIP) }, make_xnor_input,
-      "{-1, +1}, the product times the mean |x| of its window" },
+      "{-1, +1}, and the product times the mean |x| of its window if scale is on" },
     { "dorefa", FOR_INPUT, { BITS_OF(2, 8, 32), WORDS("ties", "even|up"), OWN_SURROGATE },
       make_dorefa_input, "2^bits levels in [0, 1]" },
     { "fake_quant", FOR_INPUT, FAKE_QUANT("learned|observed|percentile|fixed"), make_fake_quant_input,

@@ -17,13 +17,6 @@ static const char *operand(unsigned use)
     return use == FOR_WEIGHT ? "weight" : use == FOR_INPUT ? "input" : "gradient";
 }
 
-const char *scheme_row_name(int index, unsigned *use)
-{
-    if (index < 0 || index >= SCHEME_ROWS) return NULL;
-    *use = scheme_rows[index].use;
-    return scheme_rows[index].name;
-}
-
 /* --- reading ------------------------------------------------------------------------------ */
 
 /* The n characters at at are word, whole. */
@@ -229,4 +222,51 @@ void schemes_help(FILE *out)
         for (int i = 0; i < SCHEME_ROWS; i++)
             if (scheme_rows[i].use & uses[u]) row_help(&scheme_rows[i], out);
     }
+}
+
+/* --- one by one --------------------------------------------------------------------------- */
+
+/* Row at its defaults, but for option k, which has its word w. */
+static scheme_text with_word(const scheme_row *row, int k, int w)
+{
+    scheme_text t = { .name = row->name, .about = row->about, .use = row->use };
+    double      value[SCHEME_OPTIONS] = { 0 };
+    size_t      used = (size_t)snprintf(t.spelling, sizeof t.spelling, "%s", row->name);
+    char        before = ':';
+    for (int i = 0; i < count_options(row); i++) {
+        const scheme_option *o = &row->option[i];
+        char                 word[64];
+        value[i] = i == k ? w : o->fallback;
+        if (!o->words || (value[i] == o->fallback && !(o->is & SHOWN))) continue;
+        print_value(o, value[i], word);
+        used += (size_t)snprintf(t.spelling + used, sizeof t.spelling - used, "%c%s=%s", before, o->name,
+                                 word);
+        before = ',';
+    }
+    const qg_status status = row->make(value, &t.quant);
+    QG_ASSERT(!status);                 /* a word alone contradicts no default */
+    return t;
+}
+
+static int count_words(const scheme_option *o)
+{
+    int n = o->words ? 1 : 0;
+    for (const char *c = o->words; c && *c; c++) n += *c == '|';
+    return n;
+}
+
+bool scheme_at(int i, scheme_text *out)
+{
+    for (int r = 0; r < SCHEME_ROWS; r++) {
+        const scheme_row *row  = &scheme_rows[r];
+        const scheme_text base = with_word(row, -1, 0);
+        *out                   = base;
+        if (i-- == 0) return true;
+        for (int k = 0; k < count_options(row); k++)
+            for (int w = 0; w < count_words(&row->option[k]); w++) {
+                *out = with_word(row, k, w);
+                if (out->quant.scheme != base.quant.scheme && i-- == 0) return true;
+            }
+    }
+    return false;
 }

@@ -3,6 +3,7 @@
 #ifndef CLI_SCHEMES_H
 #define CLI_SCHEMES_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "layers/models/models.h"
@@ -22,9 +23,16 @@ QG_MUST_CHECK
 qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
                        char *canonical, size_t bytes);
 
-/* The rows of the table, one per scheme and operand: name and use of row index; NULL behind the last. */
-const char *scheme_row_name(int index, unsigned *use);
-
 void      schemes_help(FILE *out);
+
+/* Every scheme behind the names, one after the other: a row of the table at its defaults, and the
+ * ways in which words of its options make another scheme of it, as fake_quant:range=observed. */
+typedef struct scheme_text {
+    const char *name, *about;       /* of the row */
+    char        spelling[64];       /* the name with the words that decide the scheme */
+    unsigned    use;
+    qg_quant    quant;              /* scheme NULL: nothing is quantized */
+} scheme_text;
+bool      scheme_at(int i, scheme_text *out);       /* false: there are fewer than i + 1 */
 
 #endif

@@ -72,11 +72,13 @@ typedef struct check {
 
 static bool is_checked(const qg_param *p) { return p->grad && !p->frozen; }
 
-static qg_status evaluate(check *c, qg_var **loss, double *sum)
+typedef qg_var *(*builder)(qg_tape *t, const qg_params *p, void *context);
+
+static qg_status evaluate(check *c, builder build, qg_var **loss, double *sum)
 {
     const weighting s = { qg_rng_fork(c->spec.key, STREAM_WEIGHTS), true };
     qg_tape_begin(c->tape, QG_TRAIN, c->spec.key, 0);
-    *sum = weighted_sum(c->tape, c->spec.build(c->tape, c->spec.params, c->spec.context), s, loss);
+    *sum = weighted_sum(c->tape, build(c->tape, c->spec.params, c->spec.context), s, loss);
     /* qg_backward is where a step's first failure is told; it does nothing else then. */
     if (qg_tape_status(c->tape)) return qg_backward(c->tape, NULL);
     return *loss ? QG_OK : qg_fail(QG_EARG, "gradcheck %s: build returned NULL", c->spec.name);
@@ -97,7 +99,8 @@ static qg_status difference(check *c, const qg_param *p, uint64_t key, float h, 
         for (size_t i = 0; i < m; i++)
             *moved += (side ? -1.0 : 1.0) * (double)c->grad[p->offset + i] * (double)p->value[i];
         qg_var         *loss;
-        const qg_status s = evaluate(c, &loss, &sum[side]);
+        const builder   f = c->spec.surrogate ? c->spec.surrogate : c->spec.build;
+        const qg_status s = evaluate(c, f, &loss, &sum[side]);
         memcpy(p->value, from, m * sizeof *from);
         if (s) return s;
     }
@@ -116,6 +119,7 @@ static double length(const float *v, size_t n)
 static qg_status check_parameter(check *c, const qg_param *p, uint64_t key, qg_gradcheck_result *r)
 {
     const double own   = length(c->grad + p->offset, qg_count(p->shape));
+    if (!(own >= r->least)) r->least = own;
     const double whole = c->length / 1024;
     for (int d = 0; d < c->spec.directions; d++) {
         const uint64_t direction = qg_rng_fork(key, (uint64_t)d);
@@ -161,7 +165,7 @@ static qg_status differentiate(check *c)
         double    sum;
         qg_status s = pass ? spoil(c) : QG_OK;
         memset(p->grad, 0, p->length * sizeof *p->grad);
-        if (!s) s = evaluate(c, &loss, &sum);
+        if (!s) s = evaluate(c, c->spec.build, &loss, &sum);
         if (!s) s = qg_backward(c->tape, loss);
         if (s) return s;
     }
@@ -207,7 +211,7 @@ qg_status qg_gradcheck(qg_gradcheck_spec spec, qg_gradcheck_result *result)
     if (spec.tolerance == 0) spec.tolerance = TOLERANCE;
     if (spec.directions == 0) spec.directions = DIRECTIONS;
     qg_gradcheck_result r = { .name = spec.name, .tolerance = (double)spec.tolerance,
-                              .reason = spec.reason ? spec.reason : REASON };
+                              .reason = spec.reason ? spec.reason : REASON, .least = INFINITY };
     qg_params    *p       = spec.params;
     const size_t  floats  = p->length + p->tracked_length;
     check         c       = { .spec = spec, .tape = qg_tape_new() };
@@ -265,6 +269,7 @@ static qg_status slopes(const qg_slopecheck_spec *spec, const qg_param *x, qg_ta
         if (isnan(gap)) break;
     }
     r->error = off / largest;
+    r->least = length(x->grad, m);
     snprintf(r->worst, sizeof r->worst, "%s", x->name);
     return QG_OK;
 }

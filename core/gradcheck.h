@@ -21,7 +21,8 @@ typedef struct qg_gradcheck_spec {
     const char *name;       /* for messages and the result */
     qg_params  *params;     /* allocated and filled; checked if trained and not frozen */
     qg_var   *(*build)(qg_tape *t, const qg_params *p, void *context);     /* of any shape */
-    void       *context;    /* handed to build */
+    qg_var   *(*surrogate)(qg_tape *t, const qg_params *p, void *context); /* NULL: build */
+    void       *context;    /* handed to both */
     float       h;          /* 0: 1/64; how far a value moves */
     float       tolerance;  /* 0: 1e-3 */
     const char *reason;     /* why the tolerance is what it is; NULL: the default's */
@@ -35,6 +36,7 @@ typedef struct qg_gradcheck_result {
     double      tolerance;  /* what it was compared with */
     const char *reason;     /* never NULL */
     char        worst[64];  /* the name of the parameter with that error, cut if need be */
+    double      least;      /* the smallest |dL/dp| of what was checked; 0: a check of nothing */
     bool        pass;       /* error <= tolerance; false for a NaN */
 } qg_gradcheck_result;
 
@@ -43,6 +45,9 @@ typedef struct qg_gradcheck_result {
  *     D(h) = (L(p + h d) - L(p - h d)) / 2h,   d[j] = +-1, keyed
  *     D    = (4 D(h) - D(2h)) / 3
  *     error = |dL/dp . d - D| / max(|dL/dp|, |D|, |dL/d(all p)| / 1024)
+ * With a surrogate, L(p +- h d) is computed from what that returns, of the same shape: for a
+ * quantizer, the smooth function whose slopes its backward declares, all rounding errors held where
+ * they were.  It needs no backward of its own.
  * |v| of a vector is its Euclidean length, which is what v . d is for an average d.  The memory of
  * the tape holds NaN when the gradient is taken, so what an op leaves unwritten shows.
  *

@@ -25,8 +25,18 @@ static qg_var *forward_hardtanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_hardtanh(t, x);
 }
 
-static const qg_layer_type relu     = { "relu", sizeof(qg_layer), build, NULL, forward_relu, NULL };
-static const qg_layer_type hardtanh = { "hardtanh", sizeof(qg_layer), build, NULL, forward_hardtanh, NULL };
+static const qg_layer_type relu = {
+    .name = "relu",
+    .size = sizeof(qg_layer),
+    .build = build,
+    .forward = forward_relu,
+};
+static const qg_layer_type hardtanh = {
+    .name = "hardtanh",
+    .size = sizeof(qg_layer),
+    .build = build,
+    .forward = forward_hardtanh,
+};
 
 qg_layer *qg_net_relu(qg_net *net)     { return qg_net_append(net, &relu, NULL, "relu", NULL); }
 qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NULL, "hardtanh", NULL); }
@@ -59,8 +69,13 @@ static void describe_dropout(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "%g", (double)((const dropout *)l)->rate);
 }
 
-static const qg_layer_type dropout_type = { "dropout", sizeof(dropout),  build_dropout,
-                                            NULL,      forward_dropout, describe_dropout };
+static const qg_layer_type dropout_type = {
+    .name = "dropout",
+    .size = sizeof(dropout),
+    .build = build_dropout,
+    .forward = forward_dropout,
+    .describe = describe_dropout,
+};
 
 qg_layer *qg_net_dropout(qg_net *net, float rate)
 {
@@ -103,8 +118,14 @@ static void describe_quantize(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "%s", scheme ? scheme->name : "float");
 }
 
-static const qg_layer_type quantize_type = { "quantize",     sizeof(quantize), build_quantize,
-                                             start_quantize, forward_quantize, describe_quantize };
+static const qg_layer_type quantize_type = {
+    .name = "quantize",
+    .size = sizeof(quantize),
+    .build = build_quantize,
+    .start = start_quantize,
+    .forward = forward_quantize,
+    .describe = describe_quantize,
+};
 
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
 {
@@ -137,7 +158,12 @@ static qg_var *forward_add(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return qg_add(t, x, z);
 }
 
-static const qg_layer_type add = { "add", sizeof(qg_layer), build_add, NULL, forward_add, NULL };
+static const qg_layer_type add = {
+    .name = "add",
+    .size = sizeof(qg_layer),
+    .build = build_add,
+    .forward = forward_add,
+};
 
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
 {

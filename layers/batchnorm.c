@@ -50,7 +50,20 @@ static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return fused ? y : qg_slot_apply(bn->slot, t, y);
 }
 
-static const qg_layer_type batchnorm = { "batchnorm", sizeof(qg_batchnorm), build, start, forward, NULL };
+static void unfold(qg_layer *copy)
+{
+    qg_batchnorm *bn = (qg_batchnorm *)copy;
+    bn->pool = 0;
+    bn->relu = false;
+    bn->slot = NULL;
+}
+
+static const qg_layer_type batchnorm = { .name    = "batchnorm",
+                                         .size    = sizeof(qg_batchnorm),
+                                         .build   = build,
+                                         .start   = start,
+                                         .forward = forward,
+                                         .unfold  = unfold };
 
 qg_batchnorm *qg__batchnorm(qg_layer *l) { return l->type == &batchnorm ? (qg_batchnorm *)l : NULL; }
 

@@ -18,6 +18,9 @@ typedef struct qg_layer_type {
     /* z is the second input of a layer that has one, else NULL. */
     qg_var   *(*forward)(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z);
 
+    /* Of a layer that takes part in folding: makes a copy of it what was declared.  NULL: none does. */
+    void      (*unfold)(qg_layer *copy);
+
     /* What the layer does, for the summary: "5x5, 32, ternary".  NULL: nothing to say. */
     void      (*describe)(const qg_layer *l, char *text, size_t bytes);
 } qg_layer_type;

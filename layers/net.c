@@ -125,6 +125,12 @@ static qg_status build_layer(qg_net *net, qg_layer *l)
     return l->type->build(net, l);
 }
 
+static uint64_t key_of(uint64_t key, const char *name)
+{
+    for (; *name; name++) key = qg_bits(key, (unsigned char)*name);
+    return key;
+}
+
 qg_params *qg_net_build(qg_net *net)
 {
     if (!net) return NULL;
@@ -141,13 +147,13 @@ qg_params *qg_net_build(qg_net *net)
         const qg_status s = qg_params_allocate(&net->params);
         if (s) qg__net_fail(net, s);
     }
-    /* A layer's draws depend on its place alone, so that quantizing one layer leaves the initial
-     * weights of all others as they were. */
+    /* A layer's draws depend on its name alone: whatever quantizers do to the layers between, the
+     * products of one seed start from the same latent weights. */
     const uint64_t key = qg_rng_fork(net->spec.seed, QG_STREAM_INIT);
     for (int i = 0; i < net->layers && !net->status; i++) {
         qg_layer *l = net->layer[i];
         if (!l->type->start) continue;
-        const qg_status s = l->type->start(l, qg_rng_fork(key, (uint64_t)i));
+        const qg_status s = l->type->start(l, key_of(key, l->name));
         if (s) qg__net_fail(net, s);
     }
     if (net->status) {
@@ -168,35 +174,38 @@ qg_layer *qg_net_layer(const qg_net *net, int index) { return net->layer[index];
 
 /* --- run ---------------------------------------------------------------------------------- */
 
-static qg_var *run(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
-{
-    return l->fused ? x : l->type->forward(l, t, x, z);
-}
-
 qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
 {
+    enum { MOST_BYTES = 1024 };     /* of a layer that folding has changed */
+    _Alignas(max_align_t) unsigned char copy[MOST_BYTES];
     if (!l || !x) return NULL;
+    const qg_layer_type *type = l->type;
     if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
-    if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
-    return run(l, t, x, NULL);
+    if (l->with && !type->unfold) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
+    if (!type->unfold) return type->forward(l, t, x, NULL);
+    QG_ASSERT(type->size <= MOST_BYTES);
+    qg_layer *alone = memcpy(copy, l, type->size);
+    type->unfold(alone);
+    return type->forward(alone, t, x, NULL);
 }
 
-qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x)
+qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
 {
     if (!net || !t) return NULL;
     if (!net->built && net->status) return qg_reject(t, net->status, "%s", net->why);
     if (!net->built) return qg_reject(t, QG_ESTATE, "net: run before qg_net_build");
-    if (x.shape.h != net->spec.height || x.shape.w != net->spec.width || x.shape.c != net->spec.channels)
+    if (images.shape.h != net->spec.height || images.shape.w != net->spec.width || images.shape.c != net->spec.channels)
         return qg_reject(t, QG_ESHAPE, "net: images are " QG_SHAPE_FMT ", the net was declared for [n,%d,%d,%d]",
-                         QG_SHAPE_ARGS(x.shape), net->spec.height, net->spec.width, net->spec.channels);
-    qg_var *image = qg_input(t, x);
+                         QG_SHAPE_ARGS(images.shape), net->spec.height, net->spec.width, net->spec.channels);
+    qg_var *image = qg_input(t, images);
     if (!image) return NULL;
     /* Outputs by layer; the table lives on the tape, so that a net can be run by several tapes. */
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
     if (!out) return NULL;
     for (int i = 0; i < net->layers; i++) {
         qg_layer *l = net->layer[i];
-        out[i] = run(l, t, l->after ? out[l->after->index] : image, l->with ? out[l->with->index] : NULL);
+        qg_var   *x = l->after ? out[l->after->index] : image, *z = l->with ? out[l->with->index] : NULL;
+        out[i]      = l->fused ? x : l->type->forward(l, t, x, z);
         if (!out[i]) return NULL;
     }
     return out[net->layers - 1];

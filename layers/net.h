@@ -87,8 +87,8 @@ qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg
 
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);   /* every layer, in order */
 
-/* One layer, by hand.  What was folded is done by the batch norm, and the layers behind it pass x
- * on: whoever leaves the order of declaration between them applies a function too early. */
+/* One layer, by hand, doing what was declared and no more: nothing is folded, so the order is the
+ * caller's.  An add layer has two inputs: qg_add instead. */
 qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);
 
 /* One line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes. */

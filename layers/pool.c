@@ -50,10 +50,26 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "%dx%d", size, size);
 }
 
-static const qg_layer_type max_type    = { "maxpool", sizeof(pool), build, NULL, forward_max, describe };
-static const qg_layer_type avg_type    = { "avgpool", sizeof(pool), build, NULL, forward_avg, describe };
-static const qg_layer_type global_type = { "global avgpool", sizeof(pool),   build_global,
-                                           NULL,             forward_global, NULL };
+static const qg_layer_type max_type = {
+    .name = "maxpool",
+    .size = sizeof(pool),
+    .build = build,
+    .forward = forward_max,
+    .describe = describe,
+};
+static const qg_layer_type avg_type = {
+    .name = "avgpool",
+    .size = sizeof(pool),
+    .build = build,
+    .forward = forward_avg,
+    .describe = describe,
+};
+static const qg_layer_type global_type = {
+    .name = "global avgpool",
+    .size = sizeof(pool),
+    .build = build_global,
+    .forward = forward_global,
+};
 
 static qg_layer *append(qg_net *net, const qg_layer_type *type, int size)
 {

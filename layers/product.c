@@ -126,6 +126,13 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
     return (qg_tensor){ shape, folded };
 }
 
+static void unfold(qg_layer *copy)
+{
+    qg_product *p  = (qg_product *)copy;
+    p->norm        = NULL;
+    p->input_fused = false;
+}
+
 /* --- conv2d ------------------------------------------------------------------------------- */
 
 enum { MOST_PAD = 1 << 20 };    /* beyond it, sizes leave an int */
@@ -186,8 +193,13 @@ static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
     if (s.pad) snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
 }
 
-static const qg_layer_type conv2d_type = { "conv2d",     sizeof(conv2d), conv2d_build,
-                                           conv2d_start, conv2d_forward, conv2d_describe };
+static const qg_layer_type conv2d_type = { .name     = "conv2d",
+                                           .size     = sizeof(conv2d),
+                                           .build    = conv2d_build,
+                                           .start    = conv2d_start,
+                                           .forward  = conv2d_forward,
+                                           .unfold   = unfold,
+                                           .describe = conv2d_describe };
 
 qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 {
@@ -235,8 +247,12 @@ static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
     return forward((qg_product *)l, t, x, connect, (qg_windows){ l->in.h, l->in.w, 1, 0, 0 });
 }
 
-static const qg_layer_type dense_type = { "dense",     sizeof(dense), dense_build,
-                                          dense_start, dense_forward, NULL };
+static const qg_layer_type dense_type = { .name    = "dense",
+                                          .size    = sizeof(dense),
+                                          .build   = dense_build,
+                                          .start   = dense_start,
+                                          .forward = dense_forward,
+                                          .unfold  = unfold };
 
 qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {

@@ -31,7 +31,13 @@ static void describe(const qg_layer *l, char *text, size_t bytes)
     snprintf(text, bytes, "stride %d, to %d", s->stride, s->channels);
 }
 
-static const qg_layer_type type = { "shortcut", sizeof(shortcut), build, NULL, forward, describe };
+static const qg_layer_type type = {
+    .name = "shortcut",
+    .size = sizeof(shortcut),
+    .build = build,
+    .forward = forward,
+    .describe = describe,
+};
 
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels)
 {

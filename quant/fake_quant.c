@@ -74,6 +74,15 @@ void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float 
         for (size_t i = 0; i < n; i++) y[i] = 0.0f;
 }
 
+void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float   steps = r->scale == 0.0f ? 0.0f : qg_round_even(y[i] / r->scale);
+        const int64_t q     = qg_to_int((double)steps, -UINT8_MAX, UINT8_MAX) + r->zero_point;
+        code[i]             = (uint8_t)qg_clamp_int(q, 0, UINT8_MAX);
+    }
+}
+
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax)
 {

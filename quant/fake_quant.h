@@ -104,6 +104,10 @@ qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
 void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
 void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
 
+/* The integers that the two above multiply by scale, for 8 bits or fewer:
+ *     code = round(y / scale) + zero_point,  y as they returned it;  the zero point for NaN */
+void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code);
+
 /* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n
  * alone.  dmin and dmax are both NULL if nobody asks. */
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,

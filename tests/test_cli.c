@@ -33,7 +33,8 @@ static void test_help_is_no_error(void **state)
 {
     (void)state;
     static const char *const lines[] = { "--help", "--version", "train --help", "eval --help",
-                                         "summary --help", "bench --help", "bench train --help" };
+                                         "summary --help", "bench --help", "bench train --help",
+                                         "bench eval --help", "bench peak --help" };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_status(lines[i], 0);
         assert_string_equal(last.err, "");
@@ -68,8 +69,13 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
     assert_refuses("train --model lenet5 --resume --force", 2, "not both");
     assert_refuses("eval", 2, "--run is missing");
-    assert_refuses("bench", 2, "name the benchmark first");
-    assert_refuses("bench eval", 2, "no benchmark 'eval'; there is train");
+    assert_refuses("bench", 2, "name the benchmark first; there is train, eval, peak");
+    assert_refuses("bench --json", 2, "name the benchmark first");
+    assert_refuses("bench evil", 2, "no benchmark 'evil'; there is train, eval, peak");
+    assert_refuses("bench peak --model lenet5", 2, "no option '--model'; options: --threads, --seconds");
+    assert_refuses("bench eval --model lenet5 --image 32x32", 2, "write height, width and channels");
+    assert_refuses("bench eval --model lenet5 --image 0x32x3", 2, "each 1..4096");
+    assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "and --data is mnist");
 }
 
 static void test_bad_files_give_1_and_leave_nothing(void **state)

@@ -166,6 +166,24 @@ static void test_evaluation_waits_as_long_as_training(void **state)
     assert_string_not_equal(digest, plain);
 }
 
+/* The census and inspect look at the weight that is quantized, which is the folded one. */
+static void test_codes_are_those_of_the_folded_weight(void **state)
+{
+    (void)state;
+    train("--epochs 1 --weight fake_quant:bits=3 --fold-batchnorm", "folded");
+    assert_status("inspect @/folded --json", 0);
+    cJSON       *j    = parse();
+    const cJSON *fc1  = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(j, "layers"), 2);
+    const cJSON *q    = cJSON_GetObjectItemCaseSensitive(fc1, "quantized");
+    const cJSON *x    = cJSON_GetObjectItemCaseSensitive(fc1, "latent");
+    const double most = fmax(-number(x, "min"), number(x, "max"));
+    assert_true(truth(q, "folded"));
+    assert_true(fabs(number(q, "zero_share") - metric("folded", "fc1.zeros")) < 1e-8);
+    /* The largest level is the largest weight, which the factor 1 / deviation has moved. */
+    assert_true(fabs(number(q, "max") - most) > 0.01 * most);
+    cJSON_Delete(j);
+}
+
 /* --- what is learned ---------------------------------------------------------------------- */
 
 static void test_metrics_follow_what_is_learned(void **state)
@@ -306,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_every_scheme_of_the_help_trains),
         cmocka_unit_test(test_what_schemes_remember_survives_a_stop),
         cmocka_unit_test(test_evaluation_waits_as_long_as_training),
+        cmocka_unit_test(test_codes_are_those_of_the_folded_weight),
         cmocka_unit_test(test_metrics_follow_what_is_learned),
         cmocka_unit_test(test_quantizers_have_a_group_of_their_own),
         cmocka_unit_test(test_packed_bytes_count_the_scales_there_are),

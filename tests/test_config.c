@@ -151,29 +151,29 @@ static void test_a_scheme_becomes_its_quantizer(void **state)
     assert_ptr_equal(q.surrogate.slope, qg_ste_identity().slope);
 }
 
-/* A name alone is legal in every row, and what it is spelt as means the same. */
-static void test_every_row_has_one_spelling(void **state)
+/* Each scheme of the table has a spelling that gives it, and what that is spelt as means the same. */
+static void test_every_scheme_has_one_spelling(void **state)
 {
     (void)state;
-    unsigned use;
-    int      rows = 0;
-    for (const char *name; (name = scheme_row_name(rows, &use)); rows++)
-        for (unsigned one = FOR_WEIGHT; one <= FOR_GRADIENT; one *= 2) {
+    scheme_text s;
+    int         n = 0;
+    for (; scheme_at(n, &s); n++)
+        for (unsigned use = FOR_WEIGHT; use <= FOR_GRADIENT; use *= 2) {
             qg_quant q, again;
             char     once[VALUE_BYTES], twice[VALUE_BYTES];
-            if (!(use & one)) continue;
-            if (scheme_parse(name, one, &q, once, sizeof once) ||
-                scheme_parse(once, one, &again, twice, sizeof twice))
-                fail_msg("%s: %s", name, qg_errmsg());
+            if (!(s.use & use)) continue;
+            if (scheme_parse(s.spelling, use, &q, once, sizeof once) ||
+                scheme_parse(once, use, &again, twice, sizeof twice))
+                fail_msg("%s: %s", s.spelling, qg_errmsg());
             assert_string_equal(once, twice);
-            assert_memory_equal(once, name, strlen(name));
+            assert_memory_equal(once, s.name, strlen(s.name));
+            assert_ptr_equal(q.scheme, s.quant.scheme);
             assert_ptr_equal(q.scheme, again.scheme);
             assert_memory_equal(q.arg, again.arg, sizeof q.arg);
-            if (!strcmp(name, "float")) assert_null(q.scheme);
-            else assert_true(q.scheme->roles & one);
+            if (!strcmp(s.name, "float")) assert_null(q.scheme);
+            else assert_true(q.scheme->roles & use);
         }
-    assert_true(rows > 20);
-    assert_null(scheme_row_name(-1, &use));
+    assert_true(n > 30);
     assert_reads("weight = 'dorefa'", "weight = \"dorefa:bits=2\"\n");
     assert_reads("weight = 'fake_quant:per-channel=yes'",
                  "weight = \"fake_quant:bits=8,range=current,per-channel=yes\"\n");
@@ -428,7 +428,7 @@ int main(void)
         cmocka_unit_test(test_values_out_of_range_are_refused),
         cmocka_unit_test(test_schemes_name_what_is_legal),
         cmocka_unit_test(test_a_scheme_becomes_its_quantizer),
-        cmocka_unit_test(test_every_row_has_one_spelling),
+        cmocka_unit_test(test_every_scheme_has_one_spelling),
         cmocka_unit_test(test_options_reach_the_constructors),
         cmocka_unit_test(test_options_that_contradict_each_other_are_refused),
         cmocka_unit_test(test_the_run_sets_paces_and_delays),

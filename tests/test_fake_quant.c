@@ -351,6 +351,40 @@ static void shapes_are_checked_before_writing(void **state)
     for (int i = 0; i < 6; i++) assert_true(y[i] == 9.0f);
 }
 
+/* Codes are what the values are, 0 and NaN included, with both rules and both widths. */
+static void codes_times_scale_are_the_values(void **state)
+{
+    (void)state;
+    for (int bits = 2; bits <= 8; bits++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            qg_fake_quant_range r;
+            float               x[63], y[2][63];
+            uint8_t             code[63];
+            assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ bits, narrow }, -0.7f, 1.9f,
+                                                 &r), QG_OK);
+            for (int i = 0; i < 63; i++) x[i] = -1.0f + 0.05f * (float)i;
+            qg_fake_quant_divide(&r, 63, x, y[0]);
+            qg_fake_quant_multiply(&r, 63, x, y[1]);
+            for (int k = 0; k < 2; k++) {
+                qg_fake_quant_codes(&r, 63, y[k], code);
+                assert_int_equal(code[0], narrow);
+                assert_int_equal(code[62], (1 << bits) - 1);
+                for (int i = 0; i < 63; i++)
+                    assert_true((float)(code[i] - r.zero_point) * r.scale == y[k][i]);
+            }
+        }
+    const float               odd[] = { NAN, 0, 1 };
+    const qg_fake_quant_range none  = { 0 };
+    uint8_t                   code[3];
+    qg_fake_quant_range       r;
+    assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ .num_bits = 8 }, -1, 3, &r), QG_OK);
+    qg_fake_quant_codes(&r, 3, odd, code);
+    assert_int_equal(code[0], r.zero_point);
+    assert_int_equal(code[1], r.zero_point);
+    qg_fake_quant_codes(&none, 3, odd, code);
+    for (int i = 0; i < 3; i++) assert_int_equal(code[i], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +399,7 @@ int main(void)
         cmocka_unit_test(sums_are_rounded_once),
         cmocka_unit_test(channels_are_independent),
         cmocka_unit_test(shapes_are_checked_before_writing),
+        cmocka_unit_test(codes_times_scale_are_the_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,48 @@ static void values_end_as_they_were_and_gradients_at_zero(void **state)
     qg_params_release(&p);
 }
 
+/* A step function with the slope of x^3 behind it: right against the surrogate, not in itself. */
+static qg_var *build_step(qg_tape *t, const qg_params *p, void *context)
+{
+    qg_var *y = build_cube(t, p, context);
+    for (size_t i = 0, m = y ? qg_count(y->shape) : 0; i < m; i++) y->data[i] = y->data[i] > 0 ? 1 : -1;
+    return y;
+}
+
+static void differences_may_be_those_of_a_surrogate(void **state)
+{
+    (void)state;
+    fault               f = NONE;
+    qg_params           p = cube_params();
+    qg_gradcheck_result r;
+    qg_gradcheck_spec   spec = { .name = "step", .params = &p, .build = build_step, .context = &f };
+    assert_int_equal(qg_gradcheck(spec, &r), QG_OK);
+    assert_false(r.pass);
+    spec.surrogate = build_cube;
+    assert_int_equal(qg_gradcheck(spec, &r), QG_OK);
+    assert_true(r.pass && r.error < r.tolerance / 10 && r.least > 0);
+    f = FACTOR;
+    assert_int_equal(qg_gradcheck(spec, &r), QG_OK);
+    assert_false(r.pass);
+    qg_params_release(&p);
+}
+
+static void a_gradient_of_nothing_is_told(void **state)
+{
+    (void)state;
+    fault               f = NONE;
+    qg_params           p = cube_params();
+    qg_gradcheck_result r;
+    for (int i = 0; i < 33; i++) p.item[0]->value[i] = 0;
+    for (int i = 0; i < p.count; i++) p.item[i]->frozen = i != 0;
+    assert_int_equal(qg_gradcheck((qg_gradcheck_spec){ .name    = "cube",
+                                                       .params  = &p,
+                                                       .build   = build_cube,
+                                                       .context = &f }, &r), QG_OK);
+    assert_true(r.least == 0);
+    qg_params_release(&p);
+}
+
 static qg_var *build_null(qg_tape *t, const qg_params *p, void *context)
 {
     (void)t, (void)p, (void)context;
@@ -252,6 +294,8 @@ int main(void)
         cmocka_unit_test(a_right_gradient_is_far_below_the_tolerance),
         cmocka_unit_test(every_fault_is_found_and_its_parameter_named),
         cmocka_unit_test(values_end_as_they_were_and_gradients_at_zero),
+        cmocka_unit_test(differences_may_be_those_of_a_surrogate),
+        cmocka_unit_test(a_gradient_of_nothing_is_told),
         cmocka_unit_test(what_cannot_be_checked_fails),
         cmocka_unit_test(a_slope_is_compared_with_its_surrogate),
         cmocka_unit_test(a_slope_that_cannot_be_compared_fails),

@@ -214,13 +214,13 @@ static void residual_nets_learn(void **state)
         qg_net   *net = qg_model_find("resnet20")->declare(spec);
         qg_optim *o   = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 1e-3f });
         qg_tape  *t   = qg_tape_new();
-        float     first = 0, last = 0;
-        for (uint64_t step = 0; step < 15; step++) {
-            last = train_step(net, t, o, x, label, step);
-            if (step == 0) first = last;
+        double    last = 0;         /* mean of ten steps: with signs all the way a single one is noisy */
+        for (uint64_t step = 0; step < 70; step++) {
+            const float loss = train_step(net, t, o, x, label, step);
+            if (step >= 60) last += (double)loss / 10;
         }
-        if (!(last < 0.5f * first))
-            fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
+        /* Who guesses among three classes has log 3 = 1.1. */
+        if (!(last < 0.55)) fail_msg("variant %d: the loss is still %g", i, last);
         qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
     }
 }

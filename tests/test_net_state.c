@@ -86,7 +86,7 @@ static void a_seed_gives_the_same_net(void **state)
 static void layers_draw_for_themselves(void **state)
 {
     (void)state;
-    qg_net *net = qg_net_new((qg_net_spec){ 1, 1, 31, 1 });
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 31, .seed = 1 });
     qg_net_dense(net, (qg_dense_spec){ .out = 31 });
     qg_net_dense(net, (qg_dense_spec){ .out = 31 });
     qg_params *p = qg_net_build(net);

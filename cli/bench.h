@@ -1,0 +1,35 @@
+/* cli/bench.h — qgrad bench: what one benchmark has measured, and how it is told. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "cli/recipe.h"
+#include "core/profile.h"
+
+typedef struct bench {
+    config     asked, config;
+    bool       forward;         /* bench eval: QG_EVAL, no loss, no backward, no update */
+    recipe     recipe;
+    qg_loader *data;
+    qg_net    *net;
+    qg_optim  *optim;           /* NULL: bench eval */
+    qg_tape   *tape;
+    qg_profile profile;
+    double     batch, update;   /* seconds for gathering batches and for the optimizer */
+    double     flops;           /* of the products, for one image */
+    float     *ms;              /* of every measured step, in order of size */
+    int        steps;
+    uint64_t   taken;           /* steps, the warm-up's too */
+    double     seconds;         /* of all of them */
+    double     median;          /* ms */
+} bench;
+
+/* For people, or with --json for programs; with --profile also op by op. */
+void   bench_print(const bench *b);
+
+/* The option --seconds, which is no part of a configuration. */
+double bench_seconds(const config *asked);
+
+/* What this machine can do: multiply-adds in registers, and a triad over main memory. */
+int    bench_peak(const config *asked);
+
+#endif
