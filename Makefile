@@ -16,12 +16,11 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
 CFLAGS   ?= -O3 -g
 # Neither flag changes a result: they say that nobody reads errno or the exception flags.
 FP       := -fno-math-errno -fno-trapping-math
-OPENMP   := $(shell printf 'int main(void){return 0;}' | $(CC) -fopenmp -x c -o /dev/null - 2>/dev/null && echo -fopenmp)
 BLAS_INC := $(shell pkg-config --cflags-only-I openblas 2>/dev/null)
 BLAS_LIB := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 
 override CPPFLAGS += -I. -D_POSIX_C_SOURCE=200809L
-override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) $(OPENMP) $(SANITIZE)
+override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) -pthread $(SANITIZE)
 override LDFLAGS  += $(SANITIZE)
 LIBS     := $(BLAS_LIB) -lm
 
@@ -154,7 +153,7 @@ install: all
 	for h in qgrad.h $(wildcard core/*.h quant/*.h layers/*.h layers/models/*.h optim/*.h datasets/*.h); do \
 		install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/qgrad/$$h; done
 	printf 'prefix=%s\nName: qgrad\nDescription: quantized neural network training\nVersion: %s\nCflags: -I$${prefix}/include/qgrad\nLibs: -L$${prefix}/lib -lqgrad %s\n' \
-		'$(PREFIX)' "$$(sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)" '$(LIBS) $(OPENMP)' \
+		'$(PREFIX)' "$$(sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)" '$(LIBS) -pthread' \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/qgrad.pc
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,11 +1,69 @@
+/* A pool that never waits for a thread which does not run.
+ *
+ * The caller publishes a job and works on it like everyone else.  Each worker has a share of the
+ * pieces, so that the same images tend to meet the same core, and takes from the others' shares
+ * when its own is done.  A worker that the system has not scheduled simply takes nothing: the job
+ * ends when every piece has run, not when every thread has answered.  That is the difference to an
+ * OpenMP loop, whose closing barrier costs a time slice per loop as soon as other programs want
+ * the cores; there are some sixty loops in a training step of a few milliseconds.
+ */
+#define _GNU_SOURCE     /* sched_getaffinity */
 #include "core/parallel.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #include <cblas.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-static int thread_count;    /* 0: not chosen yet */
+enum {
+    MOST_THREADS = 256,
+    SPINS        = 2000     /* some 50 us: the gaps between the loops of a step are shorter */
+};
+
+/* The next piece of a share, below the number of the job it belongs to: who comes late, with a job
+ * that is over, cannot take a piece of the next. */
+typedef struct share {
+    _Alignas(64) _Atomic uint64_t next;
+} share;
+
+static struct pool {
+    pthread_mutex_t  mutex;         /* for sleeping, and for starting threads */
+    pthread_cond_t   wake;
+    atomic_flag      busy;          /* a caller is in: others run their loops alone */
+    int              started;       /* worker threads, numbered from 1 */
+    atomic_int       sleepers;
+    _Atomic uint32_t job;           /* its number; a change is the signal to start */
+    _Atomic(qg_piece) run;
+    _Atomic(void *)  context;
+    atomic_int       pieces, shares;
+    atomic_int       left;          /* pieces that have not returned */
+    share            share[MOST_THREADS];
+} pool = { .mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .busy = ATOMIC_FLAG_INIT };
+
+static int              thread_count;   /* 0: not chosen yet */
+static _Thread_local bool inside;       /* a piece: loops in it are serial */
+
+static int cores(void)
+{
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+/* What OpenMP programs understand, users expect here too. */
+static int default_threads(void)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    const int   n    = text ? atoi(text) : 0;
+    return n > 0 ? n : cores();
+}
 
 int qg_threads(void)
 {
@@ -15,32 +73,138 @@ int qg_threads(void)
 
 void qg_set_threads(int n)
 {
-#ifdef _OPENMP
-    thread_count = n < 1 ? omp_get_num_procs() : n;
-#else
-    (void)n;
-    thread_count = 1;
-#endif
+    if (n < 1) n = default_threads();
+    thread_count = n < MOST_THREADS ? n : MOST_THREADS;
     /* BLAS runs inside pieces; a second level of threads would change where its sums are cut. */
     openblas_set_num_threads(1);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* --- taking pieces ------------------------------------------------------------------------ */
+
+static int first_piece(int pieces, int shares, int s) { return (int)((long long)pieces * s / shares); }
+
+/* The next piece of share s, or -1. */
+static int take(uint32_t job, int pieces, int shares, int s)
+{
+    const uint32_t end  = (uint32_t)first_piece(pieces, shares, s + 1);
+    uint64_t       next = atomic_load(&pool.share[s].next);
+    while (next >> 32 == job && (uint32_t)next < end)
+        if (atomic_compare_exchange_weak(&pool.share[s].next, &next, next + 1)) return (int)(uint32_t)next;
+    return -1;
+}
+
+static void work(uint32_t job, int worker)
+{
+    const qg_piece run     = atomic_load(&pool.run);
+    void          *context = atomic_load(&pool.context);
+    const int      pieces = atomic_load(&pool.pieces), shares = atomic_load(&pool.shares);
+    if (worker >= shares) return;
+    inside = true;
+    for (int k = 0; k < shares; k++) {
+        const int s = (worker + k) % shares;
+        for (int piece; (piece = take(job, pieces, shares, s)) >= 0;) {
+            run(context, piece, worker);
+            atomic_fetch_sub(&pool.left, 1);
+        }
+    }
+    inside = false;
+}
+
+/* --- workers ------------------------------------------------------------------------------ */
+
+static uint32_t next_job(uint32_t seen)
+{
+    for (int i = 0; i < SPINS; i++, relax())
+        if (atomic_load(&pool.job) != seen) return atomic_load(&pool.job);
+    pthread_mutex_lock(&pool.mutex);
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (atomic_load(&pool.job) == seen) pthread_cond_wait(&pool.wake, &pool.mutex);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    pthread_mutex_unlock(&pool.mutex);
+    return atomic_load(&pool.job);
+}
+
+static void *worker_main(void *number)
+{
+    const int worker = (int)(intptr_t)number;
+    for (uint32_t job = 0;;) {
+        job = next_job(job);
+        work(job, worker);
+    }
+    return NULL;
+}
+
+/* A forked child has none of the workers, and nobody will ever wake in its copy of the condition. */
+static void forget_workers(void)
+{
+    pool.mutex   = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool.wake    = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pool.started = 0;
+    atomic_store(&pool.sleepers, 0);
+    atomic_flag_clear(&pool.busy);
+}
+
+/* Threads live as long as the process; one that cannot be started is done without. */
+static void start_workers(int n)
+{
+    pthread_attr_t attr;
+    pthread_t      thread;
+    if (pool.started >= n || pthread_attr_init(&attr)) return;
+    if (pool.started == 0) pthread_atfork(NULL, NULL, forget_workers);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    while (pool.started < n &&
+           !pthread_create(&thread, &attr, worker_main, (void *)(intptr_t)(pool.started + 1)))
+        pool.started++;
+    pthread_attr_destroy(&attr);
+}
+
+/* --- the caller --------------------------------------------------------------------------- */
+
+static uint32_t publish(int pieces, int shares, qg_piece run, void *context)
+{
+    const uint32_t job = atomic_load(&pool.job) + 1;
+    /* Close every share to the job before, then say what the new one is, then open. */
+    for (int s = 0, used = atomic_load(&pool.shares); s < used; s++)
+        atomic_store(&pool.share[s].next, (uint64_t)job << 32 | UINT32_MAX);
+    atomic_store(&pool.run, run);
+    atomic_store(&pool.context, context);
+    atomic_store(&pool.pieces, pieces);
+    atomic_store(&pool.shares, shares);
+    atomic_store(&pool.left, pieces);
+    for (int s = 0; s < shares; s++)
+        atomic_store(&pool.share[s].next, (uint64_t)job << 32 | (uint32_t)first_piece(pieces, shares, s));
+    atomic_store(&pool.job, job);
+    if (atomic_load(&pool.sleepers)) {
+        pthread_mutex_lock(&pool.mutex);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.mutex);
+    }
+    return job;
+}
+
+static void serial(int pieces, qg_piece run, void *context)
+{
+    for (int i = 0; i < pieces; i++) run(context, i, 0);
 }
 
 void qg_parallel(int pieces, qg_piece run, void *context)
 {
     const int threads = qg_threads();
-    if (threads == 1 || pieces < 2) {
-        for (int i = 0; i < pieces; i++) run(context, i, 0);
+    if (threads == 1 || pieces < 2 || inside || atomic_flag_test_and_set(&pool.busy)) {
+        serial(pieces, run, context);
         return;
     }
-#ifdef _OPENMP
-    /* Static: a thread meets the same images in the next op, while they are still in its cache. */
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int i = 0; i < pieces; i++) run(context, i, omp_get_thread_num());
-#endif
-}
-
-void qg_add_slices(const float *parts, size_t stride, size_t n, float *sum)
-{
-    for (int s = 0; s < QG_SLICES; s++)
-        for (size_t i = 0; i < n; i++) sum[i] += parts[(size_t)s * stride + i];
+    start_workers(threads - 1);
+    work(publish(pieces, threads, run, context), 0);
+    for (int i = 0; atomic_load(&pool.left) > 0; i++)
+        if (i < SPINS) relax();
+        else sched_yield();         /* its thread is waiting for a core: perhaps for this one */
+    atomic_flag_clear(&pool.busy);
 }

@@ -16,15 +16,14 @@ enum { QG_SLICES = 8 };
 /* Runs one piece.  worker is 0 .. qg_threads()-1 and selects per-thread scratch, nothing else. */
 typedef void (*qg_piece)(void *context, int piece, int worker);
 
+/* Runs every piece once and returns when all have run.  A loop inside a piece, or in a second thread
+ * while another is in here, runs on its caller alone. */
 void qg_parallel(int pieces, qg_piece run, void *context);
 
-int  qg_threads(void);                 /* how many threads qg_parallel uses; at first every core */
-void qg_set_threads(int n);            /* n < 1: every core; without OpenMP always 1 */
+int  qg_threads(void);                 /* how many threads qg_parallel uses, the caller included */
+void qg_set_threads(int n);            /* n < 1: OMP_NUM_THREADS, else every core: as at first */
 
 /* Slice s of n items is [qg_slice(n, s), qg_slice(n, s + 1)). */
 static inline int qg_slice(int n, int s) { return (int)((long long)n * s / QG_SLICES); }
-
-/* sum[i] += part[0][i] + part[1][i] + .. in that order, part[s] at parts + s * stride. */
-void qg_add_slices(const float *parts, size_t stride, size_t n, float *sum);
 
 #endif

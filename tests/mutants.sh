@@ -8,7 +8,6 @@
 # test kills has survived, and so has one that does not apply or compile.  Closes with "N killed, M
 # survived"; the status is 0 if M is 0.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU
-export OMP_WAIT_POLICY=passive
 top=$(pwd)
 copy=$top/build/mutants
 jobs=${JOBS:-2}

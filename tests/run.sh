@@ -3,8 +3,6 @@
 # Prints what failed and closes with "N passed, M failed", N counting test functions.
 build=${1:-build}
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU
-# Threads that wait asleep: tests run short steps, often beside other work.
-export OMP_WAIT_POLICY=passive
 QGRAD=${QGRAD:-$build/qgrad}
 BUILD=$build
 CC=${CC:-cc}

@@ -1,7 +1,10 @@
 #include "tests/support/testing.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/block.h"
 #include "core/ops.h"
@@ -38,6 +41,105 @@ static void every_piece_runs_once(void **state)
     assert_true(qg_threads() >= 1);
 }
 
+/* Jobs follow each other without a pause, of other sizes, on other numbers of threads: a worker that
+ * comes late must not take a piece of the next one. */
+static void jobs_in_quick_succession_do_not_mix(void **state)
+{
+    (void)state;
+    static visits v[2];
+    for (int job = 0; job < 20000; job++) {
+        const int pieces = 2 + job * 7 % (PIECES - 2);
+        visits   *now = &v[job % 2], *before = &v[1 - job % 2];
+        memset(now, 0, sizeof *now);
+        const visits settled = *before;
+        qg_set_threads(2 + job % 3);
+        qg_parallel(pieces, visit, now);
+        for (int i = 0; i < PIECES; i++) assert_int_equal(now->count[i], i < pieces);
+        assert_memory_equal(before, &settled, sizeof settled);
+    }
+    qg_set_threads(0);
+}
+
+static void nest(void *context, int piece, int worker)
+{
+    (void)worker;
+    visits *v = context;
+    qg_parallel(3, visit, &v[piece]);
+}
+
+static void a_loop_inside_a_piece_is_serial(void **state)
+{
+    (void)state;
+    visits v[5] = { { { 0 }, { 0 } } };
+    qg_set_threads(3);
+    qg_parallel(5, nest, v);
+    for (int k = 0; k < 5; k++)
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(v[k].count[i], 1);
+            assert_int_equal(v[k].worker[i], 0);
+        }
+    qg_set_threads(0);
+}
+
+static void *call(void *context)
+{
+    visits *v = context;
+    for (int job = 0; job < 500; job++) {
+        memset(v, 0, sizeof *v);
+        qg_parallel(PIECES, visit, v);
+        for (int i = 0; i < PIECES; i++)
+            if (v->count[i] != 1) return NULL;
+    }
+    return v;
+}
+
+static void two_threads_may_call_at_once(void **state)
+{
+    (void)state;
+    visits    v[2];
+    pthread_t other;
+    qg_set_threads(3);
+    assert_int_equal(pthread_create(&other, NULL, call, &v[0]), 0);
+    assert_ptr_equal(call(&v[1]), &v[1]);
+    void *result = NULL;
+    assert_int_equal(pthread_join(other, &result), 0);
+    assert_ptr_equal(result, &v[0]);
+    qg_set_threads(0);
+}
+
+/* A forked child has no workers, and does without. */
+static void a_forked_child_works_alone(void **state)
+{
+    (void)state;
+    qg_set_threads(3);
+    visits v = { { 0 }, { 0 } };
+    qg_parallel(PIECES, visit, &v);
+    const pid_t child = fork();
+    if (child == 0) {
+        visits w;
+        _exit(call(&w) == &w ? 7 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    qg_set_threads(0);
+}
+
+static void the_environment_sets_the_default(void **state)
+{
+    (void)state;
+    setenv("OMP_NUM_THREADS", "5", 1);
+    qg_set_threads(0);
+    assert_int_equal(qg_threads(), 5);
+    setenv("OMP_NUM_THREADS", "many", 1);
+    qg_set_threads(0);
+    const int cores = qg_threads();
+    unsetenv("OMP_NUM_THREADS");
+    qg_set_threads(0);
+    assert_int_equal(qg_threads(), cores);
+}
+
 static void slices_and_blocks_cover_without_overlap(void **state)
 {
     (void)state;
@@ -57,17 +159,6 @@ static void slices_and_blocks_cover_without_overlap(void **state)
             assert_true(qg_block((size_t)n, b + 1) > qg_block((size_t)n, b));
         }
     }
-}
-
-static void slices_are_added_in_order(void **state)
-{
-    (void)state;
-    /* 1e8 swallows a 1 that is added to it: from the end, or in pairs, the sum is 0. */
-    const float parts[QG_SLICES][2] = { { 1e8f, 5 }, { 1, 5 }, { -1e8f, 5 }, { 1, 5 }, { 0, 5 } };
-    float       sum[2]              = { 0, 1 };
-    qg_add_slices(parts[0], 2, 2, sum);
-    assert_true(sum[0] == 1.0f);
-    assert_true(sum[1] == 26.0f);
 }
 
 /* One step through every op that runs in parallel, large enough for several blocks each. */
@@ -117,8 +208,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_piece_runs_once),
+        cmocka_unit_test(jobs_in_quick_succession_do_not_mix),
+        cmocka_unit_test(a_loop_inside_a_piece_is_serial),
+        cmocka_unit_test(two_threads_may_call_at_once),
+        cmocka_unit_test(a_forked_child_works_alone),
+        cmocka_unit_test(the_environment_sets_the_default),
         cmocka_unit_test(slices_and_blocks_cover_without_overlap),
-        cmocka_unit_test(slices_are_added_in_order),
         cmocka_unit_test(ops_give_the_same_bits_for_any_thread_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
