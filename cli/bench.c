@@ -184,6 +184,7 @@ static int run_bench(bench *b)
     if (!status) {
         usage  = true;
         status = recipe_read(&b->config, &b->recipe);
+        if (!status && !b->forward) status = recipe_trains(&b->recipe);
     }
     if (status) return qg_report("qgrad bench"), usage ? EXIT_USAGE : EXIT_FAILED;
     warn();

@@ -47,10 +47,11 @@ void bench_print(const bench *b)
     const double rate    = 1e3 * b->recipe.batch / b->median;
     const qg_shape image = qg_loader_shape(b->data);
     if (!config_flag(&b->asked, "json")) {
-        printf("%s %s, weights %s, inputs %s, %s %dx%dx%d, batch %d: %d thread%s, OpenBLAS core %s, "
-               "kernels %s\n",
+        printf("%s %s, weights %s, inputs %s, gradients %s, %s %dx%dx%d, batch %d: %d thread%s, "
+               "OpenBLAS core %s, kernels %s\n",
                b->forward ? "evaluate" : "train", b->recipe.model->name, config_text(&b->config, "weight"),
-               config_text(&b->config, "input"), b->recipe.data->name, image.h, image.w, image.c,
+               config_text(&b->config, "input"), config_text(&b->config, "gradient"),
+               b->recipe.data->name, image.h, image.w, image.c,
                b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
         printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s, %.1f MiB at "
                "most\n", rate, b->median, b->steps, (double)b->ms[0], 1e-9 * rate * b->flops,
@@ -69,6 +70,7 @@ void bench_print(const bench *b)
     json_close(&j, ']');
     json_text(&j, "weight", config_text(&b->config, "weight"));
     json_text(&j, "input", config_text(&b->config, "input"));
+    json_text(&j, "gradient", config_text(&b->config, "gradient"));
     json_integer(&j, "batch", (uint64_t)b->recipe.batch);
     json_real(&j, "images_per_second", rate);
     json_real(&j, "ms_per_step", b->median);

@@ -14,9 +14,10 @@ static qg_status encode(census_row *row, int32_t *codes, int *bits)
     for (int i = 0; i < QG_LEARNED; i++)
         if (p->weight_slot.param[i]) learned[i] = p->weight_slot.param[i]->value;
     qg_codes        out    = { .code = codes, .scale = row->scale };
-    const qg_tensor w      = { p->weight->shape, p->weight->value };
-    const qg_status status = p->weight_slot.q.scheme->encode(p->weight_slot.q, w, learned, &out);
-    *bits                  = out.bits;
+    const qg_status status =
+        p->weight_slot.q.scheme->encode(p->weight_slot.q, qg_product_weight(p, row->folded), learned,
+                                        &out);
+    *bits = out.bits;
     return status;
 }
 
@@ -31,8 +32,9 @@ static qg_status add(census *c, const qg_product *p)
     *row            = (census_row){ .product = p, .n = qg_count(p->weight->shape) };
     row->now        = malloc(row->n * sizeof *row->now);
     row->scale      = malloc((size_t)p->weight->shape.n * sizeof *row->scale);
+    row->folded     = p->norm ? malloc(row->n * sizeof *row->folded) : NULL;
     c->rows++;
-    if (!row->now || !row->scale) return qg_fail(QG_EMEM, "out of memory for the codes of %s",
+    if (!row->now || !row->scale || (p->norm && !row->folded)) return qg_fail(QG_EMEM, "out of memory for the codes of %s",
                                                  p->layer.name);
     int             bits;
     const qg_status status = encode(row, row->now, &bits);
@@ -43,6 +45,9 @@ static qg_status add(census *c, const qg_product *p)
     return QG_OK;
 }
 
+/* 32 bits: evaluated as floats. */
+static bool has_codes(qg_quant q) { return q.scheme && q.scheme->encode && q.bits < 32; }
+
 qg_status census_begin(census *c, qg_net *net)
 {
     const int layers  = qg_net_layers(net);
@@ -51,7 +56,7 @@ qg_status census_begin(census *c, qg_net *net)
     if (!c->row) return qg_fail(QG_EMEM, "out of memory for %d layers", layers);
     for (int i = 0; i < layers; i++) {
         const qg_product *p = qg_layer_product(qg_net_layer(net, i));
-        if (!p || !p->weight_slot.q.scheme || !p->weight_slot.q.scheme->encode) continue;
+        if (!p || !has_codes(p->weight_slot.q)) continue;
         const qg_status status = add(c, p);
         if (status) return status;
         const size_t n = qg_count(p->weight->shape);
@@ -107,6 +112,7 @@ void census_end(census *c)
         free(c->row[r].now);
         free(c->row[r].narrow);
         free(c->row[r].scale);
+        free(c->row[r].folded);
     }
     free(c->row);
     free(c->codes);

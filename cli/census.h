@@ -10,6 +10,7 @@ typedef struct census_row {
     int32_t          *now;          /* the codes of the last count */
     int8_t           *narrow;       /* the same in the checkpoint's type; NULL where a code needs */
     float            *scale;        /* more than a byte, and the checkpoint then holds now */
+    float            *folded;       /* room for the weight with a batch norm folded in; NULL: none */
     double            zeros;        /* share of zero codes */
     double            flipped;      /* share of codes that differ from the count before */
 } census_row;

@@ -98,7 +98,8 @@ static int evaluate(evaluation *e)
     bool stopped;
     status = load(e);
     if (!status)
-        status = measure(&e->recipe, e->net, e->tape, e->test, NULL, &e->found, &stopped);
+        status = measure(&e->recipe, e->net, e->tape, e->run.record.steps, e->test, NULL, &e->found,
+                         &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);
     return EXIT_DONE;

@@ -7,95 +7,136 @@
 #include "cli/schemes.h"
 #include "quant/scheme.h"
 
-static const char *text_of(scheme_text s)
+static const char *text_of(const scheme_text *s)
 {
-    return s.quant.scheme ? s.quant.scheme->explain : "The values stay as they are.\n";
+    return s->quant.scheme ? s->quant.scheme->explain : "The values stay as they are.\n";
 }
 
-static const char *use_of(scheme_text s)
+static const char *use_of(const scheme_text *s)
 {
-    return s.use == FOR_WEIGHT ? "weights" : s.use == FOR_INPUT ? "inputs" : "weights, inputs";
+    return s->use == FOR_WEIGHT     ? "weights"
+           : s->use == FOR_INPUT    ? "inputs"
+           : s->use == FOR_GRADIENT ? "gradients"
+                                    : "weights, inputs, gradients";
 }
 
-/* Whether an earlier row has the same text: options of one scheme may have names of their own. */
-static bool is_repeated(int i)
+/* name is that of the row, or has options that make this scheme of it; NULL: any. */
+static bool is_called(const scheme_text *s, const char *name)
 {
-    for (int k = 0; k < i; k++)
-        if (text_of(scheme_at(k)) == text_of(scheme_at(i))) return true;
+    char     text[VALUE_BYTES];
+    qg_quant q;
+    if (!name || !strcmp(s->name, name)) return true;
+    const size_t n = strlen(s->name);
+    return !strncmp(s->name, name, n) && name[n] == ':' && s->quant.scheme &&
+           !scheme_parse(name, s->use, &q, text, sizeof text) && q.scheme == s->quant.scheme;
+}
+
+/* Whether an earlier one has the same text: schemes are there for several operands, and options of
+ * one have names of their own. */
+static bool is_repeated(int i, const char *name)
+{
+    scheme_text s, before;
+    if (!scheme_at(i, &s)) return false;
+    for (int k = 0; k < i && scheme_at(k, &before); k++)
+        if (is_called(&before, name) && text_of(&before) == text_of(&s)) return true;
     return false;
 }
 
-static void print_json(const scheme_text *only)
+static void print_json(const char *name)
 {
     json j = json_begin(stdout);
     json_open(&j, "schemes", '[');
-    for (int i = 0; scheme_at(i).name; i++) {
-        const scheme_text s = scheme_at(i);
-        if (only && strcmp(only->name, s.name)) continue;
+    scheme_text s;
+    for (int i = 0; scheme_at(i, &s); i++) {
+        if (!is_called(&s, name)) continue;
         json_open(&j, NULL, '{');
         json_text(&j, "name", s.name);
+        json_text(&j, "scheme", s.spelling);
         json_text(&j, "about", s.about);
-        json_text(&j, "quantizes", use_of(s));
+        json_text(&j, "quantizes", use_of(&s));
         json_integer(&j, "bits", (uint64_t)(s.quant.scheme ? s.quant.bits : 32));
         json_open(&j, "learns", '[');
         for (int k = 0; k < qg_learned_count(s.quant); k++)
             if (!s.quant.scheme->learned[k].tracked)
                 json_text(&j, NULL, s.quant.scheme->learned[k].name);
         json_close(&j, ']');
-        json_text(&j, "text", text_of(s));
+        json_text(&j, "text", text_of(&s));
         json_close(&j, '}');
     }
     json_close(&j, ']');
     json_end(&j);
 }
 
+/* Whether an earlier one of this text is spelt the same. */
+static bool is_headed(int first, int i)
+{
+    scheme_text s, before;
+    if (!scheme_at(i, &s)) return true;
+    for (int k = first; k < i && scheme_at(k, &before); k++)
+        if (text_of(&before) == text_of(&s) && !strcmp(before.spelling, s.spelling)) return true;
+    return false;
+}
+
+static void print_section(int i, const char *text)
+{
+    scheme_text s;
+    printf("\n##");
+    for (int k = i; scheme_at(k, &s); k++)
+        if (text_of(&s) == text && !is_headed(i, k)) printf("%s %s", k > i ? "," : "", s.spelling);
+    printf("\n\n");
+    for (int k = i; scheme_at(k, &s); k++)
+        if (text_of(&s) == text) printf("- `%s` for %s: %s\n", s.spelling, use_of(&s), s.about);
+    printf("\n```text\n%s```\n", text);
+}
+
 static void print_markdown(void)
 {
+    scheme_text s;
     printf("# Quantization schemes\n\n"
            "What `qgrad explain SCHEME` prints; `make docs` writes this page from the same text, which\n"
            "stands beside the code of each scheme.  Throughout, q is what is computed forward, s the\n"
            "surrogate whose slope is used backward, and d in front of a letter a gradient.\n");
-    for (int i = 0; scheme_at(i).name; i++) {
-        const char *text = text_of(scheme_at(i));
-        if (is_repeated(i)) continue;
-        printf("\n## %s", scheme_at(i).name);
-        for (int k = i + 1; scheme_at(k).name; k++)
-            if (text_of(scheme_at(k)) == text) printf(", %s", scheme_at(k).name);
-        printf("\n\n");
-        for (int k = i; scheme_at(k).name; k++)
-            if (text_of(scheme_at(k)) == text)
-                printf("- `%s` for %s: %s\n", scheme_at(k).name, use_of(scheme_at(k)),
-                       scheme_at(k).about);
-        printf("\n```text\n%s```\n", text);
+    for (int i = 0; scheme_at(i, &s); i++)
+        if (!is_repeated(i, NULL)) print_section(i, text_of(&s));
+}
+
+/* One line for each. */
+static void print_list(void)
+{
+    scheme_text s;
+    for (int i = 0; scheme_at(i, &s); i++)
+        printf("  %-28s %s; for %s\n", s.spelling, s.about, use_of(&s));
+}
+
+static int refuse(const char *name)
+{
+    char        names[VALUE_BYTES] = "";
+    scheme_text s, before;
+    for (int i = 0; scheme_at(i, &s); i++) {
+        bool again = false;
+        for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
+        if (!again) list_append(names, sizeof names, s.name);
     }
+    fprintf(stderr, "qgrad explain: no scheme '%s'; there is %s\n", name, names);
+    return EXIT_USAGE;
 }
 
 static int explain(const char *name, const config *asked)
 {
     const bool  as_json = config_flag(asked, "json"), as_page = config_flag(asked, "markdown");
-    char        names[VALUE_BYTES] = "";
     scheme_text s;
+    int         found = 0;
     if (as_page && (name || as_json)) {
         fprintf(stderr, "qgrad explain: --markdown takes neither a scheme nor --json\n");
         return EXIT_USAGE;
     }
-    if (as_page) return print_markdown(), EXIT_DONE;
-    if (!name && as_json) return print_json(NULL), EXIT_DONE;
-    if (!name) {
-        for (int i = 0; s = scheme_at(i), s.name; i++)
-            printf("  %-16s %s; for %s\n", s.name, s.about, use_of(s));
-        return EXIT_DONE;
-    }
-    for (int i = 0; s = scheme_at(i), s.name; i++) {
-        if (!strcmp(s.name, name)) break;
-        list_append(names, sizeof names, s.name);
-    }
-    if (!s.name) {
-        fprintf(stderr, "qgrad explain: no scheme '%s'; there is %s\n", name, names);
-        return EXIT_USAGE;
-    }
-    if (as_json) print_json(&s);
-    else fputs(text_of(s), stdout);
+    for (int i = 0; scheme_at(i, &s); i++) found += is_called(&s, name);
+    if (!found) return refuse(name);
+    if (as_page) print_markdown();
+    else if (as_json) print_json(name);
+    else if (!name) print_list();
+    for (int i = 0, printed = 0; name && !as_json && scheme_at(i, &s); i++)
+        if (is_called(&s, name) && !is_repeated(i, name)) printf("%s%s", printed++ ? "\n" : "", text_of(&s));
     return EXIT_DONE;
 }
 

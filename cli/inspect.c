@@ -23,6 +23,7 @@ typedef struct tensor {
     const char    *name;        /* of its layer */
     const qg_slot *slot, *input;
     size_t      count;
+    bool        folded;         /* a batch norm is multiplied into it before it is quantized */
     float       latent_min, latent_max;
     float       min, max;       /* quantized */
     size_t      zeros;          /* quantized values that are 0 */
@@ -125,10 +126,10 @@ static void count_levels(tensor *v, const int32_t *code, int32_t *sorted, const 
     }
 }
 
-static qg_status measure_codes(tensor *v, qg_shape shape, float *x, const float *y)
+static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
 {
     const qg_slot *slot     = v->slot;
-    const size_t   channels = (size_t)shape.n;
+    const size_t   channels = (size_t)x.shape.n;
     const float   *learned[QG_LEARNED] = { NULL };
     int32_t       *code = malloc(2 * v->count * sizeof *code);
     float         *scale = malloc(channels * sizeof *scale);
@@ -136,8 +137,7 @@ static qg_status measure_codes(tensor *v, qg_shape shape, float *x, const float 
     qg_status      s     = code && scale ? QG_OK : qg_fail(QG_EMEM, "out of memory");
     for (int i = 0; i < QG_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
     if (!s)
-        v->has_codes = !slot->q.scheme->encode(slot->q, (qg_tensor){ shape, x },
-                                               learned, &codes);
+        v->has_codes = !slot->q.scheme->encode(slot->q, x, learned, &codes);
     if (!s && v->has_codes) {
         v->bits   = codes.bits;
         v->scales = codes.n_scale;
@@ -148,29 +148,39 @@ static qg_status measure_codes(tensor *v, qg_shape shape, float *x, const float 
     return s;
 }
 
+/* What the quantizer makes of w. */
+static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
+{
+    qg_tape_begin(e->tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
+    const qg_var *y = qg_slot_apply(v->slot, e->tape, qg_input(e->tape, w));
+    if (!y) return qg_tape_status(e->tape);
+    for (size_t i = 0; i < v->count; i++) {
+        widen(y->data[i], &v->min, &v->max);
+        v->zeros += y->data[i] == 0.0f;
+    }
+    return v->slot->q.scheme->encode ? measure_codes(v, w, y->data) : QG_OK;
+}
+
 /* The weight as it is trained, and as the net computes with it. */
 static qg_status measure(inspection *e, const qg_product *p, tensor *v)
 {
-    const qg_shape shape = p->weight->shape;
-    float         *x     = p->weight->value;
+    const float *x = p->weight->value;
     *v = (tensor){ .name       = p->layer.name,
                    .slot       = &p->weight_slot,
                    .input      = &p->input_slot,
-                   .count      = qg_count(shape),
+                   .count      = qg_count(p->weight->shape),
+                   .folded     = p->norm != NULL,
                    .latent_min = INFINITY,
                    .latent_max = -INFINITY,
                    .min        = INFINITY,
                    .max        = -INFINITY };
     for (size_t i = 0; i < v->count; i++) widen(x[i], &v->latent_min, &v->latent_max);
     if (!v->slot->q.scheme) return QG_OK;
-    qg_tape_begin(e->tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
-    const qg_var *y = qg_slot_apply(v->slot, e->tape, qg_parameter(e->tape, p->weight));
-    if (!y) return qg_tape_status(e->tape);
-    for (size_t i = 0; i < v->count; i++) {
-        widen(y->data[i], &v->min, &v->max);
-        v->zeros += y->data[i] == 0.0f;
-    }
-    return v->slot->q.scheme->encode ? measure_codes(v, shape, x, y->data) : QG_OK;
+    float          *folded = malloc(v->count * sizeof *folded);
+    const qg_status s      = folded ? measure_quantized(e, qg_product_weight(p, folded), v)
+                                    : qg_fail(QG_EMEM, "out of memory");
+    free(folded);
+    return s;
 }
 
 /* --- for people --------------------------------------------------------------------------- */
@@ -196,12 +206,6 @@ static void print_levels(const tensor *v)
     printf(" %%");
 }
 
-/* Whether it only says if something was seen. */
-static bool is_count(const qg_slot *slot, int i)
-{
-    return slot->q.scheme->learned[i].tracked && !strcmp(slot->q.scheme->learned[i].name, "seen");
-}
-
 /* What a quantizer has learned or observed: a number, or the range of one per channel. */
 static void print_learned(const qg_slot *slot)
 {
@@ -209,7 +213,7 @@ static void print_learned(const qg_slot *slot)
         const qg_param *p   = slot->param[i];
         float           min = INFINITY, max = -INFINITY;
         const size_t    n   = p ? qg_count(p->shape) : 0;
-        if (!p || is_count(slot, i)) continue;
+        if (!p || slot->q.scheme->learned[i].quiet) continue;
         for (size_t k = 0; k < n; k++) widen(p->value[k], &min, &max);
         printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name,
                (double)min);
@@ -237,6 +241,7 @@ static void print_tensor(const tensor *v)
     if (q.scheme) {
         printf("  %-10s %s, %d bit%s", "quantized", q.scheme->name, q.bits, q.bits == 1 ? "" : "s");
         if (v->scales > 1) printf(", %d scales", v->scales);
+        if (v->folded) printf(", with its batch norm folded in");
         if (q.after) printf(", from step %" PRIu64 " on", q.after);
         printf("\n");
         print_learned(v->slot);
@@ -273,6 +278,7 @@ static void json_quantized(json *j, const tensor *v)
     json_open(j, "quantized", '{');
     json_text(j, "scheme", v->slot->q.scheme->name);
     json_integer(j, "bits", (uint64_t)v->slot->q.bits);
+    json_flag(j, "folded", v->folded);
     json_real(j, "min", (double)v->min);
     json_real(j, "max", (double)v->max);
     json_real(j, "zero_share", percent(v->zeros, v->count) / 100);

@@ -15,7 +15,7 @@ static const char HEADER[] =
 QG_PRINTF(2, 3)
 static qg_status append(metrics *m, const char *fmt, ...)
 {
-    char    text[256];
+    char    text[512];
     va_list args;
     va_start(args, fmt);
     const size_t n = (size_t)vsnprintf(text, sizeof text, fmt, args);
@@ -39,7 +39,7 @@ static void count(metrics *m, metrics_row row)
     m->last = row;
 }
 
-qg_status metrics_begin(metrics *m, const census *c)
+qg_status metrics_begin(metrics *m, const census *c, const learned_list *l)
 {
     *m               = (metrics){ 0 };
     qg_status status = append(m, "%s", HEADER);
@@ -47,16 +47,27 @@ qg_status metrics_begin(metrics *m, const census *c)
         const char *name = c->row[r].product->layer.name;
         status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
     }
+    for (int r = 0; r < l->rows && !status; r++) {
+        const qg_param *p    = l->row[r].param;
+        const char     *name = p->name;
+        if (qg_count(p->shape) == 1) status = append(m, ",%.128s", name);
+        else status = append(m, ",%.128s.least,%.128s.mean,%.128s.greatest", name, name, name);
+    }
     return status ? status : append(m, "\n");
 }
 
-qg_status metrics_add(metrics *m, metrics_row row, const census *c)
+qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned_list *l)
 {
     qg_status status = append(m, "%.0f,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g", row.epoch, row.lr,
                               row.train_loss, row.train_accuracy, row.test_loss, row.test_accuracy,
                               row.images_per_second, row.seconds);
     for (int r = 0; r < c->rows && !status; r++)
         status = append(m, ",%.9g,%.9g", c->row[r].zeros, c->row[r].flipped);
+    for (int r = 0; r < l->rows && !status; r++) {
+        const learned_span s = learned_span_of(l->row[r].param);
+        if (qg_count(l->row[r].param->shape) == 1) status = append(m, ",%.9g", s.least);
+        else status = append(m, ",%.9g,%.9g,%.9g", s.least, s.mean, s.greatest);
+    }
     if (!status) status = append(m, "\n");
     if (!status) count(m, row);
     return status;

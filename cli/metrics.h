@@ -3,6 +3,7 @@
 #define CLI_METRICS_H
 
 #include "cli/census.h"
+#include "cli/learned.h"
 #include "cli/paths.h"
 
 /* The columns that every run has, in order. */
@@ -24,9 +25,12 @@ typedef struct metrics {
     metrics_row last;
 } metrics;
 
-/* The header alone, with two columns per row of the census.  Fails with QG_EMEM. */
-QG_MUST_CHECK qg_status metrics_begin(metrics *m, const census *c);
-QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const census *c);
+/* The header alone.  To the columns of every run it adds two per row of the census, conv1.zeros and
+ * conv1.flipped, and one per learned or tracked number, conv1.weight.wp; where there is one number per
+ * channel these are three, conv1.weight.min.least, .mean and .greatest over the channels.
+ * Fails with QG_EMEM. */
+QG_MUST_CHECK qg_status metrics_begin(metrics *m, const census *c, const learned_list *l);
+QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned_list *l);
 
 /* The first `epochs` rows of a file; -1: all of them.  Fails with QG_EIO, QG_EMEM, QG_EFORMAT (not
  * a row per epoch; fewer than that). */

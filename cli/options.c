@@ -42,6 +42,12 @@ static qg_status check_input(const char *text, char *canonical, size_t bytes)
     return scheme_parse(text, FOR_INPUT, &q, canonical, bytes);
 }
 
+static qg_status check_gradient(const char *text, char *canonical, size_t bytes)
+{
+    qg_quant q;
+    return scheme_parse(text, FOR_GRADIENT, &q, canonical, bytes);
+}
+
 static qg_status check_layer(const char *text, char *canonical, size_t bytes)
 {
     qg_choice choice;
@@ -97,22 +103,43 @@ const option options[] = {
       "quantizer of the weights" },
     { "input", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_input, "float",
       "quantizer of what the layers read, but the first" },
+    { "gradient", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_gradient, "float",
+      "quantizer of the gradients of what the layers give" },
     { "first-last", OPTION_TEXT, NETS | IDENTITY, 0, 0, "float|quantized", NULL, "quantized",
       "float: the first and last product stay float" },
     { "layer", OPTION_LIST, NETS | IDENTITY, 0, 0, "LAYER:weight=SCHEME", check_layer, NULL,
-      "an exception for one layer (or :input=); repeatable" },
+      "an exception for one layer (or :input=, :gradient=); repeatable" },
+    { "quantize-after", OPTION_INTEGER, NETS | IDENTITY, 0, MAX_SEED, "N", NULL, "0",
+      "steps before the input quantizers begin" },
+    { "fold-batchnorm", OPTION_FLAG, NETS | IDENTITY, 0, 0, NULL, NULL, NULL,
+      "fold batch norms into the weights before they are quantized" },
+    { "freeze-batchnorm-after", OPTION_INTEGER, NETS | IDENTITY, 0, MAX_SEED, "N", NULL, "0",
+      "steps before running statistics stay and are used; 0: never" },
     { "epochs", OPTION_INTEGER, VERB_TRAIN | IDENTITY, 1, 100000, "N", NULL, "10",
       "how often the training images are seen" },
     { "batch", OPTION_INTEGER, STEPS | IDENTITY, 1, 65536, "N", NULL, "64", "images per step" },
     { "loss", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "softmax|squared-hinge", NULL, "softmax",
       "what is minimised" },
-    { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam", NULL, "sgd",
-      "how the weights follow the gradient" },
+    { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam|bop", NULL, "sgd",
+      "how the weights follow the gradient; bop: for --weight bop" },
     { "lr", OPTION_REAL, STEPS | IDENTITY, 1e-9, 1000, "X", NULL, NULL, "learning rate" },
     { "momentum", OPTION_REAL, STEPS | IDENTITY, 0, 0.9999, "X", NULL, NULL, "of sgd" },
     { "nesterov", OPTION_FLAG, STEPS | IDENTITY, 0, 0, NULL, NULL, NULL,
       "the look-ahead form of sgd" },
+    { "beta1", OPTION_REAL, STEPS | IDENTITY, 1e-9, 0.999999, "X", NULL, NULL, "of adam" },
+    { "beta2", OPTION_REAL, STEPS | IDENTITY, 1e-9, 0.999999, "X", NULL, NULL, "of adam" },
+    { "gamma", OPTION_REAL, STEPS | IDENTITY, 1e-12, 1, "X", NULL, NULL,
+      "of bop: share of the newest gradient in its mean" },
+    { "threshold", OPTION_REAL, STEPS | IDENTITY, 1e-30, 1e6, "X", NULL, NULL,
+      "of bop: how large that mean is where a weight flips" },
     { "weight-decay", OPTION_REAL, STEPS | IDENTITY, 0, 10, "X", NULL, "0", "of the weights" },
+    { "norm-decay", OPTION_REAL, STEPS | IDENTITY, 0, 10, "X", NULL, "0", "of batch norm" },
+    { "norm-lr-scale", OPTION_REAL, STEPS | IDENTITY, 1e-6, 1e6, "X", NULL, "1",
+      "learning rate of batch norm, times --lr" },
+    { "quantizer-decay", OPTION_REAL, STEPS | IDENTITY, 0, 10, "X", NULL, "0",
+      "of what quantizers learn, unless the scheme has its own" },
+    { "quantizer-lr-scale", OPTION_REAL, STEPS | IDENTITY, 1e-6, 1e6, "X", NULL, "1",
+      "learning rate of what quantizers learn, times --lr" },
     { "schedule", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "TEXT", check_schedule, "constant",
       "learning rate over the run, as constant, cosine:factor=0.01,\n"
       "step:at=0.5+0.8,factor=0.1 or exponential:factor=0.01" },

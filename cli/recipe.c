@@ -18,12 +18,16 @@ static qg_status over_saved(config *c, const config *from)
 /* Another optimizer than the recipe's: what the recipe says of its own has no meaning for it. */
 static void drop_foreign(config *c, const config *asked)
 {
+    static const char *const own_keys[] = { "lr",    "momentum", "nesterov",  "weight-decay",
+                                            "beta1", "beta2",    "gamma",     "threshold" };
     const char *own = config_text(c, "optimizer"), *other = config_text(asked, "optimizer");
     if (!own || !other || !strcmp(own, other)) return;
-    config_unset(c, "lr");
-    config_unset(c, "momentum");
-    config_unset(c, "nesterov");
-    config_unset(c, "weight-decay");
+    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++) config_unset(c, own_keys[i]);
+}
+
+static bool says(const config *c, const char *name, const char *word)
+{
+    return !strcmp(config_text(c, name), word);
 }
 
 static qg_status set_fallback(config *c, const char *name, const char *text)
@@ -37,9 +41,12 @@ static qg_status fill(config *c)
         if ((options[i].use & SAVED) && options[i].fallback &&
             set_fallback(c, options[i].name, options[i].fallback))
             return QG_EARG;
-    const bool adam = !strcmp(config_text(c, "optimizer"), "adam");
+    const bool adam = says(c, "optimizer", "adam"), bop = says(c, "optimizer", "bop");
     if (set_fallback(c, "lr", adam ? "0.001" : "0.01")) return QG_EARG;
-    return adam ? QG_OK : set_fallback(c, "momentum", "0.9");
+    if (!adam && !bop) return set_fallback(c, "momentum", "0.9");
+    if (bop && (set_fallback(c, "gamma", "1e-4") || set_fallback(c, "threshold", "1e-8")))
+        return QG_EARG;
+    return set_fallback(c, "beta1", "0.9") ? QG_EARG : set_fallback(c, "beta2", "0.999");
 }
 
 static qg_status merge(const config *asked, config *out)
@@ -79,6 +86,7 @@ qg_status recipe_resolve(const config *asked, const config *stored, config *out,
     const char *path = config_text(asked, "config");
     *usage           = false;
     qg_status status = path ? config_read(&all, path) : QG_OK;
+    if (!stored) drop_foreign(&all, asked);
     if (!status) status = config_over(&all, asked);
     if (!status && stored) status = continue_stored(&all, stored, out);
     else if (!status) {
@@ -107,28 +115,49 @@ static qg_status read_choices(const char *list, recipe *r)
     return QG_OK;
 }
 
-static qg_net *declare(const recipe *r, qg_shape image, int classes)
+/* A surrogate that is annealed gets there with the last step. */
+static qg_quant paced(qg_quant q, uint64_t steps)
 {
+    if (q.surrogate.to != 0) q.surrogate.steps = steps;
+    return q;
+}
+
+static qg_quant delayed(qg_quant q, const recipe *r)
+{
+    if (q.scheme) q.after = r->quantize_after;
+    return q;
+}
+
+static qg_net *declare(const recipe *r, qg_shape images, int classes)
+{
+    const uint64_t steps = (uint64_t)r->epochs * (uint64_t)((images.n + r->batch - 1) / r->batch);
+    qg_choice      choice[CHOICES];
+    for (int i = 0; i < r->choices; i++) {
+        choice[i]        = r->choice[i];
+        choice[i].weight = paced(choice[i].weight, steps);
+        choice[i].input  = delayed(paced(choice[i].input, steps), r);
+    }
     return r->model->declare((qg_model_spec){
-        .height           = image.h,
-        .width            = image.w,
-        .channels         = image.c,
-        .classes          = classes,
-        .seed             = r->seed,
-        .weight           = r->weight,
-        .input            = r->input,
-        .first_last_float = r->first_last_float,
-        .choice           = r->choice,
-        .choices          = r->choices,
+        .height                 = images.h,
+        .width                  = images.w,
+        .channels               = images.c,
+        .classes                = classes,
+        .seed                   = r->seed,
+        .weight                 = paced(r->weight, steps),
+        .input                  = delayed(paced(r->input, steps), r),
+        .gradient               = r->gradient,
+        .first_last_float       = r->first_last_float,
+        .fold_batchnorm         = r->fold_batchnorm,
+        .freeze_batchnorm_after = r->freeze_batchnorm_after,
+        .choice                 = choice,
+        .choices                = r->choices,
     });
 }
 
 /* Every --layer names a product of the model. */
-static qg_status check_choices(const recipe *r)
+static qg_status check_choices(const recipe *r, const qg_net *net)
 {
-    qg_net   *net    = r->choices ? declare(r, r->data->image, r->data->classes) : NULL;
-    qg_status status = QG_OK;
-    for (int i = 0; net && i < r->choices && !status; i++) {
+    for (int i = 0; i < r->choices; i++) {
         char names[VALUE_BYTES] = "";
         bool found              = false;
         for (int k = 0; k < qg_net_layers(net); k++) {
@@ -138,45 +167,129 @@ static qg_status check_choices(const recipe *r)
             found |= !strcmp(l->name, r->choice[i].layer);
         }
         if (!found)
-            status = qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s",
-                             r->model->name, r->choice[i].layer, names);
+            return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s",
+                           r->model->name, r->choice[i].layer, names);
     }
+    return QG_OK;
+}
+
+/* Each quantizer may stand where the model puts it. */
+static qg_status check_quantizers(const recipe *r, const qg_net *net)
+{
+    static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
+    bool                 weights = false, inputs = false;
+    for (int k = 0; k < qg_net_layers(net); k++) {
+        qg_layer *l = qg_net_layer(net, k);
+        for (int i = 0; i < 3; i++) {
+            const qg_slot  *slot   = qg_layer_slot(l, roles[i]);
+            const qg_status status = slot ? qg_slot_check(l, slot, roles[i]) : QG_OK;
+            if (status) return status;
+            weights |= slot && slot->q.scheme && roles[i] == QG_WEIGHT;
+            inputs |= slot && slot->q.scheme && roles[i] == QG_INPUT;
+        }
+    }
+    if (r->fold_batchnorm && !weights)
+        return qg_fail(QG_EARG, "fold-batchnorm: there is no quantized weight to fold into");
+    if (r->quantize_after && !inputs)
+        return qg_fail(QG_EARG, "quantize-after: there is no input quantizer to wait");
+    return QG_OK;
+}
+
+static qg_status check_net(const recipe *r)
+{
+    qg_net   *net    = declare(r, r->data->image, r->data->classes);
+    qg_status status = net ? check_choices(r, net) : QG_EMEM;
+    if (!status) status = check_quantizers(r, net);
     qg_net_free(net);
     return status;
 }
 
-static bool says(const config *c, const char *name, const char *word)
+qg_status recipe_trains(const recipe *r)
 {
-    return !strcmp(config_text(c, name), word);
+    const bool bop   = !strcmp(r->optimizer, "bop");
+    bool       flips = false;
+    qg_net    *net   = declare(r, r->data->image, r->data->classes);
+    if (!net) return QG_EMEM;
+    for (int k = 0; k < qg_net_layers(net); k++) {
+        const qg_slot *slot = qg_layer_slot(qg_net_layer(net, k), QG_WEIGHT);
+        flips |= slot && slot->q.scheme && slot->q.scheme->flips;
+    }
+    qg_net_free(net);
+    if (flips == bop) return QG_OK;
+    return bop ? qg_fail(QG_EARG, "optimizer: bop trains weights of the scheme bop, and there are none; "
+                                  "say --weight bop")
+               : qg_fail(QG_EARG, "weight: %s does not train the scheme bop; say --optimizer bop",
+                         r->optimizer);
 }
+
+/* What one optimizer has and the one that is chosen has not. */
+static qg_status check_optimizer(const config *c)
+{
+    static const struct {
+        const char *key, *owners;
+    } own[] = { { "momentum", "sgd" }, { "nesterov", "sgd" }, { "beta1", "adam and bop" },
+                { "beta2", "adam and bop" }, { "gamma", "bop" }, { "threshold", "bop" } };
+    const char *chosen = config_text(c, "optimizer");
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        const char *text = config_text(c, own[i].key);
+        if (text && strcmp(text, "false") && !strstr(own[i].owners, chosen))
+            return qg_fail(QG_EARG, "%s is an option of %s, not of %s", own[i].key, own[i].owners, chosen);
+    }
+    return QG_OK;
+}
+
+static qg_status read_schemes(const config *c, recipe *r)
+{
+    const struct {
+        const char *key;
+        unsigned    use;
+        qg_quant   *to;
+    } slots[] = { { "weight", FOR_WEIGHT, &r->weight },
+                  { "input", FOR_INPUT, &r->input },
+                  { "gradient", FOR_GRADIENT, &r->gradient } };
+    for (int i = 0; i < 3; i++) {
+        char canonical[VALUE_BYTES];
+        if (scheme_parse(config_text(c, slots[i].key), slots[i].use, slots[i].to, canonical,
+                         sizeof canonical))
+            return QG_EARG;
+    }
+    return read_choices(config_text(c, "layer"), r);
+}
+
+static float real(const config *c, const char *name) { return (float)config_real(c, name); }
 
 qg_status recipe_read(const config *c, recipe *r)
 {
-    char canonical[VALUE_BYTES];
     *r = (recipe){
-        .model            = qg_model_find(config_text(c, "model")),
-        .data             = data_find(config_text(c, "data")),
-        .data_dir         = config_text(c, "data-dir"),
-        .first_last_float = says(c, "first-last", "float"),
-        .epochs           = (int)config_integer(c, "epochs"),
-        .batch            = (int)config_integer(c, "batch"),
-        .threads          = (int)config_integer(c, "threads"),
-        .seed             = (uint64_t)config_integer(c, "seed"),
-        .lr               = config_real(c, "lr"),
-        .adam             = says(c, "optimizer", "adam"),
-        .nesterov         = config_flag(c, "nesterov"),
-        .squared_hinge    = says(c, "loss", "squared-hinge"),
-        .momentum         = (float)config_real(c, "momentum"),
-        .weight_decay     = (float)config_real(c, "weight-decay"),
+        .model                  = qg_model_find(config_text(c, "model")),
+        .data                   = data_find(config_text(c, "data")),
+        .data_dir               = config_text(c, "data-dir"),
+        .first_last_float       = says(c, "first-last", "float"),
+        .quantize_after         = (uint64_t)config_integer(c, "quantize-after"),
+        .fold_batchnorm         = config_flag(c, "fold-batchnorm"),
+        .freeze_batchnorm_after = (uint64_t)config_integer(c, "freeze-batchnorm-after"),
+        .epochs                 = (int)config_integer(c, "epochs"),
+        .batch                  = (int)config_integer(c, "batch"),
+        .threads                = (int)config_integer(c, "threads"),
+        .seed                   = (uint64_t)config_integer(c, "seed"),
+        .lr                     = config_real(c, "lr"),
+        .optimizer              = config_text(c, "optimizer"),
+        .nesterov               = config_flag(c, "nesterov"),
+        .squared_hinge          = says(c, "loss", "squared-hinge"),
+        .momentum               = real(c, "momentum"),
+        .beta1                  = real(c, "beta1"),
+        .beta2                  = real(c, "beta2"),
+        .gamma                  = real(c, "gamma"),
+        .threshold              = real(c, "threshold"),
+        .weight_decay           = real(c, "weight-decay"),
+        .norms      = { .lr_scale = real(c, "norm-lr-scale"), .weight_decay = real(c, "norm-decay") },
+        .quantizers = { .lr_scale     = real(c, "quantizer-lr-scale"),
+                        .weight_decay = real(c, "quantizer-decay") },
     };
-    if (r->adam && (config_text(c, "momentum") || r->nesterov))
-        return qg_fail(QG_EARG, "momentum and nesterov are options of sgd, not of adam");
-    if (scheme_parse(config_text(c, "weight"), FOR_WEIGHT, &r->weight, canonical, sizeof canonical) ||
-        scheme_parse(config_text(c, "input"), FOR_INPUT, &r->input, canonical, sizeof canonical) ||
-        qg_schedule_parse(config_text(c, "schedule"), &r->schedule))
-        return QG_EARG;
-    const qg_status status = read_choices(config_text(c, "layer"), r);
-    return status ? status : check_choices(r);
+    qg_status status = check_optimizer(c);
+    if (!status) status = read_schemes(c, r);
+    if (!status) status = qg_schedule_parse(config_text(c, "schedule"), &r->schedule);
+    return status ? status : check_net(r);
 }
 
 /* --- what is built from it ---------------------------------------------------------------- */
@@ -187,22 +300,35 @@ qg_loader *recipe_data(const recipe *r, bool test)
                      (qg_loader_spec){ .batch = r->batch, .seed = r->seed, .in_order = test });
 }
 
-qg_net *recipe_net(const recipe *r, qg_shape image, int classes)
+qg_net *recipe_net(const recipe *r, qg_shape images, int classes)
 {
-    qg_net *net = declare(r, image, classes);
+    qg_net *net = declare(r, images, classes);
     if (qg_net_build(net)) return net;
     qg_net_free(net);
     return NULL;
 }
 
-qg_optim *recipe_optim(const recipe *r, qg_params *p)
+static qg_optim *new_optim(const recipe *r, qg_params *p)
 {
-    const float lr = (float)r->lr;
-    if (r->adam) return qg_adam(p, (qg_adam_spec){ .lr = lr, .weight_decay = r->weight_decay });
-    return qg_sgd(p, (qg_sgd_spec){ .lr           = lr,
+    const qg_adam_spec adam = { .lr           = (float)r->lr,
+                                .beta1        = r->beta1,
+                                .beta2        = r->beta2,
+                                .weight_decay = r->weight_decay };
+    if (!strcmp(r->optimizer, "adam")) return qg_adam(p, adam);
+    if (!strcmp(r->optimizer, "bop"))
+        return qg_bop(p, (qg_bop_spec){ .gamma = r->gamma, .threshold = r->threshold, .rest = adam });
+    return qg_sgd(p, (qg_sgd_spec){ .lr           = (float)r->lr,
                                     .momentum     = r->momentum,
                                     .nesterov     = r->nesterov,
                                     .weight_decay = r->weight_decay });
+}
+
+qg_optim *recipe_optim(const recipe *r, qg_params *p)
+{
+    qg_optim *o = new_optim(r, p);
+    qg_optim_set_group(o, QG_NORMS, r->norms);
+    qg_optim_set_group(o, QG_QUANTIZERS, r->quantizers);
+    return o;
 }
 
 qg_var *recipe_loss(const recipe *r, qg_tape *t, qg_var *scores, const uint8_t *labels)

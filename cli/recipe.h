@@ -16,7 +16,7 @@ typedef struct recipe {
     const qg_model *model;
     const data_set *data;
     const char     *data_dir;               /* NULL: the data set's own */
-    qg_quant        weight, input;
+    qg_quant        weight, input, gradient;
     bool            first_last_float;
     qg_choice       choice[CHOICES];
     char            choice_name[CHOICES][LAYER_NAME_BYTES];
@@ -25,8 +25,11 @@ typedef struct recipe {
     uint64_t        seed;
     double          lr;
     qg_schedule     schedule;
-    bool            adam, nesterov, squared_hinge;
-    float           momentum, weight_decay;
+    uint64_t        quantize_after, freeze_batchnorm_after;
+    bool            fold_batchnorm, nesterov, squared_hinge;
+    const char     *optimizer;              /* "sgd", "adam", "bop" */
+    float           momentum, weight_decay, beta1, beta2, gamma, threshold;
+    qg_group_spec   norms, quantizers;
 } recipe;
 
 /* What asked, its --config file and the model's recipe add up to: fallbacks < model < file < asked.
@@ -40,8 +43,15 @@ qg_status  recipe_resolve(const config *asked, const config *stored, config *out
 QG_MUST_CHECK
 qg_status  recipe_read(const config *c, recipe *r);
 
+/* The optimizer is one for the weights there are.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status  recipe_trains(const recipe *r);
+
 qg_loader *recipe_data(const recipe *r, bool test);                         /* NULL: failed */
-qg_net    *recipe_net(const recipe *r, qg_shape image, int classes);        /* built; NULL: failed */
+
+/* Built; NULL: failed.  images.n is how many are trained on in an epoch, which sets the pace of
+ * surrogates that are annealed over the run; elsewhere it has no effect. */
+qg_net    *recipe_net(const recipe *r, qg_shape images, int classes);
 qg_optim  *recipe_optim(const recipe *r, qg_params *p);
 qg_var    *recipe_loss(const recipe *r, qg_tape *t, qg_var *scores, const uint8_t *labels);
 

@@ -43,8 +43,9 @@ void report_head(const report *r, FILE *out, const qg_loader *train, const qg_lo
     const data_set *d = r->recipe->data;
     const char     *dir = r->recipe->data_dir ? r->recipe->data_dir : d->dir;
     fprintf(out, "model    %s: %s\n", r->recipe->model->name, r->recipe->model->about);
-    fprintf(out, "weights  %s, inputs %s, first and last %s\n", config_text(r->config, "weight"),
-            config_text(r->config, "input"), config_text(r->config, "first-last"));
+    fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
+            config_text(r->config, "weight"), config_text(r->config, "input"),
+            config_text(r->config, "gradient"), config_text(r->config, "first-last"));
     fprintf(out, "data     %s: %d training and %d test images of %dx%dx%d%s%s\n", d->name, x.n,
             qg_loader_shape(test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
@@ -65,11 +66,15 @@ typedef struct rival {
 /* c trains the same on the same, but in float. */
 static bool is_float_twin(const config *c, const config *of)
 {
-    static const char *const same[] = { "model", "data" }, *const plain[] = { "weight", "input" };
+    static const char *const same[]  = { "model", "data" };
+    static const char *const plain[] = { "weight", "input", "gradient" };
     for (int i = 0; i < 2; i++) {
         const char *a = config_text(c, same[i]), *b = config_text(of, same[i]);
+        if (!a || !b || strcmp(a, b)) return false;
+    }
+    for (int i = 0; i < 3; i++) {
         const char *q = config_text(c, plain[i]);
-        if (!a || !b || strcmp(a, b) || !q || strcmp(q, "float")) return false;
+        if (!q || strcmp(q, "float")) return false;
     }
     return !config_text(c, "layer");
 }
@@ -179,6 +184,7 @@ void report_json(const report *r, FILE *out)
     json_text(&j, "data", r->recipe->data->name);
     json_text(&j, "weight", config_text(r->config, "weight"));
     json_text(&j, "input", config_text(r->config, "input"));
+    json_text(&j, "gradient", config_text(r->config, "gradient"));
     json_real(&j, "test_accuracy", some ? at->test_accuracy : NAN);
     json_real(&j, "best_test_accuracy", some ? at->best_accuracy : NAN);
     json_real(&j, "test_accuracy_stderr",

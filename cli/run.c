@@ -125,11 +125,11 @@ typedef struct field {
 #define FIELD(name, dtype) { "run." #name, dtype, offsetof(run_record, name) }
 
 static const field fields[] = {
-    FIELD(seed, QG_U64),          FIELD(epoch, QG_U64),          FIELD(batch, QG_U64),
-    FIELD(images, QG_U64),        FIELD(correct, QG_U64),        FIELD(loss, QG_F64),
-    FIELD(tested, QG_U64),        FIELD(train_loss, QG_F64),     FIELD(train_accuracy, QG_F64),
-    FIELD(test_loss, QG_F64),     FIELD(test_accuracy, QG_F64),  FIELD(best_epoch, QG_U64),
-    FIELD(best_accuracy, QG_F64),
+    FIELD(seed, QG_U64),           FIELD(epoch, QG_U64),         FIELD(batch, QG_U64),
+    FIELD(steps, QG_U64),          FIELD(images, QG_U64),        FIELD(correct, QG_U64),
+    FIELD(loss, QG_F64),           FIELD(tested, QG_U64),        FIELD(train_loss, QG_F64),
+    FIELD(train_accuracy, QG_F64), FIELD(test_loss, QG_F64),     FIELD(test_accuracy, QG_F64),
+    FIELD(best_epoch, QG_U64),     FIELD(best_accuracy, QG_F64),
 };
 
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -145,7 +145,8 @@ static void note(qg_state *s, const run *r, const char *kind)
 qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
 {
     qg_status status = census_begin(&r->census, net);
-    if (!status) status = metrics_begin(&r->metrics, &r->census);
+    if (!status) status = learned_begin(&r->learned, net);
+    if (!status) status = metrics_begin(&r->metrics, &r->census, &r->learned);
     if (status) return status;
     r->config      = c;
     r->identity    = config_print(c, IDENTITY);
@@ -240,7 +241,13 @@ qg_status run_load_best(run *r)
     char      path[PATH_BYTES];
     qg_status status = path_join(r->dir, "best.safetensors", path);
     if (!status) status = qg_state_load(r->best, path);
-    return status ? status : check_recipe(r, r->best, path);
+    if (!status) status = check_recipe(r, r->best, path);
+    if (status) return status;
+    const char *steps = qg_state_noted(r->best, "steps");
+    char       *end   = NULL;
+    if (steps) r->record.steps = strtoull(steps, &end, 10);
+    return end && end != steps && !*end ? QG_OK
+                                        : qg_fail(QG_EFORMAT, "%s: does not say after how many steps", path);
 }
 
 /* --- saving ------------------------------------------------------------------------------- */
@@ -264,6 +271,8 @@ static qg_status save_best(run *r)
     char path[PATH_BYTES], text[32];
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
     qg_state_note(r->best, "epoch", text);
+    snprintf(text, sizeof text, "%" PRIu64, r->record.steps);
+    qg_state_note(r->best, "steps", text);
     snprintf(text, sizeof text, "%.9g", r->record.best_accuracy);
     qg_state_note(r->best, "test_accuracy", text);
     const qg_status status = path_join(r->dir, "best.safetensors", path);
@@ -272,7 +281,7 @@ static qg_status save_best(run *r)
 
 qg_status run_save_epoch(run *r, metrics_row row, bool better)
 {
-    qg_status status = metrics_add(&r->metrics, row, &r->census);
+    qg_status status = metrics_add(&r->metrics, row, &r->census, &r->learned);
     if (!status) status = run_cut_metrics(r);
     if (!status && better) status = save_best(r);
     return status ? status : run_save(r);
@@ -284,6 +293,7 @@ void run_end(run *r)
     qg_state_free(r->best);
     metrics_end(&r->metrics);
     census_end(&r->census);
+    learned_end(&r->learned);
     free(r->identity);
     if (r->lock >= 0) close(r->lock);
     *r = (run){ .lock = -1 };

@@ -2,7 +2,6 @@
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
-#include "cli/census.h"
 #include "cli/config.h"
 #include "cli/metrics.h"
 #include "optim/optim.h"
@@ -11,6 +10,7 @@
 typedef struct run_record {
     uint64_t seed;                          /* the key of every random number of the run */
     uint64_t epoch, batch;                  /* finished epochs; steps taken in the current one */
+    uint64_t steps;                         /* taken in all */
     uint64_t images, correct;               /* of the current epoch, so far */
     double   loss;                          /* summed over these images */
     uint64_t tested;                        /* images of the test split */
@@ -28,6 +28,7 @@ typedef struct run {
     char      *identity;                    /* the part of it that checkpoints hold, as text */
     run_record record;
     census     census;
+    learned_list learned;
     metrics    metrics;
     qg_state  *last, *best;
 } run;
@@ -56,7 +57,7 @@ bool      run_has_checkpoint(const run *r);
 QG_MUST_CHECK
 qg_status run_load(run *r);
 QG_MUST_CHECK
-qg_status run_load_best(run *r);            /* parameters and tracked arrays alone */
+qg_status run_load_best(run *r);            /* parameters, tracked arrays, record.steps alone */
 
 /* The next two write in an order that makes any of their writes the last one that need succeed. */
 QG_MUST_CHECK qg_status run_save(run *r);

@@ -1,73 +1,23 @@
 #include "cli/schemes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/options.h"
+#include "cli/scheme_table.h"
+#include "quant/scheme.h"
 
-enum { SCHEME_OPTIONS = 4 };
+static const unsigned uses[] = { FOR_WEIGHT, FOR_INPUT, FOR_GRADIENT };
 
-/* threshold=0.7 behind the colon: a number in min..max, or one of the words in "identity|clip",
- * whose value is its index. */
-typedef struct scheme_option {
-    const char *name;
-    float       fallback, min, max;
-    const char *words;
-} scheme_option;
+enum { USES = sizeof uses / sizeof *uses };
 
-typedef struct scheme_row {
-    const char   *name;
-    unsigned      use;
-    scheme_option option[SCHEME_OPTIONS];           /* ends with a NULL name */
-    qg_quant    (*make)(const float *value);        /* one value per option */
-    const char   *about;
-} scheme_row;
-
-static qg_quant make_float(const float *value)
+static const char *operand(unsigned use)
 {
-    (void)value;
-    return (qg_quant){ 0 };
+    return use == FOR_WEIGHT ? "weight" : use == FOR_INPUT ? "input" : "gradient";
 }
 
-static qg_quant make_twn(const float *value)
-{
-    return qg_twn((qg_twn_spec){ .threshold = value[0] });
-}
-
-static qg_surrogate surrogate(float index)
-{
-    return index == 0 ? qg_ste_identity() : index == 1 ? qg_ste_clip(1.0f) : qg_ste_approx_sign();
-}
-
-#define SURROGATES "identity|clip|approx-sign"
-
-static qg_quant make_binary(const float *value)
-{
-    return qg_binary((qg_binary_spec){ .surrogate = surrogate(value[0]) });
-}
-
-static qg_quant make_binary_channel(const float *value)
-{
-    return qg_binary((qg_binary_spec){ .per_channel = true, .surrogate = surrogate(value[0]) });
-}
-
-static qg_quant make_sign(const float *value)
-{
-    return qg_binary_activation((qg_binary_activation_spec){ .surrogate = surrogate(value[0]) });
-}
-
-static const scheme_row rows[] = {
-    { "float", FOR_WEIGHT | FOR_INPUT, { { 0 } }, make_float, "not quantized" },
-    { "twn", FOR_WEIGHT, { { "threshold", 0.7f, 0.01f, 10, NULL } }, make_twn,
-      "{-a, 0, +a}, one a per layer" },
-    { "binary", FOR_WEIGHT, { { "surrogate", 0, 0, 0, SURROGATES } }, make_binary,
-      "{-a, +a}, one a per layer" },
-    { "binary-channel", FOR_WEIGHT, { { "surrogate", 0, 0, 0, SURROGATES } }, make_binary_channel,
-      "{-a, +a}, one a per output channel" },
-    { "sign", FOR_INPUT, { { "surrogate", 1, 0, 0, SURROGATES } }, make_sign, "{-1, +1}" },
-};
-
-enum { ROWS = sizeof rows / sizeof *rows };
+/* --- reading ------------------------------------------------------------------------------ */
 
 /* The n characters at at are word, whole. */
 static bool same(const char *word, const char *at, size_t n)
@@ -75,25 +25,37 @@ static bool same(const char *word, const char *at, size_t n)
     return strlen(word) == n && !memcmp(word, at, n);
 }
 
+static qg_status refuse(const char *text, size_t n, unsigned use)
+{
+    char names[256] = "", others[64] = "";
+    for (int i = 0; i < SCHEME_ROWS; i++) {
+        if (scheme_rows[i].use & use) list_append(names, sizeof names, scheme_rows[i].name);
+        else if (same(scheme_rows[i].name, text, n)) {
+            char plural[16];
+            snprintf(plural, sizeof plural, "%ss", operand(scheme_rows[i].use));
+            list_append(others, sizeof others, plural);
+        }
+    }
+    if (*others)
+        return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; there is %s", (int)n, text, others,
+                       operand(use), names);
+    return qg_fail(QG_EARG, "no scheme '%.*s' for %ss; there is %s", (int)n, text, operand(use), names);
+}
+
 static const scheme_row *find_row(const char *text, size_t n, unsigned use)
 {
-    for (int i = 0; i < ROWS; i++)
-        if ((rows[i].use & use) && same(rows[i].name, text, n)) return &rows[i];
-    char names[256] = "";
-    for (int i = 0; i < ROWS; i++)
-        if (rows[i].use & use) list_append(names, sizeof names, rows[i].name);
-    qg_fail(QG_EARG, "no scheme '%.*s' for %s; there is %s", (int)n, text,
-            use == FOR_WEIGHT ? "weights" : "inputs", names);
+    for (int i = 0; i < SCHEME_ROWS; i++)
+        if ((scheme_rows[i].use & use) && same(scheme_rows[i].name, text, n)) return &scheme_rows[i];
     return NULL;
 }
 
-static qg_status parse_word(const scheme_option *o, const char *at, size_t n, float *value)
+static qg_status parse_word(const scheme_option *o, const char *at, size_t n, double *value)
 {
     int index = 0;
     for (const char *word = o->words; word; index++) {
         const size_t length = strcspn(word, "|");
         if (length == n && !memcmp(word, at, n)) {
-            *value = (float)index;
+            *value = index;
             return QG_OK;
         }
         word = word[length] ? word + length + 1 : NULL;
@@ -101,16 +63,22 @@ static qg_status parse_word(const scheme_option *o, const char *at, size_t n, fl
     return qg_fail(QG_EARG, "%s '%.*s' is none of %s", o->name, (int)n, at, o->words);
 }
 
-static qg_status parse_value(const scheme_option *o, const char *at, size_t n, float *value)
+static qg_status parse_value(const scheme_option *o, const char *at, size_t n, double *value)
 {
     if (o->words) return parse_word(o, at, n, value);
     char *end;
-    *value = strtof(at, &end);
+    *value = strtod(at, &end);
     if (n == 0 || end != at + n)
         return qg_fail(QG_EARG, "%s '%.*s' is no number", o->name, (int)n, at);
-    if (!(*value >= o->min && *value <= o->max))
-        return qg_fail(QG_EARG, "%s %.*s is not in %g..%g", o->name, (int)n, at, (double)o->min,
-                       (double)o->max);
+    if (o->also != 0 && *value == o->also) return QG_OK;
+    if (!(*value >= o->min && *value <= o->max)) {
+        char also[32] = "";
+        if (o->also != 0) snprintf(also, sizeof also, " or %g", o->also);
+        return qg_fail(QG_EARG, "%s %.*s is not in %g..%g%s", o->name, (int)n, at, o->min, o->max, also);
+    }
+    if ((o->is & WHOLE) && *value != floor(*value))
+        return qg_fail(QG_EARG, "%s '%.*s' is no whole number", o->name, (int)n, at);
+    if (!(o->is & WHOLE)) *value = (double)(float)*value;
     return QG_OK;
 }
 
@@ -122,7 +90,7 @@ static int count_options(const scheme_row *row)
 }
 
 /* name=value,name=value into value[]. */
-static qg_status parse_options(const scheme_row *row, const char *at, float *value)
+static qg_status parse_options(const scheme_row *row, const char *at, double *value)
 {
     const int n_options = count_options(row);
     while (at) {
@@ -146,7 +114,7 @@ static qg_status parse_options(const scheme_row *row, const char *at, float *val
 }
 
 /* The shortest decimal that reads back as the same float, or the word. */
-static void print_value(const scheme_option *o, float value, char text[64])
+static void print_value(const scheme_option *o, double value, char text[64])
 {
     if (o->words) {
         const char *word = o->words;
@@ -154,76 +122,151 @@ static void print_value(const scheme_option *o, float value, char text[64])
         snprintf(text, 64, "%.*s", (int)strcspn(word, "|"), word);
         return;
     }
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, 64, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) return;
+    if (o->is & WHOLE) {
+        snprintf(text, 64, "%.0f", value);
+        return;
     }
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, 64, "%.*g", digits, value);
+        const bool short_of_digits = strchr(text, 'e') && value >= 1e-4 && value < 1e6;
+        if (strtof(text, NULL) == (float)value && !short_of_digits) return;
+    }
+}
+
+static void spell(const scheme_row *row, const double *value, char *canonical, size_t bytes)
+{
+    snprintf(canonical, bytes, "%s", row->name);
+    for (int i = 0, printed = 0; i < count_options(row); i++) {
+        char         text[64];
+        const size_t used = strlen(canonical);
+        if (value[i] == row->option[i].fallback && !(row->option[i].is & SHOWN)) continue;
+        print_value(&row->option[i], value[i], text);
+        snprintf(canonical + used, bytes - used, "%c%s=%s", printed++ ? ',' : ':', row->option[i].name,
+                 text);
+    }
+}
+
+/* The scheme's own word on its constants, which knows what no single option can. */
+static qg_status check(qg_quant q, unsigned use)
+{
+    q.role = (qg_role)use;
+    return q.scheme && q.scheme->check ? q.scheme->check(q) : QG_OK;
 }
 
 qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes)
 {
     const size_t      n   = strcspn(text, ":");
     const scheme_row *row = find_row(text, n, use);
-    if (!row) return QG_EARG;
-    float value[SCHEME_OPTIONS] = { 0 };
+    if (!row) return refuse(text, n, use);
+    double value[SCHEME_OPTIONS] = { 0 };
     for (int i = 0; i < count_options(row); i++) value[i] = row->option[i].fallback;
     if (text[n] && parse_options(row, text + n + 1, value)) return QG_EARG;
-    *out = row->make(value);
-    snprintf(canonical, bytes, "%s", row->name);
-    for (int i = 0, printed = 0; i < count_options(row); i++) {
-        char         number[64];
-        const size_t used = strlen(canonical);
-        if (value[i] == row->option[i].fallback) continue;
-        print_value(&row->option[i], value[i], number);
-        snprintf(canonical + used, bytes - used, "%c%s=%s", printed++ ? ',' : ':',
-                 row->option[i].name, number);
-    }
-    return QG_OK;
+    if (row->make(value, out)) return qg_fail(QG_EARG, "%s: %s", row->name, qg_errmsg());
+    spell(row, value, canonical, bytes);
+    return check(*out, use);
 }
 
 qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
                        char *canonical, size_t bytes)
 {
     const size_t n = strcspn(text, ":"), key = strcspn(text, "=");
-    const char  *operand = text[n] ? text + n + 1 : "";
-    const bool   weight = !strncmp(operand, "weight=", 7), input = !strncmp(operand, "input=", 6);
-    if (n == 0 || n >= LAYER_NAME_BYTES || (!weight && !input))
-        return qg_fail(QG_EARG, "'%s' is neither LAYER:weight=SCHEME nor LAYER:input=SCHEME", text);
+    const char  *rest = text[n] ? text + n + 1 : "";
+    unsigned     use  = 0;
+    for (int i = 0; i < USES; i++) {
+        const size_t length = strlen(operand(uses[i]));
+        if (!strncmp(rest, operand(uses[i]), length) && rest[length] == '=') use = uses[i];
+    }
+    if (n == 0 || n >= LAYER_NAME_BYTES || use == 0)
+        return qg_fail(QG_EARG,
+                       "'%s' is none of LAYER:weight=SCHEME, LAYER:input=SCHEME and LAYER:gradient=SCHEME",
+                       text);
     char     spelt[VALUE_BYTES];
     qg_quant q;
-    if (scheme_parse(text + key + 1, weight ? FOR_WEIGHT : FOR_INPUT, &q, spelt, sizeof spelt))
-        return QG_EARG;
+    if (scheme_parse(text + key + 1, use, &q, spelt, sizeof spelt)) return QG_EARG;
     snprintf(name, LAYER_NAME_BYTES, "%.*s", (int)n, text);
-    snprintf(canonical, bytes, "%s:%s=%s", name, weight ? "weight" : "input", spelt);
-    *out = (qg_choice){ .layer = name, .has_weight = weight, .has_input = input };
-    if (weight) out->weight = q;
-    else out->input = q;
+    snprintf(canonical, bytes, "%s:%s=%s", name, operand(use), spelt);
+    *out = (qg_choice){ .layer        = name,
+                        .has_weight   = use == FOR_WEIGHT,
+                        .has_input    = use == FOR_INPUT,
+                        .has_gradient = use == FOR_GRADIENT };
+    *(use == FOR_WEIGHT ? &out->weight : use == FOR_INPUT ? &out->input : &out->gradient) = q;
     return QG_OK;
 }
 
-scheme_text scheme_at(int i)
+/* --- help --------------------------------------------------------------------------------- */
+
+static void row_help(const scheme_row *row, FILE *out)
 {
-    if (i >= ROWS) return (scheme_text){ 0 };
-    float value[SCHEME_OPTIONS] = { 0 };
-    for (int k = 0; k < count_options(&rows[i]); k++) value[k] = rows[i].option[k].fallback;
-    return (scheme_text){ rows[i].name, rows[i].about, rows[i].use, rows[i].make(value) };
+    fprintf(out, "  %-16s %s", row->name, row->about);
+    for (int k = 0; k < count_options(row); k++) {
+        const scheme_option *o = &row->option[k];
+        char                 text[64], range[64];
+        if (!strcmp(o->name, "surrogate-arg")) continue;
+        print_value(o, o->fallback, text);
+        if (!o->words) snprintf(range, sizeof range, "%g..%g", o->min, o->max);
+        else snprintf(range, sizeof range, "%s", strcmp(o->name, "surrogate") ? o->words : "..");
+        fprintf(out, "%s%s=%s", k % 4 ? "; " : "\n                     ", o->name, range);
+        if (o->also != 0) fprintf(out, " or %g", o->also);
+        fprintf(out, " [%s]", o->words || o->fallback >= o->min ? text : "its own");
+    }
+    fputc('\n', out);
 }
 
 void schemes_help(FILE *out)
 {
-    fprintf(out, "\nSchemes, with options as in twn:threshold=0.5:\n");
-    for (int i = 0; i < ROWS; i++) {
-        const scheme_row *row = &rows[i];
-        fprintf(out, "  %-16s %s; for %s", row->name, row->about,
-                row->use == FOR_WEIGHT  ? "weights"
-                : row->use == FOR_INPUT ? "inputs"
-                                        : "both");
-        for (int k = 0; k < count_options(row); k++) {
-            char text[64];
-            print_value(&row->option[k], row->option[k].fallback, text);
-            fprintf(out, "; %s=%s [%s]", row->option[k].name,
-                    row->option[k].words ? row->option[k].words : "X", text);
-        }
-        fputc('\n', out);
+    fprintf(out, "\nSchemes, with options as in twn:threshold=0.5,per-channel=yes.  surrogate is one of\n"
+                 SURROGATES ";\n"
+                 "surrogate-arg the bound of clip, the beta of swish or the temperature of tanh.\n");
+    for (int u = 0; u < USES; u++) {
+        fprintf(out, "\nfor --%s:\n", operand(uses[u]));
+        for (int i = 0; i < SCHEME_ROWS; i++)
+            if (scheme_rows[i].use & uses[u]) row_help(&scheme_rows[i], out);
     }
+}
+
+/* --- one by one --------------------------------------------------------------------------- */
+
+/* Row at its defaults, but for option k, which has its word w. */
+static scheme_text with_word(const scheme_row *row, int k, int w)
+{
+    scheme_text t = { .name = row->name, .about = row->about, .use = row->use };
+    double      value[SCHEME_OPTIONS] = { 0 };
+    size_t      used = (size_t)snprintf(t.spelling, sizeof t.spelling, "%s", row->name);
+    char        before = ':';
+    for (int i = 0; i < count_options(row); i++) {
+        const scheme_option *o = &row->option[i];
+        char                 word[64];
+        value[i] = i == k ? w : o->fallback;
+        if (!o->words || (value[i] == o->fallback && !(o->is & SHOWN))) continue;
+        print_value(o, value[i], word);
+        used += (size_t)snprintf(t.spelling + used, sizeof t.spelling - used, "%c%s=%s", before, o->name,
+                                 word);
+        before = ',';
+    }
+    const qg_status status = row->make(value, &t.quant);
+    QG_ASSERT(!status);                 /* a word alone contradicts no default */
+    return t;
+}
+
+static int count_words(const scheme_option *o)
+{
+    int n = o->words ? 1 : 0;
+    for (const char *c = o->words; c && *c; c++) n += *c == '|';
+    return n;
+}
+
+bool scheme_at(int i, scheme_text *out)
+{
+    for (int r = 0; r < SCHEME_ROWS; r++) {
+        const scheme_row *row  = &scheme_rows[r];
+        const scheme_text base = with_word(row, -1, 0);
+        *out                   = base;
+        if (i-- == 0) return true;
+        for (int k = 0; k < count_options(row); k++)
+            for (int w = 0; w < count_words(&row->option[k]); w++) {
+                *out = with_word(row, k, w);
+                if (out->quant.scheme != base.quant.scheme && i-- == 0) return true;
+            }
+    }
+    return false;
 }

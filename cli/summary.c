@@ -3,12 +3,44 @@
 #include <stdlib.h>
 
 #include "cli/json.h"
+#include "cli/learned.h"
 #include "cli/recipe.h"
 #include "layers/layer.h"
+
+static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
 
 static const char *scheme_of(const qg_slot *slot)
 {
     return slot->q.scheme ? slot->q.scheme->name : "float";
+}
+
+static void print_learned(json *j, const qg_param *p, const qg_learned *entry)
+{
+    const learned_span s = learned_span_of(p);
+    json_open(j, NULL, '{');
+    json_text(j, "name", p->name);
+    json_flag(j, "trained", !entry->tracked);
+    json_integer(j, "numbers", qg_count(p->shape));
+    json_real(j, "least", s.least);
+    json_real(j, "mean", s.mean);
+    json_real(j, "greatest", s.greatest);
+    json_close(j, '}');
+}
+
+static void print_quantizer(json *j, qg_role role, const qg_slot *slot)
+{
+    const qg_quant q = slot->q;
+    json_open(j, NULL, '{');
+    json_text(j, "operand", qg_role_name(role));
+    json_text(j, "scheme", q.scheme->name);
+    json_integer(j, "bits", (uint64_t)q.bits);
+    json_flag(j, "per_channel", q.per_channel);
+    json_integer(j, "after", q.after);
+    json_open(j, "learned", '[');
+    for (int i = 0; i < qg_learned_count(q); i++)
+        if (!q.scheme->learned[i].quiet) print_learned(j, slot->param[i], &q.scheme->learned[i]);
+    json_close(j, ']');
+    json_close(j, '}');
 }
 
 static void print_layer(json *j, qg_layer *l)
@@ -28,9 +60,18 @@ static void print_layer(json *j, qg_layer *l)
     if (p) {
         json_text(j, "weight", scheme_of(&p->weight_slot));
         json_text(j, "input", scheme_of(&p->input_slot));
+        json_text(j, "gradient", scheme_of(&p->gradient_slot));
         json_integer(j, "weights", qg_count(p->weight->shape));
         json_integer(j, "macs", l->macs);
+        json_integer(j, "float_bytes", qg_count(p->weight->shape) * sizeof(float));
+        json_integer(j, "packed_bytes", qg_product_packed_bytes(p));
     }
+    json_open(j, "quantizers", '[');
+    for (int i = 0; i < 3; i++) {
+        const qg_slot *slot = qg_layer_slot(l, roles[i]);
+        if (slot && slot->q.scheme) print_quantizer(j, roles[i], slot);
+    }
+    json_close(j, ']');
     json_close(j, '}');
 }
 
@@ -41,6 +82,7 @@ static void print_json(const recipe *r, const config *c, const qg_net *net)
     json_text(&j, "model", r->model->name);
     json_text(&j, "weight", config_text(c, "weight"));
     json_text(&j, "input", config_text(c, "input"));
+    json_text(&j, "gradient", config_text(c, "gradient"));
     json_open(&j, "layers", '[');
     for (int i = 0; i < qg_net_layers(net); i++) {
         print_layer(&j, qg_net_layer(net, i));

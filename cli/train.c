@@ -45,10 +45,9 @@ static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage
     config          c      = { { 0 } };
     const qg_status status = recipe_resolve(&t->asked, NULL, &c, usage);
     if (!status) {
-        snprintf(dir, PATH_BYTES, "runs/%s-%s-%s", config_text(&c, "model"),
-                 config_text(&c, "weight"), config_text(&c, "seed"));
-        for (char *at = dir; *at; at++)
-            if (strchr(":=,", *at)) *at = '-';
+        const char *weight = config_text(&c, "weight");
+        snprintf(dir, PATH_BYTES, "runs/%s-%.*s-%s", config_text(&c, "model"),
+                 (int)strcspn(weight, ":"), weight, config_text(&c, "seed"));
     }
     config_free(&c);
     return status;
@@ -67,6 +66,7 @@ static qg_status configure(training *t, const char *dir, bool *usage)
     if (status) return status;
     *usage = true;
     status = recipe_read(&t->config, &t->trainer.recipe);
+    if (!status) status = recipe_trains(&t->trainer.recipe);
     if (!status && config_flag(&t->asked, "resume") && config_flag(&t->asked, "force"))
         status = qg_fail(QG_EARG, "--resume goes on with a run and --force begins another; not both");
     return status;

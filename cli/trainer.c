@@ -51,6 +51,7 @@ static qg_status step(trainer *t, const qg_batch *b)
     to->correct += (uint64_t)qg_correct(scores, b->y);
     to->images += n;
     to->batch++;
+    to->steps = b->step + 1;
     t->stepped += n;
     return QG_OK;
 }
@@ -103,7 +104,8 @@ static qg_status evaluate(trainer *t, bool *stopped)
 {
     run_record     *at = &t->run.record;
     measured        m;
-    const qg_status status = measure(&t->recipe, t->net, t->tape, t->test, t->stop, &m, stopped);
+    const qg_status status = measure(&t->recipe, t->net, t->tape, at->steps, t->test, t->stop, &m,
+                                     stopped);
     if (status) return qg_fail(status, "epoch %" PRIu64 ": %s", at->epoch + 1, qg_errmsg());
     if (*stopped) return QG_OK;
     at->tested        = m.images;

@@ -56,14 +56,27 @@ typedef struct qg_product {
 
 /* l as a product, or NULL if it is none. */
 qg_product *qg_layer_product(qg_layer *l);
+size_t      qg_product_packed_bytes(const qg_product *p);   /* of the weight, with its scales */
+
+/* The weight as its quantizer sees it in QG_EVAL.  Where a batch norm is folded into it (p->norm) that
+ * is computed into folded, of its size; else folded may be NULL. */
+qg_tensor   qg_product_weight(const qg_product *p, float *folded);
+
+/* What quantizes this operand of l, perhaps {0}; NULL: l has no such operand. */
+const qg_slot *qg_layer_slot(qg_layer *l, qg_role role);
+const char    *qg_role_name(qg_role role);                  /* "weight", "input", "gradient" */
 
 /* Appends a layer of the given type, zeroed but for its head.  name NULL: prefix and a number. */
 void     *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
                         const char *name);
 qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec);   /* "<layer>.<name>" */
 
+/* Whether slot->q may stand there, with these constants.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role);
+
 /* Declares what slot->q learns as "<layer>.<role>.<entry>", "conv1.weight.wp"; x is the shape it
- * quantizes.  Fails with QG_EARG when the scheme does not have that role. */
+ * quantizes.  Fails as qg_slot_check. */
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x);
 void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
 qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself if q is {0} */

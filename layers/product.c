@@ -111,6 +111,21 @@ static qg_var *forward(const qg_product *p, qg_tape *t, qg_var *x, multiply prod
     return qg_slot_apply(&p->gradient_slot, t, y);
 }
 
+qg_tensor qg_product_weight(const qg_product *p, float *folded)
+{
+    const qg_batchnorm *bn    = p->norm;
+    const qg_shape      shape = p->weight->shape;
+    if (!bn) return (qg_tensor){ shape, p->weight->value };
+    const double eps = (double)(bn->spec.eps == 0 ? 1e-5f : bn->spec.eps);
+    const size_t row = qg_row(shape);
+    for (size_t o = 0; o < (size_t)shape.n; o++) {
+        const float inv = (float)(1.0 / sqrt((double)bn->var->value[o] + eps));
+        const float a   = bn->gamma ? bn->gamma->value[o] * inv : inv;
+        for (size_t i = o * row; i < (o + 1) * row; i++) folded[i] = p->weight->value[i] * a;
+    }
+    return (qg_tensor){ shape, folded };
+}
+
 static void unfold(qg_layer *copy)
 {
     qg_product *p  = (qg_product *)copy;

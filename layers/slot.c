@@ -1,25 +1,45 @@
 #include <stdio.h>
 
-#include "layers/layer.h"
+#include "layers/batchnorm.h"
 
-qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
+const char *qg_role_name(qg_role role)
 {
-    const char      *slot_name = role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
+    return role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
+}
+
+const qg_slot *qg_layer_slot(qg_layer *l, qg_role role)
+{
+    const qg_product *p = qg_layer_product(l);
+    if (!p) return role == QG_INPUT ? qg__quantize_slot(l) : NULL;
+    return role == QG_WEIGHT ? &p->weight_slot : role == QG_INPUT ? &p->input_slot : &p->gradient_slot;
+}
+
+qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
+{
     const qg_scheme *scheme = slot->q.scheme;
     if (!scheme) return QG_OK;
     if (!(scheme->roles & role))
-        return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, slot_name);
+        return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, qg_role_name(role));
     if (scheme->scale_output && !qg_layer_product(l))
         return qg_fail(QG_EARG, "%s: %s scales the result of a product; it is an input of conv2d or dense",
                        l->name, scheme->name);
+    qg_quant q        = slot->q;
+    q.role            = role;
+    const qg_status s = scheme->check ? scheme->check(q) : QG_OK;
+    return s ? qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg()) : QG_OK;
+}
+
+qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
+{
+    const qg_scheme *scheme = slot->q.scheme;
+    const qg_status  s      = qg_slot_check(l, slot, role);
+    if (!scheme || s) return s;
     slot->q.role    = role;
     slot->q.numbers = qg_count(x);
-    const qg_status s = scheme->check ? scheme->check(slot->q) : QG_OK;
-    if (s) return qg_fail(s, "%s.%s: %s", l->name, slot_name, qg_errmsg());
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];
-        snprintf(name, sizeof name, "%s.%s", slot_name, learned->name);
+        snprintf(name, sizeof name, "%s.%s", qg_role_name(role), learned->name);
         slot->param[i] = qg_layer_declare(
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),

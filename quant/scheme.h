@@ -1,7 +1,7 @@
 /* quant/scheme.h — for scheme authors, inside the library and outside.
  *
  * A scheme is one constant in a file of its own, and a constructor that returns a qg_quant naming
- * it.  Nothing in the library lists schemes (cli/schemes.c does, for the command line), so a user's
+ * it.  Nothing in the library lists schemes (cli/scheme_table.c does, for the command line), so a user's
  * scheme is as good as a built-in one: see tests/test_user_scheme.c.
  */
 #ifndef QG_SCHEME_H
@@ -10,13 +10,14 @@
 #include "quant/codes.h"
 #include "quant/quant.h"
 
-enum { QG_LEARNED = 4 };
+enum { QG_LEARNED = 4, QG_UNSCALED = -1 };
 
 /* One thing that a scheme trains (a scale, a range) or tracks (an observed range, a count). */
 typedef struct qg_learned {
     const char *name;           /* "wp": the parameter is then "conv1.weight.wp"; NULL ends the list */
     bool        per_channel;    /* one per channel where the quantizer is per_channel; else one */
     bool        tracked;        /* no gradient: the scheme updates it itself in QG_TRAIN */
+    bool        quiet;          /* bookkeeping of the scheme's own: in files, not in what people read */
     float       decay;          /* weight decay of its own; 0: none */
     float       lr_scale;       /* 0: 1 */
 } qg_learned;
@@ -34,6 +35,8 @@ struct qg_scheme {
     bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
     float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
     bool              flips;    /* as a weight it has no latent one: qg_param.binary */
+    int               scales;   /* floats that make values of packed codes, per tensor or, if
+                                   q.per_channel, per channel.  0: one; QG_UNSCALED: codes are values */
 
     /* The scheme's constants, once q.role is known: QG_EARG, naming the culprit, if one is illegal.
      * NULL: every value will do. */

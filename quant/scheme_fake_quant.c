@@ -173,16 +173,17 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 
 static const qg_learned trained[] = { { .name = "min", .per_channel = true },
                                       { .name = "max", .per_channel = true },
-                                      { .name = "seen", .tracked = true },
+                                      { .name = "seen", .tracked = true, .quiet = true },
                                       { .name = NULL } };
 
 static const qg_learned tracked[] = { { .name = "min", .per_channel = true, .tracked = true },
                                       { .name = "max", .per_channel = true, .tracked = true },
-                                      { .name = "seen", .tracked = true },
+                                      { .name = "seen", .tracked = true, .quiet = true },
                                       { .name = NULL } };
 
 static const qg_scheme learned_range = {
     .name       = "fake_quant_learned",
+    .scales     = 2,     /* a scale and a zero point */
     .learned    = trained,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
@@ -207,6 +208,7 @@ static const qg_scheme learned_range = {
 
 static const qg_scheme observed_range = {
     .name       = "fake_quant_observed",
+    .scales     = 2,     /* a scale and a zero point */
     .learned    = tracked,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
@@ -229,6 +231,7 @@ static const qg_scheme observed_range = {
 
 static const qg_scheme percentile_range = {
     .name       = "fake_quant_percentile",
+    .scales     = 2,     /* a scale and a zero point */
     .learned    = tracked,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
@@ -250,6 +253,7 @@ static const qg_scheme percentile_range = {
 
 static const qg_scheme fixed_range = {
     .name       = "fake_quant_fixed",
+    .scales     = 2,     /* a scale and a zero point */
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
     .apply      = apply,

@@ -118,7 +118,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 /* --- the schemes ----------------------------------------------------------------------------- */
 
 static const qg_learned learned_step[] = { { .name = "step" },
-                                           { .name = "seen", .tracked = true },
+                                           { .name = "seen", .tracked = true, .quiet = true },
                                            { .name = NULL } };
 
 #define EXPLAIN_STEP                                                                                \

@@ -54,6 +54,7 @@ static qg_status check(qg_quant q)
 static const qg_scheme binaryconnect = {
     .name    = "binaryconnect",
     .roles   = QG_WEIGHT,
+    .scales  = QG_UNSCALED,
     .clip    = 1.0f,
     .check   = check,
     .start   = start,
@@ -97,6 +98,7 @@ static qg_var *apply_bnn(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learn
 static const qg_scheme bnn = {
     .name    = "bnn",
     .roles   = QG_WEIGHT,
+    .scales  = QG_UNSCALED,
     .clip    = 1.0f,
     .check   = check,
     .start   = start,
@@ -135,6 +137,7 @@ static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 static const qg_scheme bop = {
     .name    = "bop",
     .roles   = QG_WEIGHT,
+    .scales  = QG_UNSCALED,
     .flips   = true,
     .start   = start_signs,
     .apply   = apply,

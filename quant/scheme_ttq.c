@@ -93,6 +93,7 @@ static const qg_learned learned_values[] = { { .name = "wp" }, { .name = "wn" },
 static const qg_scheme scheme = {
     .name    = "ttq",
     .roles   = QG_WEIGHT,
+    .scales  = 2,
     .learned = learned_values,
     .check   = check,
     .start   = start,

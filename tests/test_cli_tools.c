@@ -164,6 +164,23 @@ static void every_scheme_is_explained(void **state)
     }
 }
 
+/* A name stands for everything that has it, options for one of them. */
+static void options_tell_which_scheme_is_meant(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("explain lsq"), 0);
+    assert_says("signed codes");
+    assert_says("codes from 0");
+    assert_int_equal(qgrad("explain fake_quant:bits=4,range=observed"), 0);
+    assert_says("Tracks min and max");
+    if (strstr(text, "trained min and max")) fail_msg("also of another range: %.400s", text);
+    assert_int_equal(qgrad("explain fake_quant"), 0);
+    assert_says("Tracks min and max");
+    assert_says("trained min and max");
+    assert_int_equal(qgrad("explain fake_quant:range=guessed"), 2);
+    assert_says("no scheme 'fake_quant:range=guessed'; there is float, twn");
+}
+
 static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 {
     (void)state;
@@ -302,6 +319,7 @@ int main(void)
         cmocka_unit_test(checks_are_told_to_programs_too),
         cmocka_unit_test(what_is_learned_is_checked),
         cmocka_unit_test(every_scheme_is_explained),
+        cmocka_unit_test(options_tell_which_scheme_is_meant),
         cmocka_unit_test(an_unknown_scheme_is_answered_with_the_known_ones),
         cmocka_unit_test(the_page_of_schemes_is_current),
         cmocka_unit_test(latent_and_quantized_are_told_apart),

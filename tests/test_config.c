@@ -12,6 +12,7 @@
 #include "cli/config.h"
 #include "cli/recipe.h"
 #include "cli/schemes.h"
+#include "layers/layer.h"
 
 static void assert_prints(const config *c, const char *expected)
 {
@@ -102,7 +103,7 @@ static void test_values_out_of_range_are_refused(void **state)
     assert_refused("lr = 0x10", "lr '0x10' is no number");
     assert_refused("momentum = -0.5", "momentum -0.5 is not in 0..0.9999");
     assert_refused("nesterov = yes", "nesterov 'yes' is neither true nor false");
-    assert_refused("optimizer = \"sdg\"", "optimizer 'sdg' is none of sgd|adam");
+    assert_refused("optimizer = \"sdg\"", "optimizer 'sdg' is none of sgd|adam|bop");
     assert_refused("optimizer = \"sgd|adam\"", "is none of sgd|adam");
     assert_refused("model = \"lenet\"", "no model 'lenet'; there is lenet5");
     assert_refused("data = \"\"", "no data set ''; there is mnist, sample, synthetic");
@@ -114,8 +115,10 @@ static void test_schemes_name_what_is_legal(void **state)
 {
     (void)state;
     assert_refused("weight = \"sign\"",
-                   "no scheme 'sign' for weights; there is float, twn, binary, binary-channel");
-    assert_refused("input = \"twn\"", "no scheme 'twn' for inputs; there is float, sign");
+                   "sign is a scheme for inputs, not for weights; there is float, twn, binary,");
+    assert_refused("input = \"twn\"", "twn is a scheme for weights, not for inputs; there is float, sign,");
+    assert_refused("gradient = \"lsq\"", "lsq is a scheme for weights, inputs, not for gradients; there is float, dorefa");
+    assert_refused("weight = \"four\"", "no scheme 'four' for weights; there is float, twn, binary,");
     assert_refused("weight = \"twn:\"", "twn has no option ''; there is threshold");
     assert_refused("weight = \"twn:treshold=1\"", "twn has no option 'treshold'; there is threshold");
     assert_refused("weight = \"twn:threshold\"", "threshold needs a value");
@@ -124,8 +127,9 @@ static void test_schemes_name_what_is_legal(void **state)
     assert_refused("weight = \"twn:threshold=\"", "threshold '' is no number");
     assert_refused("weight = \"float:x=1\"", "float has no option 'x'; there is none");
     assert_refused("input = \"sign:surrogate=clop\"", "'clop' is none of identity|clip|approx-sign");
-    assert_refused("layer = [\"conv1=float\"]", "neither LAYER:weight=SCHEME nor LAYER:input=SCHEME");
-    assert_refused("layer = [\":weight=float\"]", "neither LAYER:weight=SCHEME");
+    assert_refused("layer = [\"conv1=float\"]", "none of LAYER:weight=SCHEME, LAYER:input=SCHEME and LAYER:gradient=SCHEME");
+    assert_refused("layer = [\":weight=float\"]", "none of LAYER:weight=SCHEME");
+    assert_refused("layer = [\"conv1:weigh=float\"]", "none of LAYER:weight=SCHEME");
 }
 
 static void test_a_scheme_becomes_its_quantizer(void **state)
@@ -145,6 +149,190 @@ static void test_a_scheme_becomes_its_quantizer(void **state)
     assert_int_equal(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text),
                      QG_OK);
     assert_ptr_equal(q.surrogate.slope, qg_ste_identity().slope);
+}
+
+/* Each scheme of the table has a spelling that gives it, and what that is spelt as means the same. */
+static void test_every_scheme_has_one_spelling(void **state)
+{
+    (void)state;
+    scheme_text s;
+    int         n = 0;
+    for (; scheme_at(n, &s); n++)
+        for (unsigned use = FOR_WEIGHT; use <= FOR_GRADIENT; use *= 2) {
+            qg_quant q, again;
+            char     once[VALUE_BYTES], twice[VALUE_BYTES];
+            if (!(s.use & use)) continue;
+            if (scheme_parse(s.spelling, use, &q, once, sizeof once) ||
+                scheme_parse(once, use, &again, twice, sizeof twice))
+                fail_msg("%s: %s", s.spelling, qg_errmsg());
+            assert_string_equal(once, twice);
+            assert_memory_equal(once, s.name, strlen(s.name));
+            assert_ptr_equal(q.scheme, s.quant.scheme);
+            assert_ptr_equal(q.scheme, again.scheme);
+            assert_memory_equal(q.arg, again.arg, sizeof q.arg);
+            if (!strcmp(s.name, "float")) assert_null(q.scheme);
+            else assert_true(q.scheme->roles & use);
+        }
+    assert_true(n > 30);
+    assert_reads("weight = 'dorefa'", "weight = \"dorefa:bits=2\"\n");
+    assert_reads("weight = 'fake_quant:per-channel=yes'",
+                 "weight = \"fake_quant:bits=8,range=current,per-channel=yes\"\n");
+    assert_reads("input = 'fake_quant:percentile=99.90,range=percentile'",
+                 "input = \"fake_quant:bits=8,range=percentile,percentile=99.9\"\n");
+    assert_reads("input = 'pact:alpha=2e1,decay=0.0002'", "input = \"pact:bits=4,alpha=20\"\n");
+    assert_reads("gradient = 'dorefa:noise=off'", "gradient = \"dorefa:bits=6,noise=off\"\n");
+}
+
+static qg_quant parsed(const char *scheme, unsigned use)
+{
+    qg_quant q;
+    char     text[VALUE_BYTES];
+    if (scheme_parse(scheme, use, &q, text, sizeof text)) fail_msg("%s", qg_errmsg());
+    return q;
+}
+
+static void assert_same_quant(const char *scheme, unsigned use, qg_quant expected)
+{
+    const qg_quant q = parsed(scheme, use);
+    assert_ptr_equal(q.scheme, expected.scheme);
+    assert_int_equal(q.bits, expected.bits);
+    assert_int_equal(q.per_channel, expected.per_channel);
+    assert_int_equal(q.glorot_lr, expected.glorot_lr);
+    assert_int_equal(q.freeze_after, expected.freeze_after);
+    assert_memory_equal(q.arg, expected.arg, sizeof q.arg);
+    assert_true(q.decay == expected.decay);
+    assert_ptr_equal(q.surrogate.slope, expected.surrogate.slope);
+    assert_true(q.surrogate.arg == expected.surrogate.arg && q.surrogate.to == expected.surrogate.to);
+}
+
+static void test_options_reach_the_constructors(void **state)
+{
+    (void)state;
+    const unsigned w = FOR_WEIGHT, x = FOR_INPUT, g = FOR_GRADIENT;
+    assert_same_quant("ste-tern", w, qg_ste_tern((qg_ste_tern_spec){ .surrogate = qg_ste_clip(1) }));
+    assert_same_quant("ste-tern:relative=yes,surrogate=swish", w,
+                      qg_ste_tern((qg_ste_tern_spec){ .relative = true, .surrogate = qg_ste_swish(5) }));
+    assert_same_quant("ttq:t=0.1,rule=as-printed,start=weights,decay=0.5", w,
+                      qg_ttq((qg_ttq_spec){ .threshold          = 0.1f,
+                                            .rule               = QG_TTQ_AS_PRINTED,
+                                            .start_from_weights = true,
+                                            .decay              = 0.5f }));
+    assert_same_quant("dorefa:bits=3,max=through", w,
+                      qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }));
+    assert_same_quant("xnor:rule=authors-adam,surrogate=clip,surrogate-arg=2", w,
+                      qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_AUTHORS_ADAM, .surrogate = qg_ste_clip(2) }));
+    assert_same_quant("binaryconnect:draw=stoch,eval=float,start=unit,glorot-lr=adam", w,
+                      qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true,
+                                                                .float_eval = true,
+                                                                .unit_start = true,
+                                                                .glorot_lr  = QG_GLOROT_ADAM,
+                                                                .surrogate  = qg_ste_identity() }));
+    assert_same_quant("bnn:glorot-lr=sgd", w,
+                      qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_SGD, .surrogate = qg_ste_clip(1) }));
+    assert_same_quant("fake_quant:bits=4,range=observed,per-channel=yes,narrow=yes,decay=0.9,freeze-after=70",
+                      w, qg_fake_quant((qg_fake_quant_spec){ .bits         = 4,
+                                                             .range        = QG_RANGE_OBSERVED,
+                                                             .per_channel  = true,
+                                                             .narrow_range = true,
+                                                             .decay        = 0.9f,
+                                                             .freeze_after = 70 }));
+    assert_same_quant("fake_quant:range=fixed,min=-1,max=2", x,
+                      qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .min = -1, .max = 2 }));
+    assert_same_quant("lsq:bits=3", w, qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }));
+    assert_same_quant("lsq:bits=3", x, qg_lsq((qg_lsq_spec){ .bits = 3 }));
+    assert_same_quant("lsq:signed=yes", x, qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }));
+    qg_quant pact = qg_pact((qg_pact_spec){ .bits = 5, .alpha = 6 });
+    pact.decay    = 0.25f;
+    assert_same_quant("pact:bits=5,alpha=6,decay=0.25", x, pact);
+    assert_same_quant("linear:bits=1,max=1", x,
+                      qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = 1, .max_value = 1 }));
+    assert_same_quant("xnor:scale=off", x,
+                      qg_binary_activation((qg_binary_activation_spec){ qg_ste_clip(1) }));
+    assert_same_quant("sign:surrogate=annealed-tanh", x,
+                      qg_binary_activation((qg_binary_activation_spec){ qg_ste_annealed_tanh(0) }));
+    assert_same_quant("dorefa:bits=32,ties=up", x,
+                      qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 32, .ties_up = true }));
+    assert_same_quant("dorefa:bits=4,noise=off", g,
+                      qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 4, .no_noise = true }));
+}
+
+static void test_options_that_contradict_each_other_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("weight = 'fake_quant:min=-1'", "fake_quant: min and max are of range=fixed alone");
+    assert_refused("weight = 'fake_quant:range=learned,freeze-after=9'", "range=observed and range=percentile");
+    assert_refused("weight = 'fake_quant:range=observed,percentile=99'", "of range=percentile alone");
+    assert_refused("weight = 'fake_quant:range=fixed,min=2,max=1'", "min is 2, not below max, 1");
+    assert_refused("weight = 'fake_quant:range=fixed,per-channel=yes'", "cannot be per channel");
+    assert_refused("input = 'fake_quant:range=current'",
+                   "range 'current' is none of learned|observed|percentile|fixed");
+    assert_refused("input = 'lsq:bits=1,signed=yes'", "bits is 1, must be 2 .. 16");
+    assert_refused("input = 'dorefa:bits=9'", "bits 9 is not in 1..8 or 32");
+    assert_refused("weight = 'dorefa:bits=2.5'", "bits '2.5' is no whole number");
+    assert_refused("weight = 'twn:surrogate-arg=2'", "surrogate-arg is a number of clip, swish and tanh");
+    assert_refused("weight = 'ttq:surrogate-arg=2'", "surrogate-arg needs a surrogate");
+}
+
+static qg_net *net_of(const char *text, config *c, recipe *r)
+{
+    config asked = { { 0 } };
+    bool   usage;
+    if (config_parse(&asked, text, "f") || recipe_resolve(&asked, NULL, c, &usage) || recipe_read(c, r))
+        fail_msg("%s: %s", text, qg_errmsg());
+    config_free(&asked);
+    qg_net *net = recipe_net(r, (qg_shape){ 100, 16, 16, 1 }, 10);
+    assert_non_null(net);
+    return net;
+}
+
+/* 3 epochs of 100 images, 7 at a time, are 45 steps. */
+static void test_the_run_sets_paces_and_delays(void **state)
+{
+    (void)state;
+    config  c = { { 0 } };
+    recipe  r;
+    qg_net *net = net_of("model = 'lenet5'\nepochs = 3\nbatch = 7\nquantize-after = 12\n"
+                         "weight = 'bnn:surrogate=annealed-tanh'\ninput = 'sign:surrogate=annealed-tanh'\n"
+                         "gradient = 'dorefa'\n"
+                         "layer = ['fc2:input=sign:surrogate=tanh', 'fc2:gradient=float', 'fc1:input=float']\n",
+                         &c, &r);
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        const qg_product *p = qg_layer_product(qg_net_layer(net, i));
+        if (!p) continue;
+        const char *name = p->layer.name;
+        const bool  conv2 = !strcmp(name, "conv2"), fc2 = !strcmp(name, "fc2");
+        assert_int_equal(p->weight_slot.q.surrogate.steps, 45);
+        assert_int_equal(p->weight_slot.q.after, 0);
+        assert_int_equal(p->input_slot.q.surrogate.steps, conv2 ? 45 : 0);
+        assert_int_equal(p->input_slot.q.after, conv2 || fc2 ? 12 : 0);
+        assert_true((p->gradient_slot.q.scheme != NULL) == !fc2);
+    }
+    qg_net_free(net);
+    config_free(&c);
+}
+
+/* Another optimizer than that of the file: what the file says of its own goes, the rest stays. */
+static void test_a_file_does_not_bind_another_optimizer(void **state)
+{
+    (void)state;
+    config asked = { { 0 } }, c = { { 0 } };
+    bool   usage;
+    char   path[] = "/tmp/qg_config_XXXXXX";
+    FILE  *f      = fdopen(mkstemp(path), "w");
+    assert_non_null(f);
+    fputs("model = 'lenet5'\noptimizer = 'sgd'\nlr = 0.5\nmomentum = 0.7\nbatch = 3\n", f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(config_set(&asked, option_find("config"), path), QG_OK);
+    assert_int_equal(config_set(&asked, option_find("optimizer"), "bop"), QG_OK);
+    assert_int_equal(recipe_resolve(&asked, NULL, &c, &usage), QG_OK);
+    remove(path);
+    assert_null(config_text(&c, "momentum"));
+    assert_string_equal(config_text(&c, "lr"), "0.01");
+    assert_string_equal(config_text(&c, "gamma"), "0.0001");
+    assert_string_equal(config_text(&c, "threshold"), "1e-08");
+    assert_string_equal(config_text(&c, "batch"), "3");
+    config_free(&c);
+    config_free(&asked);
 }
 
 static void test_the_last_word_on_a_layer_counts(void **state)
@@ -240,6 +428,11 @@ int main(void)
         cmocka_unit_test(test_values_out_of_range_are_refused),
         cmocka_unit_test(test_schemes_name_what_is_legal),
         cmocka_unit_test(test_a_scheme_becomes_its_quantizer),
+        cmocka_unit_test(test_every_scheme_has_one_spelling),
+        cmocka_unit_test(test_options_reach_the_constructors),
+        cmocka_unit_test(test_options_that_contradict_each_other_are_refused),
+        cmocka_unit_test(test_the_run_sets_paces_and_delays),
+        cmocka_unit_test(test_a_file_does_not_bind_another_optimizer),
         cmocka_unit_test(test_the_last_word_on_a_layer_counts),
         cmocka_unit_test(test_another_optimizer_does_not_inherit_the_recipe),
         cmocka_unit_test(test_a_resolved_configuration_resolves_to_itself),

@@ -5,7 +5,7 @@
 
 #include "core/parallel.h"
 #include "core/profile.h"
-#include "layers/net.h"
+#include "layers/layer.h"
 
 enum { SIDE = 7, BATCH = 5, CLASSES = 3, STEPS = 5 };
 
@@ -146,6 +146,37 @@ static void the_folded_weight_is_quantized(void **state)
     close_small(&plain);
 }
 
+/* Keeps what it was asked to quantize. */
+static qg_tensor asked;
+
+static qg_var *keep(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    (void)t, (void)q, (void)learned;
+    if (x->shape.h == 3) asked = (qg_tensor){ x->shape, x->data };     /* a kernel of 3: conv1 */
+    return x;
+}
+
+static const qg_scheme keeper = { .name = "keeper", .roles = QG_WEIGHT, .apply = keep };
+
+/* qg_product_weight is what the quantizer gets: bit by bit. */
+static void a_product_tells_what_its_quantizer_sees(void **state)
+{
+    (void)state;
+    float folded[3 * 9];
+    for (int fold = 0; fold < 2; fold++) {
+        small s;
+        open_small(&s, (qg_net_spec){ .fold_batchnorm = fold }, (qg_quant){ .scheme = &keeper, .bits = 8 });
+        for (uint64_t step = 0; step < STEPS; step++) step_small(&s, step);
+        run(&s, QG_EVAL, STEPS);
+        const qg_product *conv1 = qg_layer_product(qg_net_layer(s.net, 0));
+        const qg_tensor   w     = qg_product_weight(conv1, fold ? folded : NULL);
+        assert_true(qg_shape_equal(w.shape, asked.shape));
+        assert_memory_equal(w.data, asked.data, sizeof folded);
+        assert_true((w.data == conv1->weight->value) == !fold);
+        close_small(&s);
+    }
+}
+
 /* One range for the tensor does see the factors: then the two differ. */
 static void one_range_sees_the_factors(void **state)
 {
@@ -185,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_folded_net_computes_what_was_declared),
         cmocka_unit_test(statistics_freeze),
         cmocka_unit_test(the_folded_weight_is_quantized),
+        cmocka_unit_test(a_product_tells_what_its_quantizer_sees),
         cmocka_unit_test(one_range_sees_the_factors),
         cmocka_unit_test(bits_do_not_depend_on_threads),
     };

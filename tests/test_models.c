@@ -132,13 +132,13 @@ static void the_summary_adds_up(void **state)
     assert_int_equal(WEIGHTS, 581408);
     assert_int_equal(MACS, 4267008);
     const struct { qg_model_spec spec; size_t packed; const char *product; } nets[] = {
-        { { .weight = twn() }, WEIGHTS / 4 + 4 * 4, " twn float 51200 3276800 12804\n" },
-        { { 0 }, WEIGHTS * 4, " float float 51200 3276800 204800\n" },
+        { { .weight = twn() }, WEIGHTS / 4 + 4 * 4, " twn 2 float 32 51200 3276800 12804\n" },
+        { { 0 }, WEIGHTS * 4, " float 32 float 32 51200 3276800 204800\n" },
         /* 25 bits of conv1's rows take 4 bytes. */
         { { .weight = binary() }, 32 * 4 + (WEIGHTS - CONV1) / 8 + 4 * 4,
-          " binary float 51200 3276800 6404\n" },
+          " binary 1 float 32 51200 3276800 6404\n" },
         { { .weight = rows() }, 32 * 4 + (WEIGHTS - CONV1) / 8 + (32 + 64 + 512 + 10) * 4,
-          " binary/channel float 51200 3276800 6656\n" },
+          " binary/channel 1 float 32 51200 3276800 6656\n" },
     };
     for (int i = 0; i < COUNT(nets); i++) {
         /* Two bits of 25 weights take 7 bytes, not 6.25: 32 rows of conv1 lose 24 bytes. */

@@ -1,0 +1,51 @@
+/* tests/support/program.h — the program build/qgrad, or $QGRAD, run as a child process; its files.
+ *
+ * set_up makes a directory with a data set in MNIST's format, 240 + 60 noisy 16x16 images, so that an
+ * epoch of LeNet-5 takes milliseconds; tear_down removes it. */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { TEXT_BYTES = 1 << 16, MAX_ARGS = 48, SIDE = 16, N_TRAIN = 240, N_TEST = 60 };
+
+typedef struct outcome {
+    int  status;                                /* of exit; 1000 + signal */
+    char out[TEXT_BYTES], err[TEXT_BYTES];
+} outcome;
+
+extern char        root[64];                    /* the directory of this test */
+extern const char *program;
+extern outcome     last;                        /* of the last call of qgrad() */
+
+int         set_up(void **state);
+int         tear_down(void **state);
+
+/* root/name; four of them live at a time. */
+const char *at(const char *name);
+
+/* Words of a command line, separated by single spaces; @ stands for the test's directory. */
+pid_t       start(const char *line);
+int         finish(pid_t pid);                  /* waits, fills last; the status */
+int         qgrad(const char *line);
+void        assert_status(const char *line, int status);
+
+/* It fails with this status, one line on stderr that contains part, and nothing on stdout. */
+void        assert_refuses(const char *line, int status, const char *part);
+
+/* What it printed as one JSON object, and its members. */
+cJSON      *parse(void);
+double      number(const cJSON *j, const char *key);
+const char *text(const cJSON *j, const char *key);
+bool        truth(const cJSON *j, const char *key);
+
+size_t      slurp(const char *path, char *text, size_t bytes);
+void        write_bytes(const char *path, const void *bytes, size_t n);
+void        assert_same_file(const char *a, const char *b);
+
+/* Two runs below root: the same files, but for the columns of metrics.csv that are times. */
+void        assert_same_run(const char *a, const char *b);
+
+#endif
