@@ -8,12 +8,12 @@
 #ifndef QG_REDUCE_H
 #define QG_REDUCE_H
 
+#include "core/block.h"
 #include "core/cpu.h"
 
 #include <stddef.h>
 
 enum {
-    QG_BLOCK = 16384,       /* elements of a piece of work; 64 KiB, half of a small L2 slice */
     QG_CHUNK = 256          /* elements of a buffer on the stack */
 };
 
