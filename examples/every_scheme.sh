@@ -33,17 +33,18 @@ row int8-channel --weight fake_quant:range=current,per-channel=yes --input fake_
 seeds=1
 row twn --weight twn
 row twn-channel --weight twn:per-channel=yes
-row ste-tern --weight ste-tern --first-last float
+row ste-tern --weight ste-tern:relative=yes --first-last float
 row ttq --weight ttq --first-last float
 row binary --weight binary
 row binary-channel --weight binary-channel
 row xnor-weights --weight xnor --first-last float
 row magnitude-aware --weight magnitude-aware --first-last float
 row binaryconnect --weight binaryconnect --first-last float
-row binaryconnect-stoch --weight binaryconnect:draw=stoch --first-last float
+row binaryconnect-stoch --weight binaryconnect:draw=stoch,start=unit,glorot-lr=adam --first-last float
 row bnn --weight bnn --input sign --first-last float
 row dorefa-w1 --weight dorefa:bits=1 --first-last float
 row dorefa-w2 --weight dorefa:bits=2 --first-last float
+row bop --weight bop --optimizer bop --first-last float
 row lsq-w2 --weight lsq:bits=2 --first-last float
 row pact-a4 --weight float --input pact:bits=4 --first-last float
 row linear-a2 --weight float --input linear:bits=2 --first-last float
