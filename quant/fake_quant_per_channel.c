@@ -97,8 +97,9 @@ static qg_status check_channels(const char *op, qg_fake_quant_attrs attrs, const
     if (!s) s = qg__check_vector(op, "min", min, d);
     if (!s) s = qg__check_array(op, "max", max, QG_F32);
     if (!s) s = qg__check_vector(op, "max", max, d);
+    qg_fake_quant_range r;
+    if (!s) s = qg_fake_quant_nudge(attrs, 0.0f, 0.0f, &r);     /* attrs, also without channels */
     for (size_t c = 0; !s && c < d; c++) {
-        qg_fake_quant_range r;
         s = qg_fake_quant_nudge(attrs, ((const float *)min->data)[c], ((const float *)max->data)[c],
                                 &r);
         if (s) qg_fail(s, "%s, channel %zu: %s", op, c, qg_errmsg());

@@ -124,9 +124,9 @@ static const qg_learned learned_step[] = { { .name = "step" },
 #define EXPLAIN_STEP                                                                                \
     "\n"                                                                                            \
     "    v    = x / s\n"                                                                            \
-    "    q(x) = s round(clip(v, -qn, qp))        ties to even                            (eq. 1, 2)\n" \
-    "    dx   = dy where -qn < v < qp, else 0                                                 (eq. 5)\n" \
-    "    ds   = g sum of dy d,  d = -qn if v <= -qn, qp if v >= qp, else round(v) - v         (eq. 3)\n" \
+    "    q(x) = s round(clip(v, -qn, qp))        ties to even\n" \
+    "    dx   = dy where -qn < v < qp, else 0\n" \
+    "    ds   = g sum of dy d,  d = -qn if v <= -qn, qp if v >= qp, else round(v) - v\n" \
     "    g    = 1 / sqrt(N qp)                   N: weights of the layer, or features of one image\n" \
     "\n"                                                                                            \
     "Learns s, which starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first batch of\n" \

@@ -63,8 +63,8 @@ static const qg_scheme binaryconnect = {
     .explain =
         "Weights of -1 and +1.             Courbariaux, Bengio, David 2015, arXiv:1511.00363\n"
         "\n"
-        "    deterministic  q(w) = +1 if w >= 0, else -1                                      (eq. 1)\n"
-        "    stochastic     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1       (eq. 2)\n"
+        "    deterministic  q(w) = +1 if w >= 0, else -1\n"
+        "    stochastic     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1\n"
         "                   a draw per element from key and step; evaluation takes the sign\n"
         "    s(w) = w                                the gradient passes unchanged\n"
         "    after each step w is clipped to [-1, 1]\n"
@@ -107,8 +107,8 @@ static const qg_scheme bnn = {
     .explain =
         "Weights of -1 and +1 of binarized nets.  Hubara, Courbariaux et al. 2016, arXiv:1602.02830\n"
         "\n"
-        "    q(w) = +1 if w >= 0, else -1                                                     (eq. 1)\n"
-        "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0           (eq. 4)\n"
+        "    q(w) = +1 if w >= 0, else -1\n"
+        "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
         "\n"
         "Learns nothing.  w = 0 gives +1.  Activations: sign.  unit_start and glorot_lr as in\n"

@@ -114,8 +114,6 @@ static void lsq_terms(size_t n, const float *x, const float *dy, float step, flo
     }
 }
 
-/* --- clipped at 0 ---------------------------------------------------------------------------- */
-
 const qg_uniform_kernels QG_PER_ISA(qg__uniform) = {
     .fake_quant_divide   = fake_quant_divide,
     .fake_quant_multiply = fake_quant_multiply,

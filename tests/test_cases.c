@@ -120,12 +120,41 @@ static void tolerances_are_added_and_entries_come_first(void **state)
 #undef OFF
 }
 
+/* The forward has written y when the gradient refuses the shape of grad_y. */
+static void an_error_of_the_gradient_is_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op, *attrs, *more;
+    } rows[] = {
+        { "ste_sign", "\"clip\":1", "" },
+        { "binary_mean_scaling", "", "" },
+        { "dorefa_weight", "\"k\":2", "" },
+        { "xnor_weight", "\"axis\":0,\"backward\":\"exact\",\"optim\":\"sgd\"", "" },
+        { "pact", "\"k\":2",
+          ",\"alpha\":{\"dtype\":\"float32\",\"shape\":[],\"data\":[1]}" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char inputs[400], why[600];
+        snprintf(inputs, sizeof inputs,
+                 "\"x\":{\"dtype\":\"float32\",\"shape\":[2],\"data\":[1,-1]},"
+                 "\"grad_y\":{\"dtype\":\"float32\",\"shape\":[3],\"data\":[1,2,3]}%s",
+                 rows[i].more);
+        assert_true(run(rows[i].op, rows[i].attrs, inputs, "\"expected_error\":\"x\"", why));
+        assert_false(run(rows[i].op, rows[i].attrs, inputs,
+                         "\"expected\":{\"y\":{\"dtype\":\"float32\",\"shape\":[2],"
+                         "\"data\":[1,-1]}},\"atol\":9", why));
+        assert_non_null(strstr(why, "shape of dy is [3]"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sound_vector_passes),
         cmocka_unit_test(everything_else_fails_and_says_why),
         cmocka_unit_test(tolerances_are_added_and_entries_come_first),
+        cmocka_unit_test(an_error_of_the_gradient_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -325,6 +325,12 @@ static void shapes_are_checked_before_writing(void **state)
     assert_int_equal(qg_fake_quant_with_min_max_vars_per_channel(attrs, &xs, &lo, &hi, &ys),
                      QG_EARG);
     assert_non_null(strstr(qg_errmsg(), "channel 2"));
+    qg_array none = matrix(NULL, 2, 0), no_range = vector(NULL, 0);
+    assert_int_equal(qg_fake_quant_with_min_max_vars_per_channel(
+                         (qg_fake_quant_attrs){ 1, false }, &none, &no_range, &no_range, &none),
+                     QG_EARG);      /* attributes are checked without a channel to apply them to */
+    assert_int_equal(qg_fake_quant_with_min_max_vars_per_channel(attrs, &none, &no_range,
+                                                                 &no_range, &none), QG_OK);
     max[2]     = 1.0f;
     hi.dims[0] = 2;
     assert_int_equal(qg_fake_quant_with_min_max_vars_per_channel(attrs, &xs, &lo, &hi, &ys),

@@ -9,6 +9,7 @@ enum { CASE_NAMES = 32, CASE_WHY_BYTES = 512, CASE_POISON = 0xA5 };
 typedef struct case_slot {
     const char *name;       /* NULL: scratch */
     qg_array    array;
+    bool        written;    /* by a call that succeeded */
 } case_slot;
 
 struct test_case {
@@ -35,5 +36,8 @@ bool   case__shape(const cJSON *tensor, qg_array *a);
 bool   case__fills(const qg_array *a, size_t n);
 
 double case__element(const qg_array *a, size_t i);
+
+/* Whether an output no longer holds the pattern that case_output filled it with. */
+bool   case__touched(const qg_array *a);
 
 #endif
