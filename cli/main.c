@@ -1,5 +1,6 @@
 /* qgrad — train, measure and inspect quantized nets from the command line. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,6 +64,7 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
     const int status = dispatch(argc, argv);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "qgrad: cannot write the result: %s\n", strerror(errno));

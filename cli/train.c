@@ -72,6 +72,15 @@ static qg_status configure(training *t, const char *dir, bool *usage)
     return status;
 }
 
+/* A mismatch would otherwise show after an epoch of training. */
+static qg_status check_images(const trainer *w)
+{
+    const qg_shape a = qg_loader_shape(w->train), b = qg_loader_shape(w->test);
+    if (a.h == b.h && a.w == b.w && a.c == b.c) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: test images are %dx%dx%d, training images %dx%dx%d",
+                   w->recipe.data->name, b.h, b.w, b.c, a.h, a.w, a.c);
+}
+
 static qg_status build(training *t)
 {
     trainer *w = &t->trainer;
@@ -79,6 +88,8 @@ static qg_status build(training *t)
     w->train = recipe_data(&w->recipe, false);
     w->test  = w->train ? recipe_data(&w->recipe, true) : NULL;
     if (!w->test) return QG_EIO;
+    const qg_status status = check_images(w);
+    if (status) return status;
     w->net   = recipe_net(&w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
     w->optim = w->net ? recipe_optim(&w->recipe, qg_net_params(w->net)) : NULL;
     w->tape  = w->optim ? qg_tape_new() : NULL;

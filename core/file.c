@@ -35,7 +35,9 @@ static int read_fully(int fd, unsigned char *to, size_t n, size_t *got)
     return 0;
 }
 
-static qg_status read_open(int fd, const char *path, size_t limit, unsigned char **bytes, size_t *n)
+/* At most the first most bytes of the file. */
+static qg_status read_open(int fd, const char *path, size_t limit, size_t most, unsigned char **bytes,
+                           size_t *n, size_t *all)
 {
     struct stat st;
     if (fstat(fd, &st)) return qg_fail(QG_EIO, "cannot read '%s': %s", path, strerror(errno));
@@ -47,11 +49,12 @@ static qg_status read_open(int fd, const char *path, size_t limit, unsigned char
         return qg_fail(QG_EFORMAT, "'%s' has %ju bytes, at most %zu are legal", path, size, limit);
 
     /* One byte more than expected, to notice a file that grows. */
-    const size_t   want = (size_t)size;
+    const bool     whole = size <= most;
+    const size_t   want  = whole ? (size_t)size : most;
     size_t         got;
     unsigned char *p = malloc(want + 1);
     if (!p) return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", want, path);
-    if (read_fully(fd, p, want + 1, &got)) {
+    if (read_fully(fd, p, want + whole, &got)) {
         const int why = errno;
         free(p);
         return qg_fail(QG_EIO, "cannot read '%s': %s", path, strerror(why));
@@ -63,17 +66,30 @@ static qg_status read_open(int fd, const char *path, size_t limit, unsigned char
     }
     *bytes = p;
     *n     = want;
+    *all   = (size_t)size;
     return QG_OK;
 }
 
-qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
+static qg_status read_path(const char *path, size_t limit, size_t most, unsigned char **bytes, size_t *n,
+                           size_t *all)
 {
     /* Without O_NONBLOCK, open would wait for the writer of a pipe. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return qg_fail(QG_EIO, "cannot open '%s': %s", path, strerror(errno));
-    const qg_status s = read_open(fd, path, limit, bytes, n);
+    const qg_status s = read_open(fd, path, limit, most, bytes, n, all);
     close(fd);
     return s;
+}
+
+qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
+{
+    size_t all;
+    return read_path(path, limit, SIZE_MAX, bytes, n, &all);
+}
+
+qg_status qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size)
+{
+    return read_path(path, SIZE_MAX, most, bytes, n, size);
 }
 
 static void give_up(qg_file *f, const char *reason)

@@ -21,6 +21,10 @@
 QG_MUST_CHECK
 qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
 
+/* Its first bytes alone, at most the given number: *n of them, in a file of *size.  Otherwise the same. */
+QG_MUST_CHECK
+qg_status qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size);
+
 /* Replace the file at path, or create it, all or nothing.
  *
  *     qg_file *f = qg_file_begin(path);

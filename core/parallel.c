@@ -44,7 +44,7 @@ static struct pool {
     share            share[MOST_THREADS];
 } pool = { .mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .busy = ATOMIC_FLAG_INIT };
 
-static int              thread_count;   /* 0: not chosen yet */
+static atomic_int       thread_count;   /* 0: not chosen yet */
 static _Thread_local bool inside;       /* a piece: loops in it are serial */
 
 static int cores(void)

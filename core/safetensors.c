@@ -238,21 +238,32 @@ static qg_status place_data(qg_archive *a, const char *path, unsigned char *data
     return QG_OK;
 }
 
-static qg_status parse(qg_archive *a, const char *path, size_t n)
+/* The length of the header at the start of a file of n bytes, of which 8 are there if n >= 8. */
+static qg_status header_length(const unsigned char *file, const char *path, size_t n, size_t *header)
 {
     if (n < LENGTH_BYTES)
         return qg_fail(QG_EFORMAT, "'%s' is malformed: %zu bytes, at least 8 are needed", path, n);
-    const uint64_t length = qg_get_u64(a->file);
+    const uint64_t length = qg_get_u64(file);
     if (length > QG_SAFETENSORS_MAX_HEADER || length > n - LENGTH_BYTES)
         return qg_fail(QG_EFORMAT, "'%s' is malformed: a header of %ju bytes in a file of %zu",
                        path, (uintmax_t)length, n);
+    *header = (size_t)length;
+    return QG_OK;
+}
+
+/* The header, which is there, against the n bytes of the file, which need not be. */
+static qg_status parse_header(qg_archive *a, const char *path, size_t n, size_t *start)
+{
+    size_t          length = 0;
+    const qg_status status = header_length(a->file, path, n, &length);
+    if (status) return status;
     unsigned char *header = a->file + LENGTH_BYTES, *data = header + length;
-    if (!qg_utf8_valid((const char *)header, (size_t)length))
+    if (!qg_utf8_valid((const char *)header, length))
         return qg_fail(QG_EFORMAT, "'%s' is malformed: its header is not UTF-8", path);
     qg_json j = { .path = path, .start = header, .at = header, .end = data };
     if (!read_header(&j, a)) return j.status;
-    const qg_status s = check_layout(a, path, n - LENGTH_BYTES - (size_t)length);
-    return s ? s : place_data(a, path, data);
+    *start = LENGTH_BYTES + length;
+    return check_layout(a, path, n - *start);
 }
 
 qg_status qg_safetensors_parse(unsigned char *bytes, size_t n, const char *path,
@@ -263,18 +274,41 @@ qg_status qg_safetensors_parse(unsigned char *bytes, size_t n, const char *path,
         free(bytes);
         return qg_fail(QG_EMEM, "out of memory: an archive for '%s'", path);
     }
-    a->file           = bytes;
-    const qg_status s = parse(a, path, n);
+    a->file     = bytes;
+    size_t    start;
+    qg_status s = parse_header(a, path, n, &start);
+    if (!s) s = place_data(a, path, a->file + start);
     if (s) qg_archive_free(a);
     else *archive = a;
     return s;
 }
 
+/* Whether the file is what its header says, before memory is asked for all of it. */
+static qg_status check_ahead(const char *path)
+{
+    qg_archive a = { 0 };
+    size_t     n, size, length = 0, start;
+    qg_status  s = qg_file_start(path, LENGTH_BYTES, &a.file, &n, &size);
+    if (s) return s;
+    s = header_length(a.file, path, size, &length);
+    free(a.file);
+    a.file = NULL;
+    if (!s) s = qg_file_start(path, LENGTH_BYTES + length, &a.file, &n, &size);
+    if (!s && n < LENGTH_BYTES + length)
+        s = qg_fail(QG_EIO, "cannot read '%s': it changed while being read", path);
+    if (!s) s = parse_header(&a, path, size, &start);
+    free(a.file);
+    free(a.entries);
+    free(a.notes);
+    return s;
+}
+
 qg_status qg_safetensors_read(const char *path, qg_archive **archive)
 {
-    unsigned char  *bytes;
-    size_t          n;
-    const qg_status s = qg_file_read(path, SIZE_MAX, &bytes, &n);
+    unsigned char *bytes;
+    size_t         n;
+    qg_status      s = check_ahead(path);
+    if (!s) s = qg_file_read(path, SIZE_MAX, &bytes, &n);
     return s ? s : qg_safetensors_parse(bytes, n, path, archive);
 }
 

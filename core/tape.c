@@ -28,6 +28,7 @@ struct qg_tape {
     uint64_t        at;         /* the step's number */
     uint64_t        key;
     uint64_t        draws;      /* keys given out in this step */
+    bool            walked;     /* backward has begun: values may have made room for gradients */
     qg_profile     *profile;
     qg_profile_row *running;    /* the op whose forward is being timed, since when, and its var */
     double          since;
@@ -89,6 +90,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->at     = step;
     t->key    = qg_rng_fork(qg_rng_fork(key, QG_STREAM_TAPE), step);
     t->draws  = 0;
+    t->walked = false;
 }
 
 size_t    qg_tape_peak(const qg_tape *t)   { return t->step.peak + t->scratch.peak; }
@@ -324,6 +326,9 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
                        QG_SHAPE_ARGS(loss->shape));
     if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", loss->data[0]);
     if (!loss->needs_grad || !loss->op) return QG_OK;
+    if (t->walked)
+        return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
+    t->walked = true;
     loss->grad = grad_take(t, grad_bytes(loss));
     if (!loss->grad) return t->status;
     loss->grad[0] = 1.0f;

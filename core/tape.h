@@ -66,8 +66,9 @@ void      qg_tape_free(qg_tape *t);
 qg_var   *qg_input(qg_tape *t, qg_tensor x);             /* borrows x; no gradient */
 qg_var   *qg_parameter(qg_tape *t, const qg_param *p);   /* borrows p; its gradient accumulates */
 
-/* Fills the gradient of every parameter the loss depends on.  loss is 1,1,1,1.  Fails with the
- * first failure of the step, QG_ESHAPE, QG_ENAN (the loss is not finite), QG_ESTATE (QG_EVAL).
+/* Fills the gradient of every parameter the loss depends on, once per qg_tape_begin.  loss is
+ * 1,1,1,1.  Fails with the first failure of the step, QG_ESHAPE, QG_ENAN (the loss is not finite),
+ * QG_ESTATE (QG_EVAL, or a second walk).
  * Out of memory half way (QG_EMEM) leaves gradients partly summed: do not step on them. */
 QG_MUST_CHECK
 qg_status qg_backward(qg_tape *t, qg_var *loss);

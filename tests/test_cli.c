@@ -93,6 +93,28 @@ static void test_bad_files_give_1_and_leave_nothing(void **state)
     assert_refuses(TRAIN "--epochs 1 --out @/bad.toml/x", 1, "cannot make directory");
 }
 
+/* 10 black images of n by n, all of class 0. */
+static void write_idx(const char *images, const char *labels, unsigned char n)
+{
+    const unsigned char head[16] = { 0, 0, 8, 3, 0, 0, 0, 10, 0, 0, 0, n, 0, 0, 0, n };
+    const unsigned char ones[18] = { 0, 0, 8, 1, 0, 0, 0, 10 };
+    unsigned char       bytes[16 + 10 * 32 * 32] = { 0 };
+    memcpy(bytes, head, sizeof head);
+    write_bytes(at(images), bytes, sizeof head + (size_t)10 * n * n);
+    write_bytes(at(labels), ones, sizeof ones);
+}
+
+static void test_splits_of_different_images_are_refused_before_training(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(at("idx"), 0700), 0);
+    write_idx("idx/train-images-idx3-ubyte", "idx/train-labels-idx1-ubyte", 28);
+    write_idx("idx/t10k-images-idx3-ubyte", "idx/t10k-labels-idx1-ubyte", 32);
+    assert_refuses("train --model lenet5 --data mnist --epochs 1 --data-dir @/idx --out @/none", 1,
+                   "test images are 32x32x1, training images 28x28x1");
+    assert_int_equal(access(at("none"), F_OK), -1);
+}
+
 static void test_unwritable_directories_and_full_disks(void **state)
 {
     (void)state;
@@ -123,7 +145,6 @@ static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
     const pid_t pid = fork();
     if (pid == 0) {
         const struct rlimit small = { 100000, 100000 };
-        signal(SIGXFSZ, SIG_IGN);
         setrlimit(RLIMIT_FSIZE, &small);
         dup2(open(at("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
         dup2(open(at("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
@@ -557,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_help_is_no_error),
         cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
         cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
+        cmocka_unit_test(test_splits_of_different_images_are_refused_before_training),
         cmocka_unit_test(test_unwritable_directories_and_full_disks),
         cmocka_unit_test(test_a_checkpoint_that_cannot_be_written_costs_nothing),
         cmocka_unit_test(test_training_on_the_sample),

@@ -153,6 +153,27 @@ static void verdicts_of_the_reference(void **state)
     }
 }
 
+/* A file of 4 TB is refused by its header; asking for its memory would be QG_EMEM. */
+static void a_huge_file_is_judged_by_its_header(void **state)
+{
+    (void)state;
+    const char    *path     = "huge.safetensors.tmp";
+    const off_t    huge     = (off_t)1 << 42;
+    const uint8_t  start[10] = { 2, 0, 0, 0, 0, 0, 0, 0, '{', '}' };
+    FILE          *f        = fopen(path, "wb");
+    qg_archive    *a        = NULL;
+    assert_non_null(f);
+    assert_int_equal(fwrite(start, 1, sizeof start, f), sizeof start);
+    assert_int_equal(fclose(f), 0);
+    const bool      sparse = truncate(path, huge) == 0;
+    const qg_status s      = qg_safetensors_read(path, &a);
+    remove(path);
+    assert_null(a);
+    if (sparse) assert_int_equal(s, QG_EFORMAT);
+    if (sparse) assert_non_null(strstr(qg_errmsg(), "its header describes 0"));
+    if (!sparse) skip();
+}
+
 #define TENSOR(name) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}"
 #define SHAPED(dtype, shape, end)                                                                  \
     "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[0," end "]}}"
@@ -378,6 +399,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(verdicts_of_the_reference),
+        cmocka_unit_test(a_huge_file_is_judged_by_its_header),
         cmocka_unit_test(accepted_headers),
         cmocka_unit_test(rejected_headers),
         cmocka_unit_test(nesting_is_bounded),

@@ -326,6 +326,21 @@ static void keys_depend_on_key_step_and_position(void **state)
     assert_true(qg_tape_key(f->t) == seen[3]);
 }
 
+/* The first walk may have laid gradients over values that the second would read. */
+static void a_tape_is_walked_once(void **state)
+{
+    fixture *f    = *state;
+    qg_var  *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
+    assert_message("walked before");
+    assert_grad(f, 1, 1, 1, 1);
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);
+    loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_grad(f, 2, 2, 2, 2);
+}
+
 static void a_view_is_its_operand_with_a_backward_of_its_own(void **state)
 {
     fixture *f = *state;
@@ -385,6 +400,7 @@ int main(void)
         CASE(an_empty_input_is_refused),
         CASE(keys_depend_on_key_step_and_position),
         CASE(a_view_is_its_operand_with_a_backward_of_its_own),
+        CASE(a_tape_is_walked_once),
         CASE(a_profile_counts_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
