@@ -141,7 +141,7 @@ asan: deps
 	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O1 -g" test
 
 clean:
-	rm -rf build
+	rm -rf $(BUILD)
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

@@ -35,6 +35,7 @@ static struct pool {
     pthread_cond_t   wake;
     atomic_flag      busy;          /* a caller is in: others run their loops alone */
     int              started;       /* worker threads, numbered from 1 */
+    bool             watched;       /* forks are noticed */
     atomic_int       sleepers;
     _Atomic uint32_t job;           /* its number; a change is the signal to start */
     _Atomic(qg_piece) run;
@@ -157,7 +158,7 @@ static void start_workers(int n)
     pthread_attr_t attr;
     pthread_t      thread;
     if (pool.started >= n || pthread_attr_init(&attr)) return;
-    if (pool.started == 0) pthread_atfork(NULL, NULL, forget_workers);
+    if (!pool.watched) pool.watched = pthread_atfork(NULL, NULL, forget_workers) == 0;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     while (pool.started < n &&
            !pthread_create(&thread, &attr, worker_main, (void *)(intptr_t)(pool.started + 1)))

@@ -1,5 +1,6 @@
 #include "core/state.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,10 +217,28 @@ static qg_status compare_all(const qg_state *s, const qg_archive *a, const char 
     return qg_fail(QG_ESHAPE, "%s", r.text);
 }
 
+/* Quantizers swallow NaN (every comparison with it is false), so a net that was loaded with one would
+ * compute something plausible. */
+static qg_status check_finite(const qg_archive *a, const char *path)
+{
+    size_t                  count;
+    const qg_archive_entry *file = qg_archive_entries(a, &count);
+    for (size_t k = 0; k < count; k++) {
+        const float *value = file[k].array.data;
+        if (!file[k].viewable || file[k].array.dtype != QG_F32) continue;
+        for (size_t i = 0, n = qg_array_count(&file[k].array); i < n; i++)
+            if (!isfinite(value[i]))
+                return qg_fail(QG_ENAN, "'%s': %s has the value %g, at %zu of %zu", path, file[k].name,
+                               (double)value[i], i, n);
+    }
+    return QG_OK;
+}
+
 /* All that can fail comes before the first change. */
 static qg_status fill(qg_state *s, const qg_archive *a, const char *path)
 {
     qg_status status = compare_all(s, a, path);
+    if (!status) status = check_finite(a, path);
     if (status) return status;
     size_t         n, copied = 0;
     qg_note       *notes = NULL;

@@ -49,7 +49,8 @@ qg_status qg_state_save(const qg_state *s, const char *path);
  * Everything is checked before anything is copied: a failure changes nothing.
  *
  * Fails    QG_ESHAPE: the message lists every array that is missing, unexpected or different, as
- *          far as it has room.  QG_EIO, QG_EFORMAT, QG_EMEM as qg_archive_open; the sticky failure.
+ *          far as it has room.  QG_ENAN: a 32-bit float is not finite; the message names its array.
+ *          QG_EIO, QG_EFORMAT, QG_EMEM as qg_archive_open; the sticky failure.
  */
 QG_MUST_CHECK
 qg_status qg_state_load(qg_state *s, const char *path);

@@ -40,7 +40,7 @@ row binary-channel --weight binary-channel
 row xnor-weights --weight xnor --first-last float
 row magnitude-aware --weight magnitude-aware --first-last float
 row binaryconnect --weight binaryconnect --first-last float
-row binaryconnect-stoch --weight binaryconnect:draw=stoch,start=unit,glorot-lr=adam --first-last float
+row binaryconnect-stoch --weight binaryconnect:draw=stoch,start=unit,glorot-lr=adam --lr 0.003
 row bnn --weight bnn --input sign --first-last float
 row dorefa-w1 --weight dorefa:bits=1 --first-last float
 row dorefa-w2 --weight dorefa:bits=2 --first-last float

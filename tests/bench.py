@@ -40,7 +40,7 @@ ROWS = [
     ("LeNet-5 TWN", "lenet5", 64, "--weight twn", "twn", (2.3, 1.8), (2.7, 2.1), (4, 5)),
     ("LeNet-5 DoReFa W1A2", "lenet5", 64, "--weight dorefa:bits=1 --input dorefa:bits=2 --first-last float",
      "dorefa", (2.5, 2.0), (3.0, 2.5), (4, 5)),
-    ("LeNet-5 int8", "lenet5", 64, "--weight fake-quant --input fake-quant", "int8",
+    ("LeNet-5 int8", "lenet5", 64, "--weight fake_quant:range=learned --input fake_quant:range=learned", "int8",
      (3.0, 2.5), (4.0, 3.3), (4, 5)),
     ("ResNet-20 float", "resnet20", 128, "", "float", (1.6, 1.2), (1.9, 1.4), (2.5, 3)),
     ("ResNet-20 TTQ", "resnet20", 128, "--weight ttq --first-last float", "ttq",

@@ -177,6 +177,27 @@ static void a_net_survives_its_file(void **state)
     qg_net_free(a), qg_net_free(b);
 }
 
+/* twn would make zeros of a whole layer with a NaN in it, and no loss would tell. */
+static void values_that_are_not_finite_are_refused(void **state)
+{
+    (void)state;
+    qg_net        *net    = net_of(1, 6, (qg_quant){ 0 });
+    qg_param      *gamma  = qg_params_find(qg_net_params(net), "bn1.gamma");
+    const float    bad[]  = { NAN, INFINITY, -INFINITY };
+    const uint64_t before = qg_params_digest(qg_net_params(net));
+    for (int i = 0; i < COUNT(bad); i++) {
+        const float good = gamma->value[2];
+        gamma->value[2]  = bad[i];
+        assert_int_equal(qg_net_save(net, path), QG_OK);
+        gamma->value[2] = good;
+        assert_int_equal(qg_net_load(net, path), QG_ENAN);
+        assert_message("bn1.gamma has the value");
+        assert_message(", at 2 of 6");
+        assert_true(qg_params_digest(qg_net_params(net)) == before);
+    }
+    qg_net_free(net);
+}
+
 static void a_foreign_file_is_refused_with_every_mismatch(void **state)
 {
     (void)state;
@@ -210,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_by_hand_are_the_net),
+        cmocka_unit_test(values_that_are_not_finite_are_refused),
         cmocka_unit_test(a_failed_tape_stays_failed),
         cmocka_unit_test(a_seed_gives_the_same_net),
         cmocka_unit_test(layers_draw_for_themselves),
