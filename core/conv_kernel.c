@@ -3,44 +3,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* A tile is pixels x vectors of running sums that live in registers.  Each step of the reduction
- * loads the weights' vectors and, per pixel, one input value spread over a vector.  A core issues
- * two multiply-adds and two loads per cycle, and a multiply-add takes four cycles: so a tile needs
- * 2 * 4 sums or more to keep both units busy, and fewer loads than multiply-adds.
- *
- *   AVX-512, 32 registers: 14 x 2 = 28 sums + 2 weights + 1 input = 31; 16 loads for 28 products.
- *                          24 x 1 where a vector holds all channels: 24 sums + 1 weight, and the
- *                          multiply-add reads its input itself; 25 loads for 24 products, hence
- *                          96 % of the peak at the most.
- *   AVX2, 16 registers:    6 x 2 = 12 sums + 2 + 1 = 15; 8 loads for 12 products.  12 x 1 as above,
- *                          12 sums + 1 + 1.  SSE and NEON, with vectors of four: the same. */
-#if defined(__AVX512F__)
-enum { LANES = 16, PIXELS_1 = 24, PIXELS_2 = 14 };
-#elif defined(__AVX2__)
-enum { LANES = 8, PIXELS_1 = 12, PIXELS_2 = 6 };
-#else
-enum { LANES = 4, PIXELS_1 = 12, PIXELS_2 = 6 };
-#endif
-enum { BLOCK = 2 * LANES, MOST = PIXELS_1 };
+#include "core/conv_tile.h"
 
-/* How many pixels keep a tile busy: the input gradient takes rows of one column's products until it
- * has STRIP pixels, so that they stay in the cache for the next column; a tile of weights is loaded
- * and stored once per VISIT pixels, which may be several small images. */
-enum { STRIP = 48, VISIT = 512 };
-
-typedef float vec __attribute__((vector_size(LANES * sizeof(float)), may_alias));
-typedef float loose __attribute__((vector_size(LANES * sizeof(float)), may_alias, aligned(4)));
-
-/* Sums stay in registers only if every loop over them is gone before registers are assigned. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 32")
-#endif
-#define INLINE static inline __attribute__((always_inline))
-
-static int block_of(int channels) { return channels <= LANES ? LANES : BLOCK; }
-static int least(int a, int b) { return a < b ? a : b; }
+/* The input gradient takes rows of one column's products until it has STRIP pixels, so that they
+ * stay in the cache for the next column. */
+enum { STRIP = 48 };
 
 /* What forward and input gradient have in common.  For each pixel of rows x cols
  *     y[row][col][lane] = start[lane] + sum over t, i of x[row][col][t][i] * w[t][i][lane]
@@ -292,125 +259,9 @@ static void input_gradient(const qg__conv *g, const float *dy, const float *wb, 
         }
 }
 
-/* Sums for a tile of weights over the pixels of some images.  Its rows are kernel columns and
- * channels, which lie side by side in x: one pointer and constants reach them all. */
-typedef struct correlation {
-    const qg__conv *g;
-    const float    *x, *dy;
-    float          *acc;
-    ptrdiff_t       dy_col;
-    int             images, block, vectors;
-} correlation;
-
-INLINE void weight_tile(int rows, int vectors, const correlation *m)
-{
-    const qg__conv *g     = m->g;
-    const ptrdiff_t x_col = (ptrdiff_t)g->stride * g->c;
-    const ptrdiff_t x_row = (ptrdiff_t)g->stride * g->w * g->c;
-    const float    *dy    = m->dy;
-    float          *acc   = m->acc;
-    vec             sum[MOST][2];
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++)
-            sum[r][v] = *(const vec *)(acc + r * m->block + v * LANES);
-    for (int image = 0; image < m->images; image++)
-        for (int oy = 0; oy < g->oh; oy++) {
-            const float *x = m->x + (ptrdiff_t)image * g->h * g->w * g->c + oy * x_row;
-            for (int ox = 0; ox < g->ow; ox++, x += x_col, dy += m->dy_col) {
-                vec d[2];
-                UNROLL
-                for (int v = 0; v < vectors; v++) d[v] = *(const loose *)(dy + v * LANES);
-                UNROLL
-                for (int r = 0; r < rows; r++)
-                    UNROLL
-                    for (int v = 0; v < vectors; v++) sum[r][v] += x[r] * d[v];
-            }
-        }
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-        for (int v = 0; v < vectors; v++) *(vec *)(acc + r * m->block + v * LANES) = sum[r][v];
-}
-
-static void run_weights(int rows, const correlation *m)
-{
-#define ROWS_2(n) case n: if (n <= PIXELS_2) weight_tile(n, 2, m); break;
-#define ROWS_1(n) case n: if (n <= PIXELS_1) weight_tile(n, 1, m); break;
-    if (m->vectors == 2)
-        switch (rows) {
-            ROWS_2(1) ROWS_2(2) ROWS_2(3) ROWS_2(4) ROWS_2(5) ROWS_2(6) ROWS_2(7) ROWS_2(8)
-            ROWS_2(9) ROWS_2(10) ROWS_2(11) ROWS_2(12) ROWS_2(13) ROWS_2(14)
-        }
-    else
-        switch (rows) {
-            ROWS_1(1) ROWS_1(2) ROWS_1(3) ROWS_1(4) ROWS_1(5) ROWS_1(6) ROWS_1(7) ROWS_1(8)
-            ROWS_1(9) ROWS_1(10) ROWS_1(11) ROWS_1(12) ROWS_1(13) ROWS_1(14) ROWS_1(15) ROWS_1(16)
-            ROWS_1(17) ROWS_1(18) ROWS_1(19) ROWS_1(20) ROWS_1(21) ROWS_1(22) ROWS_1(23) ROWS_1(24)
-        }
-}
-
-/* One kernel row of one block: kw * c rows of weights, in tiles of nearly equal size. */
-static void correlate(correlation m)
-{
-    const int    k     = m.g->kw * m.g->c;
-    const int    most  = m.vectors == 2 ? PIXELS_2 : PIXELS_1;
-    const int    tiles = (k + most - 1) / most;
-    const float *x     = m.x;
-    float       *acc   = m.acc;
-    for (int t = 0; t < tiles; t++) {
-        const int r = (int)((ptrdiff_t)k * t / tiles);
-        m.x         = x + r;
-        m.acc       = acc + (ptrdiff_t)r * m.block;
-        run_weights((int)((ptrdiff_t)k * (t + 1) / tiles) - r, &m);
-    }
-}
-
-/* The first lanes channels of each pixel, filled up to whole vectors: loading those from dy itself
- * would end behind its last pixel. */
-static void widen(const float *dy, int pixels, int oc, int lanes, int width, float *to)
-{
-    memset(to, 0, (size_t)(pixels * width) * sizeof *to);
-    for (int p = 0; p < pixels; p++, to += width, dy += oc)
-        memcpy(to, dy, (size_t)lanes * sizeof *to);
-}
-
-static void weight_gradient(const qg__conv *g, int u0, int u1, int n, const float *x,
-                            const float *dy, float *acc, float *scratch)
-{
-    const int block  = block_of(g->oc);
-    const int pixels = g->oh * g->ow;
-    for (int u = u0; u < u1; u++) {
-        const int  o       = u / g->kh * block;
-        const int  lanes   = least(block, g->oc - o);
-        const int  vectors = lanes > LANES ? 2 : 1;
-        const bool partial = lanes % LANES != 0;
-        const int  most    = partial || pixels > VISIT ? 1 : VISIT / pixels;
-        for (int i = 0, images; i < n; i += images) {
-            images        = least(most, n - i);
-            correlation m = {
-                .g      = g,
-                .x      = x + ((ptrdiff_t)i * g->h + u % g->kh) * g->w * g->c,
-                .dy     = dy + (ptrdiff_t)i * pixels * g->oc + o,
-                .dy_col = g->oc,
-                .acc    = acc + (ptrdiff_t)u * g->kw * g->c * block,
-                .images = images, .block = block, .vectors = vectors,
-            };
-            if (partial) {
-                if (n > 1 || u == u0 || u % g->kh == 0)     /* else it is still there */
-                    widen(m.dy, pixels, g->oc, lanes, vectors * LANES, scratch);
-                m.dy     = scratch;
-                m.dy_col = vectors * LANES;
-            }
-            correlate(m);
-        }
-    }
-}
-
-/* Packing and its inverse turn rows of k weights into columns of a block.  Rows are often a power
- * of two apart and then compete for few lines of a cache, so FEW are read at a time, and CHUNK
- * weights of each: the block's lines are still there when the next rows come. */
+/* Packing turns rows of k weights into columns of a block.  Rows are often a power of two apart and
+ * then compete for few lines of a cache, so FEW are read at a time, and CHUNK weights of each: the
+ * block's lines are still there when the next rows come. */
 enum { CHUNK = 64, FEW = 4 };
 
 static void pack_rows(const float *restrict w, ptrdiff_t k, ptrdiff_t n, int rows,
@@ -440,17 +291,6 @@ static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, floa
     }
 }
 
-static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *acc, float *dw)
-{
-    const int       block = block_of(g->oc);
-    const ptrdiff_t k     = (ptrdiff_t)g->kh * g->kw * g->c;
-    for (int b = b0; b < b1; b++)
-        for (ptrdiff_t i0 = 0; i0 < k; i0 += CHUNK)
-            for (int lane = 0; lane < least(block, g->oc - b * block); lane++)
-                for (ptrdiff_t i = i0; i < k && i < i0 + CHUNK; i++)
-                    dw[(b * block + lane) * k + i] += acc[(b * k + i) * block + lane];
-}
-
 static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, float *wb)
 {
     const int block = block_of(g->c);
@@ -474,6 +314,6 @@ const qg__conv_kernels QG_PER_ISA(qg__conv_kernels) = {
     .forward             = forward,
     .forward_add         = forward_add,
     .input_gradient      = input_gradient,
-    .weight_gradient     = weight_gradient,
-    .add_weight_gradient = add_weight_gradient,
+    .weight_gradient     = QG_PER_ISA(qg__conv_weight_gradient),
+    .add_weight_gradient = QG_PER_ISA(qg__conv_add_weight_gradient),
 };

@@ -50,9 +50,9 @@ typedef struct qg__conv_kernels {
     void (*input_gradient)(const qg__conv *g, const float *dy, const float *wb, float *dx);
 
     /* acc += the derivative summed over n images, x [n][h][w][c] and dy [n][oh][ow][oc], for units
-     * [u0, u1): unit u is kernel row u % kh of block u / kh.  Small weights: every unit of one
-     * image after another, an acc per slice of the batch.  Large weights: one acc, pieces of units,
-     * each over the whole batch.  scratch is qg__conv_scratch floats, one per thread. */
+     * [u0, u1): unit u is a chunk of kernel row u % kh, for all output channels.  Small weights:
+     * every unit of one image after another, an acc per slice of the batch.  Large weights: one
+     * acc, pieces of units, each over the whole batch.  scratch is qg__conv_scratch floats, one per thread. */
     void (*weight_gradient)(const qg__conv *g, int u0, int u1, int n, const float *x,
                             const float *dy, float *acc, float *scratch);
 
@@ -86,10 +86,15 @@ static inline int qg__conv_blocks(const qg__conv_kernels *k, int channels)
     return (channels + block - 1) / block;
 }
 
+/* weight_gradient goes through the pixels by visits, and through the kw * c rows of weights of a
+ * kernel row by chunks; what it copies of either stays in a core's own cache. */
+enum { QG__VISIT = 256, QG__CHUNK = 192 };
+#define QG__CHUNKS(k) (((k) + QG__CHUNK - 1) / QG__CHUNK)
+
 /* Pieces that weight_gradient can be cut into. */
-static inline int qg__conv_units(const qg__conv_kernels *k, const qg__conv *g)
+static inline int qg__conv_units(const qg__conv *g)
 {
-    return qg__conv_blocks(k, g->oc) * g->kh;
+    return QG__CHUNKS(g->kw * g->c) * g->kh;
 }
 
 /* Sizes in floats: of wf and of acc, of wb, and of the scratch of weight_gradient. */
@@ -107,7 +112,7 @@ static inline size_t qg__conv_backward_size(const qg__conv_kernels *k, const qg_
 
 static inline size_t qg__conv_scratch(const qg__conv_kernels *k, const qg__conv *g)
 {
-    return (size_t)g->oh * (size_t)g->ow * (size_t)(2 * k->lanes);
+    return (size_t)(QG__VISIT + g->ow) * (size_t)(2 * k->lanes + QG__CHUNK);
 }
 
 #endif

@@ -142,7 +142,7 @@ static void slice_piece(void *context, int slice, int worker)
     if (acc) memset(acc, 0, j->acc_size * sizeof *acc);
     for (int i = qg_slice(j->y->shape.n, slice), end = qg_slice(j->y->shape.n, slice + 1); i < end; i++) {
         if (acc)
-            j->k->weight_gradient(&j->c->g, 0, qg__conv_units(j->k, &j->c->g), 1, padded(j, i, worker),
+            j->k->weight_gradient(&j->c->g, 0, qg__conv_units(&j->c->g), 1, padded(j, i, worker),
                                   j->y->grad + (size_t)i * y_row(j), acc,
                                   j->scratch + (size_t)worker * j->scratch_size);
         if (j->packed) input_gradient(j, i, worker);
@@ -202,7 +202,7 @@ static bool weight_gradient_by_units(qg_tape *t, job *j)
     if (!j->acc || (j->c->image && !j->images)) return false;
     memset(j->acc, 0, j->acc_size * sizeof *j->acc);
     if (j->c->image) qg_parallel(n, pad_piece, j);
-    qg_parallel(qg__conv_units(j->k, &j->c->g), unit_piece, j);
+    qg_parallel(qg__conv_units(&j->c->g), unit_piece, j);
     qg_parallel(qg__conv_blocks(j->k, j->y->shape.c), add_weight_piece, j);
     j->acc = NULL;              /* done: the slices that follow only have dx to compute */
     return true;

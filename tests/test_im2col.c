@@ -145,7 +145,7 @@ static void gemm_on_windows_agrees_with_the_kernels(void **state)
         k->pack_backward(&g, 0, qg__conv_blocks(k, g.c), w, wb);
         k->forward(&g, x, wf, NULL, y[1]);
         k->input_gradient(&g, dy, wb, dx[1]);
-        k->weight_gradient(&g, 0, qg__conv_units(k, &g), 1, x, dy, acc, scratch);
+        k->weight_gradient(&g, 0, qg__conv_units(&g), 1, x, dy, acc, scratch);
         k->add_weight_gradient(&g, 0, qg__conv_blocks(k, g.oc), acc, dw[1]);
 
         for (size_t i = 0; i < output(&g); i++) assert_true(y[0][i] == y[1][i]);
