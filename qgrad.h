@@ -21,6 +21,21 @@
 #include "core/gradcheck.h"
 #include "quant/quant.h"
 #include "quant/scheme.h"
+
+/* The quantizers of the papers and of TensorFlow on plain arrays: no tape, nothing allocated. */
+#include "quant/binary.h"
+#include "quant/dorefa.h"
+#include "quant/fake_quant.h"
+#include "quant/integer.h"
+#include "quant/integer_conv.h"
+#include "quant/linear.h"
+#include "quant/lsq.h"
+#include "quant/pact.h"
+#include "quant/quantize.h"
+#include "quant/ttq.h"
+#include "quant/twn.h"
+#include "quant/xnor.h"
+
 #include "layers/net.h"
 #include "layers/layer.h"
 #include "layers/models/models.h"

@@ -15,8 +15,8 @@ enum { TRIAD_FLOATS = 1 << 24, MOST_LANES = 16, MOST_COUNTS = 16, LEAST_ROUNDS =
 /* A round this long makes starting the threads and reading the clock vanish. */
 #define ROUND_SECONDS 0.01
 
-/* More than the thread counts 1, 2, 4, .. and the last one of 1024. */
-_Static_assert(1 << (MOST_COUNTS - 2) > 1024, "MOST_COUNTS holds every thread count");
+/* More than the thread counts 1, 2, 4, .. and the last one. */
+_Static_assert(1 << (MOST_COUNTS - 2) > QG_MOST_THREADS, "MOST_COUNTS holds every thread count");
 
 typedef struct peak {
     const qg__peak_kernels *kernels;

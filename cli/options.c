@@ -10,6 +10,7 @@
 #include "cli/config.h"
 #include "cli/data.h"
 #include "cli/schemes.h"
+#include "core/parallel.h"
 #include "optim/schedule.h"
 
 static qg_status check_model(const char *text, char *canonical, size_t bytes)
@@ -147,7 +148,7 @@ const option options[] = {
       "of weights, shuffling and noise" },
     { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,
       "where the data set is" },
-    { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_PEAK | SAVED, 0, 1024, "N", NULL, "0",
+    { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_PEAK | SAVED, 0, QG_MOST_THREADS, "N", NULL, "0",
       "0: one per core; no effect on the results" },
     { "out", OPTION_TEXT, VERB_TRAIN, 0, 0, "DIR", NULL, NULL,
       "the run directory; else runs/MODEL-WEIGHT-SEED" },

@@ -19,10 +19,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum {
-    MOST_THREADS = 256,
-    SPINS        = 2000     /* some 50 us: the gaps between the loops of a step are shorter */
-};
+enum { SPINS = 2000 };      /* some 50 us: the gaps between the loops of a step are shorter */
 
 /* The next piece of a share, below the number of the job it belongs to: who comes late, with a job
  * that is over, cannot take a piece of the next. */
@@ -42,7 +39,7 @@ static struct pool {
     _Atomic(void *)  context;
     atomic_int       pieces, shares;
     atomic_int       left;          /* pieces that have not returned */
-    share            share[MOST_THREADS];
+    share            share[QG_MOST_THREADS];
 } pool = { .mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .busy = ATOMIC_FLAG_INIT };
 
 static atomic_int       thread_count;   /* 0: not chosen yet */
@@ -75,7 +72,7 @@ int qg_threads(void)
 void qg_set_threads(int n)
 {
     if (n < 1) n = default_threads();
-    thread_count = n < MOST_THREADS ? n : MOST_THREADS;
+    thread_count = n < QG_MOST_THREADS ? n : QG_MOST_THREADS;
     /* BLAS runs inside pieces; a second level of threads would change where its sums are cut. */
     openblas_set_num_threads(1);
 }

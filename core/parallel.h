@@ -21,7 +21,10 @@ typedef void (*qg_piece)(void *context, int piece, int worker);
 void qg_parallel(int pieces, qg_piece run, void *context);
 
 int  qg_threads(void);                 /* how many threads qg_parallel uses, the caller included */
-void qg_set_threads(int n);            /* n < 1: OMP_NUM_THREADS, else every core: as at first */
+
+/* At most QG_MOST_THREADS; n < 1: OMP_NUM_THREADS, else every core: as at first. */
+enum { QG_MOST_THREADS = 256 };
+void qg_set_threads(int n);
 
 /* Slice s of n items is [qg_slice(n, s), qg_slice(n, s + 1)). */
 static inline int qg_slice(int n, int s) { return (int)((long long)n * s / QG_SLICES); }

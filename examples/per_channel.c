@@ -10,8 +10,6 @@
 #include <stdlib.h>
 
 #include "qgrad.h"
-#include "quant/fake_quant.h"
-#include "quant/integer_conv.h"
 
 /* Input 500x80x64x1, kernel 9x5x1x96, padding VALID. */
 enum { N = 500, H = 80, W = 64, KH = 9, KW = 5, O = 96, OH = H - KH + 1, OW = W - KW + 1,
