@@ -79,6 +79,15 @@ void qg_arena_rewind(qg_arena *a, qg_arena_mark to)
     a->used    = to.used;
 }
 
+void qg_arena_merge(qg_arena *a)
+{
+    qg_arena_rewind(a, (qg_arena_mark){ 0 });
+    if (!a->first || !a->first->next) return;
+    const size_t peak = a->peak;
+    qg_arena_release(a);
+    *a = (qg_arena){ .first = block_new(peak > BLOCK_BYTES ? peak : BLOCK_BYTES), .peak = peak };
+}
+
 void qg_arena_release(qg_arena *a)
 {
     for (qg_arena_block *b = a->first, *next; b; b = next) {

@@ -25,6 +25,8 @@ void         *qg_arena_take(qg_arena *a, size_t bytes);   /* 64-byte aligned, no
 char         *qg_arena_text(qg_arena *a, const char *s);  /* a copy of s; or NULL */
 qg_arena_mark qg_arena_now(const qg_arena *a);
 void          qg_arena_rewind(qg_arena *a, qg_arena_mark to);  /* {0}: to the start */
+void          qg_arena_merge(qg_arena *a);                /* to the start, and what was a chain is one block,
+                                                             as large as the most that was in use */
 void          qg_arena_release(qg_arena *a);              /* every block goes back to the heap */
 
 #endif

@@ -25,12 +25,13 @@ typedef struct job {
     const qg__norm_kernels *norm;
     qg_var                *y;
     float                 *packed;      /* weights, as the pass wants them */
-    float                 *images;      /* [workers] padded images, or [n] of them */
+    float                 *images;      /* padded: [workers], or those of the run */
     float                 *gradients;   /* [workers] padded dx, or padded dy where that is mirrored */
     float                 *acc;         /* [slices] weight gradients, packed */
     float                 *scratch;     /* [workers] */
     size_t                 acc_size, scratch_size;
     int                    slices;      /* accumulators: QG_SLICES, or 1 for a large weight */
+    int                    first, run;  /* the images that units read: where they start, how many */
 } job;
 
 static size_t x_row(const job *j) { return qg_row(j->y->in[0]->shape); }
@@ -152,16 +153,17 @@ static void slice_piece(void *context, int slice, int worker)
 static void pad_piece(void *context, int i, int worker)
 {
     (void)worker;
-    padded(context, i, i);      /* every image has a buffer of its own here */
+    const job *j = context;
+    padded(j, j->first + i, i);         /* every image of the run has a buffer of its own here */
 }
 
-/* Some units of the kernel, over the whole batch. */
+/* Some units of the kernel, over a run of images. */
 static void unit_piece(void *context, int unit, int worker)
 {
-    const job *j = context;
-    j->k->weight_gradient(&j->c->g, unit, unit + 1, j->y->shape.n,
-                          j->c->image ? j->images : j->y->in[0]->data, j->y->grad, j->acc,
-                          j->scratch + (size_t)worker * j->scratch_size);
+    const job   *j = context;
+    const float *x = j->c->image ? j->images : j->y->in[0]->data + (size_t)j->first * x_row(j);
+    j->k->weight_gradient(&j->c->g, unit, unit + 1, j->run, x, j->y->grad + (size_t)j->first * y_row(j),
+                          j->acc, j->scratch + (size_t)worker * j->scratch_size);
 }
 
 static void add_weight_piece(void *context, int block, int worker)
@@ -192,17 +194,23 @@ static void bias_gradient(const job *j)
 static float *floats(qg_tape *t, size_t n) { return qg_scratch(t, n * sizeof(float)); }
 
 /* A large weight: its gradient is collected once, and threads split the kernel.  They all read the
- * whole batch, so it is padded beforehand. */
+ * same images, so those are padded beforehand, a slice of the batch at a time to need less room. */
 static bool weight_gradient_by_units(qg_tape *t, job *j)
 {
-    const int n = j->y->shape.n;
-    j->slices   = 1;
-    j->acc      = floats(t, j->acc_size);
-    j->images   = j->c->image ? floats(t, (size_t)n * j->c->image) : NULL;
+    const int n    = j->y->shape.n;
+    const int runs = j->c->image ? QG_SLICES : 1;
+    j->slices      = 1;
+    j->acc         = floats(t, j->acc_size);
+    j->images      = j->c->image ? floats(t, (size_t)(n / runs + 1) * j->c->image) : NULL;
     if (!j->acc || (j->c->image && !j->images)) return false;
     memset(j->acc, 0, j->acc_size * sizeof *j->acc);
-    if (j->c->image) qg_parallel(n, pad_piece, j);
-    qg_parallel(qg__conv_units(&j->c->g), unit_piece, j);
+    for (int r = 0; r < runs; r++) {
+        j->first = runs > 1 ? qg_slice(n, r) : 0;
+        j->run   = runs > 1 ? qg_slice(n, r + 1) - j->first : n;
+        if (j->run == 0) continue;
+        if (j->c->image) qg_parallel(j->run, pad_piece, j);
+        qg_parallel(qg__conv_units(&j->c->g), unit_piece, j);
+    }
     qg_parallel(qg__conv_blocks(j->k, j->y->shape.c), add_weight_piece, j);
     j->acc = NULL;              /* done: the slices that follow only have dx to compute */
     return true;

@@ -17,7 +17,8 @@ typedef struct norm {
     bool          batch_stats;  /* the statistics are of this batch: dx sees them */
     float        *mean, *inv;   /* [c] mean and 1 / sqrt(var + eps) that forward used */
     float        *a, *b;        /* [c] z = a x + b */
-    float        *z;            /* [y] before the activation, behind relu; y itself if there is none */
+    float        *z;            /* [y] before the activation, behind relu: y itself if there is none; what
+                                   pooling has made small is kept; NULL: backward computes it again */
     uint8_t      *which;        /* [y] index of the maximum in its window; NULL: no pooling */
 } norm;
 
@@ -28,6 +29,8 @@ typedef struct pass {
     qg_var     *y;
     float      *sums;           /* [blocks][3][c], or [blocks][2][c] in backward */
     double     *dk;             /* [blocks][3] gradients of what the activation learns */
+    float      *scratch;        /* [threads][block]: z where it is not kept */
+    size_t      scratch_size;
     const float *p, *q;         /* [c] dx = a dz + p x + q */
 } pass;
 
@@ -64,6 +67,30 @@ static size_t y_numbers(const norm *s, const qg_var *y, int block)
 {
     if (s->window.pool > 1) return qg_row(y->shape);
     return (size_t)block_rows(y->in[0], block) * (size_t)s->window.c;
+}
+
+/* Where z of a block that starts at y + at belongs. */
+static float *z_of(const pass *p, size_t at, int worker)
+{
+    return p->s->z ? p->s->z + at : p->scratch + (size_t)worker * p->scratch_size;
+}
+
+static bool take_scratch(qg_tape *t, pass *p)
+{
+    if (p->s->z) return true;
+    for (int b = 0; b < p->s->blocks; b++)
+        if (y_numbers(p->s, p->y, b) > p->scratch_size) p->scratch_size = y_numbers(p->s, p->y, b);
+    p->scratch = qg_scratch(t, (size_t)qg_threads() * p->scratch_size * sizeof *p->scratch);
+    return p->scratch != NULL;
+}
+
+static void z_piece(const pass *p, int block, float *z)
+{
+    const norm   *s   = p->s;
+    const qg_var *x   = p->y->in[0], *add = p->y->in[ADD];
+    const size_t  at  = y_start(s, p->y, block), row = block_start(x, block) * (size_t)x->shape.c;
+    p->k->forward(block_window(s, x, block), x->data + row, s->a, s->b, add ? add->data + row : NULL,
+                  s->relu ? 0.0f : -INFINITY, z, s->which ? s->which + at : NULL);
 }
 
 /* --- forward ------------------------------------------------------------------------------ */
@@ -122,18 +149,13 @@ static void statistics(norm *s, const qg_var *x, const float *sums, qg_norm_spec
 
 static void forward_piece(void *context, int block, int worker)
 {
-    (void)worker;
-    const pass      *p   = context;
-    const norm      *s   = p->s;
-    const qg_var    *x   = p->y->in[0], *add = p->y->in[ADD];
-    const size_t     at  = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
-    const float      lo  = s->relu ? 0.0f : -INFINITY;
-    const qg__window g   = block_window(s, x, block);
-    const size_t     row = block_start(x, block) * (size_t)x->shape.c;
+    const pass  *p  = context;
+    const norm  *s  = p->s;
+    const size_t at = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
+    float       *y  = p->y->data + at, *z = z_of(p, at, worker);
     if (n == 0) return;
-    p->k->forward(g, x->data + row, s->a, s->b, add ? add->data + row : NULL, lo, s->z + at,
-                  s->which ? s->which + at : NULL);
-    if (s->z != p->y->data) s->act.forward(&s->act, n, s->z + at, p->y->data + at);
+    z_piece(p, block, z);
+    if (z != y) s->act.forward(&s->act, n, z, y);
 }
 
 /* --- backward ----------------------------------------------------------------------------- */
@@ -141,20 +163,20 @@ static void forward_piece(void *context, int block, int worker)
 /* dz = dy act'(z) takes the place of dy, which nobody reads again; then its two sums. */
 static void grad_sums_piece(void *context, int block, int worker)
 {
-    (void)worker;
     const pass   *p  = context;
     const norm   *s  = p->s;
     const qg_var *x  = p->y->in[0], *add = p->y->in[ADD];
     const size_t  at = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
     const size_t  c  = (size_t)x->shape.c;
-    float        *dz = p->y->grad + at, *sums = p->sums + (size_t)block * 2 * c;
+    float        *dz = p->y->grad + at, *sums = p->sums + (size_t)block * 2 * c, *z = z_of(p, at, worker);
     if (n == 0) {
         memset(sums, 0, 2 * c * sizeof *sums);
         return;
     }
+    if (!s->z) z_piece(p, block, z);
     double *dk = s->act.n_learned ? p->dk + 3 * block : NULL;
-    if (s->act.backward) s->act.backward(&s->act, n, s->z + at, dz, dz, dk);
-    for (size_t i = 0; s->relu && i < n; i++) dz[i] = s->z[at + i] <= 0.0f ? 0.0f : dz[i];
+    if (s->act.backward) s->act.backward(&s->act, n, z, dz, dz, dk);
+    for (size_t i = 0; s->relu && i < n; i++) dz[i] = z[i] <= 0.0f ? 0.0f : dz[i];
     if (add && add->grad && add->fresh) memcpy(add->grad + at, dz, n * sizeof *dz);
     else if (add && add->grad)
         for (size_t i = 0; i < n; i++) add->grad[at + i] += dz[i];
@@ -200,6 +222,7 @@ static void norm_backward(qg_tape *t, qg_var *y)
     for (int i = 1; i < QG_OPERANDS; i++)
         if (i != ADD || y->in[ADD] == x) start_at_zero(y->in[i]);
     pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
+    if (!take_scratch(t, &work)) return;
     qg_parallel(s->blocks, grad_sums_piece, &work);
     for (size_t k = 0; k < c; k++) {
         double dbeta = 0, dxhat = 0;
@@ -264,13 +287,14 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
     return false;
 }
 
-/* Memory of s: four vectors of c floats, z when the activation needs it, which when pooling. */
+/* Memory of s: four vectors of c floats, and where there is pooling which, and z if an activation
+ * reads it.  Without pooling z is as large as x, and made from x in a pass over what is in cache. */
 static bool take_memory(qg_tape *t, qg_var *y, norm *s)
 {
     const size_t c = (size_t)s->window.c, n = qg_count(y->shape);
-    const bool   own_z = s->act.forward;
+    const bool   pools = s->window.pool > 1, own_z = pools && s->act.forward;
     const size_t bytes = sizeof *s + 4 * c * sizeof(float) + (own_z ? n * sizeof(float) : 0) +
-                         (s->window.pool > 1 ? n : 0);
+                         (pools ? n : 0);
     norm *kept = qg_save(t, y, bytes);
     if (!kept) return false;
     float *at = (float *)(void *)(kept + 1);
@@ -278,8 +302,8 @@ static bool take_memory(qg_tape *t, qg_var *y, norm *s)
     s->inv    = at + c;
     s->a      = at + 2 * c;
     s->b      = at + 3 * c;
-    s->z      = own_z ? at + 4 * c : y->data;
-    s->which  = s->window.pool > 1 ? (uint8_t *)(at + 4 * c + (own_z ? n : 0)) : NULL;
+    s->z      = own_z ? at + 4 * c : s->act.forward ? NULL : y->data;
+    s->which  = pools ? (uint8_t *)(at + 4 * c + (own_z ? n : 0)) : NULL;
     *kept     = *s;
     return true;
 }
@@ -307,6 +331,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
         if (!work.sums) return NULL;
         qg_parallel(s.blocks, sums_piece, &work);
     }
+    if (!take_scratch(t, &work)) return NULL;
     statistics(&s, x, work.sums, spec);
     for (int k = 0; k < x->shape.c; k++) {
         s.a[k] = gamma ? gamma->data[k] * s.inv[k] : s.inv[k];

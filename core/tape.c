@@ -82,7 +82,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     if (!t) return;
     profile_forward(t, "-");
     qg_arena_rewind(&t->step, (qg_arena_mark){ 0 });
-    qg_arena_rewind(&t->scratch, (qg_arena_mark){ 0 });
+    qg_arena_merge(&t->scratch);
     t->newest = NULL;
     t->spares = NULL;
     t->mode   = mode;
@@ -185,7 +185,7 @@ static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var 
     if (!t || t->status) return NULL;
     profile_forward(t, op->name);
     if (t->running) t->running->calls++;
-    qg_arena_rewind(&t->scratch, (qg_arena_mark){ 0 });
+    qg_arena_merge(&t->scratch);
     qg_var *v = append(t, y);
     if (!v) return NULL;
     t->timed = v;
@@ -298,7 +298,7 @@ static qg_status run_backward(qg_tape *t, qg_var *y)
     for (int i = 0; i < QG_OPERANDS; i++)
         if (ready_operand(t, y, i)) return t->status;
     const double start = t->profile ? seconds() : 0;
-    qg_arena_rewind(&t->scratch, (qg_arena_mark){ 0 });
+    qg_arena_merge(&t->scratch);
     y->op->backward(t, y);
     if (t->profile) {
         qg_profile_row *row = profile_row(t->profile, y->op->name);
@@ -340,6 +340,7 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
         }
         if (run_backward(t, v)) return qg_fail(t->status, "%s", t->why);
     }
+    qg_arena_merge(&t->scratch);
     profile_forward(t, "-");
     return QG_OK;
 }

@@ -39,6 +39,27 @@ static void rewind_gives_the_same_addresses(void **state)
     qg_arena_release(&a);
 }
 
+static void a_chain_is_merged_into_one_block(void **state)
+{
+    (void)state;
+    qg_arena a = { 0 };
+    qg_arena_merge(&a);
+    assert_null(a.first);
+    for (size_t i = 1; i <= 5; i++) {               /* each round needs more than any block holds */
+        unsigned char *p = qg_arena_take(&a, i << 20), *q = qg_arena_take(&a, (i << 20) + 64);
+        memset(p, 1, i << 20);
+        memset(q, 2, (i << 20) + 64);
+        qg_arena_merge(&a);
+        assert_int_equal(a.used, 0);
+        assert_int_equal(a.peak, (i << 21) + 64);
+    }
+    unsigned char *p = qg_arena_take(&a, 5 << 20), *q = qg_arena_take(&a, (5 << 20) + 64);
+    assert_ptr_equal(q, p + (5 << 20));             /* one block holds both */
+    qg_arena_merge(&a);
+    assert_ptr_equal(qg_arena_take(&a, 64), p);     /* and stays */
+    qg_arena_release(&a);
+}
+
 static void a_mark_keeps_what_came_before(void **state)
 {
     (void)state;
@@ -74,6 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_aligned_and_apart),
         cmocka_unit_test(rewind_gives_the_same_addresses),
+        cmocka_unit_test(a_chain_is_merged_into_one_block),
         cmocka_unit_test(a_mark_keeps_what_came_before),
         cmocka_unit_test(an_impossible_size_fails_and_harms_nothing),
     };
