@@ -46,16 +46,16 @@ qg_status normalise_parse(const char *text, qg_normalise *n, char *canonical, si
 {
     const size_t length = strcspn(text, ":");
     const int    kind   = find(kinds, KINDS, text, length);
-    if (kind < 0 || ((kind != QG_RANGE) && text[length]))
+    if (kind < 0 || ((kind != QG_TO_RANGE) && text[length]))
         return qg_fail(QG_EARG, "no normalisation '%s'; there is unit, range:low=-1,high=1, channel, pixel, "
                        "whiten", text);
     *n = (qg_normalise){ .kind = (qg_normalise_kind)kind };
-    if (kind == QG_RANGE) return parse_range(text + length + (text[length] == ':'), n, canonical, bytes);
+    if (kind == QG_TO_RANGE) return parse_range(text + length + (text[length] == ':'), n, canonical, bytes);
     snprintf(canonical, bytes, "%s", kinds[kind]);
     return QG_OK;
 }
 
-bool normalise_fits(qg_normalise n) { return n.kind != QG_UNIT && n.kind != QG_RANGE; }
+bool normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != QG_TO_RANGE; }
 
 /* The n characters as a number of pixels. */
 static bool read_pixels(const char *at, size_t n, int *pixels)

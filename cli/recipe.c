@@ -318,11 +318,12 @@ qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as)
 {
     qg_loader_spec spec  = recipe_loading(r, test);
     qg_loader     *train = NULL;
-    if (test && !as && normalise_fits(r->normalise)) {
+    const bool     fits  = test && normalise_fits(r->normalise);
+    if (fits && !as) {
         as = train = recipe_data(r, false, NULL);
         if (!train) return NULL;
     }
-    spec.normalise_as = as;
+    if (fits) spec.normalise_as = as;
     qg_loader *l      = data_open(r->data, r->data_dir, test, spec);
     qg_loader_free(train);
     return l;

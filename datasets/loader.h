@@ -30,8 +30,8 @@ typedef struct qg_batch {
 
 /* How the bytes of an image become what a net reads, with x = byte / 255.
  *
- *     QG_UNIT          x                            0..1, rounded once
- *     QG_RANGE         low + (high - low) x         { QG_RANGE, -1, 1 } is 2x - 1
+ *     QG_TO_UNIT          x                            0..1, rounded once
+ *     QG_TO_RANGE         low + (high - low) x         { QG_TO_RANGE, -1, 1 } is 2x - 1
  *     QG_PER_CHANNEL   (x - m) / d                  mean and deviation of a channel, over all images
  *     QG_PER_PIXEL     (x - m) / d                  of each value of the image, over all images
  *     QG_WHITEN        P (g - m)                    GCN, then ZCA:
@@ -47,8 +47,8 @@ typedef struct qg_batch {
  *          others train on.
  */
 typedef enum qg_normalise_kind {
-    QG_UNIT,
-    QG_RANGE,
+    QG_TO_UNIT,
+    QG_TO_RANGE,
     QG_PER_CHANNEL,
     QG_PER_PIXEL,
     QG_WHITEN
@@ -56,7 +56,7 @@ typedef enum qg_normalise_kind {
 
 typedef struct qg_normalise {
     qg_normalise_kind kind;
-    float             low, high;        /* of QG_RANGE, low < high */
+    float             low, high;        /* of QG_TO_RANGE, low < high */
 } qg_normalise;
 
 /* What is beyond the border of an image: 0, the image mirrored in its outermost pixel, or its
@@ -65,7 +65,7 @@ typedef enum qg_border { QG_BORDER_ZERO, QG_BORDER_REFLECT, QG_BORDER_REPEAT } q
 
 /* What is drawn anew for each image in each epoch; {0} changes nothing.  In this order, and after
  * normalisation: the zeros of a border and of a cutout are the mean of the images where that is
- * taken off, black under QG_UNIT, and no recipe's per-pixel means move with the image. */
+ * taken off, black under QG_TO_UNIT, and no recipe's per-pixel means move with the image. */
 typedef struct qg_augment {
     int       pad;          /* on each side, then a random crop of the old size: every offset of
                                -pad..pad has the same chance.  Less than the smaller side */

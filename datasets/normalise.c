@@ -89,11 +89,11 @@ static qg_status allocate(qg__statistics *s, size_t row, bool whitens)
 qg_status qg__statistics_fit(qg__statistics *s, const qg__dataset *set, qg_normalise how)
 {
     *s = (qg__statistics){ .row = qg_row(set->shape) };
-    if (how.kind == QG_UNIT) return QG_OK;
+    if (how.kind == QG_TO_UNIT) return QG_OK;
     qg_status status = allocate(s, s->row, how.kind == QG_WHITEN);
     if (status) return status;
     switch (how.kind) {
-    case QG_RANGE: status = fit_range(s, how); break;
+    case QG_TO_RANGE: status = fit_range(s, how); break;
     case QG_PER_CHANNEL: status = fit_moments(s, set, true); break;
     case QG_PER_PIXEL: status = fit_moments(s, set, false); break;
     case QG_WHITEN: status = qg__whiten_fit(s, set); break;

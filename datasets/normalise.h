@@ -8,10 +8,10 @@
  * QG_WHITEN; no byte is turned into a float one by one then. */
 typedef struct qg__statistics {
     size_t row;             /* of an image */
-    float *mean;            /* [row]; NULL under QG_UNIT */
+    float *mean;            /* [row]; NULL under QG_TO_UNIT */
     float *deviation;       /* [row] or NULL */
     float *whitening;       /* [row][row] or NULL; symmetric */
-} qg__statistics;           /* {0} is QG_UNIT; the arrays come from malloc */
+} qg__statistics;           /* {0} is QG_TO_UNIT; the arrays come from malloc */
 
 /* From the images of a set.  Fails with QG_EARG, QG_EMEM, QG_ENAN, and frees what there is. */
 QG_MUST_CHECK

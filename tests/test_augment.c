@@ -132,7 +132,7 @@ static void test_zeros_are_the_mean(void **state)
     (void)state;
     qg_loader *l = coded((qg_loader_spec){ .batch     = N,
                                            .in_order  = true,
-                                           .normalise = { QG_RANGE, -1, 1 },
+                                           .normalise = { QG_TO_RANGE, -1, 1 },
                                            .augment   = { .pad = 6 - 1 } });
     const float *images = epoch(l);
     int          zeros  = 0;

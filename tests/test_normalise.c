@@ -47,7 +47,7 @@ static qg_loader_spec in_order(qg_normalise_kind kind)
 static void test_range(void **state)
 {
     (void)state;
-    qg_loader_spec spec = in_order(QG_RANGE);
+    qg_loader_spec spec = in_order(QG_TO_RANGE);
     spec.normalise.low  = -1;
     spec.normalise.high = 1;
     qg_loader   *l      = drawn(1, N, spec);
@@ -116,7 +116,7 @@ static void test_statistics_are_taken_over(void **state)
     static const qg_normalise_kind kinds[KINDS] = { QG_PER_CHANNEL, QG_PER_PIXEL, QG_WHITEN };
     for (int i = 0; i < KINDS; i++) {
         qg_loader     *train = drawn(1, N, in_order(kinds[i]));
-        qg_loader_spec spec  = in_order(QG_UNIT);
+        qg_loader_spec spec  = in_order(QG_TO_UNIT);
         spec.normalise_as    = train;
         qg_loader *test      = drawn(1, FEW, spec), *own = drawn(1, FEW, in_order(kinds[i]));
         /* The same images, so the same numbers: image 3 aside, which drawn changes under whitening. */
