@@ -37,12 +37,18 @@ static int resolve(int i, int n, qg_border border)
 }
 
 /* n pixels, from (row, column) on. */
-static void copy(const qg__source *s, int row, int column, int n, float *to)
+static void copy(const qg__source *s, int row, int column, size_t n, float *to)
 {
     const size_t c = (size_t)s->shape.c;
     const size_t k = ((size_t)row * (size_t)s->shape.w + (size_t)column) * c;
-    if (s->bytes) qg__normalise(s->statistics, s->bytes, k, (size_t)n * c, to);
-    else memcpy(to, s->floats + k, (size_t)n * c * sizeof *to);
+    if (s->bytes) qg__normalise(s->statistics, s->bytes, k, n * c, to);
+    else memcpy(to, s->floats + k, n * c * sizeof *to);
+}
+
+/* Row y of an image. */
+static float *row_of(float *image, qg_shape s, int y)
+{
+    return image + (size_t)y * (size_t)s.w * (size_t)s.c;
 }
 
 /* Columns begin..end of a row of the result, which lie outside of the image. */
@@ -66,7 +72,7 @@ static void crop_row(const qg__source *s, qg_border border, int row, int right, 
         return;
     }
     const int begin = right < 0 ? -right : 0, end = right > 0 ? w - right : w;
-    copy(s, row, begin + right, end - begin, to + begin * c);
+    copy(s, row, begin + right, (size_t)(end - begin), to + begin * c);
     fill_outside(s, border, row, right, 0, begin, to);
     fill_outside(s, border, row, right, end, w, to);
 }
@@ -77,7 +83,7 @@ static void crop(const qg_augment *a, uint64_t key, const qg__source *from, floa
     const int      down  = draw(key, DOWN, 2 * a->pad + 1) - a->pad;
     const int      right = draw(key, RIGHT, 2 * a->pad + 1) - a->pad;
     for (int y = 0; y < s.h; y++)
-        crop_row(from, a->border, resolve(y + down, s.h, a->border), right, to + y * s.w * s.c);
+        crop_row(from, a->border, resolve(y + down, s.h, a->border), right, row_of(to, s, y));
 }
 
 static void flip_row(float *row, int w, int c)
@@ -96,15 +102,15 @@ static void cut_out(int side, uint64_t key, qg_shape s, float *to)
     const int left = draw(key, CUTOUT_COLUMN, s.w) - side / 2, right = left + side;
     const int x0 = left < 0 ? 0 : left, x1 = right > s.w ? s.w : right;
     for (int y = top < 0 ? 0 : top; y < bottom && y < s.h; y++)
-        memset(to + (y * s.w + x0) * s.c, 0, (size_t)((x1 - x0) * s.c) * sizeof *to);
+        memset(row_of(to, s, y) + x0 * s.c, 0, (size_t)((x1 - x0) * s.c) * sizeof *to);
 }
 
 void qg__augment(const qg_augment *a, uint64_t key, const qg__source *from, float *to)
 {
     const qg_shape s = from->shape;
     if (a->pad) crop(a, key, from, to);
-    else copy(from, 0, 0, s.h * s.w, to);
+    else copy(from, 0, 0, (size_t)s.h * (size_t)s.w, to);
     if (a->flip && draw(key, FLIP, 2))
-        for (int y = 0; y < s.h; y++) flip_row(to + y * s.w * s.c, s.w, s.c);
+        for (int y = 0; y < s.h; y++) flip_row(row_of(to, s, y), s.w, s.c);
     if (a->cutout) cut_out(a->cutout, key, s, to);
 }

@@ -7,7 +7,7 @@
  *
  *     qg_loader *train = qg_cifar10_train(dir, (qg_loader_spec){ .batch     = 128,
  *                                                                .seed      = 7,
- *                                                                .normalise = { QG_PER_CHANNEL },
+ *                                                                .normalise = { .kind = QG_PER_CHANNEL },
  *                                                                .augment   = { .pad = 4, .flip = true } });
  *     qg_loader *test  = qg_cifar10_test(dir, (qg_loader_spec){ .batch = 500, .normalise_as = train });
  */

@@ -184,7 +184,10 @@ static void test_threads_change_nothing(void **state)
     static float a[3][N * ROW];
     for (int threads = 1; threads <= 3; threads++) {
         qg_set_threads(threads);
-        qg_loader *l = coded((qg_loader_spec){ .batch = N, .seed = 9, .normalise = { QG_PER_CHANNEL }, .augment = ALL });
+        qg_loader *l = coded((qg_loader_spec){ .batch     = N,
+                                               .seed      = 9,
+                                               .normalise = { .kind = QG_PER_CHANNEL },
+                                               .augment   = ALL });
         memcpy(a[threads - 1], epoch(l), sizeof a[0]);
         qg_loader_free(l);
     }

@@ -71,7 +71,8 @@ static void test_eval_normalises_as_training_did(void **state)
     static const char *const kinds[] = { "channel", "pixel", "range:low=-2,high=3", "whiten" };
     for (int i = 0; i < 4; i++) {
         char line[256];
-        snprintf(line, sizeof line, TRAIN "--epochs 2 --normalise %s --augment pad=1 --out @/run%d --json", kinds[i], i);
+        snprintf(line, sizeof line, TRAIN "--epochs 2 --normalise %s --augment pad=1 --out @/run%d --json",
+                 kinds[i], i);
         assert_status(line, 0);
         cJSON       *j        = parse();
         const double accuracy = number(j, "test_accuracy");

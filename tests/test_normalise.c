@@ -16,7 +16,8 @@ static uint8_t pixel(uint64_t key, int i, int k)
 {
     if (k == 5) return 200;                                 /* a value that never changes */
     const float smooth = qg_normal(key, (uint64_t)i);       /* neighbours are correlated */
-    const float x = 120 + 20 * (float)(k % C) + 30 * smooth + (float)(5 + k) * qg_normal(key + 1, (uint64_t)(i * ROW + k));
+    const float own    = qg_normal(key + 1, (uint64_t)(i * ROW + k));
+    const float x      = 120 + 20 * (float)(k % C) + 30 * smooth + (float)(5 + k) * own;
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
