@@ -46,12 +46,16 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/qgrad $(BUILD)/libqgrad.a
+all: $(BUILD)/qgrad $(BUILD)/libqgrad.a $(BUILD)/cifar_sheets
 
 $(BUILD)/libqgrad.a: $(LIB_OBJ)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 
 $(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# What datasets/fetch.sh needs beside curl and npm.
+$(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Contraction makes a*b+c one rounding.  The multiply-add loops of core's kernels need it to reach

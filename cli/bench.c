@@ -53,9 +53,8 @@ static qg_loader *open_data(const bench *b)
     const char   *image = config_text(&b->asked, "image");
     qg_shape      shape = { .n = 1 };
     if (!image || sscanf(image, "%dx%dx%d", &shape.h, &shape.w, &shape.c) != 3)
-        return recipe_data(r, false);
-    return qg_synthetic(shape, NOISE_BATCHES * r->batch, NOISE_CLASSES,
-                        (qg_loader_spec){ .batch = r->batch, .seed = r->seed });
+        return recipe_data(r, false, NULL);
+    return qg_synthetic(shape, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
 }
 
 static qg_status build(bench *b)
@@ -187,6 +186,7 @@ static int run_bench(bench *b)
         if (!status && !b->forward) status = recipe_trains(&b->recipe);
     }
     if (status) return qg_report("qgrad bench"), usage ? EXIT_USAGE : EXIT_FAILED;
+    if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     warn();
     status = build(b);
     if (!status) status = measure(b);

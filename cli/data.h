@@ -13,12 +13,20 @@ typedef struct data_set {
     const char *how;        /* how to get it, for a message; NULL: it comes along */
     qg_shape    image;      /* of one image, as published: what summary assumes */
     int         classes;
+    /* NULL: folders of images, dir/train and dir/test. */
     qg_loader *(*train)(const char *dir, qg_loader_spec spec);
     qg_loader *(*test)(const char *dir, qg_loader_spec spec);
 } data_set;
 
 const data_set *data_find(const char *name);            /* NULL: no such data set */
-void            data_names(char *text, size_t bytes);   /* "mnist, sample, synthetic" */
+
+/* The set that --data means: a name, or folder:HxWxC.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status       data_parse(const char *text, data_set *d, char *canonical, size_t bytes);
+
+/* Height, width and channels, each 1..4096, of "32x32x3".  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status       image_parse(const char *text, qg_shape *image);
 void            data_help(FILE *out);
 
 /* A split of the set, from dir or from its own place.  NULL on failure. */

@@ -20,7 +20,7 @@ typedef struct evaluation {
 
 static qg_status configure(evaluation *e, bool *usage)
 {
-    char        path[PATH_BYTES];
+    char        path[PATH_BYTES], canonical[VALUE_BYTES];
     config      stored = { { 0 } };
     const char *dir    = config_text(&e->asked, "run");
     *usage             = true;
@@ -39,8 +39,8 @@ static qg_status configure(evaluation *e, bool *usage)
     /* The data to test on are this verb's own affair, the run's configuration stays what it is. */
     const char *data = config_text(&e->asked, "data"), *from = config_text(&e->asked, "data-dir");
     const char *threads = config_text(&e->asked, "threads");
-    if (data && strcmp(data, e->recipe.data->name)) e->recipe.data_dir = NULL;
-    if (data) e->recipe.data = data_find(data);
+    if (data && strcmp(data, config_text(&e->config, "data"))) e->recipe.data_dir = NULL;
+    if (data && data_parse(data, &e->recipe.data_row, canonical, sizeof canonical)) return QG_EARG;
     if (from) e->recipe.data_dir = from;
     if (threads) e->recipe.threads = (int)config_integer(&e->asked, "threads");
     return QG_OK;
@@ -49,7 +49,7 @@ static qg_status configure(evaluation *e, bool *usage)
 static qg_status load(evaluation *e)
 {
     qg_set_threads(e->recipe.threads);
-    e->test = recipe_data(&e->recipe, true);
+    e->test = recipe_data(&e->recipe, true, NULL);
     if (!e->test) return QG_EIO;
     e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;

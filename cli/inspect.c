@@ -66,7 +66,8 @@ static qg_status load(inspection *e)
 {
     qg_shape image   = e->recipe.data->image;
     int      classes = e->recipe.data->classes;
-    if (e->recipe.data_dir) e->loader = recipe_data(&e->recipe, true);
+    e->recipe.normalise = (qg_normalise){ .kind = QG_TO_UNIT };     /* the size needs no training images */
+    if (e->recipe.data_dir) e->loader = recipe_data(&e->recipe, true, NULL);
     if (e->loader) {
         image   = qg_loader_shape(e->loader);
         classes = qg_loader_classes(e->loader);

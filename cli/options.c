@@ -9,6 +9,7 @@
 
 #include "cli/config.h"
 #include "cli/data.h"
+#include "cli/images.h"
 #include "cli/schemes.h"
 #include "core/parallel.h"
 #include "optim/schedule.h"
@@ -24,11 +25,20 @@ static qg_status check_model(const char *text, char *canonical, size_t bytes)
 
 static qg_status check_data(const char *text, char *canonical, size_t bytes)
 {
-    char names[VALUE_BYTES] = "";
-    data_names(names, sizeof names);
-    if (!data_find(text)) return qg_fail(QG_EARG, "no data set '%s'; there is %s", text, names);
-    snprintf(canonical, bytes, "%s", text);
-    return QG_OK;
+    data_set d;
+    return data_parse(text, &d, canonical, bytes);
+}
+
+static qg_status check_normalise(const char *text, char *canonical, size_t bytes)
+{
+    qg_normalise n;
+    return normalise_parse(text, &n, canonical, bytes);
+}
+
+static qg_status check_augment(const char *text, char *canonical, size_t bytes)
+{
+    qg_augment a;
+    return augment_parse(text, &a, canonical, bytes);
 }
 
 static qg_status check_weight(const char *text, char *canonical, size_t bytes)
@@ -64,18 +74,12 @@ static qg_status check_schedule(const char *text, char *canonical, size_t bytes)
     return status;
 }
 
-/* Height, width and channels: "32x32x3". */
 static qg_status check_image(const char *text, char *canonical, size_t bytes)
 {
-    enum { MOST = 4096 };
-    int n[3] = { 0 }, used = 0;
-    if (strspn(text, "0123456789x") != strlen(text) ||
-        sscanf(text, "%4dx%4dx%4d%n", &n[0], &n[1], &n[2], &used) != 3 || text[used] ||
-        n[0] < 1 || n[1] < 1 || n[2] < 1 || n[0] > MOST || n[1] > MOST || n[2] > MOST)
-        return qg_fail(QG_EARG, "'%s' is no image; write height, width and channels, each 1..%d, as "
-                       "32x32x3", text, (int)MOST);
-    snprintf(canonical, bytes, "%dx%dx%d", n[0], n[1], n[2]);
-    return QG_OK;
+    qg_shape        s;
+    const qg_status status = image_parse(text, &s);
+    if (!status) snprintf(canonical, bytes, "%dx%dx%d", s.h, s.w, s.c);
+    return status;
 }
 
 /* "50m", "90s", "1h", "1.5h" or seconds, to seconds. */
@@ -100,6 +104,12 @@ enum { NETS = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH, STEPS = VERB_TRAIN | VERB_
 const option options[] = {
     { "model", OPTION_TEXT, NETS | IDENTITY, 0, 0, "NAME", check_model, NULL, "the net, required" },
     { "data", OPTION_TEXT, NETS | VERB_EVAL | IDENTITY, 0, 0, "NAME", check_data, "mnist", "the data set" },
+    { "normalise", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "KIND", check_normalise, "unit",
+      "how bytes become floats: unit, range:low=-1,high=1,\n"
+      "channel, pixel (mean 0, deviation 1), whiten (GCN and ZCA)" },
+    { "augment", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "LIST", check_augment, "none",
+      "of the training images, some of pad=4 (then a random crop,\n"
+      "which shifts), border=reflect or repeat, flip, cutout=8" },
     { "weight", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_weight, "float",
       "quantizer of the weights" },
     { "input", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_input, "float",

@@ -256,13 +256,23 @@ static qg_status read_schemes(const config *c, recipe *r)
     return read_choices(config_text(c, "layer"), r);
 }
 
+static qg_status read_images(const config *c, recipe *r)
+{
+    char      canonical[VALUE_BYTES];
+    qg_status status = data_parse(config_text(c, "data"), &r->data_row, canonical, sizeof canonical);
+    if (!status)
+        status = normalise_parse(config_text(c, "normalise"), &r->normalise, canonical, sizeof canonical);
+    if (!status) status = augment_parse(config_text(c, "augment"), &r->augment, canonical, sizeof canonical);
+    return status;
+}
+
 static float real(const config *c, const char *name) { return (float)config_real(c, name); }
 
 qg_status recipe_read(const config *c, recipe *r)
 {
     *r = (recipe){
         .model                  = qg_model_find(config_text(c, "model")),
-        .data                   = data_find(config_text(c, "data")),
+        .data                   = &r->data_row,
         .data_dir               = config_text(c, "data-dir"),
         .first_last_float       = says(c, "first-last", "float"),
         .quantize_after         = (uint64_t)config_integer(c, "quantize-after"),
@@ -287,6 +297,7 @@ qg_status recipe_read(const config *c, recipe *r)
                         .weight_decay = real(c, "quantizer-decay") },
     };
     qg_status status = check_optimizer(c);
+    if (!status) status = read_images(c, r);
     if (!status) status = read_schemes(c, r);
     if (!status) status = qg_schedule_parse(config_text(c, "schedule"), &r->schedule);
     return status ? status : check_net(r);
@@ -294,10 +305,28 @@ qg_status recipe_read(const config *c, recipe *r)
 
 /* --- what is built from it ---------------------------------------------------------------- */
 
-qg_loader *recipe_data(const recipe *r, bool test)
+qg_loader_spec recipe_loading(const recipe *r, bool test)
 {
-    return data_open(r->data, r->data_dir, test,
-                     (qg_loader_spec){ .batch = r->batch, .seed = r->seed, .in_order = test });
+    return (qg_loader_spec){ .batch     = r->batch,
+                             .seed      = r->seed,
+                             .in_order  = test,
+                             .normalise = r->normalise,
+                             .augment   = test ? (qg_augment){ 0 } : r->augment };
+}
+
+qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as)
+{
+    qg_loader_spec spec  = recipe_loading(r, test);
+    qg_loader     *train = NULL;
+    const bool     fits  = test && normalise_fits(r->normalise);
+    if (fits && !as) {
+        as = train = recipe_data(r, false, NULL);
+        if (!train) return NULL;
+    }
+    if (fits) spec.normalise_as = as;
+    qg_loader *l      = data_open(r->data, r->data_dir, test, spec);
+    qg_loader_free(train);
+    return l;
 }
 
 qg_net *recipe_net(const recipe *r, qg_shape images, int classes)

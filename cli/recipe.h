@@ -4,6 +4,7 @@
 
 #include "cli/config.h"
 #include "cli/data.h"
+#include "cli/images.h"
 #include "cli/schemes.h"
 #include "core/tape.h"
 #include "optim/optim.h"
@@ -15,7 +16,10 @@ enum { CHOICES = 64 };
 typedef struct recipe {
     const qg_model *model;
     const data_set *data;
+    data_set        data_row;               /* what data points to */
     const char     *data_dir;               /* NULL: the data set's own */
+    qg_normalise    normalise;
+    qg_augment      augment;                /* of the training images */
     qg_quant        weight, input, gradient;
     bool            first_last_float;
     qg_choice       choice[CHOICES];
@@ -47,7 +51,10 @@ qg_status  recipe_read(const config *c, recipe *r);
 QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
 
-qg_loader *recipe_data(const recipe *r, bool test);                         /* NULL: failed */
+/* NULL: failed.  as: the training images, whose statistics the test images are normalised by; NULL:
+ * where there are such, they are read for it. */
+qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as);
+qg_loader_spec recipe_loading(const recipe *r, bool test);      /* what its loaders are made with */
 
 /* Built; NULL: failed.  images.n is how many are trained on in an epoch, which sets the pace of
  * surrogates that are annealed over the run; elsewhere it has no effect. */

@@ -48,6 +48,8 @@ void report_head(const report *r, FILE *out, const qg_loader *train, const qg_lo
             config_text(r->config, "gradient"), config_text(r->config, "first-last"));
     fprintf(out, "data     %s: %d training and %d test images of %dx%dx%d%s%s\n", d->name, x.n,
             qg_loader_shape(test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
+    fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->config, "normalise"),
+            config_text(r->config, "augment"));
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
             qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
     fprintf(out, "run      %s\n\n", r->run->dir);
@@ -146,7 +148,7 @@ static void print_accuracy(const report *r, FILE *out)
 static void print_next(const report *r, FILE *out)
 {
     const bool  is_float = is_float_twin(r->config, r->config);
-    const char *model = r->recipe->model->name, *data = r->recipe->data->name;
+    const char *model = r->recipe->model->name, *data = config_text(r->config, "data");
     fprintf(out, "\nTry next:\n  %s eval --run %s --best\n", r->program, r->run->dir);
     fprintf(out, "  %s train --model %s --data %s --weight %s --epochs %d\n", r->program, model, data,
             is_float ? "twn" : "float", r->recipe->epochs);

@@ -85,8 +85,8 @@ static qg_status build(training *t)
 {
     trainer *w = &t->trainer;
     qg_set_threads(w->recipe.threads);
-    w->train = recipe_data(&w->recipe, false);
-    w->test  = w->train ? recipe_data(&w->recipe, true) : NULL;
+    w->train = recipe_data(&w->recipe, false, NULL);
+    w->test  = w->train ? recipe_data(&w->recipe, true, w->train) : NULL;
     if (!w->test) return QG_EIO;
     const qg_status status = check_images(w);
     if (status) return status;

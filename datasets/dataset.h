@@ -30,4 +30,12 @@ const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PA
  * and a message that names the file, if it is anything else. */
 uint8_t *qg__png_read(const char *path, int height, int width, int channels);
 
+/* A PNG, JPEG or BMP of any size, as [*height][*width][channels], from malloc; NULL, and a message
+ * that names the file, if it is not readable. */
+uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
+
+/* to [to.h][to.w][c] from from [is.h][is.w][c], both of c = is.c = to.c channels, by a triangle filter.
+ * False, QG_EMEM. */
+bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
+
 #endif

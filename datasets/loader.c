@@ -6,7 +6,7 @@
 #include "core/arena.h"
 #include "core/parallel.h"
 #include "core/rng.h"
-#include "datasets/dataset.h"
+#include "datasets/augment.h"
 
 /* A batch of 64 is eight pieces: enough for eight threads, and each is worth handing out. */
 enum { PIECE_IMAGES = 8 };
@@ -14,7 +14,9 @@ enum { PIECE_IMAGES = 8 };
 struct qg_loader {
     qg_arena       memory;       /* order, x and y */
     qg__dataset    set;
-    qg_loader_spec spec;
+    qg__statistics statistics;
+    float         *whitened;     /* [n][h][w][c], and set.images is NULL; or NULL */
+    qg_loader_spec spec;         /* without normalise_as, which is the caller's */
     int            batches;      /* per epoch */
     uint64_t       epoch;
     int            at;           /* the batch that comes next; batches: the end of the epoch */
@@ -36,6 +38,25 @@ static bool allocate(qg_loader *l, int batch)
     return l->y != NULL;
 }
 
+/* What turns bytes into floats, and for QG_WHITEN the floats themselves. */
+static qg_status normalise(qg_loader *l)
+{
+    const qg_loader *as = l->spec.normalise_as;
+    l->spec.normalise_as = NULL;
+    const qg_shape a = l->set.shape, b = as ? as->set.shape : a;
+    if (a.h != b.h || a.w != b.w || a.c != b.c)
+        return qg_fail(QG_ESHAPE, "images " QG_SHAPE_FMT " cannot be normalised as images " QG_SHAPE_FMT,
+                       QG_SHAPE_ARGS(a), QG_SHAPE_ARGS(b));
+    const qg_status status = as ? qg__statistics_copy(&l->statistics, &as->statistics)
+                                : qg__statistics_fit(&l->statistics, &l->set, l->spec.normalise);
+    if (status || !l->statistics.whitening) return status;
+    l->whitened = qg__whiten(&l->statistics, &l->set);
+    if (!l->whitened) return QG_EMEM;
+    free(l->set.images);
+    l->set.images = NULL;
+    return QG_OK;
+}
+
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
 {
     qg_loader *l = NULL;
@@ -50,7 +71,9 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
         goto failed;
     }
     *l = (qg_loader){ .set = set, .spec = spec, .batches = 1 + (set.shape.n - 1) / spec.batch };
-    if (allocate(l, spec.batch < set.shape.n ? spec.batch : set.shape.n)) return l;
+    if (!qg__augment_check(&l->spec.augment, set.shape) && !normalise(l) &&
+        allocate(l, spec.batch < set.shape.n ? spec.batch : set.shape.n))
+        return l;
     qg_loader_free(l);
     return NULL;
 failed:
@@ -74,22 +97,31 @@ struct gathering {
     const qg_loader *l;
     const uint32_t  *order;    /* of this batch */
     int              n;        /* images of this batch */
+    uint64_t         key;      /* of this epoch's augmentation */
 };
+
+/* Image index of the set, as it is in this epoch. */
+static void make(const struct gathering *g, uint32_t index, float *to)
+{
+    const qg_loader *l    = g->l;
+    const size_t     at   = index * qg_row(l->set.shape);
+    const qg__source from = { .statistics = &l->statistics,
+                              .bytes      = l->whitened ? NULL : l->set.images + at,
+                              .floats     = l->whitened ? l->whitened + at : NULL,
+                              .shape      = l->set.shape };
+    qg__augment(&l->spec.augment, qg_rng_fork(g->key, index), &from, to);
+}
 
 static void gather(void *context, int piece, int worker)
 {
     const struct gathering *g     = context;
-    const qg__dataset      *set   = &g->l->set;
-    const size_t            row   = qg_row(set->shape);
+    const size_t            row   = qg_row(g->l->set.shape);
     const int               begin = piece * PIECE_IMAGES;
     const int               end   = g->n - begin < PIECE_IMAGES ? g->n : begin + PIECE_IMAGES;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        const uint8_t *from = set->images + g->order[i] * row;
-        float         *to   = g->l->x + (size_t)i * row;
-        /* A true division: byte * (1 / 255) rounds twice and differs in 126 of 256 values. */
-        for (size_t k = 0; k < row; k++) to[k] = (float)from[k] / 255.0f;
-        g->l->y[i] = set->labels[g->order[i]];
+        make(g, g->order[i], g->l->x + (size_t)i * row);
+        g->l->y[i] = g->l->set.labels[g->order[i]];
     }
 }
 
@@ -106,7 +138,11 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
 
     const int        first = l->at * l->spec.batch;
     const int        rest  = l->set.shape.n - first;
-    struct gathering g     = { l, l->order + first, rest < l->spec.batch ? rest : l->spec.batch };
+    const uint64_t   key   = qg_rng_fork(l->spec.seed, QG_STREAM_AUGMENT);
+    struct gathering g     = { .l     = l,
+                               .order = l->order + first,
+                               .n     = rest < l->spec.batch ? rest : l->spec.batch,
+                               .key   = qg_rng_fork(key, l->epoch) };
     qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
 
     qg_shape shape = l->set.shape;
@@ -160,6 +196,8 @@ void qg_loader_free(qg_loader *l)
 {
     if (!l) return;
     qg__dataset_free(&l->set);
+    qg__statistics_free(&l->statistics);
+    free(l->whitened);
     qg_arena_release(&l->memory);
     free(l);
 }

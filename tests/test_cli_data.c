@@ -1,0 +1,166 @@
+/* The data sets, --normalise and --augment of the program build/qgrad, or $QGRAD. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/rng.h"
+#include "tests/support/pictures.h"
+#include "tests/support/program.h"
+
+#define TRAIN "train --model lenet5 --data mnist --data-dir @/set --weight twn --batch 24 --seed 3 "
+#define MADE  TRAIN "--normalise channel --augment pad=2,flip,cutout=4 "
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    assert_refuses("train --model lenet5 --data folder", 2, "needs the size of its images: folder:32x32x3");
+    assert_refuses("train --model lenet5 --data folder:32x32", 2, "'32x32' is no image");
+    assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "have 1 channel or 3");
+    assert_refuses("train --model lenet5 --data folder:32x32x3", 1, "the data set folder needs --data-dir");
+    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "datasets/fetch.sh cifar10 fetches it");
+    assert_refuses(TRAIN "--normalise chanel", 2, "no normalisation 'chanel'; there is unit, range:low=-1,high=1,");
+    assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "the lower one first");
+    assert_refuses(TRAIN "--normalise channel:x=1", 2, "no normalisation 'channel:x=1'");
+    assert_refuses(TRAIN "--augment pad=0", 2, "no augmentation 'pad=0'; there is none, or some of pad=4");
+    assert_refuses(TRAIN "--augment flip,rotate", 2, "no augmentation 'rotate'");
+    assert_refuses(TRAIN "--augment border=reflect", 2, "a border needs pad=N");
+    assert_refuses(TRAIN "--augment border=mirror,pad=2", 2, "no augmentation 'border=mirror'");
+    assert_refuses(TRAIN "--augment pad=16 --out @/none", 1, "images of 16x16 can be padded by 0..15, not by 16");
+}
+
+/* A whole run: on two threads, and in pieces; and its config has the one spelling. */
+static void test_augmented_runs_resume_to_the_same_bytes(void **state)
+{
+    (void)state;
+    char config[TEXT_BYTES];
+    assert_status(MADE "--epochs 6 --threads 1 --out @/whole --json", 0);
+    slurp(at("whole/config.toml"), config, sizeof config);
+    assert_non_null(strstr(config, "normalise = \"channel\"\naugment = \"pad=2,flip,cutout=4\"\n"));
+    assert_status(MADE "--epochs 6 --threads 2 --out @/two --json", 0);
+    assert_same_run("whole", "two");
+
+    assert_status(MADE "--epochs 6 --out @/parts --budget 0.02s --json", 0);
+    for (int i = 0; i < 200; i++) {
+        assert_status("train --resume --out @/parts --budget 0.02s --json", 0);
+        cJSON     *j    = parse();
+        const bool done = truth(j, "complete");
+        cJSON_Delete(j);
+        if (done) break;
+    }
+    assert_same_run("whole", "parts");
+
+    assert_refuses("train --resume --out @/whole --augment pad=2", 1,
+                   "augment is pad=2,flip,cutout=4 in the run, but pad=2 is asked for");
+    assert_refuses("train --resume --out @/whole --normalise pixel", 1,
+                   "normalise is channel in the run, but pixel is asked for");
+    assert_status(TRAIN "--normalise channel --epochs 6 --out @/plain --json", 0);
+    char a[TEXT_BYTES], b[TEXT_BYTES];
+    slurp(at("whole/metrics.csv"), a, sizeof a);
+    slurp(at("plain/metrics.csv"), b, sizeof b);
+    assert_string_not_equal(a, b);
+}
+
+/* eval sees the test images as the training did: by the statistics of the training images. */
+static void test_eval_normalises_as_training_did(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = { "channel", "pixel", "range:low=-2,high=3", "whiten" };
+    for (int i = 0; i < 4; i++) {
+        char line[256];
+        snprintf(line, sizeof line, TRAIN "--epochs 2 --normalise %s --augment pad=1 --out @/run%d --json",
+                 kinds[i], i);
+        assert_status(line, 0);
+        cJSON       *j        = parse();
+        const double accuracy = number(j, "test_accuracy");
+        cJSON_Delete(j);
+        snprintf(line, sizeof line, "eval --run @/run%d --json", i);
+        assert_status(line, 0);
+        j = parse();
+        assert_true(number(j, "test_accuracy") == accuracy);
+        cJSON_Delete(j);
+    }
+    assert_status("inspect @/run0 --json", 0);
+}
+
+static void write_class(const char *split, const char *name, int bright, uint64_t key)
+{
+    uint8_t p[12 * 10 * 3];
+    char    path[64];
+    snprintf(path, sizeof path, "pics/%s/%s", split, name);
+    assert_int_equal(mkdir(at(path), 0700), 0);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 12 * 10 * 3; k++)
+            p[k] = (uint8_t)(qg_bits(key, (uint64_t)(i * 360 + k)) % 100 + (k / 180 == bright ? 150 : 0));
+        snprintf(path, sizeof path, "pics/%s/%s/%d.%s", split, name, i, i % 2 ? "png" : "bmp");
+        (i % 2 ? write_png : write_bmp)(at(path), p, 12, 10);
+    }
+}
+
+static void test_a_folder_of_images_is_learned(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(at("pics"), 0700) | mkdir(at("pics/train"), 0700) | mkdir(at("pics/test"), 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        write_class(i ? "test" : "train", "above", 0, (uint64_t)(4 + 2 * i));
+        write_class(i ? "test" : "train", "below", 1, (uint64_t)(5 + 2 * i));
+    }
+    assert_status("train --model lenet5 --data folder:16x16x3 --data-dir @/pics --epochs 8 --batch 8 "
+                  "--optimizer adam --normalise channel --augment pad=1,flip --out @/pictures --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "test_accuracy") == 1);           /* half a picture is 150 brighter */
+    cJSON_Delete(j);
+    assert_status("eval --run @/pictures --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == 1);
+    assert_true(number(j, "images") == 40);
+    cJSON_Delete(j);
+    assert_status("inspect @/pictures --json", 0);
+    assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
+                   "data is folder:16x16x3 in the run, but folder:20x20x3 is asked for");
+}
+
+static void write_cifar(const char *name, int n)
+{
+    static uint8_t records[4 * 3073];
+    char           path[64];
+    for (int i = 0; i < n * 3073; i++) records[i] = (uint8_t)(i % 3073 ? qg_bits(9, (uint64_t)i) : (uint64_t)i % 10);
+    snprintf(path, sizeof path, "c10/%s.bin", name);
+    write_bytes(at(path), records, (size_t)n * 3073);
+}
+
+static void test_cifar_and_fashion_have_names(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(at("c10"), 0700), 0);
+    for (int i = 1; i <= 5; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "data_batch_%d", i);
+        write_cifar(name, 4);
+    }
+    write_cifar("test_batch", 2);
+    assert_status("train --model lenet5 --data cifar10 --data-dir @/c10 --epochs 1 --batch 8 --augment pad=4,flip "
+                  "--out @/ten --json", 0);
+    assert_status("bench train --model lenet5 --data cifar10 --data-dir @/c10 --batch 8 --seconds 0.01 "
+                  "--normalise channel --augment pad=4,flip --json", 0);
+    assert_status("train --model lenet5 --data fashion-mnist --data-dir @/set --epochs 1 --out @/fashion --json", 0);
+    assert_status("summary --model lenet5 --data cifar100 --json", 0);
+    cJSON *j = parse();
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "layers")) > 3, 1);
+    cJSON_Delete(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_augmented_runs_resume_to_the_same_bytes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_normalises_as_training_did, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_folder_of_images_is_learned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
