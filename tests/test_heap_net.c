@@ -74,7 +74,7 @@ static void check(qg_model_spec spec, bool adam)
     const qg_shape image = { 1, 28, 28, 1 };
     long           calls[STEPS + 1];
     spec.height = spec.width = 28, spec.channels = 1, spec.classes = 10;
-    run r = { .net = qg_model_find("lenet5")->declare(spec), .tape = qg_tape_new() };
+    run r = { .net = qg_model_declare(qg_model_find("lenet5"), spec), .tape = qg_tape_new() };
     qg_params *p = qg_net_build(r.net);
     r.optim = adam ? qg_adam(p, (qg_adam_spec){ .lr = 1e-3f, .weight_decay = 1e-4f })
                    : qg_sgd(p, (qg_sgd_spec){ .lr = 1e-2f, .momentum = 0.9f, .nesterov = true });
