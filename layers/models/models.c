@@ -31,13 +31,21 @@ static int count_words(const char *words)
     return n;
 }
 
+/* Of the models that have it. */
+static const char *key_name(int key)
+{
+    for (const qg_model *const *m = qg_models; *m; m++)
+        if ((*m)->option[key].name) return (*m)->option[key].name;
+    return "";
+}
+
 /* 0 is the fallback. */
 static qg_status settle(const qg_model *m, int key, double *value)
 {
     const qg_model_option *o   = &m->option[key];
     const double           max = o->words ? count_words(o->words) - 1 : o->max;
     if (!o->name && *value != 0)
-        return qg_fail(QG_EARG, "%s: option %d is set to %g, and there is none", m->name, key, *value);
+        return qg_fail(QG_EARG, "%s has no option %s, which is %g", m->name, key_name(key), *value);
     if (*value == 0) *value = o->fallback;
     if (!o->name || (*value >= o->min && *value <= max && !((o->whole || o->words) && *value != floor(*value))))
         return QG_OK;
