@@ -31,8 +31,9 @@ static void codes(bool zero, float n, size_t count, const float *x, float *code)
 
 static void forward(const qg_activation *f, size_t n, const float *x, float *y)
 {
-    codes(f->k[K_ZERO] != 0, f->k[K_LEVELS], n, x, y);
-    for (size_t i = 0; i < n; i++) y[i] /= f->k[K_LEVELS];
+    const float most = f->k[K_LEVELS];
+    codes(f->k[K_ZERO] != 0, most, n, x, y);
+    for (size_t i = 0; i < n; i++) y[i] /= most;
 }
 
 static const qg_op unit_op = { .name = "unit", .backward = qg_activation_op_backward, .assigns = true };
