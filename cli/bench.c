@@ -49,11 +49,9 @@ static void warn(void)
 
 static qg_loader *open_data(const bench *b)
 {
-    const recipe *r     = &b->recipe;
-    const char   *image = config_text(&b->asked, "image");
-    qg_shape      shape = { .n = 1 };
-    if (!image || sscanf(image, "%dx%dx%d", &shape.h, &shape.w, &shape.c) != 3)
-        return recipe_data(r, false, NULL);
+    const recipe *r = &b->recipe;
+    qg_shape      shape;
+    if (!recipe_image(&b->asked, &shape)) return recipe_data(r, false, NULL);
     return qg_synthetic(shape, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
 }
 

@@ -49,7 +49,7 @@ void bench_print(const bench *b)
     if (!config_flag(&b->asked, "json")) {
         printf("%s %s, weights %s, inputs %s, gradients %s, %s %dx%dx%d, batch %d: %d thread%s, "
                "OpenBLAS core %s, kernels %s\n",
-               b->forward ? "evaluate" : "train", b->recipe.model->name, config_text(&b->config, "weight"),
+               b->forward ? "evaluate" : "train", b->recipe.model_text, config_text(&b->config, "weight"),
                config_text(&b->config, "input"), config_text(&b->config, "gradient"),
                b->recipe.data->name, image.h, image.w, image.c,
                b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
@@ -61,7 +61,7 @@ void bench_print(const bench *b)
     }
     json j = json_begin(stdout);
     json_text(&j, "bench", b->forward ? "eval" : "train");
-    json_text(&j, "model", b->recipe.model->name);
+    json_text(&j, "model", b->recipe.model_text);
     json_text(&j, "data", b->recipe.data->name);
     json_open(&j, "image", '[');
     json_integer(&j, NULL, (uint64_t)image.h);

@@ -79,7 +79,7 @@ static void print(const evaluation *e)
     json j = json_begin(stdout);
     json_text(&j, "run", e->run.dir);
     json_text(&j, "file", file);
-    json_text(&j, "model", e->recipe.model->name);
+    json_text(&j, "model", e->recipe.model_text);
     json_text(&j, "data", e->recipe.data->name);
     json_integer(&j, "images", e->found.images);
     json_real(&j, "test_accuracy", e->found.accuracy);

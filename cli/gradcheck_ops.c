@@ -111,6 +111,18 @@ static qg_var *clip(qg_tape *t, const qg_params *p, void *context)
     return qg_clip(t, at(t, p, 0), -1, 2);
 }
 
+static qg_var *affine(qg_tape *t, const qg_params *p, void *context)
+{
+    (void)context;
+    return qg_affine(t, at(t, p, 0), -3, 0.5f);
+}
+
+static qg_var *reshape(qg_tape *t, const qg_params *p, void *context)
+{
+    (void)context;
+    return qg_reshape(t, at(t, p, 0), (qg_shape){ 0, 1, 21, 1 });
+}
+
 static qg_var *hardtanh(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
@@ -282,6 +294,10 @@ static const op_row rows[] = {
     { "relu", relu,
       { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
     { "clip", clip,
+      { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
+    { "affine", affine,
+      { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
+    { "reshape", reshape,
       { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
     { "hardtanh", hardtanh,
       { { "x", { 3, 3, 1, 7 }, 0, 4 } } },

@@ -134,6 +134,8 @@ static qg_quant lsq(void) { return qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed =
 static qg_quant lsq_unsigned(void) { return qg_lsq((qg_lsq_spec){ .bits = 2 }); }
 static qg_quant pact(void) { return qg_pact((qg_pact_spec){ .bits = 4 }); }
 static qg_quant pact_float(void) { return qg_pact((qg_pact_spec){ .bits = 32 }); }
+static qg_quant unit(void) { return qg_unit((qg_unit_spec){ .bits = 2 }); }
+static qg_quant unit_zero(void) { return qg_unit((qg_unit_spec){ .bits = 2, .zero = true }); }
 
 static const slope_row rows[] = {
     { "sign, surrogate identity", sign_identity, identity, -3, 3, { 0 } },
@@ -159,6 +161,8 @@ static const slope_row rows[] = {
     { "xnor, weights, rule identity", xnor_identity, identity, -2, 2, { 0 } },
     { "xnor, inputs", xnor_activation, clip_1, -2, 2, { 0 } },
     { "linear, 2 bits", linear, clip_0_2, -1, 3, { 0 } },
+    { "unit, 2 bits", unit, clip_1, -2, 2, { 0 } },
+    { "unit, 2 bits with zero", unit_zero, clip_1, -2, 2, { 0 } },
     { "fake_quant, fixed", fake_quant_fixed, fake_quant_clip, -2, 4, { 0 } },
     { "fake_quant, learned", fake_quant_learned, fake_quant_clip, -2, 4, { -1, 3, 1 } },
     { "fake_quant, observed", fake_quant_observed, fake_quant_clip, -2, 4, { -1, 3, 1 } },

@@ -335,7 +335,7 @@ static qg_status print_all(inspection *e)
         json_text(&j, "file", file);
         json_open(&j, "layers", '[');
     } else {
-        printf("%s/%s, %s\n", e->run.dir, file, e->recipe.model->name);
+        printf("%s/%s, %s\n", e->run.dir, file, e->recipe.model_text);
     }
     for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
         const qg_product *p = qg_layer_product(qg_net_layer(e->net, i));

@@ -10,17 +10,16 @@
 #include "cli/config.h"
 #include "cli/data.h"
 #include "cli/images.h"
+#include "cli/models.h"
 #include "cli/schemes.h"
 #include "core/parallel.h"
 #include "optim/schedule.h"
 
 static qg_status check_model(const char *text, char *canonical, size_t bytes)
 {
-    char names[VALUE_BYTES] = "";
-    for (const qg_model *const *m = qg_models; *m; m++) list_append(names, sizeof names, (*m)->name);
-    if (!qg_model_find(text)) return qg_fail(QG_EARG, "no model '%s'; there is %s", text, names);
-    snprintf(canonical, bytes, "%s", text);
-    return QG_OK;
+    const qg_model *model;
+    double          chosen[QG_MODEL_KEYS];
+    return model_parse(text, &model, chosen, canonical, bytes);
 }
 
 static qg_status check_data(const char *text, char *canonical, size_t bytes)
@@ -95,6 +94,16 @@ static qg_status check_duration(const char *text, char *canonical, size_t bytes)
     return QG_OK;
 }
 
+/* softmax is what cross-entropy was called first. */
+static qg_status check_loss(const char *text, char *canonical, size_t bytes)
+{
+    if (!strcmp(text, "softmax")) text = "cross-entropy";
+    if (strcmp(text, "cross-entropy") && strcmp(text, "squared-hinge"))
+        return qg_fail(QG_EARG, "'%s' is none of cross-entropy|squared-hinge", text);
+    snprintf(canonical, bytes, "%s", text);
+    return QG_OK;
+}
+
 /* What may be said twice is said here once: which verbs build a net, and which feed it. */
 enum { NETS = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH, STEPS = VERB_TRAIN | VERB_BENCH };
 
@@ -129,7 +138,7 @@ const option options[] = {
     { "epochs", OPTION_INTEGER, VERB_TRAIN | IDENTITY, 1, 100000, "N", NULL, "10",
       "how often the training images are seen" },
     { "batch", OPTION_INTEGER, STEPS | IDENTITY, 1, 65536, "N", NULL, "64", "images per step" },
-    { "loss", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "softmax|squared-hinge", NULL, "softmax",
+    { "loss", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "cross-entropy|squared-hinge", check_loss, "cross-entropy",
       "what is minimised" },
     { "optimizer", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "sgd|adam|bop", NULL, "sgd",
       "how the weights follow the gradient; bop: for --weight bop" },
@@ -170,8 +179,8 @@ const option options[] = {
     { "run", OPTION_TEXT, VERB_EVAL | VERB_INSPECT, 0, 0, "DIR", NULL, NULL, "the run directory, required" },
     { "best", OPTION_FLAG, VERB_EVAL | VERB_INSPECT, 0, 0, NULL, NULL, NULL,
       "use best.safetensors, not last.safetensors" },
-    { "image", OPTION_TEXT, VERB_BENCH, 0, 0, "HxWxC", check_image, NULL,
-      "synthetic images of this shape, as 32x32x3" },
+    { "image", OPTION_TEXT, VERB_BENCH | VERB_SUMMARY, 0, 0, "HxWxC", check_image, NULL,
+      "images of this shape, as 32x32x3; bench makes them up" },
     { "seconds", OPTION_REAL, VERB_BENCH | VERB_PEAK, 0.01, 86400, "X", NULL, "6", "how long to measure" },
     { "profile", OPTION_FLAG, VERB_BENCH, 0, 0, NULL, NULL, NULL, "where the time goes, op by op" },
     { "paper", OPTION_FLAG, VERB_GRADCHECK, 0, 0, NULL, NULL, NULL,
@@ -339,9 +348,7 @@ void options_help(const verb *v, FILE *out)
         fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
     }
     if (v->bit & NETS) {
-        fprintf(out, "\nModels, whose recipes stand in for [..]:\n");
-        for (const qg_model *const *m = qg_models; *m; m++)
-            fprintf(out, "  %-16s %s\n", (*m)->name, (*m)->about);
+        models_help(out);
         schemes_help(out);
     }
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);

@@ -1,7 +1,9 @@
 #include "cli/recipe.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "cli/models.h"
 #include "layers/layer.h"
 
 /* --- which options hold ------------------------------------------------------------------- */
@@ -54,12 +56,13 @@ static qg_status merge(const config *asked, config *out)
     const char *name = config_text(asked, "model");
     if (!name) {
         char names[VALUE_BYTES] = "";
-        for (const qg_model *const *m = qg_models; *m; m++)
-            list_append(names, sizeof names, (*m)->name);
+        model_names(names, sizeof names);
         return qg_fail(QG_EARG, "--model is missing; there is %s", names);
     }
-    const qg_model *model = qg_model_find(name);
-    QG_ASSERT(model);                           /* config_set has checked the name */
+    const qg_model *model;
+    double          chosen[QG_MODEL_KEYS];
+    char            canonical[VALUE_BYTES];
+    if (model_parse(name, &model, chosen, canonical, sizeof canonical)) return QG_EARG;
     if (model->recipe && config_parse(out, model->recipe, name)) return QG_EARG;
     drop_foreign(out, asked);
     const qg_status status = over_saved(out, asked);
@@ -137,7 +140,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         choice[i].weight = paced(choice[i].weight, steps);
         choice[i].input  = delayed(paced(choice[i].input, steps), r);
     }
-    return r->model->declare((qg_model_spec){
+    qg_model_spec spec = {
         .height                 = images.h,
         .width                  = images.w,
         .channels               = images.c,
@@ -151,7 +154,9 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .freeze_batchnorm_after = r->freeze_batchnorm_after,
         .choice                 = choice,
         .choices                = r->choices,
-    });
+    };
+    memcpy(spec.option, r->model_option, sizeof spec.option);
+    return qg_model_declare(r->model, spec);
 }
 
 /* Every --layer names a product of the model. */
@@ -168,7 +173,7 @@ static qg_status check_choices(const recipe *r, const qg_net *net)
         }
         if (!found)
             return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s",
-                           r->model->name, r->choice[i].layer, names);
+                           r->model_text, r->choice[i].layer, names);
     }
     return QG_OK;
 }
@@ -271,7 +276,7 @@ static float real(const config *c, const char *name) { return (float)config_real
 qg_status recipe_read(const config *c, recipe *r)
 {
     *r = (recipe){
-        .model                  = qg_model_find(config_text(c, "model")),
+        .model_text             = config_text(c, "model"),
         .data                   = &r->data_row,
         .data_dir               = config_text(c, "data-dir"),
         .first_last_float       = says(c, "first-last", "float"),
@@ -296,7 +301,9 @@ qg_status recipe_read(const config *c, recipe *r)
         .quantizers = { .lr_scale     = real(c, "quantizer-lr-scale"),
                         .weight_decay = real(c, "quantizer-decay") },
     };
-    qg_status status = check_optimizer(c);
+    char      canonical[VALUE_BYTES];
+    qg_status status = model_parse(r->model_text, &r->model, r->model_option, canonical, sizeof canonical);
+    if (!status) status = check_optimizer(c);
     if (!status) status = read_images(c, r);
     if (!status) status = read_schemes(c, r);
     if (!status) status = qg_schedule_parse(config_text(c, "schedule"), &r->schedule);
@@ -304,6 +311,12 @@ qg_status recipe_read(const config *c, recipe *r)
 }
 
 /* --- what is built from it ---------------------------------------------------------------- */
+
+bool recipe_image(const config *asked, qg_shape *image)
+{
+    const char *text = config_text(asked, "image");
+    return text && image_parse(text, image) == QG_OK;
+}
 
 qg_loader_spec recipe_loading(const recipe *r, bool test)
 {

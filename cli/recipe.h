@@ -15,6 +15,8 @@ enum { CHOICES = 64 };
 /* Points into itself and into its configuration: passed by address. */
 typedef struct recipe {
     const qg_model *model;
+    const char     *model_text;             /* with its options: "vgg7:width=0.25" */
+    double          model_option[QG_MODEL_KEYS];
     const data_set *data;
     data_set        data_row;               /* what data points to */
     const char     *data_dir;               /* NULL: the data set's own */
@@ -50,6 +52,9 @@ qg_status  recipe_read(const config *c, recipe *r);
 /* The optimizer is one for the weights there are.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
+
+/* --image HxWxC, if it is asked for. */
+bool       recipe_image(const config *asked, qg_shape *image);
 
 /* NULL: failed.  as: the training images, whose statistics the test images are normalised by; NULL:
  * where there are such, they are read for it. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "cli/models.h"
 #include "cli/progress.h"
 #include "core/cpu.h"
 #include "core/parallel.h"
@@ -42,7 +43,7 @@ void report_head(const report *r, FILE *out, const qg_loader *train, const qg_lo
     const qg_shape  x = qg_loader_shape(train);
     const data_set *d = r->recipe->data;
     const char     *dir = r->recipe->data_dir ? r->recipe->data_dir : d->dir;
-    fprintf(out, "model    %s: %s\n", r->recipe->model->name, r->recipe->model->about);
+    fprintf(out, "model    %s: %s\n", r->recipe->model_text, r->recipe->model->about);
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
             config_text(r->config, "weight"), config_text(r->config, "input"),
             config_text(r->config, "gradient"), config_text(r->config, "first-last"));
@@ -110,12 +111,15 @@ static bool find_rival(const report *r, rival *out)
     char *slash = strrchr(parent, '/');
     if (slash) *slash = '\0';
     else strcpy(parent, ".");
-    const int n   = snprintf(prefix, sizeof prefix, "%s-float-", r->recipe->model->name);
+    model_file_name(r->recipe->model_text, prefix, sizeof prefix);
+    const size_t used = strlen(prefix);
+    snprintf(prefix + used, sizeof prefix - used, "-float-");
+    const size_t n = strlen(prefix);
     DIR      *dir = opendir(*parent ? parent : "/");
     for (struct dirent *e; dir && (e = readdir(dir));) {
         char  path[PATH_BYTES];
         rival other;
-        if (strncmp(e->d_name, prefix, (size_t)n) || path_join(parent, e->d_name, path)) continue;
+        if (strncmp(e->d_name, prefix, n) || path_join(parent, e->d_name, path)) continue;
         if (!slash) snprintf(path, sizeof path, "%s", e->d_name);
         if (!strcmp(path, r->run->dir) || !read_rival(path, r->config, &other)) continue;
         const int64_t seed   = (int64_t)r->recipe->seed;
@@ -148,7 +152,7 @@ static void print_accuracy(const report *r, FILE *out)
 static void print_next(const report *r, FILE *out)
 {
     const bool  is_float = is_float_twin(r->config, r->config);
-    const char *model = r->recipe->model->name, *data = config_text(r->config, "data");
+    const char *model = r->recipe->model_text, *data = config_text(r->config, "data");
     fprintf(out, "\nTry next:\n  %s eval --run %s --best\n", r->program, r->run->dir);
     fprintf(out, "  %s train --model %s --data %s --weight %s --epochs %d\n", r->program, model, data,
             is_float ? "twn" : "float", r->recipe->epochs);
@@ -182,7 +186,7 @@ void report_json(const report *r, FILE *out)
     char              digest[17];
     report_digest(r->net, digest);
     json j = json_begin(out);
-    json_text(&j, "model", r->recipe->model->name);
+    json_text(&j, "model", r->recipe->model_text);
     json_text(&j, "data", r->recipe->data->name);
     json_text(&j, "weight", config_text(r->config, "weight"));
     json_text(&j, "input", config_text(r->config, "input"));

@@ -156,6 +156,22 @@ static qg_status make_lsq_weight(const double *v, qg_quant *q)
     return status;
 }
 
+static qg_status make_unit(const double *v, bool zero, qg_quant *q)
+{
+    qg_unit_spec    s      = { .bits = (int)v[0], .zero = zero };
+    const qg_status status = own_surrogate(v + 2, &s.surrogate);
+    *q = qg_unit(s);
+    return status;
+}
+
+/* 1 bit has no room for a zero. */
+static qg_status make_unit_weight(const double *v, qg_quant *q)
+{
+    return make_unit(v, v[1] == 0 && v[0] > 1, q);
+}
+
+static qg_status make_unit_input(const double *v, qg_quant *q) { return make_unit(v, v[1] != 0, q); }
+
 /* --- fake_quant --------------------------------------------------------------------------- */
 
 enum { BITS, RANGE, MIN, MAX, PER_CHANNEL, NARROW, DECAY, PERCENTILE, FREEZE, FAKE_SURROGATE };
@@ -309,6 +325,8 @@ const scheme_row scheme_rows[SCHEME_ROWS] = {
       make_fake_quant_weight, "2^bits levels over a range" },
     { "lsq", FOR_WEIGHT, { { "bits", 2, 2, 16, NULL, WHOLE | SHOWN, 0 }, OWN_SURROGATE }, make_lsq_weight,
       "multiples of a learned step" },
+    { "unit", FOR_WEIGHT, { BITS_OF(2, 8, 0), WORDS("zero", "yes|no"), OWN_SURROGATE }, make_unit_weight,
+      "uniform levels of [-1, 1], 0 among them from 2 bits on" },
 
     { "sign", FOR_INPUT, { SURROGATE(CLIP) }, make_sign, "{-1, +1}" },
     { "xnor", FOR_INPUT, { WORDS("scale", "on|off"), SURROGATE(CLIP) }, make_xnor_input,
@@ -325,6 +343,8 @@ const scheme_row scheme_rows[SCHEME_ROWS] = {
       make_pact, "2^bits levels in [0, a], a learned" },
     { "linear", FOR_INPUT, { BITS_OF(2, 16, 32), { "max", 2, 1e-6, 1e6, NULL, 0, 0 }, OWN_SURROGATE },
       make_linear, "2^bits levels in [0, max]" },
+    { "unit", FOR_INPUT, { BITS_OF(2, 8, 0), NO_YES("zero"), OWN_SURROGATE }, make_unit_input,
+      "2^bits levels of [-1, 1], none at 0; with zero one less" },
 
     { "dorefa", FOR_GRADIENT, { BITS_OF(6, 8, 0), WORDS("noise", "on|off") }, make_dorefa_gradient,
       "2^bits levels up to the largest of each image, with noise" },

@@ -79,7 +79,7 @@ static void print_json(const recipe *r, const config *c, const qg_net *net)
 {
     uint64_t macs = 0;
     json     j    = json_begin(stdout);
-    json_text(&j, "model", r->model->name);
+    json_text(&j, "model", r->model_text);
     json_text(&j, "weight", config_text(c, "weight"));
     json_text(&j, "input", config_text(c, "input"));
     json_text(&j, "gradient", config_text(c, "gradient"));
@@ -96,6 +96,14 @@ static void print_json(const recipe *r, const config *c, const qg_net *net)
     json_end(&j);
 }
 
+/* --image, else those of the data set that is asked for, else what the model's paper trains on. */
+static qg_shape image_of(const config *asked, const recipe *r)
+{
+    qg_shape image;
+    if (recipe_image(asked, &image)) return image;
+    return config_text(asked, "data") || config_text(asked, "config") ? r->data->image : r->model->image;
+}
+
 static int summarize(const config *asked, config *c)
 {
     recipe    r;
@@ -106,7 +114,7 @@ static int summarize(const config *asked, config *c)
         status = recipe_read(c, &r);
     }
     if (status) return qg_report("qgrad summary"), usage ? EXIT_USAGE : EXIT_FAILED;
-    qg_net *net = recipe_net(&r, r.data->image, r.data->classes);
+    qg_net *net = recipe_net(&r, image_of(asked, &r), r.data->classes);
     if (!net) return qg_report("qgrad summary");
     if (config_flag(asked, "json")) print_json(&r, c, net);
     else qg_net_summary(net, stdout);

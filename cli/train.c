@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/models.h"
 #include "cli/report.h"
 #include "cli/trainer.h"
 #include "core/parallel.h"
@@ -46,7 +47,9 @@ static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage
     const qg_status status = recipe_resolve(&t->asked, NULL, &c, usage);
     if (!status) {
         const char *weight = config_text(&c, "weight");
-        snprintf(dir, PATH_BYTES, "runs/%s-%.*s-%s", config_text(&c, "model"),
+        char        model[VALUE_BYTES];
+        model_file_name(config_text(&c, "model"), model, sizeof model);
+        snprintf(dir, PATH_BYTES, "runs/%s-%.*s-%s", model,
                  (int)strcspn(weight, ":"), weight, config_text(&c, "seed"));
     }
     config_free(&c);

@@ -48,58 +48,62 @@ qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z)
     return y;
 }
 
-/* --- scale -------------------------------------------------------------------------------- */
+/* --- scale, affine ------------------------------------------------------------------------ */
 
-typedef struct scaling {
+typedef struct line {
     const qg_var *y;
-    float         a;
-} scaling;
+    float         a, b;
+} line;
 
-static void scale_gradient(void *context, int block, int worker)
+static void affine_gradient(void *context, int block, int worker)
 {
     (void)worker;
-    const scaling *s = context;
-    const qg_var  *y = s->y, *x = y->in[0];
-    const size_t   m = qg_count(y->shape), end = qg_block(m, block + 1);
+    const line   *s = context;
+    const qg_var *y = s->y, *x = y->in[0];
+    const size_t  m = qg_count(y->shape), end = qg_block(m, block + 1);
     for (size_t i = qg_block(m, block); i < end; i++) {
         const float dx = s->a * y->grad[i];
         x->grad[i]     = x->fresh ? dx : x->grad[i] + dx;
     }
 }
 
-static void scale_backward(qg_tape *t, qg_var *y)
+static void affine_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
-    const float *a = y->saved;
-    scaling      s = { y, *a };
-    qg_parallel(qg_blocks(qg_count(y->shape)), scale_gradient, &s);
+    qg_parallel(qg_blocks(qg_count(y->shape)), affine_gradient, y->saved);
 }
 
-static const qg_op scale = { "scale", scale_backward, .assigns = true };
+static const qg_op scale  = { "scale", affine_backward, .assigns = true };
+static const qg_op affine = { "affine", affine_backward, .assigns = true };
 
-static void scale_value(void *context, int block, int worker)
+static void affine_value(void *context, int block, int worker)
 {
     (void)worker;
-    const scaling *s = context;
-    const float   *x = s->y->in[0]->data;
-    const size_t   m = qg_count(s->y->shape), end = qg_block(m, block + 1);
-    for (size_t i = qg_block(m, block); i < end; i++) s->y->data[i] = s->a * x[i];
+    const line  *s = context;
+    const float *x = s->y->in[0]->data;
+    const size_t m = qg_count(s->y->shape), end = qg_block(m, block + 1);
+    for (size_t i = qg_block(m, block); i < end; i++) s->y->data[i] = s->a * x[i] + s->b;
 }
 
-qg_var *qg_scale(qg_tape *t, qg_var *x, float a)
+static qg_var *record_line(qg_tape *t, const qg_op *op, qg_var *x, float a, float b)
 {
     if (!x) return NULL;
-    qg_var *y = qg_record(t, &scale, x->shape, x, NULL, NULL);
+    qg_var *y = qg_record(t, op, x->shape, x, NULL, NULL);
     if (!y) return NULL;
+    line s = { y, a, b };
     if (y->needs_grad) {
-        float *saved = qg_save(t, y, sizeof *saved);
+        line *saved = qg_save(t, y, sizeof *saved);
         if (!saved) return NULL;
-        *saved = a;
+        *saved = s;
     }
-    scaling s = { y, a };
-    qg_parallel(qg_blocks(qg_count(y->shape)), scale_value, &s);
+    qg_parallel(qg_blocks(qg_count(y->shape)), affine_value, &s);
     return y;
 }
+
+/* Adding -0 leaves every number as it is, the zeros too. */
+qg_var *qg_scale(qg_tape *t, qg_var *x, float a) { return record_line(t, &scale, x, a, -0.0f); }
+
+qg_var *qg_affine(qg_tape *t, qg_var *x, float a, float b) { return record_line(t, &affine, x, a, b); }
 
 /* --- bias --------------------------------------------------------------------------------- */
 

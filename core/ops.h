@@ -32,6 +32,7 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 
 qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z);             /* x + z              same shapes */
 qg_var *qg_scale(qg_tape *t, qg_var *x, float a);             /* a x                any */
+qg_var *qg_affine(qg_tape *t, qg_var *x, float a, float b);   /* a x + b, rounded twice     any */
 qg_var *qg_bias(qg_tape *t, qg_var *x, qg_var *b);            /* x + b[c]           b [1,1,1,c] */
 qg_var *qg_relu(qg_tape *t, qg_var *x);                       /* max(x, 0)          any; slope 0 at 0 */
 qg_var *qg_clip(qg_tape *t, qg_var *x, float lo, float hi);   /* min(max(x,lo),hi)  lo < hi; slope 1 at both */
@@ -51,6 +52,10 @@ qg_var *qg_global_avgpool(qg_tape *t, qg_var *x);             /* [n,h,w,c] -> [n
  * x [n,h,w,c] -> [n, (h - 1) / stride + 1, (w - 1) / stride + 1, channels], channels >= c.
  *                               [He et al. 2015, arXiv:1512.03385v1, sec. 3.3, shortcut A] */
 qg_var *qg_shortcut(qg_tape *t, qg_var *x, int stride, int channels);
+
+/* The numbers of x in another shape: a copy.  y has the n of x and as many numbers per image; y.n is
+ * ignored.  Fails: QG_ESHAPE. */
+qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape y);
 
 /* --- batch norm, and what is fused with it ------------------------------------------------- */
 

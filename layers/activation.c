@@ -1,4 +1,5 @@
 /* Layers of one elementwise op, and the sum of two layers. */
+#include <math.h>
 #include <stdio.h>
 
 #include "layers/batchnorm.h"
@@ -42,6 +43,42 @@ qg_layer *qg_net_relu(qg_net *net)     { return qg_net_append(net, &relu, NULL, 
 qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NULL, "hardtanh", NULL); }
 
 bool qg__is_relu(const qg_layer *l) { return l->type == &relu; }
+
+/* --- affine ------------------------------------------------------------------------------- */
+
+typedef struct affine {
+    qg_layer layer;
+    float    a, b;
+} affine;
+
+static qg_var *forward_affine(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    const affine *f = (const affine *)l;
+    return qg_affine(t, x, f->a, f->b);
+}
+
+static void describe_affine(const qg_layer *l, char *text, size_t bytes)
+{
+    const affine *f = (const affine *)l;
+    snprintf(text, bytes, "%g x %c %g", (double)f->a, f->b < 0 ? '-' : '+', fabs((double)f->b));
+}
+
+static const qg_layer_type affine_type = {
+    .name = "affine",
+    .size = sizeof(affine),
+    .build = build,
+    .forward = forward_affine,
+    .describe = describe_affine,
+};
+
+qg_layer *qg_net_affine(qg_net *net, float a, float b)
+{
+    affine *f = qg_net_append(net, &affine_type, NULL, "affine", NULL);
+    if (!f) return NULL;
+    f->a = a, f->b = b;
+    return &f->layer;
+}
 
 /* --- dropout ------------------------------------------------------------------------------ */
 

@@ -61,11 +61,12 @@ static void fuse_after(qg_net *net, qg_batchnorm *bn)
     }
 }
 
-/* There is a weight quantizer to fold in front of, and nothing stands between product and norm. */
-static bool foldable(const qg_product *p)
+/* There is a weight quantizer to fold in front of, nothing stands between product and norm, and the
+ * norm has an offset to become the bias. */
+static bool foldable(const qg_product *p, const qg_batchnorm *bn)
 {
     const qg_scheme *input = p->input_slot.q.scheme;
-    return p->weight_slot.q.scheme && !(input && input->scale_output);
+    return p->weight_slot.q.scheme && !(input && input->scale_output) && !bn->spec.no_shift;
 }
 
 void qg__net_fuse(qg_net *net)
@@ -73,10 +74,10 @@ void qg__net_fuse(qg_net *net)
     count_readers(net);
     for (int i = 0; i < net->layers; i++) {
         qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
-        if (!bn) continue;
+        if (!bn || bn->spec.whole) continue;
         qg_product *before = net->layer[i]->after ? qg_layer_product(net->layer[i]->after) : NULL;
         if (before && before->layer.readers != 1) before = NULL;
-        if (before && net->spec.fold_batchnorm && foldable(before)) {
+        if (before && net->spec.fold_batchnorm && foldable(before, bn)) {
             before->norm     = bn;
             before->no_bias  = true;
             bn->layer.fused  = true;

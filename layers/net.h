@@ -61,6 +61,10 @@ typedef struct qg_batchnorm_spec {
     float       eps;        /* 0: 1e-5 */
     float       momentum;   /* 0: 0.1, the weight of the newest batch in the running statistics */
     bool        no_scale;   /* gamma stays 1 and is no parameter */
+    bool        no_shift;   /* beta stays 0, likewise */
+    bool        whole;      /* one mean, variance, gamma and beta for all channels and pixels: the
+                               TensorNorm of FINN's nets.  Nothing is folded into it */
+    qg_layer   *after;      /* NULL: the layer declared before this one */
     uint64_t    freeze_after;  /* steps, as freeze_batchnorm_after of the net; 0: the net's */
     const char *name;       /* NULL: "bn1", "bn2", .. */
 } qg_batchnorm_spec;
@@ -72,6 +76,7 @@ qg_layer *qg_net_batchnorm(qg_net *net);                       /* of the layer b
 qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec);
 qg_layer *qg_net_relu(qg_net *net);
 qg_layer *qg_net_hardtanh(qg_net *net);
+qg_layer *qg_net_affine(qg_net *net, float a, float b);        /* a x + b: 2 x - 1 of an image */
 qg_layer *qg_net_maxpool(qg_net *net, int size);               /* stride = size */
 qg_layer *qg_net_avgpool(qg_net *net, int size);
 qg_layer *qg_net_global_avgpool(qg_net *net);

@@ -44,7 +44,7 @@ static size_t other_bytes(const qg_net *net)
         const qg_product   *p  = qg_layer_product(net->layer[i]);
         const qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
         if (p && p->bias) bytes += qg_count(p->bias->shape) * sizeof(float);
-        if (bn) bytes += (bn->layer.fused ? 1 : 2) * (size_t)net->layer[i]->in.c * sizeof(float);
+        if (bn) bytes += (bn->layer.fused ? 1 : 2) * (size_t)bn->mean->shape.c * sizeof(float);
     }
     return bytes;
 }

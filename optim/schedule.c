@@ -1,5 +1,6 @@
 #include "optim/schedule.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ typedef struct kind_row {
 
 static const kind_row kinds[] = {
     [QG_CONSTANT]    = { "constant", "warmup", false, false, false, false },
-    [QG_STEP]        = { "step", "at, factor, warmup", true, true, true, false },
+    [QG_STEP]        = { "step", "at, every, factor, warmup", true, true, true, false },
     [QG_EXPONENTIAL] = { "exponential", "factor, warmup", false, true, false, true },
     [QG_COSINE]      = { "cosine", "factor, warmup", false, true, false, false },
 };
@@ -41,6 +42,9 @@ static double steps_down(const qg_schedule *s, double progress)
     double       scale  = 1;
     for (int i = 0; i < s->n_milestones; i++)
         if ((float)progress >= s->milestone[i]) scale *= factor;
+    /* every is off by half of FLT_EPSILON, relatively, from what was written. */
+    const double reached = progress * (1 + (double)FLT_EPSILON);
+    for (int i = 1; s->every > 0 && reached >= i * (double)s->every; i++) scale *= factor;
     return scale;
 }
 
@@ -122,6 +126,10 @@ static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedu
         return milestones(value, out)
                    ? QG_OK
                    : refuse(k, word, value, "1 to 8 increasing numbers in (0, 1) with + between");
+    if (k->takes_at && is(word, "every"))
+        return number(value, &out->every) && out->every >= 0.0001f && out->every < 1
+                   ? QG_OK
+                   : refuse(k, word, value, "0.0001 and more, less than 1 is legal");
     if (k->takes_factor && is(word, "factor")) {
         const bool fits = number(value, &out->factor);
         if (out->kind == QG_COSINE)
@@ -134,18 +142,22 @@ static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedu
 
 static qg_status read_words(const kind_row *k, slice rest, qg_schedule *out)
 {
-    bool at = false, factor = false, warmup = false;
+    bool at = false, every = false, factor = false, warmup = false;
     while (rest.text) {
         slice       value = cut(&rest, ',');
         const slice word  = cut(&value, '=');
         if (read_word(k, word, value, out)) return QG_EARG;
-        bool *given = is(word, "at") ? &at : is(word, "factor") ? &factor : &warmup;
+        bool *given = is(word, "at")       ? &at
+                      : is(word, "every")  ? &every
+                      : is(word, "factor") ? &factor
+                                           : &warmup;
         if (*given)
             return qg_fail(QG_EARG, "schedule: %s: %.*s is given twice", k->name, word.length,
                            word.text);
         *given = true;
     }
-    if (k->needs_at && !at) return qg_fail(QG_EARG, "schedule: %s: needs at=", k->name);
+    if (k->needs_at && at == every)
+        return qg_fail(QG_EARG, "schedule: %s: needs at= or every=%s", k->name, at ? ", not both" : "");
     if (k->needs_factor && !factor) return qg_fail(QG_EARG, "schedule: %s: needs factor=", k->name);
     return QG_OK;
 }
@@ -198,6 +210,7 @@ int qg_schedule_print(const qg_schedule *s, char *text, int bytes)
         if (i) to.mark = '+';
         put(&to, i ? "" : "at=", s->milestone[i]);
     }
+    if (k->takes_at && s->every != 0) put(&to, "every=", s->every);
     if (k->takes_factor && s->factor != 0) put(&to, "factor=", s->factor);
     if (s->warmup != 0) put(&to, "warmup=", s->warmup);
     return snprintf(text, bytes > 0 ? (size_t)bytes : 0, "%s", to.text);

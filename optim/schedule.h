@@ -22,6 +22,8 @@ typedef struct qg_schedule {
     float            factor;                   /* of the kind; 0: 0.1 if QG_STEP, 0 if QG_COSINE */
     float            milestone[QG_MILESTONES]; /* QG_STEP: increasing fractions in (0, 1) */
     int              n_milestones;
+    float            every;                    /* QG_STEP without milestones: one at each multiple
+                                                  of this fraction in (0, 1) */
     float            warmup;                   /* linear from 0 over this first fraction, 0..1 */
 } qg_schedule;                                 /* {0} is constant */
 
@@ -34,11 +36,11 @@ typedef struct qg_schedule {
  */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
-/* "constant", "step:at=0.5+0.8,factor=0.1", "exponential:factor=0.003",
- * "cosine:factor=0.01,warmup=0.05": a kind, then words in any order.  step needs at=, exponential
- * needs factor=.
+/* "constant", "step:at=0.5+0.8,factor=0.1", "step:every=0.25,factor=0.5",
+ * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05": a kind, then words in any order.
+ * step needs either at= or every=, exponential needs factor=.
  *
- * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); warmup 0..1; factor more than 0,
+ * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); every in [0.0001, 1); warmup 0..1; factor more than 0,
  *          for cosine also 0, and possibly more than 1.  Numbers are decimal, without blanks.
  * Fails    QG_EARG, naming the word that is wrong and the words there are, or the value and its
  *          legal range; *out is then untouched.

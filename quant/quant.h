@@ -201,6 +201,15 @@ typedef struct qg_linear_mid_tread_half_spec {
 } qg_linear_mid_tread_half_spec;
 qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec);
 
+/* Fixed range, weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero multiples
+ * of 1 / (2^(bits-1) - 1).  As an input in place of relu.                      quant/scheme_unit.c */
+typedef struct qg_unit_spec {
+    int          bits;          /* 1 .. 8, with zero 2 .. 8; 0: 2 */
+    bool         zero;          /* 0 is a level, and there is one level less */
+    qg_surrogate surrogate;     /* of dx; {0}: clip at 1 */
+} qg_unit_spec;
+qg_quant qg_unit(qg_unit_spec spec);
+
 /* --- use ---------------------------------------------------------------------------------- */
 
 /* x quantized by q; x itself when q is {0}.  learned: the vars of what the scheme says it learns

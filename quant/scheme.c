@@ -184,6 +184,14 @@ qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activati
     return y;
 }
 
+void qg_stretch(qg_tensor w)
+{
+    const size_t n    = qg_count(w.shape);
+    const float  most = qg__max_abs(n, w.data);
+    if (most == 0.0f) return;
+    for (size_t i = 0; i < n; i++) w.data[i] /= most;
+}
+
 void qg_codes_of(size_t n, const float *y, float scale, int32_t *code)
 {
     /* A value is code times scale but for roundings far below half a step. */

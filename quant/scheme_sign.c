@@ -1,7 +1,6 @@
 /* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop's, which have no latent ones.
  * Formulas in quant/binary.h. */
 #include "quant/binary.h"
-#include "quant/reduce.h"
 #include "quant/scheme.h"
 
 enum { STOCHASTIC, FLOAT_EVAL, UNIT_START };        /* in arg */
@@ -24,14 +23,10 @@ static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     return y;
 }
 
-/* The largest |w| becomes 1: from uniform in +-s, uniform in [-1, 1]. */
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
-    const size_t n    = qg_count(x.shape);
-    const float  most = qg__max_abs(n, x.data);
-    if (q.arg[UNIT_START] == 0 || most == 0.0f) return;
-    for (size_t i = 0; i < n; i++) x.data[i] /= most;
+    if (q.arg[UNIT_START] != 0) qg_stretch(x);
 }
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)

@@ -95,7 +95,7 @@ static void test_every_scheme_of_the_help_trains(void **state)
         train_row(option, scheme, plain);
         rows++;
     }
-    assert_int_equal(rows, 14 + 8 + 2);         /* weights, inputs, gradients */
+    assert_int_equal(rows, 15 + 9 + 2);         /* weights, inputs, gradients */
 }
 
 /* --- stopping and going on ---------------------------------------------------------------- */

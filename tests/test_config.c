@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/config.h"
+#include "cli/models.h"
 #include "cli/recipe.h"
 #include "cli/schemes.h"
 #include "layers/layer.h"
@@ -438,6 +439,16 @@ static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
     config_free(&stored);
 }
 
+static void test_a_model_names_its_files(void **state)
+{
+    (void)state;
+    char name[64];
+    model_file_name("resnet20:order=pre,shortcut=B", name, sizeof name);
+    assert_string_equal(name, "resnet20-order-pre-shortcut-B");
+    assert_reads("model = 'vgg7:width=0.250'", "model = \"vgg7:width=0.25\"\n");
+    assert_reads("model = 'mlp:width=2048,depth=2'", "model = \"mlp:depth=2\"\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_the_last_word_on_a_layer_counts),
         cmocka_unit_test(test_another_optimizer_does_not_inherit_the_recipe),
         cmocka_unit_test(test_a_resolved_configuration_resolves_to_itself),
+        cmocka_unit_test(test_a_model_names_its_files),
         cmocka_unit_test(test_only_the_identity_of_a_stored_run_is_fixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

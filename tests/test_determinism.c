@@ -32,7 +32,7 @@ static run run_new(bool draws)
         qg_net_batchnorm(r.net), qg_net_hardtanh(r.net), qg_net_dropout(r.net, 0.25f);
         qg_net_dense(r.net, (qg_dense_spec){ .out = 10, .weight = twn });
     } else {
-        r.net = qg_model_find("lenet5")->declare((qg_model_spec){
+        r.net = qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){
             .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 11, .weight = twn });
     }
     r.optim = qg_adam(qg_net_build(r.net), (qg_adam_spec){ .lr = 1e-3f });

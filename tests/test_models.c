@@ -11,7 +11,7 @@
 static qg_net *lenet5(qg_model_spec spec)
 {
     spec.height = spec.width = 28, spec.channels = 1, spec.classes = 10, spec.seed = 11;
-    qg_net *net = qg_model_find("lenet5")->declare(spec);
+    qg_net *net = qg_model_declare(qg_model_find("lenet5"), spec);
     if (!qg_net_build(net)) fail_msg("%s", qg_errmsg());
     return net;
 }
@@ -186,7 +186,7 @@ static void the_larger_models_have_their_papers_sizes(void **state)
     };
     char text[16384], line[100];
     for (int i = 0; i < COUNT(nets); i++) {
-        qg_net *net = qg_model_find(nets[i].name)->declare((qg_model_spec){ 32, 32, 3, 10, .weight = twn() });
+        qg_net *net = qg_model_declare(qg_model_find(nets[i].name), (qg_model_spec){ 32, 32, 3, 10, .weight = twn() });
         assert_non_null(qg_net_build(net));
         snprintf(line, sizeof line, "%zu weights, ", nets[i].weights);
         if (!strstr(summary(net, text, sizeof text), line)) fail_msg("%s\ndoes not say %s", text, line);
@@ -211,7 +211,7 @@ static void residual_nets_learn(void **state)
     for (int i = 0; i < COUNT(specs); i++) {
         qg_model_spec spec = specs[i];
         spec.height = spec.width = 16, spec.channels = 3, spec.classes = 3;
-        qg_net   *net = qg_model_find("resnet20")->declare(spec);
+        qg_net   *net = qg_model_declare(qg_model_find("resnet20"), spec);
         qg_optim *o   = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 1e-3f });
         qg_tape  *t   = qg_tape_new();
         double    last = 0;         /* mean of ten steps: with signs all the way a single one is noisy */

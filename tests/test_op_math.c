@@ -33,6 +33,11 @@ static void values_by_hand(void **state)
     assert_close(half->data + 3, (float[]){ 2, 2.5f, 3 }, 3, 0);
     assert_close(biased->data, (float[]){ 101, -3 }, 2, 0);
     assert_close(biased->data + 3, (float[]){ 104, 4, 6.5f }, 3, 0);
+    const qg_var *line = qg_affine(t, vx, 2, -1), *row = qg_reshape(t, vx, (qg_shape){ 0, 3, 1, 1 });
+    assert_close(line->data, (float[]){ 1, -5 }, 2, 0);
+    assert_close(line->data + 3, (float[]){ 7, 9, 11 }, 3, 0);
+    assert_true(isnan(line->data[2]) && row->shape.n == 2 && row->shape.h == 3 && row->shape.c == 1);
+    assert_memory_equal(row->data, x, sizeof x);
     assert_null(sum->saved), assert_null(half->saved), assert_null(biased->saved);
     qg_tape_free(t);
 }
@@ -80,7 +85,9 @@ static qg_var *build_all(qg_tape *t, const qg_params *p, void *context)
     qg_var *v = qg_scale(t, x, -1.5f);
     qg_var *d = qg_add(t, v, v);
     qg_var *y = qg_bias(t, qg_add(t, d, v), qg_scale(t, b, 3));
-    return qg_add(t, qg_bias(t, qg_scale(t, y, 0.25f), b), y);
+    const qg_shape row = { 0, (int)qg_row(x->shape), 1, 1 };
+    qg_var *z = qg_reshape(t, qg_affine(t, qg_reshape(t, y, row), 0.5f, 3), y->shape);
+    return qg_add(t, qg_add(t, qg_bias(t, qg_scale(t, y, 0.25f), b), z), y);
 }
 
 /* x as its own bias. */
@@ -134,10 +141,16 @@ static void shapes_that_do_not_fit(void **state)
     assert_int_equal(qg_tape_status(t), QG_ESHAPE);
     assert_message("bias: x [2,2,1,3] and b [1,1,1,4]");
     qg_tape_begin(t, QG_EVAL, 1, 0);
+    assert_null(qg_reshape(t, qg_input(t, (qg_tensor){ { 2, 2, 1, 3 }, x }), (qg_shape){ 2, 1, 1, 5 }));
+    assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+    assert_message("reshape: x [2,2,1,3] does not fill [2,1,1,5]");
+    qg_tape_begin(t, QG_EVAL, 1, 0);
     a = qg_input(t, (qg_tensor){ { 2, 2, 1, 3 }, x });
     assert_null(qg_bias(t, a, NULL));
     assert_null(qg_bias(t, NULL, a));
     assert_null(qg_scale(t, NULL, 2));
+    assert_null(qg_affine(t, NULL, 2, 1));
+    assert_null(qg_reshape(t, NULL, (qg_shape){ 0, 1, 1, 1 }));
     assert_int_equal(qg_tape_status(t), QG_OK);
     qg_tape_free(t);
 }

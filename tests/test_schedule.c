@@ -48,6 +48,17 @@ static void steps_fall_at_their_milestones(void **state)
     assert_true(qg_schedule_lr(&half, 0.2, 0.25) == 0.1);
 }
 
+/* 25 steps of 0.04; in float, 3 * 0.1 is more than 0.3. */
+static void steps_may_come_at_every_fraction(void **state)
+{
+    (void)state;
+    const qg_schedule halves = parsed("step:every=0.04,factor=0.5"), tenths = parsed("step:every=0.1");
+    for (int epoch = 0; epoch < 1000; epoch++)
+        assert_lr(&halves, epoch / 1000.0, 0.2 * pow(0.5, epoch / 40));
+    for (int epoch = 0; epoch < 10; epoch++) assert_lr(&tenths, epoch / 10.0, 0.2 * pow(0.1, epoch));
+    assert_lr(&tenths, 0.29999, 0.2 * 0.01);
+}
+
 static void exponential_ends_at_its_factor(void **state)
 {
     (void)state;
@@ -128,7 +139,7 @@ static void assert_round_trip(const qg_schedule *s, const char *expected)
     assert_int_equal(back.kind, s->kind);
     assert_int_equal(back.n_milestones, s->n_milestones);
     assert_memory_equal(back.milestone, s->milestone, sizeof s->milestone);
-    assert_true(back.factor == s->factor && back.warmup == s->warmup);
+    assert_true(back.factor == s->factor && back.warmup == s->warmup && back.every == s->every);
 }
 
 static void schedules_become_texts(void **state)
@@ -139,6 +150,7 @@ static void schedules_become_texts(void **state)
         "constant:warmup=0.05",
         "step:at=0.5+0.8",
         "step:at=0.5+0.8,factor=0.2,warmup=1",
+        "step:every=0.04,factor=0.5",
         "exponential:factor=1e-05",
         "exponential:factor=1e+10,warmup=0.1",
         "cosine",
@@ -189,9 +201,13 @@ static void wrong_words_are_named(void **state)
     assert_refused("cosine:factor=0.1,", "''", "only factor, warmup");
     assert_refused("cosine:at=0.5", "'at'", "only factor, warmup");
     assert_refused("constant:factor=0.5", "'factor'", "only warmup");
-    assert_refused("step:at=0.5,warm=0.1", "'warm'", "only at, factor, warmup");
-    assert_refused("step:factor=0.1", "step", "needs at=");
-    assert_refused("step", "step", "needs at=");
+    assert_refused("step:at=0.5,warm=0.1", "'warm'", "only at, every, factor, warmup");
+    assert_refused("step:factor=0.1", "step", "needs at= or every=");
+    assert_refused("step", "step", "needs at= or every=");
+    assert_refused("step:at=0.5,every=0.1", "step", "needs at= or every=, not both");
+    assert_refused("exponential:every=0.1", "'every'", "only factor, warmup");
+    assert_refused("step:every=0", "'0'", "0.0001 and more, less than 1 is legal");
+    assert_refused("step:every=1", "'1'", "0.0001 and more, less than 1 is legal");
     assert_refused("exponential", "exponential", "needs factor=");
     assert_refused("cosine:factor=0.1,factor=0.2", "factor", "given twice");
     assert_refused("cosine:warmup=0,warmup=0", "warmup", "given twice");
@@ -236,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_constant),
         cmocka_unit_test(steps_fall_at_their_milestones),
+        cmocka_unit_test(steps_may_come_at_every_fraction),
         cmocka_unit_test(exponential_ends_at_its_factor),
         cmocka_unit_test(cosine_is_half_a_period),
         cmocka_unit_test(warmup_is_a_ramp),

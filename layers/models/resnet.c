@@ -4,71 +4,155 @@
 
 #include "layers/models/parts.h"
 
-static qg_model_quants quants(const qg_model_spec *s, int *n_conv, bool first)
+/* A net as far as it is declared. */
+typedef struct residual {
+    qg_net              *net;
+    const qg_model_spec *s;
+    bool                 pre;       /* qg_residual_order */
+    qg_shortcut_kind     kind;
+    int                  convs, shortcuts;
+} residual;
+
+/* --- parts of a block --------------------------------------------------------------------- */
+
+static qg_layer *batchnorm(residual *r, qg_layer *x)
 {
-    char name[16];
-    snprintf(name, sizeof name, "conv%d", ++*n_conv);
-    return qg_model_quant(s, name, first, false);
+    return qg_net_batchnorm_with(r->net, (qg_batchnorm_spec){ .after = x });
+}
+
+/* Quantizers of the convolution after the next skip ones. */
+static qg_model_quants ahead(const residual *r, int skip)
+{
+    return qg__model_numbered(r->s, "conv", r->convs + skip + 1, r->convs + skip == 0, false);
+}
+
+static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
+
+static qg_layer *conv3(residual *r, qg_layer *x, qg_model_quants q, int channels, int stride)
+{
+    r->convs++;
+    return qg_net_conv2d(r->net, (qg_conv2d_spec){ .out = channels, .kernel = 3, .pad = 1, .stride = stride,
+                                                   .no_bias = true, .after = x, QG_QUANTS(q) });
 }
 
 /* The nonlinearity that both the next block and its shortcut read: the input quantizer where it
  * rectifies, else relu. */
-static qg_layer *nonlinearity(qg_net *net, qg_quant input)
+static qg_layer *nonlinearity(residual *r, qg_quant input)
 {
-    return input.scheme && input.scheme->rectifies ? qg_net_quantize(net, input) : qg_net_relu(net);
+    return rectifies(input) ? qg_net_quantize(r->net, input) : qg_net_relu(r->net);
 }
+
+/* What x has been quantized by, its readers need not quantize again. */
+static qg_model_quants reads_quantized(qg_model_quants q)
+{
+    if (rectifies(q.input)) q.input = (qg_quant){ 0 };
+    return q;
+}
+
+/* --- shortcuts ---------------------------------------------------------------------------- */
+
+/* Half the size, twice the channels, without parameters; x is the last layer that was declared. */
+static qg_layer *narrow(residual *r, qg_layer *x, int channels)
+{
+    if (r->kind == QG_SHORTCUT_A) return qg_net_shortcut(r->net, x, 2, channels);
+    return qg_net_shortcut(r->net, qg_net_avgpool(r->net, 2), 1, channels);
+}
+
+/* The same, learned; x has been through the nonlinearity.  The batch norm belongs to the order in which
+ * one ends every branch. */
+static qg_layer *project(residual *r, qg_layer *x, int channels)
+{
+    char name[32];
+    snprintf(name, sizeof name, "shortcut%d", ++r->shortcuts);
+    const qg_model_quants q = reads_quantized(qg_model_quant(r->s, name, false, false));
+    qg_layer *y = qg_net_conv2d(r->net, (qg_conv2d_spec){ .out = channels, .kernel = 1, .stride = 2, .no_bias = true,
+                                                          .after = x, .name = name, QG_QUANTS(q) });
+    return r->pre ? y : batchnorm(r, y);
+}
+
+/* --- blocks ------------------------------------------------------------------------------- */
 
 /* conv3 - bn - act - conv3 - bn, plus the shortcut, - act.             [1512.03385v1, fig. 2]
  * The first convolution reads what the block before has already quantized. */
-static qg_layer *block(qg_net *net, qg_layer *x, qg_model_quants a, qg_model_quants b, int channels,
-                       int stride, bool widen)
+static qg_layer *post_block(residual *r, qg_layer *x, int channels, bool widen)
 {
-    qg_layer *shortcut = widen ? qg_net_shortcut(net, x, stride, channels) : x;
-    if (a.input.scheme && a.input.scheme->rectifies) a.input = (qg_quant){ 0 };
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = channels, .kernel = 3, .pad = 1, .stride = stride,
-                                         .after = x, QG_QUANTS(a) });
-    qg__model_between(net, b.input, 0);
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = channels, .kernel = 3, .pad = 1, QG_QUANTS(b) });
-    qg_layer *y = qg_net_batchnorm(net);
-    return qg_net_add(net, y, shortcut);
+    const qg_model_quants a = reads_quantized(ahead(r, 0)), b = ahead(r, 1);
+    qg_layer *shortcut = !widen                      ? x
+                         : r->kind == QG_SHORTCUT_B ? project(r, x, channels)
+                                                    : narrow(r, x, channels);
+    conv3(r, x, a, channels, widen ? 2 : 1);
+    qg__model_between(r->net, (qg_batchnorm_spec){ 0 }, b.input, 0);
+    qg_layer *y = batchnorm(r, conv3(r, NULL, b, channels, 1));
+    return qg_net_add(r->net, y, shortcut);
 }
 
-/* 3 stages of n blocks with 16, 32, 64 channels: 6 n + 2 layers with weights. */
+/* bn - act - conv3 - bn - act - conv3, plus the shortcut.               [1603.05027v3, fig. 1]
+ * The shortcut of the first block of all, and every 1x1 convolution, begins behind bn - act; the others
+ * carry the sum itself. */
+static qg_layer *pre_block(residual *r, qg_layer *x, int channels, bool widen)
+{
+    const bool            first = r->convs == 1, learned = r->kind == QG_SHORTCUT_B;
+    const qg_model_quants a = ahead(r, 0), b = ahead(r, 1);
+    qg_layer             *shortcut = widen && !learned ? narrow(r, x, channels) : x, *p = x;
+    if (!first) {
+        batchnorm(r, x);
+        p = nonlinearity(r, a.input);
+    }
+    if (widen && learned) shortcut = project(r, p, channels);
+    conv3(r, p, reads_quantized(a), channels, widen ? 2 : 1);
+    qg__model_between(r->net, (qg_batchnorm_spec){ 0 }, b.input, 0);
+    return qg_net_add(r->net, conv3(r, NULL, b, channels, 1), shortcut);
+}
+
+/* 3 stages of n blocks with 16, 32, 64 channels: 6 n + 2 layers with weights, and two more with
+ * shortcuts that have some. */
 static qg_net *declare(qg_model_spec s, int n)
 {
-    int             n_conv = 0;
-    qg_model_quants first  = quants(&s, &n_conv, true);
-    qg_net         *net    = qg_net_new(qg__model_net(&s));
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 16, .kernel = 3, .pad = 1, QG_QUANTS(first) });
-    qg_net_batchnorm(net);
-    qg_layer *x = nonlinearity(net, s.input);
-    for (int stage = 0; stage < 3; stage++)
-        for (int i = 0; i < n; i++) {
-            const bool            widen = stage > 0 && i == 0;
-            const qg_model_quants a = quants(&s, &n_conv, false), b = quants(&s, &n_conv, false);
-            block(net, x, a, b, 16 << stage, widen ? 2 : 1, widen);
-            x = nonlinearity(net, s.input);
-        }
-    qg_net_global_avgpool(net);
-    const qg_model_quants last = qg_model_quant(&s, "fc1", false, true);
-    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(last) });
-    return net;
+    residual r = { .net  = qg_net_new(qg__model_net(&s)),
+                   .s    = &s,
+                   .pre  = s.option[QG_MODEL_ORDER] == QG_PRE_ACTIVATION,
+                   .kind = (qg_shortcut_kind)s.option[QG_MODEL_SHORTCUT] };
+    batchnorm(&r, conv3(&r, NULL, ahead(&r, 0), 16, 1));
+    qg_layer *x = nonlinearity(&r, ahead(&r, 0).input);
+    for (int block = 0; block < 3 * n; block++) {
+        const int  stage = block / n;
+        const bool widen = stage > 0 && block % n == 0, last = block == 3 * n - 1;
+        x = (r.pre ? pre_block : post_block)(&r, x, 16 << stage, widen);
+        if (r.pre && last) batchnorm(&r, x);
+        if (!r.pre || last) x = nonlinearity(&r, last ? s.input : ahead(&r, 0).input);
+    }
+    qg_net_global_avgpool(r.net);
+    const qg_model_quants fc1 = qg_model_quant(&s, "fc1", false, true);
+    qg_net_dense(r.net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc1) });
+    return r.net;
 }
 
 static qg_net *declare20(qg_model_spec s) { return declare(s, 3); }
+static qg_net *declare32(qg_model_spec s) { return declare(s, 5); }
+static qg_net *declare44(qg_model_spec s) { return declare(s, 7); }
+static qg_net *declare56(qg_model_spec s) { return declare(s, 9); }
 
-const qg_model qg_model_resnet20 = {
-    .name  = "resnet20",
-    .about = "ResNet-20 for 32x32 images, 16-32-64 channels, zero-padded shortcuts (He et al., arXiv:1512.03385)",
+/* Section 4.2 of the paper: 64,000 iterations of 128 images, the rate divided by ten after 32,000 and
+ * 48,000. */
+#define MODEL(depth)                                                                               \
+    {                                                                                              \
+        .name   = "resnet" #depth,                                                                 \
+        .about  = "ResNet-" #depth " for 32x32 images, 16-32-64 channels (He et al., arXiv:1512.03385)", \
+        .recipe = "epochs = 164\n"                                                                 \
+                  "batch = 128\n"                                                                  \
+                  "optimizer = \"sgd\"\n"                                                          \
+                  "lr = 0.1\n"                                                                     \
+                  "momentum = 0.9\n"                                                               \
+                  "weight-decay = 1e-4\n"                                                          \
+                  "schedule = \"step:at=0.5+0.75,factor=0.1\"\n"                                   \
+                  "loss = \"cross-entropy\"\n",                                                    \
+        .image  = QG_CIFAR_IMAGE,                                                                  \
+        .option = { [QG_MODEL_ORDER]    = { .name = "order", .words = "post|pre" },                \
+                    [QG_MODEL_SHORTCUT] = { .name = "shortcut", .words = "A|pool|B" } },           \
+        .declare = declare##depth                                                                  \
+    }
 
-    /* Section 4.2: 64,000 iterations of 128 images, the rate divided by ten after 32,000 and 48,000. */
-    .recipe = "epochs = 164\n"
-              "batch = 128\n"
-              "optimizer = \"sgd\"\n"
-              "lr = 0.1\n"
-              "momentum = 0.9\n"
-              "weight-decay = 1e-4\n"
-              "schedule = \"step:at=0.5+0.75,factor=0.1\"\n"
-              "loss = \"softmax\"\n",
-    .declare = declare20,
-};
+const qg_model qg_model_resnet20 = MODEL(20);
+const qg_model qg_model_resnet32 = MODEL(32);
+const qg_model qg_model_resnet44 = MODEL(44);
+const qg_model qg_model_resnet56 = MODEL(56);

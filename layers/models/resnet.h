@@ -4,6 +4,6 @@
 
 #include "layers/models/models.h"
 
-extern const qg_model qg_model_resnet20;
+extern const qg_model qg_model_resnet20, qg_model_resnet32, qg_model_resnet44, qg_model_resnet56;
 
 #endif
