@@ -173,6 +173,7 @@ const option options[] = {
 
     /* Said in files alone: what the weights of --init were, and what a recipe reproduces. */
     { "init-digest", OPTION_TEXT, IDENTITY, 0, 0, "DIGEST", NULL, NULL, "of what --init loaded" },
+    { "init-recipe", OPTION_TEXT, SAVED, 0, 0, "NAME", check_recipe, NULL, "whose runs --init is to name" },
     { "reproduces", OPTION_TEXT, SAVED, 0, 0, "TEXT", NULL, NULL, "a paper, or whose result it is" },
     { "reported", OPTION_TEXT, SAVED, 0, 0, "TEXT", NULL, NULL, "the number there" },
     { "provenance", OPTION_TEXT, SAVED, 0, 0, "code|replication|memory", NULL, NULL,

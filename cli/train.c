@@ -84,25 +84,29 @@ static qg_status check_images(const trainer *w)
                    w->recipe.data->name, b.h, b.w, b.c, a.h, a.w, a.c);
 }
 
-/* The weights to begin with.  What they were is part of the configuration, where they came from is
- * not; a run that has a checkpoint does not need them, and is told if they are others. */
-static qg_status init(training *t, const char *dir)
+/* Without --init: a run that has a checkpoint needs no weights to begin with. */
+static qg_status begin_without(const training *t, const char *dir)
 {
-    char          path[PATH_BYTES];
-    const char   *source = config_text(&t->asked, "init"), *stored = config_text(&t->config, "init-digest");
-    const option *o      = option_find("init-digest");
-    if (!source) {
-        const bool begun = config_flag(&t->asked, "resume") && !path_join(dir, "last.safetensors", path) &&
-                           path_exists(path);
-        if (!stored || begun) return QG_OK;
-        return qg_fail(QG_EARG, "the run begins with weights of digest %s; say --init and where they are", stored);
-    }
+    char        path[PATH_BYTES];
+    const char *other = config_text(&t->config, "init-recipe"), *digest = config_text(&t->config, "init-digest");
+    if (!other && !digest) return QG_OK;
+    if (config_flag(&t->asked, "resume") && !path_join(dir, "last.safetensors", path) && path_exists(path))
+        return QG_OK;
+    if (digest)
+        return qg_fail(QG_EARG, "the run begins with weights of digest %s; say --init and where they are", digest);
+    return qg_fail(QG_EARG, "the recipe begins with the weights of another; say --init runs/%s/seed-%s", other,
+                   config_text(&t->config, "seed"));
+}
+
+/* What the weights were is part of the configuration; where they came from is not. */
+static qg_status begin_with(training *t, const char *source)
+{
+    const char     *stored = config_text(&t->config, "init-digest"), *found = t->init.digest;
     const qg_status status = init_weights(t->trainer.net, source, &t->init);
     if (status) return qg_fail(status, "--init %s", qg_errmsg());
-    if (stored && strcmp(stored, t->init.digest))
-        return qg_fail(QG_EARG, "%s: its weights have digest %s, and the run began with %s", source,
-                       t->init.digest, stored);
-    return config_set(&t->config, o, t->init.digest);
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "%s: its weights have digest %s, and the run began with %s", source, found, stored);
+    return config_set(&t->config, option_find("init-digest"), found);
 }
 
 static qg_status build(training *t, const char *dir)
@@ -115,7 +119,8 @@ static qg_status build(training *t, const char *dir)
     const qg_status status = check_images(w);
     if (status) return status;
     w->net   = recipe_net(&w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
-    if (w->net && init(t, dir)) return QG_EARG;
+    const char *init = config_text(&t->asked, "init");
+    if (w->net && (init ? begin_with(t, init) : begin_without(t, dir))) return QG_EARG;
     w->optim = w->net ? recipe_optim(&w->recipe, qg_net_params(w->net)) : NULL;
     w->tape  = w->optim ? qg_tape_new() : NULL;
     return w->tape ? run_compose(&w->run, &t->config, w->net, w->optim) : QG_EMEM;
