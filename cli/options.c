@@ -160,7 +160,7 @@ const option options[] = {
     { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_PEAK | SAVED, 0, 1024, "N", NULL, "0",
       "0: one per core; no effect on the results" },
     { "out", OPTION_TEXT, VERB_TRAIN, 0, 0, "DIR", NULL, NULL,
-      "the run directory; else runs/MODEL-WEIGHT-SEED" },
+      "the run directory; else runs/RECIPE/seed-SEED or\nruns/MODEL-WEIGHT-SEED" },
     { "resume", OPTION_FLAG, VERB_TRAIN, 0, 0, NULL, NULL, NULL, "go on from the last checkpoint" },
     { "force", OPTION_FLAG, VERB_TRAIN, 0, 0, NULL, NULL, NULL, "move a run that is there aside" },
     { "budget", OPTION_TEXT, VERB_TRAIN, 0, 0, "TIME", check_duration, NULL,
