@@ -30,6 +30,16 @@ static qg_status check_data(const char *text, char *canonical, size_t bytes)
     return QG_OK;
 }
 
+/* A recipe's name is part of paths: of its file, its runs, its results. */
+static qg_status check_recipe(const char *text, char *canonical, size_t bytes)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    if (!*text || *text == '.' || text[strspn(text, letters)])
+        return qg_fail(QG_EARG, "'%s' is no name of a recipe; write letters, digits, - and _", text);
+    snprintf(canonical, bytes, "%s", text);
+    return QG_OK;
+}
+
 static qg_status check_weight(const char *text, char *canonical, size_t bytes)
 {
     qg_quant q;
@@ -87,16 +97,6 @@ static qg_status check_duration(const char *text, char *canonical, size_t bytes)
     if (end == text || *end || !(value >= 0) || !isfinite(value))
         return qg_fail(QG_EARG, "'%s' is no duration; write 90s, 50m, 1h or seconds", text);
     snprintf(canonical, bytes, "%.9g", value * unit);
-    return QG_OK;
-}
-
-/* A recipe's name is part of paths: of its file, its runs, its results. */
-static qg_status check_recipe(const char *text, char *canonical, size_t bytes)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    if (!*text || *text == '.' || text[strspn(text, letters)])
-        return qg_fail(QG_EARG, "'%s' is no name of a recipe; write letters, digits, - and _", text);
-    snprintf(canonical, bytes, "%s", text);
     return QG_OK;
 }
 

@@ -43,6 +43,10 @@ qg_status results_print(const results *all, FILE *out);
 QG_MUST_CHECK
 qg_status results_command(const results *all, const logged_run *run, FILE *out);
 
+/* Of these words the ones that override the recipe: " --epochs 3", mostly none.  Fails as it does. */
+QG_MUST_CHECK
+qg_status results_overrides(const logged_run *run, FILE *out);
+
 /* The option that decides bytes and has another value in b than in a, but for the seed; NULL: none. */
 const option *results_conflict(const logged_run *a, const logged_run *b);
 

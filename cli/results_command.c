@@ -80,18 +80,22 @@ static void print_init(const results *all, const char *digest, FILE *out)
     fprintf(out, " --init WEIGHTS-OF-%s", digest);
 }
 
-qg_status results_command(const results *all, const logged_run *run, FILE *out)
+qg_status results_overrides(const logged_run *run, FILE *out)
 {
     config          asked  = { { 0 } };
     const qg_status status = ask(run, &asked);
-    const char     *init   = config_text(&run->config, "init-digest");
-    if (!status) {
-        fprintf(out, "--recipe %s", run->row);
-        for (int i = 0; i < OPTIONS; i++)
-            if (strcmp(options[i].name, "recipe")) print_option(&options[i], asked.value[i], out);
-        if (init) print_init(all, init, out);
-        fprintf(out, " --seed %" PRIu64, run->seed);
-    }
+    for (int i = 0; i < OPTIONS && !status; i++)
+        if (strcmp(options[i].name, "recipe")) print_option(&options[i], asked.value[i], out);
     config_free(&asked);
+    return status;
+}
+
+qg_status results_command(const results *all, const logged_run *run, FILE *out)
+{
+    const char *init = config_text(&run->config, "init-digest");
+    fprintf(out, "--recipe %s", run->row);
+    const qg_status status = results_overrides(run, out);
+    if (init) print_init(all, init, out);
+    fprintf(out, " --seed %" PRIu64, run->seed);
     return status;
 }

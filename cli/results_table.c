@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/recipe_file.h"
@@ -89,8 +90,17 @@ static qg_status print_deviations(const row *w, FILE *out)
 {
     const char *text = config_text(&w->recipe, "deviations"), *of = config_text(&w->recipe, "reproduces");
     if (!text) text = of ? "none that is known" : "it is of no paper";
-    fprintf(out, "- **%s**: %s.\n", w->all->run[w->first].row, text);
-    return QG_OK;
+    char  *words = NULL;
+    size_t n     = 0;
+    FILE  *own   = open_memstream(&words, &n);
+    if (!own) return qg_fail(QG_EMEM, "out of memory for the table of results");
+    qg_status status = results_overrides(&w->all->run[w->first], own);
+    if (fclose(own) && !status) status = qg_fail(QG_EMEM, "out of memory for the table of results");
+    fprintf(out, "- **%s**: %s", w->all->run[w->first].row, text);
+    if (!status && *words) fprintf(out, "; trained with `%s`", words + 1);
+    fputs(".\n", out);
+    free(words);
+    return status;
 }
 
 static qg_status print_runs(const row *w, FILE *out)

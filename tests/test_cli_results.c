@@ -273,6 +273,7 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_status("results --add runs/memory/seed-3", 0);
     assert_holds("results/README.md", "| B | reported 98.7 (memory) |");
     assert_holds("results/README.md", "`build/qgrad train --recipe memory --epochs 1 --seed 3` |");
+    assert_holds("results/README.md", "- **memory**: none that is known; trained with `--epochs 1`.");
 }
 
 static void test_a_table_that_was_touched_is_noticed(void **state)
