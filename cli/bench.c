@@ -31,7 +31,7 @@ static qg_status choose_data(config *asked)
             return qg_fail(QG_EARG, "--image is the shape of synthetic images, and --data is %s", data);
         return config_set(asked, option_find("data"), "synthetic");
     }
-    if (data || config_text(asked, "config")) return QG_OK;
+    if (data || config_text(asked, "config") || config_text(asked, "recipe")) return QG_OK;
     const char *dir  = config_text(asked, "data-dir");
     const bool  here = access(dir ? dir : data_find("mnist")->dir, F_OK) == 0;
     if (!here) fprintf(stderr, "qgrad: no mnist here, so the images are noise\n");

@@ -113,7 +113,7 @@ static void print(const config *asked, const peak_row *row, int counts)
         json_close(&j, '}');
     }
     json_close(&j, ']');
-    report_machine(&j);
+    report_machine(&j, NULL);
     json_end(&j);
 }
 

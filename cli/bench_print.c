@@ -78,7 +78,7 @@ void bench_print(const bench *b)
     json_real(&j, "seconds", b->seconds);
     json_real(&j, "flops_per_image", b->flops);
     json_real(&j, "gflops", 1e-9 * rate * b->flops);
-    report_machine(&j);
+    report_machine(&j, NULL);
     if (profile) print_profile_json(b, &j);
     json_end(&j);
 }

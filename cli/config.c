@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/paths.h"
 #include "core/file.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
@@ -221,22 +222,13 @@ qg_status config_parse(config *c, const char *text, const char *origin)
 
 qg_status config_read(config *c, const char *path)
 {
-    unsigned char *bytes;
-    size_t         n;
-    qg_status      status = qg_file_read(path, MAX_CONFIG_BYTES, &bytes, &n);
+    char     *text;
+    size_t    n;
+    qg_status status = text_read(path, MAX_CONFIG_BYTES, &text, &n);
     if (status) return status;
-    char *text = malloc(n + 1);
-    if (!text) {
-        status = qg_fail(QG_EMEM, "%s: out of memory", path);
-    } else if (memchr(bytes, '\0', n)) {
-        status = qg_fail(QG_EARG, "%s: holds a zero byte, so it is no configuration", path);
-    } else {
-        memcpy(text, bytes, n);
-        text[n] = '\0';
-        status  = config_parse(c, text, path);
-    }
+    if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: holds a zero byte, so it is no configuration", path);
+    else status = config_parse(c, text, path);
     free(text);
-    free(bytes);
     return status;
 }
 

@@ -1,7 +1,8 @@
 /* cli/config.h — a configuration: a value for each option that is set, in the table's order.
  *
  * As a file it is `key = value` lines, a subset of TOML: strings, numbers, booleans, arrays of
- * strings, comments; no tables, no dates, an array on one line.
+ * strings, comments; no tables, no dates, an array on one line.  Four keys are for people and for the
+ * table of results, and decide nothing: reproduces, reported, provenance, deviations.
  */
 #ifndef CLI_CONFIG_H
 #define CLI_CONFIG_H

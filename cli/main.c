@@ -19,6 +19,8 @@ static const verb verbs[] = {
       VERB_INSPECT, inspect_main },
     { "explain", "Say what a quantization scheme computes, and where that is written",
       "explain [SCHEME] [options]", VERB_EXPLAIN, explain_main },
+    { "results", "Write the table of reproduced papers from the logs in results/",
+      "results [--add DIR | --check] [options]", VERB_RESULTS, results_main },
     { "gradcheck", "Compare every gradient with differences of what it is the gradient of",
       "gradcheck [--paper] [options]", VERB_GRADCHECK, gradcheck_main },
 };

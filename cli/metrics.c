@@ -37,6 +37,7 @@ static void count(metrics *m, metrics_row row)
         m->rates++;
     }
     m->last = row;
+    if (m->epochs == 1 || row.test_accuracy > m->best.test_accuracy) m->best = row;
 }
 
 qg_status metrics_begin(metrics *m, const census *c, const learned_list *l)
@@ -92,17 +93,9 @@ static bool parse_row(const char *at, metrics_row *row)
 qg_status metrics_read(metrics *m, const char *path, int epochs)
 {
     *m = (metrics){ 0 };
-    unsigned char *bytes;
-    size_t         n;
-    qg_status      status = qg_file_read(path, MAX_METRICS_BYTES, &bytes, &n);
+    size_t          n;
+    const qg_status status = text_read(path, MAX_METRICS_BYTES, &m->text, &n);
     if (status) return status;
-    m->text = malloc(n + 1);
-    if (m->text) {
-        memcpy(m->text, bytes, n);
-        m->text[n] = '\0';
-    }
-    free(bytes);
-    if (!m->text) return qg_fail(QG_EMEM, "%s: out of memory", path);
     if (strncmp(m->text, HEADER, sizeof HEADER - 1))
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
     const char *at = strchr(m->text, '\n');

@@ -12,7 +12,7 @@ typedef struct metrics_row {
     double train_loss, train_accuracy;      /* over the epoch's steps, as they came */
     double test_loss, test_accuracy;
     double images_per_second;               /* of the training steps alone */
-    double seconds;                         /* steps, evaluation, files; since a resume, if any */
+    double seconds;                         /* steps, evaluation, files, in all sittings */
 } metrics_row;
 
 typedef struct metrics {
@@ -23,6 +23,7 @@ typedef struct metrics {
     double      slowness;                   /* sum of 1 / images_per_second over the rows that */
     int         rates;                      /* have it, and how many these are */
     metrics_row last;
+    metrics_row best;                       /* the first with the greatest test_accuracy */
 } metrics;
 
 /* The header alone.  To the columns of every run it adds two per row of the census, conv1.zeros and

@@ -40,6 +40,16 @@ static qg_status check_augment(const char *text, char *canonical, size_t bytes)
     return augment_parse(text, &a, canonical, bytes);
 }
 
+/* A recipe's name is part of paths: of its file, its runs, its results. */
+static qg_status check_recipe(const char *text, char *canonical, size_t bytes)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    if (!*text || *text == '.' || text[strspn(text, letters)])
+        return qg_fail(QG_EARG, "'%s' is no name of a recipe; write letters, digits, - and _", text);
+    snprintf(canonical, bytes, "%s", text);
+    return QG_OK;
+}
+
 static qg_status check_weight(const char *text, char *canonical, size_t bytes)
 {
     qg_quant q;
@@ -170,12 +180,29 @@ const option options[] = {
     { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_PEAK | SAVED, 0, QG_MOST_THREADS, "N", NULL, "0",
       "0: one per core; no effect on the results" },
     { "out", OPTION_TEXT, VERB_TRAIN, 0, 0, "DIR", NULL, NULL,
-      "the run directory; else runs/MODEL-WEIGHT-SEED" },
+      "the run directory; else runs/RECIPE/seed-SEED or\nruns/MODEL-WEIGHT-SEED" },
     { "resume", OPTION_FLAG, VERB_TRAIN, 0, 0, NULL, NULL, NULL, "go on from the last checkpoint" },
     { "force", OPTION_FLAG, VERB_TRAIN, 0, 0, NULL, NULL, NULL, "move a run that is there aside" },
     { "budget", OPTION_TEXT, VERB_TRAIN, 0, 0, "TIME", check_duration, NULL,
       "stop in good order after 50m, 90s, 1h" },
     { "config", OPTION_TEXT, NETS, 0, 0, "FILE", NULL, NULL, "take options from a file first" },
+    { "recipe", OPTION_TEXT, NETS | SAVED, 0, 0, "NAME", check_recipe, NULL,
+      "the same with examples/recipes/NAME.toml" },
+    { "init", OPTION_TEXT, VERB_TRAIN, 0, 0, "RUN", NULL, NULL,
+      "begin with the last weights of a run, or with a safetensors file" },
+
+    /* Said in files alone: what the weights of --init were, and what a recipe reproduces. */
+    { "init-digest", OPTION_TEXT, IDENTITY, 0, 0, "DIGEST", NULL, NULL, "of what --init loaded" },
+    { "init-recipe", OPTION_TEXT, SAVED, 0, 0, "NAME", check_recipe, NULL, "whose runs --init is to name" },
+    { "reproduces", OPTION_TEXT, SAVED, 0, 0, "TEXT", NULL, NULL, "a paper, or whose result it is" },
+    { "reported", OPTION_TEXT, SAVED, 0, 0, "TEXT", NULL, NULL, "the number there" },
+    { "provenance", OPTION_TEXT, SAVED, 0, 0, "code|replication|memory", NULL, NULL,
+      "where that number was read" },
+    { "deviations", OPTION_TEXT, SAVED, 0, 0, "TEXT", NULL, NULL, "what is not as it was there" },
+    { "add", OPTION_TEXT, VERB_RESULTS, 0, 0, "DIR", NULL, NULL,
+      "copy a finished run's logs to results/ first" },
+    { "check", OPTION_FLAG, VERB_RESULTS, 0, 0, NULL, NULL, NULL,
+      "write nothing; fail if the table is not what the logs say" },
     { "run", OPTION_TEXT, VERB_EVAL | VERB_INSPECT, 0, 0, "DIR", NULL, NULL, "the run directory, required" },
     { "best", OPTION_FLAG, VERB_EVAL | VERB_INSPECT, 0, 0, NULL, NULL, NULL,
       "use best.safetensors, not last.safetensors" },

@@ -31,9 +31,10 @@ enum {
     VERB_GRADCHECK = 32,
     VERB_EXPLAIN   = 64,
     VERB_INSPECT   = 128,
-    VERBS          = 255,
-    SAVED          = 256,   /* kept in config.toml, and understood in a --config file */
-    IDENTITY       = 512 | SAVED    /* decides a run's bytes: in its checkpoints, fixed on --resume */
+    VERB_RESULTS   = 256,
+    VERBS          = 511,
+    SAVED          = 512,   /* kept in config.toml, and understood in a --config file */
+    IDENTITY       = 1024 | SAVED    /* decides a run's bytes: in its checkpoints, fixed on --resume */
 };
 
 enum { VALUE_BYTES = 512 };
@@ -50,7 +51,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 46 };
+enum { OPTIONS = 56 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -87,6 +88,7 @@ int summary_main(const verb *v, const char *program, int argc, char **argv);
 int bench_main(const verb *v, const char *program, int argc, char **argv);
 int gradcheck_main(const verb *v, const char *program, int argc, char **argv);
 int explain_main(const verb *v, const char *program, int argc, char **argv);
+int results_main(const verb *v, const char *program, int argc, char **argv);
 int inspect_main(const verb *v, const char *program, int argc, char **argv);
 
 #endif

@@ -2,8 +2,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "core/file.h"
 
 qg_status path_join(const char *dir, const char *name, char path[PATH_BYTES])
 {
@@ -35,4 +38,19 @@ qg_status path_make(const char *dir, bool *created)
         if (!end) return QG_OK;
         *c = end;
     }
+}
+
+qg_status text_read(const char *path, size_t limit, char **text, size_t *n)
+{
+    unsigned char  *bytes;
+    const qg_status status = qg_file_read(path, limit, &bytes, n);
+    *text                  = NULL;
+    if (status) return status;
+    *text = malloc(*n + 1);
+    if (*text) {
+        memcpy(*text, bytes, *n);
+        (*text)[*n] = '\0';
+    }
+    free(bytes);
+    return *text ? QG_OK : qg_fail(QG_EMEM, "%s: out of memory", path);
 }

@@ -3,6 +3,7 @@
 #define CLI_PATHS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "core/status.h"
 
@@ -17,5 +18,10 @@ bool      path_exists(const char *path);        /* also a link that leads nowher
 /* The directory, and those above it.  *created: it was not there.  Fails with QG_EIO. */
 QG_MUST_CHECK
 qg_status path_make(const char *dir, bool *created);
+
+/* The n bytes of a file and a zero behind them; *text is the caller's to free().  Fails as
+ * qg_file_read (core/file.h); then *text is NULL. */
+QG_MUST_CHECK
+qg_status text_read(const char *path, size_t limit, char **text, size_t *n);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/models.h"
+#include "cli/recipe_file.h"
 #include "layers/layer.h"
 
 /* --- which options hold ------------------------------------------------------------------- */
@@ -85,10 +86,12 @@ static qg_status continue_stored(const config *asked, const config *stored, conf
 
 qg_status recipe_resolve(const config *asked, const config *stored, config *out, bool *usage)
 {
-    config      all  = { { 0 } };
-    const char *path = config_text(asked, "config");
-    *usage           = false;
-    qg_status status = path ? config_read(&all, path) : QG_OK;
+    config    all = { { 0 } };
+    char      path[PATH_BYTES];
+    qg_status status = recipe_file(asked, path);
+    *usage           = status != QG_OK;
+    if (status) return status;
+    if (*path) status = config_read(&all, path);
     if (!stored) drop_foreign(&all, asked);
     if (!status) status = config_over(&all, asked);
     if (!status && stored) status = continue_stored(&all, stored, out);

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "cli/commit.h"
 #include "cli/models.h"
 #include "cli/progress.h"
 #include "core/cpu.h"
+#include "core/file.h"
 #include "core/parallel.h"
 
 double report_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) / (double)n) : 0; }
@@ -30,12 +32,21 @@ void report_digest(const qg_net *net, char text[17])
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
 }
 
-void report_machine(json *j)
+/* Nobody has worked on a run since it was complete. */
+static void joined(json *j, const char *key, const result *r, const char *before, const char *now)
+{
+    char text[RESULT_TEXT];
+    result_join(text, r ? before : "", r && r->complete ? "" : now);
+    json_text(j, key, text);
+}
+
+void report_machine(json *j, const result *before)
 {
     json_integer(j, "peak_rss_bytes", peak_rss_bytes());
     json_integer(j, "threads", (uint64_t)qg_threads());
-    json_text(j, "blas_core", qg_blas_core());
-    json_text(j, "cpu_path", qg_cpu_path());
+    joined(j, "blas_core", before, before ? before->blas_core : "", qg_blas_core());
+    joined(j, "cpu_path", before, before ? before->cpu_path : "", qg_cpu_path());
+    joined(j, "commit", before, before ? before->commit : "", build_commit());
 }
 
 void report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test)
@@ -179,7 +190,7 @@ void report_result(const report *r, FILE *out)
 
 /* --- for programs ------------------------------------------------------------------------- */
 
-void report_json(const report *r, FILE *out)
+static void print_json(const report *r, FILE *out, bool with_run)
 {
     const run_record *at   = &r->run->record;
     const bool        some = at->epoch > 0;
@@ -193,19 +204,41 @@ void report_json(const report *r, FILE *out)
     json_text(&j, "gradient", config_text(r->config, "gradient"));
     json_real(&j, "test_accuracy", some ? at->test_accuracy : NAN);
     json_real(&j, "best_test_accuracy", some ? at->best_accuracy : NAN);
+    json_integer(&j, "best_epoch", at->best_epoch);
     json_real(&j, "test_accuracy_stderr",
               some ? report_error(at->test_accuracy, at->tested) : NAN);
+    json_integer(&j, "test_images", at->tested);
     json_real(&j, "train_loss", some ? at->train_loss : NAN);
     json_integer(&j, "epochs", at->epoch);
     json_flag(&j, "complete", at->epoch == (uint64_t)r->recipe->epochs);
     json_real(&j, "images_per_second", r->rate);
     json_real(&j, "seconds", r->run->metrics.seconds + r->seconds);
+    json_real(&j, "epoch_seconds", r->seconds);
     json_integer(&j, "parameters", qg_params_trained(qg_net_params(r->net)));
     json_integer(&j, "float_bytes", qg_net_float_bytes(r->net));
     json_integer(&j, "packed_bytes", qg_net_packed_bytes(r->net));
-    report_machine(&j);
+    report_machine(&j, r->before);
     json_integer(&j, "seed", r->recipe->seed);
-    json_text(&j, "run", r->run->dir);
+    if (with_run) json_text(&j, "run", r->run->dir);
     json_text(&j, "digest", digest);
     json_end(&j);
+}
+
+void report_json(const report *r, FILE *out) { print_json(r, out, true); }
+
+/* Without the directory: the file may go elsewhere. */
+qg_status report_save(const report *r, const char *path)
+{
+    char  *text = NULL;
+    size_t n    = 0;
+    FILE  *out  = open_memstream(&text, &n);
+    if (out) print_json(r, out, false);
+    if (!out || fclose(out)) {
+        free(text);
+        return qg_fail(QG_EMEM, "%s: out of memory", path);
+    }
+    qg_file *f = qg_file_begin(path);
+    qg_file_put(f, text, n);
+    free(text);
+    return qg_file_commit(f);
 }

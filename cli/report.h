@@ -6,6 +6,7 @@
 
 #include "cli/json.h"
 #include "cli/recipe.h"
+#include "cli/result.h"
 #include "cli/run.h"
 
 typedef struct report {
@@ -14,6 +15,7 @@ typedef struct report {
     const recipe *recipe;
     const run    *run;
     const qg_net *net;
+    const result *before;           /* what earlier sittings have left; {0}: nothing */
     double        seconds;          /* of the epoch that is not finished */
     double        rate;             /* images per second of all that is known */
 } report;
@@ -21,13 +23,18 @@ typedef struct report {
 /* Binomial standard error of a share p of n. */
 double report_error(double p, uint64_t n);
 
-/* Threads, BLAS core, kernels: what every JSON object says of the machine. */
-void   report_machine(json *j);
+/* Memory, threads, BLAS core, kernels, commit: what every JSON object says of machine and build.
+ * before: what a run's earlier sittings said; NULL: there is none. */
+void   report_machine(json *j, const result *before);
 size_t peak_rss_bytes(void);
 void   report_digest(const qg_net *net, char text[17]);
 
 void   report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test);
 void   report_result(const report *r, FILE *out);
 void   report_json(const report *r, FILE *out);
+
+/* The same as result.json, all or nothing.  Fails as qg_file_commit. */
+QG_MUST_CHECK
+qg_status report_save(const report *r, const char *path);
 
 #endif

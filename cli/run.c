@@ -1,7 +1,7 @@
 /* A run survives kill -9 at any moment, and then ends in the bytes of a run that was never killed.
  *
  * Every file is replaced as a whole: written beside its place, flushed, renamed.  What is left to
- * think about is the order of the four files.
+ * think about is the order of the five files.
  *
  * last.safetensors alone says where the run stands.  Whatever follows that position is a pure
  * function of it, so a write that gets lost, or is done again, comes out the same.  Thus every
@@ -13,6 +13,8 @@
  *   best.safetensors  gets the weights of epoch e before that checkpoint, too.  The checkpoint from
  *                     before e still holds the older best accuracy, so epoch e is found to be
  *                     better once more, and the same bytes are written.
+ *   result.json       is written with every checkpoint, before it.  It alone knows what a kill must
+ *                     not undo: the time that was spent, and which builds have worked on the run.
  *   last.safetensors  comes last.
  *
  * A full disk or a lost write permission at any of these is a kill with a message.
@@ -30,7 +32,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-static const char *const files[] = { "config.toml", "metrics.csv", "last.safetensors",
+static const char *const files[] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
                                      "best.safetensors" };
 
 enum { FILES = sizeof files / sizeof *files };
@@ -279,12 +281,11 @@ static qg_status save_best(run *r)
     return status ? status : qg_state_save(r->best, path);
 }
 
-qg_status run_save_epoch(run *r, metrics_row row, bool better)
+qg_status run_add_epoch(run *r, metrics_row row, bool better)
 {
     qg_status status = metrics_add(&r->metrics, row, &r->census, &r->learned);
     if (!status) status = run_cut_metrics(r);
-    if (!status && better) status = save_best(r);
-    return status ? status : run_save(r);
+    return !status && better ? save_best(r) : status;
 }
 
 void run_end(run *r)

@@ -1,4 +1,4 @@
-/* cli/run.h — a run directory: config.toml, metrics.csv, last.safetensors, best.safetensors. */
+/* cli/run.h — a run directory: config.toml, metrics.csv, result.json, last.safetensors, best.safetensors. */
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
@@ -59,9 +59,10 @@ qg_status run_load(run *r);
 QG_MUST_CHECK
 qg_status run_load_best(run *r);            /* parameters, tracked arrays, record.steps alone */
 
-/* The next two write in an order that makes any of their writes the last one that need succeed. */
-QG_MUST_CHECK qg_status run_save(run *r);
-QG_MUST_CHECK qg_status run_save_epoch(run *r, metrics_row row, bool better);
+/* A finished epoch: first what it adds, then result.json, then the checkpoint.  In that order any of
+ * the writes may be the last one that succeeds. */
+QG_MUST_CHECK qg_status run_add_epoch(run *r, metrics_row row, bool better);
+QG_MUST_CHECK qg_status run_save(run *r);           /* the checkpoint */
 QG_MUST_CHECK qg_status run_cut_metrics(run *r);    /* once, when a loaded run goes on */
 
 void run_end(run *r);                       /* frees and unlocks */

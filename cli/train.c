@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/init.h"
 #include "cli/models.h"
 #include "cli/report.h"
 #include "cli/trainer.h"
@@ -31,9 +32,10 @@ typedef struct training {
     const char *program;
     config      asked, config;
     trainer     trainer;
+    init_report init;
 } training;
 
-/* Where the run is to be: --out, or a name made of the configuration. */
+/* Where the run is to be: --out, or a name made of the recipe or of the configuration. */
 static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage)
 {
     const char *out = config_text(&t->asked, "out");
@@ -46,10 +48,11 @@ static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage
     config          c      = { { 0 } };
     const qg_status status = recipe_resolve(&t->asked, NULL, &c, usage);
     if (!status) {
-        const char *weight = config_text(&c, "weight");
+        const char *weight = config_text(&c, "weight"), *named = config_text(&t->asked, "recipe");
         char        model[VALUE_BYTES];
         model_file_name(config_text(&c, "model"), model, sizeof model);
-        snprintf(dir, PATH_BYTES, "runs/%s-%.*s-%s", model,
+        if (named) snprintf(dir, PATH_BYTES, "runs/%s/seed-%s", named, config_text(&c, "seed"));
+        else snprintf(dir, PATH_BYTES, "runs/%s-%.*s-%s", model,
                  (int)strcspn(weight, ":"), weight, config_text(&c, "seed"));
     }
     config_free(&c);
@@ -84,7 +87,32 @@ static qg_status check_images(const trainer *w)
                    w->recipe.data->name, b.h, b.w, b.c, a.h, a.w, a.c);
 }
 
-static qg_status build(training *t)
+/* Without --init: a run that has a checkpoint needs no weights to begin with. */
+static qg_status begin_without(const training *t, const char *dir)
+{
+    char        path[PATH_BYTES];
+    const char *other = config_text(&t->config, "init-recipe"), *digest = config_text(&t->config, "init-digest");
+    if (!other && !digest) return QG_OK;
+    if (config_flag(&t->asked, "resume") && !path_join(dir, "last.safetensors", path) && path_exists(path))
+        return QG_OK;
+    if (digest)
+        return qg_fail(QG_EARG, "the run begins with weights of digest %s; say --init and where they are", digest);
+    return qg_fail(QG_EARG, "the recipe begins with the weights of another; say --init runs/%s/seed-%s", other,
+                   config_text(&t->config, "seed"));
+}
+
+/* What the weights were is part of the configuration; where they came from is not. */
+static qg_status begin_with(training *t, const char *source)
+{
+    const char     *stored = config_text(&t->config, "init-digest"), *found = t->init.digest;
+    const qg_status status = init_weights(t->trainer.net, source, &t->init);
+    if (status) return qg_fail(status, "--init %s", qg_errmsg());
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "%s: its weights have digest %s, and the run began with %s", source, found, stored);
+    return config_set(&t->config, option_find("init-digest"), found);
+}
+
+static qg_status build(training *t, const char *dir)
 {
     trainer *w = &t->trainer;
     qg_set_threads(w->recipe.threads);
@@ -94,9 +122,19 @@ static qg_status build(training *t)
     const qg_status status = check_images(w);
     if (status) return status;
     w->net   = recipe_net(&w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
+    const char *init = config_text(&t->asked, "init");
+    if (w->net && (init ? begin_with(t, init) : begin_without(t, dir))) return QG_EARG;
     w->optim = w->net ? recipe_optim(&w->recipe, qg_net_params(w->net)) : NULL;
     w->tape  = w->optim ? qg_tape_new() : NULL;
     return w->tape ? run_compose(&w->run, &t->config, w->net, w->optim) : QG_EMEM;
+}
+
+/* What the sittings before this one have left.  Runs of older versions have no such file. */
+static qg_status read_before(trainer *w)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(w->run.dir, "result.json", path);
+    return status || !path_exists(path) ? status : result_read(&w->before, path);
 }
 
 /* Go on where the checkpoint stands. */
@@ -105,6 +143,8 @@ static qg_status take_up(trainer *w)
     const run_record *at     = &w->run.record;
     const uint64_t    images = (uint64_t)qg_loader_shape(w->train).n;
     qg_status         status = run_load(&w->run);
+    if (!status) status = read_before(w);
+    w->before.complete &= trainer_finished(w);
     if (!status && (at->batch > trainer_batches(w) || at->images > images))
         status = qg_fail(QG_EFORMAT, "%s: the checkpoint is of a run with more data than there is",
                          w->run.dir);
@@ -117,15 +157,9 @@ static void print_outcome(const training *t)
 {
     const trainer    *w  = &t->trainer;
     const run_record *at = &w->run.record;
-    report            r  = { .program = t->program,
-                             .config  = &t->config,
-                             .recipe  = &w->recipe,
-                             .run     = &w->run,
-                             .net     = w->net,
-                             .rate    = metrics_rate(&w->run.metrics) };
+    report            r  = trainer_report(w);
+    r.program            = t->program;
     if (!trainer_finished(w)) {
-        r.seconds = now_seconds() - w->epoch_began;
-        if (r.rate <= 0) r.rate = trainer_rate(w);
         fprintf(stderr,
                 "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
                 "; go on with: %s train --resume --out %s\n",
@@ -135,11 +169,20 @@ static void print_outcome(const training *t)
     else report_result(&r, stdout);
 }
 
+static void print_init(const init_report *r)
+{
+    printf("begins with %d arrays of digest %s\n", r->taken, r->digest);
+    if (*r->kept) printf("  not among them, so started as always: %s\n", r->kept);
+    if (*r->unused) printf("  of no use here: %s\n", r->unused);
+    putchar('\n');
+}
+
 static void print_head(const training *t)
 {
     const trainer *w = &t->trainer;
-    const report   r = { .config = &t->config, .recipe = &w->recipe, .run = &w->run, .net = w->net };
+    const report   r = trainer_report(w);
     if (!config_flag(&t->asked, "json")) report_head(&r, stdout, w->train, w->test);
+    if (!config_flag(&t->asked, "json") && t->init.taken) print_init(&t->init);
     fflush(stdout);
 }
 
@@ -156,7 +199,7 @@ static int train(training *t)
     if (status) return qg_report("qgrad train"), usage ? EXIT_USAGE : EXIT_FAILED;
     w->budget = config_text(&t->asked, "budget") ? config_real(&t->asked, "budget") : INFINITY;
     catch_signals();
-    status = build(t);
+    status = build(t, dir);
     if (!status) status = run_claim(&w->run, dir, mode);
     const bool loads = !status && run_has_checkpoint(&w->run);
     if (!status) status = loads ? take_up(w) : run_create(&w->run);

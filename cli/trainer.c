@@ -74,10 +74,32 @@ static void show(trainer *t)
                   rate, eta);
 }
 
+report trainer_report(const trainer *t)
+{
+    const double rate = metrics_rate(&t->run.metrics);
+    return (report){ .config  = t->run.config,
+                     .recipe  = &t->recipe,
+                     .run     = &t->run,
+                     .net     = t->net,
+                     .before  = &t->before,
+                     .seconds = t->run.record.batch ? now_seconds() - t->epoch_began : 0,
+                     .rate    = rate > 0 ? rate : trainer_rate(t) };
+}
+
+/* result.json, then the checkpoint: cli/run.c says why in this order. */
+static qg_status save(trainer *t)
+{
+    char         path[PATH_BYTES];
+    const report r      = trainer_report(t);
+    qg_status    status = path_join(t->run.dir, "result.json", path);
+    if (!status) status = report_save(&r, path);
+    return status ? status : run_save(&t->run);
+}
+
 static qg_status save_if_due(trainer *t)
 {
     if (now_seconds() - t->saved < CHECKPOINT_SECONDS) return QG_OK;
-    const qg_status status = run_save(&t->run);
+    const qg_status status = save(t);
     t->saved               = now_seconds();
     return status;
 }
@@ -146,7 +168,8 @@ static qg_status end_epoch(trainer *t)
                               .test_accuracy     = at->test_accuracy,
                               .images_per_second = trainer_rate(t),
                               .seconds           = now_seconds() - t->epoch_began };
-    status   = run_save_epoch(&t->run, row, better);
+    status   = run_add_epoch(&t->run, row, better);
+    if (!status) status = save(t);
     t->saved = now_seconds();
     if (status) return status;
     const char *on = t->progress.colour ? "\033[32m" : "", *off = t->progress.colour ? "\033[0m" : "";
@@ -164,10 +187,11 @@ qg_status trainer_run(trainer *t)
     bool stopped = false;
     t->saved     = now_seconds();
     begin_epoch(t);
+    if (t->before.epochs == t->run.record.epoch) t->epoch_began -= t->before.epoch_seconds;
     while (!trainer_finished(t)) {
         qg_status status = run_steps(t, &stopped);
         if (!status && !stopped) status = evaluate(t, &stopped);
-        if (!status && stopped) return run_save(&t->run);
+        if (!status && stopped) return save(t);
         if (!status) status = end_epoch(t);
         if (status) return status;
         begin_epoch(t);

@@ -6,6 +6,7 @@
 
 #include "cli/progress.h"
 #include "cli/recipe.h"
+#include "cli/report.h"
 #include "cli/run.h"
 
 typedef struct trainer {
@@ -20,7 +21,8 @@ typedef struct trainer {
     double      began;                  /* the process, for --budget */
     double      budget;                 /* seconds; infinite: none */
     double      saved;                  /* when the last checkpoint was written */
-    double      epoch_began;            /* in this process */
+    result      before;                 /* what earlier sittings have left; {0}: nothing */
+    double      epoch_began;            /* in this process, less what earlier sittings spent on it */
     double      stepping;               /* seconds in the steps of this epoch, in this process */
     uint64_t    stepped;                /* images of these steps */
 } trainer;
@@ -32,6 +34,7 @@ qg_status trainer_run(trainer *t);
 
 bool      trainer_finished(const trainer *t);
 uint64_t  trainer_batches(const trainer *t);    /* steps per epoch */
+report    trainer_report(const trainer *t);     /* points into *t; without .program */
 double    trainer_rate(const trainer *t);       /* images/s in this epoch, in this process */
 
 #endif

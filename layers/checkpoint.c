@@ -1,7 +1,6 @@
 #include "layers/net_private.h"
 
-/* A shape as others read it: [out,kh,kw,in] for a kernel, [out,in] for a matrix, [c] for a vector. */
-static qg_array view(const qg_param *p)
+qg_array qg_param_array(const qg_param *p)
 {
     const qg_shape s = p->shape;
     const size_t   n = (size_t)s.n, h = (size_t)s.h, w = (size_t)s.w, c = (size_t)s.c;
@@ -14,7 +13,7 @@ void qg_net_state(qg_net *net, qg_state *s)
 {
     const qg_params *params = qg_net_params(net);
     for (int i = 0; params && i < params->count; i++)
-        (void)qg_state_add(s, params->item[i]->name, view(params->item[i]));
+        (void)qg_state_add(s, params->item[i]->name, qg_param_array(params->item[i]));
     (void)qg_state_note(s, "layout", "conv2d [out,kh,kw,in], dense [out,in] or [out,h,w,in]");
 }
 

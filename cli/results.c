@@ -1,0 +1,147 @@
+/* qgrad results: the table of reproduced papers, from logs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "cli/json.h"
+#include "cli/paths.h"
+#include "cli/results.h"
+#include "core/file.h"
+
+#define PAGE RESULTS "/README.md"
+
+enum { MAX_PAGE_BYTES = 1 << 24 };
+
+/* Two may add at once; one after the other does.  The descriptor, or -1. */
+static int lock(void)
+{
+    bool created;
+    if (path_make(RESULTS, &created)) return -1;
+    const int fd = open(RESULTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0) return fd;
+    qg_fail(QG_EIO, "cannot lock " RESULTS ": %s", strerror(errno));
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+static qg_status write_page(const char *text)
+{
+    qg_file *f = qg_file_begin(PAGE);
+    qg_file_put(f, text, strlen(text));
+    return qg_file_commit(f);
+}
+
+/* The logs of a run that stands in dir, to its place. */
+static qg_status copy_run(const logged_run *r, const char *dir)
+{
+    char      to[PATH_BYTES], path[PATH_BYTES], *text;
+    bool      created;
+    size_t    n;
+    snprintf(to, sizeof to, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
+    qg_status status = path_make(to, &created);
+    if (!status) status = path_join(to, "config.toml", path);
+    if (!status) status = config_write(&r->config, path);
+    if (!status) status = path_join(to, "metrics.csv", path);
+    if (!status) status = metrics_write(&r->metrics, path);
+    if (!status) status = path_join(dir, "result.json", path);
+    if (!status) status = text_read(path, MAX_PAGE_BYTES, &text, &n);
+    if (status) return status;
+    status = path_join(to, "result.json", path);
+    if (!status) {
+        qg_file *f = qg_file_begin(path);
+        qg_file_put(f, text, n);
+        status = qg_file_commit(f);
+    }
+    free(text);
+    return status;
+}
+
+/* The page is what the logs say, or the first line that is not. */
+static qg_status compare(const char *logs)
+{
+    char           *page;
+    size_t          n;
+    const qg_status status = text_read(PAGE, MAX_PAGE_BYTES, &page, &n);
+    if (status) return status;
+    const char *a = page, *b = logs;
+    int         line = 1;
+    size_t      i = 0;                          /* of this line */
+    while (a[i] && a[i] == b[i])
+        if (a[i++] == '\n') a += i, b += i, i = 0, line++;
+    const bool same = a[i] == b[i];
+    if (!same)
+        qg_fail(QG_EFORMAT, PAGE ":%d: is '%.*s', but the logs say '%.*s'", line, (int)strcspn(a, "\n"), a,
+                (int)strcspn(b, "\n"), b);
+    free(page);
+    return same ? QG_OK : QG_EFORMAT;
+}
+
+/* The page, from malloc. */
+static qg_status compose(const results *all, char **text)
+{
+    size_t n   = 0;
+    FILE  *out = open_memstream(text, &n);
+    if (!out) return qg_fail(QG_EMEM, PAGE ": out of memory");
+    const qg_status status = results_print(all, out);
+    return fclose(out) && !status ? qg_fail(QG_EMEM, PAGE ": out of memory") : status;
+}
+
+/* The added run goes into the page before it goes into its place: what does not fit leaves nothing. */
+static qg_status work(const config *asked, results *all)
+{
+    const char *dir   = config_text(asked, "add");
+    const bool  check = config_flag(asked, "check");
+    char       *text  = NULL;
+    logged_run *added = NULL;
+    qg_status   status = results_read(all);
+    if (!status && dir) status = results_add(all, dir, &added);
+    if (!status) status = compose(all, &text);
+    if (!status && added) status = copy_run(added, dir);
+    if (!status) status = check ? compare(text) : write_page(text);
+    free(text);
+    return status;
+}
+
+static void print(const config *asked, const results *all)
+{
+    const bool check = config_flag(asked, "check");
+    if (!config_flag(asked, "json")) {
+        printf(PAGE ": rows %d, runs %d%s\n", results_rows(all), all->runs, check ? ", as the logs say" : "");
+        return;
+    }
+    json j = json_begin(stdout);
+    json_text(&j, "page", PAGE);
+    json_integer(&j, "rows", (uint64_t)results_rows(all));
+    json_integer(&j, "runs", (uint64_t)all->runs);
+    json_end(&j);
+}
+
+static int tabulate(const config *asked)
+{
+    results    all   = { 0 };
+    const bool check = config_flag(asked, "check");
+    if (check && config_text(asked, "add")) {
+        qg_fail(QG_EARG, "--check writes nothing, and --add does; not both");
+        return qg_report("qgrad results"), EXIT_USAGE;
+    }
+    const int fd     = check ? -1 : lock();
+    qg_status status = check || fd >= 0 ? work(asked, &all) : QG_EIO;
+    if (!status) print(asked, &all);
+    results_end(&all);
+    if (fd >= 0) close(fd);
+    return status ? qg_report("qgrad results") : EXIT_DONE;
+}
+
+int results_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    config asked  = { { 0 } };
+    int    status = options_parse(v, argc, argv, &asked);
+    if (status < 0) status = tabulate(&asked);
+    config_free(&asked);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* cli/results.h — what results/ holds: the logs of finished runs, results/RECIPE/seed-N/. */
+#ifndef CLI_RESULTS_H
+#define CLI_RESULTS_H
+
+#include <stdio.h>
+
+#include "cli/config.h"
+#include "cli/metrics.h"
+#include "cli/result.h"
+
+#define RESULTS "results"
+
+typedef struct logged_run {
+    char        row[VALUE_BYTES];       /* the recipe it was trained with */
+    uint64_t    seed;
+    config      config;
+    result      result;
+    metrics     metrics;
+} logged_run;
+
+typedef struct results {
+    logged_run *run;                    /* by row, then by seed */
+    int         runs;
+} results;                              /* {0} is empty */
+
+/* All of results/; where that is not there, nothing.  Fails as results_add, and with QG_EFORMAT: a
+ * folder is not results/RECIPE/seed-N, or holds another run. */
+QG_MUST_CHECK
+qg_status results_read(results *all);
+
+/* The run in dir, in place of the one that has its recipe and seed.  Returns it in *added.
+ * Fails    QG_EIO, QG_EMEM.  QG_EARG: not trained with --recipe.  QG_ESTATE: not finished.
+ *          QG_EFORMAT: config.toml, metrics.csv and result.json do not say the same. */
+QG_MUST_CHECK
+qg_status results_add(results *all, const char *dir, logged_run **added);
+
+/* The page, results/README.md.  Fails with QG_EARG: a row's runs differ in more than the seed, or
+ * its recipe is not there or cannot have led to them; QG_EMEM. */
+QG_MUST_CHECK
+qg_status results_print(const results *all, FILE *out);
+
+/* Of the words of a command line that trains run again: "--recipe lenet --epochs 3 --seed 1". */
+QG_MUST_CHECK
+qg_status results_command(const results *all, const logged_run *run, FILE *out);
+
+/* Of these words the ones that override the recipe: " --epochs 3", mostly none.  Fails as it does. */
+QG_MUST_CHECK
+qg_status results_overrides(const logged_run *run, FILE *out);
+
+/* The option that decides bytes and has another value in b than in a, but for the seed; NULL: none. */
+const option *results_conflict(const logged_run *a, const logged_run *b);
+
+int       results_rows(const results *all);
+void      results_end(results *all);
+
+#endif

@@ -1,0 +1,175 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/recipe_file.h"
+#include "cli/results.h"
+
+static const char head[] =
+    "# Reproduced papers\n"
+    "\n"
+    "Written by `qgrad results` from the logs beside this page; `qgrad results --check` compares, and `make test`\n"
+    "runs it.  Nothing here is typed by hand: a row is a file of `examples/recipes`, a number comes from the\n"
+    "`metrics.csv` of runs that are finished.\n"
+    "\n"
+    "- *reported*: test accuracy in % as the source has it.  *code*: read in the authors' own code or log.\n"
+    "  *replication*: read in what others wrote about it.  *memory*: quoted without the text at hand, so it may\n"
+    "  be wrong, and nothing is concluded from it.\n"
+    "- *ours*: mean over the seeds ± sample deviation, after the last epoch; *best* is the mean of each run's best\n"
+    "  epoch, which is chosen on the test set and thus flatters.\n"
+    "- *± test*: binomial standard error that the size of the test set leaves in a single run.\n"
+    "- *minutes*: per run, test and files included.\n";
+
+/* --- one row: the runs first..last-1 -------------------------------------------------------- */
+
+typedef struct row {
+    const results *all;
+    int            first, last;
+    config         recipe;              /* the file as it is now: what it says of itself */
+} row;
+
+typedef double (*number)(const logged_run *r);
+
+static double last_percent(const logged_run *r) { return 100 * r->metrics.last.test_accuracy; }
+static double best_percent(const logged_run *r) { return 100 * r->metrics.best.test_accuracy; }
+static double margin(const logged_run *r) { return 100 * r->result.test_accuracy_stderr; }
+static double minutes(const logged_run *r) { return r->metrics.seconds / 60; }
+
+static double mean(const row *w, number of)
+{
+    double sum = 0;
+    for (int i = w->first; i < w->last; i++) sum += of(&w->all->run[i]);
+    return sum / (w->last - w->first);
+}
+
+/* "99.35 ± 0.04", or without the deviation where there is one run. */
+static void print_mean(const row *w, number of, FILE *out)
+{
+    const double m = mean(w, of);
+    double       squares = 0;
+    for (int i = w->first; i < w->last; i++) squares += pow(of(&w->all->run[i]) - m, 2);
+    fprintf(out, " %.2f", m);
+    if (w->last - w->first > 1) fprintf(out, " ± %.2f", sqrt(squares / (w->last - w->first - 1)));
+    fputs(" |", out);
+}
+
+static void print_reported(const row *w, FILE *out)
+{
+    const char *text = config_text(&w->recipe, "reported"), *from = config_text(&w->recipe, "provenance");
+    if (!text) fputs(" none |", out);               /* nobody has printed one */
+    else if (from && !strcmp(from, "memory")) fprintf(out, " reported %s (memory) |", text);
+    else if (from) fprintf(out, " %s (%s) |", text, from);
+    else fprintf(out, " %s |", text);
+}
+
+static void print_seeds(const row *w, FILE *out)
+{
+    for (int i = w->first; i < w->last; i++)
+        fprintf(out, "%s%" PRIu64, i == w->first ? " " : ", ", w->all->run[i].seed);
+    fputs(" |", out);
+}
+
+static qg_status print_row(const row *w, FILE *out)
+{
+    const logged_run *r = &w->all->run[w->first];
+    const char       *paper = config_text(&w->recipe, "reproduces");
+    fprintf(out, "| [%s](%s) | %s |", r->row, r->row, paper ? paper : "-");
+    print_reported(w, out);
+    print_mean(w, last_percent, out);
+    print_mean(w, best_percent, out);
+    fprintf(out, " %.2f |", mean(w, margin));
+    print_seeds(w, out);
+    fprintf(out, " %" PRIu64 " | %.1f | `build/qgrad train ", r->result.epochs, mean(w, minutes));
+    const qg_status status = results_command(w->all, r, out);
+    fputs("` |\n", out);
+    return status;
+}
+
+static qg_status print_deviations(const row *w, FILE *out)
+{
+    const char *text = config_text(&w->recipe, "deviations"), *of = config_text(&w->recipe, "reproduces");
+    if (!text) text = of ? "none that is known" : "it is of no paper";
+    char  *words = NULL;
+    size_t n     = 0;
+    FILE  *own   = open_memstream(&words, &n);
+    if (!own) return qg_fail(QG_EMEM, "out of memory for the table of results");
+    qg_status status = results_overrides(&w->all->run[w->first], own);
+    if (fclose(own) && !status) status = qg_fail(QG_EMEM, "out of memory for the table of results");
+    fprintf(out, "- **%s**: %s", w->all->run[w->first].row, text);
+    if (!status && *words) fprintf(out, "; trained with `%s`", words + 1);
+    fputs(".\n", out);
+    free(words);
+    return status;
+}
+
+static qg_status print_runs(const row *w, FILE *out)
+{
+    for (int i = w->first; i < w->last; i++) {
+        const logged_run *r = &w->all->run[i];
+        fprintf(out,
+                "| %s | %" PRIu64 " | %.2f | %.2f (%" PRIu64 ") | %.1f | %.0f | %" PRIu64
+                " | %s | %s | %s | %s |\n",
+                r->row, r->seed, last_percent(r), best_percent(r), r->result.best_epoch, minutes(r),
+                r->result.images_per_second, r->result.threads, r->result.commit, r->result.cpu_path,
+                r->result.blas_core, r->result.digest);
+    }
+    return QG_OK;
+}
+
+/* --- the page ----------------------------------------------------------------------------- */
+
+typedef qg_status (*print)(const row *w, FILE *out);
+
+static qg_status open_row(row *w)
+{
+    char              path[PATH_BYTES];
+    const logged_run *r = w->all->run;
+    config            asked = { { 0 } };
+    for (w->last = w->first + 1; w->last < w->all->runs && !strcmp(r[w->last].row, r[w->first].row); w->last++)
+        ;
+    qg_status status = config_set(&asked, option_find("recipe"), r[w->first].row);
+    if (!status) status = recipe_file(&asked, path);
+    if (!status) status = config_read(&w->recipe, path);
+    config_free(&asked);
+    for (int i = w->first + 1; i < w->last && !status; i++) {
+        const option *o = results_conflict(&r[w->first], &r[i]);
+        if (o)
+            status = qg_fail(QG_EARG, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s",
+                             r[i].row, r[w->first].seed, r[i].seed, o->name);
+    }
+    return status;
+}
+
+static qg_status each_row(const results *all, print f, FILE *out)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; i < all->runs && !status;) {
+        row w  = { .all = all, .first = i };
+        status = open_row(&w);
+        if (!status) status = f(&w, out);
+        config_free(&w.recipe);
+        i = w.last;
+    }
+    return status;
+}
+
+qg_status results_print(const results *all, FILE *out)
+{
+    fputs(head, out);
+    if (!all->runs) {
+        fputs("\nNo run has been added yet.\n", out);
+        return QG_OK;
+    }
+    fputs("\n| row | of | reported | ours | best | ± test | seeds | epochs | minutes | command |\n"
+          "|---|---|---|---|---|---|---|---|---|---|\n", out);
+    qg_status status = each_row(all, print_row, out);
+    fputs("\n## How they deviate from the source\n\n", out);
+    if (!status) status = each_row(all, print_deviations, out);
+    fputs("\n## Runs\n\n"
+          "The commit is the program's, `-dirty` where its sources were not as committed; two names where a run was\n"
+          "resumed by another program or on another machine.  The digest is of the last weights.\n\n"
+          "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | kernels | BLAS core | digest |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
+    return status ? status : each_row(all, print_runs, out);
+}

@@ -1,0 +1,43 @@
+#!/bin/sh
+# results/README.md is what the logs beside it say, every recipe can be trained, and the script that trains them
+# stops and goes on.
+here=$(pwd)
+case ${QGRAD:-build/qgrad} in /*) qgrad=${QGRAD:-build/qgrad} ;; *) qgrad=$here/${QGRAD:-build/qgrad} ;; esac
+status=0
+fail() { echo "check_results: error: $*"; status=1; }
+
+"$qgrad" results --check || fail "the table is not what the logs say; qgrad results writes it"
+for recipe in examples/recipes/*.toml; do
+    name=$(basename "$recipe" .toml)
+    why=$("$qgrad" summary --recipe "$name" 2>&1 >/dev/null) && continue
+    case $why in *"no model '"* | *"no key 'normalise'"*) echo "$name: not yet: $why" ;; *) fail "$name: $why" ;; esac
+done
+
+# Two rows, one of which begins with the other's weights, on the sample; in a directory of its own.
+dir=$(mktemp -d)
+mkdir -p "$dir/examples/recipes"
+ln -s "$here/datasets" "$dir/datasets"
+cp examples/reproduce.sh "$dir/examples"
+printf '%s\n' 'model = "lenet5"' 'data = "sample"' 'batch = 500' 'epochs = 2' >"$dir/examples/recipes/plain.toml"
+{ cat "$dir/examples/recipes/plain.toml"; echo 'weight = "twn"'; echo 'init-recipe = "plain"'; } \
+    >"$dir/examples/recipes/tuned.toml"
+cd "$dir" || exit 1
+QGRAD=$qgrad SEEDS='1 2' MINUTES=0 sh examples/reproduce.sh plain tuned >log 2>&1
+grep -q 'not finished: 4' log || fail "without time: $(cat log)"
+QGRAD=$qgrad SEEDS='1 2' sh examples/reproduce.sh plain tuned >log 2>&1 || fail "$(cat log)"
+grep -q 'not finished: 0' log || fail "$(cat log)"
+grep -q -- '--recipe tuned --init runs/plain/seed-1 --seed 1' results/README.md || fail "$(cat results/README.md)"
+[ "$(find results -type f | wc -l)" -eq 13 ] || fail "$(find results -type f)"
+"$qgrad" results --check || fail "after reproduce.sh"
+sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there goes unnoticed"
+
+# Stopped by a signal, the run has its checkpoint and nobody works on it any more.
+sed 's/epochs = 2/epochs = 1000/' examples/recipes/plain.toml >examples/recipes/long.toml
+QGRAD=$qgrad SEEDS=1 sh examples/reproduce.sh long >log 2>&1 &
+for i in 1 2 3 4 5 6 7 8 9 10; do [ -e runs/long/seed-1/config.toml ] && break; sleep 1; done
+kill -TERM $!
+wait $!
+[ $? -eq 130 ] || fail "after a signal: $(cat log)"
+"$qgrad" train --resume --out runs/long/seed-1 --budget 0 --json 2>&1 | grep -q '"complete":false' || fail "runs/long"
+cd "$here" && rm -rf "$dir"
+exit $status
