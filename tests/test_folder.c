@@ -145,7 +145,7 @@ static void test_refusals(void **state)
 static void test_too_many_classes(void **state)
 {
     (void)state;
-    char name[16];
+    char name[32];
     for (int i = 0; i < 257; i++) {
         snprintf(name, sizeof name, "%d", i);
         make_class(name);
