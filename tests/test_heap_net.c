@@ -69,11 +69,11 @@ static void train(run *r, long calls[STEPS + 1])
     }
 }
 
-static void check(const char *model, qg_model_spec spec, bool adam)
+static void check(const char *model, int side, qg_model_spec spec, bool adam)
 {
-    const qg_shape image = { 1, 28, 28, 1 };
+    const qg_shape image = { 1, side, side, 1 };
     long           calls[STEPS + 1];
-    spec.height = spec.width = 28, spec.channels = 1, spec.classes = 10;
+    spec.height = spec.width = side, spec.channels = 1, spec.classes = 10;
     run r = { .net = qg_model_declare(qg_model_find(model), spec), .tape = qg_tape_new() };
     qg_params *p = qg_net_build(r.net);
     r.optim = adam ? qg_adam(p, (qg_adam_spec){ .lr = 1e-3f, .weight_decay = 1e-4f })
@@ -94,14 +94,14 @@ static void training_stands_still_on_the_heap(void **state)
 {
     (void)state;
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
-    check("lenet5", (qg_model_spec){ .weight = qg_twn((qg_twn_spec){ 0 }) }, true);
-    check("lenet5", (qg_model_spec){ .weight = qg_binary((qg_binary_spec){ .per_channel = true }),
+    check("lenet5", 28, (qg_model_spec){ .weight = qg_twn((qg_twn_spec){ 0 }) }, true);
+    check("lenet5", 28, (qg_model_spec){ .weight = qg_binary((qg_binary_spec){ .per_channel = true }),
                            .input = sign }, false);
     /* Dropped codes, a norm over all scores; sums, shortcuts of two kinds. */
-    check("tfc", (qg_model_spec){ .weight = qg_unit((qg_unit_spec){ .zero = true }), .input = qg_unit((qg_unit_spec){ 0 }) },
+    check("tfc", 8, (qg_model_spec){ .weight = qg_unit((qg_unit_spec){ .zero = true }), .input = qg_unit((qg_unit_spec){ 0 }) },
           true);
     for (int kind = QG_SHORTCUT_POOL; kind <= QG_SHORTCUT_B; kind++)
-        check("resnet20", (qg_model_spec){ .input  = sign,
+        check("resnet20", 8, (qg_model_spec){ .input  = sign,
                                            .option = { [QG_MODEL_ORDER]    = QG_PRE_ACTIVATION,
                                                        [QG_MODEL_SHORTCUT] = kind } }, false);
 }
