@@ -5,6 +5,7 @@
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
+#include "quant/slope.h"
 #include "quant/smooth.h"
 
 #include <string.h>
@@ -57,7 +58,7 @@ struct backward {
 static void weight_slope_block(void *context, size_t at, size_t n)
 {
     const struct backward *b = context;
-    QG_KERNELS(qg__map)->tanh_slope(n, b->x + at, b->dy + at, b->m, b->dx + at);
+    QG_KERNELS(qg__slope)->dorefa(n, b->x + at, b->dy + at, b->m, b->dx + at);
 }
 
 void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx)

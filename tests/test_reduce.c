@@ -4,6 +4,7 @@
 #include "quant/channel.h"
 #include "quant/map.h"
 #include "quant/reduce.h"
+#include "quant/slope.h"
 
 #include <stdlib.h>
 
@@ -118,7 +119,7 @@ static void compute(struct results *r)
     map->tanh(MOST, big, r->tanh);
     memcpy(r->codes, r->tanh, sizeof r->codes);
     map->tanh_codes(MOST, 0.9f, 15.0f, r->codes);
-    map->tanh_slope(MOST, big, big + 3, 0.9f, r->slope);
+    QG_KERNELS(qg__slope)->dorefa(MOST, big, big + 3, 0.9f, r->slope);
     map->uniform(MOST, 9, 5, r->uniform);
 }
 
