@@ -9,78 +9,31 @@
 
 /* --- minimum and maximum ------------------------------------------------------------------- */
 
-/* Comparisons with NaN are false, so it never gets into a lane. */
-enum { LANES = 16 };
-
-typedef struct lanes {
-    float lo[LANES], hi[LANES];
-} lanes;
-
-static void begin(lanes *k)
-{
-    for (int l = 0; l < LANES; l++) {
-        k->lo[l] = INFINITY;
-        k->hi[l] = -INFINITY;
-    }
-}
-
-static void widen(lanes *k, size_t n, const float *x)
-{
-    for (size_t l = 0; l < n; l++) {
-        const float v = x[l];
-        k->lo[l] = v < k->lo[l] ? v : k->lo[l];
-        k->hi[l] = v > k->hi[l] ? v : k->hi[l];
-    }
-}
-
-static void run_min_max(size_t n, const float *x, float *lo, float *hi)
-{
-    lanes  k;
-    size_t i = 0;
-    begin(&k);
-    for (; i + LANES <= n; i += LANES) widen(&k, LANES, x + i);
-    widen(&k, n - i, x + i);
-    for (int l = 0; l < LANES; l++) {
-        *lo = k.lo[l] < *lo ? k.lo[l] : *lo;
-        *hi = k.hi[l] > *hi ? k.hi[l] : *hi;
-    }
-}
-
 typedef struct span {
     qg__split    c;
     size_t       first;         /* channel of lo[0] and hi[0] */
     const float *x;
     float       *lo, *hi;
     double       percentile;
-} span;
 
-/* Channels inmost: a cache line of them at a time, down the rows. */
-static void columns_min_max(const span *s, size_t first, size_t n)
-{
-    for (size_t at = first; at < first + n; at += LANES) {
-        const size_t m = qg__smaller(first + n - at, LANES);
-        lanes        k;
-        begin(&k);
-        for (size_t row = 0; row < s->c.outer; row++) widen(&k, m, s->x + row * s->c.depth + s->first + at);
-        memcpy(s->lo + at, k.lo, m * sizeof *k.lo);
-        memcpy(s->hi + at, k.hi, m * sizeof *k.hi);
-    }
-}
+    const qg_reduce_kernels *kernels;
+} span;
 
 static void channels_min_max(void *context, size_t first, size_t n)
 {
     const span *s = context;
-    if (s->c.inner == 1) {
-        columns_min_max(s, first, n);
-        return;
-    }
     for (size_t k = first; k < first + n; k++) {
         s->lo[k] = INFINITY;
         s->hi[k] = -INFINITY;
-        for (size_t o = 0; o < s->c.outer; o++)
-            run_min_max(s->c.inner, s->x + (o * s->c.depth + s->first + k) * s->c.inner,
-                        &s->lo[k], &s->hi[k]);
     }
+    if (s->c.inner == 1) {
+        s->kernels->min_max_columns(s->c.outer, s->c.depth, n, s->x + s->first + first, s->lo + first, s->hi + first);
+        return;
+    }
+    for (size_t k = first; k < first + n; k++)
+        for (size_t o = 0; o < s->c.outer; o++)
+            s->kernels->min_max(s->c.inner, s->x + (o * s->c.depth + s->first + k) * s->c.inner,
+                                &s->lo[k], &s->hi[k]);
 }
 
 static void slice_min_max(void *context, int slice, int worker)
@@ -91,12 +44,12 @@ static void slice_min_max(void *context, int slice, int worker)
     const size_t first = qg__smaller((size_t)slice * each, n);
     s->lo[slice] = INFINITY;
     s->hi[slice] = -INFINITY;
-    run_min_max(qg__smaller(each, n - first), s->x + first, &s->lo[slice], &s->hi[slice]);
+    s->kernels->min_max(qg__smaller(each, n - first), s->x + first, &s->lo[slice], &s->hi[slice]);
 }
 
 void qg__min_max(qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi)
 {
-    span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi };
+    span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi, .kernels = QG_KERNELS(qg__reduce) };
     if (c.depth != 1) {
         qg__in_blocks(n, QG_CHANNEL_GROUP, channels_min_max, &s);
         return;
@@ -107,8 +60,8 @@ void qg__min_max(qg__split c, size_t first, size_t n, const float *x, float *lo,
     qg_parallel(QG_SLICES, slice_min_max, &s);
     *lo = INFINITY;
     *hi = -INFINITY;
-    run_min_max(QG_SLICES, low, lo, &(float){ -INFINITY });
-    run_min_max(QG_SLICES, high, &(float){ INFINITY }, hi);
+    s.kernels->min_max(QG_SLICES, low, lo, &(float){ -INFINITY });
+    s.kernels->min_max(QG_SLICES, high, &(float){ INFINITY }, hi);
 }
 
 /* --- percentiles ---------------------------------------------------------------------------- */

@@ -44,6 +44,8 @@ typedef struct qg_reduce_kernels {
     float  (*max_abs)(size_t n, const float *x);
     double (*sum_abs_above)(size_t n, const float *x, float d, size_t *count);
     void   (*min_max)(size_t n, const float *x, float *lo, float *hi);     /* widens; NaN is passed over */
+    /* The same down each of n columns of x [rows][stride]. */
+    void   (*min_max_columns)(size_t rows, size_t stride, size_t n, const float *x, float *lo, float *hi);
     /* sum[p] += sum |x[p][..]|, x [pixels][c] */
     void   (*add_abs_rows)(size_t pixels, size_t c, const float *x, double *sum);
 } qg_reduce_kernels;

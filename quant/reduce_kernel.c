@@ -155,6 +155,32 @@ static void min_max_kernel(size_t n, const float *x, float *lo, float *hi)
     }
 }
 
+/* A cache line of columns at a time. */
+enum { COLUMNS = 16 };
+
+static void columns_step(size_t n, const float *x, float *lo, float *hi)
+{
+    for (size_t l = 0; l < n; l++) {
+        const float e = x[l];
+        lo[l] = e < lo[l] ? e : lo[l];
+        hi[l] = e > hi[l] ? e : hi[l];
+    }
+}
+
+static void min_max_columns_kernel(size_t rows, size_t stride, size_t n, const float *x, float *lo, float *hi)
+{
+    size_t at = 0;
+    for (; at + COLUMNS <= n; at += COLUMNS) {
+        float least[COLUMNS], most[COLUMNS];
+        memcpy(least, lo + at, sizeof least);
+        memcpy(most, hi + at, sizeof most);
+        for (size_t r = 0; r < rows; r++) columns_step(COLUMNS, x + r * stride + at, least, most);
+        memcpy(lo + at, least, sizeof least);
+        memcpy(hi + at, most, sizeof most);
+    }
+    for (size_t r = 0; at < n && r < rows; r++) columns_step(n - at, x + r * stride + at, lo + at, hi + at);
+}
+
 /* Eight lanes per row, whatever the machine: rows are short, and there are many of them. */
 enum { ROW_LANES = 8, ROW_VECTORS = ROW_LANES / WIDTH };
 
@@ -185,5 +211,6 @@ const qg_reduce_kernels QG_PER_ISA(qg__reduce) = {
     .max_abs       = max_abs_kernel,
     .sum_abs_above = sum_abs_above_kernel,
     .min_max       = min_max_kernel,
+    .min_max_columns = min_max_columns_kernel,
     .add_abs_rows  = add_abs_rows_kernel,
 };

@@ -27,14 +27,17 @@ static void fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const fl
 }
 
 /* Gradients are read in any case: a load behind a condition does not vectorise. */
-static void fake_quant_mask(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx)
+static bool fake_quant_mask(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx)
 {
     const float nmin = r->nmin, nmax = r->nmax;
+    int         outside = 0;
     for (size_t i = 0; i < n; i++) {
         const float through = g[i];
         const float above   = x[i] >= nmin ? through : 0.0f;
         dx[i] += x[i] <= nmax ? above : 0.0f;
+        outside |= (x[i] < nmin) | (x[i] > nmax);
     }
+    return outside != 0;
 }
 
 /* Sums in interleaved lanes, whatever the width of the machine: lane l sums elements l, l + 16, .. */
@@ -92,25 +95,19 @@ static void fake_quant_outside(const qg_fake_quant_range *r, size_t n, const flo
 
 /* --- learned step --------------------------------------------------------------------------- */
 
-static void lsq_slope(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *dx)
+/* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
+ * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
+static void lsq_backward(size_t n, const float *x, const float *dy, float step, float lo, float hi,
+                         float *restrict dx, float *restrict term)
 {
     for (size_t i = 0; i < n; i++) {
         const float v = x[i] / step;
         const float g = dy[i];
-        const float above = v > lo ? g : 0.0f;
-        dx[i] += v < hi ? above : 0.0f;
-    }
-}
-
-/* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
- * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
-static void lsq_terms(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *term)
-{
-    for (size_t i = 0; i < n; i++) {
-        const float v = x[i] / step;
         const float inside = qg_round_even(v) - v;
         const float below = v <= lo ? lo : inside;
-        term[i] = dy[i] * (v >= hi ? hi : below);
+        const float above = v > lo ? g : 0.0f;
+        term[i] = g * (v >= hi ? hi : below);
+        dx[i]   = v < hi ? above : 0.0f;
     }
 }
 
@@ -119,6 +116,5 @@ const qg_uniform_kernels QG_PER_ISA(qg__uniform) = {
     .fake_quant_multiply = fake_quant_multiply,
     .fake_quant_mask     = fake_quant_mask,
     .fake_quant_outside  = fake_quant_outside,
-    .lsq_slope           = lsq_slope,
-    .lsq_terms           = lsq_terms,
+    .lsq_backward        = lsq_backward,
 };

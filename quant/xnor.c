@@ -6,6 +6,8 @@
 #include "quant/reduce.h"
 #include "quant/slope.h"
 
+#include <string.h>
+
 static qg_surrogate own_surrogate(qg_xnor_rule rule)
 {
     if (rule == QG_XNOR_IDENTITY) return qg_ste_identity();
@@ -156,21 +158,48 @@ static void window_at(size_t o, size_t stride, size_t pad, size_t kernel, size_t
     *to = begin + kernel > pad ? qg__smaller(begin + kernel - pad, extent) : 0;
 }
 
-/* Rows [first, first + n) of all N * OH rows of K.  The pixels of a window's row are one run. */
+/* Sums of |x| over the channels and the rows of a band of windows, for each of the columns [from, to).
+ * Windows that overlap share them. */
+struct columns {
+    size_t from, to;
+    double sum[QG_CHUNK];
+};
+
+static void fill_columns(const struct map *k, const float *band, size_t rows, size_t from, struct columns *s)
+{
+    s->from = from;
+    s->to = from + qg__smaller(k->g.w - from, QG_CHUNK);
+    memset(s->sum, 0, sizeof s->sum);
+    for (size_t r = 0; r < rows; r++)
+        k->kernels->add_abs_rows(s->to - from, k->g.c, band + (r * k->g.w + from) * k->g.c, s->sum);
+}
+
+static double window_sum(const struct map *k, const float *band, size_t rows, size_t left, size_t right,
+                         struct columns *s)
+{
+    double sum = 0.0;
+    if (left < s->from || right > s->to) s->to = 0;
+    for (size_t at = left; at < right; at++) {
+        if (at >= s->to) fill_columns(k, band, rows, at, s);
+        sum += s->sum[at - s->from];
+    }
+    return sum;
+}
+
+/* Rows [first, first + n) of all N * OH rows of K.  A window is summed column by column. */
 static void map_rows(void *context, size_t first, size_t n)
 {
     const struct map      *k = context;
     const qg_xnor_geometry g = k->g;
     const double           count = (double)g.c * (double)g.kernel_h * (double)g.kernel_w;
     for (size_t row = first; row < first + n; row++) {
-        const float *image = k->x + row / g.oh * g.h * g.w * g.c;
-        size_t       top, bottom, left, right;
+        const float   *image = k->x + row / g.oh * g.h * g.w * g.c;
+        struct columns sums = { 0 };
+        size_t         top, bottom, left, right;
         window_at(row % g.oh, g.stride, g.pad_top, g.kernel_h, g.h, &top, &bottom);
         for (size_t o = 0; o < g.ow; o++) {
-            double sum = 0.0;
             window_at(o, g.stride, g.pad_left, g.kernel_w, g.w, &left, &right);
-            for (size_t r = top; r < bottom; r++)
-                sum += k->kernels->sum_abs((right - left) * g.c, image + (r * g.w + left) * g.c);
+            const double sum = window_sum(k, image + top * g.w * g.c, bottom - top, left, right, &sums);
             k->K[row * g.ow + o] = g.c ? (float)(sum / count) : 0.0f;
         }
     }

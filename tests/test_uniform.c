@@ -26,8 +26,7 @@ static void run(const qg_uniform_kernels *k, const qg_map_kernels *m, size_t n, 
     k->fake_quant_multiply(&range, n, x, r->y[1]);
     k->fake_quant_mask(&range, n, x, g, r->y[2]);
     m->lsq(n, x, 0.3f, -4.0f, 3.0f, r->y[3]);
-    k->lsq_slope(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4]);
-    k->lsq_terms(n, x, g, 0.3f, -4.0f, 3.0f, r->y[5]);
+    k->lsq_backward(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4], r->y[5]);
     m->pact(n, x, 1.1f, 7.0f, r->y[6]);
     m->linear(n, x, 1.1f, 7.0f, r->y[7]);
     k->fake_quant_outside(&range, n, x, g, &r->dmin, &r->dmax);
