@@ -67,14 +67,14 @@ static void backward(const qg_activation *f, size_t n, const float *x, const flo
     const qg_reduce_kernels  *reduce  = QG_KERNELS(qg__reduce);
     for (size_t i = 0; i < n; i += QG_CHUNK) {
         const size_t m = qg__smaller(n - i, QG_CHUNK);
-        float        run[QG_CHUNK], term[QG_CHUNK];
-        uniform->lsq_backward(m, x + i, dy + i, f->k[K_STEP], -f->k[K_QN], f->k[K_QP], run, term);
+        float        run[QG_CHUNK], term[QG_CHUNK], *out = dx == dy ? run : dx + i;
+        uniform->lsq_backward(m, x + i, dy + i, f->k[K_STEP], -f->k[K_QN], f->k[K_QP], out, term);
         if (dk) dk[0] += (double)f->k[K_GRAD_SCALE] * reduce->sum(m, term);
         if (f->slope) {
-            memset(run, 0, m * sizeof *run);
-            f->slope(f->arg, m, x + i, dy + i, run);
+            memset(out, 0, m * sizeof *out);
+            f->slope(f->arg, m, x + i, dy + i, out);
         }
-        memcpy(dx + i, run, m * sizeof *run);
+        if (out == run) memcpy(dx + i, run, m * sizeof *run);
     }
 }
 
