@@ -7,19 +7,12 @@
 
 void qg__scaled_sign(size_t n, const float *x, float scale, float *y)
 {
-    for (size_t i = 0; i < n; i++) y[i] = x[i] >= 0.0f ? scale : -scale;
+    QG_KERNELS(qg__map)->scaled_sign(n, x, scale, y);
 }
 
 void qg__stochastic_sign(size_t n, const float *x, uint64_t key, size_t first, float *y)
 {
-    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
-    for (size_t at = 0; at < n; at += QG_CHUNK) {
-        const size_t m = qg__smaller(n - at, QG_CHUNK);
-        float        u[QG_CHUNK];
-        kernels->uniform(m, key, first + at, u);
-        /* No clip is needed: draws lie in [0, 1). */
-        for (size_t i = 0; i < m; i++) y[at + i] = u[i] < (x[at + i] + 1.0f) * 0.5f ? 1.0f : -1.0f;
-    }
+    QG_KERNELS(qg__map)->stochastic_sign(n, x, key, first, y);
 }
 
 struct forward {
@@ -67,7 +60,7 @@ void qg__binary_rows(size_t rows, size_t row, const float *x, float *y, float *s
 
 struct backward {
     qg__split    c;
-    const float *x, *dy;
+    const float *x, *dy, *mean;
     qg_surrogate s;
     float       *dx;
 };
@@ -77,31 +70,31 @@ static void magnitude_aware_channels(void *context, size_t first, size_t count)
     const struct backward *k = context;
     const size_t           size = qg__channel_size(k->c);
     for (size_t channel = first; channel < first + count; channel++) {
-        const float scale = qg__channel_mean_abs(k->c, channel, k->x);
+        const float scale = k->mean ? k->mean[channel] : qg__channel_mean_abs(k->c, channel, k->x);
         for (size_t at = 0; at < size; at += QG_CHUNK) {
             const size_t n = qg__smaller(size - at, QG_CHUNK);
-            float        part[QG_CHUNK], scaled[QG_CHUNK], dx[QG_CHUNK];
+            float        part[QG_CHUNK], scaled[QG_CHUNK], part_dx[QG_CHUNK];
             const float *x = qg__part(k->c, channel, at, n, k->x, part);
             const float *dy = qg__part(k->c, channel, at, n, k->dy, scaled);
-            qg__gather(k->c, channel, at, n, k->dx, dx);
+            float       *dx = qg__open_part(k->c, channel, at, n, k->dx, part_dx);
             for (size_t i = 0; i < n; i++) scaled[i] = scale * dy[i];
             k->s.slope(k->s.arg, n, x, scaled, dx);
-            qg__scatter(k->c, channel, at, n, dx, k->dx);
+            qg__close_part(k->c, channel, at, n, dx, k->dx);
         }
     }
 }
 
-static void magnitude_aware_slope(qg__split c, const float *x, const float *dy, qg_surrogate s,
-                                  float *dx)
+static void magnitude_aware_slope(qg__split c, const float *x, const float *dy, const float *mean,
+                                  qg_surrogate s, float *dx)
 {
-    struct backward k = { c, x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx };
+    struct backward k = { c, x, dy, mean, qg__surrogate_or(s, qg_ste_clip(1.0f)), dx };
     qg__in_blocks(c.depth, QG_CHANNEL_GROUP, magnitude_aware_channels, &k);
 }
 
 void qg__magnitude_aware_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
-                                    qg_surrogate s, float *dx)
+                                    const float *mean, qg_surrogate s, float *dx)
 {
-    magnitude_aware_slope((qg__split){ 1, rows, row }, x, dy, s, dx);
+    magnitude_aware_slope((qg__split){ 1, rows, row }, x, dy, mean, s, dx);
 }
 
 /* The backward of everything here that is a surrogate and no more. */
@@ -207,6 +200,6 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg
     if (!status) status = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
     if (status) return status;
     qg__zero(dx);
-    magnitude_aware_slope(c, qg__floats(x), qg__floats(dy), s, qg__floats(dx));
+    magnitude_aware_slope(c, qg__floats(x), qg__floats(dy), NULL, s, qg__floats(dx));
     return QG_OK;
 }

@@ -73,6 +73,7 @@ float qg__binary_mean_scaling(size_t n, const float *x, float *y);              
 void  qg__binary_rows(size_t rows, size_t row, const float *x, float *y,
                       float *scale);                                           /* [rows] or NULL */
 void  qg__magnitude_aware_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
-                                     qg_surrogate s, float *dx);              /* dx += dy s'(x) m */
+                                     const float *mean, qg_surrogate s,
+                                     float *dx);    /* dx += dy s'(x) m; mean: m [rows], or NULL */
 
 #endif

@@ -53,6 +53,18 @@ const float *qg__part(qg__split c, size_t channel, size_t from, size_t n, const 
     return part;
 }
 
+float *qg__open_part(qg__split c, size_t channel, size_t from, size_t n, float *x, float *part)
+{
+    if (c.outer == 1) return x + channel * c.inner + from;
+    qg__gather(c, channel, from, n, x, part);
+    return part;
+}
+
+void qg__close_part(qg__split c, size_t channel, size_t from, size_t n, const float *part, float *x)
+{
+    if (c.outer != 1) qg__scatter(c, channel, from, n, part, x);
+}
+
 float qg__channel_mean_abs(qg__split c, size_t channel, const float *x)
 {
     const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);

@@ -26,6 +26,10 @@ const float *qg__part(qg__split c, size_t channel, size_t from, size_t n, const 
                       float *part);
 size_t       qg__part_size(qg__split c);
 
+/* The same to write to: what is returned must be closed. */
+float *qg__open_part(qg__split c, size_t channel, size_t from, size_t n, float *x, float *part);
+void   qg__close_part(qg__split c, size_t channel, size_t from, size_t n, const float *part, float *x);
+
 /* mean|x| of a channel, summed in double and rounded once; 0 if it is empty. */
 float qg__channel_mean_abs(qg__split c, size_t channel, const float *x);
 

@@ -5,6 +5,7 @@
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
+#include "quant/slope.h"
 #include "quant/smooth.h"
 
 #include <string.h>
@@ -52,12 +53,15 @@ struct backward {
     const float *x, *dy;
     float        m, share;
     float       *dx;
+
+    const qg_map_kernels    *map;
+    const qg_reduce_kernels *reduce;
 };
 
 static void weight_slope_block(void *context, size_t at, size_t n)
 {
     const struct backward *b = context;
-    QG_KERNELS(qg__map)->tanh_slope(n, b->x + at, b->dy + at, b->m, b->dx + at);
+    QG_KERNELS(qg__slope)->dorefa(n, b->x + at, b->dy + at, b->m, b->dx + at);
 }
 
 void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m, float *dx)
@@ -70,14 +74,14 @@ void qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, f
 static void product_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct backward *b = context;
-    QG_KERNELS(qg__map)->tanh(n, b->x + first, term);
+    b->map->tanh(n, b->x + first, term);
     for (size_t i = 0; i < n; i++) term[i] *= b->dy[first + i];
 }
 
 /* Does any |tanh x| reach m?  Few runs do, and the others need no tanh. */
 static bool reaches(const struct backward *b, size_t n, const float *x)
 {
-    return qg__tanh(QG_KERNELS(qg__reduce)->max_abs(n, x)) >= b->m;
+    return qg__tanh(b->reduce->max_abs(n, x)) >= b->m;
 }
 
 static void largest_terms(const void *context, size_t first, size_t n, float *term)
@@ -87,7 +91,7 @@ static void largest_terms(const void *context, size_t first, size_t n, float *te
         memset(term, 0, n * sizeof *term);
         return;
     }
-    QG_KERNELS(qg__map)->tanh(n, b->x + first, term);
+    b->map->tanh(n, b->x + first, term);
     for (size_t i = 0; i < n; i++) term[i] = fabsf(term[i]) >= b->m ? 1.0f : 0.0f;
 }
 
@@ -98,7 +102,7 @@ static void max_slope_block(void *context, size_t at, size_t n)
     for (size_t i = at; i < at + n; i += QG_CHUNK) {
         const size_t m = qg__smaller(at + n - i, QG_CHUNK);
         if (!reaches(b, m, b->x + i)) continue;
-        QG_KERNELS(qg__map)->tanh(m, b->x + i, t);
+        b->map->tanh(m, b->x + i, t);
         for (size_t j = 0; j < m; j++) {
             const float s = (1.0f - t[j] * t[j]) * (t[j] < 0.0f ? -b->share : b->share);
             b->dx[i + j] -= fabsf(t[j]) >= b->m ? s : 0.0f;
@@ -109,7 +113,12 @@ static void max_slope_block(void *context, size_t at, size_t n)
 void qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, float *dx)
 {
     if (m == 0.0f || n == 0) return;
-    struct backward b = { .x = x, .dy = dy, .m = m, .dx = dx };
+    struct backward b = { .x      = x,
+                          .dy     = dy,
+                          .m      = m,
+                          .dx     = dx,
+                          .map    = QG_KERNELS(qg__map),
+                          .reduce = QG_KERNELS(qg__reduce) };
     const double    sum = qg__sum_terms(n, product_terms, &b);
     b.share = (float)(sum / ((double)m * (double)m) / qg__sum_terms(n, largest_terms, &b));
     qg__in_blocks(n, QG_BLOCK, max_slope_block, &b);

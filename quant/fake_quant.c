@@ -91,8 +91,8 @@ void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float 
         for (size_t i = 0; i < n; i++) dx[i] += g[i];
         return;
     }
-    kernels->fake_quant_mask(r, n, x, g, dx);
-    if (dmin) kernels->fake_quant_outside(r, n, x, g, dmin, dmax);
+    if (kernels->fake_quant_mask(r, n, x, g, dx) && dmin)
+        kernels->fake_quant_outside(r, n, x, g, dmin, dmax);
 }
 
 /* ---- operators ---- */

@@ -1,15 +1,10 @@
 #include "quant/check.h"
 #include "quant/fake_quant.h"
-#include "quant/round.h"
+#include "quant/uniform.h"
 
-/* Channels are taken in chunks whose ranges fit the stack, the rows of each inside, so that the
- * innermost loop runs over adjacent floats. */
-enum { CHUNK = 64 };
+enum { CHUNK = QG_CHANNEL_RANGES };
 
-typedef struct channels {
-    size_t n;
-    float  scale[CHUNK], inv[CHUNK], nmin[CHUNK], nmax[CHUNK], q0[CHUNK];
-} channels;
+typedef qg_channel_ranges channels;
 
 static void load(const qg_fake_quant_range *r, size_t n, channels *k)
 {
@@ -20,31 +15,6 @@ static void load(const qg_fake_quant_range *r, size_t n, channels *k)
         k->nmin[c]  = r[c].nmin;
         k->nmax[c]  = r[c].nmax;
         k->q0[c]    = r[c].q0;
-    }
-}
-
-static void forward_row(const channels *k, const float *x, float *y)
-{
-    for (size_t c = 0; c < k->n; c++) {
-        const float t = qg_clamp(x[c], k->nmin[c], k->nmax[c]) - k->nmin[c];
-        const float v = qg_round_up(t * k->inv[c] - k->q0[c]) * k->scale[c];
-        y[c]          = k->scale[c] == 0.0f ? 0.0f : v;
-    }
-}
-
-static void backward_row(const channels *k, const float *x, const float *g, float *dx,
-                         double *dmin, double *dmax)
-{
-    for (size_t c = 0; c < k->n; c++) {
-        /* Selects, not branches, or the loop stays scalar. */
-        const int all    = k->scale[c] == 0.0f;
-        const int below  = (x[c] < k->nmin[c]) & !all;
-        const int above  = (x[c] > k->nmax[c]) & !all;
-        const int inside = ((x[c] >= k->nmin[c]) & (x[c] <= k->nmax[c])) | all;
-        const float through = inside ? g[c] : 0.0f;
-        dx[c] += through;
-        dmin[c] += (double)(below ? g[c] : 0.0f);
-        dmax[c] += (double)(above ? g[c] : 0.0f);
     }
 }
 
@@ -59,7 +29,7 @@ void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d,
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         load(r + c, smaller(d - c, CHUNK), &k);
-        for (size_t row = 0; row < rows; row++) forward_row(&k, x + row * d + c, y + row * d + c);
+        QG_KERNELS(qg__uniform)->fake_quant_rows(&k, rows, d, x + c, y + c);
     }
 }
 
@@ -70,8 +40,7 @@ void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, 
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         load(r + c, smaller(d - c, CHUNK), &k);
-        for (size_t at = c; at < rows * d; at += d)
-            backward_row(&k, x + at, g + at, dx + at, dmin + c, dmax + c);
+        QG_KERNELS(qg__uniform)->fake_quant_rows_backward(&k, rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
     }
 }
 
@@ -123,7 +92,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
         channels k;
         nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
                     smaller(d - c, CHUNK), &k);
-        for (size_t row = 0; row < n; row += d) forward_row(&k, x + row + c, y + row + c);
+        QG_KERNELS(qg__uniform)->fake_quant_rows(&k, n / d, d, x + c, y + c);
     }
     return QG_OK;
 }
@@ -152,8 +121,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
         double   dmax[CHUNK] = { 0.0 };
         nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
                     smaller(d - c, CHUNK), &k);
-        for (size_t row = 0; row < n; row += d)
-            backward_row(&k, x + row + c, g + row + c, dx + row + c, dmin, dmax);
+        QG_KERNELS(qg__uniform)->fake_quant_rows_backward(&k, n / d, d, x + c, g + c, dx + c, dmin, dmax);
         for (size_t i = 0; i < k.n; i++) {
             ((float *)backprop_wrt_min->data)[c + i] = (float)dmin[i];
             ((float *)backprop_wrt_max->data)[c + i] = (float)dmax[i];

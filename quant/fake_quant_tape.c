@@ -5,6 +5,7 @@
 #include "core/parallel.h"
 #include "quant/channel.h"
 #include "quant/reduce.h"
+#include "quant/uniform.h"
 
 /* --- forward ------------------------------------------------------------------------------- */
 
@@ -89,16 +90,20 @@ static void backward(const qg_activation *f, size_t n, const float *x, const flo
                      double *dk)
 {
     const qg_fake_quant_range r = range_of(f);
-    float                     run[QG_CHUNK];
+    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    const bool                empty = r.scale == 0.0f; /* then dx = dy, and nothing lies outside */
     for (size_t i = 0; i < n; i += QG_CHUNK) {
         const size_t m = qg__smaller(n - i, QG_CHUNK);
-        memset(run, 0, m * sizeof *run);
-        qg_fake_quant_backward(&r, m, x + i, dy + i, run, dk, dk ? dk + 1 : NULL);
+        float        run[QG_CHUNK], *out = dx == dy ? run : dx + i;
+        memset(out, 0, m * sizeof *out);
+        if (empty) memcpy(out, dy + i, m * sizeof *out);
+        else if (kernels->fake_quant_mask(&r, m, x + i, dy + i, out) && dk)
+            kernels->fake_quant_outside(&r, m, x + i, dy + i, dk, dk + 1);
         if (f->slope) {
-            memset(run, 0, m * sizeof *run);
-            f->slope(f->arg, m, x + i, dy + i, run);
+            memset(out, 0, m * sizeof *out);
+            f->slope(f->arg, m, x + i, dy + i, out);
         }
-        memcpy(dx + i, run, m * sizeof *run);
+        if (out == run) memcpy(dx + i, run, m * sizeof *run);
     }
 }
 

@@ -12,16 +12,13 @@ void qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y)
     QG_KERNELS(qg__map)->lsq(n, x, step, -(float)qn, (float)qp, y);
 }
 
-void qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp, float *dx)
-{
-    QG_KERNELS(qg__uniform)->lsq_slope(n, x, dy, step, -(float)qn, (float)qp, dx);
-}
-
 struct lsq {
     const float *x, *dy;
     float        step;
     int          qn, qp;
     float       *out;
+
+    const qg_uniform_kernels *kernels;
 };
 
 static void forward_block(void *context, size_t at, size_t n)
@@ -30,28 +27,13 @@ static void forward_block(void *context, size_t at, size_t n)
     qg__lsq(n, k->x + at, k->step, k->qn, k->qp, k->out + at);
 }
 
-static void slope_block(void *context, size_t at, size_t n)
+/* The slope on the way: one reading of x and dy. */
+static void backward_terms(const void *context, size_t first, size_t n, float *term)
 {
     const struct lsq *k = context;
-    qg__lsq_slope(n, k->x + at, k->dy + at, k->step, k->qn, k->qp, k->out + at);
-}
-
-static void step_terms(const void *context, size_t first, size_t n, float *term)
-{
-    const struct lsq *k = context;
-    QG_KERNELS(qg__uniform)->lsq_terms(n, k->x + first, k->dy + first, k->step, -(float)k->qn, (float)k->qp, term);
-}
-
-double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, int qn, int qp)
-{
-    const struct lsq k = { x, dy, step, qn, qp, NULL };
-    return qg__sum_terms(n, step_terms, &k);
-}
-
-double qg__lsq_step_run(size_t n, const float *x, const float *dy, float step, int qn, int qp)
-{
-    const struct lsq k = { x, dy, step, qn, qp, NULL };
-    return qg__sum_terms_run(0, n, step_terms, &k);
+    float             unused[QG_CHUNK];
+    k->kernels->lsq_backward(n, k->x + first, k->dy + first, k->step, -(float)k->qn, (float)k->qp,
+                             k->out ? k->out + first : unused, term);
 }
 
 float qg__lsq_initial_step(size_t n, const float *x, int qp)
@@ -96,13 +78,18 @@ qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_ls
     if (s) return s;
 
     const size_t n = qg_array_count(x);
-    struct lsq   k = {
-          qg__floats(x), qg__floats(dy), attrs.step, attrs.qn, attrs.qp, qg__floats(dx)
-    };
+    const bool   own = !attrs.surrogate.slope;
+    struct lsq   k = { .x       = qg__floats(x),
+                       .dy      = qg__floats(dy),
+                       .step    = attrs.step,
+                       .qn      = attrs.qn,
+                       .qp      = attrs.qp,
+                       .out     = own ? qg__floats(dx) : NULL,
+                       .kernels = QG_KERNELS(qg__uniform) };
+    const double sum = qg__sum_terms(n, backward_terms, &k);
+    if (grad_step) *grad_step = (float)(attrs.grad_scale * sum);
+    if (own) return QG_OK;
     qg__zero(dx);
-    if (attrs.surrogate.slope) qg_surrogate_slope(attrs.surrogate, n, k.x, k.dy, k.out);
-    else qg__in_blocks(n, QG_BLOCK, slope_block, &k);
-    if (grad_step)
-        *grad_step = (float)(attrs.grad_scale * qg__lsq_step_sum(n, k.x, k.dy, k.step, k.qn, k.qp));
+    qg_surrogate_slope(attrs.surrogate, n, k.x, k.dy, qg__floats(dx));
     return QG_OK;
 }

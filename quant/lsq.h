@@ -37,13 +37,8 @@ qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                     qg_lsq_attrs attrs, qg_array *dx,
                                     float *grad_step);
 
-/* For scheme authors.  The first two are loops on one run, the slope adds to dx; the sums use every
- * thread, and qg__lsq_step_sum is ds before grad_scale, qg__lsq_step_run the same on one run. */
+/* For scheme authors.  qg__lsq is a loop on one run. */
 void   qg__lsq(size_t n, const float *x, float step, int qn, int qp, float *y);
-void   qg__lsq_slope(size_t n, const float *x, const float *dy, float step, int qn, int qp,
-                     float *dx);
-double qg__lsq_step_sum(size_t n, const float *x, const float *dy, float step, int qn, int qp);
-double qg__lsq_step_run(size_t n, const float *x, const float *dy, float step, int qn, int qp);
 float  qg__lsq_initial_step(size_t n, const float *x, int qp);  /* 2 mean|x| / sqrt(qp); may be 0 */
 double qg__lsq_grad_scale(size_t n, int qp);                    /* 1 / sqrt(n qp) */
 

@@ -19,8 +19,10 @@ typedef struct qg_map_kernels {
     void (*tanh)(size_t n, const float *x, float *y);
     /* t = 2 quantize_k(t / (2m) + 1/2) - 1, quant/dorefa.h; t = tanh(w), steps = 2^k - 1 */
     void (*tanh_codes)(size_t n, float m, float steps, float *t);
-    /* dx += dy (1 - tanh^2 x) / m */
-    void (*tanh_slope)(size_t n, const float *x, const float *dy, float m, float *dx);
+    /* y = scale if x >= 0, else -scale */
+    void (*scaled_sign)(size_t n, const float *x, float scale, float *y);
+    /* y[i] = 1 if qg_uniform(key, first + i) < (x[i] + 1) / 2, else -1 */
+    void (*stochastic_sign)(size_t n, const float *x, uint64_t key, size_t first, float *y);
     /* Activations, by the formulas of their headers; steps = 2^bits - 1, codes lo .. hi. */
     void (*linear)(size_t n, const float *x, float max_value, float steps, float *y);
     void (*dorefa_even)(size_t n, const float *x, float steps, float *y);

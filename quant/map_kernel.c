@@ -16,7 +16,8 @@ static void ternary_kernel(size_t n, const float *x, float delta, float positive
 
 static void tanh_kernel(size_t n, const float *x, float *y)
 {
-    for (size_t i = 0; i < n; i++) y[i] = qg__tanh(x[i]);
+    for (size_t i = 0; i < n; i += QG_TANH_RUN)
+        qg__tanh_run(n - i < QG_TANH_RUN ? n - i : QG_TANH_RUN, x + i, y + i);
 }
 
 static void tanh_codes_kernel(size_t n, float m, float steps, float *t)
@@ -28,12 +29,9 @@ static void tanh_codes_kernel(size_t n, float m, float steps, float *t)
     }
 }
 
-static void tanh_slope_kernel(size_t n, const float *x, const float *dy, float m, float *dx)
+static void scaled_sign_kernel(size_t n, const float *x, float scale, float *y)
 {
-    for (size_t i = 0; i < n; i++) {
-        const float t = qg__tanh(x[i]);
-        dx[i] += dy[i] * (1.0f - t * t) / m;
-    }
+    for (size_t i = 0; i < n; i++) y[i] = x[i] >= 0.0f ? scale : -scale;
 }
 
 static void linear_kernel(size_t n, const float *x, float max_value, float steps, float *y)
@@ -65,22 +63,43 @@ static void lsq_kernel(size_t n, const float *x, float step, float lo, float hi,
     for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i] / step, lo, hi)) * step;
 }
 
+/* qg_uniform of the counter key + (i + 1) * step, by the steps of qg_bits but for the last, which
+ * leaves the 24 bits that count as they are.  They fit an int32_t, which every machine turns into
+ * floats by the vector. */
+static const uint64_t counter_step = 0x9E3779B97F4A7C15u;
+
+static inline float uniform_at(uint64_t counter)
+{
+    uint64_t z = counter;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (float)(int32_t)(z >> 40) * 0x1p-24f;
+}
+
 static void uniform_kernel(size_t n, uint64_t key, size_t first, float *u)
 {
-    /* 24 bits fit an int32_t, which every machine turns into floats by the vector. */
-    for (size_t i = 0; i < n; i++)
-        u[i] = (float)(int32_t)(qg_bits(key, first + i) >> 40) * 0x1p-24f;
+    uint64_t counter = key + (first + 1) * counter_step;
+    for (size_t i = 0; i < n; i++, counter += counter_step) u[i] = uniform_at(counter);
+}
+
+static void stochastic_sign_kernel(size_t n, const float *x, uint64_t key, size_t first, float *y)
+{
+    /* No clip is needed: draws lie in [0, 1). */
+    uint64_t counter = key + (first + 1) * counter_step;
+    for (size_t i = 0; i < n; i++, counter += counter_step)
+        y[i] = uniform_at(counter) < (x[i] + 1.0f) * 0.5f ? 1.0f : -1.0f;
 }
 
 const qg_map_kernels QG_PER_ISA(qg__map) = {
-    .ternary     = ternary_kernel,
-    .tanh        = tanh_kernel,
-    .tanh_codes  = tanh_codes_kernel,
-    .tanh_slope  = tanh_slope_kernel,
-    .linear      = linear_kernel,
-    .dorefa_even = dorefa_even_kernel,
-    .dorefa_up   = dorefa_up_kernel,
-    .pact        = pact_kernel,
-    .lsq         = lsq_kernel,
-    .uniform     = uniform_kernel,
+    .ternary         = ternary_kernel,
+    .tanh            = tanh_kernel,
+    .tanh_codes      = tanh_codes_kernel,
+    .scaled_sign     = scaled_sign_kernel,
+    .stochastic_sign = stochastic_sign_kernel,
+    .linear          = linear_kernel,
+    .dorefa_even     = dorefa_even_kernel,
+    .dorefa_up       = dorefa_up_kernel,
+    .pact            = pact_kernel,
+    .lsq             = lsq_kernel,
+    .uniform         = uniform_kernel,
 };

@@ -9,78 +9,31 @@
 
 /* --- minimum and maximum ------------------------------------------------------------------- */
 
-/* Comparisons with NaN are false, so it never gets into a lane. */
-enum { LANES = 16 };
-
-typedef struct lanes {
-    float lo[LANES], hi[LANES];
-} lanes;
-
-static void begin(lanes *k)
-{
-    for (int l = 0; l < LANES; l++) {
-        k->lo[l] = INFINITY;
-        k->hi[l] = -INFINITY;
-    }
-}
-
-static void widen(lanes *k, size_t n, const float *x)
-{
-    for (size_t l = 0; l < n; l++) {
-        const float v = x[l];
-        k->lo[l] = v < k->lo[l] ? v : k->lo[l];
-        k->hi[l] = v > k->hi[l] ? v : k->hi[l];
-    }
-}
-
-static void run_min_max(size_t n, const float *x, float *lo, float *hi)
-{
-    lanes  k;
-    size_t i = 0;
-    begin(&k);
-    for (; i + LANES <= n; i += LANES) widen(&k, LANES, x + i);
-    widen(&k, n - i, x + i);
-    for (int l = 0; l < LANES; l++) {
-        *lo = k.lo[l] < *lo ? k.lo[l] : *lo;
-        *hi = k.hi[l] > *hi ? k.hi[l] : *hi;
-    }
-}
-
 typedef struct span {
     qg__split    c;
     size_t       first;         /* channel of lo[0] and hi[0] */
     const float *x;
     float       *lo, *hi;
     double       percentile;
-} span;
 
-/* Channels inmost: a cache line of them at a time, down the rows. */
-static void columns_min_max(const span *s, size_t first, size_t n)
-{
-    for (size_t at = first; at < first + n; at += LANES) {
-        const size_t m = qg__smaller(first + n - at, LANES);
-        lanes        k;
-        begin(&k);
-        for (size_t row = 0; row < s->c.outer; row++) widen(&k, m, s->x + row * s->c.depth + s->first + at);
-        memcpy(s->lo + at, k.lo, m * sizeof *k.lo);
-        memcpy(s->hi + at, k.hi, m * sizeof *k.hi);
-    }
-}
+    const qg_reduce_kernels *kernels;
+} span;
 
 static void channels_min_max(void *context, size_t first, size_t n)
 {
     const span *s = context;
-    if (s->c.inner == 1) {
-        columns_min_max(s, first, n);
-        return;
-    }
     for (size_t k = first; k < first + n; k++) {
         s->lo[k] = INFINITY;
         s->hi[k] = -INFINITY;
-        for (size_t o = 0; o < s->c.outer; o++)
-            run_min_max(s->c.inner, s->x + (o * s->c.depth + s->first + k) * s->c.inner,
-                        &s->lo[k], &s->hi[k]);
     }
+    if (s->c.inner == 1) {
+        s->kernels->min_max_columns(s->c.outer, s->c.depth, n, s->x + s->first + first, s->lo + first, s->hi + first);
+        return;
+    }
+    for (size_t k = first; k < first + n; k++)
+        for (size_t o = 0; o < s->c.outer; o++)
+            s->kernels->min_max(s->c.inner, s->x + (o * s->c.depth + s->first + k) * s->c.inner,
+                                &s->lo[k], &s->hi[k]);
 }
 
 static void slice_min_max(void *context, int slice, int worker)
@@ -91,12 +44,12 @@ static void slice_min_max(void *context, int slice, int worker)
     const size_t first = qg__smaller((size_t)slice * each, n);
     s->lo[slice] = INFINITY;
     s->hi[slice] = -INFINITY;
-    run_min_max(qg__smaller(each, n - first), s->x + first, &s->lo[slice], &s->hi[slice]);
+    s->kernels->min_max(qg__smaller(each, n - first), s->x + first, &s->lo[slice], &s->hi[slice]);
 }
 
 void qg__min_max(qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi)
 {
-    span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi };
+    span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi, .kernels = QG_KERNELS(qg__reduce) };
     if (c.depth != 1) {
         qg__in_blocks(n, QG_CHANNEL_GROUP, channels_min_max, &s);
         return;
@@ -107,8 +60,8 @@ void qg__min_max(qg__split c, size_t first, size_t n, const float *x, float *lo,
     qg_parallel(QG_SLICES, slice_min_max, &s);
     *lo = INFINITY;
     *hi = -INFINITY;
-    run_min_max(QG_SLICES, low, lo, &(float){ -INFINITY });
-    run_min_max(QG_SLICES, high, &(float){ INFINITY }, hi);
+    s.kernels->min_max(QG_SLICES, low, lo, &(float){ -INFINITY });
+    s.kernels->min_max(QG_SLICES, high, &(float){ INFINITY }, hi);
 }
 
 /* --- percentiles ---------------------------------------------------------------------------- */
@@ -120,8 +73,13 @@ enum { DIGIT = 11, DIGITS = 1 << DIGIT };
 typedef struct selection {
     uint32_t prefix, mask;      /* digits found so far */
     size_t   rank;              /* among the elements that share them */
-    size_t   count[DIGITS];
 } selection;
+
+/* How often each digit occurs among the elements that share those found for selection 0 and 1; of the
+ * first digit, where all do, the two halves of one count. */
+typedef struct digits {
+    uint32_t count[2][DIGITS];
+} digits;
 
 static uint32_t ordered(float v)
 {
@@ -138,45 +96,87 @@ static float unordered(uint32_t key)
     return v;
 }
 
-/* Counts the digit at `shift` for both selections in one reading of the channel. */
-static void count_digit(const span *s, size_t channel, int shift, selection both[2])
+static void count_first(size_t n, const float *x, int shift, digits *d)
 {
-    const size_t n = qg__channel_size(s->c);
-    memset(both[0].count, 0, sizeof both[0].count);
-    memset(both[1].count, 0, sizeof both[1].count);
-    for (size_t at = 0; at < n; at += QG_CHUNK) {
-        const size_t m = qg__smaller(n - at, QG_CHUNK);
-        float        part[QG_CHUNK];
-        qg__gather(s->c, channel, at, m, s->x, part);
-        for (size_t i = 0; i < m; i++) {
-            if (part[i] != part[i]) continue;
-            const uint32_t key = ordered(part[i]);
-            const size_t   digit = (key >> shift) & (DIGITS - 1);
-            both[0].count[digit] += (key & both[0].mask) == both[0].prefix;
-            both[1].count[digit] += (key & both[1].mask) == both[1].prefix;
-        }
+    /* In turns: a count that has just been written is slow to read, and relu gives many zeros. */
+    for (size_t i = 0; i < n; i++)
+        if (x[i] == x[i]) d->count[i & 1][ordered(x[i]) >> shift]++;
+}
+
+static void count_next(size_t n, const float *x, int shift, const selection both[2], digits *d)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] != x[i]) continue;
+        const uint32_t key = ordered(x[i]);
+        const size_t   digit = (key >> shift) & (DIGITS - 1);
+        /* The low one may be a zero of a relu, which no branch foresees; the high one is rare. */
+        d->count[0][digit] += ((key ^ both[0].prefix) & both[0].mask) == 0;
+        if (((key ^ both[1].prefix) & both[1].mask) == 0) d->count[1][digit]++;
     }
 }
 
-static void find_digit(selection *k, int shift, uint32_t mask)
+typedef struct counting {
+    const span      *s;
+    size_t           channel, each;     /* elements of a slice */
+    int              shift;
+    const selection *both;
+    digits          *slice;
+} counting;
+
+static void count_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const counting *k = context;
+    const size_t    all = qg__channel_size(k->s->c);
+    const size_t    first = qg__smaller((size_t)slice * k->each, all);
+    const size_t    n = qg__smaller(k->each, all - first);
+    digits         *d = &k->slice[slice];
+    memset(d, 0, sizeof *d);
+    for (size_t at = first; at < first + n; at += QG_CHUNK) {
+        const size_t m = qg__smaller(first + n - at, QG_CHUNK);
+        float        part[QG_CHUNK];
+        const float *x = qg__part(k->s->c, k->channel, at, m, k->s->x, part);
+        if (k->both->mask == 0) count_first(m, x, k->shift, d);
+        else count_next(m, x, k->shift, k->both, d);
+    }
+}
+
+/* Counts of all slices come together in slice[0]. */
+static void count_digit(const span *s, size_t channel, int shift, const selection both[2], int slices,
+                        digits *slice)
+{
+    const size_t n = qg__channel_size(s->c), each = (n + (size_t)slices - 1) / (size_t)slices;
+    counting     k = { s, channel, each, shift, both, slice };
+    qg_parallel(slices, count_slice, &k);
+    for (int i = 1; i < slices; i++)
+        for (int d = 0; d < DIGITS; d++) {
+            slice[0].count[0][d] += slice[i].count[0][d];
+            slice[0].count[1][d] += slice[i].count[1][d];
+        }
+    if (both->mask != 0) return;
+    for (int d = 0; d < DIGITS; d++)
+        slice[0].count[0][d] = slice[0].count[1][d] = slice[0].count[0][d] + slice[0].count[1][d];
+}
+
+static void find_digit(selection *k, const uint32_t *count, int shift, uint32_t mask)
 {
     size_t digit = 0;
-    while (k->rank >= k->count[digit]) k->rank -= k->count[digit++];
+    while (k->rank >= count[digit]) k->rank -= count[digit++];
     k->prefix |= (uint32_t)digit << shift;
     k->mask = mask;
 }
 
-static void channel_percentiles(const span *s, size_t at)
+static void channel_percentiles(const span *s, size_t at, int slices, digits *slice)
 {
     /* 10, 11 and 11 bits. */
     static const int      shift[3] = { 22, 11, 0 };
     static const uint32_t mask[3]  = { 0xFFC00000u, 0xFFFFF800u, 0xFFFFFFFFu };
     selection             both[2]  = { { 0 }, { 0 } };
     for (int d = 0; d < 3; d++) {
-        count_digit(s, s->first + at, shift[d], both);
+        count_digit(s, s->first + at, shift[d], both, slices, slice);
         if (d == 0) {
             size_t m = 0;
-            for (size_t i = 0; i < DIGITS; i++) m += both[0].count[i];
+            for (size_t i = 0; i < DIGITS; i++) m += slice->count[0][i];
             if (m == 0) {
                 s->lo[at] = INFINITY;
                 s->hi[at] = -INFINITY;
@@ -186,8 +186,8 @@ static void channel_percentiles(const span *s, size_t at)
             both[1].rank = above < 1 ? 0 : above > (double)m ? m - 1 : (size_t)above - 1;
             both[0].rank = m - 1 - both[1].rank;
         }
-        find_digit(&both[0], shift[d], mask[d]);
-        find_digit(&both[1], shift[d], mask[d]);
+        find_digit(&both[0], slice->count[0], shift[d], mask[d]);
+        find_digit(&both[1], slice->count[1], shift[d], mask[d]);
     }
     s->lo[at] = unordered(both[0].prefix);
     s->hi[at] = unordered(both[1].prefix);
@@ -195,12 +195,18 @@ static void channel_percentiles(const span *s, size_t at)
 
 static void channels_percentiles(void *context, size_t first, size_t n)
 {
-    for (size_t at = first; at < first + n; at++) channel_percentiles(context, at);
+    digits slice;
+    for (size_t at = first; at < first + n; at++) channel_percentiles(context, at, 1, &slice);
 }
 
 void qg__percentiles(qg__split c, size_t first, size_t n, const float *x, double percentile, float *lo,
                      float *hi)
 {
     span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi, .percentile = percentile };
-    qg__in_blocks(n, 1, channels_percentiles, &s);
+    if (c.depth != 1) {
+        qg__in_blocks(n, 1, channels_percentiles, &s);
+        return;
+    }
+    digits slice[QG_SLICES];
+    channel_percentiles(&s, 0, QG_SLICES, slice);
 }

@@ -27,7 +27,7 @@ void qg__in_blocks(size_t count, size_t block, qg_range run, void *context)
 
 /* What a reduction makes of a block, and of all blocks. */
 struct part {
-    double value;
+    double value, other;
     size_t count;
 };
 
@@ -39,6 +39,7 @@ struct reduction {
     const float             *x;
     float                    d;
     qg_terms                 terms;
+    qg_term_pairs            pairs;
     const void              *context;
     size_t                   from; /* where this round of blocks begins */
     struct part              parts[BLOCKS_AT_ONCE];
@@ -53,7 +54,7 @@ static void reduce_block(void *context, size_t first, size_t n)
 static struct part reduce(struct reduction *r, size_t n)
 {
     const size_t at_once = (size_t)BLOCKS_AT_ONCE * QG_BLOCK;
-    struct part  all = { 0.0, 0 };
+    struct part  all = { 0 };
     r->kernels = QG_KERNELS(qg__reduce);
     for (r->from = 0; r->from < n; r->from += at_once) {
         const size_t round = qg__smaller(n - r->from, at_once);
@@ -66,6 +67,7 @@ static struct part reduce(struct reduction *r, size_t n)
 static void add(struct part *all, const struct part *block)
 {
     all->value += block->value;
+    all->other += block->other;
     all->count += block->count;
 }
 
@@ -77,12 +79,12 @@ static void keep_larger(struct part *all, const struct part *block)
 
 static void sum_abs(const struct reduction *r, size_t first, size_t n, struct part *out)
 {
-    *out = (struct part){ r->kernels->sum_abs(n, r->x + first), 0 };
+    *out = (struct part){ .value = r->kernels->sum_abs(n, r->x + first) };
 }
 
 static void max_abs(const struct reduction *r, size_t first, size_t n, struct part *out)
 {
-    *out = (struct part){ (double)r->kernels->max_abs(n, r->x + first), 0 };
+    *out = (struct part){ .value = (double)r->kernels->max_abs(n, r->x + first) };
 }
 
 static void sum_abs_above(const struct reduction *r, size_t first, size_t n, struct part *out)
@@ -105,7 +107,19 @@ double qg__sum_terms_run(size_t first, size_t n, qg_terms terms, const void *con
 
 static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
 {
-    *out = (struct part){ qg__sum_terms_run(first, n, r->terms, r->context), 0 };
+    *out = (struct part){ .value = qg__sum_terms_run(first, n, r->terms, r->context) };
+}
+
+static void sum_pairs(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ 0 };
+    for (size_t at = 0; at < n; at += QG_CHUNK) {
+        const size_t m = qg__smaller(n - at, QG_CHUNK);
+        float        term[QG_CHUNK], other[QG_CHUNK];
+        r->pairs(r->context, first + at, m, term, other);
+        out->value += r->kernels->sum(m, term);
+        out->other += r->kernels->sum(m, other);
+    }
 }
 
 double qg__sum_abs(size_t n, const float *x)
@@ -137,4 +151,12 @@ double qg__sum_terms(size_t count, qg_terms terms, const void *context)
 {
     struct reduction r = { .block = sum_terms, .fold = add, .terms = terms, .context = context };
     return reduce(&r, count).value;
+}
+
+void qg__sum_term_pairs(size_t count, qg_term_pairs pairs, const void *context, double sum[2])
+{
+    struct reduction  r = { .block = sum_pairs, .fold = add, .pairs = pairs, .context = context };
+    const struct part all = reduce(&r, count);
+    sum[0] = all.value;
+    sum[1] = all.other;
 }

@@ -33,12 +33,21 @@ typedef void (*qg_terms)(const void *context, size_t first, size_t n, float *ter
 double qg__sum_terms(size_t count, qg_terms terms, const void *context);
 double qg__sum_terms_run(size_t first, size_t n, qg_terms terms, const void *context);  /* on this thread */
 
+/* The same with two terms per element in one reading: sum[0] of term, sum[1] of other. */
+typedef void (*qg_term_pairs)(const void *context, size_t first, size_t n, float *term, float *other);
+void qg__sum_term_pairs(size_t count, qg_term_pairs pairs, const void *context, double sum[2]);
+
 /* What quant/reduce_kernel.c provides for each instruction set; any n, any alignment. */
 typedef struct qg_reduce_kernels {
     double (*sum)(size_t n, const float *x);
     double (*sum_abs)(size_t n, const float *x);
     float  (*max_abs)(size_t n, const float *x);
     double (*sum_abs_above)(size_t n, const float *x, float d, size_t *count);
+    void   (*min_max)(size_t n, const float *x, float *lo, float *hi);     /* widens; NaN is passed over */
+    /* The same down each of n columns of x [rows][stride]. */
+    void   (*min_max_columns)(size_t rows, size_t stride, size_t n, const float *x, float *lo, float *hi);
+    /* sum[p] += sum |x[p][..]|, x [pixels][c] */
+    void   (*add_abs_rows)(size_t pixels, size_t c, const float *x, double *sum);
 } qg_reduce_kernels;
 
 QG_DECLARE_KERNELS(qg_reduce_kernels, qg__reduce);

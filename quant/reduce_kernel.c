@@ -1,5 +1,6 @@
 #include "quant/reduce.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -117,9 +118,99 @@ static double sum_abs_above_kernel(size_t n, const float *x, float d, size_t *co
     return fold(sum);
 }
 
+/* Comparisons with NaN are false, so it never gets into a lane. */
+static void min_max_step(const float *p, f32 lo[VECTORS], f32 hi[VECTORS])
+{
+    for (int v = 0; v < VECTORS; v++) {
+        f32 e;
+        memcpy(&e, p + v * WIDTH, sizeof e);
+        const i32 less = e < lo[v], more = e > hi[v];
+        lo[v] = (f32)(((i32)e & less) | ((i32)lo[v] & ~less));
+        hi[v] = (f32)(((i32)e & more) | ((i32)hi[v] & ~more));
+    }
+}
+
+static void min_max_kernel(size_t n, const float *x, float *lo, float *hi)
+{
+    float  least[LANES], most[LANES];
+    f32    low[VECTORS], high[VECTORS];
+    size_t at = 0;
+    for (int l = 0; l < LANES; l++) {
+        least[l] = *lo;
+        most[l] = *hi;
+    }
+    memcpy(low, least, sizeof low);
+    memcpy(high, most, sizeof high);
+    for (; at + LANES <= n; at += LANES) min_max_step(x + at, low, high);
+    memcpy(least, low, sizeof low);
+    memcpy(most, high, sizeof high);
+    for (int l = 0; at + (size_t)l < n; l++) {
+        const float e = x[at + (size_t)l];
+        least[l] = e < least[l] ? e : least[l];
+        most[l] = e > most[l] ? e : most[l];
+    }
+    for (int l = 0; l < LANES; l++) {
+        *lo = least[l] < *lo ? least[l] : *lo;
+        *hi = most[l] > *hi ? most[l] : *hi;
+    }
+}
+
+/* A cache line of columns at a time. */
+enum { COLUMNS = 16 };
+
+static void columns_step(size_t n, const float *x, float *lo, float *hi)
+{
+    for (size_t l = 0; l < n; l++) {
+        const float e = x[l];
+        lo[l] = e < lo[l] ? e : lo[l];
+        hi[l] = e > hi[l] ? e : hi[l];
+    }
+}
+
+static void min_max_columns_kernel(size_t rows, size_t stride, size_t n, const float *x, float *lo, float *hi)
+{
+    size_t at = 0;
+    for (; at + COLUMNS <= n; at += COLUMNS) {
+        float least[COLUMNS], most[COLUMNS];
+        memcpy(least, lo + at, sizeof least);
+        memcpy(most, hi + at, sizeof most);
+        for (size_t r = 0; r < rows; r++) columns_step(COLUMNS, x + r * stride + at, least, most);
+        memcpy(lo + at, least, sizeof least);
+        memcpy(hi + at, most, sizeof most);
+    }
+    for (size_t r = 0; at < n && r < rows; r++) columns_step(n - at, x + r * stride + at, lo + at, hi + at);
+}
+
+/* Eight lanes per row, whatever the machine: rows are short, and there are many of them. */
+enum { ROW_LANES = 8, ROW_VECTORS = ROW_LANES / WIDTH };
+
+static double abs_row(size_t c, const float *x)
+{
+    f64    sum[ROW_VECTORS] = { { 0 } };
+    size_t at = 0;
+    for (; at + ROW_LANES <= c; at += ROW_LANES)
+        for (int v = 0; v < ROW_VECTORS; v++) {
+            i32 bits;
+            memcpy(&bits, x + at + v * WIDTH, sizeof bits);
+            sum[v] += __builtin_convertvector((f32)(bits & INT32_MAX), f64);
+        }
+    double lane[ROW_LANES];
+    memcpy(lane, sum, sizeof lane);
+    for (int l = 0; at + (size_t)l < c; l++) lane[l] += (double)fabsf(x[at + (size_t)l]);
+    return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+}
+
+static void add_abs_rows_kernel(size_t pixels, size_t c, const float *x, double *sum)
+{
+    for (size_t p = 0; p < pixels; p++) sum[p] += abs_row(c, x + p * c);
+}
+
 const qg_reduce_kernels QG_PER_ISA(qg__reduce) = {
-    .sum           = sum_kernel,
-    .sum_abs       = sum_abs_kernel,
-    .max_abs       = max_abs_kernel,
-    .sum_abs_above = sum_abs_above_kernel,
+    .sum             = sum_kernel,
+    .sum_abs         = sum_abs_kernel,
+    .max_abs         = max_abs_kernel,
+    .sum_abs_above   = sum_abs_above_kernel,
+    .min_max         = min_max_kernel,
+    .min_max_columns = min_max_columns_kernel,
+    .add_abs_rows    = add_abs_rows_kernel,
 };

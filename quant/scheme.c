@@ -81,12 +81,14 @@ qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *slop
     return y;
 }
 
+/* What a run of gradients waits in: it stays in the first-level cache, beside x and dy. */
+enum { RUN = 2048 };
+
 /* The surrogate adds; an activation assigns, perhaps over dy itself, so runs go through a buffer. */
 void qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,
                                       const float *dy, float *dx, double *dk)
 {
     (void)dk;
-    enum { RUN = 512 };
     float run[RUN];
     for (size_t i = 0; i < n; i += RUN) {
         const size_t m = n - i < RUN ? n - i : RUN;
@@ -147,9 +149,9 @@ static void backward_block(void *context, int block, int worker)
     double            *dk = e->f->n_learned ? e->dk + 3 * block : NULL;
     size_t             at;
     const size_t       n = block_size(e->y, block, &at);
-    float              run[QG_CHUNK];
-    for (size_t i = at; i < at + n; i += QG_CHUNK) {
-        const size_t m = qg__smaller(at + n - i, QG_CHUNK);
+    float              run[RUN];
+    for (size_t i = at; i < at + n; i += RUN) {
+        const size_t m = qg__smaller(at + n - i, RUN);
         float       *dx = x->grad && x->fresh ? x->grad + i : run;
         e->f->backward(e->f, m, x->data + i, e->y->grad + i, dx, dk);
         for (size_t k = 0; x->grad && dx == run && k < m; k++) x->grad[i + k] += run[k];

@@ -62,14 +62,19 @@ qg_quant qg_binary(qg_binary_spec spec)
 
 /* --- Bi-Real Net -------------------------------------------------------------------------- */
 
+typedef struct magnitude {
+    qg_surrogate surrogate;
+    float        mean[];        /* [rows] */
+} magnitude;
+
 static void magnitude_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
-    const qg_surrogate *s = y->saved;
-    qg_var             *x = y->in[0];
+    const magnitude *k = y->saved;
+    qg_var          *x = y->in[0];
     if (x->grad)
-        qg__magnitude_aware_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, *s,
-                                       x->grad);
+        qg__magnitude_aware_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, k->mean,
+                                       k->surrogate, x->grad);
 }
 
 static const qg_op magnitude_op = { .name = "magnitude_aware", .backward = magnitude_backward };
@@ -77,11 +82,12 @@ static const qg_op magnitude_op = { .name = "magnitude_aware", .backward = magni
 static qg_var *apply_magnitude(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
-    qg_var       *y = qg_record(t, &magnitude_op, x->shape, x, NULL, NULL);
-    qg_surrogate *s = y ? qg_save(t, y, sizeof *s) : NULL;
-    if (!s) return NULL;
-    *s = q.surrogate;
-    qg__binary_rows((size_t)x->shape.n, qg_row(x->shape), x->data, y->data, NULL);
+    const size_t rows = (size_t)x->shape.n;
+    qg_var      *y = qg_record(t, &magnitude_op, x->shape, x, NULL, NULL);
+    magnitude   *k = y ? qg_save(t, y, sizeof *k + rows * sizeof *k->mean) : NULL;
+    if (!k) return NULL;
+    k->surrogate = q.surrogate;
+    qg__binary_rows(rows, qg_row(x->shape), x->data, y->data, k->mean);
     return y;
 }
 

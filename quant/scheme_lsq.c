@@ -7,6 +7,7 @@
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/scheme.h"
+#include "quant/uniform.h"
 
 /* A step that an update has carried to 0 or below returns here: the sign of a code must not flip. */
 static const float smallest_step = 0x1p-30f;
@@ -62,16 +63,18 @@ static void forward(const qg_activation *f, size_t n, const float *x, float *y)
 static void backward(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
                      double *dk)
 {
-    const float step = f->k[K_STEP];
-    const int   qn = (int)f->k[K_QN], qp = (int)f->k[K_QP];
-    float       run[QG_CHUNK];
+    const qg_uniform_kernels *uniform = QG_KERNELS(qg__uniform);
+    const qg_reduce_kernels  *reduce  = QG_KERNELS(qg__reduce);
     for (size_t i = 0; i < n; i += QG_CHUNK) {
         const size_t m = qg__smaller(n - i, QG_CHUNK);
-        memset(run, 0, m * sizeof *run);
-        if (f->slope) f->slope(f->arg, m, x + i, dy + i, run);
-        else qg__lsq_slope(m, x + i, dy + i, step, qn, qp, run);
-        if (dk) dk[0] += (double)f->k[K_GRAD_SCALE] * qg__lsq_step_run(m, x + i, dy + i, step, qn, qp);
-        memcpy(dx + i, run, m * sizeof *run);
+        float        run[QG_CHUNK], term[QG_CHUNK], *out = dx == dy ? run : dx + i;
+        uniform->lsq_backward(m, x + i, dy + i, f->k[K_STEP], -f->k[K_QN], f->k[K_QP], out, term);
+        if (dk) dk[0] += (double)f->k[K_GRAD_SCALE] * reduce->sum(m, term);
+        if (f->slope) {
+            memset(out, 0, m * sizeof *out);
+            f->slope(f->arg, m, x + i, dy + i, out);
+        }
+        if (out == run) memcpy(dx + i, run, m * sizeof *run);
     }
 }
 

@@ -21,13 +21,13 @@ static void backward(qg_tape *t, qg_var *y)
     qg_var      *x = y->in[0], *wp = y->in[1], *wn = y->in[2];
     const float *w = x->data, *dq = y->grad;
     const size_t n = qg_count(x->shape);
-    if (x->grad && k->surrogate.slope) qg_surrogate_slope(k->surrogate, n, w, dq, x->grad);
-    else if (x->grad) qg__ttq_slope(n, w, dq, k->delta, wp->data[0], wn->data[0], x->grad);
+    double       sum[2];
+    qg__ttq_backward(n, w, dq, k->delta, wp->data[0], wn->data[0], k->surrogate, x->grad, sum);
 
     /* q = wp on P and -wn on N:  dwp = sum over P of dq,  dwn = -sum over N of dq. */
     const float sign = k->rule == QG_TTQ_AS_PRINTED ? 1.0f : -1.0f;
-    if (wp->grad) wp->grad[0] += qg__ttq_sum_positive(n, w, dq, k->delta);
-    if (wn->grad) wn->grad[0] += sign * qg__ttq_sum_negative(n, w, dq, k->delta);
+    if (wp->grad) wp->grad[0] += (float)sum[0];
+    if (wn->grad) wn->grad[0] += sign * (float)sum[1];
 }
 
 static const qg_op ttq_op = { .name = "ttq", .backward = backward };

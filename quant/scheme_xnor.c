@@ -35,6 +35,7 @@ enum { RULE };          /* in arg */
 typedef struct slope {
     qg_xnor_rule rule;
     qg_surrogate surrogate;
+    float        alpha[];       /* [rows] */
 } slope;
 
 static void weight_backward(qg_tape *t, qg_var *y)
@@ -43,7 +44,7 @@ static void weight_backward(qg_tape *t, qg_var *y)
     const slope *s = y->saved;
     qg_var      *x = y->in[0];
     if (x->grad)
-        qg__xnor_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, s->rule,
+        qg__xnor_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, s->alpha, s->rule,
                             (size_t)x->shape.c, s->surrogate, x->grad);
 }
 
@@ -53,22 +54,25 @@ static const qg_op straight_op = { .name             = "xnor_weight",
                                    .straight_through = true };
 static const qg_op sloped_op   = { .name = "xnor_weight", .backward = qg_surrogate_backward };
 
-static qg_var *record_weight(qg_tape *t, qg_quant q, qg_var *x)
+static qg_var *apply_identity(qg_tape *t, qg_quant q, qg_var *x)
 {
-    const qg_xnor_rule rule = (qg_xnor_rule)q.arg[RULE];
-    if (rule == QG_XNOR_IDENTITY) return qg_record_surrogate(t, &straight_op, &sloped_op, x, q.surrogate);
-    qg_var *y = qg_record(t, &weight_op, x->shape, x, NULL, NULL);
-    slope  *s = y ? qg_save(t, y, sizeof *s) : NULL;
-    if (!s) return NULL;
-    *s = (slope){ rule, q.surrogate };
+    qg_var *y = qg_record_surrogate(t, &straight_op, &sloped_op, x, q.surrogate);
+    if (y) qg__binary_rows((size_t)x->shape.n, qg_row(x->shape), x->data, y->data, NULL);
     return y;
 }
 
 static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
-    qg_var *y = record_weight(t, q, x);
-    if (y) qg__binary_rows((size_t)x->shape.n, qg_row(x->shape), x->data, y->data, NULL);
+    const qg_xnor_rule rule = (qg_xnor_rule)q.arg[RULE];
+    const size_t       rows = (size_t)x->shape.n;
+    if (rule == QG_XNOR_IDENTITY) return apply_identity(t, q, x);
+    qg_var *y = qg_record(t, &weight_op, x->shape, x, NULL, NULL);
+    slope  *s = y ? qg_save(t, y, sizeof *s + rows * sizeof *s->alpha) : NULL;
+    if (!s) return NULL;
+    s->rule      = rule;
+    s->surrogate = q.surrogate;
+    qg__binary_rows(rows, qg_row(x->shape), x->data, y->data, s->alpha);
     return y;
 }
 

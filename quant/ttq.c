@@ -2,6 +2,7 @@
 
 #include "quant/operand.h"
 #include "quant/reduce.h"
+#include "quant/slope.h"
 #include "quant/twn.h"
 
 float qg__ttq_delta(size_t n, const float *x, float threshold)
@@ -10,58 +11,27 @@ float qg__ttq_delta(size_t n, const float *x, float threshold)
 }
 
 struct backward {
-    const float *x, *dy;
-    float        delta, positive, negative;
-    float       *dx;
+    const float            *x, *dy;
+    float                   delta, positive, negative;
+    float                  *dx;
+    const qg_slope_kernels *kernels;
 };
 
-static void slope_block(void *context, size_t at, size_t n)
+/* The slope on the way: one reading of x and dy. */
+static void backward_terms(const void *context, size_t first, size_t n, float *above, float *below)
 {
-    const struct backward b = *(const struct backward *)context;
-    const float          *x = b.x + at;
-    const float          *dy = b.dy + at;
-    float                *dx = b.dx + at;
-    for (size_t i = 0; i < n; i++) {
-        const float other = x[i] < -b.delta ? b.negative : 1.0f;
-        dx[i] += dy[i] * (x[i] > b.delta ? b.positive : other);
-    }
+    const struct backward *k = context;
+    float                  unused[QG_CHUNK] = { 0.0f };
+    k->kernels->ttq(n, k->x + first, k->dy + first, k->delta, k->positive, k->negative,
+                    k->dx ? k->dx + first : unused, above, below);
 }
 
-void qg__ttq_slope(size_t n, const float *x, const float *dy, float delta, float positive,
-                   float negative, float *dx)
+void qg__ttq_backward(size_t n, const float *x, const float *dy, float delta, float positive,
+                      float negative, qg_surrogate s, float *dx, double sum[2])
 {
-    struct backward k = { x, dy, delta, positive, negative, dx };
-    qg__in_blocks(n, QG_BLOCK, slope_block, &k);
-}
-
-static void positive_terms(const void *context, size_t first, size_t n, float *term)
-{
-    const struct backward b = *(const struct backward *)context;
-    for (size_t i = 0; i < n; i++) {
-        const float g = b.dy[first + i];
-        term[i] = b.x[first + i] > b.delta ? g : 0.0f;
-    }
-}
-
-static void negative_terms(const void *context, size_t first, size_t n, float *term)
-{
-    const struct backward b = *(const struct backward *)context;
-    for (size_t i = 0; i < n; i++) {
-        const float g = b.dy[first + i];
-        term[i] = b.x[first + i] < -b.delta ? g : 0.0f;
-    }
-}
-
-float qg__ttq_sum_positive(size_t n, const float *x, const float *dy, float delta)
-{
-    const struct backward k = { .x = x, .dy = dy, .delta = delta };
-    return (float)qg__sum_terms(n, positive_terms, &k);
-}
-
-float qg__ttq_sum_negative(size_t n, const float *x, const float *dy, float delta)
-{
-    const struct backward k = { .x = x, .dy = dy, .delta = delta };
-    return (float)qg__sum_terms(n, negative_terms, &k);
+    const struct backward k = { x, dy, delta, positive, negative, s.slope ? NULL : dx, QG_KERNELS(qg__slope) };
+    if (dx && s.slope) qg_surrogate_slope(s, n, x, dy, dx);
+    qg__sum_term_pairs(n, backward_terms, &k, sum);
 }
 
 static qg_status check_attrs(const char *op, qg_ttq_attrs attrs)
@@ -95,14 +65,14 @@ qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy
     const float *w = qg__floats(x);
     const float *dq = qg__floats(dy);
     const float  delta = qg__ttq_delta(n, w, attrs.threshold);
+    double       sum[2];
     qg__zero(dx);
-    if (attrs.surrogate.slope) qg_surrogate_slope(attrs.surrogate, n, w, dq, qg__floats(dx));
-    else qg__ttq_slope(n, w, dq, delta, attrs.positive, attrs.negative, qg__floats(dx));
+    qg__ttq_backward(n, w, dq, delta, attrs.positive, attrs.negative, attrs.surrogate, qg__floats(dx), sum);
 
     /* q = -Wn on N, so dWn = -sum dq.  The formula as printed drops the minus; the chain rule does
      * not. */
     const float sign = attrs.rule == QG_TTQ_AS_PRINTED ? 1.0f : -1.0f;
-    if (grad_positive) *grad_positive = qg__ttq_sum_positive(n, w, dq, delta);
-    if (grad_negative) *grad_negative = sign * qg__ttq_sum_negative(n, w, dq, delta);
+    if (grad_positive) *grad_positive = (float)sum[0];
+    if (grad_negative) *grad_negative = sign * (float)sum[1];
     return QG_OK;
 }

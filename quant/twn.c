@@ -93,8 +93,9 @@ static float ternarize_channel(const struct channels *k, size_t channel)
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
         const float *x = qg__part(k->c, channel, at, n, k->x, part);
-        k->map->ternary(n, x, delta, alpha, alpha, part);
-        qg__scatter(k->c, channel, at, n, part, k->y);
+        float       *y = k->c.outer == 1 ? k->y + channel * size + at : part;
+        k->map->ternary(n, x, delta, alpha, alpha, y);
+        qg__close_part(k->c, channel, at, n, y, k->y);
     }
     return alpha;
 }

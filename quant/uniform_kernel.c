@@ -27,14 +27,17 @@ static void fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const fl
 }
 
 /* Gradients are read in any case: a load behind a condition does not vectorise. */
-static void fake_quant_mask(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx)
+static bool fake_quant_mask(const qg_fake_quant_range *r, size_t n, const float *x, const float *g, float *dx)
 {
     const float nmin = r->nmin, nmax = r->nmax;
+    int         outside = 0;
     for (size_t i = 0; i < n; i++) {
         const float through = g[i];
         const float above   = x[i] >= nmin ? through : 0.0f;
         dx[i] += x[i] <= nmax ? above : 0.0f;
+        outside |= (x[i] < nmin) | (x[i] > nmax);
     }
+    return outside != 0;
 }
 
 /* Sums in interleaved lanes, whatever the width of the machine: lane l sums elements l, l + 16, .. */
@@ -90,27 +93,67 @@ static void fake_quant_outside(const qg_fake_quant_range *r, size_t n, const flo
     }
 }
 
+/* --- a range per channel ------------------------------------------------------------------- */
+
+static void fake_quant_rows(const qg_channel_ranges *k, size_t rows, size_t stride, const float *x, float *y)
+{
+    for (size_t at = 0; at < rows * stride; at += stride)
+        for (size_t c = 0; c < k->n; c++) {
+            const float t = qg_clamp(x[at + c], k->nmin[c], k->nmax[c]) - k->nmin[c];
+            const float v = qg_round_up(t * k->inv[c] - k->q0[c]) * k->scale[c];
+            y[at + c]     = k->scale[c] == 0.0f ? 0.0f : v;
+        }
+}
+
+/* dx of a row, and whether some x lies outside.  An empty range is 0 .. 0 and passes everything. */
+static bool row_mask(const qg_channel_ranges *k, const float *x, const float *g, float *dx)
+{
+    int outside = 0;
+    for (size_t c = 0; c < k->n; c++) {
+        /* Selects, not branches, or the loop stays scalar. */
+        const int   all = k->scale[c] == 0.0f;
+        const int   inside = ((x[c] >= k->nmin[c]) & (x[c] <= k->nmax[c])) | all;
+        const float through = g[c];
+        dx[c] += inside ? through : 0.0f;
+        outside |= !inside;
+    }
+    return outside != 0;
+}
+
+static void row_outside(const qg_channel_ranges *k, const float *x, const float *g, double *dmin, double *dmax)
+{
+    for (size_t c = 0; c < k->n; c++) {
+        const int   some = k->scale[c] != 0.0f;
+        const int   below = (x[c] < k->nmin[c]) & some;
+        const int   above = (x[c] > k->nmax[c]) & some;
+        const float d = g[c];
+        dmin[c] += (double)(below ? d : 0.0f);
+        dmax[c] += (double)(above ? d : 0.0f);
+    }
+}
+
+static void fake_quant_rows_backward(const qg_channel_ranges *k, size_t rows, size_t stride, const float *x,
+                                     const float *g, float *dx, double *dmin, double *dmax)
+{
+    for (size_t at = 0; at < rows * stride; at += stride)
+        if (row_mask(k, x + at, g + at, dx + at)) row_outside(k, x + at, g + at, dmin, dmax);
+}
+
 /* --- learned step --------------------------------------------------------------------------- */
 
-static void lsq_slope(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *dx)
+/* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
+ * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
+static void lsq_backward(size_t n, const float *x, const float *dy, float step, float lo, float hi,
+                         float *restrict dx, float *restrict term)
 {
     for (size_t i = 0; i < n; i++) {
         const float v = x[i] / step;
         const float g = dy[i];
-        const float above = v > lo ? g : 0.0f;
-        dx[i] += v < hi ? above : 0.0f;
-    }
-}
-
-/* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
- * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
-static void lsq_terms(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *term)
-{
-    for (size_t i = 0; i < n; i++) {
-        const float v = x[i] / step;
         const float inside = qg_round_even(v) - v;
         const float below = v <= lo ? lo : inside;
-        term[i] = dy[i] * (v >= hi ? hi : below);
+        const float above = v > lo ? g : 0.0f;
+        term[i] = g * (v >= hi ? hi : below);
+        dx[i]   = v < hi ? above : 0.0f;
     }
 }
 
@@ -119,6 +162,8 @@ const qg_uniform_kernels QG_PER_ISA(qg__uniform) = {
     .fake_quant_multiply = fake_quant_multiply,
     .fake_quant_mask     = fake_quant_mask,
     .fake_quant_outside  = fake_quant_outside,
-    .lsq_slope           = lsq_slope,
-    .lsq_terms           = lsq_terms,
+    .fake_quant_rows     = fake_quant_rows,
+    .lsq_backward        = lsq_backward,
+
+    .fake_quant_rows_backward = fake_quant_rows_backward,
 };

@@ -4,29 +4,26 @@
 #include "quant/channel.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
+#include "quant/slope.h"
 
-static void open_clip(float bound, size_t n, const float *x, const float *dy, float *dx)
-{
-    for (size_t i = 0; i < n; i++) {
-        const float g = dy[i];
-        dx[i] += fabsf(x[i]) < bound ? g : 0.0f;
-    }
-}
+#include <string.h>
 
 static qg_surrogate own_surrogate(qg_xnor_rule rule)
 {
     if (rule == QG_XNOR_IDENTITY) return qg_ste_identity();
     if (rule == QG_XNOR_EXACT || rule == QG_XNOR_PAPER) return qg_ste_clip(1.0f);
-    return (qg_surrogate){ .slope = open_clip, .arg = 1.0f };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->open_clip, .arg = 1.0f };
 }
 
 struct backward {
-    qg__split    c;
-    const float *x, *dy;
-    qg_xnor_rule rule;
-    size_t       c_in;
-    qg_surrogate s;
-    float       *dx;
+    qg__split               c;
+    const float            *x, *dy, *alpha;
+    qg_xnor_rule            rule;
+    size_t                  c_in;
+    qg_surrogate            s;
+    float                  *dx;
+    const qg_reduce_kernels *reduce;
+    const qg_slope_kernels *slope;
 };
 
 /* dw = through s'(w) dq + direct dq + coupled sign(w): every rule is such a sum. */
@@ -37,16 +34,15 @@ struct weights {
 /* sum_j dq_j sign(w_j) of a channel. */
 static double signed_sum(const struct backward *k, size_t channel)
 {
-    const qg_reduce_kernels *kernels = QG_KERNELS(qg__reduce);
-    const size_t             size = qg__channel_size(k->c);
-    double                   sum = 0.0;
+    const size_t size = qg__channel_size(k->c);
+    double       sum = 0.0;
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
         float        part[QG_CHUNK], term[QG_CHUNK];
         const float *x = qg__part(k->c, channel, at, n, k->x, part);
         const float *dy = qg__part(k->c, channel, at, n, k->dy, term);
-        for (size_t i = 0; i < n; i++) term[i] = x[i] >= 0.0f ? dy[i] : -dy[i];
-        sum += kernels->sum(n, term);
+        k->slope->by_sign(n, x, dy, term);
+        sum += k->reduce->sum(n, term);
     }
     return sum;
 }
@@ -54,7 +50,8 @@ static double signed_sum(const struct backward *k, size_t channel)
 static struct weights weights_of(const struct backward *k, size_t channel)
 {
     const double n = (double)qg__channel_size(k->c);
-    const double alpha = (double)qg__channel_mean_abs(k->c, channel, k->x);
+    const float  mean = k->alpha ? k->alpha[channel] : qg__channel_mean_abs(k->c, channel, k->x);
+    const double alpha = (double)mean;
     double       factor;
     switch (k->rule) {
     case QG_XNOR_EXACT:
@@ -77,15 +74,13 @@ static void slope_channel(const struct backward *k, size_t channel)
     const size_t         size = qg__channel_size(k->c);
     for (size_t at = 0; at < size; at += QG_CHUNK) {
         const size_t n = qg__smaller(size - at, QG_CHUNK);
-        float        part[QG_CHUNK], scaled[QG_CHUNK], dx[QG_CHUNK];
+        float        part[QG_CHUNK], part_dy[QG_CHUNK], part_dx[QG_CHUNK], scaled[QG_CHUNK];
         const float *x = qg__part(k->c, channel, at, n, k->x, part);
-        const float *dy = qg__part(k->c, channel, at, n, k->dy, scaled);
-        qg__gather(k->c, channel, at, n, k->dx, dx);
-        for (size_t i = 0; i < n; i++)
-            dx[i] += f.direct * dy[i] + (x[i] >= 0.0f ? f.coupled : -f.coupled);
-        for (size_t i = 0; i < n; i++) scaled[i] = f.through * dy[i];
+        const float *dy = qg__part(k->c, channel, at, n, k->dy, part_dy);
+        float       *dx = qg__open_part(k->c, channel, at, n, k->dx, part_dx);
+        k->slope->xnor(n, x, dy, f.direct, f.coupled, f.through, dx, scaled);
         k->s.slope(k->s.arg, n, x, scaled, dx);
-        qg__scatter(k->c, channel, at, n, dx, k->dx);
+        qg__close_part(k->c, channel, at, n, dx, k->dx);
     }
 }
 
@@ -94,17 +89,27 @@ static void slope_channels(void *context, size_t first, size_t n)
     for (size_t channel = first; channel < first + n; channel++) slope_channel(context, channel);
 }
 
-static void xnor_slope(qg__split c, const float *x, const float *dy, qg_xnor_rule rule, size_t c_in,
-                       qg_surrogate s, float *dx)
+static void xnor_slope(qg__split c, const float *x, const float *dy, const float *alpha,
+                       qg_xnor_rule rule, size_t c_in, qg_surrogate s, float *dx)
 {
-    struct backward k = { c, x, dy, rule, c_in, qg__surrogate_or(s, own_surrogate(rule)), dx };
+    struct backward k = { .c      = c,
+                          .x      = x,
+                          .dy     = dy,
+                          .alpha  = alpha,
+                          .rule   = rule,
+                          .c_in   = c_in,
+                          .s      = qg__surrogate_or(s, own_surrogate(rule)),
+                          .dx     = dx,
+                          .reduce = QG_KERNELS(qg__reduce),
+                          .slope  = QG_KERNELS(qg__slope) };
     qg__in_blocks(c.depth, QG_CHANNEL_GROUP, slope_channels, &k);
 }
 
 void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
-                         qg_xnor_rule rule, size_t c_in, qg_surrogate s, float *dx)
+                         const float *alpha, qg_xnor_rule rule, size_t c_in, qg_surrogate s,
+                         float *dx)
 {
-    xnor_slope((qg__split){ 1, rows, row }, x, dy, rule, c_in, s, dx);
+    xnor_slope((qg__split){ 1, rows, row }, x, dy, alpha, rule, c_in, s, dx);
 }
 
 qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y, qg_array *alpha)
@@ -133,7 +138,7 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
     if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);
     if (s) return s;
     qg__zero(dx);
-    xnor_slope(c, qg__floats(x), qg__floats(dy), rule, in.depth, attrs.surrogate, qg__floats(dx));
+    xnor_slope(c, qg__floats(x), qg__floats(dy), NULL, rule, in.depth, attrs.surrogate, qg__floats(dx));
     return QG_OK;
 }
 
@@ -153,21 +158,48 @@ static void window_at(size_t o, size_t stride, size_t pad, size_t kernel, size_t
     *to = begin + kernel > pad ? qg__smaller(begin + kernel - pad, extent) : 0;
 }
 
-/* Rows [first, first + n) of all N * OH rows of K.  The pixels of a window's row are one run. */
+/* Sums of |x| over the channels and the rows of a band of windows, for each of the columns [from, to).
+ * Windows that overlap share them. */
+struct columns {
+    size_t from, to;
+    double sum[QG_CHUNK];
+};
+
+static void fill_columns(const struct map *k, const float *band, size_t rows, size_t from, struct columns *s)
+{
+    s->from = from;
+    s->to = from + qg__smaller(k->g.w - from, QG_CHUNK);
+    memset(s->sum, 0, sizeof s->sum);
+    for (size_t r = 0; r < rows; r++)
+        k->kernels->add_abs_rows(s->to - from, k->g.c, band + (r * k->g.w + from) * k->g.c, s->sum);
+}
+
+static double window_sum(const struct map *k, const float *band, size_t rows, size_t left, size_t right,
+                         struct columns *s)
+{
+    double sum = 0.0;
+    if (left < s->from || right > s->to) s->to = 0;
+    for (size_t at = left; at < right; at++) {
+        if (at >= s->to) fill_columns(k, band, rows, at, s);
+        sum += s->sum[at - s->from];
+    }
+    return sum;
+}
+
+/* Rows [first, first + n) of all N * OH rows of K.  A window is summed column by column. */
 static void map_rows(void *context, size_t first, size_t n)
 {
     const struct map      *k = context;
     const qg_xnor_geometry g = k->g;
     const double           count = (double)g.c * (double)g.kernel_h * (double)g.kernel_w;
     for (size_t row = first; row < first + n; row++) {
-        const float *image = k->x + row / g.oh * g.h * g.w * g.c;
-        size_t       top, bottom, left, right;
+        const float   *image = k->x + row / g.oh * g.h * g.w * g.c;
+        struct columns sums = { 0 };
+        size_t         top, bottom, left, right;
         window_at(row % g.oh, g.stride, g.pad_top, g.kernel_h, g.h, &top, &bottom);
         for (size_t o = 0; o < g.ow; o++) {
-            double sum = 0.0;
             window_at(o, g.stride, g.pad_left, g.kernel_w, g.w, &left, &right);
-            for (size_t r = top; r < bottom; r++)
-                sum += k->kernels->sum_abs((right - left) * g.c, image + (r * g.w + left) * g.c);
+            const double sum = window_sum(k, image + top * g.w * g.c, bottom - top, left, right, &sums);
             k->K[row * g.ow + o] = g.c ? (float)(sum / count) : 0.0f;
         }
     }

@@ -144,8 +144,8 @@ static void magnitude_aware_rows_accumulate(void **state)
     fill_normal(3, 1.0f, ROWS * ROW, x);
     fill_normal(4, 1.0f, ROWS * ROW, g);
     qg__binary_rows(ROWS, ROW, x, q, scale);
-    qg__magnitude_aware_rows_slope(ROWS, ROW, x, g, own, dx);
-    qg__magnitude_aware_rows_slope(ROWS, ROW, x, g, own, dx);
+    qg__magnitude_aware_rows_slope(ROWS, ROW, x, g, NULL, own, dx);
+    qg__magnitude_aware_rows_slope(ROWS, ROW, x, g, NULL, own, dx);
     for (size_t i = 0; i < ROWS * ROW; i++)
         assert_true(dx[i] == (fabsf(x[i]) <= 1.0f ? 2.0f * (scale[i / ROW] * g[i]) : 0.0f));
 }

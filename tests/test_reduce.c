@@ -4,6 +4,8 @@
 #include "quant/channel.h"
 #include "quant/map.h"
 #include "quant/reduce.h"
+#include "quant/slope.h"
+#include "quant/smooth.h"
 
 #include <stdlib.h>
 
@@ -97,9 +99,41 @@ static void terms_see_every_element_once(void **state)
 struct results {
     double sum, above, terms, row;
     float  max, ternary[MOST], tanh[MOST], codes[MOST], slope[MOST], uniform[MOST];
-    float  codes_of[5][MOST];
+    float  codes_of[5][MOST], slopes[11][MOST], signs[2][MOST];
+    float  span[2], least[19], most[19];
+    double pixels[50], pairs[2];
     size_t kept;
 };
+
+static void both_terms(const void *context, size_t first, size_t n, float *term, float *other)
+{
+    square_terms(context, first, n, term);
+    memcpy(other, (const float *)context + first, n * sizeof *other);
+}
+
+static void compute_reductions(struct results *r)
+{
+    const qg_reduce_kernels *reduce = QG_KERNELS(qg__reduce);
+    for (int i = 0; i < 19; i++) r->least[i] = r->most[i] = 0.0f;
+    reduce->min_max(4607, big + 1, &r->span[0], &r->span[1]);
+    reduce->min_max_columns(50, 23, 19, big, r->least, r->most);
+    reduce->add_abs_rows(50, 21, big, r->pixels);
+    qg__sum_term_pairs(BIG, both_terms, big, r->pairs);
+}
+
+static void compute_slopes(struct results *r)
+{
+    const qg_slope_kernels *k = QG_KERNELS(qg__slope);
+    const float            *dy = big + 3;
+    k->clip(1.0f, MOST, big, dy, r->slopes[0]);
+    k->open_clip(1.0f, MOST, big, dy, r->slopes[1]);
+    k->approx_sign(0.0f, MOST, big, dy, r->slopes[2]);
+    k->swish(5.0f, MOST, big, dy, r->slopes[3]);
+    k->tanh(0.7f, MOST, big, dy, r->slopes[4]);
+    k->ttq(MOST, big, dy, 0.3f, 2.0f, 3.0f, r->slopes[5], r->slopes[6], r->slopes[7]);
+    k->by_sign(MOST, big, dy, r->slopes[8]);
+    k->xnor(MOST, big, r->slopes[8], 0.1f, 0.2f, 0.3f, r->slopes[9], r->slopes[10]);
+}
 
 static void compute(struct results *r)
 {
@@ -118,8 +152,12 @@ static void compute(struct results *r)
     map->tanh(MOST, big, r->tanh);
     memcpy(r->codes, r->tanh, sizeof r->codes);
     map->tanh_codes(MOST, 0.9f, 15.0f, r->codes);
-    map->tanh_slope(MOST, big, big + 3, 0.9f, r->slope);
+    QG_KERNELS(qg__slope)->dorefa(MOST, big, big + 3, 0.9f, r->slope);
     map->uniform(MOST, 9, 5, r->uniform);
+    map->scaled_sign(MOST, big, 0.7f, r->signs[0]);
+    map->stochastic_sign(MOST, big, 9, 5, r->signs[1]);
+    compute_reductions(r);
+    compute_slopes(r);
 }
 
 static void same_bits_on_every_machine_and_thread_count(void **state)
@@ -144,10 +182,70 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
             assert_same(MOST, other.slope, first.slope);
             assert_same(5 * MOST, other.codes_of[0], first.codes_of[0]);
             assert_same(MOST, other.uniform, first.uniform);
+            assert_same(11 * MOST, other.slopes[0], first.slopes[0]);
+            assert_same(2 * MOST, other.signs[0], first.signs[0]);
+            assert_same(2, other.span, first.span);
+            assert_same(19, other.least, first.least);
+            assert_same(19, other.most, first.most);
+            assert_memory_equal(other.pixels, first.pixels, sizeof first.pixels);
+            assert_memory_equal(other.pairs, first.pairs, sizeof first.pairs);
         }
     unsetenv("QGRAD_CPU");
     qg_set_threads(0);
-    for (size_t i = 0; i < MOST; i++) assert_true(first.uniform[i] == qg_uniform(9, 5 + i));
+    for (size_t i = 0; i < MOST; i++) {
+        assert_true(first.uniform[i] == qg_uniform(9, 5 + i));
+        assert_true(first.signs[1][i] == (first.uniform[i] < (big[i] + 1.0f) * 0.5f ? 1.0f : -1.0f));
+        assert_true(first.tanh[i] == qg__tanh(big[i]));
+    }
+}
+
+/* Each of two sums in one reading is that of qg__sum_terms: the same blocks, the same order. */
+static void pairs_are_two_sums(void **state)
+{
+    (void)state;
+    double sum[2];
+    qg__sum_term_pairs(BIG, both_terms, big, sum);
+    assert_true(sum[0] == qg__sum_terms(BIG, square_terms, big));
+    qg__sum_term_pairs(0, both_terms, NULL, sum);
+    assert_true(sum[0] == 0.0 && sum[1] == 0.0);
+}
+
+/* Runs of small weights take the polynomial alone; one large weight, or NaN, must not let them. */
+static void tanh_of_a_run_is_tanh(void **state)
+{
+    (void)state;
+    float x[QG_TANH_RUN], y[QG_TANH_RUN];
+    for (int far = -1; far < QG_TANH_RUN; far++) {
+        for (size_t i = 0; i < QG_TANH_RUN; i++) x[i] = 0.0098f * (float)i * (i % 2 ? 1.0f : -1.0f);
+        if (far >= 0) x[far] = far % 3 ? QG_TANH_NEAR : -9.0f;
+        qg__tanh_run(QG_TANH_RUN, x, y);
+        for (size_t i = 0; i < QG_TANH_RUN; i++) {
+            const float t = qg__tanh(x[i]);
+            assert_memory_equal(&y[i], &t, sizeof t);
+        }
+    }
+    x[7] = NAN;
+    qg__tanh_run(QG_TANH_RUN, x, y);
+    assert_true(isnan(y[7]));
+}
+
+/* NaN is passed over; what is given is only widened. */
+static void minimum_and_maximum(void **state)
+{
+    (void)state;
+    const qg_reduce_kernels *reduce = QG_KERNELS(qg__reduce);
+    for (size_t n = 0; n < 100; n++) {
+        static float x[100];
+        fill_normal(7 + n, 1.0f, n, x);
+        if (n) x[n / 2] = NAN;
+        float lo = 0.5f, hi = -0.5f, want_lo = lo, want_hi = hi;
+        for (size_t i = 0; i < n; i++) {
+            if (x[i] < want_lo) want_lo = x[i];
+            if (x[i] > want_hi) want_hi = x[i];
+        }
+        reduce->min_max(n, x, &lo, &hi);
+        assert_true(lo == want_lo && hi == want_hi);
+    }
 }
 
 /* Channels first, in the middle, and inmost; element values tell where they came from. */
@@ -189,6 +287,9 @@ int main(void)
         cmocka_unit_test(empty_nan_and_infinite),
         cmocka_unit_test(terms_see_every_element_once),
         cmocka_unit_test(same_bits_on_every_machine_and_thread_count),
+        cmocka_unit_test(pairs_are_two_sums),
+        cmocka_unit_test(tanh_of_a_run_is_tanh),
+        cmocka_unit_test(minimum_and_maximum),
         cmocka_unit_test(channels_gather_and_scatter),
     };
     return cmocka_run_group_tests(tests, fill_big, NULL);

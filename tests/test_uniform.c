@@ -14,20 +14,31 @@ static float x[MOST], g[MOST];
 
 typedef struct results {
     float  y[8][MOST];
-    double dmin, dmax;
+    float  rows[2][MOST];
+    double dmin, dmax, low[5], high[5];
 } results;
 
 static void run(const qg_uniform_kernels *k, const qg_map_kernels *m, size_t n, results *r)
 {
     qg_fake_quant_range range;
     assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 4, false }, -0.7f, 1.1f, &range), QG_OK);
+    /* Channel 4 has an empty range, and everything passes it. */
+    qg_channel_ranges channels = { .n = 5 };
+    for (int i = 0; i < 4; i++) {
+        channels.scale[i] = range.scale;
+        channels.inv[i]   = range.inv;
+        channels.nmin[i]  = range.nmin;
+        channels.nmax[i]  = range.nmax;
+        channels.q0[i]    = range.q0;
+    }
     memset(r, 0, sizeof *r);
     k->fake_quant_divide(&range, n, x, r->y[0]);
     k->fake_quant_multiply(&range, n, x, r->y[1]);
     k->fake_quant_mask(&range, n, x, g, r->y[2]);
     m->lsq(n, x, 0.3f, -4.0f, 3.0f, r->y[3]);
-    k->lsq_slope(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4]);
-    k->lsq_terms(n, x, g, 0.3f, -4.0f, 3.0f, r->y[5]);
+    k->fake_quant_rows(&channels, n / 7, 7, x, r->rows[0]);
+    k->fake_quant_rows_backward(&channels, n / 7, 7, x, g, r->rows[1], r->low, r->high);
+    k->lsq_backward(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4], r->y[5]);
     m->pact(n, x, 1.1f, 7.0f, r->y[6]);
     m->linear(n, x, 1.1f, 7.0f, r->y[7]);
     k->fake_quant_outside(&range, n, x, g, &r->dmin, &r->dmax);

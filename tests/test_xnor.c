@@ -176,6 +176,28 @@ static void scale_map_against_the_definition(void **state)
             }
 }
 
+/* Rows wider than what is summed in one go, and windows wider than that. */
+static void scale_map_of_wide_images(void **state)
+{
+    (void)state;
+    enum { H = 3, W = 600, C = 9 };
+    static float x[H * W * C], sign[H * W * C], K[H * W];
+    static const int widths[] = { 1, 5, 255, 256, 257, 400, 600 };
+    qg_array         X = tensor4(x, 1, H, W, C), S = tensor4(sign, 1, H, W, C);
+    fill_normal(6, 1.0f, H * W * C, x);
+    for (int i = 0; i < 7; i++) {
+        const int kw = widths[i], ow = W - kw + 1;
+        qg_array  M = tensor4(K, 1, H - 1, (size_t)ow, 1);
+        assert_ok(qg_xnor_activation_quantizer(&X, (qg_xnor_window){ 2, kw, 1, false }, &S, &M));
+        for (int o = 0; o < (H - 1) * ow; o++) {
+            double sum = 0.0;
+            for (int r = o / ow; r < o / ow + 2; r++)
+                for (int e = o % ow * C; e < (o % ow + kw) * C; e++) sum += fabs((double)x[r * W * C + e]);
+            assert_near((double)K[o], sum / (2 * kw * C), 1e-6);
+        }
+    }
+}
+
 static void empty_filters(void **state)
 {
     (void)state;
@@ -230,6 +252,7 @@ int main(void)
         cmocka_unit_test(every_axis_against_the_formulas),
         cmocka_unit_test(scale_map_by_hand),
         cmocka_unit_test(scale_map_against_the_definition),
+        cmocka_unit_test(scale_map_of_wide_images),
         cmocka_unit_test(empty_filters),
         cmocka_unit_test(refuses),
     };
