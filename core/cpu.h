@@ -2,7 +2,8 @@
  *
  * Files named *_kernel.c are compiled once per instruction set with QG_ISA set to its name, and
  * end in a constant table of functions, QG_PER_ISA(table).  QG_KERNELS(table) is the address of
- * the one this machine should use.  The environment variable QGRAD_CPU = avx512 | avx2 | baseline
+ * the one this machine should use; it asks the environment, which takes as long as a loop over a few
+ * hundred floats, so it stands outside of loops.  The environment variable QGRAD_CPU = avx512 | avx2 | baseline
  * forces a lower one; a higher one than the machine has is ignored.
  */
 #ifndef QG_CPU_H

@@ -206,11 +206,11 @@ static void add_abs_rows_kernel(size_t pixels, size_t c, const float *x, double 
 }
 
 const qg_reduce_kernels QG_PER_ISA(qg__reduce) = {
-    .sum           = sum_kernel,
-    .sum_abs       = sum_abs_kernel,
-    .max_abs       = max_abs_kernel,
-    .sum_abs_above = sum_abs_above_kernel,
-    .min_max       = min_max_kernel,
+    .sum             = sum_kernel,
+    .sum_abs         = sum_abs_kernel,
+    .max_abs         = max_abs_kernel,
+    .sum_abs_above   = sum_abs_above_kernel,
+    .min_max         = min_max_kernel,
     .min_max_columns = min_max_columns_kernel,
-    .add_abs_rows  = add_abs_rows_kernel,
+    .add_abs_rows    = add_abs_rows_kernel,
 };

@@ -1,8 +1,8 @@
 /* quant/uniform.h — loops of fake_quant, and the backward of LSQ, for each instruction set (internal).
  *
- * quant/fake_quant.h and lsq.h say what they compute; forwards of other schemes are in quant/map.h.  Every operation is a single IEEE one, nothing is contracted and sums
- * have lanes of their own: the same bits on every instruction set.  dx is
- * added to unless it says otherwise; y may be x.
+ * quant/fake_quant.h and lsq.h say what they compute; forwards of other schemes are in quant/map.h.
+ * Every operation is a single IEEE one, nothing is contracted and sums have lanes of their own: the
+ * same bits on every instruction set.  dx is added to where nothing else is said; y may be x.
  */
 #ifndef QG_UNIFORM_H
 #define QG_UNIFORM_H
