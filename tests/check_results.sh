@@ -18,7 +18,7 @@ dir=$(mktemp -d)
 mkdir -p "$dir/examples/recipes"
 ln -s "$here/datasets" "$dir/datasets"
 cp examples/reproduce.sh "$dir/examples"
-printf '%s\n' 'model = "lenet5"' 'data = "sample"' 'batch = 500' 'epochs = 2' >"$dir/examples/recipes/plain.toml"
+printf '%s\n' 'model = "lenet5"' 'data = "sample"' 'batch = 500' 'epochs = 1' >"$dir/examples/recipes/plain.toml"
 { cat "$dir/examples/recipes/plain.toml"; echo 'weight = "twn"'; echo 'init-recipe = "plain"'; } \
     >"$dir/examples/recipes/tuned.toml"
 cd "$dir" || exit 1
@@ -32,7 +32,7 @@ grep -q -- '--recipe tuned --init runs/plain/seed-1 --seed 1' results/README.md 
 sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there goes unnoticed"
 
 # Stopped by a signal, the run has its checkpoint and nobody works on it any more.
-sed 's/epochs = 2/epochs = 1000/' examples/recipes/plain.toml >examples/recipes/long.toml
+sed 's/epochs = 1/epochs = 1000/' examples/recipes/plain.toml >examples/recipes/long.toml
 QGRAD=$qgrad SEEDS=1 sh examples/reproduce.sh long >log 2>&1 &
 for i in 1 2 3 4 5 6 7 8 9 10; do [ -e runs/long/seed-1/config.toml ] && break; sleep 1; done
 kill -TERM $!
