@@ -199,9 +199,9 @@ static void residual_nets_learn(void **state)
 {
     (void)state;
     enum { N = 9 };
-    static float   image[N * 16 * 16 * 3];
+    static float   image[N * 8 * 8 * 3];
     static uint8_t label[N];
-    const qg_tensor     x = { { N, 16, 16, 3 }, image };
+    const qg_tensor     x = { { N, 8, 8, 3 }, image };
     const qg_model_spec specs[] = {
         { .weight = twn() },
         { .weight = rows(), .input = sign() },
@@ -210,7 +210,7 @@ static void residual_nets_learn(void **state)
     fill_bands(x.shape, 3, 1, image, label);
     for (int i = 0; i < COUNT(specs); i++) {
         qg_model_spec spec = specs[i];
-        spec.height = spec.width = 16, spec.channels = 3, spec.classes = 3;
+        spec.height = spec.width = 8, spec.channels = 3, spec.classes = 3;
         qg_net   *net = qg_model_declare(qg_model_find("resnet20"), spec);
         qg_optim *o   = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 1e-3f });
         qg_tape  *t   = qg_tape_new();
