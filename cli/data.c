@@ -96,12 +96,14 @@ void data_help(FILE *out)
 
 static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
 {
-    char path[PATH_BYTES];
+    char train_dir[PATH_BYTES], test_dir[PATH_BYTES];
     if (!dir) {
         qg_fail(QG_EARG, "the data set folder needs --data-dir: where train and test are");
         return NULL;
     }
-    return path_join(dir, test ? "test" : "train", path) ? NULL : qg_folder(path, d->image, spec);
+    if (path_join(dir, "train", train_dir) || path_join(dir, "test", test_dir)) return NULL;
+    if (test && qg_folder_same_classes(train_dir, test_dir)) return NULL;
+    return qg_folder(test ? test_dir : train_dir, d->image, spec);
 }
 
 qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec)

@@ -119,6 +119,9 @@ void result_join(char to[RESULT_TEXT], const char *before, const char *now)
     bool         has = n == 0;
     for (const char *at = before; !has && (at = strstr(at, now)); at++)
         has = (at == before || at[-1] == ' ') && (at[n] == ',' || !at[n]);
-    if (has) snprintf(to, RESULT_TEXT, "%s", before);
-    else snprintf(to, RESULT_TEXT, "%s%s%s", before, *before ? ", " : "", now);
+    const char *sep = *before ? ", " : "";
+    const bool full = !has && strlen(before) + strlen(sep) + n + sizeof ", .." > RESULT_TEXT;
+    if (full) now = "..";                       /* not half a name */
+    if (has || (full && strstr(before, ".."))) snprintf(to, RESULT_TEXT, "%s", before);
+    else snprintf(to, RESULT_TEXT, "%s%s%s", before, sep, now);
 }

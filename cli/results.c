@@ -35,29 +35,61 @@ static qg_status write_page(const char *text)
     return qg_file_commit(f);
 }
 
-/* The logs of a run that stands in dir, to its place. */
-static qg_status copy_run(const logged_run *r, const char *dir)
+static qg_status copy_text(const char *from, const char *to)
 {
-    char      to[PATH_BYTES], path[PATH_BYTES], *text;
-    bool      created;
+    char     *text;
     size_t    n;
-    snprintf(to, sizeof to, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
+    qg_status status = text_read(from, MAX_PAGE_BYTES, &text, &n);
+    if (status) return status;
+    qg_file *f = qg_file_begin(to);
+    qg_file_put(f, text, n);
+    status = qg_file_commit(f);
+    free(text);
+    return status;
+}
+
+/* The logs of a run that stands in from, to the folder to. */
+static qg_status copy_logs(const logged_run *r, const char *from, const char *to)
+{
+    char      path[PATH_BYTES], source[PATH_BYTES];
+    bool      created;
     qg_status status = path_make(to, &created);
     if (!status) status = path_join(to, "config.toml", path);
     if (!status) status = config_write(&r->config, path);
     if (!status) status = path_join(to, "metrics.csv", path);
     if (!status) status = metrics_write(&r->metrics, path);
-    if (!status) status = path_join(dir, "result.json", path);
-    if (!status) status = text_read(path, MAX_PAGE_BYTES, &text, &n);
-    if (status) return status;
-    status = path_join(to, "result.json", path);
-    if (!status) {
-        qg_file *f = qg_file_begin(path);
-        qg_file_put(f, text, n);
-        status = qg_file_commit(f);
+    if (!status) status = path_join(from, "result.json", source);
+    if (!status) status = path_join(to, "result.json", path);
+    return status ? status : copy_text(source, path);
+}
+
+static void remove_logs(const char *dir)
+{
+    static const char *const name[] = { "config.toml", "metrics.csv", "result.json" };
+    char path[PATH_BYTES];
+    for (int i = 0; i < 3; i++)
+        if (!path_join(dir, name[i], path)) remove(path);
+    rmdir(dir);
+}
+
+/* Logs that are there in part would stand in the way of every later call, so they are gathered beside
+ * their place, under a name that is not read, and moved as a whole. */
+static qg_status copy_run(const logged_run *r, const char *dir)
+{
+    char to[PATH_BYTES], new[PATH_BYTES], old[PATH_BYTES];
+    snprintf(to, sizeof to, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
+    snprintf(new, sizeof new, RESULTS "/%s/.seed-%" PRIu64 ".new", r->row, r->seed);
+    snprintf(old, sizeof old, RESULTS "/%s/.seed-%" PRIu64 ".old", r->row, r->seed);
+    remove_logs(new), remove_logs(old);
+    const qg_status status = copy_logs(r, dir, new);
+    if (status) {
+        remove_logs(new);
+        return status;
     }
-    free(text);
-    return status;
+    if ((rename(to, old) && errno != ENOENT) || rename(new, to))
+        return qg_fail(QG_EIO, "%s: %s", to, strerror(errno));
+    remove_logs(old);
+    return QG_OK;
 }
 
 /* The page is what the logs say, or the first line that is not. */

@@ -230,7 +230,7 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
     w->fresh = false;           /* w or b may be x: what follows adds to it */
 
-    const bool sliced = y->shape.n >= QG_SLICES && j.acc_size * sizeof(float) <= SLICED_BYTES;
+    const bool sliced = y->shape.n >= QG_SLICES && qg_count(w->shape) * sizeof(float) <= SLICED_BYTES;
     if (w->grad && !sliced && !weight_gradient_by_units(t, &j)) return;
     if (w->grad && sliced) {
         j.slices = QG_SLICES;

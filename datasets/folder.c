@@ -125,17 +125,39 @@ static bool is_size(qg_shape s)
 qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
 {
     folder f = { .dir = dir };
-    if (!dir || !is_size(image)) {
-        qg_fail(QG_EARG, dir ? "images of a folder cannot be %dx%dx%d: sides are 1..%d, channels 1 or 3"
-                             : "the directory of the images is NULL",
-                image.h, image.w, image.c, (int)MOST_SIDE);
+    if (!dir) {
+        qg_fail(QG_EARG, "the directory of the images is NULL");
         return NULL;
     }
-    qg__dataset set = { .shape = { survey(&f), image.h, image.w, image.c }, .classes = f.classes.n };
+    if (!is_size(image)) {
+        qg_fail(QG_EARG, "images of a folder cannot be %dx%dx%d: sides are 1..%d, channels 1 or 3", image.h, image.w,
+                image.c, (int)MOST_SIDE);
+        return NULL;
+    }
+    const int   n   = survey(&f);
+    qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
     bool        ok  = set.shape.n > 0 && qg__dataset_allocate(&set);
     for (int k = 0, at = 0; ok && k < f.classes.n; at += f.images[k++].n) ok = read_class(&f, k, &set, at);
     if (!ok) qg__dataset_free(&set);
     for (int k = 0; k < MOST_CLASSES; k++) list_free(&f.images[k]);
     list_free(&f.classes);
     return qg__loader_new(set, spec);
+}
+
+qg_status qg_folder_same_classes(const char *a, const char *b)
+{
+    folder    f = { .dir = a }, g = { .dir = b };
+    qg_status status = QG_OK;
+    if (!a || !b) return qg_fail(QG_EARG, "the directory of the images is NULL");
+    if (!list(a, is_shown, &f.classes) || !keep_folders(a, &f.classes) || !list(b, is_shown, &g.classes) ||
+        !keep_folders(b, &g.classes))
+        status = QG_EIO;
+    for (int i = 0; !status && i < f.classes.n && i < g.classes.n; i++)
+        if (strcmp(f.classes.name[i]->d_name, g.classes.name[i]->d_name))
+            status = qg_fail(QG_EFORMAT, "'%s' has the class '%s' where '%s' has '%s'", b, g.classes.name[i]->d_name, a,
+                             f.classes.name[i]->d_name);
+    if (!status && f.classes.n != g.classes.n)
+        status = qg_fail(QG_EFORMAT, "'%s' has %d classes, '%s' has %d", b, g.classes.n, a, f.classes.n);
+    list_free(&f.classes), list_free(&g.classes);
+    return status;
 }

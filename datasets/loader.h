@@ -135,6 +135,11 @@ qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
  */
 qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec);
 
+/* QG_OK if the classes of both have the same names, and so the same numbers: those of a training and
+ * a test folder must.  Fails with QG_EFORMAT and the first that differs; QG_EIO; QG_EARG: NULL. */
+QG_MUST_CHECK
+qg_status  qg_folder_same_classes(const char *a, const char *b);
+
 /* The sample in datasets/sample: [2000][28][28][1] and [500][28][28][1], pictures of clothes,
  * classes 0..9 in equal parts.  Image i has label i % 10.
  *

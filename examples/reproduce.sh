@@ -13,12 +13,12 @@ folder=examples/recipes
 [ -x "$qgrad" ] || { echo "reproduce.sh: no $qgrad; make builds it" >&2; exit 2; }
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU      # they decide speed and bits
 end=${MINUTES:+$(($(date +%s) + MINUTES * 60))}
-work=$(mktemp -d) || exit 1
 
 [ $# -gt 0 ] || set -- $(grep -l '^reproduces' $folder/*.toml | sed 's,.*/,,; s,\.toml$,,')
 for row; do
     [ -e "$folder/$row.toml" ] || { echo "reproduce.sh: no $folder/$row.toml" >&2; exit 2; }
 done
+work=$(mktemp -d) || exit 1
 
 source_of() { sed -n 's/^init-recipe = "\(.*\)"$/\1/p' "$folder/$1.toml"; }
 finished() { grep -q '"complete":true' "$1/result.json" 2>/dev/null; }
@@ -32,7 +32,11 @@ train() {
     set -- "$1" "$2" --recipe "$1" --seed "$2" --out "$dir" --threads 1 --resume --json
     from=$(source_of "$1")
     if [ -n "$from" ]; then
-        if ! finished "runs/$from/seed-$2"; then echo "$dir: waits for runs/$from/seed-$2"; return; fi
+        if ! finished "runs/$from/seed-$2"; then
+            echo "$dir: waits for runs/$from/seed-$2"
+            : >"$work/waiting"
+            return
+        fi
         set -- "$@" --init "runs/$from/seed-$2"
     fi
     if [ -n "$end" ]; then
@@ -49,8 +53,11 @@ train() {
     wait $!
     status=$?
     rm -f "$log.pid"
-    if [ $status -ge 128 ]; then : >"$work/stop"; fi
-    if [ $status -ne 0 ] && [ $status -lt 128 ]; then tail -n 1 "$log.err"; : >"$work/failed"; return; fi
+    case $status in
+    0) ;;
+    130 | 143) : >"$work/stop" ;;               # a signal, and a checkpoint was written
+    *) echo "$dir: status $status"; tail -n 1 "$log.err"; : >"$work/failed"; return ;;
+    esac
     if finished "$dir"; then
         keep "$dir"
         echo "$dir: $(sed -n 's/.*"test_accuracy":\([0-9.]*\).*/test accuracy \1/p' "$dir/result.json")"
@@ -100,6 +107,7 @@ for seed in $seeds; do
 done
 status=0
 [ -e "$work/failed" ] && status=1
+[ -e "$work/waiting" ] && [ -z "$end" ] && status=1      # nothing in this call will bring it
 [ -e "$work/stop" ] && status=130
 rm -rf "$work"
 "$qgrad" results || status=1

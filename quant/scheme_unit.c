@@ -24,6 +24,8 @@ static void codes(bool zero, float n, size_t count, const float *x, float *code)
 {
     if (zero)
         for (size_t i = 0; i < count; i++) code[i] = qg_round_even(qg_clamp(x[i], -1.0f, 1.0f) * n);
+    else if (n == 1.0f)                         /* half of the smallest float would lose its sign */
+        for (size_t i = 0; i < count; i++) code[i] = x[i] < 0.0f ? -1.0f : x[i] >= 0.0f ? 1.0f : x[i];
     else
         for (size_t i = 0; i < count; i++)
             code[i] = 2.0f * qg_floor(qg_clamp(x[i], -1.0f, 1.0f) * (0.5f * n)) + 1.0f;

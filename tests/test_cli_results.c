@@ -276,6 +276,19 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_holds("results/README.md", "- **memory**: none that is known; trained with `--epochs 1`.");
 }
 
+/* What a call that was killed has left beside the place of a run is not read, and cleared away. */
+static void test_an_interrupted_add_is_no_obstacle(void **state)
+{
+    (void)state;
+    static const char *const rest[] = { "results/twn/.seed-10.new", "results/twn/.seed-10.old" };
+    for (int i = 0; i < 2; i++) assert_int_equal(mkdir(rest[i], 0700), 0);
+    copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.new/config.toml");
+    assert_status("results --check", 0);
+    assert_status("results --add runs/twn/seed-10", 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(access(rest[i], F_OK), -1);
+    assert_status("results --check", 0);
+}
+
 static void test_a_table_that_was_touched_is_noticed(void **state)
 {
     (void)state;
@@ -328,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_init_lists_every_mismatch),
         cmocka_unit_test(test_what_starts_from_weights_starts_from_these),
         cmocka_unit_test(test_the_table_is_what_the_logs_say),
+        cmocka_unit_test(test_an_interrupted_add_is_no_obstacle),
         cmocka_unit_test(test_a_table_that_was_touched_is_noticed),
         cmocka_unit_test(test_what_is_no_row_is_not_added),
     };

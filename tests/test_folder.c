@@ -188,6 +188,25 @@ static void test_resize(void **state)
     assert_memory_equal(out, four, 4);
 }
 
+/* Labels are places in the list of names, so the lists must be the same. */
+static void test_classes_that_differ_are_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "a", "a/x", "a/y", "b", "b/x", "b/z", "c", "c/x" };
+    char where[3][sizeof path];
+    for (int i = 0; i < 8; i++) make_class(names[i]);
+    for (int i = 0; i < 3; i++) strcpy(where[i], in_dir((const char *const[]){ "a", "b", "c" }[i]));
+    assert_int_equal(qg_folder_same_classes(where[0], where[0]), QG_OK);
+    assert_int_equal(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT);
+    assert_message("b' has the class 'z' where '");
+    assert_message("a' has 'y'");
+    assert_int_equal(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT);
+    assert_message("c' has 1 classes, '");
+    assert_int_equal(qg_folder_same_classes(where[0], in_dir("absent")), QG_EIO);
+    assert_message("absent' cannot be listed");
+    assert_int_equal(qg_folder_same_classes(NULL, where[0]), QG_EARG);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void)
@@ -195,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_classes_and_images_by_name), TEST(test_grey),    TEST(test_refusals),
         TEST(test_too_many_classes),           TEST(test_another_size_is_resized), cmocka_unit_test(test_resize),
+        TEST(test_classes_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
