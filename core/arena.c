@@ -17,6 +17,7 @@ struct qg_arena_block {
 
 static qg_arena_block *block_new(size_t size)
 {
+    if (size < BLOCK_BYTES) size = BLOCK_BYTES;
     const size_t head = (sizeof(qg_arena_block) + ALIGN - 1) / ALIGN * ALIGN;
     if (size > SIZE_MAX - head) return NULL;
     qg_arena_block *b = aligned_alloc(ALIGN, head + size);
@@ -32,7 +33,7 @@ static qg_arena_block *block_for(qg_arena *a, size_t bytes)
     qg_arena_block *last = a->current;
     for (qg_arena_block *b = last ? last->next : a->first; b; last = b, b = b->next)
         if (b->size >= bytes) return b;
-    qg_arena_block *b = block_new(bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);
+    qg_arena_block *b = block_new(bytes);
     if (!b) return NULL;
     if (last) last->next = b;
     else a->first = b;
@@ -85,7 +86,7 @@ void qg_arena_merge(qg_arena *a)
     if (!a->first || !a->first->next) return;
     const size_t peak = a->peak;
     qg_arena_release(a);
-    *a = (qg_arena){ .first = block_new(peak > BLOCK_BYTES ? peak : BLOCK_BYTES), .peak = peak };
+    *a = (qg_arena){ .first = block_new(peak), .peak = peak };
 }
 
 void qg_arena_release(qg_arena *a)

@@ -9,36 +9,15 @@
 
 #include "core/file.h"
 #include "tests/support/pictures.h"
+#include "tests/support/room.h"
 
 enum { PIXELS = 1024, ROWS = 3, RECORD = 1 + 3 * PIXELS };
 
-static char dir[32], log_text[512];
-
-static int enter(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/qg_sheets_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
-}
-
-static const char *in_dir(const char *name)
-{
-    static char path[64];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
+static char log_text[512];
 
 static void write_text(const char *name, const char *text)
 {
-    FILE *f = fopen(in_dir(name), "w");
+    FILE *f = fopen(in_room(name), "w");
     assert_non_null(f);
     fputs(text, f);
     assert_int_equal(fclose(f), 0);
@@ -51,7 +30,7 @@ static void write_sheet(int width)
     static uint8_t sheet[ROWS * PIXELS * 3];
     for (int i = 0; i < ROWS * width; i++)
         for (int c = 0; c < 3; c++) sheet[3 * i + c] = value(i / width, i % width, c);
-    write_png(in_dir("sheet.png"), sheet, ROWS, width);
+    write_png(in_room("sheet.png"), sheet, ROWS, width);
 }
 
 /* The exit status; what it says is then in log_text. */
@@ -61,9 +40,9 @@ static int convert(const char *first)
     const char *build = getenv("BUILD");
     snprintf(command, sizeof command,
              "%s/cifar_sheets %s/sheet.png %s/labels.json %s %s/out.bin >%s/log 2>&1", build ? build : "build",
-             dir, dir, first, dir, dir);
+             room, room, first, room, room);
     const int status = system(command);
-    FILE     *f      = fopen(in_dir("log"), "r");
+    FILE     *f      = fopen(in_room("log"), "r");
     assert_non_null(f);
     log_text[fread(log_text, 1, sizeof log_text - 1, f)] = '\0';
     fclose(f);
@@ -75,7 +54,7 @@ static void assert_refused(const char *first, const char *reason)
 {
     assert_int_equal(convert(first), 1);
     if (!strstr(log_text, reason)) fail_msg("'%s' is not in '%s'", reason, log_text);
-    assert_int_equal(access(in_dir("out.bin"), F_OK), -1);
+    assert_int_equal(access(in_room("out.bin"), F_OK), -1);
 }
 
 static void test_converts(void **state)
@@ -87,7 +66,7 @@ static void test_converts(void **state)
     write_text("labels.json", "[9, 9,7,0,\n 8,9]\n");
     assert_int_equal(convert("2"), 0);
     assert_string_equal(log_text, "");
-    assert_int_equal(qg_file_read(in_dir("out.bin"), 1 << 20, &bytes, &n), QG_OK);
+    assert_int_equal(qg_file_read(in_room("out.bin"), 1 << 20, &bytes, &n), QG_OK);
     assert_int_equal(n, ROWS * RECORD);
     static const uint8_t labels[ROWS] = { 7, 0, 8 };
     for (int i = 0; i < ROWS; i++) {
@@ -116,7 +95,7 @@ static void test_refusals(void **state)
     assert_refused("0", "labels.json");
     write_text("labels.json", "[1,2,3] 4");
     assert_refused("0", "labels.json");
-    assert_int_equal(unlink(in_dir("labels.json")), 0);
+    assert_int_equal(unlink(in_room("labels.json")), 0);
     assert_refused("0", "labels.json");
     assert_int_equal(convert("-1"), 2);
     assert_non_null(strstr(log_text, "usage: "));
@@ -125,8 +104,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_converts, enter, leave),
-        cmocka_unit_test_setup_teardown(test_refusals, enter, leave),
+        cmocka_unit_test_setup_teardown(test_converts, room_enter, room_leave),
+        cmocka_unit_test_setup_teardown(test_refusals, room_enter, room_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,35 +9,13 @@
 
 #include "datasets/dataset.h"
 #include "tests/support/pictures.h"
+#include "tests/support/room.h"
 
-static char dir[32], path[160];
-
-static const char *in_dir(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static int enter(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/qg_folder_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
-}
-
-static void make_class(const char *name) { assert_int_equal(mkdir(in_dir(name), 0700), 0); }
+static void make_class(const char *name) { assert_int_equal(mkdir(in_room(name), 0700), 0); }
 
 static void write_text(const char *name, const char *text)
 {
-    FILE *f = fopen(in_dir(name), "w");
+    FILE *f = fopen(in_room(name), "w");
     assert_non_null(f);
     fputs(text, f);
     assert_int_equal(fclose(f), 0);
@@ -58,15 +36,15 @@ static void test_classes_and_images_by_name(void **state)
     make_class("Ant");
     make_class("bee");
     make_class(".hidden");
-    write_png(in_dir("bee/b.png"), p[2], 5, 7);
-    write_bmp(in_dir("bee/a.BMP"), p[1], 5, 7);
-    write_bmp(in_dir("zebra/1.bmp"), p[3], 5, 7);
-    write_png(in_dir("Ant/x.png"), p[0], 5, 7);
+    write_png(in_room("bee/b.png"), p[2], 5, 7);
+    write_bmp(in_room("bee/a.BMP"), p[1], 5, 7);
+    write_bmp(in_room("zebra/1.bmp"), p[3], 5, 7);
+    write_png(in_room("Ant/x.png"), p[0], 5, 7);
     write_text("bee/readme.txt", "no picture");
     write_text("bee/.a.png", "no picture");
     write_text("notes.png", "no class");
 
-    qg_loader *l = qg_folder(dir, (qg_shape){ 1, 5, 7, 3 }, (qg_loader_spec){ .batch = 9, .in_order = true });
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 }, (qg_loader_spec){ .batch = 9, .in_order = true });
     if (!l) fail_msg("%s", qg_errmsg());
     assert_true(qg_shape_equal(qg_loader_shape(l), (qg_shape){ 4, 5, 7, 3 }));
     assert_int_equal(qg_loader_classes(l), 3);
@@ -85,8 +63,8 @@ static void test_grey(void **state)
     uint8_t p[2 * 2 * 3];
     for (int i = 0; i < 4; i++) memset(p + 3 * i, 60 * i, 3);
     make_class("one");
-    write_bmp(in_dir("one/p.bmp"), p, 2, 2);
-    qg_loader *l = qg_folder(dir, (qg_shape){ 1, 2, 2, 1 }, (qg_loader_spec){ .batch = 1 });
+    write_bmp(in_room("one/p.bmp"), p, 2, 2);
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 2, 2, 1 }, (qg_loader_spec){ .batch = 1 });
     if (!l) fail_msg("%s", qg_errmsg());
     qg_batch b;
     assert_true(qg_loader_next(l, &b));
@@ -96,7 +74,7 @@ static void test_grey(void **state)
 
 static void assert_refused(const char *culprit, const char *reason)
 {
-    assert_null(qg_folder(dir, (qg_shape){ 1, 4, 4, 3 }, (qg_loader_spec){ .batch = 1 }));
+    assert_null(qg_folder(room, (qg_shape){ 1, 4, 4, 3 }, (qg_loader_spec){ .batch = 1 }));
     assert_message(culprit);
     assert_message(reason);
 }
@@ -109,37 +87,37 @@ static void test_refusals(void **state)
     const qg_loader_spec spec = { .batch = 1 };
     assert_null(qg_folder(NULL, (qg_shape){ 1, 4, 4, 3 }, spec));
     assert_message("the directory of the images is NULL");
-    assert_null(qg_folder(dir, (qg_shape){ 1, 4, 4, 2 }, spec));
+    assert_null(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec));
     assert_message("images of a folder cannot be 4x4x2");
     assert_null(qg_folder("/nowhere/at/all", (qg_shape){ 1, 4, 4, 3 }, spec));
     assert_message("'/nowhere/at/all' cannot be listed: No such file");
-    assert_refused(dir, "has 0 folders, but needs one per class");
+    assert_refused(room, "has 0 folders, but needs one per class");
 
     make_class("a");
     make_class("b");
     fill(p, 4, 4, 0);
-    write_bmp(in_dir("a/1.bmp"), p, 4, 4);
-    assert_refused(in_dir("b"), "has no PNG, JPEG or BMP file");
+    write_bmp(in_room("a/1.bmp"), p, 4, 4);
+    assert_refused(in_room("b"), "has no PNG, JPEG or BMP file");
     write_text("b/2.jpg", "no picture");
-    assert_refused(in_dir("b/2.jpg"), "is no readable PNG, JPEG or BMP: ");
+    assert_refused(in_room("b/2.jpg"), "is no readable PNG, JPEG or BMP: ");
 
-    assert_int_equal(unlink(in_dir("b/2.jpg")), 0);
-    write_png(in_dir("b/3.png"), p, 4, 4);
-    assert_int_equal(truncate(in_dir("b/3.png"), 60), 0);
-    assert_refused(in_dir("b/3.png"), "is damaged: ");
+    assert_int_equal(unlink(in_room("b/2.jpg")), 0);
+    write_png(in_room("b/3.png"), p, 4, 4);
+    assert_int_equal(truncate(in_room("b/3.png"), 60), 0);
+    assert_refused(in_room("b/3.png"), "is damaged: ");
 
     /* A BMP of 60,000 x 60,000 in 60 bytes. */
-    FILE *f = fopen(in_dir("a/1.bmp"), "rb");
+    FILE *f = fopen(in_room("a/1.bmp"), "rb");
     assert_non_null(f);
     assert_int_equal(fread(bytes, 1, 60, f), 60);
     fclose(f);
     bytes[18] = bytes[22] = 0x60;
     bytes[19] = bytes[23] = (char)0xea;
-    f = fopen(in_dir("a/0.bmp"), "wb");
+    f = fopen(in_room("a/0.bmp"), "wb");
     assert_non_null(f);
     fwrite(bytes, 1, 60, f);
     fclose(f);
-    assert_refused(in_dir("a/0.bmp"), "is 60000 x 60000: more than");
+    assert_refused(in_room("a/0.bmp"), "is 60000 x 60000: more than");
 }
 
 static void test_too_many_classes(void **state)
@@ -150,7 +128,7 @@ static void test_too_many_classes(void **state)
         snprintf(name, sizeof name, "%d", i);
         make_class(name);
     }
-    assert_refused(dir, "has 257 folders, but needs one per class, 1 to 256");
+    assert_refused(room, "has 257 folders, but needs one per class, 1 to 256");
 }
 
 static void test_another_size_is_resized(void **state)
@@ -159,8 +137,8 @@ static void test_another_size_is_resized(void **state)
     uint8_t p[6 * 6 * 3];
     make_class("a");
     for (int i = 0; i < 36; i++) memset(p + 3 * i, i / 6 < 3 ? 0 : 200, 3);
-    write_png(in_dir("a/1.png"), p, 6, 6);
-    qg_loader *l = qg_folder(dir, (qg_shape){ 1, 2, 3, 3 }, (qg_loader_spec){ .batch = 1 });
+    write_png(in_room("a/1.png"), p, 6, 6);
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 2, 3, 3 }, (qg_loader_spec){ .batch = 1 });
     if (!l) fail_msg("%s", qg_errmsg());
     qg_batch b;
     assert_true(qg_loader_next(l, &b));
@@ -193,21 +171,21 @@ static void test_classes_that_differ_are_named(void **state)
 {
     (void)state;
     static const char *const names[] = { "a", "a/x", "a/y", "b", "b/x", "b/z", "c", "c/x" };
-    char where[3][sizeof path];
+    char where[3][ROOM_BYTES];
     for (int i = 0; i < 8; i++) make_class(names[i]);
-    for (int i = 0; i < 3; i++) strcpy(where[i], in_dir((const char *const[]){ "a", "b", "c" }[i]));
+    for (int i = 0; i < 3; i++) strcpy(where[i], in_room((const char *const[]){ "a", "b", "c" }[i]));
     assert_int_equal(qg_folder_same_classes(where[0], where[0]), QG_OK);
     assert_int_equal(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT);
     assert_message("b' has the class 'z' where '");
     assert_message("a' has 'y'");
     assert_int_equal(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT);
     assert_message("c' has 1 classes, '");
-    assert_int_equal(qg_folder_same_classes(where[0], in_dir("absent")), QG_EIO);
+    assert_int_equal(qg_folder_same_classes(where[0], in_room("absent")), QG_EIO);
     assert_message("absent' cannot be listed");
     assert_int_equal(qg_folder_same_classes(NULL, where[0]), QG_EARG);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, room_enter, room_leave)
 
 int main(void)
 {
