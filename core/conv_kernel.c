@@ -196,13 +196,16 @@ static void convolve(const qg__conv *g, const float *x, const float *wf, const f
     }
 }
 
-static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y)
+static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y,
+                    float *scratch)
 {
+    (void)scratch;
     convolve(g, x, wf, bias, false, y);
 }
 
-static void forward_add(const qg__conv *g, const float *x, const float *wf, float *y)
+static void forward_add(const qg__conv *g, const float *x, const float *wf, float *y, float *scratch)
 {
+    (void)scratch;
     convolve(g, x, wf, NULL, true, y);
 }
 
@@ -311,6 +314,8 @@ const qg__conv_kernels QG_PER_ISA(qg__conv_kernels) = {
     .lanes               = LANES,
     .pack_forward        = pack_forward,
     .pack_backward       = pack_backward,
+    .scratch             = QG_PER_ISA(qg__conv_scratch),
+    .units               = QG_PER_ISA(qg__conv_units),
     .forward             = forward,
     .forward_add         = forward_add,
     .input_gradient      = input_gradient,

@@ -1,4 +1,4 @@
-/* core/conv_kernel.h — direct convolution of one NHWC image by register tiles.
+/* core/conv_kernel.h — convolution of one NHWC image by register tiles: direct, or Winograd's for 3 x 3.
  *
  *     y[r][q][o] = bias[o] + sum over i, j, c of
  *                            x[r * stride + i][q * stride + j][c] * w[o][i][j][c]
@@ -8,19 +8,21 @@
  * single-threaded, allocate nothing and assume that sizes were checked.
  *
  * Weights are packed once per step into blocks of channels, the last block filled up with zeros:
- *     forward    [blocks of oc][kh][kw][c][block]
- *     backward   [blocks of c][kh][kw][oc][block], the kernel turned by half a turn
- * and their gradient is collected in the layout of the former.  Packed arrays and scratch are
- * 64-byte aligned; images, bias and w need no more than a float's alignment.
+ *     forward    [blocks of oc][points][c][block]
+ *     backward   [blocks of c][points][oc][block], the kernel turned by half a turn
+ * and their gradient is collected in the layout of the former.  The points are the kh * kw weights of
+ * a kernel; Winograd's way has 16 (core/winograd_kernel.c).  Packed arrays and scratch are 64-byte
+ * aligned; images, bias and w need no more than a float's alignment.
  *
- * Every output is one chain of multiply-adds, in an order that the geometry fixes (y: kernel row,
- * column, channel; dw: image, row, column), whatever tile it falls into.  So results depend neither
- * on how a caller cuts blocks, units or images, nor, where the machine has FMA, on the length of
- * its vectors.
+ * Every sum is one chain of multiply-adds, in an order that the geometry fixes (direct y: kernel row,
+ * column, channel; direct dw: image, row, column), whatever tile it falls into.  So results depend
+ * neither on how a caller cuts blocks, units or images, nor, where the machine has FMA, on the length
+ * of its vectors.
  */
 #ifndef QG_CONV_KERNEL_H
 #define QG_CONV_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/cpu.h"
@@ -33,26 +35,34 @@ typedef struct qg__conv {
 
 typedef struct qg__conv_kernels {
     int lanes;              /* floats in a vector: 16, 8 or 4 */
+    int points;             /* of a packed kernel; 0: kh * kw */
 
     /* Blocks [b0, b1) of w; pieces may be packed in any order. */
     void (*pack_forward)(const qg__conv *g, int b0, int b1, const float *w, float *wf);
     void (*pack_backward)(const qg__conv *g, int b0, int b1, const float *w, float *wb);
 
+    /* Floats of scratch that forward and weight_gradient need, for g and for its mirror.  One array
+     * per thread; its contents do not matter. */
+    size_t (*scratch)(const qg__conv *g);
+
+    /* Pieces that weight_gradient can be cut into. */
+    int (*units)(const qg__conv *g);
+
     /* y = x * w + bias, all of it; bias may be NULL. */
-    void (*forward)(const qg__conv *g, const float *x, const float *wf, const float *bias,
-                    float *y);
+    void (*forward)(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y,
+                    float *scratch);
 
     /* y += x * w */
-    void (*forward_add)(const qg__conv *g, const float *x, const float *wf, float *y);
+    void (*forward_add)(const qg__conv *g, const float *x, const float *wf, float *y, float *scratch);
 
     /* dx = the derivative for the whole padded image, overwritten.  Exact work for any stride.
-     * See qg__conv_mirror for the better way where the output is as large as the input. */
+     * See qg__conv_mirror for the better way where the output is as large as the input; Winograd's
+     * is defined nowhere else, and this is NULL then. */
     void (*input_gradient)(const qg__conv *g, const float *dy, const float *wb, float *dx);
 
     /* acc += the derivative summed over n images, x [n][h][w][c] and dy [n][oh][ow][oc], for units
-     * [u0, u1): unit u is a chunk of kernel row u % kh, for all output channels.  Small weights:
-     * every unit of one image after another, an acc per slice of the batch.  Large weights: one
-     * acc, pieces of units, each over the whole batch.  scratch is qg__conv_scratch floats, one per thread. */
+     * [u0, u1) of the weights.  Small weights: every unit of one image after another, an acc per
+     * slice of the batch.  Large weights: one acc, pieces of units, each over the whole batch. */
     void (*weight_gradient)(const qg__conv *g, int u0, int u1, int n, const float *x,
                             const float *dy, float *acc, float *scratch);
 
@@ -61,6 +71,15 @@ typedef struct qg__conv_kernels {
 } qg__conv_kernels;
 
 QG_DECLARE_KERNELS(qg__conv_kernels, qg__conv_kernels);
+QG_DECLARE_KERNELS(qg__conv_kernels, qg__winograd_kernels);
+
+/* Whether Winograd's way is defined for g, and faster than the direct one: not where the weights,
+ * 16 / 9 times as large, no longer come from a cache. */
+static inline bool qg__winograd_fits(const qg__conv *g)
+{
+    return g->kh == 3 && g->kw == 3 && g->stride == 1 && g->oh % 2 == 0 && g->ow % 2 == 0 &&
+           g->c % 16 == 0 && g->oc % 16 == 0 && (long long)g->c * g->oc <= 256 * 256;
+}
 
 /* With stride 1 and padding (kh - 1) / 2, (kw - 1) / 2, where y is as large as the unpadded x, the
  * derivative is such a convolution itself, of dy with the turned kernel.  Pad dy with zeros by the
@@ -86,33 +105,22 @@ static inline int qg__conv_blocks(const qg__conv_kernels *k, int channels)
     return (channels + block - 1) / block;
 }
 
-/* weight_gradient goes through the pixels by visits, and through the kw * c rows of weights of a
- * kernel row by chunks; what it copies of either stays in a core's own cache. */
-enum { QG__VISIT = 256, QG__CHUNK = 192 };
-#define QG__CHUNKS(k) (((k) + QG__CHUNK - 1) / QG__CHUNK)
-
-/* Pieces that weight_gradient can be cut into. */
-static inline int qg__conv_units(const qg__conv *g)
+static inline size_t qg__conv_points(const qg__conv_kernels *k, const qg__conv *g)
 {
-    return QG__CHUNKS(g->kw * g->c) * g->kh;
+    return k->points ? (size_t)k->points : (size_t)(g->kh * g->kw);
 }
 
-/* Sizes in floats: of wf and of acc, of wb, and of the scratch of weight_gradient. */
+/* Sizes in floats: of wf and of acc, and of wb. */
 static inline size_t qg__conv_forward_size(const qg__conv_kernels *k, const qg__conv *g)
 {
     return (size_t)(qg__conv_blocks(k, g->oc) * qg__conv_block(k, g->oc)) *
-           (size_t)(g->kh * g->kw) * (size_t)g->c;
+           qg__conv_points(k, g) * (size_t)g->c;
 }
 
 static inline size_t qg__conv_backward_size(const qg__conv_kernels *k, const qg__conv *g)
 {
     return (size_t)(qg__conv_blocks(k, g->c) * qg__conv_block(k, g->c)) *
-           (size_t)(g->kh * g->kw) * (size_t)g->oc;
-}
-
-static inline size_t qg__conv_scratch(const qg__conv_kernels *k, const qg__conv *g)
-{
-    return (size_t)(QG__VISIT + g->ow) * (size_t)(2 * k->lanes + QG__CHUNK);
+           qg__conv_points(k, g) * (size_t)g->oc;
 }
 
 #endif

@@ -45,6 +45,8 @@ static inline int least(int a, int b) { return a < b ? a : b; }
 static inline int cut(int n, int t, int parts) { return (int)((ptrdiff_t)n * t / parts); }
 
 /* In core/conv_weight_kernel.c, for the table in core/conv_kernel.c; see core/conv_kernel.h. */
+size_t QG_PER_ISA(qg__conv_scratch)(const qg__conv *g);
+int    QG_PER_ISA(qg__conv_units)(const qg__conv *g);
 void QG_PER_ISA(qg__conv_weight_gradient)(const qg__conv *g, int u0, int u1, int n, const float *x,
                                           const float *dy, float *acc, float *scratch);
 void QG_PER_ISA(qg__conv_add_weight_gradient)(const qg__conv *g, int b0, int b1, const float *acc,

@@ -9,6 +9,21 @@
  * the cache.  So a visit of a few hundred pixels first copies its vectors side by side, 16 or 32
  * KiB, where every row of the kernel and every tile finds them again. */
 
+enum { VISIT = 256 };
+
+/* The kw * c rows of weights of a kernel row are taken by chunks, whose copies stay in the cache too.
+ * A unit u is a chunk of kernel row u % kh, for all output channels. */
+enum { CHUNK = 192 };
+
+static int chunks_of(const qg__conv *g) { return (g->kw * g->c + CHUNK - 1) / CHUNK; }
+
+int QG_PER_ISA(qg__conv_units)(const qg__conv *g) { return chunks_of(g) * g->kh; }
+
+size_t QG_PER_ISA(qg__conv_scratch)(const qg__conv *g)
+{
+    return (size_t)(VISIT + g->ow) * (size_t)(BLOCK + CHUNK);
+}
+
 /* The pixels of some rows of some images, and the weights that meet them: kernel columns and channels
  * lie side by side in x, so one pointer and constants reach a tile's rows of weights. */
 typedef struct correlation {
@@ -137,7 +152,7 @@ static bool is_wide(const qg__conv *g)
 static void visit(const qg__conv *g, int u0, int u1, correlation m, const float *dy, float *acc,
                   float *scratch)
 {
-    const int       k      = g->kw * g->c, chunks = QG__CHUNKS(k);
+    const int       k      = g->kw * g->c, chunks = chunks_of(g);
     const int       pixels = m.images * m.rows * m.cols;
     const ptrdiff_t line   = (ptrdiff_t)g->w * g->c;
     const float    *x      = m.x;
@@ -164,8 +179,8 @@ void QG_PER_ISA(qg__conv_weight_gradient)(const qg__conv *g, int u0, int u1, int
                                           const float *dy, float *acc, float *scratch)
 {
     const int       pixels = g->oh * g->ow;
-    const int       images = pixels < QG__VISIT ? QG__VISIT / pixels : 1;
-    const int       rows   = pixels < QG__VISIT ? g->oh : least(g->oh, (QG__VISIT + g->ow - 1) / g->ow);
+    const int       images = pixels < VISIT ? VISIT / pixels : 1;
+    const int       rows   = pixels < VISIT ? g->oh : least(g->oh, (VISIT + g->ow - 1) / g->ow);
     const ptrdiff_t image  = (ptrdiff_t)g->h * g->w * g->c, line = (ptrdiff_t)g->w * g->c;
     for (int i = 0; i < n; i += images)
         for (int row = 0; row < g->oh; row += rows) {

@@ -16,6 +16,7 @@ typedef struct conv {
     qg__conv     g;             /* of one padded image */
     size_t       image;         /* floats of a padded image; 0: no padding, x is used as it is */
     bool         mirror;        /* y is as large as x: dx is a convolution of dy (qg__conv_mirror) */
+    const qg__conv_kernels *k;  /* Winograd's or the direct ones */
 } conv;
 
 /* What a piece needs besides the var. */
@@ -36,6 +37,7 @@ typedef struct job {
 
 static size_t x_row(const job *j) { return qg_row(j->y->in[0]->shape); }
 static size_t y_row(const job *j) { return qg_row(j->y->shape); }
+static float *scratch_of(const job *j, int worker) { return j->scratch + (size_t)worker * j->scratch_size; }
 
 /* Image i as the kernels want it: itself, or a padded copy in the worker's buffer. */
 static const float *padded(const job *j, int i, int worker)
@@ -47,6 +49,15 @@ static const float *padded(const job *j, int i, int worker)
     qg__pad(x->shape.h, x->shape.w, x->shape.c, j->c->spec.pad_h, j->c->spec.pad_w,
             j->c->spec.pad_value, image, copy);
     return copy;
+}
+
+static float *floats(qg_tape *t, size_t n) { return qg_scratch(t, n * sizeof(float)); }
+
+static bool take_scratch(qg_tape *t, job *j)
+{
+    j->scratch_size = j->k->scratch(&j->c->g);
+    j->scratch      = floats(t, (size_t)qg_threads() * j->scratch_size);
+    return j->scratch;
 }
 
 /* --- forward ------------------------------------------------------------------------------ */
@@ -64,7 +75,8 @@ static void forward_piece(void *context, int i, int worker)
     const qg_var *b  = j->y->in[2];
     const int     oc = j->y->shape.c;
     float        *y  = j->y->data + (size_t)i * y_row(j);
-    j->k->forward(&j->c->g, padded(j, i, worker), j->packed, b ? b->data : NULL, y);
+    j->k->forward(&j->c->g, padded(j, i, worker), j->packed, b ? b->data : NULL, y,
+                     scratch_of(j, worker));
     if (j->y->sums)     /* while the image is still in cache */
         j->norm->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * 3 * (size_t)oc);
 }
@@ -106,8 +118,8 @@ static void mirrored_input_gradient(const job *j, const float *dy, bool fresh, i
         qg__pad(c->g.oh, c->g.ow, c->g.oc, c->spec.pad_h, c->spec.pad_w, 0.0f, dy, frame);
         dy = frame;
     }
-    if (fresh) j->k->forward(&m, dy, j->packed, NULL, dx);
-    else j->k->forward_add(&m, dy, j->packed, dx);
+    if (fresh) c->k->forward(&m, dy, j->packed, NULL, dx, scratch_of(j, worker));
+    else c->k->forward_add(&m, dy, j->packed, dx, scratch_of(j, worker));
 }
 
 /* dx of image i: computed in place when nothing is there yet and nothing was padded, else in a
@@ -143,9 +155,8 @@ static void slice_piece(void *context, int slice, int worker)
     if (acc) memset(acc, 0, j->acc_size * sizeof *acc);
     for (int i = qg_slice(j->y->shape.n, slice), end = qg_slice(j->y->shape.n, slice + 1); i < end; i++) {
         if (acc)
-            j->k->weight_gradient(&j->c->g, 0, qg__conv_units(&j->c->g), 1, padded(j, i, worker),
-                                  j->y->grad + (size_t)i * y_row(j), acc,
-                                  j->scratch + (size_t)worker * j->scratch_size);
+            j->k->weight_gradient(&j->c->g, 0, j->k->units(&j->c->g), 1, padded(j, i, worker),
+                                     j->y->grad + (size_t)i * y_row(j), acc, scratch_of(j, worker));
         if (j->packed) input_gradient(j, i, worker);
     }
 }
@@ -162,8 +173,8 @@ static void unit_piece(void *context, int unit, int worker)
 {
     const job   *j = context;
     const float *x = j->c->image ? j->images : j->y->in[0]->data + (size_t)j->first * x_row(j);
-    j->k->weight_gradient(&j->c->g, unit, unit + 1, j->run, x, j->y->grad + (size_t)j->first * y_row(j),
-                          j->acc, j->scratch + (size_t)worker * j->scratch_size);
+    j->k->weight_gradient(&j->c->g, unit, unit + 1, j->run, x,
+                             j->y->grad + (size_t)j->first * y_row(j), j->acc, scratch_of(j, worker));
 }
 
 static void add_weight_piece(void *context, int block, int worker)
@@ -191,8 +202,6 @@ static void bias_gradient(const job *j)
     b->fresh = false;
 }
 
-static float *floats(qg_tape *t, size_t n) { return qg_scratch(t, n * sizeof(float)); }
-
 /* A large weight: its gradient is collected once, and threads split the kernel.  They all read the
  * same images, so those are padded beforehand, a slice of the batch at a time to need less room. */
 static bool weight_gradient_by_units(qg_tape *t, job *j)
@@ -209,7 +218,7 @@ static bool weight_gradient_by_units(qg_tape *t, job *j)
         j->run   = runs > 1 ? qg_slice(n, r + 1) - j->first : n;
         if (j->run == 0) continue;
         if (j->c->image) qg_parallel(j->run, pad_piece, j);
-        qg_parallel(qg__conv_units(&j->c->g), unit_piece, j);
+        qg_parallel(j->k->units(&j->c->g), unit_piece, j);
     }
     qg_parallel(qg__conv_blocks(j->k, j->y->shape.c), add_weight_piece, j);
     j->acc = NULL;              /* done: the slices that follow only have dx to compute */
@@ -221,16 +230,14 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     const conv *c = y->saved;
     qg_var     *x = y->in[0], *w = y->in[1], *b = y->in[2];
     const size_t workers = (size_t)qg_threads();
-    job          j = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .norm = QG_KERNELS(qg__norm_kernels), .y = y };
-    j.acc_size     = qg__conv_forward_size(j.k, &c->g);
-    j.scratch_size = qg__conv_scratch(j.k, &c->g);
-    j.scratch      = floats(t, workers * j.scratch_size);
-    if (!j.scratch) return;
+    job          j = { .c = c, .k = c->k, .y = y };
+    if (!take_scratch(t, &j)) return;
+    j.acc_size = qg__conv_forward_size(c->k, &c->g);
     if (b && b->grad) bias_gradient(&j);
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
     w->fresh = false;           /* w or b may be x: what follows adds to it */
 
-    const bool sliced = y->shape.n >= QG_SLICES && qg_count(w->shape) * sizeof(float) <= SLICED_BYTES;
+    const bool sliced = y->shape.n >= QG_SLICES && j.acc_size * sizeof(float) <= SLICED_BYTES;
     if (w->grad && !sliced && !weight_gradient_by_units(t, &j)) return;
     if (w->grad && sliced) {
         j.slices = QG_SLICES;
@@ -239,13 +246,13 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
         if (!j.acc || (c->image && !j.images)) return;
     }
     if (x->grad) {
-        j.packed    = floats(t, qg__conv_backward_size(j.k, &c->g));
+        j.packed    = floats(t, qg__conv_backward_size(c->k, &c->g));
         j.gradients = floats(t, workers * gradient_size(c));
         if (!j.packed || !j.gradients) return;
-        qg_parallel(qg__conv_blocks(j.k, c->g.c), pack_backward_piece, &j);
+        qg_parallel(qg__conv_blocks(c->k, c->g.c), pack_backward_piece, &j);
     }
     if (j.acc || j.packed) qg_parallel(QG_SLICES, slice_piece, &j);
-    if (j.acc) qg_parallel(qg__conv_blocks(j.k, y->shape.c), add_weight_piece, &j);
+    if (j.acc) qg_parallel(qg__conv_blocks(c->k, y->shape.c), add_weight_piece, &j);
 }
 
 static const qg_op conv2d_op = {
@@ -306,13 +313,14 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
                  .g      = g,
                  .image  = spec.pad_h || spec.pad_w ? (size_t)(g.h * g.w * g.c) : 0,
                  .mirror = spec.stride == 1 && 2 * spec.pad_h == g.kh - 1 && 2 * spec.pad_w == g.kw - 1 };
+    c->k = c->mirror && qg__winograd_fits(&g) ? QG_KERNELS(qg__winograd_kernels) : QG_KERNELS(qg__conv_kernels);
     if (sums) y->sums = (float *)(void *)(c + 1);
 
-    job j    = { .c = c, .k = QG_KERNELS(qg__conv_kernels), .norm = QG_KERNELS(qg__norm_kernels), .y = y };
-    j.packed = floats(t, qg__conv_forward_size(j.k, &g));
+    job j    = { .c = c, .k = c->k, .norm = QG_KERNELS(qg__norm_kernels), .y = y };
+    j.packed = floats(t, qg__conv_forward_size(c->k, &g));
     j.images = c->image ? floats(t, (size_t)qg_threads() * c->image) : NULL;
-    if (!j.packed || (c->image && !j.images)) return NULL;
-    qg_parallel(qg__conv_blocks(j.k, g.oc), pack_forward_piece, &j);
+    if (!take_scratch(t, &j) || !j.packed || (c->image && !j.images)) return NULL;
+    qg_parallel(qg__conv_blocks(c->k, g.oc), pack_forward_piece, &j);
     qg_parallel(y->shape.n, forward_piece, &j);
     return y;
 }

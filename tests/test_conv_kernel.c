@@ -25,6 +25,9 @@ static const int cases[][7] = {
     { 8, 20, 66, 130, 3, 3, 1 }, { 30, 14, 64, 66, 3, 1, 1 }, { 9, 40, 33, 64, 2, 3, 2 },
     { 12, 3, 4, 7, 3, 3, 4 },    { 34, 6, 3, 16, 3, 3, 1 },  { 3, 30, 16, 16, 3, 3, 1 },
     { 4, 10, 16, 5, 3, 3, 1 },   { 4, 14, 8, 7, 3, 3, 1 },   { 5, 18, 4, 3, 2, 3, 1 },
+    /* Winograd's: one tile, an odd number, a visit and a part, an unfilled block, several units. */
+    { 4, 4, 16, 16, 3, 3, 1 },   { 8, 12, 48, 32, 3, 3, 1 }, { 12, 16, 16, 48, 3, 3, 1 },
+    { 6, 4, 32, 208, 3, 3, 1 },
 };
 enum { CASES = sizeof cases / sizeof *cases, IMAGES = 3, GUARD = 33 };
 
@@ -38,7 +41,9 @@ static qg__conv geometry(int i)
 }
 
 /* The tables that this machine can run, the widest last. */
-static int tables(const qg__conv_kernels *of[3])
+enum { TABLES = 3 };
+
+static int tables(const qg__conv_kernels *of[TABLES])
 {
     int n   = 0;
     of[n++] = &qg__conv_kernels_baseline;
@@ -48,6 +53,26 @@ static int tables(const qg__conv_kernels *of[3])
 #endif
     return n;
 }
+
+static int winograd_tables(const qg__conv_kernels *of[TABLES])
+{
+    int n   = 0;
+    of[n++] = &qg__winograd_kernels_baseline;
+#if defined(__x86_64__)
+    if (qg__isa() >= QG_ISA_AVX2) of[n++] = &qg__winograd_kernels_avx2;
+    if (qg__isa() >= QG_ISA_AVX512) of[n++] = &qg__winograd_kernels_avx512;
+#endif
+    return n;
+}
+
+/* Both kinds; the second only runs where it is defined. */
+static int all_tables(const qg__conv_kernels *of[2 * TABLES])
+{
+    const int n = tables(of);
+    return n + winograd_tables(of + n);
+}
+
+static bool fits(const qg__conv_kernels *k, const qg__conv *g) { return !k->points || qg__winograd_fits(g); }
 
 /* --- arrays that notice ------------------------------------------------------------------- */
 
@@ -145,14 +170,20 @@ static void seven_loops(const qg__conv *g, const tensors *t, int image, expected
             }
 }
 
+/* Winograd's sums are over values of larger variance than the products of the seven loops: 4 for an
+ * input's 4 terms, and 1, 3/4, 3/4 along each side of a kernel.  The 3 x 3 points that an output adds up
+ * have 4 * 2.5^2 = 25 for 9, the root of which is 5/3.  For dw it is 4 * (1 + 1/4 * 2 + 1/4 * 2)^2 = 16
+ * for the 4 outputs of a tile: 2. */
+static double growth(const qg__conv_kernels *k) { return k->points ? 2.0 : 1.0; }
+
 /* A chain of k multiply-adds makes k roundings, each of at most half an eps of what has been summed
  * so far, typically size.  They point anywhere and add up as sqrt(k) does: to sqrt(k) / 4 eps of
  * size or so, and 8 times that is never seen.  Sums of small integers are exact in any order. */
-static void assert_sum(expected e, const float *actual, int k, bool whole, double start)
+static void assert_sum(expected e, const float *actual, int k, bool whole, double start, double growth)
 {
     for (size_t i = 0; i < e.n; i++) {
         const double size  = sqrt(e.squares[i] + start * start);
-        const double bound = whole ? 0.0 : 2.0 * sqrt(k + 1.0) * 0x1p-23 * size;
+        const double bound = whole ? 0.0 : growth * 2.0 * sqrt(k + 1.0) * 0x1p-23 * size;
         if (!(fabs((double)actual[i] - e.value[i]) <= bound))
             fail_msg("[%zu] is %.9g, not %.9g to within %g", i, (double)actual[i], e.value[i],
                      bound);
@@ -183,28 +214,30 @@ static void check_forward(const qg__conv_kernels *k, const qg__conv *g, const te
 {
     const int n  = g->kh * g->kw * g->c;
     guarded   wf = packed_forward(k, g, t->w.at);
-    guarded   y  = guard(e.n);
-    k->forward(g, t->x.at, wf.at, NULL, y.at);
-    assert_sum(e, y.at, n, whole, 0.0);
+    guarded   y  = guard(e.n), scratch = aligned(k->scratch(g));
+    k->forward(g, t->x.at, wf.at, NULL, y.at, scratch.at);
+    assert_sum(e, y.at, n, whole, 0.0, growth(k));
 
     for (size_t i = 0; i < e.n; i++) y.at[i] = 3.0f, e.value[i] += 3.0;
-    k->forward_add(g, t->x.at, wf.at, y.at);
-    assert_sum(e, y.at, n, whole, 3.0);
+    k->forward_add(g, t->x.at, wf.at, y.at, scratch.at);
+    assert_sum(e, y.at, n, whole, 3.0, growth(k));
 
     for (size_t i = 0; i < e.n; i++) e.value[i] += (double)t->bias.at[i % (size_t)g->oc] - 3.0;
-    k->forward(g, t->x.at, wf.at, t->bias.at, y.at);
-    assert_sum(e, y.at, n, whole, 4.0);
+    k->forward(g, t->x.at, wf.at, t->bias.at, y.at, scratch.at);
+    assert_sum(e, y.at, n, whole, 4.0, growth(k));
     release(wf);
     release(y);
+    release(scratch);
 }
 
 static void check_input_gradient(const qg__conv_kernels *k, const qg__conv *g, const tensors *t,
                                  bool whole, expected e)
 {
+    if (!k->input_gradient) return;
     guarded wb = packed_backward(k, g, t->w.at);
     guarded dx = guard(e.n);
     k->input_gradient(g, t->dy.at, wb.at, dx.at);
-    assert_sum(e, dx.at, g->kh * g->kw * g->oc, whole, 0.0);
+    assert_sum(e, dx.at, g->kh * g->kw * g->oc, whole, 0.0, growth(k));
     release(wb);
     release(dx);
 }
@@ -213,14 +246,14 @@ static void check_weight_gradient(const qg__conv_kernels *k, const qg__conv *g, 
                                   bool whole, expected e)
 {
     guarded acc     = aligned(qg__conv_forward_size(k, g));
-    guarded scratch = aligned(qg__conv_scratch(k, g));
+    guarded scratch = aligned(k->scratch(g));
     guarded dw      = guard(e.n);
     zero(acc);
-    k->weight_gradient(g, 0, qg__conv_units(g), IMAGES, t->x.at, t->dy.at, acc.at, scratch.at);
+    k->weight_gradient(g, 0, k->units(g), IMAGES, t->x.at, t->dy.at, acc.at, scratch.at);
     for (size_t i = 0; i < e.n; i++) dw.at[i] = 2.0f, e.value[i] += 2.0;
     for (int b = qg__conv_blocks(k, g->oc); b-- > 0;)
         k->add_weight_gradient(g, b, b + 1, acc.at, dw.at);
-    assert_sum(e, dw.at, IMAGES * g->oh * g->ow, whole, 2.0);
+    assert_sum(e, dw.at, IMAGES * g->oh * g->ow, whole, 2.0, growth(k));
     release(acc);
     release(scratch);
     release(dw);
@@ -247,12 +280,13 @@ static void discard(tensors t)
 static void kernels_agree_with_seven_loops(void **state)
 {
     (void)state;
-    const qg__conv_kernels *of[3];
-    const int               n = tables(of);
+    const qg__conv_kernels *of[2 * TABLES];
+    const int               n = all_tables(of);
     for (int run = 0; run < 2 * CASES * n; run++) {
         const qg__conv_kernels *k     = of[run % n];
         const bool              whole = run / n % 2;
         const qg__conv          g     = geometry(run / n / 2);
+        if (!fits(k, &g)) continue;
         const tensors           t     = draw(&g, whole);
         expected y    = expect((size_t)(g.oh * g.ow * g.oc)), y_more = expect(y.n);
         expected dx   = expect((size_t)(g.h * g.w * g.c)), dx_more = expect(dx.n);
@@ -272,18 +306,20 @@ static void kernels_agree_with_seven_loops(void **state)
 static void mirror_is_the_input_gradient(void **state)
 {
     (void)state;
-    static const int sizes[][3] = { { 3, 16, 16 }, { 3, 33, 20 }, { 1, 5, 64 }, { 5, 3, 31 } };
-    const qg__conv_kernels *of[3];
-    const int               n = tables(of);
-    for (int run = 0; run < 4 * n; run++) {
+    static const int sizes[][3] = { { 3, 16, 16 }, { 3, 33, 20 }, { 1, 5, 64 }, { 5, 3, 31 }, { 3, 16, 48 },
+                                    { 3, 80, 32 } };
+    const qg__conv_kernels *of[2 * TABLES];
+    const int               n = all_tables(of);
+    for (int run = 0; run < 6 * n; run++) {
         const qg__conv_kernels *k    = of[run % n];
         const int              *size = sizes[run / n];
         const int               side = 8, pad = size[0] / 2, row = side + 2 * pad;
         const qg__conv g = { .h = row, .w = row, .c = size[1], .oc = size[2], .kh = size[0],
                              .kw = size[0], .stride = 1, .oh = side, .ow = side };
+        if (!fits(k, &g)) continue;
         const qg__conv m      = qg__conv_mirror(&g);
         const tensors  t      = draw(&g, true);
-        guarded        wb     = packed_backward(k, &g, t.w.at);
+        guarded        wb     = packed_backward(k, &g, t.w.at), direct = packed_backward(of[0], &g, t.w.at);
         guarded        whole  = guard((size_t)(row * row * g.c));
         guarded        inside = guard((size_t)(side * side * g.c));
         guarded        framed = values((size_t)(row * row * g.oc), 0, true);
@@ -291,13 +327,15 @@ static void mirror_is_the_input_gradient(void **state)
         for (int r = 0; r < side; r++)
             memcpy(framed.at + ((r + pad) * row + pad) * g.oc, t.dy.at + r * side * g.oc,
                    (size_t)(side * g.oc) * sizeof *framed.at);
-        k->input_gradient(&g, t.dy.at, wb.at, whole.at);
-        k->forward(&m, framed.at, wb.at, NULL, inside.at);
+        guarded scratch = aligned(k->scratch(&g));
+        of[0]->input_gradient(&g, t.dy.at, direct.at, whole.at);
+        k->forward(&m, framed.at, wb.at, NULL, inside.at, scratch.at);
         for (int r = 0; r < side; r++)      /* small integers: both are exact */
             assert_memory_equal(inside.at + r * side * g.c,
                                 whole.at + ((r + pad) * row + pad) * g.c,
                                 (size_t)(side * g.c) * sizeof *inside.at);
-        release(wb), release(whole), release(inside), release(framed);
+        release(wb), release(whole), release(inside), release(framed), release(scratch);
+        release(direct);
         discard(t);
     }
 }
@@ -306,16 +344,17 @@ static void mirror_is_the_input_gradient(void **state)
 static void weight_gradient_does_not_depend_on_how_it_is_cut(void **state)
 {
     (void)state;
-    const qg__conv_kernels *of[3];
-    const int               n = tables(of);
+    const qg__conv_kernels *of[2 * TABLES];
+    const int               n = all_tables(of);
     for (int run = 0; run < CASES * n; run++) {
         const qg__conv_kernels *k     = of[run % n];
         const qg__conv          g     = geometry(run / n);
+        if (!fits(k, &g)) continue;
         const tensors           t     = draw(&g, false);
-        const int               units = qg__conv_units(&g);
+        const int               units = k->units(&g);
         guarded                 acc[2] = { aligned(qg__conv_forward_size(k, &g)),
                                            aligned(qg__conv_forward_size(k, &g)) };
-        guarded                 scratch = aligned(qg__conv_scratch(k, &g));
+        guarded                 scratch = aligned(k->scratch(&g));
         for (int i = 0; i < 2; i++) zero(acc[i]);
         k->weight_gradient(&g, 0, units, IMAGES, t.x.at, t.dy.at, acc[0].at, scratch.at);
         for (int image = 0; image < IMAGES; image++)
@@ -335,7 +374,7 @@ static void many_small_images_are_one_chain(void **state)
     enum { MANY = 150 };
     const qg__conv          g = { .h = 4, .w = 4, .c = 8, .oc = 16, .kh = 3, .kw = 3, .stride = 1,
                                   .oh = 2, .ow = 2 };
-    const qg__conv_kernels *of[3];
+    const qg__conv_kernels *of[TABLES];
     const int               n = tables(of);
     guarded                 x  = values(MANY * 4 * 4 * 8, 5, false);
     guarded                 dy = values(MANY * 2 * 2 * 16, 6, false);
@@ -343,12 +382,12 @@ static void many_small_images_are_one_chain(void **state)
         const qg__conv_kernels *k       = of[i];
         guarded                 once    = aligned(qg__conv_forward_size(k, &g));
         guarded                 apart   = aligned(once.n);
-        guarded                 scratch = aligned(qg__conv_scratch(k, &g));
+        guarded                 scratch = aligned(k->scratch(&g));
         zero(once);
         zero(apart);
-        k->weight_gradient(&g, 0, qg__conv_units(&g), MANY, x.at, dy.at, once.at, scratch.at);
+        k->weight_gradient(&g, 0, k->units(&g), MANY, x.at, dy.at, once.at, scratch.at);
         for (int image = 0; image < MANY; image++)
-            k->weight_gradient(&g, 0, qg__conv_units(&g), 1, x.at + image * 4 * 4 * 8,
+            k->weight_gradient(&g, 0, k->units(&g), 1, x.at + image * 4 * 4 * 8,
                                dy.at + image * 2 * 2 * 16, apart.at, scratch.at);
         assert_memory_equal(once.at, apart.at, once.n * sizeof *once.at);
         release(once), release(apart), release(scratch);
@@ -358,46 +397,54 @@ static void many_small_images_are_one_chain(void **state)
 
 /* With FMA every multiply-add rounds once and their order is that of the header, so the vector
  * length cannot show. */
+static void same_bits(const qg__conv_kernels *const of[2], const qg__conv *g)
+{
+    const tensors t = draw(g, false);
+    guarded       y[2], dx[2], dw[2];
+    for (int v = 0; v < 2; v++) {
+        const qg__conv_kernels *k       = of[v];
+        guarded                 wf      = packed_forward(k, g, t.w.at);
+        guarded                 wb      = packed_backward(k, g, t.w.at);
+        guarded                 acc     = aligned(qg__conv_forward_size(k, g));
+        guarded                 scratch = aligned(k->scratch(g));
+        y[v]  = guard((size_t)(g->oh * g->ow * g->oc));
+        dx[v] = guard((size_t)(g->h * g->w * g->c));
+        dw[v] = guard(t.w.n);
+        zero(acc);
+        zero(dx[v]);
+        zero(dw[v]);
+        k->forward(g, t.x.at, wf.at, t.bias.at, y[v].at, scratch.at);
+        if (k->input_gradient) k->input_gradient(g, t.dy.at, wb.at, dx[v].at);
+        k->weight_gradient(g, 0, k->units(g), IMAGES, t.x.at, t.dy.at, acc.at, scratch.at);
+        k->add_weight_gradient(g, 0, qg__conv_blocks(k, g->oc), acc.at, dw[v].at);
+        release(wf), release(wb), release(acc), release(scratch);
+    }
+    assert_memory_equal(y[0].at, y[1].at, y[0].n * sizeof(float));
+    assert_memory_equal(dx[0].at, dx[1].at, dx[0].n * sizeof(float));
+    assert_memory_equal(dw[0].at, dw[1].at, dw[0].n * sizeof(float));
+    for (int v = 0; v < 2; v++) release(y[v]), release(dx[v]), release(dw[v]);
+    discard(t);
+}
+
 static void vector_lengths_with_fma_give_the_same_bits(void **state)
 {
     (void)state;
-    const qg__conv_kernels *of[3];
-    if (tables(of) < 3) skip();
+    const qg__conv_kernels *direct[TABLES], *winograd[TABLES];
+    if (tables(direct) < TABLES) skip();
+    winograd_tables(winograd);
     for (int i = 0; i < CASES; i++) {
         const qg__conv g = geometry(i);
-        const tensors  t = draw(&g, false);
-        guarded        y[2], dx[2], dw[2];
-        for (int v = 0; v < 2; v++) {
-            const qg__conv_kernels *k       = of[1 + v];
-            guarded                 wf      = packed_forward(k, &g, t.w.at);
-            guarded                 wb      = packed_backward(k, &g, t.w.at);
-            guarded                 acc     = aligned(qg__conv_forward_size(k, &g));
-            guarded                 scratch = aligned(qg__conv_scratch(k, &g));
-            y[v]  = guard((size_t)(g.oh * g.ow * g.oc));
-            dx[v] = guard((size_t)(g.h * g.w * g.c));
-            dw[v] = guard(t.w.n);
-            zero(acc);
-            zero(dw[v]);
-            k->forward(&g, t.x.at, wf.at, t.bias.at, y[v].at);
-            k->input_gradient(&g, t.dy.at, wb.at, dx[v].at);
-            k->weight_gradient(&g, 0, qg__conv_units(&g), IMAGES, t.x.at, t.dy.at, acc.at,
-                               scratch.at);
-            k->add_weight_gradient(&g, 0, qg__conv_blocks(k, g.oc), acc.at, dw[v].at);
-            release(wf), release(wb), release(acc), release(scratch);
-        }
-        assert_memory_equal(y[0].at, y[1].at, y[0].n * sizeof(float));
-        assert_memory_equal(dx[0].at, dx[1].at, dx[0].n * sizeof(float));
-        assert_memory_equal(dw[0].at, dw[1].at, dw[0].n * sizeof(float));
-        for (int v = 0; v < 2; v++) release(y[v]), release(dx[v]), release(dw[v]);
-        discard(t);
+        same_bits(direct + 1, &g);
+        if (qg__winograd_fits(&g)) same_bits(winograd + 1, &g);
     }
 }
 
-/* A NaN reaches the outputs whose windows hold it and no others: no tile reads a neighbour's. */
+/* A NaN reaches the outputs whose windows hold it and no others: no tile reads a neighbour's.  Of the
+ * direct way; Winograd's spreads it over the four outputs of a tile. */
 static void nan_spreads_exactly_as_far_as_its_windows(void **state)
 {
     (void)state;
-    const qg__conv_kernels *of[3];
+    const qg__conv_kernels *of[TABLES];
     const int               n = tables(of);
     for (int run = 0; run < CASES * n; run++) {
         const qg__conv_kernels *k   = of[run % n];
@@ -405,9 +452,10 @@ static void nan_spreads_exactly_as_far_as_its_windows(void **state)
         const tensors           t   = draw(&g, false);
         guarded                 wf  = packed_forward(k, &g, t.w.at);
         guarded                 y   = guard((size_t)(g.oh * g.ow * g.oc));
+        guarded                 scratch = aligned(k->scratch(&g));
         const int               row = g.h / 2, col = g.w / 2;
         t.x.at[(row * g.w + col) * g.c + g.c - 1] = NAN;
-        k->forward(&g, t.x.at, wf.at, NULL, y.at);
+        k->forward(&g, t.x.at, wf.at, NULL, y.at, scratch.at);
         for (size_t i = 0; i < y.n; i++) {
             const int  pixel = (int)i / g.oc;
             const int  down  = row - pixel / g.ow * g.stride;
@@ -415,7 +463,7 @@ static void nan_spreads_exactly_as_far_as_its_windows(void **state)
             const bool held  = down >= 0 && down < g.kh && right >= 0 && right < g.kw;
             assert_true(isnan(y.at[i]) == held);
         }
-        release(wf), release(y);
+        release(wf), release(y), release(scratch);
         discard(t);
     }
 }

@@ -133,7 +133,7 @@ static void gemm_on_windows_agrees_with_the_kernels(void **state)
         float *dx[2] = { array(image(&g)), array(image(&g)) };
         float *dw[2] = { zeros((size_t)(g.oc * kk)), zeros((size_t)(g.oc * kk)) };
         float *wf = array(qg__conv_forward_size(k, &g)), *wb = array(qg__conv_backward_size(k, &g));
-        float *acc = zeros(qg__conv_forward_size(k, &g)), *scratch = array(qg__conv_scratch(k, &g));
+        float *acc = zeros(qg__conv_forward_size(k, &g)), *scratch = array(k->scratch(&g));
 
         qg__im2col(&g, x, cols);
         qg__gemm_nt(n, g.oc, kk, cols, kk, w, kk, 0.0f, y[0], g.oc);
@@ -143,9 +143,9 @@ static void gemm_on_windows_agrees_with_the_kernels(void **state)
 
         k->pack_forward(&g, 0, qg__conv_blocks(k, g.oc), w, wf);
         k->pack_backward(&g, 0, qg__conv_blocks(k, g.c), w, wb);
-        k->forward(&g, x, wf, NULL, y[1]);
+        k->forward(&g, x, wf, NULL, y[1], scratch);
         k->input_gradient(&g, dy, wb, dx[1]);
-        k->weight_gradient(&g, 0, qg__conv_units(&g), 1, x, dy, acc, scratch);
+        k->weight_gradient(&g, 0, k->units(&g), 1, x, dy, acc, scratch);
         k->add_weight_gradient(&g, 0, qg__conv_blocks(k, g.oc), acc, dw[1]);
 
         for (size_t i = 0; i < output(&g); i++) assert_true(y[0][i] == y[1][i]);
