@@ -10,7 +10,13 @@
 #include "core/parallel.h"
 #include "core/rng.h"
 
-enum { WARM_UP = 5, MAX_STEPS = 1 << 20 };
+/* Steps before the measured ones, for memory to be there: fewer where they take longer than a while. */
+enum { WARM_UP = 5, LEAST_WARM_UP = 2, MAX_STEPS = 1 << 20 };
+#define WHILE_SECONDS 3.0
+
+/* A step is followed by multiply-adds in registers for a twentieth of its time, a millisecond at least. */
+#define BURST_SHARE   0.05
+#define BURST_SECONDS 0.001
 
 /* Of --image: as many bytes as PyTorch holds for one batch of floats. */
 enum { NOISE_BATCHES = 4, NOISE_CLASSES = 10 };
@@ -66,8 +72,9 @@ static qg_status build(bench *b)
     if (qg_loader_shape(b->data).n < b->recipe.batch)
         return qg_fail(QG_EARG, "a batch of %d is more than the %d images of %s", b->recipe.batch,
                        qg_loader_shape(b->data).n, b->recipe.data->name);
-    b->ms = malloc(MAX_STEPS * sizeof *b->ms);
-    return b->ms ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d step times", (int)MAX_STEPS);
+    b->ms   = malloc(MAX_STEPS * sizeof *b->ms);
+    b->peak = malloc(MAX_STEPS * sizeof *b->peak);
+    return b->ms && b->peak ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d step times", (int)MAX_STEPS);
 }
 
 /* The next batch of full size. */
@@ -126,8 +133,10 @@ static qg_status count_flops(bench *b)
 
 static qg_status warm_up(bench *b)
 {
-    qg_status status = QG_OK;
-    for (int i = 1; i < WARM_UP && !status; i++) status = step(b);
+    qg_status    status = QG_OK;
+    const double began  = now_seconds();
+    for (int i = 1; i < WARM_UP && !status; i++)
+        if (i < LEAST_WARM_UP || now_seconds() - began < WHILE_SECONDS) status = step(b);
     if (!status) status = count_flops(b);
     b->batch  = 0;
     b->update = 0;
@@ -152,24 +161,33 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts n values and returns the one in the middle. */
+static double median(float *value, int n)
+{
+    qsort(value, (size_t)n, sizeof *value, by_size);
+    return 0.5 * ((double)value[n / 2] + (double)value[(n - 1) / 2]);
+}
+
 static qg_status measure(bench *b)
 {
+    const bool profile = config_flag(&b->asked, "profile");
     qg_status status = warm_up(b);
     if (status) return status;
-    if (config_flag(&b->asked, "profile")) start_profile(b, &b->profile);
+    if (profile) start_profile(b, &b->profile);
     const double limit = bench_seconds(&b->asked), began = now_seconds();
-    for (double now = began; (b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS;) {
-        const double from = now;
+    while ((b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS) {
+        const double from = now_seconds();
         status            = step(b);
         if (status) return status;
-        now               = now_seconds();
-        b->ms[b->steps++] = (float)(1e3 * (now - from));
-        b->seconds        = now - began;
+        const double took = now_seconds() - from, share = BURST_SHARE * took;
+        b->ms[b->steps]     = (float)(1e3 * took);
+        b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(share > BURST_SECONDS ? share : BURST_SECONDS);
+        b->seconds          = now_seconds() - began;
     }
     stop_profile(b);
     if (b->profile.rows) split_rest(b);
-    qsort(b->ms, (size_t)b->steps, sizeof *b->ms, by_size);
-    b->median = 0.5 * ((double)b->ms[b->steps / 2] + (double)b->ms[(b->steps - 1) / 2]);
+    b->median      = median(b->ms, b->steps);
+    b->median_peak = median(b->peak, b->steps);
     return QG_OK;
 }
 
@@ -197,6 +215,7 @@ static int bench_step(bench *b)
 {
     const int status = run_bench(b);
     free(b->ms);
+    free(b->peak);
     qg_tape_free(b->tape);
     qg_optim_free(b->optim);
     qg_net_free(b->net);

@@ -17,10 +17,12 @@ typedef struct bench {
     double     batch, update;   /* seconds for gathering batches and for the optimizer */
     double     flops;           /* of the products, for one image */
     float     *ms;              /* of every measured step, in order of size */
+    float     *peak;            /* multiply-adds in registers right behind each step, GFLOP/s, likewise */
     int        steps;
     uint64_t   taken;           /* steps, the warm-up's too */
     double     seconds;         /* of all of them */
     double     median;          /* ms */
+    double     median_peak;     /* 0 with --profile, whose times a burst would disturb */
 } bench;
 
 /* For people, or with --json for programs; with --profile also op by op. */
@@ -31,5 +33,9 @@ double bench_seconds(const config *asked);
 
 /* What this machine can do: multiply-adds in registers, and a triad over main memory. */
 int    bench_peak(const config *asked);
+
+/* The first of the two for about so many seconds, on all threads, in GFLOP/s.  On a machine that others
+ * share it is the measure of what a step could have had at that moment. */
+double bench_burst(double seconds);
 
 #endif

@@ -81,6 +81,19 @@ static peak_row measure(peak *p, int threads, double seconds)
     };
 }
 
+double bench_burst(double seconds)
+{
+    enum { TURNS = 1 << 17 };           /* some 0.2 ms */
+    peak         p     = { .kernels = QG_KERNELS(qg__peak_kernels), .turns = TURNS, .pieces = qg_threads() };
+    const double began = now_seconds();
+    double       took  = 0, flops = 0;
+    for (; took < seconds; took = now_seconds() - began) {
+        qg_parallel(p.pieces, multiply_add, &p);
+        flops += 2.0 * TURNS * QG_PEAK_CHAINS * p.kernels->lanes * p.pieces;
+    }
+    return 1e-9 * flops / took;
+}
+
 /* 1, 2, 4, .. and the last. */
 static int measure_all(peak *p, int threads, double seconds, peak_row row[MOST_COUNTS])
 {
