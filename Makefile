@@ -31,6 +31,8 @@ ISAS += avx2 avx512
 endif
 ISA_baseline :=
 ISA_avx2     := -mavx2 -mfma
+# For tests: the tiles of AVX-512 where the machine has only AVX2.
+ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
 KERNELS := $(wildcard core/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
@@ -83,10 +85,13 @@ $$(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CONTRACT) $$(ISA_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
 endef
-$(foreach isa,$(ISAS),$(eval $(call ISA_RULE,$(isa))))
+$(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
 LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign,-Wl,--wrap=$(f))
 LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
+ifneq (,$(filter avx2,$(ISAS)))
+$(BUILD)/tests/test_conv_kernel: $(patsubst %,$(BUILD)/core/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
+endif
 $(BUILD)/tests/test_config: $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)

@@ -10,13 +10,12 @@
 #include "core/parallel.h"
 #include "core/rng.h"
 
-/* Steps before the measured ones, for memory to be there: fewer where they take longer than a while. */
+/* Steps before the measured ones, for memory to be there: fewer where they take long. */
 enum { WARM_UP = 5, LEAST_WARM_UP = 2, MAX_STEPS = 1 << 20 };
-#define WHILE_SECONDS 3.0
+#define WARM_UP_SECONDS 3.0
 
-/* A step is followed by multiply-adds in registers for a twentieth of its time, a millisecond at least. */
-#define BURST_SHARE   0.05
-#define BURST_SECONDS 0.001
+/* A step is followed by multiply-adds in registers for a twentieth of its time. */
+#define BURST_SHARE 0.05
 
 /* Of --image: as many bytes as PyTorch holds for one batch of floats. */
 enum { NOISE_BATCHES = 4, NOISE_CLASSES = 10 };
@@ -136,7 +135,7 @@ static qg_status warm_up(bench *b)
     qg_status    status = QG_OK;
     const double began  = now_seconds();
     for (int i = 1; i < WARM_UP && !status; i++)
-        if (i < LEAST_WARM_UP || now_seconds() - began < WHILE_SECONDS) status = step(b);
+        if (i < LEAST_WARM_UP || now_seconds() - began < WARM_UP_SECONDS) status = step(b);
     if (!status) status = count_flops(b);
     b->batch  = 0;
     b->update = 0;
@@ -174,15 +173,15 @@ static qg_status measure(bench *b)
     qg_status status = warm_up(b);
     if (status) return status;
     if (profile) start_profile(b, &b->profile);
-    const double limit = bench_seconds(&b->asked), began = now_seconds();
+    const double limit = bench_seconds(&b->asked);
     while ((b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS) {
         const double from = now_seconds();
         status            = step(b);
         if (status) return status;
-        const double took = now_seconds() - from, share = BURST_SHARE * took;
+        const double took   = now_seconds() - from;
         b->ms[b->steps]     = (float)(1e3 * took);
-        b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(share > BURST_SECONDS ? share : BURST_SECONDS);
-        b->seconds          = now_seconds() - began;
+        b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(BURST_SHARE * took);
+        b->seconds += took;
     }
     stop_profile(b);
     if (b->profile.rows) split_rest(b);

@@ -20,7 +20,7 @@ typedef struct bench {
     float     *peak;            /* multiply-adds in registers right behind each step, GFLOP/s, likewise */
     int        steps;
     uint64_t   taken;           /* steps, the warm-up's too */
-    double     seconds;         /* of all of them */
+    double     seconds;         /* of all measured steps */
     double     median;          /* ms */
     double     median_peak;     /* 0 with --profile, whose times a burst would disturb */
 } bench;
@@ -34,8 +34,8 @@ double bench_seconds(const config *asked);
 /* What this machine can do: multiply-adds in registers, and a triad over main memory. */
 int    bench_peak(const config *asked);
 
-/* The first of the two for about so many seconds, on all threads, in GFLOP/s.  On a machine that others
- * share it is the measure of what a step could have had at that moment. */
+/* The first of the two for so many seconds or a millisecond, on all threads, in GFLOP/s.  On a machine
+ * that others share it is the measure of what a step could have had at that moment. */
 double bench_burst(double seconds);
 
 #endif

@@ -83,13 +83,19 @@ static peak_row measure(peak *p, int threads, double seconds)
 
 double bench_burst(double seconds)
 {
-    enum { TURNS = 1 << 17 };           /* some 0.2 ms */
-    peak         p     = { .kernels = QG_KERNELS(qg__peak_kernels), .turns = TURNS, .pieces = qg_threads() };
+    static long  turns;                 /* of a millisecond or so, found once */
+    peak         p     = { .kernels = QG_KERNELS(qg__peak_kernels), .pieces = qg_threads() };
+    if (!turns) {
+        choose_turns(&p);
+        turns = p.turns / 10;
+    }
+    p.turns            = turns;
+    p.pieces           = qg_threads();
     const double began = now_seconds();
     double       took  = 0, flops = 0;
     for (; took < seconds; took = now_seconds() - began) {
         qg_parallel(p.pieces, multiply_add, &p);
-        flops += 2.0 * TURNS * QG_PEAK_CHAINS * p.kernels->lanes * p.pieces;
+        flops += 2.0 * (double)p.turns * QG_PEAK_CHAINS * p.kernels->lanes * p.pieces;
     }
     return 1e-9 * flops / took;
 }

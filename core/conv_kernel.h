@@ -14,10 +14,10 @@
  * a kernel; Winograd's way has 16 (core/winograd_kernel.c).  Packed arrays and scratch are 64-byte
  * aligned; images, bias and w need no more than a float's alignment.
  *
- * Every sum is one chain of multiply-adds, in an order that the geometry fixes (direct y: kernel row,
- * column, channel; direct dw: image, row, column), whatever tile it falls into.  So results depend
- * neither on how a caller cuts blocks, units or images, nor, where the machine has FMA, on the length
- * of its vectors.
+ * Every sum, Winograd's at each point, is one chain of multiply-adds, in an order that the geometry
+ * fixes (y: kernel row, column, channel; dw: image, row, column), whatever tile it falls into.  So
+ * results depend neither on how a caller cuts blocks, units or images, nor, where the machine has FMA,
+ * on the length of its vectors.
  */
 #ifndef QG_CONV_KERNEL_H
 #define QG_CONV_KERNEL_H
@@ -36,13 +36,15 @@ typedef struct qg__conv {
 typedef struct qg__conv_kernels {
     int lanes;              /* floats in a vector: 16, 8 or 4 */
     int points;             /* of a packed kernel; 0: kh * kw */
+    int gap;                /* floats behind each point's [c][block], lest all points share few lines
+                             * of the cache */
 
     /* Blocks [b0, b1) of w; pieces may be packed in any order. */
     void (*pack_forward)(const qg__conv *g, int b0, int b1, const float *w, float *wf);
     void (*pack_backward)(const qg__conv *g, int b0, int b1, const float *w, float *wb);
 
-    /* Floats of scratch that forward and weight_gradient need, for g and for its mirror.  One array
-     * per thread; its contents do not matter. */
+    /* Floats of scratch that forward, forward_add and weight_gradient need, for g and for its mirror.
+     * One array per thread; its contents do not matter. */
     size_t (*scratch)(const qg__conv *g);
 
     /* Pieces that weight_gradient can be cut into. */
@@ -73,12 +75,14 @@ typedef struct qg__conv_kernels {
 QG_DECLARE_KERNELS(qg__conv_kernels, qg__conv_kernels);
 QG_DECLARE_KERNELS(qg__conv_kernels, qg__winograd_kernels);
 
-/* Whether Winograd's way is defined for g, and faster than the direct one: not where the weights,
- * 16 / 9 times as large, no longer come from a cache. */
+/* Whether Winograd's way is defined for g, and has been found faster than the direct one.  Beyond 256
+ * channels what it gathers, and the weights, 16 / 9 times as large, no longer come from a cache; of an
+ * image of one tile half of what it computes is thrown away. */
 static inline bool qg__winograd_fits(const qg__conv *g)
 {
     return g->kh == 3 && g->kw == 3 && g->stride == 1 && g->oh % 2 == 0 && g->ow % 2 == 0 &&
-           g->c % 16 == 0 && g->oc % 16 == 0 && (long long)g->c * g->oc <= 256 * 256;
+           g->c % 16 == 0 && g->oc % 16 == 0 && g->c <= 256 && g->oc <= 256 &&
+           g->oh * g->ow >= 16;
 }
 
 /* With stride 1 and padding (kh - 1) / 2, (kw - 1) / 2, where y is as large as the unpadded x, the
@@ -111,16 +115,20 @@ static inline size_t qg__conv_points(const qg__conv_kernels *k, const qg__conv *
 }
 
 /* Sizes in floats: of wf and of acc, and of wb. */
+static inline size_t qg__conv_packed(const qg__conv_kernels *k, const qg__conv *g, int lanes, int rows)
+{
+    const int block = qg__conv_block(k, lanes);
+    return (size_t)qg__conv_blocks(k, lanes) * qg__conv_points(k, g) * (size_t)(rows * block + k->gap);
+}
+
 static inline size_t qg__conv_forward_size(const qg__conv_kernels *k, const qg__conv *g)
 {
-    return (size_t)(qg__conv_blocks(k, g->oc) * qg__conv_block(k, g->oc)) *
-           qg__conv_points(k, g) * (size_t)g->c;
+    return qg__conv_packed(k, g, g->oc, g->c);
 }
 
 static inline size_t qg__conv_backward_size(const qg__conv_kernels *k, const qg__conv *g)
 {
-    return (size_t)(qg__conv_blocks(k, g->c) * qg__conv_block(k, g->c)) *
-           qg__conv_points(k, g) * (size_t)g->oc;
+    return qg__conv_packed(k, g, g->c, g->oc);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* core/conv_tile.h — registers and tiles of the convolution kernels.  For conv_*kernel.c only.
+/* core/conv_tile.h — registers and tiles of the convolution kernels.  For their *_kernel.c only.
  */
 #ifndef QG_CONV_TILE_H
 #define QG_CONV_TILE_H
@@ -18,7 +18,7 @@
  *                          96 % of the peak at the most.
  *   AVX2, 16 registers:    6 x 2 = 12 sums + 2 + 1 = 15; 8 loads for 12 products.  12 x 1 as above,
  *                          12 sums + 1 + 1.  SSE and NEON, with vectors of four: the same. */
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(QG_SIXTEEN_LANES)   /* the latter: tests on machines without */
 enum { LANES = 16, PIXELS_1 = 24, PIXELS_2 = 14 };
 #elif defined(__AVX2__)
 enum { LANES = 8, PIXELS_1 = 12, PIXELS_2 = 6 };

@@ -7,8 +7,8 @@
 #include "core/ops.h"
 #include "core/parallel.h"
 
-/* Up to this many bytes of weight gradient, every slice of the batch collects its own and the
- * slices are added; beyond, one is collected and threads split it by units of the kernel. */
+/* Below this many bytes of packed weight gradient, every slice of the batch collects its own and the
+ * slices are added; else one is collected and threads split it by units of the kernel. */
 enum { SLICED_BYTES = 2 << 20 };
 
 typedef struct conv {
@@ -55,7 +55,7 @@ static float *floats(qg_tape *t, size_t n) { return qg_scratch(t, n * sizeof(flo
 
 static bool take_scratch(qg_tape *t, job *j)
 {
-    j->scratch_size = j->k->scratch(&j->c->g);
+    j->scratch_size = (j->k->scratch(&j->c->g) + 15) / 16 * 16;     /* each begins on a line of the cache */
     j->scratch      = floats(t, (size_t)qg_threads() * j->scratch_size);
     return j->scratch;
 }
@@ -75,8 +75,7 @@ static void forward_piece(void *context, int i, int worker)
     const qg_var *b  = j->y->in[2];
     const int     oc = j->y->shape.c;
     float        *y  = j->y->data + (size_t)i * y_row(j);
-    j->k->forward(&j->c->g, padded(j, i, worker), j->packed, b ? b->data : NULL, y,
-                     scratch_of(j, worker));
+    j->k->forward(&j->c->g, padded(j, i, worker), j->packed, b ? b->data : NULL, y, scratch_of(j, worker));
     if (j->y->sums)     /* while the image is still in cache */
         j->norm->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * 3 * (size_t)oc);
 }
@@ -156,7 +155,7 @@ static void slice_piece(void *context, int slice, int worker)
     for (int i = qg_slice(j->y->shape.n, slice), end = qg_slice(j->y->shape.n, slice + 1); i < end; i++) {
         if (acc)
             j->k->weight_gradient(&j->c->g, 0, j->k->units(&j->c->g), 1, padded(j, i, worker),
-                                     j->y->grad + (size_t)i * y_row(j), acc, scratch_of(j, worker));
+                                  j->y->grad + (size_t)i * y_row(j), acc, scratch_of(j, worker));
         if (j->packed) input_gradient(j, i, worker);
     }
 }
@@ -173,8 +172,8 @@ static void unit_piece(void *context, int unit, int worker)
 {
     const job   *j = context;
     const float *x = j->c->image ? j->images : j->y->in[0]->data + (size_t)j->first * x_row(j);
-    j->k->weight_gradient(&j->c->g, unit, unit + 1, j->run, x,
-                             j->y->grad + (size_t)j->first * y_row(j), j->acc, scratch_of(j, worker));
+    j->k->weight_gradient(&j->c->g, unit, unit + 1, j->run, x, j->y->grad + (size_t)j->first * y_row(j),
+                          j->acc, scratch_of(j, worker));
 }
 
 static void add_weight_piece(void *context, int block, int worker)
@@ -237,7 +236,8 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
     w->fresh = false;           /* w or b may be x: what follows adds to it */
 
-    const bool sliced = y->shape.n >= QG_SLICES && j.acc_size * sizeof(float) <= SLICED_BYTES;
+    const size_t collected = qg__conv_points(c->k, &c->g) * (size_t)c->g.c * (size_t)c->g.oc;
+    const bool   sliced    = y->shape.n >= QG_SLICES && collected * sizeof(float) < SLICED_BYTES;
     if (w->grad && !sliced && !weight_gradient_by_units(t, &j)) return;
     if (w->grad && sliced) {
         j.slices = QG_SLICES;

@@ -3,15 +3,17 @@
 
 #include "core/winograd_tile.h"
 
-/* A visit takes VISIT tiles of an image, few enough for what it writes to stay in a core's own cache.
- * It gathers
- *     inputs                  [point][c / 16][VISIT][16]
- *     products or gradients   [point][VISIT][block]
- * A point begins one group later than it would, lest all sixteen share few lines of the cache. */
-enum { VISIT = 24 };
+/* A visit takes TILES tiles of an image, few enough for what it writes to stay in a core's own cache:
+ *     inputs                  [point][c / 16][TILES][16]
+ *     products or gradients   [point][TILES][block]
+ * Here and among the weights a point begins one group later than it would, lest all sixteen share few
+ * lines of the cache: packing 256 x 256 weights takes 1.1 ms otherwise. */
+enum { TILES = 24, GAP = GROUP };
 
-static ptrdiff_t input_pitch(int channels) { return (ptrdiff_t)channels * VISIT + GROUP; }
-static ptrdiff_t product_pitch(int block) { return (ptrdiff_t)block * VISIT + GROUP; }
+static ptrdiff_t input_pitch(int channels) { return (ptrdiff_t)channels * TILES + GAP; }
+static ptrdiff_t product_pitch(int block) { return (ptrdiff_t)block * TILES + GAP; }
+
+static ptrdiff_t weight_pitch(int rows, int block) { return (ptrdiff_t)rows * block + GAP; }
 
 static size_t scratch_size(const qg__conv *g)
 {
@@ -35,8 +37,8 @@ static void multiply(int tiles, int block, const float *x, int groups, const flo
         float       *yt = y + t * block;
 #define CASE(n)                                                                                        \
     case n:                                                                                            \
-        if (two && n <= PIXELS_2) multiply_tile(n, 2, xt, VISIT * GROUP, groups, w, yt);               \
-        else if (WIDE && n <= PIXELS_1) multiply_tile(n, 1, xt, VISIT * GROUP, groups, w, yt);         \
+        if (two && n <= PIXELS_2) multiply_tile(n, 2, xt, TILES * GROUP, groups, w, yt);               \
+        else if (WIDE && n <= PIXELS_1) multiply_tile(n, 1, xt, TILES * GROUP, groups, w, yt);         \
         break;
         switch (size) {
             CASE(2) CASE(4) CASE(6) CASE(8) CASE(10) CASE(12)
@@ -66,14 +68,14 @@ typedef struct visit {
     ptrdiff_t col, row;             /* floats from one pixel to the next, and to the one below */
 } visit;
 
-static int visits_of(const qg__conv *g) { return (g->oh / 2 * (g->ow / 2) + VISIT - 1) / VISIT; }
+static int visits_of(const qg__conv *g) { return (g->oh / 2 * (g->ow / 2) + TILES - 1) / TILES; }
 
 /* Visit n of an image of so many pixels a row and so many channels; tiles are two pixels apart. */
 static visit visit_of(const qg__conv *g, int n, int width, int channels)
 {
     return (visit){
-        .first  = n * VISIT,
-        .tiles  = least(VISIT, g->oh / 2 * (g->ow / 2) - n * VISIT),
+        .first  = n * TILES,
+        .tiles  = least(TILES, g->oh / 2 * (g->ow / 2) - n * TILES),
         .across = g->ow / 2,
         .col    = channels,
         .row    = (ptrdiff_t)width * channels,
@@ -92,12 +94,12 @@ static void gather_inputs(visit s, int channels, const float *x, float *to)
         const float *d = x + tile_at(&s, t);
         for (int c = 0; c < channels; c += GROUP)
             for (int v = 0; v < GROUP; v += LANES)
-                transform_input(d + c + v, s.row, s.col, to + c * VISIT + t * GROUP + v, pitch);
+                transform_input(d + c + v, s.row, s.col, to + c * TILES + t * GROUP + v, pitch);
     }
-    if (s.tiles % 2)        /* multiply computes one more */
+    if (s.tiles % 2)        /* multiply computes one more, from anything but what might trap */
         for (int p = 0; p < POINTS; p++)
             for (int c = 0; c < channels; c += GROUP)
-                memset(to + p * pitch + c * VISIT + s.tiles * GROUP, 0, GROUP * sizeof *to);
+                memset(to + p * pitch + c * TILES + s.tiles * GROUP, 0, GROUP * sizeof *to);
 }
 
 static void gather_gradients(visit s, int block, int lanes, const float *dy, float *to)
@@ -122,7 +124,7 @@ static void convolve(const qg__conv *g, const float *x, const float *wf, const f
                      float *y, float *scratch)
 {
     const int       block    = block_of(g->oc);
-    const ptrdiff_t weights  = (ptrdiff_t)g->c * block;         /* of a point */
+    const ptrdiff_t weights  = weight_pitch(g->c, block);
     float          *products = scratch + POINTS * input_pitch(g->c);
     for (int n = 0; n < visits_of(g); n++) {
         const visit in = visit_of(g, n, g->w, g->c), out = visit_of(g, n, g->ow, g->oc);
@@ -151,29 +153,29 @@ static void forward_add(const qg__conv *g, const float *x, const float *wf, floa
     convolve(g, x, wf, NULL, true, y, scratch);
 }
 
-/* A unit is a few blocks of channels, for which the inputs are gathered anew. */
-enum { UNIT = 4 };
+/* A unit is some blocks of channels, for which the inputs are gathered anew: so not many. */
+enum { UNITS = 8 };
 
-static int units(const qg__conv *g)
-{
-    return (g->oc + UNIT * block_of(g->oc) - 1) / (UNIT * block_of(g->oc));
-}
+static int blocks_of(int channels) { return (channels + block_of(channels) - 1) / block_of(channels); }
+static int units(const qg__conv *g) { return least(UNITS, blocks_of(g->oc)); }
 
 static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const float *x, const float *dy,
                             float *acc, float *scratch)
 {
-    const int       block     = block_of(g->oc), end = least(g->oc, u1 * UNIT * block);
-    const ptrdiff_t weights   = (ptrdiff_t)g->c * block;
+    const int       block     = block_of(g->oc), blocks = blocks_of(g->oc);
+    const int       begin     = cut(blocks, u0, units(g)) * block;
+    const int       end       = least(g->oc, cut(blocks, u1, units(g)) * block);
+    const ptrdiff_t weights   = weight_pitch(g->c, block);
     float          *gradients = scratch + POINTS * input_pitch(g->c);
     for (int i = 0; i < images; i++, x += (ptrdiff_t)g->h * g->w * g->c, dy += (ptrdiff_t)g->oh * g->ow * g->oc)
         for (int n = 0; n < visits_of(g); n++) {
             const visit in = visit_of(g, n, g->w, g->c), out = visit_of(g, n, g->ow, g->oc);
             gather_inputs(in, g->c, x, scratch);
-            for (int o = u0 * UNIT * block; o < end; o += block) {
+            for (int o = begin; o < end; o += block) {
                 gather_gradients(out, block, least(block, g->oc - o), dy + o, gradients);
                 for (int p = 0; p < POINTS; p++)
                     for (int c = 0; c < g->c; c += GROUP)
-                        correlate(in.tiles, block, scratch + p * input_pitch(g->c) + c * VISIT,
+                        correlate(in.tiles, block, scratch + p * input_pitch(g->c) + c * TILES,
                                   gradients + p * product_pitch(block),
                                   acc + (o / block * POINTS + p) * weights + c * block);
             }
@@ -182,78 +184,70 @@ static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const
 
 /* --- weights -------------------------------------------------------------------------------- */
 
-/* u = G g Gt of one pair of channels; a negative tap walks through g from its end. */
-static void transform_weight(const float *g, ptrdiff_t tap, float *u, ptrdiff_t pitch)
-{
-    float r[SIDE][3];
-    for (int j = 0; j < 3; j++) {
-        const float a = g[j * tap], b = g[(3 + j) * tap], c = g[(6 + j) * tap];
-        r[0][j] = a, r[1][j] = 0.5f * (a + b + c), r[2][j] = 0.5f * (a - b + c), r[3][j] = c;
-    }
-    for (int i = 0; i < SIDE; i++, u += SIDE * pitch) {
-        u[0]         = r[i][0];
-        u[pitch]     = 0.5f * (r[i][0] + r[i][1] + r[i][2]);
-        u[2 * pitch] = 0.5f * (r[i][0] - r[i][1] + r[i][2]);
-        u[3 * pitch] = r[i][2];
-    }
-}
-
-/* dg += Gt s G */
-static void add_weight(const float *s, ptrdiff_t pitch, float *dg, ptrdiff_t tap)
-{
-    float r[3][SIDE];
-    for (int j = 0; j < SIDE; j++, s += pitch) {
-        const float b = 0.5f * s[SIDE * pitch], c = 0.5f * s[2 * SIDE * pitch];
-        r[0][j] = s[0] + b + c, r[1][j] = b - c, r[2][j] = b + c + s[3 * SIDE * pitch];
-    }
-    for (int i = 0; i < 3; i++, dg += 3 * tap) {
-        const float b = 0.5f * r[i][1], c = 0.5f * r[i][2];
-        dg[0] += r[i][0] + b + c;
-        dg[tap] += b - c;
-        dg[2 * tap] += b + c + r[i][3];
-    }
-}
+/* A vector of output channels and a group of input channels, whose kernels are TAPS * c floats apart in w,
+ * often few lines of the cache: whole lines are copied, and lanes then picked from the copy. */
+typedef float corner[LANES][TAPS][GROUP];
 
 static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
 {
     const int       block   = block_of(g->oc);
-    const ptrdiff_t weights = (ptrdiff_t)g->c * block;
-    for (int b = b0; b < b1; b++) {
-        float *to = wf + b * POINTS * weights;
-        if (g->oc < (b + 1) * block) memset(to, 0, (size_t)(POINTS * weights) * sizeof *to);
-        for (int o = b * block; o < least(g->oc, (b + 1) * block); o++)
-            for (int c = 0; c < g->c; c++)
-                transform_weight(w + (ptrdiff_t)o * 9 * g->c + c, g->c, to + c * block + o % block, weights);
-    }
+    const ptrdiff_t weights = weight_pitch(g->c, block);
+    for (int o = b0 * block; o < b1 * block; o += LANES)
+        for (int c = 0; c < g->c; c += GROUP) {
+            corner part = { 0 };            /* what a block that is not filled has */
+            for (int lane = 0; lane < least(LANES, g->oc - o); lane++)
+                for (int t = 0; t < TAPS; t++)
+                    memcpy(part[lane][t], w + ((ptrdiff_t)(o + lane) * TAPS + t) * g->c + c, sizeof part[0][0]);
+            for (int i = 0; i < GROUP; i++) {
+                _Alignas(64) float taps[TAPS][LANES];
+                for (int t = 0; t < TAPS; t++)
+                    for (int lane = 0; lane < LANES; lane++) taps[t][lane] = part[lane][t][i];
+                transform_weights((const vec *)taps,
+                                  wf + o / block * POINTS * weights + (c + i) * block + o % block, weights);
+            }
+        }
 }
 
+/* Lanes are input channels, side by side in w; the kernel is turned. */
 static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, float *wb)
 {
     const int       block   = block_of(g->c);
-    const ptrdiff_t weights = (ptrdiff_t)g->oc * block;
-    for (int b = b0; b < b1; b++) {
-        float *to = wb + b * POINTS * weights;
-        if (g->c < (b + 1) * block) memset(to, 0, (size_t)(POINTS * weights) * sizeof *to);
-        for (int o = 0; o < g->oc; o++)
-            for (int c = b * block; c < least(g->c, (b + 1) * block); c++)
-                transform_weight(w + (ptrdiff_t)(9 * o + 8) * g->c + c, -g->c, to + o * block + c % block,
-                                 weights);
-    }
+    const ptrdiff_t weights = weight_pitch(g->oc, block);
+    for (int c = b0 * block; c < b1 * block; c += LANES)
+        for (int o = 0; o < g->oc; o++) {
+            vec taps[TAPS] = { { 0 } };
+            if (c < g->c)
+                for (int t = 0; t < TAPS; t++)
+                    taps[t] = *(const loose *)(w + ((ptrdiff_t)o * TAPS + TAPS - 1 - t) * g->c + c);
+            transform_weights(taps, wb + c / block * POINTS * weights + o * block + c % block, weights);
+        }
 }
 
 static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *acc, float *dw)
 {
     const int       block   = block_of(g->oc);
-    const ptrdiff_t weights = (ptrdiff_t)g->c * block;
-    for (int o = b0 * block; o < least(g->oc, b1 * block); o++)
-        for (int c = 0; c < g->c; c++)
-            add_weight(acc + o / block * POINTS * weights + c * block + o % block, weights,
-                       dw + (ptrdiff_t)o * 9 * g->c + c, g->c);
+    const ptrdiff_t weights = weight_pitch(g->c, block);
+    for (int o = b0 * block; o < least(g->oc, b1 * block); o += LANES)
+        for (int c = 0; c < g->c; c += GROUP) {
+            corner part;
+            for (int i = 0; i < GROUP; i++) {
+                vec taps[TAPS];
+                transform_sums(acc + o / block * POINTS * weights + (c + i) * block + o % block, weights, taps);
+                for (int t = 0; t < TAPS; t++)
+                    for (int lane = 0; lane < LANES; lane++) part[lane][t][i] = taps[t][lane];
+            }
+            for (int lane = 0; lane < LANES; lane++)
+                for (int t = 0; t < TAPS; t++) {
+                    float *to = dw + ((ptrdiff_t)(o + lane) * TAPS + t) * g->c + c;
+                    for (int i = 0; i < GROUP; i++) to[i] += part[lane][t][i];
+                }
+        }
 }
 
 const qg__conv_kernels QG_PER_ISA(qg__winograd_kernels) = {
     .lanes               = LANES,
     .points              = POINTS,
+    .gap                 = GAP,
     .scratch             = scratch_size,
     .units               = units,
     .pack_forward        = pack_forward,

@@ -17,10 +17,9 @@
  *
  * and for the weights, transposed: dg = Gt [ sum over tiles (Bt d B) . (A dY At) ] G.  The sums over
  * channels, or over tiles, are a matrix product at each of the 16 points.  Everything but G is sums and
- * differences, and G halves: small integers stay exact, and rounding grows by a factor of two at most
- * (tests/test_conv_kernel.c has the reckoning).  What a tile of inputs holds reaches all of its four
- * outputs, and a NaN or an infinity does so visibly. */
-enum { POINTS = 16, SIDE = 4 };
+ * differences, and G halves, so small integers stay exact.  Each input meets the points of those outputs
+ * whose windows hold it and no others, so a NaN spreads as it does in the direct way. */
+enum { POINTS = 16, SIDE = 4, TAPS = 9 };
 
 /* Channels lie in groups of 16 floats, so that the tiles of a product are a constant apart whatever the
  * number of channels. */
@@ -123,6 +122,41 @@ INLINE void correlate_tile(int rows, int vectors, const float *x, const float *d
     for (int r = 0; r < rows; r++)
         UNROLL
         for (int v = 0; v < vectors; v++) *(vec *)(acc + (r * vectors + v) * LANES) = sum[r][v];
+}
+
+/* u = G g Gt of one vector of channel pairs. */
+INLINE void transform_weights(const vec g[TAPS], float *u, ptrdiff_t pitch)
+{
+    vec r[SIDE][3];
+    UNROLL
+    for (int j = 0; j < 3; j++) {
+        const vec a = g[j], b = g[3 + j], c = g[6 + j];
+        r[0][j] = a, r[1][j] = 0.5f * (a + b + c), r[2][j] = 0.5f * (a - b + c), r[3][j] = c;
+    }
+    UNROLL
+    for (int i = 0; i < SIDE; i++) {
+        *(vec *)(u + (SIDE * i + 0) * pitch) = r[i][0];
+        *(vec *)(u + (SIDE * i + 1) * pitch) = 0.5f * (r[i][0] + r[i][1] + r[i][2]);
+        *(vec *)(u + (SIDE * i + 2) * pitch) = 0.5f * (r[i][0] - r[i][1] + r[i][2]);
+        *(vec *)(u + (SIDE * i + 3) * pitch) = r[i][2];
+    }
+}
+
+/* dg = Gt s G */
+INLINE void transform_sums(const float *s, ptrdiff_t pitch, vec dg[TAPS])
+{
+    vec r[3][SIDE];
+    UNROLL
+    for (int j = 0; j < SIDE; j++) {
+        const vec a = *(const vec *)(s + j * pitch), b = 0.5f * *(const vec *)(s + (SIDE + j) * pitch);
+        const vec c = 0.5f * *(const vec *)(s + (2 * SIDE + j) * pitch);
+        r[0][j] = a + b + c, r[1][j] = b - c, r[2][j] = b + c + *(const vec *)(s + (3 * SIDE + j) * pitch);
+    }
+    UNROLL
+    for (int i = 0; i < 3; i++) {
+        const vec b = 0.5f * r[i][1], c = 0.5f * r[i][2];
+        dg[3 * i] = r[i][0] + b + c, dg[3 * i + 1] = b - c, dg[3 * i + 2] = b + c + r[i][3];
+    }
 }
 
 #endif

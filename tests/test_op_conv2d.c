@@ -4,13 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/conv_kernel.h"
+#include "core/im2col.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "tests/support/conv_ref.h"
 #include "tests/support/nets.h"
 
-/* The last two gradients of w go by units for their size, not for a small batch. */
+/* The last three gradients of w go by units for their size, not for a small batch; the three of sixteens,
+ * 3 x 3, go Winograd's way, by slices, by units for a small batch, and by units for their size. */
 static const shapes cases[] = {
     { { 1, 1, 1, 1 }, { 1, 1, 1, 1 }, { 0 } },
     { { 1, 3, 3, 1 }, { 1, 3, 3, 1 }, { .stride = 1 } },
@@ -23,14 +26,18 @@ static const shapes cases[] = {
     { { 2, 12, 13, 1 }, { 64, 5, 5, 1 }, { .stride = 2, .pad_h = 1, .pad_w = 2, .pad_value = -1 } },
     { { 9, 10, 10, 3 }, { 64, 3, 3, 3 }, { .stride = 3, .pad_h = 2, .pad_w = 1, .pad_value = 1 } },
     { { 7, 6, 6, 5 }, { 33, 5, 5, 5 }, { .stride = 1 } },
+    { { 2, 4, 6, 16 }, { 16, 3, 3, 16 }, { .pad_h = 1, .pad_w = 1 } },      /* Winograd's way, as below */
     { { 8, 28, 28, 1 }, { 32, 5, 5, 1 }, { 0 } },
     { { 8, 7, 6, 32 }, { 64, 5, 5, 32 }, { 0 } },
     { { 17, 4, 4, 31 }, { 15, 2, 2, 31 }, { .stride = 2 } },
     { { 9, 5, 4, 17 }, { 47, 2, 3, 17 }, { .stride = 3, .pad_h = 1 } },
     { { 2, 7, 7, 3 }, { 4, 1, 1, 3 }, { .stride = 3 } },    /* most of x is never read */
     { { 1, 1, 1, 7 }, { 6, 3, 3, 7 }, { .pad_h = 1, .pad_w = 1, .pad_value = 1 } },
+    { { 9, 8, 6, 16 }, { 48, 3, 3, 16 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
+    { { 2, 6, 10, 32 }, { 80, 3, 3, 32 }, { .pad_h = 1, .pad_w = 1 } },
+    { { 9, 4, 4, 256 }, { 192, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = 1 } },
     { { 9, 1, 1, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
-    { { 8, 2, 3, 271 }, { 257, 2, 3, 271 }, { 0 } },
+    { { 8, 2, 3, 271 }, { 331, 2, 3, 271 }, { 0 } },
 };
 
 /* --- the op ------------------------------------------------------------------------------- */
@@ -163,6 +170,29 @@ static void same_bits_for_any_number_of_threads(void **state)
     qg_set_threads(0);
 }
 
+/* The bits tell which kernels worked: Winograd's round elsewhere than the direct ones. */
+static void goes_winograds_way_where_it_fits(void **state)
+{
+    (void)state;
+    const shapes            s = { { 1, 4, 6, 16 }, { 16, 3, 3, 16 }, { .pad_h = 1, .pad_w = 1 } };
+    const qg__conv          g = { .h = 6, .w = 8, .c = 16, .oh = 4, .ow = 6, .oc = 16, .kh = 3, .kw = 3, .stride = 1 };
+    const qg__conv_kernels *k = QG_KERNELS(qg__winograd_kernels);
+    qg_params               p = operands(&s);
+    result                  r = result_new(&s);
+    float *x = floats((size_t)(g.h * g.w * g.c)), *y = floats(qg_count(r.y));
+    float *wf, *scratch;
+    assert_int_equal(posix_memalign((void **)&wf, 64, qg__conv_forward_size(k, &g) * sizeof *wf), 0);
+    assert_int_equal(posix_memalign((void **)&scratch, 64, k->scratch(&g) * sizeof *scratch), 0);
+    run(&s, &p, (way){ 0 }, &r);
+    qg__pad(4, 6, 16, 1, 1, 0.0f, p.item[0]->value, x);
+    k->pack_forward(&g, 0, qg__conv_blocks(k, g.oc), p.item[1]->value, wf);
+    k->forward(&g, x, wf, NULL, y, scratch);
+    assert_memory_equal(r.out, y, qg_count(r.y) * sizeof *y);
+    free(x), free(y), free(wf), free(scratch);
+    result_free(r);
+    qg_params_release(&p);
+}
+
 /* --- gradients ---------------------------------------------------------------------------- */
 
 typedef struct built {
@@ -179,7 +209,7 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 static void gradients(void **state)
 {
     (void)state;
-    for (int i = 0; i < 11; i++) {
+    for (int i = 0; i < 12; i++) {
         built     b = { &cases[i], { .bias = true, .fresh = i & 1, .twice = i & 2 } };
         qg_params p = operands(b.s);
         assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build, .context = &b });
@@ -313,6 +343,7 @@ int main(void)
         cmocka_unit_test(is_its_definition_on_every_path),
         cmocka_unit_test(is_its_definition_wherever_one_looks),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
+        cmocka_unit_test(goes_winograds_way_where_it_fits),
         cmocka_unit_test(gradients),
         cmocka_unit_test(one_var_may_stand_in_several_places),
         cmocka_unit_test(what_needs_no_gradient_gets_none),
