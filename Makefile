@@ -159,7 +159,7 @@ bench: deps
 	@$(PYTHON) tests/bench.py --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost --out $(BUILD)/bench.md $(BENCH)
 
 asan: deps
-	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O1 -g" test
+	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g" test
 
 clean:
 	rm -rf $(BUILD)

@@ -31,7 +31,7 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "1600
 FOREIGN = re.compile(r"OPENBLAS_|OMP_|KMP_|GOMP_|MKL_|MALLOC_|GLIBC_TUNABLES$|LD_PRELOAD$|QGRAD_CPU$")
 SGD = "--optimizer sgd --lr 0.01 --momentum 0.9 --weight-decay 1e-4"
 BUSY = 0.05             # the share of the machine that others may take
-TURNS = {"lenet5": 3}   # a round is so many turns of as much less time: short steps notice short disturbances
+TURNS = 3               # of LeNet-5 in a round, each as much shorter: short steps notice short disturbances
 SECTIONS = ("table", "quantized", "forward", "batch", "threads", "cost", "profile")
 
 # Name; net; batch; quantizers of qgrad and of the peer; (default, tuned) floor and goal; memory floor
@@ -122,8 +122,11 @@ class Bench:
                          *shlex.split(quant), *SGD.split(), "--threads", str(threads or self.o.threads),
                          "--seconds", self.seconds(net), "--json", *more])
 
+    def turns(self, net):
+        return TURNS if net == "lenet5" and self.o.seconds >= 1 else 1
+
     def seconds(self, net):
-        return f"{max(0.01, self.o.seconds / TURNS.get(net, 1)):g}"     # the least that qgrad takes
+        return f"{self.o.seconds / self.turns(net):g}"
 
     def torch(self, net, batch, quant, tuned, *more):
         command = [*PEER, "--net", net, "--quant", quant, "--batch", str(batch), "--threads",
@@ -133,7 +136,7 @@ class Bench:
     def rounds(self, net, runs):
         """Run each of `runs` in turn: {name: results}, up to the first failure."""
         results = {name: [] for name in runs}
-        for _ in range(self.o.rounds * TURNS.get(net, 1)):
+        for _ in range(self.o.rounds * self.turns(net)):
             for name, call in runs.items():
                 results[name].append(call())
                 if "error" in results[name][-1]:
