@@ -242,28 +242,36 @@ static size_t grad_bytes(const qg_var *v)
 }
 
 /* The smallest waiting buffer that is large enough, else new memory. */
-static float *grad_take(qg_tape *t, size_t bytes)
+static bool grad_take(qg_tape *t, qg_var *v)
 {
-    spare **best = NULL;
+    const size_t bytes = grad_bytes(v);
+    spare      **best  = NULL;
     for (spare **s = &t->spares; *s; s = &(*s)->next)
         if ((*s)->bytes >= bytes && (!best || (*s)->bytes < (*best)->bytes)) best = s;
-    if (!best) return take(t, &t->step, bytes);
-    spare *found = *best;
-    *best        = found->next;
-    return (float *)(void *)found;
+    v->room = best ? (*best)->bytes : bytes;
+    v->grad = best ? (float *)(void *)*best : take(t, &t->step, bytes);
+    if (best) *best = (*best)->next;
+    return v->grad;
 }
 
-static void grad_give(qg_tape *t, qg_var *v)
+static void give(qg_tape *t, float *buffer, size_t bytes)
 {
-    spare *s  = (spare *)(void *)v->grad;
-    *s        = (spare){ t->spares, grad_bytes(v) };
+    if (bytes < sizeof(spare)) return;
+    spare *s  = (spare *)(void *)buffer;
+    *s        = (spare){ t->spares, bytes };
     t->spares = s;
-    v->grad   = NULL;
 }
 
 static bool shares_grad(const qg_var *v)
 {
     return v->op && v->op->straight_through && !v->in[0]->op && v->in[0]->grad;
+}
+
+/* The copy of a parameter that y, a product, has multiplied with, and nobody else. */
+static bool is_quantized_weight(const qg_var *y, const qg_var *w)
+{
+    return y->op->value_unused && w && w->op && w->readers == 1 && w->in[0] && !w->in[0]->op && w->in[0]->grad &&
+           w->data != w->in[0]->data;
 }
 
 /* A product that only a batch norm reads: half of the activations of a step, and the larger half. */
@@ -283,11 +291,11 @@ static qg_status ready_operand(qg_tape *t, const qg_var *y, int i)
     }
     if (i == 0 && gives_value(y->op, x) && qg_count(x->shape) * sizeof(float) >= sizeof(spare)) {
         x->grad  = x->data;
+        x->room  = grad_bytes(x);
         x->fresh = true;
         return QG_OK;
     }
-    x->grad = grad_take(t, grad_bytes(x));
-    if (!x->grad) return t->status;
+    if (!grad_take(t, x)) return t->status;
     x->fresh = assigns;
     if (!assigns) memset(x->grad, 0, qg_count(x->shape) * sizeof(float));
     return QG_OK;
@@ -310,8 +318,18 @@ static qg_status run_backward(qg_tape *t, qg_var *y)
     }
     for (int i = 0; i < QG_OPERANDS; i++)
         if (y->in[i]) y->in[i]->fresh = false;
-    grad_give(t, y);
+    if (is_quantized_weight(y, y->in[1])) y->in[1]->spent = true;
+    give(t, y->grad, y->room);
+    y->grad = NULL;
     return t->status;
+}
+
+/* Backward has passed v: what it held may serve gradients of vars that are older. */
+static void pass(qg_tape *t, qg_var *v)
+{
+    if (!v->spent) return;
+    give(t, v->data, qg_count(v->shape) * sizeof(float));
+    v->spent = false;
 }
 
 qg_status qg_backward(qg_tape *t, qg_var *loss)
@@ -329,16 +347,13 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
     if (t->walked)
         return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
     t->walked = true;
-    loss->grad = grad_take(t, grad_bytes(loss));
-    if (!loss->grad) return t->status;
+    if (!grad_take(t, loss)) return t->status;
     loss->grad[0] = 1.0f;
     for (qg_var *v = t->newest; v; v = v->older) {
         if (!v->op || !v->grad) continue;
-        if (shares_grad(v) && v->grad == v->in[0]->grad) {
-            v->grad = NULL;
-            continue;
-        }
-        if (run_backward(t, v)) return qg_fail(t->status, "%s", t->why);
+        if (shares_grad(v) && v->grad == v->in[0]->grad) v->grad = NULL;
+        else if (run_backward(t, v)) return qg_fail(t->status, "%s", t->why);
+        pass(t, v);
     }
     qg_arena_merge(&t->scratch);
     profile_forward(t, "-");

@@ -2,8 +2,9 @@
  *
  * Calling an op computes its value at once and appends a var to the tape; qg_backward walks the
  * tape from newest to oldest.  A var and its value live until the next qg_tape_begin; only a product
- * that a batch norm alone has read loses its value to qg_backward.  After a failure ops return NULL, ops given NULL return NULL, and qg_backward reports the first failure:
- * check there, nowhere else.
+ * that a batch norm alone has read, and the quantized copy of a weight that one product has read, lose
+ * their values to qg_backward.  After a failure ops return NULL, ops given NULL return NULL, and
+ * qg_backward reports the first failure: check there, nowhere else.
  */
 #ifndef QG_TAPE_H
 #define QG_TAPE_H
@@ -47,9 +48,11 @@ struct qg_var {
     float       *sums;        /* per-image channel sums of data, if its op gathered them
                                  (core/norm_kernel.h); else NULL */
     double       flops;       /* multiply-adds of the forward product, times 2; 0: not counted */
+    size_t       room;        /* bytes at grad, as many as shape needs or more */
     int          readers;     /* ops that have it as an operand */
     bool         needs_grad;  /* a parameter lies upstream */
     bool         fresh;       /* grad holds nothing yet: assign (see qg_op.assigns) */
+    bool         spent;       /* its value has been read for the last time, but by its own op */
 };
 
 qg_tape  *qg_tape_new(void);

@@ -248,6 +248,40 @@ static void gradient_buffers_are_used_again(void **state)
     qg_params_release(&p);
 }
 
+/* dense(half(x), sign(w)): the gradient of x's first scale is asked for when the copy of w has been read. */
+static size_t taken_by_backward(bool read_again)
+{
+    enum { N = 64, C = 1024 };
+    qg_params p    = { 0 };
+    qg_param *x    = declare(&p, "x", (qg_shape){ N, 1, 1, C }), *w = declare(&p, "w", (qg_shape){ N, 1, 1, C });
+    qg_tape  *t    = qg_tape_new();
+    int       runs = 0;
+    allocate_apart(&p, 2);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *v = qg_scale(t, qg_scale(t, qg_parameter(t, x), 1), 1);
+    qg_var *q = sign(t, qg_parameter(t, w), &runs);
+    qg_var *y = sum(t, &sum_assigns, qg_dense(t, v, q, NULL), NULL);
+    if (read_again) y = qg_add(t, y, sum(t, &sum_assigns, q, NULL));
+    const size_t forward = qg_tape_peak(t);
+    assert_int_equal(qg_backward(t, y), QG_OK);
+    for (int i = 0; i < N * C; i++) {       /* and is no other for that */
+        float expected = 0;
+        for (int o = 0; o < N; o++) expected += w->value[o * C + i % C] < 0 ? -1.0f : 1.0f;
+        assert_true(x->grad[i] == expected);
+    }
+    const size_t taken = qg_tape_peak(t) - forward;
+    qg_tape_free(t);
+    qg_params_release(&p);
+    return taken / (N * C * sizeof(float));
+}
+
+static void the_copy_of_a_weight_makes_room_for_gradients(void **state)
+{
+    (void)state;
+    assert_int_equal(taken_by_backward(false), 1);
+    assert_int_equal(taken_by_backward(true), 2);
+}
+
 /* --- failures ----------------------------------------------------------------------------- */
 
 static void the_first_failure_sticks(void **state)
@@ -394,6 +428,7 @@ int main(void)
         CASE(frozen_parameters_and_inputs_need_no_gradient),
         CASE(vars_live_until_the_next_begin_and_memory_is_reused),
         CASE(gradient_buffers_are_used_again),
+        CASE(the_copy_of_a_weight_makes_room_for_gradients),
         CASE(the_first_failure_sticks),
         CASE(null_in_null_out_without_a_failure),
         CASE(backward_checks_its_loss),
