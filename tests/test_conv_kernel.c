@@ -46,31 +46,22 @@ enum { TABLES = 4 };
 /* With the lanes of AVX-512 on what has but AVX2; see the Makefile. */
 extern const qg__conv_kernels qg__conv_kernels_sixteen, qg__winograd_kernels_sixteen;
 
-static int tables(const qg__conv_kernels *of[TABLES])
+static int tables_of(bool winograd, const qg__conv_kernels *of[TABLES])
 {
-    int n   = 0;
-    of[n++] = &qg__conv_kernels_baseline;
+#define TABLE(isa) of[n++] = winograd ? &qg__winograd_kernels_##isa : &qg__conv_kernels_##isa
+    int n = 0;
+    TABLE(baseline);
 #if defined(__x86_64__)
     if (qg__isa() < QG_ISA_AVX2) return n;
-    of[n++] = &qg__conv_kernels_avx2;
-    of[n++] = &qg__conv_kernels_sixteen;
-    if (qg__isa() >= QG_ISA_AVX512) of[n++] = &qg__conv_kernels_avx512;
+    TABLE(avx2);
+    TABLE(sixteen);
+    if (qg__isa() >= QG_ISA_AVX512) TABLE(avx512);
 #endif
     return n;
 }
 
-static int winograd_tables(const qg__conv_kernels *of[TABLES])
-{
-    int n   = 0;
-    of[n++] = &qg__winograd_kernels_baseline;
-#if defined(__x86_64__)
-    if (qg__isa() < QG_ISA_AVX2) return n;
-    of[n++] = &qg__winograd_kernels_avx2;
-    of[n++] = &qg__winograd_kernels_sixteen;
-    if (qg__isa() >= QG_ISA_AVX512) of[n++] = &qg__winograd_kernels_avx512;
-#endif
-    return n;
-}
+static int tables(const qg__conv_kernels *of[TABLES])          { return tables_of(false, of); }
+static int winograd_tables(const qg__conv_kernels *of[TABLES]) { return tables_of(true, of); }
 
 /* Both kinds; the second only runs where it is defined. */
 static int all_tables(const qg__conv_kernels *of[2 * TABLES])
