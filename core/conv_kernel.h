@@ -76,8 +76,8 @@ QG_DECLARE_KERNELS(qg__conv_kernels, qg__conv_kernels);
 QG_DECLARE_KERNELS(qg__conv_kernels, qg__winograd_kernels);
 
 /* Whether Winograd's way is defined for g, and has been found faster than the direct one.  Beyond 256
- * channels what it gathers, and the weights, 16 / 9 times as large, no longer come from a cache; of an
- * image of one tile half of what it computes is thrown away. */
+ * channels what it gathers, and the weights, 16 / 9 times as large, no longer come from a cache; below
+ * 16 outputs half of what it computes may be thrown away. */
 static inline bool qg__winograd_fits(const qg__conv *g)
 {
     return g->kh == 3 && g->kw == 3 && g->stride == 1 && g->oh % 2 == 0 && g->ow % 2 == 0 &&

@@ -172,7 +172,6 @@ qg_var *qg_parameter(qg_tape *t, const qg_param *p)
     return v;
 }
 
-/* A var without a value. */
 static void read_operand(qg_var *y, qg_var *x)
 {
     if (!x) return;
@@ -180,6 +179,7 @@ static void read_operand(qg_var *y, qg_var *x)
     if (x->needs_grad) y->needs_grad = true;
 }
 
+/* A var without a value. */
 static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
 {
     if (!t || t->status) return NULL;
@@ -270,8 +270,9 @@ static bool shares_grad(const qg_var *v)
 /* The copy of a parameter that y, a product, has multiplied with, and nobody else. */
 static bool is_quantized_weight(const qg_var *y, const qg_var *w)
 {
-    return y->op->value_unused && w && w->op && w->readers == 1 && w->in[0] && !w->in[0]->op && w->in[0]->grad &&
-           w->data != w->in[0]->data;
+    if (!y->op->value_unused || !w || !w->op || w->readers > 1) return false;
+    const qg_var *from = w->in[0];
+    return from && !from->op && from->grad && from->data != w->data;
 }
 
 /* A product that only a batch norm reads: half of the activations of a step, and the larger half. */
@@ -324,12 +325,13 @@ static qg_status run_backward(qg_tape *t, qg_var *y)
     return t->status;
 }
 
-/* Backward has passed v: what it held may serve gradients of vars that are older. */
+/* Backward has passed v: what it held may serve gradients of vars that are older, and who looks for it
+ * finds nothing. */
 static void pass(qg_tape *t, qg_var *v)
 {
     if (!v->spent) return;
     give(t, v->data, qg_count(v->shape) * sizeof(float));
-    v->spent = false;
+    v->data = NULL;
 }
 
 qg_status qg_backward(qg_tape *t, qg_var *loss)

@@ -2,8 +2,8 @@
  *
  * Calling an op computes its value at once and appends a var to the tape; qg_backward walks the
  * tape from newest to oldest.  A var and its value live until the next qg_tape_begin; only a product
- * that a batch norm alone has read, and the quantized copy of a weight that one product has read, lose
- * their values to qg_backward.  After a failure ops return NULL, ops given NULL return NULL, and
+ * that a batch norm alone has read, and a weight that is a function of one parameter and that one
+ * product alone has read, its quantized copy as a rule, lose their values to qg_backward.  After a failure ops return NULL, ops given NULL return NULL, and
  * qg_backward reports the first failure: check there, nowhere else.
  */
 #ifndef QG_TAPE_H
@@ -29,7 +29,8 @@ typedef struct qg_op {
                                saves the engine a pass of zeroing; false: grads arrive zeroed */
     bool in_place;          /* backward writes dL/din[0] index by index, after its last look at in[0]'s
                                value there: the gradient may take the value's place */
-    bool value_unused;      /* and this op's own backward does not read y->data */
+    bool value_unused;      /* a product: its own backward does not read y->data, and in[1] is a weight,
+                               whose quantized copy nobody reads after it */
     bool straight_through;  /* dL/din[0] is dL/dy and nothing else is learned: a parameter's
                                gradient is then accumulated in place and backward never runs */
 } qg_op;

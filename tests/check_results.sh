@@ -22,6 +22,7 @@ printf '%s\n' 'model = "lenet5"' 'data = "sample"' 'batch = 500' 'epochs = 1' >"
 { cat "$dir/examples/recipes/plain.toml"; echo 'weight = "twn"'; echo 'init-recipe = "plain"'; } \
     >"$dir/examples/recipes/tuned.toml"
 cd "$dir" || exit 1
+unset JOBS OPTIONS
 QGRAD=$qgrad SEEDS='1 2' MINUTES=0 sh examples/reproduce.sh plain tuned >log 2>&1
 grep -q 'not finished: 4' log || fail "without time: $(cat log)"
 QGRAD=$qgrad SEEDS='1 2' sh examples/reproduce.sh plain tuned >log 2>&1 || fail "$(cat log)"
@@ -34,7 +35,12 @@ sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there 
 # Stopped by a signal, the run has its checkpoint and nobody works on it any more.
 sed 's/epochs = 1/epochs = 1000/' examples/recipes/plain.toml >examples/recipes/long.toml
 QGRAD=$qgrad SEEDS=1 sh examples/reproduce.sh long >log 2>&1 &
-for i in 1 2 3 4 5 6 7 8 9 10; do [ -e runs/long/seed-1/config.toml ] && break; sleep 1; done
+i=0
+until [ -e runs/long/seed-1/config.toml ]; do
+    [ $i -lt 60 ] || { fail "runs/long did not begin: $(cat log)"; break; }
+    i=$((i + 1))
+    sleep 1
+done
 kill -TERM $!
 wait $!
 [ $? -eq 130 ] || fail "after a signal: $(cat log)"

@@ -17,13 +17,13 @@ sources=$(for source in tests/test_*.c; do basename "$source" .c; done)
 checks=$(for check in tests/check_*.sh; do basename "$check" .sh; done)
 
 # What a program prints, and its status; a program that never ran has none, and has failed.
-printf '%s\n' conformance $checks $sources | xargs -P "${JOBS:-$(nproc)}" -I NAME sh -c '
-    case NAME in
-    conformance) "$BUILD/tests/NAME" tests/golden/*.json ;;
-    check_*) sh tests/NAME.sh ;;
-    *) "$BUILD/tests/NAME" ;;
-    esac >"$log/NAME" 2>&1
-    echo $? >"$log/NAME.status"'
+printf '%s\n' conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
+    case $1 in
+    conformance) "$BUILD/tests/$1" tests/golden/*.json ;;
+    check_*) sh "tests/$1.sh" ;;
+    *) "$BUILD/tests/$1" ;;
+    esac >"$log/$1" 2>&1
+    echo $? >"$log/$1.status"' sh
 
 status_of() { cat "$log/$1.status" 2>/dev/null || echo 1; }
 
