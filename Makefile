@@ -133,13 +133,13 @@ data: deps
 
 # After deps, so that what it installed is found: the flags above are worked out when make starts.
 demo: deps
-	@$(SUB) all
+	+@$(SUB) all
 	@data=mnist; sh datasets/fetch.sh mnist || { data=sample; \
 		echo "no MNIST and no network: this run uses the 2,000 images of datasets/sample instead"; }; \
 	$(NATIVE_BLAS) $(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
 
 test: deps
-	@$(SUB) WERROR=-Werror all examples $(TESTS)
+	+@$(SUB) WERROR=-Werror all examples $(TESTS)
 	@CC="$(CC)" sh tests/run.sh $(BUILD)
 
 # The mistakes that tests/mutants seeds, and the tests that notice.
@@ -155,11 +155,11 @@ docs: $(BUILD)/qgrad
 PYTHON ?= /usr/bin/python3
 BENCH  ?=
 bench: deps
-	@$(SUB) all $(BUILD)/examples/cost
+	+@$(SUB) all $(BUILD)/examples/cost
 	@$(PYTHON) tests/bench.py --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost --out $(BUILD)/bench.md $(BENCH)
 
 asan: deps
-	@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g" test
+	+@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g1" test
 
 clean:
 	rm -rf $(BUILD)
