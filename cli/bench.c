@@ -170,7 +170,7 @@ static double median(float *value, int n)
 static qg_status measure(bench *b)
 {
     const bool profile = config_flag(&b->asked, "profile");
-    qg_status status = warm_up(b);
+    qg_status  status  = warm_up(b);
     if (status) return status;
     if (profile) start_profile(b, &b->profile);
     const double limit = bench_seconds(&b->asked);

@@ -83,8 +83,8 @@ static peak_row measure(peak *p, int threads, double seconds)
 
 double bench_burst(double seconds)
 {
-    static long  turns;                 /* of a millisecond or so, found once */
-    peak         p     = { .kernels = QG_KERNELS(qg__peak_kernels), .pieces = qg_threads() };
+    static long turns;                  /* of a millisecond or so, found once */
+    peak        p = { .kernels = QG_KERNELS(qg__peak_kernels) };
     if (!turns) {
         choose_turns(&p);
         turns = p.turns / 10;

@@ -231,12 +231,12 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     const size_t workers = (size_t)qg_threads();
     job          j = { .c = c, .k = c->k, .y = y };
     if (!take_scratch(t, &j)) return;
-    j.acc_size = qg__conv_forward_size(c->k, &c->g);
+    j.acc_size = qg__conv_forward_size(j.k, &c->g);
     if (b && b->grad) bias_gradient(&j);
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
     w->fresh = false;           /* w or b may be x: what follows adds to it */
 
-    const size_t collected = qg__conv_points(c->k, &c->g) * (size_t)c->g.c * (size_t)c->g.oc;
+    const size_t collected = qg__conv_points(j.k, &c->g) * (size_t)c->g.c * (size_t)c->g.oc;
     const bool   sliced    = y->shape.n >= QG_SLICES && collected * sizeof(float) < SLICED_BYTES;
     if (w->grad && !sliced && !weight_gradient_by_units(t, &j)) return;
     if (w->grad && sliced) {
@@ -246,13 +246,13 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
         if (!j.acc || (c->image && !j.images)) return;
     }
     if (x->grad) {
-        j.packed    = floats(t, qg__conv_backward_size(c->k, &c->g));
+        j.packed    = floats(t, qg__conv_backward_size(j.k, &c->g));
         j.gradients = floats(t, workers * gradient_size(c));
         if (!j.packed || !j.gradients) return;
-        qg_parallel(qg__conv_blocks(c->k, c->g.c), pack_backward_piece, &j);
+        qg_parallel(qg__conv_blocks(j.k, c->g.c), pack_backward_piece, &j);
     }
     if (j.acc || j.packed) qg_parallel(QG_SLICES, slice_piece, &j);
-    if (j.acc) qg_parallel(qg__conv_blocks(c->k, y->shape.c), add_weight_piece, &j);
+    if (j.acc) qg_parallel(qg__conv_blocks(j.k, y->shape.c), add_weight_piece, &j);
 }
 
 static const qg_op conv2d_op = {
@@ -317,10 +317,10 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
     if (sums) y->sums = (float *)(void *)(c + 1);
 
     job j    = { .c = c, .k = c->k, .norm = QG_KERNELS(qg__norm_kernels), .y = y };
-    j.packed = floats(t, qg__conv_forward_size(c->k, &g));
+    j.packed = floats(t, qg__conv_forward_size(j.k, &g));
     j.images = c->image ? floats(t, (size_t)qg_threads() * c->image) : NULL;
     if (!take_scratch(t, &j) || !j.packed || (c->image && !j.images)) return NULL;
-    qg_parallel(qg__conv_blocks(c->k, g.oc), pack_forward_piece, &j);
+    qg_parallel(qg__conv_blocks(j.k, g.oc), pack_forward_piece, &j);
     qg_parallel(y->shape.n, forward_piece, &j);
     return y;
 }

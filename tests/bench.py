@@ -209,7 +209,7 @@ def quantized(b):
     for name, net, batch, quant, *_ in ROWS:
         if quant and re.search(b.o.rows, name):
             got = b.rounds(net, {"float": lambda: b.qgrad("train", net, batch, ""),
-                            "quantized": lambda: b.qgrad("train", net, batch, quant)})
+                                 "quantized": lambda: b.qgrad("train", net, batch, quant)})
             if failure(got):
                 b.say(f"| {name}, {batch} | not measured: {failure(got)} | | |")
                 continue
