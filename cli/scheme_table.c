@@ -101,8 +101,8 @@ static qg_status make_xnor_weight(const double *v, qg_quant *q)
 {
     static const qg_xnor_rule rule[] = { QG_XNOR_EXACT, QG_XNOR_PAPER, QG_XNOR_AUTHORS,
                                          QG_XNOR_AUTHORS_ADAM, QG_XNOR_IDENTITY };
-    qg_xnor_spec    s      = { .rule = rule[(int)v[0]] };
-    const qg_status status = own_surrogate(v + 1, &s.surrogate);
+    qg_xnor_spec    s      = { .rule = rule[(int)v[0]], .centred = v[1] != 0 };
+    const qg_status status = own_surrogate(v + 2, &s.surrogate);
     *q = qg_xnor(s);
     return status;
 }
@@ -310,7 +310,9 @@ const scheme_row scheme_rows[SCHEME_ROWS] = {
       make_ttq, "{-Wn, 0, +Wp}, both learned" },
     { "dorefa", FOR_WEIGHT, { BITS_OF(2, 8, 0), WORDS("max", "constant|through"), OWN_SURROGATE },
       make_dorefa_weight, "odd multiples of 1 / (2^bits - 1); 1 bit: {-a, +a}" },
-    { "xnor", FOR_WEIGHT, { WORDS("rule", "exact|paper|authors|authors-adam|identity"), OWN_SURROGATE },
+    { "xnor", FOR_WEIGHT,
+      { WORDS("rule", "exact|paper|authors|authors-adam|identity"), WORDS("latent", "free|centred"),
+        OWN_SURROGATE },
       make_xnor_weight, "{-a, +a}, one a per output channel" },
     { "magnitude-aware", FOR_WEIGHT, { SURROGATE(CLIP) }, make_magnitude_aware,
       "{-a, +a}, one a per output channel, as in Bi-Real Net" },

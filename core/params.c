@@ -1,6 +1,9 @@
 #include "core/params.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "core/parallel.h"
 
 /* A parameter starts on a cache line, so no two threads share one and vectors load aligned. */
 enum { ALIGN_FLOATS = 16 };
@@ -69,6 +72,27 @@ qg_param *qg_params_find(const qg_params *p, const char *name)
     for (int i = 0; i < p->count; i++)
         if (!strcmp(p->item[i]->name, name)) return p->item[i];
     return NULL;
+}
+
+/* Whole filters of a weight: no run ends in another. */
+static void centre_filter(void *context, int filter, int worker)
+{
+    (void)worker;
+    const qg_param *p     = context;
+    const size_t    n     = (size_t)p->centred, row = qg_row(p->shape);
+    const float     bound = p->clip > 0 ? p->clip : INFINITY;
+    for (float *w = p->value + (size_t)filter * row, *end = w + row; w < end; w += n) {
+        double sum = 0;
+        for (size_t i = 0; i < n; i++) sum += (double)w[i];
+        const float mean = (float)(sum / (double)n);
+        for (size_t i = 0; i < n; i++) w[i] = qg__clip(w[i] - mean, bound);
+    }
+}
+
+void qg_param_centre(const qg_param *p)
+{
+    qg_param copy = *p;
+    qg_parallel(p->shape.n, centre_filter, &copy);
 }
 
 size_t qg_params_trained(const qg_params *p)

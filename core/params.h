@@ -28,6 +28,7 @@ typedef struct qg_param {
     qg_shape    shape;
     qg_group    group;
     float       clip;       /* kept in [-clip, clip] after each step; 0: free */
+    int         centred;    /* before that clip, runs of so many values lose their mean; 0: none */
     float       lr_scale;   /* of its updates, on top of its group's; 0: 1 */
     float       decay;      /* weight decay of its own, in place of its group's; 0: its group's */
     bool        no_decay;   /* none, whatever its group has */
@@ -58,6 +59,15 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec);
 QG_MUST_CHECK qg_status qg_params_allocate(qg_params *p);
 
 qg_param *qg_params_find(const qg_params *p, const char *name);     /* NULL if there is none */
+
+static inline float qg__clip(float w, float clip)
+{
+    const float below = clip < w ? clip : w;            /* in this order NaN stays NaN */
+    return -clip > below ? -clip : below;
+}
+
+/* Takes off the means of such runs, added in double, then clips. */
+void      qg_param_centre(const qg_param *p);
 
 /* How many numbers are trained, padding and tracked arrays left out. */
 size_t    qg_params_trained(const qg_params *p);

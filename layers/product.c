@@ -26,16 +26,22 @@ static float glorot_lr(qg_glorot_lr rule, double fan_in, double fan_out)
     return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
 }
 
-static qg_status declare(qg_product *p, qg_shape w, double fan_out, qg_shape x)
+/* inputs: input channels, over which weights may be centred. */
+static qg_status declare(qg_product *p, qg_shape w, size_t inputs, double fan_out, qg_shape x)
 {
+    p->weight_slot.q.inputs = inputs;
     qg_layer        *l      = &p->layer;
     const qg_quant   q      = p->weight_slot.q;
     const qg_scheme *scheme = q.scheme;
+    if (scheme && scheme->centred && inputs == 1)
+        return qg_fail(QG_EARG, "%s: %s with centred latent weights has a single input channel: "
+                       "its weights would all be 0", l->name, scheme->name);
     p->weight = qg_layer_declare(
         l, "weight",
         (qg_param){ .shape    = w,
                     .group    = QG_WEIGHTS,
                     .clip     = scheme ? scheme->clip : 0,
+                    .centred  = scheme && scheme->centred ? (int)inputs : 0,
                     .binary   = scheme && scheme->flips,
                     .lr_scale = glorot_lr(q.glorot_lr, (double)qg_row(w), fan_out) });
     if (!p->weight) return QG_EMEM;
@@ -52,6 +58,7 @@ static void start(qg_product *p, uint64_t key, double fan_out)
 {
     const qg_shape w = p->weight->shape;
     qg__glorot_uniform(p->weight, key, (double)qg_row(w), fan_out);
+    if (p->weight->centred) qg_param_centre(p->weight);
     qg_slot_start(&p->weight_slot, (qg_tensor){ w, p->weight->value });
     qg_slot_start(&p->input_slot, (qg_tensor){ .shape = p->layer.in });
 }
@@ -156,7 +163,7 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
     l->macs = (uint64_t)qg_row(l->out) * (uint64_t)(s.kernel * s.kernel_w) * (uint64_t)l->in.c;
     const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c };
-    return declare(&c->product, weight, conv2d_fan_out(weight), l->in);
+    return declare(&c->product, weight, (size_t)weight.c, conv2d_fan_out(weight), l->in);
 }
 
 static qg_status conv2d_start(qg_layer *l, uint64_t key)
@@ -226,7 +233,7 @@ static qg_status dense_build(qg_net *net, qg_layer *l)
     l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
     /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */
     const qg_shape weight = { d->spec.out, l->in.h, l->in.w, l->in.c };
-    return declare(&d->product, weight, (double)l->out.c, l->in);
+    return declare(&d->product, weight, qg_row(weight), (double)l->out.c, l->in);
 }
 
 static qg_status dense_start(qg_layer *l, uint64_t key)

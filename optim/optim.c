@@ -85,6 +85,9 @@ static qg_status check_settings(const qg_optim *o)
                            "0 or more is legal",
                            p->name, (double)p->lr_scale, (double)p->decay, (double)p->clip,
                            (double)rate_of(o, p));
+        if (p->centred < 0 || (p->centred && qg_row(p->shape) % (size_t)p->centred))
+            return qg_fail(QG_EARG, "step: %s is centred in runs of %d; its filters have %zu values", p->name,
+                           p->centred, qg_row(p->shape));
     }
     if (o->step < 0 || o->step == INT64_MAX)
         return qg_fail(QG_ESTATE, "step: the count of steps is %lld", (long long)o->step);
@@ -147,7 +150,7 @@ static void update(void *context, int block, int worker)
                          .g     = o->params->grad + from,
                          .lr    = rate_of(o, p),
                          .decay = decay_of(o, p),
-                         .clip  = p->clip > 0 ? p->clip : INFINITY,
+                         .clip  = p->clip > 0 && !p->centred ? p->clip : INFINITY,
                          .step  = o->step };
         for (int m = 0; m < o->rule->n_moments; m++) s.moment[m] = o->moment[m] + from;
         if (frozen(o, p)) memset(s.g, 0, s.n * sizeof *s.g);
@@ -163,6 +166,8 @@ qg_status qg_optim_step(qg_optim *o)
     if (s) return s;
     o->step++;
     qg_parallel(o->blocks, update, o);
+    for (int i = 0; i < o->count; i++)      /* whole rows: a block may end within one */
+        if (o->item[i]->centred && !frozen(o, o->item[i])) qg_param_centre(o->item[i]);
     return QG_OK;
 }
 

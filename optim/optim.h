@@ -79,13 +79,15 @@ void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
 
 /* One update: decay, moments, step, clip of latent weights, and clearing of the gradients, in one
- * pass.  What is frozen keeps value and moments; its gradient is checked and cleared like others.
- * Same bits for any number of threads and on every instruction set.
+ * pass; where latent weights are centred, that and their clip in another.  What is frozen keeps
+ * value and moments; its gradient is checked and cleared like others.  Same bits for any number of
+ * threads and on every instruction set.
  *
  * Memory   Nothing is allocated.
  * Fails    QG_ENAN: a gradient is not finite; the message names the first such parameter.  QG_EARG:
- *          a setting, or lr_scale, decay or clip of a parameter, is out of range.  QG_ESTATE: o is
- *          NULL, or a count of steps was loaded that no run reaches.  A failure touches nothing.
+ *          a setting, or lr_scale, decay, clip or centred of a parameter, is out of range.
+ *          QG_ESTATE: o is NULL, or a count of steps was loaded that no run reaches.  A failure
+ *          touches nothing.
  */
 QG_MUST_CHECK
 qg_status qg_optim_step(qg_optim *o);

@@ -43,10 +43,4 @@ qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, siz
 /* Fills in what is 0; fails as qg_adam. */
 QG_MUST_CHECK qg_status qg__adam_defaults(qg_adam_spec *spec);
 
-static inline float qg__clip(float w, float clip)
-{
-    const float below = clip < w ? clip : w;            /* in this order NaN stays NaN */
-    return -clip > below ? -clip : below;
-}
-
 #endif

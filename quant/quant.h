@@ -34,6 +34,8 @@ typedef struct qg_quant {
     qg_role          role;      /* what it quantizes, and how many numbers one such tensor has (one */
     size_t           numbers;   /* image's, unless a weight).  A layer sets both; by hand, 0 means
                                    QG_INPUT and what x says */
+    size_t           inputs;    /* of a weight: input channels, for dense all that it reads.  Set by the
+                                   layer; by hand, 0 means c of x */
     qg_surrogate     surrogate; /* {0}: the scheme's own */
     float            arg[8];    /* the scheme's constants, set by its constructor and read by it alone */
 } qg_quant;
@@ -85,6 +87,8 @@ qg_quant qg_binary(qg_binary_spec spec);
 /* {-a, +a} per output channel with a backward of XNOR-Net.                         quant/xnor.h */
 typedef struct qg_xnor_spec {
     qg_xnor_rule rule;          /* 0: exact, the chain rule */
+    bool         centred;       /* as released: latent weights lose their mean over the input channels,
+                                   of which there are two or more, and stay in [-1, 1] */
     qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
 } qg_xnor_spec;
 qg_quant qg_xnor(qg_xnor_spec spec);

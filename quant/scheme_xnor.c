@@ -23,9 +23,10 @@ static const char explain[] =
     "\n"
     "Learns nothing.  A filter of zeros: a = 0 and q = 0.  A window of zeros: K = 0.\n"
     "The rules authors and authors_adam stop a layer of one input channel, where 1 - 1 / c_in is 0.\n"
-    "Other implementations: the authors' release leaves K out (no_scale), centres the weights over\n"
-    "c_in and clamps them to [-1, 1] before it binarizes, and multiplies gradients by 1e9 for Adam;\n"
-    "torch.sign gives 0 at 0.  The rule of the paper is not the derivative of q: it fails a check\n"
+    "latent=centred takes the mean over c_in off the latent weights and clamps them to [-1, 1], at first\n"
+    "and after each step: what the authors' release does before it binarizes.\n"
+    "Other implementations: the authors' release leaves K out (no_scale) and multiplies gradients by 1e9\n"
+    "for Adam; torch.sign gives 0 at 0.  The rule of the paper is not the derivative of q: it fails a check\n"
     "against finite differences, the exact one passes.\n";
 
 /* --- weights ------------------------------------------------------------------------------ */
@@ -34,6 +35,7 @@ enum { RULE };          /* in arg */
 
 typedef struct slope {
     qg_xnor_rule rule;
+    size_t       inputs;
     qg_surrogate surrogate;
     float        alpha[];       /* [rows] */
 } slope;
@@ -45,7 +47,7 @@ static void weight_backward(qg_tape *t, qg_var *y)
     qg_var      *x = y->in[0];
     if (x->grad)
         qg__xnor_rows_slope((size_t)x->shape.n, qg_row(x->shape), x->data, y->grad, s->alpha, s->rule,
-                            (size_t)x->shape.c, s->surrogate, x->grad);
+                            s->inputs, s->surrogate, x->grad);
 }
 
 static const qg_op weight_op   = { .name = "xnor_weight", .backward = weight_backward };
@@ -71,6 +73,7 @@ static qg_var *apply_weight(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *le
     slope  *s = y ? qg_save(t, y, sizeof *s + rows * sizeof *s->alpha) : NULL;
     if (!s) return NULL;
     s->rule      = rule;
+    s->inputs    = q.inputs ? q.inputs : (size_t)x->shape.c;
     s->surrogate = q.surrogate;
     qg__binary_rows(rows, qg_row(x->shape), x->data, y->data, s->alpha);
     return y;
@@ -99,9 +102,20 @@ static const qg_scheme weight = {
     .explain = explain,
 };
 
+static const qg_scheme centred_weight = {
+    .name    = "xnor",
+    .roles   = QG_WEIGHT,
+    .clip    = 1,
+    .centred = true,
+    .check   = check_weight,
+    .apply   = apply_weight,
+    .encode  = encode_weight,
+    .explain = explain,
+};
+
 qg_quant qg_xnor(qg_xnor_spec spec)
 {
-    return (qg_quant){ .scheme      = &weight,
+    return (qg_quant){ .scheme      = spec.centred ? &centred_weight : &weight,
                        .bits        = 1,
                        .per_channel = true,
                        .surrogate   = spec.surrogate,

@@ -15,8 +15,8 @@
  * Range    A filter without elements has alpha = 0.  sign is qg_sign; NaN makes alpha NaN.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
  * Differs  The released code also centres the weights over c_in and clamps them to [-1, 1] before
- *          it binarizes, multiplies the whole gradient by 1e9 for Adam, and leaves out K;
- *          torch.sign gives 0 at 0.
+ *          it binarizes (qg_xnor_spec.centred), multiplies the whole gradient by 1e9 for Adam, and
+ *          leaves out K; torch.sign gives 0 at 0.
  */
 #ifndef QG_XNOR_H
 #define QG_XNOR_H

@@ -6,6 +6,7 @@
 
 #include "core/ops.h"
 #include "layers/layer.h"
+#include "optim/optim.h"
 #include "tests/support/scheme_case.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
@@ -87,6 +88,96 @@ static void a_filter_of_zeros_is_zero(void **state)
     for (int i = 0; i < 5; i++) assert_true(c.y->data[i] == 0 && c.x->grad[i] == 1);    /* sign(0) = 1 */
     assert_true(c.y->data[5] != 0);
     case_close(&c);
+}
+
+/* --- latent weights ----------------------------------------------------------------------- */
+
+/* For each filter and place in it the mean over the input channels goes, then comes the clamp. */
+static void centre(const qg_param *w, size_t c, float *value)
+{
+    const size_t rows = qg_count(w->shape) / c;
+    for (size_t r = 0; r < rows; r++) {
+        double sum = 0;
+        for (size_t i = 0; i < c; i++) sum += (double)value[r * c + i];
+        for (size_t i = 0; i < c; i++) {
+            const float x    = value[r * c + i] - (float)(sum / (double)c);
+            value[r * c + i] = x < -1 ? -1 : x > 1 ? 1 : x;
+        }
+    }
+}
+
+static qg_net *centred_net(bool centred)
+{
+    const qg_quant q   = qg_xnor((qg_xnor_spec){ .centred = centred });
+    qg_net        *net = qg_net_new((qg_net_spec){ .height = 6, .width = 5, .channels = 3, .seed = 9 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3, .weight = q });
+    qg_net_dense(net, (qg_dense_spec){ .out = 7, .weight = q });
+    return net;
+}
+
+static void latent_weights_are_centred_then_clamped(void **state)
+{
+    (void)state;
+    qg_net    *net[2] = { centred_net(false), centred_net(true) };
+    qg_params *p[2];
+    const size_t inputs[] = { 3, 4 * 3 * 4 };       /* a dense layer has as many as it reads */
+    for (int k = 0; k < 2; k++) {
+        p[k] = qg_net_build(net[k]);
+        if (!p[k]) fail_msg("%s", qg_errmsg());
+    }
+    for (int layer = 0; layer < 2; layer++) {
+        const char *name   = layer ? "fc1.weight" : "conv1.weight";
+        qg_param   *apart  = qg_params_find(p[0], name), *w = qg_params_find(p[1], name);
+        const size_t bytes = qg_count(w->shape) * sizeof(float);
+        centre(apart, inputs[layer], apart->value);
+        assert_memory_equal(w->value, apart->value, bytes);         /* at first */
+        for (size_t i = 0; i < qg_count(w->shape); i++)             /* far beyond the clamp */
+            apart->grad[i] = w->grad[i] = (float)((i * 7 + i / 5) % 11) - 4;
+    }
+    for (int k = 0; k < 2; k++) {
+        qg_optim *o = qg_sgd(p[k], (qg_sgd_spec){ .lr = 0.25f });
+        assert_int_equal(qg_optim_step(o), QG_OK);
+        qg_optim_free(o);
+    }
+    for (int layer = 0; layer < 2; layer++) {
+        const char *name  = layer ? "fc1.weight" : "conv1.weight";
+        qg_param   *apart = qg_params_find(p[0], name), *w = qg_params_find(p[1], name);
+        int         bound = 0;
+        centre(apart, inputs[layer], apart->value);
+        assert_memory_equal(w->value, apart->value, qg_count(w->shape) * sizeof(float));
+        for (size_t i = 0; i < qg_count(w->shape); i++) bound += fabsf(w->value[i]) == 1;
+        assert_true(bound > 0);
+    }
+    for (int k = 0; k < 2; k++) qg_net_free(net[k]);
+}
+
+static void frozen_weights_are_not_centred_again(void **state)
+{
+    (void)state;
+    qg_net    *net = centred_net(true);
+    qg_params *p   = qg_net_build(net);
+    qg_param  *w   = qg_params_find(p, "conv1.weight");
+    w->value[0]    = 5;
+    w->frozen      = true;
+    qg_optim *o    = qg_sgd(p, (qg_sgd_spec){ .lr = 0.25f });
+    assert_int_equal(qg_optim_step(o), QG_OK);
+    assert_true(w->value[0] == 5);
+    w->frozen = false;
+    assert_int_equal(qg_optim_step(o), QG_OK);
+    assert_true(w->value[0] == 1);
+    qg_optim_free(o);
+    qg_net_free(net);
+}
+
+static void a_single_input_channel_cannot_be_centred(void **state)
+{
+    (void)state;
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 5, .channels = 1, .seed = 9 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3,
+                                         .weight = qg_xnor((qg_xnor_spec){ .centred = true }) });
+    assert_null(qg_net_build(net));
+    assert_non_null(strstr(qg_errmsg(), "conv1: xnor with centred latent weights has a single input channel"));
+    qg_net_free(net);
 }
 
 /* --- the scale map ------------------------------------------------------------------------ */
@@ -331,6 +422,9 @@ int main(void)
         cmocka_unit_test(the_exact_rule_derives_alpha),
         cmocka_unit_test(the_paper_s_rule_does_not),
         cmocka_unit_test(a_filter_of_zeros_is_zero),
+        cmocka_unit_test(latent_weights_are_centred_then_clamped),
+        cmocka_unit_test(frozen_weights_are_not_centred_again),
+        cmocka_unit_test(a_single_input_channel_cannot_be_centred),
         cmocka_unit_test(the_product_is_scaled_by_k),
         cmocka_unit_test(weight_and_bias_see_the_scale),
         cmocka_unit_test(a_row_of_zeros_gives_the_bias),
