@@ -297,6 +297,12 @@ const option *config_conflict(const config *c, const config *asked, unsigned use
     return NULL;
 }
 
+const option *config_difference(const config *a, const config *b, unsigned use)
+{
+    const option *o = config_conflict(a, b, use);
+    return o ? o : config_conflict(b, a, use);
+}
+
 void config_free(config *c)
 {
     for (int i = 0; i < OPTIONS; i++) free(c->value[i]);

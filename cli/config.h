@@ -46,6 +46,9 @@ qg_status   config_write(const config *c, const char *path);
 
 /* The first option with all these bits that is set in asked and has another value in c, or NULL. */
 const option *config_conflict(const config *c, const config *asked, unsigned use);
+
+/* The same of either in the other: the first option with all these bits in which they differ, or NULL. */
+const option *config_difference(const config *a, const config *b, unsigned use);
 void        config_free(config *c);
 
 #endif

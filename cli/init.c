@@ -117,6 +117,13 @@ static void copy(const qg_params *params, const qg_archive *a)
     }
 }
 
+/* As weights that were drawn are. */
+static void centre(const qg_params *taken)
+{
+    for (int i = 0; i < taken->count; i++)
+        if (taken->item[i]->centred) qg_param_centre(taken->item[i]);
+}
+
 /* Scales and ranges that start from the weights start from these. */
 static void start_quantizers(qg_net *net)
 {
@@ -143,6 +150,7 @@ static qg_status take(qg_net *net, const qg_archive *a, const char *path, init_r
         copy(params, a);                /* starting may change weights */
         report->taken = taken.count;
         snprintf(report->digest, sizeof report->digest, "%016" PRIx64, qg_params_digest(&taken));
+        centre(&taken);
     }
     free(taken.item);
     return status;

@@ -181,7 +181,8 @@ const option options[] = {
     { "init", OPTION_TEXT, VERB_TRAIN, 0, 0, "RUN", NULL, NULL,
       "begin with the last weights of a run, or with a safetensors file" },
 
-    /* Said in files alone: what the weights of --init were, and what a recipe reproduces. */
+    /* Said in files alone: which images and weights a run began with, and what a recipe reproduces. */
+    { "data-digest", OPTION_TEXT, IDENTITY, 0, 0, "DIGEST", NULL, NULL, "of the images and labels" },
     { "init-digest", OPTION_TEXT, IDENTITY, 0, 0, "DIGEST", NULL, NULL, "of what --init loaded" },
     { "init-recipe", OPTION_TEXT, SAVED, 0, 0, "NAME", check_recipe, NULL, "whose runs --init is to name" },
     { "reproduces", OPTION_TEXT, SAVED, 0, 0, "TEXT", NULL, NULL, "a paper, or whose result it is" },

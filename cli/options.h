@@ -51,7 +51,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 56 };
+enum { OPTIONS = 57 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */

@@ -80,6 +80,8 @@ static qg_status copy_run(const logged_run *r, const char *dir)
     snprintf(to, sizeof to, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
     snprintf(new, sizeof new, RESULTS "/%s/.seed-%" PRIu64 ".new", r->row, r->seed);
     snprintf(old, sizeof old, RESULTS "/%s/.seed-%" PRIu64 ".old", r->row, r->seed);
+    if (path_exists(old) && !path_exists(to) && rename(old, to))    /* a kill between the two renames below */
+        return qg_fail(QG_EIO, "%s: %s", old, strerror(errno));
     remove_logs(new), remove_logs(old);
     const qg_status status = copy_logs(r, dir, new);
     if (status) {
@@ -106,8 +108,8 @@ static qg_status compare(const char *logs)
         if (a[i++] == '\n') a += i, b += i, i = 0, line++;
     const bool same = a[i] == b[i];
     if (!same)
-        qg_fail(QG_EFORMAT, PAGE ":%d: is '%.*s', but the logs say '%.*s'", line, (int)strcspn(a, "\n"), a,
-                (int)strcspn(b, "\n"), b);
+        qg_fail(QG_EFORMAT, PAGE ":%d: is '%.*s'%s, but the logs say '%.*s'%s", line, (int)strcspn(a, "\n"), a,
+                *a ? "" : " and the end", (int)strcspn(b, "\n"), b, *b ? "" : " and the end");
     free(page);
     return same ? QG_OK : QG_EFORMAT;
 }
@@ -123,7 +125,7 @@ static qg_status compose(const results *all, char **text)
 }
 
 /* The added run goes into the page before it goes into its place: what does not fit leaves nothing. */
-static qg_status work(const config *asked, results *all)
+static qg_status add_and_write(const config *asked, results *all)
 {
     const char *dir   = config_text(asked, "add");
     const bool  check = config_flag(asked, "check");
@@ -138,7 +140,7 @@ static qg_status work(const config *asked, results *all)
     return status;
 }
 
-static void print(const config *asked, const results *all)
+static void print_outcome(const config *asked, const results *all)
 {
     const bool check = config_flag(asked, "check");
     if (!config_flag(asked, "json")) {
@@ -152,7 +154,7 @@ static void print(const config *asked, const results *all)
     json_end(&j);
 }
 
-static int tabulate(const config *asked)
+static int update_page(const config *asked)
 {
     results    all   = { 0 };
     const bool check = config_flag(asked, "check");
@@ -161,8 +163,8 @@ static int tabulate(const config *asked)
         return qg_report("qgrad results"), EXIT_USAGE;
     }
     const int fd     = check ? -1 : lock();
-    qg_status status = check || fd >= 0 ? work(asked, &all) : QG_EIO;
-    if (!status) print(asked, &all);
+    qg_status status = check || fd >= 0 ? add_and_write(asked, &all) : QG_EIO;
+    if (!status) print_outcome(asked, &all);
     results_end(&all);
     if (fd >= 0) close(fd);
     return status ? qg_report("qgrad results") : EXIT_DONE;
@@ -173,7 +175,7 @@ int results_main(const verb *v, const char *program, int argc, char **argv)
     (void)program;
     config asked  = { { 0 } };
     int    status = options_parse(v, argc, argv, &asked);
-    if (status < 0) status = tabulate(&asked);
+    if (status < 0) status = update_page(&asked);
     config_free(&asked);
     return status;
 }

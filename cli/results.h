@@ -34,20 +34,38 @@ qg_status results_read(results *all);
 QG_MUST_CHECK
 qg_status results_add(results *all, const char *dir, logged_run **added);
 
+/* NULL: there is none. */
+logged_run *results_find(const results *all, const char *row, uint64_t seed);
+
 /* The page, results/README.md.  Fails with QG_EARG: a row's runs differ in more than the seed, or
- * its recipe is not there or cannot have led to them; QG_EMEM. */
+ * its recipe is not there or cannot have led to them; two runs saw other images under one name; a run
+ * did not begin with what its recipe names; QG_EMEM. */
 QG_MUST_CHECK
 qg_status results_print(const results *all, FILE *out);
 
-/* Of the words of a command line that trains run again: "--recipe lenet --epochs 3 --seed 1". */
+/* Of the words of a command line that trains run again: "--recipe lenet --epochs 3 --seed 1".
+ * begins_with: the recipe with whose weights this one begins, or NULL. */
 QG_MUST_CHECK
-qg_status results_command(const results *all, const logged_run *run, FILE *out);
+qg_status results_command(const logged_run *run, const char *begins_with, FILE *out);
 
 /* Of these words the ones that override the recipe: " --epochs 3", mostly none.  Fails as it does. */
 QG_MUST_CHECK
 qg_status results_overrides(const logged_run *run, FILE *out);
 
-/* The option that decides bytes and has another value in b than in a, but for the seed; NULL: none. */
+/* The run began with the last weights of the run of begins_with with its seed, or, if that is NULL,
+ * with none.  QG_EARG: it did not. */
+QG_MUST_CHECK
+qg_status results_check_init(const results *all, const logged_run *run, const char *begins_with);
+
+/* The first run on data of this name that says which images it saw; NULL: none does. */
+const logged_run *results_witness(const results *all, const char *data);
+
+/* Every run on data of one name saw the same images, as far as runs say.  QG_EARG: this one did not. */
+QG_MUST_CHECK
+qg_status results_check_images(const results *all, const logged_run *run);
+
+/* The option that decides bytes and has another value in b than in a, but for the seed and for what a
+ * run begins with and sees; NULL: none. */
 const option *results_conflict(const logged_run *a, const logged_run *b);
 
 int       results_rows(const results *all);

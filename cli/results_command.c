@@ -4,8 +4,11 @@
 #include "cli/recipe.h"
 #include "cli/results.h"
 
-/* What the command line has its own words for. */
-static bool is_told_apart(const option *o) { return !strcmp(o->name, "seed") || !strcmp(o->name, "init-digest"); }
+/* What is no option of a command line, or differs between the runs of a row. */
+static bool is_of_run(const option *o)
+{
+    return !strcmp(o->name, "seed") || !strcmp(o->name, "init-digest") || !strcmp(o->name, "data-digest");
+}
 
 /* What the recipe alone, or with the words of asked, leads to. */
 static qg_status resolve(const config *asked, config *out)
@@ -15,31 +18,29 @@ static qg_status resolve(const config *asked, config *out)
     return recipe_resolve(asked, NULL, out, &usage);
 }
 
-/* The part of c that decides a run's bytes but for the seed and what it begins with; borrowed. */
+/* The part of c that decides a run's bytes but for the seed and for what it begins with and sees;
+ * borrowed. */
 static config identity(const config *c)
 {
     config same = *c;
     for (int i = 0; i < OPTIONS; i++)
-        if ((options[i].use & IDENTITY) != IDENTITY || is_told_apart(&options[i])) same.value[i] = NULL;
+        if ((options[i].use & IDENTITY) != IDENTITY || is_of_run(&options[i])) same.value[i] = NULL;
     return same;
 }
 
 static const option *conflict(const config *a, const config *b)
 {
-    const config  x = identity(a), y = identity(b);
-    const option *o = config_conflict(&x, &y, IDENTITY);
-    return o ? o : config_conflict(&y, &x, IDENTITY);
+    const config x = identity(a), y = identity(b);
+    return config_difference(&x, &y, IDENTITY);
 }
 
 const option *results_conflict(const logged_run *a, const logged_run *b)
 {
-    const option *o = option_find("init-digest");
-    if (!config_text(&a->config, o->name) != !config_text(&b->config, o->name)) return o;
     return conflict(&a->config, &b->config);
 }
 
 /* The options in which run differs from its recipe, into asked. */
-static qg_status ask(const logged_run *run, config *asked)
+static qg_status find_overrides(const logged_run *run, config *asked)
 {
     config    c      = { { 0 } };
     qg_status status = config_set(asked, option_find("recipe"), run->row);
@@ -70,32 +71,65 @@ static void print_option(const option *o, const char *value, FILE *out)
     }
 }
 
-static void print_init(const results *all, const char *digest, FILE *out)
-{
-    for (int i = 0; i < all->runs; i++) {
-        if (strcmp(all->run[i].result.digest, digest)) continue;
-        fprintf(out, " --init runs/%s/seed-%" PRIu64, all->run[i].row, all->run[i].seed);
-        return;
-    }
-    fprintf(out, " --init WEIGHTS-OF-%s", digest);
-}
 
 qg_status results_overrides(const logged_run *run, FILE *out)
 {
-    config          asked  = { { 0 } };
-    const qg_status status = ask(run, &asked);
-    for (int i = 0; i < OPTIONS && !status; i++)
-        if (strcmp(options[i].name, "recipe")) print_option(&options[i], asked.value[i], out);
+    config    asked  = { { 0 } };
+    qg_status status = find_overrides(run, &asked);
+    for (int i = 0; i < OPTIONS && !status; i++) {
+        const option *o = &options[i];
+        if (!strcmp(o->name, "recipe")) continue;
+        if (o->kind == OPTION_FLAG && asked.value[i] && !config_flag(&asked, o->name))
+            status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
+                             "line can ask for", run->row, run->seed, o->name);
+        else print_option(o, asked.value[i], out);
+    }
     config_free(&asked);
     return status;
 }
 
-qg_status results_command(const results *all, const logged_run *run, FILE *out)
+qg_status results_command(const logged_run *run, const char *begins_with, FILE *out)
 {
-    const char *init = config_text(&run->config, "init-digest");
     fprintf(out, "--recipe %s", run->row);
     const qg_status status = results_overrides(run, out);
-    if (init) print_init(all, init, out);
+    if (begins_with) fprintf(out, " --init runs/%s/seed-%" PRIu64, begins_with, run->seed);
     fprintf(out, " --seed %" PRIu64, run->seed);
     return status;
+}
+
+/* --- what runs began with and saw --------------------------------------------------------- */
+
+qg_status results_check_init(const results *all, const logged_run *run, const char *begins_with)
+{
+    const char       *digest = config_text(&run->config, "init-digest");
+    const logged_run *other  = begins_with ? results_find(all, begins_with, run->seed) : NULL;
+    if (!begins_with && digest)
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with other weights (--init), and its recipe names none",
+                       run->row, run->seed);
+    if (!begins_with || (digest && other && !strcmp(other->result.digest, digest))) return QG_OK;
+    if (!digest)
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began without the weights of %s", run->row, run->seed, begins_with);
+    if (!other)
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of %s, whose run with this seed is not in "
+                       RESULTS, run->row, run->seed, begins_with);
+    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of digest %s, but %s with this seed ended in %s",
+                   run->row, run->seed, digest, begins_with, other->result.digest);
+}
+
+const logged_run *results_witness(const results *all, const char *data)
+{
+    for (int i = 0; i < all->runs; i++)
+        if (!strcmp(config_text(&all->run[i].config, "data"), data) && config_text(&all->run[i].config, "data-digest"))
+            return &all->run[i];
+    return NULL;
+}
+
+qg_status results_check_images(const results *all, const logged_run *run)
+{
+    const char       *data = config_text(&run->config, "data"), *saw = config_text(&run->config, "data-digest");
+    const logged_run *other = results_witness(all, data);
+    if (!saw || !strcmp(saw, config_text(&other->config, "data-digest"))) return QG_OK;
+    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": its %s has digest %s, and that of %s, seed %" PRIu64 ", has %s",
+                   run->row, run->seed, data, saw, other->row, other->seed,
+                   config_text(&other->config, "data-digest"));
 }

@@ -42,6 +42,9 @@ static qg_status verify(const logged_run *r, const char *dir)
         { "best_test_accuracy", a->best_test_accuracy, m->best.test_accuracy },
         { "best_epoch", (double)a->best_epoch, m->best.epoch },
     };
+    if (!(a->test_accuracy >= 0 && a->test_accuracy <= 1) || a->test_images == 0)
+        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g on %" PRIu64 " images cannot be", dir,
+                       a->test_accuracy, a->test_images);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
     const double margin = report_error(m->last.test_accuracy, a->test_images);
@@ -92,7 +95,7 @@ static int by_row_and_seed(const void *a, const void *b)
     return rows ? rows : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
-static logged_run *find(const results *all, const char *row, uint64_t seed)
+logged_run *results_find(const results *all, const char *row, uint64_t seed)
 {
     for (int i = 0; i < all->runs; i++)
         if (!strcmp(all->run[i].row, row) && all->run[i].seed == seed) return &all->run[i];
@@ -104,7 +107,7 @@ qg_status results_add(results *all, const char *dir, logged_run **added)
     logged_run      r;
     const qg_status status = read_run(&r, dir);
     if (status) return status;
-    logged_run *old = find(all, r.row, r.seed);
+    logged_run *old = results_find(all, r.row, r.seed);
     if (old) {
         end_run(old);
         *old = r;
@@ -115,7 +118,7 @@ qg_status results_add(results *all, const char *dir, logged_run **added)
         all->run[all->runs++] = r;
         qsort(all->run, (size_t)all->runs, sizeof *all->run, by_row_and_seed);
     }
-    *added = find(all, r.row, r.seed);
+    *added = results_find(all, r.row, r.seed);
     return QG_OK;
 }
 
@@ -124,7 +127,7 @@ typedef qg_status (*visit)(results *all, const char *dir);
 static int is_visible(const struct dirent *e) { return *e->d_name != '.'; }
 
 /* Visits the directories in dir, by name. */
-static qg_status each(results *all, const char *dir, visit f)
+static qg_status each_directory(results *all, const char *dir, visit f)
 {
     struct dirent **entry;
     const int       n = scandir(dir, &entry, is_visible, alphasort);
@@ -151,9 +154,9 @@ static qg_status visit_run(results *all, const char *dir)
     return strcmp(place, dir) ? qg_fail(QG_EFORMAT, "%s: holds the run of %s", dir, place) : QG_OK;
 }
 
-static qg_status visit_row(results *all, const char *dir) { return each(all, dir, visit_run); }
+static qg_status visit_row(results *all, const char *dir) { return each_directory(all, dir, visit_run); }
 
-qg_status results_read(results *all) { return each(all, RESULTS, visit_row); }
+qg_status results_read(results *all) { return each_directory(all, RESULTS, visit_row); }
 
 int results_rows(const results *all)
 {

@@ -29,6 +29,8 @@ typedef struct row {
     config         recipe;              /* the file as it is now: what it says of itself */
 } row;
 
+static const char *begins_with(const row *w) { return config_text(&w->recipe, "init-recipe"); }
+
 typedef double (*number)(const logged_run *r);
 
 static double last_percent(const logged_run *r) { return 100 * r->metrics.last.test_accuracy; }
@@ -54,13 +56,20 @@ static void print_mean(const row *w, number of, FILE *out)
     fputs(" |", out);
 }
 
+/* A recipe's words in a cell, which a bar would end. */
+static void print_cell(const char *before, const char *text, FILE *out)
+{
+    fputs(before, out);
+    for (; *text; text++) fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
+}
+
 static void print_reported(const row *w, FILE *out)
 {
     const char *text = config_text(&w->recipe, "reported"), *from = config_text(&w->recipe, "provenance");
-    if (!text) fputs(" none |", out);               /* nobody has printed one */
-    else if (from && !strcmp(from, "memory")) fprintf(out, " reported %s (memory) |", text);
-    else if (from) fprintf(out, " %s (%s) |", text, from);
-    else fprintf(out, " %s |", text);
+    const bool  memory = from && !strcmp(from, "memory");
+    print_cell(memory ? " reported " : " ", text ? text : "none", out);     /* nobody has printed one */
+    if (text && from) fprintf(out, " (%s)", from);
+    fputs(" |", out);
 }
 
 static void print_seeds(const row *w, FILE *out)
@@ -74,14 +83,16 @@ static qg_status print_row(const row *w, FILE *out)
 {
     const logged_run *r = &w->all->run[w->first];
     const char       *paper = config_text(&w->recipe, "reproduces");
-    fprintf(out, "| [%s](%s) | %s |", r->row, r->row, paper ? paper : "-");
+    fprintf(out, "| [%s](%s) |", r->row, r->row);
+    print_cell(" ", paper ? paper : "-", out);
+    fputs(" |", out);
     print_reported(w, out);
     print_mean(w, last_percent, out);
     print_mean(w, best_percent, out);
     fprintf(out, " %.2f |", mean(w, margin));
     print_seeds(w, out);
     fprintf(out, " %" PRIu64 " | %.1f | `build/qgrad train ", r->result.epochs, mean(w, minutes));
-    const qg_status status = results_command(w->all, r, out);
+    const qg_status status = results_command(r, begins_with(w), out);
     fputs("` |\n", out);
     return status;
 }
@@ -117,9 +128,33 @@ static qg_status print_runs(const row *w, FILE *out)
     return QG_OK;
 }
 
+/* Once for each data set. */
+static qg_status print_images(const row *w, FILE *out)
+{
+    for (int i = w->first; i < w->last; i++) {
+        const config *c    = &w->all->run[i].config;
+        const char   *data = config_text(c, "data");
+        if (results_witness(w->all, data) == &w->all->run[i])
+            fprintf(out, "- %s: %s\n", data, config_text(c, "data-digest"));
+    }
+    return QG_OK;
+}
+
 /* --- the page ----------------------------------------------------------------------------- */
 
 typedef qg_status (*print)(const row *w, FILE *out);
+
+/* It belongs to the row, and with the others into one table. */
+static qg_status check_run(const row *w, const logged_run *r)
+{
+    const logged_run *first = &w->all->run[w->first];
+    const option     *o     = results_conflict(first, r);
+    if (o)
+        return qg_fail(QG_EARG, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s", r->row,
+                       first->seed, r->seed, o->name);
+    const qg_status status = results_check_images(w->all, r);
+    return status ? status : results_check_init(w->all, r, begins_with(w));
+}
 
 static qg_status open_row(row *w)
 {
@@ -132,12 +167,7 @@ static qg_status open_row(row *w)
     if (!status) status = recipe_file(&asked, path);
     if (!status) status = config_read(&w->recipe, path);
     config_free(&asked);
-    for (int i = w->first + 1; i < w->last && !status; i++) {
-        const option *o = results_conflict(&r[w->first], &r[i]);
-        if (o)
-            status = qg_fail(QG_EARG, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s",
-                             r[i].row, r[w->first].seed, r[i].seed, o->name);
-    }
+    for (int i = w->first; i < w->last && !status; i++) status = check_run(w, &r[i]);
     return status;
 }
 
@@ -171,5 +201,9 @@ qg_status results_print(const results *all, FILE *out)
           "resumed by another program or on another machine.  The digest is of the last weights.\n\n"
           "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | kernels | BLAS core | digest |\n"
           "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
-    return status ? status : each_row(all, print_runs, out);
+    if (!status) status = each_row(all, print_runs, out);
+    fputs("\n## Images\n\n"
+          "Digests of images and labels, training and test.  Runs on data of one name saw the same, or come from a\n"
+          "version that did not write it down.\n\n", out);
+    return status ? status : each_row(all, print_images, out);
 }

@@ -199,8 +199,7 @@ static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
     config    stored = { { 0 } };
     qg_status status = config_parse(&stored, recipe, path);
     if (!status) {
-        const option *o = config_conflict(r->config, &stored, IDENTITY);
-        if (!o) o = config_conflict(&stored, r->config, IDENTITY);
+        const option *o = config_difference(r->config, &stored, IDENTITY);
         const char *here  = o ? r->config->value[o - options] : NULL;
         const char *there = o ? stored.value[o - options] : NULL;
         status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path,

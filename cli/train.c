@@ -10,6 +10,7 @@
 #include "cli/models.h"
 #include "cli/report.h"
 #include "cli/trainer.h"
+#include "core/hash.h"
 #include "core/parallel.h"
 
 /* The number of the signal that asks the run to stop; 0: none. */
@@ -33,6 +34,7 @@ typedef struct training {
     config      asked, config;
     trainer     trainer;
     init_report init;
+    bool        goes_on;            /* with a run that has a config.toml */
 } training;
 
 /* Where the run is to be: --out, or a name made of the recipe or of the configuration. */
@@ -65,9 +67,9 @@ static qg_status configure(training *t, const char *dir, bool *usage)
     config    stored = { { 0 } };
     qg_status status = path_join(dir, "config.toml", path);
     *usage           = false;
-    const bool on    = !status && config_flag(&t->asked, "resume") && path_exists(path);
-    if (on) status = config_read(&stored, path);
-    if (!status) status = recipe_resolve(&t->asked, on ? &stored : NULL, &t->config, usage);
+    t->goes_on       = !status && config_flag(&t->asked, "resume") && path_exists(path);
+    if (t->goes_on) status = config_read(&stored, path);
+    if (!status) status = recipe_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
     config_free(&stored);
     if (status) return status;
     *usage = true;
@@ -85,6 +87,22 @@ static qg_status check_images(const trainer *w)
     if (a.h == b.h && a.w == b.w && a.c == b.c) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: test images are %dx%dx%d, training images %dx%dx%d",
                    w->recipe.data->name, b.h, b.w, b.c, a.h, a.w, a.c);
+}
+
+/* Which images they are is part of the configuration; where they lie is not.  Runs of older versions
+ * do not say, and go on without. */
+static qg_status note_images(training *t)
+{
+    const trainer *w      = &t->trainer;
+    const char    *stored = config_text(&t->config, "data-digest");
+    const uint64_t digest[] = { qg_loader_digest(w->train), qg_loader_digest(w->test) };
+    char           found[32];
+    if (!stored && t->goes_on) return QG_OK;
+    snprintf(found, sizeof found, "%016" PRIx64, qg_hash(QG_HASH_BASIS, digest, sizeof digest));
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "%s: the images have digest %s, and the run began with %s", w->recipe.data->name,
+                       found, stored);
+    return config_set(&t->config, option_find("data-digest"), found);
 }
 
 /* Without --init: a run that has a checkpoint needs no weights to begin with. */
@@ -119,7 +137,8 @@ static qg_status build(training *t, const char *dir)
     w->train = recipe_data(&w->recipe, false, NULL);
     w->test  = w->train ? recipe_data(&w->recipe, true, w->train) : NULL;
     if (!w->test) return QG_EIO;
-    const qg_status status = check_images(w);
+    qg_status status = check_images(w);
+    if (!status) status = note_images(t);
     if (status) return status;
     w->net   = recipe_net(&w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
     const char *init = config_text(&t->asked, "init");

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/parallel.h"
 
 /* A parameter starts on a cache line, so no two threads share one and vectors load aligned. */
@@ -103,21 +104,14 @@ size_t qg_params_trained(const qg_params *p)
     return n;
 }
 
-static uint64_t fnv1a(uint64_t h, const void *bytes, size_t n)
-{
-    const unsigned char *b = bytes;
-    for (size_t i = 0; i < n; i++) h = (h ^ b[i]) * 0x100000001B3u;
-    return h;
-}
-
 uint64_t qg_params_digest(const qg_params *p)
 {
-    uint64_t h = 0xCBF29CE484222325u;
+    uint64_t h = QG_HASH_BASIS;
     for (int i = 0; i < p->count; i++) {
         const qg_param *item = p->item[i];
-        h = fnv1a(h, item->name, strlen(item->name) + 1);
-        h = fnv1a(h, &item->shape, sizeof item->shape);
-        h = fnv1a(h, item->value, qg_count(item->shape) * sizeof(float));
+        h = qg_hash(h, item->name, strlen(item->name) + 1);
+        h = qg_hash(h, &item->shape, sizeof item->shape);
+        h = qg_hash(h, item->value, qg_count(item->shape) * sizeof(float));
     }
     return h;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/arena.h"
+#include "core/hash.h"
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "datasets/augment.h"
@@ -24,7 +25,32 @@ struct qg_loader {
     bool           ordered;      /* order is that of epoch */
     float         *x;            /* [min(batch, n)][h][w][c] */
     uint8_t       *y;
+    uint64_t       digest;
 };
+
+struct hashing {
+    const qg__dataset *set;
+    uint64_t           of[QG_SLICES];
+};
+
+static void hash_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    struct hashing *h     = context;
+    const size_t    row   = qg_row(h->set->shape);
+    const size_t    first = (size_t)qg_slice(h->set->shape.n, slice);
+    const size_t    n     = (size_t)qg_slice(h->set->shape.n, slice + 1) - first;
+    const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + first * row, n * row);
+    h->of[slice]          = qg_hash(bytes, h->set->labels + first, n);
+}
+
+/* Bytes depend on each other in a hash, so slices have one each. */
+static uint64_t digest_of(const qg__dataset *set)
+{
+    struct hashing h = { .set = set };
+    qg_parallel(QG_SLICES, hash_slice, &h);
+    return qg_hash(qg_hash(QG_HASH_BASIS, &set->shape, sizeof set->shape), h.of, sizeof h.of);
+}
 
 static bool allocate(qg_loader *l, int batch)
 {
@@ -70,7 +96,10 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
         qg_fail(QG_EMEM, "out of memory: a loader of %zu bytes", sizeof *l);
         goto failed;
     }
-    *l = (qg_loader){ .set = set, .spec = spec, .batches = 1 + (set.shape.n - 1) / spec.batch };
+    *l = (qg_loader){ .set     = set,
+                      .spec    = spec,
+                      .batches = 1 + (set.shape.n - 1) / spec.batch,
+                      .digest  = digest_of(&set) };
     if (!qg__augment_check(&l->spec.augment, set.shape) && !normalise(l) &&
         allocate(l, spec.batch < set.shape.n ? spec.batch : set.shape.n))
         return l;
@@ -190,6 +219,11 @@ int qg_loader_classes(const qg_loader *l)
 int qg_loader_batches(const qg_loader *l)
 {
     return l ? l->batches : 0;
+}
+
+uint64_t qg_loader_digest(const qg_loader *l)
+{
+    return l ? l->digest : 0;
 }
 
 void qg_loader_free(qg_loader *l)

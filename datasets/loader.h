@@ -184,6 +184,9 @@ qg_status qg_loader_seek(qg_loader *l, uint64_t epoch, uint64_t batch);
 qg_shape  qg_loader_shape(const qg_loader *l);      /* of the set: n images of [h][w][c] */
 int       qg_loader_classes(const qg_loader *l);    /* labels are 0 .. classes-1 */
 int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one included */
+
+/* Of the bytes and labels of the set, whatever is made of them: a hash that tells sets apart. */
+uint64_t  qg_loader_digest(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 
 #endif

@@ -23,6 +23,19 @@ work=$(mktemp -d) || exit 1
 source_of() { sed -n 's/^init-recipe = "\(.*\)"$/\1/p' "$folder/$1.toml"; }
 finished() { grep -q '"complete":true' "$1/result.json" 2>/dev/null; }
 
+# A recipe that was changed after a run would only be noticed when the table is made, hours from now.
+for seed in $seeds; do
+    for row; do
+        dir=runs/$row/seed-$seed
+        finished "$dir" || continue
+        "$qgrad" train --recipe "$row" --seed "$seed" --out "$dir" --resume --json >"$work/said" 2>&1 && continue
+        echo "reproduce.sh: $dir is finished, but not by the recipe as it is now; move it aside" >&2
+        tail -n 1 "$work/said" >&2
+        rm -rf "$work"
+        exit 1
+    done
+done
+
 keep() { "$qgrad" results --add "$1" >/dev/null || : >"$work/failed"; }
 
 # train ROW SEED: to the end or as far as it may; then its logs go to results/.

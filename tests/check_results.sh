@@ -1,6 +1,6 @@
 #!/bin/sh
-# results/README.md is what the logs beside it say, every recipe can be trained, and the script that trains them
-# stops and goes on.
+# results/README.md is what the logs beside it say, the net of every recipe can be built, and the script that
+# trains them stops and goes on.
 here=$(pwd)
 case ${QGRAD:-build/qgrad} in /*) qgrad=${QGRAD:-build/qgrad} ;; *) qgrad=$here/${QGRAD:-build/qgrad} ;; esac
 status=0
@@ -11,6 +11,10 @@ for recipe in examples/recipes/*.toml; do
     name=$(basename "$recipe" .toml)
     why=$("$qgrad" summary --recipe "$name" 2>&1 >/dev/null) && continue
     fail "$name: $why"
+done
+for recipe in $(grep -l '^init-recipe' examples/recipes/*.toml); do
+    first=examples/recipes/$(sed -n 's/^init-recipe = "\(.*\)"$/\1/p' "$recipe").toml
+    [ "$(grep '^model' "$recipe")" = "$(grep '^model' "$first")" ] || fail "$recipe begins with another net: $first"
 done
 
 # Two rows, one of which begins with the other's weights, on the sample; in a directory of its own.
@@ -30,6 +34,10 @@ grep -q 'not finished: 0' log || fail "$(cat log)"
 grep -q -- '--recipe tuned --init runs/plain/seed-1 --seed 1' results/README.md || fail "$(cat results/README.md)"
 [ "$(find results -type f | wc -l)" -eq 13 ] || fail "$(find results -type f)"
 "$qgrad" results --check || fail "after reproduce.sh"
+sed 's/epochs = 1/epochs = 2/' examples/recipes/plain.toml >changed && mv changed examples/recipes/plain.toml
+QGRAD=$qgrad SEEDS='1 2 3' sh examples/reproduce.sh plain >log 2>&1 && fail "a recipe that was changed goes unnoticed"
+grep -q 'runs/plain/seed-1 is finished, but not by the recipe as it is now' log || fail "$(cat log)"
+[ -e runs/plain/seed-3 ] && fail "trained although the recipe was changed"
 sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there goes unnoticed"
 
 # Stopped by a signal, the run has its checkpoint and nobody works on it any more.

@@ -276,6 +276,89 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_holds("results/README.md", "- **memory**: none that is known; trained with `--epochs 1`.");
 }
 
+static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
+{
+    (void)state;
+    write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"code\"\n");
+    assert_status("train --recipe bars --epochs 1 --json", 0);
+    assert_status("results --add runs/bars/seed-3", 0);
+    assert_holds("results/README.md", "](bars) | A \\| B | 99\\|1 (code) |");
+    assert_int_equal(system("rm -r results/bars"), 0);
+    assert_int_equal(remove("examples/recipes/bars.toml"), 0);
+    assert_status("results", 0);
+}
+
+/* The images are found by their bytes, not by where they lie. */
+static void test_other_images_are_no_part_of_the_table(void **state)
+{
+    (void)state;
+    copy("set", "moved");
+    assert_status("train --recipe twn --seed 14 --data-dir moved --json", 0);
+    assert_status("results --add runs/twn/seed-14", 0);
+    assert_status("train --recipe twn --seed 15 --data-dir moved --budget 0 --json", 0);
+    FILE *labels = fopen("moved/t10k-labels-idx1-ubyte", "r+b");
+    assert_non_null(labels);
+    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
+    const int label = fgetc(labels);
+    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
+    fputc(label ? 0 : 1, labels);
+    assert_int_equal(fclose(labels), 0);
+    assert_refuses("train --resume --out runs/twn/seed-15 --data-dir moved", 1, "mnist: the images have digest ");
+    assert_status("train --resume --out runs/twn/seed-15 --data-dir set --json", 0);
+    assert_status("train --recipe twn --seed 16 --data-dir moved --json", 0);
+    assert_refuses("results --add runs/twn/seed-16", 1, "twn, seed 16: its mnist has digest ");
+    assert_status("results --check", 0);
+    assert_int_equal(system("rm -r results/twn/seed-14"), 0);
+    assert_status("results", 0);
+}
+
+/* A row that begins with another's weights does so for every seed, and no other row does. */
+static void test_what_a_row_begins_with_is_checked(void **state)
+{
+    (void)state;
+    write_recipe("tuned", "init-recipe = \"memory\"\n");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
+    assert_status("results --add runs/tuned/seed-3", 0);
+    assert_holds("results/README.md", "--recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 3` |");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 4 --json", 0);
+    assert_refuses("results --add runs/tuned/seed-4", 1, "whose run with this seed is not in results");
+    assert_status("train --recipe tuned --epochs 1 --init runs/twn/seed-10 --out elsewhere --json", 0);
+    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began with weights of digest ");
+    assert_status("train --recipe twn --init runs/memory/seed-3 --out elsewhere --force --json", 0);
+    assert_refuses("results --add elsewhere", 1, "began with other weights (--init), and its recipe names none");
+    assert_status("train --recipe plain --epochs 1 --out elsewhere --force --json", 0);
+    edit("elsewhere/config.toml", "recipe = \"plain\"", "recipe = \"tuned\"");
+    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began without the weights of memory");
+    assert_int_equal(system("rm -r results/tuned"), 0);
+    assert_int_equal(remove("examples/recipes/tuned.toml"), 0);
+    assert_status("results", 0);
+}
+
+static void test_a_flag_cannot_be_turned_off_in_a_command(void **state)
+{
+    (void)state;
+    write_recipe("flag", "nesterov = true\n");
+    assert_status("train --recipe flag --epochs 1 --json", 0);
+    edit("runs/flag/seed-3/config.toml", "nesterov = true", "nesterov = false");
+    assert_refuses("results --add runs/flag/seed-3", 1, "flag, seed 3: was trained without its recipe's nesterov");
+    assert_int_equal(remove("examples/recipes/flag.toml"), 0);
+}
+
+/* A kill between the two renames of an add has left the old logs beside their place. */
+static void test_old_logs_are_not_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(rename("results/twn/seed-10", "results/twn/.seed-10.old"), 0);
+    copy("runs/twn/seed-10", "broken");
+    edit("broken/metrics.csv", "\n2,", "\n3,");
+    assert_refuses("results --add broken", 1, "metrics.csv");
+    assert_int_equal(access("results/twn/.seed-10.old/result.json", F_OK), 0);
+    assert_status("results --add runs/twn/seed-10", 0);
+    assert_int_equal(access("results/twn/.seed-10.old", F_OK), -1);
+    assert_int_equal(access("results/twn/seed-10/result.json", F_OK), 0);
+    assert_status("results --check", 0);
+}
+
 /* What a call that was killed has left beside the place of a run is not read, and cleared away. */
 static void test_an_interrupted_add_is_no_obstacle(void **state)
 {
@@ -299,6 +382,9 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     assert_status("results --check", 0);
     edit("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
     assert_refuses("results --check", 1, "results/twn/seed-10: result.json says best_epoch 1");
+    copy("kept", "results");
+    edit("results/twn/seed-10/result.json", "\"test_images\":", "\"test_images\":0,\"images\":");
+    assert_refuses("results", 1, "on 0 images cannot be");
     copy("kept", "results");
     edit("results/twn/seed-11/metrics.csv", "\n2,", "\n3,");
     assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
@@ -341,7 +427,12 @@ int main(void)
         cmocka_unit_test(test_init_lists_every_mismatch),
         cmocka_unit_test(test_what_starts_from_weights_starts_from_these),
         cmocka_unit_test(test_the_table_is_what_the_logs_say),
+        cmocka_unit_test(test_texts_of_a_recipe_stay_in_their_cell),
+        cmocka_unit_test(test_other_images_are_no_part_of_the_table),
+        cmocka_unit_test(test_what_a_row_begins_with_is_checked),
+        cmocka_unit_test(test_a_flag_cannot_be_turned_off_in_a_command),
         cmocka_unit_test(test_an_interrupted_add_is_no_obstacle),
+        cmocka_unit_test(test_old_logs_are_not_lost),
         cmocka_unit_test(test_a_table_that_was_touched_is_noticed),
         cmocka_unit_test(test_what_is_no_row_is_not_added),
     };

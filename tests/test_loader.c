@@ -287,6 +287,37 @@ static void test_synthetic(void **state)
                  "images [1,2147483647,2147483647,2147483647] are empty or beyond any memory");
 }
 
+/* Of the set, not of what is made of it; any byte, label or extent counts. */
+static void test_digests_tell_sets_apart(void **state)
+{
+    (void)state;
+    uint64_t seen[8];
+    int      n = 0;
+    for (int i = 0; i < 6; i++) {
+        qg__dataset set = { .shape = i == 5 ? (qg_shape){ 31, 3, 1, 2 } : (qg_shape){ 31, 1, 3, 2 }, .classes = 7 };
+        assert_true(qg__dataset_allocate(&set));
+        memset(set.images, 9, 31 * 6);
+        memset(set.labels, 2, 31);
+        if (i == 1) set.images[0] = 8;
+        if (i == 2) set.images[31 * 6 - 1] = 8;
+        if (i == 3) set.labels[30] = 1;
+        if (i == 4) set.shape.n = 30;
+        qg_loader *l = qg__loader_new(set, (qg_loader_spec){ .batch = 4 });
+        seen[n++]    = qg_loader_digest(l);
+        for (int k = 0; k < n - 1; k++) assert_true(seen[k] != seen[n - 1]);
+        qg_loader_free(l);
+    }
+    qg_set_threads(1);
+    qg_loader *a = numbered(65, (qg_loader_spec){ .batch = 3, .seed = 1 });
+    qg_set_threads(3);
+    qg_loader *b = numbered(65, (qg_loader_spec){ .batch = 8, .seed = 2, .normalise = { .kind = QG_WHITEN } });
+    qg_set_threads(0);
+    assert_true(qg_loader_digest(a) == qg_loader_digest(b));
+    assert_true(qg_loader_digest(NULL) == 0);
+    qg_loader_free(a);
+    qg_loader_free(b);
+}
+
 static void test_null_flows(void **state)
 {
     (void)state;
@@ -317,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_seek_out_of_range),
         cmocka_unit_test(test_specs),
         cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_digests_tell_sets_apart),
         cmocka_unit_test(test_null_flows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
