@@ -73,6 +73,7 @@ static qg_status read_open(int fd, const char *path, size_t limit, size_t most, 
 static qg_status read_path(const char *path, size_t limit, size_t most, unsigned char **bytes, size_t *n,
                            size_t *all)
 {
+    if (!path) return qg_fail(QG_EARG, "the path of a file to read is NULL");
     /* Without O_NONBLOCK, open would wait for the writer of a pipe. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return qg_fail(QG_EIO, "cannot open '%s': %s", path, strerror(errno));

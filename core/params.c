@@ -9,6 +9,9 @@
 /* A parameter starts on a cache line, so no two threads share one and vectors load aligned. */
 enum { ALIGN_FLOATS = 16 };
 
+/* Three blocks of so many bytes still fit in 64 bits. */
+#define MOST_FLOATS ((size_t)1 << 59)
+
 static size_t padded(size_t n) { return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS; }
 
 static qg_status grow(qg_params *p)
@@ -28,8 +31,13 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
         qg_fail(QG_ESTATE, "parameter %s: declared after the parameters were allocated", spec.name);
         return NULL;
     }
-    if (!qg_shape_valid(spec.shape)) {
-        qg_fail(QG_ESHAPE, "parameter %s: shape " QG_SHAPE_FMT " is empty", spec.name,
+    if (!spec.name) {
+        qg_fail(QG_EARG, "a parameter has no name");
+        return NULL;
+    }
+    size_t *length = spec.group == QG_TRACKED ? &p->tracked_length : &p->length;
+    if (!qg_shape_valid(spec.shape) || *length + qg_count(spec.shape) > MOST_FLOATS) {
+        qg_fail(QG_ESHAPE, "parameter %s: shape " QG_SHAPE_FMT " is empty or beyond any memory", spec.name,
                 QG_SHAPE_ARGS(spec.shape));
         return NULL;
     }
@@ -43,7 +51,6 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
     *item      = spec;
     item->name = qg_arena_text(&p->arena, spec.name);
     if (!item->name) return NULL;
-    size_t *length = spec.group == QG_TRACKED ? &p->tracked_length : &p->length;
     item->offset   = *length;
     *length += padded(qg_count(spec.shape));
     p->item[p->count++] = item;
@@ -70,7 +77,7 @@ qg_status qg_params_allocate(qg_params *p)
 
 qg_param *qg_params_find(const qg_params *p, const char *name)
 {
-    for (int i = 0; i < p->count; i++)
+    for (int i = 0; p && name && i < p->count; i++)
         if (!strcmp(p->item[i]->name, name)) return p->item[i];
     return NULL;
 }

@@ -58,7 +58,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec);
 /* One block for all, zeroed.  Fails with QG_ESTATE when called twice, QG_EMEM. */
 QG_MUST_CHECK qg_status qg_params_allocate(qg_params *p);
 
-qg_param *qg_params_find(const qg_params *p, const char *name);     /* NULL if there is none */
+qg_param *qg_params_find(const qg_params *p, const char *name);     /* NULL if there is none, or p is */
 
 static inline float qg__clip(float w, float clip)
 {

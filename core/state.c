@@ -84,6 +84,7 @@ static qg_status check_array(const char *name, const qg_array *a)
 qg_status qg_state_add(qg_state *s, const char *name, qg_array a)
 {
     if (sticky(s)) return s ? s->status : QG_EMEM;
+    if (!name) return stick(s, qg_fail(QG_EARG, "an array of a state has no name"));
     if (check_array(name, &a)) return stick(s, QG_EARG);
     size_t at = s->count;
     while (at > 0 && strcmp(s->entries[at - 1].name, name) > 0) at--;
@@ -128,6 +129,7 @@ static qg_status put_note(qg_note **notes, size_t *count, const char *key, const
 qg_status qg_state_note(qg_state *s, const char *key, const char *value)
 {
     if (sticky(s)) return s ? s->status : QG_EMEM;
+    if (!key || !value) return stick(s, qg_fail(QG_EARG, "note '%s' is NULL", key ? key : "NULL"));
     if (!qg_utf8_valid(key, strlen(key)) || !qg_utf8_valid(value, strlen(value)))
         return stick(s, qg_fail(QG_EARG, "note '%s' is not UTF-8", key));
     const qg_status status = put_note(&s->notes, &s->note_count, key, value);
@@ -144,6 +146,7 @@ const char *qg_state_noted(const qg_state *s, const char *key)
 qg_status qg_state_save(const qg_state *s, const char *path)
 {
     const qg_status earlier = sticky(s);
+    if (!earlier && !path) return qg_fail(QG_EARG, "the path of a file to write is NULL");
     return earlier ? earlier
                    : qg_safetensors_write(path, s->entries, s->count, s->notes, s->note_count);
 }

@@ -93,14 +93,15 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->walked = false;
 }
 
-size_t    qg_tape_peak(const qg_tape *t)   { return t->step.peak + t->scratch.peak; }
-qg_status qg_tape_status(const qg_tape *t) { return t->status; }
+size_t    qg_tape_peak(const qg_tape *t)   { return t ? t->step.peak + t->scratch.peak : 0; }
+qg_status qg_tape_status(const qg_tape *t) { return t ? t->status : QG_ESTATE; }
 qg_mode   qg_tape_mode(const qg_tape *t)   { return t->mode; }
 uint64_t  qg_tape_step(const qg_tape *t)   { return t->at; }
 uint64_t  qg_tape_key(qg_tape *t)          { return qg_rng_fork(t->key, t->draws++); }
 
 void qg_tape_profile(qg_tape *t, qg_profile *p)
 {
+    if (!t) return;
     t->profile = p;
     t->running = NULL;
     t->timed   = NULL;
@@ -155,7 +156,7 @@ qg_var *qg_input(qg_tape *t, qg_tensor x)
 {
     if (!t || t->status) return NULL;
     if (!x.data || !qg_shape_valid(x.shape))
-        return qg_reject(t, QG_ESHAPE, "input: " QG_SHAPE_FMT " is empty", QG_SHAPE_ARGS(x.shape));
+        return qg_reject(t, QG_ESHAPE, "input: " QG_SHAPE_FMT " is empty or beyond any memory", QG_SHAPE_ARGS(x.shape));
     qg_var *v = append(t, x.shape);
     if (v) v->data = x.data;
     return v;
@@ -201,6 +202,8 @@ qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b,
 {
     qg_var *v = entry(t, op, y, a, b, c);
     if (!v) return NULL;
+    if (!qg_shape_valid(y))
+        return qg_reject(t, QG_EMEM, "%s: " QG_SHAPE_FMT " is beyond any memory", op->name, QG_SHAPE_ARGS(y));
     v->data = take(t, &t->step, qg_count(y) * sizeof(float));
     return v->data ? v : NULL;
 }

@@ -29,8 +29,11 @@ typedef struct qg_tensor {
 static inline size_t qg_row(qg_shape s)   { return (size_t)s.h * (size_t)s.w * (size_t)s.c; }
 static inline size_t qg_count(qg_shape s) { return (size_t)s.n * qg_row(s); }
 
-/* Every extent is at least 1. */
-static inline bool qg_shape_valid(qg_shape s) { return s.n > 0 && s.h > 0 && s.w > 0 && s.c > 0; }
+/* Every extent is at least 1, and there are no more than 2^58 numbers: sizes in bytes fit 64 bits. */
+static inline bool qg_shape_valid(qg_shape s)
+{
+    return s.n > 0 && s.h > 0 && s.w > 0 && s.c > 0 && (double)s.n * s.h * s.w * s.c <= 0x1p58;
+}
 
 static inline bool qg_shape_equal(qg_shape a, qg_shape b)
 {

@@ -34,8 +34,8 @@ void qg__dataset_free(qg__dataset *set)
 
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES])
 {
-    if (!dir) {
-        qg_fail(QG_EARG, "the directory of '%s' is NULL", name);
+    if (!dir || !*dir) {
+        qg_fail(QG_EARG, "the directory of '%s' is %s", name, dir ? "empty" : "NULL");
         return NULL;
     }
     const int n = snprintf(path, QG__PATH_BYTES, "%s/%s", dir, name);

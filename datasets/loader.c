@@ -156,7 +156,7 @@ static void gather(void *context, int piece, int worker)
 
 bool qg_loader_next(qg_loader *l, qg_batch *b)
 {
-    if (!l) return false;
+    if (!l || !b) return false;
     if (l->at == l->batches) {
         l->epoch++;
         l->at      = 0;

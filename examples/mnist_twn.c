@@ -29,13 +29,16 @@ int main(int argc, char **argv)
     if (!adam || !train || !test || !tape) return qg_report("mnist_twn");
 
     for (int epoch = 1; epoch <= 3; epoch++) {
-        for (qg_batch b; qg_loader_next(train, &b); ) {
+        uint64_t steps = 0;
+        for (qg_batch b; qg_loader_next(train, &b); steps = b.step + 1) {
             qg_tape_begin(tape, QG_TRAIN, 7, b.step);
             qg_var *logits = qg_net_forward(net, tape, b.x);
             qg_var *loss   = qg_cross_entropy(tape, logits, b.y);
             if (qg_backward(tape, loss) || qg_optim_step(adam)) return qg_report("mnist_twn");
         }
-        printf("epoch %d   test accuracy %.2f%%\n", epoch, 100 * accuracy(net, tape, test));
+        const double right = accuracy(net, tape, test, steps);
+        if (right < 0) return qg_report("mnist_twn");
+        printf("epoch %d   test accuracy %.2f%%\n", epoch, 100 * right);
     }
     if (qg_net_save(net, "mnist_twn.safetensors")) return qg_report("mnist_twn");
 

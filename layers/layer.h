@@ -66,8 +66,8 @@ qg_tensor   qg_product_weight(const qg_product *p, float *folded);
 const qg_slot *qg_layer_slot(qg_layer *l, qg_role role);
 const char    *qg_role_name(qg_role role);                  /* "weight", "input", "gradient" */
 
-/* p as a file holds it, its shape as others read it: [out,kh,kw,in] for a kernel, [out,in] for a
- * matrix, [c] for a vector. */
+/* p as a file holds it, its shape as others read it: [out,kh,kw,in] for a kernel and for
+ * a matrix behind an image, else [out,in] for a matrix, [c] for a vector. */
 qg_array  qg_param_array(const qg_param *p);
 
 /* Appends a layer of the given type, zeroed but for its head.  name NULL: prefix and a number. */

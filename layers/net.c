@@ -122,7 +122,10 @@ static qg_status build_layer(qg_net *net, qg_layer *l)
 {
     const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
     l->in                = l->after ? l->after->out : image;
-    return l->type->build(net, l);
+    const qg_status s    = l->type->build(net, l);
+    if (s || qg_shape_valid(l->out)) return s;
+    return qg_fail(QG_ESHAPE, "%s: its output " QG_SHAPE_FMT " is empty or beyond any memory", l->name,
+                   QG_SHAPE_ARGS(l->out));
 }
 
 static uint64_t key_of(uint64_t key, const char *name)
@@ -169,8 +172,12 @@ qg_params *qg_net_params(const qg_net *net)
     return net && net->built ? (qg_params *)&net->params : NULL;
 }
 
-int       qg_net_layers(const qg_net *net)           { return net->layers; }
-qg_layer *qg_net_layer(const qg_net *net, int index) { return net->layer[index]; }
+int qg_net_layers(const qg_net *net) { return net ? net->layers : 0; }
+
+qg_layer *qg_net_layer(const qg_net *net, int index)
+{
+    return index >= 0 && index < qg_net_layers(net) ? net->layer[index] : NULL;
+}
 
 /* --- run ---------------------------------------------------------------------------------- */
 

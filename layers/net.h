@@ -99,15 +99,16 @@ qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);
 /* One line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes. */
 void       qg_net_summary(const qg_net *net, FILE *out);
 int        qg_net_layers(const qg_net *net);
-qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_layers - 1 */
+qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_layers - 1, else NULL */
 
 /* Bytes of everything evaluation reads: as floats, and with each quantized weight at its bits plus
- * its scales.  Batch norm is counted as its two folded floats per channel. */
+ * its scales.  Batch norm is counted as its two folded floats per channel.  0 before qg_net_build. */
 size_t     qg_net_float_bytes(const qg_net *net);
 size_t     qg_net_packed_bytes(const qg_net *net);
 
 /* Adds every parameter and tracked array to s under its name, weights as they stand in memory:
- * [out][kh][kw][in] for conv2d, [out][in] for dense. */
+ * [out][kh][kw][in] for conv2d; for dense [out][in], behind an image [out][h][w][in].  qg_net_load takes
+ * files with these arrays and no others, as qg_net_save and `qgrad train` (best.safetensors) write. */
 void       qg_net_state(qg_net *net, qg_state *s);
 QG_MUST_CHECK qg_status qg_net_save(qg_net *net, const char *path);
 QG_MUST_CHECK qg_status qg_net_load(qg_net *net, const char *path);     /* all or nothing */

@@ -1,5 +1,6 @@
 /* The two layers that multiply: conv2d and dense.  Each has a latent weight, two quantizer slots
  * and perhaps a bias; they differ in shapes and in the op they record. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -155,13 +156,18 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
         return qg_fail(QG_EARG,
                        "%s: out %d, kernel %dx%d, stride %d must be at least 1 and pad %d at least 0",
                        l->name, s.out, s.kernel, s.kernel_w, s.stride, s.pad);
+    if (!isfinite(s.pad_value))
+        return qg_fail(QG_EARG, "%s: pad_value is %g; a finite number is legal", l->name, (double)s.pad_value);
     if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, not 0..%d", l->name, s.pad, MOST_PAD);
+    if (l->in.h > INT_MAX - 2 * s.pad || l->in.w > INT_MAX - 2 * s.pad)
+        return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is beyond any memory", l->name,
+                       QG_SHAPE_ARGS(l->in), s.pad);
     const int h = l->in.h + 2 * s.pad, w = l->in.w + 2 * s.pad;
     if (h < s.kernel || w < s.kernel_w)
         return qg_fail(QG_ESHAPE, "%s: kernel %dx%d is larger than its input " QG_SHAPE_FMT " padded by %d",
                        l->name, s.kernel, s.kernel_w, QG_SHAPE_ARGS(l->in), s.pad);
     l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
-    l->macs = (uint64_t)qg_row(l->out) * (uint64_t)(s.kernel * s.kernel_w) * (uint64_t)l->in.c;
+    l->macs = (uint64_t)qg_row(l->out) * ((uint64_t)s.kernel * (uint64_t)s.kernel_w) * (uint64_t)l->in.c;
     const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c };
     return declare(&c->product, weight, (size_t)weight.c, conv2d_fan_out(weight), l->in);
 }
@@ -275,5 +281,6 @@ qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 
 qg_product *qg_layer_product(qg_layer *l)
 {
+    if (!l) return NULL;
     return l->type == &conv2d_type || l->type == &dense_type ? (qg_product *)l : NULL;
 }

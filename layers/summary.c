@@ -1,5 +1,6 @@
 /* What a net is, in a table, and what it weighs. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "layers/batchnorm.h"
 #include "layers/net_private.h"
@@ -35,6 +36,18 @@ static size_t input_bytes(qg_layer *l)
     return bytes;
 }
 
+/* Of all parameters of a layer, "<layer>.<name>": one of a kind that is not known here. */
+static size_t named_bytes(const qg_net *net, const char *layer)
+{
+    const size_t n     = strlen(layer);
+    size_t       bytes = 0;
+    for (int i = 0; i < net->params.count; i++) {
+        const qg_param *p = net->params.item[i];
+        if (!strncmp(p->name, layer, n) && p->name[n] == '.') bytes += qg_count(p->shape) * sizeof(float);
+    }
+    return bytes;
+}
+
 /* Batch norm folds into one factor and one offset per channel, and takes a bias with it; folded into
  * a weight that is quantized afterwards, only the offset is left. */
 static size_t other_bytes(const qg_net *net)
@@ -44,6 +57,7 @@ static size_t other_bytes(const qg_net *net)
         const qg_product   *p  = qg_layer_product(net->layer[i]);
         const qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
         if (p && p->bias) bytes += qg_count(p->bias->shape) * sizeof(float);
+        if (!p && !bn && !qg_layer_slot(net->layer[i], QG_INPUT)) bytes += named_bytes(net, net->layer[i]->name);
         if (bn) bytes += (bn->layer.fused ? 1 : 2) * (size_t)bn->mean->shape.c * sizeof(float);
     }
     return bytes;
@@ -51,6 +65,7 @@ static size_t other_bytes(const qg_net *net)
 
 size_t qg_net_float_bytes(const qg_net *net)
 {
+    if (!qg_net_params(net)) return 0;
     size_t bytes = other_bytes(net);
     for (int i = 0; i < net->layers; i++) {
         const qg_product *p = qg_layer_product(net->layer[i]);
@@ -61,6 +76,7 @@ size_t qg_net_float_bytes(const qg_net *net)
 
 size_t qg_net_packed_bytes(const qg_net *net)
 {
+    if (!qg_net_params(net)) return 0;
     size_t bytes = other_bytes(net);
     for (int i = 0; i < net->layers; i++) {
         const qg_product *p = qg_layer_product(net->layer[i]);

@@ -40,7 +40,7 @@ static double steps_down(const qg_schedule *s, double progress)
 {
     const double factor = s->factor == 0 ? 0.1 : (double)s->factor;
     double       scale  = 1;
-    for (int i = 0; i < s->n_milestones; i++)
+    for (int i = 0; i < s->n_milestones && i < QG_MILESTONES; i++)
         if ((float)progress >= s->milestone[i]) scale *= factor;
     /* every is off by half of FLT_EPSILON, relatively, from what was written. */
     const double reached = progress * (1 + (double)FLT_EPSILON);
@@ -164,6 +164,7 @@ static qg_status read_words(const kind_row *k, slice rest, qg_schedule *out)
 
 qg_status qg_schedule_parse(const char *text, qg_schedule *out)
 {
+    if (!text) return qg_fail(QG_EARG, "schedule: the text is NULL");
     if (strlen(text) >= TEXT_BYTES)
         return qg_fail(QG_EARG, "schedule: the text is longer than %d bytes", TEXT_BYTES - 1);
     slice       rest = { text, (int)strlen(text) };

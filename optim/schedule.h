@@ -21,7 +21,7 @@ typedef struct qg_schedule {
     qg_schedule_kind kind;
     float            factor;                   /* of the kind; 0: 0.1 if QG_STEP, 0 if QG_COSINE */
     float            milestone[QG_MILESTONES]; /* QG_STEP: increasing fractions in (0, 1) */
-    int              n_milestones;
+    int              n_milestones;             /* at most QG_MILESTONES; more are ignored */
     float            every;                    /* QG_STEP without milestones: one at each multiple
                                                   of this fraction in (0, 1) */
     float            warmup;                   /* linear from 0 over this first fraction, 0..1 */

@@ -7,6 +7,7 @@ QG_DECLARE_KERNELS(qg_rule, qg__sgd_nesterov);
 
 qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec)
 {
+    if (!p) return NULL;
     if (!(spec.momentum >= 0 && spec.momentum < 1)) {
         qg_fail(QG_EARG, "sgd: momentum is %g; 0 to less than 1 is legal", (double)spec.momentum);
         return NULL;

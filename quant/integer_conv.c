@@ -3,6 +3,7 @@
 #include "quant/check.h"
 #include "quant/code_conv.h"
 #include "quant/code_array.h"
+#include "quant/operand.h"
 #include "quant/quantize.h"
 #include "quant/round.h"
 #include "quant/scales.h"
@@ -197,7 +198,7 @@ static qg_status check_per_channel(const char *op, qg_conv2d_per_channel_attrs a
         a.output_scale <= 0.0f)
         return qg_fail(QG_EARG, "%s: input_scale is %g and output_scale %g, must be > 0 and finite",
                        op, (double)a.input_scale, (double)a.output_scale);
-    return QG_OK;
+    return qg__check_int(op, "rounding", (int)a.rounding, QG_DOUBLE_ROUNDING, QG_SINGLE_ROUNDING);
 }
 
 /* Of an int32 vector that may be absent. */

@@ -186,7 +186,7 @@ qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activati
     return y;
 }
 
-void qg_stretch(qg_tensor w)
+void qg_stretch_to_unit(qg_tensor w)
 {
     const size_t n    = qg_count(w.shape);
     const float  most = qg__max_abs(n, w.data);

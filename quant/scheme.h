@@ -112,7 +112,7 @@ void    qg_surrogate_activation_backward(const qg_activation *f, size_t n, const
                                          const float *dy, float *dx, double *dk);
 
 /* The largest |w| becomes 1: initial weights uniform in +-s become uniform in [-1, 1]. */
-void    qg_stretch(qg_tensor w);
+void    qg_stretch_to_unit(qg_tensor w);
 
 /* encode for +-1 with one scale in all, or with mean|x|, per row if q.per_channel. */
 void qg_encode_signs(qg_tensor x, float scale, qg_codes *out);

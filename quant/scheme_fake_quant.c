@@ -14,10 +14,13 @@ static qg__fake_quant_rule rule_of(qg_quant q)
     return q.per_channel || qg__range_kind(q) == QG_RANGE_FIXED ? QG_FAKE_QUANT_MULTIPLY : QG_FAKE_QUANT_DIVIDE;
 }
 
+enum { RANGE_KINDS = QG_RANGE_CURRENT + 1 };
+
 static qg_status check(qg_quant q)
 {
     const char *name = q.scheme->name;
-    qg_status   s = qg__check_int(name, "bits", q.bits, 2, 16);
+    qg_status   s = qg__check_int(name, "range", (int)q.arg[QG_ARG_KIND], 0, RANGE_KINDS - 1);
+    if (!s) s = qg__check_int(name, "bits", q.bits, 2, 16);
     if (!s && !(q.arg[QG_ARG_DECAY] > 0.0f && q.arg[QG_ARG_DECAY] < 1.0f))
         s = qg_fail(QG_EARG, "%s: decay is %g, not between 0 and 1", name, (double)q.arg[QG_ARG_DECAY]);
     if (!s && !(q.arg[QG_ARG_PERCENTILE] > 50.0f && q.arg[QG_ARG_PERCENTILE] <= 100.0f))
@@ -289,13 +292,14 @@ static const qg_scheme current_range_scheme = {
 
 qg_quant qg_fake_quant(qg_fake_quant_spec spec)
 {
-    static const qg_scheme *const scheme[] = { [QG_RANGE_LEARNED]    = &learned_range,
+    static const qg_scheme *const scheme[RANGE_KINDS] = { [QG_RANGE_LEARNED]    = &learned_range,
                                                [QG_RANGE_OBSERVED]   = &observed_range,
                                                [QG_RANGE_PERCENTILE] = &percentile_range,
                                                [QG_RANGE_FIXED]      = &fixed_range,
                                                [QG_RANGE_CURRENT]    = &current_range_scheme };
     const bool current = spec.range == QG_RANGE_CURRENT, unset = spec.min == 0.0f && spec.max == 0.0f;
-    qg_quant   q       = { .scheme       = scheme[spec.range],
+    const bool known   = (unsigned)spec.range < RANGE_KINDS;
+    qg_quant   q       = { .scheme       = known ? scheme[spec.range] : &fixed_range,   /* to be refused by check */
                            .bits         = spec.bits == 0 ? 8 : spec.bits,
                            .per_channel  = spec.per_channel,
                            .freeze_after = spec.freeze_after,

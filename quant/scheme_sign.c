@@ -26,7 +26,7 @@ static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
-    if (q.arg[UNIT_START] != 0) qg_stretch(x);
+    if (q.arg[UNIT_START] != 0) qg_stretch_to_unit(x);
 }
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)

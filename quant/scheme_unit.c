@@ -60,7 +60,7 @@ static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)learned;
-    if (q.role == QG_WEIGHT) qg_stretch(x);
+    if (q.role == QG_WEIGHT) qg_stretch_to_unit(x);
 }
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)

@@ -234,6 +234,8 @@ static void padding_is_the_zero_point(void **state)
     attrs.input_zero_point            = 5;
     assert_int_equal(qg_conv2d_per_channel(attrs, &xs, &ws, &ss, NULL, NULL, &ys), QG_OK);
     for (int i = 0; i < 9; i++) assert_int_equal(y[i], 0);
+    attrs.rounding = (qg_requant_rounding)9;
+    assert_int_equal(qg_conv2d_per_channel(attrs, &xs, &ws, &ss, NULL, NULL, &ys), QG_EARG);
 }
 
 /* The sum by real values: dequantize, convolve in double, divide by the scale of the output. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include "layers/layer.h"
 #include "layers/net.h"
+#include "optim/optim.h"
 #include "tests/support/nets.h"
 
 static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 1 }); }
@@ -39,6 +40,12 @@ static void spoil(qg_net *net, int how)
         qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" });
         break;
     case 19: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "" }); break;
+    case 21: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .pad_value = NAN }); break;
+    case 22:
+        qg_net_dense(net, (qg_dense_spec){
+                              .out    = 3,
+                              .weight = qg_fake_quant((qg_fake_quant_spec){ .range = (qg_range_kind)77 }) });
+        break;
     default: qg_net_dense(net, (qg_dense_spec){ .out = 3,
                                                 .name = "a name that goes on and on and on until it is 49 b" });
     }
@@ -55,8 +62,8 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "pool1: size is 0, not at least 1" },
     { QG_EARG, "drop1: rate is 1, not 0 or more and below 1" },
     { QG_EARG, "drop1: rate is nan" },
-    { QG_EARG, "bn1: eps -1 must be above 0" },
-    { QG_EARG, "bn1: eps 0 must be above 0 and momentum 2 in 0..1" },
+    { QG_EARG, "bn1: eps is -1 and momentum 0; 0 (for the default) or more" },
+    { QG_EARG, "bn1: eps is 0 and momentum 2" },
     { QG_EARG, "fc1: twn does not quantize inputs" },
     { QG_EARG, "conv1: sign does not quantize weights" },
     { QG_EARG, "fc1: twn does not quantize gradients" },
@@ -66,6 +73,8 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "dense: the name 'a' is taken" },
     { QG_EARG, "dense: the name '' is empty" },
     { QG_EARG, "is longer than 48 bytes" },
+    { QG_EARG, "conv1: pad_value is nan" },
+    { QG_EARG, "fc1.weight: fake_quant_fixed: range is 77, must be 0 .. 4" },
 };
 
 static void the_first_bad_declaration_surfaces_at_build(void **state)
@@ -90,6 +99,28 @@ static void the_first_bad_declaration_surfaces_at_build(void **state)
         qg_net_free(net);
     }
     qg_tape_free(t);
+}
+
+/* Sizes in bytes that 64 bits cannot hold. */
+static void sizes_beyond_any_memory_are_refused(void **state)
+{
+    (void)state;
+    const int huge = 1 << 30;
+    for (int i = 0; i < 4; i++) {
+        qg_net *net = qg_net_new((qg_net_spec){ .height = huge, .width = i ? huge : 64, .channels = i ? 16 : 1, .seed = 1 });
+        if (i == 0) qg_net_dense(net, (qg_dense_spec){ .out = huge, .no_bias = true });
+        if (i == 1) qg_net_dense(net, (qg_dense_spec){ .out = 3 });
+        if (i == 2) qg_net_relu(net);
+        if (i == 3) qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = huge, .pad = 1 << 20 });
+        assert_null(qg_net_build(net));
+        assert_message("beyond any memory");
+        qg_net_free(net);
+    }
+    qg_net *net = qg_net_new((qg_net_spec){ .height = INT_MAX, .width = 1, .channels = 1, .seed = 1 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .pad = 1 });
+    assert_null(qg_net_build(net));
+    assert_message("conv1: its input [1,2147483647,1,1] padded by 1 is beyond any memory");
+    qg_net_free(net);
 }
 
 static void nets_are_not_mixed(void **state)
@@ -167,7 +198,22 @@ static void null_flows(void **state)
     assert_null(qg_net_build(NULL)), assert_null(qg_net_params(NULL));
     assert_null(qg_net_forward(NULL, t, (qg_tensor){ 0 })), assert_null(qg_apply(NULL, t, NULL));
     qg_net_free(NULL);
+    assert_int_equal(qg_net_layers(NULL), 0), assert_null(qg_net_layer(NULL, 0));
+    assert_null(qg_layer_product(NULL)), assert_null(qg_params_find(NULL, "w"));
+    assert_int_equal(qg_tape_status(NULL), QG_ESTATE), assert_int_equal(qg_tape_peak(NULL), 0);
+    qg_tape_profile(NULL, NULL);
+    assert_null(qg_adam(NULL, (qg_adam_spec){ .beta1 = 2 })), assert_null(qg_sgd(NULL, (qg_sgd_spec){ .momentum = 2 }));
     assert_string_equal(qg_errmsg(), "untouched");
+    qg_net *net = small_net();
+    qg_net_dense(net, (qg_dense_spec){ .out = 3 });
+    assert_null(qg_net_layer(net, 1)), assert_null(qg_net_layer(net, -1));
+    assert_int_equal(qg_net_float_bytes(net) + qg_net_packed_bytes(net), 0);     /* not built yet */
+    assert_non_null(qg_net_build(net));
+    assert_int_equal(qg_net_save(net, NULL), QG_EARG);
+    assert_message("the path of a file to write is NULL");
+    assert_int_equal(qg_net_load(net, NULL), QG_EARG);
+    assert_message("the path of a file to read is NULL");
+    qg_net_free(net);
     qg_tape_free(t);
 }
 
@@ -215,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_bad_declaration_surfaces_at_build),
+        cmocka_unit_test(sizes_beyond_any_memory_are_refused),
         cmocka_unit_test(nets_are_not_mixed),
         cmocka_unit_test(the_wrong_time_is_told),
         cmocka_unit_test(null_flows),

@@ -82,6 +82,15 @@ static void bad_declarations_name_the_culprit(void **state)
     assert_message("parameter w: the name is taken");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "e", .shape = { 4, 0, 3, 1 } }));
     assert_message("[4,0,3,1]");
+    assert_null(qg_params_declare(&p, (qg_param){ .shape = { 1, 1, 1, 1 } }));
+    assert_message("a parameter has no name");
+    assert_null(qg_params_declare(&p, (qg_param){ .name = "o", .shape = { 1 << 30, 1 << 15, 1 << 16, 1 } }));
+    assert_message("parameter o: shape [1073741824,32768,65536,1] is empty or beyond any memory");
+    for (int i = 0; i < 2; i++) {       /* one such still fits, and cannot be had */
+        char name[2] = { (char)('x' + i), '\0' };
+        assert_int_equal(!qg_params_declare(&p, (qg_param){ .name = name, .shape = { 1 << 29, 1 << 28, 2, 1 } }), i);
+    }
+    assert_int_equal(qg_params_allocate(&p), QG_EMEM);
     qg_params_release(&p);
 }
 

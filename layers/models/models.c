@@ -19,7 +19,7 @@ const qg_model *const qg_models[] = {
 
 const qg_model *qg_model_find(const char *name)
 {
-    for (const qg_model *const *m = qg_models; *m; m++)
+    for (const qg_model *const *m = qg_models; name && *m; m++)
         if (!strcmp((*m)->name, name)) return *m;
     return NULL;
 }
@@ -55,6 +55,10 @@ static qg_status settle(const qg_model *m, int key, double *value)
 
 qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
 {
+    if (!m) {
+        qg_fail(QG_EARG, "there is no such model: qg_model_find found none");
+        return NULL;
+    }
     for (int key = 0; key < QG_MODEL_KEYS; key++)
         if (settle(m, key, &spec.option[key])) return NULL;
     return m->declare(spec);
