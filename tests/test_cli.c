@@ -276,6 +276,8 @@ static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
     assert_refuses("train " SET
                    "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
                    1, "epoch 1, step ");
+    /* There is a checkpoint before the first step: a kill never leaves a row without one. */
+    assert_int_equal(access(at("nan2/last.safetensors"), F_OK), 0);
 }
 
 /* --- stopping and going on ---------------------------------------------------------------- */
@@ -357,6 +359,47 @@ static void test_resuming_nothing_starts(void **state)
     assert_status(TRAIN "--epochs 1 --resume --out @/fresh --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/plain --json", 0);
     assert_same_run("fresh", "plain");
+}
+
+static void run_shell(const char *fmt, ...)
+{
+    char    command[600];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(command, sizeof command, fmt, args);
+    va_end(args);
+    assert_int_equal(system(command), 0);
+}
+
+/* It is refused, and every file stays as it was. */
+static void assert_lost(void)
+{
+    run_shell("rm -rf %s/copy && cp -r %s/lost %s/copy", root, root, root);
+    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; --force begins anew");
+    run_shell("diff -r %s/copy %s/lost", root, root);
+}
+
+static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/lost --json", 0);
+    run_shell("cp -r %s/lost %s/unlost && rm %s/lost/last.safetensors", root, root, root);
+    assert_lost();
+    run_shell("cd %s/lost && mv best.safetensors .. && mv result.json ..", root);
+    assert_lost();                              /* there are rows */
+    run_shell("cd %s/lost && sed -i 2,99d metrics.csv && mv ../result.json .", root);
+    assert_lost();
+    run_shell("cd %s/lost && rm result.json && mv ../best.safetensors .", root);
+    assert_lost();
+    run_shell("cd %s/lost && rm best.safetensors", root);   /* killed before the first checkpoint */
+    assert_status("train --resume --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
+    run_shell("cd %s/lost && rm *.safetensors *.json *.csv", root);
+    assert_status("train --resume --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
+    run_shell("rm %s/lost/last.safetensors", root);
+    assert_status(TRAIN "--epochs 1 --force --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
 }
 
 static void test_a_budget_ends_in_good_order(void **state)
@@ -445,7 +488,7 @@ static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
     char command[600];
     assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
     const pid_t pid = start(TRAIN "--epochs 6 --out @/ahead --json");
-    wait_for(at("ahead/last.safetensors"));     /* stands after epoch 1 */
+    wait_for(at("ahead/last.safetensors"));     /* stands before epoch 1, or soon after it */
     kill(pid, SIGSTOP);
     snprintf(command, sizeof command, "cp %s/ahead/last.safetensors %s/early", root, root);
     assert_int_equal(system(command), 0);
@@ -598,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_resuming_a_finished_run_prints_it),
         cmocka_unit_test(test_resuming_with_other_options_is_refused),
         cmocka_unit_test(test_resuming_nothing_starts),
+        cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
         cmocka_unit_test(test_a_budget_ends_in_good_order),
         cmocka_unit_test(test_signals_write_the_checkpoint),
         cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
