@@ -76,6 +76,8 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("train --model lenet5 --layer conv9:weight=float", 2,
                    "there is conv1, conv2, fc1, fc2");
     assert_refuses("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --budget 0x5", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --budget 5ms", 2, "write 90s, 50m, 1h or seconds");
     assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
     assert_refuses("train --model lenet5 --resume --force", 2, "not both");
     assert_refuses("eval", 2, "--run is missing");
