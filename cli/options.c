@@ -161,8 +161,10 @@ const option options[] = {
     { "quantizer-lr-scale", OPTION_REAL, STEPS | IDENTITY, 1e-6, 1e6, "X", NULL, "1",
       "learning rate of what quantizers learn, times --lr" },
     { "schedule", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "TEXT", check_schedule, "constant",
-      "learning rate over the run, as constant, cosine:factor=0.01,\n"
-      "step:at=0.5+0.8,factor=0.1 or exponential:factor=0.01" },
+      "learning rate over the run: constant, cosine, cosine:factor=0.01,\n"
+      "step:at=0.5+0.8, step:every=0.25,factor=0.5, exponential:factor=0.01;\n"
+      "each with a warmup, too, as constant:warmup=0.05; but for factor these\n"
+      "are shares of the run" },
     { "seed", OPTION_INTEGER, NETS | IDENTITY, 0, MAX_SEED, "N", NULL, "1",
       "of weights, shuffling and noise" },
     { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,

@@ -52,6 +52,8 @@ static void test_help_is_no_error(void **state)
     }
     assert_status("train --help", 0);
     assert_non_null(strstr(last.out, "--first-last float|quantized"));
+    assert_non_null(strstr(last.out, "step:every="));
+    assert_non_null(strstr(last.out, ":warmup="));
     assert_non_null(strstr(last.out, "binary-channel"));
 }
 
