@@ -17,6 +17,8 @@ enum { STEP, SEEN };        /* of what is learned or tracked */
 
 static qg_status check(qg_quant q)
 {
+    if (q.role == QG_WEIGHT && q.scheme->rectifies)
+        return qg_fail(QG_EARG, "%s does not quantize weights; set .is_signed = true", q.scheme->name);
     return qg__check_int(q.scheme->name, "bits", q.bits, q.arg[QN] > 0.0f ? 2 : 1, 16);
 }
 
