@@ -153,7 +153,8 @@ static const qg_scheme lsq_signed = {
     .activation = activation,
     .encode     = encode,
     .explain =
-        "Learned step size, signed codes: weights.            Esser et al. 2020, arXiv:1902.08153v3\n"
+        "Learned step size, signed codes: weights, and inputs with signed=yes (is_signed).\n"
+        "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
         "\n"
         "    qn = 2^(bits-1), qp = 2^(bits-1) - 1\n"
         EXPLAIN_STEP,
