@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/spelling.h"
+
 /* By qg_normalise_kind. */
 static const char *const kinds[] = { "unit", "range", "channel", "pixel", "whiten" };
 /* By qg_border. */
@@ -24,10 +26,11 @@ static int find(const char *const *words, int count, const char *at, size_t n)
 static const char *read_number(const char *at, const char *key, char end, double *value)
 {
     const size_t n = strlen(key);
-    char        *stop;
     if (strncmp(at, key, n) || at[n] != '=') return NULL;
-    *value = strtod(at + n + 1, &stop);
-    return stop != at + n + 1 && *stop == end ? stop + (end != '\0') : NULL;
+    const char  *number = at + n + 1;
+    const size_t length = strcspn(number, ",");
+    if (!spelling_number(number, length, value) || number[length] != end) return NULL;
+    return number + length + (end != '\0');
 }
 
 static qg_status parse_range(const char *options, qg_normalise *n, char *canonical, size_t bytes)
@@ -65,18 +68,19 @@ static bool read_pixels(const char *at, size_t n, int *pixels)
     return *pixels >= 1 && *pixels <= MOST_PIXELS;
 }
 
-/* One word of the list, n characters. */
-static bool read_word(const char *at, size_t n, qg_augment *a, bool *bordered)
+enum { PAD, BORDER, FLIP, CUTOUT, PARTS };
+
+/* By the names above. */
+static const char *const parts[PARTS] = { "pad", "border", "flip", "cutout" };
+
+/* What stands behind a part's =, n characters; NULL: there is no =. */
+static bool read_part(int part, const char *at, size_t n, qg_augment *a)
 {
-    const char  *mark = memchr(at, '=', n);
-    const size_t key = mark ? (size_t)(mark - at) : n, rest = mark ? n - key - 1 : 0;
-    if (!mark) return a->flip = n == 4 && !memcmp(at, "flip", 4);
-    if (key == 3 && !memcmp(at, "pad", 3)) return read_pixels(mark + 1, rest, &a->pad);
-    if (key == 6 && !memcmp(at, "cutout", 6)) return read_pixels(mark + 1, rest, &a->cutout);
-    if (key != 6 || memcmp(at, "border", 6)) return false;
-    const int border = find(borders, BORDERS, mark + 1, rest);
+    if (part == FLIP || !at) return a->flip = part == FLIP && !at;
+    if (part == PAD) return read_pixels(at, n, &a->pad);
+    if (part == CUTOUT) return read_pixels(at, n, &a->cutout);
+    const int border = find(borders, BORDERS, at, n);
     a->border        = border < 0 ? QG_BORDER_ZERO : (qg_border)border;
-    *bordered        = true;
     return border >= 0;
 }
 
@@ -93,16 +97,19 @@ static void spell(const qg_augment *a, char *text, size_t bytes)
 
 qg_status augment_parse(const char *text, qg_augment *a, char *canonical, size_t bytes)
 {
-    bool bordered = false;
-    *a            = (qg_augment){ 0 };
+    bool given[PARTS] = { false };
+    *a                = (qg_augment){ 0 };
     for (const char *at = strcmp(text, "none") ? text : NULL; at;) {
-        const size_t n = strcspn(at, ",");
-        if (!read_word(at, n, a, &bordered))
+        const size_t n = strcspn(at, ","), key = strcspn(at, "=,");
+        const int    part = find(parts, PARTS, at, key);
+        if (part < 0 || !read_part(part, key < n ? at + key + 1 : NULL, key < n ? n - key - 1 : 0, a))
             return qg_fail(QG_EARG, "no augmentation '%.*s'; there is none, or some of pad=4, "
                            "border=zero|reflect|repeat, flip, cutout=8, joined by commas", (int)n, at);
-        at = at[n] ? at + n + 1 : NULL;
+        if (given[part]) return qg_fail(QG_EARG, "augmentation: %s is given twice", parts[part]);
+        given[part] = true;
+        at          = at[n] ? at + n + 1 : NULL;
     }
-    if (bordered && !a->pad) return qg_fail(QG_EARG, "augmentation: a border needs pad=N");
+    if (given[BORDER] && !a->pad) return qg_fail(QG_EARG, "augmentation: a border needs pad=N");
     spell(a, canonical, bytes);
     return QG_OK;
 }

@@ -115,6 +115,20 @@ qg_status metrics_read(metrics *m, const char *path, int epochs)
     return QG_OK;
 }
 
+qg_status metrics_has_rows(const char *path, bool *rows)
+{
+    char  *text;
+    size_t n;
+    *rows = false;
+    if (!path_exists(path)) return QG_OK;
+    const qg_status status = text_read(path, MAX_METRICS_BYTES, &text, &n);
+    if (status) return status;
+    const char *end = strchr(text, '\n');
+    *rows           = end && end[1];
+    free(text);
+    return QG_OK;
+}
+
 qg_status metrics_write(const metrics *m, const char *path)
 {
     qg_file *f = qg_file_begin(path);

@@ -37,6 +37,9 @@ QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const census *c
  * a row per epoch; fewer than that). */
 QG_MUST_CHECK qg_status metrics_read(metrics *m, const char *path, int epochs);
 
+/* Whether a file has any row; one that is not there has none.  Fails with QG_EIO, QG_EMEM. */
+QG_MUST_CHECK qg_status metrics_has_rows(const char *path, bool *rows);
+
 QG_MUST_CHECK qg_status metrics_write(const metrics *m, const char *path);      /* all or nothing */
 double                  metrics_rate(const metrics *m);     /* images per second of all epochs */
 void                    metrics_end(metrics *m);

@@ -12,6 +12,7 @@
 #include "cli/images.h"
 #include "cli/models.h"
 #include "cli/schemes.h"
+#include "cli/spelling.h"
 #include "core/parallel.h"
 #include "optim/schedule.h"
 
@@ -94,11 +95,10 @@ static qg_status check_image(const char *text, char *canonical, size_t bytes)
 /* "50m", "90s", "1h", "1.5h" or seconds, to seconds. */
 static qg_status check_duration(const char *text, char *canonical, size_t bytes)
 {
-    char        *end;
-    const double value = strtod(text, &end);
-    double       unit  = *end == 'h' ? 3600 : *end == 'm' ? 60 : 1;
-    if (*end == 'h' || *end == 'm' || *end == 's') end++;
-    if (end == text || *end || !(value >= 0) || !isfinite(value))
+    double       value;
+    const size_t n    = strcspn(text, "hms");
+    const double unit = text[n] == 'h' ? 3600 : text[n] == 'm' ? 60 : 1;
+    if (!spelling_number(text, n, &value) || (text[n] && text[n + 1]) || !(value >= 0) || !isfinite(value))
         return qg_fail(QG_EARG, "'%s' is no duration; write 90s, 50m, 1h or seconds", text);
     snprintf(canonical, bytes, "%.9g", value * unit);
     return QG_OK;
@@ -161,8 +161,10 @@ const option options[] = {
     { "quantizer-lr-scale", OPTION_REAL, STEPS | IDENTITY, 1e-6, 1e6, "X", NULL, "1",
       "learning rate of what quantizers learn, times --lr" },
     { "schedule", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "TEXT", check_schedule, "constant",
-      "learning rate over the run, as constant, cosine:factor=0.01,\n"
-      "step:at=0.5+0.8,factor=0.1 or exponential:factor=0.01" },
+      "learning rate over the run: constant, cosine, cosine:factor=0.01,\n"
+      "step:at=0.5+0.8, step:every=0.25,factor=0.5, exponential:factor=0.01;\n"
+      "each with a warmup, too, as constant:warmup=0.05; but for factor these\n"
+      "are shares of the run" },
     { "seed", OPTION_INTEGER, NETS | IDENTITY, 0, MAX_SEED, "N", NULL, "1",
       "of weights, shuffling and noise" },
     { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,
@@ -238,11 +240,9 @@ static bool is_word(const char *words, const char *text)
 
 static qg_status check_number(const option *o, const char *text, char canonical[VALUE_BYTES])
 {
-    char        *end;
-    const double value = strtod(text, &end);
-    const bool   whole = o->kind == OPTION_INTEGER;
-    const size_t plain = strspn(text, whole ? "+-0123456789" : "+-.eE0123456789");
-    if (end == text || *end || text[plain])
+    double     value;
+    const bool whole = o->kind == OPTION_INTEGER;
+    if (!spelling_number(text, strlen(text), &value) || (whole && text[strspn(text, "+-0123456789")]))
         return qg_fail(QG_EARG, "%s '%s' is no %s", o->name, text, whole ? "whole number" : "number");
     if (!(value >= o->min && value <= o->max))
         return qg_fail(QG_EARG, "%s %s is not in %.16g..%.16g", o->name, text, o->min, o->max);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLDER "examples/recipes"
 #define ENDING ".toml"
 
 static int is_recipe(const struct dirent *e)
@@ -18,7 +17,7 @@ static qg_status unknown(const char *path)
 {
     char            names[1536] = "";
     struct dirent **entry;
-    const int       n = scandir(FOLDER, &entry, is_recipe, alphasort);
+    const int       n = scandir(RECIPES, &entry, is_recipe, alphasort);
     for (int i = 0; i < n; i++) {
         char name[sizeof entry[i]->d_name];
         snprintf(name, sizeof name, "%.*s", (int)(strlen(entry[i]->d_name) - strlen(ENDING)), entry[i]->d_name);
@@ -40,6 +39,6 @@ qg_status recipe_file(const config *asked, char path[PATH_BYTES])
         if (strlen(file) >= PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
         strcpy(path, file);
     }
-    if (recipe) snprintf(path, PATH_BYTES, FOLDER "/%s" ENDING, recipe);
+    if (recipe) snprintf(path, PATH_BYTES, RECIPES "/%s" ENDING, recipe);
     return recipe && !path_exists(path) ? unknown(path) : QG_OK;
 }

@@ -5,6 +5,8 @@
 #include "cli/config.h"
 #include "cli/paths.h"
 
+#define RECIPES "examples/recipes"      /* seen from where the program is called */
+
 /* The path of the file that asked takes options from; empty: none.  Fails with QG_EARG: there is no
  * such recipe, and the message lists those there are; both --recipe and --config are asked for. */
 QG_MUST_CHECK

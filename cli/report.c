@@ -160,15 +160,46 @@ static void print_accuracy(const report *r, FILE *out)
             percent(report_error(other.accuracy, at->tested)), other.seconds, other.dir);
 }
 
+/* The words that make a float run of the quantized one of c. */
+static void print_as_float(const config *c, FILE *out)
+{
+    static const char *const operands[] = { "weight", "input", "gradient" };
+    for (int i = 0; i < 3; i++)
+        if (strcmp(config_text(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
+    for (const char *line = config_text(c, "layer"); line && *line;) {
+        fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    if (config_integer(c, "quantize-after")) fprintf(out, " --quantize-after 0");
+    if (!strcmp(config_text(c, "optimizer"), "bop")) fprintf(out, " --optimizer adam");
+}
+
+/* The same run in float, or in twn if this one is in float, where find_rival looks for it.  None where
+ * a run is already, or if this one has what no option takes back: folded batch norms, weights that
+ * came from elsewhere. */
+static void print_twin(const report *r, FILE *out)
+{
+    const config *c        = r->config;
+    const bool    is_float = is_float_twin(c, c);
+    const char   *dir = r->run->dir, *slash = strrchr(dir, '/');
+    char          model[VALUE_BYTES], twin[PATH_BYTES];
+    model_file_name(r->recipe->model_text, model, sizeof model);
+    const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%" PRIu64, slash ? (int)(slash + 1 - dir) : 0, dir, model,
+                           is_float ? "twn" : "float", r->recipe->seed);
+    if (n >= PATH_BYTES || path_exists(twin) || config_flag(c, "fold-batchnorm") || config_text(c, "init-digest"))
+        return;
+    fprintf(out, "  %s train --config %s/config.toml", r->program, dir);
+    if (is_float) fprintf(out, " --weight twn");
+    else print_as_float(c, out);
+    fprintf(out, " --out %s\n", twin);
+}
+
 static void print_next(const report *r, FILE *out)
 {
-    const bool  is_float = is_float_twin(r->config, r->config);
-    const char *model = r->recipe->model_text, *data = config_text(r->config, "data");
     fprintf(out, "\nTry next:\n  %s eval --run %s --best\n", r->program, r->run->dir);
-    fprintf(out, "  %s train --model %s --data %s --weight %s --epochs %d\n", r->program, model, data,
-            is_float ? "twn" : "float", r->recipe->epochs);
-    fprintf(out, "  %s bench train --model %s --weight %s --profile\n", r->program, model,
-            config_text(r->config, "weight"));
+    print_twin(r, out);
+    fprintf(out, "  %s bench train --config %s/config.toml --profile\n", r->program, r->run->dir);
 }
 
 void report_result(const report *r, FILE *out)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/json.h"
-#include "cli/paths.h"
+#include "cli/recipe_file.h"
 #include "cli/results.h"
 #include "core/file.h"
 
@@ -154,6 +154,13 @@ static void print_outcome(const config *asked, const results *all)
     json_end(&j);
 }
 
+/* Elsewhere an empty table would be written, and look like one. */
+static qg_status check_place(void)
+{
+    if (path_exists(RESULTS) || path_exists(RECIPES)) return QG_OK;
+    return qg_fail(QG_ESTATE, "neither " RESULTS " nor " RECIPES " is here; call it where they are");
+}
+
 static int update_page(const config *asked)
 {
     results    all   = { 0 };
@@ -162,6 +169,7 @@ static int update_page(const config *asked)
         qg_fail(QG_EARG, "--check writes nothing, and --add does; not both");
         return qg_report("qgrad results"), EXIT_USAGE;
     }
+    if (check_place()) return qg_report("qgrad results");
     const int fd     = check ? -1 : lock();
     qg_status status = check || fd >= 0 ? add_and_write(asked, &all) : QG_EIO;
     if (!status) print_outcome(asked, &all);

@@ -17,6 +17,11 @@
  *                     not undo: the time that was spent, and which builds have worked on the run.
  *   last.safetensors  comes last.
  *
+ * The first checkpoint is written before the first step, and config.toml and a metrics.csv without
+ * rows before it.  So a kill leaves no more than these two without last.safetensors, and such a run
+ * begins anew.  Where there is more, somebody has removed it: to begin anew would write over what was
+ * trained, and is refused.
+ *
  * A full disk or a lost write permission at any of these is a kill with a message.
  */
 #include "cli/run.h"
@@ -170,13 +175,30 @@ qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
     return QG_OK;
 }
 
+/* Nothing is there that a run writes after its first checkpoint. */
+static qg_status check_unbegun(const run *r)
+{
+    char      path[PATH_BYTES];
+    bool      begun  = false;
+    qg_status status = path_join(r->dir, "metrics.csv", path);
+    if (!status) status = metrics_has_rows(path, &begun);
+    if (!status) status = path_join(r->dir, "result.json", path);
+    begun |= !status && path_exists(path);
+    if (!status) status = path_join(r->dir, "best.safetensors", path);
+    begun |= !status && path_exists(path);
+    if (status || !begun) return status;
+    return qg_fail(QG_ESTATE, "%s cannot go on: its last.safetensors is missing; --force begins anew", r->dir);
+}
+
 qg_status run_create(run *r)
 {
     char      path[PATH_BYTES];
-    qg_status status = path_join(r->dir, "config.toml", path);
+    qg_status status = check_unbegun(r);
+    if (!status) status = path_join(r->dir, "config.toml", path);
     if (!status) status = config_write(r->config, path);
     if (!status) status = path_join(r->dir, "metrics.csv", path);
     if (!status) status = metrics_write(&r->metrics, path);
+    if (!status) status = run_save(r);
     if (status && r->created) rmdir(r->dir);
     return status;
 }

@@ -45,7 +45,9 @@ qg_status run_claim(run *r, const char *dir, run_mode mode);
 QG_MUST_CHECK
 qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o);
 
-/* config.toml, and metrics.csv without rows.  On failure the directory goes if run_claim made it. */
+/* config.toml, metrics.csv without rows, and the checkpoint before the first step.  On failure the
+ * directory goes if run_claim made it and it is empty.  Fails with QG_ESTATE: the directory holds a run
+ * that has begun, and no checkpoint. */
 QG_MUST_CHECK
 qg_status run_create(run *r);
 

@@ -1,6 +1,7 @@
 #include "cli/spelling.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,12 +43,19 @@ static qg_status parse_word(const spelling_option *o, const char *at, size_t n, 
     return qg_fail(QG_EARG, "%s '%.*s' is none of %s", o->name, (int)n, at, o->words);
 }
 
+/* strtod alone would also take a blank, 0x10, inf and nan. */
+bool spelling_number(const char *at, size_t n, double *value)
+{
+    char *end;
+    if (n == 0 || strspn(at, "+-.eE0123456789") < n) return false;
+    *value = strtod(at, &end);
+    return end == at + n;
+}
+
 static qg_status parse_value(const spelling_option *o, const char *at, size_t n, double *value)
 {
     if (o->words) return parse_word(o, at, n, value);
-    char *end;
-    *value = strtod(at, &end);
-    if (n == 0 || end != at + n)
+    if (!spelling_number(at, n, value))
         return qg_fail(QG_EARG, "%s '%.*s' is no number", o->name, (int)n, at);
     if (o->also != 0 && *value == o->also) return QG_OK;
     if (!(*value >= o->min && *value <= o->max)) {
@@ -65,6 +73,8 @@ static qg_status parse_value(const spelling_option *o, const char *at, size_t n,
 static qg_status parse_options(const char *name, int length, const char *at, const spelling_option *o, int n_options,
                                double *value)
 {
+    uint64_t given = 0;                         /* a bit for each option */
+    QG_ASSERT(n_options <= 64);
     while (at) {
         const size_t n = strcspn(at, ","), key = strcspn(at, "=,");
         int          i = 0;
@@ -75,6 +85,9 @@ static qg_status parse_options(const char *name, int length, const char *at, con
             return qg_fail(QG_EARG, "%.*s has no option '%.*s'; there is %s", length, name, (int)key, at,
                            *names ? names : "none");
         }
+        if (given >> i & 1)
+            return qg_fail(QG_EARG, "%.*s: %s is given twice", length, name, o[i].name);
+        given |= UINT64_C(1) << i;
         if (at[key] != '=') return qg_fail(QG_EARG, "%.*s: %s needs a value", length, name, o[i].name);
         if (parse_value(&o[i], at + key + 1, n - key - 1, &value[i]))
             return qg_fail(QG_EARG, "%.*s: %s", length, name, qg_errmsg());

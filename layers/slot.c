@@ -18,15 +18,17 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
 {
     const qg_scheme *scheme = slot->q.scheme;
     if (!scheme) return QG_OK;
+    /* First, since the scheme knows what to set instead. */
+    qg_quant q        = slot->q;
+    q.role            = role;
+    const qg_status s = scheme->check ? scheme->check(q) : QG_OK;
+    if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
     if (!(scheme->roles & role))
         return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, qg_role_name(role));
     if (scheme->scale_output && !qg_layer_product(l))
         return qg_fail(QG_EARG, "%s: %s scales the result of a product; it is an input of conv2d or dense",
                        l->name, scheme->name);
-    qg_quant q        = slot->q;
-    q.role            = role;
-    const qg_status s = scheme->check ? scheme->check(q) : QG_OK;
-    return s ? qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg()) : QG_OK;
+    return QG_OK;
 }
 
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)

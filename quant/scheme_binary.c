@@ -162,7 +162,7 @@ static const qg_scheme sign = {
         "\n"
         "Learns nothing.  Belongs behind a batch norm that no relu or pooling follows: after relu\n"
         "nothing is negative and sign is constant, after pooling nearly so.\n"
-        "Other surrogates for it: approx_sign (Bi-Real Net), swish (BNN+), and tanh annealed over the\n"
+        "Others for it: surrogate=approx-sign (Bi-Real Net), swish (BNN+), and annealed-tanh, over the\n"
         "training (IR-Net): ds/dx = max(1, t) (1 - tanh^2(t x)), t from 0.1 to 10 by one factor per\n"
         "step.  torch.sign gives 0 at 0; the XNOR-Net release masks with |x| < 1.\n",
 };

@@ -158,7 +158,8 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 
 #define EXPLAIN_RANGE                                                                                \
     "\n"                                                                                             \
-    "    scale = (max - min) / (qmax - qmin)     qmin = 0, or 1 if narrow_range; qmax = 2^bits - 1\n" \
+    "    scale = (max - min) / (qmax - qmin)     qmin = 0, qmax = 2^bits - 1\n"             \
+    "                                            narrow=yes (narrow_range): qmin = 1\n"              \
     "    zp    = qmin - min / scale, rounded     nmin, nmax: the range moved so that 0 is code zp\n" \
     "    q(x)  = the nearest of nmin, nmin + scale, .., nmax; ties up\n"                             \
     "    s(x)  = clip(x, nmin, nmax)             dx = dy where nmin <= x <= nmax, else 0\n"          \
@@ -200,7 +201,7 @@ static const qg_scheme learned_range = {
         "Uniform levels between a trained min and max.\n"
         "       tf.quantization.fake_quant_with_min_max_vars; Jacob et al. 2018, arXiv:1712.05877, sec. 3\n"
         EXPLAIN_RANGE
-        "Learns min and max, per tensor or per channel:\n"
+        "Learns min and max, per tensor, or per channel with per-channel=yes (per_channel):\n"
         "    dmin = sum of dy where x < nmin,   dmax = sum of dy where x > nmax\n"
         "which takes nmin = min and nmax = max: the movement of the zero point is left out.  They start\n"
         "as minimum and maximum of the initial weights, or of the first batch of training.  After each\n"
@@ -226,8 +227,8 @@ static const qg_scheme observed_range = {
         "                                       Jacob et al. 2018, arXiv:1712.05877, sec. 3.1\n"
         EXPLAIN_RANGE
         "Tracks min and max: r = decay r + (1 - decay) observed, decay 0.99 by default, the first batch\n"
-        "taken as it is, in training only, while it waits too, and until freeze_after steps.  A batch\n"
-        "that is all 0 gives an empty range: y = 0 and dx = dy.\n"
+        "taken as it is, in training only, while it waits too, and until freeze-after (freeze_after)\n"
+        "steps, or always if that is 0.  A batch that is all 0 gives an empty range: y = 0 and dx = dy.\n"
         EXPLAIN_LIMITS EXPLAIN_DIFFERS
         "tf.contrib.quantize starts its averages at -6 and 6, torch's at the first batch.\n",
 };
@@ -247,7 +248,7 @@ static const qg_scheme percentile_range = {
     .explain =
         "Uniform levels between observed percentiles, so that a few outliers do not cost resolution.\n"
         EXPLAIN_RANGE
-        "Tracks min and max as fake_quant_observed does, but of each batch takes the value of rank\n"
+        "Tracks min and max as range=observed does, but of each batch takes the value of rank\n"
         "ceil(percentile / 100 * m) of its m numbers and its mirror image from below, 99.99 by default.\n"
         "The ranks are exact: found digit by digit in the bits of the floats, which equals sorting.\n"
         EXPLAIN_LIMITS EXPLAIN_DIFFERS
@@ -280,13 +281,14 @@ static const qg_scheme current_range_scheme = {
         "Weights on symmetric uniform levels that follow the largest of them.\n"
         "                                       Krishnamoorthi 2018, arXiv:1806.08342, sec. 2.2\n"
         "\n"
-        "    m    = max|w|                           of the tensor or of one output channel, in every step\n"
-        "    q(w) = fake quantization with min = -m, max = m and narrow_range: codes -(2^(bits-1) - 1) ..\n"
-        "           2^(bits-1) - 1, 0 in the middle\n"
+        "    m    = max|w|                           of the tensor, in every step; of each output channel\n"
+        "                                            with per-channel=yes (per_channel)\n"
+        "    q(w) = fake quantization with min = -m, max = m and, whatever narrow (narrow_range) says,\n"
+        "           codes -(2^(bits-1) - 1) .. 2^(bits-1) - 1, 0 in the middle\n"
         "    s(w) = w                                nothing lies outside, m is a constant\n"
         "\n"
         "Learns nothing.  max|w| below 2^-31: q = 0.\n"
-        "Other implementations: without narrow_range the zero point of a symmetric range falls between\n"
+        "Other implementations: with one code more the zero point of a symmetric range falls between\n"
         "two codes, and float32 decides which; so it is not offered here.\n",
 };
 

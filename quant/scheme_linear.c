@@ -71,7 +71,7 @@ static const qg_scheme linear = {
         "Activations on uniform levels of a fixed range, in place of relu.\n"
         "                                        Blueoil, linear_mid_tread_half_quantizer\n"
         "\n"
-        "    n    = 2^bits - 1,  M = max_value\n"
+        "    n    = 2^bits - 1,  M = max (max_value)\n"
         "    q(x) = floor(clip(x, 0, M) / M n + 0.5) / n M      float32, in this order; ties up\n"
         "    s(x) = clip(x, 0, M)                               dx = dy where 0 < x < M, else 0\n"
         "\n"

@@ -17,6 +17,8 @@ enum { STEP, SEEN };        /* of what is learned or tracked */
 
 static qg_status check(qg_quant q)
 {
+    if (q.role == QG_WEIGHT && q.scheme->rectifies)
+        return qg_fail(QG_EARG, "%s does not quantize weights; set .is_signed = true", q.scheme->name);
     return qg__check_int(q.scheme->name, "bits", q.bits, q.arg[QN] > 0.0f ? 2 : 1, 16);
 }
 
@@ -151,7 +153,8 @@ static const qg_scheme lsq_signed = {
     .activation = activation,
     .encode     = encode,
     .explain =
-        "Learned step size, signed codes: weights.            Esser et al. 2020, arXiv:1902.08153v3\n"
+        "Learned step size, signed codes: weights, and inputs with signed=yes (is_signed).\n"
+        "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
         "\n"
         "    qn = 2^(bits-1), qp = 2^(bits-1) - 1\n"
         EXPLAIN_STEP,

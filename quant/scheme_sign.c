@@ -58,17 +58,18 @@ static const qg_scheme binaryconnect = {
     .explain =
         "Weights of -1 and +1.             Courbariaux, Bengio, David 2015, arXiv:1511.00363\n"
         "\n"
-        "    deterministic  q(w) = +1 if w >= 0, else -1\n"
-        "    stochastic     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1\n"
+        "    draw=det       q(w) = +1 if w >= 0, else -1\n"
+        "    draw=stoch     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1 (stochastic)\n"
         "                   a draw per element from key and step; evaluation takes the sign\n"
         "    s(w) = w                                the gradient passes unchanged\n"
         "    after each step w is clipped to [-1, 1]\n"
         "\n"
-        "Learns nothing.  w = 0 gives +1.  Options of the authors: unit_start, initial weights uniform\n"
-        "in [-1, 1]; glorot_lr, the learning rate of the weights times s = 1 / sqrt(1.5 / (fan in + fan\n"
-        "out)) for Adam, s^2 for SGD.  Replications that take the first without the second fall short.\n"
-        "Other implementations: the released code evaluates stochastic nets with the latent weights\n"
-        "(float_eval): its stochastic results are not those of a binary net.\n",
+        "Learns nothing.  w = 0 gives +1.  Options of the authors: start=unit (unit_start), initial weights\n"
+        "uniform in [-1, 1]; glorot-lr=adam (glorot_lr), the learning rate of the weights times\n"
+        "s = 1 / sqrt(1.5 / (fan in + fan out)), or glorot-lr=sgd, times s^2.  Replications that take the\n"
+        "first without the second fall short.\n"
+        "Other implementations: the released code evaluates stochastic nets with the latent weights,\n"
+        "eval=float (float_eval): its stochastic results are not those of a binary net.\n",
 };
 
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
@@ -106,8 +107,8 @@ static const qg_scheme bnn = {
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
         "\n"
-        "Learns nothing.  w = 0 gives +1.  Activations: sign.  unit_start and glorot_lr as in\n"
-        "binaryconnect.\n"
+        "Learns nothing.  w = 0 gives +1.  Activations: sign.  start=unit (unit_start) and glorot-lr\n"
+        "(glorot_lr) as in binaryconnect.\n"
         "Other implementations: torch.sign gives 0 at 0.\n",
 };
 

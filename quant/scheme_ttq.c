@@ -102,19 +102,20 @@ static const qg_scheme scheme = {
     .explain =
         "Trained ternary quantization.                    Zhu, Han, Mao, Dally 2017, arXiv:1612.01064\n"
         "\n"
-        "    D    = threshold * max|w|               threshold 0.05 by default\n"
+        "    D    = t * max|w|                       t (threshold) 0.05 by default\n"
         "    q(w) = +Wp if w > D, -Wn if w < -D, else 0\n"
         "    dw   = Wp dq where w > D, Wn dq where w < -D, else dq                            (eq. 8)\n"
         "    dWp  = sum of dq where w > D                                                     (eq. 7)\n"
         "    dWn  = -sum of dq where w < -D          the derivative of q; eq. 7 prints +sum\n"
         "\n"
         "Learns Wp and Wn, one number each per tensor: 1 at first, as in the authors' code, or the mean\n"
-        "|w| of each side.  Neither is kept positive.  D is a constant of the backward.\n"
+        "|w| of each side with start=weights (start_from_weights).  Neither is kept positive.  D is a\n"
+        "constant of the backward.\n"
         "All weights zero: q = 0, and Wp, Wn have no gradient.\n"
         "Other implementations: Blueoil and several PyTorch ports take dWn as printed, which moves Wn\n"
-        "uphill (the option as_printed); the authors' TensorFlow code is right by automatic\n"
-        "differentiation, gives sign(w) at |w| = D, and lets its weight decay act on Wp and Wn (the\n"
-        "option decay); some ports take the mean in place of the sum.\n",
+        "uphill: rule=as-printed; the authors' TensorFlow code is right by automatic differentiation,\n"
+        "gives sign(w) at |w| = D, and lets its weight decay act on Wp and Wn (the option decay); some\n"
+        "ports take the mean in place of the sum.\n",
 };
 
 qg_quant qg_ttq(qg_ttq_spec spec)

@@ -71,8 +71,8 @@ static const qg_scheme twn = {
         "    q(w) = +a if w > D, -a if w < -D, else 0\n"
         "    s(w) = w                                the gradient passes unchanged and unclipped\n"
         "\n"
-        "per_channel takes D and a of each output channel on its own; the paper and the authors' code\n"
-        "have one of each.\n"
+        "per-channel=yes (per_channel) takes D and a of each output channel on its own; the paper and the\n"
+        "authors' code have one of each.\n"
         "Learns nothing.  All weights zero: a = 0 and q = 0.\n"
         "Other implementations: the authors' Caffe fork adds 1e-6 to the denominator of a on the GPU\n"
         "only; Larq's SteTern has D but no a; RedBit takes D and a per output channel.\n",
@@ -132,7 +132,8 @@ static const qg_scheme ste_tern = {
     .explain =
         "Ternary weights without a scale: SteTern of the Larq library.\n"
         "\n"
-        "    D    = threshold, 0.05 by default; relative: threshold * mean|w|, 0.7 by default\n"
+        "    D    = threshold, 0.05 by default\n"
+        "           threshold * mean|w|, 0.7 by default, with relative=yes\n"
         "    q(w) = +1 if w > D, -1 if w < -D, else 0\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "\n"

@@ -10,11 +10,11 @@ static const char explain[] =
     "\n"
     "weights, of one output channel with n elements\n"
     "    a    = mean|w|,   q(w) = a sign(w)      sign(0) = +1\n"
-    "    exact         dw_i = dq_i a 1[|w_i| <= 1] + sign(w_i) / n sum over j of dq_j sign(w_j)\n"
-    "    paper         dw   = dq (a 1[|w| <= 1] + 1 / n)            keeps j = i of that sum\n"
-    "    authors       dw   = dq (a 1[|w| < 1] + 1 / n) (1 - 1 / c_in) n      as released, SGD\n"
-    "    authors_adam  the same without the factor n                          as released, Adam\n"
-    "    identity      dw   = dq                                              Blueoil\n"
+    "    rule=exact         dw_i = dq_i a 1[|w_i| <= 1] + sign(w_i) / n sum over j of dq_j sign(w_j)\n"
+    "    rule=paper         dw   = dq (a 1[|w| <= 1] + 1 / n)            keeps j = i of that sum\n"
+    "    rule=authors       dw   = dq (a 1[|w| < 1] + 1 / n) (1 - 1 / c_in) n      as released, SGD\n"
+    "    rule=authors-adam  the same without the factor n                          as released, Adam\n"
+    "    rule=identity      dw   = dq                                              Blueoil\n"
     "inputs\n"
     "    q(x) = sign(x)\n"
     "    s(x) = clip(x, -1, 1)\n"
@@ -22,12 +22,12 @@ static const char explain[] =
     "    y    = (sign(x) * q(w)) K + bias        K is a constant of the backward\n"
     "\n"
     "Learns nothing.  A filter of zeros: a = 0 and q = 0.  A window of zeros: K = 0.\n"
-    "The rules authors and authors_adam stop a layer of one input channel, where 1 - 1 / c_in is 0.\n"
-    "latent=centred takes the mean over c_in off the latent weights and clamps them to [-1, 1], at first\n"
-    "and after each step: what the authors' release does before it binarizes.\n"
-    "Other implementations: the authors' release leaves K out (no_scale) and multiplies gradients by 1e9\n"
-    "for Adam; torch.sign gives 0 at 0.  The rule of the paper is not the derivative of q: it fails a check\n"
-    "against finite differences, the exact one passes.\n";
+    "The rules authors and authors-adam stop a layer of one input channel, where 1 - 1 / c_in is 0.\n"
+    "latent=centred (centred) takes the mean over c_in off the latent weights and clamps them to [-1, 1],\n"
+    "at first and after each step: what the authors' release does before it binarizes.\n"
+    "Other implementations: the authors' release leaves K out, scale=off (no_scale), and multiplies\n"
+    "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The rule of the paper is not the derivative of\n"
+    "q: it fails a check against finite differences, the exact one passes.\n";
 
 /* --- weights ------------------------------------------------------------------------------ */
 

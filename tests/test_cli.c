@@ -27,6 +27,16 @@
 #define SET    "--model lenet5 --data mnist --data-dir @/set "
 #define TRAIN  "train " SET "--weight twn --batch 24 --seed 3 --threads 1 "
 
+static void run_shell(const char *fmt, ...)
+{
+    char    command[600];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(command, sizeof command, fmt, args);
+    va_end(args);
+    assert_int_equal(system(command), 0);
+}
+
 /* --- what is refused ---------------------------------------------------------------------- */
 
 static void test_help_is_no_error(void **state)
@@ -42,6 +52,8 @@ static void test_help_is_no_error(void **state)
     }
     assert_status("train --help", 0);
     assert_non_null(strstr(last.out, "--first-last float|quantized"));
+    assert_non_null(strstr(last.out, "step:every="));
+    assert_non_null(strstr(last.out, ":warmup="));
     assert_non_null(strstr(last.out, "binary-channel"));
 }
 
@@ -66,6 +78,8 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("train --model lenet5 --layer conv9:weight=float", 2,
                    "there is conv1, conv2, fc1, fc2");
     assert_refuses("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --budget 0x5", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --budget 5ms", 2, "write 90s, 50m, 1h or seconds");
     assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
     assert_refuses("train --model lenet5 --resume --force", 2, "not both");
     assert_refuses("eval", 2, "--run is missing");
@@ -276,6 +290,66 @@ static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
     assert_refuses("train " SET
                    "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
                    1, "epoch 1, step ");
+    /* There is a checkpoint before the first step: a kill never leaves a row without one. */
+    assert_int_equal(access(at("nan2/last.safetensors"), F_OK), 0);
+}
+
+/* Runs the commands that train has suggested; how many there are. */
+static int run_suggestions(void)
+{
+    static char lines[TEXT_BYTES];
+    const char *from = strstr(last.out, "Try next:\n");
+    assert_non_null(from);
+    strcpy(lines, from + strlen("Try next:\n"));
+    int n = 0;
+    for (char *line = lines, *end; (end = strchr(line, '\n')); line = end + 1, n++) {
+        char command[1024];
+        *end = '\0';
+        assert_memory_equal(line, "  ", 2);
+        assert_memory_equal(line + 2, program, strlen(program));
+        snprintf(command, sizeof command, "%s%s", line + 2 + strlen(program) + 1,
+                 strstr(line, " bench ") ? " --seconds 0.01 --json" : " --json");
+        assert_status(command, 0);
+        cJSON *j = parse();                     /* of these images, not of MNIST's */
+        if (strstr(line, " eval ")) assert_true(number(j, "images") == N_TEST);
+        if (strstr(line, " bench "))
+            assert_true(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(j, "image"), 0)->valueint == SIDE);
+        cJSON_Delete(j);
+    }
+    return n;
+}
+
+/* config.toml of a run says this, and else what that of another says. */
+static void assert_differs_by(const char *run, const char *of, const char *lines)
+{
+    static char said[TEXT_BYTES];
+    run_shell("diff %s/%s/config.toml %s/%s/config.toml | sed -n 's/^> //p' > %s/diff", root, of, root, run, root);
+    slurp(at("diff"), said, sizeof said);
+    assert_string_equal(said, lines);
+}
+
+static void test_what_to_try_next_works(void **state)
+{
+    (void)state;
+#define OWN "--epochs 1 --normalise channel --augment pad=1,flip "
+    assert_status(TRAIN OWN "--weight float --out @/next/float", 0);
+    assert_int_equal(run_suggestions(), 3);
+    assert_differs_by("next/lenet5-twn-3", "next/float", "weight = \"twn\"\n");
+
+    assert_status(TRAIN OWN "--weight dorefa:bits=2 --input dorefa:bits=2 --gradient dorefa:bits=6 "
+                  "--quantize-after 3 --layer fc1:weight=binary --layer conv2:input=float --out @/next/all", 0);
+    assert_int_equal(run_suggestions(), 3);
+    assert_differs_by("next/lenet5-float-3", "next/all",
+                      "weight = \"float\"\ninput = \"float\"\ngradient = \"float\"\n"
+                      "layer = [\"fc1:weight=float\", \"conv2:input=float\"]\nquantize-after = 0\n");
+    assert_status("train --resume --out @/next/all", 0);
+    assert_int_equal(run_suggestions(), 2);     /* the float run is there */
+
+    assert_status(TRAIN OWN "--weight bop --optimizer bop --seed 4 --out @/next/bop", 0);
+    assert_int_equal(run_suggestions(), 3);
+    assert_status(TRAIN OWN "--fold-batchnorm --seed 5 --out @/next/folded", 0);
+    assert_int_equal(run_suggestions(), 2);     /* no option takes that back */
+#undef OWN
 }
 
 /* --- stopping and going on ---------------------------------------------------------------- */
@@ -357,6 +431,37 @@ static void test_resuming_nothing_starts(void **state)
     assert_status(TRAIN "--epochs 1 --resume --out @/fresh --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/plain --json", 0);
     assert_same_run("fresh", "plain");
+}
+
+/* It is refused, and every file stays as it was. */
+static void assert_lost(void)
+{
+    run_shell("rm -rf %s/copy && cp -r %s/lost %s/copy", root, root, root);
+    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; --force begins anew");
+    run_shell("diff -r %s/copy %s/lost", root, root);
+}
+
+static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/lost --json", 0);
+    run_shell("cp -r %s/lost %s/unlost && rm %s/lost/last.safetensors", root, root, root);
+    assert_lost();
+    run_shell("cd %s/lost && mv best.safetensors .. && mv result.json ..", root);
+    assert_lost();                              /* there are rows */
+    run_shell("cd %s/lost && sed -i 2,99d metrics.csv && mv ../result.json .", root);
+    assert_lost();
+    run_shell("cd %s/lost && rm result.json && mv ../best.safetensors .", root);
+    assert_lost();
+    run_shell("cd %s/lost && rm best.safetensors", root);   /* killed before the first checkpoint */
+    assert_status("train --resume --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
+    run_shell("cd %s/lost && rm *.safetensors *.json *.csv", root);
+    assert_status("train --resume --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
+    run_shell("rm %s/lost/last.safetensors", root);
+    assert_status(TRAIN "--epochs 1 --force --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
 }
 
 static void test_a_budget_ends_in_good_order(void **state)
@@ -445,7 +550,7 @@ static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
     char command[600];
     assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
     const pid_t pid = start(TRAIN "--epochs 6 --out @/ahead --json");
-    wait_for(at("ahead/last.safetensors"));     /* stands after epoch 1 */
+    wait_for(at("ahead/last.safetensors"));     /* stands before epoch 1, or soon after it */
     kill(pid, SIGSTOP);
     snprintf(command, sizeof command, "cp %s/ahead/last.safetensors %s/early", root, root);
     assert_int_equal(system(command), 0);
@@ -592,12 +697,14 @@ int main(void)
         cmocka_unit_test(test_a_configuration_file_gives_the_same_run),
         cmocka_unit_test(test_signed_inputs_and_adam_train_too),
         cmocka_unit_test(test_a_loss_that_is_not_finite_ends_the_run),
+        cmocka_unit_test(test_what_to_try_next_works),
         cmocka_unit_test(test_a_run_is_not_overwritten_by_accident),
         cmocka_unit_test(test_the_float_run_beside_it_is_shown),
         cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
         cmocka_unit_test(test_resuming_a_finished_run_prints_it),
         cmocka_unit_test(test_resuming_with_other_options_is_refused),
         cmocka_unit_test(test_resuming_nothing_starts),
+        cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
         cmocka_unit_test(test_a_budget_ends_in_good_order),
         cmocka_unit_test(test_signals_write_the_checkpoint),
         cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),

@@ -194,8 +194,8 @@ static void test_init_belongs_to_the_run(void **state)
     assert_status("train --recipe plain --weight ttq --init float --out cut --budget 0 --json", 0);
     assert_status("train --resume --out cut --json", 0);
     assert_same_run("ttq", "cut");
-    copy("ttq", "begun");
-    assert_int_equal(remove("begun/last.safetensors"), 0);      /* as if killed before the first one */
+    assert_int_equal(mkdir("begun", 0700), 0);                  /* as if killed before the first checkpoint */
+    copy("ttq/config.toml", "begun/config.toml");
     assert_refuses("train --resume --out begun", 1, "say --init and where they are");
     assert_status("train --resume --out begun --init float --json", 0);
     assert_same_run("ttq", "begun");
@@ -415,6 +415,16 @@ static void test_what_is_no_row_is_not_added(void **state)
     assert_refuses("results --check", 1, "is '| [twn](twn) | A paper");
 }
 
+static void test_there_is_no_table_where_there_are_no_recipes(void **state)
+{
+    (void)state;
+    assert_int_equal(chdir("set"), 0);
+    assert_refuses("results", 1, "neither results nor examples/recipes is here");
+    assert_refuses("results --check --json", 1, "neither results nor examples/recipes is here");
+    assert_int_equal(access("results", F_OK), -1);
+    assert_int_equal(chdir(root), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_old_logs_are_not_lost),
         cmocka_unit_test(test_a_table_that_was_touched_is_noticed),
         cmocka_unit_test(test_what_is_no_row_is_not_added),
+        cmocka_unit_test(test_there_is_no_table_where_there_are_no_recipes),
     };
     return cmocka_run_group_tests(tests, set_up_here, tear_down);
 }

@@ -181,6 +181,25 @@ static void options_tell_which_scheme_is_meant(void **state)
     assert_says("no scheme 'fake_quant:range=guessed'; there is float, twn");
 }
 
+/* Fields of the C specs stand behind the option they are, in brackets: start=unit (unit_start). */
+static void explanations_spell_options_as_the_command_line_does(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {
+        "per_channel", "start_from_weights", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
+        "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "is_signed", "max_value",
+        "approx_sign", "fake_quant_observed", "stochastic)", "centred)" };
+    static const char *const options[] = {
+        "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off",
+        "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow=yes", "freeze-after", "signed=yes",
+        "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes" };
+    assert_int_equal(qgrad("explain --markdown"), 0);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        for (const char *at = text; (at = strstr(at, fields[i])); at++)
+            if (at[-1] != '(') fail_msg("%s stands for an option in \"%.60s\"", fields[i], at - 30);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) assert_says(options[i]);
+}
+
 static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 {
     (void)state;
@@ -320,6 +339,7 @@ int main(void)
         cmocka_unit_test(what_is_learned_is_checked),
         cmocka_unit_test(every_scheme_is_explained),
         cmocka_unit_test(options_tell_which_scheme_is_meant),
+        cmocka_unit_test(explanations_spell_options_as_the_command_line_does),
         cmocka_unit_test(an_unknown_scheme_is_answered_with_the_known_ones),
         cmocka_unit_test(the_page_of_schemes_is_current),
         cmocka_unit_test(latent_and_quantized_are_told_apart),

@@ -127,9 +127,16 @@ static void test_images_have_one_spelling(void **state)
     assert_refused("augment = 'none,flip'", "no augmentation 'none'");
     assert_refused("augment = 'pad=99999'", "no augmentation 'pad=99999'");
     assert_refused("augment = 'cutout=-1'", "no augmentation 'cutout=-1'");
+    assert_refused("augment = 'pad=1,pad=2'", "augmentation: pad is given twice");
+    assert_refused("augment = 'flip,flip'", "augmentation: flip is given twice");
+    assert_refused("augment = 'pad=1,border=zero,border=repeat'", "augmentation: border is given twice");
+    assert_refused("augment = 'cutout=4,flip,cutout=4'", "augmentation: cutout is given twice");
+    assert_refused("augment = 'flip=1'", "no augmentation 'flip=1'");
+    assert_refused("augment = 'pad'", "no augmentation 'pad'");
     assert_refused("normalise = 'range'", "range takes two numbers");
     assert_refused("normalise = 'range:low=nan,high=1'", "range takes two numbers");
     assert_refused("normalise = 'range:low=0,high=1,'", "range takes two numbers");
+    assert_refused("normalise = 'range:low=0x0,high=0x1'", "range takes two numbers");
 }
 
 static void test_schemes_name_what_is_legal(void **state)
@@ -146,6 +153,11 @@ static void test_schemes_name_what_is_legal(void **state)
     assert_refused("weight = \"twn:threshold=x\"", "threshold 'x' is no number");
     assert_refused("weight = \"twn:threshold=99\"", "threshold 99 is not in 0.01..10");
     assert_refused("weight = \"twn:threshold=\"", "threshold '' is no number");
+    assert_refused("weight = \"twn:threshold=0x1p-1\"", "twn: threshold '0x1p-1' is no number");
+    assert_refused("weight = \"twn:threshold= 1\"", "twn: threshold ' 1' is no number");
+    assert_refused("weight = \"twn:threshold=2,threshold=1\"", "twn: threshold is given twice");
+    assert_refused("model = \"mlp:width=5,depth=1,width=5\"", "mlp: width is given twice");
+    assert_refused("model = \"mlp:width=0x10\"", "mlp: width '0x10' is no number");
     assert_refused("weight = \"float:x=1\"", "float has no option 'x'; there is none");
     assert_refused("input = \"sign:surrogate=clop\"", "'clop' is none of identity|clip|approx-sign");
     assert_refused("layer = [\"conv1=float\"]", "none of LAYER:weight=SCHEME, LAYER:input=SCHEME and LAYER:gradient=SCHEME");

@@ -224,7 +224,7 @@ static void refuses_bad_constants(void **state)
     assert_refused(none, lsq(0, false), "lsq_unsigned: bits is 0");
     assert_refused(lsq(1, true), none, "lsq: bits is 1");
     assert_refused(lsq(17, true), none, "lsq: bits is 17");
-    assert_refused(lsq(2, false), none, "does not quantize weights");
+    assert_refused(lsq(2, false), none, "lsq_unsigned does not quantize weights; set .is_signed = true");
 }
 
 /* N of the gradient scale, which inside a fused batch norm only the layer can tell. */
