@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every ```c block of the README and of docs/ compiles, on its own, behind #include "qgrad.h"; and
-# every file that the README names exists.
+# every file that the README names exists; and the page of every scheme has the rows of its script.
 cc=${CC:-cc}
 build=${BUILD:-build}
 dir=$build/tests/docs
@@ -23,4 +23,8 @@ done
 for path in $(grep -ohE '\]\([A-Za-z][A-Za-z0-9_/.-]*\)' README.md docs/*.md | tr -d '()]'); do
     [ -e "$path" ] || [ -e "docs/$path" ] || { echo "README or docs: error: $path does not exist"; status=1; }
 done
+rows() { sed -n "$1" "$2" | sort; }
+[ "$(rows 's/^row \([^ ]*\) .*/\1/p' examples/every_scheme.sh)" = \
+    "$(rows '/^| net /d; /^|---/d; s/^| \([^ ]*\) | `.*/\1/p' docs/every-scheme.md)" ] ||
+    { echo "docs/every-scheme.md: error: has other rows than examples/every_scheme.sh"; status=1; }
 exit $status
