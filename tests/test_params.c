@@ -86,11 +86,10 @@ static void bad_declarations_name_the_culprit(void **state)
     assert_message("a parameter has no name");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "o", .shape = { 1 << 30, 1 << 15, 1 << 16, 1 } }));
     assert_message("parameter o: shape [1073741824,32768,65536,1] is empty or beyond any memory");
-    for (int i = 0; i < 2; i++) {       /* one such still fits, and cannot be had */
+    for (int i = 0; i < 2; i++) {       /* one such block still has a size */
         char name[2] = { (char)('x' + i), '\0' };
         assert_int_equal(!qg_params_declare(&p, (qg_param){ .name = name, .shape = { 1 << 29, 1 << 28, 2, 1 } }), i);
     }
-    assert_int_equal(qg_params_allocate(&p), QG_EMEM);
     qg_params_release(&p);
 }
 
