@@ -120,8 +120,7 @@ static void copy(const qg_params *params, const qg_archive *a)
 /* As weights that were drawn are. */
 static void centre(const qg_params *taken)
 {
-    for (int i = 0; i < taken->count; i++)
-        if (taken->item[i]->centred) qg_param_centre(taken->item[i]);
+    for (int i = 0; i < taken->count; i++) qg_param_centre(taken->item[i]);
 }
 
 /* Scales and ranges that start from the weights start from these. */

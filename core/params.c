@@ -100,7 +100,7 @@ static void centre_filter(void *context, int filter, int worker)
 void qg_param_centre(const qg_param *p)
 {
     qg_param copy = *p;
-    qg_parallel(p->shape.n, centre_filter, &copy);
+    if (p->centred) qg_parallel(p->shape.n, centre_filter, &copy);
 }
 
 size_t qg_params_trained(const qg_params *p)

@@ -66,7 +66,7 @@ static inline float qg__clip(float w, float clip)
     return -clip > below ? -clip : below;
 }
 
-/* Takes off the means of such runs, added in double, then clips. */
+/* If p is centred: takes off the means of its runs, added in double, then clips. */
 void      qg_param_centre(const qg_param *p);
 
 /* How many numbers are trained, padding and tracked arrays left out. */

@@ -59,7 +59,7 @@ static void start(qg_product *p, uint64_t key, double fan_out)
 {
     const qg_shape w = p->weight->shape;
     qg__glorot_uniform(p->weight, key, (double)qg_row(w), fan_out);
-    if (p->weight->centred) qg_param_centre(p->weight);
+    qg_param_centre(p->weight);
     qg_slot_start(&p->weight_slot, (qg_tensor){ w, p->weight->value });
     qg_slot_start(&p->input_slot, (qg_tensor){ .shape = p->layer.in });
 }

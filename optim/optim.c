@@ -167,7 +167,7 @@ qg_status qg_optim_step(qg_optim *o)
     o->step++;
     qg_parallel(o->blocks, update, o);
     for (int i = 0; i < o->count; i++)      /* whole rows: a block may end within one */
-        if (o->item[i]->centred && !frozen(o, o->item[i])) qg_param_centre(o->item[i]);
+        if (!frozen(o, o->item[i])) qg_param_centre(o->item[i]);
     return QG_OK;
 }
 
