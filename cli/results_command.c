@@ -71,7 +71,6 @@ static void print_option(const option *o, const char *value, FILE *out)
     }
 }
 
-
 qg_status results_overrides(const logged_run *run, FILE *out)
 {
     config    asked  = { { 0 } };

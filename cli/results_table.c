@@ -131,6 +131,9 @@ static qg_status print_runs(const row *w, FILE *out)
 /* Once for each data set. */
 static void print_images(const results *all, FILE *out)
 {
+    fputs("\n## Images\n\n"
+          "Digests of images and labels, training and test.  Runs on data of one name saw the same, or come from a\n"
+          "version that did not write it down.\n\n", out);
     for (int i = 0; i < all->runs; i++) {
         const config *c    = &all->run[i].config;
         const char   *data = config_text(c, "data");
@@ -155,55 +158,59 @@ static qg_status check_run(const row *w, const logged_run *r)
     return status ? status : results_check_init(w->all, r, begins_with(w));
 }
 
-static qg_status open_row(row *w)
+/* The run at index first, and those behind it that are of its recipe. */
+static qg_status open_row(row *w, const results *all, int first)
 {
     char              path[PATH_BYTES];
-    const logged_run *r = w->all->run;
+    const logged_run *r     = all->run;
     config            asked = { { 0 } };
-    for (w->last = w->first + 1; w->last < w->all->runs && !strcmp(r[w->last].row, r[w->first].row); w->last++)
-        ;
-    qg_status status = config_set(&asked, option_find("recipe"), r[w->first].row);
+    *w = (row){ .all = all, .first = first, .last = first + 1 };
+    while (w->last < all->runs && !strcmp(r[w->last].row, r[first].row)) w->last++;
+    qg_status status = config_set(&asked, option_find("recipe"), r[first].row);
     if (!status) status = recipe_file(&asked, path);
     if (!status) status = config_read(&w->recipe, path);
     config_free(&asked);
-    for (int i = w->first; i < w->last && !status; i++) status = check_run(w, &r[i]);
+    for (int i = first; i < w->last && !status; i++) status = check_run(w, &r[i]);
     return status;
 }
 
-static qg_status each_row(const results *all, print f, FILE *out)
+static qg_status each_row(const row *w, int rows, print f, FILE *out)
 {
     qg_status status = QG_OK;
-    for (int i = 0; i < all->runs && !status;) {
-        row w  = { .all = all, .first = i };
-        status = open_row(&w);
-        if (!status) status = f(&w, out);
-        config_free(&w.recipe);
-        i = w.last;
-    }
+    for (int i = 0; i < rows && !status; i++) status = f(&w[i], out);
     return status;
 }
 
-qg_status results_print(const results *all, FILE *out)
+static qg_status print_rows(const row *w, int rows, FILE *out)
 {
-    fputs(head, out);
-    if (!all->runs) {
-        fputs("\nNo run has been added yet.\n", out);
-        return QG_OK;
-    }
     fputs("\n| row | of | reported | ours | best | ± test | seeds | epochs | minutes | command |\n"
           "|---|---|---|---|---|---|---|---|---|---|\n", out);
-    qg_status status = each_row(all, print_row, out);
+    qg_status status = each_row(w, rows, print_row, out);
     fputs("\n## How they deviate from the source\n\n", out);
-    if (!status) status = each_row(all, print_deviations, out);
+    if (!status) status = each_row(w, rows, print_deviations, out);
     fputs("\n## Runs\n\n"
           "The commit is the program's, `-dirty` where its sources were not as committed; two names where a run was\n"
           "resumed by another program or on another machine.  The digest is of the last weights.\n\n"
           "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | kernels | BLAS core | digest |\n"
           "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
-    if (!status) status = each_row(all, print_runs, out);
-    fputs("\n## Images\n\n"
-          "Digests of images and labels, training and test.  Runs on data of one name saw the same, or come from a\n"
-          "version that did not write it down.\n\n", out);
-    print_images(all, out);
+    return status ? status : each_row(w, rows, print_runs, out);
+}
+
+qg_status results_print(const results *all, FILE *out)
+{
+    const int rows = results_rows(all);
+    fputs(head, out);
+    if (!rows) {
+        fputs("\nNo run has been added yet.\n", out);
+        return QG_OK;
+    }
+    row *w = calloc((size_t)rows, sizeof *w);
+    if (!w) return qg_fail(QG_EMEM, "out of memory for the table of results");
+    qg_status status = QG_OK;
+    for (int i = 0; i < rows && !status; i++) status = open_row(&w[i], all, i ? w[i - 1].last : 0);
+    if (!status) status = print_rows(w, rows, out);
+    for (int i = 0; i < rows; i++) config_free(&w[i].recipe);
+    free(w);
+    if (!status) print_images(all, out);
     return status;
 }
