@@ -17,20 +17,24 @@ static int index_of(const char *name)
     return (int)(o - options);
 }
 
+const char *list_next(const char *line)
+{
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
 /* old without the line that says the same as item before its '=', then item; from malloc. */
 static char *list_with(const char *old, const char *item)
 {
     const size_t key  = strcspn(item, "=") + 1;
     char        *list = malloc((old ? strlen(old) + 1 : 0) + strlen(item) + 1);
     char        *to   = list;
-    for (const char *line = old; list && line && *line;) {
+    for (const char *line = old; list && line && *line; line = list_next(line)) {
         const size_t n = strcspn(line, "\n");
-        if (n < key || memcmp(line, item, key)) {
-            memcpy(to, line, n);
-            to[n] = '\n';
-            to += n + 1;
-        }
-        line += n + (line[n] == '\n');
+        if (n >= key && !memcmp(line, item, key)) continue;
+        memcpy(to, line, n);
+        to[n] = '\n';
+        to += n + 1;
     }
     if (list) strcpy(to, item);
     return list;
@@ -58,13 +62,11 @@ void config_unset(config *c, const char *name)
 qg_status config_over(config *c, const config *top)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        for (const char *line = top->value[i]; line && *line;) {
-            char         item[VALUE_BYTES];
-            const size_t n = strcspn(line, "\n");
-            snprintf(item, sizeof item, "%.*s", (int)n, line);
+        for (const char *line = top->value[i]; line && *line; line = list_next(line)) {
+            char item[VALUE_BYTES];
+            snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
             const qg_status status = config_set(c, &options[i], item);
             if (status) return status;
-            line += n + (line[n] == '\n');
         }
     }
     return QG_OK;
@@ -247,11 +249,9 @@ static void put_string(FILE *out, const char *text, size_t n)
 static void put_list(FILE *out, const char *list)
 {
     fputc('[', out);
-    for (const char *line = list; *line;) {
-        const size_t n = strcspn(line, "\n");
+    for (const char *line = list; *line; line = list_next(line)) {
         if (line != list) fputs(", ", out);
-        put_string(out, line, n);
-        line += n + (line[n] == '\n');
+        put_string(out, line, strcspn(line, "\n"));
     }
     fputc(']', out);
 }
@@ -288,11 +288,24 @@ qg_status config_write(const config *c, const char *path)
     return qg_file_commit(f);
 }
 
+/* text is value, or, where both are lists, all of its lines are in it. */
+static bool is_said(const option *o, const char *value, const char *text)
+{
+    if (o->kind != OPTION_LIST) return !strcmp(value, text);
+    for (const char *line = text; *line; line = list_next(line)) {
+        const size_t n  = strcspn(line, "\n");
+        const char  *at = value;
+        while (*at && (strcspn(at, "\n") != n || memcmp(at, line, n))) at = list_next(at);
+        if (!*at) return false;
+    }
+    return true;
+}
+
 const option *config_conflict(const config *c, const config *asked, unsigned use)
 {
     for (int i = 0; i < OPTIONS; i++) {
         if (!asked->value[i] || (options[i].use & use) != use) continue;
-        if (!c->value[i] || strcmp(c->value[i], asked->value[i])) return &options[i];
+        if (!c->value[i] || !is_said(&options[i], c->value[i], asked->value[i])) return &options[i];
     }
     return NULL;
 }

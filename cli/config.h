@@ -44,7 +44,11 @@ char       *config_print(const config *c, unsigned use);
 QG_MUST_CHECK
 qg_status   config_write(const config *c, const char *path);
 
-/* The first option with all these bits that is set in asked and has another value in c, or NULL. */
+/* The item behind this one in the value of a list, whose items are lines; "" behind the last. */
+const char *list_next(const char *item);
+
+/* The first option with all these bits that is set in asked and has another value in c, or NULL.  Of a
+ * list every item must be in c. */
 const option *config_conflict(const config *c, const config *asked, unsigned use);
 
 /* The same of either in the other: the first option with all these bits in which they differ, or NULL. */

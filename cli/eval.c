@@ -11,6 +11,7 @@ typedef struct evaluation {
     config     asked, config;
     recipe     recipe;
     run        run;
+    qg_loader *train;           /* of the run: whose statistics normalise, or NULL */
     qg_loader *test;
     qg_net    *net;
     qg_optim  *optim;           /* last.safetensors holds its state too */
@@ -20,42 +21,46 @@ typedef struct evaluation {
 
 static qg_status configure(evaluation *e, bool *usage)
 {
-    char        path[PATH_BYTES], canonical[VALUE_BYTES];
-    config      stored = { { 0 } };
-    const char *dir    = config_text(&e->asked, "run");
-    *usage             = true;
+    const char *dir = config_text(&e->asked, "run"), *threads = config_text(&e->asked, "threads");
+    *usage          = !dir;
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
-    *usage           = false;
-    qg_status status = path_join(dir, "config.toml", path);
-    if (!status) status = config_read(&stored, path);
-    if (!status && !config_text(&stored, "model"))
-        status = qg_fail(QG_EFORMAT, "%s: names no model", path);
-    if (!status) status = recipe_resolve(&(config){ { 0 } }, &stored, &e->config, usage);
-    if (!status) status = recipe_read(&e->config, &e->recipe);
-    config_free(&stored);
+    const qg_status status = recipe_of_run(dir, &e->config, &e->recipe);
     if (status) return status;
     snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
-
-    /* The data to test on are this verb's own affair, the run's configuration stays what it is. */
-    const char *data = config_text(&e->asked, "data"), *from = config_text(&e->asked, "data-dir");
-    const char *threads = config_text(&e->asked, "threads");
-    if (data && strcmp(data, config_text(&e->config, "data"))) e->recipe.data_dir = NULL;
-    if (data && data_parse(data, &e->recipe.data_row, canonical, sizeof canonical)) return QG_EARG;
-    if (from) e->recipe.data_dir = from;
     if (threads) e->recipe.threads = (int)config_integer(&e->asked, "threads");
     return QG_OK;
+}
+
+/* The data to test on are this verb's own affair, the run's configuration stays what it is; and so do
+ * the statistics that normalise. */
+static qg_status open_images(evaluation *e)
+{
+    char        canonical[VALUE_BYTES];
+    const char *data = config_text(&e->asked, "data"), *from = config_text(&e->asked, "data-dir");
+    const bool  other = data && strcmp(data, config_text(&e->config, "data"));
+    if (from && !other) e->recipe.data_dir = from;
+    if (normalise_fits(e->recipe.normalise)) {
+        e->train = recipe_data(&e->recipe, false, NULL);
+        if (!e->train) return QG_EIO;
+    }
+    if (other) {
+        e->recipe.data_dir = from;
+        if (data_parse(data, &e->recipe.data_row, canonical, sizeof canonical)) return QG_EARG;
+    }
+    e->test = recipe_data(&e->recipe, true, e->train);
+    return e->test ? QG_OK : QG_EIO;
 }
 
 static qg_status load(evaluation *e)
 {
     qg_set_threads(e->recipe.threads);
-    e->test = recipe_data(&e->recipe, true, NULL);
-    if (!e->test) return QG_EIO;
+    qg_status status = open_images(e);
+    if (status) return status;
     e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
     e->tape  = e->optim ? qg_tape_new() : NULL;
     if (!e->tape) return QG_EMEM;
-    const qg_status status = run_compose(&e->run, &e->config, e->net, e->optim);
+    status = run_compose(&e->run, &e->config, e->net, e->optim);
     if (status) return status;
     return config_flag(&e->asked, "best") ? run_load_best(&e->run) : run_load(&e->run);
 }
@@ -116,6 +121,7 @@ int eval_main(const verb *v, const char *program, int argc, char **argv)
     run_end(&e.run);
     qg_net_free(e.net);
     qg_loader_free(e.test);
+    qg_loader_free(e.train);
     config_free(&e.config);
     config_free(&e.asked);
     return status;

@@ -45,30 +45,15 @@ typedef struct inspection {
     qg_tape   *tape;
 } inspection;
 
-static qg_status configure(inspection *e, const char *dir)
-{
-    char      path[PATH_BYTES];
-    config    stored = { { 0 } };
-    bool      usage;
-    qg_status status = path_join(dir, "config.toml", path);
-    if (!status) status = config_read(&stored, path);
-    if (!status && !config_text(&stored, "model"))
-        status = qg_fail(QG_EFORMAT, "%s: names no model", path);
-    if (!status) status = recipe_resolve(&(config){ { 0 } }, &stored, &e->config, &usage);
-    if (!status) status = recipe_read(&e->config, &e->recipe);
-    config_free(&stored);
-    snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
-    return status;
-}
-
 /* The data decide the size of an image; what is published will do unless the run had its own. */
 static qg_status load(inspection *e)
 {
     qg_shape image   = e->recipe.data->image;
     int      classes = e->recipe.data->classes;
     e->recipe.normalise = (qg_normalise){ .kind = QG_TO_UNIT };     /* the size needs no training images */
-    if (e->recipe.data_dir) e->loader = recipe_data(&e->recipe, true, NULL);
-    if (e->loader) {
+    if (e->recipe.data_dir) {
+        e->loader = recipe_data(&e->recipe, true, NULL);
+        if (!e->loader) return QG_EIO;
         image   = qg_loader_shape(e->loader);
         classes = qg_loader_classes(e->loader);
     }
@@ -360,7 +345,9 @@ static int inspect(inspection *e, const char *dir)
                 dir ? "two run directories; one is enough" : "which run? qgrad inspect DIR");
         return EXIT_USAGE;
     }
-    qg_status status = configure(e, dir ? dir : asked);
+    if (!dir) dir = asked;
+    snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
+    qg_status status = recipe_of_run(dir, &e->config, &e->recipe);
     if (!status) status = load(e);
     if (!status) status = print_all(e);
     return status ? qg_report("qgrad inspect") : EXIT_DONE;

@@ -70,6 +70,14 @@ static qg_status merge(const config *asked, config *out)
     return status ? status : fill(out);
 }
 
+/* The items of a list stand behind each other. */
+static void in_one_line(const char *value, char text[VALUE_BYTES])
+{
+    snprintf(text, VALUE_BYTES, "%s", value ? value : "unset");
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
+}
+
 static qg_status continue_stored(const config *asked, const config *stored, config *out)
 {
     qg_status status = over_saved(out, stored);
@@ -77,9 +85,10 @@ static qg_status continue_stored(const config *asked, const config *stored, conf
     if (status) return status;
     const option *o = config_conflict(out, asked, IDENTITY);
     if (o) {
-        const char *old = out->value[o - options];
+        char old[VALUE_BYTES], new[VALUE_BYTES];
+        in_one_line(out->value[o - options], old), in_one_line(asked->value[o - options], new);
         return qg_fail(QG_EARG, "%s is %s in the run, but %s is asked for; a run keeps what it began "
-                       "with", o->name, old ? old : "unset", asked->value[o - options]);
+                       "with", o->name, old, new);
     }
     return over_saved(out, asked);
 }
@@ -92,7 +101,7 @@ qg_status recipe_resolve(const config *asked, const config *stored, config *out,
     *usage           = status != QG_OK;
     if (status) return status;
     if (*path) status = config_read(&all, path);
-    if (!stored) drop_foreign(&all, asked);
+    drop_foreign(&all, asked);
     if (!status) status = config_over(&all, asked);
     if (!status && stored) status = continue_stored(&all, stored, out);
     else if (!status) {
@@ -107,16 +116,14 @@ qg_status recipe_resolve(const config *asked, const config *stored, config *out,
 
 static qg_status read_choices(const char *list, recipe *r)
 {
-    for (const char *line = list; line && *line;) {
-        char         item[VALUE_BYTES], canonical[VALUE_BYTES];
-        const size_t n = strcspn(line, "\n");
-        snprintf(item, sizeof item, "%.*s", (int)n, line);
+    for (const char *line = list; line && *line; line = list_next(line)) {
+        char item[VALUE_BYTES], canonical[VALUE_BYTES];
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
         if (r->choices == CHOICES)
             return qg_fail(QG_EARG, "more than %d exceptions for layers", CHOICES);
         const int i = r->choices++;
         if (choice_parse(item, &r->choice[i], r->choice_name[i], canonical, sizeof canonical))
             return QG_EARG;
-        line += n + (line[n] == '\n');
     }
     return QG_OK;
 }
@@ -313,6 +320,19 @@ qg_status recipe_read(const config *c, recipe *r)
     return status ? status : check_net(r);
 }
 
+qg_status recipe_of_run(const char *dir, config *c, recipe *r)
+{
+    char      path[PATH_BYTES];
+    config    stored = { { 0 } };
+    bool      usage;
+    qg_status status = path_join(dir, "config.toml", path);
+    if (!status) status = config_read(&stored, path);
+    if (!status && !config_text(&stored, "model")) status = qg_fail(QG_EFORMAT, "%s: names no model", path);
+    if (!status) status = recipe_resolve(&(config){ { 0 } }, &stored, c, &usage);
+    config_free(&stored);
+    return status ? status : recipe_read(c, r);
+}
+
 /* --- what is built from it ---------------------------------------------------------------- */
 
 bool recipe_image(const config *asked, qg_shape *image)
@@ -332,17 +352,12 @@ qg_loader_spec recipe_loading(const recipe *r, bool test)
 
 qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as)
 {
-    qg_loader_spec spec  = recipe_loading(r, test);
-    qg_loader     *train = NULL;
-    const bool     fits  = test && normalise_fits(r->normalise);
-    if (fits && !as) {
-        as = train = recipe_data(r, false, NULL);
-        if (!train) return NULL;
+    qg_loader_spec spec = recipe_loading(r, test);
+    if (test && normalise_fits(r->normalise)) {
+        QG_ASSERT(as);
+        spec.normalise_as = as;
     }
-    if (fits) spec.normalise_as = as;
-    qg_loader *l      = data_open(r->data, r->data_dir, test, spec);
-    qg_loader_free(train);
-    return l;
+    return data_open(r->data, r->data_dir, test, spec);
 }
 
 qg_net *recipe_net(const recipe *r, qg_shape images, int classes)

@@ -49,6 +49,10 @@ qg_status  recipe_resolve(const config *asked, const config *stored, config *out
 QG_MUST_CHECK
 qg_status  recipe_read(const config *c, recipe *r);
 
+/* Those of the run in dir.  Fails with QG_EFORMAT: its config.toml names no model; QG_EIO, QG_EARG. */
+QG_MUST_CHECK
+qg_status  recipe_of_run(const char *dir, config *c, recipe *r);
+
 /* The optimizer is one for the weights there are.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
@@ -56,8 +60,8 @@ qg_status  recipe_trains(const recipe *r);
 /* --image HxWxC, if it is asked for. */
 bool       recipe_image(const config *asked, qg_shape *image);
 
-/* NULL: failed.  as: the training images, whose statistics the test images are normalised by; NULL:
- * where there are such, they are read for it. */
+/* NULL: failed.  as: the training images, by whose statistics the test images are normalised; NULL will
+ * do where normalise_fits says that there are none. */
 qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as);
 qg_loader_spec recipe_loading(const recipe *r, bool test);      /* what its loaders are made with */
 

@@ -166,11 +166,8 @@ static void print_as_float(const config *c, FILE *out)
     static const char *const operands[] = { "weight", "input", "gradient" };
     for (int i = 0; i < 3; i++)
         if (strcmp(config_text(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
-    for (const char *line = config_text(c, "layer"); line && *line;) {
+    for (const char *line = config_text(c, "layer"); line && *line; line = list_next(line))
         fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
     if (config_integer(c, "quantize-after")) fprintf(out, " --quantize-after 0");
     if (!strcmp(config_text(c, "optimizer"), "bop")) fprintf(out, " --optimizer adam");
 }

@@ -63,11 +63,9 @@ static qg_status find_overrides(const logged_run *run, config *asked)
 /* Every item of a list behind its own "--layer". */
 static void print_option(const option *o, const char *value, FILE *out)
 {
-    for (const char *line = value; line && *line;) {
-        const int n = (int)strcspn(line, "\n");
-        if (o->kind == OPTION_FLAG) fprintf(out, " --%s", o->name);
-        else fprintf(out, " --%s %.*s", o->name, n, line);
-        line += n + (line[n] == '\n');
+    for (const char *line = value; line && *line; line = list_next(line)) {
+        fprintf(out, " --%s", o->name);
+        if (o->kind != OPTION_FLAG) fprintf(out, " %.*s", (int)strcspn(line, "\n"), line);
     }
 }
 

@@ -72,6 +72,8 @@ static qg_status read_run(logged_run *r, const char *dir)
     if (!status) status = path_join(dir, "metrics.csv", path);
     if (!status) status = metrics_read(&r->metrics, path, -1);
     const char *row = config_text(&r->config, "recipe");
+    if (!status && !config_text(&r->config, "data"))
+        status = qg_fail(QG_EFORMAT, "%s/config.toml: names no data", dir);
     if (!status && !row)
         status = qg_fail(QG_EARG, "%s: was not trained with --recipe, so it belongs to no row", dir);
     if (!status) status = finished(r, dir);

@@ -101,7 +101,8 @@ static qg_shape image_of(const config *asked, const recipe *r)
 {
     qg_shape image;
     if (recipe_image(asked, &image)) return image;
-    return config_text(asked, "data") || config_text(asked, "config") ? r->data->image : r->model->image;
+    const bool named = config_text(asked, "data") || config_text(asked, "config") || config_text(asked, "recipe");
+    return named ? r->data->image : r->model->image;
 }
 
 static int summarize(const config *asked, config *c)

@@ -28,7 +28,8 @@ for seed in $seeds; do
     for row; do
         dir=runs/$row/seed-$seed
         finished "$dir" || continue
-        "$qgrad" train --recipe "$row" --seed "$seed" --out "$dir" --resume --json >"$work/said" 2>&1 && continue
+        "$qgrad" train --recipe "$row" --seed "$seed" --out "$dir" --resume --json ${OPTIONS:-} \
+            >"$work/said" 2>&1 && continue
         echo "reproduce.sh: $dir is finished, but not by the recipe as it is now; move it aside" >&2
         tail -n 1 "$work/said" >&2
         rm -rf "$work"

@@ -97,7 +97,8 @@ static qg_var *folded(const qg_product *p, qg_tape *t, qg_var *x, multiply produ
     qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
     if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
         return product(p, t, x, q, qg_fold_bias(t, gamma, beta, spec));
-    return qg_fold_correct(t, product(p, t, x, q, NULL), product(p, t, x, w, NULL), gamma, beta, spec);
+    qg_var *z = product(p, t, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
+    return qg_fold_correct(t, product(p, t, x, q, NULL), z, gamma, beta, spec);
 }
 
 static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)

@@ -87,3 +87,9 @@ void qg__range_observe(qg_quant q, qg_tensor x, float *const *learned)
     if (whole) *learned[QG_AT_SEEN] = 1.0f;
 }
 
+void qg__range_start(qg_quant q, qg_tensor x, float *const *learned)
+{
+    *learned[QG_AT_SEEN] = 0.0f;
+    qg__range_observe(q, x, learned);
+}
+

@@ -31,5 +31,6 @@ qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, 
 /* The first batch is taken as it is, later ones are averaged in.  A channel with an infinity, or
  * with nothing but NaN, teaches nothing, and a batch with one does not count as the first. */
 void qg__range_observe(qg_quant q, qg_tensor x, float *const *learned);
+void qg__range_start(qg_quant q, qg_tensor x, float *const *learned);       /* as if it were the first */
 
 #endif

@@ -34,6 +34,10 @@ grep -q 'not finished: 0' log || fail "$(cat log)"
 grep -q -- '--recipe tuned --init runs/plain/seed-1 --seed 1' results/README.md || fail "$(cat results/README.md)"
 [ "$(find results -type f | wc -l)" -eq 13 ] || fail "$(find results -type f)"
 "$qgrad" results --check || fail "after reproduce.sh"
+cp examples/recipes/plain.toml examples/recipes/longer.toml
+for call in first second; do
+    QGRAD=$qgrad SEEDS=1 OPTIONS='--epochs 2' sh examples/reproduce.sh longer >log 2>&1 || fail "$call call: $(cat log)"
+done
 sed 's/epochs = 1/epochs = 2/' examples/recipes/plain.toml >changed && mv changed examples/recipes/plain.toml
 QGRAD=$qgrad SEEDS='1 2 3' sh examples/reproduce.sh plain >log 2>&1 && fail "a recipe that was changed goes unnoticed"
 grep -q 'runs/plain/seed-1 is finished, but not by the recipe as it is now' log || fail "$(cat log)"

@@ -89,6 +89,26 @@ static void test_eval_normalises_as_training_did(void **state)
     assert_status("inspect @/run0 --json", 0);
 }
 
+/* Other images too are normalised by the run's training images: there are none of their own here. */
+static void test_eval_of_other_images_keeps_the_statistics(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --normalise channel --out @/run --json", 0);
+    assert_status("eval --run @/run --json", 0);
+    cJSON       *j        = parse();
+    const double accuracy = number(j, "test_accuracy"), loss = number(j, "test_loss");
+    cJSON_Delete(j);
+    assert_int_equal(mkdir(at("tests"), 0700), 0);
+    char command[300];
+    snprintf(command, sizeof command, "cp %s/set/t10k* %s/tests", root, root);
+    assert_int_equal(system(command), 0);
+    assert_status("eval --run @/run --data fashion-mnist --data-dir @/tests --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
+    cJSON_Delete(j);
+    assert_refuses("eval --run @/run --data-dir @/tests", 1, "train-images");
+}
+
 static void write_class(const char *split, const char *name, int bright, uint64_t key)
 {
     uint8_t p[12 * 10 * 3];
@@ -122,6 +142,8 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_true(number(j, "images") == 40);
     cJSON_Delete(j);
     assert_status("inspect @/pictures --json", 0);
+    assert_int_equal(rename(at("pics/test"), at("pics/away")), 0);
+    assert_refuses("inspect @/pictures", 1, "pics/test");
     assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
                    "data is folder:16x16x3 in the run, but folder:20x20x3 is asked for");
 }
@@ -150,6 +172,14 @@ static void test_cifar_and_fashion_have_names(void **state)
     assert_status("bench train --model lenet5 --data cifar10 --data-dir @/c10 --batch 8 --seconds 0.01 "
                   "--normalise channel --augment pad=4,flip --json", 0);
     assert_status("train --model lenet5 --data fashion-mnist --data-dir @/set --epochs 1 --out @/fashion --json", 0);
+    for (int i = 0; i < 2; i++) {           /* cnv has an exception for a layer of its own */
+        char line[160];
+        snprintf(line, sizeof line, "train --model cnv --layer fc3:weight=float --data cifar10 --data-dir @/c10 "
+                 "--out @/cnv --budget 0 --json%s", i ? " --resume" : "");
+        assert_status(line, 0);
+    }
+    assert_refuses("train --resume --model cnv --layer fc3:weight=twn --out @/cnv", 1,
+                   "fc3:weight=float in the run, but fc3:weight=twn is asked for");
     assert_status("summary --model lenet5 --data cifar100 --json", 0);
     cJSON *j = parse();
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "layers")) > 3, 1);
@@ -162,6 +192,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_augmented_runs_resume_to_the_same_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_eval_normalises_as_training_did, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_of_other_images_keeps_the_statistics, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_folder_of_images_is_learned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
     };

@@ -88,6 +88,21 @@ static void test_a_recipe_is_a_configuration_by_name(void **state)
     assert_status("train --recipe twn --seed 8 --budget 0 --json", 0);
     assert_int_equal(access("runs/twn/seed-8/config.toml", F_OK), 0);
     assert_status("summary --recipe twn --json", 0);
+    write_recipe("colour", "");
+    edit("examples/recipes/colour.toml", "data = \"mnist\"", "data = \"cifar10\"");
+    assert_status("summary --recipe colour --json", 0);
+    assert_non_null(strstr(last.out, "\"output\":[28,28,32]"));          /* 5x5 of 32x32 */
+    assert_int_equal(remove("examples/recipes/colour.toml"), 0);
+}
+
+static void test_a_recipe_with_another_optimizer_goes_on(void **state)
+{
+    (void)state;
+    write_recipe("steep", "optimizer = \"sgd\"\nlr = 0.02\nmomentum = 0.5\n");
+    assert_status("train --recipe steep --optimizer adam --out other --budget 0 --json", 0);
+    assert_status("train --recipe steep --optimizer adam --out other --budget 0 --resume --json", 0);
+    assert_refuses("train --recipe steep --out other --resume", 1, "optimizer is adam in the run, but sgd is asked for");
+    assert_int_equal(remove("examples/recipes/steep.toml"), 0);
 }
 
 static void test_recipes_that_are_not_there(void **state)
@@ -232,6 +247,18 @@ static void test_what_starts_from_weights_starts_from_these(void **state)
     const double got = (double)*(const float *)step->array.data, want = 2 * sum / (double)n;
     assert_true(fabs(got - want) < 1e-6 * want);                /* one rounding to float, and the sum's */
     assert_memory_equal(w->array.data, qg_archive_find(a, "conv2.weight")->array.data, n * sizeof(float));
+    qg_archive_free(a);
+
+    /* A range too, which averages what it sees later. */
+    assert_status("train --recipe plain --weight fake_quant:range=learned --init float --out ranged --budget 0 --json", 0);
+    a = qg_archive_open("ranged/last.safetensors");
+    float least = 0, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        least = fminf(least, ((const float *)w->array.data)[i]);
+        most  = fmaxf(most, ((const float *)w->array.data)[i]);
+    }
+    assert_true(*(const float *)qg_archive_find(a, "conv2.weight.min")->array.data == least);
+    assert_true(*(const float *)qg_archive_find(a, "conv2.weight.max")->array.data == most);
     qg_archive_free(source);
     qg_archive_free(a);
 }
@@ -392,6 +419,9 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     edit("results/twn/seed-11/config.toml", "lr = 0.01", "lr = 0.02");
     assert_refuses("results --check", 1, "twn: the runs with seeds 10 and 11 differ in lr");
     copy("kept", "results");
+    edit("results/twn/seed-11/config.toml", "data = ", "# data = ");
+    assert_refuses("results --check", 1, "results/twn/seed-11/config.toml: names no data");
+    copy("kept", "results");
     edit("results/twn/seed-11/config.toml", "recipe = \"twn\"", "recipe = \"plain\"");
     assert_refuses("results --check", 1, "results/twn/seed-11: holds the run of results/plain/seed-11");
     copy("kept", "results");
@@ -429,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_recipe_is_a_configuration_by_name),
+        cmocka_unit_test(test_a_recipe_with_another_optimizer_goes_on),
         cmocka_unit_test(test_recipes_that_are_not_there),
         cmocka_unit_test(test_result_json_is_what_train_prints),
         cmocka_unit_test(test_sittings_add_up),
