@@ -41,25 +41,29 @@ static void print_profile_json(const bench *b, json *j)
     json_close(j, ']');
 }
 
-void bench_print(const bench *b)
+static double images_per_second(const bench *b) { return 1e3 * b->recipe.batch / b->median; }
+
+static void print_text(const bench *b, bool profile)
 {
-    const bool   profile = config_flag(&b->asked, "profile");
-    const double rate    = 1e3 * b->recipe.batch / b->median;
+    const double   rate  = images_per_second(b);
     const qg_shape image = qg_loader_shape(b->data);
-    if (!config_flag(&b->asked, "json")) {
-        printf("%s %s, weights %s, inputs %s, gradients %s, %s %dx%dx%d, batch %d: %d thread%s, "
-               "OpenBLAS core %s, kernels %s\n",
-               b->forward ? "evaluate" : "train", b->recipe.model_text, config_text(&b->config, "weight"),
-               config_text(&b->config, "input"), config_text(&b->config, "gradient"),
-               b->recipe.data->name, image.h, image.w, image.c,
-               b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
-        printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s", rate, b->median,
-               b->steps, (double)b->ms[0], 1e-9 * rate * b->flops);
-        if (b->median_peak > 0) printf(" of %.1f that the machine gave meanwhile", b->median_peak);
-        printf(", %.1f MiB at most\n", (double)peak_rss_bytes() / (1 << 20));
-        if (profile) print_profile(b, stdout);
-        return;
-    }
+    printf("%s %s, weights %s, inputs %s, gradients %s, %s %dx%dx%d, batch %d: %d thread%s, "
+           "OpenBLAS core %s, kernels %s\n",
+           b->forward ? "evaluate" : "train", b->recipe.model_text, config_text(&b->config, "weight"),
+           config_text(&b->config, "input"), config_text(&b->config, "gradient"),
+           b->recipe.data->name, image.h, image.w, image.c,
+           b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
+    printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s", rate, b->median,
+           b->steps, (double)b->ms[0], 1e-9 * rate * b->flops);
+    if (b->median_peak > 0) printf(" of %.1f that the machine gave meanwhile", b->median_peak);
+    printf(", %.1f MiB at most\n", (double)peak_rss_bytes() / (1 << 20));
+    if (profile) print_profile(b, stdout);
+}
+
+static void print_json(const bench *b, bool profile)
+{
+    const double   rate  = images_per_second(b);
+    const qg_shape image = qg_loader_shape(b->data);
     json j = json_begin(stdout);
     json_text(&j, "bench", b->forward ? "eval" : "train");
     json_text(&j, "model", b->recipe.model_text);
@@ -83,4 +87,11 @@ void bench_print(const bench *b)
     report_machine(&j, NULL);
     if (profile) print_profile_json(b, &j);
     json_end(&j);
+}
+
+void bench_print(const bench *b)
+{
+    const bool profile = config_flag(&b->asked, "profile");
+    if (config_flag(&b->asked, "json")) print_json(b, profile);
+    else print_text(b, profile);
 }

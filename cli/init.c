@@ -10,16 +10,12 @@
 #include "cli/paths.h"
 #include "layers/layer.h"
 
-static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
-
-enum { ROLES = sizeof roles / sizeof *roles };
-
 /* A quantizer of the net learns or tracks p. */
 static bool is_learned(qg_net *net, const qg_param *p)
 {
     for (int i = 0; i < qg_net_layers(net); i++)
-        for (int r = 0; r < ROLES; r++) {
-            const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), roles[r]);
+        for (int r = 0; r < QG_ROLES; r++) {
+            const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
             for (int k = 0; slot && k < QG_LEARNED; k++)
                 if (slot->param[k] == p) return true;
         }
@@ -30,8 +26,8 @@ static bool is_learned(qg_net *net, const qg_param *p)
 static bool has_name_of_learned(const char *name)
 {
     const char *role = strchr(name, '.');
-    for (int r = 0; role && r < ROLES; r++) {
-        const char  *word = qg_role_name(roles[r]);
+    for (int r = 0; role && r < QG_ROLES; r++) {
+        const char  *word = qg_role_name(qg_roles[r]);
         const size_t n    = strlen(word);
         if (!strncmp(role + 1, word, n) && role[1 + n] == '.') return true;
     }

@@ -4,14 +4,9 @@
 
 #include "layers/layer.h"
 
-typedef struct learned_row {
-    const qg_param *param;          /* "conv1.weight.wp" */
-    bool            tracked;
-} learned_row;
-
 typedef struct learned_list {
-    learned_row *row;               /* in the order of the layers; without what is quiet */
-    int          rows;
+    const qg_param **param;         /* "conv1.weight.wp", ..: in the order of the layers; without what is quiet */
+    int              count;
 } learned_list;
 
 /* Of a built net, which must outlive it.  Fails with QG_EMEM. */

@@ -48,8 +48,8 @@ qg_status metrics_begin(metrics *m, const census *c, const learned_list *l)
         const char *name = c->row[r].product->layer.name;
         status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
     }
-    for (int r = 0; r < l->rows && !status; r++) {
-        const qg_param *p    = l->row[r].param;
+    for (int r = 0; r < l->count && !status; r++) {
+        const qg_param *p    = l->param[r];
         const char     *name = p->name;
         if (qg_count(p->shape) == 1) status = append(m, ",%.128s", name);
         else status = append(m, ",%.128s.least,%.128s.mean,%.128s.greatest", name, name, name);
@@ -64,9 +64,9 @@ qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learne
                               row.images_per_second, row.seconds);
     for (int r = 0; r < c->rows && !status; r++)
         status = append(m, ",%.9g,%.9g", c->row[r].zeros, c->row[r].flipped);
-    for (int r = 0; r < l->rows && !status; r++) {
-        const learned_span s = learned_span_of(l->row[r].param);
-        if (qg_count(l->row[r].param->shape) == 1) status = append(m, ",%.9g", s.least);
+    for (int r = 0; r < l->count && !status; r++) {
+        const learned_span s = learned_span_of(l->param[r]);
+        if (qg_count(l->param[r]->shape) == 1) status = append(m, ",%.9g", s.least);
         else status = append(m, ",%.9g,%.9g,%.9g", s.least, s.mean, s.greatest);
     }
     if (!status) status = append(m, "\n");

@@ -122,7 +122,8 @@ const option options[] = {
     { "weight", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_weight, "float",
       "quantizer of the weights" },
     { "input", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_input, "float",
-      "quantizer of what the layers read, but the first" },
+      "quantizer of what the layers read, but the first; in tfc,\n"
+      "sfc and lfc of that too" },
     { "gradient", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_gradient, "float",
       "quantizer of the gradients of what the layers give" },
     { "first-last", OPTION_TEXT, NETS | IDENTITY, 0, 0, "float|quantized", NULL, "quantized",

@@ -191,16 +191,15 @@ static qg_status check_choices(const recipe *r, const qg_net *net)
 /* Each quantizer may stand where the model puts it. */
 static qg_status check_quantizers(const recipe *r, const qg_net *net)
 {
-    static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
-    bool                 weights = false, inputs = false;
+    bool weights = false, inputs = false;
     for (int k = 0; k < qg_net_layers(net); k++) {
         qg_layer *l = qg_net_layer(net, k);
-        for (int i = 0; i < 3; i++) {
-            const qg_slot  *slot   = qg_layer_slot(l, roles[i]);
-            const qg_status status = slot ? qg_slot_check(l, slot, roles[i]) : QG_OK;
+        for (int i = 0; i < QG_ROLES; i++) {
+            const qg_slot  *slot   = qg_layer_slot(l, qg_roles[i]);
+            const qg_status status = slot ? qg_slot_check(l, slot, qg_roles[i]) : QG_OK;
             if (status) return status;
-            weights |= slot && slot->q.scheme && roles[i] == QG_WEIGHT;
-            inputs |= slot && slot->q.scheme && roles[i] == QG_INPUT;
+            weights |= slot && slot->q.scheme && qg_roles[i] == QG_WEIGHT;
+            inputs |= slot && slot->q.scheme && qg_roles[i] == QG_INPUT;
         }
     }
     if (r->fold_batchnorm && !weights)

@@ -1,7 +1,6 @@
 /* cli/result.h — result.json: how a run stands, and what it took.
  *
- * The object of `train --json` (cli/report.h) without the directory and what the process took for
- * itself.  It is replaced with every checkpoint, and holds what no checkpoint may: times, and which
+ * The object of `train --json` (cli/report.h) without the directory.  It is replaced with every checkpoint, and holds what no checkpoint may: times, and which
  * builds and machines have worked on the run.
  */
 #ifndef CLI_RESULT_H

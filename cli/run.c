@@ -145,7 +145,6 @@ static void note(qg_state *s, const run *r, const char *kind)
 {
     qg_state_note(s, "format", FORMAT);
     qg_state_note(s, "kind", kind);
-    qg_state_note(s, "layout", "[out][kh][kw][in]");
     qg_state_note(s, "recipe", r->identity);
 }
 

@@ -4,16 +4,12 @@
 
 #include "cli/options.h"
 #include "cli/scheme_table.h"
+#include "layers/layer.h"
 #include "quant/scheme.h"
 
 static const unsigned uses[] = { FOR_WEIGHT, FOR_INPUT, FOR_GRADIENT };
 
 enum { USES = sizeof uses / sizeof *uses };
-
-static const char *operand(unsigned use)
-{
-    return use == FOR_WEIGHT ? "weight" : use == FOR_INPUT ? "input" : "gradient";
-}
 
 /* --- reading ------------------------------------------------------------------------------ */
 
@@ -24,14 +20,14 @@ static qg_status refuse(const char *text, size_t n, unsigned use)
         if (scheme_rows[i].use & use) list_append(names, sizeof names, scheme_rows[i].name);
         else if (spelling_same(scheme_rows[i].name, text, n)) {
             char plural[16];
-            snprintf(plural, sizeof plural, "%ss", operand(scheme_rows[i].use));
+            snprintf(plural, sizeof plural, "%ss", qg_role_name(scheme_rows[i].use));
             list_append(others, sizeof others, plural);
         }
     }
     if (*others)
         return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; there is %s", (int)n, text, others,
-                       operand(use), names);
-    return qg_fail(QG_EARG, "no scheme '%.*s' for %ss; there is %s", (int)n, text, operand(use), names);
+                       qg_role_name(use), names);
+    return qg_fail(QG_EARG, "no scheme '%.*s' for %ss; there is %s", (int)n, text, qg_role_name(use), names);
 }
 
 static const scheme_row *find_row(const char *text, size_t n, unsigned use)
@@ -68,8 +64,8 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
     const char  *rest = text[n] ? text + n + 1 : "";
     unsigned     use  = 0;
     for (int i = 0; i < USES; i++) {
-        const size_t length = strlen(operand(uses[i]));
-        if (!strncmp(rest, operand(uses[i]), length) && rest[length] == '=') use = uses[i];
+        const size_t length = strlen(qg_role_name(uses[i]));
+        if (!strncmp(rest, qg_role_name(uses[i]), length) && rest[length] == '=') use = uses[i];
     }
     if (n == 0 || n >= LAYER_NAME_BYTES || use == 0)
         return qg_fail(QG_EARG,
@@ -79,7 +75,7 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
     qg_quant q;
     if (scheme_parse(text + key + 1, use, &q, spelt, sizeof spelt)) return QG_EARG;
     snprintf(name, LAYER_NAME_BYTES, "%.*s", (int)n, text);
-    snprintf(canonical, bytes, "%s:%s=%s", name, operand(use), spelt);
+    snprintf(canonical, bytes, "%s:%s=%s", name, qg_role_name(use), spelt);
     *out = (qg_choice){ .layer        = name,
                         .has_weight   = use == FOR_WEIGHT,
                         .has_input    = use == FOR_INPUT,
@@ -113,7 +109,7 @@ void schemes_help(FILE *out)
                  SURROGATES ";\n"
                  "surrogate-arg the bound of clip, the beta of swish or the temperature of tanh.\n");
     for (int u = 0; u < USES; u++) {
-        fprintf(out, "\nfor --%s:\n", operand(uses[u]));
+        fprintf(out, "\nfor --%s:\n", qg_role_name(uses[u]));
         for (int i = 0; i < SCHEME_ROWS; i++)
             if (scheme_rows[i].use & uses[u]) row_help(&scheme_rows[i], out);
     }

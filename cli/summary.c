@@ -7,8 +7,6 @@
 #include "cli/recipe.h"
 #include "layers/layer.h"
 
-static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
-
 static const char *scheme_of(const qg_slot *slot)
 {
     return slot->q.scheme ? slot->q.scheme->name : "float";
@@ -68,8 +66,8 @@ static void print_layer(json *j, qg_layer *l)
     }
     json_open(j, "quantizers", '[');
     for (int i = 0; i < 3; i++) {
-        const qg_slot *slot = qg_layer_slot(l, roles[i]);
-        if (slot && slot->q.scheme) print_quantizer(j, roles[i], slot);
+        const qg_slot *slot = qg_layer_slot(l, qg_roles[i]);
+        if (slot && slot->q.scheme) print_quantizer(j, qg_roles[i], slot);
     }
     json_close(j, ']');
     json_close(j, '}');

@@ -67,22 +67,16 @@ char *qg_arena_text(qg_arena *a, const char *s)
     return p ? memcpy(p, s, n) : NULL;
 }
 
-qg_arena_mark qg_arena_now(const qg_arena *a)
+void qg_arena_rewind(qg_arena *a)
 {
-    return (qg_arena_mark){ a->current, a->current ? a->current->at : 0, a->used };
-}
-
-void qg_arena_rewind(qg_arena *a, qg_arena_mark to)
-{
-    for (qg_arena_block *b = to.block ? to.block->next : a->first; b; b = b->next) b->at = 0;
-    if (to.block) to.block->at = to.at;
-    a->current = to.block;
-    a->used    = to.used;
+    for (qg_arena_block *b = a->first; b; b = b->next) b->at = 0;
+    a->current = NULL;
+    a->used    = 0;
 }
 
 void qg_arena_merge(qg_arena *a)
 {
-    qg_arena_rewind(a, (qg_arena_mark){ 0 });
+    qg_arena_rewind(a);
     if (!a->first || !a->first->next) return;
     const size_t peak = a->peak;
     qg_arena_release(a);

@@ -16,17 +16,11 @@ typedef struct qg_arena {
     size_t          used, peak;    /* bytes handed out since the last rewind; the most ever */
 } qg_arena;                        /* {0} is an empty arena */
 
-typedef struct qg_arena_mark {
-    qg_arena_block *block;
-    size_t          at, used;
-} qg_arena_mark;
-
-void         *qg_arena_take(qg_arena *a, size_t bytes);   /* 64-byte aligned, not zeroed; or NULL */
-char         *qg_arena_text(qg_arena *a, const char *s);  /* a copy of s; or NULL */
-qg_arena_mark qg_arena_now(const qg_arena *a);
-void          qg_arena_rewind(qg_arena *a, qg_arena_mark to);  /* {0}: to the start */
-void          qg_arena_merge(qg_arena *a);                /* to the start, and what was a chain is one block,
-                                                             as large as the most that was in use */
-void          qg_arena_release(qg_arena *a);              /* every block goes back to the heap */
+void *qg_arena_take(qg_arena *a, size_t bytes);   /* 64-byte aligned, not zeroed; or NULL */
+char *qg_arena_text(qg_arena *a, const char *s);  /* a copy of s; or NULL */
+void  qg_arena_rewind(qg_arena *a);               /* to the start */
+void  qg_arena_merge(qg_arena *a);                /* and what was a chain is one block, as large as the most
+                                                     that was in use */
+void  qg_arena_release(qg_arena *a);              /* every block goes back to the heap */
 
 #endif

@@ -1,24 +1,8 @@
 /* Batch norm as arithmetic on the weight and the result of the product before it. */
-#include <math.h>
 #include <string.h>
 
-#include "core/ops.h"
+#include "core/norm.h"
 #include "core/parallel.h"
-
-static float eps_of(qg_norm_spec spec) { return spec.eps == 0 ? 1e-5f : spec.eps; }
-
-static double deviation(qg_norm_spec spec, size_t k) { return sqrt((double)spec.var[k] + (double)eps_of(spec)); }
-
-static bool fits(qg_tape *t, const char *op, size_t c, const qg_var *v, const char *name, qg_norm_spec spec)
-{
-    if (!spec.mean || !spec.var) {
-        qg_reject(t, QG_EARG, "%s: running mean and var are required", op);
-        return false;
-    }
-    if (!v || qg_count(v->shape) == c) return true;
-    qg_reject(t, QG_ESHAPE, "%s: %zu channels, %s is " QG_SHAPE_FMT, op, c, name, QG_SHAPE_ARGS(v->shape));
-    return false;
-}
 
 /* --- weight ------------------------------------------------------------------------------- */
 
@@ -73,11 +57,11 @@ qg_var *qg_fold_weight(qg_tape *t, qg_var *w, qg_var *gamma, qg_norm_spec spec)
 {
     if (!w) return NULL;
     const size_t n = (size_t)w->shape.n;
-    if (!fits(t, "fold_weight", n, gamma, "gamma", spec)) return NULL;
+    if (!qg__norm_fits(t, "fold_weight", "w", w, w->shape.n, gamma, NULL, spec)) return NULL;
     qg_var *y = qg_record(t, &weight_op, w->shape, w, gamma, NULL);
     scaling k = { y, y ? qg_save(t, y, n * sizeof *k.inv) : NULL };
     if (!k.inv) return NULL;
-    for (size_t o = 0; o < n; o++) k.inv[o] = (float)(1.0 / deviation(spec, o));
+    for (size_t o = 0; o < n; o++) k.inv[o] = (float)(1.0 / qg__norm_deviation(spec, o));
     qg_parallel((int)n, scale_row, &k);
     return y;
 }
@@ -102,12 +86,12 @@ qg_var *qg_fold_bias(qg_tape *t, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
 {
     if (!beta) return NULL;
     const size_t c = qg_count(beta->shape);
-    if (!fits(t, "fold_bias", c, gamma, "gamma", spec)) return NULL;
+    if (!qg__norm_fits(t, "fold_bias", "beta", beta, (int)c, gamma, NULL, spec)) return NULL;
     qg_var *y = qg_record(t, &bias_op, (qg_shape){ 1, 1, 1, (int)c }, beta, gamma, NULL);
     float  *u = y ? qg_save(t, y, c * sizeof *u) : NULL;
     if (!u) return NULL;
     for (size_t k = 0; k < c; k++) {
-        u[k]       = (float)((double)spec.mean[k] / deviation(spec, k));
+        u[k]       = (float)((double)spec.mean[k] / qg__norm_deviation(spec, k));
         y->data[k] = beta->data[k] - (gamma ? gamma->data[k] * u[k] : u[k]);
     }
     return y;
@@ -178,16 +162,14 @@ static void statistics(const pass *p, qg_norm_spec spec)
     const correct *s = p->k;
     const size_t   c = (size_t)p->y->shape.c;
     const double   m = (double)(qg_count(p->y->shape) / c);
-    const float    momentum = spec.momentum == 0 ? 0.1f : spec.momentum;
     qg_parallel(QG_SLICES, mean_piece, (void *)p);
     for (size_t k = 0; k < c; k++) s->mean[k] = add(p->sums, c, k) / m;
     qg_parallel(QG_SLICES, spread_piece, (void *)p);
     for (size_t k = 0; k < c; k++) {
         const double var = add(p->sums, c, k) / m;
-        s->s[k]   = deviation(spec, k);
-        s->inv[k] = 1.0 / sqrt(var + (double)eps_of(spec));
-        spec.mean[k] += momentum * ((float)s->mean[k] - spec.mean[k]);
-        spec.var[k] += momentum * ((float)(m > 1 ? var * m / (m - 1) : var) - spec.var[k]);
+        s->s[k]   = qg__norm_deviation(spec, k);
+        s->inv[k] = 1.0 / sqrt(var + qg__norm_eps(spec));
+        qg__norm_track(spec, k, m, s->mean[k], var);
     }
 }
 
@@ -270,8 +252,7 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
 {
     if (!y || !z) return NULL;
     const size_t c = (size_t)y->shape.c;
-    if (!fits(t, "fold_correct", c, gamma, "gamma", spec) || !fits(t, "fold_correct", c, beta, "beta", spec))
-        return NULL;
+    if (!qg__norm_fits(t, "fold_correct", "y", y, y->shape.c, gamma, beta, spec)) return NULL;
     if (!qg_shape_equal(y->shape, z->shape))
         return qg_reject(t, QG_ESHAPE, "fold_correct: y is " QG_SHAPE_FMT ", z is " QG_SHAPE_FMT,
                          QG_SHAPE_ARGS(y->shape), QG_SHAPE_ARGS(z->shape));

@@ -1,8 +1,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/norm.h"
 #include "core/norm_kernel.h"
-#include "core/ops.h"
 #include "core/parallel.h"
 
 /* Operands behind x, gamma and beta. */
@@ -131,19 +131,15 @@ static void combine(const norm *s, const qg_var *x, const float *sums, int k, do
 
 static void statistics(norm *s, const qg_var *x, const float *sums, qg_norm_spec spec)
 {
-    const float  momentum = spec.momentum == 0 ? 0.1f : spec.momentum;
-    const double eps      = spec.eps == 0 ? 1e-5 : (double)spec.eps;
-    const double m        = (double)x->shape.n * x->shape.h * x->shape.w;
+    const double m = (double)x->shape.n * x->shape.h * x->shape.w;
     for (int k = 0; k < x->shape.c; k++) {
         double mean = spec.mean[k], var = spec.var[k];
         if (s->batch_stats) {
             combine(s, x, sums, k, &mean, &var);
-            const float unbiased = (float)(m > 1 ? var * m / (m - 1) : var);
-            spec.mean[k] += momentum * ((float)mean - spec.mean[k]);
-            spec.var[k] += momentum * (unbiased - spec.var[k]);
+            qg__norm_track(spec, (size_t)k, m, mean, var);
         }
         s->mean[k] = (float)mean;
-        s->inv[k]  = (float)(1.0 / sqrt(var + eps));
+        s->inv[k]  = (float)(1.0 / sqrt(var + qg__norm_eps(spec)));
     }
 }
 
@@ -252,29 +248,33 @@ static const qg_op norm_op = {
 
 /* --- record ------------------------------------------------------------------------------- */
 
-static bool fits(qg_tape *t, const qg_var *x, const qg_var *v, const char *name)
+bool qg__norm_fits(qg_tape *t, const char *op, const char *name, const qg_var *x, int c, const qg_var *gamma,
+                   const qg_var *beta, qg_norm_spec spec)
 {
-    if (!v || (qg_count(v->shape) == (size_t)x->shape.c)) return true;
-    qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " has %d channels, %s is " QG_SHAPE_FMT,
-              QG_SHAPE_ARGS(x->shape), x->shape.c, name, QG_SHAPE_ARGS(v->shape));
+    const bool    scale = gamma && qg_count(gamma->shape) != (size_t)c;
+    const qg_var *v     = scale ? gamma : beta;
+    if (v && qg_count(v->shape) != (size_t)c)
+        qg_reject(t, QG_ESHAPE, "%s: %s " QG_SHAPE_FMT " has %d channels, %s is " QG_SHAPE_FMT, op, name,
+                  QG_SHAPE_ARGS(x->shape), c, scale ? "gamma" : "beta", QG_SHAPE_ARGS(v->shape));
+    else if (!spec.mean || !spec.var)
+        qg_reject(t, QG_EARG, "%s: running mean and var are required", op);
+    else if (!(spec.eps >= 0))
+        qg_reject(t, QG_EARG, "%s: eps is %g, not above 0", op, (double)spec.eps);
+    else if (!(spec.momentum >= 0 && spec.momentum <= 1))
+        qg_reject(t, QG_EARG, "%s: momentum is %g, not in 0..1", op, (double)spec.momentum);
+    else return true;
     return false;
 }
 
 static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var *beta,
                   qg_norm_spec spec)
 {
-    if (!fits(t, x, gamma, "gamma") || !fits(t, x, beta, "beta")) return false;
-    if (!spec.mean || !spec.var) {
-        qg_reject(t, QG_EARG, "norm: running mean and var are required");
-    } else if (spec.pool < 0 || spec.pool > QG_NORM_POOL) {
+    if (!qg__norm_fits(t, "norm", "x", x, x->shape.c, gamma, beta, spec)) return false;
+    if (spec.pool < 0 || spec.pool > QG_NORM_POOL) {
         qg_reject(t, QG_EARG, "norm: pool is %d, not 0..%d", spec.pool, QG_NORM_POOL);
     } else if (spec.pool > 1 && (x->shape.h < spec.pool || x->shape.w < spec.pool)) {
         qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
                   QG_SHAPE_ARGS(x->shape), spec.pool, spec.pool);
-    } else if (!(spec.eps >= 0)) {
-        qg_reject(t, QG_EARG, "norm: eps is %g, not above 0", (double)spec.eps);
-    } else if (!(spec.momentum >= 0 && spec.momentum <= 1)) {
-        qg_reject(t, QG_EARG, "norm: momentum is %g, not in 0..1", (double)spec.momentum);
     } else if (spec.add && (spec.pool > 1 || !qg_shape_equal(spec.add->shape, x->shape))) {
         qg_reject(t, QG_ESHAPE, "norm: add " QG_SHAPE_FMT " must have the shape of x " QG_SHAPE_FMT
                   " and no pooling, pool is %d", QG_SHAPE_ARGS(spec.add->shape),

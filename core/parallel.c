@@ -28,7 +28,7 @@ typedef struct share {
 } share;
 
 static struct pool {
-    pthread_mutex_t  mutex;         /* for sleeping, and for starting threads */
+    pthread_mutex_t  mutex;         /* for sleeping */
     pthread_cond_t   wake;
     atomic_flag      busy;          /* a caller is in: others run their loops alone */
     int              started;       /* worker threads, numbered from 1 */

@@ -16,8 +16,8 @@ enum { QG_SLICES = 8 };
 /* Runs one piece.  worker is 0 .. qg_threads()-1 and selects per-thread scratch, nothing else. */
 typedef void (*qg_piece)(void *context, int piece, int worker);
 
-/* Runs every piece once and returns when all have run.  A loop inside a piece, or in a second thread
- * while another is in here, runs on its caller alone. */
+/* Runs every piece once and returns when all have run.  A loop inside one of several pieces, or in a
+ * second thread while another is in here, runs on its caller alone. */
 void qg_parallel(int pieces, qg_piece run, void *context);
 
 int  qg_threads(void);                 /* how many threads qg_parallel uses, the caller included */

@@ -31,7 +31,6 @@ typedef struct qg_param {
     int         centred;    /* before that clip, runs of so many values lose their mean; 0: none */
     float       lr_scale;   /* of its updates, on top of its group's; 0: 1 */
     float       decay;      /* weight decay of its own, in place of its group's; 0: its group's */
-    bool        no_decay;   /* none, whatever its group has */
     bool        binary;     /* its values are +-1 and flip: only qg_bop trains it */
     bool        frozen;     /* keeps its value: no gradient, no update */
     float      *value;      /* [shape]; NULL until allocated */

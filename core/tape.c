@@ -81,7 +81,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
 {
     if (!t) return;
     profile_forward(t, "-");
-    qg_arena_rewind(&t->step, (qg_arena_mark){ 0 });
+    qg_arena_rewind(&t->step);
     qg_arena_merge(&t->scratch);
     t->newest = NULL;
     t->spares = NULL;

@@ -34,7 +34,7 @@ uint8_t *qg__png_read(const char *path, int height, int width, int channels);
  * that names the file, if it is not readable. */
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
 
-/* to [to.h][to.w][c] from from [is.h][is.w][c], both of c = is.c = to.c channels, by a triangle filter.
+/* to [want.h][want.w][c] from from [is.h][is.w][c], both of c = is.c = want.c channels, by a triangle filter.
  * False, QG_EMEM. */
 bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
 

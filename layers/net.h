@@ -29,7 +29,7 @@ typedef struct qg_layer qg_layer;           /* layers/layer.h; owned by its net 
 typedef struct qg_net_spec {
     int      height, width, channels;       /* of one input image */
     uint64_t seed;                          /* of the initial weights */
-    bool     fold_batchnorm;                /* into the quantized weight before it, see below */
+    bool     fold_batchnorm;                /* into the quantized weight before it, see above */
     uint64_t freeze_batchnorm_after;        /* steps; then running statistics stay and are used in
                                                training too.  0: never */
 } qg_net_spec;

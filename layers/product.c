@@ -1,9 +1,10 @@
-/* The two layers that multiply: conv2d and dense.  Each has a latent weight, two quantizer slots
+/* The two layers that multiply: conv2d and dense.  Each has a latent weight, three quantizer slots
  * and perhaps a bias; they differ in shapes and in the op they record. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
+#include "core/norm.h"
 #include "layers/batchnorm.h"
 #include "layers/initial.h"
 
@@ -125,10 +126,10 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
     const qg_batchnorm *bn    = p->norm;
     const qg_shape      shape = p->weight->shape;
     if (!bn) return (qg_tensor){ shape, p->weight->value };
-    const double eps = (double)(bn->spec.eps == 0 ? 1e-5f : bn->spec.eps);
-    const size_t row = qg_row(shape);
+    const qg_norm_spec spec = { .var = bn->var->value, .eps = bn->spec.eps };
+    const size_t       row  = qg_row(shape);
     for (size_t o = 0; o < (size_t)shape.n; o++) {
-        const float inv = (float)(1.0 / sqrt((double)bn->var->value[o] + eps));
+        const float inv = (float)(1.0 / qg__norm_deviation(spec, o));
         const float a   = bn->gamma ? bn->gamma->value[o] * inv : inv;
         for (size_t i = o * row; i < (o + 1) * row; i++) folded[i] = p->weight->value[i] * a;
     }

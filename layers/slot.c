@@ -2,6 +2,8 @@
 
 #include "layers/batchnorm.h"
 
+const qg_role qg_roles[QG_ROLES] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
+
 const char *qg_role_name(qg_role role)
 {
     return role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
@@ -46,8 +48,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
                         .group    = learned->tracked ? QG_TRACKED : QG_QUANTIZERS,
-                        .decay    = slot->q.decay == 0 ? learned->decay : slot->q.decay,
-                        .lr_scale = learned->lr_scale });
+                        .decay    = slot->q.decay == 0 ? learned->decay : slot->q.decay });
         if (!slot->param[i]) return QG_EARG;
     }
     return QG_OK;

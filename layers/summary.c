@@ -7,10 +7,6 @@
 
 enum { FLOAT_BITS = 32 };
 
-static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
-
-enum { ROLES = sizeof roles / sizeof *roles };
-
 static size_t weights(const qg_product *p) { return qg_count(p->weight->shape); }
 
 /* --- bytes -------------------------------------------------------------------------------- */
@@ -166,10 +162,10 @@ void qg_net_summary(const qg_net *net, FILE *out)
         if (p) count += weights(p);
     }
     for (int i = 0; i < net->layers; i++)
-        for (int r = 0; r < ROLES; r++) quantizer(net->layer[i], roles[r], out);
+        for (int r = 0; r < QG_ROLES; r++) quantizer(net->layer[i], qg_roles[r], out);
     const size_t full = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
     fprintf(out,
             "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n"
             "%zu bytes as float, %zu packed: %.1f times smaller\n",
-            count, qg_params_trained(&net->params), macs, full, packed, (double)full / (double)packed);
+            count, qg_params_trained(&net->params), macs, full, packed, packed ? (double)full / (double)packed : 1);
 }

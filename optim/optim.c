@@ -6,12 +6,9 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/block.h"
 #include "core/parallel.h"
 #include "optim/rule.h"
-
-/* Blocks of the flat vector, so that threads share the work evenly whatever the parameters' sizes.
- * A block of values, gradients and two moments fits in a core's second-level cache. */
-enum { BLOCK = 16384 };
 
 static const char *const group_name[QG_TRACKED] = {
     [QG_WEIGHTS]    = "weights",
@@ -33,7 +30,7 @@ struct qg_optim {
     const char     **moment_name[QG_MOMENTS];   /* [count], as a file names them */
     qg_param       **item;                      /* [count] the trained ones, by rising offset */
     int              count;
-    int              blocks;
+    int              blocks;                    /* of the flat vector: even work, whatever the parameters */
     int             *first;                     /* [blocks] the item that holds the block's start */
     bool            *bad;                       /* [blocks] has a gradient that is not finite */
     qg_arena         arena;
@@ -56,7 +53,6 @@ static float rate_of(const qg_optim *o, const qg_param *p)
 
 static float decay_of(const qg_optim *o, const qg_param *p)
 {
-    if (p->no_decay) return 0;
     return p->decay == 0 ? o->group[p->group].weight_decay : p->decay;
 }
 
@@ -111,8 +107,8 @@ static void inspect(void *context, int block, int worker)
 {
     (void)worker;
     qg_optim    *o     = context;
-    const size_t start = (size_t)block * BLOCK;
-    const size_t n     = at_most(BLOCK, o->params->length - start);
+    const size_t start = qg_block(o->params->length, block);
+    const size_t n     = qg_block(o->params->length, block + 1) - start;
     o->bad[block]      = !all_finite(o->params->grad + start, n);
 }
 
@@ -121,7 +117,7 @@ static qg_status check_gradients(qg_optim *o)
     qg_parallel(o->blocks, inspect, o);
     for (int b = 0; b < o->blocks; b++) {
         if (!o->bad[b]) continue;
-        size_t at = (size_t)b * BLOCK;
+        size_t at = qg_block(o->params->length, b);
         while (all_finite(o->params->grad + at, 1)) at++;
         int i = o->first[b];
         while (i + 1 < o->count && o->item[i + 1]->offset <= at) i++;
@@ -138,8 +134,8 @@ static void update(void *context, int block, int worker)
 {
     (void)worker;
     const qg_optim *o     = context;
-    const size_t    start = (size_t)block * BLOCK;
-    const size_t    end   = at_most(start + BLOCK, o->params->length);
+    const size_t    start = qg_block(o->params->length, block);
+    const size_t    end   = qg_block(o->params->length, block + 1);
     for (int i = o->first[block]; i < o->count && o->item[i]->offset < end; i++) {
         const qg_param *p    = o->item[i];
         const size_t    from = p->offset > start ? p->offset : start;
@@ -178,7 +174,7 @@ static void list_items(qg_optim *o)
     for (int i = 0; i < o->params->count; i++)
         if (o->params->item[i]->group != QG_TRACKED) o->item[o->count++] = o->params->item[i];
     for (int b = 0, i = 0; b < o->blocks; b++) {
-        while (i + 1 < o->count && o->item[i + 1]->offset <= (size_t)b * BLOCK) i++;
+        while (i + 1 < o->count && o->item[i + 1]->offset <= qg_block(o->params->length, b)) i++;
         o->first[b] = i;
     }
 }
@@ -210,7 +206,7 @@ static qg_status add_moment(qg_optim *o, int m)
 static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
 {
     void *copy = qg_arena_take(&o->arena, spec_bytes);
-    o->blocks  = (int)((o->params->length + BLOCK - 1) / BLOCK);
+    o->blocks  = qg_blocks(o->params->length);
     o->first   = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->first);
     o->bad     = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->bad);
     o->item    = qg_arena_take(&o->arena, ((size_t)o->params->count + 1) * sizeof *o->item);

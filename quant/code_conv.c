@@ -29,7 +29,7 @@ static size_t before(qg_padding padding, size_t in, size_t out, size_t kernel, s
     return reach > in ? (reach - in) / 2 : 0;
 }
 
-qg_status qg__conv_fit(const char *op, qg__conv *k, qg_padding padding)
+qg_status qg__code_conv_fit(const char *op, qg__code_conv *k, qg_padding padding)
 {
     const qg__axes x = k->x_axes;
     const qg__axes w = k->w_axes;
@@ -56,7 +56,7 @@ qg_status qg__conv_fit(const char *op, qg__conv *k, qg_padding padding)
     return QG_OK;
 }
 
-static int64_t accumulate(const qg__conv *k, size_t n, size_t oy, size_t ox, size_t o,
+static int64_t accumulate(const qg__code_conv *k, size_t n, size_t oy, size_t ox, size_t o,
                           int64_t w_zero)
 {
     const qg__axes   x     = k->x_axes;
@@ -79,7 +79,7 @@ static int64_t accumulate(const qg__conv *k, size_t n, size_t oy, size_t ox, siz
     return sum;
 }
 
-qg_status qg__conv_check_zero(const char *op, const qg__conv *k, int64_t w_zero)
+qg_status qg__code_conv_check_zero(const char *op, const qg__code_conv *k, int64_t w_zero)
 {
     enum { CODE = 256 };
     const qg__axes w      = k->w_axes;
@@ -92,7 +92,7 @@ qg_status qg__conv_check_zero(const char *op, const qg__conv *k, int64_t w_zero)
                    (double)k->x_zero, (double)w_zero, window);
 }
 
-void qg__conv_run(const qg__conv *k, size_t o, const qg__conv_channel *ch, qg_array *y)
+void qg__code_conv_run(const qg__code_conv *k, size_t o, const qg__code_conv_channel *ch, qg_array *y)
 {
     const qg__axes a = k->y_axes;
     for (size_t n = 0; n < a.n; n++)

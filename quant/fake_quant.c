@@ -1,6 +1,7 @@
 #include "quant/fake_quant.h"
 
 #include "quant/check.h"
+#include "quant/operand.h"
 #include "quant/round.h"
 #include "quant/uniform.h"
 
@@ -123,12 +124,6 @@ qg_status qg_fake_quant_with_min_max_args(qg_fake_quant_args attrs, const qg_arr
     return s;
 }
 
-static void clear(qg_array *a)
-{
-    const size_t n = qg_array_count(a);
-    if (n) memset(a->data, 0, n * sizeof(float));
-}
-
 qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
                                                    const qg_array *gradients,
                                                    const qg_array *inputs, qg_array *backprops)
@@ -139,7 +134,7 @@ qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
     if (!s) s = qg__check_pair(op, "gradients", gradients, "inputs", inputs);
     if (!s) s = qg__check_pair(op, "backprops", backprops, "inputs", inputs);
     if (s) return s;
-    clear(backprops);
+    qg__zero(backprops);
     qg_fake_quant_backward(&r, qg_array_count(inputs), inputs->data, gradients->data,
                            backprops->data, NULL, NULL);
     return QG_OK;
@@ -184,7 +179,7 @@ qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
     if (s) return s;
     double dmin = 0.0;
     double dmax = 0.0;
-    clear(backprops_wrt_input);
+    qg__zero(backprops_wrt_input);
     qg_fake_quant_backward(&r, qg_array_count(inputs), inputs->data, gradients->data,
                            backprops_wrt_input->data, &dmin, &dmax);
     *(float *)backprop_wrt_min->data = (float)dmin;

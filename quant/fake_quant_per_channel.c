@@ -1,4 +1,5 @@
 #include "quant/check.h"
+#include "quant/reduce.h"
 #include "quant/fake_quant.h"
 #include "quant/uniform.h"
 
@@ -18,17 +19,12 @@ static void load(const qg_fake_quant_range *r, size_t n, channels *k)
     }
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
                             float *y)
 {
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
-        load(r + c, smaller(d - c, CHUNK), &k);
+        load(r + c, qg__smaller(d - c, CHUNK), &k);
         QG_KERNELS(qg__uniform)->fake_quant_rows(&k, rows, d, x + c, y + c);
     }
 }
@@ -39,7 +35,7 @@ void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, 
 {
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
-        load(r + c, smaller(d - c, CHUNK), &k);
+        load(r + c, qg__smaller(d - c, CHUNK), &k);
         QG_KERNELS(qg__uniform)->fake_quant_rows_backward(&k, rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
     }
 }
@@ -91,7 +87,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
-                    smaller(d - c, CHUNK), &k);
+                    qg__smaller(d - c, CHUNK), &k);
         QG_KERNELS(qg__uniform)->fake_quant_rows(&k, n / d, d, x + c, y + c);
     }
     return QG_OK;
@@ -120,7 +116,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
         double   dmin[CHUNK] = { 0.0 };
         double   dmax[CHUNK] = { 0.0 };
         nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
-                    smaller(d - c, CHUNK), &k);
+                    qg__smaller(d - c, CHUNK), &k);
         QG_KERNELS(qg__uniform)->fake_quant_rows_backward(&k, n / d, d, x + c, g + c, dx + c, dmin, dmax);
         for (size_t i = 0; i < k.n; i++) {
             ((float *)backprop_wrt_min->data)[c + i] = (float)dmin[i];

@@ -181,8 +181,8 @@ static void channels_backward(qg_tape *t, qg_var *y)
 
 static const qg_op channels_op = { .name = "fake_quant", .backward = channels_backward };
 
-qg_fake_quant_range *qg__fake_quant_channels(qg_tape *t, qg__split c, qg_surrogate s, qg_var *x,
-                                             qg_var *min, qg_var *max, qg_var **y)
+qg_fake_quant_range *qg__record_fake_quant_channels(qg_tape *t, qg__split c, qg_surrogate s, qg_var *x,
+                                                    qg_var *min, qg_var *max, qg_var **y)
 {
     *y = qg_record(t, &channels_op, x->shape, x, min, max);
     if (!*y) return NULL;

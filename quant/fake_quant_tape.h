@@ -24,7 +24,7 @@ qg_activation qg__fake_quant_activation(const qg_fake_quant_range *r, qg__fake_q
 
 /* A range per channel of c: records the op and returns its ranges [c.depth], which the caller sets
  * before it calls qg__fake_quant_forward (multiply). */
-qg_fake_quant_range *qg__fake_quant_channels(qg_tape *t, qg__split c, qg_surrogate s, qg_var *x,
-                                             qg_var *min, qg_var *max, qg_var **y);
+qg_fake_quant_range *qg__record_fake_quant_channels(qg_tape *t, qg__split c, qg_surrogate s, qg_var *x,
+                                                    qg_var *min, qg_var *max, qg_var **y);
 
 #endif

@@ -68,7 +68,7 @@ qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *i
     if (attrs.strides[0] != 1 || attrs.strides[3] != 1)
         return qg_fail(QG_EARG, "%s: strides of batch and channel are %d and %d, must be 1", op,
                        attrs.strides[0], attrs.strides[3]);
-    qg__conv k = { .x        = input,
+    qg__code_conv k = { .x        = input,
                .w        = filter,
                .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
                .w_axes   = qg__axes_of(filter, 3, 0, 1, 2),
@@ -77,16 +77,16 @@ qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *i
                .stride_w = (size_t)attrs.strides[2],
                .groups   = 1,
                .x_zero   = x_zero };
-    s = qg__conv_fit(op, &k, attrs.padding);
-    if (!s) s = qg__conv_check_zero(op, &k, w_zero);
+    s = qg__code_conv_fit(op, &k, attrs.padding);
+    if (!s) s = qg__code_conv_check_zero(op, &k, w_zero);
     if (s) return s;
     /* One, so that the sum is the code. */
-    const qg__conv_channel ch = { .w_zero   = w_zero,
+    const qg__code_conv_channel ch = { .w_zero   = w_zero,
                                   .m        = { 1 << 30, 1 },
                                   .rounding = QG_SINGLE_ROUNDING,
                                   .lo       = INT32_MIN,
                                   .hi       = INT32_MAX };
-    for (size_t o = 0; o < k.w_axes.n; o++) qg__conv_run(&k, o, &ch, output);
+    for (size_t o = 0; o < k.w_axes.n; o++) qg__code_conv_run(&k, o, &ch, output);
     *(float *)output_min->data = level_x * level_w * (float)INT32_MIN;
     *(float *)output_max->data = level_x * level_w * 2147483648.0f;    /* (float)INT32_MAX */
     return QG_OK;
@@ -109,6 +109,36 @@ static qg_status check_uniform_axes(const char *op, qg_uniform_convolution_attrs
     return QG_OK;
 }
 
+/* The operands but for their agreement, which qg__code_conv_fit checks. */
+static qg_status check_uniform(const char *op, qg_uniform_convolution_attrs a, const qg_array *lhs,
+                               const qg_array *rhs, const qg_array *output)
+{
+    if ((unsigned)a.layout > QG_NHWC_HWIO)
+        return qg_fail(QG_EARG, "%s: layout is %d, must be NCHW_OIHW or NHWC_HWIO", op, (int)a.layout);
+    const bool nchw = a.layout == QG_NCHW_OIHW;
+    qg_status  s    = check_rank4(op, "lhs", lhs, QG_I8);
+    if (!s) s = check_rank4(op, "rhs", rhs, QG_I8);
+    if (!s) s = check_rank4(op, "output", output, QG_I32);
+    return s ? s : check_uniform_axes(op, a, nchw ? 0 : 3, nchw ? 1 : 3);
+}
+
+static qg__code_conv uniform_conv(qg_uniform_convolution_attrs a, const qg_array *lhs, const qg_array *rhs,
+                                  const qg_array *output, int64_t lhs_zero)
+{
+    const bool nchw = a.layout == QG_NCHW_OIHW;
+    const int  h    = nchw ? 2 : 1;         /* of lhs and output; the columns follow */
+    const int  c    = nchw ? 1 : 3;
+    return (qg__code_conv){ .x        = lhs,
+                            .w        = rhs,
+                            .x_axes   = qg__axes_of(lhs, 0, h, h + 1, c),
+                            .w_axes   = nchw ? qg__axes_of(rhs, 0, 2, 3, 1) : qg__axes_of(rhs, 3, 0, 1, 2),
+                            .y_axes   = qg__axes_of(output, 0, h, h + 1, c),
+                            .stride_h = 1,
+                            .stride_w = 1,
+                            .groups   = (size_t)a.feature_group_count,
+                            .x_zero   = lhs_zero };
+}
+
 qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, const qg_array *lhs,
                                            const qg_array *rhs, const qg_array *lhs_scale,
                                            const qg_array *lhs_zp, const qg_array *rhs_scale,
@@ -116,14 +146,7 @@ qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, c
                                            const qg_array *output_zp, qg_array *output)
 {
     const char *op = "uniform_quantized_convolution";
-    if ((unsigned)attrs.layout > QG_NHWC_HWIO)
-        return qg_fail(QG_EARG, "%s: layout is %d, must be NCHW_OIHW or NHWC_HWIO", op,
-                       (int)attrs.layout);
-    const bool nchw = attrs.layout == QG_NCHW_OIHW;
-    qg_status  s    = check_rank4(op, "lhs", lhs, QG_I8);
-    if (!s) s = check_rank4(op, "rhs", rhs, QG_I8);
-    if (!s) s = check_rank4(op, "output", output, QG_I32);
-    if (!s) s = check_uniform_axes(op, attrs, nchw ? 0 : 3, nchw ? 1 : 3);
+    qg_status   s  = check_uniform(op, attrs, lhs, rhs, output);
     if (!s) s = qg__check_scales(op, "lhs_scale", lhs_scale, "lhs_zp", lhs_zp, -1, lhs);
     if (!s)
         s = qg__check_scales(op, "rhs_scale", rhs_scale, "rhs_zp", rhs_zp,
@@ -135,32 +158,21 @@ qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, c
         s = qg__check_limits(op, "output_quantization", attrs.output_quantization_min_val,
                              attrs.output_quantization_max_val, QG_I32);
     if (s) return s;
-    const int       h = nchw ? 2 : 1;      /* of lhs and output; the columns follow */
-    const int       c = nchw ? 1 : 3;
     const qg__scale x = qg__scale_at(lhs_scale, lhs_zp, 0);
-    qg__conv        k = { .x        = lhs,
-                          .w        = rhs,
-                          .x_axes   = qg__axes_of(lhs, 0, h, h + 1, c),
-                          .w_axes   = nchw ? qg__axes_of(rhs, 0, 2, 3, 1)
-                                           : qg__axes_of(rhs, 3, 0, 1, 2),
-                          .y_axes   = qg__axes_of(output, 0, h, h + 1, c),
-                          .stride_h = 1,
-                          .stride_w = 1,
-                          .groups   = (size_t)attrs.feature_group_count,
-                          .x_zero   = x.zero_point };
-    s = qg__conv_fit(op, &k, attrs.padding);
+    qg__code_conv   k = uniform_conv(attrs, lhs, rhs, output, x.zero_point);
+    s                 = qg__code_conv_fit(op, &k, attrs.padding);
     for (size_t o = 0; !s && o < k.w_axes.n; o++)
-        s = qg__conv_check_zero(op, &k, qg__scale_at(rhs_scale, rhs_zp, o).zero_point);
+        s = qg__code_conv_check_zero(op, &k, qg__scale_at(rhs_scale, rhs_zp, o).zero_point);
     for (size_t o = 0; !s && o < k.w_axes.n; o++) {
-        const qg__scale  w  = qg__scale_at(rhs_scale, rhs_zp, o);
-        const qg__scale  y  = qg__scale_at(output_scale, output_zp, o);
-        qg__conv_channel ch = { .w_zero   = w.zero_point,
-                                .rounding = QG_SINGLE_ROUNDING,
-                                .zero     = y.zero_point,
-                                .lo       = attrs.output_quantization_min_val,
-                                .hi       = attrs.output_quantization_max_val };
+        const qg__scale       w  = qg__scale_at(rhs_scale, rhs_zp, o);
+        const qg__scale       y  = qg__scale_at(output_scale, output_zp, o);
+        qg__code_conv_channel ch = { .w_zero   = w.zero_point,
+                                     .rounding = QG_SINGLE_ROUNDING,
+                                     .zero     = y.zero_point,
+                                     .lo       = attrs.output_quantization_min_val,
+                                     .hi       = attrs.output_quantization_max_val };
         s = qg_quantize_multiplier((double)x.scale * (double)w.scale / (double)y.scale, &ch.m);
-        if (!s) qg__conv_run(&k, o, &ch, output);
+        if (!s) qg__code_conv_run(&k, o, &ch, output);
     }
     return s;
 }
@@ -216,7 +228,7 @@ qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_arra
     qg_status   s  = check_per_channel(op, attrs, input, filter, filter_scales, filter_zero_points,
                                        bias, output);
     if (s) return s;
-    qg__conv k = { .x        = input,
+    qg__code_conv k = { .x        = input,
                .w        = filter,
                .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
                .w_axes   = qg__axes_of(filter, 0, 1, 2, 3),
@@ -225,12 +237,12 @@ qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_arra
                .stride_w = (size_t)attrs.strides[1],
                .groups   = 1,
                .x_zero   = attrs.input_zero_point };
-    s = qg__conv_fit(op, &k, attrs.padding);
+    s = qg__code_conv_fit(op, &k, attrs.padding);
     for (size_t o = 0; !s && o < k.w_axes.n; o++)
-        s = qg__conv_check_zero(op, &k, element(filter_zero_points, o));
+        s = qg__code_conv_check_zero(op, &k, element(filter_zero_points, o));
     for (size_t o = 0; !s && o < k.w_axes.n; o++) {
         const double     scale = (double)((const float *)filter_scales->data)[o];
-        qg__conv_channel ch    = { .w_zero   = element(filter_zero_points, o),
+        qg__code_conv_channel ch    = { .w_zero   = element(filter_zero_points, o),
                                    .bias     = element(bias, o),
                                    .rounding = attrs.rounding,
                                    .zero     = attrs.output_zero_point,
@@ -238,7 +250,7 @@ qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_arra
                                    .hi       = attrs.output_max };
         s = qg_quantize_multiplier(
             (double)attrs.input_scale * scale / (double)attrs.output_scale, &ch.m);
-        if (!s) qg__conv_run(&k, o, &ch, output);
+        if (!s) qg__code_conv_run(&k, o, &ch, output);
     }
     return s;
 }

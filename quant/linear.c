@@ -4,7 +4,6 @@
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
-#include "quant/uniform.h"
 
 enum { NOT_ROUNDED = 32 }; /* bits that mean: clip only */
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/block.h"
 #include "core/parallel.h"
 #include "quant/channel.h"
 #include "quant/reduce.h"
@@ -126,11 +127,12 @@ typedef struct elementwise {
 
 static size_t block_size(const qg_var *y, int block, size_t *first)
 {
-    *first = (size_t)block * QG_BLOCK;
-    return qg__smaller(qg_count(y->shape) - *first, QG_BLOCK);
+    const size_t n = qg_count(y->shape);
+    *first         = qg_block(n, block);
+    return qg_block(n, block + 1) - *first;
 }
 
-static int blocks(const qg_var *y) { return (int)((qg_count(y->shape) + QG_BLOCK - 1) / QG_BLOCK); }
+static int blocks(const qg_var *y) { return qg_blocks(qg_count(y->shape)); }
 
 static void forward_block(void *context, int block, int worker)
 {

@@ -19,7 +19,6 @@ typedef struct qg_learned {
     bool        tracked;        /* no gradient: the scheme updates it itself in QG_TRAIN */
     bool        quiet;          /* bookkeeping of the scheme's own: in files, not in what people read */
     float       decay;          /* weight decay of its own; 0: none */
-    float       lr_scale;       /* 0: 1 */
 } qg_learned;
 
 /* The windows of a product over its input x: dense has one, as large as x. */
@@ -66,8 +65,7 @@ struct qg_scheme {
      * scales y; x is the input before apply, so it is not fused.  NULL: none. */
     qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
-    /* Integer codes and scales of what apply would give: x = scale * code (+ offset).  NULL: not
-     * few-valued. */
+    /* Integer codes and scales of what apply would give.  NULL: not few-valued. */
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 };
 
@@ -98,6 +96,10 @@ void     qg_confine(qg_var *v, size_t i, float legal);
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
                             qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
+
+/* apply and encode of +1 and -1 with the surrogate of q, or clip(x, -1, 1): sign, xnor's inputs. */
+qg_var   *qg_apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+qg_status qg_encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 
 /* Records f as an op of its own; op is { name, qg_activation_op_backward, .assigns = true }.  Blocks
  * are fixed, so sums do not depend on threads. */

@@ -27,13 +27,6 @@ static qg_status encode_mean(qg_quant q, qg_tensor x, const float *const *learne
     return QG_OK;
 }
 
-static qg_status encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
-{
-    (void)q, (void)learned;
-    qg_encode_signs(x, 1.0f, out);
-    return QG_OK;
-}
-
 static const qg_scheme binary = {
     .name    = "binary",
     .roles   = QG_WEIGHT,
@@ -139,7 +132,7 @@ static qg_activation sign_activation(qg_quant q, qg_var *const *learned)
                             .arg      = s.arg };
 }
 
-static qg_var *apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+qg_var *qg_apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
     qg_var *y = qg_record_surrogate(t, &sign_op, &sign_op, x, sign_surrogate(q));
@@ -147,13 +140,20 @@ static qg_var *apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *lear
     return y;
 }
 
+qg_status qg_encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    (void)q, (void)learned;
+    qg_encode_signs(x, 1.0f, out);
+    return QG_OK;
+}
+
 static const qg_scheme sign = {
     .name       = "sign",
     .roles      = QG_INPUT,
     .rectifies  = true,
-    .apply      = apply_sign,
+    .apply      = qg_apply_sign,
     .activation = sign_activation,
-    .encode     = encode_sign,
+    .encode     = qg_encode_sign,
     .explain =
         "Binary activations.                      Hubara, Courbariaux et al. 2016, arXiv:1602.02830\n"
         "\n"

@@ -65,8 +65,8 @@ static qg_var *apply_channels(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *
 {
     const qg__split      c = qg__range_split(q, x->shape);
     qg_var              *y;
-    qg_fake_quant_range *r = qg__fake_quant_channels(t, c, q.surrogate, x, learned[QG_AT_MIN],
-                                                     learned[QG_AT_MAX], &y);
+    qg_fake_quant_range *r = qg__record_fake_quant_channels(t, c, q.surrogate, x, learned[QG_AT_MIN],
+                                                            learned[QG_AT_MAX], &y);
     for (size_t i = 0; r && i < c.depth; i++) {
         const qg_status s = qg__range_nudge_learned(q, learned, i, &r[i]);
         if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());

@@ -124,17 +124,6 @@ qg_quant qg_xnor(qg_xnor_spec spec)
 
 /* --- inputs ------------------------------------------------------------------------------- */
 
-static const qg_op sign_op = { .name = "sign", .backward = qg_surrogate_backward };
-
-static qg_var *apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
-{
-    (void)learned;
-    const qg_surrogate s = qg__surrogate_or(q.surrogate, qg_ste_clip(1.0f));
-    qg_var            *y = qg_record_surrogate(t, &sign_op, &sign_op, x, s);
-    if (y) qg__signs(qg_count(x->shape), x->data, y->data);
-    return y;
-}
-
 /* z = y K, K [pixels], y and z [pixels][c]. */
 struct scaling {
     const float *y, *K;
@@ -192,20 +181,13 @@ static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows window
     return z;
 }
 
-static qg_status encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
-{
-    (void)q, (void)learned;
-    qg_encode_signs(x, 1.0f, out);
-    return QG_OK;
-}
-
 static const qg_scheme input = {
     .name         = "xnor",
     .roles        = QG_INPUT,
     .rectifies    = true,
-    .apply        = apply_sign,
+    .apply        = qg_apply_sign,
     .scale_output = scale_output,
-    .encode       = encode_sign,
+    .encode       = qg_encode_sign,
     .explain      = explain,
 };
 

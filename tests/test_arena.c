@@ -30,7 +30,7 @@ static void rewind_gives_the_same_addresses(void **state)
     qg_arena a = { 0 };
     for (size_t i = 0; i < 40; i++) before[i] = qg_arena_take(&a, 100000 * (1 + i % 7));
     const size_t peak = a.peak;
-    qg_arena_rewind(&a, (qg_arena_mark){ 0 });
+    qg_arena_rewind(&a);
     assert_int_equal(a.used, 0);
     for (size_t i = 0; i < 40; i++)
         assert_ptr_equal(qg_arena_take(&a, 100000 * (1 + i % 7)), before[i]);
@@ -60,24 +60,6 @@ static void a_chain_is_merged_into_one_block(void **state)
     qg_arena_release(&a);
 }
 
-static void a_mark_keeps_what_came_before(void **state)
-{
-    (void)state;
-    qg_arena a    = { 0 };
-    char    *kept = qg_arena_text(&a, "kept");
-    const qg_arena_mark mark = qg_arena_now(&a);
-    void    *first = qg_arena_take(&a, 2 << 20);
-    memset(first, 255, 2 << 20);
-    qg_arena_rewind(&a, mark);
-    assert_int_equal(a.used, mark.used);
-    assert_string_equal(kept, "kept");
-    void *small = qg_arena_take(&a, 65);
-    memset(small, 255, 65);
-    assert_string_equal(kept, "kept");
-    assert_ptr_equal(qg_arena_take(&a, 2 << 20), first);
-    qg_arena_release(&a);
-}
-
 static void an_impossible_size_fails_and_harms_nothing(void **state)
 {
     (void)state;
@@ -96,7 +78,6 @@ int main(void)
         cmocka_unit_test(pieces_are_aligned_and_apart),
         cmocka_unit_test(rewind_gives_the_same_addresses),
         cmocka_unit_test(a_chain_is_merged_into_one_block),
-        cmocka_unit_test(a_mark_keeps_what_came_before),
         cmocka_unit_test(an_impossible_size_fails_and_harms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -242,6 +242,11 @@ static void failures_name_both_shapes(void **state)
     assert_null(qg_dense(t, x, qg_input(t, (qg_tensor){ { 4, 1, 1, 12 }, data }), b));
     assert_int_equal(qg_tape_status(t), QG_ESHAPE);
     assert_message("dense: w [4,1,1,12] has 4 outputs, b is [1,1,1,3]");
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    x = qg_input(t, (qg_tensor){ { 1, 1 << 15, 1 << 15, 2 }, data });       /* refused before it is read */
+    assert_null(qg_dense(t, x, x, NULL));
+    assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+    assert_message("has rows of 2147483648, more than 2147483647");
     qg_tape_free(t);
 }
 

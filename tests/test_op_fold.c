@@ -193,16 +193,26 @@ static void shapes_are_checked(void **state)
     open_fixture(&f);
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
     assert_null(qg_fold_weight(f.tape, item(&f, 0), item(&f, 2), spec_of(&f)));
-    assert_message("fold_weight: 5 channels, gamma is [1,1,1,3]");
+    assert_message("fold_weight: w [5,3,3,2] has 5 channels, gamma is [1,1,1,3]");
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
     assert_null(qg_fold_bias(f.tape, item(&f, 0), item(&f, 2), spec_of(&f)));
-    assert_message("fold_bias: 3 channels");
+    assert_message("fold_bias: beta [1,1,1,3] has 3 channels, gamma is [5,3,3,2]");
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
     assert_null(qg_fold_correct(f.tape, item(&f, 0), item(&f, 1), NULL, NULL, spec_of(&f)));
     assert_message("fold_correct: y is [5,3,3,2], z is [3,2,2,2]");
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
     assert_null(qg_fold_weight(f.tape, item(&f, 1), NULL, (qg_norm_spec){ 0 }));
     assert_message("running mean and var are required");
+    qg_norm_spec spec = spec_of(&f);
+    spec.eps          = -1;
+    qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
+    assert_null(qg_fold_bias(f.tape, NULL, item(&f, 2), spec));
+    assert_message("fold_bias: eps is -1, not above 0");
+    spec.eps      = 0;
+    spec.momentum = 2;
+    qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
+    assert_null(qg_fold_weight(f.tape, item(&f, 1), NULL, spec));
+    assert_message("fold_weight: momentum is 2, not in 0..1");
     close_fixture(&f);
 }
 

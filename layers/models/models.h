@@ -45,7 +45,8 @@ typedef struct qg_model_spec {
     int              height, width, channels, classes;
     uint64_t         seed;
     qg_quant         weight;        /* of every product */
-    qg_quant         input;         /* of every product but the first, which reads the image */
+    qg_quant         input;         /* of every product but the first, which reads the image; in tfc, sfc
+                                       and lfc of that too */
     qg_quant         gradient;      /* of every product's dL/dy */
     bool             first_last_float;  /* all three of the first and last product stay float */
     bool             fold_batchnorm;    /* both as in qg_net_spec */
