@@ -2,10 +2,11 @@
  * clip, hinge), and those that compete for a maximum are more than 4h apart. */
 #include "cli/gradcheck.h"
 
+#include <string.h>
+
 #include "core/ops.h"
 #include "core/rng.h"
-
-#include <string.h>
+#include "quant/scheme.h"
 
 enum { OPERANDS = 4, CHANNELS = 4, LABELS = 5, KEY = 11 };
 
@@ -19,6 +20,7 @@ typedef struct operand {
 typedef struct loan {
     float   mean[CHANNELS], var[CHANNELS];
     uint8_t label[LABELS];
+    float   image[2 * 3 * 4 * 3];
 } loan;
 
 typedef struct op_row {
@@ -263,6 +265,17 @@ static qg_var *norm_activation(qg_tape *t, const qg_params *p, void *context)
     return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
 }
 
+/* The scale of a product whose inputs are signs, a constant of the backward. */
+static qg_var *xnor_scale(qg_tape *t, const qg_params *p, void *context)
+{
+    loan          *l = context;
+    const qg_quant q = qg_xnor_activation((qg_xnor_activation_spec){ 0 });
+    const qg_shape s = { 2, 3, 4, 3 };
+    gradcheck_fill(l->image, qg_count(s), 0, 1, KEY);
+    return q.scheme->scale_output(t, q, qg_input(t, (qg_tensor){ s, l->image }), (qg_windows){ 3, 3, 1, 1, 1 },
+                                  at(t, p, 0));
+}
+
 static const op_row rows[] = {
     { "conv2d", conv,
       { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 2, 3 }, 0, 0 },
@@ -275,6 +288,9 @@ static const op_row rows[] = {
     { "conv2d, 3x3 same", conv_same,
       { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 },
         { "b", { 1, 1, 1, 4 }, 0, 0 } } },
+    { "conv2d, 3x3 same, 16 channels (Winograd's)", conv_same,
+      { { "x", { 1, 4, 4, 16 }, 0, 0 }, { "w", { 16, 3, 3, 16 }, 0, 0 },
+        { "b", { 1, 1, 1, 16 }, 0, 0 } } },
     { "conv2d, padded with -1", conv_ones,
       { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 },
         { "b", { 1, 1, 1, 4 }, 0, 0 } } },
@@ -343,6 +359,8 @@ static const op_row rows[] = {
     { "batch norm folded, correction", fold_correct,
       { { "y", { 2, 4, 4, 2 }, 0, 4 }, { "z", { 2, 4, 4, 2 }, 0, 4 },
         { "gamma", { 1, 1, 1, 2 }, 1, 0.5f }, { "beta", { 1, 1, 1, 2 }, 0, 0 } } },
+    { "xnor: scale of the product", xnor_scale,
+      { { "y", { 2, 3, 4, 5 }, 0, 0 } } },
     { "cross entropy", cross_entropy,
       { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
     { "squared hinge", squared_hinge,

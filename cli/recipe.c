@@ -169,25 +169,6 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
     return qg_model_declare(r->model, spec);
 }
 
-/* Every --layer names a product of the model. */
-static qg_status check_choices(const recipe *r, const qg_net *net)
-{
-    for (int i = 0; i < r->choices; i++) {
-        char names[VALUE_BYTES] = "";
-        bool found              = false;
-        for (int k = 0; k < qg_net_layers(net); k++) {
-            qg_layer *l = qg_net_layer(net, k);
-            if (!qg_layer_product(l)) continue;
-            list_append(names, sizeof names, l->name);
-            found |= !strcmp(l->name, r->choice[i].layer);
-        }
-        if (!found)
-            return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s",
-                           r->model_text, r->choice[i].layer, names);
-    }
-    return QG_OK;
-}
-
 /* Each quantizer may stand where the model puts it. */
 static qg_status check_quantizers(const recipe *r, const qg_net *net)
 {
@@ -211,9 +192,9 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
 
 static qg_status check_net(const recipe *r)
 {
-    qg_net   *net    = declare(r, r->data->image, r->data->classes);
-    qg_status status = net ? check_choices(r, net) : QG_EMEM;
-    if (!status) status = check_quantizers(r, net);
+    qg_net *net = declare(r, r->data->image, r->data->classes);
+    if (!net) return QG_EARG;
+    const qg_status status = check_quantizers(r, net);
     qg_net_free(net);
     return status;
 }

@@ -205,6 +205,7 @@ static qg_status check_spec(const qg_gradcheck_spec *spec)
 
 qg_status qg_gradcheck(qg_gradcheck_spec spec, qg_gradcheck_result *result)
 {
+    if (!result) return qg_fail(QG_EARG, "gradcheck: the place of its result is NULL");
     qg_status s = check_spec(&spec);
     if (s) return s;
     if (spec.h == 0) spec.h = STEP;

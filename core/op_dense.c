@@ -1,5 +1,3 @@
-#include <limits.h>
-
 #include "core/gemm.h"
 #include "core/ops.h"
 #include "core/parallel.h"
@@ -88,9 +86,6 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
                          "dense: x " QG_SHAPE_FMT " has rows of %zu, w " QG_SHAPE_FMT " of %zu",
                          QG_SHAPE_ARGS(x->shape), qg_row(x->shape), QG_SHAPE_ARGS(w->shape),
                          qg_row(w->shape));
-    if (qg_row(x->shape) > INT_MAX)             /* BLAS counts in ints */
-        return qg_reject(t, QG_ESHAPE, "dense: x " QG_SHAPE_FMT " has rows of %zu, more than %d",
-                         QG_SHAPE_ARGS(x->shape), qg_row(x->shape), INT_MAX);
     if (b && qg_count(b->shape) != (size_t)w->shape.n)
         return qg_reject(t, QG_ESHAPE, "dense: w " QG_SHAPE_FMT " has %d outputs, b is " QG_SHAPE_FMT,
                          QG_SHAPE_ARGS(w->shape), w->shape.n, QG_SHAPE_ARGS(b->shape));

@@ -49,7 +49,7 @@ static void dropout_value(void *context, int block, int worker)
 
 qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate)
 {
-    if (!x) return NULL;
+    if (!t || !x) return NULL;
     if (!(rate >= 0.0f && rate < 1.0f))
         return qg_reject(t, QG_EARG, "dropout: rate %g is not in [0, 1), x " QG_SHAPE_FMT,
                          (double)rate, QG_SHAPE_ARGS(x->shape));

@@ -310,7 +310,7 @@ static bool take_memory(qg_tape *t, qg_var *y, norm *s)
 
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
 {
-    if (!x || !valid(t, x, gamma, beta, spec)) return NULL;
+    if (!t || !x || !valid(t, x, gamma, beta, spec)) return NULL;
     const bool train = qg_tape_mode(t) == QG_TRAIN;
     const int  pool  = spec.pool > 1 ? spec.pool : 1;
     qg_shape   shape = { x->shape.n, x->shape.h / pool, x->shape.w / pool, x->shape.c };

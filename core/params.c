@@ -27,12 +27,17 @@ static qg_status grow(qg_params *p)
 
 qg_param *qg_params_declare(qg_params *p, qg_param spec)
 {
+    if (!p) return NULL;
     if (p->value) {
         qg_fail(QG_ESTATE, "parameter %s: declared after the parameters were allocated", spec.name);
         return NULL;
     }
     if (!spec.name) {
         qg_fail(QG_EARG, "a parameter has no name");
+        return NULL;
+    }
+    if ((unsigned)spec.group >= QG_GROUPS) {
+        qg_fail(QG_EARG, "parameter %s: its group is %d, not 0..%d", spec.name, (int)spec.group, QG_GROUPS - 1);
         return NULL;
     }
     size_t *length = spec.group == QG_TRACKED ? &p->tracked_length : &p->length;
@@ -59,6 +64,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
 
 qg_status qg_params_allocate(qg_params *p)
 {
+    if (!p) return qg_fail(QG_ESTATE, "allocate: no parameters");
     if (p->value) return qg_fail(QG_ESTATE, "the parameters are allocated already");
     const size_t floats = 2 * p->length + p->tracked_length;
     p->value = qg_arena_take(&p->arena, (floats ? floats : 1) * sizeof(float));
@@ -106,7 +112,7 @@ void qg_param_centre(const qg_param *p)
 size_t qg_params_trained(const qg_params *p)
 {
     size_t n = 0;
-    for (int i = 0; i < p->count; i++)
+    for (int i = 0; p && i < p->count; i++)
         if (p->item[i]->group != QG_TRACKED) n += qg_count(p->item[i]->shape);
     return n;
 }
@@ -114,17 +120,18 @@ size_t qg_params_trained(const qg_params *p)
 uint64_t qg_params_digest(const qg_params *p)
 {
     uint64_t h = QG_HASH_BASIS;
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; p && i < p->count; i++) {
         const qg_param *item = p->item[i];
         h = qg_hash(h, item->name, strlen(item->name) + 1);
         h = qg_hash(h, &item->shape, sizeof item->shape);
-        h = qg_hash(h, item->value, qg_count(item->shape) * sizeof(float));
+        if (item->value) h = qg_hash(h, item->value, qg_count(item->shape) * sizeof(float));
     }
     return h;
 }
 
 void qg_params_release(qg_params *p)
 {
+    if (!p) return;
     qg_arena arena = p->arena;
     *p             = (qg_params){ 0 };
     qg_arena_release(&arena);

@@ -337,7 +337,7 @@ const qg_archive_entry *qg_archive_entries(const qg_archive *a, size_t *count)
 const qg_archive_entry *qg_archive_find(const qg_archive *a, const char *name)
 {
     const qg_archive_entry key = { .name = name };
-    return a && a->count ? bsearch(&key, a->entries, a->count, sizeof key, by_name) : NULL;
+    return a && name && a->count ? bsearch(&key, a->entries, a->count, sizeof key, by_name) : NULL;
 }
 
 const qg_note *qg_archive_notes(const qg_archive *a, size_t *count)

@@ -126,6 +126,11 @@ static qg_status put_note(qg_note **notes, size_t *count, const char *key, const
     return QG_OK;
 }
 
+void qg_state_refuse(qg_state *s, qg_status why)
+{
+    if (s && !s->status && why) stick(s, why);
+}
+
 qg_status qg_state_note(qg_state *s, const char *key, const char *value)
 {
     if (sticky(s)) return s ? s->status : QG_EMEM;
@@ -138,17 +143,29 @@ qg_status qg_state_note(qg_state *s, const char *key, const char *value)
 
 const char *qg_state_noted(const qg_state *s, const char *key)
 {
-    for (size_t i = 0; s && i < s->note_count; i++)
+    for (size_t i = 0; s && key && i < s->note_count; i++)
         if (strcmp(s->notes[i].key, key) == 0) return s->notes[i].value;
     return NULL;
 }
 
+/* Quantizers swallow NaN (every comparison with it is false), so a net that was loaded with one would
+ * compute something plausible. */
+static qg_status check_finite(const qg_array *a, const char *name, const char *path)
+{
+    const float *value = a->data;
+    for (size_t i = 0, n = a->dtype == QG_F32 ? qg_array_count(a) : 0; i < n; i++)
+        if (!isfinite(value[i]))
+            return qg_fail(QG_ENAN, "'%s': %s has the value %g, at %zu of %zu", path, name, (double)value[i], i, n);
+    return QG_OK;
+}
+
 qg_status qg_state_save(const qg_state *s, const char *path)
 {
-    const qg_status earlier = sticky(s);
-    if (!earlier && !path) return qg_fail(QG_EARG, "the path of a file to write is NULL");
-    return earlier ? earlier
-                   : qg_safetensors_write(path, s->entries, s->count, s->notes, s->note_count);
+    qg_status status = sticky(s);
+    if (!status && !path) return qg_fail(QG_EARG, "the path of a file to write is NULL");
+    for (size_t i = 0; !status && i < s->count; i++)
+        status = check_finite(&s->entries[i].array, s->entries[i].name, path);
+    return status ? status : qg_safetensors_write(path, s->entries, s->count, s->notes, s->note_count);
 }
 
 /* A list of complaints that ends in time. */
@@ -220,28 +237,21 @@ static qg_status compare_all(const qg_state *s, const qg_archive *a, const char 
     return qg_fail(QG_ESHAPE, "%s", r.text);
 }
 
-/* Quantizers swallow NaN (every comparison with it is false), so a net that was loaded with one would
- * compute something plausible. */
-static qg_status check_finite(const qg_archive *a, const char *path)
+static qg_status check_all_finite(const qg_archive *a, const char *path)
 {
     size_t                  count;
     const qg_archive_entry *file = qg_archive_entries(a, &count);
-    for (size_t k = 0; k < count; k++) {
-        const float *value = file[k].array.data;
-        if (!file[k].viewable || file[k].array.dtype != QG_F32) continue;
-        for (size_t i = 0, n = qg_array_count(&file[k].array); i < n; i++)
-            if (!isfinite(value[i]))
-                return qg_fail(QG_ENAN, "'%s': %s has the value %g, at %zu of %zu", path, file[k].name,
-                               (double)value[i], i, n);
-    }
-    return QG_OK;
+    qg_status               status = QG_OK;
+    for (size_t k = 0; k < count && !status; k++)
+        if (file[k].viewable) status = check_finite(&file[k].array, file[k].name, path);
+    return status;
 }
 
 /* All that can fail comes before the first change. */
 static qg_status fill(qg_state *s, const qg_archive *a, const char *path)
 {
     qg_status status = compare_all(s, a, path);
-    if (!status) status = check_finite(a, path);
+    if (!status) status = check_all_finite(a, path);
     if (status) return status;
     size_t         n, copied = 0;
     qg_note       *notes = NULL;

@@ -30,6 +30,7 @@ qg_state   *qg_state_new(void);
 qg_status   qg_state_add(qg_state *s, const char *name, qg_array a);
 qg_status   qg_state_note(qg_state *s, const char *key, const char *value);
 const char *qg_state_noted(const qg_state *s, const char *key);  /* NULL: absent; the state's own */
+void        qg_state_refuse(qg_state *s, qg_status why);         /* fails it with the message just set */
 void        qg_state_free(qg_state *s);
 
 /* Write the list to path, all or nothing (core/file.h).
@@ -38,7 +39,8 @@ void        qg_state_free(qg_state *s);
  * sorted by key, arrays by descending element size, then by name, without holes; the header is
  * padded with spaces to a multiple of eight, so every array of a mapped file is aligned.
  *
- * Fails    QG_EIO, QG_EARG (a header above the format's 100 000 000 bytes), the sticky failure.
+ * Fails    QG_ENAN: a 32-bit float is not finite, which no load would take; the message names its
+ *          array.  QG_EIO, QG_EARG (a header above the format's 100 000 000 bytes), the sticky failure.
  */
 QG_MUST_CHECK
 qg_status qg_state_save(const qg_state *s, const char *path);

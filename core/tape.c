@@ -1,5 +1,6 @@
 #include "core/tape.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,11 +153,20 @@ static qg_var *append(qg_tape *t, qg_shape shape)
     return v;
 }
 
+/* Ops count the numbers of an image in ints. */
+static bool countable(qg_tape *t, const char *name, qg_shape s)
+{
+    if (qg_row(s) <= INT_MAX) return true;
+    qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d numbers in an image", name, QG_SHAPE_ARGS(s), INT_MAX);
+    return false;
+}
+
 qg_var *qg_input(qg_tape *t, qg_tensor x)
 {
     if (!t || t->status) return NULL;
     if (!x.data || !qg_shape_valid(x.shape))
         return qg_reject(t, QG_ESHAPE, "input: " QG_SHAPE_FMT " is empty or beyond any memory", QG_SHAPE_ARGS(x.shape));
+    if (!countable(t, "input", x.shape)) return NULL;
     qg_var *v = append(t, x.shape);
     if (v) v->data = x.data;
     return v;
@@ -165,6 +175,7 @@ qg_var *qg_input(qg_tape *t, qg_tensor x)
 qg_var *qg_parameter(qg_tape *t, const qg_param *p)
 {
     if (!t || t->status || !p) return NULL;
+    if (!p->value) return qg_reject(t, QG_ESTATE, "%s: used before the parameters are allocated", p->name);
     qg_var *v = append(t, p->shape);
     if (!v) return NULL;
     v->data       = p->value;
@@ -187,6 +198,8 @@ static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var 
     profile_forward(t, op->name);
     if (t->running) t->running->calls++;
     qg_arena_merge(&t->scratch);
+    if ((a && !a->data) || (b && !b->data) || (c && !c->data))
+        return qg_reject(t, QG_ESTATE, "%s: an operand has lost its value to backward", op->name);
     qg_var *v = append(t, y);
     if (!v) return NULL;
     t->timed = v;
@@ -204,6 +217,7 @@ qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b,
     if (!v) return NULL;
     if (!qg_shape_valid(y))
         return qg_reject(t, QG_EMEM, "%s: " QG_SHAPE_FMT " is beyond any memory", op->name, QG_SHAPE_ARGS(y));
+    if (!countable(t, op->name, y)) return NULL;
     v->data = take(t, &t->step, qg_count(y) * sizeof(float));
     return v->data ? v : NULL;
 }
@@ -337,21 +351,33 @@ static void pass(qg_tape *t, qg_var *v)
     v->data = NULL;
 }
 
+static bool is_of_step(const qg_tape *t, const qg_var *wanted)
+{
+    const qg_var *v = t->newest;
+    while (v && v != wanted) v = v->older;
+    return v;
+}
+
 qg_status qg_backward(qg_tape *t, qg_var *loss)
 {
     if (!t) return qg_fail(QG_ESTATE, "backward: no tape");
     if (t->status) return qg_fail(t->status, "%s", t->why);
     if (!loss) return qg_fail(QG_ESTATE, "backward: no loss");
+    if (!is_of_step(t, loss)) return qg_fail(QG_ESTATE, "backward: the loss is of another tape, or of an earlier step");
     profile_forward(t, NULL);
     if (t->mode != QG_TRAIN) return qg_fail(QG_ESTATE, "backward: the tape was begun in QG_EVAL");
     if (qg_count(loss->shape) != 1)
         return qg_fail(QG_ESHAPE, "backward: the loss is " QG_SHAPE_FMT ", not [1,1,1,1]",
                        QG_SHAPE_ARGS(loss->shape));
     if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", loss->data[0]);
-    if (!loss->needs_grad || !loss->op) return QG_OK;
+    if (!loss->needs_grad) return QG_OK;
     if (t->walked)
         return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
     t->walked = true;
+    if (!loss->op) {                        /* a parameter itself */
+        loss->grad[0] += 1.0f;
+        return QG_OK;
+    }
     if (!grad_take(t, loss)) return t->status;
     loss->grad[0] = 1.0f;
     for (qg_var *v = t->newest; v; v = v->older) {

@@ -102,6 +102,7 @@ static bool read_image(const char *path, qg_shape want, uint8_t *to)
     if (fits) memcpy(to, pixels, qg_row(want));
     const bool ok = fits || qg__resize(pixels, is, to, want);
     free(pixels);
+    if (!ok) qg_fail(QG_EMEM, "'%s': %s", path, qg_errmsg());
     return ok;
 }
 

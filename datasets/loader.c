@@ -185,13 +185,13 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
 
 void qg_loader_tell(const qg_loader *l, uint64_t *epoch, uint64_t *batch)
 {
-    *epoch = l ? l->epoch : 0;
-    *batch = l ? (uint64_t)l->at : 0;
+    if (epoch) *epoch = l ? l->epoch : 0;
+    if (batch) *batch = l ? (uint64_t)l->at : 0;
 }
 
 qg_status qg_loader_seek(qg_loader *l, uint64_t epoch, uint64_t batch)
 {
-    if (!l) return QG_EARG;
+    if (!l) return QG_EARG;              /* the message is why there is none */
     const uint64_t batches = (uint64_t)l->batches;
     if (batch > batches)
         return qg_fail(QG_EARG, "seek to batch %" PRIu64 ", but an epoch has batches 0..%" PRIu64,

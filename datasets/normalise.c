@@ -63,8 +63,8 @@ static qg_status fit_moments(qg__statistics *s, const qg__dataset *set, bool per
 static qg_status fit_range(qg__statistics *s, qg_normalise how)
 {
     const double width = (double)how.high - (double)how.low;
-    if (!(width > 0) || !isfinite(width))
-        return qg_fail(QG_EARG, "a range of %g to %g has no width", (double)how.low, (double)how.high);
+    if (!(width > 0) || !isfinite((float)width))
+        return qg_fail(QG_EARG, "a range of %g to %g has no width that a float can hold", (double)how.low, (double)how.high);
     for (size_t k = 0; k < s->row; k++) {
         s->mean[k]      = (float)(-(double)how.low / width);
         s->deviation[k] = (float)(1 / width);

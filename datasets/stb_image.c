@@ -1,5 +1,6 @@
 /* The one place that sees stb_image: everything else calls the two functions below. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/file.h"
 #include "datasets/dataset.h"
@@ -12,6 +13,17 @@
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
+/* What a damaged file leaves unset is 0, so that the same bytes always give the same pixels. */
+static void *grow(void *p, size_t was, size_t is)
+{
+    char *grown = realloc(p, is);
+    if (grown && is > was) memset(grown + was, 0, is - was);
+    return grown;
+}
+
+#define STBI_MALLOC(n) calloc(1, n)
+#define STBI_REALLOC_SIZED(p, was, is) grow(p, was, is)
+#define STBI_FREE(p) free(p)
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC    /* a program that links qgrad may bring its own */
 #define STBI_ONLY_PNG
@@ -62,6 +74,24 @@ uint8_t *qg__png_read(const char *path, int height, int width, int channels)
     return pixels;
 }
 
+static uint32_t little_endian(const uint8_t *p, int bytes)
+{
+    uint32_t v = 0;
+    for (int i = bytes - 1; i >= 0; i--) v = v << 8 | p[i];
+    return v;
+}
+
+/* Or no BMP.  The decoder takes what is missing of one for pixels.  Rows are padded to four bytes; an
+ * OS/2 header, of 12 bytes, has its depth two fields earlier. */
+static bool bmp_is_whole(const uint8_t *bytes, size_t n, int width, int64_t height)
+{
+    enum { HEADER = 30 };
+    if (n < HEADER || bytes[0] != 'B' || bytes[1] != 'M') return true;
+    const size_t bits = little_endian(bytes + (little_endian(bytes + 14, 4) == 12 ? 24 : 28), 2);
+    const size_t row  = ((size_t)width * bits + 31) / 32 * 4;
+    return little_endian(bytes + 10, 4) + row * (size_t)height <= n;
+}
+
 static uint8_t *decode_any(const char *path, const uint8_t *bytes, int n, int channels, int *height,
                            int *width)
 {
@@ -70,9 +100,18 @@ static uint8_t *decode_any(const char *path, const uint8_t *bytes, int n, int ch
         qg_fail(QG_EFORMAT, "'%s' is no readable PNG, JPEG or BMP: %s", path, stbi_failure_reason());
         return NULL;
     }
-    if ((int64_t)*width * *height > MAX_PIXELS) {
-        qg_fail(QG_EFORMAT, "'%s' is %d x %d: more than %d million pixels", path, *width, *height,
+    const int64_t rows = llabs((int64_t)*height);       /* of a BMP that begins at the top: negative */
+    if (*width < 1 || rows < 1) {
+        qg_fail(QG_EFORMAT, "'%s' is %d x %d: without pixels", path, *width, *height);
+        return NULL;
+    }
+    if (*width * rows > MAX_PIXELS) {
+        qg_fail(QG_EFORMAT, "'%s' is %d x %lld: more than %d million pixels", path, *width, (long long)rows,
                 (int)(MAX_PIXELS / 1000000));
+        return NULL;
+    }
+    if (!bmp_is_whole(bytes, (size_t)n, *width, rows)) {
+        qg_fail(QG_EFORMAT, "'%s' is damaged: pixels are missing", path);
         return NULL;
     }
     uint8_t *pixels = stbi_load_from_memory(bytes, n, width, height, &kept, channels);

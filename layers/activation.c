@@ -204,8 +204,9 @@ static const qg_layer_type add = {
 
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
 {
+    if (!net) return NULL;
     if (!a || !b) {         /* of a layer that failed the net already tells */
-        if (net && !net->status) qg__net_fail(net, qg_fail(QG_EARG, "add: a layer is NULL"));
+        if (!net->status) qg__net_fail(net, qg_fail(QG_EARG, "add: a layer is NULL"));
         return NULL;
     }
     if (b->net != net) {

@@ -12,6 +12,7 @@ qg_array qg_param_array(const qg_param *p)
 void qg_net_state(qg_net *net, qg_state *s)
 {
     const qg_params *params = qg_net_params(net);
+    if (!params) qg_state_refuse(s, qg_fail(QG_ESTATE, "net: its state was asked for before qg_net_build"));
     for (int i = 0; params && i < params->count; i++)
         (void)qg_state_add(s, params->item[i]->name, qg_param_array(params->item[i]));
     (void)qg_state_note(s, "layout", "conv2d [out,kh,kw,in], dense [out,in] or [out,h,w,in]");

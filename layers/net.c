@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json.h"
 #include "core/rng.h"
 #include "layers/net_private.h"
 
@@ -71,6 +72,15 @@ static bool room(qg_net *net)
     return true;
 }
 
+/* NULL: none. */
+static const char *fault_of(const qg_net *net, const char *name)
+{
+    if (!*name) return "empty";
+    if (strlen(name) > NAME_BYTES) return "longer than 48 bytes";
+    if (!qg_utf8_valid(name, strlen(name))) return "not UTF-8, as checkpoints have it";
+    return name_taken(net, name) ? "taken" : NULL;
+}
+
 void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
                     const char *name)
 {
@@ -79,11 +89,9 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
         return NULL;
     }
-    if (name && (!*name || name_taken(net, name) || strlen(name) > NAME_BYTES)) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: the name '%.48s' is %s", type->name, name,
-                                  !*name                      ? "empty"
-                                  : strlen(name) > NAME_BYTES ? "longer than 48 bytes"
-                                                              : "taken"));
+    const char *fault = name ? fault_of(net, name) : NULL;
+    if (fault) {
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: the name '%.48s' is %s", type->name, name, fault));
         return NULL;
     }
     if (after && after->net != net) {
@@ -185,7 +193,7 @@ qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
 {
     enum { MOST_BYTES = 1024 };     /* of a layer that folding has changed */
     _Alignas(max_align_t) unsigned char copy[MOST_BYTES];
-    if (!l || !x) return NULL;
+    if (!l || !t || !x) return NULL;
     const qg_layer_type *type = l->type;
     if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
     if (l->with && !type->unfold) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
@@ -199,7 +207,7 @@ qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
 qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
 {
     if (!net || !t) return NULL;
-    if (!net->built && net->status) return qg_reject(t, net->status, "%s", net->why);
+    if (net->status) return qg_reject(t, net->status, "%s", net->why);
     if (!net->built) return qg_reject(t, QG_ESTATE, "net: run before qg_net_build");
     if (images.shape.h != net->spec.height || images.shape.w != net->spec.width || images.shape.c != net->spec.channels)
         return qg_reject(t, QG_ESHAPE, "net: images are " QG_SHAPE_FMT ", the net was declared for [n,%d,%d,%d]",

@@ -161,8 +161,8 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     if (!isfinite(s.pad_value))
         return qg_fail(QG_EARG, "%s: pad_value is %g; a finite number is legal", l->name, (double)s.pad_value);
     if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, not 0..%d", l->name, s.pad, MOST_PAD);
-    if (l->in.h > INT_MAX - 2 * s.pad || l->in.w > INT_MAX - 2 * s.pad)
-        return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is beyond any memory", l->name,
+    if ((l->in.h + 2.0 * s.pad) * (l->in.w + 2.0 * s.pad) * l->in.c > INT_MAX)      /* ops count an image in ints */
+        return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is too large", l->name,
                        QG_SHAPE_ARGS(l->in), s.pad);
     const int h = l->in.h + 2 * s.pad, w = l->in.w + 2 * s.pad;
     if (h < s.kernel || w < s.kernel_w)

@@ -88,6 +88,7 @@ bool qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
         qg_quant q  = slot->q;
         q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
         spec->act   = q.scheme->activation(q, learned);
+        if (!spec->act.forward) return false;
     } else if (slot->q.scheme->rectifies) {
         spec->relu = true;
     }

@@ -150,7 +150,7 @@ static void quantizer(qg_layer *l, qg_role role, FILE *out)
 
 void qg_net_summary(const qg_net *net, FILE *out)
 {
-    if (!net || !net->built) return;
+    if (!net || !net->built || !out) return;
     uint64_t macs  = 0;
     size_t   count = 0;
     fprintf(out, "%-8s %-14s %-16s %-14s %-29s %4s %-29s %4s %9s %12s %10s\n", "layer", "type", "",

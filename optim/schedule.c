@@ -11,6 +11,8 @@ static const double PI = 3.14159265358979323846;
 
 enum { NUMBER_BYTES = 32, TEXT_BYTES = 256 };   /* one number; all the words at their longest */
 
+static const float LEAST_EVERY = 0.0001f;
+
 /* What a text may and must say after the kind. */
 typedef struct kind_row {
     const char *name;
@@ -44,7 +46,8 @@ static double steps_down(const qg_schedule *s, double progress)
         if ((float)progress >= s->milestone[i]) scale *= factor;
     /* every is off by half of FLT_EPSILON, relatively, from what was written. */
     const double reached = progress * (1 + (double)FLT_EPSILON);
-    for (int i = 1; s->every > 0 && reached >= i * (double)s->every; i++) scale *= factor;
+    const double every   = fmax((double)s->every, (double)LEAST_EVERY);
+    for (int i = 1; s->every > 0 && reached >= i * every; i++) scale *= factor;
     return scale;
 }
 
@@ -127,7 +130,7 @@ static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedu
                    ? QG_OK
                    : refuse(k, word, value, "1 to 8 increasing numbers in (0, 1) with + between");
     if (k->takes_at && is(word, "every"))
-        return number(value, &out->every) && out->every >= 0.0001f && out->every < 1
+        return number(value, &out->every) && out->every >= LEAST_EVERY && out->every < 1
                    ? QG_OK
                    : refuse(k, word, value, "0.0001 and more, less than 1 is legal");
     if (k->takes_factor && is(word, "factor")) {
@@ -164,7 +167,7 @@ static qg_status read_words(const kind_row *k, slice rest, qg_schedule *out)
 
 qg_status qg_schedule_parse(const char *text, qg_schedule *out)
 {
-    if (!text) return qg_fail(QG_EARG, "schedule: the text is NULL");
+    if (!text || !out) return qg_fail(QG_EARG, "schedule: the %s is NULL", text ? "place of the result" : "text");
     if (strlen(text) >= TEXT_BYTES)
         return qg_fail(QG_EARG, "schedule: the text is longer than %d bytes", TEXT_BYTES - 1);
     slice       rest = { text, (int)strlen(text) };
@@ -207,7 +210,7 @@ int qg_schedule_print(const qg_schedule *s, char *text, int bytes)
     const kind_row *k  = &kinds[s->kind];
     line            to = { .mark = ':' };
     to.length          = snprintf(to.text, sizeof to.text, "%s", k->name);
-    for (int i = 0; k->takes_at && i < s->n_milestones; i++) {
+    for (int i = 0; k->takes_at && i < s->n_milestones && i < QG_MILESTONES; i++) {
         if (i) to.mark = '+';
         put(&to, i ? "" : "at=", s->milestone[i]);
     }

@@ -17,6 +17,7 @@ qg__axes qg__axes_of(const qg_array *a, int n, int h, int w, int c)
 
 size_t qg_conv_extent(qg_padding padding, size_t in, size_t kernel, size_t stride)
 {
+    if (stride == 0) return 0;
     if (padding == QG_PADDING_SAME) return in / stride + (in % stride ? 1 : 0);
     return in < kernel ? 0 : (in - kernel) / stride + 1;
 }

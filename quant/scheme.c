@@ -46,15 +46,22 @@ static void observe(qg_quant q, const qg_var *x, qg_var *const *learned)
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    if (!x || !q.scheme) return x;
+    if (!t || !x) return NULL;
+    if (!q.scheme) return x;
     if (q.scheme->check) {
         const qg_status s = q.scheme->check(q);
         if (s) return qg_reject(t, s, "%s", qg_errmsg());
     }
-    for (int i = 0; i < qg_learned_count(q); i++)
+    for (int i = 0; i < qg_learned_count(q); i++) {
+        const qg_learned *entry = &q.scheme->learned[i];
         if (!learned || !learned[i])
-            return qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name,
-                             q.scheme->learned[i].name);
+            return qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name, entry->name);
+        const qg_shape is = learned[i]->shape, want = qg_learned_shape(q, entry, x->shape, q.role);
+        if (!qg_shape_equal(is, want))
+            return qg_reject(t, QG_ESHAPE, "%s: %s is " QG_SHAPE_FMT ", for x " QG_SHAPE_FMT " it must be " QG_SHAPE_FMT,
+                             q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
+                             QG_SHAPE_ARGS(want));
+    }
     if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned)) observe(q, x, learned);
     if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
     q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));

@@ -58,7 +58,7 @@ struct qg_scheme {
 
     /* The same as an elementwise function, so that qg_norm can fuse it; NULL: cannot be.  It must
      * not decrease anywhere and must compute exactly what apply does (qg_record_activation makes
-     * apply of it).  Not used per channel, nor in a step that observes. */
+     * apply of it).  {0} where apply would refuse.  Not used per channel, nor in a step that observes. */
     qg_activation (*activation)(qg_quant q, qg_var *const *learned);
 
     /* An input's share in the result y of its product, whose bias comes later: records the op that

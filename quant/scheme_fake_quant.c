@@ -55,8 +55,7 @@ static qg_activation activation(qg_quant q, qg_var *const *learned)
 {
     const bool          trained = qg__range_kind(q) == QG_RANGE_LEARNED;
     qg_fake_quant_range r;
-    /* A range that overflowed has no other way to be noticed from here than a loss of NaN. */
-    if (qg__range_nudge_learned(q, learned, 0, &r)) r = (qg_fake_quant_range){ NAN, NAN, NAN, NAN, NAN, 0 };
+    if (qg__range_nudge_learned(q, learned, 0, &r)) return (qg_activation){ 0 };    /* apply says why */
     return qg__fake_quant_activation(&r, rule_of(q), q.surrogate, trained ? learned[QG_AT_MIN] : NULL,
                                      trained ? learned[QG_AT_MAX] : NULL);
 }

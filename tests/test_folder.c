@@ -79,6 +79,14 @@ static void assert_refused(const char *culprit, const char *reason)
     assert_message(reason);
 }
 
+static void write_head(const char *name, const char bytes[60])
+{
+    FILE *f = fopen(in_room(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, 60, f), 60);
+    assert_int_equal(fclose(f), 0);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -113,11 +121,17 @@ static void test_refusals(void **state)
     fclose(f);
     bytes[18] = bytes[22] = 0x60;
     bytes[19] = bytes[23] = (char)0xea;
-    f = fopen(in_room("a/0.bmp"), "wb");
-    assert_non_null(f);
-    fwrite(bytes, 1, 60, f);
-    fclose(f);
+    write_head("a/0.bmp", bytes);
     assert_refused(in_room("a/0.bmp"), "is 60000 x 60000: more than");
+    bytes[24] = bytes[25] = (char)0xff;         /* rows from the top: -5536 of them are a negative height */
+    write_head("a/0.bmp", bytes);
+    assert_refused(in_room("a/0.bmp"), "is 60000 x 5536: more than");
+    memset(bytes + 22, 0, 4);
+    write_head("a/0.bmp", bytes);
+    assert_refused(in_room("a/0.bmp"), "is 60000 x 0: without pixels");
+    assert_int_equal(unlink(in_room("a/0.bmp")), 0);
+    assert_int_equal(truncate(in_room("a/1.bmp"), 60), 0);
+    assert_refused(in_room("a/1.bmp"), "is damaged: pixels are missing");
 }
 
 static void test_too_many_classes(void **state)

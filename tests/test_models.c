@@ -91,6 +91,17 @@ static void single_layers_may_differ(void **state)
                  "dense:twn:- batchnorm dense:-:sign");
 }
 
+static void exceptions_name_a_layer(void **state)
+{
+    (void)state;
+    qg_choice choice = { .layer = "conv9", .has_weight = true };
+    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
+    assert_message("lenet5 has no layer 'conv9' with a weight; there is conv1, conv2, fc1, fc2");
+    choice.layer = NULL;
+    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
+    assert_message("lenet5: exception 0 names no layer");
+}
+
 static void models_are_found_by_name(void **state)
 {
     (void)state;
@@ -261,6 +272,7 @@ int main(void)
         cmocka_unit_test(quantizers_go_where_the_spec_says),
         cmocka_unit_test(sign_stands_behind_the_batch_norm),
         cmocka_unit_test(single_layers_may_differ),
+        cmocka_unit_test(exceptions_name_a_layer),
         cmocka_unit_test(models_are_found_by_name),
         cmocka_unit_test(the_summary_adds_up),
         cmocka_unit_test(the_larger_models_have_their_papers_sizes),

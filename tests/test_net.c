@@ -113,13 +113,13 @@ static void sizes_beyond_any_memory_are_refused(void **state)
         if (i == 2) qg_net_relu(net);
         if (i == 3) qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = huge, .pad = 1 << 20 });
         assert_null(qg_net_build(net));
-        assert_message("beyond any memory");
+        assert_message(i == 3 ? "padded by 1048576 is too large" : "beyond any memory");
         qg_net_free(net);
     }
     qg_net *net = qg_net_new((qg_net_spec){ .height = INT_MAX, .width = 1, .channels = 1, .seed = 1 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .pad = 1 });
     assert_null(qg_net_build(net));
-    assert_message("conv1: its input [1,2147483647,1,1] padded by 1 is beyond any memory");
+    assert_message("conv1: its input [1,2147483647,1,1] padded by 1 is too large");
     qg_net_free(net);
 }
 
@@ -166,6 +166,9 @@ static void the_wrong_time_is_told(void **state)
     assert_null(qg_net_relu(net));
     assert_message("relu: declared after qg_net_build");
     assert_null(qg_net_build(net));
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_net_forward(net, t, x));         /* it would be another net than was declared */
+    assert_message("relu: declared after qg_net_build");
     qg_net_free(net);
     net = small_net();
     assert_null(qg_net_build(net));
@@ -195,6 +198,9 @@ static void null_flows(void **state)
     assert_null(qg_net_batchnorm(NULL)), assert_null(qg_net_relu(NULL)), assert_null(qg_net_maxpool(NULL, 2));
     assert_null(qg_net_dropout(NULL, 0)), assert_null(qg_net_quantize(NULL, (qg_quant){ 0 }));
     assert_null(qg_net_add(NULL, NULL, NULL));
+    qg_net *other = small_net();
+    assert_null(qg_net_add(NULL, qg_net_relu(other), qg_net_relu(other)));
+    qg_net_free(other);
     assert_null(qg_net_build(NULL)), assert_null(qg_net_params(NULL));
     assert_null(qg_net_forward(NULL, t, (qg_tensor){ 0 })), assert_null(qg_apply(NULL, t, NULL));
     qg_net_free(NULL);

@@ -207,6 +207,30 @@ static qg_var *by_hand(qg_tape *t, const qg_params *p, qg_tensor image)
                     parameter(t, p, "fc1.bias"));
 }
 
+/* A range that overflowed is told in the same words whether or not a batch norm applies it. */
+static void a_range_that_is_none_is_told(void **state)
+{
+    (void)state;
+    static float image[2 * 5 * 5 * 2];
+    for (int norm = 0; norm < 2; norm++) {
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .seed = 5 });
+        qg_net_dense(net, (qg_dense_spec){ .out = 8 });
+        if (norm) qg_net_batchnorm(net);
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .input = qg_fake_quant((qg_fake_quant_spec){ 0 }) });
+        qg_params *p = qg_net_build(net);
+        *qg_params_find(p, "fc2.input.min")->value  = -3e38f;
+        *qg_params_find(p, "fc2.input.max")->value  = 3e38f;
+        *qg_params_find(p, "fc2.input.seen")->value = 1;
+        qg_tape *t = qg_tape_new();
+        qg_tape_begin(t, QG_EVAL, 1, 0);
+        assert_null(qg_net_forward(net, t, (qg_tensor){ { 2, 5, 5, 2 }, image }));
+        assert_int_equal(qg_tape_status(t), QG_EARG);
+        assert_message("max - min is inf");
+        qg_tape_free(t);
+        qg_net_free(net);
+    }
+}
+
 static void a_layer_with_two_readers_is_not_fused(void **state)
 {
     (void)state;
@@ -257,6 +281,7 @@ int main(void)
         cmocka_unit_test(fused_nets_compute_what_was_declared),
         cmocka_unit_test(the_pass_takes_over_what_it_can),
         cmocka_unit_test(a_waiting_quantizer_is_a_relu),
+        cmocka_unit_test(a_range_that_is_none_is_told),
         cmocka_unit_test(a_layer_with_two_readers_is_not_fused),
         cmocka_unit_test(a_product_with_two_readers_keeps_its_bias),
     };

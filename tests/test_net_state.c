@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "layers/layer.h"
 #include "layers/net.h"
 #include "tests/support/nets.h"
@@ -177,6 +178,22 @@ static void a_net_survives_its_file(void **state)
     qg_net_free(a), qg_net_free(b);
 }
 
+/* In the file, where was occurs once. */
+static void exchange(float was, float is)
+{
+    unsigned char *bytes;
+    size_t         n, at = 0;
+    assert_int_equal(qg_file_read(path, 1 << 20, &bytes, &n), QG_OK);
+    while (at + sizeof was <= n && memcmp(bytes + at, &was, sizeof was)) at++;
+    assert_true(at + sizeof was <= n);
+    memcpy(bytes + at, &is, sizeof is);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(bytes);
+}
+
 /* twn would make zeros of a whole layer with a NaN in it, and no loss would tell. */
 static void values_that_are_not_finite_are_refused(void **state)
 {
@@ -186,15 +203,32 @@ static void values_that_are_not_finite_are_refused(void **state)
     const float    bad[]  = { NAN, INFINITY, -INFINITY };
     const uint64_t before = qg_params_digest(qg_net_params(net));
     for (int i = 0; i < COUNT(bad); i++) {
-        const float good = gamma->value[2];
-        gamma->value[2]  = bad[i];
+        const float good = gamma->value[2], marked = 1234.5f;
+        gamma->value[2]  = marked;
         assert_int_equal(qg_net_save(net, path), QG_OK);
+        gamma->value[2] = bad[i];
+        assert_int_equal(qg_net_save(net, path), QG_ENAN);      /* the file stays */
+        assert_message("bn1.gamma has the value");
         gamma->value[2] = good;
+        exchange(marked, bad[i]);
         assert_int_equal(qg_net_load(net, path), QG_ENAN);
         assert_message("bn1.gamma has the value");
         assert_message(", at 2 of 6");
         assert_true(qg_params_digest(qg_net_params(net)) == before);
     }
+    qg_net_free(net);
+}
+
+static void there_is_no_state_before_build(void **state)
+{
+    (void)state;
+    qg_net   *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C });
+    qg_state *s   = qg_state_new();
+    qg_net_dense(net, (qg_dense_spec){ .out = 3 });
+    qg_net_state(net, s);
+    assert_int_equal(qg_state_save(s, path), QG_ESTATE);
+    assert_message("net: its state was asked for before qg_net_build");
+    qg_state_free(s);
     qg_net_free(net);
 }
 
@@ -238,6 +272,7 @@ int main(void)
         cmocka_unit_test(quantizing_a_layer_leaves_all_initial_weights),
         cmocka_unit_test(initial_weights_have_the_papers_bound),
         cmocka_unit_test(a_net_survives_its_file),
+        cmocka_unit_test(there_is_no_state_before_build),
         cmocka_unit_test(a_foreign_file_is_refused_with_every_mismatch),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);

@@ -69,6 +69,11 @@ static void test_range(void **state)
     spec.normalise.high = 0.25f;
     assert_null(drawn(1, N, spec));
     assert_message("a range of 0.25 to 0.25 has no width");
+    spec.normalise.low  = -3e38f;
+    spec.normalise.high = 3e38f;
+    assert_null(drawn(1, N, spec));
+    assert_message("has no width that a float can hold");
+    spec.normalise.low  = 0.25f;
     spec.normalise.high = NAN;
     assert_null(drawn(1, N, spec));
     assert_null(drawn(1, N, in_order((qg_normalise_kind)5)));

@@ -241,6 +241,20 @@ static void sums_from_conv2d_are_its_own_sums(void **state)
         }
 }
 
+/* Nobody could train on after one bad batch: a NaN in them would stay. */
+static void running_statistics_stay_finite(void **state)
+{
+    (void)state;
+    float    x[8] = { 1, NAN, 3, 1, 5, 2, 7, 3e38f }, mean[2] = { 0.5f, 0.25f }, var[2] = { 2, 3 };
+    qg_tape *t    = qg_tape_new();
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *y = qg_norm(t, qg_input(t, (qg_tensor){ { 4, 1, 1, 2 }, x }), NULL, NULL,
+                        (qg_norm_spec){ .mean = mean, .var = var });
+    assert_true(isnan(y->data[1]) && y->data[0] < y->data[2]);
+    assert_true(mean[0] > 0.8f && mean[0] < 0.9f && mean[1] == 0.25f && var[1] == 3);   /* 0.9 0.5 + 0.1 4 */
+    qg_tape_free(t);
+}
+
 static void failures_name_both_shapes(void **state)
 {
     (void)state;
@@ -308,6 +322,7 @@ int main(void)
         cmocka_unit_test(a_batch_without_variance_is_finite),
         cmocka_unit_test(nan_survives),
         cmocka_unit_test(sums_from_conv2d_are_its_own_sums),
+        cmocka_unit_test(running_statistics_stay_finite),
         cmocka_unit_test(failures_name_both_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,6 +86,8 @@ static void bad_declarations_name_the_culprit(void **state)
     assert_message("a parameter has no name");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "o", .shape = { 1 << 30, 1 << 15, 1 << 16, 1 } }));
     assert_message("parameter o: shape [1073741824,32768,65536,1] is empty or beyond any memory");
+    assert_null(qg_params_declare(&p, (qg_param){ .name = "g", .shape = { 1, 1, 1, 1 }, .group = (qg_group)QG_GROUPS }));
+    assert_message("parameter g: its group is 5, not 0..4");
     for (int i = 0; i < 2; i++) {       /* one such block still has a size */
         char name[2] = { (char)('x' + i), '\0' };
         assert_int_equal(!qg_params_declare(&p, (qg_param){ .name = name, .shape = { 1 << 29, 1 << 28, 2, 1 } }), i);
@@ -115,6 +117,22 @@ static void the_digest_sees_names_shapes_and_values(void **state)
     qg_params_release(&p);
 }
 
+static void null_flows(void **state)
+{
+    (void)state;
+    qg_params p = { 0 };
+    qg_fail(QG_EIO, "untouched");
+    assert_null(qg_params_declare(NULL, (qg_param){ .name = "w", .shape = { 1, 1, 1, 1 } }));
+    assert_int_equal(qg_params_trained(NULL), 0);
+    assert_true(qg_params_digest(NULL) == qg_params_digest(&p));
+    qg_params_release(NULL);
+    assert_message("untouched");
+    assert_int_equal(qg_params_allocate(NULL), QG_ESTATE);
+    declare(&p, "w", (qg_shape){ 1, 1, 1, 1 });
+    assert_true(qg_params_digest(NULL) != qg_params_digest(&p));        /* without values yet */
+    qg_params_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +141,7 @@ int main(void)
         cmocka_unit_test(more_than_the_first_table_holds),
         cmocka_unit_test(bad_declarations_name_the_culprit),
         cmocka_unit_test(the_digest_sees_names_shapes_and_values),
+        cmocka_unit_test(null_flows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,6 +177,20 @@ static void print_is_like_snprintf(void **state)
     assert_int_equal(qg_schedule_print(&s, NULL, 0), 18);
 }
 
+/* What no text would give. */
+static void schedules_by_hand_are_bounded(void **state)
+{
+    (void)state;
+    qg_schedule s = { .kind = QG_STEP, .factor = 0.999f, .every = 1e-12f }, least = s;
+    least.every   = 0.0001f;
+    assert_true(qg_schedule_lr(&s, 1, 1) == qg_schedule_lr(&least, 1, 1));
+    qg_schedule many = { .kind = QG_STEP, .n_milestones = 1000 };
+    for (int i = 0; i < QG_MILESTONES; i++) many.milestone[i] = 0.1f * (float)(i + 1);
+    char text[256];
+    assert_int_equal(qg_schedule_print(&many, text, sizeof text), strlen("step:at=0.1+0.2+0.3+0.4+0.5+0.6+0.7+0.8"));
+    assert_int_equal(qg_schedule_parse("constant", NULL), QG_EARG);
+}
+
 static void assert_refused(const char *text, const char *culprit, const char *legal)
 {
     qg_schedule s, before;
@@ -260,6 +274,7 @@ int main(void)
         cmocka_unit_test(texts_become_schedules),
         cmocka_unit_test(schedules_become_texts),
         cmocka_unit_test(print_is_like_snprintf),
+        cmocka_unit_test(schedules_by_hand_are_bounded),
         cmocka_unit_test(wrong_words_are_named),
         cmocka_unit_test(wrong_numbers_are_named),
     };

@@ -479,9 +479,26 @@ static void works_in_nets(void **state)
     assert_trains_alike(fixed, ranks);
 }
 
+/* One number for eight channels would be written past its end. */
+static void learned_values_have_their_shapes(void **state)
+{
+    (void)state;
+    float    x[8] = { 0 }, v[3] = { 0 };
+    qg_tape *t    = qg_tape_new();
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *learned[3];
+    for (int i = 0; i < 3; i++) learned[i] = qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, &v[i] });
+    const qg_quant q = qg_fake_quant((qg_fake_quant_spec){ .per_channel = true, .range = QG_RANGE_OBSERVED });
+    assert_null(qg_quantize(t, q, qg_input(t, (qg_tensor){ { 1, 1, 1, 8 }, x }), learned));
+    assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+    assert_message("fake_quant_observed: min is [1,1,1,1], for x [1,1,1,8] it must be [1,1,1,8]");
+    qg_tape_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(learned_values_have_their_shapes),
         cmocka_unit_test(learned_equals_vars),
         cmocka_unit_test(fixed_equals_args),
         cmocka_unit_test(per_channel_equals_the_operator),

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,6 +311,10 @@ static void bad_arrays_stick(void **state)
 static void null_state(void **state)
 {
     (void)state;
+    qg_state *s = qg_state_new();
+    assert_null(qg_state_noted(s, NULL));
+    qg_state_free(s);
+    qg_state_refuse(NULL, QG_EARG);
     qg_fail(QG_ENAN, "the first failure");
     assert_int_equal(qg_state_add(NULL, "w", vector(QG_F32, NULL, 0)), QG_EMEM);
     assert_int_equal(qg_state_note(NULL, "k", "v"), QG_EMEM);
@@ -377,6 +382,13 @@ static void failed_save_keeps_the_old_file(void **state)
     assert_non_null(strstr(qg_errmsg(), at("a")));
     qg_state_free(s);
     assert_int_equal(rmdir(blocker), 0);
+
+    float x[3] = { 1, 2, INFINITY };            /* nobody could load it again */
+    s          = qg_state_new();
+    qg_state_add(s, "w", vector(QG_F32, x, 3));
+    assert_int_equal(qg_state_save(s, at("a")), QG_ENAN);
+    assert_non_null(strstr(qg_errmsg(), "/a': w has the value inf, at 2 of 3"));
+    qg_state_free(s);
     read_all(at("a"), &after, &m);
     assert_int_equal(n, m);
     assert_memory_equal(before, after, n);

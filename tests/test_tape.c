@@ -358,6 +358,60 @@ static void backward_checks_its_loss(void **state)
     assert_message("QG_EVAL");
 }
 
+static void a_loss_belongs_to_the_step(void **state)
+{
+    fixture *f    = *state;
+    qg_tape *t    = qg_tape_new();
+    qg_var  *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_int_equal(qg_backward(t, loss), QG_ESTATE);
+    assert_message("backward: the loss is of another tape, or of an earlier step");
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);
+    assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
+    assert_grad(f, 0, 0, 0, 0);
+    qg_tape_free(t);
+}
+
+static void a_loss_may_be_a_parameter(void **state)
+{
+    (void)state;
+    qg_params p = { 0 };
+    qg_param *w = declare(&p, "w", SCALAR);
+    qg_tape  *t = qg_tape_new();
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_parameter(t, w));
+    assert_int_equal(qg_tape_status(t), QG_ESTATE);
+    assert_message("w: used before the parameters are allocated");
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_int_equal(qg_backward(t, qg_parameter(t, w)), QG_OK);
+    assert_true(w->grad[0] == 1);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+/* The copy of a weight that backward has taken for a gradient. */
+static void a_value_that_backward_took_is_not_read(void **state)
+{
+    (void)state;
+    qg_params p     = { 0 };
+    qg_param *w     = declare(&p, "w", (qg_shape){ 4, 1, 1, 64 });
+    float     x[64] = { 1 };
+    qg_tape  *t     = qg_tape_new();
+    int       runs  = 0;
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *q = sign(t, qg_parameter(t, w), &runs);
+    qg_var *y = qg_dense(t, qg_input(t, (qg_tensor){ { 1, 1, 1, 64 }, x }), q, NULL);
+    assert_int_equal(qg_backward(t, sum(t, &sum_adds, y, NULL)), QG_OK);
+    assert_null(q->data);
+    assert_null(qg_scale(t, q, 2));
+    assert_int_equal(qg_tape_status(t), QG_ESTATE);
+    assert_message("scale: an operand has lost its value to backward");
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
 static void an_empty_input_is_refused(void **state)
 {
     fixture *f = *state;
@@ -454,6 +508,9 @@ int main(void)
         CASE(the_first_failure_sticks),
         CASE(null_in_null_out_without_a_failure),
         CASE(backward_checks_its_loss),
+        CASE(a_loss_belongs_to_the_step),
+        CASE(a_loss_may_be_a_parameter),
+        CASE(a_value_that_backward_took_is_not_read),
         CASE(an_empty_input_is_refused),
         CASE(keys_depend_on_key_step_and_position),
         CASE(a_view_is_its_operand_with_a_backward_of_its_own),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layers/layer.h"
 #include "layers/models/finn.h"
 #include "layers/models/lenet5.h"
 #include "layers/models/mlp.h"
@@ -53,6 +54,27 @@ static qg_status settle(const qg_model *m, int key, double *value)
                    o->whole || o->words ? "a whole number of " : "", o->min, max);
 }
 
+/* Every exception is for a product that is there. */
+static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, const qg_net *net)
+{
+    for (int i = 0; i < spec->choices; i++) {
+        char names[512] = "";
+        int  length     = 0;
+        bool found      = false;
+        for (int k = 0; k < qg_net_layers(net); k++) {
+            qg_layer *l = qg_net_layer(net, k);
+            if (!qg_layer_product(l)) continue;
+            found |= !strcmp(l->name, spec->choice[i].layer);
+            if (length < (int)sizeof names)
+                length += snprintf(names + length, sizeof names - (size_t)length, "%s%s", length ? ", " : "", l->name);
+        }
+        if (!found)
+            return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s", m->name,
+                           spec->choice[i].layer, names);
+    }
+    return QG_OK;
+}
+
 qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
 {
     if (!m) {
@@ -61,7 +83,15 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
     }
     for (int key = 0; key < QG_MODEL_KEYS; key++)
         if (settle(m, key, &spec.option[key])) return NULL;
-    return m->declare(spec);
+    for (int i = 0; i < spec.choices; i++)
+        if (!spec.choice[i].layer) {
+            qg_fail(QG_EARG, "%s: exception %d names no layer", m->name, i);
+            return NULL;
+        }
+    qg_net *net = m->declare(spec);
+    if (!net || !check_choices(m, &spec, net)) return net;
+    qg_net_free(net);
+    return NULL;
 }
 
 qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool first, bool last)

@@ -69,7 +69,8 @@ extern const qg_model *const qg_models[];       /* ends with NULL */
 const qg_model *qg_model_find(const char *name);                /* NULL: no such model */
 
 /* The model's net, not built yet.  NULL: out of memory, or QG_EARG: an option that the model does not
- * have, or one out of range; the message names it, its value and what is legal. */
+ * have, or one out of range; the message names it, its value and what is legal; an exception for a
+ * layer that is not there. */
 qg_net         *qg_model_declare(const qg_model *m, qg_model_spec spec);
 
 /* What spec says of the product called name.  first: it reads the image. */
