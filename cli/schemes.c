@@ -41,7 +41,7 @@ static const scheme_row *find_row(const char *text, size_t n, unsigned use)
 static qg_status check(qg_quant q, unsigned use)
 {
     q.role = (qg_role)use;
-    return q.scheme && q.scheme->check ? q.scheme->check(q) : QG_OK;
+    return qg_quant_check(q);
 }
 
 qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes)

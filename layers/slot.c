@@ -23,7 +23,7 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
     /* First, since the scheme knows what to set instead. */
     qg_quant q        = slot->q;
     q.role            = role;
-    const qg_status s = scheme->check ? scheme->check(q) : QG_OK;
+    const qg_status s = qg_quant_check(q);
     if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
     if (!(scheme->roles & role))
         return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, qg_role_name(role));

@@ -44,14 +44,19 @@ static void observe(qg_quant q, const qg_var *x, qg_var *const *learned)
     q.scheme->observe(q, (qg_tensor){ x->shape, x->data }, value);
 }
 
+qg_status qg_quant_check(qg_quant q)
+{
+    const qg_status s = q.scheme && q.scheme->check ? q.scheme->check(q) : QG_OK;
+    if (s || !q.scheme || !qg_surrogate_check(q.surrogate)) return s;
+    return qg_fail(QG_EARG, "%s: %s", q.scheme->name, qg_errmsg());
+}
+
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (!t || !x) return NULL;
     if (!q.scheme) return x;
-    if (q.scheme->check) {
-        const qg_status s = q.scheme->check(q);
-        if (s) return qg_reject(t, s, "%s", qg_errmsg());
-    }
+    const qg_status s = qg_quant_check(q);
+    if (s) return qg_reject(t, s, "%s", qg_errmsg());
     for (int i = 0; i < qg_learned_count(q); i++) {
         const qg_learned *entry = &q.scheme->learned[i];
         if (!learned || !learned[i])

@@ -74,6 +74,9 @@ struct qg_scheme {
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
 int      qg_learned_count(qg_quant q);
 
+/* The scheme's constants and the surrogate are legal, as far as q.role is known.  QG_EARG. */
+QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
+
 /* q can be part of a qg_norm: in some steps, if it observes (qg_quant_observes). */
 bool     qg_quant_fuses(qg_quant q);
 bool     qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);

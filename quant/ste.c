@@ -40,6 +40,15 @@ qg_surrogate qg_ste_annealed_tanh(uint64_t steps)
     return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->tanh, .arg = 0.1f, .to = 10.0f, .steps = steps };
 }
 
+qg_status qg_surrogate_check(qg_surrogate s)
+{
+    if (!(s.arg >= 0) || !isfinite(s.arg))
+        return qg_fail(QG_EARG, "surrogate: its bound, beta or temperature is %g; 0 or more is legal", (double)s.arg);
+    if (s.steps && !(s.arg > 0 && s.to > 0 && isfinite(s.to)))
+        return qg_fail(QG_EARG, "surrogate: moves from %g to %g; more than 0 is legal", (double)s.arg, (double)s.to);
+    return QG_OK;
+}
+
 qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step)
 {
     if (s.steps == 0) return s;

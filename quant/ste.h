@@ -10,11 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/status.h"
+
 /* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0} where one is asked for: the source's own. */
 typedef struct qg_surrogate {
     void (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
-    float    arg;           /* clip bound, SwishSign beta, tanh temperature */
-    float    to;            /* and where it moves, geometrically, */
+    float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
+    float    to;            /* and where it moves, geometrically, from and to above 0, */
     uint64_t steps;         /* in so many steps of training; 0: arg stays */
 } qg_surrogate;
 
@@ -35,6 +37,9 @@ qg_surrogate qg_ste_tanh(float temperature);
 /* The same with t = 0.1 at step 0, growing by one factor per step to 10 at `steps`, then constant.
  * steps 0: t stays 0.1. */
 qg_surrogate qg_ste_annealed_tanh(uint64_t steps);
+
+/* QG_EARG: what a surrogate holds is out of its range. */
+QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
 
 /* s as it is at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and
  * qg_quantize ask the tape; a plain operator takes arg as it stands. */

@@ -46,6 +46,10 @@ static void spoil(qg_net *net, int how)
                               .out    = 3,
                               .weight = qg_fake_quant((qg_fake_quant_spec){ .range = (qg_range_kind)77 }) });
         break;
+    case 23:
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = qg_twn((qg_twn_spec){ .surrogate = qg_ste_clip(-1) }) });
+        break;
+    case 24: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "caf\xe9" }); break;
     default: qg_net_dense(net, (qg_dense_spec){ .out = 3,
                                                 .name = "a name that goes on and on and on until it is 49 b" });
     }
@@ -75,6 +79,8 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "is longer than 48 bytes" },
     { QG_EARG, "conv1: pad_value is nan" },
     { QG_EARG, "fc1.weight: fake_quant_fixed: range is 77, must be 0 .. 4" },
+    { QG_EARG, "fc1.weight: twn: surrogate: its bound, beta or temperature is -1; 0 or more is legal" },
+    { QG_EARG, "is not UTF-8, as checkpoints have it" },
 };
 
 static void the_first_bad_declaration_surfaces_at_build(void **state)

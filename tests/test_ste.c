@@ -95,9 +95,20 @@ static void smooth_functions_against_libm(void **state)
     assert_true(isnan(qg__tanh(NAN)));
 }
 
+static void arguments_have_a_range(void **state)
+{
+    (void)state;
+    const qg_surrogate good[] = { { 0 }, qg_ste_clip(0), qg_ste_annealed_tanh(7), qg_ste_annealed_tanh(0) };
+    const qg_surrogate bad[]  = { qg_ste_clip(-1), qg_ste_swish(NAN), qg_ste_tanh(INFINITY),
+                                  { .slope = good[1].slope, .to = 1, .steps = 3 } };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_int_equal(qg_surrogate_check(good[i]), QG_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(qg_surrogate_check(bad[i]), QG_EARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arguments_have_a_range),
         cmocka_unit_test(sign_of_zero_and_nan),
         cmocka_unit_test(slopes_by_hand),
         cmocka_unit_test(smooth_slopes_follow_their_formulas),
