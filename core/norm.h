@@ -8,8 +8,6 @@
 
 static inline double qg__norm_eps(qg_norm_spec spec) { return spec.eps == 0 ? 1e-5 : (double)spec.eps; }
 
-static inline float qg__norm_momentum(qg_norm_spec spec) { return spec.momentum == 0 ? 0.1f : spec.momentum; }
-
 /* sqrt(var + eps) of the running variance. */
 static inline double qg__norm_deviation(qg_norm_spec spec, size_t k)
 {
@@ -20,7 +18,7 @@ static inline double qg__norm_deviation(qg_norm_spec spec, size_t k)
  * that is not finite leaves them alone: its loss is refused, and they would never recover. */
 static inline void qg__norm_track(qg_norm_spec spec, size_t k, double m, double mean, double var)
 {
-    const float momentum = qg__norm_momentum(spec);
+    const float momentum = spec.momentum == 0 ? 0.1f : spec.momentum;
     const float centre = (float)mean, unbiased = (float)(m > 1 ? var * m / (m - 1) : var);
     if (!isfinite(centre) || !isfinite(unbiased)) return;
     spec.mean[k] += momentum * (centre - spec.mean[k]);
