@@ -69,23 +69,23 @@ qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *i
         return qg_fail(QG_EARG, "%s: strides of batch and channel are %d and %d, must be 1", op,
                        attrs.strides[0], attrs.strides[3]);
     qg__code_conv k = { .x        = input,
-               .w        = filter,
-               .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
-               .w_axes   = qg__axes_of(filter, 3, 0, 1, 2),
-               .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
-               .stride_h = (size_t)attrs.strides[1],
-               .stride_w = (size_t)attrs.strides[2],
-               .groups   = 1,
-               .x_zero   = x_zero };
+                        .w        = filter,
+                        .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
+                        .w_axes   = qg__axes_of(filter, 3, 0, 1, 2),
+                        .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
+                        .stride_h = (size_t)attrs.strides[1],
+                        .stride_w = (size_t)attrs.strides[2],
+                        .groups   = 1,
+                        .x_zero   = x_zero };
     s = qg__code_conv_fit(op, &k, attrs.padding);
     if (!s) s = qg__code_conv_check_zero(op, &k, w_zero);
     if (s) return s;
     /* One, so that the sum is the code. */
     const qg__code_conv_channel ch = { .w_zero   = w_zero,
-                                  .m        = { 1 << 30, 1 },
-                                  .rounding = QG_SINGLE_ROUNDING,
-                                  .lo       = INT32_MIN,
-                                  .hi       = INT32_MAX };
+                                       .m        = { 1 << 30, 1 },
+                                       .rounding = QG_SINGLE_ROUNDING,
+                                       .lo       = INT32_MIN,
+                                       .hi       = INT32_MAX };
     for (size_t o = 0; o < k.w_axes.n; o++) qg__code_conv_run(&k, o, &ch, output);
     *(float *)output_min->data = level_x * level_w * (float)INT32_MIN;
     *(float *)output_max->data = level_x * level_w * 2147483648.0f;    /* (float)INT32_MAX */
@@ -229,25 +229,25 @@ qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_arra
                                        bias, output);
     if (s) return s;
     qg__code_conv k = { .x        = input,
-               .w        = filter,
-               .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
-               .w_axes   = qg__axes_of(filter, 0, 1, 2, 3),
-               .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
-               .stride_h = (size_t)attrs.strides[0],
-               .stride_w = (size_t)attrs.strides[1],
-               .groups   = 1,
-               .x_zero   = attrs.input_zero_point };
+                        .w        = filter,
+                        .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
+                        .w_axes   = qg__axes_of(filter, 0, 1, 2, 3),
+                        .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
+                        .stride_h = (size_t)attrs.strides[0],
+                        .stride_w = (size_t)attrs.strides[1],
+                        .groups   = 1,
+                        .x_zero   = attrs.input_zero_point };
     s = qg__code_conv_fit(op, &k, attrs.padding);
     for (size_t o = 0; !s && o < k.w_axes.n; o++)
         s = qg__code_conv_check_zero(op, &k, element(filter_zero_points, o));
     for (size_t o = 0; !s && o < k.w_axes.n; o++) {
-        const double     scale = (double)((const float *)filter_scales->data)[o];
+        const double          scale = (double)((const float *)filter_scales->data)[o];
         qg__code_conv_channel ch    = { .w_zero   = element(filter_zero_points, o),
-                                   .bias     = element(bias, o),
-                                   .rounding = attrs.rounding,
-                                   .zero     = attrs.output_zero_point,
-                                   .lo       = attrs.output_min,
-                                   .hi       = attrs.output_max };
+                                        .bias     = element(bias, o),
+                                        .rounding = attrs.rounding,
+                                        .zero     = attrs.output_zero_point,
+                                        .lo       = attrs.output_min,
+                                        .hi       = attrs.output_max };
         s = qg_quantize_multiplier(
             (double)attrs.input_scale * scale / (double)attrs.output_scale, &ch.m);
         if (!s) qg__code_conv_run(&k, o, &ch, output);
