@@ -6,7 +6,6 @@
 #include "quant/uniform.h"
 
 #include <float.h>
-#include <string.h>
 
 /* ---- the range ---- */
 

@@ -1,6 +1,6 @@
 #include "quant/check.h"
-#include "quant/reduce.h"
 #include "quant/fake_quant.h"
+#include "quant/reduce.h"
 #include "quant/uniform.h"
 
 enum { CHUNK = QG_CHANNEL_RANGES };

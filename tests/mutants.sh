@@ -58,7 +58,7 @@ mutate() {
     result=
     # What is built without the patch must not be built with it, should the patch change the flags.
     [ -z "$(field Rebuild "$1")" ] || build "$tests"
-    if ! (cd "$copy" && patch -s -p1 < "$1" > log 2>&1); then
+    if ! (cd "$copy" && patch -s -p1 -F0 < "$1" > log 2>&1); then
         result='-  (does not apply)'
     else
         for file in $(field Rebuild "$1"); do touch "$copy/$file"; done
