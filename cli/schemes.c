@@ -7,10 +7,6 @@
 #include "layers/layer.h"
 #include "quant/scheme.h"
 
-static const unsigned uses[] = { FOR_WEIGHT, FOR_INPUT, FOR_GRADIENT };
-
-enum { USES = sizeof uses / sizeof *uses };
-
 /* --- reading ------------------------------------------------------------------------------ */
 
 static qg_status refuse(const char *text, size_t n, unsigned use)
@@ -63,9 +59,9 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
     const size_t n = strcspn(text, ":"), key = strcspn(text, "=");
     const char  *rest = text[n] ? text + n + 1 : "";
     unsigned     use  = 0;
-    for (int i = 0; i < USES; i++) {
-        const size_t length = strlen(qg_role_name(uses[i]));
-        if (!strncmp(rest, qg_role_name(uses[i]), length) && rest[length] == '=') use = uses[i];
+    for (int i = 0; i < QG_ROLES; i++) {
+        const size_t length = strlen(qg_role_name(qg_roles[i]));
+        if (!strncmp(rest, qg_role_name(qg_roles[i]), length) && rest[length] == '=') use = qg_roles[i];
     }
     if (n == 0 || n >= LAYER_NAME_BYTES || use == 0)
         return qg_fail(QG_EARG,
@@ -108,10 +104,10 @@ void schemes_help(FILE *out)
     fprintf(out, "\nSchemes, with options as in twn:threshold=0.5,per-channel=yes.  surrogate is one of\n"
                  SURROGATES ";\n"
                  "surrogate-arg the bound of clip, the beta of swish or the temperature of tanh.\n");
-    for (int u = 0; u < USES; u++) {
-        fprintf(out, "\nfor --%s:\n", qg_role_name(uses[u]));
+    for (int u = 0; u < QG_ROLES; u++) {
+        fprintf(out, "\nfor --%s:\n", qg_role_name(qg_roles[u]));
         for (int i = 0; i < SCHEME_ROWS; i++)
-            if (scheme_rows[i].use & uses[u]) row_help(&scheme_rows[i], out);
+            if (scheme_rows[i].use & qg_roles[u]) row_help(&scheme_rows[i], out);
     }
 }
 
