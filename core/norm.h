@@ -14,16 +14,8 @@ static inline double qg__norm_deviation(qg_norm_spec spec, size_t k)
     return sqrt((double)spec.var[k] + qg__norm_eps(spec));
 }
 
-/* The running statistics move towards those of m numbers; the variance is tracked unbiased.  A batch
- * that is not finite leaves them alone: its loss is refused, and they would never recover. */
-static inline void qg__norm_track(qg_norm_spec spec, size_t k, double m, double mean, double var)
-{
-    const float momentum = spec.momentum == 0 ? 0.1f : spec.momentum;
-    const float centre = (float)mean, unbiased = (float)(m > 1 ? var * m / (m - 1) : var);
-    if (!isfinite(centre) || !isfinite(unbiased)) return;
-    spec.mean[k] += momentum * (centre - spec.mean[k]);
-    spec.var[k] += momentum * (unbiased - spec.var[k]);
-}
+/* The running statistics of channel k move towards those of m numbers, whose variance is biased. */
+void qg__norm_track(qg_norm_spec spec, size_t k, double m, double mean, double var);
 
 /* x, called name in messages, has c channels: the statistics are there, the constants legal, and gamma
  * and beta, where there are such, have as many.  If not, t is rejected with QG_ESHAPE or QG_EARG. */

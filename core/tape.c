@@ -1,75 +1,10 @@
-#include "core/tape.h"
-
 #include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "core/arena.h"
-#include "core/profile.h"
 #include "core/rng.h"
-
-/* A gradient buffer that waits to be used again; it is written into the buffer itself. */
-typedef struct spare {
-    struct spare *next;
-    size_t        bytes;
-} spare;
-
-struct qg_tape {
-    qg_arena        step;       /* vars, values, gradients, what ops saved */
-    qg_arena        scratch;    /* rewound when the next op starts */
-    qg_var         *newest;
-    spare          *spares;
-    qg_mode         mode;
-    qg_status       status;     /* the first failure of this step */
-    char            why[512];   /* and its message: later failures elsewhere do not replace it */
-    uint64_t        at;         /* the step's number */
-    uint64_t        key;
-    uint64_t        draws;      /* keys given out in this step */
-    bool            walked;     /* backward has begun: values may have made room for gradients */
-    qg_profile     *profile;
-    qg_profile_row *running;    /* the op whose forward is being timed, since when, and its var */
-    double          since;
-    qg_var         *timed;
-};
-
-/* --- timing ------------------------------------------------------------------------------- */
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static qg_profile_row *profile_row(qg_profile *p, const char *op)
-{
-    for (int i = 0; i < p->rows; i++)
-        if (!strcmp(p->row[i].op, op)) return &p->row[i];
-    if (p->rows == QG_PROFILE_ROWS) return NULL;
-    p->row[p->rows] = (qg_profile_row){ .op = op };
-    return &p->row[p->rows++];
-}
-
-/* An eager op runs between its own record and the next one, so one clock reading per record
- * times them all. */
-static void profile_forward(qg_tape *t, const char *op)
-{
-    if (!t->profile) return;
-    const double now = seconds();
-    if (t->running) {
-        t->running->forward += now - t->since;
-        t->running->forward_flops += t->timed ? t->timed->flops : 0;
-    }
-    t->running = op ? profile_row(t->profile, op) : NULL;
-    t->since   = now;
-    t->timed   = NULL;
-}
-
-/* --- begin, record ------------------------------------------------------------------------ */
+#include "core/tape_parts.h"
 
 qg_tape *qg_tape_new(void)
 {
@@ -81,7 +16,7 @@ qg_tape *qg_tape_new(void)
 void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
 {
     if (!t) return;
-    profile_forward(t, "-");
+    qg__watch_forward(&t->watch, "-");
     qg_arena_rewind(&t->step);
     qg_arena_merge(&t->scratch);
     t->newest = NULL;
@@ -102,10 +37,7 @@ uint64_t  qg_tape_key(qg_tape *t)          { return qg_rng_fork(t->key, t->draws
 
 void qg_tape_profile(qg_tape *t, qg_profile *p)
 {
-    if (!t) return;
-    t->profile = p;
-    t->running = NULL;
-    t->timed   = NULL;
+    if (t) t->watch = (qg__stopwatch){ .profile = p };
 }
 
 void qg_tape_free(qg_tape *t)
@@ -137,7 +69,7 @@ qg_var *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...)
     return NULL;
 }
 
-static void *take(qg_tape *t, qg_arena *a, size_t bytes)
+void *qg__tape_take(qg_tape *t, qg_arena *a, size_t bytes)
 {
     void *p = qg_arena_take(a, bytes ? bytes : 1);
     if (!p) fail(t, QG_EMEM);
@@ -146,7 +78,7 @@ static void *take(qg_tape *t, qg_arena *a, size_t bytes)
 
 static qg_var *append(qg_tape *t, qg_shape shape)
 {
-    qg_var *v = take(t, &t->step, sizeof *v);
+    qg_var *v = qg__tape_take(t, &t->step, sizeof *v);
     if (!v) return NULL;
     *v        = (qg_var){ .shape = shape, .older = t->newest };
     t->newest = v;
@@ -195,14 +127,13 @@ static void read_operand(qg_var *y, qg_var *x)
 static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
 {
     if (!t || t->status) return NULL;
-    profile_forward(t, op->name);
-    if (t->running) t->running->calls++;
+    qg__watch_forward(&t->watch, op->name);
     qg_arena_merge(&t->scratch);
     if ((a && !a->data) || (b && !b->data) || (c && !c->data))
         return qg_reject(t, QG_ESTATE, "%s: an operand has lost its value to backward", op->name);
     qg_var *v = append(t, y);
     if (!v) return NULL;
-    t->timed = v;
+    qg__watch_record(&t->watch, v);
     v->op    = op;
     v->in[0] = a;
     v->in[1] = b;
@@ -218,7 +149,7 @@ qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b,
     if (!qg_shape_valid(y))
         return qg_reject(t, QG_EMEM, "%s: " QG_SHAPE_FMT " is beyond any memory", op->name, QG_SHAPE_ARGS(y));
     if (!countable(t, op->name, y)) return NULL;
-    v->data = take(t, &t->step, qg_count(y) * sizeof(float));
+    v->data = qg__tape_take(t, &t->step, qg_count(y) * sizeof(float));
     return v->data ? v : NULL;
 }
 
@@ -241,152 +172,11 @@ void qg_operand(qg_var *y, int at, qg_var *x)
 
 void *qg_save(qg_tape *t, qg_var *y, size_t bytes)
 {
-    y->saved = take(t, &t->step, bytes);
+    y->saved = qg__tape_take(t, &t->step, bytes);
     return y->saved;
 }
 
 void *qg_scratch(qg_tape *t, size_t bytes)
 {
-    return take(t, &t->scratch, bytes);
-}
-
-/* --- backward ----------------------------------------------------------------------------- */
-
-static size_t grad_bytes(const qg_var *v)
-{
-    const size_t bytes = qg_count(v->shape) * sizeof(float);
-    return bytes < sizeof(spare) ? sizeof(spare) : bytes;
-}
-
-/* The smallest waiting buffer that is large enough, else new memory. */
-static bool grad_take(qg_tape *t, qg_var *v)
-{
-    const size_t bytes = grad_bytes(v);
-    spare      **best  = NULL;
-    for (spare **s = &t->spares; *s; s = &(*s)->next)
-        if ((*s)->bytes >= bytes && (!best || (*s)->bytes < (*best)->bytes)) best = s;
-    v->room = best ? (*best)->bytes : bytes;
-    v->grad = best ? (float *)(void *)*best : take(t, &t->step, bytes);
-    if (best) *best = (*best)->next;
-    return v->grad;
-}
-
-static void give(qg_tape *t, float *buffer, size_t bytes)
-{
-    if (bytes < sizeof(spare)) return;
-    spare *s  = (spare *)(void *)buffer;
-    *s        = (spare){ t->spares, bytes };
-    t->spares = s;
-}
-
-static bool shares_grad(const qg_var *v)
-{
-    return v->op && v->op->straight_through && !v->in[0]->op && v->in[0]->grad;
-}
-
-/* The copy of a parameter that y, a product, has multiplied with, and nobody else. */
-static bool is_quantized_weight(const qg_var *y, const qg_var *w)
-{
-    if (!y->op->value_unused || !w || !w->op || w->readers > 1) return false;
-    const qg_var *from = w->in[0];
-    return from && !from->op && from->grad && from->data != w->data;
-}
-
-/* A product that only a batch norm reads: half of the activations of a step, and the larger half. */
-static bool gives_value(const qg_op *reader, const qg_var *x)
-{
-    return reader->in_place && x->op && x->op->value_unused && x->readers == 1;
-}
-
-static qg_status ready_operand(qg_tape *t, const qg_var *y, int i)
-{
-    qg_var    *x       = y->in[i];
-    const bool assigns = y->op->assigns;
-    if (!x || !x->needs_grad || x->grad) return QG_OK;
-    if (shares_grad(x)) {
-        x->grad = x->in[0]->grad;
-        return QG_OK;
-    }
-    if (i == 0 && gives_value(y->op, x) && qg_count(x->shape) * sizeof(float) >= sizeof(spare)) {
-        x->grad  = x->data;
-        x->room  = grad_bytes(x);
-        x->fresh = true;
-        return QG_OK;
-    }
-    if (!grad_take(t, x)) return t->status;
-    x->fresh = assigns;
-    if (!assigns) memset(x->grad, 0, qg_count(x->shape) * sizeof(float));
-    return QG_OK;
-}
-
-static qg_status run_backward(qg_tape *t, qg_var *y)
-{
-    for (int i = 0; i < QG_OPERANDS; i++)
-        if (ready_operand(t, y, i)) return t->status;
-    const double start = t->profile ? seconds() : 0;
-    qg_arena_merge(&t->scratch);
-    y->op->backward(t, y);
-    if (t->profile) {
-        qg_profile_row *row = profile_row(t->profile, y->op->name);
-        if (row) {
-            row->backward += seconds() - start;
-            for (int i = 0; i < 2; i++)     /* each gradient of a product costs what it did */
-                if (y->in[i] && y->in[i]->grad) row->backward_flops += y->flops;
-        }
-    }
-    for (int i = 0; i < QG_OPERANDS; i++)
-        if (y->in[i]) y->in[i]->fresh = false;
-    if (is_quantized_weight(y, y->in[1])) y->in[1]->spent = true;
-    give(t, y->grad, y->room);
-    y->grad = NULL;
-    return t->status;
-}
-
-/* Backward has passed v: what it held may serve gradients of vars that are older, and who looks for it
- * finds nothing. */
-static void pass(qg_tape *t, qg_var *v)
-{
-    if (!v->spent) return;
-    give(t, v->data, qg_count(v->shape) * sizeof(float));
-    v->data = NULL;
-}
-
-static bool is_of_step(const qg_tape *t, const qg_var *wanted)
-{
-    const qg_var *v = t->newest;
-    while (v && v != wanted) v = v->older;
-    return v;
-}
-
-qg_status qg_backward(qg_tape *t, qg_var *loss)
-{
-    if (!t) return qg_fail(QG_ESTATE, "backward: no tape");
-    if (t->status) return qg_fail(t->status, "%s", t->why);
-    if (!loss) return qg_fail(QG_ESTATE, "backward: no loss");
-    if (!is_of_step(t, loss)) return qg_fail(QG_ESTATE, "backward: the loss is of another tape, or of an earlier step");
-    profile_forward(t, NULL);
-    if (t->mode != QG_TRAIN) return qg_fail(QG_ESTATE, "backward: the tape was begun in QG_EVAL");
-    if (qg_count(loss->shape) != 1)
-        return qg_fail(QG_ESHAPE, "backward: the loss is " QG_SHAPE_FMT ", not [1,1,1,1]",
-                       QG_SHAPE_ARGS(loss->shape));
-    if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", loss->data[0]);
-    if (!loss->needs_grad) return QG_OK;
-    if (t->walked)
-        return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
-    t->walked = true;
-    if (!loss->op) {                        /* a parameter itself */
-        loss->grad[0] += 1.0f;
-        return QG_OK;
-    }
-    if (!grad_take(t, loss)) return t->status;
-    loss->grad[0] = 1.0f;
-    for (qg_var *v = t->newest; v; v = v->older) {
-        if (!v->op || !v->grad) continue;
-        if (shares_grad(v) && v->grad == v->in[0]->grad) v->grad = NULL;
-        else if (run_backward(t, v)) return qg_fail(t->status, "%s", t->why);
-        pass(t, v);
-    }
-    qg_arena_merge(&t->scratch);
-    profile_forward(t, "-");
-    return QG_OK;
+    return qg__tape_take(t, &t->scratch, bytes);
 }

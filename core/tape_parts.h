@@ -1,0 +1,48 @@
+/* core/tape_parts.h — the inside of a tape: core/tape.c records on it, core/backward.c walks it, and
+ * core/profile.c times both.  Internal. */
+#ifndef QG_TAPE_PARTS_H
+#define QG_TAPE_PARTS_H
+
+#include "core/arena.h"
+#include "core/profile.h"
+#include "core/tape.h"
+
+/* A gradient buffer that waits to be used again; this is written into the buffer itself. */
+typedef struct qg__spare {
+    struct qg__spare *next;
+    size_t            bytes;
+} qg__spare;
+
+typedef struct qg__stopwatch {
+    qg_profile     *profile;    /* NULL: nothing is timed */
+    qg_profile_row *running;    /* the op whose forward is being timed, since when, and its var */
+    double          since;
+    const qg_var   *timed;
+} qg__stopwatch;
+
+struct qg_tape {
+    qg_arena      step;         /* vars, values, gradients, what ops saved */
+    qg_arena      scratch;      /* rewound when the next op starts */
+    qg_var       *newest;
+    qg__spare    *spares;
+    qg_mode       mode;
+    qg_status     status;       /* the first failure of this step */
+    char          why[512];     /* and its message: later failures elsewhere do not replace it */
+    uint64_t      at;           /* the step's number */
+    uint64_t      key;
+    uint64_t      draws;        /* keys given out in this step */
+    bool          walked;       /* backward has begun: values may have made room for gradients */
+    qg__stopwatch watch;
+};
+
+/* Memory of an arena of t.  NULL: there is none, and t has failed. */
+void *qg__tape_take(qg_tape *t, qg_arena *a, size_t bytes);
+
+/* The op that is running ends, and the one called op begins; "-": what lies between ops, NULL: nothing. */
+void  qg__watch_forward(qg__stopwatch *w, const char *op);
+void  qg__watch_record(qg__stopwatch *w, const qg_var *y);      /* y is what it records */
+
+/* Run y's backward. */
+void  qg__watch_backward(qg__stopwatch *w, qg_tape *t, qg_var *y);
+
+#endif
