@@ -29,6 +29,7 @@ qg_status   config_over(config *c, const config *top);
 /* The value of an option that is in the table.  A number that is unset is its fallback, or 0. */
 const char *config_text(const config *c, const char *name);        /* NULL: unset */
 bool        config_flag(const config *c, const char *name);        /* unset: false */
+bool        config_says(const config *c, const char *name, const char *word);      /* it is set to that */
 double      config_real(const config *c, const char *name);
 int64_t     config_integer(const config *c, const char *name);
 

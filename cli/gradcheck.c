@@ -69,9 +69,9 @@ static qg_status run_table(const gradcheck_table *table, tally *sum)
 
 static int run(const config *asked)
 {
-    const gradcheck_table *tables[] = { &gradcheck_ops, &gradcheck_surrogates, &gradcheck_ranges,
-                                        &gradcheck_weights, &gradcheck_papers };
-    const int              count = config_flag(asked, "paper") ? 5 : 4;
+    const gradcheck_table *tables[] = { &gradcheck_ops, &gradcheck_norms, &gradcheck_surrogates,
+                                        &gradcheck_ranges, &gradcheck_weights, &gradcheck_papers };
+    const int              count = config_flag(asked, "paper") ? 6 : 5;
     tally                  sum   = { .as_json = config_flag(asked, "json") };
     qg_status              s     = QG_OK;
     if (sum.as_json) {

@@ -1,39 +1,12 @@
-/* qgrad inspect: what the weights of a run are, and what their quantizers make of them. */
-#include <inttypes.h>
+#include "cli/inspect.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json.h"
 #include "cli/recipe.h"
 #include "cli/run.h"
-#include "layers/layer.h"
-
-enum { LEVELS = 8 };            /* as many values are listed one by one */
-
-/* One code, and the values it stands for: one, or one per channel. */
-typedef struct level {
-    int32_t code;
-    float   min, max;
-    size_t  count;
-} level;
-
-typedef struct tensor {
-    const char    *name;        /* of its layer */
-    const qg_slot *slot, *input;
-    size_t      count;
-    bool        folded;         /* a batch norm is multiplied into it before it is quantized */
-    float       latent_min, latent_max;
-    float       min, max;       /* quantized */
-    size_t      zeros;          /* quantized values that are 0 */
-    bool        has_codes;
-    int         bits, scales;
-    size_t      codes;          /* how many different ones are used, by the channel with the most
-                                   if each has a scale */
-    int         levels;         /* entries of level; 0: too many to list */
-    level       level[LEVELS];
-} tensor;
 
 typedef struct inspection {
     config     asked, config;
@@ -68,12 +41,6 @@ static qg_status load(inspection *e)
 
 /* --- measuring ---------------------------------------------------------------------------- */
 
-static void widen(float v, float *min, float *max)
-{
-    *min = v < *min ? v : *min;
-    *max = v > *max ? v : *max;
-}
-
 static int by_code(const void *a, const void *b)
 {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
@@ -81,14 +48,14 @@ static int by_code(const void *a, const void *b)
 }
 
 /* How many of n codes differ; the first of them, in increasing order, into level. */
-static size_t distinct(size_t n, const int32_t *code, int32_t *sorted, level list[LEVELS])
+static size_t distinct(size_t n, const int32_t *code, int32_t *sorted, level list[INSPECT_LEVELS])
 {
     size_t found = 0;
     memcpy(sorted, code, n * sizeof *code);
     qsort(sorted, n, sizeof *sorted, by_code);
     for (size_t i = 0; i < n; i++) {
         if (i > 0 && sorted[i] == sorted[i - 1]) continue;
-        if (found < LEVELS) list[found] = (level){ sorted[i], INFINITY, -INFINITY, 0 };
+        if (found < INSPECT_LEVELS) list[found] = (level){ sorted[i], INFINITY, -INFINITY, 0 };
         found++;
     }
     return found;
@@ -103,11 +70,11 @@ static void count_levels(tensor *v, const int32_t *code, int32_t *sorted, const 
         if (used > v->codes) v->codes = used;
     }
     const size_t all = distinct(v->count, code, sorted, v->level);
-    v->levels        = all > LEVELS ? 0 : (int)all;
+    v->levels        = all > INSPECT_LEVELS ? 0 : (int)all;
     for (size_t i = 0; i < v->count && v->levels; i++) {
         int k = 0;
         while (v->level[k].code != code[i]) k++;
-        widen(y[i], &v->level[k].min, &v->level[k].max);
+        inspect_widen(y[i], &v->level[k].min, &v->level[k].max);
         v->level[k].count++;
     }
 }
@@ -141,7 +108,7 @@ static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
     const qg_var *y = qg_slot_apply(v->slot, e->tape, qg_input(e->tape, w));
     if (!y) return qg_tape_status(e->tape);
     for (size_t i = 0; i < v->count; i++) {
-        widen(y->data[i], &v->min, &v->max);
+        inspect_widen(y->data[i], &v->min, &v->max);
         v->zeros += y->data[i] == 0.0f;
     }
     return v->slot->q.scheme->encode ? measure_codes(v, w, y->data) : QG_OK;
@@ -160,150 +127,13 @@ static qg_status measure(inspection *e, const qg_product *p, tensor *v)
                    .latent_max = -INFINITY,
                    .min        = INFINITY,
                    .max        = -INFINITY };
-    for (size_t i = 0; i < v->count; i++) widen(x[i], &v->latent_min, &v->latent_max);
+    for (size_t i = 0; i < v->count; i++) inspect_widen(x[i], &v->latent_min, &v->latent_max);
     if (!v->slot->q.scheme) return QG_OK;
     float          *folded = malloc(v->count * sizeof *folded);
     const qg_status s      = folded ? measure_quantized(e, qg_product_weight(p, folded), v)
                                     : qg_fail(QG_EMEM, "out of memory");
     free(folded);
     return s;
-}
-
-/* --- for people --------------------------------------------------------------------------- */
-
-static double percent(size_t part, size_t whole)
-{
-    return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
-static void print_levels(const tensor *v)
-{
-    printf("{");
-    for (int k = 0; k < v->levels; k++) {
-        const level *l = &v->level[k];
-        printf(k ? ", " : "");
-        if (l->max - l->min <= 1e-6f * fabsf(l->max))
-            printf(l->max == 0 ? "0" : "%+.4g", (double)l->max);
-        else printf("%+.4g..%+.4g", (double)l->min, (double)l->max);
-    }
-    printf("}  ");
-    for (int k = 0; k < v->levels; k++)
-        printf("%s%.1f", k ? ", " : "", percent(v->level[k].count, v->count));
-    printf(" %%");
-}
-
-/* What a quantizer has learned or observed: a number, or the range of one per channel. */
-static void print_learned(const qg_slot *slot)
-{
-    for (int i = 0; i < QG_LEARNED; i++) {
-        const qg_param *p   = slot->param[i];
-        float           min = INFINITY, max = -INFINITY;
-        const size_t    n   = p ? qg_count(p->shape) : 0;
-        if (!p || slot->q.scheme->learned[i].quiet) continue;
-        for (size_t k = 0; k < n; k++) widen(p->value[k], &min, &max);
-        printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name,
-               (double)min);
-        if (n > 1) printf(" .. %.6g, %zu channels", (double)max, n);
-        printf("\n");
-    }
-}
-
-static void print_tensor(const tensor *v)
-{
-    const qg_quant q = v->slot->q;
-    printf("%s: ", v->name);
-    if (!q.scheme) {
-        printf("float, not quantized\n");
-    } else if (v->levels) {
-        print_levels(v);
-        printf(", %.0f %% zero\n", percent(v->zeros, v->count));
-    } else if (v->has_codes) {
-        printf("%zu of %.0f codes used%s, %+.4g .. %+.4g, %.0f %% zero\n", v->codes, exp2(v->bits),
-               v->scales > 1 ? " by a channel at most" : "", (double)v->min, (double)v->max,
-               percent(v->zeros, v->count));
-    } else {
-        printf("%+.4g .. %+.4g\n", (double)v->min, (double)v->max);
-    }
-    if (q.scheme) {
-        printf("  %-10s %s, %d bit%s", "quantized", q.scheme->name, q.bits, q.bits == 1 ? "" : "s");
-        if (v->scales > 1) printf(", %d scales", v->scales);
-        if (v->folded) printf(", with its batch norm folded in");
-        if (q.after) printf(", from step %" PRIu64 " on", q.after);
-        printf("\n");
-        print_learned(v->slot);
-    }
-    printf("  %-10s %zu %s, %+.4g .. %+.4g\n", q.scheme ? "latent" : "float", v->count,
-           v->count == 1 ? "weight" : "weights", (double)v->latent_min, (double)v->latent_max);
-    if (!v->input->q.scheme) return;
-    printf("  %-10s %s, %d bit%s\n", "input", v->input->q.scheme->name, v->input->q.bits,
-           v->input->q.bits == 1 ? "" : "s");
-    print_learned(v->input);
-}
-
-/* --- for programs ------------------------------------------------------------------------- */
-
-static void json_learned(json *j, const qg_slot *slot)
-{
-    json_open(j, "learned", '[');
-    for (int i = 0; i < QG_LEARNED; i++) {
-        const qg_param *p = slot->param[i];
-        if (!p) continue;
-        json_open(j, NULL, '{');
-        json_text(j, "name", p->name);
-        json_flag(j, "trained", p->group != QG_TRACKED);
-        json_open(j, "value", '[');
-        for (size_t k = 0; k < qg_count(p->shape); k++) json_real(j, NULL, (double)p->value[k]);
-        json_close(j, ']');
-        json_close(j, '}');
-    }
-    json_close(j, ']');
-}
-
-static void json_quantized(json *j, const tensor *v)
-{
-    json_open(j, "quantized", '{');
-    json_text(j, "scheme", v->slot->q.scheme->name);
-    json_integer(j, "bits", (uint64_t)v->slot->q.bits);
-    json_flag(j, "folded", v->folded);
-    json_real(j, "min", (double)v->min);
-    json_real(j, "max", (double)v->max);
-    json_real(j, "zero_share", percent(v->zeros, v->count) / 100);
-    if (v->has_codes) {
-        json_integer(j, "scales", (uint64_t)v->scales);
-        json_integer(j, "codes_used", v->codes);
-    }
-    if (v->levels) json_open(j, "values", '[');
-    for (int k = 0; k < v->levels; k++) {
-        json_open(j, NULL, '{');
-        json_real(j, "code", (double)v->level[k].code);
-        json_real(j, "min", (double)v->level[k].min);
-        json_real(j, "max", (double)v->level[k].max);
-        json_real(j, "share", percent(v->level[k].count, v->count) / 100);
-        json_close(j, '}');
-    }
-    if (v->levels) json_close(j, ']');
-    json_learned(j, v->slot);
-    json_close(j, '}');
-}
-
-static void json_tensor(json *j, const tensor *v)
-{
-    json_open(j, NULL, '{');
-    json_text(j, "layer", v->name);
-    json_integer(j, "weights", v->count);
-    json_open(j, "latent", '{');
-    json_real(j, "min", (double)v->latent_min);
-    json_real(j, "max", (double)v->latent_max);
-    json_close(j, '}');
-    if (v->slot->q.scheme) json_quantized(j, v);
-    else json_text(j, "quantized", NULL);
-    if (v->input->q.scheme) {
-        json_open(j, "input", '{');
-        json_text(j, "scheme", v->input->q.scheme->name);
-        json_learned(j, v->input);
-        json_close(j, '}');
-    }
-    json_close(j, '}');
 }
 
 /* --- the verb ----------------------------------------------------------------------------- */
@@ -327,8 +157,8 @@ static qg_status print_all(inspection *e)
         tensor            v;
         if (!p) continue;
         s = measure(e, p, &v);
-        if (!s && as_json) json_tensor(&j, &v);
-        else if (!s) print_tensor(&v);
+        if (!s && as_json) inspect_json(&j, &v);
+        else if (!s) inspect_print(&v);
     }
     if (as_json) {
         json_close(&j, ']');

@@ -169,7 +169,7 @@ static void print_as_float(const config *c, FILE *out)
     for (const char *line = config_text(c, "layer"); line && *line; line = list_next(line))
         fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
     if (config_integer(c, "quantize-after")) fprintf(out, " --quantize-after 0");
-    if (!strcmp(config_text(c, "optimizer"), "bop")) fprintf(out, " --optimizer adam");
+    if (config_says(c, "optimizer", "bop")) fprintf(out, " --optimizer adam");
 }
 
 /* The same run in float, or in twn if this one is in float, where find_rival looks for it.  None where

@@ -116,7 +116,7 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
 const logged_run *results_witness(const results *all, const char *data)
 {
     for (int i = 0; i < all->runs; i++)
-        if (!strcmp(config_text(&all->run[i].config, "data"), data) && config_text(&all->run[i].config, "data-digest"))
+        if (config_says(&all->run[i].config, "data", data) && config_text(&all->run[i].config, "data-digest"))
             return &all->run[i];
     return NULL;
 }
