@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
+
+#include "tests/support/room.h"
 
 enum { TEXT_BYTES = 1 << 18 };
 
-static char root[64];
 static char text[TEXT_BYTES];       /* what the last call printed, stderr included */
 
 /* The exit status of qgrad with these words; @ stands for the test's directory. */
@@ -25,7 +25,7 @@ static int qgrad(const char *words)
     const char *program = getenv("QGRAD");
     int         n       = snprintf(line, sizeof line, "%s ", program ? program : "build/qgrad");
     for (const char *c = words; *c && n < (int)sizeof line - 80; c++)
-        n += *c == '@' ? sprintf(line + n, "%s", root) : sprintf(line + n, "%c", *c);
+        n += *c == '@' ? sprintf(line + n, "%s", room) : sprintf(line + n, "%c", *c);
     snprintf(line + n, sizeof line - (size_t)n, " 2>&1");
     FILE *pipe = popen(line, "r");
     assert_non_null(pipe);
@@ -316,19 +316,7 @@ static void what_is_no_run_is_refused(void **state)
 
 /* --- all of it ---------------------------------------------------------------------------- */
 
-static int make_root(void **state)
-{
-    strcpy(root, "/tmp/qgrad-tools-XXXXXX");
-    return mkdtemp(root) ? train(state) : -1;
-}
-
-static int remove_root(void **state)
-{
-    (void)state;
-    char line[128];
-    snprintf(line, sizeof line, "rm -r '%s'", root);
-    return system(line);
-}
+static int enter(void **state) { return room_enter(state) ? -1 : train(state); }
 
 int main(void)
 {
@@ -346,5 +334,5 @@ int main(void)
         cmocka_unit_test(a_run_is_shown_to_people),
         cmocka_unit_test(what_is_no_run_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
+    return cmocka_run_group_tests(tests, enter, room_leave);
 }

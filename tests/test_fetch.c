@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
+
+#include "tests/support/room.h"
 
 #define MIRROR_1 "https://storage.googleapis.com/cvdf-datasets/mnist"
 #define MIRROR_2 "https://ossci-datasets.s3.amazonaws.com/mnist"
@@ -86,28 +87,19 @@ static const char SHEETS[] =
     "[ \"$(cat \"$2\") $3\" = \"$want\" ] || { echo \"$2 $3\" >&2; exit 1; }\n"
     "echo \"$(cat \"$1\") $name.bin\" >\"$4\"\n";
 
-static char tmp[32], path[96];
-
-/* tmp/name, until the next call. */
-static const char *in_tmp(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", tmp, name);
-    return path;
-}
-
 static void write_text(const char *name, const char *text)
 {
-    FILE *f = fopen(in_tmp(name), "w");
+    FILE *f = fopen(in_room(name), "w");
     assert_non_null(f);
     assert_true(fputs(text, f) >= 0);
     assert_int_equal(fclose(f), 0);
 }
 
-/* The first bytes of tmp/name, until the next call; "" if there is no such file. */
+/* The first bytes of room/name, until the next call; "" if there is no such file. */
 static const char *read_text(const char *name)
 {
     static char  text[4096];
-    FILE        *f = fopen(in_tmp(name), "r");
+    FILE        *f = fopen(in_room(name), "r");
     const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
     if (f) fclose(f);
     text[n] = '\0';
@@ -116,14 +108,12 @@ static const char *read_text(const char *name)
 
 static int enter(void **state)
 {
-    (void)state;
-    strcpy(tmp, "/tmp/qg_fetch_XXXXXX");
-    if (!mkdtemp(tmp) || mkdir(in_tmp("bin"), 0700) || mkdir(in_tmp("a set"), 0700)) return -1;
+    if (room_enter(state) || mkdir(in_room("bin"), 0700) || mkdir(in_room("a set"), 0700)) return -1;
     write_text("bin/sha256sum", SHA256SUM);
     write_text("bin/curl", CURL);
     write_text("bin/npm", NPM);
-    return chmod(in_tmp("bin/sha256sum"), 0700) || chmod(in_tmp("bin/curl"), 0700) ||
-           chmod(in_tmp("bin/npm"), 0700);
+    return chmod(in_room("bin/sha256sum"), 0700) || chmod(in_room("bin/curl"), 0700) ||
+           chmod(in_room("bin/npm"), 0700);
 }
 
 static int enter_cifar10(void **state)
@@ -133,25 +123,17 @@ static int enter_cifar10(void **state)
     write_text("bin/npm", NPM_10);
     write_text("bin/make", "#!/bin/sh\n");
     write_text("bin/cifar_sheets", SHEETS);
-    return chmod(in_tmp("bin/make"), 0700) || chmod(in_tmp("bin/cifar_sheets"), 0700);
+    return chmod(in_room("bin/make"), 0700) || chmod(in_room("bin/cifar_sheets"), 0700);
 }
 
-static int leave(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", tmp);
-    return system(command);
-}
-
-/* The exit status of the script; what it says is then in tmp/log. */
+/* The exit status of the script; what it says is then in room/log. */
 static int fetch(const char *sources, const char *arguments)
 {
     char command[512];
     snprintf(command, sizeof command,
              "rm -f '%s/urls'; env QGRAD_OFFLINE=0 QG_TMP='%s' PATH=\"%s/bin:$PATH\" %s sh -c "
              "'export FETCH_PID=$$; exec sh datasets/fetch.sh %s' >'%s/log' 2>&1",
-             tmp, tmp, tmp, sources, arguments, tmp);
+             room, room, room, sources, arguments, room);
     const int status = system(command);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
@@ -160,15 +142,15 @@ static int fetch(const char *sources, const char *arguments)
 static int fetch_mnist(const char *sources)
 {
     char arguments[64];
-    snprintf(arguments, sizeof arguments, "mnist \"%s/a set\"", tmp);
+    snprintf(arguments, sizeof arguments, "mnist \"%s/a set\"", room);
     return fetch(sources, arguments);
 }
 
 static int fetch_cifar10(const char *sources)
 {
     char arguments[64], with_tool[128];
-    snprintf(arguments, sizeof arguments, "cifar10 \"%s/a set\"", tmp);
-    snprintf(with_tool, sizeof with_tool, "BUILD='%s/bin' %s", tmp, sources);
+    snprintf(arguments, sizeof arguments, "cifar10 \"%s/a set\"", room);
+    snprintf(with_tool, sizeof with_tool, "BUILD='%s/bin' %s", room, sources);
     return fetch(with_tool, arguments);
 }
 
@@ -196,7 +178,7 @@ static void assert_said(const char *text)
 static void assert_entries(int expected)
 {
     int  n   = 0;
-    DIR *dir = opendir(in_tmp("a set"));
+    DIR *dir = opendir(in_room("a set"));
     assert_non_null(dir);
     while (readdir(dir)) n++;
     closedir(dir);
@@ -381,7 +363,7 @@ static void test_cifar10_wrong_contents_are_refused(void **state)
     assert_entries(3);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, room_leave)
 
 int main(void)
 {
@@ -396,9 +378,9 @@ int main(void)
         TEST(test_no_network),
         TEST(test_a_wrong_file_is_set_aside),
         TEST(test_killed),
-        cmocka_unit_test_setup_teardown(test_cifar10_archive, enter_cifar10, leave),
-        cmocka_unit_test_setup_teardown(test_cifar10_sheets, enter_cifar10, leave),
-        cmocka_unit_test_setup_teardown(test_cifar10_wrong_contents_are_refused, enter_cifar10, leave),
+        cmocka_unit_test_setup_teardown(test_cifar10_archive, enter_cifar10, room_leave),
+        cmocka_unit_test_setup_teardown(test_cifar10_sheets, enter_cifar10, room_leave),
+        cmocka_unit_test_setup_teardown(test_cifar10_wrong_contents_are_refused, enter_cifar10, room_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

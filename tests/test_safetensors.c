@@ -11,30 +11,9 @@
 
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "tests/support/room.h"
 
 #define GOLDEN "tests/golden/safetensors/"
-
-/* Files are written to a directory that lives as long as the program. */
-static char dir[] = "/tmp/qg_safetensors_XXXXXX";
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static const char *at(const char *name)
-{
-    static char path[64];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    return unlink(at("a")) || rmdir(dir);
-}
 
 static qg_array vector(qg_dtype dtype, void *data, size_t n)
 {
@@ -355,8 +334,8 @@ static void every_truncation_is_rejected(void **state)
     (void)state;
     unsigned char *bytes;
     size_t         n;
-    save_small(at("a"));
-    read_all(at("a"), &bytes, &n);
+    save_small(in_room("a"));
+    read_all(in_room("a"), &bytes, &n);
     for (size_t cut = 0; cut < n; cut++) {
         qg_archive *a = NULL;
         assert_int_equal(parse(bytes, cut, &a), QG_EFORMAT);
@@ -374,8 +353,8 @@ static void corruption_never_crashes(void **state)
     (void)state;
     unsigned char *bytes;
     size_t         n, accepted = 0, rejected = 0;
-    save_small(at("a"));
-    read_all(at("a"), &bytes, &n);
+    save_small(in_room("a"));
+    read_all(in_room("a"), &bytes, &n);
     const size_t header = 8 + (size_t)qg_get_u64(bytes);
     for (size_t i = 0; i < header; i++) {
         const unsigned char good = bytes[i];
@@ -407,5 +386,5 @@ int main(void)
         cmocka_unit_test(every_truncation_is_rejected),
         cmocka_unit_test(corruption_never_crashes),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
 }

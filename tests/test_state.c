@@ -13,32 +13,9 @@
 
 #include "core/file.h"
 #include "core/state.h"
+#include "tests/support/room.h"
 
 #define TRAILING_DATA "tests/golden/safetensors/05_trailing_data"
-
-/* Files are written to a directory that lives as long as the program. */
-static char dir[] = "/tmp/qg_state_XXXXXX";
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static const char *at(const char *name)
-{
-    static char path[64];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    const char *names[] = { "a", "b", "a.tmp" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(at(names[i]));
-    return rmdir(dir);
-}
 
 static qg_array vector(qg_dtype dtype, void *data, size_t n)
 {
@@ -84,8 +61,8 @@ static void round_trip_of_every_type(void **state)
     qg_state_note(from, "epoch", "1");
     qg_state_note(from, "epoch", "2");
     qg_state_note(to, "stale", "goes away");
-    assert_int_equal(qg_state_save(from, at("a")), QG_OK);
-    assert_int_equal(qg_state_load(to, at("a")), QG_OK);
+    assert_int_equal(qg_state_save(from, in_room("a")), QG_OK);
+    assert_int_equal(qg_state_load(to, in_room("a")), QG_OK);
     assert_string_equal(qg_state_noted(to, "text"), qg_state_noted(from, "text"));
     assert_string_equal(qg_state_noted(to, ""), "no key");
     assert_string_equal(qg_state_noted(to, "epoch"), "2");
@@ -95,15 +72,15 @@ static void round_trip_of_every_type(void **state)
      * behind each array is still zero. */
     unsigned char *first, *second;
     size_t         n, m;
-    assert_int_equal(qg_state_save(to, at("b")), QG_OK);
-    read_all(at("a"), &first, &n);
-    read_all(at("b"), &second, &m);
+    assert_int_equal(qg_state_save(to, in_room("b")), QG_OK);
+    read_all(in_room("a"), &first, &n);
+    read_all(in_room("b"), &second, &m);
     assert_int_equal(n, m);
     assert_memory_equal(first, second, n);
     free(first);
     free(second);
 
-    qg_archive *a = qg_archive_open(at("a"));
+    qg_archive *a = qg_archive_open(in_room("a"));
     assert_non_null(a);
     const qg_archive_entry *e = qg_archive_entries(a, &n);
     assert_int_equal(n, ARRAYS);
@@ -164,10 +141,10 @@ static void bytes_are_canonical(void **state)
             qg_state_add(s, list[k].name, list[k].array);
         }
         qg_state_note(s, start % 2 ? "b" : "a", start % 2 ? "/" : "\x1F\n\"");
-        assert_int_equal(qg_state_save(s, at("a")), QG_OK);
+        assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
         unsigned char *bytes;
         size_t         n;
-        read_all(at("a"), &bytes, &n);
+        read_all(in_room("a"), &bytes, &n);
         assert_int_equal(n, total);
         assert_memory_equal(bytes, golden, n);
         free(bytes);
@@ -179,14 +156,14 @@ static void empty_state(void **state)
 {
     (void)state;
     qg_state *s = qg_state_new();
-    assert_int_equal(qg_state_save(s, at("a")), QG_OK);
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
     unsigned char *bytes;
     size_t         n;
-    read_all(at("a"), &bytes, &n);
+    read_all(in_room("a"), &bytes, &n);
     assert_int_equal(n, 16);
     assert_memory_equal(bytes, "\10\0\0\0\0\0\0\0{}      ", 16);
     free(bytes);
-    assert_int_equal(qg_state_load(s, at("a")), QG_OK);
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_OK);
     qg_state_free(s);
 }
 
@@ -203,7 +180,7 @@ static void mismatches_are_listed(void **state)
     qg_state_add(s, "bn.mean", vector(QG_F64, d, 3));
     qg_state_add(s, "rank", (qg_array){ QG_F32, 2, { 3, 1 }, w });
     qg_state_add(s, "extra", vector(QG_F32, w, 1));
-    assert_int_equal(qg_state_save(s, at("a")), QG_OK);
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
     qg_state_free(s);
 
     s = qg_state_new();
@@ -213,12 +190,12 @@ static void mismatches_are_listed(void **state)
     qg_state_add(s, "rank", vector(QG_F32, other, 3));
     qg_state_add(s, "fc.bias", vector(QG_F32, other, 10));
     qg_state_note(s, "mine", "stays");
-    assert_int_equal(qg_state_load(s, at("a")), QG_ESHAPE);
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
     char expected[512];
     snprintf(expected, sizeof expected,
              "'%s' does not fit: bn.mean: file F64 [3], net F32 [3]; "
              "conv1.weight: file [32,5,5,1], net [20,5,5,1]; extra: only in the file; "
-             "fc.bias: missing in the file; rank: file [3,1], net [3]", at("a"));
+             "fc.bias: missing in the file; rank: file [3,1], net [3]", in_room("a"));
     assert_string_equal(qg_errmsg(), expected);
     for (size_t i = 0; i < 32 * 25; i++) assert_true(other[i] == 0);
     assert_string_equal(qg_state_noted(s, "mine"), "stays");
@@ -229,14 +206,14 @@ static void long_lists_of_mismatches_are_cut(void **state)
 {
     (void)state;
     qg_state *empty = qg_state_new(), *s = qg_state_new();
-    assert_int_equal(qg_state_save(empty, at("a")), QG_OK);
+    assert_int_equal(qg_state_save(empty, in_room("a")), QG_OK);
     char  name[600];
     float x = 0;
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "%02d.weight", i);
         qg_state_add(s, name, vector(QG_F32, &x, 1));
     }
-    assert_int_equal(qg_state_load(s, at("a")), QG_ESHAPE);
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
     const size_t length = strlen(qg_errmsg());
     assert_in_range(length, 1900, 2047);
     unsigned last, more;
@@ -255,13 +232,13 @@ static void long_lists_of_mismatches_are_cut(void **state)
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     qg_state_add(s, name, wide);
-    assert_int_equal(qg_state_save(s, at("a")), QG_OK);
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
     qg_state_free(s);
     s = qg_state_new();
     wide.dtype   = QG_F64;
     wide.dims[7] = 9;
     qg_state_add(s, name, wide);
-    assert_int_equal(qg_state_load(s, at("a")), QG_ESHAPE);
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
     assert_non_null(strstr(qg_errmsg(), "18446744073709551615,9]"));
     qg_state_free(s);
     qg_state_free(empty);
@@ -274,10 +251,10 @@ static void assert_sticks(qg_state *s, qg_status added, const char *reason)
     qg_fail(QG_ENAN, "another failure in between");
     assert_int_equal(qg_state_note(s, "k", "v"), QG_EARG);
     assert_null(qg_state_noted(s, "k"));
-    assert_int_equal(qg_state_save(s, at("b")), QG_EARG);
+    assert_int_equal(qg_state_save(s, in_room("b")), QG_EARG);
     assert_non_null(strstr(qg_errmsg(), reason));
     qg_fail(QG_ENAN, "another failure in between");
-    assert_int_equal(qg_state_load(s, at("a")), QG_EARG);
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_EARG);
     assert_non_null(strstr(qg_errmsg(), reason));
     qg_state_free(s);
 }
@@ -318,8 +295,8 @@ static void null_state(void **state)
     qg_fail(QG_ENAN, "the first failure");
     assert_int_equal(qg_state_add(NULL, "w", vector(QG_F32, NULL, 0)), QG_EMEM);
     assert_int_equal(qg_state_note(NULL, "k", "v"), QG_EMEM);
-    assert_int_equal(qg_state_save(NULL, at("a")), QG_EMEM);
-    assert_int_equal(qg_state_load(NULL, at("a")), QG_EMEM);
+    assert_int_equal(qg_state_save(NULL, in_room("a")), QG_EMEM);
+    assert_int_equal(qg_state_load(NULL, in_room("a")), QG_EMEM);
     assert_null(qg_state_noted(NULL, "k"));
     qg_state_free(NULL);
     qg_archive_free(NULL);
@@ -337,17 +314,17 @@ static void bad_paths(void **state)
     float     x = 3;
     qg_state *s = qg_state_new();
     qg_state_add(s, "x", vector(QG_F32, &x, 1));
-    assert_int_equal(qg_state_load(s, at("missing")), QG_EIO);
-    assert_non_null(strstr(qg_errmsg(), at("missing")));
-    assert_int_equal(qg_state_load(s, dir), QG_EIO);
-    assert_non_null(strstr(qg_errmsg(), dir));
+    assert_int_equal(qg_state_load(s, in_room("missing")), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), in_room("missing")));
+    assert_int_equal(qg_state_load(s, room), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), room));
     assert_int_equal(qg_state_load(s, TRAILING_DATA), QG_EFORMAT);
     assert_non_null(strstr(qg_errmsg(), TRAILING_DATA));
-    assert_int_equal(qg_state_save(s, dir), QG_EIO);
-    assert_int_equal(qg_state_save(s, at("missing/a")), QG_EIO);
-    assert_non_null(strstr(qg_errmsg(), at("missing/a")));
-    assert_null(qg_archive_open(at("missing")));
-    assert_non_null(strstr(qg_errmsg(), at("missing")));
+    assert_int_equal(qg_state_save(s, room), QG_EIO);
+    assert_int_equal(qg_state_save(s, in_room("missing/a")), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), in_room("missing/a")));
+    assert_null(qg_archive_open(in_room("missing")));
+    assert_non_null(strstr(qg_errmsg(), in_room("missing")));
     assert_true(x == 3);
     qg_state_free(s);
 }
@@ -370,26 +347,26 @@ static void save_small(const char *path)
 static void failed_save_keeps_the_old_file(void **state)
 {
     (void)state;
-    save_small(at("a"));
+    save_small(in_room("a"));
     unsigned char *before, *after;
     size_t         n, m;
-    read_all(at("a"), &before, &n);
+    read_all(in_room("a"), &before, &n);
     char blocker[64];
-    snprintf(blocker, sizeof blocker, "%s/a.tmp", dir);
+    snprintf(blocker, sizeof blocker, "%s/a.tmp", room);
     assert_int_equal(mkdir(blocker, 0700), 0);      /* the temporary file cannot be made */
     qg_state *s = qg_state_new();
-    assert_int_equal(qg_state_save(s, at("a")), QG_EIO);
-    assert_non_null(strstr(qg_errmsg(), at("a")));
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), in_room("a")));
     qg_state_free(s);
     assert_int_equal(rmdir(blocker), 0);
 
     float x[3] = { 1, 2, INFINITY };            /* nobody could load it again */
     s          = qg_state_new();
     qg_state_add(s, "w", vector(QG_F32, x, 3));
-    assert_int_equal(qg_state_save(s, at("a")), QG_ENAN);
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_ENAN);
     assert_non_null(strstr(qg_errmsg(), "/a': w has the value inf, at 2 of 3"));
     qg_state_free(s);
-    read_all(at("a"), &after, &m);
+    read_all(in_room("a"), &after, &m);
     assert_int_equal(n, m);
     assert_memory_equal(before, after, n);
     free(before);
@@ -409,5 +386,5 @@ int main(void)
         cmocka_unit_test(bad_paths),
         cmocka_unit_test(failed_save_keeps_the_old_file),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
 }
