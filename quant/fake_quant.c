@@ -5,7 +5,6 @@
 #include "quant/round.h"
 #include "quant/uniform.h"
 
-#include <float.h>
 
 /* ---- the range ---- */
 
@@ -41,7 +40,7 @@ qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
     const float width = max - min;
     const float scale = width / steps;
     const float inv   = steps / width;
-    if (!isfinite(width) || scale < FLT_MIN || !isfinite(inv))
+    if (!isfinite(width) || !isfinite(inv))
         return qg_fail(QG_EARG, "fake_quant: max - min is %g, not a float32 range of %d steps",
                        (double)width, qmax - qmin);
     const float z  = (float)qmin - min / scale;

@@ -24,8 +24,8 @@ static void approx_sign_kernel(float arg, size_t n, const float *x, const float 
 {
     (void)arg;
     for (size_t i = 0; i < n; i++) {
-        const float a = fabsf(x[i]);
-        dx[i] += dy[i] * (a <= 1.0f ? 2.0f - 2.0f * a : 0.0f);
+        const float a = fabsf(x[i]), g = dy[i] * (2.0f - 2.0f * a);
+        dx[i] += a <= 1.0f ? g : 0.0f;
     }
 }
 

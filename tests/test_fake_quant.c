@@ -124,6 +124,21 @@ static void impossible_ranges_are_refused_by_name(void **state)
     expect_refusal(good, 0.0f, 1e-44f, "not a float32 range");
 }
 
+/* A step may be subnormal as long as its inverse is a float: no limit but that of the formulas. */
+static void tiny_ranges_follow_the_formulas(void **state)
+{
+    (void)state;
+    qg_fake_quant_range r;
+    const float         max = 1e-36f, scale = max / 255.0f;
+    assert_true(scale > 0.0f && scale < FLT_MIN);
+    assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 8, false }, 0.0f, max, &r), QG_OK);
+    assert_true(r.scale == scale && r.inv == 255.0f / max && r.zero_point == 0);
+    const float x[] = { 5e-37f, 2e-36f, -1.0f };
+    float       y[3];
+    qg_fake_quant_divide(&r, 3, x, y);
+    assert_true(y[0] == 128.0f * scale && y[1] == 255.0f * scale && y[2] == 0.0f);
+}
+
 /* ---- properties of the forward ---- */
 
 /* Every value is a multiple of the step that a code reaches; 0 and all results are fixed points. */
@@ -397,6 +412,7 @@ int main(void)
         cmocka_unit_test(roundings_equal_those_of_the_library),
         cmocka_unit_test(nudging_is_float32),
         cmocka_unit_test(impossible_ranges_are_refused_by_name),
+        cmocka_unit_test(tiny_ranges_follow_the_formulas),
         cmocka_unit_test(values_lie_on_the_codebook),
         cmocka_unit_test(special_inputs),
         cmocka_unit_test(divide_and_multiply_differ_at_ties),

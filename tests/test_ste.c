@@ -57,6 +57,19 @@ static void smooth_slopes_follow_their_formulas(void **state)
     }
 }
 
+/* Where the slope is cut off, a gradient is left out and not multiplied by 0. */
+static void no_gradient_passes_where_the_slope_ends(void **state)
+{
+    (void)state;
+    const qg_surrogate cut[] = { qg_ste_clip(1.0f), qg_ste_approx_sign() };
+    const float        x[] = { 2.0f, -1.5f, INFINITY, NAN }, dy[] = { INFINITY, NAN, -INFINITY, INFINITY };
+    for (int k = 0; k < 2; k++) {
+        float dx[] = { 3.0f, 4.0f, 5.0f, 6.0f };
+        cut[k].slope(cut[k].arg, 4, x, dy, dx);
+        assert_true(dx[0] == 3.0f && dx[1] == 4.0f && dx[2] == 5.0f && dx[3] == 6.0f);
+    }
+}
+
 static void slopes_accumulate(void **state)
 {
     (void)state;
@@ -112,6 +125,7 @@ int main(void)
         cmocka_unit_test(sign_of_zero_and_nan),
         cmocka_unit_test(slopes_by_hand),
         cmocka_unit_test(smooth_slopes_follow_their_formulas),
+        cmocka_unit_test(no_gradient_passes_where_the_slope_ends),
         cmocka_unit_test(slopes_accumulate),
         cmocka_unit_test(smooth_functions_against_libm),
     };
