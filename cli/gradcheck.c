@@ -1,9 +1,7 @@
 /* qgrad gradcheck: is every derivative the derivative of what it says it is? */
 #include "cli/gradcheck.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/config.h"
 #include "cli/json.h"

@@ -18,8 +18,8 @@ typedef struct gradcheck_table {
     qg_status (*check)(int row, gradcheck_line *line);  /* fails when a check could not be made */
 } gradcheck_table;
 
-extern const gradcheck_table gradcheck_ops;             /* every op of core/ops.h but */
-extern const gradcheck_table gradcheck_norms;           /* batch norm */
+extern const gradcheck_table gradcheck_ops;             /* the ops of core/ops.h */
+extern const gradcheck_table gradcheck_norms;           /* batch norm, alone and folded */
 extern const gradcheck_table gradcheck_surrogates;      /* slopes of elementwise quantizers */
 extern const gradcheck_table gradcheck_ranges;          /* whole tensors, and what is learned: */
 extern const gradcheck_table gradcheck_weights;

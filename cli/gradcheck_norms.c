@@ -23,28 +23,28 @@ static qg_norm_spec start(void *context)
 static qg_var *norm(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
 }
 
 static qg_var *norm_frozen(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
     spec.frozen = true;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
 }
 
 static qg_var *norm_relu(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
     spec.relu = true;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
 }
 
 static qg_var *norm_pool(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
     spec.pool = 2;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
 }
 
 static qg_var *norm_pool_relu(qg_tape *t, const qg_params *p, void *context)
@@ -52,29 +52,29 @@ static qg_var *norm_pool_relu(qg_tape *t, const qg_params *p, void *context)
     qg_norm_spec spec = start(context);
     spec.pool = 2;
     spec.relu = true;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
 }
 
 static qg_var *norm_add(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
-    spec.add = at(t, p, 3);
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+    spec.add = op_in(t, p, 3);
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
 }
 
 static qg_var *fold_weight(qg_tape *t, const qg_params *p, void *context)
 {
-    return qg_fold_weight(t, at(t, p, 0), at(t, p, 1), start(context));
+    return qg_fold_weight(t, op_in(t, p, 0), op_in(t, p, 1), start(context));
 }
 
 static qg_var *fold_bias(qg_tape *t, const qg_params *p, void *context)
 {
-    return qg_fold_bias(t, at(t, p, 0), at(t, p, 1), start(context));
+    return qg_fold_bias(t, op_in(t, p, 0), op_in(t, p, 1), start(context));
 }
 
 static qg_var *fold_correct(qg_tape *t, const qg_params *p, void *context)
 {
-    return qg_fold_correct(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), at(t, p, 3), start(context));
+    return qg_fold_correct(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), op_in(t, p, 3), start(context));
 }
 
 /* y = x + a x^3 with a learned: an activation that qg_norm applies on its way. */
@@ -96,14 +96,14 @@ static void cubic_backward(const qg_activation *f, size_t n, const float *x, con
 static qg_var *norm_activation(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec        spec = start(context);
-    qg_var             *a = at(t, p, 3);
+    qg_var             *a = op_in(t, p, 3);
     const qg_activation f = { .forward   = cubic,
                               .backward  = cubic_backward,
                               .k         = { a->data[0] },
                               .n_learned = 1,
                               .learned   = { a } };
     spec.act = f;
-    return qg_norm(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), spec);
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
 }
 
 static const op_row rows[] = {

@@ -6,7 +6,7 @@ enum { KEY = 11 };
 
 static qg_status declare(const op_row *row, qg_params *p)
 {
-    for (int i = 0; i < 4 && row->operand[i].name; i++)
+    for (int i = 0; i < OPERANDS && row->operand[i].name; i++)
         if (!qg_params_declare(p, (qg_param){ .name = row->operand[i].name, .shape = row->operand[i].shape }))
             return QG_EMEM;
     return qg_params_allocate(p);

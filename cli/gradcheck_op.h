@@ -5,6 +5,8 @@
 #include "cli/gradcheck.h"
 #include "core/ops.h"
 
+enum { OPERANDS = 4 };
+
 typedef struct op_row {
     const char *name;
     qg_var   *(*build)(qg_tape *t, const qg_params *p, void *context);
@@ -12,11 +14,11 @@ typedef struct op_row {
         const char *name;
         qg_shape    shape;
         float       centre, spread;     /* as gradcheck_fill; spread 0: 1 */
-    } operand[4];                       /* ends with a NULL name */
+    } operand[OPERANDS];                /* ends with a NULL name, or is full */
 } op_row;
 
 /* Operand i; NULL if there is none. */
-static inline qg_var *at(qg_tape *t, const qg_params *p, int i)
+static inline qg_var *op_in(qg_tape *t, const qg_params *p, int i)
 {
     return i < p->count ? qg_parameter(t, p->item[i]) : NULL;
 }

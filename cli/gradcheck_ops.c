@@ -5,141 +5,145 @@
 
 enum { KEY = 11 };
 
+/* What xnor_scale borrows. */
+static const qg_shape signs = { 2, 3, 4, 3 };
+enum { SIGNS = 2 * 3 * 4 * 3 };
+
 static const uint8_t label[] = { 3, 0, 6, 1, 3 };
 
 static qg_var *conv(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2), (qg_conv_spec){ 0 });
+    return qg_conv2d(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), (qg_conv_spec){ 0 });
 }
 
 static qg_var *conv_strided(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
+    return qg_conv2d(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2),
                      (qg_conv_spec){ .stride = 2, .pad_h = 1, .pad_w = 2 });
 }
 
 static qg_var *conv_same(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
+    return qg_conv2d(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2),
                      (qg_conv_spec){ .pad_h = 1, .pad_w = 1 });
 }
 
 static qg_var *conv_ones(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_conv2d(t, at(t, p, 0), at(t, p, 1), at(t, p, 2),
+    return qg_conv2d(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2),
                      (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .pad_value = -1 });
 }
 
 static qg_var *dense(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_dense(t, at(t, p, 0), at(t, p, 1), at(t, p, 2));
+    return qg_dense(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2));
 }
 
 static qg_var *add(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_add(t, at(t, p, 0), at(t, p, 1));
+    return qg_add(t, op_in(t, p, 0), op_in(t, p, 1));
 }
 
 static qg_var *twice(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_add(t, at(t, p, 0), at(t, p, 0));
+    return qg_add(t, op_in(t, p, 0), op_in(t, p, 0));
 }
 
 static qg_var *scale(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_scale(t, at(t, p, 0), -1.5f);
+    return qg_scale(t, op_in(t, p, 0), -1.5f);
 }
 
 static qg_var *bias(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_bias(t, at(t, p, 0), at(t, p, 1));
+    return qg_bias(t, op_in(t, p, 0), op_in(t, p, 1));
 }
 
 static qg_var *relu(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_relu(t, at(t, p, 0));
+    return qg_relu(t, op_in(t, p, 0));
 }
 
 static qg_var *clip(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_clip(t, at(t, p, 0), -1, 2);
+    return qg_clip(t, op_in(t, p, 0), -1, 2);
 }
 
 static qg_var *affine(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_affine(t, at(t, p, 0), -3, 0.5f);
+    return qg_affine(t, op_in(t, p, 0), -3, 0.5f);
 }
 
 static qg_var *reshape(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_reshape(t, at(t, p, 0), (qg_shape){ 0, 1, 21, 1 });
+    return qg_reshape(t, op_in(t, p, 0), (qg_shape){ 0, 1, 21, 1 });
 }
 
 static qg_var *hardtanh(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_hardtanh(t, at(t, p, 0));
+    return qg_hardtanh(t, op_in(t, p, 0));
 }
 
 static qg_var *dropout(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_dropout(t, at(t, p, 0), 0.4f);
+    return qg_dropout(t, op_in(t, p, 0), 0.4f);
 }
 
 static qg_var *maxpool(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_maxpool(t, at(t, p, 0), 2);
+    return qg_maxpool(t, op_in(t, p, 0), 2);
 }
 
 static qg_var *maxpool3(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_maxpool(t, at(t, p, 0), 3);
+    return qg_maxpool(t, op_in(t, p, 0), 3);
 }
 
 static qg_var *avgpool(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_avgpool(t, at(t, p, 0), 2);
+    return qg_avgpool(t, op_in(t, p, 0), 2);
 }
 
 static qg_var *global_avgpool(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_global_avgpool(t, at(t, p, 0));
+    return qg_global_avgpool(t, op_in(t, p, 0));
 }
 
 static qg_var *shortcut(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_shortcut(t, at(t, p, 0), 2, 7);
+    return qg_shortcut(t, op_in(t, p, 0), 2, 7);
 }
 
 static qg_var *cross_entropy(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_cross_entropy(t, at(t, p, 0), label);
+    return qg_cross_entropy(t, op_in(t, p, 0), label);
 }
 
 static qg_var *squared_hinge(qg_tape *t, const qg_params *p, void *context)
 {
     (void)context;
-    return qg_squared_hinge(t, at(t, p, 0), label);
+    return qg_squared_hinge(t, op_in(t, p, 0), label);
 }
 
 /* The scale of a product whose inputs are signs, a constant of the backward. */
@@ -147,10 +151,9 @@ static qg_var *xnor_scale(qg_tape *t, const qg_params *p, void *context)
 {
     float         *image = context;
     const qg_quant q     = qg_xnor_activation((qg_xnor_activation_spec){ 0 });
-    const qg_shape s     = { 2, 3, 4, 3 };
-    gradcheck_fill(image, qg_count(s), 0, 1, KEY);
-    return q.scheme->scale_output(t, q, qg_input(t, (qg_tensor){ s, image }), (qg_windows){ 3, 3, 1, 1, 1 },
-                                  at(t, p, 0));
+    gradcheck_fill(image, SIGNS, 0, 1, KEY);
+    return q.scheme->scale_output(t, q, qg_input(t, (qg_tensor){ signs, image }), (qg_windows){ 3, 3, 1, 1, 1 },
+                                  op_in(t, p, 0));
 }
 
 static const op_row rows[] = {
@@ -216,7 +219,7 @@ static const op_row rows[] = {
 
 static qg_status check(int i, gradcheck_line *line)
 {
-    float image[2 * 3 * 4 * 3];             /* what xnor_scale borrows */
+    float image[SIGNS];
     return op_check(&rows[i], image, line);
 }
 

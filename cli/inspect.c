@@ -74,7 +74,7 @@ static void count_levels(tensor *v, const int32_t *code, int32_t *sorted, const 
     for (size_t i = 0; i < v->count && v->levels; i++) {
         int k = 0;
         while (v->level[k].code != code[i]) k++;
-        inspect_widen(y[i], &v->level[k].min, &v->level[k].max);
+        widen(y[i], &v->level[k].min, &v->level[k].max);
         v->level[k].count++;
     }
 }
@@ -108,7 +108,7 @@ static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
     const qg_var *y = qg_slot_apply(v->slot, e->tape, qg_input(e->tape, w));
     if (!y) return qg_tape_status(e->tape);
     for (size_t i = 0; i < v->count; i++) {
-        inspect_widen(y->data[i], &v->min, &v->max);
+        widen(y->data[i], &v->min, &v->max);
         v->zeros += y->data[i] == 0.0f;
     }
     return v->slot->q.scheme->encode ? measure_codes(v, w, y->data) : QG_OK;
@@ -127,7 +127,7 @@ static qg_status measure(inspection *e, const qg_product *p, tensor *v)
                    .latent_max = -INFINITY,
                    .min        = INFINITY,
                    .max        = -INFINITY };
-    for (size_t i = 0; i < v->count; i++) inspect_widen(x[i], &v->latent_min, &v->latent_max);
+    for (size_t i = 0; i < v->count; i++) widen(x[i], &v->latent_min, &v->latent_max);
     if (!v->slot->q.scheme) return QG_OK;
     float          *folded = malloc(v->count * sizeof *folded);
     const qg_status s      = folded ? measure_quantized(e, qg_product_weight(p, folded), v)

@@ -1,4 +1,4 @@
-/* cli/inspect.h — qgrad inspect: what the weights of a run are, and what their quantizers make of them. */
+/* cli/inspect.h — what the weights of a layer are, and what their quantizer makes of them. */
 #ifndef CLI_INSPECT_H
 #define CLI_INSPECT_H
 
@@ -15,7 +15,7 @@ typedef struct level {
 } level;
 
 typedef struct tensor {
-    const char    *name;        /* of its layer */
+    const char    *name;           /* of its layer */
     const qg_slot *slot, *input;
     size_t         count;
     bool           folded;         /* a batch norm is multiplied into it before it is quantized */
@@ -30,10 +30,15 @@ typedef struct tensor {
     level          level[INSPECT_LEVELS];
 } tensor;
 
+/* min..max comes to hold v. */
+static inline void widen(float v, float *min, float *max)
+{
+    *min = v < *min ? v : *min;
+    *max = v > *max ? v : *max;
+}
+
 /* For people, and for programs. */
 void inspect_print(const tensor *v);
 void inspect_json(json *j, const tensor *v);
-
-void inspect_widen(float v, float *min, float *max);        /* min..max comes to hold v */
 
 #endif

@@ -4,12 +4,6 @@
 
 #include "cli/inspect.h"
 
-void inspect_widen(float v, float *min, float *max)
-{
-    *min = v < *min ? v : *min;
-    *max = v > *max ? v : *max;
-}
-
 /* --- for people --------------------------------------------------------------------------- */
 
 static double percent(size_t part, size_t whole)
@@ -41,7 +35,7 @@ static void print_learned(const qg_slot *slot)
         float           min = INFINITY, max = -INFINITY;
         const size_t    n   = p ? qg_count(p->shape) : 0;
         if (!p || slot->q.scheme->learned[i].quiet) continue;
-        for (size_t k = 0; k < n; k++) inspect_widen(p->value[k], &min, &max);
+        for (size_t k = 0; k < n; k++) widen(p->value[k], &min, &max);
         printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name,
                (double)min);
         if (n > 1) printf(" .. %.6g, %zu channels", (double)max, n);

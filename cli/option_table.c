@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/config.h"
 #include "cli/data.h"
 #include "cli/images.h"
 #include "cli/models.h"
@@ -101,6 +100,8 @@ static qg_status check_duration(const char *text, char *canonical, size_t bytes)
     snprintf(canonical, bytes, "%.9g", value * unit);
     return QG_OK;
 }
+
+enum { STEPS = VERB_TRAIN | VERB_BENCH };       /* the verbs that take steps */
 
 /* 2^53 - 1: seeds pass through TOML and JSON, whose readers may hold numbers as doubles. */
 #define MAX_SEED 9007199254740991.0

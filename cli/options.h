@@ -33,10 +33,9 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERBS          = 511,
-    NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,        /* which build a net */
-    STEPS          = VERB_TRAIN | VERB_BENCH,                       /* and which feed it */
     SAVED          = 512,   /* kept in config.toml, and understood in a --config file */
-    IDENTITY       = 1024 | SAVED    /* decides a run's bytes: in its checkpoints, fixed on --resume */
+    IDENTITY       = 1024 | SAVED,   /* decides a run's bytes: in its checkpoints, fixed on --resume */
+    NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH     /* the verbs that build a net */
 };
 
 enum { VALUE_BYTES = 512 };

@@ -1,7 +1,8 @@
 #include "core/norm.h"
 
-/* The variance is tracked unbiased.  A batch that is not finite leaves both alone: its loss is refused,
- * and they would never recover. */
+#include <math.h>
+
+/* The variance is tracked unbiased.  After a batch that is not finite they would never recover. */
 void qg__norm_track(qg_norm_spec spec, size_t k, double m, double mean, double var)
 {
     const float momentum = spec.momentum == 0 ? 0.1f : spec.momentum;

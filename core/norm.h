@@ -14,7 +14,8 @@ static inline double qg__norm_deviation(qg_norm_spec spec, size_t k)
     return sqrt((double)spec.var[k] + qg__norm_eps(spec));
 }
 
-/* The running statistics of channel k move towards those of m numbers, whose variance is biased. */
+/* The running statistics of channel k move towards those of m numbers, whose variance is biased.  A
+ * batch that is not finite leaves them alone: its loss is refused. */
 void qg__norm_track(qg_norm_spec spec, size_t k, double m, double mean, double var);
 
 /* x, called name in messages, has c channels: the statistics are there, the constants legal, and gamma

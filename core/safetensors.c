@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/safetensors_parts.h"
 
 /* Nothing in a file is believed before it is checked. */
 
@@ -113,7 +114,7 @@ static qg_status parse_header(qg_archive *a, const char *path, size_t n, size_t 
     if (!qg_utf8_valid((const char *)header, length))
         return qg_fail(QG_EFORMAT, "'%s' is malformed: its header is not UTF-8", path);
     qg_json j = { .path = path, .start = header, .at = header, .end = data };
-    if (!qg__header_read(&j, a)) return j.status;
+    if (!qg__safetensors_header(&j, a)) return j.status;
     *start = LENGTH_BYTES + length;
     return check_layout(a, path, n - *start);
 }

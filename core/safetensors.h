@@ -4,7 +4,6 @@
 
 #include <stddef.h>
 
-#include "core/json.h"
 #include "core/state.h"
 
 /* Array data goes between memory and file as it stands.  A big-endian port would swap the bytes of
@@ -19,19 +18,6 @@ typedef struct qg_entry {
     const char *name;
     qg_array    array;
 } qg_entry;
-
-struct qg_archive {
-    unsigned char    *file;          /* names and notes were decoded inside its header */
-    unsigned char    *aligned;       /* the arrays again, if the file does not align them */
-    qg_archive_entry *entries;
-    size_t            count;
-    qg_note          *notes;
-    size_t            note_count;
-};
-
-/* The header that j begins with, into the lists of a, in its order.  False: malformed, or without
- * memory; what was read until then is in the lists. */
-bool qg__header_read(qg_json *j, qg_archive *a);
 
 /* qg_state_save.  Both lists come sorted, by name and by key. */
 QG_MUST_CHECK

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "core/safetensors.h"
+#include "core/safetensors_parts.h"
 
 /* Nothing is allocated by a number that a file states: the lists grow with what was read. */
 
@@ -118,7 +118,7 @@ static bool read_notes(qg_json *j, qg_archive *a)
     }
 }
 
-bool qg__header_read(qg_json *j, qg_archive *a)
+bool qg__safetensors_header(qg_json *j, qg_archive *a)
 {
     bool has_notes = false;
     if (!qg_json_expect(j, '{')) return false;

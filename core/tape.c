@@ -1,3 +1,5 @@
+#include "core/tape.h"
+
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>

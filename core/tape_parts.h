@@ -1,10 +1,10 @@
-/* core/tape_parts.h — the inside of a tape: core/tape.c records on it, core/backward.c walks it, and
- * core/profile.c times both.  Internal. */
+/* core/tape_parts.h — the inside of a tape: core/tape.c records on it, core/backward.c walks it.
+ * Internal. */
 #ifndef QG_TAPE_PARTS_H
 #define QG_TAPE_PARTS_H
 
 #include "core/arena.h"
-#include "core/profile.h"
+#include "core/stopwatch.h"
 #include "core/tape.h"
 
 /* A gradient buffer that waits to be used again; this is written into the buffer itself. */
@@ -12,13 +12,6 @@ typedef struct qg__spare {
     struct qg__spare *next;
     size_t            bytes;
 } qg__spare;
-
-typedef struct qg__stopwatch {
-    qg_profile     *profile;    /* NULL: nothing is timed */
-    qg_profile_row *running;    /* the op whose forward is being timed, since when, and its var */
-    double          since;
-    const qg_var   *timed;
-} qg__stopwatch;
 
 struct qg_tape {
     qg_arena      step;         /* vars, values, gradients, what ops saved */
@@ -37,12 +30,5 @@ struct qg_tape {
 
 /* Memory of an arena of t.  NULL: there is none, and t has failed. */
 void *qg__tape_take(qg_tape *t, qg_arena *a, size_t bytes);
-
-/* The op that is running ends, and the one called op begins; "-": what lies between ops, NULL: nothing. */
-void  qg__watch_forward(qg__stopwatch *w, const char *op);
-void  qg__watch_record(qg__stopwatch *w, const qg_var *y);      /* y is what it records */
-
-/* Run y's backward. */
-void  qg__watch_backward(qg__stopwatch *w, qg_tape *t, qg_var *y);
 
 #endif

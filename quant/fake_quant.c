@@ -1,10 +1,11 @@
 #include "quant/fake_quant.h"
 
+#include <math.h>
+
 #include "quant/check.h"
 #include "quant/operand.h"
 #include "quant/round.h"
 #include "quant/uniform.h"
-
 
 /* ---- the range ---- */
 

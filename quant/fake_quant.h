@@ -23,7 +23,8 @@
  *          min = max = 0: y = 0, dx = g, dmin = dmax = 0 (an error for args, as in TensorFlow).
  * Memory   Outputs are the caller's and overlap no input.  Nothing is allocated.
  * Fails    QG_EARG   num_bits outside 2 .. 16; min or max not finite; min > max; min = max but not
- *                    0; a range too wide or too narrow for 2^b float32 steps; wrong dtype.
+ *                    0; a range that is no float32, or whose step has no float32 inverse;
+ *                    wrong dtype.
  *          QG_ESHAPE rank or dims other than stated.  After a failure no output has been written.
  * Differs  TensorFlow does not check the range of vars and per_channel and then returns NaN or a
  *          constant; and its CPU kernels multiply the gradient by the mask.

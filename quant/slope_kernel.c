@@ -38,8 +38,8 @@ static void swish_kernel(float beta, size_t n, const float *x, const float *dy, 
         const float z = a > 80.0f ? 80.0f : a; /* there the slope is below 1e-32 */
         const float u = qg__exp(-(z == z ? z : 0.0f));
         const float v = 1.0f + u;
-        const float s = beta * (2.0f - z * (1.0f - u) / v) * (2.0f * u / (v * v));
-        dx[i] += dy[i] * (a > 80.0f ? 0.0f : s);
+        const float g = dy[i] * (beta * (2.0f - z * (1.0f - u) / v) * (2.0f * u / (v * v)));
+        dx[i] += a > 80.0f ? 0.0f : g;
     }
 }
 

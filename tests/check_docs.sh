@@ -20,8 +20,15 @@ for block in "$dir"/*.c; do
         -Wno-unused-variable -Wno-unused-const-variable -Werror -fsyntax-only "$block" || { echo "$block: error: does not compile"; status=1; }
 done
 [ "$blocks" -gt 0 ] || { echo "error: no C block was found"; status=1; }
-for path in $(grep -ohE '\]\([A-Za-z][A-Za-z0-9_/.-]*\)' README.md docs/*.md | tr -d '()]'); do
-    [ -e "$path" ] || [ -e "docs/$path" ] || { echo "README or docs: error: $path does not exist"; status=1; }
+for page in README.md docs/*.md; do
+    for link in $(grep -ohE '\]\((\.\./)?[A-Za-z#][A-Za-z0-9_/.#-]*\)' "$page" | tr -d '()]'); do
+        path=${link%%#*} heading=${link#"${link%%#*}"}
+        to=$page
+        [ -z "$path" ] || to=$(dirname "$page")/$path
+        [ -e "$to" ] || { echo "$page: error: $path does not exist"; status=1; continue; }
+        [ -z "$heading" ] || sed -n 's/^#* //p' "$to" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9\n-' | grep -qx -e "${heading#\#}" ||
+            { echo "$page: error: $to has no heading $heading"; status=1; }
+    done
 done
 rows() { sed -n "$1" "$2" | sort; }
 [ "$(rows 's/^row \([^ ]*\) .*/\1/p' examples/every_scheme.sh)" = \

@@ -366,6 +366,7 @@ static void failed_save_keeps_the_old_file(void **state)
     assert_int_equal(qg_state_save(s, in_room("a")), QG_ENAN);
     assert_non_null(strstr(qg_errmsg(), "/a': w has the value inf, at 2 of 3"));
     qg_state_free(s);
+    assert_int_not_equal(access(blocker, F_OK), 0);
     read_all(in_room("a"), &after, &m);
     assert_int_equal(n, m);
     assert_memory_equal(before, after, n);

@@ -1,7 +1,7 @@
+#include "core/stopwatch.h"
+
 #include <string.h>
 #include <time.h>
-
-#include "core/tape_parts.h"
 
 static double seconds(void)
 {
