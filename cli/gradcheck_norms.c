@@ -20,31 +20,35 @@ static qg_norm_spec start(void *context)
     return (qg_norm_spec){ .mean = r->mean, .var = r->var };
 }
 
+static qg_var *norm_with(qg_tape *t, const qg_params *p, qg_norm_spec spec)
+{
+    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+}
+
 static qg_var *norm(qg_tape *t, const qg_params *p, void *context)
 {
-    qg_norm_spec spec = start(context);
-    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+    return norm_with(t, p, start(context));
 }
 
 static qg_var *norm_frozen(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
     spec.frozen = true;
-    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+    return norm_with(t, p, spec);
 }
 
 static qg_var *norm_relu(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
     spec.relu = true;
-    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+    return norm_with(t, p, spec);
 }
 
 static qg_var *norm_pool(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
     spec.pool = 2;
-    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+    return norm_with(t, p, spec);
 }
 
 static qg_var *norm_pool_relu(qg_tape *t, const qg_params *p, void *context)
@@ -52,14 +56,14 @@ static qg_var *norm_pool_relu(qg_tape *t, const qg_params *p, void *context)
     qg_norm_spec spec = start(context);
     spec.pool = 2;
     spec.relu = true;
-    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+    return norm_with(t, p, spec);
 }
 
 static qg_var *norm_add(qg_tape *t, const qg_params *p, void *context)
 {
     qg_norm_spec spec = start(context);
     spec.add = op_in(t, p, 3);
-    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+    return norm_with(t, p, spec);
 }
 
 static qg_var *fold_weight(qg_tape *t, const qg_params *p, void *context)
@@ -103,7 +107,7 @@ static qg_var *norm_activation(qg_tape *t, const qg_params *p, void *context)
                               .n_learned = 1,
                               .learned   = { a } };
     spec.act = f;
-    return qg_norm(t, op_in(t, p, 0), op_in(t, p, 1), op_in(t, p, 2), spec);
+    return norm_with(t, p, spec);
 }
 
 static const op_row rows[] = {

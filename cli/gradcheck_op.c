@@ -2,8 +2,6 @@
 
 #include "core/rng.h"
 
-enum { KEY = 11 };
-
 static qg_status declare(const op_row *row, qg_params *p)
 {
     for (int i = 0; i < OPERANDS && row->operand[i].name; i++)
@@ -20,7 +18,7 @@ qg_status op_check(const op_row *row, void *context, gradcheck_line *line)
     for (int i = 0; i < p.count && !s; i++) {
         const float spread = row->operand[i].spread;
         gradcheck_fill(p.item[i]->value, qg_count(p.item[i]->shape), row->operand[i].centre,
-                       spread == 0 ? 1 : spread, qg_rng_fork(KEY, (uint64_t)i));
+                       spread == 0 ? 1 : spread, qg_rng_fork(OP_KEY, (uint64_t)i));
     }
     if (!s)
         s = qg_gradcheck((qg_gradcheck_spec){ .name = row->name, .params = &p, .build = row->build,

@@ -5,7 +5,7 @@
 #include "cli/gradcheck.h"
 #include "core/ops.h"
 
-enum { OPERANDS = 4 };
+enum { OPERANDS = 4, OP_KEY = 11 };     /* most of a row; of all values that are drawn */
 
 typedef struct op_row {
     const char *name;

@@ -3,8 +3,6 @@
 #include "cli/gradcheck_op.h"
 #include "quant/scheme.h"
 
-enum { KEY = 11 };
-
 /* What xnor_scale borrows. */
 static const qg_shape signs = { 2, 3, 4, 3 };
 enum { SIGNS = 2 * 3 * 4 * 3 };
@@ -151,7 +149,7 @@ static qg_var *xnor_scale(qg_tape *t, const qg_params *p, void *context)
 {
     float         *image = context;
     const qg_quant q     = qg_xnor_activation((qg_xnor_activation_spec){ 0 });
-    gradcheck_fill(image, SIGNS, 0, 1, KEY);
+    gradcheck_fill(image, SIGNS, 0, 1, OP_KEY);
     return q.scheme->scale_output(t, q, qg_input(t, (qg_tensor){ signs, image }), (qg_windows){ 3, 3, 1, 1, 1 },
                                   op_in(t, p, 0));
 }
