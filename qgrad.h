@@ -1,11 +1,23 @@
 /* qgrad.h — train quantized neural networks in plain C.
  *
- * The public headers in reading order; each is its own manual.
+ * The public headers in reading order; each is its own manual.  C++ may include this file, and no other.
  */
 #ifndef QGRAD_H
 #define QGRAD_H
 
 #define QGRAD_VERSION "0.1.0"
+
+#ifdef __cplusplus
+/* Here, since C++ has overloads in some of them, which extern "C" forbids. */
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+extern "C" {
+#endif
 
 #include "core/status.h"
 #include "core/tensor.h"
@@ -42,5 +54,9 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "datasets/loader.h"
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -15,7 +15,7 @@ struct qg_arena_block {
     unsigned char  *payload;
 };
 
-static qg_arena_block *block_new(size_t size)
+static qg_arena_block *block_new(qg_arena *a, size_t size)
 {
     if (size < BLOCK_BYTES) size = BLOCK_BYTES;
     const size_t head = (sizeof(qg_arena_block) + ALIGN - 1) / ALIGN * ALIGN;
@@ -23,6 +23,7 @@ static qg_arena_block *block_new(size_t size)
     qg_arena_block *b = aligned_alloc(ALIGN, head + size);
     if (!b) return NULL;
     *b = (qg_arena_block){ .size = size, .payload = (unsigned char *)b + head };
+    a->reserved += size;
     return b;
 }
 
@@ -33,7 +34,7 @@ static qg_arena_block *block_for(qg_arena *a, size_t bytes)
     qg_arena_block *last = a->current;
     for (qg_arena_block *b = last ? last->next : a->first; b; last = b, b = b->next)
         if (b->size >= bytes) return b;
-    qg_arena_block *b = block_new(bytes);
+    qg_arena_block *b = block_new(a, bytes);
     if (!b) return NULL;
     if (last) last->next = b;
     else a->first = b;
@@ -80,7 +81,14 @@ void qg_arena_merge(qg_arena *a)
     if (!a->first || !a->first->next) return;
     const size_t peak = a->peak;
     qg_arena_release(a);
-    *a = (qg_arena){ .first = block_new(peak), .peak = peak };
+    a->peak  = peak;
+    a->first = block_new(a, peak);
+}
+
+void qg_arena_settle(qg_arena *a)
+{
+    if (a->reserved / 2 > a->peak) qg_arena_merge(a);
+    else qg_arena_rewind(a);
 }
 
 void qg_arena_release(qg_arena *a)

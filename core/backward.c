@@ -80,6 +80,7 @@ static qg_status run_backward(qg_tape *t, qg_var *y)
         if (y->in[i]) y->in[i]->fresh = false;
     if (is_quantized_weight(y, y->in[1])) y->in[1]->spent = true;
     give(t, y->grad, y->room);
+    if (y->grad == y->data) y->data = NULL;         /* its gradient had taken its place */
     y->grad = NULL;
     return t->status;
 }

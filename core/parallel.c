@@ -42,7 +42,8 @@ static struct pool {
     share            share[QG_MOST_THREADS];
 } pool = { .mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .busy = ATOMIC_FLAG_INIT };
 
-static atomic_int       thread_count;   /* 0: not chosen yet */
+static atomic_int        chosen;        /* how many threads; 0: nobody has said */
+static _Thread_local int mine;          /* what this thread reckons with until its next step; 0: look */
 static _Thread_local bool inside;       /* a piece: loops in it are serial */
 
 static int cores(void)
@@ -65,14 +66,18 @@ static int default_threads(void)
 
 int qg_threads(void)
 {
-    if (thread_count == 0) qg_set_threads(0);
-    return thread_count;
+    if (chosen == 0) qg_set_threads(0);
+    if (mine == 0) mine = chosen;
+    return mine;
 }
+
+void qg__threads_renew(void) { mine = 0; }
 
 void qg_set_threads(int n)
 {
     if (n < 1) n = default_threads();
-    thread_count = n < QG_MOST_THREADS ? n : QG_MOST_THREADS;
+    chosen = n < QG_MOST_THREADS ? n : QG_MOST_THREADS;
+    mine   = 0;
     /* BLAS runs inside pieces; a second level of threads would change where its sums are cut. */
     openblas_set_num_threads(1);
 }

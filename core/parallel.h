@@ -22,9 +22,12 @@ void qg_parallel(int pieces, qg_piece run, void *context);
 
 int  qg_threads(void);                 /* how many threads qg_parallel uses, the caller included */
 
-/* At most QG_MOST_THREADS; n < 1: OMP_NUM_THREADS, else every core: as at first. */
+/* At most QG_MOST_THREADS; n < 1: OMP_NUM_THREADS, else every core: as at first.  The number is the
+ * process's.  A thread in the middle of a step has taken memory for the old one, so other threads than
+ * the caller follow with their next qg_tape_begin. */
 enum { QG_MOST_THREADS = 256 };
 void qg_set_threads(int n);
+void qg__threads_renew(void);          /* follow now: by qg_tape_begin */
 
 /* Slice s of n items is [qg_slice(n, s), qg_slice(n, s + 1)). */
 static inline int qg_slice(int n, int s) { return (int)((long long)n * s / QG_SLICES); }

@@ -109,6 +109,11 @@ void qg_param_centre(const qg_param *p)
     if (p->centred) qg_parallel(p->shape.n, centre_filter, &copy);
 }
 
+void qg_params_clear_gradients(qg_params *p)
+{
+    if (p && p->grad) memset(p->grad, 0, p->length * sizeof *p->grad);
+}
+
 size_t qg_params_trained(const qg_params *p)
 {
     size_t n = 0;

@@ -32,6 +32,7 @@ typedef struct qg_param {
     float       lr_scale;   /* of its updates, on top of its group's; 0: 1 */
     float       decay;      /* weight decay of its own, in place of its group's; 0: its group's */
     bool        binary;     /* its values are +-1 and flip: only qg_bop trains it */
+    int         rank;       /* of its array in files: 4, 2 [n][c], 1 [c]; 0: the least that holds it */
     bool        frozen;     /* keeps its value: no gradient, no update */
     float      *value;      /* [shape]; NULL until allocated */
     float      *grad;       /* dL/dvalue, accumulated until the optimizer clears it; NULL if tracked */
@@ -68,11 +69,16 @@ static inline float qg__clip(float w, float clip)
 /* If p is centred: takes off the means of its runs, added in double, then clips. */
 void      qg_param_centre(const qg_param *p);
 
+/* Gradients become 0, as a step leaves them: after a step that an optimizer refused, or a backward that
+ * ran out of memory, what was summed so far is dropped. */
+void      qg_params_clear_gradients(qg_params *p);
+
 /* How many numbers are trained, padding and tracked arrays left out. */
 size_t    qg_params_trained(const qg_params *p);
 
-/* 64-bit FNV-1a hash of names, shapes and values, tracked arrays included: two nets with the same
- * digest compute the same. */
+/* 64-bit FNV-1a hash of names, shapes and values, tracked arrays included.  Two nets that were
+ * declared alike and have the same digest compute the same; a quantizer that learns nothing leaves no
+ * trace in it. */
 uint64_t  qg_params_digest(const qg_params *p);
 
 void      qg_params_release(qg_params *p);

@@ -30,6 +30,12 @@ typedef enum qg_status {
 #define QG_PRINTF(fmt, at)
 #endif
 
+#ifdef __cplusplus
+#define QG_NORETURN [[noreturn]]
+#else
+#define QG_NORETURN _Noreturn
+#endif
+
 const char *qg_status_text(qg_status s);                 /* "out of memory"; never NULL */
 const char *qg_errmsg(void);                             /* the last failure, whole; never NULL */
 int         qg_report(const char *program);              /* "program: message" to stderr; 1 */
@@ -38,6 +44,6 @@ qg_status   qg_fail(qg_status s, const char *fmt, ...);  /* set the message, ret
 
 /* A broken promise of an op or layer author, never of user data: prints file:line and aborts. */
 #define QG_ASSERT(cond) ((cond) ? (void)0 : qg__assert_failed(__FILE__, __LINE__, #cond))
-_Noreturn void qg__assert_failed(const char *file, int line, const char *cond);
+QG_NORETURN void qg__assert_failed(const char *file, int line, const char *cond);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/parallel.h"
 #include "core/rng.h"
 #include "core/tape_parts.h"
 
@@ -19,7 +20,8 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
 {
     if (!t) return;
     qg__watch_forward(&t->watch, "-");
-    qg_arena_rewind(&t->step);
+    qg__threads_renew();
+    qg_arena_settle(&t->step);
     qg_arena_merge(&t->scratch);
     t->newest = NULL;
     t->spares = NULL;
@@ -82,16 +84,19 @@ static qg_var *append(qg_tape *t, qg_shape shape)
 {
     qg_var *v = qg__tape_take(t, &t->step, sizeof *v);
     if (!v) return NULL;
-    *v        = (qg_var){ .shape = shape, .older = t->newest };
+    *v        = (qg_var){ .shape = shape, .tape = t, .older = t->newest };
     t->newest = v;
     return v;
 }
 
-/* Ops count the numbers of an image in ints. */
+/* Ops count the numbers of an image in ints, and its rows over the batch. */
 static bool countable(qg_tape *t, const char *name, qg_shape s)
 {
-    if (qg_row(s) <= INT_MAX) return true;
-    qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d numbers in an image", name, QG_SHAPE_ARGS(s), INT_MAX);
+    if (qg_row(s) > INT_MAX)
+        qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d numbers in an image", name, QG_SHAPE_ARGS(s), INT_MAX);
+    else if ((long long)s.n * s.h > INT_MAX)
+        qg_reject(t, QG_ESHAPE, "%s: " QG_SHAPE_FMT " has more than %d rows in all", name, QG_SHAPE_ARGS(s), INT_MAX);
+    else return true;
     return false;
 }
 
@@ -125,14 +130,22 @@ static void read_operand(qg_var *y, qg_var *x)
     if (x->needs_grad) y->needs_grad = true;
 }
 
+static bool readable(qg_tape *t, const char *name, const qg_var *x)
+{
+    if (!x) return true;
+    if (x->tape != t) qg_reject(t, QG_ESTATE, "%s: an operand is of another tape", name);
+    else if (!x->data) qg_reject(t, QG_ESTATE, "%s: an operand has lost its value to backward", name);
+    else return true;
+    return false;
+}
+
 /* A var without a value. */
 static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
 {
     if (!t || t->status) return NULL;
     qg__watch_forward(&t->watch, op->name);
     qg_arena_merge(&t->scratch);
-    if ((a && !a->data) || (b && !b->data) || (c && !c->data))
-        return qg_reject(t, QG_ESTATE, "%s: an operand has lost its value to backward", op->name);
+    if (!readable(t, op->name, a) || !readable(t, op->name, b) || !readable(t, op->name, c)) return NULL;
     qg_var *v = append(t, y);
     if (!v) return NULL;
     qg__watch_record(&t->watch, v);
@@ -168,6 +181,7 @@ qg_var *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x)
 void qg_operand(qg_var *y, int at, qg_var *x)
 {
     QG_ASSERT(at >= 3 && at < QG_OPERANDS);
+    if (!readable(y->tape, y->op->name, x)) return;
     y->in[at] = x;
     read_operand(y, x);
 }

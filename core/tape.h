@@ -1,10 +1,14 @@
 /* core/tape.h — reverse-mode differentiation.
  *
  * Calling an op computes its value at once and appends a var to the tape; qg_backward walks the
- * tape from newest to oldest.  A var and its value live until the next qg_tape_begin; only a product
- * that a batch norm alone has read, and a weight that is a function of one parameter and that one
- * product alone has read, its quantized copy as a rule, lose their values to qg_backward.  After a failure ops return NULL, ops given NULL return NULL, and
- * qg_backward reports the first failure: check there, nowhere else.
+ * tape from newest to oldest.  A var and its value live until the next qg_tape_begin, whose vars take
+ * their place: what qg_input and qg_parameter gave is no more, call them anew in each step.  Two kinds of
+ * values give their memory to gradients, so that their data is NULL after qg_backward: a product that a
+ * batch norm alone has read, and a weight that is a function of one parameter and that one product alone
+ * has read, its quantized copy as a rule.
+ *
+ * After a failure ops return NULL, ops given NULL return NULL, and qg_backward reports the first
+ * failure: check there, nowhere else.
  */
 #ifndef QG_TAPE_H
 #define QG_TAPE_H
@@ -45,7 +49,8 @@ struct qg_var {
     const qg_op *op;          /* NULL for inputs and parameters */
     qg_var      *in[QG_OPERANDS];  /* operands in formula order; NULL when absent */
     void        *saved;       /* what backward needs from forward; op-private */
-    qg_var      *older;       /* previous var on the tape */
+    qg_tape     *tape;
+    qg_var      *older;       /* previous var on it */
     float       *sums;        /* per-image channel sums of data, if its op gathered them
                                  (core/norm_kernel.h); else NULL */
     double       flops;       /* multiply-adds of the forward product, times 2; 0: not counted */
@@ -73,7 +78,7 @@ qg_var   *qg_parameter(qg_tape *t, const qg_param *p);   /* borrows p; its gradi
 /* Fills the gradient of every parameter the loss depends on, once per qg_tape_begin.  loss is
  * 1,1,1,1.  Fails with the first failure of the step, QG_ESHAPE, QG_ENAN (the loss is not finite),
  * QG_ESTATE (QG_EVAL, or a second walk).
- * Out of memory half way (QG_EMEM) leaves gradients partly summed: do not step on them. */
+ * Out of memory half way (QG_EMEM) leaves gradients partly summed: qg_params_clear_gradients. */
 QG_MUST_CHECK
 qg_status qg_backward(qg_tape *t, qg_var *loss);
 

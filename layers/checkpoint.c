@@ -2,10 +2,11 @@
 
 qg_array qg_param_array(const qg_param *p)
 {
-    const qg_shape s = p->shape;
-    const size_t   n = (size_t)s.n, h = (size_t)s.h, w = (size_t)s.w, c = (size_t)s.c;
-    if (s.h > 1 || s.w > 1) return (qg_array){ QG_F32, 4, { n, h, w, c }, p->value };
-    if (s.n > 1) return (qg_array){ QG_F32, 2, { n, c }, p->value };
+    const qg_shape s    = p->shape;
+    const size_t   n    = (size_t)s.n, h = (size_t)s.h, w = (size_t)s.w, c = (size_t)s.c;
+    const int      rank = p->rank ? p->rank : s.h > 1 || s.w > 1 ? 4 : s.n > 1 ? 2 : 1;
+    if (rank == 4) return (qg_array){ QG_F32, 4, { n, h, w, c }, p->value };
+    if (rank == 2) return (qg_array){ QG_F32, 2, { n, c }, p->value };
     return (qg_array){ QG_F32, 1, { c }, p->value };
 }
 

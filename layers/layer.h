@@ -64,7 +64,6 @@ qg_tensor   qg_product_weight(const qg_product *p, float *folded);
 
 /* What quantizes this operand of l, perhaps {0}; NULL: l has no such operand. */
 const qg_slot *qg_layer_slot(qg_layer *l, qg_role role);
-const char    *qg_role_name(qg_role role);                  /* "weight", "input", "gradient" */
 enum { QG_ROLES = 3 };
 extern const qg_role qg_roles[QG_ROLES];                    /* in that order */
 

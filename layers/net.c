@@ -85,7 +85,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                     const char *name)
 {
     if (!net || net->status) return NULL;
-    if (net->built) {
+    if (net->built) {           /* and never runs again: it would be another net than was declared */
         qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
         return NULL;
     }
@@ -145,8 +145,10 @@ static uint64_t key_of(uint64_t key, const char *name)
 qg_params *qg_net_build(qg_net *net)
 {
     if (!net) return NULL;
-    if (!net->status && net->built)
-        qg__net_fail(net, qg_fail(QG_ESTATE, "net: built already"));
+    if (net->built && !net->status) {       /* once more changes nothing: the net goes on */
+        qg_fail(QG_ESTATE, "net: built already");
+        return NULL;
+    }
     if (!net->status && net->layers == 0)
         qg__net_fail(net, qg_fail(QG_ESTATE, "net: no layer was declared"));
     if (!net->status) qg__net_fuse(net);

@@ -2,7 +2,9 @@
  *
  * Layers are appended in order and infer their input size from the layer before, or from the one
  * named in .after.  Nothing is allocated for parameters until qg_net_build, which is also where a
- * bad declaration surfaces: until then a failure makes every further call on the net do nothing.
+ * bad declaration surfaces: a failure before it makes every further call on the net do nothing, and a
+ * layer that is declared after it makes every further qg_net_forward fail, since that would be another
+ * net than was declared.
  *
  * What qg_net_build folds.  A batch norm followed by relu and/or max pooling, or by a product whose
  * input is quantized elementwise, runs as one qg_norm; the product's bias before a batch norm is
@@ -90,7 +92,9 @@ qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build */
 
-qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);   /* every layer, in order */
+/* Every layer, in order; the result is the last one's.  A net with several results is run by hand, layer
+ * by layer, with qg_apply. */
+qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 
 /* One layer, by hand, doing what was declared and no more: nothing is folded, so the order is the
  * caller's.  An add layer has two inputs: qg_add instead. */

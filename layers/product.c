@@ -28,8 +28,8 @@ static float glorot_lr(qg_glorot_lr rule, double fan_in, double fan_out)
     return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
 }
 
-/* inputs: input channels, over which weights may be centred. */
-static qg_status declare(qg_product *p, qg_shape w, size_t inputs, double fan_out, qg_shape x)
+/* rank: of the weight in files.  inputs: input channels, over which weights may be centred. */
+static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, double fan_out, qg_shape x)
 {
     p->weight_slot.q.inputs = inputs;
     qg_layer        *l      = &p->layer;
@@ -41,6 +41,7 @@ static qg_status declare(qg_product *p, qg_shape w, size_t inputs, double fan_ou
     p->weight = qg_layer_declare(
         l, "weight",
         (qg_param){ .shape    = w,
+                    .rank     = rank,
                     .group    = QG_WEIGHTS,
                     .clip     = scheme ? scheme->clip : 0,
                     .centred  = scheme && scheme->centred ? (int)inputs : 0,
@@ -171,7 +172,7 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
     l->macs = (uint64_t)qg_row(l->out) * ((uint64_t)s.kernel * (uint64_t)s.kernel_w) * (uint64_t)l->in.c;
     const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c };
-    return declare(&c->product, weight, (size_t)weight.c, conv2d_fan_out(weight), l->in);
+    return declare(&c->product, weight, 4, (size_t)weight.c, conv2d_fan_out(weight), l->in);
 }
 
 static qg_status conv2d_start(qg_layer *l, uint64_t key)
@@ -241,7 +242,8 @@ static qg_status dense_build(qg_net *net, qg_layer *l)
     l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
     /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */
     const qg_shape weight = { d->spec.out, l->in.h, l->in.w, l->in.c };
-    return declare(&d->product, weight, qg_row(weight), (double)l->out.c, l->in);
+    const int      rank   = l->in.h > 1 || l->in.w > 1 ? 4 : 2;
+    return declare(&d->product, weight, rank, qg_row(weight), (double)l->out.c, l->in);
 }
 
 static qg_status dense_start(qg_layer *l, uint64_t key)

@@ -4,11 +4,6 @@
 
 const qg_role qg_roles[QG_ROLES] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
 
-const char *qg_role_name(qg_role role)
-{
-    return role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
-}
-
 const qg_slot *qg_layer_slot(qg_layer *l, qg_role role)
 {
     const qg_product *p = qg_layer_product(l);
@@ -20,13 +15,10 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
 {
     const qg_scheme *scheme = slot->q.scheme;
     if (!scheme) return QG_OK;
-    /* First, since the scheme knows what to set instead. */
     qg_quant q        = slot->q;
     q.role            = role;
     const qg_status s = qg_quant_check(q);
     if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
-    if (!(scheme->roles & role))
-        return qg_fail(QG_EARG, "%s: %s does not quantize %ss", l->name, scheme->name, qg_role_name(role));
     if (scheme->scale_output && !qg_layer_product(l))
         return qg_fail(QG_EARG, "%s: %s scales the result of a product; it is an input of conv2d or dense",
                        l->name, scheme->name);

@@ -65,6 +65,7 @@ static double annealed(const qg_schedule *s, double progress)
 
 double qg_schedule_lr(const qg_schedule *s, double lr, double progress)
 {
+    if (!s) return lr;
     progress = progress < 0 ? 0 : progress > 1 ? 1 : progress;
     const double rate = lr * annealed(s, progress);
     if ((float)progress < s->warmup) return rate * progress / (double)s->warmup;
@@ -207,6 +208,8 @@ static void put(line *to, const char *word, float x)
 
 int qg_schedule_print(const qg_schedule *s, char *text, int bytes)
 {
+    static const qg_schedule constant = { 0 };
+    if (!s) s = &constant;
     const kind_row *k  = &kinds[s->kind];
     line            to = { .mark = ':' };
     to.length          = snprintf(to.text, sizeof to.text, "%s", k->name);

@@ -32,7 +32,7 @@ typedef struct qg_schedule {
  * progress / warmup, so it moves no milestone.
  *
  * Range    progress outside 0..1 is taken as the nearer end; NaN gives NaN where the rate depends
- *          on it.  QG_EXPONENTIAL with factor 0 is lr at 0, then 0.
+ *          on it.  QG_EXPONENTIAL with factor 0 is lr at 0, then 0.  s may be NULL: lr.
  */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
@@ -49,8 +49,8 @@ QG_MUST_CHECK
 qg_status qg_schedule_parse(const char *text, qg_schedule *out);
 
 /* The text that qg_schedule_parse turns back into *s; returns its length, as snprintf.  *s is as
- * qg_schedule_parse would accept it; fields that its kind does not use are left out.  255 bytes and
- * the terminating 0 are always enough. */
+ * qg_schedule_parse would accept it, or NULL, the constant rate; fields that its kind does not use are
+ * left out.  255 bytes and the terminating 0 are always enough. */
 int       qg_schedule_print(const qg_schedule *s, char *text, int bytes);
 
 #endif

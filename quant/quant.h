@@ -33,7 +33,7 @@ typedef struct qg_quant {
     uint64_t         freeze_after;  /* steps after which an observed range stays as it is; 0: never */
     qg_role          role;      /* what it quantizes, and how many numbers one such tensor has (one */
     size_t           numbers;   /* image's, unless a weight).  A layer sets both; by hand, 0 means
-                                   QG_INPUT and what x says */
+                                   an input, if the scheme quantizes inputs, and what x says */
     size_t           inputs;    /* of a weight: input channels, for dense all that it reads.  Set by the
                                    layer; by hand, 0 means c of x */
     qg_surrogate     surrogate; /* {0}: the scheme's own */

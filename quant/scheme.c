@@ -44,17 +44,35 @@ static void observe(qg_quant q, const qg_var *x, qg_var *const *learned)
     q.scheme->observe(q, (qg_tensor){ x->shape, x->data }, value);
 }
 
+const char *qg_role_name(qg_role role)
+{
+    return role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
+}
+
 qg_status qg_quant_check(qg_quant q)
 {
-    const qg_status s = q.scheme && q.scheme->check ? q.scheme->check(q) : QG_OK;
-    if (s || !q.scheme || !qg_surrogate_check(q.surrogate)) return s;
-    return qg_fail(QG_EARG, "%s: %s", q.scheme->name, qg_errmsg());
+    const qg_scheme *scheme = q.scheme;
+    if (!scheme) return QG_OK;
+    /* First, since the scheme knows what to set instead. */
+    const qg_status s = scheme->check ? scheme->check(q) : QG_OK;
+    if (s) return s;
+    if (q.role && !(scheme->roles & q.role))
+        return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));
+    if (!scheme->apply) return qg_fail(QG_EARG, "%s: the scheme has no apply", scheme->name);
+    if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
+    if (q.per_channel && scheme->granularity == QG_TENSOR_SCALE)
+        return qg_fail(QG_EARG, "%s: has no scales per channel", scheme->name);
+    if (!q.per_channel && scheme->granularity == QG_CHANNEL_SCALE)
+        return qg_fail(QG_EARG, "%s: always has scales per channel", scheme->name);
+    if (qg_surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
+    return QG_OK;
 }
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (!t || !x) return NULL;
     if (!q.scheme) return x;
+    if (!q.role) q.role = q.scheme->roles & QG_INPUT ? QG_INPUT : q.scheme->roles & QG_WEIGHT ? QG_WEIGHT : QG_GRADIENT;
     const qg_status s = qg_quant_check(q);
     if (s) return qg_reject(t, s, "%s", qg_errmsg());
     for (int i = 0; i < qg_learned_count(q); i++) {

@@ -26,8 +26,11 @@ typedef struct qg_windows {
     int kernel_h, kernel_w, stride, pad_h, pad_w;
 } qg_windows;
 
+/* What q.per_channel may say. */
+typedef enum qg_granularity { QG_TENSOR_SCALE, QG_CHANNEL_SCALE, QG_EITHER_SCALE } qg_granularity;
+
 struct qg_scheme {
-    const char       *name;     /* "twn": in summaries, checkpoints, on the command line */
+    const char       *name;     /* "twn": in summaries and on the command line */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
     const qg_learned *learned;  /* ends with a NULL name; NULL: nothing */
     unsigned          roles;    /* what it may quantize: qg_role, or-ed */
@@ -35,6 +38,7 @@ struct qg_scheme {
     float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
     bool              centred;  /* and before that take off their mean over the input channels */
     bool              flips;    /* as a weight it has no latent one: qg_param.binary */
+    qg_granularity    granularity;  /* false, true, or either */
     int               scales;   /* floats that make values of packed codes, per tensor or, if
                                    q.per_channel, per channel.  0: one; QG_UNSCALED: codes are values */
 
@@ -53,7 +57,7 @@ struct qg_scheme {
     bool    (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
-    /* Records the op. */
+    /* Records the op; required. */
     qg_var *(*apply)(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
     /* The same as an elementwise function, so that qg_norm can fuse it; NULL: cannot be.  It must
@@ -74,8 +78,11 @@ struct qg_scheme {
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
 int      qg_learned_count(qg_quant q);
 
-/* The scheme's constants and the surrogate are legal, as far as q.role is known.  QG_EARG. */
+/* The scheme's constants, per_channel and the surrogate are legal, and so is q.role if it is set.
+ * QG_EARG. */
 QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
+
+const char *qg_role_name(qg_role role);         /* "weight", "input", "gradient" */
 
 /* q can be part of a qg_norm: in some steps, if it observes (qg_quant_observes). */
 bool     qg_quant_fuses(qg_quant q);

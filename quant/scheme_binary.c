@@ -28,10 +28,11 @@ static qg_status encode_mean(qg_quant q, qg_tensor x, const float *const *learne
 }
 
 static const qg_scheme binary = {
-    .name    = "binary",
-    .roles   = QG_WEIGHT,
-    .apply   = apply_weight,
-    .encode  = encode_mean,
+    .name        = "binary",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .apply       = apply_weight,
+    .encode      = encode_mean,
     .explain =
         "Binary weights with one scale, per tensor or per output channel.\n"
         "                 Rastegari et al. 2016, arXiv:1603.05279 (per channel); the binary rows of TWN\n"
@@ -86,10 +87,11 @@ static qg_var *apply_magnitude(qg_tape *t, qg_quant q, qg_var *x, qg_var *const 
 }
 
 static const qg_scheme magnitude_aware = {
-    .name    = "magnitude_aware",
-    .roles   = QG_WEIGHT,
-    .apply   = apply_magnitude,
-    .encode  = encode_mean,
+    .name        = "magnitude_aware",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_CHANNEL_SCALE,
+    .apply       = apply_magnitude,
+    .encode      = encode_mean,
     .explain =
         "Binary weights whose gradient knows their scale: Bi-Real Net.\n"
         "                                                        Liu et al. 2018, arXiv:1808.00278\n"

@@ -27,7 +27,6 @@ static qg_status check(qg_quant q)
         s = qg_fail(QG_EARG, "%s: percentile is %g, not above 50 and at most 100", name,
                     (double)q.arg[QG_ARG_PERCENTILE]);
     if (s || qg__range_kind(q) != QG_RANGE_FIXED) return s;
-    if (q.per_channel) return qg_fail(QG_EARG, "%s: one given range cannot be per channel", name);
     if (!(q.arg[QG_ARG_MIN] < q.arg[QG_ARG_MAX]))
         return qg_fail(QG_EARG, "%s: min is %g, not below max, %g", name, (double)q.arg[QG_ARG_MIN],
                        (double)q.arg[QG_ARG_MAX]);
@@ -185,17 +184,18 @@ static const qg_learned tracked[] = { { .name = "min", .per_channel = true, .tra
                                       { .name = NULL } };
 
 static const qg_scheme learned_range = {
-    .name       = "fake_quant_learned",
-    .scales     = 2,     /* a scale and a zero point */
-    .learned    = trained,
-    .roles      = QG_WEIGHT | QG_INPUT,
-    .check      = check,
-    .start      = qg__range_start,
-    .observes   = starts_now,
-    .observe    = qg__range_observe,
-    .apply      = apply,
-    .activation = activation,
-    .encode     = encode,
+    .name        = "fake_quant_learned",
+    .scales      = 2,     /* a scale and a zero point */
+    .learned     = trained,
+    .roles       = QG_WEIGHT | QG_INPUT,
+    .granularity = QG_EITHER_SCALE,
+    .check       = check,
+    .start       = qg__range_start,
+    .observes    = starts_now,
+    .observe     = qg__range_observe,
+    .apply       = apply,
+    .activation  = activation,
+    .encode      = encode,
     .explain =
         "Uniform levels between a trained min and max.\n"
         "       tf.quantization.fake_quant_with_min_max_vars; Jacob et al. 2018, arXiv:1712.05877, sec. 3\n"
@@ -210,17 +210,18 @@ static const qg_scheme learned_range = {
 };
 
 static const qg_scheme observed_range = {
-    .name       = "fake_quant_observed",
-    .scales     = 2,     /* a scale and a zero point */
-    .learned    = tracked,
-    .roles      = QG_WEIGHT | QG_INPUT,
-    .check      = check,
-    .start      = qg__range_start,
-    .observes   = observes,
-    .observe    = qg__range_observe,
-    .apply      = apply,
-    .activation = activation,
-    .encode     = encode,
+    .name        = "fake_quant_observed",
+    .scales      = 2,     /* a scale and a zero point */
+    .learned     = tracked,
+    .roles       = QG_WEIGHT | QG_INPUT,
+    .granularity = QG_EITHER_SCALE,
+    .check       = check,
+    .start       = qg__range_start,
+    .observes    = observes,
+    .observe     = qg__range_observe,
+    .apply       = apply,
+    .activation  = activation,
+    .encode      = encode,
     .explain =
         "Uniform levels between the observed minimum and maximum.\n"
         "                                       Jacob et al. 2018, arXiv:1712.05877, sec. 3.1\n"
@@ -233,17 +234,18 @@ static const qg_scheme observed_range = {
 };
 
 static const qg_scheme percentile_range = {
-    .name       = "fake_quant_percentile",
-    .scales     = 2,     /* a scale and a zero point */
-    .learned    = tracked,
-    .roles      = QG_WEIGHT | QG_INPUT,
-    .check      = check,
-    .start      = qg__range_start,
-    .observes   = observes,
-    .observe    = qg__range_observe,
-    .apply      = apply,
-    .activation = activation,
-    .encode     = encode,
+    .name        = "fake_quant_percentile",
+    .scales      = 2,     /* a scale and a zero point */
+    .learned     = tracked,
+    .roles       = QG_WEIGHT | QG_INPUT,
+    .granularity = QG_EITHER_SCALE,
+    .check       = check,
+    .start       = qg__range_start,
+    .observes    = observes,
+    .observe     = qg__range_observe,
+    .apply       = apply,
+    .activation  = activation,
+    .encode      = encode,
     .explain =
         "Uniform levels between observed percentiles, so that a few outliers do not cost resolution.\n"
         EXPLAIN_RANGE
@@ -271,11 +273,12 @@ static const qg_scheme fixed_range = {
 };
 
 static const qg_scheme current_range_scheme = {
-    .name   = "fake_quant_current",
-    .roles  = QG_WEIGHT,
-    .check  = check,
-    .apply  = apply_current,
-    .encode = encode,
+    .name        = "fake_quant_current",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .check       = check,
+    .apply       = apply_current,
+    .encode      = encode,
     .explain =
         "Weights on symmetric uniform levels that follow the largest of them.\n"
         "                                       Krishnamoorthi 2018, arXiv:1806.08342, sec. 2.2\n"

@@ -58,11 +58,12 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 }
 
 static const qg_scheme twn = {
-    .name    = "twn",
-    .roles   = QG_WEIGHT,
-    .check   = check,
-    .apply   = apply,
-    .encode  = encode,
+    .name        = "twn",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .check       = check,
+    .apply       = apply,
+    .encode      = encode,
     .explain =
         "Ternary weights with one scale per tensor.           Li, Zhang, Liu 2016, arXiv:1605.04711\n"
         "\n"

@@ -94,23 +94,25 @@ static qg_status check_weight(qg_quant q)
 }
 
 static const qg_scheme weight = {
-    .name    = "xnor",
-    .roles   = QG_WEIGHT,
-    .check   = check_weight,
-    .apply   = apply_weight,
-    .encode  = encode_weight,
-    .explain = explain,
+    .name        = "xnor",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_CHANNEL_SCALE,
+    .check       = check_weight,
+    .apply       = apply_weight,
+    .encode      = encode_weight,
+    .explain     = explain,
 };
 
 static const qg_scheme centred_weight = {
-    .name    = "xnor",
-    .roles   = QG_WEIGHT,
-    .clip    = 1,
-    .centred = true,
-    .check   = check_weight,
-    .apply   = apply_weight,
-    .encode  = encode_weight,
-    .explain = explain,
+    .name        = "xnor",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_CHANNEL_SCALE,
+    .clip        = 1,
+    .centred     = true,
+    .check       = check_weight,
+    .apply       = apply_weight,
+    .encode      = encode_weight,
+    .explain     = explain,
 };
 
 qg_quant qg_xnor(qg_xnor_spec spec)

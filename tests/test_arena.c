@@ -60,6 +60,31 @@ static void a_chain_is_merged_into_one_block(void **state)
     qg_arena_release(&a);
 }
 
+/* Each round asks for one piece that no block so far can hold. */
+static void rising_sizes_do_not_pile_up(void **state)
+{
+    (void)state;
+    qg_arena a = { 0 };
+    for (size_t i = 1; i <= 40; i++) {
+        qg_arena_settle(&a);
+        assert_int_equal(a.used, 0);
+        memset(qg_arena_take(&a, i << 20), 1, i << 20);
+        assert_int_equal(a.peak, i << 20);
+        assert_true(a.reserved <= 3 * a.peak);  /* twice the peak before, and the newest; without: 20 times */
+    }
+    const size_t before = a.reserved;
+    void        *rest   = NULL;
+    for (int i = 0; i < 3; i++) {               /* what no longer grows comes to rest */
+        qg_arena_settle(&a);
+        void *p = qg_arena_take(&a, 40 << 20);
+        assert_true(i < 2 || p == rest);
+        rest = p;
+    }
+    assert_true(a.reserved <= before);
+    qg_arena_release(&a);
+    assert_int_equal(a.reserved, 0);
+}
+
 static void an_impossible_size_fails_and_harms_nothing(void **state)
 {
     (void)state;
@@ -78,6 +103,7 @@ int main(void)
         cmocka_unit_test(pieces_are_aligned_and_apart),
         cmocka_unit_test(rewind_gives_the_same_addresses),
         cmocka_unit_test(a_chain_is_merged_into_one_block),
+        cmocka_unit_test(rising_sizes_do_not_pile_up),
         cmocka_unit_test(an_impossible_size_fails_and_harms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

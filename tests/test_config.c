@@ -296,7 +296,7 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
     assert_refused("weight = 'fake_quant:range=learned,freeze-after=9'", "range=observed and range=percentile");
     assert_refused("weight = 'fake_quant:range=observed,percentile=99'", "of range=percentile alone");
     assert_refused("weight = 'fake_quant:range=fixed,min=2,max=1'", "min is 2, not below max, 1");
-    assert_refused("weight = 'fake_quant:range=fixed,per-channel=yes'", "cannot be per channel");
+    assert_refused("weight = 'fake_quant:range=fixed,per-channel=yes'", "has no scales per channel");
     assert_refused("input = 'fake_quant:range=current'",
                    "range 'current' is none of learned|observed|percentile|fixed");
     assert_refused("input = 'lsq:bits=1,signed=yes'", "bits is 1, must be 2 .. 16");

@@ -52,7 +52,7 @@ static void run(small *s, qg_mode mode, uint64_t step)
     qg_var *l = qg_cross_entropy(s->tape, y, labels);
     if (!l) fail_msg("%s", qg_errmsg());
     s->loss = l->data[0];
-    memset(s->params->grad, 0, s->params->length * sizeof *s->params->grad);
+    qg_params_clear_gradients(s->params);
     if (mode == QG_TRAIN) assert_int_equal(qg_backward(s->tape, l), QG_OK);
 }
 

@@ -100,6 +100,8 @@ static void exceptions_name_a_layer(void **state)
     choice.layer = NULL;
     assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
     assert_message("lenet5: exception 0 names no layer");
+    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choices = 1 }));
+    assert_message("lenet5: exception 0 names no layer");
 }
 
 static void models_are_found_by_name(void **state)

@@ -68,10 +68,10 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "drop1: rate is nan" },
     { QG_EARG, "bn1: eps is -1 and momentum 0; 0 (for the default) or more" },
     { QG_EARG, "bn1: eps is 0 and momentum 2" },
-    { QG_EARG, "fc1: twn does not quantize inputs" },
-    { QG_EARG, "conv1: sign does not quantize weights" },
-    { QG_EARG, "fc1: twn does not quantize gradients" },
-    { QG_EARG, "quant1: twn does not quantize inputs" },
+    { QG_EARG, "fc1.input: twn does not quantize inputs" },
+    { QG_EARG, "conv1.weight: sign does not quantize weights" },
+    { QG_EARG, "fc1.gradient: twn does not quantize gradients" },
+    { QG_EARG, "quant1.input: twn does not quantize inputs" },
     { QG_ESHAPE, "add1: relu1 gives [1,9,7,3], pool1 gives [1,4,3,3]" },
     { QG_EARG, "add: a layer is NULL" },
     { QG_EARG, "dense: the name 'a' is taken" },
@@ -185,6 +185,8 @@ static void the_wrong_time_is_told(void **state)
     assert_non_null(qg_net_build(net));
     assert_null(qg_net_build(net));
     assert_message("net: built already");
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_non_null(qg_net_forward(net, t, x));     /* and is none the worse */
     qg_net_free(net);
     net = qg_net_new((qg_net_spec){ .height = 9, .width = 0, .channels = 3, .seed = 1 });
     assert_null(qg_net_relu(net));

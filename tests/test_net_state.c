@@ -261,6 +261,30 @@ static void a_foreign_file_is_refused_with_every_mismatch(void **state)
     qg_net_free(narrow), qg_net_free(other);
 }
 
+/* Whatever their extents, as the note in the file says. */
+static void weights_are_saved_with_the_rank_of_their_layer(void **state)
+{
+    (void)state;
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 2, .width = 2, .channels = 3 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 1 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 1 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 1 });
+    const qg_params *p = qg_net_build(net);
+    const struct { const char *name; int rank; size_t dims[4]; } want[] = {
+        { "conv1.weight", 4, { 5, 1, 1, 3 } }, { "conv2.weight", 4, { 1, 1, 1, 5 } },
+        { "fc1.weight", 4, { 1, 2, 2, 1 } },   { "fc2.weight", 2, { 1, 1 } },
+        { "conv2.bias", 1, { 1 } },
+    };
+    assert_non_null(p);
+    for (int i = 0; i < COUNT(want); i++) {
+        const qg_array a = qg_param_array(qg_params_find(p, want[i].name));
+        assert_int_equal(a.rank, want[i].rank);
+        for (int k = 0; k < a.rank; k++) assert_int_equal(a.dims[k], want[i].dims[k]);
+    }
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +296,7 @@ int main(void)
         cmocka_unit_test(quantizing_a_layer_leaves_all_initial_weights),
         cmocka_unit_test(initial_weights_have_the_papers_bound),
         cmocka_unit_test(a_net_survives_its_file),
+        cmocka_unit_test(weights_are_saved_with_the_rank_of_their_layer),
         cmocka_unit_test(there_is_no_state_before_build),
         cmocka_unit_test(a_foreign_file_is_refused_with_every_mismatch),
     };

@@ -73,7 +73,7 @@ static qg_var *convolve(qg_tape *t, const qg_params *p, qg_conv_spec spec, way v
 static void run(const shapes *s, qg_params *p, way v, result *r)
 {
     qg_tape *t = qg_tape_new();
-    memset(p->grad, 0, p->length * sizeof *p->grad);
+    qg_params_clear_gradients(p);
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     qg_var *y = convolve(t, p, s->spec, v);
     assert_non_null(y);

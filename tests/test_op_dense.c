@@ -90,7 +90,7 @@ static qg_var *multiply(qg_tape *t, const qg_params *p, way v)
 static void run(qg_params *p, way v, result *r)
 {
     qg_tape *t = qg_tape_new();
-    memset(p->grad, 0, p->length * sizeof *p->grad);
+    qg_params_clear_gradients(p);
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     qg_var *y = multiply(t, p, v);
     assert_non_null(y);
@@ -246,6 +246,9 @@ static void failures_name_both_shapes(void **state)
     assert_null(qg_input(t, (qg_tensor){ { 1, 1 << 15, 1 << 15, 2 }, data }));     /* refused before it is read */
     assert_int_equal(qg_tape_status(t), QG_ESHAPE);
     assert_message("input: [1,32768,32768,2] has more than 2147483647 numbers in an image");
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_input(t, (qg_tensor){ { 1 << 16, 1 << 15, 1, 1 }, data }));
+    assert_message("input: [65536,32768,1,1] has more than 2147483647 rows in all");
     qg_tape_free(t);
 }
 

@@ -70,7 +70,7 @@ static const qg_op square_op = { .name = "square", .backward = square_backward }
 
 static void run(fixture *f, qg_var *(*build)(fixture *f, bool frozen), bool frozen, float *y, float *grads)
 {
-    memset(f->params.grad, 0, f->params.length * sizeof *f->params.grad);
+    qg_params_clear_gradients(&f->params);
     qg_tape_begin(f->tape, QG_TRAIN, 1, 0);
     qg_var *out = build(f, frozen);
     if (!out) fail_msg("%s", qg_errmsg());

@@ -107,6 +107,33 @@ static void two_threads_may_call_at_once(void **state)
     qg_set_threads(0);
 }
 
+static void *ask_for_seven(void *context)
+{
+    qg_set_threads(7);
+    assert_int_equal(qg_threads(), 7);
+    return context;
+}
+
+/* Scratch was taken for so many workers: what another thread says holds from the next step on. */
+static void a_step_keeps_its_number_of_threads(void **state)
+{
+    (void)state;
+    qg_tape  *t = qg_tape_new();
+    pthread_t other;
+    qg_set_threads(3);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_int_equal(qg_threads(), 3);
+    assert_int_equal(pthread_create(&other, NULL, ask_for_seven, NULL), 0);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_int_equal(qg_threads(), 3);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_int_equal(qg_threads(), 7);
+    qg_set_threads(2);                          /* one's own word counts at once */
+    assert_int_equal(qg_threads(), 2);
+    qg_set_threads(0);
+    qg_tape_free(t);
+}
+
 /* A forked child has no workers, and does without. */
 static void a_forked_child_works_alone(void **state)
 {
@@ -211,6 +238,7 @@ int main(void)
         cmocka_unit_test(jobs_in_quick_succession_do_not_mix),
         cmocka_unit_test(a_loop_inside_a_piece_is_serial),
         cmocka_unit_test(two_threads_may_call_at_once),
+        cmocka_unit_test(a_step_keeps_its_number_of_threads),
         cmocka_unit_test(a_forked_child_works_alone),
         cmocka_unit_test(the_environment_sets_the_default),
         cmocka_unit_test(slices_and_blocks_cover_without_overlap),

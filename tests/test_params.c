@@ -1,5 +1,6 @@
 #include "tests/support/testing.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "core/params.h"
@@ -117,6 +118,21 @@ static void the_digest_sees_names_shapes_and_values(void **state)
     qg_params_release(&p);
 }
 
+static void gradients_are_cleared_and_values_stay(void **state)
+{
+    (void)state;
+    qg_params      p = three();
+    const uint64_t d = qg_params_digest(&p);
+    for (size_t i = 0; i < p.length; i++) p.grad[i] = (float)i - 3;
+    p.grad[1] = INFINITY;
+    qg_params_clear_gradients(&p);
+    for (size_t i = 0; i < p.length; i++) assert_true(p.grad[i] == 0);
+    assert_true(qg_params_digest(&p) == d);
+    qg_params_release(&p);
+    qg_params_clear_gradients(&p);          /* there are none */
+    qg_params_clear_gradients(NULL);
+}
+
 static void null_flows(void **state)
 {
     (void)state;
@@ -141,6 +157,7 @@ int main(void)
         cmocka_unit_test(more_than_the_first_table_holds),
         cmocka_unit_test(bad_declarations_name_the_culprit),
         cmocka_unit_test(the_digest_sees_names_shapes_and_values),
+        cmocka_unit_test(gradients_are_cleared_and_values_stay),
         cmocka_unit_test(null_flows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,10 @@ static void nothing_is_constant(void **state)
     assert_true(qg_schedule_lr(&s, 0.2, 0) == 0.2);
     assert_true(qg_schedule_lr(&s, 0.2, 0.7) == 0.2);
     assert_true(qg_schedule_lr(&s, 0.2, 1) == 0.2);
+    assert_true(qg_schedule_lr(NULL, 0.2, 0.7) == 0.2);
+    char text[16];
+    assert_int_equal(qg_schedule_print(NULL, text, sizeof text), 8);
+    assert_string_equal(text, "constant");
 }
 
 static void steps_fall_at_their_milestones(void **state)

@@ -450,7 +450,7 @@ static void refuses_bad_constants(void **state)
     assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .min = 2.0f, .max = 1.0f }),
                    "min is 2, not below max, 1");
     assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .per_channel = true }),
-                   "cannot be per channel");
+                   "has no scales per channel");
     assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT }), "does not quantize inputs");
 }
 

@@ -302,6 +302,57 @@ static void a_bad_threshold_is_refused(void **state)
     qg_tape_free(t);
 }
 
+/* Else a field would be believed by encode or by the count of bytes, and not by apply. */
+static void scales_are_per_channel_where_the_scheme_has_them(void **state)
+{
+    (void)state;
+    const qg_quant never[]  = { qg_ttq((qg_ttq_spec){ 0 }), qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }),
+                                qg_ste_tern((qg_ste_tern_spec){ 0 }), qg_unit((qg_unit_spec){ 0 }),
+                                qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 1 }),
+                                qg_binary_activation((qg_binary_activation_spec){ .surrogate = qg_ste_identity() }),
+                                qg_pact((qg_pact_spec){ .bits = 2 }) };
+    const qg_quant always[] = { qg_xnor((qg_xnor_spec){ 0 }), qg_xnor((qg_xnor_spec){ .centred = true }),
+                                qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = qg_ste_clip(1) }) };
+    const qg_quant either[] = { qg_twn((qg_twn_spec){ 0 }), qg_binary((qg_binary_spec){ 0 }),
+                                qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }) };
+    for (int p = 0; p < 2; p++) {
+        for (int i = 0; i < COUNT(never); i++) {
+            qg_quant q    = never[i];
+            q.per_channel = p;
+            assert_int_equal(qg_quant_check(q), p ? QG_EARG : QG_OK);
+            if (p) assert_message("has no scales per channel");
+        }
+        for (int i = 0; i < COUNT(always); i++) {
+            qg_quant q    = always[i];
+            q.per_channel = p;
+            assert_int_equal(qg_quant_check(q), p ? QG_OK : QG_EARG);
+            if (!p) assert_message("always has scales per channel");
+        }
+        for (int i = 0; i < COUNT(either); i++) {
+            qg_quant q    = either[i];
+            q.per_channel = p;
+            assert_int_equal(qg_quant_check(q), QG_OK);
+        }
+    }
+}
+
+/* By hand, as in a layer; a role that was not said is the scheme's. */
+static void a_role_is_checked(void **state)
+{
+    (void)state;
+    float    x[] = { 1, -1 };
+    qg_tape *t   = qg_tape_new();
+    qg_quant q   = qg_binary((qg_binary_spec){ 0 });
+    for (int role = 0; role <= QG_INPUT; role++) {
+        qg_tape_begin(t, QG_EVAL, 0, 0);
+        q.role          = (qg_role)role;
+        const qg_var *y = qg_quantize(t, q, qg_input(t, (qg_tensor){ { 1, 1, 1, 2 }, x }), NULL);
+        assert_int_equal(y != NULL, role != QG_INPUT);
+    }
+    assert_message("binary does not quantize inputs");
+    qg_tape_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +363,8 @@ int main(void)
         cmocka_unit_test(sign_as_an_activation_is_sign_as_an_op),
         cmocka_unit_test(nothing_and_later),
         cmocka_unit_test(a_bad_threshold_is_refused),
+        cmocka_unit_test(scales_are_per_channel_where_the_scheme_has_them),
+        cmocka_unit_test(a_role_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -390,13 +390,13 @@ static void a_loss_may_be_a_parameter(void **state)
     qg_params_release(&p);
 }
 
-/* The copy of a weight that backward has taken for a gradient. */
+/* The copy of a weight, and a product before a batch norm, whose memory backward has taken for gradients. */
 static void a_value_that_backward_took_is_not_read(void **state)
 {
     (void)state;
     qg_params p     = { 0 };
     qg_param *w     = declare(&p, "w", (qg_shape){ 4, 1, 1, 64 });
-    float     x[64] = { 1 };
+    float     x[64] = { 1 }, mean[4] = { 0 }, var[4] = { 1, 1, 1, 1 };
     qg_tape  *t     = qg_tape_new();
     int       runs  = 0;
     assert_int_equal(qg_params_allocate(&p), QG_OK);
@@ -407,6 +407,14 @@ static void a_value_that_backward_took_is_not_read(void **state)
     assert_null(q->data);
     assert_null(qg_scale(t, q, 2));
     assert_int_equal(qg_tape_status(t), QG_ESTATE);
+    assert_message("scale: an operand has lost its value to backward");
+    qg_tape_begin(t, QG_TRAIN, 1, 1);
+    y = qg_dense(t, qg_input(t, (qg_tensor){ { 1, 1, 1, 64 }, x }), qg_parameter(t, w), NULL);
+    qg_var *z = qg_norm(t, y, NULL, NULL, (qg_norm_spec){ .mean = mean, .var = var, .frozen = true });
+    assert_int_equal(qg_backward(t, sum(t, &sum_adds, z, NULL)), QG_OK);
+    assert_null(y->data);
+    assert_non_null(z->data);
+    assert_null(qg_scale(t, y, 2));
     assert_message("scale: an operand has lost its value to backward");
     qg_tape_free(t);
     qg_params_release(&p);
@@ -437,6 +445,33 @@ static void keys_depend_on_key_step_and_position(void **state)
 }
 
 /* The first walk may have laid gradients over values that the second would read. */
+static void operands_of_another_tape_are_refused(void **state)
+{
+    fixture *f     = *state;
+    qg_tape *other = qg_tape_new();
+    float    x[4]  = { 1, 2, 3, 4 };
+    qg_tape_begin(other, QG_TRAIN, 1, 0);
+    qg_var *w = qg_parameter(f->t, f->w);
+    assert_null(qg_relu(other, w));
+    assert_int_equal(qg_tape_status(other), QG_ESTATE);
+    assert_message("relu: an operand is of another tape");
+    qg_tape_begin(other, QG_TRAIN, 1, 1);
+    qg_var *here = qg_input(other, (qg_tensor){ { 1, 1, 1, 4 }, x });
+    assert_null(qg_add(other, here, w));
+    assert_message("add: an operand is of another tape");
+    qg_tape_begin(other, QG_TRAIN, 1, 2);
+    here       = qg_input(other, (qg_tensor){ { 1, 1, 1, 4 }, x });
+    qg_var *y  = qg_record(other, &sum_adds, SCALAR, here, NULL, NULL);
+    y->data[0] = 0;
+    qg_operand(y, 3, w);
+    assert_int_equal(qg_tape_status(other), QG_ESTATE);
+    assert_int_equal(w->readers, 0);
+    assert_int_equal(qg_backward(other, y), QG_ESTATE);
+    assert_message("sum: an operand is of another tape");
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    qg_tape_free(other);
+}
+
 static void a_tape_is_walked_once(void **state)
 {
     fixture *f    = *state;
@@ -514,6 +549,7 @@ int main(void)
         CASE(an_empty_input_is_refused),
         CASE(keys_depend_on_key_step_and_position),
         CASE(a_view_is_its_operand_with_a_backward_of_its_own),
+        CASE(operands_of_another_tape_are_refused),
         CASE(a_tape_is_walked_once),
         CASE(a_profile_counts_calls),
     };

@@ -193,8 +193,24 @@ static void misuse_is_told(void **state)
     qg_net *net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
     qg_net_dense(net, (qg_dense_spec){ .out = 4, .input = q });
     assert_null(qg_net_build(net));
-    assert_message("fc1: trained-ternary does not quantize inputs");
+    assert_message("fc1.input: trained-ternary does not quantize inputs");
     qg_net_free(net);
+
+    qg_scheme      hollow = trained_ternary_scheme;
+    const qg_quant wrong[] = { { .scheme = &hollow, .bits = 2 },
+                               { .scheme = &trained_ternary_scheme, .bits = -5 },
+                               { .scheme = &trained_ternary_scheme, .bits = 2, .per_channel = true } };
+    const char *const says[] = { "fc1.weight: trained-ternary: the scheme has no apply",
+                                 "fc1.weight: trained-ternary: bits is -5, not 1 .. 32",
+                                 "fc1.weight: trained-ternary: has no scales per channel" };
+    hollow.apply = NULL;
+    for (int i = 0; i < 3; i++) {
+        net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
+        qg_net_dense(net, (qg_dense_spec){ .out = 4, .weight = wrong[i] });
+        assert_null(qg_net_build(net));
+        assert_message(says[i]);
+        qg_net_free(net);
+    }
 }
 
 int main(void)

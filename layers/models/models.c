@@ -84,7 +84,7 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
     for (int key = 0; key < QG_MODEL_KEYS; key++)
         if (settle(m, key, &spec.option[key])) return NULL;
     for (int i = 0; i < spec.choices; i++)
-        if (!spec.choice[i].layer) {
+        if (!spec.choice || !spec.choice[i].layer) {
             qg_fail(QG_EARG, "%s: exception %d names no layer", m->name, i);
             return NULL;
         }
