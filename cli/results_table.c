@@ -6,8 +6,10 @@
 #include "cli/recipe_file.h"
 #include "cli/results.h"
 
+#define TITLE "# Reproduced papers\n"
+
 static const char head[] =
-    "# Reproduced papers\n"
+    TITLE
     "\n"
     "Written by `qgrad results` from the logs beside this page; `qgrad results --check` compares, and `make test`\n"
     "runs it.  Nothing here is typed by hand: a row is a file of `examples/recipes`, a number comes from the\n"
@@ -15,7 +17,7 @@ static const char head[] =
     "\n"
     "- *reported*: test accuracy in % as the source has it.  *code*: read in the authors' own code or log.\n"
     "  *replication*: read in what others wrote about it.  *memory*: quoted without the text at hand, so it may\n"
-    "  be wrong, and nothing is concluded from it.\n"
+    "  be wrong, and nothing is concluded from it.  *none*: no source has such a number.\n"
     "- *ours*: mean over the seeds ± sample deviation, after the last epoch; *best* is the mean of each run's best\n"
     "  epoch, which is chosen on the test set and thus flatters.\n"
     "- *± test*: binomial standard error that the size of the test set leaves in a single run.\n"
@@ -195,6 +197,8 @@ static qg_status print_rows(const row *w, int rows, FILE *out)
           "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
     return status ? status : each_row(w, rows, print_runs, out);
 }
+
+bool results_begins(const char *page) { return !strncmp(page, TITLE, strlen(TITLE)); }
 
 qg_status results_print(const results *all, FILE *out)
 {

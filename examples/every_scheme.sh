@@ -1,6 +1,6 @@
 #!/bin/sh
 # Ternary, binary, 2-bit, 4-bit and 8-bit LeNet-5 on MNIST: every scheme alone and the usual pairs, three
-# epochs each, one recipe for all.  Prints a Markdown table.  Six minutes on two cores with AVX-512,
+# epochs each, one recipe but where a row says otherwise.  Prints a Markdown table.  Six minutes on two cores with AVX-512,
 # half an hour with AVX2.
 #     sh examples/every_scheme.sh [RUNS_DIR]
 set -eu

@@ -80,7 +80,7 @@ qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
 /* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/binary.c */
 typedef struct qg_binary_spec {
     bool         per_channel;
-    qg_surrogate surrogate;     /* {0}: identity, unclipped, as TWN's binary rows */
+    qg_surrogate surrogate;     /* {0}: identity, unclipped */
 } qg_binary_spec;
 qg_quant qg_binary(qg_binary_spec spec);
 

@@ -35,7 +35,7 @@ static const qg_scheme binary = {
     .encode      = encode_mean,
     .explain =
         "Binary weights with one scale, per tensor or per output channel.\n"
-        "                 Rastegari et al. 2016, arXiv:1603.05279 (per channel); the binary rows of TWN\n"
+        "          Rastegari et al. 2016, arXiv:1603.05279, as Binary-Weight-Network (per channel)\n"
         "\n"
         "    a    = mean|w|                          over the tensor, or over one output channel\n"
         "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
@@ -158,7 +158,7 @@ static const qg_scheme sign = {
     .activation = sign_activation,
     .encode     = qg_encode_sign,
     .explain =
-        "Binary activations.                      Hubara, Courbariaux et al. 2016, arXiv:1602.02830\n"
+        "Binary activations.                    Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
         "    q(x) = +1 if x >= 0, else -1            so sign(0) = +1\n"
         "    s(x) = clip(x, -1, 1)                   dx = dy where |x| <= 1, else 0\n"

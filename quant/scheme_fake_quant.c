@@ -197,8 +197,9 @@ static const qg_scheme learned_range = {
     .activation  = activation,
     .encode      = encode,
     .explain =
-        "Uniform levels between a trained min and max.\n"
-        "       tf.quantization.fake_quant_with_min_max_vars; Jacob et al. 2018, arXiv:1712.05877, sec. 3\n"
+        "Uniform levels between a trained min and max.     tf.quantization.fake_quant_with_min_max_vars,\n"
+        "with its gradients; levels and nudging as in Jacob et al. 2018, arXiv:1712.05877, sec. 3, which\n"
+        "trains no range: that is range=observed.  Default for inputs, and in C for weights too.\n"
         EXPLAIN_RANGE
         "Learns min and max, per tensor, or per channel with per-channel=yes (per_channel):\n"
         "    dmin = sum of dy where x < nmin,   dmax = sum of dy where x > nmax\n"
@@ -280,7 +281,7 @@ static const qg_scheme current_range_scheme = {
     .apply       = apply_current,
     .encode      = encode,
     .explain =
-        "Weights on symmetric uniform levels that follow the largest of them.\n"
+        "Weights on symmetric uniform levels that follow the largest of them.  Default for --weight.\n"
         "                                       Krishnamoorthi 2018, arXiv:1806.08342, sec. 2.2\n"
         "\n"
         "    m    = max|w|                           of the tensor, in every step; of each output channel\n"

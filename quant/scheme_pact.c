@@ -100,9 +100,11 @@ static const qg_scheme pact = {
         "    dx   = dy where 0 <= x < a, else 0\n"
         "    da   = sum of dy where x >= a\n"
         "\n"
-        "Learns a, 10 at first, with an L2 decay of 2e-4 of its own (the decay of the paper's CIFAR-10\n"
-        "recipe).  A clip that an update carries below 2^-30 is set to 2^-30.  NaN stays NaN.  32 bits\n"
-        "clip and do not round.  Codes times a / n equal q(x) to one rounding.\n"
+        "Learns a, 10 at first or alpha=, with a decay of 2e-4 of its own or decay= (the paper's CIFAR-10\n"
+        "recipe), which --quantizer-decay does not replace: with SGD the paper's L2 penalty, with Adam, whose\n"
+        "decay is decoupled, a -= lr 2e-4 a, which is far weaker.  A clip that an update carries below 2^-30\n"
+        "is set to 2^-30.  NaN stays NaN.  32 bits clip and do not round.  Codes times a / n equal q(x) to one\n"
+        "rounding.\n"
         "Other implementations: many leave the decay out, and alpha then grows; some give x < a the\n"
         "LSQ-like rounding term as well.\n",
 };

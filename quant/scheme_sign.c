@@ -101,7 +101,7 @@ static const qg_scheme bnn = {
     .apply   = apply_bnn,
     .encode  = encode,
     .explain =
-        "Weights of -1 and +1 of binarized nets.  Hubara, Courbariaux et al. 2016, arXiv:1602.02830\n"
+        "Weights of -1 and +1 of binarized nets.  Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
         "    q(w) = +1 if w >= 0, else -1\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
@@ -146,7 +146,8 @@ static const qg_scheme bop = {
         "    m    = (1 - gamma) m + gamma dq,   w = -w if m w > 0 and |m| > threshold    (algorithm 1)\n"
         "\n"
         "Learns nothing.  The flips are made by the optimizer bop, which trains the other parameters\n"
-        "with Adam; other optimizers refuse such weights.\n",
+        "with Adam; other optimizers refuse such weights.  gamma is --gamma times the current learning rate\n"
+        "over --lr, so that one schedule moves both; the paper lets gamma decay on its own.\n",
 };
 
 qg_quant qg_bop_weight(void)

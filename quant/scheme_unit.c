@@ -91,16 +91,16 @@ static const qg_scheme unit = {
     .activation = activation,
     .encode     = encode,
     .explain =
-        "Weights and inputs on uniform levels of [-1, 1], as the nets of BNN-PYNQ have them.\n"
+        "Weights and inputs on uniform levels of [-1, 1].            BNN-PYNQ's nets in Brevitas: zero=yes\n"
         "\n"
         "    zero=no        n = 2^bits - 1          q(x) = (2 floor(clip(x, -1, 1) n / 2) + 1) / n\n"
         "    zero=yes       n = 2^(bits - 1) - 1    q(x) = round(clip(x, -1, 1) n) / n    ties to even\n"
         "    s(x) = clip(x, -1, 1)                  dx = dy where |x| <= 1, else 0\n"
         "\n"
-        "Learns nothing.  2 bits are {-1, -1/3, 1/3, 1} without zero and {-1, 0, 1} with it.  1 bit is\n"
-        "without zero: sign, and x = 0 gives +1.  Codes times 1 / n equal q(x) to one rounding.  NaN\n"
-        "stays NaN.  As an input it takes the place of relu.  Latent weights start stretched to fill\n"
-        "[-1, 1] and are clipped to it after each step.\n"
+        "Learns nothing.  Default: zero=yes for --weight of 2 bits or more, else no, and off in C.  2 bits\n"
+        "are {-1, -1/3, 1/3, 1} without zero and {-1, 0, 1} with it.  1 bit is without zero: sign, and x = 0\n"
+        "gives +1.  Codes times 1 / n equal q(x) to one rounding.  NaN stays NaN.  As an input it takes the\n"
+        "place of relu.  Latent weights start stretched to fill [-1, 1] and are clipped to it after each step.\n"
         "Other implementations: Brevitas' bnn_pynq models read 2-bit inputs with zero, too: zero=yes.\n",
 };
 

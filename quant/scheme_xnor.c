@@ -26,8 +26,8 @@ static const char explain[] =
     "latent=centred (centred) takes the mean over c_in off the latent weights and clamps them to [-1, 1],\n"
     "at first and after each step: what the authors' release does before it binarizes.\n"
     "Other implementations: the authors' release leaves K out, scale=off (no_scale), and multiplies\n"
-    "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The rule of the paper is not the derivative of\n"
-    "q: it fails a check against finite differences, the exact one passes.\n";
+    "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The exact rule is straight-through for sign and\n"
+    "the derivative of a: that part agrees with finite differences, the printed 1 / n does not.\n";
 
 /* --- weights ------------------------------------------------------------------------------ */
 
