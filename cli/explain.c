@@ -110,9 +110,17 @@ static void print_list(void)
 
 static int refuse(const char *name)
 {
-    char        names[VALUE_BYTES] = "";
-    scheme_text s, before;
+    char         names[VALUE_BYTES] = "";
+    const size_t n                  = strcspn(name, ":");
+    scheme_text  s, before;
     for (int i = 0; scheme_at(i, &s); i++) {
+        if (strlen(s.name) == n && !strncmp(s.name, name, n)) {     /* there is one, but not with these options */
+            char     text[VALUE_BYTES];
+            qg_quant q;
+            if (!scheme_parse(name, s.use, &q, text, sizeof text)) continue;
+            fprintf(stderr, "qgrad explain: %s\n", qg_errmsg());
+            return EXIT_USAGE;
+        }
         bool again = false;
         for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
         if (!again) list_append(names, sizeof names, s.name);

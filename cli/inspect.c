@@ -177,7 +177,9 @@ static int inspect(inspection *e, const char *dir)
     }
     if (!dir) dir = asked;
     snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
-    qg_status status = recipe_of_run(dir, &e->config, &e->recipe);
+    qg_status   status = recipe_of_run(dir, &e->config, &e->recipe);
+    const char *moved  = config_text(&e->asked, "data-dir");
+    if (moved) e->recipe.data_dir = moved;
     if (!status) status = load(e);
     if (!status) status = print_all(e);
     return status ? qg_report("qgrad inspect") : EXIT_DONE;

@@ -2,6 +2,9 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
+
+#include "core/json.h"
 
 /* The comma of the value before, and the key of this one. */
 static void lead(json *j, const char *key)
@@ -26,10 +29,12 @@ void json_text(json *j, const char *key, const char *value)
         fputs("null", j->out);
         return;
     }
+    /* A path may be any bytes: those of one that is not UTF-8 become the characters of that number. */
+    const bool valid = qg_utf8_valid(value, strlen(value));
     fputc('"', j->out);
     for (const char *c = value; *c; c++) {
         if (*c == '"' || *c == '\\') fprintf(j->out, "\\%c", *c);
-        else if ((unsigned char)*c < ' ') fprintf(j->out, "\\u%04x", (unsigned)*c);
+        else if ((unsigned char)*c < ' ' || (!valid && (unsigned char)*c > '~')) fprintf(j->out, "\\u%04x", (unsigned)(unsigned char)*c);
         else fputc(*c, j->out);
     }
     fputc('"', j->out);

@@ -90,6 +90,13 @@ static bool parse_row(const char *at, metrics_row *row)
     return true;
 }
 
+static int columns(const char *line)
+{
+    int n = 1;
+    for (; *line && *line != '\n'; line++) n += *line == ',';
+    return n;
+}
+
 qg_status metrics_read(metrics *m, const char *path, int epochs)
 {
     *m = (metrics){ 0 };
@@ -98,10 +105,11 @@ qg_status metrics_read(metrics *m, const char *path, int epochs)
     if (status) return status;
     if (strncmp(m->text, HEADER, sizeof HEADER - 1))
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
-    const char *at = strchr(m->text, '\n');
+    const int   wide = columns(m->text);
+    const char *at   = strchr(m->text, '\n');
     while (at && at[1] && m->epochs != epochs) {
         metrics_row row;
-        if (!strchr(at + 1, '\n') || !parse_row(at + 1, &row) || row.epoch != m->epochs + 1)
+        if (!strchr(at + 1, '\n') || !parse_row(at + 1, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)
             return qg_fail(QG_EFORMAT, "%s: line %d is not the row of epoch %d", path, m->epochs + 2,
                            m->epochs + 1);
         count(m, row);

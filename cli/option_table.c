@@ -164,7 +164,7 @@ const option options[] = {
       "are shares of the run" },
     { "seed", OPTION_INTEGER, NETS | IDENTITY, 0, MAX_SEED, "N", NULL, "1",
       "of weights, shuffling and noise" },
-    { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,
+    { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_INSPECT | VERB_BENCH | SAVED, 0, 0, "DIR", NULL, NULL,
       "where the data set is" },
     { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_PEAK | SAVED, 0, QG_MOST_THREADS, "N", NULL, "0",
       "0: one per core; no effect on the results" },

@@ -35,8 +35,8 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     longs[n] = (struct option){ 0 };
     optind   = 1;
     opterr   = 0;
-    for (int c; (c = getopt_long(argc, argv, "+:h", longs, NULL)) != -1;) {
-        const char *culprit = argv[optind - 1];
+    for (int c, at; at = optind, (c = getopt_long(argc, argv, "+:h", longs, NULL)) != -1;) {
+        const char *culprit = argv[at];
         if (c == ':') {
             fprintf(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
             return EXIT_USAGE;

@@ -21,6 +21,18 @@ bool path_exists(const char *path)
     return lstat(path, &s) == 0;
 }
 
+void path_print(const char *path, FILE *out)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=,:@%";
+    if (*path && !path[strspn(path, plain)]) {
+        fputs(path, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *path; path++) fputs(*path == '\'' ? "'\\''" : (char[]){ *path, '\0' }, out);
+    fputc('\'', out);
+}
+
 qg_status path_make(const char *dir, bool *created)
 {
     char   path[PATH_BYTES];

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "core/status.h"
 
@@ -14,6 +15,7 @@ QG_MUST_CHECK
 qg_status path_join(const char *dir, const char *name, char path[PATH_BYTES]);
 
 bool      path_exists(const char *path);        /* also a link that leads nowhere */
+void      path_print(const char *path, FILE *out);  /* as a word for a shell, in quotes if it needs them */
 
 /* The directory, and those above it.  *created: it was not there.  Fails with QG_EIO. */
 QG_MUST_CHECK

@@ -195,14 +195,20 @@ qg_status recipe_read(const config *c, recipe *r)
     return status ? status : check_net(r);
 }
 
-qg_status recipe_of_run(const char *dir, config *c, recipe *r)
+qg_status recipe_stored(const char *dir, config *c)
 {
     char      path[PATH_BYTES];
+    qg_status status = path_join(dir, "config.toml", path);
+    if (!status) status = config_read(c, path);
+    if (!status && !config_text(c, "model")) status = qg_fail(QG_EFORMAT, "%s: names no model", path);
+    return status;
+}
+
+qg_status recipe_of_run(const char *dir, config *c, recipe *r)
+{
     config    stored = { { 0 } };
     bool      usage;
-    qg_status status = path_join(dir, "config.toml", path);
-    if (!status) status = config_read(&stored, path);
-    if (!status && !config_text(&stored, "model")) status = qg_fail(QG_EFORMAT, "%s: names no model", path);
+    qg_status status = recipe_stored(dir, &stored);
     if (!status) status = recipe_resolve(&(config){ { 0 } }, &stored, c, &usage);
     config_free(&stored);
     return status ? status : recipe_read(c, r);

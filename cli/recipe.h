@@ -49,7 +49,11 @@ qg_status  recipe_resolve(const config *asked, const config *stored, config *out
 QG_MUST_CHECK
 qg_status  recipe_read(const config *c, recipe *r);
 
-/* Those of the run in dir.  Fails with QG_EFORMAT: its config.toml names no model; QG_EIO, QG_EARG. */
+/* config.toml of the run in dir.  Fails with QG_EFORMAT: it names no model; QG_EIO, QG_EARG. */
+QG_MUST_CHECK
+qg_status  recipe_stored(const char *dir, config *c);
+
+/* The whole of it.  Fails as recipe_stored. */
 QG_MUST_CHECK
 qg_status  recipe_of_run(const char *dir, config *c, recipe *r);
 

@@ -9,6 +9,7 @@
 
 #include "cli/commit.h"
 #include "cli/models.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "core/cpu.h"
 #include "core/file.h"
@@ -80,10 +81,11 @@ typedef struct rival {
 /* c trains the same on the same, but in float. */
 static bool is_float_twin(const config *c, const config *of)
 {
-    static const char *const same[]  = { "model", "data" };
+    static const char *const same[]  = { "model", "data", "epochs", "data-digest" };
     static const char *const plain[] = { "weight", "input", "gradient" };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *a = config_text(c, same[i]), *b = config_text(of, same[i]);
+        if (i == 3 && (!a || !b)) break;            /* a version that did not write it down */
         if (!a || !b || strcmp(a, b)) return false;
     }
     for (int i = 0; i < 3; i++) {
@@ -172,6 +174,13 @@ static void print_as_float(const config *c, FILE *out)
     if (config_says(c, "optimizer", "bop")) fprintf(out, " --optimizer adam");
 }
 
+static void print_config(const char *does, const report *r, FILE *out)
+{
+    char path[PATH_BYTES];
+    fprintf(out, "  %s %s --config ", r->program, does);
+    if (!path_join(r->run->dir, "config.toml", path)) path_print(path, out);
+}
+
 /* The same run in float, or in twn if this one is in float, where find_rival looks for it.  None where
  * a run is already, or if this one has what no option takes back: folded batch norms, weights that
  * came from elsewhere. */
@@ -186,17 +195,22 @@ static void print_twin(const report *r, FILE *out)
                            is_float ? "twn" : "float", r->recipe->seed);
     if (n >= PATH_BYTES || path_exists(twin) || config_flag(c, "fold-batchnorm") || config_text(c, "init-digest"))
         return;
-    fprintf(out, "  %s train --config %s/config.toml", r->program, dir);
+    print_config("train", r, out);
     if (is_float) fprintf(out, " --weight twn");
     else print_as_float(c, out);
-    fprintf(out, " --out %s\n", twin);
+    fputs(" --out ", out);
+    path_print(twin, out);
+    fputc('\n', out);
 }
 
 static void print_next(const report *r, FILE *out)
 {
-    fprintf(out, "\nTry next:\n  %s eval --run %s --best\n", r->program, r->run->dir);
+    fprintf(out, "\nTry next:\n  %s eval --run ", r->program);
+    path_print(r->run->dir, out);
+    fputs(" --best\n", out);
     print_twin(r, out);
-    fprintf(out, "  %s bench train --config %s/config.toml --profile\n", r->program, r->run->dir);
+    print_config("bench train", r, out);
+    fputs(" --profile\n", out);
 }
 
 void report_result(const report *r, FILE *out)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/json.h"
@@ -63,8 +64,14 @@ static qg_status copy_logs(const logged_run *r, const char *from, const char *to
     return status ? status : copy_text(source, path);
 }
 
+/* A link goes, and what it leads to stays. */
 static void remove_logs(const char *dir)
 {
+    struct stat s;
+    if (lstat(dir, &s) == 0 && S_ISLNK(s.st_mode)) {
+        unlink(dir);
+        return;
+    }
     static const char *const name[] = { "config.toml", "metrics.csv", "result.json" };
     char path[PATH_BYTES];
     for (int i = 0; i < 3; i++)
@@ -95,7 +102,7 @@ static qg_status copy_run(const logged_run *r, const char *dir)
 }
 
 /* The page is what the logs say, or the first line that is not. */
-static qg_status compare(const char *logs)
+static qg_status compare(const char *logs, size_t length)
 {
     char           *page;
     size_t          n;
@@ -106,8 +113,9 @@ static qg_status compare(const char *logs)
     size_t      i = 0;                          /* of this line */
     while (a[i] && a[i] == b[i])
         if (a[i++] == '\n') a += i, b += i, i = 0, line++;
-    const bool same = a[i] == b[i];
-    if (!same)
+    const bool same = a[i] == b[i] && n == length;
+    if (a[i] == b[i] && !same) qg_fail(QG_EFORMAT, PAGE ": %zu bytes, but the logs make %zu", n, length);
+    else if (!same)
         qg_fail(QG_EFORMAT, PAGE ":%d: is '%.*s'%s, but the logs say '%.*s'%s", line, (int)strcspn(a, "\n"), a,
                 *a ? "" : " and the end", (int)strcspn(b, "\n"), b, *b ? "" : " and the end");
     free(page);
@@ -135,7 +143,7 @@ static qg_status add_and_write(const config *asked, results *all)
     if (!status && dir) status = results_add(all, dir, &added);
     if (!status) status = compose(all, &text);
     if (!status && added) status = copy_run(added, dir);
-    if (!status) status = check ? compare(text) : write_page(text);
+    if (!status) status = check ? compare(text, strlen(text)) : write_page(text);
     free(text);
     return status;
 }
@@ -154,11 +162,18 @@ static void print_outcome(const config *asked, const results *all)
     json_end(&j);
 }
 
-/* Elsewhere an empty table would be written, and look like one. */
-static qg_status check_place(void)
+/* Elsewhere an empty table would be written, and look like one; perhaps over a page of other people. */
+static qg_status check_place(bool writes)
 {
-    if (path_exists(RESULTS) || path_exists(RECIPES)) return QG_OK;
-    return qg_fail(QG_ESTATE, "neither " RESULTS " nor " RECIPES " is here; call it where they are");
+    char     *page;
+    size_t    n;
+    if (!path_exists(RECIPES)) return qg_fail(QG_ESTATE, "no " RECIPES " is here; call it where the recipes are");
+    if (!writes || !path_exists(PAGE)) return QG_OK;
+    const qg_status status = text_read(PAGE, MAX_PAGE_BYTES, &page, &n);
+    if (status) return status;
+    const bool ours = results_begins(page);
+    free(page);
+    return ours ? QG_OK : qg_fail(QG_ESTATE, PAGE " was not written by qgrad results; move it away");
 }
 
 static int update_page(const config *asked)
@@ -169,7 +184,7 @@ static int update_page(const config *asked)
         qg_fail(QG_EARG, "--check writes nothing, and --add does; not both");
         return qg_report("qgrad results"), EXIT_USAGE;
     }
-    if (check_place()) return qg_report("qgrad results");
+    if (check_place(!check)) return qg_report("qgrad results");
     const int fd     = check ? -1 : lock();
     qg_status status = check || fd >= 0 ? add_and_write(asked, &all) : QG_EIO;
     if (!status) print_outcome(asked, &all);

@@ -42,6 +42,7 @@ logged_run *results_find(const results *all, const char *row, uint64_t seed);
  * did not begin with what its recipe names; QG_EMEM. */
 QG_MUST_CHECK
 qg_status results_print(const results *all, FILE *out);
+bool      results_begins(const char *page);         /* with the title of such a page */
 
 /* Of the words of a command line that trains run again: "--recipe lenet --epochs 3 --seed 1".
  * begins_with: the recipe with whose weights this one begins, or NULL. */

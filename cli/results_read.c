@@ -45,6 +45,10 @@ static qg_status verify(const logged_run *r, const char *dir)
     if (!(a->test_accuracy >= 0 && a->test_accuracy <= 1) || a->test_images == 0)
         return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g on %" PRIu64 " images cannot be", dir,
                        a->test_accuracy, a->test_images);
+    const double right = a->test_accuracy * (double)a->test_images;
+    if (!close_to(right, round(right)))
+        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g is no whole number of %" PRIu64 " images", dir,
+                       a->test_accuracy, a->test_images);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
     const double margin = report_error(m->last.test_accuracy, a->test_images);

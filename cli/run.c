@@ -35,8 +35,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+/* The first two are there before the first checkpoint. */
 static const char *const files[] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
                                      "best.safetensors" };
 
@@ -55,6 +57,15 @@ static bool holds_run(const char *dir)
     return false;
 }
 
+/* What is locked is still what the path names: else another run may be there by now. */
+static qg_status check_place(const run *r)
+{
+    struct stat held, named;
+    if (!fstat(r->lock, &held) && !stat(r->dir, &named) && held.st_dev == named.st_dev && held.st_ino == named.st_ino)
+        return QG_OK;
+    return qg_fail(QG_ESTATE, "%s is no longer the directory that this run began in: it was moved or replaced", r->dir);
+}
+
 /* The lock is on the directory itself, so it leaves no file behind, moves along when the directory
  * is renamed, and ends with the process. */
 static qg_status lock(run *r)
@@ -69,7 +80,7 @@ static qg_status lock(run *r)
         return qg_fail(QG_EIO, "cannot lock %s: %s", r->dir, strerror(why));
     }
     r->lock = fd;
-    return QG_OK;
+    return check_place(r);          /* --force may have moved it between open and flock */
 }
 
 static qg_status move_aside(const char *dir)
@@ -194,11 +205,16 @@ qg_status run_create(run *r)
     char      path[PATH_BYTES];
     qg_status status = check_unbegun(r);
     if (!status) status = path_join(r->dir, "config.toml", path);
-    if (!status) status = config_write(r->config, path);
+    if (status) return status;
+    const bool had = path_exists(path);
+    status = config_write(r->config, path);
     if (!status) status = path_join(r->dir, "metrics.csv", path);
     if (!status) status = metrics_write(&r->metrics, path);
     if (!status) status = run_save(r);
-    if (status && r->created) rmdir(r->dir);
+    if (!status) return QG_OK;
+    for (int i = 0; i < 2 && !had; i++)         /* else the same command would find a run here */
+        if (!path_join(r->dir, files[i], path)) unlink(path);
+    if (r->created) rmdir(r->dir);
     return status;
 }
 
@@ -258,6 +274,29 @@ qg_status run_load(run *r)
     return metrics_read(&r->metrics, path, (int)r->record.epoch);
 }
 
+qg_status run_keep_config(run *r, bool anew)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(r->dir, "config.toml", path);
+    return status || (path_exists(path) && !anew) ? status : config_write(r->config, path);
+}
+
+/* It may be ahead of the checkpoint, when a run was killed between the two: the epoch comes again. */
+qg_status run_check_best(const run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, "best.safetensors", path);
+    if (status || r->record.best_epoch == 0) return status;
+    qg_archive *a = qg_archive_open(path);
+    if (!a) return QG_EIO;
+    const char *epoch = qg_archive_noted(a, "epoch");
+    if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
+        status = qg_fail(QG_EFORMAT, "%s: is of epoch %s, but the best was %" PRIu64, path, epoch ? epoch : "unknown",
+                         r->record.best_epoch);
+    qg_archive_free(a);
+    return status;
+}
+
 qg_status run_load_best(run *r)
 {
     char      path[PATH_BYTES];
@@ -276,8 +315,9 @@ qg_status run_load_best(run *r)
 
 qg_status run_save(run *r)
 {
-    char            path[PATH_BYTES];
-    const qg_status status = path_join(r->dir, "last.safetensors", path);
+    char      path[PATH_BYTES];
+    qg_status status = check_place(r);
+    if (!status) status = path_join(r->dir, "last.safetensors", path);
     return status ? status : qg_state_save(r->last, path);
 }
 
@@ -303,7 +343,8 @@ static qg_status save_best(run *r)
 
 qg_status run_add_epoch(run *r, metrics_row row, bool better)
 {
-    qg_status status = metrics_add(&r->metrics, row, &r->census, &r->learned);
+    qg_status status = check_place(r);
+    if (!status) status = metrics_add(&r->metrics, row, &r->census, &r->learned);
     if (!status) status = run_cut_metrics(r);
     return !status && better ? save_best(r) : status;
 }

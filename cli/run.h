@@ -45,8 +45,8 @@ qg_status run_claim(run *r, const char *dir, run_mode mode);
 QG_MUST_CHECK
 qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o);
 
-/* config.toml, metrics.csv without rows, and the checkpoint before the first step.  On failure the
- * directory goes if run_claim made it and it is empty.  Fails with QG_ESTATE: the directory holds a run
+/* config.toml, metrics.csv without rows, and the checkpoint before the first step.  On failure they go
+ * again unless a run that never began had left them, and the directory if run_claim made it.  Fails with QG_ESTATE: the directory holds a run
  * that has begun, and no checkpoint. */
 QG_MUST_CHECK
 qg_status run_create(run *r);
@@ -58,6 +58,10 @@ bool      run_has_checkpoint(const run *r);
  * with QG_EARG: it is of a run with another configuration. */
 QG_MUST_CHECK
 qg_status run_load(run *r);
+QG_MUST_CHECK
+qg_status run_check_best(const run *r);     /* best.safetensors, which no run can make again, is there and whole */
+QG_MUST_CHECK
+qg_status run_keep_config(run *r, bool anew);   /* writes config.toml if it is missing, or anew */
 QG_MUST_CHECK
 qg_status run_load_best(run *r);            /* parameters, tracked arrays, record.steps alone */
 

@@ -68,9 +68,11 @@ static qg_status configure(training *t, const char *dir, bool *usage)
     qg_status status = path_join(dir, "config.toml", path);
     *usage           = false;
     t->goes_on       = !status && config_flag(&t->asked, "resume") && path_exists(path);
-    if (t->goes_on) status = config_read(&stored, path);
+    if (t->goes_on) status = recipe_stored(dir, &stored);
     if (!status) status = recipe_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
     config_free(&stored);
+    if (status && config_flag(&t->asked, "resume") && !t->goes_on && !config_text(&t->asked, "model"))
+        return qg_fail(QG_EARG, "%s holds no run to go on with, and %s", dir, qg_errmsg());
     if (status) return status;
     *usage = true;
     status = recipe_read(&t->config, &t->trainer.recipe);
@@ -125,6 +127,7 @@ static qg_status begin_with(training *t, const char *source)
     const char     *stored = config_text(&t->config, "init-digest"), *found = t->init.digest;
     const qg_status status = init_weights(t->trainer.net, source, &t->init);
     if (status) return qg_fail(status, "--init %s", qg_errmsg());
+    if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run began without one, and goes on without");
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "%s: its weights have digest %s, and the run began with %s", source, found, stored);
     return config_set(&t->config, option_find("init-digest"), found);
@@ -156,12 +159,14 @@ static qg_status read_before(trainer *w)
     return status || !path_exists(path) ? status : result_read(&w->before, path);
 }
 
-/* Go on where the checkpoint stands. */
-static qg_status take_up(trainer *w)
+/* Go on where the checkpoint stands.  moved: the images lie elsewhere now, and config.toml is to say so. */
+static qg_status take_up(trainer *w, bool moved)
 {
     const run_record *at     = &w->run.record;
     const uint64_t    images = (uint64_t)qg_loader_shape(w->train).n;
     qg_status         status = run_load(&w->run);
+    if (!status) status = run_check_best(&w->run);
+    if (!status) status = run_keep_config(&w->run, moved);
     if (!status) status = read_before(w);
     w->before.complete &= trainer_finished(w);
     if (!status && (at->batch > trainer_batches(w) || at->images > images))
@@ -181,8 +186,10 @@ static void print_outcome(const training *t)
     if (!trainer_finished(w)) {
         fprintf(stderr,
                 "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
-                "; go on with: %s train --resume --out %s\n",
-                at->epoch + 1, at->batch, trainer_batches(w), t->program, w->run.dir);
+                "; go on with: %s train --resume --out ",
+                at->epoch + 1, at->batch, trainer_batches(w), t->program);
+        path_print(w->run.dir, stderr);
+        fputc('\n', stderr);
     }
     if (config_flag(&t->asked, "json")) report_json(&r, stdout);
     else report_result(&r, stdout);
@@ -221,7 +228,7 @@ static int train(training *t)
     status = build(t, dir);
     if (!status) status = run_claim(&w->run, dir, mode);
     const bool loads = !status && run_has_checkpoint(&w->run);
-    if (!status) status = loads ? take_up(w) : run_create(&w->run);
+    if (!status) status = loads ? take_up(w, config_text(&t->asked, "data-dir")) : run_create(&w->run);
     if (!status) {
         print_head(t);
         status = trainer_run(w);

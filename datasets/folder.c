@@ -61,7 +61,11 @@ static bool keep_folders(const char *dir, listing *l)
         struct stat s;
         if (!qg__dataset_path(dir, l->name[i]->d_name, path)) return false;
         struct dirent *entry = l->name[i];
-        if (stat(path, &s) || !S_ISDIR(s.st_mode)) continue;
+        if (stat(path, &s)) {           /* a link that leads nowhere, perhaps to a whole class */
+            qg_fail(QG_EIO, "'%s': %s", path, strerror(errno));
+            return false;
+        }
+        if (!S_ISDIR(s.st_mode)) continue;
         l->name[i]      = l->name[kept];
         l->name[kept++] = entry;
     }

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/json.h"
 #include "core/rng.h"
 #include "tests/support/program.h"
 
@@ -65,6 +66,8 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("--fast", 2, "no option --fast");
     assert_refuses("train --modle x", 2, "no option '--modle'; options: --model, --data");
     assert_refuses("train -x", 2, "no option '-x'");
+    assert_refuses("train --seed 1 -model lenet5", 2, "no option '-model'");
+    assert_refuses("train --resume --out @/nowhere", 2, "nowhere holds no run to go on with, and --model is missing");
     assert_refuses("train --lr", 2, "--lr needs a value");
     assert_refuses("train --json=1", 2, "--json takes no value");
     assert_refuses("train lenet5", 2, "unexpected argument 'lenet5'");
@@ -168,6 +171,18 @@ static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
     assert_int_equal(finish(pid), 1);
     assert_non_null(strstr(last.err, "best.safetensors"));
     assert_string_equal(last.out, "");
+    const pid_t first = fork();
+    if (first == 0) {                           /* the first one: then there is no run */
+        const struct rlimit small = { 100000, 100000 };
+        setrlimit(RLIMIT_FSIZE, &small);
+        dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+        execl(program, program, "train", "--model", "lenet5", "--data-dir", at("set"), "--out", at("never"), (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(first, &status, 0), first);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(access(at("never"), F_OK), -1);
     snprintf(after, sizeof after, "%s/full/last.safetensors", root);
     assert_same_file(at("before"), after);
     assert_status("train --resume --json --out @/full", 0);
@@ -326,6 +341,20 @@ static void assert_differs_by(const char *run, const char *of, const char *lines
     run_shell("diff %s/%s/config.toml %s/%s/config.toml | sed -n 's/^> //p' > %s/diff", root, of, root, run, root);
     slurp(at("diff"), said, sizeof said);
     assert_string_equal(said, lines);
+}
+
+/* Names are any bytes: a shell is shown them in quotes, JSON as characters. */
+static void test_names_of_any_bytes(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/it's\xff --json", 0);
+    assert_true(qg_utf8_valid(last.out, strlen(last.out)));
+    cJSON *j = parse();
+    assert_non_null(strstr(text(j, "run"), "/it's\xc3\xbf"));       /* U+00FF */
+    cJSON_Delete(j);
+    assert_status("train --resume --out @/it's\xff", 0);
+    assert_non_null(strstr(last.out, "/it'\\''s\xff' --best\n"));
+    run_shell("%s eval --run '%s/it'\\''s\xff' --best >%s/quoted", program, root, root);
 }
 
 static void test_what_to_try_next_works(void **state)
@@ -583,7 +612,39 @@ static void test_one_process_per_run_directory(void **state)
     assert_non_null(strstr(err, "is locked: another process trains in it"));
 }
 
+/* The lock moves along with a directory that is renamed, and another run may take its place. */
+static void test_a_run_does_not_write_into_anothers_directory(void **state)
+{
+    (void)state;
+    const pid_t pid = start(TRAIN "--epochs 1000 --out @/moving --json");
+    wait_for(at("moving/last.safetensors"));
+    kill(pid, SIGSTOP);
+    run_shell("mv %s/moving %s/moved", root, root);
+    assert_int_equal(mkdir(at("moving"), 0700), 0);
+    kill(pid, SIGCONT);
+    assert_int_equal(finish(pid), 1);
+    assert_non_null(strstr(last.err, "moving is no longer the directory that this run began in"));
+    assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
+    assert_status("train --resume --out @/moved --budget 0", 0);
+}
+
 /* --- damaged and foreign files ------------------------------------------------------------ */
+
+static void test_files_that_are_lost_are_noticed(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 3 --out @/lostless --json", 0);
+    assert_status(TRAIN "--epochs 3 --out @/part --budget 0 --json", 0);
+    run_shell("rm %s/part/config.toml", root);
+    assert_status(TRAIN "--epochs 3 --out @/part --resume --json", 0);
+    assert_same_run("lostless", "part");           /* and config.toml is there again */
+    run_shell("cd %s && cp -r lostless bad && echo no > bad/best.safetensors", root);
+    assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
+    run_shell("rm %s/bad/best.safetensors", root);
+    assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
+    run_shell("cd %s && cp lostless/best.safetensors bad && sed -i /^model/d bad/config.toml", root);
+    assert_refuses("train --resume --out @/bad", 1, "bad/config.toml: names no model");
+}
 
 static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
 {
@@ -698,6 +759,7 @@ int main(void)
         cmocka_unit_test(test_signed_inputs_and_adam_train_too),
         cmocka_unit_test(test_a_loss_that_is_not_finite_ends_the_run),
         cmocka_unit_test(test_what_to_try_next_works),
+        cmocka_unit_test(test_names_of_any_bytes),
         cmocka_unit_test(test_a_run_is_not_overwritten_by_accident),
         cmocka_unit_test(test_the_float_run_beside_it_is_shown),
         cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
@@ -710,6 +772,8 @@ int main(void)
         cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
         cmocka_unit_test(test_files_ahead_of_the_checkpoint_are_set_back),
         cmocka_unit_test(test_one_process_per_run_directory),
+        cmocka_unit_test(test_a_run_does_not_write_into_anothers_directory),
+        cmocka_unit_test(test_files_that_are_lost_are_noticed),
         cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),
         cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
         cmocka_unit_test(test_eval_finds_what_train_found),

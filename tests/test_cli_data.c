@@ -144,6 +144,14 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_status("inspect @/pictures --json", 0);
     assert_int_equal(rename(at("pics/test"), at("pics/away")), 0);
     assert_refuses("inspect @/pictures", 1, "pics/test");
+    assert_int_equal(rename(at("pics/away"), at("pics/test")), 0);
+    assert_int_equal(rename(at("pics"), at("moved")), 0);
+    assert_refuses("inspect @/pictures", 1, "pics/train' cannot be listed");
+    assert_status("inspect @/pictures --data-dir @/moved --json", 0);
+    assert_status("train --resume --out @/pictures --data-dir @/moved --json", 0);     /* and it is remembered */
+    assert_status("inspect @/pictures --json", 0);
+    assert_int_equal(symlink("nowhere", at("moved/train/lost")), 0);
+    assert_refuses("train --model lenet5 --data folder:16x16x3 --data-dir @/moved --out @/none", 1, "moved/train/lost': No such");
     assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
                    "data is folder:16x16x3 in the run, but folder:20x20x3 is asked for");
 }

@@ -205,7 +205,7 @@ static void test_init_belongs_to_the_run(void **state)
     (void)state;
     assert_refuses("train --config ttq/config.toml --out ttq-2", 1, "say --init and where they are");
     assert_refuses("train --resume --out ttq --init ttq", 1, "and the run began with");
-    assert_refuses("train --resume --out float --init float", 1, "init-digest unset, but config.toml says");
+    assert_refuses("train --resume --out float --init float", 1, "the run began without one, and goes on without");
     assert_status("train --recipe plain --weight ttq --init float --out cut --budget 0 --json", 0);
     assert_status("train --resume --out cut --json", 0);
     assert_same_run("ttq", "cut");
@@ -416,6 +416,12 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     edit("results/twn/seed-11/metrics.csv", "\n2,", "\n3,");
     assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
     copy("kept", "results");
+    edit("results/twn/seed-11/metrics.csv", "\n2,", "\n2,7,");
+    assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
+    copy("kept", "results");
+    edit("results/twn/seed-11/result.json", "\"test_images\":60", "\"test_images\":61");
+    assert_refuses("results --check", 1, "is no whole number of 61 images");
+    copy("kept", "results");
     edit("results/twn/seed-11/config.toml", "lr = 0.01", "lr = 0.02");
     assert_refuses("results --check", 1, "twn: the runs with seeds 10 and 11 differ in lr");
     copy("kept", "results");
@@ -445,12 +451,49 @@ static void test_what_is_no_row_is_not_added(void **state)
     assert_refuses("results --check", 1, "is '| [twn](twn) | A paper");
 }
 
+/* Logs that stand elsewhere, behind a link, are not the table's to remove. */
+static void test_a_link_is_replaced_and_its_logs_stay(void **state)
+{
+    (void)state;
+    write_recipe("linked", "");
+    assert_status("train --recipe linked --seed 1 --json", 0);
+    assert_int_equal(mkdir("results/linked", 0700), 0);
+    assert_int_equal(symlink("../../runs/linked/seed-1", "results/linked/seed-1"), 0);
+    assert_status("results --add runs/linked/seed-1", 0);
+    assert_int_equal(access("runs/linked/seed-1/result.json", F_OK), 0);
+    assert_int_equal(access("results/linked/seed-1/result.json", F_OK), 0);
+    char target[64];
+    assert_int_equal(readlink("results/linked/seed-1", target, sizeof target), -1);
+}
+
+static void test_a_page_of_others_is_not_written_over(void **state)
+{
+    (void)state;
+    copy("results/README.md", "page");
+    write_bytes("results/README.md", "# my notes\n", 11);
+    assert_refuses("results", 1, "results/README.md was not written by qgrad results");
+    assert_holds("results/README.md", "# my notes");
+    copy("page", "results/README.md");
+    assert_status("results", 0);
+}
+
+/* The images are the run's, unless it is told of others. */
+static void test_a_configuration_may_be_used_on_other_images(void **state)
+{
+    (void)state;
+    assert_holds("float/config.toml", "data-digest");
+    assert_status("train --config float/config.toml --data synthetic --epochs 1 --out afresh --budget 0 --json", 0);
+    assert_status("train --config float/config.toml --seed 77 --out afresh-2 --budget 0 --json", 0);
+    assert_status("train --config ttq/config.toml --init afresh-2 --out afresh-3 --budget 0 --json", 0);
+    assert_holds("afresh/config.toml", "data = \"synthetic\"");
+}
+
 static void test_there_is_no_table_where_there_are_no_recipes(void **state)
 {
     (void)state;
     assert_int_equal(chdir("set"), 0);
-    assert_refuses("results", 1, "neither results nor examples/recipes is here");
-    assert_refuses("results --check --json", 1, "neither results nor examples/recipes is here");
+    assert_refuses("results", 1, "no examples/recipes is here");
+    assert_refuses("results --check --json", 1, "no examples/recipes is here");
     assert_int_equal(access("results", F_OK), -1);
     assert_int_equal(chdir(root), 0);
 }
@@ -476,6 +519,9 @@ int main(void)
         cmocka_unit_test(test_old_logs_are_not_lost),
         cmocka_unit_test(test_a_table_that_was_touched_is_noticed),
         cmocka_unit_test(test_what_is_no_row_is_not_added),
+        cmocka_unit_test(test_a_link_is_replaced_and_its_logs_stay),
+        cmocka_unit_test(test_a_page_of_others_is_not_written_over),
+        cmocka_unit_test(test_a_configuration_may_be_used_on_other_images),
         cmocka_unit_test(test_there_is_no_table_where_there_are_no_recipes),
     };
     return cmocka_run_group_tests(tests, set_up_here, tear_down);

@@ -178,7 +178,7 @@ static void options_tell_which_scheme_is_meant(void **state)
     assert_says("Tracks min and max");
     assert_says("trained min and max");
     assert_int_equal(qgrad("explain fake_quant:range=guessed"), 2);
-    assert_says("no scheme 'fake_quant:range=guessed'; there is float, twn");
+    assert_says("fake_quant: range 'guessed' is none of current|learned");
 }
 
 /* Fields of the C specs stand behind the option they are, in brackets: start=unit (unit_start). */
