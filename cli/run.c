@@ -166,6 +166,7 @@ qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
     if (!status) status = metrics_begin(&r->metrics, &r->census, &r->learned);
     if (status) return status;
     r->config      = c;
+    r->params      = qg_net_params(net);
     r->identity    = config_print(c, IDENTITY);
     r->last        = qg_state_new();
     r->best        = qg_state_new();
@@ -246,6 +247,18 @@ static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
     return status;
 }
 
+static void digest_of(const run *r, char text[17]) { snprintf(text, 17, "%016" PRIx64, qg_params_digest(r->params)); }
+
+/* The weights that were just loaded are those that were saved.  Older versions do not say. */
+static qg_status check_digest(const run *r, const qg_state *s, const char *path)
+{
+    const char *noted = qg_state_noted(s, "digest");
+    char        found[17];
+    digest_of(r, found);
+    if (!noted || !strcmp(noted, found)) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, and were saved with %s", path, found, noted);
+}
+
 static qg_status check_record(const run *r, const char *path)
 {
     const run_record *at = &r->record;
@@ -266,6 +279,7 @@ qg_status run_load(run *r)
     qg_status status = path_join(r->dir, "last.safetensors", path);
     if (!status) status = qg_state_load(r->last, path);
     if (!status) status = check_recipe(r, r->last, path);
+    if (!status) status = check_digest(r, r->last, path);
     if (!status) status = check_record(r, path);
     if (!status) status = path_join(r->dir, "metrics.csv", path);
     if (status) return status;
@@ -303,6 +317,7 @@ qg_status run_load_best(run *r)
     qg_status status = path_join(r->dir, "best.safetensors", path);
     if (!status) status = qg_state_load(r->best, path);
     if (!status) status = check_recipe(r, r->best, path);
+    if (!status) status = check_digest(r, r->best, path);
     if (status) return status;
     const char *steps = qg_state_noted(r->best, "steps");
     char       *end   = NULL;
@@ -315,9 +330,11 @@ qg_status run_load_best(run *r)
 
 qg_status run_save(run *r)
 {
-    char      path[PATH_BYTES];
+    char      path[PATH_BYTES], digest[17];
     qg_status status = check_place(r);
     if (!status) status = path_join(r->dir, "last.safetensors", path);
+    digest_of(r, digest);
+    qg_state_note(r->last, "digest", digest);
     return status ? status : qg_state_save(r->last, path);
 }
 
@@ -331,6 +348,8 @@ qg_status run_cut_metrics(run *r)
 static qg_status save_best(run *r)
 {
     char path[PATH_BYTES], text[32];
+    digest_of(r, text);
+    qg_state_note(r->best, "digest", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
     qg_state_note(r->best, "epoch", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.steps);

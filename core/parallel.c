@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { SPINS = 2000 };      /* some 50 us: the gaps between the loops of a step are shorter */
@@ -64,6 +65,16 @@ static int default_threads(void)
     return n > 0 ? n : cores();
 }
 
+/* OpenBLAS takes 128 MiB of address space for each thread that multiplies, and asks for ever where a limit
+ * leaves none. */
+static int affordable(int n)
+{
+    struct rlimit space;
+    if (getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY) return n;
+    const rlim_t most = space.rlim_cur / ((rlim_t)256 << 20);
+    return most < 1 ? 1 : most < (rlim_t)n ? (int)most : n;
+}
+
 int qg_threads(void)
 {
     if (chosen == 0) qg_set_threads(0);
@@ -76,7 +87,7 @@ void qg__threads_renew(void) { mine = 0; }
 void qg_set_threads(int n)
 {
     if (n < 1) n = default_threads();
-    chosen = n < QG_MOST_THREADS ? n : QG_MOST_THREADS;
+    chosen = affordable(n < QG_MOST_THREADS ? n : QG_MOST_THREADS);
     mine   = 0;
     /* BLAS runs inside pieces; a second level of threads would change where its sums are cut. */
     openblas_set_num_threads(1);

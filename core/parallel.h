@@ -22,7 +22,8 @@ void qg_parallel(int pieces, qg_piece run, void *context);
 
 int  qg_threads(void);                 /* how many threads qg_parallel uses, the caller included */
 
-/* At most QG_MOST_THREADS; n < 1: OMP_NUM_THREADS, else every core: as at first.  The number is the
+/* At most QG_MOST_THREADS, and one per 256 MiB where address space is limited (RLIMIT_AS): OpenBLAS takes
+ * half of that for each; n < 1: OMP_NUM_THREADS, else every core: as at first.  The number is the
  * process's.  A thread in the middle of a step has taken memory for the old one, so other threads than
  * the caller follow with their next qg_tape_begin. */
 enum { QG_MOST_THREADS = 256 };

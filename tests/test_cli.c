@@ -22,6 +22,7 @@
 
 #include "core/json.h"
 #include "core/rng.h"
+#include "core/state.h"
 #include "tests/support/program.h"
 
 /* The start of most command lines. */
@@ -630,6 +631,23 @@ static void test_a_run_does_not_write_into_anothers_directory(void **state)
 
 /* --- damaged and foreign files ------------------------------------------------------------ */
 
+/* Of the last number of conv1.weight: nothing else in the file tells. */
+static void flip_a_sign(const char *path)
+{
+    qg_archive             *a = qg_archive_open(path);
+    const qg_archive_entry *e = qg_archive_find(a, "conv1.weight");
+    unsigned char           prefix[8];
+    FILE                   *f = fopen(path, "r+b");
+    assert_true(e && f && fread(prefix, 1, 8, f) == 8);
+    long at = 8 + (long)(prefix[0] | prefix[1] << 8 | prefix[2] << 16) + (long)(e->offset + e->bytes) - 1;
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    const int byte = getc(f) ^ 0x80;            /* little-endian: the sign is in the last byte */
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(putc(byte, f), byte);
+    assert_int_equal(fclose(f), 0);
+    qg_archive_free(a);
+}
+
 static void test_files_that_are_lost_are_noticed(void **state)
 {
     (void)state;
@@ -642,7 +660,14 @@ static void test_files_that_are_lost_are_noticed(void **state)
     assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
     run_shell("rm %s/bad/best.safetensors", root);
     assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
-    run_shell("cd %s && cp lostless/best.safetensors bad && sed -i /^model/d bad/config.toml", root);
+    run_shell("cd %s && cp lostless/best.safetensors bad", root);
+    flip_a_sign(at("bad/last.safetensors"));
+    assert_refuses("train --resume --out @/bad", 1, "bad/last.safetensors: is damaged: its weights have digest");
+    assert_refuses("eval --run @/bad", 1, "bad/last.safetensors: is damaged");
+    assert_status("eval --run @/bad --best", 0);
+    flip_a_sign(at("bad/best.safetensors"));
+    assert_refuses("eval --run @/bad --best", 1, "bad/best.safetensors: is damaged");
+    run_shell("cd %s && sed -i /^model/d bad/config.toml", root);
     assert_refuses("train --resume --out @/bad", 1, "bad/config.toml: names no model");
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,6 +168,28 @@ static void the_environment_sets_the_default(void **state)
     assert_int_equal(qg_threads(), cores);
 }
 
+/* In a child, since a limit that was lowered may not be raised again by everybody. */
+static void a_limit_of_memory_limits_threads(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip();                                     /* it needs terabytes of addresses */
+#endif
+    const struct { rlim_t mib; int asked, given; } row[] = { { 300, 8, 1 }, { 1100, 8, 4 }, { 5000, 3, 3 } };
+    for (int i = 0; i < 3; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            const struct rlimit space = { row[i].mib << 20, row[i].mib << 20 };
+            if (setrlimit(RLIMIT_AS, &space)) _exit(77);
+            qg_set_threads(row[i].asked);
+            _exit(qg_threads());
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(WEXITSTATUS(status), row[i].given);
+    }
+}
+
 static void slices_and_blocks_cover_without_overlap(void **state)
 {
     (void)state;
@@ -241,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_step_keeps_its_number_of_threads),
         cmocka_unit_test(a_forked_child_works_alone),
         cmocka_unit_test(the_environment_sets_the_default),
+        cmocka_unit_test(a_limit_of_memory_limits_threads),
         cmocka_unit_test(slices_and_blocks_cover_without_overlap),
         cmocka_unit_test(ops_give_the_same_bits_for_any_thread_count),
     };
