@@ -3,6 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+bool qg__dataset_classes(int classes)
+{
+    if (classes >= 1 && classes <= 256) return true;
+    qg_fail(QG_EARG, "%d classes, but a label is a byte: 1 to 256", classes);
+    return false;
+}
+
 bool qg__dataset_allocate(qg__dataset *set)
 {
     size_t    bytes   = 1;

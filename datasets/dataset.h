@@ -18,6 +18,9 @@ typedef struct qg__dataset {
  * one whose reader has failed: the result is NULL and the message stays. */
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec);
 
+/* A label is a byte, so classes are 1 to 256; false, QG_EARG, if not. */
+bool qg__dataset_classes(int classes);
+
 /* Room for the set's images and labels; false, QG_EMEM or QG_EARG if it cannot be. */
 bool qg__dataset_allocate(qg__dataset *set);
 void qg__dataset_free(qg__dataset *set);

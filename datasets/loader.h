@@ -151,6 +151,15 @@ qg_status  qg_folder_same_classes(const char *a, const char *b);
 qg_loader *qg_sample_train(const char *dir, qg_loader_spec spec);
 qg_loader *qg_sample_test(const char *dir, qg_loader_spec spec);
 
+/* Images that the program has itself: bytes [n][h][w][c] and labels [n], both copied.
+ *
+ * Range    1 <= classes <= 256; labels 0 .. classes-1.
+ * Memory   The loader is the caller's; qg_loader_free.
+ * Fails    NULL.  QG_EARG: NULL, an empty shape, classes, a label that is none; the message names it.
+ *          QG_EMEM.
+ */
+qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *labels, int classes, qg_loader_spec spec);
+
 /* n images of noise for benchmarks: bytes are uniform, image i has label i % classes.
  *
  * Shapes   image is the shape of one image; its n is ignored.

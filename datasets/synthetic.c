@@ -14,10 +14,7 @@ static void fill(qg__dataset *set)
 qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
 {
     qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = classes };
-    if (classes < 1 || classes > 256) {
-        qg_fail(QG_EARG, "%d classes, but a label is a byte: 1 to 256", classes);
-        return NULL;
-    }
+    if (!qg__dataset_classes(classes)) return NULL;
     if (qg__dataset_allocate(&set)) fill(&set);
     return qg__loader_new(set, spec);
 }

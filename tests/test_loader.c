@@ -288,6 +288,34 @@ static void test_synthetic(void **state)
 }
 
 /* Of the set, not of what is made of it; any byte, label or extent counts. */
+static void test_arrays_are_copied(void **state)
+{
+    (void)state;
+    enum { N = 5, H = 2, W = 3, C = 2, ROW = H * W * C };
+    const qg_shape       shape = { N, H, W, C };
+    const qg_loader_spec spec  = { .batch = N, .in_order = true };
+    uint8_t              x[N * ROW], y[N] = { 2, 0, 1, 2, 0 };
+    for (int i = 0; i < N * ROW; i++) x[i] = (uint8_t)(i * 7);
+    qg_loader *l = qg_arrays(shape, x, y, 3, spec);
+    assert_non_null(l);
+    memset(x, 0, sizeof x), memset(y, 0, sizeof y);
+    assert_true(qg_shape_equal(qg_loader_shape(l), shape));
+    assert_int_equal(qg_loader_classes(l), 3);
+    qg_batch b;
+    assert_true(qg_loader_next(l, &b));
+    for (int i = 0; i < N * ROW; i++) assert_true(b.x.data[i] == (float)(uint8_t)(i * 7) / 255);
+    assert_memory_equal(b.y, ((const uint8_t[]){ 2, 0, 1, 2, 0 }), N);
+    assert_false(qg_loader_next(l, &b));
+    qg_loader_free(l);
+    y[3] = 3;
+    assert_fails(qg_arrays(shape, x, y, 3, spec), "label 3 is 3, with classes 0..2");
+    assert_fails(qg_arrays(shape, x, y, 0, spec), "0 classes, but a label is a byte: 1 to 256");
+    assert_fails(qg_arrays(shape, NULL, y, 4, spec), "the images of a data set are NULL");
+    assert_fails(qg_arrays(shape, x, NULL, 4, spec), "the labels of a data set are NULL");
+    assert_fails(qg_arrays((qg_shape){ 0, H, W, C }, x, y, 4, spec), "images [0,2,3,2] are empty or beyond any memory");
+    assert_null(qg_arrays(shape, x, y, 4, (qg_loader_spec){ .batch = 0 }));
+}
+
 static void test_digests_tell_sets_apart(void **state)
 {
     (void)state;
@@ -349,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_seek_out_of_range),
         cmocka_unit_test(test_specs),
         cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_arrays_are_copied),
         cmocka_unit_test(test_digests_tell_sets_apart),
         cmocka_unit_test(test_null_flows),
     };
