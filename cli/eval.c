@@ -51,10 +51,22 @@ static qg_status open_images(evaluation *e)
     return e->test ? QG_OK : QG_EIO;
 }
 
+/* Classes are numbers in the order of their names: other names, other numbers. */
+static qg_status check_names(const evaluation *e)
+{
+    const char    *stored = config_text(&e->config, "class-digest");
+    const uint64_t names  = qg_loader_names(e->test);
+    char           found[32];
+    snprintf(found, sizeof found, "%016" PRIx64, names);
+    if (!stored || !names || !strcmp(stored, found)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its classes have other names than those the run was trained on", e->recipe.data_dir);
+}
+
 static qg_status load(evaluation *e)
 {
     qg_set_threads(e->recipe.threads);
     qg_status status = open_images(e);
+    if (!status) status = check_names(e);
     if (status) return status;
     e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;

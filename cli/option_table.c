@@ -182,6 +182,7 @@ const option options[] = {
 
     /* Said in files alone: which images and weights a run began with, and what a recipe reproduces. */
     { "data-digest", OPTION_TEXT, IDENTITY, 0, 0, "DIGEST", NULL, NULL, "of the images and labels" },
+    { "class-digest", OPTION_TEXT, IDENTITY, 0, 0, "DIGEST", NULL, NULL, "of the names of the classes" },
     { "init-digest", OPTION_TEXT, IDENTITY, 0, 0, "DIGEST", NULL, NULL, "of what --init loaded" },
     { "init-recipe", OPTION_TEXT, SAVED, 0, 0, "NAME", check_recipe, NULL, "whose runs --init is to name" },
     { "reproduces", OPTION_TEXT, SAVED, 0, 0, "TEXT", NULL, NULL, "a paper, or whose result it is" },

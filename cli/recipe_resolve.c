@@ -93,7 +93,8 @@ qg_status recipe_resolve(const config *asked, const config *stored, config *out,
     if (status) return status;
     if (*path) status = config_read(&all, path);
     drop_foreign(&all, asked);
-    if (config_text(asked, "data") || config_text(asked, "data-dir")) config_unset(&all, "data-digest");
+    if (config_text(asked, "data") || config_text(asked, "data-dir"))
+        config_unset(&all, "data-digest"), config_unset(&all, "class-digest");
     if (config_text(asked, "init")) config_unset(&all, "init-digest");
     if (!status) status = config_over(&all, asked);
     if (!status && stored) status = continue_stored(&all, stored, out);

@@ -93,18 +93,25 @@ static qg_status check_images(const trainer *w)
 
 /* Which images they are is part of the configuration; where they lie is not.  Runs of older versions
  * do not say, and go on without. */
+static qg_status note(training *t, const char *key, const char *what, uint64_t digest)
+{
+    const char *stored = config_text(&t->config, key);
+    char        found[32];
+    if (!stored && t->goes_on) return QG_OK;
+    snprintf(found, sizeof found, "%016" PRIx64, digest);
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "%s: the %s have digest %s, and the run began with %s", t->trainer.recipe.data->name,
+                       what, found, stored);
+    return config_set(&t->config, option_find(key), found);
+}
+
 static qg_status note_images(training *t)
 {
-    const trainer *w      = &t->trainer;
-    const char    *stored = config_text(&t->config, "data-digest");
-    const uint64_t digest[] = { qg_loader_digest(w->train), qg_loader_digest(w->test) };
-    char           found[32];
-    if (!stored && t->goes_on) return QG_OK;
-    snprintf(found, sizeof found, "%016" PRIx64, qg_hash(QG_HASH_BASIS, digest, sizeof digest));
-    if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "%s: the images have digest %s, and the run began with %s", w->recipe.data->name,
-                       found, stored);
-    return config_set(&t->config, option_find("data-digest"), found);
+    const trainer  *w        = &t->trainer;
+    const uint64_t  digest[] = { qg_loader_digest(w->train), qg_loader_digest(w->test) };
+    const uint64_t  names    = qg_loader_names(w->train);
+    const qg_status status   = note(t, "data-digest", "images", qg_hash(QG_HASH_BASIS, digest, sizeof digest));
+    return status || !names ? status : note(t, "class-digest", "names of the classes", names);
 }
 
 /* Without --init: a run that has a checkpoint needs no weights to begin with. */

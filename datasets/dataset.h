@@ -12,6 +12,7 @@ typedef struct qg__dataset {
     int      classes;    /* 1..256 */
     uint8_t *images;     /* [n][h][w][c], 0..255 */
     uint8_t *labels;     /* [n], 0 .. classes-1; the reader has checked */
+    uint64_t names;      /* a hash of the names of the classes; 0: they have none */
 } qg__dataset;
 
 /* A loader over set, which it owns from now on, also when it fails.  A set that lacks an array is

@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "core/hash.h"
 #include "datasets/dataset.h"
 
 enum { MOST_CLASSES = 256, MOST_SIDE = 4096 };
@@ -140,7 +141,9 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
         return NULL;
     }
     const int   n   = survey(&f);
-    qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
+    qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n, .names = QG_HASH_BASIS };
+    for (int k = 0; k < f.classes.n; k++)
+        set.names = qg_hash(set.names, f.classes.name[k]->d_name, strlen(f.classes.name[k]->d_name) + 1);
     bool        ok  = set.shape.n > 0 && qg__dataset_allocate(&set);
     for (int k = 0, at = 0; ok && k < f.classes.n; at += f.images[k++].n) ok = read_class(&f, k, &set, at);
     if (!ok) qg__dataset_free(&set);

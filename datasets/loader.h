@@ -196,6 +196,10 @@ int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one 
 
 /* Of the bytes and labels of the set, whatever is made of them: a hash that tells sets apart. */
 uint64_t  qg_loader_digest(const qg_loader *l);
+
+/* Of the names of the classes, in the order of their numbers; 0 where there are none: in all sets but
+ * folders. */
+uint64_t  qg_loader_names(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 
 #endif

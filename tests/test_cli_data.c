@@ -150,6 +150,10 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_status("inspect @/pictures --data-dir @/moved --json", 0);
     assert_status("train --resume --out @/pictures --data-dir @/moved --json", 0);     /* and it is remembered */
     assert_status("inspect @/pictures --json", 0);
+    assert_int_equal(rename(at("moved/train/above"), at("moved/train/zenith")), 0);
+    assert_int_equal(rename(at("moved/test/above"), at("moved/test/zenith")), 0);
+    assert_refuses("eval --run @/pictures", 1, "moved: its classes have other names than those the run was trained on");
+    assert_refuses("train --resume --out @/pictures", 1, "digest");
     assert_int_equal(symlink("nowhere", at("moved/train/lost")), 0);
     assert_refuses("train --model lenet5 --data folder:16x16x3 --data-dir @/moved --out @/none", 1, "moved/train/lost': No such");
     assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
