@@ -92,7 +92,8 @@ LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/test_conv_kernel: $(patsubst %,$(BUILD)/core/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
 endif
-$(BUILD)/tests/test_config: $(filter-out %/main.o,$(CLI_OBJ))
+LDFLAGS_test_cli_train := -Wl,--wrap=rename
+$(BUILD)/tests/test_config $(BUILD)/tests/test_cli_train: $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)
 

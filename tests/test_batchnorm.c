@@ -163,6 +163,32 @@ static void the_affine_layer_is_a_x_plus_b(void **state)
     qg_tape_free(t), qg_net_free(net);
 }
 
+/* A layer's own number of steps goes before the net's. */
+static void a_layer_freezes_when_it_is_told(void **state)
+{
+    (void)state;
+    float   image[NUMBERS], before[2] = { 0 };
+    qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = 1, .freeze_batchnorm_after = 4 });
+    qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .freeze_after = 2 });
+    qg_net_relu(net);
+    qg_net_batchnorm(net);
+    qg_params *p = qg_net_build(net);
+    qg_tape   *t = qg_tape_new();
+    assert_non_null(p);
+    fill_uniform(image, NUMBERS, -3, 9, 4);
+    for (uint64_t step = 0; step < 7; step++) {
+        qg_tape_begin(t, QG_TRAIN, 1, step);
+        assert_non_null(qg_net_forward(net, t, (qg_tensor){ images, image }));
+        for (int i = 0; i < 2; i++) {
+            const float now = qg_params_find(p, i ? "bn2.running_mean" : "bn1.running_mean")->value[0];
+            assert_int_equal(now != before[i], step < (i ? 4 : 2));
+            before[i] = now;
+        }
+    }
+    qg_tape_free(t);
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +199,7 @@ int main(void)
         cmocka_unit_test(without_shift_it_is_not_folded_into_a_weight),
         cmocka_unit_test(it_may_read_an_earlier_layer),
         cmocka_unit_test(the_affine_layer_is_a_x_plus_b),
+        cmocka_unit_test(a_layer_freezes_when_it_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,12 +135,30 @@ static int run_straight(void **state)
     return 0;
 }
 
+/* Configurations and logs hold these digests, and a seed is to mean the same net and order in every
+ * version: initial weights, images, their order. */
+static void what_files_depend_on_stays(void **state)
+{
+    (void)state;
+    qg_net *net = qg_model_declare(qg_model_find("lenet5"),
+                                   (qg_model_spec){ .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 1 });
+    assert_true(qg_params_digest(qg_net_build(net)) == 0x152f7110c07f5d0fu);
+    qg_loader *l = qg_sample_test("datasets/sample", (qg_loader_spec){ .batch = 8, .seed = 3 });
+    qg_batch   b;
+    assert_true(qg_loader_digest(l) == 0x3ada39eca85a975cu);
+    assert_true(qg_loader_next(l, &b));
+    assert_memory_equal(b.y, ((const uint8_t[]){ 2, 3, 5, 7, 9, 2, 9, 8 }), 8);
+    qg_loader_free(l);
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(a_fresh_tape_changes_no_bit),
         cmocka_unit_test(a_file_in_between_changes_no_bit),
+        cmocka_unit_test(what_files_depend_on_stays),
     };
     return cmocka_run_group_tests(tests, run_straight, NULL);
 }

@@ -166,6 +166,9 @@ static void the_environment_sets_the_default(void **state)
     unsetenv("OMP_NUM_THREADS");
     qg_set_threads(0);
     assert_int_equal(qg_threads(), cores);
+    qg_set_threads(100000);
+    assert_int_equal(qg_threads(), QG_MOST_THREADS);
+    qg_set_threads(0);
 }
 
 /* In a child, since a limit that was lowered may not be raised again by everybody. */
