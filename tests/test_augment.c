@@ -151,10 +151,13 @@ static const qg_augment ALL = { .pad = 2, .border = QG_BORDER_REFLECT, .flip = t
 static void test_keyed_by_image_and_epoch(void **state)
 {
     (void)state;
-    static float a[2][N * ROW];
+    enum { EPOCHS = 4 };
+    static float a[EPOCHS][N * ROW];
     qg_loader   *l = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = 5, .augment = ALL });
-    memcpy(a[0], epoch(l), sizeof a[0]);
-    memcpy(a[1], epoch(l), sizeof a[1]);
+    for (int e = 0; e < EPOCHS; e++) {
+        memcpy(a[e], epoch(l), sizeof a[e]);
+        for (int k = 0; k < e; k++) assert_memory_not_equal(a[e], a[k], sizeof a[e]);
+    }
     qg_loader_free(l);
     int same = 0;
     for (int i = 0; i < N; i++) same += !memcmp(a[0] + i * ROW, a[1] + i * ROW, ROW * sizeof(float));

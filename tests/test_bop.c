@@ -128,6 +128,42 @@ static void gamma_follows_the_schedule(void **state)
     }
 }
 
+/* At a hundred times the rate it would be 50, and m would swing. */
+static void gamma_is_at_most_1(void **state)
+{
+    (void)state;
+    pair        k     = open_pair(true);
+    qg_optim   *o     = bop(&k.p, 0.5f, 0.1f);
+    const float first = k.w->value[0];
+    qg_optim_set_lr(o, 1);
+    k.w->grad[0] = 0.2f * first;
+    step(o);
+    assert_true(k.w->value[0] == -first);
+    k.w->grad[0] = 0.05f * first;               /* m is this gradient alone, and below the threshold */
+    step(o);
+    assert_true(k.w->value[0] == -first);
+    qg_optim_free(o);
+    qg_params_release(&k.p);
+}
+
+static void decay_and_clip_leave_binary_weights_alone(void **state)
+{
+    (void)state;
+    pair k = open_pair(true), twin = open_pair(true);
+    twin.w->clip  = 0.5f;
+    qg_optim *o    = bop(&k.p, 0.25f, 0.05f);
+    qg_optim *both = qg_bop(&twin.p, (qg_bop_spec){ .gamma     = 0.25f,
+                                                    .threshold = 0.05f,
+                                                    .rest      = { .lr = 0.01f, .weight_decay = 0.5f } });
+    for (int s = 0; s < 3; s++) {
+        set_gradients(&k, s), set_gradients(&twin, s);
+        step(o), step(both);
+        assert_memory_equal(k.w->value, twin.w->value, FLIPPED * sizeof(float));
+    }
+    qg_optim_free(both), qg_optim_free(o);
+    qg_params_release(&twin.p), qg_params_release(&k.p);
+}
+
 static uint64_t run(int threads)
 {
     pair k = open_pair(true);
@@ -255,6 +291,8 @@ int main(void)
         cmocka_unit_test(the_threshold_is_strict),
         cmocka_unit_test(the_rest_goes_with_adam),
         cmocka_unit_test(gamma_follows_the_schedule),
+        cmocka_unit_test(gamma_is_at_most_1),
+        cmocka_unit_test(decay_and_clip_leave_binary_weights_alone),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(a_resumed_run_is_the_same),
         cmocka_unit_test(a_net_without_latent_weights_learns),

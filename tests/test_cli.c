@@ -631,21 +631,52 @@ static void test_a_run_does_not_write_into_anothers_directory(void **state)
 
 /* --- damaged and foreign files ------------------------------------------------------------ */
 
-/* Of the last number of conv1.weight: nothing else in the file tells. */
-static void flip_a_sign(const char *path)
+/* Changes the byte at (from the end, if negative) of an array in a safetensors file. */
+static void change_byte(const char *path, const char *name, long at, int change)
 {
     qg_archive             *a = qg_archive_open(path);
-    const qg_archive_entry *e = qg_archive_find(a, "conv1.weight");
+    const qg_archive_entry *e = qg_archive_find(a, name);
     unsigned char           prefix[8];
     FILE                   *f = fopen(path, "r+b");
     assert_true(e && f && fread(prefix, 1, 8, f) == 8);
-    long at = 8 + (long)(prefix[0] | prefix[1] << 8 | prefix[2] << 16) + (long)(e->offset + e->bytes) - 1;
+    at += 8 + (long)(prefix[0] | prefix[1] << 8 | prefix[2] << 16) + (long)e->offset + (at < 0 ? (long)e->bytes : 0);
     assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    const int byte = getc(f) ^ 0x80;            /* little-endian: the sign is in the last byte */
+    const int byte = getc(f) ^ change;
     assert_int_equal(fseek(f, at, SEEK_SET), 0);
     assert_int_equal(putc(byte, f), byte);
     assert_int_equal(fclose(f), 0);
     qg_archive_free(a);
+}
+
+/* Little-endian: the sign is in the last byte.  Nothing else in the file tells. */
+static void flip_a_sign(const char *path) { change_byte(path, "conv1.weight", -1, 0x80); }
+
+static void test_places_that_no_run_reaches_are_refused(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
+    run_shell("cd %s && cp -r placed epoch && cp -r placed batch && cp -r placed best", root);
+    change_byte(at("epoch/last.safetensors"), "run.epoch", 0, 64);
+    assert_refuses("train --resume --out @/epoch", 1, "stands at epoch 64, which the run cannot reach");
+    change_byte(at("batch/last.safetensors"), "run.batch", 0, 11);      /* there are ten */
+    assert_refuses("train --resume --out @/batch", 1, "the checkpoint is of a run with more data than there is");
+    change_byte(at("best/last.safetensors"), "run.best_epoch", 0, 1);
+    assert_refuses("train --resume --out @/best", 1, "which the run cannot reach");
+}
+
+/* Runs of older versions have neither, and a process that was killed leaves files half written. */
+static void test_what_older_versions_did_not_write_is_not_missed(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --out @/newer --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 0);
+    run_shell("cd %s/older && rm -f result.json && echo x > best.safetensors.tmp && sed -i /data-digest/d config.toml", root);
+    /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
+    assert_refuses("train --resume --out @/older", 1, "is of a run with data-digest");
+    run_shell("cp %s/newer/config.toml %s/older/", root, root);
+    assert_status("train --resume --out @/older --json", 0);
+    assert_same_run("newer", "older");
+    assert_int_equal(access(at("older/best.safetensors.tmp"), F_OK), -1);
 }
 
 static void test_files_that_are_lost_are_noticed(void **state)
@@ -799,6 +830,8 @@ int main(void)
         cmocka_unit_test(test_one_process_per_run_directory),
         cmocka_unit_test(test_a_run_does_not_write_into_anothers_directory),
         cmocka_unit_test(test_files_that_are_lost_are_noticed),
+        cmocka_unit_test(test_places_that_no_run_reaches_are_refused),
+        cmocka_unit_test(test_what_older_versions_did_not_write_is_not_missed),
         cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),
         cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
         cmocka_unit_test(test_eval_finds_what_train_found),
