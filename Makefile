@@ -89,6 +89,7 @@ $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
 LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign,-Wl,--wrap=$(f))
 LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
+LDFLAGS_test_exhausted := $(LDFLAGS_test_heap) -Wl,--wrap=strdup
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/test_conv_kernel: $(patsubst %,$(BUILD)/core/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
 endif
