@@ -219,6 +219,44 @@ static void test_init_belongs_to_the_run(void **state)
     assert_int_equal(remove("examples/recipes/tuned.toml"), 0);
 }
 
+static qg_archive *weights_of(const char *path, const char *name, const qg_archive_entry **e)
+{
+    qg_archive *a = qg_archive_open(path);
+    *e            = qg_archive_find(a, name);
+    assert_non_null(*e);
+    return a;
+}
+
+/* bnn:start=unit stretches initial weights, not those that were taken. */
+static void test_weights_that_were_taken_are_not_stretched(void **state)
+{
+    (void)state;
+    const qg_archive_entry *x, *y;
+    assert_status("train --recipe plain --weight bnn:start=unit --init float --out stretched --budget 0 --json", 0);
+    qg_archive *a = weights_of("float/last.safetensors", "conv2.weight", &x);
+    qg_archive *b = weights_of("stretched/last.safetensors", "conv2.weight", &y);
+    assert_int_equal(x->bytes, y->bytes);
+    assert_memory_equal(x->array.data, y->array.data, x->bytes);
+    qg_archive_free(a), qg_archive_free(b);
+}
+
+/* xnor:latent=centred keeps them without mean over the input channels, from the first step on. */
+static void test_weights_that_were_taken_are_centred(void **state)
+{
+    (void)state;
+    const qg_archive_entry *e;
+    assert_status("train --recipe plain --weight xnor:latent=centred --first-last float --init float --out centred "
+                  "--budget 0 --json", 0);
+    qg_archive  *a = weights_of("centred/last.safetensors", "conv2.weight", &e);
+    const size_t c = e->array.dims[3];
+    for (size_t i = 0, n = qg_array_count(&e->array); i < n; i += c) {
+        double sum = 0;
+        for (size_t k = 0; k < c; k++) sum += (double)((const float *)e->array.data)[i + k];
+        assert_true(fabs(sum) < 1e-6);          /* 32 weights below 1, each rounded to 6e-8 at most */
+    }
+    qg_archive_free(a);
+}
+
 static void test_init_lists_every_mismatch(void **state)
 {
     (void)state;
@@ -508,6 +546,8 @@ int main(void)
         cmocka_unit_test(test_sittings_add_up),
         cmocka_unit_test(test_init_takes_all_weights_of_a_run),
         cmocka_unit_test(test_init_belongs_to_the_run),
+        cmocka_unit_test(test_weights_that_were_taken_are_not_stretched),
+        cmocka_unit_test(test_weights_that_were_taken_are_centred),
         cmocka_unit_test(test_init_lists_every_mismatch),
         cmocka_unit_test(test_what_starts_from_weights_starts_from_these),
         cmocka_unit_test(test_the_table_is_what_the_logs_say),

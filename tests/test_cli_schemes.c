@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/state.h"
 #include "tests/support/program.h"
 
 #define SET   "--model lenet5 --data mnist --data-dir @/set --seed 3 --threads 1 "
@@ -186,6 +187,48 @@ static void test_codes_are_those_of_the_folded_weight(void **state)
 
 /* --- what is learned ---------------------------------------------------------------------- */
 
+/* The shares of codes of conv2 that are 0 in a, and that differ between two checkpoints; counted here. */
+static double differing(const char *a, const char *b, double *zeros)
+{
+    char        name[128];
+    qg_archive *file[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s/last.safetensors", i ? b : a);
+        file[i] = qg_archive_open(at(name));
+    }
+    const qg_archive_entry *x = qg_archive_find(file[0], "codes.conv2"), *y = qg_archive_find(file[1], "codes.conv2");
+    assert_true(x && y && x->bytes == y->bytes && !strcmp(x->dtype, "I8"));
+    double flips = 0;
+    *zeros       = 0;
+    for (size_t i = 0; i < x->bytes; i++) {
+        flips += ((const int8_t *)x->array.data)[i] != ((const int8_t *)y->array.data)[i];
+        *zeros += ((const int8_t *)x->array.data)[i] == 0;
+    }
+    flips /= (double)x->bytes, *zeros /= (double)x->bytes;
+    qg_archive_free(file[0]), qg_archive_free(file[1]);
+    return flips;
+}
+
+/* With a constant rate a run of e epochs is the beginning of a longer one. */
+static void test_flips_are_counted_since_the_epoch_before(void **state)
+{
+    (void)state;
+    train("--weight twn --schedule constant --epochs 1", "flips-1");
+    train("--weight twn --schedule constant --epochs 2", "flips-2");
+    train("--weight twn --schedule constant --epochs 3", "flips-3");
+    assert_status(TRAIN "--weight twn --schedule constant --epochs 3 --budget 0 --out @/flips-0", 0);
+    for (int e = 1; e <= 3; e++) {
+        char   run[16], before[16];
+        double zeros;
+        snprintf(run, sizeof run, "flips-%d", e);
+        snprintf(before, sizeof before, "flips-%d", e - 1);
+        const double flips = differing(run, before, &zeros);
+        assert_true(flips > 0 && zeros > 0);
+        assert_true(fabs(metric(run, "conv2.flipped") - flips) < 1e-8);     /* written with nine digits */
+        assert_true(fabs(metric(run, "conv2.zeros") - zeros) < 1e-8);
+    }
+}
+
 static void test_metrics_follow_what_is_learned(void **state)
 {
     (void)state;
@@ -325,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_what_schemes_remember_survives_a_stop),
         cmocka_unit_test(test_evaluation_waits_as_long_as_training),
         cmocka_unit_test(test_codes_are_those_of_the_folded_weight),
+        cmocka_unit_test(test_flips_are_counted_since_the_epoch_before),
         cmocka_unit_test(test_metrics_follow_what_is_learned),
         cmocka_unit_test(test_quantizers_have_a_group_of_their_own),
         cmocka_unit_test(test_packed_bytes_count_the_scales_there_are),
