@@ -15,6 +15,34 @@
 
 #include "core/file.h"
 
+/* Linked with -Wl,--wrap for both: what a commit asks of the disk, in order: 'f' for a file that is flushed,
+ * 'd' for a directory, 'r' for a rename. */
+int __real_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+int __wrap_fsync(int fd);
+int __wrap_rename(const char *from, const char *to);
+
+static char asked[16];
+
+static void note(char c)
+{
+    const size_t n = strlen(asked);
+    if (n + 1 < sizeof asked) asked[n] = c, asked[n + 1] = '\0';
+}
+
+int __wrap_fsync(int fd)
+{
+    struct stat s;
+    note(fstat(fd, &s) == 0 && S_ISDIR(s.st_mode) ? 'd' : 'f');
+    return __real_fsync(fd);
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+    note('r');
+    return __real_rename(from, to);
+}
+
 /* Every test runs in an empty directory of its own. */
 static int enter(void **state)
 {
@@ -184,6 +212,51 @@ static void leftover_is_replaced(void **state)
     assert_holds("b", "precious", 8);
 }
 
+/* After a power loss the name leads to the old bytes or to the new, never to none. */
+static void bytes_are_on_the_disk_before_their_name(void **state)
+{
+    (void)state;
+    *asked = '\0';
+    write_text("a", "x");
+    assert_string_equal(asked, "frd");
+}
+
+static void a_link_is_replaced_and_not_followed(void **state)
+{
+    (void)state;
+    struct stat s;
+    write_text("b", "precious");
+    assert_int_equal(symlink("b", "a"), 0);
+    write_text("a", "y");
+    assert_holds("b", "precious", 8);
+    assert_holds("a", "y", 1);
+    assert_int_equal(lstat("a", &s), 0);
+    assert_true(S_ISREG(s.st_mode));
+    assert_int_equal(unlink("a"), 0);
+    assert_int_equal(symlink("/dev/null", "a"), 0);
+    assert_commit_fails(qg_file_begin("a"), "a", "not a regular file");
+    assert_int_equal(lstat("a", &s), 0);
+    assert_true(S_ISLNK(s.st_mode));
+}
+
+static void the_beginning_of_a_file(void **state)
+{
+    (void)state;
+    unsigned char *bytes = NULL;
+    size_t         n = 0, size = 0;
+    write_text("a", "hello");
+    assert_int_equal(qg_file_start("a", 3, &bytes, &n, &size), QG_OK);
+    assert_true(n == 3 && size == 5);
+    assert_memory_equal(bytes, "hel", 3);
+    free(bytes);
+    assert_int_equal(qg_file_start("a", 9, &bytes, &n, &size), QG_OK);
+    assert_true(n == 5 && size == 5);
+    assert_memory_equal(bytes, "hello", 5);
+    free(bytes);
+    assert_int_equal(qg_file_start("missing", 3, &bytes, &n, &size), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), "missing"));
+}
+
 static void unwritable_paths(void **state)
 {
     (void)state;
@@ -265,6 +338,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(unreadable_paths, enter, leave),
         cmocka_unit_test_setup_teardown(old_file_stays_until_commit, enter, leave),
         cmocka_unit_test_setup_teardown(leftover_is_replaced, enter, leave),
+        cmocka_unit_test_setup_teardown(bytes_are_on_the_disk_before_their_name, enter, leave),
+        cmocka_unit_test_setup_teardown(a_link_is_replaced_and_not_followed, enter, leave),
+        cmocka_unit_test_setup_teardown(the_beginning_of_a_file, enter, leave),
         cmocka_unit_test_setup_teardown(unwritable_paths, enter, leave),
         cmocka_unit_test_setup_teardown(directory_without_permission, enter, leave),
         cmocka_unit_test_setup_teardown(full_disk, enter, leave),

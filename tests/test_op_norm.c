@@ -252,6 +252,11 @@ static void running_statistics_stay_finite(void **state)
                         (qg_norm_spec){ .mean = mean, .var = var });
     assert_true(isnan(y->data[1]) && y->data[0] < y->data[2]);
     assert_true(mean[0] > 0.8f && mean[0] < 0.9f && mean[1] == 0.25f && var[1] == 3);   /* 0.9 0.5 + 0.1 4 */
+    float far[2] = { 3e38f, -3e38f };           /* mean 0, and a variance beyond floats */
+    qg_tape_begin(t, QG_TRAIN, 1, 1);
+    assert_non_null(qg_norm(t, qg_input(t, (qg_tensor){ { 2, 1, 1, 1 }, far }), NULL, NULL,
+                            (qg_norm_spec){ .mean = mean + 1, .var = var + 1 }));
+    assert_true(mean[1] == 0.25f && var[1] == 3);
     qg_tape_free(t);
 }
 

@@ -1,6 +1,7 @@
 #include "tests/support/testing.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -525,6 +526,26 @@ static void a_profile_counts_calls(void **state)
     assert_int_equal(found, 3);
 }
 
+/* Further ops are not counted, and nothing is written behind the last row. */
+static void a_profile_has_room_for_so_many_ops(void **state)
+{
+    enum { MANY = QG_PROFILE_ROWS + 6 };
+    static char  names[MANY][8];
+    static qg_op op[MANY];
+    fixture     *f = *state;
+    struct { qg_profile p; unsigned char guard[64]; } room = { .guard = { 0 } };
+    qg_tape_profile(f->t, &room.p);
+    qg_tape_begin(f->t, QG_EVAL, 1, 0);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "op%d", i);
+        op[i] = (qg_op){ .name = names[i] };
+        assert_non_null(qg_record(f->t, &op[i], SCALAR, NULL, NULL, NULL));
+    }
+    qg_tape_profile(f->t, NULL);
+    assert_int_equal(room.p.rows, QG_PROFILE_ROWS);
+    for (int i = 0; i < 64; i++) assert_int_equal(room.guard[i], 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -552,6 +573,7 @@ int main(void)
         CASE(operands_of_another_tape_are_refused),
         CASE(a_tape_is_walked_once),
         CASE(a_profile_counts_calls),
+        CASE(a_profile_has_room_for_so_many_ops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
