@@ -93,7 +93,7 @@ LDFLAGS_test_exhausted := $(LDFLAGS_test_heap) -Wl,--wrap=strdup
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/test_conv_kernel: $(patsubst %,$(BUILD)/core/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
 endif
-LDFLAGS_test_cli_train := -Wl,--wrap=rename
+LDFLAGS_test_cli_train := -Wl,--wrap=rename -Wl,--wrap=now_seconds
 LDFLAGS_test_file := -Wl,--wrap=rename -Wl,--wrap=fsync
 $(BUILD)/tests/test_config $(BUILD)/tests/test_cli_train: $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libqgrad.a

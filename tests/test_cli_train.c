@@ -1,5 +1,6 @@
 /* What `qgrad train` does is a loop over the public API.  Here is the loop, and the program must agree with
- * it to the bit; and the program killed at each of its renames must go on to the same bytes. */
+ * it to the bit; and the program killed at each of its renames, or stopped in the middle of epochs by a budget,
+ * must go on to the same bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,26 +146,33 @@ int __wrap_rename(const char *from, const char *to)
     return result;
 }
 
-/* Trains in a child of this program.  Whether it was killed. */
-static bool killed_at(int rename, bool before)
+/* Trains RUN in a child of this program, into root/name; more: the last words, or NULL.  Whether it was killed. */
+static bool train_here(const char *name, char *more, char *value)
 {
     const pid_t pid = fork();
     if (pid == 0) {
         char  set[128], out[128];
         char *words[] = { "train", "--model", "lenet5", "--data", "mnist", "--data-dir", set, "--weight", "twn",
-                          "--batch", "32", "--epochs", "2", "--seed", "3", "--threads", "1", "--json", "--out", out, NULL };
+                          "--batch", "32", "--epochs", "2", "--seed", "3", "--threads", "1", "--json", "--resume",
+                          "--out", out, more, value, NULL };
         snprintf(set, sizeof set, "%s", at("set"));
-        snprintf(out, sizeof out, "%s", at("cut"));
-        kill_at     = rename;
-        kill_before = before;
+        snprintf(out, sizeof out, "%s", at(name));
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(9);
         const verb train = { "train", "", "", VERB_TRAIN, train_main };
-        _exit(train_main(&train, "qgrad", (int)(sizeof words / sizeof *words) - 1, words));
+        _exit(train_main(&train, "qgrad", (int)(sizeof words / sizeof *words) - (more ? 1 : 3), words));
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (WIFEXITED(status)) assert_int_equal(WEXITSTATUS(status), 0);
     return WIFSIGNALED(status);
+}
+
+static bool killed_at(int rename, bool before)
+{
+    kill_at = rename, kill_before = before;
+    const bool killed = train_here("cut", NULL, NULL);
+    kill_at = 0;
+    return killed;
 }
 
 /* result.json is never behind the checkpoint: a resume reads in it what the sittings before took. */
@@ -208,12 +216,57 @@ static void test_killed_at_each_rename_it_ends_in_the_same_bytes(void **state)
     assert_true(kills >= 2 * (3 + 2 * 3));      /* three files at first, as many or more in each epoch */
 }
 
+/* --- stopped ------------------------------------------------------------------------------ */
+
+/* Linked with -Wl,--wrap=now_seconds: a clock that goes on by a second whenever it is read, so that a budget
+ * ends after the same steps on any machine. */
+double __real_now_seconds(void);
+double __wrap_now_seconds(void);
+
+static bool   fake_clock;
+static double fake_time;
+
+double __wrap_now_seconds(void) { return fake_clock ? fake_time++ : __real_now_seconds(); }
+
+static uint64_t place_in_epoch(void)
+{
+    qg_archive    *a = qg_archive_open(at("bits/last.safetensors"));
+    const uint64_t batch = *(const uint64_t *)qg_archive_find(a, "run.batch")->array.data;
+    qg_archive_free(a);
+    return batch;
+}
+
+static bool is_complete(void)
+{
+    char said[TEXT_BYTES];
+    slurp(at("bits/result.json"), said, sizeof said);
+    return strstr(said, "\"complete\":true");
+}
+
+static void test_stopped_inside_epochs_it_ends_in_the_same_bytes(void **state)
+{
+    (void)state;
+    int sittings = 0, inside = 0;
+    assert_status(RUN "--out @/one-go --json", 0);
+    fake_clock = true;
+    do {
+        assert_false(train_here("bits", "--budget", "9"));
+        inside += place_in_epoch() > 0;
+        sittings++;
+    } while (!is_complete() && sittings < 100);
+    fake_clock = false;
+    assert_true(is_complete());
+    assert_in_range(inside, 2, sittings - 1);           /* more often than by chance at the end of an epoch */
+    assert_same_run("one-go", "bits");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sgd_with_all_its_options),
         cmocka_unit_test(test_adam_with_all_its_options),
         cmocka_unit_test(test_killed_at_each_rename_it_ends_in_the_same_bytes),
+        cmocka_unit_test(test_stopped_inside_epochs_it_ends_in_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
