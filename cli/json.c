@@ -34,7 +34,8 @@ void json_text(json *j, const char *key, const char *value)
     fputc('"', j->out);
     for (const char *c = value; *c; c++) {
         if (*c == '"' || *c == '\\') fprintf(j->out, "\\%c", *c);
-        else if ((unsigned char)*c < ' ' || (!valid && (unsigned char)*c > '~')) fprintf(j->out, "\\u%04x", (unsigned)(unsigned char)*c);
+        else if ((unsigned char)*c < ' ' || (!valid && (unsigned char)*c > '~'))
+            fprintf(j->out, "\\u%04x", (unsigned)(unsigned char)*c);
         else fputc(*c, j->out);
     }
     fputc('"', j->out);

@@ -47,8 +47,8 @@ QG_MUST_CHECK
 qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o);
 
 /* config.toml, metrics.csv without rows, and the checkpoint before the first step.  On failure they go
- * again unless a run that never began had left them, and the directory if run_claim made it.  Fails with QG_ESTATE: the directory holds a run
- * that has begun, and no checkpoint. */
+ * again unless a run that never began had left them, and the directory if run_claim made it.  Fails with
+ * QG_ESTATE: the directory holds a run that has begun, and no checkpoint. */
 QG_MUST_CHECK
 qg_status run_create(run *r);
 

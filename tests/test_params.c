@@ -89,6 +89,11 @@ static void bad_declarations_name_the_culprit(void **state)
     assert_message("parameter o: shape [1073741824,32768,65536,1] is empty or beyond any memory");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "g", .shape = { 1, 1, 1, 1 }, .group = (qg_group)QG_GROUPS }));
     assert_message("parameter g: its group is 5, not 0..4");
+    assert_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 3, 1, 1, 2 }, .rank = 1 }));
+    assert_message("parameter r: [3,1,1,2] is no array of rank 1");
+    assert_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 3, 1, 2, 2 }, .rank = 2 }));
+    assert_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 1, 1, 1, 2 }, .rank = 3 }));
+    assert_non_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 1, 1, 1, 2 }, .rank = 4 }));
     for (int i = 0; i < 2; i++) {       /* one such block still has a size */
         char name[2] = { (char)('x' + i), '\0' };
         assert_int_equal(!qg_params_declare(&p, (qg_param){ .name = name, .shape = { 1 << 29, 1 << 28, 2, 1 } }), i);

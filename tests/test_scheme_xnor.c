@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "layers/layer.h"
 #include "optim/optim.h"
+#include "tests/support/nets.h"
 #include "tests/support/scheme_case.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
@@ -303,7 +304,7 @@ static void check_product(bool dense, int stride, int pad)
                     k.dy = (double)dy[at] * scale;
                     taps(g, n, i, j, backward_tap, &k);
                 }
-    assert_int_equal(qg_backward(c->t, weighted(c->t, y, dy)), QG_OK);
+    assert_int_equal(qg_backward(c->t, weighed(c->t, y, dy)), QG_OK);
     for (size_t i = 0; i < N * H * W * C; i++) assert_true(fabs((double)c->dx[i] - dx[i]) < 1e-5);
     layer_close(c);
 }

@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "layers/layer.h"
 #include "optim/optim.h"
+#include "tests/support/nets.h"
 #include "tests/support/testing.h"
 
 /* --- alone -------------------------------------------------------------------------------- */
@@ -43,7 +44,7 @@ qg_var *case_forward(scheme_case *c, qg_mode mode, uint64_t step)
 void case_backward(scheme_case *c)
 {
     memset(c->p.grad, 0, c->p.length * sizeof *c->p.grad);
-    if (qg_backward(c->t, weighted(c->t, c->y, c->dy))) fail_msg("%s", qg_errmsg());
+    if (qg_backward(c->t, weighed(c->t, c->y, c->dy))) fail_msg("%s", qg_errmsg());
 }
 
 void case_close(scheme_case *c)
@@ -59,28 +60,6 @@ qg_array case_array(qg_shape shape, float *data)
                        .rank  = 4,
                        .dims  = { (size_t)shape.n, (size_t)shape.h, (size_t)shape.w, (size_t)shape.c },
                        .data  = data };
-}
-
-static void weighted_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    const float **r = y->saved;
-    qg_var       *x = y->in[0];
-    for (size_t i = 0, n = qg_count(x->shape); i < n; i++) x->grad[i] += y->grad[0] * (*r)[i];
-}
-
-static const qg_op weighted_op = { .name = "weighted", .backward = weighted_backward };
-
-qg_var *weighted(qg_tape *t, qg_var *x, const float *r)
-{
-    qg_var *y = x ? qg_record(t, &weighted_op, (qg_shape){ 1, 1, 1, 1 }, x, NULL, NULL) : NULL;
-    const float **saved = y ? qg_save(t, y, sizeof *saved) : NULL;
-    if (!saved) return NULL;
-    *saved     = r;
-    double sum = 0;
-    for (size_t i = 0, n = qg_count(x->shape); i < n; i++) sum += (double)r[i] * (double)x->data[i];
-    y->data[0] = (float)sum;
-    return y;
 }
 
 void assert_codes_give_values(scheme_case *c, int lo, int hi, double tolerance)
@@ -127,7 +106,7 @@ static void norm_step(qg_params *p, qg_tape *t, qg_quant q, bool fused, uint64_t
     if (!fused) v = qg_slot_apply(&slot, t, v);
     if (!v) fail_msg("%s", qg_errmsg());
     memcpy(y, v->data, qg_count(v->shape) * sizeof *y);
-    assert_int_equal(qg_backward(t, weighted(t, v, dy)), QG_OK);
+    assert_int_equal(qg_backward(t, weighed(t, v, dy)), QG_OK);
 }
 
 void assert_fused_as_unfused(qg_quant q, uint64_t step)

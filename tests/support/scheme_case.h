@@ -28,9 +28,6 @@ void    case_close(scheme_case *c);
 /* The tensor as the plain operators see it: [n][row]. */
 qg_array case_array(qg_shape shape, float *data);
 
-/* An op: sum of r[i] x[i]; r is borrowed. */
-qg_var *weighted(qg_tape *t, qg_var *x, const float *r);
-
 /* Codes times scales are the values of apply, up to `tolerance`; each code is in lo..hi. */
 void assert_codes_give_values(scheme_case *c, int lo, int hi, double tolerance);
 
