@@ -1,34 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "core/rng.h"
 #include "quant/fake_quant.h"
-#include "quant/round.h"
 
 #include <float.h>
-#include <math.h>
-#include <string.h>
 
-enum { MOST = 1024 };
+#include "quant/round.h"
+#include "tests/support/views.h"
 
-static qg_array vector(float *data, size_t n)
-{
-    return (qg_array){ .dtype = QG_F32, .rank = 1, .dims = { n }, .data = data };
-}
-
-static qg_array matrix(float *data, size_t rows, size_t columns)
-{
-    return (qg_array){ .dtype = QG_F32, .rank = 2, .dims = { rows, columns }, .data = data };
-}
-
-static qg_array scalar(float *value)
-{
-    return (qg_array){ .dtype = QG_F32, .data = value };
-}
+enum { LARGEST = 1024 };
 
 static void fill(float *x, size_t n, uint64_t key, float width)
 {
@@ -147,8 +124,8 @@ check_codebook(qg_fake_quant_attrs attrs, float min, float max, const float *x, 
                void (*forward)(const qg_fake_quant_range *, size_t, const float *, float *))
 {
     qg_fake_quant_range r;
-    float               y[MOST];
-    float               again[MOST];
+    float               y[LARGEST];
+    float               again[LARGEST];
     assert_int_equal(qg_fake_quant_nudge(attrs, min, max, &r), QG_OK);
     forward(&r, n, x, y);
     forward(&r, n, y, again);
@@ -172,8 +149,8 @@ check_codebook(qg_fake_quant_attrs attrs, float min, float max, const float *x, 
 static void values_lie_on_the_codebook(void **state)
 {
     (void)state;
-    static const size_t sizes[] = { 0, 1, 3, 31, 33, 63, 65, MOST };
-    float               x[MOST];
+    static const size_t sizes[] = { 0, 1, 3, 31, 33, 63, 65, LARGEST };
+    float               x[LARGEST];
     for (int bits = 2; bits <= 16; bits++)
         for (int narrow = 0; narrow <= 1; narrow++)
             for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {

@@ -1,27 +1,14 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "core/rng.h"
 #include "quant/quantize.h"
 
 #include <float.h>
-#include <math.h>
-#include <string.h>
+
+#include "tests/support/views.h"
 
 enum { N = 65 };
 
 static qg_array view(qg_dtype dtype, void *data, size_t n)
 {
     return (qg_array){ .dtype = dtype, .rank = 1, .dims = { n }, .data = data };
-}
-
-static qg_array scalar(float *value)
-{
-    return (qg_array){ .dtype = QG_F32, .data = value };
 }
 
 /* ---- quantize_v2 and dequantize ---- */

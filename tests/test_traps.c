@@ -6,8 +6,6 @@
 #include "quant/quantize.h"
 #include "tests/support/views.h"
 
-static qg_array scalar(float *v) { return (qg_array){ .dtype = QG_F32, .data = v }; }
-
 static void zero_points_of_16_bits_are_kept_whole(void **state)
 {
     (void)state;

@@ -19,6 +19,8 @@
 static const size_t awkward_sizes[] = { 1, 3, 31, 33, 63, 65, 256, 257, 16384, 50001 };
 enum { N_SIZES = sizeof awkward_sizes / sizeof awkward_sizes[0], MOST = 50001 };
 
+static inline qg_array scalar(float *data) { return (qg_array){ .dtype = QG_F32, .data = data }; }
+
 static inline qg_array vector(float *data, size_t n)
 {
     return (qg_array){ .dtype = QG_F32, .rank = 1, .dims = { n }, .data = data };
