@@ -57,12 +57,12 @@ static bool holds_run(const char *dir)
     return false;
 }
 
-/* What is locked is still what the path names: else another run may be there by now. */
-static qg_status check_place(const run *r)
+qg_status run_check_place(const run *r)
 {
     struct stat held, named;
-    if (!fstat(r->lock, &held) && !stat(r->dir, &named) && held.st_dev == named.st_dev && held.st_ino == named.st_ino)
-        return QG_OK;
+    const bool  found = !fstat(r->lock, &held) && !stat(r->dir, &named);
+    if (!found && errno != ENOENT) return qg_fail(QG_EIO, "%s: %s", r->dir, strerror(errno));
+    if (found && held.st_dev == named.st_dev && held.st_ino == named.st_ino) return QG_OK;
     return qg_fail(QG_ESTATE, "%s is no longer the directory that this run began in: it was moved or replaced", r->dir);
 }
 
@@ -80,7 +80,7 @@ static qg_status lock(run *r)
         return qg_fail(QG_EIO, "cannot lock %s: %s", r->dir, strerror(why));
     }
     r->lock = fd;
-    return check_place(r);          /* --force may have moved it between open and flock */
+    return run_check_place(r);      /* --force may have moved it between open and flock */
 }
 
 static qg_status move_aside(const char *dir)
@@ -205,6 +205,7 @@ qg_status run_create(run *r)
 {
     char      path[PATH_BYTES];
     qg_status status = check_unbegun(r);
+    if (!status) status = run_check_place(r);
     if (!status) status = path_join(r->dir, "config.toml", path);
     if (status) return status;
     const bool had = path_exists(path);
@@ -213,6 +214,9 @@ qg_status run_create(run *r)
     if (!status) status = metrics_write(&r->metrics, path);
     if (!status) status = run_save(r);
     if (!status) return QG_OK;
+    char why[512];
+    snprintf(why, sizeof why, "%s", qg_errmsg());
+    if (run_check_place(r)) return qg_fail(status, "%s", why);      /* what is there now is not ours */
     for (int i = 0; i < 2 && !had; i++)         /* else the same command would find a run here */
         if (!path_join(r->dir, files[i], path)) unlink(path);
     if (r->created) rmdir(r->dir);
@@ -307,6 +311,9 @@ qg_status run_check_best(const run *r)
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
         status = qg_fail(QG_EFORMAT, "%s: is of epoch %s, but the best was %" PRIu64, path, epoch ? epoch : "unknown",
                          r->record.best_epoch);
+    const char *recipe = qg_archive_noted(a, "recipe");
+    if (!status && (!recipe || strcmp(recipe, r->identity)))
+        status = qg_fail(QG_EARG, "%s: is of a run with another configuration", path);
     qg_archive_free(a);
     return status;
 }
@@ -331,7 +338,7 @@ qg_status run_load_best(run *r)
 qg_status run_save(run *r)
 {
     char      path[PATH_BYTES], digest[17];
-    qg_status status = check_place(r);
+    qg_status status = run_check_place(r);
     if (!status) status = path_join(r->dir, "last.safetensors", path);
     digest_of(r, digest);
     qg_state_note(r->last, "digest", digest);
@@ -362,7 +369,7 @@ static qg_status save_best(run *r)
 
 qg_status run_add_epoch(run *r, metrics_row row, bool better)
 {
-    qg_status status = check_place(r);
+    qg_status status = run_check_place(r);
     if (!status) status = metrics_add(&r->metrics, row, &r->census, &r->learned);
     if (!status) status = run_cut_metrics(r);
     return !status && better ? save_best(r) : status;

@@ -60,7 +60,8 @@ bool      run_has_checkpoint(const run *r);
 QG_MUST_CHECK
 qg_status run_load(run *r);
 QG_MUST_CHECK
-qg_status run_check_best(const run *r);     /* best.safetensors, which no run can make again, is there and whole */
+qg_status run_check_best(const run *r);     /* best.safetensors, which nobody can make again, is there, of no earlier
+                                               epoch and of this run */
 QG_MUST_CHECK
 qg_status run_keep_config(run *r, bool anew);   /* writes config.toml if it is missing, or anew */
 QG_MUST_CHECK
@@ -70,6 +71,10 @@ qg_status run_load_best(run *r);            /* parameters, tracked arrays, recor
  * the writes may be the last one that succeeds. */
 QG_MUST_CHECK qg_status run_add_epoch(run *r, metrics_row row, bool better);
 QG_MUST_CHECK qg_status run_save(run *r);           /* the checkpoint */
+
+/* What is locked is still what the path names: else another run may be there by now.  Before every write.
+ * Fails with QG_ESTATE, QG_EIO. */
+QG_MUST_CHECK qg_status run_check_place(const run *r);
 QG_MUST_CHECK qg_status run_cut_metrics(run *r);    /* once, when a loaded run goes on */
 
 void run_end(run *r);                       /* frees and unlocks */

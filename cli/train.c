@@ -173,15 +173,14 @@ static qg_status take_up(trainer *w, bool moved)
     const uint64_t    images = (uint64_t)qg_loader_shape(w->train).n;
     qg_status         status = run_load(&w->run);
     if (!status) status = run_check_best(&w->run);
-    if (!status) status = run_keep_config(&w->run, moved);
     if (!status) status = read_before(w);
     w->before.complete &= trainer_finished(w);
     if (!status && (at->batch > trainer_batches(w) || at->images > images))
         status = qg_fail(QG_EFORMAT, "%s: the checkpoint is of a run with more data than there is",
                          w->run.dir);
-    if (status || trainer_finished(w)) return status;
-    status = qg_loader_seek(w->train, at->epoch, at->batch);
-    return status ? status : run_cut_metrics(&w->run);
+    if (!status && !trainer_finished(w)) status = qg_loader_seek(w->train, at->epoch, at->batch);
+    if (!status) status = run_keep_config(&w->run, moved);      /* nothing is written before all is accepted */
+    return status || trainer_finished(w) ? status : run_cut_metrics(&w->run);
 }
 
 static void print_outcome(const training *t)

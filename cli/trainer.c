@@ -91,7 +91,8 @@ static qg_status save(trainer *t)
 {
     char         path[PATH_BYTES];
     const report r      = trainer_report(t);
-    qg_status    status = path_join(t->run.dir, "result.json", path);
+    qg_status    status = run_check_place(&t->run);
+    if (!status) status = path_join(t->run.dir, "result.json", path);
     if (!status) status = report_save(&r, path);
     return status ? status : run_save(&t->run);
 }

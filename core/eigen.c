@@ -23,7 +23,7 @@ qg_status qg__eigen(int n, double *a, double *value)
 {
     double size  = 0;
     int    isize = 0;
-    qg_set_threads(qg_threads());           /* BLAS, and with it LAPACK, on one thread */
+    (void)qg_threads();                     /* which puts BLAS, and with it LAPACK, on one thread */
     if (decompose(n, a, value, &size, -1, &isize, -1))
         return qg_fail(QG_EARG, "eigenvectors of a %d x %d matrix are beyond LAPACK", n, n);
     const int lwork  = (int)size;

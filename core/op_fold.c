@@ -257,8 +257,7 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
         return qg_reject(t, QG_ESHAPE, "fold_correct: y is " QG_SHAPE_FMT ", z is " QG_SHAPE_FMT,
                          QG_SHAPE_ARGS(y->shape), QG_SHAPE_ARGS(z->shape));
     qg_var *out = qg_record(t, &correct_op, y->shape, y, z, gamma);
-    if (!out) return NULL;
-    qg_operand(out, 3, beta);
+    if (!out || !qg_operand(out, 3, beta)) return NULL;
     correct *s    = qg_save(t, out, sizeof *s + 3 * c * sizeof(double));
     double  *sums = qg_scratch(t, (2 * QG_SLICES + 2) * c * sizeof *sums);
     if (!s || !sums) return NULL;

@@ -297,9 +297,9 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     const int  pool  = spec.pool > 1 ? spec.pool : 1;
     qg_shape   shape = { x->shape.n, x->shape.h / pool, x->shape.w / pool, x->shape.c };
     qg_var    *y     = qg_record(t, &norm_op, shape, x, gamma, beta);
-    if (!y) return NULL;
-    qg_operand(y, ADD, spec.add);
-    for (int j = 0; j < spec.act.n_learned; j++) qg_operand(y, LEARNED + j, spec.act.learned[j]);
+    if (!y || !qg_operand(y, ADD, spec.add)) return NULL;
+    for (int j = 0; j < spec.act.n_learned; j++)
+        if (!qg_operand(y, LEARNED + j, spec.act.learned[j])) return NULL;
 
     norm s = { .act         = spec.act,
                .relu        = spec.relu,

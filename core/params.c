@@ -49,7 +49,8 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
     const qg_shape s = spec.shape;
     if (spec.rank != 0 && spec.rank != 4 && !(spec.rank == 2 && s.h == 1 && s.w == 1) &&
         !(spec.rank == 1 && s.n == 1 && s.h == 1 && s.w == 1)) {
-        qg_fail(QG_EARG, "parameter %s: " QG_SHAPE_FMT " is no array of rank %d", spec.name, QG_SHAPE_ARGS(s), spec.rank);
+        qg_fail(QG_EARG, "parameter %s: " QG_SHAPE_FMT " is no array of rank %d", spec.name, QG_SHAPE_ARGS(s),
+                spec.rank);
         return NULL;
     }
     if (qg_params_find(p, spec.name)) {

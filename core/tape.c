@@ -178,12 +178,13 @@ qg_var *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x)
     return v;
 }
 
-void qg_operand(qg_var *y, int at, qg_var *x)
+bool qg_operand(qg_var *y, int at, qg_var *x)
 {
     QG_ASSERT(at >= 3 && at < QG_OPERANDS);
-    if (!readable(y->tape, y->op->name, x)) return;
+    if (!readable(y->tape, y->op->name, x)) return false;
     y->in[at] = x;
     read_operand(y, x);
+    return true;
 }
 
 void *qg_save(qg_tape *t, qg_var *y, size_t bytes)

@@ -89,7 +89,8 @@ uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's d
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
 qg_var   *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x);         /* y is x: its memory, its sums;
                                                                              for ops of backward alone */
-void      qg_operand(qg_var *y, int at, qg_var *x);      /* one more operand, at >= 3; x may be NULL */
+bool      qg_operand(qg_var *y, int at, qg_var *x);      /* one more operand, at >= 3; x may be NULL.  false:
+                                                             it cannot be read, and the tape has failed */
 void     *qg_save(qg_tape *t, qg_var *y, size_t bytes);  /* y->saved; lives as long as y */
 void     *qg_scratch(qg_tape *t, size_t bytes);          /* dies when the op returns */
 QG_PRINTF(3, 4)

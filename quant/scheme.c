@@ -208,8 +208,7 @@ void qg_activation_op_backward(qg_tape *t, qg_var *y)
 qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f)
 {
     qg_var *y = qg_record(t, op, x->shape, x, f.learned[0], f.learned[1]);
-    if (!y) return NULL;
-    if (f.learned[2]) qg_operand(y, 3, f.learned[2]);
+    if (!y || !qg_operand(y, 3, f.learned[2])) return NULL;
     qg_activation *kept = qg_save(t, y, sizeof *kept);
     if (!kept) return NULL;
     *kept         = f;

@@ -617,16 +617,20 @@ static void test_one_process_per_run_directory(void **state)
 static void test_a_run_does_not_write_into_anothers_directory(void **state)
 {
     (void)state;
-    const pid_t pid = start(TRAIN "--epochs 1000 --out @/moving --json");
-    wait_for(at("moving/last.safetensors"));
-    kill(pid, SIGSTOP);
-    run_shell("mv %s/moving %s/moved", root, root);
-    assert_int_equal(mkdir(at("moving"), 0700), 0);
-    kill(pid, SIGCONT);
-    assert_int_equal(finish(pid), 1);
-    assert_non_null(strstr(last.err, "moving is no longer the directory that this run began in"));
-    assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
-    assert_status("train --resume --out @/moved --budget 0", 0);
+    for (int stopped = 0; stopped < 2; stopped++) {         /* at the end of an epoch, or wherever it is */
+        const pid_t pid = start(TRAIN "--epochs 1000 --out @/moving --json");
+        wait_for(at("moving/last.safetensors"));
+        kill(pid, SIGSTOP);
+        run_shell("mv %s/moving %s/moved-%d", root, root, stopped);
+        assert_int_equal(mkdir(at("moving"), 0700), 0);
+        if (stopped) kill(pid, SIGTERM);
+        kill(pid, SIGCONT);
+        assert_int_equal(finish(pid), 1);
+        assert_non_null(strstr(last.err, "moving is no longer the directory that this run began in"));
+        assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
+    }
+    assert_status("train --resume --out @/moved-0 --budget 0", 0);
+    assert_status("train --resume --out @/moved-1 --budget 0", 0);
 }
 
 /* --- damaged and foreign files ------------------------------------------------------------ */

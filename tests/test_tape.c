@@ -464,7 +464,7 @@ static void operands_of_another_tape_are_refused(void **state)
     here       = qg_input(other, (qg_tensor){ { 1, 1, 1, 4 }, x });
     qg_var *y  = qg_record(other, &sum_adds, SCALAR, here, NULL, NULL);
     y->data[0] = 0;
-    qg_operand(y, 3, w);
+    assert_false(qg_operand(y, 3, w));
     assert_int_equal(qg_tape_status(other), QG_ESTATE);
     assert_int_equal(w->readers, 0);
     assert_int_equal(qg_backward(other, y), QG_ESTATE);
