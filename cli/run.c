@@ -24,6 +24,7 @@
  *
  * A full disk or a lost write permission at any of these is a kill with a message.
  */
+#include "cli/report.h"
 #include "cli/run.h"
 
 #include <errno.h>
@@ -166,7 +167,7 @@ qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
     if (!status) status = metrics_begin(&r->metrics, &r->census, &r->learned);
     if (status) return status;
     r->config      = c;
-    r->params      = qg_net_params(net);
+    r->net         = net;
     r->identity    = config_print(c, IDENTITY);
     r->last        = qg_state_new();
     r->best        = qg_state_new();
@@ -234,12 +235,12 @@ bool run_has_checkpoint(const run *r)
 /* The file that s was loaded from belongs to this run's configuration. */
 static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
 {
-    const char *format = qg_state_noted(s, "format"), *recipe = qg_state_noted(s, "recipe");
-    if (!format || !recipe || strcmp(format, FORMAT))
+    const char *format = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
+    if (!format || !said || strcmp(format, FORMAT))
         return qg_fail(QG_EFORMAT, "%s: is no checkpoint of this version of qgrad train", path);
-    if (!strcmp(recipe, r->identity)) return QG_OK;
+    if (!strcmp(said, r->identity)) return QG_OK;
     config    stored = { { 0 } };
-    qg_status status = config_parse(&stored, recipe, path);
+    qg_status status = config_parse(&stored, said, path);
     if (!status) {
         const option *o = config_difference(r->config, &stored, IDENTITY);
         const char *here  = o ? r->config->value[o - options] : NULL;
@@ -251,14 +252,12 @@ static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
     return status;
 }
 
-static void digest_of(const run *r, char text[17]) { snprintf(text, 17, "%016" PRIx64, qg_params_digest(r->params)); }
-
 /* The weights that were just loaded are those that were saved.  Older versions do not say. */
 static qg_status check_digest(const run *r, const qg_state *s, const char *path)
 {
     const char *noted = qg_state_noted(s, "digest");
     char        found[17];
-    digest_of(r, found);
+    report_digest(r->net, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, and were saved with %s", path, found, noted);
 }
@@ -311,8 +310,8 @@ qg_status run_check_best(const run *r)
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
         status = qg_fail(QG_EFORMAT, "%s: is of epoch %s, but the best was %" PRIu64, path, epoch ? epoch : "unknown",
                          r->record.best_epoch);
-    const char *recipe = qg_archive_noted(a, "recipe");
-    if (!status && (!recipe || strcmp(recipe, r->identity)))
+    const char *said = qg_archive_noted(a, "recipe");
+    if (!status && (!said || strcmp(said, r->identity)))
         status = qg_fail(QG_EARG, "%s: is of a run with another configuration", path);
     qg_archive_free(a);
     return status;
@@ -340,7 +339,7 @@ qg_status run_save(run *r)
     char      path[PATH_BYTES], digest[17];
     qg_status status = run_check_place(r);
     if (!status) status = path_join(r->dir, "last.safetensors", path);
-    digest_of(r, digest);
+    report_digest(r->net, digest);
     qg_state_note(r->last, "digest", digest);
     return status ? status : qg_state_save(r->last, path);
 }
@@ -355,7 +354,7 @@ qg_status run_cut_metrics(run *r)
 static qg_status save_best(run *r)
 {
     char path[PATH_BYTES], text[32];
-    digest_of(r, text);
+    report_digest(r->net, text);
     qg_state_note(r->best, "digest", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
     qg_state_note(r->best, "epoch", text);

@@ -31,7 +31,7 @@ typedef struct run {
     learned_list learned;
     metrics    metrics;
     qg_state  *last, *best;
-    const qg_params *params;    /* of the net, whose digest both files note */
+    const qg_net *net;          /* whose digest both files note; borrowed */
 } run;
 
 typedef enum run_mode { RUN_NEW, RUN_RESUME, RUN_FORCE } run_mode;
