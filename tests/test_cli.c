@@ -1,16 +1,12 @@
-/* The program build/qgrad, or $QGRAD, as a person meets it: child processes, files, exit statuses.
- * Most trainings use a data set of this test's own, 240 + 60 noisy 16x16 images in MNIST's format,
- * so that an epoch of LeNet-5 takes milliseconds; one uses datasets/sample. */
+/* The program as a person meets it: its words, what it refuses, what it says of a training. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,23 +17,7 @@
 #include <unistd.h>
 
 #include "core/json.h"
-#include "core/rng.h"
-#include "core/state.h"
 #include "tests/support/program.h"
-
-/* The start of most command lines. */
-#define SET    "--model lenet5 --data mnist --data-dir @/set "
-#define TRAIN  "train " SET "--weight twn --batch 24 --seed 3 --threads 1 "
-
-static void run_shell(const char *fmt, ...)
-{
-    char    command[600];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(command, sizeof command, fmt, args);
-    va_end(args);
-    assert_int_equal(system(command), 0);
-}
 
 /* --- what is refused ---------------------------------------------------------------------- */
 
@@ -157,9 +137,7 @@ static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
 {
     (void)state;
     assert_status(TRAIN "--epochs 6 --budget 0 --out @/full", 0);
-    char before[300], after[300];
-    snprintf(before, sizeof before, "cp %s/full/last.safetensors %s/before", root, root);
-    assert_int_equal(system(before), 0);
+    run_shell("cp @/full/last.safetensors @/before");
     const pid_t pid = fork();
     if (pid == 0) {
         const struct rlimit small = { 100000, 100000 };
@@ -184,8 +162,7 @@ static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
     assert_int_equal(waitpid(first, &status, 0), first);
     assert_int_equal(WEXITSTATUS(status), 1);
     assert_int_equal(access(at("never"), F_OK), -1);
-    snprintf(after, sizeof after, "%s/full/last.safetensors", root);
-    assert_same_file(at("before"), after);
+    assert_same_file(at("before"), at("full/last.safetensors"));
     assert_status("train --resume --json --out @/full", 0);
     assert_status(TRAIN "--epochs 6 --json --out @/notfull", 0);
     assert_same_run("full", "notfull");
@@ -339,7 +316,7 @@ static int run_suggestions(void)
 static void assert_differs_by(const char *run, const char *of, const char *lines)
 {
     static char said[TEXT_BYTES];
-    run_shell("diff %s/%s/config.toml %s/%s/config.toml | sed -n 's/^> //p' > %s/diff", root, of, root, run, root);
+    run_shell("diff @/%s/config.toml @/%s/config.toml | sed -n 's/^> //p' > @/diff", of, run);
     slurp(at("diff"), said, sizeof said);
     assert_string_equal(said, lines);
 }
@@ -355,7 +332,7 @@ static void test_names_of_any_bytes(void **state)
     cJSON_Delete(j);
     assert_status("train --resume --out @/it's\xff", 0);
     assert_non_null(strstr(last.out, "/it'\\''s\xff' --best\n"));
-    run_shell("%s eval --run '%s/it'\\''s\xff' --best >%s/quoted", program, root, root);
+    run_shell("%s eval --run '@/it'\\''s\xff' --best >@/quoted", program);
 }
 
 static void test_what_to_try_next_works(void **state)
@@ -380,361 +357,6 @@ static void test_what_to_try_next_works(void **state)
     assert_status(TRAIN OWN "--fold-batchnorm --seed 5 --out @/next/folded", 0);
     assert_int_equal(run_suggestions(), 2);     /* no option takes that back */
 #undef OWN
-}
-
-/* --- stopping and going on ---------------------------------------------------------------- */
-
-static void test_a_run_is_not_overwritten_by_accident(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
-    assert_refuses(TRAIN "--epochs 1 --out @/kept", 1,
-                   "--resume goes on with it, --force moves it aside");
-    assert_status(TRAIN "--epochs 2 --out @/kept/ --force --json", 0);
-    assert_int_equal(access(at("kept.old/last.safetensors"), F_OK), 0);
-    assert_status(TRAIN "--epochs 1 --out @/kept --force --json", 0);
-    assert_int_equal(access(at("kept.old-2/last.safetensors"), F_OK), 0);
-    assert_same_run("kept", "kept.old");
-}
-
-static void test_the_float_run_beside_it_is_shown(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 1 --out @/runs/lenet5-twn-3", 0);
-    assert_null(strstr(last.out, "in float"));
-    assert_status(TRAIN "--weight float --epochs 2 --budget 0 --out @/runs/lenet5-float-1 --json", 0);
-    assert_status(TRAIN "--weight float --epochs 1 --out @/runs/lenet5-float-2", 0);
-    assert_null(strstr(last.out, "in float"));
-    assert_status("train --resume --out @/runs/lenet5-twn-3", 0);
-    const char *row = strstr(last.out, "in float"), *dir = strstr(last.out, "lenet5-float-2\n");
-    assert_true(row && dir && row < dir);       /* not float-1, which is not finished */
-}
-
-static void test_without_out_the_directory_is_named_for_the_run(void **state)
-{
-    (void)state;
-    char       here[2048], absolute[4096];
-    const bool relative = *program != '/';
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(absolute, sizeof absolute, "%s%s%s", relative ? here : "", relative ? "/" : "", program);
-    const char *before = program;
-    program            = absolute;
-    assert_int_equal(chdir(root), 0);
-    const int status = qgrad(TRAIN "--weight twn:threshold=0.5 --seed 8 --epochs 1 --json");
-    assert_int_equal(chdir(here), 0);
-    program = before;
-    assert_int_equal(status, 0);
-    assert_int_equal(access(at("runs/lenet5-twn-8/last.safetensors"), F_OK), 0);
-}
-
-static void test_resuming_a_finished_run_prints_it(void **state)
-{
-    (void)state;
-    char digest[32];
-    assert_status(TRAIN "--epochs 2 --out @/done --json", 0);
-    cJSON       *j        = parse();
-    const double accuracy = number(j, "test_accuracy"), seconds = number(j, "seconds");
-    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
-    cJSON_Delete(j);
-    assert_status("train --resume --out @/done --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == accuracy);
-    assert_true(fabs(number(j, "seconds") - seconds) < 1e-6);   /* metrics.csv holds nine digits */
-    assert_true(truth(j, "complete"));
-    assert_string_equal(text(j, "digest"), digest);
-    cJSON_Delete(j);
-}
-
-static void test_resuming_with_other_options_is_refused(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
-    assert_refuses("train --resume --out @/fixed --lr 0.5", 1,
-                   "lr is 0.01 in the run, but 0.5 is asked for");
-    assert_refuses("train --resume --out @/fixed --epochs 9", 1, "epochs is 1 in the run, but 9");
-    assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
-}
-
-static void test_resuming_nothing_starts(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 1 --resume --out @/fresh --json", 0);
-    assert_status(TRAIN "--epochs 1 --out @/plain --json", 0);
-    assert_same_run("fresh", "plain");
-}
-
-/* It is refused, and every file stays as it was. */
-static void assert_lost(void)
-{
-    run_shell("rm -rf %s/copy && cp -r %s/lost %s/copy", root, root, root);
-    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; --force begins anew");
-    run_shell("diff -r %s/copy %s/lost", root, root);
-}
-
-static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 1 --out @/lost --json", 0);
-    run_shell("cp -r %s/lost %s/unlost && rm %s/lost/last.safetensors", root, root, root);
-    assert_lost();
-    run_shell("cd %s/lost && mv best.safetensors .. && mv result.json ..", root);
-    assert_lost();                              /* there are rows */
-    run_shell("cd %s/lost && sed -i 2,99d metrics.csv && mv ../result.json .", root);
-    assert_lost();
-    run_shell("cd %s/lost && rm result.json && mv ../best.safetensors .", root);
-    assert_lost();
-    run_shell("cd %s/lost && rm best.safetensors", root);   /* killed before the first checkpoint */
-    assert_status("train --resume --out @/lost --json", 0);
-    assert_same_run("unlost", "lost");
-    run_shell("cd %s/lost && rm *.safetensors *.json *.csv", root);
-    assert_status("train --resume --out @/lost --json", 0);
-    assert_same_run("unlost", "lost");
-    run_shell("rm %s/lost/last.safetensors", root);
-    assert_status(TRAIN "--epochs 1 --force --out @/lost --json", 0);
-    assert_same_run("unlost", "lost");
-}
-
-static void test_a_budget_ends_in_good_order(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 4 --budget 0 --out @/budget --json", 0);
-    cJSON *j = parse();
-    assert_false(truth(j, "complete"));
-    assert_true(number(j, "epochs") == 0);
-    assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "test_accuracy")));
-    cJSON_Delete(j);
-    assert_non_null(strstr(last.err, "--resume --out"));
-    for (int i = 0; i < 200; i++) { /* 0.03 s are some steps, less than an epoch with luck */
-        assert_status("train --resume --out @/budget --budget 0.03s --json", 0);
-        j                   = parse();
-        const bool complete = truth(j, "complete");
-        cJSON_Delete(j);
-        if (complete) break;
-    }
-    assert_status("train --resume --out @/budget --json", 0);
-    assert_status(TRAIN "--epochs 4 --out @/whole --json", 0);
-    assert_same_run("budget", "whole");
-}
-
-static void pause_for(double seconds)
-{
-    const struct timespec t = { (time_t)seconds, (long)(1e9 * (seconds - floor(seconds))) };
-    nanosleep(&t, NULL);
-}
-
-static void wait_for(const char *path)
-{
-    for (int i = 0; i < 3000 && access(path, F_OK); i++) pause_for(0.01);
-    assert_int_equal(access(path, F_OK), 0);
-}
-
-static void test_signals_write_the_checkpoint(void **state)
-{
-    (void)state;
-    static const int signals[] = { SIGTERM, SIGINT };
-    char clear[128];
-    snprintf(clear, sizeof clear, "rm -rf %s/signal", root);
-    assert_status(TRAIN "--epochs 30 --out @/calm --json", 0);
-    for (int i = 0; i < 2; i++) {
-        /* One that is gone before: its config.toml says that the new run catches signals. */
-        assert_int_equal(system(clear), 0);
-        const pid_t pid = start(TRAIN "--epochs 30 --out @/signal --json");
-        wait_for(at("signal/config.toml"));
-        pause_for(0.05);
-        kill(pid, signals[i]);
-        const int status = finish(pid);
-        if (status == 0) continue;              /* it was done before the signal came */
-        assert_int_equal(status, 128 + signals[i]);
-        assert_non_null(strstr(last.err, "train --resume --out"));
-        cJSON *j = parse();
-        assert_false(truth(j, "complete"));
-        cJSON_Delete(j);
-        assert_int_equal(access(at("signal/last.safetensors"), F_OK), 0);
-        assert_status("train --resume --json --out @/signal", 0);
-        assert_same_run("calm", "signal");
-    }
-}
-
-static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 20 --out @/alive --json", 0);
-    int kills = 0;
-    for (uint64_t i = 0; i < 12; i++) {
-        const pid_t pid = start(TRAIN "--epochs 20 --out @/killed --resume --json");
-        pause_for(0.02 + 0.25 * (double)qg_uniform(99, i));
-        kill(pid, SIGKILL);
-        if (finish(pid) == 0) break;
-        assert_int_equal(last.status, 1000 + SIGKILL);
-        kills++;
-    }
-    assert_true(kills > 0);
-    assert_status(TRAIN "--epochs 20 --out @/killed --resume --json", 0);
-    assert_same_run("alive", "killed");
-    assert_int_equal(access(at("killed/last.safetensors.tmp"), F_OK), -1);
-}
-
-static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
-{
-    (void)state;
-    char command[600];
-    assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
-    const pid_t pid = start(TRAIN "--epochs 6 --out @/ahead --json");
-    wait_for(at("ahead/last.safetensors"));     /* stands before epoch 1, or soon after it */
-    kill(pid, SIGSTOP);
-    snprintf(command, sizeof command, "cp %s/ahead/last.safetensors %s/early", root, root);
-    assert_int_equal(system(command), 0);
-    kill(pid, SIGCONT);
-    assert_int_equal(finish(pid), 0);
-    snprintf(command, sizeof command, "cp %s/early %s/ahead/last.safetensors", root, root);
-    assert_int_equal(system(command), 0);       /* metrics.csv and best are now ahead of it */
-    assert_status("train --resume --out @/ahead --json", 0);
-    assert_same_run("straight", "ahead");
-}
-
-static void test_one_process_per_run_directory(void **state)
-{
-    (void)state;
-    const pid_t pid = start(TRAIN "--epochs 1000 --out @/locked --json");
-    wait_for(at("locked/config.toml"));
-    const pid_t other = fork();
-    if (other == 0) {
-        dup2(open(at("rival"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-        execl(program, program, "train", "--resume", "--out", at("locked"), (char *)NULL);
-        _exit(127);
-    }
-    int  status;
-    char err[TEXT_BYTES];
-    assert_int_equal(waitpid(other, &status, 0), other);
-    kill(pid, SIGKILL);
-    finish(pid);
-    slurp(at("rival"), err, sizeof err);
-    assert_int_equal(WEXITSTATUS(status), 1);
-    assert_non_null(strstr(err, "is locked: another process trains in it"));
-}
-
-/* The lock moves along with a directory that is renamed, and another run may take its place. */
-static void test_a_run_does_not_write_into_anothers_directory(void **state)
-{
-    (void)state;
-    for (int stopped = 0; stopped < 2; stopped++) {         /* at the end of an epoch, or wherever it is */
-        const pid_t pid = start(TRAIN "--epochs 1000 --out @/moving --json");
-        wait_for(at("moving/last.safetensors"));
-        kill(pid, SIGSTOP);
-        run_shell("mv %s/moving %s/moved-%d", root, root, stopped);
-        assert_int_equal(mkdir(at("moving"), 0700), 0);
-        if (stopped) kill(pid, SIGTERM);
-        kill(pid, SIGCONT);
-        assert_int_equal(finish(pid), 1);
-        assert_non_null(strstr(last.err, "moving is no longer the directory that this run began in"));
-        assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
-    }
-    assert_status("train --resume --out @/moved-0 --budget 0", 0);
-    assert_status("train --resume --out @/moved-1 --budget 0", 0);
-}
-
-/* --- damaged and foreign files ------------------------------------------------------------ */
-
-/* Changes the byte at (from the end, if negative) of an array in a safetensors file. */
-static void change_byte(const char *path, const char *name, long at, int change)
-{
-    qg_archive             *a = qg_archive_open(path);
-    const qg_archive_entry *e = qg_archive_find(a, name);
-    unsigned char           prefix[8];
-    FILE                   *f = fopen(path, "r+b");
-    assert_true(e && f && fread(prefix, 1, 8, f) == 8);
-    at += 8 + (long)(prefix[0] | prefix[1] << 8 | prefix[2] << 16) + (long)e->offset + (at < 0 ? (long)e->bytes : 0);
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    const int byte = getc(f) ^ change;
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    assert_int_equal(putc(byte, f), byte);
-    assert_int_equal(fclose(f), 0);
-    qg_archive_free(a);
-}
-
-/* Little-endian: the sign is in the last byte.  Nothing else in the file tells. */
-static void flip_a_sign(const char *path) { change_byte(path, "conv1.weight", -1, 0x80); }
-
-static void test_places_that_no_run_reaches_are_refused(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
-    run_shell("cd %s && cp -r placed epoch && cp -r placed batch && cp -r placed best", root);
-    change_byte(at("epoch/last.safetensors"), "run.epoch", 0, 64);
-    assert_refuses("train --resume --out @/epoch", 1, "stands at epoch 64, which the run cannot reach");
-    change_byte(at("batch/last.safetensors"), "run.batch", 0, 11);      /* there are ten */
-    assert_refuses("train --resume --out @/batch", 1, "the checkpoint is of a run with more data than there is");
-    change_byte(at("best/last.safetensors"), "run.best_epoch", 0, 1);
-    assert_refuses("train --resume --out @/best", 1, "which the run cannot reach");
-}
-
-/* Runs of older versions have neither, and a process that was killed leaves files half written. */
-static void test_what_older_versions_did_not_write_is_not_missed(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 2 --out @/newer --json", 0);
-    assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 0);
-    run_shell("cd %s/older && rm -f result.json && echo x > best.safetensors.tmp && sed -i /data-digest/d config.toml", root);
-    /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
-    assert_refuses("train --resume --out @/older", 1, "is of a run with data-digest");
-    run_shell("cp %s/newer/config.toml %s/older/", root, root);
-    assert_status("train --resume --out @/older --json", 0);
-    assert_same_run("newer", "older");
-    assert_int_equal(access(at("older/best.safetensors.tmp"), F_OK), -1);
-}
-
-static void test_files_that_are_lost_are_noticed(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 3 --out @/lostless --json", 0);
-    assert_status(TRAIN "--epochs 3 --out @/part --budget 0 --json", 0);
-    run_shell("rm %s/part/config.toml", root);
-    assert_status(TRAIN "--epochs 3 --out @/part --resume --json", 0);
-    assert_same_run("lostless", "part");           /* and config.toml is there again */
-    run_shell("cd %s && cp -r lostless bad && echo no > bad/best.safetensors", root);
-    assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
-    run_shell("rm %s/bad/best.safetensors", root);
-    assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
-    run_shell("cd %s && cp lostless/best.safetensors bad", root);
-    flip_a_sign(at("bad/last.safetensors"));
-    assert_refuses("train --resume --out @/bad", 1, "bad/last.safetensors: is damaged: its weights have digest");
-    assert_refuses("eval --run @/bad", 1, "bad/last.safetensors: is damaged");
-    assert_status("eval --run @/bad --best", 0);
-    flip_a_sign(at("bad/best.safetensors"));
-    assert_refuses("eval --run @/bad --best", 1, "bad/best.safetensors: is damaged");
-    run_shell("cd %s && sed -i /^model/d bad/config.toml", root);
-    assert_refuses("train --resume --out @/bad", 1, "bad/config.toml: names no model");
-}
-
-static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
-{
-    (void)state;
-    assert_status(TRAIN "--epochs 2 --out @/damaged --json", 0);
-    const char *path = at("damaged/last.safetensors");
-    assert_int_equal(truncate(path, 5000), 0);
-    char command[600];
-    snprintf(command, sizeof command, "cp -r %s/damaged %s/before-damage", root, root);
-    assert_int_equal(system(command), 0);
-    assert_refuses("train --resume --out @/damaged", 1, "last.safetensors");
-    assert_refuses("eval --run @/damaged", 1, "last.safetensors");
-    assert_same_run("damaged", "before-damage");
-    assert_status("eval --run @/damaged --best", 0);
-}
-
-static void test_a_checkpoint_of_another_net_is_refused(void **state)
-{
-    (void)state;
-    char command[600];
-    assert_status(TRAIN "--epochs 1 --out @/ternary --json", 0);
-    assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
-    assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
-    snprintf(command, sizeof command,
-             "cp %s/adam/last.safetensors %s/slow/best.safetensors %s/ternary", root, root, root);
-    assert_int_equal(system(command), 0);
-    assert_refuses("eval --run @/ternary", 1, "last.safetensors");
-    assert_refuses("eval --run @/ternary --best", 1,
-                   "is of a run with lr 0.001, but config.toml says 0.01");
-    assert_refuses("train --resume --out @/ternary", 1, "last.safetensors");
 }
 
 /* --- the other verbs ---------------------------------------------------------------------- */
@@ -820,24 +442,6 @@ int main(void)
         cmocka_unit_test(test_a_loss_that_is_not_finite_ends_the_run),
         cmocka_unit_test(test_what_to_try_next_works),
         cmocka_unit_test(test_names_of_any_bytes),
-        cmocka_unit_test(test_a_run_is_not_overwritten_by_accident),
-        cmocka_unit_test(test_the_float_run_beside_it_is_shown),
-        cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
-        cmocka_unit_test(test_resuming_a_finished_run_prints_it),
-        cmocka_unit_test(test_resuming_with_other_options_is_refused),
-        cmocka_unit_test(test_resuming_nothing_starts),
-        cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
-        cmocka_unit_test(test_a_budget_ends_in_good_order),
-        cmocka_unit_test(test_signals_write_the_checkpoint),
-        cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
-        cmocka_unit_test(test_files_ahead_of_the_checkpoint_are_set_back),
-        cmocka_unit_test(test_one_process_per_run_directory),
-        cmocka_unit_test(test_a_run_does_not_write_into_anothers_directory),
-        cmocka_unit_test(test_files_that_are_lost_are_noticed),
-        cmocka_unit_test(test_places_that_no_run_reaches_are_refused),
-        cmocka_unit_test(test_what_older_versions_did_not_write_is_not_missed),
-        cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),
-        cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
         cmocka_unit_test(test_eval_finds_what_train_found),
         cmocka_unit_test(test_summary_counts_bytes),
         cmocka_unit_test(test_bench_measures),

@@ -13,9 +13,6 @@
 #include "core/state.h"
 #include "tests/support/program.h"
 
-#define SET   "--model lenet5 --data mnist --data-dir @/set --seed 3 --threads 1 "
-#define TRAIN "train --json " SET "--batch 24 "
-
 enum { STEPS = N_TRAIN / 24, LINE_BYTES = 1024 };
 
 static char digest[32];                         /* of the last call of train() */
@@ -24,7 +21,7 @@ static char digest[32];                         /* of the last call of train() *
 static void train(const char *options, const char *name)
 {
     char line[LINE_BYTES];
-    snprintf(line, sizeof line, TRAIN "%s --out @/%s", options, name);
+    snprintf(line, sizeof line, "train --json " SET "--batch 24 %s --out @/%s", options, name);
     assert_status(line, 0);
     cJSON *j = parse();
     assert_true(truth(j, "complete"));
@@ -108,7 +105,7 @@ static void assert_resumes(const char *options, int i)
     snprintf(whole, sizeof whole, "whole%d", i);
     snprintf(parts, sizeof parts, "parts%d", i);
     train(options, whole);
-    snprintf(line, sizeof line, TRAIN "%s --budget 0 --out @/%s", options, parts);
+    snprintf(line, sizeof line, "train --json " SET "--batch 24 %s --budget 0 --out @/%s", options, parts);
     assert_status(line, 0);
     /* Budgets grow, so that the run ends on a machine of any speed. */
     bool complete = false;
@@ -216,7 +213,7 @@ static void test_flips_are_counted_since_the_epoch_before(void **state)
     train("--weight twn --schedule constant --epochs 1", "flips-1");
     train("--weight twn --schedule constant --epochs 2", "flips-2");
     train("--weight twn --schedule constant --epochs 3", "flips-3");
-    assert_status(TRAIN "--weight twn --schedule constant --epochs 3 --budget 0 --out @/flips-0", 0);
+    assert_status(TRAIN "--json --schedule constant --epochs 3 --budget 0 --out @/flips-0", 0);
     for (int e = 1; e <= 3; e++) {
         char   run[16], before[16];
         double zeros;

@@ -191,13 +191,6 @@ static void assert_result_is_not_behind(void)
     cJSON_Delete(j);
 }
 
-static void remove_cut(void)
-{
-    char line[300];
-    snprintf(line, sizeof line, "rm -r %s/cut", root);
-    assert_int_equal(system(line), 0);
-}
-
 static void test_killed_at_each_rename_it_ends_in_the_same_bytes(void **state)
 {
     (void)state;
@@ -208,10 +201,10 @@ static void test_killed_at_each_rename_it_ends_in_the_same_bytes(void **state)
             assert_result_is_not_behind();
             assert_status(RUN "--resume --out @/cut --json", 0);
             assert_same_run("whole", "cut");
-            remove_cut();
+            run_shell("rm -r @/cut");
         }
         assert_same_run("whole", "cut");
-        remove_cut();
+        run_shell("rm -r @/cut");
     }
     assert_true(kills >= 2 * (3 + 2 * 3));      /* three files at first, as many or more in each epoch */
 }

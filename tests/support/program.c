@@ -42,17 +42,24 @@ size_t slurp(const char *path, char *text, size_t bytes)
     return n;
 }
 
-/* Words of a command line, separated by single spaces; @ stands for the test's directory. */
+/* @ stands for the test's directory. */
+static void expand(const char *line, char *to, size_t bytes)
+{
+    const char *end = to + bytes - sizeof root;
+    for (; *line && to < end; line++) {
+        if (*line == '@') to += sprintf(to, "%s", root);
+        else *to++ = *line;
+    }
+    assert_true(!*line);
+    *to = '\0';
+}
+
+/* Words of a command line, separated by single spaces. */
 pid_t start(const char *line)
 {
-    char  text[2048], *argv[MAX_ARGS + 1];
-    int   n  = 0;
-    char *to = text;
-    for (const char *c = line; *c && to < text + sizeof text - sizeof root; c++) {
-        if (*c == '@') to += sprintf(to, "%s", root);
-        else *to++ = *c;
-    }
-    *to       = '\0';
+    char text[2048], *argv[MAX_ARGS + 1];
+    int  n = 0;
+    expand(line, text, sizeof text);
     argv[n++] = (char *)(uintptr_t)program;
     for (char *word = strtok(text, " "); word && n < MAX_ARGS; word = strtok(NULL, " "))
         argv[n++] = word;
@@ -79,6 +86,18 @@ int finish(pid_t pid)
     slurp(at("out"), last.out, sizeof last.out);
     slurp(at("err"), last.err, sizeof last.err);
     return last.status;
+}
+
+void run_shell(const char *fmt, ...)
+{
+    char    line[600], command[1200];
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    assert_true(n > 0 && n < (int)sizeof line);
+    expand(line, command, sizeof command);
+    assert_int_equal(system(command), 0);
 }
 
 int qgrad(const char *line) { return finish(start(line)); }

@@ -9,6 +9,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "core/status.h"
+
+/* The start of most command lines.  What comes later in one, counts. */
+#define SET   "--model lenet5 --data mnist --data-dir @/set --seed 3 --threads 1 "
+#define TRAIN "train " SET "--weight twn --batch 24 "
+
 enum { TEXT_BYTES = 1 << 16, MAX_ARGS = 48, SIDE = 16, N_TRAIN = 240, N_TEST = 60 };
 
 typedef struct outcome {
@@ -31,6 +37,10 @@ pid_t       start(const char *line);
 int         finish(pid_t pid);                  /* waits, fills last; the status */
 int         qgrad(const char *line);
 void        assert_status(const char *line, int status);
+
+/* A command of the shell, @ as above; its status is 0. */
+QG_PRINTF(1, 2)
+void        run_shell(const char *fmt, ...);
 
 /* It fails with this status, one line on stderr that contains part, and nothing on stdout. */
 void        assert_refuses(const char *line, int status, const char *part);

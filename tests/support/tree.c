@@ -45,7 +45,7 @@ int set_up_tree(void **state)
 
 void keep_tree(void)
 {
-    assert_int_equal(system("rm -rf " KEPT " && mkdir " KEPT " && " ITS_OWN " -exec cp -a {} " KEPT " ';'"), 0);
+    run_shell("mkdir " KEPT " && " ITS_OWN " -exec cp -a {} " KEPT " ';'");
 }
 
 int restore_tree(void **state)
@@ -80,7 +80,5 @@ cJSON *parse_file(const char *path)
 
 void copy(const char *from, const char *to)
 {
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", to, from, to);
-    assert_int_equal(system(command), 0);
+    run_shell("rm -rf %s && cp -r %s %s", to, from, to);
 }
