@@ -231,6 +231,8 @@ qg_status qg_dequantize(qg_dequantize_attrs attrs, const qg_array *input,
     const char *op = "dequantize";
     qg_status   s  = qg__check_codes(op, "input", input);
     if (!s) s = check_mode(op, attrs.mode, attrs.axis, input);
+    /* Of a single slice quantize_v2 gives a range of rank 0. */
+    if (!s && attrs.axis >= 0 && input->dims[attrs.axis] == 1) attrs.axis = -1;
     if (!s) s = check_ends(op, "min_range", min_range, attrs.axis, input);
     if (!s) s = check_ends(op, "max_range", max_range, attrs.axis, input);
     if (!s) s = qg__check_array(op, "output", output, QG_F32);

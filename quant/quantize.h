@@ -88,7 +88,8 @@ typedef struct qg_dequantize_attrs {
  * differ, and each round trip adds one code.  drift_free takes quantize_v2's rounding instead:
  * y = (q - Tmin + half away (min * s')) / s',  s' = (2^B - 1) / (max - min).
  *
- * Shapes   input any; output the same, float32.  min_range, max_range as for quantize_v2.
+ * Shapes   input any; output the same, float32.  min_range, max_range: one element of any rank if
+ *          axis is -1 or its dimension 1, else [dim axis].
  * Fails    a range that is not finite; MIN_FIRST with more than one range; axis outside
  *          -1 .. rank - 1.  min > max is not refused: the formulas hold. */
 QG_MUST_CHECK
@@ -105,12 +106,13 @@ int64_t qg_float_to_quantized_unclamped(qg_dtype t, float x, float min, float ma
 
 typedef enum qg_qdq_version {
     QG_QDQ_V2,              /* -1 <= axis < rank */
-    QG_QDQ_V3,              /* -rank <= axis < rank; -1 still means none, the others wrap */
+    QG_QDQ_V3,              /* -rank <= axis < rank; -1 still means none, the others wrap; rounds
+                               half to even, whatever round_mode says */
     QG_QDQ_V4               /* as V2; the one with the gradient below */
 } qg_qdq_version;
 
 typedef struct qg_quantize_and_dequantize_attrs {
-    qg_qdq_version version;         /* which values of axis are legal; the forward is one */
+    qg_qdq_version version;
     bool           signed_input;
     int            num_bits;        /* 2 .. 61 signed, 1 .. 62 unsigned */
     bool           range_given;     /* false: the minimum and maximum of the input */
@@ -130,7 +132,7 @@ typedef struct qg_quantize_and_dequantize_attrs {
  * Shapes   input any; output the same.  input_min, input_max: of rank 0, or [dim axis]; not looked
  *          at if the range is not given.
  * Range    The clamp is to the adjusted range: signed 8 bits of [-10, 5] reach up to 9.921875.
- *          Unsigned with hi <= 0: zeros.  Input that is not finite needs range_given.
+ *          Unsigned with hi <= 0: zeros.  Infinite input without range_given: NaN everywhere.
  * Fails    num_bits or axis out of range; input_min > input_max or not finite; round mode.
  * Differs  TensorFlow divides by zero for signed 1 bit and returns huge values for unsigned input
  *          that is all negative. */

@@ -7,7 +7,7 @@
 /* How one slice is quantized. */
 typedef struct step {
     float lo, hi;           /* the adjusted range */
-    float scale, inv;       /* codes per unit and back; inv is 0 if every output is 0 */
+    float scale, inv;       /* codes per unit and back; both 0 if every output is 0 */
 } step;
 
 static step adjust(qg_quantize_and_dequantize_attrs a, float lo, float hi)
@@ -28,7 +28,7 @@ static step adjust(qg_quantize_and_dequantize_attrs a, float lo, float hi)
 
 static void apply(qg_quantize_and_dequantize_attrs a, step s, size_t n, const float *x, float *y)
 {
-    if (s.scale == 0.0f) {
+    if (s.scale == 0.0f && s.inv == 0.0f) {     /* 0 and infinity are an infinite range */
         for (size_t i = 0; i < n; i++) y[i] = 0.0f;
         return;
     }
@@ -106,6 +106,7 @@ qg_status qg_quantize_and_dequantize(qg_quantize_and_dequantize_attrs attrs, con
     if (!s) s = resolve_axis(op, &attrs, input);
     if (!s && attrs.range_given) s = check_ranges(op, attrs.axis, input, input_min, input_max);
     if (s || qg_array_count(input) == 0) return s;
+    if (attrs.version == QG_QDQ_V3) attrs.round_mode = QG_HALF_TO_EVEN;
     const qg__split d = qg__split_at(input, attrs.axis);
     const float    *x = input->data;
     float          *y = output->data;

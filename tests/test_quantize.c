@@ -199,6 +199,28 @@ static void slices_along_any_axis(void **state)
     }
 }
 
+/* The range of a single slice is of rank 0 behind quantize_v2, and may have any rank. */
+static void a_single_slice_makes_a_round_trip(void **state)
+{
+    (void)state;
+    float                x[2] = { 1.0f, 0.5f }, range[2] = { -1.0f, 1.0f }, got[2], y[2];
+    int8_t               q[2];
+    qg_array             xs = { QG_F32, 2, { 2, 1 }, x }, qs = { QG_I8, 2, { 2, 1 }, q };
+    qg_array             ys = { QG_F32, 2, { 2, 1 }, y };
+    qg_array             lo = view(QG_F32, range, 1), hi = view(QG_F32, range + 1, 1);
+    qg_array             got_lo = scalar(got), got_hi = scalar(got + 1);
+    qg_quantize_v2_attrs attrs = tf(QG_SCALED);
+    attrs.axis                 = 1;
+    assert_int_equal(qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &got_lo, &got_hi), QG_OK);
+    for (int rank = 0; rank < 4; rank++) {
+        got_lo = got_hi = (qg_array){ QG_F32, rank, { 1, 1, 1 }, got };
+        got_hi.data     = got + 1;
+        assert_int_equal(qg_dequantize((qg_dequantize_attrs){ .mode = QG_SCALED, .axis = 1 }, &qs, &got_lo,
+                                       &got_hi, &ys), QG_OK);
+        assert_true(y[0] == 1.0f && y[1] == (float)q[1] * (1.0f / 127.0f));
+    }
+}
+
 static void quantize_refuses_by_name(void **state)
 {
     (void)state;
@@ -292,6 +314,35 @@ static void unsigned_measured_and_negative_is_zero(void **state)
     assert_int_equal(qdq(attrs, x, 0, 0.0f, 0.0f, y), QG_OK);
 }
 
+/* A result of zeros would hide that the input is bad. */
+static void an_infinite_measured_range_is_nan(void **state)
+{
+    (void)state;
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.range_given                      = false;
+    for (int i = 0; i < 4; i++) {
+        float x[] = { 1.0f, i % 2 ? INFINITY : -INFINITY, -2.0f }, y[3] = { 9.0f, 9.0f, 9.0f };
+        attrs.signed_input = i < 2;
+        assert_int_equal(qdq(attrs, x, 3, 0.0f, 0.0f, y), QG_OK);
+        if (i == 2) assert_true(y[0] == 1.0f && isinf(y[1]));       /* below the codes of unsigned input */
+        else assert_true(isnan(y[0]) && isnan(y[1]) && isnan(y[2]));
+    }
+}
+
+static void v3_rounds_half_to_even(void **state)
+{
+    (void)state;
+    float                            x[] = { 127.0f, 2.5f, -2.5f, 3.5f }, y[4];
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.range_given                      = false;
+    attrs.round_mode                       = QG_HALF_UP;
+    assert_int_equal(qdq(attrs, x, 4, 0.0f, 0.0f, y), QG_OK);
+    assert_true(y[0] == 127.0f && y[1] == 3.0f && y[2] == -2.0f && y[3] == 4.0f);
+    attrs.version = QG_QDQ_V3;
+    assert_int_equal(qdq(attrs, x, 4, 0.0f, 0.0f, y), QG_OK);
+    assert_true(y[0] == 127.0f && y[1] == 2.0f && y[2] == -2.0f && y[3] == 4.0f);
+}
+
 static void the_product_is_float32(void **state)
 {
     (void)state;
@@ -378,9 +429,12 @@ int main(void)
         cmocka_unit_test(int32_saturates_and_nan_is_zero),
         cmocka_unit_test(codes_survive_a_round_trip),
         cmocka_unit_test(slices_along_any_axis),
+        cmocka_unit_test(a_single_slice_makes_a_round_trip),
         cmocka_unit_test(quantize_refuses_by_name),
         cmocka_unit_test(the_adjusted_range_clips_and_the_raw_one_masks),
         cmocka_unit_test(unsigned_measured_and_negative_is_zero),
+        cmocka_unit_test(an_infinite_measured_range_is_nan),
+        cmocka_unit_test(v3_rounds_half_to_even),
         cmocka_unit_test(the_product_is_float32),
         cmocka_unit_test(qdq_lies_on_its_codes),
         cmocka_unit_test(qdq_refuses_by_name),
