@@ -3,21 +3,39 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/init.h"
 #include "cli/measure.h"
 #include "cli/report.h"
 #include "core/parallel.h"
 
 typedef struct evaluation {
-    config     asked, config;
-    recipe     recipe;
-    run        run;
-    qg_loader *train;           /* of the run: whose statistics normalise, or NULL */
-    qg_loader *test;
-    qg_net    *net;
-    qg_optim  *optim;           /* last.safetensors holds its state too */
-    qg_tape   *tape;
-    measured   found;
+    config      asked, config;
+    recipe      recipe;
+    run         run;
+    qg_loader  *train;          /* of the run: whose statistics normalise, or NULL */
+    qg_loader  *test;
+    qg_net     *net;
+    qg_optim   *optim;          /* last.safetensors holds its state too */
+    config      other_config;   /* with another quantizer for the weights, --weight */
+    recipe      other_recipe;
+    qg_net     *other;          /* NULL: the run's own */
+    init_report init;
+    qg_tape    *tape;
+    measured    found;
 } evaluation;
+
+static const char *weights_file(const evaluation *e)
+{
+    return config_flag(&e->asked, "best") ? "best.safetensors" : "last.safetensors";
+}
+
+/* The run's configuration, but for the scheme of its weights. */
+static qg_status exchange(evaluation *e, const char *weight)
+{
+    qg_status status = config_over(&e->other_config, &e->config);
+    if (!status) status = config_set(&e->other_config, option_find("weight"), weight);
+    return status ? status : recipe_read(&e->other_config, &e->other_recipe);
+}
 
 static qg_status configure(evaluation *e, bool *usage)
 {
@@ -28,7 +46,8 @@ static qg_status configure(evaluation *e, bool *usage)
     if (status) return status;
     snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
     if (threads) e->recipe.threads = (int)config_integer(&e->asked, "threads");
-    return QG_OK;
+    const char *weight = config_text(&e->asked, "weight");
+    return weight ? exchange(e, weight) : QG_OK;
 }
 
 /* The data to test on are this verb's own affair, the run's configuration stays what it is; and so do
@@ -62,6 +81,16 @@ static qg_status check_names(const evaluation *e)
     return qg_fail(QG_EARG, "%s: its classes have other names than those the run was trained on", e->recipe.data_dir);
 }
 
+/* A second net takes what the run's own has just been found to be. */
+static qg_status load_other(evaluation *e)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(e->run.dir, weights_file(e), path);
+    if (status) return status;
+    e->other = recipe_net(&e->other_recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    return e->other ? init_weights(e->other, path, &e->init) : QG_EARG;
+}
+
 static qg_status load(evaluation *e)
 {
     qg_set_threads(e->recipe.threads);
@@ -73,19 +102,21 @@ static qg_status load(evaluation *e)
     e->tape  = e->optim ? qg_tape_new() : NULL;
     if (!e->tape) return QG_EMEM;
     status = run_compose(&e->run, &e->config, e->net, e->optim);
-    if (status) return status;
-    return config_flag(&e->asked, "best") ? run_load_best(&e->run) : run_load(&e->run);
+    if (!status) status = config_flag(&e->asked, "best") ? run_load_best(&e->run) : run_load(&e->run);
+    return status || !config_text(&e->asked, "weight") ? status : load_other(e);
 }
 
 static void print(const evaluation *e)
 {
-    const bool   best = config_flag(&e->asked, "best");
-    const char  *file = best ? "best.safetensors" : "last.safetensors";
+    const char  *file = weights_file(e), *trained = config_text(&e->config, "weight");
+    const char  *weight = e->other ? config_text(&e->other_config, "weight") : trained;
     const double margin = report_error(e->found.accuracy, e->found.images);
     char         digest[17];
     report_digest(e->net, digest);
     if (!config_flag(&e->asked, "json")) {
         printf("run            %s/%s\n", e->run.dir, file);
+        if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
+        if (*e->init.kept) printf("               from the weights: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name,
                e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
@@ -97,6 +128,7 @@ static void print(const evaluation *e)
     json_text(&j, "run", e->run.dir);
     json_text(&j, "file", file);
     json_text(&j, "model", e->recipe.model_text);
+    json_text(&j, "weight", weight);
     json_text(&j, "data", e->recipe.data->name);
     json_integer(&j, "images", e->found.images);
     json_real(&j, "test_accuracy", e->found.accuracy);
@@ -115,7 +147,7 @@ static int evaluate(evaluation *e)
     bool stopped;
     status = load(e);
     if (!status)
-        status = measure(&e->recipe, e->net, e->tape, e->run.record.steps, e->test, NULL, &e->found,
+        status = measure(&e->recipe, e->other ? e->other : e->net, e->tape, e->run.record.steps, e->test, NULL, &e->found,
                          &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);
@@ -132,8 +164,10 @@ int eval_main(const verb *v, const char *program, int argc, char **argv)
     qg_optim_free(e.optim);
     run_end(&e.run);
     qg_net_free(e.net);
+    qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);
+    config_free(&e.other_config);
     config_free(&e.config);
     config_free(&e.asked);
     return status;

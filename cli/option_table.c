@@ -115,7 +115,7 @@ const option options[] = {
     { "augment", OPTION_TEXT, STEPS | IDENTITY, 0, 0, "LIST", check_augment, "none",
       "of the training images, some of pad=4 (then a random crop,\n"
       "which shifts), border=reflect or repeat, flip, cutout=8" },
-    { "weight", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_weight, "float",
+    { "weight", OPTION_TEXT, NETS | VERB_EVAL | IDENTITY, 0, 0, "SCHEME", check_weight, "float",
       "quantizer of the weights" },
     { "input", OPTION_TEXT, NETS | IDENTITY, 0, 0, "SCHEME", check_input, "float",
       "quantizer of what the layers read, but the first; in tfc,\n"

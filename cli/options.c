@@ -91,14 +91,14 @@ void options_help(const verb *v, FILE *out)
             fputc(*c, out);
             if (*c == '\n') fprintf(out, "  %-30s ", "");
         }
-        fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
+        const bool of_run = v->bit & (VERB_EVAL | VERB_INSPECT) && o->use & SAVED;
+        if (of_run) fputs(" [the run's]\n", out);
+        else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
     }
-    if (v->bit & NETS) {
-        models_help(out);
-        schemes_help(out);
-    }
+    if (v->bit & NETS) models_help(out);
+    if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
+    if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);
-    if (v->bit == VERB_EXPLAIN) schemes_help(out);
     fprintf(out, "\nExit status: 0 done, 1 failed, 2 wrong usage, 130 and 143 after SIGINT and "
                  "SIGTERM.\n");
 }

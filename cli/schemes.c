@@ -99,12 +99,13 @@ static void row_help(const scheme_row *row, FILE *out)
     fputc('\n', out);
 }
 
-void schemes_help(FILE *out)
+void schemes_help(FILE *out, unsigned uses)
 {
     fprintf(out, "\nSchemes, with options as in twn:threshold=0.5,per-channel=yes.  surrogate is one of\n"
                  SURROGATES ";\n"
                  "surrogate-arg the bound of clip, the beta of swish or the temperature of tanh.\n");
     for (int u = 0; u < QG_ROLES; u++) {
+        if (!(uses & qg_roles[u])) continue;
         fprintf(out, "\nfor --%s:\n", qg_role_name(qg_roles[u]));
         for (int i = 0; i < SCHEME_ROWS; i++)
             if (scheme_rows[i].use & qg_roles[u]) row_help(&scheme_rows[i], out);

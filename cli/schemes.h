@@ -23,7 +23,7 @@ QG_MUST_CHECK
 qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
                        char *canonical, size_t bytes);
 
-void      schemes_help(FILE *out);
+void      schemes_help(FILE *out, unsigned uses);
 
 /* Every scheme behind the names, one after the other: a row of the table at its defaults, and the
  * ways in which words of its options make another scheme of it, as fake_quant:range=observed. */

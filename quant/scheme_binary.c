@@ -42,9 +42,9 @@ static const qg_scheme binary = {
         "    s(w) = w                                the gradient passes unchanged; a is a constant\n"
         "\n"
         "Learns nothing.  All weights zero: q = 0.\n"
-        "Other implementations: XNOR-Net's own backward scales and masks the gradient; TWN's released\n"
-        "code has no a in its binary mode, which is binaryconnect without the clip; torch.sign gives 0\n"
-        "at 0.\n",
+        "Other implementations: XNOR-Net's own backward scales and masks the gradient; the binary mode of\n"
+        "TWN's Caffe code has no a, which is binaryconnect without the clip, and that of its PyTorch code\n"
+        "one per filter; torch.sign gives 0 at 0.\n",
 };
 
 qg_quant qg_binary(qg_binary_spec spec)

@@ -73,10 +73,11 @@ static const qg_scheme twn = {
         "    s(w) = w                                the gradient passes unchanged and unclipped\n"
         "\n"
         "per-channel=yes (per_channel) takes D and a of each output channel on its own; the paper and the\n"
-        "authors' code have one of each.\n"
+        "authors' Caffe code have one of each.\n"
         "Learns nothing.  All weights zero: a = 0 and q = 0.\n"
         "Other implementations: the authors' Caffe fork adds 1e-6 to the denominator of a on the GPU\n"
-        "only; Larq's SteTern has D but no a; RedBit takes D and a per output channel.\n",
+        "only; their later PyTorch code has D = 0.75 mean|w| and D and a per output channel, as RedBit\n"
+        "has; Larq's SteTern has D but no a.\n",
 };
 
 qg_quant qg_twn(qg_twn_spec spec)

@@ -385,6 +385,48 @@ static void test_eval_finds_what_train_found(void **state)
     assert_refuses("eval --run @/eval --data sample", 1, "fc1.weight");
 }
 
+static double accuracy_of(const char *line)
+{
+    assert_status(line, 0);
+    cJSON       *j = parse();
+    const double p = number(j, "test_accuracy");
+    cJSON_Delete(j);
+    return p;
+}
+
+/* What an untrained quantizer makes of trained weights is what a run begins with that takes them. */
+static void test_eval_with_another_scheme(void **state)
+{
+    (void)state;
+    assert_status("train " SET "--epochs 3 --out @/plain --json", 0);
+    const double plain = accuracy_of("eval --run @/plain --json");
+    assert_true(accuracy_of("eval --run @/plain --weight float --json") == plain);
+    static const char *const schemes[] = { "twn", "binary-channel", "lsq:bits=2" };
+    for (int i = 0; i < 3; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "eval --run @/plain --weight %s --json", schemes[i]);
+        const double quantized = accuracy_of(line);
+        cJSON *j = parse();
+        assert_string_equal(text(j, "weight"), schemes[i]);
+        cJSON_Delete(j);
+        snprintf(line, sizeof line, "train " SET "--weight %s --init @/plain --budget 0 --out @/from-plain-%d", schemes[i], i);
+        assert_status(line, 0);
+        snprintf(line, sizeof line, "eval --run @/from-plain-%d --json", i);
+        assert_true(accuracy_of(line) == quantized);
+    }
+    assert_status("eval --run @/plain --best --weight ttq", 0);
+    assert_non_null(strstr(last.out, "weights        ttq, trained as float\n"));
+    assert_non_null(strstr(last.out, "from the weights: conv1.weight.wp"));
+
+    /* Trained by chance and tested with latent weights, or with their signs. */
+    assert_status("train " SET "--weight binaryconnect:draw=stoch,eval=float --epochs 2 --out @/chance --json", 0);
+    const double latent = accuracy_of("eval --run @/chance --json");
+    assert_true(accuracy_of("eval --run @/chance --weight float --json") == latent);
+    assert_status("eval --run @/chance --weight binaryconnect --json", 0);
+    assert_refuses("eval --run @/plain --weight bop", 1, "conv1.weight has no latent weights");
+    assert_refuses("eval --run @/plain --weight twm", 2, "no scheme 'twm'");
+}
+
 static void test_summary_counts_bytes(void **state)
 {
     (void)state;
@@ -443,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_what_to_try_next_works),
         cmocka_unit_test(test_names_of_any_bytes),
         cmocka_unit_test(test_eval_finds_what_train_found),
+        cmocka_unit_test(test_eval_with_another_scheme),
         cmocka_unit_test(test_summary_counts_bytes),
         cmocka_unit_test(test_bench_measures),
     };
