@@ -94,6 +94,7 @@ ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/test_conv_kernel: $(patsubst %,$(BUILD)/core/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
 endif
 LDFLAGS_test_cli_train := -Wl,--wrap=rename -Wl,--wrap=now_seconds
+LDFLAGS_test_safetensors := -Wl,--wrap=qg_file_start
 LDFLAGS_test_file := -Wl,--wrap=rename -Wl,--wrap=fsync
 $(BUILD)/tests/test_config $(BUILD)/tests/test_cli_train: $(filter-out %/main.o,$(CLI_OBJ))
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libqgrad.a

@@ -112,10 +112,10 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
     if (qg_count(loss->shape) != 1)
         return qg_fail(QG_ESHAPE, "backward: the loss is " QG_SHAPE_FMT ", not [1,1,1,1]",
                        QG_SHAPE_ARGS(loss->shape));
+    if (t->walked && loss->needs_grad)
+        return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
     if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", loss->data[0]);
     if (!loss->needs_grad) return QG_OK;
-    if (t->walked)
-        return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
     t->walked = true;
     if (!loss->op) {                        /* a parameter itself */
         loss->grad[0] += 1.0f;

@@ -139,7 +139,7 @@ static void multiply_rows(const product *m)
     take(m, &next, least(m->cols, PIXELS_1), least(m->cols, PIXELS_1), &at);
     for (int row = 0; row < m->rows; row++)
         for (int t = 0, p = 0; t < tiles; t++, p += at.pixels) {
-            at.pixels = m->cols / 4 * (t + 1) / tiles * 4 - p;
+            at.pixels = cut(m->cols / 4, t + 1, tiles) * 4 - p;
             (m->lanes < LANES ? run_partial : run)(m, m->x + row * m->x_row + p * m->x_col,
                                                    m->y + row * m->y_row + p * m->y_col, &at);
         }
@@ -164,7 +164,7 @@ static void multiply(const product *m)
     for (int t = 0, p = 0; t < tiles; t++, p += at.pixels) {
         const float *x    = m->x + next.x;
         float       *y    = m->y + next.y;
-        const int    size = units * (t + 1) / tiles * unit - p;
+        const int    size = cut(units, t + 1, tiles) * unit - p;
         take(m, &next, least(size, n - p), size, &at);
         (m->lanes % LANES ? run_partial : run)(m, x, y, &at);
     }
@@ -251,7 +251,7 @@ static void input_gradient(const qg__conv *g, const float *dy, const float *wb, 
     memset(dx, 0, (size_t)(g->h * g->w) * (size_t)g->c * sizeof *dx);
     for (int c = 0; c < g->c; c += block, wb += size)
         for (int first = 0; first < least(g->stride, g->kh); first++) {
-            const int taps = (g->kh - first + g->stride - 1) / g->stride;
+            const int taps = (g->kh - 1 - first) / g->stride + 1;
             band      b    = { .first = first };
             for (; b.q < g->oh + taps - 1; b.q += b.rows) {
                 b.t0   = b.q < g->oh ? 0 : b.q - g->oh + 1;

@@ -118,7 +118,7 @@ static inline size_t qg__conv_points(const qg__conv_kernels *k, const qg__conv *
 static inline size_t qg__conv_packed(const qg__conv_kernels *k, const qg__conv *g, int lanes, int rows)
 {
     const int block = qg__conv_block(k, lanes);
-    return (size_t)qg__conv_blocks(k, lanes) * qg__conv_points(k, g) * (size_t)(rows * block + k->gap);
+    return (size_t)qg__conv_blocks(k, lanes) * qg__conv_points(k, g) * ((size_t)rows * (size_t)block + (size_t)k->gap);
 }
 
 static inline size_t qg__conv_forward_size(const qg__conv_kernels *k, const qg__conv *g)

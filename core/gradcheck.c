@@ -277,6 +277,7 @@ static qg_status slopes(const qg_slopecheck_spec *spec, const qg_param *x, qg_ta
 
 qg_status qg_slopecheck(qg_slopecheck_spec spec, qg_gradcheck_result *result)
 {
+    if (!result) return qg_fail(QG_EARG, "slopecheck: the place of its result is NULL");
     if (!spec.name || !spec.op || !spec.surrogate)
         return qg_fail(QG_EARG, "slopecheck %s: name, op and surrogate are required",
                        spec.name ? spec.name : "?");

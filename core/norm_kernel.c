@@ -32,9 +32,12 @@ static inline void sums_lane(size_t rows, int c, int n, const float *x, float *s
 
 static void sums(size_t rows, int c, const float *x, float *out)
 {
-    int k = 0;
-    for (; k + VL <= c; k += VL) sums_lane(rows, c, VL, x + k, out + k);
-    if (k < c) sums_lane(rows, c, c - k, x + k, out + k);
+    for (size_t r = 0; r < rows; r += QG__NORM_PART, x += QG__NORM_PART * (size_t)c, out += 3 * c) {
+        const size_t part = rows - r < QG__NORM_PART ? rows - r : QG__NORM_PART;
+        int          k    = 0;
+        for (; k + VL <= c; k += VL) sums_lane(part, c, VL, x + k, out + k);
+        if (k < c) sums_lane(part, c, c - k, x + k, out + k);
+    }
 }
 
 static inline vf at_least(vf z, vf lo) { return pick(z < lo, lo, z); }      /* NaN stays */

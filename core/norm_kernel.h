@@ -1,8 +1,8 @@
 /* core/norm_kernel.h — the passes of batch norm over one block of rows.
  *
- * A block is one image ([h][w] rows of c channels) or, for vectors, a slice of the batch.  Sums over
- * a block are taken in float lanes relative to the block's first row, which keeps them exact
- * enough when the mean is large against the deviation; blocks are combined in double.
+ * A block is one image ([h][w] rows of c channels) or, for vectors, a slice of the batch.  Sums are
+ * taken over parts of a block, in float lanes relative to the part's first row, which keeps them exact
+ * enough when the mean is large against the deviation; parts are combined in double.
  */
 #ifndef QG_NORM_KERNEL_H
 #define QG_NORM_KERNEL_H
@@ -19,8 +19,14 @@ typedef struct qg__window {
     int h, w, c, pool;
 } qg__window;
 
+/* Rows in a part, but for a block's last: what one odd first row spoils stays within it. */
+enum { QG__NORM_PART = 1024 };
+
+static inline size_t qg__norm_parts(size_t rows) { return (rows + QG__NORM_PART - 1) / QG__NORM_PART; }
+
 typedef struct qg__norm_kernels {
-    /* sums[0][k] = x[0][k];  sums[1][k] = sum of (x - sums[0]);  sums[2][k] = sum of its square */
+    /* For each part, sums [parts][3][c]:
+     * sums[0][k] = x[0][k];  sums[1][k] = sum of (x - sums[0]);  sums[2][k] = sum of its square */
     void (*sums)(size_t rows, int c, const float *x, float *sums);
 
     /* y = max over the window of (a x + b), not below lo;  which = index of the maximum, row-major

@@ -60,6 +60,12 @@ static bool take_scratch(qg_tape *t, job *j)
     return j->scratch;
 }
 
+/* Floats of an image's sums. */
+static size_t sums_size(const qg__conv *g)
+{
+    return qg__norm_parts((size_t)g->oh * (size_t)g->ow) * 3 * (size_t)g->oc;
+}
+
 /* --- forward ------------------------------------------------------------------------------ */
 
 static void pack_forward_piece(void *context, int block, int worker)
@@ -77,7 +83,7 @@ static void forward_piece(void *context, int i, int worker)
     float        *y  = j->y->data + (size_t)i * y_row(j);
     j->k->forward(&j->c->g, padded(j, i, worker), j->packed, b ? b->data : NULL, y, scratch_of(j, worker));
     if (j->y->sums)     /* while the image is still in cache */
-        j->norm->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * 3 * (size_t)oc);
+        j->norm->sums(y_row(j) / (size_t)oc, oc, y, j->y->sums + (size_t)i * sums_size(&j->c->g));
 }
 
 /* --- backward ----------------------------------------------------------------------------- */
@@ -306,7 +312,7 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
 
     /* A batch norm behind takes its sums image by image; single pixels it sums by slices. */
     const bool   sums  = spec.sums && qg_tape_mode(t) == QG_TRAIN && g.oh * g.ow > 1;
-    const size_t extra = sums ? (size_t)y->shape.n * 3 * (size_t)g.oc * sizeof(float) : 0;
+    const size_t extra = sums ? (size_t)y->shape.n * sums_size(&g) * sizeof(float) : 0;
     conv        *c     = qg_save(t, y, sizeof *c + extra);
     if (!c) return NULL;
     *c = (conv){ .spec   = spec,

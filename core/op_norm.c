@@ -27,7 +27,7 @@ typedef struct pass {
     const qg__norm_kernels *k;
     const norm *s;
     qg_var     *y;
-    float      *sums;           /* [blocks][3][c], or [blocks][2][c] in backward */
+    float      *sums;           /* [blocks][parts][3][c], or [blocks][2][c] in backward */
     double     *dk;             /* [blocks][3] gradients of what the activation learns */
     float      *scratch;        /* [threads][block]: z where it is not kept */
     size_t      scratch_size;
@@ -48,6 +48,14 @@ static size_t block_start(const qg_var *x, int block)      /* first row of x in 
     if (by_slice(x->shape)) return (size_t)qg_slice(x->shape.n, block);
     return (size_t)block * (size_t)(x->shape.h * x->shape.w);
 }
+
+/* Parts of the largest block, and floats of its sums. */
+static size_t parts(const qg_var *x)
+{
+    return qg__norm_parts((size_t)(by_slice(x->shape) ? x->shape.n / QG_SLICES + 1 : block_rows(x, 0)));
+}
+
+static size_t sums_size(const qg_var *x) { return parts(x) * 3 * (size_t)x->shape.c; }
 
 static qg__window block_window(const norm *s, const qg_var *x, int block)
 {
@@ -103,29 +111,43 @@ static void sums_piece(void *context, int block, int worker)
     const int     c = x->shape.c, rows = block_rows(x, block);
     if (rows == 0) return;
     p->k->sums((size_t)rows, c, x->data + block_start(x, block) * (size_t)c,
-               p->sums + (size_t)block * 3 * (size_t)c);
+               p->sums + (size_t)block * sums_size(x));
 }
 
-/* Mean and biased variance over all blocks [Chan, Golub, LeVeque 1983], in double and in order. */
+/* The sums of one channel over one part, and how many rows it has; 0 behind the last of a block. */
+typedef struct part {
+    double rows, first, s1, s2;
+} part;
+
+static part part_of(const qg_var *x, const float *sums, int k, int block, size_t i)
+{
+    const size_t c = (size_t)x->shape.c, rows = (size_t)block_rows(x, block), from = i * QG__NORM_PART;
+    const float *at = sums + (size_t)block * sums_size(x) + i * 3 * c + (size_t)k;
+    if (from >= rows) return (part){ .rows = 0 };
+    return (part){ .rows  = (double)(rows - from < QG__NORM_PART ? rows - from : QG__NORM_PART),
+                   .first = (double)at[0], .s1 = (double)at[c], .s2 = (double)at[2 * c] };
+}
+
+/* Mean and biased variance over all parts [Chan, Golub, LeVeque 1983], in double and in order. */
 static void combine(const norm *s, const qg_var *x, const float *sums, int k, double *mean, double *var)
 {
-    const int c = x->shape.c;
-    double    m = 0, total = 0, spread = 0;
-    for (int b = 0; b < s->blocks; b++) {
-        const float *at   = sums + (size_t)b * 3 * (size_t)c + k;
-        const double rows = block_rows(x, b);
-        if (rows == 0) continue;
-        total += rows * (double)at[0] + (double)at[c];
-        m += rows;
-    }
+    const size_t n = parts(x);
+    double       m = 0, total = 0, spread = 0;
+    for (int b = 0; b < s->blocks; b++)
+        for (size_t i = 0; i < n; i++) {
+            const part p = part_of(x, sums, k, b, i);
+            if (p.rows == 0) break;
+            total += p.rows * p.first + p.s1;
+            m += p.rows;
+        }
     *mean = total / m;
-    for (int b = 0; b < s->blocks; b++) {
-        const float *at   = sums + (size_t)b * 3 * (size_t)c + k;
-        const double rows = block_rows(x, b);
-        if (rows == 0) continue;
-        const double s1 = at[c], off = (double)at[0] + s1 / rows - *mean;
-        spread += (double)at[2 * c] - s1 * s1 / rows + rows * off * off;
-    }
+    for (int b = 0; b < s->blocks; b++)
+        for (size_t i = 0; i < n; i++) {
+            const part p = part_of(x, sums, k, b, i);
+            if (p.rows == 0) break;
+            const double off = p.first + p.s1 / p.rows - *mean;
+            spread += p.s2 - p.s1 * p.s1 / p.rows + p.rows * off * off;
+        }
     *var = spread > 0 || isnan(spread) ? spread / m : 0;
 }
 
@@ -309,7 +331,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     if (!take_memory(t, y, &s)) return NULL;
     pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
     if (s.batch_stats && !work.sums) {
-        work.sums = qg_scratch(t, (size_t)s.blocks * 3 * (size_t)x->shape.c * sizeof(float));
+        work.sums = qg_scratch(t, (size_t)s.blocks * sums_size(x) * sizeof(float));
         if (!work.sums) return NULL;
         qg_parallel(s.blocks, sums_piece, &work);
     }

@@ -9,6 +9,7 @@ typedef struct pooling {
     const qg_var *y;
     int           h, w;     /* of a window */
     int32_t      *at;       /* max: [y], which element of its window, row by row; NULL in QG_EVAL */
+    float        *part;     /* average: [threads][c] of a window in parts; NULL: it is one */
 } pooling;
 
 /* Where in x the windows of this row of the result begin. */
@@ -115,7 +116,7 @@ qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size)
     const qg_shape shape = { x->shape.n, x->shape.h / size, x->shape.w / size, x->shape.c };
     qg_var        *y     = qg_record(t, &maxpool, shape, x, NULL, NULL);
     if (!y) return NULL;
-    pooling s = { y, size, size, NULL };
+    pooling s = { .y = y, .h = size, .w = size };
     if (y->needs_grad) {
         pooling *saved = qg_save(t, y, sizeof *saved + qg_count(shape) * sizeof *saved->at);
         if (!saved) return NULL;
@@ -156,9 +157,12 @@ static void mean_backward(qg_tape *t, qg_var *y)
 static const qg_op avgpool        = { "avgpool", mean_backward, .assigns = true };
 static const qg_op global_avgpool = { "global_avgpool", mean_backward, .assigns = true };
 
+/* A float that has grown too large for what is added to it loses digits: 0.25 % over 512 x 512 equal
+ * pixels.  So a window of more elements than this is summed in parts. */
+enum { PART = 1024 };
+
 static void mean_value(void *context, int row, int worker)
 {
-    (void)worker;
     const pooling *s = context;
     const qg_var  *y = s->y;
     const size_t   c        = (size_t)y->shape.c;
@@ -166,10 +170,15 @@ static void mean_value(void *context, int row, int worker)
     for (size_t j = 0; j < (size_t)y->shape.w; j++) {
         const float *x   = y->in[0]->data + corner(s, row);
         float       *sum = y->data + ((size_t)row * (size_t)y->shape.w + j) * c;
-        memset(sum, 0, c * sizeof *sum);
-        for (int q = 0; q < s->h * s->w; q++) {
-            const float *v = x + element(s, j, q);
-            for (size_t k = 0; k < c; k++) sum[k] += v[k];
+        for (int begin = 0, n = s->h * s->w; begin < n; begin += PART) {
+            float    *part = begin ? s->part + (size_t)worker * c : sum;
+            const int end  = n - begin < PART ? n : begin + PART;
+            memset(part, 0, c * sizeof *part);
+            for (int q = begin; q < end; q++) {
+                const float *v = x + element(s, j, q);
+                for (size_t k = 0; k < c; k++) part[k] += v[k];
+            }
+            for (size_t k = 0; k < c && begin; k++) sum[k] += part[k];
         }
         for (size_t k = 0; k < c; k++) sum[k] /= elements;
     }
@@ -180,11 +189,15 @@ static qg_var *record_mean(qg_tape *t, const qg_op *op, qg_var *x, int h, int w)
     const qg_shape shape = { x->shape.n, x->shape.h / h, x->shape.w / w, x->shape.c };
     qg_var        *y     = qg_record(t, op, shape, x, NULL, NULL);
     if (!y) return NULL;
-    pooling s = { y, h, w, NULL };
+    pooling s = { .y = y, .h = h, .w = w };
     if (y->needs_grad) {
         pooling *saved = qg_save(t, y, sizeof *saved);
         if (!saved) return NULL;
         *saved = s;
+    }
+    if (h * w > PART) {
+        s.part = qg_scratch(t, (size_t)qg_threads() * (size_t)shape.c * sizeof *s.part);
+        if (!s.part) return NULL;
     }
     qg_parallel(shape.n * shape.h, mean_value, &s);
     return y;

@@ -147,7 +147,7 @@ static qg_status check_ahead(const char *path)
     free(a.file);
     a.file = NULL;
     if (!s) s = qg_file_start(path, LENGTH_BYTES + length, &a.file, &n, &size);
-    if (!s && n < LENGTH_BYTES + length)
+    if (!s && (n < LENGTH_BYTES + length || qg_get_u64(a.file) != length))
         s = qg_fail(QG_EIO, "cannot read '%s': it changed while being read", path);
     if (!s) s = parse_header(&a, path, size, &start);
     free(a.file);
@@ -202,7 +202,7 @@ const qg_note *qg_archive_notes(const qg_archive *a, size_t *count)
 const char *qg_archive_noted(const qg_archive *a, const char *key)
 {
     const qg_note wanted = { .key = key };
-    if (!a || a->note_count == 0) return NULL;
+    if (!a || !key || a->note_count == 0) return NULL;
     const qg_note *n = bsearch(&wanted, a->notes, a->note_count, sizeof wanted, by_key);
     return n ? n->value : NULL;
 }

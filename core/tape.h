@@ -51,7 +51,7 @@ struct qg_var {
     void        *saved;       /* what backward needs from forward; op-private */
     qg_tape     *tape;
     qg_var      *older;       /* previous var on it */
-    float       *sums;        /* per-image channel sums of data, if its op gathered them
+    float       *sums;        /* channel sums of data, image by image, if its op gathered them
                                  (core/norm_kernel.h); else NULL */
     double       flops;       /* multiply-adds of the forward product, times 2; 0: not counted */
     size_t       room;        /* bytes at grad, as many as shape needs or more */

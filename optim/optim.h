@@ -74,7 +74,8 @@ typedef struct qg_group_spec {
 } qg_group_spec;
 
 /* Both take effect in the next step, which refuses what is out of range: a negative, infinite or
- * NaN number, QG_TRACKED.  lr 0 is legal: moments are gathered and w stays. */
+ * NaN number, QG_TRACKED.  lr 0 is legal: moments are gathered and w stays,
+ * but for a clip or a centring of latent weights. */
 void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
 

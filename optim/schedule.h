@@ -22,7 +22,7 @@ typedef struct qg_schedule {
     float            factor;                   /* of the kind; 0: 0.1 if QG_STEP, 0 if QG_COSINE */
     float            milestone[QG_MILESTONES]; /* QG_STEP: increasing fractions in (0, 1) */
     int              n_milestones;             /* at most QG_MILESTONES; more are ignored */
-    float            every;                    /* QG_STEP without milestones: one at each multiple
+    float            every;                    /* QG_STEP: a milestone, beside those, at each multiple
                                                   of this fraction in [0.0001, 1) */
     float            warmup;                   /* linear from 0 over this first fraction, 0..1 */
 } qg_schedule;                                 /* {0} is constant */

@@ -337,6 +337,65 @@ static void failures_name_both_shapes(void **state)
     qg_tape_free(t);
 }
 
+/* Pixels and tiles that no longer multiply in an int: beyond 160,530 pixels in tiles of 6 x 2 vectors, 321,000
+ * of 12 x 1, 245,000 of 14 x 2 and 454,000 of 24 x 1. */
+static void large_images_are_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        int side, in, out;
+    } big[] = { { 501, 1, 17 }, { 501, 17, 1 }, { 675, 1, 8 } };
+    for (int i = 0; i < COUNT(big); i++) {
+        const qg_shape s = { 1, big[i].side, big[i].side, big[i].in };
+        const size_t   in = (size_t)s.c, out = (size_t)big[i].out, pixels = qg_count(s) / in;
+        qg_params      p = { 0 };
+        declare(&p, "x", s), declare(&p, "w", (qg_shape){ big[i].out, 1, 1, big[i].in });
+        assert_int_equal(qg_params_allocate(&p), QG_OK);
+        for (size_t k = 0; k < pixels * in; k++) p.item[0]->value[k] = (float)(1 + k % 7);
+        for (size_t k = 0; k < in * out; k++) p.item[1]->value[k] = (float)(1 + k % 3);
+        qg_tape *t = qg_tape_new();
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        const float *x = p.item[0]->value, *w = p.item[1]->value, *dx = p.item[0]->grad;
+        qg_var      *y = qg_conv2d(t, qg_parameter(t, p.item[0]), qg_parameter(t, p.item[1]), NULL, (qg_conv_spec){ 0 });
+        assert_non_null(y);
+        for (size_t k = 0; k < pixels * out; k++) {
+            float sum = 0;                              /* of small whole numbers: exact */
+            for (size_t c = 0; c < in; c++) sum += x[k / out * in + c] * w[k % out * in + c];
+            if (y->data[k] != sum) fail_msg("y[%zu] is %g, not %g", k, (double)y->data[k], (double)sum);
+        }
+        assert_int_equal(qg_backward(t, total(t, y)), QG_OK);
+        for (size_t k = 0; k < pixels * in; k++) {
+            float sum = 0;
+            for (size_t o = 0; o < out; o++) sum += w[o * in + k % in];
+            if (dx[k] != sum) fail_msg("dx[%zu] is %g, not %g", k, (double)dx[k], (double)sum);
+        }
+        qg_tape_free(t);
+        qg_params_release(&p);
+    }
+}
+
+/* Beyond the image there is one output, whatever the stride. */
+static void any_stride_leaves_one_output(void **state)
+{
+    (void)state;
+    float     x[] = { 1, 2, 3, 4 };
+    qg_tape  *t   = qg_tape_new();
+    qg_params p   = { 0 };
+    declare(&p, "x", (qg_shape){ 1, 2, 2, 1 }), declare(&p, "w", (qg_shape){ 1, 2, 2, 1 });
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    for (int i = 0; i < 2; i++) memcpy(p.item[i]->value, x, sizeof x);
+    for (int stride = 2; stride > 0; stride = stride == 2 ? 1000 : stride == 1000 ? INT_MAX : 0) {
+        qg_params_clear_gradients(&p);
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        qg_var *y = qg_conv2d(t, qg_parameter(t, p.item[0]), qg_parameter(t, p.item[1]), NULL,
+                              (qg_conv_spec){ .stride = stride });
+        assert_int_equal(qg_backward(t, y), QG_OK);
+        assert_memory_equal(p.item[0]->grad, x, sizeof x);
+    }
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +407,8 @@ int main(void)
         cmocka_unit_test(one_var_may_stand_in_several_places),
         cmocka_unit_test(what_needs_no_gradient_gets_none),
         cmocka_unit_test(evaluation_gives_the_same_values_and_no_gradient),
+        cmocka_unit_test(large_images_are_whole),
+        cmocka_unit_test(any_stride_leaves_one_output),
         cmocka_unit_test(failures_name_both_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

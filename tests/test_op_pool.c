@@ -107,6 +107,24 @@ static void values_by_hand(void **state)
     qg_tape_free(t);
 }
 
+/* In one float the sum of 2^18 tenths would be 0.25 % too small. */
+static void a_large_window_is_summed_in_parts(void **state)
+{
+    (void)state;
+    enum { SIDE = 512, C = 3 };
+    float *x = malloc(SIDE * SIDE * C * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < SIDE * SIDE * C; i++) x[i] = 0.1f * (float)(1 + i % C);
+    qg_tape *t = qg_tape_new();
+    qg_tape_begin(t, QG_EVAL, 1, 0);
+    qg_var *y = qg_global_avgpool(t, qg_input(t, (qg_tensor){ { 1, SIDE, SIDE, C }, x }));
+    assert_non_null(y);
+    /* Two chains, of 1024 and of 256: at most as many halves of an ulp each, all in one direction. */
+    for (int k = 0; k < C; k++) assert_true(fabsf(y->data[k] - x[k]) < 1280 * 0x1p-24f * x[k]);
+    qg_tape_free(t);
+    free(x);
+}
+
 static void nan_survives_wherever_it_stands(void **state)
 {
     (void)state;
@@ -206,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pools_are_their_definition),
         cmocka_unit_test(values_by_hand),
+        cmocka_unit_test(a_large_window_is_summed_in_parts),
         cmocka_unit_test(nan_survives_wherever_it_stands),
         cmocka_unit_test(gradients),
         cmocka_unit_test(sizes_out_of_range_are_named),

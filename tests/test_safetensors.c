@@ -11,6 +11,7 @@
 
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "core/state.h"
 #include "tests/support/room.h"
 
 #define GOLDEN "tests/golden/safetensors/"
@@ -348,6 +349,48 @@ static void every_truncation_is_rejected(void **state)
 }
 
 /* Whatever one byte becomes, the verdict is clean and what is accepted can be read. */
+/* Renamed over the file that is being read, before it is looked at for the second time. */
+static const char *newer;
+static int         looks;
+
+qg_status __real_qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size);
+qg_status __wrap_qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size);
+
+qg_status __wrap_qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size)
+{
+    if (newer && ++looks == 2) assert_int_equal(rename(newer, path), 0);
+    return __real_qg_file_start(path, most, bytes, n, size);
+}
+
+static void save_with_name(const char *path, const char *name)
+{
+    float     x[] = { 1, 2 };
+    qg_state *s   = qg_state_new();
+    qg_state_add(s, name, vector(QG_F32, x, 2));
+    assert_int_equal(qg_state_save(s, path), QG_OK);
+    qg_state_free(s);
+}
+
+static void a_file_that_is_replaced_meanwhile_is_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "short", "a much longer name than that, so that the header is longer" };
+    char                     path[ROOM_BYTES], other[ROOM_BYTES];
+    snprintf(path, sizeof path, "%s", in_room("read"));
+    snprintf(other, sizeof other, "%s", in_room("newer"));
+    for (int i = 0; i < 2; i++) {
+        save_with_name(path, names[i]);
+        save_with_name(other, names[1 - i]);
+        newer = other, looks = 0;
+        assert_null(qg_archive_open(path));
+        newer = NULL;
+        assert_non_null(strstr(qg_errmsg(), "changed while being read"));
+        qg_archive *a = qg_archive_open(path);
+        assert_non_null(qg_archive_find(a, names[1 - i]));
+        qg_archive_free(a);
+    }
+}
+
 static void corruption_never_crashes(void **state)
 {
     (void)state;
@@ -384,6 +427,7 @@ int main(void)
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(views_are_aligned),
         cmocka_unit_test(every_truncation_is_rejected),
+        cmocka_unit_test(a_file_that_is_replaced_meanwhile_is_refused),
         cmocka_unit_test(corruption_never_crashes),
     };
     return cmocka_run_group_tests(tests, room_enter, room_leave);

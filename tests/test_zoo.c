@@ -167,6 +167,23 @@ static void an_exception_reaches_the_block_it_names(void **state)
                   "conv2d batchnorm quantize conv2d batchnorm relu conv2d batchnorm add:quant1 relu conv2d");
 }
 
+/* What the last product reads is quantized as its input is, or not at all. */
+static void a_float_end_keeps_its_relu(void **state)
+{
+    (void)state;
+    const qg_quant pact = qg_pact((qg_pact_spec){ .bits = 2 });
+    for (int order = 0; order < 2; order++)
+        for (int is_float = 0; is_float < 2; is_float++) {
+            qg_net *net = built("resnet20", (qg_model_spec){ .input = pact, .first_last_float = is_float,
+                                                             .option = { [QG_MODEL_ORDER] = order } });
+            const qg_layer *pool = qg_net_layer(net, qg_net_layers(net) - 2);
+            const qg_layer *last = qg_net_layer(net, qg_net_layers(net) - 3);
+            assert_string_equal(pool->type->name, "global avgpool");
+            assert_string_equal(last->type->name, is_float ? "relu" : "quantize");
+            qg_net_free(net);
+        }
+}
+
 /* --- training ----------------------------------------------------------------------------- */
 
 typedef struct variant {
@@ -342,6 +359,7 @@ int main(void)
         cmocka_unit_test(learned_shortcuts_weigh_two_convolutions),
         cmocka_unit_test(layers_stand_in_their_papers_order),
         cmocka_unit_test(an_exception_reaches_the_block_it_names),
+        cmocka_unit_test(a_float_end_keeps_its_relu),
         cmocka_unit_test(every_model_trains_and_resumes),
         cmocka_unit_test(wrong_options_are_named),
     };

@@ -112,6 +112,7 @@ static qg_net *declare(qg_model_spec s, int n)
                    .s    = &s,
                    .pre  = s.option[QG_MODEL_ORDER] == QG_PRE_ACTIVATION,
                    .kind = (qg_shortcut_kind)s.option[QG_MODEL_SHORTCUT] };
+    const qg_model_quants fc1 = qg_model_quant(&s, "fc1", false, true);
     batchnorm(&r, conv3(&r, NULL, ahead(&r, 0), 16, 1));
     qg_layer *x = nonlinearity(&r, ahead(&r, 0).input);
     for (int block = 0; block < 3 * n; block++) {
@@ -119,10 +120,9 @@ static qg_net *declare(qg_model_spec s, int n)
         const bool widen = stage > 0 && block % n == 0, last = block == 3 * n - 1;
         x = (r.pre ? pre_block : post_block)(&r, x, 16 << stage, widen);
         if (r.pre && last) batchnorm(&r, x);
-        if (!r.pre || last) x = nonlinearity(&r, last ? s.input : ahead(&r, 0).input);
+        if (!r.pre || last) x = nonlinearity(&r, last ? fc1.input : ahead(&r, 0).input);
     }
     qg_net_global_avgpool(r.net);
-    const qg_model_quants fc1 = qg_model_quant(&s, "fc1", false, true);
     qg_net_dense(r.net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc1) });
     return r.net;
 }
