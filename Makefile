@@ -76,12 +76,13 @@ $(BUILD)/cli/commit.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/com
 # the machine's FMA units; everywhere else it would change the last bit of a quantizer.
 CONTRACT = $(if $(filter core/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
 
-$(BUILD)/%.o: %.c
+# The flags are in the Makefile, and a record must not name a commit that other flags belong to.
+$(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(CONTRACT) -MMD -MP -c -o $@ $<
 
 define ISA_RULE
-$$(BUILD)/%.$(1).o: %.c
+$$(BUILD)/%.$(1).o: %.c Makefile
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CONTRACT) $$(ISA_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
 endef

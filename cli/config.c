@@ -99,11 +99,18 @@ static bool is_said(const option *o, const char *value, const char *text)
     return true;
 }
 
+/* A flag that is not set is false. */
+static const char *value_of(const config *c, int i)
+{
+    return c->value[i] ? c->value[i] : options[i].kind == OPTION_FLAG ? "false" : NULL;
+}
+
 const option *config_conflict(const config *c, const config *asked, unsigned use)
 {
     for (int i = 0; i < OPTIONS; i++) {
+        const char *said = value_of(c, i);
         if (!asked->value[i] || (options[i].use & use) != use) continue;
-        if (!c->value[i] || !is_said(&options[i], c->value[i], asked->value[i])) return &options[i];
+        if (!said || !is_said(&options[i], said, asked->value[i])) return &options[i];
     }
     return NULL;
 }

@@ -5,6 +5,7 @@
 
 #include "cli/options.h"
 #include "cli/paths.h"
+#include "core/hash.h"
 
 static const qg_shape MNIST_IMAGE = { .n = 1, .h = 28, .w = 28, .c = 1 };
 
@@ -114,4 +115,10 @@ qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_sp
     if (!l && d->how && access(dir, F_OK))
         qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
     return l;
+}
+
+uint64_t data_digest(const qg_loader *train, const qg_loader *test)
+{
+    const uint64_t digest[] = { qg_loader_digest(train), qg_loader_digest(test) };
+    return qg_hash(QG_HASH_BASIS, digest, sizeof digest);
 }

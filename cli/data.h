@@ -32,4 +32,6 @@ void            data_help(FILE *out);
 /* A split of the set, from dir or from its own place.  NULL on failure. */
 qg_loader      *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec);
 
+uint64_t        data_digest(const qg_loader *train, const qg_loader *test);     /* of both splits' images and labels */
+
 #endif

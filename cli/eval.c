@@ -50,35 +50,54 @@ static qg_status configure(evaluation *e, bool *usage)
     return weight ? exchange(e, weight) : QG_OK;
 }
 
+/* Classes are numbers in the order of their names: other names, other numbers. */
+static qg_status check_names(const evaluation *e, const qg_loader *l, const char *dir)
+{
+    const char    *stored = config_text(&e->config, "class-digest");
+    const uint64_t names  = qg_loader_names(l);
+    char           found[32];
+    snprintf(found, sizeof found, "%016" PRIx64, names);
+    if (!stored || !names || !strcmp(stored, found)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its classes have other names than those the run was trained on", dir);
+}
+
+/* The training images in dir, whose statistics normalise, if they are the run's; else NULL. */
+static qg_loader *images_of_run(const evaluation *e, const char *dir)
+{
+    const char *stored = config_text(&e->config, "data-digest");
+    recipe      there  = e->recipe;
+    char        found[32] = "";
+    there.data       = &there.data_row;
+    there.data_dir   = dir;
+    qg_loader *train = recipe_data(&there, false, NULL);
+    if (!train || !stored) return train;
+    qg_loader *test = recipe_data(&there, true, train);
+    if (test) snprintf(found, sizeof found, "%016" PRIx64, data_digest(train, test));
+    qg_loader_free(test);
+    if (!strcmp(stored, found)) return train;
+    if (*found && !check_names(e, train, dir))
+        qg_fail(QG_EARG, "%s: the images have digest %s, and the run, whose statistics normalise, saw %s",
+                dir ? dir : there.data->name, found, stored);
+    qg_loader_free(train);
+    return NULL;
+}
+
 /* The data to test on are this verb's own affair, the run's configuration stays what it is; and so do
- * the statistics that normalise. */
+ * the statistics that normalise, but that its images may have moved to where the others are. */
 static qg_status open_images(evaluation *e)
 {
     char        canonical[VALUE_BYTES];
     const char *data = config_text(&e->asked, "data"), *from = config_text(&e->asked, "data-dir");
     const bool  other = data && strcmp(data, config_text(&e->config, "data"));
-    if (from && !other) e->recipe.data_dir = from;
     if (normalise_fits(e->recipe.normalise)) {
-        e->train = recipe_data(&e->recipe, false, NULL);
+        e->train = images_of_run(e, e->recipe.data_dir);
+        if (!e->train && from && !other) e->train = images_of_run(e, from);
         if (!e->train) return QG_EIO;
     }
-    if (other) {
-        e->recipe.data_dir = from;
-        if (data_parse(data, &e->recipe.data_row, canonical, sizeof canonical)) return QG_EARG;
-    }
+    if (from || other) e->recipe.data_dir = from;
+    if (other && data_parse(data, &e->recipe.data_row, canonical, sizeof canonical)) return QG_EARG;
     e->test = recipe_data(&e->recipe, true, e->train);
     return e->test ? QG_OK : QG_EIO;
-}
-
-/* Classes are numbers in the order of their names: other names, other numbers. */
-static qg_status check_names(const evaluation *e)
-{
-    const char    *stored = config_text(&e->config, "class-digest");
-    const uint64_t names  = qg_loader_names(e->test);
-    char           found[32];
-    snprintf(found, sizeof found, "%016" PRIx64, names);
-    if (!stored || !names || !strcmp(stored, found)) return QG_OK;
-    return qg_fail(QG_EARG, "%s: its classes have other names than those the run was trained on", e->recipe.data_dir);
 }
 
 /* A second net takes what the run's own has just been found to be. */
@@ -88,14 +107,14 @@ static qg_status load_other(evaluation *e)
     const qg_status status = path_join(e->run.dir, weights_file(e), path);
     if (status) return status;
     e->other = recipe_net(&e->other_recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    return e->other ? init_weights(e->other, path, &e->init) : QG_EARG;
+    return e->other ? init_weights(e->other, path, e->net, &e->init) : QG_EARG;
 }
 
 static qg_status load(evaluation *e)
 {
     qg_set_threads(e->recipe.threads);
     qg_status status = open_images(e);
-    if (!status) status = check_names(e);
+    if (!status) status = check_names(e, e->test, e->recipe.data_dir);
     if (status) return status;
     e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
@@ -116,7 +135,7 @@ static void print(const evaluation *e)
     if (!config_flag(&e->asked, "json")) {
         printf("run            %s/%s\n", e->run.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
-        if (*e->init.kept) printf("               from the weights: %s\n", e->init.kept);
+        if (*e->init.kept) printf("               started as always: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name,
                e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
@@ -147,8 +166,8 @@ static int evaluate(evaluation *e)
     bool stopped;
     status = load(e);
     if (!status)
-        status = measure(&e->recipe, e->other ? e->other : e->net, e->tape, e->run.record.steps, e->test, NULL, &e->found,
-                         &stopped);
+        status = measure(&e->recipe, e->other ? e->other : e->net, e->tape, e->run.record.steps, e->test, NULL,
+                         &e->found, &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);
     return EXIT_DONE;

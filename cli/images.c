@@ -39,6 +39,7 @@ static qg_status parse_range(const char *options, qg_normalise *n, char *canonic
     const char *next = read_number(options, "low", ',', &low);
     if (!next || !read_number(next, "high", '\0', &high) || !isfinite(high - low) || !(low < high))
         return qg_fail(QG_EARG, "range takes two numbers, the lower one first, as range:low=-1,high=1");
+    low += 0.0, high += 0.0;                    /* -0 is 0 */
     n->low  = (float)low;
     n->high = (float)high;
     snprintf(canonical, bytes, "range:low=%.9g,high=%.9g", low, high);

@@ -10,16 +10,45 @@
 #include "cli/paths.h"
 #include "layers/layer.h"
 
-/* A quantizer of the net learns or tracks p. */
-static bool is_learned(qg_net *net, const qg_param *p)
+/* The weights, and where they go. */
+typedef struct transfer {
+    qg_net           *net, *trained;    /* see init_weights */
+    const qg_archive *from;
+    const char       *path;
+} transfer;
+
+/* A quantizer of a net, and one of the things that it learns or tracks. */
+typedef struct place {
+    int               layer;
+    qg_role           role;
+    const qg_slot    *slot;             /* NULL: no quantizer learns it */
+    const qg_learned *learned;
+} place;
+
+static place place_of(qg_net *net, const qg_param *p)
 {
     for (int i = 0; i < qg_net_layers(net); i++)
         for (int r = 0; r < QG_ROLES; r++) {
             const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
             for (int k = 0; slot && k < QG_LEARNED; k++)
-                if (slot->param[k] == p) return true;
+                if (slot->param[k] == p) return (place){ i, qg_roles[r], slot, &slot->q.scheme->learned[k] };
         }
-    return false;
+    return (place){ .slot = NULL };
+}
+
+static bool same_quantizer(qg_quant a, qg_quant b)
+{
+    return a.scheme == b.scheme && a.bits == b.bits && a.per_channel == b.per_channel &&
+           !memcmp(a.arg, b.arg, sizeof a.arg);
+}
+
+/* What the file has for p; NULL: nothing. */
+static const qg_archive_entry *entry_for(const transfer *t, const qg_param *p)
+{
+    const place    at    = place_of(t->net, p);
+    const qg_slot *other = at.slot && t->trained ? qg_layer_slot(qg_net_layer(t->trained, at.layer), at.role) : NULL;
+    if (other && !same_quantizer(at.slot->q, other->q)) return NULL;
+    return qg_archive_find(t->from, p->name);
 }
 
 /* "conv1.weight.wp": what some quantizer learned. */
@@ -54,11 +83,10 @@ static void print_shape(const qg_array *a, char text[128])
 }
 
 /* What keeps p from the entry e of the file, into bad. */
-static void compare(qg_net *net, const qg_param *p, const qg_archive_entry *e, char *bad, size_t bytes)
+static void compare(const qg_param *p, const qg_archive_entry *e, char *bad, size_t bytes)
 {
     char           text[512], here[128], there[128];
     const qg_array mine = qg_param_array(p);
-    if (!e && is_learned(net, p)) return;
     if (e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine)) return;
     print_shape(&mine, here);
     if (e) print_shape(&e->array, there);
@@ -79,17 +107,18 @@ static qg_status check_values(const qg_param *p, const qg_archive_entry *e, cons
 }
 
 /* Every mismatch, before anything is copied. */
-static qg_status check(qg_net *net, const qg_archive *a, const char *path, init_report *report)
+static qg_status check(const transfer *t, init_report *report)
 {
     char                    bad[1536] = "";
     size_t                  n;
-    const qg_params        *params = qg_net_params(net);
-    const qg_archive_entry *entry  = qg_archive_entries(a, &n);
+    const qg_params        *params = qg_net_params(t->net);
+    const qg_archive_entry *entry  = qg_archive_entries(t->from, &n);
     for (int i = 0; i < params->count; i++) {
-        const qg_param *p = params->item[i];
-        if (!qg_archive_find(a, p->name) && is_learned(net, p))
-            list_append(report->kept, sizeof report->kept, p->name);
-        compare(net, p, qg_archive_find(a, p->name), bad, sizeof bad);
+        const qg_param         *p  = params->item[i];
+        const qg_archive_entry *e  = entry_for(t, p);
+        const place             at = place_of(t->net, p);
+        if (e || !at.slot) compare(p, e, bad, sizeof bad);
+        else if (!at.learned->quiet) list_append(report->kept, sizeof report->kept, p->name);
     }
     for (size_t i = 0; i < n; i++) {
         char text[160];
@@ -101,14 +130,15 @@ static qg_status check(qg_net *net, const qg_archive *a, const char *path, init_
         snprintf(text, sizeof text, "%.128s has no place here", entry[i].name);
         list_append(bad, sizeof bad, text);
     }
-    return *bad ? qg_fail(QG_ESHAPE, "%s: does not fit the net: %s", path, bad) : QG_OK;
+    return *bad ? qg_fail(QG_ESHAPE, "%s: does not fit the net: %s", t->path, bad) : QG_OK;
 }
 
-static void copy(const qg_params *params, const qg_archive *a)
+static void copy(const transfer *t)
 {
+    const qg_params *params = qg_net_params(t->net);
     for (int i = 0; i < params->count; i++) {
         const qg_param         *p = params->item[i];
-        const qg_archive_entry *e = qg_archive_find(a, p->name);
+        const qg_archive_entry *e = entry_for(t, p);
         if (e) memcpy(p->value, e->array.data, qg_count(p->shape) * sizeof(float));
     }
 }
@@ -119,30 +149,37 @@ static void centre(const qg_params *taken)
     for (int i = 0; i < taken->count; i++) qg_param_centre(taken->item[i]);
 }
 
-/* Scales and ranges that start from the weights start from these. */
-static void start_quantizers(qg_net *net)
+/* Scales and ranges that start from the weights start from these, as their quantizers see them. */
+static qg_status start_quantizers(const transfer *t)
 {
-    for (int i = 0; i < qg_net_layers(net); i++) {
-        qg_product *p = qg_layer_product(qg_net_layer(net, i));
-        if (p) qg_slot_start(&p->weight_slot, (qg_tensor){ p->weight->shape, p->weight->value });
+    for (int i = 0; i < qg_net_layers(t->net); i++) {
+        qg_product *p = qg_layer_product(qg_net_layer(t->net, i));
+        if (!p) continue;
+        float *folded = p->norm ? malloc(qg_count(p->weight->shape) * sizeof *folded) : NULL;
+        if (p->norm && !folded) return qg_fail(QG_EMEM, "%s: out of memory", t->path);
+        qg_slot_start(&p->weight_slot, qg_product_weight(p, folded));
+        free(folded);
     }
+    return QG_OK;
 }
 
-static qg_status take(qg_net *net, const qg_archive *a, const char *path, init_report *report)
+static qg_status take(const transfer *t, init_report *report)
 {
-    const qg_params *params = qg_net_params(net);
+    const qg_params *params = qg_net_params(t->net);
     qg_params        taken  = { .item = calloc((size_t)params->count + 1, sizeof *taken.item) };
-    qg_status        status = taken.item ? QG_OK : qg_fail(QG_EMEM, "%s: out of memory", path);
+    qg_status        status = taken.item ? QG_OK : qg_fail(QG_EMEM, "%s: out of memory", t->path);
     for (int i = 0; i < params->count && !status; i++) {
-        const qg_archive_entry *e = qg_archive_find(a, params->item[i]->name);
+        const qg_archive_entry *e = entry_for(t, params->item[i]);
         if (!e) continue;
-        status                    = check_values(params->item[i], e, path);
+        status                    = check_values(params->item[i], e, t->path);
         taken.item[taken.count++] = params->item[i];
     }
     if (!status) {
-        copy(params, a);
-        start_quantizers(net);
-        copy(params, a);                /* starting may change weights */
+        copy(t);
+        status = start_quantizers(t);
+    }
+    if (!status) {
+        copy(t);                        /* starting may change weights */
         report->taken = taken.count;
         snprintf(report->digest, sizeof report->digest, "%016" PRIx64, qg_params_digest(&taken));
         centre(&taken);
@@ -151,7 +188,7 @@ static qg_status take(qg_net *net, const qg_archive *a, const char *path, init_r
     return status;
 }
 
-qg_status init_weights(qg_net *net, const char *source, init_report *report)
+qg_status init_weights(qg_net *net, const char *source, qg_net *trained, init_report *report)
 {
     char        path[PATH_BYTES];
     struct stat s;
@@ -162,8 +199,9 @@ qg_status init_weights(qg_net *net, const char *source, init_report *report)
     if (!is_run) snprintf(path, sizeof path, "%s", source);
     qg_archive *a = qg_archive_open(path);
     if (!a) return QG_EFORMAT;
-    status = check(net, a, path, report);
-    if (!status) status = take(net, a, path, report);
+    const transfer t = { net, trained, a, path };
+    status           = check(&t, report);
+    if (!status) status = take(&t, report);
     qg_archive_free(a);
     return status;
 }

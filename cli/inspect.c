@@ -14,19 +14,19 @@ typedef struct inspection {
     run        run;
     qg_net    *net;
     qg_optim  *optim;
-    qg_loader *loader;          /* of a run whose images are not those of its data set */
+    qg_loader *loader;          /* of the run's test images, if they are there */
     qg_tape   *tape;
 } inspection;
 
-/* The data decide the size of an image; what is published will do unless the run had its own. */
+/* The data decide the size of an image; where they are not at hand, what is published will do. */
 static qg_status load(inspection *e)
 {
     qg_shape image   = e->recipe.data->image;
     int      classes = e->recipe.data->classes;
     e->recipe.normalise = (qg_normalise){ .kind = QG_TO_UNIT };     /* the size needs no training images */
-    if (e->recipe.data_dir) {
-        e->loader = recipe_data(&e->recipe, true, NULL);
-        if (!e->loader) return QG_EIO;
+    e->loader = recipe_data(&e->recipe, true, NULL);
+    if (!e->loader && e->recipe.data_dir) return QG_EIO;
+    if (e->loader) {
         image   = qg_loader_shape(e->loader);
         classes = qg_loader_classes(e->loader);
     }

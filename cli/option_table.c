@@ -221,8 +221,11 @@ const option *option_find(const char *name)
 
 void list_append(char *text, size_t bytes, const char *word)
 {
-    const size_t used = strlen(text);
-    snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", word);
+    static const char more[] = ", ..";
+    const size_t      used = strlen(text), wanted = strlen(word) + (used ? 2 : 0);
+    if (used >= sizeof more && !strcmp(text + used + 1 - sizeof more, more)) return;
+    if (used + wanted + sizeof more <= bytes) sprintf(text + used, "%s%s", used ? ", " : "", word);
+    else if (used + sizeof more <= bytes) strcpy(text + used, more);
 }
 
 /* text is one of the words in "sgd|adam". */
@@ -244,6 +247,7 @@ static qg_status check_number(const option *o, const char *text, char canonical[
         return qg_fail(QG_EARG, "%s '%s' is no %s", o->name, text, whole ? "whole number" : "number");
     if (!(value >= o->min && value <= o->max))
         return qg_fail(QG_EARG, "%s %s is not in %.16g..%.16g", o->name, text, o->min, o->max);
+    value += 0.0;                               /* -0 is 0 */
     if (whole) {
         snprintf(canonical, VALUE_BYTES, "%.0f", value);
         return QG_OK;

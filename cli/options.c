@@ -59,11 +59,14 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     return -1;
 }
 
-/* The word begins an option of v that takes its value from the next one. */
+/* The word is an option of v, or the first letters of one, that takes its value from the next word. */
 static bool wants_value(const verb *v, const char *word)
 {
-    const option *o = !strncmp(word, "--", 2) ? option_find(word + 2) : NULL;
-    return o && (o->use & v->bit) && o->kind != OPTION_FLAG;
+    const size_t n = strlen(word);
+    for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
+        if (!strncmp(options[i].name, word + 2, n - 2) && (options[i].use & v->bit))
+            return options[i].kind != OPTION_FLAG;
+    return false;
 }
 
 const char *options_operand(const verb *v, int *argc, char **argv)

@@ -81,7 +81,10 @@ static qg_status continue_stored(const config *asked, const config *stored, conf
         return qg_fail(QG_EARG, "%s is %s in the run, but %s is asked for; a run keeps what it began "
                        "with", o->name, old, new);
     }
-    return over_saved(out, asked);
+    config rest = *asked;                       /* what it may change; in the other keys they agree */
+    for (int i = 0; i < OPTIONS; i++)
+        if ((options[i].use & IDENTITY) == IDENTITY) rest.value[i] = NULL;
+    return over_saved(out, &rest);
 }
 
 qg_status recipe_resolve(const config *asked, const config *stored, config *out, bool *usage)

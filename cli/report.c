@@ -255,7 +255,6 @@ static void print_json(const report *r, FILE *out, bool with_run)
     json_flag(&j, "complete", at->epoch == (uint64_t)r->recipe->epochs);
     json_real(&j, "images_per_second", r->rate);
     json_real(&j, "seconds", r->run->metrics.seconds + r->seconds);
-    json_real(&j, "epoch_seconds", r->seconds);
     json_integer(&j, "parameters", qg_params_trained(qg_net_params(r->net)));
     json_integer(&j, "float_bytes", qg_net_float_bytes(r->net));
     json_integer(&j, "packed_bytes", qg_net_packed_bytes(r->net));

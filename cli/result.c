@@ -26,10 +26,9 @@ static const struct field {
     FIELD(test_accuracy, REAL),      FIELD(best_test_accuracy, REAL),
     FIELD(train_loss, REAL),         FIELD(test_accuracy_stderr, REAL),
     FIELD(images_per_second, REAL),  FIELD(seconds, REAL),
-    FIELD(epoch_seconds, REAL),      FIELD(seed, INTEGER),
-    FIELD(epochs, INTEGER),          FIELD(best_epoch, INTEGER),
-    FIELD(test_images, INTEGER),     FIELD(threads, INTEGER),
-    FIELD(complete, FLAG),
+    FIELD(seed, INTEGER),            FIELD(epochs, INTEGER),
+    FIELD(best_epoch, INTEGER),      FIELD(test_images, INTEGER),
+    FIELD(threads, INTEGER),         FIELD(complete, FLAG),
 #undef FIELD
 };
 

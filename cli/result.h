@@ -22,7 +22,6 @@ typedef struct result {
     double   train_loss;
     double   images_per_second;
     double   seconds;                           /* in all sittings */
-    double   epoch_seconds;                     /* of these, in the epoch that is not finished */
     uint64_t seed, epochs, best_epoch, test_images, threads;
     bool     complete;
 } result;

@@ -40,19 +40,24 @@ const option *results_conflict(const logged_run *a, const logged_run *b)
     return conflict(&a->config, &b->config);
 }
 
-/* The options in which run differs from its recipe, into asked. */
+/* What run says otherwise than c, which asked leads to, is asked for, too; what c does not say may wait. */
+static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked, config *c)
+{
+    config own = identity(&run->config);
+    for (int i = 0; i < OPTIONS; i++)
+        if (c->value[i] ? own.value[i] && !strcmp(own.value[i], c->value[i]) : !all) own.value[i] = NULL;
+    const qg_status status = config_over(asked, &own);
+    return status ? status : resolve(asked, c);
+}
+
+/* The options in which run differs from its recipe, into asked.  One of them, as another optimizer, may change
+ * what others are, and whether they are there, when nobody asks: so in two rounds. */
 static qg_status find_overrides(const logged_run *run, config *asked)
 {
     config    c      = { { 0 } };
     qg_status status = config_set(asked, option_find("recipe"), run->row);
     if (!status) status = resolve(asked, &c);
-    if (!status) {
-        config own = identity(&run->config);
-        for (int i = 0; i < OPTIONS; i++)
-            if (own.value[i] && c.value[i] && !strcmp(own.value[i], c.value[i])) own.value[i] = NULL;
-        status = config_over(asked, &own);
-    }
-    if (!status) status = resolve(asked, &c);
+    for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked, &c);
     const option *o = status ? NULL : conflict(&c, &run->config);
     if (o)
         status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the recipe as it is now cannot have led to this run's %s",

@@ -54,7 +54,9 @@ static qg_status verify(const logged_run *r, const char *dir)
     const double margin = report_error(m->last.test_accuracy, a->test_images);
     if (!close_to(a->test_accuracy_stderr, margin))
         return differs(dir, "test_accuracy_stderr", a->test_accuracy_stderr, margin);
-    return close_to(a->seconds, m->seconds) ? QG_OK : differs(dir, "seconds", a->seconds, m->seconds);
+    if (!close_to(a->seconds, m->seconds)) return differs(dir, "seconds", a->seconds, m->seconds);
+    const double rate = metrics_rate(m);
+    return close_to(a->images_per_second, rate) ? QG_OK : differs(dir, "images_per_second", a->images_per_second, rate);
 }
 
 static qg_status finished(const logged_run *r, const char *dir)

@@ -232,24 +232,28 @@ bool run_has_checkpoint(const run *r)
     return !path_join(r->dir, "last.safetensors", path) && path_exists(path);
 }
 
+/* said, of the file, is this run's configuration. */
+static qg_status check_identity(const run *r, const char *said, const char *path)
+{
+    config        stored = { { 0 } };
+    qg_status     status = config_parse(&stored, said, path);
+    const option *o      = status ? NULL : config_difference(r->config, &stored, IDENTITY);
+    if (o) {
+        const char *here = r->config->value[o - options], *there = stored.value[o - options];
+        status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path, o->name,
+                         there ? there : "unset", here ? here : "unset");
+    }
+    config_free(&stored);
+    return status;
+}
+
 /* The file that s was loaded from belongs to this run's configuration. */
 static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
 {
     const char *format = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
     if (!format || !said || strcmp(format, FORMAT))
         return qg_fail(QG_EFORMAT, "%s: is no checkpoint of this version of qgrad train", path);
-    if (!strcmp(said, r->identity)) return QG_OK;
-    config    stored = { { 0 } };
-    qg_status status = config_parse(&stored, said, path);
-    if (!status) {
-        const option *o = config_difference(r->config, &stored, IDENTITY);
-        const char *here  = o ? r->config->value[o - options] : NULL;
-        const char *there = o ? stored.value[o - options] : NULL;
-        status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path,
-                         o ? o->name : "recipe", there ? there : "unset", here ? here : "unset");
-    }
-    config_free(&stored);
-    return status;
+    return check_identity(r, said, path);
 }
 
 /* The weights that were just loaded are those that were saved.  Older versions do not say. */
@@ -311,8 +315,7 @@ qg_status run_check_best(const run *r)
         status = qg_fail(QG_EFORMAT, "%s: is of epoch %s, but the best was %" PRIu64, path, epoch ? epoch : "unknown",
                          r->record.best_epoch);
     const char *said = qg_archive_noted(a, "recipe");
-    if (!status && (!said || strcmp(said, r->identity)))
-        status = qg_fail(QG_EARG, "%s: is of a run with another configuration", path);
+    if (!status) status = check_identity(r, said ? said : "", path);
     qg_archive_free(a);
     return status;
 }

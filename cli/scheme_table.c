@@ -205,6 +205,8 @@ static qg_status make_fake_quant(const double *v, qg_range_kind range, qg_quant 
                              .freeze_after = (uint64_t)v[FREEZE] };
     if (range != QG_RANGE_FIXED && (v[MIN] != FIRST_MIN || v[MAX] != FIRST_MAX))
         return qg_fail(QG_EARG, "min and max are of range=fixed alone");
+    if (!(s.min < s.max))
+        return qg_fail(QG_EARG, "min is %g, not below max, %g", (double)s.min, (double)s.max);
     if (!observed && (v[DECAY] != FIRST_DECAY || v[FREEZE] != 0))
         return qg_fail(QG_EARG, "decay and freeze-after are of range=observed and range=percentile alone");
     if (range != QG_RANGE_PERCENTILE && v[PERCENTILE] != FIRST_PERCENTILE)

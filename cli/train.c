@@ -10,7 +10,6 @@
 #include "cli/models.h"
 #include "cli/report.h"
 #include "cli/trainer.h"
-#include "core/hash.h"
 #include "core/parallel.h"
 
 /* The number of the signal that asks the run to stop; 0: none. */
@@ -108,9 +107,8 @@ static qg_status note(training *t, const char *key, const char *what, uint64_t d
 static qg_status note_images(training *t)
 {
     const trainer  *w        = &t->trainer;
-    const uint64_t  digest[] = { qg_loader_digest(w->train), qg_loader_digest(w->test) };
-    const uint64_t  names    = qg_loader_names(w->train);
-    const qg_status status   = note(t, "data-digest", "images", qg_hash(QG_HASH_BASIS, digest, sizeof digest));
+    const uint64_t  names  = qg_loader_names(w->train);
+    const qg_status status = note(t, "data-digest", "images", data_digest(w->train, w->test));
     return status || !names ? status : note(t, "class-digest", "names of the classes", names);
 }
 
@@ -132,7 +130,7 @@ static qg_status begin_without(const training *t, const char *dir)
 static qg_status begin_with(training *t, const char *source)
 {
     const char     *stored = config_text(&t->config, "init-digest"), *found = t->init.digest;
-    const qg_status status = init_weights(t->trainer.net, source, &t->init);
+    const qg_status status = init_weights(t->trainer.net, source, NULL, &t->init);
     if (status) return qg_fail(status, "--init %s", qg_errmsg());
     if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run began without one, and goes on without");
     if (stored && strcmp(stored, found))

@@ -82,7 +82,7 @@ report trainer_report(const trainer *t)
                      .run     = &t->run,
                      .net     = t->net,
                      .before  = &t->before,
-                     .seconds = t->run.record.batch ? now_seconds() - t->epoch_began : 0,
+                     .seconds = trainer_finished(t) ? 0 : now_seconds() - t->epoch_began,
                      .rate    = rate > 0 ? rate : trainer_rate(t) };
 }
 
@@ -169,7 +169,8 @@ static qg_status end_epoch(trainer *t)
                               .test_accuracy     = at->test_accuracy,
                               .images_per_second = trainer_rate(t),
                               .seconds           = now_seconds() - t->epoch_began };
-    status   = run_add_epoch(&t->run, row, better);
+    status = run_add_epoch(&t->run, row, better);
+    begin_epoch(t);
     if (!status) status = save(t);
     t->saved = now_seconds();
     if (status) return status;
@@ -188,14 +189,16 @@ qg_status trainer_run(trainer *t)
     bool stopped = false;
     t->saved     = now_seconds();
     begin_epoch(t);
-    if (t->before.epochs == t->run.record.epoch) t->epoch_began -= t->before.epoch_seconds;
+    /* What earlier sittings took beyond the epochs that metrics.csv has: of this epoch, or of one that was
+     * finished while its checkpoint was not, and comes again. */
+    const double unlogged = t->before.seconds - t->run.metrics.seconds;
+    if (unlogged > 0) t->epoch_began -= unlogged;
     while (!trainer_finished(t)) {
         qg_status status = run_steps(t, &stopped);
         if (!status && !stopped) status = evaluate(t, &stopped);
         if (!status && stopped) return save(t);
         if (!status) status = end_epoch(t);
         if (status) return status;
-        begin_epoch(t);
     }
     return QG_OK;
 }

@@ -89,7 +89,8 @@ download() {
     # A stalled transfer is given up after 20 s, a slow one may take half an hour.
     curl --fail --silent --location --connect-timeout 5 --speed-limit 1000 --speed-time 20 \
         --max-time 1800 --output "$2" "$1" </dev/null || {
-        say "$(dirname "$1"): $(basename "$1") could not be downloaded (curl: $?)"
+        code=$?
+        say "$(dirname "$1"): $(basename "$1") could not be downloaded (curl: $code)"
         return 1
     }
     : >"$tmp/reached"
@@ -182,8 +183,10 @@ from_any_source() {
 set_aside() {
     missing | while read -r sum name; do
         if [ -e "$dir/$name" ]; then
-            mv -f "$dir/$name" "$dir/$name.bad" || exit 1
-            say "$dir/$name is not the published file; kept as $name.bad"
+            bad=$name.bad n=1
+            while [ -e "$dir/$bad" ]; do n=$((n + 1)) bad=$name.bad-$n; done
+            mv "$dir/$name" "$dir/$bad" || exit 1
+            say "$dir/$name is not the published file; kept as $bad"
         fi
     done
 }

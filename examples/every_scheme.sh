@@ -6,6 +6,8 @@
 set -eu
 dir=${1:-runs/every-scheme}
 qgrad=${QGRAD:-build/qgrad}
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
 recipe='--model lenet5 --data mnist --epochs 3 --batch 64 --optimizer adam --lr 0.002 --schedule cosine:factor=0.01'
 
 # row NAME OPTIONS..: train, unless the run is there, and print its line.
@@ -16,7 +18,8 @@ row() {
     sum=''
     for seed in ${seeds:-1}; do
         json=$(env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE \
-            $qgrad train $recipe --seed "$seed" --out "$dir/$name-$seed" --resume --json ${threads:-} "$@" 2>/dev/null)
+            $qgrad train $recipe --seed "$seed" --out "$dir/$name-$seed" --resume --json ${threads:-} "$@" 2>"$said") ||
+            { tail -n 1 "$said" >&2; exit 1; }
         sum="$sum $(echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p')"
     done
     bytes=$(echo "$json" | sed -n 's/.*"packed_bytes": *\([0-9]*\).*/\1/p')

@@ -23,7 +23,8 @@ work=$(mktemp -d) || exit 1
 source_of() { sed -n 's/^init-recipe = "\(.*\)"$/\1/p' "$folder/$1.toml"; }
 finished() { grep -q '"complete":true' "$1/result.json" 2>/dev/null; }
 
-# A recipe that was changed after a run would only be noticed when the table is made, hours from now.
+# A value that was changed in a recipe after a run would only be noticed when the table is made, hours from
+# now; a line that was removed still is.
 for seed in $seeds; do
     for row; do
         dir=runs/$row/seed-$seed

@@ -416,15 +416,36 @@ static void test_eval_with_another_scheme(void **state)
     }
     assert_status("eval --run @/plain --best --weight ttq", 0);
     assert_non_null(strstr(last.out, "weights        ttq, trained as float\n"));
-    assert_non_null(strstr(last.out, "from the weights: conv1.weight.wp"));
+    assert_non_null(strstr(last.out, "started as always: conv1.weight.wp"));
 
     /* Trained by chance and tested with latent weights, or with their signs. */
     assert_status("train " SET "--weight binaryconnect:draw=stoch,eval=float --epochs 2 --out @/chance --json", 0);
     const double latent = accuracy_of("eval --run @/chance --json");
     assert_true(accuracy_of("eval --run @/chance --weight float --json") == latent);
     assert_status("eval --run @/chance --weight binaryconnect --json", 0);
+
+    /* What 8 bits have learned means nothing to 4. */
+    assert_status("train " SET "--weight lsq:bits=8 --epochs 3 --out @/eight --json", 0);
+    const double eight = accuracy_of("eval --run @/eight --json");
+    assert_true(accuracy_of("eval --run @/eight --weight lsq:bits=8 --json") == eight);
+    assert_status("eval --run @/eight --weight lsq:bits=4", 0);
+    assert_non_null(strstr(last.out, "started as always: conv1.weight.step"));
+    assert_status("eval --run @/eight --weight fake_quant:range=learned,per-channel=yes", 0);
+    assert_null(strstr(last.out, ".seen"));
     assert_refuses("eval --run @/plain --weight bop", 1, "conv1.weight has no latent weights");
     assert_refuses("eval --run @/plain --weight twm", 2, "no scheme 'twm'");
+}
+
+/* A range starts from the weight that its quantizer sees: here, ten times as large as the latent one. */
+static void test_ranges_of_folded_weights(void **state)
+{
+    (void)state;
+    assert_status("train " SET "--weight fake_quant --fold-batchnorm --epochs 12 --out @/folded --json", 0);
+    const double trained = accuracy_of("eval --run @/folded --json");
+    assert_true(trained > 0.9);
+    /* The same eight bits over the same ranges, but for the part of a step by which ends are nudged. */
+    assert_true(accuracy_of("eval --run @/folded --weight fake_quant:range=learned --json") > trained - 0.1);
+    assert_true(accuracy_of("eval --run @/folded --weight fake_quant:range=observed,per-channel=yes --json") > trained - 0.1);
 }
 
 static void test_summary_counts_bytes(void **state)
@@ -486,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_names_of_any_bytes),
         cmocka_unit_test(test_eval_finds_what_train_found),
         cmocka_unit_test(test_eval_with_another_scheme),
+        cmocka_unit_test(test_ranges_of_folded_weights),
         cmocka_unit_test(test_summary_counts_bytes),
         cmocka_unit_test(test_bench_measures),
     };

@@ -103,7 +103,22 @@ static void test_eval_of_other_images_keeps_the_statistics(void **state)
     j = parse();
     assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
     cJSON_Delete(j);
+    assert_status("eval --run @/run --data-dir @/tests --json", 0);
+    run_shell("cp @/set/t10k-images* @/tests/train-images-idx3-ubyte && cp @/set/t10k-labels* @/tests/train-labels-idx1-ubyte");
+    assert_status("eval --run @/run --data-dir @/tests --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
+    cJSON_Delete(j);
+
+    /* Moved: the statistics are of the same images, or of none. */
+    run_shell("mv @/set @/moved");
+    assert_refuses("eval --run @/run --data-dir @/tests", 1, "and the run, whose statistics normalise, saw ");
+    run_shell("rm @/tests/train*");
     assert_refuses("eval --run @/run --data-dir @/tests", 1, "train-images");
+    assert_status("eval --run @/run --data-dir @/moved --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
+    cJSON_Delete(j);
 }
 
 static void write_class(const char *split, const char *name, int bright, uint64_t key)

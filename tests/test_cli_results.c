@@ -120,6 +120,16 @@ static void test_what_a_row_begins_with_is_checked(void **state)
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began without the weights of memory");
 }
 
+/* Another optimizer or model has other values where nobody asks. */
+static void test_what_an_override_changes_may_be_asked_for(void **state)
+{
+    (void)state;
+    write_recipe("slow", "optimizer = \"sgd\"\nlr = 0.01\nmomentum = 0.5\n");
+    assert_status("train --recipe slow --optimizer adam --lr 0.01 --epochs 1 --json", 0);
+    assert_status("results --add runs/slow/seed-3", 0);
+    assert_holds("results/README.md", "--recipe slow --epochs 1 --optimizer adam --lr 0.01 ");
+}
+
 static void test_a_flag_cannot_be_turned_off_in_a_command(void **state)
 {
     (void)state;
@@ -170,6 +180,9 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     copy("kept", "results");
     edit("results/twn/seed-10/result.json", "\"test_images\":", "\"test_images\":0,\"images\":");
     assert_refuses("results", 1, "on 0 images cannot be");
+    copy("kept", "results");
+    edit("results/twn/seed-10/result.json", "\"images_per_second\":", "\"images_per_second\":9");
+    assert_refuses("results --check", 1, "results/twn/seed-10: result.json says images_per_second 9");
     copy("kept", "results");
     edit("results/twn/seed-11/metrics.csv", "\n2,", "\n3,");
     assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
@@ -254,6 +267,7 @@ int main(void)
         cmocka_unit_test_setup(test_texts_of_a_recipe_stay_in_their_cell, restore_table),
         cmocka_unit_test_setup(test_other_images_are_no_part_of_the_table, restore_table),
         cmocka_unit_test_setup(test_what_a_row_begins_with_is_checked, restore_table),
+        cmocka_unit_test_setup(test_what_an_override_changes_may_be_asked_for, restore_table),
         cmocka_unit_test_setup(test_a_flag_cannot_be_turned_off_in_a_command, restore_table),
         cmocka_unit_test_setup(test_old_logs_are_not_lost, restore_table),
         cmocka_unit_test_setup(test_an_interrupted_add_is_no_obstacle, restore_table),

@@ -93,6 +93,20 @@ static void test_resuming_with_other_options_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
 }
 
+/* Other words for the same: some items of a list, a flag that is not set, a zero with a sign. */
+static void test_resuming_with_the_same_in_other_words(void **state)
+{
+    (void)state;
+    const char plain[] = "nesterov = false\nquantize-after = 0\n";
+    write_bytes(at("plain.toml"), plain, sizeof plain - 1);
+    assert_status(TRAIN "--epochs 2 --layer conv1:weight=float --layer conv2:weight=binary --weight-decay -0 "
+                  "--budget 0 --out @/words --json", 0);
+    assert_status("train --resume --out @/words --layer conv1:weight=float --budget 0 --json", 0);
+    assert_status("train --resume --out @/words --layer conv2:weight=binary --weight-decay 0 --budget 0 --json", 0);
+    assert_refuses("train --resume --out @/words --layer fc1:weight=binary", 1, "layer is conv1:weight=float conv2:");
+    assert_status("train --resume --out @/words --config @/plain.toml --json", 0);
+}
+
 static void test_resuming_nothing_starts(void **state)
 {
     (void)state;
@@ -220,9 +234,15 @@ static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
     run_shell("cp @/ahead/last.safetensors @/early");
     kill(pid, SIGCONT);
     assert_int_equal(finish(pid), 0);
-    run_shell("cp @/early @/ahead/last.safetensors");       /* metrics.csv and best are now ahead of it */
+    run_shell("cp @/early @/ahead/last.safetensors");       /* the other files are now ahead of it */
+    cJSON       *j     = parse();
+    const double spent = number(j, "seconds");
+    cJSON_Delete(j);
     assert_status("train --resume --out @/ahead --json", 0);
     assert_same_run("straight", "ahead");
+    j = parse();
+    assert_true(number(j, "seconds") > spent);      /* what comes again was paid for */
+    cJSON_Delete(j);
 }
 
 static void test_one_process_per_run_directory(void **state)
@@ -373,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
         cmocka_unit_test(test_resuming_a_finished_run_prints_it),
         cmocka_unit_test(test_resuming_with_other_options_is_refused),
+        cmocka_unit_test(test_resuming_with_the_same_in_other_words),
         cmocka_unit_test(test_resuming_nothing_starts),
         cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
         cmocka_unit_test(test_a_budget_ends_in_good_order),
