@@ -231,7 +231,7 @@ static void band_gradient(const qg__conv *g, const float *dy, const float *wb, i
             .x_col = g->oc,
             .x_tap = -dy_row,
             .w     = wb + (last_i * g->kw + g->kw - 1 - j) * weights,
-            .w_tap = -g->stride * g->kw * weights,
+            .w_tap = -(ptrdiff_t)g->stride * g->kw * weights,
             .y     = dx + (b.first + g->stride * b.q) * dx_row + (ptrdiff_t)j * g->c,
             .y_row = g->stride * dx_row,
             .y_col = (ptrdiff_t)g->stride * g->c,
@@ -248,7 +248,7 @@ static void input_gradient(const qg__conv *g, const float *dy, const float *wb, 
     const int    block = block_of(g->c);
     const size_t size  = (size_t)(g->kh * g->kw) * (size_t)g->oc * (size_t)block;
     const int    strip = STRIP / g->ow + 1;
-    memset(dx, 0, (size_t)(g->h * g->w) * (size_t)g->c * sizeof *dx);
+    memset(dx, 0, (size_t)g->h * (size_t)g->w * (size_t)g->c * sizeof *dx);
     for (int c = 0; c < g->c; c += block, wb += size)
         for (int first = 0; first < least(g->stride, g->kh); first++) {
             const int taps = (g->kh - 1 - first) / g->stride + 1;

@@ -145,7 +145,7 @@ enum { FAR = 64, MANY = 4 };
 
 static bool is_wide(const qg__conv *g)
 {
-    return g->stride * g->c >= FAR && g->oc >= MANY * block_of(g->oc);
+    return (ptrdiff_t)g->stride * g->c >= FAR && g->oc >= MANY * block_of(g->oc);
 }
 
 /* All channels, units [u0, u1), of the pixels of m; dy is its first pixel. */
