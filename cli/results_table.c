@@ -12,16 +12,22 @@ static const char head[] =
     TITLE
     "\n"
     "Written by `qgrad results` from the logs beside this page; `qgrad results --check` compares, and `make test`\n"
-    "runs it.  Nothing here is typed by hand: a row is a file of `examples/recipes`, a number comes from the\n"
-    "`metrics.csv` of runs that are finished.\n"
+    "runs it.  Our numbers come from the `metrics.csv` of finished runs.  What is said of a source, of deviations\n"
+    "from it and of trials is text of the row's recipe, `examples/recipes/ROW.toml`, as it is now.\n"
+    "\n"
+    "To repeat a row: `make`, `make data` (for CIFAR-10 `sh datasets/fetch.sh cifar10`), then its command, from the\n"
+    "top of the tree; the run that `--init` names comes first, an order that `examples/reproduce.sh` keeps.  At the\n"
+    "row's commit, on the same kernels and BLAS core, digits and digest are the same.  `build/qgrad results --add\n"
+    "RUN` puts the logs in the place of those here, and `git diff results` compares.\n"
     "\n"
     "- *reported*: test accuracy in % as the source has it.  *code*: read in the authors' own code or log.\n"
     "  *replication*: read in what others wrote about it.  *memory*: quoted without the text at hand, so it may\n"
-    "  be wrong, and nothing is concluded from it.  *none*: no source has such a number.\n"
+    "  be wrong, and nothing is concluded from it.  *none*: no number for this net and recipe is known.\n"
     "- *ours*: mean over the seeds ± sample deviation, after the last epoch; *best* is the mean of each run's best\n"
     "  epoch, which is chosen on the test set and thus flatters.\n"
     "- *± test*: binomial standard error that the size of the test set leaves in a single run.\n"
-    "- *minutes*: per run, test and files included.\n";
+    "- *minutes*: per run, test and files included, on a machine that other runs shared; speed is measured in\n"
+    "  [docs/performance.md](../docs/performance.md).\n";
 
 /* --- one row: the runs first..last-1 -------------------------------------------------------- */
 
@@ -134,8 +140,7 @@ static qg_status print_runs(const row *w, FILE *out)
 static void print_images(const results *all, FILE *out)
 {
     fputs("\n## Images\n\n"
-          "Digests of images and labels, training and test.  Runs on data of one name saw the same, or come from a\n"
-          "version that did not write it down.\n\n", out);
+          "Digests of images and labels, training and test: the same in every run that wrote its own down.\n\n", out);
     for (int i = 0; i < all->runs; i++) {
         const config *c    = &all->run[i].config;
         const char   *data = config_text(c, "data");
@@ -185,14 +190,15 @@ static qg_status each_row(const row *w, int rows, print f, FILE *out)
 
 static qg_status print_rows(const row *w, int rows, FILE *out)
 {
-    fputs("\n| row | of | reported | ours | best | ± test | seeds | epochs | minutes | command |\n"
+    fputs("\n| row | what it reproduces | reported | ours | best | ± test | seeds | epochs | minutes | command |\n"
           "|---|---|---|---|---|---|---|---|---|---|\n", out);
     qg_status status = each_row(w, rows, print_row, out);
     fputs("\n## How they deviate from the source\n\n", out);
     if (!status) status = each_row(w, rows, print_deviations, out);
     fputs("\n## Runs\n\n"
           "The commit is the program's, `-dirty` where its sources were not as committed; two names where a run was\n"
-          "resumed by another program or on another machine.  The digest is of the last weights.\n\n"
+          "resumed by another program or on another machine.  Threads are those of the last piece of a run, minutes\n"
+          "and images/s of all.  The digest is of the last weights.\n\n"
           "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | kernels | BLAS core | digest |\n"
           "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
     return status ? status : each_row(w, rows, print_runs, out);

@@ -120,6 +120,23 @@ static void test_what_a_row_begins_with_is_checked(void **state)
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began without the weights of memory");
 }
 
+/* On another machine both have other bits, and each alone would contradict the other's logs. */
+static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
+{
+    (void)state;
+    write_recipe("tuned", "init-recipe = \"memory\"\n");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
+    assert_status("results --add runs/tuned/seed-3", 0);
+    assert_status("train --recipe memory --epochs 2 --out longer --json", 0);
+    assert_refuses("results --add longer", 1,
+                   "; to replace both runs, remove results/tuned/seed-3, then add that of memory");
+    assert_status("train --recipe tuned --epochs 1 --init longer --out newer --json", 0);
+    run_shell("rm -r @/results/tuned/seed-3");
+    assert_status("results --add longer", 0);
+    assert_status("results --add newer", 0);
+    assert_status("results --check", 0);
+}
+
 /* Another optimizer or model has other values where nobody asks. */
 static void test_what_an_override_changes_may_be_asked_for(void **state)
 {
@@ -172,7 +189,7 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     (void)state;
     copy("results", "kept");
     edit("results/README.md", "| 10, 11 | 2 |", "| 10, 11 | 3 |");
-    assert_refuses("results --check", 1, "results/README.md:18: is '| [twn](twn) | A paper |");
+    assert_refuses("results --check", 1, "results/README.md:24: is '| [twn](twn) | A paper |");
     assert_status("results", 0);
     assert_status("results --check", 0);
     edit("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
@@ -267,6 +284,7 @@ int main(void)
         cmocka_unit_test_setup(test_texts_of_a_recipe_stay_in_their_cell, restore_table),
         cmocka_unit_test_setup(test_other_images_are_no_part_of_the_table, restore_table),
         cmocka_unit_test_setup(test_what_a_row_begins_with_is_checked, restore_table),
+        cmocka_unit_test_setup(test_a_row_and_what_it_begins_with_can_be_replaced, restore_table),
         cmocka_unit_test_setup(test_what_an_override_changes_may_be_asked_for, restore_table),
         cmocka_unit_test_setup(test_a_flag_cannot_be_turned_off_in_a_command, restore_table),
         cmocka_unit_test_setup(test_old_logs_are_not_lost, restore_table),
