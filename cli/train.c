@@ -106,7 +106,7 @@ static qg_status note(training *t, const char *key, const char *what, uint64_t d
 
 static qg_status note_images(training *t)
 {
-    const trainer  *w        = &t->trainer;
+    const trainer  *w      = &t->trainer;
     const uint64_t  names  = qg_loader_names(w->train);
     const qg_status status = note(t, "data-digest", "images", data_digest(w->train, w->test));
     return status || !names ? status : note(t, "class-digest", "names of the classes", names);
