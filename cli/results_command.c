@@ -116,8 +116,9 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
         return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of %s, whose run with this seed is not in "
                        RESULTS, run->row, run->seed, begins_with);
     return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of digest %s, but %s with this seed ended in "
-                   "%s; to replace both runs, remove " RESULTS "/%s/seed-%" PRIu64 ", then add that of %s",
-                   run->row, run->seed, digest, begins_with, other->result.digest, run->row, run->seed, begins_with);
+                   "%s; to replace both runs, remove " RESULTS "/%s/seed-%" PRIu64 " if it is there, add the run of %s, "
+                   "then this one", run->row, run->seed, digest, begins_with, other->result.digest, run->row,
+                   run->seed, begins_with);
 }
 
 const logged_run *results_witness(const results *all, const char *data)

@@ -15,11 +15,11 @@ static const char head[] =
     "runs it.  Our numbers come from the `metrics.csv` of finished runs.  What is said of a source, of deviations\n"
     "from it and of trials is text of the row's recipe, `examples/recipes/ROW.toml`, as it is now.\n"
     "\n"
-    "To repeat a row: `make`, `make data` (for CIFAR-10 `sh datasets/fetch.sh cifar10`), then its command, from the\n"
-    "top of the tree; the run that `--init` names comes first, an order that `examples/reproduce.sh` keeps.  At the\n"
-    "row's commit, on the same kernels and BLAS core, digits and digest are the same; where a CPU would take others,\n"
-    "`QGRAD_CPU=avx2 OPENBLAS_CORETYPE=Zen` in front of the command, or what the row has, select them.  `build/qgrad\n"
-    "results --add RUN` puts the logs in the place of those here, and `git diff results` compares.\n"
+    "To repeat a run: build its commit (see Runs) in a clone, and call that `build/qgrad` from the top of this tree,\n"
+    "after `make data` (for CIFAR-10 `sh datasets/fetch.sh cifar10`), with the command of its row and its seed; the\n"
+    "run that `--init` names comes first.  On the same kernels and BLAS core every accuracy and the digest are the\n"
+    "same.  Where a CPU would take others, `QGRAD_CPU=avx2 OPENBLAS_CORETYPE=Zen` in front of the command, or what\n"
+    "the run has, select them; `examples/reproduce.sh` clears both.\n"
     "\n"
     "- *reported*: test accuracy in % as the source has it.  *code*: read in the authors' own code or log.\n"
     "  *replication*: read in what others wrote about it.  *memory*: quoted without the text at hand, so it may\n"
@@ -76,7 +76,7 @@ static void print_reported(const row *w, FILE *out)
 {
     const char *text = config_text(&w->recipe, "reported"), *from = config_text(&w->recipe, "provenance");
     const bool  memory = from && !strcmp(from, "memory");
-    print_cell(memory ? " reported " : " ", text ? text : "none", out);     /* nobody has printed one */
+    print_cell(memory ? " reported " : " ", text ? text : "none", out);     /* for this net and recipe */
     if (text && from) fprintf(out, " (%s)", from);
     fputs(" |", out);
 }

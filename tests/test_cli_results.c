@@ -129,7 +129,7 @@ static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
     assert_status("results --add runs/tuned/seed-3", 0);
     assert_status("train --recipe memory --epochs 2 --out longer --json", 0);
     assert_refuses("results --add longer", 1,
-                   "; to replace both runs, remove results/tuned/seed-3, then add that of memory");
+                   "; to replace both runs, remove results/tuned/seed-3 if it is there, add the run of memory");
     assert_status("train --recipe tuned --epochs 1 --init longer --out newer --json", 0);
     run_shell("rm -r @/results/tuned/seed-3");
     assert_status("results --add longer", 0);
