@@ -247,8 +247,8 @@ static int misused(const char *word)
 {
     char names[64] = "";
     for (int i = 0; i < BENCHES; i++) list_append(names, sizeof names, strchr(benches[i].name, ' ') + 1);
-    if (word) fprintf(stderr, "qgrad bench: no benchmark '%s'; there is %s\n", word, names);
-    else fprintf(stderr, "qgrad bench: name the benchmark first; there is %s\n", names);
+    if (word) fprintf(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
+    else fprintf(stderr, "qgrad bench: name the benchmark first; available: %s\n", names);
     return EXIT_USAGE;
 }
 

@@ -80,7 +80,7 @@ qg_status data_parse(const char *text, data_set *d, char *canonical, size_t byte
     if (!found) {
         char names[256] = "";
         for (int i = 0; i < SETS; i++) list_append(names, sizeof names, sets[i].name);
-        return qg_fail(QG_EARG, "no data set '%s'; there is %s", text, names);
+        return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", text, names);
     }
     *d = *found;
     if (sized) return parse_folder(text + sizeof folder - 1, d, canonical, bytes);

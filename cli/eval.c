@@ -51,7 +51,7 @@ static qg_status configure(evaluation *e, bool *usage)
 static qg_status check_names(const evaluation *e, const qg_loader *l, const char *dir)
 {
     const char    *stored = config_text(&e->config, "class-digest");
-    const uint64_t names  = qg_loader_names(l);
+    const uint64_t names  = qg_loader_class_digest(l);
     char           found[32];
     snprintf(found, sizeof found, "%016" PRIx64, names);
     if (!stored || !names || !strcmp(stored, found)) return QG_OK;

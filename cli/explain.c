@@ -125,7 +125,7 @@ static int refuse(const char *name)
         for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
         if (!again) list_append(names, sizeof names, s.name);
     }
-    fprintf(stderr, "qgrad explain: no scheme '%s'; there is %s\n", name, names);
+    fprintf(stderr, "qgrad explain: unknown scheme '%s'; available: %s\n", name, names);
     return EXIT_USAGE;
 }
 

@@ -11,7 +11,7 @@ typedef struct slope_row {
     qg_quant  (*quant)(void);
     double    (*surrogate)(double x, void *context);
     float       lo, hi;
-    float       learned[QG_LEARNED];
+    float       learned[QG_MAX_LEARNED];
 } slope_row;
 
 /* --- surrogates --------------------------------------------------------------------------- */
@@ -63,14 +63,14 @@ static qg_quant with(qg_surrogate s)
     return qg_binary_activation((qg_binary_activation_spec){ .surrogate = s });
 }
 
-static qg_quant sign_identity(void) { return with(qg_ste_identity()); }
-static qg_quant sign_clip(void) { return with(qg_ste_clip(1)); }
-static qg_quant sign_clip_half(void) { return with(qg_ste_clip(0.5f)); }
-static qg_quant sign_approx(void) { return with(qg_ste_approx_sign()); }
-static qg_quant sign_swish(void) { return with(qg_ste_swish(5)); }
-static qg_quant sign_tanh_half(void) { return with(qg_ste_tanh(0.5f)); }
-static qg_quant sign_tanh_3(void) { return with(qg_ste_tanh(3)); }
-static qg_quant sign_annealed(void) { return with(qg_ste_annealed_tanh(1000)); }
+static qg_quant sign_identity(void) { return with(qg_surrogate_identity()); }
+static qg_quant sign_clip(void) { return with(qg_surrogate_clip(1)); }
+static qg_quant sign_clip_half(void) { return with(qg_surrogate_clip(0.5f)); }
+static qg_quant sign_approx(void) { return with(qg_surrogate_approx_sign()); }
+static qg_quant sign_swish(void) { return with(qg_surrogate_swish(5)); }
+static qg_quant sign_tanh_half(void) { return with(qg_surrogate_tanh(0.5f)); }
+static qg_quant sign_tanh_3(void) { return with(qg_surrogate_tanh(3)); }
+static qg_quant sign_annealed(void) { return with(qg_surrogate_annealed_tanh(1000)); }
 static qg_quant sign(void) { return with((qg_surrogate){ 0 }); }
 static qg_quant twn(void) { return qg_twn((qg_twn_spec){ 0 }); }
 static qg_quant binary(void) { return qg_binary((qg_binary_spec){ 0 }); }
@@ -178,14 +178,14 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* A row, and memory for what its quantizer has learned. */
 typedef struct trial {
     const slope_row *row;
-    float            learned[QG_LEARNED];
+    float            learned[QG_MAX_LEARNED];
 } trial;
 
 static qg_var *apply(qg_tape *t, qg_var *x, void *context)
 {
     trial         *k                    = context;
     const qg_quant q                    = k->row->quant();
-    qg_var        *learned[QG_LEARNED] = { NULL };
+    qg_var        *learned[QG_MAX_LEARNED] = { NULL };
     for (int i = 0; i < qg_learned_count(q); i++)
         learned[i] = qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, &k->learned[i] });
     return qg_quantize(t, q, x, learned);
@@ -195,7 +195,7 @@ static qg_status check(int i, gradcheck_line *line)
 {
     const slope_row *row = &rows[i];
     trial            k   = { .row = row };
-    for (int j = 0; j < QG_LEARNED; j++) k.learned[j] = row->learned[j];
+    for (int j = 0; j < QG_MAX_LEARNED; j++) k.learned[j] = row->learned[j];
     *line = (gradcheck_line){ .name = row->name, .against = "slope" };
     return qg_slopecheck((qg_slopecheck_spec){ .name      = row->name,
                                                .op        = apply,

@@ -43,7 +43,7 @@ static void plain_backward(qg_tape *t, qg_var *y)
     const plain *const *f     = y->saved;
     qg_var             *x     = y->in[0];
     float              *dx    = qg_scratch(t, TENSOR_N * sizeof *dx);
-    float               dl[QG_LEARNED] = { 0 }, learned[QG_LEARNED] = { 0 };
+    float               dl[QG_MAX_LEARNED] = { 0 }, learned[QG_MAX_LEARNED] = { 0 };
     if (!dx) return;
     for (int i = 0; i < learned_count(*f); i++) learned[i] = y->in[1 + i]->data[0];
     qg_array       in = view(x->data), dy = view(y->grad), out = view(dx);
@@ -62,7 +62,7 @@ static qg_var *apply_plain(qg_tape *t, const plain *f, qg_var *x, qg_var **learn
     const plain **kept = y ? qg_save(t, y, sizeof *kept) : NULL;
     if (!kept) return NULL;
     *kept                    = f;
-    float    values[QG_LEARNED] = { 0 };
+    float    values[QG_MAX_LEARNED] = { 0 };
     for (int i = 0; i < learned_count(f); i++) values[i] = learned[i]->data[0];
     qg_array        in = view(x->data), out = view(y->data);
     const qg_status s = f->forward(&in, values, &out);
@@ -74,7 +74,7 @@ static qg_var *apply_plain(qg_tape *t, const plain *f, qg_var *x, qg_var **learn
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 {
     const trial *k                   = context;
-    qg_var      *learned[QG_LEARNED] = { NULL };
+    qg_var      *learned[QG_MAX_LEARNED] = { NULL };
     qg_var      *x                   = qg_parameter(t, p->item[0]);
     for (int i = 1; i < p->count; i++) learned[i - 1] = qg_parameter(t, p->item[i]);
     if (!x) return NULL;
@@ -92,7 +92,7 @@ static qg_var *surrogate(qg_tape *t, const qg_params *p, void *context)
     qg_var      *y = x ? qg_record(t, &surrogate_op, x->shape, x, NULL, NULL) : NULL;
     if (!y) return NULL;
     for (size_t i = 0; i < TENSOR_N; i++) {
-        float learned[QG_LEARNED] = { 0 };      /* of the channel, where there is one for each */
+        float learned[QG_MAX_LEARNED] = { 0 };      /* of the channel, where there is one for each */
         for (int l = 1; l < p->count; l++)
             learned[l - 1] = p->item[l]->value[p->item[l]->shape.c > 1 ? i / TENSOR_ROW : 0];
         y->data[i] = (float)k->row->surrogate(&k->was, i, x->data, learned);

@@ -15,7 +15,7 @@ enum { TENSOR_ROWS = 3, TENSOR_ROW = 11, TENSOR_N = TENSOR_ROWS * TENSOR_ROW };
 
 /* Values of x and of what is learned before anything moved. */
 typedef struct held {
-    float x[TENSOR_N], learned[QG_LEARNED];
+    float x[TENSOR_N], learned[QG_MAX_LEARNED];
 } held;
 
 /* A quantizer as the functions on arrays have it. */
@@ -33,7 +33,7 @@ typedef struct tensor_row {
     const plain *plain;             /* functions on arrays */
     double     (*surrogate)(const held *was, size_t i, const float *x, const float *learned);
                                     /* element i; NULL: the quantizer itself */
-    float        learned[QG_LEARNED];   /* values, one for all channels */
+    float        learned[QG_MAX_LEARNED];   /* values, one for all channels */
     float        spread;            /* of x about 0 */
     float        kink[3];           /* x keeps away from these, if not 0, */
     float        margin;            /* by this much */

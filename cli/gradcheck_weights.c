@@ -30,13 +30,23 @@ static qg_status ttq_backward(const qg_array *x, const float *learned, const qg_
 }
 
 /* Eq. 8 is the slope of Wp x, x and Wn x on the three sets, which were told apart before. */
-static double ttq_lines(const held *was, size_t i, const float *x, const float *learned)
+static double lines_of(const held *was, size_t first, size_t n, size_t i, const float *x, const float *learned)
 {
     float most = 0;
-    for (int j = 0; j < TENSOR_N; j++) most = fmaxf(most, fabsf(was->x[j]));
+    for (size_t j = first; j < first + n; j++) most = fmaxf(most, fabsf(was->x[j]));
     const float d     = 0.25f * most;
     const float slope = was->x[i] > d ? learned[0] : was->x[i] < -d ? learned[1] : 1;
     return (double)slope * (double)x[i];
+}
+
+static double ttq_lines(const held *was, size_t i, const float *x, const float *learned)
+{
+    return lines_of(was, 0, TENSOR_N, i, x, learned);
+}
+
+static double ttq_row_lines(const held *was, size_t i, const float *x, const float *learned)
+{
+    return lines_of(was, i - i % TENSOR_ROW, TENSOR_ROW, i, x, learned);
 }
 
 static const plain ttq_arrays = { { "wp", "wn" }, ttq_forward, ttq_backward };
@@ -136,6 +146,8 @@ static qg_quant weight(qg_quant q)
 
 static qg_quant ttq(void) { return weight(qg_ttq((qg_ttq_spec){ .threshold = 0.25f })); }
 
+static qg_quant ttq_rows(void) { return weight(qg_ttq((qg_ttq_spec){ .threshold = 0.25f, .per_channel = true })); }
+
 static qg_quant ttq_as_printed(void)
 {
     return weight(qg_ttq((qg_ttq_spec){ .threshold = 0.25f, .rule = QG_TTQ_AS_PRINTED }));
@@ -163,13 +175,13 @@ static qg_quant xnor_exact(void) { return weight(qg_xnor((qg_xnor_spec){ 0 })); 
 /* A surrogate that no w meets leaves what acts through alpha, which is smooth while no sign flips. */
 static qg_quant xnor_alpha(void)
 {
-    return weight(qg_xnor((qg_xnor_spec){ .surrogate = qg_ste_clip(0.01f) }));
+    return weight(qg_xnor((qg_xnor_spec){ .surrogate = qg_surrogate_clip(0.01f) }));
 }
 
 static qg_quant xnor_alpha_as_printed(void)
 {
     return weight(
-        qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_PAPER, .surrogate = qg_ste_clip(0.01f) }));
+        qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_PAPER, .surrogate = qg_surrogate_clip(0.01f) }));
 }
 
 static qg_quant bireal(void) { return weight(qg_magnitude_aware((qg_magnitude_aware_spec){ 0 })); }
@@ -181,6 +193,10 @@ static const tensor_row rows[] = {
       .spread = 1 },
     { .name = "ttq: Wp", .checked = 1, .quant = ttq, .learned = { 0.7f, 1.2f }, .spread = 1 },
     { .name = "ttq: Wn", .checked = 2, .quant = ttq, .learned = { 0.7f, 1.2f }, .spread = 1 },
+    { .name = "ttq, per channel: w", .quant = ttq_rows, .surrogate = ttq_row_lines, .learned = { 0.7f, 1.2f },
+      .spread = 1 },
+    { .name = "ttq, per channel: Wp", .checked = 1, .quant = ttq_rows, .learned = { 0.7f, 1.2f }, .spread = 1 },
+    { .name = "ttq, per channel: Wn", .checked = 2, .quant = ttq_rows, .learned = { 0.7f, 1.2f }, .spread = 1 },
     { .name = "dorefa: w", .quant = dorefa_weight, .surrogate = tanh_over_held_max,
       .spread = 1.5f },
     { .name = "dorefa, maximum derived: w", .quant = dorefa_weight_max, .surrogate = tanh_over_max,

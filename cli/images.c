@@ -53,7 +53,7 @@ qg_status normalise_parse(const char *text, qg_normalise *n, char *canonical, si
     const size_t length = strcspn(text, ":");
     const int    kind   = find(kinds, KINDS, text, length);
     if (kind < 0 || ((kind != QG_TO_RANGE) && text[length]))
-        return qg_fail(QG_EARG, "no normalisation '%s'; there is unit, range:low=-1,high=1, channel, pixel, "
+        return qg_fail(QG_EARG, "unknown normalisation '%s'; available: unit, range:low=-1,high=1, channel, pixel, "
                        "whiten", text);
     *n = (qg_normalise){ .kind = (qg_normalise_kind)kind };
     if (kind == QG_TO_RANGE) return parse_range(text + length + (text[length] == ':'), n, canonical, bytes);
@@ -106,7 +106,7 @@ qg_status augment_parse(const char *text, qg_augment *a, char *canonical, size_t
         const size_t n = strcspn(at, ","), key = strcspn(at, "=,");
         const int    part = find(parts, PARTS, at, key);
         if (part < 0 || !read_part(part, key < n ? at + key + 1 : NULL, key < n ? n - key - 1 : 0, a))
-            return qg_fail(QG_EARG, "no augmentation '%.*s'; there is none, or some of pad=4, "
+            return qg_fail(QG_EARG, "unknown augmentation '%.*s'; available: none, or some of pad=4, "
                            "border=zero|reflect|repeat, flip, cutout=8, joined by commas", (int)n, at);
         if (given[part]) return qg_fail(QG_EARG, "augmentation: %s is given twice", parts[part]);
         given[part] = true;

@@ -30,7 +30,7 @@ static place place_of(qg_net *net, const qg_param *p)
     for (int i = 0; i < qg_net_layers(net); i++)
         for (int r = 0; r < QG_ROLES; r++) {
             const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
-            for (int k = 0; slot && k < QG_LEARNED; k++)
+            for (int k = 0; slot && k < QG_MAX_LEARNED; k++)
                 if (slot->param[k] == p) return (place){ i, qg_roles[r], slot, &slot->q.scheme->learned[k] };
         }
     return (place){ .slot = NULL };
@@ -63,7 +63,7 @@ static bool has_name_of_learned(const char *name)
     return false;
 }
 
-/* Of a run rather than of its net (cli/run.c, cli/census.c, optim/). */
+/* Of a run rather than of its net (cli/run.c, cli/code_stats.c, optim/). */
 static bool is_of_run(const char *name)
 {
     return !strncmp(name, "run.", 4) || !strncmp(name, "codes.", 6) || !strncmp(name, "optim.", 6);

@@ -30,7 +30,7 @@ static void print_levels(const tensor *v)
 /* What a quantizer has learned or observed: a number, or the range of one per channel. */
 static void print_learned(const qg_slot *slot)
 {
-    for (int i = 0; i < QG_LEARNED; i++) {
+    for (int i = 0; i < QG_MAX_LEARNED; i++) {
         const qg_param *p   = slot->param[i];
         float           min = INFINITY, max = -INFINITY;
         const size_t    n   = p ? qg_count(p->shape) : 0;
@@ -93,7 +93,7 @@ void inspect_print(const tensor *v)
 static void json_learned(json *j, const qg_slot *slot)
 {
     json_open(j, "learned", '[');
-    for (int i = 0; i < QG_LEARNED; i++) {
+    for (int i = 0; i < QG_MAX_LEARNED; i++) {
         const qg_param *p = slot->param[i];
         if (!p) continue;
         json_open(j, NULL, '{');

@@ -16,7 +16,7 @@ static void add(learned_list *l, const qg_slot *slot)
 qg_status learned_begin(learned_list *l, qg_net *net)
 {
     const int    layers = qg_net_layers(net);
-    const size_t most   = (size_t)layers * QG_ROLES * QG_LEARNED + 1;
+    const size_t most   = (size_t)layers * QG_ROLES * QG_MAX_LEARNED + 1;
     *l = (learned_list){ .param = calloc(most, sizeof *l->param), .entry = calloc(most, sizeof *l->entry) };
     if (!l->param || !l->entry) return qg_fail(QG_EMEM, "out of memory for %zu learned values", most);
     for (int i = 0; i < layers; i++)

@@ -48,7 +48,7 @@ static void count(metrics *m, metrics_row row)
     if (m->epochs == 1 || row.test_accuracy > m->best.test_accuracy) m->best = row;
 }
 
-qg_status metrics_begin(metrics *m, const census *c, const learned_list *l)
+qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l)
 {
     *m               = (metrics){ 0 };
     qg_status status = append(m, "%s", HEADER);
@@ -65,7 +65,7 @@ qg_status metrics_begin(metrics *m, const census *c, const learned_list *l)
     return status ? status : append(m, "\n");
 }
 
-qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned_list *l)
+qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const learned_list *l)
 {
     const double own[] = { row.lr,        row.train_loss,    row.train_accuracy, row.test_loss, row.test_accuracy,
                            row.images_per_second, row.seconds };

@@ -2,7 +2,7 @@
 #ifndef CLI_METRICS_H
 #define CLI_METRICS_H
 
-#include "cli/census.h"
+#include "cli/code_stats.h"
 #include "cli/learned.h"
 #include "cli/paths.h"
 
@@ -12,7 +12,7 @@ typedef struct metrics_row {
     double train_loss, train_accuracy;      /* over the epoch's steps, as they came */
     double test_loss, test_accuracy;
     double images_per_second;               /* of the training steps alone */
-    double seconds;                         /* steps, evaluation, files, in all sittings */
+    double seconds;                         /* steps, evaluation, files, in all processes */
 } metrics_row;
 
 typedef struct metrics {
@@ -26,12 +26,12 @@ typedef struct metrics {
     metrics_row best;                       /* the first with the greatest test_accuracy */
 } metrics;
 
-/* The header alone.  To the columns of every run it adds two per row of the census, conv1.zeros and
+/* The header alone.  To the columns of every run it adds two per row of the code statistics, conv1.zeros and
  * conv1.flipped, and one per learned or tracked number, conv1.weight.wp; where there is one number per
  * channel these are three, conv1.weight.min.least, .mean and .greatest over the channels.
  * Fails with QG_EMEM. */
-QG_MUST_CHECK qg_status metrics_begin(metrics *m, const census *c, const learned_list *l);
-QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const census *c, const learned_list *l);
+QG_MUST_CHECK qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l);
+QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const learned_list *l);
 
 /* The first `epochs` rows of a file; -1: all of them.  Fails with QG_EIO, QG_EMEM, QG_EFORMAT (not
  * a row per epoch; fewer than that). */

@@ -32,7 +32,7 @@ qg_status model_parse(const char *text, const qg_model **model, double chosen[QG
     if (!*model) {
         char names[VALUE_BYTES] = "";
         model_names(names, sizeof names);
-        return qg_fail(QG_EARG, "no model '%s'; there is %s", name, names);
+        return qg_fail(QG_EARG, "unknown model '%s'; available: %s", name, names);
     }
     spelling_option list[QG_MODEL_KEYS];
     int             key[QG_MODEL_KEYS];

@@ -25,7 +25,7 @@ static qg_status unknown(const char *path)
         free(entry[i]);
     }
     if (n >= 0) free(entry);
-    return qg_fail(QG_EARG, "recipe: there is no %s; there is %s", path,
+    return qg_fail(QG_EARG, "recipe: no file %s; available: %s", path,
                    *names ? names : "none, seen from this directory");
 }
 

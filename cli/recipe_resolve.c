@@ -49,7 +49,7 @@ static qg_status merge(const config *asked, config *out)
     if (!name) {
         char names[VALUE_BYTES] = "";
         model_names(names, sizeof names);
-        return qg_fail(QG_EARG, "--model is missing; there is %s", names);
+        return qg_fail(QG_EARG, "--model is missing; available: %s", names);
     }
     const qg_model *model;
     double          chosen[QG_MODEL_KEYS];

@@ -15,7 +15,7 @@ typedef struct report {
     const recipe *recipe;
     const run    *run;
     const qg_net *net;
-    const result *before;           /* what earlier sittings have left; {0}: nothing */
+    const result *before;           /* what earlier processes left; {0}: nothing */
     double        seconds;          /* of the epoch that is not finished */
     double        rate;             /* images per second of all that is known */
 } report;
@@ -24,7 +24,7 @@ typedef struct report {
 double report_error(double p, uint64_t n);
 
 /* Memory, threads, BLAS core, kernels, commit: what every JSON object says of machine and build.
- * before: what a run's earlier sittings said; NULL: there is none. */
+ * before: what a run's earlier processes said; NULL: there is none. */
 void   report_machine(json *j, const result *before);
 size_t peak_rss_bytes(void);
 void   report_digest(const qg_net *net, char text[17]);

@@ -14,14 +14,14 @@
 enum { RESULT_TEXT = 192 };
 
 typedef struct result {
-    /* As the sittings had them: one value, or "first, second" where they differ. */
+    /* As each process had them: one value, or "first, second" where they differ. */
     char     commit[RESULT_TEXT], cpu_path[RESULT_TEXT], blas_core[RESULT_TEXT];
     char     digest[RESULT_TEXT];               /* of the weights as they stand */
     double   test_accuracy, best_test_accuracy; /* NaN: no epoch is finished; so are the next two */
     double   test_accuracy_stderr;              /* binomial */
     double   train_loss;
     double   images_per_second;
-    double   seconds;                           /* in all sittings */
+    double   seconds;                           /* in all processes */
     uint64_t seed, epochs, best_epoch, test_images, threads;
     bool     complete;
 } result;
@@ -30,7 +30,7 @@ typedef struct result {
 QG_MUST_CHECK
 qg_status result_read(result *r, const char *path);
 
-/* What the sittings before had, and this one: "first, second", or one of them if that says it all. */
+/* What earlier processes had, and this one: "first, second", or one of them if that says it all. */
 void      result_join(char to[RESULT_TEXT], const char *before, const char *now);
 
 #endif

@@ -172,9 +172,9 @@ static void note(qg_state *s, const run *r, const char *kind)
 
 qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
 {
-    qg_status status = census_begin(&r->census, net);
+    qg_status status = code_stats_begin(&r->code_stats, net);
     if (!status) status = learned_begin(&r->learned, net);
-    if (!status) status = metrics_begin(&r->metrics, &r->census, &r->learned);
+    if (!status) status = metrics_begin(&r->metrics, &r->code_stats, &r->learned);
     if (status) return status;
     r->config      = c;
     r->net         = net;
@@ -188,7 +188,7 @@ qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
     note(r->best, r, "weights");
     qg_net_state(net, r->last);
     qg_optim_state(o, r->last);
-    census_state(&r->census, r->last);
+    code_stats_state(&r->code_stats, r->last);
     for (int i = 0; i < FIELDS; i++)
         qg_state_add(
             r->last, fields[i].name,
@@ -300,7 +300,7 @@ qg_status run_load(run *r)
     if (!status) status = check_record(r, path);
     if (!status) status = path_join(r->dir, "metrics.csv", path);
     if (status) return status;
-    census_loaded(&r->census);
+    code_stats_loaded(&r->code_stats);
     metrics_end(&r->metrics);
     return metrics_read(&r->metrics, path, (int)r->record.epoch);
 }
@@ -410,7 +410,7 @@ static qg_status save_best(run *r)
 qg_status run_add_epoch(run *r, metrics_row row, bool better)
 {
     qg_status status = run_check_place(r);
-    if (!status) status = metrics_add(&r->metrics, row, &r->census, &r->learned);
+    if (!status) status = metrics_add(&r->metrics, row, &r->code_stats, &r->learned);
     if (!status) status = run_cut_metrics(r);
     return !status && better ? save_best(r) : status;
 }
@@ -420,7 +420,7 @@ void run_end(run *r)
     qg_state_free(r->last);
     qg_state_free(r->best);
     metrics_end(&r->metrics);
-    census_end(&r->census);
+    code_stats_end(&r->code_stats);
     learned_end(&r->learned);
     free(r->identity);
     if (r->lock >= 0) close(r->lock);

@@ -27,7 +27,7 @@ typedef struct run {
     config    *config;                      /* of the run, resolved; borrowed */
     char      *identity;                    /* the part of it that checkpoints hold, as text */
     run_record record;
-    census     census;
+    code_stats     code_stats;
     learned_list learned;
     metrics    metrics;
     qg_state  *last, *best;

@@ -23,12 +23,12 @@ static qg_surrogate surrogate(const double *value)
 {
     const int   kind = (int)value[0];
     const float arg = value[1] > 0 ? (float)value[1] : kind == SWISH ? 5.0f : 1.0f;
-    return kind == IDENTITY_SLOPE ? qg_ste_identity()
-           : kind == CLIP         ? qg_ste_clip(arg)
-           : kind == APPROX_SIGN  ? qg_ste_approx_sign()
-           : kind == SWISH        ? qg_ste_swish(arg)
-           : kind == TANH         ? qg_ste_tanh(arg)
-                                  : qg_ste_annealed_tanh(0);
+    return kind == IDENTITY_SLOPE ? qg_surrogate_identity()
+           : kind == CLIP         ? qg_surrogate_clip(arg)
+           : kind == APPROX_SIGN  ? qg_surrogate_approx_sign()
+           : kind == SWISH        ? qg_surrogate_swish(arg)
+           : kind == TANH         ? qg_surrogate_tanh(arg)
+                                  : qg_surrogate_annealed_tanh(0);
 }
 
 static qg_surrogate own_surrogate(const double *value)
@@ -72,13 +72,15 @@ static qg_quant make_ttq(const double *v)
                                  .rule = v[1] != 0 ? QG_TTQ_AS_PRINTED : QG_TTQ_EXACT,
                                  .start_from_weights = v[2] != 0,
                                  .decay = (float)v[3],
-                                 .surrogate = own_surrogate(v + 4) });
+                                 .scaled_gradient = v[4] != 0,
+                                 .per_channel = v[5] != 0,
+                                 .surrogate = own_surrogate(v + 6) });
 }
 
 static qg_quant make_dorefa_weight(const double *v)
 {
     return qg_dorefa_weight((qg_dorefa_weight_spec){
-        .bits = (int)v[0], .through_max = v[1] != 0, .surrogate = own_surrogate(v + 2) });
+        .bits = (int)v[0], .through_max = v[1] != 0, .per_channel = v[2] != 0, .surrogate = own_surrogate(v + 3) });
 }
 
 static qg_quant make_xnor_weight(const double *v)
@@ -263,9 +265,12 @@ const scheme_row scheme_rows[SCHEME_ROWS] = {
       "{-1, 0, +1}" },
     { "ttq", FOR_WEIGHT,
       { { NUMBER("t", (double)0.05f, 0.0001, 0.9999) }, { WORDS("rule", "exact|as-printed") },
-        { WORDS("start", "one|weights") }, { NUMBER("decay", 0, 0, 10) }, OWN_SURROGATE },
+        { WORDS("start", "one|weights") }, { NUMBER("decay", 0, 0, 10) }, { WORDS("gradient", "sum|scaled") },
+        { NO_YES("per-channel") }, OWN_SURROGATE },
       make_ttq, "{-Wn, 0, +Wp}, both learned" },
-    { "dorefa", FOR_WEIGHT, { { BITS_OF(2, 1, 8) }, { WORDS("max", "constant|through"), .when = "bits=2..8" }, OWN_SURROGATE },
+    { "dorefa", FOR_WEIGHT,
+      { { BITS_OF(2, 1, 16) }, { WORDS("max", "constant|through"), .when = "bits=2..16" }, { NO_YES("per-channel") },
+        OWN_SURROGATE },
       make_dorefa_weight, "odd multiples of 1 / (2^bits - 1); 1 bit: {-a, +a}" },
     { "xnor", FOR_WEIGHT,
       { { WORDS("rule", "exact|paper|authors|authors-adam|identity") }, { WORDS("latent", "free|centred") },

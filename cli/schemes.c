@@ -21,9 +21,9 @@ static qg_status refuse(const char *text, size_t n, unsigned use)
         }
     }
     if (*others)
-        return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; there is %s", (int)n, text, others,
+        return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; available: %s", (int)n, text, others,
                        qg_role_name(use), names);
-    return qg_fail(QG_EARG, "no scheme '%.*s' for %ss; there is %s", (int)n, text, qg_role_name(use), names);
+    return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; available: %s", (int)n, text, qg_role_name(use), names);
 }
 
 static const scheme_row *find_row(const char *text, size_t n, unsigned use)

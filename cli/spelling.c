@@ -120,7 +120,7 @@ static qg_status parse_options(const char *name, int length, const char *at, con
         if (i == n_options) {
             char names[256] = "";
             for (int k = 0; k < n_options; k++) list_append(names, sizeof names, o[k].name);
-            return qg_fail(QG_EARG, "%.*s has no option '%.*s'; there is %s", length, name, (int)key, at,
+            return qg_fail(QG_EARG, "%.*s has no option '%.*s'; available: %s", length, name, (int)key, at,
                            *names ? names : "none");
         }
         if (given >> i & 1)

@@ -107,7 +107,7 @@ static qg_status note(training *t, const char *key, const char *what, uint64_t d
 static qg_status note_images(training *t)
 {
     const trainer  *w      = &t->trainer;
-    const uint64_t  names  = qg_loader_names(w->train);
+    const uint64_t  names  = qg_loader_class_digest(w->train);
     const qg_status status = note(t, "data-digest", "images", data_digest(w->train, w->test));
     return status || !names ? status : note(t, "class-digest", "names of the classes", names);
 }
@@ -156,7 +156,7 @@ static qg_status build(training *t, const char *dir)
     return w->tape ? run_compose(&w->run, &t->config, w->net, w->optim) : QG_EMEM;
 }
 
-/* What the sittings before this one have left.  Runs of older versions have no such file. */
+/* What earlier processes left.  Runs of older versions have no such file. */
 static qg_status read_before(trainer *w)
 {
     char            path[PATH_BYTES];

@@ -167,7 +167,7 @@ static qg_status end_epoch(trainer *t)
         at->best_accuracy = at->test_accuracy;
         at->best_epoch    = at->epoch;
     }
-    qg_status status = census_count(&t->run.census);
+    qg_status status = code_stats_count(&t->run.code_stats);
     if (status) return status;
     const metrics_row row = { .epoch             = (double)at->epoch,
                               .lr                = lr,
@@ -198,7 +198,7 @@ qg_status trainer_run(trainer *t)
     bool stopped = false;
     t->saved     = now_seconds();
     begin_epoch(t);
-    /* What earlier sittings took beyond the epochs that metrics.csv has: of this epoch, or of one that was
+    /* What earlier processes took beyond the epochs that metrics.csv has: of this epoch, or of one that was
      * finished while its checkpoint was not, and comes again. */
     const double unlogged = t->before.seconds - t->run.metrics.seconds;
     if (unlogged > 0) t->epoch_began -= unlogged;

@@ -21,8 +21,8 @@ typedef struct trainer {
     double      began;                  /* the process, for --budget */
     double      budget;                 /* seconds; infinite: none */
     double      saved;                  /* when the last checkpoint was written */
-    result      before;                 /* what earlier sittings have left; {0}: nothing */
-    double      epoch_began;            /* in this process, less what earlier sittings spent on it */
+    result      before;                 /* what earlier processes left; {0}: nothing */
+    double      epoch_began;            /* in this process, less what earlier processes spent on it */
     double      stepping;               /* seconds in the steps of this epoch, in this process */
     uint64_t    stepped;                /* images of these steps */
 } trainer;

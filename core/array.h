@@ -37,6 +37,11 @@ typedef struct qg_array {
     void    *data;                  /* row-major, contiguous, aligned for dtype; NULL if empty */
 } qg_array;
 
+/* An array as outer x depth x inner elements: element (o, channel, i) is data[(o * depth + channel) * inner + i]. */
+typedef struct qg_split {
+    size_t outer, depth, inner;
+} qg_split;
+
 const char *qg_dtype_name(qg_dtype d);          /* "F32", as safetensors spells it */
 size_t      qg_dtype_bytes(qg_dtype d);
 size_t      qg_array_count(const qg_array *a);  /* elements; 1 for rank 0 */

@@ -46,7 +46,7 @@ static qg_status read_open(int fd, const char *path, size_t limit, size_t most, 
                        S_ISDIR(st.st_mode) ? strerror(EISDIR) : "not a regular file");
     const uintmax_t size = (uintmax_t)st.st_size;
     if (size > limit || size >= SIZE_MAX)
-        return qg_fail(QG_EFORMAT, "'%s' has %ju bytes, at most %zu are legal", path, size, limit);
+        return qg_fail(QG_EFORMAT, "'%s' has %ju bytes, must be %zu at most", path, size, limit);
 
     /* One byte more than expected, to notice a file that grows. */
     const bool     whole = size <= most;

@@ -75,7 +75,8 @@ struct qg_activation {
     float   arg;            /* and its argument */
     int     n_learned;      /* learned[j] has one element; its gradient is dk[j] */
     qg_var *learned[3];
-    qg_isa  isa;            /* for the two's own use: what qg__isa said, asked once and not in every run */
+    qg_isa  isa;            /* for the two's own use: what qg__isa said, asked once and not in every run, */
+    const void *of;         /* and whose they are */
 };                          /* {0}: none */
 
 enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */

@@ -121,7 +121,7 @@ qg_status qg_safetensors_write(const char *path, const qg_entry *entries, size_t
     const list   l      = { entries, count, notes, note_count };
     const size_t length = put_header(&l, NULL);
     if (length > QG_SAFETENSORS_MAX_HEADER)
-        return qg_fail(QG_EARG, "cannot write '%s': a header of %zu bytes, at most %d are legal",
+        return qg_fail(QG_EARG, "cannot write '%s': its header has %zu bytes, must be %d at most",
                        path, length, QG_SAFETENSORS_MAX_HEADER);
     unsigned char prefix[8];
     qg_put_u64(prefix, length);

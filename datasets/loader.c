@@ -221,7 +221,7 @@ int qg_loader_batches(const qg_loader *l)
     return l ? l->batches : 0;
 }
 
-uint64_t qg_loader_names(const qg_loader *l) { return l ? l->set.names : 0; }
+uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.names : 0; }
 
 uint64_t qg_loader_digest(const qg_loader *l)
 {

@@ -198,7 +198,7 @@ uint64_t  qg_loader_digest(const qg_loader *l);
 
 /* Of the names of the classes, in the order of their numbers; 0 where there are none: in all sets but
  * folders. */
-uint64_t  qg_loader_names(const qg_loader *l);
+uint64_t  qg_loader_class_digest(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 
 #endif

@@ -10,7 +10,7 @@ static qg_status build(qg_net *net, qg_layer *l)
     const qg_shape c  = { 1, 1, 1, bn->spec.whole ? 1 : l->in.c };
     l->out            = l->in;
     if (!(bn->spec.eps >= 0) || !(bn->spec.momentum >= 0 && bn->spec.momentum <= 1))
-        return qg_fail(QG_EARG, "%s: eps is %g and momentum %g; 0 (for the default) or more, and 0..1, are legal", l->name,
+        return qg_fail(QG_EARG, "%s: eps is %g and momentum %g, must be 0 (for the default) or more, and 0..1", l->name,
                        (double)bn->spec.eps, (double)bn->spec.momentum);
     bn->gamma = bn->spec.no_scale ? NULL : qg_layer_declare(l, "gamma", (qg_param){ .shape = c, .group = QG_NORMS });
     bn->beta  = bn->spec.no_shift ? NULL : qg_layer_declare(l, "beta", (qg_param){ .shape = c, .group = QG_NORMS });

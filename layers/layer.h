@@ -41,7 +41,7 @@ struct qg_layer {
 /* A quantizer in a layer, with what its scheme learns as parameters of the net. */
 typedef struct qg_slot {
     qg_quant  q;
-    qg_param *param[QG_LEARNED];
+    qg_param *param[QG_MAX_LEARNED];
 } qg_slot;
 
 /* The two operands of a product (conv2d or dense): its weight, and the quantizers. */

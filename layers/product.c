@@ -160,7 +160,7 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
                        "%s: out %d, kernel %dx%d, stride %d must be at least 1 and pad %d at least 0",
                        l->name, s.out, s.kernel, s.kernel_w, s.stride, s.pad);
     if (!isfinite(s.pad_value))
-        return qg_fail(QG_EARG, "%s: pad_value is %g; a finite number is legal", l->name, (double)s.pad_value);
+        return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", l->name, (double)s.pad_value);
     if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, not 0..%d", l->name, s.pad, MOST_PAD);
     if ((l->in.h + 2.0 * s.pad) * (l->in.w + 2.0 * s.pad) * l->in.c > INT_MAX)      /* ops count an image in ints */
         return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is too large", l->name,

@@ -48,22 +48,22 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
 
 void qg_slot_start(qg_slot *slot, qg_tensor x)
 {
-    float *value[QG_LEARNED] = { 0 };
+    float *value[QG_MAX_LEARNED] = { 0 };
     if (!slot->q.scheme || !slot->q.scheme->start) return;
-    for (int i = 0; i < QG_LEARNED; i++)
+    for (int i = 0; i < QG_MAX_LEARNED; i++)
         if (slot->param[i]) value[i] = slot->param[i]->value;
     slot->q.scheme->start(slot->q, x, value);
 }
 
 static void vars(const qg_slot *slot, qg_tape *t, qg_var **learned)
 {
-    for (int i = 0; i < QG_LEARNED; i++)
+    for (int i = 0; i < QG_MAX_LEARNED; i++)
         learned[i] = slot->param[i] ? qg_parameter(t, slot->param[i]) : NULL;
 }
 
 qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
 {
-    qg_var *learned[QG_LEARNED];
+    qg_var *learned[QG_MAX_LEARNED];
     if (!x || !slot->q.scheme) return x;
     vars(slot, t, learned);
     return qg_quantize(t, slot->q, x, learned);
@@ -71,7 +71,7 @@ qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
 
 bool qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
 {
-    qg_var *learned[QG_LEARNED];
+    qg_var *learned[QG_MAX_LEARNED];
     vars(slot, t, learned);
     for (int i = 0; i < qg_learned_count(slot->q); i++)
         if (!learned[i]) return false;

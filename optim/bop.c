@@ -34,11 +34,11 @@ qg_optim *qg_bop(qg_params *p, qg_bop_spec spec)
     if (spec.gamma == 0) spec.gamma = 1e-4f;
     if (spec.threshold == 0) spec.threshold = 1e-8f;
     if (!(spec.gamma > 0 && spec.gamma <= 1)) {
-        qg_fail(QG_EARG, "bop: gamma is %g; 0 (for 1e-4) to 1 is legal", (double)spec.gamma);
+        qg_fail(QG_EARG, "bop: gamma is %g, must be 0 (for 1e-4) to 1", (double)spec.gamma);
         return NULL;
     }
     if (!(spec.threshold > 0 && isfinite(spec.threshold))) {
-        qg_fail(QG_EARG, "bop: threshold is %g; 0 (for 1e-8) or more is legal", (double)spec.threshold);
+        qg_fail(QG_EARG, "bop: threshold is %g, must be 0 (for 1e-8) or more", (double)spec.threshold);
         return NULL;
     }
     if (!any_binary(p)) {

@@ -65,20 +65,20 @@ static qg_status check_settings(const qg_optim *o)
     if (o->set_untrained)
         return qg_fail(QG_EARG, "step: group %d was set; 0 to %d are trained", o->untrained,
                        QG_TRACKED - 1);
-    if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g; 0 or more is legal", (double)o->lr);
+    if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g, must be 0 or more", (double)o->lr);
     for (int g = 0; g < QG_TRACKED; g++) {
         const qg_group_spec *s = &o->group[g];
         if (!legal(s->lr_scale) || !legal(s->weight_decay))
             return qg_fail(QG_EARG,
-                           "step: %s have lr_scale %g, weight_decay %g; 0 or more is legal",
+                           "step: %s have lr_scale %g, weight_decay %g, must be 0 or more",
                            group_name[g], (double)s->lr_scale, (double)s->weight_decay);
     }
     for (int i = 0; i < o->count; i++) {
         const qg_param *p = o->item[i];
         if (!legal(p->lr_scale) || !legal(p->decay) || !(p->clip >= 0) || !legal(rate_of(o, p)))
             return qg_fail(QG_EARG,
-                           "step: %s has lr_scale %g, decay %g, clip %g and learning rate %g; "
-                           "0 or more is legal",
+                           "step: %s has lr_scale %g, decay %g, clip %g and learning rate %g; each "
+                           "must be 0 or more",
                            p->name, (double)p->lr_scale, (double)p->decay, (double)p->clip,
                            (double)rate_of(o, p));
         if (p->centred < 0 || (p->centred && qg_row(p->shape) % (size_t)p->centred))
@@ -243,7 +243,7 @@ qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, siz
         return NULL;
     }
     if (!legal(weight_decay)) {
-        qg_fail(QG_EARG, "%s: weight_decay is %g; 0 or more is legal", rule->name,
+        qg_fail(QG_EARG, "%s: weight_decay is %g, must be 0 or more", rule->name,
                 (double)weight_decay);
         return NULL;
     }

@@ -112,7 +112,7 @@ static bool milestones(slice value, qg_schedule *out)
 
 static qg_status refuse(const kind_row *k, slice word, slice value, const char *legal)
 {
-    return qg_fail(QG_EARG, "schedule: %s: %.*s is '%.*s'; %s", k->name, word.length, word.text,
+    return qg_fail(QG_EARG, "schedule: %s: %.*s is '%.*s', %s", k->name, word.length, word.text,
                    value.length, value.text ? value.text : "", legal);
 }
 
@@ -121,20 +121,20 @@ static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedu
     if (is(word, "warmup"))
         return number(value, &out->warmup) && out->warmup >= 0 && out->warmup <= 1
                    ? QG_OK
-                   : refuse(k, word, value, "0 to 1 is legal");
+                   : refuse(k, word, value, "must be 0 to 1");
     if (k->takes_at && is(word, "at"))
         return milestones(value, out)
                    ? QG_OK
-                   : refuse(k, word, value, "1 to 8 increasing numbers in (0, 1) with + between");
+                   : refuse(k, word, value, "must be 1 to 8 increasing numbers in (0, 1) with + between");
     if (k->takes_at && is(word, "every"))
         return number(value, &out->every) && out->every >= LEAST_EVERY && out->every < 1
                    ? QG_OK
-                   : refuse(k, word, value, "0.0001 and more, less than 1 is legal");
+                   : refuse(k, word, value, "must be 0.0001 or more and less than 1");
     if (k->takes_factor && is(word, "factor")) {
         const bool fits = number(value, &out->factor);
         if (out->kind == QG_COSINE)
-            return fits && out->factor >= 0 ? QG_OK : refuse(k, word, value, "0 or more is legal");
-        return fits && out->factor > 0 ? QG_OK : refuse(k, word, value, "more than 0 is legal");
+            return fits && out->factor >= 0 ? QG_OK : refuse(k, word, value, "must be 0 or more");
+        return fits && out->factor > 0 ? QG_OK : refuse(k, word, value, "must be more than 0");
     }
     return qg_fail(QG_EARG, "schedule: %s: there is no word '%.*s', only %s", k->name, word.length,
                    word.text, k->words);

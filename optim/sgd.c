@@ -9,7 +9,7 @@ qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec)
 {
     if (!p) return NULL;
     if (!(spec.momentum >= 0 && spec.momentum < 1)) {
-        qg_fail(QG_EARG, "sgd: momentum is %g; 0 to less than 1 is legal", (double)spec.momentum);
+        qg_fail(QG_EARG, "sgd: momentum is %g, must be 0 to less than 1", (double)spec.momentum);
         return NULL;
     }
     if (spec.nesterov && spec.momentum == 0) {

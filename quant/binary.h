@@ -9,13 +9,13 @@
 
 #include "core/array.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 #include <stdint.h>
 
 /* y = sign(x).  Own surrogate: clip at 1, dx = dy 1[|x| <= 1].                   [BNN, 1602.02830]
  * Larq's SteSign, ApproxSign and SwishSign are this with the surrogate of that name; the
- * deterministic weights of BinaryConnect are this with qg_ste_identity. */
+ * deterministic weights of BinaryConnect are this with qg_surrogate_identity. */
 QG_MUST_CHECK
 qg_status qg_sign_quantizer(const qg_array *x, qg_array *y);
 QG_MUST_CHECK
@@ -62,14 +62,9 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x,
                                                      const qg_array *dy, qg_surrogate s,
                                                      qg_array *dx);
 
-/* For scheme authors, on every thread.  Rows are output channels, as in a weight [out][kh][kw][in]. */
-void  qg__signs(size_t n, const float *x, float *y);
-void  qg__stochastic_signs(size_t n, const float *x, uint64_t key, float *y);
-float qg__binary_mean_scaling(size_t n, const float *x, float *y);              /* returns E */
-void  qg__binary_rows(size_t rows, size_t row, const float *x, float *y,
-                      float *scale);                                           /* [rows] or NULL */
-void  qg__magnitude_aware_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
-                                     const float *mean, qg_surrogate s,
-                                     float *dx);    /* dx += dy s'(x) m; mean: m [rows], or NULL */
+/* y = sign(x) mean|x| per index of an axis (internal); name is what messages call the axis. */
+QG_MUST_CHECK
+qg_status qg__scaled_sign_axis(const char *op, const char *name, const qg_array *x, int axis, qg_array *y,
+                               const char *scale_name, qg_array *scale);
 
 #endif

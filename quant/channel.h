@@ -1,6 +1,6 @@
 /* quant/channel.h — tensors one channel at a time, wherever the channel stands (internal).
  *
- * A qg__split says that element (o, channel, i) is x[(o * depth + channel) * inner + i].  Rows of a
+ * A qg_split says that element (o, channel, i) is x[(o * depth + channel) * inner + i].  Rows of a
  * weight [out][kh][kw][in] are { 1, out, kh*kw*in }, channels inmost (HWIO) { kh*kw*in, out, 1 }.
  * A channel's elements are counted in the order they stand in memory.
  */
@@ -15,26 +15,20 @@
 /* Channels of a piece of work; one cache line of them when they are inmost. */
 enum { QG_CHANNEL_GROUP = 16 };
 
-static inline size_t qg__channel_size(qg__split c) { return c.outer * c.inner; }
+static inline size_t qg__channel_size(qg_split c) { return c.outer * c.inner; }
 
 /* Elements [from, from + n) of a channel, copied out of x into part, or from part into x. */
-void qg__gather(qg__split c, size_t channel, size_t from, size_t n, const float *x, float *part);
-void qg__scatter(qg__split c, size_t channel, size_t from, size_t n, const float *part, float *x);
+void qg__gather(qg_split c, size_t channel, size_t from, size_t n, const float *x, float *part);
+void qg__scatter(qg_split c, size_t channel, size_t from, size_t n, const float *part, float *x);
 
 /* The same elements where they stand if they are one run, else copied into part (QG_CHUNK); and how
  * many of them one such call can give. */
-const float *qg__part(qg__split c, size_t channel, size_t from, size_t n, const float *x,
+const float *qg__part(qg_split c, size_t channel, size_t from, size_t n, const float *x,
                       float *part);
-size_t       qg__part_size(qg__split c);
+size_t       qg__part_size(qg_split c);
 
 /* The same to write to: what is returned must be closed. */
-float *qg__open_part(qg__split c, size_t channel, size_t from, size_t n, float *x, float *part);
-void   qg__close_part(qg__split c, size_t channel, size_t from, size_t n, const float *part, float *x);
-
-/* mean|x| of a channel by the kernels of isa, summed in double and rounded once; 0 if it is empty. */
-float qg__channel_mean_abs(qg_isa isa, qg__split c, size_t channel, const float *x);
-
-/* y = sign(x) mean|x| of the channel, on every thread; scale [depth] takes the means, or NULL. */
-void qg__scaled_sign_channels(qg__split c, const float *x, float *y, float *scale);
+float *qg__open_part(qg_split c, size_t channel, size_t from, size_t n, float *x, float *part);
+void   qg__close_part(qg_split c, size_t channel, size_t from, size_t n, const float *part, float *x);
 
 #endif

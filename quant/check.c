@@ -107,10 +107,10 @@ qg_status qg__check_width(const char *op, const char *name, float min, float max
                    (double)max);
 }
 
-qg__split qg__split_at(const qg_array *a, int axis)
+qg_split qg__split_at(const qg_array *a, int axis)
 {
-    if (axis < 0) return (qg__split){ 1, 1, qg_array_count(a) };
-    qg__split s = { 1, a->dims[axis], 1 };
+    if (axis < 0) return (qg_split){ 1, 1, qg_array_count(a) };
+    qg_split s = { 1, a->dims[axis], 1 };
     for (int i = 0; i < axis; i++) s.outer *= a->dims[i];
     for (int i = axis + 1; i < a->rank; i++) s.inner *= a->dims[i];
     return s;

@@ -51,11 +51,7 @@ qg_status qg__check_along(const char *op, const char *name, const qg_array *a, i
 QG_MUST_CHECK
 qg_status qg__check_width(const char *op, const char *name, float min, float max);
 
-/* An array as outer x depth x inner elements about an axis; axis -1: 1 x 1 x all. */
-typedef struct qg__split {
-    size_t outer, depth, inner;
-} qg__split;
-
-qg__split qg__split_at(const qg_array *a, int axis);
+/* About an axis; axis -1: 1 x 1 x all. */
+qg_split qg__split_at(const qg_array *a, int axis);
 
 #endif

@@ -8,15 +8,15 @@
 #include "core/tensor.h"
 
 /* value[i] = scale[channel of i] * code[i]; the channel is the row i / qg_row(shape) of a weight
- * with n_scale == shape.n, else 0.  two_sided: where code[i] < 0 it is negative * code[i].  The
- * caller zeroes the struct, owns both arrays and sizes them: code for qg_count(shape), scale for
- * shape.n. */
+ * with n_scale == shape.n, else 0.  Where two_sided and code[i] < 0, negative[] takes the place of scale[].
+ * The caller zeroes the struct, owns the arrays and sizes them: code for qg_count(shape), scale and
+ * negative for shape.n. */
 typedef struct qg_codes {
     int32_t *code;
     float   *scale;
+    float   *negative;      /* written if two_sided; NULL: not wanted */
     int      n_scale;       /* 1 or shape.n; set by encode */
-    bool     two_sided;     /* a scale of its own for each sign, as TTQ has; n_scale is then 1 */
-    float    negative;      /* that of negative codes */
+    bool     two_sided;     /* negative codes have scales of their own, as TTQ's; set by encode */
     int      bits;          /* of a packed code; set by encode */
 } qg_codes;
 

@@ -11,7 +11,7 @@
 #include "core/array.h"
 #include "core/cpu.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,21 +69,5 @@ qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array
 /* noise[i] = (qg_uniform(key, i) - 1/2) / (2^k - 1), what the quantizer above expects. */
 QG_MUST_CHECK
 qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise);
-
-/* For scheme authors.  qg__dorefa_activation works on one run, by the kernels of isa; the rest uses every
- * thread.
- * qg__dorefa_weight returns m (k = 1: the mean), which the slopes want back.
- * qg__dorefa_keyed_gradient draws the noise of *key on its way, none if key is NULL; k < 32. */
-float        qg__dorefa_weight(size_t n, const float *x, int k, float *y);
-void         qg__dorefa_weight_slope(size_t n, const float *x, const float *dy, int k, float m,
-                                     float *dx);
-void         qg__dorefa_max_slope(size_t n, const float *x, const float *dy, float m, float *dx);
-void         qg__dorefa_activation(qg_isa isa, size_t n, const float *x, int k, qg_dorefa_ties ties,
-                                   float *y);
-qg_surrogate qg__dorefa_activation_surrogate(void);
-void         qg__dorefa_gradient(size_t rows, size_t row, const float *dr, int k,
-                                 const float *noise, float *y);
-void         qg__dorefa_keyed_gradient(size_t rows, size_t row, const float *dr, int k,
-                                       const uint64_t *key, bool adds, float *y);
 
 #endif

@@ -14,11 +14,11 @@ static qg_fake_quant_attrs attrs_of(qg_quant q)
     return (qg_fake_quant_attrs){ .num_bits = q.bits, .narrow_range = q.arg[QG_ARG_NARROW] != 0.0f };
 }
 
-qg__split qg__range_split(qg_quant q, qg_shape x)
+qg_split qg__range_split(qg_quant q, qg_shape x)
 {
     const size_t all = qg_count(x), n = (size_t)x.n, c = (size_t)x.c;
-    if (!q.per_channel) return (qg__split){ 1, 1, all };
-    return q.role == QG_WEIGHT ? (qg__split){ 1, n, qg_row(x) } : (qg__split){ all / c, c, 1 };
+    if (!q.per_channel) return (qg_split){ 1, 1, all };
+    return q.role == QG_WEIGHT ? (qg_split){ 1, n, qg_row(x) } : (qg_split){ all / c, c, 1 };
 }
 
 /* --- the range ------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, 
 
 enum { CHANNELS = 64 };         /* looked at in one go */
 
-static void look(qg_quant q, qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi)
+static void look(qg_quant q, qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi)
 {
     if (qg__range_kind(q) == QG_RANGE_PERCENTILE)
         qg__percentiles(c, first, n, x, (double)q.arg[QG_ARG_PERCENTILE], lo, hi);
@@ -65,7 +65,7 @@ static void look(qg_quant q, qg__split c, size_t first, size_t n, const float *x
 void qg__range_observe(qg_quant q, qg_tensor x, float *const *learned)
 {
     if (!x.data) return;
-    const qg__split c     = qg__range_split(q, x.shape);
+    const qg_split c     = qg__range_split(q, x.shape);
     const bool      seen  = *learned[QG_AT_SEEN] != 0.0f;
     const float     decay = q.arg[QG_ARG_DECAY];
     bool            whole = true;
@@ -113,7 +113,7 @@ static void start_at(qg_quant q, size_t channels, float *const *learned)
 
 static void measure_span(qg_quant q, qg_tensor x, float *const *learned)
 {
-    const qg__split c = qg__range_split(q, x.shape);
+    const qg_split c = qg__range_split(q, x.shape);
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
         float        lo[CHANNELS], hi[CHANNELS];

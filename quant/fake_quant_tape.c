@@ -10,7 +10,7 @@
 /* --- forward ------------------------------------------------------------------------------- */
 
 typedef struct work {
-    qg__split                  c;
+    qg_split                  c;
     const qg_fake_quant_range *r;
     qg__fake_quant_rule        rule;
     const float               *x, *dy;
@@ -57,7 +57,7 @@ static void forward_slice(void *context, int slice, int worker)
     qg_fake_quant_channels(k->r, rows, k->c.depth, k->x + at, k->out + at);
 }
 
-void qg__fake_quant_forward(qg__split c, const qg_fake_quant_range *r, qg__fake_quant_rule rule,
+void qg__fake_quant_forward(qg_split c, const qg_fake_quant_range *r, qg__fake_quant_rule rule,
                             const float *x, float *y)
 {
     work k = { .c = c, .r = r, .rule = rule, .x = x, .out = y };
@@ -128,7 +128,7 @@ qg_activation qg__fake_quant_activation(const qg_fake_quant_range *r, qg__fake_q
 /* --- a range per channel --------------------------------------------------------------------- */
 
 typedef struct saved {
-    qg__split            c;
+    qg_split            c;
     qg_surrogate         s;
     float                grad_scale;
     qg_fake_quant_range *r;
@@ -187,7 +187,7 @@ static void channels_backward(qg_tape *t, qg_var *y)
 
 static const qg_op channels_op = { .name = "fake_quant", .backward = channels_backward };
 
-qg_fake_quant_range *qg__record_fake_quant_channels(qg_tape *t, qg__split c, qg_surrogate s, qg_var *x,
+qg_fake_quant_range *qg__record_fake_quant_channels(qg_tape *t, qg_split c, qg_surrogate s, qg_var *x,
                                                     qg_var *min, qg_var *max, float grad_scale, qg_var **y)
 {
     *y = qg_record(t, &channels_op, x->shape, x, min, max);

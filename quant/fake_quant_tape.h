@@ -15,7 +15,7 @@ typedef enum qg__fake_quant_rule { QG_FAKE_QUANT_DIVIDE, QG_FAKE_QUANT_MULTIPLY 
 
 /* y for channels of a split with a range each, on every thread.  Rows and columns multiply; a split
  * of one channel follows the rule. */
-void qg__fake_quant_forward(qg__split c, const qg_fake_quant_range *r, qg__fake_quant_rule rule,
+void qg__fake_quant_forward(qg_split c, const qg_fake_quant_range *r, qg__fake_quant_rule rule,
                             const float *x, float *y);
 
 /* One range.  min and max are NULL unless they are trained; their gradients are multiplied by
@@ -25,7 +25,7 @@ qg_activation qg__fake_quant_activation(const qg_fake_quant_range *r, qg__fake_q
 
 /* A range per channel of c: records the op and returns its ranges [c.depth], which the caller sets
  * before it calls qg__fake_quant_forward (multiply). */
-qg_fake_quant_range *qg__record_fake_quant_channels(qg_tape *t, qg__split c, qg_surrogate s, qg_var *x,
+qg_fake_quant_range *qg__record_fake_quant_channels(qg_tape *t, qg_split c, qg_surrogate s, qg_var *x,
                                                     qg_var *min, qg_var *max, float grad_scale, qg_var **y);
 
 #endif

@@ -128,7 +128,7 @@ qg_status qg_uniform_quantize(qg_uniform_quantize_attrs attrs, const qg_array *i
                              attrs.quantization_max_val, output->dtype);
     if (!s) s = check_inverses(op, scales);
     if (s) return s;
-    const qg__split d = qg__split_at(input, axis);
+    const qg_split d = qg__split_at(input, axis);
     const float    *x = input->data;
     for (size_t k = 0; k < d.depth; k++) {
         const float   inv = 1.0f / ((const float *)scales->data)[k];
@@ -157,7 +157,7 @@ qg_status qg_uniform_dequantize(int quantization_axis, const qg_array *input,
     if (!s) s = qg__check_axis(op, "quantization_axis", axis, input);
     if (!s) s = qg__check_scales(op, "scales", scales, "zero_points", zero_points, axis, input);
     if (s) return s;
-    const qg__split d = qg__split_at(input, axis);
+    const qg_split d = qg__split_at(input, axis);
     for (size_t k = 0; k < d.depth; k++) {
         const float   scale = ((const float *)scales->data)[k];
         const int64_t z     = ((const int32_t *)zero_points->data)[k];
@@ -202,8 +202,8 @@ qg_status qg_uniform_requantize(qg_uniform_requantize_attrs attrs, const qg_arra
     if (!s)
         s = qg__check_scales(op, "output_scales", output_scales, "output_zero_points",
                              output_zero_points, out_axis, input);
-    const qg__split d =
-        s ? (qg__split){ 0 } : qg__split_at(input, in_axis < 0 ? out_axis : in_axis);
+    const qg_split d =
+        s ? (qg_split){ 0 } : qg__split_at(input, in_axis < 0 ? out_axis : in_axis);
     for (size_t k = 0; k < d.depth; k++) {
         const qg__scale in  = qg__scale_at(input_scales, input_zero_points, k);
         const qg__scale out = qg__scale_at(output_scales, output_zero_points, k);

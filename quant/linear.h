@@ -18,7 +18,7 @@
 #include "core/array.h"
 #include "core/cpu.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
 QG_MUST_CHECK
@@ -31,10 +31,5 @@ qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x,
                                                       const qg_array *dy, int bit,
                                                       float max_value, qg_surrogate s,
                                                       qg_array *dx);
-
-/* For scheme authors: the loop on one run, by the kernels of isa, and the source's own backward rule. */
-void         qg__linear_mid_tread_half(qg_isa isa, size_t n, const float *x, int bit, float max_value,
-                                       float *y);
-qg_surrogate qg__linear_mid_tread_half_surrogate(float max_value);
 
 #endif

@@ -19,7 +19,7 @@
 #include "core/array.h"
 #include "core/cpu.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 typedef struct qg_lsq_attrs {
     float        step;          /* s */
@@ -38,10 +38,5 @@ QG_MUST_CHECK
 qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                     qg_lsq_attrs attrs, qg_array *dx,
                                     float *grad_step);
-
-/* For scheme authors.  qg__lsq is a loop on one run, by the kernels of isa. */
-void   qg__lsq(qg_isa isa, size_t n, const float *x, float step, int qn, int qp, float *y);
-float  qg__lsq_initial_step(size_t n, const float *x, int qp);  /* 2 mean|x| / sqrt(qp); may be 0 */
-double qg__lsq_grad_scale(size_t n, int qp);                    /* 1 / sqrt(n qp) */
 
 #endif

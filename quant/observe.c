@@ -10,7 +10,7 @@
 /* --- minimum and maximum ------------------------------------------------------------------- */
 
 typedef struct span {
-    qg__split    c;
+    qg_split    c;
     size_t       first;         /* channel of lo[0] and hi[0] */
     const float *x;
     float       *lo, *hi;
@@ -47,7 +47,7 @@ static void slice_min_max(void *context, int slice, int worker)
     s->kernels->min_max(qg__smaller(each, n - first), s->x + first, &s->lo[slice], &s->hi[slice]);
 }
 
-static void span_all(qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi)
+static void span_all(qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi)
 {
     span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi, .kernels = QG_KERNELS(qg__reduce) };
     if (c.depth != 1) {
@@ -64,7 +64,7 @@ static void span_all(qg__split c, size_t first, size_t n, const float *x, float 
     s.kernels->min_max(QG_SLICES, high, &(float){ INFINITY }, hi);
 }
 
-void qg__min_max(qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi)
+void qg__min_max(qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi)
 {
     span_all(c, first, n, x, lo, hi);
     /* Of +0 and -0 the first one seen is left; the sum is +0 for both. */
@@ -209,7 +209,7 @@ static void channels_percentiles(void *context, size_t first, size_t n)
     for (size_t at = first; at < first + n; at++) channel_percentiles(context, at, 1, &slice);
 }
 
-void qg__percentiles(qg__split c, size_t first, size_t n, const float *x, double percentile, float *lo,
+void qg__percentiles(qg_split c, size_t first, size_t n, const float *x, double percentile, float *lo,
                      float *hi)
 {
     span s = { .c = c, .first = first, .x = x, .lo = lo, .hi = hi, .percentile = percentile };

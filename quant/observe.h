@@ -9,13 +9,13 @@
 
 #include "quant/check.h"
 
-void qg__min_max(qg__split c, size_t first, size_t n, const float *x, float *lo, float *hi);
+void qg__min_max(qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi);
 
 /* The nearest rank, exactly, found by its bits rather than by sorting: with m numbers in increasing
  * order x[0] .. x[m - 1] and k = ceil(percentile / 100 * m) - 1,
  *     hi = x[k],  lo = x[m - 1 - k]
  * percentile 50 .. 100; 100 gives the minimum and the maximum. */
-void qg__percentiles(qg__split c, size_t first, size_t n, const float *x, double percentile, float *lo,
+void qg__percentiles(qg_split c, size_t first, size_t n, const float *x, double percentile, float *lo,
                      float *hi);
 
 #endif

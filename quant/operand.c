@@ -16,7 +16,7 @@ qg_status qg__check_backward(const char *op, const qg_array *x, const qg_array *
 }
 
 qg_status qg__check_channels(const char *op, const char *name, int axis, const qg_array *x,
-                             qg__split *split)
+                             qg_split *split)
 {
     if (x->rank == 0) return qg_fail(QG_ESHAPE, "%s: rank is 0, must be 1 or more", op);
     const qg_status s = qg__check_int(op, name, axis, 0, x->rank - 1);
@@ -53,4 +53,13 @@ void qg__zero(const qg_array *a)
 {
     const size_t n = qg_array_count(a);
     if (n) memset(a->data, 0, n * sizeof(float));
+}
+
+qg_status qg__surrogate_gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
+{
+    const qg_status status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    qg__zero(dx);
+    qg_surrogate_slope(s, qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
+    return QG_OK;
 }

@@ -6,6 +6,7 @@
 #define QG_OPERAND_H
 
 #include "quant/check.h"
+#include "quant/surrogate.h"
 
 /* x and y, or x, dy and dx: F32, all of one shape. */
 QG_MUST_CHECK
@@ -17,7 +18,7 @@ qg_status qg__check_backward(const char *op, const qg_array *x, const qg_array *
 /* axis is one of x; the channels it splits x into. */
 QG_MUST_CHECK
 qg_status qg__check_channels(const char *op, const char *name, int axis, const qg_array *x,
-                             qg__split *split);
+                             qg_split *split);
 
 /* a is NULL, or F32 [n]. */
 QG_MUST_CHECK
@@ -29,6 +30,10 @@ QG_MUST_CHECK
 qg_status qg__check_above_zero(const char *op, const char *name, float v);     /* finite, above 0 */
 QG_MUST_CHECK
 qg_status qg__check_threshold(const char *op, const char *name, float v);    /* finite, 0 or more */
+
+/* dx = dy s'(x): the gradient of an operator that learns nothing. */
+QG_MUST_CHECK
+qg_status qg__surrogate_gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx);
 
 /* 0 for every element of an F32 array: the backward operators accumulate into it. */
 void qg__zero(const qg_array *a);

@@ -17,7 +17,7 @@
 #include "core/array.h"
 #include "core/cpu.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 /* y = q(x).  x, y F32 of one shape, any rank. */
 QG_MUST_CHECK
@@ -28,12 +28,5 @@ QG_MUST_CHECK
 qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
                                      float alpha, qg_surrogate s, qg_array *dx,
                                      float *grad_alpha);
-
-/* For scheme authors: the loop on one run, by the kernels of isa, the source's own backward rule, da on
- * every thread, and da of one run. */
-void         qg__pact(qg_isa isa, size_t n, const float *x, int k, float alpha, float *y);
-qg_surrogate qg__pact_surrogate(float alpha);
-float        qg__pact_alpha_sum(size_t n, const float *x, const float *dy, float alpha);
-double       qg__pact_alpha_run(qg_isa isa, size_t n, const float *x, const float *dy, float alpha);
 
 #endif

@@ -8,7 +8,7 @@
 #define QG_QUANT_H
 
 #include "core/ops.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 #include "quant/ttq.h"
 #include "quant/xnor.h"
 
@@ -64,6 +64,8 @@ typedef struct qg_ttq_spec {
     float        threshold;     /* of max|w|; 0: 0.05 */
     qg_ttq_rule  rule;          /* sign of dWn: exact, or as the paper prints it */
     bool         start_from_weights;    /* Wp, Wn start as the mean |w| of what they replace; else 1 */
+    bool         per_channel;           /* D, Wp and Wn of each output channel; the paper has one of each */
+    bool         scaled_gradient;       /* dWp, dWn times 1 / sqrt(numbers of w), as LSQ's; else the sums */
     float        decay;         /* weight decay of Wp and Wn; the authors' code: 2e-4, that of weights */
     qg_surrogate surrogate;     /* {0}: eq. 8, dw = Wp dq, dq or Wn dq */
 } qg_ttq_spec;
@@ -71,13 +73,14 @@ qg_quant qg_ttq(qg_ttq_spec spec);
 
 /* k bits, odd multiples of 1 / (2^k - 1); 1 bit: sign(w) mean|w|.                  quant/dorefa.h */
 typedef struct qg_dorefa_weight_spec {
-    int          bits;          /* 1 .. 8; 32: float, the result is {0} */
+    int          bits;          /* 1 .. 16; 32: float, the result is {0} */
     bool         through_max;   /* differentiate max|tanh w| as well, as tensorpack does */
+    bool         per_channel;   /* max|tanh w|, or with 1 bit mean|w|, of each output channel */
     qg_surrogate surrogate;     /* {0}: the slope of tanh(w) / max; 1 bit: identity */
 } qg_dorefa_weight_spec;
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
 
-/* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/binary.c */
+/* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/binary.h */
 typedef struct qg_binary_spec {
     bool         per_channel;
     qg_surrogate surrogate;     /* {0}: identity, unclipped */
@@ -124,7 +127,7 @@ qg_quant qg_bop_weight(void);
 
 /* --- activations -------------------------------------------------------------------------- */
 
-/* {-1, +1}: q = sign(x), sign(0) = +1; surrogate clip(x, -1, 1) unless given.      quant/binary.c */
+/* {-1, +1}: q = sign(x), sign(0) = +1; surrogate clip(x, -1, 1) unless given.      quant/binary.h */
 typedef struct qg_binary_activation_spec {
     qg_surrogate surrogate;
 } qg_binary_activation_spec;

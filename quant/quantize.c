@@ -183,7 +183,7 @@ qg_status qg_quantize_v2(qg_quantize_v2_attrs attrs, const qg_array *input,
     s                   = check_output_end(op, "output_min", output_min, slices, attrs.axis);
     if (!s) s = check_output_end(op, "output_max", output_max, slices, attrs.axis);
     if (s) return s;
-    const qg__split d = qg__split_at(input, attrs.axis);
+    const qg_split d = qg__split_at(input, attrs.axis);
     const float    *x = input->data;
     for (size_t k = 0; k < slices; k++) {
         const quantizer q = plan(attrs, output->dtype, ((const float *)min_range->data)[k],
@@ -244,7 +244,7 @@ static float real_of(const dequantizer *q, int64_t code)
 }
 
 /* Every result is finite: the least and the greatest code of the slice tell. */
-static qg_status check_slice(const char *op, const dequantizer *q, const qg_array *input, qg__split d, size_t k,
+static qg_status check_slice(const char *op, const dequantizer *q, const qg_array *input, qg_split d, size_t k,
                              float min, float max)
 {
     int64_t code[2] = { INT64_MAX, INT64_MIN };
@@ -274,7 +274,7 @@ qg_status qg_dequantize(qg_dequantize_attrs attrs, const qg_array *input,
     if (!s) s = qg__check_array(op, "output", output, QG_F32);
     if (!s) s = qg__check_same_shape(op, "output", output, "input", input);
     if (s) return s;
-    const qg__split d  = qg__split_at(input, attrs.axis);
+    const qg_split d  = qg__split_at(input, attrs.axis);
     const float    *lo = min_range->data;
     const float    *hi = max_range->data;
     for (size_t k = 0; !s && k < d.depth; k++) {

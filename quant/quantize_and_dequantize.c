@@ -100,7 +100,7 @@ static qg_status check_ranges(const char *op, int axis, const qg_array *x, const
 /* The operands of the forward, checked. */
 typedef struct operands {
     qg_quantize_and_dequantize_attrs attrs;
-    qg__split                        d;
+    qg_split                        d;
     const float                     *x, *min, *max;
 } operands;
 
@@ -184,7 +184,7 @@ qg_status qg_quantize_and_dequantize_v4_gradient(qg_quantize_and_dequantize_attr
     if (!s)
         s = qg__check_pair(op, "input_max_backprop", input_max_backprop, "input_max", input_max);
     if (s) return s;
-    const qg__split d  = qg__split_at(input, attrs.axis);
+    const qg_split d  = qg__split_at(input, attrs.axis);
     const float    *x  = input->data;
     const float    *g  = gradients->data;
     float          *dx = input_backprop->data;

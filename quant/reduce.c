@@ -39,7 +39,7 @@ struct reduction {
     const float             *x;
     float                    d;
     qg_terms                 terms;
-    qg_term_pairs            pairs;
+    qg_run                   run;
     const void              *context;
     size_t                   from; /* where this round of blocks begins */
     struct part              parts[BLOCKS_AT_ONCE];
@@ -115,16 +115,12 @@ static void sum_terms(const struct reduction *r, size_t first, size_t n, struct 
     *out = (struct part){ .value = run_of_terms(r->kernels, first, n, r->terms, r->context) };
 }
 
-static void sum_pairs(const struct reduction *r, size_t first, size_t n, struct part *out)
+static void sum_runs(const struct reduction *r, size_t first, size_t n, struct part *out)
 {
-    *out = (struct part){ 0 };
-    for (size_t at = 0; at < n; at += QG_CHUNK) {
-        const size_t m = qg__smaller(n - at, QG_CHUNK);
-        float        term[QG_CHUNK], other[QG_CHUNK];
-        r->pairs(r->context, first + at, m, term, other);
-        out->value += r->kernels->sum(m, term);
-        out->other += r->kernels->sum(m, other);
-    }
+    double sum[2] = { 0.0, 0.0 };
+    for (size_t at = 0; at < n; at += QG_CHUNK)
+        r->run(r->context, first + at, qg__smaller(n - at, QG_CHUNK), sum);
+    *out = (struct part){ .value = sum[0], .other = sum[1] };
 }
 
 double qg__sum_abs(size_t n, const float *x)
@@ -158,9 +154,9 @@ double qg__sum_terms(size_t count, qg_terms terms, const void *context)
     return reduce(&r, count).value;
 }
 
-void qg__sum_term_pairs(size_t count, qg_term_pairs pairs, const void *context, double sum[2])
+void qg__sum_runs(size_t count, qg_run run, const void *context, double sum[2])
 {
-    struct reduction  r = { .block = sum_pairs, .fold = add, .pairs = pairs, .context = context };
+    struct reduction  r = { .block = sum_runs, .fold = add, .run = run, .context = context };
     const struct part all = reduce(&r, count);
     sum[0] = all.value;
     sum[1] = all.other;

@@ -34,9 +34,9 @@ double qg__sum_terms(size_t count, qg_terms terms, const void *context);
 /* On this thread, by the kernels of isa. */
 double qg__sum_terms_run(qg_isa isa, size_t first, size_t n, qg_terms terms, const void *context);
 
-/* The same with two terms per element in one reading: sum[0] of term, sum[1] of other. */
-typedef void (*qg_term_pairs)(const void *context, size_t first, size_t n, float *term, float *other);
-void qg__sum_term_pairs(size_t count, qg_term_pairs pairs, const void *context, double sum[2]);
+/* Two sums at once: run adds to them those of elements first .. first + n - 1, n <= QG_CHUNK. */
+typedef void (*qg_run)(const void *context, size_t first, size_t n, double *sum);
+void qg__sum_runs(size_t count, qg_run run, const void *context, double sum[2]);
 
 /* What quant/reduce_kernel.c provides for each instruction set; any n, any alignment. */
 typedef struct qg_reduce_kernels {

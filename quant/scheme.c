@@ -13,7 +13,7 @@ int qg_learned_count(qg_quant q)
 {
     int n = 0;
     if (q.scheme && q.scheme->learned)
-        while (n < QG_LEARNED && q.scheme->learned[n].name) n++;
+        while (n < QG_MAX_LEARNED && q.scheme->learned[n].name) n++;
     return n;
 }
 
@@ -40,9 +40,15 @@ void qg_confine(qg_var *v, size_t i, float legal)
 
 static void observe(qg_quant q, const qg_var *x, qg_var *const *learned)
 {
-    float *value[QG_LEARNED] = { 0 };
+    float *value[QG_MAX_LEARNED] = { 0 };
     for (int i = 0; i < qg_learned_count(q); i++) value[i] = learned[i]->data;
     q.scheme->observe(q, (qg_tensor){ x->shape, x->data }, value);
+}
+
+qg_role qg_quant_role(qg_quant q)
+{
+    if (q.role) return q.role;
+    return q.scheme->roles & QG_INPUT ? QG_INPUT : q.scheme->roles & QG_WEIGHT ? QG_WEIGHT : QG_GRADIENT;
 }
 
 const char *qg_role_name(qg_role role)
@@ -66,7 +72,7 @@ qg_status qg_quant_check(qg_quant q)
     if (s) return s;
     if (q.role && !(scheme->roles & q.role))
         return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));
-    if (!scheme->apply) return qg_fail(QG_EARG, "%s: the scheme has no apply", scheme->name);
+    if (!scheme->apply && !scheme->form) return qg_fail(QG_EARG, "%s: the scheme has no apply", scheme->name);
     if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (q.per_channel && scheme->granularity == QG_TENSOR_SCALE)
         return qg_fail(QG_EARG, "%s: has no scales per channel", scheme->name);
@@ -76,11 +82,14 @@ qg_status qg_quant_check(qg_quant q)
     return QG_OK;
 }
 
+/* --- use ------------------------------------------------------------------------------------ */
+
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     if (!t || !x) return NULL;
     if (!q.scheme) return x;
-    if (!q.role) q.role = q.scheme->roles & QG_INPUT ? QG_INPUT : q.scheme->roles & QG_WEIGHT ? QG_WEIGHT : QG_GRADIENT;
+    q.role = qg_quant_role(q);
+    if (!q.inputs) q.inputs = (size_t)x->shape.c;
     if (!q.numbers) q.numbers = q.role == QG_WEIGHT ? qg_count(x->shape) : qg_row(x->shape);
     const qg_status s = qg_quant_check(q);
     if (s) return qg_reject(t, s, "%s", qg_errmsg());
@@ -97,7 +106,15 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned)) observe(q, x, learned);
     if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
     q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
-    return q.scheme->apply(t, q, x, learned);
+    return q.scheme->apply ? q.scheme->apply(t, q, x, learned) : qg_form_apply(t, q, x, learned);
+}
+
+bool qg_has_codes(qg_quant q) { return q.scheme && (q.scheme->form || q.scheme->encode); }
+
+qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    q.role = qg_quant_role(q);
+    return q.scheme->encode ? q.scheme->encode(q, x, learned, out) : qg_form_encode(q, x, learned, out);
 }
 
 void qg_surrogate_backward(qg_tape *t, qg_var *y)
@@ -111,8 +128,8 @@ void qg_surrogate_backward(qg_tape *t, qg_var *y)
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
                             qg_surrogate s)
 {
-    s = qg__surrogate_or(s, qg_ste_identity());
-    const bool identity = s.slope == qg_ste_identity().slope;
+    s = qg__surrogate_or(s, qg_surrogate_identity());
+    const bool identity = s.slope == qg_surrogate_identity().slope;
     qg_var    *y        = qg_record(t, identity ? straight : sloped, x->shape, x, NULL, NULL);
     if (!y) return NULL;
     qg_surrogate *kept = qg_save(t, y, sizeof *kept);
@@ -136,25 +153,6 @@ void qg_surrogate_activation_backward(const qg_activation *f, size_t n, const fl
         f->slope(f->arg, m, x + i, dy + i, run);
         memcpy(dx + i, run, m * sizeof *run);
     }
-}
-
-void qg_encode_signs(qg_tensor x, float scale, qg_codes *out)
-{
-    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) out->code[i] = x.data[i] >= 0.0f ? 1 : -1;
-    out->scale[0] = scale;
-    out->n_scale  = 1;
-    out->bits     = 1;
-}
-
-void qg_encode_mean_signs(qg_quant q, qg_tensor x, qg_codes *out)
-{
-    const qg__split rows = { 1, (size_t)x.shape.n, qg_row(x.shape) };
-    qg_encode_signs(x, q.per_channel ? 0.0f : qg__mean_abs(qg_count(x.shape), x.data), out);
-    if (!q.per_channel) return;
-    out->n_scale     = x.shape.n;
-    const qg_isa isa = qg__isa();
-    for (int r = 0; r < x.shape.n; r++)
-        out->scale[r] = qg__channel_mean_abs(isa, rows, (size_t)r, x.data);
 }
 
 /* --- an activation as an op ---------------------------------------------------------------- */

@@ -8,9 +8,10 @@
 #define QG_SCHEME_H
 
 #include "quant/codes.h"
+#include "quant/form.h"
 #include "quant/quant.h"
 
-enum { QG_LEARNED = 4, QG_UNSCALED = -1 };
+enum { QG_MAX_LEARNED = 4, QG_UNSCALED = -1 };
 
 /* One thing that a scheme trains (a scale, a range) or tracks (an observed range, a count). */
 typedef struct qg_learned {
@@ -19,6 +20,7 @@ typedef struct qg_learned {
     bool        tracked;        /* no gradient: the scheme updates it itself in QG_TRAIN */
     bool        quiet;          /* bookkeeping of the scheme's own: in files, not in what people read */
     float       decay;          /* weight decay of its own; 0: none */
+    float       least;          /* what an update carries below it is used as and set to this; 0: free */
     float       low, high;      /* what healthy training keeps it within; both 0: anything.  Outside, a
                                    trainer warns.  0 is a value that is not known yet */
 } qg_learned;
@@ -61,7 +63,32 @@ struct qg_scheme {
     bool    (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
-    /* Records the op; required. */
+    /* --- with a form (quant/form.h) --- */
+    const qg_form *form;
+    qg_op          ops[2];      /* QG_FORM_OPS("twn"), or where activation is set QG_ACTIVATION_OP("pact") */
+
+    /* The gradient of x unless the quantizer has a surrogate: the slope of the form, or that of a surrogate,
+     * or where both are unset dx = dy. */
+    bool           own_slope;
+    qg_surrogate (*own)(qg_quant q);
+
+    /* Of the span x; learned[i] is the value for it of entry i.  Where activation is set, x has no numbers. */
+    qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
+
+    /* Whether there is something to quantize with; learned[i] are the values of entry i.  NULL: always. */
+    bool         (*ready)(qg_quant q, const float *const *learned);
+
+    /* A gradient of x other than dy s'(x): how it is mixed in a span.  sum is that of the form if
+     * mixes_sums, else 0.  NULL: none. */
+    qg_mix       (*mix)(qg_quant q, qg_span x, const qg_constants *k, const double *sum);
+    bool           mixes_sums;
+
+    /* What dx of a span has besides, of numbers that stand together, if the surrogate is the scheme's own. */
+    void         (*adds)(qg_quant q, qg_span x, const qg_constants *k, const float *dy, float *dx);
+
+    /* --- with or without: what takes the place of the form's --- */
+
+    /* Records the op. */
     qg_var *(*apply)(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
     /* The same as an elementwise function, so that qg_norm can fuse it; NULL: cannot be.  It must
@@ -87,6 +114,7 @@ int      qg_learned_count(qg_quant q);
 QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 
 const char *qg_role_name(qg_role role);         /* "weight", "input", "gradient" */
+qg_role     qg_quant_role(qg_quant q);          /* q.role, or if nothing has set it the scheme's own */
 
 /* "fake_quant:range=observed", as summaries and the command line have it, into text; "float" of NULL.
  * Returns text. */
@@ -107,6 +135,25 @@ qg_var  *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x);      /* relu, if it r
  * QG_EVAL, is used as if it had moved and stays. */
 void     qg_confine(qg_var *v, size_t i, float legal);
 
+/* Integer codes and scales of what q gives for x; learned as in qg_scheme.start.  QG_EARG, QG_ESTATE: the
+ * scheme cannot say.  Only where qg_has_codes. */
+bool                    qg_has_codes(qg_quant q);
+QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
+
+/* --- forms ---------------------------------------------------------------------------------- */
+
+#define QG_FORM_OPS(text)                                                      \
+    { { .name = text, .backward = qg_form_backward },                          \
+      { .name = text, .backward = qg_form_backward, .straight_through = true } }
+#define QG_ACTIVATION_OP(text) { { .name = text, .backward = qg_activation_op_backward, .assigns = true } }
+
+enum { QG_FLOAT_BITS = 32 };    /* not rounded to codes */
+
+void          qg_form_backward(qg_tape *t, qg_var *y);
+qg_activation qg_form_activation(qg_quant q, qg_var *const *learned);
+qg_var       *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+qg_status     qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
+
 /* --- parts most schemes share --------------------------------------------------------------- */
 
 /* Records a quantizer whose backward is the surrogate s, {0} being the identity, and nothing else;
@@ -116,11 +163,16 @@ qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *slop
                             qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
 
-/* apply, activation and encode of +1 and -1 with the surrogate of q, or clip(x, -1, 1): sign, xnor's
- * inputs. */
-qg_var       *qg_apply_sign(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
-qg_activation qg_sign_activation(qg_quant q, qg_var *const *learned);
-qg_status     qg_encode_sign(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
+/* What DoReFa's three share (internal). */
+extern const char       qg__dorefa_explain[];
+QG_MUST_CHECK qg_status qg__dorefa_check(qg_quant q);
+
+/* own: clip at 1. */
+qg_surrogate qg_clip_at_1(qg_quant q);
+
+/* constants of +1 and -1, and of +mean|x| and -mean|x|. */
+qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned);
+qg_constants qg_mean_signs(qg_quant q, qg_span x, const float *learned);
 
 /* Records f as an op of its own; op is { name, qg_activation_op_backward, .assigns = true }.  Blocks
  * are fixed, so sums do not depend on threads. */
@@ -136,9 +188,5 @@ void    qg_surrogate_activation_backward(const qg_activation *f, size_t n, const
 
 /* The largest |w| becomes 1: initial weights uniform in +-s become uniform in [-1, 1]. */
 void    qg_stretch_to_unit(qg_tensor w);
-
-/* encode for +-1 with one scale in all, or with mean|x|, per row if q.per_channel. */
-void qg_encode_signs(qg_tensor x, float scale, qg_codes *out);
-void qg_encode_mean_signs(qg_quant q, qg_tensor x, qg_codes *out);
 
 #endif

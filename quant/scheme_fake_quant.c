@@ -90,7 +90,7 @@ static qg_activation activation(qg_quant q, qg_var *const *learned)
 
 static qg_var *apply_channels(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    const qg__split      c = qg__range_split(q, x->shape);
+    const qg_split      c = qg__range_split(q, x->shape);
     qg_var              *y;
     qg_fake_quant_range *r = qg__record_fake_quant_channels(t, c, q.surrogate, x, learned[QG_AT_MIN],
                                                             learned[QG_AT_MAX],
@@ -130,7 +130,7 @@ static qg_status current_range(qg_quant q, float lo, float hi, qg_fake_quant_ran
 static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
-    const qg__split c = qg__range_split(q, x->shape);
+    const qg_split c = qg__range_split(q, x->shape);
     qg_var         *y = qg_record_surrogate(t, &current_op, &current_sloped_op, x, q.surrogate);
     if (!y) return NULL;
     qg_fake_quant_range *r  = qg_scratch(t, c.depth * (sizeof *r + 2 * sizeof(float)));
@@ -147,7 +147,7 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
 
 /* --- codes ----------------------------------------------------------------------------------- */
 
-static qg_status range_for_code(qg_quant q, qg__split c, size_t i, const float *x, const float *const *learned,
+static qg_status range_for_code(qg_quant q, qg_split c, size_t i, const float *x, const float *const *learned,
                                 qg_fake_quant_range *r)
 {
     if (qg__range_kind(q) == QG_RANGE_FIXED) return qg__range_nudge(q, q.arg[QG_ARG_MIN], q.arg[QG_ARG_MAX], r);
@@ -159,7 +159,7 @@ static qg_status range_for_code(qg_quant q, qg__split c, size_t i, const float *
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    const qg__split c    = qg__range_split(q, x.shape);
+    const qg_split c    = qg__range_split(q, x.shape);
     const bool      rows = q.per_channel && q.role == QG_WEIGHT;
     if (q.per_channel && !rows)
         return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
@@ -172,7 +172,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
         for (size_t at = 0; at < c.inner; at += QG_CHUNK) {
             const size_t n = qg__smaller(c.inner - at, QG_CHUNK), from = i * c.inner + at;
             float        y[QG_CHUNK];
-            qg__fake_quant_forward((qg__split){ 1, 1, n }, &r, rule_of(q), x.data + from, y);
+            qg__fake_quant_forward((qg_split){ 1, 1, n }, &r, rule_of(q), x.data + from, y);
             qg_codes_of(n, y, r.scale, out->code + from);
         }
         out->scale[i] = r.scale;
@@ -354,7 +354,7 @@ qg_quant qg_fake_quant(qg_fake_quant_spec spec)
                            .per_channel  = spec.per_channel,
                            .freeze_after = spec.freeze_after,
                            .surrogate    = spec.surrogate };
-    if (current) q.surrogate = qg__surrogate_or(spec.surrogate, qg_ste_identity());
+    if (current) q.surrogate = qg__surrogate_or(spec.surrogate, qg_surrogate_identity());
     q.arg[QG_ARG_KIND]       = (float)spec.range;
     q.arg[QG_ARG_NARROW]     = spec.narrow_range || current ? 1.0f : 0.0f;
     q.arg[QG_ARG_MIN]        = unset ? -6.0f : spec.min;

@@ -67,7 +67,7 @@ static void dorefa_kernel(size_t n, const float *x, const float *dy, float m, fl
     }
 }
 
-static void ttq_kernel(size_t n, const float *x, const float *dy, float delta, float positive,
+static void ternary_kernel(size_t n, const float *x, const float *dy, float delta, float positive,
                        float negative, float *restrict dx, float *restrict above,
                        float *restrict below)
 {
@@ -88,7 +88,7 @@ static void by_sign_kernel(size_t n, const float *x, const float *dy, float *sig
     }
 }
 
-static void xnor_kernel(size_t n, const float *x, const float *dy, float direct, float coupled,
+static void mix_kernel(size_t n, const float *x, const float *dy, float direct, float coupled,
                         float through, float *restrict dx, float *restrict scaled)
 {
     for (size_t i = 0; i < n; i++) {
@@ -105,7 +105,7 @@ const qg_slope_kernels QG_PER_ISA(qg__slope) = {
     .swish       = swish_kernel,
     .tanh        = tanh_kernel,
     .dorefa      = dorefa_kernel,
-    .ttq         = ttq_kernel,
+    .ternary     = ternary_kernel,
     .by_sign     = by_sign_kernel,
-    .xnor        = xnor_kernel,
+    .mix         = mix_kernel,
 };

@@ -21,7 +21,7 @@
 
 #include "core/array.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 /* The sign of dWn. */
 typedef enum qg_ttq_rule {
@@ -47,12 +47,5 @@ qg_status qg_ttq_weight_quantizer_gradient(const qg_array *x, const qg_array *dy
                                            qg_ttq_attrs attrs,
                                            qg_array *dx, float *grad_positive,
                                            float *grad_negative);
-
-/* For scheme authors; on every thread.  The forward is qg__ternarize(n, x, D, Wp, Wn, y); the backward
- * is dx += eq. 8, or dy s'(x) unless s is {0}, where dx is not NULL, and the sums over P and N, before
- * any sign. */
-float qg__ttq_delta(size_t n, const float *x, float threshold);
-void  qg__ttq_backward(size_t n, const float *x, const float *dy, float delta, float positive,
-                       float negative, qg_surrogate s, float *dx, double sum[2]);
 
 #endif

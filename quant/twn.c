@@ -1,196 +1,97 @@
 #include "quant/twn.h"
 
-#include "quant/channel.h"
-#include "quant/map.h"
+#include <math.h>
+
 #include "quant/operand.h"
-#include "quant/reduce.h"
+#include "quant/scheme.h"
 
-struct ternary {
-    const float *x;
-    float       *y;
-    float        delta, positive, negative;
+enum { THRESHOLD };         /* in arg */
 
-    const qg_map_kernels *kernels;
-};
-
-static void ternary_block(void *context, size_t at, size_t n)
+float qg__twn_delta(qg_span w, float threshold)
 {
-    const struct ternary *k = context;
-    k->kernels->ternary(n, k->x + at, k->delta, k->positive, k->negative, k->y + at);
+    return w.n ? (float)((double)threshold * qg_span_sum_abs(w) / (double)w.n) : 0.0f;
 }
 
-void qg__ternarize(size_t n, const float *x, float delta, float positive, float negative, float *y)
+static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
-    struct ternary k = { x, y, delta, positive, negative, QG_KERNELS(qg__map) };
-    qg__in_blocks(n, QG_BLOCK, ternary_block, &k);
-}
-
-/* D and a from their sums, each rounded once. */
-static float delta_of(float threshold, double sum, size_t n)
-{
-    return n ? (float)((double)threshold * sum / (double)n) : 0.0f;
-}
-
-static float alpha_of(double sum, size_t kept)
-{
-    return kept ? (float)(sum / (double)kept) : 0.0f;
-}
-
-float qg__twn_delta(size_t n, const float *x, float threshold)
-{
-    return delta_of(threshold, qg__sum_abs(n, x), n);
-}
-
-float qg__twn_alpha(size_t n, const float *x, float delta)
-{
+    (void)learned;
     size_t       kept;
-    const double sum = qg__sum_abs_above(n, x, delta, &kept);
-    return alpha_of(sum, kept);
+    const float  d   = qg__twn_delta(w, q.arg[THRESHOLD]);
+    const double sum = qg_span_sum_abs_above(w, d, &kept);
+    const float  a   = kept ? (float)(sum / (double)kept) : 0.0f;
+    return (qg_constants){ .ternary = { d, a, a } };
 }
 
-struct channels {
-    qg__split                c;
-    const float             *x;
-    float                    threshold;
-    float                   *y, *alpha;
-    const qg_reduce_kernels *reduce;
-    const qg_map_kernels    *map;
+qg_status qg__check_ternary_threshold(qg_quant q)
+{
+    return qg__check_threshold(q.scheme->name, "threshold", q.arg[THRESHOLD]);
+}
+
+static const qg_scheme scheme = {
+    .name        = "twn",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .form        = &qg_ternary_form,
+    .ops         = QG_FORM_OPS("twn"),
+    .check       = qg__check_ternary_threshold,
+    .constants   = constants,
+    .explain =
+        "Ternary weights with one scale per tensor.           Li, Zhang, Liu 2016, arXiv:1605.04711\n"
+        "\n"
+        "    D    = threshold * mean|w|              threshold 0.7 by default\n"
+        "    a    = mean{ |w| : |w| > D }\n"
+        "    q(w) = +a if w > D, -a if w < -D, else 0\n"
+        "    s(w) = w                                the gradient passes unchanged and unclipped\n"
+        "\n"
+        "per-channel=yes (per_channel) takes D and a of each output channel on its own; the paper and the\n"
+        "authors' Caffe code have one of each.\n"
+        "Learns nothing.  All weights zero: a = 0 and q = 0.\n"
+        "Other implementations: the authors' Caffe fork adds 1e-6 to the denominator of a on the GPU\n"
+        "only; their later PyTorch code has D = 0.75 mean|w| and D and a per output channel, as RedBit\n"
+        "has; Larq's SteTern has D but no a.\n",
 };
 
-/* D of a channel, and *alpha. */
-static float channel_delta(const struct channels *k, size_t channel, float *alpha)
+qg_quant qg_twn(qg_twn_spec spec)
 {
-    const size_t size = qg__channel_size(k->c);
-    const size_t most = qg__part_size(k->c);
-    float        part[QG_CHUNK];
-    double       sum = 0.0, above = 0.0;
-    size_t       kept = 0;
-
-    for (size_t at = 0; at < size; at += most) {
-        const size_t n = qg__smaller(size - at, most);
-        sum += k->reduce->sum_abs(n, qg__part(k->c, channel, at, n, k->x, part));
-    }
-    const float delta = delta_of(k->threshold, sum, size);
-    for (size_t at = 0; at < size; at += most) {
-        const size_t n = qg__smaller(size - at, most);
-        size_t       more;
-        const float *x = qg__part(k->c, channel, at, n, k->x, part);
-        above += k->reduce->sum_abs_above(n, x, delta, &more);
-        kept += more;
-    }
-    *alpha = alpha_of(above, kept);
-    return delta;
+    return (qg_quant){ .scheme      = &scheme,
+                       .bits        = 2,
+                       .per_channel = spec.per_channel,
+                       .surrogate   = spec.surrogate,
+                       .arg         = { [THRESHOLD] = spec.threshold == 0 ? 0.7f : spec.threshold } };
 }
 
-static float ternarize_channel(const struct channels *k, size_t channel)
-{
-    const size_t size = qg__channel_size(k->c);
-    float        part[QG_CHUNK], alpha;
-    const float  delta = channel_delta(k, channel, &alpha);
-    for (size_t at = 0; at < size; at += QG_CHUNK) {
-        const size_t n = qg__smaller(size - at, QG_CHUNK);
-        const float *x = qg__part(k->c, channel, at, n, k->x, part);
-        float       *y = k->c.outer == 1 ? k->y + channel * size + at : part;
-        k->map->ternary(n, x, delta, alpha, alpha, y);
-        qg__close_part(k->c, channel, at, n, y, k->y);
-    }
-    return alpha;
-}
+/* --- on arrays ------------------------------------------------------------------------------- */
 
-static void ternarize_channels(void *context, size_t first, size_t n)
-{
-    const struct channels *k = context;
-    for (size_t channel = first; channel < first + n; channel++) {
-        const float alpha = ternarize_channel(k, channel);
-        if (k->alpha) k->alpha[channel] = alpha;
-    }
-}
+static qg_quant with(float threshold) { return (qg_quant){ .scheme = &scheme, .arg = { [THRESHOLD] = threshold } }; }
 
-static void twn_channels(qg__split c, const float *x, float threshold, float *y, float *alpha)
-{
-    struct channels k = { c, x, threshold, y, alpha, QG_KERNELS(qg__reduce), QG_KERNELS(qg__map) };
-    qg__in_blocks(c.depth, QG_CHANNEL_GROUP, ternarize_channels, &k);
-}
-
-float qg__twn_row_delta(size_t row, const float *x, float threshold, float *alpha)
-{
-    const struct channels k = { .c         = { 1, 1, row },
-                                .x         = x,
-                                .threshold = threshold,
-                                .reduce    = QG_KERNELS(qg__reduce) };
-    return channel_delta(&k, 0, alpha);
-}
-
-void qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y, float *alpha)
-{
-    twn_channels((qg__split){ 1, rows, row }, x, threshold, y, alpha);
-}
-
-qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y, float *delta,
-                                  float *alpha)
+qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y, float *delta, float *alpha)
 {
     const char *op = "twn_weight_quantizer";
-    qg_status   s = qg__check_threshold(op, "threshold", threshold);
+    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
     if (!s) s = qg__check_forward(op, x, y);
     if (s) return s;
-
-    const size_t n = qg_array_count(x);
-    const float  d = qg__twn_delta(n, qg__floats(x), threshold);
-    const float  a = qg__twn_alpha(n, qg__floats(x), d);
-    qg__ternarize(n, qg__floats(x), d, a, a, qg__floats(y));
-    if (delta) *delta = d;
-    if (alpha) *alpha = a;
+    qg_constants k;
+    qg_form_forward(with(threshold), qg__split_at(x, -1), qg__floats(x), NULL, qg__floats(y), &k, NULL);
+    if (delta) *delta = k.ternary.delta;
+    if (alpha) *alpha = k.ternary.positive;
     return QG_OK;
 }
 
-static qg_status gradient(const char *op, const qg_array *x, const qg_array *dy, qg_surrogate s,
-                          qg_array *dx)
-{
-    const qg_status status = qg__check_backward(op, x, dy, dx);
-    if (status) return status;
-    qg__zero(dx);
-    qg_surrogate_slope(s, qg_array_count(x), qg__floats(x), qg__floats(dy), qg__floats(dx));
-    return QG_OK;
-}
-
-qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                           qg_array *dx)
-{
-    return gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_identity()),
-                    dx);
-}
-
-qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float threshold,
-                                              qg_array *y, qg_array *alpha)
+qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float threshold, qg_array *y,
+                                              qg_array *alpha)
 {
     const char *op = "twn_per_channel_weight_quantizer";
-    qg__split   c = { 0 };
-    qg_status   s = qg__check_threshold(op, "threshold", threshold);
+    qg_split   c  = { 0 };
+    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
     if (!s) s = qg__check_forward(op, x, y);
     if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
     if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
     if (s) return s;
-    twn_channels(c, qg__floats(x), threshold, qg__floats(y), qg__floats(alpha));
+    qg_form_forward(with(threshold), c, qg__floats(x), NULL, qg__floats(y), NULL, qg__floats(alpha));
     return QG_OK;
 }
 
-qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_array *y)
+qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
 {
-    const char *op = "ste_tern_quantizer";
-    const bool  own_threshold = !attrs.ternary_weight_networks;
-    qg_status   s = qg__check_forward(op, x, y);
-    if (!s && own_threshold) s = qg__check_threshold(op, "threshold_value", attrs.threshold_value);
-    if (s) return s;
-
-    const size_t n = qg_array_count(x);
-    const float  d = own_threshold ? attrs.threshold_value : qg__twn_delta(n, qg__floats(x), 0.7f);
-    qg__ternarize(n, qg__floats(x), d, 1.0f, 1.0f, qg__floats(y));
-    return QG_OK;
-}
-
-qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
-                                         qg_array *dx)
-{
-    return gradient("ste_tern_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_ste_clip(1.0f)),
-                    dx);
+    return qg__surrogate_gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_surrogate_identity()), dx);
 }

@@ -17,7 +17,8 @@
 
 #include "core/array.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/form.h"
+#include "quant/surrogate.h"
 
 #include <stdbool.h>
 
@@ -51,14 +52,8 @@ QG_MUST_CHECK
 qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                          qg_surrogate s, qg_array *dx);
 
-/* For scheme authors.  qg__ternarize, on every thread: y = positive if x > delta, -negative if
- * x < -delta, else 0. */
-void  qg__ternarize(size_t n, const float *x, float delta, float positive, float negative,
-                    float *y);
-float qg__twn_delta(size_t n, const float *x, float threshold);
-float qg__twn_alpha(size_t n, const float *x, float delta);
-void  qg__twn_rows(size_t rows, size_t row, const float *x, float threshold, float *y,
-                   float *alpha);
-float qg__twn_row_delta(size_t row, const float *x, float threshold, float *alpha);  /* of one row */
+/* Of schemes whose threshold is arg[0] (internal): threshold mean|w|, and whether it is legal. */
+float     qg__twn_delta(qg_span w, float threshold);
+QG_MUST_CHECK qg_status qg__check_ternary_threshold(qg_quant q);
 
 #endif

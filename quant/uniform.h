@@ -2,7 +2,7 @@
  *
  * quant/fake_quant.h and lsq.h say what they compute; forwards of other schemes are in quant/map.h.
  * Every operation is a single IEEE one, nothing is contracted and sums have lanes of their own: the
- * same bits on every instruction set.  dx is added to where nothing else is said; y may be x.
+ * same bits on every instruction set.  dx is added to; y may be x.
  */
 #ifndef QG_UNIFORM_H
 #define QG_UNIFORM_H
@@ -35,7 +35,7 @@ typedef struct qg_uniform_kernels {
     void (*fake_quant_rows)(const qg_channel_ranges *k, size_t rows, size_t stride, const float *x, float *y);
     void (*fake_quant_rows_backward)(const qg_channel_ranges *k, size_t rows, size_t stride, const float *x,
                                      const float *g, float *dx, double *dmin, double *dmax);
-    /* dx, written and not added to, and the terms of ds. */
+    /* dx, and the terms of ds. */
     void (*lsq_backward)(size_t n, const float *x, const float *dy, float step, float lo, float hi, float *dx,
                          float *term);
 } qg_uniform_kernels;

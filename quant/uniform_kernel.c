@@ -153,7 +153,7 @@ static void lsq_backward(size_t n, const float *x, const float *dy, float step, 
         const float below = v <= lo ? lo : inside;
         const float above = v > lo ? g : 0.0f;
         term[i] = g * (v >= hi ? hi : below);
-        dx[i]   = v < hi ? above : 0.0f;
+        dx[i] += v < hi ? above : 0.0f;
     }
 }
 

@@ -23,7 +23,7 @@
 
 #include "core/array.h"
 #include "core/status.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 #include <stdbool.h>
 
@@ -69,17 +69,6 @@ QG_MUST_CHECK
 qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
                                        qg_array *sign, qg_array *K);
 
-/* For scheme authors; on every thread.  The forward of weights is qg__binary_rows; alpha [rows] is what
- * it gave, or NULL. */
-void qg__xnor_rows_slope(size_t rows, size_t row, const float *x, const float *dy,
-                         const float *alpha, qg_xnor_rule rule, size_t c_in, qg_surrogate s,
-                         float *dx);
-
-typedef struct qg_xnor_geometry {
-    size_t n, h, w, c, oh, ow;
-    size_t kernel_h, kernel_w, stride, pad_top, pad_left;
-} qg_xnor_geometry;
-
-void qg__xnor_scale_map(qg_xnor_geometry g, const float *x, float *K);
+extern const char qg__xnor_explain[];       /* of weights and inputs (internal) */
 
 #endif

@@ -78,6 +78,10 @@ all() {
     t ste-tern $L --weight ste-tern
     t ste-tern-relative $L --weight ste-tern:relative=yes,threshold=0.6,surrogate=approx-sign
     t ttq $L --weight ttq
+    t ttq-scaled $L --weight ttq:gradient=scaled
+    t ttq-channel $L --weight ttq:per-channel=yes
+    t dorefa-channel $L --weight dorefa:bits=3,per-channel=yes,max=through
+    t dorefa-16 $L --weight dorefa:bits=16
     t ttq-printed $L --weight ttq:t=0.1,rule=as-printed,start=weights,decay=0.01,surrogate=identity
     t binary $L --weight binary
     t binary-swish $L --weight binary:surrogate=swish,surrogate-arg=4

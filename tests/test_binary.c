@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "quant/binary.h"
+#include "quant/form.h"
 #include "quant/map.h"
 
 static const qg_surrogate own = { 0 };
@@ -21,7 +22,7 @@ static void sign_and_its_clip(void **state)
     assert_same(7, y, want);
     assert_ok(qg_sign_quantizer_gradient(&X, &G, own, &Y));
     assert_same(7, y, slope);
-    assert_ok(qg_sign_quantizer_gradient(&X, &G, qg_ste_identity(), &Y));
+    assert_ok(qg_sign_quantizer_gradient(&X, &G, qg_surrogate_identity(), &Y));
     assert_same(7, y, g);
 }
 
@@ -76,7 +77,8 @@ static void channels_inmost_and_in_rows_agree(void **state)
     fill_normal(1, 1.0f, OUT * ROW, rows);
     for (size_t o = 0; o < OUT; o++)
         for (size_t r = 0; r < ROW; r++) inmost[r * OUT + o] = rows[o * ROW + r];
-    qg__binary_rows(OUT, ROW, rows, y, scale);
+    const qg_quant binary = qg_binary((qg_binary_spec){ .per_channel = true });
+    qg_form_forward(binary, (qg_split){ 1, OUT, ROW }, rows, NULL, y, NULL, scale);
     qg_array X = tensor4(inmost, 1, 1, ROW, OUT);
     qg_array Z = tensor4(z, 1, 1, ROW, OUT);
     qg_array S = vector(other, OUT);
@@ -132,7 +134,7 @@ static void magnitude_aware_by_hand(void **state)
     assert_true(scale[0] == 0.5f && scale[1] == 2.0f);
     assert_ok(qg_magnitude_aware_sign_quantizer_gradient(&X, &G, own, &Y));
     assert_same(6, y, slope);
-    assert_ok(qg_magnitude_aware_sign_quantizer_gradient(&X, &G, qg_ste_identity(), &Y));
+    assert_ok(qg_magnitude_aware_sign_quantizer_gradient(&X, &G, qg_surrogate_identity(), &Y));
     assert_same(6, y, whole);
 }
 
@@ -144,9 +146,12 @@ static void magnitude_aware_rows_accumulate(void **state)
     float        scale[ROWS];
     fill_normal(3, 1.0f, ROWS * ROW, x);
     fill_normal(4, 1.0f, ROWS * ROW, g);
-    qg__binary_rows(ROWS, ROW, x, q, scale);
-    qg__magnitude_aware_rows_slope(ROWS, ROW, x, g, NULL, own, dx);
-    qg__magnitude_aware_rows_slope(ROWS, ROW, x, g, NULL, own, dx);
+    const qg_quant  scheme = qg_magnitude_aware((qg_magnitude_aware_spec){ own });
+    const qg_split rows   = { 1, ROWS, ROW };
+    qg_constants    k[ROWS];
+    qg_form_forward(scheme, rows, x, NULL, q, k, scale);
+    qg_form_gradient(scheme, rows, k, x, g, dx, NULL);
+    qg_form_gradient(scheme, rows, k, x, g, dx, NULL);
     for (size_t i = 0; i < ROWS * ROW; i++)
         assert_true(dx[i] == (fabsf(x[i]) <= 1.0f ? 2.0f * (scale[i / ROW] * g[i]) : 0.0f));
 }

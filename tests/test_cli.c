@@ -55,23 +55,23 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("train --json=1", 2, "--json takes no value");
     assert_refuses("train lenet5", 2, "unexpected argument 'lenet5'");
     assert_refuses("train -- lenet5", 2, "unexpected argument 'lenet5'");
-    assert_refuses("train", 2, "--model is missing; there is lenet5");
-    assert_refuses("train --model lenet6", 2, "no model 'lenet6'; there is lenet5");
+    assert_refuses("train", 2, "--model is missing; available: lenet5");
+    assert_refuses("train --model lenet6", 2, "unknown model 'lenet6'; available: lenet5");
     assert_refuses("train --model lenet5 --batch 0", 2, "batch 0 is not in 1..65536");
     assert_refuses("train --model lenet5 --weight sign", 2,
-                   "sign is a scheme for inputs, not for weights; there is float, twn, binary");
+                   "sign is a scheme for inputs, not for weights; available: float, twn, binary");
     assert_refuses("train --model lenet5 --schedule warp", 2, "warp");
     assert_refuses("train --model lenet5 --layer conv9:weight=float", 2,
-                   "there is conv1, conv2, fc1, fc2");
+                   "available: conv1, conv2, fc1, fc2");
     assert_refuses("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or seconds");
     assert_refuses("train --model lenet5 --budget 0x5", 2, "write 90s, 50m, 1h or seconds");
     assert_refuses("train --model lenet5 --budget 5ms", 2, "write 90s, 50m, 1h or seconds");
     assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
     assert_refuses("train --model lenet5 --resume --force", 2, "not both");
     assert_refuses("eval", 2, "--run is missing");
-    assert_refuses("bench", 2, "name the benchmark first; there is train, eval, peak");
+    assert_refuses("bench", 2, "name the benchmark first; available: train, eval, peak");
     assert_refuses("bench --json", 2, "name the benchmark first");
-    assert_refuses("bench evil", 2, "no benchmark 'evil'; there is train, eval, peak");
+    assert_refuses("bench evil", 2, "unknown benchmark 'evil'; available: train, eval, peak");
     assert_refuses("bench peak --model lenet5", 2, "no option '--model'; options: --threads, --seconds");
     assert_refuses("bench eval --model lenet5 --image 32x32", 2, "write height, width and channels");
     assert_refuses("bench eval --model lenet5 --image 0x32x3", 2, "each 1..4096");
@@ -435,7 +435,7 @@ static void test_eval_with_another_scheme(void **state)
     assert_status("eval --run @/eight --weight fake_quant:range=learned,per-channel=yes", 0);
     assert_null(strstr(last.out, ".seen"));
     assert_refuses("eval --run @/plain --weight bop", 1, "conv1.weight has no latent weights");
-    assert_refuses("eval --run @/plain --weight twm", 2, "no scheme 'twm'");
+    assert_refuses("eval --run @/plain --weight twm", 2, "unknown scheme 'twm'");
 }
 
 /* A range starts from the weight that its quantizer sees: here, ten times as large as the latent one. */

@@ -23,13 +23,13 @@ static void test_refusals(void **state)
     assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "have 1 channel or 3");
     assert_refuses("train --model lenet5 --data folder:32x32x3", 1, "the data set folder needs --data-dir");
     assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "datasets/fetch.sh cifar10 fetches it");
-    assert_refuses(TRAIN "--normalise chanel", 2, "no normalisation 'chanel'; there is unit, range:low=-1,high=1,");
+    assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range:low=-1,high=1,");
     assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "the lower one first");
-    assert_refuses(TRAIN "--normalise channel:x=1", 2, "no normalisation 'channel:x=1'");
-    assert_refuses(TRAIN "--augment pad=0", 2, "no augmentation 'pad=0'; there is none, or some of pad=4");
-    assert_refuses(TRAIN "--augment flip,rotate", 2, "no augmentation 'rotate'");
+    assert_refuses(TRAIN "--normalise channel:x=1", 2, "unknown normalisation 'channel:x=1'");
+    assert_refuses(TRAIN "--augment pad=0", 2, "unknown augmentation 'pad=0'; available: none, or some of pad=4");
+    assert_refuses(TRAIN "--augment flip,rotate", 2, "unknown augmentation 'rotate'");
     assert_refuses(TRAIN "--augment border=reflect", 2, "a border needs pad=N");
-    assert_refuses(TRAIN "--augment border=mirror,pad=2", 2, "no augmentation 'border=mirror'");
+    assert_refuses(TRAIN "--augment border=mirror,pad=2", 2, "unknown augmentation 'border=mirror'");
     assert_refuses(TRAIN "--augment pad=16 --out @/none", 1, "images of 16x16 can be padded by 0..15, not by 16");
 }
 

@@ -61,9 +61,9 @@ static void test_wrong_options_are_named_with_what_is_legal(void **state)
     assert_refuses("summary --model mlp:dropout=1", 2, "mlp: dropout 1 is not in 0..0.99");
     assert_refuses("summary --model resnet20:order=both", 2, "resnet20: order 'both' is none of post|pre");
     assert_refuses("summary --model resnet20:shortcut=C", 2, "resnet20: shortcut 'C' is none of A|pool|B");
-    assert_refuses("summary --model resnet20:width=2", 2, "resnet20 has no option 'width'; there is order, shortcut");
-    assert_refuses("summary --model lenet5:width=2", 2, "lenet5 has no option 'width'; there is none");
-    assert_refuses("summary --model :width=2", 2, "no model ''; there is lenet5, lenet5-xnor, mlp");
+    assert_refuses("summary --model resnet20:width=2", 2, "resnet20 has no option 'width'; available: order, shortcut");
+    assert_refuses("summary --model lenet5:width=2", 2, "lenet5 has no option 'width'; available: none");
+    assert_refuses("summary --model :width=2", 2, "unknown model ''; available: lenet5, lenet5-xnor, mlp");
     assert_refuses("summary --model resnet20 --layer shortcut1:weight=float", 2, "has no layer 'shortcut1' with a weight");
     assert_status("summary --model resnet20:shortcut=B --weight twn --layer shortcut1:weight=float", 0);
 }

@@ -58,7 +58,7 @@ static void test_a_recipe_with_another_optimizer_goes_on(void **state)
 static void test_recipes_that_are_not_there(void **state)
 {
     (void)state;
-    assert_refuses("train --recipe tnw", 2, "there is no examples/recipes/tnw.toml; there is plain, twn");
+    assert_refuses("train --recipe tnw", 2, "no file examples/recipes/tnw.toml; available: plain, twn");
     assert_refuses("train --recipe ../twn", 2, "'../twn' is no name of a recipe");
     assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "give one of them");
     assert_refuses("train --reported 99", 2, "no option '--reported'");

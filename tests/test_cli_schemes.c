@@ -157,7 +157,7 @@ static void test_evaluation_waits_as_long_as_training(void **state)
     assert_string_not_equal(digest, plain);
 }
 
-/* The census and inspect look at the weight that is quantized, which is the folded one. */
+/* Code statistics and inspect look at the weight that is quantized, which is the folded one. */
 static void test_codes_are_those_of_the_folded_weight(void **state)
 {
     (void)state;
@@ -347,7 +347,7 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
         { "--optimizer adam --beta1 1", "beta1 1 is not in" },
         { "--fold-batchnorm", "fold-batchnorm: there is no quantized weight" },
         { "--quantize-after 5", "quantize-after: there is no input quantizer" },
-        { "--input ttq", "ttq is a scheme for weights, not for inputs; there is float, sign" },
+        { "--input ttq", "ttq is a scheme for weights, not for inputs; available: float, sign" },
         { "--weight twn --gradient twn", "twn is a scheme for weights, not for gradients" },
         { "--layer fc1:gradient=sign", "sign is a scheme for inputs, not for gradients" },
         { "--layer fc9:gradient=dorefa", "no layer 'fc9'" },
@@ -355,7 +355,7 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
         { "--weight fake_quant:range=fixed,min=0,max=0", "min is 0, not below max, 0" },
         { "--weight fake_quant:range=fixed,min=2,max=1", "min is 2, not below max, 1" },
         { "--weight ttq:rule=wrong", "rule 'wrong' is none of exact|as-printed" },
-        { "--weight ttq:wp=1", "ttq has no option 'wp'; there is t, rule, start, decay, surrogate" },
+        { "--weight ttq:wp=1", "ttq has no option 'wp'; available: t, rule, start, decay, gradient, per-channel, surrogate" },
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char line[LINE_BYTES];

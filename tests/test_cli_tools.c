@@ -204,7 +204,7 @@ static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 {
     (void)state;
     assert_int_equal(qgrad("explain tnw"), 2);
-    assert_says("no scheme 'tnw'; there is float, twn");
+    assert_says("unknown scheme 'tnw'; available: float, twn");
     assert_int_equal(qgrad("explain twn --markdown"), 2);
     assert_int_equal(qgrad("explain twn binary"), 2);
     assert_says("unexpected argument");

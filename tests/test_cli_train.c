@@ -166,7 +166,7 @@ static bool killed_at(moment m, int call)
     return status != 0;
 }
 
-/* result.json is never behind the checkpoint: a resume reads in it what the sittings before took. */
+/* result.json is never behind the checkpoint: a resume reads in it what earlier processes took. */
 static void assert_result_is_not_behind(void)
 {
     char        said[TEXT_BYTES];
@@ -207,7 +207,7 @@ static void test_killed_wherever_files_change_it_ends_in_the_same_bytes(void **s
     assert_true(survive(WITHIN_WRITE, 7) >= renames / 3);
 }
 
-/* Again and again, wherever the next sitting has got to: after a few steps, or in an evaluation. */
+/* Again and again, wherever the next process has got to: after a few steps, or in an evaluation. */
 static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
 {
     (void)state;

@@ -110,8 +110,8 @@ static void test_values_out_of_range_are_refused(void **state)
     assert_refused("nesterov = yes", "nesterov 'yes' is neither true nor false");
     assert_refused("optimizer = \"sdg\"", "optimizer 'sdg' is none of sgd|adam|bop");
     assert_refused("optimizer = \"sgd|adam\"", "is none of sgd|adam");
-    assert_refused("model = \"lenet\"", "no model 'lenet'; there is lenet5");
-    assert_refused("data = \"\"", "no data set ''; there is mnist, fashion-mnist, cifar10, cifar100, folder, sample");
+    assert_refused("model = \"lenet\"", "unknown model 'lenet'; available: lenet5");
+    assert_refused("data = \"\"", "unknown data set ''; available: mnist, fashion-mnist, cifar10, cifar100, folder, sample");
     assert_refused("data-dir = \"\"", "data-dir: the value is empty");
     assert_refused("data-dir = \"a\tb\"", "data-dir: the value holds a control character");
 }
@@ -126,17 +126,17 @@ static void test_images_have_one_spelling(void **state)
     assert_reads("normalise = 'range:low=-1.0,high=1e0'", "normalise = \"range:low=-1,high=1\"\n");
     assert_reads("normalise = 'whiten'", "normalise = \"whiten\"\n");
     assert_reads("data = 'folder:032x16x3'", "data = \"folder:32x16x3\"\n");
-    assert_refused("augment = ''", "no augmentation ''");
-    assert_refused("augment = 'flip,'", "no augmentation ''");
-    assert_refused("augment = 'none,flip'", "no augmentation 'none'");
-    assert_refused("augment = 'pad=99999'", "no augmentation 'pad=99999'");
-    assert_refused("augment = 'cutout=-1'", "no augmentation 'cutout=-1'");
+    assert_refused("augment = ''", "unknown augmentation ''");
+    assert_refused("augment = 'flip,'", "unknown augmentation ''");
+    assert_refused("augment = 'none,flip'", "unknown augmentation 'none'");
+    assert_refused("augment = 'pad=99999'", "unknown augmentation 'pad=99999'");
+    assert_refused("augment = 'cutout=-1'", "unknown augmentation 'cutout=-1'");
     assert_refused("augment = 'pad=1,pad=2'", "augmentation: pad is given twice");
     assert_refused("augment = 'flip,flip'", "augmentation: flip is given twice");
     assert_refused("augment = 'pad=1,border=zero,border=repeat'", "augmentation: border is given twice");
     assert_refused("augment = 'cutout=4,flip,cutout=4'", "augmentation: cutout is given twice");
-    assert_refused("augment = 'flip=1'", "no augmentation 'flip=1'");
-    assert_refused("augment = 'pad'", "no augmentation 'pad'");
+    assert_refused("augment = 'flip=1'", "unknown augmentation 'flip=1'");
+    assert_refused("augment = 'pad'", "unknown augmentation 'pad'");
     assert_refused("normalise = 'range'", "range takes two numbers");
     assert_refused("normalise = 'range:low=nan,high=1'", "range takes two numbers");
     assert_refused("normalise = 'range:low=0,high=1,'", "range takes two numbers");
@@ -147,12 +147,12 @@ static void test_schemes_name_what_is_legal(void **state)
 {
     (void)state;
     assert_refused("weight = \"sign\"",
-                   "sign is a scheme for inputs, not for weights; there is float, twn, binary,");
-    assert_refused("input = \"twn\"", "twn is a scheme for weights, not for inputs; there is float, sign,");
-    assert_refused("gradient = \"lsq\"", "lsq is a scheme for weights, inputs, not for gradients; there is float, dorefa");
-    assert_refused("weight = \"four\"", "no scheme 'four' for weights; there is float, twn, binary,");
-    assert_refused("weight = \"twn:\"", "twn has no option ''; there is threshold");
-    assert_refused("weight = \"twn:treshold=1\"", "twn has no option 'treshold'; there is threshold");
+                   "sign is a scheme for inputs, not for weights; available: float, twn, binary,");
+    assert_refused("input = \"twn\"", "twn is a scheme for weights, not for inputs; available: float, sign,");
+    assert_refused("gradient = \"lsq\"", "lsq is a scheme for weights, inputs, not for gradients; available: float, dorefa");
+    assert_refused("weight = \"four\"", "unknown scheme 'four' for weights; available: float, twn, binary,");
+    assert_refused("weight = \"twn:\"", "twn has no option ''; available: threshold");
+    assert_refused("weight = \"twn:treshold=1\"", "twn has no option 'treshold'; available: threshold");
     assert_refused("weight = \"twn:threshold\"", "threshold needs a value");
     assert_refused("weight = \"twn:threshold=x\"", "threshold 'x' is no number");
     assert_refused("weight = \"twn:threshold=99\"", "threshold 99 is not in 0.01..10");
@@ -162,7 +162,7 @@ static void test_schemes_name_what_is_legal(void **state)
     assert_refused("weight = \"twn:threshold=2,threshold=1\"", "twn: threshold is given twice");
     assert_refused("model = \"mlp:width=5,depth=1,width=5\"", "mlp: width is given twice");
     assert_refused("model = \"mlp:width=0x10\"", "mlp: width '0x10' is no number");
-    assert_refused("weight = \"float:x=1\"", "float has no option 'x'; there is none");
+    assert_refused("weight = \"float:x=1\"", "float has no option 'x'; available: none");
     assert_refused("input = \"sign:surrogate=clop\"", "'clop' is none of identity|clip|approx-sign");
     assert_refused("layer = [\"conv1=float\"]", "none of LAYER:weight=SCHEME, LAYER:input=SCHEME and LAYER:gradient=SCHEME");
     assert_refused("layer = [\":weight=float\"]", "none of LAYER:weight=SCHEME");
@@ -185,7 +185,7 @@ static void test_a_scheme_becomes_its_quantizer(void **state)
     assert_memory_equal(q.arg, twn.arg, sizeof q.arg);
     assert_int_equal(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text),
                      QG_OK);
-    assert_ptr_equal(q.surrogate.slope, qg_ste_identity().slope);
+    assert_ptr_equal(q.surrogate.slope, qg_surrogate_identity().slope);
 }
 
 /* Each scheme of the table has a spelling that gives it, and what that is spelt as means the same. */
@@ -248,26 +248,28 @@ static void test_options_reach_the_constructors(void **state)
 {
     (void)state;
     const unsigned w = FOR_WEIGHT, x = FOR_INPUT, g = FOR_GRADIENT;
-    assert_same_quant("ste-tern", w, qg_ste_tern((qg_ste_tern_spec){ .surrogate = qg_ste_clip(1) }));
+    assert_same_quant("ste-tern", w, qg_ste_tern((qg_ste_tern_spec){ .surrogate = qg_surrogate_clip(1) }));
     assert_same_quant("ste-tern:relative=yes,surrogate=swish", w,
-                      qg_ste_tern((qg_ste_tern_spec){ .relative = true, .surrogate = qg_ste_swish(5) }));
-    assert_same_quant("ttq:t=0.1,rule=as-printed,start=weights,decay=0.5", w,
+                      qg_ste_tern((qg_ste_tern_spec){ .relative = true, .surrogate = qg_surrogate_swish(5) }));
+    assert_same_quant("ttq:t=0.1,rule=as-printed,start=weights,decay=0.5,gradient=scaled,per-channel=yes", w,
                       qg_ttq((qg_ttq_spec){ .threshold          = 0.1f,
                                             .rule               = QG_TTQ_AS_PRINTED,
                                             .start_from_weights = true,
-                                            .decay              = 0.5f }));
+                                            .decay              = 0.5f,
+                                            .scaled_gradient    = true,
+                                            .per_channel        = true }));
     assert_same_quant("dorefa:bits=3,max=through", w,
                       qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }));
     assert_same_quant("xnor:rule=authors-adam,surrogate=clip,surrogate-arg=2", w,
-                      qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_AUTHORS_ADAM, .surrogate = qg_ste_clip(2) }));
+                      qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_AUTHORS_ADAM, .surrogate = qg_surrogate_clip(2) }));
     assert_same_quant("binaryconnect:draw=stoch,eval=float,start=unit,glorot-lr=adam", w,
                       qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true,
                                                                 .float_eval = true,
                                                                 .unit_start = true,
                                                                 .glorot_lr  = QG_GLOROT_ADAM,
-                                                                .surrogate  = qg_ste_identity() }));
+                                                                .surrogate  = qg_surrogate_identity() }));
     assert_same_quant("bnn:glorot-lr=sgd", w,
-                      qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_SGD, .surrogate = qg_ste_clip(1) }));
+                      qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_SGD, .surrogate = qg_surrogate_clip(1) }));
     assert_same_quant("fake_quant:bits=4,range=observed,per-channel=yes,narrow=yes,decay=0.9,freeze-after=70",
                       w, qg_fake_quant((qg_fake_quant_spec){ .bits         = 4,
                                                              .range        = QG_RANGE_OBSERVED,
@@ -286,9 +288,9 @@ static void test_options_reach_the_constructors(void **state)
     assert_same_quant("linear:bits=1,max=1", x,
                       qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = 1, .max_value = 1 }));
     assert_same_quant("xnor:scale=off", x,
-                      qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = true, .surrogate = qg_ste_clip(1) }));
+                      qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = true, .surrogate = qg_surrogate_clip(1) }));
     assert_same_quant("sign:surrogate=annealed-tanh", x,
-                      qg_binary_activation((qg_binary_activation_spec){ qg_ste_annealed_tanh(0) }));
+                      qg_binary_activation((qg_binary_activation_spec){ qg_surrogate_annealed_tanh(0) }));
     assert_same_quant("dorefa:bits=8,ties=up", x,
                       qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 8, .ties_up = true }));
     assert_same_quant("dorefa:bits=4,noise=off", g,
@@ -509,8 +511,8 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
     assert_string_equal(text, "{\"a\":1.5}\n");
     fclose(f);
 
-    assert_int_equal(metrics_begin(&m, &(census){ 0 }, &(learned_list){ 0 }), QG_OK);
-    assert_int_equal(metrics_add(&m, row, &(census){ 0 }, &(learned_list){ 0 }), QG_OK);
+    assert_int_equal(metrics_begin(&m, &(code_stats){ 0 }, &(learned_list){ 0 }), QG_OK);
+    assert_int_equal(metrics_add(&m, row, &(code_stats){ 0 }, &(learned_list){ 0 }), QG_OK);
     assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
     assert_int_equal(metrics_write(&m, in_room("metrics.csv")), QG_OK);
     metrics_end(&m);

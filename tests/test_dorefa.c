@@ -170,7 +170,7 @@ static void weight_gradients_without_a_curve(void **state)
         assert_same(2, dw, g);
     }
     assert_ok(qg_dorefa_weight_quantizer_gradient(
-        &W, &G, (qg_dorefa_weight_attrs){ .k = 2, .surrogate = qg_ste_clip(1.0f) }, &D));
+        &W, &G, (qg_dorefa_weight_attrs){ .k = 2, .surrogate = qg_surrogate_clip(1.0f) }, &D));
     assert_same(2, dw, clipped);
 }
 
@@ -195,7 +195,7 @@ static void activation_ties_and_ends(void **state)
     assert_all_near(7, y, clipped, 0.0);
     assert_ok(qg_dorefa_activation_quantizer_gradient(&X, &G, 1, own, &Y));
     assert_same(7, y, slope);
-    assert_ok(qg_dorefa_activation_quantizer_gradient(&X, &G, 1, qg_ste_identity(), &Y));
+    assert_ok(qg_dorefa_activation_quantizer_gradient(&X, &G, 1, qg_surrogate_identity(), &Y));
     assert_same(7, y, g);
 }
 

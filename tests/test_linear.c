@@ -76,7 +76,7 @@ static void mask_is_open(void **state)
     qg_array    D = vector(dx, 6);
     assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&X, &G, 2, 1.0f, own, &D));
     assert_same(6, dx, want);
-    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&X, &G, 2, 1.0f, qg_ste_identity(), &D));
+    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&X, &G, 2, 1.0f, qg_surrogate_identity(), &D));
     assert_same(6, dx, dy);
 }
 

@@ -1,6 +1,7 @@
 #include "tests/support/views.h"
 
 #include "quant/lsq.h"
+#include "quant/scheme.h"
 
 static qg_lsq_attrs signed_bits(int bits, float step)
 {
@@ -32,7 +33,7 @@ static void codes_by_hand(void **state)
     assert_ok(qg_lsq_quantizer_gradient(&X, &G, a, &Y, &ds));
     assert_near((double)ds, -1.8, 1e-6);
     a.grad_scale = 0.25;
-    a.surrogate = qg_ste_identity();
+    a.surrogate = qg_surrogate_identity();
     assert_ok(qg_lsq_quantizer_gradient(&X, &G, a, &Y, &ds));
     assert_near((double)ds, -0.45, 1e-6);
     assert_same(9, y, g);
@@ -110,11 +111,18 @@ static void initial_step_and_grad_scale(void **state)
 {
     (void)state;
     const float x[] = { 1.0f, -3.0f, 2.0f, -2.0f };
-    assert_true(qg__lsq_initial_step(4, x, 4) == 2.0f);
-    assert_true(qg__lsq_initial_step(4, x, 0) == 4.0f);
-    assert_true(qg__lsq_initial_step(0, NULL, 4) == 0.0f);
-    assert_near(qg__lsq_grad_scale(25, 4), 0.1, 1e-15);
-    assert_near(qg__lsq_grad_scale(0, 0), 1.0, 0.0);
+    /* mean|x| is 2, qp 3 with 3 bits and 1 with 2 */
+    for (int bits = 2; bits <= 3; bits++) {
+        qg_quant q = qg_lsq((qg_lsq_spec){ .bits = bits, .is_signed = true });
+        float    step, seen = 0.0f;
+        q.role    = QG_WEIGHT;
+        q.numbers = 25;
+        q.scheme->start(q, (qg_tensor){ { 4, 1, 1, 1 }, (float[]){ x[0], x[1], x[2], x[3] } }, (float *[]){ &step, &seen });
+        assert_true(step == (bits == 2 ? 4.0f : (float)(4.0 / sqrt(3.0))) && seen == 1.0f);
+        const float *const learned[] = { &step, &seen, NULL, NULL };
+        const qg_constants k = qg_form_constants(q, (qg_span){ 0 }, learned);
+        assert_true(k.gain[0] == (float)(1.0 / sqrt(25.0 * (bits == 2 ? 1.0 : 3.0))));
+    }
 }
 
 static void refuses(void **state)

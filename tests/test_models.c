@@ -96,7 +96,7 @@ static void exceptions_name_a_layer(void **state)
     (void)state;
     qg_choice choice = { .layer = "conv9", .has_weight = true };
     assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
-    assert_message("lenet5 has no layer 'conv9' with a weight; there is conv1, conv2, fc1, fc2");
+    assert_message("lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2");
     choice.layer = NULL;
     assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
     assert_message("lenet5: exception 0 names no layer");

@@ -47,7 +47,7 @@ static void spoil(qg_net *net, int how)
                               .weight = qg_fake_quant((qg_fake_quant_spec){ .range = (qg_range_kind)77 }) });
         break;
     case 23:
-        qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = qg_twn((qg_twn_spec){ .surrogate = qg_ste_clip(-1) }) });
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_clip(-1) }) });
         break;
     case 24: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "caf\xe9" }); break;
     case 25: qg_net_affine(net, 2, NAN); break;
@@ -67,7 +67,7 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "pool1: size is 0, not at least 1" },
     { QG_EARG, "drop1: rate is 1, not 0 or more and below 1" },
     { QG_EARG, "drop1: rate is nan" },
-    { QG_EARG, "bn1: eps is -1 and momentum 0; 0 (for the default) or more" },
+    { QG_EARG, "bn1: eps is -1 and momentum 0, must be 0 (for the default) or more" },
     { QG_EARG, "bn1: eps is 0 and momentum 2" },
     { QG_EARG, "fc1.input: twn does not quantize inputs" },
     { QG_EARG, "conv1.weight: sign does not quantize weights" },
@@ -80,7 +80,7 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "is longer than 48 bytes" },
     { QG_EARG, "conv1: pad_value is nan" },
     { QG_EARG, "fc1.weight: fake_quant: range is 77, must be 0 .. 4" },
-    { QG_EARG, "fc1.weight: twn: surrogate: its bound, beta or temperature is -1; 0 or more is legal" },
+    { QG_EARG, "fc1.weight: twn: surrogate: its bound, beta or temperature is -1, must be 0 or more" },
     { QG_EARG, "is not UTF-8, as checkpoints have it" },
     { QG_EARG, "affine1: 2 x + nan has to be finite" },
 };

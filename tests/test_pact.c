@@ -21,7 +21,7 @@ static void codes_by_hand(void **state)
     assert_ok(qg_pact_quantizer_gradient(&X, &G, 2, 3.0f, own, &Y, &da));
     assert_same(9, y, mask);
     assert_true(da == 17.0f);
-    assert_ok(qg_pact_quantizer_gradient(&X, &G, 2, 3.0f, qg_ste_identity(), &Y, NULL));
+    assert_ok(qg_pact_quantizer_gradient(&X, &G, 2, 3.0f, qg_surrogate_identity(), &Y, NULL));
     assert_same(9, y, g);
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "quant/channel.h"
+#include "quant/form.h"
 #include "quant/map.h"
 #include "quant/observe.h"
 #include "quant/reduce.h"
@@ -107,10 +108,13 @@ struct results {
     size_t kept;
 };
 
-static void both_terms(const void *context, size_t first, size_t n, float *term, float *other)
+/* Of the squares, and of the numbers themselves. */
+static void both_sums(const void *context, size_t first, size_t n, double *sum)
 {
+    float term[QG_CHUNK];
     square_terms(context, first, n, term);
-    memcpy(other, (const float *)context + first, n * sizeof *other);
+    sum[0] += QG_KERNELS(qg__reduce)->sum(n, term);
+    sum[1] += QG_KERNELS(qg__reduce)->sum(n, (const float *)context + first);
 }
 
 static void compute_reductions(struct results *r)
@@ -120,7 +124,7 @@ static void compute_reductions(struct results *r)
     reduce->min_max(4607, big + 1, &r->span[0], &r->span[1]);
     reduce->min_max_columns(50, 23, 19, big, r->least, r->most);
     reduce->add_abs_rows(50, 21, big, r->pixels);
-    qg__sum_term_pairs(BIG, both_terms, big, r->pairs);
+    qg__sum_runs(BIG, both_sums, big, r->pairs);
 }
 
 static void compute_slopes(struct results *r)
@@ -132,9 +136,9 @@ static void compute_slopes(struct results *r)
     k->approx_sign(0.0f, MOST, big, dy, r->slopes[2]);
     k->swish(5.0f, MOST, big, dy, r->slopes[3]);
     k->tanh(0.7f, MOST, big, dy, r->slopes[4]);
-    k->ttq(MOST, big, dy, 0.3f, 2.0f, 3.0f, r->slopes[5], r->slopes[6], r->slopes[7]);
+    k->ternary(MOST, big, dy, 0.3f, 2.0f, 3.0f, r->slopes[5], r->slopes[6], r->slopes[7]);
     k->by_sign(MOST, big, dy, r->slopes[8]);
-    k->xnor(MOST, big, r->slopes[8], 0.1f, 0.2f, 0.3f, r->slopes[9], r->slopes[10]);
+    k->mix(MOST, big, r->slopes[8], 0.1f, 0.2f, 0.3f, r->slopes[9], r->slopes[10]);
 }
 
 static void compute(struct results *r)
@@ -204,9 +208,9 @@ static void pairs_are_two_sums(void **state)
 {
     (void)state;
     double sum[2];
-    qg__sum_term_pairs(BIG, both_terms, big, sum);
+    qg__sum_runs(BIG, both_sums, big, sum);
     assert_true(sum[0] == qg__sum_terms(BIG, square_terms, big));
-    qg__sum_term_pairs(0, both_terms, NULL, sum);
+    qg__sum_runs(0, both_sums, NULL, sum);
     assert_true(sum[0] == 0.0 && sum[1] == 0.0);
 }
 
@@ -251,7 +255,7 @@ static void minimum_and_maximum(void **state)
 static const char *const machines[] = { "baseline", "avx2", "avx512" };
 
 /* Of channel `channel` in a loop, without element `but`. */
-static void span_of(qg__split c, size_t channel, size_t but, const float *x, float *lo, float *hi)
+static void span_of(qg_split c, size_t channel, size_t but, const float *x, float *lo, float *hi)
 {
     *lo = INFINITY;
     *hi = -INFINITY;
@@ -267,11 +271,11 @@ static void span_of(qg__split c, size_t channel, size_t but, const float *x, flo
 static void nan_is_left_out_wherever_it_stands(void **state)
 {
     (void)state;
-    static const qg__split splits[] = { { 1, 1, 1 },  { 1, 1, 33 }, { 1, 1, 300 }, { 5, 7, 1 },
+    static const qg_split splits[] = { { 1, 1, 1 },  { 1, 1, 33 }, { 1, 1, 300 }, { 5, 7, 1 },
                                         { 37, 20, 1 }, { 1, 3, 67 }, { 3, 4, 37 },  { 2, 2, 9 } };
     static float           x[800];
     for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++) {
-        const qg__split c = splits[s];
+        const qg_split c = splits[s];
         const size_t    n = c.outer * c.depth * c.inner;
         for (size_t at = 0; at < n; at++) {
             for (size_t i = 0; i < n; i++) x[i] = qg_normal(17, i) + 5.0f * (float)((int)at % 3 - 1);
@@ -297,7 +301,7 @@ static void nan_is_left_out_wherever_it_stands(void **state)
 static void the_order_of_zeros_does_not_show(void **state)
 {
     (void)state;
-    static const qg__split splits[] = { { 1, 1, 70 }, { 70, 1, 1 }, { 35, 2, 1 }, { 1, 2, 35 } };
+    static const qg_split splits[] = { { 1, 1, 70 }, { 70, 1, 1 }, { 35, 2, 1 }, { 1, 2, 35 } };
     for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++)
         for (int m = 0; m < 3; m++)
             for (size_t at = 0; at < 70; at++) {
@@ -315,9 +319,9 @@ static void the_order_of_zeros_does_not_show(void **state)
 static void channels_gather_and_scatter(void **state)
 {
     (void)state;
-    const qg__split splits[] = { { 1, 3, 700 }, { 5, 3, 7 }, { 33, 4, 1 }, { 1, 1, 1 } };
+    const qg_split splits[] = { { 1, 3, 700 }, { 5, 3, 7 }, { 33, 4, 1 }, { 1, 1, 1 } };
     for (int s = 0; s < 4; s++) {
-        const qg__split c = splits[s];
+        const qg_split c = splits[s];
         static float    x[2100], y[2100], part[2100];
         const size_t    n = c.outer * c.depth * c.inner;
         for (size_t i = 0; i < n; i++) x[i] = (float)i, y[i] = -1.0f;
@@ -335,11 +339,11 @@ static void channels_gather_and_scatter(void **state)
                 }
                 qg__scatter(c, channel, at, m, part, y);
             }
-            assert_near((double)qg__channel_mean_abs(qg__isa(), c, channel, x), sum / (double)size, 1e-4);
+            assert_near((double)qg_span_mean_abs(qg_span_at(qg__isa(), c, channel, x)), sum / (double)size, 1e-4);
         }
         assert_same(n, y, x);
     }
-    assert_true(qg__channel_mean_abs(qg__isa(), (qg__split){ 0, 3, 1 }, 2, NULL) == 0.0f);
+    assert_true(qg_span_mean_abs(qg_span_at(qg__isa(), (qg_split){ 0, 3, 1 }, 2, NULL)) == 0.0f);
 }
 
 int main(void)

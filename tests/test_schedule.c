@@ -224,8 +224,8 @@ static void wrong_words_are_named(void **state)
     assert_refused("step", "step", "needs at= or every=");
     assert_refused("step:at=0.5,every=0.1", "step", "needs at= or every=, not both");
     assert_refused("exponential:every=0.1", "'every'", "only factor, warmup");
-    assert_refused("step:every=0", "'0'", "0.0001 and more, less than 1 is legal");
-    assert_refused("step:every=1", "'1'", "0.0001 and more, less than 1 is legal");
+    assert_refused("step:every=0", "'0'", "must be 0.0001 or more and less than 1");
+    assert_refused("step:every=1", "'1'", "must be 0.0001 or more and less than 1");
     assert_refused("exponential", "exponential", "needs factor=");
     assert_refused("cosine:factor=0.1,factor=0.2", "factor", "given twice");
     assert_refused("cosine:warmup=0,warmup=0", "warmup", "given twice");
@@ -238,8 +238,8 @@ static void wrong_words_are_named(void **state)
 static void wrong_numbers_are_named(void **state)
 {
     (void)state;
-    const char *const more = "more than 0 is legal";
-    const char *const span = "0 to 1 is legal";
+    const char *const more = "must be more than 0";
+    const char *const span = "must be 0 to 1";
     const char *const list = "1 to 8 increasing";
     assert_refused("step:at=0.5,factor=0", "factor is '0'", more);
     assert_refused("exponential:factor=-0.1", "factor is '-0.1'", more);

@@ -38,7 +38,7 @@ static void signs_are_those_of_the_operator(void **state)
 {
     (void)state;
     const qg_quant q[] = { connect(false), qg_bnn((qg_bnn_spec){ 0 }), qg_bop_weight(),
-                           sign_with(qg_ste_identity()) };
+                           sign_with(qg_surrogate_identity()) };
     for (int k = 0; k < 4 * SHAPES; k++) {
         scheme_case c;
         case_open(&c, q[k / SHAPES], shapes[k % SHAPES], (uint64_t)k);
@@ -128,7 +128,7 @@ static void float_evaluation_is_not_binary(void **state)
     case_forward(&c, QG_TRAIN, 0);
     for (size_t i = 0; i < c.n; i++) assert_true(fabsf(c.y->data[i]) == 1);
     qg_codes codes = { 0 };
-    assert_int_equal(c.q.scheme->encode(c.q, (qg_tensor){ c.x->shape, c.x->value }, NULL, &codes),
+    assert_int_equal(qg_encode(c.q, (qg_tensor){ c.x->shape, c.x->value }, NULL, &codes),
                      QG_EARG);
     assert_message("float_eval");
     assert_int_equal(c.q.bits, 32);
@@ -195,14 +195,14 @@ static void slopes_are_those_of_the_surrogates(void **state)
         { connect(false), identity },
         { connect(true), identity },
         { qg_bnn((qg_bnn_spec){ 0 }), clip },
-        { qg_bnn((qg_bnn_spec){ .surrogate = qg_ste_approx_sign() }), parabola },
-        { qg_binaryconnect((qg_binaryconnect_spec){ .surrogate = qg_ste_clip(1) }), clip },
+        { qg_bnn((qg_bnn_spec){ .surrogate = qg_surrogate_approx_sign() }), parabola },
+        { qg_binaryconnect((qg_binaryconnect_spec){ .surrogate = qg_surrogate_clip(1) }), clip },
         { qg_binary((qg_binary_spec){ 0 }), identity },
-        { qg_binary((qg_binary_spec){ .surrogate = qg_ste_clip(1) }), clip },
+        { qg_binary((qg_binary_spec){ .surrogate = qg_surrogate_clip(1) }), clip },
         { sign_with((qg_surrogate){ 0 }), clip },
-        { sign_with(qg_ste_approx_sign()), parabola },
-        { sign_with(qg_ste_swish(5)), swish },
-        { sign_with(qg_ste_tanh(2)), tanh2 },
+        { sign_with(qg_surrogate_approx_sign()), parabola },
+        { sign_with(qg_surrogate_swish(5)), swish },
+        { sign_with(qg_surrogate_tanh(2)), tanh2 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         qg_quant            q = rows[i].q;
@@ -236,11 +236,11 @@ static void magnitude_aware_gradients_are_scaled(void **state)
 static void an_annealed_tanh_follows_the_step(void **state)
 {
     (void)state;
-    const qg_surrogate s = qg_ste_annealed_tanh(100);
+    const qg_surrogate s = qg_surrogate_annealed_tanh(100);
     assert_true(qg_surrogate_at(s, 0).arg == 0.1f);
     assert_true(fabsf(qg_surrogate_at(s, 50).arg - 1) < 1e-6f);
     assert_true(qg_surrogate_at(s, 100).arg == 10 && qg_surrogate_at(s, 1000).arg == 10);
-    assert_true(qg_surrogate_at(qg_ste_tanh(3), 50).arg == 3);
+    assert_true(qg_surrogate_at(qg_surrogate_tanh(3), 50).arg == 3);
     static const uint64_t step[] = { 0, 50, 75, 100, 500 };
     for (int k = 0; k < 5; k++) {
         scheme_case c;
@@ -263,7 +263,7 @@ static void fused_is_unfused(void **state)
 {
     (void)state;
     assert_fused_as_unfused(sign_with((qg_surrogate){ 0 }), 0);
-    assert_fused_as_unfused(sign_with(qg_ste_swish(5)), 0);
+    assert_fused_as_unfused(sign_with(qg_surrogate_swish(5)), 0);
     qg_quant late = sign_with((qg_surrogate){ 0 });
     late.after    = 7;
     assert_fused_as_unfused(late, 6);
@@ -356,9 +356,9 @@ static void threads_do_not_matter(void **state)
     assert_any_threads(connect(true), none, none, true);
     assert_any_threads(qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_ADAM }), sign, none, false);
     assert_any_threads(qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }),
-                       sign_with(qg_ste_approx_sign()), none, false);
+                       sign_with(qg_surrogate_approx_sign()), none, false);
     assert_any_threads(qg_binary((qg_binary_spec){ .per_channel = true }),
-                       sign_with(qg_ste_annealed_tanh(4)), none, false);
+                       sign_with(qg_surrogate_annealed_tanh(4)), none, false);
     assert_any_threads(qg_bop_weight(), sign, none, false);
 }
 

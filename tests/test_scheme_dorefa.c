@@ -129,7 +129,7 @@ static void all_zero_weights_stay_put(void **state)
 static void a_replaced_surrogate_rules(void **state)
 {
     (void)state;
-    qg_dorefa_weight_spec spec = { .bits = 2, .surrogate = qg_ste_clip(0.5f) };
+    qg_dorefa_weight_spec spec = { .bits = 2, .surrogate = qg_surrogate_clip(0.5f) };
     scheme_case           c;
     case_open(&c, qg_dorefa_weight(spec), shapes[0], 4);
     case_forward(&c, QG_TRAIN, 0);
@@ -323,24 +323,56 @@ static void threads_do_not_matter(void **state)
 static void illegal_bits_are_named(void **state)
 {
     (void)state;
-    case_refused(weight(0, false), QG_WEIGHT, "fc1", "bits is 0; 1 to 8 or 32");
-    case_refused(weight(9, false), QG_WEIGHT, "dorefa", "bits is 9");
+    case_refused(weight(0, false), QG_WEIGHT, "fc1", "bits is 0, must be 1 to 16 or 32");
+    case_refused(weight(17, false), QG_WEIGHT, "dorefa", "bits is 17");
     case_refused(activation(33), QG_INPUT, "dorefa", "bits is 33");
     case_refused(gradient(-1, false), QG_GRADIENT, "dorefa", "bits is -1");
     case_refused(activation(2), QG_WEIGHT, "fc1", "does not quantize weights");
     assert_null(weight(32, false).scheme);
     scheme_case c;
-    case_open(&c, weight(9, false), shapes[1], 1);
+    case_open(&c, weight(17, false), shapes[1], 1);
     qg_tape_begin(c.t, QG_TRAIN, 1, 0);
     assert_null(qg_quantize(c.t, c.q, qg_parameter(c.t, c.x), NULL));
-    assert_message("dorefa: bits is 9");
+    assert_message("dorefa: bits is 17");
     assert_int_equal(qg_tape_status(c.t), QG_EARG);
     case_close(&c);
     assert_null(gradient(32, false).scheme);
     qg_codes codes = { 0 };
     const qg_quant q = activation(32);
-    assert_int_equal(q.scheme->encode(q, (qg_tensor){ { 1, 1, 1, 1 }, NULL }, NULL, &codes), QG_EARG);
+    assert_int_equal(qg_encode(q, (qg_tensor){ { 1, 1, 1, 1 }, NULL }, NULL, &codes), QG_EARG);
     assert_message("32 bits");
+}
+
+/* Each output channel is a tensor of its own, whose largest or mean |w| decides. */
+static void channels_are_on_their_own(void **state)
+{
+    (void)state;
+    static const int bits[] = { 1, 3, 16 };
+    const qg_shape   shape  = { 4, 3, 3, 33 };
+    const size_t     row    = qg_row(shape);
+    for (int k = 0; k < 6; k++) {
+        const qg_dorefa_weight_spec spec = { .bits = bits[k / 2], .through_max = k % 2 };
+        qg_dorefa_weight_spec       rows = spec;
+        scheme_case                 all;
+        rows.per_channel = true;
+        case_open(&all, qg_dorefa_weight(rows), shape, 9);
+        for (size_t i = 0; i < all.n; i++) all.x->value[i] *= (float)(1 + i / row);
+        assert_codes_give_values(&all, -65535, 65535, 1e-6);       /* scale and quotient are rounded apart */
+        case_forward(&all, QG_TRAIN, 0);
+        case_backward(&all);
+        for (size_t i = 0; i < 4; i++) {
+            scheme_case one;
+            case_open(&one, qg_dorefa_weight(spec), (qg_shape){ 1, 3, 3, 33 }, 9);
+            memcpy(one.x->value, all.x->value + i * row, row * sizeof(float));
+            memcpy(one.dy, all.dy + i * row, row * sizeof(float));
+            case_forward(&one, QG_TRAIN, 0);
+            case_backward(&one);
+            assert_memory_equal(one.y->data, all.y->data + i * row, row * sizeof(float));
+            assert_memory_equal(one.x->grad, all.x->grad + i * row, row * sizeof(float));
+            case_close(&one);
+        }
+        case_close(&all);
+    }
 }
 
 int main(void)
@@ -361,6 +393,7 @@ int main(void)
         cmocka_unit_test(batch_sums_stay_visible),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(illegal_bits_are_named),
+        cmocka_unit_test(channels_are_on_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

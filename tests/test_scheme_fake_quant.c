@@ -184,14 +184,14 @@ static double clip(double x, void *context)
 static void slope_is_that_of_the_nudged_clip(void **state)
 {
     (void)state;
-    const float         learned[QG_LEARNED] = { -0.5f, 1.0f, 1.0f };
+    const float         learned[QG_MAX_LEARNED] = { -0.5f, 1.0f, 1.0f };
     qg_fake_quant_range r;
     assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 3, false }, -0.5f, 1.0f, &r), QG_OK);
     float limits[2] = { r.nmin, r.nmax };
     assert_true(r.nmin != -0.5f);       /* or the test could not tell which of the two is used */
     assert_slope(qg_fake_quant((qg_fake_quant_spec){ .bits = 3 }), QG_INPUT, learned, clip, limits, -2.0f, 2.0f);
     float wide[2] = { -1.5f, 1.5f };
-    assert_slope(qg_fake_quant((qg_fake_quant_spec){ .bits = 3, .surrogate = qg_ste_clip(1.5f) }), QG_INPUT, learned,
+    assert_slope(qg_fake_quant((qg_fake_quant_spec){ .bits = 3, .surrogate = qg_surrogate_clip(1.5f) }), QG_INPUT, learned,
                  clip, wide, -2.0f, 2.0f);
 }
 
@@ -459,7 +459,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void expect_ranks(qg__split c, double percentile)
+static void expect_ranks(qg_split c, double percentile)
 {
     static float sorted[MOST];
     float        lo[MOST_CHANNELS], hi[MOST_CHANNELS], least[MOST_CHANNELS], most[MOST_CHANNELS];
@@ -486,7 +486,7 @@ static void expect_ranks(qg__split c, double percentile)
 static void observers_find_what_sorting_finds(void **state)
 {
     (void)state;
-    static const qg__split splits[] = { { 1, 1, 1 },   { 1, 1, 33 },  { 1, 1, MOST }, { 31, 63, 1 },
+    static const qg_split splits[] = { { 1, 1, 1 },   { 1, 1, 33 },  { 1, 1, MOST }, { 31, 63, 1 },
                                         { 1, 65, 31 }, { 3, 33, 31 }, { 1, 63, 1 },   { 65, 17, 1 } };
     for (int three = 1; three <= 3; three++) {
         qg_set_threads(three);
@@ -504,7 +504,7 @@ static void observers_find_what_sorting_finds(void **state)
     }
     qg_set_threads(0);
     for (int k = 0; k < 33; k++) x_data[k] = NAN;
-    expect_ranks((qg__split){ 1, 1, 33 }, 99.0);
+    expect_ranks((qg_split){ 1, 1, 33 }, 99.0);
 }
 
 /* --- the rest --------------------------------------------------------------------------------- */

@@ -73,7 +73,7 @@ static void slope_is_that_of_the_surrogate(void **state)
     (void)state;
     assert_slope(linear(2, 0.75f), QG_INPUT, NULL, clip, NULL, -1.0f, 2.0f);
     qg_quant q  = linear(2, 0.75f);
-    q.surrogate = qg_ste_clip(1.0f);
+    q.surrogate = qg_surrogate_clip(1.0f);
     assert_slope(q, QG_INPUT, NULL, hard, NULL, -2.0f, 2.0f);
 }
 

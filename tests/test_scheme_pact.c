@@ -59,7 +59,7 @@ static void surrogate_can_be_replaced(void **state)
 {
     (void)state;
     const float alpha = 0.7f;
-    assert_slope(qg_pact((qg_pact_spec){ .bits = 3, .surrogate = qg_ste_identity() }), QG_INPUT, &alpha, identity,
+    assert_slope(qg_pact((qg_pact_spec){ .bits = 3, .surrogate = qg_surrogate_identity() }), QG_INPUT, &alpha, identity,
                  NULL, -1.0f, 2.0f);
 }
 

@@ -1,5 +1,6 @@
 #include "tests/support/testing.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ static void it_is_the_operator(void **state)
 
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 {
-    qg_var *const learned[QG_LEARNED] = { qg_parameter(t, p->item[1]), qg_parameter(t, p->item[2]) };
+    qg_var *const learned[QG_MAX_LEARNED] = { qg_parameter(t, p->item[1]), qg_parameter(t, p->item[2]) };
     return qg_quantize(t, *(const qg_quant *)context, qg_parameter(t, p->item[0]), learned);
 }
 
@@ -89,7 +90,7 @@ static void latent_gradients_are_scaled_unless_replaced(void **state)
     (void)state;
     for (int replaced = 0; replaced < 2; replaced++) {
         qg_quant q = ttq(QG_TTQ_EXACT);
-        if (replaced) q.surrogate = qg_ste_clip(0.5f);
+        if (replaced) q.surrogate = qg_surrogate_clip(0.5f);
         scheme_case c;
         case_open(&c, q, shapes[0], 4);
         set_scales(&c, 2, 3);
@@ -103,6 +104,63 @@ static void latent_gradients_are_scaled_unless_replaced(void **state)
         }
         case_close(&c);
     }
+}
+
+static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
+{
+    (void)state;
+    float sum[2] = { 0 };
+    for (int scaled = 0; scaled < 2; scaled++) {
+        scheme_case c;
+        case_open(&c, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .scaled_gradient = scaled }), shapes[0], 4);
+        case_forward(&c, QG_TRAIN, 0);
+        case_backward(&c);
+        for (int side = 0; side < 2; side++) {
+            const float g = c.learned[side]->grad[0];
+            assert_true(g != 0);
+            /* both are rounded once, and so is the factor */
+            if (scaled) assert_true(fabsf(g * sqrtf((float)c.n) - sum[side]) <= 4 * FLT_EPSILON * fabsf(sum[side]));
+            else sum[side] = g;
+        }
+        case_close(&c);
+    }
+}
+
+/* Each output channel is a tensor of its own: D, Wp, Wn, values and all gradients. */
+static void channels_are_on_their_own(void **state)
+{
+    (void)state;
+    const qg_shape shape = { 5, 3, 3, 33 };
+    const size_t   row   = qg_row(shape);
+    scheme_case    all;
+    case_open(&all, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .per_channel = true }), shape, 4);
+    for (int i = 0; i < shape.n; i++) {
+        all.learned[0]->value[i] = 0.5f + (float)i;
+        all.learned[1]->value[i] = 2.5f - (float)i;         /* two of them are not positive */
+        for (size_t k = 0; k < row; k++) all.x->value[(size_t)i * row + k] *= (float)(1 << i);
+    }
+    assert_codes_give_values(&all, -1, 1, 0);
+    case_forward(&all, QG_TRAIN, 0);
+    case_backward(&all);
+    for (int i = 0; i < shape.n; i++) {
+        scheme_case  one;
+        const size_t at = (size_t)i * row;
+        case_open(&one, ttq(QG_TTQ_EXACT), (qg_shape){ 1, shape.h, shape.w, shape.c }, 4);
+        memcpy(one.x->value, all.x->value + at, row * sizeof(float));
+        memcpy(one.dy, all.dy + at, row * sizeof(float));
+        set_scales(&one, 0.5f + (float)i, 2.5f - (float)i);
+        case_forward(&one, QG_TRAIN, 0);
+        case_backward(&one);
+        assert_memory_equal(one.y->data, all.y->data + at, row * sizeof(float));
+        assert_memory_equal(one.x->grad, all.x->grad + at, row * sizeof(float));
+        for (int side = 0; side < 2; side++) {
+            assert_true(one.learned[side]->value[0] == all.learned[side]->value[i]);
+            assert_true(one.learned[side]->grad[0] == all.learned[side]->grad[i]);
+            assert_true(one.learned[side]->grad[0] != 0);
+        }
+        case_close(&one);
+    }
+    case_close(&all);
 }
 
 static void values_are_three(void **state)
@@ -177,7 +235,7 @@ static void scales_start_at_one_or_fit_the_weights(void **state)
     qg_quant q = qg_ttq((qg_ttq_spec){ .threshold = 0.5f, .start_from_weights = true });
     case_open(&c, q, (qg_shape){ 2, 1, 1, 3 }, 6);
     const float  w[] = { 1.0f, 0.5f, 0.75f, -0.875f, -0.625f, 0.25f };     /* D = 0.5 */
-    float *const learned[QG_LEARNED] = { c.learned[0]->value, c.learned[1]->value };
+    float *const learned[QG_MAX_LEARNED] = { c.learned[0]->value, c.learned[1]->value };
     memcpy(c.x->value, w, sizeof w);
     q.scheme->start(q, (qg_tensor){ c.x->shape, c.x->value }, learned);
     assert_true(learned[0][0] == 0.875f && learned[1][0] == 0.75f);
@@ -212,6 +270,7 @@ static void threads_do_not_matter(void **state)
     (void)state;
     const qg_quant none = { 0 };
     assert_any_threads(qg_ttq((qg_ttq_spec){ 0 }), none, none, false);
+    assert_any_threads(qg_ttq((qg_ttq_spec){ .per_channel = true }), none, none, false);
 }
 
 static void illegal_constants_are_named(void **state)
@@ -239,6 +298,8 @@ int main(void)
         cmocka_unit_test(scales_have_the_gradient_of_the_loss),
         cmocka_unit_test(the_printed_rule_fails_that_check),
         cmocka_unit_test(latent_gradients_are_scaled_unless_replaced),
+        cmocka_unit_test(the_gradient_of_scales_is_a_sum_or_scaled),
+        cmocka_unit_test(channels_are_on_their_own),
         cmocka_unit_test(values_are_three),
         cmocka_unit_test(scales_stay_positive),
         cmocka_unit_test(all_zero_and_nan_weights_are_zero),

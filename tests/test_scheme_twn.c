@@ -114,7 +114,7 @@ static void a_replaced_surrogate_rules(void **state)
     for (int per_channel = 0; per_channel < 2; per_channel++) {
         scheme_case c;
         case_open(&c,
-                  qg_twn((qg_twn_spec){ .per_channel = per_channel, .surrogate = qg_ste_approx_sign() }),
+                  qg_twn((qg_twn_spec){ .per_channel = per_channel, .surrogate = qg_surrogate_approx_sign() }),
                   shapes[0], 8);
         case_forward(&c, QG_TRAIN, 0);
         case_backward(&c);

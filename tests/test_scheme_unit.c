@@ -79,7 +79,7 @@ static void slope_is_that_of_the_surrogate(void **state)
     assert_slope(unit(2, false), QG_INPUT, NULL, hard, NULL, -2, 2);
     assert_slope(unit(2, true), QG_WEIGHT, NULL, hard, NULL, -2, 2);
     qg_quant q  = unit(2, false);
-    q.surrogate = qg_ste_clip(0.5f);
+    q.surrogate = qg_surrogate_clip(0.5f);
     assert_slope(q, QG_INPUT, NULL, half, NULL, -2, 2);
 }
 

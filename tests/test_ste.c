@@ -1,7 +1,7 @@
 #include "tests/support/views.h"
 
 #include "quant/smooth.h"
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 static float slope_at(qg_surrogate s, float x)
 {
@@ -23,20 +23,20 @@ static void sign_of_zero_and_nan(void **state)
 static void slopes_by_hand(void **state)
 {
     (void)state;
-    assert_true(slope_at(qg_ste_identity(), -7.0f) == 1.0f);
-    assert_true(slope_at(qg_ste_clip(1.0f), 1.0f) == 1.0f);
-    assert_true(slope_at(qg_ste_clip(1.0f), -1.0f) == 1.0f);
-    assert_true(slope_at(qg_ste_clip(1.0f), 1.0000001f) == 0.0f);
-    assert_true(slope_at(qg_ste_clip(0.5f), -0.75f) == 0.0f);
-    assert_true(slope_at(qg_ste_approx_sign(), 0.25f) == 1.5f);
-    assert_true(slope_at(qg_ste_approx_sign(), -1.0f) == 0.0f);
-    assert_true(slope_at(qg_ste_approx_sign(), 2.0f) == 0.0f);
-    assert_true(slope_at(qg_ste_swish(5.0f), 0.0f) == 5.0f);
-    assert_true(slope_at(qg_ste_swish(5.0f), INFINITY) == 0.0f);
-    assert_true(slope_at(qg_ste_swish(5.0f), -1e30f) == 0.0f);
-    assert_true(slope_at(qg_ste_tanh(0.0f), 3.0f) == 1.0f);
-    assert_true(slope_at(qg_ste_tanh(10.0f), 0.0f) == 10.0f);
-    assert_true(slope_at(qg_ste_tanh(0.5f), 0.0f) == 1.0f);
+    assert_true(slope_at(qg_surrogate_identity(), -7.0f) == 1.0f);
+    assert_true(slope_at(qg_surrogate_clip(1.0f), 1.0f) == 1.0f);
+    assert_true(slope_at(qg_surrogate_clip(1.0f), -1.0f) == 1.0f);
+    assert_true(slope_at(qg_surrogate_clip(1.0f), 1.0000001f) == 0.0f);
+    assert_true(slope_at(qg_surrogate_clip(0.5f), -0.75f) == 0.0f);
+    assert_true(slope_at(qg_surrogate_approx_sign(), 0.25f) == 1.5f);
+    assert_true(slope_at(qg_surrogate_approx_sign(), -1.0f) == 0.0f);
+    assert_true(slope_at(qg_surrogate_approx_sign(), 2.0f) == 0.0f);
+    assert_true(slope_at(qg_surrogate_swish(5.0f), 0.0f) == 5.0f);
+    assert_true(slope_at(qg_surrogate_swish(5.0f), INFINITY) == 0.0f);
+    assert_true(slope_at(qg_surrogate_swish(5.0f), -1e30f) == 0.0f);
+    assert_true(slope_at(qg_surrogate_tanh(0.0f), 3.0f) == 1.0f);
+    assert_true(slope_at(qg_surrogate_tanh(10.0f), 0.0f) == 10.0f);
+    assert_true(slope_at(qg_surrogate_tanh(0.5f), 0.0f) == 1.0f);
 }
 
 /* Against the formulas as printed, in double.  The bound is a few float32 ulp of the height. */
@@ -47,12 +47,12 @@ static void smooth_slopes_follow_their_formulas(void **state)
     for (int i = -400; i <= 400; i++) {
         const float  x = (float)i / 100.0f;
         const double z = (double)beta * (double)x;
-        assert_near((double)slope_at(qg_ste_swish(beta), x),
+        assert_near((double)slope_at(qg_surrogate_swish(beta), x),
                     (double)beta * (2.0 - z * tanh(z / 2.0)) / (1.0 + cosh(z)), 2e-6);
         for (float t = 0.1f; t < 11.0f; t *= 10.0f) {
             const double k = t < 1.0f ? 1.0 / (double)t : 1.0;
             const double s = tanh((double)t * (double)x);
-            assert_near((double)slope_at(qg_ste_tanh(t), x), k * (double)t * (1.0 - s * s), 4e-6);
+            assert_near((double)slope_at(qg_surrogate_tanh(t), x), k * (double)t * (1.0 - s * s), 4e-6);
         }
     }
 }
@@ -61,7 +61,7 @@ static void smooth_slopes_follow_their_formulas(void **state)
 static void no_gradient_passes_where_the_slope_ends(void **state)
 {
     (void)state;
-    const qg_surrogate cut[] = { qg_ste_clip(1.0f), qg_ste_approx_sign(), qg_ste_swish(5.0f) };
+    const qg_surrogate cut[] = { qg_surrogate_clip(1.0f), qg_surrogate_approx_sign(), qg_surrogate_swish(5.0f) };
     const float        x[] = { 20.0f, -17.0f, INFINITY }, dy[] = { INFINITY, NAN, -INFINITY };
     for (int k = 0; k < 3; k++) {
         float dx[] = { 3.0f, 4.0f, 5.0f };
@@ -73,8 +73,8 @@ static void no_gradient_passes_where_the_slope_ends(void **state)
 static void slopes_accumulate(void **state)
 {
     (void)state;
-    const qg_surrogate all[] = { qg_ste_identity(), qg_ste_clip(1.0f), qg_ste_approx_sign(),
-                                 qg_ste_swish(5.0f), qg_ste_tanh(2.0f) };
+    const qg_surrogate all[] = { qg_surrogate_identity(), qg_surrogate_clip(1.0f), qg_surrogate_approx_sign(),
+                                 qg_surrogate_swish(5.0f), qg_surrogate_tanh(2.0f) };
     static float       x[MOST], dy[MOST], once[MOST], twice[MOST];
     fill_normal(1, 1.0f, MOST, x);
     fill_normal(2, 1.0f, MOST, dy);
@@ -111,8 +111,8 @@ static void smooth_functions_against_libm(void **state)
 static void arguments_have_a_range(void **state)
 {
     (void)state;
-    const qg_surrogate good[] = { { 0 }, qg_ste_clip(0), qg_ste_annealed_tanh(7), qg_ste_annealed_tanh(0) };
-    const qg_surrogate bad[]  = { qg_ste_clip(-1), qg_ste_swish(NAN), qg_ste_tanh(INFINITY),
+    const qg_surrogate good[] = { { 0 }, qg_surrogate_clip(0), qg_surrogate_annealed_tanh(7), qg_surrogate_annealed_tanh(0) };
+    const qg_surrogate bad[]  = { qg_surrogate_clip(-1), qg_surrogate_swish(NAN), qg_surrogate_tanh(INFINITY),
                                   { .slope = good[1].slope, .to = 1, .steps = 3 } };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_int_equal(qg_surrogate_check(good[i]), QG_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(qg_surrogate_check(bad[i]), QG_EARG);

@@ -24,7 +24,7 @@ static void both_signs_by_hand(void **state)
     a.rule = QG_TTQ_AS_PRINTED;
     assert_ok(qg_ttq_weight_quantizer_gradient(&W, &G, a, &D, &dp, &dn));
     assert_true(dp == 1.0f && dn == 6.0f);
-    a.surrogate = qg_ste_clip(0.75f);
+    a.surrogate = qg_surrogate_clip(0.75f);
     assert_ok(qg_ttq_weight_quantizer_gradient(&W, &G, a, &D, NULL, NULL));
     const float clipped[] = { 0.0f, 0.0f, 3.0f, 4.0f };
     assert_all_near(4, dw, clipped, 0.0);

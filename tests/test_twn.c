@@ -141,7 +141,8 @@ static void per_channel_is_twn_of_each_channel(void **state)
         }
     }
     static float rows[A * B * C];
-    qg__twn_rows(A, B * C, w, 0.7f, rows, NULL);
+    const qg_quant per_row = qg_twn((qg_twn_spec){ .per_channel = true });
+    qg_form_forward(per_row, (qg_split){ 1, A, B * C }, w, NULL, rows, NULL, NULL);
     assert_ok(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, NULL));
     assert_same(A * B * C, rows, q);
 }
@@ -158,7 +159,7 @@ static void gradient_is_the_identity_unless_replaced(void **state)
     qg_array    D = vector(dx, 3);
     assert_ok(qg_twn_weight_quantizer_gradient(&W, &G, own, &D));
     assert_same(3, dx, dy);
-    assert_ok(qg_twn_weight_quantizer_gradient(&W, &G, qg_ste_clip(1.0f), &D));
+    assert_ok(qg_twn_weight_quantizer_gradient(&W, &G, qg_surrogate_clip(1.0f), &D));
     assert_all_near(3, dx, clipped, 0.0);
 }
 

@@ -33,10 +33,10 @@ static void four_rules_by_hand(void **state)
         assert_ok(qg_xnor_weight_quantizer_gradient(&W, &G, a, &D));
         assert_all_near(4, dw, rules[r].dw, 1e-6);
     }
-    qg_xnor_attrs a = { .rule = QG_XNOR_PAPER, .surrogate = qg_ste_identity() };
+    qg_xnor_attrs a = { .rule = QG_XNOR_PAPER, .surrogate = qg_surrogate_identity() };
     assert_ok(qg_xnor_weight_quantizer_gradient(&W, &G, a, &D));
     for (int i = 0; i < 4; i++) assert_true(dw[i] == 1.25f);
-    a = (qg_xnor_attrs){ .rule = QG_XNOR_IDENTITY, .surrogate = qg_ste_clip(1.0f) };
+    a = (qg_xnor_attrs){ .rule = QG_XNOR_IDENTITY, .surrogate = qg_surrogate_clip(1.0f) };
     assert_ok(qg_xnor_weight_quantizer_gradient(&W, &G, a, &D));
     assert_true(dw[2] == 0.0f && dw[3] == 1.0f);
 }

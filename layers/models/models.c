@@ -70,7 +70,7 @@ static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, con
                 length += snprintf(names + length, sizeof names - (size_t)length, "%s%s", length ? ", " : "", l->name);
         }
         if (!found)
-            return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; there is %s", m->name,
+            return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; available: %s", m->name,
                            spec->choice[i].layer, names);
     }
     return QG_OK;

@@ -27,7 +27,7 @@ static qg_var *given(qg_tape *t, qg_var *x, const float *dy)
     return y;
 }
 
-static qg_status declare(qg_params *p, qg_quant q, qg_shape shape, qg_param *item[1 + QG_LEARNED])
+static qg_status declare(qg_params *p, qg_quant q, qg_shape shape, qg_param *item[1 + QG_MAX_LEARNED])
 {
     item[0] = qg_params_declare(p, (qg_param){ .name = "x", .shape = shape });
     if (!item[0]) return QG_EMEM;
@@ -43,7 +43,7 @@ static qg_status declare(qg_params *p, qg_quant q, qg_shape shape, qg_param *ite
 
 static qg_status step(qg_tape *t, qg_quant q, qg_param *const *item, const float *dy, float *y)
 {
-    qg_var *learned[QG_LEARNED] = { 0 };
+    qg_var *learned[QG_MAX_LEARNED] = { 0 };
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     for (int i = 0; i < qg_learned_count(q); i++) learned[i] = qg_parameter(t, item[1 + i]);
     qg_var *out = qg_quantize(t, q, qg_parameter(t, item[0]), learned);
@@ -70,7 +70,7 @@ int qgo_scheme(const char *text, int role, const int shape[4], const float *x, c
     const int channels = role == QG_WEIGHT ? shape[0] : shape[3];
     if (q.scheme && !strcmp(q.scheme->name, "fake_quant")) q.numbers = q.per_channel ? (size_t)channels : 1;
     qg_params p                    = { 0 };
-    qg_param *item[1 + QG_LEARNED] = { 0 };
+    qg_param *item[1 + QG_MAX_LEARNED] = { 0 };
     qg_tape  *t = qg_tape_new();
     s = t ? declare(&p, q, (qg_shape){ shape[0], shape[1], shape[2], shape[3] }, item) : QG_EMEM;
     if (!s) {

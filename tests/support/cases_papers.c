@@ -142,17 +142,17 @@ static void ste_sign(test_case *c)
 {
     bool        unclipped;
     const float bound = case_float_or_null(c, "clip", &unclipped);
-    sign_with(c, unclipped ? qg_ste_identity() : qg_ste_clip(bound));
+    sign_with(c, unclipped ? qg_surrogate_identity() : qg_surrogate_clip(bound));
 }
 
 static void approx_sign(test_case *c)
 {
-    sign_with(c, qg_ste_approx_sign());
+    sign_with(c, qg_surrogate_approx_sign());
 }
 
 static void swish_sign(test_case *c)
 {
-    sign_with(c, qg_ste_swish(case_float(c, "beta")));
+    sign_with(c, qg_surrogate_swish(case_float(c, "beta")));
 }
 
 static void ste_tern(test_case *c)
@@ -165,7 +165,7 @@ static void ste_tern(test_case *c)
     if (case_ready(c)) case_result(c, qg_ste_tern_quantizer(p.x, attrs, p.y));
     if (case_ready(c))
         case_result(c, qg_ste_tern_quantizer_gradient(
-                           p.x, p.dy, unclipped ? qg_ste_identity() : qg_ste_clip(bound), p.dx));
+                           p.x, p.dy, unclipped ? qg_surrogate_identity() : qg_surrogate_clip(bound), p.dx));
 }
 
 static void magnitude_aware_sign(test_case *c)

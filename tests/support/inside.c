@@ -11,7 +11,7 @@
 #include "tests/support/clock.h"
 #include "tests/support/program.h"
 
-enum { MOST_SITTINGS = 200 };
+enum { MOST_RESUMES = 200 };
 
 static const verb verbs[] = {
     { "train", "", "", VERB_TRAIN, train_main },
@@ -56,10 +56,10 @@ pid_t start_until(const char *line, long reading)
 void finish_in_sittings(const char *name, int readings)
 {
     int within = 0;
-    for (int sittings = 0, complete = 0; !complete; sittings++) {
+    for (int resumes = 0, complete = 0; !complete; resumes++) {
         char line[256];
         int  epoch, batch = 0;
-        assert_true(sittings < MOST_SITTINGS);          /* each of them gets somewhere */
+        assert_true(resumes < MOST_RESUMES);          /* each of them gets somewhere */
         snprintf(line, sizeof line, "train --resume --json --out @/%s --budget %d", name, readings);
         if (qgrad_inside(line)) fail_msg("qgrad %s: status %d: %s", line, last.status, last.err);
         cJSON *j = parse();

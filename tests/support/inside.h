@@ -14,7 +14,7 @@ int   qgrad_signalled(const char *line, int signal, long reading);
 /* In the background; returns when it has read the clock so often, and stands still until SIGCONT. */
 pid_t start_until(const char *line, long reading);
 
-/* Goes on with the run in root/name until it is complete, so many readings of the clock a sitting: some sittings end
+/* Goes on with the run in root/name until it is complete, so many readings of the clock each time: some processes end
  * inside an epoch. */
 void  finish_in_sittings(const char *name, int readings);
 

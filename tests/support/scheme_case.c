@@ -17,7 +17,7 @@ void case_open(scheme_case *c, qg_quant q, qg_shape shape, uint64_t key)
 {
     *c   = (scheme_case){ .q = q, .n = qg_count(shape), .t = qg_tape_new() };
     c->x = declare(&c->p, "x", shape);
-    float *value[QG_LEARNED] = { 0 };
+    float *value[QG_MAX_LEARNED] = { 0 };
     for (int i = 0; i < qg_learned_count(q); i++) {
         const qg_learned *l = &q.scheme->learned[i];
         c->learned[i]       = declare(&c->p, l->name, qg_learned_shape(q, l, shape, QG_WEIGHT));
@@ -33,9 +33,9 @@ void case_open(scheme_case *c, qg_quant q, qg_shape shape, uint64_t key)
 
 qg_var *case_forward(scheme_case *c, qg_mode mode, uint64_t step)
 {
-    qg_var *learned[QG_LEARNED] = { 0 };
+    qg_var *learned[QG_MAX_LEARNED] = { 0 };
     qg_tape_begin(c->t, mode, CASE_KEY, step);
-    for (int i = 0; i < QG_LEARNED && c->learned[i]; i++) learned[i] = qg_parameter(c->t, c->learned[i]);
+    for (int i = 0; i < QG_MAX_LEARNED && c->learned[i]; i++) learned[i] = qg_parameter(c->t, c->learned[i]);
     c->y = qg_quantize(c->t, c->q, qg_parameter(c->t, c->x), learned);
     if (!c->y) fail_msg("%s", qg_errmsg());
     return c->y;
@@ -66,19 +66,18 @@ void assert_codes_give_values(scheme_case *c, int lo, int hi, double tolerance)
 {
     const qg_shape shape = c->x->shape;
     int32_t       *code  = malloc(c->n * sizeof *code);
-    float         *scale = malloc((size_t)shape.n * sizeof *scale);
-    const float   *learned[QG_LEARNED] = { 0 };
-    qg_codes       codes = { .code = code, .scale = scale };
+    float         *scale = malloc(2 * (size_t)shape.n * sizeof *scale);
+    const float   *learned[QG_MAX_LEARNED] = { 0 };
+    qg_codes       codes = { .code = code, .scale = scale, .negative = scale + shape.n };
     assert_true(code && scale);
-    for (int i = 0; i < QG_LEARNED && c->learned[i]; i++) learned[i] = c->learned[i]->value;
-    assert_int_equal(c->q.scheme->encode(c->q, (qg_tensor){ shape, c->x->value }, learned, &codes),
-                     QG_OK);
+    for (int i = 0; i < QG_MAX_LEARNED && c->learned[i]; i++) learned[i] = c->learned[i]->value;
+    assert_int_equal(qg_encode(c->q, (qg_tensor){ shape, c->x->value }, learned, &codes), QG_OK);
     assert_true(codes.n_scale == 1 || codes.n_scale == shape.n);
     const qg_var *y = case_forward(c, QG_EVAL, 0);
     for (size_t i = 0; i < c->n; i++) {
-        float s = scale[codes.n_scale == 1 ? 0 : i / qg_row(shape)];
-        if (codes.two_sided && code[i] < 0) s = codes.negative;
-        const float value = s * (float)code[i];
+        const size_t channel = codes.n_scale == 1 ? 0 : i / qg_row(shape);
+        const float  s       = codes.two_sided && code[i] < 0 ? codes.negative[channel] : scale[channel];
+        const float  value   = s * (float)code[i];
         assert_true(code[i] >= lo && code[i] <= hi);
         if (!(fabs((double)value - (double)y->data[i]) <= tolerance))
             fail_msg("[%zu] code %d is %.9g, apply gives %.9g", i, (int)code[i], (double)value,

@@ -11,7 +11,7 @@ typedef struct scheme_case {
     qg_quant  q;
     qg_params p;
     qg_param *x;
-    qg_param *learned[QG_LEARNED];
+    qg_param *learned[QG_MAX_LEARNED];
     qg_tape  *t;
     size_t    n;
     float    *dy;               /* [n] dL/dy that case_backward uses */

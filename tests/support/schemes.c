@@ -31,8 +31,8 @@ void open_rig(rig *r, qg_quant q, qg_role role, qg_shape x)
 
 void start_rig(rig *r, bool with_values)
 {
-    float *value[QG_LEARNED] = { 0 };
-    for (int i = 0; i < QG_LEARNED && r->learned[i]; i++) value[i] = r->learned[i]->value;
+    float *value[QG_MAX_LEARNED] = { 0 };
+    for (int i = 0; i < QG_MAX_LEARNED && r->learned[i]; i++) value[i] = r->learned[i]->value;
     r->q.scheme->start(r->q, (qg_tensor){ r->x->shape, with_values ? r->x->value : NULL }, value);
 }
 
@@ -44,9 +44,9 @@ void close_rig(rig *r)
 
 qg_status run_rig(rig *r, qg_mode mode, uint64_t step)
 {
-    qg_var *learned[QG_LEARNED] = { 0 };
+    qg_var *learned[QG_MAX_LEARNED] = { 0 };
     qg_tape_begin(r->tape, mode, 1, step);
-    for (int i = 0; i < QG_LEARNED; i++)
+    for (int i = 0; i < QG_MAX_LEARNED; i++)
         if (r->learned[i]) learned[i] = qg_parameter(r->tape, r->learned[i]);
     r->y = qg_quantize(r->tape, r->q, qg_parameter(r->tape, r->x), learned);
     return qg_tape_status(r->tape);
@@ -88,13 +88,13 @@ void train_rig(rig *r, uint64_t step, const float *dy)
 void assert_codes(rig *r, double ulps)
 {
     const size_t n = qg_count(r->x->shape), rows = (size_t)r->x->shape.n;
-    const float *learned[QG_LEARNED] = { 0 };
+    const float *learned[QG_MAX_LEARNED] = { 0 };
     qg_codes     codes = { .code = calloc(n, sizeof *codes.code), .scale = calloc(rows, sizeof *codes.scale) };
     assert_non_null(codes.code);
     assert_non_null(codes.scale);
-    for (int i = 0; i < QG_LEARNED && r->learned[i]; i++) learned[i] = r->learned[i]->value;
+    for (int i = 0; i < QG_MAX_LEARNED && r->learned[i]; i++) learned[i] = r->learned[i]->value;
     assert_int_equal(run_rig(r, QG_EVAL, 0), QG_OK);
-    assert_int_equal(r->q.scheme->encode(r->q, (qg_tensor){ r->x->shape, r->x->value }, learned, &codes), QG_OK);
+    assert_int_equal(qg_encode(r->q, (qg_tensor){ r->x->shape, r->x->value }, learned, &codes), QG_OK);
     assert_true(codes.n_scale == 1 || codes.n_scale == (int)rows);
     for (size_t i = 0; i < n; i++) {
         const float scale = codes.scale[codes.n_scale == 1 ? 0 : i / qg_row(r->x->shape)];
@@ -119,7 +119,7 @@ typedef struct slope_case {
 static qg_var *slope_op(qg_tape *t, qg_var *x, void *context)
 {
     const slope_case *k = context;
-    qg_var           *learned[QG_LEARNED] = { 0 };
+    qg_var           *learned[QG_MAX_LEARNED] = { 0 };
     for (int i = 0; i < k->params.count; i++) learned[i] = qg_parameter(t, k->params.item[i]);
     return qg_quantize(t, k->q, x, learned);
 }

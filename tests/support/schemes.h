@@ -10,7 +10,7 @@
 typedef struct rig {
     qg_quant   q;
     qg_params  params;
-    qg_param  *x, *learned[QG_LEARNED];
+    qg_param  *x, *learned[QG_MAX_LEARNED];
     qg_tape   *tape;
     qg_var    *y;           /* of the last run */
 } rig;

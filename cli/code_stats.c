@@ -1,4 +1,4 @@
-#include "cli/census.h"
+#include "cli/code_stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,29 +7,28 @@
 /* Codes of fewer bits lie in -128 .. 127, signed or not. */
 enum { NARROW_BITS = 7 };
 
-static qg_status encode(census_row *row, int32_t *codes, int *bits)
+static qg_status encode(code_stats_row *row, int32_t *codes, int *bits)
 {
     const qg_product *p = row->product;
-    const float      *learned[QG_LEARNED] = { NULL };
-    for (int i = 0; i < QG_LEARNED; i++)
+    const float      *learned[QG_MAX_LEARNED] = { NULL };
+    for (int i = 0; i < QG_MAX_LEARNED; i++)
         if (p->weight_slot.param[i]) learned[i] = p->weight_slot.param[i]->value;
     qg_codes        out    = { .code = codes, .scale = row->scale };
     const qg_status status =
-        p->weight_slot.q.scheme->encode(p->weight_slot.q, qg_product_weight(p, row->folded), learned,
-                                        &out);
+        qg_encode(p->weight_slot.q, qg_product_weight(p, row->folded), learned, &out);
     *bits = out.bits;
     return status;
 }
 
-static void narrow(census_row *row)
+static void narrow(code_stats_row *row)
 {
     for (size_t i = 0; row->narrow && i < row->n; i++) row->narrow[i] = (int8_t)row->now[i];
 }
 
-static qg_status add(census *c, const qg_product *p)
+static qg_status add(code_stats *c, const qg_product *p)
 {
-    census_row *row = &c->row[c->rows];
-    *row            = (census_row){ .product = p, .n = qg_count(p->weight->shape) };
+    code_stats_row *row = &c->row[c->rows];
+    *row            = (code_stats_row){ .product = p, .n = qg_count(p->weight->shape) };
     row->now        = malloc(row->n * sizeof *row->now);
     row->scale      = malloc((size_t)p->weight->shape.n * sizeof *row->scale);
     row->folded     = p->norm ? malloc(row->n * sizeof *row->folded) : NULL;
@@ -46,13 +45,13 @@ static qg_status add(census *c, const qg_product *p)
 }
 
 /* 32 bits: evaluated as floats. */
-static bool has_codes(qg_quant q) { return q.scheme && q.scheme->encode && q.bits < 32; }
+static bool has_codes(qg_quant q) { return qg_has_codes(q) && q.bits < 32; }
 
-qg_status census_begin(census *c, qg_net *net)
+qg_status code_stats_begin(code_stats *c, qg_net *net)
 {
     const int layers  = qg_net_layers(net);
     size_t    largest = 1;
-    *c                = (census){ .row = calloc((size_t)layers + 1, sizeof *c->row) };
+    *c                = (code_stats){ .row = calloc((size_t)layers + 1, sizeof *c->row) };
     if (!c->row) return qg_fail(QG_EMEM, "out of memory for %d layers", layers);
     for (int i = 0; i < layers; i++) {
         const qg_product *p = qg_layer_product(qg_net_layer(net, i));
@@ -66,10 +65,10 @@ qg_status census_begin(census *c, qg_net *net)
     return c->codes ? QG_OK : qg_fail(QG_EMEM, "out of memory for %zu codes", largest);
 }
 
-qg_status census_count(census *c)
+qg_status code_stats_count(code_stats *c)
 {
     for (int r = 0; r < c->rows; r++) {
-        census_row     *row = &c->row[r];
+        code_stats_row     *row = &c->row[r];
         int             bits;
         const qg_status status = encode(row, c->codes, &bits);
         if (status) return status;
@@ -86,10 +85,10 @@ qg_status census_count(census *c)
     return QG_OK;
 }
 
-void census_state(census *c, qg_state *s)
+void code_stats_state(code_stats *c, qg_state *s)
 {
     for (int r = 0; r < c->rows; r++) {
-        const census_row *row = &c->row[r];
+        const code_stats_row *row = &c->row[r];
         char              name[128];
         snprintf(name, sizeof name, "codes.%s", row->product->layer.name);
         qg_state_add(s, name, (qg_array){ .dtype = row->narrow ? QG_I8 : QG_I32,
@@ -99,14 +98,14 @@ void census_state(census *c, qg_state *s)
     }
 }
 
-void census_loaded(census *c)
+void code_stats_loaded(code_stats *c)
 {
     for (int r = 0; r < c->rows; r++)
         for (size_t i = 0; c->row[r].narrow && i < c->row[r].n; i++)
             c->row[r].now[i] = c->row[r].narrow[i];
 }
 
-void census_end(census *c)
+void code_stats_end(code_stats *c)
 {
     for (int r = 0; r < c->rows; r++) {
         free(c->row[r].now);
@@ -116,5 +115,5 @@ void census_end(census *c)
     }
     free(c->row);
     free(c->codes);
-    *c = (census){ 0 };
+    *c = (code_stats){ 0 };
 }

@@ -1,4 +1,4 @@
-#include "quant/ste.h"
+#include "quant/surrogate.h"
 
 #include "quant/reduce.h"
 #include "quant/slope.h"
@@ -10,32 +10,32 @@ static void identity_slope(float arg, size_t n, const float *x, const float *dy,
     for (size_t i = 0; i < n; i++) dx[i] += dy[i];
 }
 
-qg_surrogate qg_ste_identity(void)
+qg_surrogate qg_surrogate_identity(void)
 {
     return (qg_surrogate){ .slope = identity_slope };
 }
 
-qg_surrogate qg_ste_clip(float bound)
+qg_surrogate qg_surrogate_clip(float bound)
 {
     return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->clip, .arg = bound };
 }
 
-qg_surrogate qg_ste_approx_sign(void)
+qg_surrogate qg_surrogate_approx_sign(void)
 {
     return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->approx_sign };
 }
 
-qg_surrogate qg_ste_swish(float beta)
+qg_surrogate qg_surrogate_swish(float beta)
 {
     return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->swish, .arg = beta };
 }
 
-qg_surrogate qg_ste_tanh(float temperature)
+qg_surrogate qg_surrogate_tanh(float temperature)
 {
     return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->tanh, .arg = temperature };
 }
 
-qg_surrogate qg_ste_annealed_tanh(uint64_t steps)
+qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps)
 {
     return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->tanh, .arg = 0.1f, .to = 10.0f, .steps = steps };
 }
@@ -43,9 +43,9 @@ qg_surrogate qg_ste_annealed_tanh(uint64_t steps)
 qg_status qg_surrogate_check(qg_surrogate s)
 {
     if (!(s.arg >= 0) || !isfinite(s.arg))
-        return qg_fail(QG_EARG, "surrogate: its bound, beta or temperature is %g; 0 or more is legal", (double)s.arg);
+        return qg_fail(QG_EARG, "surrogate: its bound, beta or temperature is %g, must be 0 or more", (double)s.arg);
     if (s.steps && !(s.arg > 0 && s.to > 0 && isfinite(s.to)))
-        return qg_fail(QG_EARG, "surrogate: moves from %g to %g; more than 0 is legal", (double)s.arg, (double)s.to);
+        return qg_fail(QG_EARG, "surrogate: moves from %g to %g, must be more than 0", (double)s.arg, (double)s.to);
     return QG_OK;
 }
 

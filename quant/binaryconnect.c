@@ -1,25 +1,41 @@
-/* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop's, which have no latent ones.
- * Formulas in quant/binary.h. */
+/* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop's, which have no latent ones. */
 #include "quant/binary.h"
+#include "quant/map.h"
+#include "quant/operand.h"
+#include "quant/reduce.h"
 #include "quant/scheme.h"
 
 enum { STOCHASTIC, FLOAT_EVAL, UNIT_START };        /* in arg */
 
-static const qg_op sign_op = { .name             = "sign_weight",
-                               .backward         = qg_surrogate_backward,
-                               .straight_through = true };
-static const qg_op sign_sloped_op = { .name = "sign_weight", .backward = qg_surrogate_backward };
+/* --- draws ------------------------------------------------------------------------------------ */
+
+struct draws {
+    const float          *x;
+    float                *y;
+    uint64_t              key;
+    const qg_map_kernels *kernels;
+};
+
+static void draw_block(void *context, size_t at, size_t n)
+{
+    const struct draws *k = context;
+    k->kernels->stochastic_sign(n, k->x + at, k->key, at, k->y + at);
+}
+
+static void draw(size_t n, const float *x, uint64_t key, float *y)
+{
+    struct draws k = { x, y, key, QG_KERNELS(qg__map) };
+    qg__in_blocks(n, QG_BLOCK, draw_block, &k);
+}
+
+/* --- BinaryConnect ---------------------------------------------------------------------------- */
 
 static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    (void)learned;
     const bool train = qg_tape_mode(t) == QG_TRAIN;
     if (!train && q.arg[FLOAT_EVAL] != 0) return x;
-    const size_t n = qg_count(x->shape);
-    qg_var      *y = qg_record_surrogate(t, &sign_op, &sign_sloped_op, x, q.surrogate);
-    if (!y) return NULL;
-    if (train && q.arg[STOCHASTIC] != 0) qg__stochastic_signs(n, x->data, qg_tape_key(t), y->data);
-    else qg__signs(n, x->data, y->data);
+    qg_var *y = qg_form_apply(t, q, x, learned);
+    if (y && train && q.arg[STOCHASTIC] != 0) draw(qg_count(x->shape), x->data, qg_tape_key(t), y->data);
     return y;
 }
 
@@ -31,30 +47,29 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    (void)learned;
     if (q.arg[FLOAT_EVAL] != 0) return qg_fail(QG_EARG, "%s: float_eval has no codes", q.scheme->name);
-    qg_encode_signs(x, 1.0f, out);
-    return QG_OK;
+    return qg_form_encode(q, x, learned, out);
 }
 
 static qg_status check(qg_quant q)
 {
     if ((int)q.glorot_lr >= QG_GLOROT_OFF && q.glorot_lr <= QG_GLOROT_SGD) return QG_OK;
-    return qg_fail(QG_EARG, "%s: glorot_lr is %d; %d (off), %d (Adam) or %d (SGD) is legal",
+    return qg_fail(QG_EARG, "%s: glorot_lr is %d, must be %d (off), %d (Adam) or %d (SGD)",
                    q.scheme->name, (int)q.glorot_lr, QG_GLOROT_OFF, QG_GLOROT_ADAM, QG_GLOROT_SGD);
 }
 
-/* --- BinaryConnect ------------------------------------------------------------------------ */
-
 static const qg_scheme binaryconnect = {
-    .name    = "binaryconnect",
-    .roles   = QG_WEIGHT,
-    .scales  = QG_UNSCALED,
-    .clip    = 1.0f,
-    .check   = check,
-    .start   = start,
-    .apply   = apply,
-    .encode  = encode,
+    .name      = "binaryconnect",
+    .roles     = QG_WEIGHT,
+    .scales    = QG_UNSCALED,
+    .clip      = 1.0f,
+    .form      = &qg_sign_form,
+    .ops       = QG_FORM_OPS("sign_weight"),
+    .constants = qg_unit_signs,
+    .check     = check,
+    .start     = start,
+    .apply     = apply,
+    .encode    = encode,
     .explain =
         "Weights of -1 and +1.             Courbariaux, Bengio, David 2015, arXiv:1511.00363\n"
         "\n"
@@ -83,23 +98,19 @@ qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
                                       [UNIT_START] = spec.unit_start } };
 }
 
-/* --- BNN ---------------------------------------------------------------------------------- */
-
-static qg_var *apply_bnn(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
-{
-    q.surrogate = qg__surrogate_or(q.surrogate, qg_ste_clip(1.0f));
-    return apply(t, q, x, learned);
-}
+/* --- BNN -------------------------------------------------------------------------------------- */
 
 static const qg_scheme bnn = {
-    .name    = "bnn",
-    .roles   = QG_WEIGHT,
-    .scales  = QG_UNSCALED,
-    .clip    = 1.0f,
-    .check   = check,
-    .start   = start,
-    .apply   = apply_bnn,
-    .encode  = encode,
+    .name      = "bnn",
+    .roles     = QG_WEIGHT,
+    .scales    = QG_UNSCALED,
+    .clip      = 1.0f,
+    .form      = &qg_sign_form,
+    .ops       = QG_FORM_OPS("sign_weight"),
+    .own       = qg_clip_at_1,
+    .constants = qg_unit_signs,
+    .check     = check,
+    .start     = start,
     .explain =
         "Weights of -1 and +1 of binarized nets.  Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
@@ -131,13 +142,14 @@ static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 
 /* Weights of a net that qg_bop trains are their own signs; those of a loaded one need not be. */
 static const qg_scheme bop = {
-    .name    = "bop",
-    .roles   = QG_WEIGHT,
-    .scales  = QG_UNSCALED,
-    .flips   = true,
-    .start   = start_signs,
-    .apply   = apply,
-    .encode  = encode,
+    .name      = "bop",
+    .roles     = QG_WEIGHT,
+    .scales    = QG_UNSCALED,
+    .flips     = true,
+    .form      = &qg_sign_form,
+    .ops       = QG_FORM_OPS("sign_weight"),
+    .constants = qg_unit_signs,
+    .start     = start_signs,
     .explain =
         "Weights of -1 and +1 without latent ones.       Helwegen et al. 2019, arXiv:1906.02107\n"
         "\n"
@@ -153,4 +165,19 @@ static const qg_scheme bop = {
 qg_quant qg_bop_weight(void)
 {
     return (qg_quant){ .scheme = &bop, .bits = 1 };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y)
+{
+    const qg_status s = qg__check_forward("stochastic_sign_quantizer", x, y);
+    if (!s) draw(qg_array_count(x), qg__floats(x), key, qg__floats(y));
+    return s;
+}
+
+qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
+{
+    return qg__surrogate_gradient("stochastic_sign_quantizer_gradient", x, dy,
+                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
 }

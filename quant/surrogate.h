@@ -1,10 +1,10 @@
-/* quant/ste.h — the sign every scheme shares, and the gradients we pretend.
+/* quant/surrogate.h — the sign every scheme shares, and the gradients we pretend.
  *
  * A quantizer is a pair: q(x), used forward, and a surrogate s(x), differentiated backward.  Every
  * scheme has the surrogate of its source; the backward of each takes another one in its place.
  */
-#ifndef QG_STE_H
-#define QG_STE_H
+#ifndef QG_SURROGATE_H
+#define QG_SURROGATE_H
 
 #include <math.h>
 #include <stddef.h>
@@ -20,23 +20,23 @@ typedef struct qg_surrogate {
     uint64_t steps;         /* in so many steps of training; 0: arg stays */
 } qg_surrogate;
 
-qg_surrogate qg_ste_identity(void);             /* s = x */
-qg_surrogate qg_ste_clip(float bound);          /* s = clip(x, -bound, bound); slope 1 at +-bound */
+qg_surrogate qg_surrogate_identity(void);             /* s = x */
+qg_surrogate qg_surrogate_clip(float bound);          /* s = clip(x, -bound, bound); slope 1 at +-bound */
 
 /* Bi-Real Net: ds/dx = (2 - 2|x|) 1[|x| <= 1], the slope of a piecewise parabola.  [Liu 2018] */
-qg_surrogate qg_ste_approx_sign(void);
+qg_surrogate qg_surrogate_approx_sign(void);
 
 /* ds/dx = b (2 - b x tanh(b x / 2)) / (1 + cosh(b x)), b = beta; 0 at +-inf.   [Darabi 2018]
  * The slope is beta at 0 and negative beyond |b x| of 2.4 or so: that is the method. */
-qg_surrogate qg_ste_swish(float beta);
+qg_surrogate qg_surrogate_swish(float beta);
 
 /* IR-Net: s = k tanh(t x), k = max(1/t, 1), so ds/dx = max(1, t) (1 - tanh^2(t x)).  [Qin 2020]
  * t >= 0 is annealed upwards by a schedule, 0.1 to 10; at t = 0 this is the identity. */
-qg_surrogate qg_ste_tanh(float temperature);
+qg_surrogate qg_surrogate_tanh(float temperature);
 
 /* The same with t = 0.1 at step 0, growing by one factor per step to 10 at `steps`, then constant.
  * steps 0: t stays 0.1. */
-qg_surrogate qg_ste_annealed_tanh(uint64_t steps);
+qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
 
 /* QG_EARG: what a surrogate holds is out of its range. */
 QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
