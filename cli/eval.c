@@ -1,0 +1,207 @@
+/* qgrad eval: what a run's weights are worth on the test images. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/init.h"
+#include "cli/measure.h"
+#include "cli/report.h"
+#include "core/kernels/parallel.h"
+
+typedef struct evaluation {
+    config      asked, config;
+    recipe      recipe;
+    run         run;
+    qg_loader  *train;          /* of the run: whose statistics normalise, or NULL */
+    qg_loader  *test;
+    qg_net     *net;
+    qg_optim   *optim;          /* last.safetensors holds its state too */
+    config      other_config;   /* with another quantizer for the weights, --weight */
+    recipe      other_recipe;
+    qg_net     *other;          /* NULL: the run's own */
+    init_report init;
+    qg_tape    *tape;
+    measured    found;
+} evaluation;
+
+static bool best(const evaluation *e) { return config_flag(&e->asked, "best"); }
+
+/* The run's configuration, but for the scheme of its weights. */
+static qg_status exchange(evaluation *e, const char *weight)
+{
+    qg_status status = config_over(&e->other_config, &e->config);
+    if (!status) status = config_set(&e->other_config, option_find("weight"), weight);
+    return status ? status : recipe_read(&e->other_config, &e->other_recipe);
+}
+
+static qg_status configure(evaluation *e, bool *usage)
+{
+    const char *dir = config_text(&e->asked, "run"), *threads = config_text(&e->asked, "threads");
+    *usage          = !dir;
+    if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
+    const qg_status status = recipe_of_run(dir, &e->config, &e->recipe);
+    if (status) return status;
+    snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
+    if (threads) e->recipe.threads = (int)config_integer(&e->asked, "threads");
+    const char *weight = config_text(&e->asked, "weight");
+    return weight ? exchange(e, weight) : QG_OK;
+}
+
+/* Classes are numbers in the order of their names: other names, other numbers. */
+static qg_status check_names(const evaluation *e, const qg_loader *l, const char *dir)
+{
+    const char    *stored = config_text(&e->config, "class-digest");
+    const uint64_t names  = qg_loader_class_digest(l);
+    char           found[32];
+    snprintf(found, sizeof found, "%016" PRIx64, names);
+    if (!stored || !names || !strcmp(stored, found)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its classes have other names than those the run was trained on", dir);
+}
+
+/* The training images in dir, whose statistics normalise, if they are the run's; else NULL. */
+static qg_loader *images_of_run(const evaluation *e, const char *dir)
+{
+    const char *stored = config_text(&e->config, "data-digest");
+    recipe      there  = e->recipe;
+    char        found[32] = "";
+    there.data       = &there.data_row;
+    there.data_dir   = dir;
+    qg_loader *train = recipe_data(&there, false, NULL);
+    if (!train || !stored) return train;
+    qg_loader *test = recipe_data(&there, true, train);
+    if (test) snprintf(found, sizeof found, "%016" PRIx64, data_digest(train, test));
+    qg_loader_free(test);
+    if (!strcmp(stored, found)) return train;
+    if (*found && !check_names(e, train, dir))
+        qg_fail(QG_EARG, "%s: the images have digest %s, and the run, whose statistics normalise, saw %s",
+                dir ? dir : there.data->name, found, stored);
+    qg_loader_free(train);
+    return NULL;
+}
+
+/* The data to test on are this verb's own affair, the run's configuration stays what it is; and so do
+ * the statistics that normalise, but that its images may have moved to where the others are. */
+static qg_status open_images(evaluation *e)
+{
+    char        canonical[VALUE_BYTES];
+    const char *data = config_text(&e->asked, "data"), *from = config_text(&e->asked, "data-dir");
+    const bool  other = data && strcmp(data, config_text(&e->config, "data"));
+    if (normalise_fits(e->recipe.normalise)) {
+        e->train = images_of_run(e, e->recipe.data_dir);
+        if (!e->train && from && !other) e->train = images_of_run(e, from);
+        if (!e->train) return QG_EIO;
+    }
+    if (from || other) e->recipe.data_dir = from;
+    if (other && data_parse(data, &e->recipe.data_row, canonical, sizeof canonical)) return QG_EARG;
+    e->test = recipe_data(&e->recipe, true, e->train);
+    return e->test ? QG_OK : QG_EIO;
+}
+
+/* A second net takes what the run's own has just been found to be. */
+static qg_status load_other(evaluation *e)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(e->run.dir, run_weights_file(best(e)), path);
+    if (status) return status;
+    e->other = recipe_net(&e->other_recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    return e->other ? init_weights(e->other, path, e->net, &e->init) : QG_EARG;
+}
+
+/* The arrays do not fit a net for the test images: because these are of another size than the run's, or
+ * else for the reason that is told already. */
+static qg_status explain_misfit(const evaluation *e)
+{
+    const qg_shape is = qg_loader_shape(e->test);
+    const int      of = qg_loader_classes(e->test);
+    qg_shape       was;
+    int            classes;
+    if (run_noted_size(&e->run, best(e), &was, &classes) || !classes ||
+        (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
+        return QG_ESHAPE;
+    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d of %d classes, and the run's %dx%dx%d of %d",
+                   e->recipe.data_dir ? e->recipe.data_dir : e->recipe.data->name, is.h, is.w, is.c, of, was.h, was.w,
+                   was.c, classes);
+}
+
+static qg_status load(evaluation *e)
+{
+    qg_set_threads(e->recipe.threads);
+    qg_status status = open_images(e);
+    if (!status) status = check_names(e, e->test, e->recipe.data_dir);
+    if (status) return status;
+    e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
+    e->tape  = e->optim ? qg_tape_new() : NULL;
+    if (!e->tape) return QG_EMEM;
+    status = run_compose(&e->run, &e->config, e->net, e->optim);
+    if (!status) status = best(e) ? run_load_best(&e->run) : run_load(&e->run);
+    if (status == QG_ESHAPE) status = explain_misfit(e);
+    return status || !config_text(&e->asked, "weight") ? status : load_other(e);
+}
+
+static void print(const evaluation *e)
+{
+    const char  *file = run_weights_file(best(e)), *trained = config_text(&e->config, "weight");
+    const char  *weight = e->other ? config_text(&e->other_config, "weight") : trained;
+    const double margin = report_error(e->found.accuracy, e->found.images);
+    char         digest[17];
+    report_digest(e->net, digest);
+    if (!config_flag(&e->asked, "json")) {
+        printf("run            %s/%s\n", e->run.dir, file);
+        if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
+        if (*e->init.kept) printf("               started as always: %s\n", e->init.kept);
+        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name,
+               e->found.images);
+        printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
+        printf("test loss      %.6g\n", e->found.loss);
+        printf("digest         %s\n", digest);
+        return;
+    }
+    json j = json_begin(stdout);
+    json_text(&j, "run", e->run.dir);
+    json_text(&j, "file", file);
+    json_text(&j, "model", e->recipe.model_text);
+    json_text(&j, "weight", weight);
+    json_text(&j, "data", e->recipe.data->name);
+    json_integer(&j, "images", e->found.images);
+    json_real(&j, "test_accuracy", e->found.accuracy);
+    json_real(&j, "test_accuracy_stderr", margin);
+    json_real(&j, "test_loss", e->found.loss);
+    report_machine(&j, NULL);
+    json_text(&j, "digest", digest);
+    json_end(&j);
+}
+
+static int evaluate(evaluation *e)
+{
+    bool      usage;
+    qg_status status = configure(e, &usage);
+    if (status) return qg_report("qgrad eval"), usage ? EXIT_USAGE : EXIT_FAILED;
+    bool stopped;
+    status = load(e);
+    if (!status)
+        status = measure(&e->recipe, e->other ? e->other : e->net, e->tape, e->run.record.steps, e->test, NULL,
+                         &e->found, &stopped);
+    if (status) return qg_report("qgrad eval");
+    print(e);
+    return EXIT_DONE;
+}
+
+int eval_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    evaluation e      = { .run = { .lock = -1 } };
+    int        status = options_parse(v, argc, argv, &e.asked);
+    if (status < 0) status = evaluate(&e);
+    qg_tape_free(e.tape);
+    qg_optim_free(e.optim);
+    run_end(&e.run);
+    qg_net_free(e.net);
+    qg_net_free(e.other);
+    qg_loader_free(e.test);
+    qg_loader_free(e.train);
+    config_free(&e.other_config);
+    config_free(&e.config);
+    config_free(&e.asked);
+    return status;
+}

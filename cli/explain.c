@@ -1,0 +1,160 @@
+/* qgrad explain: what a scheme computes, from the text that stands beside its code. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/config.h"
+#include "cli/json.h"
+#include "cli/schemes.h"
+#include "quant/scheme.h"
+
+static const char *text_of(const scheme_text *s)
+{
+    return s->quant.scheme ? s->quant.scheme->explain : "The values stay as they are.\n";
+}
+
+static const char *use_of(const scheme_text *s)
+{
+    return s->use == FOR_WEIGHT     ? "weights"
+           : s->use == FOR_INPUT    ? "inputs"
+           : s->use == FOR_GRADIENT ? "gradients"
+                                    : "weights, inputs, gradients";
+}
+
+/* name is that of the row, or has options that make this scheme of it; NULL: any. */
+static bool is_called(const scheme_text *s, const char *name)
+{
+    char     text[VALUE_BYTES];
+    qg_quant q;
+    if (!name || !strcmp(s->name, name)) return true;
+    const size_t n = strlen(s->name);
+    return !strncmp(s->name, name, n) && name[n] == ':' && s->quant.scheme &&
+           !scheme_parse(name, s->use, &q, text, sizeof text) && q.scheme == s->quant.scheme;
+}
+
+/* Whether an earlier one has the same text: schemes are there for several operands, and options of
+ * one have names of their own. */
+static bool is_repeated(int i, const char *name)
+{
+    scheme_text s, before;
+    if (!scheme_at(i, &s)) return false;
+    for (int k = 0; k < i && scheme_at(k, &before); k++)
+        if (is_called(&before, name) && text_of(&before) == text_of(&s)) return true;
+    return false;
+}
+
+static void print_json(const char *name)
+{
+    json j = json_begin(stdout);
+    json_open(&j, "schemes", '[');
+    scheme_text s;
+    for (int i = 0; scheme_at(i, &s); i++) {
+        if (!is_called(&s, name)) continue;
+        json_open(&j, NULL, '{');
+        json_text(&j, "name", s.name);
+        json_text(&j, "scheme", s.spelling);
+        json_text(&j, "about", s.about);
+        json_text(&j, "quantizes", use_of(&s));
+        json_integer(&j, "bits", (uint64_t)(s.quant.scheme ? s.quant.bits : 32));
+        json_open(&j, "learns", '[');
+        for (int k = 0; k < qg_learned_count(s.quant); k++)
+            if (!s.quant.scheme->learned[k].tracked)
+                json_text(&j, NULL, s.quant.scheme->learned[k].name);
+        json_close(&j, ']');
+        json_text(&j, "text", text_of(&s));
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_end(&j);
+}
+
+/* Whether an earlier one of this text is spelt the same. */
+static bool is_headed(int first, int i)
+{
+    scheme_text s, before;
+    if (!scheme_at(i, &s)) return true;
+    for (int k = first; k < i && scheme_at(k, &before); k++)
+        if (text_of(&before) == text_of(&s) && !strcmp(before.spelling, s.spelling)) return true;
+    return false;
+}
+
+static void print_section(int i, const char *text)
+{
+    scheme_text s;
+    printf("\n##");
+    for (int k = i; scheme_at(k, &s); k++)
+        if (text_of(&s) == text && !is_headed(i, k)) printf("%s %s", k > i ? "," : "", s.spelling);
+    printf("\n\n");
+    for (int k = i; scheme_at(k, &s); k++)
+        if (text_of(&s) == text) printf("- `%s` for %s: %s\n", s.spelling, use_of(&s), s.about);
+    printf("\n```text\n%s```\n", text);
+}
+
+static void print_markdown(void)
+{
+    scheme_text s;
+    printf("# Quantization schemes\n\n"
+           "What `qgrad explain SCHEME` prints; `make docs` writes this page from the same text, which\n"
+           "stands beside the code of each scheme.  Throughout, q is what is computed forward, s the\n"
+           "surrogate whose slope is used backward, and d in front of a letter a gradient.\n");
+    for (int i = 0; scheme_at(i, &s); i++)
+        if (!is_repeated(i, NULL)) print_section(i, text_of(&s));
+}
+
+/* One line for each. */
+static void print_list(void)
+{
+    scheme_text s;
+    for (int i = 0; scheme_at(i, &s); i++)
+        printf("  %-28s %s; for %s\n", s.spelling, s.about, use_of(&s));
+}
+
+static int refuse(const char *name)
+{
+    char         names[VALUE_BYTES] = "";
+    const size_t n                  = strcspn(name, ":");
+    scheme_text  s, before;
+    for (int i = 0; scheme_at(i, &s); i++) {
+        if (strlen(s.name) == n && !strncmp(s.name, name, n)) {     /* there is one, but not with these options */
+            char     text[VALUE_BYTES];
+            qg_quant q;
+            if (!scheme_parse(name, s.use, &q, text, sizeof text)) continue;
+            fprintf(stderr, "qgrad explain: %s\n", qg_errmsg());
+            return EXIT_USAGE;
+        }
+        bool again = false;
+        for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
+        if (!again) list_append(names, sizeof names, s.name);
+    }
+    fprintf(stderr, "qgrad explain: unknown scheme '%s'; available: %s\n", name, names);
+    return EXIT_USAGE;
+}
+
+static int explain(const char *name, const config *asked)
+{
+    const bool  as_json = config_flag(asked, "json"), as_page = config_flag(asked, "markdown");
+    scheme_text s;
+    int         found = 0;
+    if (as_page && (name || as_json)) {
+        fprintf(stderr, "qgrad explain: --markdown takes neither a scheme nor --json\n");
+        return EXIT_USAGE;
+    }
+    for (int i = 0; scheme_at(i, &s); i++) found += is_called(&s, name);
+    if (!found) return refuse(name);
+    if (as_page) print_markdown();
+    else if (as_json) print_json(name);
+    else if (!name) print_list();
+    for (int i = 0, printed = 0; name && !as_json && scheme_at(i, &s); i++)
+        if (is_called(&s, name) && !is_repeated(i, name)) printf("%s%s", printed++ ? "\n" : "", text_of(&s));
+    return EXIT_DONE;
+}
+
+int explain_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    config      asked  = { { 0 } };
+    const char *name   = options_operand(v, &argc, argv);
+    int         status = options_parse(v, argc, argv, &asked);
+    if (status < 0) status = explain(name, &asked);
+    config_free(&asked);
+    return status;
+}

@@ -1,0 +1,216 @@
+#include "cli/inspect.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/recipe.h"
+#include "cli/run.h"
+
+typedef struct inspection {
+    config     asked, config;
+    recipe     recipe;
+    run        run;
+    qg_net    *net;
+    qg_optim  *optim;
+    qg_tape   *tape;
+} inspection;
+
+static bool best(const inspection *e) { return config_flag(&e->asked, "best"); }
+
+/* Checkpoints of older versions do not say it: the test images decide or, if nobody told where they are,
+ * what is published. */
+static qg_status size_of_images(inspection *e, qg_shape *image, int *classes)
+{
+    *image              = e->recipe.data->image;
+    *classes            = e->recipe.data->classes;
+    e->recipe.normalise = (qg_normalise){ .kind = QG_TO_UNIT };     /* the size needs no statistics */
+    qg_loader *test     = recipe_data(&e->recipe, true, NULL);
+    if (!test) return e->recipe.data_dir ? QG_EIO : QG_OK;
+    *image   = qg_loader_shape(test);
+    *classes = qg_loader_classes(test);
+    qg_loader_free(test);
+    return QG_OK;
+}
+
+static qg_status load(inspection *e)
+{
+    qg_shape  image;
+    int       classes;
+    qg_status status = run_noted_size(&e->run, best(e), &image, &classes);
+    if (!status && !classes) status = size_of_images(e, &image, &classes);
+    if (status) return status;
+    e->net   = recipe_net(&e->recipe, image, classes);
+    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
+    e->tape  = e->optim ? qg_tape_new() : NULL;
+    if (!e->tape) return QG_EMEM;
+    status = run_compose(&e->run, &e->config, e->net, e->optim);
+    if (status) return status;
+    return best(e) ? run_load_best(&e->run) : run_load(&e->run);
+}
+
+/* --- measuring ---------------------------------------------------------------------------- */
+
+static int by_code(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many of n codes differ; the first of them, in increasing order, into level. */
+static size_t distinct(size_t n, const int32_t *code, int32_t *sorted, level list[INSPECT_LEVELS])
+{
+    size_t found = 0;
+    memcpy(sorted, code, n * sizeof *code);
+    qsort(sorted, n, sizeof *sorted, by_code);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && sorted[i] == sorted[i - 1]) continue;
+        if (found < INSPECT_LEVELS) list[found] = (level){ sorted[i], INFINITY, -INFINITY, 0 };
+        found++;
+    }
+    return found;
+}
+
+/* The different codes, and the values y they became. */
+static void count_levels(tensor *v, const int32_t *code, int32_t *sorted, const float *y)
+{
+    const size_t row = v->count / (size_t)v->scales;
+    for (size_t i = 0; i < v->count; i += row) {
+        const size_t used = distinct(row, code + i, sorted, v->level);
+        if (used > v->codes) v->codes = used;
+    }
+    const size_t all = distinct(v->count, code, sorted, v->level);
+    v->levels        = all > INSPECT_LEVELS ? 0 : (int)all;
+    for (size_t i = 0; i < v->count && v->levels; i++) {
+        int k = 0;
+        while (v->level[k].code != code[i]) k++;
+        widen(y[i], &v->level[k].min, &v->level[k].max);
+        v->level[k].count++;
+    }
+}
+
+static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
+{
+    const qg_slot *slot     = v->slot;
+    const size_t   channels = (size_t)x.shape.n;
+    const float   *learned[QG_MAX_LEARNED] = { NULL };
+    int32_t       *code = malloc(2 * v->count * sizeof *code);
+    float         *scale = malloc(channels * sizeof *scale);
+    qg_codes       codes = { .code = code, .scale = scale };
+    qg_status      s     = code && scale ? QG_OK : qg_fail(QG_EMEM, "out of memory");
+    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
+    if (!s)
+        v->has_codes = !qg_encode(slot->q, x, learned, &codes);
+    if (!s && v->has_codes) {
+        v->bits   = codes.bits;
+        v->scales = codes.n_scale;
+        count_levels(v, code, code + v->count, y);
+    }
+    free(scale);
+    free(code);
+    return s;
+}
+
+/* What the quantizer makes of w. */
+static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
+{
+    qg_tape_begin(e->tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
+    const qg_var *y = qg_slot_apply(v->slot, e->tape, qg_input(e->tape, w));
+    if (!y) return qg_tape_status(e->tape);
+    for (size_t i = 0; i < v->count; i++) {
+        widen(y->data[i], &v->min, &v->max);
+        v->zeros += y->data[i] == 0.0f;
+    }
+    return qg_has_codes(v->slot->q) ? measure_codes(v, w, y->data) : QG_OK;
+}
+
+/* The weight as it is trained, and as the net computes with it. */
+static qg_status measure(inspection *e, const qg_product *p, tensor *v)
+{
+    const float *x = p->weight->value;
+    *v = (tensor){ .name       = p->layer.name,
+                   .slot       = &p->weight_slot,
+                   .input      = &p->input_slot,
+                   .count      = qg_count(p->weight->shape),
+                   .folded     = p->norm != NULL,
+                   .latent_min = INFINITY,
+                   .latent_max = -INFINITY,
+                   .min        = INFINITY,
+                   .max        = -INFINITY };
+    for (size_t i = 0; i < v->count; i++) widen(x[i], &v->latent_min, &v->latent_max);
+    if (!v->slot->q.scheme) return QG_OK;
+    float          *folded = malloc(v->count * sizeof *folded);
+    const qg_status s      = folded ? measure_quantized(e, qg_product_weight(p, folded), v)
+                                    : qg_fail(QG_EMEM, "out of memory");
+    free(folded);
+    return s;
+}
+
+/* --- the verb ----------------------------------------------------------------------------- */
+
+static qg_status print_all(inspection *e)
+{
+    const bool  as_json = config_flag(&e->asked, "json");
+    const char *file    = run_weights_file(best(e));
+    json        j       = { 0 };
+    qg_status   s       = QG_OK;
+    if (as_json) {
+        j = json_begin(stdout);
+        json_text(&j, "run", e->run.dir);
+        json_text(&j, "file", file);
+        json_open(&j, "layers", '[');
+    } else {
+        printf("%s/%s, %s\n", e->run.dir, file, e->recipe.model_text);
+    }
+    for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
+        qg_layer         *l     = qg_net_layer(e->net, i);
+        const qg_product *p     = qg_layer_product(l);
+        const qg_slot    *alone = p ? NULL : qg_layer_slot(l, QG_INPUT);
+        tensor            v;
+        if (p) s = measure(e, p, &v);
+        if (s) break;
+        if (p) as_json ? inspect_json(&j, &v) : inspect_print(&v);
+        else if (alone && alone->q.scheme)
+            as_json ? inspect_json_quantizer(&j, l->name, alone) : inspect_print_quantizer(l->name, alone);
+    }
+    if (as_json) {
+        json_close(&j, ']');
+        json_end(&j);
+    }
+    return s;
+}
+
+static int inspect(inspection *e, const char *dir)
+{
+    const char *asked = config_text(&e->asked, "run");
+    if (!dir == !asked) {
+        fprintf(stderr, "qgrad inspect: %s\n",
+                dir ? "two run directories; one is enough" : "which run? qgrad inspect DIR");
+        return EXIT_USAGE;
+    }
+    if (!dir) dir = asked;
+    snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
+    qg_status   status = recipe_of_run(dir, &e->config, &e->recipe);
+    const char *moved  = config_text(&e->asked, "data-dir");
+    if (moved) e->recipe.data_dir = moved;
+    if (!status) status = load(e);
+    if (!status) status = print_all(e);
+    return status ? qg_report("qgrad inspect") : EXIT_DONE;
+}
+
+int inspect_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    inspection  e      = { .run = { .lock = -1 } };
+    const char *dir    = options_operand(v, &argc, argv);
+    int         status = options_parse(v, argc, argv, &e.asked);
+    if (status < 0) status = inspect(&e, dir);
+    qg_tape_free(e.tape);
+    qg_optim_free(e.optim);
+    run_end(&e.run);
+    qg_net_free(e.net);
+    config_free(&e.config);
+    config_free(&e.asked);
+    return status;
+}

@@ -1,0 +1,76 @@
+#include "cli/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/io/json.h"
+#include "core/io/number.h"
+
+/* The comma of the value before, and the key of this one. */
+static void lead(json *j, const char *key)
+{
+    if (j->comma) fputc(',', j->out);
+    if (key) fprintf(j->out, "\"%s\":", key);
+    j->comma = true;
+}
+
+json json_begin(FILE *out)
+{
+    fputc('{', out);
+    return (json){ .out = out };
+}
+
+void json_end(json *j) { fputs("}\n", j->out); }
+
+void json_text(json *j, const char *key, const char *value)
+{
+    lead(j, key);
+    if (!value) {
+        fputs("null", j->out);
+        return;
+    }
+    /* A path may be any bytes: those of one that is not UTF-8 become the characters of that number. */
+    const bool valid = qg_utf8_valid(value, strlen(value));
+    fputc('"', j->out);
+    for (const char *c = value; *c; c++) {
+        if (*c == '"' || *c == '\\') fprintf(j->out, "\\%c", *c);
+        else if ((unsigned char)*c < ' ' || (!valid && (unsigned char)*c > '~'))
+            fprintf(j->out, "\\u%04x", (unsigned)(unsigned char)*c);
+        else fputc(*c, j->out);
+    }
+    fputc('"', j->out);
+}
+
+void json_real(json *j, const char *key, double value)
+{
+    lead(j, key);
+    char text[QG_NUMBER_BYTES];
+    qg_number_print(text, 9, value);
+    fputs(isfinite(value) ? text : "null", j->out);
+}
+
+void json_integer(json *j, const char *key, uint64_t value)
+{
+    lead(j, key);
+    fprintf(j->out, "%" PRIu64, value);
+}
+
+void json_flag(json *j, const char *key, bool value)
+{
+    lead(j, key);
+    fputs(value ? "true" : "false", j->out);
+}
+
+void json_open(json *j, const char *key, char bracket)
+{
+    lead(j, key);
+    fputc(bracket, j->out);
+    j->comma = false;
+}
+
+void json_close(json *j, char bracket)
+{
+    fputc(bracket, j->out);
+    j->comma = true;
+}

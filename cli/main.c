@@ -1,0 +1,93 @@
+/* qgrad — train, measure and inspect quantized nets from the command line. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "qgrad.h"
+
+static const verb verbs[] = {
+    { "train", "Train a net; keep its weights and how it went in a run directory",
+      "train --model NAME [--data NAME] [--weight SCHEME] [options]", VERB_TRAIN, train_main },
+    { "eval", "Test the weights of a run", "eval --run DIR [options]", VERB_EVAL, eval_main },
+    { "summary", "Show the layers of a net, and its size in floats and packed",
+      "summary --model NAME [--weight SCHEME] [options]", VERB_SUMMARY, summary_main },
+    { "bench", "Measure speed: of training, of evaluation, and of the machine itself",
+      "bench train|eval|peak [options]", VERB_BENCH, bench_main },
+    { "inspect", "Show the values that the weights of a run take", "inspect DIR [options]",
+      VERB_INSPECT, inspect_main },
+    { "explain", "Say what a quantization scheme computes, and where that is written",
+      "explain [SCHEME] [options]", VERB_EXPLAIN, explain_main },
+    { "results", "Write the table of reproduced papers from the logs in results/",
+      "results [--add DIR | --check] [options]", VERB_RESULTS, results_main },
+    { "gradcheck", "Compare every gradient with differences of what it is the gradient of",
+      "gradcheck [--paper] [options]", VERB_GRADCHECK, gradcheck_main },
+};
+
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+static void help(FILE *out)
+{
+    fprintf(out, "usage: qgrad VERB [options]\n\n");
+    for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-9s  %s.\n", verbs[i].name, verbs[i].about);
+    fprintf(out, "\nqgrad VERB --help lists the options of a verb; qgrad --version says which qgrad "
+                 "this is.\n");
+}
+
+static int misused(const char *what, const char *culprit)
+{
+    char names[256] = "";
+    for (int i = 0; i < N_VERBS; i++) list_append(names, sizeof names, verbs[i].name);
+    fprintf(stderr, "qgrad: %s%s; verbs: %s; see qgrad --help\n", what, culprit, names);
+    return EXIT_USAGE;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    int at = 1;
+    if (argc > at && !strcmp(argv[at], "--")) at++;
+    if (argc <= at) return misused("a verb is missing", "");
+    const char *word = argv[at];
+    if (at == 1 && (!strcmp(word, "--help") || !strcmp(word, "-h"))) {
+        help(stdout);
+        return EXIT_DONE;
+    }
+    if (at == 1 && !strcmp(word, "--version")) {
+        printf("qgrad " QGRAD_VERSION "\n");
+        return EXIT_DONE;
+    }
+    if (at == 1 && *word == '-') return misused("no option ", word);
+    for (int i = 0; i < N_VERBS; i++)
+        if (!strcmp(verbs[i].name, word))
+            return verbs[i].run(&verbs[i], argv[0], argc - at, argv + at);
+    return misused("no verb ", word);
+}
+
+/* OpenBLAS has chosen its kernels before main begins, so a better choice takes another start of the program,
+ * once: OURS tells it from an OPENBLAS_CORETYPE of the user's, which stays.  Without /proc all goes on as it is. */
+static void choose_blas_core(char **argv)
+{
+    static const char CORE[] = "OPENBLAS_CORETYPE", OURS[] = "QGRAD_CHOSE_BLAS_CORE";
+    const bool  again = getenv(OURS);
+    const char *core  = getenv(CORE) ? NULL : qg_blas_better_core();
+    if (core && !again && !setenv(CORE, core, 1) && !setenv(OURS, "yes", 1)) execv("/proc/self/exe", argv);
+    if (core || again) {
+        unsetenv(CORE);         /* it has been read, and programs that this one starts choose for themselves */
+        unsetenv(OURS);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    choose_blas_core(argv);
+    signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
+    const int status = dispatch(argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "qgrad: cannot write the result: %s\n", strerror(errno));
+        return status ? status : EXIT_FAILED;
+    }
+    return status;
+}

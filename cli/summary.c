@@ -1,0 +1,134 @@
+/* qgrad summary: the layers of a net, without data and without training. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/json.h"
+#include "cli/learned.h"
+#include "cli/recipe.h"
+#include "layers/layer.h"
+
+static void print_scheme(json *j, const char *key, qg_quant q)
+{
+    char text[QG_SPELLING_BYTES];
+    json_text(j, key, qg_scheme_spelling(q.scheme, text, sizeof text));
+}
+
+static void print_learned(json *j, const qg_param *p, const qg_learned *entry)
+{
+    const learned_values s = learned_values_of(p);
+    json_open(j, NULL, '{');
+    json_text(j, "name", p->name);
+    json_flag(j, "trained", !entry->tracked);
+    json_integer(j, "numbers", qg_count(p->shape));
+    json_real(j, "least", s.least);
+    json_real(j, "mean", s.mean);
+    json_real(j, "greatest", s.greatest);
+    json_close(j, '}');
+}
+
+static void print_quantizer(json *j, qg_role role, const qg_slot *slot)
+{
+    const qg_quant q = slot->q;
+    json_open(j, NULL, '{');
+    json_text(j, "operand", qg_role_name(role));
+    print_scheme(j, "scheme", q);
+    json_integer(j, "bits", (uint64_t)q.bits);
+    json_flag(j, "per_channel", q.per_channel);
+    json_integer(j, "after", q.after);
+    json_open(j, "learned", '[');
+    for (int i = 0; i < qg_learned_count(q); i++)
+        if (!q.scheme->learned[i].quiet) print_learned(j, slot->param[i], &q.scheme->learned[i]);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void print_layer(json *j, qg_layer *l)
+{
+    const qg_product *p       = qg_layer_product(l);
+    char              does[64] = "";
+    if (l->type->describe) l->type->describe(l, does, sizeof does);
+    json_open(j, NULL, '{');
+    json_text(j, "name", l->name);
+    json_text(j, "type", l->type->name);
+    json_text(j, "does", does);
+    json_open(j, "output", '[');
+    json_integer(j, NULL, (uint64_t)l->out.h);
+    json_integer(j, NULL, (uint64_t)l->out.w);
+    json_integer(j, NULL, (uint64_t)l->out.c);
+    json_close(j, ']');
+    if (p) {
+        print_scheme(j, "weight", p->weight_slot.q);
+        print_scheme(j, "input", p->input_slot.q);
+        print_scheme(j, "gradient", p->gradient_slot.q);
+        json_integer(j, "weights", qg_count(p->weight->shape));
+        json_integer(j, "macs", l->macs);
+        json_integer(j, "float_bytes", qg_count(p->weight->shape) * sizeof(float));
+        json_integer(j, "packed_bytes", qg_product_packed_bytes(p));
+    }
+    json_open(j, "quantizers", '[');
+    for (int i = 0; i < 3; i++) {
+        const qg_slot *slot = qg_layer_slot(l, qg_roles[i]);
+        if (slot && slot->q.scheme) print_quantizer(j, qg_roles[i], slot);
+    }
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void print_json(const recipe *r, const config *c, const qg_net *net)
+{
+    uint64_t macs = 0;
+    json     j    = json_begin(stdout);
+    json_text(&j, "model", r->model_text);
+    json_text(&j, "weight", config_text(c, "weight"));
+    json_text(&j, "input", config_text(c, "input"));
+    json_text(&j, "gradient", config_text(c, "gradient"));
+    json_open(&j, "layers", '[');
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        print_layer(&j, qg_net_layer(net, i));
+        macs += qg_net_layer(net, i)->macs;
+    }
+    json_close(&j, ']');
+    json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
+    json_integer(&j, "macs", macs);
+    json_integer(&j, "float_bytes", qg_net_float_bytes(net));
+    json_integer(&j, "packed_bytes", qg_net_packed_bytes(net));
+    json_end(&j);
+}
+
+/* --image, else those of the data set that is asked for, else what the model's paper trains on. */
+static qg_shape image_of(const config *asked, const recipe *r)
+{
+    qg_shape image;
+    if (recipe_image(asked, &image)) return image;
+    const bool named = config_text(asked, "data") || config_text(asked, "config") || config_text(asked, "recipe");
+    return named ? r->data->image : r->model->image;
+}
+
+static int summarize(const config *asked, config *c)
+{
+    recipe    r;
+    bool      usage;
+    qg_status status = recipe_resolve(asked, NULL, c, &usage);
+    if (!status) {
+        usage  = true;
+        status = recipe_read(c, &r);
+    }
+    if (status) return qg_report("qgrad summary"), usage ? EXIT_USAGE : EXIT_FAILED;
+    qg_net *net = recipe_net(&r, image_of(asked, &r), r.data->classes);
+    if (!net) return qg_report("qgrad summary");
+    if (config_flag(asked, "json")) print_json(&r, c, net);
+    else qg_net_summary(net, stdout);
+    qg_net_free(net);
+    return EXIT_DONE;
+}
+
+int summary_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    config asked = { { 0 } }, c = { { 0 } };
+    int    status = options_parse(v, argc, argv, &asked);
+    if (status < 0) status = summarize(&asked, &c);
+    config_free(&c);
+    config_free(&asked);
+    return status;
+}

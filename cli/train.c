@@ -1,0 +1,264 @@
+/* qgrad train. */
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/init.h"
+#include "cli/models.h"
+#include "cli/report.h"
+#include "cli/trainer.h"
+#include "core/kernels/parallel.h"
+
+/* The number of the signal that asks the run to stop; 0: none. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number) { stop_signal = number; }
+
+/* The second signal of a kind ends the process at once, and the checkpoint is then the last one
+ * that was written. */
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* The verb: its options, and the loop they set up. */
+typedef struct training {
+    const char *program;
+    config      asked, config;
+    trainer     trainer;
+    init_report init;
+    bool        goes_on;            /* with a run that has a config.toml */
+} training;
+
+/* Where the run is to be: --out, or a name made of the recipe or of the configuration. */
+static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage)
+{
+    const char *out = config_text(&t->asked, "out");
+    *usage          = true;
+    if (out) {
+        if (strlen(out) >= PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
+        strcpy(dir, out);
+        return QG_OK;
+    }
+    config          c      = { { 0 } };
+    const qg_status status = recipe_resolve(&t->asked, NULL, &c, usage);
+    if (!status) {
+        const char *weight = config_text(&c, "weight"), *named = config_text(&t->asked, "recipe");
+        char        model[VALUE_BYTES];
+        model_file_name(config_text(&c, "model"), model, sizeof model);
+        if (named) snprintf(dir, PATH_BYTES, "runs/%s/seed-%s", named, config_text(&c, "seed"));
+        else snprintf(dir, PATH_BYTES, "runs/%s-%.*s-%s", model,
+                 (int)strcspn(weight, ":"), weight, config_text(&c, "seed"));
+    }
+    config_free(&c);
+    return status;
+}
+
+static qg_status configure(training *t, const char *dir, bool *usage)
+{
+    char      path[PATH_BYTES];
+    config    stored = { { 0 } };
+    qg_status status = path_join(dir, "config.toml", path);
+    *usage           = false;
+    t->goes_on       = !status && config_flag(&t->asked, "resume") && path_exists(path);
+    if (t->goes_on) status = recipe_stored(dir, &stored);
+    if (!status) status = recipe_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
+    config_free(&stored);
+    if (status && config_flag(&t->asked, "resume") && !t->goes_on && !config_text(&t->asked, "model"))
+        return qg_fail(QG_EARG, "%s holds no run to go on with, and %s", dir, qg_errmsg());
+    if (status) return status;
+    *usage = true;
+    status = recipe_read(&t->config, &t->trainer.recipe);
+    if (!status) status = recipe_trains(&t->trainer.recipe);
+    if (!status && config_flag(&t->asked, "resume") && config_flag(&t->asked, "force"))
+        status = qg_fail(QG_EARG, "--resume goes on with a run and --force begins another; not both");
+    return status;
+}
+
+/* A mismatch would otherwise show after an epoch of training. */
+static qg_status check_images(const trainer *w)
+{
+    const qg_shape a = qg_loader_shape(w->train), b = qg_loader_shape(w->test);
+    if (a.h == b.h && a.w == b.w && a.c == b.c) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: test images are %dx%dx%d, training images %dx%dx%d",
+                   w->recipe.data->name, b.h, b.w, b.c, a.h, a.w, a.c);
+}
+
+/* Which images they are is part of the configuration; where they lie is not.  Runs of older versions
+ * do not say, and go on without. */
+static qg_status note(training *t, const char *key, const char *what, uint64_t digest)
+{
+    const char *stored = config_text(&t->config, key);
+    char        found[32];
+    if (!stored && t->goes_on) return QG_OK;
+    snprintf(found, sizeof found, "%016" PRIx64, digest);
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "%s: the %s have digest %s, and the run began with %s", t->trainer.recipe.data->name,
+                       what, found, stored);
+    return config_set(&t->config, option_find(key), found);
+}
+
+static qg_status note_images(training *t)
+{
+    const trainer  *w      = &t->trainer;
+    const uint64_t  names  = qg_loader_class_digest(w->train);
+    const qg_status status = note(t, "data-digest", "images", data_digest(w->train, w->test));
+    return status || !names ? status : note(t, "class-digest", "names of the classes", names);
+}
+
+/* Without --init: a run that has a checkpoint needs no weights to begin with. */
+static qg_status begin_without(const training *t, const char *dir)
+{
+    char        path[PATH_BYTES];
+    const char *other = config_text(&t->config, "init-recipe"), *digest = config_text(&t->config, "init-digest");
+    if (!other && !digest) return QG_OK;
+    if (config_flag(&t->asked, "resume") && !path_join(dir, "last.safetensors", path) && path_exists(path))
+        return QG_OK;
+    if (digest)
+        return qg_fail(QG_EARG, "the run begins with weights of digest %s; say --init and where they are", digest);
+    return qg_fail(QG_EARG, "the recipe begins with the weights of another; say --init runs/%s/seed-%s", other,
+                   config_text(&t->config, "seed"));
+}
+
+/* What the weights were is part of the configuration; where they came from is not. */
+static qg_status begin_with(training *t, const char *source)
+{
+    const char     *stored = config_text(&t->config, "init-digest"), *found = t->init.digest;
+    const qg_status status = init_weights(t->trainer.net, source, NULL, &t->init);
+    if (status) return qg_fail(status, "--init %s", qg_errmsg());
+    if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run began without one, and goes on without");
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "%s: its weights have digest %s, and the run began with %s", source, found, stored);
+    return config_set(&t->config, option_find("init-digest"), found);
+}
+
+static qg_status build(training *t, const char *dir)
+{
+    trainer *w = &t->trainer;
+    qg_set_threads(w->recipe.threads);
+    w->train = recipe_data(&w->recipe, false, NULL);
+    w->test  = w->train ? recipe_data(&w->recipe, true, w->train) : NULL;
+    if (!w->test) return QG_EIO;
+    qg_status status = check_images(w);
+    if (!status) status = note_images(t);
+    if (status) return status;
+    w->net   = recipe_net(&w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
+    const char *init = config_text(&t->asked, "init");
+    if (w->net && (init ? begin_with(t, init) : begin_without(t, dir))) return QG_EARG;
+    w->optim = w->net ? recipe_optim(&w->recipe, qg_net_params(w->net)) : NULL;
+    w->tape  = w->optim ? qg_tape_new() : NULL;
+    return w->tape ? run_compose(&w->run, &t->config, w->net, w->optim) : QG_EMEM;
+}
+
+/* What earlier processes left.  Runs of older versions have no such file. */
+static qg_status read_before(trainer *w)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(w->run.dir, "result.json", path);
+    return status || !path_exists(path) ? status : result_read(&w->before, path);
+}
+
+/* Go on where the checkpoint stands.  moved: the images lie elsewhere now, and config.toml is to say so. */
+static qg_status take_up(trainer *w, bool moved)
+{
+    const run_record *at     = &w->run.record;
+    const uint64_t    images = (uint64_t)qg_loader_shape(w->train).n;
+    qg_status         status = run_load(&w->run);
+    if (!status) status = run_check_best(&w->run);
+    if (!status) status = read_before(w);
+    w->before.complete &= trainer_finished(w);
+    if (!status && (at->batch > trainer_batches(w) || at->images > images))
+        status = qg_fail(QG_EFORMAT, "%s: the checkpoint is of a run with more data than there is",
+                         w->run.dir);
+    if (!status && !trainer_finished(w)) status = qg_loader_seek(w->train, at->epoch, at->batch);
+    if (!status) status = run_keep_config(&w->run, moved);      /* nothing is written before all is accepted */
+    return status || trainer_finished(w) ? status : run_cut_metrics(&w->run);
+}
+
+static void print_outcome(const training *t)
+{
+    const trainer    *w  = &t->trainer;
+    const run_record *at = &w->run.record;
+    report            r  = trainer_report(w);
+    r.program            = t->program;
+    if (!trainer_finished(w)) {
+        fprintf(stderr,
+                "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
+                "; go on with: %s train --resume --out ",
+                at->epoch + 1, at->batch, trainer_batches(w), t->program);
+        path_print(w->run.dir, stderr);
+        fputc('\n', stderr);
+    }
+    if (config_flag(&t->asked, "json")) report_json(&r, stdout);
+    else report_result(&r, stdout);
+}
+
+static void print_init(const init_report *r)
+{
+    printf("begins with %d arrays of digest %s\n", r->taken, r->digest);
+    if (*r->kept) printf("  not among them, so started as always: %s\n", r->kept);
+    if (*r->unused) printf("  of no use here: %s\n", r->unused);
+    putchar('\n');
+}
+
+static void print_head(const training *t)
+{
+    const trainer *w = &t->trainer;
+    const report   r = trainer_report(w);
+    if (!config_flag(&t->asked, "json")) report_head(&r, stdout, w->train, w->test);
+    if (!config_flag(&t->asked, "json") && t->init.taken) print_init(&t->init);
+    fflush(stdout);
+}
+
+static int train(training *t)
+{
+    trainer       *w = &t->trainer;
+    char           dir[PATH_BYTES];
+    bool           usage;
+    const run_mode mode = config_flag(&t->asked, "resume")  ? RUN_RESUME
+                          : config_flag(&t->asked, "force") ? RUN_FORCE
+                                                            : RUN_NEW;
+    qg_status status = choose_directory(t, dir, &usage);
+    if (!status) status = configure(t, dir, &usage);
+    if (status) return qg_report("qgrad train"), usage ? EXIT_USAGE : EXIT_FAILED;
+    w->budget = config_text(&t->asked, "budget") ? config_real(&t->asked, "budget") : INFINITY;
+    catch_signals();
+    status = build(t, dir);
+    if (!status) status = run_claim(&w->run, dir, mode);
+    const bool loads = !status && run_has_checkpoint(&w->run);
+    if (!status) status = loads ? take_up(w, config_text(&t->asked, "data-dir")) : run_create(&w->run);
+    if (!status) {
+        print_head(t);
+        status = trainer_run(w);
+    }
+    progress_clear(&w->progress);
+    if (status) return qg_report("qgrad train");
+    print_outcome(t);
+    return stop_signal && !trainer_finished(w) ? 128 + stop_signal : EXIT_DONE;
+}
+
+int train_main(const verb *v, const char *program, int argc, char **argv)
+{
+    training t = { .program = program,
+                   .trainer = { .run      = { .lock = -1 },
+                                .stop     = &stop_signal,
+                                .began    = now_seconds(),
+                                .progress = progress_begin() } };
+    int status = options_parse(v, argc, argv, &t.asked);
+    if (status < 0) status = train(&t);
+    qg_tape_free(t.trainer.tape);
+    qg_optim_free(t.trainer.optim);
+    run_end(&t.trainer.run);
+    qg_net_free(t.trainer.net);
+    qg_loader_free(t.trainer.test);
+    qg_loader_free(t.trainer.train);
+    config_free(&t.config);
+    config_free(&t.asked);
+    return status;
+}

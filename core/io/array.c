@@ -1,0 +1,30 @@
+#include "core/io/array.h"
+
+const char *qg_dtype_name(qg_dtype d)
+{
+    switch (d) {
+#define X(code, text, bytes)                                                                       \
+    case code: return text;
+        QG_DTYPE_LIST(X)
+#undef X
+    }
+    return "?";
+}
+
+size_t qg_dtype_bytes(qg_dtype d)
+{
+    switch (d) {
+#define X(code, text, bytes)                                                                       \
+    case code: return bytes;
+        QG_DTYPE_LIST(X)
+#undef X
+    }
+    return 0;
+}
+
+size_t qg_array_count(const qg_array *a)
+{
+    size_t n = 1;
+    for (int i = 0; i < a->rank; i++) n *= a->dims[i];
+    return n;
+}

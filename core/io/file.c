@@ -1,0 +1,206 @@
+#include "core/io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Headers are written a few bytes at a time; a system call each would dominate. */
+enum { BUFFER_BYTES = 1 << 16, REASON_BYTES = 128 };
+
+struct qg_file {
+    char         *path, *tmp;
+    int           fd;                      /* -1: not open */
+    bool          failed;
+    char          reason[REASON_BYTES];    /* of the first failure */
+    size_t        used;                    /* bytes of buffer */
+    unsigned char buffer[BUFFER_BYTES];
+};
+
+/* Reads until n bytes or the end of the file; -1 on error. */
+static int read_fully(int fd, unsigned char *to, size_t n, size_t *got)
+{
+    *got = 0;
+    while (*got < n) {
+        const ssize_t r = read(fd, to + *got, n - *got);
+        if (r < 0 && errno == EINTR) continue;
+        if (r < 0) return -1;
+        if (r == 0) return 0;
+        *got += (size_t)r;
+    }
+    return 0;
+}
+
+/* At most the first most bytes of the file. */
+static qg_status read_open(int fd, const char *path, size_t limit, size_t most, unsigned char **bytes,
+                           size_t *n, size_t *all)
+{
+    struct stat st;
+    if (fstat(fd, &st)) return qg_fail(QG_EIO, "cannot read '%s': %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return qg_fail(QG_EIO, "cannot read '%s': %s", path,
+                       S_ISDIR(st.st_mode) ? strerror(EISDIR) : "not a regular file");
+    const uintmax_t size = (uintmax_t)st.st_size;
+    if (size > limit || size >= SIZE_MAX)
+        return qg_fail(QG_EFORMAT, "'%s' has %ju bytes, must be %zu at most", path, size, limit);
+
+    /* One byte more than expected, to notice a file that grows. */
+    const bool     whole = size <= most;
+    const size_t   want  = whole ? (size_t)size : most;
+    size_t         got;
+    unsigned char *p = malloc(want + 1);
+    if (!p) return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", want, path);
+    if (read_fully(fd, p, want + whole, &got)) {
+        const int why = errno;
+        free(p);
+        return qg_fail(QG_EIO, "cannot read '%s': %s", path, strerror(why));
+    }
+    if (got != want) {
+        free(p);
+        return qg_fail(QG_EIO, "cannot read '%s': it had %zu bytes and changed while being read",
+                       path, want);
+    }
+    *bytes = p;
+    *n     = want;
+    *all   = (size_t)size;
+    return QG_OK;
+}
+
+static qg_status read_path(const char *path, size_t limit, size_t most, unsigned char **bytes, size_t *n,
+                           size_t *all)
+{
+    if (!path) return qg_fail(QG_EARG, "the path of a file to read is NULL");
+    /* Without O_NONBLOCK, open would wait for the writer of a pipe. */
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return qg_fail(QG_EIO, "cannot open '%s': %s", path, strerror(errno));
+    const qg_status s = read_open(fd, path, limit, most, bytes, n, all);
+    close(fd);
+    return s;
+}
+
+qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
+{
+    size_t all;
+    return read_path(path, limit, SIZE_MAX, bytes, n, &all);
+}
+
+qg_status qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size)
+{
+    return read_path(path, SIZE_MAX, most, bytes, n, size);
+}
+
+static void give_up(qg_file *f, const char *reason)
+{
+    if (f->failed) return;
+    f->failed = true;
+    snprintf(f->reason, sizeof f->reason, "%s", reason);
+}
+
+qg_file *qg_file_begin(const char *path)
+{
+    const size_t length = strlen(path);
+    qg_file     *f      = malloc(sizeof *f + 2 * length + sizeof ".tmp" + 1);
+    if (!f) {
+        qg_fail(QG_EMEM, "out of memory: a buffer to write '%s'", path);
+        return NULL;
+    }
+    f->path      = (char *)(f + 1);
+    f->tmp       = f->path + length + 1;
+    f->fd        = -1;
+    f->failed    = false;
+    f->used      = 0;
+    f->reason[0] = '\0';
+    memcpy(f->path, path, length + 1);
+    memcpy(f->tmp, path, length);
+    memcpy(f->tmp + length, ".tmp", sizeof ".tmp");
+
+    /* Renaming over a device or a pipe would replace the node itself. */
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        give_up(f, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "not a regular file");
+        return f;
+    }
+    /* O_EXCL after unlink, not O_TRUNC: a link planted under this name is removed, not followed. */
+    unlink(f->tmp);
+    f->fd = open(f->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (f->fd < 0) give_up(f, strerror(errno));
+    return f;
+}
+
+static void write_fully(qg_file *f, const unsigned char *from, size_t n)
+{
+    while (n > 0 && !f->failed) {
+        const ssize_t w = write(f->fd, from, n);
+        if (w < 0 && errno == EINTR) continue;
+        if (w < 0) {
+            give_up(f, strerror(errno));
+            return;
+        }
+        from += w;
+        n -= (size_t)w;
+    }
+}
+
+static void flush(qg_file *f)
+{
+    write_fully(f, f->buffer, f->used);
+    f->used = 0;
+}
+
+void qg_file_put(qg_file *f, const void *bytes, size_t n)
+{
+    if (!f || f->failed || n == 0) return;
+    if (n > BUFFER_BYTES - f->used) flush(f);
+    if (n > BUFFER_BYTES) {
+        write_fully(f, bytes, n);
+        return;
+    }
+    memcpy(f->buffer + f->used, bytes, n);
+    f->used += n;
+}
+
+/* A rename is on the disk when its directory is. */
+static void flush_directory(qg_file *f)
+{
+    char *slash = strrchr(f->path, '/');
+    if (slash) slash[slash == f->path] = '\0';
+    const int fd = open(slash ? f->path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+static void close_and_remove(qg_file *f)
+{
+    if (f->fd >= 0) {
+        close(f->fd);
+        unlink(f->tmp);
+    }
+    free(f);
+}
+
+qg_status qg_file_commit(qg_file *f)
+{
+    if (!f) return QG_EMEM;
+    flush(f);
+    if (!f->failed && fsync(f->fd)) give_up(f, strerror(errno));
+    if (!f->failed && rename(f->tmp, f->path)) give_up(f, strerror(errno));
+    if (f->failed) {
+        const qg_status s = qg_fail(QG_EIO, "cannot write '%s': %s", f->path, f->reason);
+        close_and_remove(f);
+        return s;
+    }
+    close(f->fd);
+    flush_directory(f);
+    free(f);
+    return QG_OK;
+}
+
+void qg_file_discard(qg_file *f)
+{
+    if (f) close_and_remove(f);
+}

@@ -1,0 +1,43 @@
+/* core/io/json.h — a strict reader of the JSON header of a file, pulled token by token.  Internal.
+ *
+ *     if (!qg_json_expect(j, '{')) return false;
+ *     for (bool first = true;; first = false) {
+ *         const char *key;
+ *         if (!qg_json_key(j, first, &key)) return false;
+ *         if (!key) break;
+ *         ... read or skip the value ...
+ *     }
+ *
+ * RFC 8259 to the letter: no comments, no trailing commas, no leading zeros.  Nothing is allocated:
+ * strings are decoded in place, so the text is spent afterwards.  It must be valid UTF-8.
+ *
+ * Fails    A function returns false and status holds why; the caller returns at once.  QG_EFORMAT,
+ *          with a message that names the path, the fault and the byte.
+ */
+#ifndef QG_JSON_H
+#define QG_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/status.h"
+
+typedef struct qg_json {
+    const char    *path;             /* for messages */
+    unsigned char *start, *at, *end;
+    qg_status      status;
+} qg_json;
+
+bool qg_json_bad(qg_json *j, const char *what);         /* fail at the current byte; false */
+bool qg_json_take(qg_json *j, char c);                  /* is c next? then pass it; cannot fail */
+bool qg_json_expect(qg_json *j, char c);
+bool qg_json_end(qg_json *j);                           /* only white space is left */
+bool qg_json_next(qg_json *j, bool first, char closing, bool *more);  /* to an element or the end */
+bool qg_json_key(qg_json *j, bool first, const char **key);           /* NULL: end of the object */
+bool qg_json_string(qg_json *j, const char **text);     /* inside the text; no \u0000 */
+bool qg_json_size(qg_json *j, size_t *v);               /* digits only, that fit in a size_t */
+bool qg_json_skip(qg_json *j);                          /* a value of any kind, 128 levels deep */
+
+bool qg_utf8_valid(const char *text, size_t n);
+
+#endif

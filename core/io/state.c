@@ -1,0 +1,283 @@
+#include "core/io/state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/json.h"
+#include "core/io/safetensors.h"
+
+enum {
+    MESSAGE_BYTES = 2048,                    /* what qg_errmsg() has room for */
+    NAME_BYTES    = 200,                     /* of a name in a message */
+    SHAPE_BYTES   = QG_MAX_RANK * 21 + 3,    /* a comma and 20 digits each */
+    WHAT_BYTES    = 2 * SHAPE_BYTES + 64,    /* two shapes, two dtypes */
+};
+
+/* Both lists are sorted, so files and comparisons need no sorting. */
+struct qg_state {
+    qg_entry *entries;
+    size_t    count;
+    qg_note  *notes;
+    size_t    note_count;
+    qg_status status;                /* the first failure, and its message */
+    char      message[512];
+};
+
+qg_state *qg_state_new(void)
+{
+    qg_state *s = calloc(1, sizeof *s);
+    if (!s) qg_fail(QG_EMEM, "out of memory: a state");
+    return s;
+}
+
+static void free_notes(qg_note *notes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free((char *)notes[i].key);
+        free((char *)notes[i].value);
+    }
+    free(notes);
+}
+
+void qg_state_free(qg_state *s)
+{
+    if (!s) return;
+    for (size_t i = 0; i < s->count; i++) free((char *)s->entries[i].name);
+    free(s->entries);
+    free_notes(s->notes, s->note_count);
+    free(s);
+}
+
+/* Keeps the message that was just set. */
+static qg_status stick(qg_state *s, qg_status status)
+{
+    s->status = status;
+    snprintf(s->message, sizeof s->message, "%s", qg_errmsg());
+    return status;
+}
+
+static qg_status sticky(const qg_state *s)
+{
+    if (!s) return QG_EMEM;
+    return s->status ? qg_fail(s->status, "%s", s->message) : QG_OK;
+}
+
+static qg_status check_array(const char *name, const qg_array *a)
+{
+    if (!qg_utf8_valid(name, strlen(name)))
+        return qg_fail(QG_EARG, "array name '%s' is not UTF-8", name);
+    if (strcmp(name, QG_SAFETENSORS_METADATA) == 0)
+        return qg_fail(QG_EARG, "array name '%s' is taken by the format", name);
+    if (a->rank < 0 || a->rank > QG_MAX_RANK)
+        return qg_fail(QG_EARG, "array '%s' has rank %d, legal are 0 to 8", name, a->rank);
+    size_t n = qg_dtype_bytes(a->dtype);
+    if (n == 0) return qg_fail(QG_EARG, "array '%s' has no known dtype: %d", name, (int)a->dtype);
+    for (int i = 0; i < a->rank; i++)
+        if (__builtin_mul_overflow(n, a->dims[i], &n))
+            return qg_fail(QG_EARG, "array '%s' is larger than memory can be", name);
+    if (n && !a->data) return qg_fail(QG_EARG, "array '%s' has no data", name);
+    return QG_OK;
+}
+
+qg_status qg_state_add(qg_state *s, const char *name, qg_array a)
+{
+    if (sticky(s)) return s ? s->status : QG_EMEM;
+    if (!name) return stick(s, qg_fail(QG_EARG, "an array of a state has no name"));
+    if (check_array(name, &a)) return stick(s, QG_EARG);
+    size_t at = s->count;
+    while (at > 0 && strcmp(s->entries[at - 1].name, name) > 0) at--;
+    if (at > 0 && strcmp(s->entries[at - 1].name, name) == 0)
+        return stick(s, qg_fail(QG_EARG, "array '%s' is added twice", name));
+
+    qg_entry *grown = qg_grown(s->entries, s->count, sizeof *grown);
+    if (grown) s->entries = grown;
+    char *copy = grown ? strdup(name) : NULL;
+    if (!copy) return stick(s, qg_fail(QG_EMEM, "out of memory: a state of %zu arrays", s->count));
+    memmove(grown + at + 1, grown + at, (s->count - at) * sizeof *grown);
+    grown[at] = (qg_entry){ copy, a };
+    s->count++;
+    return QG_OK;
+}
+
+/* Insert or replace, in a sorted list. */
+static qg_status put_note(qg_note **notes, size_t *count, const char *key, const char *value)
+{
+    size_t at = *count;
+    while (at > 0 && strcmp((*notes)[at - 1].key, key) > 0) at--;
+    const bool replace = at > 0 && strcmp((*notes)[at - 1].key, key) == 0;
+    qg_note   *grown   = replace ? *notes : qg_grown(*notes, *count, sizeof *grown);
+    if (grown) *notes = grown;
+    char *k = grown && !replace ? strdup(key) : NULL, *v = grown ? strdup(value) : NULL;
+    if (!v || !(k || replace)) {
+        free(k);
+        free(v);
+        return qg_fail(QG_EMEM, "out of memory: note '%s'", key);
+    }
+    if (replace) {
+        free((char *)grown[at - 1].value);
+        grown[at - 1].value = v;
+        return QG_OK;
+    }
+    memmove(grown + at + 1, grown + at, (*count - at) * sizeof *grown);
+    grown[at] = (qg_note){ k, v };
+    ++*count;
+    return QG_OK;
+}
+
+void qg_state_refuse(qg_state *s, qg_status why)
+{
+    if (s && !s->status && why) stick(s, why);
+}
+
+qg_status qg_state_note(qg_state *s, const char *key, const char *value)
+{
+    if (sticky(s)) return s ? s->status : QG_EMEM;
+    if (!key || !value) return stick(s, qg_fail(QG_EARG, "note '%s' is NULL", key ? key : "NULL"));
+    if (!qg_utf8_valid(key, strlen(key)) || !qg_utf8_valid(value, strlen(value)))
+        return stick(s, qg_fail(QG_EARG, "note '%s' is not UTF-8", key));
+    const qg_status status = put_note(&s->notes, &s->note_count, key, value);
+    return status ? stick(s, status) : QG_OK;
+}
+
+const char *qg_state_noted(const qg_state *s, const char *key)
+{
+    for (size_t i = 0; s && key && i < s->note_count; i++)
+        if (strcmp(s->notes[i].key, key) == 0) return s->notes[i].value;
+    return NULL;
+}
+
+/* Quantizers swallow NaN (every comparison with it is false), so a net that was loaded with one would
+ * compute something plausible. */
+static qg_status check_finite(const qg_array *a, const char *name, const char *path)
+{
+    const float *value = a->data;
+    for (size_t i = 0, n = a->dtype == QG_F32 ? qg_array_count(a) : 0; i < n; i++)
+        if (!isfinite(value[i]))
+            return qg_fail(QG_ENAN, "'%s': %s has the value %g, at %zu of %zu", path, name, (double)value[i], i, n);
+    return QG_OK;
+}
+
+qg_status qg_state_save(const qg_state *s, const char *path)
+{
+    qg_status status = sticky(s);
+    if (!status && !path) return qg_fail(QG_EARG, "the path of a file to write is NULL");
+    for (size_t i = 0; !status && i < s->count; i++)
+        status = check_finite(&s->entries[i].array, s->entries[i].name, path);
+    return status ? status : qg_safetensors_write(path, s->entries, s->count, s->notes, s->note_count);
+}
+
+/* A list of complaints that ends in time. */
+typedef struct report {
+    char   text[MESSAGE_BYTES];
+    size_t used, listed, left_out;
+} report;
+
+static void complain(report *r, const char *name, const char *what)
+{
+    enum { ROOM_FOR_THE_REST = sizeof "; and 18446744073709551615 more" };
+    char         line[NAME_BYTES + WHAT_BYTES + 4];
+    const char  *joint  = r->listed ? "; " : "";
+    const int    length =
+        snprintf(line, sizeof line, "%s%.*s: %s", joint, NAME_BYTES, name, what);
+    const size_t n = (size_t)length;
+    if (r->left_out || r->used + n + ROOM_FOR_THE_REST > sizeof r->text) {
+        r->left_out++;
+        return;
+    }
+    memcpy(r->text + r->used, line, n + 1);
+    r->used += n;
+    r->listed++;
+}
+
+/* "[20,5,5,1]" */
+static void shape_text(const qg_array *a, char text[SHAPE_BYTES])
+{
+    int n = snprintf(text, SHAPE_BYTES, "[");
+    for (int i = 0; i < a->rank; i++)
+        n += snprintf(text + n, SHAPE_BYTES - (size_t)n, i ? ",%zu" : "%zu", a->dims[i]);
+    snprintf(text + n, SHAPE_BYTES - (size_t)n, "]");
+}
+
+static void compare(report *r, const qg_archive_entry *file, const qg_array *net)
+{
+    const char *type = qg_dtype_name(net->dtype);
+    const bool  same = strcmp(file->dtype, type) == 0;
+    if (same && file->array.rank == net->rank &&
+        memcmp(file->array.dims, net->dims, (size_t)net->rank * sizeof *net->dims) == 0)
+        return;
+    char left[SHAPE_BYTES], right[SHAPE_BYTES], what[WHAT_BYTES];
+    shape_text(&file->array, left);
+    shape_text(net, right);
+    if (same) snprintf(what, sizeof what, "file %s, net %s", left, right);
+    else snprintf(what, sizeof what, "file %s %s, net %s %s", file->dtype, left, type, right);
+    complain(r, file->name, what);
+}
+
+/* Both lists are sorted by name: one walk meets every array of either. */
+static qg_status compare_all(const qg_state *s, const qg_archive *a, const char *path)
+{
+    report                  r = { .listed = 0 };
+    size_t                  n;
+    const qg_archive_entry *file = qg_archive_entries(a, &n);
+    const int length = snprintf(r.text, sizeof r.text, "'%.1000s' does not fit: ", path);
+    r.used           = (size_t)length;
+    for (size_t i = 0, j = 0; i < s->count || j < n;) {
+        const char *name  = i < s->count ? s->entries[i].name : NULL;
+        const int   order = !name ? 1 : j == n ? -1 : strcmp(name, file[j].name);
+        if (order < 0) complain(&r, name, "missing in the file");
+        else if (order > 0) complain(&r, file[j].name, "only in the file");
+        else compare(&r, &file[j], &s->entries[i].array);
+        i += order <= 0;
+        j += order >= 0;
+    }
+    if (r.listed == 0) return QG_OK;
+    if (r.left_out) snprintf(r.text + r.used, sizeof r.text - r.used, "; and %zu more", r.left_out);
+    return qg_fail(QG_ESHAPE, "%s", r.text);
+}
+
+static qg_status check_all_finite(const qg_archive *a, const char *path)
+{
+    size_t                  count;
+    const qg_archive_entry *file = qg_archive_entries(a, &count);
+    qg_status               status = QG_OK;
+    for (size_t k = 0; k < count && !status; k++)
+        if (file[k].viewable) status = check_finite(&file[k].array, file[k].name, path);
+    return status;
+}
+
+/* All that can fail comes before the first change. */
+static qg_status fill(qg_state *s, const qg_archive *a, const char *path)
+{
+    qg_status status = compare_all(s, a, path);
+    if (!status) status = check_all_finite(a, path);
+    if (status) return status;
+    size_t         n, copied = 0;
+    qg_note       *notes = NULL;
+    const qg_note *from  = qg_archive_notes(a, &n);
+    for (size_t i = 0; i < n && !status; i++)
+        status = put_note(&notes, &copied, from[i].key, from[i].value);
+    if (status) {
+        free_notes(notes, copied);
+        return status;
+    }
+    free_notes(s->notes, s->note_count);
+    s->notes      = notes;
+    s->note_count = n;
+
+    const qg_archive_entry *file = qg_archive_entries(a, &n);
+    for (size_t i = 0; i < n; i++)
+        if (file[i].bytes) memcpy(s->entries[i].array.data, file[i].array.data, file[i].bytes);
+    return QG_OK;
+}
+
+qg_status qg_state_load(qg_state *s, const char *path)
+{
+    qg_archive *a;
+    qg_status   status = sticky(s);
+    if (status || (status = qg_safetensors_read(path, &a))) return status;
+    status = fill(s, a, path);
+    qg_archive_free(a);
+    return status;
+}

@@ -1,0 +1,57 @@
+#include "core/kernels/cpu.h"
+
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static qg_isa isa_of_machine(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        return QG_ISA_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return QG_ISA_AVX2;
+#endif
+    return QG_ISA_BASELINE;
+}
+
+qg_isa qg__isa(void)
+{
+    const qg_isa machine = isa_of_machine();
+    const char  *forced  = getenv("QGRAD_CPU");
+    if (!forced) return machine;
+    if (!strcmp(forced, "baseline")) return QG_ISA_BASELINE;
+    if (!strcmp(forced, "avx2") && machine > QG_ISA_AVX2) return QG_ISA_AVX2;
+    return machine;
+}
+
+const char *qg_cpu_path(void)
+{
+    switch (qg__isa()) {
+    case QG_ISA_AVX512: return "avx512";
+    case QG_ISA_AVX2: return "avx2";
+    case QG_ISA_BASELINE: break;
+    }
+    return "baseline";
+}
+
+const char *qg_blas_core(void)
+{
+    return openblas_get_corename();
+}
+
+const char *qg__better_core(const char *core, qg_isa isa)
+{
+    static const char *const before_avx2[] = { "Generic", "Prescott",    "Core2",      "Penryn",
+                                               "Atom",    "Dunnington",  "Nehalem",    "Sandybridge" };
+    if (isa == QG_ISA_BASELINE) return NULL;
+    for (size_t i = 0; i < sizeof before_avx2 / sizeof *before_avx2; i++)
+        if (!strcasecmp(core, before_avx2[i])) return isa == QG_ISA_AVX512 ? "SkylakeX" : "Haswell";
+    return NULL;
+}
+
+const char *qg_blas_better_core(void)
+{
+    return qg__better_core(qg_blas_core(), qg__isa());
+}

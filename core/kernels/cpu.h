@@ -1,0 +1,42 @@
+/* core/kernels/cpu.h — one kernel source, several instruction sets, chosen at run time.
+ *
+ * Files named *_kernel.c are compiled once per instruction set with QG_ISA set to its name, and
+ * end in a constant table of functions, QG_PER_ISA(table).  QG_KERNELS(table) is the address of
+ * the one this machine should use; it asks the environment, which takes as long as a loop over a few
+ * hundred floats, so it stands outside of loops, or qg__isa does, and QG_KERNELS_OF(isa, table) inside.
+ * The environment variable QGRAD_CPU = avx512 | avx2 | baseline
+ * forces a lower one; a higher one than the machine has is ignored.
+ */
+#ifndef QG_CPU_H
+#define QG_CPU_H
+
+typedef enum qg_isa { QG_ISA_BASELINE, QG_ISA_AVX2, QG_ISA_AVX512 } qg_isa;
+
+qg_isa      qg__isa(void);
+const char *qg_cpu_path(void);         /* "avx512", "avx2" or "baseline" */
+const char *qg_blas_core(void);        /* what OpenBLAS chose: "Cooperlake" */
+
+/* The core that OpenBLAS should have chosen, or NULL if its choice will do.  OpenBLAS knows CPUs by model and
+ * gives one that is newer than itself the kernels of 2004, "Prescott", which make products two to three times
+ * slower.  It chooses when it is loaded, so only OPENBLAS_CORETYPE in the environment of a new process helps;
+ * build/qgrad starts itself again with it (cli/main.c).  QGRAD_CPU lowers what is asked for. */
+const char *qg_blas_better_core(void);
+const char *qg__better_core(const char *core, qg_isa isa);     /* the rule behind it */
+
+#define QG_PASTE_(a, b) a##_##b
+#define QG_PASTE(a, b)  QG_PASTE_(a, b)
+#define QG_PER_ISA(name) QG_PASTE(name, QG_ISA)
+
+#if defined(__x86_64__)
+#define QG_DECLARE_KERNELS(type, table) extern const type table##_baseline, table##_avx2, table##_avx512
+/* Indexed by qg_isa, so that isa is evaluated once. */
+#define QG_KERNELS_OF(isa, table)                                                                  \
+    (((__typeof__(table##_baseline) *const[]){ &table##_baseline, &table##_avx2,                   \
+                                               &table##_avx512 })[isa])
+#else
+#define QG_DECLARE_KERNELS(type, table) extern const type table##_baseline
+#define QG_KERNELS_OF(isa, table)       ((void)(isa), &table##_baseline)
+#endif
+#define QG_KERNELS(table) QG_KERNELS_OF(qg__isa(), table)
+
+#endif

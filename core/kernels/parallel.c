@@ -1,0 +1,263 @@
+/* A pool that never waits for a thread which does not run.
+ *
+ * The caller publishes a job and works on it like everyone else.  Each worker has a share of the
+ * pieces, so that the same images tend to meet the same core, and takes from the others' shares
+ * when its own is done.  A worker that the system has not scheduled simply takes nothing: the job
+ * ends when every piece has run, not when every thread has answered.  That is the difference to an
+ * OpenMP loop, whose closing barrier costs a time slice per loop as soon as other programs want
+ * the cores; there are some sixty loops in a training step of a few milliseconds.
+ */
+#define _GNU_SOURCE     /* sched_getaffinity */
+#include "core/kernels/parallel.h"
+
+#include <cblas.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { SPINS = 2000 };      /* some 50 us: the gaps between the loops of a step are shorter */
+
+/* The next piece of a share, below the number of the job it belongs to: who comes late, with a job
+ * that is over, cannot take a piece of the next. */
+typedef struct share {
+    _Alignas(64) _Atomic uint64_t next;
+} share;
+
+static struct pool {
+    pthread_mutex_t  mutex;         /* for sleeping */
+    pthread_cond_t   wake;
+    atomic_flag      busy;          /* a caller is in: others run their loops alone */
+    int              started;       /* worker threads, numbered from 1 */
+    atomic_int       sleepers;
+    _Atomic uint32_t job;           /* its number; a change is the signal to start */
+    _Atomic(qg_piece) run;
+    _Atomic(void *)  context;
+    atomic_int       pieces, shares;
+    atomic_int       left;          /* pieces that have not returned */
+    share            share[QG_MOST_THREADS];
+} pool = { .mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .busy = ATOMIC_FLAG_INIT };
+
+/* The number of threads of OpenBLAS is one for the whole process. */
+static struct blas {
+    pthread_mutex_t mutex;
+    int             users;          /* callers whose pieces need it to be 1 */
+    int             host;           /* what it was before the first of them */
+} blas = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static pthread_once_t    forks = PTHREAD_ONCE_INIT;
+static atomic_int        chosen;        /* how many threads; 0: nobody has said */
+static _Thread_local int mine;          /* what this thread reckons with until its next step; 0: look */
+static _Thread_local bool inside;       /* a piece: loops in it are serial */
+
+static int cores(void)
+{
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+/* What OpenMP programs understand, users expect here too. */
+static int default_threads(void)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    const int   n    = text ? atoi(text) : 0;
+    return n > 0 ? n : cores();
+}
+
+/* OpenBLAS takes 128 MiB of address space for each thread that multiplies, and asks for ever where a limit
+ * leaves none. */
+static int affordable(int n)
+{
+    struct rlimit space;
+    if (getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY) return n;
+    const rlim_t most = space.rlim_cur / ((rlim_t)256 << 20);
+    return most < 1 ? 1 : most < (rlim_t)n ? (int)most : n;
+}
+
+int qg_threads(void)
+{
+    if (chosen == 0) qg_set_threads(0);
+    if (mine == 0) mine = chosen;
+    return mine;
+}
+
+void qg__threads_renew(void) { mine = 0; }
+
+void qg_set_threads(int n)
+{
+    if (n < 1) n = default_threads();
+    chosen = affordable(n < QG_MOST_THREADS ? n : QG_MOST_THREADS);
+    mine   = 0;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* --- taking pieces ------------------------------------------------------------------------ */
+
+static int first_piece(int pieces, int shares, int s) { return (int)((long long)pieces * s / shares); }
+
+/* The next piece of share s, or -1. */
+static int take(uint32_t job, int pieces, int shares, int s)
+{
+    const uint32_t end  = (uint32_t)first_piece(pieces, shares, s + 1);
+    uint64_t       next = atomic_load(&pool.share[s].next);
+    while (next >> 32 == job && (uint32_t)next < end)
+        if (atomic_compare_exchange_weak(&pool.share[s].next, &next, next + 1)) return (int)(uint32_t)next;
+    return -1;
+}
+
+static void work(uint32_t job, int worker)
+{
+    const qg_piece run     = atomic_load(&pool.run);
+    void          *context = atomic_load(&pool.context);
+    const int      pieces = atomic_load(&pool.pieces), shares = atomic_load(&pool.shares);
+    if (worker >= shares) return;
+    inside = true;
+    for (int k = 0; k < shares; k++) {
+        const int s = (worker + k) % shares;
+        for (int piece; (piece = take(job, pieces, shares, s)) >= 0;) {
+            run(context, piece, worker);
+            atomic_fetch_sub(&pool.left, 1);
+        }
+    }
+    inside = false;
+}
+
+/* --- workers ------------------------------------------------------------------------------ */
+
+static uint32_t next_job(uint32_t seen)
+{
+    for (int i = 0; i < SPINS; i++, relax())
+        if (atomic_load(&pool.job) != seen) return atomic_load(&pool.job);
+    pthread_mutex_lock(&pool.mutex);
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (atomic_load(&pool.job) == seen) pthread_cond_wait(&pool.wake, &pool.mutex);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    pthread_mutex_unlock(&pool.mutex);
+    return atomic_load(&pool.job);
+}
+
+static void *worker_main(void *number)
+{
+    const int worker = (int)(intptr_t)number;
+    for (uint32_t job = 0;;) {
+        job = next_job(job);
+        work(job, worker);
+    }
+    return NULL;
+}
+
+/* A forked child has none of the workers, and nobody will ever wake in its copy of the condition or
+ * leave what another thread had entered. */
+static void forget_threads(void)
+{
+    blas.mutex   = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    blas.users   = 0;
+    pool.mutex   = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool.wake    = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pool.started = 0;
+    atomic_store(&pool.sleepers, 0);
+    atomic_flag_clear(&pool.busy);
+}
+
+static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget_threads); }
+
+/* Threads live as long as the process; one that cannot be started is done without. */
+static void start_workers(int n)
+{
+    pthread_attr_t attr;
+    pthread_t      thread;
+    if (pool.started >= n || pthread_attr_init(&attr)) return;
+    pthread_once(&forks, watch_forks);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    while (pool.started < n &&
+           !pthread_create(&thread, &attr, worker_main, (void *)(intptr_t)(pool.started + 1)))
+        pool.started++;
+    pthread_attr_destroy(&attr);
+}
+
+/* --- the caller --------------------------------------------------------------------------- */
+
+static uint32_t publish(int pieces, int shares, qg_piece run, void *context)
+{
+    const uint32_t job = atomic_load(&pool.job) + 1;
+    /* Close every share to the job before, then say what the new one is, then open. */
+    for (int s = 0, used = atomic_load(&pool.shares); s < used; s++)
+        atomic_store(&pool.share[s].next, (uint64_t)job << 32 | UINT32_MAX);
+    atomic_store(&pool.run, run);
+    atomic_store(&pool.context, context);
+    atomic_store(&pool.pieces, pieces);
+    atomic_store(&pool.shares, shares);
+    atomic_store(&pool.left, pieces);
+    for (int s = 0; s < shares; s++)
+        atomic_store(&pool.share[s].next, (uint64_t)job << 32 | (uint32_t)first_piece(pieces, shares, s));
+    atomic_store(&pool.job, job);
+    if (atomic_load(&pool.sleepers)) {
+        pthread_mutex_lock(&pool.mutex);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.mutex);
+    }
+    return job;
+}
+
+static void serial(int pieces, qg_piece run, void *context)
+{
+    for (int i = 0; i < pieces; i++) run(context, i, 0);
+}
+
+void qg_parallel(int pieces, qg_piece run, void *context)
+{
+    const int threads = qg_threads();
+    if (threads == 1 || pieces < 2 || inside || atomic_flag_test_and_set(&pool.busy)) {
+        serial(pieces, run, context);
+        return;
+    }
+    start_workers(threads - 1);
+    work(publish(pieces, threads, run, context), 0);
+    for (int i = 0; atomic_load(&pool.left) > 0; i++)
+        if (i < SPINS) relax();
+        else sched_yield();         /* its thread is waiting for a core: perhaps for this one */
+    atomic_flag_clear(&pool.busy);
+}
+
+/* --- BLAS --------------------------------------------------------------------------------- */
+
+static void enter_blas(void)
+{
+    pthread_once(&forks, watch_forks);
+    pthread_mutex_lock(&blas.mutex);
+    if (blas.users++ == 0) {
+        blas.host = openblas_get_num_threads();
+        if (blas.host != 1) openblas_set_num_threads(1);
+    }
+    pthread_mutex_unlock(&blas.mutex);
+}
+
+/* What the program has set in the meantime, stays. */
+static void leave_blas(void)
+{
+    pthread_mutex_lock(&blas.mutex);
+    if (blas.users > 0 && --blas.users == 0 && blas.host != 1 && openblas_get_num_threads() == 1)
+        openblas_set_num_threads(blas.host);
+    pthread_mutex_unlock(&blas.mutex);
+}
+
+void qg_parallel_blas(int pieces, qg_piece run, void *context)
+{
+    enter_blas();
+    qg_parallel(pieces, run, context);
+    leave_blas();
+}

@@ -1,0 +1,46 @@
+/* core/kernels/simd.h — one vector register, whatever the instruction set.  For *_kernel.c files only.
+ *
+ * GCC's vector extensions, which clang shares: vf holds VL floats and may lie anywhere in memory,
+ * so user arrays with odd channel counts need no copies.  Arithmetic is elementwise; comparisons
+ * give a vi whose lanes are 0 or -1.
+ */
+#ifndef QG_SIMD_H
+#define QG_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define VL 16
+#elif defined(__AVX2__)
+#define VL 8
+#else
+#define VL 4
+#endif
+
+typedef float   vf __attribute__((vector_size(4 * VL), aligned(4), may_alias));
+typedef int32_t vi __attribute__((vector_size(4 * VL), aligned(4), may_alias));
+typedef uint8_t vb __attribute__((vector_size(VL), aligned(1), may_alias));
+
+/* The first n lanes; the rest are 0, or stay out of memory.  With n == VL, a constant wherever it
+ * matters, each is one instruction. */
+static inline vf load(const float *p, int n)
+{
+    if (n == VL) return *(const vf *)p;
+    vf v = { 0 };
+    memcpy(&v, p, (size_t)n * sizeof(float));
+    return v;
+}
+
+static inline void store(float *p, vf v, int n)
+{
+    if (n == VL) *(vf *)p = v;
+    else memcpy(p, &v, (size_t)n * sizeof(float));
+}
+
+static inline vf splat(float a) { return a - (vf){ 0 }; }
+
+/* take ? a : b in each lane, take being 0 or -1. */
+static inline vf pick(vi take, vf a, vf b) { return (vf)((take & (vi)a) | (~take & (vi)b)); }
+
+#endif

@@ -1,0 +1,259 @@
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/kernels/winograd_tile.h"
+
+/* A visit takes TILES tiles of an image, few enough for what it writes to stay in a core's own cache:
+ *     inputs                  [point][c / 16][TILES][16]
+ *     products or gradients   [point][TILES][block]
+ * Here and among the weights a point begins one group later than it would, lest all sixteen share few
+ * lines of the cache: packing 256 x 256 weights takes 1.1 ms otherwise. */
+enum { TILES = 24, GAP = GROUP };
+
+static ptrdiff_t input_pitch(int channels) { return (ptrdiff_t)channels * TILES + GAP; }
+static ptrdiff_t product_pitch(int block) { return (ptrdiff_t)block * TILES + GAP; }
+
+static ptrdiff_t weight_pitch(int rows, int block) { return (ptrdiff_t)rows * block + GAP; }
+
+static size_t scratch_size(const qg__conv *g)
+{
+    const int most = g->c > g->oc ? g->c : g->oc;       /* the mirror reads oc channels */
+    return (size_t)(POINTS * (input_pitch(most) + product_pitch(BLOCK)));
+}
+
+/* Only where a vector is a group can a block be one vector: channels come in sixteens. */
+enum { WIDE = (int)LANES == (int)GROUP };
+
+/* All tiles of a visit, in parts of nearly equal, even size; an odd one computes the tile behind too,
+ * which inputs and products have room for. */
+static void multiply(int tiles, int block, const float *x, int groups, const float *w, float *y)
+{
+    const bool two   = block > LANES;
+    const int  most  = two ? PIXELS_2 : PIXELS_1;
+    const int  units = (tiles + 1) / 2, parts = (2 * units + most - 1) / most;
+    for (int part = 0; part < parts; part++) {
+        const int    t  = 2 * cut(units, part, parts), size = 2 * cut(units, part + 1, parts) - t;
+        const float *xt = x + t * GROUP;
+        float       *yt = y + t * block;
+#define CASE(n)                                                                                        \
+    case n:                                                                                            \
+        if (two && n <= PIXELS_2) multiply_tile(n, 2, xt, TILES * GROUP, groups, w, yt);               \
+        else if (WIDE && n <= PIXELS_1) multiply_tile(n, 1, xt, TILES * GROUP, groups, w, yt);         \
+        break;
+        switch (size) {
+            CASE(2) CASE(4) CASE(6) CASE(8) CASE(10) CASE(12)
+            CASE(14) CASE(16) CASE(18) CASE(20) CASE(22) CASE(24)
+        }
+    }
+}
+
+/* A group of 16 rows of weights, in parts whose sums stay in registers. */
+static void correlate(int tiles, int block, const float *x, const float *d, float *acc)
+{
+    if (WIDE && block == (int)LANES) correlate_tile(GROUP, 1, x, d, tiles, acc);
+    else if (PIXELS_2 >= 8)
+        for (int r = 0; r < GROUP; r += 8) correlate_tile(8, 2, x + r, d, tiles, acc + r * block);
+    else {
+        correlate_tile(5, 2, x, d, tiles, acc);
+        correlate_tile(5, 2, x + 5, d, tiles, acc + 5 * block);
+        correlate_tile(6, 2, x + 10, d, tiles, acc + 10 * block);
+    }
+}
+
+/* --- visits --------------------------------------------------------------------------------- */
+
+typedef struct visit {
+    int       first, tiles;         /* of an image */
+    int       across;               /* tiles in a row of it */
+    ptrdiff_t col, row;             /* floats from one pixel to the next, and to the one below */
+} visit;
+
+static int visits_of(const qg__conv *g) { return (g->oh / 2 * (g->ow / 2) + TILES - 1) / TILES; }
+
+/* Visit n of an image of so many pixels a row and so many channels; tiles are two pixels apart. */
+static visit visit_of(const qg__conv *g, int n, int width, int channels)
+{
+    return (visit){
+        .first  = n * TILES,
+        .tiles  = least(TILES, g->oh / 2 * (g->ow / 2) - n * TILES),
+        .across = g->ow / 2,
+        .col    = channels,
+        .row    = (ptrdiff_t)width * channels,
+    };
+}
+
+INLINE ptrdiff_t tile_at(const visit *s, int t)
+{
+    return (s->first + t) / s->across * 2 * s->row + (s->first + t) % s->across * 2 * s->col;
+}
+
+static void gather_inputs(visit s, int channels, const float *x, float *to)
+{
+    const ptrdiff_t pitch = input_pitch(channels);
+    for (int t = 0; t < s.tiles; t++) {
+        const float *d = x + tile_at(&s, t);
+        for (int c = 0; c < channels; c += GROUP)
+            for (int v = 0; v < GROUP; v += LANES)
+                transform_input(d + c + v, s.row, s.col, to + c * TILES + t * GROUP + v, pitch);
+    }
+    if (s.tiles % 2)        /* multiply computes one more, from anything but what might trap */
+        for (int p = 0; p < POINTS; p++)
+            for (int c = 0; c < channels; c += GROUP)
+                memset(to + p * pitch + c * TILES + s.tiles * GROUP, 0, GROUP * sizeof *to);
+}
+
+static void gather_gradients(visit s, int block, int lanes, const float *dy, float *to)
+{
+    if (lanes < block) memset(to, 0, (size_t)(POINTS * product_pitch(block)) * sizeof *to);
+    for (int t = 0; t < s.tiles; t++)
+        for (int v = 0; v < lanes; v += LANES)
+            transform_gradient(dy + tile_at(&s, t) + v, s.row, s.col, to + t * block + v,
+                               product_pitch(block));
+}
+
+/* start: a block of floats, or NULL: what y holds. */
+static void scatter_outputs(visit s, int block, int lanes, const float *from, const float *start, float *y)
+{
+    for (int t = 0; t < s.tiles; t++)
+        for (int v = 0; v < lanes; v += LANES)
+            transform_output(from + t * block + v, product_pitch(block), start ? start + v : NULL,
+                             y + tile_at(&s, t) + v, s.row, s.col);
+}
+
+static void convolve(const qg__conv *g, const float *x, const float *wf, const float *bias, bool add,
+                     float *y, float *scratch)
+{
+    const int       block    = block_of(g->oc);
+    const ptrdiff_t weights  = weight_pitch(g->c, block);
+    float          *products = scratch + POINTS * input_pitch(g->c);
+    for (int n = 0; n < visits_of(g); n++) {
+        const visit in = visit_of(g, n, g->w, g->c), out = visit_of(g, n, g->ow, g->oc);
+        gather_inputs(in, g->c, x, scratch);
+        for (int o = 0; o < g->oc; o += block) {
+            _Alignas(64) float start[BLOCK] = { 0 };
+            const int          lanes        = least(block, g->oc - o);
+            const float       *w            = wf + POINTS * weights * (o / block);
+            if (bias) memcpy(start, bias + o, (size_t)lanes * sizeof *bias);
+            for (int p = 0; p < POINTS; p++)
+                multiply(in.tiles, block, scratch + p * input_pitch(g->c), g->c / GROUP, w + p * weights,
+                         products + p * product_pitch(block));
+            scatter_outputs(out, block, lanes, products, add ? NULL : start, y + o);
+        }
+    }
+}
+
+static void forward(const qg__conv *g, const float *x, const float *wf, const float *bias, float *y,
+                    float *scratch)
+{
+    convolve(g, x, wf, bias, false, y, scratch);
+}
+
+static void forward_add(const qg__conv *g, const float *x, const float *wf, float *y, float *scratch)
+{
+    convolve(g, x, wf, NULL, true, y, scratch);
+}
+
+/* A unit is some blocks of channels, for which the inputs are gathered anew: so not many. */
+enum { UNITS = 8 };
+
+static int blocks_of(int channels) { return (channels + block_of(channels) - 1) / block_of(channels); }
+static int units(const qg__conv *g) { return least(UNITS, blocks_of(g->oc)); }
+
+static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const float *x, const float *dy,
+                            float *acc, float *scratch)
+{
+    const int       block     = block_of(g->oc), blocks = blocks_of(g->oc);
+    const int       begin     = cut(blocks, u0, units(g)) * block;
+    const int       end       = least(g->oc, cut(blocks, u1, units(g)) * block);
+    const ptrdiff_t weights   = weight_pitch(g->c, block);
+    float          *gradients = scratch + POINTS * input_pitch(g->c);
+    for (int i = 0; i < images; i++, x += (ptrdiff_t)g->h * g->w * g->c, dy += (ptrdiff_t)g->oh * g->ow * g->oc)
+        for (int n = 0; n < visits_of(g); n++) {
+            const visit in = visit_of(g, n, g->w, g->c), out = visit_of(g, n, g->ow, g->oc);
+            gather_inputs(in, g->c, x, scratch);
+            for (int o = begin; o < end; o += block) {
+                gather_gradients(out, block, least(block, g->oc - o), dy + o, gradients);
+                for (int p = 0; p < POINTS; p++)
+                    for (int c = 0; c < g->c; c += GROUP)
+                        correlate(in.tiles, block, scratch + p * input_pitch(g->c) + c * TILES,
+                                  gradients + p * product_pitch(block),
+                                  acc + (o / block * POINTS + p) * weights + c * block);
+            }
+        }
+}
+
+/* --- weights -------------------------------------------------------------------------------- */
+
+/* A vector of output channels and a group of input channels, whose kernels are TAPS * c floats apart in w,
+ * often few lines of the cache: whole lines are copied, and lanes then picked from the copy. */
+typedef float corner[LANES][TAPS][GROUP];
+
+static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
+{
+    const int       block   = block_of(g->oc);
+    const ptrdiff_t weights = weight_pitch(g->c, block);
+    for (int o = b0 * block; o < b1 * block; o += LANES)
+        for (int c = 0; c < g->c; c += GROUP) {
+            corner part = { 0 };            /* what a block that is not filled has */
+            for (int lane = 0; lane < least(LANES, g->oc - o); lane++)
+                for (int t = 0; t < TAPS; t++)
+                    memcpy(part[lane][t], w + ((ptrdiff_t)(o + lane) * TAPS + t) * g->c + c, sizeof part[0][0]);
+            for (int i = 0; i < GROUP; i++) {
+                _Alignas(64) float taps[TAPS][LANES];
+                for (int t = 0; t < TAPS; t++)
+                    for (int lane = 0; lane < LANES; lane++) taps[t][lane] = part[lane][t][i];
+                transform_weights((const vec *)taps,
+                                  wf + o / block * POINTS * weights + (c + i) * block + o % block, weights);
+            }
+        }
+}
+
+/* Lanes are input channels, side by side in w; the kernel is turned. */
+static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, float *wb)
+{
+    const int       block   = block_of(g->c);
+    const ptrdiff_t weights = weight_pitch(g->oc, block);
+    for (int c = b0 * block; c < b1 * block; c += LANES)
+        for (int o = 0; o < g->oc; o++) {
+            vec taps[TAPS] = { { 0 } };
+            if (c < g->c)
+                for (int t = 0; t < TAPS; t++)
+                    taps[t] = *(const loose *)(w + ((ptrdiff_t)o * TAPS + TAPS - 1 - t) * g->c + c);
+            transform_weights(taps, wb + c / block * POINTS * weights + o * block + c % block, weights);
+        }
+}
+
+static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *acc, float *dw)
+{
+    const int       block   = block_of(g->oc);
+    const ptrdiff_t weights = weight_pitch(g->c, block);
+    for (int o = b0 * block; o < least(g->oc, b1 * block); o += LANES)
+        for (int c = 0; c < g->c; c += GROUP) {
+            corner part;
+            for (int i = 0; i < GROUP; i++) {
+                vec taps[TAPS];
+                transform_sums(acc + o / block * POINTS * weights + (c + i) * block + o % block, weights, taps);
+                for (int t = 0; t < TAPS; t++)
+                    for (int lane = 0; lane < LANES; lane++) part[lane][t][i] = taps[t][lane];
+            }
+            for (int lane = 0; lane < LANES; lane++)
+                for (int t = 0; t < TAPS; t++) {
+                    float *to = dw + ((ptrdiff_t)(o + lane) * TAPS + t) * g->c + c;
+                    for (int i = 0; i < GROUP; i++) to[i] += part[lane][t][i];
+                }
+        }
+}
+
+const qg__conv_kernels QG_PER_ISA(qg__winograd_kernels) = {
+    .lanes               = LANES,
+    .points              = POINTS,
+    .gap                 = GAP,
+    .scratch             = scratch_size,
+    .units               = units,
+    .pack_forward        = pack_forward,
+    .pack_backward       = pack_backward,
+    .forward             = forward,
+    .forward_add         = forward_add,
+    .weight_gradient     = weight_gradient,
+    .add_weight_gradient = add_weight_gradient,
+};

@@ -1,0 +1,131 @@
+/* core/ops/ops.h — every op a user may call.
+ *
+ * x, z, w, b and the result are vars on the same tape; a NULL operand gives NULL.  Each op checks
+ * its shapes; the message names the op and prints both.  Sizes at the end of a line are those of
+ * the operands: n h w c of x, oh ow oc of the result.
+ */
+#ifndef QG_OPS_H
+#define QG_OPS_H
+
+#include "core/kernels/cpu.h"
+#include "core/tape.h"
+
+/* --- products ----------------------------------------------------------------------------- */
+
+typedef struct qg_conv_spec {
+    int   stride;           /* 0: 1; down and across */
+    int   pad_h, pad_w;     /* rows above and below, columns left and right */
+    float pad_value;        /* what lies there: 0, or +1/-1 after a binary activation */
+    bool  sums;             /* a qg_norm follows: gather its batch statistics on the way */
+} qg_conv_spec;
+
+/* Cross-correlation (the kernel is not flipped), as every framework's conv2d.
+ *     y[n,i,j,o] = b[o] + sum over p,q,k of w[o,p,q,k] x[n, i stride + p - pad_h, j stride + q - pad_w, k]
+ * x [n,h,w,c], w [oc,kh,kw,c], b [1,1,1,oc] or NULL;  oh = (h + 2 pad_h - kh) / stride + 1, rounded
+ * down.  Fails: QG_ESHAPE, QG_EARG (stride, pad). */
+qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec);
+
+/*     y[n,o] = b[o] + sum over k of w[o,k] x[n,k]
+ * x [n,h,w,c] seen as n rows of k = h w c numbers, w [o,..] of k numbers each, b [1,1,1,o] or NULL. */
+qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
+
+/* --- elementwise -------------------------------------------------------------------------- */
+
+qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z);             /* x + z              same shapes */
+qg_var *qg_scale(qg_tape *t, qg_var *x, float a);             /* a x                any */
+qg_var *qg_affine(qg_tape *t, qg_var *x, float a, float b);   /* a x + b, rounded twice     any */
+qg_var *qg_bias(qg_tape *t, qg_var *x, qg_var *b);            /* x + b[c]           b [1,1,1,c] */
+qg_var *qg_relu(qg_tape *t, qg_var *x);                       /* max(x, 0)          any; slope 0 at 0 */
+qg_var *qg_clip(qg_tape *t, qg_var *x, float lo, float hi);   /* min(max(x,lo),hi)  lo < hi; slope 1 at both */
+qg_var *qg_hardtanh(qg_tape *t, qg_var *x);                   /* clip to [-1, 1] */
+qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate);        /* QG_TRAIN: 0 with probability rate, else
+                                                                 x / (1 - rate); QG_EVAL: x.  0 <= rate < 1 */
+
+/* --- pooling ------------------------------------------------------------------------------ */
+
+qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down;
+                                                                 the first of equal maxima gets the gradient */
+qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down */
+qg_var *qg_global_avgpool(qg_tape *t, qg_var *x);             /* [n,h,w,c] -> [n,1,1,c] */
+
+/* Every stride-th pixel down and across, with zero channels added evenly in front and behind.
+ *     y[n,i,j,k] = x[n, i stride, j stride, k - (channels - c) / 2], 0 where there is no such channel
+ * x [n,h,w,c] -> [n, (h - 1) / stride + 1, (w - 1) / stride + 1, channels], channels >= c.
+ *                               [He et al. 2015, arXiv:1512.03385v1, sec. 3.3, shortcut A] */
+qg_var *qg_shortcut(qg_tape *t, qg_var *x, int stride, int channels);
+
+/* The numbers of x in another shape: a copy.  y has the n of x and as many numbers per image; y.n is
+ * ignored.  Fails: QG_ESHAPE. */
+qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape y);
+
+/* --- batch norm, and what is fused with it ------------------------------------------------- */
+
+/* An elementwise function that an op can apply on its way.  core knows it only by these two; a
+ * scheme of quant/ supplies them.  Both are called on runs of any length n. */
+typedef struct qg_activation qg_activation;
+struct qg_activation {
+    void (*forward)(const qg_activation *f, size_t n, const float *x, float *y);    /* y[i] = f(x[i]) */
+    /* dx[i] = dy[i] f'(x[i]);  dk[j] += sum of dy[i] df/dlearned[j] at x[i].  dx may be dy; dk is
+     * NULL when nothing is learned. */
+    void (*backward)(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
+                     double *dk);
+    float   k[8];           /* what the two need: constants, current values of what is learned */
+    void  (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
+                            /* for backward's own use: dx[i] += dy[i] s'(x[i]) of a surrogate s, */
+    float   arg;            /* and its argument */
+    int     n_learned;      /* learned[j] has one element; its gradient is dk[j] */
+    qg_var *learned[3];
+    qg_isa  isa;            /* for the two's own use: what qg__isa said, asked once and not in every run, */
+    const void *of;         /* and whose they are */
+};                          /* {0}: none */
+
+enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */
+
+typedef struct qg_norm_spec {
+    float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN, used in QG_EVAL */
+    float         momentum;     /* 0: 0.1;  running += momentum (batch - running);  0..1 */
+    float         eps;          /* 0: 1e-5;  above 0 */
+    bool          frozen;       /* QG_TRAIN also uses the running statistics and leaves them alone */
+    int           pool;         /* 0: none; else the maximum over pool x pool, at most QG_NORM_POOL */
+    qg_var       *add;          /* [n,h,w,c] added to z: the shortcut of a residual block; not with pool */
+    bool          relu;         /* max(z, 0) behind the two */
+    qg_activation act;          /* and behind that; {0}: none.  Neither it nor relu decreases
+                                   anywhere, so both commute with the maximum */
+} qg_norm_spec;
+
+/* Batch norm over n h w, then max pooling, relu and an activation, in one pass.
+ *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
+ * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
+ * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
+ * QG_EVAL.  Fails: QG_ESHAPE, QG_EARG.                [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
+qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+
+/* The same as arithmetic on the product before it, so that its weight can be changed in between (as
+ * rounding for integers does).  With z = product(x, w), s = sqrt(var + eps) of the running
+ * statistics and B those of the batch, norm(z) is
+ *     product(x, fold_weight(w)) + fold_bias                                   QG_EVAL, or frozen
+ *     fold_correct(product(x, fold_weight(w)), z)                              QG_TRAIN
+ * to rounding.  The weight is always folded with the running s, so that it does not jitter from batch
+ * to batch; fold_correct takes s out again, s / sB.  spec: mean, var, momentum and eps; gamma NULL
+ * means 1.  Fails: QG_ESHAPE, QG_EARG.           [Krishnamoorthi 2018, arXiv:1806.08342v1, sec. 3.2] */
+qg_var *qg_fold_weight(qg_tape *t, qg_var *w, qg_var *gamma, qg_norm_spec spec);
+                                        /* w[o,..] gamma[o] / s[o]             w [o,..], gamma [1,1,1,o] */
+qg_var *qg_fold_bias(qg_tape *t, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+                                        /* beta - gamma mean / s               [1,1,1,c] */
+qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
+                                        /* y s / sB + beta - gamma meanB / sB  y, z same shape; updates
+                                           mean and var as qg_norm does */
+
+/* --- losses ------------------------------------------------------------------------------- */
+
+/* x [n,1,1,classes], labels [n], each below classes.  Fails: QG_ESHAPE: x is a map of scores, which has
+ * to be pooled or made one row first (a dense layer, qg_reshape); QG_EARG: a label out of range, whose
+ * index is named. */
+qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean of -log softmax(x)[label] */
+qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean over n and classes of
+                                                                             max(0, 1 - s x)^2, s = +-1 */
+
+/* Not an op: how many rows of x [n,1,1,classes] have their largest score (the first of equals) at the label. */
+int     qg_correct(const qg_var *x, const uint8_t *labels);
+
+#endif

@@ -1,0 +1,40 @@
+/* core/rng.h — keyed random numbers.
+ *
+ * A stream is a 64-bit key; draw i of it is a pure function of (key, i).  There is no state, so a
+ * draw does not depend on who drew before, on which thread, or on whether the run was resumed.
+ * The generator is the SplitMix64 finaliser of key and counter (Steele, Lea, Flood 2014).
+ */
+#ifndef QG_RNG_H
+#define QG_RNG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* 64 random bits; every bit of key and i reaches every bit of the result. */
+static inline uint64_t qg_bits(uint64_t key, uint64_t i)
+{
+    uint64_t z = key + (i + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* An independent key for a purpose: qg_rng_fork(seed, QG_STREAM_SHUFFLE). */
+static inline uint64_t qg_rng_fork(uint64_t key, uint64_t stream)
+{
+    return qg_bits(qg_bits(key, stream) ^ 0xD1B54A32D192ED03u, stream);
+}
+
+/* Uniform in [0, 1), 24 bits: every value is exact in float. */
+static inline float qg_uniform(uint64_t key, uint64_t i)
+{
+    return (float)(qg_bits(key, i) >> 40) * 0x1p-24f;
+}
+
+float qg_normal(uint64_t key, uint64_t i);                              /* mean 0, deviation 1 */
+void  qg_permutation(uint64_t key, size_t n, uint32_t *order);          /* of 0 .. n-1, n < 2^32 */
+
+/* The purposes a seed is forked for; files and results depend on these numbers. */
+enum { QG_STREAM_INIT = 1, QG_STREAM_SHUFFLE = 2, QG_STREAM_AUGMENT = 3, QG_STREAM_TAPE = 4 };
+
+#endif

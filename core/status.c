@@ -1,0 +1,61 @@
+#include "core/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Long enough for a list of mismatching tensors; longer text is cut, never overrun. */
+enum { MESSAGE_BYTES = 2048 };
+
+static _Thread_local char      message[MESSAGE_BYTES] = "no error";
+static _Thread_local qg_status code;
+
+const char *qg_status_text(qg_status s)
+{
+    switch (s) {
+#define X(code, text)                                                                              \
+    case code: return text;
+        QG_STATUS_LIST(X)
+#undef X
+    }
+    return "unknown status";
+}
+
+const char *qg_errmsg(void)
+{
+    return message;
+}
+
+qg_status qg_errcode(void)
+{
+    return code;
+}
+
+int qg_report(const char *program)
+{
+    fprintf(stderr, "%s: %s\n", program, message);
+    return 1;
+}
+
+qg_status qg_fail(qg_status s, const char *fmt, ...)
+{
+    char    text[MESSAGE_BYTES];      /* an argument may be the old message itself */
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    snprintf(message, sizeof message, "%s", text);
+    code = s;
+    return s;
+}
+
+qg_status qg_fail_null(qg_status s, const char *what)
+{
+    return qg_fail(s, "%s: it is NULL; the last failure was: %s", what, message);
+}
+
+_Noreturn void qg__assert_failed(const char *file, int line, const char *cond)
+{
+    fprintf(stderr, "%s:%d: broken contract: %s\n", file, line, cond);
+    abort();
+}

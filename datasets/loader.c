@@ -1,0 +1,239 @@
+#include "datasets/loader.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/arena.h"
+#include "core/io/hash.h"
+#include "core/kernels/parallel.h"
+#include "core/rng.h"
+#include "datasets/augment.h"
+
+/* A batch of 64 is eight pieces: enough for eight threads, and each is worth handing out. */
+enum { PIECE_IMAGES = 8 };
+
+struct qg_loader {
+    qg_arena       memory;       /* order, x and y */
+    qg__dataset    set;
+    qg__statistics statistics;
+    float         *whitened;     /* [n][h][w][c], and set.images is NULL; or NULL */
+    qg_loader_spec spec;         /* without normalise_as, which is the caller's */
+    int            batches;      /* per epoch */
+    uint64_t       epoch;
+    int            at;           /* the batch that comes next; batches: the end of the epoch */
+    uint32_t      *order;        /* [n] */
+    bool           ordered;      /* order is that of epoch */
+    float         *x;            /* [min(batch, n)][h][w][c] */
+    uint8_t       *y;
+    uint64_t       digest;
+};
+
+struct hashing {
+    const qg__dataset *set;
+    uint64_t           of[QG_SLICES];
+};
+
+static void hash_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    struct hashing *h     = context;
+    const size_t    row   = qg_row(h->set->shape);
+    const size_t    first = (size_t)qg_slice(h->set->shape.n, slice);
+    const size_t    n     = (size_t)qg_slice(h->set->shape.n, slice + 1) - first;
+    const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + first * row, n * row);
+    h->of[slice]          = qg_hash(bytes, h->set->labels + first, n);
+}
+
+/* Bytes depend on each other in a hash, so slices have one each. */
+static uint64_t digest_of(const qg__dataset *set)
+{
+    struct hashing h = { .set = set };
+    qg_parallel(QG_SLICES, hash_slice, &h);
+    return qg_hash(qg_hash(QG_HASH_BASIS, &set->shape, sizeof set->shape), h.of, sizeof h.of);
+}
+
+static bool allocate(qg_loader *l, int batch)
+{
+    const size_t n     = (size_t)batch;
+    const size_t row   = qg_row(l->set.shape);
+    const size_t bytes = row > SIZE_MAX / sizeof(float) / n ? SIZE_MAX : n * row * sizeof(float);
+
+    l->order = qg_arena_take(&l->memory, (size_t)l->set.shape.n * sizeof *l->order);
+    l->x     = l->order ? qg_arena_take(&l->memory, bytes) : NULL;
+    l->y     = l->x ? qg_arena_take(&l->memory, n) : NULL;
+    return l->y != NULL;
+}
+
+/* What turns bytes into floats, and for QG_WHITEN the floats themselves. */
+static qg_status normalise(qg_loader *l)
+{
+    const qg_loader *as = l->spec.normalise_as;
+    l->spec.normalise_as = NULL;
+    const qg_shape a = l->set.shape, b = as ? as->set.shape : a;
+    if (a.h != b.h || a.w != b.w || a.c != b.c)
+        return qg_fail(QG_ESHAPE, "images " QG_SHAPE_FMT " cannot be normalised as images " QG_SHAPE_FMT,
+                       QG_SHAPE_ARGS(a), QG_SHAPE_ARGS(b));
+    const qg_status status = as ? qg__statistics_copy(&l->statistics, &as->statistics)
+                                : qg__statistics_fit(&l->statistics, &l->set, l->spec.normalise);
+    if (status || !l->statistics.whitening) return status;
+    l->whitened = qg__whiten(&l->statistics, &l->set);
+    if (!l->whitened) return QG_EMEM;
+    free(l->set.images);
+    l->set.images = NULL;
+    return QG_OK;
+}
+
+qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
+{
+    qg_loader *l = NULL;
+    if (!set.images || !set.labels) goto failed;
+    if (spec.batch < 1) {
+        qg_fail(QG_EARG, "batch is %d, but must be at least 1", spec.batch);
+        goto failed;
+    }
+    l = malloc(sizeof *l);
+    if (!l) {
+        qg_fail(QG_EMEM, "out of memory: a loader of %zu bytes", sizeof *l);
+        goto failed;
+    }
+    *l = (qg_loader){ .set     = set,
+                      .spec    = spec,
+                      .batches = 1 + (set.shape.n - 1) / spec.batch,
+                      .digest  = digest_of(&set) };
+    if (!qg__augment_check(&l->spec.augment, set.shape) && !normalise(l) &&
+        allocate(l, spec.batch < set.shape.n ? spec.batch : set.shape.n))
+        return l;
+    qg_loader_free(l);
+    return NULL;
+failed:
+    qg__dataset_free(&set);
+    return NULL;
+}
+
+static void draw_order(qg_loader *l)
+{
+    const size_t n = (size_t)l->set.shape.n;
+    if (l->spec.in_order) {
+        for (size_t i = 0; i < n; i++) l->order[i] = (uint32_t)i;
+    } else {
+        const uint64_t key = qg_rng_fork(l->spec.seed, QG_STREAM_SHUFFLE);
+        qg_permutation(qg_rng_fork(key, l->epoch), n, l->order);
+    }
+    l->ordered = true;
+}
+
+struct gathering {
+    const qg_loader *l;
+    const uint32_t  *order;    /* of this batch */
+    int              n;        /* images of this batch */
+    uint64_t         key;      /* of this epoch's augmentation */
+};
+
+/* Image index of the set, as it is in this epoch. */
+static void make(const struct gathering *g, uint32_t index, float *to)
+{
+    const qg_loader *l    = g->l;
+    const size_t     at   = index * qg_row(l->set.shape);
+    const qg__source from = { .statistics = &l->statistics,
+                              .bytes      = l->whitened ? NULL : l->set.images + at,
+                              .floats     = l->whitened ? l->whitened + at : NULL,
+                              .shape      = l->set.shape };
+    qg__augment(&l->spec.augment, qg_rng_fork(g->key, index), &from, to);
+}
+
+static void gather(void *context, int piece, int worker)
+{
+    const struct gathering *g     = context;
+    const size_t            row   = qg_row(g->l->set.shape);
+    const int               begin = piece * PIECE_IMAGES;
+    const int               end   = g->n - begin < PIECE_IMAGES ? g->n : begin + PIECE_IMAGES;
+    (void)worker;
+    for (int i = begin; i < end; i++) {
+        make(g, g->order[i], g->l->x + (size_t)i * row);
+        g->l->y[i] = g->l->set.labels[g->order[i]];
+    }
+}
+
+bool qg_loader_next(qg_loader *l, qg_batch *b)
+{
+    if (!l || !b) return false;
+    if (l->at == l->batches) {
+        l->epoch++;
+        l->at      = 0;
+        l->ordered = l->ordered && l->spec.in_order;
+        return false;
+    }
+    if (!l->ordered) draw_order(l);
+
+    const int        first = l->at * l->spec.batch;
+    const int        rest  = l->set.shape.n - first;
+    const uint64_t   key   = qg_rng_fork(l->spec.seed, QG_STREAM_AUGMENT);
+    struct gathering g     = { .l     = l,
+                               .order = l->order + first,
+                               .n     = rest < l->spec.batch ? rest : l->spec.batch,
+                               .key   = qg_rng_fork(key, l->epoch) };
+    qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
+
+    qg_shape shape = l->set.shape;
+    shape.n        = g.n;
+    b->x           = (qg_tensor){ shape, l->x };
+    b->y           = l->y;
+    b->step        = l->epoch * (uint64_t)l->batches + (uint64_t)l->at;
+    l->at++;
+    return true;
+}
+
+void qg_loader_tell(const qg_loader *l, uint64_t *epoch, uint64_t *batch)
+{
+    if (epoch) *epoch = l ? l->epoch : 0;
+    if (batch) *batch = l ? (uint64_t)l->at : 0;
+}
+
+qg_status qg_loader_seek(qg_loader *l, uint64_t epoch, uint64_t batch)
+{
+    if (!l) return QG_EARG;              /* the message is why there is none */
+    const uint64_t batches = (uint64_t)l->batches;
+    if (batch > batches)
+        return qg_fail(QG_EARG, "seek to batch %" PRIu64 ", but an epoch has batches 0..%" PRIu64,
+                       batch, batches);
+    /* The epoch after it must still have steps: qg_loader_next goes there without asking. */
+    const uint64_t last = UINT64_MAX / batches - 2;
+    if (epoch > last)
+        return qg_fail(QG_EARG, "seek to epoch %" PRIu64 ", but the last is %" PRIu64, epoch, last);
+    if (epoch != l->epoch) l->ordered = l->ordered && l->spec.in_order;
+    l->epoch = epoch;
+    l->at    = (int)batch;
+    return QG_OK;
+}
+
+qg_shape qg_loader_shape(const qg_loader *l)
+{
+    return l ? l->set.shape : (qg_shape){ 0 };
+}
+
+int qg_loader_classes(const qg_loader *l)
+{
+    return l ? l->set.classes : 0;
+}
+
+int qg_loader_batches(const qg_loader *l)
+{
+    return l ? l->batches : 0;
+}
+
+uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.names : 0; }
+
+uint64_t qg_loader_digest(const qg_loader *l)
+{
+    return l ? l->digest : 0;
+}
+
+void qg_loader_free(qg_loader *l)
+{
+    if (!l) return;
+    qg__dataset_free(&l->set);
+    qg__statistics_free(&l->statistics);
+    free(l->whitened);
+    qg_arena_release(&l->memory);
+    free(l);
+}

@@ -1,0 +1,101 @@
+/* The idx format: 0, 0, type, rank; one big-endian 32-bit extent per dimension; the values.
+ * MNIST and the sets made after it use unsigned bytes, images of rank 3 and labels of rank 1. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "datasets/dataset.h"
+
+enum { CLASSES = 10, UNSIGNED_BYTES = 0x08, MAX_RANK = 3 };
+
+/* Five times MNIST.  It bounds every extent, and so every product below, to less than 2^31. */
+#define MAX_BYTES ((size_t)1 << 28)
+
+static uint32_t big_endian(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* Checks bytes [n] against the header they begin with, and reads the extents. */
+static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int rank, int *dims)
+{
+    const size_t head = 4 + 4 * (size_t)rank;
+    if (n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
+        return qg_fail(QG_EFORMAT, "'%s' is compressed with gzip; it must be unpacked first", path);
+    if (n < head)
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header alone has %zu",
+                       path, n, head);
+
+    const uint32_t magic = (uint32_t)UNSIGNED_BYTES << 8 | (uint32_t)rank;
+    if (big_endian(bytes) != magic)
+        return qg_fail(QG_EFORMAT,
+                       "'%s' has magic number 0x%08" PRIx32 ", expected 0x%08" PRIx32
+                       " (unsigned bytes, rank %d)",
+                       path, big_endian(bytes), magic, rank);
+
+    /* Stopping at the first product beyond the file keeps it below 2^28 * 2^32. */
+    uint64_t count = 1;
+    for (int i = 0; i < rank && count <= n; i++) {
+        const uint32_t extent = big_endian(bytes + 4 + 4 * i);
+        if (extent == 0) return qg_fail(QG_EFORMAT, "'%s' is empty: extent %d is 0", path, i);
+        count *= extent;
+        dims[i] = (int)extent;
+    }
+    if (count > n - head)
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header promises more",
+                       path, n);
+    if (count < n - head)
+        return qg_fail(QG_EFORMAT, "'%s' is too long: %zu bytes, but its header promises %" PRIu64,
+                       path, n, head + count);
+    return QG_OK;
+}
+
+/* The values, from malloc, and their extents. */
+static uint8_t *idx_read(const char *path, int rank, int *dims)
+{
+    uint8_t *bytes = NULL;
+    size_t   n     = 0;
+    if (!path || qg_file_read(path, MAX_BYTES, &bytes, &n)) return NULL;
+    if (idx_check(path, bytes, n, rank, dims)) {
+        free(bytes);
+        return NULL;
+    }
+    const size_t head = 4 + 4 * (size_t)rank;
+    return memmove(bytes, bytes + head, n - head);
+}
+
+static qg_status labels_check(const char *path, const uint8_t *labels, int n, int images)
+{
+    if (n != images)
+        return qg_fail(QG_EFORMAT, "'%s' has %d labels for %d images", path, n, images);
+    for (int i = 0; i < n; i++)
+        if (labels[i] >= CLASSES)
+            return qg_fail(QG_EFORMAT, "'%s': label %d is %d, but the classes are 0..%d", path, i,
+                           labels[i], CLASSES - 1);
+    return QG_OK;
+}
+
+static qg_loader *mnist(const char *dir, const char *images, const char *labels,
+                        qg_loader_spec spec)
+{
+    char        path[QG__PATH_BYTES];
+    int         dims[MAX_RANK] = { 0 };
+    qg__dataset set            = { .classes = CLASSES };
+
+    set.images = idx_read(qg__dataset_path(dir, images, path), 3, dims);
+    set.shape  = (qg_shape){ dims[0], dims[1], dims[2], 1 };
+    if (set.images) set.labels = idx_read(qg__dataset_path(dir, labels, path), 1, dims);
+    if (set.labels && labels_check(path, set.labels, dims[0], set.shape.n)) qg__dataset_free(&set);
+    return qg__loader_new(set, spec);
+}
+
+qg_loader *qg_mnist_train(const char *dir, qg_loader_spec spec)
+{
+    return mnist(dir, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", spec);
+}
+
+qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec)
+{
+    return mnist(dir, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", spec);
+}

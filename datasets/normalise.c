@@ -1,0 +1,137 @@
+#include "datasets/normalise.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a byte, in bytes.  One image of a hundred million that differs by 1 is beyond it, and a rounding
+ * of the variance of bytes that are all alike is not. */
+static const double LEAST_DEVIATION = 1e-4;
+
+/* Over all images, per value of one.  Integers, so the order does not matter. */
+typedef struct sums {
+    uint64_t first, second;         /* of bytes and of their squares */
+} sums;
+
+static void add_up(const qg__dataset *set, size_t row, sums *to)
+{
+    memset(to, 0, row * sizeof *to);
+    for (int i = 0; i < set->shape.n; i++) {
+        const uint8_t *image = set->images + (size_t)i * row;
+        for (size_t k = 0; k < row; k++) {
+            to[k].first += image[k];
+            to[k].second += (uint64_t)image[k] * image[k];
+        }
+    }
+}
+
+/* Every value gets the sums of its channel. */
+static void share_channels(qg_shape shape, sums *s)
+{
+    const size_t row = qg_row(shape), c = (size_t)shape.c;
+    for (size_t k = c; k < row; k++) {
+        s[k % c].first += s[k].first;
+        s[k % c].second += s[k].second;
+    }
+    for (size_t k = c; k < row; k++) s[k] = s[k % c];
+}
+
+static void to_moments(qg__statistics *s, const sums *sum, double n)
+{
+    for (size_t k = 0; k < s->row; k++) {
+        const double mean      = (double)sum[k].first / n;
+        const double variance  = (double)sum[k].second / n - mean * mean;
+        const double deviation = sqrt(variance > 0 ? variance : 0);
+        s->mean[k]      = (float)(mean / 255);
+        s->deviation[k] = (float)(deviation > LEAST_DEVIATION ? deviation / 255 : 1);
+    }
+}
+
+static qg_status fit_moments(qg__statistics *s, const qg__dataset *set, bool per_channel)
+{
+    sums *sum = malloc(s->row * sizeof *sum);
+    if (!sum) return qg_fail(QG_EMEM, "out of memory: the sums of %zu values", s->row);
+    add_up(set, s->row, sum);
+    if (per_channel) share_channels(set->shape, sum);
+    const double pixels = per_channel ? (double)set->shape.h * set->shape.w : 1;
+    to_moments(s, sum, pixels * set->shape.n);
+    free(sum);
+    return QG_OK;
+}
+
+/* low + (high - low) x = (x - m) / d  with d = 1 / (high - low), m = -low d. */
+static qg_status fit_range(qg__statistics *s, qg_normalise how)
+{
+    const double width = (double)how.high - (double)how.low;
+    if (!(width > 0) || !isfinite((float)width))
+        return qg_fail(QG_EARG, "a range of %g to %g has no width that a float can hold", (double)how.low, (double)how.high);
+    for (size_t k = 0; k < s->row; k++) {
+        s->mean[k]      = (float)(-(double)how.low / width);
+        s->deviation[k] = (float)(1 / width);
+    }
+    return QG_OK;
+}
+
+static qg_status allocate(qg__statistics *s, size_t row, bool whitens)
+{
+    const size_t most = whitens ? SIZE_MAX / row / sizeof(float) : SIZE_MAX / sizeof(float);
+    *s = (qg__statistics){ .row = row };
+    if (row <= most) {
+        s->mean = malloc(row * sizeof(float));
+        if (whitens) s->whitening = malloc(row * row * sizeof(float));
+        else s->deviation = malloc(row * sizeof(float));
+    }
+    if (s->mean && (s->deviation || s->whitening)) return QG_OK;
+    qg__statistics_free(s);
+    return qg_fail(QG_EMEM, "out of memory: the statistics of images of %zu values", row);
+}
+
+qg_status qg__statistics_fit(qg__statistics *s, const qg__dataset *set, qg_normalise how)
+{
+    *s = (qg__statistics){ .row = qg_row(set->shape) };
+    if (how.kind == QG_TO_UNIT) return QG_OK;
+    qg_status status = allocate(s, s->row, how.kind == QG_WHITEN);
+    if (status) return status;
+    switch (how.kind) {
+    case QG_TO_RANGE: status = fit_range(s, how); break;
+    case QG_PER_CHANNEL: status = fit_moments(s, set, true); break;
+    case QG_PER_PIXEL: status = fit_moments(s, set, false); break;
+    case QG_WHITEN: status = qg__whiten_fit(s, set); break;
+    default: status = qg_fail(QG_EARG, "%d is no kind of normalisation", (int)how.kind);
+    }
+    if (status) qg__statistics_free(s);
+    return status;
+}
+
+qg_status qg__statistics_copy(qg__statistics *s, const qg__statistics *from)
+{
+    *s = (qg__statistics){ .row = from->row };
+    if (!from->mean) return QG_OK;
+    const qg_status status = allocate(s, from->row, from->whitening != NULL);
+    if (status) return status;
+    const size_t bytes = s->row * sizeof(float);
+    memcpy(s->mean, from->mean, bytes);
+    if (s->whitening) memcpy(s->whitening, from->whitening, s->row * bytes);
+    else memcpy(s->deviation, from->deviation, bytes);
+    return QG_OK;
+}
+
+void qg__statistics_free(qg__statistics *s)
+{
+    free(s->mean);
+    free(s->deviation);
+    free(s->whitening);
+    *s = (qg__statistics){ 0 };
+}
+
+/* A true division: byte * (1 / 255) rounds twice and differs in 126 of 256 values. */
+void qg__normalise(const qg__statistics *s, const uint8_t *image, size_t k, size_t n, float *to)
+{
+    const uint8_t *from = image + k;
+    if (!s->mean) {
+        for (size_t i = 0; i < n; i++) to[i] = (float)from[i] / 255.0f;
+        return;
+    }
+    const float *mean = s->mean + k, *deviation = s->deviation + k;
+    for (size_t i = 0; i < n; i++) to[i] = ((float)from[i] / 255.0f - mean[i]) / deviation[i];
+}

@@ -1,0 +1,196 @@
+/* GCN and ZCA.  Sums run over blocks of images and products over blocks of rows, both of which the set
+ * alone decides, so the bits do not depend on the number of threads. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "datasets/eigen.h"
+#include "core/kernels/gemm.h"
+#include "core/kernels/parallel.h"
+#include "datasets/normalise.h"
+
+/* Images and values of one; a piece of a product is big enough to reach the speed of a large one. */
+enum { BLOCK = 512, PIECE_ROWS = 64, PIECE_IMAGES = 32 };
+
+/* Pylearn2: GlobalContrastNormalization(scale=55.) with its min_divisor, ZCA() with its filter_bias. */
+static const double SCALE = 55, LEAST_NORM = 1e-8, BIAS = 0.1;
+
+static int pieces_of(size_t n, int size) { return (int)((n + (size_t)size - 1) / (size_t)size); }
+
+static int rest_of(size_t n, size_t begin, int size)
+{
+    return n - begin < (size_t)size ? (int)(n - begin) : size;
+}
+
+/* --- a block of images -------------------------------------------------------------------- */
+
+typedef struct block {
+    const qg__dataset *set;
+    const float       *mean;    /* [row], subtracted after GCN; NULL: none */
+    size_t             row;
+    int                first, n;
+    float             *x;       /* [BLOCK][row] */
+} block;
+
+static void contrast(const uint8_t *image, size_t row, float *to)
+{
+    double sum = 0, squares = 0;
+    for (size_t k = 0; k < row; k++) sum += image[k];
+    const double mean = sum / (double)row;
+    for (size_t k = 0; k < row; k++) squares += (image[k] - mean) * (image[k] - mean);
+    const double norm  = sqrt(squares) / (255 * SCALE);
+    const double scale = 1 / (255 * (norm < LEAST_NORM ? 1 : norm));
+    for (size_t k = 0; k < row; k++) to[k] = (float)((image[k] - mean) * scale);
+}
+
+static void load_piece(void *context, int piece, int worker)
+{
+    const block *b     = context;
+    const int    begin = piece * PIECE_IMAGES, n = rest_of((size_t)b->n, (size_t)begin, PIECE_IMAGES);
+    (void)worker;
+    for (int i = begin; i < begin + n; i++) {
+        float *to = b->x + (size_t)i * b->row;
+        contrast(b->set->images + (size_t)(b->first + i) * b->row, b->row, to);
+        for (size_t k = 0; b->mean && k < b->row; k++) to[k] -= b->mean[k];
+    }
+}
+
+/* The images from first on; false at the end of the set. */
+static bool load(block *b, int first)
+{
+    if (first >= b->set->shape.n) return false;
+    b->first = first;
+    b->n     = rest_of((size_t)b->set->shape.n, (size_t)first, BLOCK);
+    qg_parallel(pieces_of((size_t)b->n, PIECE_IMAGES), load_piece, b);
+    return true;
+}
+
+/* --- mean and covariance ------------------------------------------------------------------ */
+
+static void fit_mean(block *b, double *sum, float *mean)
+{
+    memset(sum, 0, b->row * sizeof *sum);
+    for (int first = 0; load(b, first); first += BLOCK)
+        for (int i = 0; i < b->n; i++)
+            for (size_t k = 0; k < b->row; k++) sum[k] += (double)b->x[(size_t)i * b->row + k];
+    for (size_t k = 0; k < b->row; k++) mean[k] = (float)(sum[k] / b->set->shape.n);
+}
+
+/* c += a^T a in its lower half, a [n][row]. */
+typedef struct square {
+    const float *a;
+    float       *c;     /* [row][row] */
+    int          n, row;
+    float        beta;
+} square;
+
+static void square_piece(void *context, int piece, int worker)
+{
+    const square *s     = context;
+    const int     begin = piece * PIECE_ROWS, m = rest_of((size_t)s->row, (size_t)begin, PIECE_ROWS);
+    (void)worker;
+    qg__gemm_tn(m, begin + m, s->n, s->a + begin, s->row, s->a, s->row, s->beta,
+                s->c + (size_t)begin * (size_t)s->row, s->row);
+}
+
+static void fit_covariance(block *b, float *c)
+{
+    square s = { .a = b->x, .c = c, .row = (int)b->row };
+    for (int first = 0; load(b, first); first += BLOCK, s.beta = 1) {
+        s.n = b->n;
+        qg_parallel_blas(pieces_of(b->row, PIECE_ROWS), square_piece, &s);
+    }
+}
+
+/* --- (C + bias)^(-1/2) -------------------------------------------------------------------- */
+
+/* a holds the eigenvectors v_j as rows; P = sum_j v_j v_j^T / sqrt(d_j), and so the square of the rows
+ * v_j / d_j^(1/4).  scratch [row][row] holds those. */
+static qg_status invert_root(const double *a, const double *d, int row, float *scratch, float *p)
+{
+    for (int j = 0; j < row; j++) {
+        if (!(d[j] > 0)) return qg_fail(QG_ENAN, "an eigenvalue of the images' covariance is %g", d[j]);
+        const double scale = 1 / sqrt(sqrt(d[j]));
+        for (int k = 0; k < row; k++) {
+            const size_t at = (size_t)j * (size_t)row + (size_t)k;
+            scratch[at]     = (float)(a[at] * scale);
+        }
+    }
+    square s = { .a = scratch, .c = p, .n = row, .row = row };
+    qg_parallel_blas(pieces_of((size_t)row, PIECE_ROWS), square_piece, &s);
+    for (size_t i = 0; i < (size_t)row; i++)
+        for (size_t k = i + 1; k < (size_t)row; k++) p[i * (size_t)row + k] = p[k * (size_t)row + i];
+    return QG_OK;
+}
+
+/* d [row] has the room for the sums of the mean first. */
+static qg_status fit(qg__statistics *s, const qg__dataset *set, float *x, double *a, double *d)
+{
+    const size_t row = s->row;
+    block        b   = { .set = set, .row = row, .x = x };
+    fit_mean(&b, d, s->mean);
+    b.mean = s->mean;
+    fit_covariance(&b, s->whitening);
+    for (size_t i = 0; i < row; i++) {
+        for (size_t k = 0; k <= i; k++) a[i * row + k] = (double)s->whitening[i * row + k] / set->shape.n;
+        a[i * row + i] += BIAS;
+    }
+    const qg_status status = qg__eigen((int)row, a, d);
+    return status ? status : invert_root(a, d, (int)row, x, s->whitening);
+}
+
+qg_status qg__whiten_fit(qg__statistics *s, const qg__dataset *set)
+{
+    /* LAPACK counts its scratch, 2 row^2 doubles and a little, in an int. */
+    enum { MOST_ROW = 32000 };
+    const size_t row = s->row;
+    if (row > MOST_ROW)
+        return qg_fail(QG_EARG, "images " QG_SHAPE_FMT " have %zu values, but whitening takes at most %d",
+                       QG_SHAPE_ARGS(set->shape), row, (int)MOST_ROW);
+    float    *x = malloc((row > BLOCK ? row : BLOCK) * row * sizeof *x);
+    double   *a = malloc(row * row * sizeof *a), *d = malloc(row * sizeof *d);
+    qg_status status = x && a && d ? fit(s, set, x, a, d)
+                                   : qg_fail(QG_EMEM, "out of memory: whitening of %zu values", row);
+    free(x);
+    free(a);
+    free(d);
+    return status;
+}
+
+/* --- the images --------------------------------------------------------------------------- */
+
+typedef struct product {
+    const qg__statistics *s;
+    const block          *b;
+    float                *to;       /* [b->n][row] */
+} product;
+
+static void product_piece(void *context, int piece, int worker)
+{
+    const product *p     = context;
+    const int      begin = piece * PIECE_IMAGES, row = (int)p->s->row;
+    const int      m     = rest_of((size_t)p->b->n, (size_t)begin, PIECE_IMAGES);
+    const size_t   at    = (size_t)begin * p->s->row;
+    (void)worker;
+    qg__gemm_nn(m, row, row, p->b->x + at, row, p->s->whitening, row, 0, p->to + at, row);
+}
+
+float *qg__whiten(const qg__statistics *s, const qg__dataset *set)
+{
+    const size_t n = (size_t)set->shape.n, row = s->row;
+    float       *x  = malloc(BLOCK * row * sizeof *x);
+    float       *to = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
+    if (x && to) {
+        block b = { .set = set, .mean = s->mean, .row = row, .x = x };
+        for (int first = 0; load(&b, first); first += BLOCK) {
+            product p = { s, &b, to + (size_t)first * row };
+            qg_parallel_blas(pieces_of((size_t)b.n, PIECE_IMAGES), product_piece, &p);
+        }
+    } else {
+        qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats", QG_SHAPE_ARGS(set->shape));
+        free(to);
+        to = NULL;
+    }
+    free(x);
+    return to;
+}

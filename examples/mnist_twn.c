@@ -1,0 +1,47 @@
+/* Ternary LeNet-5 on MNIST: 32C5-MP2-64C5-MP2-512FC-10, every weight in {-a, 0, +a}. */
+#include "qgrad.h"
+#include "eval.h"
+
+int main(int argc, char **argv)
+{
+    const char    *dir     = argc > 1 ? argv[1] : "datasets/mnist";
+    const qg_quant ternary = qg_twn((qg_twn_spec){ 0 });
+
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 28, .width = 28, .channels = 1, .seed = 7 });
+    qg_net_conv2d   (net, (qg_conv2d_spec){ .out = 32, .kernel = 5, .weight = ternary });
+    qg_net_batchnorm(net);
+    qg_net_relu     (net);
+    qg_net_maxpool  (net, 2);
+    qg_net_conv2d   (net, (qg_conv2d_spec){ .out = 64, .kernel = 5, .weight = ternary });
+    qg_net_batchnorm(net);
+    qg_net_relu     (net);
+    qg_net_maxpool  (net, 2);
+    qg_net_dense    (net, (qg_dense_spec){ .out = 512, .weight = ternary });
+    qg_net_batchnorm(net);
+    qg_net_relu     (net);
+    qg_net_dense    (net, (qg_dense_spec){ .out = 10, .weight = ternary });
+
+    qg_params *params = qg_net_build(net);
+    qg_optim  *adam   = qg_adam(params, (qg_adam_spec){ .lr = 1e-3f });
+    qg_loader *train  = qg_mnist_train(dir, (qg_loader_spec){ .batch = 64, .seed = 7 });
+    qg_loader *test   = qg_mnist_test (dir, (qg_loader_spec){ .batch = 64, .in_order = true });
+    qg_tape   *tape   = qg_tape_new();
+    if (!adam || !train || !test || !tape) return qg_report("mnist_twn");
+
+    for (int epoch = 1; epoch <= 3; epoch++) {
+        uint64_t steps = 0;
+        for (qg_batch b; qg_loader_next(train, &b); steps = b.step + 1) {
+            qg_tape_begin(tape, QG_TRAIN, 7, b.step);
+            qg_var *logits = qg_net_forward(net, tape, b.x);
+            qg_var *loss   = qg_cross_entropy(tape, logits, b.y);
+            if (qg_backward(tape, loss) || qg_optim_step(adam)) return qg_report("mnist_twn");
+        }
+        const double right = accuracy(net, tape, test, steps);
+        if (right < 0) return qg_report("mnist_twn");
+        printf("epoch %d   test accuracy %.2f%%\n", epoch, 100 * right);
+    }
+    if (qg_net_save(net, "mnist_twn.safetensors")) return qg_report("mnist_twn");
+
+    qg_tape_free(tape), qg_loader_free(test), qg_loader_free(train), qg_optim_free(adam), qg_net_free(net);
+    return 0;
+}

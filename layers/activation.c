@@ -1,0 +1,228 @@
+/* Layers of one elementwise op, and the sum of two layers. */
+#include <math.h>
+#include <stdio.h>
+
+#include "layers/batchnorm.h"
+#include "layers/net_private.h"
+
+static qg_status build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    l->out = l->in;
+    return QG_OK;
+}
+
+/* --- relu, hardtanh ----------------------------------------------------------------------- */
+
+static qg_var *forward_relu(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_relu(t, x);
+}
+
+static qg_var *forward_hardtanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_hardtanh(t, x);
+}
+
+static const qg_layer_type relu = {
+    .name = "relu",
+    .size = sizeof(qg_layer),
+    .build = build,
+    .forward = forward_relu,
+};
+static const qg_layer_type hardtanh = {
+    .name = "hardtanh",
+    .size = sizeof(qg_layer),
+    .build = build,
+    .forward = forward_hardtanh,
+};
+
+qg_layer *qg_net_relu(qg_net *net)     { return qg_net_append(net, &relu, NULL, "relu", NULL); }
+qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NULL, "hardtanh", NULL); }
+
+bool qg__is_relu(const qg_layer *l) { return l->type == &relu; }
+
+/* --- affine ------------------------------------------------------------------------------- */
+
+typedef struct affine {
+    qg_layer layer;
+    float    a, b;
+} affine;
+
+static qg_var *forward_affine(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    const affine *f = (const affine *)l;
+    return qg_affine(t, x, f->a, f->b);
+}
+
+static qg_status build_affine(qg_net *net, qg_layer *l)
+{
+    const affine *f = (const affine *)l;
+    if (!isfinite(f->a) || !isfinite(f->b))
+        return qg_fail(QG_EARG, "%s: %g x + %g has to be finite", l->name, (double)f->a, (double)f->b);
+    return build(net, l);
+}
+
+static void describe_affine(const qg_layer *l, char *text, size_t bytes)
+{
+    const affine *f = (const affine *)l;
+    snprintf(text, bytes, "%g x %c %g", (double)f->a, f->b < 0 ? '-' : '+', fabs((double)f->b));
+}
+
+static const qg_layer_type affine_type = {
+    .name = "affine",
+    .size = sizeof(affine),
+    .build = build_affine,
+    .forward = forward_affine,
+    .describe = describe_affine,
+};
+
+qg_layer *qg_net_affine(qg_net *net, float a, float b)
+{
+    affine *f = qg_net_append(net, &affine_type, NULL, "affine", NULL);
+    if (!f) return NULL;
+    f->a = a, f->b = b;
+    return &f->layer;
+}
+
+/* --- dropout ------------------------------------------------------------------------------ */
+
+typedef struct dropout {
+    qg_layer layer;
+    float    rate;
+} dropout;
+
+static qg_status build_dropout(qg_net *net, qg_layer *l)
+{
+    const float rate = ((dropout *)l)->rate;
+    if (!(rate >= 0 && rate < 1))
+        return qg_fail(QG_EARG, "%s: rate is %g, not 0 or more and below 1", l->name, (double)rate);
+    return build(net, l);
+}
+
+static qg_var *forward_dropout(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return qg_dropout(t, x, ((dropout *)l)->rate);
+}
+
+static void describe_dropout(const qg_layer *l, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%g", (double)((const dropout *)l)->rate);
+}
+
+static const qg_layer_type dropout_type = {
+    .name = "dropout",
+    .size = sizeof(dropout),
+    .build = build_dropout,
+    .forward = forward_dropout,
+    .describe = describe_dropout,
+};
+
+qg_layer *qg_net_dropout(qg_net *net, float rate)
+{
+    dropout *d = qg_net_append(net, &dropout_type, NULL, "drop", NULL);
+    if (!d) return NULL;
+    d->rate = rate;
+    return &d->layer;
+}
+
+/* --- quantize ----------------------------------------------------------------------------- */
+
+typedef struct quantize {
+    qg_layer layer;
+    qg_slot  slot;
+} quantize;
+
+static qg_status build_quantize(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    l->out = l->in;
+    return qg_slot_declare(l, &((quantize *)l)->slot, QG_INPUT, l->in);
+}
+
+static qg_status start_quantize(qg_layer *l, uint64_t key)
+{
+    (void)key;
+    qg_slot_start(&((quantize *)l)->slot, (qg_tensor){ .shape = l->in });
+    return QG_OK;
+}
+
+static qg_var *forward_quantize(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return qg_slot_apply(&((quantize *)l)->slot, t, x);
+}
+
+static void describe_quantize(const qg_layer *l, char *text, size_t bytes)
+{
+    (void)qg_scheme_spelling(((const quantize *)l)->slot.q.scheme, text, bytes);
+}
+
+static const qg_layer_type quantize_type = {
+    .name = "quantize",
+    .size = sizeof(quantize),
+    .build = build_quantize,
+    .start = start_quantize,
+    .forward = forward_quantize,
+    .describe = describe_quantize,
+};
+
+qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)
+{
+    quantize *l = qg_net_append(net, &quantize_type, NULL, "quant", NULL);
+    if (!l) return NULL;
+    l->slot.q = activation;
+    return &l->layer;
+}
+
+const qg_slot *qg__quantize_slot(qg_layer *l)
+{
+    return l->type == &quantize_type ? &((quantize *)l)->slot : NULL;
+}
+
+/* --- add ---------------------------------------------------------------------------------- */
+
+static qg_status build_add(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    if (!qg_shape_equal(l->in, l->with->out))
+        return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name,
+                       l->after->name, QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(l->with->out));
+    l->out = l->in;
+    return QG_OK;
+}
+
+static qg_var *forward_add(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l;
+    return qg_add(t, x, z);
+}
+
+static const qg_layer_type add = {
+    .name = "add",
+    .size = sizeof(qg_layer),
+    .build = build_add,
+    .forward = forward_add,
+};
+
+qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
+{
+    if (!net) return NULL;
+    if (!a || !b) {         /* of a layer that failed the net already tells */
+        if (!net->status) qg__net_fail(net, qg_fail(QG_EARG, "add: a layer is NULL"));
+        return NULL;
+    }
+    if (b->net != net) {
+        qg__net_fail(net, qg_fail(QG_EARG, "add: %s belongs to another net", b->name));
+        return NULL;
+    }
+    qg_layer *l = qg_net_append(net, &add, a, "add", NULL);
+    if (l) l->with = b;
+    return l;
+}
+
+bool qg__is_add(const qg_layer *l) { return l->type == &add; }

@@ -1,0 +1,98 @@
+#include <stdio.h>
+
+#include "layers/batchnorm.h"
+#include "layers/net_private.h"
+
+static qg_status build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    qg_batchnorm  *bn = (qg_batchnorm *)l;
+    const qg_shape c  = { 1, 1, 1, bn->spec.whole ? 1 : l->in.c };
+    l->out            = l->in;
+    if (!(bn->spec.eps >= 0) || !(bn->spec.momentum >= 0 && bn->spec.momentum <= 1))
+        return qg_fail(QG_EARG, "%s: eps is %g and momentum %g, must be 0 (for the default) or more, and 0..1", l->name,
+                       (double)bn->spec.eps, (double)bn->spec.momentum);
+    bn->gamma = bn->spec.no_scale ? NULL : qg_layer_declare(l, "gamma", (qg_param){ .shape = c, .group = QG_NORMS });
+    bn->beta  = bn->spec.no_shift ? NULL : qg_layer_declare(l, "beta", (qg_param){ .shape = c, .group = QG_NORMS });
+    bn->mean  = qg_layer_declare(l, "running_mean", (qg_param){ .shape = c, .group = QG_TRACKED });
+    bn->var   = qg_layer_declare(l, "running_var", (qg_param){ .shape = c, .group = QG_TRACKED });
+    const bool declared = (bn->gamma || bn->spec.no_scale) && (bn->beta || bn->spec.no_shift) && bn->mean && bn->var;
+    return declared ? QG_OK : qg_errcode();
+}
+
+static qg_status start(qg_layer *l, uint64_t key)
+{
+    (void)key;
+    const qg_batchnorm *bn = (qg_batchnorm *)l;
+    for (int k = 0; k < bn->var->shape.c; k++) {
+        if (bn->gamma) bn->gamma->value[k] = 1.0f;
+        bn->var->value[k] = 1.0f;
+    }
+    return QG_OK;
+}
+
+qg_norm_spec qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t)
+{
+    return (qg_norm_spec){ .mean     = bn->mean->value,
+                           .var      = bn->var->value,
+                           .momentum = bn->spec.momentum,
+                           .eps      = bn->spec.eps,
+                           .frozen   = bn->spec.freeze_after && qg_tape_step(t) >= bn->spec.freeze_after };
+}
+
+/* Seen as one channel, all numbers share their statistics. */
+static qg_var *whole(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
+{
+    if (!x) return NULL;
+    const qg_shape row = { 0, 1, (int)qg_row(x->shape), 1 };
+    return qg_reshape(t, qg_norm(t, qg_reshape(t, x, row), gamma, beta, spec), x->shape);
+}
+
+static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    const qg_batchnorm *bn   = (qg_batchnorm *)l;
+    qg_norm_spec        spec = qg__batchnorm_spec(bn, t);
+    spec.pool = bn->pool;
+    spec.add  = z;
+    spec.relu = bn->relu;
+    const bool fused = !bn->slot || qg_slot_fuse(bn->slot, t, &spec);
+    qg_var    *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
+    qg_var    *beta  = bn->beta ? qg_parameter(t, bn->beta) : NULL;
+    if (bn->spec.whole) return whole(t, x, gamma, beta, spec);
+    qg_var    *y     = qg_norm(t, x, gamma, beta, spec);
+    return fused ? y : qg_slot_apply(bn->slot, t, y);
+}
+
+static void unfold(qg_layer *copy)
+{
+    qg_batchnorm *bn = (qg_batchnorm *)copy;
+    bn->pool = 0;
+    bn->relu = false;
+    bn->slot = NULL;
+}
+
+static void describe(const qg_layer *l, char *text, size_t bytes)
+{
+    if (((const qg_batchnorm *)l)->spec.whole) snprintf(text, bytes, "whole");
+}
+
+static const qg_layer_type batchnorm = { .name    = "batchnorm",
+                                         .size    = sizeof(qg_batchnorm),
+                                         .build   = build,
+                                         .start   = start,
+                                         .forward = forward,
+                                         .unfold  = unfold,
+                                         .describe = describe };
+
+qg_batchnorm *qg__batchnorm(qg_layer *l) { return l->type == &batchnorm ? (qg_batchnorm *)l : NULL; }
+
+qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec)
+{
+    qg_batchnorm *bn = qg_net_append(net, &batchnorm, spec.after, "bn", spec.name);
+    if (!bn) return NULL;
+    bn->spec = spec;
+    if (spec.freeze_after == 0) bn->spec.freeze_after = net->spec.freeze_batchnorm_after;
+    return &bn->layer;
+}
+
+qg_layer *qg_net_batchnorm(qg_net *net) { return qg_net_batchnorm_with(net, (qg_batchnorm_spec){ 0 }); }

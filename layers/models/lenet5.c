@@ -1,0 +1,86 @@
+#include "layers/models/lenet5.h"
+
+#include "layers/models/parts.h"
+
+static qg_net *declare(qg_model_spec s)
+{
+    const qg_model_quants conv1 = qg_model_quant(&s, "conv1", true, false);
+    const qg_model_quants conv2 = qg_model_quant(&s, "conv2", false, false);
+    const qg_model_quants fc1   = qg_model_quant(&s, "fc1", false, false);
+    const qg_model_quants fc2   = qg_model_quant(&s, "fc2", false, true);
+
+    qg_net *net = qg_net_new(qg__model_net(&s));
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 5, QG_QUANTS(conv1) });
+    qg__model_between(net, (qg_batchnorm_spec){ 0 }, conv2.input, 2);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 64, .kernel = 5, QG_QUANTS(conv2) });
+    qg__model_between(net, (qg_batchnorm_spec){ 0 }, fc1.input, 2);
+    qg_net_dense(net, (qg_dense_spec){ .out = 512, QG_QUANTS(fc1) });
+    qg__model_between(net, (qg_batchnorm_spec){ 0 }, fc2.input, 0);
+    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc2) });
+    return net;
+}
+
+const qg_model qg_model_lenet5 = {
+    .name  = "lenet5",
+    .about = "32C5-MP2-64C5-MP2-512FC-10, batch norm behind every hidden product (TWN, arXiv:1605.04711)",
+
+    /* The authors' solver: 30,000 iterations of 50 images, the rate divided by ten after 15,000 and
+     * 25,000 of them.  They print an SVM loss and ship a softmax; this is what they ship. */
+    .recipe = "epochs = 25\n"
+              "batch = 50\n"
+              "optimizer = \"sgd\"\n"
+              "lr = 0.01\n"
+              "momentum = 0.9\n"
+              "weight-decay = 1e-4\n"
+              "schedule = \"step:at=0.5+0.83333,factor=0.1\"\n"
+              "loss = \"cross-entropy\"\n",
+    .image   = QG_MNIST_IMAGE,
+    .declare = declare,
+};
+
+/* --- as XNOR-Net was replicated ----------------------------------------------------------- */
+
+/* Every binary block is bn - sign - product - relu, so that the batch norm comes after the pooling.
+ * Where the replication keeps gamma at 0.01 or more, gamma is free here. */
+static qg_net *declare_xnor(qg_model_spec s)
+{
+    const qg_batchnorm_spec norm  = { .eps = 1e-4f }, plain = { .eps = 1e-4f, .no_scale = true, .no_shift = true };
+    const qg_model_quants   conv1 = qg_model_quant(&s, "conv1", true, false);
+    const qg_model_quants   conv2 = qg_model_quant(&s, "conv2", false, false);
+    const qg_model_quants   fc1   = qg_model_quant(&s, "fc1", false, false);
+    const qg_model_quants   fc2   = qg_model_quant(&s, "fc2", false, true);
+
+    qg_net *net = qg_net_new(qg__model_net(&s));
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 20, .kernel = 5, QG_QUANTS(conv1) });
+    qg_net_batchnorm_with(net, plain);
+    qg_net_relu(net);
+    qg_net_maxpool(net, 2);
+    qg_net_batchnorm_with(net, norm);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 50, .kernel = 5, QG_QUANTS(conv2) });
+    qg_net_relu(net);
+    qg_net_maxpool(net, 2);
+    qg_net_batchnorm_with(net, norm);
+    qg_net_dense(net, (qg_dense_spec){ .out = 500, QG_QUANTS(fc1) });
+    qg__model_relu(net, fc2.input);
+    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc2) });
+    return net;
+}
+
+const qg_model qg_model_lenet5_xnor = {
+    .name  = "lenet5-xnor",
+    .about = "20C5-MP2-50C5-MP2-500FC-10, binary blocks of bn-sign-product-relu (XNOR-Net-PyTorch)",
+
+    /* XNOR-Net-PyTorch, MNIST: the rate divided by ten every 15 epochs.  The paper has no MNIST. */
+    .recipe = "epochs = 60\n"
+              "batch = 128\n"
+              "optimizer = \"adam\"\n"
+              "lr = 0.01\n"
+              "weight-decay = 1e-5\n"
+              "schedule = \"step:every=0.25,factor=0.1\"\n"
+              "loss = \"cross-entropy\"\n"
+              "weight = \"xnor:latent=centred\"\n"
+              "input = \"xnor:scale=off\"\n"
+              "first-last = \"float\"\n",
+    .image   = QG_MNIST_IMAGE,
+    .declare = declare_xnor,
+};

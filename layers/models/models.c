@@ -1,0 +1,155 @@
+#include "layers/models/models.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "layers/layer.h"
+#include "layers/models/finn.h"
+#include "layers/models/lenet5.h"
+#include "layers/models/mlp.h"
+#include "layers/models/parts.h"
+#include "layers/models/resnet.h"
+#include "layers/models/vgg.h"
+
+const qg_model *const qg_models[] = {
+    &qg_model_lenet5,   &qg_model_lenet5_xnor, &qg_model_mlp,      &qg_model_vgg7,     &qg_model_vgg_small,
+    &qg_model_resnet20, &qg_model_resnet32,    &qg_model_resnet44, &qg_model_resnet56, &qg_model_tfc,
+    &qg_model_sfc,      &qg_model_lfc,         &qg_model_cnv,      NULL,
+};
+
+const qg_model *qg_model_find(const char *name)
+{
+    for (const qg_model *const *m = qg_models; name && *m; m++)
+        if (!strcmp((*m)->name, name)) return *m;
+    qg_fail(QG_EARG, "no model is named '%s'", name ? name : "NULL");
+    return NULL;
+}
+
+static int count_words(const char *words)
+{
+    int n = 1;
+    for (const char *c = words; *c; c++) n += *c == '|';
+    return n;
+}
+
+/* Of the models that have it. */
+static const char *key_name(int key)
+{
+    for (const qg_model *const *m = qg_models; *m; m++)
+        if ((*m)->option[key].name) return (*m)->option[key].name;
+    return "";
+}
+
+/* 0 is the fallback. */
+static qg_status settle(const qg_model *m, int key, double *value)
+{
+    const qg_model_option *o   = &m->option[key];
+    const double           max = o->words ? count_words(o->words) - 1 : o->max;
+    if (!o->name && *value != 0)
+        return qg_fail(QG_EARG, "%s has no option %s, which is %g", m->name, key_name(key), *value);
+    if (*value == 0) *value = o->fallback;
+    if (!o->name || (*value >= o->min && *value <= max && !((o->whole || o->words) && *value != floor(*value))))
+        return QG_OK;
+    return qg_fail(QG_EARG, "%s: %s is %g, not %s%g .. %g", m->name, o->name, *value,
+                   o->whole || o->words ? "a whole number of " : "", o->min, max);
+}
+
+/* Every exception is for a product that is there. */
+static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, const qg_net *net)
+{
+    for (int i = 0; i < spec->choices; i++) {
+        char names[512] = "";
+        int  length     = 0;
+        bool found      = false;
+        for (int k = 0; k < qg_net_layers(net); k++) {
+            qg_layer *l = qg_net_layer(net, k);
+            if (!qg_layer_product(l)) continue;
+            found |= !strcmp(l->name, spec->choice[i].layer);
+            if (length < (int)sizeof names)
+                length += snprintf(names + length, sizeof names - (size_t)length, "%s%s", length ? ", " : "", l->name);
+        }
+        if (!found)
+            return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; available: %s", m->name,
+                           spec->choice[i].layer, names);
+    }
+    return QG_OK;
+}
+
+qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
+{
+    if (!m) {
+        qg_fail_null(QG_EARG, "model");
+        return NULL;
+    }
+    for (int key = 0; key < QG_MODEL_KEYS; key++)
+        if (settle(m, key, &spec.option[key])) return NULL;
+    for (int i = 0; i < spec.choices; i++)
+        if (!spec.choice || !spec.choice[i].layer) {
+            qg_fail(QG_EARG, "%s: exception %d names no layer", m->name, i);
+            return NULL;
+        }
+    qg_net *net = m->declare(spec);
+    if (!net || !check_choices(m, &spec, net)) return net;
+    qg_net_free(net);
+    return NULL;
+}
+
+qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool first, bool last)
+{
+    qg_model_quants q = { 0 };
+    if (!spec->first_last_float || !(first || last)) {
+        q = (qg_model_quants){ spec->weight, spec->input, spec->gradient };
+        if (first) q.input = (qg_quant){ 0 };
+    }
+    for (int i = 0; i < spec->choices; i++) {
+        const qg_choice *c = &spec->choice[i];
+        if (strcmp(c->layer, name)) continue;
+        if (c->has_weight) q.weight = c->weight;
+        if (c->has_input) q.input = c->input;
+        if (c->has_gradient) q.gradient = c->gradient;
+    }
+    return q;
+}
+
+/* --- parts -------------------------------------------------------------------------------- */
+
+qg_net_spec qg__model_net(const qg_model_spec *spec)
+{
+    return (qg_net_spec){ .height                 = spec->height,
+                          .width                  = spec->width,
+                          .channels               = spec->channels,
+                          .seed                   = spec->seed,
+                          .fold_batchnorm         = spec->fold_batchnorm,
+                          .freeze_batchnorm_after = spec->freeze_batchnorm_after };
+}
+
+qg_model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number, bool first,
+                                   bool last)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s%d", prefix, number);
+    return qg_model_quant(spec, name, first, last);
+}
+
+void qg__model_relu(qg_net *net, qg_quant next_input)
+{
+    if (!next_input.scheme || !next_input.scheme->rectifies) qg_net_relu(net);
+}
+
+void qg__model_between(qg_net *net, qg_batchnorm_spec norm, qg_quant next_input, int pool)
+{
+    const bool binary = next_input.scheme && next_input.bits == 1;
+    if (binary && pool) qg_net_maxpool(net, pool);
+    qg_net_batchnorm_with(net, norm);
+    qg__model_relu(net, next_input);
+    if (!binary && pool) qg_net_maxpool(net, pool);
+}
+
+void qg__model_dropout(qg_net *net, qg_quant *input, double rate)
+{
+    if (rate == 0) return;
+    if (input->scheme) qg_net_quantize(net, *input);
+    *input = (qg_quant){ 0 };
+    qg_net_dropout(net, (float)rate);
+}

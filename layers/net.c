@@ -1,0 +1,254 @@
+#include "layers/net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/json.h"
+#include "core/rng.h"
+#include "layers/net_private.h"
+
+qg_net *qg_net_new(qg_net_spec spec)
+{
+    qg_net *net = calloc(1, sizeof *net);
+    if (!net) {
+        qg_fail(QG_EMEM, "out of memory: a net");
+        return NULL;
+    }
+    net->spec = spec;
+    if (spec.height < 1 || spec.width < 1 || spec.channels < 1)
+        qg__net_fail(net, qg_fail(QG_ESHAPE, "net: the image is %d x %d x %d, not at least 1 x 1 x 1",
+                                  spec.height, spec.width, spec.channels));
+    return net;
+}
+
+void qg_net_free(qg_net *net)
+{
+    if (!net) return;
+    qg_params_release(&net->params);
+    qg_arena_release(&net->arena);
+    free(net);
+}
+
+void qg__net_fail(qg_net *net, qg_status s)
+{
+    if (net->status) return;
+    net->status = s;
+    snprintf(net->why, sizeof net->why, "%s", qg_errmsg());
+}
+
+/* --- declare ------------------------------------------------------------------------------ */
+
+enum { NAME_BYTES = 48 };       /* of a layer; with what follows it fits a parameter's */
+
+static bool name_taken(const qg_net *net, const char *name)
+{
+    for (int i = 0; i < net->layers; i++)
+        if (!strcmp(net->layer[i]->name, name)) return true;
+    return false;
+}
+
+/* "conv" becomes "conv1", "conv2", .. */
+static const char *layer_name(qg_net *net, const char *prefix, const char *name)
+{
+    char text[64];
+    if (name) return qg_arena_text(&net->arena, name);
+    int n = 0;
+    do {
+        snprintf(text, sizeof text, "%s%d", prefix, ++n);
+    } while (name_taken(net, text));
+    return qg_arena_text(&net->arena, text);
+}
+
+static bool room(qg_net *net)
+{
+    if (net->layers < net->capacity) return true;
+    const int  capacity = net->capacity ? 2 * net->capacity : 64;
+    qg_layer **layer    = qg_arena_take(&net->arena, (size_t)capacity * sizeof *layer);
+    if (!layer) return false;
+    if (net->layers) memcpy(layer, net->layer, (size_t)net->layers * sizeof *layer);
+    net->layer    = layer;
+    net->capacity = capacity;
+    return true;
+}
+
+/* NULL: none. */
+static const char *fault_of(const qg_net *net, const char *name)
+{
+    if (!*name) return "empty";
+    if (strlen(name) > NAME_BYTES) return "longer than 48 bytes";
+    if (!qg_utf8_valid(name, strlen(name))) return "not UTF-8, as checkpoints have it";
+    return name_taken(net, name) ? "taken" : NULL;
+}
+
+void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
+                    const char *name)
+{
+    if (!net || net->status) return NULL;
+    if (net->built) {           /* and never runs again: it would be another net than was declared */
+        qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
+        return NULL;
+    }
+    const char *fault = name ? fault_of(net, name) : NULL;
+    if (fault) {
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: the name '%.48s' is %s", type->name, name, fault));
+        return NULL;
+    }
+    if (after && after->net != net) {
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: %s, which it reads, belongs to another net", type->name,
+                                  after->name));
+        return NULL;
+    }
+    qg_layer *l = room(net) ? qg_arena_take(&net->arena, type->size) : NULL;
+    if (l) {
+        memset(l, 0, type->size);
+        l->type  = type;
+        l->net   = net;
+        l->name  = layer_name(net, prefix, name);
+        l->index = net->layers;
+        l->after = after ? after : net->layers ? net->layer[net->layers - 1] : NULL;
+    }
+    if (!l || !l->name) {
+        qg__net_fail(net, QG_EMEM);
+        return NULL;
+    }
+    net->layer[net->layers++] = l;
+    return l;
+}
+
+qg_layer *qg_net_result(qg_layer *l)
+{
+    if (l) l->result = true;
+    return l;
+}
+
+qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec)
+{
+    char text[192];
+    snprintf(text, sizeof text, "%s.%s", l->name, name);
+    spec.name   = text;
+    qg_param *p = qg_params_declare(&l->net->params, spec);
+    if (!p) qg__net_fail(l->net, qg_errcode());     /* whatever the layer makes of it */
+    return p;
+}
+
+/* --- build -------------------------------------------------------------------------------- */
+
+static qg_status build_layer(qg_net *net, qg_layer *l)
+{
+    const qg_shape image = { 1, net->spec.height, net->spec.width, net->spec.channels };
+    l->in                = l->after ? l->after->out : image;
+    const qg_status s    = l->type->build(net, l);
+    if (s || qg_shape_valid(l->out)) return s;
+    return qg_fail(QG_ESHAPE, "%s: its output " QG_SHAPE_FMT " is empty or beyond any memory", l->name,
+                   QG_SHAPE_ARGS(l->out));
+}
+
+static uint64_t key_of(uint64_t key, const char *name)
+{
+    for (; *name; name++) key = qg_bits(key, (unsigned char)*name);
+    return key;
+}
+
+/* What nobody reads was declared in the wrong place, or its reader was. */
+static void check_readers(qg_net *net)
+{
+    for (int i = 0; i + 1 < net->layers && !net->status; i++) {
+        const qg_layer *l = net->layer[i];
+        if (l->readers == 0 && !l->result)
+            qg__net_fail(net, qg_fail(QG_EARG, "%s: no layer reads it, and the net's result is %s; a further result is "
+                                      "declared with qg_net_result", l->name, net->layer[net->layers - 1]->name));
+    }
+}
+
+qg_params *qg_net_build(qg_net *net)
+{
+    if (!net) return NULL;
+    if (net->built && !net->status) {       /* once more changes nothing: the net goes on */
+        qg_fail(QG_ESTATE, "net: built already");
+        return NULL;
+    }
+    if (!net->status && net->layers == 0)
+        qg__net_fail(net, qg_fail(QG_ESTATE, "net: no layer was declared"));
+    if (!net->status) qg__net_fuse(net);
+    if (!net->status) check_readers(net);
+    for (int i = 0; i < net->layers && !net->status; i++) {
+        const qg_status s = build_layer(net, net->layer[i]);
+        if (s) qg__net_fail(net, s);
+    }
+    if (!net->status) {
+        const qg_status s = qg_params_allocate(&net->params);
+        if (s) qg__net_fail(net, s);
+    }
+    /* A layer's draws depend on its name alone: whatever quantizers do to the layers between, the
+     * products of one seed start from the same latent weights. */
+    const uint64_t key = qg_rng_fork(net->spec.seed, QG_STREAM_INIT);
+    for (int i = 0; i < net->layers && !net->status; i++) {
+        qg_layer *l = net->layer[i];
+        if (!l->type->start) continue;
+        const qg_status s = l->type->start(l, key_of(key, l->name));
+        if (s) qg__net_fail(net, s);
+    }
+    if (net->status) {
+        qg_fail(net->status, "%s", net->why);
+        return NULL;
+    }
+    net->built = true;
+    return &net->params;
+}
+
+qg_params *qg_net_params(const qg_net *net)
+{
+    if (net && net->built) return (qg_params *)&net->params;
+    if (net && net->status) qg_fail(net->status, "%s", net->why);
+    else if (net) qg_fail(QG_ESTATE, "net: has no parameters before qg_net_build");
+    return NULL;
+}
+
+int qg_net_layers(const qg_net *net) { return net ? net->layers : 0; }
+
+qg_layer *qg_net_layer(const qg_net *net, int index)
+{
+    return index >= 0 && index < qg_net_layers(net) ? net->layer[index] : NULL;
+}
+
+/* --- run ---------------------------------------------------------------------------------- */
+
+qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
+{
+    enum { MOST_BYTES = 1024 };     /* of a layer that folding has changed */
+    _Alignas(max_align_t) unsigned char copy[MOST_BYTES];
+    if (t && !l) return qg_reject_null(t, "layer");
+    if (!t || !x) return NULL;
+    const qg_layer_type *type = l->type;
+    if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
+    if (l->with && !type->unfold) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
+    if (!type->unfold) return type->forward(l, t, x, NULL);
+    QG_ASSERT(type->size <= MOST_BYTES);
+    qg_layer *alone = memcpy(copy, l, type->size);
+    type->unfold(alone);
+    return type->forward(alone, t, x, NULL);
+}
+
+qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
+{
+    if (!t) return NULL;
+    if (!net) return qg_reject_null(t, "net");
+    if (net->status) return qg_reject(t, net->status, "%s", net->why);
+    if (!net->built) return qg_reject(t, QG_ESTATE, "net: run before qg_net_build");
+    if (images.shape.h != net->spec.height || images.shape.w != net->spec.width || images.shape.c != net->spec.channels)
+        return qg_reject(t, QG_ESHAPE, "net: images are " QG_SHAPE_FMT ", the net was declared for [n,%d,%d,%d]",
+                         QG_SHAPE_ARGS(images.shape), net->spec.height, net->spec.width, net->spec.channels);
+    qg_var *image = qg_input(t, images);
+    if (!image) return NULL;
+    /* Outputs by layer; the table lives on the tape, so that a net can be run by several tapes. */
+    qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
+    if (!out) return NULL;
+    for (int i = 0; i < net->layers; i++) {
+        qg_layer *l = net->layer[i];
+        qg_var   *x = l->after ? out[l->after->index] : image, *z = l->with ? out[l->with->index] : NULL;
+        out[i]      = l->fused ? x : l->type->forward(l, t, x, z);
+        if (!out[i]) return NULL;
+    }
+    return out[net->layers - 1];
+}

@@ -1,0 +1,290 @@
+/* The two layers that multiply: conv2d and dense.  Each has a latent weight, three quantizer slots
+ * and perhaps a bias; they differ in shapes and in the op they record. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "core/ops/norm_spec.h"
+#include "layers/batchnorm.h"
+#include "layers/initial.h"
+
+typedef struct conv2d {
+    qg_product     product;
+    qg_conv2d_spec spec;
+} conv2d;
+
+typedef struct dense {
+    qg_product    product;
+    qg_dense_spec spec;
+} dense;
+
+/* --- what they share ---------------------------------------------------------------------- */
+
+/* s of qg_glorot_lr.  The released code counts the fans of a convolution the same way. */
+static float glorot_lr(qg_glorot_lr rule, double fan_in, double fan_out)
+{
+    if (rule == QG_GLOROT_OFF) return 0;
+    const double squared = (fan_in + fan_out) / 1.5;
+    return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
+}
+
+/* rank: of the weight in files.  inputs: input channels, over which weights may be centred. */
+static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, double fan_out, qg_shape x)
+{
+    p->weight_slot.q.inputs = inputs;
+    qg_layer        *l      = &p->layer;
+    const qg_quant   q      = p->weight_slot.q;
+    const qg_scheme *scheme = q.scheme;
+    if (scheme && scheme->centred && inputs == 1)
+        return qg_fail(QG_EARG, "%s: %s with centred latent weights has a single input channel: "
+                       "its weights would all be 0", l->name, scheme->name);
+    p->weight = qg_layer_declare(
+        l, "weight",
+        (qg_param){ .shape    = w,
+                    .rank     = rank,
+                    .group    = QG_WEIGHTS,
+                    .clip     = scheme ? scheme->clip : 0,
+                    .centred  = scheme && scheme->centred ? (int)inputs : 0,
+                    .binary   = scheme && scheme->flips,
+                    .lr_scale = glorot_lr(q.glorot_lr, (double)qg_row(w), fan_out) });
+    if (!p->weight) return qg_errcode();
+    if (!p->no_bias) {
+        p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
+        if (!p->bias) return qg_errcode();
+    }
+    qg_status s = qg_slot_declare(l, &p->weight_slot, QG_WEIGHT, w);
+    if (!s) s = qg_slot_declare(l, &p->input_slot, QG_INPUT, x);
+    return s ? s : qg_slot_declare(l, &p->gradient_slot, QG_GRADIENT, l->out);
+}
+
+static void start(qg_product *p, uint64_t key, double fan_out)
+{
+    const qg_shape w = p->weight->shape;
+    qg__glorot_uniform(p->weight, key, (double)qg_row(w), fan_out);
+    qg_param_centre(p->weight);
+    qg_slot_start(&p->weight_slot, (qg_tensor){ w, p->weight->value });
+    qg_slot_start(&p->input_slot, (qg_tensor){ .shape = p->layer.in });
+}
+
+static qg_var *quantized_input(const qg_product *p, qg_tape *t, qg_var *x)
+{
+    return p->input_fused ? x : qg_slot_apply(&p->input_slot, t, x);
+}
+
+static qg_var *quantized_weight(const qg_product *p, qg_tape *t)
+{
+    return qg_slot_apply(&p->weight_slot, t, qg_parameter(t, p->weight));
+}
+
+static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_parameter(t, p->bias) : NULL; }
+
+/* The input quantizer scales the result, so bias and batch statistics have to wait for it. */
+static bool scales_output(const qg_product *p, const qg_tape *t)
+{
+    const qg_quant q = p->input_slot.q;
+    return t && q.scheme && q.scheme->scale_output && !qg_quant_waits(q, t);
+}
+
+/* x w + b, whatever product that is. */
+typedef qg_var *(*multiply)(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
+
+/* With the batch norm behind it folded into the weight; see core/ops/ops.h. */
+static qg_var *folded(const qg_product *p, qg_tape *t, qg_var *x, multiply product)
+{
+    const qg_batchnorm *bn    = p->norm;
+    const qg_norm_spec  spec  = qg__batchnorm_spec(bn, t);
+    qg_var             *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
+    qg_var             *beta  = qg_parameter(t, bn->beta);
+    qg_var             *w     = qg_parameter(t, p->weight);
+    qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
+    if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
+        return product(p, t, x, q, qg_fold_bias(t, gamma, beta, spec));
+    qg_var *z = product(p, t, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
+    return qg_fold_correct(t, product(p, t, x, q, NULL), z, gamma, beta, spec);
+}
+
+static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
+{
+    const qg_quant q = p->input_slot.q;
+    if (!x || !y) return NULL;
+    y = q.scheme->scale_output(t, q, x, windows, y);
+    return p->bias ? qg_bias(t, y, bias(p, t)) : y;
+}
+
+/* windows: what of x a result reads. */
+static qg_var *forward(const qg_product *p, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
+{
+    qg_var *q = quantized_input(p, t, x), *y;
+    if (p->norm) y = folded(p, t, q, product);
+    else if (scales_output(p, t))
+        y = scaled(p, t, x, windows, product(p, t, q, quantized_weight(p, t), NULL));
+    else y = product(p, t, q, quantized_weight(p, t), bias(p, t));
+    return qg_slot_apply(&p->gradient_slot, t, y);
+}
+
+qg_tensor qg_product_weight(const qg_product *p, float *folded)
+{
+    const qg_batchnorm *bn    = p->norm;
+    const qg_shape      shape = p->weight->shape;
+    if (!bn) return (qg_tensor){ shape, p->weight->value };
+    const qg_norm_spec spec = { .var = bn->var->value, .eps = bn->spec.eps };
+    const size_t       row  = qg_row(shape);
+    for (size_t o = 0; o < (size_t)shape.n; o++) {
+        const float inv = (float)(1.0 / qg__norm_deviation(spec, o));
+        const float a   = bn->gamma ? bn->gamma->value[o] * inv : inv;
+        for (size_t i = o * row; i < (o + 1) * row; i++) folded[i] = p->weight->value[i] * a;
+    }
+    return (qg_tensor){ shape, folded };
+}
+
+static void unfold(qg_layer *copy)
+{
+    qg_product *p  = (qg_product *)copy;
+    p->norm        = NULL;
+    p->input_fused = false;
+}
+
+/* --- conv2d ------------------------------------------------------------------------------- */
+
+enum { MOST_PAD = 1 << 20 };    /* beyond it, sizes leave an int */
+
+static double conv2d_fan_out(qg_shape w) { return (double)w.n * w.h * w.w; }
+
+static qg_status conv2d_build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    conv2d              *c = (conv2d *)l;
+    const qg_conv2d_spec s = c->spec;
+    if (s.out < 1 || s.kernel < 1 || s.kernel_w < 1 || s.stride < 1 || s.pad < 0)
+        return qg_fail(QG_EARG,
+                       "%s: out %d, kernel %dx%d, stride %d must be at least 1 and pad %d at least 0",
+                       l->name, s.out, s.kernel, s.kernel_w, s.stride, s.pad);
+    if (!isfinite(s.pad_value))
+        return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", l->name, (double)s.pad_value);
+    if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, not 0..%d", l->name, s.pad, MOST_PAD);
+    if ((l->in.h + 2.0 * s.pad) * (l->in.w + 2.0 * s.pad) * l->in.c > INT_MAX)      /* ops count an image in ints */
+        return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is too large", l->name,
+                       QG_SHAPE_ARGS(l->in), s.pad);
+    const int h = l->in.h + 2 * s.pad, w = l->in.w + 2 * s.pad;
+    if (h < s.kernel || w < s.kernel_w)
+        return qg_fail(QG_ESHAPE, "%s: kernel %dx%d is larger than its input " QG_SHAPE_FMT " padded by %d",
+                       l->name, s.kernel, s.kernel_w, QG_SHAPE_ARGS(l->in), s.pad);
+    l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
+    l->macs = (uint64_t)qg_row(l->out) * ((uint64_t)s.kernel * (uint64_t)s.kernel_w) * (uint64_t)l->in.c;
+    const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c };
+    return declare(&c->product, weight, 4, (size_t)weight.c, conv2d_fan_out(weight), l->in);
+}
+
+static qg_status conv2d_start(qg_layer *l, uint64_t key)
+{
+    qg_product *p = (qg_product *)l;
+    start(p, key, conv2d_fan_out(p->weight->shape));
+    return QG_OK;
+}
+
+static qg_var *convolve(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+{
+    const conv2d      *c    = (const conv2d *)p;
+    const qg_conv_spec spec = { .stride    = c->spec.stride,
+                                .pad_h     = c->spec.pad,
+                                .pad_w     = c->spec.pad,
+                                .pad_value = c->spec.pad_value,
+                                .sums      = p->sums && !scales_output(p, t) };
+    return qg_conv2d(t, x, w, b, spec);
+}
+
+static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    const qg_conv2d_spec s = ((conv2d *)l)->spec;
+    return forward((qg_product *)l, t, x, convolve,
+                   (qg_windows){ s.kernel, s.kernel_w, s.stride, s.pad, s.pad });
+}
+
+static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
+{
+    const qg_conv2d_spec s = ((const conv2d *)l)->spec;
+    int at = snprintf(text, bytes, "%dx%d", s.kernel, s.kernel_w);
+    if (s.stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", s.stride);
+    if (s.pad) snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
+}
+
+static const qg_layer_type conv2d_type = { .name     = "conv2d",
+                                           .size     = sizeof(conv2d),
+                                           .build    = conv2d_build,
+                                           .start    = conv2d_start,
+                                           .forward  = conv2d_forward,
+                                           .unfold   = unfold,
+                                           .describe = conv2d_describe };
+
+qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
+{
+    conv2d *c = qg_net_append(net, &conv2d_type, spec.after, "conv", spec.name);
+    if (!c) return NULL;
+    if (spec.stride == 0) spec.stride = 1;
+    if (spec.kernel_w == 0) spec.kernel_w = spec.kernel;
+    c->spec                    = spec;
+    c->product.no_bias         = spec.no_bias;
+    c->product.weight_slot.q   = spec.weight;
+    c->product.input_slot.q    = spec.input;
+    c->product.gradient_slot.q = spec.gradient;
+    return &c->product.layer;
+}
+
+/* --- dense -------------------------------------------------------------------------------- */
+
+static qg_status dense_build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    dense *d = (dense *)l;
+    if (d->spec.out < 1) return qg_fail(QG_EARG, "%s: out is %d, not at least 1", l->name, d->spec.out);
+    l->out  = (qg_shape){ 1, 1, 1, d->spec.out };
+    l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
+    /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */
+    const qg_shape weight = { d->spec.out, l->in.h, l->in.w, l->in.c };
+    const int      rank   = l->in.h > 1 || l->in.w > 1 ? 4 : 2;
+    return declare(&d->product, weight, rank, qg_row(weight), (double)l->out.c, l->in);
+}
+
+static qg_status dense_start(qg_layer *l, uint64_t key)
+{
+    start((qg_product *)l, key, (double)l->out.c);
+    return QG_OK;
+}
+
+static qg_var *connect(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)p;
+    return qg_dense(t, x, w, b);
+}
+
+static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return forward((qg_product *)l, t, x, connect, (qg_windows){ l->in.h, l->in.w, 1, 0, 0 });
+}
+
+static const qg_layer_type dense_type = { .name    = "dense",
+                                          .size    = sizeof(dense),
+                                          .build   = dense_build,
+                                          .start   = dense_start,
+                                          .forward = dense_forward,
+                                          .unfold  = unfold };
+
+qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
+{
+    dense *d = qg_net_append(net, &dense_type, spec.after, "fc", spec.name);
+    if (!d) return NULL;
+    d->spec                    = spec;
+    d->product.no_bias         = spec.no_bias;
+    d->product.weight_slot.q   = spec.weight;
+    d->product.input_slot.q    = spec.input;
+    d->product.gradient_slot.q = spec.gradient;
+    return &d->product.layer;
+}
+
+qg_product *qg_layer_product(qg_layer *l)
+{
+    if (!l) return NULL;
+    return l->type == &conv2d_type || l->type == &dense_type ? (qg_product *)l : NULL;
+}

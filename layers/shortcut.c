@@ -1,0 +1,49 @@
+#include <stdio.h>
+
+#include "layers/layer.h"
+
+typedef struct shortcut {
+    qg_layer layer;
+    int      stride, channels;
+} shortcut;
+
+static qg_status build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    const shortcut *s = (shortcut *)l;
+    if (s->stride < 1 || s->channels < l->in.c)
+        return qg_fail(QG_EARG, "%s: stride %d must be at least 1 and channels %d at least those of " QG_SHAPE_FMT,
+                       l->name, s->stride, s->channels, QG_SHAPE_ARGS(l->in));
+    l->out = (qg_shape){ 1, (l->in.h - 1) / s->stride + 1, (l->in.w - 1) / s->stride + 1, s->channels };
+    return QG_OK;
+}
+
+static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    const shortcut *s = (shortcut *)l;
+    return qg_shortcut(t, x, s->stride, s->channels);
+}
+
+static void describe(const qg_layer *l, char *text, size_t bytes)
+{
+    const shortcut *s = (const shortcut *)l;
+    snprintf(text, bytes, "stride %d, to %d", s->stride, s->channels);
+}
+
+static const qg_layer_type type = {
+    .name = "shortcut",
+    .size = sizeof(shortcut),
+    .build = build,
+    .forward = forward,
+    .describe = describe,
+};
+
+qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels)
+{
+    shortcut *s = qg_net_append(net, &type, after, "shortcut", NULL);
+    if (!s) return NULL;
+    s->stride   = stride;
+    s->channels = channels;
+    return &s->layer;
+}

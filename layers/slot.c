@@ -1,0 +1,88 @@
+#include <stdio.h>
+
+#include "layers/batchnorm.h"
+
+const qg_role qg_roles[QG_ROLES] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
+
+const qg_slot *qg_layer_slot(qg_layer *l, qg_role role)
+{
+    const qg_product *p = qg_layer_product(l);
+    if (!p) return role == QG_INPUT ? qg__quantize_slot(l) : NULL;
+    return role == QG_WEIGHT ? &p->weight_slot : role == QG_INPUT ? &p->input_slot : &p->gradient_slot;
+}
+
+qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
+{
+    const qg_scheme *scheme = slot->q.scheme;
+    if (!scheme) return QG_OK;
+    qg_quant q        = slot->q;
+    q.role            = role;
+    const qg_status s = qg_quant_check(q);
+    if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
+    if (scheme->scale_output && !qg_layer_product(l))
+        return qg_fail(QG_EARG, "%s: %s scales the result of a product; it is an input of conv2d or dense",
+                       l->name, scheme->name);
+    return QG_OK;
+}
+
+qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
+{
+    const qg_scheme *scheme = slot->q.scheme;
+    const qg_status  s      = qg_slot_check(l, slot, role);
+    if (!scheme || s) return s;
+    slot->q.role    = role;
+    slot->q.numbers = qg_count(x);
+    for (int i = 0; i < qg_learned_count(slot->q); i++) {
+        const qg_learned *learned = &scheme->learned[i];
+        char              name[128];
+        snprintf(name, sizeof name, "%s.%s", qg_role_name(role), learned->name);
+        slot->param[i] = qg_layer_declare(
+            l, name,
+            (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
+                        .group    = learned->tracked ? QG_TRACKED : QG_QUANTIZERS,
+                        .decay    = slot->q.decay == 0 ? learned->decay : slot->q.decay });
+        if (!slot->param[i]) return qg_errcode();
+    }
+    return QG_OK;
+}
+
+void qg_slot_start(qg_slot *slot, qg_tensor x)
+{
+    float *value[QG_MAX_LEARNED] = { 0 };
+    if (!slot->q.scheme || !slot->q.scheme->start) return;
+    for (int i = 0; i < QG_MAX_LEARNED; i++)
+        if (slot->param[i]) value[i] = slot->param[i]->value;
+    slot->q.scheme->start(slot->q, x, value);
+}
+
+static void vars(const qg_slot *slot, qg_tape *t, qg_var **learned)
+{
+    for (int i = 0; i < QG_MAX_LEARNED; i++)
+        learned[i] = slot->param[i] ? qg_parameter(t, slot->param[i]) : NULL;
+}
+
+qg_var *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x)
+{
+    qg_var *learned[QG_MAX_LEARNED];
+    if (!x || !slot->q.scheme) return x;
+    vars(slot, t, learned);
+    return qg_quantize(t, slot->q, x, learned);
+}
+
+bool qg_slot_fuse(const qg_slot *slot, qg_tape *t, qg_norm_spec *spec)
+{
+    qg_var *learned[QG_MAX_LEARNED];
+    vars(slot, t, learned);
+    for (int i = 0; i < qg_learned_count(slot->q); i++)
+        if (!learned[i]) return false;
+    if (qg_quant_observes(slot->q, t, learned)) return false;
+    if (!qg_quant_waits(slot->q, t)) {
+        qg_quant q  = slot->q;
+        q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
+        spec->act   = q.scheme->activation(q, learned);
+        if (!spec->act.forward) return false;
+    } else if (slot->q.scheme->rectifies) {
+        spec->relu = true;
+    }
+    return true;
+}

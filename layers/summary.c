@@ -1,0 +1,172 @@
+/* What a net is, in a table, and what it weighs. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "layers/batchnorm.h"
+#include "layers/net_private.h"
+
+enum { FLOAT_BITS = 32 };
+
+static size_t weights(const qg_product *p) { return qg_count(p->weight->shape); }
+
+/* --- bytes -------------------------------------------------------------------------------- */
+
+/* A packed row starts on a byte, as one output channel of a packed kernel does. */
+size_t qg_product_packed_bytes(const qg_product *p)
+{
+    const qg_quant q = p->weight_slot.q;
+    if (!q.scheme) return weights(p) * sizeof(float);
+    const size_t row   = (qg_row(p->weight->shape) * (size_t)q.bits + 7) / 8;
+    const size_t per   = q.scheme->scales == 0 ? 1 : q.scheme->scales > 0 ? (size_t)q.scheme->scales : 0;
+    const size_t times = q.per_channel ? (size_t)p->weight->shape.n : 1;
+    return row * (size_t)p->weight->shape.n + per * times * sizeof(float);
+}
+
+/* Of what an input quantizer has learned or observed. */
+static size_t input_bytes(qg_layer *l)
+{
+    const qg_slot *slot  = qg_layer_slot(l, QG_INPUT);
+    size_t         bytes = 0;
+    for (int i = 0; slot && i < qg_learned_count(slot->q); i++)
+        if (!slot->q.scheme->learned[i].quiet) bytes += qg_count(slot->param[i]->shape) * sizeof(float);
+    return bytes;
+}
+
+/* Of all parameters of a layer, "<layer>.<name>": one of a kind that is not known here. */
+static size_t named_bytes(const qg_net *net, const char *layer)
+{
+    const size_t n     = strlen(layer);
+    size_t       bytes = 0;
+    for (int i = 0; i < net->params.count; i++) {
+        const qg_param *p = net->params.item[i];
+        if (!strncmp(p->name, layer, n) && p->name[n] == '.') bytes += qg_count(p->shape) * sizeof(float);
+    }
+    return bytes;
+}
+
+/* Batch norm folds into one factor and one offset per channel, and takes a bias with it; folded into
+ * a weight that is quantized afterwards, only the offset is left. */
+static size_t other_bytes(const qg_net *net)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < net->layers; i++) {
+        const qg_product   *p  = qg_layer_product(net->layer[i]);
+        const qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
+        if (p && p->bias) bytes += qg_count(p->bias->shape) * sizeof(float);
+        if (!p && !bn && !qg_layer_slot(net->layer[i], QG_INPUT)) bytes += named_bytes(net, net->layer[i]->name);
+        if (bn) bytes += (bn->layer.fused ? 1 : 2) * (size_t)bn->mean->shape.c * sizeof(float);
+    }
+    return bytes;
+}
+
+size_t qg_net_float_bytes(const qg_net *net)
+{
+    if (!qg_net_params(net)) return 0;
+    size_t bytes = other_bytes(net);
+    for (int i = 0; i < net->layers; i++) {
+        const qg_product *p = qg_layer_product(net->layer[i]);
+        if (p) bytes += weights(p) * sizeof(float);
+    }
+    return bytes;
+}
+
+size_t qg_net_packed_bytes(const qg_net *net)
+{
+    if (!qg_net_params(net)) return 0;
+    size_t bytes = other_bytes(net);
+    for (int i = 0; i < net->layers; i++) {
+        const qg_product *p = qg_layer_product(net->layer[i]);
+        if (p) bytes += qg_product_packed_bytes(p);
+        bytes += input_bytes(net->layer[i]);
+    }
+    return bytes;
+}
+
+/* --- the table ---------------------------------------------------------------------------- */
+
+static const char *scheme_name(qg_quant q, char *text, size_t bytes)
+{
+    const bool channels = q.scheme && q.per_channel && q.scheme->granularity == QG_EITHER_SCALE;
+    char       name[QG_SPELLING_BYTES];
+    snprintf(text, bytes, "%s%s", qg_scheme_spelling(q.scheme, name, sizeof name), channels ? "/channel" : "");
+    return text;
+}
+
+static int bits_of(qg_quant q) { return q.scheme ? q.bits : FLOAT_BITS; }
+
+static void line(const qg_layer *l, FILE *out)
+{
+    char shape[40], what[40] = "", w[QG_SPELLING_BYTES], x[QG_SPELLING_BYTES];
+    if (l->out.h == 1 && l->out.w == 1) snprintf(shape, sizeof shape, "%d", l->out.c);
+    else snprintf(shape, sizeof shape, "%d x %d x %d", l->out.h, l->out.w, l->out.c);
+    if (l->type->describe) l->type->describe(l, what, sizeof what);
+    const qg_product *p = qg_layer_product((qg_layer *)l);
+    fprintf(out, "%-8s %-14s %-16s %-14s", l->name, l->type->name, what, shape);
+    if (p)
+        fprintf(out, " %-35s %4d %-35s %4d %9zu %12" PRIu64 " %10zu",
+                scheme_name(p->weight_slot.q, w, sizeof w), bits_of(p->weight_slot.q),
+                scheme_name(p->input_slot.q, x, sizeof x), bits_of(p->input_slot.q), weights(p), l->macs,
+                qg_product_packed_bytes(p));
+    fputc('\n', out);
+}
+
+/* "wp 1", or of one value per channel "min -0.3 .. -0.1 of 32". */
+static void value(const qg_param *p, const char *name, const char *before, FILE *out)
+{
+    const size_t n  = qg_count(p->shape);
+    float        lo = p->value[0], hi = p->value[0];
+    for (size_t i = 1; i < n; i++) {
+        lo = p->value[i] < lo ? p->value[i] : lo;
+        hi = p->value[i] > hi ? p->value[i] : hi;
+    }
+    if (n == 1) fprintf(out, "%s%s %.6g", before, name, (double)lo);
+    else fprintf(out, "%s%s %.6g .. %.6g of %zu", before, name, (double)lo, (double)hi, n);
+}
+
+/* What the table has no column for, if there is anything: gradients, delays, learned values. */
+static void quantizer(qg_layer *l, qg_role role, FILE *out)
+{
+    const qg_slot *slot = qg_layer_slot(l, role);
+    if (!slot || !slot->q.scheme) return;
+    const qg_quant q = slot->q;
+    const int      n = qg_learned_count(q);
+    if (role != QG_GRADIENT && n == 0 && q.after == 0) return;
+    char name[QG_SPELLING_BYTES], place[80];
+    snprintf(place, sizeof place, "%s.%s", l->name, qg_role_name(role));
+    fprintf(out, "%-16s %s, %d bit%s", place, scheme_name(q, name, sizeof name), q.bits,
+            q.bits == 1 ? "" : "s");
+    if (q.after) fprintf(out, ", after %" PRIu64 " steps", q.after);
+    if (q.freeze_after) fprintf(out, ", frozen after %" PRIu64 " steps", q.freeze_after);
+    for (int tracked = 0; tracked < 2; tracked++) {
+        const char *before = tracked ? "; tracks " : "; learns ";
+        for (int i = 0; i < n; i++) {
+            const qg_learned *entry = &q.scheme->learned[i];
+            if (entry->quiet || entry->tracked != (tracked == 1)) continue;
+            value(slot->param[i], entry->name, before, out);
+            before = ", ";
+        }
+    }
+    fputc('\n', out);
+}
+
+void qg_net_summary(const qg_net *net, FILE *out)
+{
+    if (!net || !net->built || !out) return;
+    uint64_t macs  = 0;
+    size_t   count = 0;
+    fprintf(out, "%-8s %-14s %-16s %-14s %-35s %4s %-35s %4s %9s %12s %10s\n", "layer", "type", "",
+            "output", "weight", "bits", "input", "bits", "weights", "mult-adds", "bytes");
+    for (int i = 0; i < net->layers; i++) {
+        const qg_product *p = qg_layer_product(net->layer[i]);
+        line(net->layer[i], out);
+        macs += net->layer[i]->macs;
+        if (p) count += weights(p);
+    }
+    for (int i = 0; i < net->layers; i++)
+        for (int r = 0; r < QG_ROLES; r++) quantizer(net->layer[i], qg_roles[r], out);
+    const size_t full = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
+    fprintf(out,
+            "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n"
+            "%zu bytes as float, %zu packed: %.1f times smaller\n",
+            count, qg_params_trained(&net->params), macs, full, packed, packed ? (double)full / (double)packed : 1);
+}

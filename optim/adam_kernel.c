@@ -1,0 +1,40 @@
+#include <math.h>
+
+#include "core/kernels/cpu.h"
+#include "optim/rule.h"
+
+/* Algorithm 1 with the two corrections taken out of the loop, and the decay of AdamW:
+ *
+ *     m = beta1 m + (1 - beta1) g                  v = beta2 v + (1 - beta2) g^2
+ *     w = clip(w - lr decay w - lr m' / (sqrt(v') + eps))
+ *     m' = m / (1 - beta1^step)                    v' = v / (1 - beta2^step)
+ */
+static void update(const void *adam, const qg_stretch *s)
+{
+    const qg_adam_spec *spec = adam;
+    const double        t    = (double)s->step;
+
+    /* Of the same rounded betas as in the loop: 0.001 is not 1 - 0.999f.  In double: 1 - beta2^t
+     * cancels. */
+    const float rate   = (float)((double)s->lr / (1 - pow((double)spec->beta1, t)));
+    const float scale  = (float)(1 / sqrt(1 - pow((double)spec->beta2, t)));
+    const float shrink = s->lr * s->decay;
+
+    const float     beta1 = spec->beta1;
+    const float     beta2 = spec->beta2;
+    const float     eps   = spec->eps;
+    const float     clip  = s->clip;
+    float *restrict w     = s->w;
+    float *restrict g     = s->g;
+    float *restrict m     = s->moment[0];
+    float *restrict v     = s->moment[1];
+    for (size_t i = 0; i < s->n; i++) {
+        m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+        v[i] = beta2 * v[i] + (1 - beta2) * (g[i] * g[i]);
+        /* One subtraction: 1 - shrink and w - shrink w alone would often round to 1 and to w. */
+        w[i] = qg__clip(w[i] - (shrink * w[i] + rate * m[i] / (sqrtf(v[i]) * scale + eps)), clip);
+        g[i] = 0;
+    }
+}
+
+const qg_rule QG_PER_ISA(qg__adam) = { "adam", 2, { "m", "v" }, update, false };

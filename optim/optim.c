@@ -1,0 +1,303 @@
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/kernels/block.h"
+#include "core/kernels/parallel.h"
+#include "optim/rule.h"
+
+static const char *const group_name[QG_TRACKED] = {
+    [QG_WEIGHTS]    = "weights",
+    [QG_BIASES]     = "biases",
+    [QG_NORMS]      = "norms",
+    [QG_QUANTIZERS] = "quantizers",
+};
+
+struct qg_optim {
+    const qg_params *params;
+    const qg_rule   *rule;
+    const void      *spec;
+    float            lr;
+    qg_group_spec    group[QG_GROUPS];
+    bool             set_untrained;             /* a program set a group that is not trained: */
+    int              untrained;                 /* this one */
+    int64_t          step;                      /* updates made */
+    float           *moment[QG_MOMENTS];        /* laid out as params->value */
+    const char     **moment_name[QG_MOMENTS];   /* [count], as a file names them */
+    qg_param       **item;                      /* [count] the trained ones, by rising offset */
+    int              count;
+    int              blocks;                    /* of the flat vector: even work, whatever the parameters */
+    int             *first;                     /* [blocks] the item that holds the block's start */
+    bool            *bad;                       /* [blocks] has a gradient that is not finite */
+    qg_arena         arena;
+};
+
+static size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
+
+/* --- what one parameter is due ------------------------------------------------------------ */
+
+static bool frozen(const qg_optim *o, const qg_param *p)
+{
+    return p->frozen || o->group[p->group].frozen;
+}
+
+static float rate_of(const qg_optim *o, const qg_param *p)
+{
+    const float group = o->group[p->group].lr_scale;
+    return o->lr * (group == 0 ? 1.0f : group) * (p->lr_scale == 0 ? 1.0f : p->lr_scale);
+}
+
+static float decay_of(const qg_optim *o, const qg_param *p)
+{
+    return p->decay == 0 ? o->group[p->group].weight_decay : p->decay;
+}
+
+/* --- checks: nothing is touched before they pass ------------------------------------------ */
+
+static bool legal(float x) { return x >= 0 && isfinite(x); }
+
+static qg_status check_settings(const qg_optim *o)
+{
+    if (o->set_untrained)
+        return qg_fail(QG_EARG, "step: group %d was set; 0 to %d are trained", o->untrained,
+                       QG_TRACKED - 1);
+    if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g, must be 0 or more", (double)o->lr);
+    for (int g = 0; g < QG_TRACKED; g++) {
+        const qg_group_spec *s = &o->group[g];
+        if (!legal(s->lr_scale) || !legal(s->weight_decay))
+            return qg_fail(QG_EARG,
+                           "step: %s have lr_scale %g, weight_decay %g, must be 0 or more",
+                           group_name[g], (double)s->lr_scale, (double)s->weight_decay);
+    }
+    for (int i = 0; i < o->count; i++) {
+        const qg_param *p = o->item[i];
+        if (!legal(p->lr_scale) || !legal(p->decay) || !(p->clip >= 0) || !legal(rate_of(o, p)))
+            return qg_fail(QG_EARG,
+                           "step: %s has lr_scale %g, decay %g, clip %g and learning rate %g; each "
+                           "must be 0 or more",
+                           p->name, (double)p->lr_scale, (double)p->decay, (double)p->clip,
+                           (double)rate_of(o, p));
+        if (p->centred < 0 || (p->centred && qg_row(p->shape) % (size_t)p->centred))
+            return qg_fail(QG_EARG, "step: %s is centred in runs of %d; its filters have %zu values", p->name,
+                           p->centred, qg_row(p->shape));
+    }
+    if (o->step < 0 || o->step == INT64_MAX)
+        return qg_fail(QG_ESTATE, "step: the count of steps is %lld", (long long)o->step);
+    return QG_OK;
+}
+
+/* Adding one to an exponent of all ones, and to no other, carries into the sign bit.  Integers,
+ * because a sum of floats may not be reordered and so would not be vectorised. */
+static bool all_finite(const float *g, size_t n)
+{
+    uint32_t carry = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &g[i], sizeof bits);
+        carry |= (bits & 0x7F800000u) + 0x00800000u;
+    }
+    return carry < 0x80000000u;
+}
+
+static void inspect(void *context, int block, int worker)
+{
+    (void)worker;
+    qg_optim    *o     = context;
+    const size_t start = qg_block(o->params->length, block);
+    const size_t n     = qg_block(o->params->length, block + 1) - start;
+    o->bad[block]      = !all_finite(o->params->grad + start, n);
+}
+
+static qg_status check_gradients(qg_optim *o)
+{
+    qg_parallel(o->blocks, inspect, o);
+    for (int b = 0; b < o->blocks; b++) {
+        if (!o->bad[b]) continue;
+        size_t at = qg_block(o->params->length, b);
+        while (all_finite(o->params->grad + at, 1)) at++;
+        int i = o->first[b];
+        while (i + 1 < o->count && o->item[i + 1]->offset <= at) i++;
+        return qg_fail(QG_ENAN, "step: gradient %zu of %s is %g", at - o->item[i]->offset,
+                       o->item[i]->name, (double)o->params->grad[at]);
+    }
+    return QG_OK;
+}
+
+/* --- the step ----------------------------------------------------------------------------- */
+
+/* Blocks and parameters start at multiples of 16 floats, so no block starts in a padding. */
+static void update(void *context, int block, int worker)
+{
+    (void)worker;
+    const qg_optim *o     = context;
+    const size_t    start = qg_block(o->params->length, block);
+    const size_t    end   = qg_block(o->params->length, block + 1);
+    for (int i = o->first[block]; i < o->count && o->item[i]->offset < end; i++) {
+        const qg_param *p    = o->item[i];
+        const size_t    from = p->offset > start ? p->offset : start;
+        const size_t    to   = at_most(p->offset + qg_count(p->shape), end);
+        qg_stretch s = { .param = p,
+                         .n     = to - from,
+                         .w     = o->params->value + from,
+                         .g     = o->params->grad + from,
+                         .lr    = rate_of(o, p),
+                         .decay = decay_of(o, p),
+                         .clip  = p->clip > 0 && !p->centred ? p->clip : INFINITY,
+                         .step  = o->step };
+        for (int m = 0; m < o->rule->n_moments; m++) s.moment[m] = o->moment[m] + from;
+        if (frozen(o, p)) memset(s.g, 0, s.n * sizeof *s.g);
+        else o->rule->update(o->spec, &s);
+    }
+}
+
+qg_status qg_optim_step(qg_optim *o)
+{
+    if (!o) return qg_fail_null(QG_ESTATE, "optimizer");
+    qg_status s = check_settings(o);
+    if (!s) s = check_gradients(o);
+    if (s) return s;
+    o->step++;
+    qg_parallel(o->blocks, update, o);
+    for (int i = 0; i < o->count; i++)      /* whole rows: a block may end within one */
+        if (!frozen(o, o->item[i])) qg_param_centre(o->item[i]);
+    return QG_OK;
+}
+
+/* --- construction ------------------------------------------------------------------------- */
+
+static void list_items(qg_optim *o)
+{
+    for (int i = 0; i < o->params->count; i++)
+        if (o->params->item[i]->group != QG_TRACKED) o->item[o->count++] = o->params->item[i];
+    for (int b = 0, i = 0; b < o->blocks; b++) {
+        while (i + 1 < o->count && o->item[i + 1]->offset <= qg_block(o->params->length, b)) i++;
+        o->first[b] = i;
+    }
+}
+
+static const char *moment_name(qg_arena *a, const char *moment, const char *param)
+{
+    const size_t bytes = sizeof "optim.." + strlen(moment) + strlen(param);
+    char        *name  = qg_arena_take(a, bytes);
+    if (name) snprintf(name, bytes, "optim.%s.%s", moment, param);
+    return name;
+}
+
+static qg_status add_moment(qg_optim *o, int m)
+{
+    const size_t bytes = o->params->length * sizeof(float);
+    const size_t names = (size_t)o->count * sizeof *o->moment_name[m];
+    o->moment[m]       = qg_arena_take(&o->arena, bytes + 1);
+    o->moment_name[m]  = qg_arena_take(&o->arena, names + 1);
+    if (!o->moment[m] || !o->moment_name[m]) return QG_EMEM;
+    memset(o->moment[m], 0, bytes);
+    for (int i = 0; i < o->count; i++) {
+        o->moment_name[m][i] = moment_name(&o->arena, o->rule->moment[m], o->item[i]->name);
+        if (!o->moment_name[m][i]) return QG_EMEM;
+    }
+    return QG_OK;
+}
+
+/* Everything that a step needs, so that a step allocates nothing. */
+static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
+{
+    void *copy = qg_arena_take(&o->arena, spec_bytes);
+    o->blocks  = qg_blocks(o->params->length);
+    o->first   = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->first);
+    o->bad     = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->bad);
+    o->item    = qg_arena_take(&o->arena, ((size_t)o->params->count + 1) * sizeof *o->item);
+    if (!copy || !o->first || !o->bad || !o->item) return QG_EMEM;
+    o->spec = memcpy(copy, spec, spec_bytes);
+    list_items(o);
+    for (int m = 0; m < o->rule->n_moments; m++)
+        if (add_moment(o, m)) return QG_EMEM;
+    return QG_OK;
+}
+
+/* Without latent weights, small updates would make +-1 into any number. */
+static bool refuses_binary(const qg_params *p, const qg_rule *rule)
+{
+    for (int i = 0; i < p->count; i++) {
+        if (!p->item[i]->binary) continue;
+        qg_fail(QG_EARG, "%s: %s is binary and has no latent weights; bop trains it", rule->name,
+                p->item[i]->name);
+        return true;
+    }
+    return false;
+}
+
+qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
+                        float lr, float weight_decay)
+{
+    if (!p) return NULL;
+    if (!p->value) {
+        qg_fail(QG_ESTATE, "%s: the parameters are not allocated", rule->name);
+        return NULL;
+    }
+    if (!(lr > 0 && isfinite(lr))) {
+        qg_fail(QG_EARG, "%s: lr is %g; it must be greater than 0", rule->name, (double)lr);
+        return NULL;
+    }
+    if (!legal(weight_decay)) {
+        qg_fail(QG_EARG, "%s: weight_decay is %g, must be 0 or more", rule->name,
+                (double)weight_decay);
+        return NULL;
+    }
+    if (!rule->flips && refuses_binary(p, rule)) return NULL;
+    qg_optim *o = calloc(1, sizeof *o);
+    if (!o) {
+        qg_fail(QG_EMEM, "%s: out of memory", rule->name);
+        return NULL;
+    }
+    o->params = p;
+    o->rule   = rule;
+    o->lr     = lr;
+    o->group[QG_WEIGHTS].weight_decay = weight_decay;
+    if (take_memory(o, spec, spec_bytes)) {
+        qg_optim_free(o);
+        return NULL;
+    }
+    return o;
+}
+
+void qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec)
+{
+    if (!o) return;
+    if ((int)g >= 0 && (int)g < QG_TRACKED) {
+        o->group[g] = spec;
+        return;
+    }
+    o->set_untrained = true;
+    o->untrained     = (int)g;
+}
+
+void qg_optim_set_lr(qg_optim *o, float lr)
+{
+    if (o) o->lr = lr;
+}
+
+void qg_optim_state(qg_optim *o, qg_state *s)
+{
+    if (!o) return;
+    for (int m = 0; m < o->rule->n_moments; m++)
+        for (int i = 0; i < o->count; i++) {
+            const qg_shape d = o->item[i]->shape;
+            qg_array       a = { .dtype = QG_F32,
+                                 .rank  = 4,
+                                 .dims  = { (size_t)d.n, (size_t)d.h, (size_t)d.w, (size_t)d.c },
+                                 .data  = o->moment[m] + o->item[i]->offset };
+            qg_state_add(s, o->moment_name[m][i], a);
+        }
+    qg_state_add(s, "optim.step", (qg_array){ .dtype = QG_I64, .data = &o->step });
+}
+
+void qg_optim_free(qg_optim *o)
+{
+    if (!o) return;
+    qg_arena_release(&o->arena);
+    free(o);
+}

@@ -1,0 +1,23 @@
+#include "core/kernels/cpu.h"
+#include "optim/rule.h"
+
+QG_DECLARE_KERNELS(qg_rule, qg__sgd_plain);
+QG_DECLARE_KERNELS(qg_rule, qg__sgd_momentum);
+QG_DECLARE_KERNELS(qg_rule, qg__sgd_nesterov);
+
+qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec)
+{
+    if (!p) return NULL;
+    if (!(spec.momentum >= 0 && spec.momentum < 1)) {
+        qg_fail(QG_EARG, "sgd: momentum is %g, must be 0 to less than 1", (double)spec.momentum);
+        return NULL;
+    }
+    if (spec.nesterov && spec.momentum == 0) {
+        qg_fail(QG_EARG, "sgd: nesterov needs a momentum greater than 0");
+        return NULL;
+    }
+    const qg_rule *rule = spec.nesterov       ? QG_KERNELS(qg__sgd_nesterov)
+                          : spec.momentum > 0 ? QG_KERNELS(qg__sgd_momentum)
+                                              : QG_KERNELS(qg__sgd_plain);
+    return qg__optim_new(p, rule, &spec, sizeof spec, spec.lr, spec.weight_decay);
+}

@@ -1,0 +1,62 @@
+#include "core/kernels/cpu.h"
+#include "optim/rule.h"
+
+/*     d = g + decay w
+ *     w = clip(w - lr d)
+ */
+static void update_plain(const void *spec, const qg_stretch *s)
+{
+    (void)spec;
+    const float     lr    = s->lr;
+    const float     decay = s->decay;
+    const float     clip  = s->clip;
+    float *restrict w     = s->w;
+    float *restrict g     = s->g;
+    for (size_t i = 0; i < s->n; i++) {
+        w[i] = qg__clip(w[i] - lr * (g[i] + decay * w[i]), clip);
+        g[i] = 0;
+    }
+}
+
+/*     v = momentum v + d
+ *     w = clip(w - lr v)
+ */
+static void update_momentum(const void *spec, const qg_stretch *s)
+{
+    const float     momentum = ((const qg_sgd_spec *)spec)->momentum;
+    const float     lr       = s->lr;
+    const float     decay    = s->decay;
+    const float     clip     = s->clip;
+    float *restrict w        = s->w;
+    float *restrict g        = s->g;
+    float *restrict v        = s->moment[0];
+    for (size_t i = 0; i < s->n; i++) {
+        v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+        w[i] = qg__clip(w[i] - lr * v[i], clip);
+        g[i] = 0;
+    }
+}
+
+/*     v = momentum v + d
+ *     w = clip(w - lr (d + momentum v))
+ */
+static void update_nesterov(const void *spec, const qg_stretch *s)
+{
+    const float     momentum = ((const qg_sgd_spec *)spec)->momentum;
+    const float     lr       = s->lr;
+    const float     decay    = s->decay;
+    const float     clip     = s->clip;
+    float *restrict w        = s->w;
+    float *restrict g        = s->g;
+    float *restrict v        = s->moment[0];
+    for (size_t i = 0; i < s->n; i++) {
+        const float d = g[i] + decay * w[i];
+        v[i] = momentum * v[i] + d;
+        w[i] = qg__clip(w[i] - lr * (d + momentum * v[i]), clip);
+        g[i] = 0;
+    }
+}
+
+const qg_rule QG_PER_ISA(qg__sgd_plain)    = { "sgd", 0, { NULL }, update_plain, false };
+const qg_rule QG_PER_ISA(qg__sgd_momentum) = { "sgd", 1, { "momentum" }, update_momentum, false };
+const qg_rule QG_PER_ISA(qg__sgd_nesterov) = { "sgd", 1, { "momentum" }, update_nesterov, false };

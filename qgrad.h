@@ -1,0 +1,62 @@
+/* qgrad.h — train quantized neural networks in plain C.
+ *
+ * The public headers in reading order; each is its own manual.  C++ may include this file, and no other.
+ */
+#ifndef QGRAD_H
+#define QGRAD_H
+
+#define QGRAD_VERSION "0.1.0"
+
+#ifdef __cplusplus
+/* Here, since C++ has overloads in some of them, which extern "C" forbids. */
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+extern "C" {
+#endif
+
+#include "core/status.h"
+#include "core/tensor.h"
+#include "core/io/array.h"
+#include "core/rng.h"
+#include "core/params.h"
+#include "core/tape.h"
+#include "core/ops/ops.h"
+#include "core/profile.h"
+#include "core/kernels/parallel.h"
+#include "core/kernels/cpu.h"
+#include "core/io/state.h"
+#include "core/gradcheck.h"
+#include "quant/quant.h"
+#include "quant/scheme.h"
+
+/* The quantizers of the papers and of TensorFlow on plain arrays: no tape, nothing allocated. */
+#include "quant/schemes/binary.h"
+#include "quant/schemes/dorefa.h"
+#include "quant/schemes/fake_quant.h"
+#include "quant/reference/integer.h"
+#include "quant/reference/integer_conv.h"
+#include "quant/schemes/linear.h"
+#include "quant/schemes/lsq.h"
+#include "quant/schemes/pact.h"
+#include "quant/reference/quantize.h"
+#include "quant/schemes/ttq.h"
+#include "quant/schemes/twn.h"
+#include "quant/schemes/xnor.h"
+
+#include "layers/net.h"
+#include "layers/layer.h"
+#include "layers/models/models.h"
+#include "optim/optim.h"
+#include "optim/schedule.h"
+#include "datasets/loader.h"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

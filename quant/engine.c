@@ -1,0 +1,327 @@
+/* What a form does with tensors: threads, channels, the tape, codes. */
+#include <string.h>
+
+#include "quant/channel.h"
+#include "quant/reduce.h"
+#include "quant/scheme.h"
+#include "quant/slope.h"
+
+/* --- constants -------------------------------------------------------------------------------- */
+
+static float raised(const qg_learned *l, float v) { return l->least > 0.0f && v < l->least ? l->least : v; }
+
+static size_t index_of(qg_quant q, const qg_learned *l, size_t channel)
+{
+    return l->per_channel && q.per_channel ? channel : 0;
+}
+
+qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learned)
+{
+    float value[QG_MAX_LEARNED] = { 0.0f };
+    for (int i = 0; i < qg_learned_count(q); i++) {
+        const qg_learned *l = &q.scheme->learned[i];
+        value[i] = raised(l, learned[i][index_of(q, l, s.channel)]);
+    }
+    return q.scheme->constants(q, s, value);
+}
+
+static qg_surrogate surrogate_of(qg_quant q)
+{
+    if (q.surrogate.slope || q.scheme->own_slope) return q.surrogate;
+    return q.scheme->own ? q.scheme->own(q) : qg_surrogate_identity();
+}
+
+qg_surrogate qg_clip_at_1(qg_quant q)
+{
+    (void)q;
+    return qg_surrogate_clip(1.0f);
+}
+
+/* How many of the learned values have a gradient; they come first. */
+static int trained_count(qg_quant q)
+{
+    int n = 0;
+    while (n < qg_learned_count(q) && !q.scheme->learned[n].tracked) n++;
+    return n;
+}
+
+/* Values that an update left outside their legal set return to it, and all are read. */
+static void take_learned(qg_quant q, qg_var *const *learned, const float **value)
+{
+    for (int i = 0; i < qg_learned_count(q); i++) {
+        const qg_learned *l = &q.scheme->learned[i];
+        value[i] = learned[i]->data;
+        for (size_t k = 0; l->least > 0.0f && k < qg_count(learned[i]->shape); k++)
+            qg_confine(learned[i], k, raised(l, value[i][k]));
+    }
+}
+
+/* --- arrays: forward -------------------------------------------------------------------------- */
+
+typedef struct work {
+    qg_quant            q;
+    const qg_form      *form;
+    qg_split           c;
+    qg_isa              isa;
+    const float        *x, *dy;
+    const float *const *learned;
+    float              *y, *dx, *scale;
+    qg_constants       *into;           /* [spans], or NULL */
+    const qg_constants *k;              /* of one span, or in a gradient [spans] */
+    double            (*sum)[QG_FORM_SUMS];
+} work;
+
+static qg_constants constants_of(const work *w, size_t channel)
+{
+    const qg_constants k = qg_form_constants(w->q, qg_span_at(w->isa, w->c, channel, w->x), w->learned);
+    float              negative;
+    if (w->into) w->into[channel] = k;
+    if (w->scale) w->form->scales(&k, &w->scale[channel], &negative);
+    return k;
+}
+
+static void values_block(void *context, size_t at, size_t n)
+{
+    const work *w = context;
+    w->form->values(w->isa, w->k, n, w->x + at, w->y + at);
+}
+
+void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    work w = { .form = form, .isa = qg__isa(), .x = x, .y = y, .k = k };
+    qg__in_blocks(n, QG_BLOCK, values_block, &w);
+}
+
+static void forward_channels(void *context, size_t first, size_t count)
+{
+    const work  *w = context;
+    const size_t size = qg__channel_size(w->c), most = qg__part_size(w->c);
+    for (size_t i = first; i < first + count; i++) {
+        const qg_constants k = constants_of(w, i);
+        for (size_t at = 0; at < size; at += most) {
+            const size_t n = qg__smaller(size - at, most);
+            float        part[QG_CHUNK];
+            const float *x = qg__part(w->c, i, at, n, w->x, part);
+            float       *y = w->c.outer == 1 ? w->y + i * size + at : part;
+            w->form->values(w->isa, &k, n, x, y);
+            qg__close_part(w->c, i, at, n, y, w->y);
+        }
+    }
+}
+
+void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
+                     float *scale)
+{
+    work w = { .q = q, .form = q.scheme->form, .c = c, .isa = qg__isa(), .x = x, .learned = learned, .y = y };
+    w.into  = k;
+    w.scale = scale;
+    if (c.depth != 1) {
+        qg__in_blocks(c.depth, QG_CHANNEL_GROUP, forward_channels, &w);
+        return;
+    }
+    const qg_constants one = constants_of(&w, 0);
+    qg_form_values(w.form, &one, qg__channel_size(c), x, y);
+}
+
+/* --- arrays: backward ------------------------------------------------------------------------- */
+
+static void backward_run(const void *context, size_t first, size_t n, double *sum)
+{
+    const work *w = context;
+    w->form->backward(w->isa, w->k, n, w->x + first, w->dy + first, w->dx ? w->dx + first : NULL, w->sum ? sum : NULL);
+}
+
+static void backward_channel(const work *w, size_t channel, const qg_constants *k, float *to, double *sum)
+{
+    const size_t size = qg__channel_size(w->c);
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        float        px[QG_CHUNK], pdy[QG_CHUNK], pdx[QG_CHUNK];
+        const float *x = qg__part(w->c, channel, at, n, w->x, px);
+        const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
+        float       *dx = to ? qg__open_part(w->c, channel, at, n, to, pdx) : NULL;
+        w->form->backward(w->isa, k, n, x, dy, dx, sum);
+        if (dx) qg__close_part(w->c, channel, at, n, dx, to);
+    }
+}
+
+static void backward_channels(void *context, size_t first, size_t count)
+{
+    const work *w = context;
+    for (size_t i = first; i < first + count; i++) {
+        if (w->sum) memset(w->sum[i], 0, sizeof w->sum[i]);
+        backward_channel(w, i, &w->k[i], w->dx, w->sum ? w->sum[i] : NULL);
+    }
+}
+
+static void mix_channel(const work *w, size_t channel, qg_mix m)
+{
+    const size_t size = qg__channel_size(w->c);
+    for (size_t at = 0; at < size; at += QG_CHUNK) {
+        const size_t n = qg__smaller(size - at, QG_CHUNK);
+        float        px[QG_CHUNK], pdy[QG_CHUNK], pdx[QG_CHUNK], scaled[QG_CHUNK];
+        const float *x = qg__part(w->c, channel, at, n, w->x, px);
+        const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
+        float       *dx = qg__open_part(w->c, channel, at, n, w->dx, pdx);
+        QG_KERNELS_OF(w->isa, qg__slope)->mix(n, x, dy, m.direct, m.coupled, m.through, dx, scaled);
+        w->q.surrogate.slope(w->q.surrogate.arg, n, x, scaled, dx);
+        qg__close_part(w->c, channel, at, n, dx, w->dx);
+    }
+}
+
+static void mix_channels(void *context, size_t first, size_t count)
+{
+    const work      *w = context;
+    const qg_scheme *scheme = w->q.scheme;
+    for (size_t i = first; i < first + count; i++) {
+        const qg_constants k = w->k ? w->k[i] : constants_of(w, i);
+        double             sum[QG_FORM_SUMS] = { 0.0 };
+        if (scheme->mixes_sums) backward_channel(w, i, &k, NULL, sum);
+        mix_channel(w, i, scheme->mix(w->q, qg_span_at(w->isa, w->c, i, w->x), &k, sum));
+    }
+}
+
+void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
+                      double (*sum)[QG_FORM_SUMS])
+{
+    const size_t n = qg__channel_size(c) * c.depth;
+    q.surrogate = surrogate_of(q);
+    work w = { .q = q, .form = q.scheme->form, .c = c, .isa = qg__isa(), .x = x, .dy = dy, .k = k, .sum = sum };
+    w.dx = dx;
+    if (dx && q.scheme->mix) {
+        qg__in_blocks(c.depth, QG_CHANNEL_GROUP, mix_channels, &w);
+        return;
+    }
+    if (q.surrogate.slope) {
+        if (dx) qg_surrogate_slope(q.surrogate, n, x, dy, dx);
+        w.dx = NULL;
+    }
+    if (!w.dx && !sum) return;
+    if (c.depth == 1) qg__sum_runs(n, backward_run, &w, sum ? sum[0] : (double[QG_FORM_SUMS]){ 0 });
+    else qg__in_blocks(c.depth, QG_CHANNEL_GROUP, backward_channels, &w);
+    for (size_t i = 0; w.dx && q.scheme->adds && i < c.depth; i++)
+        q.scheme->adds(q, qg_span_at(w.isa, c, i, x), &k[i], dy + i * c.inner, dx + i * c.inner);
+}
+
+/* --- codes ------------------------------------------------------------------------------------ */
+
+qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    const qg_form  *form = q.scheme->form;
+    const qg_split c    = qg_spans(q, x.shape);
+    const qg_isa    isa  = qg__isa();
+    if (q.bits == QG_FLOAT_BITS)
+        return qg_fail(QG_EARG, "%s: 32 bits are not rounded to codes", q.scheme->name);
+    if (q.scheme->ready && !q.scheme->ready(q, learned))
+        return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there are no codes", q.scheme->name);
+    for (size_t i = 0; i < c.depth; i++) {
+        const qg_constants k = qg_form_constants(q, qg_span_at(isa, c, i, x.data), learned);
+        float              negative;
+        for (size_t at = i * c.inner; at < (i + 1) * c.inner; at += QG_CHUNK)
+            form->codes(isa, &k, qg__smaller((i + 1) * c.inner - at, QG_CHUNK), x.data + at, out->code + at);
+        form->scales(&k, &out->scale[i], &negative);
+        if (out->negative) out->negative[i] = negative;
+        if (negative != out->scale[i]) out->two_sided = true;
+    }
+    out->n_scale = (int)c.depth;
+    out->bits    = q.bits;
+    return QG_OK;
+}
+
+/* --- the elementwise function ----------------------------------------------------------------- */
+
+_Static_assert(sizeof(qg_constants) <= sizeof(((qg_activation *)0)->k), "constants fit an activation");
+
+static qg_constants unpack(const qg_activation *f)
+{
+    qg_constants k;
+    memcpy(&k, f->k, sizeof k);
+    return k;
+}
+
+static void activation_forward(const qg_activation *f, size_t n, const float *x, float *y)
+{
+    const qg_constants k = unpack(f);
+    ((const qg_form *)f->of)->values(f->isa, &k, n, x, y);
+}
+
+/* dx may be dy: both gradients of a run are taken before it is written. */
+static void activation_backward(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
+                                double *dk)
+{
+    const qg_constants k = unpack(f);
+    double             sum[QG_FORM_SUMS] = { 0.0 };
+    for (size_t i = 0; i < n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(n - i, QG_CHUNK);
+        float        run[QG_CHUNK], *out = dx == dy ? run : dx + i;
+        memset(out, 0, m * sizeof *out);
+        ((const qg_form *)f->of)->backward(f->isa, &k, m, x + i, dy + i, f->slope ? NULL : out, dk ? sum : NULL);
+        if (f->slope) f->slope(f->arg, m, x + i, dy + i, out);
+        if (out == run) memcpy(dx + i, run, m * sizeof *run);
+    }
+    for (int j = 0; dk && j < f->n_learned; j++) dk[j] += (double)k.gain[j] * sum[j];
+}
+
+qg_activation qg_form_activation(qg_quant q, qg_var *const *learned)
+{
+    const float *value[QG_MAX_LEARNED] = { NULL };
+    q.surrogate = surrogate_of(q);
+    take_learned(q, learned, value);
+    const qg_constants k = qg_form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, value);
+    qg_activation      f = { .forward   = activation_forward,
+                             .backward  = activation_backward,
+                             .of        = q.scheme->form,
+                             .slope     = q.surrogate.slope,
+                             .arg       = q.surrogate.arg,
+                             .n_learned = trained_count(q),
+                             .isa       = qg__isa() };
+    for (int i = 0; i < f.n_learned; i++) f.learned[i] = learned[i];
+    memcpy(f.k, &k, sizeof k);
+    return f;
+}
+
+/* --- the op ----------------------------------------------------------------------------------- */
+
+typedef struct formed {
+    qg_quant     q;
+    qg_split    spans;
+    qg_constants k[];           /* [spans.depth] */
+} formed;
+
+qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    const qg_scheme *scheme = q.scheme;
+    const float     *value[QG_MAX_LEARNED] = { NULL };
+    q.surrogate = surrogate_of(q);
+    take_learned(q, learned, value);
+    if (scheme->ready && !scheme->ready(q, value)) return qg_quant_pass(t, q, x);
+    if (qg_quant_fuses(q)) return qg_record_activation(t, &scheme->ops[0], x, scheme->activation(q, learned));
+
+    const int  trained  = trained_count(q);
+    const bool straight = trained == 0 && !scheme->mix && q.surrogate.slope == qg_surrogate_identity().slope;
+    qg_var    *y = qg_record(t, &scheme->ops[straight], x->shape, x, trained > 0 ? learned[0] : NULL,
+                             trained > 1 ? learned[1] : NULL);
+    const qg_split spans = qg_spans(q, x->shape);
+    formed         *f = y ? qg_save(t, y, sizeof *f + spans.depth * sizeof *f->k) : NULL;
+    if (!f) return NULL;
+    f->q     = q;
+    f->spans = spans;
+    qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
+    return y;
+}
+
+void qg_form_backward(qg_tape *t, qg_var *y)
+{
+    const formed *f = y->saved;
+    const qg_var *x = y->in[0];
+    const int     trained = trained_count(f->q);
+    double      (*sum)[QG_FORM_SUMS] = trained ? qg_scratch(t, f->spans.depth * sizeof *sum) : NULL;
+    if (trained && !sum) return;
+    qg_form_gradient(f->q, f->spans, f->k, x->data, y->grad, x->grad, sum);
+    for (size_t s = 0; sum && s < f->spans.depth; s++)
+        for (int i = 0; i < trained; i++) {
+            qg_var *learned = y->in[1 + i];
+            if (!learned->grad) continue;
+            learned->grad[index_of(f->q, &f->q.scheme->learned[i], s)] += (float)((double)f->k[s].gain[i] * sum[s][i]);
+        }
+}

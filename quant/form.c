@@ -1,0 +1,280 @@
+#include "quant/form.h"
+
+#include "quant/map.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
+#include "quant/scheme.h"
+#include "quant/slope.h"
+#include "quant/smooth.h"
+#include "quant/uniform.h"
+
+/* --- sign ------------------------------------------------------------------------------------- */
+
+static void sign_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    QG_KERNELS_OF(isa, qg__map)->scaled_sign(n, x, k->sign.scale, y);
+}
+
+static void sign_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                          double *sum)
+{
+    float term[QG_CHUNK];
+    for (size_t i = 0; dx && i < n; i++) dx[i] += dy[i] * k->sign.scale;
+    if (!sum) return;
+    QG_KERNELS_OF(isa, qg__slope)->by_sign(n, x, dy, term);
+    sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
+}
+
+static void sign_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    (void)isa, (void)k;
+    for (size_t i = 0; i < n; i++) code[i] = x[i] >= 0.0f ? 1 : -1;
+}
+
+static void sign_scales(const qg_constants *k, float *positive, float *negative)
+{
+    *positive = *negative = k->sign.scale;
+}
+
+const qg_form qg_sign_form = { sign_values, sign_backward, sign_codes, sign_scales };
+
+/* --- ternary ---------------------------------------------------------------------------------- */
+
+static void ternary_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    const qg_ternary f = k->ternary;
+    QG_KERNELS_OF(isa, qg__map)->ternary(n, x, f.delta, f.positive, f.negative, y);
+}
+
+/* One reading of x and dy for all three. */
+static void ternary_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                             double *sum)
+{
+    const qg_ternary f = k->ternary;
+    float            above[QG_CHUNK], below[QG_CHUNK], unused[QG_CHUNK] = { 0.0f };
+    QG_KERNELS_OF(isa, qg__slope)->ternary(n, x, dy, f.delta, f.positive, f.negative, dx ? dx : unused, above, below);
+    if (!sum) return;
+    sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, above);
+    sum[1] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, below);
+}
+
+static void ternary_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    const float d = k->ternary.delta;
+    (void)isa;
+    for (size_t i = 0; i < n; i++) code[i] = (x[i] > d) - (x[i] < -d);
+}
+
+static void ternary_scales(const qg_constants *k, float *positive, float *negative)
+{
+    *positive = k->ternary.positive;
+    *negative = k->ternary.negative;
+}
+
+const qg_form qg_ternary_form = { ternary_values, ternary_backward, ternary_codes, ternary_scales };
+
+/* --- uniform ---------------------------------------------------------------------------------- */
+
+static void uniform_scales(const qg_constants *k, float *positive, float *negative)
+{
+    *positive = *negative = k->uniform.step;
+}
+
+static void codes_of_values(qg_isa isa, const qg_form *form, const qg_constants *k, size_t n, const float *x,
+                            int32_t *code)
+{
+    float y[QG_CHUNK];
+    form->values(isa, k, n, x, y);
+    qg_codes_of(n, y, k->uniform.step, code);
+}
+
+static void clip_values(const qg_levels *u, size_t n, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], u->lo, u->hi);
+}
+
+/* round(clip(x / step, lo, hi)) step: lo and hi are codes. */
+static void lsq_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    const qg_levels u = k->uniform;
+    QG_KERNELS_OF(isa, qg__map)->lsq(n, x, u.step, u.lo, u.hi, y);
+}
+
+static void lsq_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                         double *sum)
+{
+    const qg_levels u = k->uniform;
+    float            term[QG_CHUNK], unused[QG_CHUNK] = { 0.0f };
+    QG_KERNELS_OF(isa, qg__uniform)->lsq_backward(n, x, dy, u.step, u.lo, u.hi, dx ? dx : unused, term);
+    if (sum) sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
+}
+
+static void lsq_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    codes_of_values(isa, &qg_lsq_form, k, n, x, code);
+}
+
+const qg_form qg_lsq_form = { lsq_values, lsq_backward, lsq_codes, uniform_scales };
+
+/* round(clip(x, 0, hi) steps / hi) hi / steps */
+static void pact_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    const qg_levels u = k->uniform;
+    if (u.steps == 0.0f) clip_values(&u, n, x, y);
+    else QG_KERNELS_OF(isa, qg__map)->pact(n, x, u.hi, u.steps, y);
+}
+
+static void pact_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                          double *sum)
+{
+    const float hi = k->uniform.hi;
+    float       term[QG_CHUNK];
+    for (size_t i = 0; dx && i < n; i++) {
+        const float g = dy[i];
+        const float above = x[i] >= 0.0f ? g : 0.0f;
+        dx[i] += x[i] < hi ? above : 0.0f;
+    }
+    if (!sum) return;
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        term[i] = x[i] >= hi ? g : 0.0f;
+    }
+    sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
+}
+
+static void pact_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    codes_of_values(isa, &qg_pact_form, k, n, x, code);
+}
+
+const qg_form qg_pact_form = { pact_values, pact_backward, pact_codes, uniform_scales };
+
+/* floor(clip(x, 0, hi) / hi steps + 0.5) / steps hi */
+static void linear_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    const qg_levels u = k->uniform;
+    if (u.steps == 0.0f) clip_values(&u, n, x, y);
+    else QG_KERNELS_OF(isa, qg__map)->linear(n, x, u.hi, u.steps, y);
+}
+
+static void linear_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                            double *sum)
+{
+    const float hi = k->uniform.hi;
+    (void)isa, (void)sum;
+    for (size_t i = 0; dx && i < n; i++) {
+        const float g = dy[i];
+        const float above = x[i] > 0.0f ? g : 0.0f;
+        dx[i] += x[i] < hi ? above : 0.0f;
+    }
+}
+
+static void linear_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    codes_of_values(isa, &qg_linear_form, k, n, x, code);
+}
+
+const qg_form qg_linear_form = { linear_values, linear_backward, linear_codes, uniform_scales };
+
+/* round(clip(x, 0, 1) steps) / steps */
+static void dorefa_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    const qg_levels u = k->uniform;
+    const qg_map_kernels *kernels = QG_KERNELS_OF(isa, qg__map);
+    if (u.steps == 0.0f) clip_values(&u, n, x, y);
+    else (u.variant != 0.0f ? kernels->dorefa_up : kernels->dorefa_even)(n, x, u.steps, y);
+}
+
+static void dorefa_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                            double *sum)
+{
+    (void)isa, (void)k, (void)sum;
+    for (size_t i = 0; dx && i < n; i++) {
+        const float g = dy[i];
+        const float above = x[i] >= 0.0f ? g : 0.0f;
+        dx[i] += x[i] <= 1.0f ? above : 0.0f;
+    }
+}
+
+static void dorefa_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    const qg_levels u = k->uniform;
+    (void)isa;
+    for (size_t i = 0; i < n; i++) {
+        const float v = qg_clamp(x[i], 0.0f, 1.0f) * u.steps;
+        const float r = u.variant != 0.0f ? qg_round_up(v) : qg_round_even(v);
+        code[i]       = (int32_t)qg_to_int((double)r, 0, (int)u.steps);
+    }
+}
+
+const qg_form qg_dorefa_form = { dorefa_values, dorefa_backward, dorefa_codes, uniform_scales };
+
+/* 2 quantize(tanh(x) / (2 hi) + 1/2) - 1, by chunks, so that the second loop finds what the first left in the
+ * nearest cache; codes are the odd numbers -steps .. steps */
+static void tanh_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    const qg_map_kernels *kernels = QG_KERNELS_OF(isa, qg__map);
+    for (size_t i = 0; i < n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(n - i, QG_CHUNK);
+        kernels->tanh(m, x + i, y + i);
+        kernels->tanh_codes(m, k->uniform.hi, k->uniform.steps, y + i);
+    }
+}
+
+static void tanh_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                          double *sum)
+{
+    (void)sum;
+    if (dx && k->uniform.hi != 0.0f) QG_KERNELS_OF(isa, qg__slope)->dorefa(n, x, dy, k->uniform.hi, dx);
+}
+
+static void tanh_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    const float steps = k->uniform.steps, m = k->uniform.hi;
+    (void)isa;
+    for (size_t i = 0; i < n; i++) {
+        const float u = m == 0.0f ? 0.5f : qg_clamp(qg__tanh(x[i]) / (2.0f * m) + 0.5f, 0.0f, 1.0f);
+        code[i]       = 2 * (int32_t)qg_to_int((double)qg_round_even(u * steps), 0, (int)steps) - (int32_t)steps;
+    }
+}
+
+const qg_form qg_tanh_form = { tanh_values, tanh_backward, tanh_codes, uniform_scales };
+
+/* Codes are k = -m .. m where 0 is a level, m = steps, else the odd numbers -steps .. steps; a value is
+ * code / steps. */
+static void unit_levels(const qg_levels *u, size_t count, const float *x, float *code)
+{
+    const float n = u->steps;
+    if (u->variant != 0.0f)
+        for (size_t i = 0; i < count; i++) code[i] = qg_round_even(qg_clamp(x[i], -1.0f, 1.0f) * n);
+    else if (n == 1.0f)                         /* half of the smallest float would lose its sign */
+        for (size_t i = 0; i < count; i++) code[i] = x[i] < 0.0f ? -1.0f : x[i] >= 0.0f ? 1.0f : x[i];
+    else
+        for (size_t i = 0; i < count; i++)
+            code[i] = 2.0f * qg_floor(qg_clamp(x[i], -1.0f, 1.0f) * (0.5f * n)) + 1.0f;
+}
+
+static void unit_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    (void)isa;
+    unit_levels(&k->uniform, n, x, y);
+    for (size_t i = 0; i < n; i++) y[i] /= k->uniform.steps;
+}
+
+static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                          double *sum)
+{
+    (void)k, (void)sum;
+    if (dx) QG_KERNELS_OF(isa, qg__slope)->clip(1.0f, n, x, dy, dx);
+}
+
+static void unit_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+{
+    float     level[QG_CHUNK];
+    const int most = (int)k->uniform.steps;
+    (void)isa;
+    unit_levels(&k->uniform, n, x, level);
+    for (size_t i = 0; i < n; i++) code[i] = (int32_t)qg_to_int((double)level[i], -most, most);
+}
+
+const qg_form qg_unit_form = { unit_values, unit_backward, unit_codes, uniform_scales };

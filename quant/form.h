@@ -1,0 +1,115 @@
+/* quant/form.h — the forms that quantized tensors come in, and what follows from a form.
+ *
+ *     sign       y = +a where x >= 0, else -a
+ *     ternary    y = +p where x > D,  -n where x < -D,  else 0                 strict on both sides
+ *     uniform    y = step times an integer, for x between two ends; one form for each order of float
+ *                operations that a source prescribes
+ *
+ * A form has constants.  Numbers that share them are a span: the whole tensor, or one channel.  A scheme
+ * says how the constants of a span come about (qg_scheme.constants).  Everything else follows from the form
+ * and is written once, in quant/engine.c: threads and channels, the op on the tape, the elementwise function
+ * that qg_norm takes, the operators on plain arrays, the gradients of what is learned, and integer codes.
+ */
+#ifndef QG_FORM_H
+#define QG_FORM_H
+
+#include "core/io/array.h"
+#include "core/kernels/cpu.h"
+#include "quant/codes.h"
+#include "quant/quant.h"
+
+/* a. */
+typedef struct qg_signed {
+    float scale;
+} qg_signed;
+
+/* D, p and n.  If D is a NaN, y is 0 everywhere. */
+typedef struct qg_ternary {
+    float delta, positive, negative;
+} qg_ternary;
+
+/* Forms differ in which of these they read. */
+typedef struct qg_levels {
+    float lo, hi;               /* where x is clipped; of lsq, the least and greatest code */
+    float step;                 /* what a code is multiplied by */
+    float steps;                /* how many there are from lo to hi; 0: clipped only */
+    float variant;              /* dorefa: ties go up.  unit: 0 is a level */
+} qg_levels;
+
+enum { QG_FORM_SUMS = 2 };
+
+typedef struct qg_constants {
+    union {
+        qg_signed  sign;
+        qg_ternary ternary;
+        qg_levels  uniform;
+    };
+    float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i], the sums of the form */
+} qg_constants;
+
+typedef struct qg_form {
+    void (*values)(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y);
+
+    /* Of n <= QG_CHUNK numbers: dx += dy times the slope of the form, sum[] += the sums of dy below.  Either
+     * may be NULL.
+     *     sign       slope a                 sum[0]: dy sign(x)
+     *     ternary    slope p, 1 or n         sum[0]: dy where x > D           sum[1]: dy where x < -D
+     *     lsq        slope 1 inside          sum[0]: dy dy/dstep
+     *     pact       slope 1 inside          sum[0]: dy where x >= hi
+     *     linear, dorefa, unit               slope 1 inside, no sums
+     *     tanh               slope of tanh(x) / hi, no sums
+     * Inside is what the source says of the ends: lsq and linear leave both out, pact the upper one. */
+    void (*backward)(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                     double *sum);
+
+    void (*codes)(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code);  /* n <= QG_CHUNK */
+    void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of codes */
+} qg_form;
+
+extern const qg_form qg_sign_form, qg_ternary_form;
+extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, qg_tanh_form, qg_unit_form;
+
+/* dx += through s'(x) dy + direct dy + coupled sign(x), s being the quantizer's surrogate. */
+typedef struct qg_mix {
+    float through, direct, coupled;
+} qg_mix;
+
+/* --- spans ------------------------------------------------------------------------------------ */
+
+/* Channel `channel` of x, or all of x if the split has one channel. */
+typedef struct qg_span {
+    const float *x;
+    qg_split    split;
+    size_t       channel;
+    size_t       n;             /* numbers in the span */
+    qg_isa       isa;           /* whose kernels read them */
+} qg_span;
+
+/* Statistics, summed in double in an order that depends on the split alone. */
+double qg_span_sum_abs(qg_span s);                                  /* sum |x| */
+double qg_span_sum_abs_above(qg_span s, float d, size_t *count);    /* sum and count of |x| > d, d >= 0 */
+float  qg_span_mean_abs(qg_span s);                                 /* sum |x| / n; 0 if n is 0 */
+float  qg_span_max_abs(qg_span s);                                  /* 0 if n is 0; NaN if any x is */
+
+/* The spans of a tensor: one, or if q.per_channel one for each row of a weight or channel of an input. */
+qg_split qg_spans(qg_quant q, qg_shape x);
+qg_span   qg_span_at(qg_isa isa, qg_split split, size_t channel, const float *x);
+
+/* --- arrays, whose spans are those of c ---------------------------------------------------------- */
+
+/* The constants of a span; learned[i] is what entry i of the scheme's list learns, a value per span. */
+qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learned);
+
+/* y; and unless NULL the constants k and the scales of positive codes, [spans] each. */
+void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
+                     float *scale);
+
+/* y of n numbers that share k. */
+void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y);
+
+/* dx is added to, sum [spans] is written; either may be NULL.  k [spans] may be NULL where the scheme mixes:
+ * the constants are then computed again. */
+void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
+                      double (*sum)[QG_FORM_SUMS]);
+
+#endif

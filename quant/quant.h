@@ -1,0 +1,230 @@
+/* quant/quant.h — few-valued tensors, and the gradient we pretend they have.
+ *
+ * A quantizer is a pair: q(x), used forward, and a surrogate s(x), differentiated backward.  Both
+ * are written out in the file of each scheme; tests compare dL/dx with the slope of s.  {0} is the
+ * identity, so a layer whose quantizer was never set is an ordinary layer.
+ */
+#ifndef QG_QUANT_H
+#define QG_QUANT_H
+
+#include "core/ops/ops.h"
+#include "quant/surrogate.h"
+#include "quant/schemes/ttq.h"
+#include "quant/schemes/xnor.h"
+
+typedef struct qg_scheme qg_scheme;         /* quant/scheme.h */
+
+/* Learning rate of a latent weight, times a power of s = 1 / sqrt(1.5 / (fan in + fan out)); fan in
+ * is kh kw in, fan out kh kw out.                                       [BinaryConnect, 1511.00363] */
+typedef enum qg_glorot_lr {
+    QG_GLOROT_OFF,          /* 1 */
+    QG_GLOROT_ADAM,         /* s: Adam's step does not depend on the size of the gradient */
+    QG_GLOROT_SGD           /* s^2: for SGD, with or without momentum */
+} qg_glorot_lr;
+typedef enum qg_role { QG_WEIGHT = 1, QG_INPUT = 2, QG_GRADIENT = 4 } qg_role;
+
+typedef struct qg_quant {
+    const qg_scheme *scheme;    /* NULL: leave the values alone */
+    int              bits;      /* of a code: 1 binary, 2 ternary, k uniform */
+    bool             per_channel;  /* one scale per channel: n of a weight, c of anything else */
+    uint64_t         after;     /* steps of training before it starts to quantize; until then x passes */
+    qg_glorot_lr     glorot_lr; /* of a weight */
+    float            decay;     /* weight decay of what is learned; 0: the scheme's own */
+    uint64_t         freeze_after;  /* steps after which an observed range stays as it is; 0: never */
+    qg_role          role;      /* what it quantizes, and how many numbers one such tensor has (one */
+    size_t           numbers;   /* image's, unless a weight).  A layer sets both; by hand, 0 means
+                                   an input, if the scheme quantizes inputs, and what x says */
+    size_t           inputs;    /* of a weight: input channels, for dense all that it reads.  Set by the
+                                   layer; by hand, 0 means c of x */
+    qg_surrogate     surrogate; /* {0}: the scheme's own */
+    float            arg[8];    /* the scheme's constants, set by its constructor and read by it alone */
+} qg_quant;
+
+/* --- weights ------------------------------------------------------------------------------ */
+
+/* {-a, 0, +a}: q = a sign(w) where |w| > threshold mean|w|, over the tensor or per output channel.
+ *                                                                                  quant/schemes/twn.h */
+typedef struct qg_twn_spec {
+    float        threshold;     /* 0: 0.7 */
+    bool         per_channel;   /* the paper has one threshold and one a for the tensor */
+    qg_surrogate surrogate;     /* {0}: identity, unclipped */
+} qg_twn_spec;
+qg_quant qg_twn(qg_twn_spec spec);
+
+/* {-1, 0, +1}: Larq's SteTern, q = sign(w) where |w| > threshold.                  quant/schemes/twn.h */
+typedef struct qg_ste_tern_spec {
+    float        threshold;     /* 0: 0.05, or with relative 0.7 */
+    bool         relative;      /* threshold is a multiple of mean|w|, as in TWN */
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_ste_tern_spec;
+qg_quant qg_ste_tern(qg_ste_tern_spec spec);
+
+/* {-Wn, 0, +Wp}: both learned, as "wp" and "wn".                                   quant/schemes/ttq.h */
+typedef struct qg_ttq_spec {
+    float        threshold;     /* of max|w|; 0: 0.05 */
+    qg_ttq_rule  rule;          /* sign of dWn: exact, or as the paper prints it */
+    bool         start_from_weights;    /* Wp, Wn start as the mean |w| of what they replace; else 1 */
+    bool         per_channel;           /* D, Wp and Wn of each output channel; the paper has one of each */
+    bool         scaled_gradient;       /* dWp, dWn times 1 / sqrt(numbers of w), as LSQ's; else the sums */
+    float        decay;         /* weight decay of Wp and Wn; the authors' code: 2e-4, that of weights */
+    qg_surrogate surrogate;     /* {0}: eq. 8, dw = Wp dq, dq or Wn dq */
+} qg_ttq_spec;
+qg_quant qg_ttq(qg_ttq_spec spec);
+
+/* k bits, odd multiples of 1 / (2^k - 1); 1 bit: sign(w) mean|w|.                  quant/schemes/dorefa.h */
+typedef struct qg_dorefa_weight_spec {
+    int          bits;          /* 1 .. 16; 32: float, the result is {0} */
+    bool         through_max;   /* differentiate max|tanh w| as well, as tensorpack does */
+    bool         per_channel;   /* max|tanh w|, or with 1 bit mean|w|, of each output channel */
+    qg_surrogate surrogate;     /* {0}: the slope of tanh(w) / max; 1 bit: identity */
+} qg_dorefa_weight_spec;
+qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
+
+/* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/schemes/binary.h */
+typedef struct qg_binary_spec {
+    bool         per_channel;
+    qg_surrogate surrogate;     /* {0}: identity, unclipped */
+} qg_binary_spec;
+qg_quant qg_binary(qg_binary_spec spec);
+
+/* {-a, +a} per output channel with a backward of XNOR-Net.                         quant/schemes/xnor.h */
+typedef struct qg_xnor_spec {
+    qg_xnor_rule rule;          /* 0: exact, the chain rule */
+    bool         centred;       /* as released: latent weights lose their mean over the input channels,
+                                   of which there are two or more, and stay in [-1, 1] */
+    qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
+} qg_xnor_spec;
+qg_quant qg_xnor(qg_xnor_spec spec);
+
+/* {-a, +a} per output channel, dw = a dq s'(w): Bi-Real Net.                     quant/schemes/binary.h */
+typedef struct qg_magnitude_aware_spec {
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_magnitude_aware_spec;
+qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec);
+
+/* {-1, +1}, latent weights kept in [-1, 1].                                      quant/schemes/binary.h */
+typedef struct qg_binaryconnect_spec {
+    bool         stochastic;    /* QG_TRAIN draws: +1 with probability (w + 1) / 2 */
+    bool         float_eval;    /* QG_EVAL uses the latent weights, as the released code does for
+                                   stochastic; such a net is not binary.  Else the sign */
+    bool         unit_start;    /* initial weights stretched to fill [-1, 1], as released */
+    qg_glorot_lr glorot_lr;     /* released: with unit_start */
+    qg_surrogate surrogate;     /* {0}: identity */
+} qg_binaryconnect_spec;
+qg_quant qg_binaryconnect(qg_binaryconnect_spec spec);
+
+/* {-1, +1}: the sign, latent weights kept in [-1, 1].                            quant/schemes/binary.h */
+typedef struct qg_bnn_spec {
+    bool         unit_start;
+    qg_glorot_lr glorot_lr;
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_bnn_spec;
+qg_quant qg_bnn(qg_bnn_spec spec);
+
+/* {-1, +1} without latent weights: starts as the sign of the initial weights and is then flipped by
+ * qg_bop (optim/optim.h), which alone trains it. */
+qg_quant qg_bop_weight(void);
+
+/* --- activations -------------------------------------------------------------------------- */
+
+/* {-1, +1}: q = sign(x), sign(0) = +1; surrogate clip(x, -1, 1) unless given.      quant/schemes/binary.h */
+typedef struct qg_binary_activation_spec {
+    qg_surrogate surrogate;
+} qg_binary_activation_spec;
+qg_quant qg_binary_activation(qg_binary_activation_spec spec);
+
+/* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| under
+ * its window, for dense the mean |x| of the row.  K is a constant of the backward.   quant/schemes/xnor.h
+ * Stands before a product only.  Padding counts as 0 in K, whatever pad_value is. */
+typedef struct qg_xnor_activation_spec {
+    bool         no_scale;      /* without K, as the authors released it: as qg_binary_activation */
+    qg_surrogate surrogate;     /* {0}: clip at 1 */
+} qg_xnor_activation_spec;
+qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
+
+/* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/schemes/dorefa.h */
+typedef struct qg_dorefa_activation_spec {
+    int          bits;          /* 1 .. 8; 32: clips to [0, 1] and does not round */
+    bool         ties_up;       /* floor(v + 1/2) in place of the paper's ties to even */
+    qg_surrogate surrogate;     /* {0}: 1 on 0 <= x <= 1 */
+} qg_dorefa_activation_spec;
+qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec);
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+/* dL/dy of a product to k bits per sample before its backward; nothing forward.    quant/schemes/dorefa.h */
+typedef struct qg_dorefa_gradient_spec {
+    int  bits;                  /* 1 .. 8; 32: float, the result is {0} */
+    bool no_noise;              /* the paper's noise makes the result unbiased; this is for study */
+} qg_dorefa_gradient_spec;
+qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec);
+/* --- ranges and steps, learned or observed -------------------------------------------------- */
+
+/* Where the range of fake_quant comes from. */
+typedef enum qg_range_kind {
+    QG_RANGE_LEARNED,       /* min and max are trained, from what the first values span */
+    QG_RANGE_OBSERVED,      /* moving average of each batch's min and max */
+    QG_RANGE_PERCENTILE,    /* moving average of each batch's lower and upper percentile */
+    QG_RANGE_FIXED,         /* given */
+    QG_RANGE_CURRENT        /* weights: -max|w| .. max|w| of every step */
+} qg_range_kind;
+
+/* 2^bits levels between min and max, 0 among them; a relu stays in front of it.  What each kind of
+ * range means when it is empty, not yet seen or turned over: quant/schemes/fake_quant_range.h. */
+typedef struct qg_fake_quant_spec {
+    int           bits;         /* 2 .. 16; 0: 8 */
+    bool          narrow_range; /* one level less, so that symmetric ranges have a centre */
+    bool          per_channel;  /* a range for each output channel of a weight, or channel of x */
+    qg_range_kind range;
+    float         min, max;     /* QG_RANGE_FIXED: min < max; both 0: -6, 6.  QG_RANGE_LEARNED: where it
+                                   starts, min <= 0 <= max; both 0: with what the first values span */
+    float         decay;        /* of the moving averages, 0 < decay < 1; 0: 0.99 */
+    float         percentile;   /* of QG_RANGE_PERCENTILE, 50 < percentile <= 100; 0: 99.99 */
+    uint64_t      freeze_after; /* steps; then observed ranges stay.  0: never.  An attribute of another
+                                   kind of range is refused */
+    qg_surrogate  surrogate;    /* of dx; {0}: 1 inside the range, 0 outside */
+} qg_fake_quant_spec;
+qg_quant qg_fake_quant(qg_fake_quant_spec spec);
+
+/* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/scheme_lsq.c */
+typedef struct qg_lsq_spec {
+    int          bits;          /* 1 .. 16, signed 2 .. 16; required */
+    bool         is_signed;     /* weights; else codes begin at 0 and it takes the place of relu */
+    qg_surrogate surrogate;     /* of dx; {0}: 1 strictly inside the range, else 0 */
+} qg_lsq_spec;
+qg_quant qg_lsq(qg_lsq_spec spec);
+
+/* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  In place of relu.        quant/scheme_pact.c */
+typedef struct qg_pact_spec {
+    int          bits;          /* 1 .. 16, or 32: clip only; required */
+    float        alpha;         /* at first; 0: 10 */
+    qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 <= x < a, else 0 */
+} qg_pact_spec;
+qg_quant qg_pact(qg_pact_spec spec);
+
+/* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  In place of relu.        quant/scheme_linear.c */
+typedef struct qg_linear_mid_tread_half_spec {
+    int          bits;          /* 1 .. 16, or 32: clip only; 0: 2 */
+    float        max_value;     /* M > 0; 0: 2 */
+    qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 < x < M, else 0 */
+} qg_linear_mid_tread_half_spec;
+qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec);
+
+/* Fixed range, weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero multiples
+ * of 1 / (2^(bits-1) - 1).  As an input in place of relu.                      quant/scheme_unit.c */
+typedef struct qg_unit_spec {
+    int          bits;          /* 1 .. 8, with zero 2 .. 8; 0: 2 */
+    bool         zero;          /* 0 is a level, and there is one level less */
+    qg_surrogate surrogate;     /* of dx; {0}: clip at 1 */
+} qg_unit_spec;
+qg_quant qg_unit(qg_unit_spec spec);
+
+/* --- use ---------------------------------------------------------------------------------- */
+
+/* x quantized by q; x itself when q is {0}.  learned: the vars of what the scheme says it learns
+ * or tracks, in its order (quant/scheme.h), or NULL when that is nothing.  In QG_TRAIN an observed
+ * range moves, and values that are not set yet are taken from x; in QG_EVAL nothing changes, and x
+ * passes (as relu, if the scheme rectifies) as long as there is nothing to quantize with. */
+qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+
+#endif

@@ -1,0 +1,163 @@
+#include "quant/reduce.h"
+
+#include "core/kernels/parallel.h"
+
+/* Block sums wait here for their turn; more blocks than this go in several rounds. */
+enum { BLOCKS_AT_ONCE = 64 };
+
+struct range {
+    size_t   count, block;
+    qg_range run;
+    void    *context;
+};
+
+static void run_range(void *context, int piece, int worker)
+{
+    (void)worker;
+    const struct range *k = context;
+    const size_t        first = (size_t)piece * k->block;
+    k->run(k->context, first, qg__smaller(k->count - first, k->block));
+}
+
+void qg__in_blocks(size_t count, size_t block, qg_range run, void *context)
+{
+    struct range k = { count, block, run, context };
+    qg_parallel((int)((count + block - 1) / block), run_range, &k);
+}
+
+/* What a reduction makes of a block, and of all blocks. */
+struct part {
+    double value, other;
+    size_t count;
+};
+
+/* One reduction: how a block becomes a part, and how parts come together. */
+struct reduction {
+    void (*block)(const struct reduction *r, size_t first, size_t n, struct part *out);
+    void (*fold)(struct part *all, const struct part *block);
+    const qg_reduce_kernels *kernels;
+    const float             *x;
+    float                    d;
+    qg_terms                 terms;
+    qg_run                   run;
+    const void              *context;
+    size_t                   from; /* where this round of blocks begins */
+    struct part              parts[BLOCKS_AT_ONCE];
+};
+
+static void reduce_block(void *context, size_t first, size_t n)
+{
+    struct reduction *r = context;
+    r->block(r, r->from + first, n, &r->parts[first / QG_BLOCK]);
+}
+
+static struct part reduce(struct reduction *r, size_t n)
+{
+    const size_t at_once = (size_t)BLOCKS_AT_ONCE * QG_BLOCK;
+    struct part  all = { 0 };
+    r->kernels = QG_KERNELS(qg__reduce);
+    for (r->from = 0; r->from < n; r->from += at_once) {
+        const size_t round = qg__smaller(n - r->from, at_once);
+        qg__in_blocks(round, QG_BLOCK, reduce_block, r);
+        for (size_t b = 0; b * QG_BLOCK < round; b++) r->fold(&all, &r->parts[b]);
+    }
+    return all;
+}
+
+static void add(struct part *all, const struct part *block)
+{
+    all->value += block->value;
+    all->other += block->other;
+    all->count += block->count;
+}
+
+static void keep_larger(struct part *all, const struct part *block)
+{
+    /* A NaN is kept from either side: no comparison with it is true. */
+    if (block->value > all->value || block->value != block->value) all->value = block->value;
+}
+
+static void sum_abs(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ .value = r->kernels->sum_abs(n, r->x + first) };
+}
+
+static void max_abs(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ .value = (double)r->kernels->max_abs(n, r->x + first) };
+}
+
+static void sum_abs_above(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    out->value = r->kernels->sum_abs_above(n, r->x + first, r->d, &out->count);
+}
+
+static double run_of_terms(const qg_reduce_kernels *kernels, size_t first, size_t n, qg_terms terms,
+                           const void *context)
+{
+    double sum = 0.0;
+    for (size_t at = 0; at < n; at += QG_CHUNK) {
+        const size_t m = qg__smaller(n - at, QG_CHUNK);
+        float        term[QG_CHUNK];
+        terms(context, first + at, m, term);
+        sum += kernels->sum(m, term);
+    }
+    return sum;
+}
+
+double qg__sum_terms_run(qg_isa isa, size_t first, size_t n, qg_terms terms, const void *context)
+{
+    return run_of_terms(QG_KERNELS_OF(isa, qg__reduce), first, n, terms, context);
+}
+
+static void sum_terms(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    *out = (struct part){ .value = run_of_terms(r->kernels, first, n, r->terms, r->context) };
+}
+
+static void sum_runs(const struct reduction *r, size_t first, size_t n, struct part *out)
+{
+    double sum[2] = { 0.0, 0.0 };
+    for (size_t at = 0; at < n; at += QG_CHUNK)
+        r->run(r->context, first + at, qg__smaller(n - at, QG_CHUNK), sum);
+    *out = (struct part){ .value = sum[0], .other = sum[1] };
+}
+
+double qg__sum_abs(size_t n, const float *x)
+{
+    struct reduction r = { .block = sum_abs, .fold = add, .x = x };
+    return reduce(&r, n).value;
+}
+
+float qg__mean_abs(size_t n, const float *x)
+{
+    return n ? (float)(qg__sum_abs(n, x) / (double)n) : 0.0f;
+}
+
+float qg__max_abs(size_t n, const float *x)
+{
+    struct reduction r = { .block = max_abs, .fold = keep_larger, .x = x };
+    return (float)reduce(&r, n).value;
+}
+
+double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count)
+{
+    struct reduction  r = { .block = sum_abs_above, .fold = add, .x = x, .d = d };
+    const struct part all = reduce(&r, n);
+    *count = all.count;
+    return all.value;
+}
+
+double qg__sum_terms(size_t count, qg_terms terms, const void *context)
+{
+    struct reduction r = { .block = sum_terms, .fold = add, .terms = terms, .context = context };
+    return reduce(&r, count).value;
+}
+
+void qg__sum_runs(size_t count, qg_run run, const void *context, double sum[2])
+{
+    struct reduction  r = { .block = sum_runs, .fold = add, .run = run, .context = context };
+    const struct part all = reduce(&r, count);
+    sum[0] = all.value;
+    sum[1] = all.other;
+}

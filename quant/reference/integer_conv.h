@@ -1,0 +1,107 @@
+/* quant/reference/integer_conv.h — convolutions of codes, as TensorFlow and TFLite define them.
+ *
+ * Reference implementations on plain arrays, exact in integers, written for clarity: the packed
+ * engine has the fast ones.  The kernel is not flipped.  Padding SAME gives ceil(in / stride)
+ * outputs with max((out - 1) * stride + k - in, 0) rows of padding, the smaller half first; what is
+ * padded is the real 0, that is the zero point's code, so it adds nothing.  With zero points Zx and
+ * Zw,
+ *
+ *     acc[n,y,x,o] = sum (x - Zx) * (w - Zw[o])
+ *
+ * is summed in 64 bits and saturated to int32, where the sources would wrap.
+ *
+ * Memory   Outputs are the caller's and overlap no input.  Nothing is allocated.
+ * Fails    QG_EARG attributes, scales, dtypes; QG_ESHAPE rank or dims other than stated, a filter
+ *          that is empty or, with VALID, larger than the input.  Then no output has been written.
+ */
+#ifndef QG_INTEGER_CONV_H
+#define QG_INTEGER_CONV_H
+
+#include "core/io/array.h"
+#include "core/status.h"
+#include "quant/reference/integer.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum qg_padding { QG_PADDING_VALID, QG_PADDING_SAME } qg_padding;
+
+/* Outputs along one dimension; 0 if nothing fits.  stride >= 1. */
+size_t qg_conv_extent(qg_padding padding, size_t in, size_t kernel, size_t stride);
+
+typedef struct qg_quantized_conv2d_attrs {
+    int        strides[4];      /* 1, down, right, 1 */
+    qg_padding padding;
+} qg_quantized_conv2d_attrs;
+
+/* TensorFlow's quantized_conv2d: one float range per operand, whose zero points are the codes of
+ * 0.0 by qg_float_to_quantized_unclamped, so that a range above 0 has a negative one.
+ *
+ *     output = acc              level = (max - min) / 255
+ *     output_min = level_a * level_b * -2^31,  output_max = level_a * level_b * (2^31 - 1)
+ *
+ * Shapes   input uint8 [n,h,w,c], filter uint8 [kh,kw,c,o], ranges float32 of rank 0;
+ *          output int32 [n,oh,ow,o], output_min and output_max of rank 0.
+ * Fails    also: a range not finite or with min > max; max - min or output_max beyond float32; strides.
+ * Differs  A zero point above 255, of an input range below 0, has lost its high bits where TensorFlow
+ *          pads with it. */
+QG_MUST_CHECK
+qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *input,
+                              const qg_array *filter, const qg_array *min_input,
+                              const qg_array *max_input, const qg_array *min_filter,
+                              const qg_array *max_filter, qg_array *output, qg_array *output_min,
+                              qg_array *output_max);
+
+typedef enum qg_uniform_layout { QG_NCHW_OIHW, QG_NHWC_HWIO } qg_uniform_layout;
+
+typedef struct qg_uniform_convolution_attrs {
+    qg_uniform_layout layout;               /* of lhs and output, and of rhs */
+    qg_padding        padding;              /* strides are 1 */
+    int               rhs_quantization_axis;        /* -1 or the O axis: 0 in OIHW, 3 in HWIO */
+    int               output_quantization_axis;     /* -1 or the C axis: 1 in NCHW, 3 in NHWC */
+    int               feature_group_count;  /* g >= 1 divides C and O */
+    int32_t           output_quantization_min_val, output_quantization_max_val;
+} qg_uniform_convolution_attrs;
+
+/* TensorFlow's uniform_quantized_convolution: per tensor or per output channel,
+ *
+ *     output = clamp(round(acc * (s_lhs * s_rhs[o] / s_out[o])) + z_out[o])
+ *
+ * the factor in double, single rounding.  Output channels form g consecutive groups, each of which
+ * sees its C/g input channels.
+ *
+ * Shapes   lhs int8 [n,c,h,w] or [n,h,w,c]; rhs int8 [o,c/g,kh,kw] or [kh,kw,c/g,o]; output int32
+ *          in the layout of lhs.  lhs_scale, lhs_zp of rank 0; the others of rank 0 or [o]. */
+QG_MUST_CHECK
+qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, const qg_array *lhs,
+                                           const qg_array *rhs, const qg_array *lhs_scale,
+                                           const qg_array *lhs_zp, const qg_array *rhs_scale,
+                                           const qg_array *rhs_zp, const qg_array *output_scale,
+                                           const qg_array *output_zp, qg_array *output);
+
+typedef struct qg_conv2d_per_channel_attrs {
+    int                 strides[2];     /* down, right */
+    qg_padding          padding;
+    float               input_scale, output_scale;
+    int32_t             input_zero_point, output_zero_point;
+    int32_t             output_min, output_max;     /* codes; a fused relu raises the lower one */
+    qg_requant_rounding rounding;       /* TFLite: double */
+} qg_conv2d_per_channel_attrs;
+
+/* TFLite's per-channel convolution: scales per output channel of the filter, one for the
+ * activations:
+ *
+ *     output = clamp(round((acc + bias[o]) * (s_in * s[o] / s_out)) + z_out)
+ *
+ * the factor in double.  bias has the scale s_in * s[o] and zero point 0.
+ *
+ * Shapes   input int8 or uint8 [n,h,w,c]; filter int8 or uint8 [o,kh,kw,c]; filter_scales float32
+ *          [o]; filter_zero_points int32 [o], or NULL for zeros; bias int32 [o], or NULL for none;
+ *          output int8 or uint8 [n,oh,ow,o]. */
+QG_MUST_CHECK
+qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_array *input,
+                                const qg_array *filter, const qg_array *filter_scales,
+                                const qg_array *filter_zero_points, const qg_array *bias,
+                                qg_array *output);
+
+#endif

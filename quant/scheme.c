@@ -1,0 +1,241 @@
+#include "quant/scheme.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/kernels/block.h"
+#include "core/kernels/parallel.h"
+#include "quant/channel.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
+
+int qg_learned_count(qg_quant q)
+{
+    int n = 0;
+    if (q.scheme && q.scheme->learned)
+        while (n < QG_MAX_LEARNED && q.scheme->learned[n].name) n++;
+    return n;
+}
+
+qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role)
+{
+    return (qg_shape){ 1, 1, 1, l->per_channel && q.per_channel ? role == QG_WEIGHT ? x.n : x.c : 1 };
+}
+
+bool qg_quant_waits(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
+
+bool qg_quant_fuses(qg_quant q) { return q.scheme && q.scheme->activation && !q.per_channel; }
+
+bool qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
+{
+    return q.scheme->observes && q.scheme->observes(q, t, learned);
+}
+
+qg_var *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }
+
+void qg_confine(qg_var *v, size_t i, float legal)
+{
+    if (v->needs_grad) v->data[i] = legal;
+}
+
+static void observe(qg_quant q, const qg_var *x, qg_var *const *learned)
+{
+    float *value[QG_MAX_LEARNED] = { 0 };
+    for (int i = 0; i < qg_learned_count(q); i++) value[i] = learned[i]->data;
+    q.scheme->observe(q, (qg_tensor){ x->shape, x->data }, value);
+}
+
+qg_role qg_quant_role(qg_quant q)
+{
+    if (q.role) return q.role;
+    return q.scheme->roles & QG_INPUT ? QG_INPUT : q.scheme->roles & QG_WEIGHT ? QG_WEIGHT : QG_GRADIENT;
+}
+
+const char *qg_role_name(qg_role role)
+{
+    return role == QG_WEIGHT ? "weight" : role == QG_INPUT ? "input" : "gradient";
+}
+
+const char *qg_scheme_spelling(const qg_scheme *scheme, char *text, size_t bytes)
+{
+    const char *variant = scheme ? scheme->variant : NULL;
+    snprintf(text, bytes, "%s%s%s", scheme ? scheme->name : "float", variant ? ":" : "", variant ? variant : "");
+    return text;
+}
+
+qg_status qg_quant_check(qg_quant q)
+{
+    const qg_scheme *scheme = q.scheme;
+    if (!scheme) return QG_OK;
+    /* First, since the scheme knows what to set instead. */
+    const qg_status s = scheme->check ? scheme->check(q) : QG_OK;
+    if (s) return s;
+    if (q.role && !(scheme->roles & q.role))
+        return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));
+    if (!scheme->apply && !scheme->form) return qg_fail(QG_EARG, "%s: the scheme has no apply", scheme->name);
+    if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
+    if (q.per_channel && scheme->granularity == QG_TENSOR_SCALE)
+        return qg_fail(QG_EARG, "%s: has no scales per channel", scheme->name);
+    if (!q.per_channel && scheme->granularity == QG_CHANNEL_SCALE)
+        return qg_fail(QG_EARG, "%s: always has scales per channel", scheme->name);
+    if (qg_surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
+    return QG_OK;
+}
+
+/* --- use ------------------------------------------------------------------------------------ */
+
+qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    if (!t || !x) return NULL;
+    if (!q.scheme) return x;
+    q.role = qg_quant_role(q);
+    if (!q.inputs) q.inputs = (size_t)x->shape.c;
+    if (!q.numbers) q.numbers = q.role == QG_WEIGHT ? qg_count(x->shape) : qg_row(x->shape);
+    const qg_status s = qg_quant_check(q);
+    if (s) return qg_reject(t, s, "%s", qg_errmsg());
+    for (int i = 0; i < qg_learned_count(q); i++) {
+        const qg_learned *entry = &q.scheme->learned[i];
+        if (!learned || !learned[i])
+            return qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name, entry->name);
+        const qg_shape is = learned[i]->shape, want = qg_learned_shape(q, entry, x->shape, q.role);
+        if (!qg_shape_equal(is, want))
+            return qg_reject(t, QG_ESHAPE, "%s: %s is " QG_SHAPE_FMT ", for x " QG_SHAPE_FMT " it must be " QG_SHAPE_FMT,
+                             q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
+                             QG_SHAPE_ARGS(want));
+    }
+    if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned)) observe(q, x, learned);
+    if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
+    q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
+    return q.scheme->apply ? q.scheme->apply(t, q, x, learned) : qg_form_apply(t, q, x, learned);
+}
+
+bool qg_has_codes(qg_quant q) { return q.scheme && (q.scheme->form || q.scheme->encode); }
+
+qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    q.role = qg_quant_role(q);
+    return q.scheme->encode ? q.scheme->encode(q, x, learned, out) : qg_form_encode(q, x, learned, out);
+}
+
+void qg_surrogate_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    const qg_surrogate *s = y->saved;
+    qg_var             *x = y->in[0];
+    if (x->grad) qg_surrogate_slope(*s, qg_count(x->shape), x->data, y->grad, x->grad);
+}
+
+qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
+                            qg_surrogate s)
+{
+    s = qg__surrogate_or(s, qg_surrogate_identity());
+    const bool identity = s.slope == qg_surrogate_identity().slope;
+    qg_var    *y        = qg_record(t, identity ? straight : sloped, x->shape, x, NULL, NULL);
+    if (!y) return NULL;
+    qg_surrogate *kept = qg_save(t, y, sizeof *kept);
+    if (!kept) return NULL;
+    *kept = s;
+    return y;
+}
+
+/* What a run of gradients waits in: it stays in the first-level cache, beside x and dy. */
+enum { RUN = 2048 };
+
+/* The surrogate adds; an activation assigns, perhaps over dy itself, so runs go through a buffer. */
+void qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,
+                                      const float *dy, float *dx, double *dk)
+{
+    (void)dk;
+    float run[RUN];
+    for (size_t i = 0; i < n; i += RUN) {
+        const size_t m = n - i < RUN ? n - i : RUN;
+        memset(run, 0, m * sizeof *run);
+        f->slope(f->arg, m, x + i, dy + i, run);
+        memcpy(dx + i, run, m * sizeof *run);
+    }
+}
+
+/* --- an activation as an op ---------------------------------------------------------------- */
+
+typedef struct elementwise {
+    const qg_activation *f;
+    qg_var              *y;
+    double              *dk;        /* [blocks][3] */
+} elementwise;
+
+static size_t block_size(const qg_var *y, int block, size_t *first)
+{
+    const size_t n = qg_count(y->shape);
+    *first         = qg_block(n, block);
+    return qg_block(n, block + 1) - *first;
+}
+
+static int blocks(const qg_var *y) { return qg_blocks(qg_count(y->shape)); }
+
+static void forward_block(void *context, int block, int worker)
+{
+    (void)worker;
+    const elementwise *e = context;
+    size_t             at;
+    const size_t       n = block_size(e->y, block, &at);
+    e->f->forward(e->f, n, e->y->in[0]->data + at, e->y->data + at);
+}
+
+static void backward_block(void *context, int block, int worker)
+{
+    (void)worker;
+    const elementwise *e = context;
+    qg_var            *x = e->y->in[0];
+    double            *dk = e->f->n_learned ? e->dk + 3 * block : NULL;
+    size_t             at;
+    const size_t       n = block_size(e->y, block, &at);
+    float              run[RUN];
+    for (size_t i = at; i < at + n; i += RUN) {
+        const size_t m = qg__smaller(at + n - i, RUN);
+        float       *dx = x->grad && x->fresh ? x->grad + i : run;
+        e->f->backward(e->f, m, x->data + i, e->y->grad + i, dx, dk);
+        for (size_t k = 0; x->grad && dx == run && k < m; k++) x->grad[i + k] += run[k];
+    }
+}
+
+void qg_activation_op_backward(qg_tape *t, qg_var *y)
+{
+    const qg_activation *f = y->saved;
+    const size_t         n = (size_t)blocks(y);
+    elementwise          e = { .f = f, .y = y, .dk = qg_scratch(t, 3 * n * sizeof(double)) };
+    if (!e.dk) return;
+    memset(e.dk, 0, 3 * n * sizeof *e.dk);
+    qg_parallel((int)n, backward_block, &e);
+    for (int j = 0; j < f->n_learned; j++) {
+        double sum = 0;
+        for (size_t b = 0; b < n; b++) sum += e.dk[3 * b + (size_t)j];
+        if (f->learned[j]->grad) f->learned[j]->grad[0] += (float)sum;
+    }
+}
+
+qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f)
+{
+    qg_var *y = qg_record(t, op, x->shape, x, f.learned[0], f.learned[1]);
+    if (!y || !qg_operand(y, 3, f.learned[2])) return NULL;
+    qg_activation *kept = qg_save(t, y, sizeof *kept);
+    if (!kept) return NULL;
+    *kept         = f;
+    elementwise e = { .f = kept, .y = y };
+    qg_parallel(blocks(y), forward_block, &e);
+    return y;
+}
+
+void qg_stretch_to_unit(qg_tensor w)
+{
+    const size_t n    = qg_count(w.shape);
+    const float  most = qg__max_abs(n, w.data);
+    if (most == 0.0f) return;
+    for (size_t i = 0; i < n; i++) w.data[i] /= most;
+}
+
+void qg_codes_of(size_t n, const float *y, float scale, int32_t *code)
+{
+    /* A value is code times scale but for roundings far below half a step. */
+    for (size_t i = 0; i < n; i++)
+        code[i] = scale == 0.0f ? 0 : (int32_t)qg_to_int((double)qg_round_away(y[i] / scale), INT32_MIN, INT32_MAX);
+}

@@ -1,0 +1,101 @@
+#include "quant/schemes/binary.h"
+
+#include "quant/operand.h"
+#include "quant/scheme.h"
+
+qg_constants qg_mean_signs(qg_quant q, qg_span w, const float *learned)
+{
+    (void)q, (void)learned;
+    return (qg_constants){ .sign = { qg_span_mean_abs(w) } };
+}
+
+static const char explain_binary[] =
+    "Binary weights with one scale, per tensor or per output channel.\n"
+    "          Rastegari et al. 2016, arXiv:1603.05279, as Binary-Weight-Network (per channel)\n"
+    "\n"
+    "    a    = mean|w|                          over the tensor, or over one output channel\n"
+    "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
+    "    s(w) = w                                the gradient passes unchanged; a is a constant\n"
+    "\n"
+    "Learns nothing.  All weights zero: q = 0.\n"
+    "Other implementations: XNOR-Net's own backward scales and masks the gradient; the binary mode of\n"
+    "TWN's Caffe code has no a, which is binaryconnect without the clip, and that of its PyTorch code\n"
+    "one per filter; torch.sign gives 0 at 0.\n";
+
+static const qg_scheme binary = {
+    .name        = "binary",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .form        = &qg_sign_form,
+    .ops         = QG_FORM_OPS("binary"),
+    .constants   = qg_mean_signs,
+    .explain     = explain_binary,
+};
+
+/* The same always per channel, which is a name of its own on the command line. */
+static const qg_scheme binary_channel = {
+    .name        = "binary-channel",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_CHANNEL_SCALE,
+    .form        = &qg_sign_form,
+    .ops         = QG_FORM_OPS("binary"),
+    .constants   = qg_mean_signs,
+    .explain     = explain_binary,
+};
+
+qg_quant qg_binary(qg_binary_spec spec)
+{
+    return (qg_quant){ .scheme      = spec.per_channel ? &binary_channel : &binary,
+                       .bits        = 1,
+                       .per_channel = spec.per_channel,
+                       .surrogate   = spec.surrogate };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static void scaled_signs(const qg_array *x, int axis, qg_array *y, float *scale)
+{
+    qg_form_forward((qg_quant){ .scheme = &binary }, qg__split_at(x, axis), qg__floats(x), NULL, qg__floats(y), NULL,
+                    scale);
+}
+
+qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y, float *scale)
+{
+    const qg_status s = qg__check_forward("binary_mean_scaling_quantizer", x, y);
+    if (!s) scaled_signs(x, -1, y, scale);
+    return s;
+}
+
+qg_status qg_binary_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
+                                                    qg_array *dx)
+{
+    return qg__surrogate_gradient("binary_mean_scaling_quantizer_gradient", x, dy,
+                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
+}
+
+qg_status qg__scaled_sign_axis(const char *op, const char *name, const qg_array *x, int axis, qg_array *y,
+                               const char *scale_name, qg_array *scale)
+{
+    qg_split c = { 0 };
+    qg_status s = qg__check_channels(op, name, axis, x, &c);
+    if (!s) s = qg__check_optional_vector(op, scale_name, scale, c.depth);
+    if (!s) scaled_signs(x, axis, y, qg__floats(scale));
+    return s;
+}
+
+qg_status qg_binary_channel_wise_mean_scaling_quantizer(const qg_array *x, qg_array *y, qg_array *scale)
+{
+    const char *op = "binary_channel_wise_mean_scaling_quantizer";
+    qg_status   s  = qg__check_forward(op, x, y);
+    if (!s) s = qg__check_rank(op, "x", x, 4);
+    return s ? s : qg__scaled_sign_axis(op, "last axis", x, x->rank - 1, y, "scale", scale);
+}
+
+qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                                                 qg_surrogate s, qg_array *dx)
+{
+    const char *op     = "binary_channel_wise_mean_scaling_quantizer_gradient";
+    qg_status   status = qg__check_array(op, "x", x, QG_F32);
+    if (!status) status = qg__check_rank(op, "x", x, 4);
+    return status ? status : qg__surrogate_gradient(op, x, dy, qg__surrogate_or(s, qg_surrogate_identity()), dx);
+}

@@ -1,0 +1,183 @@
+/* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop's, which have no latent ones. */
+#include "quant/schemes/binary.h"
+#include "quant/map.h"
+#include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/scheme.h"
+
+enum { STOCHASTIC, FLOAT_EVAL, UNIT_START };        /* in arg */
+
+/* --- draws ------------------------------------------------------------------------------------ */
+
+struct draws {
+    const float          *x;
+    float                *y;
+    uint64_t              key;
+    const qg_map_kernels *kernels;
+};
+
+static void draw_block(void *context, size_t at, size_t n)
+{
+    const struct draws *k = context;
+    k->kernels->stochastic_sign(n, k->x + at, k->key, at, k->y + at);
+}
+
+static void draw(size_t n, const float *x, uint64_t key, float *y)
+{
+    struct draws k = { x, y, key, QG_KERNELS(qg__map) };
+    qg__in_blocks(n, QG_BLOCK, draw_block, &k);
+}
+
+/* --- BinaryConnect ---------------------------------------------------------------------------- */
+
+static qg_var *apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    const bool train = qg_tape_mode(t) == QG_TRAIN;
+    if (!train && q.arg[FLOAT_EVAL] != 0) return x;
+    qg_var *y = qg_form_apply(t, q, x, learned);
+    if (y && train && q.arg[STOCHASTIC] != 0) draw(qg_count(x->shape), x->data, qg_tape_key(t), y->data);
+    return y;
+}
+
+static void start(qg_quant q, qg_tensor x, float *const *learned)
+{
+    (void)learned;
+    if (q.arg[UNIT_START] != 0) qg_stretch_to_unit(x);
+}
+
+static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
+{
+    if (q.arg[FLOAT_EVAL] != 0) return qg_fail(QG_EARG, "%s: float_eval has no codes", q.scheme->name);
+    return qg_form_encode(q, x, learned, out);
+}
+
+static qg_status check(qg_quant q)
+{
+    if ((int)q.glorot_lr >= QG_GLOROT_OFF && q.glorot_lr <= QG_GLOROT_SGD) return QG_OK;
+    return qg_fail(QG_EARG, "%s: glorot_lr is %d, must be %d (off), %d (Adam) or %d (SGD)",
+                   q.scheme->name, (int)q.glorot_lr, QG_GLOROT_OFF, QG_GLOROT_ADAM, QG_GLOROT_SGD);
+}
+
+static const qg_scheme binaryconnect = {
+    .name      = "binaryconnect",
+    .roles     = QG_WEIGHT,
+    .scales    = QG_UNSCALED,
+    .clip      = 1.0f,
+    .form      = &qg_sign_form,
+    .ops       = QG_FORM_OPS("sign_weight"),
+    .constants = qg_unit_signs,
+    .check     = check,
+    .start     = start,
+    .apply     = apply,
+    .encode    = encode,
+    .explain =
+        "Weights of -1 and +1.             Courbariaux, Bengio, David 2015, arXiv:1511.00363\n"
+        "\n"
+        "    draw=det       q(w) = +1 if w >= 0, else -1\n"
+        "    draw=stoch     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1 (stochastic)\n"
+        "                   a draw per element from key and step; evaluation takes the sign\n"
+        "    s(w) = w                                the gradient passes unchanged\n"
+        "    after each step w is clipped to [-1, 1]\n"
+        "\n"
+        "Learns nothing.  w = 0 gives +1.  Options of the authors: start=unit (unit_start), initial weights\n"
+        "uniform in [-1, 1]; glorot-lr=adam (glorot_lr), the learning rate of the weights times\n"
+        "s = 1 / sqrt(1.5 / (fan in + fan out)), or glorot-lr=sgd, times s^2.  Replications that take the\n"
+        "first without the second fall short.\n"
+        "Other implementations: the released code evaluates stochastic nets with the latent weights,\n"
+        "eval=float (float_eval): its stochastic results are not those of a binary net.\n",
+};
+
+qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
+{
+    return (qg_quant){ .scheme    = &binaryconnect,
+                       .bits      = spec.float_eval ? 32 : 1,
+                       .glorot_lr = spec.glorot_lr,
+                       .surrogate = spec.surrogate,
+                       .arg       = { [STOCHASTIC] = spec.stochastic,
+                                      [FLOAT_EVAL] = spec.float_eval,
+                                      [UNIT_START] = spec.unit_start } };
+}
+
+/* --- BNN -------------------------------------------------------------------------------------- */
+
+static const qg_scheme bnn = {
+    .name      = "bnn",
+    .roles     = QG_WEIGHT,
+    .scales    = QG_UNSCALED,
+    .clip      = 1.0f,
+    .form      = &qg_sign_form,
+    .ops       = QG_FORM_OPS("sign_weight"),
+    .own       = qg_clip_at_1,
+    .constants = qg_unit_signs,
+    .check     = check,
+    .start     = start,
+    .explain =
+        "Weights of -1 and +1 of binarized nets.  Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
+        "\n"
+        "    q(w) = +1 if w >= 0, else -1\n"
+        "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
+        "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
+        "\n"
+        "Learns nothing.  w = 0 gives +1.  Activations: sign.  start=unit (unit_start) and glorot-lr\n"
+        "(glorot_lr) as in binaryconnect.\n"
+        "Other implementations: torch.sign gives 0 at 0.\n",
+};
+
+qg_quant qg_bnn(qg_bnn_spec spec)
+{
+    return (qg_quant){ .scheme    = &bnn,
+                       .bits      = 1,
+                       .glorot_lr = spec.glorot_lr,
+                       .surrogate = spec.surrogate,
+                       .arg       = { [UNIT_START] = spec.unit_start } };
+}
+
+/* --- Bop ---------------------------------------------------------------------------------- */
+
+static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
+{
+    (void)q, (void)learned;
+    for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign(x.data[i]);
+}
+
+/* Weights of a net that qg_bop trains are their own signs; those of a loaded one need not be. */
+static const qg_scheme bop = {
+    .name      = "bop",
+    .roles     = QG_WEIGHT,
+    .scales    = QG_UNSCALED,
+    .flips     = true,
+    .form      = &qg_sign_form,
+    .ops       = QG_FORM_OPS("sign_weight"),
+    .constants = qg_unit_signs,
+    .start     = start_signs,
+    .explain =
+        "Weights of -1 and +1 without latent ones.       Helwegen et al. 2019, arXiv:1906.02107\n"
+        "\n"
+        "    q(w) = sign(w)                          w itself: it starts as a sign and flips\n"
+        "    s(w) = w\n"
+        "    m    = (1 - gamma) m + gamma dq,   w = -w if m w > 0 and |m| > threshold    (algorithm 1)\n"
+        "\n"
+        "Learns nothing.  The flips are made by the optimizer bop, which trains the other parameters\n"
+        "with Adam; other optimizers refuse such weights.  gamma is --gamma times the current learning rate\n"
+        "over --lr, so that one schedule moves both; the paper lets gamma decay on its own.\n",
+};
+
+qg_quant qg_bop_weight(void)
+{
+    return (qg_quant){ .scheme = &bop, .bits = 1 };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y)
+{
+    const qg_status s = qg__check_forward("stochastic_sign_quantizer", x, y);
+    if (!s) draw(qg_array_count(x), qg__floats(x), key, qg__floats(y));
+    return s;
+}
+
+qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
+{
+    return qg__surrogate_gradient("stochastic_sign_quantizer_gradient", x, dy,
+                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
+}

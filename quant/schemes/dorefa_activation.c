@@ -1,0 +1,72 @@
+/* DoReFa's activations; formulas in quant/schemes/dorefa.h. */
+#include "quant/schemes/dorefa.h"
+#include "quant/operand.h"
+#include "quant/scheme.h"
+
+enum { TIES };              /* in arg */
+
+static qg_constants constants_of(int bits, bool up)
+{
+    const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
+    return (qg_constants){ .uniform = { .hi      = 1.0f,
+                                        .steps   = steps,
+                                        .step    = steps > 0.0f ? 1.0f / steps : 0.0f,
+                                        .variant = up ? 1.0f : 0.0f } };
+}
+
+static qg_constants constants(qg_quant q, qg_span x, const float *learned)
+{
+    (void)x, (void)learned;
+    return constants_of(q.bits, q.arg[TIES] == QG_TIES_UP);
+}
+
+static const qg_scheme scheme = {
+    .name       = "dorefa",
+    .roles      = QG_INPUT,
+    .rectifies  = true,
+    .form       = &qg_dorefa_form,
+    .ops        = QG_ACTIVATION_OP("dorefa"),
+    .own_slope  = true,
+    .check      = qg__dorefa_check,
+    .constants  = constants,
+    .activation = qg_form_activation,
+    .explain    = qg__dorefa_explain,
+};
+
+qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec)
+{
+    return (qg_quant){ .scheme    = &scheme,
+                       .bits      = spec.bits,
+                       .surrogate = spec.surrogate,
+                       .arg       = { [TIES] = (float)(spec.ties_up ? QG_TIES_UP : QG_TIES_EVEN) } };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static qg_status check_bits(const char *op, int k) { return qg__check_int(op, "k", k, 1, QG_FLOAT_BITS); }
+
+qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties, qg_array *y)
+{
+    const char *op = "dorefa_activation_quantizer";
+    qg_status   s  = check_bits(op, k);
+    if (!s) s = qg__check_int(op, "ties", (int)ties, QG_TIES_EVEN, QG_TIES_UP);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    const qg_constants c = constants_of(k, ties == QG_TIES_UP);
+    qg_form_values(&qg_dorefa_form, &c, qg_array_count(x), qg__floats(x), qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
+                                                  qg_surrogate s, qg_array *dx)
+{
+    const char *op     = "dorefa_activation_quantizer_gradient";
+    qg_status   status = check_bits(op, k);
+    if (!status) status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    const qg_constants c = constants_of(k, false);
+    const qg_quant     q = { .scheme = &scheme, .surrogate = s };
+    qg__zero(dx);
+    qg_form_gradient(q, qg__split_at(x, -1), &c, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    return QG_OK;
+}

@@ -1,0 +1,181 @@
+/* DoReFa's gradients; formulas in quant/schemes/dorefa.h. */
+#include <string.h>
+
+#include "quant/schemes/dorefa.h"
+#include "quant/map.h"
+#include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/round.h"
+#include "quant/scheme.h"
+
+struct forward {
+    const float *x, *noise;
+    float       *y;
+    size_t       row;
+    int          k;
+    uint64_t     key;
+    bool         keyed;     /* noise is drawn from key */
+    bool         adds;      /* y += */
+    qg_isa       isa;
+};
+
+/* n <= QG_CHUNK elements of a sample of the gradient quantizer; noise NULL: none.  The factor 2 stands
+ * apart from m, since 2 m may be infinite; it is exact wherever it stands. */
+static void gradient_chunk(size_t n, const float *dr, float m, int k, const float *noise, bool adds,
+                           float *y)
+{
+    const float steps = qg__steps(k);
+    float       r[QG_CHUNK];
+    for (size_t i = 0; i < n; i++) r[i] = dr[i] / m * 0.5f + 0.5f;
+    for (size_t i = 0; noise && i < n; i++) r[i] += noise[i];
+    for (size_t i = 0; i < n; i++)
+        r[i] = m * (2.0f * (qg_round_even(qg_clamp(r[i], 0.0f, 1.0f) * steps) / steps - 0.5f));
+    for (size_t i = 0; adds && i < n; i++) r[i] += y[i];
+    memcpy(y, r, n * sizeof *y);
+}
+
+/* The noise of elements first .. first + n - 1. */
+static void draw_noise(const struct forward *f, size_t first, size_t n, float *noise)
+{
+    const float steps = qg__steps(f->k);
+    QG_KERNELS_OF(f->isa, qg__map)->uniform(n, f->key, first, noise);
+    for (size_t i = 0; i < n; i++) noise[i] = (noise[i] - 0.5f) / steps;
+}
+
+static void gradient_row(const struct forward *f, size_t at)
+{
+    const float m = QG_KERNELS_OF(f->isa, qg__reduce)->max_abs(f->row, f->x + at);
+    float       drawn[QG_CHUNK];
+    if (m == 0.0f) {
+        if (!f->adds) memset(f->y + at, 0, f->row * sizeof *f->y);
+        return;
+    }
+    for (size_t i = at; i < at + f->row; i += QG_CHUNK) {
+        const size_t n = qg__smaller(at + f->row - i, QG_CHUNK);
+        const float *noise = f->noise ? f->noise + i : NULL;
+        if (f->keyed) {
+            draw_noise(f, i, n, drawn);
+            noise = drawn;
+        }
+        gradient_chunk(n, f->x + i, m, f->k, noise, f->adds, f->y + i);
+    }
+}
+
+static void gradient_rows(void *context, size_t first, size_t n)
+{
+    const struct forward *f = context;
+    for (size_t r = first; r < first + n; r++) gradient_row(f, r * f->row);
+}
+
+static void quantize_rows(size_t rows, size_t row, const float *dr, int k, const float *noise,
+                         float *y)
+{
+    if (rows == 0 || row == 0) return;
+    if (k == QG_FLOAT_BITS) {
+        memcpy(y, dr, rows * row * sizeof *y);
+        return;
+    }
+    struct forward f = { .x = dr, .noise = noise, .y = y, .row = row, .k = k, .isa = qg__isa() };
+    qg__in_blocks(rows, 1, gradient_rows, &f);
+}
+
+static void quantize_keyed_rows(size_t rows, size_t row, const float *dr, int k, const uint64_t *key,
+                               bool adds, float *y)
+{
+    struct forward f = { .x = dr, .y = y, .row = row, .k = k, .adds = adds, .isa = qg__isa() };
+    if (key) {
+        f.key = *key;
+        f.keyed = true;
+    }
+    qg__in_blocks(rows, 1, gradient_rows, &f);
+}
+
+static void noise_block(void *context, size_t at, size_t n)
+{
+    const struct forward *f = context;
+    draw_noise(f, at, n, f->y + at);
+}
+
+/* --- on the tape ---------------------------------------------------------------------------- */
+
+enum { NO_NOISE };      /* in arg */
+
+typedef struct gradient {
+    int      k;
+    bool     noisy;
+    uint64_t key;
+} gradient;
+
+static void gradient_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    const gradient *g = y->saved;
+    qg_var         *x = y->in[0];
+    if (!x->grad) return;
+    quantize_keyed_rows((size_t)x->shape.n, qg_row(x->shape), y->grad, g->k,
+                              g->noisy ? &g->key : NULL, !x->fresh, x->grad);
+}
+
+static const qg_op gradient_op = { .name     = "dorefa_gradient",
+                                   .backward = gradient_backward,
+                                   .assigns  = true };
+
+static qg_var *apply_gradient(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    (void)learned;
+    if (!x->needs_grad) return x;
+    qg_var   *y = qg_record_view(t, &gradient_op, x);
+    gradient *g = y ? qg_save(t, y, sizeof *g) : NULL;
+    if (!g) return NULL;
+    *g = (gradient){ q.bits, q.arg[NO_NOISE] == 0, qg_tape_key(t) };
+    return y;
+}
+
+static const qg_scheme scheme = {
+    .name    = "dorefa",
+    .roles   = QG_GRADIENT,
+    .check   = qg__dorefa_check,
+    .apply   = apply_gradient,
+    .explain = qg__dorefa_explain,
+};
+
+qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec)
+{
+    if (spec.bits == QG_FLOAT_BITS) return (qg_quant){ 0 };
+    return (qg_quant){ .scheme = &scheme,
+                       .bits   = spec.bits,
+                       .arg    = { [NO_NOISE] = spec.no_noise } };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static qg_status check_bits(const char *op, int k)
+{
+    return qg__check_int(op, "k", k, 1, QG_FLOAT_BITS);
+}
+
+qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
+                                       qg_array *y)
+{
+    const char *op = "dorefa_gradient_quantizer";
+    qg_split   samples = { 0 };
+    qg_status   s = check_bits(op, k);
+    if (!s) s = qg__check_pair(op, "y", y, "dr", dr);
+    if (!s && noise) s = qg__check_pair(op, "noise", noise, "dr", dr);
+    if (!s) s = qg__check_channels(op, "axis of samples", 0, dr, &samples);
+    if (s) return s;
+    quantize_rows(samples.depth, samples.inner, qg__floats(dr), k, qg__floats(noise),
+                        qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise)
+{
+    const char *op = "dorefa_gradient_noise";
+    qg_status   s = check_bits(op, k);
+    if (!s) s = qg__check_array(op, "noise", noise, QG_F32);
+    if (s) return s;
+    struct forward f = { .y = qg__floats(noise), .k = k, .key = key, .isa = qg__isa() };
+    qg__in_blocks(qg_array_count(noise), QG_BLOCK, noise_block, &f);
+    return QG_OK;
+}

@@ -1,0 +1,192 @@
+/* DoReFa's weights; formulas in quant/schemes/dorefa.h. */
+#include <math.h>
+#include <string.h>
+
+#include "quant/schemes/dorefa.h"
+#include "quant/map.h"
+#include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/scheme.h"
+#include "quant/smooth.h"
+
+enum { THROUGH_MAX };       /* in arg */
+
+const char qg__dorefa_explain[] =
+    "k-bit weights, activations and gradients.               Zhou et al. 2016, arXiv:1606.06160\n"
+    "\n"
+    "    quantize_k(r) = round((2^k - 1) r) / (2^k - 1)      ties to even, slope 1\n"
+    "\n"
+    "weights, 1 to 16 bits, one m or mean per tensor, or of each output channel with per-channel=yes (per_channel)\n"
+    "    k = 1    q(w) = sign(w) mean|w|                     sign(0) = +1\n"
+    "             s(w) = w                                   the mean is a constant\n"
+    "    k > 1    q(w) = 2 quantize_k(tanh(w) / (2 m) + 1/2) - 1,   m = max|tanh w|\n"
+    "             s(w) = tanh(w) / m                         m is a constant unless max=through (through_max)\n"
+    "activations\n"
+    "    q(x) = quantize_k(clip(x, 0, 1))                    ties=up (ties_up): ties upwards\n"
+    "    s(x) = clip(x, 0, 1)                                dx = dy where 0 <= x <= 1, else 0\n"
+    "gradients, dy of a product, m = max|dy| of each sample\n"
+    "    forward   y\n"
+    "    backward  2 m (quantize_k(clip(dy / (2 m) + 1/2 + noise, 0, 1)) - 1/2)\n"
+    "              noise uniform in +-1/2 / (2^k - 1), a draw per element from key and step;\n"
+    "              noise=off (no_noise): none, for study\n"
+    "\n"
+    "Learns nothing.  Weights of more than 1 bit have no zero: a weight of 0 becomes 1 / (2^k - 1).\n"
+    "All weights zero: the same, and no gradient.  A sample whose gradient is zero keeps it.\n"
+    "Other implementations: tensorpack differentiates m, Larq and most ports do not; one port\n"
+    "multiplies weights by m again.  The clip behind the noise is in the authors' code, not in the\n"
+    "equation.  The published nets keep first and last layer float.\n";
+
+qg_status qg__dorefa_check(qg_quant q)
+{
+    const int most = q.scheme->roles == QG_WEIGHT ? 16 : 8;
+    if ((q.bits >= 1 && q.bits <= most) || (q.bits == QG_FLOAT_BITS && q.scheme->roles == QG_INPUT)) return QG_OK;
+    return qg_fail(QG_EARG, "dorefa: bits is %d, must be 1 to %d or 32", q.bits, most);
+}
+
+/* --- the derivative of the maximum -------------------------------------------------------------- */
+
+struct backward {
+    const float *x, *dy;
+    float        m, share;
+    float       *dx;
+    qg_isa       isa;
+};
+
+static void product_terms(const void *context, size_t first, size_t n, float *term)
+{
+    const struct backward *b = context;
+    QG_KERNELS_OF(b->isa, qg__map)->tanh(n, b->x + first, term);
+    for (size_t i = 0; i < n; i++) term[i] *= b->dy[first + i];
+}
+
+/* Does any |tanh x| reach m?  Few runs do, and the others need no tanh. */
+static bool reaches(const struct backward *b, size_t n, const float *x)
+{
+    return qg__tanh(QG_KERNELS_OF(b->isa, qg__reduce)->max_abs(n, x)) >= b->m;
+}
+
+static void largest_terms(const void *context, size_t first, size_t n, float *term)
+{
+    const struct backward *b = context;
+    if (!reaches(b, n, b->x + first)) {
+        memset(term, 0, n * sizeof *term);
+        return;
+    }
+    QG_KERNELS_OF(b->isa, qg__map)->tanh(n, b->x + first, term);
+    for (size_t i = 0; i < n; i++) term[i] = fabsf(term[i]) >= b->m ? 1.0f : 0.0f;
+}
+
+static void max_slope_block(void *context, size_t at, size_t n)
+{
+    const struct backward *b = context;
+    float                  t[QG_CHUNK];
+    for (size_t i = at; i < at + n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(at + n - i, QG_CHUNK);
+        if (!reaches(b, m, b->x + i)) continue;
+        QG_KERNELS_OF(b->isa, qg__map)->tanh(m, b->x + i, t);
+        for (size_t j = 0; j < m; j++) {
+            const float s = (1.0f - t[j] * t[j]) * (t[j] < 0.0f ? -b->share : b->share);
+            b->dx[i + j] -= fabsf(t[j]) >= b->m ? s : 0.0f;
+        }
+    }
+}
+
+static void max_slope(size_t n, const float *x, const float *dy, float m, float *dx)
+{
+    if (m == 0.0f || n == 0) return;
+    struct backward b = { .x = x, .dy = dy, .m = m, .dx = dx, .isa = qg__isa() };
+    const double    sum = qg__sum_terms(n, product_terms, &b);
+    b.share = (float)(sum / ((double)m * (double)m) / qg__sum_terms(n, largest_terms, &b));
+    qg__in_blocks(n, QG_BLOCK, max_slope_block, &b);
+}
+
+/* --- the schemes ------------------------------------------------------------------------------- */
+
+static qg_constants constants_of(int bits, float most)
+{
+    /* tanh is monotone, so its largest value is that of the largest weight. */
+    const float steps = qg__steps(bits);
+    return (qg_constants){ .uniform = { .hi = qg__tanh(most), .steps = steps, .step = 1.0f / steps } };
+}
+
+static qg_constants constants(qg_quant q, qg_span w, const float *learned)
+{
+    (void)learned;
+    return constants_of(q.bits, qg_span_max_abs(w));
+}
+
+static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, float *dx)
+{
+    if (q.arg[THROUGH_MAX] != 0) max_slope(w.n, w.x + w.channel * w.n, dy, k->uniform.hi, dx);
+}
+
+static const qg_scheme scheme = {
+    .name        = "dorefa",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .form        = &qg_tanh_form,
+    .ops         = QG_FORM_OPS("dorefa_weight"),
+    .own_slope   = true,
+    .check       = qg__dorefa_check,
+    .constants   = constants,
+    .adds        = adds,
+    .explain     = qg__dorefa_explain,
+};
+
+static const qg_scheme binary = {
+    .name        = "dorefa",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .form        = &qg_sign_form,
+    .ops         = QG_FORM_OPS("dorefa_weight"),
+    .check       = qg__dorefa_check,
+    .constants   = qg_mean_signs,
+    .explain     = qg__dorefa_explain,
+};
+
+qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec)
+{
+    if (spec.bits == QG_FLOAT_BITS) return (qg_quant){ 0 };
+    return (qg_quant){ .scheme      = spec.bits == 1 ? &binary : &scheme,
+                       .bits        = spec.bits,
+                       .per_channel = spec.per_channel,
+                       .surrogate   = spec.surrogate,
+                       .arg         = { [THROUGH_MAX] = spec.through_max } };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static qg_status check_bits(const char *op, int k) { return qg__check_int(op, "k", k, 1, QG_FLOAT_BITS); }
+
+qg_status qg_dorefa_weight_quantizer(const qg_array *x, int k, qg_array *y)
+{
+    const char *op = "dorefa_weight_quantizer";
+    qg_status   s  = check_bits(op, k);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    const size_t n = qg_array_count(x);
+    const float *w = qg__floats(x);
+    if (k != QG_FLOAT_BITS)
+        qg_form_forward(qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = k }), qg__split_at(x, -1), w, NULL,
+                        qg__floats(y), NULL, NULL);
+    else if (n) memcpy(qg__floats(y), w, n * sizeof *w);
+    return QG_OK;
+}
+
+qg_status qg_dorefa_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                              qg_dorefa_weight_attrs attrs, qg_array *dx)
+{
+    const char *op = "dorefa_weight_quantizer_gradient";
+    qg_status   s  = check_bits(op, attrs.k);
+    if (!s) s = qg__check_backward(op, x, dy, dx);
+    if (s) return s;
+    const size_t n = qg_array_count(x);
+    const float *w = qg__floats(x);
+    qg_quant     q = qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 2, .through_max = attrs.through_max });
+    q.surrogate    = attrs.surrogate;
+    if (attrs.k == 1 || attrs.k == QG_FLOAT_BITS) q.surrogate = qg__surrogate_or(q.surrogate, qg_surrogate_identity());
+    const qg_constants c = constants_of(2, q.surrogate.slope ? 0.0f : qg__max_abs(n, w));
+    qg__zero(dx);
+    qg_form_gradient(q, qg__split_at(x, -1), &c, w, qg__floats(dy), qg__floats(dx), NULL);
+    return QG_OK;
+}

@@ -1,0 +1,129 @@
+/* quant/schemes/fake_quant.h — TensorFlow's fake quantization: floats that take 2^b values, and the
+ * gradients that train the range.
+ *
+ * The three operators of tf.quantization.fake_quant_with_min_max_{args,vars,vars_per_channel} in
+ * the form of TensorFlow 2, evaluated in float32 in the written order.  b is num_bits, 2 .. 16;
+ * codes run from qmin = narrow_range ? 1 : 0 to qmax = 2^b - 1.  First the range is moved so that 0
+ * is a code:
+ *
+ *     scale = (max - min) / (qmax - qmin)          inv = (qmax - qmin) / (max - min)
+ *     z     = qmin - min / scale                   zp  = z clamped to qmin .. qmax, ties away
+ *     nmin  = (qmin - zp) * scale                  nmax = (qmax - zp) * scale
+ *
+ * Then, with q0 = floor(-nmin * inv + 0.5), c = clamp(x, nmin, nmax) and t = c - nmin,
+ *
+ *     y     = floor((t / scale - q0) + 0.5) * scale       vars
+ *     y     = floor((t * inv   - q0) + 0.5) * scale       args, per channel
+ *     dx    = g * 1[nmin <= x <= nmax]
+ *     dmin  = sum g * 1[x < nmin]                  dmax = sum g * 1[x > nmax]
+ *
+ * Range    y(0) = 0 and y(y(x)) = y(x) exactly.  NaN stays NaN and has gradient zero everywhere;
+ *          +-inf become nmax and nmin.  A gradient outside the range is dropped, never multiplied
+ *          by 0, so an infinite one does not turn into NaN.  Sums are taken in double, rounded once.
+ *          min = max = 0: y = 0, dx = g, dmin = dmax = 0 (an error for args, as in TensorFlow).
+ * Memory   Outputs are the caller's and overlap no input.  Nothing is allocated.
+ * Fails    QG_EARG   num_bits outside 2 .. 16; min or max not finite; min > max; min = max but not
+ *                    0; a range that is no float32, nudged or not, or whose step has no
+ *                    float32 inverse;
+ *                    wrong dtype.
+ *          QG_ESHAPE rank or dims other than stated.  After a failure no output has been written.
+ * Differs  From TensorFlow's kernels: they do not check the range of vars and per_channel and then
+ *          return NaN or a constant; and those for CPUs multiply the gradient by the mask.
+ *          From its pages, which the kernels do not follow either: the masks are written there with
+ *          min and max as passed, here and in the kernels they are the nudged nmin and nmax; and scale
+ *          there is (max - min) / (2^b - 1) with narrow_range, too, where qmax - qmin is 2^b - 2.
+ */
+#ifndef QG_FAKE_QUANT_H
+#define QG_FAKE_QUANT_H
+
+#include "core/io/array.h"
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Attributes are taken literally: num_bits 0 is an error, not a default. */
+typedef struct qg_fake_quant_attrs {
+    int  num_bits;          /* 2 .. 16 */
+    bool narrow_range;      /* leave out the lowest code, so that symmetric ranges have a centre */
+} qg_fake_quant_attrs;
+
+typedef struct qg_fake_quant_args {
+    float min, max;         /* min < max */
+    int   num_bits;         /* 2 .. 16 */
+    bool  narrow_range;
+} qg_fake_quant_args;
+
+/* ---- on arrays: inputs of any rank, float32 ---- */
+
+QG_MUST_CHECK
+qg_status qg_fake_quant_with_min_max_args(qg_fake_quant_args attrs, const qg_array *inputs,
+                                          qg_array *outputs);
+QG_MUST_CHECK
+qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
+                                                   const qg_array *gradients,
+                                                   const qg_array *inputs, qg_array *backprops);
+
+/* min, max and their gradients of rank 0. */
+QG_MUST_CHECK
+qg_status qg_fake_quant_with_min_max_vars(qg_fake_quant_attrs attrs, const qg_array *inputs,
+                                          const qg_array *min, const qg_array *max,
+                                          qg_array *outputs);
+QG_MUST_CHECK
+qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
+                                                   const qg_array *gradients,
+                                                   const qg_array *inputs, const qg_array *min,
+                                                   const qg_array *max,
+                                                   qg_array *backprops_wrt_input,
+                                                   qg_array *backprop_wrt_min,
+                                                   qg_array *backprop_wrt_max);
+
+/* inputs [.., d] of rank 1 or more; min, max and their gradients [d].  Always the last axis, which
+ * is the output channel of an HWIO kernel and of no other layout. */
+QG_MUST_CHECK
+qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
+                                                      const qg_array *inputs, const qg_array *min,
+                                                      const qg_array *max, qg_array *outputs);
+QG_MUST_CHECK
+qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
+    qg_fake_quant_attrs attrs, const qg_array *gradients, const qg_array *inputs,
+    const qg_array *min, const qg_array *max, qg_array *backprops_wrt_input,
+    qg_array *backprop_wrt_min, qg_array *backprop_wrt_max);
+
+/* ---- on n floats: what the operators above and differentiable layers are built from ---- */
+
+/* A nudged range. */
+typedef struct qg_fake_quant_range {
+    float   scale, inv;     /* width of a step, steps per unit; both 0 if min = max = 0 */
+    float   nmin, nmax;     /* the range with 0 on a code */
+    float   q0;             /* steps between nmin and 0 */
+    int32_t zero_point;     /* the code of 0, qmin .. qmax; qmin if min = max = 0 */
+} qg_fake_quant_range;
+
+QG_MUST_CHECK
+qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
+                              qg_fake_quant_range *range);
+
+/* The two forward rules above; they differ at ties.  y may be x. */
+void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
+void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
+
+/* The integers that the two above multiply by scale, for 8 bits or fewer:
+ *     code = round(y / scale) + zero_point,  y as they returned it;  the zero point for NaN */
+void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code);
+
+/* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n
+ * alone.  dmin and dmax are both NULL if nobody asks. */
+void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
+                            float *dx, double *dmin, double *dmax);
+
+/* The same for rows of d channels with a range each, r [d]: the per channel (multiply) rule, and dx,
+ * dmin [d] and dmax [d] +=. */
+void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
+                            float *y);
+void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
+                                     const float *x, const float *g, float *dx, double *dmin,
+                                     double *dmax);
+
+#endif

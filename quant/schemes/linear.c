@@ -1,0 +1,91 @@
+#include "quant/schemes/linear.h"
+
+#include "quant/operand.h"
+#include "quant/scheme.h"
+
+enum { MAX_VALUE };         /* in arg */
+
+static qg_constants constants_of(int bits, float max)
+{
+    const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
+    return (qg_constants){ .uniform = { .hi = max, .steps = steps, .step = steps > 0.0f ? max / steps : 0.0f } };
+}
+
+static qg_constants constants(qg_quant q, qg_span x, const float *learned)
+{
+    (void)x, (void)learned;
+    return constants_of(q.bits, q.arg[MAX_VALUE]);
+}
+
+static qg_status check(qg_quant q)
+{
+    const char *name = q.scheme->name;
+    if (q.bits != QG_FLOAT_BITS && (q.bits < 1 || q.bits > 16))
+        return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 16 or 32", name, q.bits);
+    return qg__check_above_zero(name, "max_value", q.arg[MAX_VALUE]);
+}
+
+static const qg_scheme scheme = {
+    .name       = "linear",
+    .roles      = QG_INPUT,
+    .rectifies  = true,
+    .form       = &qg_linear_form,
+    .ops        = QG_ACTIVATION_OP("linear"),
+    .own_slope  = true,
+    .check      = check,
+    .constants  = constants,
+    .activation = qg_form_activation,
+    .explain =
+        "Activations on uniform levels of a fixed range, in place of relu.\n"
+        "                                        Blueoil, linear_mid_tread_half_quantizer\n"
+        "\n"
+        "    n    = 2^bits - 1,  M = max (max_value)\n"
+        "    q(x) = floor(clip(x, 0, M) / M n + 0.5) / n M      float32, in this order; ties up\n"
+        "    s(x) = clip(x, 0, M)                               dx = dy where 0 < x < M, else 0\n"
+        "\n"
+        "Learns nothing.  2 bits and M = 2 by default, as Blueoil's networks have them.  NaN stays NaN.\n"
+        "32 bits clip and do not round.  Codes times M / n equal q(x) to one rounding.\n"
+        "Other implementations: Blueoil's compiled runtime breaks ties in three ways, one per\n"
+        "instruction set; its page says that 32 bits return x, its code has no such branch.\n",
+};
+
+qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec)
+{
+    return (qg_quant){ .scheme    = &scheme,
+                       .bits      = spec.bits == 0 ? 2 : spec.bits,
+                       .surrogate = spec.surrogate,
+                       .arg       = { [MAX_VALUE] = spec.max_value == 0.0f ? 2.0f : spec.max_value } };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static qg_status check_attrs(const char *op, int bit, float max_value)
+{
+    const qg_status s = qg__check_int(op, "bit", bit, 1, QG_FLOAT_BITS);
+    return s ? s : qg__check_above_zero(op, "max_value", max_value);
+}
+
+qg_status qg_linear_mid_tread_half_quantizer(const qg_array *x, int bit, float max_value, qg_array *y)
+{
+    const char *op = "linear_mid_tread_half_quantizer";
+    qg_status   s  = check_attrs(op, bit, max_value);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    const qg_constants k = constants_of(bit, max_value);
+    qg_form_values(&qg_linear_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const qg_array *dy, int bit,
+                                                      float max_value, qg_surrogate s, qg_array *dx)
+{
+    const char *op     = "linear_mid_tread_half_quantizer_gradient";
+    qg_status   status = check_attrs(op, bit, max_value);
+    if (!status) status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    const qg_constants k = constants_of(bit, max_value);
+    const qg_quant     q = { .scheme = &scheme, .surrogate = s };
+    qg__zero(dx);
+    qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    return QG_OK;
+}

@@ -1,0 +1,195 @@
+#include "quant/schemes/lsq.h"
+
+#include <math.h>
+
+#include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/scheme.h"
+
+enum { QN, QP };            /* in arg */
+enum { STEP, SEEN };        /* of what is learned or tracked */
+
+static float initial_step(size_t n, const float *x, int qp)
+{
+    return n ? (float)(2.0 * qg__sum_abs(n, x) / (double)n / sqrt(qp > 0 ? (double)qp : 1.0)) : 0.0f;
+}
+
+static double grad_scale(size_t n, int qp)
+{
+    /* qp is 0 for one signed bit; the number of elements is 0 for an empty tensor. */
+    return 1.0 / sqrt((n ? (double)n : 1.0) * (qp > 0 ? (double)qp : 1.0));
+}
+
+static qg_constants constants(qg_quant q, qg_span x, const float *learned)
+{
+    (void)x;
+    return (qg_constants){ .uniform = { .lo = -q.arg[QN], .hi = q.arg[QP], .step = learned[STEP] },
+                           .gain    = { (float)grad_scale(q.numbers, (int)q.arg[QP]) } };
+}
+
+static bool ready(qg_quant q, const float *const *learned)
+{
+    (void)q;
+    return *learned[SEEN] != 0.0f;
+}
+
+static qg_status check(qg_quant q)
+{
+    if (q.role == QG_WEIGHT && q.scheme->rectifies)
+        return qg_fail(QG_EARG, "%s: unsigned codes are not for weights; set .is_signed = true", q.scheme->name);
+    return qg__check_int(q.scheme->name, "bits", q.bits, q.arg[QN] > 0.0f ? 2 : 1, 16);
+}
+
+/* --- the first step ---------------------------------------------------------------------------- */
+
+/* A step that an update has carried below this returns here: the sign of a code must not flip. */
+static const float smallest_step = 0x1p-30f;
+
+/* What an unsigned quantizer takes the place of is a relu, so its v is max(x, 0). */
+static void rectified(const void *context, size_t first, size_t n, float *term)
+{
+    const float *x = (const float *)context + first;
+    for (size_t i = 0; i < n; i++) term[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+static void start(qg_quant q, qg_tensor x, float *const *learned)
+{
+    if (!x.data) return;
+    const size_t n  = qg_count(x.shape);
+    const int    qp = (int)q.arg[QP];
+    const float  step = q.arg[QN] > 0.0f
+                            ? initial_step(n, x.data, qp)
+                            : (float)(2.0 * qg__sum_terms(n, rectified, x.data) / (double)n / sqrt((double)qp));
+    /* A batch of zeros, or with a NaN or an infinity, says nothing; weights have no other batch. */
+    if (q.role != QG_WEIGHT && !(step > 0.0f && isfinite(step))) return;
+    *learned[STEP] = step < smallest_step ? smallest_step : step;
+    *learned[SEEN] = 1.0f;
+}
+
+static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
+{
+    return learned[SEEN]->data[0] == 0.0f && !qg_quant_waits(q, t);
+}
+
+/* --- the schemes ----------------------------------------------------------------------------- */
+
+static const qg_learned learned_step[] = { { .name = "step", .least = 0x1p-30f },
+                                           { .name = "seen", .tracked = true, .quiet = true },
+                                           { .name = NULL } };
+
+#define EXPLAIN_STEP                                                                                \
+    "\n"                                                                                            \
+    "    v    = x / s\n"                                                                            \
+    "    q(x) = s round(clip(v, -qn, qp))        ties to even\n" \
+    "    dx   = dy where -qn < v < qp, else 0\n" \
+    "    ds   = g sum of dy d,  d = -qn if v <= -qn, qp if v >= qp, else round(v) - v\n" \
+    "    g    = 1 / sqrt(N qp)                   N: weights of the layer, or features of one image\n" \
+    "\n"                                                                                            \
+    "Learns s, which starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first batch of\n" \
+    "training that is finite and not all 0; until then x passes.  A step that an update carries below\n" \
+    "2^-30 is set to 2^-30, where the gradient can take it up again.  NaN stays NaN.\n"               \
+    "Other implementations: some let s become negative, which turns every code round; some forget the\n" \
+    "mask of dx; torch's learnable fake quantization passes dx at the clamp values too; some count the\n" \
+    "batch in N.\n"
+
+static const qg_scheme lsq_signed = {
+    .name       = "lsq",
+    .learned    = learned_step,
+    .roles      = QG_WEIGHT | QG_INPUT,
+    .check      = check,
+    .start      = start,
+    .observes   = observes,
+    .observe    = start,
+    .ready      = ready,
+    .form       = &qg_lsq_form,
+    .ops        = QG_ACTIVATION_OP("lsq"),
+    .own_slope  = true,
+    .constants  = constants,
+    .activation = qg_form_activation,
+    .explain =
+        "Learned step size, signed codes: weights, and inputs with signed=yes (is_signed).\n"
+        "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
+        "\n"
+        "    qn = 2^(bits-1), qp = 2^(bits-1) - 1\n"
+        EXPLAIN_STEP,
+};
+
+static const qg_scheme lsq_unsigned = {
+    .name       = "lsq",
+    .variant    = "signed=no",
+    .learned    = learned_step,
+    .roles      = QG_INPUT,
+    .rectifies  = true,
+    .check      = check,
+    .start      = start,
+    .observes   = observes,
+    .observe    = start,
+    .ready      = ready,
+    .form       = &qg_lsq_form,
+    .ops        = QG_ACTIVATION_OP("lsq"),
+    .own_slope  = true,
+    .constants  = constants,
+    .activation = qg_form_activation,
+    .explain =
+        "Learned step size, codes from 0: activations, in place of relu.\n"
+        "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
+        "\n"
+        "    qn = 0, qp = 2^bits - 1; v of the first step is max(x, 0), what a relu would have left\n"
+        EXPLAIN_STEP,
+};
+
+qg_quant qg_lsq(qg_lsq_spec spec)
+{
+    qg_quant q = { .scheme    = spec.is_signed ? &lsq_signed : &lsq_unsigned,
+                   .bits      = spec.bits,
+                   .surrogate = spec.surrogate };
+    if (spec.bits < 1 || spec.bits > 16) return q;      /* check names it */
+    const int codes = 1 << spec.bits;
+    q.arg[QN] = spec.is_signed ? (float)(codes / 2) : 0.0f;
+    q.arg[QP] = (float)(spec.is_signed ? codes / 2 - 1 : codes - 1);
+    return q;
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static qg_status check_attrs(const char *op, qg_lsq_attrs attrs)
+{
+    qg_status s = qg__check_above_zero(op, "step", attrs.step);
+    if (!s) s = qg__check_int(op, "qn", attrs.qn, 0, 1 << 24);
+    if (!s) s = qg__check_int(op, "qp", attrs.qp, 0, 1 << 24);
+    const int most = attrs.qn > attrs.qp ? attrs.qn : attrs.qp;
+    if (s || isfinite(attrs.step * (float)most)) return s;
+    return qg_fail(QG_EARG, "%s: step is %g, times %d codes beyond float32", op, (double)attrs.step, most);
+}
+
+static qg_constants constants_of(qg_lsq_attrs a)
+{
+    return (qg_constants){ .uniform = { .lo = -(float)a.qn, .hi = (float)a.qp, .step = a.step } };
+}
+
+qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs, qg_array *y)
+{
+    const char *op = "lsq_quantizer";
+    qg_status   s  = check_attrs(op, attrs);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    const qg_constants k = constants_of(attrs);
+    qg_form_values(&qg_lsq_form, &k, qg_array_count(x), qg__floats(x), qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_lsq_attrs attrs, qg_array *dx,
+                                    float *grad_step)
+{
+    const char *op = "lsq_quantizer_gradient";
+    qg_status   s  = check_attrs(op, attrs);
+    if (!s) s = qg__check_backward(op, x, dy, dx);
+    if (s) return s;
+    const qg_constants k = constants_of(attrs);
+    const qg_quant     q = { .scheme = &lsq_signed, .surrogate = attrs.surrogate };
+    double             sum[1][QG_FORM_SUMS];
+    qg__zero(dx);
+    qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
+    if (grad_step) *grad_step = (float)(attrs.grad_scale * sum[0][0]);
+    return QG_OK;
+}

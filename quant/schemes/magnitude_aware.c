@@ -1,0 +1,62 @@
+#include "quant/schemes/binary.h"
+#include "quant/operand.h"
+#include "quant/scheme.h"
+
+static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
+{
+    (void)q, (void)w, (void)sum;
+    return (qg_mix){ .through = k->sign.scale };
+}
+
+static const qg_scheme scheme = {
+    .name        = "magnitude-aware",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_CHANNEL_SCALE,
+    .form        = &qg_sign_form,
+    .ops         = QG_FORM_OPS("magnitude_aware"),
+    .own         = qg_clip_at_1,
+    .constants   = qg_mean_signs,
+    .mix         = mix,
+    .explain =
+        "Binary weights whose gradient knows their scale: Bi-Real Net.\n"
+        "                                                        Liu et al. 2018, arXiv:1808.00278\n"
+        "\n"
+        "    a    = mean|w|                          of one output channel\n"
+        "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
+        "    dw   = dq a 1[|w| <= 1]                 a is a constant of the backward\n"
+        "\n"
+        "Learns nothing.  All weights of a channel zero: q = 0, and no gradient reaches them.\n"
+        "Differs from binary per channel by the factor a and the mask; from xnor by the second term of\n"
+        "its exact rule, the derivative of a.\n",
+};
+
+qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)
+{
+    return (qg_quant){ .scheme      = &scheme,
+                       .bits        = 1,
+                       .per_channel = true,
+                       .surrogate   = spec.surrogate };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+qg_status qg_magnitude_aware_sign_quantizer(const qg_array *x, qg_array *y, qg_array *scale)
+{
+    const char     *op = "magnitude_aware_sign_quantizer";
+    const qg_status s  = qg__check_forward(op, x, y);
+    return s ? s : qg__scaled_sign_axis(op, "last axis", x, x->rank - 1, y, "scale", scale);
+}
+
+qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s,
+                                                     qg_array *dx)
+{
+    const char *op     = "magnitude_aware_sign_quantizer_gradient";
+    qg_split   c      = { 0 };
+    qg_status   status = qg__check_backward(op, x, dy, dx);
+    if (!status) status = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
+    if (status) return status;
+    qg__zero(dx);
+    qg_form_gradient(qg_magnitude_aware((qg_magnitude_aware_spec){ s }), c, NULL, qg__floats(x), qg__floats(dy),
+                     qg__floats(dx), NULL);
+    return QG_OK;
+}

@@ -1,0 +1,112 @@
+#include "quant/schemes/pact.h"
+
+#include <math.h>
+
+#include "quant/operand.h"
+#include "quant/scheme.h"
+
+enum { FIRST_ALPHA };       /* in arg */
+
+static qg_constants constants_of(int bits, float alpha)
+{
+    const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
+    return (qg_constants){ .uniform = { .hi = alpha, .steps = steps, .step = steps > 0.0f ? alpha / steps : 0.0f }, .gain = { 1.0f } };
+}
+
+static qg_constants constants(qg_quant q, qg_span x, const float *learned)
+{
+    (void)x;
+    return constants_of(q.bits, learned[0]);
+}
+
+static void start(qg_quant q, qg_tensor x, float *const *learned)
+{
+    (void)x;
+    *learned[0] = q.arg[FIRST_ALPHA];
+}
+
+static qg_status check(qg_quant q)
+{
+    const char *name = q.scheme->name;
+    if (q.bits != QG_FLOAT_BITS && (q.bits < 1 || q.bits > 16))
+        return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 16 or 32", name, q.bits);
+    return qg__check_above_zero(name, "alpha", q.arg[FIRST_ALPHA]);
+}
+
+/* The weight decay of the paper's CIFAR-10 ResNet-20, which it uses for alpha as well. */
+static const qg_learned clip[] = { { .name = "alpha", .decay = 2e-4f, .least = 0x1p-30f }, { .name = NULL } };
+
+static const qg_scheme scheme = {
+    .name       = "pact",
+    .learned    = clip,
+    .roles      = QG_INPUT,
+    .rectifies  = true,
+    .form       = &qg_pact_form,
+    .ops        = QG_ACTIVATION_OP("pact"),
+    .own_slope  = true,
+    .check      = check,
+    .start      = start,
+    .constants  = constants,
+    .activation = qg_form_activation,
+    .explain =
+        "Activations with a learned clip, in place of relu.     Choi et al. 2018, arXiv:1805.06085v2\n"
+        "\n"
+        "    n    = 2^bits - 1,  a = alpha\n"
+        "    q(x) = round(clip(x, 0, a) n / a) a / n     ties to even\n"
+        "    dx   = dy where 0 <= x < a, else 0\n"
+        "    da   = sum of dy where x >= a\n"
+        "\n"
+        "Learns a, 10 at first or alpha=, with a decay of 2e-4 of its own or decay= (the paper's CIFAR-10\n"
+        "recipe), which --quantizer-decay does not replace: with SGD the paper's L2 penalty, with Adam, whose\n"
+        "decay is decoupled, a -= lr 2e-4 a, which is far weaker.  A clip that an update carries below 2^-30\n"
+        "is set to 2^-30.  NaN stays NaN.  32 bits clip and do not round.  Codes times a / n equal q(x) to one\n"
+        "rounding.\n"
+        "Other implementations: many leave the decay out, and alpha then grows; some give x < a the\n"
+        "LSQ-like rounding term as well.\n",
+};
+
+qg_quant qg_pact(qg_pact_spec spec)
+{
+    return (qg_quant){ .scheme    = &scheme,
+                       .bits      = spec.bits,
+                       .surrogate = spec.surrogate,
+                       .arg       = { [FIRST_ALPHA] = spec.alpha == 0.0f ? 10.0f : spec.alpha } };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static qg_status check_attrs(const char *op, int k, float alpha)
+{
+    qg_status s = qg__check_int(op, "k", k, 1, QG_FLOAT_BITS);
+    if (!s) s = qg__check_above_zero(op, "alpha", alpha);
+    if (s || k == QG_FLOAT_BITS || isfinite(alpha * qg__steps(k))) return s;
+    return qg_fail(QG_EARG, "%s: alpha is %g, times %.0f steps beyond float32", op, (double)alpha,
+                   (double)qg__steps(k));
+}
+
+qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y)
+{
+    const char *op = "pact_quantizer";
+    qg_status   s  = check_attrs(op, k, alpha);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    const qg_constants all = constants_of(k, alpha);
+    qg_form_values(&qg_pact_form, &all, qg_array_count(x), qg__floats(x), qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k, float alpha, qg_surrogate s,
+                                     qg_array *dx, float *grad_alpha)
+{
+    const char *op     = "pact_quantizer_gradient";
+    qg_status   status = check_attrs(op, k, alpha);
+    if (!status) status = qg__check_backward(op, x, dy, dx);
+    if (status) return status;
+    const qg_constants all = constants_of(k, alpha);
+    const qg_quant     q   = { .scheme = &scheme, .surrogate = s };
+    double             sum[1][QG_FORM_SUMS];
+    qg__zero(dx);
+    qg_form_gradient(q, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);
+    if (grad_alpha) *grad_alpha = (float)sum[0][0];
+    return QG_OK;
+}

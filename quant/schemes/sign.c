@@ -1,0 +1,54 @@
+#include "quant/schemes/binary.h"
+#include "quant/operand.h"
+#include "quant/scheme.h"
+
+qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned)
+{
+    (void)q, (void)x, (void)learned;
+    return (qg_constants){ .sign = { 1.0f } };
+}
+
+static const qg_scheme scheme = {
+    .name       = "sign",
+    .roles      = QG_INPUT,
+    .rectifies  = true,
+    .form       = &qg_sign_form,
+    .ops        = QG_ACTIVATION_OP("sign"),
+    .own        = qg_clip_at_1,
+    .constants  = qg_unit_signs,
+    .activation = qg_form_activation,
+    .explain =
+        "Binary activations.                    Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
+        "\n"
+        "    q(x) = +1 if x >= 0, else -1            so sign(0) = +1\n"
+        "    s(x) = clip(x, -1, 1)                   dx = dy where |x| <= 1, else 0\n"
+        "\n"
+        "Learns nothing.  Belongs behind a batch norm that no relu or pooling follows: after relu\n"
+        "nothing is negative and sign is constant, after pooling nearly so.\n"
+        "Others for it: surrogate=approx-sign (Bi-Real Net), swish (BNN+), and annealed-tanh, over the\n"
+        "training (IR-Net): ds/dx = max(1, t) (1 - tanh^2(t x)), t from 0.1 to 10 by one factor per\n"
+        "step.  torch.sign gives 0 at 0; the XNOR-Net release masks with |x| < 1.\n",
+};
+
+qg_quant qg_binary_activation(qg_binary_activation_spec spec)
+{
+    return (qg_quant){ .scheme    = &scheme,
+                       .bits      = 1,
+                       .surrogate = spec.surrogate };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+qg_status qg_sign_quantizer(const qg_array *x, qg_array *y)
+{
+    const qg_status s = qg__check_forward("sign_quantizer", x, y);
+    if (s) return s;
+    const qg_constants unit = { .sign = { 1.0f } };
+    qg_form_values(&qg_sign_form, &unit, qg_array_count(x), qg__floats(x), qg__floats(y));
+    return QG_OK;
+}
+
+qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
+{
+    return qg__surrogate_gradient("sign_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_surrogate_clip(1.0f)), dx);
+}

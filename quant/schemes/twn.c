@@ -1,0 +1,97 @@
+#include "quant/schemes/twn.h"
+
+#include <math.h>
+
+#include "quant/operand.h"
+#include "quant/scheme.h"
+
+enum { THRESHOLD };         /* in arg */
+
+float qg__twn_delta(qg_span w, float threshold)
+{
+    return w.n ? (float)((double)threshold * qg_span_sum_abs(w) / (double)w.n) : 0.0f;
+}
+
+static qg_constants constants(qg_quant q, qg_span w, const float *learned)
+{
+    (void)learned;
+    size_t       kept;
+    const float  d   = qg__twn_delta(w, q.arg[THRESHOLD]);
+    const double sum = qg_span_sum_abs_above(w, d, &kept);
+    const float  a   = kept ? (float)(sum / (double)kept) : 0.0f;
+    return (qg_constants){ .ternary = { d, a, a } };
+}
+
+qg_status qg__check_ternary_threshold(qg_quant q)
+{
+    return qg__check_threshold(q.scheme->name, "threshold", q.arg[THRESHOLD]);
+}
+
+static const qg_scheme scheme = {
+    .name        = "twn",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_EITHER_SCALE,
+    .form        = &qg_ternary_form,
+    .ops         = QG_FORM_OPS("twn"),
+    .check       = qg__check_ternary_threshold,
+    .constants   = constants,
+    .explain =
+        "Ternary weights with one scale per tensor.           Li, Zhang, Liu 2016, arXiv:1605.04711\n"
+        "\n"
+        "    D    = threshold * mean|w|              threshold 0.7 by default\n"
+        "    a    = mean{ |w| : |w| > D }\n"
+        "    q(w) = +a if w > D, -a if w < -D, else 0\n"
+        "    s(w) = w                                the gradient passes unchanged and unclipped\n"
+        "\n"
+        "per-channel=yes (per_channel) takes D and a of each output channel on its own; the paper and the\n"
+        "authors' Caffe code have one of each.\n"
+        "Learns nothing.  All weights zero: a = 0 and q = 0.\n"
+        "Other implementations: the authors' Caffe fork adds 1e-6 to the denominator of a on the GPU\n"
+        "only; their later PyTorch code has D = 0.75 mean|w| and D and a per output channel, as RedBit\n"
+        "has; Larq's SteTern has D but no a.\n",
+};
+
+qg_quant qg_twn(qg_twn_spec spec)
+{
+    return (qg_quant){ .scheme      = &scheme,
+                       .bits        = 2,
+                       .per_channel = spec.per_channel,
+                       .surrogate   = spec.surrogate,
+                       .arg         = { [THRESHOLD] = spec.threshold == 0 ? 0.7f : spec.threshold } };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+static qg_quant with(float threshold) { return (qg_quant){ .scheme = &scheme, .arg = { [THRESHOLD] = threshold } }; }
+
+qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y, float *delta, float *alpha)
+{
+    const char *op = "twn_weight_quantizer";
+    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (s) return s;
+    qg_constants k;
+    qg_form_forward(with(threshold), qg__split_at(x, -1), qg__floats(x), NULL, qg__floats(y), &k, NULL);
+    if (delta) *delta = k.ternary.delta;
+    if (alpha) *alpha = k.ternary.positive;
+    return QG_OK;
+}
+
+qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float threshold, qg_array *y,
+                                              qg_array *alpha)
+{
+    const char *op = "twn_per_channel_weight_quantizer";
+    qg_split   c  = { 0 };
+    qg_status   s  = qg__check_threshold(op, "threshold", threshold);
+    if (!s) s = qg__check_forward(op, x, y);
+    if (!s) s = qg__check_channels(op, "axis", axis, x, &c);
+    if (!s) s = qg__check_optional_vector(op, "alpha", alpha, c.depth);
+    if (s) return s;
+    qg_form_forward(with(threshold), c, qg__floats(x), NULL, qg__floats(y), NULL, qg__floats(alpha));
+    return QG_OK;
+}
+
+qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
+{
+    return qg__surrogate_gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_surrogate_identity()), dx);
+}

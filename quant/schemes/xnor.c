@@ -1,0 +1,133 @@
+#include "quant/schemes/xnor.h"
+
+#include "quant/schemes/binary.h"
+#include "quant/operand.h"
+#include "quant/scheme.h"
+#include "quant/slope.h"
+
+const char qg__xnor_explain[] =
+    "Binary weights with a scale per filter, binary inputs with a scale map.\n"
+    "                                                    Rastegari et al. 2016, arXiv:1603.05279\n"
+    "\n"
+    "weights, of one output channel with n elements\n"
+    "    a    = mean|w|,   q(w) = a sign(w)      sign(0) = +1\n"
+    "    rule=exact         dw_i = dq_i a 1[|w_i| <= 1] + sign(w_i) / n sum over j of dq_j sign(w_j)\n"
+    "    rule=paper         dw   = dq (a 1[|w| <= 1] + 1 / n)            keeps j = i of that sum\n"
+    "    rule=authors       dw   = dq (a 1[|w| < 1] + 1 / n) (1 - 1 / c_in) n      as released, SGD\n"
+    "    rule=authors-adam  the same without the factor n                          as released, Adam\n"
+    "    rule=identity      dw   = dq                                              Blueoil\n"
+    "inputs\n"
+    "    q(x) = sign(x)\n"
+    "    s(x) = clip(x, -1, 1)\n"
+    "    K    = mean|x| over channels and the window of the product, padding counted as 0\n"
+    "    y    = (sign(x) * q(w)) K + bias        K is a constant of the backward\n"
+    "\n"
+    "Learns nothing.  A filter of zeros: a = 0 and q = 0.  A window of zeros: K = 0.\n"
+    "The rules authors and authors-adam stop a layer of one input channel, where 1 - 1 / c_in is 0.\n"
+    "latent=centred (centred) takes the mean over c_in off the latent weights and clamps them to [-1, 1],\n"
+    "at first and after each step: what the authors' release does before it binarizes.\n"
+    "Other implementations: the authors' release leaves K out, scale=off (no_scale), and multiplies\n"
+    "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The exact rule is straight-through for sign and\n"
+    "the derivative of a: that part agrees with finite differences, the printed 1 / n does not.\n";
+
+enum { RULE };          /* in arg */
+
+static qg_surrogate own(qg_quant q)
+{
+    const qg_xnor_rule rule = (qg_xnor_rule)q.arg[RULE];
+    if (rule == QG_XNOR_IDENTITY) return qg_surrogate_identity();
+    if (rule == QG_XNOR_EXACT || rule == QG_XNOR_PAPER) return qg_surrogate_clip(1.0f);
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->open_clip, .arg = 1.0f };
+}
+
+static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
+{
+    const qg_xnor_rule rule   = (qg_xnor_rule)q.arg[RULE];
+    const double       n      = (double)w.n, alpha = (double)k->sign.scale;
+    const double       factor = (1.0 - 1.0 / (double)q.inputs) * (rule == QG_XNOR_AUTHORS ? n : 1.0);
+    switch (rule) {
+    case QG_XNOR_EXACT: return (qg_mix){ .through = k->sign.scale, .coupled = (float)(sum[0] / n) };
+    case QG_XNOR_PAPER: return (qg_mix){ .through = k->sign.scale, .direct = (float)(1.0 / n) };
+    case QG_XNOR_AUTHORS:
+    case QG_XNOR_AUTHORS_ADAM:
+        return (qg_mix){ .through = (float)(alpha * factor), .direct = (float)(factor / n) };
+    case QG_XNOR_IDENTITY: break;
+    }
+    return (qg_mix){ .through = 1.0f };
+}
+
+static qg_status check(qg_quant q)
+{
+    if (q.arg[RULE] >= QG_XNOR_EXACT && q.arg[RULE] <= QG_XNOR_IDENTITY) return QG_OK;
+    return qg_fail(QG_EARG, "xnor: rule is %g, must be %d (exact) to %d (identity)",
+                   (double)q.arg[RULE], QG_XNOR_EXACT, QG_XNOR_IDENTITY);
+}
+
+static const qg_scheme weight = {
+    .name        = "xnor",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_CHANNEL_SCALE,
+    .form        = &qg_sign_form,
+    .ops         = QG_FORM_OPS("xnor_weight"),
+    .own         = own,
+    .check       = check,
+    .constants   = qg_mean_signs,
+    .mix         = mix,
+    .mixes_sums  = true,
+    .explain     = qg__xnor_explain,
+};
+
+static const qg_scheme centred_weight = {
+    .name        = "xnor",
+    .variant     = "latent=centred",
+    .roles       = QG_WEIGHT,
+    .granularity = QG_CHANNEL_SCALE,
+    .clip        = 1,
+    .centred     = true,
+    .form        = &qg_sign_form,
+    .ops         = QG_FORM_OPS("xnor_weight"),
+    .own         = own,
+    .check       = check,
+    .constants   = qg_mean_signs,
+    .mix         = mix,
+    .mixes_sums  = true,
+    .explain     = qg__xnor_explain,
+};
+
+qg_quant qg_xnor(qg_xnor_spec spec)
+{
+    return (qg_quant){ .scheme      = spec.centred ? &centred_weight : &weight,
+                       .bits        = 1,
+                       .per_channel = true,
+                       .surrogate   = spec.surrogate,
+                       .arg         = { [RULE] = (float)spec.rule } };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y, qg_array *alpha)
+{
+    const char     *op = "xnor_weight_quantizer";
+    const qg_status s  = qg__check_forward(op, x, y);
+    return s ? s : qg__scaled_sign_axis(op, "axis", x, axis, y, "alpha", alpha);
+}
+
+qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
+                                            qg_xnor_attrs attrs, qg_array *dx)
+{
+    const char        *op = "xnor_weight_quantizer_gradient";
+    const qg_xnor_rule rule = attrs.rule;
+    const bool         authors = rule == QG_XNOR_AUTHORS || rule == QG_XNOR_AUTHORS_ADAM;
+    qg_split          c = { 0 };
+    qg_split          in = { 1, 1, 1 };
+    qg_status          s = qg__check_int(op, "rule", (int)rule, QG_XNOR_EXACT, QG_XNOR_IDENTITY);
+    if (!s) s = qg__check_backward(op, x, dy, dx);
+    if (!s) s = qg__check_channels(op, "axis", attrs.axis, x, &c);
+    if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);
+    if (s) return s;
+    qg_quant q = qg_xnor((qg_xnor_spec){ .rule = rule, .surrogate = attrs.surrogate });
+    q.inputs   = in.depth;
+    qg__zero(dx);
+    qg_form_gradient(q, c, NULL, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
+    return QG_OK;
+}

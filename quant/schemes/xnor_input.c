@@ -1,0 +1,225 @@
+/* XNOR-Net's binary inputs, and the map K that scales their product; formulas in quant/schemes/xnor.h. */
+#include <string.h>
+
+#include "quant/schemes/binary.h"
+#include "quant/operand.h"
+#include "quant/reduce.h"
+#include "quant/scheme.h"
+#include "quant/schemes/xnor.h"
+
+/* --- the map K -------------------------------------------------------------------------------- */
+
+typedef struct geometry {
+    size_t n, h, w, c, oh, ow;
+    size_t kernel_h, kernel_w, stride, pad_top, pad_left;
+} geometry;
+
+struct map {
+    geometry         g;
+    const qg_reduce_kernels *kernels;
+    const float             *x;
+    float                   *K;
+};
+
+/* The part of window o that lies in the image: [*from, *to) of `extent`. */
+static void window_at(size_t o, size_t stride, size_t pad, size_t kernel, size_t extent,
+                      size_t *from, size_t *to)
+{
+    const size_t begin = o * stride; /* in the padded image */
+    *from = begin > pad ? qg__smaller(begin - pad, extent) : 0;
+    *to = begin + kernel > pad ? qg__smaller(begin + kernel - pad, extent) : 0;
+}
+
+/* Sums of |x| over the channels and the rows of a band of windows, for each of the columns [from, to).
+ * Windows that overlap share them. */
+struct columns {
+    size_t from, to;
+    double sum[QG_CHUNK];
+};
+
+static void fill_columns(const struct map *k, const float *band, size_t rows, size_t from, struct columns *s)
+{
+    s->from = from;
+    s->to = from + qg__smaller(k->g.w - from, QG_CHUNK);
+    memset(s->sum, 0, sizeof s->sum);
+    for (size_t r = 0; r < rows; r++)
+        k->kernels->add_abs_rows(s->to - from, k->g.c, band + (r * k->g.w + from) * k->g.c, s->sum);
+}
+
+static double window_sum(const struct map *k, const float *band, size_t rows, size_t left, size_t right,
+                         struct columns *s)
+{
+    double sum = 0.0;
+    if (left < s->from || right > s->to) s->to = 0;
+    for (size_t at = left; at < right; at++) {
+        if (at >= s->to) fill_columns(k, band, rows, at, s);
+        sum += s->sum[at - s->from];
+    }
+    return sum;
+}
+
+/* Rows [first, first + n) of all N * OH rows of K.  A window is summed column by column. */
+static void map_rows(void *context, size_t first, size_t n)
+{
+    const struct map      *k = context;
+    const geometry g = k->g;
+    const double           count = (double)g.c * (double)g.kernel_h * (double)g.kernel_w;
+    for (size_t row = first; row < first + n; row++) {
+        const float   *image = k->x + row / g.oh * g.h * g.w * g.c;
+        struct columns sums = { 0 };
+        size_t         top, bottom, left, right;
+        window_at(row % g.oh, g.stride, g.pad_top, g.kernel_h, g.h, &top, &bottom);
+        for (size_t o = 0; o < g.ow; o++) {
+            window_at(o, g.stride, g.pad_left, g.kernel_w, g.w, &left, &right);
+            const double sum = window_sum(k, image + top * g.w * g.c, bottom - top, left, right, &sums);
+            k->K[row * g.ow + o] = g.c ? (float)(sum / count) : 0.0f;
+        }
+    }
+}
+
+static void scale_map(geometry g, const float *x, float *K)
+{
+    struct map k = { g, QG_KERNELS(qg__reduce), x, K };
+    qg__in_blocks(g.n * g.oh, 1, map_rows, &k);
+}
+
+/* --- on the tape ------------------------------------------------------------------------------- */
+
+/* z = y K, K [pixels], y and z [pixels][c]. */
+struct scaling {
+    const float *y, *K;
+    size_t       c;
+    float       *z;
+    bool         adds;
+};
+
+static void scale_pixels(void *context, size_t first, size_t n)
+{
+    const struct scaling k = *(const struct scaling *)context;
+    for (size_t p = first; p < first + n; p++) {
+        const float *y = k.y + p * k.c;
+        float       *z = k.z + p * k.c;
+        for (size_t i = 0; i < k.c; i++) z[i] = k.adds ? z[i] + y[i] * k.K[p] : y[i] * k.K[p];
+    }
+}
+
+static void scale(const qg_var *y, const float *K, const float *from, bool adds, float *to)
+{
+    const qg_shape s = y->shape;
+    struct scaling k = { from, K, (size_t)s.c, to, adds };
+    qg__in_blocks((size_t)s.n * (size_t)s.h * (size_t)s.w, QG_BLOCK / (size_t)s.c + 1, scale_pixels, &k);
+}
+
+static void scale_backward(qg_tape *t, qg_var *z)
+{
+    (void)t;
+    qg_var *y = z->in[0];
+    if (y->grad) scale(y, z->saved, z->grad, !y->fresh, y->grad);
+}
+
+static const qg_op scale_op = { .name = "xnor_scale", .backward = scale_backward, .assigns = true };
+
+static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y)
+{
+    (void)q;
+    const qg_shape         s = x->shape, o = y->shape;
+    const geometry g = { .n        = (size_t)s.n,
+                                 .h        = (size_t)s.h,
+                                 .w        = (size_t)s.w,
+                                 .c        = (size_t)s.c,
+                                 .oh       = (size_t)o.h,
+                                 .ow       = (size_t)o.w,
+                                 .kernel_h = (size_t)windows.kernel_h,
+                                 .kernel_w = (size_t)windows.kernel_w,
+                                 .stride   = (size_t)windows.stride,
+                                 .pad_top  = (size_t)windows.pad_h,
+                                 .pad_left = (size_t)windows.pad_w };
+    qg_var *z = qg_record(t, &scale_op, o, y, NULL, NULL);
+    float  *K = z ? qg_save(t, z, g.n * g.oh * g.ow * sizeof *K) : NULL;
+    if (!K) return NULL;
+    scale_map(g, x->data, K);
+    scale(y, K, y->data, false, z->data);
+    return z;
+}
+
+static const qg_scheme input = {
+    .name         = "xnor",
+    .roles        = QG_INPUT,
+    .rectifies    = true,
+    .form         = &qg_sign_form,
+    .ops          = QG_FORM_OPS("sign"),
+    .own          = qg_clip_at_1,
+    .constants    = qg_unit_signs,
+    .scale_output = scale_output,
+    .explain      = qg__xnor_explain,
+};
+
+/* The sign, which needs no product. */
+static const qg_scheme unscaled_input = {
+    .name       = "xnor",
+    .variant    = "scale=off",
+    .roles      = QG_INPUT,
+    .rectifies  = true,
+    .form       = &qg_sign_form,
+    .ops        = QG_ACTIVATION_OP("sign"),
+    .own        = qg_clip_at_1,
+    .constants  = qg_unit_signs,
+    .activation = qg_form_activation,
+    .explain    = qg__xnor_explain,
+};
+
+qg_quant qg_xnor_activation(qg_xnor_activation_spec spec)
+{
+    return (qg_quant){ .scheme    = spec.no_scale ? &unscaled_input : &input,
+                       .bits      = 1,
+                       .surrogate = spec.surrogate };
+}
+
+/* --- on arrays ------------------------------------------------------------------------------- */
+
+/* Windows along one axis, and the padding before the first. */
+static size_t windows(size_t extent, size_t kernel, size_t stride, bool same_padding, size_t *pad)
+{
+    *pad = 0;
+    if (!same_padding) return extent < kernel ? 0 : (extent - kernel) / stride + 1;
+    const size_t count = (extent + stride - 1) / stride;
+    const size_t reach = count ? (count - 1) * stride + kernel : 0;
+    if (reach > extent) *pad = (reach - extent) / 2;
+    return count;
+}
+
+static qg_status check_window(const char *op, qg_xnor_window window)
+{
+    qg_status s = qg__check_int(op, "kernel_h", window.kernel_h, 1, INT32_MAX);
+    if (!s) s = qg__check_int(op, "kernel_w", window.kernel_w, 1, INT32_MAX);
+    if (!s) s = qg__check_int(op, "stride", window.stride, 1, INT32_MAX);
+    return s;
+}
+
+qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window, qg_array *sign,
+                                       qg_array *K)
+{
+    const char *op = "xnor_activation_quantizer";
+    qg_status   s = check_window(op, window);
+    if (!s) s = qg__check_array(op, "x", x, QG_F32);
+    if (!s) s = qg__check_pair(op, "sign", sign, "x", x);
+    if (!s) s = qg__check_rank(op, "x", x, 4);
+    if (s) return s;
+
+    geometry g = { .n = x->dims[0],
+                           .h = x->dims[1],
+                           .w = x->dims[2],
+                           .c = x->dims[3],
+                           .kernel_h = (size_t)window.kernel_h,
+                           .kernel_w = (size_t)window.kernel_w,
+                           .stride = (size_t)window.stride };
+    g.oh = windows(g.h, g.kernel_h, g.stride, window.same_padding, &g.pad_top);
+    g.ow = windows(g.w, g.kernel_w, g.stride, window.same_padding, &g.pad_left);
+    const qg_array model = { .dtype = QG_F32, .rank = 4, .dims = { g.n, g.oh, g.ow, 1 } };
+    s = qg__check_array(op, "K", K, QG_F32);
+    if (!s) s = qg__check_same_shape(op, "K", K, "the windows over x", &model);
+    if (!s) s = qg_sign_quantizer(x, sign);
+    if (s) return s;
+    scale_map(g, qg__floats(x), qg__floats(K));
+    return QG_OK;
+}

@@ -1,0 +1,111 @@
+#include "quant/slope.h"
+
+#include "quant/smooth.h"
+
+/* dy is read in any case: a load behind a condition does not vectorise. */
+
+static void clip_kernel(float bound, size_t n, const float *x, const float *dy, float *dx)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        dx[i] += fabsf(x[i]) <= bound ? g : 0.0f;
+    }
+}
+
+static void open_clip_kernel(float bound, size_t n, const float *x, const float *dy, float *dx)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        dx[i] += fabsf(x[i]) < bound ? g : 0.0f;
+    }
+}
+
+static void approx_sign_kernel(float arg, size_t n, const float *x, const float *dy, float *dx)
+{
+    (void)arg;
+    for (size_t i = 0; i < n; i++) {
+        const float a = fabsf(x[i]), g = dy[i] * (2.0f - 2.0f * a);
+        dx[i] += a <= 1.0f ? g : 0.0f;
+    }
+}
+
+static void swish_kernel(float beta, size_t n, const float *x, const float *dy, float *dx)
+{
+    /* With u = exp(-|b x|):  tanh(|b x| / 2) = (1 - u) / (1 + u),  1 / (1 + cosh) = 2u / (1 + u)^2.
+     * One exponential that cannot overflow, where the formula as printed is inf / inf. */
+    for (size_t i = 0; i < n; i++) {
+        const float a = fabsf(beta * x[i]);
+        const float z = a > 80.0f ? 80.0f : a; /* there the slope is below 1e-32 */
+        const float u = qg__exp(-(z == z ? z : 0.0f));
+        const float v = 1.0f + u;
+        const float g = dy[i] * (beta * (2.0f - z * (1.0f - u) / v) * (2.0f * u / (v * v)));
+        dx[i] += a > 80.0f ? 0.0f : g;
+    }
+}
+
+static size_t run_at(size_t n, size_t at) { return n - at < QG_TANH_RUN ? n - at : QG_TANH_RUN; }
+
+static void tanh_kernel(float t, size_t n, const float *x, const float *dy, float *dx)
+{
+    const float height = t > 1.0f ? t : 1.0f; /* k t = max(1/t, 1) t, without the 1/0 */
+    float       s[QG_TANH_RUN];
+    for (size_t at = 0; at < n; at += QG_TANH_RUN) {
+        const size_t m = run_at(n, at);
+        for (size_t i = 0; i < m; i++) s[i] = t * x[at + i];
+        qg__tanh_run(m, s, s);
+        for (size_t i = 0; i < m; i++) dx[at + i] += dy[at + i] * (height * (1.0f - s[i] * s[i]));
+    }
+}
+
+static void dorefa_kernel(size_t n, const float *x, const float *dy, float m, float *dx)
+{
+    float t[QG_TANH_RUN];
+    for (size_t at = 0; at < n; at += QG_TANH_RUN) {
+        const size_t run = run_at(n, at);
+        qg__tanh_run(run, x + at, t);
+        for (size_t i = 0; i < run; i++) dx[at + i] += dy[at + i] * (1.0f - t[i] * t[i]) / m;
+    }
+}
+
+static void ternary_kernel(size_t n, const float *x, const float *dy, float delta, float positive,
+                       float negative, float *restrict dx, float *restrict above,
+                       float *restrict below)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        const float other = x[i] < -delta ? negative : 1.0f;
+        dx[i] += g * (x[i] > delta ? positive : other);
+        above[i] = x[i] > delta ? g : 0.0f;
+        below[i] = x[i] < -delta ? g : 0.0f;
+    }
+}
+
+static void by_sign_kernel(size_t n, const float *x, const float *dy, float *signed_dy)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        signed_dy[i] = x[i] >= 0.0f ? g : -g;
+    }
+}
+
+static void mix_kernel(size_t n, const float *x, const float *dy, float direct, float coupled,
+                        float through, float *restrict dx, float *restrict scaled)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        dx[i] += direct * g + (x[i] >= 0.0f ? coupled : -coupled);
+        scaled[i] = through * g;
+    }
+}
+
+const qg_slope_kernels QG_PER_ISA(qg__slope) = {
+    .clip        = clip_kernel,
+    .open_clip   = open_clip_kernel,
+    .approx_sign = approx_sign_kernel,
+    .swish       = swish_kernel,
+    .tanh        = tanh_kernel,
+    .dorefa      = dorefa_kernel,
+    .ternary     = ternary_kernel,
+    .by_sign     = by_sign_kernel,
+    .mix         = mix_kernel,
+};

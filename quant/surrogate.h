@@ -1,0 +1,69 @@
+/* quant/surrogate.h — the sign every scheme shares, and the gradients we pretend.
+ *
+ * A quantizer is a pair: q(x), used forward, and a surrogate s(x), differentiated backward.  Every
+ * scheme has the surrogate of its source; the backward of each takes another one in its place.
+ */
+#ifndef QG_SURROGATE_H
+#define QG_SURROGATE_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+/* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0} where one is asked for: the source's own. */
+typedef struct qg_surrogate {
+    void (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
+    float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
+    float    to;            /* and where it moves, geometrically, from and to above 0, */
+    uint64_t steps;         /* in so many steps of training; 0: arg stays */
+} qg_surrogate;
+
+qg_surrogate qg_surrogate_identity(void);             /* s = x */
+qg_surrogate qg_surrogate_clip(float bound);          /* s = clip(x, -bound, bound); slope 1 at +-bound */
+
+/* Bi-Real Net: ds/dx = (2 - 2|x|) 1[|x| <= 1], the slope of a piecewise parabola.  [Liu 2018] */
+qg_surrogate qg_surrogate_approx_sign(void);
+
+/* ds/dx = b (2 - b x tanh(b x / 2)) / (1 + cosh(b x)), b = beta; 0 at +-inf.   [Darabi 2018]
+ * The slope is beta at 0 and negative beyond |b x| of 2.4 or so: that is the method. */
+qg_surrogate qg_surrogate_swish(float beta);
+
+/* IR-Net: s = k tanh(t x), k = max(1/t, 1), so ds/dx = max(1, t) (1 - tanh^2(t x)).  [Qin 2020]
+ * t >= 0 is annealed upwards by a schedule, 0.1 to 10; at t = 0 this is the identity. */
+qg_surrogate qg_surrogate_tanh(float temperature);
+
+/* The same with t = 0.1 at step 0, growing by one factor per step to 10 at `steps`, then constant.
+ * steps 0: t stays 0.1. */
+qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
+
+/* QG_EARG: what a surrogate holds is out of its range. */
+QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
+
+/* s as it is at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and
+ * qg_quantize ask the tape; a plain operator takes arg as it stands. */
+qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step);
+
+/* dx[i] += dy[i] * s'(x[i]) for a whole tensor, in fixed blocks on every thread. */
+void qg_surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx);
+
+/* s, or own when s is {0}. */
+static inline qg_surrogate qg__surrogate_or(qg_surrogate s, qg_surrogate own)
+{
+    return s.slope ? s : own;
+}
+
+/* +1 for x >= 0 and for both zeros, else -1; NaN gives -1.  Bit packing needs one answer at 0. */
+static inline float qg_sign(float x)
+{
+    return x >= 0.0f ? 1.0f : -1.0f;
+}
+
+/* 2^bits - 1 as float; exact up to 24 bits. */
+static inline float qg__steps(int bits)
+{
+    return (float)(((unsigned long long)1 << bits) - 1);
+}
+
+#endif

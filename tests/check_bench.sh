@@ -1,0 +1,38 @@
+#!/bin/sh
+# tests/bench.py measures a row, without a peer and beside one, and says why when something cannot be measured.
+build=${BUILD:-build}
+python=${PYTHON:-/usr/bin/python3}
+[ -x "$python" ] || { echo "no $python: not checked"; exit 0; }
+report=$build/tests/bench.md
+rm -f "$report"
+QGRAD_CPU=none OPENBLAS_CORETYPE=none "$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 \
+    --rows '^LeNet-5 TWN$' --sections table,forward,threads,profile --qgrad "${QGRAD:-$build/qgrad}" \
+    --data-dir /nowhere --out "$report" >/dev/null || { echo "bench.py: error: exit status $?"; exit 1; }
+status=0
+for part in '^| LeNet-5 TWN, 64 | [1-9][0-9]* |' '^| conv2d | 2 |' \
+    '^| twn | 4 |' '^| 2 | [1-9][0-9]* |' '1 thread | 2 threads'; do
+    grep -q "$part" "$report" || { echo "$report: error: no line with '$part'"; status=1; }
+done
+# A Python whose PyTorch has no compiler, and is fastest with channels_last.
+peer=$build/tests/fake_peer
+cat > "$peer" <<'END'
+#!/bin/sh
+[ "$1" = -c ] && { echo 9.8 1; exit; }
+case "$*" in *--compile*) echo no compiler >&2; exit 1 ;; *--channels-last*) speed=600 ;; *) speed=500 ;; esac
+echo '{}'
+while read -r _; do echo "{\"images_per_second\": $speed, \"cpu_seconds\": 0, \"peak_rss_bytes\": 1048576}"; done
+END
+chmod +x "$peer"
+"$python" tests/bench.py --peer "$peer" --peer /nowhere/python --busy --rounds 1 --seconds 0.01 --rows '^LeNet-5 TWN$' \
+    --sections table,forward --qgrad "${QGRAD:-$build/qgrad}" --data-dir /nowhere --out "$report" > "$report.log" 2>&1 ||
+    { echo "bench.py: error: exit status $? beside a peer"; status=1; }
+for part in '| PyTorch 9.8 | its mode | x | bar |' '^| LeNet-5 TWN, 64 | [0-9]* | 600 | channels_last | [0-9.]* |' \
+    '^| LeNet-5 TWN, 64 | PyTorch 9.8 | default | 500 | [0-9.]* |' '^| LeNet-5 TWN, 64 | [0-9]* | 600 | channels_last | [0-9]* |' \
+    '^| LeNet-5 TWN, 64 | PyTorch 9.8 | compile, channels_last | not measured: no compiler |'; do
+    grep -q "$part" "$report" || { echo "$report: error: no line with '$part'"; status=1; }
+done
+grep -q '/nowhere/python has no PyTorch' "$report.log" || { echo "bench.py: error: a peer is missing and nothing says so"; status=1; }
+"$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 --rows '^LeNet-5 float$' --sections profile \
+    --qgrad /bin/false --out "$report" 2>&1 | grep -q 'bench.py: exit status 1' ||
+    { echo "bench.py: error: a program that fails goes unnoticed"; status=1; }
+exit $status

@@ -1,0 +1,28 @@
+#!/bin/sh
+# make check-originals without the packages: each is named and skipped, and that is no failure.  The C half
+# compiles, and every rule of the page is one of declared.py.
+build=${BUILD:-build}
+status=0
+warnings='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror'
+${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I. $warnings -fsyntax-only tests/originals/flat.c || { echo "tests/originals/flat.c: error: does not compile"; status=1; }
+
+rules() { sed -n "$1" "$2" | sort; }
+rules 's/^    "\([a-z0-9-]*\)": (.*/\1/p' tests/originals/declared.py >"$build/tests/declared.txt"
+for rule in $(rules '/^| declared | where/,/^$/s/^| \([a-z0-9-]*\) | .*/\1/p' docs/exactness.md | grep -vx declared); do
+    grep -qx "$rule" "$build/tests/declared.txt" ||
+        { echo "docs/exactness.md: error: declared.py has no $rule"; status=1; }
+done
+grep -q '^| .* | 0 | ' docs/exactness.md || { echo "docs/exactness.md: error: has no results"; status=1; }
+
+python=${PYTHON:-/usr/bin/python3}
+[ -x "$python" ] || { echo "no $python: check.py not run"; exit $status; }
+# -S: without packages, whatever is installed.
+env -u PYTHONPATH "$python" -S tests/originals/check.py --library /nowhere >"$build/tests/originals.txt" 2>&1 ||
+    { echo "check.py: error: exit status $? without packages"; status=1; }
+for package in tensorflow onednn tflite larq qkeras brevitas torch; do
+    grep -q "^$package: skipped" "$build/tests/originals.txt" ||
+        { echo "check.py: error: $package is not skipped"; status=1; }
+done
+grep -q '7 of 7 packages skipped' "$build/tests/originals.txt" ||
+    { echo "check.py: error: does not count what it skipped"; status=1; }
+exit $status

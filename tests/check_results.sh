@@ -1,0 +1,75 @@
+#!/bin/sh
+# results/README.md is what the logs beside it say, the net of every recipe can be built, and the script that
+# trains them stops and goes on.
+here=$(pwd)
+case ${QGRAD:-build/qgrad} in /*) qgrad=${QGRAD:-build/qgrad} ;; *) qgrad=$here/${QGRAD:-build/qgrad} ;; esac
+status=0
+fail() { echo "check_results: error: $*"; status=1; }
+
+"$qgrad" results --check || fail "the table is not what the logs say; qgrad results writes it"
+for recipe in examples/recipes/*.toml; do
+    name=$(basename "$recipe" .toml)
+    why=$("$qgrad" summary --recipe "$name" 2>&1 >/dev/null) && continue
+    fail "$name: $why"
+done
+for recipe in $(grep -l '^init-recipe' examples/recipes/*.toml); do
+    first=examples/recipes/$(sed -n 's/^init-recipe = "\(.*\)"$/\1/p' "$recipe").toml
+    [ "$(grep '^model' "$recipe")" = "$(grep '^model' "$first")" ] || fail "$recipe begins with another net: $first"
+done
+
+# Two rows, one of which begins with the other's weights, on the sample; in a directory of its own.
+dir=$(mktemp -d) || exit 1
+pid=
+# Whatever is still being trained ends by a signal, and is waited for: the pipe ends with the last of them.
+leave() {
+    [ -z "$pid" ] || kill -TERM "$pid" 2>/dev/null
+    [ -z "$pid" ] || cat <&4 >/dev/null
+    rm -rf "$dir"
+}
+trap leave EXIT
+trap 'exit 1' HUP INT TERM
+mkdir -p "$dir/examples/recipes"
+ln -s "$here/datasets" "$dir/datasets"
+cp examples/reproduce.sh "$dir/examples"
+printf '%s\n' 'model = "lenet5"' 'data = "sample"' 'batch = 500' 'epochs = 1' >"$dir/examples/recipes/plain.toml"
+{ cat "$dir/examples/recipes/plain.toml"; echo 'weight = "twn"'; echo 'init-recipe = "plain"'; } \
+    >"$dir/examples/recipes/tuned.toml"
+cd "$dir" || exit 1
+unset JOBS OPTIONS
+QGRAD=$qgrad SEEDS='1 2' MINUTES=0 sh examples/reproduce.sh plain tuned >log 2>&1
+grep -q 'not finished: 4' log || fail "without time: $(cat log)"
+QGRAD=$qgrad SEEDS='1 2' sh examples/reproduce.sh plain tuned >log 2>&1 || fail "$(cat log)"
+grep -q 'not finished: 0' log || fail "$(cat log)"
+grep -q -- '--recipe tuned --init runs/plain/seed-1 --seed 1' results/README.md || fail "$(cat results/README.md)"
+[ "$(find results -type f | wc -l)" -eq 13 ] || fail "$(find results -type f)"
+"$qgrad" results --check || fail "after reproduce.sh"
+cp examples/recipes/plain.toml examples/recipes/longer.toml
+for call in first second; do
+    QGRAD=$qgrad SEEDS=1 OPTIONS='--epochs 2' sh examples/reproduce.sh longer >log 2>&1 || fail "$call call: $(cat log)"
+done
+sed 's/epochs = 1/epochs = 2/' examples/recipes/plain.toml >changed && mv changed examples/recipes/plain.toml
+QGRAD=$qgrad SEEDS='1 2 3' sh examples/reproduce.sh plain >log 2>&1 && fail "a recipe that was changed goes unnoticed"
+grep -q 'runs/plain/seed-1 is finished, but not by the recipe as it is now' log || fail "$(cat log)"
+[ -e runs/plain/seed-3 ] && fail "trained although the recipe was changed"
+sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there goes unnoticed"
+
+# Stopped by a signal, the run has its checkpoint and nobody works on it any more.  What it says of its epochs goes
+# into a pipe, which is full long before the last of them: the run waits then, and cannot end by itself.
+sed 's/^epochs = .*/epochs = 100000/' examples/recipes/plain.toml >examples/recipes/long.toml
+printf '%s\n' '#!/bin/sh' 'case $1 in train) exec "$REAL" "$@" 2>&3 ;; esac' 'exec "$REAL" "$@"' >piped
+chmod +x piped
+mkfifo epochs
+# MINUTES ends it should this script be killed.
+REAL=$qgrad QGRAD=./piped SEEDS=1 MINUTES=10 sh examples/reproduce.sh long >log 2>&1 3>epochs &
+pid=$!
+exec 4<epochs
+read -r line <&4        # the end of the first epoch, or that of all who could say so
+case $line in "epoch "*1/100000*) ;; *) fail "runs/long did not begin: $line $(cat log)" ;; esac
+kill -TERM $pid
+cat <&4 >/dev/null
+wait $pid
+[ $? -eq 130 ] || fail "after a signal: $(cat log)"
+pid=
+"$qgrad" train --resume --out runs/long/seed-1 --budget 0 --json >log 2>&1 || fail "$(cat log)"
+grep -q '"epochs":[1-9].*"complete":false' log || fail "no checkpoint, or nothing left to train: $(cat log)"
+exit $status

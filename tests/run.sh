@@ -1,0 +1,69 @@
+#!/bin/sh
+# Runs every test program of BUILD (default: build) and every check of the tree, from the top of it, as
+# many at a time as there are cores (JOBS).  Prints what failed and closes with "N passed, M failed",
+# N counting test functions.  What a test leaves in the directory for temporary files is a failure, too.
+# With QGRAD_CPU=avx2 or baseline, everything runs on those kernels.
+build=${1:-build}
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
+QGRAD=${QGRAD:-$build/qgrad}
+BUILD=$build
+CC=${CC:-cc}
+log=$build/tests/log
+export QGRAD BUILD CC log
+passed=0 failed=0
+rm -rf "$log"
+mkdir -p "$log"
+TMPDIR=$(mktemp -d) || exit 1
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+trap 'exit 1' HUP INT TERM
+
+sources=$(for source in tests/test_*.c; do basename "$source" .c; done)
+checks=$(for check in tests/check_*.sh; do basename "$check" .sh; done)
+
+# What a program prints, and its status; a program that never ran has none, and has failed.
+printf '%s\n' conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
+    case $1 in
+    conformance) "$BUILD/tests/$1" tests/golden/*.json ;;
+    check_*) sh "tests/$1.sh" ;;
+    *) "$BUILD/tests/$1" ;;
+    esac >"$log/$1" 2>&1
+    echo $? >"$log/$1.status"' sh
+
+status_of() { cat "$log/$1.status" 2>/dev/null || echo 1; }
+
+# add NAME PASSED FAILED: a program that dies has failed at least once.
+add() {
+    f=$3
+    [ "$(status_of "$1")" -ne 0 ] && [ "$f" -eq 0 ] && f=1
+    passed=$((passed + $2))
+    failed=$((failed + f))
+    if [ "$f" -eq 0 ]; then
+        printf '%-24s %4d passed\n' "$1" "$2"
+    else
+        printf '%-24s %4d passed, %d failed\n' "$1" "$2" "$f"
+        grep -E '\[  (ERROR|FAILED)|Error|ERROR|failed|runtime error|FAIL|abort|Killed|: error:|missing' \
+            "$log/$1" | head -n 40
+    fi
+}
+
+for name in $sources; do
+    p=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log/$name" | head -n 1)
+    f=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log/$name" | head -n 1)
+    add "$name" "${p:-0}" "${f:-0}"
+done
+
+closing=$(tail -n 1 "$log/conformance")
+p=$(echo "$closing" | sed -n 's/^\([0-9]*\) passed, [0-9]* failed$/\1/p')
+f=$(echo "$closing" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')
+add conformance "${p:-0}" "${f:-0}"
+
+for name in $checks; do
+    ok=$(($(status_of "$name") == 0))
+    add "$name" "$ok" $((1 - ok))
+done
+
+left=$(ls -A "$TMPDIR")
+[ -z "$left" ] || { echo "left behind: $left"; failed=$((failed + 1)); }
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,64 @@
+#include "tests/support/environment.h"
+
+#include "tests/support/testing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct variable {
+    const char *name;
+    char       *value;      /* what the caller had; NULL: it was not set */
+} variable;
+
+enum { MOST_VARIABLES = 4 };
+
+static variable changed[MOST_VARIABLES];
+static int      n_changed;
+
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
+}
+
+static void keep(const char *name)
+{
+    for (int i = 0; i < n_changed; i++)
+        if (!strcmp(changed[i].name, name)) return;
+    assert_true(n_changed < MOST_VARIABLES);
+    const char *value    = getenv(name);
+    changed[n_changed++] = (variable){ name, value ? strdup(value) : NULL };
+}
+
+void set_variable(const char *name, const char *value)
+{
+    keep(name);
+    set(name, value);
+}
+
+int restore_variables(void **state)
+{
+    (void)state;
+    while (n_changed > 0) {
+        const variable *v = &changed[--n_changed];
+        set(v->name, v->value);
+        free(v->value);
+    }
+    return 0;
+}
+
+void use_path(int i)
+{
+    static const char *const paths[PATHS] = { "baseline", "avx2", "avx512" };
+    set_variable("QGRAD_CPU", paths[i]);
+}
+
+qg_isa widest_path(void)
+{
+    char *said = getenv("QGRAD_CPU");
+    said       = said ? strdup(said) : NULL;
+    set("QGRAD_CPU", NULL);
+    const qg_isa widest = qg__isa();
+    if (said) set("QGRAD_CPU", said);
+    free(said);
+    return widest;
+}

@@ -1,0 +1,74 @@
+#include "tests/support/inside.h"
+
+#include "tests/support/testing.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cli/options.h"
+#include "tests/support/clock.h"
+#include "tests/support/program.h"
+
+enum { MOST_RESUMES = 200 };
+
+static const verb verbs[] = {
+    { "train", "", "", VERB_TRAIN, train_main },
+    { "bench", "", "", VERB_BENCH, bench_main },
+};
+
+/* What the clock of the next child is to do. */
+static int  its_signal;
+static long its_reading;
+
+static int run_verb(int argc, char **argv)
+{
+    clock_ticks = true;
+    clock_raises(its_signal, its_reading);
+    for (int i = 0; argc > 1 && i < 2; i++)
+        if (!strcmp(argv[1], verbs[i].name)) return verbs[i].run(&verbs[i], "qgrad", argc - 1, argv + 1);
+    return EXIT_USAGE;
+}
+
+int qgrad_signalled(const char *line, int signal, long reading)
+{
+    its_signal  = signal;
+    its_reading = reading;
+    inside      = run_verb;
+    return qgrad(line);
+}
+
+int qgrad_inside(const char *line) { return qgrad_signalled(line, 0, 0); }
+
+pid_t start_until(const char *line, long reading)
+{
+    int status  = 0;
+    its_signal  = SIGSTOP;
+    its_reading = reading;
+    inside      = run_verb;
+    const pid_t pid = start(line);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    return pid;
+}
+
+void finish_in_sittings(const char *name, int readings)
+{
+    int within = 0;
+    for (int resumes = 0, complete = 0; !complete; resumes++) {
+        char line[256];
+        int  epoch, batch = 0;
+        assert_true(resumes < MOST_RESUMES);          /* each of them gets somewhere */
+        snprintf(line, sizeof line, "train --resume --json --out @/%s --budget %d", name, readings);
+        if (qgrad_inside(line)) fail_msg("qgrad %s: status %d: %s", line, last.status, last.err);
+        cJSON *j = parse();
+        complete = truth(j, "complete");
+        cJSON_Delete(j);
+        const char *stopped = strstr(last.err, "stopped in epoch ");
+        assert_int_equal(!stopped, complete);
+        if (stopped) assert_int_equal(sscanf(stopped, "stopped in epoch %d after step %d", &epoch, &batch), 2);
+        within += batch > 0;
+    }
+    assert_true(within > 1);
+}

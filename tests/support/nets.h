@@ -1,0 +1,21 @@
+/* tests/support/nets.h — what tests of products and nets share. */
+#ifndef NETS_H
+#define NETS_H
+
+#include "core/tape.h"
+#include "layers/net.h"
+#include "optim/optim.h"
+
+#define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
+
+/* An op: sum of r[i] y[i], a loss under which dL/dy = r.  r [shape of y] is borrowed. */
+qg_var *weighed(qg_tape *t, qg_var *y, const float *r);
+
+/* A keyed problem that any net learns: n images of label i % classes, noise in 0..1 with a bright
+ * band of rows whose place is the label. */
+void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint8_t *label);
+
+/* Forward, cross entropy, backward, update; returns the loss. */
+float train_step(qg_net *net, qg_tape *t, qg_optim *o, qg_tensor x, const uint8_t *label, uint64_t step);
+
+#endif

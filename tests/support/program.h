@@ -1,0 +1,75 @@
+/* tests/support/program.h — the program build/qgrad, or $QGRAD, run as a child process; its files.
+ *
+ * set_up makes a directory with a data set in MNIST's format, 240 + 60 noisy 16x16 images, so that an
+ * epoch of LeNet-5 takes milliseconds; tear_down removes it. */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core/status.h"
+#include "tests/support/room.h"
+
+/* The start of most command lines.  What comes later in one, counts. */
+#define SET     "--model lenet5 --data mnist --data-dir @/set --seed 3 --threads 1 "
+#define TRAIN   "train " SET "--weight twn --batch 24 "
+#define ENDLESS TRAIN "--epochs 100000 --json "
+
+enum { TEXT_BYTES = 1 << 16, MAX_ARGS = 48, SIDE = 16, N_TRAIN = 240, N_TEST = 60 };
+
+typedef struct outcome {
+    int  status;                                /* of exit; 1000 + signal */
+    char out[TEXT_BYTES], err[TEXT_BYTES];
+} outcome;
+
+extern char        root[DIRECTORY_BYTES];       /* the directory of this test */
+extern const char *program;
+extern outcome     last;                        /* of the last call of qgrad() */
+
+/* What the next child runs in place of the program, so that it finds what the test has replaced, as a clock is;
+ * NULL: the program. */
+extern int (*inside)(int argc, char **argv);
+
+int         set_up(void **state);
+int         tear_down(void **state);
+int         end_background(void **state);       /* the teardown of a test that starts something: ends it */
+
+/* root/name; four of them live at a time. */
+const char *at(const char *name);
+
+/* Words of a command line, separated by single spaces; @ stands for the test's directory. */
+int         qgrad(const char *line);            /* fills last; the status */
+int         finish(pid_t pid);                  /* the same of a child; it prints into at("out") and at("err") */
+
+/* In the background, one at a time, until finish. */
+pid_t       start(const char *line);
+
+/* A run of ENDLESS; returns when its first epoch is over.  It cannot end by itself: once the pipe is full that it
+ * reports its epochs through, long before the last of them, it waits until finish reads them. */
+pid_t       start_endless(const char *line);
+
+void        assert_status(const char *line, int status);
+
+/* A command of the shell, @ as above; its status is 0. */
+QG_PRINTF(1, 2)
+void        run_shell(const char *fmt, ...);
+
+/* It fails with this status, one line on stderr that contains part, and nothing on stdout. */
+void        assert_refuses(const char *line, int status, const char *part);
+
+/* What it printed as one JSON object, and its members. */
+cJSON      *parse(void);
+double      number(const cJSON *j, const char *key);
+const char *text(const cJSON *j, const char *key);
+bool        truth(const cJSON *j, const char *key);
+
+size_t      slurp(const char *path, char *text, size_t bytes);
+void        write_bytes(const char *path, const void *bytes, size_t n);
+void        assert_same_file(const char *a, const char *b);
+
+/* Two runs below root: the same files, but for the columns of metrics.csv that are times. */
+void        assert_same_run(const char *a, const char *b);
+
+#endif

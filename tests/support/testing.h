@@ -1,0 +1,40 @@
+/* tests/support/testing.h — what the test programs share, cmocka included. */
+#ifndef TESTING_H
+#define TESTING_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/gradcheck.h"
+#include "core/params.h"
+
+/* x[i] keyed and uniform in [lo, hi). */
+void fill_uniform(float *x, size_t n, float lo, float hi, uint64_t key);
+
+/* A keyed order of n equally spaced values in -1..1: with m = n or n + 1, whichever is even, no two
+ * are closer than 2 / m and none is closer to 0 than 1 / m. */
+void fill_apart(float *x, size_t n, uint64_t key);
+
+/* Declares a trained parameter of group QG_WEIGHTS. */
+qg_param *declare(qg_params *p, const char *name, qg_shape shape);
+
+/* Allocates p and fills value by value with fill_apart, key and its index. */
+void allocate_apart(qg_params *p, uint64_t key);
+
+/* An op: the sum of x, a loss under which dL/dx of the op before it is its slope. */
+qg_var *total(qg_tape *t, qg_var *x);
+
+/* |actual[i] - expected[i]| <= tolerance, and not NaN; says which i is off. */
+void assert_close(const float *actual, const float *expected, size_t n, double tolerance);
+
+/* qg_errmsg() contains part. */
+void assert_message(const char *part);
+
+/* qg_gradcheck could be made, and passes; says by how much it does not. */
+void assert_gradcheck(qg_gradcheck_spec spec);
+
+#endif

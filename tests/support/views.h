@@ -1,0 +1,75 @@
+/* tests/support/views.h — arrays over plain C arrays, and what the tests of quantizers assert. */
+#ifndef QG_TESTS_VIEWS_H
+#define QG_TESTS_VIEWS_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/io/array.h"
+#include "core/rng.h"
+#include "core/status.h"
+
+/* Sizes that fit no vector, chunk or block, one that does, and several blocks. */
+static const size_t awkward_sizes[] = { 1, 3, 31, 33, 63, 65, 256, 257, 16384, 50001 };
+enum { N_SIZES = sizeof awkward_sizes / sizeof awkward_sizes[0], MOST = 50001 };
+
+static inline qg_array scalar(float *data) { return (qg_array){ .dtype = QG_F32, .data = data }; }
+
+static inline qg_array vector(float *data, size_t n)
+{
+    return (qg_array){ .dtype = QG_F32, .rank = 1, .dims = { n }, .data = data };
+}
+
+static inline qg_array matrix(float *data, size_t rows, size_t columns)
+{
+    return (qg_array){ .dtype = QG_F32, .rank = 2, .dims = { rows, columns }, .data = data };
+}
+
+static inline qg_array tensor4(float *data, size_t a, size_t b, size_t c, size_t d)
+{
+    return (qg_array){ .dtype = QG_F32, .rank = 4, .dims = { a, b, c, d }, .data = data };
+}
+
+static inline void fill_normal(uint64_t key, float deviation, size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++) x[i] = deviation * qg_normal(key, i);
+}
+
+static inline void assert_near(double got, double want, double tolerance)
+{
+    if (isnan(want) ? isnan(got) : got == want || fabs(got - want) <= tolerance) return;
+    fail_msg("%.9g, expected %.9g within %g", got, want, tolerance);
+}
+
+static inline void assert_all_near(size_t n, const float *got, const float *want, double tolerance)
+{
+    for (size_t i = 0; i < n; i++) assert_near((double)got[i], (double)want[i], tolerance);
+}
+
+/* The same bits, NaN and the sign of zero included. */
+static inline void assert_same(size_t n, const float *got, const float *want)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0)
+            fail_msg("[%zu] is %a, expected %a", i, (double)got[i], (double)want[i]);
+}
+
+static inline void assert_ok(qg_status s)
+{
+    if (s != QG_OK) fail_msg("%s", qg_errmsg());
+}
+
+/* Failed this way, with a message that contains the text. */
+static inline void assert_refused(qg_status got, qg_status want, const char *text)
+{
+    assert_int_equal(got, want);
+    if (!strstr(qg_errmsg(), text)) fail_msg("\"%s\" does not say \"%s\"", qg_errmsg(), text);
+}
+
+#endif

@@ -1,0 +1,545 @@
+/* The program as a person meets it: its words, what it refuses, what it says of a training. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/kernels/cpu.h"
+#include "core/io/json.h"
+#include "tests/support/environment.h"
+#include "tests/support/program.h"
+
+/* --- what is refused ---------------------------------------------------------------------- */
+
+static void test_help_is_no_error(void **state)
+{
+    (void)state;
+    static const char *const lines[] = { "--help", "--version", "train --help", "eval --help",
+                                         "summary --help", "bench --help", "bench train --help",
+                                         "bench eval --help", "bench peak --help" };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_status(lines[i], 0);
+        assert_string_equal(last.err, "");
+        assert_true(strlen(last.out) > 5);
+    }
+    assert_status("train --help", 0);
+    assert_non_null(strstr(last.out, "--first-last float|quantized"));
+    assert_non_null(strstr(last.out, "step:every="));
+    assert_non_null(strstr(last.out, ":warmup="));
+    assert_non_null(strstr(last.out, "binary-channel"));
+}
+
+static void test_wrong_usage_is_named_and_gives_2(void **state)
+{
+    (void)state;
+    assert_refuses("", 2, "a verb is missing; verbs: train, eval, summary, bench");
+    assert_refuses("trian", 2, "no verb trian; verbs: train");
+    assert_refuses("--fast", 2, "no option --fast");
+    assert_refuses("train --modle x", 2, "no option '--modle'; options: --model, --data");
+    assert_refuses("train -x", 2, "no option '-x'");
+    assert_refuses("train --seed 1 -model lenet5", 2, "no option '-model'");
+    assert_refuses("train --resume --out @/nowhere", 2, "nowhere holds no run to go on with, and --model is missing");
+    assert_refuses("train --lr", 2, "--lr needs a value");
+    assert_refuses("train --json=1", 2, "--json takes no value");
+    assert_refuses("train lenet5", 2, "unexpected argument 'lenet5'");
+    assert_refuses("train -- lenet5", 2, "unexpected argument 'lenet5'");
+    assert_refuses("train", 2, "--model is missing; available: lenet5");
+    assert_refuses("train --model lenet6", 2, "unknown model 'lenet6'; available: lenet5");
+    assert_refuses("train --model lenet5 --batch 0", 2, "batch 0 is not in 1..65536");
+    assert_refuses("train --model lenet5 --weight sign", 2,
+                   "sign is a scheme for inputs, not for weights; available: float, twn, binary");
+    assert_refuses("train --model lenet5 --schedule warp", 2, "warp");
+    assert_refuses("train --model lenet5 --layer conv9:weight=float", 2,
+                   "available: conv1, conv2, fc1, fc2");
+    assert_refuses("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --budget 0x5", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --budget 5ms", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
+    assert_refuses("train --model lenet5 --resume --force", 2, "not both");
+    assert_refuses("eval", 2, "--run is missing");
+    assert_refuses("bench", 2, "name the benchmark first; available: train, eval, peak");
+    assert_refuses("bench --json", 2, "name the benchmark first");
+    assert_refuses("bench evil", 2, "unknown benchmark 'evil'; available: train, eval, peak");
+    assert_refuses("bench peak --model lenet5", 2, "no option '--model'; options: --threads, --seconds");
+    assert_refuses("bench eval --model lenet5 --image 32x32", 2, "write height, width and channels");
+    assert_refuses("bench eval --model lenet5 --image 0x32x3", 2, "each 1..4096");
+    assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "and --data is mnist");
+}
+
+static void test_bad_files_give_1_and_leave_nothing(void **state)
+{
+    (void)state;
+    const char bad[] = "model = \"lenet5\"\nspeed = 3\n";
+    write_bytes(at("bad.toml"), bad, sizeof bad - 1);
+    assert_refuses("train --config @/bad.toml --out @/none", 1, "bad.toml:2: no key 'speed'");
+    assert_refuses("train --config @/absent.toml --out @/none", 1, "absent.toml");
+    assert_refuses("train --model lenet5 --data-dir @/absent --out @/none", 1,
+                   "datasets/fetch.sh mnist");
+    assert_refuses("eval --run @/none", 1, "none/config.toml");
+    assert_int_equal(access(at("none"), F_OK), -1);
+    assert_refuses(TRAIN "--epochs 1 --out @/bad.toml", 1, "bad.toml");
+    assert_refuses(TRAIN "--epochs 1 --out @/bad.toml/x", 1, "cannot make directory");
+}
+
+/* 10 black images of n by n, all of class 0. */
+static void write_idx(const char *images, const char *labels, unsigned char n)
+{
+    const unsigned char head[16] = { 0, 0, 8, 3, 0, 0, 0, 10, 0, 0, 0, n, 0, 0, 0, n };
+    const unsigned char ones[18] = { 0, 0, 8, 1, 0, 0, 0, 10 };
+    unsigned char       bytes[16 + 10 * 32 * 32] = { 0 };
+    memcpy(bytes, head, sizeof head);
+    write_bytes(at(images), bytes, sizeof head + (size_t)10 * n * n);
+    write_bytes(at(labels), ones, sizeof ones);
+}
+
+static void test_splits_of_different_images_are_refused_before_training(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(at("idx"), 0700), 0);
+    write_idx("idx/train-images-idx3-ubyte", "idx/train-labels-idx1-ubyte", 28);
+    write_idx("idx/t10k-images-idx3-ubyte", "idx/t10k-labels-idx1-ubyte", 32);
+    assert_refuses("train --model lenet5 --data mnist --epochs 1 --data-dir @/idx --out @/none", 1,
+                   "test images are 32x32x1, training images 28x28x1");
+    assert_int_equal(access(at("none"), F_OK), -1);
+}
+
+static void test_unwritable_directories_and_full_disks(void **state)
+{
+    (void)state;
+    assert_refuses(TRAIN "--epochs 1 --out /proc/run", 1, "cannot make directory /proc/run");
+    if (access("/dev/full", W_OK) == 0) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            const int full = open("/dev/full", O_WRONLY);
+            dup2(full, STDOUT_FILENO);
+            dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+            execl(program, program, "--help", (char *)NULL);
+            _exit(127);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(WEXITSTATUS(status), 1);
+    }
+}
+
+/* A limit on the size of files acts as a full disk does: the write fails half way. */
+static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 6 --budget 0 --out @/full", 0);
+    run_shell("cp @/full/last.safetensors @/before");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct rlimit small = { 100000, 100000 };
+        setrlimit(RLIMIT_FSIZE, &small);
+        dup2(open(at("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+        dup2(open(at("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+        execl(program, program, "train", "--json", "--resume", "--out", at("full"), (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(finish(pid), 1);
+    assert_non_null(strstr(last.err, "best.safetensors"));
+    assert_string_equal(last.out, "");
+    const pid_t first = fork();
+    if (first == 0) {                           /* the first one: then there is no run */
+        const struct rlimit small = { 100000, 100000 };
+        setrlimit(RLIMIT_FSIZE, &small);
+        dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+        execl(program, program, "train", "--model", "lenet5", "--data-dir", at("set"), "--out", at("never"), (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(first, &status, 0), first);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(access(at("never"), F_OK), -1);
+    assert_same_file(at("before"), at("full/last.safetensors"));
+    assert_status("train --resume --json --out @/full", 0);
+    assert_status(TRAIN "--epochs 6 --json --out @/notfull", 0);
+    assert_same_run("full", "notfull");
+}
+
+/* --- training ----------------------------------------------------------------------------- */
+
+static void test_training_on_the_sample(void **state)
+{
+    (void)state;
+    assert_status("train --model lenet5 --weight twn --data sample --epochs 1 --batch 50 --seed 5 "
+                  "--out @/sample --json", 0);
+    cJSON *j = parse();
+    /* Chance is 0.1; runs with four other seeds end between 0.70 and 0.76, give or take 0.02. */
+    assert_true(number(j, "test_accuracy") > 0.55);
+    assert_true(number(j, "best_test_accuracy") >= number(j, "test_accuracy"));
+    const double p = number(j, "test_accuracy"), margin = sqrt(p * (1 - p) / 500);
+    assert_true(fabs(number(j, "test_accuracy_stderr") - margin) < 1e-8);  /* printed to 9 digits */
+    assert_true(number(j, "train_loss") > 0);
+    assert_true(number(j, "epochs") == 1);
+    assert_true(truth(j, "complete"));
+    assert_true(number(j, "images_per_second") > 0);
+    assert_true(number(j, "seconds") > 0);
+    assert_true(number(j, "parameters") == 582634);
+    assert_true(number(j, "float_bytes") > 15 * number(j, "packed_bytes"));
+    assert_true(number(j, "peak_rss_bytes") > 1e6);
+    assert_true(number(j, "threads") >= 1);
+    assert_true(number(j, "seed") == 5);
+    assert_true(strlen(text(j, "blas_core")) > 0);
+    assert_true(strlen(text(j, "cpu_path")) > 0);
+    assert_int_equal(strlen(text(j, "digest")), 16);
+    assert_string_equal(text(j, "run"), at("sample"));
+    cJSON_Delete(j);
+}
+
+static void test_the_same_run_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --out @/one --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/two --threads 2 --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/three --threads 3 --json", 0);
+    assert_same_run("one", "two");
+    assert_same_run("one", "three");
+}
+
+static void test_another_seed_is_another_run(void **state)
+{
+    (void)state;
+    char digest[32];
+    assert_status(TRAIN "--epochs 1 --out @/seed3 --json", 0);
+    cJSON *j = parse();
+    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
+    cJSON_Delete(j);
+    assert_status(TRAIN "--seed 4 --epochs 1 --out @/seed4 --json", 0);
+    j = parse();
+    assert_string_not_equal(text(j, "digest"), digest);
+    cJSON_Delete(j);
+}
+
+static void test_metrics_have_a_row_per_epoch(void **state)
+{
+    (void)state;
+    char all[TEXT_BYTES];
+    assert_status(TRAIN "--epochs 3 --layer fc1:weight=float --out @/metrics", 0);
+    assert_non_null(strstr(last.out, "test accuracy"));
+    assert_non_null(strstr(last.out, "Try next:"));
+    slurp(at("metrics/metrics.csv"), all, sizeof all);
+    const char *header = "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,"
+                         "images_per_second,seconds,conv1.zeros,conv1.flipped,conv2.zeros,"
+                         "conv2.flipped,fc2.zeros,fc2.flipped\n1,";
+    assert_memory_equal(all, header, strlen(header));
+    int rows = 0;
+    for (const char *c = all; *c; c++) rows += *c == '\n';
+    assert_int_equal(rows, 4);
+}
+
+static void test_a_configuration_file_gives_the_same_run(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --layer fc2:weight=binary --lr 0.003 --schedule cosine "
+                        "--loss squared-hinge --out @/typed --json", 0);
+    assert_status("train --config @/typed/config.toml --out @/filed --json", 0);
+    assert_same_run("typed", "filed");
+    assert_same_file(at("typed/config.toml"), at("filed/config.toml"));
+    assert_status("train --config @/typed/config.toml --seed 9 --out @/other --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "seed") == 9);
+    cJSON_Delete(j);
+}
+
+static void test_signed_inputs_and_adam_train_too(void **state)
+{
+    (void)state;
+    assert_status(
+        TRAIN "--epochs 1 --input sign --first-last float --optimizer adam --out @/sign --json", 0);
+    cJSON *j = parse();
+    assert_true(truth(j, "complete"));
+    assert_string_equal(text(j, "input"), "sign");
+    cJSON_Delete(j);
+}
+
+/* One step per epoch, and a rate that grows from 0 to 1000: the run goes wrong after some epochs.
+ * Many steps at that rate: it goes wrong in the first. */
+static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
+{
+    (void)state;
+    assert_status("train " SET
+                  "--batch 240 --epochs 50 --lr 1000 --momentum 0.99 --loss squared-hinge "
+                  "--schedule constant:warmup=1 --out @/nan --json",
+                  1);
+    assert_string_equal(last.out, "");
+    assert_non_null(strstr(last.err, "qgrad train: epoch "));
+    assert_non_null(strstr(last.err, "finite"));
+    assert_status("eval --run @/nan --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "test_accuracy") >= 0);
+    cJSON_Delete(j);
+    assert_refuses("train " SET
+                   "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
+                   1, "epoch 1, step ");
+    /* There is a checkpoint before the first step: a kill never leaves a row without one. */
+    assert_int_equal(access(at("nan2/last.safetensors"), F_OK), 0);
+}
+
+/* Runs the commands that train has suggested; how many there are. */
+static int run_suggestions(void)
+{
+    static char lines[TEXT_BYTES];
+    const char *from = strstr(last.out, "Try next:\n");
+    assert_non_null(from);
+    strcpy(lines, from + strlen("Try next:\n"));
+    int n = 0;
+    for (char *line = lines, *end; (end = strchr(line, '\n')); line = end + 1, n++) {
+        char command[1024];
+        *end = '\0';
+        assert_memory_equal(line, "  ", 2);
+        assert_memory_equal(line + 2, program, strlen(program));
+        snprintf(command, sizeof command, "%s%s", line + 2 + strlen(program) + 1,
+                 strstr(line, " bench ") ? " --seconds 0.01 --json" : " --json");
+        assert_status(command, 0);
+        cJSON *j = parse();                     /* of these images, not of MNIST's */
+        if (strstr(line, " eval ")) assert_true(number(j, "images") == N_TEST);
+        if (strstr(line, " bench "))
+            assert_true(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(j, "image"), 0)->valueint == SIDE);
+        cJSON_Delete(j);
+    }
+    return n;
+}
+
+/* config.toml of a run says this, and else what that of another says. */
+static void assert_differs_by(const char *run, const char *of, const char *lines)
+{
+    static char said[TEXT_BYTES];
+    run_shell("diff @/%s/config.toml @/%s/config.toml | sed -n 's/^> //p' > @/diff", of, run);
+    slurp(at("diff"), said, sizeof said);
+    assert_string_equal(said, lines);
+}
+
+/* Names are any bytes: a shell is shown them in quotes, JSON as characters. */
+static void test_names_of_any_bytes(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/it's\xff --json", 0);
+    assert_true(qg_utf8_valid(last.out, strlen(last.out)));
+    cJSON *j = parse();
+    assert_non_null(strstr(text(j, "run"), "/it's\xc3\xbf"));       /* U+00FF */
+    cJSON_Delete(j);
+    assert_status("train --resume --out @/it's\xff", 0);
+    assert_non_null(strstr(last.out, "/it'\\''s\xff' --best\n"));
+    run_shell("%s eval --run '@/it'\\''s\xff' --best >@/quoted", program);
+}
+
+static void test_what_to_try_next_works(void **state)
+{
+    (void)state;
+#define OWN "--epochs 1 --normalise channel --augment pad=1,flip "
+    assert_status(TRAIN OWN "--weight float --out @/next/float", 0);
+    assert_int_equal(run_suggestions(), 3);
+    assert_differs_by("next/lenet5-twn-3", "next/float", "weight = \"twn\"\n");
+
+    assert_status(TRAIN OWN "--weight dorefa:bits=2 --input dorefa:bits=2 --gradient dorefa:bits=6 "
+                  "--quantize-after 3 --layer fc1:weight=binary --layer conv2:input=float --out @/next/all", 0);
+    assert_int_equal(run_suggestions(), 3);
+    assert_differs_by("next/lenet5-float-3", "next/all",
+                      "weight = \"float\"\ninput = \"float\"\ngradient = \"float\"\n"
+                      "layer = [\"fc1:weight=float\", \"conv2:input=float\"]\nquantize-after = 0\n");
+    assert_status("train --resume --out @/next/all", 0);
+    assert_int_equal(run_suggestions(), 2);     /* the float run is there */
+
+    assert_status(TRAIN OWN "--weight bop --optimizer bop --seed 4 --out @/next/bop", 0);
+    assert_int_equal(run_suggestions(), 3);
+    assert_status(TRAIN OWN "--fold-batchnorm --seed 5 --out @/next/folded", 0);
+    assert_int_equal(run_suggestions(), 2);     /* no option takes that back */
+#undef OWN
+}
+
+/* --- the other verbs ---------------------------------------------------------------------- */
+
+static void test_eval_finds_what_train_found(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 3 --out @/eval --json", 0);
+    cJSON       *j        = parse();
+    const double accuracy = number(j, "test_accuracy"), best = number(j, "best_test_accuracy");
+    char         digest[32];
+    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
+    cJSON_Delete(j);
+    assert_status("eval --run @/eval --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy);
+    assert_true(number(j, "images") == N_TEST);
+    assert_string_equal(text(j, "digest"), digest);
+    cJSON_Delete(j);
+    assert_status("eval --run @/eval --best --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == best);
+    cJSON_Delete(j);
+    assert_status("eval --run @/eval", 0);
+    assert_non_null(strstr(last.out, "test accuracy"));
+    assert_refuses("eval --run @/eval --data sample", 1, "sample: its images are 28x28x1 of 10 classes");
+}
+
+static double accuracy_of(const char *line)
+{
+    assert_status(line, 0);
+    cJSON       *j = parse();
+    const double p = number(j, "test_accuracy");
+    cJSON_Delete(j);
+    return p;
+}
+
+/* What an untrained quantizer makes of trained weights is what a run begins with that takes them. */
+static void test_eval_with_another_scheme(void **state)
+{
+    (void)state;
+    assert_status("train " SET "--epochs 3 --out @/plain --json", 0);
+    const double plain = accuracy_of("eval --run @/plain --json");
+    assert_true(accuracy_of("eval --run @/plain --weight float --json") == plain);
+    static const char *const schemes[] = { "twn", "binary-channel", "lsq:bits=2" };
+    for (int i = 0; i < 3; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "eval --run @/plain --weight %s --json", schemes[i]);
+        const double quantized = accuracy_of(line);
+        cJSON *j = parse();
+        assert_string_equal(text(j, "weight"), schemes[i]);
+        cJSON_Delete(j);
+        snprintf(line, sizeof line, "train " SET "--weight %s --init @/plain --budget 0 --out @/from-plain-%d", schemes[i], i);
+        assert_status(line, 0);
+        snprintf(line, sizeof line, "eval --run @/from-plain-%d --json", i);
+        assert_true(accuracy_of(line) == quantized);
+    }
+    assert_status("eval --run @/plain --best --weight ttq", 0);
+    assert_non_null(strstr(last.out, "weights        ttq, trained as float\n"));
+    assert_non_null(strstr(last.out, "started as always: conv1.weight.wp"));
+
+    /* Trained by chance and tested with latent weights, or with their signs. */
+    assert_status("train " SET "--weight binaryconnect:draw=stoch,eval=float --epochs 2 --out @/chance --json", 0);
+    const double latent = accuracy_of("eval --run @/chance --json");
+    assert_true(accuracy_of("eval --run @/chance --weight float --json") == latent);
+    assert_status("eval --run @/chance --weight binaryconnect --json", 0);
+
+    /* What 8 bits have learned means nothing to 4. */
+    assert_status("train " SET "--weight lsq:bits=8 --epochs 3 --out @/eight --json", 0);
+    const double eight = accuracy_of("eval --run @/eight --json");
+    assert_true(accuracy_of("eval --run @/eight --weight lsq:bits=8 --json") == eight);
+    assert_status("eval --run @/eight --weight lsq:bits=4", 0);
+    assert_non_null(strstr(last.out, "started as always: conv1.weight.step"));
+    assert_status("eval --run @/eight --weight fake_quant:range=learned,per-channel=yes", 0);
+    assert_null(strstr(last.out, ".seen"));
+    assert_refuses("eval --run @/plain --weight bop", 1, "conv1.weight has no latent weights");
+    assert_refuses("eval --run @/plain --weight twm", 2, "unknown scheme 'twm'");
+}
+
+/* A range starts from the weight that its quantizer sees: here, ten times as large as the latent one. */
+static void test_ranges_of_folded_weights(void **state)
+{
+    (void)state;
+    assert_status("train " SET "--weight fake_quant --fold-batchnorm --epochs 12 --out @/folded --json", 0);
+    const double trained = accuracy_of("eval --run @/folded --json");
+    assert_true(trained > 0.9);
+    /* The same eight bits over the same ranges, but for the part of a step by which ends are nudged. */
+    assert_true(accuracy_of("eval --run @/folded --weight fake_quant:range=learned --json") > trained - 0.1);
+    assert_true(accuracy_of("eval --run @/folded --weight fake_quant:range=observed,per-channel=yes --json") > trained - 0.1);
+}
+
+static void test_summary_counts_bytes(void **state)
+{
+    (void)state;
+    assert_status("summary --model lenet5 --weight twn --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "parameters") == 582634);
+    const cJSON *layers = cJSON_GetObjectItemCaseSensitive(j, "layers");
+    assert_true(cJSON_GetArraySize(layers) >= 4);
+    assert_string_equal(text(cJSON_GetArrayItem(layers, 0), "weight"), "twn");
+    cJSON_Delete(j);
+    assert_status("summary --model lenet5", 0);
+    assert_non_null(strstr(last.out, "conv1"));
+}
+
+static void test_bench_measures(void **state)
+{
+    (void)state;
+    struct timespec began, ended;
+    set_variable("OPENBLAS_CORETYPE", "Haswell");
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    const int status = qgrad("bench train --model lenet5 --weight twn --batch 8 --data synthetic "
+                             "--seconds 0.3 --profile --json");
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    assert_int_equal(status, 0);
+    assert_true((double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec) > 0.3);
+    assert_non_null(strstr(last.err, "warning: OPENBLAS_CORETYPE is set"));
+    cJSON *j = parse();
+    assert_true(number(j, "steps") >= 3);
+    assert_true(fabs(number(j, "images_per_second") * number(j, "ms_per_step") / 8000 - 1) < 1e-6);
+    assert_true(number(j, "peak_rss_bytes") > 1e6);
+    bool conv = false;
+    const cJSON *row;
+    cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(j, "profile"))
+        conv |= !strcmp(text(row, "op"), "conv2d") && number(row, "forward_gflops") > 0;
+    assert_true(conv);
+    cJSON_Delete(j);
+}
+
+/* The fields of bench peak, which has no data and takes no time. */
+static cJSON *peak(const char *core, const char *ours)
+{
+    set_variable("OPENBLAS_CORETYPE", core);
+    set_variable("QGRAD_CHOSE_BLAS_CORE", ours);
+    assert_int_equal(qgrad("bench peak --seconds 0.01 --json"), 0);
+    return parse();
+}
+
+static void test_blas_core_is_no_older_than_the_cpu(void **state)
+{
+    (void)state;
+    cJSON     *j   = peak(NULL, NULL);
+    const bool old = !strcmp(text(j, "cpu_path"), "baseline");
+    assert_null(qg__better_core(text(j, "blas_core"), old ? QG_ISA_BASELINE : QG_ISA_AVX512));
+    cJSON_Delete(j);
+    /* What the user asks for stays, and a second start does not lead to a third. */
+    for (int ours = 0; ours < 2 && !old; ours++) {
+        j = peak("Prescott", ours ? "yes" : NULL);
+        assert_string_equal(text(j, "blas_core"), "Prescott");
+        cJSON_Delete(j);
+    }
+    assert_string_equal(qg__better_core("Prescott", QG_ISA_AVX512), "SkylakeX");
+    assert_string_equal(qg__better_core("Nehalem", QG_ISA_AVX2), "Haswell");
+    assert_null(qg__better_core("Prescott", QG_ISA_BASELINE));
+    assert_null(qg__better_core("Zen", QG_ISA_AVX512));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_help_is_no_error),
+        cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
+        cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
+        cmocka_unit_test(test_splits_of_different_images_are_refused_before_training),
+        cmocka_unit_test(test_unwritable_directories_and_full_disks),
+        cmocka_unit_test(test_a_checkpoint_that_cannot_be_written_costs_nothing),
+        cmocka_unit_test(test_training_on_the_sample),
+        cmocka_unit_test(test_the_same_run_on_any_number_of_threads),
+        cmocka_unit_test(test_another_seed_is_another_run),
+        cmocka_unit_test(test_metrics_have_a_row_per_epoch),
+        cmocka_unit_test(test_a_configuration_file_gives_the_same_run),
+        cmocka_unit_test(test_signed_inputs_and_adam_train_too),
+        cmocka_unit_test(test_a_loss_that_is_not_finite_ends_the_run),
+        cmocka_unit_test(test_what_to_try_next_works),
+        cmocka_unit_test(test_names_of_any_bytes),
+        cmocka_unit_test(test_eval_finds_what_train_found),
+        cmocka_unit_test(test_eval_with_another_scheme),
+        cmocka_unit_test(test_ranges_of_folded_weights),
+        cmocka_unit_test(test_summary_counts_bytes),
+        cmocka_unit_test_teardown(test_bench_measures, restore_variables),
+        cmocka_unit_test_teardown(test_blas_core_is_no_older_than_the_cpu, restore_variables),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

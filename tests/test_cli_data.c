@@ -1,0 +1,271 @@
+/* The data sets, --normalise and --augment of the program build/qgrad, or $QGRAD. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/rng.h"
+#include "core/io/state.h"
+#include "tests/support/inside.h"
+#include "tests/support/pictures.h"
+#include "tests/support/program.h"
+
+#define MADE TRAIN "--normalise channel --augment pad=2,flip,cutout=4 "
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    assert_refuses("train --model lenet5 --data folder", 2, "needs the size of its images: folder:32x32x3");
+    assert_refuses("train --model lenet5 --data folder:32x32", 2, "'32x32' is no image");
+    assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "have 1 channel or 3");
+    assert_refuses("train --model lenet5 --data folder:32x32x3", 1, "the data set folder needs --data-dir");
+    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "datasets/fetch.sh cifar10 fetches it");
+    assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range:low=-1,high=1,");
+    assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "the lower one first");
+    assert_refuses(TRAIN "--normalise channel:x=1", 2, "unknown normalisation 'channel:x=1'");
+    assert_refuses(TRAIN "--augment pad=0", 2, "unknown augmentation 'pad=0'; available: none, or some of pad=4");
+    assert_refuses(TRAIN "--augment flip,rotate", 2, "unknown augmentation 'rotate'");
+    assert_refuses(TRAIN "--augment border=reflect", 2, "a border needs pad=N");
+    assert_refuses(TRAIN "--augment border=mirror,pad=2", 2, "unknown augmentation 'border=mirror'");
+    assert_refuses(TRAIN "--augment pad=16 --out @/none", 1, "images of 16x16 can be padded by 0..15, not by 16");
+}
+
+/* A whole run: on two threads, and in pieces; and its config has the one spelling. */
+static void test_augmented_runs_resume_to_the_same_bytes(void **state)
+{
+    (void)state;
+    char config[TEXT_BYTES];
+    assert_status(MADE "--epochs 6 --threads 1 --out @/whole --json", 0);
+    slurp(at("whole/config.toml"), config, sizeof config);
+    assert_non_null(strstr(config, "normalise = \"channel\"\naugment = \"pad=2,flip,cutout=4\"\n"));
+    assert_status(MADE "--epochs 6 --threads 2 --out @/two --json", 0);
+    assert_same_run("whole", "two");
+
+    assert_status(MADE "--epochs 6 --out @/parts --budget 0 --json", 0);
+    finish_in_sittings("parts", 35);
+    assert_same_run("whole", "parts");
+
+    assert_refuses("train --resume --out @/whole --augment pad=2", 1,
+                   "augment is pad=2,flip,cutout=4 in the run, but pad=2 is asked for");
+    assert_refuses("train --resume --out @/whole --normalise pixel", 1,
+                   "normalise is channel in the run, but pixel is asked for");
+    assert_status(TRAIN "--normalise channel --epochs 6 --out @/plain --json", 0);
+    char a[TEXT_BYTES], b[TEXT_BYTES];
+    slurp(at("whole/metrics.csv"), a, sizeof a);
+    slurp(at("plain/metrics.csv"), b, sizeof b);
+    assert_string_not_equal(a, b);
+}
+
+/* eval sees the test images as the training did: by the statistics of the training images. */
+static void test_eval_normalises_as_training_did(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = { "channel", "pixel", "range:low=-2,high=3", "whiten" };
+    for (int i = 0; i < 4; i++) {
+        char line[256];
+        snprintf(line, sizeof line, TRAIN "--epochs 2 --normalise %s --augment pad=1 --out @/run%d --json",
+                 kinds[i], i);
+        assert_status(line, 0);
+        cJSON       *j        = parse();
+        const double accuracy = number(j, "test_accuracy");
+        cJSON_Delete(j);
+        snprintf(line, sizeof line, "eval --run @/run%d --json", i);
+        assert_status(line, 0);
+        j = parse();
+        assert_true(number(j, "test_accuracy") == accuracy);
+        cJSON_Delete(j);
+    }
+    assert_status("inspect @/run0 --json", 0);
+}
+
+/* A net reads images of any size if its weights do not depend on it. */
+static void test_eval_names_the_size_that_does_not_fit(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/run --json", 0);
+    assert_refuses("eval --run @/run --data sample", 1,
+                   "sample: its images are 28x28x1 of 10 classes, and the run's 16x16x1 of 10");
+    assert_status("train --model resnet20 --data mnist --data-dir @/set --batch 120 --epochs 1 --budget 0 --out @/deep --json", 0);
+    assert_status("eval --run @/deep --data sample --json", 0);
+}
+
+/* Other images too are normalised by the run's training images: there are none of their own here. */
+static void test_eval_of_other_images_keeps_the_statistics(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --normalise channel --out @/run --json", 0);
+    assert_status("eval --run @/run --json", 0);
+    cJSON       *j        = parse();
+    const double accuracy = number(j, "test_accuracy"), loss = number(j, "test_loss");
+    cJSON_Delete(j);
+    assert_int_equal(mkdir(at("tests"), 0700), 0);
+    run_shell("cp @/set/t10k* @/tests");
+    assert_status("eval --run @/run --data fashion-mnist --data-dir @/tests --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
+    cJSON_Delete(j);
+    assert_status("eval --run @/run --data-dir @/tests --json", 0);
+    run_shell("cp @/set/t10k-images* @/tests/train-images-idx3-ubyte && cp @/set/t10k-labels* @/tests/train-labels-idx1-ubyte");
+    assert_status("eval --run @/run --data-dir @/tests --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
+    cJSON_Delete(j);
+
+    /* Moved: the statistics are of the same images, or of none. */
+    run_shell("mv @/set @/moved");
+    assert_refuses("eval --run @/run --data-dir @/tests", 1, "and the run, whose statistics normalise, saw ");
+    run_shell("rm @/tests/train*");
+    assert_refuses("eval --run @/run --data-dir @/tests", 1, "train-images");
+    assert_status("eval --run @/run --data-dir @/moved --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
+    cJSON_Delete(j);
+}
+
+static void write_class(const char *split, const char *name, int bright, uint64_t key)
+{
+    uint8_t p[12 * 10 * 3];
+    char    path[96];
+    snprintf(path, sizeof path, "pics/%s/%s", split, name);
+    assert_int_equal(mkdir(at(path), 0700), 0);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 12 * 10 * 3; k++)
+            p[k] = (uint8_t)(qg_bits(key, (uint64_t)(i * 360 + k)) % 100 + (k / 180 == bright ? 150 : 0));
+        snprintf(path, sizeof path, "pics/%s/%s/%d.%s", split, name, i, i % 2 ? "png" : "bmp");
+        (i % 2 ? write_png : write_bmp)(at(path), p, 12, 10);
+    }
+}
+
+static void write_pictures(void)
+{
+    assert_int_equal(mkdir(at("pics"), 0700) | mkdir(at("pics/train"), 0700) | mkdir(at("pics/test"), 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        write_class(i ? "test" : "train", "above", 0, (uint64_t)(4 + 2 * i));
+        write_class(i ? "test" : "train", "below", 1, (uint64_t)(5 + 2 * i));
+    }
+}
+
+static void test_a_folder_of_images_is_learned(void **state)
+{
+    (void)state;
+    write_pictures();
+    assert_status("train --model lenet5 --data folder:16x16x3 --data-dir @/pics --epochs 8 --batch 8 "
+                  "--optimizer adam --normalise channel --augment pad=1,flip --out @/pictures --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "test_accuracy") == 1);           /* half a picture is 150 brighter */
+    cJSON_Delete(j);
+    assert_status("eval --run @/pictures --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == 1);
+    assert_true(number(j, "images") == 40);
+    cJSON_Delete(j);
+    assert_int_equal(rename(at("pics"), at("moved")), 0);
+    assert_status("train --resume --out @/pictures --data-dir @/moved --json", 0);     /* and it is remembered */
+    assert_status("eval --run @/pictures --json", 0);
+    assert_int_equal(rename(at("moved/train/above"), at("moved/train/zenith")), 0);
+    assert_int_equal(rename(at("moved/test/above"), at("moved/test/zenith")), 0);
+    assert_refuses("eval --run @/pictures", 1, "moved: its classes have other names than those the run was trained on");
+    assert_refuses("train --resume --out @/pictures", 1, "digest");
+    assert_int_equal(symlink("nowhere", at("moved/train/lost")), 0);
+    assert_refuses("train --model lenet5 --data folder:16x16x3 --data-dir @/moved --out @/none", 1, "moved/train/lost': No such");
+    assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
+                   "data is folder:16x16x3 in the run, but folder:20x20x3 is asked for");
+}
+
+/* A checkpoint as older versions wrote it. */
+static void forget_size(const char *path)
+{
+    size_t      n;
+    qg_state   *s = qg_state_new();
+    qg_archive *a = qg_archive_open(path);
+    assert_non_null(a);
+    const qg_archive_entry *entry = qg_archive_entries(a, &n);
+    for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
+    const qg_note *note = qg_archive_notes(a, &n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(note[i].key, "image") && strcmp(note[i].key, "classes")) qg_state_note(s, note[i].key, note[i].value);
+    assert_int_equal(qg_state_save(s, path), QG_OK);
+    qg_state_free(s);
+    qg_archive_free(a);
+}
+
+/* Whatever the images were, and wherever they are now. */
+static void test_inspect_needs_no_images(void **state)
+{
+    (void)state;
+    write_pictures();
+    assert_status("train --model lenet5 --data folder:16x16x3 --data-dir @/pics --epochs 1 --batch 8 --weight ttq "
+                  "--normalise channel --out @/pictures --json", 0);
+    assert_status(TRAIN "--epochs 1 --out @/digits --json", 0);
+    run_shell("mkdir @/away && mv @/pics @/set @/away");
+    assert_status("inspect @/pictures --json", 0);
+    cJSON *j = parse();
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "layers")), 4);
+    cJSON_Delete(j);
+    assert_status("inspect @/pictures", 0);
+    assert_non_null(strstr(last.out, "fc2.weight.wp"));
+    assert_status("inspect @/pictures --best --json", 0);
+    assert_status("inspect @/digits --json", 0);
+
+    forget_size(at("pictures/last.safetensors"));
+    assert_refuses("inspect @/pictures", 1, "pics/train' cannot be listed");
+    assert_status("inspect @/pictures --data-dir @/away/pics --json", 0);
+    run_shell("rm @/pictures/last.safetensors");
+    assert_refuses("inspect @/pictures", 1, "last.safetensors");
+}
+
+static void write_cifar(const char *name, int n)
+{
+    static uint8_t records[4 * 3073];
+    char           path[96];
+    for (int i = 0; i < n * 3073; i++) records[i] = (uint8_t)(i % 3073 ? qg_bits(9, (uint64_t)i) : (uint64_t)i % 10);
+    snprintf(path, sizeof path, "c10/%s.bin", name);
+    write_bytes(at(path), records, (size_t)n * 3073);
+}
+
+static void test_cifar_and_fashion_have_names(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(at("c10"), 0700), 0);
+    for (int i = 1; i <= 5; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "data_batch_%d", i);
+        write_cifar(name, 4);
+    }
+    write_cifar("test_batch", 2);
+    assert_status("train --model lenet5 --data cifar10 --data-dir @/c10 --epochs 1 --batch 8 --augment pad=4,flip "
+                  "--out @/ten --json", 0);
+    assert_status("bench train --model lenet5 --data cifar10 --data-dir @/c10 --batch 8 --seconds 0.01 "
+                  "--normalise channel --augment pad=4,flip --json", 0);
+    assert_status("train --model lenet5 --data fashion-mnist --data-dir @/set --epochs 1 --out @/fashion --json", 0);
+    for (int i = 0; i < 2; i++) {           /* cnv has an exception for a layer of its own */
+        char line[160];
+        snprintf(line, sizeof line, "train --model cnv --layer fc3:weight=float --data cifar10 --data-dir @/c10 "
+                 "--out @/cnv --budget 0 --json%s", i ? " --resume" : "");
+        assert_status(line, 0);
+    }
+    assert_refuses("train --resume --model cnv --layer fc3:weight=twn --out @/cnv", 1,
+                   "fc3:weight=float in the run, but fc3:weight=twn is asked for");
+    assert_status("summary --model lenet5 --data cifar100 --json", 0);
+    cJSON *j = parse();
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "layers")) > 3, 1);
+    cJSON_Delete(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_augmented_runs_resume_to_the_same_bytes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_normalises_as_training_did, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_names_the_size_that_does_not_fit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_of_other_images_keeps_the_statistics, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_folder_of_images_is_learned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_inspect_needs_no_images, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

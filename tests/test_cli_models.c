@@ -1,0 +1,133 @@
+/* Models on the command line: their options, their recipes, runs of them that stop and go on. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "layers/models/models.h"
+#include "tests/support/program.h"
+
+#define MLP "train --model mlp:width=33,depth=2 --data mnist --data-dir @/set --threads 1 "
+#define TFC "train --model tfc --data mnist --data-dir @/set --threads 1 --batch 50 "
+
+static void test_every_model_has_a_summary(void **state)
+{
+    (void)state;
+    for (const qg_model *const *m = qg_models; *m; m++) {
+        char line[100];
+        snprintf(line, sizeof line, "summary --json --model %s", (*m)->name);
+        assert_status(line, 0);
+        cJSON *j = parse();
+        assert_string_equal(text(j, "model"), (*m)->name);
+        assert_true(number(j, "macs") > 5e4 && number(j, "parameters") > 5e4);
+        cJSON_Delete(j);
+    }
+}
+
+/* Without data the images are the paper's; else those that are asked for. */
+static void test_the_summary_takes_images_of_any_size(void **state)
+{
+    (void)state;
+    assert_status("summary --model resnet20", 0);
+    assert_non_null(strstr(last.out, "40551040 multiply-adds"));
+    assert_status("summary --model resnet20 --image 16x16x3", 0);
+    assert_non_null(strstr(last.out, "10138240 multiply-adds"));
+    assert_status("summary --model resnet20 --data mnist", 0);
+    assert_non_null(strstr(last.out, "28 x 28 x 16"));
+    assert_refuses("summary --model cnv --image 16x16x3", 1, "conv5: kernel 3x3 is larger than its input [1,1,1,128]");
+}
+
+static void test_options_have_one_spelling(void **state)
+{
+    (void)state;
+    assert_status("summary --json --model resnet20:shortcut=B,order=pre", 0);
+    cJSON *j = parse();
+    assert_string_equal(text(j, "model"), "resnet20:order=pre,shortcut=B");
+    assert_true(number(j, "parameters") == 272282);
+    cJSON_Delete(j);
+    assert_status("summary --json --model vgg7:width=1.00", 0);
+    j = parse();
+    assert_string_equal(text(j, "model"), "vgg7");
+    cJSON_Delete(j);
+}
+
+static void test_wrong_options_are_named_with_what_is_legal(void **state)
+{
+    (void)state;
+    assert_refuses("summary --model vgg7:width=9", 2, "--model: vgg7: width 9 is not in 0.0625..4");
+    assert_refuses("summary --model mlp:depth=1.5", 2, "mlp: depth '1.5' is no whole number");
+    assert_refuses("summary --model mlp:depth=17", 2, "mlp: depth 17 is not in 1..16");
+    assert_refuses("summary --model mlp:width=", 2, "mlp: width '' is no number");
+    assert_refuses("summary --model mlp:dropout=1", 2, "mlp: dropout 1 is not in 0..0.99");
+    assert_refuses("summary --model resnet20:order=both", 2, "resnet20: order 'both' is none of post|pre");
+    assert_refuses("summary --model resnet20:shortcut=C", 2, "resnet20: shortcut 'C' is none of A|pool|B");
+    assert_refuses("summary --model resnet20:width=2", 2, "resnet20 has no option 'width'; available: order, shortcut");
+    assert_refuses("summary --model lenet5:width=2", 2, "lenet5 has no option 'width'; available: none");
+    assert_refuses("summary --model :width=2", 2, "unknown model ''; available: lenet5, lenet5-xnor, mlp");
+    assert_refuses("summary --model resnet20 --layer shortcut1:weight=float", 2, "has no layer 'shortcut1' with a weight");
+    assert_status("summary --model resnet20:shortcut=B --weight twn --layer shortcut1:weight=float", 0);
+}
+
+static void assert_goes_on(const char *train, const char *name, const char *whole)
+{
+    char line[400];
+    snprintf(line, sizeof line, "%s--epochs 3 --budget 0 --out @/%s --json", train, name);
+    assert_status(line, 0);
+    cJSON *j = parse();
+    assert_false(truth(j, "complete"));
+    cJSON_Delete(j);
+    snprintf(line, sizeof line, "train --resume --out @/%s --json", name);
+    assert_status(line, 0);
+    snprintf(line, sizeof line, "%s--epochs 3 --out @/%s --json", train, whole);
+    assert_status(line, 0);
+    assert_same_run(name, whole);
+}
+
+static void test_a_run_keeps_its_model(void **state)
+{
+    (void)state;
+    assert_goes_on(MLP "--weight binaryconnect:start=unit,glorot-lr=adam ", "mlp", "mlp-whole");
+    assert_refuses("train --resume --out @/mlp --model mlp", 1, "model is mlp:depth=2,width=33 in the run, but mlp is asked for");
+    assert_status("train --resume --out @/mlp --model mlp:depth=2,width=33 --json", 0);
+    assert_status("eval --run @/mlp --json", 0);
+    cJSON *j = parse();
+    assert_string_equal(text(j, "model"), "mlp:depth=2,width=33");
+    cJSON_Delete(j);
+    assert_status("inspect @/mlp", 0);
+}
+
+/* 1W1A is the recipe; the others change weights and inputs, and first-last leaves the image alone. */
+static void test_finn_nets_train_at_their_bits(void **state)
+{
+    (void)state;
+    assert_goes_on(TFC, "tfc", "tfc-whole");
+    char config[4096];
+    slurp(at("tfc/config.toml"), config, sizeof config);
+    assert_non_null(strstr(config, "weight = \"unit:bits=1\"\ninput = \"unit:bits=1\"\n"));
+    assert_non_null(strstr(config, "loss = \"squared-hinge\"\n"));
+    assert_non_null(strstr(config, "schedule = \"step:every=0.04,factor=0.5\"\n"));
+    assert_status(TFC "--input unit:bits=2 --epochs 1 --out @/1w2a --json", 0);
+    assert_status(TFC "--weight unit:bits=2 --input unit:bits=2 --epochs 1 --out @/2w2a --json", 0);
+    assert_status(TFC "--first-last float --epochs 1 --out @/first-last --json", 0);
+}
+
+static void test_a_loss_is_one_of_two(void **state)
+{
+    (void)state;
+    assert_status(MLP "--epochs 1 --loss cross-entropy --out @/cross-entropy --json", 0);
+    assert_refuses("train --model mlp --loss hinge", 2, "'hinge' is none of cross-entropy|squared-hinge");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_model_has_a_summary),
+        cmocka_unit_test(test_the_summary_takes_images_of_any_size),
+        cmocka_unit_test(test_options_have_one_spelling),
+        cmocka_unit_test(test_wrong_options_are_named_with_what_is_legal),
+        cmocka_unit_test(test_a_run_keeps_its_model),
+        cmocka_unit_test(test_finn_nets_train_at_their_bits),
+        cmocka_unit_test(test_a_loss_is_one_of_two),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,299 @@
+/* qgrad results: the table of reproduced papers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/program.h"
+#include "tests/support/tree.h"
+
+/* Two runs of a row and one of another, whose number is from memory; no table. */
+static int set_up_runs(void **state)
+{
+    if (set_up_tree(state)) return -1;
+    write_recipe("memory", "reproduces = \"B\"\nreported = \"98.7\"\nprovenance = \"memory\"\n");
+    assert_status("train --recipe twn --seed 11 --json", 0);
+    assert_status("train --recipe twn --seed 10 --json", 0);
+    assert_status("train --recipe memory --epochs 1 --json", 0);
+    keep_tree();
+    return 0;
+}
+
+/* The same, and the table of the three. */
+static int restore_table(void **state)
+{
+    if (restore_tree(state)) return -1;
+    assert_status("results --add runs/twn/seed-11", 0);
+    assert_status("results --add runs/twn/seed-10", 0);
+    assert_status("results --add runs/memory/seed-3", 0);
+    return 0;
+}
+
+static void test_the_table_is_what_the_logs_say(void **state)
+{
+    (void)state;
+    char line[128];
+    assert_refuses("results --check", 1, "results/README.md");
+    assert_status("results", 0);
+    assert_holds("results/README.md", "No run has been added yet.");
+    double mean = 0, squares = 0, p[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "runs/twn/seed-%d/result.json", 11 - i);
+        cJSON *j = parse_file(line);
+        p[i]     = 100 * number(j, "test_accuracy");
+        cJSON_Delete(j);
+        snprintf(line, sizeof line, "results --add runs/twn/seed-%d", 11 - i);
+        assert_status(line, 0);
+        mean += p[i] / 2;
+    }
+    for (int i = 0; i < 2; i++) squares += (p[i] - mean) * (p[i] - mean);
+    snprintf(line, sizeof line, "| A paper | 99.35 (replication) | %.2f ± %.2f |", mean, sqrt(squares));
+    assert_holds("results/README.md", line);
+    assert_holds("results/README.md", "| 10, 11 | 2 |");
+    assert_holds("results/README.md", "`build/qgrad train --recipe twn --seed 10` |");
+    assert_holds("results/README.md", "- **twn**: the images are noise.");
+    assert_status("results --check --json", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "rows") == 1 && number(j, "runs") == 2);
+    cJSON_Delete(j);
+    assert_int_equal(access("results/twn/seed-10/last.safetensors", F_OK), -1);
+    assert_status("results --add runs/memory/seed-3", 0);
+    assert_holds("results/README.md", "| B | reported 98.7 (memory) |");
+    assert_holds("results/README.md", "`build/qgrad train --recipe memory --epochs 1 --seed 3` |");
+    assert_holds("results/README.md", "- **memory**: none that is known; trained with `--epochs 1`.");
+}
+
+static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
+{
+    (void)state;
+    write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"code\"\n");
+    assert_status("train --recipe bars --epochs 1 --json", 0);
+    assert_status("results --add runs/bars/seed-3", 0);
+    assert_holds("results/README.md", "](bars) | A \\| B | 99\\|1 (code) |");
+}
+
+/* The images are found by their bytes, not by where they lie. */
+static void test_other_images_are_no_part_of_the_table(void **state)
+{
+    (void)state;
+    copy("set", "moved");
+    assert_status("train --recipe twn --seed 14 --data-dir moved --json", 0);
+    assert_status("results --add runs/twn/seed-14", 0);
+    assert_status("train --recipe twn --seed 15 --data-dir moved --budget 0 --json", 0);
+    FILE *labels = fopen("moved/t10k-labels-idx1-ubyte", "r+b");
+    assert_non_null(labels);
+    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
+    const int label = fgetc(labels);
+    assert_int_equal(fseek(labels, 8, SEEK_SET), 0);
+    fputc(label ? 0 : 1, labels);
+    assert_int_equal(fclose(labels), 0);
+    assert_refuses("train --resume --out runs/twn/seed-15 --data-dir moved", 1, "mnist: the images have digest ");
+    assert_status("train --resume --out runs/twn/seed-15 --data-dir set --json", 0);
+    assert_status("train --recipe twn --seed 16 --data-dir moved --json", 0);
+    assert_refuses("results --add runs/twn/seed-16", 1, "twn, seed 16: its mnist has digest ");
+    assert_status("results --check", 0);
+}
+
+/* A row that begins with another's weights does so for every seed, and no other row does. */
+static void test_what_a_row_begins_with_is_checked(void **state)
+{
+    (void)state;
+    write_recipe("tuned", "init-recipe = \"memory\"\n");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
+    assert_status("results --add runs/tuned/seed-3", 0);
+    assert_holds("results/README.md", "--recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 3` |");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 4 --json", 0);
+    assert_refuses("results --add runs/tuned/seed-4", 1, "whose run with this seed is not in results");
+    assert_status("train --recipe tuned --epochs 1 --init runs/twn/seed-10 --out elsewhere --json", 0);
+    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began with weights of digest ");
+    assert_status("train --recipe twn --init runs/memory/seed-3 --out elsewhere --force --json", 0);
+    assert_refuses("results --add elsewhere", 1, "began with other weights (--init), and its recipe names none");
+    assert_status("train --recipe plain --epochs 1 --out elsewhere --force --json", 0);
+    edit("elsewhere/config.toml", "recipe = \"plain\"", "recipe = \"tuned\"");
+    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began without the weights of memory");
+}
+
+/* On another machine both have other bits, and each alone would contradict the other's logs. */
+static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
+{
+    (void)state;
+    write_recipe("tuned", "init-recipe = \"memory\"\n");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
+    assert_status("results --add runs/tuned/seed-3", 0);
+    assert_status("train --recipe memory --epochs 2 --out longer --json", 0);
+    assert_refuses("results --add longer", 1,
+                   "; to replace both runs, remove results/tuned/seed-3 if it is there, add the run of memory");
+    assert_status("train --recipe tuned --epochs 1 --init longer --out newer --json", 0);
+    run_shell("rm -r @/results/tuned/seed-3");
+    assert_status("results --add longer", 0);
+    assert_status("results --add newer", 0);
+    assert_status("results --check", 0);
+}
+
+/* Another optimizer or model has other values where nobody asks. */
+static void test_what_an_override_changes_may_be_asked_for(void **state)
+{
+    (void)state;
+    write_recipe("slow", "optimizer = \"sgd\"\nlr = 0.01\nmomentum = 0.5\n");
+    assert_status("train --recipe slow --optimizer adam --lr 0.01 --epochs 1 --json", 0);
+    assert_status("results --add runs/slow/seed-3", 0);
+    assert_holds("results/README.md", "--recipe slow --epochs 1 --optimizer adam --lr 0.01 ");
+}
+
+static void test_a_flag_cannot_be_turned_off_in_a_command(void **state)
+{
+    (void)state;
+    write_recipe("flag", "nesterov = true\n");
+    assert_status("train --recipe flag --epochs 1 --json", 0);
+    edit("runs/flag/seed-3/config.toml", "nesterov = true", "nesterov = false");
+    assert_refuses("results --add runs/flag/seed-3", 1, "flag, seed 3: was trained without its recipe's nesterov");
+}
+
+/* A kill between the two renames of an add has left the old logs beside their place. */
+static void test_old_logs_are_not_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(rename("results/twn/seed-10", "results/twn/.seed-10.old"), 0);
+    copy("runs/twn/seed-10", "broken");
+    edit("broken/metrics.csv", "\n2,", "\n3,");
+    assert_refuses("results --add broken", 1, "metrics.csv");
+    assert_int_equal(access("results/twn/.seed-10.old/result.json", F_OK), 0);
+    assert_status("results --add runs/twn/seed-10", 0);
+    assert_int_equal(access("results/twn/.seed-10.old", F_OK), -1);
+    assert_int_equal(access("results/twn/seed-10/result.json", F_OK), 0);
+    assert_status("results --check", 0);
+}
+
+/* What a call that was killed has left beside the place of a run is not read, and cleared away. */
+static void test_an_interrupted_add_is_no_obstacle(void **state)
+{
+    (void)state;
+    static const char *const rest[] = { "results/twn/.seed-10.new", "results/twn/.seed-10.old" };
+    for (int i = 0; i < 2; i++) assert_int_equal(mkdir(rest[i], 0700), 0);
+    copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.new/config.toml");
+    assert_status("results --check", 0);
+    assert_status("results --add runs/twn/seed-10", 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(access(rest[i], F_OK), -1);
+    assert_status("results --check", 0);
+}
+
+static void test_a_table_that_was_touched_is_noticed(void **state)
+{
+    (void)state;
+    copy("results", "kept");
+    edit("results/README.md", "| 10, 11 | 2 |", "| 10, 11 | 3 |");
+    assert_refuses("results --check", 1, "results/README.md:25: is '| [twn](twn) | A paper |");
+    assert_status("results", 0);
+    assert_status("results --check", 0);
+    edit("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
+    assert_refuses("results --check", 1, "results/twn/seed-10: result.json says best_epoch 1");
+    copy("kept", "results");
+    edit("results/twn/seed-10/result.json", "\"test_images\":", "\"test_images\":0,\"images\":");
+    assert_refuses("results", 1, "on 0 images cannot be");
+    copy("kept", "results");
+    edit("results/twn/seed-10/result.json", "\"images_per_second\":", "\"images_per_second\":9");
+    assert_refuses("results --check", 1, "results/twn/seed-10: result.json says images_per_second 9");
+    copy("kept", "results");
+    edit("results/twn/seed-11/metrics.csv", "\n2,", "\n3,");
+    assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
+    copy("kept", "results");
+    edit("results/twn/seed-11/metrics.csv", "\n2,", "\n2,7,");
+    assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
+    copy("kept", "results");
+    edit("results/twn/seed-11/result.json", "\"test_images\":60", "\"test_images\":61");
+    assert_refuses("results --check", 1, "is no whole number of 61 images");
+    copy("kept", "results");
+    edit("results/twn/seed-11/config.toml", "lr = 0.01", "lr = 0.02");
+    assert_refuses("results --check", 1, "twn: the runs with seeds 10 and 11 differ in lr");
+    copy("kept", "results");
+    edit("results/twn/seed-11/config.toml", "data = ", "# data = ");
+    assert_refuses("results --check", 1, "results/twn/seed-11/config.toml: names no data");
+    copy("kept", "results");
+    edit("results/twn/seed-11/config.toml", "recipe = \"twn\"", "recipe = \"plain\"");
+    assert_refuses("results --check", 1, "results/twn/seed-11: holds the run of results/plain/seed-11");
+    copy("kept", "results");
+    assert_status("results --check", 0);
+}
+
+static void test_what_is_no_row_is_not_added(void **state)
+{
+    (void)state;
+    assert_status("train --config examples/recipes/twn.toml --out filed --json", 0);
+    assert_refuses("results --add filed", 1, "filed: was not trained with --recipe");
+    assert_status("train --recipe twn --seed 8 --budget 0 --json", 0);
+    assert_refuses("results --add runs/twn/seed-8", 1, "seed-8: is not finished, it stands after 0 of 2 epochs");
+    assert_refuses("results --add absent", 1, "absent/config.toml");
+    assert_status("train --recipe twn --seed 12 --epochs 1 --json", 0);
+    assert_refuses("results --add runs/twn/seed-12", 1, "twn: the runs with seeds 10 and 12 differ in epochs");
+    assert_int_equal(access("results/twn/seed-12", F_OK), -1);
+    assert_refuses("results --add runs/twn/seed-10 --check", 2, "not both");
+    assert_status("results --check", 0);
+    edit("examples/recipes/twn.toml", "epochs = 2", "epochs = 2\nfold-batchnorm = true");
+    assert_refuses("results --check", 1, "twn, seed 10: the recipe as it is now cannot have led to this run's fold-batchnorm");
+    write_recipe("twn", "");
+    assert_refuses("results --check", 1, "is '| [twn](twn) | A paper");
+}
+
+/* Logs that stand elsewhere, behind a link, are not the table's to remove. */
+static void test_a_link_is_replaced_and_its_logs_stay(void **state)
+{
+    (void)state;
+    write_recipe("linked", "");
+    assert_status("train --recipe linked --seed 1 --json", 0);
+    assert_int_equal(mkdir("results/linked", 0700), 0);
+    assert_int_equal(symlink("../../runs/linked/seed-1", "results/linked/seed-1"), 0);
+    assert_status("results --add runs/linked/seed-1", 0);
+    assert_int_equal(access("runs/linked/seed-1/result.json", F_OK), 0);
+    assert_int_equal(access("results/linked/seed-1/result.json", F_OK), 0);
+    char target[64];
+    assert_int_equal(readlink("results/linked/seed-1", target, sizeof target), -1);
+}
+
+static void test_a_page_of_others_is_not_written_over(void **state)
+{
+    (void)state;
+    copy("results/README.md", "page");
+    write_bytes("results/README.md", "# my notes\n", 11);
+    assert_refuses("results", 1, "results/README.md was not written by qgrad results");
+    assert_holds("results/README.md", "# my notes");
+    copy("page", "results/README.md");
+    assert_status("results", 0);
+}
+
+static void test_there_is_no_table_where_there_are_no_recipes(void **state)
+{
+    (void)state;
+    assert_int_equal(chdir("set"), 0);
+    assert_refuses("results", 1, "no examples/recipes is here");
+    assert_refuses("results --check --json", 1, "no examples/recipes is here");
+    assert_int_equal(access("results", F_OK), -1);
+    assert_int_equal(chdir(root), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_the_table_is_what_the_logs_say, restore_tree),
+        cmocka_unit_test_setup(test_texts_of_a_recipe_stay_in_their_cell, restore_table),
+        cmocka_unit_test_setup(test_other_images_are_no_part_of_the_table, restore_table),
+        cmocka_unit_test_setup(test_what_a_row_begins_with_is_checked, restore_table),
+        cmocka_unit_test_setup(test_a_row_and_what_it_begins_with_can_be_replaced, restore_table),
+        cmocka_unit_test_setup(test_what_an_override_changes_may_be_asked_for, restore_table),
+        cmocka_unit_test_setup(test_a_flag_cannot_be_turned_off_in_a_command, restore_table),
+        cmocka_unit_test_setup(test_old_logs_are_not_lost, restore_table),
+        cmocka_unit_test_setup(test_an_interrupted_add_is_no_obstacle, restore_table),
+        cmocka_unit_test_setup(test_a_table_that_was_touched_is_noticed, restore_table),
+        cmocka_unit_test_setup(test_what_is_no_row_is_not_added, restore_table),
+        cmocka_unit_test_setup(test_a_link_is_replaced_and_its_logs_stay, restore_table),
+        cmocka_unit_test_setup(test_a_page_of_others_is_not_written_over, restore_table),
+        cmocka_unit_test_setup(test_there_is_no_table_where_there_are_no_recipes, restore_tree),
+    };
+    return cmocka_run_group_tests(tests, set_up_runs, tear_down);
+}

@@ -1,0 +1,368 @@
+/* Runs that stop and go on, are killed, meet each other, lose files or find damaged ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/io/state.h"
+#include "tests/support/inside.h"
+#include "tests/support/program.h"
+
+/* --- stopping and going on ---------------------------------------------------------------- */
+
+static void test_a_run_is_not_overwritten_by_accident(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
+    assert_refuses(TRAIN "--epochs 1 --out @/kept", 1,
+                   "--resume goes on with it, --force moves it aside");
+    assert_status(TRAIN "--epochs 2 --out @/kept/ --force --json", 0);
+    assert_int_equal(access(at("kept.old/last.safetensors"), F_OK), 0);
+    assert_status(TRAIN "--epochs 1 --out @/kept --force --json", 0);
+    assert_int_equal(access(at("kept.old-2/last.safetensors"), F_OK), 0);
+    assert_same_run("kept", "kept.old");
+}
+
+static void test_the_float_run_beside_it_is_shown(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/runs/lenet5-twn-3", 0);
+    assert_null(strstr(last.out, "in float"));
+    assert_status(TRAIN "--weight float --epochs 2 --budget 0 --out @/runs/lenet5-float-1 --json", 0);
+    assert_status(TRAIN "--weight float --epochs 1 --out @/runs/lenet5-float-2", 0);
+    assert_null(strstr(last.out, "in float"));
+    assert_status("train --resume --out @/runs/lenet5-twn-3", 0);
+    const char *row = strstr(last.out, "in float"), *dir = strstr(last.out, "lenet5-float-2\n");
+    assert_true(row && dir && row < dir);       /* not float-1, which is not finished */
+}
+
+static void test_without_out_the_directory_is_named_for_the_run(void **state)
+{
+    (void)state;
+    char       here[2048], absolute[4096];
+    const bool relative = *program != '/';
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(absolute, sizeof absolute, "%s%s%s", relative ? here : "", relative ? "/" : "", program);
+    const char *before = program;
+    program            = absolute;
+    assert_int_equal(chdir(root), 0);
+    const int status = qgrad(TRAIN "--weight twn:threshold=0.5 --seed 8 --epochs 1 --json");
+    assert_int_equal(chdir(here), 0);
+    program = before;
+    assert_int_equal(status, 0);
+    assert_int_equal(access(at("runs/lenet5-twn-8/last.safetensors"), F_OK), 0);
+}
+
+static void test_resuming_a_finished_run_prints_it(void **state)
+{
+    (void)state;
+    char digest[32];
+    assert_status(TRAIN "--epochs 2 --out @/done --json", 0);
+    cJSON       *j        = parse();
+    const double accuracy = number(j, "test_accuracy"), seconds = number(j, "seconds");
+    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
+    cJSON_Delete(j);
+    assert_status("train --resume --out @/done --json", 0);
+    j = parse();
+    assert_true(number(j, "test_accuracy") == accuracy);
+    assert_true(fabs(number(j, "seconds") - seconds) < 1e-6);   /* metrics.csv holds nine digits */
+    assert_true(truth(j, "complete"));
+    assert_string_equal(text(j, "digest"), digest);
+    cJSON_Delete(j);
+}
+
+static void test_resuming_with_other_options_is_refused(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
+    assert_refuses("train --resume --out @/fixed --lr 0.5", 1,
+                   "lr is 0.01 in the run, but 0.5 is asked for");
+    assert_refuses("train --resume --out @/fixed --epochs 9", 1, "epochs is 1 in the run, but 9");
+    assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
+}
+
+/* Other words for the same: some items of a list, a flag that is not set, a zero with a sign. */
+static void test_resuming_with_the_same_in_other_words(void **state)
+{
+    (void)state;
+    const char plain[] = "nesterov = false\nquantize-after = 0\n";
+    write_bytes(at("plain.toml"), plain, sizeof plain - 1);
+    assert_status(TRAIN "--epochs 2 --layer conv1:weight=float --layer conv2:weight=binary --weight-decay -0 "
+                  "--budget 0 --out @/words --json", 0);
+    assert_status("train --resume --out @/words --layer conv1:weight=float --budget 0 --json", 0);
+    assert_status("train --resume --out @/words --layer conv2:weight=binary --weight-decay 0 --budget 0 --json", 0);
+    assert_refuses("train --resume --out @/words --layer fc1:weight=binary", 1, "layer is conv1:weight=float conv2:");
+    assert_status("train --resume --out @/words --config @/plain.toml --json", 0);
+}
+
+static void test_resuming_nothing_starts(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --resume --out @/fresh --json", 0);
+    assert_status(TRAIN "--epochs 1 --out @/plain --json", 0);
+    assert_same_run("fresh", "plain");
+}
+
+/* It is refused, and every file stays as it was. */
+static void assert_lost(void)
+{
+    run_shell("rm -rf @/copy && cp -r @/lost @/copy");
+    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; --force begins anew");
+    run_shell("diff -r @/copy @/lost");
+}
+
+static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/lost --json", 0);
+    run_shell("cp -r @/lost @/unlost && rm @/lost/last.safetensors");
+    assert_lost();
+    run_shell("cd @/lost && mv best.safetensors .. && mv result.json ..");
+    assert_lost();                              /* there are rows */
+    run_shell("cd @/lost && sed -i 2,99d metrics.csv && mv ../result.json .");
+    assert_lost();
+    run_shell("cd @/lost && rm result.json && mv ../best.safetensors .");
+    assert_lost();
+    run_shell("cd @/lost && rm best.safetensors");   /* killed before the first checkpoint */
+    assert_status("train --resume --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
+    run_shell("cd @/lost && rm *.safetensors *.json *.csv");
+    assert_status("train --resume --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
+    run_shell("rm @/lost/last.safetensors");
+    assert_status(TRAIN "--epochs 1 --force --out @/lost --json", 0);
+    assert_same_run("unlost", "lost");
+}
+
+static void test_a_budget_ends_in_good_order(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 4 --budget 0 --out @/budget --json", 0);
+    cJSON *j = parse();
+    assert_false(truth(j, "complete"));
+    assert_true(number(j, "epochs") == 0);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "test_accuracy")));
+    cJSON_Delete(j);
+    assert_non_null(strstr(last.err, "--resume --out"));
+    finish_in_sittings("budget", 30);
+    assert_status(TRAIN "--epochs 4 --out @/whole --json", 0);
+    assert_same_run("budget", "whole");
+}
+
+/* A real one, from outside.  test_cli_train has it come at many places, and compares bytes. */
+static void test_a_signal_ends_a_run_in_good_order(void **state)
+{
+    (void)state;
+    static const int signals[] = { SIGTERM, SIGINT };
+    for (int i = 0; i < 2; i++) {
+        const pid_t pid = start_endless(ENDLESS "--force --out @/signal");
+        kill(pid, signals[i]);
+        assert_int_equal(finish(pid), 128 + signals[i]);
+        assert_non_null(strstr(last.err, "train --resume --out"));
+        cJSON       *j     = parse();
+        const double epoch = number(j, "epochs");
+        assert_false(truth(j, "complete"));
+        assert_true(epoch >= 1);
+        cJSON_Delete(j);
+        assert_status("train --resume --json --out @/signal --budget 0", 0);
+        j = parse();
+        assert_true(number(j, "epochs") == epoch);
+        cJSON_Delete(j);
+    }
+}
+
+static void test_killed_it_goes_on_from_its_checkpoint(void **state)
+{
+    (void)state;
+    const pid_t pid = start_endless(ENDLESS "--out @/killed");
+    kill(pid, SIGKILL);
+    assert_int_equal(finish(pid), 1000 + SIGKILL);
+    assert_status("train --resume --json --out @/killed --budget 0", 0);
+    cJSON *j = parse();
+    assert_true(number(j, "epochs") >= 1);      /* it had reported that one, and its checkpoint comes before */
+    cJSON_Delete(j);
+}
+
+static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
+    assert_int_equal(qgrad_inside(TRAIN "--epochs 6 --out @/ahead --budget 100 --json"), 0);
+    cJSON *j = parse();
+    assert_in_range((int)number(j, "epochs"), 1, 5);
+    cJSON_Delete(j);
+    run_shell("cp @/ahead/last.safetensors @/early");
+    assert_status("train --resume --out @/ahead --json", 0);
+    run_shell("cp @/early @/ahead/last.safetensors");       /* the other files are now ahead of it */
+    j                  = parse();
+    const double spent = number(j, "seconds");
+    cJSON_Delete(j);
+    assert_status("train --resume --out @/ahead --json", 0);
+    assert_same_run("straight", "ahead");
+    j = parse();
+    assert_true(number(j, "seconds") > spent);      /* what comes again was paid for */
+    cJSON_Delete(j);
+}
+
+static void test_one_process_per_run_directory(void **state)
+{
+    (void)state;
+    const pid_t pid = start_endless(ENDLESS "--out @/locked");
+    assert_refuses("train --resume --out @/locked", 1, "is locked: another process trains in it");
+    kill(pid, SIGKILL);
+    assert_int_equal(finish(pid), 1000 + SIGKILL);
+}
+
+/* The lock moves along with a directory that is renamed, and another run may take its place. */
+static void test_a_run_does_not_write_into_anothers_directory(void **state)
+{
+    (void)state;
+    for (int stopped = 0; stopped < 2; stopped++) {         /* at the end of an epoch, or within it */
+        const pid_t pid = start_until(TRAIN "--epochs 6 --out @/moving --json", 50);
+        run_shell("mv @/moving @/moved-%d", stopped);
+        assert_int_equal(mkdir(at("moving"), 0700), 0);
+        if (stopped) kill(pid, SIGTERM);
+        kill(pid, SIGCONT);
+        assert_int_equal(finish(pid), 1);
+        assert_non_null(strstr(last.err, "moving is no longer the directory that this run began in"));
+        assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
+    }
+    assert_status("train --resume --out @/moved-0 --budget 0", 0);
+    assert_status("train --resume --out @/moved-1 --budget 0", 0);
+}
+
+/* --- damaged and foreign files ------------------------------------------------------------ */
+
+/* Changes the byte at (from the end, if negative) of an array in a safetensors file. */
+static void change_byte(const char *path, const char *name, long at, int change)
+{
+    qg_archive             *a = qg_archive_open(path);
+    const qg_archive_entry *e = qg_archive_find(a, name);
+    unsigned char           prefix[8];
+    FILE                   *f = fopen(path, "r+b");
+    assert_true(e && f && fread(prefix, 1, 8, f) == 8);
+    at += 8 + (long)(prefix[0] | prefix[1] << 8 | prefix[2] << 16) + (long)e->offset + (at < 0 ? (long)e->bytes : 0);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    const int byte = getc(f) ^ change;
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(putc(byte, f), byte);
+    assert_int_equal(fclose(f), 0);
+    qg_archive_free(a);
+}
+
+/* Little-endian: the sign is in the last byte.  Nothing else in the file tells. */
+static void flip_a_sign(const char *path) { change_byte(path, "conv1.weight", -1, 0x80); }
+
+static void test_places_that_no_run_reaches_are_refused(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
+    run_shell("cd @ && cp -r placed epoch && cp -r placed batch && cp -r placed best");
+    change_byte(at("epoch/last.safetensors"), "run.epoch", 0, 64);
+    assert_refuses("train --resume --out @/epoch", 1, "stands at epoch 64, which the run cannot reach");
+    change_byte(at("batch/last.safetensors"), "run.batch", 0, 11);      /* there are ten */
+    assert_refuses("train --resume --out @/batch", 1, "the checkpoint is of a run with more data than there is");
+    change_byte(at("best/last.safetensors"), "run.best_epoch", 0, 1);
+    assert_refuses("train --resume --out @/best", 1, "which the run cannot reach");
+}
+
+/* Runs of older versions have neither, and a process that was killed leaves files half written. */
+static void test_what_older_versions_did_not_write_is_not_missed(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --out @/newer --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 0);
+    run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.tmp && sed -i /data-digest/d config.toml");
+    /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
+    assert_refuses("train --resume --out @/older", 1, "is of a run with data-digest");
+    run_shell("cp @/newer/config.toml @/older/");
+    assert_status("train --resume --out @/older --json", 0);
+    assert_same_run("newer", "older");
+    assert_int_equal(access(at("older/best.safetensors.tmp"), F_OK), -1);
+}
+
+static void test_files_that_are_lost_are_noticed(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 3 --out @/lostless --json", 0);
+    assert_status(TRAIN "--epochs 3 --out @/part --budget 0 --json", 0);
+    run_shell("rm @/part/config.toml");
+    assert_status(TRAIN "--epochs 3 --out @/part --resume --json", 0);
+    assert_same_run("lostless", "part");           /* and config.toml is there again */
+    run_shell("cd @ && cp -r lostless bad && echo no > bad/best.safetensors");
+    assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
+    run_shell("rm @/bad/best.safetensors");
+    assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
+    run_shell("cd @ && cp lostless/best.safetensors bad");
+    flip_a_sign(at("bad/last.safetensors"));
+    assert_refuses("train --resume --out @/bad", 1, "bad/last.safetensors: is damaged: its weights have digest");
+    assert_refuses("eval --run @/bad", 1, "bad/last.safetensors: is damaged");
+    assert_status("eval --run @/bad --best", 0);
+    flip_a_sign(at("bad/best.safetensors"));
+    assert_refuses("eval --run @/bad --best", 1, "bad/best.safetensors: is damaged");
+    run_shell("cd @ && sed -i /^model/d bad/config.toml");
+    assert_refuses("train --resume --out @/bad", 1, "bad/config.toml: names no model");
+}
+
+static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 2 --out @/damaged --json", 0);
+    const char *path = at("damaged/last.safetensors");
+    assert_int_equal(truncate(path, 5000), 0);
+    run_shell("cp -r @/damaged @/before-damage");
+    assert_refuses("train --resume --out @/damaged", 1, "last.safetensors");
+    assert_refuses("eval --run @/damaged", 1, "last.safetensors");
+    assert_same_run("damaged", "before-damage");
+    assert_status("eval --run @/damaged --best", 0);
+}
+
+static void test_a_checkpoint_of_another_net_is_refused(void **state)
+{
+    (void)state;
+    assert_status(TRAIN "--epochs 1 --out @/ternary --json", 0);
+    assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
+    assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
+    run_shell("cp @/adam/last.safetensors @/slow/best.safetensors @/ternary");
+    assert_refuses("eval --run @/ternary", 1, "last.safetensors");
+    assert_refuses("eval --run @/ternary --best", 1,
+                   "is of a run with lr 0.001, but config.toml says 0.01");
+    assert_refuses("train --resume --out @/ternary", 1, "last.safetensors");
+}
+
+#define ENDED(name) cmocka_unit_test_teardown(name, end_background)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_run_is_not_overwritten_by_accident),
+        cmocka_unit_test(test_the_float_run_beside_it_is_shown),
+        cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
+        cmocka_unit_test(test_resuming_a_finished_run_prints_it),
+        cmocka_unit_test(test_resuming_with_other_options_is_refused),
+        cmocka_unit_test(test_resuming_with_the_same_in_other_words),
+        cmocka_unit_test(test_resuming_nothing_starts),
+        cmocka_unit_test(test_a_run_that_lost_its_checkpoint_is_not_begun_anew),
+        cmocka_unit_test(test_a_budget_ends_in_good_order),
+        ENDED(test_a_signal_ends_a_run_in_good_order),
+        ENDED(test_killed_it_goes_on_from_its_checkpoint),
+        cmocka_unit_test(test_files_ahead_of_the_checkpoint_are_set_back),
+        ENDED(test_one_process_per_run_directory),
+        ENDED(test_a_run_does_not_write_into_anothers_directory),
+        cmocka_unit_test(test_files_that_are_lost_are_noticed),
+        cmocka_unit_test(test_places_that_no_run_reaches_are_refused),
+        cmocka_unit_test(test_what_older_versions_did_not_write_is_not_missed),
+        cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),
+        cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

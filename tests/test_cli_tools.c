@@ -1,0 +1,356 @@
+/* The verbs that answer questions: gradcheck, explain and inspect of build/qgrad, or $QGRAD. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/support/room.h"
+
+enum { TEXT_BYTES = 1 << 18 };
+
+static char text[TEXT_BYTES];       /* what the last call printed, stderr included */
+
+/* The exit status of qgrad with these words; @ stands for the test's directory. */
+static int qgrad(const char *words)
+{
+    char        line[1024];
+    const char *program = getenv("QGRAD");
+    int         n       = snprintf(line, sizeof line, "%s ", program ? program : "build/qgrad");
+    for (const char *c = words; *c && n < (int)sizeof line - 80; c++)
+        n += *c == '@' ? sprintf(line + n, "%s", room) : sprintf(line + n, "%c", *c);
+    snprintf(line + n, sizeof line - (size_t)n, " 2>&1");
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    text[fread(text, 1, sizeof text - 1, pipe)] = '\0';
+    const int status = pclose(pipe);
+    if (!WIFEXITED(status)) fail_msg("qgrad %s died", words);
+    return WEXITSTATUS(status);
+}
+
+static void assert_says(const char *part)
+{
+    if (!strstr(text, part)) fail_msg("no \"%s\" in: %.400s", part, text);
+}
+
+static cJSON *parse(void)
+{
+    cJSON *j = cJSON_Parse(text);
+    if (!j) fail_msg("no JSON: %.400s", text);
+    return j;
+}
+
+static double number(const cJSON *of, const char *key)
+{
+    const cJSON *n = cJSON_GetObjectItem(of, key);
+    if (!cJSON_IsNumber(n)) fail_msg("%s is no number", key);
+    return n->valuedouble;
+}
+
+static const char *string(const cJSON *of, const char *key)
+{
+    const cJSON *s = cJSON_GetObjectItem(of, key);
+    if (!cJSON_IsString(s)) fail_msg("%s is no text", key);
+    return s->valuestring;
+}
+
+/* --- gradcheck ---------------------------------------------------------------------------- */
+
+static void every_gradient_passes(void **state)
+{
+    (void)state;
+    int rows = 0, passes = 0;
+    assert_int_equal(qgrad("gradcheck"), 0);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        const size_t n = strlen(line);
+        rows += strstr(line, "e-0") || strstr(line, "0.0e+00");
+        passes += n > 4 && !strcmp(line + n - 4, "pass");
+        if (n > 4 && !strcmp(line + n - 4, "FAIL")) fail_msg("%s", line);
+    }
+    assert_int_equal(rows, passes);
+    assert_true(rows >= 40);
+}
+
+static void formulas_as_printed_fail_and_say_why(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("gradcheck --paper"), 0);
+    assert_says("TTQ, dWn as printed");
+    assert_says("with the printed sign every step moves Wn uphill");
+    assert_says("XNOR, dw by way of alpha as printed");
+    assert_says(", 0 not\n");
+    const char *paper = strstr(text, "formulas as printed");
+    int         fails = 0;
+    assert_non_null(paper);
+    for (const char *at = text; (at = strstr(at, "FAIL\n")); at++) {
+        assert_true(at > paper);
+        fails++;
+    }
+    assert_int_equal(fails, 2);
+}
+
+static void checks_are_told_to_programs_too(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("gradcheck --paper --json"), 0);
+    cJSON *all = parse(), *check;
+    int    passes = 0, fails = 0;
+    cJSON_ArrayForEach(check, cJSON_GetObjectItem(all, "checks"))
+    {
+        const int pass = cJSON_IsTrue(cJSON_GetObjectItem(check, "pass"));
+        assert_true(cJSON_IsTrue(cJSON_GetObjectItem(check, "expected")));
+        assert_int_equal(pass, number(check, "error") <= number(check, "tolerance"));
+        assert_int_equal(pass, cJSON_GetObjectItem(check, "why") == NULL);
+        assert_true(*string(check, "name") && *string(check, "reason") &&
+                    *string(check, "against"));
+        passes += pass;
+        fails += !pass;
+    }
+    assert_int_equal(fails, 2);
+    assert_true(number(all, "as_expected") == passes + fails);
+    assert_true(number(all, "not_as_expected") == 0);
+    cJSON_Delete(all);
+}
+
+/* Every learned parameter has a row that ends in its name. */
+static void what_is_learned_is_checked(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "fake_quant: min", "fake_quant: max", "fake_quant, 16 bits: min",
+        "fake_quant, 16 bits: max", "lsq: step", "pact: alpha", "ttq: Wp", "ttq: Wn",
+        "ttq_weight_quantizer: Wp", "ttq_weight_quantizer: Wn",
+    };
+    assert_int_equal(qgrad("gradcheck"), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_says(rows[i]);
+}
+
+/* --- explain ------------------------------------------------------------------------------ */
+
+static void every_scheme_is_explained(void **state)
+{
+    (void)state;
+    char names[64][32];
+    int  n = 0;
+    assert_int_equal(qgrad("explain --json"), 0);
+    cJSON *all = parse(), *scheme;
+    cJSON_ArrayForEach(scheme, cJSON_GetObjectItem(all, "schemes"))
+    {
+        assert_true(n < 64 && strlen(string(scheme, "name")) < 32);
+        strcpy(names[n++], string(scheme, "name"));
+        if (!strcmp(names[n - 1], "float")) continue;
+        const char *about = string(scheme, "text");
+        assert_non_null(strchr(about, '\n'));
+        if (!strstr(about, "q(")) fail_msg("%s is explained without a formula", names[n - 1]);
+        if (!strstr(about, "earns") && !strstr(about, "racks"))
+            fail_msg("%s does not say what it learns", names[n - 1]);
+    }
+    cJSON_Delete(all);
+    assert_true(n >= 5);
+    for (int i = 0; i < n; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "explain %.31s", names[i]);
+        assert_int_equal(qgrad(words), 0);
+        assert_true(strlen(text) > 20);
+        assert_int_equal(qgrad("explain"), 0);
+        assert_says(names[i]);
+    }
+}
+
+/* A name stands for everything that has it, options for one of them. */
+static void options_tell_which_scheme_is_meant(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("explain lsq"), 0);
+    assert_says("signed codes");
+    assert_says("codes from 0");
+    assert_int_equal(qgrad("explain fake_quant:bits=4,range=observed"), 0);
+    assert_says("Tracks min and max");
+    if (strstr(text, "trained min and max")) fail_msg("also of another range: %.400s", text);
+    assert_int_equal(qgrad("explain fake_quant"), 0);
+    assert_says("Tracks min and max");
+    assert_says("trained min and max");
+    assert_int_equal(qgrad("explain fake_quant:range=guessed"), 2);
+    assert_says("fake_quant: range 'guessed' is none of current|learned");
+}
+
+/* Fields of the C specs stand behind the option they are, in brackets: start=unit (unit_start). */
+static void explanations_spell_options_as_the_command_line_does(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {
+        "per_channel", "start_from_weights", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
+        "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "is_signed", "max_value",
+        "approx_sign", "stochastic)", "centred)" };
+    static const char *const options[] = {
+        "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off",
+        "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow=yes", "freeze-after", "signed=yes",
+        "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes" };
+    assert_int_equal(qgrad("explain --markdown"), 0);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        for (const char *at = text; (at = strstr(at, fields[i])); at++)
+            if (at[-1] != '(') fail_msg("%s stands for an option in \"%.60s\"", fields[i], at - 30);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) assert_says(options[i]);
+}
+
+static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("explain tnw"), 2);
+    assert_says("unknown scheme 'tnw'; available: float, twn");
+    assert_int_equal(qgrad("explain twn --markdown"), 2);
+    assert_int_equal(qgrad("explain twn binary"), 2);
+    assert_says("unexpected argument");
+}
+
+static void the_page_of_schemes_is_current(void **state)
+{
+    (void)state;
+    static char page[TEXT_BYTES];
+    FILE       *f = fopen("docs/schemes.md", "r");
+    if (!f) fail_msg("docs/schemes.md is missing: make docs");
+    page[fread(page, 1, sizeof page - 1, f)] = '\0';
+    fclose(f);
+    assert_int_equal(qgrad("explain --markdown"), 0);
+    if (strcmp(text, page)) fail_msg("docs/schemes.md is out of date: make docs");
+}
+
+/* --- inspect ------------------------------------------------------------------------------ */
+
+static int train(void **state)
+{
+    (void)state;
+    if (qgrad("train --model lenet5 --data sample --epochs 1 --threads 1 --seed 3 --weight twn "
+              "--layer conv1:weight=float --layer fc1:weight=binary-channel --layer fc1:input=sign "
+              "--out @/run") == 0)
+        return 0;
+    fprintf(stderr, "%s", text);
+    return -1;
+}
+
+static const cJSON *layer_of(const cJSON *all, const char *name)
+{
+    const cJSON *layer;
+    cJSON_ArrayForEach(layer, cJSON_GetObjectItem(all, "layers"))
+        if (!strcmp(string(layer, "layer"), name)) return layer;
+    fail_msg("no layer %s", name);
+    return NULL;
+}
+
+static void ternary_weights_have_three_values(const cJSON *layer)
+{
+    const cJSON *latent = cJSON_GetObjectItem(layer, "latent");
+    const cJSON *q      = cJSON_GetObjectItem(layer, "quantized");
+    const cJSON *values = cJSON_GetObjectItem(q, "values");
+    double       share  = 0;
+    assert_string_equal(string(q, "scheme"), "twn");
+    assert_int_equal(cJSON_GetArraySize(values), 3);
+    for (int i = 0; i < 3; i++) {
+        const cJSON *v = cJSON_GetArrayItem(values, i);
+        assert_true(number(v, "code") == i - 1);
+        assert_true(number(v, "min") == number(v, "max"));
+        assert_true(number(v, "min") == (i - 1) * number(q, "max"));
+        share += number(v, "share");
+    }
+    assert_true(fabs(share - 1) < 1e-6);                /* nine digits are printed */
+    assert_true(number(cJSON_GetArrayItem(values, 1), "share") == number(q, "zero_share"));
+    /* The scale is a mean of what lies beyond the threshold, so latent values lie beyond it. */
+    assert_true(number(latent, "max") > number(q, "max") &&
+                number(latent, "min") < number(q, "min"));
+}
+
+static void latent_and_quantized_are_told_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("inspect @/run --json"), 0);
+    cJSON       *all = parse();
+    const cJSON *fc1 = layer_of(all, "fc1"), *q = cJSON_GetObjectItem(fc1, "quantized");
+    assert_string_equal(string(all, "file"), "last.safetensors");
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(layer_of(all, "conv1"), "quantized")));
+    ternary_weights_have_three_values(layer_of(all, "conv2"));
+    ternary_weights_have_three_values(layer_of(all, "fc2"));
+
+    /* A scale per channel: two codes, and a range of values for each. */
+    const cJSON *values = cJSON_GetObjectItem(q, "values"), *low = cJSON_GetArrayItem(values, 0);
+    assert_int_equal(cJSON_GetArraySize(values), 2);
+    assert_true(number(q, "scales") == 512 && number(q, "codes_used") == 2 &&
+                number(q, "zero_share") == 0);
+    assert_true(number(low, "min") < number(low, "max") && number(low, "max") < 0);
+    assert_true(number(low, "min") == number(q, "min"));
+    assert_string_equal(string(cJSON_GetObjectItem(fc1, "input"), "scheme"), "sign");
+    cJSON_Delete(all);
+}
+
+static void a_run_is_shown_to_people(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("inspect --best @/run"), 0);
+    assert_says("/run/best.safetensors, lenet5\n");
+    assert_says("conv1: float, not quantized\n");
+    assert_says("conv2: {-0.0");
+    assert_says(" % zero\n  quantized  twn, 2 bits\n  latent     51200 weights, -");
+    assert_says("  input      sign, 1 bit\n");
+    assert_int_equal(qgrad("inspect --run @/run"), 0);
+    assert_says("/run/last.safetensors, lenet5\n");
+}
+
+/* In front of a dropout the quantizer is a layer of its own. */
+static void a_quantizer_without_a_product_is_shown(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("train --model tfc --input lsq:bits=2 --data sample --epochs 1 --threads 1 --out @/tfc"), 0);
+    assert_int_equal(qgrad("inspect @/tfc"), 0);
+    assert_says("quant1: has no weights\n  input      lsq:signed=no, 2 bits\n  learned    quant1.input.step 0.");
+    assert_int_equal(qgrad("inspect @/tfc --json"), 0);
+    cJSON       *all   = parse();
+    const cJSON *input = cJSON_GetObjectItem(layer_of(all, "quant4"), "input");
+    assert_string_equal(string(input, "scheme"), "lsq:signed=no");
+    assert_string_equal(string(cJSON_GetArrayItem(cJSON_GetObjectItem(input, "learned"), 0), "name"), "quant4.input.step");
+    cJSON_Delete(all);
+}
+
+static void what_is_no_run_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(qgrad("inspect"), 2);
+    assert_says("which run?");
+    assert_int_equal(qgrad("inspect @/run --run @/run"), 2);
+    assert_says("two run directories");
+    assert_int_equal(qgrad("inspect ''"), 1);
+    assert_says("the path of a directory is empty");
+    assert_int_equal(qgrad("inspect @/nothing"), 1);
+    assert_says("config.toml");
+    assert_int_equal(qgrad("inspect @/run --run"), 2);
+    assert_says("--run needs a value");
+}
+
+/* --- all of it ---------------------------------------------------------------------------- */
+
+static int enter(void **state) { return room_enter(state) ? -1 : train(state); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_gradient_passes),
+        cmocka_unit_test(formulas_as_printed_fail_and_say_why),
+        cmocka_unit_test(checks_are_told_to_programs_too),
+        cmocka_unit_test(what_is_learned_is_checked),
+        cmocka_unit_test(every_scheme_is_explained),
+        cmocka_unit_test(options_tell_which_scheme_is_meant),
+        cmocka_unit_test(explanations_spell_options_as_the_command_line_does),
+        cmocka_unit_test(an_unknown_scheme_is_answered_with_the_known_ones),
+        cmocka_unit_test(the_page_of_schemes_is_current),
+        cmocka_unit_test(latent_and_quantized_are_told_apart),
+        cmocka_unit_test(a_run_is_shown_to_people),
+        cmocka_unit_test(a_quantizer_without_a_product_is_shown),
+        cmocka_unit_test(what_is_no_run_is_refused),
+    };
+    return cmocka_run_group_tests(tests, enter, room_leave);
+}

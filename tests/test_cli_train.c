@@ -1,0 +1,274 @@
+/* What `qgrad train` does is a loop over the public API.  Here is the loop, and the program must agree with
+ * it to the bit; and the program killed wherever it writes, or stopped by a signal or a budget wherever it
+ * reads the clock, must go on to the same bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "qgrad.h"
+#include "tests/support/inside.h"
+#include "tests/support/program.h"
+
+/* 240 and 60 images: both splits end in a batch that is shorter than the others. */
+enum { BATCH = 32, EPOCHS = 2, SEED = 3 };
+
+#define RUN "train --model lenet5 --data mnist --data-dir @/set --weight twn --batch 32 --epochs 2 --seed 3 --threads 1 "
+
+/* --- the loop ----------------------------------------------------------------------------- */
+
+typedef struct outcome_by_hand {
+    char   digest[17];
+    double lr, train_loss, test_loss, right;        /* of the last epoch; lr of its last step */
+} outcome_by_hand;
+
+static void train_epoch(qg_net *net, qg_optim *o, qg_loader *train, qg_schedule schedule, outcome_by_hand *r)
+{
+    const double steps = EPOCHS * qg_loader_batches(train);
+    qg_tape     *t     = qg_tape_new();
+    r->train_loss      = 0;
+    for (qg_batch b; qg_loader_next(train, &b);) {
+        r->lr = qg_schedule_lr(&schedule, 0.02, (double)b.step / steps);
+        qg_tape_begin(t, QG_TRAIN, qg_rng_fork(SEED, QG_STREAM_TAPE), b.step);
+        qg_var *loss = qg_cross_entropy(t, qg_net_forward(net, t, b.x), b.y);
+        qg_optim_set_lr(o, (float)r->lr);
+        if (qg_backward(t, loss) || qg_optim_step(o)) fail_msg("%s", qg_errmsg());
+        r->train_loss += (double)loss->data[0] * b.x.shape.n / N_TRAIN;
+    }
+    qg_tape_free(t);
+}
+
+static void test_epoch(qg_net *net, qg_loader *test, uint64_t steps, outcome_by_hand *r)
+{
+    qg_tape *t   = qg_tape_new();
+    r->test_loss = r->right = 0;
+    for (qg_batch b; qg_loader_next(test, &b);) {
+        qg_tape_begin(t, QG_EVAL, qg_rng_fork(SEED, QG_STREAM_TAPE), steps);
+        qg_var *y = qg_net_forward(net, t, b.x);
+        r->test_loss += (double)qg_cross_entropy(t, y, b.y)->data[0] * b.x.shape.n / N_TEST;
+        r->right += qg_correct(y, b.y);
+    }
+    qg_tape_free(t);
+}
+
+static outcome_by_hand by_hand(qg_optim *(*make)(qg_params *p), qg_schedule schedule)
+{
+    qg_net    *net   = qg_model_declare(qg_model_find("lenet5"),
+                                        (qg_model_spec){ .height = SIDE, .width = SIDE, .channels = 1, .classes = 10,
+                                                         .seed = SEED, .weight = qg_twn((qg_twn_spec){ 0 }) });
+    qg_optim  *o     = make(qg_net_build(net));
+    qg_loader *train = qg_mnist_train(at("set"), (qg_loader_spec){ .batch = BATCH, .seed = SEED });
+    qg_loader *test  = qg_mnist_test(at("set"), (qg_loader_spec){ .batch = BATCH, .in_order = true });
+    outcome_by_hand r = { .lr = 0 };
+    if (!o || !train || !test) fail_msg("%s", qg_errmsg());
+    for (int e = 1; e <= EPOCHS; e++) {
+        train_epoch(net, o, train, schedule, &r);
+        test_epoch(net, test, (uint64_t)(e * qg_loader_batches(train)), &r);
+    }
+    snprintf(r.digest, sizeof r.digest, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
+    qg_loader_free(test), qg_loader_free(train), qg_optim_free(o), qg_net_free(net);
+    return r;
+}
+
+/* Written with nine digits. */
+static void assert_written(double found, double want) { assert_true(fabs(found - want) <= 1e-8 * fabs(want)); }
+
+static void assert_program_agrees(const char *said, outcome_by_hand want)
+{
+    char   line[512], csv[TEXT_BYTES];
+    double column[6];
+    snprintf(line, sizeof line, RUN "--lr 0.02 %s --out @/run --force --json", said);
+    assert_status(line, 0);
+    cJSON *j = parse();
+    assert_string_equal(text(j, "digest"), want.digest);
+    assert_written(number(j, "train_loss"), want.train_loss);
+    assert_written(number(j, "test_accuracy"), want.right / N_TEST);
+    cJSON_Delete(j);
+    slurp(at("run/metrics.csv"), csv, sizeof csv);
+    const char *row = strstr(csv, "\n2,");
+    assert_non_null(row);
+    assert_int_equal(sscanf(row + 1, "%lf,%lf,%lf,%lf,%lf,%lf", &column[0], &column[1], &column[2], &column[3],
+                            &column[4], &column[5]), 6);
+    assert_written(column[1], want.lr);
+    assert_written(column[2], want.train_loss);
+    assert_written(column[4], want.test_loss);
+}
+
+static qg_optim *nesterov(qg_params *p)
+{
+    return qg_sgd(p, (qg_sgd_spec){ .lr = 0.02f, .momentum = 0.8f, .nesterov = true, .weight_decay = 0.01f });
+}
+
+static qg_optim *adam(qg_params *p)
+{
+    return qg_adam(p, (qg_adam_spec){ .lr = 0.02f, .beta1 = 0.8f, .beta2 = 0.99f, .weight_decay = 0.1f });
+}
+
+static void test_sgd_with_all_its_options(void **state)
+{
+    (void)state;
+    assert_program_agrees("--optimizer sgd --momentum 0.8 --nesterov --weight-decay 0.01 --schedule cosine:warmup=0.25",
+                          by_hand(nesterov, (qg_schedule){ .kind = QG_COSINE, .warmup = 0.25f }));
+}
+
+static void test_adam_with_all_its_options(void **state)
+{
+    (void)state;
+    assert_program_agrees("--optimizer adam --beta1 0.8 --beta2 0.99 --weight-decay 0.1 --schedule step:at=0.5",
+                          by_hand(adam, (qg_schedule){ .kind = QG_STEP, .milestone = { 0.5f }, .n_milestones = 1 }));
+}
+
+/* --- killed ------------------------------------------------------------------------------- */
+
+/* Linked with -Wl,--wrap for both: every file of a run is written through one, and gets its name by the other. */
+int     __real_rename(const char *from, const char *to);
+int     __wrap_rename(const char *from, const char *to);
+ssize_t __real_write(int fd, const void *bytes, size_t n);
+ssize_t __wrap_write(int fd, const void *bytes, size_t n);
+
+typedef enum moment { NEVER, BEFORE_RENAME, AFTER_RENAME, WITHIN_WRITE } moment;
+
+static moment kill_moment;
+static int    calls, kill_at;       /* of write or of rename */
+
+int __wrap_rename(const char *from, const char *to)
+{
+    const bool now = (kill_moment == BEFORE_RENAME || kill_moment == AFTER_RENAME) && ++calls == kill_at;
+    if (now && kill_moment == BEFORE_RENAME) raise(SIGKILL);
+    const int result = __real_rename(from, to);
+    if (now) raise(SIGKILL);
+    return result;
+}
+
+ssize_t __wrap_write(int fd, const void *bytes, size_t n)
+{
+    if (kill_moment != WITHIN_WRITE || ++calls != kill_at) return __real_write(fd, bytes, n);
+    const ssize_t half = __real_write(fd, bytes, n / 2);
+    raise(SIGKILL);
+    return half;
+}
+
+static bool killed_at(moment m, int call)
+{
+    kill_moment = m, kill_at = call, calls = 0;
+    const int status = qgrad_inside(RUN "--resume --out @/cut --json");
+    kill_moment      = NEVER;
+    if (status != 0) assert_int_equal(status, 1000 + SIGKILL);
+    return status != 0;
+}
+
+/* result.json is never behind the checkpoint: a resume reads in it what earlier processes took. */
+static void assert_result_is_not_behind(void)
+{
+    char        said[TEXT_BYTES];
+    qg_archive *a = qg_archive_open(at("cut/last.safetensors"));
+    if (!a) return;                             /* killed before the first one */
+    const uint64_t epoch = *(const uint64_t *)qg_archive_find(a, "run.epoch")->array.data;
+    qg_archive_free(a);
+    if (epoch == 0) return;
+    slurp(at("cut/result.json"), said, sizeof said);
+    cJSON *j = cJSON_Parse(said);
+    assert_non_null(j);
+    assert_true(number(j, "epochs") >= (double)epoch);
+    cJSON_Delete(j);
+}
+
+/* How often it was killed, at every step-th call. */
+static int survive(moment m, int step)
+{
+    int kills = 0;
+    for (int call = 1; killed_at(m, call); call += step, kills++) {
+        assert_result_is_not_behind();
+        assert_status(RUN "--resume --out @/cut --json", 0);
+        assert_same_run("whole", "cut");
+        run_shell("rm -r @/cut");
+    }
+    assert_same_run("whole", "cut");
+    run_shell("rm -r @/cut");
+    return kills;
+}
+
+static void test_killed_wherever_files_change_it_ends_in_the_same_bytes(void **state)
+{
+    (void)state;
+    const int renames = 3 + 2 * 3;              /* three files at first, as many or more in each epoch */
+    assert_status(RUN "--out @/whole --json", 0);
+    assert_true(survive(BEFORE_RENAME, 1) >= renames);
+    assert_true(survive(AFTER_RENAME, 1) >= renames);
+    assert_true(survive(WITHIN_WRITE, 7) >= renames / 3);
+}
+
+/* Again and again, wherever the next process has got to: after a few steps, or in an evaluation. */
+static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
+{
+    (void)state;
+    int kills = 0, status = 1;
+    assert_status(RUN "--epochs 6 --out @/alive --json", 0);
+    for (uint64_t i = 0; status; i++) {
+        assert_true(i < 100);
+        const long reading = 15 + (long)(qg_bits(99, i) % 30);      /* there is a checkpoint every ten seconds */
+        status = qgrad_signalled(RUN "--epochs 6 --out @/killed --resume --json", SIGKILL, reading);
+        if (status != 0) assert_int_equal(status, 1000 + SIGKILL);
+        kills += status != 0;
+    }
+    assert_true(kills > 5);
+    assert_same_run("alive", "killed");
+    assert_int_equal(access(at("killed/last.safetensors.tmp"), F_OK), -1);
+}
+
+/* --- stopped ------------------------------------------------------------------------------ */
+
+static void test_signals_write_the_checkpoint(void **state)
+{
+    (void)state;
+    int stops = 0;
+    assert_status(RUN "--out @/calm --json", 0);
+    /* Its first reading comes before it catches signals. */
+    for (long reading = 2;; reading += 5, stops++) {
+        const int number = stops % 2 ? SIGINT : SIGTERM;
+        const int status = qgrad_signalled(RUN "--out @/signal --json", number, reading);
+        if (status == 0) break;                 /* it was complete before */
+        assert_int_equal(status, 128 + number);
+        assert_non_null(strstr(last.err, "train --resume --out"));
+        cJSON *j = parse();
+        assert_false(truth(j, "complete"));
+        cJSON_Delete(j);
+        assert_int_equal(access(at("signal/last.safetensors"), F_OK), 0);
+        assert_status("train --resume --json --out @/signal", 0);
+        assert_same_run("calm", "signal");
+        run_shell("rm -r @/signal");
+    }
+    assert_true(stops > 10);
+    assert_same_run("calm", "signal");
+}
+
+static void test_stopped_inside_epochs_it_ends_in_the_same_bytes(void **state)
+{
+    (void)state;
+    assert_status(RUN "--out @/one-go --json", 0);
+    assert_status(RUN "--out @/bits --budget 0 --json", 0);
+    finish_in_sittings("bits", 9);
+    assert_same_run("one-go", "bits");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sgd_with_all_its_options),
+        cmocka_unit_test(test_adam_with_all_its_options),
+        cmocka_unit_test(test_killed_wherever_files_change_it_ends_in_the_same_bytes),
+        cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
+        cmocka_unit_test(test_signals_write_the_checkpoint),
+        cmocka_unit_test(test_stopped_inside_epochs_it_ends_in_the_same_bytes),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

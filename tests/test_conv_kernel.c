@@ -1,0 +1,540 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/kernels/conv_kernel.h"
+#include "core/rng.h"
+#include "tests/support/environment.h"
+
+/* h w c, oc, kh kw, stride.  Channels beside and on every vector length, outputs smaller and larger
+ * than a tile, kernels as large as the image, smaller than the stride, and images with rows that no
+ * window reaches.  Where c is a vector and oc no more, tiles end with the row. */
+static const int cases[][7] = {
+    { 1, 1, 1, 1, 1, 1, 1 },     { 5, 5, 1, 1, 3, 3, 1 },    { 7, 9, 3, 5, 3, 2, 1 },
+    { 8, 10, 16, 16, 3, 3, 1 },  { 6, 9, 16, 16, 3, 3, 1 },  { 5, 34, 16, 16, 3, 3, 1 },
+    { 10, 10, 16, 33, 3, 3, 2 }, { 9, 11, 31, 32, 3, 3, 2 }, { 12, 12, 32, 64, 5, 5, 1 },
+    { 7, 7, 33, 65, 3, 1, 3 },   { 28, 28, 1, 32, 5, 5, 1 }, { 6, 6, 50, 20, 1, 1, 1 },
+    { 6, 5, 64, 63, 1, 1, 2 },   { 11, 4, 5, 17, 4, 4, 3 },  { 3, 3, 128, 5, 3, 3, 1 },
+    { 4, 30, 8, 9, 2, 3, 1 },    { 8, 8, 20, 50, 5, 5, 1 },  { 5, 70, 2, 4, 1, 5, 1 },
+    { 8, 20, 66, 130, 3, 3, 1 }, { 30, 14, 64, 66, 3, 1, 1 }, { 9, 40, 33, 64, 2, 3, 2 },
+    { 12, 3, 4, 7, 3, 3, 4 },    { 34, 6, 3, 16, 3, 3, 1 },  { 3, 30, 16, 16, 3, 3, 1 },
+    { 4, 10, 16, 5, 3, 3, 1 },   { 4, 14, 8, 7, 3, 3, 1 },   { 5, 18, 4, 3, 2, 3, 1 },
+    /* Winograd's: one tile, an odd number, a visit and a part, an unfilled block, several units. */
+    { 4, 4, 16, 16, 3, 3, 1 },   { 8, 12, 48, 32, 3, 3, 1 }, { 12, 16, 16, 48, 3, 3, 1 },
+    { 4, 6, 32, 272, 3, 3, 1 },
+};
+enum { CASES = sizeof cases / sizeof *cases, IMAGES = 3, GUARD = 33 };
+
+static qg__conv geometry(int i)
+{
+    const int *s = cases[i];
+    return (qg__conv){
+        .h = s[0], .w = s[1], .c = s[2], .oc = s[3], .kh = s[4], .kw = s[5], .stride = s[6],
+        .oh = (s[0] - s[4]) / s[6] + 1, .ow = (s[1] - s[5]) / s[6] + 1,
+    };
+}
+
+/* The tables that this machine can run, the widest last. */
+enum { TABLES = 4 };
+
+/* With the lanes of AVX-512 on what has but AVX2; see the Makefile. */
+extern const qg__conv_kernels qg__conv_kernels_sixteen, qg__winograd_kernels_sixteen;
+
+static int tables_of(bool winograd, const qg__conv_kernels *of[TABLES])
+{
+#define TABLE(isa) of[n++] = winograd ? &qg__winograd_kernels_##isa : &qg__conv_kernels_##isa
+    int n = 0;
+    TABLE(baseline);
+#if defined(__x86_64__)
+    if (widest_path() < QG_ISA_AVX2) return n;
+    TABLE(avx2);
+    TABLE(sixteen);
+    if (widest_path() >= QG_ISA_AVX512) TABLE(avx512);
+#endif
+    return n;
+}
+
+static int tables(const qg__conv_kernels *of[TABLES])          { return tables_of(false, of); }
+static int winograd_tables(const qg__conv_kernels *of[TABLES]) { return tables_of(true, of); }
+
+/* Both kinds; the second only runs where it is defined. */
+static int all_tables(const qg__conv_kernels *of[2 * TABLES])
+{
+    const int n = tables(of);
+    return n + winograd_tables(of + n);
+}
+
+/* Winograd's way is defined wherever this holds; qg__winograd_fits asks that it pays, too. */
+static bool is_defined(const qg__conv *g)
+{
+    return g->kh == 3 && g->kw == 3 && g->stride == 1 && g->oh % 2 == 0 && g->ow % 2 == 0 && g->c % 16 == 0 &&
+           g->oc % 16 == 0;
+}
+
+static bool fits(const qg__conv_kernels *k, const qg__conv *g) { return !k->points || is_defined(g); }
+
+/* --- arrays that notice ------------------------------------------------------------------- */
+
+/* n floats between NaNs.  Arrays of a user start one float off a vector's alignment. */
+typedef struct guarded {
+    float *block, *at;
+    size_t n, behind;
+} guarded;
+
+static guarded guard_with(size_t n, size_t front, size_t behind)
+{
+    guarded a     = { .n = n, .behind = behind };
+    void   *block = NULL;
+    assert_int_equal(posix_memalign(&block, 64, (front + n + behind) * sizeof *a.at), 0);
+    a.block = block;
+    a.at    = a.block + front;
+    for (size_t i = 0; i < front + n + behind; i++) a.block[i] = NAN;
+    return a;
+}
+
+static guarded guard(size_t n)   { return guard_with(n, GUARD, GUARD); }
+static guarded aligned(size_t n) { return guard_with(n, 48, GUARD); }
+
+/* What kernels only read ends with its block: a read past the end is seen by ASan and valgrind. */
+static guarded values(size_t n, uint64_t key, bool whole)
+{
+    guarded a = guard_with(n, GUARD, 0);
+    for (size_t i = 0; i < n; i++)
+        a.at[i] = whole ? (float)(qg_bits(key, i) % 9) - 4.0f : 2.0f * qg_uniform(key, i) - 1.0f;
+    return a;
+}
+
+static void zero(guarded a) { memset(a.at, 0, a.n * sizeof *a.at); }
+
+static void release(guarded a)
+{
+    for (float *p = a.block; p < a.at; p++) assert_true(isnan(*p));
+    for (size_t i = 0; i < a.behind; i++) assert_true(isnan(a.at[a.n + i]));
+    free(a.block);
+}
+
+/* --- the seven loops ---------------------------------------------------------------------- */
+
+typedef struct tensors {
+    guarded x, w, bias, dy;     /* IMAGES of x and dy */
+} tensors;
+
+/* A sum in double, and the root of the sum of its squared terms: its typical size. */
+typedef struct expected {
+    double *value, *squares;
+    size_t  n;
+} expected;
+
+static expected expect(size_t n)
+{
+    expected e = { calloc(n, sizeof *e.value), calloc(n, sizeof *e.squares), n };
+    assert_non_null(e.value);
+    assert_non_null(e.squares);
+    return e;
+}
+
+static void forget(expected e)
+{
+    free(e.value);
+    free(e.squares);
+}
+
+static void term(expected e, size_t i, float a, float b)
+{
+    assert_true(i < e.n);
+    e.value[i] += (double)a * (double)b;
+    e.squares[i] += (double)a * (double)b * (double)a * (double)b;
+}
+
+/* Adds every product that one image contributes to y, dx and dw. */
+static void seven_loops(const qg__conv *g, const tensors *t, int image, expected y, expected dx,
+                        expected dw)
+{
+    const float *x  = t->x.at + image * g->h * g->w * g->c;
+    const float *dy = t->dy.at + image * g->oh * g->ow * g->oc;
+    for (int r = 0; r < g->oh; r++)
+        for (int q = 0; q < g->ow; q++)
+            for (int o = 0; o < g->oc; o++) {
+                const size_t out = (size_t)((r * g->ow + q) * g->oc + o);
+                for (int i = 0; i < g->kh; i++)
+                    for (int j = 0; j < g->kw; j++)
+                        for (int c = 0; c < g->c; c++) {
+                            const int row = r * g->stride + i, col = q * g->stride + j;
+                            const int in  = (row * g->w + col) * g->c + c;
+                            const int k   = ((o * g->kh + i) * g->kw + j) * g->c + c;
+                            term(y, out, x[in], t->w.at[k]);
+                            term(dx, (size_t)in, dy[out], t->w.at[k]);
+                            term(dw, (size_t)k, dy[out], x[in]);
+                        }
+            }
+}
+
+/* A chain of k multiply-adds makes k roundings, each of at most half an eps of what has been summed
+ * so far, typically size.  They point anywhere and add up as sqrt(k) does: to sqrt(k) / 4 eps of
+ * size or so, and 8 times that is never seen.  Winograd's way rounds elsewhere: 0.6 times that much forward,
+ * 0.8 to 1.5 times in the weights.  Sums of small integers are exact in any order and either way. */
+static void assert_sum(expected e, const float *actual, int k, bool whole, double start)
+{
+    for (size_t i = 0; i < e.n; i++) {
+        const double size  = sqrt(e.squares[i] + start * start);
+        const double bound = whole ? 0.0 : 2.0 * sqrt(k + 1.0) * 0x1p-23 * size;
+        if (!(fabs((double)actual[i] - e.value[i]) <= bound))
+            fail_msg("[%zu] is %.9g, not %.9g to within %g", i, (double)actual[i], e.value[i],
+                     bound);
+    }
+}
+
+/* --- the kernels ---------------------------------------------------------------------------- */
+
+/* The channels that fill a block up are written too; gaps are not. */
+static void assert_written(guarded p, int row, int gap)
+{
+    for (size_t i = 0; i < p.n; i++)
+        if ((int)i % (row + gap) < row) assert_true(!isnan(p.at[i]));
+}
+
+/* Packed in pieces, the last block first. */
+static guarded packed_forward(const qg__conv_kernels *k, const qg__conv *g, const float *w)
+{
+    guarded p = aligned(qg__conv_forward_size(k, g));
+    for (int b = qg__conv_blocks(k, g->oc); b-- > 0;) k->pack_forward(g, b, b + 1, w, p.at);
+    assert_written(p, g->c * qg__conv_block(k, g->oc), k->gap);
+    return p;
+}
+
+static guarded packed_backward(const qg__conv_kernels *k, const qg__conv *g, const float *w)
+{
+    guarded p = aligned(qg__conv_backward_size(k, g));
+    for (int b = qg__conv_blocks(k, g->c); b-- > 0;) k->pack_backward(g, b, b + 1, w, p.at);
+    assert_written(p, g->oc * qg__conv_block(k, g->c), k->gap);
+    return p;
+}
+
+static void check_forward(const qg__conv_kernels *k, const qg__conv *g, const tensors *t,
+                          bool whole, expected e)
+{
+    const int n  = g->kh * g->kw * g->c;
+    guarded   wf = packed_forward(k, g, t->w.at);
+    guarded   y  = guard(e.n), scratch = aligned(k->scratch(g));
+    k->forward(g, t->x.at, wf.at, NULL, y.at, scratch.at);
+    assert_sum(e, y.at, n, whole, 0.0);
+
+    for (size_t i = 0; i < e.n; i++) y.at[i] = 3.0f, e.value[i] += 3.0;
+    k->forward_add(g, t->x.at, wf.at, y.at, scratch.at);
+    assert_sum(e, y.at, n, whole, 3.0);
+
+    for (size_t i = 0; i < e.n; i++) e.value[i] += (double)t->bias.at[i % (size_t)g->oc] - 3.0;
+    k->forward(g, t->x.at, wf.at, t->bias.at, y.at, scratch.at);
+    assert_sum(e, y.at, n, whole, 4.0);
+    release(wf);
+    release(y);
+    release(scratch);
+}
+
+static void check_input_gradient(const qg__conv_kernels *k, const qg__conv *g, const tensors *t,
+                                 bool whole, expected e)
+{
+    if (!k->input_gradient) return;
+    guarded wb = packed_backward(k, g, t->w.at);
+    guarded dx = guard(e.n);
+    k->input_gradient(g, t->dy.at, wb.at, dx.at);
+    assert_sum(e, dx.at, g->kh * g->kw * g->oc, whole, 0.0);
+    release(wb);
+    release(dx);
+}
+
+static void check_weight_gradient(const qg__conv_kernels *k, const qg__conv *g, const tensors *t,
+                                  bool whole, expected e)
+{
+    guarded acc     = aligned(qg__conv_forward_size(k, g));
+    guarded scratch = aligned(k->scratch(g));
+    guarded dw      = guard(e.n);
+    zero(acc);
+    k->weight_gradient(g, 0, k->units(g), IMAGES, t->x.at, t->dy.at, acc.at, scratch.at);
+    for (size_t i = 0; i < e.n; i++) dw.at[i] = 2.0f, e.value[i] += 2.0;
+    for (int b = qg__conv_blocks(k, g->oc); b-- > 0;)
+        k->add_weight_gradient(g, b, b + 1, acc.at, dw.at);
+    assert_sum(e, dw.at, IMAGES * g->oh * g->ow, whole, 2.0);
+    release(acc);
+    release(scratch);
+    release(dw);
+}
+
+static tensors draw(const qg__conv *g, bool whole)
+{
+    return (tensors){
+        .x    = values((size_t)(IMAGES * g->h * g->w * g->c), 1, whole),
+        .w    = values((size_t)(g->oc * g->kh * g->kw * g->c), 2, whole),
+        .bias = values((size_t)g->oc, 3, whole),
+        .dy   = values((size_t)(IMAGES * g->oh * g->ow * g->oc), 4, whole),
+    };
+}
+
+static void discard(tensors t)
+{
+    release(t.x);
+    release(t.w);
+    release(t.bias);
+    release(t.dy);
+}
+
+static void kernels_agree_with_seven_loops(void **state)
+{
+    (void)state;
+    const qg__conv_kernels *of[2 * TABLES];
+    const int               n = all_tables(of);
+    for (int run = 0; run < 2 * CASES * n; run++) {
+        const qg__conv_kernels *k     = of[run % n];
+        const bool              whole = run / n % 2;
+        const qg__conv          g     = geometry(run / n / 2);
+        if (!fits(k, &g)) continue;
+        const tensors           t     = draw(&g, whole);
+        expected y    = expect((size_t)(g.oh * g.ow * g.oc)), y_more = expect(y.n);
+        expected dx   = expect((size_t)(g.h * g.w * g.c)), dx_more = expect(dx.n);
+        expected dw   = expect(t.w.n);
+        seven_loops(&g, &t, 0, y, dx, dw);
+        for (int image = 1; image < IMAGES; image++)
+            seven_loops(&g, &t, image, y_more, dx_more, dw);
+        check_forward(k, &g, &t, whole, y);
+        check_input_gradient(k, &g, &t, whole, dx);
+        check_weight_gradient(k, &g, &t, whole, dw);
+        forget(y), forget(y_more), forget(dx), forget(dx_more), forget(dw);
+        discard(t);
+    }
+}
+
+/* The other way to dx, where the output is as large as the image: it must be the inside of it. */
+static void mirror_is_the_input_gradient(void **state)
+{
+    (void)state;
+    static const int sizes[][3] = { { 3, 16, 16 }, { 3, 33, 20 }, { 1, 5, 64 }, { 5, 3, 31 }, { 3, 16, 48 },
+                                    { 3, 80, 32 } };
+    const qg__conv_kernels *of[2 * TABLES];
+    const int               n = all_tables(of);
+    for (int run = 0; run < 6 * n; run++) {
+        const qg__conv_kernels *k    = of[run % n];
+        const int              *size = sizes[run / n];
+        const int               side = 8, pad = size[0] / 2, row = side + 2 * pad;
+        const qg__conv g = { .h = row, .w = row, .c = size[1], .oc = size[2], .kh = size[0],
+                             .kw = size[0], .stride = 1, .oh = side, .ow = side };
+        if (!fits(k, &g)) continue;
+        const qg__conv m      = qg__conv_mirror(&g);
+        const tensors  t      = draw(&g, true);
+        guarded        wb     = packed_backward(k, &g, t.w.at), direct = packed_backward(of[0], &g, t.w.at);
+        guarded        whole  = guard((size_t)(row * row * g.c));
+        guarded        inside = guard((size_t)(side * side * g.c));
+        guarded        framed = values((size_t)(row * row * g.oc), 0, true);
+        zero(framed);
+        for (int r = 0; r < side; r++)
+            memcpy(framed.at + ((r + pad) * row + pad) * g.oc, t.dy.at + r * side * g.oc,
+                   (size_t)(side * g.oc) * sizeof *framed.at);
+        guarded scratch = aligned(k->scratch(&g));
+        of[0]->input_gradient(&g, t.dy.at, direct.at, whole.at);
+        k->forward(&m, framed.at, wb.at, NULL, inside.at, scratch.at);
+        for (int r = 0; r < side; r++)      /* small integers: both are exact */
+            assert_memory_equal(inside.at + r * side * g.c,
+                                whole.at + ((r + pad) * row + pad) * g.c,
+                                (size_t)(side * g.c) * sizeof *inside.at);
+        release(wb), release(whole), release(inside), release(framed), release(scratch);
+        release(direct);
+        discard(t);
+    }
+}
+
+/* Rounding happens here, so equal bits mean equal order. */
+static void weight_gradient_does_not_depend_on_how_it_is_cut(void **state)
+{
+    (void)state;
+    const qg__conv_kernels *of[2 * TABLES];
+    const int               n = all_tables(of);
+    for (int run = 0; run < CASES * n; run++) {
+        const qg__conv_kernels *k     = of[run % n];
+        const qg__conv          g     = geometry(run / n);
+        if (!fits(k, &g)) continue;
+        const tensors           t     = draw(&g, false);
+        const int               units = k->units(&g);
+        guarded                 acc[2] = { aligned(qg__conv_forward_size(k, &g)),
+                                           aligned(qg__conv_forward_size(k, &g)) };
+        guarded                 scratch = aligned(k->scratch(&g));
+        for (int i = 0; i < 2; i++) zero(acc[i]);
+        k->weight_gradient(&g, 0, units, IMAGES, t.x.at, t.dy.at, acc[0].at, scratch.at);
+        for (int image = 0; image < IMAGES; image++)
+            for (int u = units; u-- > 0;)
+                k->weight_gradient(&g, u, u + 1, 1, t.x.at + image * g.h * g.w * g.c,
+                                   t.dy.at + image * g.oh * g.ow * g.oc, acc[1].at, scratch.at);
+        assert_memory_equal(acc[0].at, acc[1].at, acc[0].n * sizeof(float));
+        release(acc[0]), release(acc[1]), release(scratch);
+        discard(t);
+    }
+}
+
+/* Small images share a visit of a tile: here 150 of 4 pixels, more than one visit takes. */
+static void many_small_images_are_one_chain(void **state)
+{
+    (void)state;
+    enum { MANY = 150 };
+    const qg__conv          g = { .h = 4, .w = 4, .c = 8, .oc = 16, .kh = 3, .kw = 3, .stride = 1,
+                                  .oh = 2, .ow = 2 };
+    const qg__conv_kernels *of[TABLES];
+    const int               n = tables(of);
+    guarded                 x  = values(MANY * 4 * 4 * 8, 5, false);
+    guarded                 dy = values(MANY * 2 * 2 * 16, 6, false);
+    for (int i = 0; i < n; i++) {
+        const qg__conv_kernels *k       = of[i];
+        guarded                 once    = aligned(qg__conv_forward_size(k, &g));
+        guarded                 apart   = aligned(once.n);
+        guarded                 scratch = aligned(k->scratch(&g));
+        zero(once);
+        zero(apart);
+        k->weight_gradient(&g, 0, k->units(&g), MANY, x.at, dy.at, once.at, scratch.at);
+        for (int image = 0; image < MANY; image++)
+            k->weight_gradient(&g, 0, k->units(&g), 1, x.at + image * 4 * 4 * 8,
+                               dy.at + image * 2 * 2 * 16, apart.at, scratch.at);
+        assert_memory_equal(once.at, apart.at, once.n * sizeof *once.at);
+        release(once), release(apart), release(scratch);
+    }
+    release(x), release(dy);
+}
+
+/* With FMA every multiply-add rounds once and their order is that of the header, so the vector
+ * length cannot show. */
+static void same_bits(const qg__conv_kernels *const of[2], const qg__conv *g)
+{
+    const tensors t = draw(g, false);
+    guarded       y[2], dx[2], dw[2];
+    for (int v = 0; v < 2; v++) {
+        const qg__conv_kernels *k       = of[v];
+        guarded                 wf      = packed_forward(k, g, t.w.at);
+        guarded                 wb      = packed_backward(k, g, t.w.at);
+        guarded                 acc     = aligned(qg__conv_forward_size(k, g));
+        guarded                 scratch = aligned(k->scratch(g));
+        y[v]  = guard((size_t)(g->oh * g->ow * g->oc));
+        dx[v] = guard((size_t)(g->h * g->w * g->c));
+        dw[v] = guard(t.w.n);
+        zero(acc);
+        zero(dx[v]);
+        zero(dw[v]);
+        k->forward(g, t.x.at, wf.at, t.bias.at, y[v].at, scratch.at);
+        if (k->input_gradient) k->input_gradient(g, t.dy.at, wb.at, dx[v].at);
+        k->weight_gradient(g, 0, k->units(g), IMAGES, t.x.at, t.dy.at, acc.at, scratch.at);
+        k->add_weight_gradient(g, 0, qg__conv_blocks(k, g->oc), acc.at, dw[v].at);
+        release(wf), release(wb), release(acc), release(scratch);
+    }
+    assert_memory_equal(y[0].at, y[1].at, y[0].n * sizeof(float));
+    assert_memory_equal(dx[0].at, dx[1].at, dx[0].n * sizeof(float));
+    assert_memory_equal(dw[0].at, dw[1].at, dw[0].n * sizeof(float));
+    for (int v = 0; v < 2; v++) release(y[v]), release(dx[v]), release(dw[v]);
+    discard(t);
+}
+
+static void vector_lengths_with_fma_give_the_same_bits(void **state)
+{
+    (void)state;
+    const qg__conv_kernels *direct[TABLES], *winograd[TABLES];
+    const int               n = tables(direct);
+    if (n == 1) skip();         /* no FMA */
+    winograd_tables(winograd);
+    for (int i = 0; i < CASES; i++)
+        for (int pair = 1; pair + 1 < n; pair++) {
+            const qg__conv g = geometry(i);
+            same_bits(direct + pair, &g);
+            if (is_defined(&g)) same_bits(winograd + pair, &g);
+        }
+}
+
+/* A NaN reaches the outputs whose windows hold it and no others: no tile reads a neighbour's. */
+static void nan_spreads_exactly_as_far_as_its_windows(void **state)
+{
+    (void)state;
+    const qg__conv_kernels *of[2 * TABLES];
+    const int               n = all_tables(of);
+    for (int run = 0; run < CASES * n; run++) {
+        const qg__conv_kernels *k   = of[run % n];
+        const qg__conv          g   = geometry(run / n);
+        if (!fits(k, &g)) continue;
+        const tensors           t   = draw(&g, false);
+        guarded                 wf  = packed_forward(k, &g, t.w.at);
+        guarded                 y   = guard((size_t)(g.oh * g.ow * g.oc));
+        guarded                 scratch = aligned(k->scratch(&g));
+        const int               row = g.h / 2, col = g.w / 2;
+        t.x.at[(row * g.w + col) * g.c + g.c - 1] = NAN;
+        k->forward(&g, t.x.at, wf.at, NULL, y.at, scratch.at);
+        for (size_t i = 0; i < y.n; i++) {
+            const int  pixel = (int)i / g.oc;
+            const int  down  = row - pixel / g.ow * g.stride;
+            const int  right = col - pixel % g.ow * g.stride;
+            const bool held  = down >= 0 && down < g.kh && right >= 0 && right < g.kw;
+            assert_true(isnan(y.at[i]) == held);
+        }
+        release(wf), release(y), release(scratch);
+        discard(t);
+    }
+}
+
+/* Tiles of every size that a visit may be cut into, and one tile more than a visit takes. */
+static void winograd_takes_any_number_of_tiles(void **state)
+{
+    (void)state;
+    const qg__conv_kernels *of[TABLES];
+    const int               n = winograd_tables(of);
+    for (int run = 0; run < 2 * 25 * n; run++) {
+        const int      across = run / n % 25 + 1, oc = run / n / 25 ? 32 : 16;
+        const qg__conv g      = { .h = 4, .w = 2 * across + 2, .c = 16, .oc = oc, .kh = 3, .kw = 3, .stride = 1,
+                                  .oh = 2, .ow = 2 * across };
+        const tensors  t      = draw(&g, true);
+        expected       y      = expect((size_t)(g.oh * g.ow * g.oc)), dx = expect((size_t)(g.h * g.w * g.c));
+        expected       dw     = expect(t.w.n), y_more = expect(y.n);
+        seven_loops(&g, &t, 0, y, dx, dw);
+        for (int image = 1; image < IMAGES; image++) seven_loops(&g, &t, image, y_more, dx, dw);
+        check_forward(of[run % n], &g, &t, true, y);
+        check_weight_gradient(of[run % n], &g, &t, true, dw);
+        forget(y), forget(y_more), forget(dx), forget(dw);
+        discard(t);
+    }
+}
+
+static void winograd_fits_where_it_is_defined(void **state)
+{
+    (void)state;
+    const qg__conv fitting = { .h = 6, .w = 8, .c = 16, .oc = 32, .kh = 3, .kw = 3, .stride = 1, .oh = 4, .ow = 6 };
+    assert_true(qg__winograd_fits(&fitting));
+    assert_true(qg__winograd_fits(&(qg__conv){ 4, 10, 256, 2, 8, 256, 3, 3, 1 }));     /* the least of both */
+    for (int i = 0; i < 10; i++) {
+        qg__conv g = fitting;
+        switch (i) {
+            case 0: g.kh = 1; break;
+            case 1: g.kw = 5; break;
+            case 2: g.stride = 2; break;
+            case 3: g.oh = 5; break;
+            case 4: g.ow = 7; break;
+            case 5: g.c = 24; break;
+            case 6: g.oc = 8; break;
+            case 7: g.c = 512; break;
+            case 8: g.oc = 272; break;
+            case 9: g.oh = 2; break;
+        }
+        assert_false(qg__winograd_fits(&g));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_agree_with_seven_loops),
+        cmocka_unit_test(mirror_is_the_input_gradient),
+        cmocka_unit_test(weight_gradient_does_not_depend_on_how_it_is_cut),
+        cmocka_unit_test(many_small_images_are_one_chain),
+        cmocka_unit_test(vector_lengths_with_fma_give_the_same_bits),
+        cmocka_unit_test(winograd_takes_any_number_of_tiles),
+        cmocka_unit_test(winograd_fits_where_it_is_defined),
+        cmocka_unit_test(nan_spreads_exactly_as_far_as_its_windows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

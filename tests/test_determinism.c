@@ -1,0 +1,161 @@
+/* The same binary, seed and data give the same bits: for any number of threads, and resumed. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/kernels/parallel.h"
+#include "datasets/loader.h"
+#include "layers/models/models.h"
+#include "tests/support/nets.h"
+#include "tests/support/room.h"
+
+enum { STEPS = 10, HALF = 5, BATCH = 17 };
+
+typedef struct run {
+    qg_net    *net;
+    qg_optim  *optim;
+    qg_tape   *tape;
+    qg_loader *train;
+} run;
+
+/* LeNet-5 with ternary weights, or a net that draws numbers as it trains. */
+static run run_new(bool draws)
+{
+    const qg_quant twn = qg_twn((qg_twn_spec){ 0 });
+    run            r   = { .tape = qg_tape_new() };
+    if (draws) {
+        r.net = qg_net_new((qg_net_spec){ .height = 28, .width = 28, .channels = 1, .seed = 11 });
+        qg_net_conv2d(r.net, (qg_conv2d_spec){ .out = 33, .kernel = 3, .stride = 2, .weight = twn });
+        qg_net_batchnorm(r.net), qg_net_relu(r.net), qg_net_dropout(r.net, 0.5f);
+        qg_net_dense(r.net, (qg_dense_spec){ .out = 65 });
+        qg_net_batchnorm(r.net), qg_net_hardtanh(r.net), qg_net_dropout(r.net, 0.25f);
+        qg_net_dense(r.net, (qg_dense_spec){ .out = 10, .weight = twn });
+    } else {
+        r.net = qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){
+            .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 11, .weight = twn });
+    }
+    r.optim = qg_adam(qg_net_build(r.net), (qg_adam_spec){ .lr = 1e-3f });
+    r.train = qg_sample_train("datasets/sample", (qg_loader_spec){ .batch = BATCH, .seed = 11 });
+    if (!r.optim || !r.train) fail_msg("%s", qg_errmsg());
+    return r;
+}
+
+static void run_free(run *r)
+{
+    qg_loader_free(r->train), qg_optim_free(r->optim), qg_net_free(r->net), qg_tape_free(r->tape);
+}
+
+static void train(run *r, int steps)
+{
+    qg_batch b;
+    while (steps-- > 0 && qg_loader_next(r->train, &b)) train_step(r->net, r->tape, r->optim, b.x, b.y, b.step);
+}
+
+static uint64_t digest(const run *r) { return qg_params_digest(qg_net_params(r->net)); }
+
+static uint64_t straight(bool draws)
+{
+    run r = run_new(draws);
+    const uint64_t before = digest(&r);
+    train(&r, STEPS);
+    const uint64_t after = digest(&r);
+    assert_true(before != after);
+    run_free(&r);
+    return after;
+}
+
+/* What ten steps on one thread end in, for both nets. */
+static uint64_t expected[2];
+
+static void threads_change_no_bit(void **state)
+{
+    (void)state;
+    for (int draws = 0; draws < 2; draws++)
+        for (int threads = 2; threads <= 3; threads++) {
+            qg_set_threads(threads);
+            assert_true(straight(draws) == expected[draws]);
+        }
+    qg_set_threads(0);
+}
+
+static void a_fresh_tape_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int draws = 0; draws < 2; draws++) {
+        run r = run_new(draws);
+        train(&r, HALF);
+        qg_tape_free(r.tape);
+        r.tape = qg_tape_new();
+        train(&r, STEPS - HALF);
+        assert_true(digest(&r) == expected[draws]);
+        run_free(&r);
+    }
+}
+
+static qg_state *state_of(const run *r)
+{
+    qg_state *s = qg_state_new();
+    assert_non_null(s);
+    qg_net_state(r->net, s);
+    qg_optim_state(r->optim, s);
+    return s;
+}
+
+/* Everything that a run is, through a file, into objects that know nothing of each other. */
+static void a_file_in_between_changes_no_bit(void **state)
+{
+    (void)state;
+    const char *path = scratch_file();
+    for (int draws = 0; draws < 2; draws++) {
+        run before = run_new(draws), after = run_new(draws);
+        train(&before, HALF);
+        train(&after, 1);           /* overwritten by what is loaded */
+        qg_state *saved = state_of(&before), *loaded = state_of(&after);
+        assert_int_equal(qg_state_save(saved, path), QG_OK);
+        if (qg_state_load(loaded, path)) fail_msg("%s", qg_errmsg());
+        qg_state_free(saved), qg_state_free(loaded);
+        assert_true(digest(&after) == digest(&before));
+        assert_int_equal(qg_loader_seek(after.train, 0, HALF), QG_OK);
+        train(&after, STEPS - HALF);
+        assert_true(digest(&after) == expected[draws]);
+        run_free(&before), run_free(&after);
+    }
+}
+
+static int run_straight(void **state)
+{
+    (void)state;
+    qg_set_threads(1);
+    for (int draws = 0; draws < 2; draws++) expected[draws] = straight(draws);
+    qg_set_threads(0);
+    return 0;
+}
+
+/* Configurations and logs hold these digests, and a seed is to mean the same net and order in every
+ * version: initial weights, images, their order. */
+static void what_files_depend_on_stays(void **state)
+{
+    (void)state;
+    qg_net *net = qg_model_declare(qg_model_find("lenet5"),
+                                   (qg_model_spec){ .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 1 });
+    assert_true(qg_params_digest(qg_net_build(net)) == 0x152f7110c07f5d0fu);
+    qg_loader *l = qg_sample_test("datasets/sample", (qg_loader_spec){ .batch = 8, .seed = 3 });
+    qg_batch   b;
+    assert_true(qg_loader_digest(l) == 0x3ada39eca85a975cu);
+    assert_true(qg_loader_next(l, &b));
+    assert_memory_equal(b.y, ((const uint8_t[]){ 2, 3, 5, 7, 9, 2, 9, 8 }), 8);
+    qg_loader_free(l);
+    qg_net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(a_fresh_tape_changes_no_bit),
+        cmocka_unit_test(a_file_in_between_changes_no_bit),
+        cmocka_unit_test(what_files_depend_on_stays),
+    };
+    return cmocka_run_group_tests(tests, run_straight, NULL);
+}

@@ -1,0 +1,132 @@
+/* A heap that is exhausted at any moment, for once or from then on: what a program does from its first net to
+ * its checkpoint fails with a message that says so, and leaks nothing (make asan sees that). */
+#include "tests/support/testing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "qgrad.h"
+#include "tests/support/nets.h"
+#include "tests/support/room.h"
+
+/* --- the heap ------------------------------------------------------------------------------- */
+
+/* Linked with -Wl,--wrap for each of these, so that every call from our objects is counted. */
+static long calls, deny_at;         /* 0: never */
+static bool deny_on;                /* all from that one on */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *p, size_t bytes);
+void *__real_aligned_alloc(size_t align, size_t bytes);
+int   __real_posix_memalign(void **p, size_t align, size_t bytes);
+char *__real_strdup(const char *s);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *p, size_t bytes);
+void *__wrap_aligned_alloc(size_t align, size_t bytes);
+int   __wrap_posix_memalign(void **p, size_t align, size_t bytes);
+char *__wrap_strdup(const char *s);
+
+static bool denied(void)
+{
+    calls++;
+    return deny_at && (deny_on ? calls >= deny_at : calls == deny_at);
+}
+
+void *__wrap_malloc(size_t bytes) { return denied() ? NULL : __real_malloc(bytes); }
+void *__wrap_calloc(size_t n, size_t bytes) { return denied() ? NULL : __real_calloc(n, bytes); }
+void *__wrap_realloc(void *p, size_t bytes) { return denied() ? NULL : __real_realloc(p, bytes); }
+void *__wrap_aligned_alloc(size_t align, size_t bytes) { return denied() ? NULL : __real_aligned_alloc(align, bytes); }
+char *__wrap_strdup(const char *s) { return denied() ? NULL : __real_strdup(s); }
+
+int __wrap_posix_memalign(void **p, size_t align, size_t bytes)
+{
+    enum { NO_MEMORY = 12 };
+    return denied() ? NO_MEMORY : __real_posix_memalign(p, align, bytes);
+}
+
+/* --- a program ------------------------------------------------------------------------------ */
+
+enum { SIDE = 12, CLASSES = 4 };
+
+/* Schemes that learn, observe, draw and fuse. */
+static qg_net *declare_net(void)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .weight = qg_twn((qg_twn_spec){ .threshold = 0.7f }) });
+    qg_net_batchnorm(net), qg_net_relu(net), qg_net_maxpool(net, 2);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out    = 8,
+                                         .kernel = 3,
+                                         .weight = qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }),
+                                         .input  = qg_fake_quant((qg_fake_quant_spec){ .bits = 8 }) });
+    qg_net_batchnorm(net);
+    qg_net_dense(net, (qg_dense_spec){ .out      = CLASSES,
+                                       .weight   = qg_ttq((qg_ttq_spec){ .threshold = 0.05f }),
+                                       .gradient = qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 6 }) });
+    return net;
+}
+
+static bool train(qg_net *net, qg_optim *o, qg_loader *l, qg_tape *t)
+{
+    for (int e = 0; e < 2; e++)
+        for (qg_batch b; qg_loader_next(l, &b);) {
+            qg_tape_begin(t, QG_TRAIN, 7, b.step);
+            if (qg_backward(t, qg_cross_entropy(t, qg_net_forward(net, t, b.x), b.y)) || qg_optim_step(o)) return false;
+        }
+    return true;
+}
+
+static bool keep(qg_net *net, qg_optim *o)
+{
+    qg_state *s = qg_state_new();
+    qg_net_state(net, s);
+    qg_optim_state(o, s);
+    qg_state_note(s, "about", "a note");
+    const char *path = in_room("state");
+    const bool  kept = !qg_state_save(s, path) && !qg_state_load(s, path) && !qg_net_save(net, path) && !qg_net_load(net, path);
+    qg_state_free(s);
+    return kept;
+}
+
+/* As a program that checks what it must and nothing more. */
+static bool program(void)
+{
+    qg_net    *net = declare_net();
+    qg_params *p   = qg_net_build(net);
+    qg_optim  *o   = qg_adam(p, (qg_adam_spec){ .lr = 1e-3f });
+    qg_loader *l   = qg_synthetic((qg_shape){ 1, SIDE, SIDE, 1 }, 30, CLASSES,
+                                  (qg_loader_spec){ .batch = 8, .seed = 2, .normalise = { .kind = QG_WHITEN } });
+    qg_tape   *t   = qg_tape_new();
+    const bool done = p && o && l && t && train(net, o, l, t) && keep(net, o);
+    qg_tape_free(t), qg_loader_free(l), qg_optim_free(o), qg_net_free(net);
+    return done;
+}
+
+static void every_call_may_fail(void **state)
+{
+    (void)state;
+    qg_set_threads(1);                          /* whose calls come in one order */
+    for (int on = 0; on < 2; on++) {
+        long failures = 0;
+        for (long k = 1;; k++, failures++) {
+            qg_fail(QG_EIO, "something of before");
+            calls = 0, deny_on = on, deny_at = k;
+            const bool done = program();
+            deny_at         = 0;
+            if (done) {
+                assert_true(calls < k);         /* it did not reach the call, rather than do without */
+                break;
+            }
+            if (!strstr(qg_errmsg(), "memory")) fail_msg("call %ld: %s", k, qg_errmsg());
+        }
+        assert_true(failures > 100);
+    }
+    qg_set_threads(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_call_may_fail) };
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
+}

@@ -1,0 +1,343 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/io/file.h"
+#include "tests/support/room.h"
+
+/* Linked with -Wl,--wrap for both: what a commit asks of the disk, in order: 'f' for a file that is flushed,
+ * 'd' for a directory, 'r' for a rename. */
+int __real_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+int __wrap_fsync(int fd);
+int __wrap_rename(const char *from, const char *to);
+
+static char asked[16];
+
+static void note(char c)
+{
+    const size_t n = strlen(asked);
+    if (n + 1 < sizeof asked) asked[n] = c, asked[n + 1] = '\0';
+}
+
+int __wrap_fsync(int fd)
+{
+    struct stat s;
+    note(fstat(fd, &s) == 0 && S_ISDIR(s.st_mode) ? 'd' : 'f');
+    return __real_fsync(fd);
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+    note('r');
+    return __real_rename(from, to);
+}
+
+/* Every test runs in an empty directory of its own. */
+static int enter(void **state)
+{
+    return room_enter(state) || chdir(room);
+}
+
+static int leave(void **state)
+{
+    return chdir("/") || room_leave(state);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    qg_file *f = qg_file_begin(path);
+    qg_file_put(f, text, strlen(text));
+    assert_int_equal(qg_file_commit(f), QG_OK);
+}
+
+static void assert_holds(const char *path, const void *expected, size_t length)
+{
+    unsigned char *bytes = NULL;
+    size_t         n     = 0;
+    assert_int_equal(qg_file_read(path, 1 << 24, &bytes, &n), QG_OK);
+    assert_int_equal(n, length);
+    assert_memory_equal(bytes, expected, length);
+    free(bytes);
+}
+
+static void assert_absent(const char *path)
+{
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(errno, ENOENT);
+}
+
+static void assert_read_fails(const char *path, size_t limit, qg_status status, const char *reason)
+{
+    unsigned char *bytes = NULL;
+    size_t         n     = 77;
+    assert_int_equal(qg_file_read(path, limit, &bytes, &n), status);
+    assert_null(bytes);
+    assert_int_equal(n, 77);
+    assert_non_null(strstr(qg_errmsg(), path));
+    assert_non_null(strstr(qg_errmsg(), reason));
+}
+
+static void assert_commit_fails(qg_file *f, const char *path, const char *reason)
+{
+    assert_non_null(f);
+    qg_fail(QG_ENAN, "another failure in between");
+    assert_int_equal(qg_file_commit(f), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), path));
+    assert_non_null(strstr(qg_errmsg(), reason));
+}
+
+static void numbers_are_little_endian(void **state)
+{
+    (void)state;
+    unsigned char p[9] = { 0 };
+    qg_put_u16(p + 1, 0xFEDC);
+    assert_memory_equal(p, "\0\xDC\xFE\0", 4);
+    assert_int_equal(qg_get_u16(p + 1), 0xFEDC);
+    qg_put_u32(p + 1, 0xFEDCBA98);
+    assert_memory_equal(p, "\0\x98\xBA\xDC\xFE\0", 6);
+    assert_true(qg_get_u32(p + 1) == 0xFEDCBA98);
+    qg_put_u64(p + 1, 0xFEDCBA9876543210);
+    assert_memory_equal(p, "\0\x10\x32\x54\x76\x98\xBA\xDC\xFE", 9);
+    assert_true(qg_get_u64(p + 1) == 0xFEDCBA9876543210);
+}
+
+/* Pieces below, at and above the size of the buffer arrive in order. */
+static void pieces_arrive_in_order(void **state)
+{
+    (void)state;
+    const size_t   sizes[] = { 1, 3, 65535, 0, 1, 65536, 65, 65537, 200001, 31 };
+    const size_t   total   = 4 * 65536 + 200001 + 100;
+    unsigned char *all     = malloc(total);
+    assert_non_null(all);
+    for (size_t i = 0; i < total; i++) all[i] = (unsigned char)(i * 2654435761u >> 13);
+
+    qg_file *f  = qg_file_begin("a");
+    size_t   at = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; at += sizes[i++])
+        qg_file_put(f, all + at, sizes[i]);
+    assert_true(at <= total);
+    assert_int_equal(qg_file_commit(f), QG_OK);
+    assert_holds("a", all, at);
+    assert_absent("a.tmp");
+    free(all);
+}
+
+static void empty_file(void **state)
+{
+    (void)state;
+    write_text("a", "");
+    unsigned char *bytes = NULL;
+    size_t         n     = 1;
+    assert_int_equal(qg_file_read("a", 0, &bytes, &n), QG_OK);
+    assert_non_null(bytes);
+    assert_int_equal(n, 0);
+    free(bytes);
+}
+
+static void limit_is_inclusive(void **state)
+{
+    (void)state;
+    write_text("a", "12345");
+    assert_holds("a", "12345", 5);
+    unsigned char *bytes;
+    size_t         n;
+    assert_int_equal(qg_file_read("a", 5, &bytes, &n), QG_OK);
+    free(bytes);
+    assert_read_fails("a", 4, QG_EFORMAT, "5 bytes");
+}
+
+static void unreadable_paths(void **state)
+{
+    (void)state;
+    assert_read_fails("missing", 9, QG_EIO, strerror(ENOENT));
+    assert_read_fails("/tmp", 9, QG_EIO, strerror(EISDIR));
+    assert_read_fails("/dev/zero", 9, QG_EIO, "not a regular file");
+    assert_int_equal(mkfifo("b", 0600), 0);
+    assert_read_fails("b", 9, QG_EIO, "not a regular file");     /* and does not wait */
+}
+
+/* Until commit the old file is what a reader sees, and discard leaves it alone. */
+static void old_file_stays_until_commit(void **state)
+{
+    (void)state;
+    write_text("a", "old");
+    qg_file *f = qg_file_begin("a");
+    qg_file_put(f, "new and longer", 14);
+    assert_holds("a", "old", 3);
+    qg_file_discard(f);
+    assert_holds("a", "old", 3);
+    assert_absent("a.tmp");
+
+    f = qg_file_begin("a");
+    qg_file_put(f, "new", 3);
+    assert_int_equal(qg_file_commit(f), QG_OK);
+    assert_holds("a", "new", 3);
+}
+
+/* What a killed writer left, whatever it is, neither stays nor is written through. */
+static void leftover_is_replaced(void **state)
+{
+    (void)state;
+    FILE *left = fopen("a.tmp", "w");
+    assert_non_null(left);
+    fputs("a leftover that is longer than what follows", left);
+    fclose(left);
+    write_text("a", "x");
+    assert_holds("a", "x", 1);
+    assert_absent("a.tmp");
+
+    write_text("b", "precious");
+    assert_int_equal(symlink("b", "a.tmp"), 0);
+    write_text("a", "y");
+    assert_holds("a", "y", 1);
+    assert_holds("b", "precious", 8);
+}
+
+/* After a power loss the name leads to the old bytes or to the new, never to none. */
+static void bytes_are_on_the_disk_before_their_name(void **state)
+{
+    (void)state;
+    *asked = '\0';
+    write_text("a", "x");
+    assert_string_equal(asked, "frd");
+}
+
+static void a_link_is_replaced_and_not_followed(void **state)
+{
+    (void)state;
+    struct stat s;
+    write_text("b", "precious");
+    assert_int_equal(symlink("b", "a"), 0);
+    write_text("a", "y");
+    assert_holds("b", "precious", 8);
+    assert_holds("a", "y", 1);
+    assert_int_equal(lstat("a", &s), 0);
+    assert_true(S_ISREG(s.st_mode));
+    assert_int_equal(unlink("a"), 0);
+    assert_int_equal(symlink("/dev/null", "a"), 0);
+    assert_commit_fails(qg_file_begin("a"), "a", "not a regular file");
+    assert_int_equal(lstat("a", &s), 0);
+    assert_true(S_ISLNK(s.st_mode));
+}
+
+static void the_beginning_of_a_file(void **state)
+{
+    (void)state;
+    unsigned char *bytes = NULL;
+    size_t         n = 0, size = 0;
+    write_text("a", "hello");
+    assert_int_equal(qg_file_start("a", 3, &bytes, &n, &size), QG_OK);
+    assert_true(n == 3 && size == 5);
+    assert_memory_equal(bytes, "hel", 3);
+    free(bytes);
+    assert_int_equal(qg_file_start("a", 9, &bytes, &n, &size), QG_OK);
+    assert_true(n == 5 && size == 5);
+    assert_memory_equal(bytes, "hello", 5);
+    free(bytes);
+    assert_int_equal(qg_file_start("missing", 3, &bytes, &n, &size), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), "missing"));
+}
+
+static void unwritable_paths(void **state)
+{
+    (void)state;
+    assert_commit_fails(qg_file_begin("missing/a"), "missing/a", strerror(ENOENT));
+    assert_int_equal(mkdir("sub", 0700), 0);
+    assert_commit_fails(qg_file_begin("sub"), "sub", strerror(EISDIR));
+    assert_commit_fails(qg_file_begin("/dev/null"), "/dev/null", "not a regular file");
+    assert_absent("/dev/null.tmp");
+    assert_int_equal(mkdir("a.tmp", 0700), 0);
+    assert_commit_fails(qg_file_begin("a"), "a", strerror(EEXIST));
+    assert_int_equal(access("a.tmp", F_OK), 0);
+}
+
+/* Permissions do not bind root, which is who runs the tests in a container. */
+static void directory_without_permission(void **state)
+{
+    (void)state;
+    const uid_t user = geteuid();
+    assert_int_equal(mkdir("sub", 0700), 0);
+    write_text("sub/a", "old");
+    assert_int_equal(chmod("sub", 0555), 0);
+    assert_int_equal(chmod(".", 0755), 0);
+    if (user == 0 && seteuid(65534)) skip();
+    qg_file *f = qg_file_begin("sub/a");
+    qg_file_put(f, "new", 3);
+    const qg_status s = qg_file_commit(f);
+    assert_int_equal(seteuid(user), 0);
+    assert_int_equal(s, QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), "cannot write 'sub/a'"));
+    assert_non_null(strstr(qg_errmsg(), strerror(EACCES)));
+    assert_holds("sub/a", "old", 3);
+}
+
+/* A limit on the file size stops write() half way, as a full disk does. */
+static void full_disk(void **state)
+{
+    (void)state;
+    write_text("a", "old");
+    unsigned char *zeros = calloc(1, 300000);
+    assert_non_null(zeros);
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    const size_t pieces[] = { 65, 300000 };     /* through the buffer, and past it */
+    for (int i = 0; i < 2; i++) {
+        const struct rlimit small = { .rlim_cur = 100000, .rlim_max = before.rlim_max };
+        qg_file            *f     = qg_file_begin("a");
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        for (size_t at = 0; at < 300000; at += pieces[i]) qg_file_put(f, zeros, pieces[i]);
+        const qg_status s = qg_file_commit(f);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(s, QG_EIO);
+        assert_non_null(strstr(qg_errmsg(), "cannot write 'a'"));
+        assert_non_null(strstr(qg_errmsg(), strerror(EFBIG)));
+        assert_holds("a", "old", 3);
+        assert_absent("a.tmp");
+    }
+    signal(SIGXFSZ, handler);
+    free(zeros);
+}
+
+static void null_is_ignored(void **state)
+{
+    (void)state;
+    qg_fail(QG_ENAN, "the first failure");
+    qg_file_put(NULL, "x", 1);
+    qg_file_discard(NULL);
+    assert_int_equal(qg_file_commit(NULL), QG_EMEM);
+    assert_string_equal(qg_errmsg(), "the first failure");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_little_endian),
+        cmocka_unit_test_setup_teardown(pieces_arrive_in_order, enter, leave),
+        cmocka_unit_test_setup_teardown(empty_file, enter, leave),
+        cmocka_unit_test_setup_teardown(limit_is_inclusive, enter, leave),
+        cmocka_unit_test_setup_teardown(unreadable_paths, enter, leave),
+        cmocka_unit_test_setup_teardown(old_file_stays_until_commit, enter, leave),
+        cmocka_unit_test_setup_teardown(leftover_is_replaced, enter, leave),
+        cmocka_unit_test_setup_teardown(bytes_are_on_the_disk_before_their_name, enter, leave),
+        cmocka_unit_test_setup_teardown(a_link_is_replaced_and_not_followed, enter, leave),
+        cmocka_unit_test_setup_teardown(the_beginning_of_a_file, enter, leave),
+        cmocka_unit_test_setup_teardown(unwritable_paths, enter, leave),
+        cmocka_unit_test_setup_teardown(directory_without_permission, enter, leave),
+        cmocka_unit_test_setup_teardown(full_disk, enter, leave),
+        cmocka_unit_test(null_is_ignored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "datasets/dataset.h"
+#include "tests/support/pictures.h"
+#include "tests/support/room.h"
+
+static void make_class(const char *name) { assert_int_equal(mkdir(in_room(name), 0700), 0); }
+
+static void write_text(const char *name, const char *text)
+{
+    FILE *f = fopen(in_room(name), "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* [h][w][3], no two values alike in a small picture. */
+static void fill(uint8_t *p, int h, int w, int first)
+{
+    for (int i = 0; i < h * w * 3; i++) p[i] = (uint8_t)(first + 3 * i);
+}
+
+static void test_classes_and_images_by_name(void **state)
+{
+    (void)state;
+    uint8_t p[4][5 * 7 * 3];
+    for (int i = 0; i < 4; i++) fill(p[i], 5, 7, 40 * i);
+    make_class("zebra");
+    make_class("Ant");
+    make_class("bee");
+    make_class(".hidden");
+    write_png(in_room("bee/b.png"), p[2], 5, 7);
+    write_bmp(in_room("bee/a.BMP"), p[1], 5, 7);
+    write_bmp(in_room("zebra/1.bmp"), p[3], 5, 7);
+    write_png(in_room("Ant/x.png"), p[0], 5, 7);
+    write_text("bee/readme.txt", "no picture");
+    write_text("bee/.a.png", "no picture");
+    write_text("notes.png", "no class");
+
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 }, (qg_loader_spec){ .batch = 9, .in_order = true });
+    if (!l) fail_msg("%s", qg_errmsg());
+    assert_true(qg_shape_equal(qg_loader_shape(l), (qg_shape){ 4, 5, 7, 3 }));
+    assert_int_equal(qg_loader_classes(l), 3);
+    qg_batch b;
+    assert_true(qg_loader_next(l, &b));
+    static const uint8_t labels[] = { 0, 1, 1, 2 };
+    assert_memory_equal(b.y, labels, 4);
+    for (int i = 0; i < 4 * 5 * 7 * 3; i++)
+        assert_int_equal(lroundf(255 * b.x.data[i]), p[i / 105][i % 105]);
+    qg_loader_free(l);
+}
+
+static void test_grey(void **state)
+{
+    (void)state;
+    uint8_t p[2 * 2 * 3];
+    for (int i = 0; i < 4; i++) memset(p + 3 * i, 60 * i, 3);
+    make_class("one");
+    write_bmp(in_room("one/p.bmp"), p, 2, 2);
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 2, 2, 1 }, (qg_loader_spec){ .batch = 1 });
+    if (!l) fail_msg("%s", qg_errmsg());
+    qg_batch b;
+    assert_true(qg_loader_next(l, &b));
+    for (int i = 0; i < 4; i++) assert_int_equal(lroundf(255 * b.x.data[i]), 60 * i);
+    qg_loader_free(l);
+}
+
+static void assert_refused(const char *culprit, const char *reason)
+{
+    assert_null(qg_folder(room, (qg_shape){ 1, 4, 4, 3 }, (qg_loader_spec){ .batch = 1 }));
+    assert_message(culprit);
+    assert_message(reason);
+}
+
+static void write_head(const char *name, const char bytes[60])
+{
+    FILE *f = fopen(in_room(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, 60, f), 60);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    uint8_t    p[4 * 4 * 3];
+    char       bytes[256];
+    const qg_loader_spec spec = { .batch = 1 };
+    assert_null(qg_folder(NULL, (qg_shape){ 1, 4, 4, 3 }, spec));
+    assert_message("the directory of the images is NULL");
+    assert_null(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec));
+    assert_message("images of a folder cannot be 4x4x2");
+    assert_null(qg_folder("/nowhere/at/all", (qg_shape){ 1, 4, 4, 3 }, spec));
+    assert_message("'/nowhere/at/all' cannot be listed: No such file");
+    assert_refused(room, "has 0 folders, but needs one per class");
+
+    make_class("a");
+    make_class("b");
+    fill(p, 4, 4, 0);
+    write_bmp(in_room("a/1.bmp"), p, 4, 4);
+    assert_refused(in_room("b"), "has no PNG, JPEG or BMP file");
+    write_text("b/2.jpg", "no picture");
+    assert_refused(in_room("b/2.jpg"), "is no readable PNG, JPEG or BMP: ");
+
+    assert_int_equal(unlink(in_room("b/2.jpg")), 0);
+    write_png(in_room("b/3.png"), p, 4, 4);
+    assert_int_equal(truncate(in_room("b/3.png"), 60), 0);
+    assert_refused(in_room("b/3.png"), "is damaged: ");
+
+    /* A BMP of 60,000 x 60,000 in 60 bytes. */
+    FILE *f = fopen(in_room("a/1.bmp"), "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(bytes, 1, 60, f), 60);
+    fclose(f);
+    bytes[18] = bytes[22] = 0x60;
+    bytes[19] = bytes[23] = (char)0xea;
+    write_head("a/0.bmp", bytes);
+    assert_refused(in_room("a/0.bmp"), "is 60000 x 60000: more than");
+    bytes[24] = bytes[25] = (char)0xff;         /* rows from the top: -5536 of them are a negative height */
+    write_head("a/0.bmp", bytes);
+    assert_refused(in_room("a/0.bmp"), "is 60000 x 5536: more than");
+    memset(bytes + 22, 0, 4);
+    write_head("a/0.bmp", bytes);
+    assert_refused(in_room("a/0.bmp"), "is 60000 x 0: without pixels");
+    assert_int_equal(unlink(in_room("a/0.bmp")), 0);
+    assert_int_equal(truncate(in_room("a/1.bmp"), 60), 0);
+    assert_refused(in_room("a/1.bmp"), "is damaged: pixels are missing");
+}
+
+static void test_too_many_classes(void **state)
+{
+    (void)state;
+    char name[32];
+    for (int i = 0; i < 257; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        make_class(name);
+    }
+    assert_refused(room, "has 257 folders, but needs one per class, 1 to 256");
+}
+
+static void test_another_size_is_resized(void **state)
+{
+    (void)state;
+    uint8_t p[6 * 6 * 3];
+    make_class("a");
+    for (int i = 0; i < 36; i++) memset(p + 3 * i, i / 6 < 3 ? 0 : 200, 3);
+    write_png(in_room("a/1.png"), p, 6, 6);
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 2, 3, 3 }, (qg_loader_spec){ .batch = 1 });
+    if (!l) fail_msg("%s", qg_errmsg());
+    qg_batch b;
+    assert_true(qg_loader_next(l, &b));
+    /* A triangle of half width 3 around the centre of row 1, and of row 4: weights 2/3, 1, 2/3, 1/3 of
+     * rows 0..3, of which the last is bright. */
+    for (int i = 0; i < 18; i++) assert_int_equal(lroundf(255 * b.x.data[i]), i < 9 ? 25 : 175);
+    qg_loader_free(l);
+}
+
+static void test_resize(void **state)
+{
+    (void)state;
+    uint8_t in[12], out[64];
+    memset(in, 77, sizeof in);
+    /* One colour stays it; the same size changes nothing; growing is linear between the centres. */
+    assert_true(qg__resize(in, (qg_shape){ 1, 2, 3, 2 }, out, (qg_shape){ 1, 5, 3, 2 }));
+    for (int i = 0; i < 30; i++) assert_int_equal(out[i], 77);
+    for (int i = 0; i < 12; i++) in[i] = (uint8_t)(20 * i);
+    assert_true(qg__resize(in, (qg_shape){ 1, 2, 3, 2 }, out, (qg_shape){ 1, 2, 3, 2 }));
+    assert_memory_equal(in, out, 12);
+    const uint8_t two[] = { 0, 100 }, four[] = { 0, 25, 75, 100 };
+    assert_true(qg__resize(two, (qg_shape){ 1, 1, 2, 1 }, out, (qg_shape){ 1, 1, 4, 1 }));
+    assert_memory_equal(out, four, 4);
+    assert_true(qg__resize(two, (qg_shape){ 1, 2, 1, 1 }, out, (qg_shape){ 1, 4, 1, 1 }));
+    assert_memory_equal(out, four, 4);
+}
+
+/* Labels are places in the list of names, so the lists must be the same. */
+static void test_classes_that_differ_are_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "a", "a/x", "a/y", "b", "b/x", "b/z", "c", "c/x" };
+    char where[3][ROOM_BYTES];
+    for (int i = 0; i < 8; i++) make_class(names[i]);
+    for (int i = 0; i < 3; i++) strcpy(where[i], in_room((const char *const[]){ "a", "b", "c" }[i]));
+    assert_int_equal(qg_folder_same_classes(where[0], where[0]), QG_OK);
+    assert_int_equal(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT);
+    assert_message("b' has the class 'z' where '");
+    assert_message("a' has 'y'");
+    assert_int_equal(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT);
+    assert_message("c' has 1 classes, '");
+    assert_int_equal(qg_folder_same_classes(where[0], in_room("absent")), QG_EIO);
+    assert_message("absent' cannot be listed");
+    assert_int_equal(qg_folder_same_classes(NULL, where[0]), QG_EARG);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, room_enter, room_leave)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_classes_and_images_by_name), TEST(test_grey),    TEST(test_refusals),
+        TEST(test_too_many_classes),           TEST(test_another_size_is_resized), cmocka_unit_test(test_resize),
+        TEST(test_classes_that_differ_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* After one step of each mode and batch size, no step reaches the heap; and a heap that is
+ * exhausted is a failure like any other. */
+#include "tests/support/testing.h"
+
+#include <stdlib.h>
+
+#include "core/ops/ops.h"
+#include "layers/net.h"
+#include "optim/optim.h"
+#include "quant/scheme.h"
+
+/* Linked with -Wl,--wrap for each of these, so that every call from our objects is counted. */
+static long heap_calls;
+static bool exhausted;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *p, size_t bytes);
+void *__real_aligned_alloc(size_t align, size_t bytes);
+int   __real_posix_memalign(void **p, size_t align, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *p, size_t bytes);
+void *__wrap_aligned_alloc(size_t align, size_t bytes);
+int   __wrap_posix_memalign(void **p, size_t align, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    heap_calls++;
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    heap_calls++;
+    return exhausted ? NULL : __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *p, size_t bytes)
+{
+    heap_calls++;
+    return __real_realloc(p, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t bytes)
+{
+    heap_calls++;
+    return exhausted ? NULL : __real_aligned_alloc(align, bytes);
+}
+
+int __wrap_posix_memalign(void **p, size_t align, size_t bytes)
+{
+    heap_calls++;
+    return __real_posix_memalign(p, align, bytes);
+}
+
+enum { BATCH = 33, ODD = 7, H = 31, W = 33, C = 5 };
+
+typedef struct small_net {
+    qg_tape  *tape;
+    qg_params p;
+    qg_param *scale, *shift;
+    float    *images;
+    uint8_t   labels[BATCH];
+} small_net;
+
+/* Every op that takes scratch or saves something, and gradients of several sizes. */
+static void step(small_net *net, qg_mode mode, int batch, uint64_t at)
+{
+    qg_tape *t = net->tape;
+    qg_tape_begin(t, mode, 1, at);
+    qg_var *x = qg_input(t, (qg_tensor){ { batch, H, W, C }, net->images });
+    qg_var *v = qg_bias(t, x, qg_parameter(t, net->shift));
+    v         = qg_add(t, qg_relu(t, v), qg_hardtanh(t, qg_scale(t, v, 0.5f)));
+    v         = qg_dropout(t, qg_maxpool(t, v, 2), 0.5f);
+    v         = qg_global_avgpool(t, qg_avgpool(t, v, 3));
+    v         = qg_bias(t, v, qg_parameter(t, net->scale));
+    qg_var *loss = qg_cross_entropy(t, v, net->labels);
+    loss         = qg_add(t, loss, qg_squared_hinge(t, v, net->labels));
+    if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss), QG_OK);
+    assert_int_equal(qg_tape_status(t), QG_OK);
+}
+
+static void no_heap_after_the_first_step(void **state)
+{
+    (void)state;
+    small_net net = { .tape = qg_tape_new() };
+    net.scale     = declare(&net.p, "scale", (qg_shape){ 1, 1, 1, C });
+    net.shift     = declare(&net.p, "shift", (qg_shape){ 1, 1, 1, C });
+    allocate_apart(&net.p, 1);
+    net.images = malloc((size_t)BATCH * H * W * C * sizeof *net.images);
+    assert_non_null(net.images);
+    fill_uniform(net.images, (size_t)BATCH * H * W * C, -1, 1, 2);
+    for (int i = 0; i < BATCH; i++) net.labels[i] = (uint8_t)(i % C);
+
+    const long start = heap_calls;
+    step(&net, QG_TRAIN, BATCH, 0);
+    step(&net, QG_TRAIN, ODD, 1);
+    step(&net, QG_EVAL, BATCH, 0);
+    assert_true(heap_calls > start);        /* the counter counts */
+    const long warm = heap_calls;
+    for (uint64_t i = 2; i <= 50; i++) {
+        step(&net, QG_TRAIN, i % 10 == 0 ? ODD : BATCH, i);
+        if (i % 7 == 0) step(&net, QG_EVAL, BATCH, i);
+        assert_int_equal(heap_calls, warm);
+    }
+    free(net.images);
+    qg_tape_free(net.tape);
+    qg_params_release(&net.p);
+}
+
+/* Weight, input, gradient: schemes that save, learn, draw, scale the output or flip. */
+static void no_heap_in_nets_with_schemes(void **state)
+{
+    (void)state;
+    const qg_quant none = { 0 }, sign = qg_binary_activation((qg_binary_activation_spec){ { 0 } });
+    const qg_quant nets[][3] = {
+        { qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }),
+          qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 }),
+          qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 6 }) },
+        { qg_ttq((qg_ttq_spec){ 0 }), none, none },
+        { qg_twn((qg_twn_spec){ .per_channel = true }), none, none },
+        { qg_xnor((qg_xnor_spec){ 0 }), qg_xnor_activation((qg_xnor_activation_spec){ 0 }), none },
+        { qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true }), none, none },
+        { qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), sign, none },
+        { qg_bop_weight(), sign, none },
+    };
+    static float   images[BATCH * 9 * 9 * C];
+    static uint8_t labels[BATCH];
+    fill_uniform(images, BATCH * 9 * 9 * C, -1, 1, 2);
+    for (size_t k = 0; k < sizeof nets / sizeof *nets; k++) {
+        const qg_quant w = nets[k][0], x = nets[k][1], g = nets[k][2];
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 9, .channels = C, .seed = 1 });
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .gradient = g });
+        qg_net_batchnorm(net);
+        qg_net_conv2d(net,
+                      (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .input = x, .gradient = g });
+        qg_net_batchnorm(net);
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = w, .input = x, .gradient = g });
+        qg_params *p = qg_net_build(net);
+        assert_non_null(p);
+        const qg_adam_spec adam = { .lr = 0.01f };
+        qg_optim *o = w.scheme->flips ? qg_bop(p, (qg_bop_spec){ .rest = adam }) : qg_adam(p, adam);
+        qg_tape  *t = qg_tape_new();
+        long      warm = 0;
+        for (uint64_t i = 0; i <= 20; i++) {
+            const qg_mode mode  = i % 3 == 1 ? QG_EVAL : QG_TRAIN;
+            const int     batch = i % 5 == 2 ? ODD : BATCH;
+            qg_tape_begin(t, mode, 1, i);
+            qg_var *loss = qg_cross_entropy(
+                t, qg_net_forward(net, t, (qg_tensor){ { batch, 9, 9, C }, images }), labels);
+            if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss) || qg_optim_step(o), 0);
+            assert_int_equal(qg_tape_status(t), QG_OK);
+            if (i == 2) warm = heap_calls;      /* each mode and batch size has been there */
+            if (i > 2) assert_int_equal(heap_calls, warm);
+        }
+        qg_tape_free(t);
+        qg_optim_free(o);
+        qg_net_free(net);
+    }
+}
+
+static void an_exhausted_heap_is_reported(void **state)
+{
+    (void)state;
+    static float large[3 << 20];        /* more than an arena's first block */
+    qg_params    p = { 0 };
+    qg_tape     *t = qg_tape_new();
+    exhausted      = true;
+    assert_null(qg_tape_new());
+    assert_message("out of memory");
+    assert_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 1 } }));
+    assert_null(p.item);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_input(t, (qg_tensor){ { 1, 1, 1, 3 << 20 }, large }));
+    assert_int_equal(qg_backward(t, NULL), QG_EMEM);
+    assert_message("input: out of memory: ");
+    exhausted = false;
+    qg_tape_begin(t, QG_TRAIN, 1, 1);   /* and the tape goes on when there is memory again */
+    qg_var *x = qg_input(t, (qg_tensor){ { 1, 1, 1, 3 << 20 }, large });
+    assert_non_null(x);
+    exhausted = true;
+    assert_null(qg_relu(t, x));
+    assert_int_equal(qg_backward(t, NULL), QG_EMEM);
+    assert_message("relu: out of memory: ");
+    exhausted = false;
+    assert_non_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 3 << 20 } }));
+    exhausted = true;
+    assert_int_equal(qg_params_allocate(&p), QG_EMEM);
+    assert_message("parameters: out of memory: ");
+    exhausted = false;
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_heap_after_the_first_step),
+        cmocka_unit_test(no_heap_in_nets_with_schemes),
+        cmocka_unit_test(an_exhausted_heap_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+#include "tests/support/views.h"
+
+#include "quant/schemes/linear.h"
+
+static const qg_surrogate own = { 0 };
+
+/* By hand, 2 bits, M = 2: codes 0, 2/3, 4/3, 2; the ties 1/3, 1, 5/3 go up. */
+static void codes_by_hand(void **state)
+{
+    (void)state;
+    float       x[] = { -1.0f, -0.0f, 0.3f, 1.0f, 1.7f, 2.0f, 9.0f, INFINITY, -INFINITY, NAN };
+    const float want[] = { 0.0f, 0.0f, 0.0f, 4.0f / 3.0f, 2.0f, 2.0f, 2.0f, 2.0f, 0.0f, NAN };
+    float       y[10];
+    qg_array    X = vector(x, 10);
+    qg_array    Y = vector(y, 10);
+    assert_ok(qg_linear_mid_tread_half_quantizer(&X, 2, 2.0f, &Y));
+    assert_all_near(10, y, want, 2e-7); /* an ulp of 4/3 */
+}
+
+static void ties_go_up_unlike_dorefa(void **state)
+{
+    (void)state;
+    float    x = 1.0f / 6.0f;
+    float    y;
+    qg_array X = vector(&x, 1);
+    qg_array Y = vector(&y, 1);
+    assert_ok(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y));
+    assert_true(y == 1.0f / 3.0f);
+}
+
+static void values_lie_on_the_grid(void **state)
+{
+    (void)state;
+    static float x[MOST], y[MOST], z[MOST];
+    fill_normal(1, 2.0f, MOST, x);
+    for (int bit = 1; bit <= 16; bit++)
+        for (size_t s = 0; s < N_SIZES; s++) {
+            const size_t n = awkward_sizes[s];
+            const double steps = (double)((1 << bit) - 1);
+            qg_array     X = vector(x, n);
+            qg_array     Y = vector(y, n);
+            qg_array     Z = vector(z, n);
+            assert_ok(qg_linear_mid_tread_half_quantizer(&X, bit, 2.5f, &Y));
+            assert_ok(qg_linear_mid_tread_half_quantizer(&Y, bit, 2.5f, &Z));
+            assert_same(n, z, y); /* idempotent */
+            for (size_t i = 0; i < n; i++) {
+                const double v = fmin(fmax((double)x[i], 0.0), 2.5) / 2.5 * steps;
+                const double code = (double)y[i] / 2.5 * steps;
+                assert_near(code, round(code), 0.02); /* float32 of 65535 codes: 2^-7 each */
+                assert_near(code, v, 0.51);
+            }
+        }
+}
+
+static void bit_32_only_clips(void **state)
+{
+    (void)state;
+    float       x[] = { -3.0f, 0.1234567f, 0.9f, 5.0f };
+    const float want[] = { 0.0f, 0.1234567f, 0.9f, 1.0f };
+    float       y[4];
+    qg_array    X = vector(x, 4);
+    qg_array    Y = vector(y, 4);
+    assert_ok(qg_linear_mid_tread_half_quantizer(&X, 32, 1.0f, &Y));
+    assert_same(4, y, want);
+}
+
+static void mask_is_open(void **state)
+{
+    (void)state;
+    float       x[] = { -0.5f, 0.0f, 0.5f, 1.0f, 1.5f, NAN };
+    float       dy[] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f };
+    const float want[] = { 0.0f, 0.0f, 3.0f, 0.0f, 0.0f, 0.0f };
+    float       dx[] = { 9.0f, 9.0f, 9.0f, 9.0f, 9.0f, 9.0f };
+    qg_array    X = vector(x, 6);
+    qg_array    G = vector(dy, 6);
+    qg_array    D = vector(dx, 6);
+    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&X, &G, 2, 1.0f, own, &D));
+    assert_same(6, dx, want);
+    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&X, &G, 2, 1.0f, qg_surrogate_identity(), &D));
+    assert_same(6, dx, dy);
+}
+
+static void refuses(void **state)
+{
+    (void)state;
+    float    x[4] = { 1.0f };
+    float    y[4] = { 7.0f, 7.0f, 7.0f, 7.0f };
+    qg_array X = vector(x, 4);
+    qg_array Y = vector(y, 4);
+    qg_array Y3 = vector(y, 3);
+    qg_array Y2 = matrix(y, 2, 2);
+    qg_array F64 = X;
+    qg_array none = vector(NULL, 4);
+    F64.dtype = QG_F64;
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 0, 1.0f, &Y), QG_EARG,
+                   "bit is 0, must be 1");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 33, 1.0f, &Y), QG_EARG, "bit is 33");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 0.0f, &Y), QG_EARG, "max_value is 0");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, NAN, &Y), QG_EARG, "max_value is nan");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, INFINITY, &Y), QG_EARG,
+                   "max_value is inf");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y3), QG_ESHAPE, "[3]");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y2), QG_ESHAPE, "[2,2]");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&F64, 2, 1.0f, &Y), QG_EARG, "F64");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&none, 2, 1.0f, &Y), QG_EARG,
+                   "x has no data");
+    assert_refused(qg_linear_mid_tread_half_quantizer(NULL, 2, 1.0f, &Y), QG_EARG, "x is NULL");
+    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &X, 2, -1.0f, own, &Y), QG_EARG,
+                   "max_value is -1");
+    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &Y3, 2, 1.0f, own, &Y),
+                   QG_ESHAPE, "dy");
+    for (int i = 0; i < 4; i++) assert_true(y[i] == 7.0f);
+}
+
+static void empty_and_rank_0(void **state)
+{
+    (void)state;
+    float    x = 0.4f;
+    float    y = 0.0f;
+    qg_array E = vector(NULL, 0);
+    qg_array X = { .dtype = QG_F32, .rank = 0, .data = &x };
+    qg_array Y = { .dtype = QG_F32, .rank = 0, .data = &y };
+    assert_ok(qg_linear_mid_tread_half_quantizer(&E, 2, 1.0f, &E));
+    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&E, &E, 2, 1.0f, own, &E));
+    assert_ok(qg_linear_mid_tread_half_quantizer(&X, 1, 1.0f, &Y));
+    assert_true(y == 0.0f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codes_by_hand),          cmocka_unit_test(ties_go_up_unlike_dorefa),
+        cmocka_unit_test(values_lie_on_the_grid), cmocka_unit_test(bit_32_only_clips),
+        cmocka_unit_test(mask_is_open),           cmocka_unit_test(refuses),
+        cmocka_unit_test(empty_and_rank_0),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

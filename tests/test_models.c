@@ -1,0 +1,287 @@
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "layers/layer.h"
+#include "layers/models/models.h"
+#include "tests/support/nets.h"
+
+static qg_net *lenet5(qg_model_spec spec)
+{
+    spec.height = spec.width = 28, spec.channels = 1, spec.classes = 10, spec.seed = 11;
+    qg_net *net = qg_model_declare(qg_model_find("lenet5"), spec);
+    if (!qg_net_build(net)) fail_msg("%s", qg_errmsg());
+    return net;
+}
+
+static qg_quant twn(void)    { return qg_twn((qg_twn_spec){ 0 }); }
+static qg_quant binary(void) { return qg_binary((qg_binary_spec){ 0 }); }
+static qg_quant rows(void)   { return qg_binary((qg_binary_spec){ .per_channel = true }); }
+static qg_quant sign(void)   { return qg_binary_activation((qg_binary_activation_spec){ 0 }); }
+
+/* "conv2d batchnorm relu ..", and of each product its quantizers: "conv2d:twn:sign". */
+static const char *order(const qg_net *net, char text[512])
+{
+    size_t at = 0;
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        qg_layer         *l = qg_net_layer(net, i);
+        const qg_product *p = qg_layer_product(l);
+        at += (size_t)snprintf(text + at, 512 - at, "%s%s", i ? " " : "", l->type->name);
+        if (!p) continue;
+        const qg_scheme *w = p->weight_slot.q.scheme, *x = p->input_slot.q.scheme;
+        at += (size_t)snprintf(text + at, 512 - at, ":%s:%s", w ? w->name : "-", x ? x->name : "-");
+    }
+    return text;
+}
+
+static void assert_order(qg_model_spec spec, const char *expected)
+{
+    char    text[512];
+    qg_net *net = lenet5(spec);
+    assert_string_equal(order(net, text), expected);
+    qg_net_free(net);
+}
+
+#define AS_DRAWN(w)                                                                                \
+    "conv2d:" w ":- batchnorm relu maxpool conv2d:" w ":- batchnorm relu maxpool "                 \
+    "dense:" w ":- batchnorm relu dense:" w ":-"
+
+static void quantizers_go_where_the_spec_says(void **state)
+{
+    (void)state;
+    assert_order((qg_model_spec){ 0 }, AS_DRAWN("-"));
+    assert_order((qg_model_spec){ .weight = twn() }, AS_DRAWN("twn"));
+    assert_order((qg_model_spec){ .weight = binary() }, AS_DRAWN("binary"));
+    assert_order((qg_model_spec){ .weight = rows() }, AS_DRAWN("binary-channel"));
+    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true },
+                 "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool "
+                 "dense:twn:- batchnorm relu dense:-:-");
+}
+
+/* A sign input takes the place of the relu before it, and pooling goes in front of the batch norm;
+ * the image is never signed. */
+static void sign_stands_behind_the_batch_norm(void **state)
+{
+    (void)state;
+    assert_order((qg_model_spec){ .weight = binary(), .input = sign() },
+                 "conv2d:binary:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm "
+                 "dense:binary:sign batchnorm dense:binary:sign");
+    assert_order((qg_model_spec){ .weight = binary(), .input = sign(), .first_last_float = true },
+                 "conv2d:-:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm "
+                 "dense:binary:sign batchnorm relu dense:-:-");
+}
+
+static void single_layers_may_differ(void **state)
+{
+    (void)state;
+    const qg_choice choice[] = {
+        { .layer = "conv1", .has_weight = true },
+        { .layer = "fc1", .has_weight = true, .weight = rows(), .has_input = true, .input = sign() },
+        { .layer = "fc2", .has_input = true, .input = sign() },
+    };
+    assert_order((qg_model_spec){ .weight = twn(), .choice = choice, .choices = 2 },
+                 "conv2d:-:- batchnorm relu maxpool conv2d:twn:- maxpool batchnorm "
+                 "dense:binary-channel:sign batchnorm relu dense:twn:-");
+    /* A choice outranks first_last_float. */
+    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true, .choice = choice + 2,
+                                  .choices = 1 },
+                 "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool "
+                 "dense:twn:- batchnorm dense:-:sign");
+}
+
+static void exceptions_name_a_layer(void **state)
+{
+    (void)state;
+    qg_choice choice = { .layer = "conv9", .has_weight = true };
+    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
+    assert_message("lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2");
+    choice.layer = NULL;
+    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
+    assert_message("lenet5: exception 0 names no layer");
+    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choices = 1 }));
+    assert_message("lenet5: exception 0 names no layer");
+}
+
+static void models_are_found_by_name(void **state)
+{
+    (void)state;
+    assert_ptr_equal(qg_model_find("lenet5"), qg_models[0]);
+    assert_string_equal(qg_models[0]->name, "lenet5");
+    assert_null(qg_model_find("lenet"));
+    assert_null(qg_model_declare(qg_model_find("lenet"), (qg_model_spec){ .height = 28, .classes = 10 }));
+    assert_message("model: it is NULL; the last failure was: no model is named 'lenet'");
+    assert_null(qg_model_find(""));
+}
+
+/* --- what it weighs ------------------------------------------------------------------------- */
+
+/* The summary, columns one space apart. */
+static const char *summary(const qg_net *net, char *text, size_t bytes)
+{
+    FILE  *out = tmpfile();
+    size_t n   = 0;
+    assert_non_null(out);
+    qg_net_summary(net, out);
+    rewind(out);
+    for (int c = getc(out), before = 0; c != EOF && n + 1 < bytes; before = c, c = getc(out))
+        if (c != ' ' || before != ' ') text[n++] = (char)c;
+    text[n] = 0;
+    fclose(out);
+    return text;
+}
+
+/* From the shapes in the name alone: 32C5 - MP2 - 64C5 - MP2 - 512FC - 10, 28 x 28 images. */
+enum {
+    CONV1 = 32 * 25, CONV2 = 64 * 25 * 32, FC1 = 512 * 64 * 4 * 4, FC2 = 10 * 512,
+    WEIGHTS = CONV1 + CONV2 + FC1 + FC2,
+    MACS    = CONV1 * 24 * 24 + CONV2 * 8 * 8 + FC1 + FC2,
+    FOLDED  = (32 + 64 + 512) * 2 * 4 + 10 * 4,     /* two floats per normalised channel, one bias */
+};
+
+static void the_summary_adds_up(void **state)
+{
+    (void)state;
+    char text[4096], line[200];
+    assert_int_equal(WEIGHTS, 581408);
+    assert_int_equal(MACS, 4267008);
+    const struct { qg_model_spec spec; size_t packed; const char *product; } nets[] = {
+        { { .weight = twn() }, WEIGHTS / 4 + 4 * 4, " twn 2 float 32 51200 3276800 12804\n" },
+        { { 0 }, WEIGHTS * 4, " float 32 float 32 51200 3276800 204800\n" },
+        /* 25 bits of conv1's rows take 4 bytes. */
+        { { .weight = binary() }, 32 * 4 + (WEIGHTS - CONV1) / 8 + 4 * 4,
+          " binary 1 float 32 51200 3276800 6404\n" },
+        { { .weight = rows() }, 32 * 4 + (WEIGHTS - CONV1) / 8 + (32 + 64 + 512 + 10) * 4,
+          " binary-channel 1 float 32 51200 3276800 6656\n" },
+    };
+    for (int i = 0; i < COUNT(nets); i++) {
+        /* Two bits of 25 weights take 7 bytes, not 6.25: 32 rows of conv1 lose 24 bytes. */
+        const size_t full = WEIGHTS * 4 + FOLDED, packed = nets[i].packed + (i == 0 ? 24 : 0) + FOLDED;
+        qg_net *net = lenet5(nets[i].spec);
+        assert_int_equal(qg_net_float_bytes(net), full);
+        assert_int_equal(qg_net_packed_bytes(net), packed);
+        summary(net, text, sizeof text);
+        snprintf(line, sizeof line,
+                 "581408 weights, %d parameters, 4267008 multiply-adds per image\n"
+                 "%zu bytes as float, %zu packed: %.1f times smaller\n",
+                 WEIGHTS + FOLDED / 4, full, packed, (double)full / (double)packed);
+        if (!strstr(text, line)) fail_msg("%s\ndoes not say\n%s", text, line);
+        if (!strstr(text, nets[i].product)) fail_msg("%s\ndoes not say\n%s", text, nets[i].product);
+        assert_non_null(strstr(text, "conv2 conv2d 5x5 8 x 8 x 64 "));
+        assert_non_null(strstr(text, "relu2 relu 8 x 8 x 64"));        /* fused, and declared all the same */
+        qg_net_free(net);
+    }
+}
+
+/* --- the others ----------------------------------------------------------------------------- */
+
+static uint64_t macs(const qg_net *net)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < qg_net_layers(net); i++) sum += qg_net_layer(net, i)->macs;
+    return sum;
+}
+
+/* Weights and multiply-adds on 32 x 32 x 3, from the figures of the papers: vgg7 is 2x128C3 - MP2 -
+ * 2x256C3 - MP2 - 2x512C3 - MP2 - 1024FC; resnet20 three stages of six 3x3 convolutions. */
+static void the_larger_models_have_their_papers_sizes(void **state)
+{
+    (void)state;
+    const size_t vgg_convs = 9u * (3 * 128 + 128 * 128 + 128 * 256 + 256 * 256 + 256 * 512 + 512 * 512);
+    const size_t vgg_macs  = 9u * (32 * 32 * (3 * 128 + 128 * 128) + 16 * 16 * (128 * 256 + 256 * 256) +
+                                  8 * 8 * (256 * 512 + 512 * 512));
+    const size_t vgg_dense = 512 * 4 * 4 * 1024 + 1024 * 10;
+    const size_t first = 9u * 3 * 16, wide = 9u * 6 * 16 * 16, half = 9u * (16 * 32 + 5 * 32 * 32);
+    const size_t quarter = 9u * (32 * 64 + 5 * 64 * 64);
+    const struct { const char *name; size_t weights, macs; } nets[] = {
+        { "vgg7", vgg_convs + vgg_dense, vgg_macs + vgg_dense },
+        { "resnet20", first + wide + half + quarter + 640,
+          32 * 32 * (first + wide) + 16 * 16 * half + 8 * 8 * quarter + 640 },
+    };
+    char text[16384], line[100];
+    for (int i = 0; i < COUNT(nets); i++) {
+        qg_net *net = qg_model_declare(qg_model_find(nets[i].name), (qg_model_spec){ 32, 32, 3, 10, .weight = twn() });
+        assert_non_null(qg_net_build(net));
+        snprintf(line, sizeof line, "%zu weights, ", nets[i].weights);
+        if (!strstr(summary(net, text, sizeof text), line)) fail_msg("%s\ndoes not say %s", text, line);
+        assert_int_equal(macs(net), nets[i].macs);
+        qg_net_free(net);
+    }
+}
+
+static void residual_nets_learn(void **state)
+{
+    (void)state;
+    enum { N = 9 };
+    static float   image[N * 8 * 8 * 3];
+    static uint8_t label[N];
+    const qg_tensor     x = { { N, 8, 8, 3 }, image };
+    const qg_model_spec specs[] = {
+        { .weight = twn() },
+        { .weight = rows(), .input = sign() },
+        { .input = sign(), .first_last_float = true },
+    };
+    fill_bands(x.shape, 3, 1, image, label);
+    for (int i = 0; i < COUNT(specs); i++) {
+        qg_model_spec spec = specs[i];
+        spec.height = spec.width = 8, spec.channels = 3, spec.classes = 3;
+        qg_net   *net = qg_model_declare(qg_model_find("resnet20"), spec);
+        qg_optim *o   = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 1e-3f });
+        qg_tape  *t   = qg_tape_new();
+        double    last = 0;         /* mean of ten steps: with signs all the way a single one is noisy */
+        for (uint64_t step = 0; step < 70; step++) {
+            const float loss = train_step(net, t, o, x, label, step);
+            if (step >= 60) last += (double)loss / 10;
+        }
+        /* Who guesses among three classes has log 3 = 1.1. */
+        if (!(last < 0.55)) fail_msg("variant %d: the loss is still %g", i, last);
+        qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
+    }
+}
+
+/* --- training ------------------------------------------------------------------------------- */
+
+static void every_variant_learns(void **state)
+{
+    (void)state;
+    enum { N = 10 };
+    static float   image[N * 28 * 28];
+    static uint8_t label[N];
+    const qg_tensor x = { { N, 28, 28, 1 }, image };
+    const qg_model_spec specs[] = {
+        { 0 }, { .weight = twn() }, { .weight = binary() }, { .weight = rows() },
+        { .weight = binary(), .input = sign() },
+        { .weight = twn(), .input = sign(), .first_last_float = true },
+    };
+    fill_bands(x.shape, 10, 1, image, label);
+    for (int i = 0; i < COUNT(specs); i++) {
+        qg_net   *net = lenet5(specs[i]);
+        qg_optim *o   = qg_adam(qg_net_params(net), (qg_adam_spec){ .lr = 1e-3f });
+        qg_tape  *t   = qg_tape_new();
+        float     first = 0, last = 0;
+        for (uint64_t step = 0; step < 10; step++) {
+            last = train_step(net, t, o, x, label, step);
+            if (step == 0) first = last;
+        }
+        if (!(last < 0.5f * first))
+            fail_msg("variant %d: the loss went from %g to %g", i, (double)first, (double)last);
+        qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantizers_go_where_the_spec_says),
+        cmocka_unit_test(sign_stands_behind_the_batch_norm),
+        cmocka_unit_test(single_layers_may_differ),
+        cmocka_unit_test(exceptions_name_a_layer),
+        cmocka_unit_test(models_are_found_by_name),
+        cmocka_unit_test(the_summary_adds_up),
+        cmocka_unit_test(the_larger_models_have_their_papers_sizes),
+        cmocka_unit_test(residual_nets_learn),
+        cmocka_unit_test(every_variant_learns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,359 @@
+#include "tests/support/testing.h"
+
+#include <limits.h>
+#include <math.h>
+#include "layers/layer.h"
+#include "layers/net.h"
+#include "optim/optim.h"
+#include "tests/support/nets.h"
+
+static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 1 }); }
+
+/* --- bad declarations ---------------------------------------------------------------------- */
+
+static void spoil(qg_net *net, int how)
+{
+    const qg_quant twn  = qg_twn((qg_twn_spec){ 0 });
+    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    qg_layer      *relu;
+    switch (how) {
+    case 0: qg_net_conv2d(net, (qg_conv2d_spec){ .kernel = 3 }); break;
+    case 1: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3 }); break;
+    case 2: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 8 }); break;
+    case 3: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .stride = -2 }); break;
+    case 4: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .pad = INT_MAX }); break;
+    case 5: qg_net_dense(net, (qg_dense_spec){ .out = -1, .name = "head" }); break;
+    case 6: qg_net_maxpool(net, 8); break;
+    case 7: qg_net_avgpool(net, 0); break;
+    case 8: qg_net_dropout(net, 1); break;
+    case 9: qg_net_dropout(net, NAN); break;
+    case 10: qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .eps = -1 }); break;
+    case 11: qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .momentum = 2 }); break;
+    case 12: qg_net_dense(net, (qg_dense_spec){ .out = 3, .input = twn }); break;
+    case 13: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .weight = sign }); break;
+    case 14: qg_net_dense(net, (qg_dense_spec){ .out = 3, .gradient = twn }); break;
+    case 15: qg_net_quantize(net, twn); break;
+    case 16: relu = qg_net_relu(net), qg_net_add(net, relu, qg_net_maxpool(net, 2)); break;
+    case 17: qg_net_add(net, qg_net_relu(net), NULL); break;
+    case 18:
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" });
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "a" });
+        break;
+    case 19: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "" }); break;
+    case 21: qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .pad_value = NAN }); break;
+    case 22:
+        qg_net_dense(net, (qg_dense_spec){
+                              .out    = 3,
+                              .weight = qg_fake_quant((qg_fake_quant_spec){ .range = (qg_range_kind)77 }) });
+        break;
+    case 23:
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_clip(-1) }) });
+        break;
+    case 24: qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "caf\xe9" }); break;
+    case 25: qg_net_affine(net, 2, NAN); break;
+    default: qg_net_dense(net, (qg_dense_spec){ .out = 3,
+                                                .name = "a name that goes on and on and on until it is 49 b" });
+    }
+}
+
+static const struct { qg_status status; const char *says; } complaints[] = {
+    { QG_EARG, "conv1: out 0, kernel 3x3, stride 1 must be at least 1 and pad 0 at least 0" },
+    { QG_EARG, "conv1: out 3, kernel 0x0, stride 1" },
+    { QG_ESHAPE, "conv1: kernel 8x8 is larger than its input [1,9,7,3] padded by 0" },
+    { QG_EARG, "conv1: out 3, kernel 3x3, stride -2" },
+    { QG_EARG, "conv1: pad is 2147483647, not 0..1048576" },
+    { QG_EARG, "head: out is -1, not at least 1" },
+    { QG_ESHAPE, "pool1: input [1,9,7,3] is smaller than its 8x8 window" },
+    { QG_EARG, "pool1: size is 0, not at least 1" },
+    { QG_EARG, "drop1: rate is 1, not 0 or more and below 1" },
+    { QG_EARG, "drop1: rate is nan" },
+    { QG_EARG, "bn1: eps is -1 and momentum 0, must be 0 (for the default) or more" },
+    { QG_EARG, "bn1: eps is 0 and momentum 2" },
+    { QG_EARG, "fc1.input: twn does not quantize inputs" },
+    { QG_EARG, "conv1.weight: sign does not quantize weights" },
+    { QG_EARG, "fc1.gradient: twn does not quantize gradients" },
+    { QG_EARG, "quant1.input: twn does not quantize inputs" },
+    { QG_ESHAPE, "add1: relu1 gives [1,9,7,3], pool1 gives [1,4,3,3]" },
+    { QG_EARG, "add: a layer is NULL" },
+    { QG_EARG, "dense: the name 'a' is taken" },
+    { QG_EARG, "dense: the name '' is empty" },
+    { QG_EARG, "is longer than 48 bytes" },
+    { QG_EARG, "conv1: pad_value is nan" },
+    { QG_EARG, "fc1.weight: fake_quant: range is 77, must be 0 .. 4" },
+    { QG_EARG, "fc1.weight: twn: surrogate: its bound, beta or temperature is -1, must be 0 or more" },
+    { QG_EARG, "is not UTF-8, as checkpoints have it" },
+    { QG_EARG, "affine1: 2 x + nan has to be finite" },
+};
+
+static void the_first_bad_declaration_surfaces_at_build(void **state)
+{
+    (void)state;
+    static float image[9 * 7 * 3];
+    qg_tape     *t = qg_tape_new();
+    for (int i = 0; i < COUNT(complaints); i++) {
+        qg_net *net = small_net();
+        spoil(net, i);
+        spoil(net, (i + 1) % 16);       /* a second mistake is not what is told */
+        assert_null(qg_net_build(net));
+        assert_message(complaints[i].says);
+        qg_fail(QG_EIO, "something else");
+        assert_null(qg_net_build(net));
+        assert_message(complaints[i].says);
+        assert_null(qg_net_params(net));
+        qg_tape_begin(t, QG_EVAL, 0, 0);
+        assert_null(qg_net_forward(net, t, (qg_tensor){ { 1, 9, 7, 3 }, image }));
+        assert_int_equal(qg_tape_status(t), complaints[i].status);
+        assert_message(complaints[i].says);
+        qg_net_free(net);
+    }
+    qg_tape_free(t);
+}
+
+/* Sizes in bytes that 64 bits cannot hold. */
+static void sizes_beyond_any_memory_are_refused(void **state)
+{
+    (void)state;
+    const int huge = 1 << 30;
+    for (int i = 0; i < 4; i++) {
+        qg_net *net = qg_net_new((qg_net_spec){ .height = huge, .width = i ? huge : 64, .channels = i ? 16 : 1, .seed = 1 });
+        if (i == 0) qg_net_dense(net, (qg_dense_spec){ .out = huge, .no_bias = true });
+        if (i == 1) qg_net_dense(net, (qg_dense_spec){ .out = 3 });
+        if (i == 2) qg_net_relu(net);
+        if (i == 3) qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = huge, .pad = 1 << 20 });
+        assert_null(qg_net_build(net));
+        assert_message(i == 3 ? "padded by 1048576 is too large" : "beyond any memory");
+        qg_net_free(net);
+    }
+    qg_net *net = qg_net_new((qg_net_spec){ .height = INT_MAX, .width = 1, .channels = 1, .seed = 1 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .pad = 1 });
+    assert_null(qg_net_build(net));
+    assert_message("conv1: its input [1,2147483647,1,1] padded by 1 is too large");
+    qg_net_free(net);
+}
+
+/* A weight that no memory holds is no lack of memory. */
+static void a_parameter_that_cannot_be_keeps_its_own_failure(void **state)
+{
+    (void)state;
+    const char *message = "parameter fc1.weight: shape [2147483647,32768,32768,1] is empty or beyond any memory";
+    qg_net     *net     = qg_net_new((qg_net_spec){ .height = 32768, .width = 32768, .channels = 1, .seed = 1 });
+    qg_tape    *t       = qg_tape_new();
+    qg_net_dense(net, (qg_dense_spec){ .out = INT_MAX });
+    assert_null(qg_net_build(net));
+    assert_int_equal(qg_errcode(), QG_ESHAPE);
+    assert_message(message);
+    qg_fail(QG_EIO, "something else in between");
+    assert_int_equal(qg_net_save(net, "never-written"), QG_ESHAPE);
+    assert_message(message);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_net_forward(net, t, (qg_tensor){ 0 }));
+    assert_int_equal(qg_backward(t, NULL), QG_ESHAPE);
+    assert_message(message);
+    assert_int_equal(qg_net_load(NULL, "never-read"), QG_EARG);
+    assert_message("net: it is NULL");
+    qg_tape_free(t), qg_net_free(net);
+}
+
+static void nets_are_not_mixed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        qg_net   *net = small_net(), *other = small_net();
+        qg_layer *theirs = qg_net_relu(other), *ours = qg_net_relu(net);
+        if (i == 0) assert_null(qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .after = theirs }));
+        if (i == 1) assert_null(qg_net_add(net, theirs, ours));
+        if (i == 2) assert_null(qg_net_add(net, ours, theirs));
+        assert_null(qg_net_build(net));
+        assert_message("belongs to another net");
+        qg_net_free(net), qg_net_free(other);
+    }
+}
+
+static void the_wrong_time_is_told(void **state)
+{
+    (void)state;
+    static float image[2 * 9 * 7 * 3];
+    const qg_tensor x   = { { 2, 9, 7, 3 }, image };
+    qg_tape        *t   = qg_tape_new();
+    qg_net         *net = small_net();
+    qg_layer       *relu = qg_net_relu(net), *add = qg_net_add(net, relu, relu);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_net_forward(net, t, x));
+    assert_int_equal(qg_tape_status(t), QG_ESTATE);
+    assert_message("net: run before qg_net_build");
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_apply(relu, t, qg_input(t, x)));
+    assert_message("relu1: applied before qg_net_build");
+    assert_int_equal(qg_net_save(net, "never-written"), QG_ESTATE);
+    assert_int_equal(qg_net_load(net, "never-read"), QG_ESTATE);
+    assert_non_null(qg_net_build(net));
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_apply(add, t, qg_input(t, x)));
+    assert_message("add1: has two inputs; use qg_add");
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_net_forward(net, t, (qg_tensor){ { 2, 7, 9, 3 }, image }));
+    assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+    assert_message("net: images are [2,7,9,3], the net was declared for [n,9,7,3]");
+    assert_null(qg_net_relu(net));
+    assert_message("relu: declared after qg_net_build");
+    assert_null(qg_net_build(net));
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_net_forward(net, t, x));         /* it would be another net than was declared */
+    assert_message("relu: declared after qg_net_build");
+    qg_net_free(net);
+    net = small_net();
+    assert_null(qg_net_build(net));
+    assert_message("net: no layer was declared");
+    qg_net_free(net);
+    net = small_net();
+    qg_net_relu(net);
+    assert_non_null(qg_net_build(net));
+    assert_null(qg_net_build(net));
+    assert_message("net: built already");
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_non_null(qg_net_forward(net, t, x));     /* and is none the worse */
+    qg_net_free(net);
+    net = qg_net_new((qg_net_spec){ .height = 9, .width = 0, .channels = 3, .seed = 1 });
+    assert_null(qg_net_relu(net));
+    assert_null(qg_net_build(net));
+    assert_message("net: the image is 9 x 0 x 3, not at least 1 x 1 x 1");
+    qg_net_free(net);
+    qg_tape_free(t);
+}
+
+static void null_flows(void **state)
+{
+    (void)state;
+    qg_tape *t = qg_tape_new();
+    qg_fail(QG_EIO, "untouched");
+    assert_null(qg_net_conv2d(NULL, (qg_conv2d_spec){ 0 }));
+    assert_null(qg_net_dense(NULL, (qg_dense_spec){ 0 }));
+    assert_null(qg_net_batchnorm(NULL)), assert_null(qg_net_relu(NULL)), assert_null(qg_net_maxpool(NULL, 2));
+    assert_null(qg_net_dropout(NULL, 0)), assert_null(qg_net_quantize(NULL, (qg_quant){ 0 }));
+    assert_null(qg_net_add(NULL, NULL, NULL));
+    qg_net *other = small_net();
+    assert_null(qg_net_add(NULL, qg_net_relu(other), qg_net_relu(other)));
+    qg_net_free(other);
+    assert_null(qg_net_build(NULL)), assert_null(qg_net_params(NULL)), assert_null(qg_net_result(NULL));
+    assert_null(qg_net_forward(NULL, NULL, (qg_tensor){ 0 })), assert_null(qg_apply(NULL, NULL, NULL));
+    qg_net_free(NULL);
+    assert_int_equal(qg_net_layers(NULL), 0), assert_null(qg_net_layer(NULL, 0));
+    assert_null(qg_layer_product(NULL)), assert_null(qg_params_find(NULL, "w"));
+    assert_int_equal(qg_tape_status(NULL), QG_ESTATE), assert_int_equal(qg_tape_peak(NULL), 0);
+    qg_tape_profile(NULL, NULL);
+    assert_null(qg_adam(NULL, (qg_adam_spec){ .beta1 = 2 })), assert_null(qg_sgd(NULL, (qg_sgd_spec){ .momentum = 2 }));
+    assert_string_equal(qg_errmsg(), "untouched");
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_net_forward(NULL, t, (qg_tensor){ 0 }));
+    assert_int_equal(qg_backward(t, NULL), QG_EARG);
+    assert_message("net: it is NULL; the last failure was: untouched");
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_apply(NULL, t, NULL));
+    assert_int_equal(qg_backward(t, NULL), QG_EARG);
+    assert_message("layer: it is NULL; the last failure was: net: it is NULL");
+    qg_net *net = small_net();
+    qg_net_dense(net, (qg_dense_spec){ .out = 3 });
+    assert_null(qg_net_layer(net, 1)), assert_null(qg_net_layer(net, -1));
+    assert_int_equal(qg_net_float_bytes(net) + qg_net_packed_bytes(net), 0);     /* not built yet */
+    assert_non_null(qg_net_build(net));
+    assert_int_equal(qg_net_save(net, NULL), QG_EARG);
+    assert_message("the path of a file to write is NULL");
+    assert_int_equal(qg_net_load(net, NULL), QG_EARG);
+    assert_message("the path of a file to read is NULL");
+    qg_net_free(net);
+    qg_tape_free(t);
+}
+
+/* Its reader names another, or was forgotten.  The last one's reader is the caller, and so are those of
+ * declared results. */
+static void a_layer_that_nobody_reads_is_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        qg_net   *net  = small_net();
+        qg_layer *relu = qg_net_relu(net);
+        qg_layer *head = qg_net_dense(net, (qg_dense_spec){ .out = 3, .name = "head" });
+        if (i == 1) qg_net_result(head);
+        if (i == 2) relu = qg_net_add(net, head, head);
+        qg_net_dense(net, (qg_dense_spec){ .out = 2, .after = relu });
+        if (i > 0) assert_non_null(qg_net_build(net));
+        else assert_null(qg_net_build(net));
+        if (i == 0) assert_message("head: no layer reads it, and the net's result is fc1; a further result is declared with "
+                                   "qg_net_result");
+        qg_net_free(net);
+    }
+}
+
+/* Before, there are none; after a failure there never will be. */
+static void parameters_are_there_once_the_net_is_built(void **state)
+{
+    (void)state;
+    qg_net *net = small_net();
+    qg_net_relu(net);
+    assert_null(qg_net_params(net));
+    assert_null(qg_sgd(qg_net_params(net), (qg_sgd_spec){ .lr = 1 }));
+    assert_message("net: has no parameters before qg_net_build");
+    qg_net_dense(net, (qg_dense_spec){ .out = 0, .name = "none" });
+    assert_null(qg_net_build(net));
+    qg_fail(QG_EIO, "something else in between");
+    assert_null(qg_net_params(net));
+    assert_message("none: out is 0");
+    qg_net_free(net);
+}
+
+/* --- names and shapes ---------------------------------------------------------------------- */
+
+static void names_and_shapes_are_inferred(void **state)
+{
+    (void)state;
+    static const struct { const char *name; int h, w, c; uint64_t macs; } expected[] = {
+        { "conv1", 5, 4, 4, 5 * 4 * 4 * 27 }, { "bn1", 5, 4, 4, 0 }, { "conv3", 5, 4, 2, 5 * 4 * 2 * 4 },
+        { "conv2", 6, 4, 5, 6 * 4 * 5 * 2 * 3 * 2 }, { "relu1", 6, 4, 5, 0 }, { "drop1", 6, 4, 5, 0 },
+        { "fc1", 1, 1, 8, 120 * 8 }, { "conv4", 5, 4, 1, 5 * 4 * 4 }, { "pool1", 2, 2, 1, 0 },
+        { "pool2", 1, 1, 1, 0 },
+    };
+    qg_net *net = small_net();
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3, .stride = 2, .pad = 1 });
+    qg_layer *bn = qg_net_batchnorm(net);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 2, .kernel = 1, .name = "conv3" });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .kernel_w = 3, .pad = 1, .stride = 1,
+                                         .no_bias = true });
+    qg_net_relu(net);
+    qg_net_dropout(net, 0.5f);
+    qg_net_dense(net, (qg_dense_spec){ .out = 8 });
+    qg_net_result(qg_net_layer(net, 6));
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .after = bn });
+    qg_net_maxpool(net, 2);
+    qg_net_global_avgpool(net);
+    const qg_params *p = qg_net_build(net);
+    assert_non_null(p);
+    assert_int_equal(qg_net_layers(net), COUNT(expected));
+    for (int i = 0; i < COUNT(expected); i++) {
+        const qg_layer *l = qg_net_layer(net, i);
+        assert_string_equal(l->name, expected[i].name);
+        assert_true(qg_shape_equal(l->out, (qg_shape){ 1, expected[i].h, expected[i].w, expected[i].c }));
+        assert_int_equal(l->macs, expected[i].macs);
+    }
+    assert_true(qg_shape_equal(qg_params_find(p, "conv2.weight")->shape, (qg_shape){ 5, 2, 3, 2 }));
+    assert_true(qg_shape_equal(qg_params_find(p, "fc1.weight")->shape, (qg_shape){ 8, 6, 4, 5 }));
+    assert_null(qg_params_find(p, "conv1.bias")), assert_null(qg_params_find(p, "conv2.bias"));
+    assert_non_null(qg_params_find(p, "conv3.bias")), assert_non_null(qg_params_find(p, "fc1.bias"));
+    assert_int_equal(qg_params_find(p, "bn1.running_var")->group, QG_TRACKED);
+    qg_net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_bad_declaration_surfaces_at_build),
+        cmocka_unit_test(sizes_beyond_any_memory_are_refused),
+        cmocka_unit_test(a_parameter_that_cannot_be_keeps_its_own_failure),
+        cmocka_unit_test(nets_are_not_mixed),
+        cmocka_unit_test(the_wrong_time_is_told),
+        cmocka_unit_test(null_flows),
+        cmocka_unit_test(a_layer_that_nobody_reads_is_named),
+        cmocka_unit_test(parameters_are_there_once_the_net_is_built),
+        cmocka_unit_test(names_and_shapes_are_inferred),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+/* What qg_net_build folds computes what was declared. */
+#include "tests/support/testing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "layers/batchnorm.h"
+#include "tests/support/nets.h"
+
+enum { N = 9, SIZE = 33, CLASSES = 5 };
+
+/* Layers between conv1 and fc1, one letter each: b batch norm, r relu, h hardtanh, 2 3 G max pooling
+ * by 2, 3, 16, a average pooling, q sign as a layer, + the sum with conv1; s: fc1 has a sign input. */
+typedef struct chain {
+    const char *layers;
+    int         pool;       /* what bn1 takes over */
+    bool        relu, slot, add;
+} chain;
+
+static const chain chains[] = {
+    { "b", 0, false, false, false },    { "br", 0, true, false, false },   { "b2", 2, false, false, false },
+    { "br2", 2, true, false, false },   { "b2r", 2, true, false, false },  { "b3r", 3, true, false, false },
+    { "brr", 0, true, false, false },   { "b22", 2, false, false, false }, { "b2r2r", 2, true, false, false },
+    { "bG", 0, false, false, false },   { "brG", 0, true, false, false },  { "bh", 0, false, false, false },
+    { "bs", 0, false, true, false },    { "b2s", 2, false, true, false },  { "2bs", 0, false, true, false },
+    { "brs", 0, true, true, false },    { "bas", 0, false, false, false }, { "bq", 0, false, true, false },
+    { "rb", 0, false, false, false },   { "b2b2r", 2, false, false, false }, { "bbs", 0, false, false, false },
+    { "b+", 0, false, false, true },    { "b+r", 0, true, false, true },   { "b+rs", 0, true, true, true },
+    { "b+2", 0, false, false, true },   { "br+", 0, true, false, false },  { "b++r", 0, false, false, true },
+};
+
+/* apart: a dropout of rate 0 behind every layer but conv1, so that nothing stands side by side. */
+static qg_net *net_of(const char *layers, bool apart)
+{
+    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    qg_net        *net  = qg_net_new((qg_net_spec){ .height = SIZE, .width = SIZE, .channels = 3, .seed = 1 });
+    qg_layer *first = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
+    for (const char *l = layers; *l && *l != 's'; l++) {
+        switch (*l) {
+        case 'b': qg_net_batchnorm(net); break;
+        case 'r': qg_net_relu(net); break;
+        case 'h': qg_net_hardtanh(net); break;
+        case '2': qg_net_maxpool(net, 2); break;
+        case '3': qg_net_maxpool(net, 3); break;
+        case 'G': qg_net_maxpool(net, 16); break;
+        case 'a': qg_net_avgpool(net, 2); break;
+        case '+': qg_net_add(net, qg_net_layer(net, qg_net_layers(net) - 1), first); break;
+        default: qg_net_quantize(net, sign);
+        }
+        if (apart) qg_net_dropout(net, 0);
+    }
+    const bool s = strchr(layers, 's') != NULL;
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .input = s ? sign : (qg_quant){ 0 } });
+    if (!qg_net_build(net)) fail_msg("%s: %s", layers, qg_errmsg());
+    return net;
+}
+
+/* The parameters have the same names in both; the draws depend on a layer's place. */
+static void copy_values(qg_net *to, const qg_net *from)
+{
+    const qg_params *p = qg_net_params(to);
+    assert_int_equal(p->count, qg_net_params(from)->count);
+    for (int i = 0; i < p->count; i++) {
+        const qg_param *item = qg_params_find(qg_net_params(from), p->item[i]->name);
+        assert_non_null(item);
+        memcpy(p->item[i]->value, item->value, qg_count(item->shape) * sizeof(float));
+    }
+}
+
+typedef struct step {
+    float logits[N * CLASSES];
+    int   norms, vars;
+} step;
+
+static step forward(qg_net *net, qg_mode mode, uint64_t key)
+{
+    static float image[N * SIZE * SIZE * 3], dy[N * CLASSES];
+    step         s = { .norms = 0 };
+    qg_tape     *t = qg_tape_new();
+    fill_uniform(image, sizeof image / sizeof *image, -1, 2, key);
+    fill_uniform(dy, N * CLASSES, -1, 1, key + 1);
+    qg_tape_begin(t, mode, 1, 0);
+    qg_var *y = qg_net_forward(net, t, (qg_tensor){ { N, SIZE, SIZE, 3 }, image });
+    assert_non_null(y);
+    memcpy(s.logits, y->data, sizeof s.logits);
+    for (const qg_var *v = y; v; v = v->older)
+        if (v->op) s.vars++, s.norms += !strcmp(v->op->name, "norm");
+    if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, weighed(t, y, dy)), QG_OK);
+    qg_tape_free(t);
+    return s;
+}
+
+static void check_chain(const chain *c)
+{
+    qg_net *fused = net_of(c->layers, false), *apart = net_of(c->layers, true);
+    copy_values(apart, fused);
+    for (int round = 0; round < 2; round++) {
+        const step a = forward(fused, QG_TRAIN, 10), b = forward(apart, QG_TRAIN, 10);
+        assert_memory_equal(a.logits, b.logits, sizeof a.logits);
+        assert_int_equal(a.norms, b.norms);
+        const qg_params *p = qg_net_params(fused), *q = qg_net_params(apart);
+        for (int i = 0; i < p->count; i++) {
+            const qg_param *x = p->item[i], *z = qg_params_find(q, x->name);
+            const size_t    n = qg_count(x->shape);
+            if (!x->grad) assert_memory_equal(x->value, z->value, n * sizeof(float));
+            /* The same terms in another order: up to 9 * 961 of them, below 1/2, sums below 100:
+             * 100 sqrt(8649) 2^-24 = 6e-4, of which a dense layer and a convolution add theirs. */
+            else assert_close(x->grad, z->grad, n, 1e-3);
+        }
+    }
+    const step a = forward(fused, QG_EVAL, 20), b = forward(apart, QG_EVAL, 20);
+    assert_memory_equal(a.logits, b.logits, sizeof a.logits);
+    qg_net_free(fused), qg_net_free(apart);
+}
+
+static void fused_nets_compute_what_was_declared(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(chains); i++) check_chain(&chains[i]);
+}
+
+static void the_pass_takes_over_what_it_can(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(chains); i++) {
+        qg_net *net = net_of(chains[i].layers, false);
+        qg_batchnorm *bn = NULL;
+        for (int k = 0; k < qg_net_layers(net) && !bn; k++) bn = qg__batchnorm(qg_net_layer(net, k));
+        assert_non_null(bn);
+        assert_int_equal(bn->pool, chains[i].pool);
+        assert_int_equal(bn->relu, chains[i].relu);
+        assert_int_equal(bn->slot != NULL, chains[i].slot);
+        assert_int_equal(bn->add, chains[i].add);
+        qg_net_free(net);
+    }
+}
+
+/* A quantizer that starts late is relu until then (sign rectifies), fused or not. */
+static void a_waiting_quantizer_is_a_relu(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        float logits[2][N * CLASSES];
+        for (int late = 0; late < 2; late++) {
+            qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+            sign.after    = 1;
+            qg_net *net   = qg_net_new((qg_net_spec){ .height = SIZE, .width = SIZE, .channels = 3, .seed = 1 });
+            qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3 });
+            qg_net_batchnorm(net);
+            if (!late) qg_net_relu(net);
+            else if (apart) qg_net_dropout(net, 0);
+            qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .name = "fc",
+                                               .input = late ? sign : (qg_quant){ 0 } });
+            assert_non_null(qg_net_build(net));
+            qg_param *w = qg_params_find(qg_net_params(net), "fc.weight");
+            fill_uniform(w->value, qg_count(w->shape), -1, 1, 4);
+            const step s = forward(net, QG_TRAIN, 10);
+            memcpy(logits[late], s.logits, sizeof s.logits);
+            qg_net_free(net);
+        }
+        assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+    }
+}
+
+/* --- branches ------------------------------------------------------------------------------ */
+
+typedef struct branching {
+    qg_net   *net;
+    qg_layer *bn, *relu;
+} branching;
+
+/* bn1 is read twice, by relu1 and by conv3. */
+static branching branching_new(void)
+{
+    branching b = { .net = qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 5 }) };
+    qg_net_conv2d(b.net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .pad = 1 });
+    b.bn   = qg_net_batchnorm(b.net);
+    b.relu = qg_net_relu(b.net);
+    qg_layer *left  = qg_net_conv2d(b.net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .pad = 1 });
+    qg_layer *right = qg_net_conv2d(b.net, (qg_conv2d_spec){ .out = 5, .kernel = 1, .after = b.bn });
+    qg_net_add(b.net, left, right);
+    qg_net_global_avgpool(b.net);
+    qg_net_dense(b.net, (qg_dense_spec){ .out = 4 });
+    assert_non_null(qg_net_build(b.net));
+    return b;
+}
+
+static qg_var *parameter(qg_tape *t, const qg_params *p, const char *name)
+{
+    const qg_param *item = qg_params_find(p, name);
+    assert_non_null(item);
+    return qg_parameter(t, item);
+}
+
+static qg_var *by_hand(qg_tape *t, const qg_params *p, qg_tensor image)
+{
+    const qg_conv_spec pad = { .pad_h = 1, .pad_w = 1 };
+    qg_var *x  = qg_conv2d(t, qg_input(t, image), parameter(t, p, "conv1.weight"), NULL, pad);
+    qg_var *bn = qg_norm(t, x, parameter(t, p, "bn1.gamma"), parameter(t, p, "bn1.beta"),
+                         (qg_norm_spec){ .mean = qg_params_find(p, "bn1.running_mean")->value,
+                                         .var  = qg_params_find(p, "bn1.running_var")->value });
+    qg_var *left  = qg_conv2d(t, qg_relu(t, bn), parameter(t, p, "conv2.weight"),
+                              parameter(t, p, "conv2.bias"), pad);
+    qg_var *right = qg_conv2d(t, bn, parameter(t, p, "conv3.weight"), parameter(t, p, "conv3.bias"),
+                              (qg_conv_spec){ 0 });
+    return qg_dense(t, qg_global_avgpool(t, qg_add(t, left, right)), parameter(t, p, "fc1.weight"),
+                    parameter(t, p, "fc1.bias"));
+}
+
+/* A range that overflowed is told in the same words whether or not a batch norm applies it. */
+static void a_range_that_is_none_is_told(void **state)
+{
+    (void)state;
+    static float image[2 * 5 * 5 * 2];
+    for (int norm = 0; norm < 2; norm++) {
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .seed = 5 });
+        qg_net_dense(net, (qg_dense_spec){ .out = 8 });
+        if (norm) qg_net_batchnorm(net);
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .input = qg_fake_quant((qg_fake_quant_spec){ 0 }) });
+        qg_params *p = qg_net_build(net);
+        *qg_params_find(p, "fc2.input.min")->value  = -3e38f;
+        *qg_params_find(p, "fc2.input.max")->value  = 3e38f;
+        *qg_params_find(p, "fc2.input.seen")->value = 1;
+        qg_tape *t = qg_tape_new();
+        qg_tape_begin(t, QG_EVAL, 1, 0);
+        assert_null(qg_net_forward(net, t, (qg_tensor){ { 2, 5, 5, 2 }, image }));
+        assert_int_equal(qg_tape_status(t), QG_EARG);
+        assert_message("max - min is inf");
+        qg_tape_free(t);
+        qg_net_free(net);
+    }
+}
+
+static void a_layer_with_two_readers_is_not_fused(void **state)
+{
+    (void)state;
+    branching  b = branching_new();
+    qg_params *p = qg_net_params(b.net);
+    float      image[2 * 9 * 7 * 3], dy[8], logits[8];
+    float     *grad = malloc(p->length * sizeof *grad);
+    qg_tape   *t    = qg_tape_new();
+    assert_non_null(grad);
+    assert_false(qg__batchnorm(b.bn)->relu);
+    assert_false(b.relu->fused);
+    assert_null(qg_params_find(p, "conv1.bias"));       /* but conv1 has one reader, the batch norm */
+    fill_uniform(image, 2 * 9 * 7 * 3, -1, 1, 1);
+    fill_uniform(dy, 8, -1, 1, 2);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *y = qg_net_forward(b.net, t, (qg_tensor){ { 2, 9, 7, 3 }, image });
+    memcpy(logits, y->data, sizeof logits);
+    assert_int_equal(qg_backward(t, weighed(t, y, dy)), QG_OK);
+    memcpy(grad, p->grad, p->length * sizeof *grad);
+    qg_params_clear_gradients(p);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    y = by_hand(t, p, (qg_tensor){ { 2, 9, 7, 3 }, image });
+    assert_memory_equal(logits, y->data, sizeof logits);
+    assert_int_equal(qg_backward(t, weighed(t, y, dy)), QG_OK);
+    assert_memory_equal(grad, p->grad, p->length * sizeof *grad);       /* the same ops in the same order */
+    free(grad);
+    qg_tape_free(t);
+    qg_net_free(b.net);
+}
+
+/* Two batch norms read one product: neither takes its bias out of it, and its sums serve both. */
+static void a_product_with_two_readers_keeps_its_bias(void **state)
+{
+    (void)state;
+    qg_net   *net  = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .seed = 5 });
+    qg_layer *conv = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3 });
+    qg_layer *bn   = qg_net_batchnorm(net);
+    qg_net_add(net, bn, conv);
+    assert_non_null(qg_net_build(net));
+    assert_non_null(qg_params_find(qg_net_params(net), "conv1.bias"));
+    assert_false(qg_layer_product(conv)->sums);
+    qg_net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fused_nets_compute_what_was_declared),
+        cmocka_unit_test(the_pass_takes_over_what_it_can),
+        cmocka_unit_test(a_waiting_quantizer_is_a_relu),
+        cmocka_unit_test(a_range_that_is_none_is_told),
+        cmocka_unit_test(a_layer_with_two_readers_is_not_fused),
+        cmocka_unit_test(a_product_with_two_readers_keeps_its_bias),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+#include "tests/support/views.h"
+
+#include "quant/schemes/pact.h"
+
+static const qg_surrogate own = { 0 };
+
+/* 2 bits, alpha = 3: codes 0 1 2 3, ties to even. */
+static void codes_by_hand(void **state)
+{
+    (void)state;
+    float       x[] = { -1.0f, -0.0f, 0.0f, 0.5f, 1.5f, 2.5f, 2.9f, 3.0f, 4.0f };
+    float       g[] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f, 8.0f, 9.0f };
+    const float want[] = { 0.0f, 0.0f, 0.0f, 0.0f, 2.0f, 2.0f, 3.0f, 3.0f, 3.0f };
+    const float mask[] = { 0.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f, 0.0f, 0.0f };
+    float       y[9], da;
+    qg_array    X = vector(x, 9);
+    qg_array    G = vector(g, 9);
+    qg_array    Y = vector(y, 9);
+    assert_ok(qg_pact_quantizer(&X, 2, 3.0f, &Y));
+    assert_all_near(9, y, want, 0.0);
+    assert_ok(qg_pact_quantizer_gradient(&X, &G, 2, 3.0f, own, &Y, &da));
+    assert_same(9, y, mask);
+    assert_true(da == 17.0f);
+    assert_ok(qg_pact_quantizer_gradient(&X, &G, 2, 3.0f, qg_surrogate_identity(), &Y, NULL));
+    assert_same(9, y, g);
+}
+
+static void nan_infinite_and_unrounded(void **state)
+{
+    (void)state;
+    float    x[] = { NAN, INFINITY, -INFINITY, 0.123f };
+    float    y[4];
+    qg_array X = vector(x, 4);
+    qg_array Y = vector(y, 4);
+    assert_ok(qg_pact_quantizer(&X, 4, 2.0f, &Y));
+    assert_true(isnan(y[0]) && y[1] == 2.0f && y[2] == 0.0f);
+    assert_ok(qg_pact_quantizer(&X, 32, 2.0f, &Y));
+    assert_true(isnan(y[0]) && y[1] == 2.0f && y[2] == 0.0f && y[3] == 0.123f);
+}
+
+static void codebook_and_scale(void **state)
+{
+    (void)state;
+    static float x[MOST], v[MOST], y[MOST], z[MOST];
+    const float  alpha = 1.7f;
+    fill_normal(1, 1.5f, MOST, x);
+    for (size_t i = 0; i < MOST; i++) v[i] = 0.5f * x[i];
+    for (int k = 1; k <= 16; k++) {
+        const double steps = (double)((1 << k) - 1);
+        qg_array     X = vector(x, MOST);
+        qg_array     V = vector(v, MOST);
+        qg_array     Y = vector(y, MOST);
+        qg_array     Z = vector(z, MOST);
+        assert_ok(qg_pact_quantizer(&X, k, alpha, &Y));
+        assert_ok(qg_pact_quantizer(&Y, k, alpha, &Z));
+        assert_same(MOST, z, y);
+        for (size_t i = 0; i < MOST; i++) {
+            const double code = (double)y[i] / (double)alpha * steps;
+            assert_near(code, round(code), 0.02); /* 65535 codes in float32: 2^-7 each */
+            assert_true(round(code) >= 0.0 && round(code) <= steps);
+        }
+        assert_ok(qg_pact_quantizer(&V, k, 0.5f * alpha, &Z));
+        for (size_t i = 0; i < MOST; i++) assert_true(z[i] == 0.5f * y[i]);
+    }
+}
+
+/* clip(x, 0, a), what is left of q when rounding has slope 1, is piecewise linear in a: the
+ * difference is exact while no x lies in [a - h, a + h]. */
+static void clip_gradient_against_differences(void **state)
+{
+    (void)state;
+    static float x[MOST], g[MOST], dx[MOST];
+    const double a = 1.25, h = 1e-4;
+    fill_normal(2, 1.5f, MOST, x);
+    fill_normal(3, 1.0f, MOST, g);
+    for (size_t i = 0; i < MOST; i++)
+        if (fabs((double)x[i] - a) <= 2.0 * h) x[i] = 1.0f;
+    for (size_t s = 0; s < N_SIZES; s++) {
+        const size_t n = awkward_sizes[s];
+        double       up = 0.0, down = 0.0;
+        float        da;
+        qg_array     X = vector(x, n);
+        qg_array     G = vector(g, n);
+        qg_array     D = vector(dx, n);
+        assert_ok(qg_pact_quantizer_gradient(&X, &G, 4, (float)a, own, &D, &da));
+        for (size_t i = 0; i < n; i++) {
+            up += (double)g[i] * fmin(fmax((double)x[i], 0.0), a + h);
+            down += (double)g[i] * fmin(fmax((double)x[i], 0.0), a - h);
+        }
+        assert_near((double)da, (up - down) / (2.0 * h), 1e-4); /* cancellation over h, and float */
+    }
+}
+
+/* round(clip(x, 0, a) n / a) a / n in this order: a n must be a float32, and then all of it is. */
+static void any_alpha_whose_steps_are_float32(void **state)
+{
+    (void)state;
+    const float alphas[] = { 1.3e36f, 1e30f, 1e-37f, 1e-45f };
+    for (size_t i = 0; i < sizeof alphas / sizeof alphas[0]; i++)
+        for (int k = 1; k <= 8; k += 7) {
+            float    x[] = { alphas[i], 3e38f, 0.0f, -1.0f, alphas[i] / 2 }, y[5];
+            qg_array X = vector(x, 5), Y = vector(y, 5);
+            assert_ok(qg_pact_quantizer(&X, k, alphas[i], &Y));
+            assert_near((double)y[0], (double)alphas[i], 1e-6 * (double)alphas[i] + 1.5e-45);
+            assert_true(y[0] == y[1] && y[2] == 0.0f && y[3] == 0.0f && y[4] >= 0.0f && y[4] <= y[0]);
+        }
+    float    x[] = { 3e38f }, y[1];
+    qg_array X = vector(x, 1), Y = vector(y, 1);
+    assert_ok(qg_pact_quantizer(&X, 32, 2e38f, &Y));        /* clips and does not round */
+    assert_true(y[0] == 2e38f);
+}
+
+static void refuses(void **state)
+{
+    (void)state;
+    float    x[2] = { 1.0f };
+    float    y[2] = { 7.0f, 7.0f };
+    float    da = 7.0f;
+    qg_array X = vector(x, 2);
+    qg_array Y = vector(y, 2);
+    qg_array Y1 = vector(y, 1);
+    qg_array E = vector(NULL, 0);
+    assert_refused(qg_pact_quantizer(&X, 0, 1.0f, &Y), QG_EARG, "k is 0, must be 1 .. 32");
+    assert_refused(qg_pact_quantizer(&X, 2, 0.0f, &Y), QG_EARG, "alpha is 0");
+    assert_refused(qg_pact_quantizer(&X, 2, -1.0f, &Y), QG_EARG, "alpha is -1");
+    assert_refused(qg_pact_quantizer(&X, 8, 2e36f, &Y), QG_EARG, "alpha is 2e+36");
+    assert_refused(qg_pact_quantizer_gradient(&X, &X, 8, 2e36f, own, &Y, &da), QG_EARG, "times 255 steps");
+    assert_refused(qg_pact_quantizer(&X, 2, 1.0f, &Y1), QG_ESHAPE, "[1]");
+    assert_refused(qg_pact_quantizer_gradient(&X, &X, 40, 1.0f, own, &Y, &da), QG_EARG, "k is 40");
+    assert_refused(qg_pact_quantizer_gradient(&X, &X, 2, NAN, own, &Y, &da), QG_EARG,
+                   "alpha is nan");
+    assert_refused(qg_pact_quantizer_gradient(&X, &Y1, 2, 1.0f, own, &Y, &da), QG_ESHAPE, "dy");
+    assert_true(y[0] == 7.0f && y[1] == 7.0f && da == 7.0f);
+    assert_ok(qg_pact_quantizer(&E, 2, 1.0f, &E));
+    assert_ok(qg_pact_quantizer_gradient(&E, &E, 2, 1.0f, own, &E, &da));
+    assert_true(da == 0.0f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codes_by_hand),
+        cmocka_unit_test(nan_infinite_and_unrounded),
+        cmocka_unit_test(codebook_and_scale),
+        cmocka_unit_test(clip_gradient_against_differences),
+        cmocka_unit_test(any_alpha_whose_steps_are_float32),
+        cmocka_unit_test(refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

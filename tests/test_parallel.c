@@ -1,0 +1,397 @@
+#include "tests/support/testing.h"
+
+#include <cblas.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/kernels/block.h"
+#include "datasets/eigen.h"
+#include "core/ops/ops.h"
+#include "core/kernels/parallel.h"
+#include "tests/support/environment.h"
+
+enum { PIECES = 65 };
+
+typedef struct visits {
+    int count[PIECES], worker[PIECES];
+} visits;
+
+static void visit(void *context, int piece, int worker)
+{
+    visits *v = context;
+    v->count[piece]++;
+    v->worker[piece] = worker;
+}
+
+static void every_piece_runs_once(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        for (int pieces = 0; pieces <= PIECES; pieces = 2 * pieces + 1) {
+            visits v = { { 0 }, { 0 } };
+            qg_set_threads(threads);
+            qg_parallel(pieces, visit, &v);
+            for (int i = 0; i < PIECES; i++) {
+                assert_int_equal(v.count[i], i < pieces);
+                assert_in_range(v.worker[i], 0, qg_threads() - 1);
+            }
+        }
+    }
+    qg_set_threads(0);
+    assert_true(qg_threads() >= 1);
+}
+
+/* Jobs follow each other without a pause, of other sizes, on other numbers of threads: a worker that
+ * comes late must not take a piece of the next one. */
+static void jobs_in_quick_succession_do_not_mix(void **state)
+{
+    (void)state;
+    static visits v[2];
+    for (int job = 0; job < 20000; job++) {
+        const int pieces = 2 + job * 7 % (PIECES - 2);
+        visits   *now = &v[job % 2], *before = &v[1 - job % 2];
+        memset(now, 0, sizeof *now);
+        const visits settled = *before;
+        qg_set_threads(2 + job % 3);
+        qg_parallel(pieces, visit, now);
+        for (int i = 0; i < PIECES; i++) assert_int_equal(now->count[i], i < pieces);
+        assert_memory_equal(before, &settled, sizeof settled);
+    }
+    qg_set_threads(0);
+}
+
+static void nest(void *context, int piece, int worker)
+{
+    (void)worker;
+    visits *v = context;
+    qg_parallel(3, visit, &v[piece]);
+}
+
+static void a_loop_inside_a_piece_is_serial(void **state)
+{
+    (void)state;
+    visits v[5] = { { { 0 }, { 0 } } };
+    qg_set_threads(3);
+    qg_parallel(5, nest, v);
+    for (int k = 0; k < 5; k++)
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(v[k].count[i], 1);
+            assert_int_equal(v[k].worker[i], 0);
+        }
+    qg_set_threads(0);
+}
+
+static void *call(void *context)
+{
+    visits *v = context;
+    for (int job = 0; job < 500; job++) {
+        memset(v, 0, sizeof *v);
+        qg_parallel(PIECES, visit, v);
+        for (int i = 0; i < PIECES; i++)
+            if (v->count[i] != 1) return NULL;
+    }
+    return v;
+}
+
+static void two_threads_may_call_at_once(void **state)
+{
+    (void)state;
+    visits    v[2];
+    pthread_t other;
+    qg_set_threads(3);
+    assert_int_equal(pthread_create(&other, NULL, call, &v[0]), 0);
+    assert_ptr_equal(call(&v[1]), &v[1]);
+    void *result = NULL;
+    assert_int_equal(pthread_join(other, &result), 0);
+    assert_ptr_equal(result, &v[0]);
+    qg_set_threads(0);
+}
+
+static void *ask_for_seven(void *context)
+{
+    qg_set_threads(7);
+    assert_int_equal(qg_threads(), 7);
+    return context;
+}
+
+/* Scratch was taken for so many workers: what another thread says holds from the next step on. */
+static void a_step_keeps_its_number_of_threads(void **state)
+{
+    (void)state;
+    qg_tape  *t = qg_tape_new();
+    pthread_t other;
+    qg_set_threads(3);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_int_equal(qg_threads(), 3);
+    assert_int_equal(pthread_create(&other, NULL, ask_for_seven, NULL), 0);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_int_equal(qg_threads(), 3);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_int_equal(qg_threads(), 7);
+    qg_set_threads(2);                          /* one's own word counts at once */
+    assert_int_equal(qg_threads(), 2);
+    qg_set_threads(0);
+    qg_tape_free(t);
+}
+
+/* A forked child has no workers, and does without. */
+static void a_forked_child_works_alone(void **state)
+{
+    (void)state;
+    qg_set_threads(3);
+    visits v = { { 0 }, { 0 } };
+    qg_parallel(PIECES, visit, &v);
+    const pid_t child = fork();
+    if (child == 0) {
+        visits w;
+        _exit(call(&w) == &w ? 7 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    qg_set_threads(0);
+}
+
+static void the_environment_sets_the_default(void **state)
+{
+    (void)state;
+    set_variable("OMP_NUM_THREADS", "5");
+    qg_set_threads(0);
+    assert_int_equal(qg_threads(), 5);
+    set_variable("OMP_NUM_THREADS", "many");
+    qg_set_threads(0);
+    const int cores = qg_threads();
+    set_variable("OMP_NUM_THREADS", NULL);
+    qg_set_threads(0);
+    assert_int_equal(qg_threads(), cores);
+    qg_set_threads(100000);
+    assert_int_equal(qg_threads(), QG_MOST_THREADS);
+    qg_set_threads(0);
+}
+
+/* In a child, since a limit that was lowered may not be raised again by everybody. */
+static void a_limit_of_memory_limits_threads(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip();                                     /* it needs terabytes of addresses */
+#endif
+    const struct { rlim_t mib; int asked, given; } row[] = { { 300, 8, 1 }, { 1100, 8, 4 }, { 5000, 3, 3 } };
+    for (int i = 0; i < 3; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            const struct rlimit space = { row[i].mib << 20, row[i].mib << 20 };
+            if (setrlimit(RLIMIT_AS, &space)) _exit(77);
+            qg_set_threads(row[i].asked);
+            _exit(qg_threads());
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(WEXITSTATUS(status), row[i].given);
+    }
+}
+
+static void slices_and_blocks_cover_without_overlap(void **state)
+{
+    (void)state;
+    const int sizes[] = { 0, 1, 3, 7, 8, 9, 31, 33, 63, 65, 16383, 16384, 16385, 50000 };
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const int n = sizes[k];
+        assert_int_equal(qg_slice(n, 0), 0);
+        assert_int_equal(qg_slice(n, QG_SLICES), n);
+        for (int s = 0; s < QG_SLICES; s++) {
+            const int items = qg_slice(n, s + 1) - qg_slice(n, s);
+            assert_in_range(items, n / QG_SLICES, n / QG_SLICES + 1);
+        }
+        const int blocks = qg_blocks((size_t)n);
+        assert_int_equal(qg_block((size_t)n, blocks), n);
+        for (int b = 0; b < blocks; b++) {
+            assert_int_equal(qg_block((size_t)n, b), (size_t)b * QG_BLOCK);
+            assert_true(qg_block((size_t)n, b + 1) > qg_block((size_t)n, b));
+        }
+    }
+}
+
+/* One step through every op that runs in parallel, large enough for several blocks each. */
+static void step(float *out, size_t *n_out)
+{
+    enum { N = 5, H = 33, W = 31, C = 7 };
+    qg_params p = { 0 };
+    qg_param *x = declare(&p, "x", (qg_shape){ N, H, W, C });
+    qg_param *b = declare(&p, "b", (qg_shape){ 1, 1, 1, C });
+    allocate_apart(&p, 11);
+    qg_tape      *t        = qg_tape_new();
+    const uint8_t labels[] = { 0, 1, 2, 3, 6 };
+    qg_tape_begin(t, QG_TRAIN, 3, 4);
+    qg_var *v = qg_bias(t, qg_parameter(t, x), qg_parameter(t, b));
+    v         = qg_add(t, qg_relu(t, v), qg_clip(t, qg_scale(t, v, 1.5f), -0.5f, 0.75f));
+    v         = qg_dropout(t, qg_hardtanh(t, v), 0.25f);
+    v         = qg_avgpool(t, qg_maxpool(t, v, 2), 3);
+    v         = qg_cross_entropy(t, qg_global_avgpool(t, v), labels);
+    assert_int_equal(qg_backward(t, v), QG_OK);
+    memcpy(out, p.grad, p.length * sizeof *out);
+    out[p.length] = v->data[0];
+    *n_out        = p.length + 1;
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+static void ops_give_the_same_bits_for_any_thread_count(void **state)
+{
+    (void)state;
+    float *one = malloc(2 * 40000 * sizeof *one), *many = one + 40000;
+    size_t n, m;
+    assert_non_null(one);
+    qg_set_threads(1);
+    step(one, &n);
+    assert_true(n < 40000);
+    for (int threads = 2; threads <= 3; threads++) {
+        qg_set_threads(threads);
+        step(many, &m);
+        assert_int_equal(n, m);
+        assert_memory_equal(one, many, n * sizeof *one);
+    }
+    qg_set_threads(0);
+    free(one);
+}
+
+/* --- BLAS --------------------------------------------------------------------------------- */
+
+enum { HOST = 3, PRODUCTS = 40 };       /* threads of the program's own products */
+
+/* A step with products that OpenBLAS would cut for its threads; the gradients into out, if there is one. */
+static bool multiply(float *out)
+{
+    enum { N = 192, K = 600, O = 520 };
+    static const uint8_t labels[N];
+    qg_params            p = { 0 };
+    qg_param            *x = declare(&p, "x", (qg_shape){ N, 1, 1, K }), *w = declare(&p, "w", (qg_shape){ O, 1, 1, K });
+    qg_tape             *t = qg_tape_new();
+    allocate_apart(&p, 5);
+    qg_tape_begin(t, QG_TRAIN, 3, 4);
+    qg_var    *y  = qg_dense(t, qg_parameter(t, x), qg_parameter(t, w), NULL);
+    const bool ok = qg_backward(t, qg_cross_entropy(t, y, labels)) == QG_OK;
+    if (out) memcpy(out, p.grad, p.length * sizeof *out);
+    qg_tape_free(t);
+    qg_params_release(&p);
+    return ok;
+}
+
+static void the_program_keeps_its_number_of_blas_threads(void **state)
+{
+    (void)state;
+    double a[4] = { 2, 1, 1, 2 }, values[2];
+    for (int threads = 1; threads <= 2; threads++) {
+        openblas_set_num_threads(HOST);
+        qg_set_threads(threads);
+        assert_int_equal(openblas_get_num_threads(), HOST);
+        assert_true(multiply(NULL));
+        assert_int_equal(openblas_get_num_threads(), HOST);
+        assert_int_equal(qg__eigen(2, a, values), QG_OK);
+        assert_int_equal(openblas_get_num_threads(), HOST);
+    }
+    openblas_set_num_threads(1);
+    assert_true(multiply(NULL));
+    assert_int_equal(openblas_get_num_threads(), 1);
+    qg_set_threads(0);
+}
+
+static void note_blas_threads(void *context, int piece, int worker)
+{
+    int *found = context;
+    (void)worker;
+    found[piece] = openblas_get_num_threads();
+    if (piece == 0 && found[PIECES]) openblas_set_num_threads(found[PIECES]);
+}
+
+static void nest_blas(void *context, int piece, int worker)
+{
+    int  *found = context;
+    int   inner[2 * PIECES] = { 0 };
+    (void)worker;
+    qg_parallel_blas(2, note_blas_threads, inner);
+    found[piece] = openblas_get_num_threads();          /* the outer loop goes on */
+}
+
+static void pieces_multiply_on_one_thread(void **state)
+{
+    (void)state;
+    int found[PIECES + 1] = { 0 };
+    openblas_set_num_threads(HOST);
+    qg_set_threads(2);
+    qg_parallel_blas(PIECES, note_blas_threads, found);
+    for (int i = 0; i < PIECES; i++) assert_int_equal(found[i], 1);
+    qg_parallel_blas(PIECES, nest_blas, found);
+    for (int i = 0; i < PIECES; i++) assert_int_equal(found[i], 1);
+    assert_int_equal(openblas_get_num_threads(), HOST);
+    qg_set_threads(1);
+    found[PIECES] = 2;                                  /* a number that the program sets meanwhile stays */
+    qg_parallel_blas(PIECES, note_blas_threads, found);
+    assert_int_equal(openblas_get_num_threads(), 2);
+    openblas_set_num_threads(1);
+    qg_set_threads(0);
+}
+
+static void products_have_the_same_bits_whatever_the_program_set(void **state)
+{
+    (void)state;
+    enum { NUMBERS = 192 * 600 + 520 * 600 };
+    float *one = malloc(2 * NUMBERS * sizeof *one), *many = one + NUMBERS;
+    assert_non_null(one);
+    openblas_set_num_threads(1);
+    assert_true(multiply(one));
+    openblas_set_num_threads(HOST);
+    assert_true(multiply(many));
+    assert_memory_equal(one, many, NUMBERS * sizeof *one);
+    openblas_set_num_threads(1);
+    free(one);
+}
+
+static void *keep_multiplying(void *context)
+{
+    for (int i = 0; i < PRODUCTS; i++)
+        if (!multiply(NULL)) return NULL;
+    return context;
+}
+
+/* Whoever leaves last restores it, whoever came first. */
+static void two_threads_may_multiply_at_once(void **state)
+{
+    (void)state;
+    pthread_t other;
+    int       here;
+    void     *result = NULL;
+    openblas_set_num_threads(HOST);
+    assert_int_equal(pthread_create(&other, NULL, keep_multiplying, &here), 0);
+    assert_ptr_equal(keep_multiplying(&here), &here);
+    assert_int_equal(pthread_join(other, &result), 0);
+    assert_ptr_equal(result, &here);
+    assert_int_equal(openblas_get_num_threads(), HOST);
+    openblas_set_num_threads(1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_piece_runs_once),
+        cmocka_unit_test(jobs_in_quick_succession_do_not_mix),
+        cmocka_unit_test(a_loop_inside_a_piece_is_serial),
+        cmocka_unit_test(two_threads_may_call_at_once),
+        cmocka_unit_test(a_step_keeps_its_number_of_threads),
+        cmocka_unit_test(a_forked_child_works_alone),
+        cmocka_unit_test_teardown(the_environment_sets_the_default, restore_variables),
+        cmocka_unit_test(a_limit_of_memory_limits_threads),
+        cmocka_unit_test(slices_and_blocks_cover_without_overlap),
+        cmocka_unit_test(ops_give_the_same_bits_for_any_thread_count),
+        cmocka_unit_test(the_program_keeps_its_number_of_blas_threads),
+        cmocka_unit_test(pieces_multiply_on_one_thread),
+        cmocka_unit_test(products_have_the_same_bits_whatever_the_program_set),
+        cmocka_unit_test(two_threads_may_multiply_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,703 @@
+#include "quant/reference/quantize.h"
+
+#include <float.h>
+
+#include "tests/support/views.h"
+
+enum { N = 65 };
+
+static qg_array view(qg_dtype dtype, void *data, size_t n)
+{
+    return (qg_array){ .dtype = dtype, .rank = 1, .dims = { n }, .data = data };
+}
+
+/* ---- quantize_v2 and dequantize ---- */
+
+/* Quantizes n floats; the range returned replaces the one passed. */
+static qg_status quantize(qg_quantize_v2_attrs attrs, float *x, size_t n, float range[2],
+                          qg_dtype dtype, void *q)
+{
+    float           out[2] = { 0 };
+    qg_array        xs = view(QG_F32, x, n), qs = view(dtype, q, n);
+    qg_array        lo = scalar(&range[0]), hi = scalar(&range[1]);
+    qg_array        out_lo = scalar(&out[0]), out_hi = scalar(&out[1]);
+    const qg_status s = qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &out_lo, &out_hi);
+    if (s == QG_OK) memcpy(range, out, sizeof out);
+    return s;
+}
+
+static qg_status dequantize(qg_dequantize_attrs attrs, qg_dtype dtype, void *q, size_t n,
+                            float range[2], float *y)
+{
+    qg_array qs = view(dtype, q, n), ys = view(QG_F32, y, n);
+    qg_array lo = scalar(&range[0]), hi = scalar(&range[1]);
+    return qg_dequantize(attrs, &qs, &lo, &hi, &ys);
+}
+
+static qg_quantize_v2_attrs tf(qg_quantize_mode mode)
+{
+    return (qg_quantize_v2_attrs){ .mode = mode, .axis = -1, .ensure_minimum_range = 0.01f };
+}
+
+static void the_range_is_widened(void **state)
+{
+    (void)state;
+    float   x[]     = { 0.1f, 0.2f };
+    float   range[] = { 0.1f, 0.2f };
+    uint8_t q[2];
+    assert_int_equal(quantize(tf(QG_MIN_FIRST), x, 2, range, QG_U8, q), QG_OK);
+    assert_true(range[0] == 0.0f && range[1] == 0.2f && q[0] == 128 && q[1] == 255);
+    float small[] = { 0.0f, 0.001f };
+    x[0]          = 0.001f;
+    assert_int_equal(quantize(tf(QG_MIN_FIRST), x, 1, small, QG_U8, q), QG_OK);
+    assert_true(small[1] == 0.01f && q[0] == 26);
+    qg_quantize_v2_attrs exact = tf(QG_MIN_FIRST);
+    exact.ensure_minimum_range = 0.0f;
+    float kept[]               = { 0.0f, 0.001f };
+    assert_int_equal(quantize(exact, x, 1, kept, QG_U8, q), QG_OK);
+    assert_true(kept[1] == 0.001f && q[0] == 255);
+}
+
+static void zero_in_the_three_modes(void **state)
+{
+    (void)state;
+    float   x = 0.0f;
+    float   y;
+    uint8_t u;
+    int8_t  i;
+    float   range[] = { -1.0f, 1.0f };
+    assert_int_equal(quantize(tf(QG_MIN_COMBINED), &x, 1, range, QG_I8, &i), QG_OK);
+    assert_int_equal(i, -1);
+    assert_int_equal(quantize(tf(QG_MIN_COMBINED), &x, 1, range, QG_U8, &u), QG_OK);
+    assert_int_equal(u, 128);
+    assert_int_equal(quantize(tf(QG_SCALED), &x, 1, range, QG_I8, &i), QG_OK);
+    assert_int_equal(i, 0);
+    /* MIN_FIRST gains a code with each round trip, unless asked not to. */
+    float first[] = { -1.0f, 1.0f };
+    for (int drift = 0; drift < 2; drift++) {
+        const qg_dequantize_attrs back = { QG_MIN_FIRST, false, -1, drift == 0 };
+        y                              = 0.0f;
+        for (int trip = 0; trip < 3; trip++) {
+            assert_int_equal(quantize(tf(QG_MIN_FIRST), &y, 1, first, QG_U8, &u), QG_OK);
+            assert_int_equal(u, drift ? 128 + trip : 128);
+            assert_int_equal(dequantize(back, QG_U8, &u, 1, first, &y), QG_OK);
+        }
+    }
+}
+
+/* TensorFlow's product and no sum: a range below 0 has a negative factor, and its code 0 is -0. */
+static void the_sign_of_zero_is_that_of_the_product(void **state)
+{
+    (void)state;
+    const qg_dequantize_attrs scaled = { .mode = QG_SCALED, .axis = -1 };
+    uint8_t                   q[]    = { 0, 255 };
+    float                     below[] = { -4.0f, -2.0f }, above[] = { -4.0f, 2.0f };
+    float                     y[2];
+    assert_int_equal(dequantize(scaled, QG_U8, q, 2, below, y), QG_OK);
+    assert_same(2, y, (float[]){ -0.0f, -2.0f });
+    assert_int_equal(dequantize(scaled, QG_U8, q, 2, above, y), QG_OK);
+    assert_same(2, y, (float[]){ 0.0f, 2.0f });
+}
+
+static void scaled_of_two_eras(void **state)
+{
+    (void)state;
+    float                x[] = { -10.0f, 5.0f, 9.0f };
+    int8_t               q[3];
+    float                now[]  = { -10.0f, 9.0f };
+    float                then[] = { -10.0f, 9.0f };
+    qg_quantize_v2_attrs attrs  = tf(QG_SCALED);
+    assert_int_equal(quantize(attrs, x, 3, now, QG_I8, q), QG_OK);
+    assert_true(q[0] == -128 && q[1] == 64 && q[2] == 115 && now[0] == -10.0f &&
+                now[1] == 9.921875f);
+    attrs.scaled_variant = QG_SCALED_R14;
+    assert_int_equal(quantize(attrs, x, 3, then, QG_I8, q), QG_OK);
+    assert_true(q[0] == -127 && q[1] == 64 && q[2] == 114 && then[0] == -10.0f && then[1] == 10.0f);
+    uint8_t u[3];
+    float   positive[] = { -10.0f, 9.0f };
+    assert_int_equal(quantize(attrs, x, 3, positive, QG_U8, u), QG_OK);
+    assert_true(u[0] == 0 && u[1] == 128 && positive[0] == 0.0f && positive[1] == 10.0f);
+}
+
+static void ties_by_round_mode(void **state)
+{
+    (void)state;
+    float                x[]   = { -2.5f, 2.5f, 0.5f };
+    float                range[] = { -128.0f, 127.0f };
+    int8_t               q[3];
+    qg_quantize_v2_attrs attrs = tf(QG_SCALED);
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_OK);
+    assert_true(q[0] == -3 && q[1] == 3 && q[2] == 1);
+    attrs.round_mode = QG_HALF_TO_EVEN;
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_OK);
+    assert_true(q[0] == -2 && q[1] == 2 && q[2] == 0);
+    attrs.mode = QG_MIN_FIRST;
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "round_mode"));
+    attrs.round_mode = QG_HALF_UP;
+    attrs.mode       = QG_SCALED;
+    assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_EARG);
+}
+
+static void int32_saturates_and_nan_is_zero(void **state)
+{
+    (void)state;
+    static const qg_quantize_mode modes[] = { QG_MIN_COMBINED, QG_MIN_FIRST, QG_SCALED };
+    static const int32_t          top[]   = { INT32_MAX, 2147483520, INT32_MAX };
+    for (int m = 0; m < 3; m++) {
+        float   x[]     = { 1.0f, INFINITY, -INFINITY, NAN };
+        float   range[] = { -1.0f, 1.0f };
+        int32_t q[4];
+        assert_int_equal(quantize(tf(modes[m]), x, 4, range, QG_I32, q), QG_OK);
+        assert_true(q[0] == top[m] && q[1] == top[m] && q[2] == INT32_MIN && q[3] == 0);
+    }
+}
+
+/* Every code of 8 and 16 bits comes back from its float, in the modes where that is so. */
+static void codes_survive_a_round_trip(void **state)
+{
+    (void)state;
+    static const qg_quantize_mode modes[] = { QG_MIN_COMBINED, QG_MIN_FIRST, QG_SCALED };
+    static float                  y[65536];
+    static int16_t                q[65536], again[65536];
+    for (int m = 0; m < 3; m++) {
+        float                     range[] = { -2.0f, 3.0f };
+        float                     first   = 0.0f;
+        const qg_dequantize_attrs back    = { .mode = modes[m], .axis = -1 };
+        assert_int_equal(quantize(tf(modes[m]), &first, 1, range, QG_I16, q), QG_OK);
+        for (int i = 0; i < 65536; i++) q[i] = (int16_t)(i - 32768);
+        assert_int_equal(dequantize(back, QG_I16, q, 65536, range, y), QG_OK);
+        assert_int_equal(quantize(tf(modes[m]), y, 65536, range, QG_I16, again), QG_OK);
+        assert_memory_equal(q, again, sizeof q);
+    }
+}
+
+static void slices_along_any_axis(void **state)
+{
+    (void)state;
+    enum { A = 3, B = 5, C = 7 };
+    float  x[A * B * C];
+    int8_t q[A * B * C];
+    float  lo[C], hi[C], out_lo[C], out_hi[C], y[A * B * C];
+    for (size_t i = 0; i < A * B * C; i++) x[i] = 4.0f * (qg_uniform(1, i) - 0.5f);
+    for (int k = 0; k < C; k++) {
+        lo[k] = -0.5f - (float)k;
+        hi[k] = 0.25f * (float)k;
+    }
+    for (int axis = 0; axis < 3; axis++) {
+        const size_t dims[] = { A, B, C };
+        qg_array     xs     = { QG_F32, 3, { A, B, C }, x };
+        qg_array     qs     = { QG_I8, 3, { A, B, C }, q };
+        qg_array     ys     = { QG_F32, 3, { A, B, C }, y };
+        qg_array     los = view(QG_F32, lo, dims[axis]), his = view(QG_F32, hi, dims[axis]);
+        qg_array     out_los = view(QG_F32, out_lo, dims[axis]);
+        qg_array     out_his = view(QG_F32, out_hi, dims[axis]);
+        qg_quantize_v2_attrs      attrs = tf(QG_SCALED);
+        const qg_dequantize_attrs back  = { .mode = QG_SCALED, .axis = axis };
+        const qg_dequantize_attrs one   = { .mode = QG_SCALED, .axis = -1 };
+        attrs.axis                      = axis;
+        assert_int_equal(qg_quantize_v2(attrs, &xs, &los, &his, &qs, &out_los, &out_his), QG_OK);
+        assert_int_equal(qg_dequantize(back, &qs, &out_los, &out_his, &ys), QG_OK);
+        for (size_t i = 0; i < A * B * C; i++) {
+            const size_t at[]    = { i / (B * C), i / C % B, i % C };
+            const size_t k       = at[axis];
+            float        range[] = { lo[k], hi[k] };
+            int8_t       want;
+            assert_int_equal(quantize(tf(QG_SCALED), &x[i], 1, range, QG_I8, &want), QG_OK);
+            assert_int_equal(q[i], want);
+            assert_true(out_lo[k] == range[0] && out_hi[k] == range[1]);
+            float real;
+            assert_int_equal(dequantize(one, QG_I8, &want, 1, range, &real), QG_OK);
+            assert_true(y[i] == real);
+        }
+    }
+}
+
+/* The range of a single slice is of rank 0 behind quantize_v2, and may have any rank. */
+static void a_single_slice_makes_a_round_trip(void **state)
+{
+    (void)state;
+    float                x[2] = { 1.0f, 0.5f }, range[2] = { -1.0f, 1.0f }, got[2], y[2];
+    int8_t               q[2];
+    qg_array             xs = { QG_F32, 2, { 2, 1 }, x }, qs = { QG_I8, 2, { 2, 1 }, q };
+    qg_array             ys = { QG_F32, 2, { 2, 1 }, y };
+    qg_array             lo = view(QG_F32, range, 1), hi = view(QG_F32, range + 1, 1);
+    qg_array             got_lo = scalar(got), got_hi = scalar(got + 1);
+    qg_quantize_v2_attrs attrs = tf(QG_SCALED);
+    attrs.axis                 = 1;
+    assert_int_equal(qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &got_lo, &got_hi), QG_OK);
+    for (int rank = 0; rank < 4; rank++) {
+        got_lo = got_hi = (qg_array){ QG_F32, rank, { 1, 1, 1 }, got };
+        got_hi.data     = got + 1;
+        assert_int_equal(qg_dequantize((qg_dequantize_attrs){ .mode = QG_SCALED, .axis = 1 }, &qs, &got_lo,
+                                       &got_hi, &ys), QG_OK);
+        assert_true(y[0] == 1.0f && y[1] == (float)q[1] * (1.0f / 127.0f));
+    }
+}
+
+static void quantize_refuses_by_name(void **state)
+{
+    (void)state;
+    float   x[]     = { 0.0f };
+    float   range[] = { 1.0f, 0.0f };
+    uint8_t q       = 99;
+    assert_int_equal(quantize(tf(QG_SCALED), x, 1, range, QG_U8, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "min_range[0] is 1"));
+    range[1] = NAN;
+    assert_int_equal(quantize(tf(QG_SCALED), x, 1, range, QG_U8, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "max_range[0] is nan"));
+    range[1]                   = 2.0f;
+    qg_quantize_v2_attrs attrs = tf(QG_SCALED);
+    attrs.axis                 = 1;
+    assert_int_equal(quantize(attrs, x, 1, range, QG_U8, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "axis is 1, must be -1 .. 0"));
+    attrs                      = tf(QG_SCALED);
+    attrs.ensure_minimum_range = -1.0f;
+    assert_int_equal(quantize(attrs, x, 1, range, QG_U8, &q), QG_EARG);
+    assert_int_equal(quantize(tf(QG_SCALED), x, 1, range, QG_F32, &q), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "dtype of output is F32"));
+    const qg_dequantize_attrs far = { .mode = QG_MIN_COMBINED, .axis = INT32_MAX };
+    assert_int_equal(dequantize(far, QG_U8, &q, 1, range, x), QG_EARG);
+    assert_int_equal(q, 99);
+    /* One range per slice is not for MIN_FIRST, but a single slice is one range. */
+    float    two[2] = { 0 }, ends[4] = { -1, -1, 1, 1 }, out[4];
+    uint8_t  codes[2];
+    qg_array xs = view(QG_F32, two, 2), qs = view(QG_U8, codes, 2);
+    qg_array lo = view(QG_F32, ends, 2), hi = view(QG_F32, ends + 2, 2);
+    qg_array out_lo = view(QG_F32, out, 2), out_hi = view(QG_F32, out + 2, 2);
+    attrs      = tf(QG_MIN_FIRST);
+    attrs.axis = 0;
+    assert_int_equal(qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &out_lo, &out_hi), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "MIN_FIRST"));
+    xs.dims[0] = qs.dims[0] = lo.dims[0] = hi.dims[0] = 1;
+    out_lo.rank = out_hi.rank = 0;
+    assert_int_equal(qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &out_lo, &out_hi), QG_OK);
+}
+
+/* float32 cannot cut these ranges into codes: TensorFlow's codes of the wide ones are all alike, its
+ * scale of the narrow ones is infinite. */
+static void ranges_beyond_float32_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        qg_quantize_mode  mode;
+        qg_scaled_variant variant;
+        bool              wide;         /* int32 codes, else int8 */
+        float             lo, hi, ensure;
+        bool              ok;
+    } rows[] = {
+        { QG_MIN_COMBINED, QG_SCALED_TF2, false, -3e38f, 3e38f, 0.01f, false },
+        { QG_MIN_FIRST, QG_SCALED_TF2, false, -3e38f, 3e38f, 0.01f, false },
+        { QG_SCALED, QG_SCALED_TF2, false, -3e38f, 3e38f, 0.01f, true },
+        { QG_SCALED, QG_SCALED_R14, false, -3e38f, 3e38f, 0.01f, true },
+        { QG_MIN_COMBINED, QG_SCALED_TF2, false, -1.7e38f, 1.7e38f, 0.01f, true },
+        { QG_MIN_FIRST, QG_SCALED_TF2, true, -1.7e38f, 1.7e38f, 0.01f, true },
+        /* -128 codes of FLT_MAX / 127 each reach below -FLT_MAX. */
+        { QG_SCALED, QG_SCALED_TF2, false, -FLT_MAX, FLT_MAX, 0.01f, false },
+        { QG_SCALED, QG_SCALED_R14, false, -FLT_MAX, FLT_MAX, 0.01f, true },
+        { QG_MIN_COMBINED, QG_SCALED_TF2, false, 0.0f, FLT_MAX, 0.01f, true },
+        { QG_SCALED, QG_SCALED_TF2, false, -1.0f, 1.0f, FLT_MAX, false },      /* ensured: wider still */
+        { QG_MIN_FIRST, QG_SCALED_TF2, false, -2.0f, 1.0f, FLT_MAX, false },
+        { QG_MIN_COMBINED, QG_SCALED_TF2, false, 0.0f, 7e-37f, 0.0f, false },
+        { QG_MIN_COMBINED, QG_SCALED_TF2, false, 0.0f, 8e-37f, 0.0f, true },
+        { QG_MIN_FIRST, QG_SCALED_TF2, false, 0.0f, 7e-37f, 0.0f, false },
+        { QG_MIN_FIRST, QG_SCALED_TF2, false, 0.0f, 8e-37f, 0.0f, true },
+        { QG_MIN_COMBINED, QG_SCALED_TF2, true, 0.0f, 1e-29f, 0.0f, false },
+        { QG_MIN_COMBINED, QG_SCALED_TF2, true, 0.0f, 2e-29f, 0.0f, true },
+        { QG_SCALED, QG_SCALED_TF2, false, -3e-37f, 3e-37f, 0.0f, false },
+        { QG_SCALED, QG_SCALED_TF2, false, -4e-37f, 4e-37f, 0.0f, true },
+        { QG_SCALED, QG_SCALED_R14, false, -3e-37f, 3e-37f, 0.0f, false },
+        { QG_SCALED, QG_SCALED_R14, false, -4e-37f, 4e-37f, 0.0f, true },
+        { QG_SCALED, QG_SCALED_TF2, false, -1e-45f, 1e-45f, 0.0f, false },
+        { QG_MIN_COMBINED, QG_SCALED_TF2, false, 0.0f, 1e-45f, 0.0f, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        qg_quantize_v2_attrs attrs = tf(rows[i].mode);
+        attrs.scaled_variant       = rows[i].variant;
+        attrs.ensure_minimum_range = rows[i].ensure;
+        float   x[3] = { rows[i].lo, 0.0f, rows[i].hi }, range[2] = { rows[i].lo, rows[i].hi };
+        int8_t  q[3]    = { 99, 99, 99 };
+        int32_t wide[3] = { 99, 99, 99 };
+        const qg_status s = quantize(attrs, x, 3, range, rows[i].wide ? QG_I32 : QG_I8,
+                                     rows[i].wide ? (void *)wide : (void *)q);
+        if ((s == QG_OK) != rows[i].ok) fail_msg("row %zu: %s", i, s ? qg_errmsg() : "accepted");
+        if (!rows[i].ok) {
+            assert_non_null(strstr(qg_errmsg(), "min_range[0]"));
+            assert_true(q[0] == 99 && q[1] == 99 && q[2] == 99 && wide[0] == 99);
+            assert_true(range[0] == rows[i].lo && range[1] == rows[i].hi);
+            continue;
+        }
+        assert_true(isfinite(range[0]) && isfinite(range[1]));
+        assert_true(rows[i].wide ? wide[0] <= wide[1] && wide[1] < wide[2] : q[0] <= q[1] && q[1] < q[2]);
+    }
+}
+
+/* Every code of an empty range is its one value. */
+static void an_empty_range_has_the_lowest_code(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        qg_quantize_v2_attrs attrs = tf(first ? QG_MIN_FIRST : QG_MIN_COMBINED);
+        attrs.ensure_minimum_range = 0.0f;
+        float   x[] = { -1.0f, 0.0f, 5.0f, INFINITY }, range[] = { 0.0f, 0.0f }, y[4];
+        int8_t  q[4];
+        uint8_t u[4];
+        assert_int_equal(quantize(attrs, x, 3, range, QG_I8, q), QG_OK);
+        assert_int_equal(quantize(attrs, x, 3, range, QG_U8, u), QG_OK);
+        for (int i = 0; i < 3; i++) assert_true(q[i] == -128 && u[i] == 0);
+        const qg_dequantize_attrs back = { .mode = attrs.mode, .axis = -1 };
+        assert_int_equal(dequantize(back, QG_I8, q, 3, range, y), QG_OK);
+        for (int i = 0; i < 3; i++) assert_true(y[i] == 0.0f);
+    }
+}
+
+static void dequantize_refuses_ranges_beyond_float32(void **state)
+{
+    (void)state;
+    static const struct {
+        qg_quantize_mode mode;
+        bool             drift_free;
+        float            lo, hi;
+        bool             ok;
+    } rows[] = {
+        { QG_MIN_COMBINED, false, -3e38f, 3e38f, false }, { QG_MIN_FIRST, false, -3e38f, 3e38f, false },
+        { QG_MIN_FIRST, true, -3e38f, 3e38f, false },     { QG_SCALED, false, -3e38f, 3e38f, true },
+        { QG_MIN_COMBINED, false, 3e38f, -3e38f, false }, { QG_MIN_FIRST, false, 0.0f, 1e-45f, false },
+        { QG_MIN_FIRST, false, 0.0f, 1e-42f, true },      { QG_MIN_FIRST, true, 0.0f, 7e-37f, false },
+        { QG_MIN_FIRST, true, 0.0f, 8e-37f, true },       { QG_MIN_COMBINED, false, 0.0f, 1e-45f, true },
+        { QG_MIN_COMBINED, false, -1.7e38f, 1.7e38f, true },
+    };
+    /* Only what is there counts: code -128 of this range is below -FLT_MAX. */
+    float                     most[] = { -FLT_MAX, FLT_MAX }, real = 99.0f;
+    int8_t                    low = -126;
+    const qg_dequantize_attrs scaled = { .mode = QG_SCALED, .axis = -1 };
+    assert_int_equal(dequantize(scaled, QG_I8, &low, 1, most, &real), QG_OK);
+    assert_true(real <= -3.3e38f);
+    low = -128;
+    assert_int_equal(dequantize(scaled, QG_I8, &low, 1, most, &real), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "code -128 is -inf"));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const qg_dequantize_attrs attrs = { rows[i].mode, false, -1, rows[i].drift_free };
+        int8_t                    q[]   = { -127, 0, 127 };
+        float                     y[3]  = { 99.0f, 99.0f, 99.0f }, range[] = { rows[i].lo, rows[i].hi };
+        const qg_status           s     = dequantize(attrs, QG_I8, q, 3, range, y);
+        if ((s == QG_OK) != rows[i].ok) fail_msg("row %zu: %s", i, s ? qg_errmsg() : "accepted");
+        for (int k = 0; k < 3; k++) assert_true(s == QG_OK ? isfinite(y[k]) : y[k] == 99.0f);
+        if (s) assert_non_null(strstr(qg_errmsg(), "min_range[0]"));
+    }
+}
+
+/* ---- quantize_and_dequantize ---- */
+
+static qg_status qdq(qg_quantize_and_dequantize_attrs attrs, float *x, size_t n, float lo, float hi,
+                     float *y)
+{
+    qg_array xs = view(QG_F32, x, n), ys = view(QG_F32, y, n), los = scalar(&lo), his = scalar(&hi);
+    return qg_quantize_and_dequantize(attrs, &xs, &los, &his, &ys);
+}
+
+static const qg_quantize_and_dequantize_attrs int8_given = {
+    .version = QG_QDQ_V4, .signed_input = true, .num_bits = 8, .range_given = true,
+    .round_mode = QG_HALF_TO_EVEN, .axis = -1,
+};
+
+static void the_adjusted_range_clips_and_the_raw_one_masks(void **state)
+{
+    (void)state;
+    float x[] = { 7.0f, 9.95f, -11.0f };
+    float y[3];
+    assert_int_equal(qdq(int8_given, x, 3, -10.0f, 5.0f, y), QG_OK);
+    assert_true(y[0] == 7.03125f && y[1] == 9.921875f && y[2] == -10.0f);
+    float    g[] = { 1.0f, 1.0f, INFINITY }, dx[3], lo = -10.0f, hi = 5.0f, dlo = 9.0f, dhi = 9.0f;
+    qg_array xs = view(QG_F32, x, 3), gs = view(QG_F32, g, 3), ds = view(QG_F32, dx, 3);
+    qg_array los = scalar(&lo), his = scalar(&hi), dlos = scalar(&dlo), dhis = scalar(&dhi);
+    assert_int_equal(qg_quantize_and_dequantize_v4_gradient(int8_given, &gs, &xs, &los, &his, &ds,
+                                                            &dlos, &dhis), QG_OK);
+    assert_true(dx[0] == 0.0f && dx[1] == 0.0f && dx[2] == 0.0f && dlo == 0.0f && dhi == 0.0f);
+    qg_quantize_and_dequantize_attrs measured = int8_given;
+    measured.range_given                      = false;
+    lo = hi = 0.0f;
+    assert_int_equal(qg_quantize_and_dequantize_v4_gradient(measured, &gs, &xs, &los, &his, &ds,
+                                                            &dlos, &dhis), QG_OK);
+    assert_true(dx[0] == 1.0f && dx[1] == 1.0f && isinf(dx[2]));
+}
+
+static void unsigned_measured_and_negative_is_zero(void **state)
+{
+    (void)state;
+    float                            x[] = { -1.0f, -2.0f };
+    float                            y[] = { 9.0f, 9.0f };
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.signed_input                     = false;
+    attrs.range_given                      = false;
+    assert_int_equal(qdq(attrs, x, 2, 0.0f, 0.0f, y), QG_OK);
+    assert_true(y[0] == 0.0f && y[1] == 0.0f);
+    x[0] = x[1] = 0.0f;
+    for (int is_signed = 0; is_signed < 2; is_signed++) {
+        attrs.signed_input = is_signed;
+        assert_int_equal(qdq(attrs, x, 2, 0.0f, 0.0f, y), QG_OK);
+        assert_true(y[0] == 0.0f && y[1] == 0.0f);
+    }
+    assert_int_equal(qdq(attrs, x, 0, 0.0f, 0.0f, y), QG_OK);
+}
+
+/* A result of zeros would hide that the input is bad. */
+static void an_infinite_measured_range_is_nan(void **state)
+{
+    (void)state;
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.range_given                      = false;
+    for (int i = 0; i < 4; i++) {
+        float x[] = { 1.0f, i % 2 ? INFINITY : -INFINITY, -2.0f }, y[3] = { 9.0f, 9.0f, 9.0f };
+        attrs.signed_input = i < 2;
+        assert_int_equal(qdq(attrs, x, 3, 0.0f, 0.0f, y), QG_OK);
+        if (i == 2) assert_true(y[0] == 1.0f && isinf(y[1]));       /* below the codes of unsigned input */
+        else assert_true(isnan(y[0]) && isnan(y[1]) && isnan(y[2]));
+    }
+}
+
+/* NaN is left out of a measured range, wherever it stands, and stays NaN. */
+static void a_measured_range_leaves_nan_out(void **state)
+{
+    (void)state;
+    enum { MOST_COLUMNS = 35 };
+    for (size_t n = 2; n <= MOST_COLUMNS; n += 3)
+        for (int axis = -1; axis <= 1; axis++)
+            for (size_t at = 0; at <= 2 * n; at++) {
+                float x[2 * MOST_COLUMNS], y[2 * MOST_COLUMNS], want[2 * MOST_COLUMNS];
+                for (size_t i = 0; i < 2 * n; i++) x[i] = 4.0f * (qg_uniform(8, i) - 0.5f);
+                if (at < 2 * n) x[at] = 0.0f;       /* a number that widens no range */
+                qg_array xs = { QG_F32, 2, { 2, n }, x }, ys = { QG_F32, 2, { 2, n }, want };
+                qg_quantize_and_dequantize_attrs attrs = int8_given;
+                attrs.range_given                      = false;
+                attrs.axis                             = axis;
+                for (int is_signed = 0; is_signed < 2; is_signed++) {
+                    attrs.signed_input = is_signed;
+                    ys.data            = want;
+                    if (at < 2 * n) x[at] = 0.0f;
+                    assert_int_equal(qg_quantize_and_dequantize(attrs, &xs, NULL, NULL, &ys), QG_OK);
+                    if (at < 2 * n) want[at] = x[at] = NAN;
+                    ys.data = y;
+                    assert_int_equal(qg_quantize_and_dequantize(attrs, &xs, NULL, NULL, &ys), QG_OK);
+                    for (size_t i = 0; i < 2 * n; i++)
+                        assert_true(i == at ? isnan(y[i]) : y[i] == want[i]);
+                }
+            }
+    float only[] = { NAN, NAN }, y[2];
+    for (int kind = 0; kind < 4; kind++) {
+        qg_quantize_and_dequantize_attrs attrs = int8_given;
+        attrs.range_given                      = kind & 1;
+        attrs.signed_input                     = kind & 2;
+        assert_int_equal(qdq(attrs, only, 2, -1.0f, 0.0f, y), QG_OK);
+        assert_true(isnan(y[0]) && isnan(y[1]));
+    }
+}
+
+/* What TensorFlow makes of these is not finite: -1e-37 has a scale of 1.28e39. */
+static void a_range_without_a_float32_scale_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        float lo, hi;
+        int   bits;
+        bool  is_signed, given, measured;       /* accepted as a given range, and as a measured one */
+    } rows[] = {
+        { -1e-37f, 1e-37f, 8, true, false, false },     { 0.0f, 1e-37f, 8, false, false, false },
+        { 0.0f, 1e-45f, 1, false, false, false },       { -2e-37f, 1e-37f, 8, false, false, false },
+        /* A single side leaves FLT_MAX for the other, and all is 0: finite, as in TensorFlow. */
+        { 0.0f, 1e-37f, 8, true, true, true },          { -1e-45f, 0.0f, 2, true, true, true },
+        { -4e-37f, 4e-37f, 8, true, true, true },       { -3e38f, 3e38f, 8, true, true, true },
+        { -FLT_MAX, FLT_MAX, 2, true, true, true },     { 0.0f, FLT_MAX, 62, false, true, true },
+        { -1e-21f, 1e-21f, 61, true, false, false },    { 0.0f, 0.0f, 8, true, true, true },
+        /* Negative numbers are not clamped when the range is measured, and this one would overflow. */
+        { -3e38f, 1e-30f, 8, false, true, false },      { -1.0f, 1.0f, 8, false, true, true },
+        { -FLT_MAX, 1e36f, 2, false, true, false },     { -3e38f, 1e36f, 2, false, true, true },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int given = 0; given < 2; given++) {
+            qg_quantize_and_dequantize_attrs attrs = int8_given;
+            attrs.num_bits                         = rows[i].bits;
+            attrs.signed_input                     = rows[i].is_signed;
+            attrs.range_given                      = given;
+            float           x[] = { rows[i].lo, 0.0f, rows[i].hi }, y[] = { 99.0f, 99.0f, 99.0f };
+            const bool      ok  = given ? rows[i].given : rows[i].measured;
+            const qg_status s   = qdq(attrs, x, 3, rows[i].lo, rows[i].hi, y);
+            if ((s == QG_OK) != ok) fail_msg("row %zu, %d: %s", i, given, s ? qg_errmsg() : "accepted");
+            for (int k = 0; k < 3; k++) assert_true(s == QG_OK ? isfinite(y[k]) : y[k] == 99.0f);
+            if (s) assert_non_null(strstr(qg_errmsg(), given ? "input_min .. input_max[0]" : "span of input[0]"));
+            else assert_true(y[1] == 0.0f);
+        }
+}
+
+/* A slice that is refused leaves the slices before it unwritten. */
+static void no_slice_is_written_before_all_are_checked(void **state)
+{
+    (void)state;
+    float    x[] = { 1.0f, 2.0f, 1e-37f, -1e-37f }, y[] = { 9.0f, 9.0f, 9.0f, 9.0f };
+    float    lo[] = { -1.0f, -1e-37f }, hi[] = { 1.0f, 1e-37f };
+    qg_array xs = { QG_F32, 2, { 2, 2 }, x }, ys = { QG_F32, 2, { 2, 2 }, y };
+    qg_array los = view(QG_F32, lo, 2), his = view(QG_F32, hi, 2);
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.axis                             = 0;
+    for (int given = 0; given < 2; given++) {
+        attrs.range_given = given;
+        assert_int_equal(qg_quantize_and_dequantize(attrs, &xs, &los, &his, &ys), QG_EARG);
+        assert_non_null(strstr(qg_errmsg(), given ? "input_min .. input_max[1]" : "span of input[1]"));
+        for (int i = 0; i < 4; i++) assert_true(y[i] == 9.0f);
+    }
+    uint8_t q[] = { 9, 9, 9, 9 };
+    float   out[4] = { 9.0f, 9.0f, 9.0f, 9.0f };
+    lo[1]       = -3e38f, hi[1] = 3e38f;
+    qg_array qs = { QG_U8, 2, { 2, 2 }, q };
+    qg_array out_lo = view(QG_F32, out, 2), out_hi = view(QG_F32, out + 2, 2);
+    qg_quantize_v2_attrs combined = tf(QG_MIN_COMBINED);
+    combined.axis                 = 0;
+    assert_int_equal(qg_quantize_v2(combined, &xs, &los, &his, &qs, &out_lo, &out_hi), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "min_range[1]"));
+    for (int i = 0; i < 4; i++) assert_true(q[i] == 9 && out[i] == 9.0f);
+}
+
+/* V2 and V3 are straight-through, whatever the range; only V4 has a mask. */
+static void the_gradient_follows_the_version(void **state)
+{
+    (void)state;
+    for (int v = QG_QDQ_V2; v <= QG_QDQ_V4; v++)
+        for (int given = 0; given < 2; given++) {
+            float    x[] = { -11.0f, -10.0f, 0.0f, 5.0f, 7.0f, NAN, INFINITY };
+            float    g[] = { 1.0f, 2.0f, 3.0f, 4.0f, INFINITY, 6.0f, 7.0f }, dx[7];
+            float    lo = -10.0f, hi = 5.0f, dlo = 9.0f, dhi = 9.0f;
+            qg_array xs = view(QG_F32, x, 7), gs = view(QG_F32, g, 7), ds = view(QG_F32, dx, 7);
+            qg_array los = scalar(&lo), his = scalar(&hi), dlos = scalar(&dlo), dhis = scalar(&dhi);
+            qg_quantize_and_dequantize_attrs attrs = int8_given;
+            attrs.version                          = (qg_qdq_version)v;
+            attrs.range_given                      = given;
+            assert_int_equal(qg_quantize_and_dequantize_v4_gradient(attrs, &gs, &xs, &los, &his, &ds,
+                                                                    &dlos, &dhis), QG_OK);
+            for (int i = 0; i < 7; i++) {
+                const bool masked = v == QG_QDQ_V4 && given && (i == 0 || i > 3);
+                assert_true(dx[i] == (masked ? 0.0f : g[i]));
+            }
+            assert_true(dlo == 0.0f && dhi == 0.0f);
+        }
+}
+
+static void v3_rounds_half_to_even(void **state)
+{
+    (void)state;
+    float                            x[] = { 127.0f, 2.5f, -2.5f, 3.5f }, y[4];
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.range_given                      = false;
+    attrs.round_mode                       = QG_HALF_UP;
+    assert_int_equal(qdq(attrs, x, 4, 0.0f, 0.0f, y), QG_OK);
+    assert_true(y[0] == 127.0f && y[1] == 3.0f && y[2] == -2.0f && y[3] == 4.0f);
+    attrs.version = QG_QDQ_V3;
+    assert_int_equal(qdq(attrs, x, 4, 0.0f, 0.0f, y), QG_OK);
+    assert_true(y[0] == 127.0f && y[1] == 2.0f && y[2] == -2.0f && y[3] == 4.0f);
+}
+
+static void the_product_is_float32(void **state)
+{
+    (void)state;
+    /* 0.3f * 255f is the tie 76.5 in float32; in double it would be above it. */
+    float                            x     = 0.3f;
+    float                            y     = 0.0f;
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    attrs.signed_input                     = false;
+    assert_int_equal(qdq(attrs, &x, 1, 0.0f, 1.0f, &y), QG_OK);
+    assert_true(y == 76.0f * (1.0f / 255.0f));
+    attrs.round_mode = QG_HALF_UP;
+    assert_int_equal(qdq(attrs, &x, 1, 0.0f, 1.0f, &y), QG_OK);
+    assert_true(y == 77.0f * (1.0f / 255.0f));
+}
+
+static void qdq_lies_on_its_codes(void **state)
+{
+    (void)state;
+    for (int bits = 2; bits <= 16; bits++)
+        for (int kind = 0; kind < 4; kind++) {
+            float                            x[N], y[N], again[N];
+            qg_quantize_and_dequantize_attrs attrs = int8_given;
+            attrs.num_bits                         = bits;
+            attrs.signed_input                     = kind & 1;
+            attrs.narrow_range                     = kind & 2;
+            for (size_t i = 0; i < N; i++) x[i] = 6.0f * (qg_uniform(5, i) - 0.5f);
+            assert_int_equal(qdq(attrs, x, N, -2.0f, 1.5f, y), QG_OK);
+            assert_int_equal(qdq(attrs, y, N, -2.0f, 1.5f, again), QG_OK);
+            assert_memory_equal(y, again, sizeof y);
+            float zero = 0.0f;
+            assert_int_equal(qdq(attrs, &zero, 1, -2.0f, 1.5f, &zero), QG_OK);
+            assert_true(zero == 0.0f);
+        }
+}
+
+static void qdq_refuses_by_name(void **state)
+{
+    (void)state;
+    float                            x = 0.0f;
+    float                            y = 9.0f;
+    qg_quantize_and_dequantize_attrs attrs = int8_given;
+    static const struct {
+        bool is_signed;
+        int  bits;
+        bool ok;
+    } rows[] = {
+        { true, 0, false }, { true, 1, false },  { true, 61, true },   { true, 62, false },
+        { false, 1, true }, { false, 62, true }, { false, 63, false }, { false, -3, false }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        attrs.signed_input = rows[i].is_signed;
+        attrs.num_bits     = rows[i].bits;
+        assert_int_equal(qdq(attrs, &x, 1, -1.0f, 1.0f, &y), rows[i].ok ? QG_OK : QG_EARG);
+        if (!rows[i].ok) assert_non_null(strstr(qg_errmsg(), "num_bits"));
+    }
+    attrs            = int8_given;
+    attrs.round_mode = QG_HALF_AWAY_FROM_ZERO;
+    assert_int_equal(qdq(attrs, &x, 1, -1.0f, 1.0f, &y), QG_EARG);
+    assert_int_equal(qdq(int8_given, &x, 1, 1.0f, 0.0f, &y), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "input_min[0] is 1"));
+    /* V3 wraps a negative axis, the others do not; -1 is none for all. */
+    qg_array xs = { QG_F32, 2, { 1, 1 }, &x };
+    qg_array ys = { QG_F32, 2, { 1, 1 }, &y };
+    attrs             = int8_given;
+    attrs.range_given = false;
+    for (int axis = -4; axis <= 3; axis++)
+        for (int v = QG_QDQ_V2; v <= QG_QDQ_V4; v++) {
+            attrs.version = (qg_qdq_version)v;
+            attrs.axis    = axis;
+            const bool ok = axis < 2 && axis >= (v == QG_QDQ_V3 ? -2 : -1);
+            assert_int_equal(qg_quantize_and_dequantize(attrs, &xs, NULL, NULL, &ys),
+                             ok ? QG_OK : QG_EARG);
+            if (!ok) assert_non_null(strstr(qg_errmsg(), "axis"));
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_range_is_widened),
+        cmocka_unit_test(zero_in_the_three_modes),
+        cmocka_unit_test(the_sign_of_zero_is_that_of_the_product),
+        cmocka_unit_test(scaled_of_two_eras),
+        cmocka_unit_test(ties_by_round_mode),
+        cmocka_unit_test(int32_saturates_and_nan_is_zero),
+        cmocka_unit_test(codes_survive_a_round_trip),
+        cmocka_unit_test(slices_along_any_axis),
+        cmocka_unit_test(a_single_slice_makes_a_round_trip),
+        cmocka_unit_test(quantize_refuses_by_name),
+        cmocka_unit_test(ranges_beyond_float32_are_refused),
+        cmocka_unit_test(an_empty_range_has_the_lowest_code),
+        cmocka_unit_test(dequantize_refuses_ranges_beyond_float32),
+        cmocka_unit_test(the_adjusted_range_clips_and_the_raw_one_masks),
+        cmocka_unit_test(unsigned_measured_and_negative_is_zero),
+        cmocka_unit_test(an_infinite_measured_range_is_nan),
+        cmocka_unit_test(a_measured_range_leaves_nan_out),
+        cmocka_unit_test(a_range_without_a_float32_scale_is_refused),
+        cmocka_unit_test(no_slice_is_written_before_all_are_checked),
+        cmocka_unit_test(the_gradient_follows_the_version),
+        cmocka_unit_test(v3_rounds_half_to_even),
+        cmocka_unit_test(the_product_is_float32),
+        cmocka_unit_test(qdq_lies_on_its_codes),
+        cmocka_unit_test(qdq_refuses_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,365 @@
+#include "tests/support/views.h"
+
+#include "core/kernels/parallel.h"
+#include "quant/channel.h"
+#include "quant/form.h"
+#include "quant/map.h"
+#include "quant/observe.h"
+#include "quant/reduce.h"
+#include "quant/slope.h"
+#include "quant/smooth.h"
+#include "tests/support/environment.h"
+
+#include <stdlib.h>
+
+enum { BIG = 64 * QG_BLOCK + 3 * QG_BLOCK + 5 }; /* more than one round of blocks */
+
+static float big[BIG];
+
+static int fill_big(void **state)
+{
+    (void)state;
+    fill_normal(3, 1.0f, BIG, big);
+    return 0;
+}
+
+/* Sums of n doubles in another order differ by at most n ulp of the sum; 1e-12 is far above. */
+static void sums_against_a_loop(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s <= N_SIZES; s++) {
+        const size_t n = s < N_SIZES ? awkward_sizes[s] : BIG;
+        const float  d = 0.8f;
+        double       sum = 0.0, above = 0.0;
+        float        max = 0.0f;
+        size_t       kept = 0, count = 77;
+        for (size_t i = 0; i < n; i++) {
+            const float a = fabsf(big[i]);
+            sum += (double)a;
+            if (a > max) max = a;
+            if (a > d) {
+                above += (double)a;
+                kept++;
+            }
+        }
+        assert_near(qg__sum_abs(n, big), sum, 1e-12 * sum);
+        assert_near((double)qg__mean_abs(n, big), (double)(float)(sum / (double)n), 1e-7);
+        assert_true(qg__max_abs(n, big) == max);
+        assert_near(qg__sum_abs_above(n, big, d, &count), above, 1e-12 * sum);
+        assert_int_equal(count, kept);
+    }
+}
+
+static void integers_are_summed_exactly(void **state)
+{
+    (void)state;
+    static float x[MOST];
+    for (size_t i = 0; i < MOST; i++) x[i] = i % 2 ? 3.0f : -3.0f;
+    assert_true(qg__sum_abs(MOST, x) == 3.0 * MOST);
+    size_t kept;
+    assert_true(qg__sum_abs_above(MOST, x, 3.0f, &kept) == 0.0 && kept == 0); /* strictly above */
+    assert_true(qg__sum_abs_above(MOST, x, 2.9f, &kept) == 3.0 * MOST && kept == MOST);
+}
+
+static void empty_nan_and_infinite(void **state)
+{
+    (void)state;
+    size_t kept = 1;
+    assert_true(qg__sum_abs(0, NULL) == 0.0 && qg__max_abs(0, NULL) == 0.0f);
+    assert_true(qg__mean_abs(0, NULL) == 0.0f);
+    assert_true(qg__sum_abs_above(0, NULL, 1.0f, &kept) == 0.0 && kept == 0);
+    for (size_t at = 0; at < 40000; at += 13331) { /* in the first, a middle and the last block */
+        static float x[MOST];
+        fill_normal(4, 1.0f, MOST, x);
+        x[at] = -INFINITY;
+        assert_true(isinf(qg__max_abs(MOST, x)) && isinf(qg__sum_abs(MOST, x)));
+        x[at + 1] = NAN;
+        assert_true(isnan(qg__max_abs(MOST, x)) && isnan(qg__sum_abs(MOST, x)));
+        assert_true(isinf(qg__sum_abs_above(MOST, x, 1.0f, &kept))); /* NaN is above nothing */
+        assert_true(qg__sum_abs_above(MOST, x, NAN, &kept) == 0.0 && kept == 0);
+    }
+}
+
+static void square_terms(const void *context, size_t first, size_t n, float *term)
+{
+    const float *x = context;
+    for (size_t i = 0; i < n; i++) term[i] = x[first + i] * x[first + i];
+}
+
+static void terms_see_every_element_once(void **state)
+{
+    (void)state;
+    static float x[MOST];
+    for (size_t i = 0; i < MOST; i++) x[i] = (float)(i % 8);
+    for (size_t s = 0; s < N_SIZES; s++) {
+        double want = 0.0;
+        for (size_t i = 0; i < awkward_sizes[s]; i++) want += (double)(x[i] * x[i]);
+        assert_true(qg__sum_terms(awkward_sizes[s], square_terms, x) == want);
+    }
+}
+
+/* Everything that reduces or maps, once per instruction set and thread count: the same bits. */
+struct results {
+    double sum, above, terms, row;
+    float  max, ternary[MOST], tanh[MOST], codes[MOST], slope[MOST], uniform[MOST];
+    float  codes_of[5][MOST], slopes[11][MOST], signs[2][MOST];
+    float  span[2], least[19], most[19];
+    double pixels[50], pairs[2];
+    size_t kept;
+};
+
+/* Of the squares, and of the numbers themselves. */
+static void both_sums(const void *context, size_t first, size_t n, double *sum)
+{
+    float term[QG_CHUNK];
+    square_terms(context, first, n, term);
+    sum[0] += QG_KERNELS(qg__reduce)->sum(n, term);
+    sum[1] += QG_KERNELS(qg__reduce)->sum(n, (const float *)context + first);
+}
+
+static void compute_reductions(struct results *r)
+{
+    const qg_reduce_kernels *reduce = QG_KERNELS(qg__reduce);
+    for (int i = 0; i < 19; i++) r->least[i] = r->most[i] = 0.0f;
+    reduce->min_max(4607, big + 1, &r->span[0], &r->span[1]);
+    reduce->min_max_columns(50, 23, 19, big, r->least, r->most);
+    reduce->add_abs_rows(50, 21, big, r->pixels);
+    qg__sum_runs(BIG, both_sums, big, r->pairs);
+}
+
+static void compute_slopes(struct results *r)
+{
+    const qg_slope_kernels *k = QG_KERNELS(qg__slope);
+    const float            *dy = big + 3;
+    k->clip(1.0f, MOST, big, dy, r->slopes[0]);
+    k->open_clip(1.0f, MOST, big, dy, r->slopes[1]);
+    k->approx_sign(0.0f, MOST, big, dy, r->slopes[2]);
+    k->swish(5.0f, MOST, big, dy, r->slopes[3]);
+    k->tanh(0.7f, MOST, big, dy, r->slopes[4]);
+    k->ternary(MOST, big, dy, 0.3f, 2.0f, 3.0f, r->slopes[5], r->slopes[6], r->slopes[7]);
+    k->by_sign(MOST, big, dy, r->slopes[8]);
+    k->mix(MOST, big, r->slopes[8], 0.1f, 0.2f, 0.3f, r->slopes[9], r->slopes[10]);
+}
+
+static void compute(struct results *r)
+{
+    const qg_map_kernels *map = QG_KERNELS(qg__map);
+    map->linear(MOST, big, 0.9f, 15.0f, r->codes_of[0]);
+    map->dorefa_even(MOST, big, 15.0f, r->codes_of[1]);
+    map->dorefa_up(MOST, big, 15.0f, r->codes_of[2]);
+    map->pact(MOST, big, 0.9f, 15.0f, r->codes_of[3]);
+    map->lsq(MOST, big, 0.3f, -4.0f, 3.0f, r->codes_of[4]);
+    r->sum = qg__sum_abs(BIG, big);
+    r->above = qg__sum_abs_above(BIG, big, 0.3f, &r->kept);
+    r->max = qg__max_abs(BIG, big);
+    r->terms = qg__sum_terms(BIG, square_terms, big);
+    r->row = QG_KERNELS(qg__reduce)->sum(4607, big + 1); /* unaligned */
+    map->ternary(MOST, big, 0.3f, 2.0f, 3.0f, r->ternary);
+    map->tanh(MOST, big, r->tanh);
+    memcpy(r->codes, r->tanh, sizeof r->codes);
+    map->tanh_codes(MOST, 0.9f, 15.0f, r->codes);
+    QG_KERNELS(qg__slope)->dorefa(MOST, big, big + 3, 0.9f, r->slope);
+    map->uniform(MOST, 9, 5, r->uniform);
+    map->scaled_sign(MOST, big, 0.7f, r->signs[0]);
+    map->stochastic_sign(MOST, big, 9, 5, r->signs[1]);
+    compute_reductions(r);
+    compute_slopes(r);
+}
+
+static void same_bits_on_every_machine_and_thread_count(void **state)
+{
+    (void)state;
+    static struct results first, other;
+    qg_set_threads(1);
+    compute(&first);
+    for (int threads = 1; threads <= 5; threads += 2)
+        for (int path = 0; path < PATHS; path++) {
+            qg_set_threads(threads);
+            use_path(path);
+            memset(&other, 0, sizeof other);
+            compute(&other);
+            assert_true(other.sum == first.sum && other.above == first.above);
+            assert_true(other.terms == first.terms && other.row == first.row);
+            assert_true(other.max == first.max && other.kept == first.kept);
+            assert_same(MOST, other.ternary, first.ternary);
+            assert_same(MOST, other.tanh, first.tanh);
+            assert_same(MOST, other.codes, first.codes);
+            assert_same(MOST, other.slope, first.slope);
+            assert_same(5 * MOST, other.codes_of[0], first.codes_of[0]);
+            assert_same(MOST, other.uniform, first.uniform);
+            assert_same(11 * MOST, other.slopes[0], first.slopes[0]);
+            assert_same(2 * MOST, other.signs[0], first.signs[0]);
+            assert_same(2, other.span, first.span);
+            assert_same(19, other.least, first.least);
+            assert_same(19, other.most, first.most);
+            assert_memory_equal(other.pixels, first.pixels, sizeof first.pixels);
+            assert_memory_equal(other.pairs, first.pairs, sizeof first.pairs);
+        }
+    qg_set_threads(0);
+    for (size_t i = 0; i < MOST; i++) {
+        assert_true(first.uniform[i] == qg_uniform(9, 5 + i));
+        assert_true(first.signs[1][i] == (first.uniform[i] < (big[i] + 1.0f) * 0.5f ? 1.0f : -1.0f));
+        assert_true(first.tanh[i] == qg__tanh(big[i]));
+    }
+}
+
+/* Each of two sums in one reading is that of qg__sum_terms: the same blocks, the same order. */
+static void pairs_are_two_sums(void **state)
+{
+    (void)state;
+    double sum[2];
+    qg__sum_runs(BIG, both_sums, big, sum);
+    assert_true(sum[0] == qg__sum_terms(BIG, square_terms, big));
+    qg__sum_runs(0, both_sums, NULL, sum);
+    assert_true(sum[0] == 0.0 && sum[1] == 0.0);
+}
+
+/* Runs of small weights take the polynomial alone; one large weight, or NaN, must not let them. */
+static void tanh_of_a_run_is_tanh(void **state)
+{
+    (void)state;
+    float x[QG_TANH_RUN], y[QG_TANH_RUN];
+    for (int far = -1; far < QG_TANH_RUN; far++) {
+        for (size_t i = 0; i < QG_TANH_RUN; i++) x[i] = 0.0098f * (float)i * (i % 2 ? 1.0f : -1.0f);
+        if (far >= 0) x[far] = far % 3 ? QG_TANH_NEAR : -9.0f;
+        qg__tanh_run(QG_TANH_RUN, x, y);
+        for (size_t i = 0; i < QG_TANH_RUN; i++) {
+            const float t = qg__tanh(x[i]);
+            assert_memory_equal(&y[i], &t, sizeof t);
+        }
+    }
+    x[7] = NAN;
+    qg__tanh_run(QG_TANH_RUN, x, y);
+    assert_true(isnan(y[7]));
+}
+
+/* NaN is passed over; what is given is only widened. */
+static void minimum_and_maximum(void **state)
+{
+    (void)state;
+    const qg_reduce_kernels *reduce = QG_KERNELS(qg__reduce);
+    for (size_t n = 0; n < 100; n++) {
+        static float x[100];
+        fill_normal(7 + n, 1.0f, n, x);
+        if (n) x[n / 2] = NAN;
+        float lo = 0.5f, hi = -0.5f, want_lo = lo, want_hi = hi;
+        for (size_t i = 0; i < n; i++) {
+            if (x[i] < want_lo) want_lo = x[i];
+            if (x[i] > want_hi) want_hi = x[i];
+        }
+        reduce->min_max(n, x, &lo, &hi);
+        assert_true(lo == want_lo && hi == want_hi);
+    }
+}
+
+static const char *const machines[] = { "baseline", "avx2", "avx512" };
+
+/* Of channel `channel` in a loop, without element `but`. */
+static void span_of(qg_split c, size_t channel, size_t but, const float *x, float *lo, float *hi)
+{
+    *lo = INFINITY;
+    *hi = -INFINITY;
+    for (size_t i = 0; i < c.outer * c.depth * c.inner; i++)
+        if (i / c.inner % c.depth == channel && i != but) {
+            *lo = fminf(*lo, x[i]);
+            *hi = fmaxf(*hi, x[i]);
+        }
+}
+
+/* A NaN is left out of what a batch spans wherever it stands, first, last or in any lane of any machine;
+ * the rest of the batch may lie on one side of 0, so a NaN taken for 0 would show. */
+static void nan_is_left_out_wherever_it_stands(void **state)
+{
+    (void)state;
+    static const qg_split splits[] = { { 1, 1, 1 },  { 1, 1, 33 }, { 1, 1, 300 }, { 5, 7, 1 },
+                                        { 37, 20, 1 }, { 1, 3, 67 }, { 3, 4, 37 },  { 2, 2, 9 } };
+    static float           x[800];
+    for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++) {
+        const qg_split c = splits[s];
+        const size_t    n = c.outer * c.depth * c.inner;
+        for (size_t at = 0; at < n; at++) {
+            for (size_t i = 0; i < n; i++) x[i] = qg_normal(17, i) + 5.0f * (float)((int)at % 3 - 1);
+            x[at] = NAN;
+            const size_t channel = at / c.inner % c.depth;
+            float        low, high;
+            span_of(c, channel, at, x, &low, &high);
+            for (int m = 0; m < 3; m++) {
+                float lo[20], hi[20], percentile_lo[20], percentile_hi[20];
+                assert_int_equal(setenv("QGRAD_CPU", machines[m], 1), 0);
+                qg__min_max(c, 0, c.depth, x, lo, hi);
+                qg__percentiles(c, 0, c.depth, x, 100.0, percentile_lo, percentile_hi);
+                assert_true(lo[channel] == low && hi[channel] == high);
+                assert_true(percentile_lo[channel] == low && percentile_hi[channel] == high);
+                assert_true(isnan(qg__max_abs(n, x)));      /* kept, on the other hand */
+            }
+        }
+    }
+    unsetenv("QGRAD_CPU");
+}
+
+/* Of +0 and -0 neither is smaller; the same bits come out in any order of them. */
+static void the_order_of_zeros_does_not_show(void **state)
+{
+    (void)state;
+    static const qg_split splits[] = { { 1, 1, 70 }, { 70, 1, 1 }, { 35, 2, 1 }, { 1, 2, 35 } };
+    for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++)
+        for (int m = 0; m < 3; m++)
+            for (size_t at = 0; at < 70; at++) {
+                float x[70] = { 0.0f }, lo[2], hi[2];
+                x[at] = -0.0f;
+                assert_int_equal(setenv("QGRAD_CPU", machines[m], 1), 0);
+                qg__min_max(splits[s], 0, splits[s].depth, x, lo, hi);
+                for (size_t k = 0; k < splits[s].depth; k++)
+                    assert_true(lo[k] == 0.0f && !signbit(lo[k]) && hi[k] == 0.0f && !signbit(hi[k]));
+            }
+    unsetenv("QGRAD_CPU");
+}
+
+/* Channels first, in the middle, and inmost; element values tell where they came from. */
+static void channels_gather_and_scatter(void **state)
+{
+    (void)state;
+    const qg_split splits[] = { { 1, 3, 700 }, { 5, 3, 7 }, { 33, 4, 1 }, { 1, 1, 1 } };
+    for (int s = 0; s < 4; s++) {
+        const qg_split c = splits[s];
+        static float    x[2100], y[2100], part[2100];
+        const size_t    n = c.outer * c.depth * c.inner;
+        for (size_t i = 0; i < n; i++) x[i] = (float)i, y[i] = -1.0f;
+        for (size_t channel = 0; channel < c.depth; channel++) {
+            const size_t size = qg__channel_size(c);
+            double       sum = 0.0;
+            for (size_t at = 0; at < size; at += 9) {
+                const size_t m = qg__smaller(9, size - at);
+                qg__gather(c, channel, at, m, x, part);
+                for (size_t i = 0; i < m; i++) {
+                    const size_t o = (at + i) / c.inner;
+                    assert_true(part[i] ==
+                                (float)((o * c.depth + channel) * c.inner + (at + i) % c.inner));
+                    sum += (double)part[i];
+                }
+                qg__scatter(c, channel, at, m, part, y);
+            }
+            assert_near((double)qg_span_mean_abs(qg_span_at(qg__isa(), c, channel, x)), sum / (double)size, 1e-4);
+        }
+        assert_same(n, y, x);
+    }
+    assert_true(qg_span_mean_abs(qg_span_at(qg__isa(), (qg_split){ 0, 3, 1 }, 2, NULL)) == 0.0f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_against_a_loop),
+        cmocka_unit_test(integers_are_summed_exactly),
+        cmocka_unit_test(empty_nan_and_infinite),
+        cmocka_unit_test(terms_see_every_element_once),
+        cmocka_unit_test_teardown(same_bits_on_every_machine_and_thread_count, restore_variables),
+        cmocka_unit_test(pairs_are_two_sums),
+        cmocka_unit_test(tanh_of_a_run_is_tanh),
+        cmocka_unit_test(minimum_and_maximum),
+        cmocka_unit_test(nan_is_left_out_wherever_it_stands),
+        cmocka_unit_test(the_order_of_zeros_does_not_show),
+        cmocka_unit_test(channels_gather_and_scatter),
+    };
+    return cmocka_run_group_tests(tests, fill_big, NULL);
+}

@@ -1,0 +1,125 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "datasets/loader.h"
+#include "tests/support/room.h"
+
+#define SAMPLE "datasets/sample"
+
+/* FNV-1a of the pixels in image order; tests/make_sample.py prints it from the published files, and
+ * so without the sheets, their tiles or a PNG decoder. */
+#define TRAIN_PIXELS 0x560648b5dc24c16eu
+#define TEST_PIXELS  0xfeaecf662c02d8efu
+
+static void check_decoded(qg_loader *l, int per_class, uint64_t pixels)
+{
+    uint64_t hash      = 0xcbf29ce484222325u;
+    int      count[10] = { 0 };
+    assert_true(qg_shape_equal(qg_loader_shape(l), (qg_shape){ 10 * per_class, 28, 28, 1 }));
+    assert_int_equal(qg_loader_classes(l), 10);
+    for (qg_batch b; qg_loader_next(l, &b);) {
+        for (int i = 0; i < b.x.shape.n; i++) count[b.y[i]]++;
+        for (size_t i = 0; i < qg_count(b.x.shape); i++)
+            hash = (hash ^ (uint64_t)lroundf(b.x.data[i] * 255.0f)) * 0x100000001b3u;
+    }
+    for (int c = 0; c < 10; c++) assert_int_equal(count[c], per_class);
+    assert_true(hash == pixels);
+    qg_loader_free(l);
+}
+
+static void test_decodes(void **state)
+{
+    (void)state;
+    const qg_loader_spec spec = { .batch = 33, .in_order = true };
+    check_decoded(qg_sample_train(SAMPLE, spec), 200, TRAIN_PIXELS);
+    check_decoded(qg_sample_test(SAMPLE, spec), 50, TEST_PIXELS);
+}
+
+static void write_train(const unsigned char *bytes, size_t n)
+{
+    FILE *f = fopen(in_room("train.png"), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void assert_fails(const char *reason)
+{
+    char text[256];
+    assert_null(qg_sample_train(room, (qg_loader_spec){ .batch = 1 }));
+    snprintf(text, sizeof text, "'%s' %s", in_room("train.png"), reason);
+    assert_non_null(strstr(qg_errmsg(), text));
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    assert_null(qg_sample_train(room, (qg_loader_spec){ .batch = 1 }));
+    assert_non_null(strstr(qg_errmsg(), in_room("train.png")));
+    assert_null(qg_sample_test(NULL, (qg_loader_spec){ .batch = 1 }));
+    assert_string_equal(qg_errmsg(), "the directory of 'test.png' is NULL");
+    assert_null(qg_sample_test(SAMPLE, (qg_loader_spec){ 0 }));
+    assert_string_equal(qg_errmsg(), "batch is 0, but must be at least 1");
+}
+
+static void test_damaged(void **state)
+{
+    (void)state;
+    unsigned char *bytes = NULL;
+    size_t         n     = 0;
+    write_train((const unsigned char *)"", 0);
+    assert_fails("is not a readable PNG: ");
+    write_train((const unsigned char *)"P5 1400 1120 255\n", 17);
+    assert_fails("is not a readable PNG: ");
+    assert_int_equal(qg_file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n), QG_OK);
+    write_train(bytes, 20);
+    assert_fails("is not a readable PNG: ");
+    write_train(bytes, n / 2);
+    assert_fails("is damaged: ");
+    bytes[50] ^= 0xff;      /* within the code lengths of the first deflate block */
+    write_train(bytes, n);
+    assert_fails("is damaged: ");
+    free(bytes);
+}
+
+static void test_wrong_sheet(void **state)
+{
+    (void)state;
+    unsigned char *bytes = NULL;
+    size_t         n     = 0;
+    assert_int_equal(qg_file_read(SAMPLE "/test.png", 1 << 20, &bytes, &n), QG_OK);
+    write_train(bytes, n);
+    assert_fails("is 560 x 700, 1 channels of 8 bits, expected 1400 x 1120, 1 of 8");
+    free(bytes);
+
+    /* Bit depth and colour type are bytes 24 and 25. */
+    assert_int_equal(qg_file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n), QG_OK);
+    bytes[24] = 16;
+    write_train(bytes, n);
+    assert_fails("is 1400 x 1120, 1 channels of 16 bits, expected 1400 x 1120, 1 of 8");
+    bytes[24] = 8;
+    bytes[25] = 2;
+    write_train(bytes, n);
+    assert_fails("is 1400 x 1120, 3 channels of 8 bits, expected 1400 x 1120, 1 of 8");
+    free(bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decodes),
+        cmocka_unit_test_setup_teardown(test_missing, room_enter, room_leave),
+        cmocka_unit_test_setup_teardown(test_damaged, room_enter, room_leave),
+        cmocka_unit_test_setup_teardown(test_wrong_sheet, room_enter, room_leave),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,399 @@
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ops/ops.h"
+#include "quant/schemes/dorefa.h"
+#include "tests/support/scheme_case.h"
+
+static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
+enum { SHAPES = 4, MOST = 65 * 5 * 5 * 63 };
+
+static float expected[MOST];
+
+static qg_quant weight(int bits, bool through_max)
+{
+    return qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = bits, .through_max = through_max });
+}
+
+static qg_quant activation(int bits)
+{
+    return qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = bits });
+}
+
+/* --- weights ------------------------------------------------------------------------------ */
+
+static void weights_are_those_of_the_operator(void **state)
+{
+    (void)state;
+    static const int bits[] = { 1, 2, 3, 8 };
+    for (int b = 0; b < 4; b++)
+        for (int s = 0; s < 2 * SHAPES; s++) {
+            const bool  through_max = s >= SHAPES;
+            scheme_case c;
+            case_open(&c, weight(bits[b], through_max), shapes[s % SHAPES], (uint64_t)s);
+            const qg_array x  = case_array(c.x->shape, c.x->value);
+            const qg_array dy = case_array(c.x->shape, c.dy);
+            qg_array       y  = case_array(c.x->shape, expected);
+            case_forward(&c, QG_TRAIN, 0);
+            assert_int_equal(qg_dorefa_weight_quantizer(&x, bits[b], &y), QG_OK);
+            assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
+            case_backward(&c);
+            const qg_dorefa_weight_attrs attrs = { .k = bits[b], .through_max = through_max };
+            assert_int_equal(qg_dorefa_weight_quantizer_gradient(&x, &dy, attrs, &y), QG_OK);
+            assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
+            case_close(&c);
+        }
+}
+
+/* s(w) = tanh(w) / m, by libm in double. */
+static double smooth_loss(const scheme_case *c, size_t moved, double h, double fixed_m)
+{
+    double m = 0, sum = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        const double t = tanh((double)c->x->value[i] + (i == moved ? h : 0));
+        m              = fabs(t) > m ? fabs(t) : m;
+        sum += (double)c->dy[i] * t;
+    }
+    return sum / (fixed_m > 0 ? fixed_m : m);
+}
+
+static void slopes_are_those_of_the_surrogate(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 24; k++) {
+        const bool  through_max = k % 2;
+        scheme_case c;
+        /* Over the keys, the sum of dq tanh(w) and the largest w come with either sign. */
+        case_open(&c, weight(3, through_max), (qg_shape){ 3, 1, 1, 11 }, (uint64_t)k);
+        double m = 0;
+        for (size_t i = 0; i < c.n; i++) m = fmax(m, fabs(tanh((double)c.x->value[i])));
+        case_forward(&c, QG_TRAIN, 0);
+        case_backward(&c);
+        const double h = 1e-6, fixed = through_max ? 0 : m;
+        for (size_t i = 0; i < c.n; i++) {
+            const double slope = (smooth_loss(&c, i, h, fixed) - smooth_loss(&c, i, -h, fixed)) / (2 * h);
+            /* Float tanh near 1 leaves 1 - t^2 an error of a few 1e-7. */
+            assert_true(fabs((double)c.x->grad[i] - slope) < 2e-6);
+        }
+        case_close(&c);
+    }
+}
+
+static void weights_are_odd_multiples(void **state)
+{
+    (void)state;
+    for (int bits = 2; bits <= 8; bits++) {
+        const float steps = (float)((1 << bits) - 1);
+        scheme_case c;
+        case_open(&c, weight(bits, false), shapes[0], 4);
+        c.x->value[7] = 0.0f;
+        case_forward(&c, QG_TRAIN, 0);
+        for (size_t i = 0; i < c.n; i++) {
+            const float odd = c.y->data[i] * steps;
+            /* 2 (j / steps) - 1 rounds three times at values up to 2. */
+            assert_true(fabsf(odd - roundf(odd)) < 4e-7f * steps);
+            assert_int_equal(abs((int)roundf(odd)) % 2, 1);
+            assert_true(fabsf(c.y->data[i]) <= 1.0f);
+        }
+        assert_true(fabsf(c.y->data[7] - 1.0f / steps) < 2e-7f);
+        /* The code times its scale rounds otherwise than apply, which is bound to its source. */
+        assert_codes_give_values(&c, -(1 << bits) + 1, (1 << bits) - 1, 2.5e-7);
+        case_close(&c);
+    }
+    scheme_case c;
+    case_open(&c, weight(1, false), shapes[0], 4);
+    assert_codes_give_values(&c, -1, 1, 0);
+    case_close(&c);
+}
+
+static void all_zero_weights_stay_put(void **state)
+{
+    (void)state;
+    for (int bits = 1; bits <= 2; bits++) {
+        scheme_case c;
+        case_open(&c, weight(bits, true), (qg_shape){ 3, 1, 1, 5 }, 4);
+        memset(c.x->value, 0, c.n * sizeof(float));
+        case_forward(&c, QG_TRAIN, 0);
+        case_backward(&c);
+        for (size_t i = 0; i < c.n; i++) {
+            assert_true(fabsf(c.y->data[i] - (bits == 1 ? 0.0f : 1.0f / 3.0f)) < 1e-7f);
+            assert_true(c.x->grad[i] == (bits == 1 ? c.dy[i] : 0.0f));
+        }
+        case_close(&c);
+    }
+}
+
+static void a_replaced_surrogate_rules(void **state)
+{
+    (void)state;
+    qg_dorefa_weight_spec spec = { .bits = 2, .surrogate = qg_surrogate_clip(0.5f) };
+    scheme_case           c;
+    case_open(&c, qg_dorefa_weight(spec), shapes[0], 4);
+    case_forward(&c, QG_TRAIN, 0);
+    case_backward(&c);
+    for (size_t i = 0; i < c.n; i++)
+        assert_true(c.x->grad[i] == (fabsf(c.x->value[i]) <= 0.5f ? c.dy[i] : 0.0f));
+    case_close(&c);
+}
+
+/* --- activations -------------------------------------------------------------------------- */
+
+static void activations_are_those_of_the_operator(void **state)
+{
+    (void)state;
+    static const int bits[] = { 1, 2, 4, 8, 32 };
+    for (int b = 0; b < 10; b++) {
+        const bool  up = b >= 5;
+        const int   k  = bits[b % 5];
+        scheme_case c;
+        case_open(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = up }),
+                  shapes[3], 8);
+        c.x->value[0] = 0.0f, c.x->value[1] = 1.0f, c.x->value[2] = 0.5f, c.x->value[3] = 1.0f / 6.0f;
+        const qg_array x  = case_array(c.x->shape, c.x->value);
+        const qg_array dy = case_array(c.x->shape, c.dy);
+        qg_array       y  = case_array(c.x->shape, expected);
+        case_forward(&c, QG_TRAIN, 0);
+        assert_int_equal(qg_dorefa_activation_quantizer(&x, k, up ? QG_TIES_UP : QG_TIES_EVEN, &y),
+                         QG_OK);
+        assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
+        case_backward(&c);
+        assert_int_equal(qg_dorefa_activation_quantizer_gradient(&x, &dy, k, (qg_surrogate){ 0 }, &y),
+                         QG_OK);
+        assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
+        /* code / steps against code * (1 / steps): one rounding more, at most 1. */
+        if (k <= 8) assert_codes_give_values(&c, 0, (1 << k) - 1, 1.2e-7);
+        case_close(&c);
+    }
+}
+
+static qg_var *quantize(qg_tape *t, qg_var *x, void *context)
+{
+    return qg_quantize(t, *(const qg_quant *)context, x, NULL);
+}
+
+static double clip01(double x, void *context)
+{
+    (void)context;
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+
+static void the_activation_slope_is_clip_s(void **state)
+{
+    (void)state;
+    qg_quant            q = activation(2);
+    qg_gradcheck_result r;
+    assert_int_equal(
+        qg_slopecheck(
+            (qg_slopecheck_spec){
+                .name = "dorefa", .op = quantize, .surrogate = clip01, .context = &q, .lo = -1, .hi = 2 },
+            &r),
+        QG_OK);
+    assert_true(r.pass);
+}
+
+static void fused_is_unfused(void **state)
+{
+    (void)state;
+    assert_fused_as_unfused(activation(1), 0);
+    assert_fused_as_unfused(activation(2), 0);
+    assert_fused_as_unfused(activation(32), 0);
+    assert_fused_as_unfused(
+        qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 3, .ties_up = true }), 0);
+}
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+static qg_quant gradient(int bits, bool no_noise)
+{
+    return qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = bits, .no_noise = no_noise });
+}
+
+static void gradients_are_those_of_the_operator(void **state)
+{
+    (void)state;
+    static float noise[MOST];
+    for (int k = 0; k < 12; k++) {
+        const int  bits = 1 + k % 6;
+        const bool noisy = k < 6;
+        scheme_case c;
+        case_open(&c, gradient(bits, !noisy), shapes[k % SHAPES], 3);
+        memset(c.dy, 0, qg_row(c.x->shape) * sizeof(float));        /* the first sample has no gradient */
+        case_forward(&c, QG_TRAIN, 5);
+        assert_ptr_equal(c.y->data, c.x->value);        /* nothing is copied */
+        case_backward(&c);
+        qg_tape_begin(c.t, QG_TRAIN, CASE_KEY, 5);
+        const qg_array dy = case_array(c.x->shape, c.dy);
+        qg_array       y = case_array(c.x->shape, expected), u = case_array(c.x->shape, noise);
+        assert_int_equal(qg_dorefa_gradient_noise(qg_tape_key(c.t), bits, &u), QG_OK);
+        assert_int_equal(qg_dorefa_gradient_quantizer(&dy, bits, noisy ? &u : NULL, &y), QG_OK);
+        /* == and not the bits: 0 + -0 is 0 where the gradient of a parameter accumulates. */
+        for (size_t i = 0; i < c.n; i++) assert_true(c.x->grad[i] == expected[i]);
+        for (size_t i = 0; i < qg_row(c.x->shape); i++) assert_true(c.x->grad[i] == 0.0f);
+        case_close(&c);
+    }
+}
+
+/* x + quantized x: the quantized gradient is added to what is there, or the other way round. */
+static void gradients_accumulate(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        scheme_case c;
+        case_open(&c, gradient(3, true), (qg_shape){ 3, 2, 2, 5 }, 3);
+        qg_tape_begin(c.t, QG_TRAIN, 1, 0);
+        qg_var *x = qg_scale(c.t, qg_parameter(c.t, c.x), 1);
+        qg_var *q = first ? qg_quantize(c.t, c.q, x, NULL) : NULL;
+        qg_var *z = qg_scale(c.t, x, 1);
+        if (!first) q = qg_quantize(c.t, c.q, x, NULL);
+        c.y = qg_add(c.t, z, q);
+        case_backward(&c);
+        const qg_array dy = case_array(c.x->shape, c.dy);
+        qg_array       y  = case_array(c.x->shape, expected);
+        assert_int_equal(qg_dorefa_gradient_quantizer(&dy, 3, NULL, &y), QG_OK);
+        for (size_t i = 0; i < c.n; i++) expected[i] += c.dy[i];
+        assert_close(c.x->grad, expected, c.n, 0);
+        case_close(&c);
+    }
+}
+
+static void evaluation_and_waiting_leave_no_trace(void **state)
+{
+    (void)state;
+    qg_quant q = gradient(2, false);
+    q.after    = 4;
+    scheme_case c;
+    case_open(&c, q, (qg_shape){ 3, 2, 2, 5 }, 3);
+    assert_null(case_forward(&c, QG_EVAL, 9)->op);
+    assert_null(case_forward(&c, QG_TRAIN, 3)->op);
+    assert_non_null(case_forward(&c, QG_TRAIN, 4)->op);
+    case_close(&c);
+}
+
+/* Noise makes the quantizer unbiased away from +-m, where the clip bites. */
+static void gradients_are_unbiased(void **state)
+{
+    (void)state;
+    enum { STEPS = 4000 };
+    scheme_case c;
+    case_open(&c, gradient(2, false), (qg_shape){ 1, 1, 1, 4 }, 3);
+    const float dy[] = { 1.0f, 0.1f, -0.45f, 0.3f };
+    double      mean[4] = { 0 };
+    memcpy(c.dy, dy, sizeof dy);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        case_forward(&c, QG_TRAIN, step);
+        case_backward(&c);
+        for (int i = 0; i < 4; i++) mean[i] += (double)c.x->grad[i] / STEPS;
+    }
+    /* One draw deviates by at most 1/3, half a level; 4 sigma of the mean of 4000 is 0.021. */
+    for (int i = 1; i < 4; i++) assert_true(fabs(mean[i] - (double)dy[i]) < 0.021);
+    case_close(&c);
+}
+
+static void batch_sums_stay_visible(void **state)
+{
+    (void)state;
+    qg_params p = { 0 };
+    qg_tape  *t = qg_tape_new();
+    declare(&p, "w", (qg_shape){ 33, 3, 3, 5 });
+    declare(&p, "x", (qg_shape){ 3, 7, 7, 5 });
+    allocate_apart(&p, 1);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *y = qg_conv2d(t, qg_parameter(t, p.item[1]), qg_parameter(t, p.item[0]), NULL,
+                          (qg_conv_spec){ .sums = true });
+    assert_non_null(y->sums);
+    const qg_var *q = qg_quantize(t, gradient(4, false), y, NULL);
+    assert_ptr_equal(q->sums, y->sums);
+    assert_ptr_equal(q->data, y->data);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+/* --- all ---------------------------------------------------------------------------------- */
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    assert_any_threads(weight(1, false), activation(2), gradient(6, false), true);
+    assert_any_threads(weight(3, true), activation(4), (qg_quant){ 0 }, false);
+}
+
+static void illegal_bits_are_named(void **state)
+{
+    (void)state;
+    case_refused(weight(0, false), QG_WEIGHT, "fc1", "bits is 0, must be 1 to 16 or 32");
+    case_refused(weight(17, false), QG_WEIGHT, "dorefa", "bits is 17");
+    case_refused(activation(33), QG_INPUT, "dorefa", "bits is 33");
+    case_refused(gradient(-1, false), QG_GRADIENT, "dorefa", "bits is -1");
+    case_refused(activation(2), QG_WEIGHT, "fc1", "does not quantize weights");
+    assert_null(weight(32, false).scheme);
+    scheme_case c;
+    case_open(&c, weight(17, false), shapes[1], 1);
+    qg_tape_begin(c.t, QG_TRAIN, 1, 0);
+    assert_null(qg_quantize(c.t, c.q, qg_parameter(c.t, c.x), NULL));
+    assert_message("dorefa: bits is 17");
+    assert_int_equal(qg_tape_status(c.t), QG_EARG);
+    case_close(&c);
+    assert_null(gradient(32, false).scheme);
+    qg_codes codes = { 0 };
+    const qg_quant q = activation(32);
+    assert_int_equal(qg_encode(q, (qg_tensor){ { 1, 1, 1, 1 }, NULL }, NULL, &codes), QG_EARG);
+    assert_message("32 bits");
+}
+
+/* Each output channel is a tensor of its own, whose largest or mean |w| decides. */
+static void channels_are_on_their_own(void **state)
+{
+    (void)state;
+    static const int bits[] = { 1, 3, 16 };
+    const qg_shape   shape  = { 4, 3, 3, 33 };
+    const size_t     row    = qg_row(shape);
+    for (int k = 0; k < 6; k++) {
+        const qg_dorefa_weight_spec spec = { .bits = bits[k / 2], .through_max = k % 2 };
+        qg_dorefa_weight_spec       rows = spec;
+        scheme_case                 all;
+        rows.per_channel = true;
+        case_open(&all, qg_dorefa_weight(rows), shape, 9);
+        for (size_t i = 0; i < all.n; i++) all.x->value[i] *= (float)(1 + i / row);
+        assert_codes_give_values(&all, -65535, 65535, 1e-6);       /* scale and quotient are rounded apart */
+        case_forward(&all, QG_TRAIN, 0);
+        case_backward(&all);
+        for (size_t i = 0; i < 4; i++) {
+            scheme_case one;
+            case_open(&one, qg_dorefa_weight(spec), (qg_shape){ 1, 3, 3, 33 }, 9);
+            memcpy(one.x->value, all.x->value + i * row, row * sizeof(float));
+            memcpy(one.dy, all.dy + i * row, row * sizeof(float));
+            case_forward(&one, QG_TRAIN, 0);
+            case_backward(&one);
+            assert_memory_equal(one.y->data, all.y->data + i * row, row * sizeof(float));
+            assert_memory_equal(one.x->grad, all.x->grad + i * row, row * sizeof(float));
+            case_close(&one);
+        }
+        case_close(&all);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_those_of_the_operator),
+        cmocka_unit_test(slopes_are_those_of_the_surrogate),
+        cmocka_unit_test(weights_are_odd_multiples),
+        cmocka_unit_test(all_zero_weights_stay_put),
+        cmocka_unit_test(a_replaced_surrogate_rules),
+        cmocka_unit_test(activations_are_those_of_the_operator),
+        cmocka_unit_test(the_activation_slope_is_clip_s),
+        cmocka_unit_test(fused_is_unfused),
+        cmocka_unit_test(gradients_are_those_of_the_operator),
+        cmocka_unit_test(gradients_accumulate),
+        cmocka_unit_test(evaluation_and_waiting_leave_no_trace),
+        cmocka_unit_test(gradients_are_unbiased),
+        cmocka_unit_test(batch_sums_stay_visible),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(illegal_bits_are_named),
+        cmocka_unit_test(channels_are_on_their_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,143 @@
+#include "tests/support/schemes.h"
+
+#include <math.h>
+#include <string.h>
+
+static qg_quant unit(int bits, bool zero) { return qg_unit((qg_unit_spec){ .bits = bits, .zero = zero }); }
+
+/* --- values ------------------------------------------------------------------------------- */
+
+static void assert_values(qg_quant q, size_t n, const float *x, const float *expected)
+{
+    rig r;
+    open_rig(&r, q, QG_INPUT, (qg_shape){ 1, 1, 1, (int)n });
+    memcpy(r.x->value, x, n * sizeof *x);
+    assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+    assert_close(r.y->data, expected, n, 0);
+    close_rig(&r);
+}
+
+/* BNN-PYNQ's levels: two of them, four without a zero, three with it.  A tie without zero goes up, one
+ * with zero to the even code. */
+static void levels_are_those_of_the_nets(void **state)
+{
+    (void)state;
+    const float third = 1.0f / 3.0f;
+    assert_values(unit(1, false), 6, (float[]){ -5, -1e-30f, -0.0f, 0, 1e-30f, INFINITY }, (float[]){ -1, -1, 1, 1, 1, 1 });
+    assert_values(unit(2, false), 9, (float[]){ -9, -1, -0.667f, -0.666f, -1e-9f, 0, 0.666f, 0.667f, 1 },
+                  (float[]){ -1, -1, -1, -third, -third, third, third, 1, 1 });
+    assert_values(unit(2, true), 9, (float[]){ -9, -0.51f, -0.5f, -0.1f, 0, 0.4f, 0.5f, 0.51f, 7 },
+                  (float[]){ -1, -1, 0, 0, 0, 0, 0, 1, 1 });
+    assert_values(unit(3, true), 5, (float[]){ -1, -0.4f, 0.1f, 0.5f, 0.9f }, (float[]){ -1, -third, 0, 2.0f / 3, 1 });
+    assert_true(unit(0, false).bits == 2);
+}
+
+static void levels_are_symmetric(void **state)
+{
+    (void)state;
+    enum { MANY = 4001 };
+    for (int bits = 2; bits <= 8; bits++) {
+        rig r;
+        open_rig(&r, unit(bits, true), QG_INPUT, (qg_shape){ 1, 1, MANY, 1 });
+        for (int i = 0; i < MANY; i++) r.x->value[i] = (float)(i - MANY / 2) / 1500;
+        assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+        for (int i = 0; i < MANY; i++) assert_true(r.y->data[i] == -r.y->data[MANY - 1 - i]);
+        close_rig(&r);
+    }
+}
+
+static void nan_stays(void **state)
+{
+    (void)state;
+    for (int zero = 0; zero < 2; zero++) {
+        rig r;
+        open_rig(&r, unit(2, zero), QG_INPUT, (qg_shape){ 1, 1, 1, 1 });
+        r.x->value[0] = NAN;
+        assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+        assert_true(isnan(r.y->data[0]));
+        close_rig(&r);
+    }
+}
+
+/* --- the rest ----------------------------------------------------------------------------- */
+
+static double hard(double x, void *context)
+{
+    (void)context;
+    return fmin(fmax(x, -1.0), 1.0);
+}
+
+static double half(double x, void *context)
+{
+    (void)context;
+    return fmin(fmax(x, -0.5), 0.5);
+}
+
+static void slope_is_that_of_the_surrogate(void **state)
+{
+    (void)state;
+    assert_slope(unit(2, false), QG_INPUT, NULL, hard, NULL, -2, 2);
+    assert_slope(unit(2, true), QG_WEIGHT, NULL, hard, NULL, -2, 2);
+    qg_quant q  = unit(2, false);
+    q.surrogate = qg_surrogate_clip(0.5f);
+    assert_slope(q, QG_INPUT, NULL, half, NULL, -2, 2);
+}
+
+static void codes_are_what_apply_gives(void **state)
+{
+    (void)state;
+    for (int bits = 1; bits <= 8; bits++)
+        for (int zero = 0; zero <= (bits > 1); zero++) {
+            rig r;
+            open_rig(&r, unit(bits, zero), QG_WEIGHT, (qg_shape){ 3, 1, 5, 63 });
+            fill_uniform(r.x->value, 3 * 5 * 63, -1.5f, 1.5f, (uint64_t)bits);
+            assert_codes(&r, 1.0);      /* k / n against k times the rounded 1 / n */
+            close_rig(&r);
+        }
+}
+
+/* The largest becomes 1, and nothing is left of what would all be rounded to 0. */
+static void weights_start_wide(void **state)
+{
+    (void)state;
+    rig r;
+    open_rig(&r, unit(2, true), QG_WEIGHT, (qg_shape){ 1, 1, 1, 4 });
+    memcpy(r.x->value, (float[]){ 0.01f, -0.04f, 0, 0.02f }, 4 * sizeof(float));
+    start_rig(&r, true);
+    assert_close(r.x->value, (float[]){ 0.25f, -1, 0, 0.5f }, 4, 1e-7);
+    assert_true(r.q.scheme->clip == 1.0f && r.q.scheme->rectifies);
+    close_rig(&r);
+}
+
+static void refuses_bad_constants(void **state)
+{
+    (void)state;
+    const qg_quant none = { 0 };
+    assert_refused(none, unit(9, false), "unit: bits is 9, not 1 .. 8");
+    assert_refused(unit(1, true), none, "unit: bits is 1, not 2 .. 8, which a level at 0 needs");
+    assert_refused(unit(-1, false), none, "unit: bits is -1");
+}
+
+static void works_in_nets(void **state)
+{
+    (void)state;
+    assert_fused_equals_unfused(unit(2, false), "unit", 0);
+    assert_fused_equals_unfused(unit(2, true), "unit", 0);
+    assert_trains_alike(unit(2, true), unit(2, false));
+    assert_trains_alike(unit(1, false), unit(1, false));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_are_those_of_the_nets),
+        cmocka_unit_test(levels_are_symmetric),
+        cmocka_unit_test(nan_stays),
+        cmocka_unit_test(slope_is_that_of_the_surrogate),
+        cmocka_unit_test(codes_are_what_apply_gives),
+        cmocka_unit_test(weights_start_wide),
+        cmocka_unit_test(refuses_bad_constants),
+        cmocka_unit_test(works_in_nets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,391 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/io/file.h"
+#include "core/io/state.h"
+#include "tests/support/room.h"
+
+#define TRAILING_DATA "tests/golden/safetensors/05_trailing_data"
+
+static qg_array vector(qg_dtype dtype, void *data, size_t n)
+{
+    return (qg_array){ .dtype = dtype, .rank = 1, .dims = { n }, .data = data };
+}
+
+static void read_all(const char *path, unsigned char **bytes, size_t *n)
+{
+    assert_int_equal(qg_file_read(path, 1 << 20, bytes, n), QG_OK);
+}
+
+/* One array per type, of awkward sizes, an empty one, a scalar and one of every dimension. */
+enum { ARRAYS = 13, ARRAY_BYTES = 65 * 8 };
+
+static qg_state *all_types(unsigned char data[ARRAYS][ARRAY_BYTES])
+{
+    static const qg_dtype dtypes[] = {
+#define X(code, text, bytes) code,
+        QG_DTYPE_LIST(X)
+#undef X
+    };
+    static const size_t sizes[] = { 1, 3, 31, 33, 63, 65, 64, 2, 5, 7 };
+    qg_state           *s       = qg_state_new();
+    for (int i = 0; i < 10; i++)
+        qg_state_add(s, qg_dtype_name(dtypes[i]), vector(dtypes[i], data[i], sizes[i]));
+    qg_state_add(s, "empty", (qg_array){ QG_F32, 3, { 3, 0, 31 }, NULL });
+    qg_state_add(s, "scalar", (qg_array){ QG_F64, 0, { 0 }, data[11] });
+    qg_state_add(s, "", (qg_array){ QG_U8, 8, { 1, 2, 3, 1, 1, 5, 1, 2 }, data[12] });
+    return s;
+}
+
+static void round_trip_of_every_type(void **state)
+{
+    (void)state;
+    static _Alignas(8) unsigned char out[ARRAYS][ARRAY_BYTES], in[ARRAYS][ARRAY_BYTES];
+    for (size_t i = 0; i < ARRAYS; i++)
+        for (size_t k = 0; k < ARRAY_BYTES; k++)
+            out[i][k] = (unsigned char)((i * ARRAY_BYTES + k) * 2654435761u >> 7 | 1);
+    memset(in, 0, sizeof in);
+    qg_state *from = all_types(out), *to = all_types(in);
+    qg_state_note(from, "text", "\"quoted\"\n\ttab \\ \x1F \x7F caf\xC3\xA9 \xF0\x9D\x84\x9E /");
+    qg_state_note(from, "", "no key");
+    qg_state_note(from, "epoch", "1");
+    qg_state_note(from, "epoch", "2");
+    qg_state_note(to, "stale", "goes away");
+    assert_int_equal(qg_state_save(from, in_room("a")), QG_OK);
+    assert_int_equal(qg_state_load(to, in_room("a")), QG_OK);
+    assert_string_equal(qg_state_noted(to, "text"), qg_state_noted(from, "text"));
+    assert_string_equal(qg_state_noted(to, ""), "no key");
+    assert_string_equal(qg_state_noted(to, "epoch"), "2");
+    assert_null(qg_state_noted(to, "stale"));
+
+    /* Exactly the bytes of the arrays arrived: saved again they give the same file, and what lies
+     * behind each array is still zero. */
+    unsigned char *first, *second;
+    size_t         n, m;
+    assert_int_equal(qg_state_save(to, in_room("b")), QG_OK);
+    read_all(in_room("a"), &first, &n);
+    read_all(in_room("b"), &second, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(first, second, n);
+    free(first);
+    free(second);
+
+    qg_archive *a = qg_archive_open(in_room("a"));
+    assert_non_null(a);
+    const qg_archive_entry *e = qg_archive_entries(a, &n);
+    assert_int_equal(n, ARRAYS);
+    for (size_t i = 0; i < n; i++) assert_true(e[i].viewable);
+    assert_memory_equal(qg_archive_find(a, "scalar")->array.data, out[11], 8);
+    assert_memory_equal(in[11], out[11], 8);
+    assert_int_equal(in[11][8], 0);
+    assert_int_equal(in[0][3], out[0][3]);      /* F32 [1] */
+    assert_int_equal(in[0][4], 0);
+    assert_int_equal(qg_archive_find(a, "")->array.dims[5], 5);
+    assert_int_equal(qg_archive_find(a, "empty")->array.dims[2], 31);
+    qg_archive_free(a);
+    qg_state_free(from);
+    qg_state_free(to);
+}
+
+static void bytes_are_canonical(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"__metadata__\":{\"a\":\"\\u001f\\n\\\"\",\"b\":\"/\"},"
+        "\"step\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
+        "\"B\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]},"
+        "\"a\":{\"dtype\":\"U32\",\"shape\":[1],\"data_offsets\":[16,20]},"
+        "\"none\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[20,20]},"
+        "\"h\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[20,22]},"
+        "\"a.b\":{\"dtype\":\"I8\",\"shape\":[3],\"data_offsets\":[22,25]}}";
+    static const char data[] = "\1\0\0\0\0\0\0\200"       /* step */
+                               "\0\0\200\77\0\0\0\300"    /* B */
+                               "\4\3\2\1\376\377"         /* a, h */
+                               "\0\1\377";                 /* a.b */
+    const size_t      padded = (sizeof header - 1 + 7) / 8 * 8;
+    const size_t      total  = 8 + padded + sizeof data - 1;
+    unsigned char     golden[1024];
+    memset(golden, ' ', sizeof golden);
+    qg_put_u64(golden, padded);
+    memcpy(golden + 8, header, sizeof header - 1);
+    memcpy(golden + 8 + padded, data, sizeof data - 1);
+
+    int64_t  step  = INT64_MIN + 1;
+    float    f[2]  = { 1, -2 };
+    uint32_t u     = 0x01020304;
+    int16_t  h     = -2;
+    int8_t   b[3]  = { 0, 1, -1 };
+    const struct {
+        const char *name;
+        qg_array    array;
+    } list[] = {
+        { "a", { QG_U32, 1, { 1 }, &u } },      { "a.b", { QG_I8, 1, { 3 }, b } },
+        { "none", { QG_F32, 1, { 0 }, NULL } }, { "B", { QG_F32, 2, { 1, 2 }, f } },
+        { "h", { QG_I16, 1, { 1 }, &h } },      { "step", { QG_I64, 0, { 0 }, &step } },
+    };
+    for (size_t start = 0; start < 6; start++) {
+        qg_state *s = qg_state_new();
+        qg_state_note(s, start % 2 ? "a" : "b", start % 2 ? "\x1F\n\"" : "/");
+        for (size_t i = 0; i < 6; i++) {
+            const size_t k = (start + i * 5) % 6;
+            qg_state_add(s, list[k].name, list[k].array);
+        }
+        qg_state_note(s, start % 2 ? "b" : "a", start % 2 ? "/" : "\x1F\n\"");
+        assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
+        unsigned char *bytes;
+        size_t         n;
+        read_all(in_room("a"), &bytes, &n);
+        assert_int_equal(n, total);
+        assert_memory_equal(bytes, golden, n);
+        free(bytes);
+        qg_state_free(s);
+    }
+}
+
+static void empty_state(void **state)
+{
+    (void)state;
+    qg_state *s = qg_state_new();
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
+    unsigned char *bytes;
+    size_t         n;
+    read_all(in_room("a"), &bytes, &n);
+    assert_int_equal(n, 16);
+    assert_memory_equal(bytes, "\10\0\0\0\0\0\0\0{}      ", 16);
+    free(bytes);
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_OK);
+    qg_state_free(s);
+}
+
+/* One message tells every difference, and a failed load changes nothing. */
+static void mismatches_are_listed(void **state)
+{
+    (void)state;
+    static float w[32 * 25], other[32 * 25];
+    double       d[3] = { 1, 2, 3 };
+    qg_state    *s    = qg_state_new();
+    for (size_t i = 0; i < 32 * 25; i++) w[i] = 1;
+    qg_state_add(s, "conv1.weight", (qg_array){ QG_F32, 4, { 32, 5, 5, 1 }, w });
+    qg_state_add(s, "fits", vector(QG_F32, w, 3));
+    qg_state_add(s, "bn.mean", vector(QG_F64, d, 3));
+    qg_state_add(s, "rank", (qg_array){ QG_F32, 2, { 3, 1 }, w });
+    qg_state_add(s, "extra", vector(QG_F32, w, 1));
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
+    qg_state_free(s);
+
+    s = qg_state_new();
+    qg_state_add(s, "conv1.weight", (qg_array){ QG_F32, 4, { 20, 5, 5, 1 }, other });
+    qg_state_add(s, "fits", vector(QG_F32, other, 3));
+    qg_state_add(s, "bn.mean", vector(QG_F32, other, 3));
+    qg_state_add(s, "rank", vector(QG_F32, other, 3));
+    qg_state_add(s, "fc.bias", vector(QG_F32, other, 10));
+    qg_state_note(s, "mine", "stays");
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
+    char expected[512];
+    snprintf(expected, sizeof expected,
+             "'%s' does not fit: bn.mean: file F64 [3], net F32 [3]; "
+             "conv1.weight: file [32,5,5,1], net [20,5,5,1]; extra: only in the file; "
+             "fc.bias: missing in the file; rank: file [3,1], net [3]", in_room("a"));
+    assert_string_equal(qg_errmsg(), expected);
+    for (size_t i = 0; i < 32 * 25; i++) assert_true(other[i] == 0);
+    assert_string_equal(qg_state_noted(s, "mine"), "stays");
+    qg_state_free(s);
+}
+
+static void long_lists_of_mismatches_are_cut(void **state)
+{
+    (void)state;
+    qg_state *empty = qg_state_new(), *s = qg_state_new();
+    assert_int_equal(qg_state_save(empty, in_room("a")), QG_OK);
+    char  name[600];
+    float x = 0;
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "%02d.weight", i);
+        qg_state_add(s, name, vector(QG_F32, &x, 1));
+    }
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
+    const size_t length = strlen(qg_errmsg());
+    assert_in_range(length, 1900, 2047);
+    unsigned last, more;
+    const char *semicolon = strrchr(qg_errmsg(), ';');
+    assert_int_equal(sscanf(semicolon, "; and %u more", &more), 1);
+    assert_string_equal(semicolon + strlen(semicolon) - 5, " more");
+    while (*--semicolon != ';') continue;
+    assert_int_equal(sscanf(semicolon, "; %u.weight: missing", &last), 1);
+    assert_int_equal(last + 1 + more, 100);
+    qg_state_free(s);
+
+    /* The longest line there is: a name that is cut and two shapes of 20-digit numbers. */
+    const size_t h    = SIZE_MAX;
+    qg_array     wide = { QG_F32, 8, { 0, h, h, h, h, h, h, h }, NULL };
+    s                 = qg_state_new();
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    qg_state_add(s, name, wide);
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
+    qg_state_free(s);
+    s = qg_state_new();
+    wide.dtype   = QG_F64;
+    wide.dims[7] = 9;
+    qg_state_add(s, name, wide);
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
+    assert_non_null(strstr(qg_errmsg(), "18446744073709551615,9]"));
+    qg_state_free(s);
+    qg_state_free(empty);
+}
+
+/* The first failure stays, whatever follows, and save and load tell it. */
+static void assert_sticks(qg_state *s, qg_status added, const char *reason)
+{
+    assert_int_equal(added, QG_EARG);
+    qg_fail(QG_ENAN, "another failure in between");
+    assert_int_equal(qg_state_note(s, "k", "v"), QG_EARG);
+    assert_null(qg_state_noted(s, "k"));
+    assert_int_equal(qg_state_save(s, in_room("b")), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), reason));
+    qg_fail(QG_ENAN, "another failure in between");
+    assert_int_equal(qg_state_load(s, in_room("a")), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), reason));
+    qg_state_free(s);
+}
+
+static void bad_arrays_stick(void **state)
+{
+    (void)state;
+    float           x = 0;
+    const qg_array  one = vector(QG_F32, &x, 1);
+    qg_state       *s = qg_state_new();
+    assert_int_equal(qg_state_add(s, "twice", one), QG_OK);
+    assert_sticks(s, qg_state_add(s, "twice", one), "'twice' is added twice");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_add(s, "__metadata__", one), "__metadata__");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_add(s, "\xFF", one), "UTF-8");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_add(s, "w", (qg_array){ .rank = 9, .data = &x }), "rank 9");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_add(s, "w", (qg_array){ .rank = -1, .data = &x }), "rank -1");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_add(s, "w", vector((qg_dtype)99, &x, 1)), "99");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_add(s, "w", vector(QG_F32, NULL, 1)), "'w' has no data");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_add(s, "w", vector(QG_F32, &x, SIZE_MAX / 2)), "'w' is larger");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_note(s, "key", "\xC3"), "'key' is not UTF-8");
+}
+
+static void null_state(void **state)
+{
+    (void)state;
+    qg_state *s = qg_state_new();
+    assert_null(qg_state_noted(s, NULL));
+    qg_state_free(s);
+    qg_state_refuse(NULL, QG_EARG);
+    qg_fail(QG_ENAN, "the first failure");
+    assert_int_equal(qg_state_add(NULL, "w", vector(QG_F32, NULL, 0)), QG_EMEM);
+    assert_int_equal(qg_state_note(NULL, "k", "v"), QG_EMEM);
+    assert_int_equal(qg_state_save(NULL, in_room("a")), QG_EMEM);
+    assert_int_equal(qg_state_load(NULL, in_room("a")), QG_EMEM);
+    assert_null(qg_state_noted(NULL, "k"));
+    qg_state_free(NULL);
+    qg_archive_free(NULL);
+    assert_null(qg_archive_find(NULL, "w"));
+    assert_null(qg_archive_noted(NULL, "k"));
+    size_t n = 1;
+    assert_null(qg_archive_entries(NULL, &n));
+    assert_int_equal(n, 0);
+    assert_string_equal(qg_errmsg(), "the first failure");
+}
+
+static void bad_paths(void **state)
+{
+    (void)state;
+    float     x = 3;
+    qg_state *s = qg_state_new();
+    qg_state_add(s, "x", vector(QG_F32, &x, 1));
+    assert_int_equal(qg_state_load(s, in_room("missing")), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), in_room("missing")));
+    assert_int_equal(qg_state_load(s, room), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), room));
+    assert_int_equal(qg_state_load(s, TRAILING_DATA), QG_EFORMAT);
+    assert_non_null(strstr(qg_errmsg(), TRAILING_DATA));
+    assert_int_equal(qg_state_save(s, room), QG_EIO);
+    assert_int_equal(qg_state_save(s, in_room("missing/a")), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), in_room("missing/a")));
+    assert_null(qg_archive_open(in_room("missing")));
+    assert_non_null(strstr(qg_errmsg(), in_room("missing")));
+    assert_true(x == 3);
+    qg_state_free(s);
+}
+
+/* Two arrays, three notes. */
+static void save_small(const char *path)
+{
+    float     f[6] = { 1, -2, 3, 0.5f, 0, 65 };
+    int8_t    i[3] = { -1, 0, 1 };
+    qg_state *s    = qg_state_new();
+    qg_state_add(s, "codes", vector(QG_I8, i, 3));
+    qg_state_add(s, "caf\xC3\xA9\"\n", (qg_array){ QG_F32, 2, { 2, 3 }, f });
+    qg_state_note(s, "k", "v\x01");
+    qg_state_note(s, "empty", "");
+    qg_state_note(s, "lines", "a\nb\\");
+    assert_int_equal(qg_state_save(s, path), QG_OK);
+    qg_state_free(s);
+}
+
+static void failed_save_keeps_the_old_file(void **state)
+{
+    (void)state;
+    save_small(in_room("a"));
+    unsigned char *before, *after;
+    size_t         n, m;
+    read_all(in_room("a"), &before, &n);
+    char blocker[ROOM_BYTES];
+    snprintf(blocker, sizeof blocker, "%s/a.tmp", room);
+    assert_int_equal(mkdir(blocker, 0700), 0);      /* the temporary file cannot be made */
+    qg_state *s = qg_state_new();
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_EIO);
+    assert_non_null(strstr(qg_errmsg(), in_room("a")));
+    qg_state_free(s);
+    assert_int_equal(rmdir(blocker), 0);
+
+    float x[3] = { 1, 2, INFINITY };            /* nobody could load it again */
+    s          = qg_state_new();
+    qg_state_add(s, "w", vector(QG_F32, x, 3));
+    assert_int_equal(qg_state_save(s, in_room("a")), QG_ENAN);
+    assert_non_null(strstr(qg_errmsg(), "/a': w has the value inf, at 2 of 3"));
+    qg_state_free(s);
+    assert_int_not_equal(access(blocker, F_OK), 0);
+    read_all(in_room("a"), &after, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(before, after, n);
+    free(before);
+    free(after);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip_of_every_type),
+        cmocka_unit_test(bytes_are_canonical),
+        cmocka_unit_test(empty_state),
+        cmocka_unit_test(mismatches_are_listed),
+        cmocka_unit_test(long_lists_of_mismatches_are_cut),
+        cmocka_unit_test(bad_arrays_stick),
+        cmocka_unit_test(null_state),
+        cmocka_unit_test(bad_paths),
+        cmocka_unit_test(failed_save_keeps_the_old_file),
+    };
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
+}

@@ -1,0 +1,683 @@
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ops/ops.h"
+#include "core/profile.h"
+
+static const qg_shape SCALAR = { 1, 1, 1, 1 };
+
+/* --- ops of the test's own ---------------------------------------------------------------- */
+
+/* sum of x, and notes how its operand's gradient arrived. */
+typedef struct arrival {
+    bool fresh, zeroed;
+} arrival;
+
+static void sum_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    qg_var   *x    = y->in[0];
+    arrival **note = y->saved;
+    if (*note) **note = (arrival){ x->fresh, true };
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) {
+        if (*note && !x->fresh && x->grad[i] != 0.0f) (*note)->zeroed = false;
+        x->grad[i] = x->fresh ? y->grad[0] : x->grad[i] + y->grad[0];
+    }
+}
+
+static const qg_op sum_adds    = { "sum", sum_backward, .assigns = false };
+static const qg_op sum_assigns = { "sum", sum_backward, .assigns = true };
+
+static qg_var *sum(qg_tape *t, const qg_op *op, qg_var *x, arrival *note)
+{
+    if (!x) return NULL;
+    qg_var *y = qg_record(t, op, SCALAR, x, NULL, NULL);
+    if (!y) return NULL;
+    arrival **saved = qg_save(t, y, sizeof *saved);
+    if (!saved) return NULL;
+    *saved     = note;
+    y->data[0] = 0;
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++) y->data[0] += x->data[i];
+    return y;
+}
+
+/* sign(x), passed straight through; counts how often backward runs. */
+static void sign_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    int **runs = y->saved;
+    ++**runs;
+    for (size_t i = 0, m = qg_count(y->shape); i < m; i++) y->in[0]->grad[i] += y->grad[i];
+}
+
+static const qg_op sign_op = { "sign", sign_backward, .straight_through = true };
+
+static qg_var *sign(qg_tape *t, qg_var *x, int *runs)
+{
+    if (!x) return NULL;
+    qg_var *y = qg_record(t, &sign_op, x->shape, x, NULL, NULL);
+    if (!y) return NULL;
+    int **saved = qg_save(t, y, sizeof *saved);
+    if (!saved) return NULL;
+    *saved = runs;
+    for (size_t i = 0, m = qg_count(x->shape); i < m; i++)
+        y->data[i] = x->data[i] < 0 ? -1.0f : 1.0f;
+    return y;
+}
+
+/* x as it is; backward halves. */
+static void half_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    qg_var *x = y->in[0];
+    for (size_t i = 0, m = qg_count(y->shape); i < m; i++)
+        x->grad[i] = (x->fresh ? 0 : x->grad[i]) + 0.5f * y->grad[i];
+}
+
+static const qg_op half_op = { "half", half_backward, .assigns = true };
+
+/* --- fixture: a tape and one parameter w of four numbers ---------------------------------- */
+
+typedef struct fixture {
+    qg_tape  *t;
+    qg_params p;
+    qg_param *w;
+} fixture;
+
+static int set_up(void **state)
+{
+    static fixture f;
+    f = (fixture){ .t = qg_tape_new() };
+    if (!f.t) return -1;
+    f.w = declare(&f.p, "w", (qg_shape){ 1, 1, 1, 4 });
+    assert_int_equal(qg_params_allocate(&f.p), QG_OK);
+    memcpy(f.w->value, (float[]){ 1, -2, 3, -4 }, 4 * sizeof(float));
+    qg_tape_begin(f.t, QG_TRAIN, 1, 0);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    qg_tape_free(f->t);
+    qg_params_release(&f->p);
+    return 0;
+}
+
+static void assert_grad(const fixture *f, float a, float b, float c, float d)
+{
+    assert_close(f->w->grad, (float[]){ a, b, c, d }, 4, 0);
+}
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+static void a_var_used_twice_gets_both_gradients(void **state)
+{
+    fixture *f = *state;
+    qg_var  *w = qg_parameter(f->t, f->w);
+    qg_var  *v = qg_scale(f->t, w, 2);
+    v          = qg_add(f->t, qg_add(f->t, v, v), qg_add(f->t, v, w));    /* 3 v + w = 7 w */
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)), QG_OK);
+    assert_grad(f, 7, 7, 7, 7);
+}
+
+static void gradients_accumulate_until_somebody_clears_them(void **state)
+{
+    fixture *f = *state;
+    for (uint64_t step = 0; step < 3; step++) {
+        qg_tape_begin(f->t, QG_TRAIN, 1, step);
+        qg_var *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+        assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    }
+    assert_grad(f, 3, 3, 3, 3);
+}
+
+static void assigning_ops_are_told_when_to_assign(void **state)
+{
+    fixture *f      = *state;
+    arrival  add    = { 0 }, assign = { 0 }, second = { 0 }, direct = { 0 };
+    qg_var  *w      = qg_parameter(f->t, f->w);
+    qg_var  *v      = qg_scale(f->t, w, 1), *z = qg_scale(f->t, w, 1);
+    qg_var  *first  = sum(f->t, &sum_assigns, v, &second);      /* runs after the next on v */
+    qg_var  *others = sum(f->t, &sum_assigns, v, &assign);
+    others          = qg_add(f->t, others, sum(f->t, &sum_adds, z, &add));
+    others          = qg_add(f->t, others, sum(f->t, &sum_assigns, w, &direct));
+    assert_int_equal(qg_backward(f->t, qg_add(f->t, first, others)), QG_OK);
+    assert_true(!add.fresh && add.zeroed);              /* a plain op finds zeros */
+    assert_true(assign.fresh);
+    assert_true(!second.fresh && !second.zeroed);       /* the first one's gradient is there */
+    assert_true(!direct.fresh);                         /* a parameter's is never to be assigned */
+    assert_grad(f, 4, 4, 4, 4);
+}
+
+static void a_straight_through_op_shares_its_parameters_gradient(void **state)
+{
+    fixture *f    = *state;
+    int      runs = 0;
+    qg_var  *q    = sign(f->t, qg_parameter(f->t, f->w), &runs);
+    qg_var  *loss = qg_add(f->t, sum(f->t, &sum_assigns, qg_scale(f->t, q, 3), NULL),
+                           sum(f->t, &sum_assigns, q, NULL));
+    assert_true(loss->data[0] == 0.0f);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_int_equal(runs, 0);
+    assert_null(q->grad);
+    assert_grad(f, 4, 4, 4, 4);
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);                /* and adds to what was there */
+    q = sign(f->t, qg_parameter(f->t, f->w), &runs);
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_assigns, q, NULL)), QG_OK);
+    assert_grad(f, 5, 5, 5, 5);
+}
+
+static void a_straight_through_op_runs_where_it_cannot_share(void **state)
+{
+    fixture *f    = *state;
+    int      runs = 0;
+    qg_var  *w    = qg_parameter(f->t, f->w);
+    qg_var  *q    = sign(f->t, sign(f->t, w, &runs), &runs);        /* of a var: the outer runs */
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, q, NULL)), QG_OK);
+    assert_int_equal(runs, 1);
+    assert_grad(f, 1, 1, 1, 1);
+}
+
+static void a_loss_may_itself_be_straight_through(void **state)
+{
+    (void)state;
+    qg_params p    = { 0 };
+    qg_param *w    = declare(&p, "w", SCALAR);
+    int       runs = 0;
+    qg_tape  *t    = qg_tape_new();
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    w->grad[0] = 10;
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_int_equal(qg_backward(t, sign(t, qg_parameter(t, w), &runs)), QG_OK);
+    assert_int_equal(runs, 1);
+    assert_true(w->grad[0] == 11.0f);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+static void frozen_parameters_and_inputs_need_no_gradient(void **state)
+{
+    fixture *f   = *state;
+    f->w->frozen = true;
+    qg_var *v    = qg_scale(f->t, qg_parameter(f->t, f->w), 2);
+    v            = qg_add(f->t, v, qg_input(f->t, (qg_tensor){ f->w->shape, f->w->value }));
+    qg_var *loss = sum(f->t, &sum_adds, v, NULL);
+    assert_false(loss->needs_grad);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_grad(f, 0, 0, 0, 0);
+}
+
+/* --- lifetimes ---------------------------------------------------------------------------- */
+
+static void vars_live_until_the_next_begin_and_memory_is_reused(void **state)
+{
+    fixture *f = *state;
+    qg_var  *v = qg_relu(f->t, qg_parameter(f->t, f->w));
+    for (int i = 0; i < 100; i++) qg_scale(f->t, v, (float)i);
+    assert_close(v->data, (float[]){ 1, 0, 3, 0 }, 4, 0);
+    const size_t peak   = qg_tape_peak(f->t);
+    const float *values = v->data;
+    for (uint64_t step = 1; step < 5; step++) {
+        qg_tape_begin(f->t, QG_TRAIN, 1, step);
+        qg_var *now = qg_relu(f->t, qg_parameter(f->t, f->w));
+        assert_ptr_equal(now->data, values);
+        assert_true((now == v) == (step == 4));         /* a place has a var for each of four steps */
+        for (int i = 0; i < 100; i++) qg_scale(f->t, now, (float)i);
+        assert_int_equal(qg_tape_peak(f->t), peak);
+    }
+}
+
+/* Scratch of an early op and values of late ones are not in use at once. */
+static void the_peak_is_of_one_moment(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20, SLACK = 1 << 14 };
+    qg_tape *t = qg_tape_new();
+    float    x = 1;
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *v = qg_scale(t, qg_input(t, (qg_tensor){ SCALAR, &x }), 2);
+    assert_non_null(qg_scratch(t, 8 * MIB));
+    assert_in_range(qg_tape_peak(t), 8 * MIB, 8 * MIB + SLACK);
+    v = qg_scale(t, v, 2);
+    assert_non_null(qg_save(t, v, 6 * MIB));
+    assert_in_range(qg_tape_peak(t), 8 * MIB, 8 * MIB + SLACK);
+    assert_non_null(qg_scratch(t, 3 * MIB));
+    assert_in_range(qg_tape_peak(t), 9 * MIB, 9 * MIB + SLACK);
+    qg_tape_begin(t, QG_TRAIN, 1, 1);
+    assert_non_null(qg_scale(t, qg_input(t, (qg_tensor){ SCALAR, &x }), 2));
+    assert_in_range(qg_tape_peak(t), 9 * MIB, 9 * MIB + SLACK);
+    qg_tape_free(t);
+}
+
+static void gradient_buffers_are_used_again(void **state)
+{
+    (void)state;
+    enum { C = 50000, DEPTH = 40 };
+    qg_params p = { 0 };
+    qg_param *w = declare(&p, "w", (qg_shape){ 1, 1, 1, C });
+    qg_tape  *t = qg_tape_new();
+    allocate_apart(&p, 2);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *v = qg_parameter(t, w);
+    for (int i = 0; i < DEPTH; i++) v = qg_scale(t, v, 1);
+    v                    = sum(t, &sum_adds, v, NULL);
+    const size_t forward = qg_tape_peak(t);
+    assert_int_equal(qg_backward(t, v), QG_OK);
+    /* An op's own gradient and its operand's: two buffers serve the whole chain. */
+    assert_in_range(qg_tape_peak(t) - forward, C * sizeof(float), 2 * C * sizeof(float) + 4096);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+/* The weight of dense(scale(scale(x)), w): its sign, straight through or not, and a view of it. */
+typedef enum weighing { SIGN, SIGN_THAT_IS_READ_AGAIN, HALF_SIGN, VIEW } weighing;
+
+static qg_var *weight(qg_tape *t, const qg_param *w, weighing how, int *runs)
+{
+    qg_var *v = qg_parameter(t, w);
+    if (how == VIEW) return qg_record_view(t, &half_op, v);
+    if (how != HALF_SIGN) return sign(t, v, runs);
+    qg_var *y = qg_record(t, &half_op, v->shape, v, NULL, NULL);
+    for (size_t i = 0; i < qg_count(v->shape); i++) y->data[i] = v->data[i] < 0 ? -1.0f : 1.0f;
+    return y;
+}
+
+/* What backward takes, in arrays as large as the weight.  The gradient of the older scale's operand is
+ * asked for when the weight has been read. */
+static void assert_taken(weighing how, size_t least)
+{
+    enum { N = 64, C = 1024, SLACK = 4096 };
+    qg_params p     = { 0 };
+    qg_param *x     = declare(&p, "x", (qg_shape){ N, 1, 1, C }), *w = declare(&p, "w", (qg_shape){ N, 1, 1, C });
+    qg_tape  *t     = qg_tape_new();
+    float    *saved = calloc((size_t)N * C, sizeof *saved);
+    int       runs  = 0;
+    allocate_apart(&p, 2);
+    memcpy(saved, w->value, (size_t)N * C * sizeof *saved);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *v = qg_scale(t, qg_scale(t, qg_parameter(t, x), 1), 1);
+    qg_var *q = weight(t, w, how, &runs);
+    qg_var *y = sum(t, &sum_assigns, qg_dense(t, v, q, NULL), NULL);
+    if (how == SIGN_THAT_IS_READ_AGAIN) y = qg_add(t, y, sum(t, &sum_assigns, q, NULL));
+    const size_t forward = qg_tape_peak(t), array = N * C * sizeof(float);
+    assert_int_equal(qg_backward(t, y), QG_OK);
+    assert_in_range(qg_tape_peak(t) - forward, least * array, least * array + N * N * sizeof(float) + SLACK);
+    assert_memory_equal(saved, w->value, array);
+    assert_true(!q->data == (how == SIGN || how == HALF_SIGN));
+    for (int c = 0; c < C; c++) {           /* and is no other for that */
+        double expected = 0;
+        for (int o = 0; o < N; o++)
+            expected += how == VIEW ? (double)saved[o * C + c] : saved[o * C + c] < 0 ? -1.0 : 1.0;
+        assert_true(fabs((double)x->grad[c] - expected) <= 1e-5);       /* 64 roundings of 1e-7 */
+    }
+    free(saved);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+static void the_copy_of_a_weight_makes_room_for_gradients(void **state)
+{
+    (void)state;
+    assert_taken(SIGN, 1);                      /* the operand's; and the copy serves the older one's */
+    assert_taken(SIGN_THAT_IS_READ_AGAIN, 2);
+    assert_taken(HALF_SIGN, 2);                 /* a gradient of its own, which serves too */
+    assert_taken(VIEW, 2);
+}
+
+/* --- failures ----------------------------------------------------------------------------- */
+
+static void the_first_failure_sticks(void **state)
+{
+    fixture *f = *state;
+    qg_var  *w = qg_parameter(f->t, f->w);
+    assert_null(qg_clip(f->t, w, 2, 1));
+    assert_int_equal(qg_tape_status(f->t), QG_EARG);
+    assert_null(qg_relu(f->t, w));
+    assert_null(qg_parameter(f->t, f->w));
+    assert_null(qg_input(f->t, (qg_tensor){ f->w->shape, f->w->value }));
+    assert_null(qg_maxpool(f->t, w, 9));
+    qg_fail(QG_EIO, "something else in between");
+    assert_int_equal(qg_backward(f->t, NULL), QG_EARG);
+    assert_message("clip: lo 2");
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    assert_non_null(qg_relu(f->t, qg_parameter(f->t, f->w)));
+}
+
+static void null_in_null_out_without_a_failure(void **state)
+{
+    fixture *f = *state;
+    qg_var  *w = qg_parameter(f->t, f->w);
+    qg_fail(QG_EIO, "untouched");
+    assert_null(qg_add(f->t, w, NULL));
+    assert_null(qg_add(f->t, NULL, w));
+    assert_string_equal(qg_errmsg(), "untouched");
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    assert_int_equal(qg_backward(f->t, NULL), QG_ESTATE);
+    assert_message("the loss is NULL, and no op of this step has failed: one was given NULL");
+}
+
+/* Whoever looks for a parameter and does not find it reads its name in the end. */
+static void a_parameter_that_is_none_is_named(void **state)
+{
+    fixture *f = *state;
+    qg_var  *w = qg_parameter(f->t, f->w), *v = qg_parameter(f->t, qg_params_find(&f->p, "v"));
+    assert_null(v);
+    assert_int_equal(qg_tape_status(f->t), QG_EARG);
+    qg_var *loss = sum(f->t, &sum_adds, qg_add(f->t, w, v), NULL);
+    qg_fail(QG_EIO, "something else in between");
+    assert_int_equal(qg_backward(f->t, loss), QG_EARG);
+    assert_message("parameter: it is NULL; the last failure was: no parameter is named 'v'");
+    assert_null(qg_params_find(&f->p, NULL));
+    assert_message("no parameter is named 'NULL'");
+}
+
+/* What is kept of a step is worth nothing in the next ones, whatever has been recorded in its place. */
+static void vars_of_an_earlier_step_are_refused(void **state)
+{
+    fixture *f = *state;
+    for (uint64_t age = 1; age < 4; age++) {
+        qg_var *w = qg_parameter(f->t, f->w), *v = qg_scale(f->t, w, 2);
+        for (uint64_t i = 0; i < age; i++) {
+            qg_tape_begin(f->t, QG_TRAIN, 1, i);
+            for (int k = 0; k < 3; k++) assert_non_null(qg_parameter(f->t, f->w));
+        }
+        assert_null(qg_relu(f->t, v));
+        assert_int_equal(qg_tape_status(f->t), QG_ESTATE);
+        assert_message("relu: its operand [1,1,1,4] is of an earlier step, which qg_tape_begin has ended");
+        qg_tape_begin(f->t, QG_TRAIN, 1, 9);
+        qg_var *here = qg_parameter(f->t, f->w);
+        assert_null(qg_add(f->t, here, age == 3 ? v : w));
+        assert_message("add: its operand [1,1,1,4] is of an earlier step");
+        qg_tape_begin(f->t, QG_TRAIN, 1, 9);
+    }
+    qg_var *w = qg_parameter(f->t, f->w);
+    qg_tape_begin(f->t, QG_TRAIN, 1, 9);
+    qg_var *y = qg_record(f->t, &sum_adds, SCALAR, qg_parameter(f->t, f->w), NULL, NULL);
+    assert_false(qg_operand(y, 3, w));
+    assert_message("sum: its operand [1,1,1,4] is of an earlier step");
+}
+
+/* Its value may have gone back to the heap: under a sanitizer, whoever reads it is caught. */
+static void the_value_of_an_earlier_step_is_not_read(void **state)
+{
+    (void)state;
+    enum { STEPS = 8, PER_STEP = 400000 };
+    static float x[STEPS * PER_STEP];
+    qg_tape     *t = qg_tape_new();
+    for (int step = 0; step < STEPS; step++) {         /* growing steps make chains of blocks, which are merged */
+        const uint8_t label = 0;
+        const int     n     = (step + 1) * PER_STEP;
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        qg_var *v = qg_scale(t, qg_input(t, (qg_tensor){ { 1, 1, 1, n }, x }), 2);
+        assert_non_null(v);
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        assert_null(qg_relu(t, v));
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        assert_null(qg_dense(t, v, v, NULL));
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        assert_null(qg_cross_entropy(t, v, &label));
+        assert_message("cross_entropy: its operand [1,1,1,");
+    }
+    qg_tape_free(t);
+}
+
+static void backward_checks_its_loss(void **state)
+{
+    fixture *f = *state;
+    qg_fail(QG_EMEM, "out of memory: a tape");
+    assert_int_equal(qg_backward(NULL, NULL), QG_ESTATE);
+    assert_message("tape: it is NULL; the last failure was: out of memory: a tape");
+    assert_int_equal(qg_backward(f->t, NULL), QG_ESTATE);
+    assert_message("the loss is NULL");
+    assert_int_equal(qg_backward(f->t, qg_relu(f->t, qg_parameter(f->t, f->w))), QG_ESHAPE);
+    assert_message("[1,1,1,4]");
+    qg_var *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    loss->data[0] = NAN;
+    assert_int_equal(qg_backward(f->t, loss), QG_ENAN);
+    loss->data[0] = -INFINITY;
+    assert_int_equal(qg_backward(f->t, loss), QG_ENAN);
+    assert_message("inf");
+    assert_grad(f, 0, 0, 0, 0);
+    qg_tape_begin(f->t, QG_EVAL, 1, 0);
+    loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    assert_false(loss->needs_grad);
+    assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
+    assert_message("QG_EVAL");
+}
+
+static void a_loss_belongs_to_the_step(void **state)
+{
+    fixture *f    = *state;
+    qg_tape *t    = qg_tape_new();
+    qg_var  *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_int_equal(qg_backward(t, loss), QG_ESTATE);
+    assert_message("backward: the loss is of another tape, or of an earlier step");
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);
+    assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
+    assert_grad(f, 0, 0, 0, 0);
+    qg_tape_free(t);
+}
+
+static void a_loss_may_be_a_parameter(void **state)
+{
+    (void)state;
+    qg_params p = { 0 };
+    qg_param *w = declare(&p, "w", SCALAR);
+    qg_tape  *t = qg_tape_new();
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_null(qg_parameter(t, w));
+    assert_int_equal(qg_tape_status(t), QG_ESTATE);
+    assert_message("w: used before the parameters are allocated");
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    assert_int_equal(qg_backward(t, qg_parameter(t, w)), QG_OK);
+    assert_true(w->grad[0] == 1);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+/* The copy of a weight, and a product before a batch norm, whose memory backward has taken for gradients. */
+static void a_value_that_backward_took_is_not_read(void **state)
+{
+    (void)state;
+    qg_params p     = { 0 };
+    qg_param *w     = declare(&p, "w", (qg_shape){ 4, 1, 1, 64 });
+    float     x[64] = { 1 }, mean[4] = { 0 }, var[4] = { 1, 1, 1, 1 };
+    qg_tape  *t     = qg_tape_new();
+    int       runs  = 0;
+    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *q = sign(t, qg_parameter(t, w), &runs);
+    qg_var *y = qg_dense(t, qg_input(t, (qg_tensor){ { 1, 1, 1, 64 }, x }), q, NULL);
+    assert_int_equal(qg_backward(t, sum(t, &sum_adds, y, NULL)), QG_OK);
+    assert_null(q->data);
+    assert_null(qg_scale(t, q, 2));
+    assert_int_equal(qg_tape_status(t), QG_ESTATE);
+    assert_message("scale: its operand [4,1,1,64] has lost its value to backward");
+    qg_tape_begin(t, QG_TRAIN, 1, 1);
+    y = qg_dense(t, qg_input(t, (qg_tensor){ { 1, 1, 1, 64 }, x }), qg_parameter(t, w), NULL);
+    qg_var *z = qg_norm(t, y, NULL, NULL, (qg_norm_spec){ .mean = mean, .var = var, .frozen = true });
+    assert_int_equal(qg_backward(t, sum(t, &sum_adds, z, NULL)), QG_OK);
+    assert_null(y->data);
+    assert_non_null(z->data);
+    assert_null(qg_scale(t, y, 2));
+    assert_message("scale: its operand [1,1,1,4] has lost its value to backward");
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+static void an_empty_input_is_refused(void **state)
+{
+    fixture *f = *state;
+    assert_null(qg_input(f->t, (qg_tensor){ { 2, 0, 3, 1 }, f->w->value }));
+    assert_int_equal(qg_backward(f->t, NULL), QG_ESHAPE);
+    assert_message("input: [2,0,3,1]");
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);
+    qg_fail(QG_EIO, "no images");
+    assert_null(qg_input(f->t, (qg_tensor){ { 2, 1, 3, 1 }, NULL }));
+    assert_int_equal(qg_backward(f->t, NULL), QG_EARG);
+    assert_message("input: it is NULL; the last failure was: no images");
+}
+
+/* --- keys, profile ------------------------------------------------------------------------ */
+
+static void keys_depend_on_key_step_and_position(void **state)
+{
+    fixture *f = *state;
+    uint64_t seen[8];
+    for (uint64_t i = 0; i < 8; i++) {
+        qg_tape_begin(f->t, QG_TRAIN, i & 1, i >> 1 & 1);
+        if (i & 4) qg_tape_key(f->t);
+        seen[i] = qg_tape_key(f->t);
+        for (uint64_t k = 0; k < i; k++) assert_true(seen[k] != seen[i]);
+    }
+    qg_tape_begin(f->t, QG_EVAL, 1, 1);
+    assert_true(qg_tape_key(f->t) == seen[3]);
+}
+
+/* The first walk may have laid gradients over values that the second would read. */
+static void operands_of_another_tape_are_refused(void **state)
+{
+    fixture *f     = *state;
+    qg_tape *other = qg_tape_new();
+    float    x[4]  = { 1, 2, 3, 4 };
+    qg_tape_begin(other, QG_TRAIN, 1, 0);
+    qg_var *w = qg_parameter(f->t, f->w);
+    assert_null(qg_relu(other, w));
+    assert_int_equal(qg_tape_status(other), QG_ESTATE);
+    assert_message("relu: its operand [1,1,1,4] is of another tape");
+    qg_tape_begin(other, QG_TRAIN, 1, 1);
+    qg_var *here = qg_input(other, (qg_tensor){ { 1, 1, 1, 4 }, x });
+    assert_null(qg_add(other, here, w));
+    assert_message("add: its operand [1,1,1,4] is of another tape");
+    qg_tape_begin(other, QG_TRAIN, 1, 2);
+    here       = qg_input(other, (qg_tensor){ { 1, 1, 1, 4 }, x });
+    qg_var *y  = qg_record(other, &sum_adds, SCALAR, here, NULL, NULL);
+    y->data[0] = 0;
+    assert_false(qg_operand(y, 3, w));
+    assert_int_equal(qg_tape_status(other), QG_ESTATE);
+    assert_int_equal(w->readers, 0);
+    assert_int_equal(qg_backward(other, y), QG_ESTATE);
+    assert_message("sum: its operand [1,1,1,4] is of another tape");
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    qg_tape_free(other);
+}
+
+static void a_tape_is_walked_once(void **state)
+{
+    fixture *f    = *state;
+    qg_var  *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
+    assert_message("walked before");
+    loss->data = NULL;                          /* as of a value that gave way to a gradient */
+    assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
+    assert_grad(f, 1, 1, 1, 1);
+    qg_tape_begin(f->t, QG_TRAIN, 1, 1);
+    loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
+    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_grad(f, 2, 2, 2, 2);
+}
+
+static void a_view_is_its_operand_with_a_backward_of_its_own(void **state)
+{
+    fixture *f = *state;
+    float    sums[1];
+    qg_var  *x = qg_scale(f->t, qg_parameter(f->t, f->w), 3);
+    x->sums    = sums;
+    qg_var *y  = qg_record_view(f->t, &half_op, x);
+    assert_ptr_equal(y->data, x->data);
+    assert_ptr_equal(y->sums, sums);
+    assert_true(y->needs_grad && qg_shape_equal(y->shape, x->shape));
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_assigns, qg_add(f->t, y, x), NULL)), QG_OK);
+    assert_grad(f, 4.5f, 4.5f, 4.5f, 4.5f);     /* 3 (1/2 + 1) */
+    assert_null(qg_record_view(f->t, &half_op, NULL));
+    assert_int_equal(qg_tape_status(f->t), QG_OK);
+}
+
+static void a_profile_counts_calls(void **state)
+{
+    fixture   *f = *state;
+    qg_profile p = { 0 };
+    qg_tape_profile(f->t, &p);
+    qg_tape_begin(f->t, QG_TRAIN, 1, 0);
+    qg_var *w = qg_parameter(f->t, f->w);
+    qg_var *v = qg_add(f->t, qg_relu(f->t, w), qg_relu(f->t, w));
+    v->flops  = 8;
+    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)), QG_OK);
+    qg_tape_profile(f->t, NULL);
+    int found = 0;
+    for (int i = 0; i < p.rows; i++) {
+        if (!strcmp(p.row[i].op, "relu")) assert_int_equal(p.row[i].calls, 2), found++;
+        if (!strcmp(p.row[i].op, "sum")) assert_int_equal(p.row[i].calls, 1), found++;
+        if (strcmp(p.row[i].op, "add")) continue;
+        assert_true(p.row[i].forward_flops == 8 && p.row[i].backward_flops == 16);
+        assert_true(p.row[i].forward >= 0 && p.row[i].backward >= 0);
+        found++;
+    }
+    assert_int_equal(found, 3);
+}
+
+/* Further ops are not counted, and nothing is written behind the last row. */
+static void a_profile_has_room_for_so_many_ops(void **state)
+{
+    enum { MANY = QG_PROFILE_ROWS + 6 };
+    static char  names[MANY][8];
+    static qg_op op[MANY];
+    fixture     *f = *state;
+    struct { qg_profile p; unsigned char guard[64]; } room = { .guard = { 0 } };
+    qg_tape_profile(f->t, &room.p);
+    qg_tape_begin(f->t, QG_EVAL, 1, 0);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "op%d", i);
+        op[i] = (qg_op){ .name = names[i] };
+        assert_non_null(qg_record(f->t, &op[i], SCALAR, NULL, NULL, NULL));
+    }
+    qg_tape_profile(f->t, NULL);
+    assert_int_equal(room.p.rows, QG_PROFILE_ROWS);
+    for (int i = 0; i < 64; i++) assert_int_equal(room.guard[i], 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_var_used_twice_gets_both_gradients),
+        CASE(gradients_accumulate_until_somebody_clears_them),
+        CASE(assigning_ops_are_told_when_to_assign),
+        CASE(a_straight_through_op_shares_its_parameters_gradient),
+        CASE(a_straight_through_op_runs_where_it_cannot_share),
+        CASE(a_loss_may_itself_be_straight_through),
+        CASE(frozen_parameters_and_inputs_need_no_gradient),
+        CASE(vars_live_until_the_next_begin_and_memory_is_reused),
+        CASE(the_peak_is_of_one_moment),
+        CASE(gradient_buffers_are_used_again),
+        CASE(the_copy_of_a_weight_makes_room_for_gradients),
+        CASE(the_first_failure_sticks),
+        CASE(null_in_null_out_without_a_failure),
+        CASE(a_parameter_that_is_none_is_named),
+        CASE(vars_of_an_earlier_step_are_refused),
+        CASE(the_value_of_an_earlier_step_is_not_read),
+        CASE(backward_checks_its_loss),
+        CASE(a_loss_belongs_to_the_step),
+        CASE(a_loss_may_be_a_parameter),
+        CASE(a_value_that_backward_took_is_not_read),
+        CASE(an_empty_input_is_refused),
+        CASE(keys_depend_on_key_step_and_position),
+        CASE(a_view_is_its_operand_with_a_backward_of_its_own),
+        CASE(operands_of_another_tape_are_refused),
+        CASE(a_tape_is_walked_once),
+        CASE(a_profile_counts_calls),
+        CASE(a_profile_has_room_for_so_many_ops),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* A layer of one's own: nothing of the library knows it, and it is as good as a built-in one. */
+#include "tests/support/testing.h"
+
+#include "qgrad.h"
+#include "tests/support/nets.h"
+#include "tests/support/room.h"
+
+/* --- the layer ------------------------------------------------------------------------------ */
+
+/* y = x + b, one b per channel, at first all of them start. */
+typedef struct offset {
+    qg_layer  layer;
+    float     start;
+    qg_param *b;
+} offset;
+
+static qg_status offset_build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    offset *o = (offset *)l;
+    l->out    = l->in;
+    o->b      = qg_layer_declare(l, "b", (qg_param){ .shape = { 1, 1, 1, l->in.c }, .group = QG_BIASES });
+    return o->b ? QG_OK : QG_EMEM;
+}
+
+static qg_status offset_start(qg_layer *l, uint64_t key)
+{
+    (void)key;
+    offset *o = (offset *)l;
+    for (int i = 0; i < l->in.c; i++) o->b->value[i] = o->start;
+    return QG_OK;
+}
+
+static qg_var *offset_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return qg_bias(t, x, qg_parameter(t, ((offset *)l)->b));
+}
+
+static const qg_layer_type offset_type = { .name    = "offset",
+                                           .size    = sizeof(offset),
+                                           .build   = offset_build,
+                                           .start   = offset_start,
+                                           .forward = offset_forward };
+
+static qg_layer *add_offset(qg_net *net, float start)
+{
+    offset *o = qg_net_append(net, &offset_type, NULL, "off", NULL);
+    if (!o) return NULL;
+    o->start = start;
+    return &o->layer;
+}
+
+/* --- in a net ------------------------------------------------------------------------------- */
+
+enum { N = 24, H = 9, W = 7, CLASSES = 3 };
+
+static const qg_shape images = { N, H, W, 1 };
+
+/* An offset stands between a product and a batch norm, which therefore does not take the bias away. */
+static qg_net *net_with_offsets(uint64_t seed)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = seed });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .weight = qg_twn((qg_twn_spec){ 0 }) });
+    add_offset(net, 0.25f);
+    qg_net_batchnorm(net), qg_net_relu(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
+    add_offset(net, 0);
+    if (!qg_net_build(net)) fail_msg("%s", qg_errmsg());
+    return net;
+}
+
+static void it_has_a_name_and_parameters(void **state)
+{
+    (void)state;
+    qg_net    *net = net_with_offsets(1);
+    qg_params *p   = qg_net_params(net);
+    assert_string_equal(qg_net_layer(net, 1)->name, "off1");
+    assert_string_equal(qg_net_layer(net, 5)->name, "off2");
+    const qg_param *b = qg_params_find(p, "off1.b");
+    assert_non_null(b);
+    for (int i = 0; i < 5; i++) assert_true(b->value[i] == 0.25f);
+    assert_non_null(qg_params_find(p, "conv1.bias"));
+    assert_null(add_offset(net, 1));                    /* too late */
+    assert_message("offset: declared after qg_net_build");
+    qg_net_free(net);
+}
+
+/* Its build fails for want of memory, as it says, and the net for the reason. */
+static qg_status twice_build(qg_net *net, qg_layer *l)
+{
+    const qg_status first = offset_build(net, l);
+    return first ? first : offset_build(net, l);
+}
+
+static void a_failed_declaration_keeps_its_reason(void **state)
+{
+    (void)state;
+    static const qg_layer_type twice = { .name = "twice", .size = sizeof(offset), .build = twice_build,
+                                         .forward = offset_forward };
+    float    image[H * W];
+    qg_net  *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 1 });
+    qg_tape *t   = qg_tape_new();
+    assert_non_null(qg_net_append(net, &twice, NULL, "twice", NULL));
+    assert_null(qg_net_build(net));
+    assert_message("parameter twice1.b: the name is taken");
+    assert_int_equal(qg_errcode(), QG_EARG);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_net_forward(net, t, (qg_tensor){ { 1, H, W, 1 }, image }));
+    assert_int_equal(qg_tape_status(t), QG_EARG);
+    qg_tape_free(t), qg_net_free(net);
+}
+
+static void layer_by_layer_is_the_net(void **state)
+{
+    (void)state;
+    float    image[N * H * W];
+    uint8_t  label[N];
+    qg_net  *net = net_with_offsets(2);
+    qg_tape *t   = qg_tape_new();
+    fill_bands(images, CLASSES, 5, image, label);
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    const qg_var *whole = qg_net_forward(net, t, (qg_tensor){ images, image });
+    qg_var       *x     = qg_input(t, (qg_tensor){ images, image });
+    for (int i = 0; i < qg_net_layers(net); i++) x = qg_apply(qg_net_layer(net, i), t, x);
+    assert_true(whole && x);
+    assert_memory_equal(x->data, whole->data, qg_count(whole->shape) * sizeof(float));
+    qg_tape_free(t);
+    qg_net_free(net);
+}
+
+static void it_trains_and_survives_its_file(void **state)
+{
+    (void)state;
+    float     image[N * H * W], first = 0, loss = 0;
+    uint8_t   label[N];
+    qg_net   *net = net_with_offsets(3), *other = net_with_offsets(4);
+    qg_optim *o   = qg_adam(qg_net_params(net), (qg_adam_spec){ .lr = 0.01f });
+    qg_tape  *t   = qg_tape_new();
+    fill_bands(images, CLASSES, 5, image, label);
+    for (uint64_t s = 0; s < 40; s++) {
+        loss = train_step(net, t, o, (qg_tensor){ images, image }, label, s);
+        if (s == 0) first = loss;
+    }
+    assert_true(loss < first / 2);
+    assert_true(qg_params_find(qg_net_params(net), "off2.b")->value[0] != 0);
+    assert_int_equal(qg_net_save(net, in_room("net")), QG_OK);
+    assert_int_equal(qg_net_load(other, in_room("net")), QG_OK);
+    assert_true(qg_params_digest(qg_net_params(net)) == qg_params_digest(qg_net_params(other)));
+    qg_tape_free(t);
+    qg_optim_free(o);
+    qg_net_free(net), qg_net_free(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_has_a_name_and_parameters),
+        cmocka_unit_test(a_failed_declaration_keeps_its_reason),
+        cmocka_unit_test(layer_by_layer_is_the_net),
+        cmocka_unit_test(it_trains_and_survives_its_file),
+    };
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
+}

@@ -1,0 +1,226 @@
+/* A scheme of one's own: nothing of the library knows it, and it is as good as a built-in one. */
+#include "qgrad.h"
+
+/* --- the scheme ---------------------------------------------------------------------------- */
+
+/* Ternary weights whose scale is trained.
+ *     q(w) = a t,  t = +1 if w > threshold, -1 if w < -threshold, else 0
+ *     s(w) = w,    dL/da = sum of dL/dq t
+ * a is a parameter, at first the mean of the |w| that are kept. */
+typedef struct trained_ternary_spec {
+    float threshold;            /* 0: 0.05 */
+} trained_ternary_spec;
+
+static float ternary(float w, float threshold) { return (float)((w > threshold) - (w < -threshold)); }
+
+static void trained_ternary_backward(qg_tape *t, qg_var *q)
+{
+    (void)t;
+    qg_var      *w = q->in[0], *a = q->in[1];
+    const float *threshold = q->saved;
+    double       da = 0;
+    for (size_t i = 0, n = qg_count(w->shape); i < n; i++) {
+        if (w->grad) w->grad[i] += q->grad[i];
+        da += (double)(q->grad[i] * ternary(w->data[i], *threshold));
+    }
+    if (a->grad) a->grad[0] += (float)da;
+}
+
+static const qg_op trained_ternary_op = { .name = "trained-ternary", .backward = trained_ternary_backward };
+
+static qg_var *trained_ternary_apply(qg_tape *t, qg_quant quant, qg_var *w, qg_var *const *learned)
+{
+    const qg_var *a = learned[0];
+    qg_var       *q = qg_record(t, &trained_ternary_op, w->shape, w, learned[0], NULL);
+    float        *threshold = q ? qg_save(t, q, sizeof *threshold) : NULL;
+    if (!threshold) return NULL;
+    *threshold = quant.arg[0];
+    for (size_t i = 0, n = qg_count(w->shape); i < n; i++)
+        q->data[i] = a->data[0] * ternary(w->data[i], *threshold);
+    return q;
+}
+
+static void trained_ternary_start(qg_quant quant, qg_tensor w, float *const *learned)
+{
+    double sum = 0, kept = 0;
+    for (size_t i = 0, n = qg_count(w.shape); i < n; i++) {
+        const double t = (double)ternary(w.data[i], quant.arg[0]);
+        sum += t * (double)w.data[i], kept += t * t;
+    }
+    learned[0][0] = kept > 0 ? (float)(sum / kept) : 1.0f;
+}
+
+static const qg_learned trained_ternary_learns[] = { { .name = "a" }, { .name = NULL } };
+
+static const qg_scheme trained_ternary_scheme = {
+    .name    = "trained-ternary",
+    .explain = "Ternary weights whose scale is trained: q(w) = a t(w).\n",
+    .learned = trained_ternary_learns,
+    .roles   = QG_WEIGHT,
+    .start   = trained_ternary_start,
+    .apply   = trained_ternary_apply,
+};
+
+static qg_quant trained_ternary(trained_ternary_spec spec)
+{
+    return (qg_quant){ .scheme = &trained_ternary_scheme, .bits = 2,
+                       .arg = { spec.threshold == 0 ? 0.05f : spec.threshold } };
+}
+
+/* --- its use ------------------------------------------------------------------------------- */
+
+static qg_net *net_with(qg_quant weight)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
+    qg_net_conv2d   (net, (qg_conv2d_spec){ .out = 9, .kernel = 3, .weight = weight });
+    qg_net_batchnorm(net);
+    qg_net_relu     (net);
+    qg_net_maxpool  (net, 2);
+    qg_net_dense    (net, (qg_dense_spec){ .out = 4, .weight = weight });
+    return net;
+}
+
+/* --- and its tests ------------------------------------------------------------------------- */
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/nets.h"
+#include "tests/support/testing.h"
+
+enum { N = 33, IMAGE = 12 * 12 };
+
+static void it_trains_in_conv2d_and_dense(void **state)
+{
+    (void)state;
+    static float   image[N * IMAGE];
+    static uint8_t label[N];
+    const qg_tensor x = { { N, 12, 12, 1 }, image };
+    fill_bands(x.shape, 4, 1, image, label);
+    qg_net    *net = net_with(trained_ternary((trained_ternary_spec){ 0 }));
+    qg_params *p   = qg_net_build(net);
+    qg_optim  *o   = qg_adam(p, (qg_adam_spec){ .lr = 1e-2f });
+    qg_tape   *t   = qg_tape_new();
+    qg_param  *a   = qg_params_find(p, "conv1.weight.a");
+    assert_non_null(o);
+    assert_non_null(a), assert_non_null(qg_params_find(p, "fc1.weight.a"));
+    assert_int_equal(a->group, QG_QUANTIZERS);
+    const float scale = a->value[0];
+    assert_true(scale > 0.05f);         /* a mean of what is above the threshold */
+    float first = 0, last = 0;
+    for (uint64_t step = 0; step < 30; step++) {
+        last = train_step(net, t, o, x, label, step);
+        if (step == 0) first = last;
+    }
+    assert_true(last < 0.2f * first);
+    assert_true(a->value[0] != scale);
+    qg_tape_free(t), qg_optim_free(o), qg_net_free(net);
+}
+
+static qg_var *build(qg_tape *t, const qg_params *p, void *context)
+{
+    (void)p;
+    static float image[3 * IMAGE];
+    fill_uniform(image, 3 * IMAGE, -1, 1, 1);
+    return qg_net_forward(context, t, (qg_tensor){ { 3, 12, 12, 1 }, image });
+}
+
+/* The scales have true derivatives; what a weight gets is a pretended one, below.  relu and the
+ * maximum have kinks, so they stay out of this net. */
+static void its_scales_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    const qg_quant q   = trained_ternary((trained_ternary_spec){ .threshold = 0.1f });
+    qg_net        *net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 9, .kernel = 3, .weight = q });
+    qg_net_dense(net, (qg_dense_spec){ .out = 4, .weight = q });
+    qg_params *p = qg_net_build(net);
+    assert_non_null(p);
+    qg_params_find(p, "conv1.weight")->frozen = qg_params_find(p, "fc1.weight")->frozen = true;
+    assert_gradcheck((qg_gradcheck_spec){ .name = "trained-ternary", .params = p, .build = build,
+                                          .context = net });
+    qg_net_free(net);
+}
+
+static float two = 2;
+
+static qg_var *quantize(qg_tape *t, qg_var *x, void *context)
+{
+    (void)context;
+    qg_var *a = qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, &two });
+    return qg_quantize(t, trained_ternary((trained_ternary_spec){ .threshold = 0.5f }), x, &a);
+}
+
+static double identity(double x, void *context)
+{
+    (void)context;
+    return x;
+}
+
+static void its_weights_get_the_gradient_of_the_surrogate(void **state)
+{
+    (void)state;
+    qg_gradcheck_result r;
+    assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "trained-ternary", .op = quantize,
+                                                         .surrogate = identity, .lo = -2,
+                                                         .hi = 2 }, &r), QG_OK);
+    assert_true(r.pass);
+}
+
+static void its_values_are_its_formula(void **state)
+{
+    (void)state;
+    float    w[] = { -0.6f, -0.5f, -0.0f, 0.5f, 0.50001f, 3, NAN };
+    qg_tape *t   = qg_tape_new();
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    const qg_var *q = quantize(t, qg_input(t, (qg_tensor){ { 1, 1, 1, 7 }, w }), NULL);
+    assert_close(q->data, (float[]){ -2, 0, 0, 0, 2, 2, 0 }, 7, 0);
+    qg_tape_free(t);
+}
+
+static void misuse_is_told(void **state)
+{
+    (void)state;
+    const qg_quant q = trained_ternary((trained_ternary_spec){ 0 });
+    float    w[1] = { 1 };
+    qg_tape *t    = qg_tape_new();
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    assert_null(qg_quantize(t, q, qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, w }), NULL));
+    assert_int_equal(qg_tape_status(t), QG_EARG);
+    assert_message("trained-ternary: learns a, which is missing");
+    qg_tape_free(t);
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 4, .input = q });
+    assert_null(qg_net_build(net));
+    assert_message("fc1.input: trained-ternary does not quantize inputs");
+    qg_net_free(net);
+
+    qg_scheme      hollow = trained_ternary_scheme;
+    const qg_quant wrong[] = { { .scheme = &hollow, .bits = 2 },
+                               { .scheme = &trained_ternary_scheme, .bits = -5 },
+                               { .scheme = &trained_ternary_scheme, .bits = 2, .per_channel = true } };
+    const char *const says[] = { "fc1.weight: trained-ternary: the scheme has no apply",
+                                 "fc1.weight: trained-ternary: bits is -5, not 1 .. 32",
+                                 "fc1.weight: trained-ternary: has no scales per channel" };
+    hollow.apply = NULL;
+    for (int i = 0; i < 3; i++) {
+        net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
+        qg_net_dense(net, (qg_dense_spec){ .out = 4, .weight = wrong[i] });
+        assert_null(qg_net_build(net));
+        assert_message(says[i]);
+        qg_net_free(net);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_trains_in_conv2d_and_dense),
+        cmocka_unit_test(its_scales_have_the_gradients_of_differences),
+        cmocka_unit_test(its_weights_get_the_gradient_of_the_surrogate),
+        cmocka_unit_test(its_values_are_its_formula),
+        cmocka_unit_test(misuse_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
