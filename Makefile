@@ -39,9 +39,12 @@ ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/referenc
 KERNELS := $(wildcard core/kernels/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard $(foreach room,$(ROOMS),$(room)/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
-CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
+CLI_KERNELS := $(wildcard cli/bench/*_kernel.c)
+CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CLI_KERNELS),$(wildcard cli/*.c cli/*/*.c))) \
+           $(foreach isa,$(ISAS),$(CLI_KERNELS:%.c=$(BUILD)/%.$(isa).o))
 SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
-TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*.c))
+# tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
+TESTS   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
@@ -74,9 +77,9 @@ FORCE:
 $(BUILD)/cli/commit.o: $(BUILD)/commit
 $(BUILD)/cli/commit.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
-# Contraction makes a*b+c one rounding.  The multiply-add loops of core's kernels need it to reach
+# Contraction makes a*b+c one rounding.  The multiply-add loops of core's kernels and of bench peak need it to reach
 # the machine's FMA units; everywhere else it would change the last bit of a quantizer.
-CONTRACT = $(if $(filter core/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
+CONTRACT = $(if $(filter core/%_kernel.c cli/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
 
 # The flags are in the Makefile, and a record must not name a commit that other flags belong to.
 $(BUILD)/%.o: %.c Makefile
@@ -98,7 +101,7 @@ LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memal
 LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
 LDFLAGS_test_exhausted := $(LDFLAGS_test_heap) -Wl,--wrap=strdup
 ifneq (,$(filter avx2,$(ISAS)))
-$(BUILD)/tests/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
+$(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
 endif
 # By a clock of their own (tests/support/clock.h), with the program inside.
 CLOCKED := test_cli_train test_cli_resume test_cli_schemes test_cli_data test_bench
@@ -107,12 +110,12 @@ LDFLAGS_test_cli_train += -Wl,--wrap=rename -Wl,--wrap=write
 LDFLAGS_test_safetensors := -Wl,--wrap=qg_file_start
 LDFLAGS_test_file := -Wl,--wrap=rename -Wl,--wrap=fsync
 $(TRAINING): $(BUILD)/tests/originals/training/steps.o
-$(patsubst %,$(BUILD)/tests/%,test_config $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))
+$(patsubst %,$(BUILD)/tests/cli/%,test_config $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))
 # An archive: a test takes what it needs of it.
 $(BUILD)/tests/support.a: $(SUPPORT)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$*) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)
 
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/init.h"
-#include "cli/measure.h"
-#include "cli/report.h"
+#include "cli/run/init.h"
+#include "cli/run/measure.h"
+#include "cli/run/report.h"
 #include "core/kernels/parallel.h"
 
 typedef struct evaluation {

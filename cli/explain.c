@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/config.h"
+#include "cli/config/config.h"
 #include "cli/json.h"
-#include "cli/schemes.h"
+#include "cli/config/schemes.h"
 #include "quant/scheme.h"
 
 static const char *text_of(const scheme_text *s)

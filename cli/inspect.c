@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/recipe.h"
-#include "cli/run.h"
+#include "cli/config/recipe.h"
+#include "cli/run/run.h"
 
 typedef struct inspection {
     config     asked, config;

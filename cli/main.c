@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/options.h"
+#include "cli/config/options.h"
 #include "qgrad.h"
 
 static const verb verbs[] = {

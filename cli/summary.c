@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "cli/json.h"
-#include "cli/learned.h"
-#include "cli/recipe.h"
+#include "cli/run/learned.h"
+#include "cli/config/recipe.h"
 #include "layers/layer.h"
 
 static void print_scheme(json *j, const char *key, qg_quant q)

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/init.h"
-#include "cli/models.h"
-#include "cli/report.h"
-#include "cli/trainer.h"
+#include "cli/run/init.h"
+#include "cli/config/models.h"
+#include "cli/run/report.h"
+#include "cli/run/trainer.h"
 #include "core/kernels/parallel.h"
 
 /* The number of the signal that asks the run to stop; 0: none. */

@@ -1,8 +1,8 @@
 /* quant/scheme.h — for scheme authors, inside the library and outside.
  *
  * A scheme is one constant in a file of its own, and a constructor that returns a qg_quant naming
- * it.  Nothing in the library lists schemes (cli/scheme_table.c does, for the command line), so a user's
- * scheme is as good as a built-in one: see tests/test_user_scheme.c.
+ * it.  Nothing in the library lists schemes (cli/config/scheme_table.c does, for the command line), so a user's
+ * scheme is as good as a built-in one: see tests/quant/test_user_scheme.c.
  */
 #ifndef QG_SCHEME_H
 #define QG_SCHEME_H

@@ -2,7 +2,7 @@
  *
  * libm's take one value per call, and DoReFa needs tanh of every weight in every step.  These are
  * branch-free: a range reduction, a polynomial (the coefficients are those of Cephes), a selection.
- * Error below 2 ulp of float32; tests/test_ste.c sweeps them against libm in double.
+ * Error below 2 ulp of float32; tests/quant/test_ste.c sweeps them against libm in double.
  */
 #ifndef QG_SMOOTH_H
 #define QG_SMOOTH_H

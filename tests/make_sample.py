@@ -13,7 +13,7 @@ sheet holds one class.  The pixels depend on nothing else; the compressed bytes 
 versions of zlib.
 
 Prints, per sheet, its size in bytes and FNV-1a (64 bits) of the pixels in image order, which
-tests/test_sample.c expects.
+tests/datasets/test_sample.c expects.
 """
 import gzip
 import hashlib

@@ -15,6 +15,8 @@ killed=0 survived=0
 
 field() { sed -n "s/^$1: //p" "$2"; }
 
+program() { for source in tests/*/"$1.c"; do echo "${source%.c}"; done; }
+
 # Files of the copy are replaced only where they differ, and are then newer than what was built.
 refresh() {
     for file in "$@"; do
@@ -26,7 +28,7 @@ refresh() {
 
 build() {
     programs=
-    for test in $1; do programs="$programs objects/tests/$test"; done
+    for test in $1; do programs="$programs objects/$(program "$test")"; done
     make -s -C "$copy" -j"$jobs" BUILD=objects CFLAGS=-O2 $programs > "$copy/log" 2>&1
 }
 
@@ -35,7 +37,7 @@ killers() {
     for test in $1; do
         files=
         [ "$test" = conformance ] && files=tests/golden/*.json
-        (cd "$copy" && "objects/tests/$test" $files > log 2>&1) && continue
+        (cd "$copy" && "objects/$(program "$test")" $files > log 2>&1) && continue
         if [ "$test" = conformance ]; then
             n=$(sed -n 's/.* passed, \([0-9]*\) failed$/\1/p' "$copy/log")
         else

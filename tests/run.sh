@@ -8,7 +8,7 @@ unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 QGRAD=${QGRAD:-$build/qgrad}
 BUILD=$build
 CC=${CC:-cc}
-log=$build/tests/log
+log=$build/test-log
 export QGRAD BUILD CC log
 passed=0 failed=0
 rm -rf "$log"
@@ -18,15 +18,15 @@ export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 trap 'exit 1' HUP INT TERM
 
-sources=$(for source in tests/test_*.c; do basename "$source" .c; done)
-checks=$(for check in tests/check_*.sh; do basename "$check" .sh; done)
+sources=$(for source in tests/*/test_*.c; do basename "$source" .c; done)
+checks=$(for check in tests/checks/check_*.sh; do basename "$check" .sh; done)
 
 # What a program prints, and its status; a program that never ran has none, and has failed.
 printf '%s\n' conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
     case $1 in
-    conformance) "$BUILD/tests/$1" tests/golden/*.json ;;
-    check_*) sh "tests/$1.sh" ;;
-    *) "$BUILD/tests/$1" ;;
+    conformance) "$BUILD/tests/quant/$1" tests/golden/*.json ;;
+    check_*) sh "tests/checks/$1.sh" ;;
+    *) "$BUILD"/tests/*/"$1" ;;
     esac >"$log/$1" 2>&1
     echo $? >"$log/$1.status"' sh
 

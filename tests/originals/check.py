@@ -59,7 +59,7 @@ def answers(args):
         began = time.time()
         with tempfile.TemporaryDirectory() as directory:
             out, log = os.path.join(directory, "rows"), os.path.join(directory, "log")
-            python = [sys.executable, "-S"] if sys.flags.no_site else [sys.executable]      # tests/check_originals.sh
+            python = [sys.executable, "-S"] if sys.flags.no_site else [sys.executable]      # tests/checks/check_originals.sh
             command = [*python, os.path.abspath(__file__), "--library", args.library, "--worker", module,
                        "--out", out, "--size", str(args.size), "--seed", str(args.seed)]
             with open(log, "w") as f:

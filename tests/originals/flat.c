@@ -1,6 +1,6 @@
 /* One call for a scheme on the tape, and one for Bop, as Python's ctypes can make them: see
  * tests/originals/check.py. */
-#include "cli/schemes.h"
+#include "cli/config/schemes.h"
 #include "optim/optim.h"
 #include "quant/scheme.h"
 

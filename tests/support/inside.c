@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "cli/options.h"
+#include "cli/config/options.h"
 #include "tests/support/clock.h"
 #include "tests/support/program.h"
 

@@ -1,0 +1,269 @@
+/* qgrad bench train, bench eval: how long a training step, or a forward pass, takes. */
+#include "cli/bench/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/run/progress.h"
+#include "core/kernels/parallel.h"
+#include "core/rng.h"
+
+/* Steps before the measured ones, for memory to be there: fewer where they take long. */
+enum { WARM_UP = 5, LEAST_WARM_UP = 2, MAX_STEPS = 1 << 20 };
+#define WARM_UP_SECONDS 3.0
+
+/* A step is followed by multiply-adds in registers for a twentieth of its time. */
+#define BURST_SHARE 0.05
+
+/* Of --image: as many bytes as PyTorch holds for one batch of floats. */
+enum { NOISE_BATCHES = 4, NOISE_CLASSES = 10 };
+
+double bench_seconds(const config *asked)
+{
+    return config_real(asked, "seconds");
+}
+
+/* --image: noise of that shape.  Else mnist where it is, else noise in its shape, which costs the
+ * same. */
+static qg_status choose_data(config *asked)
+{
+    const char *data = config_text(asked, "data");
+    if (config_text(asked, "image")) {
+        if (data && strcmp(data, "synthetic"))
+            return qg_fail(QG_EARG, "--image is the shape of synthetic images, and --data is %s", data);
+        return config_set(asked, option_find("data"), "synthetic");
+    }
+    if (data || config_text(asked, "config") || config_text(asked, "recipe")) return QG_OK;
+    const char *dir  = config_text(asked, "data-dir");
+    const bool  here = access(dir ? dir : data_find("mnist")->dir, F_OK) == 0;
+    if (!here) fprintf(stderr, "qgrad: no mnist here, so the images are noise\n");
+    return config_set(asked, option_find("data"), here ? "mnist" : "synthetic");
+}
+
+static void warn(void)
+{
+    static const char *const presets[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE" };
+    for (int i = 0; i < 2; i++)
+        if (getenv(presets[i]))
+            fprintf(stderr, "qgrad: warning: %s is set to %s; OpenBLAS would choose for itself\n",
+                    presets[i], getenv(presets[i]));
+}
+
+static qg_loader *open_data(const bench *b)
+{
+    const recipe *r = &b->recipe;
+    qg_shape      shape;
+    if (!recipe_image(&b->asked, &shape)) return recipe_data(r, false, NULL);
+    return qg_synthetic(shape, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
+}
+
+static qg_status build(bench *b)
+{
+    qg_set_threads(b->recipe.threads);
+    b->data = open_data(b);
+    b->net  = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data)) : NULL;
+    if (b->net && !b->forward) b->optim = recipe_optim(&b->recipe, qg_net_params(b->net));
+    b->tape = b->optim || (b->net && b->forward) ? qg_tape_new() : NULL;
+    if (!b->tape) return QG_EMEM;
+    if (qg_loader_shape(b->data).n < b->recipe.batch)
+        return qg_fail(QG_EARG, "a batch of %d is more than the %d images of %s", b->recipe.batch,
+                       qg_loader_shape(b->data).n, b->recipe.data->name);
+    b->ms   = malloc(MAX_STEPS * sizeof *b->ms);
+    b->peak = malloc(MAX_STEPS * sizeof *b->peak);
+    return b->ms && b->peak ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d step times", (int)MAX_STEPS);
+}
+
+/* The next batch of full size. */
+static void next(bench *b, qg_batch *batch)
+{
+    while (!qg_loader_next(b->data, batch) || batch->x.shape.n < b->recipe.batch)
+        ;
+}
+
+/* Gather, forward; and to train also loss, backward, update.  The tape begins first, which ends the
+ * time of the step before. */
+static qg_status step(bench *b)
+{
+    qg_batch batch;
+    qg_tape_begin(b->tape, b->forward ? QG_EVAL : QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE),
+                  b->taken++);
+    const double from = now_seconds();
+    next(b, &batch);
+    b->batch += now_seconds() - from;
+    qg_var *scores = qg_net_forward(b->net, b->tape, batch.x);
+    if (b->forward) return scores ? QG_OK : qg_tape_status(b->tape);
+    qg_var   *loss   = recipe_loss(&b->recipe, b->tape, scores, batch.y);
+    qg_status status = qg_backward(b->tape, loss);
+    if (status) return status;
+    const double done = now_seconds();
+    status            = qg_optim_step(b->optim);
+    b->update += now_seconds() - done;
+    return status;
+}
+
+/* Time is counted from one op to the next, the first of them being the beginning of a step; the last
+ * is complete once another step begins. */
+static void start_profile(bench *b, qg_profile *p)
+{
+    qg_tape_profile(b->tape, p);
+    qg_tape_begin(b->tape, QG_EVAL, 0, 0);
+}
+
+static void stop_profile(bench *b)
+{
+    qg_tape_begin(b->tape, QG_EVAL, 0, 0);
+    qg_tape_profile(b->tape, NULL);
+}
+
+/* What the products of a step compute, from the ops themselves. */
+static qg_status count_flops(bench *b)
+{
+    qg_profile p = { 0 };
+    start_profile(b, &p);
+    const qg_status status = step(b);
+    stop_profile(b);
+    for (int i = 0; i < p.rows; i++)
+        b->flops += (p.row[i].forward_flops + p.row[i].backward_flops) / b->recipe.batch;
+    return status;
+}
+
+static qg_status warm_up(bench *b)
+{
+    qg_status    status = QG_OK;
+    const double began  = now_seconds();
+    for (int i = 1; i < WARM_UP && !status; i++)
+        if (i < LEAST_WARM_UP || now_seconds() - began < WARM_UP_SECONDS) status = step(b);
+    if (!status) status = count_flops(b);
+    b->batch  = 0;
+    b->update = 0;
+    return status;
+}
+
+/* What lies between ops is gathering, updating and the rest. */
+static void split_rest(bench *b)
+{
+    qg_profile *p = &b->profile;
+    for (int i = 0; i < p->rows; i++)
+        if (!strcmp(p->row[i].op, "-")) p->row[i].forward -= b->batch + b->update;
+    if (p->rows + 2 > QG_PROFILE_ROWS) return;
+    p->row[p->rows++] = (qg_profile_row){ .op = "(batch)", .calls = b->steps, .forward = b->batch };
+    if (!b->forward)
+        p->row[p->rows++] = (qg_profile_row){ .op = "(update)", .calls = b->steps, .backward = b->update };
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts n values and returns the one in the middle. */
+static double median(float *value, int n)
+{
+    qsort(value, (size_t)n, sizeof *value, by_size);
+    return 0.5 * ((double)value[n / 2] + (double)value[(n - 1) / 2]);
+}
+
+static qg_status measure(bench *b)
+{
+    const bool profile = config_flag(&b->asked, "profile");
+    qg_status  status  = warm_up(b);
+    if (status) return status;
+    if (profile) start_profile(b, &b->profile);
+    const double limit = bench_seconds(&b->asked);
+    while ((b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS) {
+        const double from = now_seconds();
+        status            = step(b);
+        if (status) return status;
+        const double took   = now_seconds() - from;
+        b->ms[b->steps]     = (float)(1e3 * took);
+        b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(BURST_SHARE * took);
+        b->seconds += took;
+    }
+    stop_profile(b);
+    if (b->profile.rows) split_rest(b);
+    b->median      = median(b->ms, b->steps);
+    b->median_peak = median(b->peak, b->steps);
+    return QG_OK;
+}
+
+static int run_bench(bench *b)
+{
+    bool      usage  = true;
+    qg_status status = choose_data(&b->asked);
+    if (!status) status = recipe_resolve(&b->asked, NULL, &b->config, &usage);
+    if (!status) {
+        usage  = true;
+        status = recipe_read(&b->config, &b->recipe);
+        if (!status && !b->forward) status = recipe_trains(&b->recipe);
+    }
+    if (status) return qg_report("qgrad bench"), usage ? EXIT_USAGE : EXIT_FAILED;
+    if (b->forward) b->recipe.augment = (qg_augment){ 0 };
+    warn();
+    status = build(b);
+    if (!status) status = measure(b);
+    if (status) return qg_report("qgrad bench");
+    bench_print(b);
+    return EXIT_DONE;
+}
+
+static int bench_step(bench *b)
+{
+    const int status = run_bench(b);
+    free(b->ms);
+    free(b->peak);
+    qg_tape_free(b->tape);
+    qg_optim_free(b->optim);
+    qg_net_free(b->net);
+    qg_loader_free(b->data);
+    config_free(&b->config);
+    return status;
+}
+
+/* --- which benchmark ---------------------------------------------------------------------- */
+
+enum { TRAIN, EVAL, PEAK, BENCHES };
+
+static const verb benches[BENCHES] = {
+    { "bench train", "Measure the speed of training",
+      "bench train --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
+    { "bench eval", "Measure the speed of evaluation: forward only",
+      "bench eval --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
+    { "bench peak", "Measure what this machine can do: multiply-adds and memory",
+      "bench peak [--threads N] [--seconds S] [--json]", VERB_PEAK, bench_main },
+};
+
+static int help(const verb *v)
+{
+    printf("usage: qgrad %s\n%s.\n\n", v->usage, v->about);
+    for (int i = 0; i < BENCHES; i++) printf("  %-12s  %s.\n", benches[i].name, benches[i].about);
+    printf("\nqgrad bench train --help, and so on, list the options.\n");
+    return EXIT_DONE;
+}
+
+static int misused(const char *word)
+{
+    char names[64] = "";
+    for (int i = 0; i < BENCHES; i++) list_append(names, sizeof names, strchr(benches[i].name, ' ') + 1);
+    if (word) fprintf(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
+    else fprintf(stderr, "qgrad bench: name the benchmark first; available: %s\n", names);
+    return EXIT_USAGE;
+}
+
+int bench_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    const char *word = argc > 1 ? argv[1] : "-";
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help(v);
+    if (*word == '-') return misused(NULL);
+    int at = 0;
+    while (at < BENCHES && strcmp(strchr(benches[at].name, ' ') + 1, word)) at++;
+    if (at == BENCHES) return misused(word);
+    bench b      = { .forward = at == EVAL };
+    int   status = options_parse(&benches[at], argc - 1, argv + 1, &b.asked);
+    if (status < 0) status = at == PEAK ? bench_peak(&b.asked) : bench_step(&b);
+    config_free(&b.asked);
+    return status;
+}

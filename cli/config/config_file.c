@@ -1,0 +1,201 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/config.h"
+#include "cli/paths.h"
+#include "core/io/file.h"
+
+enum { MAX_CONFIG_BYTES = 1 << 20 };
+
+/* --- reading ------------------------------------------------------------------------------ */
+
+/* Where the parser stands; line counts from 1. */
+typedef struct reader {
+    const char *at, *origin;
+    int         line;
+} reader;
+
+static qg_status bad(const reader *r, const char *reason)
+{
+    return qg_fail(QG_EARG, "%s:%d: %s", r->origin, r->line, reason);
+}
+
+static void skip_blank(reader *r) { r->at += strspn(r->at, " \t"); }
+
+/* What a backslash stands for in a basic string; 0: nothing that a value may hold. */
+static char unescaped(char c) { return c == '"' || c == '\\' ? c : '\0'; }
+
+static qg_status read_string(reader *r, char text[VALUE_BYTES])
+{
+    const char quote = *r->at++;
+    size_t     n     = 0;
+    while (*r->at != quote) {
+        char c = *r->at++;
+        if (c == '\0' || c == '\n') return r->at--, bad(r, "a string without its end");
+        if (c == '\\' && quote == '"') {
+            c = unescaped(*r->at);
+            if (!c) return bad(r, "an escape other than \\\" and \\\\");
+            r->at++;
+        }
+        if (n + 1 == VALUE_BYTES) return bad(r, "a string that is too long");
+        text[n++] = c;
+    }
+    r->at++;
+    text[n] = '\0';
+    return QG_OK;
+}
+
+/* A number or a boolean, as it stands. */
+static qg_status read_bare(reader *r, char text[VALUE_BYTES])
+{
+    const size_t n = strcspn(r->at, " \t\r\n#,]");
+    if (n == 0) return bad(r, "a key without a value");
+    if (n >= VALUE_BYTES) return bad(r, "a value that is too long");
+    memcpy(text, r->at, n);
+    text[n] = '\0';
+    r->at += n;
+    return QG_OK;
+}
+
+static qg_status set(config *c, const reader *r, const option *o, const char *text)
+{
+    const qg_status status = config_set(c, o, text);
+    return status ? qg_fail(status, "%s:%d: %s", r->origin, r->line, qg_errmsg()) : QG_OK;
+}
+
+static qg_status read_list(config *c, reader *r, const option *o)
+{
+    char text[VALUE_BYTES];
+    r->at++;
+    for (skip_blank(r); *r->at != ']'; skip_blank(r)) {
+        if (*r->at != '"' && *r->at != '\'') return bad(r, "expected a string or ] in the array");
+        if (read_string(r, text) || set(c, r, o, text)) return QG_EARG;
+        skip_blank(r);
+        if (*r->at == ',') r->at++;
+        else if (*r->at != ']') return bad(r, "expected , or ] in the array");
+    }
+    r->at++;
+    return QG_OK;
+}
+
+static qg_status read_value(config *c, reader *r, const option *o)
+{
+    char       text[VALUE_BYTES];
+    const bool quoted = *r->at == '"' || *r->at == '\'';
+    if ((o->kind == OPTION_LIST) != (*r->at == '['))
+        return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
+                       o->kind == OPTION_LIST ? "an array of strings" : "one value, no array");
+    if (o->kind == OPTION_LIST) return read_list(c, r, o);
+    if ((o->kind == OPTION_TEXT) != quoted)
+        return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
+                       quoted ? "no string" : "a string in quotes");
+    if (quoted ? read_string(r, text) : read_bare(r, text)) return QG_EARG;
+    return set(c, r, o, text);
+}
+
+static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
+{
+    char         key[64];
+    const size_t n = strcspn(r->at, " \t\r\n=#\"'[]{},.");
+    if (n == 0 || n >= sizeof key) return bad(r, "expected key = value");
+    snprintf(key, sizeof key, "%.*s", (int)n, r->at);
+    r->at += n;
+    skip_blank(r);
+    if (*r->at != '=') return bad(r, "expected = after the key");
+    r->at++;
+    skip_blank(r);
+    const option *o = option_find(key);
+    if (!o || !(o->use & SAVED)) {
+        char names[1024] = "";
+        for (int i = 0; i < OPTIONS; i++)
+            if (options[i].use & SAVED) list_append(names, sizeof names, options[i].name);
+        return qg_fail(QG_EARG, "%s:%d: no key '%s'; keys: %s", r->origin, r->line, key, names);
+    }
+    if (seen[o - options])
+        return qg_fail(QG_EARG, "%s:%d: %s is there twice", r->origin, r->line, key);
+    seen[o - options] = true;
+    return read_value(c, r, o);
+}
+
+qg_status config_parse(config *c, const char *text, const char *origin)
+{
+    bool   seen[OPTIONS] = { false };
+    reader r             = { .at = text, .origin = origin, .line = 1 };
+    while (*r.at) {
+        skip_blank(&r);
+        if (!strchr("#\r\n", *r.at) && read_line(c, &r, seen)) return QG_EARG;
+        skip_blank(&r);
+        if (*r.at == '#') r.at += strcspn(r.at, "\n");
+        if (*r.at == '\r') r.at++;
+        if (*r.at == '\n') r.at++, r.line++;
+        else if (*r.at) return bad(&r, "expected the end of the line");
+    }
+    return QG_OK;
+}
+
+qg_status config_read(config *c, const char *path)
+{
+    char     *text;
+    size_t    n;
+    qg_status status = text_read(path, MAX_CONFIG_BYTES, &text, &n);
+    if (status) return status;
+    if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: holds a zero byte, so it is no configuration", path);
+    else status = config_parse(c, text, path);
+    free(text);
+    return status;
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+static void put_string(FILE *out, const char *text, size_t n)
+{
+    fputc('"', out);
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"' || text[i] == '\\') fputc('\\', out);
+        fputc(text[i], out);
+    }
+    fputc('"', out);
+}
+
+static void put_list(FILE *out, const char *list)
+{
+    fputc('[', out);
+    for (const char *line = list; *line; line = list_next(line)) {
+        if (line != list) fputs(", ", out);
+        put_string(out, line, strcspn(line, "\n"));
+    }
+    fputc(']', out);
+}
+
+char *config_print(const config *c, unsigned use)
+{
+    char  *text = NULL;
+    size_t n    = 0;
+    FILE  *out  = open_memstream(&text, &n);
+    if (!out) return NULL;
+    for (int i = 0; i < OPTIONS; i++) {
+        const char *value = c->value[i];
+        if (!value || (options[i].use & use) != use) continue;
+        fprintf(out, "%s = ", options[i].name);
+        if (options[i].kind == OPTION_LIST) put_list(out, value);
+        else if (options[i].kind == OPTION_TEXT) put_string(out, value, strlen(value));
+        else fputs(value, out);
+        fputc('\n', out);
+    }
+    if (fclose(out)) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+qg_status config_write(const config *c, const char *path)
+{
+    char *text = config_print(c, SAVED);
+    if (!text) return qg_fail(QG_EMEM, "%s: out of memory", path);
+    qg_file *f = qg_file_begin(path);
+    qg_file_put(f, text, strlen(text));
+    free(text);
+    return qg_file_commit(f);
+}

@@ -1,0 +1,107 @@
+#include "cli/config/options.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "cli/config/config.h"
+#include "cli/run/data.h"
+#include "cli/config/models.h"
+#include "cli/config/schemes.h"
+
+/* One line on stderr; the status for a command line that cannot be understood. */
+static int usage_error(const verb *v, const char *what, const char *culprit)
+{
+    char names[1024] = "";
+    for (int i = 0; i < OPTIONS; i++) {
+        char dashed[64];
+        snprintf(dashed, sizeof dashed, "--%s", options[i].name);
+        if (options[i].use & v->bit) list_append(names, sizeof names, dashed);
+    }
+    fprintf(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
+    return EXIT_USAGE;
+}
+
+int options_parse(const verb *v, int argc, char **argv, config *asked)
+{
+    enum { FIRST = 256 };                       /* above every character getopt may return */
+    struct option longs[OPTIONS + 1];
+    int           n = 0;
+    for (int i = 0; i < OPTIONS; i++) {
+        if (!(options[i].use & v->bit)) continue;
+        const int has = options[i].kind == OPTION_FLAG ? no_argument : required_argument;
+        longs[n++]    = (struct option){ options[i].name, has, NULL, FIRST + i };
+    }
+    longs[n] = (struct option){ 0 };
+    optind   = 1;
+    opterr   = 0;
+    for (int c, at; at = optind, (c = getopt_long(argc, argv, "+:h", longs, NULL)) != -1;) {
+        const char *culprit = argv[at];
+        if (c == ':') {
+            fprintf(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
+            return EXIT_USAGE;
+        }
+        if (c == '?' && optopt >= FIRST) {
+            fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].name);
+            return EXIT_USAGE;
+        }
+        if (c == '?') return usage_error(v, "no option", culprit);
+        if (c == 'h' || !strcmp(options[c - FIRST].name, "help")) {
+            options_help(v, stdout);
+            return EXIT_DONE;
+        }
+        if (config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
+            fprintf(stderr, "qgrad %s: --%s\n", v->name, qg_errmsg());
+            return EXIT_USAGE;
+        }
+    }
+    if (optind < argc) return usage_error(v, "unexpected argument", argv[optind]);
+    return -1;
+}
+
+/* The word is an option of v, or the first letters of one, that takes its value from the next word. */
+static bool wants_value(const verb *v, const char *word)
+{
+    const size_t n = strlen(word);
+    for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
+        if (!strncmp(options[i].name, word + 2, n - 2) && (options[i].use & v->bit))
+            return options[i].kind != OPTION_FLAG;
+    return false;
+}
+
+const char *options_operand(const verb *v, int *argc, char **argv)
+{
+    int at = 1, last = *argc - 1;
+    if (last < 1) return NULL;
+    if (*argv[at] == '-' && !wants_value(v, argv[last - 1])) at = last;
+    if (*argv[at] == '-') return NULL;
+    const char *operand = argv[at];
+    for (int i = at; i < last; i++) argv[i] = argv[i + 1];
+    (*argc)--;
+    return operand;
+}
+
+void options_help(const verb *v, FILE *out)
+{
+    fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
+    for (int i = 0; i < OPTIONS; i++) {
+        const option *o = &options[i];
+        if (!(o->use & v->bit)) continue;
+        char head[64];
+        snprintf(head, sizeof head, "--%s %s", o->name, o->value ? o->value : "");
+        fprintf(out, "  %-30s ", head);
+        for (const char *c = o->help; *c; c++) {
+            fputc(*c, out);
+            if (*c == '\n') fprintf(out, "  %-30s ", "");
+        }
+        const bool of_run = v->bit & (VERB_EVAL | VERB_INSPECT) && o->use & SAVED;
+        if (of_run) fputs(" [the run's]\n", out);
+        else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
+    }
+    if (v->bit & NETS) models_help(out);
+    if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
+    if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
+    if (v->bit & (NETS | VERB_EVAL)) data_help(out);
+    fprintf(out, "\nExit status: 0 done, 1 failed, 2 wrong usage, 130 and 143 after SIGINT and "
+                 "SIGTERM.\n");
+}

@@ -1,0 +1,95 @@
+/* cli/config/options.h — every option there is, in one table.
+ *
+ * Most options are also keys of a configuration (cli/config/config.h): the table says what a value may be,
+ * which verbs take it, and whether it decides the bytes of a run.
+ */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <stdio.h>
+
+#include "core/status.h"
+
+/* What a verb returns, beside 128 + the number of the signal that ended it. */
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+typedef enum option_kind {
+    OPTION_FLAG,            /* --json;            json = true */
+    OPTION_INTEGER,         /* --epochs 10;       epochs = 10 */
+    OPTION_REAL,            /* --lr 0.01;         lr = 0.01 */
+    OPTION_TEXT,            /* --model lenet5;    model = "lenet5" */
+    OPTION_LIST             /* --layer A --layer B;  layer = ["A", "B"] */
+} option_kind;
+
+/* Bits of option.use. */
+enum {
+    VERB_TRAIN     = 1,
+    VERB_EVAL      = 2,
+    VERB_SUMMARY   = 4,
+    VERB_BENCH     = 8,     /* train and eval */
+    VERB_PEAK      = 16,    /* bench peak */
+    VERB_GRADCHECK = 32,
+    VERB_EXPLAIN   = 64,
+    VERB_INSPECT   = 128,
+    VERB_RESULTS   = 256,
+    VERBS          = 511,
+    SAVED          = 512,   /* kept in config.toml, and understood in a --config file */
+    IDENTITY       = 1024 | SAVED,   /* decides a run's bytes: in its checkpoints, fixed on --resume */
+    NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH     /* the verbs that build a net */
+};
+
+enum { VALUE_BYTES = 512 };
+
+typedef struct option_row {         /* getopt.h owns the tag "option" */
+    const char *name;       /* "weight-decay" */
+    option_kind kind;
+    unsigned    use;
+    double      min, max;   /* of OPTION_INTEGER and OPTION_REAL */
+    const char *value;      /* "N" in the help; words joined by | are all there are: "sgd|adam" */
+    /* Check a value and write the one spelling it has.  NULL: any text, as it is. */
+    qg_status (*check)(const char *text, char *canonical, size_t bytes);
+    const char *fallback;   /* where neither the user nor the model's recipe says; NULL: unset */
+    const char *help;
+} option;
+
+enum { OPTIONS = 58 };
+extern const option options[OPTIONS];
+
+const option *option_find(const char *name);            /* NULL: no such option */
+
+/* Append a word to a list in text, "a" -> "a, b"; what does not fit is left out. */
+void          list_append(char *text, size_t bytes, const char *word);
+
+/* The value o takes for text, in its one spelling.  Fails with QG_EARG; the message names the
+ * option, the value and what is legal. */
+QG_MUST_CHECK
+qg_status     option_check(const option *o, const char *text, char canonical[VALUE_BYTES]);
+
+typedef struct config config;                           /* cli/config/config.h */
+
+typedef struct verb {
+    const char *name, *about;
+    const char *usage;                                  /* what follows "qgrad " */
+    unsigned    bit;                                    /* VERB_TRAIN */
+    int       (*run)(const struct verb *v, const char *program, int argc, char **argv);
+} verb;
+
+/* Read a verb's options, argv[0] being the verb, into asked.  Returns -1 to go on, else the status
+ * to exit with: --help was printed, or an error was reported. */
+int           options_parse(const verb *v, int argc, char **argv, config *asked);
+void          options_help(const verb *v, FILE *out);
+
+/* The one argument of a verb that belongs to no option, taken out of argv; NULL: there is none.  It
+ * stands in front of all options or behind them. */
+const char   *options_operand(const verb *v, int *argc, char **argv);
+
+int train_main(const verb *v, const char *program, int argc, char **argv);
+int eval_main(const verb *v, const char *program, int argc, char **argv);
+int summary_main(const verb *v, const char *program, int argc, char **argv);
+int bench_main(const verb *v, const char *program, int argc, char **argv);
+int gradcheck_main(const verb *v, const char *program, int argc, char **argv);
+int explain_main(const verb *v, const char *program, int argc, char **argv);
+int results_main(const verb *v, const char *program, int argc, char **argv);
+int inspect_main(const verb *v, const char *program, int argc, char **argv);
+
+#endif

@@ -1,0 +1,99 @@
+/* qgrad gradcheck: is every derivative the derivative of what it says it is? */
+#include "cli/gradcheck/gradcheck.h"
+
+#include <stdio.h>
+
+#include "cli/config/config.h"
+#include "cli/json.h"
+
+typedef struct tally {
+    int      passed, failed;            /* failed: against expectation */
+    bool     as_json;
+    json     j;
+} tally;
+
+/* A gradient of 0 would agree with differences of 0, and say nothing. */
+static bool passes(const gradcheck_line *line)
+{
+    return line->result.pass && line->result.least > 0;
+}
+
+/* A formula that is no derivative has to fail. */
+static bool is_expected(const gradcheck_line *line) { return passes(line) != (line->why != NULL); }
+
+static void print_json(json *j, const char *table, const gradcheck_line *line)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "table", table);
+    json_text(j, "name", line->name);
+    json_text(j, "against", line->against);
+    json_text(j, "worst", line->result.worst);
+    json_real(j, "error", line->result.error);
+    json_real(j, "tolerance", line->result.tolerance);
+    json_text(j, "reason", line->result.reason);
+    json_flag(j, "pass", passes(line));
+    json_flag(j, "expected", is_expected(line));
+    if (line->why) json_text(j, "why", line->why);
+    json_close(j, '}');
+}
+
+static void print_line(const gradcheck_line *line)
+{
+    const qg_gradcheck_result *r = &line->result;
+    printf("  %-46s %-11s  %-6s %8.1e  %8.1e  %s\n", line->name, line->against, r->worst, r->error,
+           r->tolerance, passes(line) ? "pass" : "FAIL");
+    if (!line->why) return;
+    printf("      ");
+    for (const char *c = line->why; *c; c++) printf(*c == '\n' ? "\n      " : "%c", *c);
+    printf(is_expected(line) ? "\n" : "\n      It was expected to fail.\n");
+}
+
+static qg_status run_table(const gradcheck_table *table, tally *sum)
+{
+    if (!sum->as_json)
+        printf("%s%s\n  %-46s %-11s  %-6s %8s  %8s\n", sum->passed + sum->failed ? "\n" : "",
+               table->title, "gradient of", "against", "in", "error", "limit");
+    for (int i = 0; i < table->rows; i++) {
+        gradcheck_line  line;
+        const qg_status s = table->check(i, &line);
+        if (s) return s;
+        if (is_expected(&line)) sum->passed++;
+        else sum->failed++;
+        if (sum->as_json) print_json(&sum->j, table->title, &line);
+        else print_line(&line);
+    }
+    return QG_OK;
+}
+
+static int run(const config *asked)
+{
+    const gradcheck_table *tables[] = { &gradcheck_ops, &gradcheck_norms, &gradcheck_surrogates,
+                                        &gradcheck_ranges, &gradcheck_weights, &gradcheck_papers };
+    const int              count = config_flag(asked, "paper") ? 6 : 5;
+    tally                  sum   = { .as_json = config_flag(asked, "json") };
+    qg_status              s     = QG_OK;
+    if (sum.as_json) {
+        sum.j = json_begin(stdout);
+        json_open(&sum.j, "checks", '[');
+    }
+    for (int i = 0; i < count && !s; i++) s = run_table(tables[i], &sum);
+    if (sum.as_json) {
+        json_close(&sum.j, ']');
+        json_integer(&sum.j, "as_expected", (uint64_t)sum.passed);
+        json_integer(&sum.j, "not_as_expected", (uint64_t)sum.failed);
+        json_end(&sum.j);
+    }
+    if (s) return qg_report("qgrad gradcheck");
+    if (!sum.as_json) printf("\n%d as expected, %d not\n", sum.passed, sum.failed);
+    return sum.failed ? EXIT_FAILED : EXIT_DONE;
+}
+
+int gradcheck_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    config asked  = { { 0 } };
+    int    status = options_parse(v, argc, argv, &asked);
+    if (status < 0) status = run(&asked);
+    config_free(&asked);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* cli/gradcheck/gradcheck.h — the derivatives that qgrad gradcheck looks at, in tables. */
+#ifndef CLI_GRADCHECK_H
+#define CLI_GRADCHECK_H
+
+#include "core/gradcheck.h"
+
+/* What a row says, and how it turned out. */
+typedef struct gradcheck_line {
+    const char         *name;       /* "conv2d, stride 2" */
+    const char         *against;    /* what the gradient is compared with: "differences" */
+    const char         *why;        /* NULL; else it has to fail, for this reason */
+    qg_gradcheck_result result;
+} gradcheck_line;
+
+typedef struct gradcheck_table {
+    const char *title;
+    int         rows;
+    qg_status (*check)(int row, gradcheck_line *line);  /* fails when a check could not be made */
+} gradcheck_table;
+
+extern const gradcheck_table gradcheck_ops;             /* the ops of core/ops/ops.h */
+extern const gradcheck_table gradcheck_norms;           /* batch norm, alone and folded */
+extern const gradcheck_table gradcheck_surrogates;      /* slopes of elementwise quantizers */
+extern const gradcheck_table gradcheck_ranges;          /* whole tensors, and what is learned: */
+extern const gradcheck_table gradcheck_weights;
+extern const gradcheck_table gradcheck_papers;          /* formulas that are no derivatives */
+
+/* x[i]: a keyed order of n equally spaced values in centre +- spread.  None is closer to the centre
+ * than spread / (n + 1), or to another than twice that. */
+void gradcheck_fill(float *x, size_t n, float centre, float spread, uint64_t key);
+
+#endif

@@ -1,0 +1,125 @@
+#include "cli/results/result.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/paths.h"
+#include "core/io/json.h"
+#include "core/io/number.h"
+
+enum { MAX_RESULT_BYTES = 1 << 20 };
+
+#define BLANK " \t\r\n"
+
+typedef enum kind { TEXT, REAL, INTEGER, FLAG } kind;
+
+static const struct field {
+    const char *key;
+    kind        kind;
+    size_t      offset;         /* in result */
+} fields[] = {
+#define FIELD(name, kind) { #name, kind, offsetof(result, name) }
+    FIELD(commit, TEXT),             FIELD(cpu_path, TEXT),
+    FIELD(blas_core, TEXT),          FIELD(digest, TEXT),
+    FIELD(test_accuracy, REAL),      FIELD(best_test_accuracy, REAL),
+    FIELD(train_loss, REAL),         FIELD(test_accuracy_stderr, REAL),
+    FIELD(images_per_second, REAL),  FIELD(seconds, REAL),
+    FIELD(seed, INTEGER),            FIELD(epochs, INTEGER),
+    FIELD(best_epoch, INTEGER),      FIELD(test_images, INTEGER),
+    FIELD(threads, INTEGER),         FIELD(complete, FLAG),
+#undef FIELD
+};
+
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static bool read_text(qg_json *j, char *to)
+{
+    const char *text;
+    if (!qg_json_string(j, &text)) return false;
+    if (strlen(text) >= RESULT_TEXT) return qg_json_bad(j, "a text that is too long");
+    strcpy(to, text);
+    return true;
+}
+
+/* A number, or null. */
+static bool read_real(qg_json *j, double *to)
+{
+    const char *from = (const char *)j->at + strspn((const char *)j->at, BLANK);
+    if (!qg_json_skip(j)) return false;
+    if (qg_number_read(from, (size_t)((const char *)j->at - from), to)) return true;
+    *to = NAN;
+    return !strncmp(from, "null", 4) || qg_json_bad(j, "expected a number");
+}
+
+static bool read_flag(qg_json *j, bool *to)
+{
+    const char *from = (const char *)j->at + strspn((const char *)j->at, BLANK);
+    if (!qg_json_skip(j)) return false;
+    *to = *from == 't';
+    return *from == 't' || *from == 'f' || qg_json_bad(j, "expected true or false");
+}
+
+static bool read_value(qg_json *j, const struct field *f, result *r)
+{
+    char  *to = (char *)r + f->offset;
+    size_t n;
+    switch (f->kind) {
+    case TEXT: return read_text(j, to);
+    case REAL: return read_real(j, (double *)(void *)to);
+    case FLAG: return read_flag(j, (bool *)(void *)to);
+    case INTEGER: break;
+    }
+    if (!qg_json_size(j, &n)) return false;
+    *(uint64_t *)(void *)to = n;
+    return true;
+}
+
+static bool read_object(qg_json *j, result *r, bool seen[FIELDS])
+{
+    if (!qg_json_expect(j, '{')) return false;
+    for (bool first = true;; first = false) {
+        const char *key;
+        if (!qg_json_key(j, first, &key)) return false;
+        if (!key) return qg_json_end(j);
+        int i = 0;
+        while (i < FIELDS && strcmp(fields[i].key, key)) i++;
+        if (i < FIELDS) seen[i] = true;
+        if (i < FIELDS ? !read_value(j, &fields[i], r) : !qg_json_skip(j)) return false;
+    }
+}
+
+qg_status result_read(result *r, const char *path)
+{
+    char           *text;
+    size_t          n;
+    bool            seen[FIELDS] = { false };
+    const qg_status status       = text_read(path, MAX_RESULT_BYTES, &text, &n);
+    *r = (result){ .seed = 0 };
+    if (status) return status;
+    qg_json j = { .path  = path,
+                  .start = (unsigned char *)text,
+                  .at    = (unsigned char *)text,
+                  .end   = (unsigned char *)text + n };
+    if (!qg_utf8_valid(text, n)) (void)qg_json_bad(&j, "not UTF-8");
+    else (void)read_object(&j, r, seen);
+    free(text);
+    for (int i = 0; i < FIELDS && !j.status; i++)
+        if (!seen[i]) j.status = qg_fail(QG_EFORMAT, "%s: says no %s", path, fields[i].key);
+    return j.status;
+}
+
+void result_join(char to[RESULT_TEXT], const char *before, const char *now)
+{
+    const size_t n   = strlen(now);
+    bool         has = n == 0;
+    for (const char *at = before; !has && (at = strstr(at, now)); at++)
+        has = (at == before || at[-1] == ' ') && (at[n] == ',' || !at[n]);
+    const char *sep = *before ? ", " : "";
+    const bool full = !has && strlen(before) + strlen(sep) + n + sizeof ", .." > RESULT_TEXT;
+    if (full) now = "..";                       /* not half a name */
+    if (has || (full && strstr(before, ".."))) snprintf(to, RESULT_TEXT, "%s", before);
+    else snprintf(to, RESULT_TEXT, "%s%s%s", before, sep, now);
+}

@@ -1,0 +1,204 @@
+/* qgrad results: the table of reproduced papers, from logs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/json.h"
+#include "cli/config/recipe_file.h"
+#include "cli/results/results.h"
+#include "core/io/file.h"
+
+#define PAGE RESULTS "/README.md"
+
+enum { MAX_PAGE_BYTES = 1 << 24 };
+
+/* Two may add at once; one after the other does.  The descriptor, or -1. */
+static int lock(void)
+{
+    bool created;
+    if (path_make(RESULTS, &created)) return -1;
+    const int fd = open(RESULTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0) return fd;
+    qg_fail(QG_EIO, "cannot lock " RESULTS ": %s", strerror(errno));
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+static qg_status write_page(const char *text)
+{
+    qg_file *f = qg_file_begin(PAGE);
+    qg_file_put(f, text, strlen(text));
+    return qg_file_commit(f);
+}
+
+static qg_status copy_text(const char *from, const char *to)
+{
+    char     *text;
+    size_t    n;
+    qg_status status = text_read(from, MAX_PAGE_BYTES, &text, &n);
+    if (status) return status;
+    qg_file *f = qg_file_begin(to);
+    qg_file_put(f, text, n);
+    status = qg_file_commit(f);
+    free(text);
+    return status;
+}
+
+/* The logs of a run that stands in from, to the folder to. */
+static qg_status copy_logs(const logged_run *r, const char *from, const char *to)
+{
+    char      path[PATH_BYTES], source[PATH_BYTES];
+    bool      created;
+    qg_status status = path_make(to, &created);
+    if (!status) status = path_join(to, "config.toml", path);
+    if (!status) status = config_write(&r->config, path);
+    if (!status) status = path_join(to, "metrics.csv", path);
+    if (!status) status = metrics_write(&r->metrics, path);
+    if (!status) status = path_join(from, "result.json", source);
+    if (!status) status = path_join(to, "result.json", path);
+    return status ? status : copy_text(source, path);
+}
+
+/* A link goes, and what it leads to stays. */
+static void remove_logs(const char *dir)
+{
+    struct stat s;
+    if (lstat(dir, &s) == 0 && S_ISLNK(s.st_mode)) {
+        unlink(dir);
+        return;
+    }
+    static const char *const name[] = { "config.toml", "metrics.csv", "result.json" };
+    char path[PATH_BYTES];
+    for (int i = 0; i < 3; i++)
+        if (!path_join(dir, name[i], path)) remove(path);
+    rmdir(dir);
+}
+
+/* Logs that are there in part would stand in the way of every later call, so they are gathered beside
+ * their place, under a name that is not read, and moved as a whole. */
+static qg_status copy_run(const logged_run *r, const char *dir)
+{
+    char to[PATH_BYTES], new[PATH_BYTES], old[PATH_BYTES];
+    snprintf(to, sizeof to, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
+    snprintf(new, sizeof new, RESULTS "/%s/.seed-%" PRIu64 ".new", r->row, r->seed);
+    snprintf(old, sizeof old, RESULTS "/%s/.seed-%" PRIu64 ".old", r->row, r->seed);
+    if (path_exists(old) && !path_exists(to) && rename(old, to))    /* a kill between the two renames below */
+        return qg_fail(QG_EIO, "%s: %s", old, strerror(errno));
+    remove_logs(new), remove_logs(old);
+    const qg_status status = copy_logs(r, dir, new);
+    if (status) {
+        remove_logs(new);
+        return status;
+    }
+    if ((rename(to, old) && errno != ENOENT) || rename(new, to))
+        return qg_fail(QG_EIO, "%s: %s", to, strerror(errno));
+    remove_logs(old);
+    return QG_OK;
+}
+
+/* The page is what the logs say, or the first line that is not. */
+static qg_status compare(const char *logs, size_t length)
+{
+    char           *page;
+    size_t          n;
+    const qg_status status = text_read(PAGE, MAX_PAGE_BYTES, &page, &n);
+    if (status) return status;
+    const char *a = page, *b = logs;
+    int         line = 1;
+    size_t      i = 0;                          /* of this line */
+    while (a[i] && a[i] == b[i])
+        if (a[i++] == '\n') a += i, b += i, i = 0, line++;
+    const bool same = a[i] == b[i] && n == length;
+    if (a[i] == b[i] && !same) qg_fail(QG_EFORMAT, PAGE ": %zu bytes, but the logs make %zu", n, length);
+    else if (!same)
+        qg_fail(QG_EFORMAT, PAGE ":%d: is '%.*s'%s, but the logs say '%.*s'%s", line, (int)strcspn(a, "\n"), a,
+                *a ? "" : " and the end", (int)strcspn(b, "\n"), b, *b ? "" : " and the end");
+    free(page);
+    return same ? QG_OK : QG_EFORMAT;
+}
+
+/* The page, from malloc. */
+static qg_status compose(const results *all, char **text)
+{
+    size_t n   = 0;
+    FILE  *out = open_memstream(text, &n);
+    if (!out) return qg_fail(QG_EMEM, PAGE ": out of memory");
+    const qg_status status = results_print(all, out);
+    return fclose(out) && !status ? qg_fail(QG_EMEM, PAGE ": out of memory") : status;
+}
+
+/* The added run goes into the page before it goes into its place: what does not fit leaves nothing. */
+static qg_status add_and_write(const config *asked, results *all)
+{
+    const char *dir   = config_text(asked, "add");
+    const bool  check = config_flag(asked, "check");
+    char       *text  = NULL;
+    logged_run *added = NULL;
+    qg_status   status = results_read(all);
+    if (!status && dir) status = results_add(all, dir, &added);
+    if (!status) status = compose(all, &text);
+    if (!status && added) status = copy_run(added, dir);
+    if (!status) status = check ? compare(text, strlen(text)) : write_page(text);
+    free(text);
+    return status;
+}
+
+static void print_outcome(const config *asked, const results *all)
+{
+    const bool check = config_flag(asked, "check");
+    if (!config_flag(asked, "json")) {
+        printf(PAGE ": rows %d, runs %d%s\n", results_rows(all), all->runs, check ? ", as the logs say" : "");
+        return;
+    }
+    json j = json_begin(stdout);
+    json_text(&j, "page", PAGE);
+    json_integer(&j, "rows", (uint64_t)results_rows(all));
+    json_integer(&j, "runs", (uint64_t)all->runs);
+    json_end(&j);
+}
+
+/* Elsewhere an empty table would be written, and look like one; perhaps over a page of other people. */
+static qg_status check_place(bool writes)
+{
+    char     *page;
+    size_t    n;
+    if (!path_exists(RECIPES)) return qg_fail(QG_ESTATE, "no " RECIPES " is here; call it where the recipes are");
+    if (!writes || !path_exists(PAGE)) return QG_OK;
+    const qg_status status = text_read(PAGE, MAX_PAGE_BYTES, &page, &n);
+    if (status) return status;
+    const bool ours = results_begins(page);
+    free(page);
+    return ours ? QG_OK : qg_fail(QG_ESTATE, PAGE " was not written by qgrad results; move it away");
+}
+
+static int update_page(const config *asked)
+{
+    results    all   = { 0 };
+    const bool check = config_flag(asked, "check");
+    if (check && config_text(asked, "add")) {
+        qg_fail(QG_EARG, "--check writes nothing, and --add does; not both");
+        return qg_report("qgrad results"), EXIT_USAGE;
+    }
+    if (check_place(!check)) return qg_report("qgrad results");
+    const int fd     = check ? -1 : lock();
+    qg_status status = check || fd >= 0 ? add_and_write(asked, &all) : QG_EIO;
+    if (!status) print_outcome(asked, &all);
+    results_end(&all);
+    if (fd >= 0) close(fd);
+    return status ? qg_report("qgrad results") : EXIT_DONE;
+}
+
+int results_main(const verb *v, const char *program, int argc, char **argv)
+{
+    (void)program;
+    config asked  = { { 0 } };
+    int    status = options_parse(v, argc, argv, &asked);
+    if (status < 0) status = update_page(&asked);
+    config_free(&asked);
+    return status;
+}

@@ -1,0 +1,140 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/config/recipe.h"
+#include "cli/results/results.h"
+
+/* What is no option of a command line, or differs between the runs of a row. */
+static bool is_of_run(const option *o)
+{
+    const char *end = strrchr(o->name, '-');
+    return !strcmp(o->name, "seed") || (end && !strcmp(end, "-digest"));
+}
+
+/* What the recipe alone, or with the words of asked, leads to. */
+static qg_status resolve(const config *asked, config *out)
+{
+    bool usage;
+    config_free(out);
+    return recipe_resolve(asked, NULL, out, &usage);
+}
+
+/* The part of c that decides a run's bytes but for the seed and for what it begins with and sees;
+ * borrowed. */
+static config identity(const config *c)
+{
+    config same = *c;
+    for (int i = 0; i < OPTIONS; i++)
+        if ((options[i].use & IDENTITY) != IDENTITY || is_of_run(&options[i])) same.value[i] = NULL;
+    return same;
+}
+
+static const option *conflict(const config *a, const config *b)
+{
+    const config x = identity(a), y = identity(b);
+    return config_difference(&x, &y, IDENTITY);
+}
+
+const option *results_conflict(const logged_run *a, const logged_run *b)
+{
+    return conflict(&a->config, &b->config);
+}
+
+/* What run says otherwise than c, which asked leads to, is asked for, too; what c does not say may wait. */
+static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked, config *c)
+{
+    config own = identity(&run->config);
+    for (int i = 0; i < OPTIONS; i++)
+        if (c->value[i] ? own.value[i] && !strcmp(own.value[i], c->value[i]) : !all) own.value[i] = NULL;
+    const qg_status status = config_over(asked, &own);
+    return status ? status : resolve(asked, c);
+}
+
+/* The options in which run differs from its recipe, into asked.  One of them, as another optimizer, may change
+ * what others are, and whether they are there, when nobody asks: so in two rounds. */
+static qg_status find_overrides(const logged_run *run, config *asked)
+{
+    config    c      = { { 0 } };
+    qg_status status = config_set(asked, option_find("recipe"), run->row);
+    if (!status) status = resolve(asked, &c);
+    for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked, &c);
+    const option *o = status ? NULL : conflict(&c, &run->config);
+    if (o)
+        status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the recipe as it is now cannot have led to this run's %s",
+                         run->row, run->seed, o->name);
+    config_free(&c);
+    return status;
+}
+
+/* Every item of a list behind its own "--layer". */
+static void print_option(const option *o, const char *value, FILE *out)
+{
+    for (const char *line = value; line && *line; line = list_next(line)) {
+        fprintf(out, " --%s", o->name);
+        if (o->kind != OPTION_FLAG) fprintf(out, " %.*s", (int)strcspn(line, "\n"), line);
+    }
+}
+
+qg_status results_overrides(const logged_run *run, FILE *out)
+{
+    config    asked  = { { 0 } };
+    qg_status status = find_overrides(run, &asked);
+    for (int i = 0; i < OPTIONS && !status; i++) {
+        const option *o = &options[i];
+        if (!strcmp(o->name, "recipe")) continue;
+        if (o->kind == OPTION_FLAG && asked.value[i] && !config_flag(&asked, o->name))
+            status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
+                             "line can ask for", run->row, run->seed, o->name);
+        else print_option(o, asked.value[i], out);
+    }
+    config_free(&asked);
+    return status;
+}
+
+qg_status results_command(const logged_run *run, const char *begins_with, FILE *out)
+{
+    fprintf(out, "--recipe %s", run->row);
+    const qg_status status = results_overrides(run, out);
+    if (begins_with) fprintf(out, " --init runs/%s/seed-%" PRIu64, begins_with, run->seed);
+    fprintf(out, " --seed %" PRIu64, run->seed);
+    return status;
+}
+
+/* --- what runs began with and saw --------------------------------------------------------- */
+
+qg_status results_check_init(const results *all, const logged_run *run, const char *begins_with)
+{
+    const char       *digest = config_text(&run->config, "init-digest");
+    const logged_run *other  = begins_with ? results_find(all, begins_with, run->seed) : NULL;
+    if (!begins_with && digest)
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with other weights (--init), and its recipe names none",
+                       run->row, run->seed);
+    if (!begins_with || (digest && other && !strcmp(other->result.digest, digest))) return QG_OK;
+    if (!digest)
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began without the weights of %s", run->row, run->seed, begins_with);
+    if (!other)
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of %s, whose run with this seed is not in "
+                       RESULTS, run->row, run->seed, begins_with);
+    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of digest %s, but %s with this seed ended in "
+                   "%s; to replace both runs, remove " RESULTS "/%s/seed-%" PRIu64 " if it is there, add the run of %s, "
+                   "then this one", run->row, run->seed, digest, begins_with, other->result.digest, run->row,
+                   run->seed, begins_with);
+}
+
+const logged_run *results_witness(const results *all, const char *data)
+{
+    for (int i = 0; i < all->runs; i++)
+        if (config_says(&all->run[i].config, "data", data) && config_text(&all->run[i].config, "data-digest"))
+            return &all->run[i];
+    return NULL;
+}
+
+qg_status results_check_images(const results *all, const logged_run *run)
+{
+    const char       *data = config_text(&run->config, "data"), *saw = config_text(&run->config, "data-digest");
+    const logged_run *other = results_witness(all, data);
+    if (!saw || !strcmp(saw, config_text(&other->config, "data-digest"))) return QG_OK;
+    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": its %s has digest %s, and that of %s, seed %" PRIu64 ", has %s",
+                   run->row, run->seed, data, saw, other->row, other->seed,
+                   config_text(&other->config, "data-digest"));
+}

@@ -1,0 +1,181 @@
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/paths.h"
+#include "cli/run/report.h"
+#include "cli/results/results.h"
+
+/* --- one run ------------------------------------------------------------------------------ */
+
+static void end_run(logged_run *r)
+{
+    config_free(&r->config);
+    metrics_end(&r->metrics);
+}
+
+static qg_status differs(const char *dir, const char *what, double said, double found)
+{
+    return qg_fail(QG_EFORMAT, "%s: result.json says %s %.9g, and the other logs %.9g", dir, what, said, found);
+}
+
+/* Two sums of the same numbers, each printed with nine digits. */
+static bool close_to(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b) + 1e-6; }
+
+/* result.json says what config.toml and metrics.csv say. */
+static qg_status verify(const logged_run *r, const char *dir)
+{
+    const result  *a = &r->result;
+    const metrics *m = &r->metrics;
+    const struct {
+        const char *what;
+        double      said, found;
+    } same[] = {
+        { "seed", (double)a->seed, (double)config_integer(&r->config, "seed") },
+        { "epochs", (double)a->epochs, (double)m->epochs },
+        { "test_accuracy", a->test_accuracy, m->last.test_accuracy },
+        { "train_loss", a->train_loss, m->last.train_loss },
+        { "best_test_accuracy", a->best_test_accuracy, m->best.test_accuracy },
+        { "best_epoch", (double)a->best_epoch, m->best.epoch },
+    };
+    if (!(a->test_accuracy >= 0 && a->test_accuracy <= 1) || a->test_images == 0)
+        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g on %" PRIu64 " images cannot be", dir,
+                       a->test_accuracy, a->test_images);
+    const double right = a->test_accuracy * (double)a->test_images;
+    if (!close_to(right, round(right)))
+        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g is no whole number of %" PRIu64 " images", dir,
+                       a->test_accuracy, a->test_images);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
+    const double margin = report_error(m->last.test_accuracy, a->test_images);
+    if (!close_to(a->test_accuracy_stderr, margin))
+        return differs(dir, "test_accuracy_stderr", a->test_accuracy_stderr, margin);
+    if (!close_to(a->seconds, m->seconds)) return differs(dir, "seconds", a->seconds, m->seconds);
+    const double rate = metrics_rate(m);
+    return close_to(a->images_per_second, rate) ? QG_OK : differs(dir, "images_per_second", a->images_per_second, rate);
+}
+
+static qg_status finished(const logged_run *r, const char *dir)
+{
+    const int64_t epochs = config_integer(&r->config, "epochs");
+    if (r->result.complete && r->metrics.epochs == epochs) return QG_OK;
+    return qg_fail(QG_ESTATE, "%s: is not finished, it stands after %d of %" PRId64 " epochs", dir,
+                   r->metrics.epochs, epochs);
+}
+
+static qg_status read_run(logged_run *r, const char *dir)
+{
+    char      path[PATH_BYTES];
+    *r               = (logged_run){ .seed = 0 };
+    qg_status status = path_join(dir, "config.toml", path);
+    if (!status) status = config_read(&r->config, path);
+    if (!status) status = path_join(dir, "result.json", path);
+    if (!status) status = result_read(&r->result, path);
+    if (!status) status = path_join(dir, "metrics.csv", path);
+    if (!status) status = metrics_read(&r->metrics, path, -1);
+    const char *row = config_text(&r->config, "recipe");
+    if (!status && !config_text(&r->config, "data"))
+        status = qg_fail(QG_EFORMAT, "%s/config.toml: names no data", dir);
+    if (!status && !row)
+        status = qg_fail(QG_EARG, "%s: was not trained with --recipe, so it belongs to no row", dir);
+    if (!status) status = finished(r, dir);
+    if (!status) status = verify(r, dir);
+    if (!status) {
+        snprintf(r->row, sizeof r->row, "%s", row);
+        r->seed = r->result.seed;
+        config_unset(&r->config, "data-dir");       /* of the machine, not of the run */
+    } else {
+        end_run(r);
+    }
+    return status;
+}
+
+/* --- all of them -------------------------------------------------------------------------- */
+
+static int by_row_and_seed(const void *a, const void *b)
+{
+    const logged_run *x = a, *y = b;
+    const int         rows = strcmp(x->row, y->row);
+    return rows ? rows : (x->seed > y->seed) - (x->seed < y->seed);
+}
+
+logged_run *results_find(const results *all, const char *row, uint64_t seed)
+{
+    for (int i = 0; i < all->runs; i++)
+        if (!strcmp(all->run[i].row, row) && all->run[i].seed == seed) return &all->run[i];
+    return NULL;
+}
+
+qg_status results_add(results *all, const char *dir, logged_run **added)
+{
+    logged_run      r;
+    const qg_status status = read_run(&r, dir);
+    if (status) return status;
+    logged_run *old = results_find(all, r.row, r.seed);
+    if (old) {
+        end_run(old);
+        *old = r;
+    } else {
+        logged_run *grown = realloc(all->run, ((size_t)all->runs + 1) * sizeof *grown);
+        if (!grown) return end_run(&r), qg_fail(QG_EMEM, "%s: out of memory", dir);
+        all->run              = grown;
+        all->run[all->runs++] = r;
+        qsort(all->run, (size_t)all->runs, sizeof *all->run, by_row_and_seed);
+    }
+    *added = results_find(all, r.row, r.seed);
+    return QG_OK;
+}
+
+typedef qg_status (*visit)(results *all, const char *dir);
+
+static int is_visible(const struct dirent *e) { return *e->d_name != '.'; }
+
+/* Visits the directories in dir, by name. */
+static qg_status each_directory(results *all, const char *dir, visit f)
+{
+    struct dirent **entry;
+    const int       n = scandir(dir, &entry, is_visible, alphasort);
+    qg_status       status = QG_OK;
+    if (n < 0) return errno == ENOENT ? QG_OK : qg_fail(QG_EIO, "%s: %s", dir, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        char        path[PATH_BYTES];
+        struct stat s;
+        if (!status) status = path_join(dir, entry[i]->d_name, path);
+        if (!status && stat(path, &s) == 0 && S_ISDIR(s.st_mode)) status = f(all, path);
+        free(entry[i]);
+    }
+    free(entry);
+    return status;
+}
+
+static qg_status visit_run(results *all, const char *dir)
+{
+    char            place[PATH_BYTES + 64];
+    logged_run     *r;
+    const qg_status status = results_add(all, dir, &r);
+    if (status) return status;
+    snprintf(place, sizeof place, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
+    return strcmp(place, dir) ? qg_fail(QG_EFORMAT, "%s: holds the run of %s", dir, place) : QG_OK;
+}
+
+static qg_status visit_row(results *all, const char *dir) { return each_directory(all, dir, visit_run); }
+
+qg_status results_read(results *all) { return each_directory(all, RESULTS, visit_row); }
+
+int results_rows(const results *all)
+{
+    int rows = 0;
+    for (int i = 0; i < all->runs; i++) rows += i == 0 || strcmp(all->run[i].row, all->run[i - 1].row);
+    return rows;
+}
+
+void results_end(results *all)
+{
+    for (int i = 0; i < all->runs; i++) end_run(&all->run[i]);
+    free(all->run);
+    *all = (results){ 0 };
+}

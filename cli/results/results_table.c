@@ -1,0 +1,227 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/recipe_file.h"
+#include "cli/results/results.h"
+
+#define TITLE "# Reproduced papers\n"
+
+static const char head[] =
+    TITLE
+    "\n"
+    "Written by `qgrad results` from the logs beside this page; `qgrad results --check` compares, and `make test`\n"
+    "runs it.  Our numbers come from the `metrics.csv` of finished runs.  What is said of a source, of deviations\n"
+    "from it and of trials is text of the row's recipe, `examples/recipes/ROW.toml`, as it is now.\n"
+    "\n"
+    "To repeat a run: build its commit (see Runs) in a clone, and call that `build/qgrad` from the top of this tree,\n"
+    "after `make data` (for CIFAR-10 `sh datasets/fetch.sh cifar10`), with the command of its row and its seed; the\n"
+    "run that `--init` names comes first.  On the same kernels and BLAS core every accuracy and the digest are the\n"
+    "same.  Where a CPU would take others, `QGRAD_CPU=avx2 OPENBLAS_CORETYPE=Zen` in front of the command, or what\n"
+    "the run has, select them; `examples/reproduce.sh` clears both.\n"
+    "\n"
+    "- *reported*: test accuracy in % as the source has it.  *code*: read in the authors' own code or log.\n"
+    "  *replication*: read in what others wrote about it.  *memory*: quoted without the text at hand, so it may\n"
+    "  be wrong, and nothing is concluded from it.  *none*: no number for this net and recipe is known.\n"
+    "- *ours*: mean over the seeds ± sample deviation, after the last epoch; *best* is the mean of each run's best\n"
+    "  epoch, which is chosen on the test set and thus flatters.\n"
+    "- *± test*: binomial standard error that the size of the test set leaves in a single run.\n"
+    "- *minutes*: per run, test and files included, on a machine that other runs shared; speed is measured in\n"
+    "  [docs/performance.md](../docs/performance.md).\n";
+
+/* --- one row: the runs first..last-1 -------------------------------------------------------- */
+
+typedef struct row {
+    const results *all;
+    int            first, last;
+    config         recipe;              /* the file as it is now: what it says of itself */
+} row;
+
+static const char *begins_with(const row *w) { return config_text(&w->recipe, "init-recipe"); }
+
+typedef double (*number)(const logged_run *r);
+
+static double last_percent(const logged_run *r) { return 100 * r->metrics.last.test_accuracy; }
+static double best_percent(const logged_run *r) { return 100 * r->metrics.best.test_accuracy; }
+static double margin(const logged_run *r) { return 100 * r->result.test_accuracy_stderr; }
+static double minutes(const logged_run *r) { return r->metrics.seconds / 60; }
+
+static double mean(const row *w, number of)
+{
+    double sum = 0;
+    for (int i = w->first; i < w->last; i++) sum += of(&w->all->run[i]);
+    return sum / (w->last - w->first);
+}
+
+/* "99.35 ± 0.04", or without the deviation where there is one run. */
+static void print_mean(const row *w, number of, FILE *out)
+{
+    const double m = mean(w, of);
+    double       squares = 0;
+    for (int i = w->first; i < w->last; i++) squares += pow(of(&w->all->run[i]) - m, 2);
+    fprintf(out, " %.2f", m);
+    if (w->last - w->first > 1) fprintf(out, " ± %.2f", sqrt(squares / (w->last - w->first - 1)));
+    fputs(" |", out);
+}
+
+/* A recipe's words in a cell, which a bar would end. */
+static void print_cell(const char *before, const char *text, FILE *out)
+{
+    fputs(before, out);
+    for (; *text; text++) fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
+}
+
+static void print_reported(const row *w, FILE *out)
+{
+    const char *text = config_text(&w->recipe, "reported"), *from = config_text(&w->recipe, "provenance");
+    const bool  memory = from && !strcmp(from, "memory");
+    print_cell(memory ? " reported " : " ", text ? text : "none", out);     /* for this net and recipe */
+    if (text && from) fprintf(out, " (%s)", from);
+    fputs(" |", out);
+}
+
+static void print_seeds(const row *w, FILE *out)
+{
+    for (int i = w->first; i < w->last; i++)
+        fprintf(out, "%s%" PRIu64, i == w->first ? " " : ", ", w->all->run[i].seed);
+    fputs(" |", out);
+}
+
+static qg_status print_row(const row *w, FILE *out)
+{
+    const logged_run *r = &w->all->run[w->first];
+    const char       *paper = config_text(&w->recipe, "reproduces");
+    fprintf(out, "| [%s](%s) |", r->row, r->row);
+    print_cell(" ", paper ? paper : "-", out);
+    fputs(" |", out);
+    print_reported(w, out);
+    print_mean(w, last_percent, out);
+    print_mean(w, best_percent, out);
+    fprintf(out, " %.2f |", mean(w, margin));
+    print_seeds(w, out);
+    fprintf(out, " %" PRIu64 " | %.1f | `build/qgrad train ", r->result.epochs, mean(w, minutes));
+    const qg_status status = results_command(r, begins_with(w), out);
+    fputs("` |\n", out);
+    return status;
+}
+
+static qg_status print_deviations(const row *w, FILE *out)
+{
+    const char *text = config_text(&w->recipe, "deviations"), *of = config_text(&w->recipe, "reproduces");
+    if (!text) text = of ? "none that is known" : "it is of no paper";
+    char  *words = NULL;
+    size_t n     = 0;
+    FILE  *own   = open_memstream(&words, &n);
+    if (!own) return qg_fail(QG_EMEM, "out of memory for the table of results");
+    qg_status status = results_overrides(&w->all->run[w->first], own);
+    if (fclose(own) && !status) status = qg_fail(QG_EMEM, "out of memory for the table of results");
+    fprintf(out, "- **%s**: %s", w->all->run[w->first].row, text);
+    if (!status && *words) fprintf(out, "; trained with `%s`", words + 1);
+    fputs(".\n", out);
+    free(words);
+    return status;
+}
+
+static qg_status print_runs(const row *w, FILE *out)
+{
+    for (int i = w->first; i < w->last; i++) {
+        const logged_run *r = &w->all->run[i];
+        fprintf(out,
+                "| %s | %" PRIu64 " | %.2f | %.2f (%" PRIu64 ") | %.1f | %.0f | %" PRIu64
+                " | %s | %s | %s | %s |\n",
+                r->row, r->seed, last_percent(r), best_percent(r), r->result.best_epoch, minutes(r),
+                r->result.images_per_second, r->result.threads, r->result.commit, r->result.cpu_path,
+                r->result.blas_core, r->result.digest);
+    }
+    return QG_OK;
+}
+
+/* Once for each data set. */
+static void print_images(const results *all, FILE *out)
+{
+    fputs("\n## Images\n\n"
+          "Digests of images and labels, training and test: the same in every run that wrote its own down.\n\n", out);
+    for (int i = 0; i < all->runs; i++) {
+        const config *c    = &all->run[i].config;
+        const char   *data = config_text(c, "data");
+        if (results_witness(all, data) == &all->run[i])
+            fprintf(out, "- %s: %s\n", data, config_text(c, "data-digest"));
+    }
+}
+
+/* --- the page ----------------------------------------------------------------------------- */
+
+typedef qg_status (*print)(const row *w, FILE *out);
+
+/* It belongs to the row, and with the others into one table. */
+static qg_status check_run(const row *w, const logged_run *r)
+{
+    const logged_run *first = &w->all->run[w->first];
+    const option     *o     = results_conflict(first, r);
+    if (o)
+        return qg_fail(QG_EARG, "%s: the runs with seeds %" PRIu64 " and %" PRIu64 " differ in %s", r->row,
+                       first->seed, r->seed, o->name);
+    const qg_status status = results_check_images(w->all, r);
+    return status ? status : results_check_init(w->all, r, begins_with(w));
+}
+
+/* The run at index first, and those behind it that are of its recipe. */
+static qg_status open_row(row *w, const results *all, int first)
+{
+    char              path[PATH_BYTES];
+    const logged_run *r     = all->run;
+    config            asked = { { 0 } };
+    *w = (row){ .all = all, .first = first, .last = first + 1 };
+    while (w->last < all->runs && !strcmp(r[w->last].row, r[first].row)) w->last++;
+    qg_status status = config_set(&asked, option_find("recipe"), r[first].row);
+    if (!status) status = recipe_file(&asked, path);
+    if (!status) status = config_read(&w->recipe, path);
+    config_free(&asked);
+    for (int i = first; i < w->last && !status; i++) status = check_run(w, &r[i]);
+    return status;
+}
+
+static qg_status each_row(const row *w, int rows, print f, FILE *out)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; i < rows && !status; i++) status = f(&w[i], out);
+    return status;
+}
+
+static qg_status print_rows(const row *w, int rows, FILE *out)
+{
+    fputs("\n| row | what it reproduces | reported | ours | best | ± test | seeds | epochs | minutes | command |\n"
+          "|---|---|---|---|---|---|---|---|---|---|\n", out);
+    qg_status status = each_row(w, rows, print_row, out);
+    fputs("\n## How they deviate from the source\n\n", out);
+    if (!status) status = each_row(w, rows, print_deviations, out);
+    fputs("\n## Runs\n\n"
+          "The commit is the program's, `-dirty` where its sources were not as committed; two names where a run was\n"
+          "resumed by another program or on another machine.  Threads are those of the last piece of a run, minutes\n"
+          "and images/s of all.  The digest is of the last weights.\n\n"
+          "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | kernels | BLAS core | digest |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
+    return status ? status : each_row(w, rows, print_runs, out);
+}
+
+bool results_begins(const char *page) { return !strncmp(page, TITLE, strlen(TITLE)); }
+
+qg_status results_print(const results *all, FILE *out)
+{
+    const int rows = results_rows(all);
+    fputs(head, out);
+    if (!rows) {
+        fputs("\nNo run has been added yet.\n", out);
+        return QG_OK;
+    }
+    row *w = calloc((size_t)rows, sizeof *w);
+    if (!w) return qg_fail(QG_EMEM, "out of memory for the table of results");
+    qg_status status = QG_OK;
+    for (int i = 0; i < rows && !status; i++) status = open_row(&w[i], all, i ? w[i - 1].last : 0);
+    if (!status) status = print_rows(w, rows, out);
+    for (int i = 0; i < rows; i++) config_free(&w[i].recipe);
+    free(w);
+    if (!status) print_images(all, out);
+    return status;
+}

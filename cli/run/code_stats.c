@@ -1,0 +1,119 @@
+#include "cli/run/code_stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Codes of fewer bits lie in -128 .. 127, signed or not. */
+enum { NARROW_BITS = 7 };
+
+static qg_status encode(code_stats_row *row, int32_t *codes, int *bits)
+{
+    const qg_product *p = row->product;
+    const float      *learned[QG_MAX_LEARNED] = { NULL };
+    for (int i = 0; i < QG_MAX_LEARNED; i++)
+        if (p->weight_slot.param[i]) learned[i] = p->weight_slot.param[i]->value;
+    qg_codes        out    = { .code = codes, .scale = row->scale };
+    const qg_status status =
+        qg_encode(p->weight_slot.q, qg_product_weight(p, row->folded), learned, &out);
+    *bits = out.bits;
+    return status;
+}
+
+static void narrow(code_stats_row *row)
+{
+    for (size_t i = 0; row->narrow && i < row->n; i++) row->narrow[i] = (int8_t)row->now[i];
+}
+
+static qg_status add(code_stats *c, const qg_product *p)
+{
+    code_stats_row *row = &c->row[c->rows];
+    *row            = (code_stats_row){ .product = p, .n = qg_count(p->weight->shape) };
+    row->now        = malloc(row->n * sizeof *row->now);
+    row->scale      = malloc((size_t)p->weight->shape.n * sizeof *row->scale);
+    row->folded     = p->norm ? malloc(row->n * sizeof *row->folded) : NULL;
+    c->rows++;
+    if (!row->now || !row->scale || (p->norm && !row->folded)) return qg_fail(QG_EMEM, "out of memory for the codes of %s",
+                                                 p->layer.name);
+    int             bits;
+    const qg_status status = encode(row, row->now, &bits);
+    if (status || bits > NARROW_BITS) return status;
+    row->narrow = malloc(row->n);
+    if (!row->narrow) return qg_fail(QG_EMEM, "out of memory for the codes of %s", p->layer.name);
+    narrow(row);
+    return QG_OK;
+}
+
+/* 32 bits: evaluated as floats. */
+static bool has_codes(qg_quant q) { return qg_has_codes(q) && q.bits < 32; }
+
+qg_status code_stats_begin(code_stats *c, qg_net *net)
+{
+    const int layers  = qg_net_layers(net);
+    size_t    largest = 1;
+    *c                = (code_stats){ .row = calloc((size_t)layers + 1, sizeof *c->row) };
+    if (!c->row) return qg_fail(QG_EMEM, "out of memory for %d layers", layers);
+    for (int i = 0; i < layers; i++) {
+        const qg_product *p = qg_layer_product(qg_net_layer(net, i));
+        if (!p || !has_codes(p->weight_slot.q)) continue;
+        const qg_status status = add(c, p);
+        if (status) return status;
+        const size_t n = qg_count(p->weight->shape);
+        if (n > largest) largest = n;
+    }
+    c->codes = malloc(largest * sizeof *c->codes);
+    return c->codes ? QG_OK : qg_fail(QG_EMEM, "out of memory for %zu codes", largest);
+}
+
+qg_status code_stats_count(code_stats *c)
+{
+    for (int r = 0; r < c->rows; r++) {
+        code_stats_row     *row = &c->row[r];
+        int             bits;
+        const qg_status status = encode(row, c->codes, &bits);
+        if (status) return status;
+        size_t zeros = 0, flipped = 0;
+        for (size_t i = 0; i < row->n; i++) {
+            zeros += c->codes[i] == 0;
+            flipped += c->codes[i] != row->now[i];
+        }
+        row->zeros   = (double)zeros / (double)row->n;
+        row->flipped = (double)flipped / (double)row->n;
+        memcpy(row->now, c->codes, row->n * sizeof *row->now);
+        narrow(row);
+    }
+    return QG_OK;
+}
+
+void code_stats_state(code_stats *c, qg_state *s)
+{
+    for (int r = 0; r < c->rows; r++) {
+        const code_stats_row *row = &c->row[r];
+        char              name[128];
+        snprintf(name, sizeof name, "codes.%s", row->product->layer.name);
+        qg_state_add(s, name, (qg_array){ .dtype = row->narrow ? QG_I8 : QG_I32,
+                                          .rank  = 1,
+                                          .dims  = { row->n },
+                                          .data  = row->narrow ? (void *)row->narrow : row->now });
+    }
+}
+
+void code_stats_loaded(code_stats *c)
+{
+    for (int r = 0; r < c->rows; r++)
+        for (size_t i = 0; c->row[r].narrow && i < c->row[r].n; i++)
+            c->row[r].now[i] = c->row[r].narrow[i];
+}
+
+void code_stats_end(code_stats *c)
+{
+    for (int r = 0; r < c->rows; r++) {
+        free(c->row[r].now);
+        free(c->row[r].narrow);
+        free(c->row[r].scale);
+        free(c->row[r].folded);
+    }
+    free(c->row);
+    free(c->codes);
+    *c = (code_stats){ 0 };
+}

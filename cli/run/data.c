@@ -1,0 +1,124 @@
+#include "cli/run/data.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/config/options.h"
+#include "cli/paths.h"
+#include "core/io/hash.h"
+
+static const qg_shape MNIST_IMAGE = { .n = 1, .h = 28, .w = 28, .c = 1 };
+
+enum { NOISE_TRAIN = 8192, NOISE_TEST = 1024, NOISE_CLASSES = 10 };
+
+static qg_loader *noise_train(const char *dir, qg_loader_spec spec)
+{
+    (void)dir;
+    return qg_synthetic(MNIST_IMAGE, NOISE_TRAIN, NOISE_CLASSES, spec);
+}
+
+static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
+{
+    (void)dir;
+    return qg_synthetic(MNIST_IMAGE, NOISE_TEST, NOISE_CLASSES, spec);
+}
+
+static const data_set sets[] = {
+    { "mnist", "60,000 + 10,000 handwritten digits, 28x28", "datasets/mnist",
+      "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test },
+    { "fashion-mnist", "60,000 + 10,000 pictures of clothes, 28x28, in the files of mnist",
+      "datasets/fashion-mnist", NULL, { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test },
+    { "cifar10", "50,000 + 10,000 photographs, 32x32x3, 10 classes", "datasets/cifar10",
+      "datasets/fetch.sh cifar10", { 1, 32, 32, 3 }, 10, qg_cifar10_train, qg_cifar10_test },
+    { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", "datasets/cifar100",
+      NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test },
+    { "folder", "folder:HxWxC: PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir,\n"
+                "                   resized; C is 1 or 3", NULL,
+      NULL, { 1, 32, 32, 3 }, 10, NULL, NULL },
+    { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
+      NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test },
+    { "synthetic", "noise in the shape of mnist, for measuring speed", NULL,
+      NULL, { 1, 28, 28, 1 }, 10, noise_train, noise_test },
+};
+
+enum { SETS = sizeof sets / sizeof *sets };
+
+const data_set *data_find(const char *name)
+{
+    for (int i = 0; i < SETS; i++)
+        if (!strcmp(sets[i].name, name)) return &sets[i];
+    return NULL;
+}
+
+qg_status image_parse(const char *text, qg_shape *image)
+{
+    enum { MOST = 4096 };
+    int n[3] = { 0 }, used = 0;
+    if (strspn(text, "0123456789x") != strlen(text) ||
+        sscanf(text, "%4dx%4dx%4d%n", &n[0], &n[1], &n[2], &used) != 3 || text[used] ||
+        n[0] < 1 || n[1] < 1 || n[2] < 1 || n[0] > MOST || n[1] > MOST || n[2] > MOST)
+        return qg_fail(QG_EARG, "'%s' is no image; write height, width and channels, each 1..%d, as "
+                       "32x32x3", text, (int)MOST);
+    *image = (qg_shape){ 1, n[0], n[1], n[2] };
+    return QG_OK;
+}
+
+static qg_status parse_folder(const char *size, data_set *d, char *canonical, size_t bytes)
+{
+    const qg_status status = image_parse(size, &d->image);
+    if (status) return status;
+    snprintf(canonical, bytes, "folder:%dx%dx%d", d->image.h, d->image.w, d->image.c);
+    if (d->image.c == 1 || d->image.c == 3) return QG_OK;
+    return qg_fail(QG_EARG, "'%s': images of a folder have 1 channel or 3", size);
+}
+
+qg_status data_parse(const char *text, data_set *d, char *canonical, size_t bytes)
+{
+    static const char folder[] = "folder:";
+    const bool        sized    = !strncmp(text, folder, sizeof folder - 1);
+    const data_set   *found    = data_find(sized ? "folder" : text);
+    if (!found) {
+        char names[256] = "";
+        for (int i = 0; i < SETS; i++) list_append(names, sizeof names, sets[i].name);
+        return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", text, names);
+    }
+    *d = *found;
+    if (sized) return parse_folder(text + sizeof folder - 1, d, canonical, bytes);
+    if (!found->train) return qg_fail(QG_EARG, "the data set folder needs the size of its images: folder:32x32x3");
+    snprintf(canonical, bytes, "%s", text);
+    return QG_OK;
+}
+
+void data_help(FILE *out)
+{
+    fprintf(out, "\nData sets:\n");
+    for (int i = 0; i < SETS; i++) fprintf(out, "  %-16s %s\n", sets[i].name, sets[i].about);
+}
+
+static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
+{
+    char train_dir[PATH_BYTES], test_dir[PATH_BYTES];
+    if (!dir) {
+        qg_fail(QG_EARG, "the data set folder needs --data-dir: where train and test are");
+        return NULL;
+    }
+    if (path_join(dir, "train", train_dir) || path_join(dir, "test", test_dir)) return NULL;
+    if (test && qg_folder_same_classes(train_dir, test_dir)) return NULL;
+    return qg_folder(test ? test_dir : train_dir, d->image, spec);
+}
+
+qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
+{
+    if (!dir) dir = d->dir;
+    if (!d->train) return open_folder(d, dir, test, spec);
+    qg_loader *l = (test ? d->test : d->train)(dir, spec);
+    if (!l && d->how && access(dir, F_OK))
+        qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
+    return l;
+}
+
+uint64_t data_digest(const qg_loader *train, const qg_loader *test)
+{
+    const uint64_t digest[] = { qg_loader_digest(train), qg_loader_digest(test) };
+    return qg_hash(QG_HASH_BASIS, digest, sizeof digest);
+}

@@ -1,0 +1,37 @@
+/* cli/run/data.h — the data sets by name. */
+#ifndef CLI_DATA_H
+#define CLI_DATA_H
+
+#include <stdio.h>
+
+#include "datasets/loader.h"
+
+typedef struct data_set {
+    const char *name;
+    const char *about;
+    const char *dir;        /* where it is looked for; NULL: it needs no files */
+    const char *how;        /* how to get it, for a message; NULL: it comes along */
+    qg_shape    image;      /* of one image, as published: what summary assumes */
+    int         classes;
+    /* NULL: folders of images, dir/train and dir/test. */
+    qg_loader *(*train)(const char *dir, qg_loader_spec spec);
+    qg_loader *(*test)(const char *dir, qg_loader_spec spec);
+} data_set;
+
+const data_set *data_find(const char *name);            /* NULL: no such data set */
+
+/* The set that --data means: a name, or folder:HxWxC.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status       data_parse(const char *text, data_set *d, char *canonical, size_t bytes);
+
+/* Height, width and channels, each 1..4096, of "32x32x3".  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status       image_parse(const char *text, qg_shape *image);
+void            data_help(FILE *out);
+
+/* A split of the set, from dir or from its own place.  NULL on failure. */
+qg_loader      *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec);
+
+uint64_t        data_digest(const qg_loader *train, const qg_loader *test);     /* of both splits' images and labels */
+
+#endif

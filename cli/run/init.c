@@ -1,0 +1,207 @@
+#include "cli/run/init.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/config/options.h"
+#include "cli/paths.h"
+#include "layers/layer.h"
+
+/* The weights, and where they go. */
+typedef struct transfer {
+    qg_net           *net, *trained;    /* see init_weights */
+    const qg_archive *from;
+    const char       *path;
+} transfer;
+
+/* A quantizer of a net, and one of the things that it learns or tracks. */
+typedef struct place {
+    int               layer;
+    qg_role           role;
+    const qg_slot    *slot;             /* NULL: no quantizer learns it */
+    const qg_learned *learned;
+} place;
+
+static place place_of(qg_net *net, const qg_param *p)
+{
+    for (int i = 0; i < qg_net_layers(net); i++)
+        for (int r = 0; r < QG_ROLES; r++) {
+            const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
+            for (int k = 0; slot && k < QG_MAX_LEARNED; k++)
+                if (slot->param[k] == p) return (place){ i, qg_roles[r], slot, &slot->q.scheme->learned[k] };
+        }
+    return (place){ .slot = NULL };
+}
+
+static bool same_quantizer(qg_quant a, qg_quant b)
+{
+    return a.scheme == b.scheme && a.bits == b.bits && a.per_channel == b.per_channel &&
+           !memcmp(a.arg, b.arg, sizeof a.arg);
+}
+
+/* What the file has for p; NULL: nothing. */
+static const qg_archive_entry *entry_for(const transfer *t, const qg_param *p)
+{
+    const place    at    = place_of(t->net, p);
+    const qg_slot *other = at.slot && t->trained ? qg_layer_slot(qg_net_layer(t->trained, at.layer), at.role) : NULL;
+    if (other && !same_quantizer(at.slot->q, other->q)) return NULL;
+    return qg_archive_find(t->from, p->name);
+}
+
+/* "conv1.weight.wp": what some quantizer learned. */
+static bool has_name_of_learned(const char *name)
+{
+    const char *role = strchr(name, '.');
+    for (int r = 0; role && r < QG_ROLES; r++) {
+        const char  *word = qg_role_name(qg_roles[r]);
+        const size_t n    = strlen(word);
+        if (!strncmp(role + 1, word, n) && role[1 + n] == '.') return true;
+    }
+    return false;
+}
+
+/* Of a run rather than of its net (cli/run/run.c, cli/run/code_stats.c, optim/). */
+static bool is_of_run(const char *name)
+{
+    return !strncmp(name, "run.", 4) || !strncmp(name, "codes.", 6) || !strncmp(name, "optim.", 6);
+}
+
+static bool same_shape(const qg_array *a, const qg_array *b)
+{
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
+static void print_shape(const qg_array *a, char text[128])
+{
+    size_t n = 0;
+    *text    = '\0';
+    for (int i = 0; i < a->rank && n < 100; i++)
+        n += (size_t)snprintf(text + n, 128 - n, i ? ",%zu" : "%zu", a->dims[i]);
+}
+
+/* What keeps p from the entry e of the file, into bad. */
+static void compare(const qg_param *p, const qg_archive_entry *e, char *bad, size_t bytes)
+{
+    char           text[512], here[128], there[128];
+    const qg_array mine = qg_param_array(p);
+    if (e && !strcmp(e->dtype, "F32") && same_shape(&e->array, &mine)) return;
+    print_shape(&mine, here);
+    if (e) print_shape(&e->array, there);
+    if (e) snprintf(text, sizeof text, "%s is %s [%s] there and F32 [%s] here", p->name, e->dtype, there, here);
+    else snprintf(text, sizeof text, "%s [%s] is missing", p->name, here);
+    list_append(bad, bytes, text);
+}
+
+static qg_status check_values(const qg_param *p, const qg_archive_entry *e, const char *path)
+{
+    const float *v = e->array.data;
+    for (size_t i = 0, n = qg_count(p->shape); i < n; i++) {
+        if (!isfinite(v[i])) return qg_fail(QG_ENAN, "%s: %s holds a value that is not finite", path, p->name);
+        if (p->binary && v[i] != 1 && v[i] != -1)
+            return qg_fail(QG_EARG, "%s: %s has no latent weights, so it takes -1 and +1 alone", path, p->name);
+    }
+    return QG_OK;
+}
+
+/* Every mismatch, before anything is copied. */
+static qg_status check(const transfer *t, init_report *report)
+{
+    char                    bad[1536] = "";
+    size_t                  n;
+    const qg_params        *params = qg_net_params(t->net);
+    const qg_archive_entry *entry  = qg_archive_entries(t->from, &n);
+    for (int i = 0; i < params->count; i++) {
+        const qg_param         *p  = params->item[i];
+        const qg_archive_entry *e  = entry_for(t, p);
+        const place             at = place_of(t->net, p);
+        if (e || !at.slot) compare(p, e, bad, sizeof bad);
+        else if (!at.learned->quiet) list_append(report->kept, sizeof report->kept, p->name);
+    }
+    for (size_t i = 0; i < n; i++) {
+        char text[160];
+        if (qg_params_find(params, entry[i].name) || is_of_run(entry[i].name)) continue;
+        if (has_name_of_learned(entry[i].name)) {
+            list_append(report->unused, sizeof report->unused, entry[i].name);
+            continue;
+        }
+        snprintf(text, sizeof text, "%.128s has no place here", entry[i].name);
+        list_append(bad, sizeof bad, text);
+    }
+    return *bad ? qg_fail(QG_ESHAPE, "%s: does not fit the net: %s", t->path, bad) : QG_OK;
+}
+
+static void copy(const transfer *t)
+{
+    const qg_params *params = qg_net_params(t->net);
+    for (int i = 0; i < params->count; i++) {
+        const qg_param         *p = params->item[i];
+        const qg_archive_entry *e = entry_for(t, p);
+        if (e) memcpy(p->value, e->array.data, qg_count(p->shape) * sizeof(float));
+    }
+}
+
+/* As weights that were drawn are. */
+static void centre(const qg_params *taken)
+{
+    for (int i = 0; i < taken->count; i++) qg_param_centre(taken->item[i]);
+}
+
+/* Scales and ranges that start from the weights start from these, as their quantizers see them. */
+static qg_status start_quantizers(const transfer *t)
+{
+    for (int i = 0; i < qg_net_layers(t->net); i++) {
+        qg_product *p = qg_layer_product(qg_net_layer(t->net, i));
+        if (!p) continue;
+        float *folded = p->norm ? malloc(qg_count(p->weight->shape) * sizeof *folded) : NULL;
+        if (p->norm && !folded) return qg_fail(QG_EMEM, "%s: out of memory", t->path);
+        qg_slot_start(&p->weight_slot, qg_product_weight(p, folded));
+        free(folded);
+    }
+    return QG_OK;
+}
+
+static qg_status take(const transfer *t, init_report *report)
+{
+    const qg_params *params = qg_net_params(t->net);
+    qg_params        taken  = { .item = calloc((size_t)params->count + 1, sizeof *taken.item) };
+    qg_status        status = taken.item ? QG_OK : qg_fail(QG_EMEM, "%s: out of memory", t->path);
+    for (int i = 0; i < params->count && !status; i++) {
+        const qg_archive_entry *e = entry_for(t, params->item[i]);
+        if (!e) continue;
+        status                    = check_values(params->item[i], e, t->path);
+        taken.item[taken.count++] = params->item[i];
+    }
+    if (!status) {
+        copy(t);
+        status = start_quantizers(t);
+    }
+    if (!status) {
+        copy(t);                        /* starting may change weights */
+        report->taken = taken.count;
+        snprintf(report->digest, sizeof report->digest, "%016" PRIx64, qg_params_digest(&taken));
+        centre(&taken);
+    }
+    free(taken.item);
+    return status;
+}
+
+qg_status init_weights(qg_net *net, const char *source, qg_net *trained, init_report *report)
+{
+    char        path[PATH_BYTES];
+    struct stat s;
+    *report                = (init_report){ .taken = 0 };
+    const bool is_run      = stat(source, &s) == 0 && S_ISDIR(s.st_mode);
+    qg_status  status      = is_run ? path_join(source, "last.safetensors", path) : QG_OK;
+    if (status) return status;
+    if (!is_run) snprintf(path, sizeof path, "%s", source);
+    qg_archive *a = qg_archive_open(path);
+    if (!a) return QG_EFORMAT;
+    const transfer t = { net, trained, a, path };
+    status           = check(&t, report);
+    if (!status) status = take(&t, report);
+    qg_archive_free(a);
+    return status;
+}

@@ -1,0 +1,164 @@
+#include "cli/run/metrics.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "core/io/number.h"
+
+enum { MAX_METRICS_BYTES = 1 << 28, FIELDS = 8 };
+
+static const char HEADER[] =
+    "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds";
+
+QG_PRINTF(2, 3)
+static qg_status append(metrics *m, const char *fmt, ...)
+{
+    char    text[512];
+    va_list args;
+    va_start(args, fmt);
+    const size_t n = (size_t)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    char *grown = realloc(m->text, m->length + n + 1);
+    if (!grown || n >= sizeof text) return qg_fail(QG_EMEM, "out of memory for metrics.csv");
+    memcpy(grown + m->length, text, n + 1);
+    m->text = grown;
+    m->length += n;
+    return QG_OK;
+}
+
+static qg_status append_real(metrics *m, double value)
+{
+    char text[QG_NUMBER_BYTES];
+    qg_number_print(text, 9, value);
+    return append(m, ",%s", text);
+}
+
+static void count(metrics *m, metrics_row row)
+{
+    m->epochs++;
+    m->seconds += row.seconds;
+    if (row.images_per_second > 0) {
+        m->slowness += 1 / row.images_per_second;
+        m->rates++;
+    }
+    m->last = row;
+    if (m->epochs == 1 || row.test_accuracy > m->best.test_accuracy) m->best = row;
+}
+
+qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l)
+{
+    *m               = (metrics){ 0 };
+    qg_status status = append(m, "%s", HEADER);
+    for (int r = 0; r < c->rows && !status; r++) {
+        const char *name = c->row[r].product->layer.name;
+        status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
+    }
+    for (int r = 0; r < l->count && !status; r++) {
+        const qg_param *p    = l->param[r];
+        const char     *name = p->name;
+        if (qg_count(p->shape) == 1) status = append(m, ",%.128s", name);
+        else status = append(m, ",%.128s.least,%.128s.mean,%.128s.greatest", name, name, name);
+    }
+    return status ? status : append(m, "\n");
+}
+
+qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const learned_list *l)
+{
+    const double own[] = { row.lr,        row.train_loss,    row.train_accuracy, row.test_loss, row.test_accuracy,
+                           row.images_per_second, row.seconds };
+    qg_status    status = append(m, "%.0f", row.epoch);
+    for (int i = 0; i < FIELDS - 1 && !status; i++) status = append_real(m, own[i]);
+    for (int r = 0; r < c->rows && !status; r++) {
+        status = append_real(m, c->row[r].zeros);
+        if (!status) status = append_real(m, c->row[r].flipped);
+    }
+    for (int r = 0; r < l->count && !status; r++) {
+        const learned_values s = learned_values_of(l->param[r]);
+        const double         each[] = { s.least, s.mean, s.greatest };
+        const int            n      = qg_count(l->param[r]->shape) == 1 ? 1 : 3;
+        for (int i = 0; i < n && !status; i++) status = append_real(m, each[i]);
+    }
+    if (!status) status = append(m, "\n");
+    if (!status) count(m, row);
+    return status;
+}
+
+/* The first columns of the line at at. */
+static bool parse_row(const char *at, metrics_row *row)
+{
+    double *field[FIELDS] = { &row->epoch,     &row->lr,
+                              &row->train_loss, &row->train_accuracy,
+                              &row->test_loss,  &row->test_accuracy,
+                              &row->images_per_second, &row->seconds };
+    for (int i = 0; i < FIELDS; i++) {
+        const size_t n = strcspn(at, ",\n");
+        if (!qg_number_read(at, n, field[i]) || (at[n] != ',' && (at[n] != '\n' || i + 1 < FIELDS))) return false;
+        at += n + 1;
+    }
+    return true;
+}
+
+static int columns(const char *line)
+{
+    int n = 1;
+    for (; *line && *line != '\n'; line++) n += *line == ',';
+    return n;
+}
+
+qg_status metrics_read(metrics *m, const char *path, int epochs)
+{
+    *m = (metrics){ 0 };
+    size_t          n;
+    const qg_status status = text_read(path, MAX_METRICS_BYTES, &m->text, &n);
+    if (status) return status;
+    if (strncmp(m->text, HEADER, sizeof HEADER - 1))
+        return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
+    const int   wide = columns(m->text);
+    const char *at   = strchr(m->text, '\n');
+    while (at && at[1] && m->epochs != epochs) {
+        metrics_row row;
+        if (!strchr(at + 1, '\n') || !parse_row(at + 1, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)
+            return qg_fail(QG_EFORMAT, "%s: line %d is not the row of epoch %d", path, m->epochs + 2,
+                           m->epochs + 1);
+        count(m, row);
+        at = strchr(at + 1, '\n');
+    }
+    if (!at || m->epochs < epochs)
+        return qg_fail(QG_EFORMAT, "%s: holds %d epochs, but the checkpoint stands after %d", path,
+                       m->epochs, epochs);
+    m->length          = (size_t)(at + 1 - m->text);
+    m->text[m->length] = '\0';
+    return QG_OK;
+}
+
+qg_status metrics_has_rows(const char *path, bool *rows)
+{
+    char  *text;
+    size_t n;
+    *rows = false;
+    if (!path_exists(path)) return QG_OK;
+    const qg_status status = text_read(path, MAX_METRICS_BYTES, &text, &n);
+    if (status) return status;
+    const char *end = strchr(text, '\n');
+    *rows           = end && end[1];
+    free(text);
+    return QG_OK;
+}
+
+qg_status metrics_write(const metrics *m, const char *path)
+{
+    qg_file *f = qg_file_begin(path);
+    qg_file_put(f, m->text, m->length);
+    return qg_file_commit(f);
+}
+
+double metrics_rate(const metrics *m) { return m->rates ? m->rates / m->slowness : 0; }
+
+void metrics_end(metrics *m)
+{
+    free(m->text);
+    *m = (metrics){ 0 };
+}

@@ -1,0 +1,31 @@
+/* cli/run/progress.h — what a person sees on stderr while a run goes on.
+ *
+ * On a terminal one line is redrawn at most ten times a second; elsewhere, and where TERM is dumb,
+ * only whole lines appear.
+ */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include <stdbool.h>
+
+#include "core/status.h"
+
+typedef struct progress {
+    bool   live;            /* a terminal that can redraw */
+    bool   colour;          /* and NO_COLOR is not set */
+    double drawn;           /* when the line was last drawn */
+    int    width;           /* of the line that stands there */
+} progress;
+
+progress progress_begin(void);
+bool     progress_due(const progress *p);       /* is it time to redraw? */
+QG_PRINTF(2, 3)
+void     progress_draw(progress *p, const char *fmt, ...);
+QG_PRINTF(2, 3)
+void     progress_line(progress *p, const char *fmt, ...);      /* a line that stays */
+void     progress_clear(progress *p);
+
+double   now_seconds(void);                     /* of a clock that only goes forward */
+void     print_duration(double seconds, char text[32]);         /* "0:07", "1:02:03" */
+
+#endif

@@ -1,0 +1,285 @@
+#include "cli/run/report.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli/commit.h"
+#include "cli/config/models.h"
+#include "cli/paths.h"
+#include "cli/run/progress.h"
+#include "core/kernels/cpu.h"
+#include "core/io/file.h"
+#include "core/kernels/parallel.h"
+
+double report_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) / (double)n) : 0; }
+
+size_t peak_rss_bytes(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u)) return 0;
+#ifdef __APPLE__
+    return (size_t)u.ru_maxrss;
+#else
+    return (size_t)u.ru_maxrss * 1024;
+#endif
+}
+
+void report_digest(const qg_net *net, char text[17])
+{
+    snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
+}
+
+/* Nobody has worked on a run since it was complete. */
+static void joined(json *j, const char *key, const result *r, const char *before, const char *now)
+{
+    char text[RESULT_TEXT];
+    result_join(text, r ? before : "", r && r->complete ? "" : now);
+    json_text(j, key, text);
+}
+
+void report_machine(json *j, const result *before)
+{
+    json_integer(j, "peak_rss_bytes", peak_rss_bytes());
+    json_integer(j, "threads", (uint64_t)qg_threads());
+    joined(j, "blas_core", before, before ? before->blas_core : "", qg_blas_core());
+    joined(j, "cpu_path", before, before ? before->cpu_path : "", qg_cpu_path());
+    joined(j, "commit", before, before ? before->commit : "", build_commit());
+}
+
+void report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test)
+{
+    const qg_shape  x = qg_loader_shape(train);
+    const data_set *d = r->recipe->data;
+    const char     *dir = r->recipe->data_dir ? r->recipe->data_dir : d->dir;
+    fprintf(out, "model    %s: %s\n", r->recipe->model_text, r->recipe->model->about);
+    fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
+            config_text(r->config, "weight"), config_text(r->config, "input"),
+            config_text(r->config, "gradient"), config_text(r->config, "first-last"));
+    fprintf(out, "data     %s: %d training and %d test images of %dx%dx%d%s%s\n", d->name, x.n,
+            qg_loader_shape(test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
+    fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->config, "normalise"),
+            config_text(r->config, "augment"));
+    fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
+            qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
+    fprintf(out, "run      %s\n\n", r->run->dir);
+    qg_net_summary(r->net, out);
+    fputc('\n', out);
+}
+
+/* --- the float run beside this one -------------------------------------------------------- */
+
+typedef struct rival {
+    char     dir[PATH_BYTES];
+    double   accuracy, seconds;
+    int64_t  seed;
+} rival;
+
+/* c trains the same on the same, but in float. */
+static bool is_float_twin(const config *c, const config *of)
+{
+    static const char *const same[]  = { "model", "data", "epochs", "data-digest" };
+    static const char *const plain[] = { "weight", "input", "gradient" };
+    for (int i = 0; i < 4; i++) {
+        const char *a = config_text(c, same[i]), *b = config_text(of, same[i]);
+        if (i == 3 && (!a || !b)) break;            /* a version that did not write it down */
+        if (!a || !b || strcmp(a, b)) return false;
+    }
+    for (int i = 0; i < 3; i++) {
+        const char *q = config_text(c, plain[i]);
+        if (!q || strcmp(q, "float")) return false;
+    }
+    return !config_text(c, "layer");
+}
+
+/* dir holds a finished float run: how it ended. */
+static bool read_rival(const char *dir, const config *of, rival *out)
+{
+    char    path[PATH_BYTES];
+    config  c     = { { 0 } };
+    metrics m     = { 0 };
+    bool    found = !path_join(dir, "config.toml", path) && !config_read(&c, path) &&
+                 is_float_twin(&c, of) && !path_join(dir, "metrics.csv", path) &&
+                 !metrics_read(&m, path, -1) && m.epochs == config_integer(&c, "epochs");
+    if (found) {
+        *out = (rival){ .accuracy = m.last.test_accuracy,
+                        .seconds  = m.seconds,
+                        .seed     = config_integer(&c, "seed") };
+        snprintf(out->dir, sizeof out->dir, "%s", dir);
+    }
+    metrics_end(&m);
+    config_free(&c);
+    return found;
+}
+
+/* The one with the same seed, or else the first by name. */
+static bool find_rival(const report *r, rival *out)
+{
+    char parent[PATH_BYTES], prefix[VALUE_BYTES];
+    bool found = false;
+    snprintf(parent, sizeof parent, "%s", r->run->dir);
+    char *slash = strrchr(parent, '/');
+    if (slash) *slash = '\0';
+    else strcpy(parent, ".");
+    model_file_name(r->recipe->model_text, prefix, sizeof prefix);
+    const size_t used = strlen(prefix);
+    snprintf(prefix + used, sizeof prefix - used, "-float-");
+    const size_t n = strlen(prefix);
+    DIR      *dir = opendir(*parent ? parent : "/");
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char  path[PATH_BYTES];
+        rival other;
+        if (strncmp(e->d_name, prefix, n) || path_join(parent, e->d_name, path)) continue;
+        if (!slash) snprintf(path, sizeof path, "%s", e->d_name);
+        if (!strcmp(path, r->run->dir) || !read_rival(path, r->config, &other)) continue;
+        const int64_t seed   = (int64_t)r->recipe->seed;
+        const bool    better = (other.seed == seed) != (found && out->seed == seed)
+                                   ? other.seed == seed
+                                   : !found || strcmp(other.dir, out->dir) < 0;
+        if (better) *out = other;
+        found = true;
+    }
+    if (dir) closedir(dir);
+    return found;
+}
+
+/* --- for people --------------------------------------------------------------------------- */
+
+static double percent(double share) { return 100 * share; }
+
+static void print_accuracy(const report *r, FILE *out)
+{
+    const run_record *at = &r->run->record;
+    rival             other;
+    fprintf(out, "test accuracy  %.2f %% ± %.2f %%, best %.2f %% after epoch %" PRIu64 "\n",
+            percent(at->test_accuracy), percent(report_error(at->test_accuracy, at->tested)),
+            percent(at->best_accuracy), at->best_epoch);
+    if (is_float_twin(r->config, r->config) || !find_rival(r, &other)) return;
+    fprintf(out, "in float       %.2f %% ± %.2f %%, in %.1f s: %s\n", percent(other.accuracy),
+            percent(report_error(other.accuracy, at->tested)), other.seconds, other.dir);
+}
+
+/* The words that make a float run of the quantized one of c. */
+static void print_as_float(const config *c, FILE *out)
+{
+    static const char *const operands[] = { "weight", "input", "gradient" };
+    for (int i = 0; i < 3; i++)
+        if (strcmp(config_text(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
+    for (const char *line = config_text(c, "layer"); line && *line; line = list_next(line))
+        fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
+    if (config_integer(c, "quantize-after")) fprintf(out, " --quantize-after 0");
+    if (config_says(c, "optimizer", "bop")) fprintf(out, " --optimizer adam");
+}
+
+static void print_config(const char *does, const report *r, FILE *out)
+{
+    char path[PATH_BYTES];
+    fprintf(out, "  %s %s --config ", r->program, does);
+    if (!path_join(r->run->dir, "config.toml", path)) path_print(path, out);
+}
+
+/* The same run in float, or in twn if this one is in float, where find_rival looks for it.  None where
+ * a run is already, or if this one has what no option takes back: folded batch norms, weights that
+ * came from elsewhere. */
+static void print_twin(const report *r, FILE *out)
+{
+    const config *c        = r->config;
+    const bool    is_float = is_float_twin(c, c);
+    const char   *dir = r->run->dir, *slash = strrchr(dir, '/');
+    char          model[VALUE_BYTES], twin[PATH_BYTES];
+    model_file_name(r->recipe->model_text, model, sizeof model);
+    const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%" PRIu64, slash ? (int)(slash + 1 - dir) : 0, dir, model,
+                           is_float ? "twn" : "float", r->recipe->seed);
+    if (n >= PATH_BYTES || path_exists(twin) || config_flag(c, "fold-batchnorm") || config_text(c, "init-digest"))
+        return;
+    print_config("train", r, out);
+    if (is_float) fprintf(out, " --weight twn");
+    else print_as_float(c, out);
+    fputs(" --out ", out);
+    path_print(twin, out);
+    fputc('\n', out);
+}
+
+static void print_next(const report *r, FILE *out)
+{
+    fprintf(out, "\nTry next:\n  %s eval --run ", r->program);
+    path_print(r->run->dir, out);
+    fputs(" --best\n", out);
+    print_twin(r, out);
+    print_config("bench train", r, out);
+    fputs(" --profile\n", out);
+}
+
+void report_result(const report *r, FILE *out)
+{
+    const run_record *at = &r->run->record;
+    const size_t      floats = qg_net_float_bytes(r->net), packed = qg_net_packed_bytes(r->net);
+    char              digest[17];
+    report_digest(r->net, digest);
+    fputc('\n', out);
+    if (at->epoch) print_accuracy(r, out);
+    fprintf(out, "bytes          %zu as float, %zu packed", floats, packed);
+    if (packed) fprintf(out, ": %.1f times smaller", (double)floats / (double)packed);
+    fprintf(out, "\ntime           %.1f s, %.0f images/s\n", r->run->metrics.seconds + r->seconds,
+            r->rate);
+    fprintf(out, "digest         %s\n", digest);
+    fprintf(out, "run            %s\n", r->run->dir);
+    if (at->epoch == (uint64_t)r->recipe->epochs) print_next(r, out);
+}
+
+/* --- for programs ------------------------------------------------------------------------- */
+
+static void print_json(const report *r, FILE *out, bool with_run)
+{
+    const run_record *at   = &r->run->record;
+    const bool        some = at->epoch > 0;
+    char              digest[17];
+    report_digest(r->net, digest);
+    json j = json_begin(out);
+    json_text(&j, "model", r->recipe->model_text);
+    json_text(&j, "data", r->recipe->data->name);
+    json_text(&j, "weight", config_text(r->config, "weight"));
+    json_text(&j, "input", config_text(r->config, "input"));
+    json_text(&j, "gradient", config_text(r->config, "gradient"));
+    json_real(&j, "test_accuracy", some ? at->test_accuracy : NAN);
+    json_real(&j, "best_test_accuracy", some ? at->best_accuracy : NAN);
+    json_integer(&j, "best_epoch", at->best_epoch);
+    json_real(&j, "test_accuracy_stderr",
+              some ? report_error(at->test_accuracy, at->tested) : NAN);
+    json_integer(&j, "test_images", at->tested);
+    json_real(&j, "train_loss", some ? at->train_loss : NAN);
+    json_integer(&j, "epochs", at->epoch);
+    json_flag(&j, "complete", at->epoch == (uint64_t)r->recipe->epochs);
+    json_real(&j, "images_per_second", r->rate);
+    json_real(&j, "seconds", r->run->metrics.seconds + r->seconds);
+    json_integer(&j, "parameters", qg_params_trained(qg_net_params(r->net)));
+    json_integer(&j, "float_bytes", qg_net_float_bytes(r->net));
+    json_integer(&j, "packed_bytes", qg_net_packed_bytes(r->net));
+    report_machine(&j, r->before);
+    json_integer(&j, "seed", r->recipe->seed);
+    if (with_run) json_text(&j, "run", r->run->dir);
+    json_text(&j, "digest", digest);
+    json_end(&j);
+}
+
+void report_json(const report *r, FILE *out) { print_json(r, out, true); }
+
+/* Without the directory: the file may go elsewhere. */
+qg_status report_save(const report *r, const char *path)
+{
+    char  *text = NULL;
+    size_t n    = 0;
+    FILE  *out  = open_memstream(&text, &n);
+    if (out) print_json(r, out, false);
+    if (!out || fclose(out)) {
+        free(text);
+        return qg_fail(QG_EMEM, "%s: out of memory", path);
+    }
+    qg_file *f = qg_file_begin(path);
+    qg_file_put(f, text, n);
+    free(text);
+    return qg_file_commit(f);
+}

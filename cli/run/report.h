@@ -1,0 +1,40 @@
+/* cli/run/report.h — what a run was and what came of it, for people and for programs. */
+#ifndef CLI_REPORT_H
+#define CLI_REPORT_H
+
+#include <stdio.h>
+
+#include "cli/json.h"
+#include "cli/config/recipe.h"
+#include "cli/results/result.h"
+#include "cli/run/run.h"
+
+typedef struct report {
+    const char   *program;          /* how this one was called, for the commands to try next */
+    const config *config;
+    const recipe *recipe;
+    const run    *run;
+    const qg_net *net;
+    const result *before;           /* what earlier processes left; {0}: nothing */
+    double        seconds;          /* of the epoch that is not finished */
+    double        rate;             /* images per second of all that is known */
+} report;
+
+/* Binomial standard error of a share p of n. */
+double report_error(double p, uint64_t n);
+
+/* Memory, threads, BLAS core, kernels, commit: what every JSON object says of machine and build.
+ * before: what a run's earlier processes said; NULL: there is none. */
+void   report_machine(json *j, const result *before);
+size_t peak_rss_bytes(void);
+void   report_digest(const qg_net *net, char text[17]);
+
+void   report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test);
+void   report_result(const report *r, FILE *out);
+void   report_json(const report *r, FILE *out);
+
+/* The same as result.json, all or nothing.  Fails as qg_file_commit. */
+QG_MUST_CHECK
+qg_status report_save(const report *r, const char *path);
+
+#endif

@@ -1,0 +1,428 @@
+/* A run survives kill -9 at any moment, and then ends in the bytes of a run that was never killed.
+ *
+ * Every file is replaced as a whole: written beside its place, flushed, renamed.  What is left to
+ * think about is the order of the five files.
+ *
+ * last.safetensors alone says where the run stands.  Whatever follows that position is a pure
+ * function of it, so a write that gets lost, or is done again, comes out the same.  Thus every
+ * other file may be ahead of last.safetensors, and none may be behind it:
+ *
+ *   config.toml       is written first, before any step.
+ *   metrics.csv       gets the row of epoch e before the checkpoint that stands after e.  A resume
+ *                     cuts what is ahead, and the epoch is run and written again.
+ *   best.safetensors  gets the weights of epoch e before that checkpoint, too.  The checkpoint from
+ *                     before e still holds the older best accuracy, so epoch e is found to be
+ *                     better once more, and the same bytes are written.
+ *   result.json       is written with every checkpoint, before it.  It alone knows what a kill must
+ *                     not undo: the time that was spent, and which builds have worked on the run.
+ *   last.safetensors  comes last.
+ *
+ * The first checkpoint is written before the first step, and config.toml and a metrics.csv without
+ * rows before it.  So a kill leaves no more than these two without last.safetensors, and such a run
+ * begins anew.  Where there is more, somebody has removed it: to begin anew would write over what was
+ * trained, and is refused.
+ *
+ * A full disk or a lost write permission at any of these is a kill with a message.
+ */
+#include "cli/run/data.h"
+#include "cli/run/report.h"
+#include "cli/run/run.h"
+#include "core/io/number.h"
+#include "layers/layer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The first two are there before the first checkpoint. */
+static const char *const files[] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
+                                     "best.safetensors" };
+
+enum { FILES = sizeof files / sizeof *files };
+
+#define FORMAT "qgrad 1"
+
+/* --- the directory ------------------------------------------------------------------------ */
+
+static bool holds_run(const char *dir)
+{
+    for (int i = 0; i < FILES; i++) {
+        char path[PATH_BYTES];
+        if (!path_join(dir, files[i], path) && path_exists(path)) return true;
+    }
+    return false;
+}
+
+qg_status run_check_place(const run *r)
+{
+    struct stat held, named;
+    const bool  found = !fstat(r->lock, &held) && !stat(r->dir, &named);
+    if (!found && errno != ENOENT) return qg_fail(QG_EIO, "%s: %s", r->dir, strerror(errno));
+    if (found && held.st_dev == named.st_dev && held.st_ino == named.st_ino) return QG_OK;
+    return qg_fail(QG_ESTATE, "%s is no longer the directory that this run began in: it was moved or replaced", r->dir);
+}
+
+/* The lock is on the directory itself, so it leaves no file behind, moves along when the directory
+ * is renamed, and ends with the process. */
+static qg_status lock(run *r)
+{
+    const int fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return qg_fail(QG_EIO, "%s: %s", r->dir, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        const int why = errno;
+        close(fd);
+        if (why == EWOULDBLOCK)
+            return qg_fail(QG_ESTATE, "%s is locked: another process trains in it", r->dir);
+        return qg_fail(QG_EIO, "cannot lock %s: %s", r->dir, strerror(why));
+    }
+    r->lock = fd;
+    return run_check_place(r);      /* --force may have moved it between open and flock */
+}
+
+static qg_status move_aside(const char *dir)
+{
+    char old[PATH_BYTES];
+    for (int i = 1; i < 10000; i++) {
+        const int n = i == 1 ? snprintf(old, sizeof old, "%s.old", dir)
+                             : snprintf(old, sizeof old, "%s.old-%d", dir, i);
+        if (n >= PATH_BYTES) return qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
+        if (path_exists(old)) continue;
+        if (rename(dir, old))
+            return qg_fail(QG_EIO, "cannot move %s to %s: %s", dir, old, strerror(errno));
+        fprintf(stderr, "qgrad: the run that was in %s is now %s\n", dir, old);
+        return QG_OK;
+    }
+    return qg_fail(QG_ESTATE, "%s.old to %s.old-9999 all exist", dir, dir);
+}
+
+/* What a process that was killed while writing has left. */
+static void sweep(const run *r)
+{
+    for (int i = 0; i < FILES; i++) {
+        char path[PATH_BYTES];
+        if (snprintf(path, sizeof path, "%s/%s.tmp", r->dir, files[i]) < PATH_BYTES) unlink(path);
+    }
+}
+
+qg_status run_claim(run *r, const char *dir, run_mode mode)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    if (n >= PATH_BYTES) return qg_fail(QG_EARG, "--out: the path is too long");
+    memcpy(r->dir, dir, n);
+    r->dir[n]        = '\0';
+    qg_status status = path_make(r->dir, &r->created);
+    if (!status) status = lock(r);
+    if (!status && mode == RUN_NEW && holds_run(r->dir))
+        return qg_fail(QG_ESTATE, "%s holds a run; --resume goes on with it, --force moves it aside",
+                       r->dir);
+    if (!status && mode == RUN_FORCE && holds_run(r->dir)) {
+        const int old = r->lock;
+        r->lock       = -1;
+        status        = move_aside(r->dir);
+        if (!status) status = path_make(r->dir, &r->created);
+        if (!status) status = lock(r);
+        close(old);
+    }
+    if (!status) sweep(r);
+    return status;
+}
+
+/* --- what the files hold ------------------------------------------------------------------ */
+
+typedef struct field {
+    const char *name;
+    qg_dtype    dtype;
+    size_t      offset;     /* in run_record */
+} field;
+
+#define FIELD(name, dtype) { "run." #name, dtype, offsetof(run_record, name) }
+
+static const field fields[] = {
+    FIELD(seed, QG_U64),           FIELD(epoch, QG_U64),         FIELD(batch, QG_U64),
+    FIELD(steps, QG_U64),          FIELD(images, QG_U64),        FIELD(correct, QG_U64),
+    FIELD(loss, QG_F64),           FIELD(tested, QG_U64),        FIELD(train_loss, QG_F64),
+    FIELD(train_accuracy, QG_F64), FIELD(test_loss, QG_F64),     FIELD(test_accuracy, QG_F64),
+    FIELD(best_epoch, QG_U64),     FIELD(best_accuracy, QG_F64),
+};
+
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static void note(qg_state *s, const run *r, const char *kind)
+{
+    const qg_shape in  = qg_net_layer(r->net, 0)->in;
+    const qg_shape out = qg_net_layer(r->net, qg_net_layers(r->net) - 1)->out;
+    char           image[48], classes[16];
+    snprintf(image, sizeof image, "%dx%dx%d", in.h, in.w, in.c);
+    snprintf(classes, sizeof classes, "%d", out.c);
+    qg_state_note(s, "format", FORMAT);
+    qg_state_note(s, "kind", kind);
+    qg_state_note(s, "recipe", r->identity);
+    qg_state_note(s, "image", image);           /* what the net was declared for */
+    qg_state_note(s, "classes", classes);
+}
+
+qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
+{
+    qg_status status = code_stats_begin(&r->code_stats, net);
+    if (!status) status = learned_begin(&r->learned, net);
+    if (!status) status = metrics_begin(&r->metrics, &r->code_stats, &r->learned);
+    if (status) return status;
+    r->config      = c;
+    r->net         = net;
+    r->identity    = config_print(c, IDENTITY);
+    r->last        = qg_state_new();
+    r->best        = qg_state_new();
+    r->record.seed = (uint64_t)config_integer(c, "seed");
+    if (!r->identity || !r->last || !r->best)
+        return qg_fail(QG_EMEM, "out of memory for the checkpoint");
+    qg_net_state(net, r->best);
+    note(r->best, r, "weights");
+    qg_net_state(net, r->last);
+    qg_optim_state(o, r->last);
+    code_stats_state(&r->code_stats, r->last);
+    for (int i = 0; i < FIELDS; i++)
+        qg_state_add(
+            r->last, fields[i].name,
+            (qg_array){ .dtype = fields[i].dtype, .data = (char *)&r->record + fields[i].offset });
+    note(r->last, r, "checkpoint");
+    return QG_OK;
+}
+
+/* Nothing is there that a run writes after its first checkpoint. */
+static qg_status check_unbegun(const run *r)
+{
+    char      path[PATH_BYTES];
+    bool      begun  = false;
+    qg_status status = path_join(r->dir, "metrics.csv", path);
+    if (!status) status = metrics_has_rows(path, &begun);
+    if (!status) status = path_join(r->dir, "result.json", path);
+    begun |= !status && path_exists(path);
+    if (!status) status = path_join(r->dir, "best.safetensors", path);
+    begun |= !status && path_exists(path);
+    if (status || !begun) return status;
+    return qg_fail(QG_ESTATE, "%s cannot go on: its last.safetensors is missing; --force begins anew", r->dir);
+}
+
+qg_status run_create(run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = check_unbegun(r);
+    if (!status) status = run_check_place(r);
+    if (!status) status = path_join(r->dir, "config.toml", path);
+    if (status) return status;
+    const bool had = path_exists(path);
+    status = config_write(r->config, path);
+    if (!status) status = path_join(r->dir, "metrics.csv", path);
+    if (!status) status = metrics_write(&r->metrics, path);
+    if (!status) status = run_save(r);
+    if (!status) return QG_OK;
+    char why[512];
+    snprintf(why, sizeof why, "%s", qg_errmsg());
+    if (run_check_place(r)) return qg_fail(status, "%s", why);      /* what is there now is not ours */
+    for (int i = 0; i < 2 && !had; i++)         /* else the same command would find a run here */
+        if (!path_join(r->dir, files[i], path)) unlink(path);
+    if (r->created) rmdir(r->dir);
+    return status;
+}
+
+/* --- loading ------------------------------------------------------------------------------ */
+
+bool run_has_checkpoint(const run *r)
+{
+    char path[PATH_BYTES];
+    return !path_join(r->dir, "last.safetensors", path) && path_exists(path);
+}
+
+/* said, of the file, is this run's configuration. */
+static qg_status check_identity(const run *r, const char *said, const char *path)
+{
+    config        stored = { { 0 } };
+    qg_status     status = config_parse(&stored, said, path);
+    const option *o      = status ? NULL : config_difference(r->config, &stored, IDENTITY);
+    if (o) {
+        const char *here = r->config->value[o - options], *there = stored.value[o - options];
+        status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path, o->name,
+                         there ? there : "unset", here ? here : "unset");
+    }
+    config_free(&stored);
+    return status;
+}
+
+/* The file that s was loaded from belongs to this run's configuration. */
+static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
+{
+    const char *format = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
+    if (!format || !said || strcmp(format, FORMAT))
+        return qg_fail(QG_EFORMAT, "%s: is no checkpoint of this version of qgrad train", path);
+    return check_identity(r, said, path);
+}
+
+/* The weights that were just loaded are those that were saved.  Older versions do not say. */
+static qg_status check_digest(const run *r, const qg_state *s, const char *path)
+{
+    const char *noted = qg_state_noted(s, "digest");
+    char        found[17];
+    report_digest(r->net, found);
+    if (!noted || !strcmp(noted, found)) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, and were saved with %s", path, found, noted);
+}
+
+static qg_status check_record(const run *r, const char *path)
+{
+    const run_record *at = &r->record;
+    const uint64_t epochs = (uint64_t)config_integer(r->config, "epochs");
+    const bool possible = at->seed == (uint64_t)config_integer(r->config, "seed") &&
+                          at->epoch <= epochs && at->best_epoch <= at->epoch &&
+                          at->correct <= at->images && isfinite(at->loss) &&
+                          at->test_accuracy >= 0 && at->test_accuracy <= 1 &&
+                          at->best_accuracy >= 0 && at->best_accuracy <= 1;
+    if (possible) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: stands at epoch %" PRIu64 ", which the run cannot reach", path,
+                   at->epoch);
+}
+
+qg_status run_load(run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, "last.safetensors", path);
+    if (!status) status = qg_state_load(r->last, path);
+    if (!status) status = check_recipe(r, r->last, path);
+    if (!status) status = check_digest(r, r->last, path);
+    if (!status) status = check_record(r, path);
+    if (!status) status = path_join(r->dir, "metrics.csv", path);
+    if (status) return status;
+    code_stats_loaded(&r->code_stats);
+    metrics_end(&r->metrics);
+    return metrics_read(&r->metrics, path, (int)r->record.epoch);
+}
+
+qg_status run_keep_config(run *r, bool anew)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(r->dir, "config.toml", path);
+    return status || (path_exists(path) && !anew) ? status : config_write(r->config, path);
+}
+
+/* It may be ahead of the checkpoint, when a run was killed between the two: the epoch comes again. */
+qg_status run_check_best(const run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, "best.safetensors", path);
+    if (status || r->record.best_epoch == 0) return status;
+    qg_archive *a = qg_archive_open(path);
+    if (!a) return QG_EIO;
+    const char *epoch = qg_archive_noted(a, "epoch");
+    if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
+        status = qg_fail(QG_EFORMAT, "%s: is of epoch %s, but the best was %" PRIu64, path, epoch ? epoch : "unknown",
+                         r->record.best_epoch);
+    const char *said = qg_archive_noted(a, "recipe");
+    if (!status) status = check_identity(r, said ? said : "", path);
+    qg_archive_free(a);
+    return status;
+}
+
+const char *run_weights_file(bool best) { return best ? "best.safetensors" : "last.safetensors"; }
+
+static qg_status parse_size(const char *path, const char *size, const char *count, qg_shape *image, int *classes)
+{
+    enum { MOST_CLASSES = 256 };
+    char *end;
+    if (image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
+    const long n = strtol(count, &end, 10);
+    if (*end || n < 1 || n > MOST_CLASSES)
+        return qg_fail(QG_EFORMAT, "%s: '%s' is no number of classes, 1..%d", path, count, (int)MOST_CLASSES);
+    *classes = (int)n;
+    return QG_OK;
+}
+
+qg_status run_noted_size(const run *r, bool best, qg_shape *image, int *classes)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, run_weights_file(best), path);
+    *classes         = 0;
+    if (status) return status;
+    qg_archive *a = qg_archive_open(path);
+    if (!a) return qg_errcode();
+    const char *size = qg_archive_noted(a, "image"), *count = qg_archive_noted(a, "classes");
+    if (size && count) status = parse_size(path, size, count, image, classes);
+    qg_archive_free(a);
+    return status;
+}
+
+qg_status run_load_best(run *r)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(r->dir, "best.safetensors", path);
+    if (!status) status = qg_state_load(r->best, path);
+    if (!status) status = check_recipe(r, r->best, path);
+    if (!status) status = check_digest(r, r->best, path);
+    if (status) return status;
+    const char *steps = qg_state_noted(r->best, "steps");
+    char       *end   = NULL;
+    if (steps) r->record.steps = strtoull(steps, &end, 10);
+    return end && end != steps && !*end ? QG_OK
+                                        : qg_fail(QG_EFORMAT, "%s: does not say after how many steps", path);
+}
+
+/* --- saving ------------------------------------------------------------------------------- */
+
+qg_status run_save(run *r)
+{
+    char      path[PATH_BYTES], digest[17];
+    qg_status status = run_check_place(r);
+    if (!status) status = path_join(r->dir, "last.safetensors", path);
+    report_digest(r->net, digest);
+    qg_state_note(r->last, "digest", digest);
+    return status ? status : qg_state_save(r->last, path);
+}
+
+qg_status run_cut_metrics(run *r)
+{
+    char            path[PATH_BYTES];
+    const qg_status status = path_join(r->dir, "metrics.csv", path);
+    return status ? status : metrics_write(&r->metrics, path);
+}
+
+static qg_status save_best(run *r)
+{
+    char path[PATH_BYTES], text[32];
+    report_digest(r->net, text);
+    qg_state_note(r->best, "digest", text);
+    snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
+    qg_state_note(r->best, "epoch", text);
+    snprintf(text, sizeof text, "%" PRIu64, r->record.steps);
+    qg_state_note(r->best, "steps", text);
+    qg_number_print(text, 9, r->record.best_accuracy);
+    qg_state_note(r->best, "test_accuracy", text);
+    const qg_status status = path_join(r->dir, "best.safetensors", path);
+    return status ? status : qg_state_save(r->best, path);
+}
+
+qg_status run_add_epoch(run *r, metrics_row row, bool better)
+{
+    qg_status status = run_check_place(r);
+    if (!status) status = metrics_add(&r->metrics, row, &r->code_stats, &r->learned);
+    if (!status) status = run_cut_metrics(r);
+    return !status && better ? save_best(r) : status;
+}
+
+void run_end(run *r)
+{
+    qg_state_free(r->last);
+    qg_state_free(r->best);
+    metrics_end(&r->metrics);
+    code_stats_end(&r->code_stats);
+    learned_end(&r->learned);
+    free(r->identity);
+    if (r->lock >= 0) close(r->lock);
+    *r = (run){ .lock = -1 };
+}

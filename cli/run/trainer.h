@@ -1,0 +1,40 @@
+/* cli/run/trainer.h — the training loop: steps, epochs, checkpoints. */
+#ifndef CLI_TRAINER_H
+#define CLI_TRAINER_H
+
+#include <signal.h>
+
+#include "cli/run/progress.h"
+#include "cli/config/recipe.h"
+#include "cli/run/report.h"
+#include "cli/run/run.h"
+
+typedef struct trainer {
+    recipe      recipe;
+    run         run;
+    qg_loader  *train, *test;
+    qg_net     *net;
+    qg_optim   *optim;
+    qg_tape    *tape;
+    progress    progress;
+    const volatile sig_atomic_t *stop;  /* not 0: a signal asks the run to end */
+    double      began;                  /* the process, for --budget */
+    double      budget;                 /* seconds; infinite: none */
+    double      saved;                  /* when the last checkpoint was written */
+    result      before;                 /* what earlier processes left; {0}: nothing */
+    double      epoch_began;            /* in this process, less what earlier processes spent on it */
+    double      stepping;               /* seconds in the steps of this epoch, in this process */
+    uint64_t    stepped;                /* images of these steps */
+} trainer;
+
+/* To the end of the last epoch, or to where the run must stop; then the checkpoint says where that
+ * is.  Fails as the ops, the optimizer and the files do: the last good checkpoint stays. */
+QG_MUST_CHECK
+qg_status trainer_run(trainer *t);
+
+bool      trainer_finished(const trainer *t);
+uint64_t  trainer_batches(const trainer *t);    /* steps per epoch */
+report    trainer_report(const trainer *t);     /* points into *t; without .program */
+double    trainer_rate(const trainer *t);       /* images/s in this epoch, in this process */
+
+#endif

@@ -1,0 +1,583 @@
+/* cli/config and cli/schemes: what a configuration may say, and the one spelling it has. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/config.h"
+#include "cli/json.h"
+#include "cli/run/metrics.h"
+#include "cli/config/models.h"
+#include "cli/config/recipe.h"
+#include "cli/config/schemes.h"
+#include "layers/layer.h"
+#include "tests/support/comma.h"
+#include "tests/support/room.h"
+
+static void assert_prints(const config *c, const char *expected)
+{
+    char *text = config_print(c, SAVED);
+    assert_non_null(text);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+/* The text reads as a configuration whose file is expected. */
+static void assert_reads(const char *text, const char *expected)
+{
+    config c = { { 0 } };
+    assert_int_equal(config_parse(&c, text, "f"), QG_OK);
+    assert_prints(&c, expected);
+    config_free(&c);
+}
+
+static void assert_refused(const char *text, const char *message)
+{
+    config c = { { 0 } };
+    assert_int_equal(config_parse(&c, text, "f"), QG_EARG);
+    if (!strstr(qg_errmsg(), message)) fail_msg("'%s' is not in '%s'", message, qg_errmsg());
+    config_free(&c);
+}
+
+static void test_values_have_one_spelling(void **state)
+{
+    (void)state;
+    assert_reads("lr = 1e-3", "lr = 0.001\n");
+    assert_reads("lr=+0.10", "lr = 0.1\n");
+    assert_reads("epochs = 07", "epochs = 7\n");
+    assert_reads("seed = 9007199254740991", "seed = 9007199254740991\n");
+    assert_reads("weight = 'twn:threshold=0.70'", "weight = \"twn\"\n");
+    assert_reads("weight = \"twn:threshold=5e-1\"", "weight = \"twn:threshold=0.5\"\n");
+    assert_reads("input = \"sign:surrogate=clip\"", "input = \"sign\"\n");
+    assert_reads("nesterov = true", "nesterov = true\n");
+}
+
+static void test_order_blanks_and_comments_do_not_matter(void **state)
+{
+    (void)state;
+    const char *expected = "model = \"lenet5\"\nbatch = 3\nlr = 0.5\n";
+    assert_reads("model = \"lenet5\"\nbatch = 3\nlr = 0.5\n", expected);
+    assert_reads("# head\n\n\tlr =0.5 # half\r\n  batch= 3\nmodel=\"lenet5\"#", expected);
+    assert_reads("", "");
+}
+
+static void test_strings_and_arrays(void **state)
+{
+    (void)state;
+    assert_reads("data-dir = \"a \\\"b\\\" \\\\ c # d\"", "data-dir = \"a \\\"b\\\" \\\\ c # d\"\n");
+    assert_reads("data-dir = 'a \\ b'", "data-dir = \"a \\\\ b\"\n");
+    assert_reads("layer = [ 'conv1:weight=float' , \"fc1:input=sign\", ]",
+                 "layer = [\"conv1:weight=float\", \"fc1:input=sign\"]\n");
+    assert_reads("layer = []", "");
+}
+
+static void test_what_is_no_configuration_is_refused_with_its_line(void **state)
+{
+    (void)state;
+    assert_refused("batch = 3\nbatch = 4", "f:2: batch is there twice");
+    assert_refused("\n\nspeed = 3", "f:3: no key 'speed'; keys: model, data,");
+    assert_refused("json = true", "f:1: no key 'json'");
+    assert_refused("batch", "f:1: expected = after the key");
+    assert_refused("batch =", "f:1: a key without a value");
+    assert_refused("[net]", "f:1: expected key = value");
+    assert_refused("batch = 3 4", "f:1: expected the end of the line");
+    assert_refused("batch = \"3\"", "f:1: batch takes no string");
+    assert_refused("model = lenet5", "f:1: model takes a string in quotes");
+    assert_refused("model = [\"lenet5\"]", "f:1: model takes one value, no array");
+    assert_refused("layer = \"conv1:weight=float\"", "f:1: layer takes an array of strings");
+    assert_refused("layer = [\"conv1:weight=float\" 'x']", "f:1: expected , or ] in the array");
+    assert_refused("layer = [conv1]", "f:1: expected a string or ] in the array");
+    assert_refused("model = \"lenet5", "f:1: a string without its end");
+    assert_refused("model = \"lenet5\\n\"", "f:1: an escape other than");
+}
+
+static void test_values_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("batch = 0", "batch 0 is not in 1..65536");
+    assert_refused("batch = 1.5", "batch '1.5' is no whole number");
+    assert_refused("batch = 3x", "batch '3x' is no whole number");
+    assert_refused("lr = nan", "lr 'nan' is no number");
+    assert_refused("lr = inf", "lr 'inf' is no number");
+    assert_refused("lr = 1e999", "lr 1e999 is not in");
+    assert_refused("lr = 0x10", "lr '0x10' is no number");
+    assert_refused("momentum = -0.5", "momentum -0.5 is not in 0..0.9999");
+    assert_refused("nesterov = yes", "nesterov 'yes' is neither true nor false");
+    assert_refused("optimizer = \"sdg\"", "optimizer 'sdg' is none of sgd|adam|bop");
+    assert_refused("optimizer = \"sgd|adam\"", "is none of sgd|adam");
+    assert_refused("model = \"lenet\"", "unknown model 'lenet'; available: lenet5");
+    assert_refused("data = \"\"", "unknown data set ''; available: mnist, fashion-mnist, cifar10, cifar100, folder, sample");
+    assert_refused("data-dir = \"\"", "data-dir: the value is empty");
+    assert_refused("data-dir = \"a\tb\"", "data-dir: the value holds a control character");
+}
+
+static void test_images_have_one_spelling(void **state)
+{
+    (void)state;
+    assert_reads("augment = 'flip,pad=04'", "augment = \"pad=4,flip\"\n");
+    assert_reads("augment = 'cutout=8,border=repeat,pad=2'", "augment = \"pad=2,border=repeat,cutout=8\"\n");
+    assert_reads("augment = 'pad=2,border=zero'", "augment = \"pad=2\"\n");
+    assert_reads("augment = 'none'", "augment = \"none\"\n");
+    assert_reads("normalise = 'range:low=-1.0,high=1e0'", "normalise = \"range:low=-1,high=1\"\n");
+    assert_reads("normalise = 'whiten'", "normalise = \"whiten\"\n");
+    assert_reads("data = 'folder:032x16x3'", "data = \"folder:32x16x3\"\n");
+    assert_refused("augment = ''", "unknown augmentation ''");
+    assert_refused("augment = 'flip,'", "unknown augmentation ''");
+    assert_refused("augment = 'none,flip'", "unknown augmentation 'none'");
+    assert_refused("augment = 'pad=99999'", "unknown augmentation 'pad=99999'");
+    assert_refused("augment = 'cutout=-1'", "unknown augmentation 'cutout=-1'");
+    assert_refused("augment = 'pad=1,pad=2'", "augmentation: pad is given twice");
+    assert_refused("augment = 'flip,flip'", "augmentation: flip is given twice");
+    assert_refused("augment = 'pad=1,border=zero,border=repeat'", "augmentation: border is given twice");
+    assert_refused("augment = 'cutout=4,flip,cutout=4'", "augmentation: cutout is given twice");
+    assert_refused("augment = 'flip=1'", "unknown augmentation 'flip=1'");
+    assert_refused("augment = 'pad'", "unknown augmentation 'pad'");
+    assert_refused("normalise = 'range'", "range takes two numbers");
+    assert_refused("normalise = 'range:low=nan,high=1'", "range takes two numbers");
+    assert_refused("normalise = 'range:low=0,high=1,'", "range takes two numbers");
+    assert_refused("normalise = 'range:low=0x0,high=0x1'", "range takes two numbers");
+}
+
+static void test_schemes_name_what_is_legal(void **state)
+{
+    (void)state;
+    assert_refused("weight = \"sign\"",
+                   "sign is a scheme for inputs, not for weights; available: float, twn, binary,");
+    assert_refused("input = \"twn\"", "twn is a scheme for weights, not for inputs; available: float, sign,");
+    assert_refused("gradient = \"lsq\"", "lsq is a scheme for weights, inputs, not for gradients; available: float, dorefa");
+    assert_refused("weight = \"four\"", "unknown scheme 'four' for weights; available: float, twn, binary,");
+    assert_refused("weight = \"twn:\"", "twn has no option ''; available: threshold");
+    assert_refused("weight = \"twn:treshold=1\"", "twn has no option 'treshold'; available: threshold");
+    assert_refused("weight = \"twn:threshold\"", "threshold needs a value");
+    assert_refused("weight = \"twn:threshold=x\"", "threshold 'x' is no number");
+    assert_refused("weight = \"twn:threshold=99\"", "threshold 99 is not in 0.01..10");
+    assert_refused("weight = \"twn:threshold=\"", "threshold '' is no number");
+    assert_refused("weight = \"twn:threshold=0x1p-1\"", "twn: threshold '0x1p-1' is no number");
+    assert_refused("weight = \"twn:threshold= 1\"", "twn: threshold ' 1' is no number");
+    assert_refused("weight = \"twn:threshold=2,threshold=1\"", "twn: threshold is given twice");
+    assert_refused("model = \"mlp:width=5,depth=1,width=5\"", "mlp: width is given twice");
+    assert_refused("model = \"mlp:width=0x10\"", "mlp: width '0x10' is no number");
+    assert_refused("weight = \"float:x=1\"", "float has no option 'x'; available: none");
+    assert_refused("input = \"sign:surrogate=clop\"", "'clop' is none of identity|clip|approx-sign");
+    assert_refused("layer = [\"conv1=float\"]", "none of LAYER:weight=SCHEME, LAYER:input=SCHEME and LAYER:gradient=SCHEME");
+    assert_refused("layer = [\":weight=float\"]", "none of LAYER:weight=SCHEME");
+    assert_refused("layer = [\"conv1:weigh=float\"]", "none of LAYER:weight=SCHEME");
+}
+
+static void test_a_scheme_becomes_its_quantizer(void **state)
+{
+    (void)state;
+    qg_quant q;
+    char     text[VALUE_BYTES];
+    assert_int_equal(scheme_parse("float", FOR_WEIGHT, &q, text, sizeof text), QG_OK);
+    assert_null(q.scheme);
+    assert_int_equal(scheme_parse("binary-channel", FOR_WEIGHT, &q, text, sizeof text), QG_OK);
+    assert_true(q.per_channel);
+    assert_int_equal(q.bits, 1);
+    assert_int_equal(scheme_parse("twn:threshold=0.25", FOR_WEIGHT, &q, text, sizeof text), QG_OK);
+    const qg_quant twn = qg_twn((qg_twn_spec){ .threshold = 0.25f });
+    assert_ptr_equal(q.scheme, twn.scheme);
+    assert_memory_equal(q.arg, twn.arg, sizeof q.arg);
+    assert_int_equal(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text),
+                     QG_OK);
+    assert_ptr_equal(q.surrogate.slope, qg_surrogate_identity().slope);
+}
+
+/* Each scheme of the table has a spelling that gives it, and what that is spelt as means the same. */
+static void test_every_scheme_has_one_spelling(void **state)
+{
+    (void)state;
+    scheme_text s;
+    int         n = 0;
+    for (; scheme_at(n, &s); n++)
+        for (unsigned use = FOR_WEIGHT; use <= FOR_GRADIENT; use *= 2) {
+            qg_quant q, again;
+            char     once[VALUE_BYTES], twice[VALUE_BYTES];
+            if (!(s.use & use)) continue;
+            if (scheme_parse(s.spelling, use, &q, once, sizeof once) ||
+                scheme_parse(once, use, &again, twice, sizeof twice))
+                fail_msg("%s: %s", s.spelling, qg_errmsg());
+            assert_string_equal(once, twice);
+            assert_memory_equal(once, s.name, strlen(s.name));
+            assert_ptr_equal(q.scheme, s.quant.scheme);
+            assert_ptr_equal(q.scheme, again.scheme);
+            assert_memory_equal(q.arg, again.arg, sizeof q.arg);
+            if (!strcmp(s.name, "float")) assert_null(q.scheme);
+            else assert_true(q.scheme->roles & use);
+        }
+    assert_true(n > 30);
+    assert_reads("weight = 'dorefa'", "weight = \"dorefa:bits=2\"\n");
+    assert_reads("weight = 'fake_quant:per-channel=yes'",
+                 "weight = \"fake_quant:bits=8,range=current,per-channel=yes\"\n");
+    assert_reads("input = 'fake_quant:range=learned,max=6,min=-6'",
+                 "input = \"fake_quant:bits=8,range=learned,min=-6,max=6\"\n");
+    assert_reads("input = 'fake_quant:percentile=99.90,range=percentile'",
+                 "input = \"fake_quant:bits=8,range=percentile,percentile=99.9\"\n");
+    assert_reads("input = 'pact:alpha=2e1,decay=0.0002'", "input = \"pact:bits=4,alpha=20\"\n");
+    assert_reads("gradient = 'dorefa:noise=off'", "gradient = \"dorefa:bits=6,noise=off\"\n");
+}
+
+static qg_quant parsed(const char *scheme, unsigned use)
+{
+    qg_quant q;
+    char     text[VALUE_BYTES];
+    if (scheme_parse(scheme, use, &q, text, sizeof text)) fail_msg("%s", qg_errmsg());
+    return q;
+}
+
+static void assert_same_quant(const char *scheme, unsigned use, qg_quant expected)
+{
+    const qg_quant q = parsed(scheme, use);
+    assert_ptr_equal(q.scheme, expected.scheme);
+    assert_int_equal(q.bits, expected.bits);
+    assert_int_equal(q.per_channel, expected.per_channel);
+    assert_int_equal(q.glorot_lr, expected.glorot_lr);
+    assert_int_equal(q.freeze_after, expected.freeze_after);
+    assert_memory_equal(q.arg, expected.arg, sizeof q.arg);
+    assert_true(q.decay == expected.decay);
+    assert_ptr_equal(q.surrogate.slope, expected.surrogate.slope);
+    assert_true(q.surrogate.arg == expected.surrogate.arg && q.surrogate.to == expected.surrogate.to);
+}
+
+static void test_options_reach_the_constructors(void **state)
+{
+    (void)state;
+    const unsigned w = FOR_WEIGHT, x = FOR_INPUT, g = FOR_GRADIENT;
+    assert_same_quant("ste-tern", w, qg_ste_tern((qg_ste_tern_spec){ .surrogate = qg_surrogate_clip(1) }));
+    assert_same_quant("ste-tern:relative=yes,surrogate=swish", w,
+                      qg_ste_tern((qg_ste_tern_spec){ .relative = true, .surrogate = qg_surrogate_swish(5) }));
+    assert_same_quant("ttq:t=0.1,rule=as-printed,start=weights,decay=0.5,gradient=scaled,per-channel=yes", w,
+                      qg_ttq((qg_ttq_spec){ .threshold          = 0.1f,
+                                            .rule               = QG_TTQ_AS_PRINTED,
+                                            .start_from_weights = true,
+                                            .decay              = 0.5f,
+                                            .scaled_gradient    = true,
+                                            .per_channel        = true }));
+    assert_same_quant("dorefa:bits=3,max=through", w,
+                      qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }));
+    assert_same_quant("xnor:rule=authors-adam,surrogate=clip,surrogate-arg=2", w,
+                      qg_xnor((qg_xnor_spec){ .rule = QG_XNOR_AUTHORS_ADAM, .surrogate = qg_surrogate_clip(2) }));
+    assert_same_quant("binaryconnect:draw=stoch,eval=float,start=unit,glorot-lr=adam", w,
+                      qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true,
+                                                                .float_eval = true,
+                                                                .unit_start = true,
+                                                                .glorot_lr  = QG_GLOROT_ADAM,
+                                                                .surrogate  = qg_surrogate_identity() }));
+    assert_same_quant("bnn:glorot-lr=sgd", w,
+                      qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_SGD, .surrogate = qg_surrogate_clip(1) }));
+    assert_same_quant("fake_quant:bits=4,range=observed,per-channel=yes,narrow=yes,decay=0.9,freeze-after=70",
+                      w, qg_fake_quant((qg_fake_quant_spec){ .bits         = 4,
+                                                             .range        = QG_RANGE_OBSERVED,
+                                                             .per_channel  = true,
+                                                             .narrow_range = true,
+                                                             .decay        = 0.9f,
+                                                             .freeze_after = 70 }));
+    assert_same_quant("fake_quant:range=fixed,min=-1,max=2", x,
+                      qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .min = -1, .max = 2 }));
+    assert_same_quant("lsq:bits=3", w, qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }));
+    assert_same_quant("lsq:bits=3", x, qg_lsq((qg_lsq_spec){ .bits = 3 }));
+    assert_same_quant("lsq:signed=yes", x, qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }));
+    qg_quant pact = qg_pact((qg_pact_spec){ .bits = 5, .alpha = 6 });
+    pact.decay    = 0.25f;
+    assert_same_quant("pact:bits=5,alpha=6,decay=0.25", x, pact);
+    assert_same_quant("linear:bits=1,max=1", x,
+                      qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = 1, .max_value = 1 }));
+    assert_same_quant("xnor:scale=off", x,
+                      qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = true, .surrogate = qg_surrogate_clip(1) }));
+    assert_same_quant("sign:surrogate=annealed-tanh", x,
+                      qg_binary_activation((qg_binary_activation_spec){ qg_surrogate_annealed_tanh(0) }));
+    assert_same_quant("dorefa:bits=8,ties=up", x,
+                      qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 8, .ties_up = true }));
+    assert_same_quant("dorefa:bits=4,noise=off", g,
+                      qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 4, .no_noise = true }));
+}
+
+static void test_options_that_contradict_each_other_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("weight = 'fake_quant:range=fixed,min=0,max=0'", "min is 0, not below max, 0");
+    assert_refused("weight = 'fake_quant:range=learned,min=1,max=2'", "a learned range holds 0, and 1 .. 2 does not");
+    assert_refused("weight = 'fake_quant:range=fixed,min=2,max=1'", "min is 2, not below max, 1");
+    assert_refused("weight = 'fake_quant:range=fixed,per-channel=yes'", "has no scales per channel");
+    assert_refused("input = 'fake_quant:range=current'",
+                   "range 'current' is none of learned|observed|percentile|fixed");
+    assert_refused("input = 'lsq:bits=1,signed=yes'", "bits is 1, must be 2 .. 16");
+    assert_refused("input = 'dorefa:bits=9'", "bits 9 is not in 1..8 or 32");
+    assert_refused("weight = 'dorefa:bits=2.5'", "bits '2.5' is no whole number");
+}
+
+/* Also where it repeats a default: whoever writes it believes that it does something. */
+static void test_an_option_without_effect_is_refused(void **state)
+{
+    (void)state;
+    assert_refused("weight = 'fake_quant:min=-6'", "fake_quant: min has no effect with range=current");
+    assert_refused("input = 'fake_quant:range=observed,max=6'", "max has no effect with range=observed; it belongs "
+                                                                "to range=learned|fixed");
+    assert_refused("weight = 'fake_quant:narrow=no'", "narrow has no effect with range=current");
+    assert_refused("weight = 'fake_quant:range=learned,freeze-after=0'", "it belongs to range=observed|percentile");
+    assert_refused("weight = 'fake_quant:range=learned,decay=0.99'", "it belongs to range=observed|percentile");
+    assert_refused("weight = 'fake_quant:range=observed,percentile=99.99'", "it belongs to range=percentile");
+    assert_refused("weight = 'twn:surrogate-arg=2'", "surrogate-arg has no effect with surrogate=identity");
+    assert_refused("weight = 'ttq:surrogate-arg=2'", "it belongs to surrogate=clip|swish|tanh");
+    assert_refused("weight = 'dorefa:bits=1,max=constant'", "dorefa: max has no effect with bits=1; it belongs to");
+    assert_refused("input = 'dorefa:ties=even,bits=32'", "ties has no effect with bits=32; it belongs to bits=1..8");
+    assert_refused("weight = 'unit:bits=1,zero=yes'", "zero has no effect with bits=1");
+}
+
+static qg_net *net_of(const char *text, config *c, recipe *r)
+{
+    config asked = { { 0 } };
+    bool   usage;
+    if (config_parse(&asked, text, "f") || recipe_resolve(&asked, NULL, c, &usage) || recipe_read(c, r))
+        fail_msg("%s: %s", text, qg_errmsg());
+    config_free(&asked);
+    qg_net *net = recipe_net(r, (qg_shape){ 100, 16, 16, 1 }, 10);
+    assert_non_null(net);
+    return net;
+}
+
+/* 3 epochs of 100 images, 7 at a time, are 45 steps. */
+static void test_the_run_sets_paces_and_delays(void **state)
+{
+    (void)state;
+    config  c = { { 0 } };
+    recipe  r;
+    qg_net *net = net_of("model = 'lenet5'\nepochs = 3\nbatch = 7\nquantize-after = 12\n"
+                         "weight = 'bnn:surrogate=annealed-tanh'\ninput = 'sign:surrogate=annealed-tanh'\n"
+                         "gradient = 'dorefa'\n"
+                         "layer = ['fc2:input=sign:surrogate=tanh', 'fc2:gradient=float', 'fc1:input=float']\n",
+                         &c, &r);
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        const qg_product *p = qg_layer_product(qg_net_layer(net, i));
+        if (!p) continue;
+        const char *name = p->layer.name;
+        const bool  conv2 = !strcmp(name, "conv2"), fc2 = !strcmp(name, "fc2");
+        assert_int_equal(p->weight_slot.q.surrogate.steps, 45);
+        assert_int_equal(p->weight_slot.q.after, 0);
+        assert_int_equal(p->input_slot.q.surrogate.steps, conv2 ? 45 : 0);
+        assert_int_equal(p->input_slot.q.after, conv2 || fc2 ? 12 : 0);
+        assert_true((p->gradient_slot.q.scheme != NULL) == !fc2);
+    }
+    qg_net_free(net);
+    config_free(&c);
+}
+
+/* Another optimizer than that of the file: what the file says of its own goes, the rest stays. */
+static void test_a_file_does_not_bind_another_optimizer(void **state)
+{
+    (void)state;
+    config asked = { { 0 } }, c = { { 0 } };
+    bool   usage;
+    const char *path = scratch_file();
+    FILE       *f    = fopen(path, "w");
+    assert_non_null(f);
+    fputs("model = 'lenet5'\noptimizer = 'sgd'\nlr = 0.5\nmomentum = 0.7\nbatch = 3\n", f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(config_set(&asked, option_find("config"), path), QG_OK);
+    assert_int_equal(config_set(&asked, option_find("optimizer"), "bop"), QG_OK);
+    assert_int_equal(recipe_resolve(&asked, NULL, &c, &usage), QG_OK);
+    assert_null(config_text(&c, "momentum"));
+    assert_string_equal(config_text(&c, "lr"), "0.01");
+    assert_string_equal(config_text(&c, "gamma"), "0.0001");
+    assert_string_equal(config_text(&c, "threshold"), "1e-08");
+    assert_string_equal(config_text(&c, "batch"), "3");
+    config_free(&c);
+    config_free(&asked);
+}
+
+static void test_the_last_word_on_a_layer_counts(void **state)
+{
+    (void)state;
+    const option *layer = option_find("layer");
+    config        c     = { { 0 } };
+    assert_int_equal(config_set(&c, layer, "conv1:weight=float"), QG_OK);
+    assert_int_equal(config_set(&c, layer, "conv1:input=sign"), QG_OK);
+    assert_int_equal(config_set(&c, layer, "conv10:weight=twn"), QG_OK);
+    assert_int_equal(config_set(&c, layer, "conv1:weight=binary"), QG_OK);
+    assert_prints(&c,
+                  "layer = [\"conv1:input=sign\", \"conv10:weight=twn\", \"conv1:weight=binary\"]\n");
+    config_free(&c);
+}
+
+static const char *asked_value(const char *text, const char *key, char value[VALUE_BYTES])
+{
+    config asked = { { 0 } }, c = { { 0 } };
+    bool   usage;
+    assert_int_equal(config_parse(&asked, text, "f"), QG_OK);
+    assert_int_equal(recipe_resolve(&asked, NULL, &c, &usage), QG_OK);
+    const char *found = config_text(&c, key);
+    snprintf(value, VALUE_BYTES, "%s", found ? found : "unset");
+    config_free(&c);
+    config_free(&asked);
+    return value;
+}
+
+static void test_another_optimizer_does_not_inherit_the_recipe(void **state)
+{
+    (void)state;
+    char value[VALUE_BYTES];
+    const char *own = "model = \"lenet5\"", *adam = "model = \"lenet5\"\noptimizer = \"adam\"";
+    assert_string_equal(asked_value(own, "lr", value), "0.01");
+    assert_string_equal(asked_value(own, "momentum", value), "0.9");
+    assert_string_equal(asked_value(own, "weight-decay", value), "0.0001");
+    assert_string_equal(asked_value(adam, "lr", value), "0.001");
+    assert_string_equal(asked_value(adam, "momentum", value), "unset");
+    assert_string_equal(asked_value(adam, "weight-decay", value), "0");
+}
+
+static void test_a_resolved_configuration_resolves_to_itself(void **state)
+{
+    (void)state;
+    config asked = { { 0 } }, once = { { 0 } }, twice = { { 0 } };
+    bool   usage;
+    assert_int_equal(config_parse(&asked,
+                                  "model = \"lenet5\"\nweight = \"twn:threshold=0.5\"\nlr = 3e-4\n"
+                                  "layer = [\"fc2:weight=float\"]\noptimizer = \"adam\"\n",
+                                  "f"),
+                     QG_OK);
+    assert_int_equal(recipe_resolve(&asked, NULL, &once, &usage), QG_OK);
+    char *text = config_print(&once, SAVED);
+    config_free(&asked);
+    assert_int_equal(config_parse(&asked, text, "f"), QG_OK);
+    assert_int_equal(recipe_resolve(&asked, NULL, &twice, &usage), QG_OK);
+    assert_prints(&twice, text);
+    free(text);
+    config_free(&asked);
+    config_free(&once);
+    config_free(&twice);
+}
+
+static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
+{
+    (void)state;
+    config asked = { { 0 } }, stored = { { 0 } }, c = { { 0 } };
+    bool   usage;
+    assert_int_equal(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"),
+                     QG_OK);
+    assert_int_equal(config_parse(&asked, "batch = 7\nthreads = 2\n", "f"), QG_OK);
+    assert_int_equal(recipe_resolve(&asked, &stored, &c, &usage), QG_OK);
+    assert_string_equal(config_text(&c, "threads"), "2");
+    assert_string_equal(config_text(&c, "batch"), "7");
+    config_free(&c);
+    assert_int_equal(config_set(&asked, option_find("batch"), "8"), QG_OK);
+    assert_int_equal(recipe_resolve(&asked, &stored, &c, &usage), QG_EARG);
+    assert_false(usage);
+    assert_non_null(strstr(qg_errmsg(), "batch is 7 in the run, but 8 is asked for"));
+    config_free(&c);
+    config_free(&asked);
+    config_free(&stored);
+}
+
+static void test_a_model_names_its_files(void **state)
+{
+    (void)state;
+    char name[64];
+    model_file_name("resnet20:order=pre,shortcut=B", name, sizeof name);
+    assert_string_equal(name, "resnet20-order-pre-shortcut-B");
+    assert_reads("model = 'vgg7:width=0.250'", "model = \"vgg7:width=0.25\"\n");
+    assert_reads("model = 'mlp:width=2048,depth=2'", "model = \"mlp:depth=2\"\n");
+}
+
+/* What a file holds is read by programs with a point, whatever the program around these says. */
+static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
+{
+    (void)state;
+    static const metrics_row row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
+    config                   c   = { { 0 } };
+    metrics                  m;
+    char                     text[256] = "";
+    if (!comma_begin()) skip();
+    assert_reads("lr = 1e-1\nweight = 'twn:threshold=0.50'\nschedule = 'cosine:factor=.25'\nnormalise = 'range:low=-.5,high=1.5'",
+                 "normalise = \"range:low=-0.5,high=1.5\"\nweight = \"twn:threshold=0.5\"\nlr = 0.1\n"
+                 "schedule = \"cosine:factor=0.25\"\n");
+    assert_int_equal(config_set(&c, option_find("lr"), "0.25"), QG_OK);
+    assert_true(config_real(&c, "lr") == 0.25 && config_real(&c, "seconds") == 6);
+    assert_int_equal(config_set(&c, option_find("budget"), "0.5h"), QG_OK);
+    assert_string_equal(config_text(&c, "budget"), "1800");
+    config_free(&c);
+
+    FILE *f = tmpfile();
+    assert_non_null(f);
+    json j = json_begin(f);
+    json_real(&j, "a", 1.5);
+    json_end(&j);
+    rewind(f);
+    assert_non_null(fgets(text, sizeof text, f));
+    assert_string_equal(text, "{\"a\":1.5}\n");
+    fclose(f);
+
+    assert_int_equal(metrics_begin(&m, &(code_stats){ 0 }, &(learned_list){ 0 }), QG_OK);
+    assert_int_equal(metrics_add(&m, row, &(code_stats){ 0 }, &(learned_list){ 0 }), QG_OK);
+    assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
+    assert_int_equal(metrics_write(&m, in_room("metrics.csv")), QG_OK);
+    metrics_end(&m);
+    assert_int_equal(metrics_read(&m, in_room("metrics.csv"), 1), QG_OK);
+    assert_true(m.last.train_loss == 1.25 && m.last.seconds == 2.5);
+    metrics_end(&m);
+}
+
+static int leave(void **state)
+{
+    comma_end();
+    return room_leave(state);
+}
+
+/* One word for a scheme: in the library's messages and summaries, and behind --weight.  Where options
+ * make another scheme of it, its spelling says which, and reads back as the same one. */
+static void schemes_are_called_as_on_the_command_line(void **state)
+{
+    (void)state;
+    scheme_text s;
+    int         variants = 0;
+    for (int i = 0; scheme_at(i, &s); i++) {
+        if (!s.quant.scheme) continue;
+        const qg_scheme *scheme = s.quant.scheme;
+        char             spelling[QG_SPELLING_BYTES], canonical[VALUE_BYTES];
+        qg_quant         q;
+        if (strcmp(scheme->name, s.name) != 0) fail_msg("%s is called %s", s.spelling, scheme->name);
+        assert_ptr_equal(qg_scheme_spelling(scheme, spelling, sizeof spelling), spelling);
+        bool same = false;              /* lsq is signed for weights, and for inputs if they say so */
+        for (int r = 0; r < QG_ROLES; r++)
+            same |= (scheme->roles & qg_roles[r]) &&
+                    !scheme_parse(spelling, qg_roles[r], &q, canonical, sizeof canonical) && q.scheme == scheme;
+        if (!same) fail_msg("%s of %s reads back as another scheme", spelling, s.spelling);
+        variants += scheme->variant != NULL;
+    }
+    assert_true(variants >= 8);         /* ranges of fake_quant, codes of lsq, xnor's forms */
+    char small[8];
+    assert_string_equal(qg_scheme_spelling(qg_twn((qg_twn_spec){ 0 }).scheme, small, sizeof small), "twn");
+    assert_string_equal(qg_scheme_spelling(NULL, small, sizeof small), "float");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values_have_one_spelling),
+        cmocka_unit_test(test_order_blanks_and_comments_do_not_matter),
+        cmocka_unit_test(test_strings_and_arrays),
+        cmocka_unit_test(test_what_is_no_configuration_is_refused_with_its_line),
+        cmocka_unit_test(test_values_out_of_range_are_refused),
+        cmocka_unit_test(test_images_have_one_spelling),
+        cmocka_unit_test_setup_teardown(test_files_have_a_point_where_numbers_have_a_comma, room_enter, leave),
+        cmocka_unit_test(test_schemes_name_what_is_legal),
+        cmocka_unit_test(test_a_scheme_becomes_its_quantizer),
+        cmocka_unit_test(test_every_scheme_has_one_spelling),
+        cmocka_unit_test(test_options_reach_the_constructors),
+        cmocka_unit_test(test_options_that_contradict_each_other_are_refused),
+        cmocka_unit_test(test_an_option_without_effect_is_refused),
+        cmocka_unit_test(test_the_run_sets_paces_and_delays),
+        cmocka_unit_test(test_a_file_does_not_bind_another_optimizer),
+        cmocka_unit_test(test_the_last_word_on_a_layer_counts),
+        cmocka_unit_test(test_another_optimizer_does_not_inherit_the_recipe),
+        cmocka_unit_test(test_a_resolved_configuration_resolves_to_itself),
+        cmocka_unit_test(test_a_model_names_its_files),
+        cmocka_unit_test(test_only_the_identity_of_a_stored_run_is_fixed),
+        cmocka_unit_test(schemes_are_called_as_on_the_command_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
