@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/run/data.h"
-#include "cli/run/images.h"
+#include "cli/config/data.h"
+#include "cli/config/images.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "cli/config/spelling.h"

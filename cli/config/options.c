@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/config/config.h"
-#include "cli/run/data.h"
+#include "cli/config/data.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 

@@ -3,8 +3,8 @@
 #define CLI_RECIPE_H
 
 #include "cli/config/config.h"
-#include "cli/run/data.h"
-#include "cli/run/images.h"
+#include "cli/config/data.h"
+#include "cli/config/images.h"
 #include "cli/config/schemes.h"
 #include "core/tape.h"
 #include "optim/optim.h"

@@ -6,7 +6,7 @@
 
 #include "cli/config/config.h"
 #include "cli/run/metrics.h"
-#include "cli/results/result.h"
+#include "cli/run/result.h"
 
 #define RESULTS "results"
 

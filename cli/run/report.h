@@ -6,7 +6,7 @@
 
 #include "cli/json.h"
 #include "cli/config/recipe.h"
-#include "cli/results/result.h"
+#include "cli/run/result.h"
 #include "cli/run/run.h"
 
 typedef struct report {

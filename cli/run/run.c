@@ -24,7 +24,7 @@
  *
  * A full disk or a lost write permission at any of these is a kill with a message.
  */
-#include "cli/run/data.h"
+#include "cli/config/data.h"
 #include "cli/run/report.h"
 #include "cli/run/run.h"
 #include "core/io/number.h"

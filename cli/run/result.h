@@ -1,4 +1,4 @@
-/* cli/results/result.h — result.json: how a run stands, and what it took.
+/* cli/run/result.h — result.json: how a run stands, and what it took.
  *
  * The object of `train --json` (cli/run/report.h) without the directory.  It is replaced with every checkpoint, and holds what no checkpoint may: times, and which
  * builds and machines have worked on the run.

@@ -1,4 +1,4 @@
-/* cli/run/images.h — what --normalise and --augment say. */
+/* cli/config/images.h — what --normalise and --augment say. */
 #ifndef CLI_IMAGES_H
 #define CLI_IMAGES_H
 

@@ -1,4 +1,4 @@
-#include "cli/results/result.h"
+#include "cli/run/result.h"
 
 #include <math.h>
 #include <stddef.h>

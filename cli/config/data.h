@@ -1,4 +1,4 @@
-/* cli/run/data.h — the data sets by name. */
+/* cli/config/data.h — the data sets by name. */
 #ifndef CLI_DATA_H
 #define CLI_DATA_H
 

@@ -1,4 +1,4 @@
-#include "cli/run/images.h"
+#include "cli/config/images.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "cli/run/data.h"
+#include "cli/config/data.h"
 
 #include <string.h>
 #include <unistd.h>
