@@ -1,11 +1,10 @@
-/* A pool that never waits for a thread which does not run.
+/* A pool that never waits for a thread that is not running.
  *
- * The caller publishes a job and works on it like everyone else.  Each worker has a share of the
- * pieces, so that the same images tend to meet the same core, and takes from the others' shares
- * when its own is done.  A worker that the system has not scheduled simply takes nothing: the job
- * ends when every piece has run, not when every thread has answered.  That is the difference to an
- * OpenMP loop, whose closing barrier costs a time slice per loop as soon as other programs want
- * the cores; there are some sixty loops in a training step of a few milliseconds.
+ * The caller publishes a job and works on it like every worker.  Each worker has a share of the pieces, so
+ * that the same images tend to meet the same core, and takes from the others' shares when its own is done.
+ * A worker that the system has not scheduled takes nothing: the job ends when every piece has run, not when
+ * every thread has answered.  An OpenMP loop instead ends with a barrier, which costs a time slice per loop
+ * as soon as other programs want the cores, and a training step of a few milliseconds has some sixty loops.
  */
 #define _GNU_SOURCE     /* sched_getaffinity */
 #include "core/kernels/parallel.h"
@@ -22,8 +21,8 @@
 
 enum { SPINS = 2000 };      /* some 50 us: the gaps between the loops of a step are shorter */
 
-/* The next piece of a share, below the number of the job it belongs to: who comes late, with a job
- * that is over, cannot take a piece of the next. */
+/* The low half is the next piece of the share, the high half the number of its job: a worker that comes late,
+ * with a job that is over, cannot take a piece of the next one. */
 typedef struct share {
     _Alignas(64) _Atomic uint64_t next;
 } share;
@@ -31,7 +30,7 @@ typedef struct share {
 static struct pool {
     pthread_mutex_t  mutex;         /* for sleeping */
     pthread_cond_t   wake;
-    atomic_flag      busy;          /* a caller is in: others run their loops alone */
+    atomic_flag      busy;          /* a caller has entered: others run their loops alone */
     int              started;       /* worker threads, numbered from 1 */
     atomic_int       sleepers;
     _Atomic uint32_t job;           /* its number; a change is the signal to start */
@@ -50,9 +49,9 @@ static struct blas {
 } blas = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static pthread_once_t    forks = PTHREAD_ONCE_INIT;
-static atomic_int        chosen;        /* how many threads; 0: nobody has said */
-static _Thread_local int mine;          /* what this thread reckons with until its next step; 0: look */
-static _Thread_local bool inside;       /* a piece: loops in it are serial */
+static atomic_int        chosen;        /* how many threads; 0: not set yet */
+static _Thread_local int mine;          /* the number this thread uses until its next step; 0: ask */
+static _Thread_local bool inside;       /* a piece is running: loops in it are serial */
 
 static int cores(void)
 {
@@ -64,7 +63,7 @@ static int cores(void)
     return n > 0 ? (int)n : 1;
 }
 
-/* What OpenMP programs understand, users expect here too. */
+/* Users expect the variable that OpenMP programs read to work here too. */
 static int default_threads(void)
 {
     const char *text = getenv("OMP_NUM_THREADS");
@@ -72,8 +71,8 @@ static int default_threads(void)
     return n > 0 ? n : cores();
 }
 
-/* OpenBLAS takes 128 MiB of address space for each thread that multiplies, and asks for ever where a limit
- * leaves none. */
+/* OpenBLAS takes 128 MiB of address space for each thread that multiplies; where a limit leaves none, it
+ * retries forever. */
 static int affordable(int n)
 {
     struct rlimit space;
@@ -160,8 +159,9 @@ static void *worker_main(void *number)
     return NULL;
 }
 
-/* A forked child has none of the workers, and nobody will ever wake in its copy of the condition or
- * leave what another thread had entered. */
+/* A forked child has none of the parent's threads: no workers, no sleepers, and nobody who would leave what
+ * another thread had entered.  It has no job either.  Were the parent's still there, the first workers of
+ * the child would take its pieces before the child publishes a job of its own. */
 static void forget_threads(void)
 {
     blas.mutex   = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -170,12 +170,15 @@ static void forget_threads(void)
     pool.wake    = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.started = 0;
     atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.job, 0);
+    atomic_store(&pool.shares, 0);
+    for (int s = 0; s < QG_MOST_THREADS; s++) atomic_store(&pool.share[s].next, 0);
     atomic_flag_clear(&pool.busy);
 }
 
 static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget_threads); }
 
-/* Threads live as long as the process; one that cannot be started is done without. */
+/* Threads live as long as the process.  If one cannot be started, the pool works without it. */
 static void start_workers(int n)
 {
     pthread_attr_t attr;
@@ -194,7 +197,7 @@ static void start_workers(int n)
 static uint32_t publish(int pieces, int shares, qg_piece run, void *context)
 {
     const uint32_t job = atomic_load(&pool.job) + 1;
-    /* Close every share to the job before, then say what the new one is, then open. */
+    /* Close every share to the job before, describe the new one, then open them. */
     for (int s = 0, used = atomic_load(&pool.shares); s < used; s++)
         atomic_store(&pool.share[s].next, (uint64_t)job << 32 | UINT32_MAX);
     atomic_store(&pool.run, run);
@@ -229,7 +232,7 @@ void qg_parallel(int pieces, qg_piece run, void *context)
     work(publish(pieces, threads, run, context), 0);
     for (int i = 0; atomic_load(&pool.left) > 0; i++)
         if (i < SPINS) relax();
-        else sched_yield();         /* its thread is waiting for a core: perhaps for this one */
+        else sched_yield();         /* its thread is waiting for a core, perhaps this one */
     atomic_flag_clear(&pool.busy);
 }
 
@@ -246,7 +249,7 @@ static void enter_blas(void)
     pthread_mutex_unlock(&blas.mutex);
 }
 
-/* What the program has set in the meantime, stays. */
+/* A number that the program has set in the meantime stays. */
 static void leave_blas(void)
 {
     pthread_mutex_lock(&blas.mutex);

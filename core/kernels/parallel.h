@@ -1,9 +1,9 @@
-/* core/kernels/parallel.h — the only threads in the tree.
+/* core/kernels/parallel.h — the library's threads.
  *
- * Work is cut into pieces whose shapes are fixed by the problem (one image, one column block, one
- * of QG_SLICES slices of the batch); threads only choose which of them they run.  A piece writes
- * what no other piece writes, and partial sums are added in index order, so results have the same
- * bits for any number of threads.
+ * Work is cut into pieces whose shapes depend on the problem alone: one image, one block of columns, one
+ * of QG_SLICES slices of the batch.  Threads only choose which pieces they run.  A piece writes what no
+ * other piece writes, and partial sums are added in index order, so results have the same bits for any
+ * number of threads.
  */
 #ifndef QG_PARALLEL_H
 #define QG_PARALLEL_H
@@ -13,27 +13,29 @@
 /* Slices of a batch for sums over it.  Eight keep two, four and eight threads evenly loaded. */
 enum { QG_SLICES = 8 };
 
-/* Runs one piece.  worker is 0 .. qg_threads()-1 and selects per-thread scratch, nothing else. */
+/* Runs one piece.  worker is 0 .. qg_threads()-1; it selects per-thread scratch and nothing else. */
 typedef void (*qg_piece)(void *context, int piece, int worker);
 
-/* Runs every piece once and returns when all have run.  A loop inside one of several pieces, or in a
- * second thread while another is in here, runs on its caller alone. */
+/* Run every piece once and return when all have run.  The calling thread alone runs a loop that is nested
+ * in a piece, and a loop that it starts while another thread is in qg_parallel.  A process may fork at any
+ * time; the child starts threads of its own. */
 void qg_parallel(int pieces, qg_piece run, void *context);
 
-/* The same for pieces that call BLAS or LAPACK.  These run on one thread each: a second level of threads
- * would change where sums are cut.  Only the process as a whole has a number of OpenBLAS threads, so it is
- * 1 until the loop has ended, for other threads of the program too, and then what it was before. */
+/* The same for pieces that call BLAS or LAPACK.  Each of their products uses one thread, since more would
+ * change where its sums are cut.  OpenBLAS has one number of threads for the whole process: until the loop
+ * ends it is 1 for the program's other threads too, then it is what it was before. */
 void qg_parallel_blas(int pieces, qg_piece run, void *context);
 
-int  qg_threads(void);                 /* how many threads qg_parallel uses, the caller included */
-
-/* At most QG_MOST_THREADS, and one per 256 MiB where address space is limited (RLIMIT_AS): OpenBLAS takes
- * half of that for each; n < 1: OMP_NUM_THREADS, else every core: as at first.  The number is the
- * process's.  A thread in the middle of a step has taken memory for the old one, so other threads than
- * the caller follow with their next qg_tape_begin. */
+/* How many threads qg_parallel uses, the caller included.
+ *
+ * qg_set_threads sets the number for the process; n < 1 restores the default, OMP_NUM_THREADS or else every
+ * core.  It is limited to QG_MOST_THREADS, and to one thread per 256 MiB where address space is limited
+ * (RLIMIT_AS), of which OpenBLAS takes half.  The change reaches the calling thread at once and other
+ * threads at their next qg_tape_begin, because a step takes scratch memory for the old number. */
 enum { QG_MOST_THREADS = 256 };
+int  qg_threads(void);
 void qg_set_threads(int n);
-void qg__threads_renew(void);          /* follow now: by qg_tape_begin */
+void qg__threads_renew(void);          /* qg_tape_begin: adopt the process's number now */
 
 /* Slice s of n items is [qg_slice(n, s), qg_slice(n, s + 1)). */
 static inline int qg_slice(int n, int s) { return (int)((long long)n * s / QG_SLICES); }

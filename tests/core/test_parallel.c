@@ -138,7 +138,7 @@ static void a_step_keeps_its_number_of_threads(void **state)
     qg_tape_free(t);
 }
 
-/* A forked child has no workers, and does without. */
+/* A forked child has none of its parent's workers and starts its own. */
 static void a_forked_child_works_alone(void **state)
 {
     (void)state;
@@ -152,6 +152,58 @@ static void a_forked_child_works_alone(void **state)
     }
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    qg_set_threads(0);
+}
+
+/* A job that stays open: each of its pieces reports that it has begun and waits for the end of a pipe. */
+enum { HOLDERS = 64 };
+
+typedef struct held {
+    pid_t parent;
+    int   begun[2], end[2];         /* pipes */
+} held;
+
+static void hold(void *context, int piece, int worker)
+{
+    held *h    = context;
+    char  byte = 0;
+    (void)piece, (void)worker;
+    if (getpid() != h->parent) _exit(1);                /* a child has taken a piece of its parent's job */
+    assert_int_equal(write(h->begun[1], &byte, 1), 1);
+    assert_int_equal(read(h->end[0], &byte, 1), 0);
+}
+
+static void *hold_a_job_open(void *context)
+{
+    qg_parallel(4 * HOLDERS, hold, context);
+    return NULL;
+}
+
+/* At the fork every share of the parent's job has pieces left, which the first worker of the child would
+ * take if it saw them; the child starts 63 before it has a job of its own. */
+static void a_forked_child_leaves_its_parents_job_alone(void **state)
+{
+    (void)state;
+    held      h = { .parent = getpid() };
+    char      byte;
+    pthread_t other;
+    qg_set_threads(HOLDERS);
+    assert_int_equal(pipe(h.begun), 0);
+    assert_int_equal(pipe(h.end), 0);
+    assert_int_equal(pthread_create(&other, NULL, hold_a_job_open, &h), 0);
+    assert_int_equal(read(h.begun[0], &byte, 1), 1);
+    const pid_t child = fork();
+    if (child == 0) {
+        visits v;
+        _exit(call(&v) == &v ? 7 : 2);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(h.end[1]);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    close(h.begun[0]), close(h.begun[1]), close(h.end[0]);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 7);
     qg_set_threads(0);
@@ -384,6 +436,7 @@ int main(void)
         cmocka_unit_test(two_threads_may_call_at_once),
         cmocka_unit_test(a_step_keeps_its_number_of_threads),
         cmocka_unit_test(a_forked_child_works_alone),
+        cmocka_unit_test(a_forked_child_leaves_its_parents_job_alone),
         cmocka_unit_test_teardown(the_environment_sets_the_default, restore_variables),
         cmocka_unit_test(a_limit_of_memory_limits_threads),
         cmocka_unit_test(slices_and_blocks_cover_without_overlap),
