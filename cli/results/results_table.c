@@ -11,24 +11,30 @@
 static const char head[] =
     TITLE
     "\n"
-    "Written by `qgrad results` from the logs beside this page; `qgrad results --check` compares, and `make test`\n"
-    "runs it.  Our numbers come from the `metrics.csv` of finished runs.  What is said of a source, of deviations\n"
-    "from it and of trials is text of the row's recipe, `examples/recipes/ROW.toml`, as it is now.\n"
+    "`qgrad results` writes this page from the logs in this directory.  `qgrad results --check` compares the page with\n"
+    "the logs; `make test` runs it.  Our numbers come from the `metrics.csv` of finished runs.  The descriptions of\n"
+    "sources, deviations and trials come from the recipe of the row, `examples/recipes/ROW.toml`.\n"
     "\n"
-    "To repeat a run: build its commit (see Runs) in a clone, and call that `build/qgrad` from the top of this tree,\n"
-    "after `make data` (for CIFAR-10 `sh datasets/fetch.sh cifar10`), with the command of its row and its seed; the\n"
-    "run that `--init` names comes first.  On the same kernels and BLAS core every accuracy and the digest are the\n"
-    "same.  Where a CPU would take others, `QGRAD_CPU=avx2 OPENBLAS_CORETYPE=Zen` in front of the command, or what\n"
-    "the run has, select them; `examples/reproduce.sh` clears both.\n"
+    "To repeat a run:\n"
     "\n"
-    "- *reported*: test accuracy in % as the source has it.  *code*: read in the authors' own code or log.\n"
-    "  *replication*: read in what others wrote about it.  *memory*: quoted without the text at hand, so it may\n"
-    "  be wrong, and nothing is concluded from it.  *none*: no number for this net and recipe is known.\n"
-    "- *ours*: mean over the seeds ± sample deviation, after the last epoch; *best* is the mean of each run's best\n"
-    "  epoch, which is chosen on the test set and thus flatters.\n"
-    "- *± test*: binomial standard error that the size of the test set leaves in a single run.\n"
-    "- *minutes*: per run, test and files included, on a machine that other runs shared; speed is measured in\n"
-    "  [docs/performance.md](../docs/performance.md).\n";
+    "1. Clone the repository, check out the commit of the run (see Runs), and build it.\n"
+    "2. Fetch the data in this tree: `make data`, or `sh datasets/fetch.sh cifar10` for CIFAR-10.\n"
+    "3. If the command of the row contains `--init`, repeat that run first.\n"
+    "4. From the top of this tree, run the command of the row with the clone's `build/qgrad` and the seed of the run.\n"
+    "\n"
+    "With the same kernels and the same BLAS core, every accuracy and the digest are the same.  If your CPU selects\n"
+    "others, set `QGRAD_CPU` and `OPENBLAS_CORETYPE` to those of the run, for example `QGRAD_CPU=avx2\n"
+    "OPENBLAS_CORETYPE=Zen`.  `examples/reproduce.sh` clears both variables.\n"
+    "\n"
+    "- *reported*: the test accuracy in % that the source reports.  *code*: read in the authors' own code or log.\n"
+    "  *replication*: read in another author's replication.  *memory*: quoted from memory, so it may be wrong, and no\n"
+    "  conclusion rests on it.  *none*: no published number for this net and recipe is known.\n"
+    "- *ours*: mean ± sample standard deviation over the seeds, after the last epoch.\n"
+    "- *best*: mean of the best epochs of the runs.  The best epoch is chosen on the test set, so this number is\n"
+    "  optimistic.\n"
+    "- *± test*: binomial standard error of a single run, due to the size of the test set.\n"
+    "- *minutes*: per run, including tests and files, on a machine that was shared with other runs.\n"
+    "  [docs/performance.md](../docs/performance.md) measures speed.\n";
 
 /* --- one row: the runs first..last-1 -------------------------------------------------------- */
 
@@ -109,7 +115,7 @@ static qg_status print_row(const row *w, FILE *out)
 static qg_status print_deviations(const row *w, FILE *out)
 {
     const char *text = config_text(&w->recipe, "deviations"), *of = config_text(&w->recipe, "reproduces");
-    if (!text) text = of ? "none that is known" : "it is of no paper";
+    if (!text) text = of ? "None known" : "Does not reproduce a paper";
     char  *words = NULL;
     size_t n     = 0;
     FILE  *own   = open_memstream(&words, &n);
@@ -117,7 +123,7 @@ static qg_status print_deviations(const row *w, FILE *out)
     qg_status status = results_overrides(&w->all->run[w->first], own);
     if (fclose(own) && !status) status = qg_fail(QG_EMEM, "out of memory for the table of results");
     fprintf(out, "- **%s**: %s", w->all->run[w->first].row, text);
-    if (!status && *words) fprintf(out, "; trained with `%s`", words + 1);
+    if (!status && *words) fprintf(out, ". Trained with `%s`", words + 1);
     fputs(".\n", out);
     free(words);
     return status;
@@ -141,7 +147,7 @@ static qg_status print_runs(const row *w, FILE *out)
 static void print_images(const results *all, FILE *out)
 {
     fputs("\n## Images\n\n"
-          "Digests of images and labels, training and test: the same in every run that wrote its own down.\n\n", out);
+          "Digests of the training and test images and labels.  Every run that recorded a digest has the same one.\n\n", out);
     for (int i = 0; i < all->runs; i++) {
         const config *c    = &all->run[i].config;
         const char   *data = config_text(c, "data");
@@ -194,12 +200,12 @@ static qg_status print_rows(const row *w, int rows, FILE *out)
     fputs("\n| row | what it reproduces | reported | ours | best | ± test | seeds | epochs | minutes | command |\n"
           "|---|---|---|---|---|---|---|---|---|---|\n", out);
     qg_status status = each_row(w, rows, print_row, out);
-    fputs("\n## How they deviate from the source\n\n", out);
+    fputs("\n## Deviations from the sources\n\n", out);
     if (!status) status = each_row(w, rows, print_deviations, out);
     fputs("\n## Runs\n\n"
-          "The commit is the program's, `-dirty` where its sources were not as committed; two names where a run was\n"
-          "resumed by another program or on another machine.  Threads are those of the last piece of a run, minutes\n"
-          "and images/s of all.  The digest is of the last weights.\n\n"
+          "*commit* is that of the program, with `-dirty` if its sources had uncommitted changes.  A cell with two names\n"
+          "belongs to a run that another program or another machine resumed.  *threads* are those of the last part of a\n"
+          "run; *minutes* and *images/s* cover the whole run.  *digest* is that of the last weights.\n\n"
           "| row | seed | last | best (epoch) | minutes | images/s | threads | commit | kernels | BLAS core | digest |\n"
           "|---|---|---|---|---|---|---|---|---|---|---|\n", out);
     return status ? status : each_row(w, rows, print_runs, out);

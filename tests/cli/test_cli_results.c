@@ -67,7 +67,7 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_status("results --add runs/memory/seed-3", 0);
     assert_holds("results/README.md", "| B | reported 98.7 (memory) |");
     assert_holds("results/README.md", "`build/qgrad train --recipe memory --epochs 1 --seed 3` |");
-    assert_holds("results/README.md", "- **memory**: none that is known; trained with `--epochs 1`.");
+    assert_holds("results/README.md", "- **memory**: None known. Trained with `--epochs 1`.");
 }
 
 static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
