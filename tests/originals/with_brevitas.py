@@ -110,7 +110,7 @@ def bnn_pynq_weights(t, rng, size):
 def current(t, rng, size):
     kinds = {"": scaled_int.Int8WeightPerTensorFloat, ",per-channel=yes": scaled_int.Int8WeightPerChannelFloat}
     with t.row("scheme fake_quant:range=current, weights, y and dx",
-               f"{NAME}, Int8WeightPerTensorFloat, Int8WeightPerChannelFloat", "2^-22, but for ties") as row:
+               f"{NAME}, Int8WeightPerTensorFloat, Int8WeightPerChannelFloat", "2^-22 except at ties") as row:
         for _, bits, option in itertools.product(range(12), range(2, 9), kinds):
             n = 2 ** (bits - 1) - 1
             x = inputs.moderate(rng, size(7000) // 8 * 8, -1, 1, 1 / n, -1, (0, 2 * n)).reshape(8, -1)
@@ -133,7 +133,7 @@ def current(t, rng, size):
 def learned(t, rng, size):
     """Brevitas learns the threshold, n times the step."""
     with t.row("scheme lsq, y, dx, ds", f"{NAME}, Int8ActPerTensorFloatMinMaxInit, Uint8ActPerTensorFloatMaxInit",
-               "y, dx 2^-22 but for ties, ds 1e-5") as row:
+               "y, dx 2^-22 except at ties, ds 1e-5") as row:
         for k, (_, bits, signed) in enumerate(itertools.product(range(16), (2, 3, 4, 8), (True, False))):
             qn, qp = (2 ** (bits - 1), 2 ** (bits - 1) - 1) if signed else (0, 2 ** bits - 1)
             limit = float(F(2.0 ** rng.integers(-6, 4))) if k % 4 < 2 else float(F(np.exp(rng.uniform(-4, 3))))

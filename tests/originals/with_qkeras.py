@@ -48,8 +48,8 @@ def bits(t, rng, size):
 
 def relu(t, rng, size):
     with t.row("lsq_quantizer, unsigned, y and dx", f"{NAME}, quantized_relu") as row, \
-            t.row("pact_quantizer, y and dx", f"{NAME}, quantized_relu", "y 2^-22, but for ties") as pact, \
-            t.row("scheme linear, y and dx", f"{NAME}, quantized_relu", "y 2^-22, but for ties") as tape:
+            t.row("pact_quantizer, y and dx", f"{NAME}, quantized_relu", "y 2^-22 except at ties") as pact, \
+            t.row("scheme linear, y and dx", f"{NAME}, quantized_relu", "y 2^-22 except at ties") as tape:
         for _, n, integer in itertools.product(range(4), range(1, 17), (0, 1, 3)):
             step, m = 2.0 ** (integer - n), 2 ** n - 1
             top = m * step
@@ -134,7 +134,7 @@ def ternary(t, rng, size):
 
 def current(t, rng, size):
     with t.row("scheme fake_quant:range=current,per-channel=yes, y", f"{NAME}, quantized_bits(alpha='auto')",
-               "bits but for ties") as row:
+               "bits except at ties") as row:
         for k, n in itertools.product(range(12), range(2, 9)):
             shape = [(3, 3, size(60), 24), (1, 1, size(800), 16)][k % 2]
             x = inputs.moderate(rng, int(np.prod(shape)), -1, 1, 2 / (2 ** n - 2), -1, (0, 2 ** n - 2)).reshape(shape)

@@ -60,7 +60,7 @@ def near(v, border, top):
 
 def fake_quant(t, rng, size):
     with t.row("fake_quant_with_min_max_vars, y and dx", f"{NAME}, fake_quantize_per_tensor_affine",
-               "y 2^-22, but for ties") as row:
+               "y 2^-22 except at ties") as row:
         for _, bits in itertools.product(range(30), (2, 3, 4, 5, 8, 12)):
             zp, step, lo, hi = range_of(rng, bits)
             top = 2 ** bits - 1
@@ -73,7 +73,7 @@ def fake_quant(t, rng, size):
                                  qgrad.fake_quant_gradient("vars", g, x, lo, hi, bits, False)[0]),
                         {"x": x, "g": g}, rules_of_range(v, zp, top), (2 * ULP, None))
     with t.row("fake_quant_with_min_max_vars_per_channel, y and dx", f"{NAME}, fake_quantize_per_channel_affine",
-               "y 2^-22, but for ties") as row:
+               "y 2^-22 except at ties") as row:
         for _, bits in itertools.product(range(30), (2, 4, 8, 12)):
             top, d = 2 ** bits - 1, 19
             zp, step, lo, hi = (np.array(v) for v in zip(*[range_of(rng, bits) for _ in range(d)]))
@@ -94,9 +94,9 @@ def fake_quant(t, rng, size):
 
 def learned_step(t, rng, size):
     with t.row("lsq_quantizer, y, dx, ds", f"{NAME}, _fake_quantize_learnable_per_tensor_affine",
-               "y, dx bits but for ties, ds 1e-5") as row, \
+               "y, dx bits except at ties, ds 1e-5") as row, \
             t.row("scheme lsq, y, dx, ds", f"{NAME}, _fake_quantize_learnable_per_tensor_affine",
-                  "y, dx bits but for ties, ds 1e-5") as tape:
+                  "y, dx bits except at ties, ds 1e-5") as tape:
         for k, (_, bits, signed) in enumerate(itertools.product(range(20), (2, 3, 4, 8, 12), (True, False))):
             qn, qp = (2 ** (bits - 1), 2 ** (bits - 1) - 1) if signed else (0, 2 ** bits - 1)
             step = F(2.0 ** rng.integers(-8, 3)) if k % 2 else F(np.exp(rng.uniform(-6, 2)))
@@ -188,7 +188,7 @@ TORCH = {np.int8: torch.qint8, np.uint8: torch.quint8, np.int32: torch.qint32}
 
 
 def quantized(t, rng, size):
-    with t.row("uniform_quantize", f"{NAME}, quantize_per_tensor, .._per_channel", "bits but for ties") as row, \
+    with t.row("uniform_quantize", f"{NAME}, quantize_per_tensor, .._per_channel", "bits except at ties") as row, \
             t.row("uniform_dequantize", f"{NAME}, dequantize") as back:
         for k, (_, dtype, axis) in enumerate(itertools.product(range(40), TORCH, (-1, 0, 1))):
             i = np.iinfo(dtype)
@@ -218,7 +218,7 @@ def quantized(t, rng, size):
 
 def convolution(t, rng, size):
     with t.row("conv2d_per_channel", f"{NAME}, quantized.conv2d ({torch.backends.quantized.engine})",
-               "bits but for ties") as row:
+               "bits except at ties") as row:
         for k in range(60):
             c, o, h, w = int(rng.integers(1, 9)), int(rng.integers(2, 40)), int(rng.integers(5, 9)) * size(18), int(
                 rng.integers(5, 15))
