@@ -16,7 +16,7 @@ accuracies() {
         json=$($qgrad train "$@" --seed "$seed" --out "$dir/$name$seed" --resume --json ${THREADS:-} 2>"$said") ||
             { tail -n 1 "$said" >&2; exit 1; }
         echo "$json" | sed -n 's/.*"test_accuracy": *\([0-9.e-]*\).*/\1/p'
-    done | awk '{ printf "%s%.2f", NR > 1 ? " " : "", 100 * $1 } END { print "" }'
+    done | awk '{ printf "%s%.2f", (NR > 1 ? " " : ""), 100 * $1 } END { print "" }'
 }
 
 # row NET OPTIMIZER OPERAND BITS OTHER-RANGE MORE OPTIONS..: learned ranges and the other kind.
