@@ -15,8 +15,8 @@ DECLARED = {
         "numbers."),
     "mask-multiplies": (
         "x is outside the range, or NaN.",
-        "TensorFlow multiplies the gradient by the mask: a negative gradient becomes -0, and an infinite or NaN "
-        "gradient makes the sum NaN. qgrad drops the gradient: 0."),
+        "TensorFlow multiplies the gradient by the mask: a negative gradient becomes -0, and an infinite gradient "
+        "becomes NaN, as does its sum. qgrad drops the gradient: 0."),
     "nan-codes": (
         "x is NaN.",
         "TensorFlow casts NaN to an integer, which C leaves undefined. In qgrad the code is 0, clamped, or the "
