@@ -133,7 +133,7 @@ static qg_status measure(inspection *e, const qg_product *p, tensor *v)
                    .slot       = &p->weight_slot,
                    .input      = &p->input_slot,
                    .count      = qg_count(p->weight->shape),
-                   .folded     = p->norm != NULL,
+                   .folded     = qg_product_is_folded(p),
                    .latent_min = INFINITY,
                    .latent_max = -INFINITY,
                    .min        = INFINITY,

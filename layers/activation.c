@@ -2,8 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "layers/batchnorm.h"
-#include "layers/net_private.h"
+#include "layers/plan.h"
 
 static qg_status build(qg_net *net, qg_layer *l)
 {

@@ -1,7 +1,6 @@
 #include <stdio.h>
 
-#include "layers/batchnorm.h"
-#include "layers/net_private.h"
+#include "layers/plan.h"
 
 static qg_status build(qg_net *net, qg_layer *l)
 {
@@ -48,27 +47,19 @@ static qg_var *whole(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm
     return qg_reshape(t, qg_norm(t, qg_reshape(t, x, row), gamma, beta, spec), x->shape);
 }
 
-static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
-    const qg_batchnorm *bn   = (qg_batchnorm *)l;
+    const qg_batchnorm *bn   = (const qg_batchnorm *)s->layer;
     qg_norm_spec        spec = qg__batchnorm_spec(bn, t);
-    spec.pool = bn->pool;
+    spec.pool = s->pool;
     spec.add  = z;
-    spec.relu = bn->relu;
-    const bool fused = !bn->slot || qg_slot_fuse(bn->slot, t, &spec);
+    spec.relu = s->relu;
+    const bool fused = !s->slot || qg_slot_fuse(s->slot, t, &spec);
     qg_var    *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
     qg_var    *beta  = bn->beta ? qg_parameter(t, bn->beta) : NULL;
     if (bn->spec.whole) return whole(t, x, gamma, beta, spec);
     qg_var    *y     = qg_norm(t, x, gamma, beta, spec);
-    return fused ? y : qg_slot_apply(bn->slot, t, y);
-}
-
-static void unfold(qg_layer *copy)
-{
-    qg_batchnorm *bn = (qg_batchnorm *)copy;
-    bn->pool = 0;
-    bn->relu = false;
-    bn->slot = NULL;
+    return fused ? y : qg_slot_apply(s->slot, t, y);
 }
 
 static void describe(const qg_layer *l, char *text, size_t bytes)
@@ -80,8 +71,7 @@ static const qg_layer_type batchnorm = { .name    = "batchnorm",
                                          .size    = sizeof(qg_batchnorm),
                                          .build   = build,
                                          .start   = start,
-                                         .forward = forward,
-                                         .unfold  = unfold,
+                                         .run     = run,
                                          .describe = describe };
 
 qg_batchnorm *qg__batchnorm(qg_layer *l) { return l->type == &batchnorm ? (qg_batchnorm *)l : NULL; }

@@ -5,6 +5,8 @@
 #include "layers/net.h"
 #include "quant/scheme.h"
 
+typedef struct qg_step qg_step;             /* internal: layers/plan.h */
+
 typedef struct qg_layer_type {
     const char *name;                       /* "conv2d" */
     size_t      size;                       /* of the whole struct */
@@ -18,8 +20,8 @@ typedef struct qg_layer_type {
     /* z is the second input of a layer that has one, else NULL. */
     qg_var   *(*forward)(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z);
 
-    /* Of a layer that takes part in folding: makes a copy of it what was declared.  NULL: none does. */
-    void      (*unfold)(qg_layer *copy);
+    /* In place of forward, for a layer that does the work of others as well (layers/plan.h). */
+    qg_var   *(*run)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
 
     /* What the layer does, for the summary: "5x5, 32, ternary".  NULL: nothing to say. */
     void      (*describe)(const qg_layer *l, char *text, size_t bytes);
@@ -34,7 +36,6 @@ struct qg_layer {
     int                  index;             /* in order of declaration, from 0 */
     int                  readers;           /* layers that read this one */
     bool                 result;            /* the caller reads it: qg_net_result */
-    bool                 fused;             /* its work is done by an earlier layer */
     uint64_t             macs;              /* multiply-adds for one image */
 };
 
@@ -50,17 +51,19 @@ typedef struct qg_product {
     qg_param *weight, *bias;                /* bias NULL: none */
     bool      no_bias;
     qg_slot   weight_slot, input_slot, gradient_slot;
-    bool      input_fused;                  /* the batch norm before applies input_slot */
-    bool      sums;                         /* a batch norm reads the result in QG_TRAIN */
-    const struct qg_batchnorm *norm;        /* folded into the weight; NULL: none */
+    bool      feeds_batchnorm;              /* and nothing else: its bias is left out, since the batch
+                                               mean would take it out again */
 } qg_product;
 
 /* l as a product, or NULL if it is none. */
 qg_product *qg_layer_product(qg_layer *l);
 size_t      qg_product_packed_bytes(const qg_product *p);   /* of the weight, with its scales */
 
-/* The weight as its quantizer sees it in QG_EVAL.  Where a batch norm is folded into it (p->norm) that
- * is computed into folded, of its size; else folded may be NULL. */
+/* A batch norm is folded into the weight (qg_net_spec.fold_batchnorm). */
+bool        qg_product_is_folded(const qg_product *p);
+
+/* The weight as its quantizer sees it in QG_EVAL.  If a batch norm is folded into it, that is computed
+ * into folded, which has its size; otherwise folded may be NULL. */
 qg_tensor   qg_product_weight(const qg_product *p, float *folded);
 
 /* What quantizes this operand of l, perhaps {0}; NULL: l has no such operand. */

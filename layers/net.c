@@ -6,7 +6,7 @@
 
 #include "core/io/json.h"
 #include "core/rng.h"
-#include "layers/net_private.h"
+#include "layers/plan.h"
 
 qg_net *qg_net_new(qg_net_spec spec)
 {
@@ -150,9 +150,18 @@ static uint64_t key_of(uint64_t key, const char *name)
     return key;
 }
 
+static void count_readers(qg_net *net)
+{
+    for (int i = 0; i < net->layers; i++) {
+        if (net->layer[i]->after) net->layer[i]->after->readers++;
+        if (net->layer[i]->with) net->layer[i]->with->readers++;
+    }
+}
+
 /* What nobody reads was declared in the wrong place, or its reader was. */
 static void check_readers(qg_net *net)
 {
+    if (!net->status) count_readers(net);
     for (int i = 0; i + 1 < net->layers && !net->status; i++) {
         const qg_layer *l = net->layer[i];
         if (l->readers == 0 && !l->result)
@@ -170,8 +179,11 @@ qg_params *qg_net_build(qg_net *net)
     }
     if (!net->status && net->layers == 0)
         qg__net_fail(net, qg_fail(QG_ESTATE, "net: no layer was declared"));
-    if (!net->status) qg__net_fuse(net);
-    if (!net->status) check_readers(net);
+    check_readers(net);
+    if (!net->status) {
+        const qg_status s = qg__net_plan(net);
+        if (s) qg__net_fail(net, s);
+    }
     for (int i = 0; i < net->layers && !net->status; i++) {
         const qg_status s = build_layer(net, net->layer[i]);
         if (s) qg__net_fail(net, s);
@@ -216,18 +228,11 @@ qg_layer *qg_net_layer(const qg_net *net, int index)
 
 qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
 {
-    enum { MOST_BYTES = 1024 };     /* of a layer that folding has changed */
-    _Alignas(max_align_t) unsigned char copy[MOST_BYTES];
     if (t && !l) return qg_reject_null(t, "layer");
     if (!t || !x) return NULL;
-    const qg_layer_type *type = l->type;
     if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
-    if (l->with && !type->unfold) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
-    if (!type->unfold) return type->forward(l, t, x, NULL);
-    QG_ASSERT(type->size <= MOST_BYTES);
-    qg_layer *alone = memcpy(copy, l, type->size);
-    type->unfold(alone);
-    return type->forward(alone, t, x, NULL);
+    if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
+    return qg__step_run(&(qg_step){ .layer = l }, t, x, NULL);
 }
 
 qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
@@ -244,11 +249,53 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
     /* Outputs by layer; the table lives on the tape, so that a net can be run by several tapes. */
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
     if (!out) return NULL;
-    for (int i = 0; i < net->layers; i++) {
-        qg_layer *l = net->layer[i];
-        qg_var   *x = l->after ? out[l->after->index] : image, *z = l->with ? out[l->with->index] : NULL;
-        out[i]      = l->fused ? x : l->type->forward(l, t, x, z);
-        if (!out[i]) return NULL;
+    for (int i = 0; i < net->steps; i++) {
+        const qg_step *s = &net->step[i];
+        qg_var        *x = s->x ? out[s->x->index] : image, *z = s->z ? out[s->z->index] : NULL;
+        qg_var        *y = qg__step_run(s, t, x, z);
+        if (!y) return NULL;
+        out[s->result->index] = y;
     }
     return out[net->layers - 1];
 }
+
+/* --- files -------------------------------------------------------------------------------- */
+
+qg_array qg_param_array(const qg_param *p)
+{
+    const qg_shape s    = p->shape;
+    const size_t   n    = (size_t)s.n, h = (size_t)s.h, w = (size_t)s.w, c = (size_t)s.c;
+    const int      rank = p->rank ? p->rank : s.h > 1 || s.w > 1 ? 4 : s.n > 1 ? 2 : 1;
+    if (rank == 4) return (qg_array){ QG_F32, 4, { n, h, w, c }, p->value };
+    if (rank == 2) return (qg_array){ QG_F32, 2, { n, c }, p->value };
+    return (qg_array){ QG_F32, 1, { c }, p->value };
+}
+
+/* Why qg_net_params has given none. */
+static qg_status missing(const qg_net *net)
+{
+    return net ? qg_errcode() : qg_fail_null(QG_EARG, "net");
+}
+
+void qg_net_state(qg_net *net, qg_state *s)
+{
+    const qg_params *params = qg_net_params(net);
+    if (!params) qg_state_refuse(s, missing(net));
+    for (int i = 0; params && i < params->count; i++)
+        (void)qg_state_add(s, params->item[i]->name, qg_param_array(params->item[i]));
+    (void)qg_state_note(s, "layout", "conv2d [out,kh,kw,in], dense [out,in] or [out,h,w,in]");
+}
+
+static qg_status transfer(qg_net *net, const char *path, bool save)
+{
+    if (!qg_net_params(net)) return missing(net);
+    qg_state *s = qg_state_new();
+    if (!s) return QG_EMEM;
+    qg_net_state(net, s);
+    const qg_status status = save ? qg_state_save(s, path) : qg_state_load(s, path);
+    qg_state_free(s);
+    return status;
+}
+
+qg_status qg_net_save(qg_net *net, const char *path) { return transfer(net, path, true); }
+qg_status qg_net_load(qg_net *net, const char *path) { return transfer(net, path, false); }

@@ -6,15 +6,16 @@
  * layer that is declared after it makes every further qg_net_forward fail, since that would be another
  * net than was declared.
  *
- * What qg_net_build folds.  A batch norm followed by relu and/or max pooling, or by a product whose
- * input is quantized elementwise, runs as one qg_norm; the product's bias before a batch norm is
- * dropped, because the batch mean takes it out again.  The summary shows what was declared.
+ * What qg_net_build folds.  A batch norm runs as one qg_norm together with the sum, relu, max pooling and
+ * elementwise quantizer that follow it.  The layers stay as they were declared, and the summary shows
+ * them.  A product whose only reader is a batch norm gets no bias, because the batch mean would take it
+ * out again.
  *
- * .fold_batchnorm is another folding, for weights that will be integers: a batch norm right behind a
+ * .fold_batchnorm folds the other way, for weights that will be integers: a batch norm directly after a
  * product with a quantized weight multiplies that weight by gamma / sqrt(var + eps) before it is
- * quantized, and vanishes (core/ops/ops.h, qg_fold_weight).  Until the statistics are frozen a training
- * step then needs two products where it needed one.  The folded weight changes size when gamma and the
- * statistics move, so its range should follow: QG_RANGE_CURRENT rather than one that is learned.
+ * quantized, and disappears (core/ops/ops.h, qg_fold_weight).  Until the statistics are frozen, a
+ * training step computes the product twice.  The folded weight changes size when gamma and the
+ * statistics move, so its range should follow: use QG_RANGE_CURRENT rather than a learned range.
  */
 #ifndef QG_NET_H
 #define QG_NET_H

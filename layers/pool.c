@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "layers/batchnorm.h"
+#include "layers/plan.h"
 
 typedef struct pool {
     qg_layer layer;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "core/ops/norm_spec.h"
-#include "layers/batchnorm.h"
-#include "layers/initial.h"
+#include "core/rng.h"
+#include "layers/plan.h"
 
 typedef struct conv2d {
     qg_product     product;
@@ -48,7 +48,8 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
                     .binary   = scheme && scheme->flips,
                     .lr_scale = glorot_lr(q.glorot_lr, (double)qg_row(w), fan_out) });
     if (!p->weight) return qg_errcode();
-    if (!p->no_bias) {
+    p->feeds_batchnorm = qg__feeds_batchnorm(l);
+    if (!p->no_bias && !p->feeds_batchnorm) {
         p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
         if (!p->bias) return qg_errcode();
     }
@@ -57,18 +58,17 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
     return s ? s : qg_slot_declare(l, &p->gradient_slot, QG_GRADIENT, l->out);
 }
 
+/* Weights uniform in +-sqrt(6 / (fan in + fan out)), weight i drawn from (key, i).
+ *                                                        [Glorot, Bengio 2010, eq. 16] */
 static void start(qg_product *p, uint64_t key, double fan_out)
 {
-    const qg_shape w = p->weight->shape;
-    qg__glorot_uniform(p->weight, key, (double)qg_row(w), fan_out);
+    const qg_shape w     = p->weight->shape;
+    const float    bound = (float)sqrt(6.0 / ((double)qg_row(w) + fan_out));
+    for (size_t i = 0, n = qg_count(w); i < n; i++)
+        p->weight->value[i] = bound * (2.0f * qg_uniform(key, i) - 1.0f);
     qg_param_centre(p->weight);
     qg_slot_start(&p->weight_slot, (qg_tensor){ w, p->weight->value });
     qg_slot_start(&p->input_slot, (qg_tensor){ .shape = p->layer.in });
-}
-
-static qg_var *quantized_input(const qg_product *p, qg_tape *t, qg_var *x)
-{
-    return p->input_fused ? x : qg_slot_apply(&p->input_slot, t, x);
 }
 
 static qg_var *quantized_weight(const qg_product *p, qg_tape *t)
@@ -86,21 +86,22 @@ static bool scales_output(const qg_product *p, const qg_tape *t)
 }
 
 /* x w + b, whatever product that is. */
-typedef qg_var *(*multiply)(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
+typedef qg_var *(*multiply)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 
 /* With the batch norm behind it folded into the weight; see core/ops/ops.h. */
-static qg_var *folded(const qg_product *p, qg_tape *t, qg_var *x, multiply product)
+static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
 {
-    const qg_batchnorm *bn    = p->norm;
+    const qg_product   *p     = (const qg_product *)s->layer;
+    const qg_batchnorm *bn    = s->norm;
     const qg_norm_spec  spec  = qg__batchnorm_spec(bn, t);
     qg_var             *gamma = bn->gamma ? qg_parameter(t, bn->gamma) : NULL;
     qg_var             *beta  = qg_parameter(t, bn->beta);
     qg_var             *w     = qg_parameter(t, p->weight);
     qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
     if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
-        return product(p, t, x, q, qg_fold_bias(t, gamma, beta, spec));
-    qg_var *z = product(p, t, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
-    return qg_fold_correct(t, product(p, t, x, q, NULL), z, gamma, beta, spec);
+        return product(s, t, x, q, qg_fold_bias(t, gamma, beta, spec));
+    qg_var *z = product(s, t, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
+    return qg_fold_correct(t, product(s, t, x, q, NULL), z, gamma, beta, spec);
 }
 
 static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
@@ -112,19 +113,29 @@ static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows win
 }
 
 /* windows: what of x a result reads. */
-static qg_var *forward(const qg_product *p, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
+static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
 {
-    qg_var *q = quantized_input(p, t, x), *y;
-    if (p->norm) y = folded(p, t, q, product);
+    const qg_product *p = (const qg_product *)s->layer;
+    qg_var           *q = s->input_done ? x : qg_slot_apply(&p->input_slot, t, x), *y;
+    if (s->norm) y = folded(s, t, q, product);
     else if (scales_output(p, t))
-        y = scaled(p, t, x, windows, product(p, t, q, quantized_weight(p, t), NULL));
-    else y = product(p, t, q, quantized_weight(p, t), bias(p, t));
+        y = scaled(p, t, x, windows, product(s, t, q, quantized_weight(p, t), NULL));
+    else y = product(s, t, q, quantized_weight(p, t), bias(p, t));
     return qg_slot_apply(&p->gradient_slot, t, y);
 }
 
+/* NULL: none is folded into the weight. */
+static const qg_batchnorm *folded_norm(const qg_product *p)
+{
+    const qg_step *s = qg__net_step(p->layer.net, &p->layer);
+    return s ? s->norm : NULL;
+}
+
+bool qg_product_is_folded(const qg_product *p) { return folded_norm(p) != NULL; }
+
 qg_tensor qg_product_weight(const qg_product *p, float *folded)
 {
-    const qg_batchnorm *bn    = p->norm;
+    const qg_batchnorm *bn    = folded_norm(p);
     const qg_shape      shape = p->weight->shape;
     if (!bn) return (qg_tensor){ shape, p->weight->value };
     const qg_norm_spec spec = { .var = bn->var->value, .eps = bn->spec.eps };
@@ -135,13 +146,6 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
         for (size_t i = o * row; i < (o + 1) * row; i++) folded[i] = p->weight->value[i] * a;
     }
     return (qg_tensor){ shape, folded };
-}
-
-static void unfold(qg_layer *copy)
-{
-    qg_product *p  = (qg_product *)copy;
-    p->norm        = NULL;
-    p->input_fused = false;
 }
 
 /* --- conv2d ------------------------------------------------------------------------------- */
@@ -182,23 +186,23 @@ static qg_status conv2d_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
-static qg_var *convolve(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
-    const conv2d      *c    = (const conv2d *)p;
+    const conv2d      *c    = (const conv2d *)s->layer;
+    const qg_product  *p    = &c->product;
     const qg_conv_spec spec = { .stride    = c->spec.stride,
                                 .pad_h     = c->spec.pad,
                                 .pad_w     = c->spec.pad,
                                 .pad_value = c->spec.pad_value,
-                                .sums      = p->sums && !scales_output(p, t) };
+                                .sums      = p->feeds_batchnorm && !s->norm && !scales_output(p, t) };
     return qg_conv2d(t, x, w, b, spec);
 }
 
-static qg_var *conv2d_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const qg_conv2d_spec s = ((conv2d *)l)->spec;
-    return forward((qg_product *)l, t, x, convolve,
-                   (qg_windows){ s.kernel, s.kernel_w, s.stride, s.pad, s.pad });
+    const qg_conv2d_spec c = ((const conv2d *)s->layer)->spec;
+    return run(s, t, x, convolve, (qg_windows){ c.kernel, c.kernel_w, c.stride, c.pad, c.pad });
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
@@ -213,8 +217,7 @@ static const qg_layer_type conv2d_type = { .name     = "conv2d",
                                            .size     = sizeof(conv2d),
                                            .build    = conv2d_build,
                                            .start    = conv2d_start,
-                                           .forward  = conv2d_forward,
-                                           .unfold   = unfold,
+                                           .run      = conv2d_run,
                                            .describe = conv2d_describe };
 
 qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
@@ -252,24 +255,24 @@ static qg_status dense_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
-static qg_var *connect(const qg_product *p, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
+static qg_var *connect(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)p;
+    (void)s;
     return qg_dense(t, x, w, b);
 }
 
-static qg_var *dense_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    return forward((qg_product *)l, t, x, connect, (qg_windows){ l->in.h, l->in.w, 1, 0, 0 });
+    const qg_shape in = s->layer->in;
+    return run(s, t, x, connect, (qg_windows){ in.h, in.w, 1, 0, 0 });
 }
 
 static const qg_layer_type dense_type = { .name    = "dense",
                                           .size    = sizeof(dense),
                                           .build   = dense_build,
                                           .start   = dense_start,
-                                          .forward = dense_forward,
-                                          .unfold  = unfold };
+                                          .run     = dense_run };
 
 qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {

@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "layers/batchnorm.h"
+#include "layers/plan.h"
 
 const qg_role qg_roles[QG_ROLES] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
 

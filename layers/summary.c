@@ -2,8 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "layers/batchnorm.h"
-#include "layers/net_private.h"
+#include "layers/plan.h"
 
 enum { FLOAT_BITS = 32 };
 
@@ -54,7 +53,7 @@ static size_t other_bytes(const qg_net *net)
         const qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
         if (p && p->bias) bytes += qg_count(p->bias->shape) * sizeof(float);
         if (!p && !bn && !qg_layer_slot(net->layer[i], QG_INPUT)) bytes += named_bytes(net, net->layer[i]->name);
-        if (bn) bytes += (bn->layer.fused ? 1 : 2) * (size_t)bn->mean->shape.c * sizeof(float);
+        if (bn) bytes += (qg__net_step(net, &bn->layer) ? 2 : 1) * (size_t)bn->mean->shape.c * sizeof(float);
     }
     return bytes;
 }

@@ -27,14 +27,15 @@ static void narrow(code_stats_row *row)
 
 static qg_status add(code_stats *c, const qg_product *p)
 {
-    code_stats_row *row = &c->row[c->rows];
+    code_stats_row *row       = &c->row[c->rows];
+    const bool      is_folded = qg_product_is_folded(p);
     *row            = (code_stats_row){ .product = p, .n = qg_count(p->weight->shape) };
     row->now        = malloc(row->n * sizeof *row->now);
     row->scale      = malloc((size_t)p->weight->shape.n * sizeof *row->scale);
-    row->folded     = p->norm ? malloc(row->n * sizeof *row->folded) : NULL;
+    row->folded     = is_folded ? malloc(row->n * sizeof *row->folded) : NULL;
     c->rows++;
-    if (!row->now || !row->scale || (p->norm && !row->folded)) return qg_fail(QG_EMEM, "out of memory for the codes of %s",
-                                                 p->layer.name);
+    if (!row->now || !row->scale || (is_folded && !row->folded))
+        return qg_fail(QG_EMEM, "out of memory for the codes of %s", p->layer.name);
     int             bits;
     const qg_status status = encode(row, row->now, &bits);
     if (status || bits > NARROW_BITS) return status;

@@ -155,8 +155,9 @@ static qg_status start_quantizers(const transfer *t)
     for (int i = 0; i < qg_net_layers(t->net); i++) {
         qg_product *p = qg_layer_product(qg_net_layer(t->net, i));
         if (!p) continue;
-        float *folded = p->norm ? malloc(qg_count(p->weight->shape) * sizeof *folded) : NULL;
-        if (p->norm && !folded) return qg_fail(QG_EMEM, "%s: out of memory", t->path);
+        const bool is_folded = qg_product_is_folded(p);
+        float     *folded    = is_folded ? malloc(qg_count(p->weight->shape) * sizeof *folded) : NULL;
+        if (is_folded && !folded) return qg_fail(QG_EMEM, "%s: out of memory", t->path);
         qg_slot_start(&p->weight_slot, qg_product_weight(p, folded));
         free(folded);
     }

@@ -1,9 +1,7 @@
-/* TFC, SFC, LFC and CNV.  Weights and activations are -1 and +1, or 2 bits on [-1, 1].  The image, as
- * 2 x - 1, is quantized like any other input in the first three; CNV's recipe gives it 8 bits.  The
- * last product goes through a norm with one scale and one shift for all classes, so that the winner
- * can be told from integers. */
-#include "layers/models/finn.h"
-
+/* The nets of FINN as Brevitas trains them (bnn_pynq): TFC, SFC, LFC and CNV.  Weights and activations
+ * are -1 and +1, or 2 bits on [-1, 1].  TFC, SFC and LFC quantize the image, as 2 x - 1, like any other
+ * input; CNV's recipe gives it 8 bits.  The last product goes through a norm with one scale and one
+ * shift for all classes, so that integers suffice to tell the winner. */
 #include "layers/models/parts.h"
 
 static qg_net *begin(const qg_model_spec *s)

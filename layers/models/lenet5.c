@@ -1,5 +1,4 @@
-#include "layers/models/lenet5.h"
-
+/* LeNet-5 as the ternary papers draw it, and as XNOR-Net was replicated. */
 #include "layers/models/parts.h"
 
 static qg_net *declare(qg_model_spec s)

@@ -1,5 +1,4 @@
-#include "layers/models/mlp.h"
-
+/* The multilayer perceptron of BinaryConnect and BNN. */
 #include "layers/models/parts.h"
 
 /* Dense - batch norm - relu, depth times, then dense - batch norm.  A binary input takes the place of

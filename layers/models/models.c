@@ -5,12 +5,7 @@
 #include <string.h>
 
 #include "layers/layer.h"
-#include "layers/models/finn.h"
-#include "layers/models/lenet5.h"
-#include "layers/models/mlp.h"
 #include "layers/models/parts.h"
-#include "layers/models/resnet.h"
-#include "layers/models/vgg.h"
 
 const qg_model *const qg_models[] = {
     &qg_model_lenet5,   &qg_model_lenet5_xnor, &qg_model_mlp,      &qg_model_vgg7,     &qg_model_vgg_small,

@@ -1,9 +1,16 @@
-/* layers/models/parts.h — what the models of the zoo have in common (internal). */
+/* layers/models/parts.h — the models of the zoo, and what they share (internal). */
 #ifndef QG_MODEL_PARTS_H
 #define QG_MODEL_PARTS_H
 
 #include "layers/models/models.h"
 #include "quant/scheme.h"
+
+/* Each is defined beside its layers, in the file of its family; qg_models lists them. */
+extern const qg_model qg_model_lenet5, qg_model_lenet5_xnor;
+extern const qg_model qg_model_mlp;
+extern const qg_model qg_model_vgg7, qg_model_vgg_small;
+extern const qg_model qg_model_resnet20, qg_model_resnet32, qg_model_resnet44, qg_model_resnet56;
+extern const qg_model qg_model_tfc, qg_model_sfc, qg_model_lfc, qg_model_cnv;
 
 /* The three quantizers of a product's spec. */
 #define QG_QUANTS(p) .weight = (p).weight, .input = (p).input, .gradient = (p).gradient

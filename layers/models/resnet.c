@@ -1,5 +1,4 @@
-#include "layers/models/resnet.h"
-
+/* The residual nets for CIFAR-10. */
 #include <stdio.h>
 
 #include "layers/models/parts.h"

@@ -1,5 +1,4 @@
-#include "layers/models/vgg.h"
-
+/* VGG-7 and VGG-Small, the CIFAR-10 nets of the ternary and binary papers. */
 #include <math.h>
 
 #include "layers/models/parts.h"

@@ -1,10 +1,10 @@
-/* What qg_net_build folds computes what was declared. */
+/* A net runs its layers folded into steps, and computes what was declared. */
 #include "tests/support/testing.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "layers/batchnorm.h"
+#include "layers/plan.h"
 #include "tests/support/nets.h"
 
 enum { N = 9, SIZE = 33, CLASSES = 5 };
@@ -13,7 +13,7 @@ enum { N = 9, SIZE = 33, CLASSES = 5 };
  * by 2, 3, 16, a average pooling, q sign as a layer, + the sum with conv1; s: fc1 has a sign input. */
 typedef struct chain {
     const char *layers;
-    int         pool;       /* what bn1 takes over */
+    int         pool;       /* what the step of bn1 does */
     bool        relu, slot, add;
 } chain;
 
@@ -119,18 +119,40 @@ static void fused_nets_compute_what_was_declared(void **state)
     for (int i = 0; i < COUNT(chains); i++) check_chain(&chains[i]);
 }
 
-static void the_pass_takes_over_what_it_can(void **state)
+static const qg_step *step_of_first_batchnorm(const qg_net *net)
+{
+    for (int i = 0; i < net->layers; i++)
+        if (qg__batchnorm(net->layer[i])) return qg__net_step(net, net->layer[i]);
+    return NULL;
+}
+
+static void a_step_covers_what_it_can(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(chains); i++) {
+        const chain   *c   = &chains[i];
+        qg_net        *net = net_of(c->layers, false);
+        const qg_step *s   = step_of_first_batchnorm(net);
+        if (!s || s->pool != c->pool || s->relu != c->relu || (s->slot != NULL) != c->slot || (s->z != NULL) != c->add)
+            fail_msg("%s: another step", c->layers);
+        qg_net_free(net);
+    }
+}
+
+/* Every layer is in one step, and its declaration stays. */
+static void steps_cover_the_net(void **state)
 {
     (void)state;
     for (int i = 0; i < COUNT(chains); i++) {
         qg_net *net = net_of(chains[i].layers, false);
-        qg_batchnorm *bn = NULL;
-        for (int k = 0; k < qg_net_layers(net) && !bn; k++) bn = qg__batchnorm(qg_net_layer(net, k));
-        assert_non_null(bn);
-        assert_int_equal(bn->pool, chains[i].pool);
-        assert_int_equal(bn->relu, chains[i].relu);
-        assert_int_equal(bn->slot != NULL, chains[i].slot);
-        assert_int_equal(bn->add, chains[i].add);
+        int     at  = 0;
+        for (int s = 0; s < net->steps; s++) {
+            assert_ptr_equal(net->step[s].layer, net->layer[at]);
+            while (net->layer[at++] != net->step[s].result)
+                if (at == net->layers) fail_msg("%s: step %d has no end", chains[i].layers, s);
+        }
+        assert_int_equal(at, net->layers);
+        for (int l = 1; l < net->layers; l++) assert_ptr_equal(net->layer[l]->after, net->layer[l - 1]);
         qg_net_free(net);
     }
 }
@@ -166,7 +188,7 @@ static void a_waiting_quantizer_is_a_relu(void **state)
 
 typedef struct branching {
     qg_net   *net;
-    qg_layer *bn, *relu;
+    qg_layer *bn;
 } branching;
 
 /* bn1 is read twice, by relu1 and by conv3. */
@@ -174,8 +196,8 @@ static branching branching_new(void)
 {
     branching b = { .net = qg_net_new((qg_net_spec){ .height = 9, .width = 7, .channels = 3, .seed = 5 }) };
     qg_net_conv2d(b.net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .pad = 1 });
-    b.bn   = qg_net_batchnorm(b.net);
-    b.relu = qg_net_relu(b.net);
+    b.bn = qg_net_batchnorm(b.net);
+    qg_net_relu(b.net);
     qg_layer *left  = qg_net_conv2d(b.net, (qg_conv2d_spec){ .out = 5, .kernel = 3, .pad = 1 });
     qg_layer *right = qg_net_conv2d(b.net, (qg_conv2d_spec){ .out = 5, .kernel = 1, .after = b.bn });
     qg_net_add(b.net, left, right);
@@ -240,8 +262,7 @@ static void a_layer_with_two_readers_is_not_fused(void **state)
     float     *grad = malloc(p->length * sizeof *grad);
     qg_tape   *t    = qg_tape_new();
     assert_non_null(grad);
-    assert_false(qg__batchnorm(b.bn)->relu);
-    assert_false(b.relu->fused);
+    assert_int_equal(b.net->steps, b.net->layers);
     assert_null(qg_params_find(p, "conv1.bias"));       /* but conv1 has one reader, the batch norm */
     fill_uniform(image, 2 * 9 * 7 * 3, -1, 1, 1);
     fill_uniform(dy, 8, -1, 1, 2);
@@ -271,7 +292,7 @@ static void a_product_with_two_readers_keeps_its_bias(void **state)
     qg_net_add(net, bn, conv);
     assert_non_null(qg_net_build(net));
     assert_non_null(qg_params_find(qg_net_params(net), "conv1.bias"));
-    assert_false(qg_layer_product(conv)->sums);
+    assert_false(qg_layer_product(conv)->feeds_batchnorm);
     qg_net_free(net);
 }
 
@@ -279,7 +300,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_nets_compute_what_was_declared),
-        cmocka_unit_test(the_pass_takes_over_what_it_can),
+        cmocka_unit_test(a_step_covers_what_it_can),
+        cmocka_unit_test(steps_cover_the_net),
         cmocka_unit_test(a_waiting_quantizer_is_a_relu),
         cmocka_unit_test(a_range_that_is_none_is_told),
         cmocka_unit_test(a_layer_with_two_readers_is_not_fused),

@@ -1,0 +1,113 @@
+/* Batch norm, sum, activation and pooling become one pass over memory. */
+#include "layers/plan.h"
+
+/* The one layer that reads l, or NULL: others would see the folded result. */
+static qg_layer *only_reader(const qg_layer *l)
+{
+    const qg_net *net = l->net;
+    if (l->readers != 1) return NULL;
+    for (int i = l->index + 1; i < net->layers; i++)
+        if (net->layer[i]->after == l || net->layer[i]->with == l) return net->layer[i];
+    return NULL;
+}
+
+/* The batch norm per channel that alone reads l, or NULL. */
+static qg_batchnorm *only_batchnorm(const qg_layer *l)
+{
+    qg_layer     *reader = only_reader(l);
+    qg_batchnorm *bn     = reader ? qg__batchnorm(reader) : NULL;
+    return bn && !bn->spec.whole ? bn : NULL;
+}
+
+bool qg__feeds_batchnorm(const qg_layer *l) { return only_batchnorm(l) != NULL; }
+
+/* From now on s does the work of l. */
+static void cover(qg_step *s, qg_layer *l)
+{
+    l->net->step[l->index].layer = NULL;
+    s->result                    = l;
+}
+
+/* The batch norm reads the other operand of the sum behind it; that one must have been computed. */
+static bool take_add(qg_step *s, const qg_layer *l)
+{
+    const qg_layer *other = l->after == s->layer ? l->with : l->after;
+    if (other->index > s->layer->index) return false;
+    s->z = other;
+    return true;
+}
+
+/* Walks forward from the batch norm as long as the next layer can join it.  Pooling and a function
+ * that never decreases commute, so relu - maxpool and maxpool - relu are the same pass. */
+static void fold_into_batchnorm(qg_step *s)
+{
+    for (qg_layer *l = only_reader(s->layer); l; l = only_reader(l)) {
+        const qg_product *product  = qg_layer_product(l);
+        const qg_slot    *quantize = qg__quantize_slot(l);
+        const int         pool     = qg__maxpool_size(l);
+        if (pool > 1 && pool <= QG_NORM_POOL && s->pool == 0 && !s->z) {
+            s->pool = pool;
+        } else if (qg__is_relu(l) && !s->relu) {
+            s->relu = true;
+        } else if (product && qg_quant_fuses(product->input_slot.q)) {
+            s->slot = &product->input_slot;
+            l->net->step[l->index].input_done = true;
+            return;
+        } else if (quantize && qg_quant_fuses(quantize->q)) {
+            s->slot = quantize;
+            cover(s, l);
+            return;
+        } else if (!qg__is_add(l) || s->z || s->pool || s->relu || !take_add(s, l)) {
+            return;
+        }
+        cover(s, l);
+    }
+}
+
+/* There must be a weight quantizer to fold in front of, nothing between product and norm, and an
+ * offset of the norm to become the bias. */
+static bool foldable(const qg_product *p, const qg_batchnorm *bn)
+{
+    const qg_scheme *input = p->input_slot.q.scheme;
+    return p->weight_slot.q.scheme && !(input && input->scale_output) && !bn->spec.no_shift;
+}
+
+static void fold(qg_step *s)
+{
+    const qg_product   *product = qg_layer_product(s->layer);
+    const qg_batchnorm *bn      = qg__batchnorm(s->layer);
+    if (bn && !bn->spec.whole) fold_into_batchnorm(s);
+    if (!product || !s->layer->net->spec.fold_batchnorm) return;
+    qg_batchnorm *next = only_batchnorm(s->layer);
+    if (!next || !foldable(product, next)) return;
+    s->norm = next;
+    cover(s, &next->layer);
+}
+
+qg_status qg__net_plan(qg_net *net)
+{
+    net->step = qg_arena_take(&net->arena, (size_t)net->layers * sizeof *net->step);
+    if (!net->step) return QG_EMEM;
+    for (int i = 0; i < net->layers; i++) {
+        qg_layer *l  = net->layer[i];
+        net->step[i] = (qg_step){ .layer = l, .x = l->after, .z = l->with, .result = l };
+    }
+    for (int i = 0; i < net->layers; i++)
+        if (net->step[i].layer) fold(&net->step[i]);
+    for (int i = 0; i < net->layers; i++)
+        if (net->step[i].layer) net->step[net->steps++] = net->step[i];
+    return QG_OK;
+}
+
+const qg_step *qg__net_step(const qg_net *net, const qg_layer *l)
+{
+    for (int i = 0; i < net->steps; i++)
+        if (net->step[i].layer == l) return &net->step[i];
+    return NULL;
+}
+
+qg_var *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
+{
+    const qg_layer_type *type = s->layer->type;
+    return type->run ? type->run(s, t, x, z) : type->forward(s->layer, t, x, z);
+}

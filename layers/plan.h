@@ -1,0 +1,79 @@
+/* layers/plan.h — what a net runs: its declared layers, folded into steps (internal).
+ *
+ * The layers of a net stay as they were declared.  qg_net_build puts a plan beside them: a list of
+ * steps, each of which is one layer together with the layers that are folded into it.  A step thus
+ * covers a chain of declared layers, reads what the first of them reads, and computes what the last of
+ * them would.  qg_net_forward runs the steps in order.  qg_apply runs a single layer, as a step into
+ * which nothing is folded.
+ *
+ * Two kinds of layer take others in:
+ *
+ *     batch norm    the sum, relu, max pooling and activation quantizer that follow it become one qg_norm
+ *     product       the batch norm that follows it is folded into the quantized weight (qg_fold_weight)
+ */
+#ifndef QG_PLAN_H
+#define QG_PLAN_H
+
+#include "core/arena.h"
+#include "layers/layer.h"
+
+typedef struct qg_batchnorm {
+    qg_layer          layer;
+    qg_batchnorm_spec spec;
+    qg_param         *gamma, *beta, *mean, *var;    /* gamma, beta NULL: left out */
+} qg_batchnorm;
+
+struct qg_step {
+    qg_layer           *layer;          /* what runs */
+    const qg_layer     *x, *z;          /* whose results it reads; NULL: the image, nothing */
+    const qg_layer     *result;         /* whose result it computes: the last layer it covers */
+
+    /* Of a batch norm: what it does afterwards.  If z is set, it adds z first. */
+    int                 pool;           /* window of the max pooling; 0: none */
+    bool                relu;
+    const qg_slot      *slot;           /* the quantizer; NULL: none */
+
+    /* Of a product. */
+    bool                input_done;     /* an earlier step has quantized its input */
+    const qg_batchnorm *norm;           /* folded into its weight; NULL: none */
+};
+
+struct qg_net {
+    qg_net_spec spec;
+    qg_arena    arena;          /* layers, their names, the plan */
+    qg_params   params;
+    qg_layer  **layer;          /* in order of declaration */
+    int         layers, capacity;
+    qg_step    *step;           /* the plan, in the order in which it runs */
+    int         steps;
+    qg_status   status;         /* the first failure, and its message */
+    char        why[512];
+    bool        built;
+};
+
+/* Plans a declared net, whose layers know their readers.  Fails with QG_EMEM. */
+QG_MUST_CHECK qg_status qg__net_plan(qg_net *net);
+
+/* The step that runs l; NULL: l is folded into another. */
+const qg_step *qg__net_step(const qg_net *net, const qg_layer *l);
+qg_var        *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
+
+/* One batch norm per channel, and nothing else, reads l: whatever l adds per channel, the batch mean
+ * takes out again. */
+bool           qg__feeds_batchnorm(const qg_layer *l);
+
+/* Keeps the first failure of a declaration; the message is the one just set. */
+void           qg__net_fail(qg_net *net, qg_status s);
+
+/* --- what the plan asks of single layers ---------------------------------------------------- */
+
+qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l is no batch norm */
+int            qg__maxpool_size(const qg_layer *l); /* 0: l is no max pooling */
+bool           qg__is_relu(const qg_layer *l);
+bool           qg__is_add(const qg_layer *l);
+const qg_slot *qg__quantize_slot(qg_layer *l);      /* of a quantize layer; NULL: it is none */
+
+/* Running statistics and constants, frozen or not in this step of the tape; nothing folded. */
+qg_norm_spec   qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t);
+
+#endif
