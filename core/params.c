@@ -1,6 +1,5 @@
 #include "core/params.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "core/io/hash.h"
@@ -103,25 +102,17 @@ qg_param *qg_params_find(const qg_params *p, const char *name)
     return found;
 }
 
-/* Whole filters of a weight: no run ends in another. */
-static void centre_filter(void *context, int filter, int worker)
+static void project_row(void *context, int row, int worker)
 {
     (void)worker;
-    const qg_param *p     = context;
-    const size_t    n     = (size_t)p->centred, row = qg_row(p->shape);
-    const float     bound = p->clip > 0 ? p->clip : INFINITY;
-    for (float *w = p->value + (size_t)filter * row, *end = w + row; w < end; w += n) {
-        double sum = 0;
-        for (size_t i = 0; i < n; i++) sum += (double)w[i];
-        const float mean = (float)(sum / (double)n);
-        for (size_t i = 0; i < n; i++) w[i] = qg__clip(w[i] - mean, bound);
-    }
+    const qg_param *p = context;
+    p->project(p, p->value + (size_t)row * qg_row(p->shape));
 }
 
-void qg_param_centre(const qg_param *p)
+void qg_param_project(const qg_param *p)
 {
     qg_param copy = *p;
-    if (p->centred) qg_parallel(p->shape.n, centre_filter, &copy);
+    if (p->project) qg_parallel(p->shape.n, project_row, &copy);
 }
 
 void qg_params_clear_gradients(qg_params *p)

@@ -1,8 +1,11 @@
-/* core/params.h — what a net is made of: declared one by one, then allocated as one block.
+/* core/params.h — the parameters of a net: declared one by one, then allocated as one block.
  *
  * Trained parameters lie back to back in one vector of values and one of gradients, which is all
  * an optimizer sees.  Tracked arrays (running statistics, observed ranges) live in a block of
  * their own: they are named and saved like parameters, and no optimizer touches them.
+ *
+ * A parameter says which values are legal for it: those within its clip, those that its projection
+ * leaves as they are, or those of its present magnitudes.  An optimizer ends each step accordingly.
  */
 #ifndef QG_PARAMS_H
 #define QG_PARAMS_H
@@ -13,31 +16,36 @@
 #include "core/status.h"
 #include "core/tensor.h"
 
-/* Who shares a learning rate and a decay (optim/optim.h). */
+/* Parameters of one group share a learning rate and a decay (optim/optim.h). */
 typedef enum qg_group {
     QG_WEIGHTS,             /* of conv2d and dense; the only group that decays by default */
     QG_BIASES,
     QG_NORMS,               /* gamma and beta */
-    QG_QUANTIZERS,          /* what a scheme learns: ranges, scales, steps, clips */
+    QG_SCALES,              /* learned beside the weights: scales, ranges, steps, bounds */
     QG_TRACKED,             /* not trained: running statistics, observed ranges */
     QG_GROUPS
 } qg_group;
 
-typedef struct qg_param {
+typedef struct qg_param qg_param;
+struct qg_param {
     const char *name;       /* "conv1.weight"; unique */
     qg_shape    shape;
     qg_group    group;
-    float       clip;       /* kept in [-clip, clip] after each step; 0: free */
-    int         centred;    /* before that clip, runs of so many values lose their mean; 0: none */
-    float       lr_scale;   /* of its updates, on top of its group's; 0: 1 */
-    float       decay;      /* weight decay of its own, in place of its group's; 0: its group's */
-    bool        binary;     /* its values are +-1 and flip: only qg_bop trains it */
-    int         rank;       /* of its array in files: 4, 2 [n][c], 1 [c]; 0: the least that holds it */
+    float       lr_scale;   /* multiplies its updates, in addition to its group's; 0: 1 */
+    float       decay;      /* its own weight decay, in place of its group's; 0: its group's */
+    float       clip;       /* each step clips the values to [-clip, clip], in its own pass; 0: free */
+    bool        flips;      /* values only change sign: an optimizer must flip them, not move them */
     bool        frozen;     /* keeps its value: no gradient, no update */
+    int         rank;       /* of its array in files: 4, 2 [n][c], 1 [c]; 0: the least that holds it */
+
+    /* In place of the clip, for what one value cannot tell alone: moves a row [h][w][c] of value to the
+     * nearest legal one.  After each step, for every row, rows in parallel.  NULL: nothing to do. */
+    void      (*project)(const qg_param *p, float *row);
+
     float      *value;      /* [shape]; NULL until allocated */
     float      *grad;       /* dL/dvalue, accumulated until the optimizer clears it; NULL if tracked */
     size_t      offset;     /* in qg_params.value, in floats, a multiple of 16 */
-} qg_param;
+};
 
 typedef struct qg_params {
     int        count;       /* entries of item, in order of declaration */
@@ -58,7 +66,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec);
 /* One block for all, zeroed.  Fails with QG_ESTATE when called twice, QG_EMEM. */
 QG_MUST_CHECK qg_status qg_params_allocate(qg_params *p);
 
-/* NULL: none has the name, and the message says so, QG_EARG; or p is NULL, and the message stays. */
+/* NULL: no parameter has the name, QG_EARG; or p is NULL, and the message stays. */
 qg_param *qg_params_find(const qg_params *p, const char *name);
 
 static inline float qg__clip(float w, float clip)
@@ -67,19 +75,19 @@ static inline float qg__clip(float w, float clip)
     return -clip > below ? -clip : below;
 }
 
-/* If p is centred: takes off the means of its runs, added in double, then clips. */
-void      qg_param_centre(const qg_param *p);
+/* Projects every row, if p has a projection. */
+void      qg_param_project(const qg_param *p);
 
-/* Gradients become 0, as a step leaves them: after a step that an optimizer refused, or a backward that
- * ran out of memory, what was summed so far is dropped. */
+/* Clears the gradients, as a step does: drops what was summed before an optimizer refused a step or a
+ * backward pass ran out of memory. */
 void      qg_params_clear_gradients(qg_params *p);
 
-/* How many numbers are trained, padding and tracked arrays left out. */
+/* The number of trained values, without padding and tracked arrays. */
 size_t    qg_params_trained(const qg_params *p);
 
-/* 64-bit FNV-1a hash of names, shapes and values, tracked arrays included.  Two nets that were
- * declared alike and have the same digest compute the same; a quantizer that learns nothing leaves no
- * trace in it. */
+/* 64-bit FNV-1a hash of names, shapes and values, tracked arrays included.  Two nets with the same
+ * declaration and the same digest compute the same.  The digest does not cover the declaration: layers
+ * without parameters leave no trace in it. */
 uint64_t  qg_params_digest(const qg_params *p);
 
 void      qg_params_release(qg_params *p);

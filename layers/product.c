@@ -28,6 +28,26 @@ static float glorot_lr(qg_glorot_lr rule, double fan_in, double fan_out)
     return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
 }
 
+/* Takes the mean off n weights, then clips them. */
+static void centre(const qg_param *p, float *w, size_t n)
+{
+    const float bound = p->clip > 0 ? p->clip : INFINITY;
+    double      sum   = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)w[i];
+    const float mean = (float)(sum / (double)n);
+    for (size_t i = 0; i < n; i++) w[i] = qg__clip(w[i] - mean, bound);
+}
+
+/* Projections for latent weights without mean over the input channels: those of each pixel of a kernel,
+ * or all inputs of a dense layer. */
+static void centre_pixels(const qg_param *p, float *row)
+{
+    const size_t n = (size_t)p->shape.c;
+    for (float *w = row, *end = row + qg_row(p->shape); w < end; w += n) centre(p, w, n);
+}
+
+static void centre_row(const qg_param *p, float *row) { centre(p, row, qg_row(p->shape)); }
+
 /* rank: of the weight in files.  inputs: input channels, over which weights may be centred. */
 static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, double fan_out, qg_shape x)
 {
@@ -44,8 +64,10 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
                     .rank     = rank,
                     .group    = QG_WEIGHTS,
                     .clip     = scheme ? scheme->clip : 0,
-                    .centred  = scheme && scheme->centred ? (int)inputs : 0,
-                    .binary   = scheme && scheme->flips,
+                    .flips    = scheme && scheme->flips,
+                    .project  = !scheme || !scheme->centred   ? NULL
+                                : inputs == qg_row(w) ? centre_row
+                                                      : centre_pixels,
                     .lr_scale = glorot_lr(q.glorot_lr, (double)qg_row(w), fan_out) });
     if (!p->weight) return qg_errcode();
     p->feeds_batchnorm = qg__feeds_batchnorm(l);
@@ -66,7 +88,7 @@ static void start(qg_product *p, uint64_t key, double fan_out)
     const float    bound = (float)sqrt(6.0 / ((double)qg_row(w) + fan_out));
     for (size_t i = 0, n = qg_count(w); i < n; i++)
         p->weight->value[i] = bound * (2.0f * qg_uniform(key, i) - 1.0f);
-    qg_param_centre(p->weight);
+    qg_param_project(p->weight);
     qg_slot_start(&p->weight_slot, (qg_tensor){ w, p->weight->value });
     qg_slot_start(&p->input_slot, (qg_tensor){ .shape = p->layer.in });
 }

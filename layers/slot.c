@@ -39,7 +39,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
         slot->param[i] = qg_layer_declare(
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
-                        .group    = learned->tracked ? QG_TRACKED : QG_QUANTIZERS,
+                        .group    = learned->tracked ? QG_TRACKED : QG_SCALES,
                         .decay    = slot->q.decay == 0 ? learned->decay : slot->q.decay });
         if (!slot->param[i]) return qg_errcode();
     }

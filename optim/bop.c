@@ -14,17 +14,17 @@ typedef struct bop {
 static void update(const void *context, const qg_stretch *s)
 {
     const bop *b = context;
-    if (s->param->binary) b->flips->update(&b->spec, s);
+    if (s->param->flips) b->flips->update(&b->spec, s);
     else b->rest->update(&b->spec.rest, s);
 }
 
 /* m is the average of the gradient in both; v stays 0 where weights flip. */
 static const qg_rule rule = { "bop", 2, { "m", "v" }, update, true };
 
-static bool any_binary(const qg_params *p)
+static bool any_flips(const qg_params *p)
 {
     for (int i = 0; i < p->count; i++)
-        if (p->item[i]->binary) return true;
+        if (p->item[i]->flips) return true;
     return false;
 }
 
@@ -41,8 +41,8 @@ qg_optim *qg_bop(qg_params *p, qg_bop_spec spec)
         qg_fail(QG_EARG, "bop: threshold is %g, must be 0 (for 1e-8) or more", (double)spec.threshold);
         return NULL;
     }
-    if (!any_binary(p)) {
-        qg_fail(QG_EARG, "bop: no parameter is binary; a weight is with the scheme bop");
+    if (!any_flips(p)) {
+        qg_fail(QG_EARG, "bop: no parameter flips; give a weight the scheme bop");
         return NULL;
     }
     if (qg__adam_defaults(&spec.rest)) return NULL;

@@ -14,7 +14,7 @@ static const char *const group_name[QG_TRACKED] = {
     [QG_WEIGHTS]    = "weights",
     [QG_BIASES]     = "biases",
     [QG_NORMS]      = "norms",
-    [QG_QUANTIZERS] = "quantizers",
+    [QG_SCALES]  = "scales",
 };
 
 struct qg_optim {
@@ -81,9 +81,6 @@ static qg_status check_settings(const qg_optim *o)
                            "must be 0 or more",
                            p->name, (double)p->lr_scale, (double)p->decay, (double)p->clip,
                            (double)rate_of(o, p));
-        if (p->centred < 0 || (p->centred && qg_row(p->shape) % (size_t)p->centred))
-            return qg_fail(QG_EARG, "step: %s is centred in runs of %d; its filters have %zu values", p->name,
-                           p->centred, qg_row(p->shape));
     }
     if (o->step < 0 || o->step == INT64_MAX)
         return qg_fail(QG_ESTATE, "step: the count of steps is %lld", (long long)o->step);
@@ -146,7 +143,7 @@ static void update(void *context, int block, int worker)
                          .g     = o->params->grad + from,
                          .lr    = rate_of(o, p),
                          .decay = decay_of(o, p),
-                         .clip  = p->clip > 0 && !p->centred ? p->clip : INFINITY,
+                         .clip  = p->clip > 0 && !p->project ? p->clip : INFINITY,
                          .step  = o->step };
         for (int m = 0; m < o->rule->n_moments; m++) s.moment[m] = o->moment[m] + from;
         if (frozen(o, p)) memset(s.g, 0, s.n * sizeof *s.g);
@@ -163,7 +160,7 @@ qg_status qg_optim_step(qg_optim *o)
     o->step++;
     qg_parallel(o->blocks, update, o);
     for (int i = 0; i < o->count; i++)      /* whole rows: a block may end within one */
-        if (!frozen(o, o->item[i])) qg_param_centre(o->item[i]);
+        if (!frozen(o, o->item[i])) qg_param_project(o->item[i]);
     return QG_OK;
 }
 
@@ -218,13 +215,12 @@ static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
     return QG_OK;
 }
 
-/* Without latent weights, small updates would make +-1 into any number. */
-static bool refuses_binary(const qg_params *p, const qg_rule *rule)
+/* Small updates would make +-1 into any number. */
+static bool has_flips(const qg_params *p, const qg_rule *rule)
 {
     for (int i = 0; i < p->count; i++) {
-        if (!p->item[i]->binary) continue;
-        qg_fail(QG_EARG, "%s: %s is binary and has no latent weights; bop trains it", rule->name,
-                p->item[i]->name);
+        if (!p->item[i]->flips) continue;
+        qg_fail(QG_EARG, "%s: the values of %s can only flip; use the optimizer bop", rule->name, p->item[i]->name);
         return true;
     }
     return false;
@@ -247,7 +243,7 @@ qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, siz
                 (double)weight_decay);
         return NULL;
     }
-    if (!rule->flips && refuses_binary(p, rule)) return NULL;
+    if (!rule->flips && has_flips(p, rule)) return NULL;
     qg_optim *o = calloc(1, sizeof *o);
     if (!o) {
         qg_fail(QG_EMEM, "%s: out of memory", rule->name);

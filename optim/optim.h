@@ -17,7 +17,7 @@ typedef struct qg_sgd_spec {
     float lr;               /* required, > 0 */
     float momentum;         /* 0: plain; less than 1 */
     bool  nesterov;         /* needs a momentum */
-    float weight_decay;     /* of QG_WEIGHTS; biases, norms and quantizers decay only if told to */
+    float weight_decay;     /* of QG_WEIGHTS; biases, norms and scales decay only if told to */
 } qg_sgd_spec;
 
 /* m and v are the moments, at first 0; step counts from 1:
@@ -46,16 +46,17 @@ typedef struct qg_adam_spec {
 qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec);
 qg_optim *qg_adam(qg_params *p, qg_adam_spec spec);
 
-/* Binary weights (qg_param.binary, the scheme bop) flip; every other parameter goes with Adam.
+/* Trains parameters that flip (qg_param.flips: weights with the scheme bop) by this rule, and every other
+ * parameter with Adam.
  *
  *     m = (1 - gamma) m + gamma g              at first 0
  *     w = -w if m w > 0 and |m| > threshold
  *
  * gamma is scaled like the learning rate of the parameter: at lr of qg_optim_set_lr it is
  * gamma lr / rest.lr, at most 1, so that a schedule which divides lr divides gamma too.  Decay and
- * clip do not apply to a binary weight.
+ * clip do not apply to a parameter that flips.
  *
- * Fails    As qg_adam; QG_EARG also for gamma, threshold, or params without a binary one.
+ * Fails    As qg_adam; QG_EARG also for gamma, threshold, or if no parameter flips.
  * Paper    Helwegen et al. 2019, arXiv:1906.02107, algorithm 1; it divides gamma by ten every 100
  *          epochs and trains the rest with Adam at 0.01. */
 typedef struct qg_bop_spec {
@@ -74,19 +75,18 @@ typedef struct qg_group_spec {
 } qg_group_spec;
 
 /* Both take effect in the next step, which refuses what is out of range: a negative, infinite or
- * NaN number, QG_TRACKED.  lr 0 is legal: moments are gathered and w stays,
- * but for a clip or a centring of latent weights. */
+ * NaN number, QG_TRACKED.  lr 0 is legal: moments are gathered and w
+ * only moves where a clip or a projection moves it. */
 void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
 
-/* One update: decay, moments, step, clip of latent weights, and clearing of the gradients, in one
- * pass; where latent weights are centred, that and their clip in another.  What is frozen keeps
- * value and moments; its gradient is checked and cleared like others.  Same bits for any number of
- * threads and on every instruction set.
+/* One update: decay, moments, step, clip, and clearing of the gradients in one pass; then projections
+ * (qg_param.project), if a parameter has one.  A frozen parameter keeps value and moments; its gradient
+ * is checked and cleared like others.  Same bits for any number of threads and on every instruction set.
  *
  * Memory   Nothing is allocated.
  * Fails    QG_ENAN: a gradient is not finite; the message names the first such parameter.  QG_EARG:
- *          a setting, or lr_scale, decay, clip or centred of a parameter, is out of range.
+ *          a setting, or lr_scale, decay or clip of a parameter, is out of range.
  *          QG_ESTATE: o is NULL, or a count of steps was loaded that no run reaches.  A failure
  *          touches nothing.
  */

@@ -23,7 +23,7 @@ typedef struct qg_stretch {
     float          *moment[QG_MOMENTS];     /* [n] each, as many as the rule has; at first zeros */
     float           lr;                     /* with the scales of group and parameter; 0 is legal */
     float           decay;
-    float           clip;                   /* the new w stays in [-clip, clip]; infinite if free */
+    float           clip;                   /* clip the new w to [-clip, clip]; infinite if free */
     int64_t         step;                   /* 1 in the first */
 } qg_stretch;
 
@@ -32,7 +32,7 @@ typedef struct qg_rule {
     int         n_moments;
     const char *moment[QG_MOMENTS];         /* in files: "optim.momentum.conv1.weight" */
     void (*update)(const void *spec, const qg_stretch *s);
-    bool        flips;                      /* trains qg_param.binary as well; others refuse it */
+    bool        flips;                      /* also trains parameters that flip (qg_param.flips) */
 } qg_rule;
 
 /* Copies spec, spec_bytes of it, and hands it to every update.  weight_decay is that of QG_WEIGHTS.

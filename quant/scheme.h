@@ -43,7 +43,7 @@ struct qg_scheme {
     bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
     float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
     bool              centred;  /* and before that take off their mean over the input channels */
-    bool              flips;    /* as a weight it has no latent one: qg_param.binary */
+    bool              flips;    /* as a weight it has no latent one: qg_param.flips */
     qg_granularity    granularity;  /* false, true, or either */
     int               scales;   /* floats that make values of packed codes, per tensor or, if
                                    q.per_channel, per channel.  0: one; QG_UNSCALED: codes are values */

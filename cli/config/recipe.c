@@ -268,7 +268,7 @@ qg_optim *recipe_optim(const recipe *r, qg_params *p)
 {
     qg_optim *o = new_optim(r, p);
     qg_optim_set_group(o, QG_NORMS, r->norms);
-    qg_optim_set_group(o, QG_QUANTIZERS, r->quantizers);
+    qg_optim_set_group(o, QG_SCALES, r->quantizers);
     return o;
 }
 

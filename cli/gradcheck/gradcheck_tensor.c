@@ -116,7 +116,7 @@ static qg_status declare(const tensor_row *row, qg_params *p)
         if (learned) {
             item.name  = learned[i].name;
             item.shape = qg_learned_shape(q, &learned[i], shape, q.role);
-            item.group = learned[i].tracked ? QG_TRACKED : QG_QUANTIZERS;
+            item.group = learned[i].tracked ? QG_TRACKED : QG_SCALES;
         }
         if (!qg_params_declare(p, item)) return QG_EMEM;
     }

@@ -100,7 +100,7 @@ static qg_status check_values(const qg_param *p, const qg_archive_entry *e, cons
     const float *v = e->array.data;
     for (size_t i = 0, n = qg_count(p->shape); i < n; i++) {
         if (!isfinite(v[i])) return qg_fail(QG_ENAN, "%s: %s holds a value that is not finite", path, p->name);
-        if (p->binary && v[i] != 1 && v[i] != -1)
+        if (p->flips && v[i] != 1 && v[i] != -1)
             return qg_fail(QG_EARG, "%s: %s has no latent weights, so it takes -1 and +1 alone", path, p->name);
     }
     return QG_OK;
@@ -144,9 +144,9 @@ static void copy(const transfer *t)
 }
 
 /* As weights that were drawn are. */
-static void centre(const qg_params *taken)
+static void project(const qg_params *taken)
 {
-    for (int i = 0; i < taken->count; i++) qg_param_centre(taken->item[i]);
+    for (int i = 0; i < taken->count; i++) qg_param_project(taken->item[i]);
 }
 
 /* Scales and ranges that start from the weights start from these, as their quantizers see them. */
@@ -183,7 +183,7 @@ static qg_status take(const transfer *t, init_report *report)
         copy(t);                        /* starting may change weights */
         report->taken = taken.count;
         snprintf(report->digest, sizeof report->digest, "%016" PRIx64, qg_params_digest(&taken));
-        centre(&taken);
+        project(&taken);
     }
     free(taken.item);
     return status;

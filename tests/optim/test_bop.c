@@ -14,14 +14,14 @@ enum { ROWS = 65, COLUMNS = 317, FLIPPED = ROWS * COLUMNS, OTHERS = 33 };       
 
 typedef struct pair {
     qg_params p;
-    qg_param *w, *b;            /* binary; the rest */
+    qg_param *w, *b;            /* flips; the rest */
 } pair;
 
-static pair open_pair(bool binary)
+static pair open_pair(bool flips)
 {
     pair k = { .p = { 0 } };
     k.w = qg_params_declare(
-        &k.p, (qg_param){ .name = "w", .shape = { ROWS, 1, 1, COLUMNS }, .binary = binary });
+        &k.p, (qg_param){ .name = "w", .shape = { ROWS, 1, 1, COLUMNS }, .flips = flips });
     k.b = qg_params_declare(&k.p,
                             (qg_param){ .name = "b", .shape = { 1, 1, 1, OTHERS }, .group = QG_BIASES });
     assert_int_equal(qg_params_allocate(&k.p), QG_OK);
@@ -146,7 +146,7 @@ static void gamma_is_at_most_1(void **state)
     qg_params_release(&k.p);
 }
 
-static void decay_and_clip_leave_binary_weights_alone(void **state)
+static void decay_and_clip_leave_flipping_weights_alone(void **state)
 {
     (void)state;
     pair k = open_pair(true), twin = open_pair(true);
@@ -234,7 +234,7 @@ static void a_net_without_latent_weights_learns(void **state)
         (qg_dense_spec){ .out = 2, .input = qg_binary_activation((qg_binary_activation_spec){ { 0 } }) });
     qg_params *p = qg_net_build(net);
     assert_non_null(p);
-    assert_true(p->item[0]->binary);
+    assert_true(p->item[0]->flips);
     for (size_t i = 0; i < qg_count(p->item[0]->shape); i++)
         assert_true(fabsf(p->item[0]->value[i]) == 1);
     qg_optim *o = qg_bop(p, (qg_bop_spec){ .gamma = 0.01f, .rest = { .lr = 0.01f } });
@@ -267,9 +267,9 @@ static void what_cannot_work_is_refused(void **state)
 {
     (void)state;
     pair k = open_pair(true), plain = open_pair(false);
-    refused(qg_adam(&k.p, (qg_adam_spec){ .lr = 0.1f }), "adam: w is binary");
-    refused(qg_sgd(&k.p, (qg_sgd_spec){ .lr = 0.1f }), "sgd: w is binary");
-    refused(bop(&plain.p, 0, 0), "no parameter is binary");
+    refused(qg_adam(&k.p, (qg_adam_spec){ .lr = 0.1f }), "adam: the values of w can only flip; use the optimizer bop");
+    refused(qg_sgd(&k.p, (qg_sgd_spec){ .lr = 0.1f }), "sgd: the values of w can only flip");
+    refused(bop(&plain.p, 0, 0), "no parameter flips");
     refused(bop(&k.p, 1.5f, 0), "gamma is 1.5");
     refused(bop(&k.p, -1, 0), "gamma is -1");
     refused(bop(&k.p, NAN, 0), "gamma is nan");
@@ -290,7 +290,7 @@ int main(void)
         cmocka_unit_test(the_rest_goes_with_adam),
         cmocka_unit_test(gamma_follows_the_schedule),
         cmocka_unit_test(gamma_is_at_most_1),
-        cmocka_unit_test(decay_and_clip_leave_binary_weights_alone),
+        cmocka_unit_test(decay_and_clip_leave_flipping_weights_alone),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(a_resumed_run_is_the_same),
         cmocka_unit_test(a_net_without_latent_weights_learns),

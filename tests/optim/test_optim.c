@@ -95,6 +95,34 @@ static void a_rate_of_zero_gathers_momentum(void **state)
     qg_params_release(&p);
 }
 
+/* A row starts from 0. */
+static void from_first(const qg_param *p, float *row)
+{
+    for (size_t i = qg_row(p->shape); i-- > 0;) row[i] -= row[0];
+}
+
+/* The projection follows the whole step, in every row once; the clip is left to it. */
+static void a_projection_follows_the_step(void **state)
+{
+    (void)state;
+    qg_params p, twin;
+    small_declare(&p), small_declare(&twin);
+    qg_param *w = p.item[A_WEIGHT], *free_w = twin.item[A_WEIGHT];
+    w->project   = from_first;
+    free_w->clip = 0;
+    qg_optim *o = make_adam(&p), *other = make_adam(&twin);
+    train(o, &p, 0, 1), train(other, &twin, 0, 1);
+    for (int row = 0; row < w->shape.n; row++) from_first(free_w, free_w->value + (size_t)row * qg_row(w->shape));
+    assert_memory_equal(p.value, twin.value, p.length * sizeof(float));
+
+    qg_optim_set_group(o, QG_WEIGHTS, (qg_group_spec){ .frozen = true });
+    w->value[0] = 7;
+    train(o, &p, 1, 2);
+    assert_true(w->value[0] == 7);              /* frozen: not projected either */
+    qg_optim_free(o), qg_optim_free(other);
+    qg_params_release(&p), qg_params_release(&twin);
+}
+
 /* --- the same bits ------------------------------------------------------------------------ */
 
 static uint64_t digest_after(qg_optim *(*make)(qg_params *p))
@@ -206,6 +234,7 @@ int main(void)
         cmocka_unit_test(no_parameters_are_no_trouble),
         cmocka_unit_test(a_frozen_group_keeps_values_and_moments),
         cmocka_unit_test(a_rate_of_zero_gathers_momentum),
+        cmocka_unit_test(a_projection_follows_the_step),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test_teardown(instruction_sets_do_not_matter, restore_variables),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),

@@ -166,9 +166,9 @@ static void follow_reference(qg_optim *(*make)(qg_params *p), rule *update, floa
     assert_non_null(r);
     for (int g = 0; g < QG_GROUPS; g++) r->group[g].lr_scale = 1;
     r->group[QG_WEIGHTS].weight_decay = 0.05f;
-    r->group[QG_QUANTIZERS]           = (qg_group_spec){ .lr_scale = 0.5f, .weight_decay = 0.1f };
+    r->group[QG_SCALES]           = (qg_group_spec){ .lr_scale = 0.5f, .weight_decay = 0.1f };
     r->group[QG_BIASES]               = (qg_group_spec){ .lr_scale = 2 };
-    qg_optim_set_group(o, QG_QUANTIZERS, r->group[QG_QUANTIZERS]);
+    qg_optim_set_group(o, QG_SCALES, r->group[QG_SCALES]);
     qg_optim_set_group(o, QG_BIASES, r->group[QG_BIASES]);
     for (int i = 0; i < ITEMS; i++)
         for (size_t k = 0; k < qg_count(small_specs[i].shape); k++)

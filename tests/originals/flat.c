@@ -35,7 +35,7 @@ static qg_status declare(qg_params *p, qg_quant q, qg_shape shape, qg_param *ite
         const qg_learned *l = &q.scheme->learned[i];
         item[1 + i] = qg_params_declare(p, (qg_param){ .name  = l->name,
                                                        .shape = qg_learned_shape(q, l, shape, q.role),
-                                                       .group = l->tracked ? QG_TRACKED : QG_QUANTIZERS });
+                                                       .group = l->tracked ? QG_TRACKED : QG_SCALES });
         if (!item[1 + i]) return QG_EMEM;
     }
     return qg_params_allocate(p);
@@ -100,7 +100,7 @@ int qgo_bop(float gamma, float threshold, int n, int steps, const float *g, floa
 int qgo_bop(float gamma, float threshold, int n, int steps, const float *g, float *w)
 {
     qg_params   p    = { 0 };
-    qg_param   *item = qg_params_declare(&p, (qg_param){ .name = "w", .shape = { n, 1, 1, 1 }, .binary = true });
+    qg_param   *item = qg_params_declare(&p, (qg_param){ .name = "w", .shape = { n, 1, 1, 1 }, .flips = true });
     qg_status   s    = item ? qg_params_allocate(&p) : QG_EMEM;
     qg_bop_spec spec = { .gamma = gamma, .threshold = threshold, .rest = { .lr = 1 } };
     qg_optim   *bop  = s ? NULL : qg_bop(&p, spec);

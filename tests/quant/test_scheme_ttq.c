@@ -258,7 +258,7 @@ static void scales_are_parameters_with_their_decay(void **state)
         assert_non_null(p);
         const qg_param *wp = qg_params_find(p, "conv1.weight.wp");
         const qg_param *wn = qg_params_find(p, "conv1.weight.wn");
-        assert_true(wp && wn && wp->group == QG_QUANTIZERS);
+        assert_true(wp && wn && wp->group == QG_SCALES);
         assert_true(wp->decay == (decays ? 2e-4f : 0) && wn->decay == wp->decay);
         assert_true(wp->value[0] == 1 && wn->value[0] == 1);
         qg_net_free(net);

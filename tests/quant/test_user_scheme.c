@@ -105,7 +105,7 @@ static void it_trains_in_conv2d_and_dense(void **state)
     qg_param  *a   = qg_params_find(p, "conv1.weight.a");
     assert_non_null(o);
     assert_non_null(a), assert_non_null(qg_params_find(p, "fc1.weight.a"));
-    assert_int_equal(a->group, QG_QUANTIZERS);
+    assert_int_equal(a->group, QG_SCALES);
     const float scale = a->value[0];
     assert_true(scale > 0.05f);         /* a mean of what is above the threshold */
     float first = 0, last = 0;

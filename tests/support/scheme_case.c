@@ -155,10 +155,10 @@ static uint64_t train(qg_quant weight, qg_quant input, qg_quant gradient, uint64
                  (qg_dense_spec){ .out = 3, .weight = weight, .input = input, .gradient = gradient });
     qg_params *p = qg_net_build(net);
     if (!p) fail_msg("%s", qg_errmsg());
-    bool binary = false;
-    for (int i = 0; i < p->count; i++) binary = binary || p->item[i]->binary;
+    bool flips = false;
+    for (int i = 0; i < p->count; i++) flips = flips || p->item[i]->flips;
     const qg_adam_spec adam = { .lr = 0.01f };
-    qg_optim *o = binary ? qg_bop(p, (qg_bop_spec){ .gamma = 0.1f, .rest = adam }) : qg_adam(p, adam);
+    qg_optim *o = flips ? qg_bop(p, (qg_bop_spec){ .gamma = 0.1f, .rest = adam }) : qg_adam(p, adam);
     qg_tape  *t = qg_tape_new();
     for (uint64_t step = 0; step < 4; step++) {
         qg_tape_begin(t, QG_TRAIN, key, step);

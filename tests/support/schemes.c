@@ -22,7 +22,7 @@ void open_rig(rig *r, qg_quant q, qg_role role, qg_shape x)
         r->learned[i]       = qg_params_declare(
             &r->params, (qg_param){ .name  = l->name,
                                     .shape = qg_learned_shape(q, l, x, role),
-                                    .group = l->tracked ? QG_TRACKED : QG_QUANTIZERS });
+                                    .group = l->tracked ? QG_TRACKED : QG_SCALES });
         assert_non_null(r->learned[i]);
     }
     assert_int_equal(qg_params_allocate(&r->params), QG_OK);

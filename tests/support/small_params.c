@@ -17,7 +17,7 @@ const qg_param small_specs[ITEMS] = {
     [A_BIAS]   = { .name = "a.bias", .group = QG_BIASES, .shape = { 1, 1, 1, 33 } },
     [NORM]     = { .name = "n.gamma", .group = QG_NORMS, .shape = { 1, 1, 1, 1 }, .decay = 0.3f },
     [SEEN]     = { .name = "n.mean", .group = QG_TRACKED, .shape = { 1, 1, 1, 3 } },
-    [SCALE]    = { .name = "step", .group = QG_QUANTIZERS, .shape = { 1, 1, 1, 3 }, .lr_scale = 3 },
+    [SCALE]    = { .name = "step", .group = QG_SCALES, .shape = { 1, 1, 1, 3 }, .lr_scale = 3 },
     [B_WEIGHT] = { .name = "b.weight", .shape = { 65, 3, 3, 63 } },
     [LAST]     = { .name = "c.bias", .group = QG_BIASES, .shape = { 1, 1, 1, 65 }, .frozen = true },
 };
