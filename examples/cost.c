@@ -1,9 +1,9 @@
-/* What a training step costs as a net grows: plain chains of 3x3 convolutions, batch norm and relu,
- * one of width, depth and side of the image varied at a time.
+/* The cost of a training step as a net grows.  The nets are plain chains of 3x3 convolutions, batch norm
+ * and relu; width, depth and image side vary one at a time.
  *
- *     cost [seconds per net]          one line per net: what grew, its size, its work and its time
+ *     cost [seconds per net]          prints one line per net: what varies, its size, its work and its time
  *
- * Cost that grows as the work does shows as GFLOP/s that stay the same or rise. */
+ * If cost is proportional to work, GFLOP/s stay constant or rise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -39,7 +39,7 @@ static qg_net *declare(size s)
     return net;
 }
 
-/* Every product runs once forward and twice backward, but the first has no gradient to pass on. */
+/* Every product runs once forward and twice backward, except that the first passes no gradient on. */
 static double flops(const qg_net *net)
 {
     double sum = -2.0 * (double)qg_net_layer(net, 0)->macs;
@@ -60,7 +60,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of the median step; negative: failed. */
+/* The median step in seconds; negative if training failed. */
 static double measure(qg_net *net, qg_loader *data, double limit)
 {
     static double took[MAX_STEPS];

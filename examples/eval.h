@@ -1,11 +1,11 @@
-/* examples/eval.h — an evaluation loop: it needs layers and datasets, so it is user code. */
+/* examples/eval.h — an evaluation loop.  It needs layers and datasets, so it is user code. */
 #ifndef EVAL_H
 #define EVAL_H
 
 #include "qgrad.h"
 
-/* Share of the loader's images that the net classifies correctly, 0..1; -1 on failure.  step: updates
- * made so far, which decide about quantizers that begin late. */
+/* Share of the loader's images that the net classifies correctly, 0..1; -1 on failure.  step is the number
+ * of updates so far; quantizers with a delay depend on it. */
 static inline double accuracy(qg_net *net, qg_tape *tape, qg_loader *test, uint64_t step)
 {
     int correct = 0, seen = 0;

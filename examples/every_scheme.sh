@@ -1,7 +1,7 @@
 #!/bin/sh
-# Ternary, binary, 2-bit, 4-bit and 8-bit LeNet-5 on MNIST: every scheme alone and the usual pairs, three
-# epochs each, one recipe but where a row says otherwise.  Prints a Markdown table.  Six minutes on two cores with AVX-512,
-# half an hour with AVX2.
+# Trains ternary, binary, 2-bit, 4-bit and 8-bit LeNet-5 on MNIST: every scheme alone and the usual pairs, three epochs each.
+# All rows use one recipe, except where their options say otherwise.  Prints a Markdown table.  Takes six minutes on two cores
+# with AVX-512, half an hour with AVX2.
 #     sh examples/every_scheme.sh [RUNS_DIR]
 set -eu
 dir=${1:-runs/every-scheme}
@@ -10,7 +10,7 @@ said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 recipe='--model lenet5 --data mnist --epochs 3 --batch 64 --optimizer adam --lr 0.002 --schedule cosine:factor=0.01'
 
-# row NAME OPTIONS..: train, unless the run is there, and print its line.
+# row NAME OPTIONS..: trains the net unless its run is finished, and prints its line.
 row() {
     name=$1
     shift

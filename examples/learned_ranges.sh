@@ -1,7 +1,7 @@
 #!/bin/sh
-# fake_quant with learned ranges beside ranges that follow the tensor (weights: current, inputs: observed), on
+# Compares learned ranges of fake_quant with ranges that follow the tensor (weights: current, inputs: observed) on
 # LeNet-5 (MNIST, two epochs), VGG-7 at an eighth of its width (CIFAR-10, one epoch) and ResNet-20 (CIFAR-10, two
-# epochs), each with its own recipe or with Adam at 0.001.  Prints a Markdown table.  Goes on where it was stopped.
+# epochs), each with its own recipe or with Adam at 0.001.  Prints a Markdown table.  Resumes when started again.
 #     SEEDS='1 2 3 4 5' NETS='lenet5 vgg7 resnet20' sh examples/learned_ranges.sh [RUNS_DIR]
 set -eu
 dir=${1:-runs/learned-ranges}
@@ -9,7 +9,7 @@ qgrad=${QGRAD:-build/qgrad}
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 
-# accuracies OPTIONS..: of every seed, in percent, on one line.
+# accuracies OPTIONS..: prints the test accuracy of every seed in percent, on one line.
 accuracies() {
     name=$(echo "$*" | tr -cs 'a-z0-9\n' '-')
     for seed in ${SEEDS:-1 2 3 4 5}; do
@@ -19,7 +19,7 @@ accuracies() {
     done | awk '{ printf "%s%.2f", (NR > 1 ? " " : ""), 100 * $1 } END { print "" }'
 }
 
-# row NET OPTIMIZER OPERAND BITS OTHER-RANGE MORE OPTIONS..: learned ranges and the other kind.
+# row NET OPTIMIZER OPERAND BITS OTHER-RANGE MORE OPTIONS..: prints a row with learned ranges and the other kind.
 row() {
     net=$1 optimizer=$2 operand=$3 bits=$4 other=$5 more=$6
     shift 6
@@ -40,7 +40,7 @@ for net in ${NETS:-lenet5 vgg7 resnet20}; do
     lenet5) set -- --model lenet5 --data mnist --epochs 2 ;;
     vgg7) set -- --model vgg7:width=0.125 --data cifar10 --normalise channel --epochs 1 ;;
     resnet20) set -- --model resnet20 --data cifar10 --normalise channel --augment pad=4,flip --epochs 2 ;;
-    *) echo "no net $net" >&2; exit 2 ;;
+    *) echo "unknown net $net; available: lenet5, vgg7, resnet20" >&2; exit 2 ;;
     esac
     for optimizer in sgd adam; do
         [ "$net $optimizer" = 'resnet20 adam' ] && continue

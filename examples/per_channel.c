@@ -1,11 +1,14 @@
-/* How is a convolution with one range per output channel of the kernel simulated?
+/* How to simulate a convolution whose kernel has one range per output channel.
  *
- * tf.quantize and quantized_conv2d know one range per tensor.  In float, per channel is three calls:
- * fake-quantize the input with one range; the kernel with one range -m..m for each output channel,
- * narrow, so that 0 is the middle code (fake_quant_with_min_max_vars_per_channel on HWIO; rows of
- * [o][kh][kw][i] here); the result of an ordinary convolution with one range, since the next layer
- * sums over its channels.  In integers it is one convolution of codes, whose sums for channel o are
- * multiplied by s_in s_w[o] / s_out.  Neither takes 96 convolutions. */
+ * tf.quantize and quantized_conv2d support one range per tensor.  In float, per-channel quantization takes
+ * three calls:
+ *   1. Fake-quantize the input with one range.
+ *   2. Fake-quantize the kernel with one range -m..m for each output channel.  The range is narrow, so that
+ *      0 is the middle code.  (fake_quant_with_min_max_vars_per_channel on HWIO; rows of [o][kh][kw][i] here.)
+ *   3. Fake-quantize the result of an ordinary convolution with one range, since the next layer sums over
+ *      its channels.
+ * In integers it is one convolution of codes, and the sums of channel o are multiplied by
+ * s_in s_w[o] / s_out.  Neither way takes 96 convolutions. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,7 +20,7 @@ enum { N = 500, H = 80, W = 64, KH = 9, KW = 5, O = 96, OH = H - KH + 1, OW = W 
 enum { FLOAT, PER_TENSOR, PER_CHANNEL, KERNELS };
 typedef struct memory {
     float   x[N_X], fake_x[N_X], w[KERNELS][O * K], y[KERNELS][N_Y], fake_y[N_Y], scale[O];
-    double  error[KERNELS][O];                  /* squares, summed over all pixels */
+    double  error[KERNELS][O];                  /* sums of squares over all pixels */
     uint8_t x_code[N_X], w_code[O * K], y_code[N_Y], fake_y_code[N_Y];
     int32_t zero[O];
 } memory;
@@ -30,7 +33,7 @@ static qg_status range(size_t n, const float *x, bool symmetric, qg_fake_quant_r
     return qg_fake_quant_nudge((qg_fake_quant_attrs){ 8, .narrow_range = symmetric }, lo, hi, r);
 }
 
-/* A kernel whose channels differ up to 256-fold; the same with one range in all, and with 96. */
+/* A kernel whose channels differ by a factor of up to 256; the same kernel with one range, and with 96 ranges. */
 static qg_status make_kernels(memory *m)
 {
     qg_fake_quant_range r;
@@ -47,7 +50,7 @@ static qg_status make_kernels(memory *m)
     return s;
 }
 
-/* Four images through the three kernels; the quantized ones see the quantized input. */
+/* Runs four images through the three kernels.  The quantized kernels read the quantized input. */
 static qg_status simulate(memory *m, qg_tape *t, int batch, const qg_fake_quant_range *in)
 {
     for (size_t i = 0; i < N_X; i++) m->x[i] = 1.5f * qg_uniform(1, (size_t)batch * N_X + i) - 0.5f;
@@ -66,7 +69,7 @@ static qg_status simulate(memory *m, qg_tape *t, int batch, const qg_fake_quant_
     return qg_tape_status(t);
 }
 
-/* The images that simulate saw last, as integers, beside the third call of the simulation. */
+/* Compares the integer convolution of the last simulated images with step 3 of the simulation. */
 static qg_status in_integers(memory *m, const qg_fake_quant_range *in, qg_requant_rounding rounding)
 {
     qg_array x = { QG_U8, 4, { BATCH, H, W, 1 }, m->x_code }, w = { QG_U8, 4, { O, KH, KW, 1 }, m->w_code };
@@ -102,7 +105,7 @@ int main(void)
     if (!s) s = make_kernels(m);
     for (int batch = 0; batch < N / BATCH && !s; batch++) s = simulate(m, t, batch, &in);
     if (s) return qg_report("per_channel");
-    printf("%d images.  One pixel, and the rms error over all, relative to the channel's rms:\n"
+    printf("%d images.  One pixel, and the rms error over all pixels relative to the rms of the channel:\n"
            "  channel       float  per tensor  per channel   per tensor  per channel\n", N);
     for (int o = 0, at = N_Y / 2; o < O; o += 19)
         printf("  %7d  %10.5f  %10.5f  %11.5f  %11.4f  %11.4f\n", o, (double)m->y[FLOAT][at + o],
@@ -111,7 +114,7 @@ int main(void)
     printf("The last %d of them in integers, against the fake-quantized result:\n", BATCH);
     if (in_integers(m, &in, QG_SINGLE_ROUNDING) || in_integers(m, &in, QG_DOUBLE_ROUNDING))
         return qg_report("per_channel");
-    printf("Both sum the same codes; only the last rounding can differ.  Single: float32 is not exact\n"
-           "next to a tie.  Double (gemmlowp, TFLite): the first, to 1/2^n of a code, makes ties.\n");
+    printf("Both sum the same codes, so only the last rounding can differ.  Single: float32 is not exact close\n"
+           "to a tie.  Double (gemmlowp, TFLite): the first rounding, to 1/2^n of a code, creates ties.\n");
     return qg_tape_free(t), free(m), 0;
 }

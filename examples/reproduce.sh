@@ -1,37 +1,37 @@
 #!/bin/sh
-# Reproduces papers: trains recipes with several seeds, two single-threaded jobs side by side, and keeps the
-# logs of what is finished in results/ with its table.
-#     sh examples/reproduce.sh [RECIPE..]      default: every recipe that says what it reproduces
-# May be interrupted and started again at any time: finished runs are passed over, others go on.
-#     SEEDS="1 2 3"  JOBS=2  MINUTES=50 (then it stops in good order)  QGRAD=build/qgrad  OPTIONS="" (for train)
+# Reproduces papers: trains recipes with several seeds, two single-threaded jobs at a time, and copies the logs of
+# finished runs to results/ and its table.
+#     sh examples/reproduce.sh [RECIPE..]      default: every recipe with the key reproduces
+# You can interrupt the script and start it again: it skips finished runs and resumes the others.
+#     SEEDS="1 2 3"  JOBS=2  MINUTES=50 (then it stops after a checkpoint)  QGRAD=build/qgrad  OPTIONS="" (for train)
 set -u
 qgrad=${QGRAD:-build/qgrad}
 seeds=${SEEDS:-1 2 3}
 jobs=${JOBS:-2}
 folder=examples/recipes
-[ -d $folder ] || { echo "reproduce.sh: no $folder here; call it from the top of the tree" >&2; exit 2; }
-[ -x "$qgrad" ] || { echo "reproduce.sh: no $qgrad; make builds it" >&2; exit 2; }
-unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU      # they decide speed and bits
+[ -d $folder ] || { echo "reproduce.sh: $folder does not exist; run the script from the top of the source tree" >&2; exit 2; }
+[ -x "$qgrad" ] || { echo "reproduce.sh: $qgrad does not exist; build it with make" >&2; exit 2; }
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU      # they affect speed and bits
 end=${MINUTES:+$(($(date +%s) + MINUTES * 60))}
 
 [ $# -gt 0 ] || set -- $(grep -l '^reproduces' $folder/*.toml | sed 's,.*/,,; s,\.toml$,,')
 for row; do
-    [ -e "$folder/$row.toml" ] || { echo "reproduce.sh: no $folder/$row.toml" >&2; exit 2; }
+    [ -e "$folder/$row.toml" ] || { echo "reproduce.sh: $folder/$row.toml does not exist" >&2; exit 2; }
 done
 work=$(mktemp -d) || exit 1
 
 source_of() { sed -n 's/^init-recipe = "\(.*\)"$/\1/p' "$folder/$1.toml"; }
 finished() { grep -q '"complete":true' "$1/result.json" 2>/dev/null; }
 
-# A value that was changed in a recipe after a run would only be noticed when the table is made, hours from
-# now; a line that was removed still is.
+# Without this check, a recipe that changed after its run would be noticed only when the table is written, hours
+# from now.  A removed line is still noticed only then.
 for seed in $seeds; do
     for row; do
         dir=runs/$row/seed-$seed
         finished "$dir" || continue
         "$qgrad" train --recipe "$row" --seed "$seed" --out "$dir" --resume --json ${OPTIONS:-} \
             >"$work/said" 2>&1 && continue
-        echo "reproduce.sh: $dir is finished, but not by the recipe as it is now; move it aside" >&2
+        echo "reproduce.sh: $dir is finished, but its recipe has changed since; rename the directory" >&2
         tail -n 1 "$work/said" >&2
         rm -rf "$work"
         exit 1
@@ -40,7 +40,7 @@ done
 
 keep() { "$qgrad" results --add "$1" >/dev/null || : >"$work/failed"; }
 
-# train ROW SEED: to the end or as far as it may; then its logs go to results/.
+# train ROW SEED: trains to the end or until the time is up, then copies the logs of a finished run to results/.
 train() {
     dir=runs/$1/seed-$2
     if finished "$dir"; then keep "$dir"; return; fi
@@ -48,7 +48,7 @@ train() {
     from=$(source_of "$1")
     if [ -n "$from" ]; then
         if ! finished "runs/$from/seed-$2"; then
-            echo "$dir: waits for runs/$from/seed-$2"
+            echo "$dir: waiting for runs/$from/seed-$2"
             : >"$work/waiting"
             return
         fi
@@ -61,7 +61,7 @@ train() {
     fi
     log=$work/$1-$2
     shift 2
-    echo "$dir: begins or goes on"
+    echo "$dir: training"
     "$qgrad" train "$@" ${OPTIONS:-} >"$log" 2>"$log.err" &
     echo $! >"$log.pid"
     [ -e "$work/stop" ] && kill -TERM $!
@@ -70,7 +70,7 @@ train() {
     rm -f "$log.pid"
     case $status in
     0) ;;
-    130 | 143) : >"$work/stop" ;;               # a signal, and a checkpoint was written
+    130 | 143) : >"$work/stop" ;;               # a signal arrived, and train wrote a checkpoint
     *) echo "$dir: status $status"; tail -n 1 "$log.err"; : >"$work/failed"; return ;;
     esac
     if finished "$dir"; then
@@ -79,7 +79,7 @@ train() {
     fi
 }
 
-# Takes one job after another from the list; making the directory is taking it.
+# Takes one job after another from the list.  Creating the directory claims the job.
 worker() {
     while read -r row seed; do
         [ -e "$work/stop" ] && return
@@ -87,7 +87,7 @@ worker() {
     done <"$work/list"
 }
 
-# The runs get the signal, write their checkpoints and end; so does everything else.
+# Forwards the signal to the runs, which write their checkpoints and end.  Then the workers end.
 stop() {
     : >"$work/stop"
     for file in "$work"/*.pid; do
@@ -96,7 +96,7 @@ stop() {
 }
 trap stop INT TERM
 
-# Float nets first: what begins with their weights comes in a second round.
+# Float nets come first; runs that start from their weights come in the second round.
 for round in first second; do
     : >"$work/list"
     for seed in $seeds; do
@@ -112,7 +112,7 @@ for round in first second; do
         n=$((n + 1))
     done
     for pid in $pids; do
-        while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done      # a signal ends a wait early
+        while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done      # a signal interrupts wait
     done
 done
 
@@ -122,9 +122,9 @@ for seed in $seeds; do
 done
 status=0
 [ -e "$work/failed" ] && status=1
-[ -e "$work/waiting" ] && [ -z "$end" ] && status=1      # nothing in this call will bring it
+[ -e "$work/waiting" ] && [ -z "$end" ] && status=1      # no run of this call provides it
 [ -e "$work/stop" ] && status=130
 rm -rf "$work"
 "$qgrad" results || status=1
-echo "runs that are not finished: $left"
+echo "unfinished runs: $left"
 exit $status

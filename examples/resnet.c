@@ -1,12 +1,12 @@
-/* A net that is not a chain: ResNet-20 with ternary weights, by hand.  Layers are values: a block keeps
- * the one it began with, and adds it to where it has come.
+/* A net that is not a chain: ResNet-20 with ternary weights.  Each declaration returns a layer; a block
+ * keeps its input layer and adds it to its last one.
  *
- *     resnet [steps]              on noise in the shape of CIFAR-10 */
+ *     resnet [steps]              trains on noise in the shape of CIFAR-10 */
 #include <stdlib.h>
 
 #include "qgrad.h"
 
-/* conv - bn - relu - conv - bn, plus x or its shortcut, - relu.     He et al. 2015, arXiv:1512.03385 */
+/* conv - bn - relu - conv - bn, + x or its shortcut, relu.     He et al. 2015, arXiv:1512.03385 */
 static qg_layer *block(qg_net *net, qg_layer *x, int channels, int stride, qg_quant weight)
 {
     qg_layer *shortcut = stride > 1 ? qg_net_shortcut(net, x, stride, channels) : x;

@@ -49,7 +49,7 @@ for call in first second; do
 done
 sed 's/epochs = 1/epochs = 2/' examples/recipes/plain.toml >changed && mv changed examples/recipes/plain.toml
 QGRAD=$qgrad SEEDS='1 2 3' sh examples/reproduce.sh plain >log 2>&1 && fail "a recipe that was changed goes unnoticed"
-grep -q 'runs/plain/seed-1 is finished, but not by the recipe as it is now' log || fail "$(cat log)"
+grep -q 'runs/plain/seed-1 is finished, but its recipe has changed since' log || fail "$(cat log)"
 [ -e runs/plain/seed-3 ] && fail "trained although the recipe was changed"
 sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there goes unnoticed"
 
