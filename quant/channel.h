@@ -8,7 +8,7 @@
 #define QG_CHANNEL_H
 
 #include "core/kernels/cpu.h"
-#include "quant/check.h"
+#include "core/io/array.h"
 
 #include <stddef.h>
 

@@ -1,13 +1,13 @@
 /* quant/observe.h — what a batch spans (internal).
  *
- * For n channels of a split (quant/check.h; { 1, 1, size } is one channel of everything) from `first`
+ * For n channels of a split ({ 1, 1, size } is one channel of everything) from `first`
  * on, into lo and hi, [n] each.  NaN is left out; a channel without any number gives lo = inf,
  * hi = -inf.  The results do not depend on the order of the elements, so not on threads either.
  */
 #ifndef QG_OBSERVE_H
 #define QG_OBSERVE_H
 
-#include "quant/check.h"
+#include "core/io/array.h"
 
 void qg__min_max(qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi);
 

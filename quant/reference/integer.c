@@ -1,9 +1,8 @@
 #include "quant/reference/integer.h"
 
-#include "quant/check.h"
-#include "quant/code_array.h"
+#include "quant/operand.h"
+#include "quant/reference/code_array.h"
 #include "quant/round.h"
-#include "quant/reference/scales.h"
 
 /* ---- factors ---- */
 
@@ -116,16 +115,24 @@ qg_status qg_uniform_quantize(qg_uniform_quantize_attrs attrs, const qg_array *i
                               const qg_array *scales, const qg_array *zero_points,
                               qg_array *output)
 {
-    const char *op   = "uniform_quantize";
-    const int   axis = attrs.quantization_axis;
-    qg_status   s    = qg__check_array(op, "input", input, QG_F32);
-    if (!s) s = qg__check_codes(op, "output", output);
-    if (!s) s = qg__check_same_shape(op, "output", output, "input", input);
-    if (!s) s = qg__check_axis(op, "quantization_axis", axis, input);
-    if (!s) s = qg__check_scales(op, "scales", scales, "zero_points", zero_points, axis, input);
-    if (!s)
-        s = qg__check_limits(op, "quantization", attrs.quantization_min_val,
-                             attrs.quantization_max_val, output->dtype);
+    const char       *op     = "uniform_quantize";
+    const int         axis   = attrs.quantization_axis;
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__F32 },
+        { "output", output, .dtypes = QG__CODES, .like = "input" },
+        { "scales", scales, .dtypes = QG__F32, .along = "input", .axis = axis, .axis_name = "quantization_axis",
+          .values = QG__POSITIVE },
+        { "zero_points", zero_points, .dtypes = QG__I32, .along = "input", .axis = axis },
+    };
+    qg_status s = QG__CHECK_OPERANDS(op, rows);
+    if (!s) {
+        const qg__code_type t        = qg__code_type_of(output->dtype);
+        const qg__attribute limits[] = {
+            { "quantization_min_val", attrs.quantization_min_val, t.lo, attrs.quantization_max_val, NULL },
+            { "quantization_max_val", attrs.quantization_max_val, attrs.quantization_min_val, t.hi, NULL },
+        };
+        s = QG__CHECK_ATTRIBUTES(op, limits);
+    }
     if (!s) s = check_inverses(op, scales);
     if (s) return s;
     const qg_split d = qg__split_at(input, axis);
@@ -149,13 +156,15 @@ qg_status qg_uniform_dequantize(int quantization_axis, const qg_array *input,
                                 const qg_array *scales, const qg_array *zero_points,
                                 qg_array *output)
 {
-    const char *op   = "uniform_dequantize";
-    const int   axis = quantization_axis;
-    qg_status   s    = qg__check_codes(op, "input", input);
-    if (!s) s = qg__check_array(op, "output", output, QG_F32);
-    if (!s) s = qg__check_same_shape(op, "output", output, "input", input);
-    if (!s) s = qg__check_axis(op, "quantization_axis", axis, input);
-    if (!s) s = qg__check_scales(op, "scales", scales, "zero_points", zero_points, axis, input);
+    const int         axis   = quantization_axis;
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__CODES },
+        { "output", output, .dtypes = QG__F32, .like = "input" },
+        { "scales", scales, .dtypes = QG__F32, .along = "input", .axis = axis, .axis_name = "quantization_axis",
+          .values = QG__POSITIVE },
+        { "zero_points", zero_points, .dtypes = QG__I32, .along = "input", .axis = axis },
+    };
+    const qg_status s = QG__CHECK_OPERANDS("uniform_dequantize", rows);
     if (s) return s;
     const qg_split d = qg__split_at(input, axis);
     for (size_t k = 0; k < d.depth; k++) {
@@ -168,23 +177,35 @@ qg_status qg_uniform_dequantize(int quantization_axis, const qg_array *input,
     return QG_OK;
 }
 
-static qg_status check_requantize(const char *op, qg_uniform_requantize_attrs a,
-                                  const qg_array *input, const qg_array *output)
+static qg_status check_requantize(qg_uniform_requantize_attrs a, const qg_array *input,
+                                  const qg_array *input_scales, const qg_array *input_zero_points,
+                                  const qg_array *output_scales, const qg_array *output_zero_points,
+                                  const qg_array *output)
 {
-    const int in_axis  = a.input_quantization_axis;
-    const int out_axis = a.output_quantization_axis;
-    qg_status s        = qg__check_codes(op, "input", input);
-    if (!s) s = qg__check_codes(op, "output", output);
-    if (!s) s = qg__check_same_shape(op, "output", output, "input", input);
-    if (!s) s = qg__check_axis(op, "input_quantization_axis", in_axis, input);
-    if (!s) s = qg__check_axis(op, "output_quantization_axis", out_axis, input);
-    if (!s)
-        s = qg__check_limits(op, "output_quantization", a.output_quantization_min_val,
-                             a.output_quantization_max_val, output->dtype);
-    if (!s && in_axis >= 0 && out_axis >= 0 && in_axis != out_axis)
-        s = qg_fail(QG_EARG, "%s: input_quantization_axis is %d, must be -1 or "
-                             "output_quantization_axis, %d", op, in_axis, out_axis);
-    return s;
+    const char       *op     = "uniform_requantize";
+    const int         in     = a.input_quantization_axis;
+    const int         out    = a.output_quantization_axis;
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__CODES },
+        { "output", output, .dtypes = QG__CODES, .like = "input" },
+        { "input_scales", input_scales, .dtypes = QG__F32, .along = "input", .axis = in,
+          .axis_name = "input_quantization_axis", .values = QG__POSITIVE },
+        { "input_zero_points", input_zero_points, .dtypes = QG__I32, .along = "input", .axis = in },
+        { "output_scales", output_scales, .dtypes = QG__F32, .along = "input", .axis = out,
+          .axis_name = "output_quantization_axis", .values = QG__POSITIVE },
+        { "output_zero_points", output_zero_points, .dtypes = QG__I32, .along = "input", .axis = out },
+    };
+    const int           one   = in < 0 || out < 0 ? in : out;
+    const qg__attribute axis  = { "input_quantization_axis", in, one, one, "-1, or output_quantization_axis" };
+    qg_status           s     = qg__check_attributes(op, &axis, 1);
+    if (!s) s = QG__CHECK_OPERANDS(op, rows);
+    if (s) return s;
+    const qg__code_type t        = qg__code_type_of(output->dtype);
+    const qg__attribute limits[] = {
+        { "output_quantization_min_val", a.output_quantization_min_val, t.lo, a.output_quantization_max_val, NULL },
+        { "output_quantization_max_val", a.output_quantization_max_val, a.output_quantization_min_val, t.hi, NULL },
+    };
+    return QG__CHECK_ATTRIBUTES(op, limits);
 }
 
 qg_status qg_uniform_requantize(qg_uniform_requantize_attrs attrs, const qg_array *input,
@@ -192,31 +213,136 @@ qg_status qg_uniform_requantize(qg_uniform_requantize_attrs attrs, const qg_arra
                                 const qg_array *output_scales, const qg_array *output_zero_points,
                                 qg_array *output)
 {
-    const char *op       = "uniform_requantize";
-    const int   in_axis  = attrs.input_quantization_axis;
-    const int   out_axis = attrs.output_quantization_axis;
-    qg_status   s        = check_requantize(op, attrs, input, output);
-    if (!s)
-        s = qg__check_scales(op, "input_scales", input_scales, "input_zero_points",
-                             input_zero_points, in_axis, input);
-    if (!s)
-        s = qg__check_scales(op, "output_scales", output_scales, "output_zero_points",
-                             output_zero_points, out_axis, input);
+    const int in_axis  = attrs.input_quantization_axis;
+    const int out_axis = attrs.output_quantization_axis;
+    qg_status s        = check_requantize(attrs, input, input_scales, input_zero_points, output_scales,
+                                          output_zero_points, output);
     const qg_split d =
         s ? (qg_split){ 0 } : qg__split_at(input, in_axis < 0 ? out_axis : in_axis);
     for (size_t k = 0; k < d.depth; k++) {
-        const qg__scale in  = qg__scale_at(input_scales, input_zero_points, k);
-        const qg__scale out = qg__scale_at(output_scales, output_zero_points, k);
-        qg_multiplier   m = { 0, 0 };
-        s = qg_quantize_multiplier((double)in.scale / (double)out.scale, &m);
+        const int64_t in_zero  = qg__int_at(input_zero_points, k);
+        const int64_t out_zero = qg__int_at(output_zero_points, k);
+        qg_multiplier m        = { 0, 0 };
+        s = qg_quantize_multiplier(
+            (double)qg__float_at(input_scales, k) / (double)qg__float_at(output_scales, k), &m);
         if (s) return s;
         for (size_t o = 0; o < d.outer; o++)
             for (size_t i = (o * d.depth + k) * d.inner, e = i + d.inner; i < e; i++) {
-                const int64_t q = multiply_once(qg__code(input, i) - in.zero_point, m) + out.zero_point;
+                const int64_t q = multiply_once(qg__code(input, i) - in_zero, m) + out_zero;
                 qg__set_code(output, i,
                              qg_clamp_int(q, attrs.output_quantization_min_val,
                                           attrs.output_quantization_max_val));
             }
     }
     return s;
+}
+
+/* ---- requantize ---- */
+
+/* Reals with this many bits of fraction; the codes of the accumulator span 2^32. */
+enum { FRACTION = 16, CODE_BITS = 32 };
+
+/* The line from codes of one range to codes of the other, with FRACTION bits. */
+typedef struct line {
+    bool    fits;           /* else the two terms below do not fit 64 bits */
+    int64_t scale, offset;  /* v = ((q * scale) >> 32) + offset */
+    float   in_min, in_max, out_min, out_max;
+} line;
+
+static bool fits(double v)
+{
+    return v > -0x1p63 && v < 0x1p63;       /* false for NaN */
+}
+
+static int64_t saturated_sum(int64_t a, int64_t b)
+{
+    if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
+    if (b < 0 && a < INT64_MIN - b) return INT64_MIN;
+    return a + b;
+}
+
+/* The mixture of float and double is that of the source: it decides how terms are rounded. */
+static line plan(float in_min, float in_max, float out_min, float out_max)
+{
+    line         k         = { .in_min = in_min, .in_max = in_max, .out_min = out_min, .out_max = out_max };
+    const float  in_range  = in_max - in_min;
+    const float  out_range = out_max - out_min;
+    const bool   empty     = out_range == 0.0f;
+    const double one       = (double)(1 << FRACTION);
+    const float  recip     = empty ? 0.0f : (float)(255.0 / (double)out_range);
+    const float  middle    = (float)((double)(in_min + in_max) / 2.0);
+    const double scale     = empty ? 0.0 : 255.0 * one * (double)in_range / (double)out_range;
+    const double in_offset = empty ? 0.0 : (double)(middle * recip * (float)one);
+    const double out_offset = empty ? 0.0 : one * ((double)out_min * 255.0) / (double)out_range;
+    k.fits = fits(scale) && fits(in_offset) && fits(out_offset);
+    if (!k.fits) return k;
+    const int64_t half = 1 << (FRACTION - 1);
+    k.scale  = (int64_t)scale;
+    k.offset = saturated_sum((int64_t)in_offset, half - (int64_t)round(out_offset));
+    return k;
+}
+
+/* 1. q * scale has 95 bits, so it is taken in halves: scale = high * 2^32 + low, 0 <= low < 2^32, and
+ *    (q * scale) >> 32 = q * high + ((q * low) >> 32); |q| <= 2^31 and high < 2^31 fit both.
+ * 2. That is at most 2^62, so where the sum with the offset saturates, the code does as well. */
+static uint8_t code_of(const line *k, int32_t q)
+{
+    const int64_t high = k->scale >> CODE_BITS;
+    const int64_t low  = k->scale & UINT32_MAX;
+    const int64_t v    = saturated_sum(q * high + ((q * low) >> CODE_BITS), k->offset);
+    return (uint8_t)qg_clamp_int(v >> FRACTION, 0, UINT8_MAX);
+}
+
+/* The same line in double. */
+static uint8_t code_of_real(const line *k, int32_t q)
+{
+    const double in_range  = (double)k->in_max - (double)k->in_min;
+    const double out_range = (double)k->out_max - (double)k->out_min;
+    const double x = ((double)k->in_min + (double)k->in_max) / 2.0 + (double)q * 0x1p-32 * in_range;
+    return (uint8_t)qg_to_int(floor((x - (double)k->out_min) * (255.0 / out_range) + 0.5), 0, UINT8_MAX);
+}
+
+static qg_status check_ranges(const char *op, float in_min, float in_max, float out_min, float out_max)
+{
+    if (out_min > 0.0f || out_max < out_min || in_max < in_min)
+        return qg_fail(QG_EARG,
+                       "%s: requested_output is %g .. %g, must be ordered and begin at 0 or "
+                       "below; input is %g .. %g, must be ordered",
+                       op, (double)out_min, (double)out_max, (double)in_min, (double)in_max);
+    const qg_status s = qg__check_width(op, "input", in_min, in_max);
+    return s ? s : qg__check_width(op, "requested_output", out_min, out_max);
+}
+
+qg_status qg_requantize(const qg_array *input, const qg_array *input_min,
+                        const qg_array *input_max, const qg_array *requested_output_min,
+                        const qg_array *requested_output_max, qg_array *output,
+                        qg_array *output_min, qg_array *output_max)
+{
+    const char       *op     = "requantize";
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__I32 },
+        { "input_min", input_min, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE },
+        { "input_max", input_max, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE },
+        { "requested_output_min", requested_output_min, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE },
+        { "requested_output_max", requested_output_max, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE },
+        { "output", output, .dtypes = QG__U8, .like = "input" },
+        { "output_min", output_min, .dtypes = QG__F32, .scalar = true },
+        { "output_max", output_max, .dtypes = QG__F32, .scalar = true },
+    };
+    qg_status s = QG__CHECK_OPERANDS(op, rows);
+    if (s) return s;
+    const float in_min  = *(const float *)input_min->data;
+    const float in_max  = *(const float *)input_max->data;
+    const float out_min = *(const float *)requested_output_min->data;
+    const float out_max = *(const float *)requested_output_max->data;
+    s = check_ranges(op, in_min, in_max, out_min, out_max);
+    if (s) return s;
+    const line k = plan(in_min, in_max, out_min, out_max);
+    for (size_t i = 0, n = qg_array_count(input); i < n; i++) {
+        const int32_t q              = ((const int32_t *)input->data)[i];
+        ((uint8_t *)output->data)[i] = k.fits ? code_of(&k, q) : code_of_real(&k, q);
+    }
+    *(float *)output_min->data = out_min;
+    *(float *)output_max->data = out_max;
+    return QG_OK;
 }

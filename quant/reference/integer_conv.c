@@ -1,49 +1,169 @@
 #include "quant/reference/integer_conv.h"
 
-#include "quant/check.h"
-#include "quant/reference/code_conv.h"
-#include "quant/code_array.h"
 #include "quant/operand.h"
+#include "quant/reference/code_array.h"
 #include "quant/reference/quantize.h"
 #include "quant/round.h"
-#include "quant/reference/scales.h"
 
-static qg_status check_rank4(const char *op, const char *name, const qg_array *a, qg_dtype dtype)
+/* Strides beyond 2^16 are refused, so that sums of positions stay far from overflow. */
+enum { MAX_STRIDE = 1 << 16 };
+
+/* ---- the sum that every convolution of codes is, for any layout ---- */
+
+/* The extents of a rank-4 array and the steps between neighbours, in elements. */
+typedef struct axes {
+    size_t n, h, w, c;                  /* images or output channels, rows, columns, channels */
+    size_t step_n, step_h, step_w, step_c;
+} axes;
+
+typedef struct conv {
+    const qg_array *x, *w;
+    axes            x_axes, w_axes, y_axes;
+    size_t          stride_h, stride_w;
+    size_t          top, left;          /* rows and columns of padding */
+    size_t          groups;
+    int64_t         x_zero;
+} conv;
+
+/* How the sums of one output channel become codes. */
+typedef struct channel {
+    int64_t             w_zero, bias;
+    qg_multiplier       m;
+    qg_requant_rounding rounding;
+    int64_t             zero, lo, hi;       /* of the output */
+} channel;
+
+static axes axes_of(const qg_array *a, int n, int h, int w, int c)
 {
-    const qg_status s = qg__check_array(op, name, a, dtype);
-    return s ? s : qg__check_rank(op, name, a, 4);
+    size_t step[4];
+    size_t size = 1;
+    for (int i = 3; i >= 0; i--) {
+        step[i] = size;
+        size *= a->dims[i];
+    }
+    return (axes){ a->dims[n], a->dims[h], a->dims[w], a->dims[c],
+                   step[n],    step[h],    step[w],    step[c] };
 }
 
-/* Strides beyond 2^16 are nobody's; the bound keeps sums of positions far from overflow. */
-static qg_status check_strides(const char *op, int down, int right)
+size_t qg_conv_extent(qg_padding padding, size_t in, size_t kernel, size_t stride)
 {
-    enum { MOST = 1 << 16 };
-    if (down >= 1 && right >= 1 && down <= MOST && right <= MOST) return QG_OK;
-    return qg_fail(QG_EARG, "%s: strides are %d and %d, must be 1 .. %d", op, down, right,
-                   (int)MOST);
+    if (stride == 0) return 0;
+    if (padding == QG_PADDING_SAME) return in / stride + (in % stride ? 1 : 0);
+    return in < kernel ? 0 : (in - kernel) / stride + 1;
+}
+
+/* Rows of padding before the first. */
+static size_t before(qg_padding padding, size_t in, size_t out, size_t kernel, size_t stride)
+{
+    if (padding == QG_PADDING_VALID || out == 0) return 0;
+    const size_t reach = (out - 1) * stride + kernel;
+    return reach > in ? (reach - in) / 2 : 0;
+}
+
+/* Checks that the operands agree and fills top and left; all else is set. */
+static qg_status fit(const char *op, conv *k, qg_padding padding)
+{
+    const axes x = k->x_axes;
+    const axes w = k->w_axes;
+    const axes y = k->y_axes;
+    if (w.h == 0 || w.w == 0)
+        return qg_fail(QG_ESHAPE, "%s: the filter is %zu x %zu, must not be empty", op, w.h, w.w);
+    if (w.c * k->groups != x.c || w.n % k->groups != 0)
+        return qg_fail(QG_ESHAPE,
+                       "%s: the filter has %zu input and %zu output channels in %zu groups, the "
+                       "input has %zu channels", op, w.c, w.n, k->groups, x.c);
+    if (padding == QG_PADDING_VALID && (x.h < w.h || x.w < w.w))
+        return qg_fail(QG_ESHAPE, "%s: the filter is %zu x %zu, the input only %zu x %zu", op, w.h,
+                       w.w, x.h, x.w);
+    const size_t oh = qg_conv_extent(padding, x.h, w.h, k->stride_h);
+    const size_t ow = qg_conv_extent(padding, x.w, w.w, k->stride_w);
+    if (y.n != x.n || y.h != oh || y.w != ow || y.c != w.n)
+        return qg_fail(QG_ESHAPE,
+                       "%s: output has n,h,w,c = %zu,%zu,%zu,%zu, must be %zu,%zu,%zu,%zu", op, y.n,
+                       y.h, y.w, y.c, x.n, oh, ow, w.n);
+    k->top  = before(padding, x.h, oh, w.h, k->stride_h);
+    k->left = before(padding, x.w, ow, w.w, k->stride_w);
+    return QG_OK;
+}
+
+static int64_t accumulate(const conv *k, size_t n, size_t oy, size_t ox, size_t o,
+                          int64_t w_zero)
+{
+    const axes   x     = k->x_axes;
+    const axes   w     = k->w_axes;
+    const size_t first = o / (w.n / k->groups) * w.c;      /* input channel of the group */
+    int64_t      sum   = 0;
+    for (size_t ky = 0; ky < w.h; ky++) {
+        const size_t iy = oy * k->stride_h + ky - k->top;  /* wraps to beyond x.h above the image */
+        if (iy >= x.h) continue;
+        for (size_t kx = 0; kx < w.w; kx++) {
+            const size_t ix = ox * k->stride_w + kx - k->left;
+            if (ix >= x.w) continue;
+            const size_t at_x = n * x.step_n + iy * x.step_h + ix * x.step_w + first * x.step_c;
+            const size_t at_w = o * w.step_n + ky * w.step_h + kx * w.step_w;
+            for (size_t c = 0; c < w.c; c++)
+                sum += (qg__code(k->x, at_x + c * x.step_c) - k->x_zero) *
+                       (qg__code(k->w, at_w + c * w.step_c) - w_zero);
+        }
+    }
+    return sum;
+}
+
+/* Refuses zero points with which a sum could leave 64 bits. */
+static qg_status check_zero(const char *op, const conv *k, int64_t w_zero)
+{
+    enum { CODE = 256 };
+    const axes   w      = k->w_axes;
+    const double   x_far  = fabs((double)k->x_zero) + CODE;
+    const double   w_far  = fabs((double)w_zero) + CODE;
+    const double   window = (double)w.h * (double)w.w * (double)w.c;
+    if (x_far * w_far * window < 0x1p62) return QG_OK;
+    return qg_fail(QG_EARG,
+                   "%s: zero points of %.0f and %.0f are too far for sums of %.0f products", op,
+                   (double)k->x_zero, (double)w_zero, window);
+}
+
+/* Output channel o of y. */
+static void run(const conv *k, size_t o, const channel *ch, qg_array *y)
+{
+    const axes a = k->y_axes;
+    for (size_t n = 0; n < a.n; n++)
+        for (size_t oy = 0; oy < a.h; oy++)
+            for (size_t ox = 0; ox < a.w; ox++) {
+                const int32_t acc =
+                    qg_saturate_i32(accumulate(k, n, oy, ox, o, ch->w_zero) + ch->bias);
+                const int64_t q =
+                    qg_multiply_by_quantized_multiplier(acc, ch->m, ch->rounding) + ch->zero;
+                qg__set_code(y, n * a.step_n + oy * a.step_h + ox * a.step_w + o * a.step_c,
+                             qg_clamp_int(q, ch->lo, ch->hi));
+            }
 }
 
 /* ---- quantized_conv2d ---- */
 
-/* A range of rank 0, its zero point and level. */
+/* The zero point and level of a range of scalars. */
 static qg_status check_range(const char *op, const char *name, const qg_array *min,
                              const qg_array *max, int64_t *zero, float *level)
 {
-    qg_status s = qg__check_array(op, name, min, QG_F32);
-    if (!s) s = qg__check_rank(op, name, min, 0);
-    if (!s) s = qg__check_array(op, name, max, QG_F32);
-    if (!s) s = qg__check_rank(op, name, max, 0);
-    if (s) return s;
-    const float lo = *(const float *)min->data;
-    const float hi = *(const float *)max->data;
-    if (!isfinite(lo) || !isfinite(hi) || lo > hi)
-        return qg_fail(QG_EARG, "%s: %s are %.9g and %.9g, must be finite and ordered", op, name,
-                       (double)lo, (double)hi);
-    s = qg__check_width(op, name, lo, hi);
+    const float     lo = qg__float_at(min, 0);
+    const float     hi = qg__float_at(max, 0);
+    const qg_status s  = qg__check_width(op, name, lo, hi);
     if (s) return s;
     *zero  = qg_float_to_quantized_unclamped(QG_U8, 0.0f, lo, hi);
     *level = (hi - lo) / 255.0f;
     return QG_OK;
+}
+
+static qg_status check_quantized_conv2d(const char *op, qg_quantized_conv2d_attrs a)
+{
+    const qg__attribute attrs[] = {
+        { "padding", (int)a.padding, QG_PADDING_VALID, QG_PADDING_SAME, "VALID or SAME" },
+        { "strides[0]", a.strides[0], 1, 1, "1" },
+        { "strides[1]", a.strides[1], 1, MAX_STRIDE, NULL },
+        { "strides[2]", a.strides[2], 1, MAX_STRIDE, NULL },
+        { "strides[3]", a.strides[3], 1, 1, "1" },
+    };
+    return QG__CHECK_ATTRIBUTES(op, attrs);
 }
 
 qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *input,
@@ -52,97 +172,103 @@ qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *i
                               const qg_array *max_filter, qg_array *output, qg_array *output_min,
                               qg_array *output_max)
 {
-    const char *op = "quantized_conv2d";
-    int64_t     x_zero;
-    int64_t     w_zero;
-    float       level_x;
-    float       level_w;
-    qg_status   s = check_rank4(op, "input", input, QG_U8);
-    if (!s) s = check_rank4(op, "filter", filter, QG_U8);
-    if (!s) s = check_rank4(op, "output", output, QG_I32);
-    if (!s) s = check_range(op, "min_input and max_input", min_input, max_input, &x_zero, &level_x);
-    if (!s)
-        s = check_range(op, "min_filter and max_filter", min_filter, max_filter, &w_zero, &level_w);
-    if (!s) s = qg__check_pair(op, "output_min", output_min, "min_input", min_input);
-    if (!s) s = qg__check_pair(op, "output_max", output_max, "max_input", max_input);
-    if (!s) s = check_strides(op, attrs.strides[1], attrs.strides[2]);
+    const char       *op     = "quantized_conv2d";
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__U8, .rank = 4 },
+        { "filter", filter, .dtypes = QG__U8, .rank = 4 },
+        { "output", output, .dtypes = QG__I32, .rank = 4 },
+        { "min_input", min_input, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE },
+        { "max_input", max_input, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE, .least = "min_input" },
+        { "min_filter", min_filter, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE },
+        { "max_filter", max_filter, .dtypes = QG__F32, .scalar = true, .values = QG__FINITE, .least = "min_filter" },
+        { "output_min", output_min, .dtypes = QG__F32, .scalar = true },
+        { "output_max", output_max, .dtypes = QG__F32, .scalar = true },
+    };
+    int64_t   x_zero, w_zero;
+    float     level_x, level_w;
+    qg_status s = QG__CHECK_OPERANDS(op, rows);
+    if (!s) s = check_range(op, "min_input .. max_input", min_input, max_input, &x_zero, &level_x);
+    if (!s) s = check_range(op, "min_filter .. max_filter", min_filter, max_filter, &w_zero, &level_w);
+    if (!s) s = check_quantized_conv2d(op, attrs);
     if (s) return s;
     const float most = level_x * level_w * 2147483648.0f;   /* (float)INT32_MAX */
     if (!isfinite(most))
         return qg_fail(QG_EARG, "%s: levels of %g and %g make an output_max of %g, must be finite", op,
                        (double)level_x, (double)level_w, (double)most);
-    if (attrs.strides[0] != 1 || attrs.strides[3] != 1)
-        return qg_fail(QG_EARG, "%s: strides of batch and channel are %d and %d, must be 1", op,
-                       attrs.strides[0], attrs.strides[3]);
-    qg__code_conv k = { .x        = input,
-                        .w        = filter,
-                        .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
-                        .w_axes   = qg__axes_of(filter, 3, 0, 1, 2),
-                        .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
-                        .stride_h = (size_t)attrs.strides[1],
-                        .stride_w = (size_t)attrs.strides[2],
-                        .groups   = 1,
-                        .x_zero   = x_zero };
-    s = qg__code_conv_fit(op, &k, attrs.padding);
-    if (!s) s = qg__code_conv_check_zero(op, &k, w_zero);
+    conv k = { .x        = input,
+               .w        = filter,
+               .x_axes   = axes_of(input, 0, 1, 2, 3),
+               .w_axes   = axes_of(filter, 3, 0, 1, 2),
+               .y_axes   = axes_of(output, 0, 1, 2, 3),
+               .stride_h = (size_t)attrs.strides[1],
+               .stride_w = (size_t)attrs.strides[2],
+               .groups   = 1,
+               .x_zero   = x_zero };
+    s = fit(op, &k, attrs.padding);
+    if (!s) s = check_zero(op, &k, w_zero);
     if (s) return s;
-    /* One, so that the sum is the code. */
-    const qg__code_conv_channel ch = { .w_zero   = w_zero,
-                                       .m        = { 1 << 30, 1 },
-                                       .rounding = QG_SINGLE_ROUNDING,
-                                       .lo       = INT32_MIN,
-                                       .hi       = INT32_MAX };
-    for (size_t o = 0; o < k.w_axes.n; o++) qg__code_conv_run(&k, o, &ch, output);
+    /* The factor is 1, so that the sum is the code. */
+    const channel ch = { .w_zero   = w_zero,
+                         .m        = { 1 << 30, 1 },
+                         .rounding = QG_SINGLE_ROUNDING,
+                         .lo       = INT32_MIN,
+                         .hi       = INT32_MAX };
+    for (size_t o = 0; o < k.w_axes.n; o++) run(&k, o, &ch, output);
     *(float *)output_min->data = -most;
     *(float *)output_max->data = most;
     return QG_OK;
 }
 
-/* ---- uniform_quantized_convolution ---- */
+/* ---- convolutions whose sums are requantized ---- */
 
-static qg_status check_uniform_axes(const char *op, qg_uniform_convolution_attrs a, int rhs_axis,
-                                    int output_axis)
+/* Scales and zero points of the filter and the output, per tensor or per output channel. */
+typedef struct requantized {
+    float               x_scale;
+    const qg_array     *w_scale, *w_zero;       /* w_zero and bias: NULL for zeros */
+    const qg_array     *y_scale, *y_zero, *bias;
+    qg_requant_rounding rounding;
+    int64_t             lo, hi;
+} requantized;
+
+static int64_t int_or_zero(const qg_array *a, size_t i)
 {
-    if (a.rhs_quantization_axis != -1 && a.rhs_quantization_axis != rhs_axis)
-        return qg_fail(QG_EARG, "%s: rhs_quantization_axis is %d, must be -1 or %d", op,
-                       a.rhs_quantization_axis, rhs_axis);
-    if (a.output_quantization_axis != -1 && a.output_quantization_axis != output_axis)
-        return qg_fail(QG_EARG, "%s: output_quantization_axis is %d, must be -1 or %d", op,
-                       a.output_quantization_axis, output_axis);
-    if (a.feature_group_count < 1)
-        return qg_fail(QG_EARG, "%s: feature_group_count is %d, must be >= 1", op,
-                       a.feature_group_count);
-    return QG_OK;
+    return a ? qg__int_at(a, i) : 0;
 }
 
-/* The operands but for their agreement, which qg__code_conv_fit checks. */
-static qg_status check_uniform(const char *op, qg_uniform_convolution_attrs a, const qg_array *lhs,
-                               const qg_array *rhs, const qg_array *output)
+static qg_status convolve(const char *op, conv *k, qg_padding padding, const requantized *r, qg_array *y)
 {
-    if ((unsigned)a.layout > QG_NHWC_HWIO)
-        return qg_fail(QG_EARG, "%s: layout is %d, must be NCHW_OIHW or NHWC_HWIO", op, (int)a.layout);
-    const bool nchw = a.layout == QG_NCHW_OIHW;
-    qg_status  s    = check_rank4(op, "lhs", lhs, QG_I8);
-    if (!s) s = check_rank4(op, "rhs", rhs, QG_I8);
-    if (!s) s = check_rank4(op, "output", output, QG_I32);
-    return s ? s : check_uniform_axes(op, a, nchw ? 0 : 3, nchw ? 1 : 3);
+    qg_status s = fit(op, k, padding);
+    for (size_t o = 0; !s && o < k->w_axes.n; o++) s = check_zero(op, k, int_or_zero(r->w_zero, o));
+    for (size_t o = 0; !s && o < k->w_axes.n; o++) {
+        const double factor = (double)r->x_scale * (double)qg__float_at(r->w_scale, o);
+        channel      ch     = { .w_zero   = int_or_zero(r->w_zero, o),
+                                .bias     = int_or_zero(r->bias, o),
+                                .rounding = r->rounding,
+                                .zero     = qg__int_at(r->y_zero, o),
+                                .lo       = r->lo,
+                                .hi       = r->hi };
+        s = qg_quantize_multiplier(factor / (double)qg__float_at(r->y_scale, o), &ch.m);
+        if (!s) run(k, o, &ch, y);
+    }
+    return s;
 }
 
-static qg__code_conv uniform_conv(qg_uniform_convolution_attrs a, const qg_array *lhs, const qg_array *rhs,
-                                  const qg_array *output, int64_t lhs_zero)
+static qg_status check_uniform_attrs(const char *op, qg_uniform_convolution_attrs a)
 {
-    const bool nchw = a.layout == QG_NCHW_OIHW;
-    const int  h    = nchw ? 2 : 1;         /* of lhs and output; the columns follow */
-    const int  c    = nchw ? 1 : 3;
-    return (qg__code_conv){ .x        = lhs,
-                            .w        = rhs,
-                            .x_axes   = qg__axes_of(lhs, 0, h, h + 1, c),
-                            .w_axes   = nchw ? qg__axes_of(rhs, 0, 2, 3, 1) : qg__axes_of(rhs, 3, 0, 1, 2),
-                            .y_axes   = qg__axes_of(output, 0, h, h + 1, c),
-                            .stride_h = 1,
-                            .stride_w = 1,
-                            .groups   = (size_t)a.feature_group_count,
-                            .x_zero   = lhs_zero };
+    const bool          nchw     = a.layout == QG_NCHW_OIHW;
+    const int           w_axis   = a.rhs_quantization_axis == -1 ? -1 : nchw ? 0 : 3;
+    const int           y_axis   = a.output_quantization_axis == -1 ? -1 : nchw ? 1 : 3;
+    const int32_t       lo       = a.output_quantization_min_val;
+    const int32_t       hi       = a.output_quantization_max_val;
+    const qg__attribute attrs[]  = {
+        { "layout", (int)a.layout, QG_NCHW_OIHW, QG_NHWC_HWIO, "NCHW_OIHW or NHWC_HWIO" },
+        { "padding", (int)a.padding, QG_PADDING_VALID, QG_PADDING_SAME, "VALID or SAME" },
+        { "rhs_quantization_axis", a.rhs_quantization_axis, w_axis, w_axis, nchw ? "-1 or 0" : "-1 or 3" },
+        { "output_quantization_axis", a.output_quantization_axis, y_axis, y_axis, nchw ? "-1 or 1" : "-1 or 3" },
+        { "feature_group_count", a.feature_group_count, 1, INT32_MAX, "1 or more" },
+        { "output_quantization_min_val", lo, INT32_MIN, hi, NULL },
+    };
+    return QG__CHECK_ATTRIBUTES(op, attrs);
 }
 
 qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, const qg_array *lhs,
@@ -151,78 +277,60 @@ qg_status qg_uniform_quantized_convolution(qg_uniform_convolution_attrs attrs, c
                                            const qg_array *rhs_zp, const qg_array *output_scale,
                                            const qg_array *output_zp, qg_array *output)
 {
-    const char *op = "uniform_quantized_convolution";
-    qg_status   s  = check_uniform(op, attrs, lhs, rhs, output);
-    if (!s) s = qg__check_scales(op, "lhs_scale", lhs_scale, "lhs_zp", lhs_zp, -1, lhs);
-    if (!s)
-        s = qg__check_scales(op, "rhs_scale", rhs_scale, "rhs_zp", rhs_zp,
-                             attrs.rhs_quantization_axis, rhs);
-    if (!s)
-        s = qg__check_scales(op, "output_scale", output_scale, "output_zp", output_zp,
-                             attrs.output_quantization_axis, output);
-    if (!s)
-        s = qg__check_limits(op, "output_quantization", attrs.output_quantization_min_val,
-                             attrs.output_quantization_max_val, QG_I32);
+    const char       *op     = "uniform_quantized_convolution";
+    const int         w_axis = attrs.rhs_quantization_axis;
+    const int         y_axis = attrs.output_quantization_axis;
+    const qg__operand rows[] = {
+        { "lhs", lhs, .dtypes = QG__I8, .rank = 4 },
+        { "rhs", rhs, .dtypes = QG__I8, .rank = 4 },
+        { "output", output, .dtypes = QG__I32, .rank = 4 },
+        { "lhs_scale", lhs_scale, .dtypes = QG__F32, .scalar = true, .values = QG__POSITIVE },
+        { "lhs_zp", lhs_zp, .dtypes = QG__I32, .scalar = true },
+        { "rhs_scale", rhs_scale, .dtypes = QG__F32, .along = "rhs", .axis = w_axis, .values = QG__POSITIVE },
+        { "rhs_zp", rhs_zp, .dtypes = QG__I32, .along = "rhs", .axis = w_axis },
+        { "output_scale", output_scale, .dtypes = QG__F32, .along = "output", .axis = y_axis, .values = QG__POSITIVE },
+        { "output_zp", output_zp, .dtypes = QG__I32, .along = "output", .axis = y_axis },
+    };
+    qg_status s = check_uniform_attrs(op, attrs);
+    if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
-    const qg__scale x = qg__scale_at(lhs_scale, lhs_zp, 0);
-    qg__code_conv   k = uniform_conv(attrs, lhs, rhs, output, x.zero_point);
-    s                 = qg__code_conv_fit(op, &k, attrs.padding);
-    for (size_t o = 0; !s && o < k.w_axes.n; o++)
-        s = qg__code_conv_check_zero(op, &k, qg__scale_at(rhs_scale, rhs_zp, o).zero_point);
-    for (size_t o = 0; !s && o < k.w_axes.n; o++) {
-        const qg__scale       w  = qg__scale_at(rhs_scale, rhs_zp, o);
-        const qg__scale       y  = qg__scale_at(output_scale, output_zp, o);
-        qg__code_conv_channel ch = { .w_zero   = w.zero_point,
-                                     .rounding = QG_SINGLE_ROUNDING,
-                                     .zero     = y.zero_point,
-                                     .lo       = attrs.output_quantization_min_val,
-                                     .hi       = attrs.output_quantization_max_val };
-        s = qg_quantize_multiplier((double)x.scale * (double)w.scale / (double)y.scale, &ch.m);
-        if (!s) qg__code_conv_run(&k, o, &ch, output);
-    }
-    return s;
+    const bool nchw = attrs.layout == QG_NCHW_OIHW;
+    const int  h    = nchw ? 2 : 1;         /* of lhs and output; the columns follow */
+    const int  c    = nchw ? 1 : 3;
+    conv       k    = { .x        = lhs,
+                        .w        = rhs,
+                        .x_axes   = axes_of(lhs, 0, h, h + 1, c),
+                        .w_axes   = nchw ? axes_of(rhs, 0, 2, 3, 1) : axes_of(rhs, 3, 0, 1, 2),
+                        .y_axes   = axes_of(output, 0, h, h + 1, c),
+                        .stride_h = 1,
+                        .stride_w = 1,
+                        .groups   = (size_t)attrs.feature_group_count,
+                        .x_zero   = qg__int_at(lhs_zp, 0) };
+    const requantized r = { .x_scale  = qg__float_at(lhs_scale, 0),
+                            .w_scale  = rhs_scale,
+                            .w_zero   = rhs_zp,
+                            .y_scale  = output_scale,
+                            .y_zero   = output_zp,
+                            .rounding = QG_SINGLE_ROUNDING,
+                            .lo       = attrs.output_quantization_min_val,
+                            .hi       = attrs.output_quantization_max_val };
+    return convolve(op, &k, attrs.padding, &r, output);
 }
 
-/* ---- conv2d_per_channel ---- */
-
-static qg_status check_byte_codes(const char *op, const char *name, const qg_array *a)
+static qg_status check_per_channel(const char *op, qg_conv2d_per_channel_attrs a, qg_dtype output)
 {
-    qg_status s = qg__check_codes(op, name, a);
-    if (!s) s = qg__check_rank(op, name, a, 4);
-    if (!s && qg__code_type_of(a->dtype).bits != 8)
-        s = qg_fail(QG_EARG, "%s: dtype of %s is %s, must be I8 or U8", op, name,
-                    qg_dtype_name(a->dtype));
-    return s;
-}
-
-static qg_status check_per_channel(const char *op, qg_conv2d_per_channel_attrs a,
-                                   const qg_array *input, const qg_array *filter,
-                                   const qg_array *scales, const qg_array *zeros,
-                                   const qg_array *bias, const qg_array *output)
-{
-    qg_status s = check_byte_codes(op, "input", input);
-    if (!s) s = check_byte_codes(op, "filter", filter);
-    if (!s) s = check_byte_codes(op, "output", output);
-    if (!s) s = check_strides(op, a.strides[0], a.strides[1]);
-    if (!s) s = qg__check_limits(op, "output", a.output_min, a.output_max, output->dtype);
-    if (!s && bias) s = qg__check_array(op, "bias", bias, QG_I32);
-    if (!s && bias) s = qg__check_vector(op, "bias", bias, filter->dims[0]);
-    if (!s && zeros) s = qg__check_array(op, "filter_zero_points", zeros, QG_I32);
-    if (!s && zeros) s = qg__check_vector(op, "filter_zero_points", zeros, filter->dims[0]);
-    if (!s) s = qg__check_all_positive(op, "filter_scales", scales);
-    if (!s) s = qg__check_vector(op, "filter_scales", scales, filter->dims[0]);
-    if (s) return s;
-    if (!isfinite(a.input_scale) || a.input_scale <= 0.0f || !isfinite(a.output_scale) ||
-        a.output_scale <= 0.0f)
-        return qg_fail(QG_EARG, "%s: input_scale is %g and output_scale %g, must be > 0 and finite",
-                       op, (double)a.input_scale, (double)a.output_scale);
-    return qg__check_int(op, "rounding", (int)a.rounding, QG_DOUBLE_ROUNDING, QG_SINGLE_ROUNDING);
-}
-
-/* Of an int32 vector that may be absent. */
-static int32_t element(const qg_array *a, size_t i)
-{
-    return a ? ((const int32_t *)a->data)[i] : 0;
+    const qg__code_type t       = qg__code_type_of(output);
+    const qg__attribute attrs[] = {
+        { "padding", (int)a.padding, QG_PADDING_VALID, QG_PADDING_SAME, "VALID or SAME" },
+        { "strides[0]", a.strides[0], 1, MAX_STRIDE, NULL },
+        { "strides[1]", a.strides[1], 1, MAX_STRIDE, NULL },
+        { "output_min", a.output_min, t.lo, a.output_max, NULL },
+        { "output_max", a.output_max, a.output_min, t.hi, NULL },
+        { "rounding", (int)a.rounding, QG_DOUBLE_ROUNDING, QG_SINGLE_ROUNDING, "DOUBLE_ROUNDING or SINGLE_ROUNDING" },
+    };
+    qg_status s = QG__CHECK_ATTRIBUTES(op, attrs);
+    if (!s) s = qg__check_above_zero(op, "input_scale", a.input_scale);
+    return s ? s : qg__check_above_zero(op, "output_scale", a.output_scale);
 }
 
 qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_array *input,
@@ -230,33 +338,37 @@ qg_status qg_conv2d_per_channel(qg_conv2d_per_channel_attrs attrs, const qg_arra
                                 const qg_array *filter_zero_points, const qg_array *bias,
                                 qg_array *output)
 {
-    const char *op = "conv2d_per_channel";
-    qg_status   s  = check_per_channel(op, attrs, input, filter, filter_scales, filter_zero_points,
-                                       bias, output);
+    const char       *op     = "conv2d_per_channel";
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__BYTES, .rank = 4 },
+        { "filter", filter, .dtypes = QG__BYTES, .rank = 4 },
+        { "output", output, .dtypes = QG__BYTES, .rank = 4 },
+        { "bias", bias, .dtypes = QG__I32, .along = "filter", .axis = 0, .optional = true },
+        { "filter_zero_points", filter_zero_points, .dtypes = QG__I32, .along = "filter", .axis = 0, .optional = true },
+        { "filter_scales", filter_scales, .dtypes = QG__F32, .along = "filter", .axis = 0, .values = QG__POSITIVE },
+    };
+    qg_status s = QG__CHECK_OPERANDS(op, rows);
+    if (!s) s = check_per_channel(op, attrs, output->dtype);
     if (s) return s;
-    qg__code_conv k = { .x        = input,
-                        .w        = filter,
-                        .x_axes   = qg__axes_of(input, 0, 1, 2, 3),
-                        .w_axes   = qg__axes_of(filter, 0, 1, 2, 3),
-                        .y_axes   = qg__axes_of(output, 0, 1, 2, 3),
-                        .stride_h = (size_t)attrs.strides[0],
-                        .stride_w = (size_t)attrs.strides[1],
-                        .groups   = 1,
-                        .x_zero   = attrs.input_zero_point };
-    s = qg__code_conv_fit(op, &k, attrs.padding);
-    for (size_t o = 0; !s && o < k.w_axes.n; o++)
-        s = qg__code_conv_check_zero(op, &k, element(filter_zero_points, o));
-    for (size_t o = 0; !s && o < k.w_axes.n; o++) {
-        const double          scale = (double)((const float *)filter_scales->data)[o];
-        qg__code_conv_channel ch    = { .w_zero   = element(filter_zero_points, o),
-                                        .bias     = element(bias, o),
-                                        .rounding = attrs.rounding,
-                                        .zero     = attrs.output_zero_point,
-                                        .lo       = attrs.output_min,
-                                        .hi       = attrs.output_max };
-        s = qg_quantize_multiplier(
-            (double)attrs.input_scale * scale / (double)attrs.output_scale, &ch.m);
-        if (!s) qg__code_conv_run(&k, o, &ch, output);
-    }
-    return s;
+    conv k = { .x        = input,
+               .w        = filter,
+               .x_axes   = axes_of(input, 0, 1, 2, 3),
+               .w_axes   = axes_of(filter, 0, 1, 2, 3),
+               .y_axes   = axes_of(output, 0, 1, 2, 3),
+               .stride_h = (size_t)attrs.strides[0],
+               .stride_w = (size_t)attrs.strides[1],
+               .groups   = 1,
+               .x_zero   = attrs.input_zero_point };
+    const qg_array    y_scale = { .dtype = QG_F32, .data = &attrs.output_scale };
+    const qg_array    y_zero  = { .dtype = QG_I32, .data = &attrs.output_zero_point };
+    const requantized r       = { .x_scale  = attrs.input_scale,
+                                  .w_scale  = filter_scales,
+                                  .w_zero   = filter_zero_points,
+                                  .y_scale  = &y_scale,
+                                  .y_zero   = &y_zero,
+                                  .bias     = bias,
+                                  .rounding = attrs.rounding,
+                                  .lo       = attrs.output_min,
+                                  .hi       = attrs.output_max };
+    return convolve(op, &k, attrs.padding, &r, output);
 }

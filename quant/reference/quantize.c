@@ -1,40 +1,20 @@
 #include "quant/reference/quantize.h"
 
-#include "quant/check.h"
-#include "quant/code_array.h"
+#include "quant/operand.h"
+#include "quant/reference/code_array.h"
 #include "quant/round.h"
 
 #include <float.h>
 
-/* ---- what the two operators check alike ---- */
-
-/* One end of the ranges: one element of any rank, or one per index of the axis. */
-static qg_status check_ends(const char *op, const char *name, const qg_array *a, int axis,
-                            const qg_array *x)
-{
-    qg_status s = qg__check_array(op, name, a, QG_F32);
-    if (s) return s;
-    const size_t n = qg_array_count(a);
-    if (axis >= 0)
-        s = qg__check_vector(op, name, a, x->dims[axis]);
-    else if (n != 1)
-        s = qg_fail(QG_ESHAPE, "%s: %s has %zu elements, must have 1 if axis is -1", op, name, n);
-    for (size_t i = 0; !s && i < n; i++) {
-        const float v = ((const float *)a->data)[i];
-        if (!isfinite(v))
-            s = qg_fail(QG_EARG, "%s: %s[%zu] is %g, must be finite", op, name, i, (double)v);
-    }
-    return s;
-}
-
+/* The axis has been checked. */
 static qg_status check_mode(const char *op, qg_quantize_mode mode, int axis, const qg_array *x)
 {
-    if ((unsigned)mode > QG_SCALED)
-        return qg_fail(QG_EARG, "%s: mode is %d, must be MIN_COMBINED, MIN_FIRST or SCALED", op,
-                       (int)mode);
-    const qg_status s = qg__check_axis(op, "axis", axis, x);
-    if (s || mode != QG_MIN_FIRST || axis < 0 || x->dims[axis] == 1) return s;
-    return qg_fail(QG_EARG, "%s: axis is %d, must be -1 for MIN_FIRST", op, axis);
+    const bool          single  = axis < 0 || x->dims[axis] == 1;
+    const qg__attribute attrs[] = {
+        { "mode", (int)mode, QG_MIN_COMBINED, QG_SCALED, "MIN_COMBINED, MIN_FIRST or SCALED" },
+        { "axis", axis, -1, mode == QG_MIN_FIRST && !single ? -1 : axis, "-1 for MIN_FIRST" },
+    };
+    return QG__CHECK_ATTRIBUTES(op, attrs);
 }
 
 /* ---- quantize_v2 ---- */
@@ -131,45 +111,42 @@ static float quantize(const quantizer *q, float x)
 static qg_status check_quantize(const char *op, qg_quantize_v2_attrs a, const qg_array *input,
                                 const qg_array *min, const qg_array *max, const qg_array *output)
 {
-    qg_status s = qg__check_array(op, "input", input, QG_F32);
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__F32 },
+        { "min_range", min, .dtypes = QG__F32, .along = "input", .axis = a.axis, .any_rank = true, .values = QG__FINITE },
+        { "max_range", max, .dtypes = QG__F32, .along = "input", .axis = a.axis, .any_rank = true, .values = QG__FINITE,
+          .least = "min_range" },
+        { "output", output, .dtypes = QG__CODES, .like = "input" },
+    };
+    const int           rounding = a.mode == QG_SCALED ? QG_HALF_TO_EVEN : QG_HALF_AWAY_FROM_ZERO;
+    const qg__attribute attrs[]  = {
+        { "round_mode", (int)a.round_mode, QG_HALF_AWAY_FROM_ZERO, rounding,
+          "HALF_AWAY_FROM_ZERO, or with SCALED HALF_TO_EVEN" },
+        { "scaled_variant", (int)a.scaled_variant, QG_SCALED_TF2, QG_SCALED_R14, "TF2 or R14" },
+    };
+    qg_status s = QG__CHECK_OPERANDS(op, rows);
     if (!s) s = check_mode(op, a.mode, a.axis, input);
-    if (!s) s = check_ends(op, "min_range", min, a.axis, input);
-    if (!s) s = check_ends(op, "max_range", max, a.axis, input);
-    if (!s) s = qg__check_codes(op, "output", output);
-    if (!s) s = qg__check_same_shape(op, "output", output, "input", input);
-    if (s) return s;
-    if (a.round_mode != QG_HALF_AWAY_FROM_ZERO &&
-        (a.round_mode != QG_HALF_TO_EVEN || a.mode != QG_SCALED))
-        return qg_fail(QG_EARG,
-                       "%s: round_mode is %d, must be HALF_AWAY_FROM_ZERO, or with SCALED "
-                       "HALF_TO_EVEN", op, (int)a.round_mode);
-    if ((unsigned)a.scaled_variant > QG_SCALED_R14)
-        return qg_fail(QG_EARG, "%s: scaled_variant is %d, must be TF2 or R14", op,
-                       (int)a.scaled_variant);
-    if (!(a.ensure_minimum_range >= 0.0f) || !isfinite(a.ensure_minimum_range))
-        return qg_fail(QG_EARG, "%s: ensure_minimum_range is %g, must be >= 0 and finite", op,
-                       (double)a.ensure_minimum_range);
-    for (size_t k = 0; k < qg_array_count(min); k++) {
-        const float lo = ((const float *)min->data)[k];
-        const float hi = ((const float *)max->data)[k];
-        if (lo > hi)
-            return qg_fail(QG_EARG, "%s: min_range[%zu] is %.9g, must be <= max_range, %.9g", op, k,
-                           (double)lo, (double)hi);
-        const quantizer q = plan(a, output->dtype, lo, hi);
-        s                 = check_plan(op, k, lo, hi, &q);
-        if (s) return s;
+    if (!s) s = QG__CHECK_ATTRIBUTES(op, attrs);
+    if (!s) s = qg__check_threshold(op, "ensure_minimum_range", a.ensure_minimum_range);
+    for (size_t k = 0; !s && k < qg_array_count(min); k++) {
+        const float     lo = ((const float *)min->data)[k];
+        const float     hi = ((const float *)max->data)[k];
+        const quantizer q  = plan(a, output->dtype, lo, hi);
+        s                  = check_plan(op, k, lo, hi, &q);
     }
-    return QG_OK;
+    return s;
 }
 
-/* A returned end: of rank 0 for a single slice, even one along an axis. */
-static qg_status check_output_end(const char *op, const char *name, const qg_array *a,
-                                  size_t slices, int axis)
+/* The range that is returned: of rank 0 for a single slice, even one along an axis. */
+static qg_status check_range(const char *op, int axis, const qg_array *input, const qg_array *min, const qg_array *max)
 {
-    const qg_status s = qg__check_array(op, name, a, QG_F32);
-    if (s) return s;
-    return axis < 0 || slices == 1 ? qg__check_rank(op, name, a, 0)
-                                   : qg__check_vector(op, name, a, slices);
+    const int         along  = axis >= 0 && input->dims[axis] == 1 ? -1 : axis;
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__F32 },
+        { "output_min", min, .dtypes = QG__F32, .along = "input", .axis = along },
+        { "output_max", max, .dtypes = QG__F32, .along = "input", .axis = along },
+    };
+    return QG__CHECK_OPERANDS(op, rows);
 }
 
 qg_status qg_quantize_v2(qg_quantize_v2_attrs attrs, const qg_array *input,
@@ -178,11 +155,9 @@ qg_status qg_quantize_v2(qg_quantize_v2_attrs attrs, const qg_array *input,
 {
     const char *op = "quantize_v2";
     qg_status   s  = check_quantize(op, attrs, input, min_range, max_range, output);
+    if (!s) s = check_range(op, attrs.axis, input, output_min, output_max);
     if (s) return s;
     const size_t slices = qg_array_count(min_range);
-    s                   = check_output_end(op, "output_min", output_min, slices, attrs.axis);
-    if (!s) s = check_output_end(op, "output_max", output_max, slices, attrs.axis);
-    if (s) return s;
     const qg_split d = qg__split_at(input, attrs.axis);
     const float    *x = input->data;
     for (size_t k = 0; k < slices; k++) {
@@ -264,17 +239,20 @@ static qg_status check_slice(const char *op, const dequantizer *q, const qg_arra
 qg_status qg_dequantize(qg_dequantize_attrs attrs, const qg_array *input,
                         const qg_array *min_range, const qg_array *max_range, qg_array *output)
 {
-    const char *op = "dequantize";
-    qg_status   s  = qg__check_codes(op, "input", input);
-    if (!s) s = check_mode(op, attrs.mode, attrs.axis, input);
-    /* Of a single slice quantize_v2 gives a range of rank 0. */
-    if (!s && attrs.axis >= 0 && input->dims[attrs.axis] == 1) attrs.axis = -1;
-    if (!s) s = check_ends(op, "min_range", min_range, attrs.axis, input);
-    if (!s) s = check_ends(op, "max_range", max_range, attrs.axis, input);
-    if (!s) s = qg__check_array(op, "output", output, QG_F32);
-    if (!s) s = qg__check_same_shape(op, "output", output, "input", input);
+    const char       *op     = "dequantize";
+    const int         axis   = attrs.axis;
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__CODES },
+        { "min_range", min_range, .dtypes = QG__F32, .along = "input", .axis = axis, .any_rank = true, .or_one = true,
+          .values = QG__FINITE },
+        { "max_range", max_range, .dtypes = QG__F32, .along = "input", .axis = axis, .any_rank = true, .or_one = true,
+          .values = QG__FINITE },
+        { "output", output, .dtypes = QG__F32, .like = "input" },
+    };
+    qg_status s = QG__CHECK_OPERANDS(op, rows);
+    if (!s) s = check_mode(op, attrs.mode, axis, input);
     if (s) return s;
-    const qg_split d  = qg__split_at(input, attrs.axis);
+    const qg_split d  = qg__split_at(input, axis);
     const float    *lo = min_range->data;
     const float    *hi = max_range->data;
     for (size_t k = 0; !s && k < d.depth; k++) {

@@ -1,4 +1,4 @@
-#include "quant/check.h"
+#include "quant/operand.h"
 #include "quant/reference/quantize.h"
 #include "quant/round.h"
 
@@ -52,49 +52,32 @@ static void widen(size_t n, const float *x, float *lo, float *hi)
     }
 }
 
-static qg_status check_attrs(const char *op, qg_quantize_and_dequantize_attrs a)
+/* Checks the attributes and makes axis -1 or an index of x. */
+static qg_status check_attrs(const char *op, qg_quantize_and_dequantize_attrs *a, const qg_array *x)
 {
-    const int least = a.signed_input ? 2 : 1;
-    const int most  = a.signed_input ? 61 : 62;
-    if (a.num_bits < least || a.num_bits > most)
-        return qg_fail(QG_EARG, "%s: num_bits is %d, must be %d .. %d for %s input", op, a.num_bits,
-                       least, most, a.signed_input ? "signed" : "unsigned");
-    if (a.round_mode != QG_HALF_TO_EVEN && a.round_mode != QG_HALF_UP)
-        return qg_fail(QG_EARG, "%s: round_mode is %d, must be HALF_TO_EVEN or HALF_UP", op,
-                       (int)a.round_mode);
-    if ((unsigned)a.version > QG_QDQ_V4)
-        return qg_fail(QG_EARG, "%s: version is %d, must be V2, V3 or V4", op, (int)a.version);
-    return QG_OK;
-}
-
-/* Makes axis -1 or an index. */
-static qg_status resolve_axis(const char *op, qg_quantize_and_dequantize_attrs *a,
-                              const qg_array *x)
-{
-    if (a->version == QG_QDQ_V3 && a->axis < -1 && a->axis >= -x->rank) a->axis += x->rank;
-    if (a->version == QG_QDQ_V3 && a->axis < -1)
-        return qg_fail(QG_EARG, "%s: axis is %d, must be %d .. %d", op, a->axis, -x->rank,
-                       x->rank - 1);
-    return qg__check_axis(op, "axis", a->axis, x);
+    const bool          wraps   = a->version == QG_QDQ_V3;
+    const qg__attribute attrs[] = {
+        { a->signed_input ? "num_bits of signed input" : "num_bits of unsigned input", a->num_bits,
+          a->signed_input ? 2 : 1, a->signed_input ? 61 : 62, NULL },
+        { "round_mode", (int)a->round_mode, QG_HALF_TO_EVEN, QG_HALF_UP, "HALF_TO_EVEN or HALF_UP" },
+        { "version", (int)a->version, QG_QDQ_V2, QG_QDQ_V4, "V2, V3 or V4" },
+        { "axis", a->axis, wraps && x->rank > 0 ? -x->rank : -1, x->rank - 1, NULL },
+    };
+    const qg_status s = QG__CHECK_ATTRIBUTES(op, attrs);
+    if (!s && wraps && a->axis < -1) a->axis += x->rank;
+    return s;
 }
 
 static qg_status check_ranges(const char *op, int axis, const qg_array *x, const qg_array *min,
                               const qg_array *max)
 {
-    qg_status s = qg__check_array(op, "input_min", min, QG_F32);
-    if (!s) s = qg__check_along(op, "input_min", min, axis, x);
-    if (!s) s = qg__check_array(op, "input_max", max, QG_F32);
-    if (!s) s = qg__check_along(op, "input_max", max, axis, x);
-    const size_t n = s ? 0 : qg_array_count(min);
-    for (size_t k = 0; k < n; k++) {
-        const float lo = ((const float *)min->data)[k];
-        const float hi = ((const float *)max->data)[k];
-        if (!isfinite(lo) || !isfinite(hi) || lo > hi)
-            return qg_fail(QG_EARG,
-                           "%s: input_min[%zu] is %.9g, must be finite and <= input_max, %.9g", op,
-                           k, (double)lo, (double)hi);
-    }
-    return s;
+    const qg__operand rows[] = {
+        { "input", x, .dtypes = QG__F32 },
+        { "input_min", min, .dtypes = QG__F32, .along = "input", .axis = axis, .values = QG__FINITE },
+        { "input_max", max, .dtypes = QG__F32, .along = "input", .axis = axis, .values = QG__FINITE,
+          .least = "input_min" },
+    };
+    return QG__CHECK_OPERANDS(op, rows);
 }
 
 /* The operands of the forward, checked. */
@@ -141,9 +124,8 @@ qg_status qg_quantize_and_dequantize(qg_quantize_and_dequantize_attrs attrs, con
                                      qg_array *output)
 {
     const char *op = "quantize_and_dequantize";
-    qg_status   s  = check_attrs(op, attrs);
-    if (!s) s = qg__check_pair(op, "output", output, "input", input);
-    if (!s) s = resolve_axis(op, &attrs, input);
+    qg_status   s  = qg__check_pair(op, "output", output, "input", input);
+    if (!s) s = check_attrs(op, &attrs, input);
     if (!s && attrs.range_given) s = check_ranges(op, attrs.axis, input, input_min, input_max);
     if (s || qg_array_count(input) == 0) return s;
     if (attrs.version == QG_QDQ_V3) attrs.round_mode = QG_HALF_TO_EVEN;
@@ -173,16 +155,19 @@ qg_status qg_quantize_and_dequantize_v4_gradient(qg_quantize_and_dequantize_attr
                                                  qg_array *input_min_backprop,
                                                  qg_array *input_max_backprop)
 {
-    const char *op = "quantize_and_dequantize_v4_gradient";
-    qg_status   s  = check_attrs(op, attrs);
-    if (!s) s = qg__check_pair(op, "gradients", gradients, "input", input);
-    if (!s) s = resolve_axis(op, &attrs, input);
+    const char       *op     = "quantize_and_dequantize_v4_gradient";
+    const qg__operand rows[] = {
+        { "input", input, .dtypes = QG__F32 },
+        { "gradients", gradients, .dtypes = QG__F32, .like = "input" },
+        { "input_backprop", input_backprop, .dtypes = QG__F32, .like = "input" },
+        { "input_min", input_min, .dtypes = QG__F32 },
+        { "input_min_backprop", input_min_backprop, .dtypes = QG__F32, .like = "input_min" },
+        { "input_max", input_max, .dtypes = QG__F32 },
+        { "input_max_backprop", input_max_backprop, .dtypes = QG__F32, .like = "input_max" },
+    };
+    qg_status s = QG__CHECK_OPERANDS(op, rows);
+    if (!s) s = check_attrs(op, &attrs, input);
     if (!s && attrs.range_given) s = check_ranges(op, attrs.axis, input, input_min, input_max);
-    if (!s) s = qg__check_pair(op, "input_backprop", input_backprop, "input", input);
-    if (!s)
-        s = qg__check_pair(op, "input_min_backprop", input_min_backprop, "input_min", input_min);
-    if (!s)
-        s = qg__check_pair(op, "input_max_backprop", input_max_backprop, "input_max", input_max);
     if (s) return s;
     const qg_split d  = qg__split_at(input, attrs.axis);
     const float    *x  = input->data;

@@ -86,16 +86,17 @@ qg_status qg__scaled_sign_axis(const char *op, const char *name, const qg_array 
 qg_status qg_binary_channel_wise_mean_scaling_quantizer(const qg_array *x, qg_array *y, qg_array *scale)
 {
     const char *op = "binary_channel_wise_mean_scaling_quantizer";
-    qg_status   s  = qg__check_forward(op, x, y);
-    if (!s) s = qg__check_rank(op, "x", x, 4);
+    const qg__operand rows[] = { { "x", x, .dtypes = QG__F32, .rank = 4 },
+                                 { "y", y, .dtypes = QG__F32, .like = "x" } };
+    const qg_status   s      = QG__CHECK_OPERANDS(op, rows);
     return s ? s : qg__scaled_sign_axis(op, "last axis", x, x->rank - 1, y, "scale", scale);
 }
 
 qg_status qg_binary_channel_wise_mean_scaling_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                                                  qg_surrogate s, qg_array *dx)
 {
-    const char *op     = "binary_channel_wise_mean_scaling_quantizer_gradient";
-    qg_status   status = qg__check_array(op, "x", x, QG_F32);
-    if (!status) status = qg__check_rank(op, "x", x, 4);
+    const char       *op     = "binary_channel_wise_mean_scaling_quantizer_gradient";
+    const qg__operand rows[] = { { "x", x, .dtypes = QG__F32, .rank = 4 } };
+    const qg_status   status = QG__CHECK_OPERANDS(op, rows);
     return status ? status : qg__surrogate_gradient(op, x, dy, qg__surrogate_or(s, qg_surrogate_identity()), dx);
 }

@@ -157,11 +157,13 @@ static qg_status check_bits(const char *op, int k)
 qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
                                        qg_array *y)
 {
-    const char *op = "dorefa_gradient_quantizer";
-    qg_split   samples = { 0 };
-    qg_status   s = check_bits(op, k);
-    if (!s) s = qg__check_pair(op, "y", y, "dr", dr);
-    if (!s && noise) s = qg__check_pair(op, "noise", noise, "dr", dr);
+    const char       *op     = "dorefa_gradient_quantizer";
+    const qg__operand rows[] = { { "dr", dr, .dtypes = QG__F32 },
+                                 { "y", y, .dtypes = QG__F32, .like = "dr" },
+                                 { "noise", noise, .dtypes = QG__F32, .like = "dr", .optional = true } };
+    qg_split          samples = { 0 };
+    qg_status         s       = check_bits(op, k);
+    if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (!s) s = qg__check_channels(op, "axis of samples", 0, dr, &samples);
     if (s) return s;
     quantize_rows(samples.depth, samples.inner, qg__floats(dr), k, qg__floats(noise),
@@ -172,8 +174,9 @@ qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array
 qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise)
 {
     const char *op = "dorefa_gradient_noise";
-    qg_status   s = check_bits(op, k);
-    if (!s) s = qg__check_array(op, "noise", noise, QG_F32);
+    const qg__operand rows[] = { { "noise", noise, .dtypes = QG__F32 } };
+    qg_status         s      = check_bits(op, k);
+    if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
     struct forward f = { .y = qg__floats(noise), .k = k, .key = key, .isa = qg__isa() };
     qg__in_blocks(qg_array_count(noise), QG_BLOCK, noise_block, &f);

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "quant/check.h"
 #include "quant/operand.h"
+#include "quant/reduce.h"
 #include "quant/round.h"
 #include "quant/uniform.h"
 
@@ -99,7 +99,48 @@ void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float 
         kernels->fake_quant_outside(r, n, x, g, dmin, dmax);
 }
 
-/* ---- operators ---- */
+/* ---- the same for rows of channels with a range each ---- */
+
+enum { CHUNK = QG_CHANNEL_RANGES };
+
+typedef qg_channel_ranges channels;
+
+static void load(const qg_fake_quant_range *r, size_t n, channels *k)
+{
+    k->n = n;
+    for (size_t c = 0; c < n; c++) {
+        k->scale[c] = r[c].scale;
+        k->inv[c]   = r[c].inv;
+        k->nmin[c]  = r[c].nmin;
+        k->nmax[c]  = r[c].nmax;
+        k->q0[c]    = r[c].q0;
+    }
+}
+
+void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
+                            float *y)
+{
+    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        load(r + c, qg__smaller(d - c, CHUNK), &k);
+        kernels->fake_quant_rows(&k, rows, d, x + c, y + c);
+    }
+}
+
+void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
+                                     const float *x, const float *g, float *dx, double *dmin,
+                                     double *dmax)
+{
+    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        load(r + c, qg__smaller(d - c, CHUNK), &k);
+        kernels->fake_quant_rows_backward(&k, rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
+    }
+}
+
+/* ---- operators with one range ---- */
 
 static qg_status check_args(const char *op, qg_fake_quant_args a, qg_fake_quant_range *r)
 {
@@ -108,12 +149,6 @@ static qg_status check_args(const char *op, qg_fake_quant_args a, qg_fake_quant_
                        (double)a.min, (double)a.max);
     return qg_fake_quant_nudge((qg_fake_quant_attrs){ a.num_bits, a.narrow_range }, a.min, a.max,
                                r);
-}
-
-static qg_status check_scalar(const char *op, const char *name, const qg_array *a)
-{
-    const qg_status s = qg__check_array(op, name, a, QG_F32);
-    return s ? s : qg__check_rank(op, name, a, 0);
 }
 
 qg_status qg_fake_quant_with_min_max_args(qg_fake_quant_args attrs, const qg_array *inputs,
@@ -131,11 +166,13 @@ qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
                                                    const qg_array *gradients,
                                                    const qg_array *inputs, qg_array *backprops)
 {
-    const char         *op = "fake_quant_with_min_max_args_gradient";
+    const char         *op     = "fake_quant_with_min_max_args_gradient";
+    const qg__operand   rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
+                                   { "gradients", gradients, .dtypes = QG__F32, .like = "inputs" },
+                                   { "backprops", backprops, .dtypes = QG__F32, .like = "inputs" } };
     qg_fake_quant_range r;
     qg_status           s = check_args(op, attrs, &r);
-    if (!s) s = qg__check_pair(op, "gradients", gradients, "inputs", inputs);
-    if (!s) s = qg__check_pair(op, "backprops", backprops, "inputs", inputs);
+    if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
     qg__zero(backprops);
     qg_fake_quant_backward(&r, qg_array_count(inputs), inputs->data, gradients->data,
@@ -143,23 +180,17 @@ qg_status qg_fake_quant_with_min_max_args_gradient(qg_fake_quant_args attrs,
     return QG_OK;
 }
 
-static qg_status nudge_vars(const char *op, qg_fake_quant_attrs attrs, const qg_array *min,
-                            const qg_array *max, qg_fake_quant_range *r)
-{
-    qg_status s = check_scalar(op, "min", min);
-    if (!s) s = check_scalar(op, "max", max);
-    return s ? s
-             : qg_fake_quant_nudge(attrs, *(const float *)min->data, *(const float *)max->data, r);
-}
-
 qg_status qg_fake_quant_with_min_max_vars(qg_fake_quant_attrs attrs, const qg_array *inputs,
                                           const qg_array *min, const qg_array *max,
                                           qg_array *outputs)
 {
-    const char         *op = "fake_quant_with_min_max_vars";
+    const qg__operand   rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
+                                   { "outputs", outputs, .dtypes = QG__F32, .like = "inputs" },
+                                   { "min", min, .dtypes = QG__F32, .scalar = true },
+                                   { "max", max, .dtypes = QG__F32, .scalar = true } };
     qg_fake_quant_range r;
-    qg_status           s = qg__check_pair(op, "outputs", outputs, "inputs", inputs);
-    if (!s) s = nudge_vars(op, attrs, min, max, &r);
+    qg_status           s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars", rows);
+    if (!s) s = qg_fake_quant_nudge(attrs, *qg__floats(min), *qg__floats(max), &r);
     if (!s) qg_fake_quant_divide(&r, qg_array_count(inputs), inputs->data, outputs->data);
     return s;
 }
@@ -172,20 +203,117 @@ qg_status qg_fake_quant_with_min_max_vars_gradient(qg_fake_quant_attrs attrs,
                                                    qg_array *backprop_wrt_min,
                                                    qg_array *backprop_wrt_max)
 {
-    const char         *op = "fake_quant_with_min_max_vars_gradient";
+    const qg__operand   rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
+                                   { "gradients", gradients, .dtypes = QG__F32, .like = "inputs" },
+                                   { "min", min, .dtypes = QG__F32, .scalar = true },
+                                   { "max", max, .dtypes = QG__F32, .scalar = true },
+                                   { "backprops_wrt_input", backprops_wrt_input, .dtypes = QG__F32, .like = "inputs" },
+                                   { "backprop_wrt_min", backprop_wrt_min, .dtypes = QG__F32, .scalar = true },
+                                   { "backprop_wrt_max", backprop_wrt_max, .dtypes = QG__F32, .scalar = true } };
     qg_fake_quant_range r;
-    qg_status           s = qg__check_pair(op, "gradients", gradients, "inputs", inputs);
-    if (!s) s = nudge_vars(op, attrs, min, max, &r);
-    if (!s) s = qg__check_pair(op, "backprops_wrt_input", backprops_wrt_input, "inputs", inputs);
-    if (!s) s = check_scalar(op, "backprop_wrt_min", backprop_wrt_min);
-    if (!s) s = check_scalar(op, "backprop_wrt_max", backprop_wrt_max);
+    qg_status           s = QG__CHECK_OPERANDS("fake_quant_with_min_max_vars_gradient", rows);
+    if (!s) s = qg_fake_quant_nudge(attrs, *qg__floats(min), *qg__floats(max), &r);
     if (s) return s;
     double dmin = 0.0;
     double dmax = 0.0;
     qg__zero(backprops_wrt_input);
     qg_fake_quant_backward(&r, qg_array_count(inputs), inputs->data, gradients->data,
                            backprops_wrt_input->data, &dmin, &dmax);
-    *(float *)backprop_wrt_min->data = (float)dmin;
-    *(float *)backprop_wrt_max->data = (float)dmax;
+    *qg__floats(backprop_wrt_min) = (float)dmin;
+    *qg__floats(backprop_wrt_max) = (float)dmax;
+    return QG_OK;
+}
+
+/* ---- operators with a range per channel ---- */
+
+/* The ranges were valid before, so this cannot fail. */
+static void nudge_chunk(qg_fake_quant_attrs attrs, const float *min, const float *max, size_t n,
+                        channels *k)
+{
+    qg_fake_quant_range r[CHUNK];
+    for (size_t c = 0; c < n; c++) {
+        const qg_status s = qg_fake_quant_nudge(attrs, min[c], max[c], &r[c]);
+        QG_ASSERT(s == QG_OK);
+    }
+    load(r, n, k);
+}
+
+/* min, max and, for each channel, that they are a range. */
+static qg_status check_channels(const char *op, qg_fake_quant_attrs attrs, const qg_array *x,
+                                const qg_array *min, const qg_array *max)
+{
+    if (x->rank < 1) return qg_fail(QG_ESHAPE, "%s: rank of inputs is 0, must be 1 or more", op);
+    const qg__operand   rows[] = { { "inputs", x, .dtypes = QG__F32 },
+                                   { "min", min, .dtypes = QG__F32, .along = "inputs", .axis = x->rank - 1 },
+                                   { "max", max, .dtypes = QG__F32, .along = "inputs", .axis = x->rank - 1 } };
+    qg_status           s = QG__CHECK_OPERANDS(op, rows);
+    qg_fake_quant_range r;
+    if (!s) s = qg_fake_quant_nudge(attrs, 0.0f, 0.0f, &r);     /* attrs, even without channels */
+    for (size_t c = 0; !s && c < min->dims[0]; c++) {
+        s = qg_fake_quant_nudge(attrs, qg__floats(min)[c], qg__floats(max)[c], &r);
+        if (s) qg_fail(s, "%s, channel %zu: %s", op, c, qg_errmsg());
+    }
+    return s;
+}
+
+qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
+                                                      const qg_array *inputs, const qg_array *min,
+                                                      const qg_array *max, qg_array *outputs)
+{
+    const char *op = "fake_quant_with_min_max_vars_per_channel";
+    qg_status   s  = qg__check_pair(op, "outputs", outputs, "inputs", inputs);
+    if (!s) s = check_channels(op, attrs, inputs, min, max);
+    const size_t n = s ? 0 : qg_array_count(inputs);
+    if (n == 0) return s;
+    const size_t d = min->dims[0];
+    const float *x = inputs->data;
+    float       *y = outputs->data;
+
+    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
+                    qg__smaller(d - c, CHUNK), &k);
+        kernels->fake_quant_rows(&k, n / d, d, x + c, y + c);
+    }
+    return QG_OK;
+}
+
+qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
+    qg_fake_quant_attrs attrs, const qg_array *gradients, const qg_array *inputs,
+    const qg_array *min, const qg_array *max, qg_array *backprops_wrt_input,
+    qg_array *backprop_wrt_min, qg_array *backprop_wrt_max)
+{
+    const char       *op     = "fake_quant_with_min_max_vars_per_channel_gradient";
+    const qg__operand rows[] = { { "inputs", inputs, .dtypes = QG__F32 },
+                                 { "gradients", gradients, .dtypes = QG__F32, .like = "inputs" },
+                                 { "backprops_wrt_input", backprops_wrt_input, .dtypes = QG__F32, .like = "inputs" },
+                                 { "min", min, .dtypes = QG__F32 },
+                                 { "max", max, .dtypes = QG__F32 },
+                                 { "backprop_wrt_min", backprop_wrt_min, .dtypes = QG__F32, .like = "min" },
+                                 { "backprop_wrt_max", backprop_wrt_max, .dtypes = QG__F32, .like = "max" } };
+    qg_status         s      = QG__CHECK_OPERANDS(op, rows);
+    if (!s) s = check_channels(op, attrs, inputs, min, max);
+    if (s) return s;
+    const size_t d  = min->dims[0];
+    const size_t n  = qg_array_count(inputs);    /* 0 also if only the rows are missing */
+    const float *x  = inputs->data;
+    const float *g  = gradients->data;
+    float       *dx = backprops_wrt_input->data;
+    qg__zero(backprops_wrt_input);
+
+    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    for (size_t c = 0; c < d; c += CHUNK) {
+        channels k;
+        double   dmin[CHUNK] = { 0.0 };
+        double   dmax[CHUNK] = { 0.0 };
+        nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
+                    qg__smaller(d - c, CHUNK), &k);
+        kernels->fake_quant_rows_backward(&k, n / d, d, x + c, g + c, dx + c, dmin, dmax);
+        for (size_t i = 0; i < k.n; i++) {
+            ((float *)backprop_wrt_min->data)[c + i] = (float)dmin[i];
+            ((float *)backprop_wrt_max->data)[c + i] = (float)dmax[i];
+        }
+    }
     return QG_OK;
 }

@@ -13,7 +13,7 @@
 #ifndef QG_FAKE_QUANT_RANGE_H
 #define QG_FAKE_QUANT_RANGE_H
 
-#include "quant/check.h"
+#include "core/io/array.h"
 #include "quant/schemes/fake_quant.h"
 #include "quant/scheme.h"
 

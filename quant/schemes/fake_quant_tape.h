@@ -6,7 +6,7 @@
 #ifndef QG_FAKE_QUANT_TAPE_H
 #define QG_FAKE_QUANT_TAPE_H
 
-#include "quant/check.h"
+#include "core/io/array.h"
 #include "quant/schemes/fake_quant.h"
 #include "quant/scheme.h"
 

@@ -190,20 +190,20 @@ static size_t windows(size_t extent, size_t kernel, size_t stride, bool same_pad
 
 static qg_status check_window(const char *op, qg_xnor_window window)
 {
-    qg_status s = qg__check_int(op, "kernel_h", window.kernel_h, 1, INT32_MAX);
-    if (!s) s = qg__check_int(op, "kernel_w", window.kernel_w, 1, INT32_MAX);
-    if (!s) s = qg__check_int(op, "stride", window.stride, 1, INT32_MAX);
-    return s;
+    const qg__attribute attrs[] = { { "kernel_h", window.kernel_h, 1, INT32_MAX, NULL },
+                                    { "kernel_w", window.kernel_w, 1, INT32_MAX, NULL },
+                                    { "stride", window.stride, 1, INT32_MAX, NULL } };
+    return QG__CHECK_ATTRIBUTES(op, attrs);
 }
 
 qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window, qg_array *sign,
                                        qg_array *K)
 {
-    const char *op = "xnor_activation_quantizer";
-    qg_status   s = check_window(op, window);
-    if (!s) s = qg__check_array(op, "x", x, QG_F32);
-    if (!s) s = qg__check_pair(op, "sign", sign, "x", x);
-    if (!s) s = qg__check_rank(op, "x", x, 4);
+    const char       *op     = "xnor_activation_quantizer";
+    const qg__operand rows[] = { { "x", x, .dtypes = QG__F32, .rank = 4 },
+                                 { "sign", sign, .dtypes = QG__F32, .like = "x" } };
+    qg_status         s      = check_window(op, window);
+    if (!s) s = QG__CHECK_OPERANDS(op, rows);
     if (s) return s;
 
     geometry g = { .n = x->dims[0],
@@ -216,8 +216,7 @@ qg_status qg_xnor_activation_quantizer(const qg_array *x, qg_xnor_window window,
     g.oh = windows(g.h, g.kernel_h, g.stride, window.same_padding, &g.pad_top);
     g.ow = windows(g.w, g.kernel_w, g.stride, window.same_padding, &g.pad_left);
     const qg_array model = { .dtype = QG_F32, .rank = 4, .dims = { g.n, g.oh, g.ow, 1 } };
-    s = qg__check_array(op, "K", K, QG_F32);
-    if (!s) s = qg__check_same_shape(op, "K", K, "the windows over x", &model);
+    s = qg__check_same_shape(op, "K", K, "the windows over x", &model);
     if (!s) s = qg_sign_quantizer(x, sign);
     if (s) return s;
     scale_map(g, qg__floats(x), qg__floats(K));

@@ -1,4 +1,4 @@
-/* quant/code_array.h — arrays of integer codes, one element at a time. */
+/* quant/reference/code_array.h — arrays of integer codes, one element at a time. */
 #ifndef QG_CODE_ARRAY_H
 #define QG_CODE_ARRAY_H
 
@@ -46,6 +46,17 @@ static inline void qg__set_code(qg_array *a, size_t i, int64_t v)
     case QG_U16: ((uint16_t *)a->data)[i] = (uint16_t)v; break;
     default: ((int32_t *)a->data)[i] = (int32_t)v; break;
     }
+}
+
+/* Element k of F32 and I32 arrays with one element per slice, or with one for all slices if of rank 0. */
+static inline float qg__float_at(const qg_array *a, size_t k)
+{
+    return ((const float *)a->data)[a->rank == 0 ? 0 : k];
+}
+
+static inline int32_t qg__int_at(const qg_array *a, size_t k)
+{
+    return ((const int32_t *)a->data)[a->rank == 0 ? 0 : k];
 }
 
 #endif
