@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "quant/channel.h"
+#include "quant/map.h"
 #include "quant/reduce.h"
 #include "quant/scheme.h"
-#include "quant/slope.h"
 
 /* --- constants -------------------------------------------------------------------------------- */
 
@@ -163,7 +163,7 @@ static void mix_channel(const work *w, size_t channel, qg_mix m)
         const float *x = qg__part(w->c, channel, at, n, w->x, px);
         const float *dy = qg__part(w->c, channel, at, n, w->dy, pdy);
         float       *dx = qg__open_part(w->c, channel, at, n, w->dx, pdx);
-        QG_KERNELS_OF(w->isa, qg__slope)->mix(n, x, dy, m.direct, m.coupled, m.through, dx, scaled);
+        QG_KERNELS_OF(w->isa, qg__map)->mix(n, x, dy, m.direct, m.coupled, m.through, dx, scaled);
         w->q.surrogate.slope(w->q.surrogate.arg, n, x, scaled, dx);
         qg__close_part(w->c, channel, at, n, dx, w->dx);
     }

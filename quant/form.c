@@ -4,9 +4,7 @@
 #include "quant/reduce.h"
 #include "quant/round.h"
 #include "quant/scheme.h"
-#include "quant/slope.h"
 #include "quant/smooth.h"
-#include "quant/uniform.h"
 
 /* --- sign ------------------------------------------------------------------------------------- */
 
@@ -21,7 +19,7 @@ static void sign_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
     float term[QG_CHUNK];
     for (size_t i = 0; dx && i < n; i++) dx[i] += dy[i] * k->sign.scale;
     if (!sum) return;
-    QG_KERNELS_OF(isa, qg__slope)->by_sign(n, x, dy, term);
+    QG_KERNELS_OF(isa, qg__map)->by_sign(n, x, dy, term);
     sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
 }
 
@@ -52,7 +50,7 @@ static void ternary_backward(qg_isa isa, const qg_constants *k, size_t n, const 
 {
     const qg_ternary f = k->ternary;
     float            above[QG_CHUNK], below[QG_CHUNK], unused[QG_CHUNK] = { 0.0f };
-    QG_KERNELS_OF(isa, qg__slope)->ternary(n, x, dy, f.delta, f.positive, f.negative, dx ? dx : unused, above, below);
+    QG_KERNELS_OF(isa, qg__map)->ternary_slope(n, x, dy, f.delta, f.positive, f.negative, dx ? dx : unused, above, below);
     if (!sum) return;
     sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, above);
     sum[1] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, below);
@@ -105,7 +103,7 @@ static void lsq_backward(qg_isa isa, const qg_constants *k, size_t n, const floa
 {
     const qg_levels u = k->uniform;
     float            term[QG_CHUNK], unused[QG_CHUNK] = { 0.0f };
-    QG_KERNELS_OF(isa, qg__uniform)->lsq_backward(n, x, dy, u.step, u.lo, u.hi, dx ? dx : unused, term);
+    QG_KERNELS_OF(isa, qg__map)->lsq_slope(n, x, dy, u.step, u.lo, u.hi, dx ? dx : unused, term);
     if (sum) sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
 }
 
@@ -225,7 +223,7 @@ static void tanh_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
                           double *sum)
 {
     (void)sum;
-    if (dx && k->uniform.hi != 0.0f) QG_KERNELS_OF(isa, qg__slope)->dorefa(n, x, dy, k->uniform.hi, dx);
+    if (dx && k->uniform.hi != 0.0f) QG_KERNELS_OF(isa, qg__map)->tanh_codes_slope(n, x, dy, k->uniform.hi, dx);
 }
 
 static void tanh_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
@@ -265,7 +263,7 @@ static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
                           double *sum)
 {
     (void)k, (void)sum;
-    if (dx) QG_KERNELS_OF(isa, qg__slope)->clip(1.0f, n, x, dy, dx);
+    if (dx) QG_KERNELS_OF(isa, qg__map)->clip_slope(1.0f, n, x, dy, dx);
 }
 
 static void unit_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)

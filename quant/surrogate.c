@@ -1,7 +1,7 @@
 #include "quant/surrogate.h"
 
+#include "quant/map.h"
 #include "quant/reduce.h"
-#include "quant/slope.h"
 
 static void identity_slope(float arg, size_t n, const float *x, const float *dy, float *dx)
 {
@@ -17,27 +17,27 @@ qg_surrogate qg_surrogate_identity(void)
 
 qg_surrogate qg_surrogate_clip(float bound)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->clip, .arg = bound };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->clip_slope, .arg = bound };
 }
 
 qg_surrogate qg_surrogate_approx_sign(void)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->approx_sign };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->approx_sign_slope };
 }
 
 qg_surrogate qg_surrogate_swish(float beta)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->swish, .arg = beta };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->swish_slope, .arg = beta };
 }
 
 qg_surrogate qg_surrogate_tanh(float temperature)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->tanh, .arg = temperature };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->tanh_slope, .arg = temperature };
 }
 
 qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->tanh, .arg = 0.1f, .to = 10.0f, .steps = steps };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->tanh_slope, .arg = 0.1f, .to = 10.0f, .steps = steps };
 }
 
 qg_status qg_surrogate_check(qg_surrogate s)

@@ -2,10 +2,10 @@
 
 #include <math.h>
 
+#include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
-#include "quant/uniform.h"
 
 /* ---- the range ---- */
 
@@ -66,16 +66,12 @@ qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
 
 void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    if (r->scale != 0.0f) QG_KERNELS(qg__uniform)->fake_quant_divide(r, n, x, y);
-    else
-        for (size_t i = 0; i < n; i++) y[i] = 0.0f;
+    QG_KERNELS(qg__map)->fake_quant_divide(r, n, x, y);
 }
 
 void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    if (r->scale != 0.0f) QG_KERNELS(qg__uniform)->fake_quant_multiply(r, n, x, y);
-    else
-        for (size_t i = 0; i < n; i++) y[i] = 0.0f;
+    QG_KERNELS(qg__map)->fake_quant_multiply(r, n, x, y);
 }
 
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code)
@@ -90,13 +86,7 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax)
 {
-    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
-    if (r->scale == 0.0f) {
-        for (size_t i = 0; i < n; i++) dx[i] += g[i];
-        return;
-    }
-    if (kernels->fake_quant_mask(r, n, x, g, dx) && dmin)
-        kernels->fake_quant_outside(r, n, x, g, dmin, dmax);
+    QG_KERNELS(qg__map)->fake_quant_backward(r, n, x, g, dx, dmin, dmax);
 }
 
 /* ---- the same for rows of channels with a range each ---- */
@@ -120,7 +110,7 @@ static void load(const qg_fake_quant_range *r, size_t n, channels *k)
 void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
                             float *y)
 {
-    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         load(r + c, qg__smaller(d - c, CHUNK), &k);
@@ -132,7 +122,7 @@ void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, 
                                      const float *x, const float *g, float *dx, double *dmin,
                                      double *dmax)
 {
-    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         load(r + c, qg__smaller(d - c, CHUNK), &k);
@@ -269,7 +259,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
     const float *x = inputs->data;
     float       *y = outputs->data;
 
-    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
@@ -302,7 +292,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     float       *dx = backprops_wrt_input->data;
     qg__zero(backprops_wrt_input);
 
-    const qg_uniform_kernels *kernels = QG_KERNELS(qg__uniform);
+    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         double   dmin[CHUNK] = { 0.0 };

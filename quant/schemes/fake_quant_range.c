@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "quant/form.h"
 #include "quant/observe.h"
 #include "quant/reduce.h"
 
@@ -12,13 +13,6 @@ qg_range_kind qg__range_kind(qg_quant q) { return (qg_range_kind)q.arg[QG_ARG_KI
 static qg_fake_quant_attrs attrs_of(qg_quant q)
 {
     return (qg_fake_quant_attrs){ .num_bits = q.bits, .narrow_range = q.arg[QG_ARG_NARROW] != 0.0f };
-}
-
-qg_split qg__range_split(qg_quant q, qg_shape x)
-{
-    const size_t all = qg_count(x), n = (size_t)x.n, c = (size_t)x.c;
-    if (!q.per_channel) return (qg_split){ 1, 1, all };
-    return q.role == QG_WEIGHT ? (qg_split){ 1, n, qg_row(x) } : (qg_split){ all / c, c, 1 };
 }
 
 /* --- the range ------------------------------------------------------------------------------- */
@@ -65,7 +59,7 @@ static void look(qg_quant q, qg_split c, size_t first, size_t n, const float *x,
 void qg__range_observe(qg_quant q, qg_tensor x, float *const *learned)
 {
     if (!x.data) return;
-    const qg_split c     = qg__range_split(q, x.shape);
+    const qg_split c     = qg_spans(q, x.shape);
     const bool      seen  = *learned[QG_AT_SEEN] != 0.0f;
     const float     decay = q.arg[QG_ARG_DECAY];
     bool            whole = true;
@@ -113,7 +107,7 @@ static void start_at(qg_quant q, size_t channels, float *const *learned)
 
 static void measure_span(qg_quant q, qg_tensor x, float *const *learned)
 {
-    const qg_split c = qg__range_split(q, x.shape);
+    const qg_split c = qg_spans(q, x.shape);
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
         float        lo[CHANNELS], hi[CHANNELS];
@@ -131,7 +125,7 @@ void qg__range_learned_observe(qg_quant q, qg_tensor x, float *const *learned)
 {
     const bool given = q.arg[QG_ARG_MIN] != q.arg[QG_ARG_MAX];
     if (*learned[QG_AT_SEEN] == 0.0f) {
-        if (given) start_at(q, qg__range_split(q, x.shape).depth, learned);
+        if (given) start_at(q, qg_spans(q, x.shape).depth, learned);
         else qg__range_observe(q, x, learned);
     }
     if (x.data && *learned[QG_AT_SEEN] != 0.0f) measure_span(q, x, learned);

@@ -24,7 +24,6 @@ enum { QG_AT_MIN, QG_AT_MAX, QG_AT_SEEN, QG_AT_SPAN };
 enum { QG_SPAN_STEPS = 1024 };
 
 qg_range_kind qg__range_kind(qg_quant q);
-qg_split     qg__range_split(qg_quant q, qg_shape x);      /* the channels that have a range each */
 
 /* Of min and max as they stand, made legal first. */
 qg_status qg__range_nudge(qg_quant q, float min, float max, qg_fake_quant_range *r);

@@ -1,18 +1,16 @@
 /* Fake quantization of weights and activations: one scheme for each way to come by a range.  What is
  * computed once the range is known stands in quant/schemes/fake_quant.h. */
 #include <math.h>
+#include <string.h>
 
-#include "quant/schemes/fake_quant_range.h"
-#include "quant/schemes/fake_quant_tape.h"
+#include "core/kernels/parallel.h"
+#include "quant/channel.h"
+#include "quant/form.h"
+#include "quant/map.h"
 #include "quant/observe.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
-
-/* TensorFlow's ops disagree at ties, and each kind of range follows the op it stands for. */
-static qg__fake_quant_rule rule_of(qg_quant q)
-{
-    return q.per_channel || qg__range_kind(q) == QG_RANGE_FIXED ? QG_FAKE_QUANT_MULTIPLY : QG_FAKE_QUANT_DIVIDE;
-}
+#include "quant/schemes/fake_quant_range.h"
 
 enum { RANGE_KINDS = QG_RANGE_CURRENT + 1 };
 
@@ -75,32 +73,205 @@ static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
     return qg_tape_mode(t) == QG_TRAIN && !(q.freeze_after && qg_tape_step(t) >= q.freeze_after);
 }
 
-/* --- on the tape ----------------------------------------------------------------------------- */
+/* --- forward --------------------------------------------------------------------------------- */
 
-static const qg_op fake_quant_op = { .name = "fake_quant", .backward = qg_activation_op_backward, .assigns = true };
+typedef struct work {
+    qg_split                   c;
+    const qg_fake_quant_range *r;
+    const qg_map_kernels      *kernels;
+    bool                       divides;
+    const float               *x, *dy;
+    float                     *out;             /* y or dx */
+    double                    *dmin, *dmax;     /* [depth], or [QG_SLICES][depth] for columns */
+} work;
+
+/* TensorFlow's operators disagree at ties, and each kind of range follows the operator it stands for. */
+static bool divides(qg_quant q)
+{
+    return !q.per_channel && qg__range_kind(q) != QG_RANGE_FIXED;
+}
+
+static void forward_block(void *context, size_t first, size_t n)
+{
+    const work *k = context;
+    (k->divides ? k->kernels->fake_quant_divide : k->kernels->fake_quant_multiply)(k->r, n, k->x + first,
+                                                                                   k->out + first);
+}
+
+static void forward_rows(void *context, size_t first, size_t n)
+{
+    const work  *k   = context;
+    const size_t row = k->c.inner;
+    for (size_t i = first; i < first + n; i++)
+        k->kernels->fake_quant_multiply(&k->r[i], row, k->x + i * row, k->out + i * row);
+}
+
+/* Rows [first, first + rows) of channels inmost, as an offset and a count. */
+static size_t slice_of(const work *k, int slice, size_t *rows)
+{
+    const size_t each = (k->c.outer + QG_SLICES - 1) / QG_SLICES;
+    const size_t first = qg__smaller((size_t)slice * each, k->c.outer);
+    *rows = qg__smaller(each, k->c.outer - first);
+    return first * k->c.depth;
+}
+
+static void forward_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const work  *k = context;
+    size_t       rows;
+    const size_t at = slice_of(k, slice, &rows);
+    qg_fake_quant_channels(k->r, rows, k->c.depth, k->x + at, k->out + at);
+}
+
+/* y for the channels of a split, with a range each. */
+static void forward(qg_quant q, qg_split c, const qg_fake_quant_range *r, const float *x, float *y)
+{
+    work k = { .c = c, .r = r, .kernels = QG_KERNELS(qg__map), .divides = divides(q), .x = x, .out = y };
+    if (c.depth == 1) qg__in_blocks(qg__channel_size(c), QG_BLOCK, forward_block, &k);
+    else if (c.inner == 1) qg_parallel(QG_SLICES, forward_slice, &k);
+    else qg__in_blocks(c.depth, 1, forward_rows, &k);
+}
+
+/* --- one range: an elementwise function ------------------------------------------------------- */
+
+typedef struct one_range {
+    qg_fake_quant_range r;
+    float               divides, grad_scale;
+} one_range;
+
+_Static_assert(sizeof(one_range) <= sizeof(((qg_activation *)0)->k), "a range fits an activation");
+
+static one_range unpack(const qg_activation *f)
+{
+    one_range k;
+    memcpy(&k, f->k, sizeof k);
+    return k;
+}
+
+static void activation_forward(const qg_activation *f, size_t n, const float *x, float *y)
+{
+    const one_range       k       = unpack(f);
+    const qg_map_kernels *kernels = QG_KERNELS_OF(f->isa, qg__map);
+    (k.divides != 0.0f ? kernels->fake_quant_divide : kernels->fake_quant_multiply)(&k.r, n, x, y);
+}
+
+/* dx may be dy: both gradients of a run are taken before it is written. */
+static void activation_backward(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
+                                double *dk)
+{
+    const one_range       k       = unpack(f);
+    const qg_map_kernels *kernels = QG_KERNELS_OF(f->isa, qg__map);
+    for (size_t i = 0; i < n; i += QG_CHUNK) {
+        const size_t m = qg__smaller(n - i, QG_CHUNK);
+        float        run[QG_CHUNK], *out = dx == dy ? run : dx + i;
+        double       below = 0.0, above = 0.0;
+        memset(out, 0, m * sizeof *out);
+        kernels->fake_quant_backward(&k.r, m, x + i, dy + i, out, dk ? &below : NULL, &above);
+        if (dk) {
+            dk[0] += (double)k.grad_scale * below;
+            dk[1] += (double)k.grad_scale * above;
+        }
+        if (f->slope) {
+            memset(out, 0, m * sizeof *out);
+            f->slope(f->arg, m, x + i, dy + i, out);
+        }
+        if (out == run) memcpy(dx + i, run, m * sizeof *run);
+    }
+}
 
 static qg_activation activation(qg_quant q, qg_var *const *learned)
 {
-    const bool          trained = qg__range_kind(q) == QG_RANGE_LEARNED;
-    qg_fake_quant_range r;
-    if (qg__range_nudge_learned(q, learned, 0, &r)) return (qg_activation){ 0 };    /* apply says why */
-    return qg__fake_quant_activation(&r, rule_of(q), q.surrogate, trained ? learned[QG_AT_MIN] : NULL,
-                                     trained ? learned[QG_AT_MAX] : NULL, qg__range_grad_scale(q, 1));
+    const bool    trained = qg__range_kind(q) == QG_RANGE_LEARNED;
+    one_range     k       = { .divides = divides(q) ? 1.0f : 0.0f, .grad_scale = qg__range_grad_scale(q, 1) };
+    qg_activation f       = { .forward   = activation_forward,
+                              .backward  = activation_backward,
+                              .slope     = q.surrogate.slope,
+                              .arg       = q.surrogate.arg,
+                              .n_learned = trained ? 2 : 0,
+                              .isa       = qg__isa() };
+    if (qg__range_nudge_learned(q, learned, 0, &k.r)) return (qg_activation){ 0 };      /* apply says why */
+    if (trained) memcpy(f.learned, learned, 2 * sizeof *f.learned);
+    memcpy(f.k, &k, sizeof k);
+    return f;
 }
+
+static const qg_op fake_quant_op = { .name = "fake_quant", .backward = qg_activation_op_backward, .assigns = true };
+
+/* --- a range per channel ----------------------------------------------------------------------- */
+
+typedef struct saved {
+    qg_split            c;
+    qg_surrogate        s;
+    float               grad_scale;
+    qg_fake_quant_range r[];        /* [c.depth] */
+} saved;
+
+static void backward_rows(void *context, size_t first, size_t n)
+{
+    const work  *k   = context;
+    const size_t row = k->c.inner;
+    for (size_t i = first; i < first + n; i++)
+        k->kernels->fake_quant_backward(&k->r[i], row, k->x + i * row, k->dy + i * row, k->out + i * row,
+                                        &k->dmin[i], &k->dmax[i]);
+}
+
+static void backward_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const work  *k = context;
+    size_t       rows;
+    const size_t at = slice_of(k, slice, &rows), d = k->c.depth;
+    qg_fake_quant_channels_backward(k->r, rows, d, k->x + at, k->dy + at, k->out + at,
+                                    k->dmin + (size_t)slice * d, k->dmax + (size_t)slice * d);
+}
+
+static void add_parts(const double *part, int parts, size_t d, float grad_scale, qg_var *v)
+{
+    for (size_t i = 0; v && v->grad && i < d; i++) {
+        double sum = 0.0;
+        for (int p = 0; p < parts; p++) sum += part[(size_t)p * d + i];
+        v->grad[i] += (float)((double)grad_scale * sum);
+    }
+}
+
+static void channels_backward(qg_tape *t, qg_var *y)
+{
+    const saved *s     = y->saved;
+    qg_var      *x     = y->in[0];
+    const size_t n     = qg_count(x->shape), d = s->c.depth;
+    const bool   rows  = s->c.inner != 1;
+    const int    parts = rows ? 1 : QG_SLICES;
+    const bool   aside = !x->grad || s->s.slope;        /* dx is not wanted, or another one is */
+    double      *sums  = qg_scratch(t, 2 * (size_t)parts * d * sizeof *sums);
+    float       *dx    = aside ? qg_scratch(t, n * sizeof *dx) : x->grad;
+    if (!sums || !dx) return;
+    memset(sums, 0, 2 * (size_t)parts * d * sizeof *sums);
+    if (aside) memset(dx, 0, n * sizeof *dx);
+    work k = { .c = s->c, .r = s->r, .kernels = QG_KERNELS(qg__map), .x = x->data, .dy = y->grad, .out = dx };
+    k.dmin = sums;
+    k.dmax = sums + (size_t)parts * d;
+    if (rows) qg__in_blocks(d, 1, backward_rows, &k);
+    else qg_parallel(QG_SLICES, backward_slice, &k);
+    if (x->grad && s->s.slope) qg_surrogate_slope(s->s, n, x->data, y->grad, x->grad);
+    add_parts(k.dmin, parts, d, s->grad_scale, y->in[1]);
+    add_parts(k.dmax, parts, d, s->grad_scale, y->in[2]);
+}
+
+static const qg_op channels_op = { .name = "fake_quant", .backward = channels_backward };
 
 static qg_var *apply_channels(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    const qg_split      c = qg__range_split(q, x->shape);
-    qg_var              *y;
-    qg_fake_quant_range *r = qg__record_fake_quant_channels(t, c, q.surrogate, x, learned[QG_AT_MIN],
-                                                            learned[QG_AT_MAX],
-                                                            qg__range_grad_scale(q, c.depth), &y);
-    for (size_t i = 0; r && i < c.depth; i++) {
-        const qg_status s = qg__range_nudge_learned(q, learned, i, &r[i]);
+    const qg_split c    = qg_spans(q, x->shape);
+    qg_var        *y    = qg_record(t, &channels_op, x->shape, x, learned[QG_AT_MIN], learned[QG_AT_MAX]);
+    saved         *kept = y ? qg_save(t, y, sizeof *kept + c.depth * sizeof *kept->r) : NULL;
+    if (!kept) return NULL;
+    *kept = (saved){ .c = c, .s = q.surrogate, .grad_scale = qg__range_grad_scale(q, c.depth) };
+    for (size_t i = 0; i < c.depth; i++) {
+        const qg_status s = qg__range_nudge_learned(q, learned, i, &kept->r[i]);
         if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());
     }
-    if (!r) return NULL;
-    qg__fake_quant_forward(c, r, QG_FAKE_QUANT_MULTIPLY, x->data, y->data);
+    forward(q, c, kept->r, x->data, y->data);
     return y;
 }
 
@@ -130,7 +301,7 @@ static qg_status current_range(qg_quant q, float lo, float hi, qg_fake_quant_ran
 static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
-    const qg_split c = qg__range_split(q, x->shape);
+    const qg_split c = qg_spans(q, x->shape);
     qg_var         *y = qg_record_surrogate(t, &current_op, &current_sloped_op, x, q.surrogate);
     if (!y) return NULL;
     qg_fake_quant_range *r  = qg_scratch(t, c.depth * (sizeof *r + 2 * sizeof(float)));
@@ -141,7 +312,7 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
         const qg_status s = current_range(q, lo[i], hi[i], &r[i]);
         if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());
     }
-    qg__fake_quant_forward(c, r, rule_of(q), x->data, y->data);
+    forward(q, c, r, x->data, y->data);
     return y;
 }
 
@@ -159,7 +330,7 @@ static qg_status range_for_code(qg_quant q, qg_split c, size_t i, const float *x
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    const qg_split c    = qg__range_split(q, x.shape);
+    const qg_split c    = qg_spans(q, x.shape);
     const bool      rows = q.per_channel && q.role == QG_WEIGHT;
     if (q.per_channel && !rows)
         return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
@@ -172,7 +343,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
         for (size_t at = 0; at < c.inner; at += QG_CHUNK) {
             const size_t n = qg__smaller(c.inner - at, QG_CHUNK), from = i * c.inner + at;
             float        y[QG_CHUNK];
-            qg__fake_quant_forward((qg_split){ 1, 1, n }, &r, rule_of(q), x.data + from, y);
+            forward(q, (qg_split){ 1, 1, n }, &r, x.data + from, y);
             qg_codes_of(n, y, r.scale, out->code + from);
         }
         out->scale[i] = r.scale;

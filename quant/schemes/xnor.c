@@ -3,7 +3,7 @@
 #include "quant/schemes/binary.h"
 #include "quant/operand.h"
 #include "quant/scheme.h"
-#include "quant/slope.h"
+#include "quant/map.h"
 
 const char qg__xnor_explain[] =
     "Binary weights with a scale per filter, binary inputs with a scale map.\n"
@@ -37,7 +37,7 @@ static qg_surrogate own(qg_quant q)
     const qg_xnor_rule rule = (qg_xnor_rule)q.arg[RULE];
     if (rule == QG_XNOR_IDENTITY) return qg_surrogate_identity();
     if (rule == QG_XNOR_EXACT || rule == QG_XNOR_PAPER) return qg_surrogate_clip(1.0f);
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__slope)->open_clip, .arg = 1.0f };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->open_clip_slope, .arg = 1.0f };
 }
 
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)

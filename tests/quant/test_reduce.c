@@ -6,7 +6,6 @@
 #include "quant/map.h"
 #include "quant/observe.h"
 #include "quant/reduce.h"
-#include "quant/slope.h"
 #include "quant/smooth.h"
 #include "tests/support/environment.h"
 
@@ -129,14 +128,14 @@ static void compute_reductions(struct results *r)
 
 static void compute_slopes(struct results *r)
 {
-    const qg_slope_kernels *k = QG_KERNELS(qg__slope);
+    const qg_map_kernels *k = QG_KERNELS(qg__map);
     const float            *dy = big + 3;
-    k->clip(1.0f, MOST, big, dy, r->slopes[0]);
-    k->open_clip(1.0f, MOST, big, dy, r->slopes[1]);
-    k->approx_sign(0.0f, MOST, big, dy, r->slopes[2]);
-    k->swish(5.0f, MOST, big, dy, r->slopes[3]);
-    k->tanh(0.7f, MOST, big, dy, r->slopes[4]);
-    k->ternary(MOST, big, dy, 0.3f, 2.0f, 3.0f, r->slopes[5], r->slopes[6], r->slopes[7]);
+    k->clip_slope(1.0f, MOST, big, dy, r->slopes[0]);
+    k->open_clip_slope(1.0f, MOST, big, dy, r->slopes[1]);
+    k->approx_sign_slope(0.0f, MOST, big, dy, r->slopes[2]);
+    k->swish_slope(5.0f, MOST, big, dy, r->slopes[3]);
+    k->tanh_slope(0.7f, MOST, big, dy, r->slopes[4]);
+    k->ternary_slope(MOST, big, dy, 0.3f, 2.0f, 3.0f, r->slopes[5], r->slopes[6], r->slopes[7]);
     k->by_sign(MOST, big, dy, r->slopes[8]);
     k->mix(MOST, big, r->slopes[8], 0.1f, 0.2f, 0.3f, r->slopes[9], r->slopes[10]);
 }
@@ -158,7 +157,7 @@ static void compute(struct results *r)
     map->tanh(MOST, big, r->tanh);
     memcpy(r->codes, r->tanh, sizeof r->codes);
     map->tanh_codes(MOST, 0.9f, 15.0f, r->codes);
-    QG_KERNELS(qg__slope)->dorefa(MOST, big, big + 3, 0.9f, r->slope);
+    map->tanh_codes_slope(MOST, big, big + 3, 0.9f, r->slope);
     map->uniform(MOST, 9, 5, r->uniform);
     map->scaled_sign(MOST, big, 0.7f, r->signs[0]);
     map->stochastic_sign(MOST, big, 9, 5, r->signs[1]);

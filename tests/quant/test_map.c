@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "quant/map.h"
-#include "quant/uniform.h"
 #include "tests/support/environment.h"
 
 /* Every table this machine can run gives the bits of the baseline, at any length. */
@@ -19,7 +18,7 @@ typedef struct results {
     double dmin, dmax, low[5], high[5];
 } results;
 
-static void run(const qg_uniform_kernels *k, const qg_map_kernels *m, size_t n, results *r)
+static void run(const qg_map_kernels *k, size_t n, results *r)
 {
     qg_fake_quant_range range;
     assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 4, false }, -0.7f, 1.1f, &range), QG_OK);
@@ -35,14 +34,13 @@ static void run(const qg_uniform_kernels *k, const qg_map_kernels *m, size_t n, 
     memset(r, 0, sizeof *r);
     k->fake_quant_divide(&range, n, x, r->y[0]);
     k->fake_quant_multiply(&range, n, x, r->y[1]);
-    k->fake_quant_mask(&range, n, x, g, r->y[2]);
-    m->lsq(n, x, 0.3f, -4.0f, 3.0f, r->y[3]);
+    k->fake_quant_backward(&range, n, x, g, r->y[2], &r->dmin, &r->dmax);
+    k->lsq(n, x, 0.3f, -4.0f, 3.0f, r->y[3]);
     k->fake_quant_rows(&channels, n / 7, 7, x, r->rows[0]);
     k->fake_quant_rows_backward(&channels, n / 7, 7, x, g, r->rows[1], r->low, r->high);
-    k->lsq_backward(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4], r->y[5]);
-    m->pact(n, x, 1.1f, 7.0f, r->y[6]);
-    m->linear(n, x, 1.1f, 7.0f, r->y[7]);
-    k->fake_quant_outside(&range, n, x, g, &r->dmin, &r->dmax);
+    k->lsq_slope(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4], r->y[5]);
+    k->pact(n, x, 1.1f, 7.0f, r->y[6]);
+    k->linear(n, x, 1.1f, 7.0f, r->y[7]);
 }
 
 static void all_instruction_sets_agree(void **state)
@@ -57,15 +55,15 @@ static void all_instruction_sets_agree(void **state)
     x[14] = -0.0f;
     g[5]  = 1e30f;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        run(&qg__uniform_baseline, &qg__map_baseline, lengths[i], &expected);
+        run(&qg__map_baseline, lengths[i], &expected);
         actual = expected;
 #if defined(__x86_64__)
         if (widest_path() >= QG_ISA_AVX2) {
-            run(&qg__uniform_avx2, &qg__map_avx2, lengths[i], &actual);
+            run(&qg__map_avx2, lengths[i], &actual);
             assert_memory_equal(&actual, &expected, sizeof actual);
         }
         if (widest_path() >= QG_ISA_AVX512) {
-            run(&qg__uniform_avx512, &qg__map_avx512, lengths[i], &actual);
+            run(&qg__map_avx512, lengths[i], &actual);
             assert_memory_equal(&actual, &expected, sizeof actual);
         }
 #endif
@@ -81,7 +79,7 @@ static void sums_are_those_of_what_lies_outside(void **state)
     fill_uniform(g, MOST, -1.0f, 1.0f, 4);
     x[1] = NAN;     /* on neither side, whatever its gradient */
     g[1] = INFINITY;
-    run(QG_KERNELS(qg__uniform), QG_KERNELS(qg__map), MOST, &r);
+    run(QG_KERNELS(qg__map), MOST, &r);
     double low = 0, high = 0;
     for (int i = 0; i < MOST; i++) {
         qg_fake_quant_range range;
