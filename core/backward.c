@@ -35,8 +35,8 @@ static bool shares_grad(const qg_var *v)
     return v->op && v->op->straight_through && !v->in[0]->op && v->in[0]->grad;
 }
 
-/* The copy of a parameter that y, a product, has multiplied with, and nobody else. */
-static bool is_quantized_weight(const qg_var *y, const qg_var *w)
+/* w was computed from a parameter alone, and only the product y has read it. */
+static bool is_copy_of_weight(const qg_var *y, const qg_var *w)
 {
     if (!y->op->value_unused || !w || !w->op || w->readers > 1) return false;
     const qg_var *from = w->in[0];
@@ -79,7 +79,7 @@ static qg_status run_backward(qg_tape *t, qg_var *y)
     qg__watch_backward(&t->watch, t, y);
     for (int i = 0; i < QG_OPERANDS; i++)
         if (y->in[i]) y->in[i]->fresh = false;
-    if (is_quantized_weight(y, y->in[1])) y->in[1]->spent = true;
+    if (is_copy_of_weight(y, y->in[1])) y->in[1]->spent = true;
     give(t, y->grad, y->room);
     if (y->grad == y->data) y->data = NULL;         /* its gradient had taken its place */
     y->grad = NULL;

@@ -1,6 +1,6 @@
 /* core/gradcheck.h — is a derivative the derivative of what was computed?
  *
- * For the author of an op, a layer or a scheme.  A check is a spec, so that many of them stand in
+ * For the author of an op or a layer.  A check is a spec, so that many of them stand in
  * a table; its outcome is a struct, and nothing is printed.
  *
  *     static qg_var *build(qg_tape *t, const qg_params *p, void *context)
@@ -46,7 +46,7 @@ typedef struct qg_gradcheck_result {
  *     D    = (4 D(h) - D(2h)) / 3
  *     error = |dL/dp . d - D| / max(|dL/dp|, |D|, |dL/d(all p)| / 1024)
  * With a surrogate, L(p +- h d) is computed from what that returns, of the same shape: for a
- * quantizer, the smooth function whose slopes its backward declares, all rounding errors held where
+ * step function, the smooth function whose slopes its backward declares, all rounding errors held where
  * they were.  It needs no backward of its own.
  * |v| of a vector is its Euclidean length, which is what v . d is for an average d.  The memory of
  * the tape holds NaN when the gradient is taken, so what an op leaves unwritten shows.

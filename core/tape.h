@@ -6,7 +6,7 @@
  * a var of one of the three steps before; an older one's place may hold a var of this step.  Two kinds of
  * values give their memory to gradients, so that their data is NULL after qg_backward: a product that a
  * batch norm alone has read, and a weight that is a function of one parameter and that one product alone
- * has read, its quantized copy as a rule.
+ * has read.
  *
  * After a failure ops return NULL, ops given NULL return NULL, and qg_backward reports the first
  * failure: check there, nowhere else.
@@ -35,7 +35,7 @@ typedef struct qg_op {
     bool in_place;          /* backward writes dL/din[0] index by index, after its last look at in[0]'s
                                value there: the gradient may take the value's place */
     bool value_unused;      /* a product: its own backward does not read y->data, and in[1] is a weight,
-                               whose quantized copy nobody reads after it */
+                               which nobody reads after it if it was computed from a parameter */
     bool straight_through;  /* dL/din[0] is dL/dy and nothing else is learned: a parameter's
                                gradient is then accumulated in place and backward never runs */
 } qg_op;
@@ -66,8 +66,8 @@ struct qg_var {
 qg_tape  *qg_tape_new(void);
 
 /* Forgets every var and keeps the memory.  step counts the updates made so far, in QG_EVAL too:
- * what is delayed asks for it.  key and step choose what dropout and stochastic quantizers draw:
- * the same pair draws the same. */
+ * what is delayed asks for it.  key and step choose what random ops draw, such as dropout: the same
+ * pair draws the same.  `qgrad train --seed S` passes the key qg_rng_fork(S, QG_STREAM_TAPE). */
 void      qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step);
 size_t    qg_tape_peak(const qg_tape *t);                /* the most bytes that were in use at once so far */
 qg_status qg_tape_status(const qg_tape *t);              /* of the current step: its first failure */

@@ -148,8 +148,8 @@ const char *qg_state_noted(const qg_state *s, const char *key)
     return NULL;
 }
 
-/* Quantizers swallow NaN (every comparison with it is false), so a net that was loaded with one would
- * compute something plausible. */
+/* Step functions swallow NaN (every comparison with it is false), so a net that was loaded with one
+ * would compute something plausible. */
 static qg_status check_finite(const qg_array *a, const char *name, const char *path)
 {
     const float *value = a->data;

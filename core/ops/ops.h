@@ -15,7 +15,7 @@
 typedef struct qg_conv_spec {
     int   stride;           /* 0: 1; down and across */
     int   pad_h, pad_w;     /* rows above and below, columns left and right */
-    float pad_value;        /* what lies there: 0, or +1/-1 after a binary activation */
+    float pad_value;        /* what lies there: 0, or a value that x may have, such as +1 */
     bool  sums;             /* a qg_norm follows: gather its batch statistics on the way */
 } qg_conv_spec;
 
@@ -60,8 +60,8 @@ qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape y);
 
 /* --- batch norm, and what is fused with it ------------------------------------------------- */
 
-/* An elementwise function that an op can apply on its way.  core knows it only by these two; a
- * scheme of quant/ supplies them.  Both are called on runs of any length n. */
+/* An elementwise function that an op can apply on its way.  core knows it only by these two
+ * functions, which the caller supplies.  Both are called on runs of any length n. */
 typedef struct qg_activation qg_activation;
 struct qg_activation {
     void (*forward)(const qg_activation *f, size_t n, const float *x, float *y);    /* y[i] = f(x[i]) */
