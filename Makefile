@@ -22,7 +22,7 @@ BLAS_LIB := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 override CPPFLAGS += -I. -D_POSIX_C_SOURCE=200809L
 override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) -pthread $(SANITIZE)
 override LDFLAGS  += $(SANITIZE)
-LIBS     := $(BLAS_LIB) -lz -lm
+LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 
 # Files named *_kernel.c are compiled once per instruction set and chosen at run time (core/kernels/cpu.h).
 ISAS := baseline
@@ -115,7 +115,7 @@ $(patsubst %,$(BUILD)/tests/cli/%,test_config $(CLOCKED)): $(filter-out %/main.o
 $(BUILD)/tests/support.a: $(SUPPORT)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS)
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
 
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -124,21 +124,21 @@ examples: $(EXAMPLES)
 
 # --- what it stands on ---------------------------------------------------------------------------
 
-PROBE := '\#include <cblas.h>\n\#if __has_include(<stb/stb_image.h>)\n\#include <stb/stb_image.h>\n\#else\n\#include <stb_image.h>\n\#endif\n\#include <zlib.h>\n\#include <stdarg.h>\n\#include <stddef.h>\n\#include <stdint.h>\n\#include <setjmp.h>\n\#include <cmocka.h>\n\#include <cjson/cJSON.h>\nint main(void) { return openblas_get_num_threads() < 0 || !*zlibVersion(); }\n'
-DEBIAN := build-essential pkg-config libopenblas-dev libstb-dev zlib1g-dev libcmocka-dev libcjson-dev curl ca-certificates
+PROBE := '\#include <cblas.h>\n\#if __has_include(<stb/stb_image.h>)\n\#include <stb/stb_image.h>\n\#else\n\#include <stb_image.h>\n\#endif\n\#include <stdio.h>\n\#include <jpeglib.h>\n\#include <png.h>\n\#include <zlib.h>\n\#include <stdarg.h>\n\#include <stddef.h>\n\#include <stdint.h>\n\#include <setjmp.h>\n\#include <cmocka.h>\n\#include <cjson/cJSON.h>\nint main(void) { return openblas_get_num_threads() < 0 || !*zlibVersion() || !png_access_version_number() || !jpeg_std_error(0); }\n'
+DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libstb-dev zlib1g-dev libcmocka-dev libcjson-dev curl ca-certificates
 
 # Silent when everything is there.
 deps:
-	@printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lz -lcmocka -lcjson 2>/dev/null && exit 0; \
+	@printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lpng -ljpeg -lz -lcmocka -lcjson 2>/dev/null && exit 0; \
 	if command -v apt-get >/dev/null; then \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing $(DEBIAN)"; \
 		$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; \
 	else \
-		echo "qgrad needs a C compiler, OpenBLAS, stb, zlib, cmocka and cJSON.  Install one of"; \
-		echo "  dnf install gcc make pkgconf-pkg-config openblas-devel stb_image-devel zlib-devel libcmocka-devel cjson-devel curl"; \
-		echo "  pacman -S base-devel openblas stb zlib cmocka cjson curl"; \
-		echo "  brew install pkg-config openblas zlib cmocka cjson   (and stb_image.h in the include path)"; \
+		echo "qgrad needs a C compiler, OpenBLAS, libpng, libjpeg-turbo, stb, zlib, cmocka and cJSON.  Install one of"; \
+		echo "  dnf install gcc make pkgconf-pkg-config openblas-devel libpng-devel libjpeg-turbo-devel stb_image-devel zlib-devel libcmocka-devel cjson-devel curl"; \
+		echo "  pacman -S base-devel openblas libpng libjpeg-turbo stb zlib cmocka cjson curl"; \
+		echo "  brew install pkg-config openblas libpng jpeg-turbo zlib cmocka cjson   (and stb_image.h in the include path)"; \
 		exit 1; \
 	fi
 

@@ -30,20 +30,4 @@ void qg__dataset_free(qg__dataset *set);
 enum { QG__PATH_BYTES = 4096 };
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES]);
 
-/* The pixels of an 8-bit PNG of exactly this size, [height][width][channels], from malloc; NULL,
- * and a message that names the file, if it is anything else. */
-uint8_t *qg__png_read(const char *path, int height, int width, int channels);
-
-/* The checksums of n bytes are right, if they begin as a PNG of so many pixels does: its chunks and its
- * compressed data are whole.  False, and a message that names the file: QG_EFORMAT, QG_EMEM. */
-bool qg__png_check(const char *path, const uint8_t *bytes, size_t n, int64_t pixels);
-
-/* A PNG, JPEG or BMP of any size, as [*height][*width][channels], from malloc; NULL, and a message
- * that names the file, if it is not readable. */
-uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
-
-/* to [want.h][want.w][c] from from [is.h][is.w][c], both of c = is.c = want.c channels, by a triangle filter.
- * False, QG_EMEM. */
-bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
-
 #endif

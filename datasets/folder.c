@@ -7,6 +7,7 @@
 
 #include "core/io/hash.h"
 #include "datasets/dataset.h"
+#include "datasets/image.h"
 
 enum { MOST_CLASSES = 256, MOST_SIDE = 4096 };
 

@@ -1,93 +1,95 @@
-/* The checksums of a PNG, which stb_image does not compare: a CRC-32 in each chunk, and an Adler-32 at
- * the end of the compressed pixels. */
-#define ZLIB_CONST
+/* PNG files, by libpng.  Whatever differs from a whole file is an error, also where libpng would only warn:
+ * every CRC is compared, and zlib compares the sum of the compressed data. */
+#include <png.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
-#include "datasets/dataset.h"
+#include "core/status.h"
+#include "datasets/image.h"
 
-enum { SIGNATURE = 8, FRAME = 12 };     /* a chunk is its data and FRAME bytes: length, name, CRC */
+typedef struct reading {
+    qg__image  *m;
+    size_t      at;         /* the byte of the file that comes next */
+    png_structp png;
+    png_infop   info;
+    png_bytep  *rows;       /* [h] */
+} reading;
 
-typedef struct image {
-    const char *path;
-    uLong       most;                   /* bytes that its pixels can be */
-    z_stream    z;
-    bool        unpacked;               /* the compressed data have ended */
-} image;
-
-static uint32_t big_endian(const uint8_t *p)
+static void fail(png_structp png, png_const_charp why)
 {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+    const reading *r = png_get_error_ptr(png);
+    qg__image_damaged(r->m, why);
+    png_longjmp(png, 1);
 }
 
-static bool is_chunk(const uint8_t *chunk, const char *name) { return !memcmp(chunk + 4, name, 4); }
+static void ignore(png_structp png, png_const_charp why) { (void)png, (void)why; }
 
-/* A damaged name may be any bytes. */
-static const char *printable_name(const uint8_t *chunk, char name[5])
+static void take(png_structp png, png_bytep to, size_t n)
 {
-    for (int i = 0; i < 4; i++) {
-        const uint8_t lower = chunk[4 + i] | 0x20;
-        name[i]             = lower >= 'a' && lower <= 'z' ? (char)chunk[4 + i] : '?';
-    }
-    name[4] = '\0';
-    return name;
+    reading *r = png_get_io_ptr(png);
+    if (n > r->m->n - r->at) png_error(png, "it is truncated");
+    memcpy(to, r->m->bytes + r->at, n);
+    r->at += n;
 }
 
-static bool refuse(const image *m, const char *why)
+/* The file has the shape that is wanted, and 8 bits per value. */
+static bool is_wanted(const reading *r, int h, int w)
 {
-    qg_fail(QG_EFORMAT, "'%s' is damaged: %s", m->path, why);
+    const qg_shape *want    = r->m->want;
+    const int       bits    = png_get_bit_depth(r->png, r->info);
+    const bool      palette = png_get_color_type(r->png, r->info) == PNG_COLOR_TYPE_PALETTE;
+    const int       c       = palette ? 3 : png_get_channels(r->png, r->info);
+    if (!want || ((h == want->h || !want->h) && w == want->w && c == want->c && bits == 8)) return true;
+    char height[16] = "any height";
+    if (want->h) snprintf(height, sizeof height, "%d", want->h);
+    qg_fail(QG_EFORMAT, "'%s' is %d x %d, %d channels of %d bits, expected %d x %s, %d of 8", r->m->path, w, h, c, bits,
+            want->w, height, want->c);
     return false;
 }
 
-/* A part of the compressed data.  zlib compares their sum when they end; the pixels are not kept. */
-static bool unpack(image *m, const uint8_t *data, uint32_t n)
+/* libpng leaves through longjmp, so what changes meanwhile stands in *r and *r->m. */
+static bool decode(reading *r)
 {
-    unsigned char sink[1 << 14];
-    int           result = Z_OK;
-    m->z.next_in         = data;
-    m->z.avail_in        = n;
-    while (!m->unpacked && result == Z_OK) {
-        m->z.next_out  = sink;
-        m->z.avail_out = sizeof sink;
-        result         = inflate(&m->z, Z_NO_FLUSH);
-        m->unpacked    = result == Z_STREAM_END;
-        if (m->z.total_out > m->most) return refuse(m, "its compressed data hold more than its pixels");
-    }
-    if (m->unpacked || result == Z_BUF_ERROR) return true;     /* the next chunk goes on */
-    if (result == Z_MEM_ERROR) return qg_fail(QG_EMEM, "out of memory: unpacking '%s'", m->path), false;
-    return refuse(m, m->z.msg ? m->z.msg : "its compressed data are no zlib stream");
+    png_structp png = r->png;
+    if (setjmp(png_jmpbuf(png))) return false;
+    png_set_read_fn(png, r, take);
+    png_set_benign_errors(png, 0);
+    png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+    /* Colour profiles, texts and the like are skipped. */
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_read_info(png, r->info);
+
+    const int  h       = (int)png_get_image_height(png, r->info);
+    const int  w       = (int)png_get_image_width(png, r->info);
+    const bool colours = png_get_color_type(png, r->info) & PNG_COLOR_MASK_COLOR;
+    const int  c       = r->m->grey && !colours ? 1 : 3;
+    if (!is_wanted(r, h, w)) return false;
+    if (!qg__image_allocate(r->m, h, w, c)) return false;
+    png_set_expand(png);
+    png_set_strip_16(png);
+    png_set_strip_alpha(png);
+    if (c == 3) png_set_gray_to_rgb(png);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, r->info);
+
+    r->rows = malloc((size_t)h * sizeof *r->rows);
+    if (!r->rows) return qg_fail(QG_EMEM, "out of memory: the rows of '%s'", r->m->path), false;
+    for (int y = 0; y < h; y++) r->rows[y] = r->m->pixels + (size_t)y * (size_t)w * (size_t)c;
+    png_read_image(png, r->rows);
+    png_read_end(png, NULL);
+    return true;
 }
 
-static bool check_chunks(image *m, const uint8_t *bytes, size_t n)
+bool qg__png_decode(qg__image *m)
 {
-    char name[5], why[80];
-    for (size_t at = SIGNATURE; n - at >= FRAME;) {
-        const uint8_t *chunk  = bytes + at;
-        const uint32_t length = big_endian(chunk);
-        if (length > n - at - FRAME) {
-            snprintf(why, sizeof why, "it ends within its %s chunk at byte %zu", printable_name(chunk, name), at);
-            return refuse(m, why);
-        }
-        if (crc32(0, chunk + 4, length + 4) != big_endian(chunk + 8 + length)) {
-            snprintf(why, sizeof why, "the checksum of its %s chunk at byte %zu is wrong", printable_name(chunk, name), at);
-            return refuse(m, why);
-        }
-        if (is_chunk(chunk, "IDAT") && !unpack(m, chunk + 8, length)) return false;
-        if (is_chunk(chunk, "IEND")) return m->unpacked || refuse(m, "its compressed data end too early");
-        at += length + FRAME;
-    }
-    return refuse(m, "it ends without an IEND chunk");
-}
-
-bool qg__png_check(const char *path, const uint8_t *bytes, size_t n, int64_t pixels)
-{
-    /* A pixel has 8 bytes at most and a row a filter byte.  Interlaced, an image of h rows has fewer than
-     * 2 h + 7 of them, and no row is without a pixel. */
-    image m = { .path = path, .most = 10 * (uLong)pixels + 7 };
-    if (n < SIGNATURE || memcmp(bytes, "\x89PNG\r\n\x1a\n", SIGNATURE)) return true;
-    if (inflateInit(&m.z) != Z_OK) return qg_fail(QG_EMEM, "out of memory: unpacking '%s'", path), false;
-    const bool ok = check_chunks(&m, bytes, n);
-    inflateEnd(&m.z);
+    reading r = { .m = m };
+    r.png     = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, fail, ignore);
+    r.info    = r.png ? png_create_info_struct(r.png) : NULL;
+    bool ok   = false;
+    if (r.info) ok = decode(&r);
+    else qg_fail(QG_EMEM, "out of memory: '%s' cannot be decoded", m->path);
+    png_destroy_read_struct(&r.png, &r.info, NULL);
+    free(r.rows);
     return ok;
 }

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "datasets/dataset.h"
+#include "core/status.h"
+#include "datasets/image.h"
 
 /* Lines of was values become lines of is; from one value of a line to the next are `step` floats. */
 static void resize_line(const float *from, int was, float *to, int is, size_t step)

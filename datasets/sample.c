@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "datasets/dataset.h"
+#include "datasets/image.h"
 
 enum { SIDE = 28, CLASSES = 10 };
 
@@ -24,9 +25,10 @@ static qg_loader *sample(const char *dir, const char *name, int rows, int column
 {
     char        buffer[QG__PATH_BYTES];
     const char *path = qg__dataset_path(dir, name, buffer);
+    qg_shape    size = { 1, rows * SIDE, columns * SIDE, 1 };
     qg__dataset set  = { .shape = { rows * columns, SIDE, SIDE, 1 }, .classes = CLASSES };
 
-    uint8_t *sheet = path ? qg__png_read(path, rows * SIDE, columns * SIDE, 1) : NULL;
+    uint8_t *sheet = path ? qg__png_read(path, &size) : NULL;
     if (sheet && qg__dataset_allocate(&set)) cut(sheet, columns, &set);
     free(sheet);
     return qg__loader_new(set, spec);

@@ -11,7 +11,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "datasets/dataset.h"
+#include "datasets/image.h"
 
 enum { PIXELS = 32 * 32, CHANNELS = 3, CLASSES = 10, RECORD = 1 + CHANNELS * PIXELS, MAX_LABEL_BYTES = 1 << 20 };
 
@@ -58,15 +58,13 @@ static qg_status write_records(const char *path, const uint8_t *sheet, const uin
 
 static qg_status convert(const char *sheet, const char *labels, size_t first, const char *out)
 {
-    int      n = 0, width = 0;
-    uint8_t *pixels = qg__image_read(sheet, CHANNELS, &n, &width), *label = NULL;
+    qg_shape shape  = { 1, 0, PIXELS, CHANNELS };
+    uint8_t *pixels = qg__png_read(sheet, &shape);
     if (!pixels) return QG_EFORMAT;
-    qg_status status = QG_OK;
-    if (width != PIXELS)
-        status = qg_fail(QG_EFORMAT, "'%s' is %d pixels wide, expected %d", sheet, width, (int)PIXELS);
-    if (!status && !(label = malloc((size_t)n))) status = qg_fail(QG_EMEM, "out of memory: %d labels", n);
-    if (!status) status = read_labels(labels, first, (size_t)n, label);
-    if (!status) status = write_records(out, pixels, label, (size_t)n);
+    const size_t n      = (size_t)shape.h;
+    uint8_t     *label  = malloc(n);
+    qg_status    status = label ? read_labels(labels, first, n, label) : qg_fail(QG_EMEM, "out of memory: %zu labels", n);
+    if (!status) status = write_records(out, pixels, label, n);
     free(label);
     free(pixels);
     return status;

@@ -84,9 +84,9 @@ static void test_refusals(void **state)
     write_text("labels.json", "[1,2,3]");
     assert_refused("0", "sheet.png");
     write_text("sheet.png", "no picture");
-    assert_refused("0", "sheet.png' is no readable PNG");
+    assert_refused("0", "sheet.png' is not a PNG file");
     write_sheet(PIXELS - 1);
-    assert_refused("0", "sheet.png' is 1023 pixels wide, expected 1024");
+    assert_refused("0", "sheet.png' is 1023 x 3, 3 channels of 8 bits, expected 1024 x any height, 3 of 8");
     write_sheet(PIXELS);
     assert_refused("1", "fewer labels than images");
     write_text("labels.json", "[1,2,10]");

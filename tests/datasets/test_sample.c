@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "core/io/file.h"
 #include "datasets/loader.h"
@@ -77,18 +78,28 @@ static void test_damaged(void **state)
     unsigned char *bytes = NULL;
     size_t         n     = 0;
     write_train((const unsigned char *)"", 0);
-    assert_fails("is not a readable PNG: ");
+    assert_fails("is not a PNG file");
     write_train((const unsigned char *)"P5 1400 1120 255\n", 17);
-    assert_fails("is not a readable PNG: ");
+    assert_fails("is not a PNG file");
     assert_int_equal(qg_file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n), QG_OK);
     write_train(bytes, 20);
-    assert_fails("is not a readable PNG: ");
+    assert_fails("is damaged: ");
     write_train(bytes, n / 2);
     assert_fails("is damaged: ");
     bytes[50] ^= 0xff;      /* within the code lengths of the first deflate block */
     write_train(bytes, n);
     assert_fails("is damaged: ");
     free(bytes);
+}
+
+/* The sheet, whose header says another depth and colour type. */
+static void write_retyped(unsigned char *bytes, size_t n, int depth, int colour_type)
+{
+    bytes[24] = (unsigned char)depth;
+    bytes[25] = (unsigned char)colour_type;
+    const unsigned long sum = crc32(0, bytes + 12, 17);
+    for (int i = 0; i < 4; i++) bytes[29 + i] = (unsigned char)(sum >> (24 - 8 * i));
+    write_train(bytes, n);
 }
 
 static void test_wrong_sheet(void **state)
@@ -101,14 +112,10 @@ static void test_wrong_sheet(void **state)
     assert_fails("is 560 x 700, 1 channels of 8 bits, expected 1400 x 1120, 1 of 8");
     free(bytes);
 
-    /* Bit depth and colour type are bytes 24 and 25. */
     assert_int_equal(qg_file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n), QG_OK);
-    bytes[24] = 16;
-    write_train(bytes, n);
+    write_retyped(bytes, n, 16, 0);
     assert_fails("is 1400 x 1120, 1 channels of 16 bits, expected 1400 x 1120, 1 of 8");
-    bytes[24] = 8;
-    bytes[25] = 2;
-    write_train(bytes, n);
+    write_retyped(bytes, n, 8, 2);
     assert_fails("is 1400 x 1120, 3 channels of 8 bits, expected 1400 x 1120, 1 of 8");
     free(bytes);
 }

@@ -1,5 +1,6 @@
 #include "tests/support/pictures.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static void put_chunk(FILE *f, const uint8_t *data, size_t n)
     put_big(f, crc(data, n));
 }
 
-/* A zlib stream of stored blocks, one per row, each row behind its filter 0. */
+/* A zlib stream of stored blocks, one per row; a filter byte, 0, precedes each row. */
 static size_t store(const uint8_t *pixels, int h, size_t row, uint8_t *to)
 {
     uint8_t *at = to;
@@ -101,5 +102,95 @@ void write_bmp(const char *path, const uint8_t *pixels, int h, int w)
             for (int c = 2; c >= 0; c--) fputc(pixels[(y * w + x) * 3 + c], f);
         for (int i = 3 * w; i < pitch; i++) fputc(0, f);
     }
+    assert_int_equal(fclose(f), 0);
+}
+
+/* --- JPEG --------------------------------------------------------------------------------- */
+
+typedef struct bits {
+    FILE *f;
+    int   byte, n;          /* n bits of byte are there */
+} bits;
+
+static void put_bits(bits *b, int value, int n)
+{
+    while (n--) {
+        b->byte = b->byte << 1 | (value >> n & 1);
+        if (++b->n < 8) continue;
+        fputc(b->byte, b->f);
+        if (b->byte == 0xff) fputc(0, b->f);
+        b->byte = b->n = 0;
+    }
+}
+
+static void put_segment(FILE *f, int marker, const uint8_t *data, int n)
+{
+    const uint8_t head[] = { 0xff, (uint8_t)marker, (uint8_t)((n + 2) >> 8), (uint8_t)((n + 2) & 255) };
+    fwrite(head, 1, 4, f);
+    fwrite(data, 1, (size_t)n, f);
+}
+
+/* The code 0 means a zero difference or a block without more coefficients, 10 a difference of six bits. */
+static void put_huffman(FILE *f, int class, int codes)
+{
+    uint8_t table[17 + 16 * 255] = { (uint8_t)(class << 4), 1, 1 };
+    int     n                    = 2;
+    table[18] = 6;
+    if (codes) {
+        memset(table + 1, codes, 16);
+        n = 16 * codes;
+    }
+    put_segment(f, 0xc4, table, 17 + n);
+}
+
+/* Differences between blocks, the first of which has all of the value. */
+static void put_blocks(bits *b, const jpeg *p, bool dc, bool ac)
+{
+    for (int i = 0; i < p->h / 8 * (p->w / 8); i++)
+        for (int c = 0; c < p->components; c++) {
+            const int d = i ? 0 : p->value[c] - 128;
+            if (dc && d) put_bits(b, 2, 2), put_bits(b, d < 0 ? d + 63 : d, 6);
+            if (dc && !d) put_bits(b, 0, 1);
+            if (ac) put_bits(b, 0, 1);
+        }
+    if (b->n) put_bits(b, 255, 8 - b->n);
+}
+
+/* Frequencies first..last, of which bit `low` and, in a first scan of them, all above it. */
+static void put_scan(FILE *f, const jpeg *p, int first, int last, int high, int low)
+{
+    bits    b        = { .f = f };
+    uint8_t scan[12] = { (uint8_t)p->components };
+    int     n        = 1;
+    for (int c = 0; c < p->components; c++, n += 2) scan[n] = (uint8_t)(c + 1);
+    scan[n++] = (uint8_t)first;
+    scan[n++] = (uint8_t)last;
+    scan[n++] = (uint8_t)(high << 4 | low);
+    put_segment(f, 0xda, scan, n);
+    put_blocks(&b, p, first == 0, last > 0);
+}
+
+void write_jpeg(const char *path, jpeg p)
+{
+    enum { BITS = 14 };
+    uint8_t frame[18] = { 8, (uint8_t)(p.h >> 8), (uint8_t)(p.h & 255), (uint8_t)(p.w >> 8), (uint8_t)(p.w & 255),
+                          (uint8_t)p.components };
+    uint8_t quantum[65] = { 0 };
+    FILE   *f           = fopen(path, "wb");
+    assert_non_null(f);
+    for (int c = 0; c < p.components; c++) frame[6 + 3 * c] = (uint8_t)(c + 1), frame[7 + 3 * c] = 0x11;
+    memset(quantum + 1, 8, 64);             /* a step of the mean is a step of the value */
+    fwrite("\xff\xd8", 1, 2, f);
+    if (p.components == 4) put_segment(f, 0xee, (const uint8_t *)"Adobe\0\144\0\0\0\0\0", 12);
+    put_segment(f, 0xdb, quantum, 65);
+    put_segment(f, p.scans == 1 ? 0xc0 : 0xc2, frame, 6 + 3 * p.components);
+    put_huffman(f, 0, 0);
+    put_huffman(f, 1, p.codes);
+    put_scan(f, &p, 0, p.scans == 1 ? 63 : 0, 0, 0);
+    for (int i = 0; i < p.scans - 1; i++) {
+        const int low = BITS - 1 - i % BITS;
+        put_scan(f, &p, 1 + i / BITS, 1 + i / BITS, i % BITS ? low + 1 : 0, low);
+    }
+    fwrite("\xff\xd9", 1, 2, f);
     assert_int_equal(fclose(f), 0);
 }

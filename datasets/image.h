@@ -1,0 +1,56 @@
+/* datasets/image.h — image files.  Internal.
+ *
+ * Limits   64 MiB a file; 8192 x 8192 pixels, or as many in another shape; 100 scans of a progressive JPEG.
+ *          They bound the time and memory that a few hostile bytes can claim.
+ */
+#ifndef QG_IMAGE_H
+#define QG_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/tensor.h"
+
+/* A PNG, JPEG or BMP file of any size, as [*height][*width][channels], channels 1 (grey) or 3, from malloc.
+ * NULL, and a message that names the file, if it is damaged or beyond a limit. */
+uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
+
+/* The pixels [h][w][c] of an 8-bit PNG of exactly this shape, from malloc; want->h 0 accepts any height and
+ * becomes the file's.  NULL, and a message that names the file, if it is anything else. */
+uint8_t *qg__png_read(const char *path, qg_shape *want);
+
+/* Resizes from [is.h][is.w][c] to to [want.h][want.w][c], c = is.c = want.c, by a triangle filter.
+ * False, QG_EMEM. */
+bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want);
+
+/* --- between image.c and the decoders ----------------------------------------------------- */
+
+enum { QG__IMAGE_SCANS = 100 };
+
+/* A file and what becomes of it. */
+typedef struct qg__image {
+    const char     *path;
+    const uint8_t  *bytes;          /* [n], the file */
+    size_t          n;
+    const qg_shape *want;           /* the only shape that is accepted; NULL: any */
+    bool            grey;           /* a file without colour is decoded to one channel */
+    int             h, w, c;        /* c is 1 or 3 */
+    uint8_t        *pixels;         /* [h][w][c], from malloc; a caller frees it, also after a failure */
+} qg__image;
+
+/* Each is given a file with the signature of its format.  False, and a message, on failure. */
+bool qg__png_decode(qg__image *m);
+bool qg__jpeg_decode(qg__image *m);
+bool qg__bmp_decode(qg__image *m);
+
+/* The size is within the limits; false, and a message, if it is not. */
+bool qg__image_fits(const qg__image *m, int64_t h, int64_t w);
+
+/* Sets the size and allocates pixels, all 0; false if the size is beyond the limits, or QG_EMEM. */
+bool qg__image_allocate(qg__image *m, int64_t h, int64_t w, int c);
+
+/* Fails with QG_EFORMAT: the file is damaged, and why.  False. */
+bool qg__image_damaged(const qg__image *m, const char *why);
+
+#endif
