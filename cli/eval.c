@@ -17,40 +17,39 @@ typedef struct evaluation {
     qg_net     *net;
     qg_optim   *optim;          /* last.safetensors holds its state too */
     config      other_config;   /* with another quantizer for the weights, --weight */
-    recipe      other_recipe;
     qg_net     *other;          /* NULL: the run's own */
     init_report init;
     qg_tape    *tape;
     measured    found;
 } evaluation;
 
-static bool best(const evaluation *e) { return config_flag(&e->asked, "best"); }
+static bool best(const evaluation *e) { return e->asked.best; }
 
-/* The run's configuration, but for the scheme of its weights. */
-static qg_status exchange(evaluation *e, const char *weight)
+/* The run's configuration with the weights' scheme of --weight. */
+static qg_status exchange(evaluation *e)
 {
-    qg_status status = config_over(&e->other_config, &e->config);
-    if (!status) status = config_set(&e->other_config, option_find("weight"), weight);
-    return status ? status : recipe_read(&e->other_config, &e->other_recipe);
+    qg_status status = config_over(&e->other_config, &e->config, 0, 0);
+    if (!status) status = config_set(&e->other_config, option_find("weight"), config_text(&e->asked, "weight"));
+    return status ? status : config_check(&e->other_config);
 }
 
 static qg_status configure(evaluation *e, bool *usage)
 {
-    const char *dir = config_text(&e->asked, "run"), *threads = config_text(&e->asked, "threads");
+    const char *dir = e->asked.run;
     *usage          = !dir;
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
-    const qg_status status = recipe_of_run(dir, &e->config, &e->recipe);
+    const qg_status status = config_of_run(dir, &e->config);
     if (status) return status;
+    e->recipe = e->config.recipe;
     snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
-    if (threads) e->recipe.threads = (int)config_integer(&e->asked, "threads");
-    const char *weight = config_text(&e->asked, "weight");
-    return weight ? exchange(e, weight) : QG_OK;
+    if (config_text(&e->asked, "threads")) e->recipe.threads = e->asked.recipe.threads;
+    return config_text(&e->asked, "weight") ? exchange(e) : QG_OK;
 }
 
 /* Classes are numbers in the order of their names: other names, other numbers. */
 static qg_status check_names(const evaluation *e, const qg_loader *l, const char *dir)
 {
-    const char    *stored = config_text(&e->config, "class-digest");
+    const char    *stored = e->config.class_digest;
     const uint64_t names  = qg_loader_class_digest(l);
     char           found[32];
     snprintf(found, sizeof found, "%016" PRIx64, names);
@@ -61,10 +60,9 @@ static qg_status check_names(const evaluation *e, const qg_loader *l, const char
 /* The training images in dir, whose statistics normalise, if they are the run's; else NULL. */
 static qg_loader *images_of_run(const evaluation *e, const char *dir)
 {
-    const char *stored = config_text(&e->config, "data-digest");
+    const char *stored = e->config.data_digest;
     recipe      there  = e->recipe;
     char        found[32] = "";
-    there.data       = &there.data_row;
     there.data_dir   = dir;
     qg_loader *train = recipe_data(&there, false, NULL);
     if (!train || !stored) return train;
@@ -74,7 +72,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
     if (!strcmp(stored, found)) return train;
     if (*found && !check_names(e, train, dir))
         qg_fail(QG_EARG, "%s: the images have digest %s, and the run, whose statistics normalise, saw %s",
-                dir ? dir : there.data->name, found, stored);
+                dir ? dir : there.data.name, found, stored);
     qg_loader_free(train);
     return NULL;
 }
@@ -83,8 +81,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
  * the statistics that normalise, but that its images may have moved to where the others are. */
 static qg_status open_images(evaluation *e)
 {
-    char        canonical[VALUE_BYTES];
-    const char *data = config_text(&e->asked, "data"), *from = config_text(&e->asked, "data-dir");
+    const char *data = config_text(&e->asked, "data"), *from = e->asked.recipe.data_dir;
     const bool  other = data && strcmp(data, config_text(&e->config, "data"));
     if (normalise_fits(e->recipe.normalise)) {
         e->train = images_of_run(e, e->recipe.data_dir);
@@ -92,7 +89,7 @@ static qg_status open_images(evaluation *e)
         if (!e->train) return QG_EIO;
     }
     if (from || other) e->recipe.data_dir = from;
-    if (other && data_parse(data, &e->recipe.data_row, canonical, sizeof canonical)) return QG_EARG;
+    if (other) e->recipe.data = e->asked.recipe.data;
     e->test = recipe_data(&e->recipe, true, e->train);
     return e->test ? QG_OK : QG_EIO;
 }
@@ -103,7 +100,7 @@ static qg_status load_other(evaluation *e)
     char            path[PATH_BYTES];
     const qg_status status = path_join(e->run.dir, run_weights_file(best(e)), path);
     if (status) return status;
-    e->other = recipe_net(&e->other_recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     return e->other ? init_weights(e->other, path, e->net, &e->init) : QG_EARG;
 }
 
@@ -119,7 +116,7 @@ static qg_status explain_misfit(const evaluation *e)
         (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
         return QG_ESHAPE;
     return qg_fail(QG_EARG, "%s: its images are %dx%dx%d of %d classes, and the run's %dx%dx%d of %d",
-                   e->recipe.data_dir ? e->recipe.data_dir : e->recipe.data->name, is.h, is.w, is.c, of, was.h, was.w,
+                   e->recipe.data_dir ? e->recipe.data_dir : e->recipe.data.name, is.h, is.w, is.c, of, was.h, was.w,
                    was.c, classes);
 }
 
@@ -146,11 +143,11 @@ static void print(const evaluation *e)
     const double margin = report_error(e->found.accuracy, e->found.images);
     char         digest[17];
     report_digest(e->net, digest);
-    if (!config_flag(&e->asked, "json")) {
+    if (!e->asked.json) {
         printf("run            %s/%s\n", e->run.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
         if (*e->init.kept) printf("               started as always: %s\n", e->init.kept);
-        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data->name,
+        printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
                e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
         printf("test loss      %.6g\n", e->found.loss);
@@ -160,9 +157,9 @@ static void print(const evaluation *e)
     json j = json_begin(stdout);
     json_text(&j, "run", e->run.dir);
     json_text(&j, "file", file);
-    json_text(&j, "model", e->recipe.model_text);
+    json_text(&j, "model", config_text(&e->config, "model"));
     json_text(&j, "weight", weight);
-    json_text(&j, "data", e->recipe.data->name);
+    json_text(&j, "data", e->recipe.data.name);
     json_integer(&j, "images", e->found.images);
     json_real(&j, "test_accuracy", e->found.accuracy);
     json_real(&j, "test_accuracy_stderr", margin);

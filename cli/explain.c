@@ -131,7 +131,7 @@ static int refuse(const char *name)
 
 static int explain(const char *name, const config *asked)
 {
-    const bool  as_json = config_flag(asked, "json"), as_page = config_flag(asked, "markdown");
+    const bool  as_json = asked->json, as_page = asked->markdown;
     scheme_text s;
     int         found = 0;
     if (as_page && (name || as_json)) {
@@ -151,7 +151,7 @@ static int explain(const char *name, const config *asked)
 int explain_main(const verb *v, const char *program, int argc, char **argv)
 {
     (void)program;
-    config      asked  = { { 0 } };
+    config      asked  = { 0 };
     const char *name   = options_operand(v, &argc, argv);
     int         status = options_parse(v, argc, argv, &asked);
     if (status < 0) status = explain(name, &asked);

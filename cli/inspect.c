@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/config/recipe.h"
+#include "cli/config/config.h"
 #include "cli/run/run.h"
 
 typedef struct inspection {
@@ -17,14 +17,14 @@ typedef struct inspection {
     qg_tape   *tape;
 } inspection;
 
-static bool best(const inspection *e) { return config_flag(&e->asked, "best"); }
+static bool best(const inspection *e) { return e->asked.best; }
 
 /* Checkpoints of older versions do not say it: the test images decide or, if nobody told where they are,
  * what is published. */
 static qg_status size_of_images(inspection *e, qg_shape *image, int *classes)
 {
-    *image              = e->recipe.data->image;
-    *classes            = e->recipe.data->classes;
+    *image              = e->recipe.data.image;
+    *classes            = e->recipe.data.classes;
     e->recipe.normalise = (qg_normalise){ .kind = QG_TO_UNIT };     /* the size needs no statistics */
     qg_loader *test     = recipe_data(&e->recipe, true, NULL);
     if (!test) return e->recipe.data_dir ? QG_EIO : QG_OK;
@@ -151,7 +151,7 @@ static qg_status measure(inspection *e, const qg_product *p, tensor *v)
 
 static qg_status print_all(inspection *e)
 {
-    const bool  as_json = config_flag(&e->asked, "json");
+    const bool  as_json = e->asked.json;
     const char *file    = run_weights_file(best(e));
     json        j       = { 0 };
     qg_status   s       = QG_OK;
@@ -161,7 +161,7 @@ static qg_status print_all(inspection *e)
         json_text(&j, "file", file);
         json_open(&j, "layers", '[');
     } else {
-        printf("%s/%s, %s\n", e->run.dir, file, e->recipe.model_text);
+        printf("%s/%s, %s\n", e->run.dir, file, config_text(&e->config, "model"));
     }
     for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
         qg_layer         *l     = qg_net_layer(e->net, i);
@@ -183,7 +183,7 @@ static qg_status print_all(inspection *e)
 
 static int inspect(inspection *e, const char *dir)
 {
-    const char *asked = config_text(&e->asked, "run");
+    const char *asked = e->asked.run;
     if (!dir == !asked) {
         fprintf(stderr, "qgrad inspect: %s\n",
                 dir ? "two run directories; one is enough" : "which run? qgrad inspect DIR");
@@ -191,9 +191,9 @@ static int inspect(inspection *e, const char *dir)
     }
     if (!dir) dir = asked;
     snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
-    qg_status   status = recipe_of_run(dir, &e->config, &e->recipe);
-    const char *moved  = config_text(&e->asked, "data-dir");
-    if (moved) e->recipe.data_dir = moved;
+    qg_status   status = config_of_run(dir, &e->config);
+    e->recipe          = e->config.recipe;
+    if (e->asked.recipe.data_dir) e->recipe.data_dir = e->asked.recipe.data_dir;
     if (!status) status = load(e);
     if (!status) status = print_all(e);
     return status ? qg_report("qgrad inspect") : EXIT_DONE;

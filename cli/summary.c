@@ -4,7 +4,7 @@
 
 #include "cli/json.h"
 #include "cli/run/learned.h"
-#include "cli/config/recipe.h"
+#include "cli/config/config.h"
 #include "layers/layer.h"
 
 static void print_scheme(json *j, const char *key, qg_quant q)
@@ -74,11 +74,11 @@ static void print_layer(json *j, qg_layer *l)
     json_close(j, '}');
 }
 
-static void print_json(const recipe *r, const config *c, const qg_net *net)
+static void print_json(const config *c, const qg_net *net)
 {
     uint64_t macs = 0;
     json     j    = json_begin(stdout);
-    json_text(&j, "model", r->model_text);
+    json_text(&j, "model", config_text(c, "model"));
     json_text(&j, "weight", config_text(c, "weight"));
     json_text(&j, "input", config_text(c, "input"));
     json_text(&j, "gradient", config_text(c, "gradient"));
@@ -98,25 +98,24 @@ static void print_json(const recipe *r, const config *c, const qg_net *net)
 /* --image, else those of the data set that is asked for, else what the model's paper trains on. */
 static qg_shape image_of(const config *asked, const recipe *r)
 {
-    qg_shape image;
-    if (recipe_image(asked, &image)) return image;
-    const bool named = config_text(asked, "data") || config_text(asked, "config") || config_text(asked, "recipe");
-    return named ? r->data->image : r->model->image;
+    const bool named = config_text(asked, "data") || asked->file || asked->named;
+    if (config_text(asked, "image")) return asked->image;
+    return named ? r->data.image : r->model.type->image;
 }
 
 static int summarize(const config *asked, config *c)
 {
-    recipe    r;
-    bool      usage;
-    qg_status status = recipe_resolve(asked, NULL, c, &usage);
+    const recipe *r = &c->recipe;
+    bool          usage;
+    qg_status     status = config_resolve(asked, NULL, c, &usage);
     if (!status) {
         usage  = true;
-        status = recipe_read(c, &r);
+        status = config_check(c);
     }
     if (status) return qg_report("qgrad summary"), usage ? EXIT_USAGE : EXIT_FAILED;
-    qg_net *net = recipe_net(&r, image_of(asked, &r), r.data->classes);
+    qg_net *net = recipe_net(r, image_of(asked, r), r->data.classes);
     if (!net) return qg_report("qgrad summary");
-    if (config_flag(asked, "json")) print_json(&r, c, net);
+    if (asked->json) print_json(c, net);
     else qg_net_summary(net, stdout);
     qg_net_free(net);
     return EXIT_DONE;
@@ -125,7 +124,7 @@ static int summarize(const config *asked, config *c)
 int summary_main(const verb *v, const char *program, int argc, char **argv)
 {
     (void)program;
-    config asked = { { 0 } }, c = { { 0 } };
+    config asked = { 0 }, c = { 0 };
     int    status = options_parse(v, argc, argv, &asked);
     if (status < 0) status = summarize(&asked, &c);
     config_free(&c);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/run/init.h"
+#include "cli/config/config.h"
 #include "cli/config/models.h"
 #include "cli/run/report.h"
 #include "cli/run/trainer.h"
@@ -39,17 +40,17 @@ typedef struct training {
 /* Where the run is to be: --out, or a name made of the recipe or of the configuration. */
 static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage)
 {
-    const char *out = config_text(&t->asked, "out");
+    const char *out = t->asked.out;
     *usage          = true;
     if (out) {
         if (strlen(out) >= PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
         strcpy(dir, out);
         return QG_OK;
     }
-    config          c      = { { 0 } };
-    const qg_status status = recipe_resolve(&t->asked, NULL, &c, usage);
+    config          c      = { 0 };
+    const qg_status status = config_resolve(&t->asked, NULL, &c, usage);
     if (!status) {
-        const char *weight = config_text(&c, "weight"), *named = config_text(&t->asked, "recipe");
+        const char *weight = config_text(&c, "weight"), *named = t->asked.named;
         char        model[VALUE_BYTES];
         model_file_name(config_text(&c, "model"), model, sizeof model);
         if (named) snprintf(dir, PATH_BYTES, "runs/%s/seed-%s", named, config_text(&c, "seed"));
@@ -63,20 +64,20 @@ static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage
 static qg_status configure(training *t, const char *dir, bool *usage)
 {
     char      path[PATH_BYTES];
-    config    stored = { { 0 } };
+    config    stored = { 0 };
     qg_status status = path_join(dir, "config.toml", path);
     *usage           = false;
-    t->goes_on       = !status && config_flag(&t->asked, "resume") && path_exists(path);
-    if (t->goes_on) status = recipe_stored(dir, &stored);
-    if (!status) status = recipe_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
+    t->goes_on       = !status && t->asked.resume && path_exists(path);
+    if (t->goes_on) status = config_stored(dir, &stored);
+    if (!status) status = config_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
     config_free(&stored);
-    if (status && config_flag(&t->asked, "resume") && !t->goes_on && !config_text(&t->asked, "model"))
+    if (status && t->asked.resume && !t->goes_on && !t->asked.recipe.model.type)
         return qg_fail(QG_EARG, "%s holds no run to go on with, and %s", dir, qg_errmsg());
     if (status) return status;
     *usage = true;
-    status = recipe_read(&t->config, &t->trainer.recipe);
-    if (!status) status = recipe_trains(&t->trainer.recipe);
-    if (!status && config_flag(&t->asked, "resume") && config_flag(&t->asked, "force"))
+    status = config_check(&t->config);
+    if (!status) status = recipe_trains(&t->config.recipe);
+    if (!status && t->asked.resume && t->asked.force)
         status = qg_fail(QG_EARG, "--resume goes on with a run and --force begins another; not both");
     return status;
 }
@@ -87,7 +88,7 @@ static qg_status check_images(const trainer *w)
     const qg_shape a = qg_loader_shape(w->train), b = qg_loader_shape(w->test);
     if (a.h == b.h && a.w == b.w && a.c == b.c) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: test images are %dx%dx%d, training images %dx%dx%d",
-                   w->recipe.data->name, b.h, b.w, b.c, a.h, a.w, a.c);
+                   w->recipe->data.name, b.h, b.w, b.c, a.h, a.w, a.c);
 }
 
 /* Which images they are is part of the configuration; where they lie is not.  Runs of older versions
@@ -99,7 +100,7 @@ static qg_status note(training *t, const char *key, const char *what, uint64_t d
     if (!stored && t->goes_on) return QG_OK;
     snprintf(found, sizeof found, "%016" PRIx64, digest);
     if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "%s: the %s have digest %s, and the run began with %s", t->trainer.recipe.data->name,
+        return qg_fail(QG_EARG, "%s: the %s have digest %s, and the run began with %s", t->config.recipe.data.name,
                        what, found, stored);
     return config_set(&t->config, option_find(key), found);
 }
@@ -116,9 +117,9 @@ static qg_status note_images(training *t)
 static qg_status begin_without(const training *t, const char *dir)
 {
     char        path[PATH_BYTES];
-    const char *other = config_text(&t->config, "init-recipe"), *digest = config_text(&t->config, "init-digest");
+    const char *other = t->config.init_recipe, *digest = t->config.init_digest;
     if (!other && !digest) return QG_OK;
-    if (config_flag(&t->asked, "resume") && !path_join(dir, "last.safetensors", path) && path_exists(path))
+    if (t->asked.resume && !path_join(dir, "last.safetensors", path) && path_exists(path))
         return QG_OK;
     if (digest)
         return qg_fail(QG_EARG, "the run begins with weights of digest %s; say --init and where they are", digest);
@@ -129,7 +130,7 @@ static qg_status begin_without(const training *t, const char *dir)
 /* What the weights were is part of the configuration; where they came from is not. */
 static qg_status begin_with(training *t, const char *source)
 {
-    const char     *stored = config_text(&t->config, "init-digest"), *found = t->init.digest;
+    const char     *stored = t->config.init_digest, *found = t->init.digest;
     const qg_status status = init_weights(t->trainer.net, source, NULL, &t->init);
     if (status) return qg_fail(status, "--init %s", qg_errmsg());
     if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run began without one, and goes on without");
@@ -141,17 +142,18 @@ static qg_status begin_with(training *t, const char *source)
 static qg_status build(training *t, const char *dir)
 {
     trainer *w = &t->trainer;
-    qg_set_threads(w->recipe.threads);
-    w->train = recipe_data(&w->recipe, false, NULL);
-    w->test  = w->train ? recipe_data(&w->recipe, true, w->train) : NULL;
+    w->recipe  = &t->config.recipe;
+    qg_set_threads(w->recipe->threads);
+    w->train = recipe_data(w->recipe, false, NULL);
+    w->test  = w->train ? recipe_data(w->recipe, true, w->train) : NULL;
     if (!w->test) return QG_EIO;
     qg_status status = check_images(w);
     if (!status) status = note_images(t);
     if (status) return status;
-    w->net   = recipe_net(&w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
-    const char *init = config_text(&t->asked, "init");
+    w->net   = recipe_net(w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
+    const char *init = t->asked.init;
     if (w->net && (init ? begin_with(t, init) : begin_without(t, dir))) return QG_EARG;
-    w->optim = w->net ? recipe_optim(&w->recipe, qg_net_params(w->net)) : NULL;
+    w->optim = w->net ? recipe_optim(w->recipe, qg_net_params(w->net)) : NULL;
     w->tape  = w->optim ? qg_tape_new() : NULL;
     return w->tape ? run_compose(&w->run, &t->config, w->net, w->optim) : QG_EMEM;
 }
@@ -195,7 +197,7 @@ static void print_outcome(const training *t)
         path_print(w->run.dir, stderr);
         fputc('\n', stderr);
     }
-    if (config_flag(&t->asked, "json")) report_json(&r, stdout);
+    if (t->asked.json) report_json(&r, stdout);
     else report_result(&r, stdout);
 }
 
@@ -211,8 +213,8 @@ static void print_head(const training *t)
 {
     const trainer *w = &t->trainer;
     const report   r = trainer_report(w);
-    if (!config_flag(&t->asked, "json")) report_head(&r, stdout, w->train, w->test);
-    if (!config_flag(&t->asked, "json") && t->init.taken) print_init(&t->init);
+    if (!t->asked.json) report_head(&r, stdout, w->train, w->test);
+    if (!t->asked.json && t->init.taken) print_init(&t->init);
     fflush(stdout);
 }
 
@@ -221,18 +223,18 @@ static int train(training *t)
     trainer       *w = &t->trainer;
     char           dir[PATH_BYTES];
     bool           usage;
-    const run_mode mode = config_flag(&t->asked, "resume")  ? RUN_RESUME
-                          : config_flag(&t->asked, "force") ? RUN_FORCE
+    const run_mode mode = t->asked.resume  ? RUN_RESUME
+                          : t->asked.force ? RUN_FORCE
                                                             : RUN_NEW;
     qg_status status = choose_directory(t, dir, &usage);
     if (!status) status = configure(t, dir, &usage);
     if (status) return qg_report("qgrad train"), usage ? EXIT_USAGE : EXIT_FAILED;
-    w->budget = config_text(&t->asked, "budget") ? config_real(&t->asked, "budget") : INFINITY;
+    w->budget = config_text(&t->asked, "budget") ? t->asked.budget : INFINITY;
     catch_signals();
     status = build(t, dir);
     if (!status) status = run_claim(&w->run, dir, mode);
     const bool loads = !status && run_has_checkpoint(&w->run);
-    if (!status) status = loads ? take_up(w, config_text(&t->asked, "data-dir")) : run_create(&w->run);
+    if (!status) status = loads ? take_up(w, t->asked.recipe.data_dir) : run_create(&w->run);
     if (!status) {
         print_head(t);
         status = trainer_run(w);

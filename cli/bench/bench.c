@@ -20,11 +20,6 @@ enum { WARM_UP = 5, LEAST_WARM_UP = 2, MAX_STEPS = 1 << 20 };
 /* Of --image: as many bytes as PyTorch holds for one batch of floats. */
 enum { NOISE_BATCHES = 4, NOISE_CLASSES = 10 };
 
-double bench_seconds(const config *asked)
-{
-    return config_real(asked, "seconds");
-}
-
 /* --image: noise of that shape.  Else mnist where it is, else noise in its shape, which costs the
  * same. */
 static qg_status choose_data(config *asked)
@@ -35,8 +30,8 @@ static qg_status choose_data(config *asked)
             return qg_fail(QG_EARG, "--image is the shape of synthetic images, and --data is %s", data);
         return config_set(asked, option_find("data"), "synthetic");
     }
-    if (data || config_text(asked, "config") || config_text(asked, "recipe")) return QG_OK;
-    const char *dir  = config_text(asked, "data-dir");
+    if (data || asked->file || asked->named) return QG_OK;
+    const char *dir  = asked->recipe.data_dir;
     const bool  here = access(dir ? dir : data_find("mnist")->dir, F_OK) == 0;
     if (!here) fprintf(stderr, "qgrad: no mnist here, so the images are noise\n");
     return config_set(asked, option_find("data"), here ? "mnist" : "synthetic");
@@ -54,9 +49,8 @@ static void warn(void)
 static qg_loader *open_data(const bench *b)
 {
     const recipe *r = &b->recipe;
-    qg_shape      shape;
-    if (!recipe_image(&b->asked, &shape)) return recipe_data(r, false, NULL);
-    return qg_synthetic(shape, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
+    if (!config_text(&b->asked, "image")) return recipe_data(r, false, NULL);
+    return qg_synthetic(b->asked.image, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
 }
 
 static qg_status build(bench *b)
@@ -69,7 +63,7 @@ static qg_status build(bench *b)
     if (!b->tape) return QG_EMEM;
     if (qg_loader_shape(b->data).n < b->recipe.batch)
         return qg_fail(QG_EARG, "a batch of %d is more than the %d images of %s", b->recipe.batch,
-                       qg_loader_shape(b->data).n, b->recipe.data->name);
+                       qg_loader_shape(b->data).n, b->recipe.data.name);
     b->ms   = malloc(MAX_STEPS * sizeof *b->ms);
     b->peak = malloc(MAX_STEPS * sizeof *b->peak);
     return b->ms && b->peak ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d step times", (int)MAX_STEPS);
@@ -168,11 +162,11 @@ static double median(float *value, int n)
 
 static qg_status measure(bench *b)
 {
-    const bool profile = config_flag(&b->asked, "profile");
+    const bool profile = b->asked.profile;
     qg_status  status  = warm_up(b);
     if (status) return status;
     if (profile) start_profile(b, &b->profile);
-    const double limit = bench_seconds(&b->asked);
+    const double limit = b->asked.seconds;
     while ((b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS) {
         const double from = now_seconds();
         status            = step(b);
@@ -193,13 +187,14 @@ static int run_bench(bench *b)
 {
     bool      usage  = true;
     qg_status status = choose_data(&b->asked);
-    if (!status) status = recipe_resolve(&b->asked, NULL, &b->config, &usage);
+    if (!status) status = config_resolve(&b->asked, NULL, &b->config, &usage);
     if (!status) {
         usage  = true;
-        status = recipe_read(&b->config, &b->recipe);
-        if (!status && !b->forward) status = recipe_trains(&b->recipe);
+        status = config_check(&b->config);
+        if (!status && !b->forward) status = recipe_trains(&b->config.recipe);
     }
     if (status) return qg_report("qgrad bench"), usage ? EXIT_USAGE : EXIT_FAILED;
+    b->recipe = b->config.recipe;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     warn();
     status = build(b);

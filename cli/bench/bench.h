@@ -2,7 +2,7 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
-#include "cli/config/recipe.h"
+#include "cli/config/config.h"
 #include "core/profile.h"
 
 typedef struct bench {
@@ -27,9 +27,6 @@ typedef struct bench {
 
 /* For people, or with --json for programs; with --profile also op by op. */
 void   bench_print(const bench *b);
-
-/* The option --seconds, which is no part of a configuration. */
-double bench_seconds(const config *asked);
 
 /* What this machine can do: multiply-adds in registers, and a triad over main memory. */
 int    bench_peak(const config *asked);

@@ -112,7 +112,7 @@ static int measure_all(peak *p, int threads, double seconds, peak_row row[MOST_C
 
 static void print(const config *asked, const peak_row *row, int counts)
 {
-    if (!config_flag(asked, "json")) {
+    if (!asked->json) {
         printf("kernels %s\n\n%7s %18s %18s\n", qg_cpu_path(), "threads", "multiply-add GFLOP/s",
                "triad GB/s");
         for (int i = 0; i < counts; i++)
@@ -151,8 +151,8 @@ int bench_peak(const config *asked)
     /* What was never written is one page of zeros, read from the cache. */
     for (size_t i = 0; i < 2 * (size_t)TRIAD_FLOATS; i++) p.b[i] = 1.0f;
     choose_turns(&p);
-    qg_set_threads((int)config_integer(asked, "threads"));
-    print(asked, row, measure_all(&p, qg_threads(), bench_seconds(asked), row));
+    qg_set_threads(asked->recipe.threads);
+    print(asked, row, measure_all(&p, qg_threads(), asked->seconds, row));
     free(block);
     return EXIT_DONE;
 }

@@ -49,9 +49,9 @@ static void print_text(const bench *b, bool profile)
     const qg_shape image = qg_loader_shape(b->data);
     printf("%s %s, weights %s, inputs %s, gradients %s, %s %dx%dx%d, batch %d: %d thread%s, "
            "OpenBLAS core %s, kernels %s\n",
-           b->forward ? "evaluate" : "train", b->recipe.model_text, config_text(&b->config, "weight"),
+           b->forward ? "evaluate" : "train", config_text(&b->config, "model"), config_text(&b->config, "weight"),
            config_text(&b->config, "input"), config_text(&b->config, "gradient"),
-           b->recipe.data->name, image.h, image.w, image.c,
+           b->recipe.data.name, image.h, image.w, image.c,
            b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
     printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s", rate, b->median,
            b->steps, (double)b->ms[0], 1e-9 * rate * b->flops);
@@ -66,8 +66,8 @@ static void print_json(const bench *b, bool profile)
     const qg_shape image = qg_loader_shape(b->data);
     json j = json_begin(stdout);
     json_text(&j, "bench", b->forward ? "eval" : "train");
-    json_text(&j, "model", b->recipe.model_text);
-    json_text(&j, "data", b->recipe.data->name);
+    json_text(&j, "model", config_text(&b->config, "model"));
+    json_text(&j, "data", b->recipe.data.name);
     json_open(&j, "image", '[');
     json_integer(&j, NULL, (uint64_t)image.h);
     json_integer(&j, NULL, (uint64_t)image.w);
@@ -91,7 +91,7 @@ static void print_json(const bench *b, bool profile)
 
 void bench_print(const bench *b)
 {
-    const bool profile = config_flag(&b->asked, "profile");
-    if (config_flag(&b->asked, "json")) print_json(b, profile);
+    const bool profile = b->asked.profile;
+    if (b->asked.json) print_json(b, profile);
     else print_text(b, profile);
 }

@@ -4,13 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/io/number.h"
-
 static int index_of(const char *name)
 {
     const option *o = option_find(name);
     QG_ASSERT(o);
     return (int)(o - options);
+}
+
+static bool is_among(const option *o, unsigned with, unsigned without)
+{
+    return (o->use & with) == with && !(o->use & without);
 }
 
 const char *list_next(const char *line)
@@ -36,64 +39,64 @@ static char *list_with(const char *old, const char *item)
     return list;
 }
 
+static void *value_of(config *c, const option *o) { return (char *)c + o->at; }
+
+/* The text, from malloc, of an option whose value is in place. */
+static qg_status keep(config *c, const option *o, char *text)
+{
+    char **to = &c->text[o - options];
+    if (!text) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+    free(*to);
+    *to = text;
+    if (o->kind == OPTION_TEXT) memcpy(value_of(c, o), to, sizeof *to);
+    return QG_OK;
+}
+
 qg_status config_set(config *c, const option *o, const char *text)
 {
-    char canonical[VALUE_BYTES];
-    if (option_check(o, text, canonical)) return QG_EARG;
-    char **value = &c->value[o - options];
-    char  *copy  = list_with(o->kind == OPTION_LIST ? *value : NULL, canonical);
-    if (!copy) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
-    free(*value);
-    *value = copy;
-    return QG_OK;
+    char        canonical[VALUE_BYTES];
+    const char *old = o->kind == OPTION_LIST ? c->text[o - options] : NULL;
+    if (option_parse(o, text, value_of(c, o), canonical)) return QG_EARG;
+    return keep(c, o, list_with(old, canonical));
 }
 
 void config_unset(config *c, const char *name)
 {
-    char **value = &c->value[index_of(name)];
-    free(*value);
-    *value = NULL;
+    const int i = index_of(name);
+    free(c->text[i]);
+    c->text[i] = NULL;
+    memset(value_of(c, &options[i]), 0, options[i].bytes);
 }
 
-qg_status config_over(config *c, const config *top)
+static qg_status over_list(config *c, const option *o, const char *list)
 {
-    for (int i = 0; i < OPTIONS; i++) {
-        for (const char *line = top->value[i]; line && *line; line = list_next(line)) {
-            char item[VALUE_BYTES];
-            snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
-            const qg_status status = config_set(c, &options[i], item);
-            if (status) return status;
-        }
+    for (const char *line = list; *line; line = list_next(line)) {
+        char item[VALUE_BYTES];
+        snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+        const qg_status status = config_set(c, o, item);
+        if (status) return status;
     }
     return QG_OK;
 }
 
-const char *config_text(const config *c, const char *name) { return c->value[index_of(name)]; }
-
-bool config_says(const config *c, const char *name, const char *word)
+qg_status config_over(config *c, const config *top, unsigned with, unsigned without)
 {
-    const char *text = config_text(c, name);
-    return text && !strcmp(text, word);
+    qg_status status = QG_OK;
+    for (int i = 0; i < OPTIONS && !status; i++) {
+        const option *o    = &options[i];
+        const char   *text = top->text[i];
+        if (!text || !is_among(o, with, without)) continue;
+        if (o->kind == OPTION_LIST) {
+            status = over_list(c, o, text);
+        } else {
+            memcpy(value_of(c, o), (const char *)top + o->at, o->bytes);
+            status = keep(c, o, list_with(NULL, text));
+        }
+    }
+    return status;
 }
 
-bool config_flag(const config *c, const char *name) { return config_says(c, name, "true"); }
-
-static const char *number_text(const config *c, const char *name)
-{
-    const int   i    = index_of(name);
-    const char *text = c->value[i] ? c->value[i] : options[i].fallback;
-    return text ? text : "0";
-}
-
-double config_real(const config *c, const char *name)
-{
-    double      value = 0;
-    const char *text  = number_text(c, name);
-    (void)qg_number_read(text, strlen(text), &value);      /* it is one: option_check */
-    return value;
-}
-
-int64_t config_integer(const config *c, const char *name) { return strtoll(number_text(c, name), NULL, 10); }
+const char *config_text(const config *c, const char *name) { return c->text[index_of(name)]; }
 
 /* text is value, or, where both are lists, all of its lines are in it. */
 static bool is_said(const option *o, const char *value, const char *text)
@@ -108,30 +111,25 @@ static bool is_said(const option *o, const char *value, const char *text)
     return true;
 }
 
-/* A flag that is not set is false. */
-static const char *value_of(const config *c, int i)
-{
-    return c->value[i] ? c->value[i] : options[i].kind == OPTION_FLAG ? "false" : NULL;
-}
-
-const option *config_conflict(const config *c, const config *asked, unsigned use)
+const option *config_conflict(const config *c, const config *asked, unsigned with, unsigned without)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        const char *said = value_of(c, i);
-        if (!asked->value[i] || (options[i].use & use) != use) continue;
-        if (!said || !is_said(&options[i], said, asked->value[i])) return &options[i];
+        const option *o    = &options[i];
+        const char   *said = c->text[i] ? c->text[i] : o->kind == OPTION_FLAG ? "false" : NULL;
+        if (!asked->text[i] || !is_among(o, with, without)) continue;
+        if (!said || !is_said(o, said, asked->text[i])) return o;
     }
     return NULL;
 }
 
-const option *config_difference(const config *a, const config *b, unsigned use)
+const option *config_difference(const config *a, const config *b, unsigned with, unsigned without)
 {
-    const option *o = config_conflict(a, b, use);
-    return o ? o : config_conflict(b, a, use);
+    const option *o = config_conflict(a, b, with, without);
+    return o ? o : config_conflict(b, a, with, without);
 }
 
 void config_free(config *c)
 {
-    for (int i = 0; i < OPTIONS; i++) free(c->value[i]);
+    for (int i = 0; i < OPTIONS; i++) free(c->text[i]);
     *c = (config){ 0 };
 }

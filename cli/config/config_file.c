@@ -79,6 +79,11 @@ static qg_status read_list(config *c, reader *r, const option *o)
     return QG_OK;
 }
 
+static bool is_string(const option *o)
+{
+    return o->kind == OPTION_TEXT || o->kind == OPTION_WORD || o->kind == OPTION_VALUE;
+}
+
 static qg_status read_value(config *c, reader *r, const option *o)
 {
     char       text[VALUE_BYTES];
@@ -87,7 +92,7 @@ static qg_status read_value(config *c, reader *r, const option *o)
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        o->kind == OPTION_LIST ? "an array of strings" : "one value, no array");
     if (o->kind == OPTION_LIST) return read_list(c, r, o);
-    if ((o->kind == OPTION_TEXT) != quoted)
+    if (is_string(o) != quoted)
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
                        quoted ? "no string" : "a string in quotes");
     if (quoted ? read_string(r, text) : read_bare(r, text)) return QG_EARG;
@@ -175,11 +180,11 @@ char *config_print(const config *c, unsigned use)
     FILE  *out  = open_memstream(&text, &n);
     if (!out) return NULL;
     for (int i = 0; i < OPTIONS; i++) {
-        const char *value = c->value[i];
+        const char *value = c->text[i];
         if (!value || (options[i].use & use) != use) continue;
         fprintf(out, "%s = ", options[i].name);
         if (options[i].kind == OPTION_LIST) put_list(out, value);
-        else if (options[i].kind == OPTION_TEXT) put_string(out, value, strlen(value));
+        else if (is_string(&options[i])) put_string(out, value, strlen(value));
         else fputs(value, out);
         fputc('\n', out);
     }

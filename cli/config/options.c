@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/config/config.h"
-#include "cli/config/data.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 
@@ -20,6 +19,17 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     }
     fprintf(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
     return EXIT_USAGE;
+}
+
+/* Of options that no configuration keeps: config_resolve sees to the others. */
+static int set_defaults(const verb *v, config *asked)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        const option *o = &options[i];
+        if (!(o->use & v->bit) || o->use & SAVED || !o->fallback || asked->text[i]) continue;
+        if (config_set(asked, o, o->fallback)) return qg_report("qgrad");
+    }
+    return -1;
 }
 
 int options_parse(const verb *v, int argc, char **argv, config *asked)
@@ -46,17 +56,17 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
             return EXIT_USAGE;
         }
         if (c == '?') return usage_error(v, "no option", culprit);
-        if (c == 'h' || !strcmp(options[c - FIRST].name, "help")) {
-            options_help(v, stdout);
-            return EXIT_DONE;
-        }
-        if (config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
+        if (c != 'h' && config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
             fprintf(stderr, "qgrad %s: --%s\n", v->name, qg_errmsg());
             return EXIT_USAGE;
         }
+        if (c == 'h' || asked->help) {
+            options_help(v, stdout);
+            return EXIT_DONE;
+        }
     }
     if (optind < argc) return usage_error(v, "unexpected argument", argv[optind]);
-    return -1;
+    return set_defaults(v, asked);
 }
 
 /* The word is an option of v, or the first letters of one, that takes its value from the next word. */

@@ -1,7 +1,7 @@
-/* cli/config/options.h — every option there is, in one table.
+/* cli/config/options.h — every option of the program, in one table.
  *
- * Most options are also keys of a configuration (cli/config/config.h): the table says what a value may be,
- * which verbs take it, and whether it decides the bytes of a run.
+ * Most options are also keys of a configuration (cli/config/config.h).  The table says where a configuration
+ * keeps the value, what it may be, which verbs take it, and whether it decides the bytes of a run.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -14,10 +14,12 @@
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 typedef enum option_kind {
-    OPTION_FLAG,            /* --json;            json = true */
-    OPTION_INTEGER,         /* --epochs 10;       epochs = 10 */
-    OPTION_REAL,            /* --lr 0.01;         lr = 0.01 */
-    OPTION_TEXT,            /* --model lenet5;    model = "lenet5" */
+    OPTION_FLAG,            /* --json;            json = true;          a bool */
+    OPTION_INTEGER,         /* --epochs 10;       epochs = 10;          an int or a uint64_t */
+    OPTION_REAL,            /* --lr 0.01;         lr = 0.01;            a float or a double */
+    OPTION_WORD,            /* --optimizer adam;  optimizer = "adam";   an enum, in the order of the words */
+    OPTION_TEXT,            /* --out DIR;         out = "DIR";          a const char * */
+    OPTION_VALUE,           /* --model lenet5;    model = "lenet5";     a type of the library's */
     OPTION_LIST             /* --layer A --layer B;  layer = ["A", "B"] */
 } option_kind;
 
@@ -33,9 +35,11 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERBS          = 511,
+    NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
     SAVED          = 512,   /* kept in config.toml, and understood in a --config file */
-    IDENTITY       = 1024 | SAVED,   /* decides a run's bytes: in its checkpoints, fixed on --resume */
-    NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH     /* the verbs that build a net */
+    DECIDES        = 1024,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
+    IDENTITY       = DECIDES | SAVED,
+    PER_RUN        = 2048   /* differs between runs of one recipe */
 };
 
 enum { VALUE_BYTES = 512 };
@@ -44,11 +48,12 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *name;       /* "weight-decay" */
     option_kind kind;
     unsigned    use;
+    size_t      at, bytes;  /* of its value in a config */
+    const char *value;      /* "N" in the help; of OPTION_WORD all words, joined by |: "sgd|adam" */
     double      min, max;   /* of OPTION_INTEGER and OPTION_REAL */
-    const char *value;      /* "N" in the help; words joined by | are all there are: "sgd|adam" */
-    /* Check a value and write the one spelling it has.  NULL: any text, as it is. */
-    qg_status (*check)(const char *text, char *canonical, size_t bytes);
-    const char *fallback;   /* where neither the user nor the model's recipe says; NULL: unset */
+    /* Read the value, and write the one spelling it has.  NULL: the kind says it all. */
+    qg_status (*parse)(const char *text, void *value, char *canonical, size_t bytes);
+    const char *fallback;   /* used unless the user or the model's recipe sets the option; NULL: unset */
     const char *help;
 } option;
 
@@ -60,10 +65,11 @@ const option *option_find(const char *name);            /* NULL: no such option 
 /* Append a word to a list in text, "a" -> "a, b"; what does not fit is left out. */
 void          list_append(char *text, size_t bytes, const char *word);
 
-/* The value o takes for text, in its one spelling.  Fails with QG_EARG; the message names the
+/* The value that text spells, and its one spelling.  An item of a list is added.  The pointer of an
+ * OPTION_TEXT is left to the caller, who has the text.  Fails with QG_EARG; the message names the
  * option, the value and what is legal. */
 QG_MUST_CHECK
-qg_status     option_check(const option *o, const char *text, char canonical[VALUE_BYTES]);
+qg_status     option_parse(const option *o, const char *text, void *value, char canonical[VALUE_BYTES]);
 
 typedef struct config config;                           /* cli/config/config.h */
 

@@ -1,8 +1,9 @@
-/* cli/config/recipe.h — a configuration as the library's types, and what is built from it. */
+/* cli/config/recipe.h — what decides a run, as the library's types, and what is built from it. */
 #ifndef CLI_RECIPE_H
 #define CLI_RECIPE_H
 
-#include "cli/config/config.h"
+#include <stdint.h>
+
 #include "cli/config/data.h"
 #include "cli/config/images.h"
 #include "cli/config/schemes.h"
@@ -10,59 +11,58 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 
-enum { CHOICES = 64 };
+/* In the order of the option's words. */
+typedef enum first_last { FIRST_LAST_FLOAT, FIRST_LAST_QUANTIZED } first_last;
+typedef enum loss_function { CROSS_ENTROPY, SQUARED_HINGE } loss_function;
+typedef enum optimizer { SGD, ADAM, BOP, OPTIMIZERS } optimizer;
 
-/* Points into itself and into its configuration: passed by address. */
+typedef struct chosen_model {
+    const qg_model *type;
+    double          option[QG_MODEL_KEYS];
+} chosen_model;
+
+enum { MAX_EXCEPTIONS = 64 };
+
+/* Another quantizer for one operand of one layer. */
+typedef struct layer_exception {
+    char      layer[LAYER_NAME_BYTES];
+    qg_choice choice;                       /* its .layer is set when a net is declared */
+} layer_exception;
+
+typedef struct layer_exceptions {
+    layer_exception item[MAX_EXCEPTIONS];
+    int             count;
+} layer_exceptions;
+
+/* A value; data_dir is borrowed. */
 typedef struct recipe {
-    const qg_model *model;
-    const char     *model_text;             /* with its options: "vgg7:width=0.25" */
-    double          model_option[QG_MODEL_KEYS];
-    const data_set *data;
-    data_set        data_row;               /* what data points to */
-    const char     *data_dir;               /* NULL: the data set's own */
-    qg_normalise    normalise;
-    qg_augment      augment;                /* of the training images */
-    qg_quant        weight, input, gradient;
-    bool            first_last_float;
-    qg_choice       choice[CHOICES];
-    char            choice_name[CHOICES][LAYER_NAME_BYTES];
-    int             choices;
-    int             epochs, batch, threads;
-    uint64_t        seed;
-    double          lr;
-    qg_schedule     schedule;
-    uint64_t        quantize_after, freeze_batchnorm_after;
-    bool            fold_batchnorm, nesterov, squared_hinge;
-    const char     *optimizer;              /* "sgd", "adam", "bop" */
-    float           momentum, weight_decay, beta1, beta2, gamma, threshold;
-    qg_group_spec   norms, quantizers;
+    chosen_model     model;
+    data_set         data;
+    const char      *data_dir;              /* NULL: the data set's own */
+    qg_normalise     normalise;
+    qg_augment       augment;               /* of the training images */
+    qg_quant         weight, input, gradient;
+    first_last       first_last;
+    layer_exceptions exceptions;
+    int              epochs, batch, threads;
+    uint64_t         seed;
+    double           lr;
+    qg_schedule      schedule;
+    uint64_t         quantize_after, freeze_batchnorm_after;
+    bool             fold_batchnorm, nesterov;
+    loss_function    loss;
+    optimizer        optimizer;
+    float            momentum, weight_decay, beta1, beta2, gamma, threshold;
+    qg_group_spec    norms, quantizers;
 } recipe;
 
-/* What asked, its --config file and the model's recipe add up to: fallbacks < model < file < asked.
- * With a stored configuration (of a run that goes on) it is that one instead, and asked may not
- * contradict what decides the run's bytes.  Only keys of a configuration end up in *out.
- * Fails with QG_EARG; *usage tells whether the command line is to blame or a file. */
+/* The model can be built with these quantizers.  Fails with QG_EARG. */
 QG_MUST_CHECK
-qg_status  recipe_resolve(const config *asked, const config *stored, config *out, bool *usage);
+qg_status  recipe_check(const recipe *r);
 
-/* c must be resolved.  Fails with QG_EARG: options that contradict each other. */
-QG_MUST_CHECK
-qg_status  recipe_read(const config *c, recipe *r);
-
-/* config.toml of the run in dir.  Fails with QG_EFORMAT: it names no model; QG_EIO, QG_EARG. */
-QG_MUST_CHECK
-qg_status  recipe_stored(const char *dir, config *c);
-
-/* The whole of it.  Fails as recipe_stored. */
-QG_MUST_CHECK
-qg_status  recipe_of_run(const char *dir, config *c, recipe *r);
-
-/* The optimizer is one for the weights there are.  Fails with QG_EARG. */
+/* The optimizer can train these weights.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
-
-/* --image HxWxC, if it is asked for. */
-bool       recipe_image(const config *asked, qg_shape *image);
 
 /* NULL: failed.  as: the training images, by whose statistics the test images are normalised; NULL will
  * do where normalise_fits says that there are none. */

@@ -69,8 +69,8 @@ static int run(const config *asked)
 {
     const gradcheck_table *tables[] = { &gradcheck_ops, &gradcheck_norms, &gradcheck_surrogates,
                                         &gradcheck_ranges, &gradcheck_weights, &gradcheck_papers };
-    const int              count = config_flag(asked, "paper") ? 6 : 5;
-    tally                  sum   = { .as_json = config_flag(asked, "json") };
+    const int              count = asked->paper ? 6 : 5;
+    tally                  sum   = { .as_json = asked->json };
     qg_status              s     = QG_OK;
     if (sum.as_json) {
         sum.j = json_begin(stdout);
@@ -91,7 +91,7 @@ static int run(const config *asked)
 int gradcheck_main(const verb *v, const char *program, int argc, char **argv)
 {
     (void)program;
-    config asked  = { { 0 } };
+    config asked  = { 0 };
     int    status = options_parse(v, argc, argv, &asked);
     if (status < 0) status = run(&asked);
     config_free(&asked);

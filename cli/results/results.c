@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli/json.h"
-#include "cli/config/recipe_file.h"
 #include "cli/results/results.h"
 #include "core/io/file.h"
 
@@ -135,8 +134,8 @@ static qg_status compose(const results *all, char **text)
 /* The added run goes into the page before it goes into its place: what does not fit leaves nothing. */
 static qg_status add_and_write(const config *asked, results *all)
 {
-    const char *dir   = config_text(asked, "add");
-    const bool  check = config_flag(asked, "check");
+    const char *dir   = asked->add;
+    const bool  check = asked->check;
     char       *text  = NULL;
     logged_run *added = NULL;
     qg_status   status = results_read(all);
@@ -150,8 +149,8 @@ static qg_status add_and_write(const config *asked, results *all)
 
 static void print_outcome(const config *asked, const results *all)
 {
-    const bool check = config_flag(asked, "check");
-    if (!config_flag(asked, "json")) {
+    const bool check = asked->check;
+    if (!asked->json) {
         printf(PAGE ": rows %d, runs %d%s\n", results_rows(all), all->runs, check ? ", as the logs say" : "");
         return;
     }
@@ -179,8 +178,8 @@ static qg_status check_place(bool writes)
 static int update_page(const config *asked)
 {
     results    all   = { 0 };
-    const bool check = config_flag(asked, "check");
-    if (check && config_text(asked, "add")) {
+    const bool check = asked->check;
+    if (check && asked->add) {
         qg_fail(QG_EARG, "--check writes nothing, and --add does; not both");
         return qg_report("qgrad results"), EXIT_USAGE;
     }
@@ -196,7 +195,7 @@ static int update_page(const config *asked)
 int results_main(const verb *v, const char *program, int argc, char **argv)
 {
     (void)program;
-    config asked  = { { 0 } };
+    config asked  = { 0 };
     int    status = options_parse(v, argc, argv, &asked);
     if (status < 0) status = update_page(&asked);
     config_free(&asked);

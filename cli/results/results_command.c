@@ -1,52 +1,28 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/config/recipe.h"
 #include "cli/results/results.h"
-
-/* What is no option of a command line, or differs between the runs of a row. */
-static bool is_of_run(const option *o)
-{
-    const char *end = strrchr(o->name, '-');
-    return !strcmp(o->name, "seed") || (end && !strcmp(end, "-digest"));
-}
 
 /* What the recipe alone, or with the words of asked, leads to. */
 static qg_status resolve(const config *asked, config *out)
 {
     bool usage;
     config_free(out);
-    return recipe_resolve(asked, NULL, out, &usage);
-}
-
-/* The part of c that decides a run's bytes but for the seed and for what it begins with and sees;
- * borrowed. */
-static config identity(const config *c)
-{
-    config same = *c;
-    for (int i = 0; i < OPTIONS; i++)
-        if ((options[i].use & IDENTITY) != IDENTITY || is_of_run(&options[i])) same.value[i] = NULL;
-    return same;
-}
-
-static const option *conflict(const config *a, const config *b)
-{
-    const config x = identity(a), y = identity(b);
-    return config_difference(&x, &y, IDENTITY);
+    return config_resolve(asked, NULL, out, &usage);
 }
 
 const option *results_conflict(const logged_run *a, const logged_run *b)
 {
-    return conflict(&a->config, &b->config);
+    return config_difference(&a->config, &b->config, IDENTITY, PER_RUN);
 }
 
 /* What run says otherwise than c, which asked leads to, is asked for, too; what c does not say may wait. */
 static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked, config *c)
 {
-    config own = identity(&run->config);
+    config own = run->config;                   /* borrowed texts */
     for (int i = 0; i < OPTIONS; i++)
-        if (c->value[i] ? own.value[i] && !strcmp(own.value[i], c->value[i]) : !all) own.value[i] = NULL;
-    const qg_status status = config_over(asked, &own);
+        if (c->text[i] ? own.text[i] && !strcmp(own.text[i], c->text[i]) : !all) own.text[i] = NULL;
+    const qg_status status = config_over(asked, &own, IDENTITY, PER_RUN);
     return status ? status : resolve(asked, c);
 }
 
@@ -54,11 +30,11 @@ static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked
  * what others are, and whether they are there, when nobody asks: so in two rounds. */
 static qg_status find_overrides(const logged_run *run, config *asked)
 {
-    config    c      = { { 0 } };
+    config    c      = { 0 };
     qg_status status = config_set(asked, option_find("recipe"), run->row);
     if (!status) status = resolve(asked, &c);
     for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked, &c);
-    const option *o = status ? NULL : conflict(&c, &run->config);
+    const option *o = status ? NULL : config_difference(&c, &run->config, IDENTITY, PER_RUN);
     if (o)
         status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the recipe as it is now cannot have led to this run's %s",
                          run->row, run->seed, o->name);
@@ -77,15 +53,15 @@ static void print_option(const option *o, const char *value, FILE *out)
 
 qg_status results_overrides(const logged_run *run, FILE *out)
 {
-    config    asked  = { { 0 } };
+    config    asked  = { 0 };
     qg_status status = find_overrides(run, &asked);
     for (int i = 0; i < OPTIONS && !status; i++) {
         const option *o = &options[i];
         if (!strcmp(o->name, "recipe")) continue;
-        if (o->kind == OPTION_FLAG && asked.value[i] && !config_flag(&asked, o->name))
+        if (o->kind == OPTION_FLAG && asked.text[i] && strcmp(asked.text[i], "true"))
             status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
                              "line can ask for", run->row, run->seed, o->name);
-        else print_option(o, asked.value[i], out);
+        else print_option(o, asked.text[i], out);
     }
     config_free(&asked);
     return status;
@@ -104,7 +80,7 @@ qg_status results_command(const logged_run *run, const char *begins_with, FILE *
 
 qg_status results_check_init(const results *all, const logged_run *run, const char *begins_with)
 {
-    const char       *digest = config_text(&run->config, "init-digest");
+    const char       *digest = run->config.init_digest;
     const logged_run *other  = begins_with ? results_find(all, begins_with, run->seed) : NULL;
     if (!begins_with && digest)
         return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with other weights (--init), and its recipe names none",
@@ -124,17 +100,17 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
 const logged_run *results_witness(const results *all, const char *data)
 {
     for (int i = 0; i < all->runs; i++)
-        if (config_says(&all->run[i].config, "data", data) && config_text(&all->run[i].config, "data-digest"))
+        if (!strcmp(config_text(&all->run[i].config, "data"), data) && all->run[i].config.data_digest)
             return &all->run[i];
     return NULL;
 }
 
 qg_status results_check_images(const results *all, const logged_run *run)
 {
-    const char       *data = config_text(&run->config, "data"), *saw = config_text(&run->config, "data-digest");
+    const char       *data = config_text(&run->config, "data"), *saw = run->config.data_digest;
     const logged_run *other = results_witness(all, data);
-    if (!saw || !strcmp(saw, config_text(&other->config, "data-digest"))) return QG_OK;
+    if (!saw || !strcmp(saw, other->config.data_digest)) return QG_OK;
     return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": its %s has digest %s, and that of %s, seed %" PRIu64 ", has %s",
                    run->row, run->seed, data, saw, other->row, other->seed,
-                   config_text(&other->config, "data-digest"));
+                   other->config.data_digest);
 }

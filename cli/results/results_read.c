@@ -35,7 +35,7 @@ static qg_status verify(const logged_run *r, const char *dir)
         const char *what;
         double      said, found;
     } same[] = {
-        { "seed", (double)a->seed, (double)config_integer(&r->config, "seed") },
+        { "seed", (double)a->seed, (double)r->config.recipe.seed },
         { "epochs", (double)a->epochs, (double)m->epochs },
         { "test_accuracy", a->test_accuracy, m->last.test_accuracy },
         { "train_loss", a->train_loss, m->last.train_loss },
@@ -61,9 +61,9 @@ static qg_status verify(const logged_run *r, const char *dir)
 
 static qg_status finished(const logged_run *r, const char *dir)
 {
-    const int64_t epochs = config_integer(&r->config, "epochs");
+    const int epochs = r->config.recipe.epochs;
     if (r->result.complete && r->metrics.epochs == epochs) return QG_OK;
-    return qg_fail(QG_ESTATE, "%s: is not finished, it stands after %d of %" PRId64 " epochs", dir,
+    return qg_fail(QG_ESTATE, "%s: is not finished, it stands after %d of %d epochs", dir,
                    r->metrics.epochs, epochs);
 }
 
@@ -77,7 +77,7 @@ static qg_status read_run(logged_run *r, const char *dir)
     if (!status) status = result_read(&r->result, path);
     if (!status) status = path_join(dir, "metrics.csv", path);
     if (!status) status = metrics_read(&r->metrics, path, -1);
-    const char *row = config_text(&r->config, "recipe");
+    const char *row = r->config.named;
     if (!status && !config_text(&r->config, "data"))
         status = qg_fail(QG_EFORMAT, "%s/config.toml: names no data", dir);
     if (!status && !row)

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/config/recipe_file.h"
 #include "cli/results/results.h"
 
 #define TITLE "# Reproduced papers\n"
@@ -44,7 +43,7 @@ typedef struct row {
     config         recipe;              /* the file as it is now: what it says of itself */
 } row;
 
-static const char *begins_with(const row *w) { return config_text(&w->recipe, "init-recipe"); }
+static const char *begins_with(const row *w) { return w->recipe.init_recipe; }
 
 typedef double (*number)(const logged_run *r);
 
@@ -80,8 +79,8 @@ static void print_cell(const char *before, const char *text, FILE *out)
 
 static void print_reported(const row *w, FILE *out)
 {
-    const char *text = config_text(&w->recipe, "reported"), *from = config_text(&w->recipe, "provenance");
-    const bool  memory = from && !strcmp(from, "memory");
+    const char *text = w->recipe.reported, *from = config_text(&w->recipe, "provenance");
+    const bool  memory = from && w->recipe.provenance == FROM_MEMORY;
     print_cell(memory ? " reported " : " ", text ? text : "none", out);     /* for this net and recipe */
     if (text && from) fprintf(out, " (%s)", from);
     fputs(" |", out);
@@ -97,7 +96,7 @@ static void print_seeds(const row *w, FILE *out)
 static qg_status print_row(const row *w, FILE *out)
 {
     const logged_run *r = &w->all->run[w->first];
-    const char       *paper = config_text(&w->recipe, "reproduces");
+    const char       *paper = w->recipe.reproduces;
     fprintf(out, "| [%s](%s) |", r->row, r->row);
     print_cell(" ", paper ? paper : "-", out);
     fputs(" |", out);
@@ -114,7 +113,7 @@ static qg_status print_row(const row *w, FILE *out)
 
 static qg_status print_deviations(const row *w, FILE *out)
 {
-    const char *text = config_text(&w->recipe, "deviations"), *of = config_text(&w->recipe, "reproduces");
+    const char *text = w->recipe.deviations, *of = w->recipe.reproduces;
     if (!text) text = of ? "None known" : "Does not reproduce a paper";
     char  *words = NULL;
     size_t n     = 0;
@@ -152,7 +151,7 @@ static void print_images(const results *all, FILE *out)
         const config *c    = &all->run[i].config;
         const char   *data = config_text(c, "data");
         if (results_witness(all, data) == &all->run[i])
-            fprintf(out, "- %s: %s\n", data, config_text(c, "data-digest"));
+            fprintf(out, "- %s: %s\n", data, c->data_digest);
     }
 }
 
@@ -177,11 +176,11 @@ static qg_status open_row(row *w, const results *all, int first)
 {
     char              path[PATH_BYTES];
     const logged_run *r     = all->run;
-    config            asked = { { 0 } };
+    config            asked = { 0 };
     *w = (row){ .all = all, .first = first, .last = first + 1 };
     while (w->last < all->runs && !strcmp(r[w->last].row, r[first].row)) w->last++;
     qg_status status = config_set(&asked, option_find("recipe"), r[first].row);
-    if (!status) status = recipe_file(&asked, path);
+    if (!status) status = config_path(&asked, path);
     if (!status) status = config_read(&w->recipe, path);
     config_free(&asked);
     for (int i = first; i < w->last && !status; i++) status = check_run(w, &r[i]);

@@ -53,9 +53,9 @@ void report_machine(json *j, const result *before)
 void report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test)
 {
     const qg_shape  x = qg_loader_shape(train);
-    const data_set *d = r->recipe->data;
-    const char     *dir = r->recipe->data_dir ? r->recipe->data_dir : d->dir;
-    fprintf(out, "model    %s: %s\n", r->recipe->model_text, r->recipe->model->about);
+    const data_set *d = &r->config->recipe.data;
+    const char     *dir = r->config->recipe.data_dir ? r->config->recipe.data_dir : d->dir;
+    fprintf(out, "model    %s: %s\n", config_text(r->config, "model"), r->config->recipe.model.type->about);
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
             config_text(r->config, "weight"), config_text(r->config, "input"),
             config_text(r->config, "gradient"), config_text(r->config, "first-last"));
@@ -75,7 +75,7 @@ void report_head(const report *r, FILE *out, const qg_loader *train, const qg_lo
 typedef struct rival {
     char     dir[PATH_BYTES];
     double   accuracy, seconds;
-    int64_t  seed;
+    uint64_t seed;
 } rival;
 
 /* c trains the same on the same, but in float. */
@@ -99,15 +99,15 @@ static bool is_float_twin(const config *c, const config *of)
 static bool read_rival(const char *dir, const config *of, rival *out)
 {
     char    path[PATH_BYTES];
-    config  c     = { { 0 } };
+    config  c     = { 0 };
     metrics m     = { 0 };
     bool    found = !path_join(dir, "config.toml", path) && !config_read(&c, path) &&
                  is_float_twin(&c, of) && !path_join(dir, "metrics.csv", path) &&
-                 !metrics_read(&m, path, -1) && m.epochs == config_integer(&c, "epochs");
+                 !metrics_read(&m, path, -1) && m.epochs == c.recipe.epochs;
     if (found) {
         *out = (rival){ .accuracy = m.last.test_accuracy,
                         .seconds  = m.seconds,
-                        .seed     = config_integer(&c, "seed") };
+                        .seed     = c.recipe.seed };
         snprintf(out->dir, sizeof out->dir, "%s", dir);
     }
     metrics_end(&m);
@@ -124,7 +124,7 @@ static bool find_rival(const report *r, rival *out)
     char *slash = strrchr(parent, '/');
     if (slash) *slash = '\0';
     else strcpy(parent, ".");
-    model_file_name(r->recipe->model_text, prefix, sizeof prefix);
+    model_file_name(config_text(r->config, "model"), prefix, sizeof prefix);
     const size_t used = strlen(prefix);
     snprintf(prefix + used, sizeof prefix - used, "-float-");
     const size_t n = strlen(prefix);
@@ -135,7 +135,7 @@ static bool find_rival(const report *r, rival *out)
         if (strncmp(e->d_name, prefix, n) || path_join(parent, e->d_name, path)) continue;
         if (!slash) snprintf(path, sizeof path, "%s", e->d_name);
         if (!strcmp(path, r->run->dir) || !read_rival(path, r->config, &other)) continue;
-        const int64_t seed   = (int64_t)r->recipe->seed;
+        const uint64_t seed  = r->config->recipe.seed;
         const bool    better = (other.seed == seed) != (found && out->seed == seed)
                                    ? other.seed == seed
                                    : !found || strcmp(other.dir, out->dir) < 0;
@@ -170,8 +170,8 @@ static void print_as_float(const config *c, FILE *out)
         if (strcmp(config_text(c, operands[i]), "float")) fprintf(out, " --%s float", operands[i]);
     for (const char *line = config_text(c, "layer"); line && *line; line = list_next(line))
         fprintf(out, " --layer %.*s=float", (int)strcspn(line, "="), line);
-    if (config_integer(c, "quantize-after")) fprintf(out, " --quantize-after 0");
-    if (config_says(c, "optimizer", "bop")) fprintf(out, " --optimizer adam");
+    if (c->recipe.quantize_after) fprintf(out, " --quantize-after 0");
+    if (c->recipe.optimizer == BOP) fprintf(out, " --optimizer adam");
 }
 
 static void print_config(const char *does, const report *r, FILE *out)
@@ -190,10 +190,10 @@ static void print_twin(const report *r, FILE *out)
     const bool    is_float = is_float_twin(c, c);
     const char   *dir = r->run->dir, *slash = strrchr(dir, '/');
     char          model[VALUE_BYTES], twin[PATH_BYTES];
-    model_file_name(r->recipe->model_text, model, sizeof model);
+    model_file_name(config_text(r->config, "model"), model, sizeof model);
     const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%" PRIu64, slash ? (int)(slash + 1 - dir) : 0, dir, model,
-                           is_float ? "twn" : "float", r->recipe->seed);
-    if (n >= PATH_BYTES || path_exists(twin) || config_flag(c, "fold-batchnorm") || config_text(c, "init-digest"))
+                           is_float ? "twn" : "float", r->config->recipe.seed);
+    if (n >= PATH_BYTES || path_exists(twin) || c->recipe.fold_batchnorm || c->init_digest)
         return;
     print_config("train", r, out);
     if (is_float) fprintf(out, " --weight twn");
@@ -227,7 +227,7 @@ void report_result(const report *r, FILE *out)
             r->rate);
     fprintf(out, "digest         %s\n", digest);
     fprintf(out, "run            %s\n", r->run->dir);
-    if (at->epoch == (uint64_t)r->recipe->epochs) print_next(r, out);
+    if (at->epoch == (uint64_t)r->config->recipe.epochs) print_next(r, out);
 }
 
 /* --- for programs ------------------------------------------------------------------------- */
@@ -239,8 +239,8 @@ static void print_json(const report *r, FILE *out, bool with_run)
     char              digest[17];
     report_digest(r->net, digest);
     json j = json_begin(out);
-    json_text(&j, "model", r->recipe->model_text);
-    json_text(&j, "data", r->recipe->data->name);
+    json_text(&j, "model", config_text(r->config, "model"));
+    json_text(&j, "data", r->config->recipe.data.name);
     json_text(&j, "weight", config_text(r->config, "weight"));
     json_text(&j, "input", config_text(r->config, "input"));
     json_text(&j, "gradient", config_text(r->config, "gradient"));
@@ -252,14 +252,14 @@ static void print_json(const report *r, FILE *out, bool with_run)
     json_integer(&j, "test_images", at->tested);
     json_real(&j, "train_loss", some ? at->train_loss : NAN);
     json_integer(&j, "epochs", at->epoch);
-    json_flag(&j, "complete", at->epoch == (uint64_t)r->recipe->epochs);
+    json_flag(&j, "complete", at->epoch == (uint64_t)r->config->recipe.epochs);
     json_real(&j, "images_per_second", r->rate);
     json_real(&j, "seconds", r->run->metrics.seconds + r->seconds);
     json_integer(&j, "parameters", qg_params_trained(qg_net_params(r->net)));
     json_integer(&j, "float_bytes", qg_net_float_bytes(r->net));
     json_integer(&j, "packed_bytes", qg_net_packed_bytes(r->net));
     report_machine(&j, r->before);
-    json_integer(&j, "seed", r->recipe->seed);
+    json_integer(&j, "seed", r->config->recipe.seed);
     if (with_run) json_text(&j, "run", r->run->dir);
     json_text(&j, "digest", digest);
     json_end(&j);

@@ -5,14 +5,13 @@
 #include <stdio.h>
 
 #include "cli/json.h"
-#include "cli/config/recipe.h"
+#include "cli/config/config.h"
 #include "cli/run/result.h"
 #include "cli/run/run.h"
 
 typedef struct report {
     const char   *program;          /* how this one was called, for the commands to try next */
     const config *config;
-    const recipe *recipe;
     const run    *run;
     const qg_net *net;
     const result *before;           /* what earlier processes left; {0}: nothing */

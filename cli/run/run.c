@@ -24,7 +24,6 @@
  *
  * A full disk or a lost write permission at any of these is a kill with a message.
  */
-#include "cli/config/data.h"
 #include "cli/run/report.h"
 #include "cli/run/run.h"
 #include "core/io/number.h"
@@ -181,7 +180,7 @@ qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
     r->identity    = config_print(c, IDENTITY);
     r->last        = qg_state_new();
     r->best        = qg_state_new();
-    r->record.seed = (uint64_t)config_integer(c, "seed");
+    r->record.seed = c->recipe.seed;
     if (!r->identity || !r->last || !r->best)
         return qg_fail(QG_EMEM, "out of memory for the checkpoint");
     qg_net_state(net, r->best);
@@ -245,11 +244,11 @@ bool run_has_checkpoint(const run *r)
 /* said, of the file, is this run's configuration. */
 static qg_status check_identity(const run *r, const char *said, const char *path)
 {
-    config        stored = { { 0 } };
+    config        stored = { 0 };
     qg_status     status = config_parse(&stored, said, path);
-    const option *o      = status ? NULL : config_difference(r->config, &stored, IDENTITY);
+    const option *o      = status ? NULL : config_difference(r->config, &stored, IDENTITY, 0);
     if (o) {
-        const char *here = r->config->value[o - options], *there = stored.value[o - options];
+        const char *here = r->config->text[o - options], *there = stored.text[o - options];
         status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path, o->name,
                          there ? there : "unset", here ? here : "unset");
     }
@@ -279,8 +278,8 @@ static qg_status check_digest(const run *r, const qg_state *s, const char *path)
 static qg_status check_record(const run *r, const char *path)
 {
     const run_record *at = &r->record;
-    const uint64_t epochs = (uint64_t)config_integer(r->config, "epochs");
-    const bool possible = at->seed == (uint64_t)config_integer(r->config, "seed") &&
+    const uint64_t epochs = (uint64_t)r->config->recipe.epochs;
+    const bool possible = at->seed == r->config->recipe.seed &&
                           at->epoch <= epochs && at->best_epoch <= at->epoch &&
                           at->correct <= at->images && isfinite(at->loss) &&
                           at->test_accuracy >= 0 && at->test_accuracy <= 1 &&

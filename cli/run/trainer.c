@@ -19,7 +19,7 @@ static bool must_stop(const trainer *t)
 
 bool trainer_finished(const trainer *t)
 {
-    return t->run.record.epoch == (uint64_t)t->recipe.epochs;
+    return t->run.record.epoch == (uint64_t)t->recipe->epochs;
 }
 
 /* --- one step, one epoch ------------------------------------------------------------------ */
@@ -29,8 +29,8 @@ uint64_t trainer_batches(const trainer *t) { return (uint64_t)qg_loader_batches(
 /* The learning rate is a function of the step alone, so it needs no place in a checkpoint. */
 static double rate_at(const trainer *t, uint64_t step)
 {
-    const double steps = (double)trainer_batches(t) * t->recipe.epochs;
-    return qg_schedule_lr(&t->recipe.schedule, t->recipe.lr, (double)step / steps);
+    const double steps = (double)trainer_batches(t) * t->recipe->epochs;
+    return qg_schedule_lr(&t->recipe->schedule, t->recipe->lr, (double)step / steps);
 }
 
 static qg_status step(trainer *t, const qg_batch *b)
@@ -38,7 +38,7 @@ static qg_status step(trainer *t, const qg_batch *b)
     const run_record *at = &t->run.record;
     qg_tape_begin(t->tape, QG_TRAIN, qg_rng_fork(at->seed, QG_STREAM_TAPE), b->step);
     qg_var *scores = qg_net_forward(t->net, t->tape, b->x);
-    qg_var *loss   = recipe_loss(&t->recipe, t->tape, scores, b->y);
+    qg_var *loss   = recipe_loss(t->recipe, t->tape, scores, b->y);
     qg_optim_set_lr(t->optim, (float)rate_at(t, b->step));
     qg_status status = qg_backward(t->tape, loss);
     if (!status) status = qg_optim_step(t->optim);
@@ -62,14 +62,14 @@ static void show(trainer *t)
     const run_record *at   = &t->run.record;
     const double      rate = trainer_rate(t);
     const double      left =
-        (double)qg_loader_shape(t->train).n * (t->recipe.epochs - (double)at->epoch) -
+        (double)qg_loader_shape(t->train).n * (t->recipe->epochs - (double)at->epoch) -
         (double)at->images;
     char eta[32];
     print_duration(rate > 0 ? left / rate : 0, eta);
     progress_draw(&t->progress,
                   "epoch %" PRIu64 "/%d  step %" PRIu64 "/%" PRIu64
                   "  loss %.4f  accuracy %.2f %%  %.0f images/s  ETA %s",
-                  at->epoch + 1, t->recipe.epochs, at->batch, trainer_batches(t),
+                  at->epoch + 1, t->recipe->epochs, at->batch, trainer_batches(t),
                   at->loss / (double)at->images, 100 * (double)at->correct / (double)at->images,
                   rate, eta);
 }
@@ -78,7 +78,6 @@ report trainer_report(const trainer *t)
 {
     const double rate = metrics_rate(&t->run.metrics);
     return (report){ .config  = t->run.config,
-                     .recipe  = &t->recipe,
                      .run     = &t->run,
                      .net     = t->net,
                      .before  = &t->before,
@@ -127,7 +126,7 @@ static qg_status evaluate(trainer *t, bool *stopped)
 {
     run_record     *at = &t->run.record;
     measured        m;
-    const qg_status status = measure(&t->recipe, t->net, t->tape, at->steps, t->test, t->stop, &m,
+    const qg_status status = measure(t->recipe, t->net, t->tape, at->steps, t->test, t->stop, &m,
                                      stopped);
     if (status) return qg_fail(status, "epoch %" PRIu64 ": %s", at->epoch + 1, qg_errmsg());
     if (*stopped) return QG_OK;
@@ -186,7 +185,7 @@ static qg_status end_epoch(trainer *t)
     progress_line(&t->progress,
                   "epoch %*" PRIu64 "/%d  lr %.3g  train loss %.4f  accuracy %.2f %%  "
                   "test loss %.4f  accuracy %s%.2f %%%s  %.0f images/s  %.1f s",
-                  t->recipe.epochs >= 10 ? 2 : 1, at->epoch, t->recipe.epochs, lr, at->train_loss,
+                  t->recipe->epochs >= 10 ? 2 : 1, at->epoch, t->recipe->epochs, lr, at->train_loss,
                   100 * at->train_accuracy, at->test_loss, better ? on : "", 100 * at->test_accuracy,
                   better ? off : "", row.images_per_second, row.seconds);
     warn_of_learned(t);

@@ -10,7 +10,7 @@
 #include "cli/run/run.h"
 
 typedef struct trainer {
-    recipe      recipe;
+    const recipe *recipe;
     run         run;
     qg_loader  *train, *test;
     qg_net     *net;

@@ -13,7 +13,6 @@
 #include "cli/json.h"
 #include "cli/run/metrics.h"
 #include "cli/config/models.h"
-#include "cli/config/recipe.h"
 #include "cli/config/schemes.h"
 #include "layers/layer.h"
 #include "tests/support/comma.h"
@@ -30,7 +29,7 @@ static void assert_prints(const config *c, const char *expected)
 /* The text reads as a configuration whose file is expected. */
 static void assert_reads(const char *text, const char *expected)
 {
-    config c = { { 0 } };
+    config c = { 0 };
     assert_int_equal(config_parse(&c, text, "f"), QG_OK);
     assert_prints(&c, expected);
     config_free(&c);
@@ -38,7 +37,7 @@ static void assert_reads(const char *text, const char *expected)
 
 static void assert_refused(const char *text, const char *message)
 {
-    config c = { { 0 } };
+    config c = { 0 };
     assert_int_equal(config_parse(&c, text, "f"), QG_EARG);
     if (!strstr(qg_errmsg(), message)) fail_msg("'%s' is not in '%s'", message, qg_errmsg());
     config_free(&c);
@@ -329,14 +328,14 @@ static void test_an_option_without_effect_is_refused(void **state)
     assert_refused("weight = 'unit:bits=1,zero=yes'", "zero has no effect with bits=1");
 }
 
-static qg_net *net_of(const char *text, config *c, recipe *r)
+static qg_net *net_of(const char *text, config *c)
 {
-    config asked = { { 0 } };
+    config asked = { 0 };
     bool   usage;
-    if (config_parse(&asked, text, "f") || recipe_resolve(&asked, NULL, c, &usage) || recipe_read(c, r))
+    if (config_parse(&asked, text, "f") || config_resolve(&asked, NULL, c, &usage) || config_check(c))
         fail_msg("%s: %s", text, qg_errmsg());
     config_free(&asked);
-    qg_net *net = recipe_net(r, (qg_shape){ 100, 16, 16, 1 }, 10);
+    qg_net *net = recipe_net(&c->recipe, (qg_shape){ 100, 16, 16, 1 }, 10);
     assert_non_null(net);
     return net;
 }
@@ -345,13 +344,12 @@ static qg_net *net_of(const char *text, config *c, recipe *r)
 static void test_the_run_sets_paces_and_delays(void **state)
 {
     (void)state;
-    config  c = { { 0 } };
-    recipe  r;
+    config  c = { 0 };
     qg_net *net = net_of("model = 'lenet5'\nepochs = 3\nbatch = 7\nquantize-after = 12\n"
                          "weight = 'bnn:surrogate=annealed-tanh'\ninput = 'sign:surrogate=annealed-tanh'\n"
                          "gradient = 'dorefa'\n"
                          "layer = ['fc2:input=sign:surrogate=tanh', 'fc2:gradient=float', 'fc1:input=float']\n",
-                         &c, &r);
+                         &c);
     for (int i = 0; i < qg_net_layers(net); i++) {
         const qg_product *p = qg_layer_product(qg_net_layer(net, i));
         if (!p) continue;
@@ -371,7 +369,7 @@ static void test_the_run_sets_paces_and_delays(void **state)
 static void test_a_file_does_not_bind_another_optimizer(void **state)
 {
     (void)state;
-    config asked = { { 0 } }, c = { { 0 } };
+    config asked = { 0 }, c = { 0 };
     bool   usage;
     const char *path = scratch_file();
     FILE       *f    = fopen(path, "w");
@@ -380,7 +378,7 @@ static void test_a_file_does_not_bind_another_optimizer(void **state)
     assert_int_equal(fclose(f), 0);
     assert_int_equal(config_set(&asked, option_find("config"), path), QG_OK);
     assert_int_equal(config_set(&asked, option_find("optimizer"), "bop"), QG_OK);
-    assert_int_equal(recipe_resolve(&asked, NULL, &c, &usage), QG_OK);
+    assert_int_equal(config_resolve(&asked, NULL, &c, &usage), QG_OK);
     assert_null(config_text(&c, "momentum"));
     assert_string_equal(config_text(&c, "lr"), "0.01");
     assert_string_equal(config_text(&c, "gamma"), "0.0001");
@@ -394,7 +392,7 @@ static void test_the_last_word_on_a_layer_counts(void **state)
 {
     (void)state;
     const option *layer = option_find("layer");
-    config        c     = { { 0 } };
+    config        c     = { 0 };
     assert_int_equal(config_set(&c, layer, "conv1:weight=float"), QG_OK);
     assert_int_equal(config_set(&c, layer, "conv1:input=sign"), QG_OK);
     assert_int_equal(config_set(&c, layer, "conv10:weight=twn"), QG_OK);
@@ -406,10 +404,10 @@ static void test_the_last_word_on_a_layer_counts(void **state)
 
 static const char *asked_value(const char *text, const char *key, char value[VALUE_BYTES])
 {
-    config asked = { { 0 } }, c = { { 0 } };
+    config asked = { 0 }, c = { 0 };
     bool   usage;
     assert_int_equal(config_parse(&asked, text, "f"), QG_OK);
-    assert_int_equal(recipe_resolve(&asked, NULL, &c, &usage), QG_OK);
+    assert_int_equal(config_resolve(&asked, NULL, &c, &usage), QG_OK);
     const char *found = config_text(&c, key);
     snprintf(value, VALUE_BYTES, "%s", found ? found : "unset");
     config_free(&c);
@@ -433,18 +431,18 @@ static void test_another_optimizer_does_not_inherit_the_recipe(void **state)
 static void test_a_resolved_configuration_resolves_to_itself(void **state)
 {
     (void)state;
-    config asked = { { 0 } }, once = { { 0 } }, twice = { { 0 } };
+    config asked = { 0 }, once = { 0 }, twice = { 0 };
     bool   usage;
     assert_int_equal(config_parse(&asked,
                                   "model = \"lenet5\"\nweight = \"twn:threshold=0.5\"\nlr = 3e-4\n"
                                   "layer = [\"fc2:weight=float\"]\noptimizer = \"adam\"\n",
                                   "f"),
                      QG_OK);
-    assert_int_equal(recipe_resolve(&asked, NULL, &once, &usage), QG_OK);
+    assert_int_equal(config_resolve(&asked, NULL, &once, &usage), QG_OK);
     char *text = config_print(&once, SAVED);
     config_free(&asked);
     assert_int_equal(config_parse(&asked, text, "f"), QG_OK);
-    assert_int_equal(recipe_resolve(&asked, NULL, &twice, &usage), QG_OK);
+    assert_int_equal(config_resolve(&asked, NULL, &twice, &usage), QG_OK);
     assert_prints(&twice, text);
     free(text);
     config_free(&asked);
@@ -455,17 +453,17 @@ static void test_a_resolved_configuration_resolves_to_itself(void **state)
 static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
 {
     (void)state;
-    config asked = { { 0 } }, stored = { { 0 } }, c = { { 0 } };
+    config asked = { 0 }, stored = { 0 }, c = { 0 };
     bool   usage;
     assert_int_equal(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"),
                      QG_OK);
     assert_int_equal(config_parse(&asked, "batch = 7\nthreads = 2\n", "f"), QG_OK);
-    assert_int_equal(recipe_resolve(&asked, &stored, &c, &usage), QG_OK);
+    assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_OK);
     assert_string_equal(config_text(&c, "threads"), "2");
     assert_string_equal(config_text(&c, "batch"), "7");
     config_free(&c);
     assert_int_equal(config_set(&asked, option_find("batch"), "8"), QG_OK);
-    assert_int_equal(recipe_resolve(&asked, &stored, &c, &usage), QG_EARG);
+    assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_EARG);
     assert_false(usage);
     assert_non_null(strstr(qg_errmsg(), "batch is 7 in the run, but 8 is asked for"));
     config_free(&c);
@@ -488,7 +486,7 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 {
     (void)state;
     static const metrics_row row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
-    config                   c   = { { 0 } };
+    config                   c   = { 0 };
     metrics                  m;
     char                     text[256] = "";
     if (!comma_begin()) skip();
@@ -496,9 +494,10 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
                  "normalise = \"range:low=-0.5,high=1.5\"\nweight = \"twn:threshold=0.5\"\nlr = 0.1\n"
                  "schedule = \"cosine:factor=0.25\"\n");
     assert_int_equal(config_set(&c, option_find("lr"), "0.25"), QG_OK);
-    assert_true(config_real(&c, "lr") == 0.25 && config_real(&c, "seconds") == 6);
+    assert_true(c.recipe.lr == 0.25);
     assert_int_equal(config_set(&c, option_find("budget"), "0.5h"), QG_OK);
     assert_string_equal(config_text(&c, "budget"), "1800");
+    assert_true(c.budget == 1800);
     config_free(&c);
 
     FILE *f = tmpfile();

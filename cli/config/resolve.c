@@ -1,0 +1,193 @@
+/* Where the values of a configuration come from: the command line, a file, the model's recipe, defaults. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/config.h"
+#include "cli/config/models.h"
+
+/* --- the file of --config or --recipe ------------------------------------------------------- */
+
+#define ENDING ".toml"
+
+static int is_recipe(const struct dirent *e)
+{
+    const size_t n = strlen(e->d_name), m = strlen(ENDING);
+    return *e->d_name != '.' && n > m && !strcmp(e->d_name + n - m, ENDING);
+}
+
+static qg_status unknown(const char *path)
+{
+    char            names[1536] = "";
+    struct dirent **entry;
+    const int       n = scandir(RECIPES, &entry, is_recipe, alphasort);
+    for (int i = 0; i < n; i++) {
+        char name[sizeof entry[i]->d_name];
+        snprintf(name, sizeof name, "%.*s", (int)(strlen(entry[i]->d_name) - strlen(ENDING)), entry[i]->d_name);
+        list_append(names, sizeof names, name);
+        free(entry[i]);
+    }
+    if (n >= 0) free(entry);
+    return qg_fail(QG_EARG, "recipe: no file %s; available: %s", path,
+                   *names ? names : "none, seen from this directory");
+}
+
+qg_status config_path(const config *asked, char path[PATH_BYTES])
+{
+    *path = '\0';
+    if (asked->file && asked->named)
+        return qg_fail(QG_EARG, "--recipe is short for a --config file; give one of them");
+    if (asked->file) {
+        if (strlen(asked->file) >= PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
+        strcpy(path, asked->file);
+    }
+    if (asked->named) snprintf(path, PATH_BYTES, RECIPES "/%s" ENDING, asked->named);
+    return asked->named && !path_exists(path) ? unknown(path) : QG_OK;
+}
+
+/* --- options of optimizers ------------------------------------------------------------------ */
+
+enum { OF_SGD = 1 << SGD, OF_ADAM = 1 << ADAM, OF_BOP = 1 << BOP };
+
+/* Whose option a key is, and its default there. */
+static const struct {
+    const char *key;
+    unsigned    owners;
+    const char *fallback;
+} own[] = {
+    { "lr", OF_SGD | OF_BOP, "0.01" },    { "lr", OF_ADAM, "0.001" },
+    { "weight-decay", OF_SGD | OF_ADAM | OF_BOP, NULL },
+    { "momentum", OF_SGD, "0.9" },        { "nesterov", OF_SGD, NULL },
+    { "beta1", OF_ADAM | OF_BOP, "0.9" }, { "beta2", OF_ADAM | OF_BOP, "0.999" },
+    { "gamma", OF_BOP, "1e-4" },          { "threshold", OF_BOP, "1e-8" },
+};
+
+enum { OWN = sizeof own / sizeof *own };
+
+/* A recipe's options for its optimizer have no meaning for another one. */
+static void drop_foreign(config *c, const config *asked)
+{
+    const char *given = config_text(c, "optimizer"), *other = config_text(asked, "optimizer");
+    if (!given || !other || !strcmp(given, other)) return;
+    for (int i = 0; i < OWN; i++) config_unset(c, own[i].key);
+}
+
+static qg_status check_optimizer(const config *c)
+{
+    static const char *const names[] = { "sgd", "adam", "bop" };
+    const unsigned           chosen  = 1u << c->recipe.optimizer;
+    for (int i = 0; i < OWN; i++) {
+        const char *text  = config_text(c, own[i].key);
+        unsigned    owners = 0;
+        for (int k = 0; k < OWN; k++)
+            if (!strcmp(own[k].key, own[i].key)) owners |= own[k].owners;
+        if (!text || !strcmp(text, "false") || (owners & chosen)) continue;
+        char list[32] = "";
+        for (int k = 0; k < OPTIMIZERS; k++)
+            if (owners >> k & 1) snprintf(list + strlen(list), sizeof list - strlen(list), *list ? " and %s" : "%s", names[k]);
+        return qg_fail(QG_EARG, "%s is an option of %s, not of %s", own[i].key, list, names[c->recipe.optimizer]);
+    }
+    return QG_OK;
+}
+
+/* --- adding up ------------------------------------------------------------------------------ */
+
+static qg_status set_fallback(config *c, const char *name, const char *text)
+{
+    return !text || config_text(c, name) ? QG_OK : config_set(c, option_find(name), text);
+}
+
+static qg_status fill(config *c)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; i < OPTIONS && !status; i++)
+        if (options[i].use & SAVED) status = set_fallback(c, options[i].name, options[i].fallback);
+    for (int i = 0; i < OWN && !status; i++)
+        if (own[i].owners >> c->recipe.optimizer & 1) status = set_fallback(c, own[i].key, own[i].fallback);
+    return status;
+}
+
+static qg_status merge(const config *asked, config *out)
+{
+    const qg_model *model = asked->recipe.model.type;
+    if (!model) {
+        char names[VALUE_BYTES] = "";
+        model_names(names, sizeof names);
+        return qg_fail(QG_EARG, "--model is missing; available: %s", names);
+    }
+    if (model->recipe && config_parse(out, model->recipe, config_text(asked, "model"))) return QG_EARG;
+    drop_foreign(out, asked);
+    const qg_status status = config_over(out, asked, SAVED, 0);
+    return status ? status : fill(out);
+}
+
+/* The items of a list on one line. */
+static void in_one_line(const char *value, char text[VALUE_BYTES])
+{
+    snprintf(text, VALUE_BYTES, "%s", value ? value : "unset");
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
+}
+
+static qg_status continue_stored(const config *asked, const config *stored, config *out)
+{
+    qg_status status = config_over(out, stored, SAVED, 0);
+    if (!status) status = fill(out);
+    if (status) return status;
+    const option *o = config_conflict(out, asked, IDENTITY, 0);
+    if (o) {
+        char old[VALUE_BYTES], new[VALUE_BYTES];
+        in_one_line(out->text[o - options], old), in_one_line(asked->text[o - options], new);
+        return qg_fail(QG_EARG, "%s is %s in the run, but %s is asked for; a run keeps what it began "
+                       "with", o->name, old, new);
+    }
+    return config_over(out, asked, SAVED, DECIDES);
+}
+
+qg_status config_resolve(const config *asked, const config *stored, config *out, bool *usage)
+{
+    config    all = { 0 };
+    char      path[PATH_BYTES];
+    qg_status status = config_path(asked, path);
+    *usage           = status != QG_OK;
+    if (status) return status;
+    if (*path) status = config_read(&all, path);
+    drop_foreign(&all, asked);
+    if (config_text(asked, "data") || asked->recipe.data_dir)
+        config_unset(&all, "data-digest"), config_unset(&all, "class-digest");
+    if (asked->init) config_unset(&all, "init-digest");
+    if (!status) status = config_over(&all, asked, 0, 0);
+    if (!status && stored) status = continue_stored(&all, stored, out);
+    else if (!status) {
+        *usage = true;
+        status = merge(&all, out);
+    }
+    config_free(&all);
+    return status;
+}
+
+qg_status config_check(const config *c)
+{
+    const qg_status status = check_optimizer(c);
+    return status ? status : recipe_check(&c->recipe);
+}
+
+qg_status config_stored(const char *dir, config *c)
+{
+    char      path[PATH_BYTES];
+    qg_status status = path_join(dir, "config.toml", path);
+    if (!status) status = config_read(c, path);
+    if (!status && !c->recipe.model.type) status = qg_fail(QG_EFORMAT, "%s: names no model", path);
+    return status;
+}
+
+qg_status config_of_run(const char *dir, config *c)
+{
+    config    stored = { 0 };
+    bool      usage;
+    qg_status status = config_stored(dir, &stored);
+    if (!status) status = config_resolve(&(config){ 0 }, &stored, c, &usage);
+    config_free(&stored);
+    return status ? status : config_check(c);
+}
