@@ -107,7 +107,7 @@ endif
 CLOCKED := test_cli_train test_cli_resume test_cli_schemes test_cli_data test_bench
 $(foreach test,$(CLOCKED),$(eval LDFLAGS_$(test) := -Wl,--wrap=clock_gettime))
 LDFLAGS_test_cli_train += -Wl,--wrap=rename -Wl,--wrap=write
-LDFLAGS_test_safetensors := -Wl,--wrap=qg_file_start
+LDFLAGS_test_safetensors := -Wl,--wrap=qg_reader_take
 LDFLAGS_test_file := -Wl,--wrap=rename -Wl,--wrap=fsync
 $(TRAINING): $(BUILD)/tests/originals/training/steps.o
 $(patsubst %,$(BUILD)/tests/cli/%,test_config $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/io/json.h"
+#include "core/io/utf8.h"
 #include "core/io/number.h"
 
 /* The comma of the value before, and the key of this one. */

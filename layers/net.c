@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/io/json.h"
+#include "core/io/utf8.h"
 #include "core/rng.h"
 #include "layers/plan.h"
 

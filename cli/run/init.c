@@ -43,7 +43,7 @@ static bool same_quantizer(qg_quant a, qg_quant b)
 }
 
 /* What the file has for p; NULL: nothing. */
-static const qg_archive_entry *entry_for(const transfer *t, const qg_param *p)
+static const qg_named_array *entry_for(const transfer *t, const qg_param *p)
 {
     const place    at    = place_of(t->net, p);
     const qg_slot *other = at.slot && t->trained ? qg_layer_slot(qg_net_layer(t->trained, at.layer), at.role) : NULL;
@@ -83,7 +83,7 @@ static void print_shape(const qg_array *a, char text[128])
 }
 
 /* What keeps p from the entry e of the file, into bad. */
-static void compare(const qg_param *p, const qg_archive_entry *e, char *bad, size_t bytes)
+static void compare(const qg_param *p, const qg_named_array *e, char *bad, size_t bytes)
 {
     char           text[512], here[128], there[128];
     const qg_array mine = qg_param_array(p);
@@ -95,7 +95,7 @@ static void compare(const qg_param *p, const qg_archive_entry *e, char *bad, siz
     list_append(bad, bytes, text);
 }
 
-static qg_status check_values(const qg_param *p, const qg_archive_entry *e, const char *path)
+static qg_status check_values(const qg_param *p, const qg_named_array *e, const char *path)
 {
     const float *v = e->array.data;
     for (size_t i = 0, n = qg_count(p->shape); i < n; i++) {
@@ -109,14 +109,14 @@ static qg_status check_values(const qg_param *p, const qg_archive_entry *e, cons
 /* Every mismatch, before anything is copied. */
 static qg_status check(const transfer *t, init_report *report)
 {
-    char                    bad[1536] = "";
-    size_t                  n;
-    const qg_params        *params = qg_net_params(t->net);
-    const qg_archive_entry *entry  = qg_archive_entries(t->from, &n);
+    char                  bad[1536] = "";
+    size_t                n;
+    const qg_params      *params = qg_net_params(t->net);
+    const qg_named_array *entry  = qg_archive_entries(t->from, &n);
     for (int i = 0; i < params->count; i++) {
-        const qg_param         *p  = params->item[i];
-        const qg_archive_entry *e  = entry_for(t, p);
-        const place             at = place_of(t->net, p);
+        const qg_param       *p  = params->item[i];
+        const qg_named_array *e  = entry_for(t, p);
+        const place           at = place_of(t->net, p);
         if (e || !at.slot) compare(p, e, bad, sizeof bad);
         else if (!at.learned->quiet) list_append(report->kept, sizeof report->kept, p->name);
     }
@@ -137,8 +137,8 @@ static void copy(const transfer *t)
 {
     const qg_params *params = qg_net_params(t->net);
     for (int i = 0; i < params->count; i++) {
-        const qg_param         *p = params->item[i];
-        const qg_archive_entry *e = entry_for(t, p);
+        const qg_param       *p = params->item[i];
+        const qg_named_array *e = entry_for(t, p);
         if (e) memcpy(p->value, e->array.data, qg_count(p->shape) * sizeof(float));
     }
 }
@@ -170,7 +170,7 @@ static qg_status take(const transfer *t, init_report *report)
     qg_params        taken  = { .item = calloc((size_t)params->count + 1, sizeof *taken.item) };
     qg_status        status = taken.item ? QG_OK : qg_fail(QG_EMEM, "%s: out of memory", t->path);
     for (int i = 0; i < params->count && !status; i++) {
-        const qg_archive_entry *e = entry_for(t, params->item[i]);
+        const qg_named_array *e = entry_for(t, params->item[i]);
         if (!e) continue;
         status                    = check_values(params->item[i], e, t->path);
         taken.item[taken.count++] = params->item[i];

@@ -8,6 +8,7 @@
 
 #include "cli/paths.h"
 #include "core/io/json.h"
+#include "core/io/utf8.h"
 #include "core/io/number.h"
 
 enum { MAX_RESULT_BYTES = 1 << 20 };

@@ -35,62 +35,74 @@ static int read_fully(int fd, unsigned char *to, size_t n, size_t *got)
     return 0;
 }
 
-/* At most the first most bytes of the file. */
-static qg_status read_open(int fd, const char *path, size_t limit, size_t most, unsigned char **bytes,
-                           size_t *n, size_t *all)
+static qg_status cannot_read(const qg_reader *r, const char *why)
+{
+    return qg_fail(QG_EIO, "cannot read '%s': %s", r->path, why);
+}
+
+static qg_status measure(qg_reader *r)
 {
     struct stat st;
-    if (fstat(fd, &st)) return qg_fail(QG_EIO, "cannot read '%s': %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return qg_fail(QG_EIO, "cannot read '%s': %s", path,
-                       S_ISDIR(st.st_mode) ? strerror(EISDIR) : "not a regular file");
-    const uintmax_t size = (uintmax_t)st.st_size;
-    if (size > limit || size >= SIZE_MAX)
-        return qg_fail(QG_EFORMAT, "'%s' has %ju bytes, must be %zu at most", path, size, limit);
-
-    /* One byte more than expected, to notice a file that grows. */
-    const bool     whole = size <= most;
-    const size_t   want  = whole ? (size_t)size : most;
-    size_t         got;
-    unsigned char *p = malloc(want + 1);
-    if (!p) return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", want, path);
-    if (read_fully(fd, p, want + whole, &got)) {
-        const int why = errno;
-        free(p);
-        return qg_fail(QG_EIO, "cannot read '%s': %s", path, strerror(why));
-    }
-    if (got != want) {
-        free(p);
-        return qg_fail(QG_EIO, "cannot read '%s': it had %zu bytes and changed while being read",
-                       path, want);
-    }
-    *bytes = p;
-    *n     = want;
-    *all   = (size_t)size;
+    if (fstat(r->descriptor, &st)) return cannot_read(r, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return cannot_read(r, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "not a regular file");
+    if ((uintmax_t)st.st_size >= SIZE_MAX)
+        return qg_fail(QG_EFORMAT, "'%s' has %ju bytes, more than memory can hold", r->path, (uintmax_t)st.st_size);
+    r->left = (size_t)st.st_size;
     return QG_OK;
 }
 
-static qg_status read_path(const char *path, size_t limit, size_t most, unsigned char **bytes, size_t *n,
-                           size_t *all)
+qg_status qg_reader_open(qg_reader *r, const char *path)
 {
+    *r = (qg_reader){ .path = path, .descriptor = -1 };
     if (!path) return qg_fail(QG_EARG, "the path of a file to read is NULL");
     /* Without O_NONBLOCK, open would wait for the writer of a pipe. */
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return qg_fail(QG_EIO, "cannot open '%s': %s", path, strerror(errno));
-    const qg_status s = read_open(fd, path, limit, most, bytes, n, all);
-    close(fd);
+    r->descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (r->descriptor < 0) return qg_fail(QG_EIO, "cannot open '%s': %s", path, strerror(errno));
+    const qg_status s = measure(r);
+    if (s) qg_reader_close(r);
     return s;
+}
+
+qg_status qg_reader_take(qg_reader *r, size_t n, void *to)
+{
+    size_t        got, more = 0;
+    unsigned char beyond;
+    if (read_fully(r->descriptor, to, n, &got)) return cannot_read(r, strerror(errno));
+    r->left -= n;
+    /* One byte after the last, to notice a file that grows. */
+    if (r->left == 0 && read_fully(r->descriptor, &beyond, 1, &more)) return cannot_read(r, strerror(errno));
+    return got == n && more == 0 ? QG_OK : cannot_read(r, "it changed while being read");
+}
+
+void qg_reader_close(qg_reader *r)
+{
+    if (r->descriptor >= 0) close(r->descriptor);
+    r->descriptor = -1;
+}
+
+static qg_status read_all(qg_reader *r, size_t limit, unsigned char **bytes, size_t *n)
+{
+    const size_t size = r->left;
+    if (size > limit) return qg_fail(QG_EFORMAT, "'%s' has %zu bytes, must be %zu at most", r->path, size, limit);
+    unsigned char *p = malloc(size ? size : 1);
+    if (!p) return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", size, r->path);
+    const qg_status s = qg_reader_take(r, size, p);
+    if (s) {
+        free(p);
+        return s;
+    }
+    *bytes = p;
+    *n     = size;
+    return QG_OK;
 }
 
 qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
 {
-    size_t all;
-    return read_path(path, limit, SIZE_MAX, bytes, n, &all);
-}
-
-qg_status qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size)
-{
-    return read_path(path, SIZE_MAX, most, bytes, n, size);
+    qg_reader r;
+    qg_status s = qg_reader_open(&r, path);
+    if (!s) s = read_all(&r, limit, bytes, n);
+    qg_reader_close(&r);
+    return s;
 }
 
 static void give_up(qg_file *f, const char *reason)

@@ -1,7 +1,7 @@
-/* core/io/file.h — whole files in, whole files out, little-endian numbers.
+/* core/io/file.h — reading and replacing whole files; little-endian numbers.
  *
- * A file is read at once and checked in memory; a file is written beside its place and renamed into
- * it, so that a reader finds the old bytes or the new ones and never a part.
+ * A file is written under another name and then renamed, so a reader finds the old bytes or the new ones and
+ * never a part of either.
  */
 #ifndef QG_FILE_H
 #define QG_FILE_H
@@ -14,16 +14,30 @@
 /* The n bytes of a regular file.
  *
  * Range    At most limit bytes.  An empty file gives n = 0 and a pointer that is not NULL.
- * Memory   *bytes is the caller's to free(); on failure neither *bytes nor *n is touched.
- * Fails    QG_EIO: cannot be opened or read, not a regular file, changed while it was read.
- *          QG_EFORMAT: longer than limit.  QG_EMEM.  The message names the path and the reason.
+ * Memory   The caller frees *bytes with free(); a failure leaves *bytes and *n as they were.
+ * Fails    QG_EIO: the file cannot be opened or read, is not a regular file, or changed while being read.
+ *          QG_EFORMAT: it is longer than limit.  QG_EMEM.  The message names the path and the reason.
  */
 QG_MUST_CHECK
 qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
 
-/* Its first bytes alone, at most the given number: *n of them, in a file of *size.  Otherwise the same. */
+/* The same file in parts, from its start.
+ *
+ * Memory   path is borrowed until close, which may be called twice, and after open has failed.
+ * Fails    As qg_file_read.  A file that another replaces is read to its end all the same; one that has grown
+ *          or shrunk is QG_EIO, at the latest with its last byte.
+ */
+typedef struct qg_reader {
+    const char *path;
+    int         descriptor;         /* -1: closed */
+    size_t      left;               /* bytes not yet taken */
+} qg_reader;
+
 QG_MUST_CHECK
-qg_status qg_file_start(const char *path, size_t most, unsigned char **bytes, size_t *n, size_t *size);
+qg_status qg_reader_open(qg_reader *r, const char *path);
+QG_MUST_CHECK
+qg_status qg_reader_take(qg_reader *r, size_t n, void *to);         /* the next n bytes, n <= left */
+void      qg_reader_close(qg_reader *r);
 
 /* Replace the file at path, or create it, all or nothing.
  *
@@ -31,16 +45,16 @@ qg_status qg_file_start(const char *path, size_t most, unsigned char **bytes, si
  *     qg_file_put(f, header, sizeof header);
  *     if (qg_file_commit(f)) ...
  *
- * The bytes go to path.tmp in the same directory.  Commit flushes them to the disk, renames and
- * flushes the directory; discard removes path.tmp.  Either frees f.  The name is always the same,
- * so what a killed process left behind is replaced by the next writer; one writer per path at a
- * time.  A path that is a symbolic link is replaced, not followed.
+ * The bytes go to path.tmp in the same directory.  commit flushes them to the disk, renames the file and
+ * flushes the directory; discard removes path.tmp.  Either frees f.  The temporary name is always the same,
+ * so the next writer replaces what a killed process left behind; a path may have one writer at a time.  A
+ * path that is a symbolic link is replaced, not followed.
  *
- * Fails    Sticky: the first failure of begin or put is kept and commit reports it: QG_EIO with the
- *          path and the reason, or QG_EMEM.  Then path.tmp is gone and the old file is as it was.
- *          begin returns NULL only without memory; put and discard ignore NULL, commit(NULL) is
- *          QG_EMEM.  Where a directory cannot be flushed the file is still whole, but a power loss
- *          may bring the old one back; that is no failure.
+ * Fails    Sticky: the first failure of begin or put is kept and commit reports it: QG_EIO with the path and
+ *          the reason, or QG_EMEM.  Then path.tmp is gone and the old file is as it was.  begin returns NULL
+ *          only without memory; put and discard ignore NULL, commit(NULL) is QG_EMEM.  If the directory
+ *          cannot be flushed, commit succeeds: the file is whole, but a power loss may bring back the old
+ *          one.
  */
 typedef struct qg_file qg_file;
 

@@ -13,25 +13,6 @@ bool qg_json_bad(qg_json *j, const char *what)
     return false;
 }
 
-/* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
-bool qg_utf8_valid(const char *text, size_t n)
-{
-    const unsigned char *p = (const unsigned char *)text, *end = p + n;
-    while (p < end) {
-        const unsigned lead = *p++;
-        if (lead < 0x80) continue;
-        if (lead < 0xC2 || lead > 0xF4) return false;
-        const ptrdiff_t more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-        const unsigned  low  = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-        const unsigned  high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-        if (end - p < more || p[0] < low || p[0] > high) return false;
-        for (ptrdiff_t i = 1; i < more; i++)
-            if (p[i] < 0x80 || p[i] > 0xBF) return false;
-        p += more;
-    }
-    return true;
-}
-
 static void skip_space(qg_json *j)
 {
     while (j->at < j->end && memchr(" \t\n\r", *j->at, 4)) j->at++;

@@ -38,6 +38,4 @@ bool qg_json_string(qg_json *j, const char **text);     /* inside the text; no \
 bool qg_json_size(qg_json *j, size_t *v);               /* digits only, that fit in a size_t */
 bool qg_json_skip(qg_json *j);                          /* a value of any kind, 128 levels deep */
 
-bool qg_utf8_valid(const char *text, size_t n);
-
 #endif

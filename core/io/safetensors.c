@@ -1,35 +1,186 @@
 #include "core/io/safetensors.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/io/file.h"
-#include "core/io/safetensors_parts.h"
+#include "core/io/grow.h"
+#include "core/io/json.h"
+#include "core/io/utf8.h"
 
-/* Nothing in a file is believed before it is checked. */
+enum { LENGTH_BYTES = 8, ALIGN = 8, MAX_HEADER = 100000000 };
 
-enum { LENGTH_BYTES = 8, ALIGN = 8 };
+/* Array data goes between memory and file as it stands.  A big-endian port would swap the bytes of every
+ * element in qg_safetensors_load and _write, and then drop this line. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian");
 
-void *qg_grown(void *array, size_t n, size_t element_bytes)
+struct qg_archive {
+    qg_reader       file;            /* after the header, before the data */
+    unsigned char  *header;          /* names and notes are decoded in place */
+    unsigned char  *data;            /* the arrays, each aligned */
+    qg_named_array *entries;
+    size_t          count;
+    qg_note        *notes;
+    size_t          note_count;
+};
+
+/* --- the header --------------------------------------------------------------------------- */
+
+/* Nothing in a file is believed before it is checked, and no memory is taken by a number that a file states
+ * alone: the lists grow with what was read, the header and the data are parts of a file of known size. */
+
+static const struct dtype {
+    const char *name;
+    unsigned    bits;                /* of one element */
+    bool        viewable;
+    qg_dtype    dtype;               /* if viewable */
+} dtypes[] = {
+#define X(code, text, bytes) { text, 8 * bytes, true, code },
+    QG_DTYPE_LIST(X)
+#undef X
+    { "BOOL", 8, false, 0 },        { "F16", 16, false, 0 },        { "BF16", 16, false, 0 },
+    { "F8_E4M3", 8, false, 0 },     { "F8_E5M2", 8, false, 0 },     { "F8_E8M0", 8, false, 0 },
+    { "F8_E4M3FNUZ", 8, false, 0 }, { "F8_E5M2FNUZ", 8, false, 0 }, { "F6_E2M3", 6, false, 0 },
+    { "F6_E3M2", 6, false, 0 },     { "F4", 4, false, 0 },          { "C64", 64, false, 0 },
+};
+
+static bool out_of_memory(qg_json *j)
 {
-    /* The capacity is the smallest power of two that holds n, so it need not be stored. */
-    if (n & (n - 1)) return array;
-    size_t bytes;
-    if (__builtin_mul_overflow(n ? 2 * n : 1, element_bytes, &bytes)) return NULL;
-    return realloc(array, bytes);
+    j->status = qg_fail(QG_EMEM, "out of memory: the header of '%s'", j->path);
+    return false;
 }
+
+static bool read_dtype(qg_json *j, const struct dtype **type)
+{
+    const char *name;
+    if (!qg_json_string(j, &name)) return false;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, name) == 0) {
+            *type = &dtypes[i];
+            return true;
+        }
+    return qg_json_bad(j, "unknown dtype");
+}
+
+static bool read_shape(qg_json *j, qg_array *a)
+{
+    if (!qg_json_expect(j, '[')) return false;
+    a->rank = 0;
+    for (bool first = true, more;; first = false) {
+        if (!qg_json_next(j, first, ']', &more)) return false;
+        if (!more) return true;
+        if (a->rank == QG_MAX_RANK) return qg_json_bad(j, "more than 8 dimensions");
+        if (!qg_json_size(j, &a->dims[a->rank++])) return false;
+    }
+}
+
+static bool read_offsets(qg_json *j, qg_named_array *e)
+{
+    size_t end;
+    if (!(qg_json_expect(j, '[') && qg_json_size(j, &e->offset) && qg_json_expect(j, ',') &&
+          qg_json_size(j, &end) && qg_json_expect(j, ']')))
+        return false;
+    if (end < e->offset) return qg_json_bad(j, "data_offsets end before they begin");
+    e->bytes = end - e->offset;
+    return true;
+}
+
+/* The product of the dimensions, element by element as the reference implementation multiplies:
+ * an overflow counts even if a zero follows. */
+static bool check_size(qg_json *j, const qg_named_array *e, unsigned bits)
+{
+    size_t n = 1;
+    for (int i = 0; i < e->array.rank; i++)
+        if (__builtin_mul_overflow(n, e->array.dims[i], &n))
+            return qg_json_bad(j, "shape too large");
+    if (__builtin_mul_overflow(n, bits, &n)) return qg_json_bad(j, "shape too large");
+    if (n % 8) return qg_json_bad(j, "array ends inside a byte");
+    return n / 8 == e->bytes || qg_json_bad(j, "data_offsets do not fit dtype and shape");
+}
+
+static bool read_tensor(qg_json *j, qg_named_array *e)
+{
+    static const char *const fields[] = { "dtype", "shape", "data_offsets" };
+    enum { DTYPE, SHAPE, OFFSETS, FIELDS };
+    bool                seen[FIELDS] = { false };
+    const struct dtype *type         = NULL;
+    if (!qg_json_expect(j, '{')) return false;
+    for (bool first = true;; first = false) {
+        const char *key;
+        if (!qg_json_key(j, first, &key)) return false;
+        if (!key) break;
+        int f = 0;
+        while (f < FIELDS && strcmp(key, fields[f]) != 0) f++;
+        if (f < FIELDS && seen[f]) return qg_json_bad(j, "field occurs twice");
+        if (f < FIELDS) seen[f] = true;
+        const bool good = f == DTYPE     ? read_dtype(j, &type)
+                          : f == SHAPE   ? read_shape(j, &e->array)
+                          : f == OFFSETS ? read_offsets(j, e)
+                                         : qg_json_skip(j);
+        if (!good) return false;
+    }
+    for (int f = 0; f < FIELDS; f++)
+        if (!seen[f]) return qg_json_bad(j, "dtype, shape or data_offsets missing");
+    e->dtype       = type->name;
+    e->viewable    = type->viewable;
+    e->array.dtype = type->dtype;
+    return check_size(j, e, type->bits);
+}
+
+static bool read_notes(qg_json *j, qg_archive *a)
+{
+    if (!qg_json_expect(j, '{')) return false;
+    for (bool first = true;; first = false) {
+        const char *key;
+        if (!qg_json_key(j, first, &key)) return false;
+        if (!key) return true;
+        qg_note *notes = qg_grown(a->notes, a->note_count, sizeof *notes);
+        if (!notes) return out_of_memory(j);
+        a->notes             = notes;
+        notes[a->note_count] = (qg_note){ .key = key };
+        if (!qg_json_string(j, &notes[a->note_count].value)) return false;
+        a->note_count++;
+    }
+}
+
+/* Everything the header says, into the lists of a.  After a failure they hold what was read until then. */
+static bool read_lists(qg_json *j, qg_archive *a)
+{
+    bool has_notes = false;
+    if (!qg_json_expect(j, '{')) return false;
+    for (bool first = true;; first = false) {
+        const char *key;
+        if (!qg_json_key(j, first, &key)) return false;
+        if (!key) return qg_json_end(j);
+        if (strcmp(key, QG_SAFETENSORS_METADATA) == 0) {
+            if (has_notes) return qg_json_bad(j, "metadata occur twice");
+            if (!read_notes(j, a)) return false;
+            has_notes = true;
+            continue;
+        }
+        qg_named_array *entries = qg_grown(a->entries, a->count, sizeof *entries);
+        if (!entries) return out_of_memory(j);
+        a->entries        = entries;
+        entries[a->count] = (qg_named_array){ .name = key };
+        if (!read_tensor(j, &entries[a->count])) return false;
+        a->count++;
+    }
+}
+
+/* --- reading ------------------------------------------------------------------------------ */
 
 static int by_place(const void *left, const void *right)
 {
-    const qg_archive_entry *l = left, *r = right;
+    const qg_named_array *l = left, *r = right;
     if (l->offset != r->offset) return l->offset < r->offset ? -1 : 1;
     return (l->bytes > r->bytes) - (l->bytes < r->bytes);
 }
 
 static int by_name(const void *left, const void *right)
 {
-    return strcmp(((const qg_archive_entry *)left)->name, ((const qg_archive_entry *)right)->name);
+    return strcmp(((const qg_named_array *)left)->name, ((const qg_named_array *)right)->name);
 }
 
 static int by_key(const void *left, const void *right)
@@ -37,13 +188,15 @@ static int by_key(const void *left, const void *right)
     return strcmp(((const qg_note *)left)->key, ((const qg_note *)right)->key);
 }
 
-/* The arrays must tile the data: each begins where the one before it ends. */
-static qg_status check_layout(qg_archive *a, const char *path, size_t data_bytes)
+/* The arrays must tile the data: each begins where the one before it ends.  Leaves both lists sorted. */
+static qg_status check_layout(qg_archive *a)
 {
-    size_t at = 0;
+    const char  *path       = a->file.path;
+    const size_t data_bytes = a->file.left;
+    size_t       at         = 0;
     if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_place);
     for (size_t i = 0; i < a->count; i++) {
-        const qg_archive_entry *e = &a->entries[i];
+        const qg_named_array *e = &a->entries[i];
         if (e->offset != at)
             return qg_fail(QG_EFORMAT, "'%s' is malformed: '%s' is at byte %zu of data, not at %zu",
                            path, e->name, e->offset, at);
@@ -66,130 +219,93 @@ static qg_status check_layout(qg_archive *a, const char *path, size_t data_bytes
     return QG_OK;
 }
 
-/* Points the views into the file or, if one of them were not aligned there, into a copy. */
-static qg_status place_data(qg_archive *a, const char *path, unsigned char *data)
+static qg_status read_header(qg_archive *a)
 {
-    bool   aligned = true;
-    size_t total   = 0;
-    for (size_t i = 0; i < a->count; i++) {
-        const qg_archive_entry *e = &a->entries[i];
-        const size_t bytes        = e->viewable ? qg_dtype_bytes(e->array.dtype) : 1;
-        aligned &= e->bytes == 0 || (uintptr_t)(data + e->offset) % bytes == 0;
-        total += (e->bytes + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    if (!aligned && !(a->aligned = malloc(total)))
-        return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", total, path);
-    unsigned char *to = a->aligned;
-    for (size_t i = 0; i < a->count; i++) {
-        qg_archive_entry *e = &a->entries[i];
-        if (e->bytes == 0) continue;
-        e->array.data = data + e->offset;
-        if (aligned) continue;
-        e->array.data = memcpy(to, data + e->offset, e->bytes);
-        to += (e->bytes + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    return QG_OK;
-}
-
-/* The length of the header at the start of a file of n bytes, of which 8 are there if n >= 8. */
-static qg_status header_length(const unsigned char *file, const char *path, size_t n, size_t *header)
-{
-    if (n < LENGTH_BYTES)
-        return qg_fail(QG_EFORMAT, "'%s' is malformed: %zu bytes, at least 8 are needed", path, n);
-    const uint64_t length = qg_get_u64(file);
-    if (length > QG_SAFETENSORS_MAX_HEADER || length > n - LENGTH_BYTES)
-        return qg_fail(QG_EFORMAT, "'%s' is malformed: a header of %ju bytes in a file of %zu",
-                       path, (uintmax_t)length, n);
-    *header = (size_t)length;
-    return QG_OK;
-}
-
-/* The header, which is there, against the n bytes of the file, which need not be. */
-static qg_status parse_header(qg_archive *a, const char *path, size_t n, size_t *start)
-{
-    size_t          length = 0;
-    const qg_status status = header_length(a->file, path, n, &length);
-    if (status) return status;
-    unsigned char *header = a->file + LENGTH_BYTES, *data = header + length;
-    if (!qg_utf8_valid((const char *)header, length))
+    const char   *path = a->file.path;
+    const size_t  size = a->file.left;
+    unsigned char prefix[LENGTH_BYTES];
+    if (size < LENGTH_BYTES)
+        return qg_fail(QG_EFORMAT, "'%s' is malformed: %zu bytes, at least 8 are needed", path, size);
+    qg_status s = qg_reader_take(&a->file, sizeof prefix, prefix);
+    if (s) return s;
+    const uint64_t length = qg_get_u64(prefix);
+    if (length > MAX_HEADER || length > a->file.left)
+        return qg_fail(QG_EFORMAT, "'%s' is malformed: a header of %ju bytes in a file of %zu", path,
+                       (uintmax_t)length, size);
+    a->header = malloc(length ? (size_t)length : 1);
+    if (!a->header) return qg_fail(QG_EMEM, "out of memory: %ju bytes of '%s'", (uintmax_t)length, path);
+    s = qg_reader_take(&a->file, (size_t)length, a->header);
+    if (s) return s;
+    if (!qg_utf8_valid((const char *)a->header, (size_t)length))
         return qg_fail(QG_EFORMAT, "'%s' is malformed: its header is not UTF-8", path);
-    qg_json j = { .path = path, .start = header, .at = header, .end = data };
-    if (!qg__safetensors_header(&j, a)) return j.status;
-    *start = LENGTH_BYTES + length;
-    return check_layout(a, path, n - *start);
+    qg_json j = { .path = path, .start = a->header, .at = a->header, .end = a->header + length };
+    return read_lists(&j, a) ? check_layout(a) : j.status;
 }
 
-qg_status qg_safetensors_parse(unsigned char *bytes, size_t n, const char *path,
-                               qg_archive **archive)
+qg_status qg_safetensors_open(const char *path, qg_archive **archive)
 {
     qg_archive *a = calloc(1, sizeof *a);
-    if (!a) {
-        free(bytes);
-        return qg_fail(QG_EMEM, "out of memory: an archive for '%s'", path);
-    }
-    a->file     = bytes;
-    size_t    start;
-    qg_status s = parse_header(a, path, n, &start);
-    if (!s) s = place_data(a, path, a->file + start);
+    if (!a) return qg_fail(QG_EMEM, "out of memory: an archive for '%s'", path ? path : "");
+    qg_status s = qg_reader_open(&a->file, path);
+    if (!s) s = read_header(a);
     if (s) qg_archive_free(a);
     else *archive = a;
     return s;
 }
 
-/* Whether the file is what its header says, before memory is asked for all of it. */
-static qg_status check_ahead(const char *path)
-{
-    qg_archive a = { 0 };
-    size_t     n, size, length = 0, start;
-    qg_status  s = qg_file_start(path, LENGTH_BYTES, &a.file, &n, &size);
-    if (s) return s;
-    s = header_length(a.file, path, size, &length);
-    free(a.file);
-    a.file = NULL;
-    if (!s) s = qg_file_start(path, LENGTH_BYTES + length, &a.file, &n, &size);
-    if (!s && (n < LENGTH_BYTES + length || qg_get_u64(a.file) != length))
-        s = qg_fail(QG_EIO, "cannot read '%s': it changed while being read", path);
-    if (!s) s = parse_header(&a, path, size, &start);
-    free(a.file);
-    free(a.entries);
-    free(a.notes);
-    return s;
-}
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-qg_status qg_safetensors_read(const char *path, qg_archive **archive)
+/* A file need not align its arrays, so each is read to a place of its own. */
+qg_status qg_safetensors_load(qg_archive *a)
 {
-    unsigned char *bytes;
-    size_t         n;
-    qg_status      s = check_ahead(path);
-    if (!s) s = qg_file_read(path, SIZE_MAX, &bytes, &n);
-    return s ? s : qg_safetensors_parse(bytes, n, path, archive);
+    qg_status s     = QG_OK;
+    size_t    total = 0;
+    for (size_t i = 0; i < a->count; i++) total += aligned(a->entries[i].bytes);
+    if (total && !(a->data = malloc(total)))
+        return qg_fail(QG_EMEM, "out of memory: %zu bytes of '%s'", total, a->file.path);
+    if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_place);
+    unsigned char *to = a->data;
+    for (size_t i = 0; i < a->count && !s; i++) {
+        qg_named_array *e = &a->entries[i];
+        if (e->bytes == 0) continue;
+        s             = qg_reader_take(&a->file, e->bytes, to);
+        e->array.data = to;
+        to += aligned(e->bytes);
+    }
+    if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_name);
+    qg_reader_close(&a->file);
+    return s;
 }
 
 qg_archive *qg_archive_open(const char *path)
 {
     qg_archive *a = NULL;
-    return qg_safetensors_read(path, &a) ? NULL : a;
+    if (qg_safetensors_open(path, &a)) return NULL;
+    if (!qg_safetensors_load(a)) return a;
+    qg_archive_free(a);
+    return NULL;
 }
 
 void qg_archive_free(qg_archive *a)
 {
     if (!a) return;
-    free(a->file);
-    free(a->aligned);
+    qg_reader_close(&a->file);
+    free(a->header);
+    free(a->data);
     free(a->entries);
     free(a->notes);
     free(a);
 }
 
-const qg_archive_entry *qg_archive_entries(const qg_archive *a, size_t *count)
+const qg_named_array *qg_archive_entries(const qg_archive *a, size_t *count)
 {
     *count = a ? a->count : 0;
     return a ? a->entries : NULL;
 }
 
-const qg_archive_entry *qg_archive_find(const qg_archive *a, const char *name)
+const qg_named_array *qg_archive_find(const qg_archive *a, const char *name)
 {
-    const qg_archive_entry key = { .name = name };
+    const qg_named_array key = { .name = name };
     return a && name && a->count ? bsearch(&key, a->entries, a->count, sizeof key, by_name) : NULL;
 }
 
@@ -205,4 +321,128 @@ const char *qg_archive_noted(const qg_archive *a, const char *key)
     if (!a || !key || a->note_count == 0) return NULL;
     const qg_note *n = bsearch(&wanted, a->notes, a->note_count, sizeof wanted, by_key);
     return n ? n->value : NULL;
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+typedef struct list {
+    const qg_named_array *entries;
+    size_t          count;
+    const qg_note  *notes;
+    size_t          note_count;
+} list;
+
+/* Where the header goes.  The length of the header precedes it, so it is first put without a file, to be measured. */
+typedef struct sink {
+    qg_file *file;
+    size_t   n;
+} sink;
+
+static void put_bytes(sink *out, const char *bytes, size_t n)
+{
+    qg_file_put(out->file, bytes, n);
+    out->n += n;
+}
+
+static void put(sink *out, const char *text)
+{
+    put_bytes(out, text, strlen(text));
+}
+
+static void put_size(sink *out, size_t v)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%zu", v);
+    put(out, text);
+}
+
+/* Escapes what JSON requires and no more, in the forms of the reference implementation. */
+static void put_string(sink *out, const char *text)
+{
+    static const char special[] = "\"\\\b\f\n\r\t", name[] = "\"\\bfnrt";
+    put(out, "\"");
+    for (; *text; text++) {
+        const char *s = strchr(special, *text);
+        if (s) {
+            const char escape[] = { '\\', name[s - special] };
+            put_bytes(out, escape, sizeof escape);
+        } else if ((unsigned char)*text < 0x20) {
+            char escape[8];
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text);
+            put(out, escape);
+        } else {
+            put_bytes(out, text, 1);
+        }
+    }
+    put(out, "\"");
+}
+
+static void put_entry(sink *out, const qg_named_array *e, size_t offset)
+{
+    put_string(out, e->name);
+    put(out, ":{\"dtype\":\"");
+    put(out, e->dtype);
+    put(out, "\",\"shape\":[");
+    for (int i = 0; i < e->array.rank; i++) {
+        if (i) put(out, ",");
+        put_size(out, e->array.dims[i]);
+    }
+    put(out, "],\"data_offsets\":[");
+    put_size(out, offset);
+    put(out, ",");
+    put_size(out, offset + e->bytes);
+    put(out, "]}");
+}
+
+/* The array that follows e in the file; the first if e is NULL.  The file has the arrays by descending element
+ * size, those of one size in the order of the list, which is by name. */
+static const qg_named_array *next_in_file(const list *l, const qg_named_array *e)
+{
+    size_t i    = e ? (size_t)(e - l->entries) + 1 : 0;
+    size_t size = e ? qg_dtype_bytes(e->array.dtype) : 8;
+    for (; size > 0; size /= 2, i = 0)
+        for (; i < l->count; i++)
+            if (qg_dtype_bytes(l->entries[i].array.dtype) == size) return &l->entries[i];
+    return NULL;
+}
+
+static size_t put_header(const list *l, qg_file *file)
+{
+    sink   out    = { .file = file };
+    size_t offset = 0;
+    put(&out, "{");
+    if (l->note_count) put(&out, "\"" QG_SAFETENSORS_METADATA "\":{");
+    for (size_t i = 0; i < l->note_count; i++) {
+        if (i) put(&out, ",");
+        put_string(&out, l->notes[i].key);
+        put(&out, ":");
+        put_string(&out, l->notes[i].value);
+    }
+    if (l->note_count) put(&out, "}");
+    for (const qg_named_array *e = NULL; (e = next_in_file(l, e));) {
+        if (out.n > 1) put(&out, ",");
+        put_entry(&out, e, offset);
+        offset += e->bytes;
+    }
+    put(&out, "}");
+    while (out.n % 8) put(&out, " ");
+    return out.n;
+}
+
+qg_status qg_safetensors_write(const char *path, const qg_named_array *entries, size_t count,
+                               const qg_note *notes, size_t note_count)
+{
+    const list   l      = { entries, count, notes, note_count };
+    const size_t length = put_header(&l, NULL);
+    if (length > MAX_HEADER)
+        return qg_fail(QG_EARG, "cannot write '%s': its header has %zu bytes, must be %d at most",
+                       path, length, MAX_HEADER);
+    unsigned char prefix[8];
+    qg_put_u64(prefix, length);
+    qg_file *file = qg_file_begin(path);
+    qg_file_put(file, prefix, sizeof prefix);
+    put_header(&l, file);
+    for (const qg_named_array *e = NULL; (e = next_in_file(&l, e));)
+        qg_file_put(file, e->array.data, e->bytes);
+    return qg_file_commit(file);
 }

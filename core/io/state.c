@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/io/json.h"
+#include "core/io/grow.h"
+#include "core/io/utf8.h"
 #include "core/io/safetensors.h"
 
 enum {
@@ -15,14 +16,14 @@ enum {
     WHAT_BYTES    = 2 * SHAPE_BYTES + 64,    /* two shapes, two dtypes */
 };
 
-/* Both lists are sorted, so files and comparisons need no sorting. */
+/* Both lists are kept sorted, as the file has them. */
 struct qg_state {
-    qg_entry *entries;
-    size_t    count;
-    qg_note  *notes;
-    size_t    note_count;
-    qg_status status;                /* the first failure, and its message */
-    char      message[512];
+    qg_named_array *entries;
+    size_t          count;
+    qg_note        *notes;
+    size_t          note_count;
+    qg_status       status;          /* the first failure, and its message */
+    char            message[512];
 };
 
 qg_state *qg_state_new(void)
@@ -64,7 +65,8 @@ static qg_status sticky(const qg_state *s)
     return s->status ? qg_fail(s->status, "%s", s->message) : QG_OK;
 }
 
-static qg_status check_array(const char *name, const qg_array *a)
+/* The record of a, or why it cannot be in a state. */
+static qg_status describe(const char *name, const qg_array *a, qg_named_array *e)
 {
     if (!qg_utf8_valid(name, strlen(name)))
         return qg_fail(QG_EARG, "array name '%s' is not UTF-8", name);
@@ -78,6 +80,7 @@ static qg_status check_array(const char *name, const qg_array *a)
         if (__builtin_mul_overflow(n, a->dims[i], &n))
             return qg_fail(QG_EARG, "array '%s' is larger than memory can be", name);
     if (n && !a->data) return qg_fail(QG_EARG, "array '%s' has no data", name);
+    *e = (qg_named_array){ .name = name, .dtype = qg_dtype_name(a->dtype), .viewable = true, .array = *a, .bytes = n };
     return QG_OK;
 }
 
@@ -85,18 +88,19 @@ qg_status qg_state_add(qg_state *s, const char *name, qg_array a)
 {
     if (sticky(s)) return s ? s->status : QG_EMEM;
     if (!name) return stick(s, qg_fail(QG_EARG, "an array of a state has no name"));
-    if (check_array(name, &a)) return stick(s, QG_EARG);
+    qg_named_array e;
+    if (describe(name, &a, &e)) return stick(s, QG_EARG);
     size_t at = s->count;
     while (at > 0 && strcmp(s->entries[at - 1].name, name) > 0) at--;
     if (at > 0 && strcmp(s->entries[at - 1].name, name) == 0)
         return stick(s, qg_fail(QG_EARG, "array '%s' is added twice", name));
 
-    qg_entry *grown = qg_grown(s->entries, s->count, sizeof *grown);
+    qg_named_array *grown = qg_grown(s->entries, s->count, sizeof *grown);
     if (grown) s->entries = grown;
-    char *copy = grown ? strdup(name) : NULL;
-    if (!copy) return stick(s, qg_fail(QG_EMEM, "out of memory: a state of %zu arrays", s->count));
+    e.name = grown ? strdup(name) : NULL;
+    if (!e.name) return stick(s, qg_fail(QG_EMEM, "out of memory: a state of %zu arrays", s->count));
     memmove(grown + at + 1, grown + at, (s->count - at) * sizeof *grown);
-    grown[at] = (qg_entry){ copy, a };
+    grown[at] = e;
     s->count++;
     return QG_OK;
 }
@@ -148,14 +152,19 @@ const char *qg_state_noted(const qg_state *s, const char *key)
     return NULL;
 }
 
-/* Step functions swallow NaN (every comparison with it is false), so a net that was loaded with one
- * would compute something plausible. */
-static qg_status check_finite(const qg_array *a, const char *name, const char *path)
+/* Step functions swallow NaN (every comparison with it is false), so a net that was loaded with one would
+ * compute something plausible. */
+static qg_status check_finite(const qg_named_array *entries, size_t count, const char *path)
 {
-    const float *value = a->data;
-    for (size_t i = 0, n = a->dtype == QG_F32 ? qg_array_count(a) : 0; i < n; i++)
-        if (!isfinite(value[i]))
-            return qg_fail(QG_ENAN, "'%s': %s has the value %g, at %zu of %zu", path, name, (double)value[i], i, n);
+    for (size_t k = 0; k < count; k++) {
+        const qg_named_array *e     = &entries[k];
+        const float          *value = e->array.data;
+        const size_t          n     = e->viewable && e->array.dtype == QG_F32 ? e->bytes / sizeof *value : 0;
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(value[i]))
+                return qg_fail(QG_ENAN, "'%s': %s has the value %g, at %zu of %zu", path, e->name,
+                               (double)value[i], i, n);
+    }
     return QG_OK;
 }
 
@@ -163,8 +172,7 @@ qg_status qg_state_save(const qg_state *s, const char *path)
 {
     qg_status status = sticky(s);
     if (!status && !path) return qg_fail(QG_EARG, "the path of a file to write is NULL");
-    for (size_t i = 0; !status && i < s->count; i++)
-        status = check_finite(&s->entries[i].array, s->entries[i].name, path);
+    if (!status) status = check_finite(s->entries, s->count, path);
     return status ? status : qg_safetensors_write(path, s->entries, s->count, s->notes, s->note_count);
 }
 
@@ -200,35 +208,34 @@ static void shape_text(const qg_array *a, char text[SHAPE_BYTES])
     snprintf(text + n, SHAPE_BYTES - (size_t)n, "]");
 }
 
-static void compare(report *r, const qg_archive_entry *file, const qg_array *net)
+static void compare(report *r, const qg_named_array *file, const qg_named_array *net)
 {
-    const char *type = qg_dtype_name(net->dtype);
-    const bool  same = strcmp(file->dtype, type) == 0;
-    if (same && file->array.rank == net->rank &&
-        memcmp(file->array.dims, net->dims, (size_t)net->rank * sizeof *net->dims) == 0)
+    const bool same = strcmp(file->dtype, net->dtype) == 0;
+    if (same && file->array.rank == net->array.rank &&
+        memcmp(file->array.dims, net->array.dims, (size_t)net->array.rank * sizeof *net->array.dims) == 0)
         return;
     char left[SHAPE_BYTES], right[SHAPE_BYTES], what[WHAT_BYTES];
     shape_text(&file->array, left);
-    shape_text(net, right);
+    shape_text(&net->array, right);
     if (same) snprintf(what, sizeof what, "file %s, net %s", left, right);
-    else snprintf(what, sizeof what, "file %s %s, net %s %s", file->dtype, left, type, right);
+    else snprintf(what, sizeof what, "file %s %s, net %s %s", file->dtype, left, net->dtype, right);
     complain(r, file->name, what);
 }
 
 /* Both lists are sorted by name: one walk meets every array of either. */
 static qg_status compare_all(const qg_state *s, const qg_archive *a, const char *path)
 {
-    report                  r = { .listed = 0 };
-    size_t                  n;
-    const qg_archive_entry *file = qg_archive_entries(a, &n);
-    const int length = snprintf(r.text, sizeof r.text, "'%.1000s' does not fit: ", path);
-    r.used           = (size_t)length;
+    report                r = { .listed = 0 };
+    size_t                n;
+    const qg_named_array *file   = qg_archive_entries(a, &n);
+    const int             length = snprintf(r.text, sizeof r.text, "'%.1000s' does not fit: ", path);
+    r.used                       = (size_t)length;
     for (size_t i = 0, j = 0; i < s->count || j < n;) {
         const char *name  = i < s->count ? s->entries[i].name : NULL;
         const int   order = !name ? 1 : j == n ? -1 : strcmp(name, file[j].name);
         if (order < 0) complain(&r, name, "missing in the file");
         else if (order > 0) complain(&r, file[j].name, "only in the file");
-        else compare(&r, &file[j], &s->entries[i].array);
+        else compare(&r, &file[j], &s->entries[i]);
         i += order <= 0;
         j += order >= 0;
     }
@@ -237,23 +244,13 @@ static qg_status compare_all(const qg_state *s, const qg_archive *a, const char 
     return qg_fail(QG_ESHAPE, "%s", r.text);
 }
 
-static qg_status check_all_finite(const qg_archive *a, const char *path)
-{
-    size_t                  count;
-    const qg_archive_entry *file = qg_archive_entries(a, &count);
-    qg_status               status = QG_OK;
-    for (size_t k = 0; k < count && !status; k++)
-        if (file[k].viewable) status = check_finite(&file[k].array, file[k].name, path);
-    return status;
-}
-
-/* All that can fail comes before the first change. */
+/* Copies what was compared.  Everything that can fail comes before the first change. */
 static qg_status fill(qg_state *s, const qg_archive *a, const char *path)
 {
-    qg_status status = compare_all(s, a, path);
-    if (!status) status = check_all_finite(a, path);
+    size_t                n, copied = 0;
+    const qg_named_array *file   = qg_archive_entries(a, &n);
+    qg_status             status = check_finite(file, n, path);
     if (status) return status;
-    size_t         n, copied = 0;
     qg_note       *notes = NULL;
     const qg_note *from  = qg_archive_notes(a, &n);
     for (size_t i = 0; i < n && !status; i++)
@@ -265,9 +262,7 @@ static qg_status fill(qg_state *s, const qg_archive *a, const char *path)
     free_notes(s->notes, s->note_count);
     s->notes      = notes;
     s->note_count = n;
-
-    const qg_archive_entry *file = qg_archive_entries(a, &n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < s->count; i++)
         if (file[i].bytes) memcpy(s->entries[i].array.data, file[i].array.data, file[i].bytes);
     return QG_OK;
 }
@@ -276,8 +271,10 @@ qg_status qg_state_load(qg_state *s, const char *path)
 {
     qg_archive *a;
     qg_status   status = sticky(s);
-    if (status || (status = qg_safetensors_read(path, &a))) return status;
-    status = fill(s, a, path);
+    if (status || (status = qg_safetensors_open(path, &a))) return status;
+    status = compare_all(s, a, path);
+    if (!status) status = qg_safetensors_load(a);
+    if (!status) status = fill(s, a, path);
     qg_archive_free(a);
     return status;
 }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "core/kernels/cpu.h"
-#include "core/io/json.h"
+#include "core/io/utf8.h"
 #include "tests/support/environment.h"
 #include "tests/support/program.h"
 

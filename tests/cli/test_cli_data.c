@@ -182,7 +182,7 @@ static void forget_size(const char *path)
     qg_state   *s = qg_state_new();
     qg_archive *a = qg_archive_open(path);
     assert_non_null(a);
-    const qg_archive_entry *entry = qg_archive_entries(a, &n);
+    const qg_named_array *entry = qg_archive_entries(a, &n);
     for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
     const qg_note *note = qg_archive_notes(a, &n);
     for (size_t i = 0; i < n; i++)

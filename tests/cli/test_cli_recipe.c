@@ -162,7 +162,7 @@ static void test_init_belongs_to_the_run(void **state)
     assert_refuses("train --recipe tuned", 1, "say --init runs/plain/seed-3");
 }
 
-static qg_archive *weights_of(const char *path, const char *name, const qg_archive_entry **e)
+static qg_archive *weights_of(const char *path, const char *name, const qg_named_array **e)
 {
     qg_archive *a = qg_archive_open(path);
     *e            = qg_archive_find(a, name);
@@ -174,7 +174,7 @@ static qg_archive *weights_of(const char *path, const char *name, const qg_archi
 static void test_weights_that_were_taken_are_not_stretched(void **state)
 {
     (void)state;
-    const qg_archive_entry *x, *y;
+    const qg_named_array *x, *y;
     assert_status("train --recipe plain --weight bnn:start=unit --init float --out stretched --budget 0 --json", 0);
     qg_archive *a = weights_of("float/last.safetensors", "conv2.weight", &x);
     qg_archive *b = weights_of("stretched/last.safetensors", "conv2.weight", &y);
@@ -187,7 +187,7 @@ static void test_weights_that_were_taken_are_not_stretched(void **state)
 static void test_weights_that_were_taken_are_centred(void **state)
 {
     (void)state;
-    const qg_archive_entry *e;
+    const qg_named_array *e;
     assert_status("train --recipe plain --weight xnor:latent=centred --first-last float --init float --out centred "
                   "--budget 0 --json", 0);
     qg_archive  *a = weights_of("centred/last.safetensors", "conv2.weight", &e);
@@ -218,9 +218,9 @@ static void test_what_starts_from_weights_starts_from_these(void **state)
 {
     (void)state;
     assert_status("train --recipe plain --weight lsq:bits=2 --init float --out lsq --budget 0 --json", 0);
-    qg_archive             *source = qg_archive_open("float/last.safetensors"), *a = qg_archive_open("lsq/last.safetensors");
-    const qg_archive_entry *w      = qg_archive_find(source, "conv2.weight");
-    const qg_archive_entry *step   = qg_archive_find(a, "conv2.weight.step");
+    qg_archive           *source = qg_archive_open("float/last.safetensors"), *a = qg_archive_open("lsq/last.safetensors");
+    const qg_named_array *w      = qg_archive_find(source, "conv2.weight");
+    const qg_named_array *step   = qg_archive_find(a, "conv2.weight.step");
     assert_true(w && step);
     const size_t n   = qg_array_count(&w->array);
     double       sum = 0;

@@ -245,9 +245,9 @@ static void test_a_run_does_not_write_into_anothers_directory(void **state)
 /* Changes the byte at (from the end, if negative) of an array in a safetensors file. */
 static void change_byte(const char *path, const char *name, long at, int change)
 {
-    qg_archive             *a = qg_archive_open(path);
-    const qg_archive_entry *e = qg_archive_find(a, name);
-    unsigned char           prefix[8];
+    qg_archive           *a = qg_archive_open(path);
+    const qg_named_array *e = qg_archive_find(a, name);
+    unsigned char         prefix[8];
     FILE                   *f = fopen(path, "r+b");
     assert_true(e && f && fread(prefix, 1, 8, f) == 8);
     at += 8 + (long)(prefix[0] | prefix[1] << 8 | prefix[2] << 16) + (long)e->offset + (at < 0 ? (long)e->bytes : 0);

@@ -186,7 +186,7 @@ static double differing(const char *a, const char *b, double *zeros)
         snprintf(name, sizeof name, "%s/last.safetensors", i ? b : a);
         file[i] = qg_archive_open(at(name));
     }
-    const qg_archive_entry *x = qg_archive_find(file[0], "codes.conv2"), *y = qg_archive_find(file[1], "codes.conv2");
+    const qg_named_array *x = qg_archive_find(file[0], "codes.conv2"), *y = qg_archive_find(file[1], "codes.conv2");
     assert_true(x && y && x->bytes == y->bytes && !strcmp(x->dtype, "I8"));
     double flips = 0;
     *zeros       = 0;

@@ -232,22 +232,41 @@ static void a_link_is_replaced_and_not_followed(void **state)
     assert_true(S_ISLNK(s.st_mode));
 }
 
-static void the_beginning_of_a_file(void **state)
+static void a_file_in_parts(void **state)
 {
     (void)state;
-    unsigned char *bytes = NULL;
-    size_t         n = 0, size = 0;
+    qg_reader r;
+    char      text[6] = "";
     write_text("a", "hello");
-    assert_int_equal(qg_file_start("a", 3, &bytes, &n, &size), QG_OK);
-    assert_true(n == 3 && size == 5);
-    assert_memory_equal(bytes, "hel", 3);
-    free(bytes);
-    assert_int_equal(qg_file_start("a", 9, &bytes, &n, &size), QG_OK);
-    assert_true(n == 5 && size == 5);
-    assert_memory_equal(bytes, "hello", 5);
-    free(bytes);
-    assert_int_equal(qg_file_start("missing", 3, &bytes, &n, &size), QG_EIO);
+    assert_int_equal(qg_reader_open(&r, "a"), QG_OK);
+    assert_int_equal(r.left, 5);
+    assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
+    assert_string_equal(text, "hel");
+    assert_int_equal(r.left, 2);
+    assert_int_equal(qg_reader_take(&r, 2, text), QG_OK);
+    assert_string_equal(text, "lol");
+    qg_reader_close(&r);
+    qg_reader_close(&r);
+    assert_int_equal(qg_reader_open(&r, "missing"), QG_EIO);
     assert_non_null(strstr(qg_errmsg(), "missing"));
+    qg_reader_close(&r);
+}
+
+static void a_file_that_changes_in_between(void **state)
+{
+    (void)state;
+    for (off_t size = 4; size <= 6; size += 2) {
+        qg_reader r;
+        char      text[6];
+        write_text("a", "hello");
+        assert_int_equal(qg_reader_open(&r, "a"), QG_OK);
+        assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
+        assert_int_equal(truncate("a", size), 0);
+        assert_int_equal(qg_reader_take(&r, 2, text), QG_EIO);
+        assert_non_null(strstr(qg_errmsg(), "'a'"));
+        assert_non_null(strstr(qg_errmsg(), "changed while being read"));
+        qg_reader_close(&r);
+    }
 }
 
 static void unwritable_paths(void **state)
@@ -333,7 +352,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(leftover_is_replaced, enter, leave),
         cmocka_unit_test_setup_teardown(bytes_are_on_the_disk_before_their_name, enter, leave),
         cmocka_unit_test_setup_teardown(a_link_is_replaced_and_not_followed, enter, leave),
-        cmocka_unit_test_setup_teardown(the_beginning_of_a_file, enter, leave),
+        cmocka_unit_test_setup_teardown(a_file_in_parts, enter, leave),
+        cmocka_unit_test_setup_teardown(a_file_that_changes_in_between, enter, leave),
         cmocka_unit_test_setup_teardown(unwritable_paths, enter, leave),
         cmocka_unit_test_setup_teardown(directory_without_permission, enter, leave),
         cmocka_unit_test_setup_teardown(full_disk, enter, leave),

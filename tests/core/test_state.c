@@ -82,7 +82,7 @@ static void round_trip_of_every_type(void **state)
 
     qg_archive *a = qg_archive_open(in_room("a"));
     assert_non_null(a);
-    const qg_archive_entry *e = qg_archive_entries(a, &n);
+    const qg_named_array *e = qg_archive_entries(a, &n);
     assert_int_equal(n, ARRAYS);
     for (size_t i = 0; i < n; i++) assert_true(e[i].viewable);
     assert_memory_equal(qg_archive_find(a, "scalar")->array.data, out[11], 8);
@@ -308,6 +308,28 @@ static void null_state(void **state)
     assert_string_equal(qg_errmsg(), "the first failure");
 }
 
+/* A terabyte that the header describes, and no state asks for: reading it would be QG_EMEM. */
+static void a_huge_file_that_does_not_fit_is_refused_by_its_header(void **state)
+{
+    (void)state;
+    static const char header[] = "{\"w\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}";
+    const char       *path     = in_room("huge");
+    unsigned char     prefix[8];
+    float             x = 3;
+    FILE             *f = fopen(path, "wb");
+    assert_non_null(f);
+    qg_put_u64(prefix, sizeof header - 1);
+    assert_int_equal(fwrite(prefix, 1, sizeof prefix, f), sizeof prefix);
+    assert_int_equal(fwrite(header, 1, sizeof header - 1, f), sizeof header - 1);
+    assert_int_equal(fclose(f), 0);
+    if (truncate(path, (off_t)(sizeof prefix + sizeof header - 1) + ((off_t)1 << 40))) skip();
+    qg_state *s = qg_state_new();
+    qg_state_add(s, "w", vector(QG_F32, &x, 1));
+    assert_int_equal(qg_state_load(s, path), QG_ESHAPE);
+    assert_non_null(strstr(qg_errmsg(), "file U8 [1099511627776], net F32 [1]"));
+    qg_state_free(s);
+}
+
 static void bad_paths(void **state)
 {
     (void)state;
@@ -384,6 +406,7 @@ int main(void)
         cmocka_unit_test(long_lists_of_mismatches_are_cut),
         cmocka_unit_test(bad_arrays_stick),
         cmocka_unit_test(null_state),
+        cmocka_unit_test(a_huge_file_that_does_not_fit_is_refused_by_its_header),
         cmocka_unit_test(bad_paths),
         cmocka_unit_test(failed_save_keeps_the_old_file),
     };

@@ -170,7 +170,7 @@ static void instruction_sets_do_not_matter(void **state)
 static void assert_array(const qg_archive *a, const char *name, qg_dtype dtype, int rank,
                          const size_t *dims)
 {
-    const qg_archive_entry *e = qg_archive_find(a, name);
+    const qg_named_array *e = qg_archive_find(a, name);
     if (!e) fail_msg("no %s", name);
     assert_int_equal(e->array.dtype, dtype);
     assert_int_equal(e->array.rank, rank);

@@ -55,7 +55,7 @@ static qg_status step(const qg_training *what, qg_tape *t, qg_optim *optim, cons
 
 static qg_status steps(const qg_training *what, qg_tape *t, qg_optim *optim, const qg_archive *batches, const char *trace)
 {
-    const qg_archive_entry *images = qg_archive_find(batches, "images"), *labels = qg_archive_find(batches, "labels");
+    const qg_named_array *images = qg_archive_find(batches, "images"), *labels = qg_archive_find(batches, "labels");
     if (!images || !labels || images->array.dtype != QG_F32 || images->array.rank != 5 ||
         labels->array.dtype != QG_U8 || labels->array.rank != 2)
         return qg_fail(QG_EFORMAT, "no images [steps][n][h][w][c] of floats, or no labels [steps][n] of bytes");
