@@ -1,22 +1,111 @@
 #include "core/tape.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
+#include "core/arena.h"
 #include "core/kernels/parallel.h"
+#include "core/profile.h"
 #include "core/rng.h"
-#include "core/tape_parts.h"
 
-/* Steps whose vars are still told from those of the present one. */
+/* How many steps' vars can be told apart: those of this step and of the three before. */
 enum { GENERATIONS = 4 };
 
-/* A place on the tape.  It holds another var in each of so many steps, so that a pointer that was kept
- * from one of the last leads to a var with that step's number. */
+/* A place on the tape.  Each of that many steps has a var of its own there, so a pointer kept from one of the
+ * three before leads to a var with that step's number. */
 typedef struct place {
     qg_var var[GENERATIONS];
 } place;
+
+/* Times the ops for a profile. */
+typedef struct stopwatch {
+    qg_profile     *profile;    /* NULL: nothing is timed */
+    qg_profile_row *running;    /* the op whose forward is being timed, */
+    double          since;      /* since when, */
+    const qg_var   *timed;      /* and what it has recorded */
+} stopwatch;
+
+/* A buffer that is free for another gradient; the record is written into the buffer itself. */
+typedef struct spare {
+    struct spare *next;
+    size_t        bytes;
+} spare;
+
+struct qg_tape {
+    qg_arena      vars;         /* never shrinks: a var of an earlier step can still be looked at */
+    qg_arena      step;         /* values, gradients, what ops saved */
+    qg_arena      scratch;      /* rewound when the next op starts */
+    size_t        peak;         /* the most bytes ever in use in the three together */
+    const char   *taker;        /* what memory is taken for, in messages: the name of an op, "input", .. */
+    qg_var       *newest;
+    spare        *spares;
+    qg_mode       mode;
+    qg_status     status;       /* the first failure of this step */
+    char          why[512];     /* and its message: later failures elsewhere do not replace it */
+    uint64_t      begun;        /* how often qg_tape_begin was called */
+    uint64_t      at;           /* the step's number */
+    uint64_t      key;
+    uint64_t      draws;        /* keys given out in this step */
+    bool          walked;       /* backward has begun: gradients may have replaced values */
+    stopwatch     watch;
+};
+
+/* --- profile ------------------------------------------------------------------------------ */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static qg_profile_row *row_of(qg_profile *p, const char *op)
+{
+    for (int i = 0; i < p->rows; i++)
+        if (!strcmp(p->row[i].op, op)) return &p->row[i];
+    if (p->rows == QG_PROFILE_ROWS) return NULL;
+    p->row[p->rows] = (qg_profile_row){ .op = op };
+    return &p->row[p->rows++];
+}
+
+/* The running op ends, and the one called op begins; "-": what lies between ops, NULL: nothing.  An op computes
+ * between its own record and the next one, so one reading of the clock per record times them all. */
+static void watch_forward(stopwatch *w, const char *op)
+{
+    if (!w->profile) return;
+    const double now = seconds();
+    if (w->running) {
+        w->running->forward += now - w->since;
+        w->running->forward_flops += w->timed ? w->timed->flops : 0;
+    }
+    w->running = op ? row_of(w->profile, op) : NULL;
+    w->since   = now;
+    w->timed   = NULL;
+}
+
+static void watch_record(stopwatch *w, const qg_var *y)
+{
+    if (w->running) w->running->calls++;
+    w->timed = y;
+}
+
+static void watch_backward(stopwatch *w, qg_tape *t, qg_var *y)
+{
+    const double start = w->profile ? seconds() : 0;
+    y->op->backward(t, y);
+    qg_profile_row *row = w->profile ? row_of(w->profile, y->op->name) : NULL;
+    if (!row) return;
+    row->backward += seconds() - start;
+    for (int i = 0; i < 2; i++)         /* each gradient of a product costs as much as the product */
+        if (y->in[i] && y->in[i]->grad) row->backward_flops += y->flops;
+}
+
+/* --- steps and failures ------------------------------------------------------------------- */
 
 qg_tape *qg_tape_new(void)
 {
@@ -29,7 +118,7 @@ qg_tape *qg_tape_new(void)
 void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
 {
     if (!t) return;
-    qg__watch_forward(&t->watch, "-");
+    watch_forward(&t->watch, "-");
     qg__threads_renew();
     qg_arena_rewind(&t->vars);
     qg_arena_settle(&t->step);
@@ -53,7 +142,7 @@ uint64_t  qg_tape_key(qg_tape *t)          { return qg_rng_fork(t->key, t->draws
 
 void qg_tape_profile(qg_tape *t, qg_profile *p)
 {
-    if (t) t->watch = (qg__stopwatch){ .profile = p };
+    if (t) t->watch = (stopwatch){ .profile = p };
 }
 
 void qg_tape_free(qg_tape *t)
@@ -92,7 +181,7 @@ qg_var *qg_reject_null(qg_tape *t, const char *what)
     return NULL;
 }
 
-void *qg__tape_take(qg_tape *t, qg_arena *a, size_t bytes)
+static void *take(qg_tape *t, qg_arena *a, size_t bytes)
 {
     void        *p    = qg_arena_take(a, bytes ? bytes : 1);
     const size_t used = t->vars.used + t->step.used + t->scratch.used;
@@ -101,9 +190,11 @@ void *qg__tape_take(qg_tape *t, qg_arena *a, size_t bytes)
     return p;
 }
 
+/* --- recording ---------------------------------------------------------------------------- */
+
 static qg_var *append(qg_tape *t, qg_shape shape)
 {
-    place *p = qg__tape_take(t, &t->vars, sizeof *p);
+    place *p = take(t, &t->vars, sizeof *p);
     if (!p) return NULL;
     qg_var *v = &p->var[t->begun % GENERATIONS];
     *v        = (qg_var){ .shape = shape, .tape = t, .older = t->newest, .begun = t->begun };
@@ -111,7 +202,7 @@ static qg_var *append(qg_tape *t, qg_shape shape)
     return v;
 }
 
-/* Ops count the numbers of an image in ints, and its rows over the batch. */
+/* Ops count the numbers of an image in ints, and the rows of all images too. */
 static bool countable(qg_tape *t, const char *name, qg_shape s)
 {
     if (qg_row(s) > INT_MAX)
@@ -167,17 +258,17 @@ static bool readable(qg_tape *t, const char *name, const qg_var *x)
     return !fault;
 }
 
-/* A var without a value. */
+/* A var whose value is still missing. */
 static qg_var *entry(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c)
 {
     if (!t || t->status) return NULL;
-    qg__watch_forward(&t->watch, op->name);
+    watch_forward(&t->watch, op->name);
     qg_arena_merge(&t->scratch);
     t->taker = op->name;
     if (!readable(t, op->name, a) || !readable(t, op->name, b) || !readable(t, op->name, c)) return NULL;
     qg_var *v = append(t, y);
     if (!v) return NULL;
-    qg__watch_record(&t->watch, v);
+    watch_record(&t->watch, v);
     v->op    = op;
     v->in[0] = a;
     v->in[1] = b;
@@ -193,7 +284,7 @@ qg_var *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b,
     if (!qg_shape_valid(y))
         return qg_reject(t, QG_EMEM, "%s: " QG_SHAPE_FMT " is beyond any memory", op->name, QG_SHAPE_ARGS(y));
     if (!countable(t, op->name, y)) return NULL;
-    v->data = qg__tape_take(t, &t->step, qg_count(y) * sizeof(float));
+    v->data = take(t, &t->step, qg_count(y) * sizeof(float));
     return v->data ? v : NULL;
 }
 
@@ -218,11 +309,144 @@ bool qg_operand(qg_var *y, int at, qg_var *x)
 
 void *qg_save(qg_tape *t, qg_var *y, size_t bytes)
 {
-    y->saved = qg__tape_take(t, &t->step, bytes);
+    y->saved = take(t, &t->step, bytes);
     return y->saved;
 }
 
 void *qg_scratch(qg_tape *t, size_t bytes)
 {
-    return qg__tape_take(t, &t->scratch, bytes);
+    return take(t, &t->scratch, bytes);
+}
+
+/* --- the backward walk -------------------------------------------------------------------- */
+
+static size_t grad_bytes(const qg_var *v)
+{
+    const size_t bytes = qg_count(v->shape) * sizeof(float);
+    return bytes < sizeof(spare) ? sizeof(spare) : bytes;
+}
+
+/* The smallest free buffer that is large enough, else new memory. */
+static bool grad_take(qg_tape *t, qg_var *v)
+{
+    const size_t bytes = grad_bytes(v);
+    spare      **best  = NULL;
+    for (spare **s = &t->spares; *s; s = &(*s)->next)
+        if ((*s)->bytes >= bytes && (!best || (*s)->bytes < (*best)->bytes)) best = s;
+    v->room = best ? (*best)->bytes : bytes;
+    v->grad = best ? (float *)(void *)*best : take(t, &t->step, bytes);
+    if (best) *best = (*best)->next;
+    return v->grad;
+}
+
+static void give(qg_tape *t, float *buffer, size_t bytes)
+{
+    if (bytes < sizeof(spare)) return;
+    spare *s  = (spare *)(void *)buffer;
+    *s        = (spare){ t->spares, bytes };
+    t->spares = s;
+}
+
+static bool shares_grad(const qg_var *v)
+{
+    return v->op && v->op->straight_through && !v->in[0]->op && v->in[0]->grad;
+}
+
+/* w was computed from a parameter alone, and only the product y has read it. */
+static bool is_copy_of_weight(const qg_var *y, const qg_var *w)
+{
+    if (!y->op->value_unused || !w || !w->op || w->readers > 1) return false;
+    const qg_var *from = w->in[0];
+    return from && !from->op && from->grad && from->data != w->data;
+}
+
+/* A product that only a batch norm reads: these are the larger half of the activations of a step. */
+static bool gives_value(const qg_op *reader, const qg_var *x)
+{
+    return reader->in_place && x->op && x->op->value_unused && x->readers == 1;
+}
+
+static qg_status ready_operand(qg_tape *t, const qg_var *y, int i)
+{
+    qg_var    *x       = y->in[i];
+    const bool assigns = y->op->assigns;
+    if (!x || !x->needs_grad || x->grad) return QG_OK;
+    if (shares_grad(x)) {
+        x->grad = x->in[0]->grad;
+        return QG_OK;
+    }
+    if (i == 0 && gives_value(y->op, x) && qg_count(x->shape) * sizeof(float) >= sizeof(spare)) {
+        x->grad  = x->data;
+        x->room  = grad_bytes(x);
+        x->fresh = true;
+        return QG_OK;
+    }
+    if (!grad_take(t, x)) return t->status;
+    x->fresh = assigns;
+    if (!assigns) memset(x->grad, 0, qg_count(x->shape) * sizeof(float));
+    return QG_OK;
+}
+
+static qg_status run_backward(qg_tape *t, qg_var *y)
+{
+    t->taker = y->op->name;
+    for (int i = 0; i < QG_OPERANDS; i++)
+        if (ready_operand(t, y, i)) return t->status;
+    qg_arena_merge(&t->scratch);
+    watch_backward(&t->watch, t, y);
+    for (int i = 0; i < QG_OPERANDS; i++)
+        if (y->in[i]) y->in[i]->fresh = false;
+    if (is_copy_of_weight(y, y->in[1])) y->in[1]->spent = true;
+    give(t, y->grad, y->room);
+    if (y->grad == y->data) y->data = NULL;         /* the gradient has replaced it */
+    y->grad = NULL;
+    return t->status;
+}
+
+/* Backward has passed v: its value may become gradients of older vars, and is NULL from here on. */
+static void pass(qg_tape *t, qg_var *v)
+{
+    if (!v->spent) return;
+    give(t, v->data, qg_count(v->shape) * sizeof(float));
+    v->data = NULL;
+}
+
+static bool is_of_step(const qg_tape *t, const qg_var *wanted)
+{
+    const qg_var *v = t->newest;
+    while (v && v != wanted) v = v->older;
+    return v;
+}
+
+qg_status qg_backward(qg_tape *t, qg_var *loss)
+{
+    if (!t) return qg_fail_null(QG_ESTATE, "tape");
+    if (t->status) return qg_fail(t->status, "%s", t->why);
+    if (!loss) return qg_fail(QG_ESTATE, "backward: the loss is NULL, and no op of this step has failed: one was given NULL");
+    if (!is_of_step(t, loss)) return qg_fail(QG_ESTATE, "backward: the loss is of another tape, or of an earlier step");
+    watch_forward(&t->watch, NULL);
+    if (t->mode != QG_TRAIN) return qg_fail(QG_ESTATE, "backward: the tape was begun in QG_EVAL");
+    if (qg_count(loss->shape) != 1)
+        return qg_fail(QG_ESHAPE, "backward: the loss is " QG_SHAPE_FMT ", not [1,1,1,1]",
+                       QG_SHAPE_ARGS(loss->shape));
+    if (t->walked && loss->needs_grad)
+        return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
+    if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", loss->data[0]);
+    if (!loss->needs_grad) return QG_OK;
+    t->walked = true;
+    if (!loss->op) {                        /* a parameter itself */
+        loss->grad[0] += 1.0f;
+        return QG_OK;
+    }
+    if (!grad_take(t, loss)) return t->status;
+    loss->grad[0] = 1.0f;
+    for (qg_var *v = t->newest; v; v = v->older) {
+        if (!v->op || !v->grad) continue;
+        if (shares_grad(v) && v->grad == v->in[0]->grad) v->grad = NULL;
+        else if (run_backward(t, v)) return qg_fail(t->status, "%s", t->why);
+        pass(t, v);
+    }
+    qg_arena_merge(&t->scratch);
+    watch_forward(&t->watch, "-");
+    return QG_OK;
 }
