@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/arena.h"
-#include "core/kernels/block.h"
 #include "core/kernels/parallel.h"
 #include "optim/rule.h"
 

@@ -8,7 +8,7 @@
 #ifndef QG_REDUCE_H
 #define QG_REDUCE_H
 
-#include "core/kernels/block.h"
+#include "core/kernels/parallel.h"
 #include "core/kernels/cpu.h"
 
 #include <stddef.h>

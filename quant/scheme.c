@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/kernels/block.h"
 #include "core/kernels/parallel.h"
 #include "quant/channel.h"
 #include "quant/reduce.h"

@@ -40,4 +40,17 @@ void qg__threads_renew(void);          /* qg_tape_begin: adopt the process's num
 /* Slice s of n items is [qg_slice(n, s), qg_slice(n, s + 1)). */
 static inline int qg_slice(int n, int s) { return (int)((long long)n * s / QG_SLICES); }
 
+/* Elementwise work is cut into blocks.  Block b of n elements is [qg_block(n, b), qg_block(n, b + 1)), b from 0 to
+ * qg_blocks(n) - 1.  A block is 64 KiB of floats: three operands stay in the second-level cache of a core, and
+ * the work outweighs waking a thread.  A tensor of one block runs on the calling thread. */
+enum { QG_BLOCK = 16384 };
+
+static inline int qg_blocks(size_t n) { return (int)((n + QG_BLOCK - 1) / QG_BLOCK); }
+
+static inline size_t qg_block(size_t n, int b)
+{
+    const size_t at = (size_t)b * QG_BLOCK;
+    return at < n ? at : n;
+}
+
 #endif

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "core/kernels/block.h"
+#include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
 
 static qg_tape *begin(qg_mode mode)

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/kernels/block.h"
 #include "datasets/eigen.h"
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"

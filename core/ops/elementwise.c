@@ -1,0 +1,355 @@
+#include <string.h>
+
+#include "core/kernels/parallel.h"
+#include "core/ops/ops.h"
+#include "core/rng.h"
+
+/* Elements from .. end-1 of an op whose result is y: their values, or their gradients.  The op's constants are
+ * in y->saved. */
+typedef void (*stretch)(const qg_var *y, size_t from, size_t end);
+
+typedef struct job {
+    const qg_var *y;
+    stretch       run;
+} job;
+
+static void run_block(void *context, int block, int worker)
+{
+    (void)worker;
+    const job   *j = context;
+    const size_t n = qg_count(j->y->shape);
+    j->run(j->y, qg_block(n, block), qg_block(n, block + 1));
+}
+
+static void in_blocks(const qg_var *y, stretch run)
+{
+    qg_parallel(qg_blocks(qg_count(y->shape)), run_block, &(job){ y, run });
+}
+
+/* Records y = f(x, z), computes it, and keeps the op's constants if there will be a gradient. */
+static qg_var *record(qg_tape *t, const qg_op *op, qg_shape shape, qg_var *x, qg_var *z, void *constants,
+                      size_t bytes, stretch value)
+{
+    qg_var *y = qg_record(t, op, shape, x, z, NULL);
+    if (!y) return NULL;
+    y->saved = constants;
+    in_blocks(y, value);
+    y->saved = NULL;
+    if (bytes == 0 || !y->needs_grad) return y;
+    if (!qg_save(t, y, bytes)) return NULL;
+    memcpy(y->saved, constants, bytes);
+    return y;
+}
+
+/* --- relu --------------------------------------------------------------------------------- */
+
+/* y = max(x, 0):  dx = dy where x > 0, which is where y > 0.  Not y > 0 ? dy : 0, which would lose a NaN. */
+static void relu_gradient(const qg_var *y, size_t i, size_t end)
+{
+    const qg_var *x = y->in[0];
+    for (; i < end; i++) {
+        const float dy = y->grad[i], dx = y->data[i] <= 0.0f ? 0.0f : dy;
+        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
+    }
+}
+
+static void relu_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, relu_gradient);
+}
+
+static const qg_op relu = { "relu", relu_backward, .assigns = true };
+
+static void relu_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data;
+    for (; i < end; i++) y->data[i] = x[i] < 0.0f ? 0.0f : x[i];      /* this way round, NaN survives */
+}
+
+qg_var *qg_relu(qg_tape *t, qg_var *x)
+{
+    return x ? record(t, &relu, x->shape, x, NULL, NULL, 0, relu_value) : NULL;
+}
+
+/* --- clip, hardtanh ----------------------------------------------------------------------- */
+
+typedef struct bounds {
+    float lo, hi;
+} bounds;
+
+/* y = min(max(x, lo), hi):  dx = dy where lo <= x <= hi. */
+static void clip_gradient(const qg_var *y, size_t i, size_t end)
+{
+    const qg_var *x = y->in[0];
+    const bounds  b = *(const bounds *)y->saved;
+    for (; i < end; i++) {
+        const float dy = y->grad[i], v = x->data[i];
+        const float above = v < b.lo ? 0.0f : dy, dx = v > b.hi ? 0.0f : above;
+        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
+    }
+}
+
+static void clip_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, clip_gradient);
+}
+
+static const qg_op clip     = { "clip", clip_backward, .assigns = true };
+static const qg_op hardtanh = { "hardtanh", clip_backward, .assigns = true };
+
+static void clip_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data;
+    const bounds b = *(const bounds *)y->saved;
+    for (; i < end; i++) {
+        const float v = x[i], above = v < b.lo ? b.lo : v;
+        y->data[i] = v > b.hi ? b.hi : above;
+    }
+}
+
+static qg_var *record_clip(qg_tape *t, const qg_op *op, qg_var *x, float lo, float hi)
+{
+    bounds b = { lo, hi };
+    return record(t, op, x->shape, x, NULL, &b, sizeof b, clip_value);
+}
+
+qg_var *qg_clip(qg_tape *t, qg_var *x, float lo, float hi)
+{
+    if (!x) return NULL;
+    if (!(lo < hi))
+        return qg_reject(t, QG_EARG, "clip: lo %g is not below hi %g, x " QG_SHAPE_FMT, (double)lo, (double)hi,
+                         QG_SHAPE_ARGS(x->shape));
+    return record_clip(t, &clip, x, lo, hi);
+}
+
+qg_var *qg_hardtanh(qg_tape *t, qg_var *x) { return x ? record_clip(t, &hardtanh, x, -1.0f, 1.0f) : NULL; }
+
+/* --- add ---------------------------------------------------------------------------------- */
+
+/* y = x + z:  dx = dy,  dz = dy. */
+static void add_gradient(const qg_var *y, size_t from, size_t end)
+{
+    for (int k = 0; k < 2; k++) {
+        const qg_var *x = y->in[k];
+        if (!x->grad) continue;
+        /* In x + x the second half adds to what the first has just assigned. */
+        const bool fresh = x->fresh && !(k == 1 && x == y->in[0]);
+        for (size_t i = from; i < end; i++) x->grad[i] = fresh ? y->grad[i] : x->grad[i] + y->grad[i];
+    }
+}
+
+static void add_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, add_gradient);
+}
+
+static const qg_op add = { "add", add_backward, .assigns = true };
+
+static void add_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data, *z = y->in[1]->data;
+    for (; i < end; i++) y->data[i] = x[i] + z[i];
+}
+
+qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z)
+{
+    if (!x || !z) return NULL;
+    if (!qg_shape_equal(x->shape, z->shape))
+        return qg_reject(t, QG_ESHAPE, "add: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", QG_SHAPE_ARGS(x->shape),
+                         QG_SHAPE_ARGS(z->shape));
+    return record(t, &add, x->shape, x, z, NULL, 0, add_value);
+}
+
+/* --- scale, affine ------------------------------------------------------------------------ */
+
+typedef struct line {
+    float a, b;
+} line;
+
+/* y = a x + b:  dx = a dy. */
+static void affine_gradient(const qg_var *y, size_t i, size_t end)
+{
+    const qg_var *x = y->in[0];
+    const float   a = ((const line *)y->saved)->a;
+    for (; i < end; i++) {
+        const float dx = a * y->grad[i];
+        x->grad[i]     = x->fresh ? dx : x->grad[i] + dx;
+    }
+}
+
+static void affine_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, affine_gradient);
+}
+
+static const qg_op scale  = { "scale", affine_backward, .assigns = true };
+static const qg_op affine = { "affine", affine_backward, .assigns = true };
+
+static void affine_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data;
+    const line   l = *(const line *)y->saved;
+    for (; i < end; i++) y->data[i] = l.a * x[i] + l.b;
+}
+
+static qg_var *record_line(qg_tape *t, const qg_op *op, qg_var *x, float a, float b)
+{
+    line l = { a, b };
+    return x ? record(t, op, x->shape, x, NULL, &l, sizeof l, affine_value) : NULL;
+}
+
+/* Adding -0 leaves every number as it is, the zeros too. */
+qg_var *qg_scale(qg_tape *t, qg_var *x, float a) { return record_line(t, &scale, x, a, -0.0f); }
+
+qg_var *qg_affine(qg_tape *t, qg_var *x, float a, float b) { return record_line(t, &affine, x, a, b); }
+
+/* --- bias --------------------------------------------------------------------------------- */
+
+/* y = x + b[c]:  dx = dy. */
+static void pass_gradient(const qg_var *y, size_t i, size_t end)
+{
+    const qg_var *x = y->in[0];
+    for (; i < end; i++) x->grad[i] = x->fresh ? y->grad[i] : x->grad[i] + y->grad[i];
+}
+
+typedef struct bias_sums {
+    const qg_var *y;
+    double       *part;     /* [QG_SLICES][c] */
+} bias_sums;
+
+/* Slices of the image rows, so that one large image is shared out too. */
+static void bias_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const bias_sums *s   = context;
+    const qg_shape   y   = s->y->shape;
+    const size_t     c   = (size_t)y.c, row = (size_t)y.w * c;
+    double          *sum = s->part + (size_t)slice * c;
+    const float     *dy  = s->y->grad + (size_t)qg_slice(y.n * y.h, slice) * row;
+    const float     *end = s->y->grad + (size_t)qg_slice(y.n * y.h, slice + 1) * row;
+    for (size_t k = 0; k < c; k++) sum[k] = 0;
+    for (; dy < end; dy += c)
+        for (size_t k = 0; k < c; k++) sum[k] += (double)dy[k];
+}
+
+/* db[c] = sum over n h w of dy. */
+static void bias_backward(qg_tape *t, qg_var *y)
+{
+    const qg_var *x = y->in[0], *b = y->in[1];
+    if (x->grad) in_blocks(y, pass_gradient);
+    if (!b->grad) return;
+    const size_t c = (size_t)y->shape.c;
+    bias_sums    s = { y, qg_scratch(t, QG_SLICES * c * sizeof(double)) };
+    if (!s.part) return;
+    qg_parallel(QG_SLICES, bias_slice, &s);
+    /* b may be x, when both are [1,1,1,c]: then x has just been assigned. */
+    const bool fresh = b->fresh && b != x;
+    for (size_t k = 0; k < c; k++) {
+        double sum = 0;
+        for (size_t p = 0; p < QG_SLICES; p++) sum += s.part[p * c + k];
+        b->grad[k] = fresh ? (float)sum : b->grad[k] + (float)sum;
+    }
+}
+
+static const qg_op bias = { "bias", bias_backward, .assigns = true };
+
+static void bias_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data, *b = y->in[1]->data;
+    const size_t c = (size_t)y->shape.c;
+    for (size_t k = i % c, n; i < end; i += n, k = 0) {         /* a stretch may begin inside a pixel */
+        n = end - i < c - k ? end - i : c - k;
+        for (size_t j = 0; j < n; j++) y->data[i + j] = x[i + j] + b[k + j];
+    }
+}
+
+qg_var *qg_bias(qg_tape *t, qg_var *x, qg_var *b)
+{
+    if (!x || !b) return NULL;
+    if (!qg_shape_equal(b->shape, (qg_shape){ 1, 1, 1, x->shape.c }))
+        return qg_reject(t, QG_ESHAPE, "bias: x " QG_SHAPE_FMT " and b " QG_SHAPE_FMT ", which is not [1,1,1,%d]",
+                         QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(b->shape), x->shape.c);
+    return record(t, &bias, x->shape, x, b, NULL, 0, bias_value);
+}
+
+/* --- reshape ------------------------------------------------------------------------------ */
+
+/* y = x:  dx = dy. */
+static void reshape_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, pass_gradient);
+}
+
+static const qg_op reshape = { "reshape", reshape_backward, .assigns = true };
+
+static void reshape_value(const qg_var *y, size_t i, size_t end)
+{
+    memcpy(y->data + i, y->in[0]->data + i, (end - i) * sizeof *y->data);
+}
+
+qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape shape)
+{
+    if (!x) return NULL;
+    shape.n = x->shape.n;
+    if (shape.h < 1 || shape.w < 1 || shape.c < 1 || qg_row(shape) != qg_row(x->shape))
+        return qg_reject(t, QG_ESHAPE, "reshape: x " QG_SHAPE_FMT " does not fill " QG_SHAPE_FMT,
+                         QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(shape));
+    return record(t, &reshape, shape, x, NULL, NULL, 0, reshape_value);
+}
+
+/* --- dropout ------------------------------------------------------------------------------ */
+
+/* The mask is a pure function of key and index, so it is drawn twice rather than kept. */
+typedef struct mask {
+    uint64_t key;
+    float    rate;
+    float    factor[2];     /* of a dropped element, 0, and of a kept one, 1 / (1 - rate) */
+} mask;
+
+/* A product lets a NaN survive being dropped.  The factor is looked up, since no branch predictor can guess it. */
+static float factor(const mask *m, size_t i) { return m->factor[qg_uniform(m->key, i) >= m->rate]; }
+
+/* y = x f:  dx = dy f. */
+static void dropout_gradient(const qg_var *y, size_t i, size_t end)
+{
+    const qg_var *x = y->in[0];
+    const mask    m = *(const mask *)y->saved;
+    for (; i < end; i++) {
+        const float dx = y->grad[i] * factor(&m, i);
+        x->grad[i]     = x->fresh ? dx : x->grad[i] + dx;
+    }
+}
+
+static void dropout_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, dropout_gradient);
+}
+
+static const qg_op dropout = { "dropout", dropout_backward, .assigns = true };
+
+static void dropout_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data;
+    const mask   m = *(const mask *)y->saved;
+    for (; i < end; i++) y->data[i] = x[i] * factor(&m, i);
+}
+
+qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate)
+{
+    if (!t || !x) return NULL;
+    if (!(rate >= 0.0f && rate < 1.0f))
+        return qg_reject(t, QG_EARG, "dropout: rate %g is not in [0, 1), x " QG_SHAPE_FMT, (double)rate,
+                         QG_SHAPE_ARGS(x->shape));
+    if (qg_tape_mode(t) == QG_EVAL) return x;
+    /* A rate of 0 draws a key too: what other ops draw then does not depend on the rate. */
+    const uint64_t key = qg_tape_key(t);
+    if (rate == 0.0f) return x;
+    mask m = { key, rate, { 0.0f, 1.0f / (1.0f - rate) } };
+    return record(t, &dropout, x->shape, x, NULL, &m, sizeof m, dropout_value);
+}
