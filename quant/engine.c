@@ -205,6 +205,19 @@ void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float
 
 /* --- codes ------------------------------------------------------------------------------------ */
 
+/* n <= QG_CHUNK */
+static void codes_of_run(qg_isa isa, const qg_form *form, const qg_constants *k, size_t n, const float *x,
+                         int32_t *code)
+{
+    float y[QG_CHUNK];
+    if (form->codes) {
+        form->codes(isa, k, n, x, code);
+        return;
+    }
+    form->values(isa, k, n, x, y);
+    qg_codes_of(n, y, k->uniform.step, code);
+}
+
 qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_form  *form = q.scheme->form;
@@ -218,7 +231,7 @@ qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, q
         const qg_constants k = qg_form_constants(q, qg_span_at(isa, c, i, x.data), learned);
         float              negative;
         for (size_t at = i * c.inner; at < (i + 1) * c.inner; at += QG_CHUNK)
-            form->codes(isa, &k, qg__smaller((i + 1) * c.inner - at, QG_CHUNK), x.data + at, out->code + at);
+            codes_of_run(isa, form, &k, qg__smaller((i + 1) * c.inner - at, QG_CHUNK), x.data + at, out->code + at);
         form->scales(&k, &out->scale[i], &negative);
         if (out->negative) out->negative[i] = negative;
         if (negative != out->scale[i]) out->two_sided = true;

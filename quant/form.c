@@ -78,14 +78,6 @@ static void uniform_scales(const qg_constants *k, float *positive, float *negati
     *positive = *negative = k->uniform.step;
 }
 
-static void codes_of_values(qg_isa isa, const qg_form *form, const qg_constants *k, size_t n, const float *x,
-                            int32_t *code)
-{
-    float y[QG_CHUNK];
-    form->values(isa, k, n, x, y);
-    qg_codes_of(n, y, k->uniform.step, code);
-}
-
 static void clip_values(const qg_levels *u, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++) y[i] = qg_clamp(x[i], u->lo, u->hi);
@@ -107,12 +99,7 @@ static void lsq_backward(qg_isa isa, const qg_constants *k, size_t n, const floa
     if (sum) sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
 }
 
-static void lsq_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
-{
-    codes_of_values(isa, &qg_lsq_form, k, n, x, code);
-}
-
-const qg_form qg_lsq_form = { lsq_values, lsq_backward, lsq_codes, uniform_scales };
+const qg_form qg_lsq_form = { lsq_values, lsq_backward, NULL, uniform_scales };
 
 /* round(clip(x, 0, hi) steps / hi) hi / steps */
 static void pact_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
@@ -140,12 +127,7 @@ static void pact_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
     sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
 }
 
-static void pact_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
-{
-    codes_of_values(isa, &qg_pact_form, k, n, x, code);
-}
-
-const qg_form qg_pact_form = { pact_values, pact_backward, pact_codes, uniform_scales };
+const qg_form qg_pact_form = { pact_values, pact_backward, NULL, uniform_scales };
 
 /* floor(clip(x, 0, hi) / hi steps + 0.5) / steps hi */
 static void linear_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
@@ -167,12 +149,7 @@ static void linear_backward(qg_isa isa, const qg_constants *k, size_t n, const f
     }
 }
 
-static void linear_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
-{
-    codes_of_values(isa, &qg_linear_form, k, n, x, code);
-}
-
-const qg_form qg_linear_form = { linear_values, linear_backward, linear_codes, uniform_scales };
+const qg_form qg_linear_form = { linear_values, linear_backward, NULL, uniform_scales };
 
 /* round(clip(x, 0, 1) steps) / steps */
 static void dorefa_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
@@ -194,18 +171,7 @@ static void dorefa_backward(qg_isa isa, const qg_constants *k, size_t n, const f
     }
 }
 
-static void dorefa_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
-{
-    const qg_levels u = k->uniform;
-    (void)isa;
-    for (size_t i = 0; i < n; i++) {
-        const float v = qg_clamp(x[i], 0.0f, 1.0f) * u.steps;
-        const float r = u.variant != 0.0f ? qg_round_up(v) : qg_round_even(v);
-        code[i]       = (int32_t)qg_to_int((double)r, 0, (int)u.steps);
-    }
-}
-
-const qg_form qg_dorefa_form = { dorefa_values, dorefa_backward, dorefa_codes, uniform_scales };
+const qg_form qg_dorefa_form = { dorefa_values, dorefa_backward, NULL, uniform_scales };
 
 /* 2 quantize(tanh(x) / (2 hi) + 1/2) - 1, by chunks, so that the second loop finds what the first left in the
  * nearest cache; codes are the odd numbers -steps .. steps */
@@ -226,37 +192,20 @@ static void tanh_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
     if (dx && k->uniform.hi != 0.0f) QG_KERNELS_OF(isa, qg__map)->tanh_codes_slope(n, x, dy, k->uniform.hi, dx);
 }
 
-static void tanh_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
+const qg_form qg_tanh_form = { tanh_values, tanh_backward, NULL, uniform_scales };
+
+/* Levels are code / steps: codes -m .. m, m = steps, where 0 is a level, else the odd numbers -steps .. steps. */
+static void unit_values(qg_isa isa, const qg_constants *k, size_t count, const float *x, float *y)
 {
-    const float steps = k->uniform.steps, m = k->uniform.hi;
+    const float n = k->uniform.steps;
     (void)isa;
-    for (size_t i = 0; i < n; i++) {
-        const float u = m == 0.0f ? 0.5f : qg_clamp(qg__tanh(x[i]) / (2.0f * m) + 0.5f, 0.0f, 1.0f);
-        code[i]       = 2 * (int32_t)qg_to_int((double)qg_round_even(u * steps), 0, (int)steps) - (int32_t)steps;
-    }
-}
-
-const qg_form qg_tanh_form = { tanh_values, tanh_backward, tanh_codes, uniform_scales };
-
-/* Codes are k = -m .. m where 0 is a level, m = steps, else the odd numbers -steps .. steps; a value is
- * code / steps. */
-static void unit_levels(const qg_levels *u, size_t count, const float *x, float *code)
-{
-    const float n = u->steps;
-    if (u->variant != 0.0f)
-        for (size_t i = 0; i < count; i++) code[i] = qg_round_even(qg_clamp(x[i], -1.0f, 1.0f) * n);
+    if (k->uniform.variant != 0.0f)
+        for (size_t i = 0; i < count; i++) y[i] = qg_round_even(qg_clamp(x[i], -1.0f, 1.0f) * n) / n;
     else if (n == 1.0f)                         /* half of the smallest float would lose its sign */
-        for (size_t i = 0; i < count; i++) code[i] = x[i] < 0.0f ? -1.0f : x[i] >= 0.0f ? 1.0f : x[i];
+        for (size_t i = 0; i < count; i++) y[i] = x[i] < 0.0f ? -1.0f : x[i] >= 0.0f ? 1.0f : x[i];
     else
         for (size_t i = 0; i < count; i++)
-            code[i] = 2.0f * qg_floor(qg_clamp(x[i], -1.0f, 1.0f) * (0.5f * n)) + 1.0f;
-}
-
-static void unit_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
-{
-    (void)isa;
-    unit_levels(&k->uniform, n, x, y);
-    for (size_t i = 0; i < n; i++) y[i] /= k->uniform.steps;
+            y[i] = (2.0f * qg_floor(qg_clamp(x[i], -1.0f, 1.0f) * (0.5f * n)) + 1.0f) / n;
 }
 
 static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
@@ -266,13 +215,4 @@ static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
     if (dx) QG_KERNELS_OF(isa, qg__map)->clip_slope(1.0f, n, x, dy, dx);
 }
 
-static void unit_codes(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code)
-{
-    float     level[QG_CHUNK];
-    const int most = (int)k->uniform.steps;
-    (void)isa;
-    unit_levels(&k->uniform, n, x, level);
-    for (size_t i = 0; i < n; i++) code[i] = (int32_t)qg_to_int((double)level[i], -most, most);
-}
-
-const qg_form qg_unit_form = { unit_values, unit_backward, unit_codes, uniform_scales };
+const qg_form qg_unit_form = { unit_values, unit_backward, NULL, uniform_scales };

@@ -15,8 +15,10 @@
 
 #include "core/io/array.h"
 #include "core/kernels/cpu.h"
-#include "quant/codes.h"
 #include "quant/quant.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* a. */
 typedef struct qg_signed {
@@ -47,6 +49,19 @@ typedef struct qg_constants {
     float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i], the sums of the form */
 } qg_constants;
 
+/* A tensor as integers: value[i] = scale[channel of i] * code[i].  The channel is the row i / qg_row(shape) of a
+ * weight with n_scale == shape.n, else 0.  Where two_sided and code[i] < 0, negative[] takes the place of scale[].
+ * The caller zeroes the struct, owns the arrays and sizes them: code for qg_count(shape), scale and
+ * negative for shape.n. */
+typedef struct qg_codes {
+    int32_t *code;
+    float   *scale;
+    float   *negative;      /* written if two_sided; NULL: not wanted */
+    int      n_scale;       /* 1 or shape.n; set by encode */
+    bool     two_sided;     /* negative codes have scales of their own, as TTQ's; set by encode */
+    int      bits;          /* of a packed code; set by encode */
+} qg_codes;
+
 typedef struct qg_form {
     void (*values)(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y);
 
@@ -62,7 +77,8 @@ typedef struct qg_form {
     void (*backward)(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
                      double *sum);
 
-    void (*codes)(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code);  /* n <= QG_CHUNK */
+    /* Of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
+    void (*codes)(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code);
     void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of codes */
 } qg_form;
 

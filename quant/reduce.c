@@ -129,11 +129,6 @@ double qg__sum_abs(size_t n, const float *x)
     return reduce(&r, n).value;
 }
 
-float qg__mean_abs(size_t n, const float *x)
-{
-    return n ? (float)(qg__sum_abs(n, x) / (double)n) : 0.0f;
-}
-
 float qg__max_abs(size_t n, const float *x)
 {
     struct reduction r = { .block = max_abs, .fold = keep_larger, .x = x };

@@ -24,7 +24,6 @@ typedef void (*qg_range)(void *context, size_t first, size_t n);
 void qg__in_blocks(size_t count, size_t block, qg_range run, void *context);
 
 double qg__sum_abs(size_t n, const float *x);                   /* sum |x| */
-float  qg__mean_abs(size_t n, const float *x);                  /* sum |x| / n; 0 if n = 0 */
 float  qg__max_abs(size_t n, const float *x);                   /* 0 if n = 0; NaN if any x is */
 double qg__sum_abs_above(size_t n, const float *x, float d, size_t *count); /* |x| > d, d >= 0 */
 

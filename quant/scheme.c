@@ -140,20 +140,6 @@ qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *slop
 /* What a run of gradients waits in: it stays in the first-level cache, beside x and dy. */
 enum { RUN = 2048 };
 
-/* The surrogate adds; an activation assigns, perhaps over dy itself, so runs go through a buffer. */
-void qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,
-                                      const float *dy, float *dx, double *dk)
-{
-    (void)dk;
-    float run[RUN];
-    for (size_t i = 0; i < n; i += RUN) {
-        const size_t m = n - i < RUN ? n - i : RUN;
-        memset(run, 0, m * sizeof *run);
-        f->slope(f->arg, m, x + i, dy + i, run);
-        memcpy(dx + i, run, m * sizeof *run);
-    }
-}
-
 /* --- an activation as an op ---------------------------------------------------------------- */
 
 typedef struct elementwise {

@@ -7,7 +7,6 @@
 #ifndef QG_SCHEME_H
 #define QG_SCHEME_H
 
-#include "quant/codes.h"
 #include "quant/form.h"
 #include "quant/quant.h"
 
@@ -181,10 +180,6 @@ void    qg_activation_op_backward(qg_tape *t, qg_var *y);
 
 /* scale and code of what apply gave: y[i] = scale code[i] up to rounding; scale 0: all codes 0. */
 void    qg_codes_of(size_t n, const float *y, float scale, int32_t *code);
-
-/* qg_activation.backward for a surrogate held in .slope and .arg. */
-void    qg_surrogate_activation_backward(const qg_activation *f, size_t n, const float *x,
-                                         const float *dy, float *dx, double *dk);
 
 /* The largest |w| becomes 1: initial weights uniform in +-s become uniform in [-1, 1]. */
 void    qg_stretch_to_unit(qg_tensor w);
