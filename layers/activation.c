@@ -61,7 +61,7 @@ static qg_status build_affine(qg_net *net, qg_layer *l)
 {
     const affine *f = (const affine *)l;
     if (!isfinite(f->a) || !isfinite(f->b))
-        return qg_fail(QG_EARG, "%s: %g x + %g has to be finite", l->name, (double)f->a, (double)f->b);
+        return qg_fail(QG_EARG, "%s: %g x + %g, both numbers must be finite", l->name, (double)f->a, (double)f->b);
     return build(net, l);
 }
 
@@ -98,7 +98,7 @@ static qg_status build_dropout(qg_net *net, qg_layer *l)
 {
     const float rate = ((dropout *)l)->rate;
     if (!(rate >= 0 && rate < 1))
-        return qg_fail(QG_EARG, "%s: rate is %g, not 0 or more and below 1", l->name, (double)rate);
+        return qg_fail(QG_EARG, "%s: rate is %g, must be 0 or more and less than 1", l->name, (double)rate);
     return build(net, l);
 }
 
@@ -211,7 +211,7 @@ static const qg_layer_type add = {
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
 {
     if (!net) return NULL;
-    if (!a || !b) {         /* of a layer that failed the net already tells */
+    if (!a || !b) {         /* a failed declaration, which the net already reports */
         if (!net->status) qg__net_fail(net, qg_fail(QG_EARG, "add: a layer is NULL"));
         return NULL;
     }

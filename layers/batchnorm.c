@@ -9,8 +9,8 @@ static qg_status build(qg_net *net, qg_layer *l)
     const qg_shape c  = { 1, 1, 1, bn->spec.whole ? 1 : l->in.c };
     l->out            = l->in;
     if (!(bn->spec.eps >= 0) || !(bn->spec.momentum >= 0 && bn->spec.momentum <= 1))
-        return qg_fail(QG_EARG, "%s: eps is %g and momentum %g, must be 0 (for the default) or more, and 0..1", l->name,
-                       (double)bn->spec.eps, (double)bn->spec.momentum);
+        return qg_fail(QG_EARG, "%s: eps is %g, must be 0 (for 1e-5) or more; momentum is %g, must be 0 (for 0.1) to 1",
+                       l->name, (double)bn->spec.eps, (double)bn->spec.momentum);
     bn->gamma = bn->spec.no_scale ? NULL : qg_layer_declare(l, "gamma", (qg_param){ .shape = c, .group = QG_NORMS });
     bn->beta  = bn->spec.no_shift ? NULL : qg_layer_declare(l, "beta", (qg_param){ .shape = c, .group = QG_NORMS });
     bn->mean  = qg_layer_declare(l, "running_mean", (qg_param){ .shape = c, .group = QG_TRACKED });
@@ -39,7 +39,7 @@ qg_norm_spec qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t)
                            .frozen   = bn->spec.freeze_after && qg_tape_step(t) >= bn->spec.freeze_after };
 }
 
-/* Seen as one channel, all numbers share their statistics. */
+/* As a single channel, all values share their statistics. */
 static qg_var *whole(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
 {
     if (!x) return NULL;

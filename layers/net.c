@@ -17,7 +17,7 @@ qg_net *qg_net_new(qg_net_spec spec)
     }
     net->spec = spec;
     if (spec.height < 1 || spec.width < 1 || spec.channels < 1)
-        qg__net_fail(net, qg_fail(QG_ESHAPE, "net: the image is %d x %d x %d, not at least 1 x 1 x 1",
+        qg__net_fail(net, qg_fail(QG_ESHAPE, "net: the image is %d x %d x %d, must be at least 1 x 1 x 1",
                                   spec.height, spec.width, spec.channels));
     return net;
 }
@@ -39,7 +39,7 @@ void qg__net_fail(qg_net *net, qg_status s)
 
 /* --- declare ------------------------------------------------------------------------------ */
 
-enum { NAME_BYTES = 48 };       /* of a layer; with what follows it fits a parameter's */
+enum { NAME_BYTES = 48 };       /* of a layer; leaves room for the rest of a parameter's name */
 
 static bool name_taken(const qg_net *net, const char *name)
 {
@@ -72,7 +72,7 @@ static bool room(qg_net *net)
     return true;
 }
 
-/* NULL: none. */
+/* What is wrong with a name; NULL: nothing. */
 static const char *fault_of(const qg_net *net, const char *name)
 {
     if (!*name) return "empty";
@@ -85,7 +85,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                     const char *name)
 {
     if (!net || net->status) return NULL;
-    if (net->built) {           /* and never runs again: it would be another net than was declared */
+    if (net->built) {           /* the net never runs again: its plan lacks this layer */
         qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
         return NULL;
     }
@@ -95,7 +95,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         return NULL;
     }
     if (after && after->net != net) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: %s, which it reads, belongs to another net", type->name,
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: its input %s belongs to another net", type->name,
                                   after->name));
         return NULL;
     }
@@ -128,7 +128,7 @@ qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec)
     snprintf(text, sizeof text, "%s.%s", l->name, name);
     spec.name   = text;
     qg_param *p = qg_params_declare(&l->net->params, spec);
-    if (!p) qg__net_fail(l->net, qg_errcode());     /* whatever the layer makes of it */
+    if (!p) qg__net_fail(l->net, qg_errcode());     /* whatever the layer returns */
     return p;
 }
 
@@ -158,22 +158,22 @@ static void count_readers(qg_net *net)
     }
 }
 
-/* What nobody reads was declared in the wrong place, or its reader was. */
+/* A layer without a reader is declared in the wrong place, or its reader is. */
 static void check_readers(qg_net *net)
 {
     if (!net->status) count_readers(net);
     for (int i = 0; i + 1 < net->layers && !net->status; i++) {
         const qg_layer *l = net->layer[i];
         if (l->readers == 0 && !l->result)
-            qg__net_fail(net, qg_fail(QG_EARG, "%s: no layer reads it, and the net's result is %s; a further result is "
-                                      "declared with qg_net_result", l->name, net->layer[net->layers - 1]->name));
+            qg__net_fail(net, qg_fail(QG_EARG, "%s: no layer reads it, and the net's result is %s; declare further "
+                                      "results with qg_net_result", l->name, net->layer[net->layers - 1]->name));
     }
 }
 
 qg_params *qg_net_build(qg_net *net)
 {
     if (!net) return NULL;
-    if (net->built && !net->status) {       /* once more changes nothing: the net goes on */
+    if (net->built && !net->status) {       /* a second call changes nothing */
         qg_fail(QG_ESTATE, "net: built already");
         return NULL;
     }
@@ -192,8 +192,8 @@ qg_params *qg_net_build(qg_net *net)
         const qg_status s = qg_params_allocate(&net->params);
         if (s) qg__net_fail(net, s);
     }
-    /* A layer's draws depend on its name alone: whatever quantizers do to the layers between, the
-     * products of one seed start from the same latent weights. */
+    /* A layer's draws depend on its name alone: whichever quantizer layers stand between them, the products
+     * of one seed start from the same latent weights. */
     const uint64_t key = qg_rng_fork(net->spec.seed, QG_STREAM_INIT);
     for (int i = 0; i < net->layers && !net->status; i++) {
         qg_layer *l = net->layer[i];
@@ -246,7 +246,7 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
                          QG_SHAPE_ARGS(images.shape), net->spec.height, net->spec.width, net->spec.channels);
     qg_var *image = qg_input(t, images);
     if (!image) return NULL;
-    /* Outputs by layer; the table lives on the tape, so that a net can be run by several tapes. */
+    /* Results by layer, on the tape, so that several tapes can run one net. */
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
     if (!out) return NULL;
     for (int i = 0; i < net->steps; i++) {
@@ -271,7 +271,7 @@ qg_array qg_param_array(const qg_param *p)
     return (qg_array){ QG_F32, 1, { c }, p->value };
 }
 
-/* Why qg_net_params has given none. */
+/* Why qg_net_params returned NULL. */
 static qg_status missing(const qg_net *net)
 {
     return net ? qg_errcode() : qg_fail_null(QG_EARG, "net");

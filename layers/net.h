@@ -1,10 +1,9 @@
 /* layers/net.h — declare, build, run.
  *
- * Layers are appended in order and infer their input size from the layer before, or from the one
- * named in .after.  Nothing is allocated for parameters until qg_net_build, which is also where a
- * bad declaration surfaces: a failure before it makes every further call on the net do nothing, and a
- * layer that is declared after it makes every further qg_net_forward fail, since that would be another
- * net than was declared.
+ * Layers are appended in order.  Each infers its input size from the layer before it, or from the one
+ * named in .after.  qg_net_build allocates the parameters and reports bad declarations: after a failed
+ * declaration, every further call on the net does nothing.  Declaring a layer after qg_net_build makes
+ * every further qg_net_forward fail.
  *
  * What qg_net_build folds.  A batch norm runs as one qg_norm together with the sum, relu, max pooling and
  * elementwise quantizer that follow it.  The layers stay as they were declared, and the summary shows
@@ -32,9 +31,9 @@ typedef struct qg_layer qg_layer;           /* layers/layer.h; owned by its net 
 typedef struct qg_net_spec {
     int      height, width, channels;       /* of one input image */
     uint64_t seed;                          /* of the initial weights */
-    bool     fold_batchnorm;                /* into the quantized weight before it, see above */
-    uint64_t freeze_batchnorm_after;        /* steps; then running statistics stay and are used in
-                                               training too.  0: never */
+    bool     fold_batchnorm;                /* into the quantized weight before it; see above */
+    uint64_t freeze_batchnorm_after;        /* steps; training then uses the running statistics
+                                               and no longer updates them.  0: never */
 } qg_net_spec;
 
 typedef struct qg_conv2d_spec {
@@ -62,19 +61,19 @@ typedef struct qg_dense_spec {
 
 typedef struct qg_batchnorm_spec {
     float       eps;        /* 0: 1e-5 */
-    float       momentum;   /* 0: 0.1, the weight of the newest batch in the running statistics */
-    bool        no_scale;   /* gamma stays 1 and is no parameter */
-    bool        no_shift;   /* beta stays 0, likewise */
+    float       momentum;   /* weight of the newest batch in the running statistics; 0: 0.1 */
+    bool        no_scale;   /* no gamma: it is 1 */
+    bool        no_shift;   /* no beta: it is 0 */
     bool        whole;      /* one mean, variance, gamma and beta for all channels and pixels: the
                                TensorNorm of FINN's nets.  Nothing is folded into it */
     qg_layer   *after;      /* NULL: the layer declared before this one */
-    uint64_t    freeze_after;  /* steps, as freeze_batchnorm_after of the net; 0: the net's */
+    uint64_t    freeze_after;  /* as qg_net_spec.freeze_batchnorm_after; 0: the net's */
     const char *name;       /* NULL: "bn1", "bn2", .. */
 } qg_batchnorm_spec;
 
 qg_net   *qg_net_new(qg_net_spec spec);
 qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec);
-qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec);       /* sees h w c as one row: no flatten layer */
+qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec);       /* reads h w c as one row: no flatten layer */
 qg_layer *qg_net_batchnorm(qg_net *net);                       /* of the layer before */
 qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec);
 qg_layer *qg_net_relu(qg_net *net);
@@ -87,35 +86,36 @@ qg_layer *qg_net_dropout(qg_net *net, float rate);
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation);
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes must be equal */
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
-qg_layer *qg_net_result(qg_layer *l);       /* l, which the caller reads with qg_apply: no other layer has to */
+qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_apply), so no layer must */
 
-/* Shapes, parameters, initial weights.  A layer that no other reads is an error, unless it is the last or
- * declared as a result.  Weights are uniform in +-sqrt(6 / (fan in + fan out)) for products
- * [Glorot, Bengio 2010, eq. 16], gamma 1, the rest 0.  The parameters are owned by net; NULL on failure. */
+/* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is an
+ * error, unless it is the last or declared as a result.  Weights are uniform in +-sqrt(6 / (fan in + fan out)) for products
+ * [Glorot, Bengio 2010, eq. 16], gamma 1, the rest 0.  The net owns the parameters.  NULL on failure. */
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
 
-/* Every layer, in order; the result is the last one's.  A net with several (qg_net_result) is run by hand,
- * layer by layer, with qg_apply. */
+/* Runs every layer in order and returns the result of the last.  To read several results (qg_net_result),
+ * run the net by hand with qg_apply. */
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 
-/* One layer, by hand, doing what was declared and no more: nothing is folded, so the order is the
- * caller's.  An add layer has two inputs: qg_add instead. */
+/* Runs one layer as it was declared, with nothing folded into it; the caller chooses the order.  For an
+ * add layer, which has two inputs, call qg_add. */
 qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);
 
-/* One line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes. */
+/* Prints one line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes. */
 void       qg_net_summary(const qg_net *net, FILE *out);
 int        qg_net_layers(const qg_net *net);
 qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_layers - 1, else NULL */
 
-/* Bytes of everything evaluation reads: as floats, and with each quantized weight at its bits plus
- * its scales.  Batch norm is counted as its two folded floats per channel.  0 before qg_net_build. */
+/* Bytes of all parameters that evaluation reads: as floats, and with each quantized weight packed to its
+ * bits plus its scales.  A batch norm counts as two floats per channel, or as one if it is folded into a
+ * weight.  0 before qg_net_build. */
 size_t     qg_net_float_bytes(const qg_net *net);
 size_t     qg_net_packed_bytes(const qg_net *net);
 
-/* Adds every parameter and tracked array to s under its name, weights as they stand in memory:
- * [out][kh][kw][in] for conv2d; for dense [out][in], behind an image [out][h][w][in].  qg_net_load takes
- * files with these arrays and no others, as qg_net_save and `qgrad train` (best.safetensors) write. */
+/* Adds every parameter and tracked array to s under its name.  Weights are laid out as in memory:
+ * [out][kh][kw][in] for conv2d; [out][in] for dense, or [out][h][w][in] if it reads an image.  qg_net_load
+ * takes files with exactly these arrays, as qg_net_save and `qgrad train` (best.safetensors) write them. */
 void       qg_net_state(qg_net *net, qg_state *s);
 QG_MUST_CHECK qg_status qg_net_save(qg_net *net, const char *path);
 QG_MUST_CHECK qg_status qg_net_load(qg_net *net, const char *path);     /* all or nothing */

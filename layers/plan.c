@@ -1,7 +1,7 @@
 /* Batch norm, sum, activation and pooling become one pass over memory. */
 #include "layers/plan.h"
 
-/* The one layer that reads l, or NULL: others would see the folded result. */
+/* The only layer that reads l; NULL if there are others, which would see the folded result. */
 static qg_layer *only_reader(const qg_layer *l)
 {
     const qg_net *net = l->net;
@@ -28,7 +28,7 @@ static void cover(qg_step *s, qg_layer *l)
     s->result                    = l;
 }
 
-/* The batch norm reads the other operand of the sum behind it; that one must have been computed. */
+/* The batch norm adds the other operand of the sum that follows; it must have been computed by then. */
 static bool take_add(qg_step *s, const qg_layer *l)
 {
     const qg_layer *other = l->after == s->layer ? l->with : l->after;

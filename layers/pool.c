@@ -11,7 +11,7 @@ static qg_status build(qg_net *net, qg_layer *l)
 {
     (void)net;
     const int size = ((pool *)l)->size;
-    if (size < 1) return qg_fail(QG_EARG, "%s: size is %d, not at least 1", l->name, size);
+    if (size < 1) return qg_fail(QG_EARG, "%s: size is %d, must be at least 1", l->name, size);
     if (l->in.h < size || l->in.w < size)
         return qg_fail(QG_ESHAPE, "%s: input " QG_SHAPE_FMT " is smaller than its %dx%d window", l->name,
                        QG_SHAPE_ARGS(l->in), size, size);

@@ -1,5 +1,5 @@
-/* The two layers that multiply: conv2d and dense.  Each has a latent weight, three quantizer slots
- * and perhaps a bias; they differ in shapes and in the op they record. */
+/* The two layers that multiply: conv2d and dense.  Each has a latent weight, three quantizer slots and
+ * possibly a bias; they differ in shapes and in the op they record. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
     const qg_scheme *scheme = q.scheme;
     if (scheme && scheme->centred && inputs == 1)
         return qg_fail(QG_EARG, "%s: %s with centred latent weights has a single input channel: "
-                       "its weights would all be 0", l->name, scheme->name);
+                       "all its weights would be 0", l->name, scheme->name);
     p->weight = qg_layer_declare(
         l, "weight",
         (qg_param){ .shape    = w,
@@ -100,17 +100,17 @@ static qg_var *quantized_weight(const qg_product *p, qg_tape *t)
 
 static qg_var *bias(const qg_product *p, qg_tape *t) { return p->bias ? qg_parameter(t, p->bias) : NULL; }
 
-/* The input quantizer scales the result, so bias and batch statistics have to wait for it. */
+/* The input quantizer scales the result; bias and batch statistics come after it. */
 static bool scales_output(const qg_product *p, const qg_tape *t)
 {
     const qg_quant q = p->input_slot.q;
     return t && q.scheme && q.scheme->scale_output && !qg_quant_waits(q, t);
 }
 
-/* x w + b, whatever product that is. */
+/* x w + b: a convolution or a dense product. */
 typedef qg_var *(*multiply)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 
-/* With the batch norm behind it folded into the weight; see core/ops/ops.h. */
+/* With the batch norm that follows folded into the weight; see core/ops/ops.h. */
 static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
 {
     const qg_product   *p     = (const qg_product *)s->layer;
@@ -134,7 +134,7 @@ static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows win
     return p->bias ? qg_bias(t, y, bias(p, t)) : y;
 }
 
-/* windows: what of x a result reads. */
+/* windows: the part of x that each result reads. */
 static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
 {
     const qg_product *p = (const qg_product *)s->layer;
@@ -146,7 +146,7 @@ static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, multiply product, qg
     return qg_slot_apply(&p->gradient_slot, t, y);
 }
 
-/* NULL: none is folded into the weight. */
+/* The batch norm folded into the weight of p; NULL: none. */
 static const qg_batchnorm *folded_norm(const qg_product *p)
 {
     const qg_step *s = qg__net_step(p->layer.net, &p->layer);
@@ -172,7 +172,7 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
 
 /* --- conv2d ------------------------------------------------------------------------------- */
 
-enum { MOST_PAD = 1 << 20 };    /* beyond it, sizes leave an int */
+enum { MOST_PAD = 1 << 20 };    /* larger sizes may overflow an int */
 
 static double conv2d_fan_out(qg_shape w) { return (double)w.n * w.h * w.w; }
 
@@ -187,7 +187,7 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
                        l->name, s.out, s.kernel, s.kernel_w, s.stride, s.pad);
     if (!isfinite(s.pad_value))
         return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", l->name, (double)s.pad_value);
-    if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, not 0..%d", l->name, s.pad, MOST_PAD);
+    if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, must be 0..%d", l->name, s.pad, MOST_PAD);
     if ((l->in.h + 2.0 * s.pad) * (l->in.w + 2.0 * s.pad) * l->in.c > INT_MAX)      /* ops count an image in ints */
         return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is too large", l->name,
                        QG_SHAPE_ARGS(l->in), s.pad);
@@ -262,7 +262,7 @@ static qg_status dense_build(qg_net *net, qg_layer *l)
 {
     (void)net;
     dense *d = (dense *)l;
-    if (d->spec.out < 1) return qg_fail(QG_EARG, "%s: out is %d, not at least 1", l->name, d->spec.out);
+    if (d->spec.out < 1) return qg_fail(QG_EARG, "%s: out is %d, must be at least 1", l->name, d->spec.out);
     l->out  = (qg_shape){ 1, 1, 1, d->spec.out };
     l->macs = (uint64_t)qg_row(l->in) * (uint64_t)d->spec.out;
     /* The weight keeps its input's [h][w][c], so that one row is one output channel as in conv2d. */

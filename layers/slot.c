@@ -20,7 +20,7 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
     const qg_status s = qg_quant_check(q);
     if (s) return qg_fail(s, "%s.%s: %s", l->name, qg_role_name(role), qg_errmsg());
     if (scheme->scale_output && !qg_layer_product(l))
-        return qg_fail(QG_EARG, "%s: %s scales the result of a product; it is an input of conv2d or dense",
+        return qg_fail(QG_EARG, "%s: %s scales the result of a product; use it as the input of conv2d or dense",
                        l->name, scheme->name);
     return QG_OK;
 }

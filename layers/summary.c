@@ -1,4 +1,4 @@
-/* What a net is, in a table, and what it weighs. */
+/* The table of a net's layers, and its size in bytes. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static size_t weights(const qg_product *p) { return qg_count(p->weight->shape); 
 
 /* --- bytes -------------------------------------------------------------------------------- */
 
-/* A packed row starts on a byte, as one output channel of a packed kernel does. */
+/* Each packed row, an output channel, starts on a byte. */
 size_t qg_product_packed_bytes(const qg_product *p)
 {
     const qg_quant q = p->weight_slot.q;
@@ -21,7 +21,7 @@ size_t qg_product_packed_bytes(const qg_product *p)
     return row * (size_t)p->weight->shape.n + per * times * sizeof(float);
 }
 
-/* Of what an input quantizer has learned or observed. */
+/* Of what an input quantizer learns or observes. */
 static size_t input_bytes(qg_layer *l)
 {
     const qg_slot *slot  = qg_layer_slot(l, QG_INPUT);
@@ -31,7 +31,7 @@ static size_t input_bytes(qg_layer *l)
     return bytes;
 }
 
-/* Of all parameters of a layer, "<layer>.<name>": one of a kind that is not known here. */
+/* Of all parameters "<layer>.<name>", for a layer of a kind unknown here. */
 static size_t named_bytes(const qg_net *net, const char *layer)
 {
     const size_t n     = strlen(layer);
@@ -43,8 +43,8 @@ static size_t named_bytes(const qg_net *net, const char *layer)
     return bytes;
 }
 
-/* Batch norm folds into one factor and one offset per channel, and takes a bias with it; folded into
- * a weight that is quantized afterwards, only the offset is left. */
+/* A batch norm is one factor and one offset per channel, which includes the bias; folded into a quantized
+ * weight, it is the offset alone. */
 static size_t other_bytes(const qg_net *net)
 {
     size_t bytes = 0;
@@ -109,7 +109,7 @@ static void line(const qg_layer *l, FILE *out)
     fputc('\n', out);
 }
 
-/* "wp 1", or of one value per channel "min -0.3 .. -0.1 of 32". */
+/* "wp 1"; with one value per channel "min -0.3 .. -0.1 of 32". */
 static void value(const qg_param *p, const char *name, const char *before, FILE *out)
 {
     const size_t n  = qg_count(p->shape);
@@ -122,7 +122,7 @@ static void value(const qg_param *p, const char *name, const char *before, FILE 
     else fprintf(out, "%s%s %.6g .. %.6g of %zu", before, name, (double)lo, (double)hi, n);
 }
 
-/* What the table has no column for, if there is anything: gradients, delays, learned values. */
+/* What has no column in the table: gradient quantizers, delays, learned values. */
 static void quantizer(qg_layer *l, qg_role role, FILE *out)
 {
     const qg_slot *slot = qg_layer_slot(l, role);

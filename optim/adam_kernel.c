@@ -3,7 +3,7 @@
 #include "core/kernels/cpu.h"
 #include "optim/rule.h"
 
-/* Algorithm 1 with the two corrections taken out of the loop, and the decay of AdamW:
+/* Algorithm 1 with the two corrections moved out of the loop, and the decay of AdamW:
  *
  *     m = beta1 m + (1 - beta1) g                  v = beta2 v + (1 - beta2) g^2
  *     w = clip(w - lr decay w - lr m' / (sqrt(v') + eps))
@@ -14,8 +14,8 @@ static void update(const void *adam, const qg_stretch *s)
     const qg_adam_spec *spec = adam;
     const double        t    = (double)s->step;
 
-    /* Of the same rounded betas as in the loop: 0.001 is not 1 - 0.999f.  In double: 1 - beta2^t
-     * cancels. */
+    /* From the same rounded betas as in the loop, since 0.001 is not 1 - 0.999f; in double, since
+     * 1 - beta2^t cancels. */
     const float rate   = (float)((double)s->lr / (1 - pow((double)spec->beta1, t)));
     const float scale  = (float)(1 / sqrt(1 - pow((double)spec->beta2, t)));
     const float shrink = s->lr * s->decay;
@@ -31,7 +31,7 @@ static void update(const void *adam, const qg_stretch *s)
     for (size_t i = 0; i < s->n; i++) {
         m[i] = beta1 * m[i] + (1 - beta1) * g[i];
         v[i] = beta2 * v[i] + (1 - beta2) * (g[i] * g[i]);
-        /* One subtraction: 1 - shrink and w - shrink w alone would often round to 1 and to w. */
+        /* In one subtraction: alone, 1 - shrink would often round to 1, and w - shrink w to w. */
         w[i] = qg__clip(w[i] - (shrink * w[i] + rate * m[i] / (sqrtf(v[i]) * scale + eps)), clip);
         g[i] = 0;
     }

@@ -22,22 +22,22 @@ struct qg_optim {
     const void      *spec;
     float            lr;
     qg_group_spec    group[QG_GROUPS];
-    bool             set_untrained;             /* a program set a group that is not trained: */
+    bool             set_untrained;             /* the caller set a group that is not trained, */
     int              untrained;                 /* this one */
     int64_t          step;                      /* updates made */
     float           *moment[QG_MOMENTS];        /* laid out as params->value */
     const char     **moment_name[QG_MOMENTS];   /* [count], as a file names them */
     qg_param       **item;                      /* [count] the trained ones, by rising offset */
     int              count;
-    int              blocks;                    /* of the flat vector: even work, whatever the parameters */
-    int             *first;                     /* [blocks] the item that holds the block's start */
+    int              blocks;                    /* of the flat vector: equal work whatever the parameters */
+    int             *first;                     /* [blocks] the item that contains the block's start */
     bool            *bad;                       /* [blocks] has a gradient that is not finite */
     qg_arena         arena;
 };
 
 static size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
 
-/* --- what one parameter is due ------------------------------------------------------------ */
+/* --- settings of one parameter ------------------------------------------------------------ */
 
 static bool frozen(const qg_optim *o, const qg_param *p)
 {
@@ -62,7 +62,7 @@ static bool legal(float x) { return x >= 0 && isfinite(x); }
 static qg_status check_settings(const qg_optim *o)
 {
     if (o->set_untrained)
-        return qg_fail(QG_EARG, "step: group %d was set; 0 to %d are trained", o->untrained,
+        return qg_fail(QG_EARG, "step: group %d cannot be set; groups 0..%d are trained", o->untrained,
                        QG_TRACKED - 1);
     if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g, must be 0 or more", (double)o->lr);
     for (int g = 0; g < QG_TRACKED; g++) {
@@ -125,7 +125,7 @@ static qg_status check_gradients(qg_optim *o)
 
 /* --- the step ----------------------------------------------------------------------------- */
 
-/* Blocks and parameters start at multiples of 16 floats, so no block starts in a padding. */
+/* Blocks and parameters start at multiples of 16 floats, so no block starts in padding. */
 static void update(void *context, int block, int worker)
 {
     (void)worker;
@@ -198,7 +198,7 @@ static qg_status add_moment(qg_optim *o, int m)
     return QG_OK;
 }
 
-/* Everything that a step needs, so that a step allocates nothing. */
+/* A step then allocates nothing. */
 static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
 {
     void *copy = qg_arena_take(&o->arena, spec_bytes);

@@ -1,4 +1,4 @@
-/* optim/optim.h — turn gradients into steps.  Sees the parameters as one flat vector in groups. */
+/* optim/optim.h — turns gradients into updates.  An optimizer sees the parameters as one flat vector in groups. */
 #ifndef QG_OPTIM_H
 #define QG_OPTIM_H
 
@@ -7,7 +7,7 @@
 
 typedef struct qg_optim qg_optim;
 
-/* d = g + decay w is the gradient with the decay's, v the momentum, at first 0:
+/* d = g + decay w is the gradient with weight decay; v is the momentum, initially 0:
  *
  *     plain      w -= lr d
  *     momentum   v  = momentum v + d      w -= lr v
@@ -17,10 +17,10 @@ typedef struct qg_sgd_spec {
     float lr;               /* required, > 0 */
     float momentum;         /* 0: plain; less than 1 */
     bool  nesterov;         /* needs a momentum */
-    float weight_decay;     /* of QG_WEIGHTS; biases, norms and scales decay only if told to */
+    float weight_decay;     /* of QG_WEIGHTS; qg_optim_set_group sets that of other groups */
 } qg_sgd_spec;
 
-/* m and v are the moments, at first 0; step counts from 1:
+/* m and v are the moments, initially 0; step counts from 1:
  *
  *     m  = beta1 m + (1 - beta1) g        m' = m / (1 - beta1^step)
  *     v  = beta2 v + (1 - beta2) g^2      v' = v / (1 - beta2^step)
@@ -30,14 +30,14 @@ typedef struct qg_adam_spec {
     float lr;               /* required, > 0 */
     float beta1, beta2;     /* 0: 0.9, 0.999; less than 1 */
     float eps;              /* 0: 1e-8 */
-    float weight_decay;     /* decoupled: beside the moments, not in g; of QG_WEIGHTS */
+    float weight_decay;     /* decoupled: not part of g; of QG_WEIGHTS */
 } qg_adam_spec;
 
 /* Both borrow p, which must be allocated and outlive the optimizer.
  *
- * Range    g^2 is a float: above |g| = 1.8e19 it is infinite, and Adam no longer moves that weight.
+ * Range    g^2 is a float: above |g| = 1.8e19 it is infinite, and Adam stops moving that weight.
  * Memory   As many floats as p has, once per moment (plain 0, momentum 1, Adam 2).
- * Fails    NULL: bad spec, p not allocated, out of memory.  A NULL p gives NULL and no new message.
+ * Fails    NULL: bad spec, p not allocated, out of memory.  A NULL p gives NULL and keeps the message.
  * Papers   Adam, Kingma, Ba 2014, arXiv:1412.6980v9, algorithm 1; decoupled decay, Loshchilov,
  *          Hutter 2017, arXiv:1711.05101v3.
  * Differs  The decay is multiplied by lr, as in PyTorch's AdamW; the paper multiplies by the
@@ -49,11 +49,11 @@ qg_optim *qg_adam(qg_params *p, qg_adam_spec spec);
 /* Trains parameters that flip (qg_param.flips: weights with the scheme bop) by this rule, and every other
  * parameter with Adam.
  *
- *     m = (1 - gamma) m + gamma g              at first 0
+ *     m = (1 - gamma) m + gamma g              initially 0
  *     w = -w if m w > 0 and |m| > threshold
  *
- * gamma is scaled like the learning rate of the parameter: at lr of qg_optim_set_lr it is
- * gamma lr / rest.lr, at most 1, so that a schedule which divides lr divides gamma too.  Decay and
+ * gamma follows the learning rate of the parameter: it is gamma lr / rest.lr, at most 1, where lr is that of
+ * qg_optim_set_lr.  A schedule that divides lr thus divides gamma too.  Decay and
  * clip do not apply to a parameter that flips.
  *
  * Fails    As qg_adam; QG_EARG also for gamma, threshold, or if no parameter flips.
@@ -66,16 +66,16 @@ typedef struct qg_bop_spec {
 } qg_bop_spec;
 qg_optim *qg_bop(qg_params *p, qg_bop_spec spec);
 
-/* A group's own share of the learning rate, and its own decay.  The lr of the formulas is, for each
- * parameter, lr * lr_scale of its group * its own lr_scale; the decay its own, else its group's. */
+/* Settings of a group.  In the formulas, lr of a parameter is lr * lr_scale of its group * its own lr_scale;
+ * decay is its own, or else its group's. */
 typedef struct qg_group_spec {
     float lr_scale;         /* 0: 1 */
-    float weight_decay;     /* replaces that of the optimizer's spec, also when 0 */
+    float weight_decay;     /* replaces that of the optimizer's spec, even if 0 */
     bool  frozen;           /* values and moments stay */
 } qg_group_spec;
 
-/* Both take effect in the next step, which refuses what is out of range: a negative, infinite or
- * NaN number, QG_TRACKED.  lr 0 is legal: moments are gathered and w
+/* Both take effect in the next step, which refuses settings that are out of range: a negative, infinite or
+ * NaN number, or the group QG_TRACKED.  lr 0 is legal: moments are gathered and w
  * only moves where a clip or a projection moves it. */
 void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
@@ -87,15 +87,15 @@ void      qg_optim_set_lr(qg_optim *o, float lr);
  * Memory   Nothing is allocated.
  * Fails    QG_ENAN: a gradient is not finite; the message names the first such parameter.  QG_EARG:
  *          a setting, or lr_scale, decay or clip of a parameter, is out of range.
- *          QG_ESTATE: o is NULL, or a count of steps was loaded that no run reaches.  A failure
- *          touches nothing.
+ *          QG_ESTATE: o is NULL, or the loaded count of steps is out of range.  A failure changes
+ *          nothing.
  */
 QG_MUST_CHECK
 qg_status qg_optim_step(qg_optim *o);
 
 /* Adds to s, as views: each parameter's moments with its shape [n,h,w,c], as
  * "optim.momentum.conv1.weight" (SGD), "optim.m.conv1.weight", "optim.v.conv1.weight" (Adam, Bop), and
- * the count of steps, "optim.step", I64.  Frozen parameters are included; lr is not: it is a
+ * the count of steps, "optim.step", I64.  Includes frozen parameters, but not lr, which is a
  * function of the run's progress (optim/schedule.h). */
 void      qg_optim_state(qg_optim *o, qg_state *s);
 void      qg_optim_free(qg_optim *o);

@@ -10,11 +10,11 @@
 
 static const double PI = 3.14159265358979323846;
 
-enum { TEXT_BYTES = 256 };      /* all the words at their longest */
+enum { TEXT_BYTES = 256 };      /* enough for every option at its longest */
 
 static const float LEAST_EVERY = 0.0001f;
 
-/* What a text may and must say after the kind. */
+/* The options that a kind takes, and those that it needs. */
 typedef struct kind_row {
     const char *name;
     const char *words;
@@ -29,7 +29,7 @@ static const kind_row kinds[] = {
     [QG_COSINE]      = { "cosine", "factor, warmup", false, true, false, false },
 };
 
-/* A part of the text. */
+/* Part of the text. */
 typedef struct slice {
     const char *text;
     int         length;
@@ -37,15 +37,15 @@ typedef struct slice {
 
 /* --- value -------------------------------------------------------------------------------- */
 
-/* progress is rounded to a float first: epoch 8 of 10 has passed the milestone 0.8f, which is
- * greater than 0.8. */
+/* Progress is rounded to float first, so that epoch 8 of 10 has passed the milestone 0.8f, which is greater
+ * than 0.8. */
 static double steps_down(const qg_schedule *s, double progress)
 {
     const double factor = s->factor == 0 ? 0.1 : (double)s->factor;
     double       scale  = 1;
     for (int i = 0; i < s->n_milestones && i < QG_MILESTONES; i++)
         if ((float)progress >= s->milestone[i]) scale *= factor;
-    /* every is off by half of FLT_EPSILON, relatively, from what was written. */
+    /* every, a float, is off from the written number by half of FLT_EPSILON, relatively. */
     const double reached = progress * (1 + (double)FLT_EPSILON);
     const double every   = fmax((double)s->every, (double)LEAST_EVERY);
     for (int i = 1; s->every > 0 && reached >= i * every; i++) scale *= factor;
@@ -80,8 +80,8 @@ static bool is(slice a, const char *word)
     return strlen(word) == (size_t)a.length && !strncmp(a.text, word, (size_t)a.length);
 }
 
-/* What comes before the first of the marks, which is skipped; *rest becomes what comes after it, or
- * NULL text if there is no mark. */
+/* Splits *rest at the first mark: returns the part before it and leaves the part after it, or NULL text if
+ * there is no mark. */
 static slice cut(slice *rest, char mark)
 {
     const char *end  = memchr(rest->text, mark, (size_t)rest->length);
@@ -125,7 +125,7 @@ static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedu
     if (k->takes_at && is(word, "at"))
         return milestones(value, out)
                    ? QG_OK
-                   : refuse(k, word, value, "must be 1 to 8 increasing numbers in (0, 1) with + between");
+                   : refuse(k, word, value, "must be 1 to 8 increasing numbers in (0, 1), separated by +");
     if (k->takes_at && is(word, "every"))
         return number(value, &out->every) && out->every >= LEAST_EVERY && out->every < 1
                    ? QG_OK
@@ -136,7 +136,7 @@ static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedu
             return fits && out->factor >= 0 ? QG_OK : refuse(k, word, value, "must be 0 or more");
         return fits && out->factor > 0 ? QG_OK : refuse(k, word, value, "must be more than 0");
     }
-    return qg_fail(QG_EARG, "schedule: %s: there is no word '%.*s', only %s", k->name, word.length,
+    return qg_fail(QG_EARG, "schedule: %s has no option '%.*s'; available: %s", k->name, word.length,
                    word.text, k->words);
 }
 
@@ -177,7 +177,7 @@ qg_status qg_schedule_parse(const char *text, qg_schedule *out)
         *out = s;
         return QG_OK;
     }
-    return qg_fail(QG_EARG, "schedule: no kind is '%.*s'; constant, step, exponential, cosine are",
+    return qg_fail(QG_EARG, "schedule: unknown kind '%.*s'; available: constant, step, exponential, cosine",
                    name.length, name.text);
 }
 

@@ -1,7 +1,7 @@
-/* optim/schedule.h — the learning rate as a pure function of how far the run is.
+/* optim/schedule.h — the learning rate as a pure function of the progress of a run.
  *
  * progress is 0 at the first step and 1 at the end of the last epoch, so a schedule written for 25
- * epochs anneals just as well in 10.
+ * epochs anneals in 10 as well.
  */
 #ifndef QG_SCHEDULE_H
 #define QG_SCHEDULE_H
@@ -21,36 +21,36 @@ typedef struct qg_schedule {
     qg_schedule_kind kind;
     float            factor;                   /* of the kind; 0: 0.1 if QG_STEP, 0 if QG_COSINE */
     float            milestone[QG_MILESTONES]; /* QG_STEP: increasing fractions in (0, 1) */
-    int              n_milestones;             /* at most QG_MILESTONES; more are ignored */
-    float            every;                    /* QG_STEP: a milestone, beside those, at each multiple
-                                                  of this fraction in [0.0001, 1) */
+    int              n_milestones;             /* at most QG_MILESTONES; others are ignored */
+    float            every;                    /* QG_STEP: a further milestone at each multiple of
+                                                  this fraction in [0.0001, 1) */
     float            warmup;                   /* linear from 0 over this first fraction, 0..1 */
 } qg_schedule;                                 /* {0} is constant */
 
 /* The learning rate at progress 0..1 when the base rate is lr.  A milestone counts as passed when
- * progress, rounded to float, has reached it.  The warm-up multiplies the kind's own rate by
- * progress / warmup, so it moves no milestone.
+ * progress, rounded to float, has reached it.  The warm-up multiplies the rate of the
+ * kind by progress / warmup, so it moves no milestone.
  *
- * Range    progress outside 0..1 is taken as the nearer end; NaN gives NaN where the rate depends
+ * Range    progress outside 0..1 is clamped; NaN gives NaN where the rate depends
  *          on it.  QG_EXPONENTIAL with factor 0 is lr at 0, then 0.  s may be NULL: lr.
  */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
 /* "constant", "step:at=0.5+0.8,factor=0.1", "step:every=0.25,factor=0.5",
- * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05": a kind, then words in any order.
- * step needs either at= or every=, exponential needs factor=.
+ * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05": a kind, then options in any
+ * order.  step needs either at= or every=, exponential needs factor=.
  *
  * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); every in [0.0001, 1); warmup 0..1; factor more than 0,
  *          for cosine also 0, and possibly more than 1.  Numbers are decimal, without blanks.
- * Fails    QG_EARG, naming the word that is wrong and the words there are, or the value and its
- *          legal range; *out is then untouched.
+ * Fails    QG_EARG, naming the unknown option and the available ones, or the value and its legal
+ *          range; *out is then untouched.
  */
 QG_MUST_CHECK
 qg_status qg_schedule_parse(const char *text, qg_schedule *out);
 
-/* The text that qg_schedule_parse turns back into *s; returns its length, as snprintf.  *s is as
- * qg_schedule_parse would accept it, or NULL, the constant rate; fields that its kind does not use are
- * left out.  255 bytes and the terminating 0 are always enough. */
+/* Writes the text that qg_schedule_parse reads as *s, and returns its length like snprintf.  *s must be a
+ * schedule that qg_schedule_parse accepts, or NULL for the constant rate; fields that its kind does not
+ * use are left out.  256 bytes are always enough. */
 int       qg_schedule_print(const qg_schedule *s, char *text, int bytes);
 
 #endif

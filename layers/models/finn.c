@@ -39,8 +39,8 @@ static qg_net *declare_lfc(qg_model_spec s) { return declare_fc(s, 1024); }
 
 /* --- six convolutions without padding ------------------------------------------------------ */
 
-/* The source pools behind the quantizer.  The maximum goes through it, so the values are the same
- * here; the gradient goes to the largest number, not to the first of equal codes. */
+/* The source pools after the quantizer.  Quantizing keeps the order, so the values are the same here, but
+ * the gradient goes to the largest number and not to the first of equal codes. */
 static void between(qg_net *net, qg_quant next_input, bool pool)
 {
     qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .eps = 1e-4f });
@@ -83,7 +83,7 @@ static qg_net *declare_cnv(qg_model_spec s)
     "weight = \"unit:bits=1\"\n"                                                                   \
     "input = \"unit:bits=1\"\n"
 
-#define ABOUT_FC "FC-10, dropout 0.2, image quantized too, binary unless said otherwise (BNN-PYNQ)"
+#define ABOUT_FC "FC-10, dropout 0.2, image quantized too, binary by default (BNN-PYNQ)"
 
 const qg_model qg_model_tfc = { .name    = "tfc",
                                 .about   = "3x64" ABOUT_FC,

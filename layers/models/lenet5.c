@@ -21,10 +21,10 @@ static qg_net *declare(qg_model_spec s)
 
 const qg_model qg_model_lenet5 = {
     .name  = "lenet5",
-    .about = "32C5-MP2-64C5-MP2-512FC-10, batch norm behind every hidden product (TWN, arXiv:1605.04711)",
+    .about = "32C5-MP2-64C5-MP2-512FC-10, batch norm after every hidden product (TWN, arXiv:1605.04711)",
 
     /* The authors' solver: 30,000 iterations of 50 images, the rate divided by ten after 15,000 and
-     * 25,000 of them.  They print an SVM loss and ship a softmax; this is what they ship. */
+     * 25,000 of them.  The paper has an SVM loss, the released code a softmax; this is the code's. */
     .recipe = "epochs = 25\n"
               "batch = 50\n"
               "optimizer = \"sgd\"\n"
@@ -37,10 +37,10 @@ const qg_model qg_model_lenet5 = {
     .declare = declare,
 };
 
-/* --- as XNOR-Net was replicated ----------------------------------------------------------- */
+/* --- the replication of XNOR-Net ----------------------------------------------------------- */
 
 /* Every binary block is bn - sign - product - relu, so that the batch norm comes after the pooling.
- * Where the replication keeps gamma at 0.01 or more, gamma is free here. */
+ * The replication keeps gamma at 0.01 or more; here it is free. */
 static qg_net *declare_xnor(qg_model_spec s)
 {
     const qg_batchnorm_spec norm  = { .eps = 1e-4f }, plain = { .eps = 1e-4f, .no_scale = true, .no_shift = true };

@@ -1,8 +1,8 @@
 /* The multilayer perceptron of BinaryConnect and BNN. */
 #include "layers/models/parts.h"
 
-/* Dense - batch norm - relu, depth times, then dense - batch norm.  A binary input takes the place of
- * the relu, which makes it BNN's. */
+/* Dense - batch norm - relu, depth times, then dense - batch norm.  A binary input replaces the relu,
+ * which makes it BNN's net. */
 static qg_net *declare(qg_model_spec s)
 {
     const int               depth = (int)s.option[QG_MODEL_DEPTH], width = (int)s.option[QG_MODEL_WIDTH];
@@ -20,9 +20,9 @@ static qg_net *declare(qg_model_spec s)
 
 const qg_model qg_model_mlp = {
     .name  = "mlp",
-    .about = "dense layers, 3x2048 unless depth and width say otherwise, batch norm behind each, the last too (BinaryConnect, arXiv:1511.00363)",
+    .about = "dense layers, 3x2048 by default, batch norm after each, the last included (BinaryConnect, arXiv:1511.00363)",
 
-    /* The code that the authors released; the paper has 3x1024 and SGD.  Theirs goes with
+    /* As the authors' released code; the paper has 3x1024 and SGD.  Train it with
      * --weight binaryconnect:draw=stoch,start=unit,glorot-lr=adam. */
     .recipe = "epochs = 250\n"
               "batch = 100\n"

@@ -17,7 +17,7 @@ const qg_model *qg_model_find(const char *name)
 {
     for (const qg_model *const *m = qg_models; name && *m; m++)
         if (!strcmp((*m)->name, name)) return *m;
-    qg_fail(QG_EARG, "no model is named '%s'", name ? name : "NULL");
+    qg_fail(QG_EARG, "unknown model '%s'", name ? name : "NULL");
     return NULL;
 }
 
@@ -28,7 +28,7 @@ static int count_words(const char *words)
     return n;
 }
 
-/* Of the models that have it. */
+/* The name of a key, from a model that has it. */
 static const char *key_name(int key)
 {
     for (const qg_model *const *m = qg_models; *m; m++)
@@ -36,7 +36,7 @@ static const char *key_name(int key)
     return "";
 }
 
-/* 0 is the fallback. */
+/* Replaces 0 by the fallback and checks the range. */
 static qg_status settle(const qg_model *m, int key, double *value)
 {
     const qg_model_option *o   = &m->option[key];
@@ -46,11 +46,11 @@ static qg_status settle(const qg_model *m, int key, double *value)
     if (*value == 0) *value = o->fallback;
     if (!o->name || (*value >= o->min && *value <= max && !((o->whole || o->words) && *value != floor(*value))))
         return QG_OK;
-    return qg_fail(QG_EARG, "%s: %s is %g, not %s%g .. %g", m->name, o->name, *value,
-                   o->whole || o->words ? "a whole number of " : "", o->min, max);
+    return qg_fail(QG_EARG, "%s: %s is %g, must be %sin %g..%g", m->name, o->name, *value,
+                   o->whole || o->words ? "a whole number " : "", o->min, max);
 }
 
-/* Every exception is for a product that is there. */
+/* Every exception must name a product of the net. */
 static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, const qg_net *net)
 {
     for (int i = 0; i < spec->choices; i++) {

@@ -1,4 +1,4 @@
-/* layers/models/models.h — the zoo: nets of the papers, with their recipes. */
+/* layers/models/models.h — the models: nets of the papers, with their training recipes. */
 #ifndef QG_MODELS_H
 #define QG_MODELS_H
 
@@ -11,12 +11,12 @@ typedef struct qg_choice {
     qg_quant    weight, input, gradient;
 } qg_choice;
 
-/* What models let their user choose.  A key means the same in every model that has it. */
+/* Options of models.  A key means the same in every model that has it. */
 typedef enum qg_model_key {
     QG_MODEL_DEPTH,                 /* hidden layers */
     QG_MODEL_WIDTH,                 /* units of a hidden layer; of vgg: a multiple of the paper's channels */
-    QG_MODEL_DROPOUT,               /* rate in front of every product but the first */
-    QG_MODEL_INPUT_DROPOUT,         /* and in front of the first */
+    QG_MODEL_DROPOUT,               /* rate before every product but the first */
+    QG_MODEL_INPUT_DROPOUT,         /* rate before the first product */
     QG_MODEL_ORDER,                 /* qg_residual_order */
     QG_MODEL_SHORTCUT,              /* qg_shortcut_kind */
     QG_MODEL_KEYS
@@ -27,15 +27,15 @@ typedef enum qg_residual_order {
     QG_PRE_ACTIVATION               /* bn - act - conv - bn - act - conv, + shortcut    [1603.05027] */
 } qg_residual_order;
 
-/* How a shortcut gets to half the size and twice the channels. */
+/* How a shortcut halves the size and doubles the channels. */
 typedef enum qg_shortcut_kind {
-    QG_SHORTCUT_A,                  /* every second pixel, zero channels: nothing is learned */
-    QG_SHORTCUT_POOL,               /* means of 2x2 pixels, zero channels: TTQ's */
+    QG_SHORTCUT_A,                  /* every second pixel, zeros for new channels */
+    QG_SHORTCUT_POOL,               /* means of 2x2 pixels, zeros for new channels, as in TTQ */
     QG_SHORTCUT_B                   /* a 1x1 convolution */
 } qg_shortcut_kind;
 
 typedef struct qg_model_option {
-    const char *name;               /* "width"; NULL: the model has no such option */
+    const char *name;               /* "width"; NULL: the model does not have it */
     double      fallback, min, max; /* of a number */
     bool        whole;              /* a whole number */
     const char *words;              /* "post|pre": the value is the index of the word; else NULL */
@@ -45,35 +45,34 @@ typedef struct qg_model_spec {
     int              height, width, channels, classes;
     uint64_t         seed;
     qg_quant         weight;        /* of every product */
-    qg_quant         input;         /* of every product but the first, which reads the image; in tfc, sfc
-                                       and lfc of that too */
+    qg_quant         input;         /* of every product but the first, which reads the image; tfc, sfc
+                                       and lfc quantize the image too */
     qg_quant         gradient;      /* of every product's dL/dy */
-    bool             first_last_float;  /* all three of the first and last product stay float */
+    bool             first_last_float;  /* the first and last product are not quantized */
     bool             fold_batchnorm;    /* both as in qg_net_spec */
     uint64_t         freeze_batchnorm_after;
     double           option[QG_MODEL_KEYS];     /* [QG_MODEL_WIDTH] = 0.25; 0: the model's fallback */
-    const qg_choice *choice;        /* and exceptions */
+    const qg_choice *choice;        /* exceptions for single layers */
     int              choices;
 } qg_model_spec;
 
 typedef struct qg_model {
     const char     *name;           /* "lenet5" */
     const char     *about;          /* one line: architecture and paper */
-    const char     *recipe;         /* the paper's training, in the language of --config */
-    qg_shape        image;          /* what the paper trains it on */
+    const char     *recipe;         /* the paper's training, as text for --config */
+    qg_shape        image;          /* the paper's input */
     qg_model_option option[QG_MODEL_KEYS];
-    qg_net       *(*declare)(qg_model_spec spec);   /* every option is set: use qg_model_declare */
+    qg_net       *(*declare)(qg_model_spec spec);   /* with every option set: call qg_model_declare */
 } qg_model;
 
 extern const qg_model *const qg_models[];       /* ends with NULL */
 const qg_model *qg_model_find(const char *name);                /* NULL: no such model, QG_EARG */
 
-/* The model's net, not built yet.  NULL: out of memory, or QG_EARG: an option that the model does not
- * have, or one out of range; the message names it, its value and what is legal; an exception for a
- * layer that is not there. */
+/* Declares the model's net, which the caller builds.  NULL: out of memory, or QG_EARG: the model does not
+ * have an option, an option is out of range, or an exception names a layer that does not exist. */
 qg_net         *qg_model_declare(const qg_model *m, qg_model_spec spec);
 
-/* What spec says of the product called name.  first: it reads the image. */
+/* The quantizers that spec gives to the product called name.  first: it reads the image. */
 typedef struct qg_model_quants {
     qg_quant weight, input, gradient;
 } qg_model_quants;

@@ -15,28 +15,28 @@ extern const qg_model qg_model_tfc, qg_model_sfc, qg_model_lfc, qg_model_cnv;
 /* The three quantizers of a product's spec. */
 #define QG_QUANTS(p) .weight = (p).weight, .input = (p).input, .gradient = (p).gradient
 
-/* The images that papers train on. */
+/* Image sizes of the papers. */
 #define QG_MNIST_IMAGE { 1, 28, 28, 1 }
 #define QG_CIFAR_IMAGE { 1, 32, 32, 3 }
 
-/* The part of a model's spec that is the net's. */
+/* The net's part of a model's spec. */
 qg_net_spec     qg__model_net(const qg_model_spec *spec);
 
 /* qg_model_quant of "conv3" or "fc3". */
 qg_model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number, bool first,
                                    bool last);
 
-/* What stands between a product and the next: batch norm, nonlinearity, pooling (0: none).
+/* Declares what stands between two products: batch norm, nonlinearity, pooling (0: none).
  *
- * A next input that rectifies takes the place of the relu.  A binary one also pulls the pooling in
- * front of the batch norm: the maximum over a window of signs is +1 nearly everywhere. */
+ * If the next input rectifies, it replaces the relu.  If it is binary, the pooling comes before the batch
+ * norm, because the maximum over a window of signs is +1 nearly everywhere. */
 void            qg__model_between(qg_net *net, qg_batchnorm_spec norm, qg_quant next_input, int pool);
 
-/* A relu, unless the next input takes its place. */
+/* Declares a relu, unless the next input replaces it. */
 void            qg__model_relu(qg_net *net, qg_quant next_input);
 
-/* Dropout in front of a product.  Its input quantizer, if any, goes in front of the dropout and out of
- * *input: what is dropped is 0 to the product, and no code.  Rate 0: nothing happens. */
+/* Declares dropout before a product.  The product's input quantizer moves before the dropout and out of
+ * *input, because a dropped value is 0, which may not be a code.  Rate 0: does nothing. */
 void            qg__model_dropout(qg_net *net, qg_quant *input, double rate);
 
 #endif

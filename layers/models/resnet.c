@@ -3,7 +3,7 @@
 
 #include "layers/models/parts.h"
 
-/* A net as far as it is declared. */
+/* A net that is being declared. */
 typedef struct residual {
     qg_net              *net;
     const qg_model_spec *s;
@@ -19,7 +19,7 @@ static qg_layer *batchnorm(residual *r, qg_layer *x)
     return qg_net_batchnorm_with(r->net, (qg_batchnorm_spec){ .after = x });
 }
 
-/* Quantizers of the convolution after the next skip ones. */
+/* Quantizers of a convolution yet to be declared, skip convolutions ahead. */
 static qg_model_quants ahead(const residual *r, int skip)
 {
     return qg__model_numbered(r->s, "conv", r->convs + skip + 1, r->convs + skip == 0, false);
@@ -34,14 +34,14 @@ static qg_layer *conv3(residual *r, qg_layer *x, qg_model_quants q, int channels
                                                    .no_bias = true, .after = x, QG_QUANTS(q) });
 }
 
-/* The nonlinearity that both the next block and its shortcut read: the input quantizer where it
- * rectifies, else relu. */
+/* The nonlinearity that both the next block and its shortcut read: the input quantizer if it rectifies,
+ * otherwise relu. */
 static qg_layer *nonlinearity(residual *r, qg_quant input)
 {
     return rectifies(input) ? qg_net_quantize(r->net, input) : qg_net_relu(r->net);
 }
 
-/* What x has been quantized by, its readers need not quantize again. */
+/* Readers of an input that is already quantized do not quantize it again. */
 static qg_model_quants reads_quantized(qg_model_quants q)
 {
     if (rectifies(q.input)) q.input = (qg_quant){ 0 };
@@ -50,15 +50,15 @@ static qg_model_quants reads_quantized(qg_model_quants q)
 
 /* --- shortcuts ---------------------------------------------------------------------------- */
 
-/* Half the size, twice the channels, without parameters; x is the last layer that was declared. */
+/* Half the size, twice the channels, without parameters; x is the last declared layer. */
 static qg_layer *narrow(residual *r, qg_layer *x, int channels)
 {
     if (r->kind == QG_SHORTCUT_A) return qg_net_shortcut(r->net, x, 2, channels);
     return qg_net_shortcut(r->net, qg_net_avgpool(r->net, 2), 1, channels);
 }
 
-/* The same, learned; x has been through the nonlinearity.  The batch norm belongs to the order in which
- * one ends every branch. */
+/* The same, learned; x has passed the nonlinearity.  In post-activation order a batch norm ends every
+ * branch. */
 static qg_layer *project(residual *r, qg_layer *x, int channels)
 {
     char name[32];
@@ -72,7 +72,7 @@ static qg_layer *project(residual *r, qg_layer *x, int channels)
 /* --- blocks ------------------------------------------------------------------------------- */
 
 /* conv3 - bn - act - conv3 - bn, plus the shortcut, - act.             [1512.03385v1, fig. 2]
- * The first convolution reads what the block before has already quantized. */
+ * The block before has already quantized the input of the first convolution. */
 static qg_layer *post_block(residual *r, qg_layer *x, int channels, bool widen)
 {
     const qg_model_quants a = reads_quantized(ahead(r, 0)), b = ahead(r, 1);
@@ -86,8 +86,8 @@ static qg_layer *post_block(residual *r, qg_layer *x, int channels, bool widen)
 }
 
 /* bn - act - conv3 - bn - act - conv3, plus the shortcut.               [1603.05027v3, fig. 1]
- * The shortcut of the first block of all, and every 1x1 convolution, begins behind bn - act; the others
- * carry the sum itself. */
+ * The shortcut of the very first block, and every 1x1 convolution, begins after bn - act; the others carry
+ * the sum itself. */
 static qg_layer *pre_block(residual *r, qg_layer *x, int channels, bool widen)
 {
     const bool            first = r->convs == 1, learned = r->kind == QG_SHORTCUT_B;
@@ -103,8 +103,8 @@ static qg_layer *pre_block(residual *r, qg_layer *x, int channels, bool widen)
     return qg_net_add(r->net, conv3(r, NULL, b, channels, 1), shortcut);
 }
 
-/* 3 stages of n blocks with 16, 32, 64 channels: 6 n + 2 layers with weights, and two more with
- * shortcuts that have some. */
+/* 3 stages of n blocks with 16, 32, 64 channels: 6 n + 2 layers with weights, and two more if shortcuts are
+ * learned. */
 static qg_net *declare(qg_model_spec s, int n)
 {
     residual r = { .net  = qg_net_new(qg__model_net(&s)),

@@ -111,7 +111,7 @@ static void models_are_found_by_name(void **state)
     assert_string_equal(qg_models[0]->name, "lenet5");
     assert_null(qg_model_find("lenet"));
     assert_null(qg_model_declare(qg_model_find("lenet"), (qg_model_spec){ .height = 28, .classes = 10 }));
-    assert_message("model: it is NULL; the last failure was: no model is named 'lenet'");
+    assert_message("model: it is NULL; the last failure was: unknown model 'lenet'");
     assert_null(qg_model_find(""));
 }
 

@@ -61,14 +61,14 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "conv1: out 3, kernel 0x0, stride 1" },
     { QG_ESHAPE, "conv1: kernel 8x8 is larger than its input [1,9,7,3] padded by 0" },
     { QG_EARG, "conv1: out 3, kernel 3x3, stride -2" },
-    { QG_EARG, "conv1: pad is 2147483647, not 0..1048576" },
-    { QG_EARG, "head: out is -1, not at least 1" },
+    { QG_EARG, "conv1: pad is 2147483647, must be 0..1048576" },
+    { QG_EARG, "head: out is -1, must be at least 1" },
     { QG_ESHAPE, "pool1: input [1,9,7,3] is smaller than its 8x8 window" },
-    { QG_EARG, "pool1: size is 0, not at least 1" },
-    { QG_EARG, "drop1: rate is 1, not 0 or more and below 1" },
+    { QG_EARG, "pool1: size is 0, must be at least 1" },
+    { QG_EARG, "drop1: rate is 1, must be 0 or more and less than 1" },
     { QG_EARG, "drop1: rate is nan" },
-    { QG_EARG, "bn1: eps is -1 and momentum 0, must be 0 (for the default) or more" },
-    { QG_EARG, "bn1: eps is 0 and momentum 2" },
+    { QG_EARG, "bn1: eps is -1, must be 0 (for 1e-5) or more" },
+    { QG_EARG, "bn1: eps is 0, must be 0 (for 1e-5) or more; momentum is 2, must be" },
     { QG_EARG, "fc1.input: twn does not quantize inputs" },
     { QG_EARG, "conv1.weight: sign does not quantize weights" },
     { QG_EARG, "fc1.gradient: twn does not quantize gradients" },
@@ -82,7 +82,7 @@ static const struct { qg_status status; const char *says; } complaints[] = {
     { QG_EARG, "fc1.weight: fake_quant: range is 77, must be 0 .. 4" },
     { QG_EARG, "fc1.weight: twn: surrogate: its bound, beta or temperature is -1, must be 0 or more" },
     { QG_EARG, "is not UTF-8, as checkpoints have it" },
-    { QG_EARG, "affine1: 2 x + nan has to be finite" },
+    { QG_EARG, "affine1: 2 x + nan, both numbers must be finite" },
 };
 
 static void the_first_bad_declaration_surfaces_at_build(void **state)
@@ -216,7 +216,7 @@ static void the_wrong_time_is_told(void **state)
     net = qg_net_new((qg_net_spec){ .height = 9, .width = 0, .channels = 3, .seed = 1 });
     assert_null(qg_net_relu(net));
     assert_null(qg_net_build(net));
-    assert_message("net: the image is 9 x 0 x 3, not at least 1 x 1 x 1");
+    assert_message("net: the image is 9 x 0 x 3, must be at least 1 x 1 x 1");
     qg_net_free(net);
     qg_tape_free(t);
 }
@@ -278,7 +278,7 @@ static void a_layer_that_nobody_reads_is_named(void **state)
         qg_net_dense(net, (qg_dense_spec){ .out = 2, .after = relu });
         if (i > 0) assert_non_null(qg_net_build(net));
         else assert_null(qg_net_build(net));
-        if (i == 0) assert_message("head: no layer reads it, and the net's result is fc1; a further result is declared with "
+        if (i == 0) assert_message("head: no layer reads it, and the net's result is fc1; declare further results with "
                                    "qg_net_result");
         qg_net_free(net);
     }
