@@ -14,16 +14,13 @@ typedef struct evaluation {
     run         run;
     qg_loader  *train;          /* of the run: whose statistics normalise, or NULL */
     qg_loader  *test;
-    qg_net     *net;
-    qg_optim   *optim;          /* last.safetensors holds its state too */
     config      other_config;   /* with another quantizer for the weights, --weight */
     qg_net     *other;          /* NULL: the run's own */
     init_report init;
-    qg_tape    *tape;
     measured    found;
 } evaluation;
 
-static bool best(const evaluation *e) { return e->asked.best; }
+static run_file weights_file(const evaluation *e) { return e->asked.best ? RUN_BEST : RUN_LAST; }
 
 /* The run's configuration with the weights' scheme of --weight. */
 static qg_status exchange(evaluation *e)
@@ -38,10 +35,10 @@ static qg_status configure(evaluation *e, bool *usage)
     const char *dir = e->asked.run;
     *usage          = !dir;
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
-    const qg_status status = config_of_run(dir, &e->config);
+    qg_status status = run_paths_of(dir, &e->run.paths);
+    if (!status) status = config_of_run(e->run.paths.file[RUN_CONFIG], &e->config);
     if (status) return status;
     e->recipe = e->config.recipe;
-    snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
     if (config_text(&e->asked, "threads")) e->recipe.threads = e->asked.recipe.threads;
     return config_text(&e->asked, "weight") ? exchange(e) : QG_OK;
 }
@@ -97,11 +94,9 @@ static qg_status open_images(evaluation *e)
 /* A second net takes what the run's own has just been found to be. */
 static qg_status load_other(evaluation *e)
 {
-    char            path[PATH_BYTES];
-    const qg_status status = path_join(e->run.dir, run_weights_file(best(e)), path);
-    if (status) return status;
+    const char *path = e->run.paths.file[weights_file(e)];
     e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    return e->other ? init_weights(e->other, path, e->net, &e->init) : QG_EARG;
+    return e->other ? init_weights(e->other, path, e->run.net, &e->init) : QG_EARG;
 }
 
 /* The arrays do not fit a net for the test images: because these are of another size than the run's, or
@@ -112,7 +107,7 @@ static qg_status explain_misfit(const evaluation *e)
     const int      of = qg_loader_classes(e->test);
     qg_shape       was;
     int            classes;
-    if (run_noted_size(&e->run, best(e), &was, &classes) || !classes ||
+    if (run_noted_size(&e->run, weights_file(e), &was, &classes) || !classes ||
         (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
         return QG_ESHAPE;
     return qg_fail(QG_EARG, "%s: its images are %dx%dx%d of %d classes, and the run's %dx%dx%d of %d",
@@ -126,25 +121,22 @@ static qg_status load(evaluation *e)
     qg_status status = open_images(e);
     if (!status) status = check_names(e, e->test, e->recipe.data_dir);
     if (status) return status;
-    e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
-    e->tape  = e->optim ? qg_tape_new() : NULL;
-    if (!e->tape) return QG_EMEM;
-    status = run_compose(&e->run, &e->config, e->net, e->optim);
-    if (!status) status = best(e) ? run_load_best(&e->run) : run_load(&e->run);
+    e->run.net = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    status     = run_compose(&e->run, &e->config);
+    if (!status) status = run_load_weights(&e->run, weights_file(e));
     if (status == QG_ESHAPE) status = explain_misfit(e);
     return status || !config_text(&e->asked, "weight") ? status : load_other(e);
 }
 
 static void print(const evaluation *e)
 {
-    const char  *file = run_weights_file(best(e)), *trained = config_text(&e->config, "weight");
+    const char  *file = run_file_name(weights_file(e)), *trained = config_text(&e->config, "weight");
     const char  *weight = e->other ? config_text(&e->other_config, "weight") : trained;
     const double margin = report_error(e->found.accuracy, e->found.images);
     char         digest[17];
-    report_digest(e->net, digest);
+    report_digest(e->run.net, digest);
     if (!e->asked.json) {
-        printf("run            %s/%s\n", e->run.dir, file);
+        printf("run            %s/%s\n", e->run.paths.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
         if (*e->init.kept) printf("               started as always: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
@@ -155,7 +147,7 @@ static void print(const evaluation *e)
         return;
     }
     json j = json_begin(stdout);
-    json_text(&j, "run", e->run.dir);
+    json_text(&j, "run", e->run.paths.dir);
     json_text(&j, "file", file);
     json_text(&j, "model", config_text(&e->config, "model"));
     json_text(&j, "weight", weight);
@@ -177,7 +169,7 @@ static int evaluate(evaluation *e)
     bool stopped;
     status = load(e);
     if (!status)
-        status = measure(&e->recipe, e->other ? e->other : e->net, e->tape, e->run.record.steps, e->test, NULL,
+        status = measure(&e->recipe, e->other ? e->other : e->run.net, e->run.tape, e->run.record.steps, e->test, NULL,
                          &e->found, &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);
@@ -190,10 +182,7 @@ int eval_main(const verb *v, const char *program, int argc, char **argv)
     evaluation e      = { .run = { .lock = -1 } };
     int        status = options_parse(v, argc, argv, &e.asked);
     if (status < 0) status = evaluate(&e);
-    qg_tape_free(e.tape);
-    qg_optim_free(e.optim);
     run_end(&e.run);
-    qg_net_free(e.net);
     qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);

@@ -12,12 +12,9 @@ typedef struct inspection {
     config     asked, config;
     recipe     recipe;
     run        run;
-    qg_net    *net;
-    qg_optim  *optim;
-    qg_tape   *tape;
 } inspection;
 
-static bool best(const inspection *e) { return e->asked.best; }
+static run_file weights_file(const inspection *e) { return e->asked.best ? RUN_BEST : RUN_LAST; }
 
 /* Checkpoints of older versions do not say it: the test images decide or, if nobody told where they are,
  * what is published. */
@@ -38,16 +35,12 @@ static qg_status load(inspection *e)
 {
     qg_shape  image;
     int       classes;
-    qg_status status = run_noted_size(&e->run, best(e), &image, &classes);
+    qg_status status = run_noted_size(&e->run, weights_file(e), &image, &classes);
     if (!status && !classes) status = size_of_images(e, &image, &classes);
     if (status) return status;
-    e->net   = recipe_net(&e->recipe, image, classes);
-    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
-    e->tape  = e->optim ? qg_tape_new() : NULL;
-    if (!e->tape) return QG_EMEM;
-    status = run_compose(&e->run, &e->config, e->net, e->optim);
-    if (status) return status;
-    return best(e) ? run_load_best(&e->run) : run_load(&e->run);
+    e->run.net = recipe_net(&e->recipe, image, classes);
+    status     = run_compose(&e->run, &e->config);
+    return status ? status : run_load_weights(&e->run, weights_file(e));
 }
 
 /* --- measuring ---------------------------------------------------------------------------- */
@@ -115,9 +108,9 @@ static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
 /* What the quantizer makes of w. */
 static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
 {
-    qg_tape_begin(e->tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
-    const qg_var *y = qg_slot_apply(v->slot, e->tape, qg_input(e->tape, w));
-    if (!y) return qg_tape_status(e->tape);
+    qg_tape_begin(e->run.tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
+    const qg_var *y = qg_slot_apply(v->slot, e->run.tape, qg_input(e->run.tape, w));
+    if (!y) return qg_tape_status(e->run.tape);
     for (size_t i = 0; i < v->count; i++) {
         widen(y->data[i], &v->min, &v->max);
         v->zeros += y->data[i] == 0.0f;
@@ -152,19 +145,19 @@ static qg_status measure(inspection *e, const qg_product *p, tensor *v)
 static qg_status print_all(inspection *e)
 {
     const bool  as_json = e->asked.json;
-    const char *file    = run_weights_file(best(e));
+    const char *file    = run_file_name(weights_file(e));
     json        j       = { 0 };
     qg_status   s       = QG_OK;
     if (as_json) {
         j = json_begin(stdout);
-        json_text(&j, "run", e->run.dir);
+        json_text(&j, "run", e->run.paths.dir);
         json_text(&j, "file", file);
         json_open(&j, "layers", '[');
     } else {
-        printf("%s/%s, %s\n", e->run.dir, file, config_text(&e->config, "model"));
+        printf("%s/%s, %s\n", e->run.paths.dir, file, config_text(&e->config, "model"));
     }
-    for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
-        qg_layer         *l     = qg_net_layer(e->net, i);
+    for (int i = 0; i < qg_net_layers(e->run.net) && !s; i++) {
+        qg_layer         *l     = qg_net_layer(e->run.net, i);
         const qg_product *p     = qg_layer_product(l);
         const qg_slot    *alone = p ? NULL : qg_layer_slot(l, QG_INPUT);
         tensor            v;
@@ -190,8 +183,8 @@ static int inspect(inspection *e, const char *dir)
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;
-    snprintf(e->run.dir, sizeof e->run.dir, "%s", dir);
-    qg_status   status = config_of_run(dir, &e->config);
+    qg_status status = run_paths_of(dir, &e->run.paths);
+    if (!status) status = config_of_run(e->run.paths.file[RUN_CONFIG], &e->config);
     e->recipe          = e->config.recipe;
     if (e->asked.recipe.data_dir) e->recipe.data_dir = e->asked.recipe.data_dir;
     if (!status) status = load(e);
@@ -206,10 +199,7 @@ int inspect_main(const verb *v, const char *program, int argc, char **argv)
     const char *dir    = options_operand(v, &argc, argv);
     int         status = options_parse(v, argc, argv, &e.asked);
     if (status < 0) status = inspect(&e, dir);
-    qg_tape_free(e.tape);
-    qg_optim_free(e.optim);
     run_end(&e.run);
-    qg_net_free(e.net);
     config_free(&e.config);
     config_free(&e.asked);
     return status;

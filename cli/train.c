@@ -38,18 +38,21 @@ typedef struct training {
 } training;
 
 /* Where the run is to be: --out, or a name made of the recipe or of the configuration. */
-static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage)
+static qg_status choose_directory(training *t, bool *usage)
 {
-    const char *out = t->asked.out;
-    *usage          = true;
-    if (out) {
-        if (strlen(out) >= PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
-        strcpy(dir, out);
-        return QG_OK;
+    char      dir[PATH_BYTES];
+    config    c      = { 0 };
+    qg_status status = QG_OK;
+    *usage           = true;
+    if (t->asked.out) {
+        size_t n = strlen(t->asked.out);
+        while (n > 1 && t->asked.out[n - 1] == '/') n--;
+        if (n >= PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
+        snprintf(dir, sizeof dir, "%.*s", (int)n, t->asked.out);
+    } else {
+        status = config_resolve(&t->asked, NULL, &c, usage);
     }
-    config          c      = { 0 };
-    const qg_status status = config_resolve(&t->asked, NULL, &c, usage);
-    if (!status) {
+    if (!status && !t->asked.out) {
         const char *weight = config_text(&c, "weight"), *named = t->asked.named;
         char        model[VALUE_BYTES];
         model_file_name(config_text(&c, "model"), model, sizeof model);
@@ -58,21 +61,21 @@ static qg_status choose_directory(training *t, char dir[PATH_BYTES], bool *usage
                  (int)strcspn(weight, ":"), weight, config_text(&c, "seed"));
     }
     config_free(&c);
-    return status;
+    return status ? status : run_paths_of(dir, &t->trainer.run.paths);
 }
 
-static qg_status configure(training *t, const char *dir, bool *usage)
+static qg_status configure(training *t, bool *usage)
 {
-    char      path[PATH_BYTES];
-    config    stored = { 0 };
-    qg_status status = path_join(dir, "config.toml", path);
-    *usage           = false;
-    t->goes_on       = !status && t->asked.resume && path_exists(path);
-    if (t->goes_on) status = config_stored(dir, &stored);
+    const char *path   = t->trainer.run.paths.file[RUN_CONFIG];
+    config      stored = { 0 };
+    qg_status   status = QG_OK;
+    *usage             = false;
+    t->goes_on         = t->asked.resume && path_exists(path);
+    if (t->goes_on) status = config_stored(path, &stored);
     if (!status) status = config_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
     config_free(&stored);
     if (status && t->asked.resume && !t->goes_on && !t->asked.recipe.model.type)
-        return qg_fail(QG_EARG, "%s holds no run to go on with, and %s", dir, qg_errmsg());
+        return qg_fail(QG_EARG, "%s holds no run to go on with, and %s", t->trainer.run.paths.dir, qg_errmsg());
     if (status) return status;
     *usage = true;
     status = config_check(&t->config);
@@ -114,13 +117,11 @@ static qg_status note_images(training *t)
 }
 
 /* Without --init: a run that has a checkpoint needs no weights to begin with. */
-static qg_status begin_without(const training *t, const char *dir)
+static qg_status begin_without(const training *t)
 {
-    char        path[PATH_BYTES];
     const char *other = t->config.init_recipe, *digest = t->config.init_digest;
     if (!other && !digest) return QG_OK;
-    if (t->asked.resume && !path_join(dir, "last.safetensors", path) && path_exists(path))
-        return QG_OK;
+    if (t->asked.resume && run_has_checkpoint(&t->trainer.run)) return QG_OK;
     if (digest)
         return qg_fail(QG_EARG, "the run begins with weights of digest %s; say --init and where they are", digest);
     return qg_fail(QG_EARG, "the recipe begins with the weights of another; say --init runs/%s/seed-%s", other,
@@ -131,7 +132,7 @@ static qg_status begin_without(const training *t, const char *dir)
 static qg_status begin_with(training *t, const char *source)
 {
     const char     *stored = t->config.init_digest, *found = t->init.digest;
-    const qg_status status = init_weights(t->trainer.net, source, NULL, &t->init);
+    const qg_status status = init_weights(t->trainer.run.net, source, NULL, &t->init);
     if (status) return qg_fail(status, "--init %s", qg_errmsg());
     if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run began without one, and goes on without");
     if (stored && strcmp(stored, found))
@@ -139,7 +140,7 @@ static qg_status begin_with(training *t, const char *source)
     return config_set(&t->config, option_find("init-digest"), found);
 }
 
-static qg_status build(training *t, const char *dir)
+static qg_status build(training *t)
 {
     trainer *w = &t->trainer;
     w->recipe  = &t->config.recipe;
@@ -150,20 +151,17 @@ static qg_status build(training *t, const char *dir)
     qg_status status = check_images(w);
     if (!status) status = note_images(t);
     if (status) return status;
-    w->net   = recipe_net(w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
     const char *init = t->asked.init;
-    if (w->net && (init ? begin_with(t, init) : begin_without(t, dir))) return QG_EARG;
-    w->optim = w->net ? recipe_optim(w->recipe, qg_net_params(w->net)) : NULL;
-    w->tape  = w->optim ? qg_tape_new() : NULL;
-    return w->tape ? run_compose(&w->run, &t->config, w->net, w->optim) : QG_EMEM;
+    w->run.net       = recipe_net(w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
+    if (w->run.net && (init ? begin_with(t, init) : begin_without(t))) return QG_EARG;
+    return run_compose(&w->run, &t->config);
 }
 
 /* What earlier processes left.  Runs of older versions have no such file. */
 static qg_status read_before(trainer *w)
 {
-    char            path[PATH_BYTES];
-    const qg_status status = path_join(w->run.dir, "result.json", path);
-    return status || !path_exists(path) ? status : result_read(&w->before, path);
+    const char *path = w->run.paths.file[RUN_RESULT];
+    return path_exists(path) ? result_read(&w->before, path) : QG_OK;
 }
 
 /* Go on where the checkpoint stands.  moved: the images lie elsewhere now, and config.toml is to say so. */
@@ -177,7 +175,7 @@ static qg_status take_up(trainer *w, bool moved)
     w->before.complete &= trainer_finished(w);
     if (!status && (at->batch > trainer_batches(w) || at->images > images))
         status = qg_fail(QG_EFORMAT, "%s: the checkpoint is of a run with more data than there is",
-                         w->run.dir);
+                         w->run.paths.dir);
     if (!status && !trainer_finished(w)) status = qg_loader_seek(w->train, at->epoch, at->batch);
     if (!status) status = run_keep_config(&w->run, moved);      /* nothing is written before all is accepted */
     return status || trainer_finished(w) ? status : run_cut_metrics(&w->run);
@@ -194,7 +192,7 @@ static void print_outcome(const training *t)
                 "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
                 "; go on with: %s train --resume --out ",
                 at->epoch + 1, at->batch, trainer_batches(w), t->program);
-        path_print(w->run.dir, stderr);
+        path_print(w->run.paths.dir, stderr);
         fputc('\n', stderr);
     }
     if (t->asked.json) report_json(&r, stdout);
@@ -221,18 +219,15 @@ static void print_head(const training *t)
 static int train(training *t)
 {
     trainer       *w = &t->trainer;
-    char           dir[PATH_BYTES];
     bool           usage;
-    const run_mode mode = t->asked.resume  ? RUN_RESUME
-                          : t->asked.force ? RUN_FORCE
-                                                            : RUN_NEW;
-    qg_status status = choose_directory(t, dir, &usage);
-    if (!status) status = configure(t, dir, &usage);
+    const run_mode mode   = t->asked.resume ? RUN_RESUME : t->asked.force ? RUN_FORCE : RUN_NEW;
+    qg_status      status = choose_directory(t, &usage);
+    if (!status) status = configure(t, &usage);
     if (status) return qg_report("qgrad train"), usage ? EXIT_USAGE : EXIT_FAILED;
     w->budget = config_text(&t->asked, "budget") ? t->asked.budget : INFINITY;
     catch_signals();
-    status = build(t, dir);
-    if (!status) status = run_claim(&w->run, dir, mode);
+    status = build(t);
+    if (!status) status = run_claim(&w->run, mode);
     const bool loads = !status && run_has_checkpoint(&w->run);
     if (!status) status = loads ? take_up(w, t->asked.recipe.data_dir) : run_create(&w->run);
     if (!status) {
@@ -254,10 +249,7 @@ int train_main(const verb *v, const char *program, int argc, char **argv)
                                 .progress = progress_begin() } };
     int status = options_parse(v, argc, argv, &t.asked);
     if (status < 0) status = train(&t);
-    qg_tape_free(t.trainer.tape);
-    qg_optim_free(t.trainer.optim);
     run_end(&t.trainer.run);
-    qg_net_free(t.trainer.net);
     qg_loader_free(t.trainer.test);
     qg_loader_free(t.trainer.train);
     config_free(&t.config);

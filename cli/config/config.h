@@ -80,13 +80,13 @@ qg_status   config_resolve(const config *asked, const config *stored, config *ou
 QG_MUST_CHECK
 qg_status   config_check(const config *c);
 
-/* config.toml of the run in dir.  Fails with QG_EFORMAT: it names no model; QG_EIO, QG_EARG. */
+/* The config.toml of a run.  Fails with QG_EFORMAT: it names no model; QG_EIO, QG_EARG. */
 QG_MUST_CHECK
-qg_status   config_stored(const char *dir, config *c);
+qg_status   config_stored(const char *path, config *c);
 
 /* The same, resolved and checked. */
 QG_MUST_CHECK
-qg_status   config_of_run(const char *dir, config *c);
+qg_status   config_of_run(const char *path, config *c);
 
 /* The path of the file that --config or --recipe names; empty: neither does.  Fails with QG_EARG: both
  * are given; there is no such recipe, and the message lists those available. */

@@ -173,20 +173,18 @@ qg_status config_check(const config *c)
     return status ? status : recipe_check(&c->recipe);
 }
 
-qg_status config_stored(const char *dir, config *c)
+qg_status config_stored(const char *path, config *c)
 {
-    char      path[PATH_BYTES];
-    qg_status status = path_join(dir, "config.toml", path);
-    if (!status) status = config_read(c, path);
+    qg_status status = config_read(c, path);
     if (!status && !c->recipe.model.type) status = qg_fail(QG_EFORMAT, "%s: names no model", path);
     return status;
 }
 
-qg_status config_of_run(const char *dir, config *c)
+qg_status config_of_run(const char *path, config *c)
 {
     config    stored = { 0 };
     bool      usage;
-    qg_status status = config_stored(dir, &stored);
+    qg_status status = config_stored(path, &stored);
     if (!status) status = config_resolve(&(config){ 0 }, &stored, c, &usage);
     config_free(&stored);
     return status ? status : config_check(c);

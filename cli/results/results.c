@@ -10,6 +10,7 @@
 
 #include "cli/json.h"
 #include "cli/results/results.h"
+#include "cli/run/run.h"
 #include "core/io/file.h"
 
 #define PAGE RESULTS "/README.md"
@@ -51,16 +52,14 @@ static qg_status copy_text(const char *from, const char *to)
 /* The logs of a run that stands in from, to the folder to. */
 static qg_status copy_logs(const logged_run *r, const char *from, const char *to)
 {
-    char      path[PATH_BYTES], source[PATH_BYTES];
+    run_paths source, p;
     bool      created;
     qg_status status = path_make(to, &created);
-    if (!status) status = path_join(to, "config.toml", path);
-    if (!status) status = config_write(&r->config, path);
-    if (!status) status = path_join(to, "metrics.csv", path);
-    if (!status) status = metrics_write(&r->metrics, path);
-    if (!status) status = path_join(from, "result.json", source);
-    if (!status) status = path_join(to, "result.json", path);
-    return status ? status : copy_text(source, path);
+    if (!status) status = run_paths_of(from, &source);
+    if (!status) status = run_paths_of(to, &p);
+    if (!status) status = config_write(&r->config, p.file[RUN_CONFIG]);
+    if (!status) status = metrics_write(&r->metrics, p.file[RUN_METRICS]);
+    return status ? status : copy_text(source.file[RUN_RESULT], p.file[RUN_RESULT]);
 }
 
 /* A link goes, and what it leads to stays. */
@@ -71,10 +70,9 @@ static void remove_logs(const char *dir)
         unlink(dir);
         return;
     }
-    static const char *const name[] = { "config.toml", "metrics.csv", "result.json" };
-    char path[PATH_BYTES];
-    for (int i = 0; i < 3; i++)
-        if (!path_join(dir, name[i], path)) remove(path);
+    run_paths p;
+    if (run_paths_of(dir, &p)) return;
+    remove(p.file[RUN_CONFIG]), remove(p.file[RUN_METRICS]), remove(p.file[RUN_RESULT]);
     rmdir(dir);
 }
 

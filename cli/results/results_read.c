@@ -9,6 +9,7 @@
 #include "cli/paths.h"
 #include "cli/run/report.h"
 #include "cli/results/results.h"
+#include "cli/run/run.h"
 
 /* --- one run ------------------------------------------------------------------------------ */
 
@@ -69,14 +70,12 @@ static qg_status finished(const logged_run *r, const char *dir)
 
 static qg_status read_run(logged_run *r, const char *dir)
 {
-    char      path[PATH_BYTES];
+    run_paths p;
     *r               = (logged_run){ .seed = 0 };
-    qg_status status = path_join(dir, "config.toml", path);
-    if (!status) status = config_read(&r->config, path);
-    if (!status) status = path_join(dir, "result.json", path);
-    if (!status) status = result_read(&r->result, path);
-    if (!status) status = path_join(dir, "metrics.csv", path);
-    if (!status) status = metrics_read(&r->metrics, path, -1);
+    qg_status status = run_paths_of(dir, &p);
+    if (!status) status = config_read(&r->config, p.file[RUN_CONFIG]);
+    if (!status) status = result_read(&r->result, p.file[RUN_RESULT]);
+    if (!status) status = metrics_read(&r->metrics, p.file[RUN_METRICS], -1);
     const char *row = r->config.named;
     if (!status && !config_text(&r->config, "data"))
         status = qg_fail(QG_EFORMAT, "%s/config.toml: names no data", dir);

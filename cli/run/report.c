@@ -53,20 +53,20 @@ void report_machine(json *j, const result *before)
 void report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test)
 {
     const qg_shape  x = qg_loader_shape(train);
-    const data_set *d = &r->config->recipe.data;
-    const char     *dir = r->config->recipe.data_dir ? r->config->recipe.data_dir : d->dir;
-    fprintf(out, "model    %s: %s\n", config_text(r->config, "model"), r->config->recipe.model.type->about);
+    const data_set *d = &r->run->config->recipe.data;
+    const char     *dir = r->run->config->recipe.data_dir ? r->run->config->recipe.data_dir : d->dir;
+    fprintf(out, "model    %s: %s\n", config_text(r->run->config, "model"), r->run->config->recipe.model.type->about);
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
-            config_text(r->config, "weight"), config_text(r->config, "input"),
-            config_text(r->config, "gradient"), config_text(r->config, "first-last"));
+            config_text(r->run->config, "weight"), config_text(r->run->config, "input"),
+            config_text(r->run->config, "gradient"), config_text(r->run->config, "first-last"));
     fprintf(out, "data     %s: %d training and %d test images of %dx%dx%d%s%s\n", d->name, x.n,
             qg_loader_shape(test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
-    fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->config, "normalise"),
-            config_text(r->config, "augment"));
+    fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->run->config, "normalise"),
+            config_text(r->run->config, "augment"));
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
             qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
-    fprintf(out, "run      %s\n\n", r->run->dir);
-    qg_net_summary(r->net, out);
+    fprintf(out, "run      %s\n\n", r->run->paths.dir);
+    qg_net_summary(r->run->net, out);
     fputc('\n', out);
 }
 
@@ -98,12 +98,11 @@ static bool is_float_twin(const config *c, const config *of)
 /* dir holds a finished float run: how it ended. */
 static bool read_rival(const char *dir, const config *of, rival *out)
 {
-    char    path[PATH_BYTES];
-    config  c     = { 0 };
-    metrics m     = { 0 };
-    bool    found = !path_join(dir, "config.toml", path) && !config_read(&c, path) &&
-                 is_float_twin(&c, of) && !path_join(dir, "metrics.csv", path) &&
-                 !metrics_read(&m, path, -1) && m.epochs == c.recipe.epochs;
+    run_paths p;
+    config    c     = { 0 };
+    metrics   m     = { 0 };
+    bool      found = !run_paths_of(dir, &p) && !config_read(&c, p.file[RUN_CONFIG]) && is_float_twin(&c, of) &&
+                 !metrics_read(&m, p.file[RUN_METRICS], -1) && m.epochs == c.recipe.epochs;
     if (found) {
         *out = (rival){ .accuracy = m.last.test_accuracy,
                         .seconds  = m.seconds,
@@ -120,11 +119,11 @@ static bool find_rival(const report *r, rival *out)
 {
     char parent[PATH_BYTES], prefix[VALUE_BYTES];
     bool found = false;
-    snprintf(parent, sizeof parent, "%s", r->run->dir);
+    snprintf(parent, sizeof parent, "%s", r->run->paths.dir);
     char *slash = strrchr(parent, '/');
     if (slash) *slash = '\0';
     else strcpy(parent, ".");
-    model_file_name(config_text(r->config, "model"), prefix, sizeof prefix);
+    model_file_name(config_text(r->run->config, "model"), prefix, sizeof prefix);
     const size_t used = strlen(prefix);
     snprintf(prefix + used, sizeof prefix - used, "-float-");
     const size_t n = strlen(prefix);
@@ -134,8 +133,8 @@ static bool find_rival(const report *r, rival *out)
         rival other;
         if (strncmp(e->d_name, prefix, n) || path_join(parent, e->d_name, path)) continue;
         if (!slash) snprintf(path, sizeof path, "%s", e->d_name);
-        if (!strcmp(path, r->run->dir) || !read_rival(path, r->config, &other)) continue;
-        const uint64_t seed  = r->config->recipe.seed;
+        if (!strcmp(path, r->run->paths.dir) || !read_rival(path, r->run->config, &other)) continue;
+        const uint64_t seed  = r->run->config->recipe.seed;
         const bool    better = (other.seed == seed) != (found && out->seed == seed)
                                    ? other.seed == seed
                                    : !found || strcmp(other.dir, out->dir) < 0;
@@ -157,7 +156,7 @@ static void print_accuracy(const report *r, FILE *out)
     fprintf(out, "test accuracy  %.2f %% ± %.2f %%, best %.2f %% after epoch %" PRIu64 "\n",
             percent(at->test_accuracy), percent(report_error(at->test_accuracy, at->tested)),
             percent(at->best_accuracy), at->best_epoch);
-    if (is_float_twin(r->config, r->config) || !find_rival(r, &other)) return;
+    if (is_float_twin(r->run->config, r->run->config) || !find_rival(r, &other)) return;
     fprintf(out, "in float       %.2f %% ± %.2f %%, in %.1f s: %s\n", percent(other.accuracy),
             percent(report_error(other.accuracy, at->tested)), other.seconds, other.dir);
 }
@@ -176,9 +175,8 @@ static void print_as_float(const config *c, FILE *out)
 
 static void print_config(const char *does, const report *r, FILE *out)
 {
-    char path[PATH_BYTES];
     fprintf(out, "  %s %s --config ", r->program, does);
-    if (!path_join(r->run->dir, "config.toml", path)) path_print(path, out);
+    path_print(r->run->paths.file[RUN_CONFIG], out);
 }
 
 /* The same run in float, or in twn if this one is in float, where find_rival looks for it.  None where
@@ -186,13 +184,13 @@ static void print_config(const char *does, const report *r, FILE *out)
  * came from elsewhere. */
 static void print_twin(const report *r, FILE *out)
 {
-    const config *c        = r->config;
+    const config *c        = r->run->config;
     const bool    is_float = is_float_twin(c, c);
-    const char   *dir = r->run->dir, *slash = strrchr(dir, '/');
+    const char   *dir = r->run->paths.dir, *slash = strrchr(dir, '/');
     char          model[VALUE_BYTES], twin[PATH_BYTES];
-    model_file_name(config_text(r->config, "model"), model, sizeof model);
+    model_file_name(config_text(r->run->config, "model"), model, sizeof model);
     const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%" PRIu64, slash ? (int)(slash + 1 - dir) : 0, dir, model,
-                           is_float ? "twn" : "float", r->config->recipe.seed);
+                           is_float ? "twn" : "float", r->run->config->recipe.seed);
     if (n >= PATH_BYTES || path_exists(twin) || c->recipe.fold_batchnorm || c->init_digest)
         return;
     print_config("train", r, out);
@@ -206,7 +204,7 @@ static void print_twin(const report *r, FILE *out)
 static void print_next(const report *r, FILE *out)
 {
     fprintf(out, "\nTry next:\n  %s eval --run ", r->program);
-    path_print(r->run->dir, out);
+    path_print(r->run->paths.dir, out);
     fputs(" --best\n", out);
     print_twin(r, out);
     print_config("bench train", r, out);
@@ -216,9 +214,9 @@ static void print_next(const report *r, FILE *out)
 void report_result(const report *r, FILE *out)
 {
     const run_record *at = &r->run->record;
-    const size_t      floats = qg_net_float_bytes(r->net), packed = qg_net_packed_bytes(r->net);
+    const size_t      floats = qg_net_float_bytes(r->run->net), packed = qg_net_packed_bytes(r->run->net);
     char              digest[17];
-    report_digest(r->net, digest);
+    report_digest(r->run->net, digest);
     fputc('\n', out);
     if (at->epoch) print_accuracy(r, out);
     fprintf(out, "bytes          %zu as float, %zu packed", floats, packed);
@@ -226,8 +224,8 @@ void report_result(const report *r, FILE *out)
     fprintf(out, "\ntime           %.1f s, %.0f images/s\n", r->run->metrics.seconds + r->seconds,
             r->rate);
     fprintf(out, "digest         %s\n", digest);
-    fprintf(out, "run            %s\n", r->run->dir);
-    if (at->epoch == (uint64_t)r->config->recipe.epochs) print_next(r, out);
+    fprintf(out, "run            %s\n", r->run->paths.dir);
+    if (at->epoch == (uint64_t)r->run->config->recipe.epochs) print_next(r, out);
 }
 
 /* --- for programs ------------------------------------------------------------------------- */
@@ -237,13 +235,13 @@ static void print_json(const report *r, FILE *out, bool with_run)
     const run_record *at   = &r->run->record;
     const bool        some = at->epoch > 0;
     char              digest[17];
-    report_digest(r->net, digest);
+    report_digest(r->run->net, digest);
     json j = json_begin(out);
-    json_text(&j, "model", config_text(r->config, "model"));
-    json_text(&j, "data", r->config->recipe.data.name);
-    json_text(&j, "weight", config_text(r->config, "weight"));
-    json_text(&j, "input", config_text(r->config, "input"));
-    json_text(&j, "gradient", config_text(r->config, "gradient"));
+    json_text(&j, "model", config_text(r->run->config, "model"));
+    json_text(&j, "data", r->run->config->recipe.data.name);
+    json_text(&j, "weight", config_text(r->run->config, "weight"));
+    json_text(&j, "input", config_text(r->run->config, "input"));
+    json_text(&j, "gradient", config_text(r->run->config, "gradient"));
     json_real(&j, "test_accuracy", some ? at->test_accuracy : NAN);
     json_real(&j, "best_test_accuracy", some ? at->best_accuracy : NAN);
     json_integer(&j, "best_epoch", at->best_epoch);
@@ -252,15 +250,15 @@ static void print_json(const report *r, FILE *out, bool with_run)
     json_integer(&j, "test_images", at->tested);
     json_real(&j, "train_loss", some ? at->train_loss : NAN);
     json_integer(&j, "epochs", at->epoch);
-    json_flag(&j, "complete", at->epoch == (uint64_t)r->config->recipe.epochs);
+    json_flag(&j, "complete", at->epoch == (uint64_t)r->run->config->recipe.epochs);
     json_real(&j, "images_per_second", r->rate);
     json_real(&j, "seconds", r->run->metrics.seconds + r->seconds);
-    json_integer(&j, "parameters", qg_params_trained(qg_net_params(r->net)));
-    json_integer(&j, "float_bytes", qg_net_float_bytes(r->net));
-    json_integer(&j, "packed_bytes", qg_net_packed_bytes(r->net));
+    json_integer(&j, "parameters", qg_params_trained(qg_net_params(r->run->net)));
+    json_integer(&j, "float_bytes", qg_net_float_bytes(r->run->net));
+    json_integer(&j, "packed_bytes", qg_net_packed_bytes(r->run->net));
     report_machine(&j, r->before);
-    json_integer(&j, "seed", r->config->recipe.seed);
-    if (with_run) json_text(&j, "run", r->run->dir);
+    json_integer(&j, "seed", r->run->config->recipe.seed);
+    if (with_run) json_text(&j, "run", r->run->paths.dir);
     json_text(&j, "digest", digest);
     json_end(&j);
 }
@@ -268,11 +266,12 @@ static void print_json(const report *r, FILE *out, bool with_run)
 void report_json(const report *r, FILE *out) { print_json(r, out, true); }
 
 /* Without the directory: the file may go elsewhere. */
-qg_status report_save(const report *r, const char *path)
+qg_status report_save(const report *r)
 {
-    char  *text = NULL;
-    size_t n    = 0;
-    FILE  *out  = open_memstream(&text, &n);
+    const char *path = r->run->paths.file[RUN_RESULT];
+    char       *text = NULL;
+    size_t      n    = 0;
+    FILE       *out  = open_memstream(&text, &n);
     if (out) print_json(r, out, false);
     if (!out || fclose(out)) {
         free(text);

@@ -11,9 +11,7 @@
 
 typedef struct report {
     const char   *program;          /* how this one was called, for the commands to try next */
-    const config *config;
     const run    *run;
-    const qg_net *net;
     const result *before;           /* what earlier processes left; {0}: nothing */
     double        seconds;          /* of the epoch that is not finished */
     double        rate;             /* images per second of all that is known */
@@ -32,8 +30,8 @@ void   report_head(const report *r, FILE *out, const qg_loader *train, const qg_
 void   report_result(const report *r, FILE *out);
 void   report_json(const report *r, FILE *out);
 
-/* The same as result.json, all or nothing.  Fails as qg_file_commit. */
+/* The same as the run's result.json, all or nothing.  Fails as qg_file_commit. */
 QG_MUST_CHECK
-qg_status report_save(const report *r, const char *path);
+qg_status report_save(const report *r);
 
 #endif

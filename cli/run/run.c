@@ -41,46 +41,52 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first two are there before the first checkpoint. */
-static const char *const files[] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
-                                     "best.safetensors" };
-
-enum { FILES = sizeof files / sizeof *files };
+/* The first two are written before the first checkpoint. */
+static const char *const files[RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
+                                              "best.safetensors" };
 
 #define FORMAT "qgrad 1"
 
 /* --- the directory ------------------------------------------------------------------------ */
 
-static bool holds_run(const char *dir)
+const char *run_file_name(run_file f) { return files[f]; }
+
+qg_status run_paths_of(const char *dir, run_paths *p)
 {
-    for (int i = 0; i < FILES; i++) {
-        char path[PATH_BYTES];
-        if (!path_join(dir, files[i], path) && path_exists(path)) return true;
-    }
-    return false;
+    qg_status status = QG_OK;
+    for (int i = 0; i < RUN_FILES && !status; i++) status = path_join(dir, files[i], p->file[i]);
+    if (!status) strcpy(p->dir, dir);
+    return status;
+}
+
+static bool holds_run(const run *r)
+{
+    bool found = false;
+    for (int i = 0; i < RUN_FILES; i++) found |= path_exists(r->paths.file[i]);
+    return found;
 }
 
 qg_status run_check_place(const run *r)
 {
     struct stat held, named;
-    const bool  found = !fstat(r->lock, &held) && !stat(r->dir, &named);
-    if (!found && errno != ENOENT) return qg_fail(QG_EIO, "%s: %s", r->dir, strerror(errno));
+    const bool  found = !fstat(r->lock, &held) && !stat(r->paths.dir, &named);
+    if (!found && errno != ENOENT) return qg_fail(QG_EIO, "%s: %s", r->paths.dir, strerror(errno));
     if (found && held.st_dev == named.st_dev && held.st_ino == named.st_ino) return QG_OK;
-    return qg_fail(QG_ESTATE, "%s is no longer the directory that this run began in: it was moved or replaced", r->dir);
+    return qg_fail(QG_ESTATE, "%s is no longer the directory that this run began in: it was moved or replaced", r->paths.dir);
 }
 
 /* The lock is on the directory itself, so it leaves no file behind, moves along when the directory
  * is renamed, and ends with the process. */
 static qg_status lock(run *r)
 {
-    const int fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return qg_fail(QG_EIO, "%s: %s", r->dir, strerror(errno));
+    const int fd = open(r->paths.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return qg_fail(QG_EIO, "%s: %s", r->paths.dir, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB)) {
         const int why = errno;
         close(fd);
         if (why == EWOULDBLOCK)
-            return qg_fail(QG_ESTATE, "%s is locked: another process trains in it", r->dir);
-        return qg_fail(QG_EIO, "cannot lock %s: %s", r->dir, strerror(why));
+            return qg_fail(QG_ESTATE, "%s is locked: another process trains in it", r->paths.dir);
+        return qg_fail(QG_EIO, "cannot lock %s: %s", r->paths.dir, strerror(why));
     }
     r->lock = fd;
     return run_check_place(r);      /* --force may have moved it between open and flock */
@@ -105,29 +111,25 @@ static qg_status move_aside(const char *dir)
 /* What a process that was killed while writing has left. */
 static void sweep(const run *r)
 {
-    for (int i = 0; i < FILES; i++) {
-        char path[PATH_BYTES];
-        if (snprintf(path, sizeof path, "%s/%s.tmp", r->dir, files[i]) < PATH_BYTES) unlink(path);
+    for (int i = 0; i < RUN_FILES; i++) {
+        char path[PATH_BYTES + 8];
+        snprintf(path, sizeof path, "%s.tmp", r->paths.file[i]);
+        unlink(path);
     }
 }
 
-qg_status run_claim(run *r, const char *dir, run_mode mode)
+qg_status run_claim(run *r, run_mode mode)
 {
-    size_t n = strlen(dir);
-    while (n > 1 && dir[n - 1] == '/') n--;
-    if (n >= PATH_BYTES) return qg_fail(QG_EARG, "--out: the path is too long");
-    memcpy(r->dir, dir, n);
-    r->dir[n]        = '\0';
-    qg_status status = path_make(r->dir, &r->created);
+    qg_status status = path_make(r->paths.dir, &r->created);
     if (!status) status = lock(r);
-    if (!status && mode == RUN_NEW && holds_run(r->dir))
+    if (!status && mode == RUN_NEW && holds_run(r))
         return qg_fail(QG_ESTATE, "%s holds a run; --resume goes on with it, --force moves it aside",
-                       r->dir);
-    if (!status && mode == RUN_FORCE && holds_run(r->dir)) {
+                       r->paths.dir);
+    if (!status && mode == RUN_FORCE && holds_run(r)) {
         const int old = r->lock;
         r->lock       = -1;
-        status        = move_aside(r->dir);
-        if (!status) status = path_make(r->dir, &r->created);
+        status        = move_aside(r->paths.dir);
+        if (!status) status = path_make(r->paths.dir, &r->created);
         if (!status) status = lock(r);
         close(old);
     }
@@ -169,24 +171,26 @@ static void note(qg_state *s, const run *r, const char *kind)
     qg_state_note(s, "classes", classes);
 }
 
-qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
+qg_status run_compose(run *r, config *c)
 {
-    qg_status status = code_stats_begin(&r->code_stats, net);
-    if (!status) status = learned_begin(&r->learned, net);
+    r->optim = r->net ? recipe_optim(&c->recipe, qg_net_params(r->net)) : NULL;
+    r->tape  = r->optim ? qg_tape_new() : NULL;
+    if (!r->tape) return QG_EMEM;
+    qg_status status = code_stats_begin(&r->code_stats, r->net);
+    if (!status) status = learned_begin(&r->learned, r->net);
     if (!status) status = metrics_begin(&r->metrics, &r->code_stats, &r->learned);
     if (status) return status;
     r->config      = c;
-    r->net         = net;
     r->identity    = config_print(c, IDENTITY);
     r->last        = qg_state_new();
     r->best        = qg_state_new();
     r->record.seed = c->recipe.seed;
     if (!r->identity || !r->last || !r->best)
         return qg_fail(QG_EMEM, "out of memory for the checkpoint");
-    qg_net_state(net, r->best);
+    qg_net_state(r->net, r->best);
     note(r->best, r, "weights");
-    qg_net_state(net, r->last);
-    qg_optim_state(o, r->last);
+    qg_net_state(r->net, r->last);
+    qg_optim_state(r->optim, r->last);
     code_stats_state(&r->code_stats, r->last);
     for (int i = 0; i < FIELDS; i++)
         qg_state_add(
@@ -199,47 +203,35 @@ qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o)
 /* Nothing is there that a run writes after its first checkpoint. */
 static qg_status check_unbegun(const run *r)
 {
-    char      path[PATH_BYTES];
-    bool      begun  = false;
-    qg_status status = path_join(r->dir, "metrics.csv", path);
-    if (!status) status = metrics_has_rows(path, &begun);
-    if (!status) status = path_join(r->dir, "result.json", path);
-    begun |= !status && path_exists(path);
-    if (!status) status = path_join(r->dir, "best.safetensors", path);
-    begun |= !status && path_exists(path);
+    bool            begun;
+    const qg_status status = metrics_has_rows(r->paths.file[RUN_METRICS], &begun);
+    begun |= path_exists(r->paths.file[RUN_RESULT]) || path_exists(r->paths.file[RUN_BEST]);
     if (status || !begun) return status;
-    return qg_fail(QG_ESTATE, "%s cannot go on: its last.safetensors is missing; --force begins anew", r->dir);
+    return qg_fail(QG_ESTATE, "%s cannot go on: its last.safetensors is missing; --force begins anew", r->paths.dir);
 }
 
 qg_status run_create(run *r)
 {
-    char      path[PATH_BYTES];
     qg_status status = check_unbegun(r);
     if (!status) status = run_check_place(r);
-    if (!status) status = path_join(r->dir, "config.toml", path);
     if (status) return status;
-    const bool had = path_exists(path);
-    status = config_write(r->config, path);
-    if (!status) status = path_join(r->dir, "metrics.csv", path);
-    if (!status) status = metrics_write(&r->metrics, path);
+    const bool had = path_exists(r->paths.file[RUN_CONFIG]);
+    status = config_write(r->config, r->paths.file[RUN_CONFIG]);
+    if (!status) status = run_cut_metrics(r);
     if (!status) status = run_save(r);
     if (!status) return QG_OK;
     char why[512];
     snprintf(why, sizeof why, "%s", qg_errmsg());
     if (run_check_place(r)) return qg_fail(status, "%s", why);      /* what is there now is not ours */
     for (int i = 0; i < 2 && !had; i++)         /* else the same command would find a run here */
-        if (!path_join(r->dir, files[i], path)) unlink(path);
-    if (r->created) rmdir(r->dir);
+        unlink(r->paths.file[i]);
+    if (r->created) rmdir(r->paths.dir);
     return status;
 }
 
 /* --- loading ------------------------------------------------------------------------------ */
 
-bool run_has_checkpoint(const run *r)
-{
-    char path[PATH_BYTES];
-    return !path_join(r->dir, "last.safetensors", path) && path_exists(path);
-}
+bool run_has_checkpoint(const run *r) { return path_exists(r->paths.file[RUN_LAST]); }
 
 /* said, of the file, is this run's configuration. */
 static qg_status check_identity(const run *r, const char *said, const char *path)
@@ -289,34 +281,37 @@ static qg_status check_record(const run *r, const char *path)
                    at->epoch);
 }
 
+/* All that s holds, which is this run's and undamaged. */
+static qg_status load(run *r, qg_state *s, const char *path)
+{
+    qg_status status = qg_state_load(s, path);
+    if (!status) status = check_recipe(r, s, path);
+    return status ? status : check_digest(r, s, path);
+}
+
 qg_status run_load(run *r)
 {
-    char      path[PATH_BYTES];
-    qg_status status = path_join(r->dir, "last.safetensors", path);
-    if (!status) status = qg_state_load(r->last, path);
-    if (!status) status = check_recipe(r, r->last, path);
-    if (!status) status = check_digest(r, r->last, path);
+    const char *path   = r->paths.file[RUN_LAST];
+    qg_status   status = load(r, r->last, path);
     if (!status) status = check_record(r, path);
-    if (!status) status = path_join(r->dir, "metrics.csv", path);
     if (status) return status;
     code_stats_loaded(&r->code_stats);
     metrics_end(&r->metrics);
-    return metrics_read(&r->metrics, path, (int)r->record.epoch);
+    return metrics_read(&r->metrics, r->paths.file[RUN_METRICS], (int)r->record.epoch);
 }
 
 qg_status run_keep_config(run *r, bool anew)
 {
-    char            path[PATH_BYTES];
-    const qg_status status = path_join(r->dir, "config.toml", path);
-    return status || (path_exists(path) && !anew) ? status : config_write(r->config, path);
+    const char *path = r->paths.file[RUN_CONFIG];
+    return path_exists(path) && !anew ? QG_OK : config_write(r->config, path);
 }
 
 /* It may be ahead of the checkpoint, when a run was killed between the two: the epoch comes again. */
 qg_status run_check_best(const run *r)
 {
-    char      path[PATH_BYTES];
-    qg_status status = path_join(r->dir, "best.safetensors", path);
-    if (status || r->record.best_epoch == 0) return status;
+    const char *path   = r->paths.file[RUN_BEST];
+    qg_status   status = QG_OK;
+    if (r->record.best_epoch == 0) return QG_OK;
     qg_archive *a = qg_archive_open(path);
     if (!a) return QG_EIO;
     const char *epoch = qg_archive_noted(a, "epoch");
@@ -328,8 +323,6 @@ qg_status run_check_best(const run *r)
     qg_archive_free(a);
     return status;
 }
-
-const char *run_weights_file(bool best) { return best ? "best.safetensors" : "last.safetensors"; }
 
 static qg_status parse_size(const char *path, const char *size, const char *count, qg_shape *image, int *classes)
 {
@@ -343,13 +336,12 @@ static qg_status parse_size(const char *path, const char *size, const char *coun
     return QG_OK;
 }
 
-qg_status run_noted_size(const run *r, bool best, qg_shape *image, int *classes)
+qg_status run_noted_size(const run *r, run_file f, qg_shape *image, int *classes)
 {
-    char      path[PATH_BYTES];
-    qg_status status = path_join(r->dir, run_weights_file(best), path);
-    *classes         = 0;
-    if (status) return status;
-    qg_archive *a = qg_archive_open(path);
+    const char *path   = r->paths.file[f];
+    qg_status   status = QG_OK;
+    qg_archive *a      = qg_archive_open(path);
+    *classes           = 0;
     if (!a) return qg_errcode();
     const char *size = qg_archive_noted(a, "image"), *count = qg_archive_noted(a, "classes");
     if (size && count) status = parse_size(path, size, count, image, classes);
@@ -357,13 +349,11 @@ qg_status run_noted_size(const run *r, bool best, qg_shape *image, int *classes)
     return status;
 }
 
-qg_status run_load_best(run *r)
+qg_status run_load_weights(run *r, run_file f)
 {
-    char      path[PATH_BYTES];
-    qg_status status = path_join(r->dir, "best.safetensors", path);
-    if (!status) status = qg_state_load(r->best, path);
-    if (!status) status = check_recipe(r, r->best, path);
-    if (!status) status = check_digest(r, r->best, path);
+    if (f == RUN_LAST) return run_load(r);
+    const char     *path   = r->paths.file[f];
+    const qg_status status = load(r, r->best, path);
     if (status) return status;
     const char *steps = qg_state_noted(r->best, "steps");
     char       *end   = NULL;
@@ -376,24 +366,18 @@ qg_status run_load_best(run *r)
 
 qg_status run_save(run *r)
 {
-    char      path[PATH_BYTES], digest[17];
-    qg_status status = run_check_place(r);
-    if (!status) status = path_join(r->dir, "last.safetensors", path);
+    char            digest[17];
+    const qg_status status = run_check_place(r);
     report_digest(r->net, digest);
     qg_state_note(r->last, "digest", digest);
-    return status ? status : qg_state_save(r->last, path);
+    return status ? status : qg_state_save(r->last, r->paths.file[RUN_LAST]);
 }
 
-qg_status run_cut_metrics(run *r)
-{
-    char            path[PATH_BYTES];
-    const qg_status status = path_join(r->dir, "metrics.csv", path);
-    return status ? status : metrics_write(&r->metrics, path);
-}
+qg_status run_cut_metrics(run *r) { return metrics_write(&r->metrics, r->paths.file[RUN_METRICS]); }
 
 static qg_status save_best(run *r)
 {
-    char path[PATH_BYTES], text[32];
+    char text[32];
     report_digest(r->net, text);
     qg_state_note(r->best, "digest", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
@@ -402,8 +386,7 @@ static qg_status save_best(run *r)
     qg_state_note(r->best, "steps", text);
     qg_number_print(text, 9, r->record.best_accuracy);
     qg_state_note(r->best, "test_accuracy", text);
-    const qg_status status = path_join(r->dir, "best.safetensors", path);
-    return status ? status : qg_state_save(r->best, path);
+    return qg_state_save(r->best, r->paths.file[RUN_BEST]);
 }
 
 qg_status run_add_epoch(run *r, metrics_row row, bool better)
@@ -421,6 +404,9 @@ void run_end(run *r)
     metrics_end(&r->metrics);
     code_stats_end(&r->code_stats);
     learned_end(&r->learned);
+    qg_tape_free(r->tape);
+    qg_optim_free(r->optim);
+    qg_net_free(r->net);
     free(r->identity);
     if (r->lock >= 0) close(r->lock);
     *r = (run){ .lock = -1 };

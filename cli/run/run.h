@@ -4,7 +4,6 @@
 
 #include "cli/config/config.h"
 #include "cli/run/metrics.h"
-#include "optim/optim.h"
 
 /* Where a run stands: everything in a checkpoint that neither the net nor the optimizer holds. */
 typedef struct run_record {
@@ -20,8 +19,19 @@ typedef struct run_record {
     double   best_accuracy;
 } run_record;
 
+typedef enum run_file { RUN_CONFIG, RUN_METRICS, RUN_RESULT, RUN_LAST, RUN_BEST, RUN_FILES } run_file;
+
+typedef struct run_paths {
+    char dir[PATH_BYTES], file[RUN_FILES][PATH_BYTES];
+} run_paths;
+
+/* Fails with QG_EARG: a path is too long, or dir is empty. */
+QG_MUST_CHECK
+qg_status   run_paths_of(const char *dir, run_paths *p);
+const char *run_file_name(run_file f);      /* "last.safetensors" */
+
 typedef struct run {
-    char       dir[PATH_BYTES];
+    run_paths  paths;
     int        lock;                        /* the directory, locked; -1: not claimed */
     bool       created;                     /* by this process */
     config    *config;                      /* of the run, resolved; borrowed */
@@ -31,20 +41,23 @@ typedef struct run {
     learned_list learned;
     metrics    metrics;
     qg_state  *last, *best;
-    const qg_net *net;          /* whose digest both files note; borrowed */
+    qg_net    *net;
+    qg_optim  *optim;
+    qg_tape   *tape;
 } run;
 
 typedef enum run_mode { RUN_NEW, RUN_RESUME, RUN_FORCE } run_mode;
 
-/* Make dir, if need be, and lock it against other processes.  A run that is there already is an
+/* Make the directory of r->paths, if need be, and lock it against other processes.  An existing run is an
  * error with RUN_NEW and becomes dir.old or dir.old-2, .. with RUN_FORCE.
- * Fails with QG_EIO, QG_ESTATE (a run is there; another process works in it), QG_EARG. */
+ * Fails with QG_EIO, QG_ESTATE (it holds a run; another process works in it), QG_EARG. */
 QG_MUST_CHECK
-qg_status run_claim(run *r, const char *dir, run_mode mode);
+qg_status run_claim(run *r, run_mode mode);
 
-/* What the files of the run hold: net and optimizer, both borrowed, and the run's own record. */
+/* What the files of the run hold: r->net, which the caller has made and r owns (NULL: that failed), its
+ * optimizer, and the run's own record. */
 QG_MUST_CHECK
-qg_status run_compose(run *r, config *c, qg_net *net, qg_optim *o);
+qg_status run_compose(run *r, config *c);
 
 /* config.toml, metrics.csv without rows, and the checkpoint before the first step.  On failure they go
  * again unless a run that never began had left them, and the directory if run_claim made it.  Fails with
@@ -65,14 +78,14 @@ qg_status run_check_best(const run *r);     /* best.safetensors, which nobody ca
 QG_MUST_CHECK
 qg_status run_keep_config(run *r, bool anew);   /* writes config.toml if it is missing, or anew */
 
-/* last.safetensors, or best.safetensors.  What that notes of the images of the run: their size and how many
- * classes they have, 0 if an older version wrote it.  Fails as qg_archive_open. */
-const char *run_weights_file(bool best);
+/* The size of the run's images and how many classes they have, as f, RUN_LAST or RUN_BEST, notes it;
+ * 0 classes if an older version wrote the file.  Fails as qg_archive_open. */
 QG_MUST_CHECK
-qg_status run_noted_size(const run *r, bool best, qg_shape *image, int *classes);
+qg_status run_noted_size(const run *r, run_file f, qg_shape *image, int *classes);
 
+/* For use, not to go on: the parameters, tracked arrays and record.steps of f, RUN_LAST or RUN_BEST. */
 QG_MUST_CHECK
-qg_status run_load_best(run *r);            /* parameters, tracked arrays, record.steps alone */
+qg_status run_load_weights(run *r, run_file f);
 
 /* A finished epoch: first what it adds, then result.json, then the checkpoint.  In that order any of
  * the writes may be the last one that succeeds. */
@@ -84,6 +97,6 @@ QG_MUST_CHECK qg_status run_save(run *r);           /* the checkpoint */
 QG_MUST_CHECK qg_status run_check_place(const run *r);
 QG_MUST_CHECK qg_status run_cut_metrics(run *r);    /* once, when a loaded run goes on */
 
-void run_end(run *r);                       /* frees and unlocks */
+void run_end(run *r);                       /* frees, the net too, and unlocks */
 
 #endif

@@ -36,12 +36,12 @@ static double rate_at(const trainer *t, uint64_t step)
 static qg_status step(trainer *t, const qg_batch *b)
 {
     const run_record *at = &t->run.record;
-    qg_tape_begin(t->tape, QG_TRAIN, qg_rng_fork(at->seed, QG_STREAM_TAPE), b->step);
-    qg_var *scores = qg_net_forward(t->net, t->tape, b->x);
-    qg_var *loss   = recipe_loss(t->recipe, t->tape, scores, b->y);
-    qg_optim_set_lr(t->optim, (float)rate_at(t, b->step));
-    qg_status status = qg_backward(t->tape, loss);
-    if (!status) status = qg_optim_step(t->optim);
+    qg_tape_begin(t->run.tape, QG_TRAIN, qg_rng_fork(at->seed, QG_STREAM_TAPE), b->step);
+    qg_var *scores = qg_net_forward(t->run.net, t->run.tape, b->x);
+    qg_var *loss   = recipe_loss(t->recipe, t->run.tape, scores, b->y);
+    qg_optim_set_lr(t->run.optim, (float)rate_at(t, b->step));
+    qg_status status = qg_backward(t->run.tape, loss);
+    if (!status) status = qg_optim_step(t->run.optim);
     if (status)
         return qg_fail(status, "epoch %" PRIu64 ", step %" PRIu64 ": %s", at->epoch + 1, b->step + 1,
                        qg_errmsg());
@@ -77,9 +77,7 @@ static void show(trainer *t)
 report trainer_report(const trainer *t)
 {
     const double rate = metrics_rate(&t->run.metrics);
-    return (report){ .config  = t->run.config,
-                     .run     = &t->run,
-                     .net     = t->net,
+    return (report){ .run     = &t->run,
                      .before  = &t->before,
                      .seconds = trainer_finished(t) ? 0 : now_seconds() - t->epoch_began,
                      .rate    = rate > 0 ? rate : trainer_rate(t) };
@@ -88,11 +86,9 @@ report trainer_report(const trainer *t)
 /* result.json, then the checkpoint: cli/run/run.c says why in this order. */
 static qg_status save(trainer *t)
 {
-    char         path[PATH_BYTES];
     const report r      = trainer_report(t);
     qg_status    status = run_check_place(&t->run);
-    if (!status) status = path_join(t->run.dir, "result.json", path);
-    if (!status) status = report_save(&r, path);
+    if (!status) status = report_save(&r);
     return status ? status : run_save(&t->run);
 }
 
@@ -126,7 +122,7 @@ static qg_status evaluate(trainer *t, bool *stopped)
 {
     run_record     *at = &t->run.record;
     measured        m;
-    const qg_status status = measure(t->recipe, t->net, t->tape, at->steps, t->test, t->stop, &m,
+    const qg_status status = measure(t->recipe, t->run.net, t->run.tape, at->steps, t->test, t->stop, &m,
                                      stopped);
     if (status) return qg_fail(status, "epoch %" PRIu64 ": %s", at->epoch + 1, qg_errmsg());
     if (*stopped) return QG_OK;

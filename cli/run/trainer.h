@@ -13,9 +13,6 @@ typedef struct trainer {
     const recipe *recipe;
     run         run;
     qg_loader  *train, *test;
-    qg_net     *net;
-    qg_optim   *optim;
-    qg_tape    *tape;
     progress    progress;
     const volatile sig_atomic_t *stop;  /* not 0: a signal asks the run to end */
     double      began;                  /* the process, for --budget */
