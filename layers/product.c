@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/ops/norm_spec.h"
+#include "core/ops/ops.h"
 #include "core/rng.h"
 #include "layers/plan.h"
 

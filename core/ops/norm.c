@@ -1,11 +1,50 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ops/norm_spec.h"
 #include "core/kernels/norm_kernel.h"
 #include "core/kernels/parallel.h"
+#include "core/ops/ops.h"
 
-/* Operands behind x, gamma and beta. */
+/* --- what all norms share ----------------------------------------------------------------- */
+
+static double eps_of(qg_norm_spec spec) { return spec.eps == 0 ? 1e-5 : (double)spec.eps; }
+
+double qg__norm_deviation(qg_norm_spec spec, size_t k) { return sqrt((double)spec.var[k] + eps_of(spec)); }
+
+/* Moves the running statistics of channel k towards those of m numbers, whose variance is biased; it is tracked
+ * unbiased.  A batch that is not finite leaves them alone: they would never recover, and its loss is refused. */
+static void track(qg_norm_spec spec, size_t k, double m, double mean, double var)
+{
+    const float momentum = spec.momentum == 0 ? 0.1f : spec.momentum;
+    const float centre = (float)mean, unbiased = (float)(m > 1 ? var * m / (m - 1) : var);
+    if (!isfinite(centre) || !isfinite(unbiased)) return;
+    spec.mean[k] += momentum * (centre - spec.mean[k]);
+    spec.var[k] += momentum * (unbiased - spec.var[k]);
+}
+
+/* Whether x, called name in messages, has c channels, statistics are there, the constants are legal, and gamma
+ * and beta have c numbers or are NULL.  If not, the step fails with QG_ESHAPE or QG_EARG. */
+static bool fits(qg_tape *t, const char *op, const char *name, const qg_var *x, int c, const qg_var *gamma,
+                 const qg_var *beta, qg_norm_spec spec)
+{
+    const bool    scale = gamma && qg_count(gamma->shape) != (size_t)c;
+    const qg_var *v     = scale ? gamma : beta;
+    if (v && qg_count(v->shape) != (size_t)c)
+        qg_reject(t, QG_ESHAPE, "%s: %s " QG_SHAPE_FMT " has %d channels, %s is " QG_SHAPE_FMT, op, name,
+                  QG_SHAPE_ARGS(x->shape), c, scale ? "gamma" : "beta", QG_SHAPE_ARGS(v->shape));
+    else if (!spec.mean || !spec.var)
+        qg_reject(t, QG_EARG, "%s: running mean and var are required", op);
+    else if (!(spec.eps >= 0))
+        qg_reject(t, QG_EARG, "%s: eps is %g, not above 0", op, (double)spec.eps);
+    else if (!(spec.momentum >= 0 && spec.momentum <= 1))
+        qg_reject(t, QG_EARG, "%s: momentum is %g, not in 0..1", op, (double)spec.momentum);
+    else return true;
+    return false;
+}
+
+/* --- qg_norm ------------------------------------------------------------------------------ */
+
+/* Operands after x, gamma and beta. */
 enum { ADD = 3, LEARNED = 4 };
 
 /* What forward leaves for backward. */
@@ -18,12 +57,12 @@ typedef struct norm {
     float        *mean, *rest;  /* [c] the mean, rounded, and what rounding took off it */
     float        *inv;          /* [c] 1 / sqrt(var + eps) */
     float        *a, *b;        /* [c] z = a (x - mean) + b */
-    float        *z;            /* [y] before the activation, behind relu: y itself if there is none; what
-                                   pooling has made small is kept; NULL: backward computes it again */
+    float        *z;            /* [y] after relu, before the activation: y itself if there is no activation;
+                                   kept where pooling has made it small; NULL: backward computes it again */
     uint8_t      *which;        /* [y] index of the maximum in its window; NULL: no pooling */
 } norm;
 
-/* Everything a piece needs; the pieces of all four passes are blocks. */
+/* What a piece needs; the pieces of all four passes are blocks. */
 typedef struct pass {
     const qg__norm_kernels *k;
     const norm *s;
@@ -35,7 +74,7 @@ typedef struct pass {
     const float *p, *q;         /* [c] dx = a dz + p (x - mean) + q */
 } pass;
 
-/* Vectors have one row per image: a block is then a slice of the batch, seen as one column. */
+/* A vector is one row, so a block of vectors is a slice of the batch, seen as one column. */
 static bool by_slice(qg_shape x) { return x.h == 1 && x.w == 1; }
 
 static int block_rows(const qg_var *x, int block)
@@ -78,7 +117,7 @@ static size_t y_numbers(const norm *s, const qg_var *y, int block)
     return (size_t)block_rows(y->in[0], block) * (size_t)s->window.c;
 }
 
-/* Where z of a block that starts at y + at belongs. */
+/* Where z of the block that starts at y + at is stored. */
 static float *z_of(const pass *p, size_t at, int worker)
 {
     return p->s->z ? p->s->z + at : p->scratch + (size_t)worker * p->scratch_size;
@@ -116,7 +155,7 @@ static void sums_piece(void *context, int block, int worker)
                p->sums + (size_t)block * sums_size(x));
 }
 
-/* The sums of one channel over one part, and how many rows it has; 0 behind the last of a block. */
+/* The sums of one channel over one part, and its number of rows: 0 after the last part of a block. */
 typedef struct part {
     double rows, first, s1, s2;
 } part;
@@ -153,9 +192,9 @@ static void combine(const norm *s, const qg_var *x, const float *sums, int k, do
     *var = spread > 0 || isnan(spread) ? spread / m : 0;
 }
 
-/* z = a (x - mean) + b, not a x + (b - a mean): both of those terms are as large as the mean, and their
- * difference keeps their roundings.  Where x is the mean, as integers often are, z is beta to the bit, so a
- * sign behind it does not depend on roundings.  What rounding takes off the mean goes into b. */
+/* z = a (x - mean) + b, not a x + (b - a mean), whose terms are as large as the mean and whose difference keeps
+ * their roundings.  Where x equals the mean, as integers often do, z is beta to the bit, so a sign after it does
+ * not depend on roundings.  What rounding takes off the mean goes into b. */
 static void coefficients(norm *s, const qg_var *y, const float *sums, qg_norm_spec spec)
 {
     const qg_var *x = y->in[0], *gamma = y->in[1], *beta = y->in[2];
@@ -164,11 +203,11 @@ static void coefficients(norm *s, const qg_var *y, const float *sums, qg_norm_sp
         double mean = spec.mean[k], var = spec.var[k];
         if (s->batch_stats) {
             combine(s, x, sums, k, &mean, &var);
-            qg__norm_track(spec, (size_t)k, m, mean, var);
+            track(spec, (size_t)k, m, mean, var);
         }
         s->mean[k] = (float)mean;
         s->rest[k] = (float)(mean - (double)s->mean[k]);
-        s->inv[k]  = (float)(1.0 / sqrt(var + qg__norm_eps(spec)));
+        s->inv[k]  = (float)(1.0 / sqrt(var + eps_of(spec)));
         s->a[k]    = gamma ? gamma->data[k] * s->inv[k] : s->inv[k];
         s->b[k]    = (beta ? beta->data[k] : 0.0f) - s->a[k] * s->rest[k];
     }
@@ -187,7 +226,7 @@ static void forward_piece(void *context, int block, int worker)
 
 /* --- backward ----------------------------------------------------------------------------- */
 
-/* dz = dy act'(z) takes the place of dy, which nobody reads again; then its two sums. */
+/* y = act(z):  dz = dy act'(z), in place of dy, which nobody reads again; then the two sums of dz. */
 static void grad_sums_piece(void *context, int block, int worker)
 {
     const pass   *p  = context;
@@ -223,7 +262,7 @@ static void grad_input_piece(void *context, int block, int worker)
                      s->which ? s->which + at : NULL, s->mean, s->a, p->p, p->q, !x->fresh, x->grad + row);
 }
 
-/* What is added to below starts at zero; x is assigned, and may be one of these. */
+/* These gradients are added to below, so they start at zero; that of x, which may be one of them, is assigned. */
 static void start_at_zero(qg_var *v)
 {
     if (!v || !v->grad || !v->fresh) return;
@@ -280,29 +319,25 @@ static const qg_op norm_op = {
 
 /* --- record ------------------------------------------------------------------------------- */
 
-static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var *beta,
-                  qg_norm_spec spec)
+static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var *beta, qg_norm_spec spec)
 {
-    if (!qg__norm_fits(t, "norm", "x", x, x->shape.c, gamma, beta, spec)) return false;
-    if (spec.pool < 0 || spec.pool > QG_NORM_POOL) {
+    if (!fits(t, "norm", "x", x, x->shape.c, gamma, beta, spec)) return false;
+    if (spec.pool < 0 || spec.pool > QG_NORM_POOL)
         qg_reject(t, QG_EARG, "norm: pool is %d, not 0..%d", spec.pool, QG_NORM_POOL);
-    } else if (spec.pool > 1 && (x->shape.h < spec.pool || x->shape.w < spec.pool)) {
+    else if (spec.pool > 1 && (x->shape.h < spec.pool || x->shape.w < spec.pool))
         qg_reject(t, QG_ESHAPE, "norm: x " QG_SHAPE_FMT " is smaller than its %dx%d window",
                   QG_SHAPE_ARGS(x->shape), spec.pool, spec.pool);
-    } else if (spec.add && (spec.pool > 1 || !qg_shape_equal(spec.add->shape, x->shape))) {
+    else if (spec.add && (spec.pool > 1 || !qg_shape_equal(spec.add->shape, x->shape)))
         qg_reject(t, QG_ESHAPE, "norm: add " QG_SHAPE_FMT " must have the shape of x " QG_SHAPE_FMT
-                  " and no pooling, pool is %d", QG_SHAPE_ARGS(spec.add->shape),
-                  QG_SHAPE_ARGS(x->shape), spec.pool);
-    } else if (spec.act.n_learned < 0 || spec.act.n_learned > 3) {
+                  " and no pooling, pool is %d", QG_SHAPE_ARGS(spec.add->shape), QG_SHAPE_ARGS(x->shape), spec.pool);
+    else if (spec.act.n_learned < 0 || spec.act.n_learned > 3)
         qg_reject(t, QG_EARG, "norm: the activation learns %d values, not 0..3", spec.act.n_learned);
-    } else {
-        return true;
-    }
+    else return true;
     return false;
 }
 
-/* Memory of s: five vectors of c floats, and where there is pooling which, and z if an activation
- * reads it.  Without pooling z is as large as x, and made from x in a pass over what is in cache. */
+/* Memory of s: five vectors of c floats and, with pooling, which, and z if an activation reads it.  Without
+ * pooling z is as large as x; backward computes it again from x, while that is in cache. */
 static bool take_memory(qg_tape *t, qg_var *y, norm *s)
 {
     const size_t c = (size_t)s->window.c, n = qg_count(y->shape);
@@ -350,4 +385,245 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     coefficients(&s, y, work.sums, spec);
     qg_parallel(s.blocks, forward_piece, &work);
     return y;
+}
+
+/* --- folded into the product before it ---------------------------------------------------- */
+
+static float weight_factor(const qg_var *y, size_t o)
+{
+    const float  *inv   = y->saved;     /* [o] 1 / s */
+    const qg_var *gamma = y->in[1];
+    return gamma ? gamma->data[o] * inv[o] : inv[o];
+}
+
+/* y[o,..] = w[o,..] gamma[o] inv[o]:  dw = dy gamma inv,  dgamma[o] = inv[o] sum of dy w */
+static void weight_gradient(void *context, int o, int worker)
+{
+    (void)worker;
+    const qg_var *y = context;
+    qg_var       *w = y->in[0], *gamma = y->in[1];
+    const size_t  row = qg_row(w->shape), at = (size_t)o * row;
+    const float  *inv = y->saved, *dy = y->grad, a = weight_factor(y, (size_t)o);
+    double        sum = 0;
+    for (size_t i = at; w->grad && i < at + row; i++) w->grad[i] += dy[i] * a;
+    if (!gamma || !gamma->grad) return;
+    for (size_t i = at; i < at + row; i++) sum += (double)dy[i] * (double)w->data[i];
+    gamma->grad[o] += (float)(sum * (double)inv[o]);
+}
+
+static void weight_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    qg_parallel(y->shape.n, weight_gradient, y);
+}
+
+static const qg_op weight_op = { .name = "fold_weight", .backward = weight_backward };
+
+static void weight_value(void *context, int o, int worker)
+{
+    (void)worker;
+    const qg_var *y   = context;
+    const size_t  row = qg_row(y->shape), at = (size_t)o * row;
+    const float  *w   = y->in[0]->data, a = weight_factor(y, (size_t)o);
+    for (size_t i = at; i < at + row; i++) y->data[i] = w[i] * a;
+}
+
+qg_var *qg_fold_weight(qg_tape *t, qg_var *w, qg_var *gamma, qg_norm_spec spec)
+{
+    if (!w) return NULL;
+    const size_t n = (size_t)w->shape.n;
+    if (!fits(t, "fold_weight", "w", w, w->shape.n, gamma, NULL, spec)) return NULL;
+    qg_var *y   = qg_record(t, &weight_op, w->shape, w, gamma, NULL);
+    float  *inv = y ? qg_save(t, y, n * sizeof *inv) : NULL;
+    if (!inv) return NULL;
+    for (size_t o = 0; o < n; o++) inv[o] = (float)(1.0 / qg__norm_deviation(spec, o));
+    qg_parallel((int)n, weight_value, y);
+    return y;
+}
+
+/* y = beta - gamma u, u = mean / s:  dbeta = dy,  dgamma = -u dy */
+static void bias_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    const float *u = y->saved;
+    qg_var      *beta = y->in[0], *gamma = y->in[1];
+    for (size_t k = 0; k < qg_count(y->shape); k++) {
+        if (beta && beta->grad) beta->grad[k] += y->grad[k];
+        if (gamma && gamma->grad) gamma->grad[k] -= u[k] * y->grad[k];
+    }
+}
+
+static const qg_op bias_op = { .name = "fold_bias", .backward = bias_backward };
+
+qg_var *qg_fold_bias(qg_tape *t, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
+{
+    if (!beta) return NULL;
+    const size_t c = qg_count(beta->shape);
+    if (!fits(t, "fold_bias", "beta", beta, (int)c, gamma, NULL, spec)) return NULL;
+    qg_var *y = qg_record(t, &bias_op, (qg_shape){ 1, 1, 1, (int)c }, beta, gamma, NULL);
+    float  *u = y ? qg_save(t, y, c * sizeof *u) : NULL;
+    if (!u) return NULL;
+    for (size_t k = 0; k < c; k++) {
+        u[k]       = (float)((double)spec.mean[k] / qg__norm_deviation(spec, k));
+        y->data[k] = beta->data[k] - (gamma ? gamma->data[k] * u[k] : u[k]);
+    }
+    return y;
+}
+
+/* --- corrected by the statistics of the batch --------------------------------------------- */
+
+/* Passes over all rows, in slices.  y is the result; it saves [3][c]: mean, inv, s. */
+typedef struct sweep sweep;
+struct sweep {
+    qg_var *y;
+    double *mean, *inv;     /* [c] of the batch: mean, 1 / sqrt(var + eps) */
+    double *s;              /* [c] sqrt(var + eps) of the running variance, before this batch */
+    double *a, *b;          /* [c] forward: out = a y + b;  backward: dz = a z + b */
+    double *sums;           /* [QG_SLICES][2][c]; after a pass, sums[0] is the total */
+    void  (*rows)(const sweep *p, size_t c, size_t i, size_t end, double *sum);     /* i .. end-1; sum [2][c] */
+};
+
+static bool begin_sweeps(qg_tape *t, qg_var *y, sweep *p)
+{
+    const size_t c = (size_t)y->shape.c;
+    double      *saved = y->saved, *sums = qg_scratch(t, (2 * QG_SLICES + 2) * c * sizeof *sums);
+    if (!saved || !sums) return false;
+    *p   = (sweep){ .y = y, .mean = saved, .inv = saved + c, .s = saved + 2 * c, .sums = sums };
+    p->a = sums + 2 * QG_SLICES * c;
+    p->b = p->a + c;
+    return true;
+}
+
+static void sweep_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const sweep *p = context;
+    const size_t c = (size_t)p->y->shape.c, rows = qg_count(p->y->shape) / c;
+    const size_t each = (rows + QG_SLICES - 1) / QG_SLICES, from = (size_t)slice * each;
+    double      *sum = p->sums + (size_t)slice * 2 * c;
+    memset(sum, 0, 2 * c * sizeof *sum);
+    if (from < rows) p->rows(p, c, from * c, (rows - from < each ? rows : from + each) * c, sum);
+}
+
+static void run_sweep(sweep *p, void (*rows)(const sweep *, size_t, size_t, size_t, double *))
+{
+    const size_t n = 2 * (size_t)p->y->shape.c;
+    p->rows        = rows;
+    qg_parallel(QG_SLICES, sweep_slice, p);
+    for (size_t k = 0; k < n; k++) {
+        double sum = 0;
+        for (size_t slice = 0; slice < QG_SLICES; slice++) sum += p->sums[slice * n + k];
+        p->sums[k] = sum;
+    }
+}
+
+static void sum_gradients(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+{
+    const float *x = p->y->in[0]->data, *dy = p->y->grad;
+    for (; i < end; i += c)
+        for (size_t k = 0; k < c; k++) {
+            const double g = (double)dy[i + k];
+            sum[k] += g;
+            sum[c + k] += g * (double)x[i + k];
+        }
+}
+
+static void add_gradients(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+{
+    (void)sum;
+    qg_var *x = p->y->in[0], *z = p->y->in[1];
+    for (; i < end; i += c)
+        for (size_t k = 0; k < c; k++) {
+            if (x->grad) x->grad[i + k] += (float)(p->s[k] * p->inv[k] * (double)p->y->grad[i + k]);
+            if (z->grad) z->grad[i + k] += (float)(p->a[k] * (double)z->data[i + k] + p->b[k]);
+        }
+}
+
+/* out = s inv y + beta - gamma mean inv; mean and inv depend on z, s does not.
+ *     dy    = s inv dout,   dbeta = S = sum dout,   dgamma = -mean inv S
+ *     dmean = -gamma inv S,   dinv = s sum(dout y) - gamma mean S,   dvar = -inv^3 dinv / 2
+ *     dz    = dmean / m + dvar 2 (z - mean) / m     = a z + b */
+static void correct_backward(qg_tape *t, qg_var *y)
+{
+    qg_var      *gamma = y->in[2], *beta = y->in[3];
+    const size_t c = (size_t)y->shape.c;
+    const double m = (double)(qg_count(y->shape) / c);
+    sweep        work;
+    if (!begin_sweeps(t, y, &work)) return;
+    run_sweep(&work, sum_gradients);
+    for (size_t k = 0; k < c; k++) {
+        const double sum = work.sums[k], with_y = work.sums[c + k];
+        const double g = gamma ? (double)gamma->data[k] : 1.0, inv = work.inv[k], mean = work.mean[k];
+        if (beta && beta->grad) beta->grad[k] += (float)sum;
+        if (gamma && gamma->grad) gamma->grad[k] -= (float)(mean * inv * sum);
+        const double dvar = -inv * inv * inv * (work.s[k] * with_y - g * mean * sum) / 2;
+        work.a[k] = 2 * dvar / m;
+        work.b[k] = -g * inv * sum / m - work.a[k] * mean;
+    }
+    run_sweep(&work, add_gradients);
+}
+
+static const qg_op correct_op = { .name = "fold_correct", .backward = correct_backward };
+
+static void sum_values(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+{
+    const float *z = p->y->in[1]->data;
+    for (; i < end; i += c)
+        for (size_t k = 0; k < c; k++) sum[k] += (double)z[i + k];
+}
+
+static void sum_squares(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+{
+    const float *z = p->y->in[1]->data;
+    for (; i < end; i += c)
+        for (size_t k = 0; k < c; k++) {
+            const double d = (double)z[i + k] - p->mean[k];
+            sum[k] += d * d;
+        }
+}
+
+/* The statistics are exact in two passes in double.  qg_norm needs one pass, in float lanes; the last bits differ. */
+static void batch_statistics(sweep *p, qg_norm_spec spec)
+{
+    const size_t c = (size_t)p->y->shape.c;
+    const double m = (double)(qg_count(p->y->shape) / c);
+    run_sweep(p, sum_values);
+    for (size_t k = 0; k < c; k++) p->mean[k] = p->sums[k] / m;
+    run_sweep(p, sum_squares);
+    for (size_t k = 0; k < c; k++) {
+        const double var = p->sums[k] / m;
+        p->s[k]          = qg__norm_deviation(spec, k);
+        p->inv[k]        = 1.0 / sqrt(var + eps_of(spec));
+        track(spec, k, m, p->mean[k], var);
+    }
+}
+
+static void correct_value(const sweep *p, size_t c, size_t i, size_t end, double *sum)
+{
+    (void)sum;
+    const float *x = p->y->in[0]->data;
+    for (; i < end; i += c)
+        for (size_t k = 0; k < c; k++) p->y->data[i + k] = (float)(p->a[k] * (double)x[i + k] + p->b[k]);
+}
+
+qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
+{
+    if (!y || !z) return NULL;
+    const size_t c = (size_t)y->shape.c;
+    if (!fits(t, "fold_correct", "y", y, y->shape.c, gamma, beta, spec)) return NULL;
+    if (!qg_shape_equal(y->shape, z->shape))
+        return qg_reject(t, QG_ESHAPE, "fold_correct: y is " QG_SHAPE_FMT ", z is " QG_SHAPE_FMT,
+                         QG_SHAPE_ARGS(y->shape), QG_SHAPE_ARGS(z->shape));
+    qg_var *out = qg_record(t, &correct_op, y->shape, y, z, gamma);
+    if (!out || !qg_operand(out, 3, beta)) return NULL;
+    sweep work;
+    if (!qg_save(t, out, 3 * c * sizeof(double)) || !begin_sweeps(t, out, &work)) return NULL;
+    batch_statistics(&work, spec);
+    for (size_t k = 0; k < c; k++) {
+        work.a[k] = work.s[k] * work.inv[k];
+        work.b[k] = (beta ? (double)beta->data[k] : 0.0) -
+                    (gamma ? (double)gamma->data[k] : 1.0) * work.mean[k] * work.inv[k];
+    }
+    run_sweep(&work, correct_value);
+    return out;
 }

@@ -116,6 +116,9 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
                                         /* y s / sB + beta - gamma meanB / sB  y, z same shape; updates
                                            mean and var as qg_norm does */
 
+/* Not an op: s of channel k, for whoever folds a weight without a tape. */
+double qg__norm_deviation(qg_norm_spec spec, size_t k);
+
 /* --- losses ------------------------------------------------------------------------------- */
 
 /* x [n,1,1,classes], labels [n], each below classes.  Fails: QG_ESHAPE: x is a map of scores, which has
