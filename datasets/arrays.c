@@ -1,5 +1,7 @@
+/* Sets that come from no file: arrays of the program, and noise. */
 #include <string.h>
 
+#include "core/rng.h"
 #include "datasets/dataset.h"
 
 qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *labels, int classes, qg_loader_spec spec)
@@ -19,5 +21,23 @@ qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *label
         memcpy(set.images, images, qg_count(shape));
         memcpy(set.labels, labels, (size_t)shape.n);
     }
+    return qg__loader_new(set, spec);
+}
+
+/* Of the pixels.  A constant, so that the seed of a run changes the order and not the images. */
+#define NOISE_KEY 0x6E6F697365u
+
+static void fill(qg__dataset *set)
+{
+    const size_t n = qg_count(set->shape);
+    for (size_t i = 0; i < n; i++) set->images[i] = (uint8_t)(qg_bits(NOISE_KEY, i) >> 56);
+    for (int i = 0; i < set->shape.n; i++) set->labels[i] = (uint8_t)(i % set->classes);
+}
+
+qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
+{
+    qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = classes };
+    if (!qg__dataset_classes(classes)) return NULL;
+    if (qg__dataset_allocate(&set)) fill(&set);
     return qg__loader_new(set, spec);
 }

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "datasets/eigen.h"
+#include "datasets/normalise.h"
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
 #include "tests/support/environment.h"

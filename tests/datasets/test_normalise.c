@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "datasets/eigen.h"
+#include "datasets/normalise.h"
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
 #include "datasets/dataset.h"
