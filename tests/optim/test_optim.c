@@ -1,35 +1,82 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* What holds for every optimizer. */
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/kernels/parallel.h"
 #include "optim/optim.h"
 #include "tests/support/environment.h"
+#include "tests/support/nets.h"
 #include "tests/support/room.h"
 #include "tests/support/small_params.h"
 
-static qg_optim *make_sgd(qg_params *p)
+static qg_optim *plain(qg_params *p) { return qg_sgd(p, (qg_sgd_spec){ .lr = 0.1f, .weight_decay = 0.05f }); }
+
+static qg_optim *momentum(qg_params *p)
 {
     return qg_sgd(p, (qg_sgd_spec){ .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f });
 }
 
-static qg_optim *make_adam(qg_params *p)
+static qg_optim *nesterov(qg_params *p)
 {
-    return qg_adam(p, (qg_adam_spec){ .lr = 0.01f, .weight_decay = 0.05f });
+    return qg_sgd(p, (qg_sgd_spec){ .lr = 0.1f, .momentum = 0.9f, .nesterov = true, .weight_decay = 0.05f });
 }
 
-static void train(qg_optim *o, qg_params *p, int from, int to)
+static qg_optim *adam(qg_params *p) { return qg_adam(p, (qg_adam_spec){ .lr = 0.01f, .weight_decay = 0.05f }); }
+
+static qg_optim *bop(qg_params *p)
+{
+    return qg_bop(p, (qg_bop_spec){ .gamma = 0.2f, .threshold = 0.05f, .rest = { .lr = 0.01f } });
+}
+
+typedef struct family {
+    const char *name;
+    qg_optim *(*make)(qg_params *p);
+    bool        flips;          /* b.weight is -1 and +1 */
+    int         moments;
+    const char *moment;         /* an array of its files, of a.weight */
+} family;
+
+static const family families[] = {
+    { "plain", plain, false, 0, NULL },
+    { "momentum", momentum, false, 1, "optim.momentum.a.weight" },
+    { "nesterov", nesterov, false, 1, "optim.momentum.a.weight" },
+    { "adam", adam, false, 2, "optim.v.a.weight" },
+    { "bop", bop, true, 2, "optim.m.a.weight" },
+};
+
+typedef struct run {
+    qg_params p;
+    qg_optim *o;
+} run;
+
+static void open_run(run *r, const family *f)
+{
+    small_declare(&r->p);
+    qg_param *w = r->p.item[B_WEIGHT];
+    w->flips    = f->flips;
+    for (size_t i = 0; f->flips && i < qg_count(w->shape); i++) w->value[i] = w->value[i] < 0 ? -1 : 1;
+    r->o = f->make(&r->p);
+    if (!r->o) fail_msg("%s: %s", f->name, qg_errmsg());
+}
+
+static void close_run(run *r)
+{
+    qg_optim_free(r->o);
+    qg_params_release(&r->p);
+}
+
+static void train(run *r, int from, int to)
 {
     for (int step = from; step < to; step++) {
-        small_set_gradients(p, step);
-        assert_int_equal(qg_optim_step(o), QG_OK);
+        small_set_gradients(&r->p, step);
+        if (qg_optim_step(r->o)) fail_msg("%s", qg_errmsg());
     }
 }
+
+static const family *const any = &families[1], *const with_adam = &families[3];
 
 /* --- what is kept ------------------------------------------------------------------------- */
 
@@ -38,7 +85,7 @@ static void no_parameters_are_no_trouble(void **state)
     (void)state;
     qg_params p = { 0 };
     assert_int_equal(qg_params_allocate(&p), QG_OK);
-    qg_optim *o = make_adam(&p);
+    qg_optim *o = adam(&p);
     assert_non_null(o);
     assert_int_equal(qg_optim_step(o), QG_OK);
     qg_optim_free(o);
@@ -49,50 +96,41 @@ static void no_parameters_are_no_trouble(void **state)
 static void a_frozen_group_keeps_values_and_moments(void **state)
 {
     (void)state;
-    qg_params p, twin;
-    small_declare(&p);
-    small_declare(&twin);
-    qg_optim *o     = make_sgd(&p);
-    qg_optim *other = make_sgd(&twin);
-    float    *start = small_copy(&p);
-    qg_optim_set_group(o, QG_WEIGHTS, (qg_group_spec){ .weight_decay = 0.05f, .frozen = true });
-    train(o, &p, 0, 3);
-    const qg_param *w = p.item[B_WEIGHT];
+    run r, twin;
+    open_run(&r, any), open_run(&twin, any);
+    float *start = small_copy(&r.p);
+    qg_optim_set_group(r.o, QG_WEIGHTS, (qg_group_spec){ .weight_decay = 0.05f, .frozen = true });
+    train(&r, 0, 3);
+    const qg_param *w = r.p.item[B_WEIGHT];
     assert_memory_equal(w->value, start + w->offset, qg_count(w->shape) * sizeof(float));
-    assert_true(p.item[A_BIAS]->value[0] != start[p.item[A_BIAS]->offset]);
-    for (size_t k = 0; k < p.length; k++) assert_true(p.grad[k] == 0);
+    assert_true(r.p.item[A_BIAS]->value[0] != start[r.p.item[A_BIAS]->offset]);
+    for (size_t k = 0; k < r.p.length; k++) assert_true(r.p.grad[k] == 0);
 
-    qg_optim_set_group(o, QG_WEIGHTS, (qg_group_spec){ .lr_scale = 1, .weight_decay = 0.05f });
-    train(o, &p, 3, 5);
-    train(other, &twin, 3, 5);
-    assert_memory_equal(w->value, twin.item[B_WEIGHT]->value, qg_count(w->shape) * sizeof(float));
+    qg_optim_set_group(r.o, QG_WEIGHTS, (qg_group_spec){ .lr_scale = 1, .weight_decay = 0.05f });
+    train(&r, 3, 5), train(&twin, 3, 5);
+    assert_memory_equal(w->value, twin.p.item[B_WEIGHT]->value, qg_count(w->shape) * sizeof(float));
     free(start);
-    qg_optim_free(other);
-    qg_optim_free(o);
-    qg_params_release(&twin);
-    qg_params_release(&p);
+    close_run(&r), close_run(&twin);
 }
 
 /* A warm-up begins with lr 0: nothing moves but the moments. */
 static void a_rate_of_zero_gathers_momentum(void **state)
 {
     (void)state;
-    qg_params p;
-    small_declare(&p);
-    qg_optim *o     = make_sgd(&p);
-    float    *start = small_copy(&p);
-    qg_optim_set_lr(o, 0);
-    train(o, &p, 0, 1);
-    const size_t at = p.item[A_BIAS]->offset;
-    assert_memory_equal(p.value + at, start + at, 33 * sizeof(float));
-    qg_optim_set_lr(o, 1);
-    assert_int_equal(qg_optim_step(o), QG_OK);      /* gradients are zero */
-    small_set_gradients(&p, 0);
+    run r;
+    open_run(&r, any);
+    float       *start = small_copy(&r.p);
+    const size_t at    = r.p.item[A_BIAS]->offset;
+    qg_optim_set_lr(r.o, 0);
+    train(&r, 0, 1);
+    assert_memory_equal(r.p.value + at, start + at, 33 * sizeof(float));
+    qg_optim_set_lr(r.o, 1);
+    assert_int_equal(qg_optim_step(r.o), QG_OK);        /* gradients are zero */
+    small_set_gradients(&r.p, 0);
     for (size_t k = 0; k < 33; k++)
-        assert_true(p.value[at + k] == start[at + k] - 0.9f * p.grad[at + k]);
+        assert_true(r.p.value[at + k] == start[at + k] - 0.9f * r.p.grad[at + k]);
     free(start);
-    qg_optim_free(o);
-    qg_params_release(&p);
+    close_run(&r);
 }
 
 /* A row starts from 0. */
@@ -105,49 +143,44 @@ static void from_first(const qg_param *p, float *row)
 static void a_projection_follows_the_step(void **state)
 {
     (void)state;
-    qg_params p, twin;
-    small_declare(&p), small_declare(&twin);
-    qg_param *w = p.item[A_WEIGHT], *free_w = twin.item[A_WEIGHT];
-    w->project   = from_first;
-    free_w->clip = 0;
-    qg_optim *o = make_adam(&p), *other = make_adam(&twin);
-    train(o, &p, 0, 1), train(other, &twin, 0, 1);
-    for (int row = 0; row < w->shape.n; row++) from_first(free_w, free_w->value + (size_t)row * qg_row(w->shape));
-    assert_memory_equal(p.value, twin.value, p.length * sizeof(float));
+    run r, twin;
+    open_run(&r, with_adam), open_run(&twin, with_adam);
+    qg_param *w = r.p.item[A_WEIGHT], *other = twin.p.item[A_WEIGHT];
+    w->project  = from_first;
+    other->clip = 0;
+    train(&r, 0, 1), train(&twin, 0, 1);
+    for (int row = 0; row < w->shape.n; row++) from_first(other, other->value + (size_t)row * qg_row(w->shape));
+    assert_memory_equal(r.p.value, twin.p.value, r.p.length * sizeof(float));
 
-    qg_optim_set_group(o, QG_WEIGHTS, (qg_group_spec){ .frozen = true });
+    qg_optim_set_group(r.o, QG_WEIGHTS, (qg_group_spec){ .frozen = true });
     w->value[0] = 7;
-    train(o, &p, 1, 2);
+    train(&r, 1, 2);
     assert_true(w->value[0] == 7);              /* frozen: not projected either */
-    qg_optim_free(o), qg_optim_free(other);
-    qg_params_release(&p), qg_params_release(&twin);
+    close_run(&r), close_run(&twin);
 }
 
 /* --- the same bits ------------------------------------------------------------------------ */
 
-static uint64_t digest_after(qg_optim *(*make)(qg_params *p))
+static uint64_t digest_after(const family *f)
 {
-    qg_params p;
-    small_declare(&p);
-    qg_optim *o = make(&p);
-    assert_non_null(o);
-    train(o, &p, 0, 4);
-    const uint64_t digest = qg_params_digest(&p);
-    qg_optim_free(o);
-    qg_params_release(&p);
+    run r;
+    open_run(&r, f);
+    train(&r, 0, 4);
+    const uint64_t digest = qg_params_digest(&r.p);
+    close_run(&r);
     return digest;
 }
 
 static void threads_do_not_matter(void **state)
 {
     (void)state;
-    qg_set_threads(1);
-    const uint64_t sgd  = digest_after(make_sgd);
-    const uint64_t adam = digest_after(make_adam);
-    for (int n = 2; n <= 3; n++) {
-        qg_set_threads(n);
-        assert_true(digest_after(make_sgd) == sgd);
-        assert_true(digest_after(make_adam) == adam);
+    for (int i = 0; i < COUNT(families); i++) {
+        qg_set_threads(1);
+        const uint64_t one = digest_after(&families[i]);
+        for (int n = 2; n <= 3; n++) {
+            qg_set_threads(n);
+            if (digest_after(&families[i]) != one) fail_msg("%s: %d threads", families[i].name, n);
+        }
     }
     qg_set_threads(0);
 }
@@ -155,77 +188,223 @@ static void threads_do_not_matter(void **state)
 static void instruction_sets_do_not_matter(void **state)
 {
     (void)state;
-    use_path(0);
-    const uint64_t sgd  = digest_after(make_sgd);
-    const uint64_t adam = digest_after(make_adam);
-    for (int i = 1; i < PATHS; i++) {
-        use_path(i);
-        assert_true(digest_after(make_sgd) == sgd);
-        assert_true(digest_after(make_adam) == adam);
+    for (int i = 0; i < COUNT(families); i++) {
+        use_path(0);
+        const uint64_t first = digest_after(&families[i]);
+        for (int k = 1; k < PATHS; k++) {
+            use_path(k);
+            if (digest_after(&families[i]) != first) fail_msg("%s: path %d", families[i].name, k);
+        }
     }
 }
 
 /* --- checkpoints -------------------------------------------------------------------------- */
 
-static void assert_array(const qg_archive *a, const char *name, qg_dtype dtype, int rank,
-                         const size_t *dims)
+/* Saves (load: loads) what the optimizer keeps. */
+static void transfer(run *r, const char *path, bool load)
+{
+    qg_state *s = qg_state_new();
+    qg_optim_state(r->o, s);
+    assert_int_equal(load ? qg_state_load(s, path) : qg_state_save(s, path), QG_OK);
+    qg_state_free(s);
+}
+
+static void assert_array(const qg_archive *a, const char *name, qg_array want)
 {
     const qg_named_array *e = qg_archive_find(a, name);
     if (!e) fail_msg("no %s", name);
-    assert_int_equal(e->array.dtype, dtype);
-    assert_int_equal(e->array.rank, rank);
-    for (int i = 0; i < rank; i++) assert_int_equal(e->array.dims[i], dims[i]);
-}
-
-static void save(qg_optim *o, const char *path)
-{
-    qg_state *s = qg_state_new();
-    qg_optim_state(o, s);
-    assert_int_equal(qg_state_save(s, path), QG_OK);
-    qg_state_free(s);
-}
-
-static void resume(qg_optim *(*make)(qg_params *p), const char *path)
-{
-    qg_params p, later;
-    small_declare(&p);
-    small_declare(&later);
-    qg_optim *o = make(&p);
-    train(o, &p, 0, 3);
-    save(o, path);
-    memcpy(later.value, p.value, small_bytes(&p));
-    train(o, &p, 3, 5);
-
-    qg_optim *resumed = make(&later);
-    qg_state *s       = qg_state_new();
-    qg_optim_state(resumed, s);
-    assert_int_equal(qg_state_load(s, path), QG_OK);
-    qg_state_free(s);
-    train(resumed, &later, 3, 5);
-    assert_memory_equal(p.value, later.value, small_bytes(&p));
-    qg_optim_free(resumed);
-    qg_optim_free(o);
-    qg_params_release(&later);
-    qg_params_release(&p);
+    assert_int_equal(e->array.dtype, want.dtype);
+    assert_int_equal(e->array.rank, want.rank);
+    assert_memory_equal(e->array.dims, want.dims, (size_t)want.rank * sizeof *want.dims);
 }
 
 static void a_resumed_run_has_the_same_bits(void **state)
 {
     (void)state;
     const char *path = scratch_file();
-    resume(make_sgd, path);
-    resume(make_adam, path);
+    for (int i = 0; i < COUNT(families); i++) {
+        const family *f = &families[i];
+        run           r, later;
+        open_run(&r, f), open_run(&later, f);
+        train(&r, 0, 3);
+        transfer(&r, path, false);
+        memcpy(later.p.value, r.p.value, small_bytes(&r.p));
+        transfer(&later, path, true);
+        train(&r, 3, 5), train(&later, 3, 5);
+        if (memcmp(r.p.value, later.p.value, small_bytes(&r.p))) fail_msg("%s: other bits", f->name);
+        close_run(&r), close_run(&later);
 
-    qg_archive *a     = qg_archive_open(path);
-    size_t      count = 0;
-    assert_non_null(a);
-    qg_archive_entries(a, &count);
-    assert_int_equal(count, 2 * (ITEMS - 1) + 1);       /* two moments of all but the tracked one */
-    assert_array(a, "optim.m.a.weight", QG_F32, 4, (size_t[]){ 33, 1, 1, 31 });
-    assert_array(a, "optim.v.b.weight", QG_F32, 4, (size_t[]){ 65, 3, 3, 63 });
-    assert_array(a, "optim.step", QG_I64, 0, NULL);
-    assert_int_equal(*(const int64_t *)qg_archive_find(a, "optim.step")->array.data, 3);
-    qg_archive_free(a);
+        qg_archive *a     = qg_archive_open(path);
+        size_t      count = 0;
+        assert_non_null(a);
+        qg_archive_entries(a, &count);
+        assert_int_equal(count, f->moments * (ITEMS - 1) + 1);      /* moments of all but the tracked one */
+        if (f->moment) assert_array(a, f->moment, (qg_array){ QG_F32, 4, { 33, 1, 1, 31 }, NULL });
+        assert_array(a, "optim.step", (qg_array){ .dtype = QG_I64 });
+        assert_int_equal(*(const int64_t *)qg_archive_find(a, "optim.step")->array.data, 3);
+        qg_archive_free(a);
+    }
+}
+
+/* --- refusals ----------------------------------------------------------------------------- */
+
+static void assert_refused(run *r, qg_status status, const char *message)
+{
+    float *before = small_copy(&r->p);
+    assert_int_equal(qg_optim_step(r->o), status);
+    assert_message(message);
+    assert_memory_equal(r->p.value, before, small_bytes(&r->p));
+    free(before);
+}
+
+static void a_gradient_that_is_not_finite_changes_nothing(void **state)
+{
+    (void)state;
+    const int last = (int)qg_count(small_specs[B_WEIGHT].shape) - 1;
+    const struct { int item, at; float value; const char *message; } rows[] = {
+        { A_WEIGHT, 0, NAN, "gradient 0 of a.weight is" },
+        { A_WEIGHT, 1022, INFINITY, "gradient 1022 of a.weight is inf" },
+        { NORM, 0, -INFINITY, "gradient 0 of n.gamma is -inf" },
+        { B_WEIGHT, 20000, NAN, "gradient 20000 of b.weight is" },
+        { B_WEIGHT, last, INFINITY, "of b.weight is inf" },
+        { LAST, 64, INFINITY, "gradient 64 of c.bias is inf" },
+    };
+    run r, twin;
+    open_run(&r, with_adam), open_run(&twin, with_adam);
+    train(&r, 0, 2), train(&twin, 0, 2);
+    for (int i = 0; i < COUNT(rows); i++) {
+        small_set_gradients(&r.p, 2);
+        r.p.item[rows[i].item]->grad[rows[i].at] = rows[i].value;
+        assert_refused(&r, QG_ENAN, rows[i].message);
+    }
+    small_set_gradients(&r.p, 2);
+    r.p.item[LAST]->grad[0]   = NAN;
+    r.p.item[A_BIAS]->grad[5] = NAN;
+    assert_refused(&r, QG_ENAN, "gradient 5 of a.bias");
+
+    /* The moments and the count did not change either: both go on alike. */
+    train(&r, 2, 4), train(&twin, 2, 4);
+    assert_memory_equal(r.p.value, twin.p.value, small_bytes(&r.p));
+    close_run(&r), close_run(&twin);
+}
+
+static void the_largest_floats_are_finite(void **state)
+{
+    (void)state;
+    run r;
+    open_run(&r, any);
+    qg_optim_set_lr(r.o, 0x1p-127f);
+    small_set_gradients(&r.p, 0);
+    memcpy(r.p.item[A_BIAS]->grad, (float[]){ 0x1.fffffep127f, -0x1.fffffep127f, 0x1p-149f }, 3 * sizeof(float));
+    assert_int_equal(qg_optim_step(r.o), QG_OK);
+    close_run(&r);
+}
+
+static void a_bad_setting_changes_nothing_and_heals(void **state)
+{
+    (void)state;
+    run r;
+    open_run(&r, any);
+    small_set_gradients(&r.p, 0);
+    qg_optim_set_lr(r.o, NAN);
+    assert_refused(&r, QG_EARG, "lr is");
+    qg_optim_set_lr(r.o, -0.5f);
+    assert_refused(&r, QG_EARG, "lr is -0.5");
+    qg_optim_set_lr(r.o, 0.5f);
+    qg_optim_set_group(r.o, QG_BIASES, (qg_group_spec){ .lr_scale = 1, .weight_decay = -2 });
+    assert_refused(&r, QG_EARG, "biases have lr_scale 1, weight_decay -2");
+    qg_optim_set_group(r.o, QG_BIASES, (qg_group_spec){ .lr_scale = 1 });
+
+    qg_param *norm = r.p.item[NORM];
+    const struct { float *field, value; const char *message; } fields[] = {
+        { &norm->clip, -1, "n.gamma has" },
+        { &norm->lr_scale, INFINITY, "lr_scale inf" },
+        { &norm->decay, NAN, "n.gamma has" },
+    };
+    for (int i = 0; i < COUNT(fields); i++) {
+        *fields[i].field = fields[i].value;
+        assert_refused(&r, QG_EARG, fields[i].message);
+        *fields[i].field = 0;
+    }
+    assert_int_equal(qg_optim_step(r.o), QG_OK);
+
+    small_set_gradients(&r.p, 1);
+    qg_optim_set_group(r.o, QG_TRACKED, (qg_group_spec){ .lr_scale = 1 });
+    assert_refused(&r, QG_EARG, "group 4");
+    close_run(&r);
+}
+
+static const struct { qg_sgd_spec sgd; const char *message; } bad_sgd[] = {
+    { { .lr = 0 }, "sgd: lr is 0" },
+    { { .lr = -1 }, "sgd: lr is -1" },
+    { { .lr = NAN }, "sgd: lr is" },
+    { { .lr = INFINITY }, "sgd: lr is inf" },
+    { { .lr = 1, .momentum = 1 }, "sgd: momentum is 1" },
+    { { .lr = 1, .momentum = -0.5f }, "sgd: momentum is -0.5" },
+    { { .lr = 1, .nesterov = true }, "sgd: nesterov needs a momentum" },
+    { { .lr = 1, .weight_decay = -3 }, "sgd: weight_decay is -3" },
+};
+
+static const struct { qg_adam_spec adam; const char *message; } bad_adam[] = {
+    { { .lr = 0 }, "adam: lr is 0" },
+    { { .lr = 1, .beta1 = 1 }, "adam: beta1 is 1" },
+    { { .lr = 1, .beta1 = NAN }, "adam: beta1 is" },
+    { { .lr = 1, .beta2 = 1.5f }, "adam: beta2 is 1.5" },
+    { { .lr = 1, .eps = -1 }, "adam: eps is -1" },
+    { { .lr = 1, .weight_decay = INFINITY }, "adam: weight_decay is inf" },
+};
+
+static const struct { qg_bop_spec bop; const char *message; } bad_bop[] = {
+    { { .gamma = 1.5f, .rest = { .lr = 1 } }, "gamma is 1.5" },
+    { { .gamma = -1, .rest = { .lr = 1 } }, "gamma is -1" },
+    { { .gamma = NAN, .rest = { .lr = 1 } }, "gamma is nan" },
+    { { .threshold = -1, .rest = { .lr = 1 } }, "threshold is -1" },
+    { { .threshold = INFINITY, .rest = { .lr = 1 } }, "threshold is inf" },
+    { { .rest = { .beta1 = 1, .lr = 1 } }, "beta1 is 1" },
+    { { .gamma = 0.1f }, "lr is 0" },
+    { { .rest = { .lr = 1 } }, NULL },          /* legal with a parameter that flips */
+};
+
+static void refused(qg_optim *o, const char *message)
+{
+    assert_null(o);
+    assert_message(message);
+}
+
+static void bad_specs_are_refused(void **state)
+{
+    (void)state;
+    qg_params p, bare = { 0 };
+    small_declare(&p);
+    for (int i = 0; i < COUNT(bad_sgd); i++) refused(qg_sgd(&p, bad_sgd[i].sgd), bad_sgd[i].message);
+    for (int i = 0; i < COUNT(bad_adam); i++) refused(qg_adam(&p, bad_adam[i].adam), bad_adam[i].message);
+    refused(bop(&p), "bop: no parameter flips; give a weight the scheme bop");
+    p.item[B_WEIGHT]->flips = true;
+    refused(adam(&p), "adam: the values of b.weight can only flip; use the optimizer bop");
+    refused(plain(&p), "sgd: the values of b.weight can only flip");
+    for (int i = 0; i < COUNT(bad_bop); i++) {
+        qg_optim *o = qg_bop(&p, bad_bop[i].bop);
+        if (bad_bop[i].message) refused(o, bad_bop[i].message);
+        else assert_non_null(o);
+        qg_optim_free(o);
+    }
+    refused(momentum(&bare), "sgd: the parameters are not allocated");
+    qg_params_release(&p);
+}
+
+static void null_flows(void **state)
+{
+    (void)state;
+    qg_fail(QG_EARG, "why the net was not built");
+    for (int i = 0; i < COUNT(families); i++) assert_null(families[i].make(NULL));
+    qg_optim_set_lr(NULL, 1);
+    qg_optim_set_group(NULL, QG_BIASES, (qg_group_spec){ .lr_scale = 1 });
+    qg_optim_state(NULL, NULL);
+    qg_optim_free(NULL);
+    assert_string_equal(qg_errmsg(), "why the net was not built");
+    qg_fail(QG_EARG, "adam: lr is 0");
+    assert_int_equal(qg_optim_step(NULL), QG_ESTATE);
+    assert_message("optimizer: it is NULL; the last failure was: adam: lr is 0");
 }
 
 int main(void)
@@ -238,6 +417,11 @@ int main(void)
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test_teardown(instruction_sets_do_not_matter, restore_variables),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(the_largest_floats_are_finite),
+        cmocka_unit_test(a_bad_setting_changes_nothing_and_heals),
+        cmocka_unit_test(bad_specs_are_refused),
+        cmocka_unit_test(null_flows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
