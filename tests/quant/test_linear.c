@@ -1,6 +1,12 @@
 #include "tests/support/views.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "quant/schemes/linear.h"
+#include "tests/support/schemes.h"
+
+/* --- on arrays ---------------------------------------------------------------------------------- */
 
 static const qg_surrogate own = { 0 };
 
@@ -126,13 +132,77 @@ static void empty_and_rank_0(void **state)
     assert_true(y == 0.0f);
 }
 
+/* --- on a tape ---------------------------------------------------------------------------------- */
+
+static const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 1, 1, 1 }, { 1, 1, 31, 33 }, { 65, 3, 1, 63 }, { 31, 33, 5, 7 } };
+enum { SHAPES = sizeof shapes / sizeof shapes[0], LARGEST = 31 * 33 * 5 * 7 };
+
+static float dy[LARGEST], expected[LARGEST];
+
+static qg_quant linear(int bits, float max_value)
+{
+    return qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = bits, .max_value = max_value });
+}
+
+static void equals_the_plain_operator(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SHAPES; i++)
+        for (int bits = 1; bits <= 32; bits = bits == 16 ? 32 : bits + 1) {
+            rig          r;
+            const size_t n = qg_count(shapes[i]);
+            open_rig(&r, linear(bits, 1.3f), QG_INPUT, shapes[i]);
+            fill_uniform(r.x->value, n, -1.0f, 2.0f, 5);
+            fill_uniform(dy, n, -1.0f, 1.0f, 6);
+            train_rig(&r, 0, dy);
+            qg_array x = vector(r.x->value, n), y = vector(expected, n), g = vector(dy, n);
+            assert_ok(qg_linear_mid_tread_half_quantizer(&x, bits, 1.3f, &y));
+            assert_memory_equal(r.y->data, expected, n * sizeof *expected);
+            assert_int_equal(qg_linear_mid_tread_half_quantizer_gradient(&x, &g, bits, 1.3f, (qg_surrogate){ 0 }, &y),
+                             QG_OK);
+            assert_memory_equal(r.x->grad, expected, n * sizeof *expected);
+            close_rig(&r);
+        }
+}
+
+static void defaults_are_those_of_the_source(void **state)
+{
+    (void)state;
+    rig r;
+    open_rig(&r, linear(0, 0.0f), QG_INPUT, (qg_shape){ 1, 1, 1, 5 });
+    memcpy(r.x->value, (float[]){ -1.0f, 0.4f, 1.0f, 1.9f, NAN }, 5 * sizeof(float));
+    assert_ok(run_rig(&r, QG_EVAL, 0));
+    const float third = 1.0f / 3.0f * 2.0f, two_thirds = 2.0f / 3.0f * 2.0f;
+    const float levels[4] = { 0.0f, third, two_thirds, 2.0f };  /* 1.0 is a tie and goes up */
+    assert_memory_equal(r.y->data, levels, sizeof levels);
+    assert_true(isnan(r.y->data[4]));
+    assert_true(r.q.scheme->rectifies);
+    close_rig(&r);
+}
+
+static void codes_are_what_apply_gives(void **state)
+{
+    (void)state;
+    rig r;
+    open_rig(&r, linear(4, 1.1f), QG_INPUT, (qg_shape){ 3, 1, 5, 63 });
+    fill_uniform(r.x->value, 3 * 5 * 63, -1.0f, 2.0f, 9);
+    assert_codes(&r, 2.0);      /* k / n M in two roundings against k times the rounded M / n */
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_by_hand),          cmocka_unit_test(ties_go_up_unlike_dorefa),
-        cmocka_unit_test(values_lie_on_the_grid), cmocka_unit_test(bit_32_only_clips),
-        cmocka_unit_test(mask_is_open),           cmocka_unit_test(refuses),
+        cmocka_unit_test(codes_by_hand),
+        cmocka_unit_test(ties_go_up_unlike_dorefa),
+        cmocka_unit_test(values_lie_on_the_grid),
+        cmocka_unit_test(bit_32_only_clips),
+        cmocka_unit_test(mask_is_open),
+        cmocka_unit_test(refuses),
         cmocka_unit_test(empty_and_rank_0),
+        cmocka_unit_test(equals_the_plain_operator),
+        cmocka_unit_test(defaults_are_those_of_the_source),
+        cmocka_unit_test(codes_are_what_apply_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,70 +155,6 @@ static void zeros(void **state)
 
 /* --- slopes ------------------------------------------------------------------------------- */
 
-static qg_var *quantize(qg_tape *t, qg_var *x, void *context)
-{
-    return qg_quantize(t, *(const qg_quant *)context, x, NULL);
-}
-
-static double identity(double x, void *context) { (void)context; return x; }
-
-static double clip(double x, void *context)
-{
-    (void)context;
-    return x < -1 ? -1 : x > 1 ? 1 : x;
-}
-
-static double parabola(double x, void *context)
-{
-    (void)context;
-    const double c = x < -1 ? -1 : x > 1 ? 1 : x;
-    return 2 * c - c * fabs(c);
-}
-
-static double tanh2(double x, void *context) { (void)context; return tanh(2 * x); }
-
-/* SwishSign, beta 5: sgn(x) of BNN+, whose derivative Larq prints. */
-static double swish(double x, void *context)
-{
-    (void)context;
-    const double s = 1 / (1 + exp(-5 * x));
-    return 2 * s * (1 + 5 * x * (1 - s)) - 1;
-}
-
-static void slopes_are_those_of_the_surrogates(void **state)
-{
-    (void)state;
-    const struct {
-        qg_quant q;
-        double (*surrogate)(double x, void *context);
-    } rows[] = {
-        { connect(false), identity },
-        { connect(true), identity },
-        { qg_bnn((qg_bnn_spec){ 0 }), clip },
-        { qg_bnn((qg_bnn_spec){ .surrogate = qg_surrogate_approx_sign() }), parabola },
-        { qg_binaryconnect((qg_binaryconnect_spec){ .surrogate = qg_surrogate_clip(1) }), clip },
-        { qg_binary((qg_binary_spec){ 0 }), identity },
-        { qg_binary((qg_binary_spec){ .surrogate = qg_surrogate_clip(1) }), clip },
-        { sign_with((qg_surrogate){ 0 }), clip },
-        { sign_with(qg_surrogate_approx_sign()), parabola },
-        { sign_with(qg_surrogate_swish(5)), swish },
-        { sign_with(qg_surrogate_tanh(2)), tanh2 },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        qg_quant            q = rows[i].q;
-        qg_gradcheck_result r;
-        assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "slope",
-                                                             .op = quantize,
-                                                             .surrogate = rows[i].surrogate,
-                                                             .context = &q,
-                                                             .lo = -2,
-                                                             .hi = 2 },
-                                       &r),
-                         QG_OK);
-        if (!r.pass) fail_msg("row %zu is off by %g", i, r.error);
-    }
-}
-
 static void magnitude_aware_gradients_are_scaled(void **state)
 {
     (void)state;
@@ -257,16 +193,6 @@ static void an_annealed_tanh_follows_the_step(void **state)
         case_close(&c);
         assert_fused_as_unfused(sign_with(s), step[k]);
     }
-}
-
-static void fused_is_unfused(void **state)
-{
-    (void)state;
-    assert_fused_as_unfused(sign_with((qg_surrogate){ 0 }), 0);
-    assert_fused_as_unfused(sign_with(qg_surrogate_swish(5)), 0);
-    qg_quant late = sign_with((qg_surrogate){ 0 });
-    late.after    = 7;
-    assert_fused_as_unfused(late, 6);
 }
 
 /* --- in a net ----------------------------------------------------------------------------- */
@@ -348,31 +274,6 @@ static void a_unit_start_fills_the_box(void **state)
     qg_net_free(twin);
 }
 
-static void threads_do_not_matter(void **state)
-{
-    (void)state;
-    const qg_quant sign = sign_with((qg_surrogate){ 0 });
-    assert_any_threads(connect(false), none, none, false);
-    assert_any_threads(connect(true), none, none, true);
-    assert_any_threads(qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_ADAM }), sign, none, false);
-    assert_any_threads(qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }),
-                       sign_with(qg_surrogate_approx_sign()), none, false);
-    assert_any_threads(qg_binary((qg_binary_spec){ .per_channel = true }),
-                       sign_with(qg_surrogate_annealed_tanh(4)), none, false);
-    assert_any_threads(qg_bop_weight(), sign, none, false);
-}
-
-static void illegal_constants_are_named(void **state)
-{
-    (void)state;
-    case_refused(qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = (qg_glorot_lr)3 }), QG_WEIGHT,
-                   "fc1.weight: binaryconnect", "glorot_lr is 3");
-    case_refused(qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn",
-                   "glorot_lr is -1");
-    case_refused(connect(false), QG_INPUT, "binaryconnect", "does not quantize inputs");
-    case_refused(sign_with((qg_surrogate){ 0 }), QG_GRADIENT, "sign", "does not quantize gradients");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,15 +283,11 @@ int main(void)
         cmocka_unit_test(another_step_draws_otherwise),
         cmocka_unit_test(float_evaluation_is_not_binary),
         cmocka_unit_test(zeros),
-        cmocka_unit_test(slopes_are_those_of_the_surrogates),
         cmocka_unit_test(magnitude_aware_gradients_are_scaled),
         cmocka_unit_test(an_annealed_tanh_follows_the_step),
-        cmocka_unit_test(fused_is_unfused),
         cmocka_unit_test(latent_weights_stay_in_the_box),
         cmocka_unit_test(glorot_rates),
         cmocka_unit_test(a_unit_start_fills_the_box),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(illegal_constants_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,41 +169,6 @@ static void activations_are_those_of_the_operator(void **state)
     }
 }
 
-static qg_var *quantize(qg_tape *t, qg_var *x, void *context)
-{
-    return qg_quantize(t, *(const qg_quant *)context, x, NULL);
-}
-
-static double clip01(double x, void *context)
-{
-    (void)context;
-    return x < 0 ? 0 : x > 1 ? 1 : x;
-}
-
-static void the_activation_slope_is_clip_s(void **state)
-{
-    (void)state;
-    qg_quant            q = activation(2);
-    qg_gradcheck_result r;
-    assert_int_equal(
-        qg_slopecheck(
-            (qg_slopecheck_spec){
-                .name = "dorefa", .op = quantize, .surrogate = clip01, .context = &q, .lo = -1, .hi = 2 },
-            &r),
-        QG_OK);
-    assert_true(r.pass);
-}
-
-static void fused_is_unfused(void **state)
-{
-    (void)state;
-    assert_fused_as_unfused(activation(1), 0);
-    assert_fused_as_unfused(activation(2), 0);
-    assert_fused_as_unfused(activation(32), 0);
-    assert_fused_as_unfused(
-        qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 3, .ties_up = true }), 0);
-}
-
 /* --- gradients ---------------------------------------------------------------------------- */
 
 static qg_quant gradient(int bits, bool no_noise)
@@ -313,29 +278,10 @@ static void batch_sums_stay_visible(void **state)
 
 /* --- all ---------------------------------------------------------------------------------- */
 
-static void threads_do_not_matter(void **state)
+static void bits_32_are_floats(void **state)
 {
     (void)state;
-    assert_any_threads(weight(1, false), activation(2), gradient(6, false), true);
-    assert_any_threads(weight(3, true), activation(4), (qg_quant){ 0 }, false);
-}
-
-static void illegal_bits_are_named(void **state)
-{
-    (void)state;
-    case_refused(weight(0, false), QG_WEIGHT, "fc1", "bits is 0, must be 1 to 16 or 32");
-    case_refused(weight(17, false), QG_WEIGHT, "dorefa", "bits is 17");
-    case_refused(activation(33), QG_INPUT, "dorefa", "bits is 33");
-    case_refused(gradient(-1, false), QG_GRADIENT, "dorefa", "bits is -1");
-    case_refused(activation(2), QG_WEIGHT, "fc1", "does not quantize weights");
     assert_null(weight(32, false).scheme);
-    scheme_case c;
-    case_open(&c, weight(17, false), shapes[1], 1);
-    qg_tape_begin(c.t, QG_TRAIN, 1, 0);
-    assert_null(qg_quantize(c.t, c.q, qg_parameter(c.t, c.x), NULL));
-    assert_message("dorefa: bits is 17");
-    assert_int_equal(qg_tape_status(c.t), QG_EARG);
-    case_close(&c);
     assert_null(gradient(32, false).scheme);
     qg_codes codes = { 0 };
     const qg_quant q = activation(32);
@@ -384,15 +330,12 @@ int main(void)
         cmocka_unit_test(all_zero_weights_stay_put),
         cmocka_unit_test(a_replaced_surrogate_rules),
         cmocka_unit_test(activations_are_those_of_the_operator),
-        cmocka_unit_test(the_activation_slope_is_clip_s),
-        cmocka_unit_test(fused_is_unfused),
         cmocka_unit_test(gradients_are_those_of_the_operator),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(evaluation_and_waiting_leave_no_trace),
         cmocka_unit_test(gradients_are_unbiased),
         cmocka_unit_test(batch_sums_stay_visible),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(illegal_bits_are_named),
+        cmocka_unit_test(bits_32_are_floats),
         cmocka_unit_test(channels_are_on_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

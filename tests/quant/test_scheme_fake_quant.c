@@ -527,48 +527,6 @@ static void codes_are_what_apply_gives(void **state)
             }
 }
 
-static void refuses_bad_constants(void **state)
-{
-    (void)state;
-    const qg_quant none = { 0 };
-    assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .bits = 1 }), "fake_quant: bits is 1");
-    assert_refused(qg_fake_quant((qg_fake_quant_spec){ .bits = 17 }), none, "bits is 17");
-    assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED, .decay = 1.0f }),
-                   "decay is 1, not between 0 and 1");
-    assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_PERCENTILE, .percentile = 50.0f }),
-                   "percentile is 50");
-    assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .min = 2.0f, .max = 1.0f }),
-                   "min is 2, not below max, 1");
-    assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .per_channel = true }),
-                   "has no scales per channel");
-    assert_refused(none, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT }), "does not quantize inputs");
-}
-
-static void works_in_nets(void **state)
-{
-    (void)state;
-    const qg_quant learned = qg_fake_quant((qg_fake_quant_spec){ .bits = 4 });
-    const qg_quant channel = qg_fake_quant((qg_fake_quant_spec){ .bits = 4, .per_channel = true });
-    const qg_quant tracked = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED, .freeze_after = 2 });
-    const qg_quant ranked  = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_PERCENTILE, .percentile = 95.0f });
-    const qg_quant ranks   = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_PERCENTILE, .per_channel = true });
-    const qg_quant fixed   = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .max = 2.0f });
-    const qg_quant current = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT, .per_channel = true });
-    assert_fused_equals_unfused(learned, "fake_quant", 1);
-    assert_fused_equals_unfused(channel, "fake_quant", -1);
-    assert_fused_equals_unfused(tracked, "fake_quant", 2);
-    assert_fused_equals_unfused(ranked, "fake_quant", -1);
-    assert_fused_equals_unfused(fixed, "fake_quant", 0);
-    qg_quant later = tracked;
-    later.after    = 1;
-    assert_trains_alike(learned, learned);
-    assert_trains_alike(channel, channel);
-    assert_trains_alike(current, tracked);
-    assert_trains_alike(tracked, later);
-    assert_trains_alike(ranks, ranked);
-    assert_trains_alike(fixed, ranks);
-}
-
 /* One number for eight channels would be written past its end. */
 static void learned_values_have_their_shapes(void **state)
 {
@@ -606,8 +564,6 @@ int main(void)
         cmocka_unit_test(an_observed_range_may_be_empty),
         cmocka_unit_test(observers_find_what_sorting_finds),
         cmocka_unit_test(codes_are_what_apply_gives),
-        cmocka_unit_test(refuses_bad_constants),
-        cmocka_unit_test(works_in_nets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

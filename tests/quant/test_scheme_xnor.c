@@ -372,7 +372,6 @@ static void without_the_map_it_is_the_sign(void **state)
     assert_true(q.scheme->apply == sign.scheme->apply && q.scheme->activation == sign.scheme->activation);
     assert_true(q.scheme->encode == sign.scheme->encode && q.scheme->rectifies);
     assert_null(q.scheme->scale_output);
-    assert_fused_as_unfused(q, 0);
 }
 
 static void the_map_needs_a_product(void **state)
@@ -412,13 +411,6 @@ static void threads_do_not_matter(void **state)
         assert_any_threads(qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)rule }), input, none, false);
 }
 
-static void illegal_rules_are_named(void **state)
-{
-    (void)state;
-    case_refused(qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)5 }), QG_WEIGHT, "fc1", "rule is 5");
-    case_refused(qg_xnor((qg_xnor_spec){ 0 }), QG_INPUT, "xnor", "does not quantize inputs");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,7 +429,6 @@ int main(void)
         cmocka_unit_test(the_map_needs_a_product),
         cmocka_unit_test(activations_are_signs),
         cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(illegal_rules_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "quant/schemes/binary.h"
-#include "quant/scheme.h"
 #include "quant/schemes/twn.h"
 #include "tests/support/nets.h"
+#include "tests/support/scheme_case.h"
+#include "tests/support/schemes.h"
 
 /* Awkward rows, and one tensor of several blocks of 16384. */
 static const qg_shape shapes[] = {
@@ -16,11 +17,11 @@ static const qg_shape shapes[] = {
 };
 
 /* What a scheme makes of weights, beside the plain operator on the same numbers. */
-typedef struct scheme_case {
+typedef struct plain_case {
     const char *name;
     qg_quant    quant;
     qg_status (*plain)(const qg_array *x, qg_array *y);
-} scheme_case;
+} plain_case;
 
 static qg_status plain_twn(const qg_array *x, qg_array *y)
 {
@@ -55,15 +56,15 @@ static qg_status plain_channels(const qg_array *x, qg_array *y)
 
 enum { SIGN = 4, SCHEMES };
 
-static void all_schemes(scheme_case out[SCHEMES])
+static void all_schemes(plain_case out[SCHEMES])
 {
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     const qg_quant rows = qg_binary((qg_binary_spec){ .per_channel = true });
-    out[0]    = (scheme_case){ "twn", qg_twn((qg_twn_spec){ 0 }), plain_twn };
-    out[1]    = (scheme_case){ "twn", qg_twn((qg_twn_spec){ .threshold = 0.1f }), plain_twn_low };
-    out[2]    = (scheme_case){ "binary", qg_binary((qg_binary_spec){ 0 }), plain_binary };
-    out[3]    = (scheme_case){ "binary", rows, plain_channels };
-    out[SIGN] = (scheme_case){ "sign", sign, qg_sign_quantizer };
+    out[0]    = (plain_case){ "twn", qg_twn((qg_twn_spec){ 0 }), plain_twn };
+    out[1]    = (plain_case){ "twn", qg_twn((qg_twn_spec){ .threshold = 0.1f }), plain_twn_low };
+    out[2]    = (plain_case){ "binary", qg_binary((qg_binary_spec){ 0 }), plain_binary };
+    out[3]    = (plain_case){ "binary", rows, plain_channels };
+    out[SIGN] = (plain_case){ "sign", sign, qg_sign_quantizer };
 }
 
 /* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */
@@ -93,7 +94,7 @@ static void assert_same(const float *a, const float *b, size_t n)
 static void apply_is_the_plain_operator(void **state)
 {
     (void)state;
-    scheme_case schemes[SCHEMES];
+    plain_case schemes[SCHEMES];
     qg_tape    *t = qg_tape_new();
     all_schemes(schemes);
     for (int s = 0; s < SCHEMES; s++)
@@ -120,7 +121,7 @@ static void apply_is_the_plain_operator(void **state)
 static void codes_times_scales_are_what_apply_gives(void **state)
 {
     (void)state;
-    scheme_case schemes[SCHEMES];
+    plain_case schemes[SCHEMES];
     qg_tape    *t = qg_tape_new();
     all_schemes(schemes);
     for (int s = 0; s < SCHEMES; s++)
@@ -182,7 +183,7 @@ static void weight_gradient(qg_quant q, bool derived, float *grad)
 static void sharing_a_gradient_changes_no_bit_of_it(void **state)
 {
     (void)state;
-    scheme_case schemes[SCHEMES];
+    plain_case schemes[SCHEMES];
     all_schemes(schemes);
     for (int s = 0; s < 4; s++) {
         float    shared[7 * 45], generic[7 * 45], derived[7 * 45];
@@ -196,45 +197,118 @@ static void sharing_a_gradient_changes_no_bit_of_it(void **state)
     }
 }
 
-static double slope_of(double x, void *context)     /* a surrogate is only looked at by its slope */
+/* A surrogate is only looked at by its slope. */
+static double clip(double x, void *context)
 {
-    const double bound = *(const double *)context;
-    return x < -bound ? -bound : x > bound ? bound : x;
+    const double *limit = context;
+    return fmin(fmax(x, limit[0]), limit[1]);
 }
 
-static qg_quant checked;
-
-static qg_var *quantize(qg_tape *t, qg_var *x, void *context)
+static double parabola(double x, void *context)
 {
     (void)context;
-    return qg_quantize(t, checked, x, NULL);
+    const double c = fmin(fmax(x, -1), 1);
+    return 2 * c - c * fabs(c);
 }
 
-static void assert_clipped_slope(qg_quant q, double bound)
+static double tanh2(double x, void *context) { (void)context; return tanh(2 * x); }
+
+/* SwishSign, beta 5: sgn(x) of BNN+, whose derivative Larq prints. */
+static double swish(double x, void *context)
 {
-    qg_gradcheck_result r;
-    checked = q;
-    assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = q.scheme->name, .op = quantize,
-                                                         .surrogate = slope_of, .context = &bound,
-                                                         .lo = -2, .hi = 2 }, &r), QG_OK);
-    if (!r.pass) fail_msg("%s: off by %g", r.name, r.error);
+    (void)context;
+    const double s = 1 / (1 + exp(-5 * x));
+    return 2 * s * (1 + 5 * x * (1 - s)) - 1;
 }
 
-static void the_surrogate_is_the_schemes_own_or_the_callers(void **state)
+static qg_quant sign_with(qg_surrogate s) { return qg_binary_activation((qg_binary_activation_spec){ s }); }
+
+static qg_quant with(qg_quant q, qg_surrogate s)
+{
+    q.surrogate = s;
+    return q;
+}
+
+static qg_quant waiting(qg_quant q, uint64_t after)
+{
+    q.after = after;
+    return q;
+}
+
+static qg_quant pact(int bits, float alpha) { return qg_pact((qg_pact_spec){ .bits = bits, .alpha = alpha }); }
+
+static qg_quant lsq(int bits, bool is_signed) { return qg_lsq((qg_lsq_spec){ .bits = bits, .is_signed = is_signed }); }
+
+static qg_quant unit(int bits, bool zero) { return qg_unit((qg_unit_spec){ .bits = bits, .zero = zero }); }
+
+static qg_quant linear(int bits, float max_value)
+{
+    return qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = bits, .max_value = max_value });
+}
+
+#define fake_quant(...) qg_fake_quant((qg_fake_quant_spec){ __VA_ARGS__ })
+
+static qg_quant connect(bool stochastic)
+{
+    return qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = stochastic });
+}
+
+static qg_quant dorefa(int bits, bool through_max)
+{
+    return qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = bits, .through_max = through_max });
+}
+
+static qg_quant dorefa_activation(int bits, bool ties_up)
+{
+    return qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = bits, .ties_up = ties_up });
+}
+
+static void slopes_are_those_of_the_surrogates(void **state)
 {
     (void)state;
-    scheme_case schemes[SCHEMES];
+    const double inf = INFINITY;
+    const qg_quant bnn = qg_bnn((qg_bnn_spec){ 0 }), sign = sign_with((qg_surrogate){ 0 });
+    const struct {
+        qg_quant q;
+        qg_role  role;
+        double (*surrogate)(double x, void *context);
+        double   limits[2];             /* of clip */
+        float    learned[QG_MAX_LEARNED];
+    } rows[] = {
+        { connect(false), QG_WEIGHT, clip, { -inf, inf }, { 0 } },
+        { connect(true), QG_WEIGHT, clip, { -inf, inf }, { 0 } },
+        { with(connect(false), qg_surrogate_clip(1)), QG_WEIGHT, clip, { -1, 1 }, { 0 } },
+        { bnn, QG_WEIGHT, clip, { -1, 1 }, { 0 } },
+        { with(bnn, qg_surrogate_approx_sign()), QG_WEIGHT, parabola, { 0 }, { 0 } },
+        { qg_binary((qg_binary_spec){ .surrogate = qg_surrogate_clip(1) }), QG_WEIGHT, clip, { -1, 1 }, { 0 } },
+        { qg_binary((qg_binary_spec){ .surrogate = qg_surrogate_clip(0.5f) }), QG_WEIGHT, clip, { -0.5, 0.5 }, { 0 } },
+        { with(sign, qg_surrogate_approx_sign()), QG_INPUT, parabola, { 0 }, { 0 } },
+        { with(sign, qg_surrogate_swish(5)), QG_INPUT, swish, { 0 }, { 0 } },
+        { with(sign, qg_surrogate_tanh(2)), QG_INPUT, tanh2, { 0 }, { 0 } },
+        { dorefa_activation(2, false), QG_INPUT, clip, { 0, 1 }, { 0 } },
+        { linear(2, 0.75f), QG_INPUT, clip, { 0, 0.75 }, { 0 } },
+        { with(linear(2, 0.75f), qg_surrogate_clip(1)), QG_INPUT, clip, { -1, 1 }, { 0 } },
+        { unit(2, false), QG_INPUT, clip, { -1, 1 }, { 0 } },
+        { unit(2, true), QG_WEIGHT, clip, { -1, 1 }, { 0 } },
+        { with(unit(2, false), qg_surrogate_clip(0.5f)), QG_INPUT, clip, { -0.5, 0.5 }, { 0 } },
+        { pact(3, 0), QG_INPUT, clip, { 0, 0.7f }, { 0.7f } },
+        { with(pact(3, 0), qg_surrogate_identity()), QG_INPUT, clip, { -inf, inf }, { 0.7f } },
+        { lsq(2, false), QG_INPUT, clip, { 0, 0.75 }, { 0.25f, 1 } },
+        { lsq(3, true), QG_INPUT, clip, { -1, 0.75 }, { 0.25f, 1 } },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        double limits[] = { rows[i].limits[0], rows[i].limits[1] };
+        print_message("row %d, %s\n", i, rows[i].q.scheme->name);
+        assert_slope(rows[i].q, rows[i].role, rows[i].learned, rows[i].surrogate, limits, -2, 2);
+    }
+    plain_case schemes[SCHEMES];
     all_schemes(schemes);
     for (int s = 0; s < SCHEMES; s++) {
-        qg_quant     q   = schemes[s].quant;
-        const double own = s == SIGN ? 1 : 1e9;         /* sign clips at 1, weights nowhere */
-        assert_clipped_slope(q, own);
-        q.surrogate = qg_surrogate_clip(0.75f);
-        assert_clipped_slope(q, 0.75);
-        q.surrogate = (qg_surrogate){ 0 };
-        assert_clipped_slope(q, own);
+        const double own = s == SIGN ? 1 : inf;         /* sign clips at 1, weights nowhere */
+        const qg_role role = s == SIGN ? QG_INPUT : QG_WEIGHT;
+        assert_slope(schemes[s].quant, role, NULL, clip, (double[]){ -own, own }, -2, 2);
+        assert_slope(with(schemes[s].quant, qg_surrogate_clip(0.75f)), role, NULL, clip, (double[]){ -0.75, 0.75 }, -2, 2);
     }
-    assert_clipped_slope(qg_binary((qg_binary_spec){ .surrogate = qg_surrogate_clip(0.5f) }), 0.5);
 }
 
 /* The elementwise form that qg_norm fuses. */
@@ -287,19 +361,172 @@ static void nothing_and_later(void **state)
     qg_tape_free(t);
 }
 
-static void a_bad_threshold_is_refused(void **state)
+/* By a layer, which knows the role, and by a tape, which does not. */
+static void illegal_constants_are_named(void **state)
 {
     (void)state;
-    float    w[] = { 1 };
-    qg_tape *t   = qg_tape_new();
-    for (int i = 0; i < 2; i++) {
+    const struct {
+        qg_quant    q;
+        qg_role     role;
+        const char *layer, *part;
+    } rows[] = {
+        { qg_twn((qg_twn_spec){ .threshold = -1 }), QG_WEIGHT, "fc1.weight: twn", "threshold is -1, must be finite and 0 or more" },
+        { qg_twn((qg_twn_spec){ .threshold = NAN }), QG_WEIGHT, "twn", "threshold is nan" },
+        { qg_ste_tern((qg_ste_tern_spec){ .threshold = INFINITY }), QG_WEIGHT, "ste-tern", "threshold is inf" },
+        { qg_ttq((qg_ttq_spec){ .threshold = -0.1f }), QG_WEIGHT, "fc1", "threshold is -0.1" },
+        { qg_ttq((qg_ttq_spec){ .threshold = 1 }), QG_WEIGHT, "ttq", "threshold is 1" },
+        { qg_ttq((qg_ttq_spec){ .threshold = NAN }), QG_WEIGHT, "ttq", "threshold is nan" },
+        { qg_ttq((qg_ttq_spec){ .decay = -1 }), QG_WEIGHT, "ttq", "decay is -1" },
+        { qg_ttq((qg_ttq_spec){ .rule = (qg_ttq_rule)2 }), QG_WEIGHT, "ttq", "rule is 2" },
+        { qg_ttq((qg_ttq_spec){ 0 }), QG_INPUT, "ttq", "does not quantize inputs" },
+        { qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = (qg_glorot_lr)3 }), QG_WEIGHT, "fc1.weight: binaryconnect", "glorot_lr is 3" },
+        { qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn", "glorot_lr is -1" },
+        { connect(false), QG_INPUT, "binaryconnect", "does not quantize inputs" },
+        { sign_with((qg_surrogate){ 0 }), QG_GRADIENT, "sign", "does not quantize gradients" },
+        { qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)5 }), QG_WEIGHT, "fc1", "rule is 5" },
+        { qg_xnor((qg_xnor_spec){ 0 }), QG_INPUT, "xnor", "does not quantize inputs" },
+        { dorefa(0, false), QG_WEIGHT, "fc1", "bits is 0, must be 1 to 16 or 32" },
+        { dorefa(17, false), QG_WEIGHT, "dorefa", "bits is 17" },
+        { dorefa_activation(33, false), QG_INPUT, "dorefa", "bits is 33" },
+        { dorefa_activation(2, false), QG_WEIGHT, "fc1", "does not quantize weights" },
+        { qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = -1 }), QG_GRADIENT, "dorefa", "bits is -1" },
+        { linear(33, 2), QG_INPUT, "linear", "bits is 33, not 1 .. 16 or 32" },
+        { linear(2, -1), QG_INPUT, "linear", "max_value" },
+        { linear(2, INFINITY), QG_INPUT, "linear", "max_value" },
+        { linear(2, 2), QG_WEIGHT, "linear", "does not quantize weights" },
+        { unit(9, false), QG_INPUT, "unit", "bits is 9, not 1 .. 8" },
+        { unit(1, true), QG_WEIGHT, "unit", "bits is 1, not 2 .. 8, which a level at 0 needs" },
+        { unit(-1, false), QG_WEIGHT, "unit", "bits is -1" },
+        { pact(17, 0), QG_INPUT, "pact", "bits is 17, not 1 .. 16 or 32" },
+        { pact(0, 0), QG_INPUT, "pact", "bits is 0" },
+        { pact(2, -1), QG_INPUT, "pact", "alpha" },
+        { pact(2, 0), QG_WEIGHT, "pact", "does not quantize weights" },
+        { lsq(0, false), QG_INPUT, "lsq", "bits is 0" },
+        { lsq(1, true), QG_WEIGHT, "lsq", "bits is 1" },
+        { lsq(17, true), QG_WEIGHT, "lsq", "bits is 17" },
+        { lsq(2, false), QG_WEIGHT, "lsq", "unsigned codes are not for weights; set .is_signed = true" },
+        { fake_quant(.bits = 1), QG_INPUT, "fake_quant", "bits is 1" },
+        { fake_quant(.bits = 17), QG_WEIGHT, "fake_quant", "bits is 17" },
+        { fake_quant(.range = QG_RANGE_OBSERVED, .decay = 1), QG_INPUT, "fake_quant", "decay is 1, not between 0 and 1" },
+        { fake_quant(.range = QG_RANGE_PERCENTILE, .percentile = 50), QG_INPUT, "fake_quant", "percentile is 50" },
+        { fake_quant(.range = QG_RANGE_FIXED, .min = 2, .max = 1), QG_INPUT, "fake_quant", "min is 2, not below max, 1" },
+        { fake_quant(.range = QG_RANGE_FIXED, .per_channel = true), QG_INPUT, "fake_quant", "has no scales per channel" },
+        { fake_quant(.range = QG_RANGE_CURRENT), QG_INPUT, "fake_quant", "does not quantize inputs" },
+    };
+    float    w[]     = { 1 };
+    float    set[]   = { 1 };
+    qg_tape *t       = qg_tape_new();
+    for (int i = 0; i < COUNT(rows); i++) {
+        print_message("row %d, %s\n", i, rows[i].part);
+        case_refused(rows[i].q, rows[i].role, rows[i].layer, rows[i].part);
+        qg_quant q = rows[i].q;
+        q.role     = rows[i].role;
         qg_tape_begin(t, QG_TRAIN, 1, 0);
-        const qg_quant q = qg_twn((qg_twn_spec){ .threshold = i ? NAN : -1 });
-        assert_null(qg_quantize(t, q, qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, w }), NULL));
+        qg_var *learned[QG_MAX_LEARNED];
+        for (int k = 0; k < QG_MAX_LEARNED; k++) learned[k] = qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, set });
+        assert_null(qg_quantize(t, q, qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, w }), learned));
         assert_int_equal(qg_tape_status(t), QG_EARG);
-        assert_message(i ? "twn: threshold is nan" : "twn: threshold is -1, must be finite and 0 or more");
+        assert_message(rows[i].part);
     }
     qg_tape_free(t);
+}
+
+/* --- in nets --------------------------------------------------------------------------------- */
+
+static void a_fused_norm_gives_the_bits_of_the_op(void **state)
+{
+    (void)state;
+    const qg_quant sign = sign_with((qg_surrogate){ 0 });
+    const struct {
+        qg_quant    q;
+        const char *op;             /* NULL: qg_norm alone, at step `from` */
+        int         from;           /* the net runs no such op from this step on; negative: always */
+    } rows[] = {
+        { sign, NULL, 0 },
+        { with(sign, qg_surrogate_swish(5)), NULL, 0 },
+        { waiting(sign, 7), NULL, 6 },
+        { qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = true }), NULL, 0 },
+        { dorefa_activation(1, false), NULL, 0 },
+        { dorefa_activation(2, false), NULL, 0 },
+        { dorefa_activation(3, true), NULL, 0 },
+        { dorefa_activation(32, false), NULL, 0 },
+        { linear(2, 1), "linear", 0 },
+        { unit(2, false), "unit", 0 },
+        { unit(2, true), "unit", 0 },
+        { pact(3, 1), "pact", 0 },
+        { lsq(3, false), "lsq", 1 },
+        { lsq(3, true), "lsq", 1 },
+        { fake_quant(.bits = 4), "fake_quant", 1 },
+        { fake_quant(.bits = 4, .per_channel = true), "fake_quant", -1 },
+        { fake_quant(.range = QG_RANGE_OBSERVED, .freeze_after = 2), "fake_quant", 2 },
+        { fake_quant(.range = QG_RANGE_PERCENTILE, .percentile = 95), "fake_quant", -1 },
+        { fake_quant(.range = QG_RANGE_FIXED, .max = 2), "fake_quant", 0 },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        print_message("row %d, %s\n", i, rows[i].q.scheme->name);
+        if (rows[i].op) assert_fused_equals_unfused(rows[i].q, rows[i].op, rows[i].from);
+        else assert_fused_as_unfused(rows[i].q, (uint64_t)rows[i].from);
+    }
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    const qg_quant none = { 0 }, sign = sign_with((qg_surrogate){ 0 });
+    const qg_quant noise = qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 6 });
+    const struct {
+        qg_quant weight, input, gradient;
+        bool     draws;
+    } rows[] = {
+        { qg_twn((qg_twn_spec){ 0 }), none, none, false },
+        { qg_twn((qg_twn_spec){ .per_channel = true }), none, none, false },
+        { qg_ste_tern((qg_ste_tern_spec){ 0 }), none, none, false },
+        { qg_ttq((qg_ttq_spec){ 0 }), none, none, false },
+        { qg_ttq((qg_ttq_spec){ .per_channel = true }), none, none, false },
+        { connect(false), none, none, false },
+        { connect(true), none, none, true },
+        { qg_bnn((qg_bnn_spec){ .glorot_lr = QG_GLOROT_ADAM }), sign, none, false },
+        { qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), with(sign, qg_surrogate_approx_sign()), none, false },
+        { qg_binary((qg_binary_spec){ .per_channel = true }), with(sign, qg_surrogate_annealed_tanh(4)), none, false },
+        { qg_bop_weight(), sign, none, false },
+        { dorefa(1, false), dorefa_activation(2, false), noise, true },
+        { dorefa(3, true), dorefa_activation(4, false), none, false },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        print_message("row %d, %s\n", i, rows[i].weight.scheme->name);
+        assert_any_threads(rows[i].weight, rows[i].input, rows[i].gradient, rows[i].draws);
+    }
+}
+
+static void nets_train_alike(void **state)
+{
+    (void)state;
+    const qg_quant none = { 0 };
+    const qg_quant learned = fake_quant(.bits = 4), channel = fake_quant(.bits = 4, .per_channel = true);
+    const qg_quant tracked = fake_quant(.range = QG_RANGE_OBSERVED, .freeze_after = 2);
+    const qg_quant ranked  = fake_quant(.range = QG_RANGE_PERCENTILE, .percentile = 95);
+    const qg_quant ranks   = fake_quant(.range = QG_RANGE_PERCENTILE, .per_channel = true);
+    const struct {
+        qg_quant weight, input;
+    } rows[] = {
+        { none, linear(3, 1) },
+        { unit(2, true), unit(2, false) },
+        { unit(1, false), unit(1, false) },
+        { none, pact(3, 1) },
+        { none, waiting(pact(3, 1), 2) },
+        { lsq(4, true), lsq(3, false) },
+        { lsq(4, true), waiting(lsq(3, false), 2) },
+        { learned, learned },
+        { channel, channel },
+        { fake_quant(.range = QG_RANGE_CURRENT, .per_channel = true), tracked },
+        { tracked, waiting(tracked, 1) },
+        { ranks, ranked },
+        { fake_quant(.range = QG_RANGE_FIXED, .max = 2), ranks },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        print_message("row %d, input %s\n", i, rows[i].input.scheme->name);
+        assert_trains_alike(rows[i].weight, rows[i].input);
+    }
 }
 
 /* Else a field would be believed by encode or by the count of bytes, and not by apply. */
@@ -359,10 +586,13 @@ int main(void)
         cmocka_unit_test(apply_is_the_plain_operator),
         cmocka_unit_test(codes_times_scales_are_what_apply_gives),
         cmocka_unit_test(sharing_a_gradient_changes_no_bit_of_it),
-        cmocka_unit_test(the_surrogate_is_the_schemes_own_or_the_callers),
+        cmocka_unit_test(slopes_are_those_of_the_surrogates),
         cmocka_unit_test(sign_as_an_activation_is_sign_as_an_op),
         cmocka_unit_test(nothing_and_later),
-        cmocka_unit_test(a_bad_threshold_is_refused),
+        cmocka_unit_test(illegal_constants_are_named),
+        cmocka_unit_test(a_fused_norm_gives_the_bits_of_the_op),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(nets_train_alike),
         cmocka_unit_test(scales_are_per_channel_where_the_scheme_has_them),
         cmocka_unit_test(a_role_is_checked),
     };

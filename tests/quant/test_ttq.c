@@ -1,6 +1,16 @@
 #include "tests/support/views.h"
 
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/ops/ops.h"
+#include "layers/net.h"
 #include "quant/schemes/ttq.h"
+#include "tests/support/scheme_case.h"
+#include "tests/support/testing.h"
+
+/* --- on arrays ---------------------------------------------------------------------------------- */
 
 /* w = (1, -1, 0.01, -0.5), g = (1, 2, 3, 4), Wp = 2, Wn = 3. */
 static void both_signs_by_hand(void **state)
@@ -43,7 +53,7 @@ static void comparison_is_strict(void **state)
     assert_all_near(3, q, want, 0.0);
 }
 
-static void degenerate_tensors(void **state)
+static void degenerate_arrays(void **state)
 {
     (void)state;
     const qg_ttq_attrs a = { .threshold = 0.05f, .positive = 2.0f, .negative = -3.0f };
@@ -144,15 +154,297 @@ static void refuses(void **state)
     assert_true(dp == 7.0f && q[0] == 7.0f && q[1] == 7.0f && q[2] == 7.0f);
 }
 
+/* --- on a tape ---------------------------------------------------------------------------------- */
+
+static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
+enum { SHAPES = 4, LARGEST = 65 * 5 * 5 * 63 };
+
+static float expected[LARGEST];
+
+static qg_quant ttq(qg_ttq_rule rule) { return qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .rule = rule }); }
+
+static void set_scales(scheme_case *c, float wp, float wn)
+{
+    c->learned[0]->value[0] = wp;
+    c->learned[1]->value[0] = wn;
+}
+
+static void it_is_the_operator(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * SHAPES; k++) {
+        const qg_ttq_rule rule = k < SHAPES ? QG_TTQ_EXACT : QG_TTQ_AS_PRINTED;
+        scheme_case       c;
+        case_open(&c, ttq(rule), shapes[k % SHAPES], (uint64_t)k);
+        set_scales(&c, 1.75f, k % 2 ? 0.5f : 0.125f);
+        const qg_ttq_attrs attrs = {
+            .threshold = 0.3f, .positive = 1.75f, .negative = k % 2 ? 0.5f : 0.125f, .rule = rule
+        };
+        const qg_array     x     = case_array(c.x->shape, c.x->value);
+        const qg_array     dy    = case_array(c.x->shape, c.dy);
+        qg_array           y     = case_array(c.x->shape, expected);
+        float              dwp, dwn;
+        case_forward(&c, QG_TRAIN, 0);
+        assert_ok(qg_ttq_weight_quantizer(&x, attrs, &y));
+        assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
+        case_backward(&c);
+        assert_ok(qg_ttq_weight_quantizer_gradient(&x, &dy, attrs, &y, &dwp, &dwn));
+        assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
+        assert_true(c.learned[0]->grad[0] == dwp && c.learned[1]->grad[0] == dwn);
+        case_close(&c);
+    }
+}
+
+static qg_var *build(qg_tape *t, const qg_params *p, void *context)
+{
+    qg_var *const learned[QG_MAX_LEARNED] = { qg_parameter(t, p->item[1]), qg_parameter(t, p->item[2]) };
+    return qg_quantize(t, *(const qg_quant *)context, qg_parameter(t, p->item[0]), learned);
+}
+
+static qg_gradcheck_result check_scales(qg_ttq_rule rule)
+{
+    qg_gradcheck_result r;
+    scheme_case         c;
+    case_open(&c, ttq(rule), shapes[0], 2);
+    set_scales(&c, 0.75f, 1.25f);
+    c.x->frozen = true;         /* its gradient is a surrogate's; Wp and Wn have a true one */
+    assert_int_equal(
+        qg_gradcheck(
+            (qg_gradcheck_spec){ .name = "ttq", .params = &c.p, .build = build, .context = &c.q }, &r),
+        QG_OK);
+    case_close(&c);
+    return r;
+}
+
+static void scales_have_the_gradient_of_the_loss(void **state)
+{
+    (void)state;
+    const qg_gradcheck_result r = check_scales(QG_TTQ_EXACT);
+    if (!r.pass) fail_msg("%s is off by %g", r.worst, r.error);
+}
+
+/* Twice the gradient is how far -g is from g. */
+static void the_printed_rule_fails_that_check(void **state)
+{
+    (void)state;
+    const qg_gradcheck_result r = check_scales(QG_TTQ_AS_PRINTED);
+    assert_false(r.pass);
+    assert_string_equal(r.worst, "wn");
+    assert_true(fabs(r.error - 2) < 1e-2);
+}
+
+static void latent_gradients_are_scaled_unless_replaced(void **state)
+{
+    (void)state;
+    for (int replaced = 0; replaced < 2; replaced++) {
+        qg_quant q = ttq(QG_TTQ_EXACT);
+        if (replaced) q.surrogate = qg_surrogate_clip(0.5f);
+        scheme_case c;
+        case_open(&c, q, shapes[0], 4);
+        set_scales(&c, 2, 3);
+        case_forward(&c, QG_TRAIN, 0);
+        case_backward(&c);
+        for (size_t i = 0; i < c.n; i++) {
+            const float v     = c.y->data[i];
+            const float slope = v > 0 ? 2.0f : v < 0 ? 3.0f : 1.0f;
+            const float other = fabsf(c.x->value[i]) <= 0.5f ? 1.0f : 0.0f;
+            assert_true(c.x->grad[i] == c.dy[i] * (replaced ? other : slope));
+        }
+        case_close(&c);
+    }
+}
+
+static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
+{
+    (void)state;
+    float sum[2] = { 0 };
+    for (int scaled = 0; scaled < 2; scaled++) {
+        scheme_case c;
+        case_open(&c, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .scaled_gradient = scaled }), shapes[0], 4);
+        case_forward(&c, QG_TRAIN, 0);
+        case_backward(&c);
+        for (int side = 0; side < 2; side++) {
+            const float g = c.learned[side]->grad[0];
+            assert_true(g != 0);
+            /* both are rounded once, and so is the factor */
+            if (scaled) assert_true(fabsf(g * sqrtf((float)c.n) - sum[side]) <= 4 * FLT_EPSILON * fabsf(sum[side]));
+            else sum[side] = g;
+        }
+        case_close(&c);
+    }
+}
+
+/* Each output channel is a tensor of its own: D, Wp, Wn, values and all gradients. */
+static void channels_are_apart(void **state)
+{
+    (void)state;
+    const qg_shape shape = { 5, 3, 3, 33 };
+    const size_t   row   = qg_row(shape);
+    scheme_case    all;
+    case_open(&all, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .per_channel = true }), shape, 4);
+    for (int i = 0; i < shape.n; i++) {
+        all.learned[0]->value[i] = 0.5f + (float)i;
+        all.learned[1]->value[i] = 2.5f - (float)i;         /* two of them are not positive */
+        for (size_t k = 0; k < row; k++) all.x->value[(size_t)i * row + k] *= (float)(1 << i);
+    }
+    assert_codes_give_values(&all, -1, 1, 0);
+    case_forward(&all, QG_TRAIN, 0);
+    case_backward(&all);
+    for (int i = 0; i < shape.n; i++) {
+        scheme_case  one;
+        const size_t at = (size_t)i * row;
+        case_open(&one, ttq(QG_TTQ_EXACT), (qg_shape){ 1, shape.h, shape.w, shape.c }, 4);
+        memcpy(one.x->value, all.x->value + at, row * sizeof(float));
+        memcpy(one.dy, all.dy + at, row * sizeof(float));
+        set_scales(&one, 0.5f + (float)i, 2.5f - (float)i);
+        case_forward(&one, QG_TRAIN, 0);
+        case_backward(&one);
+        assert_memory_equal(one.y->data, all.y->data + at, row * sizeof(float));
+        assert_memory_equal(one.x->grad, all.x->grad + at, row * sizeof(float));
+        for (int side = 0; side < 2; side++) {
+            assert_true(one.learned[side]->value[0] == all.learned[side]->value[i]);
+            assert_true(one.learned[side]->grad[0] == all.learned[side]->grad[i]);
+            assert_true(one.learned[side]->grad[0] != 0);
+        }
+        case_close(&one);
+    }
+    case_close(&all);
+}
+
+static void values_are_three(void **state)
+{
+    (void)state;
+    scheme_case c;
+    case_open(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
+    set_scales(&c, 0.7f, 1.3f);
+    c.x->value[3] = 0.0f, c.x->value[4] = -0.0f;
+    case_forward(&c, QG_TRAIN, 0);
+    size_t count[3] = { 0 };
+    for (size_t i = 0; i < c.n; i++) {
+        const float v = c.y->data[i];
+        assert_true(v == 0.7f || v == -1.3f || v == 0.0f);
+        count[v > 0 ? 2 : v < 0 ? 0 : 1]++;
+    }
+    assert_true(count[0] && count[1] && count[2]);
+    assert_true(c.y->data[3] == 0.0f && c.y->data[4] == 0.0f);
+    assert_codes_give_values(&c, -1, 1, 0);
+    set_scales(&c, -0.7f, -1.3f);
+    assert_codes_give_values(&c, -1, 1, 0);
+    case_close(&c);
+}
+
+/* A scale that an update carried below 0 would turn its codes round. */
+static void scales_stay_positive(void **state)
+{
+    (void)state;
+    const float smallest = 0x1p-30f;
+    scheme_case c;
+    case_open(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
+    set_scales(&c, 0.7f, -1.3f);
+    assert_codes_give_values(&c, -1, 1, 0);
+    case_forward(&c, QG_EVAL, 0);                           /* as if it had moved */
+    assert_true(c.learned[1]->value[0] == -1.3f);
+    for (size_t i = 0; i < c.n; i++)
+        assert_true(c.y->data[i] == 0.7f || c.y->data[i] == 0.0f || c.y->data[i] == -smallest);
+    case_forward(&c, QG_TRAIN, 0);
+    assert_true(c.learned[0]->value[0] == 0.7f && c.learned[1]->value[0] == smallest);
+    case_backward(&c);
+    assert_true(c.learned[1]->grad[0] != 0.0f);             /* the way back */
+    set_scales(&c, NAN, 1.0f);
+    case_forward(&c, QG_TRAIN, 0);
+    assert_true(isnan(c.learned[0]->value[0]));
+    case_close(&c);
+}
+
+static void all_zero_and_nan_weights_are_zero(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        scheme_case c;
+        case_open(&c, ttq(QG_TTQ_EXACT), (qg_shape){ 3, 1, 1, 5 }, 5);
+        memset(c.x->value, 0, c.n * sizeof(float));
+        if (k) c.x->value[2] = NAN;
+        case_forward(&c, QG_TRAIN, 0);
+        case_backward(&c);
+        for (size_t i = 0; i < c.n; i++) assert_true(c.y->data[i] == 0 && c.x->grad[i] == c.dy[i]);
+        assert_true(c.learned[0]->grad[0] == 0 && c.learned[1]->grad[0] == 0);
+        case_close(&c);
+    }
+}
+
+static void scales_start_at_one_or_fit_the_weights(void **state)
+{
+    (void)state;
+    scheme_case c;
+    case_open(&c, ttq(QG_TTQ_EXACT), shapes[0], 6);
+    assert_true(c.learned[0]->value[0] == 1 && c.learned[1]->value[0] == 1);
+    case_close(&c);
+
+    qg_quant q = qg_ttq((qg_ttq_spec){ .threshold = 0.5f, .start_from_weights = true });
+    case_open(&c, q, (qg_shape){ 2, 1, 1, 3 }, 6);
+    const float  w[] = { 1.0f, 0.5f, 0.75f, -0.875f, -0.625f, 0.25f };     /* D = 0.5 */
+    float *const learned[QG_MAX_LEARNED] = { c.learned[0]->value, c.learned[1]->value };
+    memcpy(c.x->value, w, sizeof w);
+    q.scheme->start(q, (qg_tensor){ c.x->shape, c.x->value }, learned);
+    assert_true(learned[0][0] == 0.875f && learned[1][0] == 0.75f);
+    for (int i = 0; i < 6; i++) c.x->value[i] = fabsf(w[i]);
+    q.scheme->start(q, (qg_tensor){ c.x->shape, c.x->value }, learned);
+    assert_true(learned[1][0] == 1);        /* no weight is below -D */
+    case_close(&c);
+}
+
+static void scales_are_parameters_with_their_decay(void **state)
+{
+    (void)state;
+    for (int decays = 0; decays < 2; decays++) {
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 3, .seed = 1 });
+        qg_net_conv2d(net,
+                      (qg_conv2d_spec){ .out = 4,
+                                        .kernel = 3,
+                                        .weight = qg_ttq((qg_ttq_spec){ .decay = decays ? 2e-4f : 0 }) });
+        const qg_params *p = qg_net_build(net);
+        assert_non_null(p);
+        const qg_param *wp = qg_params_find(p, "conv1.weight.wp");
+        const qg_param *wn = qg_params_find(p, "conv1.weight.wn");
+        assert_true(wp && wn && wp->group == QG_SCALES);
+        assert_true(wp->decay == (decays ? 2e-4f : 0) && wn->decay == wp->decay);
+        assert_true(wp->value[0] == 1 && wn->value[0] == 1);
+        qg_net_free(net);
+    }
+}
+
+static void scales_must_be_given(void **state)
+{
+    (void)state;
+    scheme_case c;
+    case_open(&c, ttq(QG_TTQ_EXACT), shapes[1], 1);
+    qg_tape_begin(c.t, QG_TRAIN, 1, 0);
+    assert_null(qg_quantize(c.t, c.q, qg_parameter(c.t, c.x), NULL));
+    assert_message("wp, which is missing");
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_signs_by_hand),
         cmocka_unit_test(comparison_is_strict),
-        cmocka_unit_test(degenerate_tensors),
+        cmocka_unit_test(degenerate_arrays),
         cmocka_unit_test(learned_scales_against_differences),
         cmocka_unit_test(scales_with_the_weights),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(it_is_the_operator),
+        cmocka_unit_test(scales_have_the_gradient_of_the_loss),
+        cmocka_unit_test(the_printed_rule_fails_that_check),
+        cmocka_unit_test(latent_gradients_are_scaled_unless_replaced),
+        cmocka_unit_test(the_gradient_of_scales_is_a_sum_or_scaled),
+        cmocka_unit_test(channels_are_apart),
+        cmocka_unit_test(values_are_three),
+        cmocka_unit_test(scales_stay_positive),
+        cmocka_unit_test(all_zero_and_nan_weights_are_zero),
+        cmocka_unit_test(scales_start_at_one_or_fit_the_weights),
+        cmocka_unit_test(scales_are_parameters_with_their_decay),
+        cmocka_unit_test(scales_must_be_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -304,12 +304,3 @@ void assert_trains_alike(qg_quant weight, qg_quant input)
     assert_true(digest_after(weight, input, 3, NULL) == one);
     assert_true(digest_after(weight, input, 1, scratch_file()) == one);
 }
-
-void assert_refused(qg_quant weight, qg_quant input, const char *part)
-{
-    qg_net *net = qg_net_new((qg_net_spec){ .height = 3, .width = 3, .channels = 1 });
-    qg_net_dense(net, (qg_dense_spec){ .out = 2, .weight = weight, .input = input });
-    assert_null(qg_net_build(net));
-    assert_message(part);
-    qg_net_free(net);
-}

@@ -33,9 +33,6 @@ void      assert_codes(rig *r, double ulps);
 void      assert_slope(qg_quant q, qg_role role, const float *learned, double (*s)(double x, void *context),
                        void *context, float lo, float hi);
 
-/* Constructor's mistakes are refused when the net is built, and the message has this part. */
-void      assert_refused(qg_quant weight, qg_quant input, const char *part);
-
 /* conv - bn - relu - pool - fc, with q in front of fc: as its input, where the batch norm may do it,
  * or as a layer of its own.  Same values in both; the loss has the same bits, and gradients differ
  * by roundings.  op: the name q's own op has; the fused net never runs it from `fused_from` on,

@@ -61,28 +61,6 @@ static void nan_stays(void **state)
 
 /* --- the rest ----------------------------------------------------------------------------- */
 
-static double hard(double x, void *context)
-{
-    (void)context;
-    return fmin(fmax(x, -1.0), 1.0);
-}
-
-static double half(double x, void *context)
-{
-    (void)context;
-    return fmin(fmax(x, -0.5), 0.5);
-}
-
-static void slope_is_that_of_the_surrogate(void **state)
-{
-    (void)state;
-    assert_slope(unit(2, false), QG_INPUT, NULL, hard, NULL, -2, 2);
-    assert_slope(unit(2, true), QG_WEIGHT, NULL, hard, NULL, -2, 2);
-    qg_quant q  = unit(2, false);
-    q.surrogate = qg_surrogate_clip(0.5f);
-    assert_slope(q, QG_INPUT, NULL, half, NULL, -2, 2);
-}
-
 static void codes_are_what_apply_gives(void **state)
 {
     (void)state;
@@ -109,35 +87,14 @@ static void weights_start_wide(void **state)
     close_rig(&r);
 }
 
-static void refuses_bad_constants(void **state)
-{
-    (void)state;
-    const qg_quant none = { 0 };
-    assert_refused(none, unit(9, false), "unit: bits is 9, not 1 .. 8");
-    assert_refused(unit(1, true), none, "unit: bits is 1, not 2 .. 8, which a level at 0 needs");
-    assert_refused(unit(-1, false), none, "unit: bits is -1");
-}
-
-static void works_in_nets(void **state)
-{
-    (void)state;
-    assert_fused_equals_unfused(unit(2, false), "unit", 0);
-    assert_fused_equals_unfused(unit(2, true), "unit", 0);
-    assert_trains_alike(unit(2, true), unit(2, false));
-    assert_trains_alike(unit(1, false), unit(1, false));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_are_those_of_the_nets),
         cmocka_unit_test(levels_are_symmetric),
         cmocka_unit_test(nan_stays),
-        cmocka_unit_test(slope_is_that_of_the_surrogate),
         cmocka_unit_test(codes_are_what_apply_gives),
         cmocka_unit_test(weights_start_wide),
-        cmocka_unit_test(refuses_bad_constants),
-        cmocka_unit_test(works_in_nets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
