@@ -113,7 +113,8 @@ static qg_status check_quantize(const char *op, qg_quantize_v2_attrs a, const qg
 {
     const qg__operand rows[] = {
         { "input", input, .dtypes = QG__F32 },
-        { "min_range", min, .dtypes = QG__F32, .along = "input", .axis = a.axis, .any_rank = true, .values = QG__FINITE },
+        { "min_range", min, .dtypes = QG__F32, .along = "input", .axis = a.axis, .any_rank = true,
+          .values = QG__FINITE },
         { "max_range", max, .dtypes = QG__F32, .along = "input", .axis = a.axis, .any_rank = true, .values = QG__FINITE,
           .least = "min_range" },
         { "output", output, .dtypes = QG__CODES, .like = "input" },

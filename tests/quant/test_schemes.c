@@ -370,7 +370,8 @@ static void illegal_constants_are_named(void **state)
         qg_role     role;
         const char *layer, *part;
     } rows[] = {
-        { qg_twn((qg_twn_spec){ .threshold = -1 }), QG_WEIGHT, "fc1.weight: twn", "threshold is -1, must be finite and 0 or more" },
+        { qg_twn((qg_twn_spec){ .threshold = -1 }), QG_WEIGHT, "fc1.weight: twn",
+          "threshold is -1, must be finite and 0 or more" },
         { qg_twn((qg_twn_spec){ .threshold = NAN }), QG_WEIGHT, "twn", "threshold is nan" },
         { qg_ste_tern((qg_ste_tern_spec){ .threshold = INFINITY }), QG_WEIGHT, "ste-tern", "threshold is inf" },
         { qg_ttq((qg_ttq_spec){ .threshold = -0.1f }), QG_WEIGHT, "fc1", "threshold is -0.1" },
@@ -379,7 +380,8 @@ static void illegal_constants_are_named(void **state)
         { qg_ttq((qg_ttq_spec){ .decay = -1 }), QG_WEIGHT, "ttq", "decay is -1" },
         { qg_ttq((qg_ttq_spec){ .rule = (qg_ttq_rule)2 }), QG_WEIGHT, "ttq", "rule is 2" },
         { qg_ttq((qg_ttq_spec){ 0 }), QG_INPUT, "ttq", "does not quantize inputs" },
-        { qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = (qg_glorot_lr)3 }), QG_WEIGHT, "fc1.weight: binaryconnect", "glorot_lr is 3" },
+        { qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = (qg_glorot_lr)3 }), QG_WEIGHT,
+          "fc1.weight: binaryconnect", "glorot_lr is 3" },
         { qg_bnn((qg_bnn_spec){ .glorot_lr = (qg_glorot_lr)-1 }), QG_WEIGHT, "bnn", "glorot_lr is -1" },
         { connect(false), QG_INPUT, "binaryconnect", "does not quantize inputs" },
         { sign_with((qg_surrogate){ 0 }), QG_GRADIENT, "sign", "does not quantize gradients" },
@@ -407,10 +409,13 @@ static void illegal_constants_are_named(void **state)
         { lsq(2, false), QG_WEIGHT, "lsq", "unsigned codes are not for weights; set .is_signed = true" },
         { fake_quant(.bits = 1), QG_INPUT, "fake_quant", "bits is 1" },
         { fake_quant(.bits = 17), QG_WEIGHT, "fake_quant", "bits is 17" },
-        { fake_quant(.range = QG_RANGE_OBSERVED, .decay = 1), QG_INPUT, "fake_quant", "decay is 1, not between 0 and 1" },
+        { fake_quant(.range = QG_RANGE_OBSERVED, .decay = 1), QG_INPUT, "fake_quant",
+          "decay is 1, not between 0 and 1" },
         { fake_quant(.range = QG_RANGE_PERCENTILE, .percentile = 50), QG_INPUT, "fake_quant", "percentile is 50" },
-        { fake_quant(.range = QG_RANGE_FIXED, .min = 2, .max = 1), QG_INPUT, "fake_quant", "min is 2, not below max, 1" },
-        { fake_quant(.range = QG_RANGE_FIXED, .per_channel = true), QG_INPUT, "fake_quant", "has no scales per channel" },
+        { fake_quant(.range = QG_RANGE_FIXED, .min = 2, .max = 1), QG_INPUT, "fake_quant",
+          "min is 2, not below max, 1" },
+        { fake_quant(.range = QG_RANGE_FIXED, .per_channel = true), QG_INPUT, "fake_quant",
+          "has no scales per channel" },
         { fake_quant(.range = QG_RANGE_CURRENT), QG_INPUT, "fake_quant", "does not quantize inputs" },
     };
     float    w[]     = { 1 };
