@@ -77,8 +77,8 @@ $(BUILD)/commit: FORCE
 	       "$$(test -z "$$(git status --porcelain -- $(SOURCES))" || echo -dirty)" || echo unknown; } > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 FORCE:
-$(BUILD)/cli/commit.o: $(BUILD)/commit
-$(BUILD)/cli/commit.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
+$(BUILD)/cli/run/report.o: $(BUILD)/commit
+$(BUILD)/cli/run/report.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
 # Contraction rounds a*b+c once.  The multiply-add loops of core's kernels and of bench peak need it to use the FMA
 # units; anywhere else it would change the last bit of a quantizer.

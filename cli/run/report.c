@@ -7,13 +7,17 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/commit.h"
 #include "cli/config/models.h"
 #include "cli/paths.h"
 #include "cli/run/progress.h"
 #include "core/kernels/cpu.h"
 #include "core/io/file.h"
 #include "core/kernels/parallel.h"
+
+/* The commit's first 12 digits, then "-dirty" if sources differed from it; the Makefile tells. */
+#ifndef QGRAD_COMMIT
+#define QGRAD_COMMIT "unknown"
+#endif
 
 double report_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) / (double)n) : 0; }
 
@@ -47,7 +51,7 @@ void report_machine(json *j, const result *before)
     json_integer(j, "threads", (uint64_t)qg_threads());
     joined(j, "blas_core", before, before ? before->blas_core : "", qg_blas_core());
     joined(j, "cpu_path", before, before ? before->cpu_path : "", qg_cpu_path());
-    joined(j, "commit", before, before ? before->commit : "", build_commit());
+    joined(j, "commit", before, before ? before->commit : "", QGRAD_COMMIT);
 }
 
 void report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/bench/bench.h"
+#include "cli/bench/peak.h"
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
 #include "core/kernels/cpu.h"
