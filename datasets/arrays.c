@@ -1,4 +1,4 @@
-/* Sets that come from no file: arrays of the program, and noise. */
+/* Sets without files: arrays of the program, and noise. */
 #include <string.h>
 
 #include "core/rng.h"
@@ -24,7 +24,7 @@ qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *label
     return qg__loader_new(set, spec);
 }
 
-/* Of the pixels.  A constant, so that the seed of a run changes the order and not the images. */
+/* A constant, so that the seed of a run changes the order and not the images. */
 #define NOISE_KEY 0x6E6F697365u
 
 static void fill(qg__dataset *set)

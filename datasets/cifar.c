@@ -12,7 +12,7 @@ enum { SIDE = 32, PLANE = SIDE * SIDE, CHANNELS = 3, IMAGE = CHANNELS * PLANE, M
 
 typedef struct layout {
     int classes;
-    int labels;             /* bytes in front of an image; the last one counts */
+    int labels;             /* bytes before an image, the last of which is the class */
 } layout;
 
 static const layout cifar10 = { 10, 1 }, cifar100 = { 100, 2 };
@@ -30,8 +30,8 @@ static uint8_t *records_read(const char *path, layout l, int *n)
         *n = (int)(size / record);
         return bytes;
     }
-    qg_fail(QG_EFORMAT, "'%s' is truncated or no CIFAR-%d: %zu bytes are no whole number of records of %zu",
-            path, l.classes, size, record);
+    qg_fail(QG_EFORMAT, "'%s' is truncated or not a CIFAR-%d file: %zu bytes are not a multiple of %zu", path, l.classes,
+            size, record);
     free(bytes);
     return NULL;
 }

@@ -16,7 +16,7 @@ bool qg__dataset_allocate(qg__dataset *set)
     const int sizes[] = { set->shape.n, set->shape.h, set->shape.w, set->shape.c };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i] < 1 || bytes > SIZE_MAX / (size_t)sizes[i]) {
-            qg_fail(QG_EARG, "images " QG_SHAPE_FMT " are empty or beyond any memory",
+            qg_fail(QG_EARG, "images " QG_SHAPE_FMT " are empty or too large for memory",
                     QG_SHAPE_ARGS(set->shape));
             return false;
         }

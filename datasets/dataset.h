@@ -1,4 +1,4 @@
-/* datasets/dataset.h — for authors of data sets: from files to a qg__dataset to a loader. */
+/* datasets/dataset.h — for authors of data sets: a reader fills a qg__dataset and makes a loader of it. */
 #ifndef QG_DATASET_H
 #define QG_DATASET_H
 
@@ -11,22 +11,22 @@ typedef struct qg__dataset {
     qg_shape shape;      /* n images; every extent >= 1 */
     int      classes;    /* 1..256 */
     uint8_t *images;     /* [n][h][w][c], 0..255 */
-    uint8_t *labels;     /* [n], 0 .. classes-1; the reader has checked */
-    uint64_t names;      /* a hash of the names of the classes; 0: they have none */
+    uint8_t *labels;     /* [n], 0 .. classes-1, checked by the reader */
+    uint64_t names;      /* a hash of the names of the classes, or 0 without names */
 } qg__dataset;
 
-/* A loader over set, which it owns from now on, also when it fails.  A set that lacks an array is
- * one whose reader has failed: the result is NULL and the message stays. */
+/* A loader of set, whose arrays it takes over even on failure.  A set that lacks an array comes from a reader
+ * that failed: the result is NULL, and the reader's message is kept. */
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec);
 
-/* A label is a byte, so classes are 1 to 256; false, QG_EARG, if not. */
+/* True for 1 to 256 classes, since a label is a byte; otherwise false, QG_EARG. */
 bool qg__dataset_classes(int classes);
 
-/* Room for the set's images and labels; false, QG_EMEM or QG_EARG if it cannot be. */
+/* Allocates images and labels for set->shape.  False: QG_EMEM, or QG_EARG for a shape that is empty or too large. */
 bool qg__dataset_allocate(qg__dataset *set);
 void qg__dataset_free(qg__dataset *set);
 
-/* dir/name, or NULL and QG_EARG if there is no dir or no room. */
+/* dir/name, or NULL, QG_EARG, if dir is NULL or empty or the path is too long. */
 enum { QG__PATH_BYTES = 4096 };
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES]);
 

@@ -54,7 +54,7 @@ static void list_free(listing *l)
     *l = (listing){ 0 };
 }
 
-/* Drops what is no folder. */
+/* Removes entries that are not folders. */
 static bool keep_folders(const char *dir, listing *l)
 {
     int kept = 0;
@@ -63,7 +63,7 @@ static bool keep_folders(const char *dir, listing *l)
         struct stat s;
         if (!qg__dataset_path(dir, l->name[i]->d_name, path)) return false;
         struct dirent *entry = l->name[i];
-        if (stat(path, &s)) {           /* a link that leads nowhere, perhaps to a whole class */
+        if (stat(path, &s)) {           /* a broken link, perhaps to a whole class */
             qg_fail(QG_EIO, "'%s': %s", path, strerror(errno));
             return false;
         }
@@ -76,13 +76,13 @@ static bool keep_folders(const char *dir, listing *l)
     return true;
 }
 
-/* Every name there is; how many images, 0 on failure. */
+/* Lists classes and images.  Returns the number of images, 0 on failure. */
 static int survey(folder *f)
 {
     int total = 0;
     if (!list(f->dir, is_shown, &f->classes) || !keep_folders(f->dir, &f->classes)) return 0;
     if (f->classes.n < 1 || f->classes.n > MOST_CLASSES) {
-        qg_fail(QG_EFORMAT, "'%s' has %d folders, but needs one per class, 1 to %d", f->dir, f->classes.n,
+        qg_fail(QG_EFORMAT, "'%s' has %d folders; it needs one per class, 1 to %d", f->dir, f->classes.n,
                 (int)MOST_CLASSES);
         return 0;
     }
@@ -91,7 +91,7 @@ static int survey(folder *f)
         if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, path)) return 0;
         if (!list(path, is_image, &f->images[k])) return 0;
         if (f->images[k].n == 0) {
-            qg_fail(QG_EFORMAT, "'%s' has no PNG, JPEG or BMP file", path);
+            qg_fail(QG_EFORMAT, "'%s' contains no PNG, JPEG or BMP file", path);
             return 0;
         }
         total += f->images[k].n;
@@ -137,7 +137,7 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
         return NULL;
     }
     if (!is_size(image)) {
-        qg_fail(QG_EARG, "images of a folder cannot be %dx%dx%d: sides are 1..%d, channels 1 or 3", image.h, image.w,
+        qg_fail(QG_EARG, "images of a folder cannot be %dx%dx%d: sides must be 1..%d, channels 1 or 3", image.h, image.w,
                 image.c, (int)MOST_SIDE);
         return NULL;
     }

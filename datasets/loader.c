@@ -17,11 +17,11 @@ struct qg_loader {
     qg_arena       memory;       /* order, x and y */
     qg__dataset    set;
     qg__statistics statistics;
-    float         *whitened;     /* [n][h][w][c], and set.images is NULL; or NULL */
+    float         *whitened;     /* [n][h][w][c], instead of set.images; or NULL */
     qg_loader_spec spec;         /* without normalise_as, which is the caller's */
     int            batches;      /* per epoch */
     uint64_t       epoch;
-    int            at;           /* the batch that comes next; batches: the end of the epoch */
+    int            at;           /* the next batch; batches at the end of the epoch */
     uint32_t      *order;        /* [n] */
     bool           ordered;      /* order is that of epoch */
     float         *x;            /* [min(batch, n)][h][w][c] */
@@ -31,7 +31,7 @@ struct qg_loader {
 
 /* --- one image --------------------------------------------------------------------------- */
 
-/* Where an image comes from; its values either are floats already or still have to be made. */
+/* An image of the set, as bytes or already normalised. */
 typedef struct source {
     const qg__statistics *statistics;
     const uint8_t        *bytes;        /* [h][w][c], or NULL: */
@@ -39,7 +39,7 @@ typedef struct source {
     qg_shape              shape;
 } source;
 
-/* What is drawn of an image, by index. */
+/* The index of each draw for an image. */
 enum { DOWN, RIGHT, FLIP, CUTOUT_ROW, CUTOUT_COLUMN };
 
 /* 0 .. n-1; the bias of the remainder is below n / 2^64. */
@@ -58,11 +58,11 @@ static qg_status check_augment(const qg_augment *a, qg_shape image)
         return qg_fail(QG_EARG, "images of %dx%d can have a cutout of 0..%d, not of %d", image.h, image.w,
                        side, a->cutout);
     if (a->border < QG_BORDER_ZERO || a->border > QG_BORDER_REPEAT)
-        return qg_fail(QG_EARG, "%d is no kind of border", (int)a->border);
+        return qg_fail(QG_EARG, "%d is not a kind of border", (int)a->border);
     return QG_OK;
 }
 
-/* Where -n < i < 2n - 1 of a line of n is found; -1: nowhere. */
+/* The pixel of a line of n that stands for position i, -n < i < 2n - 1; -1: none. */
 static int resolve(int i, int n, qg_border border)
 {
     if (i >= 0 && i < n) return i;
@@ -86,7 +86,7 @@ static float *row_of(float *image, qg_shape s, int y)
     return image + (size_t)y * (size_t)s.w * (size_t)s.c;
 }
 
-/* Columns begin..end of a row of the result, which lie outside of the image. */
+/* Columns begin..end of a row of the result, which lie outside the image. */
 static void fill_outside(const source *s, qg_border border, int row, int right, int begin, int end,
                          float *to)
 {
@@ -98,7 +98,7 @@ static void fill_outside(const source *s, qg_border border, int row, int right, 
     }
 }
 
-/* A row of the result: that of the image, or of its border, from column `right` on. */
+/* A row of the result: row `row` of the image from column `right` on; -1 is a row of zeros. */
 static void crop_row(const source *s, qg_border border, int row, int right, float *to)
 {
     const int w = s->shape.w, c = s->shape.c;
@@ -168,7 +168,7 @@ static void hash_slice(void *context, int slice, int worker)
     h->of[slice]          = qg_hash(bytes, h->set->labels + first, n);
 }
 
-/* Bytes depend on each other in a hash, so slices have one each. */
+/* A hash is sequential, so each slice has its own. */
 static uint64_t digest_of(const qg__dataset *set)
 {
     struct hashing h = { .set = set };
@@ -188,7 +188,7 @@ static bool allocate(qg_loader *l, int batch)
     return l->y != NULL;
 }
 
-/* What turns bytes into floats, and for QG_WHITEN the floats themselves. */
+/* Fits the statistics, or copies another loader's; for QG_WHITEN also makes the floats. */
 static qg_status normalise(qg_loader *l)
 {
     const qg_loader *as = l->spec.normalise_as;
@@ -255,7 +255,7 @@ struct gathering {
     uint64_t         key;      /* of this epoch's augmentation */
 };
 
-/* Image index of the set, as it is in this epoch. */
+/* Image `index` of the set, as augmented in this epoch. */
 static void make(const struct gathering *g, uint32_t index, float *to)
 {
     const qg_loader *l    = g->l;
@@ -317,12 +317,12 @@ void qg_loader_tell(const qg_loader *l, uint64_t *epoch, uint64_t *batch)
 
 qg_status qg_loader_seek(qg_loader *l, uint64_t epoch, uint64_t batch)
 {
-    if (!l) return QG_EARG;              /* the message is why there is none */
+    if (!l) return QG_EARG;              /* the message says why the loader is NULL */
     const uint64_t batches = (uint64_t)l->batches;
     if (batch > batches)
         return qg_fail(QG_EARG, "seek to batch %" PRIu64 ", but an epoch has batches 0..%" PRIu64,
                        batch, batches);
-    /* The epoch after it must still have steps: qg_loader_next goes there without asking. */
+    /* qg_loader_next advances to the epoch after it unchecked, so that must still have step numbers. */
     const uint64_t last = UINT64_MAX / batches - 2;
     if (epoch > last)
         return qg_fail(QG_EARG, "seek to epoch %" PRIu64 ", but the last is %" PRIu64, epoch, last);

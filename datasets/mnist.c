@@ -9,7 +9,7 @@
 
 enum { CLASSES = 10, UNSIGNED_BYTES = 0x08, MAX_RANK = 3 };
 
-/* Five times MNIST.  It bounds every extent, and so every product below, to less than 2^31. */
+/* Five times MNIST.  It keeps every extent, and so every product below, under 2^31. */
 #define MAX_BYTES ((size_t)1 << 28)
 
 static uint32_t big_endian(const uint8_t *p)
@@ -17,14 +17,14 @@ static uint32_t big_endian(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Checks bytes [n] against the header they begin with, and reads the extents. */
+/* Checks bytes [n] against their header and reads the extents. */
 static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int rank, int *dims)
 {
     const size_t head = 4 + 4 * (size_t)rank;
     if (n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
-        return qg_fail(QG_EFORMAT, "'%s' is compressed with gzip; it must be unpacked first", path);
+        return qg_fail(QG_EFORMAT, "'%s' is compressed with gzip; unpack it first", path);
     if (n < head)
-        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header alone has %zu",
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: it has %zu bytes, and its header alone takes %zu",
                        path, n, head);
 
     const uint32_t magic = (uint32_t)UNSIGNED_BYTES << 8 | (uint32_t)rank;
@@ -43,15 +43,15 @@ static qg_status idx_check(const char *path, const uint8_t *bytes, size_t n, int
         dims[i] = (int)extent;
     }
     if (count > n - head)
-        return qg_fail(QG_EFORMAT, "'%s' is truncated: %zu bytes, but its header promises more",
+        return qg_fail(QG_EFORMAT, "'%s' is truncated: it has %zu bytes, but its header promises more",
                        path, n);
     if (count < n - head)
-        return qg_fail(QG_EFORMAT, "'%s' is too long: %zu bytes, but its header promises %" PRIu64,
+        return qg_fail(QG_EFORMAT, "'%s' is too long: it has %zu bytes, but its header promises %" PRIu64,
                        path, n, head + count);
     return QG_OK;
 }
 
-/* The values, from malloc, and their extents. */
+/* Returns the values, from malloc, and sets their extents. */
 static uint8_t *idx_read(const char *path, int rank, int *dims)
 {
     uint8_t *bytes = NULL;

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a byte, in bytes.  One image of a hundred million that differs by 1 is beyond it, and a rounding
- * of the variance of bytes that are all alike is not. */
+/* In units of a byte.  The deviation is larger if one image of a hundred million differs by 1, and smaller if
+ * all bytes are equal and the variance is only rounding. */
 static const double LEAST_DEVIATION = 1e-4;
 
-/* Over all images, per value of one.  Integers, so the order does not matter. */
+/* Sums over all images for each value of an image.  Integers, so the order does not matter. */
 typedef struct sums {
-    uint64_t first, second;         /* of bytes and of their squares */
+    uint64_t first, second;         /* bytes and their squares */
 } sums;
 
 static void add_up(const qg__dataset *set, size_t row, sums *to)
@@ -25,7 +25,7 @@ static void add_up(const qg__dataset *set, size_t row, sums *to)
     }
 }
 
-/* Every value gets the sums of its channel. */
+/* Gives every value the sums of its channel. */
 static void share_channels(qg_shape shape, sums *s)
 {
     const size_t row = qg_row(shape), c = (size_t)shape.c;
@@ -64,7 +64,7 @@ static qg_status fit_range(qg__statistics *s, qg_normalise how)
 {
     const double width = (double)how.high - (double)how.low;
     if (!(width > 0) || !isfinite((float)width))
-        return qg_fail(QG_EARG, "a range of %g to %g has no width that a float can hold", (double)how.low, (double)how.high);
+        return qg_fail(QG_EARG, "the width of the range %g to %g is not a positive float", (double)how.low, (double)how.high);
     for (size_t k = 0; k < s->row; k++) {
         s->mean[k]      = (float)(-(double)how.low / width);
         s->deviation[k] = (float)(1 / width);
@@ -97,7 +97,7 @@ qg_status qg__statistics_fit(qg__statistics *s, const qg__dataset *set, qg_norma
     case QG_PER_CHANNEL: status = fit_moments(s, set, true); break;
     case QG_PER_PIXEL: status = fit_moments(s, set, false); break;
     case QG_WHITEN: status = qg__whiten_fit(s, set); break;
-    default: status = qg_fail(QG_EARG, "%d is no kind of normalisation", (int)how.kind);
+    default: status = qg_fail(QG_EARG, "%d is not a kind of normalisation", (int)how.kind);
     }
     if (status) qg__statistics_free(s);
     return status;

@@ -1,5 +1,5 @@
 /* One axis at a time, the rows first.  Pixel i of a line covers i..i+1, so pixel i of the result is
- * centred on (i + 1/2) was/is.  Its weights are a triangle of half width s = max(1, was/is): linear
+ * centred on (i + 1/2) was/is.  Its weights are a triangle of half width max(1, was/is): linear
  * interpolation when it grows, a mean of everything under it when it shrinks. */
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "datasets/image.h"
 
-/* Lines of was values become lines of is; from one value of a line to the next are `step` floats. */
+/* Resizes a line of `was` values to `is`; `step` floats separate the values of a line. */
 static void resize_line(const float *from, int was, float *to, int is, size_t step)
 {
     const double ratio = (double)was / is, half = ratio > 1 ? ratio : 1;
@@ -44,7 +44,7 @@ bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
         for (size_t k = 0; k < row; k++) resize_line(wide + k, is.h, all + k, want.h, row);
         for (size_t i = 0; i < (size_t)want.h * row; i++) to[i] = to_byte(all[i]);
     } else {
-        qg_fail(QG_EMEM, "out of memory: an image of %d x %d to be resized", is.w, is.h);
+        qg_fail(QG_EMEM, "out of memory: resizing an image of %d x %d", is.w, is.h);
     }
     free(was);
     free(wide);

@@ -1,5 +1,5 @@
-/* GCN and ZCA.  Sums run over blocks of images and products over blocks of rows, both of which the set
- * alone decides, so the bits do not depend on the number of threads. */
+/* GCN and ZCA.  Sums run over blocks of images and products over blocks of rows.  Both depend on the set alone,
+ * so the bits do not depend on the number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "core/kernels/gemm.h"
 #include "core/kernels/parallel.h"
 
-/* Images and values of one; a piece of a product is big enough to reach the speed of a large one. */
+/* A piece of a product is large enough to run at full speed. */
 enum { BLOCK = 512, PIECE_ROWS = 64, PIECE_IMAGES = 32 };
 
 /* Pylearn2: GlobalContrastNormalization(scale=55.) with its min_divisor, ZCA() with its filter_bias. */
@@ -26,7 +26,7 @@ static int rest_of(size_t n, size_t begin, int size)
 
 typedef struct block {
     const qg__dataset *set;
-    const float       *mean;    /* [row], subtracted after GCN; NULL: none */
+    const float       *mean;    /* [row], subtracted after GCN; or NULL */
     size_t             row;
     int                first, n;
     float             *x;       /* [BLOCK][row] */
@@ -55,7 +55,7 @@ static void load_piece(void *context, int piece, int worker)
     }
 }
 
-/* The images from first on; false at the end of the set. */
+/* Loads the images from first on; false at the end of the set. */
 static bool load(block *b, int first)
 {
     if (first >= b->set->shape.n) return false;
@@ -104,8 +104,8 @@ static void fit_covariance(block *b, float *c)
 
 /* --- eigenvectors of a symmetric matrix ---------------------------------------------------- */
 
-/* LAPACK has no header of its own.  Fortran passes everything by address, and the lengths of its
- * strings behind the last argument. */
+/* LAPACK has no header.  Fortran passes everything by address, and the lengths of its strings after the last
+ * argument. */
 void dsyevd_(const char *job, const char *part, const int *n, double *a, const int *lda, double *value,
              double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t job_length,
              size_t part_length);
@@ -144,7 +144,7 @@ static qg_status solve(int n, double *a, double *value)
     return status;
 }
 
-/* One piece, and so on the caller's thread, whose error message it sets. */
+/* The only piece, so it runs on the caller's thread and sets that thread's error message. */
 static void eigen_piece(void *context, int index, int worker)
 {
     eigen *e = context;
@@ -180,7 +180,7 @@ static qg_status invert_root(const double *a, const double *d, int row, float *s
     return QG_OK;
 }
 
-/* d [row] has the room for the sums of the mean first. */
+/* d [row] holds the sums of the mean at first. */
 static qg_status fit(qg__statistics *s, const qg__dataset *set, float *x, double *a, double *d)
 {
     const size_t row = s->row;
@@ -198,11 +198,11 @@ static qg_status fit(qg__statistics *s, const qg__dataset *set, float *x, double
 
 qg_status qg__whiten_fit(qg__statistics *s, const qg__dataset *set)
 {
-    /* LAPACK counts its scratch, 2 row^2 doubles and a little, in an int. */
+    /* LAPACK counts its scratch, a little over 2 row^2 doubles, in an int. */
     enum { MOST_ROW = 32000 };
     const size_t row = s->row;
     if (row > MOST_ROW)
-        return qg_fail(QG_EARG, "images " QG_SHAPE_FMT " have %zu values, but whitening takes at most %d",
+        return qg_fail(QG_EARG, "images " QG_SHAPE_FMT " have %zu values; whitening takes at most %d",
                        QG_SHAPE_ARGS(set->shape), row, (int)MOST_ROW);
     float    *x = malloc((row > BLOCK ? row : BLOCK) * row * sizeof *x);
     double   *a = malloc(row * row * sizeof *a), *d = malloc(row * sizeof *d);

@@ -1,9 +1,8 @@
-/* cifar_sheets SHEET.png LABELS.json FIRST OUT.bin — a sheet of images to a file of CIFAR-10's binary
+/* cifar_sheets SHEET.png LABELS.json FIRST OUT.bin — converts a sheet of images to a file of CIFAR-10's binary
  * version.
  *
- * Row i of the sheet, 1024 pixels of red, green and blue, is image i, its own rows one after the other.
- * LABELS.json is an array of numbers 0..9, of which FIRST, counted from 0, belongs to row 0.  OUT.bin
- * appears whole or not at all.
+ * Row i of the sheet has the 1024 RGB pixels of image i, row by row.  LABELS.json is an array of numbers 0..9;
+ * element FIRST, counted from 0, is the label of row 0.  OUT.bin is written completely or not at all.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -209,7 +209,7 @@ static void test_refusals(void **state)
                   { { .pad = -1 }, "can be padded by 0..5, not by -1" },
                   { { .cutout = 7 }, "images of 7x6 can have a cutout of 0..6, not of 7" },
                   { { .cutout = -1 }, "not of -1" },
-                  { { .pad = 1, .border = (qg_border)3 }, "3 is no kind of border" } };
+                  { { .pad = 1, .border = (qg_border)3 }, "3 is not a kind of border" } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_null(qg_synthetic((qg_shape){ 1, H, W, C }, 3, 2,
                                  (qg_loader_spec){ .batch = 1, .augment = wrong[i].a }));

@@ -96,14 +96,14 @@ static void test_truncated_and_foreign(void **state)
     write_train();
     assert_int_equal(truncate(in_room(names[4]), 5 * RECORD10 - 1), 0);
     assert_fails(qg_cifar10_train(room, spec), names[4],
-                 "is truncated or no CIFAR-10: 15364 bytes are no whole number of records of 3073");
+                 "is truncated or not a CIFAR-10 file: 15364 bytes are not a multiple of 3073");
     assert_int_equal(truncate(in_room(names[4]), 0), 0);
-    assert_fails(qg_cifar10_train(room, spec), names[4], "is truncated or no CIFAR-10: 0 bytes");
+    assert_fails(qg_cifar10_train(room, spec), names[4], "is truncated or not a CIFAR-10 file: 0 bytes");
     /* The files of one set under the names of the other. */
     write_records("test.bin", 1, 3, 0);
-    assert_fails(qg_cifar100_test(room, spec), "test.bin", "is truncated or no CIFAR-100: 9219 bytes");
+    assert_fails(qg_cifar100_test(room, spec), "test.bin", "is truncated or not a CIFAR-100 file: 9219 bytes");
     write_records("test_batch.bin", 2, 3, 0);
-    assert_fails(qg_cifar10_test(room, spec), "test_batch.bin", "is truncated or no CIFAR-10: 9222 bytes");
+    assert_fails(qg_cifar10_test(room, spec), "test_batch.bin", "is truncated or not a CIFAR-10 file: 9222 bytes");
 }
 
 static void test_wrong_labels(void **state)

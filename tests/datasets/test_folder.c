@@ -100,13 +100,13 @@ static void test_refusals(void **state)
     assert_message("images of a folder cannot be 4x4x2");
     assert_null(qg_folder("/nowhere/at/all", (qg_shape){ 1, 4, 4, 3 }, spec));
     assert_message("'/nowhere/at/all' cannot be listed: No such file");
-    assert_refused(room, "has 0 folders, but needs one per class");
+    assert_refused(room, "has 0 folders; it needs one per class");
 
     make_class("a");
     make_class("b");
     fill(p, 4, 4, 0);
     write_bmp(in_room("a/1.bmp"), p, 4, 4);
-    assert_refused(in_room("b"), "has no PNG, JPEG or BMP file");
+    assert_refused(in_room("b"), "contains no PNG, JPEG or BMP file");
     write_text("b/2.jpg", "no picture");
     assert_refused(in_room("b/2.jpg"), "is not a PNG, JPEG or BMP file");
 
@@ -120,16 +120,17 @@ static void test_refusals(void **state)
     assert_non_null(f);
     assert_int_equal(fread(bytes, 1, 60, f), 60);
     fclose(f);
-    bytes[18] = bytes[22] = 0x60;
-    bytes[19] = bytes[23] = (char)0xea;
-    write_head("a/0.bmp", bytes);
-    assert_refused(in_room("a/0.bmp"), "is 60000 x 60000: more than");
-    bytes[24] = bytes[25] = (char)0xff;         /* rows from the top: -5536 of them are a negative height */
-    write_head("a/0.bmp", bytes);
-    assert_refused(in_room("a/0.bmp"), "is 60000 x 5536: more than");
-    memset(bytes + 22, 0, 4);
-    write_head("a/0.bmp", bytes);
-    assert_refused(in_room("a/0.bmp"), "is 60000 x 0: without pixels");
+    static const struct {
+        char        sides[8];           /* width and height, little endian; a negative height begins at the top */
+        const char *reason;
+    } heads[] = { { "\x60\xea\0\0\x60\xea\0", "is 60000 x 60000: more than" },
+                  { "\x60\xea\0\0\x60\xea\xff\xff", "is 60000 x 5536: more than" },
+                  { "\x60\xea\0\0\0\0\0", "is 60000 x 0: without pixels" } };
+    for (int i = 0; i < 3; i++) {
+        memcpy(bytes + 18, heads[i].sides, 8);
+        write_head("a/0.bmp", bytes);
+        assert_refused(in_room("a/0.bmp"), heads[i].reason);
+    }
     assert_int_equal(unlink(in_room("a/0.bmp")), 0);
     assert_int_equal(truncate(in_room("a/1.bmp"), 60), 0);
     assert_refused(in_room("a/1.bmp"), "is damaged: pixels are missing");
@@ -143,7 +144,7 @@ static void test_too_many_classes(void **state)
         snprintf(name, sizeof name, "%d", i);
         make_class(name);
     }
-    assert_refused(room, "has 257 folders, but needs one per class, 1 to 256");
+    assert_refused(room, "has 257 folders; it needs one per class, 1 to 256");
 }
 
 static void test_another_size_is_resized(void **state)

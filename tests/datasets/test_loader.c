@@ -1,9 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -282,11 +278,11 @@ static void test_synthetic(void **state)
     assert_fails(qg_synthetic(image, 1, 0, spec), "0 classes, but a label is a byte: 1 to 256");
     assert_fails(qg_synthetic(image, 1, 257, spec), "257 classes, but a label is a byte: 1 to 256");
     assert_fails(qg_synthetic(image, 0, 1, spec),
-                 "images [0,5,3,2] are empty or beyond any memory");
+                 "images [0,5,3,2] are empty or too large for memory");
     assert_fails(qg_synthetic((qg_shape){ 1, 5, -3, 2 }, 1, 1, spec),
-                 "images [1,5,-3,2] are empty or beyond any memory");
+                 "images [1,5,-3,2] are empty or too large for memory");
     assert_fails(qg_synthetic((qg_shape){ 1, INT_MAX, INT_MAX, INT_MAX }, 1, 1, spec),
-                 "images [1,2147483647,2147483647,2147483647] are empty or beyond any memory");
+                 "images [1,2147483647,2147483647,2147483647] are empty or too large for memory");
 }
 
 /* Of the set, not of what is made of it; any byte, label or extent counts. */
@@ -314,7 +310,7 @@ static void test_arrays_are_copied(void **state)
     assert_fails(qg_arrays(shape, x, y, 0, spec), "0 classes, but a label is a byte: 1 to 256");
     assert_fails(qg_arrays(shape, NULL, y, 4, spec), "the images of a data set are NULL");
     assert_fails(qg_arrays(shape, x, NULL, 4, spec), "the labels of a data set are NULL");
-    assert_fails(qg_arrays((qg_shape){ 0, H, W, C }, x, y, 4, spec), "images [0,2,3,2] are empty or beyond any memory");
+    assert_fails(qg_arrays((qg_shape){ 0, H, W, C }, x, y, 4, spec), "images [0,2,3,2] are empty or too large for memory");
     assert_null(qg_arrays(shape, x, y, 4, (qg_loader_spec){ .batch = 0 }));
 }
 

@@ -68,16 +68,16 @@ static void test_range(void **state)
     qg_loader_free(l);
     spec.normalise.high = 0.25f;
     assert_null(drawn(1, N, spec));
-    assert_message("a range of 0.25 to 0.25 has no width");
+    assert_message("the width of the range 0.25 to 0.25");
     spec.normalise.low  = -3e38f;
     spec.normalise.high = 3e38f;
     assert_null(drawn(1, N, spec));
-    assert_message("has no width that a float can hold");
+    assert_message("is not a positive float");
     spec.normalise.low  = 0.25f;
     spec.normalise.high = NAN;
     assert_null(drawn(1, N, spec));
     assert_null(drawn(1, N, in_order((qg_normalise_kind)5)));
-    assert_message("5 is no kind of normalisation");
+    assert_message("5 is not a kind of normalisation");
 }
 
 /* Mean and deviation of value k, or of every value of channel k. */

@@ -1,9 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,14 +54,14 @@ static void assert_fails(const char *reason)
     char text[256];
     assert_null(qg_sample_train(room, (qg_loader_spec){ .batch = 1 }));
     snprintf(text, sizeof text, "'%s' %s", in_room("train.png"), reason);
-    assert_non_null(strstr(qg_errmsg(), text));
+    assert_message(text);
 }
 
 static void test_missing(void **state)
 {
     (void)state;
     assert_null(qg_sample_train(room, (qg_loader_spec){ .batch = 1 }));
-    assert_non_null(strstr(qg_errmsg(), in_room("train.png")));
+    assert_message(in_room("train.png"));
     assert_null(qg_sample_test(NULL, (qg_loader_spec){ .batch = 1 }));
     assert_string_equal(qg_errmsg(), "the directory of 'test.png' is NULL");
     assert_null(qg_sample_test(SAMPLE, (qg_loader_spec){ 0 }));
