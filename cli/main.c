@@ -10,20 +10,20 @@
 #include "qgrad.h"
 
 static const verb verbs[] = {
-    { "train", "Train a net; keep its weights and how it went in a run directory",
+    { "train", "Train a net and store weights and metrics in a run directory",
       "train --model NAME [--data NAME] [--weight SCHEME] [options]", VERB_TRAIN, train_main },
-    { "eval", "Test the weights of a run", "eval --run DIR [options]", VERB_EVAL, eval_main },
-    { "summary", "Show the layers of a net, and its size in floats and packed",
+    { "eval", "Measure the test accuracy of a run", "eval --run DIR [options]", VERB_EVAL, eval_main },
+    { "summary", "Show the layers of a net and its size, as float and packed",
       "summary --model NAME [--weight SCHEME] [options]", VERB_SUMMARY, summary_main },
-    { "bench", "Measure speed: of training, of evaluation, and of the machine itself",
+    { "bench", "Measure the speed of training, of evaluation and of the machine",
       "bench train|eval|peak [options]", VERB_BENCH, bench_main },
-    { "inspect", "Show the values that the weights of a run take", "inspect DIR [options]",
+    { "inspect", "Show the values that the weights of a run take, layer by layer", "inspect DIR [options]",
       VERB_INSPECT, inspect_main },
-    { "explain", "Say what a quantization scheme computes, and where that is written",
+    { "explain", "Explain what a quantization scheme computes, with its source",
       "explain [SCHEME] [options]", VERB_EXPLAIN, explain_main },
     { "results", "Write the table of reproduced papers from the logs in results/",
       "results [--add DIR | --check] [options]", VERB_RESULTS, results_main },
-    { "gradcheck", "Compare every gradient with differences of what it is the gradient of",
+    { "gradcheck", "Compare gradients with finite differences or with the surrogate",
       "gradcheck [--paper] [options]", VERB_GRADCHECK, gradcheck_main },
 };
 
@@ -31,17 +31,16 @@ enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static void help(FILE *out)
 {
-    fprintf(out, "usage: qgrad VERB [options]\n\n");
+    fprintf(out, "usage: qgrad COMMAND [options]\n\n");
     for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-9s  %s.\n", verbs[i].name, verbs[i].about);
-    fprintf(out, "\nqgrad VERB --help lists the options of a verb; qgrad --version says which qgrad "
-                 "this is.\n");
+    fprintf(out, "\nSee qgrad COMMAND --help for the options of a command.  qgrad --version prints the version.\n");
 }
 
 static int misused(const char *what, const char *culprit)
 {
     char names[256] = "";
     for (int i = 0; i < N_VERBS; i++) list_append(names, sizeof names, verbs[i].name);
-    fprintf(stderr, "qgrad: %s%s; verbs: %s; see qgrad --help\n", what, culprit, names);
+    fprintf(stderr, "qgrad: %s%s; available: %s; see qgrad --help\n", what, culprit, names);
     return EXIT_USAGE;
 }
 
@@ -49,7 +48,7 @@ static int dispatch(int argc, char **argv)
 {
     int at = 1;
     if (argc > at && !strcmp(argv[at], "--")) at++;
-    if (argc <= at) return misused("a verb is missing", "");
+    if (argc <= at) return misused("name a command", "");
     const char *word = argv[at];
     if (at == 1 && (!strcmp(word, "--help") || !strcmp(word, "-h"))) {
         help(stdout);
@@ -59,11 +58,11 @@ static int dispatch(int argc, char **argv)
         printf("qgrad " QGRAD_VERSION "\n");
         return EXIT_DONE;
     }
-    if (at == 1 && *word == '-') return misused("no option ", word);
+    if (at == 1 && *word == '-') return misused("unknown option ", word);
     for (int i = 0; i < N_VERBS; i++)
         if (!strcmp(verbs[i].name, word))
             return verbs[i].run(&verbs[i], argv[0], argc - at, argv + at);
-    return misused("no verb ", word);
+    return misused("unknown command ", word);
 }
 
 /* OpenBLAS has chosen its kernels before main begins, so a better choice takes another start of the program,

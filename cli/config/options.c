@@ -55,7 +55,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
             fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].name);
             return EXIT_USAGE;
         }
-        if (c == '?') return usage_error(v, "no option", culprit);
+        if (c == '?') return usage_error(v, "unknown option", culprit);
         if (c != 'h' && config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
             fprintf(stderr, "qgrad %s: --%s\n", v->name, qg_errmsg());
             return EXIT_USAGE;

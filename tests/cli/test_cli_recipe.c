@@ -61,7 +61,7 @@ static void test_recipes_that_are_not_there(void **state)
     assert_refuses("train --recipe tnw", 2, "no file examples/recipes/tnw.toml; available: plain, twn");
     assert_refuses("train --recipe ../twn", 2, "'../twn' is no name of a recipe");
     assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "give one of them");
-    assert_refuses("train --reported 99", 2, "no option '--reported'");
+    assert_refuses("train --reported 99", 2, "unknown option '--reported'");
     write_recipe("vague", "provenance = \"hearsay\"\n");
     assert_refuses("train --recipe vague", 1, "vague.toml:9: provenance 'hearsay' is none of code|replication|memory");
 }
