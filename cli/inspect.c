@@ -379,7 +379,7 @@ static int inspect(inspection *e, const char *dir)
     const char *asked = e->asked.run;
     if (!dir == !asked) {
         fprintf(stderr, "qgrad inspect: %s\n",
-                dir ? "two run directories; one is enough" : "which run? qgrad inspect DIR");
+                dir ? "two run directories; name only one" : "name the run: qgrad inspect DIR");
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;

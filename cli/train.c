@@ -75,7 +75,7 @@ static qg_status configure(training *t, bool *usage)
     if (!status) status = config_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
     config_free(&stored);
     if (status && t->asked.resume && !t->goes_on && !t->asked.recipe.model.type)
-        return qg_fail(QG_EARG, "%s holds no run to go on with, and %s", t->trainer.run.paths.dir, qg_errmsg());
+        return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->trainer.run.paths.dir, qg_errmsg());
     if (status) return status;
     *usage = true;
     status = config_check(&t->config);

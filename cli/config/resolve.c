@@ -139,8 +139,8 @@ static qg_status continue_stored(const config *asked, const config *stored, conf
     if (o) {
         char old[VALUE_BYTES], new[VALUE_BYTES];
         in_one_line(out->text[o - options], old), in_one_line(asked->text[o - options], new);
-        return qg_fail(QG_EARG, "%s is %s in the run, but %s is asked for; a run keeps what it began "
-                       "with", o->name, old, new);
+        return qg_fail(QG_EARG, "%s is %s in the run, but %s was requested; a run keeps its initial "
+                       "options", o->name, old, new);
     }
     return config_over(out, asked, SAVED, DECIDES);
 }

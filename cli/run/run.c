@@ -123,7 +123,7 @@ qg_status run_claim(run *r, run_mode mode)
     qg_status status = path_make(r->paths.dir, &r->created);
     if (!status) status = lock(r);
     if (!status && mode == RUN_NEW && holds_run(r))
-        return qg_fail(QG_ESTATE, "%s holds a run; --resume goes on with it, --force moves it aside",
+        return qg_fail(QG_ESTATE, "%s already contains a run; --resume continues it, --force renames it",
                        r->paths.dir);
     if (!status && mode == RUN_FORCE && holds_run(r)) {
         const int old = r->lock;

@@ -37,9 +37,9 @@ printf '%s\n' 'model = "lenet5"' 'data = "sample"' 'batch = 500' 'epochs = 1' >"
 cd "$dir" || exit 1
 unset JOBS OPTIONS
 QGRAD=$qgrad SEEDS='1 2' MINUTES=0 sh examples/reproduce.sh plain tuned >log 2>&1
-grep -q 'not finished: 4' log || fail "without time: $(cat log)"
+grep -q 'unfinished runs: 4' log || fail "without time: $(cat log)"
 QGRAD=$qgrad SEEDS='1 2' sh examples/reproduce.sh plain tuned >log 2>&1 || fail "$(cat log)"
-grep -q 'not finished: 0' log || fail "$(cat log)"
+grep -q 'unfinished runs: 0' log || fail "$(cat log)"
 grep -q -- '--recipe tuned --init runs/plain/seed-1 --seed 1' results/README.md || fail "$(cat results/README.md)"
 [ "$(find results -type f | wc -l)" -eq 13 ] || fail "$(find results -type f)"
 "$qgrad" results --check || fail "after reproduce.sh"

@@ -50,7 +50,7 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("train --modle x", 2, "unknown option '--modle'; options: --model, --data");
     assert_refuses("train -x", 2, "unknown option '-x'");
     assert_refuses("train --seed 1 -model lenet5", 2, "unknown option '-model'");
-    assert_refuses("train --resume --out @/nowhere", 2, "nowhere holds no run to go on with, and --model is missing");
+    assert_refuses("train --resume --out @/nowhere", 2, "nowhere contains no run to resume, and --model is missing");
     assert_refuses("train --lr", 2, "--lr needs a value");
     assert_refuses("train --json=1", 2, "--json takes no value");
     assert_refuses("train lenet5", 2, "unexpected argument 'lenet5'");

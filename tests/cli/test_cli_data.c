@@ -49,9 +49,9 @@ static void test_augmented_runs_resume_to_the_same_bytes(void **state)
     assert_same_run("whole", "parts");
 
     assert_refuses("train --resume --out @/whole --augment pad=2", 1,
-                   "augment is pad=2,flip,cutout=4 in the run, but pad=2 is asked for");
+                   "augment is pad=2,flip,cutout=4 in the run, but pad=2 was requested");
     assert_refuses("train --resume --out @/whole --normalise pixel", 1,
-                   "normalise is channel in the run, but pixel is asked for");
+                   "normalise is channel in the run, but pixel was requested");
     assert_status(TRAIN "--normalise channel --epochs 6 --out @/plain --json", 0);
     char a[TEXT_BYTES], b[TEXT_BYTES];
     slurp(at("whole/metrics.csv"), a, sizeof a);
@@ -172,7 +172,7 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_int_equal(symlink("nowhere", at("moved/train/lost")), 0);
     assert_refuses("train --model lenet5 --data folder:16x16x3 --data-dir @/moved --out @/none", 1, "moved/train/lost': No such");
     assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
-                   "data is folder:16x16x3 in the run, but folder:20x20x3 is asked for");
+                   "data is folder:16x16x3 in the run, but folder:20x20x3 was requested");
 }
 
 /* A checkpoint as older versions wrote it. */
@@ -248,7 +248,7 @@ static void test_cifar_and_fashion_have_names(void **state)
         assert_status(line, 0);
     }
     assert_refuses("train --resume --model cnv --layer fc3:weight=twn --out @/cnv", 1,
-                   "fc3:weight=float in the run, but fc3:weight=twn is asked for");
+                   "fc3:weight=float in the run, but fc3:weight=twn was requested");
     assert_status("summary --model lenet5 --data cifar100 --json", 0);
     cJSON *j = parse();
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "layers")) > 3, 1);

@@ -87,7 +87,7 @@ static void test_a_run_keeps_its_model(void **state)
 {
     (void)state;
     assert_goes_on(MLP "--weight binaryconnect:start=unit,glorot-lr=adam ", "mlp", "mlp-whole");
-    assert_refuses("train --resume --out @/mlp --model mlp", 1, "model is mlp:depth=2,width=33 in the run, but mlp is asked for");
+    assert_refuses("train --resume --out @/mlp --model mlp", 1, "model is mlp:depth=2,width=33 in the run, but mlp was requested");
     assert_status("train --resume --out @/mlp --model mlp:depth=2,width=33 --json", 0);
     assert_status("eval --run @/mlp --json", 0);
     cJSON *j = parse();

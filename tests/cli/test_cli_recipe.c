@@ -52,7 +52,7 @@ static void test_a_recipe_with_another_optimizer_goes_on(void **state)
     write_recipe("steep", "optimizer = \"sgd\"\nlr = 0.02\nmomentum = 0.5\n");
     assert_status("train --recipe steep --optimizer adam --out other --budget 0 --json", 0);
     assert_status("train --recipe steep --optimizer adam --out other --budget 0 --resume --json", 0);
-    assert_refuses("train --recipe steep --out other --resume", 1, "optimizer is adam in the run, but sgd is asked for");
+    assert_refuses("train --recipe steep --out other --resume", 1, "optimizer is adam in the run, but sgd was requested");
 }
 
 static void test_recipes_that_are_not_there(void **state)

@@ -24,7 +24,7 @@ static void test_a_run_is_not_overwritten_by_accident(void **state)
     (void)state;
     assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
     assert_refuses(TRAIN "--epochs 1 --out @/kept", 1,
-                   "--resume goes on with it, --force moves it aside");
+                   "--resume continues it, --force renames it");
     assert_status(TRAIN "--epochs 2 --out @/kept/ --force --json", 0);
     assert_int_equal(access(at("kept.old/last.safetensors"), F_OK), 0);
     assert_status(TRAIN "--epochs 1 --out @/kept --force --json", 0);
@@ -85,7 +85,7 @@ static void test_resuming_with_other_options_is_refused(void **state)
     (void)state;
     assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
     assert_refuses("train --resume --out @/fixed --lr 0.5", 1,
-                   "lr is 0.01 in the run, but 0.5 is asked for");
+                   "lr is 0.01 in the run, but 0.5 was requested");
     assert_refuses("train --resume --out @/fixed --epochs 9", 1, "epochs is 1 in the run, but 9");
     assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
 }

@@ -320,7 +320,7 @@ static void what_is_no_run_is_refused(void **state)
 {
     (void)state;
     assert_int_equal(qgrad("inspect"), 2);
-    assert_says("which run?");
+    assert_says("name the run");
     assert_int_equal(qgrad("inspect @/run --run @/run"), 2);
     assert_says("two run directories");
     assert_int_equal(qgrad("inspect ''"), 1);

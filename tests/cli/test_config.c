@@ -465,7 +465,7 @@ static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
     assert_int_equal(config_set(&asked, option_find("batch"), "8"), QG_OK);
     assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_EARG);
     assert_false(usage);
-    assert_non_null(strstr(qg_errmsg(), "batch is 7 in the run, but 8 is asked for"));
+    assert_non_null(strstr(qg_errmsg(), "batch is 7 in the run, but 8 was requested"));
     config_free(&c);
     config_free(&asked);
     config_free(&stored);
