@@ -15,14 +15,6 @@ enum { PIXELS = 1024, ROWS = 3, RECORD = 1 + 3 * PIXELS };
 
 static char log_text[512];
 
-static void write_text(const char *name, const char *text)
-{
-    FILE *f = fopen(in_room(name), "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 static uint8_t value(int i, int k, int c) { return (uint8_t)(50 * i + 3 * k + k / 256 + 100 * c); }
 
 static void write_sheet(int width)

@@ -99,14 +99,6 @@ static const char SHEETS[] =
     "[ \"$(cat \"$2\") $3\" = \"$want\" ] || { echo \"$2 $3\" >&2; exit 1; }\n"
     "echo \"$(cat \"$1\") $name.bin\" >\"$4\"\n";
 
-static void write_text(const char *name, const char *text)
-{
-    FILE *f = fopen(in_room(name), "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* The first bytes of room/name, until the next call; "" if there is no such file. */
 static const char *read_text(const char *name)
 {

@@ -14,14 +14,6 @@
 
 static void make_class(const char *name) { assert_int_equal(mkdir(in_room(name), 0700), 0); }
 
-static void write_text(const char *name, const char *text)
-{
-    FILE *f = fopen(in_room(name), "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* [h][w][3], no two values alike in a small picture. */
 static void fill(uint8_t *p, int h, int w, int first)
 {
@@ -80,14 +72,6 @@ static void assert_refused(const char *culprit, const char *reason)
     assert_message(reason);
 }
 
-static void write_head(const char *name, const char bytes[60])
-{
-    FILE *f = fopen(in_room(name), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, 60, f), 60);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void test_refusals(void **state)
 {
     (void)state;
@@ -128,7 +112,7 @@ static void test_refusals(void **state)
                   { "\x60\xea\0\0\0\0\0", "is 60000 x 0: without pixels" } };
     for (int i = 0; i < 3; i++) {
         memcpy(bytes + 18, heads[i].sides, 8);
-        write_head("a/0.bmp", bytes);
+        write_in_room("a/0.bmp", bytes, 60);
         assert_refused(in_room("a/0.bmp"), heads[i].reason);
     }
     assert_int_equal(unlink(in_room("a/0.bmp")), 0);

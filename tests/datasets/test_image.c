@@ -80,12 +80,8 @@ static png indexed(void)
 
 static const char *write_file(const png *p)
 {
-    const char *path = in_room("p.png");
-    FILE       *f    = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(p->byte, 1, p->n, f), p->n);
-    assert_int_equal(fclose(f), 0);
-    return path;
+    write_in_room("p.png", p->byte, p->n);
+    return in_room("p.png");
 }
 
 /* [H][W][3] from malloc, or NULL: refused with a message that names the file. */
@@ -336,10 +332,7 @@ static void a_jpeg_that_is_cut_is_refused(void **state)
     for (size_t cut = 1; cut < n; cut++) {
         char what[64];
         snprintf(what, sizeof what, "without its last %zu", cut);
-        FILE *f = fopen(in_room("p.jpg"), "wb");
-        assert_non_null(f);
-        fwrite(bytes, 1, n - cut, f);
-        assert_int_equal(fclose(f), 0);
+        write_in_room("p.jpg", bytes, n - cut);
         assert_jpeg_refused(what, n - cut < 3 ? "is not a PNG, JPEG or BMP file" : "is damaged: ");
     }
     free(bytes);

@@ -34,28 +34,13 @@ static struct files good(void)
 }
 
 /* Every test runs in an empty directory of its own. */
-static int enter(void **state)
-{
-    return room_enter(state) || chdir(room);
-}
-
-static int leave(void **state)
-{
-    return chdir("/") || room_leave(state);
-}
-
-static void write_file(const char *path, const uint8_t *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
+static int enter(void **state) { return room_enter(state) || chdir(room); }
+static int leave(void **state) { return chdir("/") || room_leave(state); }
 
 static qg_loader *load(const struct files *f)
 {
-    write_file(IMAGES, f->images, f->n_images);
-    write_file(LABELS, f->labels, f->n_labels);
+    write_in_room(IMAGES, f->images, f->n_images);
+    write_in_room(LABELS, f->labels, f->n_labels);
     return qg_mnist_test(".", (qg_loader_spec){ .batch = 2, .in_order = true });
 }
 
@@ -97,7 +82,7 @@ static void test_missing_files(void **state)
     const qg_loader_spec spec = { .batch = 1 };
     assert_null(qg_mnist_test("no/such", spec));
     assert_message("'no/such/t10k-images-idx3-ubyte'");
-    write_file(IMAGES, f.images, f.n_images);
+    write_in_room(IMAGES, f.images, f.n_images);
     assert_null(qg_mnist_test(".", spec));
     assert_message("'./t10k-labels-idx1-ubyte'");
     assert_null(qg_mnist_train(".", spec));

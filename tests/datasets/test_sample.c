@@ -41,13 +41,7 @@ static void test_decodes(void **state)
     check_decoded(qg_sample_test(SAMPLE, spec), 50, TEST_PIXELS);
 }
 
-static void write_train(const unsigned char *bytes, size_t n)
-{
-    FILE *f = fopen(in_room("train.png"), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
+static void write_train(const void *bytes, size_t n) { write_in_room("train.png", bytes, n); }
 
 static void assert_fails(const char *reason)
 {
@@ -73,9 +67,9 @@ static void test_damaged(void **state)
     (void)state;
     unsigned char *bytes = NULL;
     size_t         n     = 0;
-    write_train((const unsigned char *)"", 0);
+    write_train("", 0);
     assert_fails("is not a PNG file");
-    write_train((const unsigned char *)"P5 1400 1120 255\n", 17);
+    write_train("P5 1400 1120 255\n", 17);
     assert_fails("is not a PNG file");
     assert_int_equal(qg_file_read(SAMPLE "/train.png", 1 << 20, &bytes, &n), QG_OK);
     write_train(bytes, 20);

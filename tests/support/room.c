@@ -66,6 +66,16 @@ const char *in_room(const char *name)
     return path;
 }
 
+void write_in_room(const char *name, const void *bytes, size_t n)
+{
+    FILE *f = fopen(in_room(name), "wb");
+    if (f && fwrite(bytes, 1, n, f) == n && !fclose(f)) return;
+    fprintf(stderr, "'%s' cannot be written\n", in_room(name));
+    exit(1);
+}
+
+void write_text(const char *name, const char *text) { write_in_room(name, text, strlen(text)); }
+
 const char *scratch_file(void)
 {
     static char dir[DIRECTORY_BYTES], path[ROOM_BYTES];

@@ -20,6 +20,10 @@ extern char room[DIRECTORY_BYTES];      /* its path */
 /* The path of name in it, until the next call. */
 const char *in_room(const char *name);
 
+/* Writes a file in it; the program ends if it cannot. */
+void        write_in_room(const char *name, const void *bytes, size_t n);
+void        write_text(const char *name, const char *text);
+
 /* The path of the one file that a program without a room needs: no file at first, and none once the program ends. */
 const char *scratch_file(void);
 
