@@ -134,34 +134,10 @@ static void empty_and_rank_0(void **state)
 
 /* --- on a tape ---------------------------------------------------------------------------------- */
 
-static const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 1, 1, 1 }, { 1, 1, 31, 33 }, { 65, 3, 1, 63 }, { 31, 33, 5, 7 } };
-enum { SHAPES = sizeof shapes / sizeof shapes[0], LARGEST = 31 * 33 * 5 * 7 };
-
-static float dy[LARGEST], expected[LARGEST];
 
 static qg_quant linear(int bits, float max_value)
 {
     return qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = bits, .max_value = max_value });
-}
-
-static void equals_the_plain_operator(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SHAPES; i++)
-        for (int bits = 1; bits <= 32; bits = bits == 16 ? 32 : bits + 1) {
-            rig          r;
-            const size_t n = qg_count(shapes[i]);
-            open_rig(&r, linear(bits, 1.3f), QG_INPUT, shapes[i]);
-            fill_uniform(r.x->value, n, -1.0f, 2.0f, 5);
-            fill_uniform(dy, n, -1.0f, 1.0f, 6);
-            train_rig(&r, 0, dy);
-            qg_array x = vector(r.x->value, n), y = vector(expected, n), g = vector(dy, n);
-            assert_ok(qg_linear_mid_tread_half_quantizer(&x, bits, 1.3f, &y));
-            assert_memory_equal(r.y->data, expected, n * sizeof *expected);
-            assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&x, &g, bits, 1.3f, (qg_surrogate){ 0 }, &y));
-            assert_memory_equal(r.x->grad, expected, n * sizeof *expected);
-            close_rig(&r);
-        }
 }
 
 static void defaults_are_those_of_the_source(void **state)
@@ -199,7 +175,6 @@ int main(void)
         cmocka_unit_test(mask_is_open),
         cmocka_unit_test(refuses),
         cmocka_unit_test(empty_and_rank_0),
-        cmocka_unit_test(equals_the_plain_operator),
         cmocka_unit_test(defaults_are_those_of_the_source),
         cmocka_unit_test(codes_are_what_apply_gives),
     };

@@ -34,48 +34,6 @@ static void expect_values(scheme_case *c, qg_mode mode, const float *y)
     assert_memory_equal(c->y->data, y, c->n * sizeof(float));
 }
 
-static void signs_are_those_of_the_operator(void **state)
-{
-    (void)state;
-    const qg_quant q[] = { connect(false), qg_bnn((qg_bnn_spec){ 0 }), qg_bop_weight(),
-                           sign_with(qg_surrogate_identity()) };
-    for (int k = 0; k < 4 * SHAPES; k++) {
-        scheme_case c;
-        case_open(&c, q[k / SHAPES], shapes[k % SHAPES], (uint64_t)k);
-        c.x->value[0] = k % 2 ? 0.0f : -0.0f;
-        const qg_array x = case_array(c.x->shape, c.x->value);
-        qg_array       y = case_array(c.x->shape, expected);
-        assert_int_equal(qg_sign_quantizer(&x, &y), QG_OK);
-        expect_values(&c, QG_TRAIN, expected);
-        expect_values(&c, QG_EVAL, expected);
-        assert_true(c.y->data[0] == 1);
-        assert_codes_give_values(&c, -1, 1, 0);
-        case_close(&c);
-    }
-}
-
-static void scaled_signs_are_those_of_the_operator(void **state)
-{
-    (void)state;
-    for (int s = 0; s < SHAPES; s++) {
-        scheme_case c;
-        case_open(&c, qg_binary((qg_binary_spec){ 0 }), shapes[s], (uint64_t)s);
-        const qg_array x = case_array(c.x->shape, c.x->value);
-        qg_array       y = case_array(c.x->shape, expected);
-        assert_int_equal(qg_binary_mean_scaling_quantizer(&x, &y, NULL), QG_OK);
-        expect_values(&c, QG_TRAIN, expected);
-        assert_codes_give_values(&c, -1, 1, 0);
-        assert_int_equal(qg_xnor_weight_quantizer(&x, 0, &y, NULL), QG_OK);
-        c.q = qg_binary((qg_binary_spec){ .per_channel = true });
-        expect_values(&c, QG_TRAIN, expected);
-        assert_codes_give_values(&c, -1, 1, 0);
-        c.q = qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } });
-        expect_values(&c, QG_TRAIN, expected);
-        assert_codes_give_values(&c, -1, 1, 0);
-        case_close(&c);
-    }
-}
-
 /* The key of the tape's first draw is that of the operator; evaluation is the sign. */
 static void draws_are_those_of_the_operator(void **state)
 {
@@ -154,20 +112,6 @@ static void zeros(void **state)
 }
 
 /* --- slopes ------------------------------------------------------------------------------- */
-
-static void magnitude_aware_gradients_are_scaled(void **state)
-{
-    (void)state;
-    for (int s = 0; s < SHAPES; s++) {
-        scheme_case c;
-        case_open(&c, qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), shapes[s], 3);
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
-        for (size_t i = 0; i < c.n; i++)
-            assert_true(c.x->grad[i] == (fabsf(c.x->value[i]) <= 1 ? c.dy[i] * fabsf(c.y->data[i]) : 0));
-        case_close(&c);
-    }
-}
 
 static void an_annealed_tanh_follows_the_step(void **state)
 {
@@ -277,13 +221,10 @@ static void a_unit_start_fills_the_box(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signs_are_those_of_the_operator),
-        cmocka_unit_test(scaled_signs_are_those_of_the_operator),
         cmocka_unit_test(draws_are_those_of_the_operator),
         cmocka_unit_test(another_step_draws_otherwise),
         cmocka_unit_test(float_evaluation_is_not_binary),
         cmocka_unit_test(zeros),
-        cmocka_unit_test(magnitude_aware_gradients_are_scaled),
         cmocka_unit_test(an_annealed_tanh_follows_the_step),
         cmocka_unit_test(latent_weights_stay_in_the_box),
         cmocka_unit_test(glorot_rates),

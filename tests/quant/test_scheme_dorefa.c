@@ -25,29 +25,6 @@ static qg_quant activation(int bits)
 
 /* --- weights ------------------------------------------------------------------------------ */
 
-static void weights_are_those_of_the_operator(void **state)
-{
-    (void)state;
-    static const int bits[] = { 1, 2, 3, 8 };
-    for (int b = 0; b < 4; b++)
-        for (int s = 0; s < 2 * SHAPES; s++) {
-            const bool  through_max = s >= SHAPES;
-            scheme_case c;
-            case_open(&c, weight(bits[b], through_max), shapes[s % SHAPES], (uint64_t)s);
-            const qg_array x  = case_array(c.x->shape, c.x->value);
-            const qg_array dy = case_array(c.x->shape, c.dy);
-            qg_array       y  = case_array(c.x->shape, expected);
-            case_forward(&c, QG_TRAIN, 0);
-            assert_int_equal(qg_dorefa_weight_quantizer(&x, bits[b], &y), QG_OK);
-            assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
-            case_backward(&c);
-            const qg_dorefa_weight_attrs attrs = { .k = bits[b], .through_max = through_max };
-            assert_int_equal(qg_dorefa_weight_quantizer_gradient(&x, &dy, attrs, &y), QG_OK);
-            assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
-            case_close(&c);
-        }
-}
-
 /* s(w) = tanh(w) / m, by libm in double. */
 static double smooth_loss(const scheme_case *c, size_t moved, double h, double fixed_m)
 {
@@ -141,30 +118,15 @@ static void a_replaced_surrogate_rules(void **state)
 
 /* --- activations -------------------------------------------------------------------------- */
 
-static void activations_are_those_of_the_operator(void **state)
+static void activation_codes_are_steps(void **state)
 {
     (void)state;
-    static const int bits[] = { 1, 2, 4, 8, 32 };
-    for (int b = 0; b < 10; b++) {
-        const bool  up = b >= 5;
-        const int   k  = bits[b % 5];
+    for (int k = 1; k <= 8; k++) {
         scheme_case c;
-        case_open(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = up }),
-                  shapes[3], 8);
+        case_open(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = k % 2 }), shapes[3], 8);
         c.x->value[0] = 0.0f, c.x->value[1] = 1.0f, c.x->value[2] = 0.5f, c.x->value[3] = 1.0f / 6.0f;
-        const qg_array x  = case_array(c.x->shape, c.x->value);
-        const qg_array dy = case_array(c.x->shape, c.dy);
-        qg_array       y  = case_array(c.x->shape, expected);
-        case_forward(&c, QG_TRAIN, 0);
-        assert_int_equal(qg_dorefa_activation_quantizer(&x, k, up ? QG_TIES_UP : QG_TIES_EVEN, &y),
-                         QG_OK);
-        assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
-        case_backward(&c);
-        assert_int_equal(qg_dorefa_activation_quantizer_gradient(&x, &dy, k, (qg_surrogate){ 0 }, &y),
-                         QG_OK);
-        assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
         /* code / steps against code * (1 / steps): one rounding more, at most 1. */
-        if (k <= 8) assert_codes_give_values(&c, 0, (1 << k) - 1, 1.2e-7);
+        assert_codes_give_values(&c, 0, (1 << k) - 1, 1.2e-7);
         case_close(&c);
     }
 }
@@ -324,12 +286,11 @@ static void channels_are_on_their_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_those_of_the_operator),
         cmocka_unit_test(slopes_are_those_of_the_surrogate),
         cmocka_unit_test(weights_are_odd_multiples),
         cmocka_unit_test(all_zero_weights_stay_put),
         cmocka_unit_test(a_replaced_surrogate_rules),
-        cmocka_unit_test(activations_are_those_of_the_operator),
+        cmocka_unit_test(activation_codes_are_steps),
         cmocka_unit_test(gradients_are_those_of_the_operator),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(evaluation_and_waiting_leave_no_trace),

@@ -11,33 +11,7 @@
 #include "tests/support/scheme_case.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
-enum { SHAPES = 4, MOST = 65 * 5 * 5 * 63 };
-
-static float expected[MOST];
-
 /* --- weights ------------------------------------------------------------------------------ */
-
-static void weights_are_those_of_the_operator(void **state)
-{
-    (void)state;
-    for (int rule = QG_XNOR_EXACT; rule <= QG_XNOR_IDENTITY; rule++)
-        for (int s = 0; s < SHAPES; s++) {
-            scheme_case c;
-            case_open(&c, qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)rule }), shapes[s], (uint64_t)s);
-            const qg_xnor_attrs attrs = { .axis = 0, .input_axis = 3, .rule = (qg_xnor_rule)rule };
-            const qg_array      x     = case_array(c.x->shape, c.x->value);
-            const qg_array      dy    = case_array(c.x->shape, c.dy);
-            qg_array            y     = case_array(c.x->shape, expected);
-            case_forward(&c, QG_TRAIN, 0);
-            assert_int_equal(qg_xnor_weight_quantizer(&x, 0, &y, NULL), QG_OK);
-            assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
-            case_backward(&c);
-            assert_int_equal(qg_xnor_weight_quantizer_gradient(&x, &dy, attrs, &y), QG_OK);
-            assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
-            assert_codes_give_values(&c, -1, 1, 0);
-            case_close(&c);
-        }
-}
 
 static void flat(float arg, size_t n, const float *x, const float *dy, float *dx)
 {
@@ -414,7 +388,6 @@ static void threads_do_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_those_of_the_operator),
         cmocka_unit_test(the_exact_rule_derives_alpha),
         cmocka_unit_test(the_paper_s_rule_does_not),
         cmocka_unit_test(a_filter_of_zeros_is_zero),

@@ -16,55 +16,19 @@ static const qg_shape shapes[] = {
     { 65, 3, 5, 33 },
 };
 
-/* What a scheme makes of weights, beside the plain operator on the same numbers. */
-typedef struct plain_case {
-    const char *name;
-    qg_quant    quant;
-    qg_status (*plain)(const qg_array *x, qg_array *y);
-} plain_case;
+enum { PLAIN = 4, SIGN = PLAIN, SCHEMES = 9 };      /* the plain ones pass their gradient on unchanged */
 
-static qg_status plain_twn(const qg_array *x, qg_array *y)
+static void all_schemes(qg_quant out[SCHEMES])
 {
-    return qg_twn_weight_quantizer(x, 0.7f, y, NULL, NULL);
-}
-
-static qg_status plain_twn_low(const qg_array *x, qg_array *y)
-{
-    return qg_twn_weight_quantizer(x, 0.1f, y, NULL, NULL);
-}
-
-static qg_status plain_binary(const qg_array *x, qg_array *y)
-{
-    return qg_binary_mean_scaling_quantizer(x, y, NULL);
-}
-
-/* The operator wants channels inmost: [1,1,in,out]. */
-static qg_status plain_channels(const qg_array *x, qg_array *y)
-{
-    const size_t o = x->dims[0], k = x->dims[1];
-    float       *in = malloc(2 * o * k * sizeof *in), *out = in + o * k;
-    const float *from = x->data;
-    float       *to = y->data;
-    assert_non_null(in);
-    for (size_t i = 0; i < o * k; i++) in[i % k * o + i / k] = from[i];
-    qg_array        a = { QG_F32, 4, { 1, 1, k, o }, in }, b = { QG_F32, 4, { 1, 1, k, o }, out };
-    const qg_status s = qg_binary_channel_wise_mean_scaling_quantizer(&a, &b, NULL);
-    for (size_t i = 0; i < o * k; i++) to[i] = out[i % k * o + i / k];
-    free(in);
-    return s;
-}
-
-enum { SIGN = 4, SCHEMES };
-
-static void all_schemes(plain_case out[SCHEMES])
-{
-    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
-    const qg_quant rows = qg_binary((qg_binary_spec){ .per_channel = true });
-    out[0]    = (plain_case){ "twn", qg_twn((qg_twn_spec){ 0 }), plain_twn };
-    out[1]    = (plain_case){ "twn", qg_twn((qg_twn_spec){ .threshold = 0.1f }), plain_twn_low };
-    out[2]    = (plain_case){ "binary", qg_binary((qg_binary_spec){ 0 }), plain_binary };
-    out[3]    = (plain_case){ "binary", rows, plain_channels };
-    out[SIGN] = (plain_case){ "sign", sign, qg_sign_quantizer };
+    out[0]    = qg_twn((qg_twn_spec){ 0 });
+    out[1]    = qg_twn((qg_twn_spec){ .threshold = 0.1f });
+    out[2]    = qg_binary((qg_binary_spec){ 0 });
+    out[3]    = qg_binary((qg_binary_spec){ .per_channel = true });
+    out[SIGN] = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    out[5]    = qg_bnn((qg_bnn_spec){ 0 });
+    out[6]    = qg_bop_weight();
+    out[7]    = qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } });
+    out[8]    = qg_xnor((qg_xnor_spec){ 0 });
 }
 
 /* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */
@@ -83,51 +47,16 @@ static void fill(float *x, size_t n, int how)
     if (how == ONE_INFINITE) x[n / 2] = -INFINITY;
 }
 
-/* Bitwise, but that any NaN equals any other. */
-static void assert_same(const float *a, const float *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (memcmp(a + i, b + i, sizeof *a) && !(isnan(a[i]) && isnan(b[i])))
-            fail_msg("[%zu] is %g and %g", i, (double)a[i], (double)b[i]);
-}
-
-static void apply_is_the_plain_operator(void **state)
-{
-    (void)state;
-    plain_case schemes[SCHEMES];
-    qg_tape    *t = qg_tape_new();
-    all_schemes(schemes);
-    for (int s = 0; s < SCHEMES; s++)
-        for (int i = 0; i < COUNT(shapes); i++)
-            for (int how = 0; how < FILLINGS; how++) {
-                const size_t n = qg_count(shapes[i]);
-                float       *x = malloc(2 * n * sizeof *x), *y = x + n;
-                assert_non_null(x);
-                fill(x, n, how);
-                qg_array a = { QG_F32, 2, { (size_t)shapes[i].n, qg_row(shapes[i]) }, x }, b = a;
-                b.data     = y;
-                assert_int_equal(schemes[s].plain(&a, &b), QG_OK);
-                qg_tape_begin(t, QG_TRAIN, 1, 0);
-                qg_var       *v = qg_input(t, (qg_tensor){ shapes[i], x });
-                const qg_var *q = qg_quantize(t, schemes[s].quant, v, NULL);
-                assert_non_null(q);
-                assert_string_equal(q->op->name, schemes[s].name);
-                assert_same(q->data, y, n);
-                free(x);
-            }
-    qg_tape_free(t);
-}
-
 static void codes_times_scales_are_what_apply_gives(void **state)
 {
     (void)state;
-    plain_case schemes[SCHEMES];
+    qg_quant schemes[SCHEMES];
     qg_tape    *t = qg_tape_new();
     all_schemes(schemes);
     for (int s = 0; s < SCHEMES; s++)
         for (int i = 0; i < COUNT(shapes); i++)
             for (int how = 0; how < FILLINGS; how++) {
-                const qg_quant q = schemes[s].quant;
+                const qg_quant q = schemes[s];
                 const size_t   n = qg_count(shapes[i]), row = qg_row(shapes[i]);
                 float         *x = malloc((n + (size_t)shapes[i].n) * sizeof *x);
                 qg_codes       c = { .code = malloc(n * sizeof *c.code), .scale = x + n };
@@ -138,6 +67,7 @@ static void codes_times_scales_are_what_apply_gives(void **state)
                 assert_int_equal(c.n_scale, q.per_channel ? shapes[i].n : 1);
                 qg_tape_begin(t, QG_EVAL, 1, 0);
                 const qg_var *y = qg_quantize(t, q, qg_input(t, (qg_tensor){ shapes[i], x }), NULL);
+                if (s <= SIGN) assert_non_null(strstr(q.scheme->name, y->op->name));     /* binary-channel: "binary" */
                 for (size_t k = 0; k < n; k++) {
                     const float v = c.scale[c.n_scale > 1 ? k / row : 0] * (float)c.code[k];
                     assert_true(v == y->data[k] || (isnan(v) && isnan(y->data[k])));
@@ -183,11 +113,11 @@ static void weight_gradient(qg_quant q, bool derived, float *grad)
 static void sharing_a_gradient_changes_no_bit_of_it(void **state)
 {
     (void)state;
-    plain_case schemes[SCHEMES];
+    qg_quant schemes[SCHEMES];
     all_schemes(schemes);
-    for (int s = 0; s < 4; s++) {
+    for (int s = 0; s < PLAIN; s++) {
         float    shared[7 * 45], generic[7 * 45], derived[7 * 45];
-        qg_quant q = schemes[s].quant;
+        qg_quant q = schemes[s];
         weight_gradient(q, false, shared);
         weight_gradient(q, true, derived);
         q.surrogate = (qg_surrogate){ .slope = my_identity };
@@ -301,13 +231,13 @@ static void slopes_are_those_of_the_surrogates(void **state)
         print_message("row %d, %s\n", i, rows[i].q.scheme->name);
         assert_slope(rows[i].q, rows[i].role, rows[i].learned, rows[i].surrogate, limits, -2, 2);
     }
-    plain_case schemes[SCHEMES];
+    qg_quant schemes[SCHEMES];
     all_schemes(schemes);
-    for (int s = 0; s < SCHEMES; s++) {
+    for (int s = 0; s <= SIGN; s++) {
         const double own = s == SIGN ? 1 : inf;         /* sign clips at 1, weights nowhere */
         const qg_role role = s == SIGN ? QG_INPUT : QG_WEIGHT;
-        assert_slope(schemes[s].quant, role, NULL, clip, (double[]){ -own, own }, -2, 2);
-        assert_slope(with(schemes[s].quant, qg_surrogate_clip(0.75f)), role, NULL, clip, (double[]){ -0.75, 0.75 }, -2, 2);
+        assert_slope(schemes[s], role, NULL, clip, (double[]){ -own, own }, -2, 2);
+        assert_slope(with(schemes[s], qg_surrogate_clip(0.75f)), role, NULL, clip, (double[]){ -0.75, 0.75 }, -2, 2);
     }
 }
 
@@ -588,7 +518,6 @@ static void a_role_is_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(apply_is_the_plain_operator),
         cmocka_unit_test(codes_times_scales_are_what_apply_gives),
         cmocka_unit_test(sharing_a_gradient_changes_no_bit_of_it),
         cmocka_unit_test(slopes_are_those_of_the_surrogates),

@@ -157,42 +157,12 @@ static void refuses(void **state)
 /* --- on a tape ---------------------------------------------------------------------------------- */
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
-enum { SHAPES = 4, LARGEST = 65 * 5 * 5 * 63 };
-
-static float expected[LARGEST];
-
 static qg_quant ttq(qg_ttq_rule rule) { return qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .rule = rule }); }
 
 static void set_scales(scheme_case *c, float wp, float wn)
 {
     c->learned[0]->value[0] = wp;
     c->learned[1]->value[0] = wn;
-}
-
-static void it_is_the_operator(void **state)
-{
-    (void)state;
-    for (int k = 0; k < 2 * SHAPES; k++) {
-        const qg_ttq_rule rule = k < SHAPES ? QG_TTQ_EXACT : QG_TTQ_AS_PRINTED;
-        scheme_case       c;
-        case_open(&c, ttq(rule), shapes[k % SHAPES], (uint64_t)k);
-        set_scales(&c, 1.75f, k % 2 ? 0.5f : 0.125f);
-        const qg_ttq_attrs attrs = {
-            .threshold = 0.3f, .positive = 1.75f, .negative = k % 2 ? 0.5f : 0.125f, .rule = rule
-        };
-        const qg_array     x     = case_array(c.x->shape, c.x->value);
-        const qg_array     dy    = case_array(c.x->shape, c.dy);
-        qg_array           y     = case_array(c.x->shape, expected);
-        float              dwp, dwn;
-        case_forward(&c, QG_TRAIN, 0);
-        assert_ok(qg_ttq_weight_quantizer(&x, attrs, &y));
-        assert_memory_equal(c.y->data, expected, c.n * sizeof(float));
-        case_backward(&c);
-        assert_ok(qg_ttq_weight_quantizer_gradient(&x, &dy, attrs, &y, &dwp, &dwn));
-        assert_memory_equal(c.x->grad, expected, c.n * sizeof(float));
-        assert_true(c.learned[0]->grad[0] == dwp && c.learned[1]->grad[0] == dwn);
-        case_close(&c);
-    }
 }
 
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
@@ -430,7 +400,6 @@ int main(void)
         cmocka_unit_test(learned_scales_against_differences),
         cmocka_unit_test(scales_with_the_weights),
         cmocka_unit_test(refuses),
-        cmocka_unit_test(it_is_the_operator),
         cmocka_unit_test(scales_have_the_gradient_of_the_loss),
         cmocka_unit_test(the_printed_rule_fails_that_check),
         cmocka_unit_test(latent_gradients_are_scaled_unless_replaced),
