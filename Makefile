@@ -33,7 +33,7 @@ endif
 ISA_baseline :=
 ISA_avx2     := -mavx2 -mfma
 # For tests: the tiles of AVX-512 on a machine that has only AVX2.
-ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES
+ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
 ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/models optim datasets
@@ -104,7 +104,7 @@ LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memal
 LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
 LDFLAGS_test_exhausted := $(LDFLAGS_test_heap) -Wl,--wrap=strdup
 ifneq (,$(filter avx2,$(ISAS)))
-$(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel conv_weight_kernel winograd_kernel)
+$(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
 endif
 # These contain the program and set its clock (tests/support/clock.h).
 CLOCKED := test_cli_train test_cli_resume test_cli_schemes test_cli_data test_bench

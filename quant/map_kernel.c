@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernels/simd.h"
 #include "core/rng.h"
 #include "quant/round.h"
 #include "quant/smooth.h"
@@ -236,21 +237,7 @@ static void fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const fl
 }
 
 /* Sums in interleaved lanes, whatever the width of the machine: lane l sums elements l, l + 16, .. */
-enum {
-    LANES = 16,
-#if defined(__AVX512F__)
-    WIDTH = 8,
-#elif defined(__AVX2__)
-    WIDTH = 4,
-#else
-    WIDTH = 2,
-#endif
-    VECTORS = LANES / WIDTH
-};
-
-typedef float   f32 __attribute__((vector_size(WIDTH * sizeof(float))));
-typedef double  f64 __attribute__((vector_size(WIDTH * sizeof(double))));
-typedef int32_t i32 __attribute__((vector_size(WIDTH * sizeof(int32_t))));
+enum { LANES = 16, VECTORS = LANES / VD };
 
 static void outside_step(const float *x, const float *g, float nmin, float nmax, f64 low[VECTORS],
                          f64 high[VECTORS])
@@ -258,8 +245,8 @@ static void outside_step(const float *x, const float *g, float nmin, float nmax,
     for (int v = 0; v < VECTORS; v++) {
         f32 e;
         i32 d;
-        memcpy(&e, x + v * WIDTH, sizeof e);
-        memcpy(&d, g + v * WIDTH, sizeof d);
+        memcpy(&e, x + v * VD, sizeof e);
+        memcpy(&d, g + v * VD, sizeof d);
         low[v] += __builtin_convertvector((f32)(d & (e < nmin)), f64);
         high[v] += __builtin_convertvector((f32)(d & (e > nmax)), f64);
     }

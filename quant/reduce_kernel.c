@@ -4,24 +4,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/kernels/simd.h"
+
 /* 32 lanes of double: enough independent additions to hide their latency on the widest machine.
  * A vector is what the machine holds, but lane l always sums elements l, l + 32, .. and lanes are
  * folded in one order, so the result does not depend on the width. */
-enum {
-    LANES = 32,
-#if defined(__AVX512F__)
-    WIDTH = 8,
-#elif defined(__AVX2__)
-    WIDTH = 4,
-#else
-    WIDTH = 2,
-#endif
-    VECTORS = LANES / WIDTH
-};
-
-typedef float   f32 __attribute__((vector_size(WIDTH * sizeof(float))));
-typedef double  f64 __attribute__((vector_size(WIDTH * sizeof(double))));
-typedef int32_t i32 __attribute__((vector_size(WIDTH * sizeof(int32_t))));
+enum { LANES = 32, VECTORS = LANES / VD };
 
 /* A full step of lanes, or what is left of one followed by zeros. */
 static const float *step_at(size_t n, const float *x, size_t at, float tail[LANES])
@@ -50,7 +38,7 @@ static double sum_kernel(size_t n, const float *x)
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             f32 e;
-            memcpy(&e, p + v * WIDTH, sizeof e);
+            memcpy(&e, p + v * VD, sizeof e);
             sum[v] += __builtin_convertvector(e, f64);
         }
     }
@@ -65,7 +53,7 @@ static double sum_abs_kernel(size_t n, const float *x)
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             i32 bits;
-            memcpy(&bits, p + v * WIDTH, sizeof bits);
+            memcpy(&bits, p + v * VD, sizeof bits);
             sum[v] += __builtin_convertvector((f32)(bits & INT32_MAX), f64);
         }
     }
@@ -81,7 +69,7 @@ static float max_abs_kernel(size_t n, const float *x)
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             i32 bits;
-            memcpy(&bits, p + v * WIDTH, sizeof bits);
+            memcpy(&bits, p + v * VD, sizeof bits);
             bits &= INT32_MAX;
             const i32 more = bits > max[v];
             max[v] = (bits & more) | (max[v] & ~more);
@@ -89,7 +77,7 @@ static float max_abs_kernel(size_t n, const float *x)
     }
     int32_t most = 0;
     for (int v = 0; v < VECTORS; v++)
-        for (int l = 0; l < WIDTH; l++) most = max[v][l] > most ? max[v][l] : most;
+        for (int l = 0; l < VD; l++) most = max[v][l] > most ? max[v][l] : most;
     float result;
     memcpy(&result, &most, sizeof result);
     return result;
@@ -104,7 +92,7 @@ static double sum_abs_above_kernel(size_t n, const float *x, float d, size_t *co
         const float *p = step_at(n, x, at, tail);
         for (int v = 0; v < VECTORS; v++) {
             i32 bits;
-            memcpy(&bits, p + v * WIDTH, sizeof bits);
+            memcpy(&bits, p + v * VD, sizeof bits);
             bits &= INT32_MAX;
             const i32 above = (f32)bits > d; /* -1 where true */
             sum[v] += __builtin_convertvector((f32)(bits & above), f64);
@@ -113,7 +101,7 @@ static double sum_abs_above_kernel(size_t n, const float *x, float d, size_t *co
     }
     size_t total = 0;
     for (int v = 0; v < VECTORS; v++)
-        for (int l = 0; l < WIDTH; l++) total += (size_t)kept[v][l];
+        for (int l = 0; l < VD; l++) total += (size_t)kept[v][l];
     *count = total;
     return fold(sum);
 }
@@ -123,7 +111,7 @@ static void min_max_step(const float *p, f32 lo[VECTORS], f32 hi[VECTORS])
 {
     for (int v = 0; v < VECTORS; v++) {
         f32 e;
-        memcpy(&e, p + v * WIDTH, sizeof e);
+        memcpy(&e, p + v * VD, sizeof e);
         const i32 less = e < lo[v], more = e > hi[v];
         lo[v] = (f32)(((i32)e & less) | ((i32)lo[v] & ~less));
         hi[v] = (f32)(((i32)e & more) | ((i32)hi[v] & ~more));
@@ -182,7 +170,7 @@ static void min_max_columns_kernel(size_t rows, size_t stride, size_t n, const f
 }
 
 /* Eight lanes per row, whatever the machine: rows are short, and there are many of them. */
-enum { ROW_LANES = 8, ROW_VECTORS = ROW_LANES / WIDTH };
+enum { ROW_LANES = 8, ROW_VECTORS = ROW_LANES / VD };
 
 static double abs_row(size_t c, const float *x)
 {
@@ -191,7 +179,7 @@ static double abs_row(size_t c, const float *x)
     for (; at + ROW_LANES <= c; at += ROW_LANES)
         for (int v = 0; v < ROW_VECTORS; v++) {
             i32 bits;
-            memcpy(&bits, x + at + v * WIDTH, sizeof bits);
+            memcpy(&bits, x + at + v * VD, sizeof bits);
             sum[v] += __builtin_convertvector((f32)(bits & INT32_MAX), f64);
         }
     double lane[ROW_LANES];

@@ -3,7 +3,7 @@
  *     y[r][q][o] = bias[o] + sum over i, j, c of
  *                            x[r * stride + i][q * stride + j][c] * w[o][i][j][c]
  *
- * and its two derivatives.  The image already carries its padding (core/kernels/im2col.h), so the kernels
+ * and its two derivatives.  The image already carries its padding (qg__pad), so the kernels
  * see a valid convolution: oh = (h - kh) / stride + 1, ow likewise, every size >= 1.  They are
  * single-threaded, allocate nothing and assume that sizes were checked.
  *
@@ -24,6 +24,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "core/kernels/cpu.h"
 
@@ -32,6 +33,27 @@ typedef struct qg__conv {
     int oh, ow, oc;         /* output image */
     int kh, kw, stride;
 } qg__conv;
+
+static inline float *qg__fill(float *to, size_t n, float value)
+{
+    for (size_t i = 0; i < n; i++) to[i] = value;
+    return to + n;
+}
+
+/* padded[h + 2 pad_h][w + 2 pad_w][c] = x[h][w][c] inside a frame of value. */
+static inline void qg__pad(int h, int w, int c, int pad_h, int pad_w, float value, const float *x, float *padded)
+{
+    const size_t inside = (size_t)w * (size_t)c;
+    const size_t side   = (size_t)pad_w * (size_t)c;
+    const size_t above  = (size_t)pad_h * (inside + 2 * side);
+    /* What is right of one row and left of the next lies side by side. */
+    float *to = qg__fill(padded, above + side, value);
+    for (int r = 0; r < h; r++, x += inside) {
+        memcpy(to, x, inside * sizeof *x);
+        to = qg__fill(to + inside, r + 1 < h ? 2 * side : side, value);
+    }
+    qg__fill(to, above, value);
+}
 
 typedef struct qg__conv_kernels {
     int lanes;              /* floats in a vector: 16, 8 or 4 */

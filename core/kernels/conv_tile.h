@@ -1,11 +1,10 @@
-/* core/kernels/conv_tile.h — registers and tiles of the convolution kernels.  For their *_kernel.c only.
- */
+/* core/kernels/conv_tile.h — registers and tiles of the convolution kernels.  For their *_kernel.c only. */
 #ifndef QG_CONV_TILE_H
 #define QG_CONV_TILE_H
 
 #include <stddef.h>
 
-#include "core/kernels/conv_kernel.h"
+#include "core/kernels/simd.h"
 
 /* A tile is pixels x vectors of running sums that live in registers.  Each step of the reduction
  * loads the weights' vectors and, per pixel, one input value spread over a vector.  A core issues
@@ -18,17 +17,8 @@
  *                          96 % of the peak at the most.
  *   AVX2, 16 registers:    6 x 2 = 12 sums + 2 + 1 = 15; 8 loads for 12 products.  12 x 1 as above,
  *                          12 sums + 1 + 1.  SSE and NEON, with vectors of four: the same. */
-#if defined(__AVX512F__) || defined(QG_SIXTEEN_LANES)   /* the latter: tests on machines without */
-enum { LANES = 16, PIXELS_1 = 24, PIXELS_2 = 14 };
-#elif defined(__AVX2__)
-enum { LANES = 8, PIXELS_1 = 12, PIXELS_2 = 6 };
-#else
-enum { LANES = 4, PIXELS_1 = 12, PIXELS_2 = 6 };
-#endif
-enum { BLOCK = 2 * LANES, MOST = PIXELS_1 };
-
-typedef float vec __attribute__((vector_size(LANES * sizeof(float)), may_alias));
-typedef float loose __attribute__((vector_size(LANES * sizeof(float)), may_alias, aligned(4)));
+enum { PIXELS_1 = VL == 16 ? 24 : 12, PIXELS_2 = VL == 16 ? 14 : 6 };
+enum { BLOCK = 2 * VL, MOST = PIXELS_1 };
 
 /* Sums stay in registers only if every loop over them is gone before registers are assigned. */
 #if defined(__clang__)
@@ -38,18 +28,10 @@ typedef float loose __attribute__((vector_size(LANES * sizeof(float)), may_alias
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-static inline int block_of(int channels) { return channels <= LANES ? LANES : BLOCK; }
+static inline int block_of(int channels) { return channels <= VL ? VL : BLOCK; }
 static inline int least(int a, int b) { return a < b ? a : b; }
 
 /* Where part t of n things begins, in parts of nearly equal size. */
 static inline int cut(int n, int t, int parts) { return (int)((ptrdiff_t)n * t / parts); }
-
-/* In core/kernels/conv_weight_kernel.c, for the table in core/kernels/conv_kernel.c; see core/kernels/conv_kernel.h. */
-size_t QG_PER_ISA(qg__conv_scratch)(const qg__conv *g);
-int    QG_PER_ISA(qg__conv_units)(const qg__conv *g);
-void QG_PER_ISA(qg__conv_weight_gradient)(const qg__conv *g, int u0, int u1, int n, const float *x,
-                                          const float *dy, float *acc, float *scratch);
-void QG_PER_ISA(qg__conv_add_weight_gradient)(const qg__conv *g, int b0, int b1, const float *acc,
-                                              float *dw);
 
 #endif

@@ -1,8 +1,8 @@
 /* core/kernels/simd.h — one vector register, whatever the instruction set.  For *_kernel.c files only.
  *
- * GCC's vector extensions, which clang shares: vf holds VL floats and may lie anywhere in memory,
- * so user arrays with odd channel counts need no copies.  Arithmetic is elementwise; comparisons
- * give a vi whose lanes are 0 or -1.
+ * GCC's vector extensions, which clang has too.  VL is the number of floats in a register, on every machine.
+ * A vf may lie anywhere in memory, so user arrays with odd channel counts need no copies.  Arithmetic is
+ * elementwise; comparisons give a vi whose lanes are 0 or -1.
  */
 #ifndef QG_SIMD_H
 #define QG_SIMD_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(QG_SIXTEEN_LANES)   /* the latter: tests on machines without AVX-512 */
 #define VL 16
 #elif defined(__AVX2__)
 #define VL 8
@@ -21,6 +21,13 @@
 typedef float   vf __attribute__((vector_size(4 * VL), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(4 * VL), aligned(4), may_alias));
 typedef uint8_t vb __attribute__((vector_size(VL), aligned(1), may_alias));
+typedef float   vec __attribute__((vector_size(4 * VL), may_alias));     /* in arrays that are aligned */
+
+/* Registers of doubles, VD of them, and the floats and integers that are widened to one. */
+#define VD (VL / 2)
+typedef float   f32 __attribute__((vector_size(4 * VD)));
+typedef double  f64 __attribute__((vector_size(8 * VD)));
+typedef int32_t i32 __attribute__((vector_size(4 * VD)));
 
 /* The first n lanes; the rest are 0, or stay out of memory.  With n == VL, a constant wherever it
  * matters, each is one instruction. */

@@ -1,7 +1,165 @@
+#include "core/kernels/conv_kernel.h"
+
 #include <stdbool.h>
 #include <string.h>
 
-#include "core/kernels/winograd_tile.h"
+#include "core/kernels/conv_tile.h"
+
+/* Winograd's minimal filtering F(2x2, 3x3) (Lavin and Gray, arXiv:1509.09308v2, section 4.1).  A tile of
+ * 4 x 4 inputs d, two apart from the next, gives 2 x 2 outputs with 16 multiplications for 36:
+ *
+ *     Y = At [ (G g Gt) . (Bt d B) ] A        summed over channels before At .. A
+ *
+ *          1  0 -1  0          1    0    0
+ *     Bt = 0  1  1  0     G =  1/2  1/2  1/2     At = 1  1  1  0
+ *          0 -1  1  0          1/2 -1/2  1/2          0  1 -1 -1
+ *          0  1  0 -1          0    0    1
+ *
+ * and for the weights, transposed: dg = Gt [ sum over tiles (Bt d B) . (A dY At) ] G.  The sums over
+ * channels, or over tiles, are a matrix product at each of the 16 points.  Everything but G is sums and
+ * differences, and G halves, so small integers stay exact.  Each input meets the points of those outputs
+ * whose windows hold it and no others, so a NaN spreads as it does in the direct way. */
+enum { POINTS = 16, SIDE = 4, TAPS = 9 };
+
+/* Channels lie in groups of 16 floats, so that the tiles of a product are a constant apart whatever the
+ * number of channels. */
+enum { GROUP = 16 };
+
+/* v = Bt d B of one vector of channels. */
+INLINE void transform_input(const float *d, ptrdiff_t row, ptrdiff_t col, float *v, ptrdiff_t pitch)
+{
+    vec r[SIDE][SIDE];
+    UNROLL
+    for (int j = 0; j < SIDE; j++) {
+        const vec d0 = *(const vf *)(d + j * col), d1 = *(const vf *)(d + row + j * col);
+        const vec d2 = *(const vf *)(d + 2 * row + j * col), d3 = *(const vf *)(d + 3 * row + j * col);
+        r[0][j] = d0 - d2, r[1][j] = d1 + d2, r[2][j] = d2 - d1, r[3][j] = d1 - d3;
+    }
+    UNROLL
+    for (int i = 0; i < SIDE; i++) {
+        *(vec *)(v + (SIDE * i + 0) * pitch) = r[i][0] - r[i][2];
+        *(vec *)(v + (SIDE * i + 1) * pitch) = r[i][1] + r[i][2];
+        *(vec *)(v + (SIDE * i + 2) * pitch) = r[i][2] - r[i][1];
+        *(vec *)(v + (SIDE * i + 3) * pitch) = r[i][1] - r[i][3];
+    }
+}
+
+/* y = At m A + start, or y += At m A. */
+INLINE void transform_output(const float *m, ptrdiff_t pitch, const float *start, float *y, ptrdiff_t row,
+                             ptrdiff_t col)
+{
+    vec top[SIDE], low[SIDE];
+    UNROLL
+    for (int j = 0; j < SIDE; j++) {
+        const vec m1 = *(const vec *)(m + (SIDE + j) * pitch), m2 = *(const vec *)(m + (2 * SIDE + j) * pitch);
+        top[j] = *(const vec *)(m + j * pitch) + m1 + m2;
+        low[j] = m1 - m2 - *(const vec *)(m + (3 * SIDE + j) * pitch);
+    }
+    float *at[4] = { y, y + col, y + row, y + row + col };
+    vec    out[4] = { top[0] + top[1] + top[2], top[1] - top[2] - top[3],
+                      low[0] + low[1] + low[2], low[1] - low[2] - low[3] };
+    UNROLL
+    for (int p = 0; p < 4; p++) *(vf *)at[p] = out[p] + *(const vf *)(start ? start : at[p]);
+}
+
+/* Tiles x one block of outputs at one point: the tile of core/kernels/conv_tile.h, its inputs GROUP apart. */
+INLINE void multiply_tile(int tiles, int vectors, const float *x, ptrdiff_t x_group, int groups,
+                          const float *w, float *y)
+{
+    vec sum[MOST][2] = { { { 0 } } };
+    for (int n = 0; n < groups; n++, x += x_group)
+        for (int i = 0; i < GROUP; i++, w += vectors * VL) {
+            vec wv[2];
+            UNROLL
+            for (int v = 0; v < vectors; v++) wv[v] = *(const vec *)(w + v * VL);
+            UNROLL
+            for (int p = 0; p < tiles; p++)
+                UNROLL
+                for (int v = 0; v < vectors; v++) sum[p][v] += x[p * GROUP + i] * wv[v];
+        }
+    UNROLL
+    for (int p = 0; p < tiles; p++)
+        UNROLL
+        for (int v = 0; v < vectors; v++) *(vec *)(y + (p * vectors + v) * VL) = sum[p][v];
+}
+
+/* v = A dy At */
+INLINE void transform_gradient(const float *dy, ptrdiff_t row, ptrdiff_t col, float *v, ptrdiff_t pitch)
+{
+    vec r[SIDE][2];
+    UNROLL
+    for (int j = 0; j < 2; j++) {
+        const vec a = *(const vf *)(dy + j * col), b = *(const vf *)(dy + row + j * col);
+        r[0][j] = a, r[1][j] = a + b, r[2][j] = a - b, r[3][j] = -b;
+    }
+    UNROLL
+    for (int i = 0; i < SIDE; i++) {
+        *(vec *)(v + (SIDE * i + 0) * pitch) = r[i][0];
+        *(vec *)(v + (SIDE * i + 1) * pitch) = r[i][0] + r[i][1];
+        *(vec *)(v + (SIDE * i + 2) * pitch) = r[i][0] - r[i][1];
+        *(vec *)(v + (SIDE * i + 3) * pitch) = -r[i][1];
+    }
+}
+
+/* Rows of weights x one block of outputs at one point, over the tiles; as weight_tile of the direct kernel. */
+INLINE void correlate_tile(int rows, int vectors, const float *x, const float *d, int tiles, float *acc)
+{
+    vec sum[GROUP][2];
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+        for (int v = 0; v < vectors; v++) sum[r][v] = *(const vec *)(acc + (r * vectors + v) * VL);
+    for (int t = 0; t < tiles; t++, x += GROUP, d += vectors * VL) {
+        vec dv[2];
+        UNROLL
+        for (int v = 0; v < vectors; v++) dv[v] = *(const vec *)(d + v * VL);
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            UNROLL
+            for (int v = 0; v < vectors; v++) sum[r][v] += x[r] * dv[v];
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+        for (int v = 0; v < vectors; v++) *(vec *)(acc + (r * vectors + v) * VL) = sum[r][v];
+}
+
+/* u = G g Gt of one vector of channel pairs. */
+INLINE void transform_weights(const vec g[TAPS], float *u, ptrdiff_t pitch)
+{
+    vec r[SIDE][3];
+    UNROLL
+    for (int j = 0; j < 3; j++) {
+        const vec a = g[j], b = g[3 + j], c = g[6 + j];
+        r[0][j] = a, r[1][j] = 0.5f * (a + b + c), r[2][j] = 0.5f * (a - b + c), r[3][j] = c;
+    }
+    UNROLL
+    for (int i = 0; i < SIDE; i++) {
+        *(vec *)(u + (SIDE * i + 0) * pitch) = r[i][0];
+        *(vec *)(u + (SIDE * i + 1) * pitch) = 0.5f * (r[i][0] + r[i][1] + r[i][2]);
+        *(vec *)(u + (SIDE * i + 2) * pitch) = 0.5f * (r[i][0] - r[i][1] + r[i][2]);
+        *(vec *)(u + (SIDE * i + 3) * pitch) = r[i][2];
+    }
+}
+
+/* dg = Gt s G */
+INLINE void transform_sums(const float *s, ptrdiff_t pitch, vec dg[TAPS])
+{
+    vec r[3][SIDE];
+    UNROLL
+    for (int j = 0; j < SIDE; j++) {
+        const vec a = *(const vec *)(s + j * pitch), b = 0.5f * *(const vec *)(s + (SIDE + j) * pitch);
+        const vec c = 0.5f * *(const vec *)(s + (2 * SIDE + j) * pitch);
+        r[0][j] = a + b + c, r[1][j] = b - c, r[2][j] = b + c + *(const vec *)(s + (3 * SIDE + j) * pitch);
+    }
+    UNROLL
+    for (int i = 0; i < 3; i++) {
+        const vec b = 0.5f * r[i][1], c = 0.5f * r[i][2];
+        dg[3 * i] = r[i][0] + b + c, dg[3 * i + 1] = b - c, dg[3 * i + 2] = b + c + r[i][3];
+    }
+}
+
+/* --- visits ------------------------------------------------------------------------------- */
 
 /* A visit takes TILES tiles of an image, few enough for what it writes to stay in a core's own cache:
  *     inputs                  [point][c / 16][TILES][16]
@@ -22,13 +180,13 @@ static size_t scratch_size(const qg__conv *g)
 }
 
 /* Only where a vector is a group can a block be one vector: channels come in sixteens. */
-enum { WIDE = (int)LANES == (int)GROUP };
+enum { WIDE = VL == (int)GROUP };
 
 /* All tiles of a visit, in parts of nearly equal, even size; an odd one computes the tile behind too,
  * which inputs and products have room for. */
 static void multiply(int tiles, int block, const float *x, int groups, const float *w, float *y)
 {
-    const bool two   = block > LANES;
+    const bool two   = block > VL;
     const int  most  = two ? PIXELS_2 : PIXELS_1;
     const int  units = (tiles + 1) / 2, parts = (2 * units + most - 1) / most;
     for (int part = 0; part < parts; part++) {
@@ -50,7 +208,7 @@ static void multiply(int tiles, int block, const float *x, int groups, const flo
 /* A group of 16 rows of weights, in parts whose sums stay in registers. */
 static void correlate(int tiles, int block, const float *x, const float *d, float *acc)
 {
-    if (WIDE && block == (int)LANES) correlate_tile(GROUP, 1, x, d, tiles, acc);
+    if (WIDE && block == VL) correlate_tile(GROUP, 1, x, d, tiles, acc);
     else if (PIXELS_2 >= 8)
         for (int r = 0; r < GROUP; r += 8) correlate_tile(8, 2, x + r, d, tiles, acc + r * block);
     else {
@@ -93,7 +251,7 @@ static void gather_inputs(visit s, int channels, const float *x, float *to)
     for (int t = 0; t < s.tiles; t++) {
         const float *d = x + tile_at(&s, t);
         for (int c = 0; c < channels; c += GROUP)
-            for (int v = 0; v < GROUP; v += LANES)
+            for (int v = 0; v < GROUP; v += VL)
                 transform_input(d + c + v, s.row, s.col, to + c * TILES + t * GROUP + v, pitch);
     }
     if (s.tiles % 2)        /* multiply computes one more, from anything but what might trap */
@@ -106,7 +264,7 @@ static void gather_gradients(visit s, int block, int lanes, const float *dy, flo
 {
     if (lanes < block) memset(to, 0, (size_t)(POINTS * product_pitch(block)) * sizeof *to);
     for (int t = 0; t < s.tiles; t++)
-        for (int v = 0; v < lanes; v += LANES)
+        for (int v = 0; v < lanes; v += VL)
             transform_gradient(dy + tile_at(&s, t) + v, s.row, s.col, to + t * block + v,
                                product_pitch(block));
 }
@@ -115,7 +273,7 @@ static void gather_gradients(visit s, int block, int lanes, const float *dy, flo
 static void scatter_outputs(visit s, int block, int lanes, const float *from, const float *start, float *y)
 {
     for (int t = 0; t < s.tiles; t++)
-        for (int v = 0; v < lanes; v += LANES)
+        for (int v = 0; v < lanes; v += VL)
             transform_output(from + t * block + v, product_pitch(block), start ? start + v : NULL,
                              y + tile_at(&s, t) + v, s.row, s.col);
 }
@@ -186,22 +344,22 @@ static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const
 
 /* A vector of output channels and a group of input channels, whose kernels are TAPS * c floats apart in w,
  * often few lines of the cache: whole lines are copied, and lanes then picked from the copy. */
-typedef float corner[LANES][TAPS][GROUP];
+typedef float corner[VL][TAPS][GROUP];
 
 static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
 {
     const int       block   = block_of(g->oc);
     const ptrdiff_t weights = weight_pitch(g->c, block);
-    for (int o = b0 * block; o < b1 * block; o += LANES)
+    for (int o = b0 * block; o < b1 * block; o += VL)
         for (int c = 0; c < g->c; c += GROUP) {
             corner part = { 0 };            /* what a block that is not filled has */
-            for (int lane = 0; lane < least(LANES, g->oc - o); lane++)
+            for (int lane = 0; lane < least(VL, g->oc - o); lane++)
                 for (int t = 0; t < TAPS; t++)
                     memcpy(part[lane][t], w + ((ptrdiff_t)(o + lane) * TAPS + t) * g->c + c, sizeof part[0][0]);
             for (int i = 0; i < GROUP; i++) {
-                _Alignas(64) float taps[TAPS][LANES];
+                _Alignas(64) float taps[TAPS][VL];
                 for (int t = 0; t < TAPS; t++)
-                    for (int lane = 0; lane < LANES; lane++) taps[t][lane] = part[lane][t][i];
+                    for (int lane = 0; lane < VL; lane++) taps[t][lane] = part[lane][t][i];
                 transform_weights((const vec *)taps,
                                   wf + o / block * POINTS * weights + (c + i) * block + o % block, weights);
             }
@@ -213,12 +371,12 @@ static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, flo
 {
     const int       block   = block_of(g->c);
     const ptrdiff_t weights = weight_pitch(g->oc, block);
-    for (int c = b0 * block; c < b1 * block; c += LANES)
+    for (int c = b0 * block; c < b1 * block; c += VL)
         for (int o = 0; o < g->oc; o++) {
             vec taps[TAPS] = { { 0 } };
             if (c < g->c)
                 for (int t = 0; t < TAPS; t++)
-                    taps[t] = *(const loose *)(w + ((ptrdiff_t)o * TAPS + TAPS - 1 - t) * g->c + c);
+                    taps[t] = *(const vf *)(w + ((ptrdiff_t)o * TAPS + TAPS - 1 - t) * g->c + c);
             transform_weights(taps, wb + c / block * POINTS * weights + o * block + c % block, weights);
         }
 }
@@ -227,16 +385,16 @@ static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *
 {
     const int       block   = block_of(g->oc);
     const ptrdiff_t weights = weight_pitch(g->c, block);
-    for (int o = b0 * block; o < least(g->oc, b1 * block); o += LANES)
+    for (int o = b0 * block; o < least(g->oc, b1 * block); o += VL)
         for (int c = 0; c < g->c; c += GROUP) {
             corner part;
             for (int i = 0; i < GROUP; i++) {
                 vec taps[TAPS];
                 transform_sums(acc + o / block * POINTS * weights + (c + i) * block + o % block, weights, taps);
                 for (int t = 0; t < TAPS; t++)
-                    for (int lane = 0; lane < LANES; lane++) part[lane][t][i] = taps[t][lane];
+                    for (int lane = 0; lane < VL; lane++) part[lane][t][i] = taps[t][lane];
             }
-            for (int lane = 0; lane < LANES; lane++)
+            for (int lane = 0; lane < VL; lane++)
                 for (int t = 0; t < TAPS; t++) {
                     float *to = dw + ((ptrdiff_t)(o + lane) * TAPS + t) * g->c + c;
                     for (int i = 0; i < GROUP; i++) to[i] += part[lane][t][i];
@@ -245,7 +403,7 @@ static void add_weight_gradient(const qg__conv *g, int b0, int b1, const float *
 }
 
 const qg__conv_kernels QG_PER_ISA(qg__winograd_kernels) = {
-    .lanes               = LANES,
+    .lanes               = VL,
     .points              = POINTS,
     .gap                 = GAP,
     .scratch             = scratch_size,

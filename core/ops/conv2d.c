@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "core/kernels/conv_kernel.h"
-#include "core/kernels/im2col.h"
 #include "core/kernels/norm_kernel.h"
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"

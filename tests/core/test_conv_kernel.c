@@ -524,9 +524,30 @@ static void winograd_fits_where_it_is_defined(void **state)
     }
 }
 
+static void a_frame_around_an_image(void **state)
+{
+    (void)state;
+    static const int sizes[][5] = { { 1, 1, 1, 0, 0 }, { 2, 3, 5, 1, 2 }, { 3, 1, 4, 0, 1 },
+                                    { 1, 4, 3, 2, 0 }, { 5, 5, 31, 1, 1 } };
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        const int h = sizes[s][0], w = sizes[s][1], c = sizes[s][2];
+        const int pad_h = sizes[s][3], pad_w = sizes[s][4];
+        const int rows = h + 2 * pad_h, cols = w + 2 * pad_w;
+        float     x[5 * 5 * 31], padded[7 * 7 * 31];
+        for (int i = 0; i < h * w * c; i++) x[i] = (float)i;
+        qg__pad(h, w, c, pad_h, pad_w, -1.5f, x, padded);
+        for (int i = 0; i < rows * cols * c; i++) {
+            const int row = i / c / cols - pad_h, col = i / c % cols - pad_w;
+            const int in  = row >= 0 && row < h && col >= 0 && col < w;
+            assert_true(padded[i] == (in ? x[(row * w + col) * c + i % c] : -1.5f));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_frame_around_an_image),
         cmocka_unit_test(kernels_agree_with_seven_loops),
         cmocka_unit_test(mirror_is_the_input_gradient),
         cmocka_unit_test(weight_gradient_does_not_depend_on_how_it_is_cut),

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/kernels/conv_kernel.h"
-#include "core/kernels/im2col.h"
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
