@@ -100,9 +100,10 @@ $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 $(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(filter-out %/main.o,$(CLI_OBJ)) $(BUILD)/tests/originals/flat.o
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LIBS)
 
-LDFLAGS_test_heap := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign,-Wl,--wrap=$(f))
-LDFLAGS_test_heap_net := $(LDFLAGS_test_heap)
-LDFLAGS_test_exhausted := $(LDFLAGS_test_heap) -Wl,--wrap=strdup
+# The heap of tests/support/heap.h.
+HEAP := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign strdup,-Wl,--wrap=$(f))
+LDFLAGS_test_heap := $(HEAP)
+LDFLAGS_test_exhausted := $(HEAP)
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
 endif

@@ -19,22 +19,29 @@ typedef struct run {
     qg_loader *train;
 } run;
 
-/* LeNet-5 with ternary weights, or a net that draws numbers as it trains. */
-static run run_new(bool draws)
+enum { TERNARY, DRAWS, FOLDED, NETS };
+
+/* A net that draws numbers as it trains. */
+static qg_net *drawing_net(qg_quant weight)
 {
-    const qg_quant twn = qg_twn((qg_twn_spec){ 0 });
-    run            r   = { .tape = qg_tape_new() };
-    if (draws) {
-        r.net = qg_net_new((qg_net_spec){ .height = 28, .width = 28, .channels = 1, .seed = 11 });
-        qg_net_conv2d(r.net, (qg_conv2d_spec){ .out = 33, .kernel = 3, .stride = 2, .weight = twn });
-        qg_net_batchnorm(r.net), qg_net_relu(r.net), qg_net_dropout(r.net, 0.5f);
-        qg_net_dense(r.net, (qg_dense_spec){ .out = 65 });
-        qg_net_batchnorm(r.net), qg_net_hardtanh(r.net), qg_net_dropout(r.net, 0.25f);
-        qg_net_dense(r.net, (qg_dense_spec){ .out = 10, .weight = twn });
-    } else {
-        r.net = qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){
-            .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 11, .weight = twn });
-    }
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 28, .width = 28, .channels = 1, .seed = 11 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 33, .kernel = 3, .stride = 2, .weight = weight });
+    qg_net_batchnorm(net), qg_net_relu(net), qg_net_dropout(net, 0.5f);
+    qg_net_dense(net, (qg_dense_spec){ .out = 65 });
+    qg_net_batchnorm(net), qg_net_hardtanh(net), qg_net_dropout(net, 0.25f);
+    qg_net_dense(net, (qg_dense_spec){ .out = 10, .weight = weight });
+    return net;
+}
+
+static run run_new(int which)
+{
+    const qg_quant twn  = qg_twn((qg_twn_spec){ 0 });
+    qg_quant       late = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT, .per_channel = true });
+    late.after          = 1;
+    qg_model_spec spec  = { .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 11, .weight = twn };
+    if (which == FOLDED) spec.weight = late, spec.fold_batchnorm = true, spec.freeze_batchnorm_after = 3;
+    run r = { .tape = qg_tape_new() };
+    r.net = which == DRAWS ? drawing_net(twn) : qg_model_declare(qg_model_find("lenet5"), spec);
     r.optim = qg_adam(qg_net_build(r.net), (qg_adam_spec){ .lr = 1e-3f });
     r.train = qg_sample_train("datasets/sample", (qg_loader_spec){ .batch = BATCH, .seed = 11 });
     if (!r.optim || !r.train) fail_msg("%s", qg_errmsg());
@@ -54,9 +61,9 @@ static void train(run *r, int steps)
 
 static uint64_t digest(const run *r) { return qg_params_digest(qg_net_params(r->net)); }
 
-static uint64_t straight(bool draws)
+static uint64_t straight(int which)
 {
-    run r = run_new(draws);
+    run r = run_new(which);
     const uint64_t before = digest(&r);
     train(&r, STEPS);
     const uint64_t after = digest(&r);
@@ -65,16 +72,16 @@ static uint64_t straight(bool draws)
     return after;
 }
 
-/* What ten steps on one thread end in, for both nets. */
-static uint64_t expected[2];
+/* What ten steps on one thread end in. */
+static uint64_t expected[NETS];
 
 static void threads_change_no_bit(void **state)
 {
     (void)state;
-    for (int draws = 0; draws < 2; draws++)
+    for (int net = 0; net < NETS; net++)
         for (int threads = 2; threads <= 3; threads++) {
             qg_set_threads(threads);
-            assert_true(straight(draws) == expected[draws]);
+            assert_true(straight(net) == expected[net]);
         }
     qg_set_threads(0);
 }
@@ -82,13 +89,13 @@ static void threads_change_no_bit(void **state)
 static void a_fresh_tape_changes_no_bit(void **state)
 {
     (void)state;
-    for (int draws = 0; draws < 2; draws++) {
-        run r = run_new(draws);
+    for (int net = 0; net < NETS; net++) {
+        run r = run_new(net);
         train(&r, HALF);
         qg_tape_free(r.tape);
         r.tape = qg_tape_new();
         train(&r, STEPS - HALF);
-        assert_true(digest(&r) == expected[draws]);
+        assert_true(digest(&r) == expected[net]);
         run_free(&r);
     }
 }
@@ -107,8 +114,8 @@ static void a_file_in_between_changes_no_bit(void **state)
 {
     (void)state;
     const char *path = scratch_file();
-    for (int draws = 0; draws < 2; draws++) {
-        run before = run_new(draws), after = run_new(draws);
+    for (int net = 0; net < NETS; net++) {
+        run before = run_new(net), after = run_new(net);
         train(&before, HALF);
         train(&after, 1);           /* overwritten by what is loaded */
         qg_state *saved = state_of(&before), *loaded = state_of(&after);
@@ -118,7 +125,7 @@ static void a_file_in_between_changes_no_bit(void **state)
         assert_true(digest(&after) == digest(&before));
         assert_int_equal(qg_loader_seek(after.train, 0, HALF), QG_OK);
         train(&after, STEPS - HALF);
-        assert_true(digest(&after) == expected[draws]);
+        assert_true(digest(&after) == expected[net]);
         run_free(&before), run_free(&after);
     }
 }
@@ -127,7 +134,7 @@ static int run_straight(void **state)
 {
     (void)state;
     qg_set_threads(1);
-    for (int draws = 0; draws < 2; draws++) expected[draws] = straight(draws);
+    for (int net = 0; net < NETS; net++) expected[net] = straight(net);
     qg_set_threads(0);
     return 0;
 }

@@ -6,45 +6,8 @@
 #include <string.h>
 
 #include "qgrad.h"
-#include "tests/support/nets.h"
+#include "tests/support/heap.h"
 #include "tests/support/room.h"
-
-/* --- the heap ------------------------------------------------------------------------------- */
-
-/* Linked with -Wl,--wrap for each of these, so that every call from our objects is counted. */
-static long calls, deny_at;         /* 0: never */
-static bool deny_on;                /* all from that one on */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__real_realloc(void *p, size_t bytes);
-void *__real_aligned_alloc(size_t align, size_t bytes);
-int   __real_posix_memalign(void **p, size_t align, size_t bytes);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_realloc(void *p, size_t bytes);
-void *__wrap_aligned_alloc(size_t align, size_t bytes);
-int   __wrap_posix_memalign(void **p, size_t align, size_t bytes);
-char *__wrap_strdup(const char *s);
-
-static bool denied(void)
-{
-    calls++;
-    return deny_at && (deny_on ? calls >= deny_at : calls == deny_at);
-}
-
-void *__wrap_malloc(size_t bytes) { return denied() ? NULL : __real_malloc(bytes); }
-void *__wrap_calloc(size_t n, size_t bytes) { return denied() ? NULL : __real_calloc(n, bytes); }
-void *__wrap_realloc(void *p, size_t bytes) { return denied() ? NULL : __real_realloc(p, bytes); }
-void *__wrap_aligned_alloc(size_t align, size_t bytes) { return denied() ? NULL : __real_aligned_alloc(align, bytes); }
-char *__wrap_strdup(const char *s) { return denied() ? NULL : __real_strdup(s); }
-
-int __wrap_posix_memalign(void **p, size_t align, size_t bytes)
-{
-    enum { NO_MEMORY = 12 };
-    return denied() ? NO_MEMORY : __real_posix_memalign(p, align, bytes);
-}
 
 /* --- a program ------------------------------------------------------------------------------ */
 
@@ -111,11 +74,11 @@ static void every_call_may_fail(void **state)
         long failures = 0;
         for (long k = 1;; k++, failures++) {
             qg_fail(QG_EIO, "something of before");
-            calls = 0, deny_on = on, deny_at = k;
+            heap_calls = 0, heap_denies_on = on, heap_denied = k;
             const bool done = program();
-            deny_at         = 0;
+            heap_denied     = 0;
             if (done) {
-                assert_true(calls < k);         /* it did not reach the call, rather than do without */
+                assert_true(heap_calls < k);         /* it did not reach the call, rather than do without */
                 break;
             }
             if (!strstr(qg_errmsg(), "memory")) fail_msg("call %ld: %s", k, qg_errmsg());

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/kernels/parallel.h"
 #include "core/profile.h"
 #include "layers/layer.h"
 
@@ -194,22 +193,6 @@ static void one_range_sees_the_factors(void **state)
     close_small(&plain);
 }
 
-static void bits_do_not_depend_on_threads(void **state)
-{
-    (void)state;
-    uint64_t digest[3];
-    for (int threads = 1; threads <= 3; threads++) {
-        small s;
-        qg_set_threads(threads);
-        open_small(&s, (qg_net_spec){ .fold_batchnorm = true, .freeze_batchnorm_after = 3 }, int8_weights(1));
-        for (uint64_t step = 0; step < STEPS; step++) step_small(&s, step);
-        digest[threads - 1] = qg_params_digest(s.params);
-        close_small(&s);
-    }
-    qg_set_threads(0);
-    assert_true(digest[1] == digest[0] && digest[2] == digest[0]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,7 +201,6 @@ int main(void)
         cmocka_unit_test(the_folded_weight_is_quantized),
         cmocka_unit_test(a_product_tells_what_its_quantizer_sees),
         cmocka_unit_test(one_range_sees_the_factors),
-        cmocka_unit_test(bits_do_not_depend_on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

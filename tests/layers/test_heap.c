@@ -1,58 +1,16 @@
-/* After one step of each mode and batch size, no step reaches the heap; and a heap that is
- * exhausted is a failure like any other. */
+/* After one step of each mode and batch size, no step reaches the heap: ops, nets and whole training.  An
+ * exhausted heap is a failure like any other. */
 #include "tests/support/testing.h"
 
 #include <stdlib.h>
 
 #include "core/ops/ops.h"
-#include "layers/net.h"
+#include "datasets/loader.h"
+#include "layers/models/models.h"
 #include "optim/optim.h"
 #include "quant/scheme.h"
-
-/* Linked with -Wl,--wrap for each of these, so that every call from our objects is counted. */
-static long heap_calls;
-static bool exhausted;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__real_realloc(void *p, size_t bytes);
-void *__real_aligned_alloc(size_t align, size_t bytes);
-int   __real_posix_memalign(void **p, size_t align, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_realloc(void *p, size_t bytes);
-void *__wrap_aligned_alloc(size_t align, size_t bytes);
-int   __wrap_posix_memalign(void **p, size_t align, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-    heap_calls++;
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-    heap_calls++;
-    return exhausted ? NULL : __real_calloc(n, bytes);
-}
-
-void *__wrap_realloc(void *p, size_t bytes)
-{
-    heap_calls++;
-    return __real_realloc(p, bytes);
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t bytes)
-{
-    heap_calls++;
-    return exhausted ? NULL : __real_aligned_alloc(align, bytes);
-}
-
-int __wrap_posix_memalign(void **p, size_t align, size_t bytes)
-{
-    heap_calls++;
-    return __real_posix_memalign(p, align, bytes);
-}
+#include "tests/support/heap.h"
+#include "tests/support/nets.h"
 
 enum { BATCH = 33, ODD = 7, H = 31, W = 33, C = 5 };
 
@@ -128,7 +86,7 @@ static void no_heap_in_nets_with_schemes(void **state)
     static float   images[BATCH * 9 * 9 * C];
     static uint8_t labels[BATCH];
     fill_uniform(images, BATCH * 9 * 9 * C, -1, 1, 2);
-    for (size_t k = 0; k < sizeof nets / sizeof *nets; k++) {
+    for (int k = 0; k < COUNT(nets); k++) {
         const qg_quant w = nets[k][0], x = nets[k][1], g = nets[k][2];
         qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 9, .channels = C, .seed = 1 });
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .weight = w, .gradient = g });
@@ -160,13 +118,107 @@ static void no_heap_in_nets_with_schemes(void **state)
     }
 }
 
+/* --- whole training ------------------------------------------------------------------------ */
+
+/* An epoch is four batches of 5 and one of 1; the test set two of 6 and one of 3. */
+enum { TRAIN = 21, TRAIN_BATCH = 5, TEST = 15, TEST_BATCH = 6, STEPS = 50 };
+
+typedef struct run {
+    qg_net    *net;
+    qg_optim  *optim;
+    qg_tape   *tape;
+    qg_loader *train, *test;
+} run;
+
+static void evaluate(const run *r, uint64_t step)
+{
+    for (qg_batch b; qg_loader_next(r->test, &b); ) {
+        qg_tape_begin(r->tape, QG_EVAL, 0, step);
+        const qg_var *logits = qg_net_forward(r->net, r->tape, b.x);
+        assert_non_null(logits);
+        assert_in_range(qg_correct(logits, b.y), 0, b.x.shape.n);
+    }
+}
+
+/* The heap count after each step, and the evaluation that ends an epoch. */
+static void train(run *r, long calls[STEPS + 1])
+{
+    int      batches = 0;
+    qg_batch b;
+    while (batches <= STEPS) {
+        if (!qg_loader_next(r->train, &b)) {
+            evaluate(r, (uint64_t)batches);
+            continue;
+        }
+        train_step(r->net, r->tape, r->optim, b.x, b.y, b.step);
+        calls[batches++] = heap_calls;
+    }
+}
+
+typedef struct training {
+    const char   *model;
+    int           side;
+    qg_model_spec spec;
+    bool          adam;
+} training;
+
+static void check(const training *c)
+{
+    const qg_shape image = { 1, c->side, c->side, 1 };
+    qg_model_spec  spec  = c->spec;
+    long           calls[STEPS + 1];
+    spec.height = spec.width = c->side, spec.channels = 1, spec.classes = 10;
+    run        r = { .net = qg_model_declare(qg_model_find(c->model), spec), .tape = qg_tape_new() };
+    qg_params *p = qg_net_build(r.net);
+    r.optim = c->adam ? qg_adam(p, (qg_adam_spec){ .lr = 1e-3f, .weight_decay = 1e-4f })
+                      : qg_sgd(p, (qg_sgd_spec){ .lr = 1e-2f, .momentum = 0.9f, .nesterov = true });
+    r.train = qg_synthetic(image, TRAIN, 10, (qg_loader_spec){ .batch = TRAIN_BATCH });
+    r.test  = qg_synthetic(image, TEST, 10, (qg_loader_spec){ .batch = TEST_BATCH, .in_order = true });
+    assert_true(r.optim && r.tape && r.train && r.test);
+    const long start = heap_calls;
+    train(&r, calls);
+    assert_true(calls[0] > start);                  /* the counter counts */
+    /* Steps 0..4 are the first epoch; its evaluation warms up the other mode, before step 5. */
+    for (int i = 6; i <= STEPS; i++)
+        if (calls[i] != calls[5]) fail_msg("%s: %ld heap calls by step %d", c->model, calls[i] - calls[5], i);
+    qg_loader_free(r.test), qg_loader_free(r.train), qg_optim_free(r.optim);
+    qg_tape_free(r.tape), qg_net_free(r.net);
+}
+
+static void no_heap_in_training(void **state)
+{
+    (void)state;
+    const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
+    const training trainings[] = {
+        { "lenet5", 28, { .weight = qg_twn((qg_twn_spec){ 0 }) }, true },
+        { "lenet5", 28, { .weight = qg_binary((qg_binary_spec){ .per_channel = true }), .input = sign }, false },
+        /* Dropped codes, a norm over all scores; sums, shortcuts of two kinds. */
+        { "tfc", 8, { .weight = qg_unit((qg_unit_spec){ .zero = true }), .input = qg_unit((qg_unit_spec){ 0 }) }, true },
+        { "resnet20", 8,
+          { .input = sign, .option = { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION, [QG_MODEL_SHORTCUT] = QG_SHORTCUT_POOL } },
+          false },
+        { "resnet20", 8,
+          { .input = sign, .option = { [QG_MODEL_ORDER] = QG_PRE_ACTIVATION, [QG_MODEL_SHORTCUT] = QG_SHORTCUT_B } },
+          false },
+    };
+    for (int i = 0; i < COUNT(trainings); i++) check(&trainings[i]);
+}
+
+/* --- an exhausted heap --------------------------------------------------------------------- */
+
+static void exhaust(bool on)
+{
+    heap_denied    = on;            /* the first call, and so each */
+    heap_denies_on = on;
+}
+
 static void an_exhausted_heap_is_reported(void **state)
 {
     (void)state;
     static float large[3 << 20];        /* more than an arena's first block */
     qg_params    p = { 0 };
     qg_tape     *t = qg_tape_new();
-    exhausted      = true;
+    exhaust(true);
     assert_null(qg_tape_new());
     assert_message("out of memory");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 1 } }));
@@ -175,20 +227,20 @@ static void an_exhausted_heap_is_reported(void **state)
     assert_null(qg_input(t, (qg_tensor){ { 1, 1, 1, 3 << 20 }, large }));
     assert_int_equal(qg_backward(t, NULL), QG_EMEM);
     assert_message("input: out of memory: ");
-    exhausted = false;
+    exhaust(false);
     qg_tape_begin(t, QG_TRAIN, 1, 1);   /* and the tape goes on when there is memory again */
     qg_var *x = qg_input(t, (qg_tensor){ { 1, 1, 1, 3 << 20 }, large });
     assert_non_null(x);
-    exhausted = true;
+    exhaust(true);
     assert_null(qg_relu(t, x));
     assert_int_equal(qg_backward(t, NULL), QG_EMEM);
     assert_message("relu: out of memory: ");
-    exhausted = false;
+    exhaust(false);
     assert_non_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 3 << 20 } }));
-    exhausted = true;
+    exhaust(true);
     assert_int_equal(qg_params_allocate(&p), QG_EMEM);
     assert_message("parameters: out of memory: ");
-    exhausted = false;
+    exhaust(false);
     qg_tape_free(t);
     qg_params_release(&p);
 }
@@ -198,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_heap_after_the_first_step),
         cmocka_unit_test(no_heap_in_nets_with_schemes),
+        cmocka_unit_test(no_heap_in_training),
         cmocka_unit_test(an_exhausted_heap_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

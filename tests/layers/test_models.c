@@ -36,44 +36,13 @@ static const char *order(const qg_net *net, char text[512])
     return text;
 }
 
-static void assert_order(qg_model_spec spec, const char *expected)
-{
-    char    text[512];
-    qg_net *net = lenet5(spec);
-    assert_string_equal(order(net, text), expected);
-    qg_net_free(net);
-}
-
 #define AS_DRAWN(w)                                                                                \
     "conv2d:" w ":- batchnorm relu maxpool conv2d:" w ":- batchnorm relu maxpool "                 \
     "dense:" w ":- batchnorm relu dense:" w ":-"
 
+/* A sign input takes the place of the relu before it, and pooling comes before the batch norm; the image is
+ * never signed. */
 static void quantizers_go_where_the_spec_says(void **state)
-{
-    (void)state;
-    assert_order((qg_model_spec){ 0 }, AS_DRAWN("-"));
-    assert_order((qg_model_spec){ .weight = twn() }, AS_DRAWN("twn"));
-    assert_order((qg_model_spec){ .weight = binary() }, AS_DRAWN("binary"));
-    assert_order((qg_model_spec){ .weight = rows() }, AS_DRAWN("binary-channel"));
-    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true },
-                 "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool "
-                 "dense:twn:- batchnorm relu dense:-:-");
-}
-
-/* A sign input takes the place of the relu before it, and pooling goes in front of the batch norm;
- * the image is never signed. */
-static void sign_stands_behind_the_batch_norm(void **state)
-{
-    (void)state;
-    assert_order((qg_model_spec){ .weight = binary(), .input = sign() },
-                 "conv2d:binary:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm "
-                 "dense:binary:sign batchnorm dense:binary:sign");
-    assert_order((qg_model_spec){ .weight = binary(), .input = sign(), .first_last_float = true },
-                 "conv2d:-:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm "
-                 "dense:binary:sign batchnorm relu dense:-:-");
-}
-
-static void single_layers_may_differ(void **state)
 {
     (void)state;
     const qg_choice choice[] = {
@@ -81,27 +50,47 @@ static void single_layers_may_differ(void **state)
         { .layer = "fc1", .has_weight = true, .weight = rows(), .has_input = true, .input = sign() },
         { .layer = "fc2", .has_input = true, .input = sign() },
     };
-    assert_order((qg_model_spec){ .weight = twn(), .choice = choice, .choices = 2 },
-                 "conv2d:-:- batchnorm relu maxpool conv2d:twn:- maxpool batchnorm "
-                 "dense:binary-channel:sign batchnorm relu dense:twn:-");
-    /* A choice outranks first_last_float. */
-    assert_order((qg_model_spec){ .weight = twn(), .first_last_float = true, .choice = choice + 2,
-                                  .choices = 1 },
-                 "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool "
-                 "dense:twn:- batchnorm dense:-:sign");
+    const struct { qg_model_spec spec; const char *order; } nets[] = {
+        { { 0 }, AS_DRAWN("-") },
+        { { .weight = twn() }, AS_DRAWN("twn") },
+        { { .weight = binary() }, AS_DRAWN("binary") },
+        { { .weight = rows() }, AS_DRAWN("binary-channel") },
+        { { .weight = twn(), .first_last_float = true },
+          "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool dense:twn:- batchnorm relu dense:-:-" },
+        { { .weight = binary(), .input = sign() },
+          "conv2d:binary:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm dense:binary:sign batchnorm "
+          "dense:binary:sign" },
+        { { .weight = binary(), .input = sign(), .first_last_float = true },
+          "conv2d:-:- maxpool batchnorm conv2d:binary:sign maxpool batchnorm dense:binary:sign batchnorm relu dense:-:-" },
+        { { .weight = twn(), .choice = choice, .choices = 2 },
+          "conv2d:-:- batchnorm relu maxpool conv2d:twn:- maxpool batchnorm dense:binary-channel:sign batchnorm relu "
+          "dense:twn:-" },
+        /* A choice outranks first_last_float. */
+        { { .weight = twn(), .first_last_float = true, .choice = choice + 2, .choices = 1 },
+          "conv2d:-:- batchnorm relu maxpool conv2d:twn:- batchnorm relu maxpool dense:twn:- batchnorm dense:-:sign" },
+    };
+    for (int i = 0; i < COUNT(nets); i++) {
+        char    text[512];
+        qg_net *net = lenet5(nets[i].spec);
+        assert_string_equal(order(net, text), nets[i].order);
+        qg_net_free(net);
+    }
 }
 
 static void exceptions_name_a_layer(void **state)
 {
     (void)state;
-    qg_choice choice = { .layer = "conv9", .has_weight = true };
-    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
-    assert_message("lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2");
-    choice.layer = NULL;
-    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choice = &choice, .choices = 1 }));
-    assert_message("lenet5: exception 0 names no layer");
-    assert_null(qg_model_declare(qg_model_find("lenet5"), (qg_model_spec){ 28, 28, 1, 10, .choices = 1 }));
-    assert_message("lenet5: exception 0 names no layer");
+    static const qg_choice conv9 = { .layer = "conv9", .has_weight = true }, nameless = { .has_weight = true };
+    static const struct { const qg_choice *choice; const char *says; } rows[] = {
+        { &conv9, "lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2" },
+        { &nameless, "lenet5: exception 0 names no layer" },
+        { NULL, "lenet5: exception 0 names no layer" },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        const qg_model_spec spec = { 28, 28, 1, 10, .choice = rows[i].choice, .choices = 1 };
+        assert_null(qg_model_declare(qg_model_find("lenet5"), spec));
+        assert_message(rows[i].says);
+    }
 }
 
 static void models_are_found_by_name(void **state)
@@ -274,8 +263,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantizers_go_where_the_spec_says),
-        cmocka_unit_test(sign_stands_behind_the_batch_norm),
-        cmocka_unit_test(single_layers_may_differ),
         cmocka_unit_test(exceptions_name_a_layer),
         cmocka_unit_test(models_are_found_by_name),
         cmocka_unit_test(the_summary_adds_up),
