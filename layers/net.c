@@ -32,7 +32,7 @@ void qg_net_free(qg_net *net)
 
 void qg__net_fail(qg_net *net, qg_status s)
 {
-    if (net->status) return;
+    if (!s || net->status) return;
     net->status = s;
     snprintf(net->why, sizeof net->why, "%s", qg_errmsg());
 }
@@ -180,26 +180,15 @@ qg_params *qg_net_build(qg_net *net)
     if (!net->status && net->layers == 0)
         qg__net_fail(net, qg_fail(QG_ESTATE, "net: no layer was declared"));
     check_readers(net);
-    if (!net->status) {
-        const qg_status s = qg__net_plan(net);
-        if (s) qg__net_fail(net, s);
-    }
-    for (int i = 0; i < net->layers && !net->status; i++) {
-        const qg_status s = build_layer(net, net->layer[i]);
-        if (s) qg__net_fail(net, s);
-    }
-    if (!net->status) {
-        const qg_status s = qg_params_allocate(&net->params);
-        if (s) qg__net_fail(net, s);
-    }
+    if (!net->status) qg__net_fail(net, qg__net_plan(net));
+    for (int i = 0; i < net->layers && !net->status; i++) qg__net_fail(net, build_layer(net, net->layer[i]));
+    if (!net->status) qg__net_fail(net, qg_params_allocate(&net->params));
     /* A layer's draws depend on its name alone: whichever quantizer layers stand between them, the products
      * of one seed start from the same latent weights. */
     const uint64_t key = qg_rng_fork(net->spec.seed, QG_STREAM_INIT);
     for (int i = 0; i < net->layers && !net->status; i++) {
         qg_layer *l = net->layer[i];
-        if (!l->type->start) continue;
-        const qg_status s = l->type->start(l, key_of(key, l->name));
-        if (s) qg__net_fail(net, s);
+        if (l->type->start) qg__net_fail(net, l->type->start(l, key_of(key, l->name)));
     }
     if (net->status) {
         qg_fail(net->status, "%s", net->why);

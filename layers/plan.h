@@ -62,7 +62,7 @@ qg_var        *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
  * takes out again. */
 bool           qg__feeds_batchnorm(const qg_layer *l);
 
-/* Keeps the first failure of a declaration; the message is the one just set. */
+/* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing. */
 void           qg__net_fail(qg_net *net, qg_status s);
 
 /* --- what the plan asks of single layers ---------------------------------------------------- */
