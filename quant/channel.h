@@ -1,8 +1,8 @@
-/* quant/channel.h — tensors one channel at a time, wherever the channel stands (internal).
+/* quant/channel.h — tensors one channel at a time, in any layout (internal).
  *
  * A qg_split says that element (o, channel, i) is x[(o * depth + channel) * inner + i].  Rows of a
  * weight [out][kh][kw][in] are { 1, out, kh*kw*in }, channels inmost (HWIO) { kh*kw*in, out, 1 }.
- * A channel's elements are counted in the order they stand in memory.
+ * The elements of a channel are counted in memory order.
  */
 #ifndef QG_CHANNEL_H
 #define QG_CHANNEL_H
@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* Channels of a piece of work; one cache line of them when they are inmost. */
+/* Channels per piece of work: one cache line if channels are inmost. */
 enum { QG_CHANNEL_GROUP = 16 };
 
 static inline size_t qg__channel_size(qg_split c) { return c.outer * c.inner; }
@@ -21,13 +21,13 @@ static inline size_t qg__channel_size(qg_split c) { return c.outer * c.inner; }
 void qg__gather(qg_split c, size_t channel, size_t from, size_t n, const float *x, float *part);
 void qg__scatter(qg_split c, size_t channel, size_t from, size_t n, const float *part, float *x);
 
-/* The same elements where they stand if they are one run, else copied into part (QG_CHUNK); and how
- * many of them one such call can give. */
+/* A pointer to the same elements in x if they are contiguous, else to a copy in part (QG_CHUNK); and the largest n
+ * that one call may ask for. */
 const float *qg__part(qg_split c, size_t channel, size_t from, size_t n, const float *x,
                       float *part);
 size_t       qg__part_size(qg_split c);
 
-/* The same to write to: what is returned must be closed. */
+/* The same for writing; the part must then be closed. */
 float *qg__open_part(qg_split c, size_t channel, size_t from, size_t n, float *x, float *part);
 void   qg__close_part(qg_split c, size_t channel, size_t from, size_t n, const float *part, float *x);
 

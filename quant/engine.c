@@ -1,4 +1,4 @@
-/* What a form does with tensors: threads, channels, the tape, codes. */
+/* Applies forms to tensors: threads, channels, the tape, codes. */
 #include <string.h>
 
 #include "quant/channel.h"
@@ -45,7 +45,7 @@ static int trained_count(qg_quant q)
     return n;
 }
 
-/* Values that an update left outside their legal set return to it, and all are read. */
+/* Sets the values that an update made illegal, and reads all. */
 static void take_learned(qg_quant q, qg_var *const *learned, const float **value)
 {
     for (int i = 0; i < qg_learned_count(q); i++) {

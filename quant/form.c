@@ -44,7 +44,7 @@ static void ternary_values(qg_isa isa, const qg_constants *k, size_t n, const fl
     QG_KERNELS_OF(isa, qg__map)->ternary(n, x, f.delta, f.positive, f.negative, y);
 }
 
-/* One reading of x and dy for all three. */
+/* Reads x and dy once for all three outputs. */
 static void ternary_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
                              double *sum)
 {

@@ -5,10 +5,10 @@
  *     uniform    y = step times an integer, for x between two ends; one form for each order of float
  *                operations that a source prescribes
  *
- * A form has constants.  Numbers that share them are a span: the whole tensor, or one channel.  A scheme
- * says how the constants of a span come about (qg_scheme.constants).  Everything else follows from the form
- * and is written once, in quant/engine.c: threads and channels, the op on the tape, the elementwise function
- * that qg_norm takes, the operators on plain arrays, the gradients of what is learned, and integer codes.
+ * A form has constants.  The numbers that share them are a span: the whole tensor, or one channel.  A scheme
+ * computes the constants of a span (qg_scheme.constants).  quant/engine.c derives everything else from the form:
+ * threads and channels, the op on the tape, the elementwise function for qg_norm, the operators on plain arrays,
+ * the gradients of what is learned, and integer codes.
  */
 #ifndef QG_FORM_H
 #define QG_FORM_H
@@ -73,7 +73,7 @@ typedef struct qg_form {
      *     pact       slope 1 inside          sum[0]: dy where x >= hi
      *     linear, dorefa, unit               slope 1 inside, no sums
      *     tanh               slope of tanh(x) / hi, no sums
-     * Inside is what the source says of the ends: lsq and linear leave both out, pact the upper one. */
+     * Whether the ends are inside depends on the source: lsq and linear exclude both, pact the upper one. */
     void (*backward)(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
                      double *sum);
 
@@ -85,7 +85,7 @@ typedef struct qg_form {
 extern const qg_form qg_sign_form, qg_ternary_form;
 extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, qg_tanh_form, qg_unit_form;
 
-/* dx += through s'(x) dy + direct dy + coupled sign(x), s being the quantizer's surrogate. */
+/* dx += through s'(x) dy + direct dy + coupled sign(x), where s is the quantizer's surrogate. */
 typedef struct qg_mix {
     float through, direct, coupled;
 } qg_mix;
@@ -101,7 +101,7 @@ typedef struct qg_span {
     qg_isa       isa;           /* whose kernels read them */
 } qg_span;
 
-/* Statistics, summed in double in an order that depends on the split alone. */
+/* Statistics.  Sums are taken in double, in an order that depends on the split only. */
 double qg_span_sum_abs(qg_span s);                                  /* sum |x| */
 double qg_span_sum_abs_above(qg_span s, float d, size_t *count);    /* sum and count of |x| > d, d >= 0 */
 float  qg_span_mean_abs(qg_span s);                                 /* sum |x| / n; 0 if n is 0 */

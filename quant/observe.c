@@ -108,7 +108,7 @@ static float unordered(uint32_t key)
 
 static void count_first(size_t n, const float *x, int shift, digits *d)
 {
-    /* In turns: a count that has just been written is slow to read, and relu gives many zeros. */
+    /* Two counts in turns: reading a count just written is slow, and relu gives many equal zeros. */
     for (size_t i = 0; i < n; i++)
         if (x[i] == x[i]) d->count[i & 1][ordered(x[i]) >> shift]++;
 }
@@ -119,7 +119,7 @@ static void count_next(size_t n, const float *x, int shift, const selection both
         if (x[i] != x[i]) continue;
         const uint32_t key = ordered(x[i]);
         const size_t   digit = (key >> shift) & (DIGITS - 1);
-        /* The low one may be a zero of a relu, which no branch foresees; the high one is rare. */
+        /* The low one may be a zero of a relu, which branches predict badly; the high one is rare. */
         d->count[0][digit] += ((key ^ both[0].prefix) & both[0].mask) == 0;
         if (((key ^ both[1].prefix) & both[1].mask) == 0) d->count[1][digit]++;
     }
@@ -151,7 +151,7 @@ static void count_slice(void *context, int slice, int worker)
     }
 }
 
-/* Counts of all slices come together in slice[0]. */
+/* Adds the counts of all slices up in slice[0]. */
 static void count_digit(const span *s, size_t channel, int shift, const selection both[2], int slices,
                         digits *slice)
 {

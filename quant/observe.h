@@ -1,4 +1,4 @@
-/* quant/observe.h — what a batch spans (internal).
+/* quant/observe.h — the range of a batch (internal).
  *
  * For n channels of a split ({ 1, 1, size } is one channel of everything) from `first`
  * on, into lo and hi, [n] each.  NaN is left out; a channel without any number gives lo = inf,

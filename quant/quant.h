@@ -1,8 +1,8 @@
-/* quant/quant.h — few-valued tensors, and the gradient we pretend they have.
+/* quant/quant.h — quantizers: what values a tensor may take, and which gradient stands in for theirs.
  *
- * A quantizer is a pair: q(x), used forward, and a surrogate s(x), differentiated backward.  Both
- * are written out in the file of each scheme; tests compare dL/dx with the slope of s.  {0} is the
- * identity, so a layer whose quantizer was never set is an ordinary layer.
+ * A quantizer is a pair: q(x), computed forward, and a surrogate s(x), differentiated backward.  The file of each
+ * scheme gives both formulas; tests compare dL/dx with the slope of s.  {0} is the identity, so a layer whose
+ * quantizer is not set is an ordinary layer.
  */
 #ifndef QG_QUANT_H
 #define QG_QUANT_H
@@ -186,7 +186,7 @@ typedef struct qg_fake_quant_spec {
 } qg_fake_quant_spec;
 qg_quant qg_fake_quant(qg_fake_quant_spec spec);
 
-/* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/scheme_lsq.c */
+/* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/schemes/lsq.h */
 typedef struct qg_lsq_spec {
     int          bits;          /* 1 .. 16, signed 2 .. 16; required */
     bool         is_signed;     /* weights; else codes begin at 0 and it takes the place of relu */
@@ -194,7 +194,7 @@ typedef struct qg_lsq_spec {
 } qg_lsq_spec;
 qg_quant qg_lsq(qg_lsq_spec spec);
 
-/* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  In place of relu.        quant/scheme_pact.c */
+/* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  In place of relu.        quant/schemes/pact.h */
 typedef struct qg_pact_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; required */
     float        alpha;         /* at first; 0: 10 */
@@ -202,7 +202,7 @@ typedef struct qg_pact_spec {
 } qg_pact_spec;
 qg_quant qg_pact(qg_pact_spec spec);
 
-/* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  In place of relu.        quant/scheme_linear.c */
+/* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  In place of relu.        quant/schemes/linear.h */
 typedef struct qg_linear_mid_tread_half_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 2 */
     float        max_value;     /* M > 0; 0: 2 */
@@ -211,7 +211,7 @@ typedef struct qg_linear_mid_tread_half_spec {
 qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec);
 
 /* Fixed range, weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero multiples
- * of 1 / (2^(bits-1) - 1).  As an input in place of relu.                      quant/scheme_unit.c */
+ * of 1 / (2^(bits-1) - 1).  As an input in place of relu.                      quant/schemes/unit.c */
 typedef struct qg_unit_spec {
     int          bits;          /* 1 .. 8, with zero 2 .. 8; 0: 2 */
     bool         zero;          /* 0 is a level, and there is one level less */
@@ -221,10 +221,10 @@ qg_quant qg_unit(qg_unit_spec spec);
 
 /* --- use ---------------------------------------------------------------------------------- */
 
-/* x quantized by q; x itself when q is {0}.  learned: the vars of what the scheme says it learns
- * or tracks, in its order (quant/scheme.h), or NULL when that is nothing.  In QG_TRAIN an observed
- * range moves, and values that are not set yet are taken from x; in QG_EVAL nothing changes, and x
- * passes (as relu, if the scheme rectifies) as long as there is nothing to quantize with. */
+/* x quantized by q; x itself if q is {0}.  learned: the vars of what the scheme learns or tracks, in the scheme's
+ * order (quant/scheme.h), or NULL if that is nothing.  In QG_TRAIN an observed range moves, and values that are
+ * not set yet start from x.  In QG_EVAL nothing changes, and x passes unchanged (through relu, if the scheme
+ * rectifies) until these values are set. */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "core/kernels/parallel.h"
 
-/* Block sums wait here for their turn; more blocks than this go in several rounds. */
+/* Block sums that are kept until they are added in order; more blocks take several rounds. */
 enum { BLOCKS_AT_ONCE = 64 };
 
 struct range {
@@ -25,13 +25,13 @@ void qg__in_blocks(size_t count, size_t block, qg_range run, void *context)
     qg_parallel((int)((count + block - 1) / block), run_range, &k);
 }
 
-/* What a reduction makes of a block, and of all blocks. */
+/* The result of a block, and of all blocks. */
 struct part {
     double value, other;
     size_t count;
 };
 
-/* One reduction: how a block becomes a part, and how parts come together. */
+/* A reduction: how it reads a block, and how it combines the results. */
 struct reduction {
     void (*block)(const struct reduction *r, size_t first, size_t n, struct part *out);
     void (*fold)(struct part *all, const struct part *block);

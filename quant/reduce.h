@@ -1,9 +1,8 @@
 /* quant/reduce.h — sums over whole tensors, the same bits everywhere (internal).
  *
- * A tensor is cut into blocks of QG_BLOCK elements, whatever the machine; threads choose which of
- * them they run, and block sums are added in index order.  Inside a block the kernels keep
- * 32 double accumulators, whatever the instruction set, and fold them in one fixed order.
- * Sums are double; who needs a float rounds once.
+ * A tensor is cut into blocks of QG_BLOCK elements on every machine.  Threads take blocks in any order, and the
+ * block sums are added in index order.  Inside a block the kernels keep 32 double accumulators on every
+ * instruction set and add them up in one fixed order.  Sums are double; a caller that needs a float rounds once.
  */
 #ifndef QG_REDUCE_H
 #define QG_REDUCE_H

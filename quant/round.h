@@ -1,10 +1,10 @@
-/* quant/round.h — the roundings, clamps and casts of every quantizer, and nowhere else.
+/* quant/round.h — the roundings, clamps and casts of all quantizers.
  *
- * Quantizers disagree about ties on purpose, so there are three roundings and no default one.  All
- * are exact but qg_round_up, which is floor(v + 0.5f) as its sources evaluate it: it sends
- * 0.49999997 to 1 and 8388609 to 8388610.  NaN and the infinities pass through, and so does the
- * sign of zero.  They use no library call and no branch, so loops over them vectorise on every
- * instruction set; the processor is assumed to round to nearest, as C programs start out.
+ * Sources disagree about ties, so this file has three roundings and no default.  All are exact except
+ * qg_round_up, which is floor(v + 0.5f) as its sources evaluate it: it rounds 0.49999997 to 1 and 8388609 to
+ * 8388610.  NaN, the infinities and the sign of zero are preserved.  The functions call no library and have no
+ * branches, so loops over them vectorize on every instruction set.  They assume that the processor rounds to
+ * nearest, the default of C programs.
  */
 #ifndef QG_ROUND_H
 #define QG_ROUND_H

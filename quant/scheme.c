@@ -137,7 +137,7 @@ qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *slop
     return y;
 }
 
-/* What a run of gradients waits in: it stays in the first-level cache, beside x and dy. */
+/* Elements of a buffer for gradients that fits the first-level cache together with x and dy. */
 enum { RUN = 2048 };
 
 /* --- an activation as an op ---------------------------------------------------------------- */
@@ -220,7 +220,7 @@ void qg_stretch_to_unit(qg_tensor w)
 
 void qg_codes_of(size_t n, const float *y, float scale, int32_t *code)
 {
-    /* A value is code times scale but for roundings far below half a step. */
+    /* A value is code times scale up to roundings far below half a step. */
     for (size_t i = 0; i < n; i++)
         code[i] = scale == 0.0f ? 0 : (int32_t)qg_to_int((double)qg_round_away(y[i] / scale), INT32_MIN, INT32_MAX);
 }

@@ -1,8 +1,8 @@
-/* quant/scheme.h — for scheme authors, inside the library and outside.
+/* quant/scheme.h — what a quantization scheme is, for authors of schemes.
  *
- * A scheme is one constant in a file of its own, and a constructor that returns a qg_quant naming
- * it.  Nothing in the library lists schemes (cli/config/scheme_table.c does, for the command line), so a user's
- * scheme is as good as a built-in one: see tests/quant/test_user_scheme.c.
+ * A scheme is a constant in a file of its own, with a constructor that returns a qg_quant pointing to it.  The
+ * library keeps no list of schemes (cli/config/scheme_table.c does, for the command line), so a scheme of yours
+ * is equal to a built-in one: see tests/quant/test_user_scheme.c.
  */
 #ifndef QG_SCHEME_H
 #define QG_SCHEME_H
@@ -17,14 +17,14 @@ typedef struct qg_learned {
     const char *name;           /* "wp": the parameter is then "conv1.weight.wp"; NULL ends the list */
     bool        per_channel;    /* one per channel where the quantizer is per_channel; else one */
     bool        tracked;        /* no gradient: the scheme updates it itself in QG_TRAIN */
-    bool        quiet;          /* bookkeeping of the scheme's own: in files, not in what people read */
+    bool        quiet;          /* internal bookkeeping: saved in files, left out of summaries */
     float       decay;          /* weight decay of its own; 0: none */
-    float       least;          /* what an update carries below it is used as and set to this; 0: free */
-    float       low, high;      /* what healthy training keeps it within; both 0: anything.  Outside, a
-                                   trainer warns.  0 is a value that is not known yet */
+    float       least;          /* smallest legal value: an update that goes below is moved back to it; 0: none */
+    float       low, high;      /* range in healthy training: a trainer warns about values outside; both 0: no
+                                   limits.  A value of 0 is not known yet */
 } qg_learned;
 
-/* The windows of a product over its input x: dense has one, as large as x. */
+/* The windows that a product moves over its input x; dense has a single one, as large as x. */
 typedef struct qg_windows {
     int kernel_h, kernel_w, stride, pad_h, pad_w;
 } qg_windows;
@@ -51,14 +51,13 @@ struct qg_scheme {
      * NULL: every value will do. */
     qg_status (*check)(qg_quant q);
 
-    /* Initial values of what is learned, from the initial weights x, which it may change.  NULL:
-     * zeros.  An activation has no values yet: x.data is NULL then, and the scheme starts from its
-     * first batch. */
+    /* Sets the initial values of what is learned from the initial weights x, which it may change.  NULL: zeros.
+     * An activation has no values yet: x.data is then NULL, and the scheme starts from its first batch. */
     void    (*start)(qg_quant q, qg_tensor x, float *const *learned);
 
-    /* Whether values must be seen whole in this step before they can be quantized: to track a range,
-     * or because nothing has been seen yet.  observe then takes what it wants from x; it is called
-     * in QG_TRAIN only, also while the quantizer waits.  NULL: never. */
+    /* Whether the scheme must see all values of this step before it quantizes them, to track a range or because it
+     * has seen nothing yet.  observe then reads x.  It is called in QG_TRAIN only, even while the quantizer
+     * waits.  NULL: never. */
     bool    (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
@@ -74,7 +73,7 @@ struct qg_scheme {
     /* Of the span x; learned[i] is the value for it of entry i.  Where activation is set, x has no numbers. */
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 
-    /* Whether there is something to quantize with; learned[i] are the values of entry i.  NULL: always. */
+    /* Whether the learned values can be used yet; learned[i] are the values of entry i.  NULL: always. */
     bool         (*ready)(qg_quant q, const float *const *learned);
 
     /* A gradient of x other than dy s'(x): how it is mixed in a span.  sum is that of the form if
@@ -82,21 +81,21 @@ struct qg_scheme {
     qg_mix       (*mix)(qg_quant q, qg_span x, const qg_constants *k, const double *sum);
     bool           mixes_sums;
 
-    /* What dx of a span has besides, of numbers that stand together, if the surrogate is the scheme's own. */
+    /* Adds a further term to dx of a span of adjacent numbers, if the surrogate is the scheme's own. */
     void         (*adds)(qg_quant q, qg_span x, const qg_constants *k, const float *dy, float *dx);
 
-    /* --- with or without: what takes the place of the form's --- */
+    /* --- with or without a form: these replace what the form gives --- */
 
     /* Records the op. */
     qg_var *(*apply)(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
-    /* The same as an elementwise function, so that qg_norm can fuse it; NULL: cannot be.  It must
-     * not decrease anywhere and must compute exactly what apply does (qg_record_activation makes
-     * apply of it).  {0} where apply would refuse.  Not used per channel, nor in a step that observes. */
+    /* The same as an elementwise function, which qg_norm can fuse; NULL: the scheme has none.  It must not
+     * decrease anywhere and must compute exactly what apply does (qg_record_activation turns it into apply).
+     * Returns {0} where apply would fail.  Not used per channel, nor in a step that observes. */
     qg_activation (*activation)(qg_quant q, qg_var *const *learned);
 
-    /* An input's share in the result y of its product, whose bias comes later: records the op that
-     * scales y; x is the input before apply, so it is not fused.  NULL: none. */
+    /* Of an input: records the op that scales the result y of its product, to which no bias has been added yet.
+     * x is the input before apply, so the quantizer is not fused.  NULL: nothing to scale. */
     qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
     /* Integer codes and scales of what apply would give.  NULL: not few-valued. */
@@ -124,14 +123,14 @@ const char *qg_scheme_spelling(const qg_scheme *scheme, char *text, size_t bytes
 bool     qg_quant_fuses(qg_quant q);
 bool     qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
 
-/* q.after lies ahead of the tape's step: the quantizer still passes x (as relu, if it rectifies). */
+/* The tape's step is before q.after: the quantizer still passes x on (through relu, if it rectifies). */
 bool     qg_quant_waits(qg_quant q, const qg_tape *t);
 
-/* What stands in for a quantizer that has nothing to quantize with yet. */
+/* What replaces a quantizer that cannot quantize yet. */
 qg_var  *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x);      /* relu, if it rectifies; else x */
 
-/* Moves a trained value that the optimizer left outside its legal set; a frozen one, or any in
- * QG_EVAL, is used as if it had moved and stays. */
+/* Sets a trained value that the optimizer moved out of its legal range.  Frozen values, and all values in QG_EVAL,
+ * keep what is stored and are only used as if they had been set. */
 void     qg_confine(qg_var *v, size_t i, float legal);
 
 /* Integer codes and scales of what q gives for x; learned as in qg_scheme.start.  QG_EARG, QG_ESTATE: the
@@ -146,7 +145,7 @@ QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *l
       { .name = text, .backward = qg_form_backward, .straight_through = true } }
 #define QG_ACTIVATION_OP(text) { { .name = text, .backward = qg_activation_op_backward, .assigns = true } }
 
-enum { QG_FLOAT_BITS = 32 };    /* not rounded to codes */
+enum { QG_FLOAT_BITS = 32 };    /* no rounding */
 
 void          qg_form_backward(qg_tape *t, qg_var *y);
 qg_activation qg_form_activation(qg_quant q, qg_var *const *learned);

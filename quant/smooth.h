@@ -1,8 +1,8 @@
-/* quant/smooth.h — exp and tanh that a compiler can vectorise (internal).
+/* quant/smooth.h — exp and tanh that a compiler can vectorize (internal).
  *
- * libm's take one value per call, and DoReFa needs tanh of every weight in every step.  These are
- * branch-free: a range reduction, a polynomial (the coefficients are those of Cephes), a selection.
- * Error below 2 ulp of float32; tests/quant/test_ste.c sweeps them against libm in double.
+ * The functions of libm take one value per call, and DoReFa needs tanh of every weight in each step.  These have no
+ * branches: a range reduction, a polynomial with the coefficients of Cephes, a selection.  The error is below
+ * 2 ulp of float32; tests/quant/test_ste.c compares them with libm in double.
  */
 #ifndef QG_SMOOTH_H
 #define QG_SMOOTH_H

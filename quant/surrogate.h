@@ -1,7 +1,7 @@
-/* quant/surrogate.h — the sign every scheme shares, and the gradients we pretend.
+/* quant/surrogate.h — the sign that every scheme shares, and the surrogates that replace slopes of 0.
  *
- * A quantizer is a pair: q(x), used forward, and a surrogate s(x), differentiated backward.  Every
- * scheme has the surrogate of its source; the backward of each takes another one in its place.
+ * A quantizer is a pair: q(x), computed forward, and a surrogate s(x), differentiated backward.  Each scheme has
+ * the surrogate of its source, which the caller may replace by another one.
  */
 #ifndef QG_SURROGATE_H
 #define QG_SURROGATE_H
@@ -12,7 +12,7 @@
 
 #include "core/status.h"
 
-/* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0} where one is asked for: the source's own. */
+/* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0}: the surrogate of the source. */
 typedef struct qg_surrogate {
     void (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
     float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
@@ -27,7 +27,7 @@ qg_surrogate qg_surrogate_clip(float bound);          /* s = clip(x, -bound, bou
 qg_surrogate qg_surrogate_approx_sign(void);
 
 /* ds/dx = b (2 - b x tanh(b x / 2)) / (1 + cosh(b x)), b = beta; 0 at +-inf.   [Darabi 2018]
- * The slope is beta at 0 and negative beyond |b x| of 2.4 or so: that is the method. */
+ * The slope is beta at 0 and negative beyond |b x| of about 2.4, as the method intends. */
 qg_surrogate qg_surrogate_swish(float beta);
 
 /* IR-Net: s = k tanh(t x), k = max(1/t, 1), so ds/dx = max(1, t) (1 - tanh^2(t x)).  [Qin 2020]
@@ -38,7 +38,7 @@ qg_surrogate qg_surrogate_tanh(float temperature);
  * steps 0: t stays 0.1. */
 qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
 
-/* QG_EARG: what a surrogate holds is out of its range. */
+/* QG_EARG if a constant of the surrogate is out of range. */
 QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
 
 /* s as it is at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and

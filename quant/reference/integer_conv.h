@@ -1,7 +1,7 @@
 /* quant/reference/integer_conv.h — convolutions of codes, as TensorFlow and TFLite define them.
  *
- * Reference implementations on plain arrays, exact in integers, written for clarity: the packed
- * engine has the fast ones.  The kernel is not flipped.  Padding SAME gives ceil(in / stride)
+ * Reference implementations on plain arrays, exact in integers and written for clarity, not speed.  The kernel is
+ * not flipped.  Padding SAME gives ceil(in / stride)
  * outputs with max((out - 1) * stride + k - in, 0) rows of padding, the smaller half first; what is
  * padded is the real 0, that is the zero point's code, so it adds nothing.  With zero points Zx and
  * Zw,

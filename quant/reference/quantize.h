@@ -103,8 +103,8 @@ typedef struct qg_dequantize_attrs {
  * Shapes   input any; output the same, float32.  min_range, max_range: one element of any rank if
  *          axis is -1 or its dimension 1, else [dim axis].
  * Fails    a range that is not finite; MIN_FIRST with more than one range; axis outside
- *          -1 .. rank - 1; a code in input whose y is not finite, since max - min or s is too large or
- *          too small.  min > max is not refused: the formulas hold.
+ *          -1 .. rank - 1; a code in input whose y is not finite, because max - min or s is too large or
+ *          too small.  min > max is accepted: the formulas hold.
  * Differs  TensorFlow's page leaves out the rounding of min in MIN_FIRST, and the shift by half of
  *          every signed T but qint8 in MIN_COMBINED; its kernels have both. */
 QG_MUST_CHECK
@@ -145,9 +145,9 @@ typedef struct qg_quantize_and_dequantize_attrs {
  *     y     = R(clamp(x, lo, hi) * scale) * inv         range given: the adjusted lo and hi
  *     y     = R(x * scale) * inv                        otherwise
  *
- * Shapes   input any; output the same.  input_min, input_max: of rank 0, or [dim axis]; not looked
- *          at if the range is not given.
- * Range    The clamp is to the adjusted range: signed 8 bits of [-10, 5] reach up to 9.921875.
+ * Shapes   input any; output the same.  input_min, input_max: of rank 0, or [dim axis]; ignored if the range is
+ *          not given.
+ * Range    Values are clamped to the adjusted range: signed 8 bits of [-10, 5] reach up to 9.921875.
  *          Unsigned with hi <= 0: zeros.  A measured range clips nothing, so negative x of unsigned
  *          input stay negative multiples of inv.  NaN is left out of it, wherever it stands, and stays
  *          NaN; an infinity makes its slice NaN, but for -inf in unsigned input, which stays.

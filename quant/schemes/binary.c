@@ -32,7 +32,7 @@ static const qg_scheme binary = {
     .explain     = explain_binary,
 };
 
-/* The same always per channel, which is a name of its own on the command line. */
+/* The same with a scale per channel; on the command line it has a name of its own. */
 static const qg_scheme binary_channel = {
     .name        = "binary-channel",
     .roles       = QG_WEIGHT,

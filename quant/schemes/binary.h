@@ -1,8 +1,8 @@
 /* quant/schemes/binary.h — two-valued tensors: sign activations, binary weights with and without a scale.
  *
- * sign is qg_sign: +1 at both zeros, -1 for NaN.  Every operator takes F32 views of any rank unless
- * a rank is given; outputs must not overlap inputs.  Fails with QG_EARG or QG_ESHAPE, and then
- * nothing is written.  In a gradient the surrogate s {0} is the source's own.
+ * sign is qg_sign: +1 at both zeros, -1 for NaN.  Operators take F32 views of any rank unless a rank is given.
+ * Outputs must not overlap inputs.  If an operator fails, with QG_EARG or QG_ESHAPE, it has written nothing.  In a
+ * gradient, the surrogate s {0} is that of the source.
  */
 #ifndef QG_BINARY_H
 #define QG_BINARY_H
@@ -23,7 +23,7 @@ qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_s
                                      qg_array *dx);
 
 /* y = +1 with probability clip((x + 1) / 2, 0, 1), else -1.            [BinaryConnect, 1511.00363]
- * Element i asks qg_uniform(key, i), so draws do not depend on threads; a new key per step gives
+ * Element i uses qg_uniform(key, i), so draws do not depend on threads; a new key in each step gives
  * new weights.  NaN gives -1.  Own surrogate: the identity; the optimizer keeps w in [-1, 1].  The
  * released code evaluates nets trained this way with the latent weights, not with 1-bit ones. */
 QG_MUST_CHECK

@@ -1,4 +1,4 @@
-/* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop's, which have no latent ones. */
+/* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop, which has no latent weights. */
 #include "quant/schemes/binary.h"
 #include "quant/map.h"
 #include "quant/operand.h"
@@ -140,7 +140,7 @@ static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
     for (size_t i = 0, n = qg_count(x.shape); i < n; i++) x.data[i] = qg_sign(x.data[i]);
 }
 
-/* Weights of a net that qg_bop trains are their own signs; those of a loaded one need not be. */
+/* Weights that qg_bop trains equal their signs; loaded weights need not. */
 static const qg_scheme bop = {
     .name      = "bop",
     .roles     = QG_WEIGHT,

@@ -2,8 +2,8 @@
  *
  *     quantize_k(r) = round((2^k - 1) r) / (2^k - 1),  r in [0, 1], ties to even; slope 1
  *
- * Legal k is 1 .. 32; 32 means not quantized.  Operators take F32 views, fail with QG_EARG or
- * QG_ESHAPE, and then write nothing.  Outputs must not overlap inputs.
+ * k is 1 .. 32; 32 does not quantize.  Operators take F32 views.  If one fails, with QG_EARG or QG_ESHAPE, it
+ * has written nothing.  Outputs must not overlap inputs.
  */
 #ifndef QG_DOREFA_H
 #define QG_DOREFA_H
@@ -46,8 +46,8 @@ typedef enum qg_dorefa_ties {
     QG_TIES_UP              /* floor(v + 0.5) */
 } qg_dorefa_ties;
 
-/* Activations: y = quantize_k(clip(x, 0, 1)), dx = dy 1[0 <= x <= 1], both ends inside; ties as
- * asked.  NaN stays.  k = 32 clips and does not round.  s {0}: that closed mask. */
+/* Activations: y = quantize_k(clip(x, 0, 1)), dx = dy 1[0 <= x <= 1], which includes both ends; ties as given.
+ * NaN stays NaN.  k = 32 clips and does not round.  s {0}: that closed mask. */
 QG_MUST_CHECK
 qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties,
                                          qg_array *y);
@@ -61,7 +61,7 @@ qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_ar
  *     y = 2 m (quantize_k(clip(dr / (2 m) + 1/2 + noise, 0, 1)) - 1/2)
  *
  * dr, noise, y [n, ..], rank 1 or more; noise NULL: none.  A sample of zeros gives zeros.  The clip
- * is in the authors' code, not in the equation: without it m plus noise leaves the codes. */
+ * is in the authors' code, not in the equation: without it, m plus noise exceeds the codes. */
 QG_MUST_CHECK
 qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
                                        qg_array *y);

@@ -19,8 +19,8 @@ struct forward {
     qg_isa       isa;
 };
 
-/* n <= QG_CHUNK elements of a sample of the gradient quantizer; noise NULL: none.  The factor 2 stands
- * apart from m, since 2 m may be infinite; it is exact wherever it stands. */
+/* n <= QG_CHUNK elements of a sample; noise NULL: none.  The factor 2 is not multiplied with m, because 2 m may be
+ * infinite; it is exact in any place. */
 static void gradient_chunk(size_t n, const float *dr, float m, int k, const float *noise, bool adds,
                            float *y)
 {

@@ -59,7 +59,7 @@ static void product_terms(const void *context, size_t first, size_t n, float *te
     for (size_t i = 0; i < n; i++) term[i] *= b->dy[first + i];
 }
 
-/* Does any |tanh x| reach m?  Few runs do, and the others need no tanh. */
+/* Whether any |tanh x| reaches m.  Few runs have one, and the others need no tanh. */
 static bool reaches(const struct backward *b, size_t n, const float *x)
 {
     return qg__tanh(QG_KERNELS_OF(b->isa, qg__reduce)->max_abs(n, x)) >= b->m;

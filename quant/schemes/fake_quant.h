@@ -43,7 +43,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Attributes are taken literally: num_bits 0 is an error, not a default. */
+/* Attributes have no defaults: num_bits 0 is an error. */
 typedef struct qg_fake_quant_attrs {
     int  num_bits;          /* 2 .. 16 */
     bool narrow_range;      /* leave out the lowest code, so that symmetric ranges have a centre */
@@ -91,7 +91,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     const qg_array *min, const qg_array *max, qg_array *backprops_wrt_input,
     qg_array *backprop_wrt_min, qg_array *backprop_wrt_max);
 
-/* ---- on n floats: what the operators above and differentiable layers are built from ---- */
+/* ---- on n floats: the parts of the operators above and of differentiable layers ---- */
 
 /* A nudged range. */
 typedef struct qg_fake_quant_range {
@@ -114,7 +114,7 @@ void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float 
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code);
 
 /* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n
- * alone.  dmin and dmax are both NULL if nobody asks. */
+ * alone.  Pass NULL for both dmin and dmax to skip the sums. */
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax);
 

@@ -17,7 +17,7 @@ static qg_fake_quant_attrs attrs_of(qg_quant q)
 
 /* --- the range ------------------------------------------------------------------------------- */
 
-/* NaN passes and is refused by the nudging. */
+/* NaN passes; qg_fake_quant_nudge refuses it. */
 static void make_legal(qg_range_kind kind, float *min, float *max)
 {
     *min = *min > 0.0f ? 0.0f : *min;
@@ -47,7 +47,7 @@ qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, 
 
 /* --- observers ------------------------------------------------------------------------------- */
 
-enum { CHANNELS = 64 };         /* looked at in one go */
+enum { CHANNELS = 64 };         /* observed together */
 
 static void look(qg_quant q, qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi)
 {
@@ -95,7 +95,7 @@ float qg__range_grad_scale(qg_quant q, size_t channels)
     return (float)(1.0 / sqrt((double)q.numbers / (double)channels));
 }
 
-/* A range that was given starts without a look at x, which for an input is not there yet. */
+/* A given range does not need x, which an input does not have yet. */
 static void start_at(qg_quant q, size_t channels, float *const *learned)
 {
     for (size_t i = 0; i < channels; i++) {

@@ -1,14 +1,14 @@
-/* quant/schemes/fake_quant_range.h — where the range of fake quantization comes from (internal).
+/* quant/schemes/fake_quant_range.h — the kinds of range that fake quantization has (internal).
  *
  * Of a range:
  *
- *     legal      min <= 0 <= max, since 0 has to be a code anyway
- *     learned    projected into that after every step; if max - min falls below 2^-30, max = min + 2^-30,
- *                from where its gradient can open it again (an empty range would have none).  The span,
- *                (largest - smallest value of the tensor) / (max - min), is measured where the range starts
- *                and every QG_SPAN_STEPS steps of training; it changes nothing
- *     given      as it is
- *     others     if max - min is below 2^-30, the range is empty: y = 0, dx = g
+ *     legal      min <= 0 <= max, because 0 must be a code
+ *     learned    made legal after each step.  If max - min falls below 2^-30, max becomes min + 2^-30, and its
+ *                gradient can open the range again; an empty range has no gradient.  The span, (largest -
+ *                smallest value of the tensor) / (max - min), is measured at the start and every
+ *                QG_SPAN_STEPS steps of training, for information only
+ *     fixed      used as given
+ *     others     empty if max - min is below 2^-30: y = 0, dx = g
  */
 #ifndef QG_FAKE_QUANT_RANGE_H
 #define QG_FAKE_QUANT_RANGE_H
@@ -25,21 +25,21 @@ enum { QG_SPAN_STEPS = 1024 };
 
 qg_range_kind qg__range_kind(qg_quant q);
 
-/* Of min and max as they stand, made legal first. */
+/* The nudged range of min and max, which are made legal first. */
 qg_status qg__range_nudge(qg_quant q, float min, float max, qg_fake_quant_range *r);
 
-/* Of channel i; what the optimizer left outside is moved (qg_confine). */
+/* The same of channel i; values that the optimizer made illegal are set (qg_confine). */
 qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, qg_fake_quant_range *r);
 
-/* What the gradients of a learned min and max are multiplied by, 1 / sqrt(numbers that share the range);
- * of an input, the numbers of one image. */
+/* The factor of the gradients of a learned min and max, 1 / sqrt(n), where n numbers share the range; of an input,
+ * the numbers of one image count. */
 float     qg__range_grad_scale(qg_quant q, size_t channels);
 
-/* A learned range: starts where the attributes say, else with what x spans; later, its span. */
+/* A learned range: its start, as given or from x; later, its span. */
 void qg__range_learned_observe(qg_quant q, qg_tensor x, float *const *learned);
 
-/* The first batch is taken as it is, later ones are averaged in.  A channel with an infinity, or
- * with nothing but NaN, teaches nothing, and a batch with one does not count as the first. */
+/* The first batch sets the range, later batches enter a moving average.  A channel that contains an infinity, or
+ * nothing but NaN, is skipped, and a batch with such a channel does not count as the first. */
 void qg__range_observe(qg_quant q, qg_tensor x, float *const *learned);
 void qg__range_start(qg_quant q, qg_tensor x, float *const *learned);       /* as if it were the first */
 

@@ -1,5 +1,5 @@
-/* Fake quantization of weights and activations: one scheme for each way to come by a range.  What is
- * computed once the range is known stands in quant/schemes/fake_quant.h. */
+/* Fake quantization of weights and activations: one scheme for each kind of range (fake_quant_range.h), its op for
+ * one range and its op for a range per channel.  Formulas in quant/schemes/fake_quant.h. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ enum { RANGE_KINDS = QG_RANGE_CURRENT + 1 };
 
 static bool averages(qg_range_kind kind) { return kind == QG_RANGE_OBSERVED || kind == QG_RANGE_PERCENTILE; }
 
-/* decay, percentile and freeze_after, where they mean something and where they do not. */
+/* decay, percentile and freeze_after are legal for some kinds of range only. */
 static qg_status check_observer(qg_quant q)
 {
     const char         *name = q.scheme->name;
@@ -33,7 +33,7 @@ static qg_status check_observer(qg_quant q)
     return QG_OK;
 }
 
-/* min and max: a fixed range, or the start of a learned one, which keeps 0 inside. */
+/* min and max: a fixed range, or the start of a learned one, which contains 0. */
 static qg_status check_given(qg_quant q)
 {
     const char         *name = q.scheme->name;
@@ -59,7 +59,7 @@ static qg_status check(qg_quant q)
     return s ? s : check_given(q);
 }
 
-/* A learned range looks when it is about to be used, and from time to time at its span. */
+/* A learned range observes just before its first use, and then measures its span from time to time. */
 static bool looks_now(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
     if (qg_quant_waits(q, t)) return false;
@@ -374,7 +374,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     "for one range divide by scale, those for given ranges and per channel multiply by its inverse,\n" \
     "and so does this one.\n"
 
-/* Two bits less than it has, or next to nothing inside: a range so far from its tensor has been lost. */
+/* A span outside these limits wastes two bits, or clips nearly everything: the range has lost its tensor. */
 static const qg_learned trained[] = {
     { .name = "min", .per_channel = true },
     { .name = "max", .per_channel = true },

@@ -42,10 +42,10 @@ static qg_status check(qg_quant q)
 
 /* --- the first step ---------------------------------------------------------------------------- */
 
-/* A step that an update has carried below this returns here: the sign of a code must not flip. */
+/* The smallest step: a negative one would flip the sign of the codes. */
 static const float smallest_step = 0x1p-30f;
 
-/* What an unsigned quantizer takes the place of is a relu, so its v is max(x, 0). */
+/* An unsigned quantizer replaces a relu, so its v is max(x, 0). */
 static void rectified(const void *context, size_t first, size_t n, float *term)
 {
     const float *x = (const float *)context + first;
@@ -60,7 +60,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
     const float  step = q.arg[QN] > 0.0f
                             ? initial_step(n, x.data, qp)
                             : (float)(2.0 * qg__sum_terms(n, rectified, x.data) / (double)n / sqrt((double)qp));
-    /* A batch of zeros, or with a NaN or an infinity, says nothing; weights have no other batch. */
+    /* A batch of zeros, or with a NaN or an infinity, is skipped; weights have no second batch. */
     if (q.role != QG_WEIGHT && !(step > 0.0f && isfinite(step))) return;
     *learned[STEP] = step < smallest_step ? smallest_step : step;
     *learned[SEEN] = 1.0f;

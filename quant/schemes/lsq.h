@@ -8,10 +8,9 @@
  *
  * Signed b bits: qn = 2^(b-1), qp = 2^(b-1) - 1; unsigned: qn = 0, qp = 2^b - 1.
  *
- * Range    s above 0 (an optimizer must keep it so), s qn and s qp finite; qn, qp 0 or more.  NaN stays
- *          NaN.
+ * Range    s above 0 (the optimizer must keep it there), s qn and s qp finite; qn, qp 0 or more.  NaN stays NaN.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
- * Differs  torch's learnable fake quantization passes dx at the clamp values as well.
+ * Differs  PyTorch's learnable fake quantization also passes dx at the clamp values.
  */
 #ifndef QG_LSQ_H
 #define QG_LSQ_H
@@ -24,7 +23,7 @@
 typedef struct qg_lsq_attrs {
     float        step;          /* s */
     int          qn, qp;        /* codes are -qn .. qp; each 0 .. 2^24, as far as float counts */
-    double       grad_scale;    /* of ds, taken literally; qg__lsq_grad_scale is the paper's */
+    double       grad_scale;    /* factor of ds; 1 / sqrt(n qp) in the paper, 0 is no default */
     qg_surrogate surrogate;     /* of dx, {0}: the open mask; read by the gradient */
 } qg_lsq_attrs;
 

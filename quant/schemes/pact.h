@@ -5,7 +5,7 @@
  *     dx   = dq 1[0 <= x < a]
  *     da   = sum of dq over x >= a
  *
- * alpha also takes an L2 penalty in the paper; that is the optimizer's.
+ * The paper's L2 penalty on alpha is left to the optimizer.
  *
  * Range    k 1 .. 32, alpha above 0, a n finite, or a if k = 32; q in { 0, a/n, .., a }.  NaN stays NaN.  k = 32
  *          clips and does not round.

@@ -54,8 +54,8 @@ static qg_status check(qg_quant q)
     return QG_OK;
 }
 
-/* A negative scale would turn the codes of its side round, and the gradient of its latent weights.  An update
- * that carries one below 2^-30 leaves it there, from where its gradient takes it up again. */
+/* A negative scale would flip the sign of its codes and of the gradient of its latent weights.  A scale that falls
+ * below 2^-30 is set to that, and its gradient can raise it again. */
 static const qg_learned learned_values[] = {
     { .name = "wp", .per_channel = true, .least = 0x1p-30f, .low = 1e-6f, .high = INFINITY },
     { .name = "wn", .per_channel = true, .least = 0x1p-30f, .low = 1e-6f, .high = INFINITY },

@@ -6,8 +6,8 @@
  *     dWp  = sum of dq over P
  *     dWn  = -sum of dq over N                since q = -Wn there
  *
- * Wp and Wn are learned scalars, 1 at first; the threshold is a constant.  The operator takes scales of
- * either sign, the scheme keeps them positive, at 2^-30 or above.
+ * Wp and Wn are learned scalars that start at 1; the threshold is a constant.  The operator accepts scales of either
+ * sign; the scheme keeps them at 2^-30 or above.
  *
  * Range    threshold finite, 0 or more.  All zeros: D = 0, both sets are empty, q = 0.  A NaN
  *          weight makes D NaN and both sets empty.

@@ -6,8 +6,8 @@
  *     s(w) = w                                dw = dq everywhere, unclipped; D and a are constants
  *
  * Range    threshold finite, 0 or more.  If nothing exceeds D (all zeros, or a large threshold),
- *          or w is empty, a = 0 and q = 0.  A NaN or infinite weight makes D so; then nothing
- *          exceeds it.
+ *          or w is empty, a = 0 and q = 0.  A NaN or infinite weight makes D NaN or infinite; then
+ *          nothing exceeds it.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
  * Differs  The authors' Caffe fork adds 1e-6 to the denominator of a, on the GPU path only, and
  *          clips D to [-100, 100].  TensorFlow versions return NaN for a tensor of zeros.
@@ -52,7 +52,7 @@ QG_MUST_CHECK
 qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                          qg_surrogate s, qg_array *dx);
 
-/* Of schemes whose threshold is arg[0] (internal): threshold mean|w|, and whether it is legal. */
+/* For schemes whose threshold is arg[0] (internal): threshold mean|w|, and a check of the threshold. */
 float     qg__twn_delta(qg_span w, float threshold);
 QG_MUST_CHECK qg_status qg__check_ternary_threshold(qg_quant q);
 

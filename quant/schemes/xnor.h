@@ -35,7 +35,7 @@ typedef enum qg_xnor_rule {
     QG_XNOR_IDENTITY
 } qg_xnor_rule;
 
-/* y = q(x), a filter being an index of dimension axis (0 in OIHW and OHWI, 3 in HWIO).  x, y F32 of
+/* y = q(x); each index of dimension axis is a filter (0 in OIHW and OHWI, 3 in HWIO).  x, y F32 of
  * one shape, rank 1 or more; alpha [dims[axis]] or NULL. */
 QG_MUST_CHECK
 qg_status qg_xnor_weight_quantizer(const qg_array *x, int axis, qg_array *y,
@@ -57,9 +57,9 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
  *
  *     A = mean over channels of |x|,   K = A (*) box of 1 / (kernel_h kernel_w)
  *
- * so that conv(x, w) is close to conv(sign(x), sign(w)) K alpha.  Padding counts as 0, in A as in
- * sign(x).  same_padding as TensorFlow's: OH = ceil(H / stride), the smaller half on top; without
- * it, only whole windows.  x, sign [N,H,W,C]; K [N,OH,OW,1]. */
+ * so that conv(x, w) is close to conv(sign(x), sign(w)) K alpha.  Padding is 0 in A and in sign(x).
+ * same_padding is TensorFlow's: OH = ceil(H / stride), the smaller half on top; without it, windows
+ * lie inside the image.  x, sign [N,H,W,C]; K [N,OH,OW,1]. */
 typedef struct qg_xnor_window {
     int  kernel_h, kernel_w, stride;        /* each 1 or more */
     bool same_padding;

@@ -154,7 +154,7 @@ static const qg_scheme input = {
     .explain      = qg__xnor_explain,
 };
 
-/* The sign, which needs no product. */
+/* The sign alone, which needs no product. */
 static const qg_scheme unscaled_input = {
     .name       = "xnor",
     .variant    = "scale=off",
