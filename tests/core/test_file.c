@@ -55,7 +55,7 @@ static int leave(void **state)
     return chdir("/") || room_leave(state);
 }
 
-static void write_text(const char *path, const char *text)
+static void commit_text(const char *path, const char *text)
 {
     qg_file *f = qg_file_begin(path);
     qg_file_put(f, text, strlen(text));
@@ -137,7 +137,7 @@ static void pieces_arrive_in_order(void **state)
 static void empty_file(void **state)
 {
     (void)state;
-    write_text("a", "");
+    commit_text("a", "");
     unsigned char *bytes = NULL;
     size_t         n     = 1;
     assert_int_equal(qg_file_read("a", 0, &bytes, &n), QG_OK);
@@ -149,7 +149,7 @@ static void empty_file(void **state)
 static void limit_is_inclusive(void **state)
 {
     (void)state;
-    write_text("a", "12345");
+    commit_text("a", "12345");
     assert_holds("a", "12345", 5);
     unsigned char *bytes;
     size_t         n;
@@ -172,7 +172,7 @@ static void unreadable_paths(void **state)
 static void old_file_stays_until_commit(void **state)
 {
     (void)state;
-    write_text("a", "old");
+    commit_text("a", "old");
     qg_file *f = qg_file_begin("a");
     qg_file_put(f, "new and longer", 14);
     assert_holds("a", "old", 3);
@@ -194,13 +194,13 @@ static void leftover_is_replaced(void **state)
     assert_non_null(left);
     fputs("a leftover that is longer than what follows", left);
     fclose(left);
-    write_text("a", "x");
+    commit_text("a", "x");
     assert_holds("a", "x", 1);
     assert_absent("a.tmp");
 
-    write_text("b", "precious");
+    commit_text("b", "precious");
     assert_int_equal(symlink("b", "a.tmp"), 0);
-    write_text("a", "y");
+    commit_text("a", "y");
     assert_holds("a", "y", 1);
     assert_holds("b", "precious", 8);
 }
@@ -210,7 +210,7 @@ static void bytes_are_on_the_disk_before_their_name(void **state)
 {
     (void)state;
     *asked = '\0';
-    write_text("a", "x");
+    commit_text("a", "x");
     assert_string_equal(asked, "frd");
 }
 
@@ -218,9 +218,9 @@ static void a_link_is_replaced_and_not_followed(void **state)
 {
     (void)state;
     struct stat s;
-    write_text("b", "precious");
+    commit_text("b", "precious");
     assert_int_equal(symlink("b", "a"), 0);
-    write_text("a", "y");
+    commit_text("a", "y");
     assert_holds("b", "precious", 8);
     assert_holds("a", "y", 1);
     assert_int_equal(lstat("a", &s), 0);
@@ -237,7 +237,7 @@ static void a_file_in_parts(void **state)
     (void)state;
     qg_reader r;
     char      text[6] = "";
-    write_text("a", "hello");
+    commit_text("a", "hello");
     assert_int_equal(qg_reader_open(&r, "a"), QG_OK);
     assert_int_equal(r.left, 5);
     assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
@@ -258,7 +258,7 @@ static void a_file_that_changes_in_between(void **state)
     for (off_t size = 4; size <= 6; size += 2) {
         qg_reader r;
         char      text[6];
-        write_text("a", "hello");
+        commit_text("a", "hello");
         assert_int_equal(qg_reader_open(&r, "a"), QG_OK);
         assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
         assert_int_equal(truncate("a", size), 0);
@@ -288,7 +288,7 @@ static void directory_without_permission(void **state)
     (void)state;
     const uid_t user = geteuid();
     assert_int_equal(mkdir("sub", 0700), 0);
-    write_text("sub/a", "old");
+    commit_text("sub/a", "old");
     assert_int_equal(chmod("sub", 0555), 0);
     assert_int_equal(chmod(".", 0755), 0);
     if (user == 0 && seteuid(65534)) skip();
@@ -306,7 +306,7 @@ static void directory_without_permission(void **state)
 static void full_disk(void **state)
 {
     (void)state;
-    write_text("a", "old");
+    commit_text("a", "old");
     unsigned char *zeros = calloc(1, 300000);
     assert_non_null(zeros);
     struct rlimit before;
