@@ -52,6 +52,7 @@ extern "C" {
 #include "layers/layer.h"
 #include "layers/models/models.h"
 #include "optim/optim.h"
+#include "optim/rule.h"
 #include "optim/schedule.h"
 #include "datasets/loader.h"
 

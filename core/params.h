@@ -69,9 +69,10 @@ QG_MUST_CHECK qg_status qg_params_allocate(qg_params *p);
 /* NULL: no parameter has the name, QG_EARG; or p is NULL, and the message stays. */
 qg_param *qg_params_find(const qg_params *p, const char *name);
 
-static inline float qg__clip(float w, float clip)
+/* w within [-clip, clip]; NaN stays NaN. */
+static inline float qg_clipped(float w, float clip)
 {
-    const float below = clip < w ? clip : w;            /* in this order NaN stays NaN */
+    const float below = clip < w ? clip : w;            /* in this order, for NaN */
     return -clip > below ? -clip : below;
 }
 

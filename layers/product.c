@@ -35,7 +35,7 @@ static void centre(const qg_param *p, float *w, size_t n)
     double      sum   = 0;
     for (size_t i = 0; i < n; i++) sum += (double)w[i];
     const float mean = (float)(sum / (double)n);
-    for (size_t i = 0; i < n; i++) w[i] = qg__clip(w[i] - mean, bound);
+    for (size_t i = 0; i < n; i++) w[i] = qg_clipped(w[i] - mean, bound);
 }
 
 /* Projections for latent weights without mean over the input channels: those of each pixel of a kernel,

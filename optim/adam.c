@@ -24,5 +24,5 @@ qg_status qg__adam_defaults(qg_adam_spec *spec)
 qg_optim *qg_adam(qg_params *p, qg_adam_spec spec)
 {
     if (!p || qg__adam_defaults(&spec)) return NULL;
-    return qg__optim_new(p, QG_KERNELS(qg__adam), &spec, sizeof spec, spec.lr, spec.weight_decay);
+    return qg_optim_new(p, QG_KERNELS(qg__adam), &spec, sizeof spec, spec.lr, spec.weight_decay);
 }

@@ -32,7 +32,7 @@ static void update(const void *adam, const qg_stretch *s)
         m[i] = beta1 * m[i] + (1 - beta1) * g[i];
         v[i] = beta2 * v[i] + (1 - beta2) * (g[i] * g[i]);
         /* In one subtraction: alone, 1 - shrink would often round to 1, and w - shrink w to w. */
-        w[i] = qg__clip(w[i] - (shrink * w[i] + rate * m[i] / (sqrtf(v[i]) * scale + eps)), clip);
+        w[i] = qg_clipped(w[i] - (shrink * w[i] + rate * m[i] / (sqrtf(v[i]) * scale + eps)), clip);
         g[i] = 0;
     }
 }

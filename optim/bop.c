@@ -47,5 +47,5 @@ qg_optim *qg_bop(qg_params *p, qg_bop_spec spec)
     }
     if (qg__adam_defaults(&spec.rest)) return NULL;
     const bop b = { spec, QG_KERNELS(qg__bop), QG_KERNELS(qg__adam) };
-    return qg__optim_new(p, &rule, &b, sizeof b, spec.rest.lr, spec.rest.weight_decay);
+    return qg_optim_new(p, &rule, &b, sizeof b, spec.rest.lr, spec.rest.weight_decay);
 }

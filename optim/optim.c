@@ -201,13 +201,13 @@ static qg_status add_moment(qg_optim *o, int m)
 /* A step then allocates nothing. */
 static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
 {
-    void *copy = qg_arena_take(&o->arena, spec_bytes);
+    void *copy = qg_arena_take(&o->arena, spec_bytes + 1);
     o->blocks  = qg_blocks(o->params->length);
     o->first   = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->first);
     o->bad     = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->bad);
     o->item    = qg_arena_take(&o->arena, ((size_t)o->params->count + 1) * sizeof *o->item);
     if (!copy || !o->first || !o->bad || !o->item) return QG_EMEM;
-    o->spec = memcpy(copy, spec, spec_bytes);
+    o->spec = spec_bytes ? memcpy(copy, spec, spec_bytes) : copy;
     list_items(o);
     for (int m = 0; m < o->rule->n_moments; m++)
         if (add_moment(o, m)) return QG_EMEM;
@@ -225,7 +225,7 @@ static bool has_flips(const qg_params *p, const qg_rule *rule)
     return false;
 }
 
-qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
+qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
                         float lr, float weight_decay)
 {
     if (!p) return NULL;

@@ -35,12 +35,12 @@ typedef struct qg_rule {
     bool        flips;                      /* also trains parameters that flip (qg_param.flips) */
 } qg_rule;
 
-/* Copies spec, which has spec_bytes, and passes it to every update.  weight_decay is that of QG_WEIGHTS.
- * NULL, as for qg_sgd: a NULL p keeps the message. */
-qg_optim *qg__optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
+/* Copies spec, which has spec_bytes and may be NULL if that is 0, and passes the copy to every update.
+ * weight_decay is that of QG_WEIGHTS.  Fails like qg_sgd. */
+qg_optim *qg_optim_new(qg_params *p, const qg_rule *rule, const void *spec, size_t spec_bytes,
                         float lr, float weight_decay);
 
-/* Replaces zeros by defaults; fails like qg_adam. */
+/* Replaces zeros by defaults; fails like qg_adam (internal). */
 QG_MUST_CHECK qg_status qg__adam_defaults(qg_adam_spec *spec);
 
 #endif

@@ -19,5 +19,5 @@ qg_optim *qg_sgd(qg_params *p, qg_sgd_spec spec)
     const qg_rule *rule = spec.nesterov       ? QG_KERNELS(qg__sgd_nesterov)
                           : spec.momentum > 0 ? QG_KERNELS(qg__sgd_momentum)
                                               : QG_KERNELS(qg__sgd_plain);
-    return qg__optim_new(p, rule, &spec, sizeof spec, spec.lr, spec.weight_decay);
+    return qg_optim_new(p, rule, &spec, sizeof spec, spec.lr, spec.weight_decay);
 }

@@ -13,7 +13,7 @@ static void update_plain(const void *spec, const qg_stretch *s)
     float *restrict w     = s->w;
     float *restrict g     = s->g;
     for (size_t i = 0; i < s->n; i++) {
-        w[i] = qg__clip(w[i] - lr * (g[i] + decay * w[i]), clip);
+        w[i] = qg_clipped(w[i] - lr * (g[i] + decay * w[i]), clip);
         g[i] = 0;
     }
 }
@@ -32,7 +32,7 @@ static void update_momentum(const void *spec, const qg_stretch *s)
     float *restrict v        = s->moment[0];
     for (size_t i = 0; i < s->n; i++) {
         v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-        w[i] = qg__clip(w[i] - lr * v[i], clip);
+        w[i] = qg_clipped(w[i] - lr * v[i], clip);
         g[i] = 0;
     }
 }
@@ -52,7 +52,7 @@ static void update_nesterov(const void *spec, const qg_stretch *s)
     for (size_t i = 0; i < s->n; i++) {
         const float d = g[i] + decay * w[i];
         v[i] = momentum * v[i] + d;
-        w[i] = qg__clip(w[i] - lr * (d + momentum * v[i]), clip);
+        w[i] = qg_clipped(w[i] - lr * (d + momentum * v[i]), clip);
         g[i] = 0;
     }
 }

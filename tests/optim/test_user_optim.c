@@ -1,7 +1,6 @@
-/* An optimizer of the user's own, beside qgrad.h: a loop and a constant. */
+/* An optimizer of the user's own: a loop and a constant. */
 #include "tests/support/testing.h"
 
-#include "optim/rule.h"
 #include "qgrad.h"
 
 /* signSGD: w = w - lr sign(g).                                               [1802.04434] */
@@ -9,7 +8,7 @@ static void update(const void *spec, const qg_stretch *s)
 {
     (void)spec;
     for (size_t i = 0; i < s->n; i++) {
-        if (s->g[i] != 0) s->w[i] = qg__clip(s->w[i] - (s->g[i] > 0 ? s->lr : -s->lr), s->clip);
+        if (s->g[i] != 0) s->w[i] = qg_clipped(s->w[i] - (s->g[i] > 0 ? s->lr : -s->lr), s->clip);
         s->g[i] = 0;
     }
 }
@@ -23,7 +22,7 @@ static void a_rule_is_all_there_is_to_it(void **state)
     qg_param *w = declare(&p, "w", (qg_shape){ 1, 1, 1, 3 });
     w->clip     = 0.75f;
     assert_int_equal(qg_params_allocate(&p), QG_OK);
-    qg_optim *o = qg__optim_new(&p, &sign_rule, "", 1, 0.5f, 0);
+    qg_optim *o = qg_optim_new(&p, &sign_rule, NULL, 0, 0.5f, 0);
     if (!o) fail_msg("%s", qg_errmsg());
     for (int step = 0; step < 2; step++) {
         w->grad[0] = 3, w->grad[1] = -1e-9f, w->grad[2] = 0;

@@ -26,7 +26,7 @@ static void update(const void *spec, const qg_stretch *s)
     for (size_t i = 0; i < s->n; i++) {
         m[i] += (s->g[i] - m[i]) * new1;
         v[i] += (s->g[i] * s->g[i] - v[i]) * new2;
-        s->w[i] = qg__clip(s->w[i] - m[i] * alpha / (sqrtf(v[i]) + a->eps), s->clip);
+        s->w[i] = qg_clipped(s->w[i] - m[i] * alpha / (sqrtf(v[i]) + a->eps), s->clip);
         s->g[i] = 0;
     }
 }
@@ -36,7 +36,7 @@ static const qg_rule keras_rule = { .name = "keras-adam", .n_moments = 2, .momen
 static qg_optim *optim(qg_params *p)
 {
     const keras_adam spec = { .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-7f };
-    return qg__optim_new(p, &keras_rule, &spec, sizeof spec, spec.lr, 0);
+    return qg_optim_new(p, &keras_rule, &spec, sizeof spec, spec.lr, 0);
 }
 
 /* gamma stays 1.  Keras' momentum is the weight of the old statistics. */
