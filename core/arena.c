@@ -27,8 +27,8 @@ static qg_arena_block *block_new(qg_arena *a, size_t size)
     return b;
 }
 
-/* The blocks after the current one are empty.  The first that is large enough serves; a request
- * that none can serve gets a block of its own behind the current one. */
+/* The blocks after the current one are empty.  The first that is large enough serves the request; if none is, a new
+ * block is appended. */
 static qg_arena_block *block_for(qg_arena *a, size_t bytes)
 {
     qg_arena_block *last = a->current;

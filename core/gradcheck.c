@@ -79,13 +79,13 @@ static qg_status evaluate(check *c, builder build, qg_var **loss, double *sum)
     const weighting s = { qg_rng_fork(c->spec.key, STREAM_WEIGHTS), true };
     qg_tape_begin(c->tape, QG_TRAIN, c->spec.key, 0);
     *sum = weighted_sum(c->tape, build(c->tape, c->spec.params, c->spec.context), s, loss);
-    /* qg_backward is where a step's first failure is told; it does nothing else then. */
+    /* qg_backward reports the first failure of a step, and then does nothing else. */
     if (qg_tape_status(c->tape)) return qg_backward(c->tape, NULL);
     return *loss ? QG_OK : qg_fail(QG_EARG, "gradcheck %s: build returned NULL", c->spec.name);
 }
 
-/* dL/dp . d by differences at distance h, in the direction that key draws.  The values are floats:
- * what they really moved by is h d to within rounding, and *moved is the gradient along that. */
+/* dL/dp . d by differences at distance h, in the direction that key draws.  The values are floats, so they move by
+ * h d only to within rounding; *moved is the gradient along the actual step. */
 static qg_status difference(check *c, const qg_param *p, uint64_t key, float h, double *slope,
                             double *moved)
 {
@@ -155,8 +155,8 @@ static qg_status spoil(check *c)
     return qg_tape_status(c->tape);
 }
 
-/* Twice: the first pass shows how much memory to spoil before the second, so that an op which adds
- * to a gradient that it said it would assign, or leaves a part of it out, does not meet zeros. */
+/* Twice: the first pass shows how much memory to fill with NaN before the second, so that an op that adds to a
+ * gradient it declared to assign, or leaves out a part of it, does not find zeros there. */
 static qg_status differentiate(check *c)
 {
     qg_params *p = c->spec.params;
@@ -205,7 +205,7 @@ static qg_status check_spec(const qg_gradcheck_spec *spec)
 
 qg_status qg_gradcheck(qg_gradcheck_spec spec, qg_gradcheck_result *result)
 {
-    if (!result) return qg_fail(QG_EARG, "gradcheck: the place of its result is NULL");
+    if (!result) return qg_fail(QG_EARG, "gradcheck: result is NULL");
     qg_status s = check_spec(&spec);
     if (s) return s;
     if (spec.h == 0) spec.h = STEP;
@@ -277,7 +277,7 @@ static qg_status slopes(const qg_slopecheck_spec *spec, const qg_param *x, qg_ta
 
 qg_status qg_slopecheck(qg_slopecheck_spec spec, qg_gradcheck_result *result)
 {
-    if (!result) return qg_fail(QG_EARG, "slopecheck: the place of its result is NULL");
+    if (!result) return qg_fail(QG_EARG, "slopecheck: result is NULL");
     if (!spec.name || !spec.op || !spec.surrogate)
         return qg_fail(QG_EARG, "slopecheck %s: name, op and surrogate are required",
                        spec.name ? spec.name : "?");

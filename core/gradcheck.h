@@ -1,7 +1,7 @@
 /* core/gradcheck.h — is a derivative the derivative of what was computed?
  *
- * For the author of an op or a layer.  A check is a spec, so that many of them stand in
- * a table; its outcome is a struct, and nothing is printed.
+ * For authors of ops and layers.  A check is a spec, so a table can hold many.  Its outcome is a struct; nothing
+ * is printed.
  *
  *     static qg_var *build(qg_tape *t, const qg_params *p, void *context)
  *     {
@@ -36,29 +36,28 @@ typedef struct qg_gradcheck_result {
     double      tolerance;  /* what it was compared with */
     const char *reason;     /* never NULL */
     char        worst[64];  /* the name of the parameter with that error, cut if need be */
-    double      least;      /* the smallest |dL/dp| of what was checked; 0: a check of nothing */
+    double      least;      /* the smallest |dL/dp| of the parameters; 0: one of the checks was vacuous */
     bool        pass;       /* error <= tolerance; false for a NaN */
 } qg_gradcheck_result;
 
-/* Compares dL/dp, p each parameter in turn, with central differences in random directions.
+/* Compare dL/dp, p each parameter in turn, with central differences in random directions.
  *     L    = sum of r[i] y[i],  y what build returns, r keyed and +-1, summed in double
  *     D(h) = (L(p + h d) - L(p - h d)) / 2h,   d[j] = +-1, keyed
  *     D    = (4 D(h) - D(2h)) / 3
  *     error = |dL/dp . d - D| / max(|dL/dp|, |D|, |dL/d(all p)| / 1024)
- * With a surrogate, L(p +- h d) is computed from what that returns, of the same shape: for a
- * step function, the smooth function whose slopes its backward declares, all rounding errors held where
- * they were.  It needs no backward of its own.
- * |v| of a vector is its Euclidean length, which is what v . d is for an average d.  The memory of
- * the tape holds NaN when the gradient is taken, so what an op leaves unwritten shows.
+ * With a surrogate, L(p +- h d) is computed from its result, which has the same shape.  For a step function
+ * that is the smooth function whose slopes its backward declares, with all rounding errors held constant.  The
+ * surrogate needs no backward of its own.
+ * |v| of a vector is its Euclidean length, the size of v . d for an average d.  The tape's memory is filled
+ * with NaN before the gradient is taken, so that anything an op leaves unwritten shows.
  *
- * Range    build is called once per evaluation, on a step begun in QG_TRAIN with the same key and
- *          number each time, so dropout draws the same.  It must be smooth where it is looked at:
- *          the caller keeps every value further than 2h from a kink (relu at 0), and values that
- *          compete for a maximum further than 4h from each other.
- * Memory   Values, and tracked arrays that build updates, end as they were; gradients end at 0.
- *          result is written when the check could be made, that is when QG_OK is returned.
- * Fails    QG_EARG (spec), QG_ESTATE (params not allocated, or none is trained), what build fails
- *          with, QG_EMEM.  A wrong gradient is no failure: look at pass. */
+ * Range    build is called once per evaluation, on a step begun in QG_TRAIN with the same key and number, so
+ *          dropout draws the same each time.  The function must be smooth near p: keep every value further
+ *          than 2h from a kink (relu at 0), and values that compete for a maximum further than 4h apart.
+ * Memory   Values, and tracked arrays that build updates, are restored; gradients are 0 afterwards.
+ *          *result is written if QG_OK is returned.
+ * Fails    QG_EARG (spec), QG_ESTATE (params not allocated, or none is trained), the failure of build,
+ *          QG_EMEM.  A wrong gradient is not a failure: see result->pass. */
 QG_MUST_CHECK
 qg_status qg_gradcheck(qg_gradcheck_spec spec, qg_gradcheck_result *result);
 
@@ -67,19 +66,19 @@ typedef struct qg_slopecheck_spec {
     qg_var   *(*op)(qg_tape *t, qg_var *x, void *context);      /* elementwise, same shape */
     double    (*surrogate)(double x, void *context);            /* s, as its author declares it */
     void       *context;    /* handed to both */
-    float       lo, hi;     /* where to look; lo < hi */
+    float       lo, hi;     /* the interval; lo < hi */
     int         points;     /* 0: 1021 */
     float       tolerance;  /* 0: 1e-5 */
     const char *reason;     /* NULL: the default's */
     uint64_t    key;
 } qg_slopecheck_spec;
 
-/* Compares the pretended gradient of an elementwise op with the slope of its surrogate s.
+/* Compare the declared gradient of an elementwise op with the slope of its surrogate s.
  *     dL/dx[i] against r[i] s'(x[i]),   s' by central differences in double, r keyed in 1/2..3/2
  *     error = largest |difference| / max(1, largest |r s'|)
  * x is one keyed point in each of `points` equal parts of lo..hi, and is the parameter "x" of shape
- * [1,1,1,points].  A jump or kink of s is legal: no point falls within 1e-6 of it but by accident.
- * Fails: QG_EARG (spec), QG_ESHAPE (op returns another shape), what op fails with, QG_EMEM. */
+ * [1,1,1,points].  s may have jumps and kinks: a point falls within 1e-6 of one only by accident.
+ * Fails: QG_EARG (spec), QG_ESHAPE (op returns another shape), the failure of op, QG_EMEM. */
 QG_MUST_CHECK
 qg_status qg_slopecheck(qg_slopecheck_spec spec, qg_gradcheck_result *result);
 

@@ -1,7 +1,7 @@
 /* core/rng.h — keyed random numbers.
  *
- * A stream is a 64-bit key; draw i of it is a pure function of (key, i).  There is no state, so a
- * draw does not depend on who drew before, on which thread, or on whether the run was resumed.
+ * A stream is a 64-bit key; draw i of it is a pure function of (key, i).  Generators have no state, so a draw
+ * depends neither on earlier draws, nor on the thread, nor on whether the run was resumed.
  * The generator is the SplitMix64 finaliser of key and counter (Steele, Lea, Flood 2014).
  */
 #ifndef QG_RNG_H
@@ -34,7 +34,7 @@ static inline float qg_uniform(uint64_t key, uint64_t i)
 float qg_normal(uint64_t key, uint64_t i);                              /* mean 0, deviation 1 */
 void  qg_permutation(uint64_t key, size_t n, uint32_t *order);          /* of 0 .. n-1, n < 2^32 */
 
-/* The purposes a seed is forked for; files and results depend on these numbers. */
+/* What a seed is forked for.  Files and results depend on these numbers. */
 enum { QG_STREAM_INIT = 1, QG_STREAM_SHUFFLE = 2, QG_STREAM_AUGMENT = 3, QG_STREAM_TAPE = 4 };
 
 #endif

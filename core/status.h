@@ -1,7 +1,7 @@
 /* core/status.h — how things fail.
  *
- * A function that can fail returns qg_status, or a pointer that is NULL on failure.  Either way
- * qg_errmsg() then explains, for this thread, until the next failure.  Do not read it otherwise.
+ * A function that can fail returns qg_status, or a pointer that is NULL on failure.  After a failure qg_errmsg()
+ * explains it, until the next failure of the same thread.  Its text means nothing at other times.
  */
 #ifndef QG_STATUS_H
 #define QG_STATUS_H
@@ -37,15 +37,15 @@ typedef enum qg_status {
 #endif
 
 const char *qg_status_text(qg_status s);                 /* "out of memory"; never NULL */
-const char *qg_errmsg(void);                             /* the last failure, whole; never NULL */
-qg_status   qg_errcode(void);                            /* its status, where a NULL does not tell it */
-int         qg_report(const char *program);              /* "program: message" to stderr; 1 */
+const char *qg_errmsg(void);                             /* the message of the last failure; never NULL */
+qg_status   qg_errcode(void);                            /* its status, for functions that return NULL */
+int         qg_report(const char *program);              /* print "program: message" to stderr; returns 1 */
 QG_PRINTF(2, 3)
 qg_status   qg_fail(qg_status s, const char *fmt, ...);  /* set the message, return s */
-qg_status   qg_fail_null(qg_status s, const char *what); /* the same: what was given is NULL, and the last
-                                                            failure, as a rule the reason, stays in it */
+qg_status   qg_fail_null(qg_status s, const char *what); /* the same for an argument that is NULL; the message
+                                                            keeps the last failure, usually the reason */
 
-/* A broken promise of an op or layer author, never of user data: prints file:line and aborts. */
+/* For broken contracts of op and layer authors, never for user data: prints file:line and aborts. */
 #define QG_ASSERT(cond) ((cond) ? (void)0 : qg__assert_failed(__FILE__, __LINE__, #cond))
 QG_NORETURN void qg__assert_failed(const char *file, int line, const char *cond);
 

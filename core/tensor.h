@@ -16,20 +16,20 @@ typedef struct qg_shape {
     int c;                  /* channels, innermost; input channels of a weight */
 } qg_shape;
 
-/* A view: a shape and somebody else's memory. */
+/* A view: a shape, and memory that it does not own. */
 typedef struct qg_tensor {
     qg_shape shape;
     float   *data;          /* 64-byte aligned if it came from an arena */
 } qg_tensor;
 
-/* How messages print a shape: printf("x " QG_SHAPE_FMT, QG_SHAPE_ARGS(x->shape)). */
+/* To print a shape in a message: printf("x " QG_SHAPE_FMT, QG_SHAPE_ARGS(x->shape)). */
 #define QG_SHAPE_FMT     "[%d,%d,%d,%d]"
 #define QG_SHAPE_ARGS(s) (s).n, (s).h, (s).w, (s).c
 
 static inline size_t qg_row(qg_shape s)   { return (size_t)s.h * (size_t)s.w * (size_t)s.c; }
 static inline size_t qg_count(qg_shape s) { return (size_t)s.n * qg_row(s); }
 
-/* Every extent is at least 1, and there are no more than 2^58 numbers: sizes in bytes fit 64 bits. */
+/* Every extent is at least 1, and the shape has at most 2^58 numbers, so sizes in bytes fit 64 bits. */
 static inline bool qg_shape_valid(qg_shape s)
 {
     return s.n > 0 && s.h > 0 && s.w > 0 && s.c > 0 && (double)s.n * s.h * s.w * s.c <= 0x1p58;

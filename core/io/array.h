@@ -1,8 +1,8 @@
 /* core/io/array.h — a typed view with a real rank.
  *
- * Tensors of the engine are float32 and have no rank (core/tensor.h).  Two things do: entries of a
- * checkpoint, and operands of the operators named after TensorFlow's and Blueoil's, whose
- * definitions speak of rank and axis.  Both use this view; it owns nothing.
+ * Tensors of the engine are float32 and have no rank (core/tensor.h).  Arrays of a checkpoint have one, and so
+ * have the operands of the operators named after TensorFlow's and Blueoil's, whose definitions use rank and axis.
+ * A view owns nothing.
  */
 #ifndef QG_ARRAY_H
 #define QG_ARRAY_H

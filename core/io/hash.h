@@ -1,5 +1,5 @@
-/* core/io/hash.h — 64-bit FNV-1a (Fowler, Noll, Vo), for digests that tell things apart.  It is no
- * protection against malice. */
+/* core/io/hash.h — 64-bit FNV-1a (Fowler, Noll, Vo), for digests that tell things apart.  It does not protect
+ * against tampering. */
 #ifndef QG_HASH_H
 #define QG_HASH_H
 
@@ -8,7 +8,7 @@
 
 #define QG_HASH_BASIS 0xCBF29CE484222325u
 
-/* h: QG_HASH_BASIS, or the hash of what comes before. */
+/* h: QG_HASH_BASIS, or the hash of the bytes before. */
 static inline uint64_t qg_hash(uint64_t h, const void *bytes, size_t n)
 {
     const unsigned char *b = bytes;

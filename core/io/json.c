@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The recursion below is as deep as the text says, so the text may not say much. */
+/* The recursion below is as deep as the text asks, so the depth is limited. */
 enum { MAX_DEPTH = 128 };
 
 bool qg_json_bad(qg_json *j, const char *what)
@@ -66,7 +66,7 @@ static bool read_hex4(qg_json *j, uint32_t *v)
     return true;
 }
 
-/* Behind "\u": up to 12 characters of text become up to 4 bytes at *to. */
+/* After "\u": up to 12 characters of text become up to 4 bytes at *to. */
 static bool read_unicode(qg_json *j, unsigned char **to)
 {
     static const unsigned char lead[] = { 0, 0xC0, 0xE0, 0xF0 };

@@ -1,4 +1,4 @@
-/* core/io/json.h — a strict reader of the JSON header of a file, pulled token by token.  Internal.
+/* core/io/json.h — a strict JSON reader that the caller pulls token by token.  Internal.
  *
  *     if (!qg_json_expect(j, '{')) return false;
  *     for (bool first = true;; first = false) {
@@ -8,11 +8,11 @@
  *         ... read or skip the value ...
  *     }
  *
- * RFC 8259 to the letter: no comments, no trailing commas, no leading zeros.  Nothing is allocated:
- * strings are decoded in place, so the text is spent afterwards.  It must be valid UTF-8.
+ * RFC 8259 to the letter: no comments, no trailing commas, no leading zeros.  Nothing is allocated: strings are
+ * decoded in place, which destroys the text.  The text must be valid UTF-8.
  *
- * Fails    A function returns false and status holds why; the caller returns at once.  QG_EFORMAT,
- *          with a message that names the path, the fault and the byte.
+ * Fails    A function returns false, and the caller returns at once.  status is QG_EFORMAT and the message
+ *          names the path, the fault and the byte.
  */
 #ifndef QG_JSON_H
 #define QG_JSON_H
@@ -29,7 +29,7 @@ typedef struct qg_json {
 } qg_json;
 
 bool qg_json_bad(qg_json *j, const char *what);         /* fail at the current byte; false */
-bool qg_json_take(qg_json *j, char c);                  /* is c next? then pass it; cannot fail */
+bool qg_json_take(qg_json *j, char c);                  /* if c is next, take it; cannot fail */
 bool qg_json_expect(qg_json *j, char c);
 bool qg_json_end(qg_json *j);                           /* only white space is left */
 bool qg_json_next(qg_json *j, bool first, char closing, bool *more);  /* to an element or the end */

@@ -389,7 +389,7 @@ static void run_weights(int rows, const correlation *m)
         }
 }
 
-/* Rows of x, side by side for each pixel, one pixel behind another. */
+/* Rows of x, side by side for each pixel, one pixel after another. */
 INLINE void gather_rows(int rows, const correlation *m, const float *from, float *to)
 {
     for (int image = 0; image < m->images; image++)

@@ -1,17 +1,18 @@
-/* core/kernels/conv_kernel.h — convolution of one NHWC image by register tiles: direct, or Winograd's for 3 x 3.
+/* core/kernels/conv_kernel.h — convolution of one NHWC image by register tiles: directly, or 3 x 3 by Winograd's
+ * algorithm.
  *
  *     y[r][q][o] = bias[o] + sum over i, j, c of
  *                            x[r * stride + i][q * stride + j][c] * w[o][i][j][c]
  *
  * and its two derivatives.  The image already carries its padding (qg__pad), so the kernels
- * see a valid convolution: oh = (h - kh) / stride + 1, ow likewise, every size >= 1.  They are
+ * compute a valid convolution: oh = (h - kh) / stride + 1, ow likewise, every size >= 1.  They are
  * single-threaded, allocate nothing and assume that sizes were checked.
  *
  * Weights are packed once per step into blocks of channels, the last block filled up with zeros:
  *     forward    [blocks of oc][points][c][block]
  *     backward   [blocks of c][points][oc][block], the kernel turned by half a turn
  * and their gradient is collected in the layout of the former.  The points are the kh * kw weights of
- * a kernel; Winograd's way has 16 (core/kernels/winograd_kernel.c).  Packed arrays and scratch are 64-byte
+ * a kernel; Winograd's algorithm has 16 (core/kernels/winograd_kernel.c).  Packed arrays and scratch are 64-byte
  * aligned; images, bias and w need no more than a float's alignment.
  *
  * Every sum, Winograd's at each point, is one chain of multiply-adds, in an order that the geometry
@@ -58,8 +59,8 @@ static inline void qg__pad(int h, int w, int c, int pad_h, int pad_w, float valu
 typedef struct qg__conv_kernels {
     int lanes;              /* floats in a vector: 16, 8 or 4 */
     int points;             /* of a packed kernel; 0: kh * kw */
-    int gap;                /* floats behind each point's [c][block], lest all points share few lines
-                             * of the cache */
+    int gap;                /* floats after each point's [c][block], so that points do not share the same
+                             * few lines of the cache */
 
     /* Blocks [b0, b1) of w; pieces may be packed in any order. */
     void (*pack_forward)(const qg__conv *g, int b0, int b1, const float *w, float *wf);
@@ -80,8 +81,8 @@ typedef struct qg__conv_kernels {
     void (*forward_add)(const qg__conv *g, const float *x, const float *wf, float *y, float *scratch);
 
     /* dx = the derivative for the whole padded image, overwritten.  Exact work for any stride.
-     * See qg__conv_mirror for the better way where the output is as large as the input; Winograd's
-     * is defined nowhere else, and this is NULL then. */
+     * Where the output is as large as the input, qg__conv_mirror is faster.  Winograd's algorithm is
+     * defined for no other case and leaves this NULL. */
     void (*input_gradient)(const qg__conv *g, const float *dy, const float *wb, float *dx);
 
     /* acc += the derivative summed over n images, x [n][h][w][c] and dy [n][oh][ow][oc], for units
@@ -97,9 +98,9 @@ typedef struct qg__conv_kernels {
 QG_DECLARE_KERNELS(qg__conv_kernels, qg__conv_kernels);
 QG_DECLARE_KERNELS(qg__conv_kernels, qg__winograd_kernels);
 
-/* Whether Winograd's way is defined for g, and has been found faster than the direct one.  Beyond 256
- * channels what it gathers, and the weights, 16 / 9 times as large, no longer come from a cache; below
- * 16 outputs half of what it computes may be thrown away. */
+/* Whether Winograd's algorithm is defined for g and was measured to be faster than the direct one.  Above 256
+ * channels the gathered inputs and the weights, 16 / 9 times as large, no longer fit a cache; below 16 outputs
+ * up to half of the results may be discarded. */
 static inline bool qg__winograd_fits(const qg__conv *g)
 {
     return g->kh == 3 && g->kw == 3 && g->stride == 1 && g->oh % 2 == 0 && g->ow % 2 == 0 &&

@@ -1,11 +1,12 @@
 /* core/kernels/cpu.h — one kernel source, several instruction sets, chosen at run time.
  *
- * Files named *_kernel.c are compiled once per instruction set with QG_ISA set to its name, and
- * end in a constant table of functions, QG_PER_ISA(table).  QG_KERNELS(table) is the address of
- * the one this machine should use; it asks the environment, which takes as long as a loop over a few
- * hundred floats, so it stands outside of loops, or qg__isa does, and QG_KERNELS_OF(isa, table) inside.
- * The environment variable QGRAD_CPU = avx512 | avx2 | baseline
- * forces a lower one; a higher one than the machine has is ignored.
+ * Files named *_kernel.c are compiled once per instruction set, with QG_ISA set to its name, and end in a
+ * constant table of functions, QG_PER_ISA(table).  QG_KERNELS(table) is the address of the table for this
+ * machine.  It reads the environment, which takes as long as a loop over a few hundred floats, so call it
+ * outside of loops, or call qg__isa there and QG_KERNELS_OF(isa, table) inside.
+ *
+ * The environment variable QGRAD_CPU = avx512 | avx2 | baseline selects a lower instruction set than the
+ * machine's.  A higher one is ignored.
  */
 #ifndef QG_CPU_H
 #define QG_CPU_H
@@ -16,12 +17,12 @@ qg_isa      qg__isa(void);
 const char *qg_cpu_path(void);         /* "avx512", "avx2" or "baseline" */
 const char *qg_blas_core(void);        /* what OpenBLAS chose: "Cooperlake" */
 
-/* The core that OpenBLAS should have chosen, or NULL if its choice will do.  OpenBLAS knows CPUs by model and
- * gives one that is newer than itself the kernels of 2004, "Prescott", which make products two to three times
- * slower.  It chooses when it is loaded, so only OPENBLAS_CORETYPE in the environment of a new process helps;
- * build/qgrad starts itself again with it (cli/main.c).  QGRAD_CPU lowers what is asked for. */
+/* The core that OpenBLAS should have chosen, or NULL if its choice is right.  OpenBLAS recognizes CPUs by model
+ * and runs the kernels of 2004, "Prescott", on a CPU newer than itself, two to three times slower.  It chooses
+ * when it is loaded, so only OPENBLAS_CORETYPE in the environment of a new process changes that; build/qgrad
+ * restarts itself with it (cli/main.c).  QGRAD_CPU limits this choice, too. */
 const char *qg_blas_better_core(void);
-const char *qg__better_core(const char *core, qg_isa isa);     /* the rule behind it */
+const char *qg__better_core(const char *core, qg_isa isa);     /* the rule of qg_blas_better_core */
 
 #define QG_PASTE_(a, b) a##_##b
 #define QG_PASTE(a, b)  QG_PASTE_(a, b)

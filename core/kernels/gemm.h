@@ -4,11 +4,11 @@
  *     nt   c[m][n] = a[m][k] b[n][k]^T + beta c      y  = x w^T
  *     tn   c[m][n] = a[k][m]^T b[k][n] + beta c      dw = dy^T x
  *
- * in the shapes in which they are stored; on the right, what a dense layer needs them for.  lda,
- * ldb and ldc are floats from one stored row to the next, at least a row and at least 1, as in
- * BLAS, whose argument order this is.  beta 0 overwrites c without reading it; k = 0 leaves beta c;
- * m or n = 0 does nothing.  The last bits depend on m, n and k, so a caller that cuts a product for
- * its threads cuts it in the same places whatever their number.
+ * in the shapes in which they are stored; the right column is their use in a dense layer.  The order of the
+ * arguments is that of BLAS: lda, ldb and ldc are floats from one stored row to the next, at least a row and at
+ * least 1.  beta 0 overwrites c without reading it; k = 0 leaves beta c; m or n = 0 does nothing.  The last
+ * bits depend on m, n and k, so a caller that splits a product between threads must cut it in the same places
+ * for any number of threads.
  */
 #ifndef QG_GEMM_H
 #define QG_GEMM_H
@@ -20,7 +20,7 @@ void qg__gemm_nt(int m, int n, int k, const float *a, int lda, const float *b, i
 void qg__gemm_tn(int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                  float *c, int ldc);
 
-/* The same by three loops and sums in double: what the others are tested against. */
+/* The same by three loops and sums in double: the reference for tests. */
 void qg__gemm_nn_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,
                      float beta, float *c, int ldc);
 void qg__gemm_nt_ref(int m, int n, int k, const float *a, int lda, const float *b, int ldb,

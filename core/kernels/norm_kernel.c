@@ -4,9 +4,9 @@
 
 static inline const uint8_t *bytes_at(const uint8_t *which, int k) { return which ? which + k : NULL; }
 
-/* Every pass walks the channels one vector at a time and, inside, the rows of the block: what
- * belongs to a channel stays in registers, and a block is small enough to come from cache on each
- * of its c / VL visits.  n is VL but for the last, partial vector. */
+/* Every pass walks the channels one vector at a time and, inside, the rows of the block: the constants and sums of
+ * a channel stay in registers, and a block is small enough to come from the cache on each of its c / VL visits.
+ * n is VL except for the last, partial vector. */
 
 static inline void sums_lane(size_t rows, int c, int n, const float *x, float *sums)
 {

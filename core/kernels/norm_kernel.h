@@ -1,8 +1,8 @@
 /* core/kernels/norm_kernel.h — the passes of batch norm over one block of rows.
  *
- * A block is one image ([h][w] rows of c channels) or, for vectors, a slice of the batch.  Sums are
- * taken over parts of a block, in float lanes relative to the part's first row, which keeps them exact
- * enough when the mean is large against the deviation; parts are combined in double.
+ * A block is one image ([h][w] rows of c channels) or, for vectors, a slice of the batch.  Sums are taken over
+ * parts of a block, in float lanes relative to the part's first row, so that little is lost when the mean is
+ * large compared with the deviation; parts are combined in double.
  */
 #ifndef QG_NORM_KERNEL_H
 #define QG_NORM_KERNEL_H
@@ -19,7 +19,7 @@ typedef struct qg__window {
     int h, w, c, pool;
 } qg__window;
 
-/* Rows in a part, but for a block's last: what one odd first row spoils stays within it. */
+/* Rows in a part, except a block's last: an unusual first row costs accuracy in its part alone. */
 enum { QG__NORM_PART = 1024 };
 
 static inline size_t qg__norm_parts(size_t rows) { return (rows + QG__NORM_PART - 1) / QG__NORM_PART; }

@@ -18,7 +18,7 @@
  * and for the weights, transposed: dg = Gt [ sum over tiles (Bt d B) . (A dY At) ] G.  The sums over
  * channels, or over tiles, are a matrix product at each of the 16 points.  Everything but G is sums and
  * differences, and G halves, so small integers stay exact.  Each input meets the points of those outputs
- * whose windows hold it and no others, so a NaN spreads as it does in the direct way. */
+ * whose windows hold it and no others, so a NaN spreads as it does in direct convolution. */
 enum { POINTS = 16, SIDE = 4, TAPS = 9 };
 
 /* Channels lie in groups of 16 floats, so that the tiles of a product are a constant apart whatever the
@@ -164,7 +164,7 @@ INLINE void transform_sums(const float *s, ptrdiff_t pitch, vec dg[TAPS])
 /* A visit takes TILES tiles of an image, few enough for what it writes to stay in a core's own cache:
  *     inputs                  [point][c / 16][TILES][16]
  *     products or gradients   [point][TILES][block]
- * Here and among the weights a point begins one group later than it would, lest all sixteen share few
+ * Here and among the weights a gap of one group follows each point; otherwise all sixteen points would share few
  * lines of the cache: packing 256 x 256 weights takes 1.1 ms otherwise. */
 enum { TILES = 24, GAP = GROUP };
 
@@ -182,7 +182,7 @@ static size_t scratch_size(const qg__conv *g)
 /* Only where a vector is a group can a block be one vector: channels come in sixteens. */
 enum { WIDE = VL == (int)GROUP };
 
-/* All tiles of a visit, in parts of nearly equal, even size; an odd one computes the tile behind too,
+/* All tiles of a visit, in parts of nearly equal, even size; an odd one computes the next tile too,
  * which inputs and products have room for. */
 static void multiply(int tiles, int block, const float *x, int groups, const float *w, float *y)
 {

@@ -6,8 +6,8 @@
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
 
-/* Below this many bytes of packed weight gradient, every slice of the batch collects its own and the
- * slices are added; else one is collected and threads split it by units of the kernel. */
+/* A packed weight gradient of fewer bytes is collected once per slice of the batch, and the slices are added.  A
+ * larger one is collected once, and threads split it by units of the kernel. */
 enum { SLICED_BYTES = 2 << 20 };
 
 typedef struct conv {
@@ -38,7 +38,7 @@ static size_t x_row(const job *j) { return qg_row(j->y->in[0]->shape); }
 static size_t y_row(const job *j) { return qg_row(j->y->shape); }
 static float *scratch_of(const job *j, int worker) { return j->scratch + (size_t)worker * j->scratch_size; }
 
-/* Image i as the kernels want it: itself, or a padded copy in the worker's buffer. */
+/* Image i as the kernels read it: in place, or a padded copy in the worker's buffer. */
 static const float *padded(const job *j, int i, int worker)
 {
     const qg_var *x     = j->y->in[0];
@@ -126,8 +126,8 @@ static void mirrored_input_gradient(const job *j, const float *dy, bool fresh, i
     else c->k->forward_add(&m, dy, j->packed, dx, scratch_of(j, worker));
 }
 
-/* dx of image i: computed in place when nothing is there yet and nothing was padded, else in a
- * buffer whose border falls away. */
+/* y = x * w:  dx of image i, computed in place if it is assigned and nothing was padded, else in a buffer whose
+ * border is dropped. */
 static void input_gradient(const job *j, int i, int worker)
 {
     const conv  *c  = j->c;
@@ -169,7 +169,7 @@ static void pad_piece(void *context, int i, int worker)
 {
     (void)worker;
     const job *j = context;
-    padded(j, j->first + i, i);         /* every image of the run has a buffer of its own here */
+    padded(j, j->first + i, i);         /* here every image of the run has a buffer of its own */
 }
 
 /* Some units of the kernel, over a run of images. */
@@ -206,8 +206,8 @@ static void bias_gradient(const job *j)
     b->fresh = false;
 }
 
-/* A large weight: its gradient is collected once, and threads split the kernel.  They all read the
- * same images, so those are padded beforehand, a slice of the batch at a time to need less room. */
+/* A large weight: one array collects its gradient, and threads split the kernel.  All of them read the same
+ * images, which are therefore padded first, a slice of the batch at a time to need less memory. */
 static bool weight_gradient_by_units(qg_tape *t, job *j)
 {
     const int n    = j->y->shape.n;
@@ -225,7 +225,7 @@ static bool weight_gradient_by_units(qg_tape *t, job *j)
         qg_parallel(j->k->units(&j->c->g), unit_piece, j);
     }
     qg_parallel(qg__conv_blocks(j->k, j->y->shape.c), add_weight_piece, j);
-    j->acc = NULL;              /* done: the slices that follow only have dx to compute */
+    j->acc = NULL;              /* done: the slices that follow compute dx alone */
     return true;
 }
 
@@ -309,7 +309,7 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
     if (!y) return NULL;
     y->flops = 2.0 * (double)qg_count(y->shape) * (double)qg_row(w->shape);
 
-    /* A batch norm behind takes its sums image by image; single pixels it sums by slices. */
+    /* A batch norm that follows takes its sums image by image; it sums single pixels by slices itself. */
     const bool   sums  = spec.sums && qg_tape_mode(t) == QG_TRAIN && g.oh * g.ow > 1;
     const size_t extra = sums ? (size_t)y->shape.n * sums_size(&g) * sizeof(float) : 0;
     conv        *c     = qg_save(t, y, sizeof *c + extra);

@@ -2,8 +2,8 @@
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
 
-/* Output columns of one GEMM call.  Fixed, so that a sum never depends on the thread count; 256
- * is wide enough for OpenBLAS to reach its speed and leaves two cores even on 512 outputs. */
+/* Columns of one GEMM call.  Fixed, so that no sum depends on the number of threads; 256 is wide enough for
+ * OpenBLAS to reach its full speed and gives two cores equal work on 512 outputs. */
 enum { BLOCK = 256 };
 
 typedef struct dense {
@@ -20,21 +20,6 @@ static dense sizes(qg_var *y)
 static int blocks(int n)              { return (n + BLOCK - 1) / BLOCK; }
 static int width(int n, int piece)    { return n - piece * BLOCK < BLOCK ? n - piece * BLOCK : BLOCK; }
 
-/* y[:, block] = x w[block, :]^T + b[block] */
-static void forward_piece(void *context, int piece, int worker)
-{
-    (void)worker;
-    const dense *d = context;
-    const int    at = piece * BLOCK, o = width(d->o, piece);
-    float       *y = d->y->data + at;
-    const float *w = d->y->in[1]->data + (size_t)at * (size_t)d->k;
-    qg__gemm_nt(d->n, o, d->k, d->y->in[0]->data, d->k, w, d->k, 0.0f, y, d->o);
-    if (!d->y->in[2]) return;
-    const float *b = d->y->in[2]->data + at;
-    for (int r = 0; r < d->n; r++)
-        for (int i = 0; i < o; i++) y[(size_t)r * (size_t)d->o + (size_t)i] += b[i];
-}
-
 /* y = x w^T:  dx[:, block] += dy w[:, block] */
 static void input_piece(void *context, int piece, int worker)
 {
@@ -46,7 +31,7 @@ static void input_piece(void *context, int piece, int worker)
                 x->grad + at, d->k);
 }
 
-/* dw[:, block] += dy^T x[:, block] */
+/* y = x w^T:  dw[:, block] += dy^T x[:, block] */
 static void weight_piece(void *context, int piece, int worker)
 {
     (void)worker;
@@ -78,6 +63,21 @@ static const qg_op dense_op = {
     .name = "dense", .backward = dense_backward, .assigns = true, .value_unused = true
 };
 
+/* y[:, block] = x w[block, :]^T + b[block] */
+static void value_piece(void *context, int piece, int worker)
+{
+    (void)worker;
+    const dense *d = context;
+    const int    at = piece * BLOCK, o = width(d->o, piece);
+    float       *y = d->y->data + at;
+    const float *w = d->y->in[1]->data + (size_t)at * (size_t)d->k;
+    qg__gemm_nt(d->n, o, d->k, d->y->in[0]->data, d->k, w, d->k, 0.0f, y, d->o);
+    if (!d->y->in[2]) return;
+    const float *b = d->y->in[2]->data + at;
+    for (int r = 0; r < d->n; r++)
+        for (int i = 0; i < o; i++) y[(size_t)r * (size_t)d->o + (size_t)i] += b[i];
+}
+
 qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
     if (!x || !w) return NULL;
@@ -93,6 +93,6 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     if (!y) return NULL;
     dense d  = sizes(y);
     y->flops = 2.0 * d.n * d.o * d.k;
-    qg_parallel_blas(blocks(d.o), forward_piece, &d);
+    qg_parallel_blas(blocks(d.o), value_piece, &d);
     return y;
 }

@@ -1,8 +1,7 @@
-/* core/ops/ops.h — every op a user may call.
+/* core/ops/ops.h — the differentiable operations.
  *
- * x, z, w, b and the result are vars on the same tape; a NULL operand gives NULL.  Each op checks
- * its shapes; the message names the op and prints both.  Sizes at the end of a line are those of
- * the operands: n h w c of x, oh ow oc of the result.
+ * x, z, w, b and the result are vars on the same tape; an op that is given NULL returns NULL.  Each op checks
+ * its shapes; the message names the op and prints both.  Sizes are n h w c for x and oh ow oc for the result.
  */
 #ifndef QG_OPS_H
 #define QG_OPS_H
@@ -16,17 +15,22 @@ typedef struct qg_conv_spec {
     int   stride;           /* 0: 1; down and across */
     int   pad_h, pad_w;     /* rows above and below, columns left and right */
     float pad_value;        /* what lies there: 0, or a value that x may have, such as +1 */
-    bool  sums;             /* a qg_norm follows: gather its batch statistics on the way */
+    bool  sums;             /* a qg_norm follows: gather its batch statistics while the image is in cache */
 } qg_conv_spec;
 
 /* Cross-correlation (the kernel is not flipped), as every framework's conv2d.
  *     y[n,i,j,o] = b[o] + sum over p,q,k of w[o,p,q,k] x[n, i stride + p - pad_h, j stride + q - pad_w, k]
- * x [n,h,w,c], w [oc,kh,kw,c], b [1,1,1,oc] or NULL;  oh = (h + 2 pad_h - kh) / stride + 1, rounded
- * down.  Fails: QG_ESHAPE, QG_EARG (stride, pad). */
+ *
+ * Shapes   x [n,h,w,c], w [oc,kh,kw,c], b [1,1,1,oc] or NULL, result [n,oh,ow,oc];
+ *          oh = (h + 2 pad_h - kh) / stride + 1, rounded down; ow likewise.
+ * Fails    QG_ESHAPE, QG_EARG (stride, padding). */
 qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec);
 
 /*     y[n,o] = b[o] + sum over k of w[o,k] x[n,k]
- * x [n,h,w,c] seen as n rows of k = h w c numbers, w [o,..] of k numbers each, b [1,1,1,o] or NULL. */
+ *
+ * Shapes   x [n,h,w,c], read as n rows of k = h w c numbers; w [o,..], k numbers each; b [1,1,1,o] or NULL;
+ *          result [n,1,1,o].
+ * Fails    QG_ESHAPE. */
 qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 
 /* --- elementwise -------------------------------------------------------------------------- */
@@ -48,20 +52,20 @@ qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size);          /* stride = size; 
 qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down */
 qg_var *qg_global_avgpool(qg_tape *t, qg_var *x);             /* [n,h,w,c] -> [n,1,1,c] */
 
-/* Every stride-th pixel down and across, with zero channels added evenly in front and behind.
+/* Every stride-th pixel down and across, with zero channels added evenly before the first and after the last.
  *     y[n,i,j,k] = x[n, i stride, j stride, k - (channels - c) / 2], 0 where there is no such channel
  * x [n,h,w,c] -> [n, (h - 1) / stride + 1, (w - 1) / stride + 1, channels], channels >= c.
  *                               [He et al. 2015, arXiv:1512.03385v1, sec. 3.3, shortcut A] */
 qg_var *qg_shortcut(qg_tape *t, qg_var *x, int stride, int channels);
 
-/* The numbers of x in another shape: a copy.  y has the n of x and as many numbers per image; y.n is
- * ignored.  Fails: QG_ESHAPE. */
+/* A copy of x in shape y, which has as many numbers per image; the result has the n of x, and y.n is ignored.
+ * Fails: QG_ESHAPE. */
 qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape y);
 
 /* --- batch norm, and what is fused with it ------------------------------------------------- */
 
-/* An elementwise function that an op can apply on its way.  core knows it only by these two
- * functions, which the caller supplies.  Both are called on runs of any length n. */
+/* An elementwise function that qg_norm applies in the same pass.  core knows it only by these two functions,
+ * which the caller supplies.  Both are called on runs of any length n. */
 typedef struct qg_activation qg_activation;
 struct qg_activation {
     void (*forward)(const qg_activation *f, size_t n, const float *x, float *y);    /* y[i] = f(x[i]) */
@@ -75,8 +79,8 @@ struct qg_activation {
     float   arg;            /* and its argument */
     int     n_learned;      /* learned[j] has one element; its gradient is dk[j] */
     qg_var *learned[3];
-    qg_isa  isa;            /* for the two's own use: what qg__isa said, asked once and not in every run, */
-    const void *of;         /* and whose they are */
+    qg_isa  isa;            /* for the two's own use: the result of qg__isa, asked once and not in every run, */
+    const void *of;         /* and what the two belong to */
 };                          /* {0}: none */
 
 enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */
@@ -88,20 +92,20 @@ typedef struct qg_norm_spec {
     bool          frozen;       /* QG_TRAIN also uses the running statistics and leaves them alone */
     int           pool;         /* 0: none; else the maximum over pool x pool, at most QG_NORM_POOL */
     qg_var       *add;          /* [n,h,w,c] added to z: the shortcut of a residual block; not with pool */
-    bool          relu;         /* max(z, 0) behind the two */
-    qg_activation act;          /* and behind that; {0}: none.  Neither it nor relu decreases
-                                   anywhere, so both commute with the maximum */
+    bool          relu;         /* then max(z, 0) */
+    qg_activation act;          /* then this; {0}: none.  It must never decrease, as relu, so that both
+                                   commute with the maximum */
 } qg_norm_spec;
 
-/* Batch norm over n h w, then max pooling, relu and an activation, in one pass.
+/* Batch normalization over n h w, then max pooling, relu and an activation, in one pass.
  *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
  * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
  * QG_EVAL.  Fails: QG_ESHAPE, QG_EARG.                [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
 
-/* The same as arithmetic on the product before it, so that its weight can be changed in between (as
- * rounding for integers does).  With z = product(x, w), s = sqrt(var + eps) of the running
+/* Batch normalization as arithmetic on the product before it, so that the scaled weight can be changed (rounded
+ * to integers, for instance) before it is multiplied.  With z = product(x, w), s = sqrt(var + eps) of the running
  * statistics and B those of the batch, norm(z) is
  *     product(x, fold_weight(w)) + fold_bias                                   QG_EVAL, or frozen
  *     fold_correct(product(x, fold_weight(w)), z)                              QG_TRAIN
@@ -116,19 +120,20 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
                                         /* y s / sB + beta - gamma meanB / sB  y, z same shape; updates
                                            mean and var as qg_norm does */
 
-/* Not an op: s of channel k, for whoever folds a weight without a tape. */
+/* Not an op: s of channel k, to fold a weight without a tape. */
 double qg__norm_deviation(qg_norm_spec spec, size_t k);
 
 /* --- losses ------------------------------------------------------------------------------- */
 
-/* x [n,1,1,classes], labels [n], each below classes.  Fails: QG_ESHAPE: x is a map of scores, which has
- * to be pooled or made one row first (a dense layer, qg_reshape); QG_EARG: a label out of range, whose
- * index is named. */
+/* Shapes   x [n,1,1,classes], labels [n], result [1,1,1,1].
+ * Range    Each label is below classes.
+ * Fails    QG_ESHAPE: x is a map of scores; pool it or make it one row first (a dense layer, qg_reshape).
+ *          QG_EARG: a label is out of range; the message names its index. */
 qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean of -log softmax(x)[label] */
 qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean over n and classes of
                                                                              max(0, 1 - s x)^2, s = +-1 */
 
-/* Not an op: how many rows of x [n,1,1,classes] have their largest score (the first of equals) at the label. */
+/* Not an op: the number of rows of x [n,1,1,classes] whose largest score (the first of equals) is at the label. */
 int     qg_correct(const qg_var *x, const uint8_t *labels);
 
 #endif

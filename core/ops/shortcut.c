@@ -1,10 +1,10 @@
 #include <string.h>
 
-#include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
+#include "core/ops/ops.h"
 
 typedef struct shortcut {
-    int stride, first;          /* channel of y that channel 0 of x lands in */
+    int stride, first;          /* first: the channel of y that channel 0 of x becomes */
 } shortcut;
 
 typedef struct job {
@@ -12,8 +12,29 @@ typedef struct job {
     const shortcut *s;
 } job;
 
-/* y[i][j][first + k] = x[i stride][j stride][k], 0 in the other channels */
-static void forward_piece(void *context, int image, int worker)
+/* y[i][j][first + k] = x[i stride][j stride][k]:  dx[i stride][j stride][k] += dy[i][j][first + k] */
+static void shortcut_gradient(void *context, int image, int worker)
+{
+    (void)worker;
+    const job     *j = context;
+    const qg_shape x = j->y->in[0]->shape, y = j->y->shape;
+    const float   *dy = j->y->grad + (size_t)image * qg_row(y) + j->s->first;
+    float         *dx = j->y->in[0]->grad + (size_t)image * qg_row(x);
+    for (int r = 0; r < y.h; r++)
+        for (int c = 0; c < y.w; c++)
+            for (int k = 0; k < x.c; k++)
+                dx[(size_t)((r * x.w + c) * j->s->stride * x.c + k)] += dy[(size_t)((r * y.w + c) * y.c + k)];
+}
+
+static void shortcut_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    if (y->in[0]->grad) qg_parallel(y->shape.n, shortcut_gradient, &(job){ y, y->saved });
+}
+
+static const qg_op shortcut_op = { .name = "shortcut", .backward = shortcut_backward };
+
+static void shortcut_value(void *context, int image, int worker)
 {
     (void)worker;
     const job     *j = context;
@@ -26,29 +47,6 @@ static void forward_piece(void *context, int image, int worker)
             memcpy(to + (size_t)((r * y.w + c) * y.c + j->s->first),
                    from + (size_t)((r * x.w + c) * j->s->stride * x.c), (size_t)x.c * sizeof *to);
 }
-
-/* dx[i stride][j stride][k] += dy[i][j][first + k] */
-static void backward_piece(void *context, int image, int worker)
-{
-    (void)worker;
-    const job     *j = context;
-    const qg_shape x = j->y->in[0]->shape, y = j->y->shape;
-    const float   *dy = j->y->grad + (size_t)image * qg_row(y) + j->s->first;
-    float         *dx = j->y->in[0]->grad + (size_t)image * qg_row(x);
-    for (int r = 0; r < y.h; r++)
-        for (int c = 0; c < y.w; c++)
-            for (int k = 0; k < x.c; k++)
-                dx[(size_t)((r * x.w + c) * j->s->stride * x.c + k)] +=
-                    dy[(size_t)((r * y.w + c) * y.c + k)];
-}
-
-static void shortcut_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    if (y->in[0]->grad) qg_parallel(y->shape.n, backward_piece, &(job){ y, y->saved });
-}
-
-static const qg_op shortcut_op = { .name = "shortcut", .backward = shortcut_backward };
 
 qg_var *qg_shortcut(qg_tape *t, qg_var *x, int stride, int channels)
 {
@@ -63,6 +61,6 @@ qg_var *qg_shortcut(qg_tape *t, qg_var *x, int stride, int channels)
     shortcut *s = qg_save(t, y, sizeof *s);
     if (!s) return NULL;
     *s = (shortcut){ stride, (channels - x->shape.c) / 2 };
-    qg_parallel(y->shape.n, forward_piece, &(job){ y, s });
+    qg_parallel(y->shape.n, shortcut_value, &(job){ y, s });
     return y;
 }
