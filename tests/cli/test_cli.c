@@ -1,10 +1,6 @@
 /* The program as a person meets it: its words, what it refuses, what it says of a training. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,10 +31,10 @@ static void test_help_is_no_error(void **state)
         assert_true(strlen(last.out) > 5);
     }
     assert_status("train --help", 0);
-    assert_non_null(strstr(last.out, "--first-last float|quantized"));
-    assert_non_null(strstr(last.out, "step:every="));
-    assert_non_null(strstr(last.out, ":warmup="));
-    assert_non_null(strstr(last.out, "binary-channel"));
+    assert_stdout("--first-last float|quantized");
+    assert_stdout("step:every=");
+    assert_stdout(":warmup=");
+    assert_stdout("binary-channel");
 }
 
 static void test_wrong_usage_is_named_and_gives_2(void **state)
@@ -150,7 +146,7 @@ static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
         _exit(127);
     }
     assert_int_equal(finish(pid), 1);
-    assert_non_null(strstr(last.err, "best.safetensors"));
+    assert_stderr("best.safetensors");
     assert_string_equal(last.out, "");
     const pid_t first = fork();
     if (first == 0) {                           /* the first one: then there is no run */
@@ -177,27 +173,25 @@ static void test_training_on_the_sample(void **state)
     (void)state;
     assert_status("train --model lenet5 --weight twn --data sample --epochs 1 --batch 50 --seed 5 "
                   "--out @/sample --json", 0);
-    cJSON *j = parse();
     /* Chance is 0.1; runs with four other seeds end between 0.70 and 0.76, give or take 0.02. */
-    assert_true(number(j, "test_accuracy") > 0.55);
-    assert_true(number(j, "best_test_accuracy") >= number(j, "test_accuracy"));
-    const double p = number(j, "test_accuracy"), margin = sqrt(p * (1 - p) / 500);
-    assert_true(fabs(number(j, "test_accuracy_stderr") - margin) < 1e-8);  /* printed to 9 digits */
-    assert_true(number(j, "train_loss") > 0);
-    assert_true(number(j, "epochs") == 1);
-    assert_true(truth(j, "complete"));
-    assert_true(number(j, "images_per_second") > 0);
-    assert_true(number(j, "seconds") > 0);
-    assert_true(number(j, "parameters") == 582634);
-    assert_true(number(j, "float_bytes") > 15 * number(j, "packed_bytes"));
-    assert_true(number(j, "peak_rss_bytes") > 1e6);
-    assert_true(number(j, "threads") >= 1);
-    assert_true(number(j, "seed") == 5);
-    assert_true(strlen(text(j, "blas_core")) > 0);
-    assert_true(strlen(text(j, "cpu_path")) > 0);
-    assert_int_equal(strlen(text(j, "digest")), 16);
-    assert_string_equal(text(j, "run"), at("sample"));
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") > 0.55);
+    assert_true(last_number("best_test_accuracy") >= last_number("test_accuracy"));
+    const double p = last_number("test_accuracy"), margin = sqrt(p * (1 - p) / 500);
+    assert_true(fabs(last_number("test_accuracy_stderr") - margin) < 1e-8);  /* printed to 9 digits */
+    assert_true(last_number("train_loss") > 0);
+    assert_true(last_number("epochs") == 1);
+    assert_true(last_truth("complete"));
+    assert_true(last_number("images_per_second") > 0);
+    assert_true(last_number("seconds") > 0);
+    assert_true(last_number("parameters") == 582634);
+    assert_true(last_number("float_bytes") > 15 * last_number("packed_bytes"));
+    assert_true(last_number("peak_rss_bytes") > 1e6);
+    assert_true(last_number("threads") >= 1);
+    assert_true(last_number("seed") == 5);
+    assert_true(strlen(last_text("blas_core")) > 0);
+    assert_true(strlen(last_text("cpu_path")) > 0);
+    assert_int_equal(strlen(last_text("digest")), 16);
+    assert_string_equal(last_text("run"), at("sample"));
 }
 
 static void test_the_same_run_on_any_number_of_threads(void **state)
@@ -215,13 +209,9 @@ static void test_another_seed_is_another_run(void **state)
     (void)state;
     char digest[32];
     assert_status(TRAIN "--epochs 1 --out @/seed3 --json", 0);
-    cJSON *j = parse();
-    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
-    cJSON_Delete(j);
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
     assert_status(TRAIN "--seed 4 --epochs 1 --out @/seed4 --json", 0);
-    j = parse();
-    assert_string_not_equal(text(j, "digest"), digest);
-    cJSON_Delete(j);
+    assert_string_not_equal(last_text("digest"), digest);
 }
 
 static void test_metrics_have_a_row_per_epoch(void **state)
@@ -229,8 +219,8 @@ static void test_metrics_have_a_row_per_epoch(void **state)
     (void)state;
     char all[TEXT_BYTES];
     assert_status(TRAIN "--epochs 3 --layer fc1:weight=float --out @/metrics", 0);
-    assert_non_null(strstr(last.out, "test accuracy"));
-    assert_non_null(strstr(last.out, "Try next:"));
+    assert_stdout("test accuracy");
+    assert_stdout("Try next:");
     slurp(at("metrics/metrics.csv"), all, sizeof all);
     const char *header = "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,"
                          "images_per_second,seconds,conv1.zeros,conv1.flipped,conv2.zeros,"
@@ -250,9 +240,7 @@ static void test_a_configuration_file_gives_the_same_run(void **state)
     assert_same_run("typed", "filed");
     assert_same_file(at("typed/config.toml"), at("filed/config.toml"));
     assert_status("train --config @/typed/config.toml --seed 9 --out @/other --json", 0);
-    cJSON *j = parse();
-    assert_true(number(j, "seed") == 9);
-    cJSON_Delete(j);
+    assert_true(last_number("seed") == 9);
 }
 
 static void test_signed_inputs_and_adam_train_too(void **state)
@@ -260,10 +248,8 @@ static void test_signed_inputs_and_adam_train_too(void **state)
     (void)state;
     assert_status(
         TRAIN "--epochs 1 --input sign --first-last float --optimizer adam --out @/sign --json", 0);
-    cJSON *j = parse();
-    assert_true(truth(j, "complete"));
-    assert_string_equal(text(j, "input"), "sign");
-    cJSON_Delete(j);
+    assert_true(last_truth("complete"));
+    assert_string_equal(last_text("input"), "sign");
 }
 
 /* One step per epoch, and a rate that grows from 0 to 1000: the run goes wrong after some epochs.
@@ -276,12 +262,10 @@ static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
                   "--schedule constant:warmup=1 --out @/nan --json",
                   1);
     assert_string_equal(last.out, "");
-    assert_non_null(strstr(last.err, "qgrad train: epoch "));
-    assert_non_null(strstr(last.err, "finite"));
+    assert_stderr("qgrad train: epoch ");
+    assert_stderr("finite");
     assert_status("eval --run @/nan --json", 0);
-    cJSON *j = parse();
-    assert_true(number(j, "test_accuracy") >= 0);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") >= 0);
     assert_refuses("train " SET
                    "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
                    1, "epoch 1, step ");
@@ -329,11 +313,9 @@ static void test_names_of_any_bytes(void **state)
     (void)state;
     assert_status(TRAIN "--epochs 1 --out @/it's\xff --json", 0);
     assert_true(qg_utf8_valid(last.out, strlen(last.out)));
-    cJSON *j = parse();
-    assert_non_null(strstr(text(j, "run"), "/it's\xc3\xbf"));       /* U+00FF */
-    cJSON_Delete(j);
+    assert_non_null(strstr(last_text("run"), "/it's\xc3\xbf"));       /* U+00FF */
     assert_status("train --resume --out @/it's\xff", 0);
-    assert_non_null(strstr(last.out, "/it'\\''s\xff' --best\n"));
+    assert_stdout("/it'\\''s\xff' --best\n");
     run_shell("%s eval --run '@/it'\\''s\xff' --best >@/quoted", program);
 }
 
@@ -367,32 +349,24 @@ static void test_eval_finds_what_train_found(void **state)
 {
     (void)state;
     assert_status(TRAIN "--epochs 3 --out @/eval --json", 0);
-    cJSON       *j        = parse();
-    const double accuracy = number(j, "test_accuracy"), best = number(j, "best_test_accuracy");
+    const double accuracy = last_number("test_accuracy"), best = last_number("best_test_accuracy");
     char         digest[32];
-    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
-    cJSON_Delete(j);
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
     assert_status("eval --run @/eval --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == accuracy);
-    assert_true(number(j, "images") == N_TEST);
-    assert_string_equal(text(j, "digest"), digest);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == accuracy);
+    assert_true(last_number("images") == N_TEST);
+    assert_string_equal(last_text("digest"), digest);
     assert_status("eval --run @/eval --best --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == best);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == best);
     assert_status("eval --run @/eval", 0);
-    assert_non_null(strstr(last.out, "test accuracy"));
+    assert_stdout("test accuracy");
     assert_refuses("eval --run @/eval --data sample", 1, "sample: its images are 28x28x1 of 10 classes");
 }
 
 static double accuracy_of(const char *line)
 {
     assert_status(line, 0);
-    cJSON       *j = parse();
-    const double p = number(j, "test_accuracy");
-    cJSON_Delete(j);
+    const double p = last_number("test_accuracy");
     return p;
 }
 
@@ -408,17 +382,14 @@ static void test_eval_with_another_scheme(void **state)
         char line[256];
         snprintf(line, sizeof line, "eval --run @/plain --weight %s --json", schemes[i]);
         const double quantized = accuracy_of(line);
-        cJSON *j = parse();
-        assert_string_equal(text(j, "weight"), schemes[i]);
-        cJSON_Delete(j);
-        snprintf(line, sizeof line, "train " SET "--weight %s --init @/plain --budget 0 --out @/from-plain-%d", schemes[i], i);
-        assert_status(line, 0);
+        assert_string_equal(last_text("weight"), schemes[i]);
+        assert_runs("train " SET "--weight %s --init @/plain --budget 0 --out @/from-plain-%d", schemes[i], i);
         snprintf(line, sizeof line, "eval --run @/from-plain-%d --json", i);
         assert_true(accuracy_of(line) == quantized);
     }
     assert_status("eval --run @/plain --best --weight ttq", 0);
-    assert_non_null(strstr(last.out, "weights        ttq, trained as float\n"));
-    assert_non_null(strstr(last.out, "started as always: conv1.weight.wp"));
+    assert_stdout("weights        ttq, trained as float\n");
+    assert_stdout("started as always: conv1.weight.wp");
 
     /* Trained by chance and tested with latent weights, or with their signs. */
     assert_status("train " SET "--weight binaryconnect:draw=stoch,eval=float --epochs 2 --out @/chance --json", 0);
@@ -431,7 +402,7 @@ static void test_eval_with_another_scheme(void **state)
     const double eight = accuracy_of("eval --run @/eight --json");
     assert_true(accuracy_of("eval --run @/eight --weight lsq:bits=8 --json") == eight);
     assert_status("eval --run @/eight --weight lsq:bits=4", 0);
-    assert_non_null(strstr(last.out, "started as always: conv1.weight.step"));
+    assert_stdout("started as always: conv1.weight.step");
     assert_status("eval --run @/eight --weight fake_quant:range=learned,per-channel=yes", 0);
     assert_null(strstr(last.out, ".seen"));
     assert_refuses("eval --run @/plain --weight bop", 1, "conv1.weight has no latent weights");
@@ -461,7 +432,7 @@ static void test_summary_counts_bytes(void **state)
     assert_string_equal(text(cJSON_GetArrayItem(layers, 0), "weight"), "twn");
     cJSON_Delete(j);
     assert_status("summary --model lenet5", 0);
-    assert_non_null(strstr(last.out, "conv1"));
+    assert_stdout("conv1");
 }
 
 static void test_bench_measures(void **state)
@@ -475,7 +446,7 @@ static void test_bench_measures(void **state)
     clock_gettime(CLOCK_MONOTONIC, &ended);
     assert_int_equal(status, 0);
     assert_true((double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec) > 0.3);
-    assert_non_null(strstr(last.err, "warning: OPENBLAS_CORETYPE is set"));
+    assert_stderr("warning: OPENBLAS_CORETYPE is set");
     cJSON *j = parse();
     assert_true(number(j, "steps") >= 3);
     assert_true(fabs(number(j, "images_per_second") * number(j, "ms_per_step") / 8000 - 1) < 1e-6);

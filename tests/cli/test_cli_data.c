@@ -65,18 +65,10 @@ static void test_eval_normalises_as_training_did(void **state)
     (void)state;
     static const char *const kinds[] = { "channel", "pixel", "range:low=-2,high=3", "whiten" };
     for (int i = 0; i < 4; i++) {
-        char line[256];
-        snprintf(line, sizeof line, TRAIN "--epochs 2 --normalise %s --augment pad=1 --out @/run%d --json",
-                 kinds[i], i);
-        assert_status(line, 0);
-        cJSON       *j        = parse();
-        const double accuracy = number(j, "test_accuracy");
-        cJSON_Delete(j);
-        snprintf(line, sizeof line, "eval --run @/run%d --json", i);
-        assert_status(line, 0);
-        j = parse();
-        assert_true(number(j, "test_accuracy") == accuracy);
-        cJSON_Delete(j);
+        assert_runs(TRAIN "--epochs 2 --normalise %s --augment pad=1 --out @/run%d --json", kinds[i], i);
+        const double accuracy = last_number("test_accuracy");
+        assert_runs("eval --run @/run%d --json", i);
+        assert_true(last_number("test_accuracy") == accuracy);
     }
     assert_status("inspect @/run0 --json", 0);
 }
@@ -98,21 +90,15 @@ static void test_eval_of_other_images_keeps_the_statistics(void **state)
     (void)state;
     assert_status(TRAIN "--epochs 2 --normalise channel --out @/run --json", 0);
     assert_status("eval --run @/run --json", 0);
-    cJSON       *j        = parse();
-    const double accuracy = number(j, "test_accuracy"), loss = number(j, "test_loss");
-    cJSON_Delete(j);
+    const double accuracy = last_number("test_accuracy"), loss = last_number("test_loss");
     assert_int_equal(mkdir(at("tests"), 0700), 0);
     run_shell("cp @/set/t10k* @/tests");
     assert_status("eval --run @/run --data fashion-mnist --data-dir @/tests --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
     assert_status("eval --run @/run --data-dir @/tests --json", 0);
     run_shell("cp @/set/t10k-images* @/tests/train-images-idx3-ubyte && cp @/set/t10k-labels* @/tests/train-labels-idx1-ubyte");
     assert_status("eval --run @/run --data-dir @/tests --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
 
     /* Moved: the statistics are of the same images, or of none. */
     run_shell("mv @/set @/moved");
@@ -120,9 +106,7 @@ static void test_eval_of_other_images_keeps_the_statistics(void **state)
     run_shell("rm @/tests/train*");
     assert_refuses("eval --run @/run --data-dir @/tests", 1, "train-images");
     assert_status("eval --run @/run --data-dir @/moved --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == accuracy && number(j, "test_loss") == loss);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
 }
 
 static void write_class(const char *split, const char *name, int bright, uint64_t key)
@@ -154,14 +138,10 @@ static void test_a_folder_of_images_is_learned(void **state)
     write_pictures();
     assert_status("train --model lenet5 --data folder:16x16x3 --data-dir @/pics --epochs 8 --batch 8 "
                   "--optimizer adam --normalise channel --augment pad=1,flip --out @/pictures --json", 0);
-    cJSON *j = parse();
-    assert_true(number(j, "test_accuracy") == 1);           /* half a picture is 150 brighter */
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == 1);           /* half a picture is 150 brighter */
     assert_status("eval --run @/pictures --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == 1);
-    assert_true(number(j, "images") == 40);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == 1);
+    assert_true(last_number("images") == 40);
     assert_int_equal(rename(at("pics"), at("moved")), 0);
     assert_status("train --resume --out @/pictures --data-dir @/moved --json", 0);     /* and it is remembered */
     assert_status("eval --run @/pictures --json", 0);
@@ -206,7 +186,7 @@ static void test_inspect_needs_no_images(void **state)
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "layers")), 4);
     cJSON_Delete(j);
     assert_status("inspect @/pictures", 0);
-    assert_non_null(strstr(last.out, "fc2.weight.wp"));
+    assert_stdout("fc2.weight.wp");
     assert_status("inspect @/pictures --best --json", 0);
     assert_status("inspect @/digits --json", 0);
 
@@ -242,10 +222,8 @@ static void test_cifar_and_fashion_have_names(void **state)
                   "--normalise channel --augment pad=4,flip --json", 0);
     assert_status("train --model lenet5 --data fashion-mnist --data-dir @/set --epochs 1 --out @/fashion --json", 0);
     for (int i = 0; i < 2; i++) {           /* cnv has an exception for a layer of its own */
-        char line[160];
-        snprintf(line, sizeof line, "train --model cnv --layer fc3:weight=float --data cifar10 --data-dir @/c10 "
-                 "--out @/cnv --budget 0 --json%s", i ? " --resume" : "");
-        assert_status(line, 0);
+        assert_runs("train --model cnv --layer fc3:weight=float --data cifar10 --data-dir @/c10 "
+                    "--out @/cnv --budget 0 --json%s", i ? " --resume" : "");
     }
     assert_refuses("train --resume --model cnv --layer fc3:weight=twn --out @/cnv", 1,
                    "fc3:weight=float in the run, but fc3:weight=twn was requested");

@@ -14,13 +14,9 @@ static void test_every_model_has_a_summary(void **state)
 {
     (void)state;
     for (const qg_model *const *m = qg_models; *m; m++) {
-        char line[100];
-        snprintf(line, sizeof line, "summary --json --model %s", (*m)->name);
-        assert_status(line, 0);
-        cJSON *j = parse();
-        assert_string_equal(text(j, "model"), (*m)->name);
-        assert_true(number(j, "macs") > 5e4 && number(j, "parameters") > 5e4);
-        cJSON_Delete(j);
+        assert_runs("summary --json --model %s", (*m)->name);
+        assert_string_equal(last_text("model"), (*m)->name);
+        assert_true(last_number("macs") > 5e4 && last_number("parameters") > 5e4);
     }
 }
 
@@ -29,11 +25,11 @@ static void test_the_summary_takes_images_of_any_size(void **state)
 {
     (void)state;
     assert_status("summary --model resnet20", 0);
-    assert_non_null(strstr(last.out, "40551040 multiply-adds"));
+    assert_stdout("40551040 multiply-adds");
     assert_status("summary --model resnet20 --image 16x16x3", 0);
-    assert_non_null(strstr(last.out, "10138240 multiply-adds"));
+    assert_stdout("10138240 multiply-adds");
     assert_status("summary --model resnet20 --data mnist", 0);
-    assert_non_null(strstr(last.out, "28 x 28 x 16"));
+    assert_stdout("28 x 28 x 16");
     assert_refuses("summary --model cnv --image 16x16x3", 1, "conv5: kernel 3x3 is larger than its input [1,1,1,128]");
 }
 
@@ -41,14 +37,10 @@ static void test_options_have_one_spelling(void **state)
 {
     (void)state;
     assert_status("summary --json --model resnet20:shortcut=B,order=pre", 0);
-    cJSON *j = parse();
-    assert_string_equal(text(j, "model"), "resnet20:order=pre,shortcut=B");
-    assert_true(number(j, "parameters") == 272282);
-    cJSON_Delete(j);
+    assert_string_equal(last_text("model"), "resnet20:order=pre,shortcut=B");
+    assert_true(last_number("parameters") == 272282);
     assert_status("summary --json --model vgg7:width=1.00", 0);
-    j = parse();
-    assert_string_equal(text(j, "model"), "vgg7");
-    cJSON_Delete(j);
+    assert_string_equal(last_text("model"), "vgg7");
 }
 
 static void test_wrong_options_are_named_with_what_is_legal(void **state)
@@ -70,16 +62,10 @@ static void test_wrong_options_are_named_with_what_is_legal(void **state)
 
 static void assert_goes_on(const char *train, const char *name, const char *whole)
 {
-    char line[400];
-    snprintf(line, sizeof line, "%s--epochs 3 --budget 0 --out @/%s --json", train, name);
-    assert_status(line, 0);
-    cJSON *j = parse();
-    assert_false(truth(j, "complete"));
-    cJSON_Delete(j);
-    snprintf(line, sizeof line, "train --resume --out @/%s --json", name);
-    assert_status(line, 0);
-    snprintf(line, sizeof line, "%s--epochs 3 --out @/%s --json", train, whole);
-    assert_status(line, 0);
+    assert_runs("%s--epochs 3 --budget 0 --out @/%s --json", train, name);
+    assert_false(last_truth("complete"));
+    assert_runs("train --resume --out @/%s --json", name);
+    assert_runs("%s--epochs 3 --out @/%s --json", train, whole);
     assert_same_run(name, whole);
 }
 
@@ -90,9 +76,7 @@ static void test_a_run_keeps_its_model(void **state)
     assert_refuses("train --resume --out @/mlp --model mlp", 1, "model is mlp:depth=2,width=33 in the run, but mlp was requested");
     assert_status("train --resume --out @/mlp --model mlp:depth=2,width=33 --json", 0);
     assert_status("eval --run @/mlp --json", 0);
-    cJSON *j = parse();
-    assert_string_equal(text(j, "model"), "mlp:depth=2,width=33");
-    cJSON_Delete(j);
+    assert_string_equal(last_text("model"), "mlp:depth=2,width=33");
     assert_status("inspect @/mlp", 0);
 }
 

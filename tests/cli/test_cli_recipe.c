@@ -1,10 +1,6 @@
 /* train --recipe and --init, and result.json: what the table of reproduced papers stands on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +39,7 @@ static void test_a_recipe_is_a_configuration_by_name(void **state)
     write_recipe("colour", "");
     edit("examples/recipes/colour.toml", "data = \"mnist\"", "data = \"cifar10\"");
     assert_status("summary --recipe colour --json", 0);
-    assert_non_null(strstr(last.out, "\"output\":[28,28,32]"));          /* 5x5 of 32x32 */
+    assert_stdout("\"output\":[28,28,32]");          /* 5x5 of 32x32 */
 }
 
 static void test_a_recipe_with_another_optimizer_goes_on(void **state)
@@ -93,26 +89,20 @@ static void test_sittings_add_up(void **state)
 {
     (void)state;
     assert_status("train --recipe twn --out sat --budget 0 --json", 0);
-    cJSON *j = parse();
     char   both[400];
-    snprintf(both, sizeof both, "another, %s", text(j, "commit"));
-    edit("sat/result.json", text(j, "commit"), "another");
-    cJSON_Delete(j);
+    snprintf(both, sizeof both, "another, %s", last_text("commit"));
+    edit("sat/result.json", last_text("commit"), "another");
     edit("sat/result.json", "\"seconds\":", "\"seconds\":1000,\"were\":");
     assert_status("train --resume --out sat --json", 0);
-    j = parse();
-    assert_true(number(j, "seconds") > 1000 && number(j, "seconds") < 2000);         /* a child may take 600 */
-    assert_string_equal(text(j, "commit"), both);
-    cJSON_Delete(j);
+    assert_true(last_number("seconds") > 1000 && last_number("seconds") < 2000);         /* a child may take 600 */
+    assert_string_equal(last_text("commit"), both);
     assert_same_run("sat", "runs/twn/seed-3");
 
     /* Nobody worked on it since. */
     edit("sat/result.json", both, "another");
     assert_status("train --resume --out sat --json", 0);
-    j = parse();
-    assert_string_equal(text(j, "commit"), "another");
-    assert_true(number(j, "seconds") > 1000);
-    cJSON_Delete(j);
+    assert_string_equal(last_text("commit"), "another");
+    assert_true(last_number("seconds") > 1000);
     edit("sat/result.json", "\"seed\":3", "\"sad\":3");
     assert_refuses("train --resume --out sat", 1, "result.json: says no seed");
 }
@@ -134,13 +124,13 @@ static void test_init_takes_all_weights_of_a_run(void **state)
 
     assert_status("train --recipe plain --weight ttq --init float --out told --budget 0", 0);
     snprintf(line, sizeof line, "begins with 17 arrays of digest %s", source);
-    assert_non_null(strstr(last.out, line));
-    assert_non_null(strstr(last.out, "started as always: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp"));
+    assert_stdout(line);
+    assert_stdout("started as always: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp");
     cJSON_Delete(of_source);
     assert_status("train --recipe plain --weight ttq --init float/last.safetensors --out ttq-file --json", 0);
     assert_same_run("ttq", "ttq-file");
     assert_status("train --recipe plain --weight float --init ttq --budget 0 --out back", 0);
-    assert_non_null(strstr(last.out, "of no use here: conv1.weight.wn, conv1.weight.wp"));
+    assert_stdout("of no use here: conv1.weight.wn, conv1.weight.wp");
 }
 
 /* A run that goes on needs the weights only until it has a checkpoint, and takes no others. */
@@ -205,7 +195,7 @@ static void test_init_lists_every_mismatch(void **state)
     (void)state;
     assert_refuses("train --model resnet20 --data synthetic --init float --out none", 1,
                    "conv1.weight is F32 [32,5,5,1] there and F32 [16,3,3,1] here, bn1.gamma is F32 [32] there");
-    assert_non_null(strstr(last.err, "conv3.weight [16,3,3,16] is missing"));
+    assert_stderr("conv3.weight [16,3,3,16] is missing");
     assert_refuses("train --recipe plain --weight bop --optimizer bop --init float --out none", 1,
                    "conv1.weight has no latent weights");
     assert_refuses("train --recipe plain --init absent --out none", 1, "absent");

@@ -1,10 +1,6 @@
 /* qgrad results: the table of reproduced papers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +45,7 @@ static void test_the_table_is_what_the_logs_say(void **state)
         cJSON *j = parse_file(line);
         p[i]     = 100 * number(j, "test_accuracy");
         cJSON_Delete(j);
-        snprintf(line, sizeof line, "results --add runs/twn/seed-%d", 11 - i);
-        assert_status(line, 0);
+        assert_runs("results --add runs/twn/seed-%d", 11 - i);
         mean += p[i] / 2;
     }
     for (int i = 0; i < 2; i++) squares += (p[i] - mean) * (p[i] - mean);
@@ -60,9 +55,7 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_holds("results/README.md", "`build/qgrad train --recipe twn --seed 10` |");
     assert_holds("results/README.md", "- **twn**: the images are noise.");
     assert_status("results --check --json", 0);
-    cJSON *j = parse();
-    assert_true(number(j, "rows") == 1 && number(j, "runs") == 2);
-    cJSON_Delete(j);
+    assert_true(last_number("rows") == 1 && last_number("runs") == 2);
     assert_int_equal(access("results/twn/seed-10/last.safetensors", F_OK), -1);
     assert_status("results --add runs/memory/seed-3", 0);
     assert_holds("results/README.md", "| B | reported 98.7 (memory) |");

@@ -1,10 +1,6 @@
 /* Runs that stop and go on, are killed, meet each other, lose files or find damaged ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -67,17 +63,13 @@ static void test_resuming_a_finished_run_prints_it(void **state)
     (void)state;
     char digest[32];
     assert_status(TRAIN "--epochs 2 --out @/done --json", 0);
-    cJSON       *j        = parse();
-    const double accuracy = number(j, "test_accuracy"), seconds = number(j, "seconds");
-    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
-    cJSON_Delete(j);
+    const double accuracy = last_number("test_accuracy"), seconds = last_number("seconds");
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
     assert_status("train --resume --out @/done --json", 0);
-    j = parse();
-    assert_true(number(j, "test_accuracy") == accuracy);
-    assert_true(fabs(number(j, "seconds") - seconds) < 1e-6);   /* metrics.csv holds nine digits */
-    assert_true(truth(j, "complete"));
-    assert_string_equal(text(j, "digest"), digest);
-    cJSON_Delete(j);
+    assert_true(last_number("test_accuracy") == accuracy);
+    assert_true(fabs(last_number("seconds") - seconds) < 1e-6);   /* metrics.csv holds nine digits */
+    assert_true(last_truth("complete"));
+    assert_string_equal(last_text("digest"), digest);
 }
 
 static void test_resuming_with_other_options_is_refused(void **state)
@@ -152,7 +144,7 @@ static void test_a_budget_ends_in_good_order(void **state)
     assert_true(number(j, "epochs") == 0);
     assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "test_accuracy")));
     cJSON_Delete(j);
-    assert_non_null(strstr(last.err, "--resume --out"));
+    assert_stderr("--resume --out");
     finish_in_sittings("budget", 30);
     assert_status(TRAIN "--epochs 4 --out @/whole --json", 0);
     assert_same_run("budget", "whole");
@@ -167,16 +159,12 @@ static void test_a_signal_ends_a_run_in_good_order(void **state)
         const pid_t pid = start_endless(ENDLESS "--force --out @/signal");
         kill(pid, signals[i]);
         assert_int_equal(finish(pid), 128 + signals[i]);
-        assert_non_null(strstr(last.err, "train --resume --out"));
-        cJSON       *j     = parse();
-        const double epoch = number(j, "epochs");
-        assert_false(truth(j, "complete"));
+        assert_stderr("train --resume --out");
+        const double epoch = last_number("epochs");
+        assert_false(last_truth("complete"));
         assert_true(epoch >= 1);
-        cJSON_Delete(j);
         assert_status("train --resume --json --out @/signal --budget 0", 0);
-        j = parse();
-        assert_true(number(j, "epochs") == epoch);
-        cJSON_Delete(j);
+        assert_true(last_number("epochs") == epoch);
     }
 }
 
@@ -187,9 +175,7 @@ static void test_killed_it_goes_on_from_its_checkpoint(void **state)
     kill(pid, SIGKILL);
     assert_int_equal(finish(pid), 1000 + SIGKILL);
     assert_status("train --resume --json --out @/killed --budget 0", 0);
-    cJSON *j = parse();
-    assert_true(number(j, "epochs") >= 1);      /* it had reported that one, and its checkpoint comes before */
-    cJSON_Delete(j);
+    assert_true(last_number("epochs") >= 1);      /* it had reported that one, and its checkpoint comes before */
 }
 
 static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
@@ -197,20 +183,14 @@ static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
     (void)state;
     assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
     assert_int_equal(qgrad_inside(TRAIN "--epochs 6 --out @/ahead --budget 100 --json"), 0);
-    cJSON *j = parse();
-    assert_in_range((int)number(j, "epochs"), 1, 5);
-    cJSON_Delete(j);
+    assert_in_range((int)last_number("epochs"), 1, 5);
     run_shell("cp @/ahead/last.safetensors @/early");
     assert_status("train --resume --out @/ahead --json", 0);
     run_shell("cp @/early @/ahead/last.safetensors");       /* the other files are now ahead of it */
-    j                  = parse();
-    const double spent = number(j, "seconds");
-    cJSON_Delete(j);
+    const double spent = last_number("seconds");
     assert_status("train --resume --out @/ahead --json", 0);
     assert_same_run("straight", "ahead");
-    j = parse();
-    assert_true(number(j, "seconds") > spent);      /* what comes again was paid for */
-    cJSON_Delete(j);
+    assert_true(last_number("seconds") > spent);      /* what comes again was paid for */
 }
 
 static void test_one_process_per_run_directory(void **state)
@@ -233,7 +213,7 @@ static void test_a_run_does_not_write_into_anothers_directory(void **state)
         if (stopped) kill(pid, SIGTERM);
         kill(pid, SIGCONT);
         assert_int_equal(finish(pid), 1);
-        assert_non_null(strstr(last.err, "moving is no longer the directory that this run began in"));
+        assert_stderr("moving is no longer the directory that this run began in");
         assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
     }
     assert_status("train --resume --out @/moved-0 --budget 0", 0);

@@ -1,10 +1,6 @@
 /* Every scheme from the command line: it trains, stops and goes on, is evaluated and described. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,13 +17,9 @@ static char digest[32];                         /* of the last call of train() *
 /* A run in root/name with these options, which must succeed. */
 static void train(const char *options, const char *name)
 {
-    char line[LINE_BYTES];
-    snprintf(line, sizeof line, "train --json " SET "--batch 24 %s --out @/%s", options, name);
-    assert_status(line, 0);
-    cJSON *j = parse();
-    assert_true(truth(j, "complete"));
-    snprintf(digest, sizeof digest, "%s", text(j, "digest"));
-    cJSON_Delete(j);
+    assert_runs("train --json " SET "--batch 24 %s --out @/%s", options, name);
+    assert_true(last_truth("complete"));
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
 }
 
 /* The field of the last row of metrics.csv; NaN: there is no such column. */
@@ -53,13 +45,9 @@ static double metric(const char *run, const char *column)
 /* What `qgrad eval` finds is what training found. */
 static void assert_evaluates_alike(const char *run, const char *more)
 {
-    char line[LINE_BYTES];
-    snprintf(line, sizeof line, "eval --json --run @/%s%s", run, more);
-    assert_status(line, 0);
-    cJSON *j = parse();
-    assert_true(fabs(number(j, "test_loss") - metric(run, "test_loss")) <
-                1e-8 * (1 + fabs(number(j, "test_loss"))));     /* both print nine digits */
-    cJSON_Delete(j);
+    assert_runs("eval --json --run @/%s%s", run, more);
+    assert_true(fabs(last_number("test_loss") - metric(run, "test_loss")) <
+                1e-8 * (1 + fabs(last_number("test_loss"))));     /* both print nine digits */
 }
 
 static void train_row(const char *option, const char *scheme, const char *plain)
@@ -102,12 +90,11 @@ static void test_every_scheme_of_the_help_trains(void **state)
 /* Stops before the first step, then again and again. */
 static void assert_resumes(const char *options, int i)
 {
-    char line[LINE_BYTES], whole[32], parts[32];
+    char whole[32], parts[32];
     snprintf(whole, sizeof whole, "whole%d", i);
     snprintf(parts, sizeof parts, "parts%d", i);
     train(options, whole);
-    snprintf(line, sizeof line, "train --json " SET "--batch 24 %s --budget 0 --out @/%s", options, parts);
-    assert_status(line, 0);
+    assert_runs("train --json " SET "--batch 24 %s --budget 0 --out @/%s", options, parts);
     finish_in_sittings(parts, 25);
     assert_same_run(whole, parts);
 }
@@ -244,11 +231,11 @@ static void test_a_lost_range_is_reported(void **state)
     assert_null(strstr(last.err, "warning"));
     assert_true(metric("fits", "fc1.weight.span") > 0.5 && metric("fits", "fc1.weight.span") < 2);
     train("--epochs 1 --layer fc1:weight=fake_quant:range=learned,min=-100,max=100", "lost");
-    assert_non_null(strstr(last.err, "warning: fc1.weight.span is 0.00"));
-    assert_non_null(strstr(last.err, ", not 0.25 .. 100; qgrad explain says what that means\n"));
+    assert_stderr("warning: fc1.weight.span is 0.00");
+    assert_stderr(", not 0.25 .. 100; qgrad explain says what that means\n");
     assert_true(fabs(metric("lost", "fc1.weight.max") - 100) < 1);
     train("--epochs 1 --weight fake_quant:range=learned,min=-100,max=100", "all");
-    assert_non_null(strstr(last.err, "; and 1 more; qgrad explain"));
+    assert_stderr("; and 1 more; qgrad explain");
 }
 
 /* A rate of one in a million leaves Wp at 1; a decay pulls it down. */
@@ -291,9 +278,7 @@ static void test_packed_bytes_count_the_scales_there_are(void **state)
                  { "fake_quant", 5120 + 4 },   { "fake_quant:range=learned,per-channel=yes", 5120 + 80 },
                  { "lsq:bits=4", 2560 + 4 },   { "bop", 640 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char line[256];
-        snprintf(line, sizeof line, "summary --model lenet5 --json --weight %s", rows[i].scheme);
-        assert_status(line, 0);
+        assert_runs("summary --model lenet5 --json --weight %s", rows[i].scheme);
         cJSON       *j = parse();
         const double found = number(layer(j, "fc2"), "packed_bytes");
         if (found != rows[i].bytes) fail_msg("%s: %g bytes, not %g", rows[i].scheme, found, rows[i].bytes);
@@ -306,14 +291,12 @@ static void test_the_summary_names_what_is_learned(void **state)
     (void)state;
     const char *options = "summary --model lenet5 --weight ttq --input fake_quant:range=observed,freeze-after=90 "
                           "--gradient dorefa:bits=5 --quantize-after 70";
-    char        line[512];
     assert_status(options, 0);
-    assert_non_null(strstr(last.out, "conv1.weight     ttq, 2 bits; learns wp 1, wn 1\n"));
-    assert_non_null(strstr(last.out, "conv2.input      fake_quant:range=observed, 8 bits, after 70 steps, frozen after 90 "
-                                     "steps; tracks min 0, max 0\n"));
-    assert_non_null(strstr(last.out, "fc2.gradient     dorefa, 5 bits\n"));
-    snprintf(line, sizeof line, "%s --json", options);
-    assert_status(line, 0);
+    assert_stdout("conv1.weight     ttq, 2 bits; learns wp 1, wn 1\n");
+    assert_stdout("conv2.input      fake_quant:range=observed, 8 bits, after 70 steps, frozen after 90 "
+                                     "steps; tracks min 0, max 0\n");
+    assert_stdout("fc2.gradient     dorefa, 5 bits\n");
+    assert_runs("%s --json", options);
     cJSON       *j = parse();
     const cJSON *q = cJSON_GetObjectItemCaseSensitive(layer(j, "conv2"), "quantizers");
     assert_int_equal(cJSON_GetArraySize(q), 3);

@@ -1,65 +1,11 @@
 /* The verbs that answer questions: gradcheck, explain and inspect of build/qgrad, or $QGRAD. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
-#include "tests/support/room.h"
-
-enum { TEXT_BYTES = 1 << 18 };
-
-static char text[TEXT_BYTES];       /* what the last call printed, stderr included */
-
-/* The exit status of qgrad with these words; @ stands for the test's directory. */
-static int qgrad(const char *words)
-{
-    char        line[1024];
-    const char *program = getenv("QGRAD");
-    int         n       = snprintf(line, sizeof line, "%s ", program ? program : "build/qgrad");
-    for (const char *c = words; *c && n < (int)sizeof line - 80; c++)
-        n += *c == '@' ? sprintf(line + n, "%s", room) : sprintf(line + n, "%c", *c);
-    snprintf(line + n, sizeof line - (size_t)n, " 2>&1");
-    FILE *pipe = popen(line, "r");
-    assert_non_null(pipe);
-    text[fread(text, 1, sizeof text - 1, pipe)] = '\0';
-    const int status = pclose(pipe);
-    if (!WIFEXITED(status)) fail_msg("qgrad %s died", words);
-    return WEXITSTATUS(status);
-}
-
-static void assert_says(const char *part)
-{
-    if (!strstr(text, part)) fail_msg("no \"%s\" in: %.400s", part, text);
-}
-
-static cJSON *parse(void)
-{
-    cJSON *j = cJSON_Parse(text);
-    if (!j) fail_msg("no JSON: %.400s", text);
-    return j;
-}
-
-static double number(const cJSON *of, const char *key)
-{
-    const cJSON *n = cJSON_GetObjectItem(of, key);
-    if (!cJSON_IsNumber(n)) fail_msg("%s is no number", key);
-    return n->valuedouble;
-}
-
-static const char *string(const cJSON *of, const char *key)
-{
-    const cJSON *s = cJSON_GetObjectItem(of, key);
-    if (!cJSON_IsString(s)) fail_msg("%s is no text", key);
-    return s->valuestring;
-}
+#include "tests/support/program.h"
 
 /* --- gradcheck ---------------------------------------------------------------------------- */
 
@@ -67,8 +13,8 @@ static void every_gradient_passes(void **state)
 {
     (void)state;
     int rows = 0, passes = 0;
-    assert_int_equal(qgrad("gradcheck"), 0);
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    assert_status("gradcheck", 0);
+    for (char *line = strtok(last.out, "\n"); line; line = strtok(NULL, "\n")) {
         const size_t n = strlen(line);
         rows += strstr(line, "e-0") || strstr(line, "0.0e+00");
         passes += n > 4 && !strcmp(line + n - 4, "pass");
@@ -81,15 +27,15 @@ static void every_gradient_passes(void **state)
 static void formulas_as_printed_fail_and_say_why(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("gradcheck --paper"), 0);
-    assert_says("TTQ, dWn as printed");
-    assert_says("with the printed sign every step moves Wn uphill");
-    assert_says("XNOR, dw by way of alpha as printed");
-    assert_says(", 0 not\n");
-    const char *paper = strstr(text, "formulas as printed");
+    assert_status("gradcheck --paper", 0);
+    assert_stdout("TTQ, dWn as printed");
+    assert_stdout("with the printed sign every step moves Wn uphill");
+    assert_stdout("XNOR, dw by way of alpha as printed");
+    assert_stdout(", 0 not\n");
+    const char *paper = strstr(last.out, "formulas as printed");
     int         fails = 0;
     assert_non_null(paper);
-    for (const char *at = text; (at = strstr(at, "FAIL\n")); at++) {
+    for (const char *at = last.out; (at = strstr(at, "FAIL\n")); at++) {
         assert_true(at > paper);
         fails++;
     }
@@ -99,7 +45,7 @@ static void formulas_as_printed_fail_and_say_why(void **state)
 static void checks_are_told_to_programs_too(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("gradcheck --paper --json"), 0);
+    assert_status("gradcheck --paper --json", 0);
     cJSON *all = parse(), *check;
     int    passes = 0, fails = 0;
     cJSON_ArrayForEach(check, cJSON_GetObjectItem(all, "checks"))
@@ -108,8 +54,8 @@ static void checks_are_told_to_programs_too(void **state)
         assert_true(cJSON_IsTrue(cJSON_GetObjectItem(check, "expected")));
         assert_int_equal(pass, number(check, "error") <= number(check, "tolerance"));
         assert_int_equal(pass, cJSON_GetObjectItem(check, "why") == NULL);
-        assert_true(*string(check, "name") && *string(check, "reason") &&
-                    *string(check, "against"));
+        assert_true(*text(check, "name") && *text(check, "reason") &&
+                    *text(check, "against"));
         passes += pass;
         fails += !pass;
     }
@@ -128,8 +74,8 @@ static void what_is_learned_is_checked(void **state)
         "fake_quant, 16 bits: max", "lsq: step", "pact: alpha", "ttq: Wp", "ttq: Wn",
         "ttq_weight_quantizer: Wp", "ttq_weight_quantizer: Wn",
     };
-    assert_int_equal(qgrad("gradcheck"), 0);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_says(rows[i]);
+    assert_status("gradcheck", 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_stdout(rows[i]);
 }
 
 /* --- explain ------------------------------------------------------------------------------ */
@@ -139,14 +85,14 @@ static void every_scheme_is_explained(void **state)
     (void)state;
     char names[64][32];
     int  n = 0;
-    assert_int_equal(qgrad("explain --json"), 0);
+    assert_status("explain --json", 0);
     cJSON *all = parse(), *scheme;
     cJSON_ArrayForEach(scheme, cJSON_GetObjectItem(all, "schemes"))
     {
-        assert_true(n < 64 && strlen(string(scheme, "name")) < 32);
-        strcpy(names[n++], string(scheme, "name"));
+        assert_true(n < 64 && strlen(text(scheme, "name")) < 32);
+        strcpy(names[n++], text(scheme, "name"));
         if (!strcmp(names[n - 1], "float")) continue;
-        const char *about = string(scheme, "text");
+        const char *about = text(scheme, "text");
         assert_non_null(strchr(about, '\n'));
         if (!strstr(about, "q(")) fail_msg("%s is explained without a formula", names[n - 1]);
         if (!strstr(about, "earns") && !strstr(about, "racks"))
@@ -157,10 +103,10 @@ static void every_scheme_is_explained(void **state)
     for (int i = 0; i < n; i++) {
         char words[64];
         snprintf(words, sizeof words, "explain %.31s", names[i]);
-        assert_int_equal(qgrad(words), 0);
-        assert_true(strlen(text) > 20);
-        assert_int_equal(qgrad("explain"), 0);
-        assert_says(names[i]);
+        assert_status(words, 0);
+        assert_true(strlen(last.out) > 20);
+        assert_status("explain", 0);
+        assert_stdout(names[i]);
     }
 }
 
@@ -168,17 +114,16 @@ static void every_scheme_is_explained(void **state)
 static void options_tell_which_scheme_is_meant(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("explain lsq"), 0);
-    assert_says("signed codes");
-    assert_says("codes from 0");
-    assert_int_equal(qgrad("explain fake_quant:bits=4,range=observed"), 0);
-    assert_says("Tracks min and max");
-    if (strstr(text, "trained min and max")) fail_msg("also of another range: %.400s", text);
-    assert_int_equal(qgrad("explain fake_quant"), 0);
-    assert_says("Tracks min and max");
-    assert_says("trained min and max");
-    assert_int_equal(qgrad("explain fake_quant:range=guessed"), 2);
-    assert_says("fake_quant: range 'guessed' is none of current|learned");
+    assert_status("explain lsq", 0);
+    assert_stdout("signed codes");
+    assert_stdout("codes from 0");
+    assert_status("explain fake_quant:bits=4,range=observed", 0);
+    assert_stdout("Tracks min and max");
+    if (strstr(last.out, "trained min and max")) fail_msg("also of another range: %.400s", last.out);
+    assert_status("explain fake_quant", 0);
+    assert_stdout("Tracks min and max");
+    assert_stdout("trained min and max");
+    assert_refuses("explain fake_quant:range=guessed", 2, "fake_quant: range 'guessed' is none of current|learned");
 }
 
 /* Fields of the C specs stand behind the option they are, in brackets: start=unit (unit_start). */
@@ -193,21 +138,19 @@ static void explanations_spell_options_as_the_command_line_does(void **state)
         "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off",
         "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow=yes", "freeze-after", "signed=yes",
         "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes" };
-    assert_int_equal(qgrad("explain --markdown"), 0);
+    assert_status("explain --markdown", 0);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        for (const char *at = text; (at = strstr(at, fields[i])); at++)
+        for (const char *at = last.out; (at = strstr(at, fields[i])); at++)
             if (at[-1] != '(') fail_msg("%s stands for an option in \"%.60s\"", fields[i], at - 30);
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) assert_says(options[i]);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) assert_stdout(options[i]);
 }
 
 static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("explain tnw"), 2);
-    assert_says("unknown scheme 'tnw'; available: float, twn");
-    assert_int_equal(qgrad("explain twn --markdown"), 2);
-    assert_int_equal(qgrad("explain twn binary"), 2);
-    assert_says("unexpected argument");
+    assert_refuses("explain tnw", 2, "unknown scheme 'tnw'; available: float, twn");
+    assert_status("explain twn --markdown", 2);
+    assert_refuses("explain twn binary", 2, "unexpected argument");
 }
 
 static void the_page_of_schemes_is_current(void **state)
@@ -218,28 +161,25 @@ static void the_page_of_schemes_is_current(void **state)
     if (!f) fail_msg("docs/schemes.md is missing: make docs");
     page[fread(page, 1, sizeof page - 1, f)] = '\0';
     fclose(f);
-    assert_int_equal(qgrad("explain --markdown"), 0);
-    if (strcmp(text, page)) fail_msg("docs/schemes.md is out of date: make docs");
+    assert_status("explain --markdown", 0);
+    if (strcmp(last.out, page)) fail_msg("docs/schemes.md is out of date: make docs");
 }
 
 /* --- inspect ------------------------------------------------------------------------------ */
 
 static int train(void **state)
 {
-    (void)state;
-    if (qgrad("train --model lenet5 --data sample --epochs 1 --threads 1 --seed 3 --weight twn "
-              "--layer conv1:weight=float --layer fc1:weight=binary-channel --layer fc1:input=sign "
-              "--out @/run") == 0)
-        return 0;
-    fprintf(stderr, "%s", text);
-    return -1;
+    if (set_up(state)) return -1;
+    assert_status(TRAIN "--epochs 1 --layer conv1:weight=float --layer fc1:weight=binary-channel "
+                  "--layer fc1:input=sign --out @/run", 0);
+    return 0;
 }
 
 static const cJSON *layer_of(const cJSON *all, const char *name)
 {
     const cJSON *layer;
     cJSON_ArrayForEach(layer, cJSON_GetObjectItem(all, "layers"))
-        if (!strcmp(string(layer, "layer"), name)) return layer;
+        if (!strcmp(text(layer, "layer"), name)) return layer;
     fail_msg("no layer %s", name);
     return NULL;
 }
@@ -250,7 +190,7 @@ static void ternary_weights_have_three_values(const cJSON *layer)
     const cJSON *q      = cJSON_GetObjectItem(layer, "quantized");
     const cJSON *values = cJSON_GetObjectItem(q, "values");
     double       share  = 0;
-    assert_string_equal(string(q, "scheme"), "twn");
+    assert_string_equal(text(q, "scheme"), "twn");
     assert_int_equal(cJSON_GetArraySize(values), 3);
     for (int i = 0; i < 3; i++) {
         const cJSON *v = cJSON_GetArrayItem(values, i);
@@ -269,10 +209,10 @@ static void ternary_weights_have_three_values(const cJSON *layer)
 static void latent_and_quantized_are_told_apart(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("inspect @/run --json"), 0);
+    assert_status("inspect @/run --json", 0);
     cJSON       *all = parse();
     const cJSON *fc1 = layer_of(all, "fc1"), *q = cJSON_GetObjectItem(fc1, "quantized");
-    assert_string_equal(string(all, "file"), "last.safetensors");
+    assert_string_equal(text(all, "file"), "last.safetensors");
     assert_true(cJSON_IsNull(cJSON_GetObjectItem(layer_of(all, "conv1"), "quantized")));
     ternary_weights_have_three_values(layer_of(all, "conv2"));
     ternary_weights_have_three_values(layer_of(all, "fc2"));
@@ -284,56 +224,47 @@ static void latent_and_quantized_are_told_apart(void **state)
                 number(q, "zero_share") == 0);
     assert_true(number(low, "min") < number(low, "max") && number(low, "max") < 0);
     assert_true(number(low, "min") == number(q, "min"));
-    assert_string_equal(string(cJSON_GetObjectItem(fc1, "input"), "scheme"), "sign");
+    assert_string_equal(text(cJSON_GetObjectItem(fc1, "input"), "scheme"), "sign");
     cJSON_Delete(all);
 }
 
 static void a_run_is_shown_to_people(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("inspect --best @/run"), 0);
-    assert_says("/run/best.safetensors, lenet5\n");
-    assert_says("conv1: float, not quantized\n");
-    assert_says("conv2: {-0.0");
-    assert_says(" % zero\n  quantized  twn, 2 bits\n  latent     51200 weights, -");
-    assert_says("  input      sign, 1 bit\n");
-    assert_int_equal(qgrad("inspect --run @/run"), 0);
-    assert_says("/run/last.safetensors, lenet5\n");
+    assert_status("inspect --best @/run", 0);
+    assert_stdout("/run/best.safetensors, lenet5\n");
+    assert_stdout("conv1: float, not quantized\n");
+    assert_stdout("conv2: {-0.0");
+    assert_stdout(" % zero\n  quantized  twn, 2 bits\n  latent     51200 weights, -");
+    assert_stdout("  input      sign, 1 bit\n");
+    assert_status("inspect --run @/run", 0);
+    assert_stdout("/run/last.safetensors, lenet5\n");
 }
 
 /* In front of a dropout the quantizer is a layer of its own. */
 static void a_quantizer_without_a_product_is_shown(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("train --model tfc --input lsq:bits=2 --data sample --epochs 1 --threads 1 --out @/tfc"), 0);
-    assert_int_equal(qgrad("inspect @/tfc"), 0);
-    assert_says("quant1: has no weights\n  input      lsq:signed=no, 2 bits\n  learned    quant1.input.step 0.");
-    assert_int_equal(qgrad("inspect @/tfc --json"), 0);
+    assert_status("train --model tfc --input lsq:bits=2 --data mnist --data-dir @/set --epochs 1 --threads 1 --out @/tfc", 0);
+    assert_status("inspect @/tfc", 0);
+    assert_stdout("quant1: has no weights\n  input      lsq:signed=no, 2 bits\n  learned    quant1.input.step 0.");
+    assert_status("inspect @/tfc --json", 0);
     cJSON       *all   = parse();
     const cJSON *input = cJSON_GetObjectItem(layer_of(all, "quant4"), "input");
-    assert_string_equal(string(input, "scheme"), "lsq:signed=no");
-    assert_string_equal(string(cJSON_GetArrayItem(cJSON_GetObjectItem(input, "learned"), 0), "name"), "quant4.input.step");
+    assert_string_equal(text(input, "scheme"), "lsq:signed=no");
+    assert_string_equal(text(cJSON_GetArrayItem(cJSON_GetObjectItem(input, "learned"), 0), "name"), "quant4.input.step");
     cJSON_Delete(all);
 }
 
 static void what_is_no_run_is_refused(void **state)
 {
     (void)state;
-    assert_int_equal(qgrad("inspect"), 2);
-    assert_says("name the run");
-    assert_int_equal(qgrad("inspect @/run --run @/run"), 2);
-    assert_says("two run directories");
-    assert_int_equal(qgrad("inspect ''"), 1);
-    assert_says("the path of a directory is empty");
-    assert_int_equal(qgrad("inspect @/nothing"), 1);
-    assert_says("config.toml");
-    assert_int_equal(qgrad("inspect @/run --run"), 2);
-    assert_says("--run needs a value");
+    assert_refuses("inspect", 2, "name the run");
+    assert_refuses("inspect @/run --run @/run", 2, "two run directories");
+    assert_refuses("inspect ''", 1, "the path of a directory is empty");
+    assert_refuses("inspect @/nothing", 1, "config.toml");
+    assert_refuses("inspect @/run --run", 2, "--run needs a value");
 }
-
-/* --- all of it ---------------------------------------------------------------------------- */
-
-static int enter(void **state) { return room_enter(state) ? -1 : train(state); }
 
 int main(void)
 {
@@ -352,5 +283,5 @@ int main(void)
         cmocka_unit_test(a_quantizer_without_a_product_is_shown),
         cmocka_unit_test(what_is_no_run_is_refused),
     };
-    return cmocka_run_group_tests(tests, enter, room_leave);
+    return cmocka_run_group_tests(tests, train, tear_down);
 }

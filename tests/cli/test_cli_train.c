@@ -1,12 +1,8 @@
 /* What `qgrad train` does is a loop over the public API.  Here is the loop, and the program must agree with
  * it to the bit; and the program killed wherever it writes, or stopped by a signal or a budget wherever it
  * reads the clock, must go on to the same bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/testing.h"
 
-#include <cmocka.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -84,15 +80,12 @@ static void assert_written(double found, double want) { assert_true(fabs(found -
 
 static void assert_program_agrees(const char *said, outcome_by_hand want)
 {
-    char   line[512], csv[TEXT_BYTES];
+    char   csv[TEXT_BYTES];
     double column[6];
-    snprintf(line, sizeof line, RUN "--lr 0.02 %s --out @/run --force --json", said);
-    assert_status(line, 0);
-    cJSON *j = parse();
-    assert_string_equal(text(j, "digest"), want.digest);
-    assert_written(number(j, "train_loss"), want.train_loss);
-    assert_written(number(j, "test_accuracy"), want.right / N_TEST);
-    cJSON_Delete(j);
+    assert_runs(RUN "--lr 0.02 %s --out @/run --force --json", said);
+    assert_string_equal(last_text("digest"), want.digest);
+    assert_written(last_number("train_loss"), want.train_loss);
+    assert_written(last_number("test_accuracy"), want.right / N_TEST);
     slurp(at("run/metrics.csv"), csv, sizeof csv);
     const char *row = strstr(csv, "\n2,");
     assert_non_null(row);
@@ -238,10 +231,8 @@ static void test_signals_write_the_checkpoint(void **state)
         const int status = qgrad_signalled(RUN "--out @/signal --json", number, reading);
         if (status == 0) break;                 /* it was complete before */
         assert_int_equal(status, 128 + number);
-        assert_non_null(strstr(last.err, "train --resume --out"));
-        cJSON *j = parse();
-        assert_false(truth(j, "complete"));
-        cJSON_Delete(j);
+        assert_stderr("train --resume --out");
+        assert_false(last_truth("complete"));
         assert_int_equal(access(at("signal/last.safetensors"), F_OK), 0);
         assert_status("train --resume --json --out @/signal", 0);
         assert_same_run("calm", "signal");

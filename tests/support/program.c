@@ -57,13 +57,13 @@ static void expand(const char *line, char *to, size_t bytes)
     *to = '\0';
 }
 
-/* Words of a command line, separated by single spaces. */
+/* Words of a command line, separated by single spaces; '' is an empty one. */
 static int split(char *text, char *argv[MAX_ARGS + 1])
 {
     int n     = 0;
     argv[n++] = (char *)(uintptr_t)program;
     for (char *word = strtok(text, " "); word && n < MAX_ARGS; word = strtok(NULL, " "))
-        argv[n++] = word;
+        argv[n++] = strcmp(word, "''") ? word : word + 2;
     argv[n] = NULL;
     return n;
 }
@@ -189,6 +189,26 @@ void assert_refuses(const char *line, int status, const char *part)
         fail_msg("qgrad %s: '%s' is not one line with '%s'", line, last.err, part);
 }
 
+void assert_runs(const char *fmt, ...)
+{
+    char    line[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    assert_status(line, 0);
+}
+
+void assert_stdout(const char *part)
+{
+    if (!strstr(last.out, part)) fail_msg("'%s' is not in '%s'", part, last.out);
+}
+
+void assert_stderr(const char *part)
+{
+    if (!strstr(last.err, part)) fail_msg("'%s' is not in '%s'", part, last.err);
+}
+
 cJSON *parse(void)
 {
     const char *end;
@@ -216,6 +236,31 @@ bool truth(const cJSON *j, const char *key)
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(j, key);
     if (!cJSON_IsBool(item)) fail_msg("%s is no boolean in '%s'", key, last.out);
     return cJSON_IsTrue(item);
+}
+
+double last_number(const char *key)
+{
+    cJSON       *j = parse();
+    const double n = number(j, key);
+    cJSON_Delete(j);
+    return n;
+}
+
+const char *last_text(const char *key)
+{
+    static char said[1024];
+    cJSON      *j = parse();
+    snprintf(said, sizeof said, "%s", text(j, key));
+    cJSON_Delete(j);
+    return said;
+}
+
+bool last_truth(const char *key)
+{
+    cJSON     *j = parse();
+    const bool t = truth(j, key);
+    cJSON_Delete(j);
+    return t;
 }
 
 /* --- files -------------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ int         end_background(void **state);       /* the teardown of a test that s
 /* root/name; four of them live at a time. */
 const char *at(const char *name);
 
-/* Words of a command line, separated by single spaces; @ stands for the test's directory. */
+/* Words of a command line, separated by single spaces; @ stands for the test's directory, '' for an empty word. */
 int         qgrad(const char *line);            /* fills last; the status */
 int         finish(pid_t pid);                  /* the same of a child; it prints into at("out") and at("err") */
 
@@ -58,6 +58,19 @@ void        run_shell(const char *fmt, ...);
 
 /* It fails with this status, one line on stderr that contains part, and nothing on stdout. */
 void        assert_refuses(const char *line, int status, const char *part);
+
+/* The same with a line made as by printf, which must succeed. */
+QG_PRINTF(1, 2)
+void        assert_runs(const char *fmt, ...);
+
+/* What the last call printed contains part. */
+void        assert_stdout(const char *part);
+void        assert_stderr(const char *part);
+
+/* A member of the JSON object that the last call printed; the text until the next call. */
+double      last_number(const char *key);
+const char *last_text(const char *key);
+bool        last_truth(const char *key);
 
 /* What it printed as one JSON object, and its members. */
 cJSON      *parse(void);
