@@ -43,7 +43,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
         return NULL;
     }
     if ((unsigned)spec.group >= QG_GROUPS) {
-        qg_fail(QG_EARG, "parameter %s: its group is %d, not 0..%d", spec.name, (int)spec.group, QG_GROUPS - 1);
+        qg_fail(QG_EARG, "parameter %s: its group is %d, must be 0..%d", spec.name, (int)spec.group, QG_GROUPS - 1);
         return NULL;
     }
     size_t *length = spec.group == QG_TRACKED ? &p->tracked_length : &p->length;
@@ -55,7 +55,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
     const qg_shape s = spec.shape;
     if (spec.rank != 0 && spec.rank != 4 && !(spec.rank == 2 && s.h == 1 && s.w == 1) &&
         !(spec.rank == 1 && s.n == 1 && s.h == 1 && s.w == 1)) {
-        qg_fail(QG_EARG, "parameter %s: " QG_SHAPE_FMT " is no array of rank %d", spec.name, QG_SHAPE_ARGS(s),
+        qg_fail(QG_EARG, "parameter %s: " QG_SHAPE_FMT " cannot be an array of rank %d", spec.name, QG_SHAPE_ARGS(s),
                 spec.rank);
         return NULL;
     }
@@ -78,7 +78,7 @@ qg_param *qg_params_declare(qg_params *p, qg_param spec)
 qg_status qg_params_allocate(qg_params *p)
 {
     if (!p) return qg_fail(QG_ESTATE, "allocate: no parameters");
-    if (p->value) return qg_fail(QG_ESTATE, "the parameters are allocated already");
+    if (p->value) return qg_fail(QG_ESTATE, "the parameters are already allocated");
     const size_t floats = 2 * p->length + p->tracked_length;
     p->value = qg_arena_take(&p->arena, (floats ? floats : 1) * sizeof(float));
     if (!p->value) return qg_fail(QG_EMEM, "parameters: %s", qg_errmsg());
@@ -98,7 +98,7 @@ qg_param *qg_params_find(const qg_params *p, const char *name)
 {
     if (!p) return NULL;
     qg_param *found = name ? find(p, name) : NULL;
-    if (!found) qg_fail(QG_EARG, "no parameter is named '%s'", name ? name : "NULL");
+    if (!found) qg_fail(QG_EARG, "unknown parameter '%s'", name ? name : "NULL");
     return found;
 }
 

@@ -88,9 +88,9 @@ static void bad_declarations_name_the_culprit(void **state)
     assert_null(qg_params_declare(&p, (qg_param){ .name = "o", .shape = { 1 << 30, 1 << 15, 1 << 16, 1 } }));
     assert_message("parameter o: shape [1073741824,32768,65536,1] is empty or beyond any memory");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "g", .shape = { 1, 1, 1, 1 }, .group = (qg_group)QG_GROUPS }));
-    assert_message("parameter g: its group is 5, not 0..4");
+    assert_message("parameter g: its group is 5, must be 0..4");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 3, 1, 1, 2 }, .rank = 1 }));
-    assert_message("parameter r: [3,1,1,2] is no array of rank 1");
+    assert_message("parameter r: [3,1,1,2] cannot be an array of rank 1");
     assert_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 3, 1, 2, 2 }, .rank = 2 }));
     assert_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 1, 1, 1, 2 }, .rank = 3 }));
     assert_non_null(qg_params_declare(&p, (qg_param){ .name = "r", .shape = { 1, 1, 1, 2 }, .rank = 4 }));

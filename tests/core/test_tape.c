@@ -373,9 +373,9 @@ static void a_parameter_that_is_none_is_named(void **state)
     qg_var *loss = sum(f->t, &sum_adds, qg_add(f->t, w, v), NULL);
     qg_fail(QG_EIO, "something else in between");
     assert_int_equal(qg_backward(f->t, loss), QG_EARG);
-    assert_message("parameter: it is NULL; the last failure was: no parameter is named 'v'");
+    assert_message("parameter: it is NULL; the last failure was: unknown parameter 'v'");
     assert_null(qg_params_find(&f->p, NULL));
-    assert_message("no parameter is named 'NULL'");
+    assert_message("unknown parameter 'NULL'");
 }
 
 /* What is kept of a step is worth nothing in the next ones, whatever has been recorded in its place. */
