@@ -50,7 +50,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test test-programs check check-rest asan mutants coverage docs bench torch check-originals check-training data examples install format clean FORCE
+.PHONY: all deps demo test test-programs check check-rest asan mutants coverage docs bench torch check-originals check-training data examples install install-files format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -172,7 +172,7 @@ demo: deps
 
 test: deps
 	+@$(SUB) WERROR=-Werror all examples test-programs
-	@CC="$(CC)" sh tests/run.sh $(BUILD)
+	@CC="$(CC)" SANITIZE="$(SANITIZE)" sh tests/run.sh $(BUILD)
 
 # Everything that a change must pass.  It takes about ten times as long as `make test`; CI runs it.
 check: test
@@ -249,11 +249,16 @@ clean:
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
+# The public headers are those that qgrad.h names; tests/checks/check_header.sh installs them into a staging directory.
+PUBLIC = qgrad.h $(shell sed -n 's/^.include "\(.*\)"$$/\1/p' qgrad.h)
 install: all
+	+@$(MAKE) --no-print-directory install-files
+
+install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/qgrad
 	install -m 755 $(BUILD)/qgrad $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILD)/libqgrad.a $(DESTDIR)$(PREFIX)/lib/
-	for h in $$($(CC) -I. -MM qgrad.h | tr ' \\' '\n\n' | grep '\.h$$'); do \
+	for h in $(PUBLIC); do \
 		install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/qgrad/$$h; done
 	printf 'prefix=%s\nName: qgrad\nDescription: quantized neural network training\nVersion: %s\nCflags: -I$${prefix}/include/qgrad\nLibs: -L$${prefix}/lib -lqgrad %s\n' \
 		'$(PREFIX)' "$$(sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)" '$(LIBS) -pthread' \

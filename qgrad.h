@@ -23,6 +23,7 @@ extern "C" {
 #include "core/tensor.h"
 #include "core/io/array.h"
 #include "core/rng.h"
+#include "core/arena.h"
 #include "core/params.h"
 #include "core/tape.h"
 #include "core/ops/ops.h"
@@ -31,7 +32,9 @@ extern "C" {
 #include "core/kernels/cpu.h"
 #include "core/io/state.h"
 #include "core/gradcheck.h"
+#include "quant/surrogate.h"
 #include "quant/quant.h"
+#include "quant/form.h"
 #include "quant/scheme.h"
 
 /* The quantizers of the papers and of TensorFlow on plain arrays: no tape, nothing allocated. */

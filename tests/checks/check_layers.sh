@@ -1,18 +1,20 @@
 #!/bin/sh
-# Includes point down: a room may include itself and the rooms that its line names, nothing else.
-#     cli, examples -> everything      datasets, optim -> core      layers -> quant, core      quant -> core
+# Includes point down: a file of a room may include its own room and the rooms that the room's line names, nothing else.
+# Tests and examples may include everything.
 status=0
 allow() {
-    room=$1 legal=$2
+    room=$1 allowed=$2
     for file in "$room"/*.[ch]; do
         [ -e "$file" ] || continue
-        for b in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$file" | grep -Ev "^($legal)"); do
-            echo "missing permission: $file includes $b (legal: $legal)"
+        for header in $(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$file" | grep -Ev "^($allowed)"); do
+            echo "$file: error: includes $header (allowed: $allowed)"
             status=1
         done
     done
 }
 core='core/([a-z_]*\.h|ops/|kernels/|io/)'
+library="$core|quant/|layers/|optim/|datasets/"
+tools='cli/(json|paths)\.h'
 allow core/kernels    'core/kernels/'
 allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number)\.h'
@@ -25,4 +27,24 @@ allow layers          "$core|quant/|layers/"
 allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"
 allow datasets        "$core|datasets/"
+allow datasets/tools  "$core|datasets/"
+allow cli/config      "$library|$tools|cli/config/"
+allow cli/run         "$library|$tools|cli/config/|cli/run/"
+allow cli/bench       "$library|$tools|cli/config/|cli/run/|cli/bench/"
+allow cli/results     "$library|$tools|cli/config/|cli/run/|cli/results/"
+allow cli/gradcheck   "$library|$tools|cli/config/|cli/gradcheck/"
+allow cli             "$library|qgrad\.h|cli/"
+
+# All folders of cli/ may use json.h and paths.h, so neither may depend on one of the folders.
+for file in cli/json.[ch] cli/paths.[ch]; do
+    grep -q '^#include "cli/[a-z]*/' "$file" && { echo "$file: error: includes a folder of cli/"; status=1; }
+done
+
+# Only kernels, and the headers that only they include, have vector types and tiles.
+for file in $(grep -lE 'vector_size|"core/kernels/(simd|[a-z_]*_tile)\.h"' $(find core quant layers optim datasets cli -name '*.[ch]')); do
+    case $file in
+    *_kernel.c | core/kernels/simd.h | core/kernels/*_tile.h) ;;
+    *) echo "$file: error: has vectors or tiles, but is no *_kernel.c"; status=1 ;;
+    esac
+done
 exit $status
