@@ -6,7 +6,6 @@
 #include "quant/schemes/lsq.h"
 #include "quant/schemes/pact.h"
 #include "quant/schemes/twn.h"
-#include "tests/support/scheme_case.h"
 #include "tests/support/schemes.h"
 
 /* A scheme on a tape and the operator of the same source on arrays give the same bits. */
@@ -200,10 +199,10 @@ static void check(const char *name, qg_quant q, qg_role role, operator run, cons
         for (int how = 0; how < FILLINGS; how++) {
             fill(r.x->value, n, how);
             operands o = { .q = r.q, .learned = learned };
-            o.x  = case_array(shapes[s], r.x->value);
-            o.dy = case_array(shapes[s], dy);
-            o.y  = case_array(shapes[s], y);
-            o.dx = case_array(shapes[s], dx);
+            o.x  = rig_array(shapes[s], r.x->value);
+            o.dy = rig_array(shapes[s], dy);
+            o.y  = rig_array(shapes[s], y);
+            o.dx = rig_array(shapes[s], dx);
             run(&o);
             train_rig(&r, 0, dy);
             compare(name, "y", n, r.y->data, y);

@@ -7,7 +7,7 @@
 #include "layers/net.h"
 #include "optim/optim.h"
 #include "quant/schemes/binary.h"
-#include "tests/support/scheme_case.h"
+#include "tests/support/schemes.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
 enum { SHAPES = 4, MOST = 65 * 5 * 5 * 63 };
@@ -28,9 +28,9 @@ static qg_quant sign_with(qg_surrogate s)
 
 /* --- values ------------------------------------------------------------------------------- */
 
-static void expect_values(scheme_case *c, qg_mode mode, const float *y)
+static void expect_values(rig *c, qg_mode mode, const float *y)
 {
-    case_forward(c, mode, 2);
+    forward_rig(c, mode, 2);
     assert_memory_equal(c->y->data, y, c->n * sizeof(float));
 }
 
@@ -39,20 +39,20 @@ static void draws_are_those_of_the_operator(void **state)
 {
     (void)state;
     for (int s = 0; s < SHAPES; s++) {
-        scheme_case c;
-        case_open(&c, connect(true), shapes[s], (uint64_t)s);
-        const qg_array x = case_array(c.x->shape, c.x->value);
-        qg_array       y = case_array(c.x->shape, expected);
-        qg_tape_begin(c.t, QG_TRAIN, CASE_KEY, 2);
+        rig c;
+        fill_rig(&c, connect(true), shapes[s], (uint64_t)s);
+        const qg_array x = rig_array(c.x->shape, c.x->value);
+        qg_array       y = rig_array(c.x->shape, expected);
+        qg_tape_begin(c.t, QG_TRAIN, RIG_KEY, 2);
         assert_int_equal(qg_stochastic_sign_quantizer(&x, qg_tape_key(c.t), &y), QG_OK);
         expect_values(&c, QG_TRAIN, expected);
         expect_values(&c, QG_TRAIN, expected);      /* the same key and step, the same draws */
-        case_backward(&c);
+        backward_rig(&c);
         assert_memory_equal(c.x->grad, c.dy, c.n * sizeof(float));
         assert_int_equal(qg_sign_quantizer(&x, &y), QG_OK);
         expect_values(&c, QG_EVAL, expected);
         assert_codes_give_values(&c, -1, 1, 0);
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -60,37 +60,37 @@ static void another_step_draws_otherwise(void **state)
 {
     (void)state;
     enum { STEPS = 2000 };
-    scheme_case c;
-    case_open(&c, connect(true), (qg_shape){ 1, 1, 1, 5 }, 1);
+    rig c;
+    fill_rig(&c, connect(true), (qg_shape){ 1, 1, 1, 5 }, 1);
     const float w[] = { -1.0f, -0.5f, 0.0f, 0.5f, 1.0f };
     double      mean[5] = { 0 };
     memcpy(c.x->value, w, sizeof w);
     for (uint64_t step = 0; step < STEPS; step++) {
-        case_forward(&c, QG_TRAIN, step);
+        forward_rig(&c, QG_TRAIN, step);
         for (int i = 0; i < 5; i++) mean[i] += (double)c.y->data[i];
     }
     for (int i = 0; i < 5; i++) mean[i] /= STEPS;
     /* The mean of +-1 is w; 4 sigma of 2000 draws is 0.09, and 0 at both ends. */
     for (int i = 0; i < 5; i++) assert_true(fabs(mean[i] - (double)w[i]) < 0.09);
     assert_true(mean[0] == -1 && mean[4] == 1);
-    case_close(&c);
+    close_rig(&c);
 }
 
 static void float_evaluation_is_not_binary(void **state)
 {
     (void)state;
-    scheme_case c;
-    case_open(&c, qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }),
+    rig c;
+    fill_rig(&c, qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }),
               shapes[0], 1);
     expect_values(&c, QG_EVAL, c.x->value);
-    case_forward(&c, QG_TRAIN, 0);
+    forward_rig(&c, QG_TRAIN, 0);
     for (size_t i = 0; i < c.n; i++) assert_true(fabsf(c.y->data[i]) == 1);
     qg_codes codes = { 0 };
     assert_int_equal(qg_encode(c.q, (qg_tensor){ c.x->shape, c.x->value }, NULL, &codes),
                      QG_EARG);
     assert_message("float_eval");
     assert_int_equal(c.q.bits, 32);
-    case_close(&c);
+    close_rig(&c);
 }
 
 static void zeros(void **state)
@@ -100,14 +100,14 @@ static void zeros(void **state)
                                 qg_binary((qg_binary_spec){ .per_channel = true }),
                                 qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }) };
     for (int k = 0; k < 3; k++) {
-        scheme_case c;
-        case_open(&c, scaled[k], (qg_shape){ 2, 1, 1, 3 }, 1);
+        rig c;
+        fill_rig(&c, scaled[k], (qg_shape){ 2, 1, 1, 3 }, 1);
         memset(c.x->value, 0, c.n * sizeof(float));
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
+        forward_rig(&c, QG_TRAIN, 0);
+        backward_rig(&c);
         for (size_t i = 0; i < c.n; i++)
             assert_true(c.y->data[i] == 0 && c.x->grad[i] == (k == 2 ? 0 : c.dy[i]));
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -123,10 +123,10 @@ static void an_annealed_tanh_follows_the_step(void **state)
     assert_true(qg_surrogate_at(qg_surrogate_tanh(3), 50).arg == 3);
     static const uint64_t step[] = { 0, 50, 75, 100, 500 };
     for (int k = 0; k < 5; k++) {
-        scheme_case c;
-        case_open(&c, sign_with(s), shapes[2], 3);
-        case_forward(&c, QG_TRAIN, step[k]);
-        case_backward(&c);
+        rig c;
+        fill_rig(&c, sign_with(s), shapes[2], 3);
+        forward_rig(&c, QG_TRAIN, step[k]);
+        backward_rig(&c);
         const double t = fmin(0.1 * pow(100, (double)step[k] / 100), 10);
         for (size_t i = 0; i < c.n; i++) {
             const double th    = tanh(t * (double)c.x->value[i]);
@@ -134,7 +134,7 @@ static void an_annealed_tanh_follows_the_step(void **state)
             /* Float tanh near 1 leaves 1 - th^2 an error of a few 1e-7, times at most 10. */
             assert_true(fabs((double)c.x->grad[i] - slope * (double)c.dy[i]) < 4e-6);
         }
-        case_close(&c);
+        close_rig(&c);
         assert_fused_as_unfused(sign_with(s), step[k]);
     }
 }

@@ -6,7 +6,7 @@
 
 #include "core/ops/ops.h"
 #include "quant/schemes/dorefa.h"
-#include "tests/support/scheme_case.h"
+#include "tests/support/schemes.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
 enum { SHAPES = 4, MOST = 65 * 5 * 5 * 63 };
@@ -26,7 +26,7 @@ static qg_quant activation(int bits)
 /* --- weights ------------------------------------------------------------------------------ */
 
 /* s(w) = tanh(w) / m, by libm in double. */
-static double smooth_loss(const scheme_case *c, size_t moved, double h, double fixed_m)
+static double smooth_loss(const rig *c, size_t moved, double h, double fixed_m)
 {
     double m = 0, sum = 0;
     for (size_t i = 0; i < c->n; i++) {
@@ -42,20 +42,20 @@ static void slopes_are_those_of_the_surrogate(void **state)
     (void)state;
     for (int k = 0; k < 24; k++) {
         const bool  through_max = k % 2;
-        scheme_case c;
+        rig c;
         /* Over the keys, the sum of dq tanh(w) and the largest w come with either sign. */
-        case_open(&c, weight(3, through_max), (qg_shape){ 3, 1, 1, 11 }, (uint64_t)k);
+        fill_rig(&c, weight(3, through_max), (qg_shape){ 3, 1, 1, 11 }, (uint64_t)k);
         double m = 0;
         for (size_t i = 0; i < c.n; i++) m = fmax(m, fabs(tanh((double)c.x->value[i])));
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
+        forward_rig(&c, QG_TRAIN, 0);
+        backward_rig(&c);
         const double h = 1e-6, fixed = through_max ? 0 : m;
         for (size_t i = 0; i < c.n; i++) {
             const double slope = (smooth_loss(&c, i, h, fixed) - smooth_loss(&c, i, -h, fixed)) / (2 * h);
             /* Float tanh near 1 leaves 1 - t^2 an error of a few 1e-7. */
             assert_true(fabs((double)c.x->grad[i] - slope) < 2e-6);
         }
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -64,10 +64,10 @@ static void weights_are_odd_multiples(void **state)
     (void)state;
     for (int bits = 2; bits <= 8; bits++) {
         const float steps = (float)((1 << bits) - 1);
-        scheme_case c;
-        case_open(&c, weight(bits, false), shapes[0], 4);
+        rig c;
+        fill_rig(&c, weight(bits, false), shapes[0], 4);
         c.x->value[7] = 0.0f;
-        case_forward(&c, QG_TRAIN, 0);
+        forward_rig(&c, QG_TRAIN, 0);
         for (size_t i = 0; i < c.n; i++) {
             const float odd = c.y->data[i] * steps;
             /* 2 (j / steps) - 1 rounds three times at values up to 2. */
@@ -78,28 +78,28 @@ static void weights_are_odd_multiples(void **state)
         assert_true(fabsf(c.y->data[7] - 1.0f / steps) < 2e-7f);
         /* The code times its scale rounds otherwise than apply, which is bound to its source. */
         assert_codes_give_values(&c, -(1 << bits) + 1, (1 << bits) - 1, 2.5e-7);
-        case_close(&c);
+        close_rig(&c);
     }
-    scheme_case c;
-    case_open(&c, weight(1, false), shapes[0], 4);
+    rig c;
+    fill_rig(&c, weight(1, false), shapes[0], 4);
     assert_codes_give_values(&c, -1, 1, 0);
-    case_close(&c);
+    close_rig(&c);
 }
 
 static void all_zero_weights_stay_put(void **state)
 {
     (void)state;
     for (int bits = 1; bits <= 2; bits++) {
-        scheme_case c;
-        case_open(&c, weight(bits, true), (qg_shape){ 3, 1, 1, 5 }, 4);
+        rig c;
+        fill_rig(&c, weight(bits, true), (qg_shape){ 3, 1, 1, 5 }, 4);
         memset(c.x->value, 0, c.n * sizeof(float));
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
+        forward_rig(&c, QG_TRAIN, 0);
+        backward_rig(&c);
         for (size_t i = 0; i < c.n; i++) {
             assert_true(fabsf(c.y->data[i] - (bits == 1 ? 0.0f : 1.0f / 3.0f)) < 1e-7f);
             assert_true(c.x->grad[i] == (bits == 1 ? c.dy[i] : 0.0f));
         }
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -107,13 +107,13 @@ static void a_replaced_surrogate_rules(void **state)
 {
     (void)state;
     qg_dorefa_weight_spec spec = { .bits = 2, .surrogate = qg_surrogate_clip(0.5f) };
-    scheme_case           c;
-    case_open(&c, qg_dorefa_weight(spec), shapes[0], 4);
-    case_forward(&c, QG_TRAIN, 0);
-    case_backward(&c);
+    rig                   c;
+    fill_rig(&c, qg_dorefa_weight(spec), shapes[0], 4);
+    forward_rig(&c, QG_TRAIN, 0);
+    backward_rig(&c);
     for (size_t i = 0; i < c.n; i++)
         assert_true(c.x->grad[i] == (fabsf(c.x->value[i]) <= 0.5f ? c.dy[i] : 0.0f));
-    case_close(&c);
+    close_rig(&c);
 }
 
 /* --- activations -------------------------------------------------------------------------- */
@@ -122,12 +122,12 @@ static void activation_codes_are_steps(void **state)
 {
     (void)state;
     for (int k = 1; k <= 8; k++) {
-        scheme_case c;
-        case_open(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = k % 2 }), shapes[3], 8);
+        rig c;
+        fill_rig(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = k % 2 }), shapes[3], 8);
         c.x->value[0] = 0.0f, c.x->value[1] = 1.0f, c.x->value[2] = 0.5f, c.x->value[3] = 1.0f / 6.0f;
         /* code / steps against code * (1 / steps): one rounding more, at most 1. */
         assert_codes_give_values(&c, 0, (1 << k) - 1, 1.2e-7);
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -145,21 +145,21 @@ static void gradients_are_those_of_the_operator(void **state)
     for (int k = 0; k < 12; k++) {
         const int  bits = 1 + k % 6;
         const bool noisy = k < 6;
-        scheme_case c;
-        case_open(&c, gradient(bits, !noisy), shapes[k % SHAPES], 3);
+        rig c;
+        fill_rig(&c, gradient(bits, !noisy), shapes[k % SHAPES], 3);
         memset(c.dy, 0, qg_row(c.x->shape) * sizeof(float));        /* the first sample has no gradient */
-        case_forward(&c, QG_TRAIN, 5);
+        forward_rig(&c, QG_TRAIN, 5);
         assert_ptr_equal(c.y->data, c.x->value);        /* nothing is copied */
-        case_backward(&c);
-        qg_tape_begin(c.t, QG_TRAIN, CASE_KEY, 5);
-        const qg_array dy = case_array(c.x->shape, c.dy);
-        qg_array       y = case_array(c.x->shape, expected), u = case_array(c.x->shape, noise);
+        backward_rig(&c);
+        qg_tape_begin(c.t, QG_TRAIN, RIG_KEY, 5);
+        const qg_array dy = rig_array(c.x->shape, c.dy);
+        qg_array       y = rig_array(c.x->shape, expected), u = rig_array(c.x->shape, noise);
         assert_int_equal(qg_dorefa_gradient_noise(qg_tape_key(c.t), bits, &u), QG_OK);
         assert_int_equal(qg_dorefa_gradient_quantizer(&dy, bits, noisy ? &u : NULL, &y), QG_OK);
         /* == and not the bits: 0 + -0 is 0 where the gradient of a parameter accumulates. */
         for (size_t i = 0; i < c.n; i++) assert_true(c.x->grad[i] == expected[i]);
         for (size_t i = 0; i < qg_row(c.x->shape); i++) assert_true(c.x->grad[i] == 0.0f);
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -168,21 +168,21 @@ static void gradients_accumulate(void **state)
 {
     (void)state;
     for (int first = 0; first < 2; first++) {
-        scheme_case c;
-        case_open(&c, gradient(3, true), (qg_shape){ 3, 2, 2, 5 }, 3);
+        rig c;
+        fill_rig(&c, gradient(3, true), (qg_shape){ 3, 2, 2, 5 }, 3);
         qg_tape_begin(c.t, QG_TRAIN, 1, 0);
         qg_var *x = qg_scale(c.t, qg_parameter(c.t, c.x), 1);
         qg_var *q = first ? qg_quantize(c.t, c.q, x, NULL) : NULL;
         qg_var *z = qg_scale(c.t, x, 1);
         if (!first) q = qg_quantize(c.t, c.q, x, NULL);
         c.y = qg_add(c.t, z, q);
-        case_backward(&c);
-        const qg_array dy = case_array(c.x->shape, c.dy);
-        qg_array       y  = case_array(c.x->shape, expected);
+        backward_rig(&c);
+        const qg_array dy = rig_array(c.x->shape, c.dy);
+        qg_array       y  = rig_array(c.x->shape, expected);
         assert_int_equal(qg_dorefa_gradient_quantizer(&dy, 3, NULL, &y), QG_OK);
         for (size_t i = 0; i < c.n; i++) expected[i] += c.dy[i];
         assert_close(c.x->grad, expected, c.n, 0);
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -191,12 +191,12 @@ static void evaluation_and_waiting_leave_no_trace(void **state)
     (void)state;
     qg_quant q = gradient(2, false);
     q.after    = 4;
-    scheme_case c;
-    case_open(&c, q, (qg_shape){ 3, 2, 2, 5 }, 3);
-    assert_null(case_forward(&c, QG_EVAL, 9)->op);
-    assert_null(case_forward(&c, QG_TRAIN, 3)->op);
-    assert_non_null(case_forward(&c, QG_TRAIN, 4)->op);
-    case_close(&c);
+    rig c;
+    fill_rig(&c, q, (qg_shape){ 3, 2, 2, 5 }, 3);
+    assert_null(forward_rig(&c, QG_EVAL, 9)->op);
+    assert_null(forward_rig(&c, QG_TRAIN, 3)->op);
+    assert_non_null(forward_rig(&c, QG_TRAIN, 4)->op);
+    close_rig(&c);
 }
 
 /* Noise makes the quantizer unbiased away from +-m, where the clip bites. */
@@ -204,19 +204,19 @@ static void gradients_are_unbiased(void **state)
 {
     (void)state;
     enum { STEPS = 4000 };
-    scheme_case c;
-    case_open(&c, gradient(2, false), (qg_shape){ 1, 1, 1, 4 }, 3);
+    rig c;
+    fill_rig(&c, gradient(2, false), (qg_shape){ 1, 1, 1, 4 }, 3);
     const float dy[] = { 1.0f, 0.1f, -0.45f, 0.3f };
     double      mean[4] = { 0 };
     memcpy(c.dy, dy, sizeof dy);
     for (uint64_t step = 0; step < STEPS; step++) {
-        case_forward(&c, QG_TRAIN, step);
-        case_backward(&c);
+        forward_rig(&c, QG_TRAIN, step);
+        backward_rig(&c);
         for (int i = 0; i < 4; i++) mean[i] += (double)c.x->grad[i] / STEPS;
     }
     /* One draw deviates by at most 1/3, half a level; 4 sigma of the mean of 4000 is 0.021. */
     for (int i = 1; i < 4; i++) assert_true(fabs(mean[i] - (double)dy[i]) < 0.021);
-    case_close(&c);
+    close_rig(&c);
 }
 
 static void batch_sums_stay_visible(void **state)
@@ -261,25 +261,25 @@ static void channels_are_on_their_own(void **state)
     for (int k = 0; k < 6; k++) {
         const qg_dorefa_weight_spec spec = { .bits = bits[k / 2], .through_max = k % 2 };
         qg_dorefa_weight_spec       rows = spec;
-        scheme_case                 all;
+        rig                         all;
         rows.per_channel = true;
-        case_open(&all, qg_dorefa_weight(rows), shape, 9);
+        fill_rig(&all, qg_dorefa_weight(rows), shape, 9);
         for (size_t i = 0; i < all.n; i++) all.x->value[i] *= (float)(1 + i / row);
         assert_codes_give_values(&all, -65535, 65535, 1e-6);       /* scale and quotient are rounded apart */
-        case_forward(&all, QG_TRAIN, 0);
-        case_backward(&all);
+        forward_rig(&all, QG_TRAIN, 0);
+        backward_rig(&all);
         for (size_t i = 0; i < 4; i++) {
-            scheme_case one;
-            case_open(&one, qg_dorefa_weight(spec), (qg_shape){ 1, 3, 3, 33 }, 9);
+            rig one;
+            fill_rig(&one, qg_dorefa_weight(spec), (qg_shape){ 1, 3, 3, 33 }, 9);
             memcpy(one.x->value, all.x->value + i * row, row * sizeof(float));
             memcpy(one.dy, all.dy + i * row, row * sizeof(float));
-            case_forward(&one, QG_TRAIN, 0);
-            case_backward(&one);
+            forward_rig(&one, QG_TRAIN, 0);
+            backward_rig(&one);
             assert_memory_equal(one.y->data, all.y->data + i * row, row * sizeof(float));
             assert_memory_equal(one.x->grad, all.x->grad + i * row, row * sizeof(float));
-            case_close(&one);
+            close_rig(&one);
         }
-        case_close(&all);
+        close_rig(&all);
     }
 }
 

@@ -8,7 +8,7 @@
 #include "layers/layer.h"
 #include "optim/optim.h"
 #include "tests/support/nets.h"
-#include "tests/support/scheme_case.h"
+#include "tests/support/schemes.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
 /* --- weights ------------------------------------------------------------------------------ */
@@ -55,14 +55,14 @@ static void the_paper_s_rule_does_not(void **state)
 static void a_filter_of_zeros_is_zero(void **state)
 {
     (void)state;
-    scheme_case c;
-    case_open(&c, qg_xnor((qg_xnor_spec){ 0 }), (qg_shape){ 2, 1, 1, 5 }, 1);
+    rig c;
+    fill_rig(&c, qg_xnor((qg_xnor_spec){ 0 }), (qg_shape){ 2, 1, 1, 5 }, 1);
     for (int i = 0; i < 5; i++) c.x->value[i] = 0, c.dy[i] = 1;
-    case_forward(&c, QG_TRAIN, 0);
-    case_backward(&c);
+    forward_rig(&c, QG_TRAIN, 0);
+    backward_rig(&c);
     for (int i = 0; i < 5; i++) assert_true(c.y->data[i] == 0 && c.x->grad[i] == 1);    /* sign(0) = 1 */
     assert_true(c.y->data[5] != 0);
-    case_close(&c);
+    close_rig(&c);
 }
 
 /* --- latent weights ----------------------------------------------------------------------- */
@@ -361,18 +361,18 @@ static void the_map_needs_a_product(void **state)
 static void activations_are_signs(void **state)
 {
     (void)state;
-    scheme_case c;
-    case_open(&c, qg_xnor_activation((qg_xnor_activation_spec){ 0 }), shapes[0], 2);
+    rig c;
+    fill_rig(&c, qg_xnor_activation((qg_xnor_activation_spec){ 0 }), shapes[0], 2);
     c.x->value[0] = 0.0f, c.x->value[1] = -0.0f, c.x->value[2] = 1.0f, c.x->value[3] = NAN;
-    case_forward(&c, QG_TRAIN, 0);
-    case_backward(&c);
+    forward_rig(&c, QG_TRAIN, 0);
+    backward_rig(&c);
     assert_true(c.y->data[0] == 1 && c.y->data[1] == 1 && c.y->data[3] == -1);
     for (size_t i = 0; i < c.n; i++) {
         assert_true(fabsf(c.y->data[i]) == 1);
         assert_true(c.x->grad[i] == (fabsf(c.x->value[i]) <= 1 ? c.dy[i] : 0));
     }
     assert_codes_give_values(&c, -1, 1, 0);
-    case_close(&c);
+    close_rig(&c);
 }
 
 /* --- all ---------------------------------------------------------------------------------- */

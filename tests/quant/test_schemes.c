@@ -7,7 +7,6 @@
 #include "quant/schemes/binary.h"
 #include "quant/schemes/twn.h"
 #include "tests/support/nets.h"
-#include "tests/support/scheme_case.h"
 #include "tests/support/schemes.h"
 
 /* Awkward rows, and one tensor of several blocks of 16384. */
@@ -353,7 +352,7 @@ static void illegal_constants_are_named(void **state)
     qg_tape *t       = qg_tape_new();
     for (int i = 0; i < COUNT(rows); i++) {
         print_message("row %d, %s\n", i, rows[i].part);
-        case_refused(rows[i].q, rows[i].role, rows[i].layer, rows[i].part);
+        assert_refused_in_net(rows[i].q, rows[i].role, rows[i].layer, rows[i].part);
         qg_quant q = rows[i].q;
         q.role     = rows[i].role;
         qg_tape_begin(t, QG_TRAIN, 1, 0);

@@ -7,7 +7,7 @@
 #include "core/ops/ops.h"
 #include "layers/net.h"
 #include "quant/schemes/ttq.h"
-#include "tests/support/scheme_case.h"
+#include "tests/support/schemes.h"
 #include "tests/support/testing.h"
 
 /* --- on arrays ---------------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static void refuses(void **state)
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
 static qg_quant ttq(qg_ttq_rule rule) { return qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .rule = rule }); }
 
-static void set_scales(scheme_case *c, float wp, float wn)
+static void set_scales(rig *c, float wp, float wn)
 {
     c->learned[0]->value[0] = wp;
     c->learned[1]->value[0] = wn;
@@ -174,12 +174,12 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 static qg_gradcheck_result check_scales(qg_ttq_rule rule)
 {
     qg_gradcheck_result r;
-    scheme_case         c;
-    case_open(&c, ttq(rule), shapes[0], 2);
+    rig                 c;
+    fill_rig(&c, ttq(rule), shapes[0], 2);
     set_scales(&c, 0.75f, 1.25f);
     c.x->frozen = true;         /* its gradient is a surrogate's; Wp and Wn have a true one */
     assert_ok( qg_gradcheck((qg_gradcheck_spec){ .name = "ttq", .params = &c.p, .build = build, .context = &c.q }, &r));
-    case_close(&c);
+    close_rig(&c);
     return r;
 }
 
@@ -206,18 +206,18 @@ static void latent_gradients_are_scaled_unless_replaced(void **state)
     for (int replaced = 0; replaced < 2; replaced++) {
         qg_quant q = ttq(QG_TTQ_EXACT);
         if (replaced) q.surrogate = qg_surrogate_clip(0.5f);
-        scheme_case c;
-        case_open(&c, q, shapes[0], 4);
+        rig c;
+        fill_rig(&c, q, shapes[0], 4);
         set_scales(&c, 2, 3);
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
+        forward_rig(&c, QG_TRAIN, 0);
+        backward_rig(&c);
         for (size_t i = 0; i < c.n; i++) {
             const float v     = c.y->data[i];
             const float slope = v > 0 ? 2.0f : v < 0 ? 3.0f : 1.0f;
             const float other = fabsf(c.x->value[i]) <= 0.5f ? 1.0f : 0.0f;
             assert_true(c.x->grad[i] == c.dy[i] * (replaced ? other : slope));
         }
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -226,10 +226,10 @@ static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
     (void)state;
     float sum[2] = { 0 };
     for (int scaled = 0; scaled < 2; scaled++) {
-        scheme_case c;
-        case_open(&c, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .scaled_gradient = scaled }), shapes[0], 4);
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
+        rig c;
+        fill_rig(&c, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .scaled_gradient = scaled }), shapes[0], 4);
+        forward_rig(&c, QG_TRAIN, 0);
+        backward_rig(&c);
         for (int side = 0; side < 2; side++) {
             const float g = c.learned[side]->grad[0];
             assert_true(g != 0);
@@ -237,7 +237,7 @@ static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
             if (scaled) assert_true(fabsf(g * sqrtf((float)c.n) - sum[side]) <= 4 * FLT_EPSILON * fabsf(sum[side]));
             else sum[side] = g;
         }
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -247,25 +247,25 @@ static void channels_are_apart(void **state)
     (void)state;
     const qg_shape shape = { 5, 3, 3, 33 };
     const size_t   row   = qg_row(shape);
-    scheme_case    all;
-    case_open(&all, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .per_channel = true }), shape, 4);
+    rig            all;
+    fill_rig(&all, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .per_channel = true }), shape, 4);
     for (int i = 0; i < shape.n; i++) {
         all.learned[0]->value[i] = 0.5f + (float)i;
         all.learned[1]->value[i] = 2.5f - (float)i;         /* two of them are not positive */
         for (size_t k = 0; k < row; k++) all.x->value[(size_t)i * row + k] *= (float)(1 << i);
     }
     assert_codes_give_values(&all, -1, 1, 0);
-    case_forward(&all, QG_TRAIN, 0);
-    case_backward(&all);
+    forward_rig(&all, QG_TRAIN, 0);
+    backward_rig(&all);
     for (int i = 0; i < shape.n; i++) {
-        scheme_case  one;
+        rig          one;
         const size_t at = (size_t)i * row;
-        case_open(&one, ttq(QG_TTQ_EXACT), (qg_shape){ 1, shape.h, shape.w, shape.c }, 4);
+        fill_rig(&one, ttq(QG_TTQ_EXACT), (qg_shape){ 1, shape.h, shape.w, shape.c }, 4);
         memcpy(one.x->value, all.x->value + at, row * sizeof(float));
         memcpy(one.dy, all.dy + at, row * sizeof(float));
         set_scales(&one, 0.5f + (float)i, 2.5f - (float)i);
-        case_forward(&one, QG_TRAIN, 0);
-        case_backward(&one);
+        forward_rig(&one, QG_TRAIN, 0);
+        backward_rig(&one);
         assert_memory_equal(one.y->data, all.y->data + at, row * sizeof(float));
         assert_memory_equal(one.x->grad, all.x->grad + at, row * sizeof(float));
         for (int side = 0; side < 2; side++) {
@@ -273,19 +273,19 @@ static void channels_are_apart(void **state)
             assert_true(one.learned[side]->grad[0] == all.learned[side]->grad[i]);
             assert_true(one.learned[side]->grad[0] != 0);
         }
-        case_close(&one);
+        close_rig(&one);
     }
-    case_close(&all);
+    close_rig(&all);
 }
 
 static void values_are_three(void **state)
 {
     (void)state;
-    scheme_case c;
-    case_open(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
+    rig c;
+    fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
     set_scales(&c, 0.7f, 1.3f);
     c.x->value[3] = 0.0f, c.x->value[4] = -0.0f;
-    case_forward(&c, QG_TRAIN, 0);
+    forward_rig(&c, QG_TRAIN, 0);
     size_t count[3] = { 0 };
     for (size_t i = 0; i < c.n; i++) {
         const float v = c.y->data[i];
@@ -297,7 +297,7 @@ static void values_are_three(void **state)
     assert_codes_give_values(&c, -1, 1, 0);
     set_scales(&c, -0.7f, -1.3f);
     assert_codes_give_values(&c, -1, 1, 0);
-    case_close(&c);
+    close_rig(&c);
 }
 
 /* A scale that an update carried below 0 would turn its codes round. */
@@ -305,50 +305,50 @@ static void scales_stay_positive(void **state)
 {
     (void)state;
     const float smallest = 0x1p-30f;
-    scheme_case c;
-    case_open(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
+    rig c;
+    fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
     set_scales(&c, 0.7f, -1.3f);
     assert_codes_give_values(&c, -1, 1, 0);
-    case_forward(&c, QG_EVAL, 0);                           /* as if it had moved */
+    forward_rig(&c, QG_EVAL, 0);                           /* as if it had moved */
     assert_true(c.learned[1]->value[0] == -1.3f);
     for (size_t i = 0; i < c.n; i++)
         assert_true(c.y->data[i] == 0.7f || c.y->data[i] == 0.0f || c.y->data[i] == -smallest);
-    case_forward(&c, QG_TRAIN, 0);
+    forward_rig(&c, QG_TRAIN, 0);
     assert_true(c.learned[0]->value[0] == 0.7f && c.learned[1]->value[0] == smallest);
-    case_backward(&c);
+    backward_rig(&c);
     assert_true(c.learned[1]->grad[0] != 0.0f);             /* the way back */
     set_scales(&c, NAN, 1.0f);
-    case_forward(&c, QG_TRAIN, 0);
+    forward_rig(&c, QG_TRAIN, 0);
     assert_true(isnan(c.learned[0]->value[0]));
-    case_close(&c);
+    close_rig(&c);
 }
 
 static void all_zero_and_nan_weights_are_zero(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
-        scheme_case c;
-        case_open(&c, ttq(QG_TTQ_EXACT), (qg_shape){ 3, 1, 1, 5 }, 5);
+        rig c;
+        fill_rig(&c, ttq(QG_TTQ_EXACT), (qg_shape){ 3, 1, 1, 5 }, 5);
         memset(c.x->value, 0, c.n * sizeof(float));
         if (k) c.x->value[2] = NAN;
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
+        forward_rig(&c, QG_TRAIN, 0);
+        backward_rig(&c);
         for (size_t i = 0; i < c.n; i++) assert_true(c.y->data[i] == 0 && c.x->grad[i] == c.dy[i]);
         assert_true(c.learned[0]->grad[0] == 0 && c.learned[1]->grad[0] == 0);
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
 static void scales_start_at_one_or_fit_the_weights(void **state)
 {
     (void)state;
-    scheme_case c;
-    case_open(&c, ttq(QG_TTQ_EXACT), shapes[0], 6);
+    rig c;
+    fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[0], 6);
     assert_true(c.learned[0]->value[0] == 1 && c.learned[1]->value[0] == 1);
-    case_close(&c);
+    close_rig(&c);
 
     qg_quant q = qg_ttq((qg_ttq_spec){ .threshold = 0.5f, .start_from_weights = true });
-    case_open(&c, q, (qg_shape){ 2, 1, 1, 3 }, 6);
+    fill_rig(&c, q, (qg_shape){ 2, 1, 1, 3 }, 6);
     const float  w[] = { 1.0f, 0.5f, 0.75f, -0.875f, -0.625f, 0.25f };     /* D = 0.5 */
     float *const learned[QG_MAX_LEARNED] = { c.learned[0]->value, c.learned[1]->value };
     memcpy(c.x->value, w, sizeof w);
@@ -357,7 +357,7 @@ static void scales_start_at_one_or_fit_the_weights(void **state)
     for (int i = 0; i < 6; i++) c.x->value[i] = fabsf(w[i]);
     q.scheme->start(q, (qg_tensor){ c.x->shape, c.x->value }, learned);
     assert_true(learned[1][0] == 1);        /* no weight is below -D */
-    case_close(&c);
+    close_rig(&c);
 }
 
 static void scales_are_parameters_with_their_decay(void **state)
@@ -383,12 +383,12 @@ static void scales_are_parameters_with_their_decay(void **state)
 static void scales_must_be_given(void **state)
 {
     (void)state;
-    scheme_case c;
-    case_open(&c, ttq(QG_TTQ_EXACT), shapes[1], 1);
+    rig c;
+    fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[1], 1);
     qg_tape_begin(c.t, QG_TRAIN, 1, 0);
     assert_null(qg_quantize(c.t, c.q, qg_parameter(c.t, c.x), NULL));
     assert_message("wp, which is missing");
-    case_close(&c);
+    close_rig(&c);
 }
 
 int main(void)

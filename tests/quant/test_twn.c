@@ -5,7 +5,7 @@
 
 #include "core/ops/ops.h"
 #include "quant/schemes/twn.h"
-#include "tests/support/scheme_case.h"
+#include "tests/support/schemes.h"
 #include "tests/support/testing.h"
 
 /* --- on arrays ---------------------------------------------------------------------------------- */
@@ -239,10 +239,10 @@ static void codes_are_exact(void **state)
         const qg_quant q[] = { twn(false), twn(true), qg_ste_tern((qg_ste_tern_spec){ 0 }),
                                qg_ste_tern((qg_ste_tern_spec){ .relative = true }) };
         for (int k = 0; k < 4; k++) {
-            scheme_case c;
-            case_open(&c, q[k], shapes[s], 7);
+            rig c;
+            fill_rig(&c, q[k], shapes[s], 7);
             assert_codes_give_values(&c, -1, 1, 0);
-            case_close(&c);
+            close_rig(&c);
         }
     }
 }
@@ -251,32 +251,32 @@ static void codes_are_exact(void **state)
 static void channels_are_on_their_own(void **state)
 {
     (void)state;
-    scheme_case c;
-    case_open(&c, twn(true), (qg_shape){ 3, 1, 1, 33 }, 8);
+    rig c;
+    fill_rig(&c, twn(true), (qg_shape){ 3, 1, 1, 33 }, 8);
     for (int i = 0; i < 33; i++) c.x->value[i] = 0, c.x->value[33 + i] *= 100;
-    case_forward(&c, QG_TRAIN, 0);
+    forward_rig(&c, QG_TRAIN, 0);
     int kept[3] = { 0 };
     for (int i = 0; i < 99; i++) kept[i / 33] += c.y->data[i] != 0;
     assert_int_equal(kept[0], 0);
     assert_in_range(kept[1], 10, 32);
     assert_in_range(kept[2], 10, 32);
     c.q = twn(false);
-    case_forward(&c, QG_TRAIN, 0);
+    forward_rig(&c, QG_TRAIN, 0);
     for (int i = 66; i < 99; i++) assert_true(c.y->data[i] == 0);       /* drowned by the large one */
-    case_close(&c);
+    close_rig(&c);
 }
 
 static void degenerate_tensors(void **state)
 {
     (void)state;
     for (int per_channel = 0; per_channel < 2; per_channel++) {
-        scheme_case c;
-        case_open(&c, twn(per_channel), (qg_shape){ 3, 1, 1, 5 }, 8);
+        rig c;
+        fill_rig(&c, twn(per_channel), (qg_shape){ 3, 1, 1, 5 }, 8);
         memset(c.x->value, 0, c.n * sizeof(float));
-        case_forward(&c, QG_TRAIN, 0);
+        forward_rig(&c, QG_TRAIN, 0);
         for (size_t i = 0; i < c.n; i++) assert_true(c.y->data[i] == 0);
         assert_codes_give_values(&c, 0, 0, 0);
-        case_close(&c);
+        close_rig(&c);
     }
 }
 
@@ -284,17 +284,17 @@ static void a_replaced_surrogate_rules(void **state)
 {
     (void)state;
     for (int per_channel = 0; per_channel < 2; per_channel++) {
-        scheme_case c;
-        case_open(&c,
+        rig c;
+        fill_rig(&c,
                   qg_twn((qg_twn_spec){ .per_channel = per_channel, .surrogate = qg_surrogate_approx_sign() }),
                   shapes[0], 8);
-        case_forward(&c, QG_TRAIN, 0);
-        case_backward(&c);
+        forward_rig(&c, QG_TRAIN, 0);
+        backward_rig(&c);
         for (size_t i = 0; i < c.n; i++) {
             const float a = fabsf(c.x->value[i]);
             assert_true(c.x->grad[i] == c.dy[i] * (a <= 1 ? 2 - 2 * a : 0));
         }
-        case_close(&c);
+        close_rig(&c);
     }
 }
 

@@ -6,27 +6,31 @@
 #include <string.h>
 
 #include "core/kernels/parallel.h"
+#include "core/ops/ops.h"
 #include "core/profile.h"
 #include "core/rng.h"
+#include "layers/layer.h"
+#include "optim/optim.h"
+#include "tests/support/nets.h"
 #include "tests/support/room.h"
 
 /* --- on its own ------------------------------------------------------------------------------ */
 
 void open_rig(rig *r, qg_quant q, qg_role role, qg_shape x)
 {
-    *r      = (rig){ .q = q, .tape = qg_tape_new() };
+    *r      = (rig){ .q = q, .t = qg_tape_new(), .n = qg_count(x) };
     r->q.role = role;
-    r->x    = declare(&r->params, "x", x);
+    r->x    = declare(&r->p, "x", x);
     for (int i = 0; i < qg_learned_count(q); i++) {
         const qg_learned *l = &q.scheme->learned[i];
         r->learned[i]       = qg_params_declare(
-            &r->params, (qg_param){ .name  = l->name,
+            &r->p, (qg_param){ .name  = l->name,
                                     .shape = qg_learned_shape(q, l, x, role),
                                     .group = l->tracked ? QG_TRACKED : QG_SCALES });
         assert_non_null(r->learned[i]);
     }
-    assert_int_equal(qg_params_allocate(&r->params), QG_OK);
-    assert_non_null(r->tape);
+    assert_int_equal(qg_params_allocate(&r->p), QG_OK);
+    assert_non_null(r->t);
 }
 
 void start_rig(rig *r, bool with_values)
@@ -38,73 +42,88 @@ void start_rig(rig *r, bool with_values)
 
 void close_rig(rig *r)
 {
-    qg_tape_free(r->tape);
-    qg_params_release(&r->params);
+    free(r->dy);
+    qg_tape_free(r->t);
+    qg_params_release(&r->p);
 }
 
 qg_status run_rig(rig *r, qg_mode mode, uint64_t step)
 {
     qg_var *learned[QG_MAX_LEARNED] = { 0 };
-    qg_tape_begin(r->tape, mode, 1, step);
+    qg_tape_begin(r->t, mode, RIG_KEY, step);
     for (int i = 0; i < QG_MAX_LEARNED; i++)
-        if (r->learned[i]) learned[i] = qg_parameter(r->tape, r->learned[i]);
-    r->y = qg_quantize(r->tape, r->q, qg_parameter(r->tape, r->x), learned);
-    return qg_tape_status(r->tape);
-}
-
-/* sum of dy[i] x[i] */
-static void weighted_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    const float *const *dy = y->saved;
-    for (size_t i = 0, n = qg_count(y->in[0]->shape); i < n; i++)
-        y->in[0]->grad[i] += y->grad[0] * (*dy)[i];
-}
-
-static const qg_op weighted_op = { .name = "weighted", .backward = weighted_backward };
-
-static qg_var *weighted(qg_tape *t, qg_var *x, const float *dy)
-{
-    qg_var       *y    = qg_record(t, &weighted_op, (qg_shape){ 1, 1, 1, 1 }, x, NULL, NULL);
-    const float **kept = y ? qg_save(t, y, sizeof *kept) : NULL;
-    assert_non_null(kept);
-    *kept      = dy;
-    y->data[0] = 0.0f;      /* nobody looks */
-    return y;
+        if (r->learned[i]) learned[i] = qg_parameter(r->t, r->learned[i]);
+    r->y = qg_quantize(r->t, r->q, qg_parameter(r->t, r->x), learned);
+    return qg_tape_status(r->t);
 }
 
 void train_rig_on(rig *r, uint64_t step, const float *dy)
 {
     assert_int_equal(run_rig(r, QG_TRAIN, step), QG_OK);
-    assert_int_equal(qg_backward(r->tape, weighted(r->tape, r->y, dy)), QG_OK);
+    qg_var *loss  = weighed(r->t, r->y, dy);
+    loss->data[0] = 0.0f;       /* NaN in y is legal here, but a loss of NaN is an error */
+    assert_int_equal(qg_backward(r->t, loss), QG_OK);
 }
 
 void train_rig(rig *r, uint64_t step, const float *dy)
 {
-    memset(r->params.grad, 0, r->params.length * sizeof *r->params.grad);
+    memset(r->p.grad, 0, r->p.length * sizeof *r->p.grad);
     train_rig_on(r, step, dy);
 }
 
-void assert_codes(rig *r, double ulps)
+void fill_rig(rig *r, qg_quant q, qg_shape shape, uint64_t key)
 {
-    const size_t n = qg_count(r->x->shape), rows = (size_t)r->x->shape.n;
-    const float *learned[QG_MAX_LEARNED] = { 0 };
-    qg_codes     codes = { .code = calloc(n, sizeof *codes.code), .scale = calloc(rows, sizeof *codes.scale) };
-    assert_non_null(codes.code);
-    assert_non_null(codes.scale);
+    open_rig(r, q, qg_quant_role(q), shape);
+    fill_uniform(r->x->value, r->n, -1.2f, 1.2f, key);
+    if (q.scheme->start) start_rig(r, true);
+    r->dy = malloc(r->n * sizeof *r->dy);
+    assert_non_null(r->dy);
+    fill_uniform(r->dy, r->n, -1, 1, key + 1);
+}
+
+qg_var *forward_rig(rig *r, qg_mode mode, uint64_t step)
+{
+    if (run_rig(r, mode, step)) fail_msg("%s", qg_errmsg());
+    return r->y;
+}
+
+void backward_rig(rig *r)
+{
+    memset(r->p.grad, 0, r->p.length * sizeof *r->p.grad);
+    if (qg_backward(r->t, weighed(r->t, r->y, r->dy))) fail_msg("%s", qg_errmsg());
+}
+
+qg_array rig_array(qg_shape shape, float *data)
+{
+    return (qg_array){ .dtype = QG_F32,
+                       .rank  = 4,
+                       .dims  = { (size_t)shape.n, (size_t)shape.h, (size_t)shape.w, (size_t)shape.c },
+                       .data  = data };
+}
+
+void assert_codes_give_values(rig *r, int lo, int hi, double tolerance)
+{
+    const qg_shape shape = r->x->shape;
+    int32_t       *code  = malloc(r->n * sizeof *code);
+    float         *scale = malloc(2 * (size_t)shape.n * sizeof *scale);
+    const float   *learned[QG_MAX_LEARNED] = { 0 };
+    qg_codes       codes = { .code = code, .scale = scale, .negative = scale + shape.n };
+    assert_true(code && scale);
     for (int i = 0; i < QG_MAX_LEARNED && r->learned[i]; i++) learned[i] = r->learned[i]->value;
-    assert_int_equal(run_rig(r, QG_EVAL, 0), QG_OK);
-    assert_int_equal(qg_encode(r->q, (qg_tensor){ r->x->shape, r->x->value }, learned, &codes), QG_OK);
-    assert_true(codes.n_scale == 1 || codes.n_scale == (int)rows);
-    for (size_t i = 0; i < n; i++) {
-        const float scale = codes.scale[codes.n_scale == 1 ? 0 : i / qg_row(r->x->shape)];
-        const float y = scale * (float)codes.code[i];
-        if (fabs((double)y - (double)r->y->data[i]) > ulps * 0x1p-23 * fabs((double)y))
-            fail_msg("element %zu: code %d of scale %g is not %.9g", i, codes.code[i], (double)scale,
-                     (double)r->y->data[i]);
+    assert_int_equal(qg_encode(r->q, (qg_tensor){ shape, r->x->value }, learned, &codes), QG_OK);
+    assert_true(codes.n_scale == 1 || codes.n_scale == shape.n);
+    const qg_var *y = forward_rig(r, QG_EVAL, 0);
+    for (size_t i = 0; i < r->n; i++) {
+        const size_t channel = codes.n_scale == 1 ? 0 : i / qg_row(shape);
+        const float  s       = codes.two_sided && code[i] < 0 ? codes.negative[channel] : scale[channel];
+        const float  value   = s * (float)code[i];
+        assert_true(code[i] >= lo && code[i] <= hi);
+        if (!(fabs((double)value - (double)y->data[i]) <= tolerance))
+            fail_msg("[%zu] code %d is %.9g, apply gives %.9g", i, (int)code[i], (double)value,
+                     (double)y->data[i]);
     }
-    free(codes.code);
-    free(codes.scale);
+    free(scale);
+    free(code);
 }
 
 /* --- slopes ---------------------------------------------------------------------------------- */
@@ -303,4 +322,117 @@ void assert_trains_alike(qg_quant weight, qg_quant input)
     assert_true(digest_after(weight, input, 2, NULL) == one);
     assert_true(digest_after(weight, input, 3, NULL) == one);
     assert_true(digest_after(weight, input, 1, scratch_file()) == one);
+}
+
+/* --- fused -------------------------------------------------------------------------------- */
+
+enum { NORM_N = 5, NORM_H = 7, NORM_C = 33 };
+
+static void norm_step(qg_params *p, qg_tape *t, qg_quant q, bool fused, uint64_t step, float *y,
+                      const float *dy)
+{
+    float        mean[NORM_C] = { 0 }, var[NORM_C] = { 0 };
+    qg_norm_spec spec = { .mean = mean, .var = var, .pool = 2 };
+    qg_tape_begin(t, QG_TRAIN, 1, step);
+    memset(p->grad, 0, p->length * sizeof *p->grad);
+    qg_slot slot = { .q = q };
+    if (fused) qg_slot_fuse(&slot, t, &spec);
+    qg_var *v = qg_norm(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]),
+                        qg_parameter(t, p->item[2]), spec);
+    if (!fused) v = qg_slot_apply(&slot, t, v);
+    if (!v) fail_msg("%s", qg_errmsg());
+    memcpy(y, v->data, qg_count(v->shape) * sizeof *y);
+    assert_int_equal(qg_backward(t, weighed(t, v, dy)), QG_OK);
+}
+
+void assert_fused_as_unfused(qg_quant q, uint64_t step)
+{
+    enum { OUT = NORM_N * 3 * 3 * NORM_C };
+    static float y[2][OUT], dy[OUT];
+    qg_params    p = { 0 };
+    qg_tape     *t = qg_tape_new();
+    declare(&p, "x", (qg_shape){ NORM_N, NORM_H, NORM_H, NORM_C });
+    declare(&p, "gamma", (qg_shape){ 1, 1, 1, NORM_C });
+    declare(&p, "beta", (qg_shape){ 1, 1, 1, NORM_C });
+    allocate_apart(&p, 3);
+    fill_uniform(dy, OUT, -1, 1, 4);
+    float *grad = malloc(p.length * sizeof *grad);
+    assert_non_null(grad);
+    norm_step(&p, t, q, true, step, y[0], dy);
+    memcpy(grad, p.grad, p.length * sizeof *grad);
+    norm_step(&p, t, q, false, step, y[1], dy);
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    assert_memory_equal(grad, p.grad, p.length * sizeof *grad);
+    bool moves = false;
+    for (size_t i = 0; i < p.length; i++) moves = moves || grad[i] != 0;
+    assert_true(moves);
+    free(grad);
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
+/* --- two convolutions and a dense layer ------------------------------------------------------- */
+
+enum { MANY = 9, WIDTH = 9 };
+
+static uint64_t train(qg_quant weight, qg_quant input, qg_quant gradient, uint64_t key)
+{
+    static float   image[MANY * WIDTH * WIDTH * 3];
+    static uint8_t label[MANY];
+    fill_uniform(image, MANY * WIDTH * WIDTH * 3, -1, 1, 5);
+    for (int i = 0; i < MANY; i++) label[i] = (uint8_t)(i % 3);
+    qg_net *net = qg_net_new((qg_net_spec){ .height = WIDTH, .width = WIDTH, .channels = 3, .seed = 6 });
+    qg_net_conv2d(net,
+                  (qg_conv2d_spec){ .out = 33, .kernel = 3, .weight = weight, .gradient = gradient });
+    qg_net_batchnorm(net);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 17, .kernel = 3, .stride = 2, .pad = 1,
+                                         .weight = weight, .input = input, .gradient = gradient });
+    qg_net_batchnorm(net);
+    qg_net_dense(net,
+                 (qg_dense_spec){ .out = 3, .weight = weight, .input = input, .gradient = gradient });
+    qg_params *p = qg_net_build(net);
+    if (!p) fail_msg("%s", qg_errmsg());
+    bool flips = false;
+    for (int i = 0; i < p->count; i++) flips = flips || p->item[i]->flips;
+    const qg_adam_spec adam = { .lr = 0.01f };
+    qg_optim *o = flips ? qg_bop(p, (qg_bop_spec){ .gamma = 0.1f, .rest = adam }) : qg_adam(p, adam);
+    qg_tape  *t = qg_tape_new();
+    for (uint64_t step = 0; step < 4; step++) {
+        qg_tape_begin(t, QG_TRAIN, key, step);
+        qg_var *y = qg_net_forward(net, t, (qg_tensor){ { MANY, WIDTH, WIDTH, 3 }, image });
+        if (qg_backward(t, qg_cross_entropy(t, y, label)) || qg_optim_step(o))
+            fail_msg("%s", qg_errmsg());
+    }
+    const uint64_t digest = qg_params_digest(p);
+    qg_tape_free(t);
+    qg_optim_free(o);
+    qg_net_free(net);
+    return digest;
+}
+
+void assert_any_threads(qg_quant weight, qg_quant input, qg_quant gradient, bool draws)
+{
+    qg_set_threads(1);
+    const uint64_t one = train(weight, input, gradient, 1);
+    assert_true(train(weight, input, gradient, 1) == one);
+    for (int threads = 2; threads <= 3; threads++) {
+        qg_set_threads(threads);
+        assert_true(train(weight, input, gradient, 1) == one);
+    }
+    assert_int_equal(train(weight, input, gradient, 2) != one, draws);
+    qg_set_threads(1);
+}
+
+void assert_refused_in_net(qg_quant q, qg_role role, const char *part, const char *other)
+{
+    qg_net       *net  = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 3, .seed = 1 });
+    qg_dense_spec spec = { .out = 2 };
+    if (role == QG_WEIGHT) spec.weight = q;
+    if (role == QG_INPUT) spec.input = q;
+    if (role == QG_GRADIENT) spec.gradient = q;
+    qg_net_dense(net, spec);
+    assert_null(qg_net_build(net));
+    assert_message(part);
+    assert_message(other);
+    qg_net_free(net);
 }

@@ -2,18 +2,23 @@
 #ifndef SCHEMES_H
 #define SCHEMES_H
 
+#include "core/io/array.h"
 #include "layers/net.h"
 #include "quant/scheme.h"
 #include "tests/support/testing.h"
 
-/* A quantizer whose input and learned values are parameters, without a net. */
+/* A quantizer whose input "x" and learned values are parameters, without a net. */
 typedef struct rig {
     qg_quant   q;
-    qg_params  params;
+    qg_params  p;
     qg_param  *x, *learned[QG_MAX_LEARNED];
-    qg_tape   *tape;
+    qg_tape   *t;
+    size_t     n;           /* elements of x */
+    float     *dy;          /* [n] of fill_rig, dL/dy of backward_rig; else NULL */
     qg_var    *y;           /* of the last run */
 } rig;
+
+enum { RIG_KEY = 77 };      /* of its tape */
 
 /* Everything is 0: the caller fills r->x->value, and the learned values or start_rig. */
 void      open_rig(rig *r, qg_quant q, qg_role role, qg_shape x);
@@ -26,8 +31,17 @@ qg_status run_rig(rig *r, qg_mode mode, uint64_t step); /* sets r->y */
 void      train_rig(rig *r, uint64_t step, const float *dy);
 void      train_rig_on(rig *r, uint64_t step, const float *dy);
 
-/* scale code == y within `ulps` roundings, for a weight per channel or anything with one scale. */
-void      assert_codes(rig *r, double ulps);
+/* The same in the role that the scheme has, started.  x is keyed and uniform in [-1.2, 1.2), so that some of it lies
+ * outside every clip, and dy in [-1, 1). */
+void      fill_rig(rig *r, qg_quant q, qg_shape shape, uint64_t key);
+qg_var   *forward_rig(rig *r, qg_mode mode, uint64_t step);     /* r->y; fails the test if there is none */
+void      backward_rig(rig *r);         /* of sum dy y, into x->grad and the others' */
+
+/* The tensor as the plain operators see it: of rank 4. */
+qg_array  rig_array(qg_shape shape, float *data);
+
+/* Codes times scales are the values of apply, up to `tolerance`; each code is in lo..hi. */
+void      assert_codes_give_values(rig *r, int lo, int hi, double tolerance);
 
 /* dL/dx against s over lo..hi, with the learned values given; context of s is the scheme's business. */
 void      assert_slope(qg_quant q, qg_role role, const float *learned, double (*s)(double x, void *context),
@@ -42,5 +56,15 @@ void      assert_fused_equals_unfused(qg_quant q, const char *op, int fused_from
 /* The same net, trained for some steps: the same bits with 1, 2 and 3 threads; saved, loaded into
  * another and trained on, as if it had not been; and QG_EVAL changes nothing. */
 void      assert_trains_alike(qg_quant weight, qg_quant input);
+
+/* qg_norm with q fused into it against qg_norm and then q: the same bits, gradients too. */
+void assert_fused_as_unfused(qg_quant q, uint64_t step);
+
+/* conv - bn - conv - bn - dense, trained for some steps with Adam: the same digest for 1, 2 and 3
+ * threads, and another for another key when draws are made. */
+void assert_any_threads(qg_quant weight, qg_quant input, qg_quant gradient, bool draws);
+
+/* qg_net_build refuses q as a dense layer's weight, input or gradient; its message holds both parts. */
+void assert_refused_in_net(qg_quant q, qg_role role, const char *part, const char *other);
 
 #endif
