@@ -67,7 +67,7 @@ $(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
 $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# The commit that a run records.  cli/commit.o is compiled again when it changes.  The commit is `unknown` if this
+# The commit that a run records.  cli/run/report.o is compiled again when it changes.  The commit is `unknown` if this
 # tree is not a git repository.
 SOURCES := core quant optim layers datasets cli qgrad.h Makefile
 $(BUILD)/commit: FORCE
@@ -195,7 +195,7 @@ mutants: deps
 
 # The share of lines and branches that the tests reach, per room, measured in a build of its own.
 coverage: deps
-	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O1 -g" test
+	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O2 -g1" test
 	@sh tests/coverage.sh $(BUILD)/coverage
 
 # docs/schemes.md is the output of a command.
