@@ -1,4 +1,4 @@
-/* The limits of the machine, and what qgrad bench says of them and of the nets.  The program is
+/* The limits of the machine, and what qgrad bench reports about them and about nets.  The program is
  * build/qgrad or $QGRAD; where times are added up, it is this one, by a clock of its own. */
 #include "tests/support/testing.h"
 
@@ -11,7 +11,7 @@
 #include "tests/support/inside.h"
 #include "tests/support/program.h"
 
-/* What a command prints, with its warnings out of the way. */
+/* The JSON that a command prints; warnings are ignored. */
 static cJSON *run(const char *line)
 {
     char command[512];

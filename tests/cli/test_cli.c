@@ -1,4 +1,4 @@
-/* The program as a person meets it: its words, what it refuses, what it says of a training. */
+/* The program as a user meets it: help, errors, and the output of a training. */
 #include "tests/support/testing.h"
 
 #include <fcntl.h>
@@ -269,11 +269,11 @@ static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
     assert_refuses("train " SET
                    "--batch 8 --lr 1000 --momentum 0.99 --loss squared-hinge --out @/nan2 --json",
                    1, "epoch 1, step ");
-    /* There is a checkpoint before the first step: a kill never leaves a row without one. */
+    /* A checkpoint precedes the first step, so a kill never leaves a row without one. */
     assert_int_equal(access(at("nan2/last.safetensors"), F_OK), 0);
 }
 
-/* Runs the commands that train has suggested; how many there are. */
+/* Runs the commands that train suggested, and returns their number. */
 static int run_suggestions(void)
 {
     static char lines[TEXT_BYTES];
@@ -298,7 +298,7 @@ static int run_suggestions(void)
     return n;
 }
 
-/* config.toml of a run says this, and else what that of another says. */
+/* config.toml of `run` has these lines and otherwise equals that of `of`. */
 static void assert_differs_by(const char *run, const char *of, const char *lines)
 {
     static char said[TEXT_BYTES];
@@ -370,7 +370,7 @@ static double accuracy_of(const char *line)
     return p;
 }
 
-/* What an untrained quantizer makes of trained weights is what a run begins with that takes them. */
+/* eval --weight evaluates the net that a run with --init begins with. */
 static void test_eval_with_another_scheme(void **state)
 {
     (void)state;
@@ -391,13 +391,13 @@ static void test_eval_with_another_scheme(void **state)
     assert_stdout("weights        ttq, trained as float\n");
     assert_stdout("started as always: conv1.weight.wp");
 
-    /* Trained by chance and tested with latent weights, or with their signs. */
+    /* Trained with stochastic signs, tested with latent weights or with their signs. */
     assert_status("train " SET "--weight binaryconnect:draw=stoch,eval=float --epochs 2 --out @/chance --json", 0);
     const double latent = accuracy_of("eval --run @/chance --json");
     assert_true(accuracy_of("eval --run @/chance --weight float --json") == latent);
     assert_status("eval --run @/chance --weight binaryconnect --json", 0);
 
-    /* What 8 bits have learned means nothing to 4. */
+    /* Step sizes learned for 8 bits do not apply to 4. */
     assert_status("train " SET "--weight lsq:bits=8 --epochs 3 --out @/eight --json", 0);
     const double eight = accuracy_of("eval --run @/eight --json");
     assert_true(accuracy_of("eval --run @/eight --weight lsq:bits=8 --json") == eight);
@@ -416,7 +416,7 @@ static void test_ranges_of_folded_weights(void **state)
     assert_status("train " SET "--weight fake_quant --fold-batchnorm --epochs 12 --out @/folded --json", 0);
     const double trained = accuracy_of("eval --run @/folded --json");
     assert_true(trained > 0.9);
-    /* The same eight bits over the same ranges, but for the part of a step by which ends are nudged. */
+    /* The same eight bits over the same ranges, except that nudging moves the ends by part of a step. */
     assert_true(accuracy_of("eval --run @/folded --weight fake_quant:range=learned --json") > trained - 0.1);
     assert_true(accuracy_of("eval --run @/folded --weight fake_quant:range=observed,per-channel=yes --json") > trained - 0.1);
 }
@@ -475,7 +475,7 @@ static void test_blas_core_is_no_older_than_the_cpu(void **state)
     const bool old = !strcmp(text(j, "cpu_path"), "baseline");
     assert_null(qg__better_core(text(j, "blas_core"), old ? QG_ISA_BASELINE : QG_ISA_AVX512));
     cJSON_Delete(j);
-    /* What the user asks for stays, and a second start does not lead to a third. */
+    /* The user's choice is kept, and a second start does not cause a third. */
     for (int ours = 0; ours < 2 && !old; ours++) {
         j = peak("Prescott", ours ? "yes" : NULL);
         assert_string_equal(text(j, "blas_core"), "Prescott");

@@ -59,7 +59,7 @@ static void test_augmented_runs_resume_to_the_same_bytes(void **state)
     assert_string_not_equal(a, b);
 }
 
-/* eval sees the test images as the training did: by the statistics of the training images. */
+/* eval normalises the test images as training did, with the statistics of the training images. */
 static void test_eval_normalises_as_training_did(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void test_eval_names_the_size_that_does_not_fit(void **state)
     assert_status("eval --run @/deep --data sample --json", 0);
 }
 
-/* Other images too are normalised by the run's training images: there are none of their own here. */
+/* Other images are also normalised with the run's training images, since they have none of their own here. */
 static void test_eval_of_other_images_keeps_the_statistics(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void forget_size(const char *path)
     qg_archive_free(a);
 }
 
-/* Whatever the images were, and wherever they are now. */
+/* inspect works for any kind of images, even after they have moved. */
 static void test_inspect_needs_no_images(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Models on the command line: their options, their recipes, runs of them that stop and go on. */
+/* Models on the command line: options, recipes, and runs that stop and resume. */
 #include "tests/support/testing.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static void test_every_model_has_a_summary(void **state)
     }
 }
 
-/* Without data the images are the paper's; else those that are asked for. */
+/* Without --data or --image, the image size is the paper's. */
 static void test_the_summary_takes_images_of_any_size(void **state)
 {
     (void)state;

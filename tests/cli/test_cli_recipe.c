@@ -1,4 +1,4 @@
-/* train --recipe and --init, and result.json: what the table of reproduced papers stands on. */
+/* train --recipe and --init, and result.json, from which the table of reproduced papers is made. */
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -133,7 +133,7 @@ static void test_init_takes_all_weights_of_a_run(void **state)
     assert_stdout("of no use here: conv1.weight.wn, conv1.weight.wp");
 }
 
-/* A run that goes on needs the weights only until it has a checkpoint, and takes no others. */
+/* A resumed run needs the weights of --init only until its first checkpoint, and accepts no others. */
 static void test_init_belongs_to_the_run(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static qg_archive *weights_of(const char *path, const char *name, const qg_named
     return a;
 }
 
-/* bnn:start=unit stretches initial weights, not those that were taken. */
+/* bnn:start=unit scales initial weights, but not weights of --init. */
 static void test_weights_that_were_taken_are_not_stretched(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void test_init_lists_every_mismatch(void **state)
     assert_int_equal(access("none", F_OK), -1);
 }
 
-/* s = 2 mean|w| / sqrt(Qp), Qp = 1, of the weights that were taken (LSQ, section 2.1). */
+/* s = 2 mean|w| / sqrt(Qp), Qp = 1, of the weights of --init (LSQ, section 2.1). */
 static void test_what_starts_from_weights_starts_from_these(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void test_what_starts_from_weights_starts_from_these(void **state)
     assert_memory_equal(w->array.data, qg_archive_find(a, "conv2.weight")->array.data, n * sizeof(float));
     qg_archive_free(a);
 
-    /* A range too, which averages what it sees later. */
+    /* So does a range, which averages over later batches. */
     assert_status("train --recipe plain --weight fake_quant:range=learned --init float --out ranged --budget 0 --json", 0);
     a = qg_archive_open("ranged/last.safetensors");
     float least = 0, most = 0;
@@ -234,7 +234,7 @@ static void test_what_starts_from_weights_starts_from_these(void **state)
     qg_archive_free(a);
 }
 
-/* The images are the run's, unless it is told of others. */
+/* The images are those of the run, unless options name others. */
 static void test_a_configuration_may_be_used_on_other_images(void **state)
 {
     (void)state;

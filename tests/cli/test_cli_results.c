@@ -10,7 +10,7 @@
 #include "tests/support/program.h"
 #include "tests/support/tree.h"
 
-/* Two runs of a row and one of another, whose number is from memory; no table. */
+/* Two runs of one row, and one of another whose reported number is from memory; no table. */
 static int set_up_runs(void **state)
 {
     if (set_up_tree(state)) return -1;
@@ -130,7 +130,7 @@ static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
     assert_status("results --check", 0);
 }
 
-/* Another optimizer or model has other values where nobody asks. */
+/* Another optimizer or model has other defaults, which the command of the row must name. */
 static void test_what_an_override_changes_may_be_asked_for(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void test_old_logs_are_not_lost(void **state)
     assert_status("results --check", 0);
 }
 
-/* What a call that was killed has left beside the place of a run is not read, and cleared away. */
+/* Files that a killed call left next to the place of a run are not read, and are removed. */
 static void test_an_interrupted_add_is_no_obstacle(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void test_what_is_no_row_is_not_added(void **state)
     assert_refuses("results --check", 1, "is '| [twn](twn) | A paper");
 }
 
-/* Logs that stand elsewhere, behind a link, are not the table's to remove. */
+/* Logs that a symbolic link points to are not removed. */
 static void test_a_link_is_replaced_and_its_logs_stay(void **state)
 {
     (void)state;

@@ -82,7 +82,7 @@ static void test_resuming_with_other_options_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
 }
 
-/* Other words for the same: some items of a list, a flag that is not set, a zero with a sign. */
+/* Other spellings of the same values: some items of a list, a flag that is off, a negative zero. */
 static void test_resuming_with_the_same_in_other_words(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void change_byte(const char *path, const char *name, long at, int change)
     qg_archive_free(a);
 }
 
-/* Little-endian: the sign is in the last byte.  Nothing else in the file tells. */
+/* Little-endian: the sign is in the last byte.  Nothing else in the file shows the change. */
 static void flip_a_sign(const char *path) { change_byte(path, "conv1.weight", -1, 0x80); }
 
 static void test_places_that_no_run_reaches_are_refused(void **state)

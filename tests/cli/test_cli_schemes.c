@@ -1,4 +1,4 @@
-/* Every scheme from the command line: it trains, stops and goes on, is evaluated and described. */
+/* Every scheme on the command line: training, stopping and resuming, evaluation, description. */
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static void train(const char *options, const char *name)
     snprintf(digest, sizeof digest, "%s", last_text("digest"));
 }
 
-/* The field of the last row of metrics.csv; NaN: there is no such column. */
+/* A field of the last row of metrics.csv; NaN if the column does not exist. */
 static double metric(const char *run, const char *column)
 {
     static char all[TEXT_BYTES];
@@ -57,7 +57,7 @@ static void train_row(const char *option, const char *scheme, const char *plain)
              !strcmp(scheme, "bop") ? " --optimizer bop" : "");
     snprintf(run, sizeof run, "%s-%s", option, scheme);
     train(options, run);
-    /* Every scheme changes what the net learns in ten steps; float is what it is compared with. */
+    /* Every scheme changes the result of ten steps; float is the reference. */
     if (strcmp(scheme, "float")) assert_string_not_equal(digest, plain);
     else assert_string_equal(digest, plain);
     assert_evaluates_alike(run, "");
@@ -212,7 +212,7 @@ static void test_metrics_follow_what_is_learned(void **state)
     train("--epochs 2 --weight ttq --input fake_quant:range=observed", "follow");
     assert_true(fabs(metric("follow", "conv1.weight.wp") - 1) > 1e-3);
     assert_true(metric("follow", "fc2.weight.wn") != metric("follow", "fc2.weight.wp"));
-    assert_true(metric("follow", "conv2.input.min") == 0);         /* behind a relu */
+    assert_true(metric("follow", "conv2.input.min") == 0);         /* after a relu */
     assert_true(metric("follow", "conv2.input.max") > 0);
     assert_true(isnan(metric("follow", "conv2.input.seen")));
     assert_true(isnan(metric("follow", "conv1.input.max")));       /* reads the image */
@@ -223,7 +223,7 @@ static void test_metrics_follow_what_is_learned(void **state)
     assert_true(isnan(metric("channels", "conv1.weight.max")));
 }
 
-/* The start of a range is an option, and it may be far from the tensor. */
+/* An option sets the start of a range, which may be far from the tensor. */
 static void test_a_lost_range_is_reported(void **state)
 {
     (void)state;

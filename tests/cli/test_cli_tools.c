@@ -110,7 +110,7 @@ static void every_scheme_is_explained(void **state)
     }
 }
 
-/* A name stands for everything that has it, options for one of them. */
+/* A name selects every scheme of that name; options select one of them. */
 static void options_tell_which_scheme_is_meant(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void options_tell_which_scheme_is_meant(void **state)
     assert_refuses("explain fake_quant:range=guessed", 2, "fake_quant: range 'guessed' is none of current|learned");
 }
 
-/* Fields of the C specs stand behind the option they are, in brackets: start=unit (unit_start). */
+/* Fields of the C specs follow their option in parentheses: start=unit (unit_start). */
 static void explanations_spell_options_as_the_command_line_does(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void a_run_is_shown_to_people(void **state)
     assert_stdout("/run/last.safetensors, lenet5\n");
 }
 
-/* In front of a dropout the quantizer is a layer of its own. */
+/* Before a dropout the quantizer is a separate layer. */
 static void a_quantizer_without_a_product_is_shown(void **state)
 {
     (void)state;

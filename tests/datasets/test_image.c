@@ -44,7 +44,7 @@ static png begin(int colour_type)
     return p;
 }
 
-/* The n bytes of rows, each behind its filter, compressed, in two chunks; and the end. */
+/* The n bytes of rows, each with its filter byte first, compressed and split into two chunks; and the end. */
 static void finish(png *p, const uint8_t *rows, size_t n, int level)
 {
     uint8_t packed[MOST];
@@ -134,8 +134,8 @@ static void a_changed_byte_changes_no_pixel(void **state)
     check_every_byte(&palette);
 }
 
-/* Whoever computes the CRC again has still to get the sum of the compressed data right. */
-static void a_changed_byte_behind_a_right_crc_changes_no_pixel(void **state)
+/* Even with a new CRC, the checksum of the compressed data finds the change. */
+static void a_changed_byte_with_a_right_crc_changes_no_pixel(void **state)
 {
     (void)state;
     for (int level = 0; level <= 9; level += 9) {
@@ -176,7 +176,7 @@ static void what_is_wrong_is_said(void **state)
     assert_refused(&p, "is damaged: it is truncated");
     p.n -= 3;
     assert_refused(&p, "is damaged: it is truncated");
-    /* What follows the end is no part of the image. */
+    /* Bytes after the end are not part of the image. */
     p = whole;
     memcpy(p.byte + p.n, "more", 4);
     p.n += 4;
@@ -344,7 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_changed_byte_changes_no_pixel),
-        TEST(a_changed_byte_behind_a_right_crc_changes_no_pixel),
+        TEST(a_changed_byte_with_a_right_crc_changes_no_pixel),
         TEST(what_is_wrong_is_said),
         TEST(the_compressed_data_are_those_of_the_image),
         TEST(every_kind_of_png),

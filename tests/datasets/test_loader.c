@@ -26,7 +26,7 @@ static qg_loader *numbered(int n, qg_loader_spec spec)
     return qg__loader_new(set, spec);
 }
 
-/* The number of image i of a batch, after checking that all of it and its label belong together. */
+/* The number of image i of a batch, after a check that its values and label agree. */
 static int number(const qg_batch *b, int i)
 {
     const float *x = b->x.data + i * 6;
@@ -285,7 +285,7 @@ static void test_synthetic(void **state)
                  "images [1,2147483647,2147483647,2147483647] are empty or too large for memory");
 }
 
-/* Of the set, not of what is made of it; any byte, label or extent counts. */
+/* Later changes of the arrays do not reach the loader. */
 static void test_arrays_are_copied(void **state)
 {
     (void)state;

@@ -125,7 +125,7 @@ static void test_statistics_are_taken_over(void **state)
         qg_loader_spec spec  = in_order(QG_TO_UNIT);
         spec.normalise_as    = train;
         qg_loader *test      = drawn(1, FEW, spec), *own = drawn(1, FEW, in_order(kinds[i]));
-        /* The same images, so the same numbers: image 3 aside, which drawn changes under whitening. */
+        /* The same images give the same numbers, except image 3, which drawn changes for whitening. */
         assert_memory_equal(all(test), all(train), 3 * ROW * sizeof(float));
         assert_memory_not_equal(all(own), all(train), 3 * ROW * sizeof(float));
         qg_loader_free(train);                              /* copied: test does without it */
@@ -162,7 +162,7 @@ static void covariance(const double *x, double *c)
             for (int b = 0; b < ROW; b++) c[a * ROW + b] += x[i * ROW + a] * x[i * ROW + b] / N;
 }
 
-/* Along eigenvector v_j of the covariance, of eigenvalue d_j, what comes out has variance
+/* Along eigenvector v_j of the covariance, with eigenvalue d_j, the result has variance
  * d_j / (d_j + 0.1), which is 1 where d_j is large, and no covariance with another direction. */
 static void test_whitens(void **state)
 {
