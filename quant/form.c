@@ -50,7 +50,8 @@ static void ternary_backward(qg_isa isa, const qg_constants *k, size_t n, const 
 {
     const qg_ternary f = k->ternary;
     float            above[QG_CHUNK], below[QG_CHUNK], unused[QG_CHUNK] = { 0.0f };
-    QG_KERNELS_OF(isa, qg__map)->ternary_slope(n, x, dy, f.delta, f.positive, f.negative, dx ? dx : unused, above, below);
+    QG_KERNELS_OF(isa, qg__map)->ternary_slope(n, x, dy, f.delta, f.positive, f.negative, dx ? dx : unused, above,
+                                               below);
     if (!sum) return;
     sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, above);
     sum[1] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, below);

@@ -45,6 +45,23 @@ qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, 
     return qg__range_nudge(q, min, max, r);
 }
 
+qg_status qg__range_of_values(qg_quant q, float lo, float hi, qg_fake_quant_range *r)
+{
+    const float m = -lo > hi ? -lo : hi;
+    return qg__range_nudge(q, -m, m, r);
+}
+
+qg_status qg__range_of(qg_quant q, qg_split c, size_t i, const float *x, const float *const *learned,
+                       qg_fake_quant_range *r)
+{
+    const qg_range_kind kind = qg__range_kind(q);
+    if (kind == QG_RANGE_FIXED) return qg__range_nudge(q, q.arg[QG_ARG_MIN], q.arg[QG_ARG_MAX], r);
+    if (kind != QG_RANGE_CURRENT) return qg__range_nudge(q, learned[QG_AT_MIN][i], learned[QG_AT_MAX][i], r);
+    float lo, hi;
+    qg__min_max(c, i, 1, x, &lo, &hi);
+    return qg__range_of_values(q, lo, hi, r);
+}
+
 /* --- observers ------------------------------------------------------------------------------- */
 
 enum { CHANNELS = 64 };         /* observed together */

@@ -28,7 +28,14 @@ qg_range_kind qg__range_kind(qg_quant q);
 /* The nudged range of min and max, which are made legal first. */
 qg_status qg__range_nudge(qg_quant q, float min, float max, qg_fake_quant_range *r);
 
-/* The same of channel i; values that the optimizer made illegal are set (qg_confine). */
+/* Of a current range: symmetric about 0, around values lo .. hi. */
+qg_status qg__range_of_values(qg_quant q, float lo, float hi, qg_fake_quant_range *r);
+
+/* The nudged range of channel i by its kind: as given, from the values x, or from what is learned. */
+qg_status qg__range_of(qg_quant q, qg_split c, size_t i, const float *x, const float *const *learned,
+                       qg_fake_quant_range *r);
+
+/* The same of channel i on a tape; values that the optimizer made illegal are set (qg_confine). */
 qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, qg_fake_quant_range *r);
 
 /* The factor of the gradients of a learned min and max, 1 / sqrt(n), where n numbers share the range; of an input,

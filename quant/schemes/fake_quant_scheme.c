@@ -292,12 +292,6 @@ static const qg_op current_op = { .name             = "fake_quant",
                                   .straight_through = true };
 static const qg_op current_sloped_op = { .name = "fake_quant", .backward = qg_surrogate_backward };
 
-static qg_status current_range(qg_quant q, float lo, float hi, qg_fake_quant_range *r)
-{
-    const float m = -lo > hi ? -lo : hi;
-    return qg__range_nudge(q, -m, m, r);
-}
-
 static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     (void)learned;
@@ -309,7 +303,7 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
     if (!r) return NULL;
     qg__min_max(c, 0, c.depth, x->data, lo, hi);
     for (size_t i = 0; i < c.depth; i++) {
-        const qg_status s = current_range(q, lo[i], hi[i], &r[i]);
+        const qg_status s = qg__range_of_values(q, lo[i], hi[i], &r[i]);
         if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());
     }
     forward(q, c, r, x->data, y->data);
@@ -317,16 +311,6 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
 }
 
 /* --- codes ----------------------------------------------------------------------------------- */
-
-static qg_status range_for_code(qg_quant q, qg_split c, size_t i, const float *x, const float *const *learned,
-                                qg_fake_quant_range *r)
-{
-    if (qg__range_kind(q) == QG_RANGE_FIXED) return qg__range_nudge(q, q.arg[QG_ARG_MIN], q.arg[QG_ARG_MAX], r);
-    if (qg__range_kind(q) != QG_RANGE_CURRENT) return qg__range_nudge(q, learned[QG_AT_MIN][i], learned[QG_AT_MAX][i], r);
-    float lo, hi;
-    qg__min_max(c, i, 1, x, &lo, &hi);
-    return current_range(q, lo, hi, r);
-}
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
@@ -338,7 +322,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
         return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there is no range", q.scheme->name);
     for (size_t i = 0; i < c.depth; i++) {
         qg_fake_quant_range r;
-        const qg_status     s = range_for_code(q, c, i, x.data, learned, &r);
+        const qg_status     s = qg__range_of(q, c, i, x.data, learned, &r);
         if (s) return s;
         for (size_t at = 0; at < c.inner; at += QG_CHUNK) {
             const size_t n = qg__smaller(c.inner - at, QG_CHUNK), from = i * c.inner + at;
