@@ -2,6 +2,7 @@
 
 #include "quant/schemes/binary.h"
 #include "quant/schemes/dorefa.h"
+#include "quant/schemes/fake_quant.h"
 #include "quant/schemes/linear.h"
 #include "quant/schemes/lsq.h"
 #include "quant/schemes/pact.h"
@@ -161,6 +162,26 @@ static void lsq_by(operands *o, bool is_signed)
 static void lsq_signed(operands *o) { lsq_by(o, true); }
 static void lsq_unsigned(operands *o) { lsq_by(o, false); }
 
+static void vars_by(operands *o, bool narrow)
+{
+    const qg_fake_quant_attrs a = { .num_bits = o->q.bits, .narrow_range = narrow };
+    float          ends[2] = { o->learned[0], o->learned[1] };
+    const qg_array min = scalar(&ends[0]), max = scalar(&ends[1]);
+    qg_array       dmin = scalar(&o->dlearned[0]), dmax = scalar(&o->dlearned[1]);
+    assert_ok(qg_fake_quant_with_min_max_vars(a, &o->x, &min, &max, &o->y));
+    assert_ok(qg_fake_quant_with_min_max_vars_gradient(a, &o->dy, &o->x, &min, &max, &o->dx, &dmin, &dmax));
+}
+
+static void vars(operands *o) { vars_by(o, false); }
+static void vars_narrow(operands *o) { vars_by(o, true); }
+
+static void args(operands *o)
+{
+    const qg_fake_quant_args a = { .min = 0.2f, .max = 1.3f, .num_bits = o->q.bits };
+    assert_ok(qg_fake_quant_with_min_max_args(a, &o->x, &o->y));
+    assert_ok(qg_fake_quant_with_min_max_args_gradient(a, &o->dy, &o->x, &o->dx));
+}
+
 /* --- the comparison --------------------------------------------------------------------------- */
 
 /* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */
@@ -281,6 +302,14 @@ static void of_each_number_of_bits(void **state)
         const qg_quant lsq = qg_lsq((qg_lsq_spec){ .bits = bits, .is_signed = true });
         check("lsq, signed", lsq, QG_WEIGHT, lsq_signed, step);
         check("lsq, signed input", lsq, QG_INPUT, lsq_signed, step);
+        const float range[] = { -0.7f, 1.1f, 1, 1 };
+        for (int narrow = 0; narrow < 2; narrow++) {
+            qg_quant learned = qg_fake_quant((qg_fake_quant_spec){ .bits = bits, .narrow_range = narrow });
+            learned.numbers  = 1;       /* one number, so that the gradients of its range are not scaled */
+            check("fake_quant", learned, QG_INPUT, narrow ? vars_narrow : vars, range);
+        }
+        const qg_fake_quant_spec fixed = { .bits = bits, .range = QG_RANGE_FIXED, .min = 0.2f, .max = 1.3f };
+        check("fake_quant, fixed", qg_fake_quant(fixed), QG_INPUT, args, NULL);
     }
 }
 

@@ -19,8 +19,6 @@ static qg_array vector(float *data, size_t n)
     return (qg_array){ .dtype = QG_F32, .rank = 1, .dims = { n }, .data = data };
 }
 
-static qg_array scalar(float *data) { return (qg_array){ .dtype = QG_F32, .data = data }; }
-
 /* --- against the plain operators -------------------------------------------------------------- */
 
 /* A range of one number, so that its gradient is not scaled. */
@@ -29,61 +27,6 @@ static qg_quant unscaled(qg_fake_quant_spec s)
     qg_quant q = qg_fake_quant(s);
     q.numbers  = 1;
     return q;
-}
-
-static void learned_equals_vars(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SHAPES; i++)
-        for (int bits = 2; bits <= 16; bits++)
-            for (int narrow = 0; narrow < 2; narrow++) {
-                rig          r;
-                const size_t n = qg_count(shapes[i]);
-                open_rig(&r, unscaled((qg_fake_quant_spec){ .bits = bits, .narrow_range = narrow }), QG_INPUT,
-                         shapes[i]);
-                r.learned[MIN]->value[0] = -0.7f;
-                r.learned[MAX]->value[0] = 1.1f;
-                r.learned[SEEN]->value[0] = 1.0f;
-                fill_uniform(r.x->value, n, -1.0f, 2.0f, 5);
-                fill_uniform(dy, n, -1.0f, 1.0f, 6);
-                train_rig(&r, 0, dy);
-                float     lo = -0.7f, hi = 1.1f, dlo, dhi;
-                qg_array  x = vector(r.x->value, n), y = vector(y_expected, n), g = vector(dy, n);
-                qg_array  dx = vector(dx_expected, n), min = scalar(&lo), max = scalar(&hi);
-                qg_array  dmin = scalar(&dlo), dmax = scalar(&dhi);
-                const qg_fake_quant_attrs a = { bits, narrow };
-                assert_int_equal(qg_fake_quant_with_min_max_vars(a, &x, &min, &max, &y), QG_OK);
-                assert_int_equal(
-                    qg_fake_quant_with_min_max_vars_gradient(a, &g, &x, &min, &max, &dx, &dmin, &dmax), QG_OK);
-                assert_memory_equal(r.y->data, y_expected, n * sizeof *y_expected);
-                assert_memory_equal(r.x->grad, dx_expected, n * sizeof *dx_expected);
-                /* Both are double sums of the same numbers, cut into other pieces. */
-                assert_close(r.learned[MIN]->grad, &dlo, 1, 1e-6 * (1.0 + fabs((double)dlo)));
-                assert_close(r.learned[MAX]->grad, &dhi, 1, 1e-6 * (1.0 + fabs((double)dhi)));
-                close_rig(&r);
-            }
-}
-
-static void fixed_equals_args(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SHAPES; i++)
-        for (int bits = 2; bits <= 16; bits++) {
-            rig                      r;
-            const size_t             n = qg_count(shapes[i]);
-            const qg_fake_quant_spec s = { .bits = bits, .range = QG_RANGE_FIXED, .min = 0.2f, .max = 1.3f };
-            const qg_fake_quant_args a = { .min = 0.2f, .max = 1.3f, .num_bits = bits };
-            open_rig(&r, qg_fake_quant(s), QG_INPUT, shapes[i]);
-            fill_uniform(r.x->value, n, -1.0f, 2.0f, 5);
-            fill_uniform(dy, n, -1.0f, 1.0f, 6);
-            train_rig(&r, 0, dy);
-            qg_array x = vector(r.x->value, n), y = vector(y_expected, n), g = vector(dy, n);
-            assert_int_equal(qg_fake_quant_with_min_max_args(a, &x, &y), QG_OK);
-            assert_memory_equal(r.y->data, y_expected, n * sizeof *y_expected);
-            assert_int_equal(qg_fake_quant_with_min_max_args_gradient(a, &g, &x, &y), QG_OK);
-            assert_memory_equal(r.x->grad, y_expected, n * sizeof *y_expected);
-            close_rig(&r);
-        }
 }
 
 /* The last axis for an input, rows for a weight: the operator sees the latter transposed. */
@@ -217,7 +160,7 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 /* With the other end at 0 the zero point does not move, and values beyond the range are the end
  * itself: there TensorFlow's gradient is a true derivative.  Elsewhere it leaves out how the levels
- * and the zero point follow the range; learned_equals_vars covers that. */
+ * and the zero point follow the range; test_operators.c covers that. */
 static void gradients_of_the_range_are_those_of_the_loss(void **state)
 {
     (void)state;
@@ -547,8 +490,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learned_values_have_their_shapes),
-        cmocka_unit_test(learned_equals_vars),
-        cmocka_unit_test(fixed_equals_args),
         cmocka_unit_test(per_channel_equals_the_operator),
         cmocka_unit_test(current_is_symmetric),
         cmocka_unit_test(slope_is_that_of_the_nudged_clip),
