@@ -77,6 +77,19 @@ static bool is_headed(int first, int i)
     return false;
 }
 
+/* The options of the schemes that have this text, once for each operand. */
+static void print_options(const char *text, const char *name)
+{
+    scheme_text s, before = { .use = 0 };
+    for (int i = 0; scheme_at(i, &s); i++) {
+        if (text_of(&s) != text || !is_called(&s, name) || !s.quant.scheme || !qg_scheme_keys(s.quant.scheme, s.use)) continue;
+        if (s.use == before.use && !strcmp(s.name, before.name)) continue;
+        printf("\nOptions of %s for %s:\n", s.name, use_of(&s));
+        scheme_options_help(&s, stdout);
+        before = s;
+    }
+}
+
 static void print_section(int i, const char *text)
 {
     scheme_text s;
@@ -86,7 +99,9 @@ static void print_section(int i, const char *text)
     printf("\n\n");
     for (int k = i; scheme_at(k, &s); k++)
         if (text_of(&s) == text) printf("- `%s` for %s: %s\n", s.spelling, use_of(&s), s.about);
-    printf("\n```text\n%s```\n", text);
+    printf("\n```text\n%s", text);
+    print_options(text, NULL);
+    printf("```\n");
 }
 
 static void print_markdown(void)
@@ -144,7 +159,10 @@ static int explain(const char *name, const config *asked)
     else if (as_json) print_json(name);
     else if (!name) print_list();
     for (int i = 0, printed = 0; name && !as_json && scheme_at(i, &s); i++)
-        if (is_called(&s, name) && !is_repeated(i, name)) printf("%s%s", printed++ ? "\n" : "", text_of(&s));
+        if (is_called(&s, name) && !is_repeated(i, name)) {
+            printf("%s%s", printed++ ? "\n" : "", text_of(&s));
+            print_options(text_of(&s), name);
+        }
     return EXIT_DONE;
 }
 

@@ -1,7 +1,6 @@
 /* The two layers that multiply: conv2d and dense.  Each has a latent weight, three quantizer slots and
  * possibly a bias; they differ in shapes and in the op they record. */
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "core/ops/ops.h"
@@ -19,14 +18,6 @@ typedef struct dense {
 } dense;
 
 /* --- what they share ---------------------------------------------------------------------- */
-
-/* s of qg_glorot_lr.  The released code counts the fans of a convolution the same way. */
-static float glorot_lr(qg_glorot_lr rule, double fan_in, double fan_out)
-{
-    if (rule == QG_GLOROT_OFF) return 0;
-    const double squared = (fan_in + fan_out) / 1.5;
-    return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
-}
 
 /* Takes the mean off n weights, then clips them. */
 static void centre(const qg_param *p, float *w, size_t n)
@@ -68,7 +59,7 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
                     .project  = !scheme || !scheme->centred   ? NULL
                                 : inputs == qg_row(w) ? centre_row
                                                       : centre_pixels,
-                    .lr_scale = glorot_lr(q.glorot_lr, (double)qg_row(w), fan_out) });
+                    .lr_scale = scheme && scheme->lr_scale ? scheme->lr_scale(q, (double)qg_row(w), fan_out) : 0 });
     if (!p->weight) return qg_errcode();
     p->feeds_batchnorm = qg__feeds_batchnorm(l);
     if (!p->no_bias && !p->feeds_batchnorm) {

@@ -40,7 +40,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
             l, name,
             (qg_param){ .shape    = qg_learned_shape(slot->q, learned, x, role),
                         .group    = learned->tracked ? QG_TRACKED : QG_SCALES,
-                        .decay    = slot->q.decay == 0 ? learned->decay : slot->q.decay });
+                        .decay    = scheme->decay ? scheme->decay(slot->q) : 0 });
         if (!slot->param[i]) return qg_errcode();
     }
     return QG_OK;

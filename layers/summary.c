@@ -135,7 +135,8 @@ static void quantizer(qg_layer *l, qg_role role, FILE *out)
     fprintf(out, "%-16s %s, %d bit%s", place, scheme_name(q, name, sizeof name), q.bits,
             q.bits == 1 ? "" : "s");
     if (q.after) fprintf(out, ", after %" PRIu64 " steps", q.after);
-    if (q.freeze_after) fprintf(out, ", frozen after %" PRIu64 " steps", q.freeze_after);
+    const uint64_t frozen = q.scheme->freeze_after ? q.scheme->freeze_after(q) : 0;
+    if (frozen) fprintf(out, ", frozen after %" PRIu64 " steps", frozen);
     for (int tracked = 0; tracked < 2; tracked++) {
         const char *before = tracked ? "; tracks " : "; learns ";
         for (int i = 0; i < n; i++) {

@@ -14,13 +14,6 @@
 
 typedef struct qg_scheme qg_scheme;         /* quant/scheme.h */
 
-/* Learning rate of a latent weight, times a power of s = 1 / sqrt(1.5 / (fan in + fan out)); fan in
- * is kh kw in, fan out kh kw out.                                       [BinaryConnect, 1511.00363] */
-typedef enum qg_glorot_lr {
-    QG_GLOROT_OFF,          /* 1 */
-    QG_GLOROT_ADAM,         /* s: Adam's step does not depend on the size of the gradient */
-    QG_GLOROT_SGD           /* s^2: for SGD, with or without momentum */
-} qg_glorot_lr;
 typedef enum qg_role { QG_WEIGHT = 1, QG_INPUT = 2, QG_GRADIENT = 4 } qg_role;
 
 typedef struct qg_quant {
@@ -28,17 +21,18 @@ typedef struct qg_quant {
     int              bits;      /* of a code: 1 binary, 2 ternary, k uniform */
     bool             per_channel;  /* one scale per channel: n of a weight, c of anything else */
     uint64_t         after;     /* steps of training before it starts to quantize; until then x passes */
-    qg_glorot_lr     glorot_lr; /* of a weight */
-    float            decay;     /* weight decay of what is learned; 0: the scheme's own */
-    uint64_t         freeze_after;  /* steps after which an observed range stays as it is; 0: never */
     qg_role          role;      /* what it quantizes, and how many numbers one such tensor has (one */
     size_t           numbers;   /* image's, unless a weight).  A layer sets both; by hand, 0 means
                                    an input, if the scheme quantizes inputs, and what x says */
     size_t           inputs;    /* of a weight: input channels, for dense all that it reads.  Set by the
                                    layer; by hand, 0 means c of x */
     qg_surrogate     surrogate; /* {0}: the scheme's own */
-    float            arg[8];    /* the scheme's constants, set by its constructor and read by it alone */
+    double           arg[8];    /* the scheme's own arguments, in the order of its keys (quant/scheme.h) */
 } qg_quant;
+
+/* The constructors below take 0 for the default of an argument.  Names, ranges and defaults are those of the
+ * scheme's keys, which the command line reads too; `qgrad explain SCHEME` lists them.  What is out of range is
+ * refused by whatever uses the quantizer.  The scheme beside a constructor is for qg_scheme_parse. */
 
 /* --- weights ------------------------------------------------------------------------------ */
 
@@ -50,6 +44,7 @@ typedef struct qg_twn_spec {
     qg_surrogate surrogate;     /* {0}: identity, unclipped */
 } qg_twn_spec;
 qg_quant qg_twn(qg_twn_spec spec);
+extern const qg_scheme qg_twn_scheme;
 
 /* {-1, 0, +1}: Larq's SteTern, q = sign(w) where |w| > threshold.                  quant/schemes/twn.h */
 typedef struct qg_ste_tern_spec {
@@ -58,6 +53,7 @@ typedef struct qg_ste_tern_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_ste_tern_spec;
 qg_quant qg_ste_tern(qg_ste_tern_spec spec);
+extern const qg_scheme qg_ste_tern_scheme;
 
 /* {-Wn, 0, +Wp}: both learned, as "wp" and "wn".                                   quant/schemes/ttq.h */
 typedef struct qg_ttq_spec {
@@ -70,15 +66,17 @@ typedef struct qg_ttq_spec {
     qg_surrogate surrogate;     /* {0}: eq. 8, dw = Wp dq, dq or Wn dq */
 } qg_ttq_spec;
 qg_quant qg_ttq(qg_ttq_spec spec);
+extern const qg_scheme qg_ttq_scheme;
 
 /* k bits, odd multiples of 1 / (2^k - 1); 1 bit: sign(w) mean|w|.                  quant/schemes/dorefa.h */
 typedef struct qg_dorefa_weight_spec {
-    int          bits;          /* 1 .. 16; 32: float, the result is {0} */
+    int          bits;          /* 1 .. 16; 0: 2; 32: float, the result is {0} */
     bool         through_max;   /* differentiate max|tanh w| as well, as tensorpack does */
     bool         per_channel;   /* max|tanh w|, or with 1 bit mean|w|, of each output channel */
     qg_surrogate surrogate;     /* {0}: the slope of tanh(w) / max; 1 bit: identity */
 } qg_dorefa_weight_spec;
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
+extern const qg_scheme qg_dorefa_weight_scheme;
 
 /* {-a, +a}: q = a sign(w), a = mean|w|, over the tensor or per output channel.     quant/schemes/binary.h */
 typedef struct qg_binary_spec {
@@ -86,6 +84,7 @@ typedef struct qg_binary_spec {
     qg_surrogate surrogate;     /* {0}: identity, unclipped */
 } qg_binary_spec;
 qg_quant qg_binary(qg_binary_spec spec);
+extern const qg_scheme qg_binary_scheme, qg_binary_channel_scheme;
 
 /* {-a, +a} per output channel with a backward of XNOR-Net.                         quant/schemes/xnor.h */
 typedef struct qg_xnor_spec {
@@ -95,12 +94,22 @@ typedef struct qg_xnor_spec {
     qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
 } qg_xnor_spec;
 qg_quant qg_xnor(qg_xnor_spec spec);
+extern const qg_scheme qg_xnor_scheme;
 
 /* {-a, +a} per output channel, dw = a dq s'(w): Bi-Real Net.                     quant/schemes/binary.h */
 typedef struct qg_magnitude_aware_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_magnitude_aware_spec;
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec);
+extern const qg_scheme qg_magnitude_aware_scheme;
+
+/* Learning rate of a latent weight, times a power of s = 1 / sqrt(1.5 / (fan in + fan out)); fan in
+ * is kh kw in, fan out kh kw out.                                       [BinaryConnect, 1511.00363] */
+typedef enum qg_glorot_lr {
+    QG_GLOROT_OFF,          /* 1 */
+    QG_GLOROT_ADAM,         /* s: Adam's step does not depend on the size of the gradient */
+    QG_GLOROT_SGD           /* s^2: for SGD, with or without momentum */
+} qg_glorot_lr;
 
 /* {-1, +1}, latent weights kept in [-1, 1].                                      quant/schemes/binary.h */
 typedef struct qg_binaryconnect_spec {
@@ -112,6 +121,7 @@ typedef struct qg_binaryconnect_spec {
     qg_surrogate surrogate;     /* {0}: identity */
 } qg_binaryconnect_spec;
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec);
+extern const qg_scheme qg_binaryconnect_scheme;
 
 /* {-1, +1}: the sign, latent weights kept in [-1, 1].                            quant/schemes/binary.h */
 typedef struct qg_bnn_spec {
@@ -120,10 +130,12 @@ typedef struct qg_bnn_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_bnn_spec;
 qg_quant qg_bnn(qg_bnn_spec spec);
+extern const qg_scheme qg_bnn_scheme;
 
 /* {-1, +1} without latent weights: starts as the sign of the initial weights and is then flipped by
  * qg_bop (optim/optim.h), which alone trains it. */
 qg_quant qg_bop_weight(void);
+extern const qg_scheme qg_bop_scheme;
 
 /* --- activations -------------------------------------------------------------------------- */
 
@@ -132,6 +144,7 @@ typedef struct qg_binary_activation_spec {
     qg_surrogate surrogate;
 } qg_binary_activation_spec;
 qg_quant qg_binary_activation(qg_binary_activation_spec spec);
+extern const qg_scheme qg_sign_scheme;
 
 /* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| under
  * its window, for dense the mean |x| of the row.  K is a constant of the backward.   quant/schemes/xnor.h
@@ -141,23 +154,26 @@ typedef struct qg_xnor_activation_spec {
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_xnor_activation_spec;
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
+extern const qg_scheme qg_xnor_activation_scheme;
 
 /* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/schemes/dorefa.h */
 typedef struct qg_dorefa_activation_spec {
-    int          bits;          /* 1 .. 8; 32: clips to [0, 1] and does not round */
+    int          bits;          /* 1 .. 16; 0: 2; 32: clips to [0, 1] and does not round */
     bool         ties_up;       /* floor(v + 1/2) in place of the paper's ties to even */
     qg_surrogate surrogate;     /* {0}: 1 on 0 <= x <= 1 */
 } qg_dorefa_activation_spec;
 qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec);
+extern const qg_scheme qg_dorefa_activation_scheme;
 
 /* --- gradients ---------------------------------------------------------------------------- */
 
 /* dL/dy of a product to k bits per sample before its backward; nothing forward.    quant/schemes/dorefa.h */
 typedef struct qg_dorefa_gradient_spec {
-    int  bits;                  /* 1 .. 8; 32: float, the result is {0} */
+    int  bits;                  /* 1 .. 16; 0: 6; 32: float, the result is {0} */
     bool no_noise;              /* the paper's noise makes the result unbiased; this is for study */
 } qg_dorefa_gradient_spec;
 qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec);
+extern const qg_scheme qg_dorefa_gradient_scheme;
 /* --- ranges and steps, learned or observed -------------------------------------------------- */
 
 /* Where the range of fake_quant comes from. */
@@ -185,22 +201,26 @@ typedef struct qg_fake_quant_spec {
     qg_surrogate  surrogate;    /* of dx; {0}: 1 inside the range, 0 outside */
 } qg_fake_quant_spec;
 qg_quant qg_fake_quant(qg_fake_quant_spec spec);
+extern const qg_scheme qg_fake_quant_scheme;
 
 /* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/schemes/lsq.h */
 typedef struct qg_lsq_spec {
-    int          bits;          /* 1 .. 16, signed 2 .. 16; required */
+    int          bits;          /* 1 .. 16, signed 2 .. 16; 0: 2 */
     bool         is_signed;     /* weights; else codes begin at 0 and it takes the place of relu */
     qg_surrogate surrogate;     /* of dx; {0}: 1 strictly inside the range, else 0 */
 } qg_lsq_spec;
 qg_quant qg_lsq(qg_lsq_spec spec);
+extern const qg_scheme qg_lsq_scheme;
 
 /* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  In place of relu.        quant/schemes/pact.h */
 typedef struct qg_pact_spec {
-    int          bits;          /* 1 .. 16, or 32: clip only; required */
+    int          bits;          /* 1 .. 16, or 32: clip only; 0: 4 */
     float        alpha;         /* at first; 0: 10 */
+    float        decay;         /* weight decay of alpha; 0: 2e-4 */
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 <= x < a, else 0 */
 } qg_pact_spec;
 qg_quant qg_pact(qg_pact_spec spec);
+extern const qg_scheme qg_pact_scheme;
 
 /* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  In place of relu.        quant/schemes/linear.h */
 typedef struct qg_linear_mid_tread_half_spec {
@@ -209,6 +229,7 @@ typedef struct qg_linear_mid_tread_half_spec {
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 < x < M, else 0 */
 } qg_linear_mid_tread_half_spec;
 qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec);
+extern const qg_scheme qg_linear_scheme;
 
 /* Fixed range, weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero multiples
  * of 1 / (2^(bits-1) - 1).  As an input in place of relu.                      quant/schemes/unit.c */
@@ -218,6 +239,7 @@ typedef struct qg_unit_spec {
     qg_surrogate surrogate;     /* of dx; {0}: clip at 1 */
 } qg_unit_spec;
 qg_quant qg_unit(qg_unit_spec spec);
+extern const qg_scheme qg_unit_scheme;
 
 /* --- use ---------------------------------------------------------------------------------- */
 

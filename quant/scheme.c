@@ -66,8 +66,9 @@ qg_status qg_quant_check(qg_quant q)
 {
     const qg_scheme *scheme = q.scheme;
     if (!scheme) return QG_OK;
-    /* First, since the scheme knows what to set instead. */
-    const qg_status s = scheme->check ? scheme->check(q) : QG_OK;
+    qg_status s = qg_quant_check_keys(q);
+    /* Before the role, since the scheme knows what to set instead. */
+    if (!s && scheme->check) s = scheme->check(q);
     if (s) return s;
     if (q.role && !(scheme->roles & q.role))
         return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));

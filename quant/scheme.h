@@ -1,12 +1,13 @@
 /* quant/scheme.h — what a quantization scheme is, for authors of schemes.
  *
  * A scheme is a constant in a file of its own, with a constructor that returns a qg_quant pointing to it.  The
- * library keeps no list of schemes (cli/config/scheme_table.c does, for the command line), so a scheme of yours
+ * library keeps no list of schemes (cli/config/schemes.c does, for the command line), so a scheme of yours
  * is equal to a built-in one: see tests/quant/test_user_scheme.c.
  */
 #ifndef QG_SCHEME_H
 #define QG_SCHEME_H
 
+#include "core/io/keys.h"
 #include "quant/form.h"
 #include "quant/quant.h"
 
@@ -18,7 +19,6 @@ typedef struct qg_learned {
     bool        per_channel;    /* one per channel where the quantizer is per_channel; else one */
     bool        tracked;        /* no gradient: the scheme updates it itself in QG_TRAIN */
     bool        quiet;          /* internal bookkeeping: saved in files, left out of summaries */
-    float       decay;          /* weight decay of its own; 0: none */
     float       least;          /* smallest legal value: an update that goes below is moved back to it; 0: none */
     float       low, high;      /* range in healthy training: a trainer warns about values outside; both 0: no
                                    limits.  A value of 0 is not known yet */
@@ -36,7 +36,17 @@ struct qg_scheme {
     const char       *name;     /* "twn": the word of the command line, in every message and summary */
     const char       *variant;  /* which of several schemes of this name, as an option says it:
                                    "range=observed"; NULL: there is one */
+    const char       *about;    /* its values in a few words: "{-a, 0, +a}, one a per tensor" */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
+
+    /* Its arguments: names, ranges, defaults.  Those called bits, per-channel, surrogate and surrogate-arg
+     * are the fields of qg_quant; the others are arg[0], arg[1], .. in order.  NULL: arg is not checked. */
+    const qg_key     *keys;
+    const qg_key     *weight_keys;  /* as a weight, where defaults or ranges differ; the same keys.  NULL: keys */
+    int               bits;     /* of a code, where bits is not a key */
+    qg_quant        (*complete)(qg_quant q);    /* what follows from the arguments: which of several schemes of
+                                                   this name, other bits.  NULL: nothing */
+
     const qg_learned *learned;  /* ends with a NULL name; NULL: nothing */
     unsigned          roles;    /* what it may quantize: qg_role, or-ed */
     bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
@@ -54,6 +64,14 @@ struct qg_scheme {
     /* Sets the initial values of what is learned from the initial weights x, which it may change.  NULL: zeros.
      * An activation has no values yet: x.data is then NULL, and the scheme starts from its first batch. */
     void    (*start)(qg_quant q, qg_tensor x, float *const *learned);
+
+    /* Learning rate of a latent weight, relative to the net's, and weight decay of what is learned.  NULL or
+     * 0: the net's. */
+    float   (*lr_scale)(qg_quant q, double fan_in, double fan_out);
+    float   (*decay)(qg_quant q);
+
+    /* Steps after which tracked values stay as they are; 0 or NULL: never. */
+    uint64_t (*freeze_after)(qg_quant q);
 
     /* Whether the scheme must see all values of this step before it quantizes them, to track a range or because it
      * has seen nothing yet.  observe then reads x.  It is called in QG_TRAIN only, even while the quantizer
@@ -111,6 +129,44 @@ int      qg_learned_count(qg_quant q);
  * QG_EARG. */
 QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 
+/* --- arguments ------------------------------------------------------------------------------- */
+
+#define QG_PER_CHANNEL_KEY(of) { .name = "per-channel", .words = "no|yes", .about = of }
+#define QG_BITS_KEY(own, least, most) \
+    .name = "bits", .fallback = own, .min = least, .max = most, .is = QG_KEY_WHOLE | QG_KEY_SHOWN
+
+/* Both keys of the surrogate.  own: its place in the words; QG_OWN_SURROGATE_KEYS: in none. */
+#define QG_SURROGATE_WORDS "identity|clip|approx-sign|swish|tanh|annealed-tanh"
+enum { QG_SURROGATE_IDENTITY, QG_SURROGATE_CLIP };
+#define QG_SURROGATE_KEYS(own) \
+    { .name = "surrogate", .fallback = own, .words = QG_SURROGATE_WORDS, .about = "slope of the backward" }, QG_SURROGATE_ARG_KEY
+#define QG_OWN_SURROGATE_KEYS \
+    { .name = "surrogate", .words = "own|" QG_SURROGATE_WORDS, .about = "slope of the backward" }, QG_SURROGATE_ARG_KEY
+#define QG_SURROGATE_ARG_KEY                                                                         \
+    { .name = "surrogate-arg", .min = 0.001, .max = 1000, .when = "surrogate=clip|swish|tanh",       \
+      .about = "bound of clip, beta of swish, temperature of tanh" }
+
+/* NULL where a scheme has none. */
+const qg_key *qg_scheme_keys(const qg_scheme *scheme, qg_role role);
+
+/* For constructors: q with each argument that is 0 at its default (where 0 is not a value of its own), and
+ * what follows from them.  q.scheme is any of the schemes of its name. */
+qg_quant  qg_quant_defaults(qg_quant q);
+
+/* The quantizer that "threshold=0.6,per-channel=yes" describes; text NULL: all defaults.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status qg_scheme_parse(const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out);
+
+/* "twn:threshold=0.6", which parses to q; without a surrogate that has no name. */
+void      qg_quant_print(qg_quant q, char *text, size_t bytes);
+
+/* In the order of the keys. */
+void      qg_quant_values(qg_quant q, double value[QG_MAX_KEYS]);
+QG_MUST_CHECK
+qg_status qg_quant_check_keys(qg_quant q);
+
+/* ---------------------------------------------------------------------------------------------- */
+
 const char *qg_role_name(qg_role role);         /* "weight", "input", "gradient" */
 qg_role     qg_quant_role(qg_quant q);          /* q.role, or if nothing has set it the scheme's own */
 
@@ -162,8 +218,7 @@ qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *slop
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
 
 /* What DoReFa's three share (internal). */
-extern const char       qg__dorefa_explain[];
-QG_MUST_CHECK qg_status qg__dorefa_check(qg_quant q);
+extern const char qg__dorefa_explain[];
 
 /* own: clip at 1. */
 qg_surrogate qg_clip_at_1(qg_quant q);

@@ -82,7 +82,7 @@ all() {
     t ttq-channel $L --weight ttq:per-channel=yes
     t dorefa-channel $L --weight dorefa:bits=3,per-channel=yes,max=through
     t dorefa-16 $L --weight dorefa:bits=16
-    t ttq-printed $L --weight ttq:t=0.1,rule=as-printed,start=weights,decay=0.01,surrogate=identity
+    t ttq-printed $L --weight ttq:threshold=0.1,rule=as-printed,start=weights,decay=0.01,surrogate=identity
     t binary $L --weight binary
     t binary-swish $L --weight binary:surrogate=swish,surrogate-arg=4
     t binary-channel $L --weight binary-channel:surrogate=tanh,surrogate-arg=2
@@ -109,10 +109,10 @@ all() {
     t fake-current-channel $L --weight fake_quant:bits=4,per-channel=yes
     t fake-learned $L --weight fake_quant:range=learned,bits=3
     t fake-learned-given $L --weight fake_quant:range=learned,bits=3,min=-0.3,max=0.25
-    t fake-learned-channel $L --weight fake_quant:range=learned,bits=4,per-channel=yes,narrow=yes
+    t fake-learned-channel $L --weight fake_quant:range=learned,bits=4,per-channel=yes,narrow-range=yes
     t fake-observed $L --weight fake_quant:range=observed,decay=0.9,freeze-after=7
     t fake-percentile $L --weight fake_quant:range=percentile,percentile=99,per-channel=yes
-    t fake-fixed $L --weight fake_quant:range=fixed,min=-0.2,max=0.3,bits=5,narrow=yes
+    t fake-fixed $L --weight fake_quant:range=fixed,min=-0.2,max=0.3,bits=5,narrow-range=yes
 
     # Inputs.
     t in-sign $L --weight binary --input sign
@@ -125,7 +125,7 @@ all() {
     t in-lsq $L --weight lsq:bits=2 --input lsq:bits=2
     t in-lsq-signed $L --input lsq:bits=3,signed=yes
     t in-pact $L --input pact:bits=4,alpha=4,decay=0.001
-    t in-linear $L --input linear:bits=3,max=3
+    t in-linear $L --input linear:bits=3,max-value=3
     t in-unit $L --weight unit:bits=2 --input unit:bits=2
     t in-unit-zero $L --input unit:bits=3,zero=yes
     t in-fake-learned $L --input fake_quant:range=learned,bits=4

@@ -3,23 +3,24 @@
 #include <string.h>
 
 #include "cli/config/options.h"
-#include "cli/config/spelling.h"
+#include "core/io/keys.h"
 
 /* The options a model has, side by side, and the key of each. */
-static int options_of(const qg_model *m, spelling_option list[QG_MODEL_KEYS], int key[QG_MODEL_KEYS])
+static int options_of(const qg_model *m, qg_key list[QG_MODEL_KEYS + 1], int key[QG_MODEL_KEYS])
 {
     int n = 0;
     for (int k = 0; k < QG_MODEL_KEYS; k++) {
         const qg_model_option *o = &m->option[k];
         if (!o->name) continue;
         key[n]    = k;
-        list[n++] = (spelling_option){ .name     = o->name,
-                                       .fallback = o->fallback,
-                                       .min      = o->min,
-                                       .max      = o->max,
-                                       .words    = o->words,
-                                       .is       = o->whole ? WHOLE : 0 };
+        list[n++] = (qg_key){ .name     = o->name,
+                              .fallback = o->fallback,
+                              .min      = o->min,
+                              .max      = o->max,
+                              .words    = o->words,
+                              .is       = o->whole ? QG_KEY_WHOLE : 0 };
     }
+    list[n] = (qg_key){ .name = NULL };
     return n;
 }
 
@@ -34,14 +35,15 @@ qg_status model_parse(const char *text, const qg_model **model, double chosen[QG
         model_names(names, sizeof names);
         return qg_fail(QG_EARG, "unknown model '%s'; available: %s", name, names);
     }
-    spelling_option list[QG_MODEL_KEYS];
-    int             key[QG_MODEL_KEYS];
-    double          value[QG_MODEL_KEYS];
-    const int       n = options_of(*model, list, key);
-    if (spelling_parse(text, list, n, value)) return QG_EARG;
+    qg_key       list[QG_MODEL_KEYS + 1];
+    int          key[QG_MODEL_KEYS];
+    double       value[QG_MODEL_KEYS];
+    const int    n = options_of(*model, list, key);
+    const size_t length = strlen(name);
+    if (qg_keys_parse(name, text[length] ? text + length + 1 : NULL, list, value)) return QG_EARG;
     for (int k = 0; k < QG_MODEL_KEYS; k++) chosen[k] = 0;
     for (int i = 0; i < n; i++) chosen[key[i]] = value[i];
-    spelling_print(name, list, n, value, canonical, bytes);
+    qg_keys_print(name, list, value, canonical, bytes);
     return QG_OK;
 }
 
@@ -61,16 +63,14 @@ void models_help(FILE *out)
 {
     fprintf(out, "\nModels, whose recipes stand in for [..], with options as in vgg7:width=0.25:\n");
     for (const qg_model *const *m = qg_models; *m; m++) {
-        spelling_option list[QG_MODEL_KEYS];
-        int             key[QG_MODEL_KEYS];
-        const int       n = options_of(*m, list, key);
+        qg_key    list[QG_MODEL_KEYS + 1];
+        int       key[QG_MODEL_KEYS];
+        const int n = options_of(*m, list, key);
         fprintf(out, "  %-16s %s\n", (*m)->name, (*m)->about);
         for (int i = 0; i < n; i++) {
-            char text[64], range[64];
-            spelling_value(&list[i], list[i].fallback, text);
-            if (list[i].words) snprintf(range, sizeof range, "%s", list[i].words);
-            else snprintf(range, sizeof range, "%g..%g", list[i].min, list[i].max);
-            fprintf(out, "%s%s=%s [%s]", i ? "; " : "                     ", list[i].name, range, text);
+            char own[QG_KEY_BYTES], range[64];
+            fprintf(out, "%s%s=%s [%s]", i ? "; " : "                     ", list[i].name,
+                    qg_key_range(&list[i], range, sizeof range), qg_key_default(&list[i], own));
         }
         if (n) fputc('\n', out);
     }

@@ -3,20 +3,56 @@
 #include <string.h>
 
 #include "cli/config/options.h"
-#include "cli/config/scheme_table.h"
 #include "layers/layer.h"
 #include "quant/scheme.h"
 
+/* Every scheme that the command line knows, besides float. */
+static const qg_scheme *const schemes[] = {
+    &qg_twn_scheme,  &qg_binary_scheme,          &qg_binary_channel_scheme,    &qg_ste_tern_scheme,
+    &qg_ttq_scheme,  &qg_dorefa_weight_scheme,   &qg_xnor_scheme,              &qg_magnitude_aware_scheme,
+    &qg_binaryconnect_scheme, &qg_bnn_scheme,    &qg_bop_scheme,
+    &qg_sign_scheme, &qg_xnor_activation_scheme, &qg_dorefa_activation_scheme, &qg_fake_quant_scheme,
+    &qg_lsq_scheme,  &qg_pact_scheme,            &qg_linear_scheme,            &qg_unit_scheme,
+    &qg_dorefa_gradient_scheme,
+};
+
+enum { SCHEMES = sizeof schemes / sizeof *schemes, EVERY_USE = FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT };
+
+/* A scheme as the quantizer of one operand; NULL: float, of any. */
+typedef struct row {
+    const qg_scheme *scheme;
+    unsigned         use;
+} row;
+
+static bool row_at(int i, row *out)
+{
+    *out = (row){ NULL, EVERY_USE };
+    if (i-- == 0) return true;
+    for (int r = 0; r < QG_ROLES; r++)
+        for (int s = 0; s < SCHEMES; s++) {
+            if (!(schemes[s]->roles & qg_roles[r]) || i-- > 0) continue;
+            *out = (row){ schemes[s], qg_roles[r] };
+            return true;
+        }
+    return false;
+}
+
+static const char *name_of(row r) { return r.scheme ? r.scheme->name : "float"; }
+static const char *about(row r) { return r.scheme ? r.scheme->about : "not quantized"; }
+
 /* --- reading ------------------------------------------------------------------------------ */
+
+static bool is_called(row r, const char *text, size_t n) { return strlen(name_of(r)) == n && !strncmp(name_of(r), text, n); }
 
 static qg_status refuse(const char *text, size_t n, unsigned use)
 {
     char names[256] = "", others[64] = "";
-    for (int i = 0; i < SCHEME_ROWS; i++) {
-        if (scheme_rows[i].use & use) list_append(names, sizeof names, scheme_rows[i].name);
-        else if (spelling_same(scheme_rows[i].name, text, n)) {
+    row  r;
+    for (int i = 0; row_at(i, &r); i++) {
+        if (r.use & use) list_append(names, sizeof names, name_of(r));
+        else if (is_called(r, text, n)) {
             char plural[16];
-            snprintf(plural, sizeof plural, "%ss", qg_role_name(scheme_rows[i].use));
+            snprintf(plural, sizeof plural, "%ss", qg_role_name(r.use));
             list_append(others, sizeof others, plural);
         }
     }
@@ -26,31 +62,20 @@ static qg_status refuse(const char *text, size_t n, unsigned use)
     return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; available: %s", (int)n, text, qg_role_name(use), names);
 }
 
-static const scheme_row *find_row(const char *text, size_t n, unsigned use)
-{
-    for (int i = 0; i < SCHEME_ROWS; i++)
-        if ((scheme_rows[i].use & use) && spelling_same(scheme_rows[i].name, text, n)) return &scheme_rows[i];
-    return NULL;
-}
-
-/* The scheme's own word on its constants, which knows what no single option can. */
-static qg_status check(qg_quant q, unsigned use)
-{
-    q.role = (qg_role)use;
-    return qg_quant_check(q);
-}
-
 qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes)
 {
-    const size_t      n   = strcspn(text, ":");
-    const scheme_row *row = find_row(text, n, use);
-    if (!row) return refuse(text, n, use);
-    double value[SCHEME_OPTIONS] = { 0 };
-    const int n_options = spelling_count(row->option, SCHEME_OPTIONS);
-    if (spelling_parse(text, row->option, n_options, value)) return QG_EARG;
-    *out = row->make(value);
-    spelling_print(row->name, row->option, n_options, value, canonical, bytes);
-    return check(*out, use);
+    const size_t n = strcspn(text, ":");
+    const char  *rest = text[n] ? text + n + 1 : NULL;
+    row          r;
+    for (int i = 0; row_at(i, &r); i++) {
+        if (!(r.use & use) || !is_called(r, text, n)) continue;
+        if (!r.scheme && text[n]) return qg_fail(QG_EARG, "float has no options");
+        *out = (qg_quant){ 0 };
+        const qg_status s = r.scheme ? qg_scheme_parse(r.scheme, use, rest, out) : QG_OK;
+        if (!s) qg_quant_print(*out, canonical, bytes);
+        return s;
+    }
+    return refuse(text, n, use);
 }
 
 qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],
@@ -82,70 +107,80 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
 
 /* --- help --------------------------------------------------------------------------------- */
 
-static void row_help(const scheme_row *row, FILE *out)
+static void row_help(row r, FILE *out)
 {
-    fprintf(out, "  %-16s %s", row->name, row->about);
-    for (int k = 0; k < spelling_count(row->option, SCHEME_OPTIONS); k++) {
-        const spelling_option *o = &row->option[k];
-        char                 text[64], range[64];
-        if (!strcmp(o->name, "surrogate-arg")) continue;
-        spelling_value(o, o->fallback, text);
-        if (!o->words) snprintf(range, sizeof range, "%g..%g", o->min, o->max);
-        else snprintf(range, sizeof range, "%s", strcmp(o->name, "surrogate") ? o->words : "..");
-        fprintf(out, "%s%s=%s", k % 4 ? "; " : "\n                     ", o->name, range);
-        if (o->also != 0) fprintf(out, " or %g", o->also);
-        fprintf(out, " [%s]", o->words || (o->fallback >= o->min && o->fallback <= o->max) ? text : "its own");
+    const qg_key *keys = qg_scheme_keys(r.scheme, r.use);
+    fprintf(out, "  %-16s %s", name_of(r), about(r));
+    for (int k = 0; k < qg_keys_count(keys); k++) {
+        char range[256], own[QG_KEY_BYTES];
+        if (!strcmp(keys[k].name, "surrogate-arg")) continue;
+        const bool surrogate = !strcmp(keys[k].name, "surrogate");
+        fprintf(out, "%s%s=%s [%s]", k % 4 ? "; " : "\n                     ", keys[k].name,
+                surrogate ? ".." : qg_key_range(&keys[k], range, sizeof range), qg_key_default(&keys[k], own));
     }
     fputc('\n', out);
 }
 
 void schemes_help(FILE *out, unsigned uses)
 {
-    fprintf(out, "\nSchemes, with options as in twn:threshold=0.5,per-channel=yes.  surrogate is one of\n"
-                 SURROGATES ";\n"
+    fprintf(out, "\nSchemes, with options as in twn:threshold=0.5,per-channel=yes (qgrad explain SCHEME says what each is\n"
+                 "for).  surrogate is one of " QG_SURROGATE_WORDS ";\n"
                  "surrogate-arg the bound of clip, the beta of swish or the temperature of tanh.\n");
     for (int u = 0; u < QG_ROLES; u++) {
+        row r;
         if (!(uses & qg_roles[u])) continue;
         fprintf(out, "\nfor --%s:\n", qg_role_name(qg_roles[u]));
-        for (int i = 0; i < SCHEME_ROWS; i++)
-            if (scheme_rows[i].use & qg_roles[u]) row_help(&scheme_rows[i], out);
+        for (int i = 0; row_at(i, &r); i++)
+            if (r.use & qg_roles[u]) row_help(r, out);
+    }
+}
+
+void scheme_options_help(const scheme_text *s, FILE *out)
+{
+    const qg_key *keys = qg_scheme_keys(s->quant.scheme, s->use);
+    for (int k = 0; k < qg_keys_count(keys); k++) {
+        char range[256], own[QG_KEY_BYTES], text[256];
+        snprintf(text, sizeof text, "%s=%s [%s]", keys[k].name, qg_key_range(&keys[k], range, sizeof range),
+                 qg_key_default(&keys[k], own));
+        fprintf(out, "    %s\n        %s%s%s\n", text, keys[k].about, keys[k].when ? "; only with " : "",
+                keys[k].when ? keys[k].when : "");
     }
 }
 
 /* --- one by one --------------------------------------------------------------------------- */
 
-/* Row at its defaults, but for option k, which has its word w. */
-static scheme_text with_word(const scheme_row *row, int k, int w)
+/* Row r at its defaults, but for key k, which has its word w. */
+static scheme_text with_word(row r, int k, int w)
 {
-    scheme_text t = { .name = row->name, .about = row->about, .use = row->use };
-    double      value[SCHEME_OPTIONS] = { 0 };
-    size_t      used = (size_t)snprintf(t.spelling, sizeof t.spelling, "%s", row->name);
-    char        before = ':';
-    for (int i = 0; i < spelling_count(row->option, SCHEME_OPTIONS); i++) {
-        const spelling_option *o = &row->option[i];
-        char                 word[64];
-        value[i] = i == k ? w : o->fallback;
-        if (!o->words || (value[i] == o->fallback && !(o->is & SHOWN))) continue;
-        spelling_value(o, value[i], word);
-        used += (size_t)snprintf(t.spelling + used, sizeof t.spelling - used, "%c%s=%s", before, o->name,
-                                 word);
-        before = ',';
+    const qg_key *keys = qg_scheme_keys(r.scheme, r.use);
+    scheme_text   t    = { .name = name_of(r), .about = about(r), .use = r.use };
+    double        value[QG_MAX_KEYS];
+    char          chosen[QG_SPELLING_BYTES] = "", word[QG_KEY_BYTES];
+    size_t        used = 0;
+    for (int i = 0; i < qg_keys_count(keys); i++) {
+        const qg_key *key = &keys[i];
+        value[i]          = i == k ? w : key->fallback;
+        if (!key->words || (value[i] == key->fallback && !(key->is & QG_KEY_SHOWN))) continue;
+        used += (size_t)snprintf(chosen + used, sizeof chosen - used, "%s%s=%s", used ? "," : "", key->name,
+                                 qg_key_value(key, value[i], word));
     }
-    t.quant = row->make(value);
+    snprintf(t.spelling, sizeof t.spelling, "%s%s%s", t.name, used ? ":" : "", chosen);
+    if (r.scheme && qg_scheme_parse(r.scheme, r.use, used ? chosen : NULL, &t.quant)) t.quant = (qg_quant){ 0 };
     return t;
 }
 
 bool scheme_at(int i, scheme_text *out)
 {
-    for (int r = 0; r < SCHEME_ROWS; r++) {
-        const scheme_row *row  = &scheme_rows[r];
-        const scheme_text base = with_word(row, -1, 0);
+    row r;
+    for (int n = 0; row_at(n, &r); n++) {
+        const scheme_text base = with_word(r, -1, 0);
+        const qg_key     *keys = qg_scheme_keys(r.scheme, r.use);
         *out                   = base;
         if (i-- == 0) return true;
-        for (int k = 0; k < spelling_count(row->option, SCHEME_OPTIONS); k++)
-            for (int w = 0; w < spelling_words(&row->option[k]); w++) {
-                *out = with_word(row, k, w);
-                if (out->quant.scheme != base.quant.scheme && i-- == 0) return true;
+        for (int k = 0; k < qg_keys_count(keys); k++)
+            for (int w = 0; w < qg_key_words(&keys[k]); w++) {
+                *out = with_word(r, k, w);
+                if (out->quant.scheme && out->quant.scheme != base.quant.scheme && i-- == 0) return true;
             }
     }
     return false;

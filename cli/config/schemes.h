@@ -1,5 +1,5 @@
-/* cli/config/schemes.h — quantization schemes by name: what --weight, --input and --gradient may say.  The
- * one list of them is cli/config/scheme_table.c. */
+/* cli/config/schemes.h — quantization schemes by name: what --weight, --input and --gradient may say.  What
+ * each is called, and its options, are in the scheme itself (quant/scheme.h). */
 #ifndef CLI_SCHEMES_H
 #define CLI_SCHEMES_H
 
@@ -29,10 +29,11 @@ void      schemes_help(FILE *out, unsigned uses);
  * ways in which words of its options make another scheme of it, as fake_quant:range=observed. */
 typedef struct scheme_text {
     const char *name, *about;       /* of the row */
-    char        spelling[64];       /* the name with the words that decide the scheme */
+    char        spelling[96];       /* the name with the words that decide the scheme */
     unsigned    use;
     qg_quant    quant;              /* scheme NULL: nothing is quantized */
 } scheme_text;
+void      scheme_options_help(const scheme_text *s, FILE *out);     /* its options: range, default, purpose */
 bool      scheme_at(int i, scheme_text *out);       /* false: there are fewer than i + 1 */
 
 #endif

@@ -122,12 +122,12 @@ static qg_quant fake_quant_learned(void)
 static qg_quant fake_quant_observed(void)
 {
     /* An average that new values hardly move, so that the range is known. */
-    return qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED, .decay = 1 - 0x1p-24f });
+    return qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED, .decay = 0.999999f });
 }
 
 static qg_quant fake_quant_current(void)
 {
-    return qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT, .narrow_range = true });
+    return qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT });
 }
 
 static qg_quant lsq(void) { return qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }); }

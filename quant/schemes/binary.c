@@ -9,6 +9,8 @@ qg_constants qg_mean_signs(qg_quant q, qg_span w, const float *learned)
     return (qg_constants){ .sign = { qg_span_mean_abs(w) } };
 }
 
+static const qg_key keys[] = { QG_SURROGATE_KEYS(QG_SURROGATE_IDENTITY), { .name = NULL } };
+
 static const char explain_binary[] =
     "Binary weights with one scale, per tensor or per output channel.\n"
     "          Rastegari et al. 2016, arXiv:1603.05279, as Binary-Weight-Network (per channel)\n"
@@ -22,8 +24,11 @@ static const char explain_binary[] =
     "TWN's Caffe code has no a, which is binaryconnect without the clip, and that of its PyTorch code\n"
     "one per filter; torch.sign gives 0 at 0.\n";
 
-static const qg_scheme binary = {
+const qg_scheme qg_binary_scheme = {
     .name        = "binary",
+    .about       = "{-a, +a}, one a per layer",
+    .keys        = keys,
+    .bits        = 1,
     .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_sign_form,
@@ -33,8 +38,11 @@ static const qg_scheme binary = {
 };
 
 /* The same with a scale per channel; on the command line it has a name of its own. */
-static const qg_scheme binary_channel = {
+const qg_scheme qg_binary_channel_scheme = {
     .name        = "binary-channel",
+    .about       = "{-a, +a}, one a per output channel",
+    .keys        = keys,
+    .bits        = 1,
     .roles       = QG_WEIGHT,
     .granularity = QG_CHANNEL_SCALE,
     .form        = &qg_sign_form,
@@ -45,17 +53,15 @@ static const qg_scheme binary_channel = {
 
 qg_quant qg_binary(qg_binary_spec spec)
 {
-    return (qg_quant){ .scheme      = spec.per_channel ? &binary_channel : &binary,
-                       .bits        = 1,
-                       .per_channel = spec.per_channel,
-                       .surrogate   = spec.surrogate };
+    return qg_quant_defaults((qg_quant){ .scheme    = spec.per_channel ? &qg_binary_channel_scheme : &qg_binary_scheme,
+                                         .surrogate = spec.surrogate });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
 
 static void scaled_signs(const qg_array *x, int axis, qg_array *y, float *scale)
 {
-    qg_form_forward((qg_quant){ .scheme = &binary }, qg__split_at(x, axis), qg__floats(x), NULL, qg__floats(y), NULL,
+    qg_form_forward((qg_quant){ .scheme = &qg_binary_scheme }, qg__split_at(x, axis), qg__floats(x), NULL, qg__floats(y), NULL,
                     scale);
 }
 

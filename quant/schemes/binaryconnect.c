@@ -1,11 +1,28 @@
 /* Weights of -1 and +1 without a scale: BinaryConnect, BNN, and Bop, which has no latent weights. */
+#include <math.h>
+
 #include "quant/schemes/binary.h"
 #include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/scheme.h"
 
-enum { STOCHASTIC, FLOAT_EVAL, UNIT_START };        /* in arg */
+enum { STOCHASTIC, FLOAT_EVAL, UNIT_START, GLOROT_LR };     /* in arg of BinaryConnect */
+enum { BNN_UNIT_START, BNN_GLOROT_LR };                     /* and of BNN */
+
+#define START_KEYS                                                                                        \
+    { .name = "start", .words = "net|unit", .about = "unit: initial weights stretched to fill [-1, 1]" }, \
+    { .name = "glorot-lr", .words = "off|adam|sgd", .about = "learning rate of the weights by Glorot's factor" }
+
+static const qg_key keys[] = {
+    { .name = "draw", .words = "det|stoch", .about = "of training: the sign, or +1 with probability (w + 1) / 2" },
+    { .name = "eval", .words = "sign|float", .about = "of evaluation: the sign, or the latent weights" },
+    START_KEYS,
+    QG_SURROGATE_KEYS(QG_SURROGATE_IDENTITY),
+    { .name = NULL }
+};
+
+static const qg_key bnn_keys[] = { START_KEYS, QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
 
 /* --- draws ------------------------------------------------------------------------------------ */
 
@@ -51,22 +68,37 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     return qg_form_encode(q, x, learned, out);
 }
 
-static qg_status check(qg_quant q)
+/* The released code counts the fans of a convolution the same way. */
+static float glorot_lr(double rule, double fan_in, double fan_out)
 {
-    if ((int)q.glorot_lr >= QG_GLOROT_OFF && q.glorot_lr <= QG_GLOROT_SGD) return QG_OK;
-    return qg_fail(QG_EARG, "%s: glorot_lr is %d, must be %d (off), %d (Adam) or %d (SGD)",
-                   q.scheme->name, (int)q.glorot_lr, QG_GLOROT_OFF, QG_GLOROT_ADAM, QG_GLOROT_SGD);
+    if (rule == QG_GLOROT_OFF) return 0;
+    const double squared = (fan_in + fan_out) / 1.5;
+    return (float)(rule == QG_GLOROT_ADAM ? sqrt(squared) : squared);
 }
 
-static const qg_scheme binaryconnect = {
+static float lr_scale(qg_quant q, double fan_in, double fan_out)
+{
+    return glorot_lr(q.arg[GLOROT_LR], fan_in, fan_out);
+}
+
+static qg_quant complete(qg_quant q)
+{
+    q.bits = q.arg[FLOAT_EVAL] != 0 ? QG_FLOAT_BITS : 1;
+    return q;
+}
+
+const qg_scheme qg_binaryconnect_scheme = {
     .name      = "binaryconnect",
+    .about     = "{-1, +1}, latent weights in [-1, 1]",
+    .keys      = keys,
+    .complete  = complete,
+    .lr_scale  = lr_scale,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,
     .clip      = 1.0f,
     .form      = &qg_sign_form,
     .ops       = QG_FORM_OPS("sign_weight"),
     .constants = qg_unit_signs,
-    .check     = check,
     .start     = start,
     .apply     = apply,
     .encode    = encode,
@@ -89,19 +121,33 @@ static const qg_scheme binaryconnect = {
 
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
 {
-    return (qg_quant){ .scheme    = &binaryconnect,
-                       .bits      = spec.float_eval ? 32 : 1,
-                       .glorot_lr = spec.glorot_lr,
-                       .surrogate = spec.surrogate,
-                       .arg       = { [STOCHASTIC] = spec.stochastic,
-                                      [FLOAT_EVAL] = spec.float_eval,
-                                      [UNIT_START] = spec.unit_start } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_binaryconnect_scheme,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [STOCHASTIC] = spec.stochastic,
+                                                        [FLOAT_EVAL] = spec.float_eval,
+                                                        [UNIT_START] = spec.unit_start,
+                                                        [GLOROT_LR]  = (int)spec.glorot_lr } });
 }
 
 /* --- BNN -------------------------------------------------------------------------------------- */
 
-static const qg_scheme bnn = {
+static void bnn_start(qg_quant q, qg_tensor x, float *const *learned)
+{
+    (void)learned;
+    if (q.arg[BNN_UNIT_START] != 0) qg_stretch_to_unit(x);
+}
+
+static float bnn_lr_scale(qg_quant q, double fan_in, double fan_out)
+{
+    return glorot_lr(q.arg[BNN_GLOROT_LR], fan_in, fan_out);
+}
+
+const qg_scheme qg_bnn_scheme = {
     .name      = "bnn",
+    .about     = "{-1, +1}, latent weights in [-1, 1]",
+    .keys      = bnn_keys,
+    .bits      = 1,
+    .lr_scale  = bnn_lr_scale,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,
     .clip      = 1.0f,
@@ -109,8 +155,7 @@ static const qg_scheme bnn = {
     .ops       = QG_FORM_OPS("sign_weight"),
     .own       = qg_clip_at_1,
     .constants = qg_unit_signs,
-    .check     = check,
-    .start     = start,
+    .start     = bnn_start,
     .explain =
         "Weights of -1 and +1 of binarized nets.  Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
@@ -125,11 +170,10 @@ static const qg_scheme bnn = {
 
 qg_quant qg_bnn(qg_bnn_spec spec)
 {
-    return (qg_quant){ .scheme    = &bnn,
-                       .bits      = 1,
-                       .glorot_lr = spec.glorot_lr,
-                       .surrogate = spec.surrogate,
-                       .arg       = { [UNIT_START] = spec.unit_start } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_bnn_scheme,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [BNN_UNIT_START] = spec.unit_start,
+                                                        [BNN_GLOROT_LR]  = (int)spec.glorot_lr } });
 }
 
 /* --- Bop ---------------------------------------------------------------------------------- */
@@ -141,8 +185,10 @@ static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 }
 
 /* Weights that qg_bop trains equal their signs; loaded weights need not. */
-static const qg_scheme bop = {
+const qg_scheme qg_bop_scheme = {
     .name      = "bop",
+    .about     = "{-1, +1} without latent weights: --optimizer bop",
+    .bits      = 1,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,
     .flips     = true,
@@ -164,7 +210,7 @@ static const qg_scheme bop = {
 
 qg_quant qg_bop_weight(void)
 {
-    return (qg_quant){ .scheme = &bop, .bits = 1 };
+    return qg_quant_defaults((qg_quant){ .scheme = &qg_bop_scheme });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

@@ -5,6 +5,13 @@
 
 enum { TIES };              /* in arg */
 
+static const qg_key keys[] = {
+    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: clips and does not round" },
+    { .name = "ties", .words = "even|up", .when = "bits=1..16", .about = "which of two equally near levels" },
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
+
 static qg_constants constants_of(int bits, bool up)
 {
     const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
@@ -20,14 +27,15 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
     return constants_of(q.bits, q.arg[TIES] == QG_TIES_UP);
 }
 
-static const qg_scheme scheme = {
+const qg_scheme qg_dorefa_activation_scheme = {
     .name       = "dorefa",
+    .about      = "2^bits levels in [0, 1]",
+    .keys       = keys,
     .roles      = QG_INPUT,
     .rectifies  = true,
     .form       = &qg_dorefa_form,
     .ops        = QG_ACTIVATION_OP("dorefa"),
     .own_slope  = true,
-    .check      = qg__dorefa_check,
     .constants  = constants,
     .activation = qg_form_activation,
     .explain    = qg__dorefa_explain,
@@ -35,10 +43,10 @@ static const qg_scheme scheme = {
 
 qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec)
 {
-    return (qg_quant){ .scheme    = &scheme,
-                       .bits      = spec.bits,
-                       .surrogate = spec.surrogate,
-                       .arg       = { [TIES] = (float)(spec.ties_up ? QG_TIES_UP : QG_TIES_EVEN) } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_dorefa_activation_scheme,
+                                         .bits      = spec.bits,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [TIES] = spec.ties_up ? QG_TIES_UP : QG_TIES_EVEN } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -65,7 +73,7 @@ qg_status qg_dorefa_activation_quantizer_gradient(const qg_array *x, const qg_ar
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants c = constants_of(k, false);
-    const qg_quant     q = { .scheme = &scheme, .surrogate = s };
+    const qg_quant     q = { .scheme = &qg_dorefa_activation_scheme, .surrogate = s };
     qg__zero(dx);
     qg_form_gradient(q, qg__split_at(x, -1), &c, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;

@@ -100,6 +100,12 @@ static void noise_block(void *context, size_t at, size_t n)
 
 enum { NO_NOISE };      /* in arg */
 
+static const qg_key keys[] = {
+    { QG_BITS_KEY(6, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: float" },
+    { .name = "noise", .words = "on|off", .when = "bits=1..16", .about = "makes the mean of the result exact" },
+    { .name = NULL }
+};
+
 typedef struct gradient {
     int      k;
     bool     noisy;
@@ -131,20 +137,23 @@ static qg_var *apply_gradient(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *
     return y;
 }
 
-static const qg_scheme scheme = {
-    .name    = "dorefa",
-    .roles   = QG_GRADIENT,
-    .check   = qg__dorefa_check,
-    .apply   = apply_gradient,
-    .explain = qg__dorefa_explain,
+static qg_quant complete(qg_quant q) { return q.bits == QG_FLOAT_BITS ? (qg_quant){ 0 } : q; }
+
+const qg_scheme qg_dorefa_gradient_scheme = {
+    .name     = "dorefa",
+    .about    = "2^bits levels up to the largest of each image, with noise",
+    .keys     = keys,
+    .complete = complete,
+    .roles    = QG_GRADIENT,
+    .apply    = apply_gradient,
+    .explain  = qg__dorefa_explain,
 };
 
 qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec)
 {
-    if (spec.bits == QG_FLOAT_BITS) return (qg_quant){ 0 };
-    return (qg_quant){ .scheme = &scheme,
-                       .bits   = spec.bits,
-                       .arg    = { [NO_NOISE] = spec.no_noise } };
+    return qg_quant_defaults((qg_quant){ .scheme = &qg_dorefa_gradient_scheme,
+                                         .bits   = spec.bits,
+                                         .arg    = { [NO_NOISE] = spec.no_noise } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

@@ -11,6 +11,14 @@
 
 enum { THROUGH_MAX };       /* in arg */
 
+static const qg_key keys[] = {
+    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: float" },
+    { .name = "max", .words = "constant|through", .when = "bits=2..16", .about = "through: max|tanh w| is differentiated" },
+    QG_PER_CHANNEL_KEY("max|tanh w|, or with 1 bit mean|w|, of each output channel"),
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
+
 const char qg__dorefa_explain[] =
     "k-bit weights, activations and gradients.               Zhou et al. 2016, arXiv:1606.06160\n"
     "\n"
@@ -35,13 +43,6 @@ const char qg__dorefa_explain[] =
     "Other implementations: tensorpack differentiates m, Larq and most ports do not; one port\n"
     "multiplies weights by m again.  The clip behind the noise is in the authors' code, not in the\n"
     "equation.  The published nets keep first and last layer float.\n";
-
-qg_status qg__dorefa_check(qg_quant q)
-{
-    const int most = q.scheme->roles == QG_WEIGHT ? 16 : 8;
-    if ((q.bits >= 1 && q.bits <= most) || (q.bits == QG_FLOAT_BITS && q.scheme->roles == QG_INPUT)) return QG_OK;
-    return qg_fail(QG_EARG, "dorefa: bits is %d, must be 1 to %d or 32", q.bits, most);
-}
 
 /* --- the derivative of the maximum -------------------------------------------------------------- */
 
@@ -120,14 +121,21 @@ static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, 
     if (q.arg[THROUGH_MAX] != 0) max_slope(w.n, w.x + w.channel * w.n, dy, k->uniform.hi, dx);
 }
 
-static const qg_scheme scheme = {
+static const qg_scheme binary;
+static qg_quant        complete(qg_quant q);
+
+#define ABOUT "odd multiples of 1 / (2^bits - 1); 1 bit: {-a, +a}"
+
+const qg_scheme qg_dorefa_weight_scheme = {
     .name        = "dorefa",
+    .about       = ABOUT,
+    .keys        = keys,
+    .complete    = complete,
     .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_tanh_form,
     .ops         = QG_FORM_OPS("dorefa_weight"),
     .own_slope   = true,
-    .check       = qg__dorefa_check,
     .constants   = constants,
     .adds        = adds,
     .explain     = qg__dorefa_explain,
@@ -135,23 +143,31 @@ static const qg_scheme scheme = {
 
 static const qg_scheme binary = {
     .name        = "dorefa",
+    .about       = ABOUT,
+    .keys        = keys,
+    .complete    = complete,
     .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("dorefa_weight"),
-    .check       = qg__dorefa_check,
     .constants   = qg_mean_signs,
     .explain     = qg__dorefa_explain,
 };
 
+static qg_quant complete(qg_quant q)
+{
+    if (q.bits == QG_FLOAT_BITS) return (qg_quant){ 0 };
+    q.scheme = q.bits == 1 ? &binary : &qg_dorefa_weight_scheme;
+    return q;
+}
+
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec)
 {
-    if (spec.bits == QG_FLOAT_BITS) return (qg_quant){ 0 };
-    return (qg_quant){ .scheme      = spec.bits == 1 ? &binary : &scheme,
-                       .bits        = spec.bits,
-                       .per_channel = spec.per_channel,
-                       .surrogate   = spec.surrogate,
-                       .arg         = { [THROUGH_MAX] = spec.through_max } };
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg_dorefa_weight_scheme,
+                                         .bits        = spec.bits,
+                                         .per_channel = spec.per_channel,
+                                         .surrogate   = spec.surrogate,
+                                         .arg         = { [THROUGH_MAX] = spec.through_max } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

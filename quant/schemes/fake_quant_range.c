@@ -12,7 +12,15 @@ qg_range_kind qg__range_kind(qg_quant q) { return (qg_range_kind)q.arg[QG_ARG_KI
 
 static qg_fake_quant_attrs attrs_of(qg_quant q)
 {
-    return (qg_fake_quant_attrs){ .num_bits = q.bits, .narrow_range = q.arg[QG_ARG_NARROW] != 0.0f };
+    const bool narrow = q.arg[QG_ARG_NARROW] != 0 || qg__range_kind(q) == QG_RANGE_CURRENT;
+    return (qg_fake_quant_attrs){ .num_bits = q.bits, .narrow_range = narrow };
+}
+
+bool qg__range_given(qg_quant q, float *min, float *max)
+{
+    *min = q.arg[QG_ARG_MIN] == QG_NO_MIN ? -6.0f : (float)q.arg[QG_ARG_MIN];
+    *max = q.arg[QG_ARG_MAX] == QG_NO_MAX ? 6.0f : (float)q.arg[QG_ARG_MAX];
+    return q.arg[QG_ARG_MIN] != QG_NO_MIN || q.arg[QG_ARG_MAX] != QG_NO_MAX;
 }
 
 /* --- the range ------------------------------------------------------------------------------- */
@@ -35,8 +43,12 @@ qg_status qg__range_nudge(qg_quant q, float min, float max, qg_fake_quant_range 
 
 qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, qg_fake_quant_range *r)
 {
-    if (qg__range_kind(q) == QG_RANGE_FIXED) return qg__range_nudge(q, q.arg[QG_ARG_MIN], q.arg[QG_ARG_MAX], r);
-    float min = learned[QG_AT_MIN]->data[i], max = learned[QG_AT_MAX]->data[i];
+    float min, max;
+    if (qg__range_kind(q) == QG_RANGE_FIXED) {
+        qg__range_given(q, &min, &max);
+        return qg__range_nudge(q, min, max, r);
+    }
+    min = learned[QG_AT_MIN]->data[i], max = learned[QG_AT_MAX]->data[i];
     if (qg__range_kind(q) == QG_RANGE_LEARNED) {
         make_legal(QG_RANGE_LEARNED, &min, &max);
         qg_confine(learned[QG_AT_MIN], i, min);
@@ -55,9 +67,12 @@ qg_status qg__range_of(qg_quant q, qg_split c, size_t i, const float *x, const f
                        qg_fake_quant_range *r)
 {
     const qg_range_kind kind = qg__range_kind(q);
-    if (kind == QG_RANGE_FIXED) return qg__range_nudge(q, q.arg[QG_ARG_MIN], q.arg[QG_ARG_MAX], r);
+    float               lo, hi;
+    if (kind == QG_RANGE_FIXED) {
+        qg__range_given(q, &lo, &hi);
+        return qg__range_nudge(q, lo, hi, r);
+    }
     if (kind != QG_RANGE_CURRENT) return qg__range_nudge(q, learned[QG_AT_MIN][i], learned[QG_AT_MAX][i], r);
-    float lo, hi;
     qg__min_max(c, i, 1, x, &lo, &hi);
     return qg__range_of_values(q, lo, hi, r);
 }
@@ -69,7 +84,7 @@ enum { CHANNELS = 64 };         /* observed together */
 static void look(qg_quant q, qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi)
 {
     if (qg__range_kind(q) == QG_RANGE_PERCENTILE)
-        qg__percentiles(c, first, n, x, (double)q.arg[QG_ARG_PERCENTILE], lo, hi);
+        qg__percentiles(c, first, n, x, q.arg[QG_ARG_PERCENTILE], lo, hi);
     else qg__min_max(c, first, n, x, lo, hi);
 }
 
@@ -78,7 +93,7 @@ void qg__range_observe(qg_quant q, qg_tensor x, float *const *learned)
     if (!x.data) return;
     const qg_split c     = qg_spans(q, x.shape);
     const bool      seen  = *learned[QG_AT_SEEN] != 0.0f;
-    const float     decay = q.arg[QG_ARG_DECAY];
+    const float     decay = (float)q.arg[QG_ARG_DECAY];
     bool            whole = true;
     for (size_t first = 0; first < c.depth; first += CHANNELS) {
         const size_t n = qg__smaller(c.depth - first, CHANNELS);
@@ -113,11 +128,11 @@ float qg__range_grad_scale(qg_quant q, size_t channels)
 }
 
 /* A given range does not need x, which an input does not have yet. */
-static void start_at(qg_quant q, size_t channels, float *const *learned)
+static void start_at(size_t channels, float min, float max, float *const *learned)
 {
     for (size_t i = 0; i < channels; i++) {
-        learned[QG_AT_MIN][i] = q.arg[QG_ARG_MIN];
-        learned[QG_AT_MAX][i] = q.arg[QG_ARG_MAX];
+        learned[QG_AT_MIN][i] = min;
+        learned[QG_AT_MAX][i] = max;
     }
     *learned[QG_AT_SEEN] = 1.0f;
 }
@@ -140,9 +155,10 @@ static void measure_span(qg_quant q, qg_tensor x, float *const *learned)
 
 void qg__range_learned_observe(qg_quant q, qg_tensor x, float *const *learned)
 {
-    const bool given = q.arg[QG_ARG_MIN] != q.arg[QG_ARG_MAX];
+    float      min, max;
+    const bool given = qg__range_given(q, &min, &max);
     if (*learned[QG_AT_SEEN] == 0.0f) {
-        if (given) start_at(q, qg_spans(q, x.shape).depth, learned);
+        if (given) start_at(qg_spans(q, x.shape).depth, min, max, learned);
         else qg__range_observe(q, x, learned);
     }
     if (x.data && *learned[QG_AT_SEEN] != 0.0f) measure_span(q, x, learned);

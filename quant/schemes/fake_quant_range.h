@@ -18,12 +18,17 @@
 #include "quant/scheme.h"
 
 /* Of qg_quant.arg, and of what is learned or tracked. */
-enum { QG_ARG_KIND, QG_ARG_NARROW, QG_ARG_MIN, QG_ARG_MAX, QG_ARG_DECAY, QG_ARG_PERCENTILE };
+enum { QG_ARG_KIND, QG_ARG_MIN, QG_ARG_MAX, QG_ARG_NARROW, QG_ARG_DECAY, QG_ARG_PERCENTILE, QG_ARG_FREEZE };
 enum { QG_AT_MIN, QG_AT_MAX, QG_AT_SEEN, QG_AT_SPAN };
 
 enum { QG_SPAN_STEPS = 1024 };
 
+/* Values of min and max that were not given. */
+#define QG_NO_MIN (-1e9)
+#define QG_NO_MAX 1e9
+
 qg_range_kind qg__range_kind(qg_quant q);
+bool          qg__range_given(qg_quant q, float *min, float *max);  /* -6 and 6 for an end that was not; false: neither was */
 
 /* The nudged range of min and max, which are made legal first. */
 qg_status qg__range_nudge(qg_quant q, float min, float max, qg_fake_quant_range *r);

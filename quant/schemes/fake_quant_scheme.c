@@ -12,51 +12,46 @@
 #include "quant/reduce.h"
 #include "quant/schemes/fake_quant_range.h"
 
-enum { RANGE_KINDS = QG_RANGE_CURRENT + 1 };
+/* A range is given by its ends where that means something. */
+#define GIVEN    .when = "range=learned|fixed"
+#define AVERAGED .when = "range=observed|percentile"
+#define KEYS(ranges, own)                                                                                            \
+    {                                                                                                                \
+        { QG_BITS_KEY(8, 2, 16), .about = "of a code" },                                                             \
+        { .name = "range", .fallback = own, .words = ranges, .is = QG_KEY_SHOWN, .about = "where it comes from" },   \
+        { .name = "min", .fallback = QG_NO_MIN, .min = -1e6, .max = 1e6, GIVEN, .below = "max",                      \
+          .about = "a fixed range, -6 to 6 by default, or where a learned one starts" },                             \
+        { .name = "max", .fallback = QG_NO_MAX, .min = -1e6, .max = 1e6, GIVEN, .about = "its other end" },          \
+        QG_PER_CHANNEL_KEY("a range for each output channel of a weight, or channel of an input"),                   \
+        { .name = "narrow-range", .words = "no|yes", .when = "range=learned|observed|percentile|fixed",              \
+          .alias = "narrow", .about = "one level less" },                                                            \
+        { .name = "decay", .fallback = (double)0.99f, .min = 0.001, .max = 0.999999, AVERAGED,                       \
+          .about = "of the moving averages" },                                                                       \
+        { .name = "percentile", .fallback = (double)99.99f, .min = 50.01, .max = 100, .when = "range=percentile",    \
+          .about = "of each batch" },                                                                                \
+        { .name = "freeze-after", .max = 1e15, .is = QG_KEY_WHOLE, AVERAGED,                                         \
+          .about = "steps after which the range stays; 0: never" },                                                  \
+        QG_OWN_SURROGATE_KEYS, { .name = NULL }                                                                      \
+    }
+#define RANGES "learned|observed|percentile|fixed"
+static const qg_key keys[]        = KEYS(RANGES, QG_RANGE_LEARNED);
+static const qg_key weight_keys[] = KEYS(RANGES "|current", QG_RANGE_CURRENT);
 
-static bool averages(qg_range_kind kind) { return kind == QG_RANGE_OBSERVED || kind == QG_RANGE_PERCENTILE; }
-
-/* decay, percentile and freeze_after are legal for some kinds of range only. */
-static qg_status check_observer(qg_quant q)
-{
-    const char         *name = q.scheme->name;
-    const qg_range_kind kind = qg__range_kind(q);
-    const float         decay = q.arg[QG_ARG_DECAY], percentile = q.arg[QG_ARG_PERCENTILE];
-    if (!averages(kind) && (decay != 0.0f || q.freeze_after))
-        return qg_fail(QG_EARG, "%s: decay and freeze_after belong to observed and percentile ranges", name);
-    if (kind != QG_RANGE_PERCENTILE && percentile != 0.0f)
-        return qg_fail(QG_EARG, "%s: percentile belongs to percentile ranges", name);
-    if (averages(kind) && !(decay > 0.0f && decay < 1.0f))
-        return qg_fail(QG_EARG, "%s: decay is %g, not between 0 and 1", name, (double)decay);
-    if (kind == QG_RANGE_PERCENTILE && !(percentile > 50.0f && percentile <= 100.0f))
-        return qg_fail(QG_EARG, "%s: percentile is %g, not above 50 and at most 100", name, (double)percentile);
-    return QG_OK;
-}
+static uint64_t freeze_after(qg_quant q) { return (uint64_t)q.arg[QG_ARG_FREEZE]; }
 
 /* min and max: a fixed range, or the start of a learned one, which contains 0. */
-static qg_status check_given(qg_quant q)
+static qg_status check(qg_quant q)
 {
     const char         *name = q.scheme->name;
     const qg_range_kind kind = qg__range_kind(q);
-    const float         min = q.arg[QG_ARG_MIN], max = q.arg[QG_ARG_MAX];
-    if (kind != QG_RANGE_FIXED && min == 0.0f && max == 0.0f) return QG_OK;
-    if (kind != QG_RANGE_FIXED && kind != QG_RANGE_LEARNED)
-        return qg_fail(QG_EARG, "%s: min and max belong to fixed and learned ranges", name);
+    float               min, max;
+    if (!qg__range_given(q, &min, &max) || (kind != QG_RANGE_FIXED && kind != QG_RANGE_LEARNED)) return QG_OK;
     if (!(min < max))
         return qg_fail(QG_EARG, "%s: min is %g, not below max, %g", name, (double)min, (double)max);
     if (kind == QG_RANGE_LEARNED && !(min <= 0.0f && max >= 0.0f))
         return qg_fail(QG_EARG, "%s: a learned range holds 0, and %g .. %g does not", name, (double)min, (double)max);
     qg_fake_quant_range r;
     return qg__range_nudge(q, min, max, &r);
-}
-
-static qg_status check(qg_quant q)
-{
-    const char *name = q.scheme->name;
-    qg_status   s = qg__check_int(name, "range", (int)q.arg[QG_ARG_KIND], 0, RANGE_KINDS - 1);
-    if (!s) s = qg__check_int(name, "bits", q.bits, 2, 16);
-    if (!s) s = check_observer(q);
-    return s ? s : check_given(q);
 }
 
 /* A learned range observes just before its first use, and then measures its span from time to time. */
@@ -70,7 +65,7 @@ static bool looks_now(qg_quant q, const qg_tape *t, qg_var *const *learned)
 static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
     if (learned[QG_AT_SEEN]->data[0] == 0.0f) return true;
-    return qg_tape_mode(t) == QG_TRAIN && !(q.freeze_after && qg_tape_step(t) >= q.freeze_after);
+    return qg_tape_mode(t) == QG_TRAIN && !(freeze_after(q) && qg_tape_step(t) >= freeze_after(q));
 }
 
 /* --- forward --------------------------------------------------------------------------------- */
@@ -342,7 +337,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
 #define EXPLAIN_RANGE                                                                                \
     "\n"                                                                                             \
     "    scale = (max - min) / (qmax - qmin)     qmin = 0, qmax = 2^bits - 1\n"             \
-    "                                            narrow=yes (narrow_range): qmin = 1\n"              \
+    "                                            narrow-range=yes (narrow_range): qmin = 1\n"        \
     "    zp    = qmin - min / scale, rounded     nmin, nmax: the range moved so that 0 is code zp\n" \
     "    q(x)  = the nearest of nmin, nmin + scale, .., nmax; ties up\n"                             \
     "    s(x)  = clip(x, nmin, nmax)             dx = dy where nmin <= x <= nmax, else 0\n"          \
@@ -372,8 +367,16 @@ static const qg_learned tracked[] = { { .name = "min", .per_channel = true, .tra
                                       { .name = "seen", .tracked = true, .quiet = true },
                                       { .name = NULL } };
 
-static const qg_scheme learned_range = {
+static qg_quant complete(qg_quant q);
+
+#define ABOUT "2^bits levels over a range"
+
+const qg_scheme qg_fake_quant_scheme = {
     .name        = "fake_quant",
+    .about       = ABOUT,
+    .keys        = keys,
+    .weight_keys = weight_keys,
+    .complete    = complete,
     .variant     = "range=learned",
     .scales      = 2,     /* a scale and a zero point */
     .learned     = trained,
@@ -407,6 +410,11 @@ static const qg_scheme learned_range = {
 
 static const qg_scheme observed_range = {
     .name        = "fake_quant",
+    .about       = ABOUT,
+    .keys        = keys,
+    .weight_keys = weight_keys,
+    .complete    = complete,
+    .freeze_after = freeze_after,
     .variant     = "range=observed",
     .scales      = 2,     /* a scale and a zero point */
     .learned     = tracked,
@@ -432,6 +440,11 @@ static const qg_scheme observed_range = {
 
 static const qg_scheme percentile_range = {
     .name        = "fake_quant",
+    .about       = ABOUT,
+    .keys        = keys,
+    .weight_keys = weight_keys,
+    .complete    = complete,
+    .freeze_after = freeze_after,
     .variant     = "range=percentile",
     .scales      = 2,     /* a scale and a zero point */
     .learned     = tracked,
@@ -456,6 +469,10 @@ static const qg_scheme percentile_range = {
 
 static const qg_scheme fixed_range = {
     .name       = "fake_quant",
+    .about      = ABOUT,
+    .keys       = keys,
+    .weight_keys = weight_keys,
+    .complete   = complete,
     .variant    = "range=fixed",
     .scales     = 2,     /* a scale and a zero point */
     .roles      = QG_WEIGHT | QG_INPUT,
@@ -473,6 +490,10 @@ static const qg_scheme fixed_range = {
 
 static const qg_scheme current_range_scheme = {
     .name        = "fake_quant",
+    .about       = ABOUT,
+    .keys        = keys,
+    .weight_keys = weight_keys,
+    .complete    = complete,
     .variant     = "range=current",
     .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
@@ -485,7 +506,7 @@ static const qg_scheme current_range_scheme = {
         "\n"
         "    m    = max|w|                           of the tensor, in every step; of each output channel\n"
         "                                            with per-channel=yes (per_channel)\n"
-        "    q(w) = fake quantization with min = -m, max = m and, whatever narrow (narrow_range) says,\n"
+        "    q(w) = fake quantization with min = -m, max = m and, whatever narrow-range (narrow_range) says,\n"
         "           codes -(2^(bits-1) - 1) .. 2^(bits-1) - 1, 0 in the middle\n"
         "    s(w) = w                                nothing lies outside, m is a constant\n"
         "\n"
@@ -494,27 +515,30 @@ static const qg_scheme current_range_scheme = {
         "two codes, and float32 decides which; so it is not offered here.\n",
 };
 
-qg_quant qg_fake_quant(qg_fake_quant_spec spec)
+static qg_quant complete(qg_quant q)
 {
-    static const qg_scheme *const scheme[RANGE_KINDS] = { [QG_RANGE_LEARNED]    = &learned_range,
+    static const qg_scheme *const scheme[] = { [QG_RANGE_LEARNED]    = &qg_fake_quant_scheme,
                                                [QG_RANGE_OBSERVED]   = &observed_range,
                                                [QG_RANGE_PERCENTILE] = &percentile_range,
                                                [QG_RANGE_FIXED]      = &fixed_range,
                                                [QG_RANGE_CURRENT]    = &current_range_scheme };
-    const bool current = spec.range == QG_RANGE_CURRENT;
-    const bool unset   = spec.range == QG_RANGE_FIXED && spec.min == 0.0f && spec.max == 0.0f;
-    const bool known   = (unsigned)spec.range < RANGE_KINDS;
-    qg_quant   q       = { .scheme       = known ? scheme[spec.range] : &fixed_range,   /* to be refused by check */
-                           .bits         = spec.bits == 0 ? 8 : spec.bits,
-                           .per_channel  = spec.per_channel,
-                           .freeze_after = spec.freeze_after,
-                           .surrogate    = spec.surrogate };
-    if (current) q.surrogate = qg__surrogate_or(spec.surrogate, qg_surrogate_identity());
-    q.arg[QG_ARG_KIND]       = (float)spec.range;
-    q.arg[QG_ARG_NARROW]     = spec.narrow_range || current ? 1.0f : 0.0f;
-    q.arg[QG_ARG_MIN]        = unset ? -6.0f : spec.min;
-    q.arg[QG_ARG_MAX]        = unset ? 6.0f : spec.max;
-    q.arg[QG_ARG_DECAY]      = spec.decay == 0.0f && averages(spec.range) ? 0.99f : spec.decay;
-    q.arg[QG_ARG_PERCENTILE] = spec.percentile == 0.0f && spec.range == QG_RANGE_PERCENTILE ? 99.99f : spec.percentile;
+    const bool known = (unsigned)qg__range_kind(q) < sizeof scheme / sizeof *scheme;
+    q.scheme = known ? scheme[qg__range_kind(q)] : &fixed_range;     /* the keys refuse it */
     return q;
+}
+
+qg_quant qg_fake_quant(qg_fake_quant_spec spec)
+{
+    const bool given = spec.min != 0 || spec.max != 0, ends = spec.range == QG_RANGE_LEARNED || spec.range == QG_RANGE_FIXED;
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg_fake_quant_scheme,
+                                         .bits        = spec.bits,
+                                         .per_channel = spec.per_channel,
+                                         .surrogate   = spec.surrogate,
+                                         .arg         = { [QG_ARG_KIND]       = (int)spec.range,
+                                                          [QG_ARG_MIN]        = given || !ends ? spec.min : QG_NO_MIN,
+                                                          [QG_ARG_MAX]        = given || !ends ? spec.max : QG_NO_MAX,
+                                                          [QG_ARG_NARROW]     = spec.narrow_range,
+                                                          [QG_ARG_DECAY]      = spec.decay,
+                                                          [QG_ARG_PERCENTILE] = spec.percentile,
+                                                          [QG_ARG_FREEZE]     = (double)spec.freeze_after } });
 }

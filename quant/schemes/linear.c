@@ -5,6 +5,13 @@
 
 enum { MAX_VALUE };         /* in arg */
 
+static const qg_key keys[] = {
+    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: clips and does not round" },
+    { .name = "max-value", .fallback = 2, .min = 1e-6, .max = 1e6, .alias = "max", .about = "M, the greatest level" },
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
+
 static qg_constants constants_of(int bits, float max)
 {
     const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
@@ -14,32 +21,25 @@ static qg_constants constants_of(int bits, float max)
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
     (void)x, (void)learned;
-    return constants_of(q.bits, q.arg[MAX_VALUE]);
+    return constants_of(q.bits, (float)q.arg[MAX_VALUE]);
 }
 
-static qg_status check(qg_quant q)
-{
-    const char *name = q.scheme->name;
-    if (q.bits != QG_FLOAT_BITS && (q.bits < 1 || q.bits > 16))
-        return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 16 or 32", name, q.bits);
-    return qg__check_above_zero(name, "max_value", q.arg[MAX_VALUE]);
-}
-
-static const qg_scheme scheme = {
+const qg_scheme qg_linear_scheme = {
     .name       = "linear",
+    .about      = "2^bits levels in [0, max-value]",
+    .keys       = keys,
     .roles      = QG_INPUT,
     .rectifies  = true,
     .form       = &qg_linear_form,
     .ops        = QG_ACTIVATION_OP("linear"),
     .own_slope  = true,
-    .check      = check,
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =
         "Activations on uniform levels of a fixed range, in place of relu.\n"
         "                                        Blueoil, linear_mid_tread_half_quantizer\n"
         "\n"
-        "    n    = 2^bits - 1,  M = max (max_value)\n"
+        "    n    = 2^bits - 1,  M = max-value (max_value)\n"
         "    q(x) = floor(clip(x, 0, M) / M n + 0.5) / n M      float32, in this order; ties up\n"
         "    s(x) = clip(x, 0, M)                               dx = dy where 0 < x < M, else 0\n"
         "\n"
@@ -51,10 +51,10 @@ static const qg_scheme scheme = {
 
 qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec)
 {
-    return (qg_quant){ .scheme    = &scheme,
-                       .bits      = spec.bits == 0 ? 2 : spec.bits,
-                       .surrogate = spec.surrogate,
-                       .arg       = { [MAX_VALUE] = spec.max_value == 0.0f ? 2.0f : spec.max_value } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_linear_scheme,
+                                         .bits      = spec.bits,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [MAX_VALUE] = spec.max_value } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ qg_status qg_linear_mid_tread_half_quantizer_gradient(const qg_array *x, const q
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants k = constants_of(bit, max_value);
-    const qg_quant     q = { .scheme = &scheme, .surrogate = s };
+    const qg_quant     q = { .scheme = &qg_linear_scheme, .surrogate = s };
     qg__zero(dx);
     qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), NULL);
     return QG_OK;

@@ -6,8 +6,26 @@
 #include "quant/reduce.h"
 #include "quant/scheme.h"
 
-enum { QN, QP };            /* in arg */
+enum { SIGNED };            /* in arg */
 enum { STEP, SEEN };        /* of what is learned or tracked */
+
+#define SIGNED_KEY .name = "signed", .words = "no|yes", .about = "codes on both sides of 0"
+static const qg_key keys[] = {
+    { QG_BITS_KEY(2, 1, 16), .about = "of a code; signed 2 or more" },
+    { SIGNED_KEY },
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
+static const qg_key weight_keys[] = {
+    { QG_BITS_KEY(2, 2, 16), .about = "of a code" },
+    { SIGNED_KEY, .fallback = 1 },
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
+
+/* Codes are -qn .. qp. */
+static int qn_of(qg_quant q) { return q.arg[SIGNED] != 0 ? 1 << (q.bits - 1) : 0; }
+static int qp_of(qg_quant q) { return q.arg[SIGNED] != 0 ? (1 << (q.bits - 1)) - 1 : (1 << q.bits) - 1; }
 
 static float initial_step(size_t n, const float *x, int qp)
 {
@@ -23,8 +41,8 @@ static double grad_scale(size_t n, int qp)
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
     (void)x;
-    return (qg_constants){ .uniform = { .lo = -q.arg[QN], .hi = q.arg[QP], .step = learned[STEP] },
-                           .gain    = { (float)grad_scale(q.numbers, (int)q.arg[QP]) } };
+    return (qg_constants){ .uniform = { .lo = -(float)qn_of(q), .hi = (float)qp_of(q), .step = learned[STEP] },
+                           .gain    = { (float)grad_scale(q.numbers, qp_of(q)) } };
 }
 
 static bool ready(qg_quant q, const float *const *learned)
@@ -37,7 +55,7 @@ static qg_status check(qg_quant q)
 {
     if (q.role == QG_WEIGHT && q.scheme->rectifies)
         return qg_fail(QG_EARG, "%s: unsigned codes are not for weights; set .is_signed = true", q.scheme->name);
-    return qg__check_int(q.scheme->name, "bits", q.bits, q.arg[QN] > 0.0f ? 2 : 1, 16);
+    return qg__check_int(q.scheme->name, "bits", q.bits, q.arg[SIGNED] != 0 ? 2 : 1, 16);
 }
 
 /* --- the first step ---------------------------------------------------------------------------- */
@@ -56,8 +74,8 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     if (!x.data) return;
     const size_t n  = qg_count(x.shape);
-    const int    qp = (int)q.arg[QP];
-    const float  step = q.arg[QN] > 0.0f
+    const int    qp = qp_of(q);
+    const float  step = q.arg[SIGNED] != 0
                             ? initial_step(n, x.data, qp)
                             : (float)(2.0 * qg__sum_terms(n, rectified, x.data) / (double)n / sqrt((double)qp));
     /* A batch of zeros, or with a NaN or an infinity, is skipped; weights have no second batch. */
@@ -92,8 +110,22 @@ static const qg_learned learned_step[] = { { .name = "step", .least = 0x1p-30f }
     "mask of dx; torch's learnable fake quantization passes dx at the clamp values too; some count the\n" \
     "batch in N.\n"
 
-static const qg_scheme lsq_signed = {
-    .name       = "lsq",
+static const qg_scheme lsq_unsigned;
+
+static qg_quant complete(qg_quant q)
+{
+    q.scheme = q.arg[SIGNED] != 0 ? &qg_lsq_scheme : &lsq_unsigned;
+    return q;
+}
+
+#define ABOUT "multiples of a learned step"
+
+const qg_scheme qg_lsq_scheme = {
+    .name        = "lsq",
+    .about       = ABOUT,
+    .keys        = keys,
+    .weight_keys = weight_keys,
+    .complete    = complete,
     .learned    = learned_step,
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
@@ -115,7 +147,11 @@ static const qg_scheme lsq_signed = {
 };
 
 static const qg_scheme lsq_unsigned = {
-    .name       = "lsq",
+    .name        = "lsq",
+    .about       = ABOUT,
+    .keys        = keys,
+    .weight_keys = weight_keys,
+    .complete    = complete,
     .variant    = "signed=no",
     .learned    = learned_step,
     .roles      = QG_INPUT,
@@ -140,14 +176,10 @@ static const qg_scheme lsq_unsigned = {
 
 qg_quant qg_lsq(qg_lsq_spec spec)
 {
-    qg_quant q = { .scheme    = spec.is_signed ? &lsq_signed : &lsq_unsigned,
-                   .bits      = spec.bits,
-                   .surrogate = spec.surrogate };
-    if (spec.bits < 1 || spec.bits > 16) return q;      /* check names it */
-    const int codes = 1 << spec.bits;
-    q.arg[QN] = spec.is_signed ? (float)(codes / 2) : 0.0f;
-    q.arg[QP] = (float)(spec.is_signed ? codes / 2 - 1 : codes - 1);
-    return q;
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_lsq_scheme,
+                                         .bits      = spec.bits,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [SIGNED] = spec.is_signed } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -186,7 +218,7 @@ qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_ls
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (s) return s;
     const qg_constants k = constants_of(attrs);
-    const qg_quant     q = { .scheme = &lsq_signed, .surrogate = attrs.surrogate };
+    const qg_quant     q = { .scheme = &qg_lsq_scheme, .surrogate = attrs.surrogate };
     double             sum[1][QG_FORM_SUMS];
     qg__zero(dx);
     qg_form_gradient(q, qg__split_at(x, -1), &k, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);

@@ -8,8 +8,13 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
     return (qg_mix){ .through = k->sign.scale };
 }
 
-static const qg_scheme scheme = {
+static const qg_key keys[] = { QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
+
+const qg_scheme qg_magnitude_aware_scheme = {
     .name        = "magnitude-aware",
+    .about       = "{-a, +a}, one a per output channel, as in Bi-Real Net",
+    .keys        = keys,
+    .bits        = 1,
     .roles       = QG_WEIGHT,
     .granularity = QG_CHANNEL_SCALE,
     .form        = &qg_sign_form,
@@ -32,10 +37,7 @@ static const qg_scheme scheme = {
 
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)
 {
-    return (qg_quant){ .scheme      = &scheme,
-                       .bits        = 1,
-                       .per_channel = true,
-                       .surrogate   = spec.surrogate };
+    return qg_quant_defaults((qg_quant){ .scheme = &qg_magnitude_aware_scheme, .surrogate = spec.surrogate });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

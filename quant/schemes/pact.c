@@ -5,7 +5,16 @@
 #include "quant/operand.h"
 #include "quant/scheme.h"
 
-enum { FIRST_ALPHA };       /* in arg */
+enum { FIRST_ALPHA, DECAY };        /* in arg */
+
+/* The decay is that of the weights in the paper's CIFAR-10 ResNet-20, which it uses for alpha as well. */
+static const qg_key keys[] = {
+    { QG_BITS_KEY(4, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: clips and does not round" },
+    { .name = "alpha", .fallback = 10, .min = 1e-6, .max = 1e6, .about = "the clip at first" },
+    { .name = "decay", .fallback = (double)2e-4f, .min = 1e-9, .max = 10, .about = "weight decay of alpha" },
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
 
 static qg_constants constants_of(int bits, float alpha)
 {
@@ -22,30 +31,25 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)x;
-    *learned[0] = q.arg[FIRST_ALPHA];
+    *learned[0] = (float)q.arg[FIRST_ALPHA];
 }
 
-static qg_status check(qg_quant q)
-{
-    const char *name = q.scheme->name;
-    if (q.bits != QG_FLOAT_BITS && (q.bits < 1 || q.bits > 16))
-        return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 16 or 32", name, q.bits);
-    return qg__check_above_zero(name, "alpha", q.arg[FIRST_ALPHA]);
-}
+static float decay(qg_quant q) { return (float)q.arg[DECAY]; }
 
-/* The weight decay of the paper's CIFAR-10 ResNet-20, which it uses for alpha as well. */
-static const qg_learned clip[] = { { .name = "alpha", .decay = 2e-4f, .least = 0x1p-30f }, { .name = NULL } };
+static const qg_learned clip[] = { { .name = "alpha", .least = 0x1p-30f }, { .name = NULL } };
 
-static const qg_scheme scheme = {
+const qg_scheme qg_pact_scheme = {
     .name       = "pact",
+    .about      = "2^bits levels in [0, a], a learned",
+    .keys       = keys,
     .learned    = clip,
     .roles      = QG_INPUT,
     .rectifies  = true,
     .form       = &qg_pact_form,
     .ops        = QG_ACTIVATION_OP("pact"),
     .own_slope  = true,
-    .check      = check,
     .start      = start,
+    .decay      = decay,
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =
@@ -67,10 +71,10 @@ static const qg_scheme scheme = {
 
 qg_quant qg_pact(qg_pact_spec spec)
 {
-    return (qg_quant){ .scheme    = &scheme,
-                       .bits      = spec.bits,
-                       .surrogate = spec.surrogate,
-                       .arg       = { [FIRST_ALPHA] = spec.alpha == 0.0f ? 10.0f : spec.alpha } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_pact_scheme,
+                                         .bits      = spec.bits,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [FIRST_ALPHA] = spec.alpha, [DECAY] = spec.decay } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -103,7 +107,7 @@ qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int 
     if (!status) status = qg__check_backward(op, x, dy, dx);
     if (status) return status;
     const qg_constants all = constants_of(k, alpha);
-    const qg_quant     q   = { .scheme = &scheme, .surrogate = s };
+    const qg_quant     q   = { .scheme = &qg_pact_scheme, .surrogate = s };
     double             sum[1][QG_FORM_SUMS];
     qg__zero(dx);
     qg_form_gradient(q, qg__split_at(x, -1), &all, qg__floats(x), qg__floats(dy), qg__floats(dx), sum);

@@ -8,8 +8,13 @@ qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned)
     return (qg_constants){ .sign = { 1.0f } };
 }
 
-static const qg_scheme scheme = {
+static const qg_key keys[] = { QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
+
+const qg_scheme qg_sign_scheme = {
     .name       = "sign",
+    .about      = "{-1, +1}",
+    .keys       = keys,
+    .bits       = 1,
     .roles      = QG_INPUT,
     .rectifies  = true,
     .form       = &qg_sign_form,
@@ -32,9 +37,7 @@ static const qg_scheme scheme = {
 
 qg_quant qg_binary_activation(qg_binary_activation_spec spec)
 {
-    return (qg_quant){ .scheme    = &scheme,
-                       .bits      = 1,
-                       .surrogate = spec.surrogate };
+    return qg_quant_defaults((qg_quant){ .scheme = &qg_sign_scheme, .surrogate = spec.surrogate });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

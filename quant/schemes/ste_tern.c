@@ -2,23 +2,34 @@
 #include "quant/scheme.h"
 #include "quant/schemes/twn.h"
 
-enum { THRESHOLD, RELATIVE };       /* in arg; the first as in quant/schemes/twn.c */
+enum { THRESHOLD, RELATIVE };       /* in arg */
+
+/* The default of the threshold, 0, depends on relative. */
+static const qg_key keys[] = {
+    { .name = "threshold", .min = 0.01, .max = 10, .about = "D: 0.05 by default, or as a multiple of mean|w| 0.7" },
+    { .name = "relative", .words = "no|yes", .about = "the threshold is a multiple of mean|w|" },
+    QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
+    { .name = NULL }
+};
 
 static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     (void)learned;
-    const float d = q.arg[RELATIVE] != 0 ? qg__twn_delta(w, q.arg[THRESHOLD]) : q.arg[THRESHOLD];
-    return (qg_constants){ .ternary = { d, 1.0f, 1.0f } };
+    const bool  relative = q.arg[RELATIVE] != 0;
+    const float own = relative ? 0.7f : 0.05f, threshold = q.arg[THRESHOLD] == 0 ? own : (float)q.arg[THRESHOLD];
+    return (qg_constants){ .ternary = { relative ? qg__twn_delta(w, threshold) : threshold, 1.0f, 1.0f } };
 }
 
-static const qg_scheme scheme = {
+const qg_scheme qg_ste_tern_scheme = {
     .name      = "ste-tern",
+    .about     = "{-1, 0, +1}",
+    .keys      = keys,
+    .bits      = 2,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,
     .form      = &qg_ternary_form,
     .ops       = QG_FORM_OPS("ste_tern"),
     .own       = qg_clip_at_1,
-    .check     = qg__check_ternary_threshold,
     .constants = constants,
     .explain =
         "Ternary weights without a scale: SteTern of the Larq library.\n"
@@ -34,12 +45,9 @@ static const qg_scheme scheme = {
 
 qg_quant qg_ste_tern(qg_ste_tern_spec spec)
 {
-    const float own = spec.relative ? 0.7f : 0.05f;
-    return (qg_quant){ .scheme    = &scheme,
-                       .bits      = 2,
-                       .surrogate = spec.surrogate,
-                       .arg       = { [THRESHOLD] = spec.threshold == 0 ? own : spec.threshold,
-                                      [RELATIVE]  = spec.relative } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_ste_tern_scheme,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [THRESHOLD] = spec.threshold, [RELATIVE] = spec.relative } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -51,7 +59,7 @@ qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_a
     qg_status   s        = qg__check_forward(op, x, y);
     if (!s && !relative) s = qg__check_threshold(op, "threshold_value", attrs.threshold_value);
     if (s) return s;
-    const qg_quant q = { .scheme = &scheme,
+    const qg_quant q = { .scheme = &qg_ste_tern_scheme,
                          .arg    = { [THRESHOLD] = relative ? 0.7f : attrs.threshold_value, [RELATIVE] = relative } };
     qg_form_forward(q, qg__split_at(x, -1), qg__floats(x), NULL, qg__floats(y), NULL, NULL);
     return QG_OK;

@@ -5,8 +5,20 @@
 #include "quant/operand.h"
 #include "quant/scheme.h"
 
-enum { THRESHOLD, RULE, FROM_WEIGHTS, SCALED };     /* in arg */
-enum { WP, WN };                                    /* in learned */
+enum { THRESHOLD, RULE, FROM_WEIGHTS, DECAY, SCALED };      /* in arg */
+enum { WP, WN };                                            /* in learned */
+
+static const qg_key keys[] = {
+    { .name = "threshold", .fallback = (double)0.05f, .min = 0.0001, .max = 0.9999, .alias = "t",
+      .about = "D, as a share of max|w|" },
+    { .name = "rule", .words = "exact|as-printed", .about = "sign of dWn" },
+    { .name = "start", .words = "one|weights", .about = "Wp and Wn start at 1, or at the mean |w| of their side" },
+    { .name = "decay", .max = 10, .about = "weight decay of Wp and Wn; 0: --quantizer-decay" },
+    { .name = "gradient", .words = "sum|scaled", .about = "scaled: dWp and dWn times 1 / sqrt(number of weights)" },
+    QG_PER_CHANNEL_KEY("D, Wp and Wn of each output channel"),
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
 
 static float delta(qg_span w, float threshold) { return threshold * qg_span_max_abs(w); }
 
@@ -16,7 +28,7 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     const float sign = q.arg[RULE] == QG_TTQ_AS_PRINTED ? 1.0f : -1.0f;
     const float g    = q.arg[SCALED] != 0 ? (float)(1.0 / sqrt((double)w.n)) : 1.0f;
-    return (qg_constants){ .ternary = { delta(w, q.arg[THRESHOLD]), learned[WP], learned[WN] }, .gain = { g, sign * g } };
+    return (qg_constants){ .ternary = { delta(w, (float)q.arg[THRESHOLD]), learned[WP], learned[WN] }, .gain = { g, sign * g } };
 }
 
 /* With the mean |w| of each side, q is the least-squares fit of w. */
@@ -25,7 +37,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
     const qg_split spans = qg_spans(q, x.shape);
     for (size_t s = 0; s < spans.depth; s++) {
         const qg_span w       = qg_span_at(qg__isa(), spans, s, x.data);
-        const float  *row     = x.data + s * w.n, d = delta(w, q.arg[THRESHOLD]);
+        const float  *row     = x.data + s * w.n, d = delta(w, (float)q.arg[THRESHOLD]);
         double        sum[2]  = { 0, 0 };
         size_t        kept[2] = { 0, 0 };
         for (size_t i = 0; i < w.n; i++) {
@@ -41,18 +53,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
     }
 }
 
-static qg_status check(qg_quant q)
-{
-    if (!(q.arg[THRESHOLD] > 0 && q.arg[THRESHOLD] < 1))
-        return qg_fail(QG_EARG, "ttq: threshold is %g, must be more than 0 and less than 1",
-                       (double)q.arg[THRESHOLD]);
-    if (!(q.decay >= 0 && isfinite(q.decay)))
-        return qg_fail(QG_EARG, "ttq: decay is %g, must be 0 or more", (double)q.decay);
-    if (q.arg[RULE] != QG_TTQ_EXACT && q.arg[RULE] != QG_TTQ_AS_PRINTED)
-        return qg_fail(QG_EARG, "ttq: rule is %g, must be %d (exact) or %d (as printed)",
-                       (double)q.arg[RULE], QG_TTQ_EXACT, QG_TTQ_AS_PRINTED);
-    return QG_OK;
-}
+static float decay(qg_quant q) { return (float)q.arg[DECAY]; }
 
 /* A negative scale would flip the sign of its codes and of the gradient of its latent weights.  A scale that falls
  * below 2^-30 is set to that, and its gradient can raise it again. */
@@ -62,22 +63,25 @@ static const qg_learned learned_values[] = {
     { .name = NULL }
 };
 
-static const qg_scheme scheme = {
+const qg_scheme qg_ttq_scheme = {
     .name         = "ttq",
+    .about        = "{-Wn, 0, +Wp}, both learned",
+    .keys         = keys,
+    .bits         = 2,
     .roles        = QG_WEIGHT,
     .granularity  = QG_EITHER_SCALE,
     .scales       = 2,
     .learned      = learned_values,
     .form         = &qg_ternary_form,
     .ops          = QG_FORM_OPS("ttq"),
-    .check        = check,
     .start        = start,
+    .decay        = decay,
     .constants    = constants,
     .own_slope    = true,
     .explain =
         "Trained ternary quantization.                    Zhu, Han, Mao, Dally 2017, arXiv:1612.01064\n"
         "\n"
-        "    D    = t * max|w|                       t (threshold) 0.05 by default\n"
+        "    D    = threshold * max|w|               threshold 0.05 by default\n"
         "    q(w) = +Wp if w > D, -Wn if w < -D, else 0\n"
         "    dw   = Wp dq where w > D, Wn dq where w < -D, else dq                            (eq. 8)\n"
         "    dWp  = sum of dq where w > D                                                     (eq. 7)\n"
@@ -98,15 +102,14 @@ static const qg_scheme scheme = {
 
 qg_quant qg_ttq(qg_ttq_spec spec)
 {
-    return (qg_quant){ .scheme      = &scheme,
-                       .bits        = 2,
-                       .per_channel = spec.per_channel,
-                       .decay       = spec.decay,
-                       .surrogate   = spec.surrogate,
-                       .arg         = { [THRESHOLD]    = spec.threshold == 0 ? 0.05f : spec.threshold,
-                                        [RULE]         = (float)spec.rule,
-                                        [FROM_WEIGHTS] = spec.start_from_weights,
-                                        [SCALED]       = spec.scaled_gradient } };
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg_ttq_scheme,
+                                         .per_channel = spec.per_channel,
+                                         .surrogate   = spec.surrogate,
+                                         .arg         = { [THRESHOLD]    = spec.threshold,
+                                                          [RULE]         = spec.rule,
+                                                          [FROM_WEIGHTS] = spec.start_from_weights,
+                                                          [DECAY]        = spec.decay,
+                                                          [SCALED]       = spec.scaled_gradient } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
@@ -114,9 +117,9 @@ qg_quant qg_ttq(qg_ttq_spec spec)
 /* The operator takes scales of either sign. */
 static qg_quant as_scheme(qg_ttq_attrs attrs)
 {
-    return (qg_quant){ .scheme    = &scheme,
+    return (qg_quant){ .scheme    = &qg_ttq_scheme,
                        .surrogate = attrs.surrogate,
-                       .arg       = { [THRESHOLD] = attrs.threshold, [RULE] = (float)attrs.rule } };
+                       .arg       = { [THRESHOLD] = attrs.threshold, [RULE] = attrs.rule } };
 }
 
 static qg_constants constants_of(qg_ttq_attrs attrs, const qg_array *x)

@@ -7,6 +7,13 @@
 
 enum { THRESHOLD };         /* in arg */
 
+static const qg_key keys[] = {
+    { .name = "threshold", .fallback = (double)0.7f, .min = 0.01, .max = 10, .about = "D, as a multiple of mean|w|" },
+    QG_PER_CHANNEL_KEY("D and a of each output channel"),
+    QG_SURROGATE_KEYS(QG_SURROGATE_IDENTITY),
+    { .name = NULL }
+};
+
 float qg__twn_delta(qg_span w, float threshold)
 {
     return w.n ? (float)((double)threshold * qg_span_sum_abs(w) / (double)w.n) : 0.0f;
@@ -16,24 +23,21 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     (void)learned;
     size_t       kept;
-    const float  d   = qg__twn_delta(w, q.arg[THRESHOLD]);
+    const float  d   = qg__twn_delta(w, (float)q.arg[THRESHOLD]);
     const double sum = qg_span_sum_abs_above(w, d, &kept);
     const float  a   = kept ? (float)(sum / (double)kept) : 0.0f;
     return (qg_constants){ .ternary = { d, a, a } };
 }
 
-qg_status qg__check_ternary_threshold(qg_quant q)
-{
-    return qg__check_threshold(q.scheme->name, "threshold", q.arg[THRESHOLD]);
-}
-
-static const qg_scheme scheme = {
+const qg_scheme qg_twn_scheme = {
     .name        = "twn",
+    .about       = "{-a, 0, +a}, one a per layer or output channel",
+    .keys        = keys,
+    .bits        = 2,
     .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
     .form        = &qg_ternary_form,
     .ops         = QG_FORM_OPS("twn"),
-    .check       = qg__check_ternary_threshold,
     .constants   = constants,
     .explain =
         "Ternary weights with one scale per tensor.           Li, Zhang, Liu 2016, arXiv:1605.04711\n"
@@ -53,16 +57,15 @@ static const qg_scheme scheme = {
 
 qg_quant qg_twn(qg_twn_spec spec)
 {
-    return (qg_quant){ .scheme      = &scheme,
-                       .bits        = 2,
-                       .per_channel = spec.per_channel,
-                       .surrogate   = spec.surrogate,
-                       .arg         = { [THRESHOLD] = spec.threshold == 0 ? 0.7f : spec.threshold } };
+    return qg_quant_defaults((qg_quant){ .scheme      = &qg_twn_scheme,
+                                         .per_channel = spec.per_channel,
+                                         .surrogate   = spec.surrogate,
+                                         .arg         = { [THRESHOLD] = spec.threshold } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */
 
-static qg_quant with(float threshold) { return (qg_quant){ .scheme = &scheme, .arg = { [THRESHOLD] = threshold } }; }
+static qg_quant with(float threshold) { return (qg_quant){ .scheme = &qg_twn_scheme, .arg = { [THRESHOLD] = threshold } }; }
 
 qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y, float *delta, float *alpha)
 {

@@ -52,8 +52,7 @@ QG_MUST_CHECK
 qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                          qg_surrogate s, qg_array *dx);
 
-/* For schemes whose threshold is arg[0] (internal): threshold mean|w|, and a check of the threshold. */
-float     qg__twn_delta(qg_span w, float threshold);
-QG_MUST_CHECK qg_status qg__check_ternary_threshold(qg_quant q);
+/* threshold mean|w| (internal). */
+float qg__twn_delta(qg_span w, float threshold);
 
 #endif

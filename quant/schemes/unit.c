@@ -3,11 +3,20 @@
 
 enum { ZERO };              /* in arg */
 
+#define KEYS(zero)                                                                                  \
+    {                                                                                               \
+        { QG_BITS_KEY(2, 1, 8), .about = "of a code" },                                             \
+        { .name = "zero", .fallback = zero, .words = "no|yes", .when = "bits=2..8",                 \
+          .about = "0 is a level, and there is one level less" },                                   \
+        QG_OWN_SURROGATE_KEYS, { .name = NULL }                                                     \
+    }
+static const qg_key keys[] = KEYS(0), weight_keys[] = KEYS(1);
+
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
 {
     (void)x, (void)learned;
     const float steps = qg__steps(q.arg[ZERO] != 0 ? q.bits - 1 : q.bits);
-    return (qg_constants){ .uniform = { .steps = steps, .step = 1.0f / steps, .variant = q.arg[ZERO] } };
+    return (qg_constants){ .uniform = { .steps = steps, .step = 1.0f / steps, .variant = (float)q.arg[ZERO] } };
 }
 
 /* Small initial weights would all be rounded to 0. */
@@ -17,23 +26,17 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
     if (q.role == QG_WEIGHT) qg_stretch_to_unit(x);
 }
 
-static qg_status check(qg_quant q)
-{
-    const int least = q.arg[ZERO] != 0 ? 2 : 1;
-    if (q.bits >= least && q.bits <= 8) return QG_OK;
-    return qg_fail(QG_EARG, "%s: bits is %d, not %d .. 8%s", q.scheme->name, q.bits, least,
-                   least == 2 ? ", which a level at 0 needs" : "");
-}
-
-static const qg_scheme scheme = {
-    .name       = "unit",
+const qg_scheme qg_unit_scheme = {
+    .name        = "unit",
+    .about       = "uniform levels of [-1, 1], 0 among them with zero=yes",
+    .keys        = keys,
+    .weight_keys = weight_keys,
     .roles      = QG_WEIGHT | QG_INPUT,
     .rectifies  = true,
     .clip       = 1.0f,
     .form       = &qg_unit_form,
     .ops        = QG_ACTIVATION_OP("unit"),
     .own_slope  = true,
-    .check      = check,
     .start      = start,
     .constants  = constants,
     .activation = qg_form_activation,
@@ -55,8 +58,8 @@ static const qg_scheme scheme = {
 
 qg_quant qg_unit(qg_unit_spec spec)
 {
-    return (qg_quant){ .scheme    = &scheme,
-                       .bits      = spec.bits == 0 ? 2 : spec.bits,
-                       .surrogate = spec.surrogate,
-                       .arg       = { [ZERO] = spec.zero } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_unit_scheme,
+                                         .bits      = spec.bits,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [ZERO] = spec.zero } });
 }

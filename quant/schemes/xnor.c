@@ -30,7 +30,14 @@ const char qg__xnor_explain[] =
     "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The exact rule is straight-through for sign and\n"
     "the derivative of a: that part agrees with finite differences, the printed 1 / n does not.\n";
 
-enum { RULE };          /* in arg */
+enum { RULE, CENTRED }; /* in arg */
+
+static const qg_key keys[] = {
+    { .name = "rule", .words = "exact|paper|authors|authors-adam|identity", .about = "of the backward" },
+    { .name = "latent", .words = "free|centred", .about = "centred: without their mean over the input channels" },
+    QG_OWN_SURROGATE_KEYS,
+    { .name = NULL }
+};
 
 static qg_surrogate own(qg_quant q)
 {
@@ -56,21 +63,21 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
     return (qg_mix){ .through = 1.0f };
 }
 
-static qg_status check(qg_quant q)
-{
-    if (q.arg[RULE] >= QG_XNOR_EXACT && q.arg[RULE] <= QG_XNOR_IDENTITY) return QG_OK;
-    return qg_fail(QG_EARG, "xnor: rule is %g, must be %d (exact) to %d (identity)",
-                   (double)q.arg[RULE], QG_XNOR_EXACT, QG_XNOR_IDENTITY);
-}
+static qg_quant complete(qg_quant q);
 
-static const qg_scheme weight = {
+#define ABOUT "{-a, +a}, one a per output channel"
+
+const qg_scheme qg_xnor_scheme = {
     .name        = "xnor",
+    .about       = ABOUT,
+    .keys        = keys,
+    .bits        = 1,
+    .complete    = complete,
     .roles       = QG_WEIGHT,
     .granularity = QG_CHANNEL_SCALE,
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("xnor_weight"),
     .own         = own,
-    .check       = check,
     .constants   = qg_mean_signs,
     .mix         = mix,
     .mixes_sums  = true,
@@ -79,6 +86,10 @@ static const qg_scheme weight = {
 
 static const qg_scheme centred_weight = {
     .name        = "xnor",
+    .about       = ABOUT,
+    .keys        = keys,
+    .bits        = 1,
+    .complete    = complete,
     .variant     = "latent=centred",
     .roles       = QG_WEIGHT,
     .granularity = QG_CHANNEL_SCALE,
@@ -87,20 +98,23 @@ static const qg_scheme centred_weight = {
     .form        = &qg_sign_form,
     .ops         = QG_FORM_OPS("xnor_weight"),
     .own         = own,
-    .check       = check,
     .constants   = qg_mean_signs,
     .mix         = mix,
     .mixes_sums  = true,
     .explain     = qg__xnor_explain,
 };
 
+static qg_quant complete(qg_quant q)
+{
+    q.scheme = q.arg[CENTRED] != 0 ? &centred_weight : &qg_xnor_scheme;
+    return q;
+}
+
 qg_quant qg_xnor(qg_xnor_spec spec)
 {
-    return (qg_quant){ .scheme      = spec.centred ? &centred_weight : &weight,
-                       .bits        = 1,
-                       .per_channel = true,
-                       .surrogate   = spec.surrogate,
-                       .arg         = { [RULE] = (float)spec.rule } };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_scheme,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [RULE] = spec.rule, [CENTRED] = spec.centred } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

@@ -142,8 +142,24 @@ static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows window
     return z;
 }
 
-static const qg_scheme input = {
+enum { NO_SCALE };      /* in arg */
+
+static const qg_key keys[] = {
+    { .name = "scale", .words = "on|off", .about = "the product is multiplied by K" },
+    QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
+    { .name = NULL }
+};
+
+static qg_quant complete(qg_quant q);
+
+#define ABOUT "{-1, +1}, and the product times the mean |x| of its window if scale is on"
+
+const qg_scheme qg_xnor_activation_scheme = {
     .name         = "xnor",
+    .about        = ABOUT,
+    .keys         = keys,
+    .bits         = 1,
+    .complete     = complete,
     .roles        = QG_INPUT,
     .rectifies    = true,
     .form         = &qg_sign_form,
@@ -157,6 +173,10 @@ static const qg_scheme input = {
 /* The sign alone, which needs no product. */
 static const qg_scheme unscaled_input = {
     .name       = "xnor",
+    .about      = ABOUT,
+    .keys       = keys,
+    .bits       = 1,
+    .complete   = complete,
     .variant    = "scale=off",
     .roles      = QG_INPUT,
     .rectifies  = true,
@@ -168,11 +188,17 @@ static const qg_scheme unscaled_input = {
     .explain    = qg__xnor_explain,
 };
 
+static qg_quant complete(qg_quant q)
+{
+    q.scheme = q.arg[NO_SCALE] != 0 ? &unscaled_input : &qg_xnor_activation_scheme;
+    return q;
+}
+
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec)
 {
-    return (qg_quant){ .scheme    = spec.no_scale ? &unscaled_input : &input,
-                       .bits      = 1,
-                       .surrogate = spec.surrogate };
+    return qg_quant_defaults((qg_quant){ .scheme    = &qg_xnor_activation_scheme,
+                                         .surrogate = spec.surrogate,
+                                         .arg       = { [NO_SCALE] = spec.no_scale } });
 }
 
 /* --- on arrays ------------------------------------------------------------------------------- */

@@ -46,15 +46,15 @@ static void test_options_have_one_spelling(void **state)
 static void test_wrong_options_are_named_with_what_is_legal(void **state)
 {
     (void)state;
-    assert_refuses("summary --model vgg7:width=9", 2, "--model: vgg7: width 9 is not in 0.0625..4");
-    assert_refuses("summary --model mlp:depth=1.5", 2, "mlp: depth '1.5' is no whole number");
-    assert_refuses("summary --model mlp:depth=17", 2, "mlp: depth 17 is not in 1..16");
-    assert_refuses("summary --model mlp:width=", 2, "mlp: width '' is no number");
-    assert_refuses("summary --model mlp:dropout=1", 2, "mlp: dropout 1 is not in 0..0.99");
-    assert_refuses("summary --model resnet20:order=both", 2, "resnet20: order 'both' is none of post|pre");
-    assert_refuses("summary --model resnet20:shortcut=C", 2, "resnet20: shortcut 'C' is none of A|pool|B");
-    assert_refuses("summary --model resnet20:width=2", 2, "resnet20 has no option 'width'; available: order, shortcut");
-    assert_refuses("summary --model lenet5:width=2", 2, "lenet5 has no option 'width'; available: none");
+    assert_refuses("summary --model vgg7:width=9", 2, "--model: vgg7: width is 9, not in 0.0625..4");
+    assert_refuses("summary --model mlp:depth=1.5", 2, "mlp: depth is 1.5, not a whole number");
+    assert_refuses("summary --model mlp:depth=17", 2, "mlp: depth is 17, not in 1..16");
+    assert_refuses("summary --model mlp:width=", 2, "mlp: width '' is not a number");
+    assert_refuses("summary --model mlp:dropout=1", 2, "mlp: dropout is 1, not in 0..0.99");
+    assert_refuses("summary --model resnet20:order=both", 2, "resnet20: order 'both' is not one of post|pre");
+    assert_refuses("summary --model resnet20:shortcut=C", 2, "resnet20: shortcut 'C' is not one of A|pool|B");
+    assert_refuses("summary --model resnet20:width=2", 2, "resnet20: no option 'width'; available: order, shortcut");
+    assert_refuses("summary --model lenet5:width=2", 2, "lenet5: no option 'width'; available: none");
     assert_refuses("summary --model :width=2", 2, "unknown model ''; available: lenet5, lenet5-xnor, mlp");
     assert_refuses("summary --model resnet20 --layer shortcut1:weight=float", 2, "has no layer 'shortcut1' with a weight");
     assert_status("summary --model resnet20:shortcut=B --weight twn --layer shortcut1:weight=float", 0);

@@ -334,11 +334,11 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
         { "--weight twn --gradient twn", "twn is a scheme for weights, not for gradients" },
         { "--layer fc1:gradient=sign", "sign is a scheme for inputs, not for gradients" },
         { "--layer fc9:gradient=dorefa", "no layer 'fc9'" },
-        { "--weight ttq:t=3", "t 3 is not in 0.0001..0.9999" },
+        { "--weight ttq:threshold=3", "threshold is 3, not in 0.0001..0.9999" },
         { "--weight fake_quant:range=fixed,min=0,max=0", "min is 0, not below max, 0" },
         { "--weight fake_quant:range=fixed,min=2,max=1", "min is 2, not below max, 1" },
-        { "--weight ttq:rule=wrong", "rule 'wrong' is none of exact|as-printed" },
-        { "--weight ttq:wp=1", "ttq has no option 'wp'; available: t, rule, start, decay, gradient, per-channel, surrogate" },
+        { "--weight ttq:rule=wrong", "rule 'wrong' is not one of exact|as-printed" },
+        { "--weight ttq:wp=1", "ttq: no option 'wp'; available: threshold, rule, start, decay, gradient, per-channel, surrogate" },
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char line[LINE_BYTES];

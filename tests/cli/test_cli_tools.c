@@ -123,7 +123,7 @@ static void options_tell_which_scheme_is_meant(void **state)
     assert_status("explain fake_quant", 0);
     assert_stdout("Tracks min and max");
     assert_stdout("trained min and max");
-    assert_refuses("explain fake_quant:range=guessed", 2, "fake_quant: range 'guessed' is none of current|learned");
+    assert_refuses("explain fake_quant:range=guessed", 2, "fake_quant: range 'guessed' is not one of learned|");
 }
 
 /* Fields of the C specs follow their option in parentheses: start=unit (unit_start). */
@@ -136,7 +136,7 @@ static void explanations_spell_options_as_the_command_line_does(void **state)
         "approx_sign", "stochastic)", "centred)" };
     static const char *const options[] = {
         "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off",
-        "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow=yes", "freeze-after", "signed=yes",
+        "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow-range=yes", "freeze-after", "signed=yes",
         "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes" };
     assert_status("explain --markdown", 0);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

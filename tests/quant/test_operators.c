@@ -74,7 +74,7 @@ static void magnitude_aware(operands *o)
 
 static void twn(operands *o)
 {
-    const float threshold = o->q.arg[0];
+    const float threshold = (float)o->q.arg[0];
     if (o->q.per_channel) assert_ok(qg_twn_per_channel_weight_quantizer(&o->x, 0, threshold, &o->y, NULL));
     else assert_ok(qg_twn_weight_quantizer(&o->x, threshold, &o->y, NULL, NULL));
     assert_ok(qg_twn_weight_quantizer_gradient(&o->x, &o->dy, own, &o->dx));
@@ -290,15 +290,13 @@ static void of_each_number_of_bits(void **state)
         const qg_quant q = qg_linear_mid_tread_half((qg_linear_mid_tread_half_spec){ .bits = bits, .max_value = 1.3f });
         check("linear", q, QG_INPUT, linear, NULL);
         check("pact", qg_pact((qg_pact_spec){ .bits = bits }), QG_INPUT, pact, alpha);
-        if (bits <= 8 || bits == 32) {
-            check("dorefa", qg_dorefa_activation(even), QG_INPUT, dorefa_activation, NULL);
-            check("dorefa, ties up", qg_dorefa_activation(up), QG_INPUT, dorefa_activation_up, NULL);
-        }
+        check("dorefa", qg_dorefa_activation(even), QG_INPUT, dorefa_activation, NULL);
         if (bits == 32) continue;
+        check("dorefa, ties up", qg_dorefa_activation(up), QG_INPUT, dorefa_activation_up, NULL);
         check("dorefa", qg_dorefa_weight(weight), QG_WEIGHT, dorefa_weight, NULL);
-        check("dorefa through max", qg_dorefa_weight(through), QG_WEIGHT, dorefa_through_max, NULL);
         check("lsq", qg_lsq((qg_lsq_spec){ .bits = bits }), QG_INPUT, lsq_unsigned, step);
         if (bits == 1) continue;
+        check("dorefa through max", qg_dorefa_weight(through), QG_WEIGHT, dorefa_through_max, NULL);
         const qg_quant lsq = qg_lsq((qg_lsq_spec){ .bits = bits, .is_signed = true });
         check("lsq, signed", lsq, QG_WEIGHT, lsq_signed, step);
         check("lsq, signed input", lsq, QG_INPUT, lsq_signed, step);

@@ -234,7 +234,7 @@ static void alpha_starts_where_told_and_decays(void **state)
     start_rig(&r, false);
     assert_true(r.learned[0]->value[0] == 1.3f);
     close_rig(&r);
-    assert_true(q.scheme->learned[0].decay == 2e-4f);
+    assert_true(q.scheme->decay(q) == 2e-4f);
     assert_true(q.scheme->rectifies);
 }
 

@@ -91,7 +91,7 @@ static void all_zero_weights_stay_put(void **state)
     (void)state;
     for (int bits = 1; bits <= 2; bits++) {
         rig c;
-        fill_rig(&c, weight(bits, true), (qg_shape){ 3, 1, 1, 5 }, 4);
+        fill_rig(&c, weight(bits, bits > 1), (qg_shape){ 3, 1, 1, 5 }, 4);
         memset(c.x->value, 0, c.n * sizeof(float));
         forward_rig(&c, QG_TRAIN, 0);
         backward_rig(&c);
@@ -259,7 +259,7 @@ static void channels_are_on_their_own(void **state)
     const qg_shape   shape  = { 4, 3, 3, 33 };
     const size_t     row    = qg_row(shape);
     for (int k = 0; k < 6; k++) {
-        const qg_dorefa_weight_spec spec = { .bits = bits[k / 2], .through_max = k % 2 };
+        const qg_dorefa_weight_spec spec = { .bits = bits[k / 2], .through_max = k % 2 && bits[k / 2] > 1 };
         qg_dorefa_weight_spec       rows = spec;
         rig                         all;
         rows.per_channel = true;

@@ -34,7 +34,7 @@ static qg_var *trained_ternary_apply(qg_tape *t, qg_quant quant, qg_var *w, qg_v
     qg_var       *q = qg_record(t, &trained_ternary_op, w->shape, w, learned[0], NULL);
     float        *threshold = q ? qg_save(t, q, sizeof *threshold) : NULL;
     if (!threshold) return NULL;
-    *threshold = quant.arg[0];
+    *threshold = (float)quant.arg[0];
     for (size_t i = 0, n = qg_count(w->shape); i < n; i++)
         q->data[i] = a->data[0] * ternary(w->data[i], *threshold);
     return q;
@@ -44,7 +44,7 @@ static void trained_ternary_start(qg_quant quant, qg_tensor w, float *const *lea
 {
     double sum = 0, kept = 0;
     for (size_t i = 0, n = qg_count(w.shape); i < n; i++) {
-        const double t = (double)ternary(w.data[i], quant.arg[0]);
+        const double t = (double)ternary(w.data[i], (float)quant.arg[0]);
         sum += t * (double)w.data[i], kept += t * t;
     }
     learned[0][0] = kept > 0 ? (float)(sum / kept) : 1.0f;

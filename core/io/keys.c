@@ -1,0 +1,238 @@
+#include "core/io/keys.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/number.h"
+
+int qg_keys_count(const qg_key *keys)
+{
+    int n = 0;
+    while (keys && n < QG_MAX_KEYS && keys[n].name) n++;
+    return n;
+}
+
+int qg_key_words(const qg_key *key)
+{
+    int n = key->words ? 1 : 0;
+    for (const char *c = key->words; c && *c; c++) n += *c == '|';
+    return n;
+}
+
+static bool is_word(const char *word, const char *at, size_t n)
+{
+    return word && strlen(word) == n && !memcmp(word, at, n);
+}
+
+int qg_keys_find(const qg_key *keys, const char *name, size_t length)
+{
+    for (int i = 0; i < qg_keys_count(keys); i++)
+        if (is_word(keys[i].name, name, length) || is_word(keys[i].alias, name, length)) return i;
+    return -1;
+}
+
+/* --- legal values ------------------------------------------------------------------------- */
+
+static qg_status check_value(const qg_key *key, double value)
+{
+    char range[QG_KEY_BYTES * 4];
+    if (value == key->fallback || (key->also != 0 && value == key->also)) return QG_OK;
+    const double min = key->words ? 0 : key->min, max = key->words ? qg_key_words(key) - 1 : key->max;
+    if (!(value >= min && value <= max))
+        return qg_fail(QG_EARG, "%s is %.9g, not %s%s", key->name, value, key->words ? "one of " : "in ",
+                       qg_key_range(key, range, sizeof range));
+    if ((key->words || key->is & QG_KEY_WHOLE) && value != floor(value))
+        return qg_fail(QG_EARG, "%s is %.9g, not a whole number", key->name, value);
+    return QG_OK;
+}
+
+/* Whether the value lies in text, which is "word|word" or "2..8". */
+static bool is_among(const qg_key *key, double value, const char *text)
+{
+    if (!key->words) {
+        char      *dots;
+        const long least = strtol(text, &dots, 10), most = strtol(dots + 2, NULL, 10);
+        return value >= (double)least && value <= (double)most;
+    }
+    char word[QG_KEY_BYTES];
+    qg_key_value(key, value, word);
+    for (size_t n; *text; text += n + (text[n] == '|')) {
+        n = strcspn(text, "|");
+        if (is_word(word, text, n)) return true;
+    }
+    return false;
+}
+
+static int condition(const qg_key *keys, int i, size_t *length)
+{
+    *length = strcspn(keys[i].when, "=");
+    return qg_keys_find(keys, keys[i].when, *length);
+}
+
+bool qg_key_has_effect(const qg_key *keys, int i, const double *value)
+{
+    size_t length;
+    if (!keys[i].when) return true;
+    const int k = condition(keys, i, &length);
+    return is_among(&keys[k], value[k], keys[i].when + length + 1);
+}
+
+/* An option that does nothing is noticed by nobody, least of all by who wrote it. */
+static qg_status refuse_without_effect(const qg_key *keys, int i, const double *value)
+{
+    char      word[QG_KEY_BYTES];
+    size_t    length;
+    const int k = condition(keys, i, &length);
+    return qg_fail(QG_EARG, "%s has no effect with %s=%s; it belongs to %s", keys[i].name, keys[k].name,
+                   qg_key_value(&keys[k], value[k], word), keys[i].when);
+}
+
+static qg_status check_order(const qg_key *keys, int i, const double *value)
+{
+    if (!keys[i].below) return QG_OK;
+    const int k = qg_keys_find(keys, keys[i].below, strlen(keys[i].below));
+    if (value[i] < value[k]) return QG_OK;
+    return qg_fail(QG_EARG, "%s is %.9g, not below %s, %.9g", keys[i].name, value[i], keys[k].name, value[k]);
+}
+
+static qg_status check_at(const qg_key *keys, int i, const double *value)
+{
+    if (qg_key_has_effect(keys, i, value)) {
+        const qg_status s = check_value(&keys[i], value[i]);
+        return s ? s : check_order(keys, i, value);
+    }
+    return value[i] != 0 ? refuse_without_effect(keys, i, value) : QG_OK;
+}
+
+/* A key that decides about others comes before them, so that its own value is checked first. */
+qg_status qg_keys_check(const char *name, const qg_key *keys, const double *value)
+{
+    for (int i = 0; i < qg_keys_count(keys); i++)
+        if (check_at(keys, i, value)) return qg_fail(QG_EARG, "%s: %s", name, qg_errmsg());
+    return QG_OK;
+}
+
+/* --- reading ------------------------------------------------------------------------------ */
+
+static qg_status parse_word(const qg_key *key, const char *at, size_t n, double *value)
+{
+    const char *word = key->words;
+    for (int index = 0; word; index++) {
+        const size_t length = strcspn(word, "|");
+        if (length == n && !memcmp(word, at, n)) {
+            *value = index;
+            return QG_OK;
+        }
+        word = word[length] ? word + length + 1 : NULL;
+    }
+    return qg_fail(QG_EARG, "%s '%.*s' is not one of %s", key->name, (int)n, at, key->words);
+}
+
+/* A number that is equal to an illegal default is illegal in a text. */
+static qg_status parse_number(const qg_key *key, const char *at, size_t n, double *value)
+{
+    if (!qg_number_read(at, n, value)) return qg_fail(QG_EARG, "%s '%.*s' is not a number", key->name, (int)n, at);
+    const qg_key strict = { .name = key->name, .fallback = key->min, .min = key->min, .max = key->max, .is = key->is,
+                            .also = key->also };
+    if (check_value(&strict, *value)) return QG_EARG;
+    if (!(key->is & QG_KEY_WHOLE)) *value = (double)(float)*value;
+    return QG_OK;
+}
+
+/* at: "key=value", n characters, or of a flag "key". */
+static qg_status parse_pair(const qg_key *key, const char *at, size_t n, double *value)
+{
+    const size_t length = strcspn(at, "=,");
+    if (length < n && key->is & QG_KEY_FLAG) return qg_fail(QG_EARG, "%s takes no value", key->name);
+    if (length == n && !(key->is & QG_KEY_FLAG)) return qg_fail(QG_EARG, "%s needs a value", key->name);
+    *value = 1;
+    if (key->is & QG_KEY_FLAG) return QG_OK;
+    return key->words ? parse_word(key, at + length + 1, n - length - 1, value)
+                      : parse_number(key, at + length + 1, n - length - 1, value);
+}
+
+static qg_status refuse_key(const qg_key *keys, const char *at)
+{
+    char      names[256];
+    size_t    used = 0;
+    const int n    = qg_keys_count(keys);
+    for (int i = 0; i < n && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", keys[i].name);
+    return qg_fail(QG_EARG, "no option '%.*s'; available: %s", (int)strcspn(at, "=,"), at, n ? names : "none");
+}
+
+static qg_status parse(const char *text, const qg_key *keys, double *value)
+{
+    uint64_t given = 0;
+    for (const char *at = text; at;) {
+        const size_t n = strcspn(at, ",");
+        const int    i = qg_keys_find(keys, at, strcspn(at, "=,"));
+        if (i < 0) return refuse_key(keys, at);
+        if (given >> i & 1) return qg_fail(QG_EARG, "%s is given twice", keys[i].name);
+        given |= UINT64_C(1) << i;
+        if (parse_pair(&keys[i], at, n, &value[i])) return QG_EARG;
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    for (int i = 0; i < qg_keys_count(keys); i++) {
+        const bool effect = qg_key_has_effect(keys, i, value), written = given >> i & 1;
+        if (written && !effect) return refuse_without_effect(keys, i, value);
+        if (written && check_order(keys, i, value)) return QG_EARG;
+        if (!effect) value[i] = 0;
+    }
+    return QG_OK;
+}
+
+qg_status qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value)
+{
+    for (int i = 0; i < qg_keys_count(keys); i++) value[i] = keys[i].fallback;
+    return parse(text, keys, value) ? qg_fail(QG_EARG, "%s: %s", name, qg_errmsg()) : QG_OK;
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+const char *qg_key_value(const qg_key *key, double value, char text[QG_KEY_BYTES])
+{
+    if (key->words) {
+        const char *word = key->words;
+        for (int i = 0; i < (int)value && strchr(word, '|'); i++) word = strchr(word, '|') + 1;
+        snprintf(text, QG_KEY_BYTES, "%.*s", (int)strcspn(word, "|"), word);
+    } else if (key->is & QG_KEY_WHOLE) {
+        snprintf(text, QG_KEY_BYTES, "%.0f", value);
+    } else {
+        qg_number_print_float(text, (float)value);
+    }
+    return text;
+}
+
+void qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes)
+{
+    const char *before = name ? ":" : "";
+    size_t      used   = (size_t)snprintf(text, bytes, "%s", name ? name : "");
+    for (int i = 0; i < qg_keys_count(keys) && used < bytes; i++) {
+        char word[QG_KEY_BYTES];
+        if (!qg_key_has_effect(keys, i, value)) continue;
+        if (value[i] == keys[i].fallback && !(keys[i].is & QG_KEY_SHOWN)) continue;
+        const bool flag = keys[i].is & QG_KEY_FLAG;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s%s%s", before, keys[i].name, flag ? "" : "=",
+                                 flag ? "" : qg_key_value(&keys[i], value[i], word));
+        before = ",";
+    }
+}
+
+const char *qg_key_range(const qg_key *key, char *text, size_t bytes)
+{
+    if (key->words) snprintf(text, bytes, "%s", key->words);
+    else if (key->also != 0) snprintf(text, bytes, "%g..%g or %g", key->min, key->max, key->also);
+    else snprintf(text, bytes, "%g..%g", key->min, key->max);
+    return text;
+}
+
+const char *qg_key_default(const qg_key *key, char text[QG_KEY_BYTES])
+{
+    if (key->words || (key->fallback >= key->min && key->fallback <= key->max)) return qg_key_value(key, key->fallback, text);
+    snprintf(text, QG_KEY_BYTES, "its own");
+    return text;
+}

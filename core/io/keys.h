@@ -1,0 +1,64 @@
+/* core/io/keys.h — the grammar of small texts: name:key=value,key=value.
+ *
+ * A table of keys says what each is called, which values it takes and what it is by default.  Parsing, printing, error
+ * messages and help all read that table.  Values are doubles, one for each key, in the order of the table.
+ */
+#ifndef QG_KEYS_H
+#define QG_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/status.h"
+
+/* Bits of qg_key.is. */
+enum {
+    QG_KEY_WHOLE = 1,       /* a whole number */
+    QG_KEY_SHOWN = 2,       /* printed at its default, too */
+    QG_KEY_FLAG = 4         /* written without a value; 0 or 1 */
+};
+
+/* A number from min to max (or `also`), or one of the words in "exact|as-printed", whose value is its index. */
+typedef struct qg_key {
+    const char *name;       /* NULL ends the table */
+    double      fallback;   /* the default; if it is not legal, the owner of the table decides what it means */
+    double      min, max;
+    const char *words;
+    unsigned    is;
+    double      also;       /* one more legal number; 0: none */
+    const char *when;       /* "range=learned|fixed" or "bits=2..8": what another key must be for this one to have an
+                               effect; NULL: it always has one */
+    const char *below;      /* another number, which must be greater; NULL: none */
+    const char *alias;      /* an older name, which is still read; NULL: none */
+    const char *about;      /* what it is for, in a few words */
+} qg_key;
+
+enum { QG_MAX_KEYS = 16, QG_KEY_BYTES = 64 };
+
+int         qg_keys_count(const qg_key *keys);              /* of NULL: 0 */
+int         qg_key_words(const qg_key *key);                /* how many; 0: it is a number */
+int         qg_keys_find(const qg_key *keys, const char *name, size_t length);     /* by name or alias; -1: none */
+
+/* Whether key i has an effect beside these values (when). */
+bool        qg_key_has_effect(const qg_key *keys, int i, const double *value);
+
+/* Values of the keys in text, "key=value,..", and defaults for the others; a key without effect is 0.  text NULL: no key is
+ * given.  name begins each message.  Fails with QG_EARG: an unknown key, a key given twice or without effect, an illegal
+ * value. */
+QG_MUST_CHECK
+qg_status   qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value);
+
+/* Whether values that did not come from a text are legal: each in its range, and 0 where it has no effect. */
+QG_MUST_CHECK
+qg_status   qg_keys_check(const char *name, const qg_key *keys, const double *value);
+
+/* The one spelling, "name:key=value,..": without keys at their default unless QG_KEY_SHOWN, and without those that have no
+ * effect.  name NULL: the keys alone. */
+void        qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes);
+const char *qg_key_value(const qg_key *key, double value, char text[QG_KEY_BYTES]);
+
+/* What may be written, "0.01..10", "1..16 or 32" or the words, and the default, "0.7" or "own". */
+const char *qg_key_range(const qg_key *key, char *text, size_t bytes);
+const char *qg_key_default(const qg_key *key, char text[QG_KEY_BYTES]);
+
+#endif
