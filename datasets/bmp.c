@@ -37,15 +37,33 @@ static uint32_t little_endian(const uint8_t *p, int bytes)
     return v;
 }
 
-/* stb_image takes what is missing for pixels.  Rows are padded to four bytes; an OS/2 header, of 12 bytes, has
- * its depth two fields earlier. */
-static bool is_whole(const qg__image *m, int64_t h, int w)
+/* The pixels of a file begin at offset.  Rows are padded to four bytes. */
+typedef struct layout {
+    size_t offset, bits, row, colours;
+} layout;
+
+/* An OS/2 header, of 12 bytes, has its depth two fields earlier.  colours is what stb_image reads of the palette. */
+static layout layout_of(const qg__image *m, int w)
 {
-    enum { HEADER = 30 };
-    if (m->n < HEADER) return false;
-    const size_t bits = little_endian(m->bytes + (little_endian(m->bytes + 14, 4) == 12 ? 24 : 28), 2);
-    const size_t row  = ((size_t)w * bits + 31) / 32 * 4;
-    return little_endian(m->bytes + 10, 4) + row * (size_t)h <= m->n;
+    const size_t head   = little_endian(m->bytes + 14, 4);
+    const bool   os2    = head == 12;
+    const size_t offset = little_endian(m->bytes + 10, 4), bits = little_endian(m->bytes + (os2 ? 24 : 28), 2);
+    const size_t before = os2 ? 14 + 24 : 14 + head;
+    return (layout){ offset, bits, ((size_t)w * bits + 31) / 32 * 4,
+                     offset < before ? 0 : (offset - before) / (os2 ? 3 : 4) };
+}
+
+/* stb_image leaves a colour that is not in the palette unset, and refuses depths other than 1, 4 and 8 with one. */
+static bool has_colours(const qg__image *m, layout l, size_t h, size_t w)
+{
+    if ((l.bits != 1 && l.bits != 4 && l.bits != 8) || l.colours >= (size_t)1 << l.bits) return true;
+    for (size_t y = 0; y < h; y++)
+        for (size_t x = 0; x < w; x++) {
+            const size_t  at   = x * l.bits;
+            const uint8_t byte = m->bytes[l.offset + y * l.row + at / 8];
+            if ((byte >> (8 - l.bits - at % 8) & ((1u << l.bits) - 1)) >= l.colours) return false;
+        }
+    return true;
 }
 
 bool qg__bmp_decode(qg__image *m)
@@ -54,7 +72,10 @@ bool qg__bmp_decode(qg__image *m)
     if (!stbi_info_from_memory(m->bytes, (int)m->n, &w, &h, &kept)) return qg__image_damaged(m, stbi_failure_reason());
     const int64_t rows = llabs((int64_t)h);         /* of a BMP that begins at the top: negative */
     if (!qg__image_fits(m, rows, w)) return false;
-    if (!is_whole(m, rows, w)) return qg__image_damaged(m, "pixels are missing");
+    enum { HEADER = 30 };
+    const layout l = m->n < HEADER ? (layout){ 0 } : layout_of(m, w);
+    if (l.row == 0 || l.offset + l.row * (size_t)rows > m->n) return qg__image_damaged(m, "pixels are missing");
+    if (!has_colours(m, l, (size_t)rows, (size_t)w)) return qg__image_damaged(m, "a colour is not in its palette");
     m->c      = 3;
     m->pixels = stbi_load_from_memory(m->bytes, (int)m->n, &m->w, &m->h, &kept, m->c);
     return m->pixels || qg__image_damaged(m, stbi_failure_reason());

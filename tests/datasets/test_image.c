@@ -338,6 +338,25 @@ static void a_jpeg_that_is_cut_is_refused(void **state)
     free(bytes);
 }
 
+/* 4 x 1 pixels of 8 bits, with a palette of three colours. */
+static void a_bmp_has_the_colours_that_it_uses(void **state)
+{
+    (void)state;
+    uint8_t bmp[70] = { 'B', 'M', [10] = 66, [14] = 40, [18] = 4, [22] = 1, [26] = 1, [28] = 8, [46] = 3,
+                        [54] = 1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9, 0, 2, 1, 0, 2 };
+    static const uint8_t expected[] = { 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7 };
+    int                  h, w;
+    write_in_room("p.bmp", bmp, sizeof bmp);
+    uint8_t *pixels = qg__image_read(in_room("p.bmp"), 3, &h, &w);
+    if (!pixels) fail_msg("%s", qg_errmsg());
+    assert_memory_equal(pixels, expected, sizeof expected);
+    free(pixels);
+    bmp[69] = 3;
+    write_in_room("p.bmp", bmp, sizeof bmp);
+    assert_null(qg__image_read(in_room("p.bmp"), 3, &h, &w));
+    assert_message("p.bmp' is damaged: a colour is not in its palette");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_enter, room_leave)
 
 int main(void)
@@ -352,6 +371,7 @@ int main(void)
         TEST(every_kind_of_jpeg),
         TEST(hostile_jpegs),
         TEST(a_jpeg_that_is_cut_is_refused),
+        TEST(a_bmp_has_the_colours_that_it_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
