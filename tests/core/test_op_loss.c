@@ -1,7 +1,6 @@
 #include "tests/support/testing.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "core/ops/ops.h"
 
@@ -159,54 +158,6 @@ static void correct_rows_are_counted(void **state)
     qg_tape_free(t);
 }
 
-/* --- failures ----------------------------------------------------------------------------- */
-
-static void bad_labels_are_named(void **state)
-{
-    (void)state;
-    float         x[12]    = { 0 };
-    const uint8_t labels[] = { 0, 3, 4 };
-    char          text[64];
-    qg_tape      *t = begin(QG_EVAL);
-    for (int op = 0; op < 2; op++) {
-        qg_tape_begin(t, QG_EVAL, 1, 0);
-        assert_null(losses[op](t, qg_input(t, (qg_tensor){ { 3, 1, 1, 4 }, x }), labels));
-        assert_int_equal(qg_tape_status(t), QG_EARG);
-        snprintf(text, sizeof text, "%s: label 4 at index 2 is not in 0..3, x [3,1,1,4]",
-                 names[op]);
-        assert_message(text);
-        qg_tape_begin(t, QG_EVAL, 1, 0);
-        assert_null(losses[op](t, qg_input(t, (qg_tensor){ { 3, 1, 1, 4 }, x }), NULL));
-        assert_int_equal(qg_tape_status(t), QG_EARG);
-        snprintf(text, sizeof text, "%s: labels are NULL, x [3,1,1,4]", names[op]);
-        assert_message(text);
-        qg_tape_begin(t, QG_EVAL, 1, 0);
-        assert_null(losses[op](t, NULL, labels));
-        assert_int_equal(qg_tape_status(t), QG_OK);
-    }
-    qg_tape_free(t);
-}
-
-/* Where pooling was forgotten there would be more classes, none of which any label means. */
-static void a_map_of_scores_is_refused(void **state)
-{
-    (void)state;
-    static const qg_shape maps[] = { { 2, 3, 1, 2 }, { 2, 1, 3, 2 }, { 2, 6, 6, 3 } };
-    float                 x[2 * 108] = { 0 };
-    qg_tape              *t          = begin(QG_TRAIN);
-    for (int op = 0; op < 2; op++)
-        for (size_t k = 0; k < sizeof maps / sizeof *maps; k++) {
-            char text[160];
-            qg_tape_begin(t, QG_TRAIN, 1, 0);
-            assert_null(losses[op](t, qg_input(t, (qg_tensor){ maps[k], x }), (uint8_t[]){ 0, 1 }));
-            assert_int_equal(qg_tape_status(t), QG_ESHAPE);
-            snprintf(text, sizeof text, "%s: x " QG_SHAPE_FMT " has scores at %d x %d places of an image, not one row; "
-                     "pool them, or make them one row: a dense layer, qg_reshape", names[op], QG_SHAPE_ARGS(maps[k]), maps[k].h, maps[k].w);
-            assert_message(text);
-        }
-    qg_tape_free(t);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,8 +169,6 @@ int main(void)
         cmocka_unit_test(cross_entropy_gradient_by_hand),
         cmocka_unit_test(gradients),
         cmocka_unit_test(correct_rows_are_counted),
-        cmocka_unit_test(bad_labels_are_named),
-        cmocka_unit_test(a_map_of_scores_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

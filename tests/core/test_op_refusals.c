@@ -1,0 +1,290 @@
+/* What each op refuses: shapes that do not fit and arguments out of range.  The message names the op and the shapes, and
+ * an operand that is NULL passes through without a failure. */
+#include "tests/support/testing.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/ops/ops.h"
+#include "tests/support/nets.h"
+
+enum { DATA = 400 };
+
+static float mean[DATA], var[DATA];     /* zeros; the operands' values as well */
+
+typedef struct refusal refusal;
+
+/* An op with the arguments of a row. */
+typedef qg_var *call(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b);
+
+struct refusal {
+    call         *op;
+    qg_shape      x, w, b;              /* operands; without a w or b, NULL */
+    qg_status     status;
+    const char   *says;
+    float         lo, hi;               /* or a rate */
+    int           size, channels;       /* of a window; or a stride and channels */
+    qg_shape      to;
+    qg_conv_spec  conv;
+    qg_norm_spec  norm;
+    const uint8_t *labels;
+};
+
+static qg_var *add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)r, (void)b;
+    return qg_add(t, x, w);
+}
+
+static qg_var *bias(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)r, (void)b;
+    return qg_bias(t, x, w);
+}
+
+static qg_var *reshape(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_reshape(t, x, r->to);
+}
+
+static qg_var *clip(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_clip(t, x, r->lo, r->hi);
+}
+
+static qg_var *dropout(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_dropout(t, x, r->lo);
+}
+
+static qg_var *maxpool(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_maxpool(t, x, r->size);
+}
+
+static qg_var *avgpool(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_avgpool(t, x, r->size);
+}
+
+static qg_var *shortcut(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_shortcut(t, x, r->size, r->channels);
+}
+
+static qg_var *dense(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)r;
+    return qg_dense(t, x, w, b);
+}
+
+static qg_var *conv(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_conv2d(t, x, w, b, r->conv);
+}
+
+static qg_var *norm(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_norm(t, x, w, b, r->norm);
+}
+
+/* w is what is added after the norm. */
+static qg_var *norm_add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)b;
+    qg_norm_spec spec = r->norm;
+    spec.add          = w;
+    return qg_norm(t, x, NULL, NULL, spec);
+}
+
+static qg_var *entropy(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_cross_entropy(t, x, r->labels);
+}
+
+static qg_var *hinge(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    (void)w, (void)b;
+    return qg_squared_hinge(t, x, r->labels);
+}
+
+static const uint8_t labels[] = { 0, 3, 4 };
+
+#define IMAGE   .x = { 1, 5, 4, 3 }
+#define CONV    .op = conv, IMAGE, .w = { 2, 3, 3, 3 }, .b = { 1, 1, 1, 2 }
+#define NORM    .op = norm, .x = { 2, 3, 4, 3 }, .w = { 1, 1, 1, 3 }, .b = { 1, 1, 1, 3 }
+#define STATS   .mean = mean, .var = var
+#define SCORES  .x = { 3, 1, 1, 4 }
+#define PLACES " places of an image, not one row; pool them, or make them one row: a dense layer, qg_reshape"
+
+static const refusal refusals[] = {
+    { .op = add, .x = { 2, 2, 1, 3 }, .w = { 2, 1, 2, 3 }, .status = QG_ESHAPE,
+      .says = "add: x [2,2,1,3] and z [2,1,2,3]" },
+    { .op = bias, .x = { 2, 2, 1, 3 }, .w = { 1, 1, 1, 4 }, .status = QG_ESHAPE,
+      .says = "bias: x [2,2,1,3] and b [1,1,1,4]" },
+    { .op = reshape, .x = { 2, 2, 1, 3 }, .to = { 2, 1, 1, 5 }, .status = QG_ESHAPE,
+      .says = "reshape: x [2,2,1,3] does not fill [2,1,1,5]" },
+
+    { .op = clip, IMAGE, .lo = 1, .hi = 1, .status = QG_EARG, .says = "clip: lo 1" },
+    { .op = clip, IMAGE, .lo = 2, .hi = -1, .status = QG_EARG, .says = "clip: lo 2" },
+    { .op = clip, IMAGE, .lo = NAN, .hi = 1, .status = QG_EARG, .says = "clip: lo nan" },
+    { .op = clip, IMAGE, .lo = 0, .hi = NAN, .status = QG_EARG, .says = "[1,5,4,3]" },
+
+    { .op = dropout, IMAGE, .lo = -0.1f, .status = QG_EARG, .says = "dropout: rate -0.1" },
+    { .op = dropout, IMAGE, .lo = 1, .status = QG_EARG, .says = "dropout: rate 1" },
+    { .op = dropout, IMAGE, .lo = 2, .status = QG_EARG, .says = "[1,5,4,3]" },
+    { .op = dropout, IMAGE, .lo = NAN, .status = QG_EARG, .says = "dropout: rate nan" },
+
+    { .op = maxpool, IMAGE, .size = 0, .status = QG_EARG, .says = "maxpool: size 0 is not in 1..4, x [1,5,4,3]" },
+    { .op = maxpool, IMAGE, .size = -1, .status = QG_EARG, .says = "maxpool: size -1 is not in 1..4, x [1,5,4,3]" },
+    { .op = maxpool, IMAGE, .size = 5, .status = QG_EARG, .says = "maxpool: size 5 is not in 1..4, x [1,5,4,3]" },
+    { .op = maxpool, IMAGE, .size = 100000, .status = QG_EARG, .says = "maxpool: size 100000 is not in 1..4" },
+    { .op = avgpool, IMAGE, .size = 0, .status = QG_EARG, .says = "avgpool: size 0 is not in 1..4, x [1,5,4,3]" },
+    { .op = avgpool, IMAGE, .size = -1, .status = QG_EARG, .says = "avgpool: size -1 is not in 1..4, x [1,5,4,3]" },
+    { .op = avgpool, IMAGE, .size = 5, .status = QG_EARG, .says = "avgpool: size 5 is not in 1..4, x [1,5,4,3]" },
+    { .op = avgpool, IMAGE, .size = 100000, .status = QG_EARG, .says = "avgpool: size 100000 is not in 1..4" },
+
+    { .op = shortcut, IMAGE, .size = 0, .channels = 3, .status = QG_EARG,
+      .says = "shortcut: stride 0 must be at least 1 and channels 3 at least those of x [1,5,4,3]" },
+    { .op = shortcut, IMAGE, .size = -1, .channels = 3, .status = QG_EARG, .says = "shortcut: stride -1" },
+    { .op = shortcut, IMAGE, .size = 1, .channels = 2, .status = QG_EARG,
+      .says = "channels 2 at least those of x [1,5,4,3]" },
+
+    { .op = dense, .x = { 2, 2, 2, 3 }, .w = { 4, 1, 1, 13 }, .status = QG_ESHAPE,
+      .says = "dense: x [2,2,2,3] has rows of 12, w [4,1,1,13] of 13" },
+    { .op = dense, .x = { 2, 2, 2, 3 }, .w = { 4, 1, 1, 12 }, .b = { 1, 1, 1, 3 }, .status = QG_ESHAPE,
+      .says = "dense: w [4,1,1,12] has 4 outputs, b is [1,1,1,3]" },
+
+    { .op = conv, IMAGE, .w = { 2, 3, 3, 2 }, .status = QG_ESHAPE,
+      .says = "conv2d: x [1,5,4,3] has 3 channels, w [2,3,3,2] reads 2" },
+    { .op = conv, .x = { 1, 5, 2, 3 }, .w = { 2, 3, 3, 3 }, .status = QG_ESHAPE,
+      .says = "conv2d: x [1,5,2,3] padded by 0 and 0 is smaller than the kernel of w [2,3,3,3]" },
+    { .op = conv, .x = { 1, 1, 4, 3 }, .w = { 2, 4, 3, 3 }, .conv = { .pad_h = 1, .pad_w = 2 }, .status = QG_ESHAPE,
+      .says = "conv2d: x [1,1,4,3] padded by 1 and 2 is smaller than the kernel of w [2,4,3,3]" },
+    { .op = conv, IMAGE, .w = { 2, 3, 3, 3 }, .b = { 1, 1, 1, 3 }, .status = QG_ESHAPE,
+      .says = "conv2d: w [2,3,3,3] has 2 outputs, b is [1,1,1,3]" },
+    { CONV, .conv = { .stride = -1 }, .status = QG_EARG,
+      .says = "conv2d: stride -1 must be at least 1, padding 0 and 0 at least 0" },
+    { CONV, .conv = { .pad_h = -2 }, .status = QG_EARG,
+      .says = "conv2d: stride 1 must be at least 1, padding -2 and 0 at least 0" },
+    { CONV, .conv = { .pad_w = -3 }, .status = QG_EARG, .says = "padding 0 and -3" },
+    { CONV, .conv = { .pad_w = INT_MAX }, .status = QG_ESHAPE,
+      .says = "conv2d: x [1,5,4,3] padded by 0 and 2147483647 is too large" },
+    { CONV, .conv = { .pad_h = 40000, .pad_w = 40000 }, .status = QG_ESHAPE,
+      .says = "padded by 40000 and 40000 is too large" },
+
+    { .op = norm, .x = { 2, 3, 4, 3 }, .w = { 1, 1, 1, 4 }, .norm = { STATS }, .status = QG_ESHAPE,
+      .says = "norm: x [2,3,4,3] has 3 channels, gamma is [1,1,1,4]" },
+    { .op = norm, .x = { 2, 3, 4, 3 }, .b = { 1, 1, 1, 2 }, .norm = { STATS }, .status = QG_ESHAPE,
+      .says = "norm: x [2,3,4,3] has 3 channels, beta is [1,1,1,2]" },
+    { NORM, .norm = { .var = var }, .status = QG_EARG, .says = "norm: running mean and var are required" },
+    { NORM, .norm = { .mean = mean }, .status = QG_EARG, .says = "norm: running mean and var are required" },
+    { NORM, .norm = { STATS, .pool = -1 }, .status = QG_EARG, .says = "norm: pool is -1, not 0..15" },
+    { NORM, .norm = { STATS, .pool = 16 }, .status = QG_EARG, .says = "norm: pool is 16, not 0..15" },
+    { NORM, .norm = { STATS, .pool = 4 }, .status = QG_ESHAPE,
+      .says = "norm: x [2,3,4,3] is smaller than its 4x4 window" },
+    { NORM, .norm = { STATS, .eps = -1 }, .status = QG_EARG, .says = "norm: eps is -1, not above 0" },
+    { NORM, .norm = { STATS, .eps = NAN }, .status = QG_EARG, .says = "norm: eps is nan, not above 0" },
+    { NORM, .norm = { STATS, .momentum = 1.5f }, .status = QG_EARG, .says = "norm: momentum is 1.5, not in 0..1" },
+    { NORM, .norm = { STATS, .momentum = -0.5f }, .status = QG_EARG, .says = "norm: momentum is -0.5, not in 0..1" },
+    { NORM, .norm = { STATS, .act = { .n_learned = 4 } }, .status = QG_EARG,
+      .says = "norm: the activation learns 4 values, not 0..3" },
+    { NORM, .norm = { STATS, .act = { .n_learned = -1 } }, .status = QG_EARG,
+      .says = "norm: the activation learns -1 values, not 0..3" },
+    { .op = norm_add, .x = { 2, 3, 4, 3 }, .w = { 2, 4, 4, 3 }, .norm = { STATS }, .status = QG_ESHAPE,
+      .says = "norm: add [2,4,4,3] must have the shape of x [2,3,4,3]" },
+    { .op = norm_add, .x = { 2, 3, 4, 3 }, .w = { 2, 3, 4, 3 }, .norm = { STATS, .pool = 2 }, .status = QG_ESHAPE,
+      .says = "norm: add [2,3,4,3] must have the shape of x [2,3,4,3] and no pooling, pool is 2" },
+
+    { .op = entropy, SCORES, .labels = labels, .status = QG_EARG,
+      .says = "cross_entropy: label 4 at index 2 is not in 0..3, x [3,1,1,4]" },
+    { .op = hinge, SCORES, .labels = labels, .status = QG_EARG,
+      .says = "squared_hinge: label 4 at index 2 is not in 0..3, x [3,1,1,4]" },
+    { .op = entropy, SCORES, .status = QG_EARG, .says = "cross_entropy: labels are NULL, x [3,1,1,4]" },
+    { .op = hinge, SCORES, .status = QG_EARG, .says = "squared_hinge: labels are NULL, x [3,1,1,4]" },
+    /* Where pooling was forgotten there would be more classes, none of which any label means. */
+    { .op = entropy, .x = { 2, 3, 1, 2 }, .labels = labels, .status = QG_ESHAPE,
+      .says = "cross_entropy: x [2,3,1,2] has scores at 3 x 1" PLACES },
+    { .op = hinge, .x = { 2, 1, 3, 2 }, .labels = labels, .status = QG_ESHAPE,
+      .says = "squared_hinge: x [2,1,3,2] has scores at 1 x 3" PLACES },
+    { .op = hinge, .x = { 2, 6, 6, 3 }, .labels = labels, .status = QG_ESHAPE,
+      .says = "squared_hinge: x [2,6,6,3] has scores at 6 x 6" PLACES },
+    { .op = entropy, .x = { 2, 6, 6, 3 }, .labels = labels, .status = QG_ESHAPE,
+      .says = "cross_entropy: x [2,6,6,3] has scores at 6 x 6" PLACES },
+};
+
+static qg_var *operand(qg_tape *t, qg_shape s)
+{
+    static float data[DATA];
+    assert_true(qg_count(s) <= DATA);
+    return s.n ? qg_input(t, (qg_tensor){ s, data }) : NULL;
+}
+
+static void ops_name_what_they_refuse(void **state)
+{
+    (void)state;
+    qg_tape *t = qg_tape_new();
+    for (int i = 0; i < 2 * COUNT(refusals); i++) {
+        const refusal *r = &refusals[i / 2];
+        qg_tape_begin(t, i % 2 ? QG_EVAL : QG_TRAIN, 1, 0);
+        qg_var *x = operand(t, r->x), *w = operand(t, r->w), *b = operand(t, r->b);
+        if (r->op(t, r, NULL, w, b) || qg_tape_status(t)) fail_msg("%s: x is NULL: %s", r->says, qg_errmsg());
+        if (r->op(t, r, x, w, b) || qg_tape_status(t) != r->status || !strstr(qg_errmsg(), r->says))
+            fail_msg("%s: status %d: %s", r->says, (int)qg_tape_status(t), qg_errmsg());
+    }
+    qg_tape_free(t);
+}
+
+static void a_missing_operand_is_no_failure(void **state)
+{
+    (void)state;
+    qg_tape *t = qg_tape_new();
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    qg_var *x = operand(t, (qg_shape){ 1, 5, 4, 3 });
+    assert_null(qg_bias(t, x, NULL));
+    assert_null(qg_dense(t, x, NULL, NULL));
+    assert_null(qg_conv2d(t, x, NULL, NULL, (qg_conv_spec){ 0 }));
+    assert_null(qg_relu(t, NULL));
+    assert_null(qg_hardtanh(t, NULL));
+    assert_null(qg_scale(t, NULL, 2));
+    assert_null(qg_affine(t, NULL, 2, 1));
+    assert_null(qg_global_avgpool(t, NULL));
+    assert_int_equal(qg_tape_status(t), QG_OK);
+    qg_tape_free(t);
+}
+
+/* They are refused before their values are read. */
+static void inputs_that_are_too_large_are_refused(void **state)
+{
+    (void)state;
+    const struct { qg_shape x; const char *says; } bad[] = {
+        { { 1, 1 << 15, 1 << 15, 2 }, "input: [1,32768,32768,2] has more than 2147483647 numbers in an image" },
+        { { 1 << 16, 1 << 15, 1, 1 }, "input: [65536,32768,1,1] has more than 2147483647 rows in all" },
+    };
+    qg_tape *t = qg_tape_new();
+    for (int i = 0; i < COUNT(bad); i++) {
+        qg_tape_begin(t, QG_TRAIN, 1, 0);
+        assert_null(qg_input(t, (qg_tensor){ bad[i].x, mean }));
+        assert_int_equal(qg_tape_status(t), QG_ESHAPE);
+        assert_message(bad[i].says);
+    }
+    qg_tape_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops_name_what_they_refuse),
+        cmocka_unit_test(a_missing_operand_is_no_failure),
+        cmocka_unit_test(inputs_that_are_too_large_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
