@@ -43,10 +43,11 @@ static void centre_row(const qg_param *p, float *row) { centre(p, row, qg_row(p-
 static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, double fan_out, qg_shape x)
 {
     p->weight_slot.q.inputs = inputs;
-    qg_layer        *l      = &p->layer;
-    const qg_quant   q      = p->weight_slot.q;
-    const qg_scheme *scheme = q.scheme;
-    if (scheme && scheme->centred && inputs == 1)
+    qg_layer        *l       = &p->layer;
+    const qg_quant   q       = p->weight_slot.q;
+    const qg_scheme *scheme  = q.scheme;
+    const bool       centred = scheme && scheme->centred, pixels = inputs < qg_row(w);
+    if (centred && inputs == 1)
         return qg_fail(QG_EARG, "%s: %s with centred latent weights has a single input channel: "
                        "all its weights would be 0", l->name, scheme->name);
     p->weight = qg_layer_declare(
@@ -56,9 +57,7 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
                     .group    = QG_WEIGHTS,
                     .clip     = scheme ? scheme->clip : 0,
                     .flips    = scheme && scheme->flips,
-                    .project  = !scheme || !scheme->centred   ? NULL
-                                : inputs == qg_row(w) ? centre_row
-                                                      : centre_pixels,
+                    .project  = !centred ? NULL : pixels ? centre_pixels : centre_row,
                     .lr_scale = scheme && scheme->lr_scale ? scheme->lr_scale(q, (double)qg_row(w), fan_out) : 0 });
     if (!p->weight) return qg_errcode();
     p->feeds_batchnorm = qg__feeds_batchnorm(l);
