@@ -2,23 +2,20 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/io/keys.h"
 #include "core/io/number.h"
 
 /* By qg_normalise_kind. */
 static const char *const kinds[] = { "unit", "range", "channel", "pixel", "whiten" };
-/* By qg_border. */
-static const char *const borders[] = { "zero", "reflect", "repeat" };
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
-enum { KINDS = sizeof kinds / sizeof *kinds, BORDERS = sizeof borders / sizeof *borders, MOST_PIXELS = 4096 };
-
-/* Which of the words the n characters are; -1: none. */
-static int find(const char *const *words, int count, const char *at, size_t n)
+/* Which kind the n characters name; -1: none. */
+static int find_kind(const char *at, size_t n)
 {
-    for (int i = 0; i < count; i++)
-        if (strlen(words[i]) == n && !memcmp(words[i], at, n)) return i;
+    for (int i = 0; i < KINDS; i++)
+        if (strlen(kinds[i]) == n && !memcmp(kinds[i], at, n)) return i;
     return -1;
 }
 
@@ -51,7 +48,7 @@ static qg_status parse_range(const char *options, qg_normalise *n, char *canonic
 qg_status normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
 {
     const size_t length = strcspn(text, ":");
-    const int    kind   = find(kinds, KINDS, text, length);
+    const int    kind   = find_kind(text, length);
     if (kind < 0 || ((kind != QG_TO_RANGE) && text[length]))
         return qg_fail(QG_EARG, "unknown normalisation '%s'; available: unit, range:low=-1,high=1, channel, pixel, "
                        "whiten", text);
@@ -63,56 +60,25 @@ qg_status normalise_parse(const char *text, qg_normalise *n, char *canonical, si
 
 bool normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != QG_TO_RANGE; }
 
-/* The n characters as a number of pixels. */
-static bool read_pixels(const char *at, size_t n, int *pixels)
-{
-    if (n < 1 || n > 4 || strspn(at, "0123456789") < n) return false;
-    *pixels = atoi(at);
-    return *pixels >= 1 && *pixels <= MOST_PIXELS;
-}
-
-enum { PAD, BORDER, FLIP, CUTOUT, PARTS };
-
-/* By the names above. */
-static const char *const parts[PARTS] = { "pad", "border", "flip", "cutout" };
-
-/* What stands behind a part's =, n characters; NULL: there is no =. */
-static bool read_part(int part, const char *at, size_t n, qg_augment *a)
-{
-    if (part == FLIP || !at) return a->flip = part == FLIP && !at;
-    if (part == PAD) return read_pixels(at, n, &a->pad);
-    if (part == CUTOUT) return read_pixels(at, n, &a->cutout);
-    const int border = find(borders, BORDERS, at, n);
-    a->border        = border < 0 ? QG_BORDER_ZERO : (qg_border)border;
-    return border >= 0;
-}
-
-static void spell(const qg_augment *a, char *text, size_t bytes)
-{
-    char pad[16] = "", cutout[16] = "", border[16] = "";
-    if (a->pad) snprintf(pad, sizeof pad, ",pad=%d", a->pad);
-    if (a->border != QG_BORDER_ZERO) snprintf(border, sizeof border, ",border=%s", borders[a->border]);
-    if (a->cutout) snprintf(cutout, sizeof cutout, ",cutout=%d", a->cutout);
-    char all[64];
-    snprintf(all, sizeof all, "%s%s%s%s", pad, border, a->flip ? ",flip" : "", cutout);
-    snprintf(text, bytes, "%s", *all ? all + 1 : "none");
-}
+/* By qg_augment; 0 is off. */
+enum { PAD, BORDER, FLIP, CUTOUT };
+static const qg_key augment_keys[] = {
+    { .name = "pad", .min = 1, .max = 4096, .is = QG_KEY_WHOLE },
+    { .name = "border", .words = "zero|reflect|repeat", .when = "pad=1..4096" },
+    { .name = "flip", .max = 1, .is = QG_KEY_FLAG },
+    { .name = "cutout", .min = 1, .max = 4096, .is = QG_KEY_WHOLE },
+    { .name = NULL }
+};
 
 qg_status augment_parse(const char *text, qg_augment *a, char *canonical, size_t bytes)
 {
-    bool given[PARTS] = { false };
-    *a                = (qg_augment){ 0 };
-    for (const char *at = strcmp(text, "none") ? text : NULL; at;) {
-        const size_t n = strcspn(at, ","), key = strcspn(at, "=,");
-        const int    part = find(parts, PARTS, at, key);
-        if (part < 0 || !read_part(part, key < n ? at + key + 1 : NULL, key < n ? n - key - 1 : 0, a))
-            return qg_fail(QG_EARG, "unknown augmentation '%.*s'; available: none, or some of pad=4, "
-                           "border=zero|reflect|repeat, flip, cutout=8, joined by commas", (int)n, at);
-        if (given[part]) return qg_fail(QG_EARG, "augmentation: %s is given twice", parts[part]);
-        given[part] = true;
-        at          = at[n] ? at + n + 1 : NULL;
-    }
-    if (given[BORDER] && !a->pad) return qg_fail(QG_EARG, "augmentation: a border needs pad=N");
-    spell(a, canonical, bytes);
+    double value[QG_MAX_KEYS];
+    if (qg_keys_parse("augmentation", strcmp(text, "none") ? text : NULL, augment_keys, value)) return QG_EARG;
+    *a = (qg_augment){ .pad    = (int)value[PAD],
+                       .border = (qg_border)value[BORDER],
+                       .flip   = value[FLIP] != 0,
+                       .cutout = (int)value[CUTOUT] };
+    qg_keys_print(NULL, augment_keys, value, canonical, bytes);
+    if (!*canonical) snprintf(canonical, bytes, "none");
     return QG_OK;
 }

@@ -26,10 +26,10 @@ static void test_refusals(void **state)
     assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range:low=-1,high=1,");
     assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "the lower one first");
     assert_refuses(TRAIN "--normalise channel:x=1", 2, "unknown normalisation 'channel:x=1'");
-    assert_refuses(TRAIN "--augment pad=0", 2, "unknown augmentation 'pad=0'; available: none, or some of pad=4");
-    assert_refuses(TRAIN "--augment flip,rotate", 2, "unknown augmentation 'rotate'");
-    assert_refuses(TRAIN "--augment border=reflect", 2, "a border needs pad=N");
-    assert_refuses(TRAIN "--augment border=mirror,pad=2", 2, "unknown augmentation 'border=mirror'");
+    assert_refuses(TRAIN "--augment pad=0", 2, "augmentation: pad is 0, not in 1..4096");
+    assert_refuses(TRAIN "--augment flip,rotate", 2, "augmentation: no option 'rotate'; available: pad");
+    assert_refuses(TRAIN "--augment border=reflect", 2, "border has no effect with pad=0; it belongs to pad=1..4096");
+    assert_refuses(TRAIN "--augment border=mirror,pad=2", 2, "border 'mirror' is not one of zero|reflect|repeat");
     assert_refuses(TRAIN "--augment pad=16 --out @/none", 1, "images of 16x16 can be padded by 0..15, not by 16");
 }
 
