@@ -51,7 +51,7 @@ static qg_status check_names(const evaluation *e, const qg_loader *l, const char
     char           found[32];
     snprintf(found, sizeof found, "%016" PRIx64, names);
     if (!stored || !names || !strcmp(stored, found)) return QG_OK;
-    return qg_fail(QG_EARG, "%s: its classes have other names than those the run was trained on", dir);
+    return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", dir);
 }
 
 /* The training images in dir, whose statistics normalise, if they are the run's; else NULL. */
@@ -68,7 +68,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
     qg_loader_free(test);
     if (!strcmp(stored, found)) return train;
     if (*found && !check_names(e, train, dir))
-        qg_fail(QG_EARG, "%s: the images have digest %s, and the run, whose statistics normalise, saw %s",
+        qg_fail(QG_EARG, "%s: the images have digest %s, but the run whose statistics normalise them saw %s",
                 dir ? dir : there.data.name, found, stored);
     qg_loader_free(train);
     return NULL;
@@ -110,7 +110,7 @@ static qg_status explain_misfit(const evaluation *e)
     if (run_noted_size(&e->run, weights_file(e), &was, &classes) || !classes ||
         (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
         return QG_ESHAPE;
-    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d of %d classes, and the run's %dx%dx%d of %d",
+    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d",
                    e->recipe.data_dir ? e->recipe.data_dir : e->recipe.data.name, is.h, is.w, is.c, of, was.h, was.w,
                    was.c, classes);
 }
@@ -138,7 +138,7 @@ static void print(const evaluation *e)
     if (!e->asked.json) {
         printf("run            %s/%s\n", e->run.paths.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
-        if (*e->init.kept) printf("               started as always: %s\n", e->init.kept);
+        if (*e->init.kept) printf("               initialized as usual: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
                e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);

@@ -17,7 +17,7 @@ static const verb verbs[] = {
       "summary --model NAME [--weight SCHEME] [options]", VERB_SUMMARY, summary_main },
     { "bench", "Measure the speed of training, of evaluation and of the machine",
       "bench train|eval|peak [options]", VERB_BENCH, bench_main },
-    { "inspect", "Show the values that the weights of a run take, layer by layer", "inspect DIR [options]",
+    { "inspect", "Show the values of a run's quantized weights, layer by layer", "inspect DIR [options]",
       VERB_INSPECT, inspect_main },
     { "explain", "Explain what a quantization scheme computes, with its source",
       "explain [SCHEME] [options]", VERB_EXPLAIN, explain_main },

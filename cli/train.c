@@ -81,7 +81,7 @@ static qg_status configure(training *t, bool *usage)
     status = config_check(&t->config);
     if (!status) status = recipe_trains(&t->config.recipe);
     if (!status && t->asked.resume && t->asked.force)
-        status = qg_fail(QG_EARG, "--resume goes on with a run and --force begins another; not both");
+        status = qg_fail(QG_EARG, "--resume and --force exclude each other");
     return status;
 }
 
@@ -103,7 +103,7 @@ static qg_status note(training *t, const char *key, const char *what, uint64_t d
     if (!stored && t->goes_on) return QG_OK;
     snprintf(found, sizeof found, "%016" PRIx64, digest);
     if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "%s: the %s have digest %s, and the run began with %s", t->config.recipe.data.name,
+        return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s", t->config.recipe.data.name,
                        what, found, stored);
     return config_set(&t->config, option_find(key), found);
 }
@@ -123,8 +123,8 @@ static qg_status begin_without(const training *t)
     if (!other && !digest) return QG_OK;
     if (t->asked.resume && run_has_checkpoint(&t->trainer.run)) return QG_OK;
     if (digest)
-        return qg_fail(QG_EARG, "the run begins with weights of digest %s; say --init and where they are", digest);
-    return qg_fail(QG_EARG, "the recipe begins with the weights of another; say --init runs/%s/seed-%s", other,
+        return qg_fail(QG_EARG, "the run starts from weights with digest %s; pass their location with --init", digest);
+    return qg_fail(QG_EARG, "the recipe starts from another run's weights; pass --init runs/%s/seed-%s", other,
                    config_text(&t->config, "seed"));
 }
 
@@ -134,9 +134,9 @@ static qg_status begin_with(training *t, const char *source)
     const char     *stored = t->config.init_digest, *found = t->init.digest;
     const qg_status status = init_weights(t->trainer.run.net, source, NULL, &t->init);
     if (status) return qg_fail(status, "--init %s", qg_errmsg());
-    if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run began without one, and goes on without");
+    if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run started without initial weights, and cannot take any now");
     if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "%s: its weights have digest %s, and the run began with %s", source, found, stored);
+        return qg_fail(QG_EARG, "%s: its weights have digest %s, but the run started with %s", source, found, stored);
     return config_set(&t->config, option_find("init-digest"), found);
 }
 
@@ -174,7 +174,7 @@ static qg_status take_up(trainer *w, bool moved)
     if (!status) status = read_before(w);
     w->before.complete &= trainer_finished(w);
     if (!status && (at->batch > trainer_batches(w) || at->images > images))
-        status = qg_fail(QG_EFORMAT, "%s: the checkpoint is of a run with more data than there is",
+        status = qg_fail(QG_EFORMAT, "%s: the checkpoint belongs to a run with more training images",
                          w->run.paths.dir);
     if (!status && !trainer_finished(w)) status = qg_loader_seek(w->train, at->epoch, at->batch);
     if (!status) status = run_keep_config(&w->run, moved);      /* nothing is written before all is accepted */
@@ -190,7 +190,7 @@ static void print_outcome(const training *t)
     if (!trainer_finished(w)) {
         fprintf(stderr,
                 "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64
-                "; go on with: %s train --resume --out ",
+                "; continue with: %s train --resume --out ",
                 at->epoch + 1, at->batch, trainer_batches(w), t->program);
         path_print(w->run.paths.dir, stderr);
         fputc('\n', stderr);
@@ -201,9 +201,9 @@ static void print_outcome(const training *t)
 
 static void print_init(const init_report *r)
 {
-    printf("begins with %d arrays of digest %s\n", r->taken, r->digest);
-    if (*r->kept) printf("  not among them, so started as always: %s\n", r->kept);
-    if (*r->unused) printf("  of no use here: %s\n", r->unused);
+    printf("starts from %d arrays with digest %s\n", r->taken, r->digest);
+    if (*r->kept) printf("  not in the file, so initialized as usual: %s\n", r->kept);
+    if (*r->unused) printf("not used by this net: %s\n", r->unused);
     putchar('\n');
 }
 

@@ -49,13 +49,13 @@ static qg_status choose_data(config *asked)
     const char *data = config_text(asked, "data");
     if (config_text(asked, "image")) {
         if (data && strcmp(data, "synthetic"))
-            return qg_fail(QG_EARG, "--image is the shape of synthetic images, and --data is %s", data);
+            return qg_fail(QG_EARG, "--image is the size of synthetic images, but --data is %s", data);
         return config_set(asked, option_find("data"), "synthetic");
     }
     if (data || asked->file || asked->named) return QG_OK;
     const char *dir  = asked->recipe.data_dir;
     const bool  here = access(dir ? dir : data_find("mnist")->dir, F_OK) == 0;
-    if (!here) fprintf(stderr, "qgrad: no mnist here, so the images are noise\n");
+    if (!here) fprintf(stderr, "qgrad: mnist was not found; using noise instead\n");
     return config_set(asked, option_find("data"), here ? "mnist" : "synthetic");
 }
 
@@ -64,7 +64,7 @@ static void warn(void)
     static const char *const presets[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE" };
     for (int i = 0; i < 2; i++)
         if (getenv(presets[i]))
-            fprintf(stderr, "qgrad: warning: %s is set to %s; OpenBLAS would choose for itself\n",
+            fprintf(stderr, "qgrad: warning: %s is set to %s; OpenBLAS does not choose for itself\n",
                     presets[i], getenv(presets[i]));
 }
 
@@ -84,7 +84,7 @@ static qg_status build(bench *b)
     b->tape = b->optim || (b->net && b->forward) ? qg_tape_new() : NULL;
     if (!b->tape) return QG_EMEM;
     if (qg_loader_shape(b->data).n < b->recipe.batch)
-        return qg_fail(QG_EARG, "a batch of %d is more than the %d images of %s", b->recipe.batch,
+        return qg_fail(QG_EARG, "a batch of %d exceeds the %d images of %s", b->recipe.batch,
                        qg_loader_shape(b->data).n, b->recipe.data.name);
     b->ms   = malloc(MAX_STEPS * sizeof *b->ms);
     b->peak = malloc(MAX_STEPS * sizeof *b->peak);
@@ -256,7 +256,7 @@ static void print_text(const bench *b, bool profile)
            b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
     printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s", rate, b->median,
            b->steps, (double)b->ms[0], 1e-9 * rate * b->flops);
-    if (b->median_peak > 0) printf(" of %.1f that the machine gave meanwhile", b->median_peak);
+    if (b->median_peak > 0) printf(" of %.1f available meanwhile", b->median_peak);
     printf(", %.1f MiB at most\n", (double)peak_rss_bytes() / (1 << 20));
     if (profile) print_profile(b, stdout);
 }
@@ -350,7 +350,7 @@ static int help(const verb *v)
 {
     printf("usage: qgrad %s\n%s.\n\n", v->usage, v->about);
     for (int i = 0; i < BENCHES; i++) printf("  %-12s  %s.\n", benches[i].name, benches[i].about);
-    printf("\nqgrad bench train --help, and so on, list the options.\n");
+    printf("\nSee qgrad bench train --help and so on for the options.\n");
     return EXIT_DONE;
 }
 
@@ -359,7 +359,7 @@ static int misused(const char *word)
     char names[64] = "";
     for (int i = 0; i < BENCHES; i++) list_append(names, sizeof names, strchr(benches[i].name, ' ') + 1);
     if (word) fprintf(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
-    else fprintf(stderr, "qgrad bench: name the benchmark first; available: %s\n", names);
+    else fprintf(stderr, "qgrad bench: the benchmark is missing; available: %s\n", names);
     return EXIT_USAGE;
 }
 

@@ -32,13 +32,13 @@ static qg_status read_string(reader *r, char text[VALUE_BYTES])
     size_t     n     = 0;
     while (*r->at != quote) {
         char c = *r->at++;
-        if (c == '\0' || c == '\n') return r->at--, bad(r, "a string without its end");
+        if (c == '\0' || c == '\n') return r->at--, bad(r, "unterminated string");
         if (c == '\\' && quote == '"') {
             c = unescaped(*r->at);
-            if (!c) return bad(r, "an escape other than \\\" and \\\\");
+            if (!c) return bad(r, "an escape sequence other than \\\" and \\\\");
             r->at++;
         }
-        if (n + 1 == VALUE_BYTES) return bad(r, "a string that is too long");
+        if (n + 1 == VALUE_BYTES) return bad(r, "the string is too long");
         text[n++] = c;
     }
     r->at++;
@@ -50,8 +50,8 @@ static qg_status read_string(reader *r, char text[VALUE_BYTES])
 static qg_status read_bare(reader *r, char text[VALUE_BYTES])
 {
     const size_t n = strcspn(r->at, " \t\r\n#,]");
-    if (n == 0) return bad(r, "a key without a value");
-    if (n >= VALUE_BYTES) return bad(r, "a value that is too long");
+    if (n == 0) return bad(r, "the value is missing");
+    if (n >= VALUE_BYTES) return bad(r, "the value is too long");
     memcpy(text, r->at, n);
     text[n] = '\0';
     r->at += n;
@@ -90,11 +90,11 @@ static qg_status read_value(config *c, reader *r, const option *o)
     const bool quoted = *r->at == '"' || *r->at == '\'';
     if ((o->kind == OPTION_LIST) != (*r->at == '['))
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
-                       o->kind == OPTION_LIST ? "an array of strings" : "one value, no array");
+                       o->kind == OPTION_LIST ? "an array of strings" : "a single value, not an array");
     if (o->kind == OPTION_LIST) return read_list(c, r, o);
     if (is_string(o) != quoted)
         return qg_fail(QG_EARG, "%s:%d: %s takes %s", r->origin, r->line, o->name,
-                       quoted ? "no string" : "a string in quotes");
+                       quoted ? "a value without quotes" : "a string in quotes");
     if (quoted ? read_string(r, text) : read_bare(r, text)) return QG_EARG;
     return set(c, r, o, text);
 }
@@ -115,10 +115,10 @@ static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
         char names[1024] = "";
         for (int i = 0; i < OPTIONS; i++)
             if (options[i].use & SAVED) list_append(names, sizeof names, options[i].name);
-        return qg_fail(QG_EARG, "%s:%d: no key '%s'; keys: %s", r->origin, r->line, key, names);
+        return qg_fail(QG_EARG, "%s:%d: unknown key '%s'; available: %s", r->origin, r->line, key, names);
     }
     if (seen[o - options])
-        return qg_fail(QG_EARG, "%s:%d: %s is there twice", r->origin, r->line, key);
+        return qg_fail(QG_EARG, "%s:%d: %s is set twice", r->origin, r->line, key);
     seen[o - options] = true;
     return read_value(c, r, o);
 }
@@ -145,7 +145,7 @@ qg_status config_read(config *c, const char *path)
     size_t    n;
     qg_status status = text_read(path, MAX_CONFIG_BYTES, &text, &n);
     if (status) return status;
-    if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: holds a zero byte, so it is no configuration", path);
+    if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
     else status = config_parse(c, text, path);
     free(text);
     return status;

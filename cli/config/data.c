@@ -37,7 +37,7 @@ static const data_set sets[] = {
       NULL, { 1, 32, 32, 3 }, 10, NULL, NULL },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
       NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test },
-    { "synthetic", "noise in the shape of mnist, for measuring speed", NULL,
+    { "synthetic", "noise of the size of mnist, for measuring speed", NULL,
       NULL, { 1, 28, 28, 1 }, 10, noise_train, noise_test },
 };
 
@@ -57,7 +57,7 @@ qg_status image_parse(const char *text, qg_shape *image)
     if (strspn(text, "0123456789x") != strlen(text) ||
         sscanf(text, "%4dx%4dx%4d%n", &n[0], &n[1], &n[2], &used) != 3 || text[used] ||
         n[0] < 1 || n[1] < 1 || n[2] < 1 || n[0] > MOST || n[1] > MOST || n[2] > MOST)
-        return qg_fail(QG_EARG, "'%s' is no image; write height, width and channels, each 1..%d, as "
+        return qg_fail(QG_EARG, "'%s' is not an image size; write height, width and channels, each 1..%d, as "
                        "32x32x3", text, (int)MOST);
     *image = (qg_shape){ 1, n[0], n[1], n[2] };
     return QG_OK;
@@ -69,7 +69,7 @@ static qg_status parse_folder(const char *size, data_set *d, char *canonical, si
     if (status) return status;
     snprintf(canonical, bytes, "folder:%dx%dx%d", d->image.h, d->image.w, d->image.c);
     if (d->image.c == 1 || d->image.c == 3) return QG_OK;
-    return qg_fail(QG_EARG, "'%s': images of a folder have 1 channel or 3", size);
+    return qg_fail(QG_EARG, "'%s': images of a folder have 1 or 3 channels", size);
 }
 
 qg_status data_parse(const char *text, data_set *d, char *canonical, size_t bytes)
@@ -84,7 +84,7 @@ qg_status data_parse(const char *text, data_set *d, char *canonical, size_t byte
     }
     *d = *found;
     if (sized) return parse_folder(text + sizeof folder - 1, d, canonical, bytes);
-    if (!found->train) return qg_fail(QG_EARG, "the data set folder needs the size of its images: folder:32x32x3");
+    if (!found->train) return qg_fail(QG_EARG, "the data set folder needs an image size, as in folder:32x32x3");
     snprintf(canonical, bytes, "%s", text);
     return QG_OK;
 }
@@ -99,7 +99,7 @@ static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_
 {
     char train_dir[PATH_BYTES], test_dir[PATH_BYTES];
     if (!dir) {
-        qg_fail(QG_EARG, "the data set folder needs --data-dir: where train and test are");
+        qg_fail(QG_EARG, "the data set folder needs --data-dir, the directory that contains train and test");
         return NULL;
     }
     if (path_join(dir, "train", train_dir) || path_join(dir, "test", test_dir)) return NULL;

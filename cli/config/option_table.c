@@ -40,7 +40,7 @@ static qg_status parse_recipe(const char *text, void *value, char *canonical, si
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     (void)value;
     if (!*text || *text == '.' || text[strspn(text, letters)])
-        return qg_fail(QG_EARG, "'%s' is no name of a recipe; write letters, digits, - and _", text);
+        return qg_fail(QG_EARG, "'%s' is not a recipe name; use letters, digits, dots, - and _", text);
     snprintf(canonical, bytes, "%s", text);
     return QG_OK;
 }
@@ -102,7 +102,7 @@ static qg_status parse_duration(const char *text, void *value, char *canonical, 
     const size_t n       = strcspn(text, "hms");
     const double unit    = text[n] == 'h' ? 3600 : text[n] == 'm' ? 60 : 1;
     if (!qg_number_read(text, n, seconds) || (text[n] && text[n + 1]) || !(*seconds >= 0) || !isfinite(*seconds))
-        return qg_fail(QG_EARG, "'%s' is no duration; write 90s, 50m, 1h or seconds", text);
+        return qg_fail(QG_EARG, "'%s' is not a duration; write 90s, 50m, 1h or a number of seconds", text);
     *seconds *= unit;
     char number[QG_NUMBER_BYTES];
     qg_number_print(number, 9, *seconds);
@@ -286,7 +286,7 @@ static qg_status parse_number(const option *o, const char *text, void *value, ch
     double     number;
     const bool whole = o->kind == OPTION_INTEGER;
     if (!qg_number_read(text, strlen(text), &number) || (whole && text[strspn(text, "+-0123456789")]))
-        return qg_fail(QG_EARG, "%s '%s' is no %s", o->name, text, whole ? "whole number" : "number");
+        return qg_fail(QG_EARG, "%s '%s' is not a %s", o->name, text, whole ? "whole number" : "number");
     if (!(number >= o->min && number <= o->max))
         return qg_fail(QG_EARG, "%s %s is not in %.16g..%.16g", o->name, text, o->min, o->max);
     number += 0.0;                              /* -0 is 0 */
@@ -316,7 +316,7 @@ qg_status option_parse(const option *o, const char *text, void *value, char cano
 {
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
-            return qg_fail(QG_EARG, "%s: the value holds a control character", o->name);
+            return qg_fail(QG_EARG, "%s: the value contains a control character", o->name);
     if (strlen(text) >= VALUE_BYTES)
         return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, VALUE_BYTES - 1);
     if (o->kind == OPTION_INTEGER || o->kind == OPTION_REAL) return parse_number(o, text, value, canonical);

@@ -105,13 +105,13 @@ void options_help(const verb *v, FILE *out)
             if (*c == '\n') fprintf(out, "  %-30s ", "");
         }
         const bool of_run = v->bit & (VERB_EVAL | VERB_INSPECT) && o->use & SAVED;
-        if (of_run) fputs(" [the run's]\n", out);
+        if (of_run) fputs(" [as in the run]\n", out);
         else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
     }
     if (v->bit & NETS) models_help(out);
     if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
     if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);
-    fprintf(out, "\nExit status: 0 done, 1 failed, 2 wrong usage, 130 and 143 after SIGINT and "
+    fprintf(out, "\nExit status: 0 success, 1 failure, 2 usage error, 130 after SIGINT, 143 after "
                  "SIGTERM.\n");
 }

@@ -62,9 +62,9 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
         }
     }
     if (r->fold_batchnorm && !weights)
-        return qg_fail(QG_EARG, "fold-batchnorm: there is no quantized weight to fold into");
+        return qg_fail(QG_EARG, "fold-batchnorm: no weight is quantized");
     if (r->quantize_after && !inputs)
-        return qg_fail(QG_EARG, "quantize-after: there is no input quantizer to wait");
+        return qg_fail(QG_EARG, "quantize-after: no input is quantized");
     return QG_OK;
 }
 
@@ -89,9 +89,9 @@ qg_status recipe_trains(const recipe *r)
     }
     qg_net_free(net);
     if (flips == bop) return QG_OK;
-    return bop ? qg_fail(QG_EARG, "optimizer: bop trains weights of the scheme bop, and there are none; "
-                                  "say --weight bop")
-               : qg_fail(QG_EARG, "weight: %s does not train the scheme bop; say --optimizer bop",
+    return bop ? qg_fail(QG_EARG, "optimizer: bop only trains weights of the scheme bop; "
+                                  "use --weight bop")
+               : qg_fail(QG_EARG, "weight: %s cannot train the scheme bop; use --optimizer bop",
                          r->optimizer == ADAM ? "adam" : "sgd");
 }
 

@@ -29,15 +29,15 @@ static qg_status unknown(const char *path)
         free(entry[i]);
     }
     if (n >= 0) free(entry);
-    return qg_fail(QG_EARG, "recipe: no file %s; available: %s", path,
-                   *names ? names : "none, seen from this directory");
+    return qg_fail(QG_EARG, "recipe: %s does not exist; available: %s", path,
+                   *names ? names : "none in this directory");
 }
 
 qg_status config_path(const config *asked, char path[PATH_BYTES])
 {
     *path = '\0';
     if (asked->file && asked->named)
-        return qg_fail(QG_EARG, "--recipe is short for a --config file; give one of them");
+        return qg_fail(QG_EARG, "--recipe and --config exclude each other");
     if (asked->file) {
         if (strlen(asked->file) >= PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
         strcpy(path, asked->file);
@@ -176,7 +176,7 @@ qg_status config_check(const config *c)
 qg_status config_stored(const char *path, config *c)
 {
     qg_status status = config_read(c, path);
-    if (!status && !c->recipe.model.type) status = qg_fail(QG_EFORMAT, "%s: names no model", path);
+    if (!status && !c->recipe.model.type) status = qg_fail(QG_EFORMAT, "%s: the model is missing", path);
     return status;
 }
 

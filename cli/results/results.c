@@ -111,7 +111,7 @@ static qg_status compare(const char *logs, size_t length)
     while (a[i] && a[i] == b[i])
         if (a[i++] == '\n') a += i, b += i, i = 0, line++;
     const bool same = a[i] == b[i] && n == length;
-    if (a[i] == b[i] && !same) qg_fail(QG_EFORMAT, PAGE ": %zu bytes, but the logs make %zu", n, length);
+    if (a[i] == b[i] && !same) qg_fail(QG_EFORMAT, PAGE ": %zu bytes, but the logs give %zu", n, length);
     else if (!same)
         qg_fail(QG_EFORMAT, PAGE ":%d: is '%.*s'%s, but the logs say '%.*s'%s", line, (int)strcspn(a, "\n"), a,
                 *a ? "" : " and the end", (int)strcspn(b, "\n"), b, *b ? "" : " and the end");
@@ -149,7 +149,7 @@ static void print_outcome(const config *asked, const results *all)
 {
     const bool check = asked->check;
     if (!asked->json) {
-        printf(PAGE ": rows %d, runs %d%s\n", results_rows(all), all->runs, check ? ", as the logs say" : "");
+        printf(PAGE ": rows %d, runs %d%s\n", results_rows(all), all->runs, check ? ", matching the logs" : "");
         return;
     }
     json j = json_begin(stdout);
@@ -164,13 +164,13 @@ static qg_status check_place(bool writes)
 {
     char     *page;
     size_t    n;
-    if (!path_exists(RECIPES)) return qg_fail(QG_ESTATE, "no " RECIPES " is here; call it where the recipes are");
+    if (!path_exists(RECIPES)) return qg_fail(QG_ESTATE, RECIPES " does not exist here; run this where the recipes are");
     if (!writes || !path_exists(PAGE)) return QG_OK;
     const qg_status status = text_read(PAGE, MAX_PAGE_BYTES, &page, &n);
     if (status) return status;
     const bool ours = results_begins(page);
     free(page);
-    return ours ? QG_OK : qg_fail(QG_ESTATE, PAGE " was not written by qgrad results; move it away");
+    return ours ? QG_OK : qg_fail(QG_ESTATE, PAGE " was not written by qgrad results; rename it first");
 }
 
 static int update_page(const config *asked)
@@ -178,7 +178,7 @@ static int update_page(const config *asked)
     results    all   = { 0 };
     const bool check = asked->check;
     if (check && asked->add) {
-        qg_fail(QG_EARG, "--check writes nothing, and --add does; not both");
+        qg_fail(QG_EARG, "--check and --add exclude each other");
         return qg_report("qgrad results"), EXIT_USAGE;
     }
     if (check_place(!check)) return qg_report("qgrad results");

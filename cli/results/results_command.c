@@ -36,7 +36,7 @@ static qg_status find_overrides(const logged_run *run, config *asked)
     for (int i = 0; i < 2 && !status; i++) status = ask_for_the_rest(run, i > 0, asked, &c);
     const option *o = status ? NULL : config_difference(&c, &run->config, IDENTITY, PER_RUN);
     if (o)
-        status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the recipe as it is now cannot have led to this run's %s",
+        status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": the current recipe cannot produce this run's %s",
                          run->row, run->seed, o->name);
     config_free(&c);
     return status;
@@ -60,7 +60,7 @@ qg_status results_overrides(const logged_run *run, FILE *out)
         if (!strcmp(o->name, "recipe")) continue;
         if (o->kind == OPTION_FLAG && asked.text[i] && strcmp(asked.text[i], "true"))
             status = qg_fail(QG_EARG, "%s, seed %" PRIu64 ": was trained without its recipe's %s, which no command "
-                             "line can ask for", run->row, run->seed, o->name);
+                             "line can express", run->row, run->seed, o->name);
         else print_option(o, asked.text[i], out);
     }
     config_free(&asked);
@@ -83,15 +83,15 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
     const char       *digest = run->config.init_digest;
     const logged_run *other  = begins_with ? results_find(all, begins_with, run->seed) : NULL;
     if (!begins_with && digest)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with other weights (--init), and its recipe names none",
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from other weights (--init), but its recipe names none",
                        run->row, run->seed);
     if (!begins_with || (digest && other && !strcmp(other->result.digest, digest))) return QG_OK;
     if (!digest)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began without the weights of %s", run->row, run->seed, begins_with);
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": did not start from the weights of %s", run->row, run->seed, begins_with);
     if (!other)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of %s, whose run with this seed is not in "
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights of %s, whose run with this seed is not in "
                        RESULTS, run->row, run->seed, begins_with);
-    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": began with weights of digest %s, but %s with this seed ended in "
+    return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights with digest %s, but %s with this seed ended in "
                    "%s; to replace both runs, remove " RESULTS "/%s/seed-%" PRIu64 " if it is there, add the run of %s, "
                    "then this one", run->row, run->seed, digest, begins_with, other->result.digest, run->row,
                    run->seed, begins_with);

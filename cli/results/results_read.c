@@ -21,7 +21,7 @@ static void end_run(logged_run *r)
 
 static qg_status differs(const char *dir, const char *what, double said, double found)
 {
-    return qg_fail(QG_EFORMAT, "%s: result.json says %s %.9g, and the other logs %.9g", dir, what, said, found);
+    return qg_fail(QG_EFORMAT, "%s: result.json has %s %.9g, but the other logs %.9g", dir, what, said, found);
 }
 
 /* Two sums of the same numbers, each printed with nine digits. */
@@ -44,11 +44,11 @@ static qg_status verify(const logged_run *r, const char *dir)
         { "best_epoch", (double)a->best_epoch, m->best.epoch },
     };
     if (!(a->test_accuracy >= 0 && a->test_accuracy <= 1) || a->test_images == 0)
-        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g on %" PRIu64 " images cannot be", dir,
+        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g on %" PRIu64 " images is impossible", dir,
                        a->test_accuracy, a->test_images);
     const double right = a->test_accuracy * (double)a->test_images;
     if (!close_to(right, round(right)))
-        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g is no whole number of %" PRIu64 " images", dir,
+        return qg_fail(QG_EFORMAT, "%s: a test_accuracy of %.9g is not a whole number of %" PRIu64 " images", dir,
                        a->test_accuracy, a->test_images);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
@@ -64,7 +64,7 @@ static qg_status finished(const logged_run *r, const char *dir)
 {
     const int epochs = r->config.recipe.epochs;
     if (r->result.complete && r->metrics.epochs == epochs) return QG_OK;
-    return qg_fail(QG_ESTATE, "%s: is not finished, it stands after %d of %d epochs", dir,
+    return qg_fail(QG_ESTATE, "%s: is not finished: %d of %d epochs are done", dir,
                    r->metrics.epochs, epochs);
 }
 
@@ -78,9 +78,9 @@ static qg_status read_run(logged_run *r, const char *dir)
     if (!status) status = metrics_read(&r->metrics, p.file[RUN_METRICS], -1);
     const char *row = r->config.named;
     if (!status && !config_text(&r->config, "data"))
-        status = qg_fail(QG_EFORMAT, "%s/config.toml: names no data", dir);
+        status = qg_fail(QG_EFORMAT, "%s/config.toml: the data set is missing", dir);
     if (!status && !row)
-        status = qg_fail(QG_EARG, "%s: was not trained with --recipe, so it belongs to no row", dir);
+        status = qg_fail(QG_EARG, "%s: was not trained with --recipe, so it has no row in the table", dir);
     if (!status) status = finished(r, dir);
     if (!status) status = verify(r, dir);
     if (!status) {
@@ -158,7 +158,7 @@ static qg_status visit_run(results *all, const char *dir)
     const qg_status status = results_add(all, dir, &r);
     if (status) return status;
     snprintf(place, sizeof place, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
-    return strcmp(place, dir) ? qg_fail(QG_EFORMAT, "%s: holds the run of %s", dir, place) : QG_OK;
+    return strcmp(place, dir) ? qg_fail(QG_EFORMAT, "%s: contains the run of %s", dir, place) : QG_OK;
 }
 
 static qg_status visit_row(results *all, const char *dir) { return each_directory(all, dir, visit_run); }

@@ -99,9 +99,9 @@ static qg_status check_values(const qg_param *p, const qg_named_array *e, const 
 {
     const float *v = e->array.data;
     for (size_t i = 0, n = qg_count(p->shape); i < n; i++) {
-        if (!isfinite(v[i])) return qg_fail(QG_ENAN, "%s: %s holds a value that is not finite", path, p->name);
+        if (!isfinite(v[i])) return qg_fail(QG_ENAN, "%s: %s contains a value that is not finite", path, p->name);
         if (p->flips && v[i] != 1 && v[i] != -1)
-            return qg_fail(QG_EARG, "%s: %s has no latent weights, so it takes -1 and +1 alone", path, p->name);
+            return qg_fail(QG_EARG, "%s: %s has no latent weights, so only -1 and +1 are allowed", path, p->name);
     }
     return QG_OK;
 }

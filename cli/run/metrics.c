@@ -127,7 +127,7 @@ qg_status metrics_read(metrics *m, const char *path, int epochs)
         at = strchr(at + 1, '\n');
     }
     if (!at || m->epochs < epochs)
-        return qg_fail(QG_EFORMAT, "%s: holds %d epochs, but the checkpoint stands after %d", path,
+        return qg_fail(QG_EFORMAT, "%s: has %d epochs, but the checkpoint was written after %d", path,
                        m->epochs, epochs);
     m->length          = (size_t)(at + 1 - m->text);
     m->text[m->length] = '\0';

@@ -108,7 +108,7 @@ qg_status result_read(result *r, const char *path)
     else (void)read_object(&j, r, seen);
     free(text);
     for (int i = 0; i < FIELDS && !j.status; i++)
-        if (!seen[i]) j.status = qg_fail(QG_EFORMAT, "%s: says no %s", path, fields[i].key);
+        if (!seen[i]) j.status = qg_fail(QG_EFORMAT, "%s: %s is missing", path, fields[i].key);
     return j.status;
 }
 

@@ -72,7 +72,7 @@ qg_status run_check_place(const run *r)
     const bool  found = !fstat(r->lock, &held) && !stat(r->paths.dir, &named);
     if (!found && errno != ENOENT) return qg_fail(QG_EIO, "%s: %s", r->paths.dir, strerror(errno));
     if (found && held.st_dev == named.st_dev && held.st_ino == named.st_ino) return QG_OK;
-    return qg_fail(QG_ESTATE, "%s is no longer the directory that this run began in: it was moved or replaced", r->paths.dir);
+    return qg_fail(QG_ESTATE, "%s is no longer the directory that this run started in: it was moved or replaced", r->paths.dir);
 }
 
 /* The lock is on the directory itself, so it leaves no file behind, moves along when the directory
@@ -85,7 +85,7 @@ static qg_status lock(run *r)
         const int why = errno;
         close(fd);
         if (why == EWOULDBLOCK)
-            return qg_fail(QG_ESTATE, "%s is locked: another process trains in it", r->paths.dir);
+            return qg_fail(QG_ESTATE, "%s is locked: another process is training in it", r->paths.dir);
         return qg_fail(QG_EIO, "cannot lock %s: %s", r->paths.dir, strerror(why));
     }
     r->lock = fd;
@@ -101,8 +101,8 @@ static qg_status move_aside(const char *dir)
         if (n >= PATH_BYTES) return qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
         if (path_exists(old)) continue;
         if (rename(dir, old))
-            return qg_fail(QG_EIO, "cannot move %s to %s: %s", dir, old, strerror(errno));
-        fprintf(stderr, "qgrad: the run that was in %s is now %s\n", dir, old);
+            return qg_fail(QG_EIO, "cannot rename %s to %s: %s", dir, old, strerror(errno));
+        fprintf(stderr, "qgrad: renamed the run in %s to %s\n", dir, old);
         return QG_OK;
     }
     return qg_fail(QG_ESTATE, "%s.old to %s.old-9999 all exist", dir, dir);
@@ -207,7 +207,7 @@ static qg_status check_unbegun(const run *r)
     const qg_status status = metrics_has_rows(r->paths.file[RUN_METRICS], &begun);
     begun |= path_exists(r->paths.file[RUN_RESULT]) || path_exists(r->paths.file[RUN_BEST]);
     if (status || !begun) return status;
-    return qg_fail(QG_ESTATE, "%s cannot go on: its last.safetensors is missing; --force begins anew", r->paths.dir);
+    return qg_fail(QG_ESTATE, "%s cannot be resumed: its last.safetensors is missing; --force starts again", r->paths.dir);
 }
 
 qg_status run_create(run *r)
@@ -241,7 +241,7 @@ static qg_status check_identity(const run *r, const char *said, const char *path
     const option *o      = status ? NULL : config_difference(r->config, &stored, IDENTITY, 0);
     if (o) {
         const char *here = r->config->text[o - options], *there = stored.text[o - options];
-        status = qg_fail(QG_EARG, "%s: is of a run with %s %s, but config.toml says %s", path, o->name,
+        status = qg_fail(QG_EARG, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
                          there ? there : "unset", here ? here : "unset");
     }
     config_free(&stored);
@@ -253,7 +253,7 @@ static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
 {
     const char *format = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
     if (!format || !said || strcmp(format, FORMAT))
-        return qg_fail(QG_EFORMAT, "%s: is no checkpoint of this version of qgrad train", path);
+        return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
     return check_identity(r, said, path);
 }
 
@@ -264,7 +264,7 @@ static qg_status check_digest(const run *r, const qg_state *s, const char *path)
     char        found[17];
     report_digest(r->net, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
-    return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, and were saved with %s", path, found, noted);
+    return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, but were saved with %s", path, found, noted);
 }
 
 static qg_status check_record(const run *r, const char *path)
@@ -277,7 +277,7 @@ static qg_status check_record(const run *r, const char *path)
                           at->test_accuracy >= 0 && at->test_accuracy <= 1 &&
                           at->best_accuracy >= 0 && at->best_accuracy <= 1;
     if (possible) return QG_OK;
-    return qg_fail(QG_EFORMAT, "%s: stands at epoch %" PRIu64 ", which the run cannot reach", path,
+    return qg_fail(QG_EFORMAT, "%s: is at epoch %" PRIu64 ", which the run cannot reach", path,
                    at->epoch);
 }
 
@@ -316,7 +316,7 @@ qg_status run_check_best(const run *r)
     if (!a) return QG_EIO;
     const char *epoch = qg_archive_noted(a, "epoch");
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
-        status = qg_fail(QG_EFORMAT, "%s: is of epoch %s, but the best was %" PRIu64, path, epoch ? epoch : "unknown",
+        status = qg_fail(QG_EFORMAT, "%s: is from epoch %s, but the best was epoch %" PRIu64, path, epoch ? epoch : "unknown",
                          r->record.best_epoch);
     const char *said = qg_archive_noted(a, "recipe");
     if (!status) status = check_identity(r, said ? said : "", path);
@@ -331,7 +331,7 @@ static qg_status parse_size(const char *path, const char *size, const char *coun
     if (image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
     const long n = strtol(count, &end, 10);
     if (*end || n < 1 || n > MOST_CLASSES)
-        return qg_fail(QG_EFORMAT, "%s: '%s' is no number of classes, 1..%d", path, count, (int)MOST_CLASSES);
+        return qg_fail(QG_EFORMAT, "%s: '%s' is not a number of classes, 1..%d", path, count, (int)MOST_CLASSES);
     *classes = (int)n;
     return QG_OK;
 }
@@ -359,7 +359,7 @@ qg_status run_load_weights(run *r, run_file f)
     char       *end   = NULL;
     if (steps) r->record.steps = strtoull(steps, &end, 10);
     return end && end != steps && !*end ? QG_OK
-                                        : qg_fail(QG_EFORMAT, "%s: does not say after how many steps", path);
+                                        : qg_fail(QG_EFORMAT, "%s: does not note the number of steps", path);
 }
 
 /* --- saving ------------------------------------------------------------------------------- */

@@ -59,19 +59,19 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("train --model lenet5 --schedule warp", 2, "warp");
     assert_refuses("train --model lenet5 --layer conv9:weight=float", 2,
                    "available: conv1, conv2, fc1, fc2");
-    assert_refuses("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or seconds");
-    assert_refuses("train --model lenet5 --budget 0x5", 2, "write 90s, 50m, 1h or seconds");
-    assert_refuses("train --model lenet5 --budget 5ms", 2, "write 90s, 50m, 1h or seconds");
+    assert_refuses("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or a number of seconds");
+    assert_refuses("train --model lenet5 --budget 0x5", 2, "write 90s, 50m, 1h or a number of seconds");
+    assert_refuses("train --model lenet5 --budget 5ms", 2, "write 90s, 50m, 1h or a number of seconds");
     assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
-    assert_refuses("train --model lenet5 --resume --force", 2, "not both");
+    assert_refuses("train --model lenet5 --resume --force", 2, "exclude each other");
     assert_refuses("eval", 2, "--run is missing");
-    assert_refuses("bench", 2, "name the benchmark first; available: train, eval, peak");
-    assert_refuses("bench --json", 2, "name the benchmark first");
+    assert_refuses("bench", 2, "the benchmark is missing; available: train, eval, peak");
+    assert_refuses("bench --json", 2, "the benchmark is missing");
     assert_refuses("bench evil", 2, "unknown benchmark 'evil'; available: train, eval, peak");
     assert_refuses("bench peak --model lenet5", 2, "unknown option '--model'; options: --threads, --seconds");
     assert_refuses("bench eval --model lenet5 --image 32x32", 2, "write height, width and channels");
     assert_refuses("bench eval --model lenet5 --image 0x32x3", 2, "each 1..4096");
-    assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "and --data is mnist");
+    assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "but --data is mnist");
 }
 
 static void test_bad_files_give_1_and_leave_nothing(void **state)
@@ -79,7 +79,7 @@ static void test_bad_files_give_1_and_leave_nothing(void **state)
     (void)state;
     const char bad[] = "model = \"lenet5\"\nspeed = 3\n";
     write_bytes(at("bad.toml"), bad, sizeof bad - 1);
-    assert_refuses("train --config @/bad.toml --out @/none", 1, "bad.toml:2: no key 'speed'");
+    assert_refuses("train --config @/bad.toml --out @/none", 1, "bad.toml:2: unknown key 'speed'");
     assert_refuses("train --config @/absent.toml --out @/none", 1, "absent.toml");
     assert_refuses("train --model lenet5 --data-dir @/absent --out @/none", 1,
                    "datasets/fetch.sh mnist");
@@ -360,7 +360,7 @@ static void test_eval_finds_what_train_found(void **state)
     assert_true(last_number("test_accuracy") == best);
     assert_status("eval --run @/eval", 0);
     assert_stdout("test accuracy");
-    assert_refuses("eval --run @/eval --data sample", 1, "sample: its images are 28x28x1 of 10 classes");
+    assert_refuses("eval --run @/eval --data sample", 1, "sample: its images are 28x28x1 in 10 classes");
 }
 
 static double accuracy_of(const char *line)
@@ -389,7 +389,7 @@ static void test_eval_with_another_scheme(void **state)
     }
     assert_status("eval --run @/plain --best --weight ttq", 0);
     assert_stdout("weights        ttq, trained as float\n");
-    assert_stdout("started as always: conv1.weight.wp");
+    assert_stdout("initialized as usual: conv1.weight.wp");
 
     /* Trained with stochastic signs, tested with latent weights or with their signs. */
     assert_status("train " SET "--weight binaryconnect:draw=stoch,eval=float --epochs 2 --out @/chance --json", 0);
@@ -402,7 +402,7 @@ static void test_eval_with_another_scheme(void **state)
     const double eight = accuracy_of("eval --run @/eight --json");
     assert_true(accuracy_of("eval --run @/eight --weight lsq:bits=8 --json") == eight);
     assert_status("eval --run @/eight --weight lsq:bits=4", 0);
-    assert_stdout("started as always: conv1.weight.step");
+    assert_stdout("initialized as usual: conv1.weight.step");
     assert_status("eval --run @/eight --weight fake_quant:range=learned,per-channel=yes", 0);
     assert_null(strstr(last.out, ".seen"));
     assert_refuses("eval --run @/plain --weight bop", 1, "conv1.weight has no latent weights");

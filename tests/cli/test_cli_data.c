@@ -18,9 +18,9 @@
 static void test_refusals(void **state)
 {
     (void)state;
-    assert_refuses("train --model lenet5 --data folder", 2, "needs the size of its images: folder:32x32x3");
-    assert_refuses("train --model lenet5 --data folder:32x32", 2, "'32x32' is no image");
-    assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "have 1 channel or 3");
+    assert_refuses("train --model lenet5 --data folder", 2, "needs an image size, as in folder:32x32x3");
+    assert_refuses("train --model lenet5 --data folder:32x32", 2, "'32x32' is not an image size");
+    assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "have 1 or 3 channels");
     assert_refuses("train --model lenet5 --data folder:32x32x3", 1, "the data set folder needs --data-dir");
     assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "datasets/fetch.sh cifar10 fetches it");
     assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range:low=-1,high=1,");
@@ -79,7 +79,7 @@ static void test_eval_names_the_size_that_does_not_fit(void **state)
     (void)state;
     assert_status(TRAIN "--epochs 1 --out @/run --json", 0);
     assert_refuses("eval --run @/run --data sample", 1,
-                   "sample: its images are 28x28x1 of 10 classes, and the run's 16x16x1 of 10");
+                   "sample: its images are 28x28x1 in 10 classes, but the run's are 16x16x1 in 10");
     assert_status("train --model resnet20 --data mnist --data-dir @/set --batch 120 --epochs 1 --budget 0 --out @/deep --json", 0);
     assert_status("eval --run @/deep --data sample --json", 0);
 }
@@ -102,7 +102,7 @@ static void test_eval_of_other_images_keeps_the_statistics(void **state)
 
     /* Moved: the statistics are of the same images, or of none. */
     run_shell("mv @/set @/moved");
-    assert_refuses("eval --run @/run --data-dir @/tests", 1, "and the run, whose statistics normalise, saw ");
+    assert_refuses("eval --run @/run --data-dir @/tests", 1, "but the run whose statistics normalise them saw ");
     run_shell("rm @/tests/train*");
     assert_refuses("eval --run @/run --data-dir @/tests", 1, "train-images");
     assert_status("eval --run @/run --data-dir @/moved --json", 0);
@@ -147,7 +147,7 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_status("eval --run @/pictures --json", 0);
     assert_int_equal(rename(at("moved/train/above"), at("moved/train/zenith")), 0);
     assert_int_equal(rename(at("moved/test/above"), at("moved/test/zenith")), 0);
-    assert_refuses("eval --run @/pictures", 1, "moved: its classes have other names than those the run was trained on");
+    assert_refuses("eval --run @/pictures", 1, "moved: its class names differ from those the run was trained on");
     assert_refuses("train --resume --out @/pictures", 1, "digest");
     assert_int_equal(symlink("nowhere", at("moved/train/lost")), 0);
     assert_refuses("train --model lenet5 --data folder:16x16x3 --data-dir @/moved --out @/none", 1, "moved/train/lost': No such");

@@ -54,9 +54,9 @@ static void test_a_recipe_with_another_optimizer_goes_on(void **state)
 static void test_recipes_that_are_not_there(void **state)
 {
     (void)state;
-    assert_refuses("train --recipe tnw", 2, "no file examples/recipes/tnw.toml; available: plain, twn");
-    assert_refuses("train --recipe ../twn", 2, "'../twn' is no name of a recipe");
-    assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "give one of them");
+    assert_refuses("train --recipe tnw", 2, "examples/recipes/tnw.toml does not exist; available: plain, twn");
+    assert_refuses("train --recipe ../twn", 2, "'../twn' is not a recipe name");
+    assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "exclude each other");
     assert_refuses("train --reported 99", 2, "unknown option '--reported'");
     write_recipe("vague", "provenance = \"hearsay\"\n");
     assert_refuses("train --recipe vague", 1, "vague.toml:9: provenance 'hearsay' is none of code|replication|memory");
@@ -104,7 +104,7 @@ static void test_sittings_add_up(void **state)
     assert_string_equal(last_text("commit"), "another");
     assert_true(last_number("seconds") > 1000);
     edit("sat/result.json", "\"seed\":3", "\"sad\":3");
-    assert_refuses("train --resume --out sat", 1, "result.json: says no seed");
+    assert_refuses("train --resume --out sat", 1, "result.json: seed is missing");
 }
 
 /* --- init --------------------------------------------------------------------------------- */
@@ -123,33 +123,33 @@ static void test_init_takes_all_weights_of_a_run(void **state)
     assert_holds("again/config.toml", line);
 
     assert_status("train --recipe plain --weight ttq --init float --out told --budget 0", 0);
-    snprintf(line, sizeof line, "begins with 17 arrays of digest %s", source);
+    snprintf(line, sizeof line, "starts from 17 arrays with digest %s", source);
     assert_stdout(line);
-    assert_stdout("started as always: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp");
+    assert_stdout("initialized as usual: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp");
     cJSON_Delete(of_source);
     assert_status("train --recipe plain --weight ttq --init float/last.safetensors --out ttq-file --json", 0);
     assert_same_run("ttq", "ttq-file");
     assert_status("train --recipe plain --weight float --init ttq --budget 0 --out back", 0);
-    assert_stdout("of no use here: conv1.weight.wn, conv1.weight.wp");
+    assert_stdout("not used by this net: conv1.weight.wn, conv1.weight.wp");
 }
 
 /* A resumed run needs the weights of --init only until its first checkpoint, and accepts no others. */
 static void test_init_belongs_to_the_run(void **state)
 {
     (void)state;
-    assert_refuses("train --config ttq/config.toml --out ttq-2", 1, "say --init and where they are");
-    assert_refuses("train --resume --out ttq --init ttq", 1, "and the run began with");
-    assert_refuses("train --resume --out float --init float", 1, "the run began without one, and goes on without");
+    assert_refuses("train --config ttq/config.toml --out ttq-2", 1, "pass their location with --init");
+    assert_refuses("train --resume --out ttq --init ttq", 1, "but the run started with");
+    assert_refuses("train --resume --out float --init float", 1, "the run started without initial weights");
     assert_status("train --recipe plain --weight ttq --init float --out cut --budget 0 --json", 0);
     assert_status("train --resume --out cut --json", 0);
     assert_same_run("ttq", "cut");
     assert_int_equal(mkdir("begun", 0700), 0);                  /* as if killed before the first checkpoint */
     copy("ttq/config.toml", "begun/config.toml");
-    assert_refuses("train --resume --out begun", 1, "say --init and where they are");
+    assert_refuses("train --resume --out begun", 1, "pass their location with --init");
     assert_status("train --resume --out begun --init float --json", 0);
     assert_same_run("ttq", "begun");
     write_recipe("tuned", "init-recipe = \"plain\"\n");
-    assert_refuses("train --recipe tuned", 1, "say --init runs/plain/seed-3");
+    assert_refuses("train --recipe tuned", 1, "pass --init runs/plain/seed-3");
 }
 
 static qg_archive *weights_of(const char *path, const char *name, const qg_named_array **e)

@@ -105,12 +105,12 @@ static void test_what_a_row_begins_with_is_checked(void **state)
     assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 4 --json", 0);
     assert_refuses("results --add runs/tuned/seed-4", 1, "whose run with this seed is not in results");
     assert_status("train --recipe tuned --epochs 1 --init runs/twn/seed-10 --out elsewhere --json", 0);
-    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began with weights of digest ");
+    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: started from weights with digest ");
     assert_status("train --recipe twn --init runs/memory/seed-3 --out elsewhere --force --json", 0);
-    assert_refuses("results --add elsewhere", 1, "began with other weights (--init), and its recipe names none");
+    assert_refuses("results --add elsewhere", 1, "started from other weights (--init), but its recipe names none");
     assert_status("train --recipe plain --epochs 1 --out elsewhere --force --json", 0);
     edit("elsewhere/config.toml", "recipe = \"plain\"", "recipe = \"tuned\"");
-    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: began without the weights of memory");
+    assert_refuses("results --add elsewhere", 1, "tuned, seed 3: did not start from the weights of memory");
 }
 
 /* On another machine both have other bits, and each alone would contradict the other's logs. */
@@ -186,13 +186,13 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     assert_status("results", 0);
     assert_status("results --check", 0);
     edit("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
-    assert_refuses("results --check", 1, "results/twn/seed-10: result.json says best_epoch 1");
+    assert_refuses("results --check", 1, "results/twn/seed-10: result.json has best_epoch 1");
     copy("kept", "results");
     edit("results/twn/seed-10/result.json", "\"test_images\":", "\"test_images\":0,\"images\":");
-    assert_refuses("results", 1, "on 0 images cannot be");
+    assert_refuses("results", 1, "on 0 images is impossible");
     copy("kept", "results");
     edit("results/twn/seed-10/result.json", "\"images_per_second\":", "\"images_per_second\":9");
-    assert_refuses("results --check", 1, "results/twn/seed-10: result.json says images_per_second 9");
+    assert_refuses("results --check", 1, "results/twn/seed-10: result.json has images_per_second 9");
     copy("kept", "results");
     edit("results/twn/seed-11/metrics.csv", "\n2,", "\n3,");
     assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
@@ -201,16 +201,16 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
     copy("kept", "results");
     edit("results/twn/seed-11/result.json", "\"test_images\":60", "\"test_images\":61");
-    assert_refuses("results --check", 1, "is no whole number of 61 images");
+    assert_refuses("results --check", 1, "is not a whole number of 61 images");
     copy("kept", "results");
     edit("results/twn/seed-11/config.toml", "lr = 0.01", "lr = 0.02");
     assert_refuses("results --check", 1, "twn: the runs with seeds 10 and 11 differ in lr");
     copy("kept", "results");
     edit("results/twn/seed-11/config.toml", "data = ", "# data = ");
-    assert_refuses("results --check", 1, "results/twn/seed-11/config.toml: names no data");
+    assert_refuses("results --check", 1, "results/twn/seed-11/config.toml: the data set is missing");
     copy("kept", "results");
     edit("results/twn/seed-11/config.toml", "recipe = \"twn\"", "recipe = \"plain\"");
-    assert_refuses("results --check", 1, "results/twn/seed-11: holds the run of results/plain/seed-11");
+    assert_refuses("results --check", 1, "results/twn/seed-11: contains the run of results/plain/seed-11");
     copy("kept", "results");
     assert_status("results --check", 0);
 }
@@ -221,15 +221,15 @@ static void test_what_is_no_row_is_not_added(void **state)
     assert_status("train --config examples/recipes/twn.toml --out filed --json", 0);
     assert_refuses("results --add filed", 1, "filed: was not trained with --recipe");
     assert_status("train --recipe twn --seed 8 --budget 0 --json", 0);
-    assert_refuses("results --add runs/twn/seed-8", 1, "seed-8: is not finished, it stands after 0 of 2 epochs");
+    assert_refuses("results --add runs/twn/seed-8", 1, "seed-8: is not finished: 0 of 2 epochs are done");
     assert_refuses("results --add absent", 1, "absent/config.toml");
     assert_status("train --recipe twn --seed 12 --epochs 1 --json", 0);
     assert_refuses("results --add runs/twn/seed-12", 1, "twn: the runs with seeds 10 and 12 differ in epochs");
     assert_int_equal(access("results/twn/seed-12", F_OK), -1);
-    assert_refuses("results --add runs/twn/seed-10 --check", 2, "not both");
+    assert_refuses("results --add runs/twn/seed-10 --check", 2, "exclude each other");
     assert_status("results --check", 0);
     edit("examples/recipes/twn.toml", "epochs = 2", "epochs = 2\nfold-batchnorm = true");
-    assert_refuses("results --check", 1, "twn, seed 10: the recipe as it is now cannot have led to this run's fold-batchnorm");
+    assert_refuses("results --check", 1, "twn, seed 10: the current recipe cannot produce this run's fold-batchnorm");
     write_recipe("twn", "");
     assert_refuses("results --check", 1, "is '| [twn](twn) | A paper");
 }
@@ -264,8 +264,8 @@ static void test_there_is_no_table_where_there_are_no_recipes(void **state)
 {
     (void)state;
     assert_int_equal(chdir("set"), 0);
-    assert_refuses("results", 1, "no examples/recipes is here");
-    assert_refuses("results --check --json", 1, "no examples/recipes is here");
+    assert_refuses("results", 1, "examples/recipes does not exist here");
+    assert_refuses("results --check --json", 1, "examples/recipes does not exist here");
     assert_int_equal(access("results", F_OK), -1);
     assert_int_equal(chdir(root), 0);
 }

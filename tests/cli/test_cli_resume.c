@@ -108,7 +108,7 @@ static void test_resuming_nothing_starts(void **state)
 static void assert_lost(void)
 {
     run_shell("rm -rf @/copy && cp -r @/lost @/copy");
-    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; --force begins anew");
+    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; --force starts again");
     run_shell("diff -r @/copy @/lost");
 }
 
@@ -197,7 +197,7 @@ static void test_one_process_per_run_directory(void **state)
 {
     (void)state;
     const pid_t pid = start_endless(ENDLESS "--out @/locked");
-    assert_refuses("train --resume --out @/locked", 1, "is locked: another process trains in it");
+    assert_refuses("train --resume --out @/locked", 1, "is locked: another process is training in it");
     kill(pid, SIGKILL);
     assert_int_equal(finish(pid), 1000 + SIGKILL);
 }
@@ -213,7 +213,7 @@ static void test_a_run_does_not_write_into_anothers_directory(void **state)
         if (stopped) kill(pid, SIGTERM);
         kill(pid, SIGCONT);
         assert_int_equal(finish(pid), 1);
-        assert_stderr("moving is no longer the directory that this run began in");
+        assert_stderr("moving is no longer the directory that this run started in");
         assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
     }
     assert_status("train --resume --out @/moved-0 --budget 0", 0);
@@ -248,9 +248,9 @@ static void test_places_that_no_run_reaches_are_refused(void **state)
     assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
     run_shell("cd @ && cp -r placed epoch && cp -r placed batch && cp -r placed best");
     change_byte(at("epoch/last.safetensors"), "run.epoch", 0, 64);
-    assert_refuses("train --resume --out @/epoch", 1, "stands at epoch 64, which the run cannot reach");
+    assert_refuses("train --resume --out @/epoch", 1, "is at epoch 64, which the run cannot reach");
     change_byte(at("batch/last.safetensors"), "run.batch", 0, 11);      /* there are ten */
-    assert_refuses("train --resume --out @/batch", 1, "the checkpoint is of a run with more data than there is");
+    assert_refuses("train --resume --out @/batch", 1, "the checkpoint belongs to a run with more training images");
     change_byte(at("best/last.safetensors"), "run.best_epoch", 0, 1);
     assert_refuses("train --resume --out @/best", 1, "which the run cannot reach");
 }
@@ -263,7 +263,7 @@ static void test_what_older_versions_did_not_write_is_not_missed(void **state)
     assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 0);
     run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.tmp && sed -i /data-digest/d config.toml");
     /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
-    assert_refuses("train --resume --out @/older", 1, "is of a run with data-digest");
+    assert_refuses("train --resume --out @/older", 1, "belongs to a run with data-digest");
     run_shell("cp @/newer/config.toml @/older/");
     assert_status("train --resume --out @/older --json", 0);
     assert_same_run("newer", "older");
@@ -290,7 +290,7 @@ static void test_files_that_are_lost_are_noticed(void **state)
     flip_a_sign(at("bad/best.safetensors"));
     assert_refuses("eval --run @/bad --best", 1, "bad/best.safetensors: is damaged");
     run_shell("cd @ && sed -i /^model/d bad/config.toml");
-    assert_refuses("train --resume --out @/bad", 1, "bad/config.toml: names no model");
+    assert_refuses("train --resume --out @/bad", 1, "bad/config.toml: the model is missing");
 }
 
 static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
@@ -315,7 +315,7 @@ static void test_a_checkpoint_of_another_net_is_refused(void **state)
     run_shell("cp @/adam/last.safetensors @/slow/best.safetensors @/ternary");
     assert_refuses("eval --run @/ternary", 1, "last.safetensors");
     assert_refuses("eval --run @/ternary --best", 1,
-                   "is of a run with lr 0.001, but config.toml says 0.01");
+                   "belongs to a run with lr 0.001, but config.toml has 0.01");
     assert_refuses("train --resume --out @/ternary", 1, "last.safetensors");
 }
 

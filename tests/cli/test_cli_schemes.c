@@ -321,15 +321,15 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
     static const struct {
         const char *options, *part;
     } lines[] = {
-        { "--weight bop", "say --optimizer bop" },
-        { "--weight twn --layer fc1:weight=bop --optimizer adam", "say --optimizer bop" },
-        { "--weight twn --optimizer bop", "bop trains weights of the scheme bop, and there are none" },
+        { "--weight bop", "use --optimizer bop" },
+        { "--weight twn --layer fc1:weight=bop --optimizer adam", "use --optimizer bop" },
+        { "--weight twn --optimizer bop", "bop only trains weights of the scheme bop" },
         { "--weight bop --optimizer bop --momentum 0.9", "momentum is an option of sgd, not of bop" },
         { "--optimizer adam --gamma 0.1", "gamma is an option of bop, not of adam" },
         { "--beta1 0.5", "beta1 is an option of adam and bop, not of sgd" },
         { "--optimizer adam --beta1 1", "beta1 1 is not in" },
-        { "--fold-batchnorm", "fold-batchnorm: there is no quantized weight" },
-        { "--quantize-after 5", "quantize-after: there is no input quantizer" },
+        { "--fold-batchnorm", "fold-batchnorm: no weight is quantized" },
+        { "--quantize-after 5", "quantize-after: no input is quantized" },
         { "--input ttq", "ttq is a scheme for weights, not for inputs; available: float, sign" },
         { "--weight twn --gradient twn", "twn is a scheme for weights, not for gradients" },
         { "--layer fc1:gradient=sign", "sign is a scheme for inputs, not for gradients" },
@@ -345,7 +345,7 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
         snprintf(line, sizeof line, "train " SET "%s --out @/refused", lines[i].options);
         assert_refuses(line, 2, lines[i].part);
     }
-    assert_refuses("bench train --model lenet5 --weight bop --data synthetic", 2, "say --optimizer bop");
+    assert_refuses("bench train --model lenet5 --weight bop --data synthetic", 2, "use --optimizer bop");
     assert_refuses("train --model resnet20 --data synthetic --weight xnor --input xnor --out @/refused", 2,
                    "xnor scales the result of a product");
     assert_status("summary --model resnet20 --data synthetic --weight xnor --input xnor:scale=off", 0);

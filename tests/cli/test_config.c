@@ -77,33 +77,33 @@ static void test_strings_and_arrays(void **state)
 static void test_what_is_no_configuration_is_refused_with_its_line(void **state)
 {
     (void)state;
-    assert_refused("batch = 3\nbatch = 4", "f:2: batch is there twice");
-    assert_refused("\n\nspeed = 3", "f:3: no key 'speed'; keys: model, data,");
-    assert_refused("json = true", "f:1: no key 'json'");
+    assert_refused("batch = 3\nbatch = 4", "f:2: batch is set twice");
+    assert_refused("\n\nspeed = 3", "f:3: unknown key 'speed'; available: model, data,");
+    assert_refused("json = true", "f:1: unknown key 'json'");
     assert_refused("batch", "f:1: expected = after the key");
-    assert_refused("batch =", "f:1: a key without a value");
+    assert_refused("batch =", "f:1: the value is missing");
     assert_refused("[net]", "f:1: expected key = value");
     assert_refused("batch = 3 4", "f:1: expected the end of the line");
-    assert_refused("batch = \"3\"", "f:1: batch takes no string");
+    assert_refused("batch = \"3\"", "f:1: batch takes a value without quotes");
     assert_refused("model = lenet5", "f:1: model takes a string in quotes");
-    assert_refused("model = [\"lenet5\"]", "f:1: model takes one value, no array");
+    assert_refused("model = [\"lenet5\"]", "f:1: model takes a single value, not an array");
     assert_refused("layer = \"conv1:weight=float\"", "f:1: layer takes an array of strings");
     assert_refused("layer = [\"conv1:weight=float\" 'x']", "f:1: expected , or ] in the array");
     assert_refused("layer = [conv1]", "f:1: expected a string or ] in the array");
-    assert_refused("model = \"lenet5", "f:1: a string without its end");
-    assert_refused("model = \"lenet5\\n\"", "f:1: an escape other than");
+    assert_refused("model = \"lenet5", "f:1: unterminated string");
+    assert_refused("model = \"lenet5\\n\"", "f:1: an escape sequence other than");
 }
 
 static void test_values_out_of_range_are_refused(void **state)
 {
     (void)state;
     assert_refused("batch = 0", "batch 0 is not in 1..65536");
-    assert_refused("batch = 1.5", "batch '1.5' is no whole number");
-    assert_refused("batch = 3x", "batch '3x' is no whole number");
-    assert_refused("lr = nan", "lr 'nan' is no number");
-    assert_refused("lr = inf", "lr 'inf' is no number");
+    assert_refused("batch = 1.5", "batch '1.5' is not a whole number");
+    assert_refused("batch = 3x", "batch '3x' is not a whole number");
+    assert_refused("lr = nan", "lr 'nan' is not a number");
+    assert_refused("lr = inf", "lr 'inf' is not a number");
     assert_refused("lr = 1e999", "lr 1e999 is not in");
-    assert_refused("lr = 0x10", "lr '0x10' is no number");
+    assert_refused("lr = 0x10", "lr '0x10' is not a number");
     assert_refused("momentum = -0.5", "momentum -0.5 is not in 0..0.9999");
     assert_refused("nesterov = yes", "nesterov 'yes' is neither true nor false");
     assert_refused("optimizer = \"sdg\"", "optimizer 'sdg' is none of sgd|adam|bop");
@@ -111,7 +111,7 @@ static void test_values_out_of_range_are_refused(void **state)
     assert_refused("model = \"lenet\"", "unknown model 'lenet'; available: lenet5");
     assert_refused("data = \"\"", "unknown data set ''; available: mnist, fashion-mnist, cifar10, cifar100, folder, sample");
     assert_refused("data-dir = \"\"", "data-dir: the value is empty");
-    assert_refused("data-dir = \"a\tb\"", "data-dir: the value holds a control character");
+    assert_refused("data-dir = \"a\tb\"", "data-dir: the value contains a control character");
 }
 
 static void test_images_have_one_spelling(void **state)
