@@ -103,7 +103,7 @@ def fake_quant_args(t, rng, size):
             row.compare(what, y, lambda: qgrad.fake_quant("args", x, lo, hi, bits, narrow), {"x": x})
             back.compare(what, dx, lambda: qgrad.fake_quant_gradient("args", g, x, lo, hi, bits, narrow),
                          {"x": x, "g": g}, drop)
-            text = f"fake_quant:range=fixed,bits={bits},min={float(lo)!r},max={float(hi)!r}" + ",narrow=yes" * narrow
+            text = f"fake_quant:range=fixed,bits={bits},min={float(lo)!r},max={float(hi)!r}" + ",narrow-range=yes" * narrow
             on_tape = masked(x, lo, hi, bits, narrow, k=1)
             if lo > -1000 and hi < 1000:                # as far as the option goes
                 tape.compare(what, (y, dx), lambda: scheme_of(text, qgrad.INPUT, x, g, (0, 0, 0))[:2],
@@ -134,7 +134,7 @@ def fake_quant_vars(t, rng, size):
                          {"x": x, "g": g}, drop, (None, SUM, SUM), (None, *sums))
             if lo > 0 or hi < 0:
                 continue            # the scheme learns ranges with 0 inside
-            text = f"fake_quant:range=learned,bits={bits}" + ",narrow=yes" * narrow
+            text = f"fake_quant:range=learned,bits={bits}" + ",narrow-range=yes" * narrow
             on_tape = [r.moved(by=1) for r in drop]
             if narrow_of(lo, hi):
                 on_tape = [Declared("range-opened")]
@@ -187,7 +187,7 @@ def channels_on_tape(x, g, lo, hi, bits, narrow, role):
     """TensorFlow's channels are inmost; those of a weight are outmost here."""
     there = (lambda a: np.ascontiguousarray(np.moveaxis(a, 3, 0))) if role == qgrad.WEIGHT else (lambda a: a)
     back = (lambda a: np.ascontiguousarray(np.moveaxis(a, 0, 3))) if role == qgrad.WEIGHT else (lambda a: a)
-    text = f"fake_quant:range=learned,bits={bits},per-channel=yes" + ",narrow=yes" * narrow
+    text = f"fake_quant:range=learned,bits={bits},per-channel=yes" + ",narrow-range=yes" * narrow
     y, dx, d, _ = qgrad.scheme(text, there(x), there(g), role, [*lo, *hi, 1, *np.zeros_like(lo)])
     return back(y), back(dx), d[:lo.size], d[lo.size:2 * lo.size]
 
