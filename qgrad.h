@@ -22,6 +22,7 @@ extern "C" {
 #include "core/status.h"
 #include "core/tensor.h"
 #include "core/io/array.h"
+#include "core/io/keys.h"
 #include "core/rng.h"
 #include "core/arena.h"
 #include "core/params.h"
