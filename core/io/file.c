@@ -175,7 +175,7 @@ void qg_file_put(qg_file *f, const void *bytes, size_t n)
     f->used += n;
 }
 
-/* A rename is on the disk when its directory is. */
+/* A rename reaches the disk when its directory does. */
 static void flush_directory(qg_file *f)
 {
     char *slash = strrchr(f->path, '/');

@@ -12,7 +12,7 @@
 
 enum { LENGTH_BYTES = 8, ALIGN = 8, MAX_HEADER = 100000000 };
 
-/* Array data goes between memory and file as it stands.  A big-endian port would swap the bytes of every
+/* Array data is copied between memory and file unchanged.  A big-endian port would swap the bytes of every
  * element in qg_safetensors_load and _write, and then drop this line. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian");
 
@@ -28,8 +28,8 @@ struct qg_archive {
 
 /* --- the header --------------------------------------------------------------------------- */
 
-/* Nothing in a file is believed before it is checked, and no memory is taken by a number that a file states
- * alone: the lists grow with what was read, the header and the data are parts of a file of known size. */
+/* Everything in a file is checked before it is used, and no number in a file determines how much memory is taken: the
+ * lists grow with the entries that were read, and header and data are parts of a file of known size. */
 
 static const struct dtype {
     const char *name;
@@ -145,7 +145,7 @@ static bool read_notes(qg_json *j, qg_archive *a)
     }
 }
 
-/* Everything the header says, into the lists of a.  After a failure they hold what was read until then. */
+/* Reads the header into the lists of a.  After a failure they hold the entries before it. */
 static bool read_lists(qg_json *j, qg_archive *a)
 {
     bool has_notes = false;
@@ -255,7 +255,7 @@ qg_status qg_safetensors_open(const char *path, qg_archive **archive)
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* A file need not align its arrays, so each is read to a place of its own. */
+/* A file need not align its arrays, so each is read into an aligned place of its own. */
 qg_status qg_safetensors_load(qg_archive *a)
 {
     qg_status s     = QG_OK;
@@ -332,7 +332,7 @@ typedef struct list {
     size_t          note_count;
 } list;
 
-/* Where the header goes.  The length of the header precedes it, so it is first put without a file, to be measured. */
+/* Where the header goes.  Its length precedes it in the file, so the header is first put without a file, to measure it. */
 typedef struct sink {
     qg_file *file;
     size_t   n;

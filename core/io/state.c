@@ -10,7 +10,7 @@
 #include "core/io/safetensors.h"
 
 enum {
-    MESSAGE_BYTES = 2048,                    /* what qg_errmsg() has room for */
+    MESSAGE_BYTES = 2048,                    /* as many as qg_errmsg() can hold */
     NAME_BYTES    = 200,                     /* of a name in a message */
     SHAPE_BYTES   = QG_MAX_RANK * 21 + 3,    /* a comma and 20 digits each */
     WHAT_BYTES    = 2 * SHAPE_BYTES + 64,    /* two shapes, two dtypes */
@@ -176,7 +176,7 @@ qg_status qg_state_save(const qg_state *s, const char *path)
     return status ? status : qg_safetensors_write(path, s->entries, s->count, s->notes, s->note_count);
 }
 
-/* A list of complaints that ends in time. */
+/* A list of mismatches, cut to fit a message. */
 typedef struct report {
     char   text[MESSAGE_BYTES];
     size_t used, listed, left_out;
@@ -222,7 +222,7 @@ static void compare(report *r, const qg_named_array *file, const qg_named_array 
     complain(r, file->name, what);
 }
 
-/* Both lists are sorted by name: one walk meets every array of either. */
+/* Both lists are sorted by name, so one walk visits every array of either. */
 static qg_status compare_all(const qg_state *s, const qg_archive *a, const char *path)
 {
     report                r = { .listed = 0 };

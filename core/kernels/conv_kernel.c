@@ -7,25 +7,25 @@
 
 /* --- forward and input gradient ----------------------------------------------------------- */
 
-/* The input gradient takes rows of one column's products until it has STRIP pixels, so that they
- * stay in the cache for the next column. */
+/* The input gradient collects rows of products of one kernel column until it has STRIP pixels, few enough to stay in
+ * the cache for the next column. */
 enum { STRIP = 48 };
 
-/* What forward and input gradient have in common.  For each pixel of rows x cols
+/* A product, as forward and the input gradient need it.  For each pixel of rows x cols
  *     y[row][col][lane] = start[lane] + sum over t, i of x[row][col][t][i] * w[t][i][lane]
- * in steps given in floats.  The k values of x lie side by side: the kernel's columns and channels
- * in the forward direction, the output channels in the other. */
+ * with steps in floats.  The k values of x are adjacent: the kernel's columns and channels in forward, the output
+ * channels in the input gradient. */
 typedef struct product {
     const float *x, *w;
-    const float *start;     /* BLOCK floats; NULL: what y holds */
+    const float *start;     /* BLOCK floats; NULL: the old y */
     float       *y;
     ptrdiff_t    x_row, x_col, x_tap, w_tap, y_row, y_col;
     int          rows, cols, taps, k;
     int          block;     /* from one w[t][i] to the next */
-    int          lanes;     /* how many of them count; tiles are one vector wide if those fit */
+    int          lanes;     /* how many of them are used; tiles are one vector wide if they fit */
 } product;
 
-/* step: from one pixel of x to the next where that is a constant; 0: see x_at. */
+/* step: floats from one pixel of x to the next, if constant; 0: see x_at. */
 INLINE void tile(int pixels, int vectors, int step, const product *m, const float *x0,
                  const ptrdiff_t *x_at, float *y, const ptrdiff_t *y_at)
 {
@@ -113,8 +113,8 @@ INLINE void advance(const product *m, cursor *at)
     at->y += m->y_row - m->cols * m->y_col;
 }
 
-/* The next pixels of them, for a tile of size pixels.  A tail computes its last pixel more than
- * once, each time from the same start. */
+/* The places of the next pixels, for a tile of size pixels.  A tail computes its last pixel more than once, each time
+ * from the same start. */
 static void take(const product *m, cursor *next, int pixels, int size, places *at)
 {
     const cursor first = *next;
@@ -130,7 +130,7 @@ static void take(const product *m, cursor *next, int pixels, int size, places *a
     at->pixels = size;
 }
 
-/* A tile's offsets cost a register each, and one vector per pixel leaves no time to reload those
+/* Each offset of a tile costs a register, and one vector per pixel leaves no time to reload offsets
  * that did not fit.  Where the pixels of a row are one vector apart (16 channels after 16), tiles
  * end with the row instead: offsets are then constants in the code, and the same for every tile. */
 static void multiply_rows(const product *m)
@@ -217,8 +217,8 @@ typedef struct band {
     int first, q, rows, t0, t1;
 } band;
 
-/* dx of a band, for one block of channels, one kernel column after another.  The weights stand in
- * reverse order: the last tap first. */
+/* dx of a band, for one block of channels, one kernel column after another.  The weights are in reverse order, the
+ * last tap first. */
 static void band_gradient(const qg__conv *g, const float *dy, const float *wb, int lanes, band b,
                           float *dx)
 {
@@ -242,8 +242,8 @@ static void band_gradient(const qg__conv *g, const float *dy, const float *wb, i
         });
 }
 
-/* A row of dx receives dy through kernel row i from the output row at (row - i) / stride, if there
- * is one.  The sum over those and over the output channels stays in registers, dx is read and
+/* A row of dx receives dy through kernel row i from the output row at (row - i) / stride, if it
+ * exists.  The sum over those and over the output channels stays in registers, dx is read and
  * written once per kernel column, and each weight meets each dy exactly once. */
 static void input_gradient(const qg__conv *g, const float *dy, const float *wb, float *dx)
 {
@@ -322,7 +322,7 @@ static void pack_backward(const qg__conv *g, int b0, int b1, const float *w, flo
 
 enum { VISIT = 256 };
 
-/* The kw * c rows of weights of a kernel row are taken by chunks, whose copies stay in the cache too.
+/* The kw * c rows of weights of a kernel row are processed in chunks, whose copies stay in the cache too.
  * A unit u is a chunk of kernel row u % kh, for all output channels. */
 enum { CHUNK = 192 };
 
@@ -338,7 +338,7 @@ static size_t scratch_size(const qg__conv *g)
 /* The pixels of some rows of some images, and the weights that meet them: kernel columns and channels
  * lie side by side in x, so one pointer and constants reach a tile's rows of weights. */
 typedef struct correlation {
-    const float *x, *dy;        /* dy: packed, one block of channels after another pixel */
+    const float *x, *dy;        /* dy: packed, a block of channels for each pixel */
     float       *acc;
     ptrdiff_t    x_col, x_row, x_image;
     int          cols, rows, images;
@@ -420,7 +420,7 @@ static void gather(const correlation *m, int k, float *to)
     }
 }
 
-/* k rows of one block of weights; gathered: where gather has put theirs of x, NULL: read in place. */
+/* k rows of one block of weights; gathered: the rows of x that gather has copied for them, NULL: read x in place. */
 static void correlate(correlation m, int k, const float *gathered)
 {
     const int    most   = m.vectors == 2 ? PIXELS_2 : PIXELS_1;
@@ -450,8 +450,8 @@ static void pack_pixels(const float *dy, int pixels, int oc, int lanes, int widt
     }
 }
 
-/* The same holds for x where its pixels are FAR floats apart or more: a chunk of its rows is copied
- * for all tiles, which pays if MANY blocks of channels read it then. */
+/* Pixels of x that are FAR floats apart or more share lines of the cache in the same way.  A chunk of their rows is
+ * then copied for all tiles, which pays off if at least MANY blocks of channels read it. */
 enum { FAR = 64, MANY = 4 };
 
 static bool is_wide(const qg__conv *g)

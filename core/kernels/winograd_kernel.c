@@ -159,9 +159,9 @@ INLINE void transform_sums(const float *s, ptrdiff_t pitch, vec dg[TAPS])
     }
 }
 
-/* --- visits ------------------------------------------------------------------------------- */
+/* --- products of a visit ------------------------------------------------------------------ */
 
-/* A visit takes TILES tiles of an image, few enough for what it writes to stay in a core's own cache:
+/* A visit takes TILES tiles of an image, few enough for its results to stay in a core's own cache:
  *     inputs                  [point][c / 16][TILES][16]
  *     products or gradients   [point][TILES][block]
  * Here and among the weights a gap of one group follows each point; otherwise all sixteen points would share few
@@ -179,7 +179,7 @@ static size_t scratch_size(const qg__conv *g)
     return (size_t)(POINTS * (input_pitch(most) + product_pitch(BLOCK)));
 }
 
-/* Only where a vector is a group can a block be one vector: channels come in sixteens. */
+/* A block can be one vector only where a vector is a group, since channels come in sixteens. */
 enum { WIDE = VL == (int)GROUP };
 
 /* All tiles of a visit, in parts of nearly equal, even size; an odd one computes the next tile too,
@@ -205,7 +205,7 @@ static void multiply(int tiles, int block, const float *x, int groups, const flo
     }
 }
 
-/* A group of 16 rows of weights, in parts whose sums stay in registers. */
+/* A group of 16 rows of weights, in parts whose sums fit the registers. */
 static void correlate(int tiles, int block, const float *x, const float *d, float *acc)
 {
     if (WIDE && block == VL) correlate_tile(GROUP, 1, x, d, tiles, acc);
@@ -223,7 +223,7 @@ static void correlate(int tiles, int block, const float *x, const float *d, floa
 typedef struct visit {
     int       first, tiles;         /* of an image */
     int       across;               /* tiles in a row of it */
-    ptrdiff_t col, row;             /* floats from one pixel to the next, and to the one below */
+    ptrdiff_t col, row;             /* floats from one pixel to the next and to the one below it */
 } visit;
 
 static int visits_of(const qg__conv *g) { return (g->oh / 2 * (g->ow / 2) + TILES - 1) / TILES; }
@@ -311,7 +311,7 @@ static void forward_add(const qg__conv *g, const float *x, const float *wf, floa
     convolve(g, x, wf, NULL, true, y, scratch);
 }
 
-/* A unit is some blocks of channels, for which the inputs are gathered anew: so not many. */
+/* A unit is some blocks of channels.  Each unit gathers the inputs again, so there are few. */
 enum { UNITS = 8 };
 
 static int blocks_of(int channels) { return (channels + block_of(channels) - 1) / block_of(channels); }
@@ -342,8 +342,8 @@ static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const
 
 /* --- weights -------------------------------------------------------------------------------- */
 
-/* A vector of output channels and a group of input channels, whose kernels are TAPS * c floats apart in w,
- * often few lines of the cache: whole lines are copied, and lanes then picked from the copy. */
+/* A vector of output channels and a group of input channels.  Their kernels are TAPS * c floats apart in w, so they
+ * often share few lines of the cache: whole lines are copied, and lanes are taken from the copy. */
 typedef float corner[VL][TAPS][GROUP];
 
 static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)
@@ -352,7 +352,7 @@ static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, floa
     const ptrdiff_t weights = weight_pitch(g->c, block);
     for (int o = b0 * block; o < b1 * block; o += VL)
         for (int c = 0; c < g->c; c += GROUP) {
-            corner part = { 0 };            /* what a block that is not filled has */
+            corner part = { 0 };            /* for a block that is not filled */
             for (int lane = 0; lane < least(VL, g->oc - o); lane++)
                 for (int t = 0; t < TAPS; t++)
                     memcpy(part[lane][t], w + ((ptrdiff_t)(o + lane) * TAPS + t) * g->c + c, sizeof part[0][0]);

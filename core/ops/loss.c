@@ -2,8 +2,8 @@
 
 #include "core/ops/ops.h"
 
-/* Both losses leave dL/dx for a gradient of 1 in y->saved, [n][classes], so that labels may go
- * once the op has returned.  They run on one thread: a loss is one sum. */
+/* Both losses save dL/dx for a gradient of 1, [n][classes], so labels need not outlive the call.  They run on one
+ * thread, since a loss is one sum. */
 static void loss_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
@@ -16,7 +16,7 @@ static void loss_backward(qg_tape *t, qg_var *y)
 static const qg_op cross_entropy = { "cross_entropy", loss_backward, .assigns = true };
 static const qg_op squared_hinge = { "squared_hinge", loss_backward, .assigns = true };
 
-/* One row's part of the loss, in double, times weight; slope is [classes], or NULL. */
+/* weight times the loss of one row, in double; slope is [classes] or NULL. */
 typedef double (*row_loss)(const float *x, size_t classes, size_t label, double weight,
                            float *slope);
 

@@ -3,16 +3,16 @@
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
 
-/* A piece is one row of the result: windows do not overlap, so it alone reads and writes its rows
- * of x.  Rows and columns that no window reaches get no gradient. */
+/* A piece is one row of the result.  Windows do not overlap, so no other piece reads or writes its rows of x.  Rows
+ * and columns that no window reaches get no gradient. */
 typedef struct pooling {
     const qg_var *y;
     int           h, w;     /* of a window */
     int32_t      *at;       /* max: [y], which element of its window, row by row; NULL in QG_EVAL */
-    float        *part;     /* average: [threads][c] of a window in parts; NULL: it is one */
+    float        *part;     /* average: [threads][c], for windows in parts; NULL: each is one part */
 } pooling;
 
-/* Where in x the windows of this row of the result begin. */
+/* The offset in x of the first window of this row of the result. */
 static size_t corner(const pooling *s, int row)
 {
     const qg_shape x = s->y->in[0]->shape, y = s->y->shape;
@@ -20,7 +20,7 @@ static size_t corner(const pooling *s, int row)
     return i * (size_t)x.w * (size_t)x.c;
 }
 
-/* And where, from there, the channels of element q of window j. */
+/* The offset from there of the channels of element q of window j. */
 static size_t element(const pooling *s, size_t j, int q)
 {
     const qg_shape x = s->y->in[0]->shape;
@@ -28,7 +28,8 @@ static size_t element(const pooling *s, size_t j, int q)
     return ((size_t)(q / s->w) * (size_t)x.w + w) * (size_t)x.c;
 }
 
-/* Zeros what lies right of the last window of this row, and below it if it is the image's last. */
+/* Zeros the gradient right of the last window of this row, and below the windows if the row is the last of its
+ * image. */
 static void clear_rest(const pooling *s, int row)
 {
     const qg_shape x = s->y->in[0]->shape, y = s->y->shape;
@@ -157,8 +158,8 @@ static void mean_backward(qg_tape *t, qg_var *y)
 static const qg_op avgpool        = { "avgpool", mean_backward, .assigns = true };
 static const qg_op global_avgpool = { "global_avgpool", mean_backward, .assigns = true };
 
-/* A float that has grown too large for what is added to it loses digits: 0.25 % over 512 x 512 equal
- * pixels.  So a window of more elements than this is summed in parts. */
+/* A float sum that is much larger than its terms loses digits: 0.25 % over 512 x 512 equal pixels.  So a window of
+ * more elements than this is summed in parts. */
 enum { PART = 1024 };
 
 static void mean_value(void *context, int row, int worker)
