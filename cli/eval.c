@@ -68,7 +68,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
     qg_loader_free(test);
     if (!strcmp(stored, found)) return train;
     if (*found && !check_names(e, train, dir))
-        qg_fail(QG_EARG, "%s: the images have digest %s, but the run whose statistics normalise them saw %s",
+        qg_fail(QG_EARG, "%s: the images have digest %s, but the run was trained on images with digest %s",
                 dir ? dir : there.data.name, found, stored);
     qg_loader_free(train);
     return NULL;

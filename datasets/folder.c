@@ -42,7 +42,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 static bool list(const char *path, int (*keep)(const struct dirent *), listing *l)
 {
     const int n = scandir(path, &l->name, keep, by_name);
-    if (n < 0) qg_fail(QG_EIO, "'%s' cannot be listed: %s", path, strerror(errno));
+    if (n < 0) qg_fail(QG_EIO, "cannot list '%s': %s", path, strerror(errno));
     l->n = n < 0 ? 0 : n;
     return n >= 0;
 }

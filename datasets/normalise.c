@@ -64,7 +64,7 @@ static qg_status fit_range(qg__statistics *s, qg_normalise how)
 {
     const double width = (double)how.high - (double)how.low;
     if (!(width > 0) || !isfinite((float)width))
-        return qg_fail(QG_EARG, "the width of the range %g to %g is not a positive float", (double)how.low, (double)how.high);
+        return qg_fail(QG_EARG, "range %g..%g: its width must be a positive float", (double)how.low, (double)how.high);
     for (size_t k = 0; k < s->row; k++) {
         s->mean[k]      = (float)(-(double)how.low / width);
         s->deviation[k] = (float)(1 / width);

@@ -23,7 +23,7 @@ static qg_status check_view(const char *op, const char *name, const qg_array *a)
         return qg_fail(QG_ESHAPE, "%s: rank of %s is %d, must be 0 .. %d", op, name, a->rank,
                        QG_MAX_RANK);
     const size_t width = qg_dtype_bytes(a->dtype);
-    if (width == 0) return qg_fail(QG_EARG, "%s: %s has no known dtype", op, name);
+    if (width == 0) return qg_fail(QG_EARG, "%s: %s has an unknown dtype", op, name);
     size_t n = 1;
     for (int i = 0; i < a->rank; i++) {
         if (a->dims[i] == 0) return QG_OK;

@@ -72,12 +72,12 @@ qg_status qg_quant_check(qg_quant q)
     if (s) return s;
     if (q.role && !(scheme->roles & q.role))
         return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));
-    if (!scheme->apply && !scheme->form) return qg_fail(QG_EARG, "%s: the scheme has no apply", scheme->name);
+    if (!scheme->apply && !scheme->form) return qg_fail(QG_EARG, "%s: the scheme has neither apply nor form", scheme->name);
     if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (q.per_channel && scheme->granularity == QG_TENSOR_SCALE)
-        return qg_fail(QG_EARG, "%s: has no scales per channel", scheme->name);
+        return qg_fail(QG_EARG, "%s: does not support scales per channel", scheme->name);
     if (!q.per_channel && scheme->granularity == QG_CHANNEL_SCALE)
-        return qg_fail(QG_EARG, "%s: always has scales per channel", scheme->name);
+        return qg_fail(QG_EARG, "%s: requires scales per channel", scheme->name);
     if (qg_surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
     return QG_OK;
 }

@@ -61,7 +61,8 @@ void model_names(char *text, size_t bytes)
 
 void models_help(FILE *out)
 {
-    fprintf(out, "\nModels, whose recipes stand in for [..], with options as in vgg7:width=0.25:\n");
+    fprintf(out, "\nModels.  Options follow the name, as in vgg7:width=0.25.  A model's training defaults replace those\n"
+                 "in [..] above:\n");
     for (const qg_model *const *m = qg_models; *m; m++) {
         qg_key    list[QG_MODEL_KEYS + 1];
         int       key[QG_MODEL_KEYS];

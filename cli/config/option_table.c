@@ -215,8 +215,8 @@ const option options[] = {
     { "init-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(init_digest), "DIGEST",
       .help = "of the weights that --init loaded" },
     { "init-recipe", OPTION_TEXT, SAVED, AT(init_recipe), "NAME", .parse = parse_recipe,
-      .help = "the recipe whose runs --init has to name" },
-    { "reproduces", OPTION_TEXT, SAVED, AT(reproduces), "TEXT", .help = "a paper, or whose result it is" },
+      .help = "the recipe whose run --init must name" },
+    { "reproduces", OPTION_TEXT, SAVED, AT(reproduces), "TEXT", .help = "the paper, or the source of the result" },
     { "reported", OPTION_TEXT, SAVED, AT(reported), "TEXT", .help = "the number reported there" },
     { "provenance", OPTION_WORD, SAVED, AT(provenance), "code|replication|memory",
       .help = "where that number was read" },
@@ -300,7 +300,7 @@ static qg_status parse_word(const option *o, const char *text, void *value)
 {
     const int i = index_of_word(o->value, text);
     if (!*text) return qg_fail(QG_EARG, "%s: the value is empty", o->name);
-    if (i < 0) return qg_fail(QG_EARG, "%s '%s' is none of %s", o->name, text, o->value);
+    if (i < 0) return qg_fail(QG_EARG, "%s '%s' is not one of %s", o->name, text, o->value);
     memcpy(value, &i, sizeof i);
     return QG_OK;
 }
@@ -309,7 +309,7 @@ static qg_status parse_flag(const option *o, const char *text, bool *value)
 {
     *value = !strcmp(text, "true");
     return *value || !strcmp(text, "false") ? QG_OK
-                                            : qg_fail(QG_EARG, "%s '%s' is neither true nor false", o->name, text);
+                                            : qg_fail(QG_EARG, "%s '%s' must be true or false", o->name, text);
 }
 
 qg_status option_parse(const option *o, const char *text, void *value, char canonical[VALUE_BYTES])

@@ -91,7 +91,7 @@ qg_status recipe_trains(const recipe *r)
     if (flips == bop) return QG_OK;
     return bop ? qg_fail(QG_EARG, "optimizer: bop only trains weights of the scheme bop; "
                                   "use --weight bop")
-               : qg_fail(QG_EARG, "weight: %s cannot train the scheme bop; use --optimizer bop",
+               : qg_fail(QG_EARG, "weight: %s cannot train the scheme bop; pass --optimizer bop",
                          r->optimizer == ADAM ? "adam" : "sgd");
 }
 

@@ -6,7 +6,7 @@
 #include "layers/layer.h"
 #include "quant/scheme.h"
 
-/* Every scheme that the command line knows, besides float. */
+/* Every scheme that the command line knows, except float. */
 static const qg_scheme *const schemes[] = {
     &qg_twn_scheme,  &qg_binary_scheme,          &qg_binary_channel_scheme,    &qg_ste_tern_scheme,
     &qg_ttq_scheme,  &qg_dorefa_weight_scheme,   &qg_xnor_scheme,              &qg_magnitude_aware_scheme,
@@ -18,7 +18,7 @@ static const qg_scheme *const schemes[] = {
 
 enum { SCHEMES = sizeof schemes / sizeof *schemes, EVERY_USE = FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT };
 
-/* A scheme as the quantizer of one operand; NULL: float, of any. */
+/* A scheme for one kind of operand; scheme NULL is float, for any operand. */
 typedef struct row {
     const qg_scheme *scheme;
     unsigned         use;
@@ -90,7 +90,7 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
     }
     if (n == 0 || n >= LAYER_NAME_BYTES || use == 0)
         return qg_fail(QG_EARG,
-                       "'%s' is none of LAYER:weight=SCHEME, LAYER:input=SCHEME and LAYER:gradient=SCHEME",
+                       "'%s' must be LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
                        text);
     char     spelt[VALUE_BYTES];
     qg_quant q;
@@ -123,9 +123,10 @@ static void row_help(row r, FILE *out)
 
 void schemes_help(FILE *out, unsigned uses)
 {
-    fprintf(out, "\nSchemes, with options as in twn:threshold=0.5,per-channel=yes (qgrad explain SCHEME says what each is\n"
-                 "for).  surrogate is one of " QG_SURROGATE_WORDS ";\n"
-                 "surrogate-arg the bound of clip, the beta of swish or the temperature of tanh.\n");
+    fprintf(out, "\nSchemes.  Options follow the name, as in twn:threshold=0.5,per-channel=yes; qgrad explain SCHEME\n"
+                 "describes them.  surrogate is one of\n" QG_SURROGATE_WORDS ";\n"
+                 "surrogate-arg is the bound of clip, the beta of swish or the temperature of tanh.  A default of [auto]\n"
+                 "depends on the other options.\n");
     for (int u = 0; u < QG_ROLES; u++) {
         row r;
         if (!(uses & qg_roles[u])) continue;
@@ -149,7 +150,7 @@ void scheme_options_help(const scheme_text *s, FILE *out)
 
 /* --- one by one --------------------------------------------------------------------------- */
 
-/* Row r at its defaults, but for key k, which has its word w. */
+/* Row r with its defaults, except that key k has its word w. */
 static scheme_text with_word(row r, int k, int w)
 {
     const qg_key *keys = qg_scheme_keys(r.scheme, r.use);

@@ -83,14 +83,14 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
     const char       *digest = run->config.init_digest;
     const logged_run *other  = begins_with ? results_find(all, begins_with, run->seed) : NULL;
     if (!begins_with && digest)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from other weights (--init), but its recipe names none",
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights (--init), but its recipe names no other run",
                        run->row, run->seed);
     if (!begins_with || (digest && other && !strcmp(other->result.digest, digest))) return QG_OK;
     if (!digest)
         return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": did not start from the weights of %s", run->row, run->seed, begins_with);
     if (!other)
-        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights of %s, whose run with this seed is not in "
-                       RESULTS, run->row, run->seed, begins_with);
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights of %s, but " RESULTS " has no run of it with "
+                       "this seed", run->row, run->seed, begins_with);
     return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights with digest %s, but %s with this seed ended in "
                    "%s; to replace both runs, remove " RESULTS "/%s/seed-%" PRIu64 " if it is there, add the run of %s, "
                    "then this one", run->row, run->seed, digest, begins_with, other->result.digest, run->row,

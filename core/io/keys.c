@@ -80,13 +80,13 @@ bool qg_key_has_effect(const qg_key *keys, int i, const double *value)
     return is_among(&keys[k], value[k], keys[i].when + length + 1);
 }
 
-/* An option that does nothing is noticed by nobody, least of all by who wrote it. */
+/* Nobody would notice an option that does nothing, least of all its author. */
 static qg_status refuse_without_effect(const qg_key *keys, int i, const double *value)
 {
     char      word[QG_KEY_BYTES];
     size_t    length;
     const int k = condition(keys, i, &length);
-    return qg_fail(QG_EARG, "%s has no effect with %s=%s; it belongs to %s", keys[i].name, keys[k].name,
+    return qg_fail(QG_EARG, "%s has no effect with %s=%s; it requires %s", keys[i].name, keys[k].name,
                    qg_key_value(&keys[k], value[k], word), keys[i].when);
 }
 
@@ -107,7 +107,7 @@ static qg_status check_at(const qg_key *keys, int i, const double *value)
     return value[i] != 0 ? refuse_without_effect(keys, i, value) : QG_OK;
 }
 
-/* A key that decides about others comes before them, so that its own value is checked first. */
+/* A key that others depend on comes before them in the table, so its value is checked first. */
 qg_status qg_keys_check(const char *name, const qg_key *keys, const double *value)
 {
     for (int i = 0; i < qg_keys_count(keys); i++)
@@ -161,7 +161,7 @@ static qg_status refuse_key(const qg_key *keys, const char *at)
     const int n    = qg_keys_count(keys);
     for (int i = 0; i < n && used < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", keys[i].name);
-    return qg_fail(QG_EARG, "no option '%.*s'; available: %s", (int)strcspn(at, "=,"), at, n ? names : "none");
+    return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s", (int)strcspn(at, "=,"), at, n ? names : "none");
 }
 
 static qg_status parse(const char *text, const qg_key *keys, double *value)
@@ -233,6 +233,6 @@ const char *qg_key_range(const qg_key *key, char *text, size_t bytes)
 const char *qg_key_default(const qg_key *key, char text[QG_KEY_BYTES])
 {
     if (key->words || (key->fallback >= key->min && key->fallback <= key->max)) return qg_key_value(key, key->fallback, text);
-    snprintf(text, QG_KEY_BYTES, "its own");
+    snprintf(text, QG_KEY_BYTES, "auto");
     return text;
 }

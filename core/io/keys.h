@@ -57,7 +57,7 @@ qg_status   qg_keys_check(const char *name, const qg_key *keys, const double *va
 void        qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes);
 const char *qg_key_value(const qg_key *key, double value, char text[QG_KEY_BYTES]);
 
-/* What may be written, "0.01..10", "1..16 or 32" or the words, and the default, "0.7" or "own". */
+/* The legal values, as "0.01..10", "1..16 or 32" or the words; and the default, as "0.7" or "auto". */
 const char *qg_key_range(const qg_key *key, char *text, size_t bytes);
 const char *qg_key_default(const qg_key *key, char text[QG_KEY_BYTES]);
 

@@ -75,7 +75,7 @@ static qg_status describe(const char *name, const qg_array *a, qg_named_array *e
     if (a->rank < 0 || a->rank > QG_MAX_RANK)
         return qg_fail(QG_EARG, "array '%s' has rank %d, legal are 0 to 8", name, a->rank);
     size_t n = qg_dtype_bytes(a->dtype);
-    if (n == 0) return qg_fail(QG_EARG, "array '%s' has no known dtype: %d", name, (int)a->dtype);
+    if (n == 0) return qg_fail(QG_EARG, "array '%s' has unknown dtype %d", name, (int)a->dtype);
     for (int i = 0; i < a->rank; i++)
         if (__builtin_mul_overflow(n, a->dims[i], &n))
             return qg_fail(QG_EARG, "array '%s' is larger than memory can be", name);

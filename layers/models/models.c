@@ -42,7 +42,7 @@ static qg_status settle(const qg_model *m, int key, double *value)
     const qg_model_option *o   = &m->option[key];
     const double           max = o->words ? count_words(o->words) - 1 : o->max;
     if (!o->name && *value != 0)
-        return qg_fail(QG_EARG, "%s has no option %s, which is %g", m->name, key_name(key), *value);
+        return qg_fail(QG_EARG, "%s has no option %s, but it was set to %g", m->name, key_name(key), *value);
     if (*value == 0) *value = o->fallback;
     if (!o->name || (*value >= o->min && *value <= max && !((o->whole || o->words) && *value != floor(*value))))
         return QG_OK;

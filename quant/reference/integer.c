@@ -106,7 +106,7 @@ static qg_status check_inverses(const char *op, const qg_array *scales)
     for (size_t k = 0; k < qg_array_count(scales); k++) {
         const float v = ((const float *)scales->data)[k];
         if (!isfinite(1.0f / v))
-            return qg_fail(QG_EARG, "%s: scales[%zu] is %g, its inverse is no float32", op, k, (double)v);
+            return qg_fail(QG_EARG, "%s: scales[%zu] is %g, its inverse is not a float32", op, k, (double)v);
     }
     return QG_OK;
 }

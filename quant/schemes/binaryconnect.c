@@ -187,7 +187,7 @@ static void start_signs(qg_quant q, qg_tensor x, float *const *learned)
 /* Weights that qg_bop trains equal their signs; loaded weights need not. */
 const qg_scheme qg_bop_scheme = {
     .name      = "bop",
-    .about     = "{-1, +1} without latent weights: --optimizer bop",
+    .about     = "{-1, +1} without latent weights; requires --optimizer bop",
     .bits      = 1,
     .roles     = QG_WEIGHT,
     .scales    = QG_UNSCALED,

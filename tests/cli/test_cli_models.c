@@ -53,8 +53,8 @@ static void test_wrong_options_are_named_with_what_is_legal(void **state)
     assert_refuses("summary --model mlp:dropout=1", 2, "mlp: dropout is 1, not in 0..0.99");
     assert_refuses("summary --model resnet20:order=both", 2, "resnet20: order 'both' is not one of post|pre");
     assert_refuses("summary --model resnet20:shortcut=C", 2, "resnet20: shortcut 'C' is not one of A|pool|B");
-    assert_refuses("summary --model resnet20:width=2", 2, "resnet20: no option 'width'; available: order, shortcut");
-    assert_refuses("summary --model lenet5:width=2", 2, "lenet5: no option 'width'; available: none");
+    assert_refuses("summary --model resnet20:width=2", 2, "resnet20: unknown option 'width'; available: order, shortcut");
+    assert_refuses("summary --model lenet5:width=2", 2, "lenet5: unknown option 'width'; available: none");
     assert_refuses("summary --model :width=2", 2, "unknown model ''; available: lenet5, lenet5-xnor, mlp");
     assert_refuses("summary --model resnet20 --layer shortcut1:weight=float", 2, "has no layer 'shortcut1' with a weight");
     assert_status("summary --model resnet20:shortcut=B --weight twn --layer shortcut1:weight=float", 0);
@@ -99,7 +99,7 @@ static void test_a_loss_is_one_of_two(void **state)
 {
     (void)state;
     assert_status(MLP "--epochs 1 --loss cross-entropy --out @/cross-entropy --json", 0);
-    assert_refuses("train --model mlp --loss hinge", 2, "'hinge' is none of cross-entropy|squared-hinge");
+    assert_refuses("train --model mlp --loss hinge", 2, "'hinge' is not one of cross-entropy|squared-hinge");
 }
 
 int main(void)

@@ -103,11 +103,11 @@ static void test_what_a_row_begins_with_is_checked(void **state)
     assert_status("results --add runs/tuned/seed-3", 0);
     assert_holds("results/README.md", "--recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 3` |");
     assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 4 --json", 0);
-    assert_refuses("results --add runs/tuned/seed-4", 1, "whose run with this seed is not in results");
+    assert_refuses("results --add runs/tuned/seed-4", 1, "but results has no run of it with this seed");
     assert_status("train --recipe tuned --epochs 1 --init runs/twn/seed-10 --out elsewhere --json", 0);
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: started from weights with digest ");
     assert_status("train --recipe twn --init runs/memory/seed-3 --out elsewhere --force --json", 0);
-    assert_refuses("results --add elsewhere", 1, "started from other weights (--init), but its recipe names none");
+    assert_refuses("results --add elsewhere", 1, "started from weights (--init), but its recipe names no other run");
     assert_status("train --recipe plain --epochs 1 --out elsewhere --force --json", 0);
     edit("elsewhere/config.toml", "recipe = \"plain\"", "recipe = \"tuned\"");
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: did not start from the weights of memory");

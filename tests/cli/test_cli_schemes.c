@@ -321,8 +321,8 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
     static const struct {
         const char *options, *part;
     } lines[] = {
-        { "--weight bop", "use --optimizer bop" },
-        { "--weight twn --layer fc1:weight=bop --optimizer adam", "use --optimizer bop" },
+        { "--weight bop", "pass --optimizer bop" },
+        { "--weight twn --layer fc1:weight=bop --optimizer adam", "pass --optimizer bop" },
         { "--weight twn --optimizer bop", "bop only trains weights of the scheme bop" },
         { "--weight bop --optimizer bop --momentum 0.9", "momentum is an option of sgd, not of bop" },
         { "--optimizer adam --gamma 0.1", "gamma is an option of bop, not of adam" },
@@ -338,14 +338,14 @@ static void test_what_does_not_go_together_is_wrong_usage(void **state)
         { "--weight fake_quant:range=fixed,min=0,max=0", "min is 0, not below max, 0" },
         { "--weight fake_quant:range=fixed,min=2,max=1", "min is 2, not below max, 1" },
         { "--weight ttq:rule=wrong", "rule 'wrong' is not one of exact|as-printed" },
-        { "--weight ttq:wp=1", "ttq: no option 'wp'; available: threshold, rule, start, decay, gradient, per-channel, surrogate" },
+        { "--weight ttq:wp=1", "ttq: unknown option 'wp'; available: threshold, rule, start, decay, gradient, per-channel, surrogate" },
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char line[LINE_BYTES];
         snprintf(line, sizeof line, "train " SET "%s --out @/refused", lines[i].options);
         assert_refuses(line, 2, lines[i].part);
     }
-    assert_refuses("bench train --model lenet5 --weight bop --data synthetic", 2, "use --optimizer bop");
+    assert_refuses("bench train --model lenet5 --weight bop --data synthetic", 2, "pass --optimizer bop");
     assert_refuses("train --model resnet20 --data synthetic --weight xnor --input xnor --out @/refused", 2,
                    "xnor scales the result of a product");
     assert_status("summary --model resnet20 --data synthetic --weight xnor --input xnor:scale=off", 0);

@@ -83,7 +83,7 @@ static void test_refusals(void **state)
     assert_null(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec));
     assert_message("images of a folder cannot be 4x4x2");
     assert_null(qg_folder("/nowhere/at/all", (qg_shape){ 1, 4, 4, 3 }, spec));
-    assert_message("'/nowhere/at/all' cannot be listed: No such file");
+    assert_message("cannot list '/nowhere/at/all': No such file");
     assert_refused(room, "has 0 folders; it needs one per class");
 
     make_class("a");
@@ -181,7 +181,8 @@ static void test_classes_that_differ_are_named(void **state)
     assert_int_equal(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT);
     assert_message("c' has 1 classes, '");
     assert_int_equal(qg_folder_same_classes(where[0], in_room("absent")), QG_EIO);
-    assert_message("absent' cannot be listed");
+    assert_message("cannot list '");
+    assert_message("absent'");
     assert_int_equal(qg_folder_same_classes(NULL, where[0]), QG_EARG);
 }
 

@@ -68,11 +68,11 @@ static void test_range(void **state)
     qg_loader_free(l);
     spec.normalise.high = 0.25f;
     assert_null(drawn(1, N, spec));
-    assert_message("the width of the range 0.25 to 0.25");
+    assert_message("range 0.25..0.25: its width must be a positive float");
     spec.normalise.low  = -3e38f;
     spec.normalise.high = 3e38f;
     assert_null(drawn(1, N, spec));
-    assert_message("is not a positive float");
+    assert_message("range -3e+38..3e+38: its width must be a positive float");
     spec.normalise.low  = 0.25f;
     spec.normalise.high = NAN;
     assert_null(drawn(1, N, spec));

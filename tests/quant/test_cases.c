@@ -53,7 +53,7 @@ static void everything_else_fails_and_says_why(void **state)
         { vars, ATTRS ",\"axis\":0", INPUTS, ANSWER, "attribute axis is unknown" },
         { vars, "\"num_bits\":8", INPUTS, ANSWER, "attribute narrow_range is missing" },
         { vars, "\"num_bits\":8.5,\"narrow_range\":false", INPUTS, ANSWER, "num_bits is not" },
-        { vars, "\"num_bits\":8,\"narrow_range\":0", INPUTS, ANSWER, "neither true nor false" },
+        { vars, "\"num_bits\":8,\"narrow_range\":0", INPUTS, ANSWER, "must be true or false" },
         { vars, "\"num_bits\":\"8\",\"narrow_range\":false", INPUTS, "\"expected_error\":\"x\"",
           "num_bits is not" },
         { vars, ATTRS, RANGE, ANSWER, "input inputs is missing" },

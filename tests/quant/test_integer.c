@@ -156,7 +156,7 @@ static void uniform_quantize_refuses_a_scale_without_inverse(void **state)
     qg_array xs = view(QG_F32, x, 2), qs = view(QG_I8, q, 2), ss = point(QG_F32, &s), zs = point(QG_I32, &z);
     const qg_uniform_quantize_attrs attrs = { -1, -128, 127 };
     assert_refused(qg_uniform_quantize(attrs, &xs, &ss, &zs, &qs), QG_EARG,
-                   "scales[0] is 9.99995e-41, its inverse is no float32");
+                   "scales[0] is 9.99995e-41, its inverse is not a float32");
     assert_true(q[0] == 99 && q[1] == 99);
     s = 3e-39f;
     x[1] = s;

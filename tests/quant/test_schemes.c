@@ -317,7 +317,7 @@ static void illegal_constants_are_named(void **state)
         { qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)5 }), QG_WEIGHT, "fc1", "rule is 5" },
         { qg_xnor((qg_xnor_spec){ 0 }), QG_INPUT, "xnor", "does not quantize inputs" },
         { dorefa(-2, false), QG_WEIGHT, "fc1", "bits is -2, not in 1..16 or 32" },
-        { dorefa(1, true), QG_WEIGHT, "fc1", "max has no effect with bits=1; it belongs to bits=2..16" },
+        { dorefa(1, true), QG_WEIGHT, "fc1", "max has no effect with bits=1; it requires bits=2..16" },
         { dorefa(17, false), QG_WEIGHT, "dorefa", "bits is 17" },
         { dorefa_activation(33, false), QG_INPUT, "dorefa", "bits is 33" },
         { dorefa_activation(2, false), QG_WEIGHT, "fc1", "does not quantize weights" },
@@ -327,7 +327,7 @@ static void illegal_constants_are_named(void **state)
         { linear(2, INFINITY), QG_INPUT, "linear", "max-value is inf" },
         { linear(2, 2), QG_WEIGHT, "linear", "does not quantize weights" },
         { unit(9, false), QG_INPUT, "unit", "bits is 9, not in 1..8" },
-        { unit(1, true), QG_WEIGHT, "unit", "zero has no effect with bits=1; it belongs to bits=2..8" },
+        { unit(1, true), QG_WEIGHT, "unit", "zero has no effect with bits=1; it requires bits=2..8" },
         { unit(-1, false), QG_WEIGHT, "unit", "bits is -1" },
         { pact(17, 0), QG_INPUT, "pact", "bits is 17, not in 1..16 or 32" },
         { pact(-1, 0), QG_INPUT, "pact", "bits is -1" },
@@ -345,7 +345,7 @@ static void illegal_constants_are_named(void **state)
         { fake_quant(.range = QG_RANGE_FIXED, .min = 2, .max = 1), QG_INPUT, "fake_quant",
           "min is 2, not below max, 1" },
         { fake_quant(.range = QG_RANGE_FIXED, .per_channel = true), QG_INPUT, "fake_quant",
-          "has no scales per channel" },
+          "does not support scales per channel" },
         { fake_quant(.range = QG_RANGE_CURRENT), QG_INPUT, "fake_quant",
           "range is 4, not one of learned|observed|percentile|fixed" },
         { fake_quant(.range = QG_RANGE_CURRENT, .narrow_range = true), QG_WEIGHT, "fake_quant",
@@ -485,13 +485,13 @@ static void scales_are_per_channel_where_the_scheme_has_them(void **state)
             qg_quant q    = never[i];
             q.per_channel = p;
             assert_int_equal(qg_quant_check(q), p ? QG_EARG : QG_OK);
-            if (p) assert_message("has no scales per channel");
+            if (p) assert_message("does not support scales per channel");
         }
         for (int i = 0; i < COUNT(always); i++) {
             qg_quant q    = always[i];
             q.per_channel = p;
             assert_int_equal(qg_quant_check(q), p ? QG_OK : QG_EARG);
-            if (!p) assert_message("always has scales per channel");
+            if (!p) assert_message("requires scales per channel");
         }
         for (int i = 0; i < COUNT(either); i++) {
             qg_quant q    = either[i];

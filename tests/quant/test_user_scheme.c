@@ -200,9 +200,9 @@ static void misuse_is_told(void **state)
     const qg_quant wrong[] = { { .scheme = &hollow, .bits = 2 },
                                { .scheme = &trained_ternary_scheme, .bits = -5 },
                                { .scheme = &trained_ternary_scheme, .bits = 2, .per_channel = true } };
-    const char *const says[] = { "fc1.weight: trained-ternary: the scheme has no apply",
+    const char *const says[] = { "fc1.weight: trained-ternary: the scheme has neither apply nor form",
                                  "fc1.weight: trained-ternary: bits is -5, not 1 .. 32",
-                                 "fc1.weight: trained-ternary: has no scales per channel" };
+                                 "fc1.weight: trained-ternary: does not support scales per channel" };
     hollow.apply = NULL;
     for (int i = 0; i < 3; i++) {
         net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });

@@ -93,7 +93,7 @@ static bool whole(const cJSON *a, double low, double high, double *value)
 static bool boolean(test_case *c, const char *name, const cJSON *a, bool absent)
 {
     if (!a) return absent;
-    if (!cJSON_IsBool(a)) case_complain(c, "attribute %s is neither true nor false", name);
+    if (!cJSON_IsBool(a)) case_complain(c, "attribute %s must be true or false", name);
     return cJSON_IsTrue(a);
 }
 
@@ -146,7 +146,7 @@ float case_float_or_null(test_case *c, const char *name, bool *is_null)
     const cJSON *a     = required(c, name);
     *is_null           = cJSON_IsNull(a);
     if (a && !*is_null && !case__number(a, &value))
-        case_complain(c, "attribute %s is neither a number nor null", name);
+        case_complain(c, "attribute %s must be a number or null", name);
     return (float)value;
 }
 

@@ -220,21 +220,21 @@ cJSON *parse(void)
 double number(const cJSON *j, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(j, key);
-    if (!cJSON_IsNumber(item)) fail_msg("%s is no number in '%s'", key, last.out);
+    if (!cJSON_IsNumber(item)) fail_msg("%s is not a number in '%s'", key, last.out);
     return item->valuedouble;
 }
 
 const char *text(const cJSON *j, const char *key)
 {
     const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, key));
-    if (!value) fail_msg("%s is no string in '%s'", key, last.out);
+    if (!value) fail_msg("%s is not a string in '%s'", key, last.out);
     return value;
 }
 
 bool truth(const cJSON *j, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(j, key);
-    if (!cJSON_IsBool(item)) fail_msg("%s is no boolean in '%s'", key, last.out);
+    if (!cJSON_IsBool(item)) fail_msg("%s is not a boolean in '%s'", key, last.out);
     return cJSON_IsTrue(item);
 }
 
