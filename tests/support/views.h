@@ -19,12 +19,15 @@
 static const size_t awkward_sizes[] = { 1, 3, 31, 33, 63, 65, 256, 257, 16384, 50001 };
 enum { N_SIZES = sizeof awkward_sizes / sizeof awkward_sizes[0], MOST = 50001 };
 
-static inline qg_array scalar(float *data) { return (qg_array){ .dtype = QG_F32, .data = data }; }
-
-static inline qg_array vector(float *data, size_t n)
+static inline qg_array view(qg_dtype dtype, void *data, size_t n)
 {
-    return (qg_array){ .dtype = QG_F32, .rank = 1, .dims = { n }, .data = data };
+    return (qg_array){ .dtype = dtype, .rank = 1, .dims = { n }, .data = data };
 }
+
+static inline qg_array point(qg_dtype dtype, void *data) { return (qg_array){ .dtype = dtype, .data = data }; }
+
+static inline qg_array scalar(float *data) { return point(QG_F32, data); }
+static inline qg_array vector(float *data, size_t n) { return view(QG_F32, data, n); }
 
 static inline qg_array matrix(float *data, size_t rows, size_t columns)
 {
