@@ -108,9 +108,11 @@ static void print_markdown(void)
 {
     scheme_text s;
     printf("# Quantization schemes\n\n"
-           "What `qgrad explain SCHEME` prints; `make docs` writes this page from the same text, which\n"
-           "stands beside the code of each scheme.  Throughout, q is what is computed forward, s the\n"
-           "surrogate whose slope is used backward, and d in front of a letter a gradient.\n");
+           "This page shows the output of `qgrad explain SCHEME`; `make docs` writes it from the texts beside\n"
+           "the code of each scheme.  Throughout, q is the function computed in the forward pass and s the\n"
+           "surrogate whose slope the backward pass uses.  A d before a letter denotes a gradient.  In C, an\n"
+           "option is a field of the constructor's spec; where its name or value differs, the name of the field\n"
+           "follows in parentheses.\n");
     for (int i = 0; scheme_at(i, &s); i++)
         if (!is_repeated(i, NULL)) print_section(i, text_of(&s));
 }

@@ -91,7 +91,8 @@ static qg_quant quant_of(const qg_scheme *scheme, qg_role role, const double *va
         case SURROGATE: word = (int)value[i] - words_before(&keys[i]); break;
         case SURROGATE_ARG:
             bound = (float)value[i];
-            if (word >= 0 && (bound > 0 || value[i - 1] != keys[i - 1].fallback)) q.surrogate = surrogate_of(word, bound);
+            if (word >= 0 && (bound > 0 || value[i - 1] != keys[i - 1].fallback))
+                q.surrogate = surrogate_of(word, bound);
             break;
         }
     }

@@ -72,7 +72,8 @@ qg_status qg_quant_check(qg_quant q)
     if (s) return s;
     if (q.role && !(scheme->roles & q.role))
         return qg_fail(QG_EARG, "%s does not quantize %ss", scheme->name, qg_role_name(q.role));
-    if (!scheme->apply && !scheme->form) return qg_fail(QG_EARG, "%s: the scheme has neither apply nor form", scheme->name);
+    if (!scheme->apply && !scheme->form)
+        return qg_fail(QG_EARG, "%s: the scheme has neither apply nor form", scheme->name);
     if (q.bits < 1 || q.bits > 32) return qg_fail(QG_EARG, "%s: bits is %d, not 1 .. 32", scheme->name, q.bits);
     if (q.per_channel && scheme->granularity == QG_TENSOR_SCALE)
         return qg_fail(QG_EARG, "%s: does not support scales per channel", scheme->name);
@@ -99,8 +100,8 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
             return qg_reject(t, QG_EARG, "%s: learns %s, which is missing", q.scheme->name, entry->name);
         const qg_shape is = learned[i]->shape, want = qg_learned_shape(q, entry, x->shape, q.role);
         if (!qg_shape_equal(is, want))
-            return qg_reject(t, QG_ESHAPE, "%s: %s is " QG_SHAPE_FMT ", for x " QG_SHAPE_FMT " it must be " QG_SHAPE_FMT,
-                             q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
+            return qg_reject(t, QG_ESHAPE, "%s: %s is " QG_SHAPE_FMT ", for x " QG_SHAPE_FMT " it must be "
+                             QG_SHAPE_FMT, q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
                              QG_SHAPE_ARGS(want));
     }
     if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned)) observe(q, x, learned);

@@ -138,10 +138,11 @@ QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 /* Both keys of the surrogate.  own: its place in the words; QG_OWN_SURROGATE_KEYS: in none. */
 #define QG_SURROGATE_WORDS "identity|clip|approx-sign|swish|tanh|annealed-tanh"
 enum { QG_SURROGATE_IDENTITY, QG_SURROGATE_CLIP };
+#define QG_SURROGATE_ABOUT .about = "slope used in the backward pass"
 #define QG_SURROGATE_KEYS(own) \
-    { .name = "surrogate", .fallback = own, .words = QG_SURROGATE_WORDS, .about = "slope of the backward" }, QG_SURROGATE_ARG_KEY
+    { .name = "surrogate", .fallback = own, .words = QG_SURROGATE_WORDS, QG_SURROGATE_ABOUT }, QG_SURROGATE_ARG_KEY
 #define QG_OWN_SURROGATE_KEYS \
-    { .name = "surrogate", .words = "own|" QG_SURROGATE_WORDS, .about = "slope of the backward" }, QG_SURROGATE_ARG_KEY
+    { .name = "surrogate", .words = "own|" QG_SURROGATE_WORDS, QG_SURROGATE_ABOUT }, QG_SURROGATE_ARG_KEY
 #define QG_SURROGATE_ARG_KEY                                                                         \
     { .name = "surrogate-arg", .min = 0.001, .max = 1000, .when = "surrogate=clip|swish|tanh",       \
       .about = "bound of clip, beta of swish, temperature of tanh" }

@@ -19,10 +19,10 @@ static const char explain_binary[] =
     "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
     "    s(w) = w                                the gradient passes unchanged; a is a constant\n"
     "\n"
-    "Learns nothing.  All weights zero: q = 0.\n"
-    "Other implementations: XNOR-Net's own backward scales and masks the gradient; the binary mode of\n"
-    "TWN's Caffe code has no a, which is binaryconnect without the clip, and that of its PyTorch code\n"
-    "one per filter; torch.sign gives 0 at 0.\n";
+    "Learns nothing.  If all weights are zero, q = 0.\n"
+    "Other implementations: XNOR-Net's own backward pass scales and masks the gradient.  The binary mode\n"
+    "of TWN's Caffe code has no a, which makes it binaryconnect without the clip; TWN's PyTorch code has\n"
+    "one a per filter.  torch.sign gives 0 at 0.\n";
 
 const qg_scheme qg_binary_scheme = {
     .name        = "binary",
@@ -61,8 +61,8 @@ qg_quant qg_binary(qg_binary_spec spec)
 
 static void scaled_signs(const qg_array *x, int axis, qg_array *y, float *scale)
 {
-    qg_form_forward((qg_quant){ .scheme = &qg_binary_scheme }, qg__split_at(x, axis), qg__floats(x), NULL, qg__floats(y), NULL,
-                    scale);
+    qg_form_forward((qg_quant){ .scheme = &qg_binary_scheme }, qg__split_at(x, axis), qg__floats(x), NULL,
+                    qg__floats(y), NULL, scale);
 }
 
 qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y, float *scale)

@@ -11,12 +11,12 @@ enum { STOCHASTIC, FLOAT_EVAL, UNIT_START, GLOROT_LR };     /* in arg of BinaryC
 enum { BNN_UNIT_START, BNN_GLOROT_LR };                     /* and of BNN */
 
 #define START_KEYS                                                                                        \
-    { .name = "start", .words = "net|unit", .about = "unit: initial weights stretched to fill [-1, 1]" }, \
-    { .name = "glorot-lr", .words = "off|adam|sgd", .about = "learning rate of the weights by Glorot's factor" }
+    { .name = "start", .words = "net|unit", .about = "unit: stretch the initial weights to fill [-1, 1]" }, \
+    { .name = "glorot-lr", .words = "off|adam|sgd", .about = "scale the learning rate of the weights by Glorot's factor" }
 
 static const qg_key keys[] = {
-    { .name = "draw", .words = "det|stoch", .about = "of training: the sign, or +1 with probability (w + 1) / 2" },
-    { .name = "eval", .words = "sign|float", .about = "of evaluation: the sign, or the latent weights" },
+    { .name = "draw", .words = "det|stoch", .about = "in training: the sign, or +1 with probability (w + 1) / 2" },
+    { .name = "eval", .words = "sign|float", .about = "in evaluation: the sign, or the latent weights" },
     START_KEYS,
     QG_SURROGATE_KEYS(QG_SURROGATE_IDENTITY),
     { .name = NULL }
@@ -107,16 +107,16 @@ const qg_scheme qg_binaryconnect_scheme = {
         "\n"
         "    draw=det       q(w) = +1 if w >= 0, else -1\n"
         "    draw=stoch     q(w) = +1 with probability clip((w + 1) / 2, 0, 1), else -1 (stochastic)\n"
-        "                   a draw per element from key and step; evaluation takes the sign\n"
+        "                   one draw per element, from key and step; evaluation uses the sign\n"
         "    s(w) = w                                the gradient passes unchanged\n"
         "    after each step w is clipped to [-1, 1]\n"
         "\n"
-        "Learns nothing.  w = 0 gives +1.  Options of the authors: start=unit (unit_start), initial weights\n"
-        "uniform in [-1, 1]; glorot-lr=adam (glorot_lr), the learning rate of the weights times\n"
-        "s = 1 / sqrt(1.5 / (fan in + fan out)), or glorot-lr=sgd, times s^2.  Replications that take the\n"
-        "first without the second fall short.\n"
-        "Other implementations: the released code evaluates stochastic nets with the latent weights,\n"
-        "eval=float (float_eval): its stochastic results are not those of a binary net.\n",
+        "Learns nothing.  w = 0 gives +1.  Two options follow the authors' code.  start=unit (unit_start)\n"
+        "makes the initial weights uniform in [-1, 1].  glorot-lr=adam (glorot_lr) multiplies the learning\n"
+        "rate of the weights by s = 1 / sqrt(1.5 / (fan in + fan out)), glorot-lr=sgd by s^2.  Replications\n"
+        "that use the first option without the second reach lower accuracies.\n"
+        "Other implementations: the released code evaluates stochastic nets with the latent weights, as\n"
+        "eval=float (float_eval) does, so its stochastic results are not those of a binary net.\n",
 };
 
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec)
@@ -157,14 +157,14 @@ const qg_scheme qg_bnn_scheme = {
     .constants = qg_unit_signs,
     .start     = bnn_start,
     .explain =
-        "Weights of -1 and +1 of binarized nets.  Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
+        "Weights of -1 and +1 as in BNN.          Courbariaux, Hubara et al. 2016, arXiv:1602.02830v3\n"
         "\n"
         "    q(w) = +1 if w >= 0, else -1\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "    after each step w is clipped to [-1, 1], so the mask is 1 from then on\n"
         "\n"
-        "Learns nothing.  w = 0 gives +1.  Activations: sign.  start=unit (unit_start) and glorot-lr\n"
-        "(glorot_lr) as in binaryconnect.\n"
+        "Learns nothing.  w = 0 gives +1.  The paper's activations are the scheme sign.  start=unit\n"
+        "(unit_start) and glorot-lr (glorot_lr) work as in binaryconnect.\n"
         "Other implementations: torch.sign gives 0 at 0.\n",
 };
 
@@ -197,15 +197,15 @@ const qg_scheme qg_bop_scheme = {
     .constants = qg_unit_signs,
     .start     = start_signs,
     .explain =
-        "Weights of -1 and +1 without latent ones.       Helwegen et al. 2019, arXiv:1906.02107\n"
+        "Weights of -1 and +1 without latent weights.    Helwegen et al. 2019, arXiv:1906.02107\n"
         "\n"
-        "    q(w) = sign(w)                          w itself: it starts as a sign and flips\n"
+        "    q(w) = sign(w)                          equal to w, which starts as a sign and flips\n"
         "    s(w) = w\n"
         "    m    = (1 - gamma) m + gamma dq,   w = -w if m w > 0 and |m| > threshold    (algorithm 1)\n"
         "\n"
-        "Learns nothing.  The flips are made by the optimizer bop, which trains the other parameters\n"
-        "with Adam; other optimizers refuse such weights.  gamma is --gamma times the current learning rate\n"
-        "over --lr, so that one schedule moves both; the paper lets gamma decay on its own.\n",
+        "Learns nothing.  The optimizer bop flips these weights and trains the other parameters with Adam;\n"
+        "other optimizers refuse these weights.  gamma is --gamma times the current learning rate divided by\n"
+        "--lr, so one schedule controls both; in the paper gamma has a schedule of its own.\n",
 };
 
 qg_quant qg_bop_weight(void)

@@ -6,8 +6,8 @@
 enum { TIES };              /* in arg */
 
 static const qg_key keys[] = {
-    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: clips and does not round" },
-    { .name = "ties", .words = "even|up", .when = "bits=1..16", .about = "which of two equally near levels" },
+    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: clip without rounding" },
+    { .name = "ties", .words = "even|up", .when = "bits=1..16", .about = "rounding of values midway between two levels" },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
 };

@@ -101,8 +101,9 @@ static void noise_block(void *context, size_t at, size_t n)
 enum { NO_NOISE };      /* in arg */
 
 static const qg_key keys[] = {
-    { QG_BITS_KEY(6, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: float" },
-    { .name = "noise", .words = "on|off", .when = "bits=1..16", .about = "makes the mean of the result exact" },
+    { QG_BITS_KEY(6, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: float" },
+    { .name  = "noise", .words = "on|off", .when = "bits=1..16",
+      .about = "on: add noise, which makes the mean of the result exact" },
     { .name = NULL }
 };
 
@@ -141,7 +142,7 @@ static qg_quant complete(qg_quant q) { return q.bits == QG_FLOAT_BITS ? (qg_quan
 
 const qg_scheme qg_dorefa_gradient_scheme = {
     .name     = "dorefa",
-    .about    = "2^bits levels up to the largest of each image, with noise",
+    .about    = "2^bits levels up to the largest gradient of each image, with noise",
     .keys     = keys,
     .complete = complete,
     .roles    = QG_GRADIENT,

@@ -12,9 +12,9 @@
 enum { THROUGH_MAX };       /* in arg */
 
 static const qg_key keys[] = {
-    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: float" },
-    { .name = "max", .words = "constant|through", .when = "bits=2..16", .about = "through: max|tanh w| is differentiated" },
-    QG_PER_CHANNEL_KEY("max|tanh w|, or with 1 bit mean|w|, of each output channel"),
+    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: float" },
+    { .name = "max", .words = "constant|through", .when = "bits=2..16", .about = "through: differentiate max|tanh w|" },
+    QG_PER_CHANNEL_KEY("one max|tanh w| (with 1 bit, mean|w|) per output channel"),
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
 };
@@ -24,7 +24,7 @@ const char qg__dorefa_explain[] =
     "\n"
     "    quantize_k(r) = round((2^k - 1) r) / (2^k - 1)      ties to even, slope 1\n"
     "\n"
-    "weights, 1 to 16 bits, one m or mean per tensor, or of each output channel with per-channel=yes (per_channel)\n"
+    "weights, 1 to 16 bits; one m or mean per tensor, or with per-channel=yes (per_channel) per output channel\n"
     "    k = 1    q(w) = sign(w) mean|w|                     sign(0) = +1\n"
     "             s(w) = w                                   the mean is a constant\n"
     "    k > 1    q(w) = 2 quantize_k(tanh(w) / (2 m) + 1/2) - 1,   m = max|tanh w|\n"
@@ -32,17 +32,17 @@ const char qg__dorefa_explain[] =
     "activations\n"
     "    q(x) = quantize_k(clip(x, 0, 1))                    ties=up (ties_up): ties upwards\n"
     "    s(x) = clip(x, 0, 1)                                dx = dy where 0 <= x <= 1, else 0\n"
-    "gradients, dy of a product, m = max|dy| of each sample\n"
+    "gradients: dy of a product, with m = max|dy| of each sample\n"
     "    forward   y\n"
     "    backward  2 m (quantize_k(clip(dy / (2 m) + 1/2 + noise, 0, 1)) - 1/2)\n"
-    "              noise uniform in +-1/2 / (2^k - 1), a draw per element from key and step;\n"
-    "              noise=off (no_noise): none, for study\n"
+    "              noise uniform in +-1/2 / (2^k - 1), one draw per element, from key and step;\n"
+    "              noise=off (no_noise) omits it, for experiments\n"
     "\n"
-    "Learns nothing.  Weights of more than 1 bit have no zero: a weight of 0 becomes 1 / (2^k - 1).\n"
-    "All weights zero: the same, and no gradient.  A sample whose gradient is zero keeps it.\n"
+    "Learns nothing.  With more than 1 bit no level is 0: a weight of 0 becomes 1 / (2^k - 1).  If all\n"
+    "weights are zero, so do all of them, and they receive no gradient.  A zero gradient stays zero.\n"
     "Other implementations: tensorpack differentiates m, Larq and most ports do not; one port\n"
-    "multiplies weights by m again.  The clip behind the noise is in the authors' code, not in the\n"
-    "equation.  The published nets keep first and last layer float.\n";
+    "multiplies the weights by m again.  The clip after the noise is in the authors' code, not in the\n"
+    "equation.  The published nets keep the first and last layer in float.\n";
 
 /* --- the derivative of the maximum -------------------------------------------------------------- */
 

@@ -17,20 +17,20 @@
 #define AVERAGED .when = "range=observed|percentile"
 #define KEYS(ranges, own)                                                                                            \
     {                                                                                                                \
-        { QG_BITS_KEY(8, 2, 16), .about = "of a code" },                                                             \
-        { .name = "range", .fallback = own, .words = ranges, .is = QG_KEY_SHOWN, .about = "where it comes from" },   \
+        { QG_BITS_KEY(8, 2, 16), .about = "bits per code" },                                                         \
+        { .name = "range", .fallback = own, .words = ranges, .is = QG_KEY_SHOWN, .about = "source of the range" },   \
         { .name = "min", .fallback = QG_NO_MIN, .min = -1e6, .max = 1e6, GIVEN, .below = "max",                      \
-          .about = "a fixed range, -6 to 6 by default, or where a learned one starts" },                             \
-        { .name = "max", .fallback = QG_NO_MAX, .min = -1e6, .max = 1e6, GIVEN, .about = "its other end" },          \
-        QG_PER_CHANNEL_KEY("a range for each output channel of a weight, or channel of an input"),                   \
+          .about = "lower end of a fixed range (default -6), or initial value of a learned one" },                   \
+        { .name = "max", .fallback = QG_NO_MAX, .min = -1e6, .max = 1e6, GIVEN, .about = "upper end (default 6)" },  \
+        QG_PER_CHANNEL_KEY("one range per output channel of a weight, or per channel of an input"),                  \
         { .name = "narrow-range", .words = "no|yes", .when = "range=learned|observed|percentile|fixed",              \
-          .alias = "narrow", .about = "one level less" },                                                            \
+          .alias = "narrow", .about = "one level fewer" },                                                           \
         { .name = "decay", .fallback = (double)0.99f, .min = 0.001, .max = 0.999999, AVERAGED,                       \
-          .about = "of the moving averages" },                                                                       \
+          .about = "decay of the moving averages" },                                                                 \
         { .name = "percentile", .fallback = (double)99.99f, .min = 50.01, .max = 100, .when = "range=percentile",    \
-          .about = "of each batch" },                                                                                \
+          .about = "percentile of each batch" },                                                                     \
         { .name = "freeze-after", .max = 1e15, .is = QG_KEY_WHOLE, AVERAGED,                                         \
-          .about = "steps after which the range stays; 0: never" },                                                  \
+          .about = "steps after which the range is fixed; 0: never" },                                               \
         QG_OWN_SURROGATE_KEYS, { .name = NULL }                                                                      \
     }
 #define RANGES "learned|observed|percentile|fixed"
@@ -49,7 +49,8 @@ static qg_status check(qg_quant q)
     if (!(min < max))
         return qg_fail(QG_EARG, "%s: min is %g, not below max, %g", name, (double)min, (double)max);
     if (kind == QG_RANGE_LEARNED && !(min <= 0.0f && max >= 0.0f))
-        return qg_fail(QG_EARG, "%s: a learned range holds 0, and %g .. %g does not", name, (double)min, (double)max);
+        return qg_fail(QG_EARG, "%s: a learned range must include 0, but %g .. %g does not", name, (double)min,
+                       (double)max);
     qg_fake_quant_range r;
     return qg__range_nudge(q, min, max, &r);
 }
@@ -344,14 +345,14 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
     "\n"
 
 #define EXPLAIN_LIMITS                                                                              \
-    "0 always belongs to the range.  Until a batch has been seen, x passes unchanged.  NaN stays NaN\n" \
-    "and has no gradient.  It does not rectify: a relu stays in front of it.\n"
+    "The range always includes 0.  Until a batch has been seen, x passes unchanged.  NaN stays NaN\n" \
+    "and has no gradient.  The scheme does not rectify: keep the relu before it.\n"
 
 #define EXPLAIN_DIFFERS                                                                             \
     "Other implementations: torch rounds ties to even and passes the gradient up to half a step\n"    \
-    "outside the range; TFLite computes nmin + code * scale and differs at ties; TensorFlow's kernels\n" \
-    "for one range divide by scale, those for given ranges and per channel multiply by its inverse,\n" \
-    "and so does this one.\n"
+    "outside the range; TFLite computes nmin + code * scale and differs at ties.  TensorFlow's kernels\n" \
+    "for one range divide by scale; those for given ranges and per channel multiply by its inverse, as\n" \
+    "this scheme does.\n"
 
 /* A span outside these limits wastes two bits, or clips nearly everything: the range has lost its tensor. */
 static const qg_learned trained[] = {
@@ -391,19 +392,19 @@ const qg_scheme qg_fake_quant_scheme = {
     .encode      = encode,
     .explain =
         "Uniform levels between a trained min and max.     tf.quantization.fake_quant_with_min_max_vars,\n"
-        "with its gradients; levels and nudging as in Jacob et al. 2018, arXiv:1712.05877, sec. 3, which\n"
-        "trains no range: that is range=observed.  Default for inputs, and in C for weights too.\n"
+        "with its gradients; levels and nudging as in Jacob et al. 2018, arXiv:1712.05877, sec. 3, where the\n"
+        "range is not trained but observed (range=observed).  Default for inputs, and in C for weights too.\n"
         EXPLAIN_RANGE
         "Learns min and max, per tensor, or per channel with per-channel=yes (per_channel):\n"
         "    dmin = g sum of dy where x < nmin,   dmax = g sum of dy where x > nmax,   g = 1 / sqrt(N)\n"
-        "which takes nmin = min and nmax = max: the movement of the zero point is left out.  N is how many\n"
-        "weights share the range, or how many features of one image.  TensorFlow's op has g = 1; a sum over\n"
-        "a million weights then makes steps a thousand times those of a weight, and a range that has\n"
-        "overshot the tensor has no gradient to bring it back.\n"
-        "min and max start as those of the initial weights, or of the first batch of training, or where the\n"
-        "options min and max say.  After each step min <= 0 <= max is restored, and a range narrower than\n"
-        "2^-30 is opened to that.  Every 1024 steps the extent of the tensor over that of the range is\n"
-        "noted as its span; training warns where it is below 1/4 or above 100.\n"
+        "These assume nmin = min and nmax = max and neglect the movement of the zero point.  N is the number\n"
+        "of weights, or of features of one image, that share the range.  TensorFlow's op has g = 1: with a\n"
+        "million weights the steps of min and max are then a thousand times those of a weight, and once a\n"
+        "range has become wider than the tensor, no gradient brings it back.\n"
+        "min and max start at the values that the options min and max give, else at those of the initial\n"
+        "weights or of the first training batch.  After each step min <= 0 <= max is restored, and a range\n"
+        "narrower than 2^-30 is widened to that.  Every 1024 steps the extent of the tensor divided by that\n"
+        "of the range is recorded as its span; training warns if it is below 1/4 or above 100.\n"
         EXPLAIN_LIMITS EXPLAIN_DIFFERS
         "TensorFlow accepts min > max, and returns NaN or a constant for it.\n",
 };
@@ -431,9 +432,10 @@ static const qg_scheme observed_range = {
         "Uniform levels between the observed minimum and maximum.\n"
         "                                       Jacob et al. 2018, arXiv:1712.05877, sec. 3.1\n"
         EXPLAIN_RANGE
-        "Tracks min and max: r = decay r + (1 - decay) observed, decay 0.99 by default, the first batch\n"
-        "taken as it is, in training only, while it waits too, and until freeze-after (freeze_after)\n"
-        "steps, or always if that is 0.  A batch that is all 0 gives an empty range: y = 0 and dx = dy.\n"
+        "Tracks min and max: r = decay r + (1 - decay) observed, with decay 0.99 by default; the first batch\n"
+        "sets r.  r moves in training only, also while --quantize-after delays the quantizer, and stops\n"
+        "after freeze-after (freeze_after) steps; with 0 it never stops.  A batch of zeros gives an empty\n"
+        "range: y = 0 and dx = dy.\n"
         EXPLAIN_LIMITS EXPLAIN_DIFFERS
         "tf.contrib.quantize starts its averages at -6 and 6, torch's at the first batch.\n",
 };
@@ -460,9 +462,9 @@ static const qg_scheme percentile_range = {
     .explain =
         "Uniform levels between observed percentiles, so that a few outliers do not cost resolution.\n"
         EXPLAIN_RANGE
-        "Tracks min and max as range=observed does, but of each batch takes the value of rank\n"
-        "ceil(percentile / 100 * m) of its m numbers and its mirror image from below, 99.99 by default.\n"
-        "The ranks are exact: found digit by digit in the bits of the floats, which equals sorting.\n"
+        "Tracks min and max as range=observed does.  The max of a batch of m numbers is its value of rank\n"
+        "ceil(percentile / 100 * m), counted from the smallest; its min is the value of the same rank\n"
+        "counted from the largest.  percentile is 99.99 by default.  The ranks are exact, as if sorted.\n"
         EXPLAIN_LIMITS EXPLAIN_DIFFERS
         "Histogram observers, and percentiles that interpolate between ranks, give other ranges.\n",
 };
@@ -483,8 +485,8 @@ static const qg_scheme fixed_range = {
     .explain =
         "Uniform levels between a given min and max.    tf.quantization.fake_quant_with_min_max_args\n"
         EXPLAIN_RANGE
-        "Learns nothing.  min < max, -6 and 6 by default; a range without 0 is moved until it has it,\n"
-        "[2, 4] to [0, 2].  NaN stays NaN and has no gradient.  It does not rectify.\n"
+        "Learns nothing.  min < max; the defaults are -6 and 6.  A range that does not include 0 is shifted\n"
+        "until it does, [2, 4] to [0, 2].  NaN stays NaN and has no gradient.  The scheme does not rectify.\n"
         EXPLAIN_DIFFERS,
 };
 
@@ -501,18 +503,18 @@ static const qg_scheme current_range_scheme = {
     .apply       = apply_current,
     .encode      = encode,
     .explain =
-        "Weights on symmetric uniform levels that follow the largest of them.  Default for --weight.\n"
+        "Weights on symmetric uniform levels up to the largest |w|.  Default for --weight.\n"
         "                                       Krishnamoorthi 2018, arXiv:1806.08342, sec. 2.2\n"
         "\n"
-        "    m    = max|w|                           of the tensor, in every step; of each output channel\n"
-        "                                            with per-channel=yes (per_channel)\n"
-        "    q(w) = fake quantization with min = -m, max = m and, whatever narrow-range (narrow_range) says,\n"
-        "           codes -(2^(bits-1) - 1) .. 2^(bits-1) - 1, 0 in the middle\n"
-        "    s(w) = w                                nothing lies outside, m is a constant\n"
+        "    m    = max|w|                           of the tensor, computed in every step; per output\n"
+        "                                            channel with per-channel=yes (per_channel)\n"
+        "    q(w) = fake quantization with min = -m, max = m and codes -(2^(bits-1) - 1) .. 2^(bits-1) - 1,\n"
+        "           with 0 in the middle; narrow-range (narrow_range) does not apply\n"
+        "    s(w) = w                                nothing is clipped; m is a constant\n"
         "\n"
-        "Learns nothing.  max|w| below 2^-31: q = 0.\n"
-        "Other implementations: with one code more the zero point of a symmetric range falls between\n"
-        "two codes, and float32 decides which; so it is not offered here.\n",
+        "Learns nothing.  If max|w| is below 2^-31, q = 0.\n"
+        "Other implementations use one code more.  The zero point of a symmetric range then falls between\n"
+        "two codes, and a float32 rounding selects one of them, so this scheme does not offer it.\n",
 };
 
 static qg_quant complete(qg_quant q)
@@ -529,7 +531,8 @@ static qg_quant complete(qg_quant q)
 
 qg_quant qg_fake_quant(qg_fake_quant_spec spec)
 {
-    const bool given = spec.min != 0 || spec.max != 0, ends = spec.range == QG_RANGE_LEARNED || spec.range == QG_RANGE_FIXED;
+    const bool given = spec.min != 0 || spec.max != 0;
+    const bool ends  = spec.range == QG_RANGE_LEARNED || spec.range == QG_RANGE_FIXED;
     return qg_quant_defaults((qg_quant){ .scheme      = &qg_fake_quant_scheme,
                                          .bits        = spec.bits,
                                          .per_channel = spec.per_channel,

@@ -6,8 +6,8 @@
 enum { MAX_VALUE };         /* in arg */
 
 static const qg_key keys[] = {
-    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: clips and does not round" },
-    { .name = "max-value", .fallback = 2, .min = 1e-6, .max = 1e6, .alias = "max", .about = "M, the greatest level" },
+    { QG_BITS_KEY(2, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: clip without rounding" },
+    { .name = "max-value", .fallback = 2, .min = 1e-6, .max = 1e6, .alias = "max", .about = "M, the largest level" },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
 };
@@ -43,10 +43,10 @@ const qg_scheme qg_linear_scheme = {
         "    q(x) = floor(clip(x, 0, M) / M n + 0.5) / n M      float32, in this order; ties up\n"
         "    s(x) = clip(x, 0, M)                               dx = dy where 0 < x < M, else 0\n"
         "\n"
-        "Learns nothing.  2 bits and M = 2 by default, as Blueoil's networks have them.  NaN stays NaN.\n"
-        "32 bits clip and do not round.  Codes times M / n equal q(x) to one rounding.\n"
-        "Other implementations: Blueoil's compiled runtime breaks ties in three ways, one per\n"
-        "instruction set; its page says that 32 bits return x, its code has no such branch.\n",
+        "Learns nothing.  The defaults are 2 bits and M = 2, as in Blueoil's networks.  NaN stays NaN.\n"
+        "32 bits clip without rounding.  A code times M / n equals q(x) up to one rounding.\n"
+        "Other implementations: Blueoil's compiled runtime breaks ties in three ways, one per instruction\n"
+        "set.  Its documentation says that 32 bits return x, but its code has no such branch.\n",
 };
 
 qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec)

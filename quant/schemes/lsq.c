@@ -9,15 +9,15 @@
 enum { SIGNED };            /* in arg */
 enum { STEP, SEEN };        /* of what is learned or tracked */
 
-#define SIGNED_KEY .name = "signed", .words = "no|yes", .about = "codes on both sides of 0"
+#define SIGNED_KEY .name = "signed", .words = "no|yes", .about = "codes below 0 as well as above"
 static const qg_key keys[] = {
-    { QG_BITS_KEY(2, 1, 16), .about = "of a code; signed 2 or more" },
+    { QG_BITS_KEY(2, 1, 16), .about = "bits per code; signed codes need 2 or more" },
     { SIGNED_KEY },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
 };
 static const qg_key weight_keys[] = {
-    { QG_BITS_KEY(2, 2, 16), .about = "of a code" },
+    { QG_BITS_KEY(2, 2, 16), .about = "bits per code" },
     { SIGNED_KEY, .fallback = 1 },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
@@ -103,12 +103,12 @@ static const qg_learned learned_step[] = { { .name = "step", .least = 0x1p-30f }
     "    ds   = g sum of dy d,  d = -qn if v <= -qn, qp if v >= qp, else round(v) - v\n" \
     "    g    = 1 / sqrt(N qp)                   N: weights of the layer, or features of one image\n" \
     "\n"                                                                                            \
-    "Learns s, which starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first batch of\n" \
-    "training that is finite and not all 0; until then x passes.  A step that an update carries below\n" \
-    "2^-30 is set to 2^-30, where the gradient can take it up again.  NaN stays NaN.\n"               \
-    "Other implementations: some let s become negative, which turns every code round; some forget the\n" \
-    "mask of dx; torch's learnable fake quantization passes dx at the clamp values too; some count the\n" \
-    "batch in N.\n"
+    "Learns s.  It starts at 2 mean|v| / sqrt(qp) of the initial weights, or of the first training batch\n" \
+    "that is finite and not all 0; until then x passes unchanged.  If an update moves s below 2^-30, s is\n" \
+    "set to 2^-30, from where the gradient can raise it again.  NaN stays NaN.\n" \
+    "Other implementations: some let s become negative, which flips the sign of every code; some omit the\n" \
+    "mask of dx; torch's learnable fake quantization passes dx at the clamp values too; some include the\n" \
+    "batch size in N.\n"
 
 static const qg_scheme lsq_unsigned;
 
@@ -139,7 +139,7 @@ const qg_scheme qg_lsq_scheme = {
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =
-        "Learned step size, signed codes: weights, and inputs with signed=yes (is_signed).\n"
+        "Learned step size with signed codes, for weights, and for inputs with signed=yes (is_signed).\n"
         "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
         "\n"
         "    qn = 2^(bits-1), qp = 2^(bits-1) - 1\n"
@@ -167,10 +167,10 @@ static const qg_scheme lsq_unsigned = {
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =
-        "Learned step size, codes from 0: activations, in place of relu.\n"
+        "Learned step size with codes from 0, for activations; it replaces relu.\n"
         "                                                     Esser et al. 2020, arXiv:1902.08153v3\n"
         "\n"
-        "    qn = 0, qp = 2^bits - 1; v of the first step is max(x, 0), what a relu would have left\n"
+        "    qn = 0, qp = 2^bits - 1; in the first step v is max(x, 0), the output of a relu\n"
         EXPLAIN_STEP,
 };
 

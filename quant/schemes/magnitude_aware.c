@@ -23,16 +23,16 @@ const qg_scheme qg_magnitude_aware_scheme = {
     .constants   = qg_mean_signs,
     .mix         = mix,
     .explain =
-        "Binary weights whose gradient knows their scale: Bi-Real Net.\n"
+        "Binary weights with a gradient that includes their scale: Bi-Real Net.\n"
         "                                                        Liu et al. 2018, arXiv:1808.00278\n"
         "\n"
         "    a    = mean|w|                          of one output channel\n"
         "    q(w) = +a if w >= 0, else -a            so sign(0) = +1\n"
         "    dw   = dq a 1[|w| <= 1]                 a is a constant of the backward\n"
         "\n"
-        "Learns nothing.  All weights of a channel zero: q = 0, and no gradient reaches them.\n"
-        "Differs from binary per channel by the factor a and the mask; from xnor by the second term of\n"
-        "its exact rule, the derivative of a.\n",
+        "Learns nothing.  If all weights of a channel are zero, q = 0 and they receive no gradient.\n"
+        "binary-channel has neither the factor a nor the mask in its gradient; the exact rule of xnor has a\n"
+        "second term, the derivative of a.\n",
 };
 
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec)

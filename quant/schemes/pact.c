@@ -9,8 +9,8 @@ enum { FIRST_ALPHA, DECAY };        /* in arg */
 
 /* The decay is that of the weights in the paper's CIFAR-10 ResNet-20, which it uses for alpha as well. */
 static const qg_key keys[] = {
-    { QG_BITS_KEY(4, 1, 16), .also = QG_FLOAT_BITS, .about = "of a code; 32: clips and does not round" },
-    { .name = "alpha", .fallback = 10, .min = 1e-6, .max = 1e6, .about = "the clip at first" },
+    { QG_BITS_KEY(4, 1, 16), .also = QG_FLOAT_BITS, .about = "bits per code; 32: clip without rounding" },
+    { .name = "alpha", .fallback = 10, .min = 1e-6, .max = 1e6, .about = "initial value of the clip" },
     { .name = "decay", .fallback = (double)2e-4f, .min = 1e-9, .max = 10, .about = "weight decay of alpha" },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
@@ -19,7 +19,8 @@ static const qg_key keys[] = {
 static qg_constants constants_of(int bits, float alpha)
 {
     const float steps = bits == QG_FLOAT_BITS ? 0.0f : qg__steps(bits);
-    return (qg_constants){ .uniform = { .hi = alpha, .steps = steps, .step = steps > 0.0f ? alpha / steps : 0.0f }, .gain = { 1.0f } };
+    return (qg_constants){ .uniform = { .hi = alpha, .steps = steps, .step = steps > 0.0f ? alpha / steps : 0.0f },
+                           .gain    = { 1.0f } };
 }
 
 static qg_constants constants(qg_quant q, qg_span x, const float *learned)
@@ -60,13 +61,13 @@ const qg_scheme qg_pact_scheme = {
         "    dx   = dy where 0 <= x < a, else 0\n"
         "    da   = sum of dy where x >= a\n"
         "\n"
-        "Learns a, 10 at first or alpha=, with a decay of 2e-4 of its own or decay= (the paper's CIFAR-10\n"
-        "recipe), which --quantizer-decay does not replace: with SGD the paper's L2 penalty, with Adam, whose\n"
-        "decay is decoupled, a -= lr 2e-4 a, which is far weaker.  A clip that an update carries below 2^-30\n"
-        "is set to 2^-30.  NaN stays NaN.  32 bits clip and do not round.  Codes times a / n equal q(x) to one\n"
-        "rounding.\n"
-        "Other implementations: many leave the decay out, and alpha then grows; some give x < a the\n"
-        "LSQ-like rounding term as well.\n",
+        "Learns a, which starts at alpha (10 by default).  Its weight decay is the option decay, 2e-4 by\n"
+        "default as in the paper's CIFAR-10 recipe; --quantizer-decay has no effect on it.  With SGD this is\n"
+        "the paper's L2 penalty; with Adam, whose decay is decoupled, it is a -= lr 2e-4 a, which is far\n"
+        "weaker.  If an update moves a below 2^-30, a is set to 2^-30.  NaN stays NaN.  32 bits clip without\n"
+        "rounding.  A code times a / n equals q(x) up to one rounding.\n"
+        "Other implementations: many omit the decay, and alpha then grows; some also add a rounding term\n"
+        "like LSQ's to da where x < a.\n",
 };
 
 qg_quant qg_pact(qg_pact_spec spec)

@@ -6,7 +6,8 @@ enum { THRESHOLD, RELATIVE };       /* in arg */
 
 /* The default of the threshold, 0, depends on relative. */
 static const qg_key keys[] = {
-    { .name = "threshold", .min = 0.01, .max = 10, .about = "D: 0.05 by default, or as a multiple of mean|w| 0.7" },
+    { .name  = "threshold", .min = 0.01, .max = 10,
+      .about = "D, 0.05 by default; with relative=yes a multiple of mean|w|, 0.7 by default" },
     { .name = "relative", .words = "no|yes", .about = "the threshold is a multiple of mean|w|" },
     QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
     { .name = NULL }
@@ -39,8 +40,8 @@ const qg_scheme qg_ste_tern_scheme = {
         "    q(w) = +1 if w > D, -1 if w < -D, else 0\n"
         "    s(w) = clip(w, -1, 1)                   dw = dq where |w| <= 1, else 0\n"
         "\n"
-        "Learns nothing.  All weights zero: q = 0.  The threshold 0.7 is that of Li, Zhang, Liu 2016,\n"
-        "arXiv:1605.04711, whose quantizer has a scale besides: that is twn.\n",
+        "Learns nothing.  If all weights are zero, q = 0.  The threshold 0.7 is that of Li, Zhang, Liu 2016,\n"
+        "arXiv:1605.04711; their quantizer, twn, also has a scale.\n",
 };
 
 qg_quant qg_ste_tern(qg_ste_tern_spec spec)
@@ -67,5 +68,6 @@ qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_a
 
 qg_status qg_ste_tern_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
 {
-    return qg__surrogate_gradient("ste_tern_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_surrogate_clip(1.0f)), dx);
+    return qg__surrogate_gradient("ste_tern_quantizer_gradient", x, dy,
+                                  qg__surrogate_or(s, qg_surrogate_clip(1.0f)), dx);
 }

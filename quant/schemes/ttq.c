@@ -10,10 +10,10 @@ enum { WP, WN };                                            /* in learned */
 
 static const qg_key keys[] = {
     { .name = "threshold", .fallback = (double)0.05f, .min = 0.0001, .max = 0.9999, .alias = "t",
-      .about = "D, as a share of max|w|" },
+      .about = "D, as a fraction of max|w|" },
     { .name = "rule", .words = "exact|as-printed", .about = "sign of dWn" },
-    { .name = "start", .words = "one|weights", .about = "Wp and Wn start at 1, or at the mean |w| of their side" },
-    { .name = "decay", .max = 10, .about = "weight decay of Wp and Wn; 0: --quantizer-decay" },
+    { .name = "start", .words = "one|weights", .about = "initial Wp and Wn: 1, or the mean |w| of their side" },
+    { .name = "decay", .max = 10, .about = "weight decay of Wp and Wn; 0: use --quantizer-decay" },
     { .name = "gradient", .words = "sum|scaled", .about = "scaled: dWp and dWn times 1 / sqrt(number of weights)" },
     QG_PER_CHANNEL_KEY("D, Wp and Wn of each output channel"),
     QG_OWN_SURROGATE_KEYS,
@@ -28,7 +28,8 @@ static qg_constants constants(qg_quant q, qg_span w, const float *learned)
 {
     const float sign = q.arg[RULE] == QG_TTQ_AS_PRINTED ? 1.0f : -1.0f;
     const float g    = q.arg[SCALED] != 0 ? (float)(1.0 / sqrt((double)w.n)) : 1.0f;
-    return (qg_constants){ .ternary = { delta(w, (float)q.arg[THRESHOLD]), learned[WP], learned[WN] }, .gain = { g, sign * g } };
+    return (qg_constants){ .ternary = { delta(w, (float)q.arg[THRESHOLD]), learned[WP], learned[WN] },
+                           .gain    = { g, sign * g } };
 }
 
 /* With the mean |w| of each side, q is the least-squares fit of w. */
@@ -87,17 +88,17 @@ const qg_scheme qg_ttq_scheme = {
         "    dWp  = sum of dq where w > D                                                     (eq. 7)\n"
         "    dWn  = -sum of dq where w < -D          the derivative of q; eq. 7 prints +sum\n"
         "\n"
-        "Learns Wp and Wn, one number each per tensor, or with D of its own per output channel with\n"
-        "per-channel=yes (per_channel): 1 at first, as in the authors' code, or the mean |w| of\n"
-        "each side with start=weights (start_from_weights).  A scale that an update carries below 2^-30 is\n"
-        "set to 2^-30, and training warns below 1e-6.  D is a constant of the backward.\n"
-        "The sums grow with the layer: a learning rate that suits weights can throw Wp and Wn to 0 in one\n"
-        "step.  gradient=scaled (scaled_gradient) multiplies both by 1 / sqrt(number of weights).\n"
-        "All weights zero: q = 0, and Wp, Wn have no gradient.\n"
-        "Other implementations: Blueoil and several PyTorch ports take dWn as printed, which moves Wn\n"
-        "uphill: rule=as-printed; the authors' TensorFlow code is right by automatic differentiation,\n"
-        "gives sign(w) at |w| = D, and lets its weight decay act on Wp and Wn (the option decay); some\n"
-        "ports take the mean in place of the sum.  None of them keeps the scales positive.\n",
+        "Learns Wp and Wn, one of each per tensor; with per-channel=yes (per_channel) each output channel\n"
+        "has its own D, Wp and Wn.  They start at 1, as in the authors' code, or with start=weights\n"
+        "(start_from_weights) at the mean |w| of their side.  If an update moves one below 2^-30, it is set\n"
+        "to 2^-30; training warns below 1e-6.  D is a constant of the backward pass.\n"
+        "The sums grow with the layer: a learning rate that suits the weights can drive Wp and Wn to 0 in\n"
+        "one step.  gradient=scaled (scaled_gradient) multiplies both by 1 / sqrt(number of weights).\n"
+        "If all weights are zero, q = 0, and Wp and Wn receive no gradient.\n"
+        "Other implementations: Blueoil and several PyTorch ports use dWn as printed, which moves Wn uphill\n"
+        "(rule=as-printed).  The authors' TensorFlow code differentiates automatically, so its dWn is right;\n"
+        "it gives sign(w) at |w| = D and applies its weight decay to Wp and Wn (the option decay).  Some\n"
+        "ports use the mean instead of the sum.  None of them keeps Wp and Wn positive.\n",
 };
 
 qg_quant qg_ttq(qg_ttq_spec spec)

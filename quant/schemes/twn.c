@@ -47,9 +47,9 @@ const qg_scheme qg_twn_scheme = {
         "    q(w) = +a if w > D, -a if w < -D, else 0\n"
         "    s(w) = w                                the gradient passes unchanged and unclipped\n"
         "\n"
-        "per-channel=yes (per_channel) takes D and a of each output channel on its own; the paper and the\n"
-        "authors' Caffe code have one of each.\n"
-        "Learns nothing.  All weights zero: a = 0 and q = 0.\n"
+        "per-channel=yes (per_channel) computes D and a for each output channel; the paper and the\n"
+        "authors' Caffe code have one D and one a per tensor.\n"
+        "Learns nothing.  If all weights are zero, a = 0 and q = 0.\n"
         "Other implementations: the authors' Caffe fork adds 1e-6 to the denominator of a on the GPU\n"
         "only; their later PyTorch code has D = 0.75 mean|w| and D and a per output channel, as RedBit\n"
         "has; Larq's SteTern has D but no a.\n",
@@ -65,7 +65,10 @@ qg_quant qg_twn(qg_twn_spec spec)
 
 /* --- on arrays ------------------------------------------------------------------------------- */
 
-static qg_quant with(float threshold) { return (qg_quant){ .scheme = &qg_twn_scheme, .arg = { [THRESHOLD] = threshold } }; }
+static qg_quant with(float threshold)
+{
+    return (qg_quant){ .scheme = &qg_twn_scheme, .arg = { [THRESHOLD] = threshold } };
+}
 
 qg_status qg_twn_weight_quantizer(const qg_array *x, float threshold, qg_array *y, float *delta, float *alpha)
 {
@@ -96,5 +99,6 @@ qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis, float
 
 qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_surrogate s, qg_array *dx)
 {
-    return qg__surrogate_gradient("twn_weight_quantizer_gradient", x, dy, qg__surrogate_or(s, qg_surrogate_identity()), dx);
+    return qg__surrogate_gradient("twn_weight_quantizer_gradient", x, dy,
+                                  qg__surrogate_or(s, qg_surrogate_identity()), dx);
 }

@@ -5,9 +5,9 @@ enum { ZERO };              /* in arg */
 
 #define KEYS(zero)                                                                                  \
     {                                                                                               \
-        { QG_BITS_KEY(2, 1, 8), .about = "of a code" },                                             \
+        { QG_BITS_KEY(2, 1, 8), .about = "bits per code" },                                             \
         { .name = "zero", .fallback = zero, .words = "no|yes", .when = "bits=2..8",                 \
-          .about = "0 is a level, and there is one level less" },                                   \
+          .about = "0 is a level, which leaves one level fewer" },                                   \
         QG_OWN_SURROGATE_KEYS, { .name = NULL }                                                     \
     }
 static const qg_key keys[] = KEYS(0), weight_keys[] = KEYS(1);
@@ -28,7 +28,7 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
 
 const qg_scheme qg_unit_scheme = {
     .name        = "unit",
-    .about       = "uniform levels of [-1, 1], 0 among them with zero=yes",
+    .about       = "uniform levels in [-1, 1], including 0 with zero=yes",
     .keys        = keys,
     .weight_keys = weight_keys,
     .roles      = QG_WEIGHT | QG_INPUT,
@@ -41,19 +41,20 @@ const qg_scheme qg_unit_scheme = {
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =
-        "Weights and inputs on uniform levels of [-1, 1].            BNN-PYNQ's nets in Brevitas: zero=yes\n"
+        "Weights and inputs on uniform levels in [-1, 1].            BNN-PYNQ's nets in Brevitas: zero=yes\n"
         "\n"
         "    zero=no        n = 2^bits - 1          q(x) = (2 floor(clip(x, -1, 1) n / 2) + 1) / n\n"
         "    zero=yes       n = 2^(bits - 1) - 1    q(x) = round(clip(x, -1, 1) n) / n    ties to even\n"
         "    s(x) = clip(x, -1, 1)                  dx = dy where |x| <= 1, else 0\n"
         "\n"
-        "Learns nothing.  Default: zero=yes for --weight of 2 bits or more, else no, and off in C.  2 bits\n"
-        "are {-1, -1/3, 1/3, 1} without zero and {-1, 0, 1} with it.  1 bit is without zero: sign, and x = 0\n"
-        "gives +1.  Codes times 1 / n equal q(x) to one rounding.  NaN stays NaN.  As an input it takes the\n"
-        "place of relu.  Latent weights start stretched to fill [-1, 1] and are clipped to it after each step.\n"
-        "Other implementations: Brevitas' bnn_pynq models read 2-bit inputs with zero, too: zero=yes.  Their\n"
-        "gradient of inputs passes as far as round(x n) is a level, to 1 + 1 / (2 n), which is\n"
-        "surrogate=clip,surrogate-arg=1.5 for 2 bits; that of weights passes everywhere.\n",
+        "Learns nothing.  zero is yes by default for --weight with 2 bits or more, else no; in C it is off by\n"
+        "default.  2 bits give {-1, -1/3, 1/3, 1} with zero=no and {-1, 0, 1} with zero=yes.  1 bit is always\n"
+        "zero=no: the sign, with +1 for x = 0.  A code times 1 / n equals q(x) up to one rounding.  NaN stays\n"
+        "NaN.  For inputs the scheme replaces relu.  Latent weights start stretched to fill [-1, 1] and are\n"
+        "clipped to it after each step.\n"
+        "Other implementations: Brevitas' bnn_pynq models use zero=yes for 2-bit inputs, too.  The gradient\n"
+        "of their inputs passes wherever round(x n) is a level, up to |x| = 1 + 1 / (2 n), which is\n"
+        "surrogate=clip,surrogate-arg=1.5 for 2 bits; the gradient of their weights passes everywhere.\n",
 };
 
 qg_quant qg_unit(qg_unit_spec spec)

@@ -9,7 +9,7 @@ const char qg__xnor_explain[] =
     "Binary weights with a scale per filter, binary inputs with a scale map.\n"
     "                                                    Rastegari et al. 2016, arXiv:1603.05279\n"
     "\n"
-    "weights, of one output channel with n elements\n"
+    "weights of one output channel with n elements\n"
     "    a    = mean|w|,   q(w) = a sign(w)      sign(0) = +1\n"
     "    rule=exact         dw_i = dq_i a 1[|w_i| <= 1] + sign(w_i) / n sum over j of dq_j sign(w_j)\n"
     "    rule=paper         dw   = dq (a 1[|w| <= 1] + 1 / n)            keeps j = i of that sum\n"
@@ -20,21 +20,23 @@ const char qg__xnor_explain[] =
     "    q(x) = sign(x)\n"
     "    s(x) = clip(x, -1, 1)\n"
     "    K    = mean|x| over channels and the window of the product, padding counted as 0\n"
-    "    y    = (sign(x) * q(w)) K + bias        K is a constant of the backward\n"
+    "    y    = (sign(x) * q(w)) K + bias        K is a constant of the backward pass\n"
     "\n"
-    "Learns nothing.  A filter of zeros: a = 0 and q = 0.  A window of zeros: K = 0.\n"
-    "The rules authors and authors-adam stop a layer of one input channel, where 1 - 1 / c_in is 0.\n"
-    "latent=centred (centred) takes the mean over c_in off the latent weights and clamps them to [-1, 1],\n"
-    "at first and after each step: what the authors' release does before it binarizes.\n"
-    "Other implementations: the authors' release leaves K out, scale=off (no_scale), and multiplies\n"
-    "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The exact rule is straight-through for sign and\n"
-    "the derivative of a: that part agrees with finite differences, the printed 1 / n does not.\n";
+    "Learns nothing.  A filter of zeros gives a = 0 and q = 0; a window of zeros gives K = 0.\n"
+    "With the rules authors and authors-adam a layer with one input channel does not train, since its\n"
+    "1 - 1 / c_in is 0.\n"
+    "latent=centred (centred) subtracts the mean over c_in from the latent weights and clamps them to\n"
+    "[-1, 1], initially and after each step, as the authors' release does before it binarizes.\n"
+    "Other implementations: the authors' release omits K, as scale=off (no_scale) does, and multiplies\n"
+    "gradients by 1e9 for Adam; torch.sign gives 0 at 0.  The exact rule treats sign as straight-through\n"
+    "and includes the derivative of a; that derivative agrees with finite differences, the printed 1 / n\n"
+    "does not.\n";
 
 enum { RULE, CENTRED }; /* in arg */
 
 static const qg_key keys[] = {
-    { .name = "rule", .words = "exact|paper|authors|authors-adam|identity", .about = "of the backward" },
-    { .name = "latent", .words = "free|centred", .about = "centred: without their mean over the input channels" },
+    { .name = "rule", .words = "exact|paper|authors|authors-adam|identity", .about = "gradient rule" },
+    { .name = "latent", .words = "free|centred", .about = "centred: subtract the mean over the input channels" },
     QG_OWN_SURROGATE_KEYS,
     { .name = NULL }
 };

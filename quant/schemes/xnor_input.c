@@ -145,14 +145,14 @@ static qg_var *scale_output(qg_tape *t, qg_quant q, qg_var *x, qg_windows window
 enum { NO_SCALE };      /* in arg */
 
 static const qg_key keys[] = {
-    { .name = "scale", .words = "on|off", .about = "the product is multiplied by K" },
+    { .name = "scale", .words = "on|off", .about = "on: multiply the product by K" },
     QG_SURROGATE_KEYS(QG_SURROGATE_CLIP),
     { .name = NULL }
 };
 
 static qg_quant complete(qg_quant q);
 
-#define ABOUT "{-1, +1}, and the product times the mean |x| of its window if scale is on"
+#define ABOUT "{-1, +1}; with scale=on the product is multiplied by the mean |x| of its window"
 
 const qg_scheme qg_xnor_activation_scheme = {
     .name         = "xnor",

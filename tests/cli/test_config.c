@@ -297,7 +297,7 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
 {
     (void)state;
     assert_refused("weight = 'fake_quant:range=fixed,min=0,max=0'", "min is 0, not below max, 0");
-    assert_refused("weight = 'fake_quant:range=learned,min=1,max=2'", "a learned range holds 0, and 1 .. 2 does not");
+    assert_refused("weight = 'fake_quant:range=learned,min=1,max=2'", "a learned range must include 0, but 1 .. 2 does not");
     assert_refused("weight = 'fake_quant:range=fixed,min=2,max=1'", "min is 2, not below max, 1");
     assert_refused("weight = 'fake_quant:range=fixed,per-channel=yes'", "does not support scales per channel");
     assert_refused("input = 'fake_quant:range=current'",
