@@ -9,37 +9,31 @@ static const qg_surrogate own = { 0 };
 
 static void sign_and_its_clip(void **state)
 {
-    (void)state;
     float       x[] = { 0.0f, -0.0f, 1.0f, -1.0f, 1.0000001f, -2.0f, NAN };
     float       g[] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f };
     const float want[] = { 1.0f, 1.0f, 1.0f, -1.0f, 1.0f, -1.0f, -1.0f };
     const float slope[] = { 1.0f, 2.0f, 3.0f, 4.0f, 0.0f, 0.0f, 0.0f };
     float       y[7];
-    qg_array    X = vector(x, 7);
-    qg_array    G = vector(g, 7);
-    qg_array    Y = vector(y, 7);
-    assert_ok(qg_sign_quantizer(&X, &Y));
+    assert_ok(qg_sign_quantizer(VECTOR(x, 7), VECTOR(y, 7)));
     assert_same(7, y, want);
-    assert_ok(qg_sign_quantizer_gradient(&X, &G, own, &Y));
+    assert_ok(qg_sign_quantizer_gradient(VECTOR(x, 7), VECTOR(g, 7), own, VECTOR(y, 7)));
     assert_same(7, y, slope);
-    assert_ok(qg_sign_quantizer_gradient(&X, &G, qg_surrogate_identity(), &Y));
+    assert_ok(qg_sign_quantizer_gradient(VECTOR(x, 7), VECTOR(g, 7), qg_surrogate_identity(), VECTOR(y, 7)));
     assert_same(7, y, g);
 }
 
 static void mean_scaling_by_hand(void **state)
 {
-    (void)state;
     float       x[] = { 3.0f, -1.0f, 0.0f, -0.0f };
     float       g[] = { 1.0f, 2.0f, 3.0f, 4.0f };
     const float want[] = { 1.0f, -1.0f, 1.0f, 1.0f };
     float       y[4], e;
-    qg_array    X = vector(x, 4);
-    qg_array    G = vector(g, 4);
-    qg_array    Y = vector(y, 4);
+    qg_array X = vector(x, 4);
+    qg_array Y = vector(y, 4);
     assert_ok(qg_binary_mean_scaling_quantizer(&X, &Y, &e));
     assert_true(e == 1.0f);
     assert_same(4, y, want);
-    assert_ok(qg_binary_mean_scaling_quantizer_gradient(&X, &G, own, &Y));
+    assert_ok(qg_binary_mean_scaling_quantizer_gradient(&X, VECTOR(g, 4), own, &Y));
     assert_same(4, y, g);
     x[0] = NAN; /* the scale says so */
     assert_ok(qg_binary_mean_scaling_quantizer(&X, &Y, &e));
@@ -52,25 +46,22 @@ static void mean_scaling_by_hand(void **state)
 /* HWIO [1,1,2,4] with -3.5 .. 3.5: every output channel has mean 2. */
 static void channel_means_by_hand(void **state)
 {
-    (void)state;
     float       x[] = { -3.5f, -2.5f, -1.5f, -0.5f, 0.5f, 1.5f, 2.5f, 3.5f };
     const float want[] = { -2.0f, -2.0f, -2.0f, -2.0f, 2.0f, 2.0f, 2.0f, 2.0f };
     const float twos[] = { 2.0f, 2.0f, 2.0f, 2.0f };
     float       y[8], scale[4];
-    qg_array    X = tensor4(x, 1, 1, 2, 4);
-    qg_array    Y = tensor4(y, 1, 1, 2, 4);
-    qg_array    S = vector(scale, 4);
-    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer(&X, &Y, &S));
+    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer(TENSOR4(x, 1, 1, 2, 4), TENSOR4(y, 1, 1, 2, 4),
+                                                            VECTOR(scale, 4)));
     assert_same(8, y, want);
     assert_same(4, scale, twos);
-    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer_gradient(&X, &X, own, &Y));
+    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer_gradient(TENSOR4(x, 1, 1, 2, 4), TENSOR4(x, 1, 1, 2, 4),
+                                                                     own, TENSOR4(y, 1, 1, 2, 4)));
     assert_same(8, y, x);
 }
 
 /* Both layouts of one tensor, and sizes that leave a rest in every group and chunk. */
 static void channels_inmost_and_in_rows_agree(void **state)
 {
-    (void)state;
     enum { OUT = 37, ROW = 601 };
     static float rows[OUT * ROW], inmost[OUT * ROW], y[OUT * ROW], z[OUT * ROW];
     float        scale[OUT], other[OUT];
@@ -79,10 +70,8 @@ static void channels_inmost_and_in_rows_agree(void **state)
         for (size_t r = 0; r < ROW; r++) inmost[r * OUT + o] = rows[o * ROW + r];
     const qg_quant binary = qg_binary((qg_binary_spec){ .per_channel = true });
     qg_form_forward(binary, (qg_split){ 1, OUT, ROW }, rows, NULL, y, NULL, scale);
-    qg_array X = tensor4(inmost, 1, 1, ROW, OUT);
-    qg_array Z = tensor4(z, 1, 1, ROW, OUT);
-    qg_array S = vector(other, OUT);
-    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer(&X, &Z, &S));
+    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer(TENSOR4(inmost, 1, 1, ROW, OUT), TENSOR4(z, 1, 1, ROW, OUT),
+                                                            VECTOR(other, OUT)));
     for (size_t o = 0; o < OUT; o++) {
         double sum = 0.0;
         for (size_t r = 0; r < ROW; r++) sum += fabs((double)rows[o * ROW + r]);
@@ -97,50 +86,41 @@ static void channels_inmost_and_in_rows_agree(void **state)
 
 static void binary_tensors_are_fixed_points(void **state)
 {
-    (void)state;
     static float x[MOST], y[MOST], z[MOST];
     fill_normal(2, 1.0f, MOST, x);
     for (size_t s = 0; s < N_SIZES; s++) {
         const size_t n = awkward_sizes[s];
         float        e, f;
-        qg_array     X = vector(x, n);
-        qg_array     Y = vector(y, n);
-        qg_array     Z = vector(z, n);
-        assert_ok(qg_binary_mean_scaling_quantizer(&X, &Y, &e));
-        assert_ok(qg_binary_mean_scaling_quantizer(&Y, &Z, &f));
+        assert_ok(qg_binary_mean_scaling_quantizer(VECTOR(x, n), VECTOR(y, n), &e));
+        assert_ok(qg_binary_mean_scaling_quantizer(VECTOR(y, n), VECTOR(z, n), &f));
         assert_true(f == e); /* the sum of n equal floats is exact: 24 + 16 bits fit a double */
         assert_same(n, z, y);
         for (size_t i = 0; i < n; i++) z[i] = 4.0f * x[n - 1 - i];
-        assert_ok(qg_binary_mean_scaling_quantizer(&Z, &Y, &f));
+        assert_ok(qg_binary_mean_scaling_quantizer(VECTOR(z, n), VECTOR(y, n), &f));
         assert_near((double)f, 4.0 * (double)e, 1e-6); /* another order of the sum */
     }
 }
 
 static void magnitude_aware_by_hand(void **state)
 {
-    (void)state;
     float       x[] = { 1.0f, -4.0f, -0.5f, 0.0f, 0.0f, 2.0f }; /* columns: means 0.5 and 2 */
     float       g[] = { 1.0f, 1.0f, 2.0f, 2.0f, 3.0f, 3.0f };
     const float want[] = { 0.5f, -2.0f, -0.5f, 2.0f, 0.5f, 2.0f };
     const float slope[] = { 0.5f, 0.0f, 1.0f, 4.0f, 1.5f, 0.0f };
     const float whole[] = { 0.5f, 2.0f, 1.0f, 4.0f, 1.5f, 6.0f };
     float       y[6], scale[2];
-    qg_array    X = matrix(x, 3, 2);
-    qg_array    G = matrix(g, 3, 2);
-    qg_array    Y = matrix(y, 3, 2);
-    qg_array    S = vector(scale, 2);
-    assert_ok(qg_magnitude_aware_sign_quantizer(&X, &Y, &S));
+    assert_ok(qg_magnitude_aware_sign_quantizer(MATRIX(x, 3, 2), MATRIX(y, 3, 2), VECTOR(scale, 2)));
     assert_same(6, y, want);
     assert_true(scale[0] == 0.5f && scale[1] == 2.0f);
-    assert_ok(qg_magnitude_aware_sign_quantizer_gradient(&X, &G, own, &Y));
+    assert_ok(qg_magnitude_aware_sign_quantizer_gradient(MATRIX(x, 3, 2), MATRIX(g, 3, 2), own, MATRIX(y, 3, 2)));
     assert_same(6, y, slope);
-    assert_ok(qg_magnitude_aware_sign_quantizer_gradient(&X, &G, qg_surrogate_identity(), &Y));
+    assert_ok(qg_magnitude_aware_sign_quantizer_gradient(MATRIX(x, 3, 2), MATRIX(g, 3, 2), qg_surrogate_identity(),
+                                                         MATRIX(y, 3, 2)));
     assert_same(6, y, whole);
 }
 
 static void magnitude_aware_rows_accumulate(void **state)
 {
-    (void)state;
     enum { ROWS = 17, ROW = 259 };
     static float x[ROWS * ROW], g[ROWS * ROW], dx[ROWS * ROW], q[ROWS * ROW];
     float        scale[ROWS];
@@ -159,15 +139,12 @@ static void magnitude_aware_rows_accumulate(void **state)
 /* n draws of probability p: 5 standard errors are 5 sqrt(p (1 - p) / n) < 0.0112. */
 static void stochastic_probabilities(void **state)
 {
-    (void)state;
     static float x[MOST], y[MOST];
     const float  values[] = { -1.5f, -1.0f, -0.6f, 0.0f, 0.5f, 1.0f, 3.0f };
     for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
-        qg_array X = vector(x, MOST);
-        qg_array Y = vector(y, MOST);
         size_t   ups = 0;
         for (size_t i = 0; i < MOST; i++) x[i] = values[v];
-        assert_ok(qg_stochastic_sign_quantizer(&X, 11, &Y));
+        assert_ok(qg_stochastic_sign_quantizer(VECTOR(x, MOST), 11, VECTOR(y, MOST)));
         for (size_t i = 0; i < MOST; i++) {
             assert_true(y[i] == 1.0f || y[i] == -1.0f);
             ups += y[i] == 1.0f;
@@ -180,59 +157,48 @@ static void stochastic_probabilities(void **state)
 
 static void stochastic_draws_are_keyed(void **state)
 {
-    (void)state;
     static float x[MOST], y[MOST], z[MOST];
-    qg_array     X = vector(x, MOST);
-    qg_array     Y = vector(y, MOST);
-    qg_array     Z = vector(z, MOST);
     size_t       moved = 0;
     fill_normal(5, 0.5f, MOST, x);
     x[7] = NAN;
-    assert_ok(qg_stochastic_sign_quantizer(&X, 11, &Y));
+    assert_ok(qg_stochastic_sign_quantizer(VECTOR(x, MOST), 11, VECTOR(y, MOST)));
     qg_set_threads(3);
-    assert_ok(qg_stochastic_sign_quantizer(&X, 11, &Z));
+    assert_ok(qg_stochastic_sign_quantizer(VECTOR(x, MOST), 11, VECTOR(z, MOST)));
     qg_set_threads(0);
     assert_same(MOST, z, y);
     assert_true(y[7] == -1.0f);
     QG_KERNELS(qg__map)->stochastic_sign(100, x + 20000, 11, 20000, z);
     assert_same(100, z, y + 20000);
-    assert_ok(qg_stochastic_sign_quantizer(&X, 12, &Z));
+    assert_ok(qg_stochastic_sign_quantizer(VECTOR(x, MOST), 12, VECTOR(z, MOST)));
     for (size_t i = 0; i < MOST; i++) moved += z[i] != y[i];
     assert_true(moved > MOST / 10);
-    assert_ok(qg_stochastic_sign_quantizer_gradient(&X, &Y, own, &Z));
+    assert_ok(qg_stochastic_sign_quantizer_gradient(VECTOR(x, MOST), VECTOR(y, MOST), own, VECTOR(z, MOST)));
     assert_same(MOST, z, y);
 }
 
 static void refuses(void **state)
 {
-    (void)state;
     float    x[8] = { 1.0f };
     float    y[8] = { 7.0f, 7.0f, 7.0f, 7.0f, 7.0f, 7.0f, 7.0f, 7.0f };
     float    e = 7.0f;
     qg_array X = tensor4(x, 1, 1, 2, 4);
-    qg_array Y = tensor4(y, 1, 1, 2, 4);
-    qg_array flat = vector(x, 8);
-    qg_array flat_y = vector(y, 8);
-    qg_array three = vector(y, 3);
     qg_array I32 = X;
     qg_array scalar = { .dtype = QG_F32, .rank = 0, .data = x };
     I32.dtype = QG_I32;
-    assert_refused(qg_sign_quantizer(&I32, &Y), QG_EARG, "I32");
-    assert_refused(qg_sign_quantizer(&X, &flat_y), QG_ESHAPE, "[8]");
-    assert_refused(qg_sign_quantizer_gradient(&X, &flat, own, &Y), QG_ESHAPE, "dy");
-    assert_refused(qg_stochastic_sign_quantizer(&X, 1, &three), QG_ESHAPE, "[3]");
+    assert_refused(qg_sign_quantizer(&I32, TENSOR4(y, 1, 1, 2, 4)), QG_EARG, "I32");
+    assert_refused(qg_sign_quantizer(&X, VECTOR(y, 8)), QG_ESHAPE, "[8]");
+    assert_refused(qg_sign_quantizer_gradient(&X, VECTOR(x, 8), own, TENSOR4(y, 1, 1, 2, 4)), QG_ESHAPE, "dy");
+    assert_refused(qg_stochastic_sign_quantizer(&X, 1, VECTOR(y, 3)), QG_ESHAPE, "[3]");
     assert_refused(qg_binary_mean_scaling_quantizer(&X, &I32, &e), QG_EARG, "I32");
-    assert_refused(qg_binary_channel_wise_mean_scaling_quantizer(&flat, &flat_y, NULL), QG_ESHAPE,
+    assert_refused(qg_binary_channel_wise_mean_scaling_quantizer(VECTOR(x, 8), VECTOR(y, 8), NULL), QG_ESHAPE,
                    "rank of x is 1, must be 4");
-    assert_refused(
-        qg_binary_channel_wise_mean_scaling_quantizer_gradient(&flat, &flat, own, &flat_y),
-        QG_ESHAPE, "must be 4");
-    assert_refused(qg_binary_channel_wise_mean_scaling_quantizer(&X, &Y, &three), QG_ESHAPE,
+    assert_refused(qg_binary_channel_wise_mean_scaling_quantizer_gradient(VECTOR(x, 8), VECTOR(x, 8), own,
+                                                                          VECTOR(y, 8)), QG_ESHAPE, "must be 4");
+    assert_refused(qg_binary_channel_wise_mean_scaling_quantizer(&X, TENSOR4(y, 1, 1, 2, 4), VECTOR(y, 3)), QG_ESHAPE,
                    "scale");
     assert_refused(qg_magnitude_aware_sign_quantizer(&scalar, &scalar, NULL), QG_ESHAPE,
                    "rank is 0");
-    assert_refused(qg_magnitude_aware_sign_quantizer_gradient(&X, &X, own, &flat_y), QG_ESHAPE,
-                   "dx");
+    assert_refused(qg_magnitude_aware_sign_quantizer_gradient(&X, &X, own, VECTOR(y, 8)), QG_ESHAPE, "dx");
     for (int i = 0; i < 8; i++) assert_true(y[i] == 7.0f);
     assert_true(e == 7.0f);
 }

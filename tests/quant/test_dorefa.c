@@ -10,25 +10,21 @@ static const qg_surrogate own = { 0 };
 /* w = (.2, -.6, 0): one scale for k = 1, and no zero level for k = 2. */
 static void weights_by_hand(void **state)
 {
-    (void)state;
     float       w[] = { 0.2f, -0.6f, 0.0f };
     const float m = 0.8f / 3.0f;
     const float one[] = { m, -m, m };
     const float two[] = { 1.0f / 3.0f, -1.0f, 1.0f / 3.0f };
     float       q[3];
-    qg_array    W = vector(w, 3);
-    qg_array    Q = vector(q, 3);
-    assert_ok(qg_dorefa_weight_quantizer(&W, 1, &Q));
+    assert_ok(qg_dorefa_weight_quantizer(VECTOR(w, 3), 1, VECTOR(q, 3)));
     assert_all_near(3, q, one, 1e-7);
-    assert_ok(qg_dorefa_weight_quantizer(&W, 2, &Q));
+    assert_ok(qg_dorefa_weight_quantizer(VECTOR(w, 3), 2, VECTOR(q, 3)));
     assert_all_near(3, q, two, 1e-7);
-    assert_ok(qg_dorefa_weight_quantizer(&W, 32, &Q));
+    assert_ok(qg_dorefa_weight_quantizer(VECTOR(w, 3), 32, VECTOR(q, 3)));
     assert_same(3, q, w);
 }
 
 static void all_zero_weights(void **state)
 {
-    (void)state;
     float    w[] = { 0.0f, -0.0f };
     float    g[] = { 1.0f, 2.0f };
     float    q[2], dw[2] = { 7.0f, 7.0f };
@@ -58,7 +54,6 @@ static void all_zero_weights(void **state)
 
 static void weight_codebook(void **state)
 {
-    (void)state;
     static float w[MOST], q[MOST];
     fill_normal(1, 0.3f, MOST, w);
     for (int k = 2; k <= 16; k++)
@@ -66,9 +61,7 @@ static void weight_codebook(void **state)
             const size_t n = awkward_sizes[s];
             const double steps = (double)((1 << k) - 1);
             double       m = 0.0;
-            qg_array     W = vector(w, n);
-            qg_array     Q = vector(q, n);
-            assert_ok(qg_dorefa_weight_quantizer(&W, k, &Q));
+            assert_ok(qg_dorefa_weight_quantizer(VECTOR(w, n), k, VECTOR(q, n)));
             for (size_t i = 0; i < n; i++) m = fmax(m, tanh(fabs((double)w[i])));
             for (size_t i = 0; i < n; i++) {
                 const double code = ((double)q[i] + 1.0) / 2.0 * steps;
@@ -82,17 +75,14 @@ static void weight_codebook(void **state)
 
 static void weights_keep_nan(void **state)
 {
-    (void)state;
     float    w[] = { 0.5f, NAN };
     float    q[2];
-    qg_array W = vector(w, 2);
-    qg_array Q = vector(q, 2);
     for (int k = 1; k <= 8; k++) {
-        assert_ok(qg_dorefa_weight_quantizer(&W, k, &Q));
+        assert_ok(qg_dorefa_weight_quantizer(VECTOR(w, 2), k, VECTOR(q, 2)));
         assert_true(isnan(q[0]) && isnan(q[1]));
     }
     w[1] = -INFINITY; /* tanh is 1 there */
-    assert_ok(qg_dorefa_weight_quantizer(&W, 2, &Q));
+    assert_ok(qg_dorefa_weight_quantizer(VECTOR(w, 2), 2, VECTOR(q, 2)));
     assert_true(q[1] == -1.0f);
 }
 
@@ -108,20 +98,16 @@ static double smooth_loss(size_t n, const double *w, const float *g, double m)
 /* Central differences in double of the smooth part; h^2 is 1e-10, the rest is float32 of dx. */
 static void weight_gradients_against_differences(void **state)
 {
-    (void)state;
     enum { N = 65 };
     float    w[N], g[N], dw[N];
     double   v[N];
-    qg_array W = vector(w, N);
-    qg_array G = vector(g, N);
-    qg_array D = vector(dw, N);
     fill_normal(2, 0.5f, N, w);
     fill_normal(3, 1.0f, N, g);
     double m = 0.0;
     for (size_t i = 0; i < N; i++) v[i] = (double)w[i], m = fmax(m, tanh(fabs(v[i])));
     for (int through = 0; through < 2; through++) {
         const qg_dorefa_weight_attrs a = { .k = 3, .through_max = through != 0 };
-        assert_ok(qg_dorefa_weight_quantizer_gradient(&W, &G, a, &D));
+        assert_ok(qg_dorefa_weight_quantizer_gradient(VECTOR(w, N), VECTOR(g, N), a, VECTOR(dw, N)));
         for (size_t i = 0; i < N; i++) {
             const double h = 1e-5;
             v[i] += h;
@@ -138,17 +124,14 @@ static void weight_gradients_against_differences(void **state)
  * g t is -t for g = (1, 2, ..) at (.6, -.6, 0), so the extra term is (1 - t^2) / (2 m). */
 static void maximum_is_shared(void **state)
 {
-    (void)state;
     float        w[] = { 0.6f, -0.6f, 0.0f };
     float        g[] = { 1.0f, 2.0f, 5.0f };
     float        dw[3];
-    qg_array     W = vector(w, 3);
-    qg_array     G = vector(g, 3);
-    qg_array     D = vector(dw, 3);
     const double t = tanh(0.6);
     const double slope = (1.0 - t * t) / t;
-    assert_ok(qg_dorefa_weight_quantizer_gradient(
-        &W, &G, (qg_dorefa_weight_attrs){ .k = 2, .through_max = true }, &D));
+    assert_ok(qg_dorefa_weight_quantizer_gradient(VECTOR(w, 3), VECTOR(g, 3),
+                                                  (qg_dorefa_weight_attrs){ .k = 2, .through_max = true },
+                                                  VECTOR(dw, 3)));
     assert_near((double)dw[0], slope * (1.0 + 0.5), 1e-6);
     assert_near((double)dw[1], slope * (2.0 - 0.5), 1e-6);
     assert_near((double)dw[2], 5.0 / t, 1e-5);
@@ -156,7 +139,6 @@ static void maximum_is_shared(void **state)
 
 static void weight_gradients_without_a_curve(void **state)
 {
-    (void)state;
     float       w[] = { 0.6f, -2.0f };
     float       g[] = { 1.0f, 2.0f };
     const float clipped[] = { 1.0f, 0.0f };
@@ -176,7 +158,6 @@ static void weight_gradients_without_a_curve(void **state)
 
 static void activation_ties_and_ends(void **state)
 {
-    (void)state;
     float       x[] = { 0.5f, -1.0f, 2.0f, 0.0f, 1.0f, NAN, INFINITY };
     float       g[] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f };
     const float even[] = { 0.0f, 0.0f, 1.0f, 0.0f, 1.0f, NAN, 1.0f };
@@ -184,32 +165,26 @@ static void activation_ties_and_ends(void **state)
     const float clipped[] = { 0.5f, 0.0f, 1.0f, 0.0f, 1.0f, NAN, 1.0f };
     const float slope[] = { 1.0f, 0.0f, 0.0f, 4.0f, 5.0f, 0.0f, 0.0f };
     float       y[7];
-    qg_array    X = vector(x, 7);
-    qg_array    G = vector(g, 7);
-    qg_array    Y = vector(y, 7);
-    assert_ok(qg_dorefa_activation_quantizer(&X, 1, QG_TIES_EVEN, &Y));
+    assert_ok(qg_dorefa_activation_quantizer(VECTOR(x, 7), 1, QG_TIES_EVEN, VECTOR(y, 7)));
     assert_all_near(7, y, even, 0.0);
-    assert_ok(qg_dorefa_activation_quantizer(&X, 1, QG_TIES_UP, &Y));
+    assert_ok(qg_dorefa_activation_quantizer(VECTOR(x, 7), 1, QG_TIES_UP, VECTOR(y, 7)));
     assert_all_near(7, y, up, 0.0);
-    assert_ok(qg_dorefa_activation_quantizer(&X, 32, QG_TIES_EVEN, &Y));
+    assert_ok(qg_dorefa_activation_quantizer(VECTOR(x, 7), 32, QG_TIES_EVEN, VECTOR(y, 7)));
     assert_all_near(7, y, clipped, 0.0);
-    assert_ok(qg_dorefa_activation_quantizer_gradient(&X, &G, 1, own, &Y));
+    assert_ok(qg_dorefa_activation_quantizer_gradient(VECTOR(x, 7), VECTOR(g, 7), 1, own, VECTOR(y, 7)));
     assert_same(7, y, slope);
-    assert_ok(qg_dorefa_activation_quantizer_gradient(&X, &G, 1, qg_surrogate_identity(), &Y));
+    assert_ok(qg_dorefa_activation_quantizer_gradient(VECTOR(x, 7), VECTOR(g, 7), 1, qg_surrogate_identity(),
+                                                      VECTOR(y, 7)));
     assert_same(7, y, g);
 }
 
 static void activations_are_fixed_points(void **state)
 {
-    (void)state;
     static float x[MOST], y[MOST], z[MOST];
     fill_normal(4, 1.0f, MOST, x);
     for (int k = 1; k <= 16; k++) {
-        qg_array X = vector(x, MOST);
-        qg_array Y = vector(y, MOST);
-        qg_array Z = vector(z, MOST);
-        assert_ok(qg_dorefa_activation_quantizer(&X, k, QG_TIES_EVEN, &Y));
-        assert_ok(qg_dorefa_activation_quantizer(&Y, k, QG_TIES_EVEN, &Z));
+        assert_ok(qg_dorefa_activation_quantizer(VECTOR(x, MOST), k, QG_TIES_EVEN, VECTOR(y, MOST)));
+        assert_ok(qg_dorefa_activation_quantizer(VECTOR(y, MOST), k, QG_TIES_EVEN, VECTOR(z, MOST)));
         assert_same(MOST, z, y);
         for (size_t i = 0; i < MOST; i++) {
             const double v = fmin(fmax((double)x[i], 0.0), 1.0);
@@ -221,15 +196,12 @@ static void activations_are_fixed_points(void **state)
 /* One maximum per sample: ((1, .4), (100, 40)) without noise, k = 2. */
 static void gradients_by_hand(void **state)
 {
-    (void)state;
     float       dr[] = { 1.0f, 0.4f, 100.0f, 40.0f, 0.0f, -0.0f };
     const float want[] = { 1.0f, 1.0f / 3.0f, 100.0f, 100.0f / 3.0f, 0.0f, 0.0f };
     float       y[6];
-    qg_array    R = matrix(dr, 3, 2);
-    qg_array    Y = matrix(y, 3, 2);
-    assert_ok(qg_dorefa_gradient_quantizer(&R, 2, NULL, &Y));
+    assert_ok(qg_dorefa_gradient_quantizer(MATRIX(dr, 3, 2), 2, NULL, MATRIX(y, 3, 2)));
     assert_all_near(6, y, want, 1e-5);
-    assert_ok(qg_dorefa_gradient_quantizer(&R, 32, NULL, &Y));
+    assert_ok(qg_dorefa_gradient_quantizer(MATRIX(dr, 3, 2), 32, NULL, MATRIX(y, 3, 2)));
     assert_same(6, y, dr);
 }
 
@@ -238,15 +210,12 @@ static void gradients_by_hand(void **state)
 /* 2 m is no float32 beyond half of FLT_MAX, and was infinite; the smallest m are subnormal. */
 static void gradients_of_any_size(void **state)
 {
-    (void)state;
     const float sizes[] = { FLT_MAX, 2e38f, 0x1p127f, 1.0f, 1e-38f, 1e-44f };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         float    dr[] = { sizes[i], -sizes[i], 0.5f * sizes[i], 0.0f }, y[4];
-        qg_array R = matrix(dr, 1, 4);
-        qg_array Y = matrix(y, 1, 4);
         for (int k = 1; k <= 8; k++) {
             const double steps = (double)((1 << k) - 1), m = (double)sizes[i];
-            assert_ok(qg_dorefa_gradient_quantizer(&R, k, NULL, &Y));
+            assert_ok(qg_dorefa_gradient_quantizer(MATRIX(dr, 1, 4), k, NULL, MATRIX(y, 1, 4)));
             assert_true(y[0] == dr[0] && y[1] == dr[1]);
             /* An odd multiple of m / steps, at most one step away; subnormals have steps of their own. */
             for (int j = 2; j < 4; j++) {
@@ -259,17 +228,13 @@ static void gradients_of_any_size(void **state)
 }
 static void noise_makes_gradients_unbiased(void **state)
 {
-    (void)state;
     enum { N = 40000 };
     static float dr[N], noise[N], y[N];
-    qg_array     R = matrix(dr, 1, N);
-    qg_array     E = matrix(noise, 1, N);
-    qg_array     Y = matrix(y, 1, N);
     double       sum = 0.0;
     for (size_t i = 0; i < N; i++) dr[i] = 0.3f;
     dr[0] = 1.0f;
-    assert_ok(qg_dorefa_gradient_noise(21, 4, &E));
-    assert_ok(qg_dorefa_gradient_quantizer(&R, 4, &E, &Y));
+    assert_ok(qg_dorefa_gradient_noise(21, 4, MATRIX(noise, 1, N)));
+    assert_ok(qg_dorefa_gradient_quantizer(MATRIX(dr, 1, N), 4, MATRIX(noise, 1, N), MATRIX(y, 1, N)));
     for (size_t i = 1; i < N; i++) {
         const double code = ((double)y[i] + 1.0) / 2.0 * 15.0;
         assert_near(code, round(code), 1e-5);
@@ -280,13 +245,10 @@ static void noise_makes_gradients_unbiased(void **state)
 
 static void noise_is_keyed_and_bounded(void **state)
 {
-    (void)state;
     static float a[MOST], b[MOST];
-    qg_array     A = vector(a, MOST);
-    qg_array     B = vector(b, MOST);
-    assert_ok(qg_dorefa_gradient_noise(5, 2, &A));
+    assert_ok(qg_dorefa_gradient_noise(5, 2, VECTOR(a, MOST)));
     qg_set_threads(3);
-    assert_ok(qg_dorefa_gradient_noise(5, 2, &B));
+    assert_ok(qg_dorefa_gradient_noise(5, 2, VECTOR(b, MOST)));
     qg_set_threads(0);
     assert_same(MOST, b, a);
     for (size_t i = 0; i < MOST; i++) {
@@ -297,27 +259,25 @@ static void noise_is_keyed_and_bounded(void **state)
 
 static void refuses(void **state)
 {
-    (void)state;
     float                  x[4] = { 1.0f };
     float                  y[4] = { 7.0f, 7.0f, 7.0f, 7.0f };
-    qg_array               X = vector(x, 4);
-    qg_array               Y = vector(y, 4);
-    qg_array               Y3 = vector(y, 3);
+    qg_array X = vector(x, 4);
+    qg_array Y = vector(y, 4);
     qg_array               scalar = { .dtype = QG_F32, .rank = 0, .data = y };
     qg_dorefa_weight_attrs a = { .k = 0 };
     assert_refused(qg_dorefa_weight_quantizer(&X, 0, &Y), QG_EARG, "k is 0, must be 1 .. 32");
     assert_refused(qg_dorefa_weight_quantizer(&X, 33, &Y), QG_EARG, "k is 33");
-    assert_refused(qg_dorefa_weight_quantizer(&X, 2, &Y3), QG_ESHAPE, "[3]");
+    assert_refused(qg_dorefa_weight_quantizer(&X, 2, VECTOR(y, 3)), QG_ESHAPE, "[3]");
     assert_refused(qg_dorefa_weight_quantizer_gradient(&X, &X, a, &Y), QG_EARG, "k is 0");
     a.k = 2;
-    assert_refused(qg_dorefa_weight_quantizer_gradient(&X, &Y3, a, &Y), QG_ESHAPE, "dy");
+    assert_refused(qg_dorefa_weight_quantizer_gradient(&X, VECTOR(y, 3), a, &Y), QG_ESHAPE, "dy");
     assert_refused(qg_dorefa_activation_quantizer(&X, -1, QG_TIES_EVEN, &Y), QG_EARG, "k is -1");
     assert_refused(qg_dorefa_activation_quantizer(&X, 2, (qg_dorefa_ties)2, &Y), QG_EARG,
                    "ties is 2");
     assert_refused(qg_dorefa_activation_quantizer_gradient(&X, &X, 99, own, &Y), QG_EARG,
                    "k is 99");
     assert_refused(qg_dorefa_gradient_quantizer(&X, 0, NULL, &Y), QG_EARG, "k is 0");
-    assert_refused(qg_dorefa_gradient_quantizer(&X, 2, &Y3, &Y), QG_ESHAPE, "noise");
+    assert_refused(qg_dorefa_gradient_quantizer(&X, 2, VECTOR(y, 3), &Y), QG_ESHAPE, "noise");
     assert_refused(qg_dorefa_gradient_quantizer(&scalar, 2, NULL, &scalar), QG_ESHAPE, "rank is 0");
     assert_refused(qg_dorefa_gradient_noise(1, 40, &Y), QG_EARG, "k is 40");
     for (int i = 0; i < 4; i++) assert_true(y[i] == 7.0f);

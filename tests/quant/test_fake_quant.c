@@ -23,7 +23,6 @@ static uint32_t bits_of(float v)
 
 static void roundings_equal_those_of_the_library(void **state)
 {
-    (void)state;
     static const float edges[] = {
         0.0f,  -0.0f,       0.49999997f, 0.5f,       -0.5f,      1.5f,
         2.5f,  -2.5f,       0x1p22f,     8388607.5f, 8388609.0f, 0x1p23f,
@@ -49,7 +48,6 @@ static void roundings_equal_those_of_the_library(void **state)
 
 static void nudging_is_float32(void **state)
 {
-    (void)state;
     static const struct {
         float min, max;
         bool  narrow;
@@ -88,7 +86,6 @@ static void expect_refusal(qg_fake_quant_attrs attrs, float min, float max, cons
 
 static void impossible_ranges_are_refused_by_name(void **state)
 {
-    (void)state;
     const qg_fake_quant_attrs good = { 8, false };
     expect_refusal((qg_fake_quant_attrs){ 0, false }, 0.0f, 1.0f, "num_bits is 0, must be 2 .. 16");
     expect_refusal((qg_fake_quant_attrs){ 1, false }, 0.0f, 1.0f, "num_bits is 1,");
@@ -105,7 +102,6 @@ static void impossible_ranges_are_refused_by_name(void **state)
  * result of these ranges would be NaN, or those near max infinite. */
 static void a_nudged_end_beyond_float32_is_refused(void **state)
 {
-    (void)state;
     expect_refusal((qg_fake_quant_attrs){ 8, true }, -FLT_MAX, 0.0f, "nudged to -inf .. 0");
     expect_refusal((qg_fake_quant_attrs){ 8, true }, -FLT_MAX, -1e-29f, "min is -3.4028");
     expect_refusal((qg_fake_quant_attrs){ 16, false }, -FLT_MAX, -119.7f, "nudged to -inf .. 0");
@@ -131,7 +127,6 @@ static void a_nudged_end_beyond_float32_is_refused(void **state)
 /* A step may be subnormal as long as its inverse is a float: no limit but that of the formulas. */
 static void tiny_ranges_follow_the_formulas(void **state)
 {
-    (void)state;
     qg_fake_quant_range r;
     const float         max = 1e-36f, scale = max / 255.0f;
     assert_true(scale > 0.0f && scale < FLT_MIN);
@@ -175,7 +170,6 @@ check_codebook(qg_fake_quant_attrs attrs, float min, float max, const float *x, 
 
 static void values_lie_on_the_codebook(void **state)
 {
-    (void)state;
     static const size_t sizes[] = { 0, 1, 3, 31, 33, 63, 65, LARGEST };
     float               x[LARGEST];
     for (int bits = 2; bits <= 16; bits++)
@@ -193,30 +187,24 @@ static void values_lie_on_the_codebook(void **state)
 
 static void special_inputs(void **state)
 {
-    (void)state;
     float    x[]    = { NAN, INFINITY, -INFINITY, -0.0f };
     float    y[4]   = { 9.0f, 9.0f, 9.0f, 9.0f };
     float    min    = -1.0f;
     float    max    = 1.0f;
-    qg_array xs     = vector(x, 4);
-    qg_array ys     = vector(y, 4);
-    qg_array min_at = scalar(&min);
-    qg_array max_at = scalar(&max);
     const qg_fake_quant_attrs attrs = { 8, false };
-    assert_ok(qg_fake_quant_with_min_max_vars(attrs, &xs, &min_at, &max_at, &ys));
+    assert_ok(qg_fake_quant_with_min_max_vars(attrs, VECTOR(x, 4), SCALAR(&min), SCALAR(&max), VECTOR(y, 4)));
     assert_true(isnan(y[0]) && y[1] == 128.0f * (2.0f / 255.0f) &&
                 y[2] == -127.0f * (2.0f / 255.0f));
     assert_true(y[3] == 0.0f);
     min = max = 0.0f;
-    assert_ok(qg_fake_quant_with_min_max_vars(attrs, &xs, &min_at, &max_at, &ys));
+    assert_ok(qg_fake_quant_with_min_max_vars(attrs, VECTOR(x, 4), SCALAR(&min), SCALAR(&max), VECTOR(y, 4)));
     for (int i = 0; i < 4; i++) assert_true(y[i] == 0.0f);
     qg_array none = { .dtype = QG_F32, .rank = 2, .dims = { 0, 4 } };
-    assert_ok(qg_fake_quant_with_min_max_vars(attrs, &none, &min_at, &max_at, &none));
+    assert_ok(qg_fake_quant_with_min_max_vars(attrs, &none, SCALAR(&min), SCALAR(&max), &none));
 }
 
 static void divide_and_multiply_differ_at_ties(void **state)
 {
-    (void)state;
     const float         x = 1.0f;
     float               divided;
     float               multiplied;
@@ -229,12 +217,10 @@ static void divide_and_multiply_differ_at_ties(void **state)
 
 static void no_fused_multiply_add(void **state)
 {
-    (void)state;
     float    x  = -0x1.3ababcp+2f;
     float    y  = 0.0f;
-    qg_array xs = vector(&x, 1);
-    qg_array ys = vector(&y, 1);
-    assert_ok(qg_fake_quant_with_min_max_args((qg_fake_quant_args){ -6.0f, 6.0f, 8, false }, &xs, &ys));
+    assert_ok(qg_fake_quant_with_min_max_args((qg_fake_quant_args){ -6.0f, 6.0f, 8, false }, VECTOR(&x, 1),
+                                              VECTOR(&y, 1)));
     /* Fused the code would be one lower, -4.9411764. */
     assert_float_equal(y, -4.89411783f, 1e-6f);
 }
@@ -243,31 +229,28 @@ static void no_fused_multiply_add(void **state)
 
 static void gradients_use_the_nudged_range(void **state)
 {
-    (void)state;
     float    x[]  = { -0.05f, 63.7f, 63.8f, NAN, INFINITY };
     float    g[]  = { 1.0f, 2.0f, 4.0f, 8.0f, INFINITY };
     float    dx[] = { 9.0f, 9.0f, 9.0f, 9.0f, 9.0f };
     float    ends[] = { -0.1f, 63.65f, 9.0f, 9.0f };
-    qg_array xs = vector(x, 5);
-    qg_array gs = vector(g, 5);
-    qg_array ds = vector(dx, 5);
     qg_array e[4];
     for (int i = 0; i < 4; i++) e[i] = scalar(&ends[i]);
     const qg_fake_quant_attrs attrs = { 8, false };
-    assert_ok(qg_fake_quant_with_min_max_vars_gradient(attrs, &gs, &xs, &e[0], &e[1], &ds, &e[2], &e[3]));
+    assert_ok(qg_fake_quant_with_min_max_vars_gradient(attrs, VECTOR(g, 5), VECTOR(x, 5), &e[0], &e[1], VECTOR(dx, 5),
+                                                       &e[2], &e[3]));
     static const float want[] = { 0.0f, 2.0f, 0.0f, 0.0f, 0.0f };
     for (int i = 0; i < 5; i++) assert_true(dx[i] == want[i]);
     assert_true(ends[2] == 1.0f && isinf(ends[3]));
     ends[0] = ends[1] = 0.0f;
     g[4]              = 16.0f;
-    assert_ok(qg_fake_quant_with_min_max_vars_gradient(attrs, &gs, &xs, &e[0], &e[1], &ds, &e[2], &e[3]));
+    assert_ok(qg_fake_quant_with_min_max_vars_gradient(attrs, VECTOR(g, 5), VECTOR(x, 5), &e[0], &e[1], VECTOR(dx, 5),
+                                                       &e[2], &e[3]));
     for (int i = 0; i < 5; i++) assert_true(dx[i] == g[i]);
     assert_true(ends[2] == 0.0f && ends[3] == 0.0f);
 }
 
 static void sums_are_rounded_once(void **state)
 {
-    (void)state;
     float    x[65], g[65], dx[65];
     double   want = 0.0;
     float    ends[] = { -1.0f, 1.0f, 0.0f, 0.0f };
@@ -278,11 +261,8 @@ static void sums_are_rounded_once(void **state)
         g[i] = i == 7 ? 0x1p24f : 1.0f;     /* in float32 every 1 after it would vanish */
         want += (double)g[i];
     }
-    qg_array xs = vector(x, 65);
-    qg_array gs = vector(g, 65);
-    qg_array ds = vector(dx, 65);
-    assert_ok(qg_fake_quant_with_min_max_vars_gradient((qg_fake_quant_attrs){ 4, false }, &gs, &xs, &e[0], &e[1], &ds,
-              &e[2], &e[3]));
+    assert_ok(qg_fake_quant_with_min_max_vars_gradient((qg_fake_quant_attrs){ 4, false }, VECTOR(g, 65), VECTOR(x, 65),
+                                                       &e[0], &e[1], VECTOR(dx, 65), &e[2], &e[3]));
     assert_true(ends[3] == (float)want && ends[2] == 0.0f);
 }
 
@@ -291,7 +271,6 @@ static void sums_are_rounded_once(void **state)
 /* Each column against the per-tensor operator of the same rule. */
 static void channels_are_independent(void **state)
 {
-    (void)state;
     static const size_t widths[] = { 1, 3, 31, 63, 64, 65, 129 };
     enum { ROWS = 5, WIDEST = 129 };
     static float x[ROWS * WIDEST], g[ROWS * WIDEST], y[ROWS * WIDEST], dx[ROWS * WIDEST];
@@ -330,7 +309,6 @@ static void channels_are_independent(void **state)
 
 static void shapes_are_checked_before_writing(void **state)
 {
-    (void)state;
     float x[6] = { 0 }, y[6] = { 9, 9, 9, 9, 9, 9 }, min[3] = { -1, -1, -1 }, max[3] = { 1, 1, -2 };
     qg_array xs = matrix(x, 2, 3), ys = matrix(y, 2, 3), lo = vector(min, 3), hi = vector(max, 3);
     const qg_fake_quant_attrs attrs = { 8, false };
@@ -367,7 +345,6 @@ static void shapes_are_checked_before_writing(void **state)
 /* Codes are what the values are, 0 and NaN included, with both rules and both widths. */
 static void codes_times_scale_are_the_values(void **state)
 {
-    (void)state;
     for (int bits = 2; bits <= 8; bits++)
         for (int narrow = 0; narrow < 2; narrow++) {
             qg_fake_quant_range r;

@@ -13,41 +13,31 @@ static const qg_surrogate own = { 0 };
 /* By hand, 2 bits, M = 2: codes 0, 2/3, 4/3, 2; the ties 1/3, 1, 5/3 go up. */
 static void codes_by_hand(void **state)
 {
-    (void)state;
     float       x[] = { -1.0f, -0.0f, 0.3f, 1.0f, 1.7f, 2.0f, 9.0f, INFINITY, -INFINITY, NAN };
     const float want[] = { 0.0f, 0.0f, 0.0f, 4.0f / 3.0f, 2.0f, 2.0f, 2.0f, 2.0f, 0.0f, NAN };
     float       y[10];
-    qg_array    X = vector(x, 10);
-    qg_array    Y = vector(y, 10);
-    assert_ok(qg_linear_mid_tread_half_quantizer(&X, 2, 2.0f, &Y));
+    assert_ok(qg_linear_mid_tread_half_quantizer(VECTOR(x, 10), 2, 2.0f, VECTOR(y, 10)));
     assert_all_near(10, y, want, 2e-7); /* an ulp of 4/3 */
 }
 
 static void ties_go_up_unlike_dorefa(void **state)
 {
-    (void)state;
     float    x = 1.0f / 6.0f;
     float    y;
-    qg_array X = vector(&x, 1);
-    qg_array Y = vector(&y, 1);
-    assert_ok(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y));
+    assert_ok(qg_linear_mid_tread_half_quantizer(VECTOR(&x, 1), 2, 1.0f, VECTOR(&y, 1)));
     assert_true(y == 1.0f / 3.0f);
 }
 
 static void values_lie_on_the_grid(void **state)
 {
-    (void)state;
     static float x[MOST], y[MOST], z[MOST];
     fill_normal(1, 2.0f, MOST, x);
     for (int bit = 1; bit <= 16; bit++)
         for (size_t s = 0; s < N_SIZES; s++) {
             const size_t n = awkward_sizes[s];
             const double steps = (double)((1 << bit) - 1);
-            qg_array     X = vector(x, n);
-            qg_array     Y = vector(y, n);
-            qg_array     Z = vector(z, n);
-            assert_ok(qg_linear_mid_tread_half_quantizer(&X, bit, 2.5f, &Y));
-            assert_ok(qg_linear_mid_tread_half_quantizer(&Y, bit, 2.5f, &Z));
+            assert_ok(qg_linear_mid_tread_half_quantizer(VECTOR(x, n), bit, 2.5f, VECTOR(y, n)));
+            assert_ok(qg_linear_mid_tread_half_quantizer(VECTOR(y, n), bit, 2.5f, VECTOR(z, n)));
             assert_same(n, z, y); /* idempotent */
             for (size_t i = 0; i < n; i++) {
                 const double v = fmin(fmax((double)x[i], 0.0), 2.5) / 2.5 * steps;
@@ -60,43 +50,33 @@ static void values_lie_on_the_grid(void **state)
 
 static void bit_32_only_clips(void **state)
 {
-    (void)state;
     float       x[] = { -3.0f, 0.1234567f, 0.9f, 5.0f };
     const float want[] = { 0.0f, 0.1234567f, 0.9f, 1.0f };
     float       y[4];
-    qg_array    X = vector(x, 4);
-    qg_array    Y = vector(y, 4);
-    assert_ok(qg_linear_mid_tread_half_quantizer(&X, 32, 1.0f, &Y));
+    assert_ok(qg_linear_mid_tread_half_quantizer(VECTOR(x, 4), 32, 1.0f, VECTOR(y, 4)));
     assert_same(4, y, want);
 }
 
 static void mask_is_open(void **state)
 {
-    (void)state;
     float       x[] = { -0.5f, 0.0f, 0.5f, 1.0f, 1.5f, NAN };
     float       dy[] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f };
     const float want[] = { 0.0f, 0.0f, 3.0f, 0.0f, 0.0f, 0.0f };
     float       dx[] = { 9.0f, 9.0f, 9.0f, 9.0f, 9.0f, 9.0f };
-    qg_array    X = vector(x, 6);
-    qg_array    G = vector(dy, 6);
-    qg_array    D = vector(dx, 6);
-    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&X, &G, 2, 1.0f, own, &D));
+    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(VECTOR(x, 6), VECTOR(dy, 6), 2, 1.0f, own, VECTOR(dx, 6)));
     assert_same(6, dx, want);
-    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(&X, &G, 2, 1.0f, qg_surrogate_identity(), &D));
+    assert_ok(qg_linear_mid_tread_half_quantizer_gradient(VECTOR(x, 6), VECTOR(dy, 6), 2, 1.0f, qg_surrogate_identity(),
+                                                          VECTOR(dx, 6)));
     assert_same(6, dx, dy);
 }
 
 static void refuses(void **state)
 {
-    (void)state;
     float    x[4] = { 1.0f };
     float    y[4] = { 7.0f, 7.0f, 7.0f, 7.0f };
     qg_array X = vector(x, 4);
     qg_array Y = vector(y, 4);
-    qg_array Y3 = vector(y, 3);
-    qg_array Y2 = matrix(y, 2, 2);
     qg_array F64 = X;
-    qg_array none = vector(NULL, 4);
     F64.dtype = QG_F64;
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 0, 1.0f, &Y), QG_EARG,
                    "bit is 0, must be 1");
@@ -105,22 +85,19 @@ static void refuses(void **state)
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, NAN, &Y), QG_EARG, "max_value is nan");
     assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, INFINITY, &Y), QG_EARG,
                    "max_value is inf");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y3), QG_ESHAPE, "[3]");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, &Y2), QG_ESHAPE, "[2,2]");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, VECTOR(y, 3)), QG_ESHAPE, "[3]");
+    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, MATRIX(y, 2, 2)), QG_ESHAPE, "[2,2]");
     assert_refused(qg_linear_mid_tread_half_quantizer(&F64, 2, 1.0f, &Y), QG_EARG, "F64");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&none, 2, 1.0f, &Y), QG_EARG,
-                   "x has no data");
+    assert_refused(qg_linear_mid_tread_half_quantizer(VECTOR(NULL, 4), 2, 1.0f, &Y), QG_EARG, "x has no data");
     assert_refused(qg_linear_mid_tread_half_quantizer(NULL, 2, 1.0f, &Y), QG_EARG, "x is NULL");
     assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &X, 2, -1.0f, own, &Y), QG_EARG,
                    "max_value is -1");
-    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &Y3, 2, 1.0f, own, &Y),
-                   QG_ESHAPE, "dy");
+    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, VECTOR(y, 3), 2, 1.0f, own, &Y), QG_ESHAPE, "dy");
     for (int i = 0; i < 4; i++) assert_true(y[i] == 7.0f);
 }
 
 static void empty_and_rank_0(void **state)
 {
-    (void)state;
     float    x = 0.4f;
     float    y = 0.0f;
     qg_array E = vector(NULL, 0);
@@ -142,7 +119,6 @@ static qg_quant linear(int bits, float max_value)
 
 static void defaults_are_those_of_the_source(void **state)
 {
-    (void)state;
     rig r;
     open_rig(&r, linear(0, 0.0f), QG_INPUT, (qg_shape){ 1, 1, 1, 5 });
     memcpy(r.x->value, (float[]){ -1.0f, 0.4f, 1.0f, 1.9f, NAN }, 5 * sizeof(float));
@@ -157,7 +133,6 @@ static void defaults_are_those_of_the_source(void **state)
 
 static void codes_are_what_apply_gives(void **state)
 {
-    (void)state;
     rig r;
     open_rig(&r, linear(4, 1.1f), QG_INPUT, (qg_shape){ 3, 1, 5, 63 });
     fill_uniform(r.x->value, 3 * 5 * 63, -1.0f, 2.0f, 9);

@@ -20,7 +20,6 @@ static qg_lsq_attrs signed_bits(int bits, float step)
 /* Signed 3 bits, s = 0.5: codes -4 .. 3, ties to even. */
 static void codes_by_hand(void **state)
 {
-    (void)state;
     float       x[] = { -9.0f, -2.0f, -0.75f, -0.25f, 0.25f, 0.75f, 1.4f, 1.5f, INFINITY, NAN };
     float       g[] = { 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f };
     const float want[] = { -2.0f, -2.0f, -1.0f, 0.0f, 0.0f, 1.0f, 1.5f, 1.5f, 1.5f, NAN };
@@ -48,19 +47,14 @@ static void codes_by_hand(void **state)
 
 static void codebook_and_scale(void **state)
 {
-    (void)state;
     static float x[MOST], v[MOST], y[MOST], z[MOST];
     fill_normal(1, 1.0f, MOST, x);
     for (size_t i = 0; i < MOST; i++) v[i] = 4.0f * x[i];
     for (int bits = 1; bits <= 16; bits++) {
         const float  step = 3.0f / (float)(1 << (bits - 1));
         qg_lsq_attrs a = signed_bits(bits, step);
-        qg_array     X = vector(x, MOST);
-        qg_array     V = vector(v, MOST);
-        qg_array     Y = vector(y, MOST);
-        qg_array     Z = vector(z, MOST);
-        assert_ok(qg_lsq_quantizer(&X, a, &Y));
-        assert_ok(qg_lsq_quantizer(&Y, a, &Z));
+        assert_ok(qg_lsq_quantizer(VECTOR(x, MOST), a, VECTOR(y, MOST)));
+        assert_ok(qg_lsq_quantizer(VECTOR(y, MOST), a, VECTOR(z, MOST)));
         assert_same(MOST, z, y);
         for (size_t i = 0; i < MOST; i++) {
             const double code = (double)y[i] / (double)step;
@@ -68,7 +62,7 @@ static void codebook_and_scale(void **state)
             assert_true(round(code) >= -a.qn && round(code) <= a.qp);
         }
         a.step *= 4.0f; /* scaling x and s by a power of two scales q exactly */
-        assert_ok(qg_lsq_quantizer(&V, a, &Z));
+        assert_ok(qg_lsq_quantizer(VECTOR(v, MOST), a, VECTOR(z, MOST)));
         for (size_t i = 0; i < MOST; i++) assert_true(z[i] == 4.0f * y[i]);
     }
 }
@@ -90,7 +84,6 @@ static double straight_through_loss(size_t n, const float *x, const float *g, do
 
 static void step_gradient_against_differences(void **state)
 {
-    (void)state;
     static float x[MOST], g[MOST], dx[MOST];
     fill_normal(2, 1.0f, MOST, x);
     fill_normal(3, 1.0f, MOST, g);
@@ -99,10 +92,7 @@ static void step_gradient_against_differences(void **state)
         const float  s = 0.37f;
         const double h = 1e-3;
         float        ds;
-        qg_array     X = vector(x, n);
-        qg_array     G = vector(g, n);
-        qg_array     D = vector(dx, n);
-        assert_ok(qg_lsq_quantizer_gradient(&X, &G, signed_bits(3, s), &D, &ds));
+        assert_ok(qg_lsq_quantizer_gradient(VECTOR(x, n), VECTOR(g, n), signed_bits(3, s), VECTOR(dx, n), &ds));
         const double up = straight_through_loss(n, x, g, (double)s + h, (double)s);
         const double down = straight_through_loss(n, x, g, (double)s - h, (double)s);
         /* Terms of size 4 rounded to float32 once each. */
@@ -116,7 +106,6 @@ static void step_gradient_against_differences(void **state)
 
 static void initial_step_and_grad_scale(void **state)
 {
-    (void)state;
     const float x[] = { 1.0f, -3.0f, 2.0f, -2.0f };
     /* mean|x| is 2, qp 3 with 3 bits and 1 with 2 */
     for (int bits = 2; bits <= 3; bits++) {
@@ -134,14 +123,11 @@ static void initial_step_and_grad_scale(void **state)
 
 static void refuses(void **state)
 {
-    (void)state;
     float        x[2] = { 1.0f };
     float        y[2] = { 7.0f, 7.0f };
     float        ds = 7.0f;
-    qg_array     X = vector(x, 2);
-    qg_array     Y = vector(y, 2);
-    qg_array     Y1 = vector(y, 1);
-    qg_array     E = vector(NULL, 0);
+    qg_array X = vector(x, 2);
+    qg_array Y = vector(y, 2);
     qg_lsq_attrs a = signed_bits(3, 0.0f);
     assert_refused(qg_lsq_quantizer(&X, a, &Y), QG_EARG, "step is 0, must be finite and above 0");
     a.step = -0.5f;
@@ -155,11 +141,11 @@ static void refuses(void **state)
     a.qn = 128, a.qp = 0;
     assert_refused(qg_lsq_quantizer_gradient(&X, &X, a, &Y, &ds), QG_EARG, "times 128 codes");
     a.qn = 0, a.qp = 3, a.step = 0.5f;
-    assert_refused(qg_lsq_quantizer(&X, a, &Y1), QG_ESHAPE, "[1]");
-    assert_refused(qg_lsq_quantizer_gradient(&X, &Y1, a, &Y, &ds), QG_ESHAPE, "dy");
+    assert_refused(qg_lsq_quantizer(&X, a, VECTOR(y, 1)), QG_ESHAPE, "[1]");
+    assert_refused(qg_lsq_quantizer_gradient(&X, VECTOR(y, 1), a, &Y, &ds), QG_ESHAPE, "dy");
     assert_true(y[0] == 7.0f && y[1] == 7.0f && ds == 7.0f);
-    assert_ok(qg_lsq_quantizer(&E, a, &E));
-    assert_ok(qg_lsq_quantizer_gradient(&E, &E, a, &E, &ds));
+    assert_ok(qg_lsq_quantizer(VECTOR(NULL, 0), a, VECTOR(NULL, 0)));
+    assert_ok(qg_lsq_quantizer_gradient(VECTOR(NULL, 0), VECTOR(NULL, 0), a, VECTOR(NULL, 0), &ds));
     assert_true(ds == 0.0f);
 }
 
@@ -178,7 +164,6 @@ static qg_quant lsq(int bits, bool is_signed)
 
 static void weights_start_from_their_mean(void **state)
 {
-    (void)state;
     rig r;
     open_rig(&r, lsq(3, true), QG_WEIGHT, (qg_shape){ 1, 1, 1, 4 });
     memcpy(r.x->value, (float[]){ -1.0f, 2.0f, 3.0f, -4.0f }, 4 * sizeof(float));
@@ -195,7 +180,6 @@ static void weights_start_from_their_mean(void **state)
 
 static void activations_start_from_the_first_batch_of_training(void **state)
 {
-    (void)state;
     rig         r;
     const float g[4] = { 1.0f, 1.0f, 1.0f, 1.0f }, batch[4] = { -1.0f, 2.0f, 3.0f, -4.0f };
     qg_quant    q = lsq(2, false);
@@ -227,7 +211,6 @@ static void activations_start_from_the_first_batch_of_training(void **state)
 
 static void step_stays_positive(void **state)
 {
-    (void)state;
     rig         r;
     const float one = 1.0f;
     open_rig(&r, lsq(2, true), QG_WEIGHT, (qg_shape){ 1, 1, 1, 1 });
@@ -258,7 +241,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 static void gradient_of_the_step_is_that_of_the_loss(void **state)
 {
-    (void)state;
     qg_quant  q = lsq(3, true);
     qg_params p = { 0 };
     declare(&p, "step", (qg_shape){ 1, 1, 1, 1 });
@@ -289,7 +271,6 @@ static void gradient_of_the_step_is_that_of_the_loss(void **state)
 
 static void codes_are_what_apply_gives(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         rig r;
         open_rig(&r, lsq(4, i == 0), i == 0 ? QG_WEIGHT : QG_INPUT, (qg_shape){ 3, 1, 5, 63 });
@@ -312,7 +293,6 @@ static void codes_are_what_apply_gives(void **state)
 /* N of the gradient scale, which inside a fused batch norm only the layer can tell. */
 static void layers_say_how_many_numbers_there_are(void **state)
 {
-    (void)state;
     qg_net   *net = qg_net_new((qg_net_spec){ .height = 5, .width = 3, .channels = 7 });
     qg_layer *l = qg_net_conv2d(
         net, (qg_conv2d_spec){ .out = 2, .kernel = 3, .weight = lsq(2, true), .input = lsq(2, false) });

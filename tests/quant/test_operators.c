@@ -57,8 +57,7 @@ static void channel_wise(operands *o)
     const size_t n = qg_array_count(&o->x), c = o->x.dims[0], k = n / c;
     for (size_t i = 0; i < n; i++) in[i % k * c + i / k] = ((float *)o->x.data)[i];
     const qg_array x = tensor4(in, 1, 1, k, c);
-    qg_array       y = tensor4(out, 1, 1, k, c);
-    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer(&x, &y, NULL));
+    assert_ok(qg_binary_channel_wise_mean_scaling_quantizer(&x, TENSOR4(out, 1, 1, k, c), NULL));
     for (size_t i = 0; i < n; i++) ((float *)o->y.data)[i] = out[i % k * c + i / k];
     assert_ok(qg_binary_channel_wise_mean_scaling_quantizer_gradient(&o->x, &o->dy, own, &o->dx));
 }
@@ -243,7 +242,6 @@ static void check(const char *name, qg_quant q, qg_role role, operator run, cons
 
 static void without_bits(void **state)
 {
-    (void)state;
     const struct {
         const char *name;
         operator    run;
@@ -281,7 +279,6 @@ static void without_bits(void **state)
 
 static void of_each_number_of_bits(void **state)
 {
-    (void)state;
     const float alpha[] = { 1.3f };
     for (int bits = 1; bits <= 32; bits = bits == 16 ? 32 : bits + 1) {
         const qg_dorefa_weight_spec     weight = { .bits = bits }, through = { .bits = bits, .through_max = true };

@@ -13,10 +13,8 @@ static qg_status quantize(qg_quantize_v2_attrs attrs, float *x, size_t n, float 
                           qg_dtype dtype, void *q)
 {
     float           out[2] = { 0 };
-    qg_array        xs = view(QG_F32, x, n), qs = view(dtype, q, n);
-    qg_array        lo = scalar(&range[0]), hi = scalar(&range[1]);
-    qg_array        out_lo = scalar(&out[0]), out_hi = scalar(&out[1]);
-    const qg_status s = qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &out_lo, &out_hi);
+    const qg_status s = qg_quantize_v2(attrs, VECTOR(x, n), SCALAR(&range[0]), SCALAR(&range[1]), VIEW(dtype, q, n),
+                                       SCALAR(&out[0]), SCALAR(&out[1]));
     if (s == QG_OK) memcpy(range, out, sizeof out);
     return s;
 }
@@ -24,9 +22,7 @@ static qg_status quantize(qg_quantize_v2_attrs attrs, float *x, size_t n, float 
 static qg_status dequantize(qg_dequantize_attrs attrs, qg_dtype dtype, void *q, size_t n,
                             float range[2], float *y)
 {
-    qg_array qs = view(dtype, q, n), ys = view(QG_F32, y, n);
-    qg_array lo = scalar(&range[0]), hi = scalar(&range[1]);
-    return qg_dequantize(attrs, &qs, &lo, &hi, &ys);
+    return qg_dequantize(attrs, VIEW(dtype, q, n), SCALAR(&range[0]), SCALAR(&range[1]), VECTOR(y, n));
 }
 
 /* TensorFlow's defaults. */
@@ -153,14 +149,13 @@ static void slices_along_any_axis(void **state)
         const size_t dims[] = { A, B, C };
         qg_array     xs = { QG_F32, 3, { A, B, C }, x }, qs = { QG_I8, 3, { A, B, C }, q };
         qg_array     ys = { QG_F32, 3, { A, B, C }, y };
-        qg_array     los = view(QG_F32, lo, dims[axis]), his = view(QG_F32, hi, dims[axis]);
-        qg_array     out_los = view(QG_F32, out_lo, dims[axis]), out_his = view(QG_F32, out_hi, dims[axis]);
         qg_quantize_v2_attrs      attrs = tf(QG_SCALED);
         const qg_dequantize_attrs back  = { .mode = QG_SCALED, .axis = axis };
         const qg_dequantize_attrs one   = { .mode = QG_SCALED, .axis = -1 };
         attrs.axis                      = axis;
-        assert_ok(qg_quantize_v2(attrs, &xs, &los, &his, &qs, &out_los, &out_his));
-        assert_ok(qg_dequantize(back, &qs, &out_los, &out_his, &ys));
+        assert_ok(qg_quantize_v2(attrs, &xs, VECTOR(lo, dims[axis]), VECTOR(hi, dims[axis]), &qs,
+                                 VECTOR(out_lo, dims[axis]), VECTOR(out_hi, dims[axis])));
+        assert_ok(qg_dequantize(back, &qs, VECTOR(out_lo, dims[axis]), VECTOR(out_hi, dims[axis]), &ys));
         for (size_t i = 0; i < A * B * C; i++) {
             const size_t at[]    = { i / (B * C), i / C % B, i % C };
             const size_t k       = at[axis];
@@ -183,11 +178,10 @@ static void a_single_slice_makes_a_round_trip(void **state)
     int8_t               q[2];
     qg_array             xs = { QG_F32, 2, { 2, 1 }, x }, qs = { QG_I8, 2, { 2, 1 }, q };
     qg_array             ys = { QG_F32, 2, { 2, 1 }, y };
-    qg_array             lo = view(QG_F32, range, 1), hi = view(QG_F32, range + 1, 1);
-    qg_array             got_lo = scalar(got), got_hi = scalar(got + 1);
+    qg_array got_lo = scalar(got), got_hi = scalar(got + 1);
     qg_quantize_v2_attrs attrs = tf(QG_SCALED);
     attrs.axis                 = 1;
-    assert_ok(qg_quantize_v2(attrs, &xs, &lo, &hi, &qs, &got_lo, &got_hi));
+    assert_ok(qg_quantize_v2(attrs, &xs, VECTOR(range, 1), VECTOR(range + 1, 1), &qs, &got_lo, &got_hi));
     for (int rank = 0; rank < 4; rank++) {
         got_lo = got_hi = (qg_array){ QG_F32, rank, { 1, 1, 1 }, got };
         got_hi.data     = got + 1;
@@ -348,8 +342,7 @@ static void dequantize_refuses_ranges_beyond_float32(void **state)
 static qg_status qdq(qg_quantize_and_dequantize_attrs attrs, float *x, size_t n, float lo, float hi,
                      float *y)
 {
-    qg_array xs = view(QG_F32, x, n), ys = view(QG_F32, y, n), los = scalar(&lo), his = scalar(&hi);
-    return qg_quantize_and_dequantize(attrs, &xs, &los, &his, &ys);
+    return qg_quantize_and_dequantize(attrs, VECTOR(x, n), SCALAR(&lo), SCALAR(&hi), VECTOR(y, n));
 }
 
 static const qg_quantize_and_dequantize_attrs int8_given = {

@@ -8,14 +8,12 @@
 
 static void zero_points_of_16_bits_are_kept_whole(void **state)
 {
-    (void)state;
     float               x[] = { 3, -5.0001f, 5.0001f }, y[3], lo = -5, hi = 5;
-    qg_array            in = vector(x, 3), out = vector(y, 3), min = scalar(&lo), max = scalar(&hi);
     qg_fake_quant_range r;
     assert_ok(qg_fake_quant_nudge((qg_fake_quant_attrs){ .num_bits = 16 }, lo, hi, &r));
     assert_int_equal(r.zero_point, 32768);
-    assert_ok(qg_fake_quant_with_min_max_vars((qg_fake_quant_attrs){ .num_bits = 16 }, &in, &min,
-                                              &max, &out));
+    assert_ok(qg_fake_quant_with_min_max_vars((qg_fake_quant_attrs){ .num_bits = 16 }, VECTOR(x, 3), SCALAR(&lo),
+                                              SCALAR(&hi), VECTOR(y, 3)));
     assert_near((double)y[0], 3.0000763, 1e-6);         /* 19661 steps of 10 / 65535 */
     assert_near((double)y[1], -5.0000763, 1e-6);
     assert_near((double)y[2], 4.9999237, 1e-6);
@@ -29,17 +27,15 @@ static int64_t quantize_one(qg_quantize_v2_attrs attrs, qg_dtype dtype, float x,
         uint8_t u8;
         int32_t i32;
     } code = { 0 };
-    qg_array in = vector(&x, 1), min = scalar(&lo), max = scalar(&hi);
     qg_array out = { .dtype = dtype, .rank = 1, .dims = { 1 }, .data = &code };
-    qg_array out_min = scalar(&range[0]), out_max = scalar(&range[1]);
     attrs.axis = -1;
-    assert_ok(qg_quantize_v2(attrs, &in, &min, &max, &out, &out_min, &out_max));
+    assert_ok(qg_quantize_v2(attrs, VECTOR(&x, 1), SCALAR(&lo), SCALAR(&hi), &out, SCALAR(&range[0]),
+                             SCALAR(&range[1])));
     return dtype == QG_U8 ? code.u8 : code.i32;
 }
 
 static void ranges_are_extended_to_zero_and_widened(void **state)
 {
-    (void)state;
     const qg_quantize_v2_attrs plain = { .mode = QG_MIN_COMBINED };
     const qg_quantize_v2_attrs wide  = { .mode = QG_MIN_COMBINED, .ensure_minimum_range = 0.01f };
     float                      range[2];
@@ -56,7 +52,6 @@ static void ranges_are_extended_to_zero_and_widened(void **state)
 /* 2147483648.0f is what the largest code of int32 becomes as a float, and no int32. */
 static void codes_saturate_before_they_are_cast(void **state)
 {
-    (void)state;
     const qg_quantize_v2_attrs combined = { .mode = QG_MIN_COMBINED },
                                first = { .mode = QG_MIN_FIRST };
     float                      range[2];

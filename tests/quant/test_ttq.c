@@ -15,34 +15,28 @@
 /* w = (1, -1, 0.01, -0.5), g = (1, 2, 3, 4), Wp = 2, Wn = 3. */
 static void both_signs_by_hand(void **state)
 {
-    (void)state;
     float        w[] = { 1.0f, -1.0f, 0.01f, -0.5f };
     float        g[] = { 1.0f, 2.0f, 3.0f, 4.0f };
     const float  want_q[] = { 2.0f, -3.0f, 0.0f, -3.0f };
     const float  want_dw[] = { 2.0f, 6.0f, 3.0f, 12.0f };
     float        q[4], dw[4], dp, dn;
-    qg_array     W = vector(w, 4);
-    qg_array     G = vector(g, 4);
-    qg_array     Q = vector(q, 4);
-    qg_array     D = vector(dw, 4);
     qg_ttq_attrs a = { .threshold = 0.05f, .positive = 2.0f, .negative = 3.0f };
-    assert_ok(qg_ttq_weight_quantizer(&W, a, &Q));
+    assert_ok(qg_ttq_weight_quantizer(VECTOR(w, 4), a, VECTOR(q, 4)));
     assert_all_near(4, q, want_q, 0.0);
-    assert_ok(qg_ttq_weight_quantizer_gradient(&W, &G, a, &D, &dp, &dn));
+    assert_ok(qg_ttq_weight_quantizer_gradient(VECTOR(w, 4), VECTOR(g, 4), a, VECTOR(dw, 4), &dp, &dn));
     assert_all_near(4, dw, want_dw, 0.0);
     assert_true(dp == 1.0f && dn == -6.0f);
     a.rule = QG_TTQ_AS_PRINTED;
-    assert_ok(qg_ttq_weight_quantizer_gradient(&W, &G, a, &D, &dp, &dn));
+    assert_ok(qg_ttq_weight_quantizer_gradient(VECTOR(w, 4), VECTOR(g, 4), a, VECTOR(dw, 4), &dp, &dn));
     assert_true(dp == 1.0f && dn == 6.0f);
     a.surrogate = qg_surrogate_clip(0.75f);
-    assert_ok(qg_ttq_weight_quantizer_gradient(&W, &G, a, &D, NULL, NULL));
+    assert_ok(qg_ttq_weight_quantizer_gradient(VECTOR(w, 4), VECTOR(g, 4), a, VECTOR(dw, 4), NULL, NULL));
     const float clipped[] = { 0.0f, 0.0f, 3.0f, 4.0f };
     assert_all_near(4, dw, clipped, 0.0);
 }
 
 static void comparison_is_strict(void **state)
 {
-    (void)state;
     float       w[] = { 1.0f, 0.5f, -0.5f };
     const float want[] = { 2.0f, 0.0f, 0.0f };
     float       q[3];
@@ -55,7 +49,6 @@ static void comparison_is_strict(void **state)
 
 static void degenerate_arrays(void **state)
 {
-    (void)state;
     const qg_ttq_attrs a = { .threshold = 0.05f, .positive = 2.0f, .negative = -3.0f };
     float              w[] = { 0.0f, -0.0f };
     float              g[] = { 4.0f, 5.0f };
@@ -88,28 +81,24 @@ static void degenerate_arrays(void **state)
  * products has a relative error of 2^-24, and h = 1 does not amplify it. */
 static void learned_scales_against_differences(void **state)
 {
-    (void)state;
     static float w[MOST], g[MOST], q[2][MOST], dw[MOST];
     fill_normal(7, 0.1f, MOST, w);
     fill_normal(8, 1.0f, MOST, g);
     for (size_t s = 0; s < N_SIZES; s++) {
         const size_t n = awkward_sizes[s];
-        qg_array     W = vector(w, n);
-        qg_array     G = vector(g, n);
-        qg_array     D = vector(dw, n);
         float        grad[2];
         for (int which = 0; which < 2; which++) {
             double loss[2] = { 0.0, 0.0 };
             for (int side = 0; side < 2; side++) {
                 const float  h = side ? 1.0f : -1.0f;
                 qg_ttq_attrs a = { .threshold = 0.3f, .positive = 1.5f, .negative = 2.5f };
-                qg_array     Q = vector(q[side], n);
                 *(which ? &a.negative : &a.positive) += h;
-                assert_ok(qg_ttq_weight_quantizer(&W, a, &Q));
+                assert_ok(qg_ttq_weight_quantizer(VECTOR(w, n), a, VECTOR(q[side], n)));
                 for (size_t i = 0; i < n; i++) loss[side] += (double)g[i] * (double)q[side][i];
             }
             const qg_ttq_attrs a = { .threshold = 0.3f, .positive = 1.5f, .negative = 2.5f };
-            assert_ok(qg_ttq_weight_quantizer_gradient(&W, &G, a, &D, &grad[0], &grad[1]));
+            assert_ok(qg_ttq_weight_quantizer_gradient(VECTOR(w, n), VECTOR(g, n), a, VECTOR(dw, n), &grad[0],
+                                                       &grad[1]));
             assert_near((double)grad[which], (loss[1] - loss[0]) / 2.0, 1e-4);
         }
     }
@@ -117,17 +106,12 @@ static void learned_scales_against_differences(void **state)
 
 static void scales_with_the_weights(void **state)
 {
-    (void)state;
     static float       w[MOST], v[MOST], q[MOST], r[MOST];
     const qg_ttq_attrs a = { .threshold = 0.05f, .positive = 1.5f, .negative = 2.5f };
     fill_normal(9, 0.1f, MOST, w);
     for (size_t i = 0; i < MOST; i++) v[i] = 0.25f * w[MOST - 1 - i];
-    qg_array W = vector(w, MOST);
-    qg_array V = vector(v, MOST);
-    qg_array Q = vector(q, MOST);
-    qg_array R = vector(r, MOST);
-    assert_ok(qg_ttq_weight_quantizer(&W, a, &Q));
-    assert_ok(qg_ttq_weight_quantizer(&V, a, &R));
+    assert_ok(qg_ttq_weight_quantizer(VECTOR(w, MOST), a, VECTOR(q, MOST)));
+    assert_ok(qg_ttq_weight_quantizer(VECTOR(v, MOST), a, VECTOR(r, MOST)));
     for (size_t i = 0; i < MOST; i++) {
         assert_true(q[i] == 1.5f || q[i] == -2.5f || q[i] == 0.0f);
         assert_true(r[i] == q[MOST - 1 - i]); /* codes know neither scale nor order */
@@ -136,21 +120,18 @@ static void scales_with_the_weights(void **state)
 
 static void refuses(void **state)
 {
-    (void)state;
     float        w[3] = { 1.0f };
     float        q[3] = { 7.0f, 7.0f, 7.0f };
     float        dp = 7.0f;
-    qg_array     W = vector(w, 3);
-    qg_array     Q = vector(q, 3);
-    qg_array     Q2 = vector(q, 2);
+    qg_array W = vector(w, 3);
     qg_ttq_attrs a = { .threshold = -1.0f };
-    assert_refused(qg_ttq_weight_quantizer(&W, a, &Q), QG_EARG, "threshold is -1");
-    assert_refused(qg_ttq_weight_quantizer_gradient(&W, &W, a, &Q, &dp, &dp), QG_EARG, "threshold");
+    assert_refused(qg_ttq_weight_quantizer(&W, a, VECTOR(q, 3)), QG_EARG, "threshold is -1");
+    assert_refused(qg_ttq_weight_quantizer_gradient(&W, &W, a, VECTOR(q, 3), &dp, &dp), QG_EARG, "threshold");
     a.threshold = 0.05f;
-    assert_refused(qg_ttq_weight_quantizer(&W, a, &Q2), QG_ESHAPE, "shape of y is [2]");
-    assert_refused(qg_ttq_weight_quantizer_gradient(&W, &W, a, &Q2, &dp, &dp), QG_ESHAPE, "dx");
+    assert_refused(qg_ttq_weight_quantizer(&W, a, VECTOR(q, 2)), QG_ESHAPE, "shape of y is [2]");
+    assert_refused(qg_ttq_weight_quantizer_gradient(&W, &W, a, VECTOR(q, 2), &dp, &dp), QG_ESHAPE, "dx");
     a.rule = (qg_ttq_rule)2;
-    assert_refused(qg_ttq_weight_quantizer_gradient(&W, &W, a, &Q, &dp, &dp), QG_EARG, "rule is 2");
+    assert_refused(qg_ttq_weight_quantizer_gradient(&W, &W, a, VECTOR(q, 3), &dp, &dp), QG_EARG, "rule is 2");
     assert_true(dp == 7.0f && q[0] == 7.0f && q[1] == 7.0f && q[2] == 7.0f);
 }
 
@@ -185,7 +166,6 @@ static qg_gradcheck_result check_scales(qg_ttq_rule rule)
 
 static void scales_have_the_gradient_of_the_loss(void **state)
 {
-    (void)state;
     const qg_gradcheck_result r = check_scales(QG_TTQ_EXACT);
     if (!r.pass) fail_msg("%s is off by %g", r.worst, r.error);
 }
@@ -193,7 +173,6 @@ static void scales_have_the_gradient_of_the_loss(void **state)
 /* Twice the gradient is how far -g is from g. */
 static void the_printed_rule_fails_that_check(void **state)
 {
-    (void)state;
     const qg_gradcheck_result r = check_scales(QG_TTQ_AS_PRINTED);
     assert_false(r.pass);
     assert_string_equal(r.worst, "wn");
@@ -202,7 +181,6 @@ static void the_printed_rule_fails_that_check(void **state)
 
 static void latent_gradients_are_scaled_unless_replaced(void **state)
 {
-    (void)state;
     for (int replaced = 0; replaced < 2; replaced++) {
         qg_quant q = ttq(QG_TTQ_EXACT);
         if (replaced) q.surrogate = qg_surrogate_clip(0.5f);
@@ -223,7 +201,6 @@ static void latent_gradients_are_scaled_unless_replaced(void **state)
 
 static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
 {
-    (void)state;
     float sum[2] = { 0 };
     for (int scaled = 0; scaled < 2; scaled++) {
         rig c;
@@ -244,7 +221,6 @@ static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
 /* Each output channel is a tensor of its own: D, Wp, Wn, values and all gradients. */
 static void channels_are_apart(void **state)
 {
-    (void)state;
     const qg_shape shape = { 5, 3, 3, 33 };
     const size_t   row   = qg_row(shape);
     rig            all;
@@ -280,7 +256,6 @@ static void channels_are_apart(void **state)
 
 static void values_are_three(void **state)
 {
-    (void)state;
     rig c;
     fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
     set_scales(&c, 0.7f, 1.3f);
@@ -303,7 +278,6 @@ static void values_are_three(void **state)
 /* A scale that an update carried below 0 would turn its codes round. */
 static void scales_stay_positive(void **state)
 {
-    (void)state;
     const float smallest = 0x1p-30f;
     rig c;
     fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[0], 5);
@@ -325,7 +299,6 @@ static void scales_stay_positive(void **state)
 
 static void all_zero_and_nan_weights_are_zero(void **state)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         rig c;
         fill_rig(&c, ttq(QG_TTQ_EXACT), (qg_shape){ 3, 1, 1, 5 }, 5);
@@ -341,7 +314,6 @@ static void all_zero_and_nan_weights_are_zero(void **state)
 
 static void scales_start_at_one_or_fit_the_weights(void **state)
 {
-    (void)state;
     rig c;
     fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[0], 6);
     assert_true(c.learned[0]->value[0] == 1 && c.learned[1]->value[0] == 1);
@@ -362,7 +334,6 @@ static void scales_start_at_one_or_fit_the_weights(void **state)
 
 static void scales_are_parameters_with_their_decay(void **state)
 {
-    (void)state;
     for (int decays = 0; decays < 2; decays++) {
         qg_net *net = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 3, .seed = 1 });
         qg_net_conv2d(net,
@@ -382,7 +353,6 @@ static void scales_are_parameters_with_their_decay(void **state)
 
 static void scales_must_be_given(void **state)
 {
-    (void)state;
     rig c;
     fill_rig(&c, ttq(QG_TTQ_EXACT), shapes[1], 1);
     qg_tape_begin(c.t, QG_TRAIN, 1, 0);

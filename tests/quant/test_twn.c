@@ -15,14 +15,11 @@ static const qg_surrogate own = { 0 };
 /* mean|w| = 0.5, D = 0.35: 1, -0.8 and 0.7 are kept, a = 2.5 / 3. */
 static void scale_by_hand(void **state)
 {
-    (void)state;
     float       w[] = { 1.0f, -0.8f, 0.7f, -0.3f, 0.2f, 0.0f };
     const float a = 2.5f / 3.0f;
     const float want[] = { a, -a, a, 0.0f, 0.0f, 0.0f };
     float       q[6], delta, alpha;
-    qg_array    W = vector(w, 6);
-    qg_array    Q = vector(q, 6);
-    assert_ok(qg_twn_weight_quantizer(&W, 0.7f, &Q, &delta, &alpha));
+    assert_ok(qg_twn_weight_quantizer(VECTOR(w, 6), 0.7f, VECTOR(q, 6), &delta, &alpha));
     assert_near((double)delta, 0.35, 1e-7);
     assert_near((double)alpha, 2.5 / 3.0, 1e-7);
     assert_all_near(6, q, want, 1e-7);
@@ -30,19 +27,15 @@ static void scale_by_hand(void **state)
 
 static void comparison_is_strict(void **state)
 {
-    (void)state;
     float    w[] = { 0.5f, -0.5f, 0.5f }; /* D = 0.5 exactly with threshold 1 */
     float    q[3], delta, alpha;
-    qg_array W = vector(w, 3);
-    qg_array Q = vector(q, 3);
-    assert_ok(qg_twn_weight_quantizer(&W, 1.0f, &Q, &delta, &alpha));
+    assert_ok(qg_twn_weight_quantizer(VECTOR(w, 3), 1.0f, VECTOR(q, 3), &delta, &alpha));
     assert_true(delta == 0.5f && alpha == 0.0f);
     for (int i = 0; i < 3; i++) assert_true(q[i] == 0.0f);
 }
 
 static void degenerate_arrays(void **state)
 {
-    (void)state;
     float    w[] = { 0.0f, -0.0f, 0.0f };
     float    q[3], delta = 7.0f, alpha = 7.0f;
     qg_array W = vector(w, 3);
@@ -71,29 +64,21 @@ static void degenerate_arrays(void **state)
 /* The largest floats: their sum is no float, their mean is. */
 static void sums_do_not_overflow(void **state)
 {
-    (void)state;
     float    w[] = { 3e38f, -3e38f, 3e38f, 1e38f };
     float    q[4], alpha;
-    qg_array W = vector(w, 4);
-    qg_array Q = vector(q, 4);
-    assert_ok(qg_twn_weight_quantizer(&W, 0.7f, &Q, NULL, &alpha));
+    assert_ok(qg_twn_weight_quantizer(VECTOR(w, 4), 0.7f, VECTOR(q, 4), NULL, &alpha));
     assert_true(alpha == 3e38f && q[1] == -3e38f && q[3] == 0.0f);
 }
 
 static void codebook_scale_and_order(void **state)
 {
-    (void)state;
     static float w[MOST], v[MOST], q[MOST], r[MOST];
     fill_normal(5, 0.05f, MOST, w);
     for (size_t s = 0; s < N_SIZES; s++) {
         const size_t n = awkward_sizes[s];
         float        delta, alpha, other;
         double       sum = 0.0, above = 0.0, kept = 0.0;
-        qg_array     W = vector(w, n);
-        qg_array     V = vector(v, n);
-        qg_array     Q = vector(q, n);
-        qg_array     R = vector(r, n);
-        assert_ok(qg_twn_weight_quantizer(&W, 0.7f, &Q, &delta, &alpha));
+        assert_ok(qg_twn_weight_quantizer(VECTOR(w, n), 0.7f, VECTOR(q, n), &delta, &alpha));
         for (size_t i = 0; i < n; i++) sum += fabs((double)w[i]);
         assert_near((double)delta, (double)0.7f * sum / (double)n, 1e-8);
         for (size_t i = 0; i < n; i++) {
@@ -104,12 +89,12 @@ static void codebook_scale_and_order(void **state)
         assert_near((double)alpha, above / kept, 1e-8);
 
         for (size_t i = 0; i < n; i++) v[i] = 8.0f * w[i]; /* a power of two scales exactly */
-        assert_ok(qg_twn_weight_quantizer(&V, 0.7f, &R, NULL, &other));
+        assert_ok(qg_twn_weight_quantizer(VECTOR(v, n), 0.7f, VECTOR(r, n), NULL, &other));
         assert_true(other == 8.0f * alpha);
         for (size_t i = 0; i < n; i++) assert_true(r[i] == 8.0f * q[i]);
 
         for (size_t i = 0; i < n; i++) v[i] = w[n - 1 - i];
-        assert_ok(qg_twn_weight_quantizer(&V, 0.7f, &R, NULL, &other));
+        assert_ok(qg_twn_weight_quantizer(VECTOR(v, n), 0.7f, VECTOR(r, n), NULL, &other));
         assert_near((double)other, (double)alpha, 1e-8); /* another order of the sum */
         for (size_t i = 0; i < n; i++)
             assert_true((r[i] > 0) - (r[i] < 0) == (q[n - 1 - i] > 0) - (q[n - 1 - i] < 0));
@@ -119,7 +104,6 @@ static void codebook_scale_and_order(void **state)
 /* Each row, each column and each inner slice, against the whole-tensor operator on a copy of it. */
 static void per_channel_is_twn_of_each_channel(void **state)
 {
-    (void)state;
     enum { A = 7, B = 33, C = 5 };
     static float w[A * B * C], q[A * B * C], part[A * B * C], want[A * B * C];
     const size_t dims[] = { A, B, C };
@@ -129,17 +113,14 @@ static void per_channel_is_twn_of_each_channel(void **state)
     fill_normal(6, 1.0f, A * B * C, w);
     for (int axis = 0; axis < 3; axis++) {
         float    alpha[B], one;
-        qg_array scales = vector(alpha, dims[axis]);
-        assert_ok(qg_twn_per_channel_weight_quantizer(&W, axis, 0.7f, &Q, &scales));
+        assert_ok(qg_twn_per_channel_weight_quantizer(&W, axis, 0.7f, &Q, VECTOR(alpha, dims[axis])));
         for (size_t channel = 0; channel < dims[axis]; channel++) {
             size_t n = 0;
             for (size_t i = 0; i < A * B * C; i++) {
                 const size_t at[] = { i / (B * C), i / C % B, i % C };
                 if (at[axis] == channel) part[n++] = w[i];
             }
-            qg_array P = vector(part, n);
-            qg_array T = vector(want, n);
-            assert_ok(qg_twn_weight_quantizer(&P, 0.7f, &T, NULL, &one));
+            assert_ok(qg_twn_weight_quantizer(VECTOR(part, n), 0.7f, VECTOR(want, n), NULL, &one));
             assert_near((double)alpha[channel], (double)one, 1e-7); /* summed in chunks */
             n = 0;
             for (size_t i = 0; i < A * B * C; i++) {
@@ -157,35 +138,29 @@ static void per_channel_is_twn_of_each_channel(void **state)
 
 static void gradient_is_the_identity_unless_replaced(void **state)
 {
-    (void)state;
     float       w[] = { 2.0f, -0.1f, 0.5f };
     float       dy[] = { 1.0f, -2.0f, 3.0f };
     const float clipped[] = { 0.0f, -2.0f, 3.0f };
     float       dx[] = { 5.0f, 5.0f, 5.0f };
-    qg_array    W = vector(w, 3);
-    qg_array    G = vector(dy, 3);
-    qg_array    D = vector(dx, 3);
-    assert_ok(qg_twn_weight_quantizer_gradient(&W, &G, own, &D));
+    assert_ok(qg_twn_weight_quantizer_gradient(VECTOR(w, 3), VECTOR(dy, 3), own, VECTOR(dx, 3)));
     assert_same(3, dx, dy);
-    assert_ok(qg_twn_weight_quantizer_gradient(&W, &G, qg_surrogate_clip(1.0f), &D));
+    assert_ok(qg_twn_weight_quantizer_gradient(VECTOR(w, 3), VECTOR(dy, 3), qg_surrogate_clip(1.0f), VECTOR(dx, 3)));
     assert_all_near(3, dx, clipped, 0.0);
 }
 
 static void ste_tern_by_hand(void **state)
 {
-    (void)state;
     float       x[] = { 0.05f, 0.06f, -0.06f, 0.0f, 1.5f, NAN };
     float       dy[] = { 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f };
     const float want[] = { 0.0f, 1.0f, -1.0f, 0.0f, 1.0f, 0.0f };
     const float slope[] = { 1.0f, 1.0f, 1.0f, 1.0f, 0.0f, 0.0f };
     const float twn[] = { 0.0f, 0.0f, 0.0f, 0.0f, 1.0f };
     float       y[6];
-    qg_array    X = vector(x, 6);
-    qg_array    G = vector(dy, 6);
-    qg_array    Y = vector(y, 6);
+    qg_array X = vector(x, 6);
+    qg_array Y = vector(y, 6);
     assert_ok(qg_ste_tern_quantizer(&X, (qg_ste_tern_attrs){ .threshold_value = 0.05f }, &Y));
     assert_all_near(6, y, want, 0.0);
-    assert_ok(qg_ste_tern_quantizer_gradient(&X, &G, own, &Y));
+    assert_ok(qg_ste_tern_quantizer_gradient(&X, VECTOR(dy, 6), own, &Y));
     assert_all_near(6, y, slope, 0.0);
     X = vector(x, 5), Y = vector(y, 5); /* 0.7 mean|x| = 0.2338 */
     assert_ok(
@@ -195,28 +170,24 @@ static void ste_tern_by_hand(void **state)
 
 static void refuses(void **state)
 {
-    (void)state;
     float    w[6] = { 1.0f };
     float    q[6] = { 7.0f, 7.0f, 7.0f, 7.0f, 7.0f, 7.0f };
     float    alpha = 7.0f;
     qg_array W = matrix(w, 2, 3);
     qg_array Q = matrix(q, 2, 3);
-    qg_array T = matrix(q, 3, 2);
     qg_array scalar = { .dtype = QG_F32, .rank = 0, .data = w };
-    qg_array scale3 = vector(q, 3);
     assert_refused(qg_twn_weight_quantizer(&W, -0.1f, &Q, NULL, &alpha), QG_EARG,
                    "threshold is -0.1");
     assert_refused(qg_twn_weight_quantizer(&W, NAN, &Q, NULL, &alpha), QG_EARG, "threshold is nan");
-    assert_refused(qg_twn_weight_quantizer(&W, 0.7f, &T, NULL, &alpha), QG_ESHAPE, "[3,2]");
+    assert_refused(qg_twn_weight_quantizer(&W, 0.7f, MATRIX(q, 3, 2), NULL, &alpha), QG_ESHAPE, "[3,2]");
     assert_refused(qg_twn_per_channel_weight_quantizer(&W, 2, 0.7f, &Q, NULL), QG_EARG,
                    "axis is 2, must be 0 .. 1");
     assert_refused(qg_twn_per_channel_weight_quantizer(&W, -1, 0.7f, &Q, NULL), QG_EARG,
                    "axis is -1");
     assert_refused(qg_twn_per_channel_weight_quantizer(&scalar, 0, 0.7f, &scalar, NULL), QG_ESHAPE,
                    "rank is 0");
-    assert_refused(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, &scale3), QG_ESHAPE,
-                   "alpha");
-    assert_refused(qg_twn_weight_quantizer_gradient(&W, &T, own, &Q), QG_ESHAPE, "dy");
+    assert_refused(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, VECTOR(q, 3)), QG_ESHAPE, "alpha");
+    assert_refused(qg_twn_weight_quantizer_gradient(&W, MATRIX(q, 3, 2), own, &Q), QG_ESHAPE, "dy");
     assert_refused(qg_ste_tern_quantizer(&W, (qg_ste_tern_attrs){ .threshold_value = -1.0f }, &Q),
                    QG_EARG, "threshold_value is -1");
     for (int i = 0; i < 6; i++) assert_true(q[i] == 7.0f);
@@ -234,7 +205,6 @@ static qg_quant twn(bool per_channel) { return qg_twn((qg_twn_spec){ .per_channe
 
 static void codes_are_exact(void **state)
 {
-    (void)state;
     for (int s = 0; s < SHAPES; s++) {
         const qg_quant q[] = { twn(false), twn(true), qg_ste_tern((qg_ste_tern_spec){ 0 }),
                                qg_ste_tern((qg_ste_tern_spec){ .relative = true }) };
@@ -250,7 +220,6 @@ static void codes_are_exact(void **state)
 /* One output channel of zeros, and one a hundred times larger: each is ternary by itself. */
 static void channels_are_on_their_own(void **state)
 {
-    (void)state;
     rig c;
     fill_rig(&c, twn(true), (qg_shape){ 3, 1, 1, 33 }, 8);
     for (int i = 0; i < 33; i++) c.x->value[i] = 0, c.x->value[33 + i] *= 100;
@@ -268,7 +237,6 @@ static void channels_are_on_their_own(void **state)
 
 static void degenerate_tensors(void **state)
 {
-    (void)state;
     for (int per_channel = 0; per_channel < 2; per_channel++) {
         rig c;
         fill_rig(&c, twn(per_channel), (qg_shape){ 3, 1, 1, 5 }, 8);
@@ -282,7 +250,6 @@ static void degenerate_tensors(void **state)
 
 static void a_replaced_surrogate_rules(void **state)
 {
-    (void)state;
     for (int per_channel = 0; per_channel < 2; per_channel++) {
         rig c;
         fill_rig(&c,

@@ -5,7 +5,6 @@
 /* w = (.5, -.5, 2, -1), one filter, g = 1: alpha = 1, n = 4. */
 static void four_rules_by_hand(void **state)
 {
-    (void)state;
     float       w[] = { 0.5f, -0.5f, 2.0f, -1.0f };
     float       g[] = { 1.0f, 1.0f, 1.0f, 1.0f };
     const float want_q[] = { 1.0f, -1.0f, 1.0f, -1.0f };
@@ -20,24 +19,22 @@ static void four_rules_by_hand(void **state)
         { QG_XNOR_IDENTITY, { 1.0f, 1.0f, 1.0f, 1.0f } },
     };
     float    q[4], dw[4], alpha;
-    qg_array W = tensor4(w, 1, 4, 1, 1);
-    qg_array G = tensor4(g, 1, 4, 1, 1);
-    qg_array Q = tensor4(q, 1, 4, 1, 1);
-    qg_array D = tensor4(dw, 1, 4, 1, 1);
-    qg_array A = vector(&alpha, 1);
-    assert_ok(qg_xnor_weight_quantizer(&W, 0, &Q, &A));
+    assert_ok(qg_xnor_weight_quantizer(TENSOR4(w, 1, 4, 1, 1), 0, TENSOR4(q, 1, 4, 1, 1), VECTOR(&alpha, 1)));
     assert_same(4, q, want_q);
     assert_true(alpha == 1.0f);
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
         const qg_xnor_attrs a = { .axis = 0, .input_axis = 1, .rule = rules[r].rule };
-        assert_ok(qg_xnor_weight_quantizer_gradient(&W, &G, a, &D));
+        assert_ok(qg_xnor_weight_quantizer_gradient(TENSOR4(w, 1, 4, 1, 1), TENSOR4(g, 1, 4, 1, 1), a,
+                                                    TENSOR4(dw, 1, 4, 1, 1)));
         assert_all_near(4, dw, rules[r].dw, 1e-6);
     }
     qg_xnor_attrs a = { .rule = QG_XNOR_PAPER, .surrogate = qg_surrogate_identity() };
-    assert_ok(qg_xnor_weight_quantizer_gradient(&W, &G, a, &D));
+    assert_ok(qg_xnor_weight_quantizer_gradient(TENSOR4(w, 1, 4, 1, 1), TENSOR4(g, 1, 4, 1, 1), a,
+                                                TENSOR4(dw, 1, 4, 1, 1)));
     for (int i = 0; i < 4; i++) assert_true(dw[i] == 1.25f);
     a = (qg_xnor_attrs){ .rule = QG_XNOR_IDENTITY, .surrogate = qg_surrogate_clip(1.0f) };
-    assert_ok(qg_xnor_weight_quantizer_gradient(&W, &G, a, &D));
+    assert_ok(qg_xnor_weight_quantizer_gradient(TENSOR4(w, 1, 4, 1, 1), TENSOR4(g, 1, 4, 1, 1), a,
+                                                TENSOR4(dw, 1, 4, 1, 1)));
     assert_true(dw[2] == 0.0f && dw[3] == 1.0f);
 }
 
@@ -45,25 +42,20 @@ static void four_rules_by_hand(void **state)
  * derivative.  Differences of a linear function; rounding alpha to float leaves n/h ulp. */
 static void exact_rule_is_the_derivative(void **state)
 {
-    (void)state;
     enum { OUT = 3, ROW = 11 };
     float    w[OUT * ROW], g[OUT * ROW], q[OUT * ROW], dw[OUT * ROW];
-    qg_array W = matrix(w, OUT, ROW);
-    qg_array G = matrix(g, OUT, ROW);
-    qg_array Q = matrix(q, OUT, ROW);
-    qg_array D = matrix(dw, OUT, ROW);
     fill_normal(1, 1.0f, OUT * ROW, w);
     fill_normal(2, 1.0f, OUT * ROW, g);
     for (size_t i = 0; i < OUT * ROW; i++) w[i] += w[i] > 0.0f ? 2.0f : -2.0f;
-    assert_ok(
-        qg_xnor_weight_quantizer_gradient(&W, &G, (qg_xnor_attrs){ .rule = QG_XNOR_EXACT }, &D));
+    assert_ok(qg_xnor_weight_quantizer_gradient(MATRIX(w, OUT, ROW), MATRIX(g, OUT, ROW),
+                                                (qg_xnor_attrs){ .rule = QG_XNOR_EXACT }, MATRIX(dw, OUT, ROW)));
     for (size_t i = 0; i < OUT * ROW; i++) {
         const float at = w[i];
         const float h = 0.5f;
         double      loss[2] = { 0.0, 0.0 };
         for (int side = 0; side < 2; side++) {
             w[i] = at + (side ? h : -h);
-            assert_ok(qg_xnor_weight_quantizer(&W, 0, &Q, NULL));
+            assert_ok(qg_xnor_weight_quantizer(MATRIX(w, OUT, ROW), 0, MATRIX(q, OUT, ROW), NULL));
             for (size_t j = 0; j < OUT * ROW; j++) loss[side] += (double)g[j] * (double)q[j];
         }
         w[i] = at;
@@ -74,7 +66,6 @@ static void exact_rule_is_the_derivative(void **state)
 /* Every axis of a rank-3 tensor, every rule, against the formulas in double. */
 static void every_axis_against_the_formulas(void **state)
 {
-    (void)state;
     enum { A = 5, B = 3, C = 67, N = A * B * C };
     static float w[N], g[N], q[N], dw[N];
     qg_array     W = { .dtype = QG_F32, .rank = 3, .dims = { A, B, C }, .data = w };
@@ -87,7 +78,6 @@ static void every_axis_against_the_formulas(void **state)
         const double n = (double)(N / count);
         double       mean[C] = { 0 }, coupled[C] = { 0 };
         float        alpha[C];
-        qg_array     scales = vector(alpha, count);
         size_t       of[N];
         for (size_t i = 0; i < N; i++) {
             const size_t at[] = { i / (B * C), i / C % B, i % C };
@@ -95,7 +85,7 @@ static void every_axis_against_the_formulas(void **state)
             mean[of[i]] += fabs((double)w[i]) / n;
             coupled[of[i]] += (double)(w[i] >= 0.0f ? g[i] : -g[i]) / n;
         }
-        assert_ok(qg_xnor_weight_quantizer(&W, axis, &Q, &scales));
+        assert_ok(qg_xnor_weight_quantizer(&W, axis, &Q, VECTOR(alpha, count)));
         for (size_t i = 0; i < N; i++)
             assert_true(q[i] == (w[i] >= 0.0f ? alpha[of[i]] : -alpha[of[i]]));
         for (size_t c = 0; c < count; c++) assert_near((double)alpha[c], mean[c], 1e-6);
@@ -122,28 +112,24 @@ static void every_axis_against_the_formulas(void **state)
 /* A = (2, 1; 0, 3), one window of 2x2: K = 6 / 4. */
 static void scale_map_by_hand(void **state)
 {
-    (void)state;
     float          x[] = { 3.0f, -1.0f, 1.0f, 1.0f, 0.0f, -0.0f, -2.0f, 4.0f };
     const float    want[] = { 1.0f, -1.0f, 1.0f, 1.0f, 1.0f, 1.0f, -1.0f, 1.0f };
     const float    same[] = { 1.5f, 1.0f, 0.75f, 0.75f };
     float          sign[8], K[4];
     qg_xnor_window w = { .kernel_h = 2, .kernel_w = 2, .stride = 1 };
-    qg_array       X = tensor4(x, 1, 2, 2, 2);
-    qg_array       S = tensor4(sign, 1, 2, 2, 2);
-    qg_array       M = tensor4(K, 1, 1, 1, 1);
-    assert_ok(qg_xnor_activation_quantizer(&X, w, &S, &M));
+    qg_array M = tensor4(K, 1, 1, 1, 1);
+    assert_ok(qg_xnor_activation_quantizer(TENSOR4(x, 1, 2, 2, 2), w, TENSOR4(sign, 1, 2, 2, 2), &M));
     assert_same(8, sign, want);
     assert_true(K[0] == 1.5f);
     w.same_padding = true; /* one row below and one column to the right: zeros */
     M = tensor4(K, 1, 2, 2, 1);
-    assert_ok(qg_xnor_activation_quantizer(&X, w, &S, &M));
+    assert_ok(qg_xnor_activation_quantizer(TENSOR4(x, 1, 2, 2, 2), w, TENSOR4(sign, 1, 2, 2, 2), &M));
     assert_same(4, K, same);
 }
 
 /* Against the definition, padding and strides included. */
 static void scale_map_against_the_definition(void **state)
 {
-    (void)state;
     enum { N = 2, H = 7, W = 5, C = 3 };
     float    x[N * H * W * C], sign[N * H * W * C], K[N * H * W];
     qg_array X = tensor4(x, N, H, W, C);
@@ -179,16 +165,14 @@ static void scale_map_against_the_definition(void **state)
 /* Rows wider than what is summed in one go, and windows wider than that. */
 static void scale_map_of_wide_images(void **state)
 {
-    (void)state;
     enum { H = 3, W = 600, C = 9 };
     static float x[H * W * C], sign[H * W * C], K[H * W];
     static const int widths[] = { 1, 5, 255, 256, 257, 400, 600 };
-    qg_array         X = tensor4(x, 1, H, W, C), S = tensor4(sign, 1, H, W, C);
     fill_normal(6, 1.0f, H * W * C, x);
     for (int i = 0; i < 7; i++) {
         const int kw = widths[i], ow = W - kw + 1;
-        qg_array  M = tensor4(K, 1, H - 1, (size_t)ow, 1);
-        assert_ok(qg_xnor_activation_quantizer(&X, (qg_xnor_window){ 2, kw, 1, false }, &S, &M));
+        assert_ok(qg_xnor_activation_quantizer(TENSOR4(x, 1, H, W, C), (qg_xnor_window){ 2, kw, 1, false },
+                                               TENSOR4(sign, 1, H, W, C), TENSOR4(K, 1, H - 1, (size_t)ow, 1)));
         for (int o = 0; o < (H - 1) * ow; o++) {
             double sum = 0.0;
             for (int r = o / ow; r < o / ow + 2; r++)
@@ -200,31 +184,26 @@ static void scale_map_of_wide_images(void **state)
 
 static void empty_filters(void **state)
 {
-    (void)state;
     float    alpha[3] = { 7.0f, 7.0f, 7.0f };
-    qg_array E = matrix(NULL, 3, 0);
-    qg_array A = vector(alpha, 3);
-    assert_ok(qg_xnor_weight_quantizer(&E, 0, &E, &A));
+    assert_ok(qg_xnor_weight_quantizer(MATRIX(NULL, 3, 0), 0, MATRIX(NULL, 3, 0), VECTOR(alpha, 3)));
     for (int i = 0; i < 3; i++) assert_true(alpha[i] == 0.0f);
-    assert_ok(qg_xnor_weight_quantizer_gradient(&E, &E, (qg_xnor_attrs){ .axis = 0 }, &E));
+    assert_ok(qg_xnor_weight_quantizer_gradient(MATRIX(NULL, 3, 0), MATRIX(NULL, 3, 0), (qg_xnor_attrs){ .axis = 0 },
+                                                MATRIX(NULL, 3, 0)));
 }
 
 static void refuses(void **state)
 {
-    (void)state;
     float         x[8] = { 1.0f };
     float         y[8] = { 7.0f, 7.0f, 7.0f, 7.0f, 7.0f, 7.0f, 7.0f, 7.0f };
-    qg_array      X = tensor4(x, 1, 2, 2, 2);
-    qg_array      Y = tensor4(y, 1, 2, 2, 2);
-    qg_array      flat = vector(x, 8);
-    qg_array      flat_y = vector(y, 8);
-    qg_array      K = tensor4(y, 1, 1, 1, 1);
+    qg_array X = tensor4(x, 1, 2, 2, 2);
+    qg_array Y = tensor4(y, 1, 2, 2, 2);
+    qg_array K = tensor4(y, 1, 1, 1, 1);
     qg_xnor_attrs a = { .axis = 4 };
     assert_refused(qg_xnor_weight_quantizer(&X, 4, &Y, NULL), QG_EARG, "axis is 4, must be 0 .. 3");
-    assert_refused(qg_xnor_weight_quantizer(&X, 0, &Y, &flat_y), QG_ESHAPE, "alpha");
+    assert_refused(qg_xnor_weight_quantizer(&X, 0, &Y, VECTOR(y, 8)), QG_ESHAPE, "alpha");
     assert_refused(qg_xnor_weight_quantizer_gradient(&X, &X, a, &Y), QG_EARG, "axis is 4");
     a = (qg_xnor_attrs){ .rule = QG_XNOR_AUTHORS, .input_axis = 1 };
-    assert_refused(qg_xnor_weight_quantizer_gradient(&flat, &flat, a, &flat_y), QG_EARG,
+    assert_refused(qg_xnor_weight_quantizer_gradient(VECTOR(x, 8), VECTOR(x, 8), a, VECTOR(y, 8)), QG_EARG,
                    "input_axis is 1");
     a = (qg_xnor_attrs){ .rule = (qg_xnor_rule)5 };
     assert_refused(qg_xnor_weight_quantizer_gradient(&X, &X, a, &Y), QG_EARG, "rule is 5");
@@ -238,9 +217,8 @@ static void refuses(void **state)
                    QG_ESHAPE, "shape of K is [1,1,1,1], must be [1,2,2,1]");
     assert_refused(qg_xnor_activation_quantizer(&X, (qg_xnor_window){ 3, 1, 1, false }, &Y, &K),
                    QG_ESHAPE, "must be [1,0,2,1]");
-    assert_refused(
-        qg_xnor_activation_quantizer(&flat, (qg_xnor_window){ 1, 1, 1, false }, &flat_y, &K),
-        QG_ESHAPE, "rank of x is 1, must be 4");
+    assert_refused(qg_xnor_activation_quantizer(VECTOR(x, 8), (qg_xnor_window){ 1, 1, 1, false }, VECTOR(y, 8), &K),
+                   QG_ESHAPE, "rank of x is 1, must be 4");
     for (int i = 0; i < 8; i++) assert_true(y[i] == 7.0f);
 }
 

@@ -39,6 +39,13 @@ static inline qg_array tensor4(float *data, size_t a, size_t b, size_t c, size_t
     return (qg_array){ .dtype = QG_F32, .rank = 4, .dims = { a, b, c, d }, .data = data };
 }
 
+/* The same as operands in place; they live as long as the block. */
+#define VIEW(dtype, x, n)        ((qg_array[]){ view(dtype, x, n) })
+#define SCALAR(x)                ((qg_array[]){ scalar(x) })
+#define VECTOR(x, n)             ((qg_array[]){ vector(x, n) })
+#define MATRIX(x, r, c)          ((qg_array[]){ matrix(x, r, c) })
+#define TENSOR4(x, n, h, w, c)   ((qg_array[]){ tensor4(x, n, h, w, c) })
+
 static inline void fill_normal(uint64_t key, float deviation, size_t n, float *x)
 {
     for (size_t i = 0; i < n; i++) x[i] = deviation * qg_normal(key, i);
