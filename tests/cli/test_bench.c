@@ -33,7 +33,6 @@ static cJSON *run_by_the_clock(const char *line)
 
 static void test_every_chain_is_computed(void **state)
 {
-    (void)state;
     const qg__peak_kernels *k = QG_KERNELS(qg__peak_kernels);
     float                   s[QG_PEAK_CHAINS * 16];
     const int               n = QG_PEAK_CHAINS * k->lanes;
@@ -50,7 +49,6 @@ static void test_every_chain_is_computed(void **state)
 
 static void test_triad_writes_its_floats_and_no_others(void **state)
 {
-    (void)state;
     static const size_t sizes[] = { 0, 1, 3, 31, 33, 63, 65 };
     float               a[80], b[80], c[80];
     for (size_t t = 0; t < sizeof sizes / sizeof *sizes; t++) {
@@ -71,7 +69,6 @@ static void test_triad_writes_its_floats_and_no_others(void **state)
 
 static void test_peak_has_a_row_per_thread_count(void **state)
 {
-    (void)state;
     static const int threads[] = { 1, 2, 3 };
     cJSON           *j         = run("bench peak --threads 3 --seconds 0.01");
     const cJSON     *rows      = cJSON_GetObjectItemCaseSensitive(j, "peak");
@@ -105,7 +102,6 @@ static void count(const char *model, double *all, double *first)
 /* Training computes every product three times, but no gradient of the image. */
 static void test_flops_of_a_step_are_those_of_its_products(void **state)
 {
-    (void)state;
     static const char *const models[] = { "lenet5", "resnet20" };
     for (int m = 0; m < 2; m++) {
         double all, first;
@@ -130,7 +126,6 @@ static void test_flops_of_a_step_are_those_of_its_products(void **state)
 /* Every reading of the clock is a second, so all steps take the same, and the last begins before the time is up. */
 static void test_it_measures_as_long_as_it_is_told(void **state)
 {
-    (void)state;
     cJSON       *j       = run_by_the_clock("bench train --model lenet5 --data synthetic --batch 1 --seconds 97");
     const double seconds = number(j, "seconds"), one = 1e-3 * number(j, "ms_per_step");
     assert_true(seconds == one * number(j, "steps"));
@@ -146,7 +141,6 @@ static void test_it_measures_as_long_as_it_is_told(void **state)
  * nobody's; and the profile ends with a reading of its own. */
 static void test_the_profile_accounts_for_the_time(void **state)
 {
-    (void)state;
     static const char *const lines[] = {
         "bench eval --model lenet5 --data synthetic --batch 8 --seconds 100 --profile",
         "bench train --model lenet5 --data synthetic --batch 8 --seconds 100 --profile",
@@ -173,7 +167,6 @@ static void test_the_profile_accounts_for_the_time(void **state)
 
 static void test_image_gives_noise_of_that_shape(void **state)
 {
-    (void)state;
     static const char *const models[] = { "vgg7", "resnet20" };
     for (int m = 0; m < 2; m++) {
         char arguments[128];

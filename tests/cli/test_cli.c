@@ -21,7 +21,6 @@
 
 static void test_help_is_no_error(void **state)
 {
-    (void)state;
     static const char *const lines[] = { "--help", "--version", "train --help", "eval --help",
                                          "summary --help", "bench --help", "bench train --help",
                                          "bench eval --help", "bench peak --help" };
@@ -39,7 +38,6 @@ static void test_help_is_no_error(void **state)
 
 static void test_wrong_usage_is_named_and_gives_2(void **state)
 {
-    (void)state;
     assert_refuses("", 2, "name a command; available: train, eval, summary, bench");
     assert_refuses("trian", 2, "unknown command trian; available: train");
     assert_refuses("--fast", 2, "unknown option --fast");
@@ -76,7 +74,6 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
 
 static void test_bad_files_give_1_and_leave_nothing(void **state)
 {
-    (void)state;
     const char bad[] = "model = \"lenet5\"\nspeed = 3\n";
     write_bytes(at("bad.toml"), bad, sizeof bad - 1);
     assert_refuses("train --config @/bad.toml --out @/none", 1, "bad.toml:2: unknown key 'speed'");
@@ -102,7 +99,6 @@ static void write_idx(const char *images, const char *labels, unsigned char n)
 
 static void test_splits_of_different_images_are_refused_before_training(void **state)
 {
-    (void)state;
     assert_int_equal(mkdir(at("idx"), 0700), 0);
     write_idx("idx/train-images-idx3-ubyte", "idx/train-labels-idx1-ubyte", 28);
     write_idx("idx/t10k-images-idx3-ubyte", "idx/t10k-labels-idx1-ubyte", 32);
@@ -113,7 +109,6 @@ static void test_splits_of_different_images_are_refused_before_training(void **s
 
 static void test_unwritable_directories_and_full_disks(void **state)
 {
-    (void)state;
     assert_refuses(TRAIN "--epochs 1 --out /proc/run", 1, "cannot make directory /proc/run");
     if (access("/dev/full", W_OK) == 0) {
         const pid_t pid = fork();
@@ -133,7 +128,6 @@ static void test_unwritable_directories_and_full_disks(void **state)
 /* A limit on the size of files acts as a full disk does: the write fails half way. */
 static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 6 --budget 0 --out @/full", 0);
     run_shell("cp @/full/last.safetensors @/before");
     const pid_t pid = fork();
@@ -170,7 +164,6 @@ static void test_a_checkpoint_that_cannot_be_written_costs_nothing(void **state)
 
 static void test_training_on_the_sample(void **state)
 {
-    (void)state;
     assert_status("train --model lenet5 --weight twn --data sample --epochs 1 --batch 50 --seed 5 "
                   "--out @/sample --json", 0);
     /* Chance is 0.1; runs with four other seeds end between 0.70 and 0.76, give or take 0.02. */
@@ -196,7 +189,6 @@ static void test_training_on_the_sample(void **state)
 
 static void test_the_same_run_on_any_number_of_threads(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 2 --out @/one --json", 0);
     assert_status(TRAIN "--epochs 2 --out @/two --threads 2 --json", 0);
     assert_status(TRAIN "--epochs 2 --out @/three --threads 3 --json", 0);
@@ -206,7 +198,6 @@ static void test_the_same_run_on_any_number_of_threads(void **state)
 
 static void test_another_seed_is_another_run(void **state)
 {
-    (void)state;
     char digest[32];
     assert_status(TRAIN "--epochs 1 --out @/seed3 --json", 0);
     snprintf(digest, sizeof digest, "%s", last_text("digest"));
@@ -216,7 +207,6 @@ static void test_another_seed_is_another_run(void **state)
 
 static void test_metrics_have_a_row_per_epoch(void **state)
 {
-    (void)state;
     char all[TEXT_BYTES];
     assert_status(TRAIN "--epochs 3 --layer fc1:weight=float --out @/metrics", 0);
     assert_stdout("test accuracy");
@@ -233,7 +223,6 @@ static void test_metrics_have_a_row_per_epoch(void **state)
 
 static void test_a_configuration_file_gives_the_same_run(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 2 --layer fc2:weight=binary --lr 0.003 --schedule cosine "
                         "--loss squared-hinge --out @/typed --json", 0);
     assert_status("train --config @/typed/config.toml --out @/filed --json", 0);
@@ -245,7 +234,6 @@ static void test_a_configuration_file_gives_the_same_run(void **state)
 
 static void test_signed_inputs_and_adam_train_too(void **state)
 {
-    (void)state;
     assert_status(
         TRAIN "--epochs 1 --input sign --first-last float --optimizer adam --out @/sign --json", 0);
     assert_true(last_truth("complete"));
@@ -256,7 +244,6 @@ static void test_signed_inputs_and_adam_train_too(void **state)
  * Many steps at that rate: it goes wrong in the first. */
 static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
 {
-    (void)state;
     assert_status("train " SET
                   "--batch 240 --epochs 50 --lr 1000 --momentum 0.99 --loss squared-hinge "
                   "--schedule constant:warmup=1 --out @/nan --json",
@@ -310,7 +297,6 @@ static void assert_differs_by(const char *run, const char *of, const char *lines
 /* Names are any bytes: a shell is shown them in quotes, JSON as characters. */
 static void test_names_of_any_bytes(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --out @/it's\xff --json", 0);
     assert_true(qg_utf8_valid(last.out, strlen(last.out)));
     assert_non_null(strstr(last_text("run"), "/it's\xc3\xbf"));       /* U+00FF */
@@ -321,7 +307,6 @@ static void test_names_of_any_bytes(void **state)
 
 static void test_what_to_try_next_works(void **state)
 {
-    (void)state;
 #define OWN "--epochs 1 --normalise channel --augment pad=1,flip "
     assert_status(TRAIN OWN "--weight float --out @/next/float", 0);
     assert_int_equal(run_suggestions(), 3);
@@ -347,7 +332,6 @@ static void test_what_to_try_next_works(void **state)
 
 static void test_eval_finds_what_train_found(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 3 --out @/eval --json", 0);
     const double accuracy = last_number("test_accuracy"), best = last_number("best_test_accuracy");
     char         digest[32];
@@ -373,7 +357,6 @@ static double accuracy_of(const char *line)
 /* eval --weight evaluates the net that a run with --init begins with. */
 static void test_eval_with_another_scheme(void **state)
 {
-    (void)state;
     assert_status("train " SET "--epochs 3 --out @/plain --json", 0);
     const double plain = accuracy_of("eval --run @/plain --json");
     assert_true(accuracy_of("eval --run @/plain --weight float --json") == plain);
@@ -412,7 +395,6 @@ static void test_eval_with_another_scheme(void **state)
 /* A range starts from the weight that its quantizer sees: here, ten times as large as the latent one. */
 static void test_ranges_of_folded_weights(void **state)
 {
-    (void)state;
     assert_status("train " SET "--weight fake_quant --fold-batchnorm --epochs 12 --out @/folded --json", 0);
     const double trained = accuracy_of("eval --run @/folded --json");
     assert_true(trained > 0.9);
@@ -423,7 +405,6 @@ static void test_ranges_of_folded_weights(void **state)
 
 static void test_summary_counts_bytes(void **state)
 {
-    (void)state;
     assert_status("summary --model lenet5 --weight twn --json", 0);
     cJSON *j = parse();
     assert_true(number(j, "parameters") == 582634);
@@ -437,7 +418,6 @@ static void test_summary_counts_bytes(void **state)
 
 static void test_bench_measures(void **state)
 {
-    (void)state;
     struct timespec began, ended;
     set_variable("OPENBLAS_CORETYPE", "Haswell");
     clock_gettime(CLOCK_MONOTONIC, &began);
@@ -470,7 +450,6 @@ static cJSON *peak(const char *core, const char *ours)
 
 static void test_blas_core_is_no_older_than_the_cpu(void **state)
 {
-    (void)state;
     cJSON     *j   = peak(NULL, NULL);
     const bool old = !strcmp(text(j, "cpu_path"), "baseline");
     assert_null(qg__better_core(text(j, "blas_core"), old ? QG_ISA_BASELINE : QG_ISA_AVX512));

@@ -17,7 +17,6 @@
 
 static void test_refusals(void **state)
 {
-    (void)state;
     assert_refuses("train --model lenet5 --data folder", 2, "needs an image size, as in folder:32x32x3");
     assert_refuses("train --model lenet5 --data folder:32x32", 2, "'32x32' is not an image size");
     assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "have 1 or 3 channels");
@@ -36,7 +35,6 @@ static void test_refusals(void **state)
 /* A whole run: on two threads, and in pieces; and its config has the one spelling. */
 static void test_augmented_runs_resume_to_the_same_bytes(void **state)
 {
-    (void)state;
     char config[TEXT_BYTES];
     assert_status(MADE "--epochs 6 --threads 1 --out @/whole --json", 0);
     slurp(at("whole/config.toml"), config, sizeof config);
@@ -62,7 +60,6 @@ static void test_augmented_runs_resume_to_the_same_bytes(void **state)
 /* eval normalises the test images as training did, with the statistics of the training images. */
 static void test_eval_normalises_as_training_did(void **state)
 {
-    (void)state;
     static const char *const kinds[] = { "channel", "pixel", "range:low=-2,high=3", "whiten" };
     for (int i = 0; i < 4; i++) {
         assert_runs(TRAIN "--epochs 2 --normalise %s --augment pad=1 --out @/run%d --json", kinds[i], i);
@@ -76,7 +73,6 @@ static void test_eval_normalises_as_training_did(void **state)
 /* A net reads images of any size if its weights do not depend on it. */
 static void test_eval_names_the_size_that_does_not_fit(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --out @/run --json", 0);
     assert_refuses("eval --run @/run --data sample", 1,
                    "sample: its images are 28x28x1 in 10 classes, but the run's are 16x16x1 in 10");
@@ -87,7 +83,6 @@ static void test_eval_names_the_size_that_does_not_fit(void **state)
 /* Other images are also normalised with the run's training images, since they have none of their own here. */
 static void test_eval_of_other_images_keeps_the_statistics(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 2 --normalise channel --out @/run --json", 0);
     assert_status("eval --run @/run --json", 0);
     const double accuracy = last_number("test_accuracy"), loss = last_number("test_loss");
@@ -134,7 +129,6 @@ static void write_pictures(void)
 
 static void test_a_folder_of_images_is_learned(void **state)
 {
-    (void)state;
     write_pictures();
     assert_status("train --model lenet5 --data folder:16x16x3 --data-dir @/pics --epochs 8 --batch 8 "
                   "--optimizer adam --normalise channel --augment pad=1,flip --out @/pictures --json", 0);
@@ -175,7 +169,6 @@ static void forget_size(const char *path)
 /* inspect works for any kind of images, even after they have moved. */
 static void test_inspect_needs_no_images(void **state)
 {
-    (void)state;
     write_pictures();
     assert_status("train --model lenet5 --data folder:16x16x3 --data-dir @/pics --epochs 1 --batch 8 --weight ttq "
                   "--normalise channel --out @/pictures --json", 0);
@@ -208,7 +201,6 @@ static void write_cifar(const char *name, int n)
 
 static void test_cifar_and_fashion_have_names(void **state)
 {
-    (void)state;
     assert_int_equal(mkdir(at("c10"), 0700), 0);
     for (int i = 1; i <= 5; i++) {
         char name[32];

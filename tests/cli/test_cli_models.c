@@ -12,7 +12,6 @@
 
 static void test_every_model_has_a_summary(void **state)
 {
-    (void)state;
     for (const qg_model *const *m = qg_models; *m; m++) {
         assert_runs("summary --json --model %s", (*m)->name);
         assert_string_equal(last_text("model"), (*m)->name);
@@ -23,7 +22,6 @@ static void test_every_model_has_a_summary(void **state)
 /* Without --data or --image, the image size is the paper's. */
 static void test_the_summary_takes_images_of_any_size(void **state)
 {
-    (void)state;
     assert_status("summary --model resnet20", 0);
     assert_stdout("40551040 multiply-adds");
     assert_status("summary --model resnet20 --image 16x16x3", 0);
@@ -35,7 +33,6 @@ static void test_the_summary_takes_images_of_any_size(void **state)
 
 static void test_options_have_one_spelling(void **state)
 {
-    (void)state;
     assert_status("summary --json --model resnet20:shortcut=B,order=pre", 0);
     assert_string_equal(last_text("model"), "resnet20:order=pre,shortcut=B");
     assert_true(last_number("parameters") == 272282);
@@ -45,7 +42,6 @@ static void test_options_have_one_spelling(void **state)
 
 static void test_wrong_options_are_named_with_what_is_legal(void **state)
 {
-    (void)state;
     assert_refuses("summary --model vgg7:width=9", 2, "--model: vgg7: width is 9, not in 0.0625..4");
     assert_refuses("summary --model mlp:depth=1.5", 2, "mlp: depth is 1.5, not a whole number");
     assert_refuses("summary --model mlp:depth=17", 2, "mlp: depth is 17, not in 1..16");
@@ -71,7 +67,6 @@ static void assert_goes_on(const char *train, const char *name, const char *whol
 
 static void test_a_run_keeps_its_model(void **state)
 {
-    (void)state;
     assert_goes_on(MLP "--weight binaryconnect:start=unit,glorot-lr=adam ", "mlp", "mlp-whole");
     assert_refuses("train --resume --out @/mlp --model mlp", 1, "model is mlp:depth=2,width=33 in the run, but mlp was requested");
     assert_status("train --resume --out @/mlp --model mlp:depth=2,width=33 --json", 0);
@@ -83,7 +78,6 @@ static void test_a_run_keeps_its_model(void **state)
 /* 1W1A is the recipe; the others change weights and inputs, and first-last leaves the image alone. */
 static void test_finn_nets_train_at_their_bits(void **state)
 {
-    (void)state;
     assert_goes_on(TFC, "tfc", "tfc-whole");
     char config[4096];
     slurp(at("tfc/config.toml"), config, sizeof config);
@@ -97,7 +91,6 @@ static void test_finn_nets_train_at_their_bits(void **state)
 
 static void test_a_loss_is_one_of_two(void **state)
 {
-    (void)state;
     assert_status(MLP "--epochs 1 --loss cross-entropy --out @/cross-entropy --json", 0);
     assert_refuses("train --model mlp --loss hinge", 2, "'hinge' is not one of cross-entropy|squared-hinge");
 }

@@ -26,7 +26,6 @@ static int set_up_runs(void **state)
 
 static void test_a_recipe_is_a_configuration_by_name(void **state)
 {
-    (void)state;
     assert_status("train --config examples/recipes/twn.toml --out filed --json", 0);
     assert_status("train --recipe plain --json", 0);
     assert_same_run("runs/twn/seed-3", "filed");
@@ -44,7 +43,6 @@ static void test_a_recipe_is_a_configuration_by_name(void **state)
 
 static void test_a_recipe_with_another_optimizer_goes_on(void **state)
 {
-    (void)state;
     write_recipe("steep", "optimizer = \"sgd\"\nlr = 0.02\nmomentum = 0.5\n");
     assert_status("train --recipe steep --optimizer adam --out other --budget 0 --json", 0);
     assert_status("train --recipe steep --optimizer adam --out other --budget 0 --resume --json", 0);
@@ -53,7 +51,6 @@ static void test_a_recipe_with_another_optimizer_goes_on(void **state)
 
 static void test_recipes_that_are_not_there(void **state)
 {
-    (void)state;
     assert_refuses("train --recipe tnw", 2, "examples/recipes/tnw.toml does not exist; available: plain, twn");
     assert_refuses("train --recipe ../twn", 2, "'../twn' is not a recipe name");
     assert_refuses("train --recipe twn --config examples/recipes/twn.toml", 2, "exclude each other");
@@ -66,7 +63,6 @@ static void test_recipes_that_are_not_there(void **state)
 
 static void test_result_json_is_what_train_prints(void **state)
 {
-    (void)state;
     static const char *const numbers[] = { "test_accuracy", "best_test_accuracy", "best_epoch", "test_images",
                                            "test_accuracy_stderr", "epochs", "seed", "threads" };
     static const char *const texts[] = { "digest", "commit", "cpu_path", "blas_core", "weight" };
@@ -87,7 +83,6 @@ static void test_result_json_is_what_train_prints(void **state)
 /* The time of an epoch that was interrupted, and who worked on it, come from result.json. */
 static void test_sittings_add_up(void **state)
 {
-    (void)state;
     assert_status("train --recipe twn --out sat --budget 0 --json", 0);
     char   both[400];
     snprintf(both, sizeof both, "another, %s", last_text("commit"));
@@ -111,7 +106,6 @@ static void test_sittings_add_up(void **state)
 
 static void test_init_takes_all_weights_of_a_run(void **state)
 {
-    (void)state;
     char        line[64];
     cJSON      *of_source = parse_file("float/result.json");
     const char *source    = text(of_source, "digest");
@@ -136,7 +130,6 @@ static void test_init_takes_all_weights_of_a_run(void **state)
 /* A resumed run needs the weights of --init only until its first checkpoint, and accepts no others. */
 static void test_init_belongs_to_the_run(void **state)
 {
-    (void)state;
     assert_refuses("train --config ttq/config.toml --out ttq-2", 1, "pass their location with --init");
     assert_refuses("train --resume --out ttq --init ttq", 1, "but the run started with");
     assert_refuses("train --resume --out float --init float", 1, "the run started without initial weights");
@@ -163,7 +156,6 @@ static qg_archive *weights_of(const char *path, const char *name, const qg_named
 /* bnn:start=unit scales initial weights, but not weights of --init. */
 static void test_weights_that_were_taken_are_not_stretched(void **state)
 {
-    (void)state;
     const qg_named_array *x, *y;
     assert_status("train --recipe plain --weight bnn:start=unit --init float --out stretched --budget 0 --json", 0);
     qg_archive *a = weights_of("float/last.safetensors", "conv2.weight", &x);
@@ -176,7 +168,6 @@ static void test_weights_that_were_taken_are_not_stretched(void **state)
 /* xnor:latent=centred keeps them without mean over the input channels, from the first step on. */
 static void test_weights_that_were_taken_are_centred(void **state)
 {
-    (void)state;
     const qg_named_array *e;
     assert_status("train --recipe plain --weight xnor:latent=centred --first-last float --init float --out centred "
                   "--budget 0 --json", 0);
@@ -192,7 +183,6 @@ static void test_weights_that_were_taken_are_centred(void **state)
 
 static void test_init_lists_every_mismatch(void **state)
 {
-    (void)state;
     assert_refuses("train --model resnet20 --data synthetic --init float --out none", 1,
                    "conv1.weight is F32 [32,5,5,1] there and F32 [16,3,3,1] here, bn1.gamma is F32 [32] there");
     assert_stderr("conv3.weight [16,3,3,16] is missing");
@@ -206,7 +196,6 @@ static void test_init_lists_every_mismatch(void **state)
 /* s = 2 mean|w| / sqrt(Qp), Qp = 1, of the weights of --init (LSQ, section 2.1). */
 static void test_what_starts_from_weights_starts_from_these(void **state)
 {
-    (void)state;
     assert_status("train --recipe plain --weight lsq:bits=2 --init float --out lsq --budget 0 --json", 0);
     qg_archive           *source = qg_archive_open("float/last.safetensors"), *a = qg_archive_open("lsq/last.safetensors");
     const qg_named_array *w      = qg_archive_find(source, "conv2.weight");
@@ -237,7 +226,6 @@ static void test_what_starts_from_weights_starts_from_these(void **state)
 /* The images are those of the run, unless options name others. */
 static void test_a_configuration_may_be_used_on_other_images(void **state)
 {
-    (void)state;
     assert_holds("float/config.toml", "data-digest");
     assert_status("train --config float/config.toml --data synthetic --epochs 1 --out afresh --budget 0 --json", 0);
     assert_status("train --config float/config.toml --seed 77 --out afresh-2 --budget 0 --json", 0);

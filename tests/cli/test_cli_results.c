@@ -34,7 +34,6 @@ static int restore_table(void **state)
 
 static void test_the_table_is_what_the_logs_say(void **state)
 {
-    (void)state;
     char line[128];
     assert_refuses("results --check", 1, "results/README.md");
     assert_status("results", 0);
@@ -65,7 +64,6 @@ static void test_the_table_is_what_the_logs_say(void **state)
 
 static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
 {
-    (void)state;
     write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"code\"\n");
     assert_status("train --recipe bars --epochs 1 --json", 0);
     assert_status("results --add runs/bars/seed-3", 0);
@@ -75,7 +73,6 @@ static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
 /* The images are found by their bytes, not by where they lie. */
 static void test_other_images_are_no_part_of_the_table(void **state)
 {
-    (void)state;
     copy("set", "moved");
     assert_status("train --recipe twn --seed 14 --data-dir moved --json", 0);
     assert_status("results --add runs/twn/seed-14", 0);
@@ -97,7 +94,6 @@ static void test_other_images_are_no_part_of_the_table(void **state)
 /* A row that begins with another's weights does so for every seed, and no other row does. */
 static void test_what_a_row_begins_with_is_checked(void **state)
 {
-    (void)state;
     write_recipe("tuned", "init-recipe = \"memory\"\n");
     assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
     assert_status("results --add runs/tuned/seed-3", 0);
@@ -116,7 +112,6 @@ static void test_what_a_row_begins_with_is_checked(void **state)
 /* On another machine both have other bits, and each alone would contradict the other's logs. */
 static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
 {
-    (void)state;
     write_recipe("tuned", "init-recipe = \"memory\"\n");
     assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
     assert_status("results --add runs/tuned/seed-3", 0);
@@ -133,7 +128,6 @@ static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
 /* Another optimizer or model has other defaults, which the command of the row must name. */
 static void test_what_an_override_changes_may_be_asked_for(void **state)
 {
-    (void)state;
     write_recipe("slow", "optimizer = \"sgd\"\nlr = 0.01\nmomentum = 0.5\n");
     assert_status("train --recipe slow --optimizer adam --lr 0.01 --epochs 1 --json", 0);
     assert_status("results --add runs/slow/seed-3", 0);
@@ -142,7 +136,6 @@ static void test_what_an_override_changes_may_be_asked_for(void **state)
 
 static void test_a_flag_cannot_be_turned_off_in_a_command(void **state)
 {
-    (void)state;
     write_recipe("flag", "nesterov = true\n");
     assert_status("train --recipe flag --epochs 1 --json", 0);
     edit("runs/flag/seed-3/config.toml", "nesterov = true", "nesterov = false");
@@ -152,7 +145,6 @@ static void test_a_flag_cannot_be_turned_off_in_a_command(void **state)
 /* A kill between the two renames of an add has left the old logs beside their place. */
 static void test_old_logs_are_not_lost(void **state)
 {
-    (void)state;
     assert_int_equal(rename("results/twn/seed-10", "results/twn/.seed-10.old"), 0);
     copy("runs/twn/seed-10", "broken");
     edit("broken/metrics.csv", "\n2,", "\n3,");
@@ -167,7 +159,6 @@ static void test_old_logs_are_not_lost(void **state)
 /* Files that a killed call left next to the place of a run are not read, and are removed. */
 static void test_an_interrupted_add_is_no_obstacle(void **state)
 {
-    (void)state;
     static const char *const rest[] = { "results/twn/.seed-10.new", "results/twn/.seed-10.old" };
     for (int i = 0; i < 2; i++) assert_int_equal(mkdir(rest[i], 0700), 0);
     copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.new/config.toml");
@@ -179,7 +170,6 @@ static void test_an_interrupted_add_is_no_obstacle(void **state)
 
 static void test_a_table_that_was_touched_is_noticed(void **state)
 {
-    (void)state;
     copy("results", "kept");
     edit("results/README.md", "| 10, 11 | 2 |", "| 10, 11 | 3 |");
     assert_refuses("results --check", 1, "results/README.md:31: is '| [twn](twn) | A paper |");
@@ -217,7 +207,6 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
 
 static void test_what_is_no_row_is_not_added(void **state)
 {
-    (void)state;
     assert_status("train --config examples/recipes/twn.toml --out filed --json", 0);
     assert_refuses("results --add filed", 1, "filed: was not trained with --recipe");
     assert_status("train --recipe twn --seed 8 --budget 0 --json", 0);
@@ -237,7 +226,6 @@ static void test_what_is_no_row_is_not_added(void **state)
 /* Logs that a symbolic link points to are not removed. */
 static void test_a_link_is_replaced_and_its_logs_stay(void **state)
 {
-    (void)state;
     write_recipe("linked", "");
     assert_status("train --recipe linked --seed 1 --json", 0);
     assert_int_equal(mkdir("results/linked", 0700), 0);
@@ -251,7 +239,6 @@ static void test_a_link_is_replaced_and_its_logs_stay(void **state)
 
 static void test_a_page_of_others_is_not_written_over(void **state)
 {
-    (void)state;
     copy("results/README.md", "page");
     write_bytes("results/README.md", "# my notes\n", 11);
     assert_refuses("results", 1, "results/README.md was not written by qgrad results");
@@ -262,7 +249,6 @@ static void test_a_page_of_others_is_not_written_over(void **state)
 
 static void test_there_is_no_table_where_there_are_no_recipes(void **state)
 {
-    (void)state;
     assert_int_equal(chdir("set"), 0);
     assert_refuses("results", 1, "examples/recipes does not exist here");
     assert_refuses("results --check --json", 1, "examples/recipes does not exist here");

@@ -17,7 +17,6 @@
 
 static void test_a_run_is_not_overwritten_by_accident(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
     assert_refuses(TRAIN "--epochs 1 --out @/kept", 1,
                    "--resume continues it, --force renames it");
@@ -30,7 +29,6 @@ static void test_a_run_is_not_overwritten_by_accident(void **state)
 
 static void test_the_float_run_beside_it_is_shown(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --out @/runs/lenet5-twn-3", 0);
     assert_null(strstr(last.out, "in float"));
     assert_status(TRAIN "--weight float --epochs 2 --budget 0 --out @/runs/lenet5-float-1 --json", 0);
@@ -43,7 +41,6 @@ static void test_the_float_run_beside_it_is_shown(void **state)
 
 static void test_without_out_the_directory_is_named_for_the_run(void **state)
 {
-    (void)state;
     char       here[2048], absolute[4096];
     const bool relative = *program != '/';
     assert_non_null(getcwd(here, sizeof here));
@@ -60,7 +57,6 @@ static void test_without_out_the_directory_is_named_for_the_run(void **state)
 
 static void test_resuming_a_finished_run_prints_it(void **state)
 {
-    (void)state;
     char digest[32];
     assert_status(TRAIN "--epochs 2 --out @/done --json", 0);
     const double accuracy = last_number("test_accuracy"), seconds = last_number("seconds");
@@ -74,7 +70,6 @@ static void test_resuming_a_finished_run_prints_it(void **state)
 
 static void test_resuming_with_other_options_is_refused(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
     assert_refuses("train --resume --out @/fixed --lr 0.5", 1,
                    "lr is 0.01 in the run, but 0.5 was requested");
@@ -85,7 +80,6 @@ static void test_resuming_with_other_options_is_refused(void **state)
 /* Other spellings of the same values: some items of a list, a flag that is off, a negative zero. */
 static void test_resuming_with_the_same_in_other_words(void **state)
 {
-    (void)state;
     const char plain[] = "nesterov = false\nquantize-after = 0\n";
     write_bytes(at("plain.toml"), plain, sizeof plain - 1);
     assert_status(TRAIN "--epochs 2 --layer conv1:weight=float --layer conv2:weight=binary --weight-decay -0 "
@@ -98,7 +92,6 @@ static void test_resuming_with_the_same_in_other_words(void **state)
 
 static void test_resuming_nothing_starts(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --resume --out @/fresh --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/plain --json", 0);
     assert_same_run("fresh", "plain");
@@ -114,7 +107,6 @@ static void assert_lost(void)
 
 static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --out @/lost --json", 0);
     run_shell("cp -r @/lost @/unlost && rm @/lost/last.safetensors");
     assert_lost();
@@ -137,7 +129,6 @@ static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
 
 static void test_a_budget_ends_in_good_order(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 4 --budget 0 --out @/budget --json", 0);
     cJSON *j = parse();
     assert_false(truth(j, "complete"));
@@ -153,7 +144,6 @@ static void test_a_budget_ends_in_good_order(void **state)
 /* A real one, from outside.  test_cli_train has it come at many places, and compares bytes. */
 static void test_a_signal_ends_a_run_in_good_order(void **state)
 {
-    (void)state;
     static const int signals[] = { SIGTERM, SIGINT };
     for (int i = 0; i < 2; i++) {
         const pid_t pid = start_endless(ENDLESS "--force --out @/signal");
@@ -170,7 +160,6 @@ static void test_a_signal_ends_a_run_in_good_order(void **state)
 
 static void test_killed_it_goes_on_from_its_checkpoint(void **state)
 {
-    (void)state;
     const pid_t pid = start_endless(ENDLESS "--out @/killed");
     kill(pid, SIGKILL);
     assert_int_equal(finish(pid), 1000 + SIGKILL);
@@ -180,7 +169,6 @@ static void test_killed_it_goes_on_from_its_checkpoint(void **state)
 
 static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
     assert_int_equal(qgrad_inside(TRAIN "--epochs 6 --out @/ahead --budget 100 --json"), 0);
     assert_in_range((int)last_number("epochs"), 1, 5);
@@ -195,7 +183,6 @@ static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
 
 static void test_one_process_per_run_directory(void **state)
 {
-    (void)state;
     const pid_t pid = start_endless(ENDLESS "--out @/locked");
     assert_refuses("train --resume --out @/locked", 1, "is locked: another process is training in it");
     kill(pid, SIGKILL);
@@ -205,7 +192,6 @@ static void test_one_process_per_run_directory(void **state)
 /* The lock moves along with a directory that is renamed, and another run may take its place. */
 static void test_a_run_does_not_write_into_anothers_directory(void **state)
 {
-    (void)state;
     for (int stopped = 0; stopped < 2; stopped++) {         /* at the end of an epoch, or within it */
         const pid_t pid = start_until(TRAIN "--epochs 6 --out @/moving --json", 50);
         run_shell("mv @/moving @/moved-%d", stopped);
@@ -244,7 +230,6 @@ static void flip_a_sign(const char *path) { change_byte(path, "conv1.weight", -1
 
 static void test_places_that_no_run_reaches_are_refused(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
     run_shell("cd @ && cp -r placed epoch && cp -r placed batch && cp -r placed best");
     change_byte(at("epoch/last.safetensors"), "run.epoch", 0, 64);
@@ -258,7 +243,6 @@ static void test_places_that_no_run_reaches_are_refused(void **state)
 /* Runs of older versions have neither, and a process that was killed leaves files half written. */
 static void test_what_older_versions_did_not_write_is_not_missed(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 2 --out @/newer --json", 0);
     assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 0);
     run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.tmp && sed -i /data-digest/d config.toml");
@@ -272,7 +256,6 @@ static void test_what_older_versions_did_not_write_is_not_missed(void **state)
 
 static void test_files_that_are_lost_are_noticed(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 3 --out @/lostless --json", 0);
     assert_status(TRAIN "--epochs 3 --out @/part --budget 0 --json", 0);
     run_shell("rm @/part/config.toml");
@@ -295,7 +278,6 @@ static void test_files_that_are_lost_are_noticed(void **state)
 
 static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 2 --out @/damaged --json", 0);
     const char *path = at("damaged/last.safetensors");
     assert_int_equal(truncate(path, 5000), 0);
@@ -308,7 +290,6 @@ static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
 
 static void test_a_checkpoint_of_another_net_is_refused(void **state)
 {
-    (void)state;
     assert_status(TRAIN "--epochs 1 --out @/ternary --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);

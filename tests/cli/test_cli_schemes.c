@@ -66,7 +66,6 @@ static void train_row(const char *option, const char *scheme, const char *plain)
 /* The help lists the table, so a row that is new is trained too. */
 static void test_every_scheme_of_the_help_trains(void **state)
 {
-    (void)state;
     static char help[TEXT_BYTES];
     char        plain[32], option[32] = "";
     int         rows = 0;
@@ -101,7 +100,6 @@ static void assert_resumes(const char *options, int i)
 
 static void test_what_schemes_remember_survives_a_stop(void **state)
 {
-    (void)state;
     static const char *const options[] = {
         "--epochs 3 --weight fake_quant:range=learned --input fake_quant:range=observed,freeze-after=17",
         "--epochs 3 --weight fake_quant:range=percentile,per-channel=yes --input fake_quant:range=percentile "
@@ -124,7 +122,6 @@ static void test_what_schemes_remember_survives_a_stop(void **state)
 
 static void test_evaluation_waits_as_long_as_training(void **state)
 {
-    (void)state;
     char plain[32];
     train("--epochs 1", "float");
     strcpy(plain, digest);
@@ -147,7 +144,6 @@ static void test_evaluation_waits_as_long_as_training(void **state)
 /* Code statistics and inspect look at the weight that is quantized, which is the folded one. */
 static void test_codes_are_those_of_the_folded_weight(void **state)
 {
-    (void)state;
     train("--epochs 1 --weight fake_quant:bits=3 --fold-batchnorm", "folded");
     assert_status("inspect @/folded --json", 0);
     cJSON       *j    = parse();
@@ -189,7 +185,6 @@ static double differing(const char *a, const char *b, double *zeros)
 /* With a constant rate a run of e epochs is the beginning of a longer one. */
 static void test_flips_are_counted_since_the_epoch_before(void **state)
 {
-    (void)state;
     train("--weight twn --schedule constant --epochs 1", "flips-1");
     train("--weight twn --schedule constant --epochs 2", "flips-2");
     train("--weight twn --schedule constant --epochs 3", "flips-3");
@@ -208,7 +203,6 @@ static void test_flips_are_counted_since_the_epoch_before(void **state)
 
 static void test_metrics_follow_what_is_learned(void **state)
 {
-    (void)state;
     train("--epochs 2 --weight ttq --input fake_quant:range=observed", "follow");
     assert_true(fabs(metric("follow", "conv1.weight.wp") - 1) > 1e-3);
     assert_true(metric("follow", "fc2.weight.wn") != metric("follow", "fc2.weight.wp"));
@@ -226,7 +220,6 @@ static void test_metrics_follow_what_is_learned(void **state)
 /* An option sets the start of a range, which may be far from the tensor. */
 static void test_a_lost_range_is_reported(void **state)
 {
-    (void)state;
     train("--epochs 1 --weight fake_quant:range=learned", "fits");
     assert_null(strstr(last.err, "warning"));
     assert_true(metric("fits", "fc1.weight.span") > 0.5 && metric("fits", "fc1.weight.span") < 2);
@@ -241,7 +234,6 @@ static void test_a_lost_range_is_reported(void **state)
 /* A rate of one in a million leaves Wp at 1; a decay pulls it down. */
 static void test_quantizers_have_a_group_of_their_own(void **state)
 {
-    (void)state;
     train("--epochs 1 --weight ttq --quantizer-lr-scale 1e-6", "still");
     assert_true(fabs(metric("still", "conv1.weight.wp") - 1) < 1e-3);
     train("--epochs 1 --weight ttq --quantizer-decay 0", "free");
@@ -267,7 +259,6 @@ static const cJSON *layer(const cJSON *j, const char *name)
 /* fc2 has 10 rows of 512 weights: 1 bit each are 640 bytes, 2 bits 1280. */
 static void test_packed_bytes_count_the_scales_there_are(void **state)
 {
-    (void)state;
     static const struct {
         const char *scheme;
         double      bytes;
@@ -288,7 +279,6 @@ static void test_packed_bytes_count_the_scales_there_are(void **state)
 
 static void test_the_summary_names_what_is_learned(void **state)
 {
-    (void)state;
     const char *options = "summary --model lenet5 --weight ttq --input fake_quant:range=observed,freeze-after=90 "
                           "--gradient dorefa:bits=5 --quantize-after 70";
     assert_status(options, 0);
@@ -317,7 +307,6 @@ static void test_the_summary_names_what_is_learned(void **state)
 
 static void test_what_does_not_go_together_is_wrong_usage(void **state)
 {
-    (void)state;
     static const struct {
         const char *options, *part;
     } lines[] = {

@@ -11,7 +11,6 @@
 
 static void every_gradient_passes(void **state)
 {
-    (void)state;
     int rows = 0, passes = 0;
     assert_status("gradcheck", 0);
     for (char *line = strtok(last.out, "\n"); line; line = strtok(NULL, "\n")) {
@@ -26,7 +25,6 @@ static void every_gradient_passes(void **state)
 
 static void formulas_as_printed_fail_and_say_why(void **state)
 {
-    (void)state;
     assert_status("gradcheck --paper", 0);
     assert_stdout("TTQ, dWn as printed");
     assert_stdout("with the printed sign every step moves Wn uphill");
@@ -44,7 +42,6 @@ static void formulas_as_printed_fail_and_say_why(void **state)
 
 static void checks_are_told_to_programs_too(void **state)
 {
-    (void)state;
     assert_status("gradcheck --paper --json", 0);
     cJSON *all = parse(), *check;
     int    passes = 0, fails = 0;
@@ -68,7 +65,6 @@ static void checks_are_told_to_programs_too(void **state)
 /* Every learned parameter has a row that ends in its name. */
 static void what_is_learned_is_checked(void **state)
 {
-    (void)state;
     static const char *const rows[] = {
         "fake_quant: min", "fake_quant: max", "fake_quant, 16 bits: min",
         "fake_quant, 16 bits: max", "lsq: step", "pact: alpha", "ttq: Wp", "ttq: Wn",
@@ -82,7 +78,6 @@ static void what_is_learned_is_checked(void **state)
 
 static void every_scheme_is_explained(void **state)
 {
-    (void)state;
     char names[64][32];
     int  n = 0;
     assert_status("explain --json", 0);
@@ -113,7 +108,6 @@ static void every_scheme_is_explained(void **state)
 /* A name selects every scheme of that name; options select one of them. */
 static void options_tell_which_scheme_is_meant(void **state)
 {
-    (void)state;
     assert_status("explain lsq", 0);
     assert_stdout("signed codes");
     assert_stdout("codes from 0");
@@ -129,7 +123,6 @@ static void options_tell_which_scheme_is_meant(void **state)
 /* Fields of the C specs follow their option in parentheses: start=unit (unit_start). */
 static void explanations_spell_options_as_the_command_line_does(void **state)
 {
-    (void)state;
     static const char *const fields[] = {
         "per_channel", "start_from_weights", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
         "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "is_signed", "max_value",
@@ -147,7 +140,6 @@ static void explanations_spell_options_as_the_command_line_does(void **state)
 
 static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 {
-    (void)state;
     assert_refuses("explain tnw", 2, "unknown scheme 'tnw'; available: float, twn");
     assert_status("explain twn --markdown", 2);
     assert_refuses("explain twn binary", 2, "unexpected argument");
@@ -155,7 +147,6 @@ static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 
 static void the_page_of_schemes_is_current(void **state)
 {
-    (void)state;
     static char page[TEXT_BYTES];
     FILE       *f = fopen("docs/schemes.md", "r");
     if (!f) fail_msg("docs/schemes.md is missing: make docs");
@@ -208,7 +199,6 @@ static void ternary_weights_have_three_values(const cJSON *layer)
 
 static void latent_and_quantized_are_told_apart(void **state)
 {
-    (void)state;
     assert_status("inspect @/run --json", 0);
     cJSON       *all = parse();
     const cJSON *fc1 = layer_of(all, "fc1"), *q = cJSON_GetObjectItem(fc1, "quantized");
@@ -230,7 +220,6 @@ static void latent_and_quantized_are_told_apart(void **state)
 
 static void a_run_is_shown_to_people(void **state)
 {
-    (void)state;
     assert_status("inspect --best @/run", 0);
     assert_stdout("/run/best.safetensors, lenet5\n");
     assert_stdout("conv1: float, not quantized\n");
@@ -244,7 +233,6 @@ static void a_run_is_shown_to_people(void **state)
 /* Before a dropout the quantizer is a separate layer. */
 static void a_quantizer_without_a_product_is_shown(void **state)
 {
-    (void)state;
     assert_status("train --model tfc --input lsq:bits=2 --data mnist --data-dir @/set --epochs 1 --threads 1 --out @/tfc", 0);
     assert_status("inspect @/tfc", 0);
     assert_stdout("quant1: has no weights\n  input      lsq:signed=no, 2 bits\n  learned    quant1.input.step 0.");
@@ -258,7 +246,6 @@ static void a_quantizer_without_a_product_is_shown(void **state)
 
 static void what_is_no_run_is_refused(void **state)
 {
-    (void)state;
     assert_refuses("inspect", 2, "name the run");
     assert_refuses("inspect @/run --run @/run", 2, "two run directories");
     assert_refuses("inspect ''", 1, "the path of a directory is empty");

@@ -108,14 +108,12 @@ static qg_optim *adam(qg_params *p)
 
 static void test_sgd_with_all_its_options(void **state)
 {
-    (void)state;
     assert_program_agrees("--optimizer sgd --momentum 0.8 --nesterov --weight-decay 0.01 --schedule cosine:warmup=0.25",
                           by_hand(nesterov, (qg_schedule){ .kind = QG_COSINE, .warmup = 0.25f }));
 }
 
 static void test_adam_with_all_its_options(void **state)
 {
-    (void)state;
     assert_program_agrees("--optimizer adam --beta1 0.8 --beta2 0.99 --weight-decay 0.1 --schedule step:at=0.5",
                           by_hand(adam, (qg_schedule){ .kind = QG_STEP, .milestone = { 0.5f }, .n_milestones = 1 }));
 }
@@ -192,7 +190,6 @@ static int survive(moment m, int step)
 
 static void test_killed_wherever_files_change_it_ends_in_the_same_bytes(void **state)
 {
-    (void)state;
     const int renames = 3 + 2 * 3;              /* three files at first, as many or more in each epoch */
     assert_status(RUN "--out @/whole --json", 0);
     assert_true(survive(BEFORE_RENAME, 1) >= renames);
@@ -203,7 +200,6 @@ static void test_killed_wherever_files_change_it_ends_in_the_same_bytes(void **s
 /* Again and again, wherever the next process has got to: after a few steps, or in an evaluation. */
 static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
 {
-    (void)state;
     int kills = 0, status = 1;
     assert_status(RUN "--epochs 6 --out @/alive --json", 0);
     for (uint64_t i = 0; status; i++) {
@@ -222,7 +218,6 @@ static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
 
 static void test_signals_write_the_checkpoint(void **state)
 {
-    (void)state;
     int stops = 0;
     assert_status(RUN "--out @/calm --json", 0);
     /* Its first reading comes before it catches signals. */
@@ -244,7 +239,6 @@ static void test_signals_write_the_checkpoint(void **state)
 
 static void test_stopped_inside_epochs_it_ends_in_the_same_bytes(void **state)
 {
-    (void)state;
     assert_status(RUN "--out @/one-go --json", 0);
     assert_status(RUN "--out @/bits --budget 0 --json", 0);
     finish_in_sittings("bits", 9);

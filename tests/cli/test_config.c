@@ -44,7 +44,6 @@ static void assert_refused(const char *text, const char *message)
 
 static void test_values_have_one_spelling(void **state)
 {
-    (void)state;
     assert_reads("lr = 1e-3", "lr = 0.001\n");
     assert_reads("lr=+0.10", "lr = 0.1\n");
     assert_reads("epochs = 07", "epochs = 7\n");
@@ -57,7 +56,6 @@ static void test_values_have_one_spelling(void **state)
 
 static void test_order_blanks_and_comments_do_not_matter(void **state)
 {
-    (void)state;
     const char *expected = "model = \"lenet5\"\nbatch = 3\nlr = 0.5\n";
     assert_reads("model = \"lenet5\"\nbatch = 3\nlr = 0.5\n", expected);
     assert_reads("# head\n\n\tlr =0.5 # half\r\n  batch= 3\nmodel=\"lenet5\"#", expected);
@@ -66,7 +64,6 @@ static void test_order_blanks_and_comments_do_not_matter(void **state)
 
 static void test_strings_and_arrays(void **state)
 {
-    (void)state;
     assert_reads("data-dir = \"a \\\"b\\\" \\\\ c # d\"", "data-dir = \"a \\\"b\\\" \\\\ c # d\"\n");
     assert_reads("data-dir = 'a \\ b'", "data-dir = \"a \\\\ b\"\n");
     assert_reads("layer = [ 'conv1:weight=float' , \"fc1:input=sign\", ]",
@@ -76,7 +73,6 @@ static void test_strings_and_arrays(void **state)
 
 static void test_what_is_no_configuration_is_refused_with_its_line(void **state)
 {
-    (void)state;
     assert_refused("batch = 3\nbatch = 4", "f:2: batch is set twice");
     assert_refused("\n\nspeed = 3", "f:3: unknown key 'speed'; available: model, data,");
     assert_refused("json = true", "f:1: unknown key 'json'");
@@ -96,7 +92,6 @@ static void test_what_is_no_configuration_is_refused_with_its_line(void **state)
 
 static void test_values_out_of_range_are_refused(void **state)
 {
-    (void)state;
     assert_refused("batch = 0", "batch 0 is not in 1..65536");
     assert_refused("batch = 1.5", "batch '1.5' is not a whole number");
     assert_refused("batch = 3x", "batch '3x' is not a whole number");
@@ -116,7 +111,6 @@ static void test_values_out_of_range_are_refused(void **state)
 
 static void test_images_have_one_spelling(void **state)
 {
-    (void)state;
     assert_reads("augment = 'flip,pad=04'", "augment = \"pad=4,flip\"\n");
     assert_reads("augment = 'cutout=8,border=repeat,pad=2'", "augment = \"pad=2,border=repeat,cutout=8\"\n");
     assert_reads("augment = 'pad=2,border=zero'", "augment = \"pad=2\"\n");
@@ -143,7 +137,6 @@ static void test_images_have_one_spelling(void **state)
 
 static void test_schemes_name_what_is_legal(void **state)
 {
-    (void)state;
     assert_refused("weight = \"sign\"",
                    "sign is a scheme for inputs, not for weights; available: float, twn, binary,");
     assert_refused("input = \"twn\"", "twn is a scheme for weights, not for inputs; available: float, sign,");
@@ -169,7 +162,6 @@ static void test_schemes_name_what_is_legal(void **state)
 
 static void test_a_scheme_becomes_its_quantizer(void **state)
 {
-    (void)state;
     qg_quant q;
     char     text[VALUE_BYTES];
     assert_int_equal(scheme_parse("float", FOR_WEIGHT, &q, text, sizeof text), QG_OK);
@@ -189,7 +181,6 @@ static void test_a_scheme_becomes_its_quantizer(void **state)
 /* Each scheme of the table has a spelling that reads back as the same scheme. */
 static void test_every_scheme_has_one_spelling(void **state)
 {
-    (void)state;
     scheme_text s;
     int         n = 0;
     for (; scheme_at(n, &s); n++)
@@ -245,7 +236,6 @@ static void assert_same_quant(const char *scheme, unsigned use, qg_quant expecte
 
 static void test_options_reach_the_constructors(void **state)
 {
-    (void)state;
     const unsigned w = FOR_WEIGHT, x = FOR_INPUT, g = FOR_GRADIENT;
     assert_same_quant("ste-tern", w, qg_ste_tern((qg_ste_tern_spec){ 0 }));
     assert_same_quant("ste-tern:relative=yes,surrogate=swish", w,
@@ -295,7 +285,6 @@ static void test_options_reach_the_constructors(void **state)
 
 static void test_options_that_contradict_each_other_are_refused(void **state)
 {
-    (void)state;
     assert_refused("weight = 'fake_quant:range=fixed,min=0,max=0'", "min is 0, not below max, 0");
     assert_refused("weight = 'fake_quant:range=learned,min=1,max=2'", "a learned range must include 0, but 1 .. 2 does not");
     assert_refused("weight = 'fake_quant:range=fixed,min=2,max=1'", "min is 2, not below max, 1");
@@ -310,7 +299,6 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
 /* Even one that repeats a default: its author believes that it has an effect. */
 static void test_an_option_without_effect_is_refused(void **state)
 {
-    (void)state;
     assert_refused("weight = 'fake_quant:min=-6'", "fake_quant: min has no effect with range=current");
     assert_refused("input = 'fake_quant:range=observed,max=6'", "max has no effect with range=observed; it requires "
                                                                 "range=learned|fixed");
@@ -340,7 +328,6 @@ static qg_net *net_of(const char *text, config *c)
 /* 3 epochs of 100 images, 7 at a time, are 45 steps. */
 static void test_the_run_sets_paces_and_delays(void **state)
 {
-    (void)state;
     config  c = { 0 };
     qg_net *net = net_of("model = 'lenet5'\nepochs = 3\nbatch = 7\nquantize-after = 12\n"
                          "weight = 'bnn:surrogate=annealed-tanh'\ninput = 'sign:surrogate=annealed-tanh'\n"
@@ -365,7 +352,6 @@ static void test_the_run_sets_paces_and_delays(void **state)
 /* With another optimizer, options of the file's optimizer are dropped and all others kept. */
 static void test_a_file_does_not_bind_another_optimizer(void **state)
 {
-    (void)state;
     config asked = { 0 }, c = { 0 };
     bool   usage;
     const char *path = scratch_file();
@@ -387,7 +373,6 @@ static void test_a_file_does_not_bind_another_optimizer(void **state)
 
 static void test_the_last_word_on_a_layer_counts(void **state)
 {
-    (void)state;
     const option *layer = option_find("layer");
     config        c     = { 0 };
     assert_int_equal(config_set(&c, layer, "conv1:weight=float"), QG_OK);
@@ -414,7 +399,6 @@ static const char *asked_value(const char *text, const char *key, char value[VAL
 
 static void test_another_optimizer_does_not_inherit_the_recipe(void **state)
 {
-    (void)state;
     char value[VALUE_BYTES];
     const char *own = "model = \"lenet5\"", *adam = "model = \"lenet5\"\noptimizer = \"adam\"";
     assert_string_equal(asked_value(own, "lr", value), "0.01");
@@ -427,7 +411,6 @@ static void test_another_optimizer_does_not_inherit_the_recipe(void **state)
 
 static void test_a_resolved_configuration_resolves_to_itself(void **state)
 {
-    (void)state;
     config asked = { 0 }, once = { 0 }, twice = { 0 };
     bool   usage;
     assert_int_equal(config_parse(&asked,
@@ -449,7 +432,6 @@ static void test_a_resolved_configuration_resolves_to_itself(void **state)
 
 static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
 {
-    (void)state;
     config asked = { 0 }, stored = { 0 }, c = { 0 };
     bool   usage;
     assert_int_equal(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"),
@@ -470,7 +452,6 @@ static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
 
 static void test_a_model_names_its_files(void **state)
 {
-    (void)state;
     char name[64];
     model_file_name("resnet20:order=pre,shortcut=B", name, sizeof name);
     assert_string_equal(name, "resnet20-order-pre-shortcut-B");
@@ -481,7 +462,6 @@ static void test_a_model_names_its_files(void **state)
 /* Files have a decimal point in every locale. */
 static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 {
-    (void)state;
     static const metrics_row row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
     config                   c   = { 0 };
     metrics                  m;
@@ -527,7 +507,6 @@ static int leave(void **state)
  * make another scheme of it, its spelling says which, and reads back as the same one. */
 static void schemes_are_called_as_on_the_command_line(void **state)
 {
-    (void)state;
     scheme_text s;
     int         variants = 0;
     for (int i = 0; scheme_at(i, &s); i++) {

@@ -63,7 +63,6 @@ static bool is_crop(const float *image, qg_border border, int down, int right, b
 
 static void test_crops_cover_every_offset(void **state)
 {
-    (void)state;
     enum { PAD = 2, OFFSETS = 2 * PAD + 1 };
     for (int border = 0; border < 3; border++) {
         int        seen[2][OFFSETS][OFFSETS] = { 0 }, flips = 0;
@@ -94,7 +93,6 @@ static void test_crops_cover_every_offset(void **state)
 
 static void test_cutout(void **state)
 {
-    (void)state;
     enum { SIDE = 3 };
     int        full = 0, corner = 0;
     qg_loader *l = coded((qg_loader_spec){ .batch = N, .in_order = true, .augment = { .cutout = SIDE } });
@@ -129,7 +127,6 @@ static void test_cutout(void **state)
 /* Zeros come after normalisation. */
 static void test_zeros_are_the_mean(void **state)
 {
-    (void)state;
     qg_loader *l = coded((qg_loader_spec){ .batch     = N,
                                            .in_order  = true,
                                            .normalise = { QG_TO_RANGE, -1, 1 },
@@ -150,7 +147,6 @@ static const qg_augment ALL = { .pad = 2, .border = QG_BORDER_REFLECT, .flip = t
 /* An image is changed in the same way in any order and batch, and differently in another epoch or with another seed. */
 static void test_keyed_by_image_and_epoch(void **state)
 {
-    (void)state;
     enum { EPOCHS = 4 };
     static float a[EPOCHS][N * ROW];
     qg_loader   *l = coded((qg_loader_spec){ .batch = N, .in_order = true, .seed = 5, .augment = ALL });
@@ -183,7 +179,6 @@ static void test_keyed_by_image_and_epoch(void **state)
 
 static void test_threads_change_nothing(void **state)
 {
-    (void)state;
     static float a[3][N * ROW];
     for (int threads = 1; threads <= 3; threads++) {
         qg_set_threads(threads);
@@ -201,7 +196,6 @@ static void test_threads_change_nothing(void **state)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     static const struct {
         qg_augment  a;
         const char *reason;

@@ -54,7 +54,6 @@ static void check(qg_loader *l, int n, int classes, int step)
 
 static void test_reads(void **state)
 {
-    (void)state;
     const qg_loader_spec spec = { .batch = 100, .in_order = true };
     write_train();
     write_records("test_batch.bin", 1, 3, 0);
@@ -75,7 +74,6 @@ static void assert_fails(qg_loader *l, const char *name, const char *reason)
 
 static void test_missing(void **state)
 {
-    (void)state;
     const qg_loader_spec spec = { .batch = 1 };
     write_train();
     unlink(in_room(names[3]));
@@ -91,7 +89,6 @@ static void test_missing(void **state)
 
 static void test_truncated_and_foreign(void **state)
 {
-    (void)state;
     const qg_loader_spec spec = { .batch = 1 };
     write_train();
     assert_int_equal(truncate(in_room(names[4]), 5 * RECORD10 - 1), 0);
@@ -108,7 +105,6 @@ static void test_truncated_and_foreign(void **state)
 
 static void test_wrong_labels(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int         labels, at;

@@ -51,7 +51,6 @@ static void assert_refused(const char *first, const char *reason)
 
 static void test_converts(void **state)
 {
-    (void)state;
     unsigned char *bytes = NULL;
     size_t         n     = 0;
     write_sheet(PIXELS);
@@ -72,7 +71,6 @@ static void test_converts(void **state)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     write_text("labels.json", "[1,2,3]");
     assert_refused("0", "sheet.png");
     write_text("sheet.png", "no picture");

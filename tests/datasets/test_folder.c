@@ -22,7 +22,6 @@ static void fill(uint8_t *p, int h, int w, int first)
 
 static void test_classes_and_images_by_name(void **state)
 {
-    (void)state;
     uint8_t p[4][5 * 7 * 3];
     for (int i = 0; i < 4; i++) fill(p[i], 5, 7, 40 * i);
     make_class("zebra");
@@ -52,7 +51,6 @@ static void test_classes_and_images_by_name(void **state)
 
 static void test_grey(void **state)
 {
-    (void)state;
     uint8_t p[2 * 2 * 3];
     for (int i = 0; i < 4; i++) memset(p + 3 * i, 60 * i, 3);
     make_class("one");
@@ -74,7 +72,6 @@ static void assert_refused(const char *culprit, const char *reason)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     uint8_t    p[4 * 4 * 3];
     char       bytes[256];
     const qg_loader_spec spec = { .batch = 1 };
@@ -122,7 +119,6 @@ static void test_refusals(void **state)
 
 static void test_too_many_classes(void **state)
 {
-    (void)state;
     char name[32];
     for (int i = 0; i < 257; i++) {
         snprintf(name, sizeof name, "%d", i);
@@ -133,7 +129,6 @@ static void test_too_many_classes(void **state)
 
 static void test_another_size_is_resized(void **state)
 {
-    (void)state;
     uint8_t p[6 * 6 * 3];
     make_class("a");
     for (int i = 0; i < 36; i++) memset(p + 3 * i, i / 6 < 3 ? 0 : 200, 3);
@@ -150,7 +145,6 @@ static void test_another_size_is_resized(void **state)
 
 static void test_resize(void **state)
 {
-    (void)state;
     uint8_t in[12], out[64];
     memset(in, 77, sizeof in);
     /* One colour stays it; the same size changes nothing; growing is linear between the centres. */
@@ -169,7 +163,6 @@ static void test_resize(void **state)
 /* Labels are places in the list of names, so the lists must be the same. */
 static void test_classes_that_differ_are_named(void **state)
 {
-    (void)state;
     static const char *const names[] = { "a", "a/x", "a/y", "b", "b/x", "b/z", "c", "c/x" };
     char where[3][ROOM_BYTES];
     for (int i = 0; i < 8; i++) make_class(names[i]);

@@ -127,7 +127,6 @@ static void check_every_byte(const png *whole)
 
 static void a_changed_byte_changes_no_pixel(void **state)
 {
-    (void)state;
     const png stored = coloured(0), packed = coloured(9), palette = indexed();
     check_every_byte(&stored);
     check_every_byte(&packed);
@@ -137,7 +136,6 @@ static void a_changed_byte_changes_no_pixel(void **state)
 /* Even with a new CRC, the checksum of the compressed data finds the change. */
 static void a_changed_byte_with_a_right_crc_changes_no_pixel(void **state)
 {
-    (void)state;
     for (int level = 0; level <= 9; level += 9) {
         const png whole  = coloured(level);
         uint8_t  *pixels = read_png(&whole);
@@ -163,7 +161,6 @@ static void a_changed_byte_with_a_right_crc_changes_no_pixel(void **state)
 
 static void what_is_wrong_is_said(void **state)
 {
-    (void)state;
     const png whole = coloured(0);
     png       p     = whole;
     p.byte[HEADER_END + 10] ^= 1;                                   /* in the text */
@@ -200,7 +197,6 @@ static void assert_stream_refused(size_t n, size_t cut, const char *reason)
 
 static void the_compressed_data_are_those_of_the_image(void **state)
 {
-    (void)state;
     assert_stream_refused(1 << 16, 0, "is damaged: IDAT: Too much image data");
     assert_stream_refused(1 << 16, 4, "is damaged: Not enough image data");
     assert_stream_refused(H * ROW - 1, 0, "is damaged: Not enough image data");
@@ -210,7 +206,6 @@ static void the_compressed_data_are_those_of_the_image(void **state)
 /* Every kind of PNG becomes 8-bit grey or RGB; an alpha channel is dropped. */
 static void every_kind_of_png(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         uint8_t     type, depth, bytes, first[8], rgb[3], grey;
@@ -244,7 +239,6 @@ static void every_kind_of_png(void **state)
 /* Readers that expect a PNG never reach another decoder. */
 static void a_png_is_no_other_format(void **state)
 {
-    (void)state;
     const uint8_t pixels[3 * 8 * 8] = { 0 };
     const char   *path              = in_room("p.png");
     qg_shape      want              = { 1, 8, 8, 3 };
@@ -284,7 +278,6 @@ static void check_jpeg(jpeg p, const uint8_t rgb[3], uint8_t grey)
 
 static void every_kind_of_jpeg(void **state)
 {
-    (void)state;
     check_jpeg((jpeg){ 16, 24, 1, { 170 }, 1, 0 }, (const uint8_t[]){ 170, 170, 170 }, 170);
     check_jpeg((jpeg){ 16, 24, 1, { 80 }, 100, 0 }, (const uint8_t[]){ 80, 80, 80 }, 80);
     /* R = Y + 1.402 (Cr - 128), B = Y + 1.772 (Cb - 128), G = Y - 0.344 (Cb - 128) - 0.714 (Cr - 128) */
@@ -304,7 +297,6 @@ static void assert_jpeg_refused(const char *what, const char *reason)
 /* Each used to reach memory that is not its own, or to take minutes. */
 static void hostile_jpegs(void **state)
 {
-    (void)state;
     static const struct {
         const char *what;
         jpeg        p;
@@ -324,7 +316,6 @@ static void hostile_jpegs(void **state)
 /* libjpeg would make up the pixels that are missing. */
 static void a_jpeg_that_is_cut_is_refused(void **state)
 {
-    (void)state;
     unsigned char *bytes = NULL;
     size_t         n     = 0;
     write_jpeg(in_room("p.jpg"), (jpeg){ 64, 64, 1, { 170 }, 1, 0 });
@@ -341,7 +332,6 @@ static void a_jpeg_that_is_cut_is_refused(void **state)
 /* 4 x 1 pixels of 8 bits, with a palette of three colours. */
 static void a_bmp_has_the_colours_that_it_uses(void **state)
 {
-    (void)state;
     uint8_t bmp[70] = { 'B', 'M', [10] = 66, [14] = 40, [18] = 4, [22] = 1, [26] = 1, [28] = 8, [46] = 3,
                         [54] = 1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9, 0, 2, 1, 0, 2 };
     static const uint8_t expected[] = { 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7 };

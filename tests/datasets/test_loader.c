@@ -53,7 +53,6 @@ static void assert_fails(qg_loader *l, const char *message)
 
 static void test_values_are_exact(void **state)
 {
-    (void)state;
     qg__dataset set = { .shape = { 1, 16, 16, 1 }, .classes = 1 };
     assert_true(qg__dataset_allocate(&set));
     for (int i = 0; i < 256; i++) set.images[i] = (uint8_t)i;
@@ -68,7 +67,6 @@ static void test_values_are_exact(void **state)
 
 static void test_shapes_and_steps(void **state)
 {
-    (void)state;
     qg_loader     *l = numbered(7, (qg_loader_spec){ .batch = 3, .in_order = true });
     const qg_shape s = qg_loader_shape(l);
     assert_true(qg_shape_equal(s, (qg_shape){ 7, 1, 3, 2 }));
@@ -96,7 +94,6 @@ static void test_shapes_and_steps(void **state)
 
 static void test_every_epoch_is_a_permutation(void **state)
 {
-    (void)state;
     for (size_t s = 0; s < COUNT(SIZES); s++) {
         for (size_t k = 0; k < COUNT(BATCHES); k++) {
             qg_loader *l = numbered(SIZES[s], (qg_loader_spec){ .batch = BATCHES[k], .seed = 5 });
@@ -119,7 +116,6 @@ static void test_every_epoch_is_a_permutation(void **state)
 /* Two of these orders agree by chance with probability 1/63!. */
 static void test_order_depends_on_seed_and_epoch_alone(void **state)
 {
-    (void)state;
     enum { EPOCHS = 5 };
     int        a[EPOCHS][256], b[2][256], other[256];
     qg_loader *l = numbered(63, (qg_loader_spec){ .batch = 8, .seed = 5 });
@@ -144,7 +140,6 @@ static void test_order_depends_on_seed_and_epoch_alone(void **state)
 
 static void test_threads_change_nothing(void **state)
 {
-    (void)state;
     enum { N = 65, ROW = 33 * 31 * 3, EPOCHS = 2 };
     static float   x[3][EPOCHS * N * ROW];
     static uint8_t y[3][EPOCHS * N];
@@ -200,7 +195,6 @@ static void check_seek(qg_loader_spec spec, qg_loader *jumping, uint64_t epoch, 
 
 static void test_seek_is_running_there(void **state)
 {
-    (void)state;
     for (int in_order = 0; in_order < 2; in_order++) {
         const qg_loader_spec spec = { .batch = 8, .seed = 5, .in_order = in_order };
         qg_loader           *l    = numbered(33, spec);
@@ -220,7 +214,6 @@ static void test_seek_is_running_there(void **state)
 
 static void test_seek_out_of_range(void **state)
 {
-    (void)state;
     qg_loader *l = numbered(33, (qg_loader_spec){ .batch = 8 });
     assert_int_equal(qg_loader_seek(l, 2, 4), QG_OK);
     assert_int_equal(qg_loader_seek(l, 0, 6), QG_EARG);
@@ -241,7 +234,6 @@ static void test_seek_out_of_range(void **state)
 
 static void test_specs(void **state)
 {
-    (void)state;
     assert_fails(numbered(3, (qg_loader_spec){ 0 }), "batch is 0, but must be at least 1");
     assert_fails(numbered(3, (qg_loader_spec){ .batch = -1 }),
                  "batch is -1, but must be at least 1");
@@ -256,7 +248,6 @@ static void test_specs(void **state)
 
 static void test_synthetic(void **state)
 {
-    (void)state;
     const qg_shape image = { 0, 5, 3, 2 };
     int            bytes[256] = { 0 };
     qg_loader_spec all        = { .batch = 300, .in_order = true };
@@ -288,7 +279,6 @@ static void test_synthetic(void **state)
 /* Later changes of the arrays do not reach the loader. */
 static void test_arrays_are_copied(void **state)
 {
-    (void)state;
     enum { N = 5, H = 2, W = 3, C = 2, ROW = H * W * C };
     const qg_shape       shape = { N, H, W, C };
     const qg_loader_spec spec  = { .batch = N, .in_order = true };
@@ -316,7 +306,6 @@ static void test_arrays_are_copied(void **state)
 
 static void test_digests_tell_sets_apart(void **state)
 {
-    (void)state;
     uint64_t seen[8];
     int      n = 0;
     for (int i = 0; i < 6; i++) {
@@ -346,7 +335,6 @@ static void test_digests_tell_sets_apart(void **state)
 
 static void test_null_flows(void **state)
 {
-    (void)state;
     qg_loader_tell(NULL, NULL, NULL);
     qg_fail(QG_EARG, "the first failure");
     qg_batch b;

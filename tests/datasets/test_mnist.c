@@ -62,7 +62,6 @@ static void check_good(qg_loader *l)
 
 static void test_good_files(void **state)
 {
-    (void)state;
     const struct files f = good();
     qg_loader         *l = load(&f);
     check_good(l);
@@ -77,7 +76,6 @@ static void test_good_files(void **state)
 
 static void test_missing_files(void **state)
 {
-    (void)state;
     const struct files   f    = good();
     const qg_loader_spec spec = { .batch = 1 };
     assert_null(qg_mnist_test("no/such", spec));
@@ -136,7 +134,6 @@ static const struct {
 
 static void test_damaged_files(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         struct files f = good();
         memcpy((damaged[i].labels ? f.labels : f.images) + damaged[i].at, damaged[i].bytes, (size_t)damaged[i].n);

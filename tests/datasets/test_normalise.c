@@ -47,7 +47,6 @@ static qg_loader_spec in_order(qg_normalise_kind kind)
 
 static void test_range(void **state)
 {
-    (void)state;
     qg_loader_spec spec = in_order(QG_TO_RANGE);
     spec.normalise.low  = -1;
     spec.normalise.high = 1;
@@ -109,7 +108,6 @@ static void check_moments(qg_normalise_kind kind, int count, int step)
 
 static void test_train_has_mean_0_and_deviation_1(void **state)
 {
-    (void)state;
     check_moments(QG_PER_CHANNEL, C, C);
     check_moments(QG_PER_PIXEL, ROW, ROW);
 }
@@ -117,7 +115,6 @@ static void test_train_has_mean_0_and_deviation_1(void **state)
 /* Other images, by the statistics of these. */
 static void test_statistics_are_taken_over(void **state)
 {
-    (void)state;
     enum { KINDS = 3, FEW = 50 };
     static const qg_normalise_kind kinds[KINDS] = { QG_PER_CHANNEL, QG_PER_PIXEL, QG_WHITEN };
     for (int i = 0; i < KINDS; i++) {
@@ -166,7 +163,6 @@ static void covariance(const double *x, double *c)
  * d_j / (d_j + 0.1), which is 1 where d_j is large, and no covariance with another direction. */
 static void test_whitens(void **state)
 {
-    (void)state;
     static double g[N * ROW], white[N * ROW], v[ROW * ROW], c[ROW * ROW], d[ROW];
     contrast_ref(g);
     covariance(g, v);
@@ -195,7 +191,6 @@ static void test_whitens(void **state)
 
 static void test_any_threads(void **state)
 {
-    (void)state;
     static float x[3][N * ROW];
     for (int threads = 1; threads <= 3; threads++) {
         qg_set_threads(threads);
@@ -210,7 +205,6 @@ static void test_any_threads(void **state)
 
 static void test_eigen(void **state)
 {
-    (void)state;
     enum { M = 33 };
     static double a[M * M], v[M * M], d[M];
     for (int i = 0; i < M; i++)

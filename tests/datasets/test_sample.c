@@ -35,7 +35,6 @@ static void check_decoded(qg_loader *l, int per_class, uint64_t pixels)
 
 static void test_decodes(void **state)
 {
-    (void)state;
     const qg_loader_spec spec = { .batch = 33, .in_order = true };
     check_decoded(qg_sample_train(SAMPLE, spec), 200, TRAIN_PIXELS);
     check_decoded(qg_sample_test(SAMPLE, spec), 50, TEST_PIXELS);
@@ -53,7 +52,6 @@ static void assert_fails(const char *reason)
 
 static void test_missing(void **state)
 {
-    (void)state;
     assert_null(qg_sample_train(room, (qg_loader_spec){ .batch = 1 }));
     assert_message(in_room("train.png"));
     assert_null(qg_sample_test(NULL, (qg_loader_spec){ .batch = 1 }));
@@ -64,7 +62,6 @@ static void test_missing(void **state)
 
 static void test_damaged(void **state)
 {
-    (void)state;
     unsigned char *bytes = NULL;
     size_t         n     = 0;
     write_train("", 0);
@@ -94,7 +91,6 @@ static void write_retyped(unsigned char *bytes, size_t n, int depth, int colour_
 
 static void test_wrong_sheet(void **state)
 {
-    (void)state;
     unsigned char *bytes = NULL;
     size_t         n     = 0;
     assert_int_equal(qg_file_read(SAMPLE "/test.png", 1 << 20, &bytes, &n), QG_OK);

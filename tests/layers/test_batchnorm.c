@@ -24,7 +24,6 @@ static qg_var *run(qg_net *net, qg_tape *t, qg_mode mode, float *image)
  * momentum, the variance unbiased. */
 static void whole_has_one_mean_for_all(void **state)
 {
-    (void)state;
     float   image[NUMBERS];
     qg_net *net = begin();
     qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .whole = true, .eps = 1e-4f, .momentum = 0.25f });
@@ -56,7 +55,6 @@ static void whole_has_one_mean_for_all(void **state)
 /* The channel's offset is no longer what the mean takes out, and what follows is not folded in. */
 static void whole_folds_nothing(void **state)
 {
-    (void)state;
     qg_net *net = begin();
     qg_net_dense(net, (qg_dense_spec){ .out = 7 });
     qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .whole = true });
@@ -71,7 +69,6 @@ static void whole_folds_nothing(void **state)
 
 static void gradients_of_a_whole_norm(void **state)
 {
-    (void)state;
     static float image[NUMBERS];
     uint8_t      label[N] = { 1, 0, 6, 3 };
     qg_net      *net = begin();
@@ -100,7 +97,6 @@ static void gradients_of_a_whole_norm(void **state)
 
 static void scale_and_shift_may_be_left_out(void **state)
 {
-    (void)state;
     float   image[NUMBERS];
     qg_net *net = begin(), *full = begin();
     qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .no_scale = true, .no_shift = true });
@@ -120,7 +116,6 @@ static void scale_and_shift_may_be_left_out(void **state)
 /* There is no offset to become the bias of the folded product. */
 static void without_shift_it_is_not_folded_into_a_weight(void **state)
 {
-    (void)state;
     static float image[NUMBERS];
     for (int without = 0; without < 2; without++) {
         qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .fold_batchnorm = true });
@@ -136,7 +131,6 @@ static void without_shift_it_is_not_folded_into_a_weight(void **state)
 
 static void it_may_read_an_earlier_layer(void **state)
 {
-    (void)state;
     qg_net   *net  = begin();
     qg_layer *relu = qg_net_affine(net, 2, -1), *pool = qg_net_result(qg_net_maxpool(net, 2));
     qg_layer *bn   = qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .after = relu });
@@ -148,7 +142,6 @@ static void it_may_read_an_earlier_layer(void **state)
 
 static void the_affine_layer_is_a_x_plus_b(void **state)
 {
-    (void)state;
     float    image[NUMBERS], expected[NUMBERS];
     char     text[64];
     qg_net  *net = begin();
@@ -166,7 +159,6 @@ static void the_affine_layer_is_a_x_plus_b(void **state)
 /* A layer's own number of steps goes before the net's. */
 static void a_layer_freezes_when_it_is_told(void **state)
 {
-    (void)state;
     float   image[NUMBERS], before[2] = { 0 };
     qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = 1, .freeze_batchnorm_after = 4 });
     qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .freeze_after = 2 });

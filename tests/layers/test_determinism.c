@@ -77,7 +77,6 @@ static uint64_t expected[NETS];
 
 static void threads_change_no_bit(void **state)
 {
-    (void)state;
     for (int net = 0; net < NETS; net++)
         for (int threads = 2; threads <= 3; threads++) {
             qg_set_threads(threads);
@@ -88,7 +87,6 @@ static void threads_change_no_bit(void **state)
 
 static void a_fresh_tape_changes_no_bit(void **state)
 {
-    (void)state;
     for (int net = 0; net < NETS; net++) {
         run r = run_new(net);
         train(&r, HALF);
@@ -112,7 +110,6 @@ static qg_state *state_of(const run *r)
 /* Everything that a run is, through a file, into objects that know nothing of each other. */
 static void a_file_in_between_changes_no_bit(void **state)
 {
-    (void)state;
     const char *path = scratch_file();
     for (int net = 0; net < NETS; net++) {
         run before = run_new(net), after = run_new(net);
@@ -132,7 +129,6 @@ static void a_file_in_between_changes_no_bit(void **state)
 
 static int run_straight(void **state)
 {
-    (void)state;
     qg_set_threads(1);
     for (int net = 0; net < NETS; net++) expected[net] = straight(net);
     qg_set_threads(0);
@@ -143,7 +139,6 @@ static int run_straight(void **state)
  * version: initial weights, images, their order. */
 static void what_files_depend_on_stays(void **state)
 {
-    (void)state;
     qg_net *net = qg_model_declare(qg_model_find("lenet5"),
                                    (qg_model_spec){ .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 1 });
     assert_true(qg_params_digest(qg_net_build(net)) == 0x152f7110c07f5d0fu);

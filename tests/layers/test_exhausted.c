@@ -68,7 +68,6 @@ static bool program(void)
 
 static void every_call_may_fail(void **state)
 {
-    (void)state;
     qg_set_threads(1);                          /* whose calls come in one order */
     for (int on = 0; on < 2; on++) {
         long failures = 0;

@@ -78,7 +78,6 @@ static qg_quant int8_weights(uint64_t after)
 /* A quantizer that waits lets the folded weight pass. */
 static void a_folded_net_computes_what_was_declared(void **state)
 {
-    (void)state;
     small folded, plain;
     open_small(&folded, (qg_net_spec){ .fold_batchnorm = true, .freeze_batchnorm_after = 3 }, int8_weights(99));
     open_small(&plain, (qg_net_spec){ .freeze_batchnorm_after = 3 }, int8_weights(99));
@@ -109,7 +108,6 @@ static void a_folded_net_computes_what_was_declared(void **state)
 
 static void statistics_freeze(void **state)
 {
-    (void)state;
     for (int fold = 0; fold < 2; fold++) {
         small s;
         open_small(&s, (qg_net_spec){ .fold_batchnorm = fold, .freeze_batchnorm_after = 2 }, int8_weights(0));
@@ -128,7 +126,6 @@ static void statistics_freeze(void **state)
 /* What is quantized is the folded weight: its codes have the scale max|w gamma / s| / 127. */
 static void the_folded_weight_is_quantized(void **state)
 {
-    (void)state;
     small folded, plain;
     open_small(&folded, (qg_net_spec){ .fold_batchnorm = true }, int8_weights(0));
     open_small(&plain, (qg_net_spec){ 0 }, int8_weights(0));
@@ -150,7 +147,6 @@ static qg_tensor asked;
 
 static qg_var *keep(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
-    (void)t, (void)q, (void)learned;
     if (x->shape.h == 3) asked = (qg_tensor){ x->shape, x->data };     /* a kernel of 3: conv1 */
     return x;
 }
@@ -160,7 +156,6 @@ static const qg_scheme keeper = { .name = "keeper", .roles = QG_WEIGHT, .apply =
 /* qg_product_weight is what the quantizer gets: bit by bit. */
 static void a_product_tells_what_its_quantizer_sees(void **state)
 {
-    (void)state;
     float folded[3 * 9];
     for (int fold = 0; fold < 2; fold++) {
         small s;
@@ -179,7 +174,6 @@ static void a_product_tells_what_its_quantizer_sees(void **state)
 /* One range for the tensor does see the factors: then the two differ. */
 static void one_range_sees_the_factors(void **state)
 {
-    (void)state;
     const qg_quant q = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT, .bits = 3 });
     small          folded, plain;
     open_small(&folded, (qg_net_spec){ .fold_batchnorm = true }, q);

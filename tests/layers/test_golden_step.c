@@ -100,7 +100,6 @@ static float largest(const float *v, size_t n)
 /* Four settings: bit 0 ternary, bit 1 fused. */
 static void gradients_of_the_first_step(void **state)
 {
-    (void)state;
     qg_tape *t = qg_tape_new();
     for (int k = 0; k < 4; k++) {
         tiny_net net  = net_new(k & 1, k & 2);
@@ -119,7 +118,6 @@ static void gradients_of_the_first_step(void **state)
 
 static void ten_steps_of_training(void **state)
 {
-    (void)state;
     qg_tape *t = qg_tape_new();
     for (int k = 0; k < 4; k++) {
         tiny_net net = net_new(k & 1, k & 2);

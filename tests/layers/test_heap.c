@@ -41,7 +41,6 @@ static void step(small_net *net, qg_mode mode, int batch, uint64_t at)
 
 static void no_heap_after_the_first_step(void **state)
 {
-    (void)state;
     small_net net = { .tape = qg_tape_new() };
     net.scale     = declare(&net.p, "scale", (qg_shape){ 1, 1, 1, C });
     net.shift     = declare(&net.p, "shift", (qg_shape){ 1, 1, 1, C });
@@ -70,7 +69,6 @@ static void no_heap_after_the_first_step(void **state)
 /* Weight, input, gradient: schemes that save, learn, draw, scale the output or flip. */
 static void no_heap_in_nets_with_schemes(void **state)
 {
-    (void)state;
     const qg_quant none = { 0 }, sign = qg_binary_activation((qg_binary_activation_spec){ { 0 } });
     const qg_quant nets[][3] = {
         { qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 3, .through_max = true }),
@@ -187,7 +185,6 @@ static void check(const training *c)
 
 static void no_heap_in_training(void **state)
 {
-    (void)state;
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     const training trainings[] = {
         { "lenet5", 28, { .weight = qg_twn((qg_twn_spec){ 0 }) }, true },
@@ -214,7 +211,6 @@ static void exhaust(bool on)
 
 static void an_exhausted_heap_is_reported(void **state)
 {
-    (void)state;
     static float large[3 << 20];        /* more than an arena's first block */
     qg_params    p = { 0 };
     qg_tape     *t = qg_tape_new();

@@ -45,7 +45,6 @@ static const char *order(const qg_net *net, char text[512])
  * never signed. */
 static void quantizers_go_where_the_spec_says(void **state)
 {
-    (void)state;
     const qg_choice choice[] = {
         { .layer = "conv1", .has_weight = true },
         { .layer = "fc1", .has_weight = true, .weight = rows(), .has_input = true, .input = sign() },
@@ -80,7 +79,6 @@ static void quantizers_go_where_the_spec_says(void **state)
 
 static void exceptions_name_a_layer(void **state)
 {
-    (void)state;
     static const qg_choice conv9 = { .layer = "conv9", .has_weight = true }, nameless = { .has_weight = true };
     static const struct { const qg_choice *choice; const char *says; } rows[] = {
         { &conv9, "lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2" },
@@ -96,7 +94,6 @@ static void exceptions_name_a_layer(void **state)
 
 static void models_are_found_by_name(void **state)
 {
-    (void)state;
     assert_ptr_equal(qg_model_find("lenet5"), qg_models[0]);
     assert_string_equal(qg_models[0]->name, "lenet5");
     assert_null(qg_model_find("lenet"));
@@ -132,7 +129,6 @@ enum {
 
 static void the_summary_adds_up(void **state)
 {
-    (void)state;
     char text[4096], line[200];
     assert_int_equal(WEIGHTS, 581408);
     assert_int_equal(MACS, 4267008);
@@ -177,7 +173,6 @@ static uint64_t macs(const qg_net *net)
  * 2x256C3 - MP2 - 2x512C3 - MP2 - 1024FC; resnet20 three stages of six 3x3 convolutions. */
 static void the_larger_models_have_their_papers_sizes(void **state)
 {
-    (void)state;
     const size_t vgg_convs = 9u * (3 * 128 + 128 * 128 + 128 * 256 + 256 * 256 + 256 * 512 + 512 * 512);
     const size_t vgg_macs  = 9u * (32 * 32 * (3 * 128 + 128 * 128) + 16 * 16 * (128 * 256 + 256 * 256) +
                                   8 * 8 * (256 * 512 + 512 * 512));
@@ -234,7 +229,6 @@ static void assert_learns(const variant *v, int row)
 
 static void every_variant_learns(void **state)
 {
-    (void)state;
     const variant variants[] = {
         { "lenet5", 28, 1, 10, 12, { 0 } },
         { "lenet5", 28, 1, 10, 12, { .weight = twn() } },

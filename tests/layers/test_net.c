@@ -64,7 +64,6 @@ static void check_mistake(const mistake *m, qg_tape *t)
 
 static void the_first_bad_declaration_surfaces_at_build(void **state)
 {
-    (void)state;
     const qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     const qg_quant unknown_range = qg_fake_quant((qg_fake_quant_spec){ .range = (qg_range_kind)77 });
     const qg_quant bad_surrogate = qg_twn((qg_twn_spec){ .surrogate = qg_surrogate_clip(-1) });
@@ -108,7 +107,6 @@ static void the_first_bad_declaration_surfaces_at_build(void **state)
 /* Sizes in bytes that 64 bits cannot hold. */
 static void sizes_beyond_any_memory_are_refused(void **state)
 {
-    (void)state;
     const int huge = 1 << 30;
     for (int i = 0; i < 4; i++) {
         qg_net *net = qg_net_new((qg_net_spec){ .height = huge, .width = i ? huge : 64, .channels = i ? 16 : 1, .seed = 1 });
@@ -130,7 +128,6 @@ static void sizes_beyond_any_memory_are_refused(void **state)
 /* A weight that no memory holds is no lack of memory. */
 static void a_parameter_that_cannot_be_keeps_its_own_failure(void **state)
 {
-    (void)state;
     const char *message = "parameter fc1.weight: shape [2147483647,32768,32768,1] is empty or beyond any memory";
     qg_net     *net     = qg_net_new((qg_net_spec){ .height = 32768, .width = 32768, .channels = 1, .seed = 1 });
     qg_tape    *t       = qg_tape_new();
@@ -152,7 +149,6 @@ static void a_parameter_that_cannot_be_keeps_its_own_failure(void **state)
 
 static void nets_are_not_mixed(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         qg_net   *net = small_net(), *other = small_net();
         qg_layer *theirs = qg_net_relu(other), *ours = qg_net_relu(net);
@@ -167,7 +163,6 @@ static void nets_are_not_mixed(void **state)
 
 static void the_wrong_time_is_told(void **state)
 {
-    (void)state;
     static float image[2 * 9 * 7 * 3];
     const qg_tensor x   = { { 2, 9, 7, 3 }, image };
     qg_tape        *t   = qg_tape_new();
@@ -219,7 +214,6 @@ static void the_wrong_time_is_told(void **state)
 
 static void null_flows(void **state)
 {
-    (void)state;
     qg_tape *t = qg_tape_new();
     qg_fail(QG_EIO, "untouched");
     assert_null(qg_net_conv2d(NULL, (qg_conv2d_spec){ 0 }));
@@ -264,7 +258,6 @@ static void null_flows(void **state)
  * declared results. */
 static void a_layer_that_nobody_reads_is_named(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         qg_net   *net  = small_net();
         qg_layer *relu = qg_net_relu(net);
@@ -283,7 +276,6 @@ static void a_layer_that_nobody_reads_is_named(void **state)
 /* Before, there are none; after a failure there never will be. */
 static void parameters_are_there_once_the_net_is_built(void **state)
 {
-    (void)state;
     qg_net *net = small_net();
     qg_net_relu(net);
     assert_null(qg_net_params(net));
@@ -301,7 +293,6 @@ static void parameters_are_there_once_the_net_is_built(void **state)
 
 static void names_and_shapes_are_inferred(void **state)
 {
-    (void)state;
     static const struct { const char *name; int h, w, c; uint64_t macs; } expected[] = {
         { "conv1", 5, 4, 4, 5 * 4 * 4 * 27 }, { "bn1", 5, 4, 4, 0 }, { "conv3", 5, 4, 2, 5 * 4 * 2 * 4 },
         { "conv2", 6, 4, 5, 6 * 4 * 5 * 2 * 3 * 2 }, { "relu1", 6, 4, 5, 0 }, { "drop1", 6, 4, 5, 0 },

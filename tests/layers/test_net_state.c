@@ -40,7 +40,6 @@ static qg_var *forward(qg_net *net, qg_tape *t, qg_mode mode)
 
 static void layers_by_hand_are_the_net(void **state)
 {
-    (void)state;
     qg_net  *net = net_of(1, 6, (qg_quant){ 0 });
     qg_tape *t   = qg_tape_new();
     float    image[N * H * W * C], logits[N * CLASSES];
@@ -58,7 +57,6 @@ static void layers_by_hand_are_the_net(void **state)
 
 static void a_failed_tape_stays_failed(void **state)
 {
-    (void)state;
     qg_net  *net = net_of(1, 6, (qg_quant){ 0 });
     qg_tape *t   = qg_tape_new();
     float    image[H * W * C] = { 0 };
@@ -76,7 +74,6 @@ static void a_failed_tape_stays_failed(void **state)
 
 static void a_seed_gives_the_same_net(void **state)
 {
-    (void)state;
     qg_net *a = net_of(7, 6, (qg_quant){ 0 }), *b = net_of(7, 6, (qg_quant){ 0 });
     qg_net *c = net_of(8, 6, (qg_quant){ 0 });
     assert_true(qg_params_digest(qg_net_params(a)) == qg_params_digest(qg_net_params(b)));
@@ -86,7 +83,6 @@ static void a_seed_gives_the_same_net(void **state)
 
 static void layers_draw_for_themselves(void **state)
 {
-    (void)state;
     qg_net *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 31, .seed = 1 });
     qg_net_dense(net, (qg_dense_spec){ .out = 31 });
     qg_net_dense(net, (qg_dense_spec){ .out = 31 });
@@ -99,7 +95,6 @@ static void layers_draw_for_themselves(void **state)
 
 static void quantizing_a_layer_leaves_all_initial_weights(void **state)
 {
-    (void)state;
     const qg_quant schemes[] = { qg_twn((qg_twn_spec){ 0 }),
                                  qg_binary((qg_binary_spec){ .per_channel = true }) };
     qg_net        *plain = net_of(7, 6, (qg_quant){ 0 });
@@ -115,7 +110,6 @@ static void quantizing_a_layer_leaves_all_initial_weights(void **state)
  * seed in e^20, and the mean of n squares within 5 deviations, b^2 0.3 / sqrt(n) each. */
 static void initial_weights_have_the_papers_bound(void **state)
 {
-    (void)state;
     qg_net *net = qg_net_new((qg_net_spec){ .height = 9, .width = 9, .channels = 16, .seed = 3 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 3, .kernel_w = 5 });
     qg_net_dense(net, (qg_dense_spec){ .out = 20 });
@@ -151,14 +145,12 @@ static const char *path;
 
 static int choose_path(void **state)
 {
-    (void)state;
     path = scratch_file();
     return path ? 0 : -1;
 }
 
 static void a_net_survives_its_file(void **state)
 {
-    (void)state;
     qg_net  *a = net_of(1, 6, (qg_quant){ 0 }), *b = net_of(2, 6, (qg_quant){ 0 });
     qg_tape *t = qg_tape_new();
     float    logits[N * CLASSES];
@@ -191,7 +183,6 @@ static void exchange(float was, float is)
 /* twn would make zeros of a whole layer with a NaN in it, and no loss would tell. */
 static void values_that_are_not_finite_are_refused(void **state)
 {
-    (void)state;
     qg_net        *net    = net_of(1, 6, (qg_quant){ 0 });
     qg_param      *gamma  = qg_params_find(qg_net_params(net), "bn1.gamma");
     const float    bad[]  = { NAN, INFINITY, -INFINITY };
@@ -215,7 +206,6 @@ static void values_that_are_not_finite_are_refused(void **state)
 
 static void there_is_no_state_before_build(void **state)
 {
-    (void)state;
     qg_net   *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C });
     qg_state *s   = qg_state_new();
     qg_net_dense(net, (qg_dense_spec){ .out = 3 });
@@ -228,7 +218,6 @@ static void there_is_no_state_before_build(void **state)
 
 static void a_foreign_file_is_refused_with_every_mismatch(void **state)
 {
-    (void)state;
     qg_net *narrow = net_of(1, 6, (qg_quant){ 0 });
     qg_net *other  = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .seed = 1 });
     qg_net_conv2d(other, (qg_conv2d_spec){ .out = 8, .kernel = 3 });
@@ -258,7 +247,6 @@ static void a_foreign_file_is_refused_with_every_mismatch(void **state)
 /* Whatever their extents, as the note in the file says. */
 static void weights_are_saved_with_the_rank_of_their_layer(void **state)
 {
-    (void)state;
     qg_net *net = qg_net_new((qg_net_spec){ .height = 2, .width = 2, .channels = 3 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 1 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1 });

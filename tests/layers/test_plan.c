@@ -115,7 +115,6 @@ static void check_chain(const chain *c)
 
 static void fused_nets_compute_what_was_declared(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(chains); i++) check_chain(&chains[i]);
 }
 
@@ -128,7 +127,6 @@ static const qg_step *step_of_first_batchnorm(const qg_net *net)
 
 static void a_step_covers_what_it_can(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(chains); i++) {
         const chain   *c   = &chains[i];
         qg_net        *net = net_of(c->layers, false);
@@ -142,7 +140,6 @@ static void a_step_covers_what_it_can(void **state)
 /* Every layer is in one step, and its declaration stays. */
 static void steps_cover_the_net(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(chains); i++) {
         qg_net *net = net_of(chains[i].layers, false);
         int     at  = 0;
@@ -160,7 +157,6 @@ static void steps_cover_the_net(void **state)
 /* A quantizer that starts late is relu until then (sign rectifies), fused or not. */
 static void a_waiting_quantizer_is_a_relu(void **state)
 {
-    (void)state;
     for (int apart = 0; apart < 2; apart++) {
         float logits[2][N * CLASSES];
         for (int late = 0; late < 2; late++) {
@@ -232,7 +228,6 @@ static qg_var *by_hand(qg_tape *t, const qg_params *p, qg_tensor image)
 /* A range that overflowed is told in the same words whether or not a batch norm applies it. */
 static void a_range_that_is_none_is_told(void **state)
 {
-    (void)state;
     static float image[2 * 5 * 5 * 2];
     for (int norm = 0; norm < 2; norm++) {
         qg_net *net = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .seed = 5 });
@@ -255,7 +250,6 @@ static void a_range_that_is_none_is_told(void **state)
 
 static void a_layer_with_two_readers_is_not_fused(void **state)
 {
-    (void)state;
     branching  b = branching_new();
     qg_params *p = qg_net_params(b.net);
     float      image[2 * 9 * 7 * 3], dy[8], logits[8];
@@ -285,7 +279,6 @@ static void a_layer_with_two_readers_is_not_fused(void **state)
 /* Two batch norms read one product: neither takes its bias out of it, and its sums serve both. */
 static void a_product_with_two_readers_keeps_its_bias(void **state)
 {
-    (void)state;
     qg_net   *net  = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .seed = 5 });
     qg_layer *conv = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3 });
     qg_layer *bn   = qg_net_batchnorm(net);

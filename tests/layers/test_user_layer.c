@@ -16,7 +16,6 @@ typedef struct offset {
 
 static qg_status offset_build(qg_net *net, qg_layer *l)
 {
-    (void)net;
     offset *o = (offset *)l;
     l->out    = l->in;
     o->b      = qg_layer_declare(l, "b", (qg_param){ .shape = { 1, 1, 1, l->in.c }, .group = QG_BIASES });
@@ -25,7 +24,6 @@ static qg_status offset_build(qg_net *net, qg_layer *l)
 
 static qg_status offset_start(qg_layer *l, uint64_t key)
 {
-    (void)key;
     offset *o = (offset *)l;
     for (int i = 0; i < l->in.c; i++) o->b->value[i] = o->start;
     return QG_OK;
@@ -33,7 +31,6 @@ static qg_status offset_start(qg_layer *l, uint64_t key)
 
 static qg_var *offset_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
-    (void)z;
     return qg_bias(t, x, qg_parameter(t, ((offset *)l)->b));
 }
 
@@ -72,7 +69,6 @@ static qg_net *net_with_offsets(uint64_t seed)
 
 static void it_has_a_name_and_parameters(void **state)
 {
-    (void)state;
     qg_net    *net = net_with_offsets(1);
     qg_params *p   = qg_net_params(net);
     assert_string_equal(qg_net_layer(net, 1)->name, "off1");
@@ -95,7 +91,6 @@ static qg_status twice_build(qg_net *net, qg_layer *l)
 
 static void a_failed_declaration_keeps_its_reason(void **state)
 {
-    (void)state;
     static const qg_layer_type twice = { .name = "twice", .size = sizeof(offset), .build = twice_build,
                                          .forward = offset_forward };
     float    image[H * W];
@@ -113,7 +108,6 @@ static void a_failed_declaration_keeps_its_reason(void **state)
 
 static void layer_by_layer_is_the_net(void **state)
 {
-    (void)state;
     float    image[N * H * W];
     uint8_t  label[N];
     qg_net  *net = net_with_offsets(2);
@@ -131,7 +125,6 @@ static void layer_by_layer_is_the_net(void **state)
 
 static void it_trains_and_survives_its_file(void **state)
 {
-    (void)state;
     float     image[N * H * W], first = 0, loss = 0;
     uint8_t   label[N];
     qg_net   *net = net_with_offsets(3), *other = net_with_offsets(4);

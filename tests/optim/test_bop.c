@@ -47,7 +47,6 @@ static void step(qg_optim *o)
 
 static void weights_flip_as_the_paper_says(void **state)
 {
-    (void)state;
     static float m[FLIPPED], w[FLIPPED];
     const float  gamma = 0.25f, threshold = 0.125f;
     pair         k = open_pair(true);
@@ -85,7 +84,6 @@ static const struct { const char *name; float gamma, threshold, lr, gradient[2];
 
 static void a_weight_flips_beyond_the_threshold(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pair        k     = open_pair(true);
         qg_optim   *o     = bop(&k.p, cases[i].gamma, cases[i].threshold);
@@ -103,7 +101,6 @@ static void a_weight_flips_beyond_the_threshold(void **state)
 
 static void the_rest_goes_with_adam(void **state)
 {
-    (void)state;
     pair      k = open_pair(true), twin = open_pair(false);
     qg_optim *o    = qg_bop(&k.p, (qg_bop_spec){ .rest = { .lr = 0.01f, .beta1 = 0.8f } });
     qg_optim *adam = qg_adam(&twin.p, (qg_adam_spec){ .lr = 0.01f, .beta1 = 0.8f });
@@ -122,7 +119,6 @@ static void the_rest_goes_with_adam(void **state)
 
 static void decay_and_clip_leave_flipping_weights_alone(void **state)
 {
-    (void)state;
     pair k = open_pair(true), twin = open_pair(true);
     twin.w->clip  = 0.5f;
     qg_optim *o    = bop(&k.p, 0.25f, 0.05f);
@@ -143,7 +139,6 @@ static void decay_and_clip_leave_flipping_weights_alone(void **state)
 /* Labels are the sign of the first pixel: a binary net can learn it. */
 static void a_net_without_latent_weights_learns(void **state)
 {
-    (void)state;
     enum { N = 64, PIXELS = 33, STEPS = 150 };
     static float   image[N * PIXELS];
     static uint8_t label[N];

@@ -82,7 +82,6 @@ static const family *const any = &families[1], *const with_adam = &families[3];
 
 static void no_parameters_are_no_trouble(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     assert_int_equal(qg_params_allocate(&p), QG_OK);
     qg_optim *o = adam(&p);
@@ -95,7 +94,6 @@ static void no_parameters_are_no_trouble(void **state)
 /* Frozen: neither value nor moment moves, so after thawing the group starts as if new. */
 static void a_frozen_group_keeps_values_and_moments(void **state)
 {
-    (void)state;
     run r, twin;
     open_run(&r, any), open_run(&twin, any);
     float *start = small_copy(&r.p);
@@ -116,7 +114,6 @@ static void a_frozen_group_keeps_values_and_moments(void **state)
 /* A warm-up begins with lr 0: nothing moves but the moments. */
 static void a_rate_of_zero_gathers_momentum(void **state)
 {
-    (void)state;
     run r;
     open_run(&r, any);
     float       *start = small_copy(&r.p);
@@ -142,7 +139,6 @@ static void from_first(const qg_param *p, float *row)
 /* The projection follows the whole step, in every row once; the clip is left to it. */
 static void a_projection_follows_the_step(void **state)
 {
-    (void)state;
     run r, twin;
     open_run(&r, with_adam), open_run(&twin, with_adam);
     qg_param *w = r.p.item[A_WEIGHT], *other = twin.p.item[A_WEIGHT];
@@ -173,7 +169,6 @@ static uint64_t digest_after(const family *f)
 
 static void threads_do_not_matter(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(families); i++) {
         qg_set_threads(1);
         const uint64_t one = digest_after(&families[i]);
@@ -187,7 +182,6 @@ static void threads_do_not_matter(void **state)
 
 static void instruction_sets_do_not_matter(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(families); i++) {
         use_path(0);
         const uint64_t first = digest_after(&families[i]);
@@ -220,7 +214,6 @@ static void assert_array(const qg_archive *a, const char *name, qg_array want)
 
 static void a_resumed_run_has_the_same_bits(void **state)
 {
-    (void)state;
     const char *path = scratch_file();
     for (int i = 0; i < COUNT(families); i++) {
         const family *f = &families[i];
@@ -259,7 +252,6 @@ static void assert_refused(run *r, qg_status status, const char *message)
 
 static void a_gradient_that_is_not_finite_changes_nothing(void **state)
 {
-    (void)state;
     const int last = (int)qg_count(small_specs[B_WEIGHT].shape) - 1;
     const struct { int item, at; float value; const char *message; } rows[] = {
         { A_WEIGHT, 0, NAN, "gradient 0 of a.weight is" },
@@ -290,7 +282,6 @@ static void a_gradient_that_is_not_finite_changes_nothing(void **state)
 
 static void the_largest_floats_are_finite(void **state)
 {
-    (void)state;
     run r;
     open_run(&r, any);
     qg_optim_set_lr(r.o, 0x1p-127f);
@@ -302,7 +293,6 @@ static void the_largest_floats_are_finite(void **state)
 
 static void a_bad_setting_changes_nothing_and_heals(void **state)
 {
-    (void)state;
     run r;
     open_run(&r, any);
     small_set_gradients(&r.p, 0);
@@ -373,7 +363,6 @@ static void refused(qg_optim *o, const char *message)
 
 static void bad_specs_are_refused(void **state)
 {
-    (void)state;
     qg_params p, bare = { 0 };
     small_declare(&p);
     for (int i = 0; i < COUNT(bad_sgd); i++) refused(qg_sgd(&p, bad_sgd[i].sgd), bad_sgd[i].message);
@@ -394,7 +383,6 @@ static void bad_specs_are_refused(void **state)
 
 static void null_flows(void **state)
 {
-    (void)state;
     qg_fail(QG_EARG, "why the net was not built");
     for (int i = 0; i < COUNT(families); i++) assert_null(families[i].make(NULL));
     qg_optim_set_lr(NULL, 1);

@@ -50,7 +50,6 @@ static qg_optim *make(qg_params *p, qg_sgd_spec sgd, qg_adam_spec adam)
 
 static void updates_are_torchs(void **state)
 {
-    (void)state;
     for (int row = 0; row < COUNT(originals); row++) {
         qg_params p = { 0 };
         assert_non_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 3 } }));
@@ -82,20 +81,17 @@ typedef double rule(double g, double *m, double *v, double lr, double decay, dou
 
 static double plain_ref(double g, double *m, double *v, double lr, double decay, double w, int t)
 {
-    (void)m, (void)v, (void)t;
     return w - lr * (g + decay * w);
 }
 
 static double momentum_ref(double g, double *m, double *v, double lr, double decay, double w, int t)
 {
-    (void)v, (void)t;
     *m = 0.9 * *m + g + decay * w;
     return w - lr * *m;
 }
 
 static double nesterov_ref(double g, double *m, double *v, double lr, double decay, double w, int t)
 {
-    (void)v, (void)t;
     *m = 0.9 * *m + g + decay * w;
     return w - lr * (g + decay * w + 0.9 * *m);
 }
@@ -194,7 +190,6 @@ static void follow_definition(const struct definition *d)
 
 static void updates_follow_their_definitions(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(definitions); i++) follow_definition(&definitions[i]);
 }
 

@@ -64,7 +64,6 @@ static void assert_lr(const char *text, double progress, double expected, double
 
 static void rates_are_those_of_the_formulas(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(rates); i++)
         assert_lr(rates[i].text, rates[i].progress, rates[i].lr, rates[i].tolerance);
     /* 25 steps of 0.04; in float, 3 * 0.1 is more than 0.3. */
@@ -120,7 +119,6 @@ static void assert_printed(const qg_schedule *s, const char *expected)
 
 static void texts_and_schedules_become_each_other(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(texts); i++) {
         const qg_schedule s = parsed(texts[i].text);
         assert_same(texts[i].text, &s, &texts[i].means);
@@ -135,7 +133,6 @@ static void texts_and_schedules_become_each_other(void **state)
 
 static void print_is_like_snprintf(void **state)
 {
-    (void)state;
     const qg_schedule s = parsed("cosine:factor=0.25");
     char              text[8] = "#######";
     assert_int_equal(qg_schedule_print(&s, text, 7), 18);
@@ -146,7 +143,6 @@ static void print_is_like_snprintf(void **state)
 /* Schedules that no text gives. */
 static void schedules_by_hand_are_bounded(void **state)
 {
-    (void)state;
     const qg_schedule s     = { .kind = QG_STEP, .factor = 0.999f, .every = 1e-12f };
     const qg_schedule least = { .kind = QG_STEP, .factor = 0.999f, .every = 0.0001f };
     const qg_schedule many  = { .kind = QG_STEP, .n_milestones = 1000, .milestone = TENTHS };
@@ -219,7 +215,6 @@ static void assert_refused(const char *text, const char *culprit, const char *le
 
 static void refusals_name_the_culprit(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(refusals); i++)
         assert_refused(refusals[i].text, refusals[i].culprit, refusals[i].legal);
     char text[1000];

@@ -6,7 +6,6 @@
 /* signSGD: w = w - lr sign(g).                                               [1802.04434] */
 static void update(const void *spec, const qg_stretch *s)
 {
-    (void)spec;
     for (size_t i = 0; i < s->n; i++) {
         if (s->g[i] != 0) s->w[i] = qg_clipped(s->w[i] - (s->g[i] > 0 ? s->lr : -s->lr), s->clip);
         s->g[i] = 0;
@@ -17,7 +16,6 @@ static const qg_rule sign_rule = { .name = "signsgd", .update = update };
 
 static void a_rule_is_all_there_is_to_it(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     qg_param *w = declare(&p, "w", (qg_shape){ 1, 1, 1, 3 });
     w->clip     = 0.75f;

@@ -35,7 +35,6 @@ static const char *const vars = "fake_quant_with_min_max_vars";
 
 static void a_sound_vector_passes(void **state)
 {
-    (void)state;
     char why[600];
     assert_true(run(vars, ATTRS, INPUTS, ANSWER, why));
     assert_string_equal(why, "");
@@ -45,7 +44,6 @@ static void a_sound_vector_passes(void **state)
 
 static void everything_else_fails_and_says_why(void **state)
 {
-    (void)state;
     static const struct {
         const char *op, *attrs, *inputs, *answer, *why;
     } rows[] = {
@@ -109,7 +107,6 @@ static void everything_else_fails_and_says_why(void **state)
 
 static void tolerances_are_added_and_entries_come_first(void **state)
 {
-    (void)state;
     char why[600];
     /* 0.99607849 against 1: off by 0.0039215. */
 #define OFF(inner, outer)                                                                          \
@@ -126,7 +123,6 @@ static void tolerances_are_added_and_entries_come_first(void **state)
  * decimal, and with a tolerance of 0 no other.  The neighbours of 0.127f are one ulp, 1.5e-8, away, so it ends at 0.1270000115. */
 static void a_decimal_is_the_float32_nearest_to_it(void **state)
 {
-    (void)state;
     static const struct {
         const char *value;
         bool        same;
@@ -149,7 +145,6 @@ static void a_decimal_is_the_float32_nearest_to_it(void **state)
 /* Doubles are compared as they stand, and an integer has no decimals to lose. */
 static void other_types_are_compared_as_they_stand(void **state)
 {
-    (void)state;
     static const struct {
         const char *fraction, *shift;
         bool        same;
@@ -169,7 +164,6 @@ static void other_types_are_compared_as_they_stand(void **state)
 /* The forward has written y when the gradient refuses the shape of grad_y. */
 static void an_error_of_the_gradient_is_an_error(void **state)
 {
-    (void)state;
     static const struct {
         const char *op, *attrs, *more;
     } rows[] = {

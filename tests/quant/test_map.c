@@ -45,7 +45,6 @@ static void run(const qg_map_kernels *k, size_t n, results *r)
 
 static void all_instruction_sets_agree(void **state)
 {
-    (void)state;
     static const size_t lengths[] = { 0, 1, 3, 15, 16, 17, 31, 33, 63, 65, MOST };
     static results      expected, actual;
     fill_uniform(x, MOST, -2.0f, 2.0f, 1);
@@ -73,7 +72,6 @@ static void all_instruction_sets_agree(void **state)
 
 static void sums_are_those_of_what_lies_outside(void **state)
 {
-    (void)state;
     static results r;
     fill_uniform(x, MOST, -2.0f, 2.0f, 3);
     fill_uniform(g, MOST, -1.0f, 1.0f, 4);

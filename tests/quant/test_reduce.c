@@ -17,7 +17,6 @@ static float big[BIG];
 
 static int fill_big(void **state)
 {
-    (void)state;
     fill_normal(3, 1.0f, BIG, big);
     return 0;
 }
@@ -25,7 +24,6 @@ static int fill_big(void **state)
 /* Sums of n doubles in another order differ by at most n ulp of the sum; 1e-12 is far above. */
 static void sums_against_a_loop(void **state)
 {
-    (void)state;
     for (size_t s = 0; s <= N_SIZES; s++) {
         const size_t n = s < N_SIZES ? awkward_sizes[s] : BIG;
         const float  d = 0.8f;
@@ -50,7 +48,6 @@ static void sums_against_a_loop(void **state)
 
 static void integers_are_summed_exactly(void **state)
 {
-    (void)state;
     static float x[MOST];
     for (size_t i = 0; i < MOST; i++) x[i] = i % 2 ? 3.0f : -3.0f;
     assert_true(qg__sum_abs(MOST, x) == 3.0 * MOST);
@@ -61,7 +58,6 @@ static void integers_are_summed_exactly(void **state)
 
 static void empty_nan_and_infinite(void **state)
 {
-    (void)state;
     size_t kept = 1;
     assert_true(qg__sum_abs(0, NULL) == 0.0 && qg__max_abs(0, NULL) == 0.0f);
     assert_true(qg__sum_abs_above(0, NULL, 1.0f, &kept) == 0.0 && kept == 0);
@@ -85,7 +81,6 @@ static void square_terms(const void *context, size_t first, size_t n, float *ter
 
 static void terms_see_every_element_once(void **state)
 {
-    (void)state;
     static float x[MOST];
     for (size_t i = 0; i < MOST; i++) x[i] = (float)(i % 8);
     for (size_t s = 0; s < N_SIZES; s++) {
@@ -165,7 +160,6 @@ static void compute(struct results *r)
 
 static void same_bits_on_every_machine_and_thread_count(void **state)
 {
-    (void)state;
     static struct results first, other;
     qg_set_threads(1);
     compute(&first);
@@ -203,7 +197,6 @@ static void same_bits_on_every_machine_and_thread_count(void **state)
 /* Each of two sums in one reading is that of qg__sum_terms: the same blocks, the same order. */
 static void pairs_are_two_sums(void **state)
 {
-    (void)state;
     double sum[2];
     qg__sum_runs(BIG, both_sums, big, sum);
     assert_true(sum[0] == qg__sum_terms(BIG, square_terms, big));
@@ -214,7 +207,6 @@ static void pairs_are_two_sums(void **state)
 /* Runs of small weights take the polynomial alone; one large weight, or NaN, must not let them. */
 static void tanh_of_a_run_is_tanh(void **state)
 {
-    (void)state;
     float x[QG_TANH_RUN], y[QG_TANH_RUN];
     for (int far = -1; far < QG_TANH_RUN; far++) {
         for (size_t i = 0; i < QG_TANH_RUN; i++) x[i] = 0.0098f * (float)i * (i % 2 ? 1.0f : -1.0f);
@@ -233,7 +225,6 @@ static void tanh_of_a_run_is_tanh(void **state)
 /* NaN is passed over; what is given is only widened. */
 static void minimum_and_maximum(void **state)
 {
-    (void)state;
     const qg_reduce_kernels *reduce = QG_KERNELS(qg__reduce);
     for (size_t n = 0; n < 100; n++) {
         static float x[100];
@@ -267,7 +258,6 @@ static void span_of(qg_split c, size_t channel, size_t but, const float *x, floa
  * the rest of the batch may lie on one side of 0, so a NaN taken for 0 would show. */
 static void nan_is_left_out_wherever_it_stands(void **state)
 {
-    (void)state;
     static const qg_split splits[] = { { 1, 1, 1 },  { 1, 1, 33 }, { 1, 1, 300 }, { 5, 7, 1 },
                                         { 37, 20, 1 }, { 1, 3, 67 }, { 3, 4, 37 },  { 2, 2, 9 } };
     static float           x[800];
@@ -297,7 +287,6 @@ static void nan_is_left_out_wherever_it_stands(void **state)
 /* Of +0 and -0 neither is smaller; the same bits come out in any order of them. */
 static void the_order_of_zeros_does_not_show(void **state)
 {
-    (void)state;
     static const qg_split splits[] = { { 1, 1, 70 }, { 70, 1, 1 }, { 35, 2, 1 }, { 1, 2, 35 } };
     for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++)
         for (int m = 0; m < 3; m++)
@@ -315,7 +304,6 @@ static void the_order_of_zeros_does_not_show(void **state)
 /* Channels first, in the middle, and inmost; element values tell where they came from. */
 static void channels_gather_and_scatter(void **state)
 {
-    (void)state;
     const qg_split splits[] = { { 1, 3, 700 }, { 5, 3, 7 }, { 33, 4, 1 }, { 1, 1, 1 } };
     for (int s = 0; s < 4; s++) {
         const qg_split c = splits[s];

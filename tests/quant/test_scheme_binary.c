@@ -37,7 +37,6 @@ static void expect_values(rig *c, qg_mode mode, const float *y)
 /* The key of the tape's first draw is that of the operator; evaluation is the sign. */
 static void draws_are_those_of_the_operator(void **state)
 {
-    (void)state;
     for (int s = 0; s < SHAPES; s++) {
         rig c;
         fill_rig(&c, connect(true), shapes[s], (uint64_t)s);
@@ -58,7 +57,6 @@ static void draws_are_those_of_the_operator(void **state)
 
 static void another_step_draws_otherwise(void **state)
 {
-    (void)state;
     enum { STEPS = 2000 };
     rig c;
     fill_rig(&c, connect(true), (qg_shape){ 1, 1, 1, 5 }, 1);
@@ -78,7 +76,6 @@ static void another_step_draws_otherwise(void **state)
 
 static void float_evaluation_is_not_binary(void **state)
 {
-    (void)state;
     rig c;
     fill_rig(&c, qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }),
               shapes[0], 1);
@@ -95,7 +92,6 @@ static void float_evaluation_is_not_binary(void **state)
 
 static void zeros(void **state)
 {
-    (void)state;
     const qg_quant scaled[] = { qg_binary((qg_binary_spec){ 0 }),
                                 qg_binary((qg_binary_spec){ .per_channel = true }),
                                 qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }) };
@@ -115,7 +111,6 @@ static void zeros(void **state)
 
 static void an_annealed_tanh_follows_the_step(void **state)
 {
-    (void)state;
     const qg_surrogate s = qg_surrogate_annealed_tanh(100);
     assert_true(qg_surrogate_at(s, 0).arg == 0.1f);
     assert_true(fabsf(qg_surrogate_at(s, 50).arg - 1) < 1e-6f);
@@ -160,7 +155,6 @@ static float largest(const qg_param *w)
 
 static void latent_weights_stay_in_the_box(void **state)
 {
-    (void)state;
     const qg_quant q[] = { connect(true), qg_bnn((qg_bnn_spec){ 0 }), qg_binary((qg_binary_spec){ 0 }) };
     for (int k = 0; k < 3; k++) {
         qg_params *p;
@@ -179,7 +173,6 @@ static void latent_weights_stay_in_the_box(void **state)
 
 static void glorot_rates(void **state)
 {
-    (void)state;
     for (int rule = QG_GLOROT_OFF; rule <= QG_GLOROT_SGD; rule++) {
         const qg_glorot_lr lr  = (qg_glorot_lr)rule;
         const qg_quant     q[] = { qg_binaryconnect((qg_binaryconnect_spec){ .glorot_lr = lr }),
@@ -201,7 +194,6 @@ static void glorot_rates(void **state)
 
 static void a_unit_start_fills_the_box(void **state)
 {
-    (void)state;
     const qg_quant q[] = { qg_binaryconnect((qg_binaryconnect_spec){ .unit_start = true }),
                            qg_bnn((qg_bnn_spec){ .unit_start = true }) };
     qg_params *plain;

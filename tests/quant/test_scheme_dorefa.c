@@ -39,7 +39,6 @@ static double smooth_loss(const rig *c, size_t moved, double h, double fixed_m)
 
 static void slopes_are_those_of_the_surrogate(void **state)
 {
-    (void)state;
     for (int k = 0; k < 24; k++) {
         const bool  through_max = k % 2;
         rig c;
@@ -61,7 +60,6 @@ static void slopes_are_those_of_the_surrogate(void **state)
 
 static void weights_are_odd_multiples(void **state)
 {
-    (void)state;
     for (int bits = 2; bits <= 8; bits++) {
         const float steps = (float)((1 << bits) - 1);
         rig c;
@@ -88,7 +86,6 @@ static void weights_are_odd_multiples(void **state)
 
 static void all_zero_weights_stay_put(void **state)
 {
-    (void)state;
     for (int bits = 1; bits <= 2; bits++) {
         rig c;
         fill_rig(&c, weight(bits, bits > 1), (qg_shape){ 3, 1, 1, 5 }, 4);
@@ -105,7 +102,6 @@ static void all_zero_weights_stay_put(void **state)
 
 static void a_replaced_surrogate_rules(void **state)
 {
-    (void)state;
     qg_dorefa_weight_spec spec = { .bits = 2, .surrogate = qg_surrogate_clip(0.5f) };
     rig                   c;
     fill_rig(&c, qg_dorefa_weight(spec), shapes[0], 4);
@@ -120,7 +116,6 @@ static void a_replaced_surrogate_rules(void **state)
 
 static void activation_codes_are_steps(void **state)
 {
-    (void)state;
     for (int k = 1; k <= 8; k++) {
         rig c;
         fill_rig(&c, qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = k, .ties_up = k % 2 }), shapes[3], 8);
@@ -140,7 +135,6 @@ static qg_quant gradient(int bits, bool no_noise)
 
 static void gradients_are_those_of_the_operator(void **state)
 {
-    (void)state;
     static float noise[MOST];
     for (int k = 0; k < 12; k++) {
         const int  bits = 1 + k % 6;
@@ -166,7 +160,6 @@ static void gradients_are_those_of_the_operator(void **state)
 /* x + quantized x: the quantized gradient is added to what is there, or the other way round. */
 static void gradients_accumulate(void **state)
 {
-    (void)state;
     for (int first = 0; first < 2; first++) {
         rig c;
         fill_rig(&c, gradient(3, true), (qg_shape){ 3, 2, 2, 5 }, 3);
@@ -188,7 +181,6 @@ static void gradients_accumulate(void **state)
 
 static void evaluation_and_waiting_leave_no_trace(void **state)
 {
-    (void)state;
     qg_quant q = gradient(2, false);
     q.after    = 4;
     rig c;
@@ -202,7 +194,6 @@ static void evaluation_and_waiting_leave_no_trace(void **state)
 /* Noise makes the quantizer unbiased away from +-m, where the clip bites. */
 static void gradients_are_unbiased(void **state)
 {
-    (void)state;
     enum { STEPS = 4000 };
     rig c;
     fill_rig(&c, gradient(2, false), (qg_shape){ 1, 1, 1, 4 }, 3);
@@ -221,7 +212,6 @@ static void gradients_are_unbiased(void **state)
 
 static void batch_sums_stay_visible(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     qg_tape  *t = qg_tape_new();
     declare(&p, "w", (qg_shape){ 33, 3, 3, 5 });
@@ -242,7 +232,6 @@ static void batch_sums_stay_visible(void **state)
 
 static void bits_32_are_floats(void **state)
 {
-    (void)state;
     assert_null(weight(32, false).scheme);
     assert_null(gradient(32, false).scheme);
     qg_codes codes = { 0 };
@@ -254,7 +243,6 @@ static void bits_32_are_floats(void **state)
 /* Each output channel is a tensor of its own, whose largest or mean |w| decides. */
 static void channels_are_on_their_own(void **state)
 {
-    (void)state;
     static const int bits[] = { 1, 3, 16 };
     const qg_shape   shape  = { 4, 3, 3, 33 };
     const size_t     row    = qg_row(shape);

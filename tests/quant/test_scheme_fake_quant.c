@@ -77,7 +77,6 @@ static void compare_channels(qg_shape shape, qg_role role)
 
 static void per_channel_equals_the_operator(void **state)
 {
-    (void)state;
     for (int i = 0; i < SHAPES; i++) {
         compare_channels(shapes[i], QG_INPUT);
         compare_channels(shapes[i], QG_WEIGHT);
@@ -87,7 +86,6 @@ static void per_channel_equals_the_operator(void **state)
 
 static void current_is_symmetric(void **state)
 {
-    (void)state;
     for (int per_channel = 0; per_channel < 2; per_channel++)
         for (int i = 0; i < SHAPES; i++) {
             rig          r;
@@ -126,7 +124,6 @@ static double clip(double x, void *context)
 
 static void slope_is_that_of_the_nudged_clip(void **state)
 {
-    (void)state;
     const float         learned[QG_MAX_LEARNED] = { -0.5f, 1.0f, 1.0f };
     qg_fake_quant_range r;
     assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 3, false }, -0.5f, 1.0f, &r), QG_OK);
@@ -163,7 +160,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
  * and the zero point follow the range; test_operators.c covers that. */
 static void gradients_of_the_range_are_those_of_the_loss(void **state)
 {
-    (void)state;
     for (int side = 0; side < 2; side++) {
         build_case k = { .q = unscaled((qg_fake_quant_spec){ .bits = 4 }), .trains_max = side };
         k.x          = side ? 1.5f : -1.5f;
@@ -180,7 +176,6 @@ static void gradients_of_the_range_are_those_of_the_loss(void **state)
 
 static void learned_range_stays_legal(void **state)
 {
-    (void)state;
     rig         r;
     const float g[2] = { 1.0f, 2.0f };
     open_rig(&r, unscaled((qg_fake_quant_spec){ 0 }), QG_WEIGHT, (qg_shape){ 1, 1, 1, 2 });
@@ -201,7 +196,6 @@ static void learned_range_stays_legal(void **state)
 
 static void learned_range_starts_from_the_first_values(void **state)
 {
-    (void)state;
     rig         r;
     const float g[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
     qg_quant    q = qg_fake_quant((qg_fake_quant_spec){ 0 });
@@ -232,7 +226,6 @@ static void learned_range_starts_from_the_first_values(void **state)
 /* With the sum itself, a range of many weights leaves its tensor in a few steps. */
 static void the_gradient_of_a_learned_range_is_scaled(void **state)
 {
-    (void)state;
     const qg_shape shape = { 4, 3, 3, 64 };
     const size_t   n     = qg_count(shape);
     for (int per_channel = 0; per_channel < 2; per_channel++)
@@ -264,7 +257,6 @@ static void the_gradient_of_a_learned_range_is_scaled(void **state)
 
 static void learned_range_starts_where_it_is_told(void **state)
 {
-    (void)state;
     rig         r;
     const float g[2] = { 1.0f, 1.0f };
     open_rig(&r, qg_fake_quant((qg_fake_quant_spec){ .min = -6.0f, .max = 6.0f }), QG_INPUT, (qg_shape){ 1, 1, 1, 2 });
@@ -289,7 +281,6 @@ static void learned_range_starts_where_it_is_told(void **state)
 /* The span is measured at the start and every 1024 steps, in training only. */
 static void span_says_how_far_a_range_is_from_its_tensor(void **state)
 {
-    (void)state;
     rig         r;
     const float g[2] = { 0.0f, 0.0f };
     open_rig(&r, qg_fake_quant((qg_fake_quant_spec){ 0 }), QG_INPUT, (qg_shape){ 1, 1, 1, 2 });
@@ -312,7 +303,6 @@ static void span_says_how_far_a_range_is_from_its_tensor(void **state)
 
 static void observed_range_is_a_moving_average(void **state)
 {
-    (void)state;
     rig         r;
     const float g[3] = { 1.0f, 1.0f, 1.0f };
     qg_quant    q = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED, .decay = 0.75f, .freeze_after = 5 });
@@ -341,7 +331,6 @@ static void observed_range_is_a_moving_average(void **state)
 
 static void a_batch_with_an_infinity_is_not_the_first(void **state)
 {
-    (void)state;
     rig         r;
     const float g[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
     open_rig(&r, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED, .per_channel = true }), QG_INPUT,
@@ -359,7 +348,6 @@ static void a_batch_with_an_infinity_is_not_the_first(void **state)
 
 static void gradients_add_up(void **state)
 {
-    (void)state;
     for (int rows = 0; rows < 2; rows++) {
         rig         r;
         const float g[4] = { 1.0f, 2.0f, 4.0f, 8.0f };
@@ -380,7 +368,6 @@ static void gradients_add_up(void **state)
 
 static void an_observed_range_may_be_empty(void **state)
 {
-    (void)state;
     rig         r;
     const float g[2] = { 1.0f, 2.0f };
     open_rig(&r, qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }), QG_INPUT, (qg_shape){ 1, 1, 1, 2 });
@@ -428,7 +415,6 @@ static void expect_ranks(qg_split c, double percentile)
 
 static void observers_find_what_sorting_finds(void **state)
 {
-    (void)state;
     static const qg_split splits[] = { { 1, 1, 1 },   { 1, 1, 33 },  { 1, 1, MOST }, { 31, 63, 1 },
                                         { 1, 65, 31 }, { 3, 33, 31 }, { 1, 63, 1 },   { 65, 17, 1 } };
     for (int three = 1; three <= 3; three++) {
@@ -454,7 +440,6 @@ static void observers_find_what_sorting_finds(void **state)
 
 static void codes_are_what_apply_gives(void **state)
 {
-    (void)state;
     for (int kind = QG_RANGE_LEARNED; kind <= QG_RANGE_FIXED; kind++)
         for (int per_channel = 0; per_channel < (kind == QG_RANGE_FIXED ? 1 : 2); per_channel++)
             for (int bits = 2; bits <= 16; bits += 7) {
@@ -473,7 +458,6 @@ static void codes_are_what_apply_gives(void **state)
 /* One number for eight channels would be written past its end. */
 static void learned_values_have_their_shapes(void **state)
 {
-    (void)state;
     float    x[8] = { 0 }, v[3] = { 0 };
     qg_tape *t    = qg_tape_new();
     qg_tape_begin(t, QG_TRAIN, 1, 0);

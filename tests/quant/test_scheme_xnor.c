@@ -15,7 +15,6 @@ static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 
 
 static void flat(float arg, size_t n, const float *x, const float *dy, float *dx)
 {
-    (void)arg, (void)n, (void)x, (void)dy, (void)dx;
 }
 
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
@@ -39,14 +38,12 @@ static qg_gradcheck_result check_alpha(qg_xnor_rule rule)
 
 static void the_exact_rule_derives_alpha(void **state)
 {
-    (void)state;
     const qg_gradcheck_result r = check_alpha(QG_XNOR_EXACT);
     if (!r.pass) fail_msg("off by %g", r.error);
 }
 
 static void the_paper_s_rule_does_not(void **state)
 {
-    (void)state;
     const qg_gradcheck_result r = check_alpha(QG_XNOR_PAPER);
     assert_false(r.pass);
     assert_true(r.error > 0.1);
@@ -54,7 +51,6 @@ static void the_paper_s_rule_does_not(void **state)
 
 static void a_filter_of_zeros_is_zero(void **state)
 {
-    (void)state;
     rig c;
     fill_rig(&c, qg_xnor((qg_xnor_spec){ 0 }), (qg_shape){ 2, 1, 1, 5 }, 1);
     for (int i = 0; i < 5; i++) c.x->value[i] = 0, c.dy[i] = 1;
@@ -92,7 +88,6 @@ static qg_net *centred_net(bool centred)
 
 static void latent_weights_are_centred_then_clamped(void **state)
 {
-    (void)state;
     qg_net    *net[2] = { centred_net(false), centred_net(true) };
     qg_params *p[2];
     const size_t inputs[] = { 3, 4 * 3 * 4 };       /* a dense layer has as many as it reads */
@@ -128,7 +123,6 @@ static void latent_weights_are_centred_then_clamped(void **state)
 
 static void frozen_weights_are_not_centred_again(void **state)
 {
-    (void)state;
     qg_net    *net = centred_net(true);
     qg_params *p   = qg_net_build(net);
     qg_param  *w   = qg_params_find(p, "conv1.weight");
@@ -146,7 +140,6 @@ static void frozen_weights_are_not_centred_again(void **state)
 
 static void a_single_input_channel_cannot_be_centred(void **state)
 {
-    (void)state;
     qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 5, .channels = 1, .seed = 9 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3,
                                          .weight = qg_xnor((qg_xnor_spec){ .centred = true }) });
@@ -285,7 +278,6 @@ static void check_product(bool dense, int stride, int pad)
 
 static void the_product_is_scaled_by_k(void **state)
 {
-    (void)state;
     check_product(false, 1, 0);
     check_product(false, 2, 0);
     check_product(false, 2, 1);
@@ -295,14 +287,12 @@ static void the_product_is_scaled_by_k(void **state)
 
 static qg_var *build_layer(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)p;
     layer_case *c = context;
     return qg_apply(c->product, t, qg_input(t, (qg_tensor){ c->image.shape, c->x }));
 }
 
 static void weight_and_bias_see_the_scale(void **state)
 {
-    (void)state;
     for (int dense = 0; dense < 2; dense++) {
         layer_case *c = layer_open(qg_xnor_activation((qg_xnor_activation_spec){ 0 }), dense, 2, 1);
         assert_gradcheck(
@@ -313,7 +303,6 @@ static void weight_and_bias_see_the_scale(void **state)
 
 static void a_row_of_zeros_gives_the_bias(void **state)
 {
-    (void)state;
     layer_case *c = layer_open(qg_xnor_activation((qg_xnor_activation_spec){ 0 }), true, 1, 0);
     memset(c->x, 0, H * W * C * sizeof(float));
     const qg_var *y = layer_forward(c, 0);
@@ -324,7 +313,6 @@ static void a_row_of_zeros_gives_the_bias(void **state)
 
 static void a_waiting_quantizer_does_not_scale(void **state)
 {
-    (void)state;
     qg_quant q  = qg_xnor_activation((qg_xnor_activation_spec){ 0 });
     q.after     = 3;
     layer_case *c = layer_open(q, false, 1, 0);
@@ -339,7 +327,6 @@ static void a_waiting_quantizer_does_not_scale(void **state)
 
 static void without_the_map_it_is_the_sign(void **state)
 {
-    (void)state;
     const qg_quant q = qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = true });
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ { 0 } });
     assert_string_equal(q.scheme->name, "xnor");
@@ -350,7 +337,6 @@ static void without_the_map_it_is_the_sign(void **state)
 
 static void the_map_needs_a_product(void **state)
 {
-    (void)state;
     qg_net *net = qg_net_new((qg_net_spec){ .height = 3, .width = 3, .channels = 3, .seed = 1 });
     qg_net_quantize(net, qg_xnor_activation((qg_xnor_activation_spec){ 0 }));
     assert_null(qg_net_build(net));
@@ -360,7 +346,6 @@ static void the_map_needs_a_product(void **state)
 
 static void activations_are_signs(void **state)
 {
-    (void)state;
     rig c;
     fill_rig(&c, qg_xnor_activation((qg_xnor_activation_spec){ 0 }), shapes[0], 2);
     c.x->value[0] = 0.0f, c.x->value[1] = -0.0f, c.x->value[2] = 1.0f, c.x->value[3] = NAN;
@@ -379,7 +364,6 @@ static void activations_are_signs(void **state)
 
 static void threads_do_not_matter(void **state)
 {
-    (void)state;
     const qg_quant input = qg_xnor_activation((qg_xnor_activation_spec){ 0 }), none = { 0 };
     for (int rule = QG_XNOR_EXACT; rule <= QG_XNOR_IDENTITY; rule++)
         assert_any_threads(qg_xnor((qg_xnor_spec){ .rule = (qg_xnor_rule)rule }), input, none, false);

@@ -48,7 +48,6 @@ static void fill(float *x, size_t n, int how)
 
 static void codes_times_scales_are_what_apply_gives(void **state)
 {
-    (void)state;
     qg_quant schemes[SCHEMES];
     qg_tape    *t = qg_tape_new();
     all_schemes(schemes);
@@ -82,7 +81,6 @@ static void codes_times_scales_are_what_apply_gives(void **state)
 
 static void my_identity(float arg, size_t n, const float *x, const float *dy, float *dx)
 {
-    (void)arg, (void)x;
     for (size_t i = 0; i < n; i++) dx[i] += dy[i];
 }
 
@@ -111,7 +109,6 @@ static void weight_gradient(qg_quant q, bool derived, float *grad)
 
 static void sharing_a_gradient_changes_no_bit_of_it(void **state)
 {
-    (void)state;
     qg_quant schemes[SCHEMES];
     all_schemes(schemes);
     for (int s = 0; s < PLAIN; s++) {
@@ -135,7 +132,6 @@ static double clip(double x, void *context)
 
 static double parabola(double x, void *context)
 {
-    (void)context;
     const double c = fmin(fmax(x, -1), 1);
     return 2 * c - c * fabs(c);
 }
@@ -145,7 +141,6 @@ static double tanh2(double x, void *context) { (void)context; return tanh(2 * x)
 /* SwishSign, beta 5: sgn(x) of BNN+, whose derivative Larq prints. */
 static double swish(double x, void *context)
 {
-    (void)context;
     const double s = 1 / (1 + exp(-5 * x));
     return 2 * s * (1 + 5 * x * (1 - s)) - 1;
 }
@@ -194,7 +189,6 @@ static qg_quant dorefa_activation(int bits, bool ties_up)
 
 static void slopes_are_those_of_the_surrogates(void **state)
 {
-    (void)state;
     const double inf = INFINITY;
     const qg_quant bnn = qg_bnn((qg_bnn_spec){ 0 }), sign = sign_with((qg_surrogate){ 0 });
     const struct {
@@ -243,7 +237,6 @@ static void slopes_are_those_of_the_surrogates(void **state)
 /* The elementwise form that qg_norm fuses. */
 static void sign_as_an_activation_is_sign_as_an_op(void **state)
 {
-    (void)state;
     enum { M = 1500 };      /* three runs of the buffer in its backward, the last one short */
     const qg_binary_activation_spec spec = { .surrogate = qg_surrogate_approx_sign() };
     const qg_quant      q = qg_binary_activation(spec);
@@ -271,7 +264,6 @@ static void sign_as_an_activation_is_sign_as_an_op(void **state)
 
 static void nothing_and_later(void **state)
 {
-    (void)state;
     float    w[] = { -2, -0.5f, 0, 3 };
     qg_tape *t   = qg_tape_new();
     qg_quant twn = qg_twn((qg_twn_spec){ 0 }), sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
@@ -293,7 +285,6 @@ static void nothing_and_later(void **state)
 /* By a layer, which knows the role, and by a tape, which does not. */
 static void illegal_constants_are_named(void **state)
 {
-    (void)state;
     const struct {
         qg_quant    q;
         qg_role     role;
@@ -373,7 +364,6 @@ static void illegal_constants_are_named(void **state)
 
 static void a_fused_norm_gives_the_bits_of_the_op(void **state)
 {
-    (void)state;
     const qg_quant sign = sign_with((qg_surrogate){ 0 });
     const struct {
         qg_quant    q;
@@ -409,7 +399,6 @@ static void a_fused_norm_gives_the_bits_of_the_op(void **state)
 
 static void threads_do_not_matter(void **state)
 {
-    (void)state;
     const qg_quant none = { 0 }, sign = sign_with((qg_surrogate){ 0 });
     const qg_quant noise = qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 6 });
     const struct {
@@ -438,7 +427,6 @@ static void threads_do_not_matter(void **state)
 
 static void nets_train_alike(void **state)
 {
-    (void)state;
     const qg_quant none = { 0 };
     const qg_quant learned = fake_quant(.bits = 4), channel = fake_quant(.bits = 4, .per_channel = true);
     const qg_quant tracked = fake_quant(.range = QG_RANGE_OBSERVED, .freeze_after = 2);
@@ -470,7 +458,6 @@ static void nets_train_alike(void **state)
 /* Else a field would be believed by encode or by the count of bytes, and not by apply. */
 static void scales_are_per_channel_where_the_scheme_has_them(void **state)
 {
-    (void)state;
     const qg_quant never[]  = { qg_lsq((qg_lsq_spec){ .bits = 2, .is_signed = true }),
                                 qg_ste_tern((qg_ste_tern_spec){ 0 }), qg_unit((qg_unit_spec){ 0 }),
                                 qg_binary_activation((qg_binary_activation_spec){ .surrogate = qg_surrogate_identity() }),
@@ -504,7 +491,6 @@ static void scales_are_per_channel_where_the_scheme_has_them(void **state)
 /* By hand, as in a layer; a role that was not said is the scheme's. */
 static void a_role_is_checked(void **state)
 {
-    (void)state;
     float    x[] = { 1, -1 };
     qg_tape *t   = qg_tape_new();
     qg_quant q   = qg_binary((qg_binary_spec){ 0 });

@@ -13,7 +13,6 @@ static float slope_at(qg_surrogate s, float x)
 
 static void sign_of_zero_and_nan(void **state)
 {
-    (void)state;
     assert_true(qg_sign(0.0f) == 1.0f && qg_sign(-0.0f) == 1.0f);
     assert_true(qg_sign(1e-45f) == 1.0f && qg_sign(-1e-45f) == -1.0f);
     assert_true(qg_sign(INFINITY) == 1.0f && qg_sign(-INFINITY) == -1.0f);
@@ -22,7 +21,6 @@ static void sign_of_zero_and_nan(void **state)
 
 static void slopes_by_hand(void **state)
 {
-    (void)state;
     assert_true(slope_at(qg_surrogate_identity(), -7.0f) == 1.0f);
     assert_true(slope_at(qg_surrogate_clip(1.0f), 1.0f) == 1.0f);
     assert_true(slope_at(qg_surrogate_clip(1.0f), -1.0f) == 1.0f);
@@ -42,7 +40,6 @@ static void slopes_by_hand(void **state)
 /* Against the formulas as printed, in double.  The bound is a few float32 ulp of the height. */
 static void smooth_slopes_follow_their_formulas(void **state)
 {
-    (void)state;
     const float beta = 5.0f;
     for (int i = -400; i <= 400; i++) {
         const float  x = (float)i / 100.0f;
@@ -60,7 +57,6 @@ static void smooth_slopes_follow_their_formulas(void **state)
 /* Where the slope is cut off, a gradient is left out and not multiplied by 0. */
 static void no_gradient_passes_where_the_slope_ends(void **state)
 {
-    (void)state;
     const qg_surrogate cut[] = { qg_surrogate_clip(1.0f), qg_surrogate_approx_sign(), qg_surrogate_swish(5.0f) };
     const float        x[] = { 20.0f, -17.0f, INFINITY }, dy[] = { INFINITY, NAN, -INFINITY };
     for (int k = 0; k < 3; k++) {
@@ -72,7 +68,6 @@ static void no_gradient_passes_where_the_slope_ends(void **state)
 
 static void slopes_accumulate(void **state)
 {
-    (void)state;
     const qg_surrogate all[] = { qg_surrogate_identity(), qg_surrogate_clip(1.0f), qg_surrogate_approx_sign(),
                                  qg_surrogate_swish(5.0f), qg_surrogate_tanh(2.0f) };
     static float       x[MOST], dy[MOST], once[MOST], twice[MOST];
@@ -95,7 +90,6 @@ static void slopes_accumulate(void **state)
 /* 2 ulp of float32 are 2.4e-7 relative; tanh keeps relative accuracy down to 0. */
 static void smooth_functions_against_libm(void **state)
 {
-    (void)state;
     for (int i = -160000; i <= 160000; i += 7) {
         const float x = (float)i / 2000.0f;
         assert_near((double)qg__exp(x) / exp((double)x), 1.0, 2.4e-7);
@@ -110,7 +104,6 @@ static void smooth_functions_against_libm(void **state)
 
 static void arguments_have_a_range(void **state)
 {
-    (void)state;
     const qg_surrogate good[] = { { 0 }, qg_surrogate_clip(0), qg_surrogate_annealed_tanh(7), qg_surrogate_annealed_tanh(0) };
     const qg_surrogate bad[]  = { qg_surrogate_clip(-1), qg_surrogate_swish(NAN), qg_surrogate_tanh(INFINITY),
                                   { .slope = good[1].slope, .to = 1, .steps = 3 } };

@@ -21,7 +21,6 @@ static void assert_values(qg_quant q, size_t n, const float *x, const float *exp
  * with zero to the even code. */
 static void levels_are_those_of_the_nets(void **state)
 {
-    (void)state;
     const float third = 1.0f / 3.0f;
     assert_values(unit(1, false), 6, (float[]){ -5, -1e-30f, -0.0f, 0, 1e-30f, INFINITY }, (float[]){ -1, -1, 1, 1, 1, 1 });
     assert_values(unit(2, false), 9, (float[]){ -9, -1, -0.667f, -0.666f, -1e-9f, 0, 0.666f, 0.667f, 1 },
@@ -34,7 +33,6 @@ static void levels_are_those_of_the_nets(void **state)
 
 static void levels_are_symmetric(void **state)
 {
-    (void)state;
     enum { MANY = 4001 };
     for (int bits = 2; bits <= 8; bits++) {
         rig r;
@@ -48,7 +46,6 @@ static void levels_are_symmetric(void **state)
 
 static void nan_stays(void **state)
 {
-    (void)state;
     for (int zero = 0; zero < 2; zero++) {
         rig r;
         open_rig(&r, unit(2, zero), QG_INPUT, (qg_shape){ 1, 1, 1, 1 });
@@ -63,7 +60,6 @@ static void nan_stays(void **state)
 
 static void codes_are_what_apply_gives(void **state)
 {
-    (void)state;
     for (int bits = 1; bits <= 8; bits++)
         for (int zero = 0; zero <= (bits > 1); zero++) {
             rig r;
@@ -77,7 +73,6 @@ static void codes_are_what_apply_gives(void **state)
 /* The largest becomes 1, and nothing is left of what would all be rounded to 0. */
 static void weights_start_wide(void **state)
 {
-    (void)state;
     rig r;
     open_rig(&r, unit(2, true), QG_WEIGHT, (qg_shape){ 1, 1, 1, 4 });
     memcpy(r.x->value, (float[]){ 0.01f, -0.04f, 0, 0.02f }, 4 * sizeof(float));

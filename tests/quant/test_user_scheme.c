@@ -15,7 +15,6 @@ static float ternary(float w, float threshold) { return (float)((w > threshold) 
 
 static void trained_ternary_backward(qg_tape *t, qg_var *q)
 {
-    (void)t;
     qg_var      *w = q->in[0], *a = q->in[1];
     const float *threshold = q->saved;
     double       da = 0;
@@ -93,7 +92,6 @@ enum { N = 33, IMAGE = 12 * 12 };
 
 static void it_trains_in_conv2d_and_dense(void **state)
 {
-    (void)state;
     static float   image[N * IMAGE];
     static uint8_t label[N];
     const qg_tensor x = { { N, 12, 12, 1 }, image };
@@ -120,7 +118,6 @@ static void it_trains_in_conv2d_and_dense(void **state)
 
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)p;
     static float image[3 * IMAGE];
     fill_uniform(image, 3 * IMAGE, -1, 1, 1);
     return qg_net_forward(context, t, (qg_tensor){ { 3, 12, 12, 1 }, image });
@@ -130,7 +127,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
  * maximum have kinks, so they stay out of this net. */
 static void its_scales_have_the_gradients_of_differences(void **state)
 {
-    (void)state;
     const qg_quant q   = trained_ternary((trained_ternary_spec){ .threshold = 0.1f });
     qg_net        *net = qg_net_new((qg_net_spec){ .height = 12, .width = 12, .channels = 1, .seed = 3 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 9, .kernel = 3, .weight = q });
@@ -147,20 +143,17 @@ static float two = 2;
 
 static qg_var *quantize(qg_tape *t, qg_var *x, void *context)
 {
-    (void)context;
     qg_var *a = qg_input(t, (qg_tensor){ { 1, 1, 1, 1 }, &two });
     return qg_quantize(t, trained_ternary((trained_ternary_spec){ .threshold = 0.5f }), x, &a);
 }
 
 static double identity(double x, void *context)
 {
-    (void)context;
     return x;
 }
 
 static void its_weights_get_the_gradient_of_the_surrogate(void **state)
 {
-    (void)state;
     qg_gradcheck_result r;
     assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name = "trained-ternary", .op = quantize,
                                                          .surrogate = identity, .lo = -2,
@@ -170,7 +163,6 @@ static void its_weights_get_the_gradient_of_the_surrogate(void **state)
 
 static void its_values_are_its_formula(void **state)
 {
-    (void)state;
     float    w[] = { -0.6f, -0.5f, -0.0f, 0.5f, 0.50001f, 3, NAN };
     qg_tape *t   = qg_tape_new();
     qg_tape_begin(t, QG_EVAL, 0, 0);
@@ -181,7 +173,6 @@ static void its_values_are_its_formula(void **state)
 
 static void misuse_is_told(void **state)
 {
-    (void)state;
     const qg_quant q = trained_ternary((trained_ternary_spec){ 0 });
     float    w[1] = { 1 };
     qg_tape *t    = qg_tape_new();

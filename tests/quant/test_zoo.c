@@ -68,7 +68,6 @@ static const size sizes[] = {
 
 static void sizes_are_those_that_are_printed(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(sizes); i++) {
         qg_model_spec spec = { 0 };
         memcpy(spec.option, sizes[i].option, sizeof spec.option);
@@ -89,7 +88,6 @@ static void sizes_are_those_that_are_printed(void **state)
 /* A 1x1 convolution from 16 to 32 and one from 32 to 64 channels are all that shortcut B adds. */
 static void learned_shortcuts_weigh_two_convolutions(void **state)
 {
-    (void)state;
     for (int order = QG_POST_ACTIVATION; order <= QG_PRE_ACTIVATION; order++) {
         size_t count[2] = { 0 };
         for (int b = 0; b < 2; b++) {
@@ -125,7 +123,6 @@ static void assert_begins(const char *model, qg_model_spec spec, const char *exp
 
 static void layers_stand_in_their_papers_order(void **state)
 {
-    (void)state;
     const qg_quant sign = qg_binary_activation((qg_binary_activation_spec){ 0 });
     const qg_quant unit = qg_unit((qg_unit_spec){ .bits = 2 });
     const qg_quant lsq  = qg_lsq((qg_lsq_spec){ .bits = 2 });
@@ -162,7 +159,6 @@ static void layers_stand_in_their_papers_order(void **state)
 /* The nonlinearity in front of a block is that block's, whatever the net's is. */
 static void an_exception_reaches_the_block_it_names(void **state)
 {
-    (void)state;
     const qg_choice choice = { .layer = "conv2", .has_input = true, .input = qg_lsq((qg_lsq_spec){ .bits = 2 }) };
     assert_begins("resnet20", (qg_model_spec){ .choice = &choice, .choices = 1 },
                   "conv2d batchnorm quantize conv2d batchnorm relu conv2d batchnorm add:quant1 relu conv2d");
@@ -171,7 +167,6 @@ static void an_exception_reaches_the_block_it_names(void **state)
 /* What the last product reads is quantized as its input is, or not at all. */
 static void a_float_end_keeps_its_relu(void **state)
 {
-    (void)state;
     const qg_quant pact = qg_pact((qg_pact_spec){ .bits = 2 });
     for (int order = 0; order < 2; order++)
         for (int is_float = 0; is_float < 2; is_float++) {
@@ -307,7 +302,6 @@ static void update(training *r)
 
 static void every_model_trains_and_resumes(void **state)
 {
-    (void)state;
     const char *path = scratch_file();
     for (int i = 0; i < COUNT(variants); i++) {
         const variant *v = &variants[i];
@@ -338,7 +332,6 @@ static void assert_refuses(const char *model, qg_model_key key, double value, co
 
 static void wrong_options_are_named(void **state)
 {
-    (void)state;
     assert_refuses("vgg7", QG_MODEL_WIDTH, 9, "vgg7: width is 9, must be in 0.0625..4");
     assert_refuses("vgg7", QG_MODEL_WIDTH, NAN, "vgg7: width is nan, must be in 0.0625..4");
     assert_refuses("vgg7", QG_MODEL_WIDTH, -1, "vgg7: width is -1");
