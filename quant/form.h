@@ -1,12 +1,12 @@
-/* quant/form.h — the forms that quantized tensors come in, and what follows from a form.
+/* quant/form.h — the forms of quantized tensors.
  *
  *     sign       y = +a where x >= 0, else -a
  *     ternary    y = +p where x > D,  -n where x < -D,  else 0                 strict on both sides
  *     uniform    y = step times an integer, for x between two ends; one form for each order of float
  *                operations that a source prescribes
  *
- * A form has constants.  The numbers that share them are a span: the whole tensor, or one channel.  A scheme
- * computes the constants of a span (qg_scheme.constants).  quant/engine.c derives everything else from the form:
+ * A form has constants.  The numbers that share the same constants are a span: the whole tensor, or one channel.  A
+ * scheme computes the constants of a span (qg_scheme.constants).  quant/engine.c derives the rest from the form:
  * threads and channels, the op on the tape, the elementwise function for qg_norm, the operators on plain arrays,
  * the gradients of what is learned, and integer codes.
  */
@@ -25,16 +25,16 @@ typedef struct qg_signed {
     float scale;
 } qg_signed;
 
-/* D, p and n.  If D is a NaN, y is 0 everywhere. */
+/* D, p and n.  If D is NaN, y is 0 everywhere. */
 typedef struct qg_ternary {
     float delta, positive, negative;
 } qg_ternary;
 
-/* Forms differ in which of these they read. */
+/* Each uniform form reads some of these. */
 typedef struct qg_levels {
-    float lo, hi;               /* where x is clipped; of lsq, the least and greatest code */
-    float step;                 /* what a code is multiplied by */
-    float steps;                /* how many there are from lo to hi; 0: clipped only */
+    float lo, hi;               /* the ends at which x is clipped; of lsq, the smallest and largest code */
+    float step;                 /* the value of a code of 1 */
+    float steps;                /* number of steps from lo to hi; 0: clip without rounding */
     float variant;              /* dorefa: ties go up.  unit: 0 is a level */
 } qg_levels;
 
@@ -46,26 +46,26 @@ typedef struct qg_constants {
         qg_ternary ternary;
         qg_levels  uniform;
     };
-    float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i], the sums of the form */
+    float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i] with the sums of the form */
 } qg_constants;
 
 /* A tensor as integers: value[i] = scale[channel of i] * code[i].  The channel is the row i / qg_row(shape) of a
- * weight with n_scale == shape.n, else 0.  Where two_sided and code[i] < 0, negative[] takes the place of scale[].
- * The caller zeroes the struct, owns the arrays and sizes them: code for qg_count(shape), scale and
- * negative for shape.n. */
+ * weight with n_scale == shape.n, else 0.  If two_sided, negative codes use negative[] instead of scale[].
+ * The caller zeroes the struct and owns the arrays: code has qg_count(shape) elements, scale and negative have
+ * shape.n. */
 typedef struct qg_codes {
     int32_t *code;
     float   *scale;
-    float   *negative;      /* written if two_sided; NULL: not wanted */
+    float   *negative;      /* written if two_sided; may be NULL */
     int      n_scale;       /* 1 or shape.n; set by encode */
-    bool     two_sided;     /* negative codes have scales of their own, as TTQ's; set by encode */
-    int      bits;          /* of a packed code; set by encode */
+    bool     two_sided;     /* negative codes have their own scales, as in TTQ; set by encode */
+    int      bits;          /* per packed code; set by encode */
 } qg_codes;
 
 typedef struct qg_form {
     void (*values)(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y);
 
-    /* Of n <= QG_CHUNK numbers: dx += dy times the slope of the form, sum[] += the sums of dy below.  Either
+    /* For n <= QG_CHUNK numbers: dx += dy times the slope of the form, sum[] += the sums of dy below.  dx and sum
      * may be NULL.
      *     sign       slope a                 sum[0]: dy sign(x)
      *     ternary    slope p, 1 or n         sum[0]: dy where x > D           sum[1]: dy where x < -D
@@ -73,13 +73,13 @@ typedef struct qg_form {
      *     pact       slope 1 inside          sum[0]: dy where x >= hi
      *     linear, dorefa, unit               slope 1 inside, no sums
      *     tanh               slope of tanh(x) / hi, no sums
-     * Whether the ends are inside depends on the source: lsq and linear exclude both, pact the upper one. */
+     * Whether the ends count as inside depends on the source: lsq and linear exclude both, pact the upper one. */
     void (*backward)(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
                      double *sum);
 
-    /* Of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
+    /* The codes of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
     void (*codes)(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code);
-    void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of codes */
+    void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of positive and negative codes */
 } qg_form;
 
 extern const qg_form qg_sign_form, qg_ternary_form;
@@ -107,24 +107,24 @@ double qg_span_sum_abs_above(qg_span s, float d, size_t *count);    /* sum and c
 float  qg_span_mean_abs(qg_span s);                                 /* sum |x| / n; 0 if n is 0 */
 float  qg_span_max_abs(qg_span s);                                  /* 0 if n is 0; NaN if any x is */
 
-/* The spans of a tensor: one, or if q.per_channel one for each row of a weight or channel of an input. */
+/* The spans of a tensor: one, or if q.per_channel one per row of a weight or per channel of an input. */
 qg_split qg_spans(qg_quant q, qg_shape x);
 qg_span   qg_span_at(qg_isa isa, qg_split split, size_t channel, const float *x);
 
-/* --- arrays, whose spans are those of c ---------------------------------------------------------- */
+/* --- arrays with the spans of c ------------------------------------------------------------------ */
 
-/* The constants of a span; learned[i] is what entry i of the scheme's list learns, a value per span. */
+/* The constants of a span; learned[i] holds the values of entry i of the scheme's list, one per span. */
 qg_constants qg_form_constants(qg_quant q, qg_span s, const float *const *learned);
 
-/* y; and unless NULL the constants k and the scales of positive codes, [spans] each. */
+/* Writes y and, unless NULL, the constants k and the scales of positive codes, [spans] each. */
 void qg_form_forward(qg_quant q, qg_split c, const float *x, const float *const *learned, float *y, qg_constants *k,
                      float *scale);
 
-/* y of n numbers that share k. */
+/* Writes y for n numbers that share k. */
 void qg_form_values(const qg_form *form, const qg_constants *k, size_t n, const float *x, float *y);
 
-/* dx is added to, sum [spans] is written; either may be NULL.  k [spans] may be NULL where the scheme mixes:
- * the constants are then computed again. */
+/* Adds to dx and writes sum [spans]; either may be NULL.  k [spans] may be NULL if the scheme has mix; the constants
+ * are then computed again. */
 void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float *x, const float *dy, float *dx,
                       double (*sum)[QG_FORM_SUMS]);
 

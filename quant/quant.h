@@ -1,8 +1,8 @@
-/* quant/quant.h — quantizers: what values a tensor may take, and which gradient stands in for theirs.
+/* quant/quant.h — quantizers: which values a tensor may take, and which gradient it receives.
  *
- * A quantizer is a pair: q(x), computed forward, and a surrogate s(x), differentiated backward.  The file of each
- * scheme gives both formulas; tests compare dL/dx with the slope of s.  {0} is the identity, so a layer whose
- * quantizer is not set is an ordinary layer.
+ * A quantizer is a pair: q(x) is computed in the forward pass, and the surrogate s(x) is differentiated in the
+ * backward pass.  The file of each scheme gives both formulas; tests compare dL/dx with the slope of s.  {0} is the
+ * identity, so a layer without quantizers is an ordinary layer.
  */
 #ifndef QG_QUANT_H
 #define QG_QUANT_H
@@ -17,22 +17,22 @@ typedef struct qg_scheme qg_scheme;         /* quant/scheme.h */
 typedef enum qg_role { QG_WEIGHT = 1, QG_INPUT = 2, QG_GRADIENT = 4 } qg_role;
 
 typedef struct qg_quant {
-    const qg_scheme *scheme;    /* NULL: leave the values alone */
-    int              bits;      /* of a code: 1 binary, 2 ternary, k uniform */
-    bool             per_channel;  /* one scale per channel: n of a weight, c of anything else */
-    uint64_t         after;     /* steps of training before it starts to quantize; until then x passes */
-    qg_role          role;      /* what it quantizes, and how many numbers one such tensor has (one */
-    size_t           numbers;   /* image's, unless a weight).  A layer sets both; by hand, 0 means
-                                   an input, if the scheme quantizes inputs, and what x says */
-    size_t           inputs;    /* of a weight: input channels, for dense all that it reads.  Set by the
-                                   layer; by hand, 0 means c of x */
+    const qg_scheme *scheme;    /* NULL: the values pass unchanged */
+    int              bits;      /* per code: 1 binary, 2 ternary, k uniform */
+    bool             per_channel;  /* one scale per channel: n of a weight, c of any other tensor */
+    uint64_t         after;     /* training steps before the quantizer starts; until then x passes unchanged */
+    qg_role          role;      /* the kind of tensor.  Layers set it; 0: an input if the scheme quantizes inputs */
+    size_t           numbers;   /* elements of the weight, or of one image of an input.  Layers set it; 0: those
+                                   of x */
+    size_t           inputs;    /* input channels of a weight; for dense, all inputs.  Layers set it; 0: c of x */
     qg_surrogate     surrogate; /* {0}: the scheme's own */
     double           arg[8];    /* the scheme's own arguments, in the order of its keys (quant/scheme.h) */
 } qg_quant;
 
-/* The constructors below take 0 for the default of an argument.  Names, ranges and defaults are those of the
- * scheme's keys, which the command line reads too; `qgrad explain SCHEME` lists them.  What is out of range is
- * refused by whatever uses the quantizer.  The scheme beside a constructor is for qg_scheme_parse. */
+/* In the constructors below, 0 selects the default of an argument.  Names, ranges and defaults come from the
+ * scheme's keys, which the command line also reads; `qgrad explain SCHEME` lists them.  Constructors never fail; the
+ * function that uses the quantizer reports an argument out of range.  The scheme declared beside a constructor is for
+ * qg_scheme_parse. */
 
 /* --- weights ------------------------------------------------------------------------------ */
 
@@ -57,12 +57,12 @@ extern const qg_scheme qg_ste_tern_scheme;
 
 /* {-Wn, 0, +Wp}: both learned, as "wp" and "wn".                                   quant/schemes/ttq.h */
 typedef struct qg_ttq_spec {
-    float        threshold;     /* of max|w|; 0: 0.05 */
+    float        threshold;     /* as a fraction of max|w|; 0: 0.05 */
     qg_ttq_rule  rule;          /* sign of dWn: exact, or as the paper prints it */
-    bool         start_from_weights;    /* Wp, Wn start as the mean |w| of what they replace; else 1 */
-    bool         per_channel;           /* D, Wp and Wn of each output channel; the paper has one of each */
-    bool         scaled_gradient;       /* dWp, dWn times 1 / sqrt(numbers of w), as LSQ's; else the sums */
-    float        decay;         /* weight decay of Wp and Wn; the authors' code: 2e-4, that of weights */
+    bool         start_from_weights;    /* Wp, Wn start at the mean |w| of the weights they replace; else at 1 */
+    bool         per_channel;           /* D, Wp and Wn per output channel; the paper has one of each per tensor */
+    bool         scaled_gradient;       /* multiply dWp, dWn by 1 / sqrt(number of weights), as LSQ does */
+    float        decay;         /* weight decay of Wp and Wn; the authors' code uses that of the weights, 2e-4 */
     qg_surrogate surrogate;     /* {0}: eq. 8, dw = Wp dq, dq or Wn dq */
 } qg_ttq_spec;
 qg_quant qg_ttq(qg_ttq_spec spec);
@@ -72,7 +72,7 @@ extern const qg_scheme qg_ttq_scheme;
 typedef struct qg_dorefa_weight_spec {
     int          bits;          /* 1 .. 16; 0: 2; 32: float, the result is {0} */
     bool         through_max;   /* differentiate max|tanh w| as well, as tensorpack does */
-    bool         per_channel;   /* max|tanh w|, or with 1 bit mean|w|, of each output channel */
+    bool         per_channel;   /* one max|tanh w| (with 1 bit, mean|w|) per output channel */
     qg_surrogate surrogate;     /* {0}: the slope of tanh(w) / max; 1 bit: identity */
 } qg_dorefa_weight_spec;
 qg_quant qg_dorefa_weight(qg_dorefa_weight_spec spec);
@@ -86,11 +86,11 @@ typedef struct qg_binary_spec {
 qg_quant qg_binary(qg_binary_spec spec);
 extern const qg_scheme qg_binary_scheme, qg_binary_channel_scheme;
 
-/* {-a, +a} per output channel with a backward of XNOR-Net.                         quant/schemes/xnor.h */
+/* {-a, +a} per output channel with a gradient rule of XNOR-Net.                    quant/schemes/xnor.h */
 typedef struct qg_xnor_spec {
     qg_xnor_rule rule;          /* 0: exact, the chain rule */
-    bool         centred;       /* as released: latent weights lose their mean over the input channels,
-                                   of which there are two or more, and stay in [-1, 1] */
+    bool         centred;       /* as released: subtract the mean over the input channels from the latent
+                                   weights and keep them in [-1, 1].  Requires two input channels or more */
     qg_surrogate surrogate;     /* {0}: the rule's own, clip at 1 or identity */
 } qg_xnor_spec;
 qg_quant qg_xnor(qg_xnor_spec spec);
@@ -103,21 +103,21 @@ typedef struct qg_magnitude_aware_spec {
 qg_quant qg_magnitude_aware(qg_magnitude_aware_spec spec);
 extern const qg_scheme qg_magnitude_aware_scheme;
 
-/* Learning rate of a latent weight, times a power of s = 1 / sqrt(1.5 / (fan in + fan out)); fan in
- * is kh kw in, fan out kh kw out.                                       [BinaryConnect, 1511.00363] */
+/* Factor on the learning rate of a latent weight, a power of s = 1 / sqrt(1.5 / (fan in + fan out)) with
+ * fan in = kh kw in and fan out = kh kw out.                            [BinaryConnect, 1511.00363] */
 typedef enum qg_glorot_lr {
     QG_GLOROT_OFF,          /* 1 */
-    QG_GLOROT_ADAM,         /* s: Adam's step does not depend on the size of the gradient */
+    QG_GLOROT_ADAM,         /* s: the size of Adam's step does not depend on that of the gradient */
     QG_GLOROT_SGD           /* s^2: for SGD, with or without momentum */
 } qg_glorot_lr;
 
 /* {-1, +1}, latent weights kept in [-1, 1].                                      quant/schemes/binary.h */
 typedef struct qg_binaryconnect_spec {
-    bool         stochastic;    /* QG_TRAIN draws: +1 with probability (w + 1) / 2 */
-    bool         float_eval;    /* QG_EVAL uses the latent weights, as the released code does for
-                                   stochastic; such a net is not binary.  Else the sign */
-    bool         unit_start;    /* initial weights stretched to fill [-1, 1], as released */
-    qg_glorot_lr glorot_lr;     /* released: with unit_start */
+    bool         stochastic;    /* in QG_TRAIN, draw +1 with probability (w + 1) / 2 */
+    bool         float_eval;    /* in QG_EVAL, use the latent weights instead of the sign, as the released code
+                                   does with stochastic; such a net is not binary */
+    bool         unit_start;    /* stretch the initial weights to fill [-1, 1], as the released code does */
+    qg_glorot_lr glorot_lr;     /* the released code combines it with unit_start */
     qg_surrogate surrogate;     /* {0}: identity */
 } qg_binaryconnect_spec;
 qg_quant qg_binaryconnect(qg_binaryconnect_spec spec);
@@ -132,25 +132,25 @@ typedef struct qg_bnn_spec {
 qg_quant qg_bnn(qg_bnn_spec spec);
 extern const qg_scheme qg_bnn_scheme;
 
-/* {-1, +1} without latent weights: starts as the sign of the initial weights and is then flipped by
- * qg_bop (optim/optim.h), which alone trains it. */
+/* {-1, +1} without latent weights.  The weights start as the signs of the initial weights; only qg_bop
+ * (optim/optim.h) can train them, by flipping them. */
 qg_quant qg_bop_weight(void);
 extern const qg_scheme qg_bop_scheme;
 
 /* --- activations -------------------------------------------------------------------------- */
 
-/* {-1, +1}: q = sign(x), sign(0) = +1; surrogate clip(x, -1, 1) unless given.      quant/schemes/binary.h */
+/* {-1, +1}: q = sign(x), sign(0) = +1; the default surrogate is clip(x, -1, 1).    quant/schemes/binary.h */
 typedef struct qg_binary_activation_spec {
     qg_surrogate surrogate;
 } qg_binary_activation_spec;
 qg_quant qg_binary_activation(qg_binary_activation_spec spec);
 extern const qg_scheme qg_sign_scheme;
 
-/* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| under
- * its window, for dense the mean |x| of the row.  K is a constant of the backward.   quant/schemes/xnor.h
- * Stands before a product only.  Padding counts as 0 in K, whatever pad_value is. */
+/* {-1, +1} with XNOR-Net's scale map: the product of sign(x) is multiplied by K, the mean |x| in its window, or
+ * for dense the mean |x| of the row.  K is a constant of the backward pass.        quant/schemes/xnor.h
+ * Usable only as the input of a product.  Padding counts as 0 in K, whatever pad_value is. */
 typedef struct qg_xnor_activation_spec {
-    bool         no_scale;      /* without K, as the authors released it: as qg_binary_activation */
+    bool         no_scale;      /* without K, as the authors released it; the same as qg_binary_activation */
     qg_surrogate surrogate;     /* {0}: clip at 1 */
 } qg_xnor_activation_spec;
 qg_quant qg_xnor_activation(qg_xnor_activation_spec spec);
@@ -158,8 +158,8 @@ extern const qg_scheme qg_xnor_activation_scheme;
 
 /* k bits in [0, 1]: multiples of 1 / (2^k - 1).                                    quant/schemes/dorefa.h */
 typedef struct qg_dorefa_activation_spec {
-    int          bits;          /* 1 .. 16; 0: 2; 32: clips to [0, 1] and does not round */
-    bool         ties_up;       /* floor(v + 1/2) in place of the paper's ties to even */
+    int          bits;          /* 1 .. 16; 0: 2; 32: clip to [0, 1] without rounding */
+    bool         ties_up;       /* floor(v + 1/2) instead of the paper's ties to even */
     qg_surrogate surrogate;     /* {0}: 1 on 0 <= x <= 1 */
 } qg_dorefa_activation_spec;
 qg_quant qg_dorefa_activation(qg_dorefa_activation_spec spec);
@@ -167,37 +167,38 @@ extern const qg_scheme qg_dorefa_activation_scheme;
 
 /* --- gradients ---------------------------------------------------------------------------- */
 
-/* dL/dy of a product to k bits per sample before its backward; nothing forward.    quant/schemes/dorefa.h */
+/* Quantizes dL/dy of a product to k bits, per sample.  The forward pass is unchanged.  quant/schemes/dorefa.h */
 typedef struct qg_dorefa_gradient_spec {
     int  bits;                  /* 1 .. 16; 0: 6; 32: float, the result is {0} */
-    bool no_noise;              /* the paper's noise makes the result unbiased; this is for study */
+    bool no_noise;              /* for experiments; the paper's noise makes the result unbiased */
 } qg_dorefa_gradient_spec;
 qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec);
 extern const qg_scheme qg_dorefa_gradient_scheme;
+
 /* --- ranges and steps, learned or observed -------------------------------------------------- */
 
-/* Where the range of fake_quant comes from. */
+/* The source of fake_quant's range. */
 typedef enum qg_range_kind {
-    QG_RANGE_LEARNED,       /* min and max are trained, from what the first values span */
+    QG_RANGE_LEARNED,       /* min and max are trained; they start at those of the first values */
     QG_RANGE_OBSERVED,      /* moving average of each batch's min and max */
     QG_RANGE_PERCENTILE,    /* moving average of each batch's lower and upper percentile */
     QG_RANGE_FIXED,         /* given */
-    QG_RANGE_CURRENT        /* weights: -max|w| .. max|w| of every step */
+    QG_RANGE_CURRENT        /* weights only: -max|w| .. max|w|, computed in every step */
 } qg_range_kind;
 
-/* 2^bits levels between min and max, 0 among them; a relu stays in front of it.  What each kind of
- * range means when it is empty, not yet seen or turned over: quant/schemes/fake_quant_range.h. */
+/* 2^bits levels between min and max, which include 0.  It does not replace a relu.  For ranges that are empty,
+ * inverted or not yet observed, see quant/schemes/fake_quant_range.h. */
 typedef struct qg_fake_quant_spec {
     int           bits;         /* 2 .. 16; 0: 8 */
-    bool          narrow_range; /* one level less, so that symmetric ranges have a centre */
-    bool          per_channel;  /* a range for each output channel of a weight, or channel of x */
+    bool          narrow_range; /* one level fewer, so that symmetric ranges have a centre */
+    bool          per_channel;  /* one range per output channel of a weight, or per channel of x */
     qg_range_kind range;
-    float         min, max;     /* QG_RANGE_FIXED: min < max; both 0: -6, 6.  QG_RANGE_LEARNED: where it
-                                   starts, min <= 0 <= max; both 0: with what the first values span */
+    float         min, max;     /* QG_RANGE_FIXED: the range, min < max; both 0: -6, 6.  QG_RANGE_LEARNED: the
+                                   initial range, min <= 0 <= max; both 0: that of the first values */
     float         decay;        /* of the moving averages, 0 < decay < 1; 0: 0.99 */
-    float         percentile;   /* of QG_RANGE_PERCENTILE, 50 < percentile <= 100; 0: 99.99 */
-    uint64_t      freeze_after; /* steps; then observed ranges stay.  0: never.  An attribute of another
-                                   kind of range is refused */
+    float         percentile;   /* for QG_RANGE_PERCENTILE, 50 < percentile <= 100; 0: 99.99 */
+    uint64_t      freeze_after; /* steps after which an observed range is fixed; 0: never.  A field that belongs
+                                   to another kind of range is an error */
     qg_surrogate  surrogate;    /* of dx; {0}: 1 inside the range, 0 outside */
 } qg_fake_quant_spec;
 qg_quant qg_fake_quant(qg_fake_quant_spec spec);
@@ -206,23 +207,23 @@ extern const qg_scheme qg_fake_quant_scheme;
 /* Learned step: q = s round(clip(x / s, -qn, qp)).                               quant/schemes/lsq.h */
 typedef struct qg_lsq_spec {
     int          bits;          /* 1 .. 16, signed 2 .. 16; 0: 2 */
-    bool         is_signed;     /* weights; else codes begin at 0 and it takes the place of relu */
+    bool         is_signed;     /* required for weights; else codes begin at 0 and the quantizer replaces relu */
     qg_surrogate surrogate;     /* of dx; {0}: 1 strictly inside the range, else 0 */
 } qg_lsq_spec;
 qg_quant qg_lsq(qg_lsq_spec spec);
 extern const qg_scheme qg_lsq_scheme;
 
-/* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  In place of relu.        quant/schemes/pact.h */
+/* Learned clip: q in {0, a/n, .., a}, n = 2^bits - 1.  Replaces relu.           quant/schemes/pact.h */
 typedef struct qg_pact_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 4 */
-    float        alpha;         /* at first; 0: 10 */
+    float        alpha;         /* initial value; 0: 10 */
     float        decay;         /* weight decay of alpha; 0: 2e-4 */
     qg_surrogate surrogate;     /* of dx; {0}: 1 for 0 <= x < a, else 0 */
 } qg_pact_spec;
 qg_quant qg_pact(qg_pact_spec spec);
 extern const qg_scheme qg_pact_scheme;
 
-/* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  In place of relu.        quant/schemes/linear.h */
+/* Fixed clip: q in {0, M/n, .., M}, n = 2^bits - 1.  Replaces relu.           quant/schemes/linear.h */
 typedef struct qg_linear_mid_tread_half_spec {
     int          bits;          /* 1 .. 16, or 32: clip only; 0: 2 */
     float        max_value;     /* M > 0; 0: 2 */
@@ -231,11 +232,11 @@ typedef struct qg_linear_mid_tread_half_spec {
 qg_quant qg_linear_mid_tread_half(qg_linear_mid_tread_half_spec spec);
 extern const qg_scheme qg_linear_scheme;
 
-/* Fixed range, weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero multiples
- * of 1 / (2^(bits-1) - 1).  As an input in place of relu.                      quant/schemes/unit.c */
+/* Fixed range, for weights and inputs: odd multiples of 1 / (2^bits - 1) in [-1, 1], or with zero all multiples
+ * of 1 / (2^(bits-1) - 1).  For inputs it replaces relu.                       quant/schemes/unit.c */
 typedef struct qg_unit_spec {
     int          bits;          /* 1 .. 8, with zero 2 .. 8; 0: 2 */
-    bool         zero;          /* 0 is a level, and there is one level less */
+    bool         zero;          /* 0 is a level, which leaves one level fewer */
     qg_surrogate surrogate;     /* of dx; {0}: clip at 1 */
 } qg_unit_spec;
 qg_quant qg_unit(qg_unit_spec spec);
@@ -243,10 +244,10 @@ extern const qg_scheme qg_unit_scheme;
 
 /* --- use ---------------------------------------------------------------------------------- */
 
-/* x quantized by q; x itself if q is {0}.  learned: the vars of what the scheme learns or tracks, in the scheme's
- * order (quant/scheme.h), or NULL if that is nothing.  In QG_TRAIN an observed range moves, and values that are
- * not set yet start from x.  In QG_EVAL nothing changes, and x passes unchanged (through relu, if the scheme
- * rectifies) until these values are set. */
+/* x quantized by q; x itself if q is {0}.  learned: one var for each value that the scheme learns or tracks, in the
+ * scheme's order (quant/scheme.h); NULL if it has none.  QG_TRAIN updates observed ranges and initializes values
+ * that are not set from x.  QG_EVAL changes nothing; until the values are set, x passes unchanged (through relu, if
+ * the scheme rectifies). */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
 #endif

@@ -1,8 +1,8 @@
-/* quant/scheme.h — what a quantization scheme is, for authors of schemes.
+/* quant/scheme.h — the interface for authors of quantization schemes.
  *
- * A scheme is a constant in a file of its own, with a constructor that returns a qg_quant pointing to it.  The
- * library keeps no list of schemes (cli/config/schemes.c does, for the command line), so a scheme of yours
- * is equal to a built-in one: see tests/quant/test_user_scheme.c.
+ * A scheme is a constant, with a constructor that returns a qg_quant pointing to it.  The library keeps no list of
+ * schemes (only the command line does, in cli/config/schemes.c), so a scheme in your own program has the same rights
+ * as a built-in one.  tests/quant/test_user_scheme.c is an example.
  */
 #ifndef QG_SCHEME_H
 #define QG_SCHEME_H
@@ -13,69 +13,69 @@
 
 enum { QG_MAX_LEARNED = 4, QG_UNSCALED = -1 };
 
-/* One thing that a scheme trains (a scale, a range) or tracks (an observed range, a count). */
+/* A value that a scheme trains (a scale, a range) or tracks (an observed range, a count). */
 typedef struct qg_learned {
     const char *name;           /* "wp": the parameter is then "conv1.weight.wp"; NULL ends the list */
-    bool        per_channel;    /* one per channel where the quantizer is per_channel; else one */
+    bool        per_channel;    /* one value per channel if the quantizer is per_channel; else one */
     bool        tracked;        /* no gradient: the scheme updates it itself in QG_TRAIN */
-    bool        quiet;          /* internal bookkeeping: saved in files, left out of summaries */
-    float       least;          /* smallest legal value: an update that goes below is moved back to it; 0: none */
-    float       low, high;      /* range in healthy training: a trainer warns about values outside; both 0: no
-                                   limits.  A value of 0 is not known yet */
+    bool        quiet;          /* internal bookkeeping: saved in files, omitted from summaries */
+    float       least;          /* smallest legal value; a smaller one is replaced by it after an update; 0: none */
+    float       low, high;      /* normal range: the trainer warns about values outside; both 0: no limits.  A
+                                   value of 0 counts as unknown */
 } qg_learned;
 
-/* The windows that a product moves over its input x; dense has a single one, as large as x. */
+/* The windows of a product over its input x; dense has a single window, as large as x. */
 typedef struct qg_windows {
     int kernel_h, kernel_w, stride, pad_h, pad_w;
 } qg_windows;
 
-/* What q.per_channel may say. */
+/* The legal values of q.per_channel: false, true, or either. */
 typedef enum qg_granularity { QG_TENSOR_SCALE, QG_CHANNEL_SCALE, QG_EITHER_SCALE } qg_granularity;
 
 struct qg_scheme {
-    const char       *name;     /* "twn": the word of the command line, in every message and summary */
-    const char       *variant;  /* which of several schemes of this name, as an option says it:
-                                   "range=observed"; NULL: there is one */
-    const char       *about;    /* its values in a few words: "{-a, 0, +a}, one a per tensor" */
+    const char       *name;     /* "twn": used on the command line and in messages and summaries */
+    const char       *variant;  /* the option that tells apart several schemes of this name, "range=observed"; NULL
+                                   if there is only one */
+    const char       *about;    /* the quantized values in a few words: "{-a, 0, +a}, one a per tensor" */
     const char       *explain;  /* formula, surrogate, paper, deviations: plain text */
 
-    /* Its arguments: names, ranges, defaults.  Those called bits, per-channel, surrogate and surrogate-arg
-     * are the fields of qg_quant; the others are arg[0], arg[1], .. in order.  NULL: arg is not checked. */
+    /* The names, ranges and defaults of the arguments.  The keys bits, per-channel, surrogate and surrogate-arg
+     * are fields of qg_quant; the others are arg[0], arg[1], .. in order.  NULL: arg is not checked. */
     const qg_key     *keys;
-    const qg_key     *weight_keys;  /* as a weight, where defaults or ranges differ; the same keys.  NULL: keys */
-    int               bits;     /* of a code, where bits is not a key */
-    qg_quant        (*complete)(qg_quant q);    /* what follows from the arguments: which of several schemes of
-                                                   this name, other bits.  NULL: nothing */
+    const qg_key     *weight_keys;  /* the same keys with the defaults or ranges for weights.  NULL: keys */
+    int               bits;     /* per code, if bits is not a key */
+    qg_quant        (*complete)(qg_quant q);    /* sets what follows from the arguments: bits, or one of several
+                                                   schemes of this name.  NULL: nothing */
 
     const qg_learned *learned;  /* ends with a NULL name; NULL: nothing */
-    unsigned          roles;    /* what it may quantize: qg_role, or-ed */
-    bool              rectifies;  /* as an input it is its own nonlinearity: takes the place of relu */
-    float             clip;     /* keep latent weights in [-clip, clip] after each step; 0: free */
-    bool              centred;  /* and before that take off their mean over the input channels */
-    bool              flips;    /* as a weight it has no latent one: qg_param.flips */
-    qg_granularity    granularity;  /* false, true, or either */
-    int               scales;   /* floats that make values of packed codes, per tensor or, if
-                                   q.per_channel, per channel.  0: one; QG_UNSCALED: codes are values */
+    unsigned          roles;    /* the tensors it may quantize: qg_role, or-ed */
+    bool              rectifies;  /* for inputs it replaces relu */
+    float             clip;     /* clip latent weights to [-clip, clip] after each step; 0: not clipped */
+    bool              centred;  /* before that, subtract their mean over the input channels */
+    bool              flips;    /* its weights have no latent values: qg_param.flips */
+    qg_granularity    granularity;
+    int               scales;   /* floats that turn packed codes into values, per tensor or, if q.per_channel,
+                                   per channel.  0: one; QG_UNSCALED: codes are values */
 
-    /* The scheme's constants, once q.role is known: QG_EARG, naming the culprit, if one is illegal.
-     * NULL: every value will do. */
+    /* Checks the arguments once q.role is known: QG_EARG with a message that names the illegal one.
+     * NULL: all are legal. */
     qg_status (*check)(qg_quant q);
 
-    /* Sets the initial values of what is learned from the initial weights x, which it may change.  NULL: zeros.
-     * An activation has no values yet: x.data is then NULL, and the scheme starts from its first batch. */
+    /* Sets the initial learned values from the initial weights x, which it may change.  NULL: zeros.  For an
+     * activation, x.data is NULL because there are no values yet; the scheme starts from its first batch. */
     void    (*start)(qg_quant q, qg_tensor x, float *const *learned);
 
-    /* Learning rate of a latent weight, relative to the net's, and weight decay of what is learned.  NULL or
-     * 0: the net's. */
+    /* Learning rate of a latent weight, relative to the net's, and weight decay of the learned values.  NULL or
+     * 0: those of the net. */
     float   (*lr_scale)(qg_quant q, double fan_in, double fan_out);
     float   (*decay)(qg_quant q);
 
-    /* Steps after which tracked values stay as they are; 0 or NULL: never. */
+    /* Steps after which tracked values no longer change; 0 or NULL: never. */
     uint64_t (*freeze_after)(qg_quant q);
 
-    /* Whether the scheme must see all values of this step before it quantizes them, to track a range or because it
-     * has seen nothing yet.  observe then reads x.  It is called in QG_TRAIN only, even while the quantizer
-     * waits.  NULL: never. */
+    /* Whether the scheme must read all values of this step before it quantizes them, because it tracks a range or
+     * has seen no values yet.  observe then reads x.  It is called in QG_TRAIN only, also before step q.after.
+     * NULL: never. */
     bool    (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
@@ -83,40 +83,41 @@ struct qg_scheme {
     const qg_form *form;
     qg_op          ops[2];      /* QG_FORM_OPS("twn"), or where activation is set QG_ACTIVATION_OP("pact") */
 
-    /* The gradient of x unless the quantizer has a surrogate: the slope of the form, or that of a surrogate,
-     * or where both are unset dx = dy. */
+    /* The gradient of x if q.surrogate is not set: the slope of the form (own_slope), or that of the surrogate own;
+     * if neither is set, dx = dy. */
     bool           own_slope;
     qg_surrogate (*own)(qg_quant q);
 
-    /* Of the span x; learned[i] is the value for it of entry i.  Where activation is set, x has no numbers. */
+    /* The constants of the span x; learned[i] is the value of entry i for this span.  If activation is set, x is
+     * empty. */
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 
-    /* Whether the learned values can be used yet; learned[i] are the values of entry i.  NULL: always. */
+    /* Whether the learned values are initialized; learned[i] are the values of entry i.  NULL: always. */
     bool         (*ready)(qg_quant q, const float *const *learned);
 
-    /* A gradient of x other than dy s'(x): how it is mixed in a span.  sum is that of the form if
-     * mixes_sums, else 0.  NULL: none. */
+    /* The gradient of a span, if it is not dy s'(x).  sum holds the sums of the form if mixes_sums, else 0.
+     * NULL: dy s'(x). */
     qg_mix       (*mix)(qg_quant q, qg_span x, const qg_constants *k, const double *sum);
     bool           mixes_sums;
 
-    /* Adds a further term to dx of a span of adjacent numbers, if the surrogate is the scheme's own. */
+    /* Adds another term to dx of a contiguous span; called only if q.surrogate is not set. */
     void         (*adds)(qg_quant q, qg_span x, const qg_constants *k, const float *dy, float *dx);
 
-    /* --- with or without a form: these replace what the form gives --- */
+    /* --- with or without a form: these override what the form provides --- */
 
     /* Records the op. */
     qg_var *(*apply)(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
-    /* The same as an elementwise function, which qg_norm can fuse; NULL: the scheme has none.  It must not
-     * decrease anywhere and must compute exactly what apply does (qg_record_activation turns it into apply).
-     * Returns {0} where apply would fail.  Not used per channel, nor in a step that observes. */
+    /* The same as an elementwise function, which qg_norm can fuse; NULL: the scheme has none.  It must be
+     * nondecreasing and compute exactly what apply computes (qg_record_activation turns it into apply).  It returns
+     * {0} if apply would fail.  Not used per channel, nor in a step that observes. */
     qg_activation (*activation)(qg_quant q, qg_var *const *learned);
 
-    /* Of an input: records the op that scales the result y of its product, to which no bias has been added yet.
-     * x is the input before apply, so the quantizer is not fused.  NULL: nothing to scale. */
+    /* For inputs: records the op that scales the result y of the product, before a bias is added.  x is the input
+     * before apply, so the quantizer is not fused.  NULL: no scaling. */
     qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
-    /* Integer codes and scales of what apply would give.  NULL: not few-valued. */
+    /* Integer codes and scales of the result of apply.  NULL: the scheme has no codes. */
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 };
 
@@ -125,8 +126,7 @@ struct qg_scheme {
 qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role role);
 int      qg_learned_count(qg_quant q);
 
-/* The scheme's constants, per_channel and the surrogate are legal, and so is q.role if it is set.
- * QG_EARG. */
+/* Checks the arguments, per_channel, the surrogate and, if set, q.role.  Fails with QG_EARG. */
 QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 
 /* --- arguments ------------------------------------------------------------------------------- */
@@ -135,7 +135,8 @@ QG_MUST_CHECK qg_status qg_quant_check(qg_quant q);
 #define QG_BITS_KEY(own, least, most) \
     .name = "bits", .fallback = own, .min = least, .max = most, .is = QG_KEY_WHOLE | QG_KEY_SHOWN
 
-/* Both keys of the surrogate.  own: its place in the words; QG_OWN_SURROGATE_KEYS: in none. */
+/* Both keys of the surrogate.  own: the index of the default in the words.  QG_OWN_SURROGATE_KEYS is for schemes
+ * whose own surrogate is not one of the words. */
 #define QG_SURROGATE_WORDS "identity|clip|approx-sign|swish|tanh|annealed-tanh"
 enum { QG_SURROGATE_IDENTITY, QG_SURROGATE_CLIP };
 #define QG_SURROGATE_ABOUT .about = "slope used in the backward pass"
@@ -147,21 +148,21 @@ enum { QG_SURROGATE_IDENTITY, QG_SURROGATE_CLIP };
     { .name = "surrogate-arg", .min = 0.001, .max = 1000, .when = "surrogate=clip|swish|tanh",       \
       .about = "bound of clip, beta of swish, temperature of tanh" }
 
-/* NULL where a scheme has none. */
+/* The keys of a scheme in a role; NULL if it has none. */
 const qg_key *qg_scheme_keys(const qg_scheme *scheme, qg_role role);
 
-/* For constructors: q with each argument that is 0 at its default (where 0 is not a value of its own), and
- * what follows from them.  q.scheme is any of the schemes of its name. */
+/* For constructors: q with defaults in place of arguments that are 0 (unless 0 is a legal value), and with what
+ * follows from the arguments.  q.scheme may be any scheme of its name. */
 qg_quant  qg_quant_defaults(qg_quant q);
 
-/* The quantizer that "threshold=0.6,per-channel=yes" describes; text NULL: all defaults.  Fails with QG_EARG. */
+/* Parses arguments, "threshold=0.6,per-channel=yes"; text NULL: all defaults.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status qg_scheme_parse(const qg_scheme *scheme, qg_role role, const char *text, qg_quant *out);
 
-/* "twn:threshold=0.6", which parses to q; without a surrogate that has no name. */
+/* Writes q as text that parses to q again, "twn:threshold=0.6".  A surrogate without a name is omitted. */
 void      qg_quant_print(qg_quant q, char *text, size_t bytes);
 
-/* In the order of the keys. */
+/* The values of the keys, in their order. */
 void      qg_quant_values(qg_quant q, double value[QG_MAX_KEYS]);
 QG_MUST_CHECK
 qg_status qg_quant_check_keys(qg_quant q);
@@ -169,29 +170,29 @@ qg_status qg_quant_check_keys(qg_quant q);
 /* ---------------------------------------------------------------------------------------------- */
 
 const char *qg_role_name(qg_role role);         /* "weight", "input", "gradient" */
-qg_role     qg_quant_role(qg_quant q);          /* q.role, or if nothing has set it the scheme's own */
+qg_role     qg_quant_role(qg_quant q);          /* q.role; if not set, that of the scheme */
 
-/* "fake_quant:range=observed", as summaries and the command line have it, into text; "float" of NULL.
- * Returns text. */
+/* Writes "fake_quant:range=observed", the name used in summaries and on the command line, to text; "float" for
+ * NULL.  Returns text. */
 enum { QG_SPELLING_BYTES = 64 };
 const char *qg_scheme_spelling(const qg_scheme *scheme, char *text, size_t bytes);
 
-/* q can be part of a qg_norm: in some steps, if it observes (qg_quant_observes). */
+/* Whether qg_norm can fuse q, except in the steps in which it observes (qg_quant_observes). */
 bool     qg_quant_fuses(qg_quant q);
 bool     qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned);
 
-/* The tape's step is before q.after: the quantizer still passes x on (through relu, if it rectifies). */
+/* Whether the tape's step is before q.after, so x passes unchanged (through relu, if q rectifies). */
 bool     qg_quant_waits(qg_quant q, const qg_tape *t);
 
-/* What replaces a quantizer that cannot quantize yet. */
-qg_var  *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x);      /* relu, if it rectifies; else x */
+/* The result of a quantizer that cannot quantize yet: relu if q rectifies, else x. */
+qg_var  *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x);
 
-/* Sets a trained value that the optimizer moved out of its legal range.  Frozen values, and all values in QG_EVAL,
- * keep what is stored and are only used as if they had been set. */
+/* Sets v[i], a trained value that the optimizer moved out of its legal range, to legal.  In QG_EVAL, or if v is
+ * frozen, the stored value does not change, and the caller uses legal in its place. */
 void     qg_confine(qg_var *v, size_t i, float legal);
 
-/* Integer codes and scales of what q gives for x; learned as in qg_scheme.start.  QG_EARG, QG_ESTATE: the
- * scheme cannot say.  Only where qg_has_codes. */
+/* Integer codes and scales of x quantized by q; learned as in qg_scheme.start.  Requires qg_has_codes(q).  Fails with
+ * QG_EARG or QG_ESTATE if the scheme has no codes with these arguments, or none yet. */
 bool                    qg_has_codes(qg_quant q);
 QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 
@@ -209,34 +210,34 @@ qg_activation qg_form_activation(qg_quant q, qg_var *const *learned);
 qg_var       *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 qg_status     qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 
-/* --- parts most schemes share --------------------------------------------------------------- */
+/* --- parts shared by several schemes --------------------------------------------------------- */
 
-/* Records a quantizer whose backward is the surrogate s, {0} being the identity, and nothing else;
- * the caller then fills y->data.  straight is used when s is the identity and sets
- * .straight_through, sloped otherwise; both have qg_surrogate_backward. */
+/* Records a quantizer whose gradient is only the slope of the surrogate s, where {0} is the identity; the caller
+ * then fills y->data.  The op is straight, which sets .straight_through, if s is the identity, else sloped; the
+ * backward function of both is qg_surrogate_backward. */
 qg_var *qg_record_surrogate(qg_tape *t, const qg_op *straight, const qg_op *sloped, qg_var *x,
                             qg_surrogate s);
 void    qg_surrogate_backward(qg_tape *t, qg_var *y);
 
-/* What DoReFa's three share (internal). */
+/* The explanation that DoReFa's three schemes share (internal). */
 extern const char qg__dorefa_explain[];
 
-/* own: clip at 1. */
+/* For qg_scheme.own: clip at 1. */
 qg_surrogate qg_clip_at_1(qg_quant q);
 
-/* constants of +1 and -1, and of +mean|x| and -mean|x|. */
+/* For qg_scheme.constants: +1 and -1, and +mean|x| and -mean|x|. */
 qg_constants qg_unit_signs(qg_quant q, qg_span x, const float *learned);
 qg_constants qg_mean_signs(qg_quant q, qg_span x, const float *learned);
 
-/* Records f as an op of its own; op is { name, qg_activation_op_backward, .assigns = true }.  Blocks
- * are fixed, so sums do not depend on threads. */
+/* Records f as an op; op is { name, qg_activation_op_backward, .assigns = true }.  Blocks are fixed, so sums do not
+ * depend on the number of threads. */
 qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activation f);
 void    qg_activation_op_backward(qg_tape *t, qg_var *y);
 
-/* scale and code of what apply gave: y[i] = scale code[i] up to rounding; scale 0: all codes 0. */
+/* The codes of quantized values: y[i] = scale code[i] up to rounding.  With scale 0 all codes are 0. */
 void    qg_codes_of(size_t n, const float *y, float scale, int32_t *code);
 
-/* The largest |w| becomes 1: initial weights uniform in +-s become uniform in [-1, 1]. */
+/* Scales w so that the largest |w| is 1: initial weights uniform in +-s become uniform in [-1, 1]. */
 void    qg_stretch_to_unit(qg_tensor w);
 
 #endif

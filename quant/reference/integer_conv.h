@@ -1,18 +1,17 @@
 /* quant/reference/integer_conv.h — convolutions of codes, as TensorFlow and TFLite define them.
  *
  * Reference implementations on plain arrays, exact in integers and written for clarity, not speed.  The kernel is
- * not flipped.  Padding SAME gives ceil(in / stride)
- * outputs with max((out - 1) * stride + k - in, 0) rows of padding, the smaller half first; what is
- * padded is the real 0, that is the zero point's code, so it adds nothing.  With zero points Zx and
- * Zw,
+ * not flipped.  Padding SAME gives ceil(in / stride) outputs and adds max((out - 1) * stride + k - in, 0) rows,
+ * the smaller half first.  The padding is the real 0, whose code is the zero point, so it adds nothing.  The
+ * accumulator, with zero points Zx and Zw,
  *
  *     acc[n,y,x,o] = sum (x - Zx) * (w - Zw[o])
  *
- * is summed in 64 bits and saturated to int32, where the sources would wrap.
+ * is a 64-bit sum that saturates to int32, where the sources would wrap.
  *
- * Memory   Outputs are the caller's and overlap no input.  Nothing is allocated.
- * Fails    QG_EARG attributes, scales, dtypes; QG_ESHAPE rank or dims other than stated, a filter
- *          that is empty or, with VALID, larger than the input.  Then no output has been written.
+ * Memory   The caller owns the outputs, which must not overlap an input.  Nothing is allocated.
+ * Fails    QG_EARG for illegal attributes, scales or dtypes; QG_ESHAPE for a wrong rank or wrong dims, and
+ *          for a filter that is empty or, with VALID, larger than the input.  No output is written then.
  */
 #ifndef QG_INTEGER_CONV_H
 #define QG_INTEGER_CONV_H
@@ -26,7 +25,7 @@
 
 typedef enum qg_padding { QG_PADDING_VALID, QG_PADDING_SAME } qg_padding;
 
-/* Outputs along one dimension; 0 if nothing fits.  stride >= 1. */
+/* Outputs along one dimension; 0 if the kernel does not fit.  stride >= 1. */
 size_t qg_conv_extent(qg_padding padding, size_t in, size_t kernel, size_t stride);
 
 typedef struct qg_quantized_conv2d_attrs {
@@ -34,17 +33,17 @@ typedef struct qg_quantized_conv2d_attrs {
     qg_padding padding;
 } qg_quantized_conv2d_attrs;
 
-/* TensorFlow's quantized_conv2d: one float range per operand, whose zero points are the codes of
- * 0.0 by qg_float_to_quantized_unclamped, so that a range above 0 has a negative one.
+/* TensorFlow's quantized_conv2d: one float range per operand.  Its zero point is the code of 0.0 by
+ * qg_float_to_quantized_unclamped, so a range above 0 has a negative zero point.
  *
  *     output = acc              level = (max - min) / 255
  *     output_min = level_a * level_b * -2^31,  output_max = level_a * level_b * (2^31 - 1)
  *
  * Shapes   input uint8 [n,h,w,c], filter uint8 [kh,kw,c,o], ranges float32 of rank 0;
  *          output int32 [n,oh,ow,o], output_min and output_max of rank 0.
- * Fails    also: a range not finite or with min > max; max - min or output_max beyond float32; strides.
- * Differs  A zero point above 255, of an input range below 0, has lost its high bits where TensorFlow
- *          pads with it. */
+ * Fails    also for illegal strides, a range that is not finite or has min > max, and max - min or output_max
+ *          beyond float32.
+ * Differs  An input range below 0 has a zero point above 255; TensorFlow drops its high bits when it pads. */
 QG_MUST_CHECK
 qg_status qg_quantized_conv2d(qg_quantized_conv2d_attrs attrs, const qg_array *input,
                               const qg_array *filter, const qg_array *min_input,
@@ -67,8 +66,8 @@ typedef struct qg_uniform_convolution_attrs {
  *
  *     output = clamp(round(acc * (s_lhs * s_rhs[o] / s_out[o])) + z_out[o])
  *
- * the factor in double, single rounding.  Output channels form g consecutive groups, each of which
- * sees its C/g input channels.
+ * with the factor in double and QG_SINGLE_ROUNDING.  Output channels form g consecutive groups; each group
+ * reads its own C/g input channels.
  *
  * Shapes   lhs int8 [n,c,h,w] or [n,h,w,c]; rhs int8 [o,c/g,kh,kw] or [kh,kw,c/g,o]; output int32
  *          in the layout of lhs.  lhs_scale, lhs_zp of rank 0; the others of rank 0 or [o]. */
@@ -88,12 +87,12 @@ typedef struct qg_conv2d_per_channel_attrs {
     qg_requant_rounding rounding;       /* TFLite: double */
 } qg_conv2d_per_channel_attrs;
 
-/* TFLite's per-channel convolution: scales per output channel of the filter, one for the
- * activations:
+/* TFLite's per-channel convolution: the filter has one scale per output channel, the activations have
+ * one scale:
  *
  *     output = clamp(round((acc + bias[o]) * (s_in * s[o] / s_out)) + z_out)
  *
- * the factor in double.  bias has the scale s_in * s[o] and zero point 0.
+ * with the factor in double.  bias has the scale s_in * s[o] and zero point 0.
  *
  * Shapes   input int8 or uint8 [n,h,w,c]; filter int8 or uint8 [o,kh,kw,c]; filter_scales float32
  *          [o]; filter_zero_points int32 [o], or NULL for zeros; bias int32 [o], or NULL for none;
