@@ -17,7 +17,7 @@
 
 enum { MAX_PAGE_BYTES = 1 << 24 };
 
-/* Two may add at once; one after the other does.  The descriptor, or -1. */
+/* Locks results/, so that two processes add runs one after the other.  Returns the descriptor, or -1. */
 static int lock(void)
 {
     bool created;
@@ -49,7 +49,7 @@ static qg_status copy_text(const char *from, const char *to)
     return status;
 }
 
-/* The logs of a run that stands in from, to the folder to. */
+/* Copies the logs of a run from one folder to another. */
 static qg_status copy_logs(const logged_run *r, const char *from, const char *to)
 {
     run_paths source, p;
@@ -62,7 +62,7 @@ static qg_status copy_logs(const logged_run *r, const char *from, const char *to
     return status ? status : copy_text(source.file[RUN_RESULT], p.file[RUN_RESULT]);
 }
 
-/* A link goes, and what it leads to stays. */
+/* Removes a symbolic link, but not its target. */
 static void remove_logs(const char *dir)
 {
     struct stat s;
@@ -76,8 +76,8 @@ static void remove_logs(const char *dir)
     rmdir(dir);
 }
 
-/* Logs that are there in part would stand in the way of every later call, so they are gathered beside
- * their place, under a name that is not read, and moved as a whole. */
+/* Incomplete logs would make every later call fail, so they are first copied to a name that no command reads, and
+ * then moved as a whole. */
 static qg_status copy_run(const logged_run *r, const char *dir)
 {
     char to[PATH_BYTES], new[PATH_BYTES], old[PATH_BYTES];
@@ -98,7 +98,7 @@ static qg_status copy_run(const logged_run *r, const char *dir)
     return QG_OK;
 }
 
-/* The page is what the logs say, or the first line that is not. */
+/* Compares the page with the logs; the message names the first line that differs. */
 static qg_status compare(const char *logs, size_t length)
 {
     char           *page;
@@ -129,7 +129,8 @@ static qg_status compose(const results *all, char **text)
     return fclose(out) && !status ? qg_fail(QG_EMEM, PAGE ": out of memory") : status;
 }
 
-/* The added run goes into the page before it goes into its place: what does not fit leaves nothing. */
+/* The page is written with the added run before the run is moved into place, so a run that does not fit leaves no
+ * trace. */
 static qg_status add_and_write(const config *asked, results *all)
 {
     const char *dir   = asked->add;
@@ -159,7 +160,7 @@ static void print_outcome(const config *asked, const results *all)
     json_end(&j);
 }
 
-/* Elsewhere an empty table would be written, and look like one; perhaps over a page of other people. */
+/* In another directory the command would write an empty table, perhaps over someone else's page. */
 static qg_status check_place(bool writes)
 {
     char     *page;

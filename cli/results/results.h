@@ -23,50 +23,51 @@ typedef struct results {
     int         runs;
 } results;                              /* {0} is empty */
 
-/* All of results/; where that is not there, nothing.  Fails as results_add, and with QG_EFORMAT: a
- * folder is not results/RECIPE/seed-N, or holds another run. */
+/* Reads all of results/; if it does not exist, the result is empty.  Fails as results_add, and with QG_EFORMAT if a
+ * folder is not results/RECIPE/seed-N or contains another run. */
 QG_MUST_CHECK
 qg_status results_read(results *all);
 
-/* The run in dir, in place of the one that has its recipe and seed.  Returns it in *added.
+/* Adds the run in dir, replacing a run of the same recipe and seed.  Returns it in *added.
  * Fails    QG_EIO, QG_EMEM.  QG_EARG: not trained with --recipe.  QG_ESTATE: not finished.
- *          QG_EFORMAT: config.toml, metrics.csv and result.json do not say the same. */
+ *          QG_EFORMAT: config.toml, metrics.csv and result.json contradict each other. */
 QG_MUST_CHECK
 qg_status results_add(results *all, const char *dir, logged_run **added);
 
 /* NULL: there is none. */
 logged_run *results_find(const results *all, const char *row, uint64_t seed);
 
-/* The page, results/README.md.  Fails with QG_EARG: a row's runs differ in more than the seed, or
- * its recipe is not there or cannot have led to them; two runs saw other images under one name; a run
- * did not begin with what its recipe names; QG_EMEM. */
+/* Writes the page, results/README.md.  Fails with QG_EMEM, and with QG_EARG if the runs of a row differ in more than
+ * the seed, if their recipe is missing or cannot have produced them, if two runs used different images under one
+ * name, or if a run did not start from the weights that its recipe names. */
 QG_MUST_CHECK
 qg_status results_print(const results *all, FILE *out);
 bool      results_begins(const char *page);         /* with the title of such a page */
 
-/* Of the words of a command line that trains run again: "--recipe lenet --epochs 3 --seed 1".
- * begins_with: the recipe with whose weights this one begins, or NULL. */
+/* The options of a command line that repeats the training of run: "--recipe lenet --epochs 3 --seed 1".
+ * begins_with: the recipe whose weights this one starts from, or NULL. */
 QG_MUST_CHECK
 qg_status results_command(const logged_run *run, const char *begins_with, FILE *out);
 
-/* Of these words the ones that override the recipe: " --epochs 3", mostly none.  Fails as it does. */
+/* Only the options that override the recipe, " --epochs 3"; usually none.  Fails in the same way. */
 QG_MUST_CHECK
 qg_status results_overrides(const logged_run *run, FILE *out);
 
-/* The run began with the last weights of the run of begins_with with its seed, or, if that is NULL,
- * with none.  QG_EARG: it did not. */
+/* Checks that the run started from the last weights of the run of begins_with with the same seed, or, if begins_with
+ * is NULL, from none.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status results_check_init(const results *all, const logged_run *run, const char *begins_with);
 
-/* The first run on data of this name that says which images it saw; NULL: none does. */
+/* The first run on data of this name that recorded a digest of its images; NULL if none did. */
 const logged_run *results_witness(const results *all, const char *data);
 
-/* Every run on data of one name saw the same images, as far as runs say.  QG_EARG: this one did not. */
+/* Checks that run used the same images as the other runs on data of this name that recorded a digest.  Fails with
+ * QG_EARG. */
 QG_MUST_CHECK
 qg_status results_check_images(const results *all, const logged_run *run);
 
-/* The option that decides bytes and has another value in b than in a, but for the seed and for what a
- * run begins with and sees; NULL: none. */
+/* An option that affects the result and differs between a and b, other than the seed, the initial weights and the
+ * data; NULL: none. */
 const option *results_conflict(const logged_run *a, const logged_run *b);
 
 int       results_rows(const results *all);

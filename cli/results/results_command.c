@@ -3,7 +3,7 @@
 
 #include "cli/results/results.h"
 
-/* What the recipe alone, or with the words of asked, leads to. */
+/* The full configuration that the options in asked give. */
 static qg_status resolve(const config *asked, config *out)
 {
     bool usage;
@@ -16,7 +16,8 @@ const option *results_conflict(const logged_run *a, const logged_run *b)
     return config_difference(&a->config, &b->config, IDENTITY, PER_RUN);
 }
 
-/* What run says otherwise than c, which asked leads to, is asked for, too; what c does not say may wait. */
+/* Adds to asked the options of run that differ from c, the configuration that asked gives.  Options that c lacks are
+ * left to the next round. */
 static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked, config *c)
 {
     config own = run->config;                   /* borrowed texts */
@@ -26,8 +27,8 @@ static qg_status ask_for_the_rest(const logged_run *run, bool all, config *asked
     return status ? status : resolve(asked, c);
 }
 
-/* The options in which run differs from its recipe, into asked.  One of them, as another optimizer, may change
- * what others are, and whether they are there, when nobody asks: so in two rounds. */
+/* Writes the options in which run differs from its recipe to asked.  Some options, such as the optimizer, change which
+ * others exist and what their defaults are, so this takes two rounds. */
 static qg_status find_overrides(const logged_run *run, config *asked)
 {
     config    c      = { 0 };
@@ -42,7 +43,7 @@ static qg_status find_overrides(const logged_run *run, config *asked)
     return status;
 }
 
-/* Every item of a list behind its own "--layer". */
+/* Writes each item of a list after its own "--layer". */
 static void print_option(const option *o, const char *value, FILE *out)
 {
     for (const char *line = value; line && *line; line = list_next(line)) {

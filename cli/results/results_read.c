@@ -24,10 +24,10 @@ static qg_status differs(const char *dir, const char *what, double said, double 
     return qg_fail(QG_EFORMAT, "%s: result.json has %s %.9g, but the other logs %.9g", dir, what, said, found);
 }
 
-/* Two sums of the same numbers, each printed with nine digits. */
+/* Whether two numbers can be sums of the same terms, each printed with nine digits. */
 static bool close_to(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b) + 1e-6; }
 
-/* result.json says what config.toml and metrics.csv say. */
+/* Checks result.json against config.toml and metrics.csv. */
 static qg_status verify(const logged_run *r, const char *dir)
 {
     const result  *a = &r->result;

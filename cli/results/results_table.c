@@ -59,7 +59,7 @@ static double mean(const row *w, number of)
     return sum / (w->last - w->first);
 }
 
-/* "99.35 ± 0.04", or without the deviation where there is one run. */
+/* "99.35 ± 0.04"; without the deviation if there is only one run. */
 static void print_mean(const row *w, number of, FILE *out)
 {
     const double m = mean(w, of);
@@ -70,7 +70,7 @@ static void print_mean(const row *w, number of, FILE *out)
     fputs(" |", out);
 }
 
-/* A recipe's words in a cell, which a bar would end. */
+/* Writes text of a recipe to a table cell, with bars escaped. */
 static void print_cell(const char *before, const char *text, FILE *out)
 {
     fputs(before, out);
@@ -159,7 +159,7 @@ static void print_images(const results *all, FILE *out)
 
 typedef qg_status (*print)(const row *w, FILE *out);
 
-/* It belongs to the row, and with the others into one table. */
+/* Checks that r belongs to the row and agrees with the other runs of the table. */
 static qg_status check_run(const row *w, const logged_run *r)
 {
     const logged_run *first = &w->all->run[w->first];
@@ -171,7 +171,7 @@ static qg_status check_run(const row *w, const logged_run *r)
     return status ? status : results_check_init(w->all, r, begins_with(w));
 }
 
-/* The run at index first, and those behind it that are of its recipe. */
+/* Fills w with the run at index first and the following runs of the same recipe. */
 static qg_status open_row(row *w, const results *all, int first)
 {
     char              path[PATH_BYTES];

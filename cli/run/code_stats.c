@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Codes of fewer bits lie in -128 .. 127, signed or not. */
+/* Codes with at most this many bits lie in -128 .. 127, signed or not. */
 enum { NARROW_BITS = 7 };
 
 static qg_status encode(code_stats_row *row, int32_t *codes, int *bits)

@@ -12,7 +12,7 @@ typedef struct code_stats_row {
     float            *scale;        /* more than a byte, and the checkpoint then holds now */
     float            *folded;       /* room for the weight with a batch norm folded in; NULL: none */
     double            zeros;        /* share of zero codes */
-    double            flipped;      /* share of codes that differ from the count before */
+    double            flipped;      /* share of codes that changed since the previous count */
 } code_stats_row;
 
 typedef struct code_stats {
@@ -21,14 +21,14 @@ typedef struct code_stats {
     int32_t    *codes;              /* room for those of any one layer */
 } code_stats;
 
-/* Counts the initial codes of a built net, which must outlive it.  Fails with QG_EMEM and
+/* Counts the initial codes of a built net, which must outlive the statistics.  Fails with QG_EMEM and
  * as the schemes' encode. */
 QG_MUST_CHECK qg_status code_stats_begin(code_stats *c, qg_net *net);
 
-/* Zeros and flips since the last count. */
+/* Counts zeros, and flips since the previous count. */
 QG_MUST_CHECK qg_status code_stats_count(code_stats *c);
 
-/* The codes as "codes.conv1", so that a resumed run counts the same flips. */
+/* Adds the codes as "codes.conv1", so that a resumed run counts the same flips. */
 void code_stats_state(code_stats *c, qg_state *s);
 void code_stats_loaded(code_stats *c);                  /* after qg_state_load: take over what was read */
 void code_stats_end(code_stats *c);

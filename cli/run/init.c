@@ -10,14 +10,14 @@
 #include "cli/paths.h"
 #include "layers/layer.h"
 
-/* The weights, and where they go. */
+/* The source of the weights, and the net that receives them. */
 typedef struct transfer {
     qg_net           *net, *trained;    /* see init_weights */
     const qg_archive *from;
     const char       *path;
 } transfer;
 
-/* A quantizer of a net, and one of the things that it learns or tracks. */
+/* A quantizer of a net, and one of the values that it learns or tracks. */
 typedef struct place {
     int               layer;
     qg_role           role;
@@ -42,7 +42,7 @@ static bool same_quantizer(qg_quant a, qg_quant b)
            !memcmp(a.arg, b.arg, sizeof a.arg);
 }
 
-/* What the file has for p; NULL: nothing. */
+/* The file's array for p; NULL if it has none. */
 static const qg_named_array *entry_for(const transfer *t, const qg_param *p)
 {
     const place    at    = place_of(t->net, p);
@@ -51,7 +51,7 @@ static const qg_named_array *entry_for(const transfer *t, const qg_param *p)
     return qg_archive_find(t->from, p->name);
 }
 
-/* "conv1.weight.wp": what some quantizer learned. */
+/* Whether name, "conv1.weight.wp", is a value that a quantizer learned. */
 static bool has_name_of_learned(const char *name)
 {
     const char *role = strchr(name, '.');
@@ -63,7 +63,7 @@ static bool has_name_of_learned(const char *name)
     return false;
 }
 
-/* Of a run rather than of its net (cli/run/run.c, cli/run/code_stats.c, optim/). */
+/* Whether the array belongs to a run, not to its net (cli/run/run.c, cli/run/code_stats.c, optim/). */
 static bool is_of_run(const char *name)
 {
     return !strncmp(name, "run.", 4) || !strncmp(name, "codes.", 6) || !strncmp(name, "optim.", 6);
@@ -82,7 +82,7 @@ static void print_shape(const qg_array *a, char text[128])
         n += (size_t)snprintf(text + n, 128 - n, i ? ",%zu" : "%zu", a->dims[i]);
 }
 
-/* What keeps p from the entry e of the file, into bad. */
+/* Appends to bad the reason why p cannot take the entry e of the file. */
 static void compare(const qg_param *p, const qg_named_array *e, char *bad, size_t bytes)
 {
     char           text[512], here[128], there[128];
@@ -106,7 +106,7 @@ static qg_status check_values(const qg_param *p, const qg_named_array *e, const 
     return QG_OK;
 }
 
-/* Every mismatch, before anything is copied. */
+/* Reports every mismatch before anything is copied. */
 static qg_status check(const transfer *t, init_report *report)
 {
     char                  bad[1536] = "";
@@ -143,13 +143,13 @@ static void copy(const transfer *t)
     }
 }
 
-/* As weights that were drawn are. */
+/* Clips the loaded weights, as the initial random weights are clipped. */
 static void project(const qg_params *taken)
 {
     for (int i = 0; i < taken->count; i++) qg_param_project(taken->item[i]);
 }
 
-/* Scales and ranges that start from the weights start from these, as their quantizers see them. */
+/* Scales and ranges that start from the initial weights start from the loaded ones, as their quantizers see them. */
 static qg_status start_quantizers(const transfer *t)
 {
     for (int i = 0; i < qg_net_layers(t->net); i++) {

@@ -1,4 +1,4 @@
-/* cli/run/init.h — a net begins with the weights of another: --init. */
+/* cli/run/init.h — starting a net from the weights of another: --init. */
 #ifndef CLI_INIT_H
 #define CLI_INIT_H
 
@@ -15,15 +15,15 @@ typedef struct init_report {
     char unused[INIT_NOTE];     /* of quantizers that the file's net had, and this one has not */
 } init_report;
 
-/* Fill a built net from a run, its last.safetensors, or from a safetensors file, by name: weights,
- * biases, batch norms with what they track, and what quantizers learned where both nets have it.
- * What a quantizer learns and the file has not starts as it does in any net, but from these weights.
- * trained: the net that the file is of, where it is known; what its quantizers have learned is then taken
- * only by the same quantizers.  NULL: by every one that learns something of this name and shape.
+/* Fills a built net from a run (its last.safetensors) or from a safetensors file, by name: weights, biases, batch
+ * norms with their running statistics, and the learned values of quantizers that both nets have.  Learned values
+ * that the file lacks start as in any net, but from the loaded weights.
+ * trained: the net that wrote the file, if known; learned values then go only to the same quantizers.  NULL: they
+ * go to every quantizer that learns a value of this name and shape.
  *
- * Fails    QG_ESHAPE: the message lists every array that is missing, of another shape or type, or of
- *          no use here, as far as it has room; the net is as it was.  QG_ENAN: a value is not finite.
- *          QG_EARG: a weight without a latent one (bop) is not +-1 in the file.  As qg_archive_open. */
+ * Fails    QG_ESHAPE: the message lists the arrays that are missing, have another shape or type, or are not in the
+ *          net, as far as it has room; the net is unchanged.  QG_ENAN: a value is not finite.  QG_EARG: a weight
+ *          without latent values (bop) is not +-1 in the file.  Also fails as qg_archive_open. */
 QG_MUST_CHECK
 qg_status init_weights(qg_net *net, const char *source, qg_net *trained, init_report *report);
 

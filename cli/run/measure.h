@@ -11,10 +11,9 @@ typedef struct measured {
     double   loss, accuracy;        /* means over them */
 } measured;
 
-/* Every batch of test, from its first.  steps: of training so far, since a quantizer may wait for
- * some.  stop: *stop other than 0 ends it early, with *stopped set,
- * *out untouched and the loader back at its start; NULL: nothing does.  Fails with QG_ENAN (the
- * loss is not finite) and as the ops. */
+/* Measures over all batches of test.  steps: the training steps so far, because a quantizer may start late.
+ * stop: if *stop becomes nonzero, the measurement ends early, sets *stopped, leaves *out unchanged and resets the
+ * loader; NULL: it always runs to the end.  Fails with QG_ENAN (the loss is not finite) and as the ops. */
 QG_MUST_CHECK
 qg_status measure(const recipe *r, qg_net *net, qg_tape *tape, uint64_t steps, qg_loader *test,
                   const volatile sig_atomic_t *stop, measured *out, bool *stopped);

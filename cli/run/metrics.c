@@ -86,7 +86,7 @@ qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const le
     return status;
 }
 
-/* The first columns of the line at at. */
+/* Reads the first columns of the line at `at`. */
 static bool parse_row(const char *at, metrics_row *row)
 {
     double *field[FIELDS] = { &row->epoch,     &row->lr,

@@ -9,7 +9,7 @@
 /* The columns that every run has, in order. */
 typedef struct metrics_row {
     double epoch, lr;                       /* of the epoch's last step */
-    double train_loss, train_accuracy;      /* over the epoch's steps, as they came */
+    double train_loss, train_accuracy;      /* over the epoch's steps, measured during training */
     double test_loss, test_accuracy;
     double images_per_second;               /* of the training steps alone */
     double seconds;                         /* steps, evaluation, files, in all processes */
@@ -23,21 +23,21 @@ typedef struct metrics {
     double      slowness;                   /* sum of 1 / images_per_second over the rows that */
     int         rates;                      /* have it, and how many these are */
     metrics_row last;
-    metrics_row best;                       /* the first with the greatest test_accuracy */
+    metrics_row best;                       /* the first epoch with the highest test_accuracy */
 } metrics;
 
-/* The header alone.  To the columns of every run it adds two per row of the code statistics, conv1.zeros and
- * conv1.flipped, and one per learned or tracked number, conv1.weight.wp; where there is one number per
- * channel these are three, conv1.weight.min.least, .mean and .greatest over the channels.
+/* Writes the header.  After the columns of every run come two per row of the code statistics, conv1.zeros and
+ * conv1.flipped, and one per learned or tracked value, conv1.weight.wp.  A value per channel has three columns,
+ * conv1.weight.min.least, .mean and .greatest over the channels.
  * Fails with QG_EMEM. */
 QG_MUST_CHECK qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l);
 QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const learned_list *l);
 
-/* The first `epochs` rows of a file; -1: all of them.  Fails with QG_EIO, QG_EMEM, QG_EFORMAT (not
- * a row per epoch; fewer than that). */
+/* Reads the first `epochs` rows of a file; -1: all rows.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT if the rows are
+ * not one per epoch or too few. */
 QG_MUST_CHECK qg_status metrics_read(metrics *m, const char *path, int epochs);
 
-/* Whether a file has any row; one that is not there has none.  Fails with QG_EIO, QG_EMEM. */
+/* Whether a file has any row; false if it does not exist.  Fails with QG_EIO, QG_EMEM. */
 QG_MUST_CHECK qg_status metrics_has_rows(const char *path, bool *rows);
 
 QG_MUST_CHECK qg_status metrics_write(const metrics *m, const char *path);      /* all or nothing */

@@ -39,7 +39,7 @@ void progress_clear(progress *p)
     p->width = 0;
 }
 
-/* A line that wraps cannot be redrawn, so it is cut. */
+/* A wrapped line cannot be redrawn, so the line is truncated. */
 static int terminal_columns(void)
 {
     struct winsize size;

@@ -1,7 +1,7 @@
-/* cli/run/progress.h — what a person sees on stderr while a run goes on.
+/* cli/run/progress.h — the progress display on stderr.
  *
- * On a terminal one line is redrawn at most ten times a second; elsewhere, and where TERM is dumb,
- * only whole lines appear.
+ * On a terminal one line is redrawn at most ten times a second.  If stderr is not a terminal, or TERM is dumb, only
+ * whole lines are printed.
  */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
@@ -14,7 +14,7 @@ typedef struct progress {
     bool   live;            /* a terminal that can redraw */
     bool   colour;          /* and NO_COLOR is not set */
     double drawn;           /* when the line was last drawn */
-    int    width;           /* of the line that stands there */
+    int    width;           /* of the line on the screen */
 } progress;
 
 progress progress_begin(void);

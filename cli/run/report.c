@@ -14,7 +14,7 @@
 #include "core/io/file.h"
 #include "core/kernels/parallel.h"
 
-/* The commit's first 12 digits, then "-dirty" if sources differed from it; the Makefile tells. */
+/* The commit's first 12 digits, and "-dirty" if the sources had uncommitted changes; set by the Makefile. */
 #ifndef QGRAD_COMMIT
 #define QGRAD_COMMIT "unknown"
 #endif
@@ -37,7 +37,8 @@ void report_digest(const qg_net *net, char text[17])
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
 }
 
-/* Nobody has worked on a run since it was complete. */
+/* Adds now to the values of earlier processes, unless the run was already complete: then this process has not worked
+ * on it. */
 static void joined(json *j, const char *key, const result *r, const char *before, const char *now)
 {
     char text[RESULT_TEXT];
@@ -82,14 +83,14 @@ typedef struct rival {
     uint64_t seed;
 } rival;
 
-/* c trains the same on the same, but in float. */
+/* Whether c trains the same model on the same data, but in float. */
 static bool is_float_twin(const config *c, const config *of)
 {
     static const char *const same[]  = { "model", "data", "epochs", "data-digest" };
     static const char *const plain[] = { "weight", "input", "gradient" };
     for (int i = 0; i < 4; i++) {
         const char *a = config_text(c, same[i]), *b = config_text(of, same[i]);
-        if (i == 3 && (!a || !b)) break;            /* a version that did not write it down */
+        if (i == 3 && (!a || !b)) break;            /* written by a version that did not record it */
         if (!a || !b || strcmp(a, b)) return false;
     }
     for (int i = 0; i < 3; i++) {
@@ -99,7 +100,7 @@ static bool is_float_twin(const config *c, const config *of)
     return !config_text(c, "layer");
 }
 
-/* dir holds a finished float run: how it ended. */
+/* Whether dir contains a finished float run that corresponds to the run of; writes its results to *out. */
 static bool read_rival(const char *dir, const config *of, rival *out)
 {
     run_paths p;
@@ -118,7 +119,7 @@ static bool read_rival(const char *dir, const config *of, rival *out)
     return found;
 }
 
-/* The one with the same seed, or else the first by name. */
+/* The run with the same seed, or else the first by name. */
 static bool find_rival(const report *r, rival *out)
 {
     char parent[PATH_BYTES], prefix[VALUE_BYTES];
@@ -165,7 +166,7 @@ static void print_accuracy(const report *r, FILE *out)
             percent(report_error(other.accuracy, at->tested)), other.seconds, other.dir);
 }
 
-/* The words that make a float run of the quantized one of c. */
+/* The options of a float run that corresponds to the quantized run c. */
 static void print_as_float(const config *c, FILE *out)
 {
     static const char *const operands[] = { "weight", "input", "gradient" };
@@ -183,9 +184,9 @@ static void print_config(const char *does, const report *r, FILE *out)
     path_print(r->run->paths.file[RUN_CONFIG], out);
 }
 
-/* The same run in float, or in twn if this one is in float, where find_rival looks for it.  None where
- * a run is already, or if this one has what no option takes back: folded batch norms, weights that
- * came from elsewhere. */
+/* Suggests the same run in float, or with twn if this one is in float, in a directory where find_rival looks.  No
+ * suggestion if that directory already has a run, or if options cannot undo what this run uses: folded batch norms,
+ * initial weights from another run. */
 static void print_twin(const report *r, FILE *out)
 {
     const config *c        = r->run->config;
@@ -269,7 +270,7 @@ static void print_json(const report *r, FILE *out, bool with_run)
 
 void report_json(const report *r, FILE *out) { print_json(r, out, true); }
 
-/* Without the directory: the file may go elsewhere. */
+/* Without the directory, because the file may be moved. */
 qg_status report_save(const report *r)
 {
     const char *path = r->run->paths.file[RUN_RESULT];

@@ -1,4 +1,4 @@
-/* cli/run/report.h — what a run was and what came of it, for people and for programs. */
+/* cli/run/report.h — reports of a run and its results, as text and as JSON. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
@@ -14,14 +14,14 @@ typedef struct report {
     const run    *run;
     const result *before;           /* what earlier processes left; {0}: nothing */
     double        seconds;          /* of the epoch that is not finished */
-    double        rate;             /* images per second of all that is known */
+    double        rate;             /* images per second over all known steps */
 } report;
 
-/* Binomial standard error of a share p of n. */
+/* Binomial standard error of a proportion p of n. */
 double report_error(double p, uint64_t n);
 
-/* Memory, threads, BLAS core, kernels, commit: what every JSON object says of machine and build.
- * before: what a run's earlier processes said; NULL: there is none. */
+/* Adds memory, threads, BLAS core, kernels and commit, which every JSON object reports.
+ * before: the values of the run's earlier processes, or NULL. */
 void   report_machine(json *j, const result *before);
 size_t peak_rss_bytes(void);
 void   report_digest(const qg_net *net, char text[17]);
@@ -30,7 +30,7 @@ void   report_head(const report *r, FILE *out, const qg_loader *train, const qg_
 void   report_result(const report *r, FILE *out);
 void   report_json(const report *r, FILE *out);
 
-/* The same as the run's result.json, all or nothing.  Fails as qg_file_commit. */
+/* Writes the same to the run's result.json, atomically.  Fails as qg_file_commit. */
 QG_MUST_CHECK
 qg_status report_save(const report *r);
 

@@ -1,7 +1,7 @@
-/* cli/run/result.h — result.json: how a run stands, and what it took.
+/* cli/run/result.h — result.json: the state of a run, and its cost.
  *
- * The object of `train --json` (cli/run/report.h) without the directory.  It is replaced with every checkpoint, and holds what no checkpoint may: times, and which
- * builds and machines have worked on the run.
+ * The object of `train --json` (cli/run/report.h) without the directory.  It is replaced with every checkpoint and
+ * holds what no checkpoint may contain: times, and the builds and machines that worked on the run.
  */
 #ifndef CLI_RESULT_H
 #define CLI_RESULT_H
@@ -14,9 +14,9 @@
 enum { RESULT_TEXT = 192 };
 
 typedef struct result {
-    /* As each process had them: one value, or "first, second" where they differ. */
+    /* Values of all processes: one value, or "first, second" if they differ. */
     char     commit[RESULT_TEXT], cpu_path[RESULT_TEXT], blas_core[RESULT_TEXT];
-    char     digest[RESULT_TEXT];               /* of the weights as they stand */
+    char     digest[RESULT_TEXT];               /* of the current weights */
     double   test_accuracy, best_test_accuracy; /* NaN: no epoch is finished; so are the next two */
     double   test_accuracy_stderr;              /* binomial */
     double   train_loss;
@@ -26,11 +26,12 @@ typedef struct result {
     bool     complete;
 } result;
 
-/* Fails as qg_file_read, and with QG_EFORMAT: no JSON object, or a member is missing. */
+/* Fails as qg_file_read, and with QG_EFORMAT if the file is not a JSON object or lacks a member. */
 QG_MUST_CHECK
 qg_status result_read(result *r, const char *path);
 
-/* What earlier processes had, and this one: "first, second", or one of them if that says it all. */
+/* Joins the value of earlier processes and that of this one: "first, second", or one of them if it includes the
+ * other. */
 void      result_join(char to[RESULT_TEXT], const char *before, const char *now);
 
 #endif

@@ -1,28 +1,27 @@
-/* A run survives kill -9 at any moment, and then ends in the bytes of a run that was never killed.
+/* A run survives kill -9 at any moment and then ends with the same bytes as a run that was never killed.
  *
- * Every file is replaced as a whole: written beside its place, flushed, renamed.  What is left to
- * think about is the order of the five files.
+ * Every file is replaced as a whole: it is written under a temporary name, flushed and renamed.  What remains
+ * is the order of the five files.
  *
- * last.safetensors alone says where the run stands.  Whatever follows that position is a pure
- * function of it, so a write that gets lost, or is done again, comes out the same.  Thus every
- * other file may be ahead of last.safetensors, and none may be behind it:
+ * Only last.safetensors records the position of the run.  Everything after that position is a pure function of
+ * it, so a write that is lost or repeated gives the same bytes.  Every other file may therefore be ahead of
+ * last.safetensors, but never older:
  *
  *   config.toml       is written first, before any step.
- *   metrics.csv       gets the row of epoch e before the checkpoint that stands after e.  A resume
- *                     cuts what is ahead, and the epoch is run and written again.
- *   best.safetensors  gets the weights of epoch e before that checkpoint, too.  The checkpoint from
- *                     before e still holds the older best accuracy, so epoch e is found to be
- *                     better once more, and the same bytes are written.
- *   result.json       is written with every checkpoint, before it.  It alone knows what a kill must
- *                     not undo: the time that was spent, and which builds have worked on the run.
- *   last.safetensors  comes last.
+ *   metrics.csv       gets the row of epoch e before the checkpoint after e is written.  A resumed run removes
+ *                     rows that are ahead, repeats the epoch and writes its row again.
+ *   best.safetensors  also gets the weights of epoch e before that checkpoint.  The checkpoint from before e
+ *                     still has the older best accuracy, so the repeated epoch e is again the best one and
+ *                     writes the same bytes.
+ *   result.json       is written before every checkpoint.  Only this file holds what a kill must not undo: the
+ *                     time spent, and the builds that worked on the run.
+ *   last.safetensors  is written last.
  *
- * The first checkpoint is written before the first step, and config.toml and a metrics.csv without
- * rows before it.  So a kill leaves no more than these two without last.safetensors, and such a run
- * begins anew.  Where there is more, somebody has removed it: to begin anew would write over what was
- * trained, and is refused.
+ * The first checkpoint is written before the first step, after config.toml and a metrics.csv without rows.  A
+ * kill before it leaves at most these two files, and such a run starts again.  If more files exist, someone has
+ * removed last.safetensors; to start again would overwrite trained weights, so it is an error.
  *
- * A full disk or a lost write permission at any of these is a kill with a message.
+ * A full disk or a lost write permission has the same effect as a kill, with a message.
  */
 #include "cli/run/report.h"
 #include "cli/run/run.h"
@@ -75,8 +74,8 @@ qg_status run_check_place(const run *r)
     return qg_fail(QG_ESTATE, "%s is no longer the directory that this run started in: it was moved or replaced", r->paths.dir);
 }
 
-/* The lock is on the directory itself, so it leaves no file behind, moves along when the directory
- * is renamed, and ends with the process. */
+/* The lock is on the directory itself, so it leaves no file, follows the directory when it is renamed, and ends with
+ * the process. */
 static qg_status lock(run *r)
 {
     const int fd = open(r->paths.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -108,7 +107,7 @@ static qg_status move_aside(const char *dir)
     return qg_fail(QG_ESTATE, "%s.old to %s.old-9999 all exist", dir, dir);
 }
 
-/* What a process that was killed while writing has left. */
+/* Removes the temporary files of a process that was killed while writing. */
 static void sweep(const run *r)
 {
     for (int i = 0; i < RUN_FILES; i++) {
@@ -200,7 +199,7 @@ qg_status run_compose(run *r, config *c)
     return QG_OK;
 }
 
-/* Nothing is there that a run writes after its first checkpoint. */
+/* Whether none of the files exist that a run writes after its first checkpoint. */
 static qg_status check_unbegun(const run *r)
 {
     bool            begun;
@@ -222,7 +221,7 @@ qg_status run_create(run *r)
     if (!status) return QG_OK;
     char why[512];
     snprintf(why, sizeof why, "%s", qg_errmsg());
-    if (run_check_place(r)) return qg_fail(status, "%s", why);      /* what is there now is not ours */
+    if (run_check_place(r)) return qg_fail(status, "%s", why);      /* the path now names another directory */
     for (int i = 0; i < 2 && !had; i++)         /* else the same command would find a run here */
         unlink(r->paths.file[i]);
     if (r->created) rmdir(r->paths.dir);
@@ -233,7 +232,7 @@ qg_status run_create(run *r)
 
 bool run_has_checkpoint(const run *r) { return path_exists(r->paths.file[RUN_LAST]); }
 
-/* said, of the file, is this run's configuration. */
+/* Checks that said, the configuration recorded in the file, is that of this run. */
 static qg_status check_identity(const run *r, const char *said, const char *path)
 {
     config        stored = { 0 };
@@ -248,7 +247,7 @@ static qg_status check_identity(const run *r, const char *said, const char *path
     return status;
 }
 
-/* The file that s was loaded from belongs to this run's configuration. */
+/* Checks that the file that s was loaded from belongs to this run's configuration. */
 static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
 {
     const char *format = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
@@ -257,7 +256,7 @@ static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
     return check_identity(r, said, path);
 }
 
-/* The weights that were just loaded are those that were saved.  Older versions do not say. */
+/* Checks that the weights just loaded are those that were saved.  Older versions recorded no digest. */
 static qg_status check_digest(const run *r, const qg_state *s, const char *path)
 {
     const char *noted = qg_state_noted(s, "digest");
@@ -281,7 +280,7 @@ static qg_status check_record(const run *r, const char *path)
                    at->epoch);
 }
 
-/* All that s holds, which is this run's and undamaged. */
+/* Loads everything in s and checks that it belongs to this run and is undamaged. */
 static qg_status load(run *r, qg_state *s, const char *path)
 {
     qg_status status = qg_state_load(s, path);
@@ -306,7 +305,7 @@ qg_status run_keep_config(run *r, bool anew)
     return path_exists(path) && !anew ? QG_OK : config_write(r->config, path);
 }
 
-/* It may be ahead of the checkpoint, when a run was killed between the two: the epoch comes again. */
+/* It is ahead of the checkpoint if the run was killed between the two writes; the epoch is then repeated. */
 qg_status run_check_best(const run *r)
 {
     const char *path   = r->paths.file[RUN_BEST];

@@ -5,7 +5,7 @@
 #include "cli/config/config.h"
 #include "cli/run/metrics.h"
 
-/* Where a run stands: everything in a checkpoint that neither the net nor the optimizer holds. */
+/* The position of a run: everything in a checkpoint that belongs neither to the net nor to the optimizer. */
 typedef struct run_record {
     uint64_t seed;                          /* the key of every random number of the run */
     uint64_t epoch, batch;                  /* finished epochs; steps taken in the current one */
@@ -35,7 +35,7 @@ typedef struct run {
     int        lock;                        /* the directory, locked; -1: not claimed */
     bool       created;                     /* by this process */
     config    *config;                      /* of the run, resolved; borrowed */
-    char      *identity;                    /* the part of it that checkpoints hold, as text */
+    char      *identity;                    /* the part of it that checkpoints contain, as text */
     run_record record;
     code_stats     code_stats;
     learned_list learned;
@@ -48,55 +48,56 @@ typedef struct run {
 
 typedef enum run_mode { RUN_NEW, RUN_RESUME, RUN_FORCE } run_mode;
 
-/* Make the directory of r->paths, if need be, and lock it against other processes.  An existing run is an
- * error with RUN_NEW and becomes dir.old or dir.old-2, .. with RUN_FORCE.
- * Fails with QG_EIO, QG_ESTATE (it holds a run; another process works in it), QG_EARG. */
+/* Creates the directory of r->paths if necessary and locks it against other processes.  An existing run is an error
+ * with RUN_NEW; RUN_FORCE renames it to dir.old or dir.old-2, ..
+ * Fails with QG_EIO, QG_EARG, and QG_ESTATE if it contains a run or another process is training in it. */
 QG_MUST_CHECK
 qg_status run_claim(run *r, run_mode mode);
 
-/* What the files of the run hold: r->net, which the caller has made and r owns (NULL: that failed), its
- * optimizer, and the run's own record. */
+/* Declares the contents of the run's files: r->net, which the caller made and r owns (NULL if that failed), its
+ * optimizer, and the run's record. */
 QG_MUST_CHECK
 qg_status run_compose(run *r, config *c);
 
-/* config.toml, metrics.csv without rows, and the checkpoint before the first step.  On failure they go
- * again unless a run that never began had left them, and the directory if run_claim made it.  Fails with
- * QG_ESTATE: the directory holds a run that has begun, and no checkpoint. */
+/* Writes config.toml, metrics.csv without rows, and the checkpoint before the first step.  A failure removes them
+ * again, unless an earlier run that never began had left them, and the directory if run_claim made it.  Fails with
+ * QG_ESTATE if the directory contains a run that has begun but has no checkpoint. */
 QG_MUST_CHECK
 qg_status run_create(run *r);
 
 bool      run_has_checkpoint(const run *r);
 
-/* Everything as last.safetensors has it; metrics.csv is read as far as the checkpoint goes, and
- * stays as it is until the run goes on.  A failure changes no file.  Fails as qg_state_load, and
- * with QG_EARG: it is of a run with another configuration. */
+/* Loads the run from last.safetensors and reads metrics.csv up to the checkpoint.  The files do not change until the
+ * run continues.  Fails as qg_state_load, and with QG_EARG if the files belong to a run with another
+ * configuration. */
 QG_MUST_CHECK
 qg_status run_load(run *r);
 QG_MUST_CHECK
-qg_status run_check_best(const run *r);     /* best.safetensors, which nobody can make again, is there, of no earlier
-                                               epoch and of this run */
+qg_status run_check_best(const run *r);     /* Checks that best.safetensors, which cannot be regenerated, exists,
+                                               belongs to this run and is not older than it should be */
 QG_MUST_CHECK
-qg_status run_keep_config(run *r, bool anew);   /* writes config.toml if it is missing, or anew */
+qg_status run_keep_config(run *r, bool anew);   /* writes config.toml if it is missing; always if anew */
 
-/* The size of the run's images and how many classes they have, as f, RUN_LAST or RUN_BEST, notes it;
- * 0 classes if an older version wrote the file.  Fails as qg_archive_open. */
+/* The image size and number of classes recorded in f, RUN_LAST or RUN_BEST; 0 classes if an older version wrote the
+ * file.  Fails as qg_archive_open. */
 QG_MUST_CHECK
 qg_status run_noted_size(const run *r, run_file f, qg_shape *image, int *classes);
 
-/* For use, not to go on: the parameters, tracked arrays and record.steps of f, RUN_LAST or RUN_BEST. */
+/* Loads the parameters, tracked arrays and record.steps of f, RUN_LAST or RUN_BEST, to use the net but not to continue
+ * the run. */
 QG_MUST_CHECK
 qg_status run_load_weights(run *r, run_file f);
 
-/* A finished epoch: first what it adds, then result.json, then the checkpoint.  In that order any of
- * the writes may be the last one that succeeds. */
+/* Saves a finished epoch: first metrics.csv and best.safetensors, then result.json, then the checkpoint.  In this order
+ * any of the writes may be the last that succeeds. */
 QG_MUST_CHECK qg_status run_add_epoch(run *r, metrics_row row, bool better);
 QG_MUST_CHECK qg_status run_save(run *r);           /* the checkpoint */
 
-/* What is locked is still what the path names: else another run may be there by now.  Before every write.
+/* Checks, before every write, that the path still names the locked directory; another run may have replaced it.
  * Fails with QG_ESTATE, QG_EIO. */
 QG_MUST_CHECK qg_status run_check_place(const run *r);
-QG_MUST_CHECK qg_status run_cut_metrics(run *r);    /* once, when a loaded run goes on */
+QG_MUST_CHECK qg_status run_cut_metrics(run *r);    /* once, when a loaded run continues */
 
-void run_end(run *r);                       /* frees, the net too, and unlocks */
+void run_end(run *r);                       /* frees everything, including the net, and unlocks */
 
 #endif

@@ -26,7 +26,7 @@ bool trainer_finished(const trainer *t)
 
 uint64_t trainer_batches(const trainer *t) { return (uint64_t)qg_loader_batches(t->train); }
 
-/* The learning rate is a function of the step alone, so it needs no place in a checkpoint. */
+/* The learning rate is a function of the step only, so checkpoints do not store it. */
 static double rate_at(const trainer *t, uint64_t step)
 {
     const double steps = (double)trainer_batches(t) * t->recipe->epochs;
@@ -83,7 +83,7 @@ report trainer_report(const trainer *t)
                      .rate    = rate > 0 ? rate : trainer_rate(t) };
 }
 
-/* result.json, then the checkpoint: cli/run/run.c says why in this order. */
+/* Writes result.json, then the checkpoint; cli/run/run.c explains the order. */
 static qg_status save(trainer *t)
 {
     const report r      = trainer_report(t);
@@ -100,7 +100,7 @@ static qg_status save_if_due(trainer *t)
     return status;
 }
 
-/* The steps that the epoch has left.  *stopped: it was asked to stop before the end. */
+/* Runs the remaining steps of the epoch.  *stopped: it was asked to stop before the end. */
 static qg_status run_steps(trainer *t, bool *stopped)
 {
     double from = now_seconds();
@@ -116,8 +116,8 @@ static qg_status run_steps(trainer *t, bool *stopped)
     return QG_OK;
 }
 
-/* The test split, into the record.  *stopped: it was asked to stop first, and the record is as it
- * was. */
+/* Measures the test split and updates the record.  *stopped: it was asked to stop first, and the record is
+ * unchanged. */
 static qg_status evaluate(trainer *t, bool *stopped)
 {
     run_record     *at = &t->run.record;
@@ -139,7 +139,7 @@ static void begin_epoch(trainer *t)
     t->stepped     = 0;
 }
 
-/* A lost range or scale costs accuracy and shows nowhere else. */
+/* A range or scale that has drifted costs accuracy and shows nowhere else. */
 static void warn_of_learned(trainer *t)
 {
     char text[512];
@@ -147,7 +147,7 @@ static void warn_of_learned(trainer *t)
         progress_line(&t->progress, "warning: %s; qgrad explain says what that means", text);
 }
 
-/* The record steps to the next epoch, and every file follows it. */
+/* Advances the record to the next epoch and writes every file. */
 static qg_status end_epoch(trainer *t)
 {
     run_record  *at     = &t->run.record;
@@ -193,8 +193,8 @@ qg_status trainer_run(trainer *t)
     bool stopped = false;
     t->saved     = now_seconds();
     begin_epoch(t);
-    /* What earlier processes took beyond the epochs that metrics.csv has: of this epoch, or of one that was
-     * finished while its checkpoint was not, and comes again. */
+    /* The time of earlier processes that metrics.csv does not include: that of this epoch, or of an epoch whose
+     * checkpoint was not written and that is repeated. */
     const double unlogged = t->before.seconds - t->run.metrics.seconds;
     if (unlogged > 0) t->epoch_began -= unlogged;
     while (!trainer_finished(t)) {

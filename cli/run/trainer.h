@@ -14,7 +14,7 @@ typedef struct trainer {
     run         run;
     qg_loader  *train, *test;
     progress    progress;
-    const volatile sig_atomic_t *stop;  /* not 0: a signal asks the run to end */
+    const volatile sig_atomic_t *stop;  /* nonzero: a signal asks the run to stop */
     double      began;                  /* the process, for --budget */
     double      budget;                 /* seconds; infinite: none */
     double      saved;                  /* when the last checkpoint was written */
@@ -24,8 +24,8 @@ typedef struct trainer {
     uint64_t    stepped;                /* images of these steps */
 } trainer;
 
-/* To the end of the last epoch, or to where the run must stop; then the checkpoint says where that
- * is.  Fails as the ops, the optimizer and the files do: the last good checkpoint stays. */
+/* Trains to the end of the last epoch, or until the run must stop; the checkpoint then records the position.  Fails as
+ * the ops, the optimizer and the files do; the last good checkpoint remains. */
 QG_MUST_CHECK
 qg_status trainer_run(trainer *t);
 
