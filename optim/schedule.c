@@ -2,38 +2,48 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/io/number.h"
+#include "core/io/keys.h"
 
 static const double PI = 3.14159265358979323846;
 
-enum { TEXT_BYTES = 256 };      /* enough for every option at its longest */
+#define LEAST_EVERY 0.0001f
 
-static const float LEAST_EVERY = 0.0001f;
+/* --- the kinds ---------------------------------------------------------------------------- */
 
-/* The options that a kind takes, and those that it needs. */
-typedef struct kind_row {
-    const char *name;
-    const char *words;
-    bool        takes_at, takes_factor;
-    bool        needs_at, needs_factor;
-} kind_row;
+#define WARMUP { .name = "warmup", .max = 1, .about = "share of the run with a rate that rises linearly from 0" }
+#define FACTOR(...) { .name = "factor", .max = INFINITY, __VA_ARGS__ }
 
-static const kind_row kinds[] = {
-    [QG_CONSTANT]    = { "constant", "warmup", false, false, false, false },
-    [QG_STEP]        = { "step", "at, every, factor, warmup", true, true, true, false },
-    [QG_EXPONENTIAL] = { "exponential", "factor, warmup", false, true, false, true },
-    [QG_COSINE]      = { "cosine", "factor, warmup", false, true, false, false },
+static const qg_key constant_keys[] = { WARMUP, { .name = NULL } };
+
+static const qg_key step_keys[] = {
+    { .name = "at", .max = 1, .is = QG_KEY_ABOVE_MIN | QG_KEY_BELOW_MAX, .most = QG_MILESTONES,
+      .about = "shares of the run after which the rate is multiplied by factor" },
+    { .name = "every", .min = (double)LEAST_EVERY, .max = 1, .is = QG_KEY_BELOW_MAX,
+      .about = "the same after each multiple of this share" },
+    FACTOR(.is = QG_KEY_ABOVE_MIN, .about = "what each step multiplies the rate by; 0.1 unless given"),
+    WARMUP, { .name = NULL }
 };
 
-/* Part of the text. */
-typedef struct slice {
-    const char *text;
-    int         length;
-} slice;
+static const qg_key exponential_keys[] = {
+    FACTOR(.is = QG_KEY_ABOVE_MIN | QG_KEY_REQUIRED, .about = "last rate, as a multiple of the first"),
+    WARMUP, { .name = NULL }
+};
+
+static const qg_key cosine_keys[] = {
+    FACTOR(.about = "last rate, as a multiple of the first"), WARMUP, { .name = NULL }
+};
+
+const qg_variant qg_schedules[] = {
+    [QG_CONSTANT]    = { "constant", "the same rate throughout", constant_keys },
+    [QG_STEP]        = { "step", "down in steps; needs either at or every", step_keys },
+    [QG_EXPONENTIAL] = { "exponential", "down by the same factor in equal times", exponential_keys },
+    [QG_COSINE]      = { "cosine", "down along half a cosine", cosine_keys },
+    { .name = NULL }
+};
 
 /* --- value -------------------------------------------------------------------------------- */
 
@@ -73,144 +83,49 @@ double qg_schedule_lr(const qg_schedule *s, double lr, double progress)
     return rate;
 }
 
-/* --- text to schedule --------------------------------------------------------------------- */
+/* --- text --------------------------------------------------------------------------------- */
 
-static bool is(slice a, const char *word)
+/* Where a schedule keeps the value of a key that is not a list. */
+static size_t offset_of(const qg_key *key)
 {
-    return strlen(word) == (size_t)a.length && !strncmp(a.text, word, (size_t)a.length);
-}
-
-/* Splits *rest at the first mark: returns the part before it and leaves the part after it, or NULL text if
- * there is no mark. */
-static slice cut(slice *rest, char mark)
-{
-    const char *end  = memchr(rest->text, mark, (size_t)rest->length);
-    const slice head = { rest->text, end ? (int)(end - rest->text) : rest->length };
-    *rest = end ? (slice){ end + 1, rest->length - head.length - 1 } : (slice){ NULL, 0 };
-    return head;
-}
-
-static bool number(slice value, float *out)
-{
-    double read = 0;
-    if (value.length < 1 || !qg_number_read(value.text, (size_t)value.length, &read)) return false;
-    *out = (float)read;
-    return isfinite(*out);
-}
-
-static bool milestones(slice value, qg_schedule *out)
-{
-    while (value.text) {
-        float at = 0;
-        if (out->n_milestones == QG_MILESTONES || !number(cut(&value, '+'), &at)) return false;
-        const float before = out->n_milestones ? out->milestone[out->n_milestones - 1] : 0;
-        if (at <= before || at >= 1) return false;
-        out->milestone[out->n_milestones++] = at;
-    }
-    return out->n_milestones > 0;
-}
-
-static qg_status refuse(const kind_row *k, slice word, slice value, const char *legal)
-{
-    return qg_fail(QG_EARG, "schedule: %s: %.*s is '%.*s', %s", k->name, word.length, word.text,
-                   value.length, value.text ? value.text : "", legal);
-}
-
-static qg_status read_word(const kind_row *k, slice word, slice value, qg_schedule *out)
-{
-    if (is(word, "warmup"))
-        return number(value, &out->warmup) && out->warmup >= 0 && out->warmup <= 1
-                   ? QG_OK
-                   : refuse(k, word, value, "must be 0 to 1");
-    if (k->takes_at && is(word, "at"))
-        return milestones(value, out)
-                   ? QG_OK
-                   : refuse(k, word, value, "must be 1 to 8 increasing numbers in (0, 1), separated by +");
-    if (k->takes_at && is(word, "every"))
-        return number(value, &out->every) && out->every >= LEAST_EVERY && out->every < 1
-                   ? QG_OK
-                   : refuse(k, word, value, "must be 0.0001 or more and less than 1");
-    if (k->takes_factor && is(word, "factor")) {
-        const bool fits = number(value, &out->factor);
-        if (out->kind == QG_COSINE)
-            return fits && out->factor >= 0 ? QG_OK : refuse(k, word, value, "must be 0 or more");
-        return fits && out->factor > 0 ? QG_OK : refuse(k, word, value, "must be more than 0");
-    }
-    return qg_fail(QG_EARG, "schedule: %s has no option '%.*s'; available: %s", k->name, word.length,
-                   word.text, k->words);
-}
-
-static qg_status read_words(const kind_row *k, slice rest, qg_schedule *out)
-{
-    bool at = false, every = false, factor = false, warmup = false;
-    while (rest.text) {
-        slice       value = cut(&rest, ',');
-        const slice word  = cut(&value, '=');
-        if (read_word(k, word, value, out)) return QG_EARG;
-        bool *given = is(word, "at")       ? &at
-                      : is(word, "every")  ? &every
-                      : is(word, "factor") ? &factor
-                                           : &warmup;
-        if (*given)
-            return qg_fail(QG_EARG, "schedule: %s: %.*s is given twice", k->name, word.length,
-                           word.text);
-        *given = true;
-    }
-    if (k->needs_at && at == every)
-        return qg_fail(QG_EARG, "schedule: %s: needs at= or every=%s", k->name, at ? ", not both" : "");
-    if (k->needs_factor && !factor) return qg_fail(QG_EARG, "schedule: %s: needs factor=", k->name);
-    return QG_OK;
+    return !strcmp(key->name, "every")    ? offsetof(qg_schedule, every)
+           : !strcmp(key->name, "factor") ? offsetof(qg_schedule, factor)
+                                          : offsetof(qg_schedule, warmup);
 }
 
 qg_status qg_schedule_parse(const char *text, qg_schedule *out)
 {
-    if (!text || !out) return qg_fail(QG_EARG, "schedule: the %s is NULL", text ? "place of the result" : "text");
-    if (strlen(text) >= TEXT_BYTES)
-        return qg_fail(QG_EARG, "schedule: the text is longer than %d bytes", TEXT_BYTES - 1);
-    slice       rest = { text, (int)strlen(text) };
-    const slice name = cut(&rest, ':');
-    qg_schedule s    = { 0 };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (!is(name, kinds[i].name)) continue;
-        s.kind = (qg_schedule_kind)i;
-        if (read_words(&kinds[i], rest, &s)) return QG_EARG;
-        *out = s;
-        return QG_OK;
+    double value[QG_MAX_VALUES];
+    int    kind;
+    if (!text || !out) return qg_fail_null(QG_EARG, "schedule");
+    if (qg_variants_parse("schedule", text, qg_schedules, &kind, value)) return QG_EARG;
+    const qg_key *keys = qg_schedules[kind].keys;
+    const int     n    = qg_keys_count(keys);
+    qg_schedule   s    = { .kind = (qg_schedule_kind)kind };
+    for (int i = 0; i < n; i++) {
+        if (keys[i].most) s.n_milestones = (int)value[i];
+        else *(float *)(void *)((char *)&s + offset_of(&keys[i])) = (float)value[i];
     }
-    return qg_fail(QG_EARG, "schedule: unknown kind '%.*s'; available: constant, step, exponential, cosine",
-                   name.length, name.text);
-}
-
-/* --- schedule to text --------------------------------------------------------------------- */
-
-typedef struct line {
-    char text[TEXT_BYTES];
-    int  length;
-    char mark;              /* what comes before the next word or milestone */
-} line;
-
-static void put(line *to, const char *word, float x)
-{
-    char digits[QG_NUMBER_BYTES];
-    qg_number_print_float(digits, x);
-    to->length += snprintf(to->text + to->length, sizeof to->text - (size_t)to->length, "%c%s%s",
-                           to->mark, word, digits);
-    to->mark = ',';
+    for (int i = 0; i < s.n_milestones; i++) s.milestone[i] = (float)value[n + i];
+    if (kind == QG_STEP && !s.n_milestones == (s.every == 0))
+        return qg_fail(QG_EARG, "step: needs at= or every=%s", s.n_milestones ? ", not both" : "");
+    *out = s;
+    return QG_OK;
 }
 
 int qg_schedule_print(const qg_schedule *s, char *text, int bytes)
 {
     static const qg_schedule constant = { 0 };
     if (!s) s = &constant;
-    const kind_row *k  = &kinds[s->kind];
-    line            to = { .mark = ':' };
-    to.length          = snprintf(to.text, sizeof to.text, "%s", k->name);
-    for (int i = 0; k->takes_at && i < s->n_milestones && i < QG_MILESTONES; i++) {
-        if (i) to.mark = '+';
-        put(&to, i ? "" : "at=", s->milestone[i]);
-    }
-    if (k->takes_at && s->every != 0) put(&to, "every=", s->every);
-    if (k->takes_factor && s->factor != 0) put(&to, "factor=", s->factor);
-    if (s->warmup != 0) put(&to, "warmup=", s->warmup);
-    return snprintf(text, bytes > 0 ? (size_t)bytes : 0, "%s", to.text);
+    char          line[256];            /* enough for every key at its longest */
+    double        value[QG_MAX_VALUES];
+    const qg_key *keys = qg_schedules[s->kind].keys;
+    const int     n    = qg_keys_count(keys);
+    const int     milestones = s->n_milestones < QG_MILESTONES ? s->n_milestones : QG_MILESTONES;
+    for (int i = 0; i < n; i++)
+        value[i] = keys[i].most ? milestones
+                                : (double)*(const float *)(const void *)((const char *)s + offset_of(&keys[i]));
+    for (int i = 0; i < milestones; i++) value[n + i] = (double)s->milestone[i];
+    qg_keys_print(qg_schedules[s->kind].name, keys, value, line, sizeof line);
+    return snprintf(text, bytes > 0 ? (size_t)bytes : 0, "%s", line);
 }

@@ -6,7 +6,7 @@
 #ifndef QG_SCHEDULE_H
 #define QG_SCHEDULE_H
 
-#include "core/status.h"
+#include "core/io/keys.h"
 
 typedef enum qg_schedule_kind {
     QG_CONSTANT,            /* lr */
@@ -15,7 +15,10 @@ typedef enum qg_schedule_kind {
     QG_COSINE               /* from lr to lr * factor along half a cosine */
 } qg_schedule_kind;
 
-enum { QG_MILESTONES = 8 };
+/* The kinds by their names in a text, with their keys. */
+extern const qg_variant qg_schedules[];
+
+enum { QG_MILESTONES = QG_MAX_LIST };
 
 typedef struct qg_schedule {
     qg_schedule_kind kind;
@@ -37,12 +40,12 @@ typedef struct qg_schedule {
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
 /* "constant", "step:at=0.5+0.8,factor=0.1", "step:every=0.25,factor=0.5",
- * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05": a kind, then options in any
+ * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05": a kind, then keys in any
  * order.  step needs either at= or every=, exponential needs factor=.
  *
  * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); every in [0.0001, 1); warmup 0..1; factor more than 0,
  *          for cosine also 0, and possibly more than 1.  Numbers are decimal, without blanks.
- * Fails    QG_EARG, naming the unknown option and the available ones, or the value and its legal
+ * Fails    QG_EARG, naming the unknown key and the available ones, or the value and its legal
  *          range; *out is then untouched.
  */
 QG_MUST_CHECK

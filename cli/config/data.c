@@ -23,22 +23,27 @@ static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
     return qg_synthetic(MNIST_IMAGE, NOISE_TEST, NOISE_CLASSES, spec);
 }
 
+static const qg_key size_keys[] = {
+    { .name = "size", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE, .most = 3,
+      .about = "height, width and channels, as in 32x32x3" },
+    { .name = NULL }
+};
+
 static const data_set sets[] = {
     { "mnist", "60,000 + 10,000 handwritten digits, 28x28", "datasets/mnist",
-      "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test },
+      "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, NULL },
     { "fashion-mnist", "60,000 + 10,000 pictures of clothes, 28x28, in the files of mnist",
-      "datasets/fashion-mnist", NULL, { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test },
+      "datasets/fashion-mnist", NULL, { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, NULL },
     { "cifar10", "50,000 + 10,000 photographs, 32x32x3, 10 classes", "datasets/cifar10",
-      "datasets/fetch.sh cifar10", { 1, 32, 32, 3 }, 10, qg_cifar10_train, qg_cifar10_test },
+      "datasets/fetch.sh cifar10", { 1, 32, 32, 3 }, 10, qg_cifar10_train, qg_cifar10_test, NULL },
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", "datasets/cifar100",
-      NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test },
-    { "folder", "folder:HxWxC: PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir,\n"
-                "                   resized; C is 1 or 3", NULL,
-      NULL, { 1, 32, 32, 3 }, 10, NULL, NULL },
+      NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test, NULL },
+    { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", NULL,
+      NULL, { 1, 32, 32, 3 }, 10, NULL, NULL, size_keys },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
-      NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test },
+      NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test, NULL },
     { "synthetic", "noise of the size of mnist, for measuring speed", NULL,
-      NULL, { 1, 28, 28, 1 }, 10, noise_train, noise_test },
+      NULL, { 1, 28, 28, 1 }, 10, noise_train, noise_test, NULL },
 };
 
 enum { SETS = sizeof sets / sizeof *sets };
@@ -52,47 +57,37 @@ const data_set *data_find(const char *name)
 
 qg_status image_parse(const char *text, qg_shape *image)
 {
-    enum { MOST = 4096 };
-    int n[3] = { 0 }, used = 0;
-    if (strspn(text, "0123456789x") != strlen(text) ||
-        sscanf(text, "%4dx%4dx%4d%n", &n[0], &n[1], &n[2], &used) != 3 || text[used] ||
-        n[0] < 1 || n[1] < 1 || n[2] < 1 || n[0] > MOST || n[1] > MOST || n[2] > MOST)
-        return qg_fail(QG_EARG, "'%s' is not an image size; write height, width and channels, each 1..%d, as "
-                       "32x32x3", text, (int)MOST);
-    *image = (qg_shape){ 1, n[0], n[1], n[2] };
+    double value[1 + 3];
+    if (qg_keys_parse(NULL, text, size_keys, value)) return QG_EARG;
+    *image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
     return QG_OK;
-}
-
-static qg_status parse_folder(const char *size, data_set *d, char *canonical, size_t bytes)
-{
-    const qg_status status = image_parse(size, &d->image);
-    if (status) return status;
-    snprintf(canonical, bytes, "folder:%dx%dx%d", d->image.h, d->image.w, d->image.c);
-    if (d->image.c == 1 || d->image.c == 3) return QG_OK;
-    return qg_fail(QG_EARG, "'%s': images of a folder have 1 or 3 channels", size);
 }
 
 qg_status data_parse(const char *text, data_set *d, char *canonical, size_t bytes)
 {
-    static const char folder[] = "folder:";
-    const bool        sized    = !strncmp(text, folder, sizeof folder - 1);
-    const data_set   *found    = data_find(sized ? "folder" : text);
+    double       value[1 + 3];
+    char         name[64];
+    const size_t n = strcspn(text, ":");
+    snprintf(name, sizeof name, "%.*s", (int)n, text);
+    const data_set *found = data_find(name);
     if (!found) {
         char names[256] = "";
         for (int i = 0; i < SETS; i++) list_append(names, sizeof names, sets[i].name);
-        return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", text, names);
+        return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", name, names);
     }
+    if (qg_keys_parse(name, text[n] ? text + n + 1 : NULL, found->keys, value)) return QG_EARG;
     *d = *found;
-    if (sized) return parse_folder(text + sizeof folder - 1, d, canonical, bytes);
-    if (!found->train) return qg_fail(QG_EARG, "the data set folder needs an image size, as in folder:32x32x3");
-    snprintf(canonical, bytes, "%s", text);
+    if (found->keys) d->image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
+    if (d->image.c != 1 && d->image.c != 3)
+        return qg_fail(QG_EARG, "%s: images have 1 or 3 channels, not %d", name, d->image.c);
+    qg_keys_print(name, found->keys, value, canonical, bytes);
     return QG_OK;
 }
 
 void data_help(FILE *out)
 {
     fprintf(out, "\nData sets:\n");
-    for (int i = 0; i < SETS; i++) fprintf(out, "  %-16s %s\n", sets[i].name, sets[i].about);
+    for (int i = 0; i < SETS; i++) keyed_help(sets[i].name, sets[i].about, sets[i].keys, out);
 }
 
 static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)

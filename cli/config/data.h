@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "core/io/keys.h"
 #include "datasets/loader.h"
 
 typedef struct data_set {
@@ -16,6 +17,7 @@ typedef struct data_set {
     /* NULL: folders of images, dir/train and dir/test. */
     qg_loader *(*train)(const char *dir, qg_loader_spec spec);
     qg_loader *(*test)(const char *dir, qg_loader_spec spec);
+    const qg_key *keys;     /* NULL: none */
 } data_set;
 
 const data_set *data_find(const char *name);            /* NULL: no such data set */

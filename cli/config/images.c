@@ -4,57 +4,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/io/keys.h"
-#include "core/io/number.h"
+#include "cli/config/options.h"
 
-/* By qg_normalise_kind. */
-static const char *const kinds[] = { "unit", "range", "channel", "pixel", "whiten" };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+/* In the order of value: low, high. */
+static const qg_key range_keys[] = {
+    { .name = "low", .min = -INFINITY, .max = INFINITY, .is = QG_KEY_REQUIRED, .below = "high",
+      .about = "what byte 0 becomes" },
+    { .name = "high", .min = -INFINITY, .max = INFINITY, .is = QG_KEY_REQUIRED,
+      .about = "what byte 255 becomes" },
+    { .name = NULL }
+};
 
-/* Which kind the n characters name; -1: none. */
-static int find_kind(const char *at, size_t n)
-{
-    for (int i = 0; i < KINDS; i++)
-        if (strlen(kinds[i]) == n && !memcmp(kinds[i], at, n)) return i;
-    return -1;
-}
-
-/* key=number, with what ends it behind; NULL: it is none of this key. */
-static const char *read_number(const char *at, const char *key, char end, double *value)
-{
-    const size_t n = strlen(key);
-    if (strncmp(at, key, n) || at[n] != '=') return NULL;
-    const char  *number = at + n + 1;
-    const size_t length = strcspn(number, ",");
-    if (!qg_number_read(number, length, value) || number[length] != end) return NULL;
-    return number + length + (end != '\0');
-}
-
-static qg_status parse_range(const char *options, qg_normalise *n, char *canonical, size_t bytes)
-{
-    double      low = 0, high = 0;
-    const char *next = read_number(options, "low", ',', &low);
-    if (!next || !read_number(next, "high", '\0', &high) || !isfinite(high - low) || !(low < high))
-        return qg_fail(QG_EARG, "range takes two numbers, the lower one first, as range:low=-1,high=1");
-    low += 0.0, high += 0.0;                    /* -0 is 0 */
-    n->low  = (float)low;
-    n->high = (float)high;
-    char from[QG_NUMBER_BYTES], to[QG_NUMBER_BYTES];
-    qg_number_print(from, 9, low), qg_number_print(to, 9, high);
-    snprintf(canonical, bytes, "range:low=%s,high=%s", from, to);
-    return QG_OK;
-}
+static const qg_variant normalisations[] = {
+    [QG_TO_UNIT]     = { "unit", "bytes over 255, 0 to 1", NULL },
+    [QG_TO_RANGE]    = { "range", "the same, scaled to another range, as in range:low=-1,high=1", range_keys },
+    [QG_PER_CHANNEL] = { "channel", "mean 0 and deviation 1 in each channel", NULL },
+    [QG_PER_PIXEL]   = { "pixel", "the same in each value of an image", NULL },
+    [QG_WHITEN]      = { "whiten", "global contrast normalisation, then ZCA", NULL },
+    { .name = NULL }
+};
 
 qg_status normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
 {
-    const size_t length = strcspn(text, ":");
-    const int    kind   = find_kind(text, length);
-    if (kind < 0 || ((kind != QG_TO_RANGE) && text[length]))
-        return qg_fail(QG_EARG, "unknown normalisation '%s'; available: unit, range:low=-1,high=1, channel, pixel, "
-                       "whiten", text);
-    *n = (qg_normalise){ .kind = (qg_normalise_kind)kind };
-    if (kind == QG_TO_RANGE) return parse_range(text + length + (text[length] == ':'), n, canonical, bytes);
-    snprintf(canonical, bytes, "%s", kinds[kind]);
+    double value[QG_MAX_VALUES] = { 0 };
+    int    kind;
+    if (qg_variants_parse("normalisation", text, normalisations, &kind, value)) return QG_EARG;
+    *n = (qg_normalise){ .kind = (qg_normalise_kind)kind, .low = (float)value[0], .high = (float)value[1] };
+    qg_keys_print(normalisations[kind].name, normalisations[kind].keys, value, canonical, bytes);
     return QG_OK;
 }
 
@@ -63,10 +39,12 @@ bool normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != Q
 /* By qg_augment; 0 is off. */
 enum { PAD, BORDER, FLIP, CUTOUT };
 static const qg_key augment_keys[] = {
-    { .name = "pad", .min = 1, .max = 4096, .is = QG_KEY_WHOLE },
-    { .name = "border", .words = "zero|reflect|repeat", .when = "pad=1..4096" },
-    { .name = "flip", .max = 1, .is = QG_KEY_FLAG },
-    { .name = "cutout", .min = 1, .max = 4096, .is = QG_KEY_WHOLE },
+    { .name = "pad", .min = 1, .max = 4096, .is = QG_KEY_WHOLE,
+      .about = "pixels added on each side before a random crop" },
+    { .name = "border", .words = "zero|reflect|repeat", .when = "pad=1..4096",
+      .about = "what these pixels are" },
+    { .name = "flip", .max = 1, .is = QG_KEY_FLAG, .about = "mirror half of the images" },
+    { .name = "cutout", .min = 1, .max = 4096, .is = QG_KEY_WHOLE, .about = "side of a square that is set to 0" },
     { .name = NULL }
 };
 
@@ -81,4 +59,13 @@ qg_status augment_parse(const char *text, qg_augment *a, char *canonical, size_t
     qg_keys_print(NULL, augment_keys, value, canonical, bytes);
     if (!*canonical) snprintf(canonical, bytes, "none");
     return QG_OK;
+}
+
+void images_help(FILE *out)
+{
+    fprintf(out, "\nNormalisations:\n");
+    for (const qg_variant *n = normalisations; n->name; n++) keyed_help(n->name, n->about, n->keys, out);
+    fprintf(out, "\nAugmentations:\n");
+    keyed_help("none", "the images as they are", NULL, out);
+    keyed_help("pad=4,flip", "any of these, in any order", augment_keys, out);
 }

@@ -3,6 +3,7 @@
 #define CLI_IMAGES_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "datasets/loader.h"
 
@@ -12,6 +13,8 @@ QG_MUST_CHECK
 qg_status normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes);
 QG_MUST_CHECK
 qg_status augment_parse(const char *text, qg_augment *a, char *canonical, size_t bytes);
+
+void      images_help(FILE *out);
 
 /* These statistics come from the training images. */
 bool      normalise_fits(qg_normalise n);

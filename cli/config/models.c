@@ -66,13 +66,7 @@ void models_help(FILE *out)
     for (const qg_model *const *m = qg_models; *m; m++) {
         qg_key    list[QG_MODEL_KEYS + 1];
         int       key[QG_MODEL_KEYS];
-        const int n = options_of(*m, list, key);
-        fprintf(out, "  %-16s %s\n", (*m)->name, (*m)->about);
-        for (int i = 0; i < n; i++) {
-            char own[QG_KEY_BYTES], range[64];
-            fprintf(out, "%s%s=%s [%s]", i ? "; " : "                     ", list[i].name,
-                    qg_key_range(&list[i], range, sizeof range), qg_key_default(&list[i], own));
-        }
-        if (n) fputc('\n', out);
+        options_of(*m, list, key);
+        keyed_help((*m)->name, (*m)->about, list, out);
     }
 }

@@ -127,12 +127,10 @@ const option options[] = {
       .fallback = "mnist", .help = "the data set" },
     { "normalise", OPTION_VALUE, STEPS | IDENTITY, AT(recipe.normalise), "KIND", .parse = parse_normalise,
       .fallback = "unit",
-      .help = "how bytes become floats: unit, range:low=-1,high=1,\n"
-              "channel, pixel (mean 0, deviation 1), whiten (GCN and ZCA)" },
+      .help = "how bytes become floats, as in range:low=-1,high=1" },
     { "augment", OPTION_VALUE, STEPS | IDENTITY, AT(recipe.augment), "LIST", .parse = parse_augment,
       .fallback = "none",
-      .help = "augmentation of the training images: any of pad=4 (with a\n"
-              "random crop), border=reflect or repeat, flip, cutout=8" },
+      .help = "augmentation of the training images, as in pad=4,flip" },
     { "weight", OPTION_VALUE, NETS | VERB_EVAL | IDENTITY, AT(recipe.weight), "SCHEME", .parse = parse_weight,
       .fallback = "float", .help = "quantizer of the weights" },
     { "input", OPTION_VALUE, NETS | IDENTITY, AT(recipe.input), "SCHEME", .parse = parse_input,
@@ -186,10 +184,7 @@ const option options[] = {
       .help = "learning rate of learned quantizer parameters, as a multiple\nof --lr" },
     { "schedule", OPTION_VALUE, STEPS | IDENTITY, AT(recipe.schedule), "TEXT", .parse = parse_schedule,
       .fallback = "constant",
-      .help = "learning rate over the run: constant, cosine, cosine:factor=0.01,\n"
-              "step:at=0.5+0.8, step:every=0.25,factor=0.5, exponential:factor=0.01;\n"
-              "each also takes a warmup, as in constant:warmup=0.05; all numbers\n"
-              "except factor are shares of the run" },
+      .help = "learning rate over the run, as in cosine:warmup=0.05" },
     { "seed", OPTION_INTEGER, NETS | IDENTITY | PER_RUN, AT(recipe.seed), "N", .max = MAX_SEED, .fallback = "1",
       .help = "seed of weights, shuffling and noise" },
     { "data-dir", OPTION_TEXT, VERB_TRAIN | VERB_EVAL | VERB_INSPECT | VERB_BENCH | SAVED, AT(recipe.data_dir),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/config/config.h"
+#include "cli/config/images.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 
@@ -91,6 +92,23 @@ const char *options_operand(const verb *v, int *argc, char **argv)
     return operand;
 }
 
+void keyed_help(const char *name, const char *about, const qg_key *keys, FILE *out)
+{
+    fprintf(out, "  %-16s %s\n", name, about);
+    for (int i = 0; i < qg_keys_count(keys); i++) {
+        const qg_key *key = &keys[i];
+        char          range[256], own[QG_KEY_BYTES];
+        fprintf(out, "  %-18s ", "");
+        qg_key_range(key, range, sizeof range);
+        if (key->is & QG_KEY_FLAG) fprintf(out, "%s", key->name);
+        else if (key->is & QG_KEY_SIZE) fprintf(out, ":%s, each number in %s", key->name, range);
+        else fprintf(out, "%s=%s%s", key->name, range, key->most ? "+.." : "");
+        if (key->is & QG_KEY_REQUIRED || (qg_key_has_default(key) && !(key->is & QG_KEY_FLAG)))
+            fprintf(out, " [%s]", qg_key_default(key, own));
+        fprintf(out, "%s%s\n", key->about ? "  " : "", key->about ? key->about : "");
+    }
+}
+
 void options_help(const verb *v, FILE *out)
 {
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
@@ -112,6 +130,11 @@ void options_help(const verb *v, FILE *out)
     if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
     if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);
+    if (v->bit & (VERB_TRAIN | VERB_BENCH)) {
+        images_help(out);
+        fprintf(out, "\nSchedules, as in step:at=0.5+0.8,factor=0.1:\n");
+        for (const qg_variant *s = qg_schedules; s->name; s++) keyed_help(s->name, s->about, s->keys, out);
+    }
     fprintf(out, "\nExit status: 0 success, 1 failure, 2 usage error, 130 after SIGINT, 143 after "
                  "SIGTERM.\n");
 }

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "core/status.h"
+#include "core/io/keys.h"
 
 /* What a verb returns, beside 128 + the number of the signal that ended it. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -84,6 +84,9 @@ typedef struct verb {
  * to exit with: --help was printed, or an error was reported. */
 int           options_parse(const verb *v, int argc, char **argv, config *asked);
 void          options_help(const verb *v, FILE *out);
+
+/* What a name stands for, and its keys with their ranges and defaults: a part of the help. */
+void          keyed_help(const char *name, const char *about, const qg_key *keys, FILE *out);
 
 /* The one argument of a verb that belongs to no option, taken out of argv; NULL: there is none.  It
  * stands in front of all options or behind them. */

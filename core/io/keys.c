@@ -36,16 +36,46 @@ int qg_keys_find(const qg_key *keys, const char *name, size_t length)
 
 /* --- legal values ------------------------------------------------------------------------- */
 
+static bool is_whole(const qg_key *key) { return key->words || key->is & QG_KEY_WHOLE; }
+
+/* Values are kept as floats unless they are whole, so bounds apply to what is kept. */
+static double kept(const qg_key *key, double value) { return is_whole(key) ? value : (double)(float)value; }
+
+static bool is_in_range(const qg_key *key, double value)
+{
+    const double min = kept(key, key->words ? 0 : key->min);
+    const double max = kept(key, key->words ? qg_key_words(key) - 1 : key->max);
+    value = kept(key, value);
+    return (key->is & QG_KEY_ABOVE_MIN ? value > min : value >= min) &&
+           (key->is & QG_KEY_BELOW_MAX ? value < max : value <= max);
+}
+
 static qg_status check_value(const qg_key *key, double value)
 {
     char range[QG_KEY_BYTES * 4];
-    if (value == key->fallback || (key->also != 0 && value == key->also)) return QG_OK;
-    const double min = key->words ? 0 : key->min, max = key->words ? qg_key_words(key) - 1 : key->max;
-    if (!(value >= min && value <= max))
-        return qg_fail(QG_EARG, "%s is %.9g, not %s%s", key->name, value, key->words ? "one of " : "in ",
-                       qg_key_range(key, range, sizeof range));
-    if ((key->words || key->is & QG_KEY_WHOLE) && value != floor(value))
+    if ((value == key->fallback && !key->most) || (key->also != 0 && value == key->also)) return QG_OK;
+    if (!is_in_range(key, value))
+        return qg_fail(QG_EARG, "%s is %.9g, not %s%s", key->name, value,
+                       key->words ? "one of " : isinf(key->max) ? "" : "in ", qg_key_range(key, range, sizeof range));
+    if (!isfinite(kept(key, value))) return qg_fail(QG_EARG, "%s is %.9g, which is too large", key->name, value);
+    if (is_whole(key) && value != floor(value))
         return qg_fail(QG_EARG, "%s is %.9g, not a whole number", key->name, value);
+    return QG_OK;
+}
+
+static qg_status check_list(const qg_key *key, int count, const double *number)
+{
+    const bool size = key->is & QG_KEY_SIZE;
+    if (size && count != key->most)
+        return qg_fail(QG_EARG, "%s needs %d numbers separated by x, not %d", key->name, key->most, count);
+    if (count > key->most)
+        return qg_fail(QG_EARG, "%s has %d numbers, more than %d", key->name, count, key->most);
+    for (int i = 0; i < count; i++) {
+        if (check_value(key, number[i])) return QG_EARG;
+        if (i && !size && !(number[i] > number[i - 1]))
+            return qg_fail(QG_EARG, "%s has %.9g after %.9g; its numbers must increase", key->name, number[i],
+                           number[i - 1]);
+    }
     return QG_OK;
 }
 
@@ -101,7 +131,8 @@ static qg_status check_order(const qg_key *keys, int i, const double *value)
 static qg_status check_at(const qg_key *keys, int i, const double *value)
 {
     if (qg_key_has_effect(keys, i, value)) {
-        const qg_status s = check_value(&keys[i], value[i]);
+        const qg_status s = keys[i].most ? check_list(&keys[i], (int)value[i], value + qg_keys_count(keys))
+                                         : check_value(&keys[i], value[i]);
         return s ? s : check_order(keys, i, value);
     }
     return value[i] != 0 ? refuse_without_effect(keys, i, value) : QG_OK;
@@ -135,23 +166,45 @@ static qg_status parse_word(const qg_key *key, const char *at, size_t n, double 
 static qg_status parse_number(const qg_key *key, const char *at, size_t n, double *value)
 {
     if (!qg_number_read(at, n, value)) return qg_fail(QG_EARG, "%s '%.*s' is not a number", key->name, (int)n, at);
-    const qg_key strict = { .name = key->name, .fallback = key->min, .min = key->min, .max = key->max, .is = key->is,
+    const qg_key strict = { .name = key->name, .fallback = NAN, .min = key->min, .max = key->max, .is = key->is,
                             .also = key->also };
     if (check_value(&strict, *value)) return QG_EARG;
-    if (!(key->is & QG_KEY_WHOLE)) *value = (double)(float)*value;
+    *value = kept(key, *value) + 0.0;       /* -0 is 0 */
     return QG_OK;
 }
 
+static char mark_of(const qg_key *key) { return key->is & QG_KEY_SIZE ? 'x' : '+'; }
+
+/* at: "0.5+0.8", n characters. */
+static qg_status parse_list(const qg_key *key, const char *at, size_t n, double *count, double number[QG_MAX_LIST])
+{
+    int found = 0;
+    for (const char *end = at + n, *next; at; at = next ? next + 1 : NULL) {
+        double one;
+        next = memchr(at, mark_of(key), (size_t)(end - at));
+        if (parse_number(key, at, (size_t)((next ? next : end) - at), &one)) return QG_EARG;
+        if (found < key->most) number[found] = one;
+        found++;
+    }
+    *count = found;
+    return check_list(key, found, number);
+}
+
+static qg_status parse_value(const qg_key *key, const char *at, size_t n, double *value, double *list)
+{
+    return key->words ? parse_word(key, at, n, value)
+           : key->most ? parse_list(key, at, n, value, list)
+                       : parse_number(key, at, n, value);
+}
+
 /* at: "key=value", n characters, or of a flag "key". */
-static qg_status parse_pair(const qg_key *key, const char *at, size_t n, double *value)
+static qg_status parse_pair(const qg_key *key, const char *at, size_t n, double *value, double *list)
 {
     const size_t length = strcspn(at, "=,");
     if (length < n && key->is & QG_KEY_FLAG) return qg_fail(QG_EARG, "%s takes no value", key->name);
     if (length == n && !(key->is & QG_KEY_FLAG)) return qg_fail(QG_EARG, "%s needs a value", key->name);
     *value = 1;
-    if (key->is & QG_KEY_FLAG) return QG_OK;
-    return key->words ? parse_word(key, at + length + 1, n - length - 1, value)
-                      : parse_number(key, at + length + 1, n - length - 1, value);
+    return key->is & QG_KEY_FLAG ? QG_OK : parse_value(key, at + length + 1, n - length - 1, value, list);
 }
 
 static qg_status refuse_key(const qg_key *keys, const char *at)
@@ -164,19 +217,30 @@ static qg_status refuse_key(const qg_key *keys, const char *at)
     return qg_fail(QG_EARG, "unknown option '%.*s'; available: %s", (int)strcspn(at, "=,"), at, n ? names : "none");
 }
 
+static qg_status refuse_missing(const qg_key *key)
+{
+    return qg_fail(QG_EARG, "%s is missing%s%s", key->name, key->about ? ": " : "", key->about ? key->about : "");
+}
+
 static qg_status parse(const char *text, const qg_key *keys, double *value)
 {
-    uint64_t given = 0;
+    const int n_keys = qg_keys_count(keys);
+    uint64_t  given  = 0;
+    if (n_keys && keys->is & QG_KEY_SIZE)
+        return text ? parse_list(keys, text, strlen(text), value, value + 1) : refuse_missing(keys);
     for (const char *at = text; at;) {
         const size_t n = strcspn(at, ",");
         const int    i = qg_keys_find(keys, at, strcspn(at, "=,"));
         if (i < 0) return refuse_key(keys, at);
         if (given >> i & 1) return qg_fail(QG_EARG, "%s is given twice", keys[i].name);
         given |= UINT64_C(1) << i;
-        if (parse_pair(&keys[i], at, n, &value[i])) return QG_EARG;
+        if (parse_pair(&keys[i], at, n, &value[i], value + n_keys)) return QG_EARG;
         at = at[n] ? at + n + 1 : NULL;
     }
-    for (int i = 0; i < qg_keys_count(keys); i++) {
+    for (int i = 0; i < n_keys; i++)
+        if (keys[i].is & QG_KEY_REQUIRED && !(given >> i & 1) && qg_key_has_effect(keys, i, value))
+            return refuse_missing(&keys[i]);
+    for (int i = 0; i < n_keys; i++) {
         const bool effect = qg_key_has_effect(keys, i, value), written = given >> i & 1;
         if (written && !effect) return refuse_without_effect(keys, i, value);
         if (written && check_order(keys, i, value)) return QG_EARG;
@@ -188,7 +252,23 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
 qg_status qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value)
 {
     for (int i = 0; i < qg_keys_count(keys); i++) value[i] = keys[i].fallback;
-    return parse(text, keys, value) ? qg_fail(QG_EARG, "%s: %s", name, qg_errmsg()) : QG_OK;
+    if (!parse(text, keys, value)) return QG_OK;
+    return name ? qg_fail(QG_EARG, "%s: %s", name, qg_errmsg()) : QG_EARG;
+}
+
+qg_status qg_variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value)
+{
+    const size_t n = strcspn(text, ":");
+    char         names[256];
+    size_t       used = 0;
+    for (int i = 0; variants[i].name; i++) {
+        *index = i;
+        if (is_word(variants[i].name, text, n))
+            return qg_keys_parse(variants[i].name, text[n] ? text + n + 1 : NULL, variants[i].keys, value);
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", variants[i].name);
+    }
+    return qg_fail(QG_EARG, "unknown %s '%.*s'; available: %s", what, (int)n, text, used ? names : "none");
 }
 
 /* --- writing ------------------------------------------------------------------------------ */
@@ -207,32 +287,75 @@ const char *qg_key_value(const qg_key *key, double value, char text[QG_KEY_BYTES
     return text;
 }
 
+/* A text that grows; what does not fit is left out. */
+typedef struct buffer {
+    char  *text;
+    size_t bytes, used;
+} buffer;
+
+static void put(buffer *to, const char *word)
+{
+    if (to->used < to->bytes) to->used += (size_t)snprintf(to->text + to->used, to->bytes - to->used, "%s", word);
+}
+
+/* value: of key i. */
+static void put_value(buffer *to, const qg_key *keys, int i, const double *value)
+{
+    const qg_key *key = &keys[i];
+    const double *list = key->most ? value + qg_keys_count(keys) : &value[i];
+    const int     n    = key->most ? (int)value[i] : 1;
+    const char    mark[2] = { mark_of(key), '\0' };
+    for (int k = 0; k < n; k++) {
+        char word[QG_KEY_BYTES];
+        if (k) put(to, mark);
+        put(to, qg_key_value(key, list[k], word));
+    }
+}
+
 void qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes)
 {
     const char *before = name ? ":" : "";
-    size_t      used   = (size_t)snprintf(text, bytes, "%s", name ? name : "");
-    for (int i = 0; i < qg_keys_count(keys) && used < bytes; i++) {
-        char word[QG_KEY_BYTES];
+    buffer      to     = { text, bytes, 0 };
+    put(&to, name ? name : "");
+    for (int i = 0; i < qg_keys_count(keys); i++) {
         if (!qg_key_has_effect(keys, i, value)) continue;
-        if (value[i] == keys[i].fallback && !(keys[i].is & QG_KEY_SHOWN)) continue;
-        const bool flag = keys[i].is & QG_KEY_FLAG;
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s%s%s", before, keys[i].name, flag ? "" : "=",
-                                 flag ? "" : qg_key_value(&keys[i], value[i], word));
+        if (value[i] == keys[i].fallback && !(keys[i].is & (QG_KEY_SHOWN | QG_KEY_REQUIRED))) continue;
+        put(&to, before);
+        if (!(keys[i].is & QG_KEY_SIZE)) put(&to, keys[i].name);
+        if (!(keys[i].is & (QG_KEY_SIZE | QG_KEY_FLAG))) put(&to, "=");
+        if (!(keys[i].is & QG_KEY_FLAG)) put_value(&to, keys, i, value);
         before = ",";
     }
+}
+
+static void print_interval(const qg_key *key, char *text, size_t bytes)
+{
+    const bool above = key->is & QG_KEY_ABOVE_MIN, below = key->is & QG_KEY_BELOW_MAX;
+    if (isinf(key->min)) snprintf(text, bytes, "a number");
+    else if (isinf(key->max)) snprintf(text, bytes, above ? "more than %g" : "%g or more", key->min);
+    else if (above || below)
+        snprintf(text, bytes, "%c%g, %g%c", above ? '(' : '[', key->min, key->max, below ? ')' : ']');
+    else if (key->also != 0) snprintf(text, bytes, "%g..%g or %g", key->min, key->max, key->also);
+    else snprintf(text, bytes, "%g..%g", key->min, key->max);
 }
 
 const char *qg_key_range(const qg_key *key, char *text, size_t bytes)
 {
     if (key->words) snprintf(text, bytes, "%s", key->words);
-    else if (key->also != 0) snprintf(text, bytes, "%g..%g or %g", key->min, key->max, key->also);
-    else snprintf(text, bytes, "%g..%g", key->min, key->max);
+    else print_interval(key, text, bytes);
     return text;
+}
+
+bool qg_key_has_default(const qg_key *key)
+{
+    return !(key->is & (QG_KEY_REQUIRED | QG_KEY_SIZE)) && !key->most && is_in_range(key, key->fallback);
 }
 
 const char *qg_key_default(const qg_key *key, char text[QG_KEY_BYTES])
 {
-    if (key->words || (key->fallback >= key->min && key->fallback <= key->max)) return qg_key_value(key, key->fallback, text);
+    if (key->is & (QG_KEY_REQUIRED | QG_KEY_SIZE)) return "required";
+    if (key->most) return "none";
+    if (qg_key_has_default(key)) return qg_key_value(key, key->fallback, text);
     snprintf(text, QG_KEY_BYTES, "auto");
     return text;
 }

@@ -1,7 +1,8 @@
 /* core/io/keys.h — the grammar of small texts: name:key=value,key=value.
  *
  * A table of keys says what each is called, which values it takes and what it is by default.  Parsing, printing, error
- * messages and help all read that table.  Values are doubles, one for each key, in the order of the table.
+ * messages and help all read that table.  Values are doubles, one for each key, in the order of the table.  A table has at
+ * most one list, whose value is how many numbers it has; they follow the values of all keys.
  */
 #ifndef QG_KEYS_H
 #define QG_KEYS_H
@@ -15,7 +16,11 @@
 enum {
     QG_KEY_WHOLE = 1,       /* a whole number */
     QG_KEY_SHOWN = 2,       /* printed at its default, too */
-    QG_KEY_FLAG = 4         /* written without a value; 0 or 1 */
+    QG_KEY_FLAG = 4,        /* written without a value; 0 or 1 */
+    QG_KEY_REQUIRED = 8,    /* has no default */
+    QG_KEY_ABOVE_MIN = 16,  /* min itself is not legal */
+    QG_KEY_BELOW_MAX = 32,  /* max itself is not legal */
+    QG_KEY_SIZE = 64        /* `most` numbers, "32x32x3"; the only key of its table, written without its name */
 };
 
 /* A number from min to max (or `also`), or one of the words in "exact|as-printed", whose value is its index. */
@@ -31,9 +36,17 @@ typedef struct qg_key {
     const char *below;      /* another number, which must be greater; NULL: none */
     const char *alias;      /* an older name, which is still read; NULL: none */
     const char *about;      /* what it is for, in a few words */
+    int         most;       /* 1 to this many increasing numbers, "0.5+0.8"; 0: one number */
 } qg_key;
 
-enum { QG_MAX_KEYS = 16, QG_KEY_BYTES = 64 };
+enum { QG_MAX_KEYS = 16, QG_MAX_LIST = 8, QG_MAX_VALUES = QG_MAX_KEYS + QG_MAX_LIST, QG_KEY_BYTES = 64 };
+
+/* One of several things that are chosen by name, each with keys of its own. */
+typedef struct qg_variant {
+    const char   *name;     /* NULL ends the table */
+    const char   *about;
+    const qg_key *keys;     /* NULL: none */
+} qg_variant;
 
 int         qg_keys_count(const qg_key *keys);              /* of NULL: 0 */
 int         qg_key_words(const qg_key *key);                /* how many; 0: it is a number */
@@ -43,10 +56,17 @@ int         qg_keys_find(const qg_key *keys, const char *name, size_t length);  
 bool        qg_key_has_effect(const qg_key *keys, int i, const double *value);
 
 /* Values of the keys in text, "key=value,..", and defaults for the others; a key without effect is 0.  text NULL: no key is
- * given.  name begins each message.  Fails with QG_EARG: an unknown key, a key given twice or without effect, an illegal
- * value. */
+ * given.  name begins each message; NULL: nothing does.  Fails with QG_EARG: an unknown key, a key given twice or without
+ * effect, a required key that is missing, an illegal value.
+ *
+ * Shapes   value [qg_keys_count(keys)], with a list as many more as that may have; QG_MAX_VALUES are always enough. */
 QG_MUST_CHECK
 qg_status   qg_keys_parse(const char *name, const char *text, const qg_key *keys, double *value);
+
+/* The same for "name:key=value,..", where name is one of the variants; *index tells which.  what, "schedule", is for the
+ * message about an unknown name, which lists the known ones. */
+QG_MUST_CHECK
+qg_status   qg_variants_parse(const char *what, const char *text, const qg_variant *variants, int *index, double *value);
 
 /* Whether values that did not come from a text are legal: each in its range, and 0 where it has no effect. */
 QG_MUST_CHECK
@@ -57,8 +77,10 @@ qg_status   qg_keys_check(const char *name, const qg_key *keys, const double *va
 void        qg_keys_print(const char *name, const qg_key *keys, const double *value, char *text, size_t bytes);
 const char *qg_key_value(const qg_key *key, double value, char text[QG_KEY_BYTES]);
 
-/* The legal values, as "0.01..10", "1..16 or 32" or the words; and the default, as "0.7" or "auto". */
+/* The legal values, as "0.01..10", "1..16 or 32", "(0, 1)", "more than 0" or the words; and the default, as "0.7", "auto" or
+ * "required". */
 const char *qg_key_range(const qg_key *key, char *text, size_t bytes);
+bool        qg_key_has_default(const qg_key *key);          /* its default is a legal value */
 const char *qg_key_default(const qg_key *key, char text[QG_KEY_BYTES]);
 
 #endif

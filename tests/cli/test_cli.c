@@ -31,8 +31,8 @@ static void test_help_is_no_error(void **state)
     }
     assert_status("train --help", 0);
     assert_stdout("--first-last float|quantized");
-    assert_stdout("step:every=");
-    assert_stdout(":warmup=");
+    assert_stdout("every=[0.0001, 1)");
+    assert_stdout("warmup=0..1 [0]");
     assert_stdout("binary-channel");
 }
 
@@ -67,8 +67,8 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("bench --json", 2, "the benchmark is missing");
     assert_refuses("bench evil", 2, "unknown benchmark 'evil'; available: train, eval, peak");
     assert_refuses("bench peak --model lenet5", 2, "unknown option '--model'; options: --threads, --seconds");
-    assert_refuses("bench eval --model lenet5 --image 32x32", 2, "write height, width and channels");
-    assert_refuses("bench eval --model lenet5 --image 0x32x3", 2, "each 1..4096");
+    assert_refuses("bench eval --model lenet5 --image 32x32", 2, "--image: size needs 3 numbers separated by x, not 2");
+    assert_refuses("bench eval --model lenet5 --image 0x32x3", 2, "--image: size is 0, not in 1..4096");
     assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "but --data is mnist");
 }
 

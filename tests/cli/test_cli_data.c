@@ -17,14 +17,14 @@
 
 static void test_refusals(void **state)
 {
-    assert_refuses("train --model lenet5 --data folder", 2, "needs an image size, as in folder:32x32x3");
-    assert_refuses("train --model lenet5 --data folder:32x32", 2, "'32x32' is not an image size");
-    assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "have 1 or 3 channels");
+    assert_refuses("train --model lenet5 --data folder", 2, "folder: size is missing: height, width and channels, as in 32x32x3");
+    assert_refuses("train --model lenet5 --data folder:32x32", 2, "folder: size needs 3 numbers separated by x, not 2");
+    assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "folder: images have 1 or 3 channels, not 2");
     assert_refuses("train --model lenet5 --data folder:32x32x3", 1, "the data set folder needs --data-dir");
     assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "datasets/fetch.sh cifar10 fetches it");
-    assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range:low=-1,high=1,");
-    assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "the lower one first");
-    assert_refuses(TRAIN "--normalise channel:x=1", 2, "unknown normalisation 'channel:x=1'");
+    assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range, channel, pixel, whiten");
+    assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "range: low is 1, not below high, 1");
+    assert_refuses(TRAIN "--normalise channel:x=1", 2, "channel: unknown option 'x'; available: none");
     assert_refuses(TRAIN "--augment pad=0", 2, "augmentation: pad is 0, not in 1..4096");
     assert_refuses(TRAIN "--augment flip,rotate", 2, "augmentation: unknown option 'rotate'; available: pad");
     assert_refuses(TRAIN "--augment border=reflect", 2, "border has no effect with pad=0; it requires pad=1..4096");

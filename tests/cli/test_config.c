@@ -129,10 +129,19 @@ static void test_images_have_one_spelling(void **state)
     assert_refused("augment = 'cutout=4,flip,cutout=4'", "augmentation: cutout is given twice");
     assert_refused("augment = 'flip=1'", "augmentation: flip takes no value");
     assert_refused("augment = 'pad'", "augmentation: pad needs a value");
-    assert_refused("normalise = 'range'", "range takes two numbers");
-    assert_refused("normalise = 'range:low=nan,high=1'", "range takes two numbers");
-    assert_refused("normalise = 'range:low=0,high=1,'", "range takes two numbers");
-    assert_refused("normalise = 'range:low=0x0,high=0x1'", "range takes two numbers");
+    assert_reads("normalise = 'range:high=1,low=-0'", "normalise = \"range:low=0,high=1\"\n");
+    assert_refused("normalise = 'range'", "range: low is missing: what byte 0 becomes");
+    assert_refused("normalise = 'range:low=0'", "range: high is missing: what byte 255 becomes");
+    assert_refused("normalise = 'range:low=nan,high=1'", "range: low 'nan' is not a number");
+    assert_refused("normalise = 'range:low=1e39,high=1e40'", "range: low is 1e+39, which is too large");
+    assert_refused("normalise = 'range:low=0,high=1,'", "range: unknown option ''; available: low, high");
+    assert_refused("normalise = 'range:low=0x0,high=0x1'", "range: low '0x0' is not a number");
+    assert_refused("normalise = 'range:low=1,high=1.00000000001'", "range: low is 1, not below high, 1");
+    assert_refused("data = 'mnist:28x28x1'", "mnist: unknown option '28x28x1'; available: none");
+    assert_refused("data = 'folder:0x32x3'", "folder: size is 0, not in 1..4096");
+    assert_refused("data = 'folder:32x32x3x1'", "folder: size needs 3 numbers separated by x, not 4");
+    assert_refused("data = 'folder:32x5.5x3'", "folder: size is 5.5, not a whole number");
+    assert_refused("data = 'folder:'", "folder: size '' is not a number");
 }
 
 static void test_schemes_name_what_is_legal(void **state)

@@ -153,74 +153,74 @@ static void schedules_by_hand_are_bounded(void **state)
 
 /* --- refusals ----------------------------------------------------------------------------- */
 
-#define KINDS "available: constant, step, exponential, cosine"
-#define MORE  "must be more than 0"
-#define SPAN  "must be 0 to 1"
-#define EVERY "must be 0.0001 or more and less than 1"
-#define LIST  "1 to 8 increasing"
+#define KINDS "unknown schedule '"
+#define KEYS  "; available: factor, warmup"
 
-static const struct { const char *text, *culprit, *legal; } refusals[] = {
-    { "", "''", KINDS },
-    { "cosin", "'cosin'", KINDS },
-    { "cosines:factor=1", "'cosines'", KINDS },
-    { "Step:at=0.5", "'Step'", KINDS },
-    { "cosine:facto=0.1", "'facto'", "available: factor, warmup" },
-    { "cosine:", "''", "available: factor, warmup" },
-    { "cosine:factor=0.1,", "''", "available: factor, warmup" },
-    { "cosine:at=0.5", "'at'", "available: factor, warmup" },
-    { "constant:factor=0.5", "'factor'", "available: warmup" },
-    { "step:at=0.5,warm=0.1", "'warm'", "available: at, every, factor, warmup" },
-    { "step:factor=0.1", "step", "needs at= or every=" },
-    { "step", "step", "needs at= or every=" },
-    { "step:at=0.5,every=0.1", "step", "needs at= or every=, not both" },
-    { "exponential:every=0.1", "'every'", "available: factor, warmup" },
-    { "step:every=0", "'0'", EVERY },
-    { "step:every=1", "'1'", EVERY },
-    { "exponential", "exponential", "needs factor=" },
-    { "cosine:factor=0.1,factor=0.2", "factor", "given twice" },
-    { "cosine:warmup=0,warmup=0", "warmup", "given twice" },
-    { "step:at=0.5,factor=0", "factor is '0'", MORE },
-    { "exponential:factor=-0.1", "factor is '-0.1'", MORE },
-    { "exponential:factor", "factor is ''", MORE },
-    { "exponential:factor=0.1x", "factor is '0.1x'", MORE },
-    { "exponential:factor=inf", "factor is 'inf'", MORE },
-    { "exponential:factor=1e99", "factor is '1e99'", MORE },
-    { "exponential:factor=nan", "factor is 'nan'", MORE },
-    { "exponential:factor= 1", "factor is ' 1'", MORE },
-    { "exponential:factor=0x1", "factor is '0x1'", MORE },
-    { "cosine:factor=-1", "factor is '-1'", "0 or more" },
-    { "cosine:factor=1=2", "factor is '1=2'", "0 or more" },
-    { "cosine:warmup=1.01", "warmup is '1.01'", SPAN },
-    { "cosine:warmup=-0.01", "warmup is '-0.01'", SPAN },
-    { "step:at=", "at is ''", LIST },
-    { "step:at", "at is ''", LIST },
-    { "step:at=0", "at is '0'", LIST },
-    { "step:at=1", "at is '1'", LIST },
-    { "step:at=0.5+", "at is '0.5+'", LIST },
-    { "step:at=0.8+0.5", "at is '0.8+0.5'", LIST },
-    { "step:at=0.5+0.5", "at is '0.5+0.5'", LIST },
-    { "step:at=.1+.2+.3+.4+.5+.6+.7+.8+.9", "at is '.1+.2", LIST },
+static const struct { const char *text, *message; } refusals[] = {
+    { "", KINDS "'; available: constant, step, exponential, cosine" },
+    { "cosin", KINDS "cosin'; available: constant, step, exponential, cosine" },
+    { "cosines:factor=1", KINDS "cosines'" },
+    { "Step:at=0.5", KINDS "Step'" },
+    { "cosine:facto=0.1", "cosine: unknown option 'facto'" KEYS },
+    { "cosine:", "cosine: unknown option ''" KEYS },
+    { "cosine:factor=0.1,", "cosine: unknown option ''" KEYS },
+    { "cosine:at=0.5", "cosine: unknown option 'at'" KEYS },
+    { "constant:factor=0.5", "constant: unknown option 'factor'; available: warmup" },
+    { "step:at=0.5,warm=0.1", "step: unknown option 'warm'; available: at, every, factor, warmup" },
+    { "step:factor=0.1", "step: needs at= or every=" },
+    { "step", "step: needs at= or every=" },
+    { "step:at=0.5,every=0.1", "step: needs at= or every=, not both" },
+    { "exponential:every=0.1", "exponential: unknown option 'every'" KEYS },
+    { "step:every=0", "step: every is 0, not in [0.0001, 1)" },
+    { "step:every=0.00009", "step: every is 9e-05, not in [0.0001, 1)" },
+    { "step:every=1", "step: every is 1, not in [0.0001, 1)" },
+    { "step:every=0.99999999999", "step: every is 1, not in [0.0001, 1)" },
+    { "exponential", "exponential: factor is missing: last rate" },
+    { "exponential:warmup=0.1", "exponential: factor is missing: last rate" },
+    { "cosine:factor=0.1,factor=0.2", "cosine: factor is given twice" },
+    { "cosine:warmup=0,warmup=0", "cosine: warmup is given twice" },
+    { "step:at=0.5,factor=0", "step: factor is 0, not more than 0" },
+    { "exponential:factor=-0.1", "exponential: factor is -0.1, not more than 0" },
+    { "exponential:factor=1e-99", "exponential: factor is 1e-99, not more than 0" },
+    { "exponential:factor", "exponential: factor needs a value" },
+    { "exponential:factor=0.1x", "exponential: factor '0.1x' is not a number" },
+    { "exponential:factor=inf", "exponential: factor 'inf' is not a number" },
+    { "exponential:factor=1e99", "exponential: factor is 1e+99, which is too large" },
+    { "exponential:factor=nan", "exponential: factor 'nan' is not a number" },
+    { "exponential:factor= 1", "exponential: factor ' 1' is not a number" },
+    { "exponential:factor=0x1", "exponential: factor '0x1' is not a number" },
+    { "cosine:factor=-1", "cosine: factor is -1, not 0 or more" },
+    { "cosine:factor=1=2", "cosine: factor '1=2' is not a number" },
+    { "cosine:warmup=1.01", "cosine: warmup is 1.01, not in 0..1" },
+    { "cosine:warmup=-0.01", "cosine: warmup is -0.01, not in 0..1" },
+    { "step:at=", "step: at '' is not a number" },
+    { "step:at", "step: at needs a value" },
+    { "step:at=0", "step: at is 0, not in (0, 1)" },
+    { "step:at=1", "step: at is 1, not in (0, 1)" },
+    { "step:at=0.5+", "step: at '' is not a number" },
+    { "step:at=0.8+0.5", "step: at has 0.5 after 0.800000012; its numbers must increase" },
+    { "step:at=0.5+0.5", "step: at has 0.5 after 0.5; its numbers must increase" },
+    { "step:at=.1+.2+.3+.4+.5+.6+.7+.8+.9", "step: at has 9 numbers, more than 8" },
 };
 
-static void assert_refused(const char *text, const char *culprit, const char *legal)
+static void assert_refused(const char *text, const char *message)
 {
     qg_schedule s, before;
     memset(&s, 0xAA, sizeof s);
     memcpy(&before, &s, sizeof s);
     if (qg_schedule_parse(text, &s) != QG_EARG) fail_msg("'%s' is accepted", text);
     assert_memory_equal(&s, &before, sizeof s);
-    if (!strstr(qg_errmsg(), culprit) || !strstr(qg_errmsg(), legal))
-        fail_msg("'%s': '%s' does not say %s and %s", text, qg_errmsg(), culprit, legal);
+    if (!strstr(qg_errmsg(), message)) fail_msg("'%s': '%s' does not say %s", text, qg_errmsg(), message);
 }
 
 static void refusals_name_the_culprit(void **state)
 {
     for (int i = 0; i < COUNT(refusals); i++)
-        assert_refused(refusals[i].text, refusals[i].culprit, refusals[i].legal);
+        assert_refused(refusals[i].text, refusals[i].message);
     char text[1000];
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = 0;
-    assert_refused(text, "longer", "255");
+    assert_refused(text, KINDS "xxx");
     assert_int_equal(qg_schedule_parse("constant", NULL), QG_EARG);
 }
 
