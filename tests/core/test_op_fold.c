@@ -201,18 +201,15 @@ static void shapes_are_checked(void **state)
     assert_null(qg_fold_correct(f.tape, item(&f, 0), item(&f, 1), NULL, NULL, spec_of(&f)));
     assert_message("fold_correct: y is [5,3,3,2], z is [3,2,2,2]");
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
-    assert_null(qg_fold_weight(f.tape, item(&f, 1), NULL, (qg_norm_spec){ 0 }));
-    assert_message("running mean and var are required");
+    assert_none(qg_fold_weight(f.tape, item(&f, 1), NULL, (qg_norm_spec){ 0 }), "running mean and var are required");
     qg_norm_spec spec = spec_of(&f);
     spec.eps          = -1;
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
-    assert_null(qg_fold_bias(f.tape, NULL, item(&f, 2), spec));
-    assert_message("fold_bias: eps is -1, not above 0");
+    assert_none(qg_fold_bias(f.tape, NULL, item(&f, 2), spec), "fold_bias: eps is -1, not above 0");
     spec.eps      = 0;
     spec.momentum = 2;
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
-    assert_null(qg_fold_weight(f.tape, item(&f, 1), NULL, spec));
-    assert_message("fold_weight: momentum is 2, not in 0..1");
+    assert_none(qg_fold_weight(f.tape, item(&f, 1), NULL, spec), "fold_weight: momentum is 2, not in 0..1");
     close_fixture(&f);
 }
 

@@ -65,8 +65,7 @@ static void test_grey(void **state)
 
 static void assert_refused(const char *culprit, const char *reason)
 {
-    assert_null(qg_folder(room, (qg_shape){ 1, 4, 4, 3 }, (qg_loader_spec){ .batch = 1 }));
-    assert_message(culprit);
+    assert_none(qg_folder(room, (qg_shape){ 1, 4, 4, 3 }, (qg_loader_spec){ .batch = 1 }), culprit);
     assert_message(reason);
 }
 
@@ -75,10 +74,8 @@ static void test_refusals(void **state)
     uint8_t    p[4 * 4 * 3];
     char       bytes[256];
     const qg_loader_spec spec = { .batch = 1 };
-    assert_null(qg_folder(NULL, (qg_shape){ 1, 4, 4, 3 }, spec));
-    assert_message("the directory of the images is NULL");
-    assert_null(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec));
-    assert_message("images of a folder cannot be 4x4x2");
+    assert_none(qg_folder(NULL, (qg_shape){ 1, 4, 4, 3 }, spec), "the directory of the images is NULL");
+    assert_none(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec), "images of a folder cannot be 4x4x2");
     assert_null(qg_folder("/nowhere/at/all", (qg_shape){ 1, 4, 4, 3 }, spec));
     assert_message("cannot list '/nowhere/at/all': No such file");
     assert_refused(room, "has 0 folders; it needs one per class");
@@ -168,13 +165,10 @@ static void test_classes_that_differ_are_named(void **state)
     for (int i = 0; i < 8; i++) make_class(names[i]);
     for (int i = 0; i < 3; i++) strcpy(where[i], in_room((const char *const[]){ "a", "b", "c" }[i]));
     assert_int_equal(qg_folder_same_classes(where[0], where[0]), QG_OK);
-    assert_int_equal(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT);
-    assert_message("b' has the class 'z' where '");
+    assert_failed(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT, "b' has the class 'z' where '");
     assert_message("a' has 'y'");
-    assert_int_equal(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT);
-    assert_message("c' has 1 classes, '");
-    assert_int_equal(qg_folder_same_classes(where[0], in_room("absent")), QG_EIO);
-    assert_message("cannot list '");
+    assert_failed(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 classes, '");
+    assert_failed(qg_folder_same_classes(where[0], in_room("absent")), QG_EIO, "cannot list '");
     assert_message("absent'");
     assert_int_equal(qg_folder_same_classes(NULL, where[0]), QG_EARG);
 }

@@ -97,10 +97,8 @@ static uint8_t *read_png(const png *p)
 
 static void assert_refused(const png *p, const char *reason)
 {
-    assert_null(read_png(p));
-    assert_message(reason);
-    assert_null(qg__png_read(in_room("p.png"), &(qg_shape){ 1, H, W, 3 }));
-    assert_message(reason);
+    assert_none(read_png(p), reason);
+    assert_none(qg__png_read(in_room("p.png"), &(qg_shape){ 1, H, W, 3 }), reason);
 }
 
 /* The same pixels, or none. */
@@ -243,11 +241,9 @@ static void a_png_is_no_other_format(void **state)
     const char   *path              = in_room("p.png");
     qg_shape      want              = { 1, 8, 8, 3 };
     write_bmp(path, pixels, 8, 8);
-    assert_null(qg__png_read(path, &want));
-    assert_message("p.png' is not a PNG file");
+    assert_none(qg__png_read(path, &want), "p.png' is not a PNG file");
     write_jpeg(path, (jpeg){ 8, 8, 1, { 128 }, 1, 0 });
-    assert_null(qg__png_read(path, &want));
-    assert_message("p.png' is not a PNG file");
+    assert_none(qg__png_read(path, &want), "p.png' is not a PNG file");
     write_png(path, pixels, 8, 8);
     want.h = 0;
     uint8_t *read = qg__png_read(path, &want);
@@ -255,8 +251,7 @@ static void a_png_is_no_other_format(void **state)
     assert_int_equal(want.h, 8);
     free(read);
     want.w = 9;
-    assert_null(qg__png_read(path, &want));
-    assert_message("is 8 x 8, 3 channels of 8 bits, expected 9 x 8, 3 of 8");
+    assert_none(qg__png_read(path, &want), "is 8 x 8, 3 channels of 8 bits, expected 9 x 8, 3 of 8");
 }
 
 static void check_jpeg(jpeg p, const uint8_t rgb[3], uint8_t grey)
@@ -343,8 +338,7 @@ static void a_bmp_has_the_colours_that_it_uses(void **state)
     free(pixels);
     bmp[69] = 3;
     write_in_room("p.bmp", bmp, sizeof bmp);
-    assert_null(qg__image_read(in_room("p.bmp"), 3, &h, &w));
-    assert_message("p.bmp' is damaged: a colour is not in its palette");
+    assert_none(qg__image_read(in_room("p.bmp"), 3, &h, &w), "p.bmp' is damaged: a colour is not in its palette");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_enter, room_leave)

@@ -78,13 +78,10 @@ static void test_missing_files(void **state)
 {
     const struct files   f    = good();
     const qg_loader_spec spec = { .batch = 1 };
-    assert_null(qg_mnist_test("no/such", spec));
-    assert_message("'no/such/t10k-images-idx3-ubyte'");
+    assert_none(qg_mnist_test("no/such", spec), "'no/such/t10k-images-idx3-ubyte'");
     write_in_room(IMAGES, f.images, f.n_images);
-    assert_null(qg_mnist_test(".", spec));
-    assert_message("'./t10k-labels-idx1-ubyte'");
-    assert_null(qg_mnist_train(".", spec));
-    assert_message("'./train-images-idx3-ubyte'");
+    assert_none(qg_mnist_test(".", spec), "'./t10k-labels-idx1-ubyte'");
+    assert_none(qg_mnist_train(".", spec), "'./train-images-idx3-ubyte'");
     assert_null(qg_mnist_test(NULL, spec));
     assert_string_equal(qg_errmsg(), "the directory of 't10k-images-idx3-ubyte' is NULL");
 

@@ -66,17 +66,14 @@ static void test_range(void **state)
         assert_near(x[i], 0.25 + 4 * pixel(1, i / ROW, i % ROW) / 255.0, 1e-6);
     qg_loader_free(l);
     spec.normalise.high = 0.25f;
-    assert_null(drawn(1, N, spec));
-    assert_message("range 0.25..0.25: its width must be a positive float");
+    assert_none(drawn(1, N, spec), "range 0.25..0.25: its width must be a positive float");
     spec.normalise.low  = -3e38f;
     spec.normalise.high = 3e38f;
-    assert_null(drawn(1, N, spec));
-    assert_message("range -3e+38..3e+38: its width must be a positive float");
+    assert_none(drawn(1, N, spec), "range -3e+38..3e+38: its width must be a positive float");
     spec.normalise.low  = 0.25f;
     spec.normalise.high = NAN;
     assert_null(drawn(1, N, spec));
-    assert_null(drawn(1, N, in_order((qg_normalise_kind)5)));
-    assert_message("5 is not a kind of normalisation");
+    assert_none(drawn(1, N, in_order((qg_normalise_kind)5)), "5 is not a kind of normalisation");
 }
 
 /* Mean and deviation of value k, or of every value of channel k. */

@@ -49,11 +49,9 @@ static void check_mistake(const mistake *m, qg_tape *t)
     qg_net      *net = small_net();
     make(net, m);
     qg_net_maxpool(net, 8);
-    assert_null(qg_net_build(net));
-    assert_message(m->says);
+    assert_none(qg_net_build(net), m->says);
     qg_fail(QG_EIO, "something else");
-    assert_null(qg_net_build(net));
-    assert_message(m->says);
+    assert_none(qg_net_build(net), m->says);
     assert_null(qg_net_params(net));
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_null(qg_net_forward(net, t, (qg_tensor){ { 1, 9, 7, 3 }, image }));
@@ -114,14 +112,12 @@ static void sizes_beyond_any_memory_are_refused(void **state)
         if (i == 1) qg_net_dense(net, (qg_dense_spec){ .out = 3 });
         if (i == 2) qg_net_relu(net);
         if (i == 3) qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = huge, .pad = 1 << 20 });
-        assert_null(qg_net_build(net));
-        assert_message(i == 3 ? "padded by 1048576 is too large" : "beyond any memory");
+        assert_none(qg_net_build(net), i == 3 ? "padded by 1048576 is too large" : "beyond any memory");
         qg_net_free(net);
     }
     qg_net *net = qg_net_new((qg_net_spec){ .height = INT_MAX, .width = 1, .channels = 1, .seed = 1 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .pad = 1 });
-    assert_null(qg_net_build(net));
-    assert_message("conv1: its input [1,2147483647,1,1] padded by 1 is too large");
+    assert_none(qg_net_build(net), "conv1: its input [1,2147483647,1,1] padded by 1 is too large");
     qg_net_free(net);
 }
 
@@ -133,17 +129,13 @@ static void a_parameter_that_cannot_be_keeps_its_own_failure(void **state)
     qg_tape    *t       = qg_tape_new();
     qg_net_dense(net, (qg_dense_spec){ .out = INT_MAX });
     assert_null(qg_net_build(net));
-    assert_int_equal(qg_errcode(), QG_ESHAPE);
-    assert_message(message);
+    assert_failed(qg_errcode(), QG_ESHAPE, message);
     qg_fail(QG_EIO, "something else in between");
-    assert_int_equal(qg_net_save(net, "never-written"), QG_ESHAPE);
-    assert_message(message);
+    assert_failed(qg_net_save(net, "never-written"), QG_ESHAPE, message);
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     assert_null(qg_net_forward(net, t, (qg_tensor){ 0 }));
-    assert_int_equal(qg_backward(t, NULL), QG_ESHAPE);
-    assert_message(message);
-    assert_int_equal(qg_net_load(NULL, "never-read"), QG_EARG);
-    assert_message("net: it is NULL");
+    assert_failed(qg_backward(t, NULL), QG_ESHAPE, message);
+    assert_failed(qg_net_load(NULL, "never-read"), QG_EARG, "net: it is NULL");
     qg_tape_free(t), qg_net_free(net);
 }
 
@@ -155,8 +147,7 @@ static void nets_are_not_mixed(void **state)
         if (i == 0) assert_null(qg_net_conv2d(net, (qg_conv2d_spec){ .out = 1, .kernel = 1, .after = theirs }));
         if (i == 1) assert_null(qg_net_add(net, theirs, ours));
         if (i == 2) assert_null(qg_net_add(net, ours, theirs));
-        assert_null(qg_net_build(net));
-        assert_message("belongs to another net");
+        assert_none(qg_net_build(net), "belongs to another net");
         qg_net_free(net), qg_net_free(other);
     }
 }
@@ -170,44 +161,36 @@ static void the_wrong_time_is_told(void **state)
     qg_layer       *relu = qg_net_relu(net), *add = qg_net_add(net, relu, relu);
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_null(qg_net_forward(net, t, x));
-    assert_int_equal(qg_tape_status(t), QG_ESTATE);
-    assert_message("net: run before qg_net_build");
+    assert_failed(qg_tape_status(t), QG_ESTATE, "net: run before qg_net_build");
     qg_tape_begin(t, QG_EVAL, 0, 0);
-    assert_null(qg_apply(relu, t, qg_input(t, x)));
-    assert_message("relu1: applied before qg_net_build");
+    assert_none(qg_apply(relu, t, qg_input(t, x)), "relu1: applied before qg_net_build");
     assert_int_equal(qg_net_save(net, "never-written"), QG_ESTATE);
     assert_int_equal(qg_net_load(net, "never-read"), QG_ESTATE);
     assert_non_null(qg_net_build(net));
     qg_tape_begin(t, QG_EVAL, 0, 0);
-    assert_null(qg_apply(add, t, qg_input(t, x)));
-    assert_message("add1: has two inputs; use qg_add");
+    assert_none(qg_apply(add, t, qg_input(t, x)), "add1: has two inputs; use qg_add");
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_null(qg_net_forward(net, t, (qg_tensor){ { 2, 7, 9, 3 }, image }));
-    assert_int_equal(qg_tape_status(t), QG_ESHAPE);
-    assert_message("net: images are [2,7,9,3], the net was declared for [n,9,7,3]");
-    assert_null(qg_net_relu(net));
-    assert_message("relu: declared after qg_net_build");
+    assert_failed(qg_tape_status(t), QG_ESHAPE, "net: images are [2,7,9,3], the net was declared for [n,9,7,3]");
+    assert_none(qg_net_relu(net), "relu: declared after qg_net_build");
     assert_null(qg_net_build(net));
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_null(qg_net_forward(net, t, x));         /* it would be another net than was declared */
     assert_message("relu: declared after qg_net_build");
     qg_net_free(net);
     net = small_net();
-    assert_null(qg_net_build(net));
-    assert_message("net: no layer was declared");
+    assert_none(qg_net_build(net), "net: no layer was declared");
     qg_net_free(net);
     net = small_net();
     qg_net_relu(net);
     assert_non_null(qg_net_build(net));
-    assert_null(qg_net_build(net));
-    assert_message("net: built already");
+    assert_none(qg_net_build(net), "net: built already");
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_non_null(qg_net_forward(net, t, x));     /* and is none the worse */
     qg_net_free(net);
     net = qg_net_new((qg_net_spec){ .height = 9, .width = 0, .channels = 3, .seed = 1 });
     assert_null(qg_net_relu(net));
-    assert_null(qg_net_build(net));
-    assert_message("net: the image is 9 x 0 x 3, must be at least 1 x 1 x 1");
+    assert_none(qg_net_build(net), "net: the image is 9 x 0 x 3, must be at least 1 x 1 x 1");
     qg_net_free(net);
     qg_tape_free(t);
 }
@@ -235,21 +218,17 @@ static void null_flows(void **state)
     assert_string_equal(qg_errmsg(), "untouched");
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     assert_null(qg_net_forward(NULL, t, (qg_tensor){ 0 }));
-    assert_int_equal(qg_backward(t, NULL), QG_EARG);
-    assert_message("net: it is NULL; the last failure was: untouched");
+    assert_failed(qg_backward(t, NULL), QG_EARG, "net: it is NULL; the last failure was: untouched");
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     assert_null(qg_apply(NULL, t, NULL));
-    assert_int_equal(qg_backward(t, NULL), QG_EARG);
-    assert_message("layer: it is NULL; the last failure was: net: it is NULL");
+    assert_failed(qg_backward(t, NULL), QG_EARG, "layer: it is NULL; the last failure was: net: it is NULL");
     qg_net *net = small_net();
     qg_net_dense(net, (qg_dense_spec){ .out = 3 });
     assert_null(qg_net_layer(net, 1)), assert_null(qg_net_layer(net, -1));
     assert_int_equal(qg_net_float_bytes(net) + qg_net_packed_bytes(net), 0);     /* not built yet */
     assert_non_null(qg_net_build(net));
-    assert_int_equal(qg_net_save(net, NULL), QG_EARG);
-    assert_message("the path of a file to write is NULL");
-    assert_int_equal(qg_net_load(net, NULL), QG_EARG);
-    assert_message("the path of a file to read is NULL");
+    assert_failed(qg_net_save(net, NULL), QG_EARG, "the path of a file to write is NULL");
+    assert_failed(qg_net_load(net, NULL), QG_EARG, "the path of a file to read is NULL");
     qg_net_free(net);
     qg_tape_free(t);
 }
@@ -279,13 +258,11 @@ static void parameters_are_there_once_the_net_is_built(void **state)
     qg_net *net = small_net();
     qg_net_relu(net);
     assert_null(qg_net_params(net));
-    assert_null(qg_sgd(qg_net_params(net), (qg_sgd_spec){ .lr = 1 }));
-    assert_message("net: has no parameters before qg_net_build");
+    assert_none(qg_sgd(qg_net_params(net), (qg_sgd_spec){ .lr = 1 }), "net: has no parameters before qg_net_build");
     qg_net_dense(net, (qg_dense_spec){ .out = 0, .name = "none" });
     assert_null(qg_net_build(net));
     qg_fail(QG_EIO, "something else in between");
-    assert_null(qg_net_params(net));
-    assert_message("none: out is 0");
+    assert_none(qg_net_params(net), "none: out is 0");
     qg_net_free(net);
 }
 

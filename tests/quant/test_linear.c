@@ -78,21 +78,21 @@ static void refuses(void **state)
     qg_array Y = vector(y, 4);
     qg_array F64 = X;
     F64.dtype = QG_F64;
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 0, 1.0f, &Y), QG_EARG,
+    assert_failed(qg_linear_mid_tread_half_quantizer(&X, 0, 1.0f, &Y), QG_EARG,
                    "bit is 0, must be 1");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 33, 1.0f, &Y), QG_EARG, "bit is 33");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 0.0f, &Y), QG_EARG, "max_value is 0");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, NAN, &Y), QG_EARG, "max_value is nan");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, INFINITY, &Y), QG_EARG,
+    assert_failed(qg_linear_mid_tread_half_quantizer(&X, 33, 1.0f, &Y), QG_EARG, "bit is 33");
+    assert_failed(qg_linear_mid_tread_half_quantizer(&X, 2, 0.0f, &Y), QG_EARG, "max_value is 0");
+    assert_failed(qg_linear_mid_tread_half_quantizer(&X, 2, NAN, &Y), QG_EARG, "max_value is nan");
+    assert_failed(qg_linear_mid_tread_half_quantizer(&X, 2, INFINITY, &Y), QG_EARG,
                    "max_value is inf");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, VECTOR(y, 3)), QG_ESHAPE, "[3]");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, MATRIX(y, 2, 2)), QG_ESHAPE, "[2,2]");
-    assert_refused(qg_linear_mid_tread_half_quantizer(&F64, 2, 1.0f, &Y), QG_EARG, "F64");
-    assert_refused(qg_linear_mid_tread_half_quantizer(VECTOR(NULL, 4), 2, 1.0f, &Y), QG_EARG, "x has no data");
-    assert_refused(qg_linear_mid_tread_half_quantizer(NULL, 2, 1.0f, &Y), QG_EARG, "x is NULL");
-    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, &X, 2, -1.0f, own, &Y), QG_EARG,
+    assert_failed(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, VECTOR(y, 3)), QG_ESHAPE, "[3]");
+    assert_failed(qg_linear_mid_tread_half_quantizer(&X, 2, 1.0f, MATRIX(y, 2, 2)), QG_ESHAPE, "[2,2]");
+    assert_failed(qg_linear_mid_tread_half_quantizer(&F64, 2, 1.0f, &Y), QG_EARG, "F64");
+    assert_failed(qg_linear_mid_tread_half_quantizer(VECTOR(NULL, 4), 2, 1.0f, &Y), QG_EARG, "x has no data");
+    assert_failed(qg_linear_mid_tread_half_quantizer(NULL, 2, 1.0f, &Y), QG_EARG, "x is NULL");
+    assert_failed(qg_linear_mid_tread_half_quantizer_gradient(&X, &X, 2, -1.0f, own, &Y), QG_EARG,
                    "max_value is -1");
-    assert_refused(qg_linear_mid_tread_half_quantizer_gradient(&X, VECTOR(y, 3), 2, 1.0f, own, &Y), QG_ESHAPE, "dy");
+    assert_failed(qg_linear_mid_tread_half_quantizer_gradient(&X, VECTOR(y, 3), 2, 1.0f, own, &Y), QG_ESHAPE, "dy");
     for (int i = 0; i < 4; i++) assert_true(y[i] == 7.0f);
 }
 

@@ -83,9 +83,7 @@ static void float_evaluation_is_not_binary(void **state)
     forward_rig(&c, QG_TRAIN, 0);
     for (size_t i = 0; i < c.n; i++) assert_true(fabsf(c.y->data[i]) == 1);
     qg_codes codes = { 0 };
-    assert_int_equal(qg_encode(c.q, (qg_tensor){ c.x->shape, c.x->value }, NULL, &codes),
-                     QG_EARG);
-    assert_message("float_eval");
+    assert_failed(qg_encode(c.q, (qg_tensor){ c.x->shape, c.x->value }, NULL, &codes), QG_EARG, "float_eval");
     assert_int_equal(c.q.bits, 32);
     close_rig(&c);
 }

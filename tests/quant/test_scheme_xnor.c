@@ -143,8 +143,7 @@ static void a_single_input_channel_cannot_be_centred(void **state)
     qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 5, .channels = 1, .seed = 9 });
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 3,
                                          .weight = qg_xnor((qg_xnor_spec){ .centred = true }) });
-    assert_null(qg_net_build(net));
-    assert_non_null(strstr(qg_errmsg(), "conv1: xnor with centred latent weights has a single input channel"));
+    assert_none(qg_net_build(net), "conv1: xnor with centred latent weights has a single input channel");
     qg_net_free(net);
 }
 
@@ -339,8 +338,7 @@ static void the_map_needs_a_product(void **state)
 {
     qg_net *net = qg_net_new((qg_net_spec){ .height = 3, .width = 3, .channels = 3, .seed = 1 });
     qg_net_quantize(net, qg_xnor_activation((qg_xnor_activation_spec){ 0 }));
-    assert_null(qg_net_build(net));
-    assert_message("quant1: xnor scales the result of a product");
+    assert_none(qg_net_build(net), "quant1: xnor scales the result of a product");
     qg_net_free(net);
 }
 

@@ -176,19 +176,19 @@ static void refuses(void **state)
     qg_array W = matrix(w, 2, 3);
     qg_array Q = matrix(q, 2, 3);
     qg_array scalar = { .dtype = QG_F32, .rank = 0, .data = w };
-    assert_refused(qg_twn_weight_quantizer(&W, -0.1f, &Q, NULL, &alpha), QG_EARG,
+    assert_failed(qg_twn_weight_quantizer(&W, -0.1f, &Q, NULL, &alpha), QG_EARG,
                    "threshold is -0.1");
-    assert_refused(qg_twn_weight_quantizer(&W, NAN, &Q, NULL, &alpha), QG_EARG, "threshold is nan");
-    assert_refused(qg_twn_weight_quantizer(&W, 0.7f, MATRIX(q, 3, 2), NULL, &alpha), QG_ESHAPE, "[3,2]");
-    assert_refused(qg_twn_per_channel_weight_quantizer(&W, 2, 0.7f, &Q, NULL), QG_EARG,
+    assert_failed(qg_twn_weight_quantizer(&W, NAN, &Q, NULL, &alpha), QG_EARG, "threshold is nan");
+    assert_failed(qg_twn_weight_quantizer(&W, 0.7f, MATRIX(q, 3, 2), NULL, &alpha), QG_ESHAPE, "[3,2]");
+    assert_failed(qg_twn_per_channel_weight_quantizer(&W, 2, 0.7f, &Q, NULL), QG_EARG,
                    "axis is 2, must be 0 .. 1");
-    assert_refused(qg_twn_per_channel_weight_quantizer(&W, -1, 0.7f, &Q, NULL), QG_EARG,
+    assert_failed(qg_twn_per_channel_weight_quantizer(&W, -1, 0.7f, &Q, NULL), QG_EARG,
                    "axis is -1");
-    assert_refused(qg_twn_per_channel_weight_quantizer(&scalar, 0, 0.7f, &scalar, NULL), QG_ESHAPE,
+    assert_failed(qg_twn_per_channel_weight_quantizer(&scalar, 0, 0.7f, &scalar, NULL), QG_ESHAPE,
                    "rank is 0");
-    assert_refused(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, VECTOR(q, 3)), QG_ESHAPE, "alpha");
-    assert_refused(qg_twn_weight_quantizer_gradient(&W, MATRIX(q, 3, 2), own, &Q), QG_ESHAPE, "dy");
-    assert_refused(qg_ste_tern_quantizer(&W, (qg_ste_tern_attrs){ .threshold_value = -1.0f }, &Q),
+    assert_failed(qg_twn_per_channel_weight_quantizer(&W, 0, 0.7f, &Q, VECTOR(q, 3)), QG_ESHAPE, "alpha");
+    assert_failed(qg_twn_weight_quantizer_gradient(&W, MATRIX(q, 3, 2), own, &Q), QG_ESHAPE, "dy");
+    assert_failed(qg_ste_tern_quantizer(&W, (qg_ste_tern_attrs){ .threshold_value = -1.0f }, &Q),
                    QG_EARG, "threshold_value is -1");
     for (int i = 0; i < 6; i++) assert_true(q[i] == 7.0f);
     assert_true(alpha == 7.0f);

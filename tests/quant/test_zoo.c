@@ -326,8 +326,7 @@ static void assert_refuses(const char *model, qg_model_key key, double value, co
 {
     qg_model_spec spec = { 0 };
     spec.option[key]   = value;
-    assert_null(declared(model, spec));
-    assert_message(part);
+    assert_none(declared(model, spec), part);
 }
 
 static void wrong_options_are_named(void **state)

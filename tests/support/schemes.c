@@ -431,8 +431,7 @@ void assert_refused_in_net(qg_quant q, qg_role role, const char *part, const cha
     if (role == QG_INPUT) spec.input = q;
     if (role == QG_GRADIENT) spec.gradient = q;
     qg_net_dense(net, spec);
-    assert_null(qg_net_build(net));
-    assert_message(part);
+    assert_none(qg_net_build(net), part);
     assert_message(other);
     qg_net_free(net);
 }

@@ -69,6 +69,20 @@ void assert_message(const char *part)
     if (!strstr(qg_errmsg(), part)) fail_msg("\"%s\" does not say \"%s\"", qg_errmsg(), part);
 }
 
+void check_status(qg_status got, qg_status want, const char *part, const char *file, int line)
+{
+    if (got == want && (got == QG_OK || strstr(qg_errmsg(), part))) return;
+    print_error("ERROR: status %d, expected %d with \"%s\": %s\n", (int)got, (int)want, part, got ? qg_errmsg() : "");
+    _fail(file, line);
+}
+
+void check_none(const void *p, const char *part, const char *file, int line)
+{
+    if (!p && strstr(qg_errmsg(), part)) return;
+    print_error("ERROR: %s, expected NULL with \"%s\": %s\n", p ? "a pointer" : "NULL", part, qg_errmsg());
+    _fail(file, line);
+}
+
 void assert_gradcheck(qg_gradcheck_spec spec)
 {
     qg_gradcheck_result r;

@@ -34,6 +34,15 @@ void assert_close(const float *actual, const float *expected, size_t n, double t
 /* qg_errmsg() contains part. */
 void assert_message(const char *part);
 
+/* A status that must be QG_OK; one that must be another, and a pointer that must be NULL, with a message that
+ * contains part. */
+#define assert_ok(status)               check_status(status, QG_OK, "", __FILE__, __LINE__)
+#define assert_failed(status, how, part) check_status(status, how, part, __FILE__, __LINE__)
+#define assert_none(pointer, part)      check_none(pointer, part, __FILE__, __LINE__)
+
+void check_status(qg_status got, qg_status want, const char *part, const char *file, int line);
+void check_none(const void *p, const char *part, const char *file, int line);
+
 /* qg_gradcheck could be made, and passes; says by how much it does not. */
 void assert_gradcheck(qg_gradcheck_spec spec);
 

@@ -3,17 +3,11 @@
 #define QG_TESTS_VIEWS_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/io/array.h"
 #include "core/rng.h"
-#include "core/status.h"
+#include "tests/support/testing.h"
 
 /* Sizes that fit no vector, chunk or block, one that does, and several blocks. */
 static const size_t awkward_sizes[] = { 1, 3, 31, 33, 63, 65, 256, 257, 16384, 50001 };
@@ -68,18 +62,6 @@ static inline void assert_same(size_t n, const float *got, const float *want)
     for (size_t i = 0; i < n; i++)
         if (memcmp(&got[i], &want[i], sizeof *got) != 0)
             fail_msg("[%zu] is %a, expected %a", i, (double)got[i], (double)want[i]);
-}
-
-static inline void assert_ok(qg_status s)
-{
-    if (s != QG_OK) fail_msg("%s", qg_errmsg());
-}
-
-/* Failed this way, with a message that contains the text. */
-static inline void assert_refused(qg_status got, qg_status want, const char *text)
-{
-    assert_int_equal(got, want);
-    if (!strstr(qg_errmsg(), text)) fail_msg("\"%s\" does not say \"%s\"", qg_errmsg(), text);
 }
 
 #endif
