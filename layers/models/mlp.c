@@ -18,6 +18,14 @@ static qg_net *declare(qg_model_spec s)
     return net;
 }
 
+static const qg_key keys[] = {
+    { .name = "depth", .fallback = 3, .min = 1, .max = 16, .is = QG_KEY_WHOLE },
+    { .name = "width", .fallback = 2048, .min = 1, .max = 65536, .is = QG_KEY_WHOLE },
+    { .name = "dropout", .max = 0.99 },
+    { .name = "input-dropout", .max = 0.99 },
+    { .name = NULL }
+};
+
 const qg_model qg_model_mlp = {
     .name  = "mlp",
     .about = "dense layers, 3x2048 by default, batch norm after each, the last included (BinaryConnect, arXiv:1511.00363)",
@@ -31,9 +39,6 @@ const qg_model qg_model_mlp = {
               "schedule = \"exponential:factor=0.003\"\n"
               "loss = \"squared-hinge\"\n",
     .image  = QG_MNIST_IMAGE,
-    .option = { [QG_MODEL_DEPTH]         = { .name = "depth", .fallback = 3, .min = 1, .max = 16, .whole = true },
-                [QG_MODEL_WIDTH]         = { .name = "width", .fallback = 2048, .min = 1, .max = 65536, .whole = true },
-                [QG_MODEL_DROPOUT]       = { .name = "dropout", .max = 0.99 },
-                [QG_MODEL_INPUT_DROPOUT] = { .name = "input-dropout", .max = 0.99 } },
+    .keys   = keys,
     .declare = declare,
 };

@@ -1,6 +1,5 @@
 #include "layers/models/models.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,33 +20,27 @@ const qg_model *qg_model_find(const char *name)
     return NULL;
 }
 
-static int count_words(const char *words)
-{
-    int n = 1;
-    for (const char *c = words; *c; c++) n += *c == '|';
-    return n;
-}
+const char *const qg_model_keys[QG_MODEL_KEYS] = {
+    [QG_MODEL_DEPTH]         = "depth",
+    [QG_MODEL_WIDTH]         = "width",
+    [QG_MODEL_DROPOUT]       = "dropout",
+    [QG_MODEL_INPUT_DROPOUT] = "input-dropout",
+    [QG_MODEL_ORDER]         = "order",
+    [QG_MODEL_SHORTCUT]      = "shortcut",
+};
 
-/* The name of a key, from a model that has it. */
-static const char *key_name(int key)
+/* Replaces 0 by the defaults and checks the ranges. */
+static qg_status settle(const qg_model *m, double option[QG_MODEL_KEYS])
 {
-    for (const qg_model *const *m = qg_models; *m; m++)
-        if ((*m)->option[key].name) return (*m)->option[key].name;
-    return "";
-}
-
-/* Replaces 0 by the fallback and checks the range. */
-static qg_status settle(const qg_model *m, int key, double *value)
-{
-    const qg_model_option *o   = &m->option[key];
-    const double           max = o->words ? count_words(o->words) - 1 : o->max;
-    if (!o->name && *value != 0)
-        return qg_fail(QG_EARG, "%s has no option %s, but it was set to %g", m->name, key_name(key), *value);
-    if (*value == 0) *value = o->fallback;
-    if (!o->name || (*value >= o->min && *value <= max && !((o->whole || o->words) && *value != floor(*value))))
-        return QG_OK;
-    return qg_fail(QG_EARG, "%s: %s is %g, must be %sin %g..%g", m->name, o->name, *value,
-                   o->whole || o->words ? "a whole number " : "", o->min, max);
+    double value[QG_MAX_KEYS] = { 0 };
+    for (int k = 0; k < QG_MODEL_KEYS; k++) {
+        const int i = qg_keys_find(m->keys, qg_model_keys[k], strlen(qg_model_keys[k]));
+        if (i < 0 && option[k] == 0) continue;
+        if (i < 0) return qg_fail(QG_EARG, "%s has no option %s, but it was set to %g", m->name, qg_model_keys[k], option[k]);
+        if (option[k] == 0) option[k] = m->keys[i].fallback;
+        value[i] = option[k];
+    }
+    return qg_keys_check(m->name, m->keys, value);
 }
 
 /* Every exception must name a product of the net. */
@@ -77,8 +70,7 @@ qg_net *qg_model_declare(const qg_model *m, qg_model_spec spec)
         qg_fail_null(QG_EARG, "model");
         return NULL;
     }
-    for (int key = 0; key < QG_MODEL_KEYS; key++)
-        if (settle(m, key, &spec.option[key])) return NULL;
+    if (settle(m, spec.option)) return NULL;
     for (int i = 0; i < spec.choices; i++)
         if (!spec.choice || !spec.choice[i].layer) {
             qg_fail(QG_EARG, "%s: exception %d names no layer", m->name, i);

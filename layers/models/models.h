@@ -2,6 +2,7 @@
 #ifndef QG_MODELS_H
 #define QG_MODELS_H
 
+#include "core/io/keys.h"
 #include "layers/net.h"
 
 /* Quantizers of one product that differ from the net's: --layer conv1:weight=float. */
@@ -22,6 +23,8 @@ typedef enum qg_model_key {
     QG_MODEL_KEYS
 } qg_model_key;
 
+extern const char *const qg_model_keys[QG_MODEL_KEYS];      /* their names: "width" */
+
 typedef enum qg_residual_order {
     QG_POST_ACTIVATION,             /* conv - bn - act - conv - bn, + shortcut, act     [1512.03385] */
     QG_PRE_ACTIVATION               /* bn - act - conv - bn - act - conv, + shortcut    [1603.05027] */
@@ -34,13 +37,6 @@ typedef enum qg_shortcut_kind {
     QG_SHORTCUT_B                   /* a 1x1 convolution */
 } qg_shortcut_kind;
 
-typedef struct qg_model_option {
-    const char *name;               /* "width"; NULL: the model does not have it */
-    double      fallback, min, max; /* of a number */
-    bool        whole;              /* a whole number */
-    const char *words;              /* "post|pre": the value is the index of the word; else NULL */
-} qg_model_option;
-
 typedef struct qg_model_spec {
     int              height, width, channels, classes;
     uint64_t         seed;
@@ -51,7 +47,7 @@ typedef struct qg_model_spec {
     bool             first_last_float;  /* the first and last product are not quantized */
     bool             fold_batchnorm;    /* both as in qg_net_spec */
     uint64_t         freeze_batchnorm_after;
-    double           option[QG_MODEL_KEYS];     /* [QG_MODEL_WIDTH] = 0.25; 0: the model's fallback */
+    double           option[QG_MODEL_KEYS];     /* [QG_MODEL_WIDTH] = 0.25; 0: the model's default */
     const qg_choice *choice;        /* exceptions for single layers */
     int              choices;
 } qg_model_spec;
@@ -61,7 +57,7 @@ typedef struct qg_model {
     const char     *about;          /* one line: architecture and paper */
     const char     *recipe;         /* the paper's training, as text for --config */
     qg_shape        image;          /* the paper's input */
-    qg_model_option option[QG_MODEL_KEYS];
+    const qg_key   *keys;           /* its options; NULL: none */
     qg_net       *(*declare)(qg_model_spec spec);   /* with every option set: call qg_model_declare */
 } qg_model;
 

@@ -131,6 +131,12 @@ static qg_net *declare32(qg_model_spec s) { return declare(s, 5); }
 static qg_net *declare44(qg_model_spec s) { return declare(s, 7); }
 static qg_net *declare56(qg_model_spec s) { return declare(s, 9); }
 
+static const qg_key keys[] = {
+    { .name = "order", .words = "post|pre" },           /* qg_residual_order */
+    { .name = "shortcut", .words = "A|pool|B" },        /* qg_shortcut_kind */
+    { .name = NULL }
+};
+
 /* Section 4.2 of the paper: 64,000 iterations of 128 images, the rate divided by ten after 32,000 and
  * 48,000. */
 #define MODEL(depth)                                                                               \
@@ -146,8 +152,7 @@ static qg_net *declare56(qg_model_spec s) { return declare(s, 9); }
                   "schedule = \"step:at=0.5+0.75,factor=0.1\"\n"                                   \
                   "loss = \"cross-entropy\"\n",                                                    \
         .image  = QG_CIFAR_IMAGE,                                                                  \
-        .option = { [QG_MODEL_ORDER]    = { .name = "order", .words = "post|pre" },                \
-                    [QG_MODEL_SHORTCUT] = { .name = "shortcut", .words = "A|pool|B" } },           \
+        .keys   = keys,                                                                            \
         .declare = declare##depth                                                                  \
     }
 

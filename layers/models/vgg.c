@@ -38,7 +38,7 @@ static qg_net *declare(qg_model_spec s, int hidden)
 static qg_net *declare7(qg_model_spec s)     { return declare(s, 1024); }
 static qg_net *declare_small(qg_model_spec s) { return declare(s, 0); }
 
-#define WIDTH { .name = "width", .fallback = 1, .min = 0.0625, .max = 4 }
+static const qg_key keys[] = { { .name = "width", .fallback = 1, .min = 0.0625, .max = 4 }, { .name = NULL } };
 
 const qg_model qg_model_vgg7 = {
     .name  = "vgg7",
@@ -54,7 +54,7 @@ const qg_model qg_model_vgg7 = {
               "schedule = \"step:at=0.5+0.75,factor=0.1\"\n"
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
-    .option  = { [QG_MODEL_WIDTH] = WIDTH },
+    .keys    = keys,
     .declare = declare7,
 };
 
@@ -72,6 +72,6 @@ const qg_model qg_model_vgg_small = {
               "schedule = \"cosine\"\n"
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
-    .option  = { [QG_MODEL_WIDTH] = WIDTH },
+    .keys    = keys,
     .declare = declare_small,
 };
