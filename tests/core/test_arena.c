@@ -6,7 +6,6 @@
 
 static void pieces_are_aligned_and_apart(void **state)
 {
-    (void)state;
     const size_t   sizes[] = { 1, 3, 31, 33, 63, 65, 4096, 3 << 20, 7 };
     unsigned char *piece[9];
     qg_arena       a = { 0 };
@@ -25,7 +24,6 @@ static void pieces_are_aligned_and_apart(void **state)
 
 static void rewind_gives_the_same_addresses(void **state)
 {
-    (void)state;
     void    *before[40];
     qg_arena a = { 0 };
     for (size_t i = 0; i < 40; i++) before[i] = qg_arena_take(&a, 100000 * (1 + i % 7));
@@ -41,7 +39,6 @@ static void rewind_gives_the_same_addresses(void **state)
 
 static void a_chain_is_merged_into_one_block(void **state)
 {
-    (void)state;
     qg_arena a = { 0 };
     qg_arena_merge(&a);
     assert_null(a.first);
@@ -63,7 +60,6 @@ static void a_chain_is_merged_into_one_block(void **state)
 /* Each round asks for one piece that no block so far can hold. */
 static void rising_sizes_do_not_pile_up(void **state)
 {
-    (void)state;
     qg_arena a = { 0 };
     for (size_t i = 1; i <= 40; i++) {
         qg_arena_settle(&a);
@@ -87,7 +83,6 @@ static void rising_sizes_do_not_pile_up(void **state)
 
 static void an_impossible_size_fails_and_harms_nothing(void **state)
 {
-    (void)state;
     qg_arena a = { 0 };
     char    *p = qg_arena_text(&a, "here");
     assert_none(qg_arena_take(&a, SIZE_MAX), "out of memory");

@@ -287,7 +287,6 @@ static void discard(tensors t)
 
 static void kernels_agree_with_seven_loops(void **state)
 {
-    (void)state;
     const qg__conv_kernels *of[2 * TABLES];
     const int               n = all_tables(of);
     for (int run = 0; run < 2 * CASES * n; run++) {
@@ -313,7 +312,6 @@ static void kernels_agree_with_seven_loops(void **state)
 /* The other way to dx, where the output is as large as the image: it must be the inside of it. */
 static void mirror_is_the_input_gradient(void **state)
 {
-    (void)state;
     static const int sizes[][3] = { { 3, 16, 16 }, { 3, 33, 20 }, { 1, 5, 64 }, { 5, 3, 31 }, { 3, 16, 48 },
                                     { 3, 80, 32 } };
     const qg__conv_kernels *of[2 * TABLES];
@@ -351,7 +349,6 @@ static void mirror_is_the_input_gradient(void **state)
 /* Rounding happens here, so equal bits mean equal order. */
 static void weight_gradient_does_not_depend_on_how_it_is_cut(void **state)
 {
-    (void)state;
     const qg__conv_kernels *of[2 * TABLES];
     const int               n = all_tables(of);
     for (int run = 0; run < CASES * n; run++) {
@@ -378,7 +375,6 @@ static void weight_gradient_does_not_depend_on_how_it_is_cut(void **state)
 /* Small images share a visit of a tile: here 150 of 4 pixels, more than one visit takes. */
 static void many_small_images_are_one_chain(void **state)
 {
-    (void)state;
     enum { MANY = 150 };
     const qg__conv          g = { .h = 4, .w = 4, .c = 8, .oc = 16, .kh = 3, .kw = 3, .stride = 1,
                                   .oh = 2, .ow = 2 };
@@ -436,7 +432,6 @@ static void same_bits(const qg__conv_kernels *const of[2], const qg__conv *g)
 
 static void vector_lengths_with_fma_give_the_same_bits(void **state)
 {
-    (void)state;
     const qg__conv_kernels *direct[TABLES], *winograd[TABLES];
     const int               n = tables(direct);
     if (n == 1) skip();         /* no FMA */
@@ -452,7 +447,6 @@ static void vector_lengths_with_fma_give_the_same_bits(void **state)
 /* A NaN reaches the outputs whose windows hold it and no others: no tile reads a neighbour's. */
 static void nan_spreads_exactly_as_far_as_its_windows(void **state)
 {
-    (void)state;
     const qg__conv_kernels *of[2 * TABLES];
     const int               n = all_tables(of);
     for (int run = 0; run < CASES * n; run++) {
@@ -481,7 +475,6 @@ static void nan_spreads_exactly_as_far_as_its_windows(void **state)
 /* Tiles of every size that a visit may be cut into, and one tile more than a visit takes. */
 static void winograd_takes_any_number_of_tiles(void **state)
 {
-    (void)state;
     const qg__conv_kernels *of[TABLES];
     const int               n = winograd_tables(of);
     for (int run = 0; run < 2 * 25 * n; run++) {
@@ -502,7 +495,6 @@ static void winograd_takes_any_number_of_tiles(void **state)
 
 static void winograd_fits_where_it_is_defined(void **state)
 {
-    (void)state;
     const qg__conv fitting = { .h = 6, .w = 8, .c = 16, .oc = 32, .kh = 3, .kw = 3, .stride = 1, .oh = 4, .ow = 6 };
     assert_true(qg__winograd_fits(&fitting));
     assert_true(qg__winograd_fits(&(qg__conv){ 4, 10, 256, 2, 8, 256, 3, 3, 1 }));     /* the least of both */
@@ -526,7 +518,6 @@ static void winograd_fits_where_it_is_defined(void **state)
 
 static void a_frame_around_an_image(void **state)
 {
-    (void)state;
     static const int sizes[][5] = { { 1, 1, 1, 0, 0 }, { 2, 3, 5, 1, 2 }, { 3, 1, 4, 0, 1 },
                                     { 1, 4, 3, 2, 0 }, { 5, 5, 31, 1, 1 } };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {

@@ -100,7 +100,6 @@ static void assert_commit_fails(qg_file *f, const char *path, const char *reason
 
 static void numbers_are_little_endian(void **state)
 {
-    (void)state;
     unsigned char p[9] = { 0 };
     qg_put_u16(p + 1, 0xFEDC);
     assert_memory_equal(p, "\0\xDC\xFE\0", 4);
@@ -116,7 +115,6 @@ static void numbers_are_little_endian(void **state)
 /* Pieces below, at and above the size of the buffer arrive in order. */
 static void pieces_arrive_in_order(void **state)
 {
-    (void)state;
     const size_t   sizes[] = { 1, 3, 65535, 0, 1, 65536, 65, 65537, 200001, 31 };
     const size_t   total   = 4 * 65536 + 200001 + 100;
     unsigned char *all     = malloc(total);
@@ -136,7 +134,6 @@ static void pieces_arrive_in_order(void **state)
 
 static void empty_file(void **state)
 {
-    (void)state;
     commit_text("a", "");
     unsigned char *bytes = NULL;
     size_t         n     = 1;
@@ -148,7 +145,6 @@ static void empty_file(void **state)
 
 static void limit_is_inclusive(void **state)
 {
-    (void)state;
     commit_text("a", "12345");
     assert_holds("a", "12345", 5);
     unsigned char *bytes;
@@ -160,7 +156,6 @@ static void limit_is_inclusive(void **state)
 
 static void unreadable_paths(void **state)
 {
-    (void)state;
     assert_read_fails("missing", 9, QG_EIO, strerror(ENOENT));
     assert_read_fails("/tmp", 9, QG_EIO, strerror(EISDIR));
     assert_read_fails("/dev/zero", 9, QG_EIO, "not a regular file");
@@ -171,7 +166,6 @@ static void unreadable_paths(void **state)
 /* Until commit the old file is what a reader sees, and discard leaves it alone. */
 static void old_file_stays_until_commit(void **state)
 {
-    (void)state;
     commit_text("a", "old");
     qg_file *f = qg_file_begin("a");
     qg_file_put(f, "new and longer", 14);
@@ -189,7 +183,6 @@ static void old_file_stays_until_commit(void **state)
 /* What a killed writer left, whatever it is, neither stays nor is written through. */
 static void leftover_is_replaced(void **state)
 {
-    (void)state;
     FILE *left = fopen("a.tmp", "w");
     assert_non_null(left);
     fputs("a leftover that is longer than what follows", left);
@@ -208,7 +201,6 @@ static void leftover_is_replaced(void **state)
 /* After a power loss the name leads to the old bytes or to the new, never to none. */
 static void bytes_are_on_the_disk_before_their_name(void **state)
 {
-    (void)state;
     *asked = '\0';
     commit_text("a", "x");
     assert_string_equal(asked, "frd");
@@ -216,7 +208,6 @@ static void bytes_are_on_the_disk_before_their_name(void **state)
 
 static void a_link_is_replaced_and_not_followed(void **state)
 {
-    (void)state;
     struct stat s;
     commit_text("b", "precious");
     assert_int_equal(symlink("b", "a"), 0);
@@ -234,7 +225,6 @@ static void a_link_is_replaced_and_not_followed(void **state)
 
 static void a_file_in_parts(void **state)
 {
-    (void)state;
     qg_reader r;
     char      text[6] = "";
     commit_text("a", "hello");
@@ -254,7 +244,6 @@ static void a_file_in_parts(void **state)
 
 static void a_file_that_changes_in_between(void **state)
 {
-    (void)state;
     for (off_t size = 4; size <= 6; size += 2) {
         qg_reader r;
         char      text[6];
@@ -271,7 +260,6 @@ static void a_file_that_changes_in_between(void **state)
 
 static void unwritable_paths(void **state)
 {
-    (void)state;
     assert_commit_fails(qg_file_begin("missing/a"), "missing/a", strerror(ENOENT));
     assert_int_equal(mkdir("sub", 0700), 0);
     assert_commit_fails(qg_file_begin("sub"), "sub", strerror(EISDIR));
@@ -285,7 +273,6 @@ static void unwritable_paths(void **state)
 /* Permissions do not bind root, which is who runs the tests in a container. */
 static void directory_without_permission(void **state)
 {
-    (void)state;
     const uid_t user = geteuid();
     assert_int_equal(mkdir("sub", 0700), 0);
     commit_text("sub/a", "old");
@@ -305,7 +292,6 @@ static void directory_without_permission(void **state)
 /* A limit on the file size stops write() half way, as a full disk does. */
 static void full_disk(void **state)
 {
-    (void)state;
     commit_text("a", "old");
     unsigned char *zeros = calloc(1, 300000);
     assert_non_null(zeros);
@@ -332,7 +318,6 @@ static void full_disk(void **state)
 
 static void null_is_ignored(void **state)
 {
-    (void)state;
     qg_fail(QG_ENAN, "the first failure");
     qg_file_put(NULL, "x", 1);
     qg_file_discard(NULL);

@@ -52,7 +52,6 @@ static size_t extent(int rows, int width, int ld)
  * times its typical size sqrt(k) / 3.  One eps per term covers both.  Gaps must survive. */
 static void products_agree_with_the_reference(void **state)
 {
-    (void)state;
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
             for (int beta = 0; beta < 2; beta++) {
@@ -77,7 +76,6 @@ static void products_agree_with_the_reference(void **state)
 /* Small integers are exact in float, so the reference itself can be checked by hand. */
 static void reference_is_what_the_header_says(void **state)
 {
-    (void)state;
     const float a[] = { 1, 2, 3, 4, 5, 6 };             /* [2][3], or [3][2] */
     const float b[] = { 1, 0, 2, -1, 3, 1 };            /* [3][2], or [2][3] */
     float       c[] = { 100, 200, 300, 400 };
@@ -95,7 +93,6 @@ static void reference_is_what_the_header_says(void **state)
 /* beta 0 must not read c, which may never have been written. */
 static void beta_0_ignores_what_was_there(void **state)
 {
-    (void)state;
     float a[MOST];
     float b[MOST];
     for (int i = 0; i < MOST; i++) a[i] = b[i] = 1.0f;
@@ -108,7 +105,6 @@ static void beta_0_ignores_what_was_there(void **state)
 
 static void empty_products_do_nothing(void **state)
 {
-    (void)state;
     const float one  = 1.0f;
     float       c[1] = { 3.0f };
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {

@@ -10,7 +10,6 @@ typedef enum fault { NONE, FACTOR, ONE_ELEMENT, NOTHING, NOT_A_NUMBER, ADDS } fa
 
 static void cube_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const fault *f = y->saved;
     qg_var      *x = y->in[0];
     for (size_t i = 0, m = qg_count(x->shape); i < m; i++) {
@@ -68,7 +67,6 @@ static qg_gradcheck_result check_cube(fault f)
 
 static void a_right_gradient_is_far_below_the_tolerance(void **state)
 {
-    (void)state;
     const qg_gradcheck_result r = check_cube(NONE);
     assert_true(r.pass);
     assert_true(r.error < r.tolerance / 10);
@@ -78,7 +76,6 @@ static void a_right_gradient_is_far_below_the_tolerance(void **state)
 
 static void every_fault_is_found_and_its_parameter_named(void **state)
 {
-    (void)state;
     const fault  faults[] = { FACTOR, ONE_ELEMENT, NOTHING, ADDS };
     const double least[]  = { 2e-3, 1e-2, 0.5, 0.1 };
     for (int i = 0; i < 4; i++) {
@@ -94,7 +91,6 @@ static void every_fault_is_found_and_its_parameter_named(void **state)
 
 static qg_var *build_tracking(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)context;
     for (int i = 0; i < p->count; i++)
         if (!p->item[i]->grad) p->item[i]->value[0] += 1;
     return qg_dropout(t, qg_parameter(t, p->item[0]), 0.5f);
@@ -102,7 +98,6 @@ static qg_var *build_tracking(qg_tape *t, const qg_params *p, void *context)
 
 static void values_end_as_they_were_and_gradients_at_zero(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     declare(&p, "w", (qg_shape){ 1, 1, 1, 31 });
     assert_non_null(qg_params_declare(&p, (qg_param){ .name  = "calls",
@@ -127,7 +122,6 @@ static qg_var *build_step(qg_tape *t, const qg_params *p, void *context)
 
 static void differences_may_be_those_of_a_surrogate(void **state)
 {
-    (void)state;
     fault               f = NONE;
     qg_params           p = cube_params();
     qg_gradcheck_result r;
@@ -145,7 +139,6 @@ static void differences_may_be_those_of_a_surrogate(void **state)
 
 static void a_gradient_of_nothing_is_told(void **state)
 {
-    (void)state;
     fault               f = NONE;
     qg_params           p = cube_params();
     qg_gradcheck_result r;
@@ -161,19 +154,16 @@ static void a_gradient_of_nothing_is_told(void **state)
 
 static qg_var *build_null(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)t, (void)p, (void)context;
     return NULL;
 }
 
 static qg_var *build_rejected(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)context;
     return qg_maxpool(t, qg_parameter(t, p->item[0]), 5);
 }
 
 static void what_cannot_be_checked_fails(void **state)
 {
-    (void)state;
     fault               f = NONE;
     qg_params           p = cube_params(), none = { 0 };
     qg_gradcheck_result r = { .error = 7 };
@@ -203,7 +193,6 @@ static void what_cannot_be_checked_fails(void **state)
 /* sign with the slope of hardtanh: clip to [-a, a], a the context; forward is its value's sign. */
 static void sign_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const float *a = y->saved;
     qg_var      *x = y->in[0];
     for (size_t i = 0, m = qg_count(x->shape); i < m; i++)
@@ -226,13 +215,11 @@ static qg_var *sign(qg_tape *t, qg_var *x, void *context)
 
 static double clip_to_one(double x, void *context)
 {
-    (void)context;
     return x < -1 ? -1 : x > 1 ? 1 : x;
 }
 
 static qg_var *twice(qg_tape *t, qg_var *x, void *context)
 {
-    (void)context;
     return qg_add(t, x, x);
 }
 
@@ -243,7 +230,6 @@ static qg_var *to_scalar(qg_tape *t, qg_var *x, void *context)
 
 static void a_slope_is_compared_with_its_surrogate(void **state)
 {
-    (void)state;
     float               a    = 1;
     qg_gradcheck_result r;
     qg_slopecheck_spec  spec = { .name = "sign", .op = sign, .surrogate = clip_to_one,
@@ -261,7 +247,6 @@ static void a_slope_is_compared_with_its_surrogate(void **state)
 
 static void a_slope_that_cannot_be_compared_fails(void **state)
 {
-    (void)state;
     uint8_t             label = 0;
     qg_gradcheck_result r;
     qg_slopecheck_spec  spec = { .name = "sign", .op = sign, .surrogate = clip_to_one,

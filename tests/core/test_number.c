@@ -75,7 +75,6 @@ static void schedules_are_read_and_printed(void)
 
 static void in_the_c_locale(void **state)
 {
-    (void)state;
     numbers_are_read();
     numbers_are_printed();
     schedules_are_read_and_printed();
@@ -83,7 +82,6 @@ static void in_the_c_locale(void **state)
 
 static void where_numbers_have_a_comma(void **state)
 {
-    (void)state;
     char text[16];
     if (!comma_begin()) skip();
     numbers_are_read();
@@ -108,7 +106,6 @@ static void *print_commas(void *context)
 
 static void other_threads_keep_their_comma(void **state)
 {
-    (void)state;
     pthread_t  other;
     atomic_int done   = 0;
     void      *result = NULL;
@@ -122,7 +119,6 @@ static void other_threads_keep_their_comma(void **state)
 
 static int point(void **state)
 {
-    (void)state;
     comma_end();
     return 0;
 }

@@ -128,14 +128,12 @@ static void check_paths(const shapes *s, int i)
 
 static void is_its_definition_on_every_path(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(cases); i++) check_paths(&cases[i], i);
 }
 
 /* A keyed walk through small geometries, where tiles, tails and borders meet in every combination. */
 static void is_its_definition_wherever_one_looks(void **state)
 {
-    (void)state;
     for (uint64_t i = 0; i < 60; i++) {
         int draw[10];
         for (uint64_t k = 0; k < 10; k++) draw[k] = (int)(qg_bits(2024, 10 * i + k) >> 40);
@@ -149,7 +147,6 @@ static void is_its_definition_wherever_one_looks(void **state)
 
 static void same_bits_for_any_number_of_threads(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         const shapes *s = &cases[i];
         const way     v = { .bias = true, .fresh = i & 1 };
@@ -174,7 +171,6 @@ static void same_bits_for_any_number_of_threads(void **state)
 /* The bits tell which kernels worked: Winograd's round elsewhere than the direct ones. */
 static void goes_winograds_way_where_it_fits(void **state)
 {
-    (void)state;
     const shapes            s = { { 1, 4, 6, 16 }, { 16, 3, 3, 16 }, { .pad_h = 1, .pad_w = 1 } };
     const qg__conv          g = { .h = 6, .w = 8, .c = 16, .oh = 4, .ow = 6, .oc = 16, .kh = 3, .kw = 3, .stride = 1 };
     const qg__conv_kernels *k = QG_KERNELS(qg__winograd_kernels);
@@ -209,7 +205,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 static void gradients(void **state)
 {
-    (void)state;
     for (int i = 0; i < 12; i++) {
         built     b = { &cases[i], { .bias = true, .fresh = i & 1, .twice = i & 2 } };
         qg_params p = operands(b.s);
@@ -234,7 +229,6 @@ static qg_var *build_alias(qg_tape *t, const qg_params *p, void *context)
 
 static void one_var_may_stand_in_several_places(void **state)
 {
-    (void)state;
     alias all[] = {
         { { 3, 2, 2, 5 }, 0, false }, { { 9, 2, 3, 4 }, 0, false }, { { 1, 1, 1, 1 }, 0, true },
         { { 9, 1, 1, 1 }, 0, true },  { { 3, 3, 3, 5 }, 1, false }, { { 9, 3, 3, 16 }, 1, false },
@@ -251,7 +245,6 @@ static void one_var_may_stand_in_several_places(void **state)
 
 static void what_needs_no_gradient_gets_none(void **state)
 {
-    (void)state;
     for (int i = 2; i < 6; i++)             /* by units and by slices */
         for (int frozen = 0; frozen < 3; frozen++) {
             built     b = { &cases[i], { .bias = true } };
@@ -272,7 +265,6 @@ static void what_needs_no_gradient_gets_none(void **state)
 
 static void evaluation_gives_the_same_values_and_no_gradient(void **state)
 {
-    (void)state;
     const shapes *s = &cases[5];
     qg_params     p = operands(s);
     result        r = result_new(s);
@@ -296,7 +288,6 @@ static void evaluation_gives_the_same_values_and_no_gradient(void **state)
  * of 12 x 1, 245,000 of 14 x 2 and 454,000 of 24 x 1. */
 static void large_images_are_whole(void **state)
 {
-    (void)state;
     static const struct {
         int side, in, out;
     } big[] = { { 501, 1, 17 }, { 501, 17, 1 }, { 675, 1, 8 } };

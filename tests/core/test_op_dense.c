@@ -114,7 +114,6 @@ static void assert_sums(float *actual, const float *expected, size_t n, size_t m
 
 static void is_its_definition(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         qg_params p = operands(&cases[i]);
         result    want = result_new(&cases[i]), got = result_new(&cases[i]);
@@ -134,7 +133,6 @@ static void is_its_definition(void **state)
 
 static void same_bits_for_any_number_of_threads(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         const way v = { .bias = true, .fresh = i & 1, .twice = true };
         qg_params p = operands(&cases[i]);
@@ -161,21 +159,18 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 /* One var as x, w and b: every place adds its part. */
 static qg_var *build_alias(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)context;
     qg_var *x = qg_scale(t, qg_parameter(t, p->item[0]), 1);
     return qg_dense(t, x, x, x->shape.n == (int)qg_count(x->shape) ? x : NULL);
 }
 
 static qg_var *build_bias_alias(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)context;
     qg_var *x = qg_scale(t, qg_parameter(t, p->item[0]), 1);
     return qg_dense(t, x, qg_parameter(t, p->item[1]), x);
 }
 
 static void gradients(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         way       v = { .bias = true, .fresh = i & 1, .twice = i & 2 };
         qg_params p = operands(&cases[i]);
@@ -192,7 +187,6 @@ static void gradients(void **state)
 
 static void one_var_may_stand_in_several_places(void **state)
 {
-    (void)state;
     const qg_shape shapes[] = { { 3, 2, 2, 5 }, { 1, 1, 1, 1 }, { 31, 1, 1, 1 } };
     for (int i = 0; i < COUNT(shapes); i++) {
         qg_params p = { 0 };
@@ -211,7 +205,6 @@ static void one_var_may_stand_in_several_places(void **state)
 
 static void nan_survives(void **state)
 {
-    (void)state;
     float    x[6] = { 1, NAN, 2, 3, 4, 5 }, w[6] = { 0, 0, 0, 1, 1, 1 };
     qg_tape *t    = qg_tape_new();
     qg_tape_begin(t, QG_EVAL, 1, 0);

@@ -62,7 +62,6 @@ static qg_var *folded(fixture *f, bool frozen)
 /* sum of y^2 / 2 by way of the op under test's own gradient: dL/dy = y. */
 static void square_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     for (size_t i = 0; i < qg_count(y->in[0]->shape); i++) y->in[0]->grad[i] += y->in[0]->data[i];
 }
 
@@ -87,7 +86,6 @@ static const double rounding = 2e-5;
 
 static void without_rounding_it_is_batch_norm(void **state)
 {
-    (void)state;
     for (int frozen = 0; frozen < 2; frozen++) {
         fixture a, b;
         float   ya[N * H * W * OUT] = { 0 }, yb[N * H * W * OUT] = { 0 }, ga[512], gb[512];
@@ -108,7 +106,6 @@ static void without_rounding_it_is_batch_norm(void **state)
 
 static void bits_do_not_depend_on_threads(void **state)
 {
-    (void)state;
     float y[3][N * H * W * OUT] = { { 0 } }, g[3][512] = { { 0 } };
     for (int threads = 1; threads <= 3; threads++) {
         fixture f;
@@ -140,13 +137,11 @@ static qg_norm_spec fresh(void)
 
 static qg_var *build_weight(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)context;
     return qg_fold_weight(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]), fresh());
 }
 
 static qg_var *build_bias(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)context;
     return qg_fold_bias(t, qg_parameter(t, p->item[0]), qg_parameter(t, p->item[1]), fresh());
 }
 
@@ -160,7 +155,6 @@ static qg_var *build_correct(qg_tape *t, const qg_params *p, void *context)
 
 static void derivatives(void **state)
 {
-    (void)state;
     const qg_shape channels = { 1, 1, 1, OUT };
     qg_params      w = { 0 }, b = { 0 }, c = { 0 }, plain = { 0 };
     declare(&w, "w", (qg_shape){ OUT, 3, 1, 5 });
@@ -188,7 +182,6 @@ static void derivatives(void **state)
 
 static void shapes_are_checked(void **state)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);

@@ -32,7 +32,6 @@ static float value(loss_op op, qg_shape s, float *x, const uint8_t *labels)
 
 static void cross_entropy_by_hand(void **state)
 {
-    (void)state;
     /* Equal scores: log 4.  Scores log 1, log 2, log 3, log 4 and label 2: log(10 / 3). */
     float x[] = { 7, 7, 7, 7, 0, 0.693147181f, 1.09861229f, 1.38629436f };
     const uint8_t labels[] = { 1, 2 };
@@ -44,7 +43,6 @@ static void cross_entropy_by_hand(void **state)
 
 static void cross_entropy_neither_overflows_nor_vanishes(void **state)
 {
-    (void)state;
     float         x[] = { 1e30f, -1e30f, 0, -1e4f, -1e4f, -1e4f };
     const uint8_t right[] = { 0, 1 }, wrong[] = { 2, 1 };
     const float   got[]   = { value(qg_cross_entropy, (qg_shape){ 1, 1, 1, 3 }, x, right),
@@ -56,7 +54,6 @@ static void cross_entropy_neither_overflows_nor_vanishes(void **state)
 
 static void squared_hinge_by_hand(void **state)
 {
-    (void)state;
     /* Label 1 of 2, -1, 0.5: (1 + 2)^2 + (1 + 1)^2 + (1 + 0.5)^2 over 3; the second row's is 0. */
     float         x[]      = { 2, -1, 0.5f, -3, -1, 1 };
     const uint8_t labels[] = { 1, 2 };
@@ -67,7 +64,6 @@ static void squared_hinge_by_hand(void **state)
 /* A sum in float would lose one of 65536 equal rows in 10^4 and more. */
 static void the_mean_is_taken_in_double(void **state)
 {
-    (void)state;
     enum { N = 65536 };
     static float   x[2 * N];
     static uint8_t labels[N];
@@ -78,7 +74,6 @@ static void the_mean_is_taken_in_double(void **state)
 
 static void nan_survives(void **state)
 {
-    (void)state;
     const uint8_t labels[] = { 0 };
     for (int op = 0; op < 2; op++)
         for (int at = 0; at < 3; at++) {
@@ -92,7 +87,6 @@ static void nan_survives(void **state)
 
 static void cross_entropy_gradient_by_hand(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     qg_param *x = declare(&p, "x", (qg_shape){ 2, 1, 1, 2 });
     assert_int_equal(qg_params_allocate(&p), QG_OK);
@@ -122,7 +116,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 static void gradients(void **state)
 {
-    (void)state;
     const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 1, 1, 2 }, { 31, 1, 1, 10 }, { 33, 1, 1, 15 } };
     for (int op = 0; op < 2; op++)
         for (size_t k = 0; k < 4; k++) {
@@ -144,7 +137,6 @@ static void gradients(void **state)
 
 static void correct_rows_are_counted(void **state)
 {
-    (void)state;
     float    x[] = { 1, 2, 3, 3, 2, 1, 5, 5, 5, 5, 5, 5, NAN, 1, 0, 1, NAN, 0, 0, 0, 1 };
     qg_tape *t   = begin(QG_EVAL);
     qg_var  *v   = qg_input(t, (qg_tensor){ { 7, 1, 1, 3 }, x });

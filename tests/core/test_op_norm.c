@@ -87,7 +87,6 @@ static void check_channel(const fixture *f, const float *y, int k, double rm, do
 
 static void a_batch_is_normalised_and_tracked(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(shapes); i++) {
         const qg_norm_spec spec = { .momentum = i & 1 ? 0.25f : 0, .eps = i & 1 ? 1e-3f : 0 };
         const fixture      fresh = fixture_new(shapes[i]);
@@ -103,7 +102,6 @@ static void a_batch_is_normalised_and_tracked(void **state)
 
 static void running_statistics_are_used_and_left_alone(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(shapes); i++) {
         const qg_shape s = shapes[i];
         const size_t   n = qg_count(s), c = (size_t)s.c;
@@ -129,7 +127,6 @@ static void running_statistics_are_used_and_left_alone(void **state)
 
 static void no_gamma_is_one_and_no_beta_is_zero(void **state)
 {
-    (void)state;
     fixture f = fixture_new((qg_shape){ 3, 5, 4, 33 });
     for (int k = 0; k < 33; k++) f.gamma->value[k] = 1, f.beta->value[k] = 0;
     const qg_norm_spec spec = { .mean = f.mean->value, .var = f.var->value };
@@ -148,7 +145,6 @@ static void no_gamma_is_one_and_no_beta_is_zero(void **state)
  * them.  25 sqrt(392) 2^-24 = 3e-5.  Naive float sums of x^2 would be off by 1e6 2^-24 = 6 %. */
 static void a_large_mean_costs_no_variance(void **state)
 {
-    (void)state;
     const qg_shape s = { 3, 28, 28, 17 };
     for (int outlier = 0; outlier < 2; outlier++) {
         fixture f = fixture_new(s);
@@ -172,7 +168,6 @@ static void a_large_mean_costs_no_variance(void **state)
 /* Behind a padded convolution the first pixel is an odd one.  What it spoils is its part of the image. */
 static void an_odd_first_pixel_costs_a_large_image_no_variance(void **state)
 {
-    (void)state;
     const qg_shape s = { 1, 256, 256, 3 };
     fixture        f = fixture_new(s);
     for (size_t i = 0; i < qg_count(s); i++) f.x->value[i] = i < 3 ? 0 : 100 + 0.1f * qg_normal(8, i);
@@ -193,7 +188,6 @@ static void an_odd_first_pixel_costs_a_large_image_no_variance(void **state)
  * up to 5 and to both sides, 2,352 have a mean far below 1e-6. */
 static void a_large_mean_costs_no_digits(void **state)
 {
-    (void)state;
     const qg_shape s = { 3, 28, 28, 17 };
     const size_t   n = qg_count(s), c = (size_t)s.c;
     fixture        f = fixture_new(s);
@@ -219,7 +213,6 @@ static void a_large_mean_costs_no_digits(void **state)
  * roundings.  Thirds of each channel are M - d, M and M + d. */
 static void the_mean_itself_becomes_beta(void **state)
 {
-    (void)state;
     const qg_shape s[] = { { 3, 1, 1, 65 }, { 63, 1, 1, 33 }, { 2, 3, 5, 33 } };
     for (int i = 0; i < COUNT(s); i++) {
         const size_t n = qg_count(s[i]), c = (size_t)s[i].c;
@@ -237,7 +230,6 @@ static void the_mean_itself_becomes_beta(void **state)
 
 static void a_batch_without_variance_is_finite(void **state)
 {
-    (void)state;
     const qg_shape same[] = { { 1, 1, 1, 5 }, { 9, 1, 1, 5 }, { 3, 4, 4, 5 } };
     for (int i = 0; i < COUNT(same); i++) {
         fixture      f = fixture_new(same[i]);
@@ -261,7 +253,6 @@ static void a_batch_without_variance_is_finite(void **state)
 
 static void nan_survives(void **state)
 {
-    (void)state;
     const qg_shape s = { 2, 5, 4, 33 };
     const size_t   c = 33;
     for (int way = 0; way < 8; way++) {
@@ -281,7 +272,6 @@ static void nan_survives(void **state)
 
 static void sums_from_conv2d_are_its_own_sums(void **state)
 {
-    (void)state;
     for (int n = 1; n <= 9; n += 4)
         for (int k = 1; k <= 5; k += 2) {       /* 5: one pixel is left, and conv2d gathers nothing */
             fixture   f = fixture_new((qg_shape){ n, 5, 5, 33 });
@@ -310,7 +300,6 @@ static void sums_from_conv2d_are_its_own_sums(void **state)
 /* Nobody could train on after one bad batch: a NaN in them would stay. */
 static void running_statistics_stay_finite(void **state)
 {
-    (void)state;
     float    x[8] = { 1, NAN, 3, 1, 5, 2, 7, 3e38f }, mean[2] = { 0.5f, 0.25f }, var[2] = { 2, 3 };
     qg_tape *t    = qg_tape_new();
     qg_tape_begin(t, QG_TRAIN, 1, 0);

@@ -70,7 +70,6 @@ static qg_params operands(const way *v)
 /* An op of its own for the activation, to hold the fused one against. */
 static void act_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     const qg_activation *f = y->saved;
     const size_t         n = qg_count(y->shape);
     double               dk[3] = { 0 };
@@ -125,7 +124,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 static void gradients(void **state)
 {
-    (void)state;
     static const qg_shape shapes[] = { { 2, 5, 4, 3 }, { 9, 1, 1, 5 }, { 3, 1, 1, 2 }, { 1, 3, 3, 17 } };
     for (int i = 0; i < COUNT(shapes); i++)
         for (int k = 0; k < 24; k++) {
@@ -158,7 +156,6 @@ static void spread(qg_param *x, int pool)
 
 static void gradients_of_pools_and_relu(void **state)
 {
-    (void)state;
     static const qg_shape shapes[] = { { 2, 5, 7, 3 }, { 1, 6, 6, 17 }, { 3, 4, 3, 2 }, { 9, 3, 3, 1 } };
     for (int i = 0; i < COUNT(shapes); i++)
         for (int pool = 2; pool <= 3; pool++)
@@ -228,7 +225,6 @@ static const way ways[] = {
 
 static void fused_is_the_ops_one_by_one(void **state)
 {
-    (void)state;
     for (int path = 0; path < PATHS; path++) {
         use_path(path);
         for (int i = 0; i < COUNT(ways); i++) {
@@ -246,7 +242,6 @@ static void fused_is_the_ops_one_by_one(void **state)
 
 static void same_bits_for_any_number_of_threads(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(ways); i++) {
         qg_set_threads(1);
         const result one = run(ways[i], false);
@@ -267,7 +262,6 @@ static void same_bits_for_any_number_of_threads(void **state)
 /* The first of equal maxima gets the gradient, as in qg_maxpool. */
 static void ties_go_to_the_first(void **state)
 {
-    (void)state;
     const way v = { .x = { 1, 4, 4, 1 }, .pool = 2, .frozen = true };
     qg_params p = operands(&v);
     const float x[] = { 1, 1, 0, 3, 1, 1, 3, 3, -2, 0, 5, 5, 0, 0, 5, 7 };
@@ -284,7 +278,6 @@ static void ties_go_to_the_first(void **state)
 
 static void what_needs_no_gradient_gets_none(void **state)
 {
-    (void)state;
     for (int frozen = X; frozen <= ADD; frozen++) {
         way       v = { .x = { 2, 5, 8, 17 }, .relu = true, .act = true, .add = true };
         qg_params p = operands(&v);

@@ -80,7 +80,6 @@ static void check_pool(bool max, bool fresh, qg_shape s, int size)
 
 static void pools_are_their_definition(void **state)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++)
         for (int way = 0; way < 4; way++) check_pool(way & 1, way & 2, cases[i].x, cases[i].size);
 }
@@ -89,7 +88,6 @@ static void pools_are_their_definition(void **state)
 
 static void values_by_hand(void **state)
 {
-    (void)state;
     /* Two channels of 3 x 5; the last row and column belong to no window of 2. */
     float x[] = { 1, -1, 2, -2, 3, -3, 4, -4, 99, 99,
                   5, -5, 6, -6, 9, -9, 8, -8, 99, 99,
@@ -110,7 +108,6 @@ static void values_by_hand(void **state)
 /* In one float the sum of 2^18 tenths would be 0.25 % too small. */
 static void a_large_window_is_summed_in_parts(void **state)
 {
-    (void)state;
     enum { SIDE = 512, C = 3 };
     float *x = malloc(SIDE * SIDE * C * sizeof *x);
     assert_non_null(x);
@@ -127,7 +124,6 @@ static void a_large_window_is_summed_in_parts(void **state)
 
 static void nan_survives_wherever_it_stands(void **state)
 {
-    (void)state;
     qg_tape *t = qg_tape_new();
     for (int at = 0; at < 4; at++) {
         float x[] = { 1, 2, 3, 2 };
@@ -153,7 +149,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 static qg_var *build_global(qg_tape *t, const qg_params *p, void *context)
 {
-    (void)context;
     qg_var *v = qg_parameter(t, p->item[0]);
     return qg_add(t, qg_global_avgpool(t, qg_scale(t, v, 2)), qg_global_avgpool(t, v));
 }
@@ -177,7 +172,6 @@ static void spread(qg_param *x, int size)
 
 static void gradients(void **state)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         int       size = cases[i].size;
         qg_params p    = { 0 };

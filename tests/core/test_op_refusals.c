@@ -33,55 +33,46 @@ struct refusal {
 
 static qg_var *add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)r, (void)b;
     return qg_add(t, x, w);
 }
 
 static qg_var *bias(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)r, (void)b;
     return qg_bias(t, x, w);
 }
 
 static qg_var *reshape(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_reshape(t, x, r->to);
 }
 
 static qg_var *clip(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_clip(t, x, r->lo, r->hi);
 }
 
 static qg_var *dropout(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_dropout(t, x, r->lo);
 }
 
 static qg_var *maxpool(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_maxpool(t, x, r->size);
 }
 
 static qg_var *avgpool(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_avgpool(t, x, r->size);
 }
 
 static qg_var *shortcut(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_shortcut(t, x, r->size, r->channels);
 }
 
 static qg_var *dense(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)r;
     return qg_dense(t, x, w, b);
 }
 
@@ -98,7 +89,6 @@ static qg_var *norm(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *
 /* w is what is added after the norm. */
 static qg_var *norm_add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)b;
     qg_norm_spec spec = r->norm;
     spec.add          = w;
     return qg_norm(t, x, NULL, NULL, spec);
@@ -106,13 +96,11 @@ static qg_var *norm_add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_v
 
 static qg_var *entropy(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_cross_entropy(t, x, r->labels);
 }
 
 static qg_var *hinge(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    (void)w, (void)b;
     return qg_squared_hinge(t, x, r->labels);
 }
 
@@ -230,7 +218,6 @@ static qg_var *operand(qg_tape *t, qg_shape s)
 
 static void ops_name_what_they_refuse(void **state)
 {
-    (void)state;
     qg_tape *t = qg_tape_new();
     for (int i = 0; i < 2 * COUNT(refusals); i++) {
         const refusal *r = &refusals[i / 2];
@@ -245,7 +232,6 @@ static void ops_name_what_they_refuse(void **state)
 
 static void a_missing_operand_is_no_failure(void **state)
 {
-    (void)state;
     qg_tape *t = qg_tape_new();
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     qg_var *x = operand(t, (qg_shape){ 1, 5, 4, 3 });
@@ -264,7 +250,6 @@ static void a_missing_operand_is_no_failure(void **state)
 /* They are refused before their values are read. */
 static void inputs_that_are_too_large_are_refused(void **state)
 {
-    (void)state;
     const struct { qg_shape x; const char *says; } bad[] = {
         { { 1, 1 << 15, 1 << 15, 2 }, "input: [1,32768,32768,2] has more than 2147483647 numbers in an image" },
         { { 1 << 16, 1 << 15, 1, 1 }, "input: [65536,32768,1,1] has more than 2147483647 rows in all" },

@@ -63,7 +63,6 @@ static void check(const struct geometry *g, bool twice)
 
 static void is_its_definition(void **state)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         qg_set_threads(threads);
         for (int i = 0; i < COUNT(cases); i++) check(&cases[i], false), check(&cases[i], true);
@@ -79,7 +78,6 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 static void gradients(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         struct geometry g = cases[i];
         qg_params       p = { 0 };

@@ -28,7 +28,6 @@ static void visit(void *context, int piece, int worker)
 
 static void every_piece_runs_once(void **state)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         for (int pieces = 0; pieces <= PIECES; pieces = 2 * pieces + 1) {
             visits v = { { 0 }, { 0 } };
@@ -48,7 +47,6 @@ static void every_piece_runs_once(void **state)
  * comes late must not take a piece of the next one. */
 static void jobs_in_quick_succession_do_not_mix(void **state)
 {
-    (void)state;
     static visits v[2];
     for (int job = 0; job < 20000; job++) {
         const int pieces = 2 + job * 7 % (PIECES - 2);
@@ -65,14 +63,12 @@ static void jobs_in_quick_succession_do_not_mix(void **state)
 
 static void nest(void *context, int piece, int worker)
 {
-    (void)worker;
     visits *v = context;
     qg_parallel(3, visit, &v[piece]);
 }
 
 static void a_loop_inside_a_piece_is_serial(void **state)
 {
-    (void)state;
     visits v[5] = { { { 0 }, { 0 } } };
     qg_set_threads(3);
     qg_parallel(5, nest, v);
@@ -98,7 +94,6 @@ static void *call(void *context)
 
 static void two_threads_may_call_at_once(void **state)
 {
-    (void)state;
     visits    v[2];
     pthread_t other;
     qg_set_threads(3);
@@ -120,7 +115,6 @@ static void *ask_for_seven(void *context)
 /* Scratch was taken for so many workers: what another thread says holds from the next step on. */
 static void a_step_keeps_its_number_of_threads(void **state)
 {
-    (void)state;
     qg_tape  *t = qg_tape_new();
     pthread_t other;
     qg_set_threads(3);
@@ -140,7 +134,6 @@ static void a_step_keeps_its_number_of_threads(void **state)
 /* A forked child has none of its parent's workers and starts its own. */
 static void a_forked_child_works_alone(void **state)
 {
-    (void)state;
     qg_set_threads(3);
     visits v = { { 0 }, { 0 } };
     qg_parallel(PIECES, visit, &v);
@@ -168,7 +161,6 @@ static void hold(void *context, int piece, int worker)
 {
     held *h    = context;
     char  byte = 0;
-    (void)piece, (void)worker;
     if (getpid() != h->parent) _exit(1);                /* a child has taken a piece of its parent's job */
     assert_int_equal(write(h->begun[1], &byte, 1), 1);
     assert_int_equal(read(h->end[0], &byte, 1), 0);
@@ -184,7 +176,6 @@ static void *hold_a_job_open(void *context)
  * take if it saw them; the child starts 63 before it has a job of its own. */
 static void a_forked_child_leaves_its_parents_job_alone(void **state)
 {
-    (void)state;
     held      h = { .parent = getpid() };
     char      byte;
     pthread_t other;
@@ -210,7 +201,6 @@ static void a_forked_child_leaves_its_parents_job_alone(void **state)
 
 static void the_environment_sets_the_default(void **state)
 {
-    (void)state;
     set_variable("OMP_NUM_THREADS", "5");
     qg_set_threads(0);
     assert_int_equal(qg_threads(), 5);
@@ -228,7 +218,6 @@ static void the_environment_sets_the_default(void **state)
 /* In a child, since a limit that was lowered may not be raised again by everybody. */
 static void a_limit_of_memory_limits_threads(void **state)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__)
     skip();                                     /* it needs terabytes of addresses */
 #endif
@@ -249,7 +238,6 @@ static void a_limit_of_memory_limits_threads(void **state)
 
 static void slices_and_blocks_cover_without_overlap(void **state)
 {
-    (void)state;
     const int sizes[] = { 0, 1, 3, 7, 8, 9, 31, 33, 63, 65, 16383, 16384, 16385, 50000 };
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const int n = sizes[k];
@@ -294,7 +282,6 @@ static void step(float *out, size_t *n_out)
 
 static void ops_give_the_same_bits_for_any_thread_count(void **state)
 {
-    (void)state;
     float *one = malloc(2 * 40000 * sizeof *one), *many = one + 40000;
     size_t n, m;
     assert_non_null(one);
@@ -335,7 +322,6 @@ static bool multiply(float *out)
 
 static void the_program_keeps_its_number_of_blas_threads(void **state)
 {
-    (void)state;
     double a[4] = { 2, 1, 1, 2 }, values[2];
     for (int threads = 1; threads <= 2; threads++) {
         openblas_set_num_threads(HOST);
@@ -355,7 +341,6 @@ static void the_program_keeps_its_number_of_blas_threads(void **state)
 static void note_blas_threads(void *context, int piece, int worker)
 {
     int *found = context;
-    (void)worker;
     found[piece] = openblas_get_num_threads();
     if (piece == 0 && found[PIECES]) openblas_set_num_threads(found[PIECES]);
 }
@@ -364,14 +349,12 @@ static void nest_blas(void *context, int piece, int worker)
 {
     int  *found = context;
     int   inner[2 * PIECES] = { 0 };
-    (void)worker;
     qg_parallel_blas(2, note_blas_threads, inner);
     found[piece] = openblas_get_num_threads();          /* the outer loop goes on */
 }
 
 static void pieces_multiply_on_one_thread(void **state)
 {
-    (void)state;
     int found[PIECES + 1] = { 0 };
     openblas_set_num_threads(HOST);
     qg_set_threads(2);
@@ -390,7 +373,6 @@ static void pieces_multiply_on_one_thread(void **state)
 
 static void products_have_the_same_bits_whatever_the_program_set(void **state)
 {
-    (void)state;
     enum { NUMBERS = 192 * 600 + 520 * 600 };
     float *one = malloc(2 * NUMBERS * sizeof *one), *many = one + NUMBERS;
     assert_non_null(one);
@@ -413,7 +395,6 @@ static void *keep_multiplying(void *context)
 /* Whoever leaves last restores it, whoever came first. */
 static void two_threads_may_multiply_at_once(void **state)
 {
-    (void)state;
     pthread_t other;
     int       here;
     void     *result = NULL;

@@ -22,7 +22,6 @@ static qg_params three(void)
 
 static void trained_and_tracked_lie_apart(void **state)
 {
-    (void)state;
     qg_params p = three();
     assert_int_equal(p.length, 32 + 16);
     assert_int_equal(p.tracked_length, 48);
@@ -41,7 +40,6 @@ static void trained_and_tracked_lie_apart(void **state)
 
 static void names_are_found_and_are_copies(void **state)
 {
-    (void)state;
     qg_params p       = { 0 };
     char      name[8] = "w";
     qg_param *w       = declare(&p, name, (qg_shape){ 1, 1, 1, 1 });
@@ -54,7 +52,6 @@ static void names_are_found_and_are_copies(void **state)
 
 static void more_than_the_first_table_holds(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     char      name[16];
     for (int i = 0; i < 65; i++) {
@@ -72,7 +69,6 @@ static void more_than_the_first_table_holds(void **state)
 
 static void bad_declarations_name_the_culprit(void **state)
 {
-    (void)state;
     qg_params p = three();
     assert_none(qg_params_declare(&p, (qg_param){ .name = "late", .shape = { 1, 1, 1, 1 } }), "late");
     assert_int_equal(qg_params_allocate(&p), QG_ESTATE);
@@ -100,7 +96,6 @@ static void bad_declarations_name_the_culprit(void **state)
 
 static void the_digest_sees_names_shapes_and_values(void **state)
 {
-    (void)state;
     qg_params      p = three(), q = three();
     const uint64_t d = qg_params_digest(&p);
     assert_true(qg_params_digest(&q) == d);
@@ -122,7 +117,6 @@ static void the_digest_sees_names_shapes_and_values(void **state)
 
 static void gradients_are_cleared_and_values_stay(void **state)
 {
-    (void)state;
     qg_params      p = three();
     const uint64_t d = qg_params_digest(&p);
     for (size_t i = 0; i < p.length; i++) p.grad[i] = (float)i - 3;
@@ -137,7 +131,6 @@ static void gradients_are_cleared_and_values_stay(void **state)
 
 static void null_flows(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     qg_fail(QG_EIO, "untouched");
     assert_null(qg_params_declare(NULL, (qg_param){ .name = "w", .shape = { 1, 1, 1, 1 } }));

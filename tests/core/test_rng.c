@@ -8,7 +8,6 @@
 /* SplitMix64 seeded with 0 and with 1234567: the published first outputs of the generator. */
 static void bits_are_those_of_splitmix64(void **state)
 {
-    (void)state;
     assert_true(qg_bits(0, 0) == 0xE220A8397B1DCDAFu);
     assert_true(qg_bits(0, 1) == 0x6E789E6AA1B965F4u);
     assert_true(qg_bits(0, 2) == 0x06C45D188009454Fu);
@@ -21,7 +20,6 @@ static void bits_are_those_of_splitmix64(void **state)
  * deviations: a sound generator misses one of these 65 bounds once in 26 000 keys. */
 static void uniform_fills_its_interval_evenly(void **state)
 {
-    (void)state;
     enum { N = 1 << 16, BINS = 64 };
     int    bin[BINS] = { 0 };
     double sum       = 0;
@@ -38,7 +36,6 @@ static void uniform_fills_its_interval_evenly(void **state)
 /* The mean strays by sqrt(1/n), the mean square from 1 by sqrt(2/n): five deviations. */
 static void normal_has_mean_0_and_deviation_1(void **state)
 {
-    (void)state;
     enum { N = 1 << 16 };
     double sum = 0, squares = 0;
     for (uint64_t i = 0; i < N; i++) {
@@ -55,7 +52,6 @@ static void normal_has_mean_0_and_deviation_1(void **state)
  * mean over n draws strays by 4 / sqrt(n).  Five deviations. */
 static void forks_are_independent(void **state)
 {
-    (void)state;
     enum { N = 4096 };
     const uint64_t pairs[][2] = {
         { qg_rng_fork(7, 1), qg_rng_fork(7, 2) },       /* two purposes */
@@ -73,7 +69,6 @@ static void forks_are_independent(void **state)
 
 static void a_permutation_holds_each_index_once(void **state)
 {
-    (void)state;
     const size_t sizes[] = { 1, 2, 3, 31, 33, 63, 65, 1000 };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         const size_t n = sizes[s];
@@ -92,7 +87,6 @@ static void a_permutation_holds_each_index_once(void **state)
 /* Each of 24 orders of 4 comes up n / 24 times, strays by the root of that.  Five deviations. */
 static void every_order_is_as_likely(void **state)
 {
-    (void)state;
     enum { N = 24000 };
     int count[256] = { 0 }, orders = 0;
     for (uint64_t k = 0; k < N; k++) {
@@ -111,7 +105,6 @@ static void every_order_is_as_likely(void **state)
 /* Files and results of earlier versions depend on these numbers. */
 static void streams_and_orders_stay_what_they_are(void **state)
 {
-    (void)state;
     const uint32_t want[9] = { 7, 5, 2, 4, 6, 3, 1, 0, 8 };
     uint32_t       order[9];
     assert_true(qg_rng_fork(7, 1) == 0x8285D842DC7B2BF4u);

@@ -126,7 +126,6 @@ static const struct {
 
 static void verdicts_of_the_reference(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
         char path[64];
         snprintf(path, sizeof path, GOLDEN "%s", verdicts[i].file);
@@ -147,7 +146,6 @@ static void verdicts_of_the_reference(void **state)
 /* A file of 4 TB is refused by its header; asking for its memory would be QG_EMEM. */
 static void a_huge_file_is_judged_by_its_header(void **state)
 {
-    (void)state;
     const char    *path     = "huge.safetensors.tmp";
     const off_t    huge     = (off_t)1 << 42;
     const uint8_t  start[10] = { 2, 0, 0, 0, 0, 0, 0, 0, '{', '}' };
@@ -173,7 +171,6 @@ static void a_huge_file_is_judged_by_its_header(void **state)
 
 static void accepted_headers(void **state)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t      data_bytes;
@@ -209,7 +206,6 @@ static void accepted_headers(void **state)
 
 static void rejected_headers(void **state)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t      data_bytes;
@@ -280,7 +276,6 @@ static void rejected_headers(void **state)
 
 static void nesting_is_bounded(void **state)
 {
-    (void)state;
     for (int depth = 127; depth <= 129; depth++) {
         char brackets[2 * 129 + 1], header[512];
         memset(brackets, '[', (size_t)depth);
@@ -299,7 +294,6 @@ static void nesting_is_bounded(void **state)
 /* Data whose place in the file does not suit its type is still aligned in the view. */
 static void views_are_aligned(void **state)
 {
-    (void)state;
     qg_archive *a = NULL;
     const char *header = "{\"c\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
                          "\"b\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[3,19]},"
@@ -343,7 +337,6 @@ static void save_small(const char *path)
 
 static void every_truncation_is_rejected(void **state)
 {
-    (void)state;
     unsigned char *bytes;
     size_t         n;
     save_small(in_room("a"));
@@ -386,7 +379,6 @@ static void save_with_name(const char *path, const char *name)
 
 static void a_file_that_is_replaced_meanwhile_is_read_to_its_end(void **state)
 {
-    (void)state;
     static const char *const names[] = { "short", "a much longer name than that, so that the header is longer" };
     char                     path[ROOM_BYTES], other[ROOM_BYTES];
     snprintf(path, sizeof path, "%s", in_room("read"));
@@ -407,7 +399,6 @@ static void a_file_that_is_replaced_meanwhile_is_read_to_its_end(void **state)
 
 static void a_file_that_is_cut_meanwhile_is_refused(void **state)
 {
-    (void)state;
     save_with_name(in_room("cut"), "w");
     shorter = 70, takes = 0;            /* inside the data, of which 8 bytes follow 64 of header */
     assert_null(qg_archive_open(in_room("cut")));
@@ -419,7 +410,6 @@ static void a_file_that_is_cut_meanwhile_is_refused(void **state)
 /* Whatever one byte becomes, the verdict is clean and what is accepted can be read. */
 static void corruption_never_crashes(void **state)
 {
-    (void)state;
     unsigned char *bytes;
     size_t         n, accepted = 0, rejected = 0;
     save_small(in_room("a"));

@@ -49,7 +49,6 @@ static qg_state *all_types(unsigned char data[ARRAYS][ARRAY_BYTES])
 
 static void round_trip_of_every_type(void **state)
 {
-    (void)state;
     static _Alignas(8) unsigned char out[ARRAYS][ARRAY_BYTES], in[ARRAYS][ARRAY_BYTES];
     for (size_t i = 0; i < ARRAYS; i++)
         for (size_t k = 0; k < ARRAY_BYTES; k++)
@@ -99,7 +98,6 @@ static void round_trip_of_every_type(void **state)
 
 static void bytes_are_canonical(void **state)
 {
-    (void)state;
     static const char header[] =
         "{\"__metadata__\":{\"a\":\"\\u001f\\n\\\"\",\"b\":\"/\"},"
         "\"step\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
@@ -154,7 +152,6 @@ static void bytes_are_canonical(void **state)
 
 static void empty_state(void **state)
 {
-    (void)state;
     qg_state *s = qg_state_new();
     assert_int_equal(qg_state_save(s, in_room("a")), QG_OK);
     unsigned char *bytes;
@@ -170,7 +167,6 @@ static void empty_state(void **state)
 /* One message tells every difference, and a failed load changes nothing. */
 static void mismatches_are_listed(void **state)
 {
-    (void)state;
     static float w[32 * 25], other[32 * 25];
     double       d[3] = { 1, 2, 3 };
     qg_state    *s    = qg_state_new();
@@ -204,7 +200,6 @@ static void mismatches_are_listed(void **state)
 
 static void long_lists_of_mismatches_are_cut(void **state)
 {
-    (void)state;
     qg_state *empty = qg_state_new(), *s = qg_state_new();
     assert_int_equal(qg_state_save(empty, in_room("a")), QG_OK);
     char  name[600];
@@ -261,7 +256,6 @@ static void assert_sticks(qg_state *s, qg_status added, const char *reason)
 
 static void bad_arrays_stick(void **state)
 {
-    (void)state;
     float           x = 0;
     const qg_array  one = vector(QG_F32, &x, 1);
     qg_state       *s = qg_state_new();
@@ -287,7 +281,6 @@ static void bad_arrays_stick(void **state)
 
 static void null_state(void **state)
 {
-    (void)state;
     qg_state *s = qg_state_new();
     assert_null(qg_state_noted(s, NULL));
     qg_state_free(s);
@@ -311,7 +304,6 @@ static void null_state(void **state)
 /* A terabyte that the header describes, and no state asks for: reading it would be QG_EMEM. */
 static void a_huge_file_that_does_not_fit_is_refused_by_its_header(void **state)
 {
-    (void)state;
     static const char header[] = "{\"w\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}";
     const char       *path     = in_room("huge");
     unsigned char     prefix[8];
@@ -332,7 +324,6 @@ static void a_huge_file_that_does_not_fit_is_refused_by_its_header(void **state)
 
 static void bad_paths(void **state)
 {
-    (void)state;
     float     x = 3;
     qg_state *s = qg_state_new();
     qg_state_add(s, "x", vector(QG_F32, &x, 1));
@@ -368,7 +359,6 @@ static void save_small(const char *path)
 
 static void failed_save_keeps_the_old_file(void **state)
 {
-    (void)state;
     save_small(in_room("a"));
     unsigned char *before, *after;
     size_t         n, m;

@@ -7,7 +7,6 @@
 
 static void every_status_has_a_text(void **state)
 {
-    (void)state;
     for (int s = QG_OK; s <= QG_ENAN; s++)
         assert_string_not_equal(qg_status_text((qg_status)s), "unknown status");
     assert_string_equal(qg_status_text(QG_OK), "ok");
@@ -17,7 +16,6 @@ static void every_status_has_a_text(void **state)
 
 static void fail_returns_its_status_and_keeps_the_text(void **state)
 {
-    (void)state;
     assert_int_equal(qg_fail(QG_EARG, "lr %d is not above %s", -3, "zero"), QG_EARG);
     assert_string_equal(qg_errmsg(), "lr -3 is not above zero");
     assert_int_equal(qg_errcode(), QG_EARG);
@@ -27,7 +25,6 @@ static void fail_returns_its_status_and_keeps_the_text(void **state)
 
 static void long_text_is_cut(void **state)
 {
-    (void)state;
     char text[8192];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
@@ -45,7 +42,6 @@ static void *fail_elsewhere(void *seen)
 
 static void each_thread_has_its_own_text(void **state)
 {
-    (void)state;
     char      seen[32] = { 0 };
     pthread_t other;
     qg_fail(QG_EARG, "this thread");

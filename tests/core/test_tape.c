@@ -19,7 +19,6 @@ typedef struct arrival {
 
 static void sum_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_var   *x    = y->in[0];
     arrival **note = y->saved;
     if (*note) **note = (arrival){ x->fresh, true };
@@ -48,7 +47,6 @@ static qg_var *sum(qg_tape *t, const qg_op *op, qg_var *x, arrival *note)
 /* sign(x), passed straight through; counts how often backward runs. */
 static void sign_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     int **runs = y->saved;
     ++**runs;
     for (size_t i = 0, m = qg_count(y->shape); i < m; i++) y->in[0]->grad[i] += y->grad[i];
@@ -72,7 +70,6 @@ static qg_var *sign(qg_tape *t, qg_var *x, int *runs)
 /* x as it is; backward halves. */
 static void half_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_var *x = y->in[0];
     for (size_t i = 0, m = qg_count(y->shape); i < m; i++)
         x->grad[i] = (x->fresh ? 0 : x->grad[i]) + 0.5f * y->grad[i];
@@ -186,7 +183,6 @@ static void a_straight_through_op_runs_where_it_cannot_share(void **state)
 
 static void a_loss_may_itself_be_straight_through(void **state)
 {
-    (void)state;
     qg_params p    = { 0 };
     qg_param *w    = declare(&p, "w", SCALAR);
     int       runs = 0;
@@ -236,7 +232,6 @@ static void vars_live_until_the_next_begin_and_memory_is_reused(void **state)
 /* Scratch of an early op and values of late ones are not in use at once. */
 static void the_peak_is_of_one_moment(void **state)
 {
-    (void)state;
     enum { MIB = 1 << 20, SLACK = 1 << 14 };
     qg_tape *t = qg_tape_new();
     float    x = 1;
@@ -257,7 +252,6 @@ static void the_peak_is_of_one_moment(void **state)
 
 static void gradient_buffers_are_used_again(void **state)
 {
-    (void)state;
     enum { C = 50000, DEPTH = 40 };
     qg_params p = { 0 };
     qg_param *w = declare(&p, "w", (qg_shape){ 1, 1, 1, C });
@@ -323,7 +317,6 @@ static void assert_taken(weighing how, size_t least)
 
 static void the_copy_of_a_weight_makes_room_for_gradients(void **state)
 {
-    (void)state;
     assert_taken(SIGN, 1);                      /* the operand's; and the copy serves the older one's */
     assert_taken(SIGN_THAT_IS_READ_AGAIN, 2);
     assert_taken(HALF_SIGN, 2);                 /* a gradient of its own, which serves too */
@@ -404,7 +397,6 @@ static void vars_of_an_earlier_step_are_refused(void **state)
 /* Its value may have gone back to the heap: under a sanitizer, whoever reads it is caught. */
 static void the_value_of_an_earlier_step_is_not_read(void **state)
 {
-    (void)state;
     enum { STEPS = 8, PER_STEP = 400000 };
     static float x[STEPS * PER_STEP];
     qg_tape     *t = qg_tape_new();
@@ -458,7 +450,6 @@ static void a_loss_belongs_to_the_step(void **state)
 
 static void a_loss_may_be_a_parameter(void **state)
 {
-    (void)state;
     qg_params p = { 0 };
     qg_param *w = declare(&p, "w", SCALAR);
     qg_tape  *t = qg_tape_new();
@@ -476,7 +467,6 @@ static void a_loss_may_be_a_parameter(void **state)
 /* The copy of a weight, and a product before a batch norm, whose memory backward has taken for gradients. */
 static void a_value_that_backward_took_is_not_read(void **state)
 {
-    (void)state;
     qg_params p     = { 0 };
     qg_param *w     = declare(&p, "w", (qg_shape){ 4, 1, 1, 64 });
     float     x[64] = { 1 }, mean[4] = { 0 }, var[4] = { 1, 1, 1, 1 };

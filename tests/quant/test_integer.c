@@ -26,7 +26,8 @@ static void products_by_a_factor(void **state)
     } rows[] = {
         { -6, 0.25, -2, -1 }, { -3, 0.5, -1, -1 }, { 6, 0.25, 2, 2 }, { 3, 0.5, 2, 2 },     /* ties */
         { INT32_MAX, 1e300, INT32_MAX, INT32_MAX }, { -1, 1e300, INT32_MIN, INT32_MIN }, { 0, 1e300, 0, 0 },
-        { INT32_MIN, -1.0, INT32_MAX, INT32_MAX },  { INT32_MIN, 1.0, INT32_MIN, INT32_MIN }, { INT32_MIN, 1e-300, 0, 0 },
+        { INT32_MIN, -1.0, INT32_MAX, INT32_MAX },  { INT32_MIN, 1.0, INT32_MIN, INT32_MIN },
+        { INT32_MIN, 1e-300, 0, 0 },
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         const int32_t twice = times(rows[r].x, rows[r].m, QG_DOUBLE_ROUNDING);
@@ -452,7 +453,8 @@ static void quantized_conv2d_of_a_range_above_zero(void **state)
 }
 
 /* Scales of 1; the zero point of x is 3, the others are 0. */
-static qg_status uniform_convolution(qg_uniform_convolution_attrs attrs, const qg_array *x, const qg_array *w, qg_array *y)
+static qg_status uniform_convolution(qg_uniform_convolution_attrs attrs, const qg_array *x, const qg_array *w,
+                                     qg_array *y)
 {
     float    one  = 1.0f;
     int32_t  zero = 0, three = 3;

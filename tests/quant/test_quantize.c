@@ -58,12 +58,13 @@ static void codes_and_ranges(void **state)
         { "zero, scaled", TF(QG_SCALED), { 0.0f }, { -1.0f, 1.0f }, QG_I8, 1, { 0 }, { -128.0f / 127.0f, 1.0f } },
         { "scaled", TF(QG_SCALED), { -10.0f, 5.0f, 9.0f }, { -10.0f, 9.0f }, QG_I8, 3, { -128, 64, 115 },
           { -10.0f, 9.921875f } },
-        { "scaled in 1.4", R14, { -10.0f, 5.0f, 9.0f }, { -10.0f, 9.0f }, QG_I8, 3, { -127, 64, 114 }, { -10.0f, 10.0f } },
+        { "scaled in 1.4", R14, { -10.0f, 5.0f, 9.0f }, { -10.0f, 9.0f }, QG_I8, 3, { -127, 64, 114 },
+          { -10.0f, 10.0f } },
         { "scaled in 1.4, unsigned", R14, { -10.0f, 5.0f, 9.0f }, { -10.0f, 9.0f }, QG_U8, 3, { 0, 128, 230 },
           { 0.0f, 10.0f } },
         { "ties away from zero", TF(QG_SCALED), { -2.5f, 2.5f, 0.5f }, { -128.0f, 127.0f }, QG_I8, 3, { -3, 3, 1 },
           { -128.0f, 127.0f } },
-        { "ties to even", { .mode = QG_SCALED, .round_mode = QG_HALF_TO_EVEN, .axis = -1, .ensure_minimum_range = 0.01f },
+        { "ties to even", { QG_SCALED, .round_mode = QG_HALF_TO_EVEN, .axis = -1, .ensure_minimum_range = 0.01f },
           { -2.5f, 2.5f, 0.5f }, { -128.0f, 127.0f }, QG_I8, 3, { -2, 2, 0 }, { -128.0f, 127.0f } },
         /* int32 saturates, and NaN is 0. */
         { "int32, combined", TF(QG_MIN_COMBINED), { 1.0f, INFINITY, -INFINITY, NAN }, { -1.0f, 1.0f }, QG_I32, 4,
@@ -201,7 +202,8 @@ static void quantize_refuses_by_name(void **state)
         { TF(QG_SCALED), { 1.0f, 0.0f }, QG_U8, "min_range[0] is 1" },
         { TF(QG_SCALED), { 1.0f, NAN }, QG_U8, "max_range[0] is nan" },
         { { .mode = QG_SCALED, .axis = 1 }, { 1.0f, 2.0f }, QG_U8, "axis is 1, must be -1 .. 0" },
-        { { .mode = QG_SCALED, .axis = -1, .ensure_minimum_range = -1.0f }, { 1.0f, 2.0f }, QG_U8, "ensure_minimum_range" },
+        { { .mode = QG_SCALED, .axis = -1, .ensure_minimum_range = -1.0f }, { 1.0f, 2.0f }, QG_U8,
+          "ensure_minimum_range" },
         { { .mode = QG_MIN_FIRST, .axis = -1, .round_mode = QG_HALF_TO_EVEN }, { 1.0f, 2.0f }, QG_U8, "round_mode" },
         { { .mode = QG_SCALED, .axis = -1, .round_mode = QG_HALF_UP }, { 1.0f, 2.0f }, QG_U8, "round_mode" },
         { TF(QG_SCALED), { 1.0f, 2.0f }, QG_F32, "dtype of output is F32" },
@@ -381,7 +383,7 @@ static void values_of_8_bits(void **state)
         /* An infinite measured range: a result of zeros would hide that the input is bad. */
         { "signed and -inf", true, false, QG_QDQ_V4, EVEN, 3, { 1.0f, -INFINITY, -2.0f }, 0, 0, { NAN, NAN, NAN } },
         { "signed and inf", true, false, QG_QDQ_V4, EVEN, 3, { 1.0f, INFINITY, -2.0f }, 0, 0, { NAN, NAN, NAN } },
-        { "unsigned and -inf, which is below the codes", false, false, QG_QDQ_V4, EVEN, 3, { 1.0f, -INFINITY, -2.0f }, 0, 0,
+        { "unsigned and -inf, below the codes", false, false, QG_QDQ_V4, EVEN, 3, { 1.0f, -INFINITY, -2.0f }, 0, 0,
           { 1.0f, -INFINITY, -2.0f } },
         { "unsigned and inf", false, false, QG_QDQ_V4, EVEN, 3, { 1.0f, INFINITY, -2.0f }, 0, 0, { NAN, NAN, NAN } },
         { "V4 rounds as it is told", true, false, QG_QDQ_V4, UP, 4, { 127.0f, 2.5f, -2.5f, 3.5f }, 0, 0,
@@ -389,8 +391,8 @@ static void values_of_8_bits(void **state)
         { "V3 rounds half to even", true, false, QG_QDQ_V3, UP, 4, { 127.0f, 2.5f, -2.5f, 3.5f }, 0, 0,
           { 127.0f, 2.0f, -2.0f, 4.0f } },
         /* 0.3f * 255f is the tie 76.5 in float32; in double it would be above it. */
-        { "the product is float32", false, true, QG_QDQ_V4, EVEN, 1, { 0.3f }, 0.0f, 1.0f, { 76.0f * (1.0f / 255.0f) } },
-        { "the product is float32, up", false, true, QG_QDQ_V4, UP, 1, { 0.3f }, 0.0f, 1.0f, { 77.0f * (1.0f / 255.0f) } },
+        { "float32 product", false, true, QG_QDQ_V4, EVEN, 1, { 0.3f }, 0.0f, 1.0f, { 76.0f * (1.0f / 255.0f) } },
+        { "float32 product, up", false, true, QG_QDQ_V4, UP, 1, { 0.3f }, 0.0f, 1.0f, { 77.0f * (1.0f / 255.0f) } },
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         qg_quantize_and_dequantize_attrs attrs = int8_given;
@@ -517,7 +519,8 @@ static void the_gradient_follows_the_version(void **state)
             assert_ok(gradient(attrs, g, x, 8, (float[]){ -10.0f, 5.0f }, dx, drange));
             for (int i = 0; i < 8; i++) {
                 const bool masked = v == QG_QDQ_V4 && given && (i == 0 || i > 3);
-                if (dx[i] != (masked ? 0.0f : g[i])) fail_msg("V%d, given %d: dx[%d] is %g", v + 2, given, i, (double)dx[i]);
+                if (dx[i] != (masked ? 0.0f : g[i]))
+                    fail_msg("V%d, given %d: dx[%d] is %g", v + 2, given, i, (double)dx[i]);
             }
             assert_true(drange[0] == 0.0f && drange[1] == 0.0f);
             if (!given) assert_ok(gradient(attrs, g, x, 8, (float[]){ 0.0f, 0.0f }, dx, drange));

@@ -37,7 +37,6 @@ void set_variable(const char *name, const char *value)
 
 int restore_variables(void **state)
 {
-    (void)state;
     while (n_changed > 0) {
         const variable *v = &changed[--n_changed];
         set(v->name, v->value);

@@ -4,7 +4,6 @@
 
 static void weighed_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     qg_var             *x = y->in[0];
     const float *const *r = y->saved;
     for (size_t i = 0, m = qg_count(x->shape); i < m; i++) x->grad[i] += y->grad[0] * (*r)[i];

@@ -136,7 +136,6 @@ pid_t start_endless(const char *line)
 
 int end_background(void **state)
 {
-    (void)state;
     if (!background) return 0;
     kill(background, SIGKILL);
     waitpid(background, NULL, 0);
@@ -348,7 +347,6 @@ static void write_set(const char *split, uint32_t n, uint64_t key)
 
 int set_up(void **state)
 {
-    (void)state;
     program = getenv("QGRAD") ? getenv("QGRAD") : "build/qgrad";
     /* On a CPU that OpenBLAS does not know, the program would choose another core than this process has, and bytes
      * of the two are compared. */

@@ -49,13 +49,11 @@ int remove_directory(const char *path)
 
 int room_enter(void **state)
 {
-    (void)state;
     return make_directory(room);
 }
 
 int room_leave(void **state)
 {
-    (void)state;
     return remove_directory(room);
 }
 

@@ -50,7 +50,6 @@ void keep_tree(void)
 
 int restore_tree(void **state)
 {
-    (void)state;
     return chdir(root) || system(ITS_OWN " -exec rm -rf {} + && cp -a " KEPT "/. .") ? -1 : 0;
 }
 
