@@ -161,7 +161,7 @@ static void forget_size(const char *path)
     const qg_note *note = qg_archive_notes(a, &n);
     for (size_t i = 0; i < n; i++)
         if (strcmp(note[i].key, "image") && strcmp(note[i].key, "classes")) qg_state_note(s, note[i].key, note[i].value);
-    assert_int_equal(qg_state_save(s, path), QG_OK);
+    assert_ok(qg_state_save(s, path));
     qg_state_free(s);
     qg_archive_free(a);
 }

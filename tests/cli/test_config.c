@@ -173,17 +173,16 @@ static void test_a_scheme_becomes_its_quantizer(void **state)
 {
     qg_quant q;
     char     text[VALUE_BYTES];
-    assert_int_equal(scheme_parse("float", FOR_WEIGHT, &q, text, sizeof text), QG_OK);
+    assert_ok(scheme_parse("float", FOR_WEIGHT, &q, text, sizeof text));
     assert_null(q.scheme);
-    assert_int_equal(scheme_parse("binary-channel", FOR_WEIGHT, &q, text, sizeof text), QG_OK);
+    assert_ok(scheme_parse("binary-channel", FOR_WEIGHT, &q, text, sizeof text));
     assert_true(q.per_channel);
     assert_int_equal(q.bits, 1);
-    assert_int_equal(scheme_parse("twn:threshold=0.25", FOR_WEIGHT, &q, text, sizeof text), QG_OK);
+    assert_ok(scheme_parse("twn:threshold=0.25", FOR_WEIGHT, &q, text, sizeof text));
     const qg_quant twn = qg_twn((qg_twn_spec){ .threshold = 0.25f });
     assert_ptr_equal(q.scheme, twn.scheme);
     assert_memory_equal(q.arg, twn.arg, sizeof q.arg);
-    assert_int_equal(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text),
-                     QG_OK);
+    assert_ok(scheme_parse("sign:surrogate=identity", FOR_INPUT, &q, text, sizeof text));
     assert_ptr_equal(q.surrogate.slope, qg_surrogate_identity().slope);
 }
 
@@ -368,9 +367,9 @@ static void test_a_file_does_not_bind_another_optimizer(void **state)
     assert_non_null(f);
     fputs("model = 'lenet5'\noptimizer = 'sgd'\nlr = 0.5\nmomentum = 0.7\nbatch = 3\n", f);
     assert_int_equal(fclose(f), 0);
-    assert_int_equal(config_set(&asked, option_find("config"), path), QG_OK);
-    assert_int_equal(config_set(&asked, option_find("optimizer"), "bop"), QG_OK);
-    assert_int_equal(config_resolve(&asked, NULL, &c, &usage), QG_OK);
+    assert_ok(config_set(&asked, option_find("config"), path));
+    assert_ok(config_set(&asked, option_find("optimizer"), "bop"));
+    assert_ok(config_resolve(&asked, NULL, &c, &usage));
     assert_null(config_text(&c, "momentum"));
     assert_string_equal(config_text(&c, "lr"), "0.01");
     assert_string_equal(config_text(&c, "gamma"), "0.0001");
@@ -384,10 +383,10 @@ static void test_the_last_word_on_a_layer_counts(void **state)
 {
     const option *layer = option_find("layer");
     config        c     = { 0 };
-    assert_int_equal(config_set(&c, layer, "conv1:weight=float"), QG_OK);
-    assert_int_equal(config_set(&c, layer, "conv1:input=sign"), QG_OK);
-    assert_int_equal(config_set(&c, layer, "conv10:weight=twn"), QG_OK);
-    assert_int_equal(config_set(&c, layer, "conv1:weight=binary"), QG_OK);
+    assert_ok(config_set(&c, layer, "conv1:weight=float"));
+    assert_ok(config_set(&c, layer, "conv1:input=sign"));
+    assert_ok(config_set(&c, layer, "conv10:weight=twn"));
+    assert_ok(config_set(&c, layer, "conv1:weight=binary"));
     assert_prints(&c,
                   "layer = [\"conv1:input=sign\", \"conv10:weight=twn\", \"conv1:weight=binary\"]\n");
     config_free(&c);
@@ -397,8 +396,8 @@ static const char *asked_value(const char *text, const char *key, char value[VAL
 {
     config asked = { 0 }, c = { 0 };
     bool   usage;
-    assert_int_equal(config_parse(&asked, text, "f"), QG_OK);
-    assert_int_equal(config_resolve(&asked, NULL, &c, &usage), QG_OK);
+    assert_ok(config_parse(&asked, text, "f"));
+    assert_ok(config_resolve(&asked, NULL, &c, &usage));
     const char *found = config_text(&c, key);
     snprintf(value, VALUE_BYTES, "%s", found ? found : "unset");
     config_free(&c);
@@ -427,11 +426,11 @@ static void test_a_resolved_configuration_resolves_to_itself(void **state)
                                   "layer = [\"fc2:weight=float\"]\noptimizer = \"adam\"\n",
                                   "f"),
                      QG_OK);
-    assert_int_equal(config_resolve(&asked, NULL, &once, &usage), QG_OK);
+    assert_ok(config_resolve(&asked, NULL, &once, &usage));
     char *text = config_print(&once, SAVED);
     config_free(&asked);
-    assert_int_equal(config_parse(&asked, text, "f"), QG_OK);
-    assert_int_equal(config_resolve(&asked, NULL, &twice, &usage), QG_OK);
+    assert_ok(config_parse(&asked, text, "f"));
+    assert_ok(config_resolve(&asked, NULL, &twice, &usage));
     assert_prints(&twice, text);
     free(text);
     config_free(&asked);
@@ -443,14 +442,13 @@ static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
 {
     config asked = { 0 }, stored = { 0 }, c = { 0 };
     bool   usage;
-    assert_int_equal(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"),
-                     QG_OK);
-    assert_int_equal(config_parse(&asked, "batch = 7\nthreads = 2\n", "f"), QG_OK);
-    assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_OK);
+    assert_ok(config_parse(&stored, "model = \"lenet5\"\nbatch = 7\nthreads = 1\n", "f"));
+    assert_ok(config_parse(&asked, "batch = 7\nthreads = 2\n", "f"));
+    assert_ok(config_resolve(&asked, &stored, &c, &usage));
     assert_string_equal(config_text(&c, "threads"), "2");
     assert_string_equal(config_text(&c, "batch"), "7");
     config_free(&c);
-    assert_int_equal(config_set(&asked, option_find("batch"), "8"), QG_OK);
+    assert_ok(config_set(&asked, option_find("batch"), "8"));
     assert_int_equal(config_resolve(&asked, &stored, &c, &usage), QG_EARG);
     assert_false(usage);
     assert_non_null(strstr(qg_errmsg(), "batch is 7 in the run, but 8 was requested"));
@@ -479,9 +477,9 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
     assert_reads("lr = 1e-1\nweight = 'twn:threshold=0.50'\nschedule = 'cosine:factor=.25'\nnormalise = 'range:low=-.5,high=1.5'",
                  "normalise = \"range:low=-0.5,high=1.5\"\nweight = \"twn:threshold=0.5\"\nlr = 0.1\n"
                  "schedule = \"cosine:factor=0.25\"\n");
-    assert_int_equal(config_set(&c, option_find("lr"), "0.25"), QG_OK);
+    assert_ok(config_set(&c, option_find("lr"), "0.25"));
     assert_true(c.recipe.lr == 0.25);
-    assert_int_equal(config_set(&c, option_find("budget"), "0.5h"), QG_OK);
+    assert_ok(config_set(&c, option_find("budget"), "0.5h"));
     assert_string_equal(config_text(&c, "budget"), "1800");
     assert_true(c.budget == 1800);
     config_free(&c);
@@ -496,12 +494,12 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
     assert_string_equal(text, "{\"a\":1.5}\n");
     fclose(f);
 
-    assert_int_equal(metrics_begin(&m, &(code_stats){ 0 }, &(learned_list){ 0 }), QG_OK);
-    assert_int_equal(metrics_add(&m, row, &(code_stats){ 0 }, &(learned_list){ 0 }), QG_OK);
+    assert_ok(metrics_begin(&m, &(code_stats){ 0 }, &(learned_list){ 0 }));
+    assert_ok(metrics_add(&m, row, &(code_stats){ 0 }, &(learned_list){ 0 }));
     assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
-    assert_int_equal(metrics_write(&m, in_room("metrics.csv")), QG_OK);
+    assert_ok(metrics_write(&m, in_room("metrics.csv")));
     metrics_end(&m);
-    assert_int_equal(metrics_read(&m, in_room("metrics.csv"), 1), QG_OK);
+    assert_ok(metrics_read(&m, in_room("metrics.csv"), 1));
     assert_true(m.last.train_loss == 1.25 && m.last.seconds == 2.5);
     metrics_end(&m);
 }

@@ -145,7 +145,7 @@ static void wrong_values_are_told_why(void **state)
         { LIST, 1, "x: marks is 1, not in [0, 1)" },
     };
     const double legal[QG_MAX_VALUES] = { 1, 4, 0.5, -1, 1, 2, 0, 0.25, 0.5 };
-    assert_int_equal(qg_keys_check("x", keys, legal), QG_OK);
+    assert_ok(qg_keys_check("x", keys, legal));
     for (int i = 0; i < COUNT(row); i++) {
         double value[QG_MAX_VALUES];
         memcpy(value, legal, sizeof value);

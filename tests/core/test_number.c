@@ -66,7 +66,7 @@ static void schedules_are_read_and_printed(void)
 {
     qg_schedule s;
     char        text[128];
-    assert_int_equal(qg_schedule_parse("step:at=0.5+0.75,factor=0.25,warmup=0.0625", &s), QG_OK);
+    assert_ok(qg_schedule_parse("step:at=0.5+0.75,factor=0.25,warmup=0.0625", &s));
     assert_true(s.milestone[0] == 0.5f && s.milestone[1] == 0.75f && s.factor == 0.25f && s.warmup == 0.0625f);
     qg_schedule_print(&s, text, sizeof text);
     assert_string_equal(text, "step:at=0.5+0.75,factor=0.25,warmup=0.0625");

@@ -57,7 +57,7 @@ static qg_params operands(const shapes *s)
     declare(&p, "x", s->x);
     declare(&p, "w", s->w);
     declare(&p, "b", (qg_shape){ 1, 1, 1, s->w.n });
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     for (int i = 0; i < 3; i++)
         fill_uniform(p.item[i]->value, qg_count(p.item[i]->shape), -1, 1, (uint64_t)i);
     return p;
@@ -81,7 +81,7 @@ static void run(const shapes *s, qg_params *p, way v, result *r)
     assert_non_null(y);
     assert_true(qg_shape_equal(y->shape, r->y));
     memcpy(r->out, y->data, qg_count(r->y) * sizeof *r->out);
-    assert_int_equal(qg_backward(t, weighed(t, y, r->dy)), QG_OK);
+    assert_ok(qg_backward(t, weighed(t, y, r->dy)));
     memcpy(r->dx, p->item[0]->grad, qg_count(s->x) * sizeof *r->dx);
     memcpy(r->dw, p->item[1]->grad, qg_count(s->w) * sizeof *r->dw);
     memcpy(r->db, p->item[2]->grad, (size_t)s->w.n * sizeof *r->db);
@@ -296,7 +296,7 @@ static void large_images_are_whole(void **state)
         const size_t   in = (size_t)s.c, out = (size_t)big[i].out, pixels = qg_count(s) / in;
         qg_params      p = { 0 };
         declare(&p, "x", s), declare(&p, "w", (qg_shape){ big[i].out, 1, 1, big[i].in });
-        assert_int_equal(qg_params_allocate(&p), QG_OK);
+        assert_ok(qg_params_allocate(&p));
         for (size_t k = 0; k < pixels * in; k++) p.item[0]->value[k] = (float)(1 + k % 7);
         for (size_t k = 0; k < in * out; k++) p.item[1]->value[k] = (float)(1 + k % 3);
         qg_tape *t = qg_tape_new();
@@ -309,7 +309,7 @@ static void large_images_are_whole(void **state)
             for (size_t c = 0; c < in; c++) sum += x[k / out * in + c] * w[k % out * in + c];
             if (y->data[k] != sum) fail_msg("y[%zu] is %g, not %g", k, (double)y->data[k], (double)sum);
         }
-        assert_int_equal(qg_backward(t, total(t, y)), QG_OK);
+        assert_ok(qg_backward(t, total(t, y)));
         for (size_t k = 0; k < pixels * in; k++) {
             float sum = 0;
             for (size_t o = 0; o < out; o++) sum += w[o * in + k % in];

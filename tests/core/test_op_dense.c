@@ -21,7 +21,7 @@ static qg_params operands(const struct sizes *s)
     declare(&p, "x", s->x);
     declare(&p, "w", (qg_shape){ s->o, s->x.h, s->x.w, s->x.c });
     declare(&p, "b", (qg_shape){ 1, 1, 1, s->o });
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     for (int i = 0; i < 3; i++)
         fill_uniform(p.item[i]->value, qg_count(p.item[i]->shape), -1, 1, (uint64_t)i);
     return p;
@@ -97,7 +97,7 @@ static void run(qg_params *p, way v, result *r)
     assert_true(qg_shape_equal(y->shape, (qg_shape){ (int)r->n, 1, 1, (int)r->o }));
     assert_true(y->flops == 2.0 * (double)(r->n * r->o * r->k) || v.twice);
     memcpy(r->y, y->data, r->n * r->o * sizeof *r->y);
-    assert_int_equal(qg_backward(t, weighed(t, y, r->dy)), QG_OK);
+    assert_ok(qg_backward(t, weighed(t, y, r->dy)));
     memcpy(r->dx, p->item[0]->grad, r->n * r->k * sizeof *r->dx);
     memcpy(r->dw, p->item[1]->grad, r->o * r->k * sizeof *r->dw);
     memcpy(r->db, p->item[2]->grad, r->o * sizeof *r->db);

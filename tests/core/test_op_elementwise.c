@@ -292,7 +292,7 @@ static void the_gradient_has_the_same_mask(void **state)
     fixture *f = *state;
     qg_var  *y = draw(f, 7, 0, 0.5f);
     y          = qg_dropout(f->t, qg_dropout(f->t, y, 0.25f), 0.1f);    /* fresh gradients too */
-    assert_int_equal(qg_backward(f->t, total(f->t, y)), QG_OK);
+    assert_ok(qg_backward(f->t, total(f->t, y)));
     assert_close(f->x->grad, y->data, M, 5e-7);     /* x = 1, so y is its slope; near 3, 2 ulps */
     int alive = 0;
     for (size_t i = 0; i < M; i++) alive += y->data[i] != 0;

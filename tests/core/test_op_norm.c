@@ -38,7 +38,7 @@ static fixture fixture_new(qg_shape s)
     f.beta  = declare(&f.p, "beta", c);
     f.mean  = qg_params_declare(&f.p, (qg_param){ .name = "mean", .shape = c, .group = QG_TRACKED });
     f.var   = qg_params_declare(&f.p, (qg_param){ .name = "var", .shape = c, .group = QG_TRACKED });
-    assert_int_equal(qg_params_allocate(&f.p), QG_OK);
+    assert_ok(qg_params_allocate(&f.p));
     fill_uniform(f.x->value, qg_count(s), -2, 3, 1);
     fill_uniform(f.gamma->value, (size_t)s.c, -1, 2, 2);
     fill_uniform(f.beta->value, (size_t)s.c, -1, 1, 3);
@@ -199,7 +199,7 @@ static void a_large_mean_costs_no_digits(void **state)
     qg_var *y = norm(&f, QG_TRAIN, (qg_norm_spec){ 0 });
     double  sum_y[17] = { 0 }, sum_dx[17] = { 0 };
     for (size_t i = 0; i < n; i++) sum_y[i % c] += (double)y->data[i];
-    assert_int_equal(qg_backward(f.t, weighed(f.t, y, r)), QG_OK);
+    assert_ok(qg_backward(f.t, weighed(f.t, y, r)));
     for (size_t i = 0; i < n; i++) sum_dx[i % c] += (double)f.x->grad[i];
     for (size_t k = 0; k < c; k++) {
         assert_true(fabs(sum_y[k]) < 1e-6 * (double)(n / c));
@@ -242,7 +242,7 @@ static void a_batch_without_variance_is_finite(void **state)
         /* z = beta but for x - mean, a rounding of 2^-26, times 1 / sqrt(eps) = 316 and gamma. */
         for (size_t k = 0; k < n; k++) assert_true(fabsf(y->data[k] - f.beta->value[k % 5]) < 2e-5f);
         for (int k = 0; k < 5; k++) assert_true(f.var->value[k] >= 0 && f.var->value[k] < 1e-12f);
-        assert_int_equal(qg_backward(f.t, weighed(f.t, y, r)), QG_OK);
+        assert_ok(qg_backward(f.t, weighed(f.t, y, r)));
         for (size_t k = 0; k < n; k++) assert_true(isfinite(f.x->grad[k]));
         /* One number is its own mean and cannot move y: a dz - a dz, a = gamma 316, rounded once. */
         for (size_t k = 0; n == 5 && k < 5; k++) assert_true(fabsf(f.x->grad[k]) < 632 * 0x1p-24f);

@@ -60,7 +60,7 @@ static qg_params operands(const way *v)
             .name  = names[i],
             .shape = i == X || i == ADD ? v->x : (qg_shape){ 1, 1, 1, i == SCALE || i == OFFSET ? 1 : v->x.c },
             .group = i >= MEAN ? QG_TRACKED : QG_WEIGHTS }));
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     for (int i = 0; i < ITEMS; i++)
         fill_uniform(p.item[i]->value, qg_count(p.item[i]->shape), i == X || i == BETA || i == MEAN ? -1 : 0.5f,
                      1.5f, 10 + (uint64_t)i);
@@ -196,7 +196,7 @@ static result run(way v, bool apart)
     assert_true(dy && r.y && r.grad);
     fill_uniform(dy, r.n, -1, 1, 3);
     memcpy(r.y, y->data, r.n * sizeof *r.y);
-    assert_int_equal(qg_backward(t, weighed(t, y, dy)), QG_OK);
+    assert_ok(qg_backward(t, weighed(t, y, dy)));
     memcpy(r.grad, p.grad, p.length * sizeof *r.grad);
     free(dy);
     qg_tape_free(t);
@@ -270,7 +270,7 @@ static void ties_go_to_the_first(void **state)
     p.item[VAR]->value[0] = 1, p.item[GAMMA]->value[0] = sqrtf(1 + 1e-5f);
     qg_tape *t = qg_tape_new();
     qg_tape_begin(t, QG_TRAIN, 1, 0);
-    assert_int_equal(qg_backward(t, total(t, build(t, &p, (void *)&v))), QG_OK);
+    assert_ok(qg_backward(t, total(t, build(t, &p, (void *)&v))));
     assert_close(p.item[X]->grad, dx, 16, 1e-6);        /* gamma / sqrt(var + eps) rounds twice */
     qg_tape_free(t);
     qg_params_release(&p);
@@ -284,7 +284,7 @@ static void what_needs_no_gradient_gets_none(void **state)
         p.item[frozen]->frozen = true;
         qg_tape *t = qg_tape_new();
         qg_tape_begin(t, QG_TRAIN, 1, 0);
-        assert_int_equal(qg_backward(t, total(t, build(t, &p, &v))), QG_OK);
+        assert_ok(qg_backward(t, total(t, build(t, &p, &v))));
         for (int i = X; i <= ADD; i++) {
             double length = 0;
             for (size_t k = 0; k < qg_count(p.item[i]->shape); k++) length += fabs((double)p.item[i]->grad[k]);

@@ -60,7 +60,7 @@ static void check_pool(bool max, bool fresh, qg_shape s, int size)
     float       *y = malloc(2 * m * sizeof *y), *dx = y + m;
     qg_tape     *t = qg_tape_new();
     assert_non_null(y);
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     /* Seven values, so that ties abound. */
     for (size_t i = 0; i < m; i++) x->value[i] = (float)((i * i + 3 * i) % 7) - 3;
     pool_ref(max, s, size, x->value, y, dx);
@@ -68,7 +68,7 @@ static void check_pool(bool max, bool fresh, qg_shape s, int size)
     qg_var *v = qg_parameter(t, x);
     if (fresh) v = qg_scale(t, v, 1);
     v = max ? qg_maxpool(t, v, size) : qg_avgpool(t, v, size);
-    assert_int_equal(qg_backward(t, total(t, v)), QG_OK);
+    assert_ok(qg_backward(t, total(t, v)));
     assert_true(qg_shape_equal(v->shape, (qg_shape){ s.n, s.h / size, s.w / size, s.c }));
     /* A mean of up to 81 values below 4: 81 roundings of 4e-7 before the division. */
     assert_close(v->data, y, qg_count(v->shape), max ? 0 : 1e-6);

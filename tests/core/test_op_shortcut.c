@@ -53,7 +53,7 @@ static void check(const struct geometry *g, bool twice)
     assert_true(qg_shape_equal(v->shape, ys));
     assert_memory_equal(v->data, y, m * sizeof *y);
     if (twice) v = qg_add(t, v, qg_shortcut(t, x, g->stride, g->channels));
-    assert_int_equal(qg_backward(t, weighed(t, v, dy)), QG_OK);
+    assert_ok(qg_backward(t, weighed(t, v, dy)));
     for (size_t i = 0; twice && i < n; i++) dx[i] *= 2;
     assert_memory_equal(p.item[0]->grad, dx, n * sizeof *dx);      /* copies and doublings are exact */
     free(y);

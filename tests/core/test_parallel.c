@@ -272,7 +272,7 @@ static void step(float *out, size_t *n_out)
     v         = qg_dropout(t, qg_hardtanh(t, v), 0.25f);
     v         = qg_avgpool(t, qg_maxpool(t, v, 2), 3);
     v         = qg_cross_entropy(t, qg_global_avgpool(t, v), labels);
-    assert_int_equal(qg_backward(t, v), QG_OK);
+    assert_ok(qg_backward(t, v));
     memcpy(out, p.grad, p.length * sizeof *out);
     out[p.length] = v->data[0];
     *n_out        = p.length + 1;
@@ -329,7 +329,7 @@ static void the_program_keeps_its_number_of_blas_threads(void **state)
         assert_int_equal(openblas_get_num_threads(), HOST);
         assert_true(multiply(NULL));
         assert_int_equal(openblas_get_num_threads(), HOST);
-        assert_int_equal(qg__eigen(2, a, values), QG_OK);
+        assert_ok(qg__eigen(2, a, values));
         assert_int_equal(openblas_get_num_threads(), HOST);
     }
     openblas_set_num_threads(1);

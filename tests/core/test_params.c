@@ -16,7 +16,7 @@ static qg_params three(void)
                                                       .shape  = { 1, 1, 1, 1 },
                                                       .group  = QG_BIASES,
                                                       .frozen = true }));
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     return p;
 }
 
@@ -105,11 +105,11 @@ static void the_digest_sees_names_shapes_and_values(void **state)
     assert_true(qg_params_digest(&q) != d);
     qg_params_release(&q);
     declare(&q, "conv1.weight", (qg_shape){ 3, 3, 1, 3 });
-    assert_int_equal(qg_params_allocate(&q), QG_OK);
+    assert_ok(qg_params_allocate(&q));
     const uint64_t other = qg_params_digest(&q);
     qg_params_release(&q);
     declare(&q, "conv1.weight", (qg_shape){ 3, 1, 3, 3 });
-    assert_int_equal(qg_params_allocate(&q), QG_OK);
+    assert_ok(qg_params_allocate(&q));
     assert_true(qg_params_digest(&q) != other);
     qg_params_release(&q);
     qg_params_release(&p);

@@ -91,7 +91,7 @@ static int set_up(void **state)
     f = (fixture){ .t = qg_tape_new() };
     if (!f.t) return -1;
     f.w = declare(&f.p, "w", (qg_shape){ 1, 1, 1, 4 });
-    assert_int_equal(qg_params_allocate(&f.p), QG_OK);
+    assert_ok(qg_params_allocate(&f.p));
     memcpy(f.w->value, (float[]){ 1, -2, 3, -4 }, 4 * sizeof(float));
     qg_tape_begin(f.t, QG_TRAIN, 1, 0);
     *state = &f;
@@ -119,7 +119,7 @@ static void a_var_used_twice_gets_both_gradients(void **state)
     qg_var  *w = qg_parameter(f->t, f->w);
     qg_var  *v = qg_scale(f->t, w, 2);
     v          = qg_add(f->t, qg_add(f->t, v, v), qg_add(f->t, v, w));    /* 3 v + w = 7 w */
-    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)), QG_OK);
+    assert_ok(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)));
     assert_grad(f, 7, 7, 7, 7);
 }
 
@@ -129,7 +129,7 @@ static void gradients_accumulate_until_somebody_clears_them(void **state)
     for (uint64_t step = 0; step < 3; step++) {
         qg_tape_begin(f->t, QG_TRAIN, 1, step);
         qg_var *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
-        assert_int_equal(qg_backward(f->t, loss), QG_OK);
+        assert_ok(qg_backward(f->t, loss));
     }
     assert_grad(f, 3, 3, 3, 3);
 }
@@ -144,7 +144,7 @@ static void assigning_ops_are_told_when_to_assign(void **state)
     qg_var  *others = sum(f->t, &sum_assigns, v, &assign);
     others          = qg_add(f->t, others, sum(f->t, &sum_adds, z, &add));
     others          = qg_add(f->t, others, sum(f->t, &sum_assigns, w, &direct));
-    assert_int_equal(qg_backward(f->t, qg_add(f->t, first, others)), QG_OK);
+    assert_ok(qg_backward(f->t, qg_add(f->t, first, others)));
     assert_true(!add.fresh && add.zeroed);              /* a plain op finds zeros */
     assert_true(assign.fresh);
     assert_true(!second.fresh && !second.zeroed);       /* the first one's gradient is there */
@@ -160,13 +160,13 @@ static void a_straight_through_op_shares_its_parameters_gradient(void **state)
     qg_var  *loss = qg_add(f->t, sum(f->t, &sum_assigns, qg_scale(f->t, q, 3), NULL),
                            sum(f->t, &sum_assigns, q, NULL));
     assert_true(loss->data[0] == 0.0f);
-    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_ok(qg_backward(f->t, loss));
     assert_int_equal(runs, 0);
     assert_null(q->grad);
     assert_grad(f, 4, 4, 4, 4);
     qg_tape_begin(f->t, QG_TRAIN, 1, 1);                /* and adds to what was there */
     q = sign(f->t, qg_parameter(f->t, f->w), &runs);
-    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_assigns, q, NULL)), QG_OK);
+    assert_ok(qg_backward(f->t, sum(f->t, &sum_assigns, q, NULL)));
     assert_grad(f, 5, 5, 5, 5);
 }
 
@@ -176,7 +176,7 @@ static void a_straight_through_op_runs_where_it_cannot_share(void **state)
     int      runs = 0;
     qg_var  *w    = qg_parameter(f->t, f->w);
     qg_var  *q    = sign(f->t, sign(f->t, w, &runs), &runs);        /* of a var: the outer runs */
-    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, q, NULL)), QG_OK);
+    assert_ok(qg_backward(f->t, sum(f->t, &sum_adds, q, NULL)));
     assert_int_equal(runs, 1);
     assert_grad(f, 1, 1, 1, 1);
 }
@@ -187,10 +187,10 @@ static void a_loss_may_itself_be_straight_through(void **state)
     qg_param *w    = declare(&p, "w", SCALAR);
     int       runs = 0;
     qg_tape  *t    = qg_tape_new();
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     w->grad[0] = 10;
     qg_tape_begin(t, QG_TRAIN, 1, 0);
-    assert_int_equal(qg_backward(t, sign(t, qg_parameter(t, w), &runs)), QG_OK);
+    assert_ok(qg_backward(t, sign(t, qg_parameter(t, w), &runs)));
     assert_int_equal(runs, 1);
     assert_true(w->grad[0] == 11.0f);
     qg_tape_free(t);
@@ -205,7 +205,7 @@ static void frozen_parameters_and_inputs_need_no_gradient(void **state)
     v            = qg_add(f->t, v, qg_input(f->t, (qg_tensor){ f->w->shape, f->w->value }));
     qg_var *loss = sum(f->t, &sum_adds, v, NULL);
     assert_false(loss->needs_grad);
-    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_ok(qg_backward(f->t, loss));
     assert_grad(f, 0, 0, 0, 0);
 }
 
@@ -262,7 +262,7 @@ static void gradient_buffers_are_used_again(void **state)
     for (int i = 0; i < DEPTH; i++) v = qg_scale(t, v, 1);
     v                    = sum(t, &sum_adds, v, NULL);
     const size_t forward = qg_tape_peak(t);
-    assert_int_equal(qg_backward(t, v), QG_OK);
+    assert_ok(qg_backward(t, v));
     /* An op's own gradient and its operand's: two buffers serve the whole chain. */
     assert_in_range(qg_tape_peak(t) - forward, C * sizeof(float), 2 * C * sizeof(float) + 4096);
     qg_tape_free(t);
@@ -300,7 +300,7 @@ static void assert_taken(weighing how, size_t least)
     qg_var *y = sum(t, &sum_assigns, qg_dense(t, v, q, NULL), NULL);
     if (how == SIGN_THAT_IS_READ_AGAIN) y = qg_add(t, y, sum(t, &sum_assigns, q, NULL));
     const size_t forward = qg_tape_peak(t), array = N * C * sizeof(float);
-    assert_int_equal(qg_backward(t, y), QG_OK);
+    assert_ok(qg_backward(t, y));
     assert_in_range(qg_tape_peak(t) - forward, least * array, least * array + N * N * sizeof(float) + SLACK);
     assert_memory_equal(saved, w->value, array);
     assert_true(!q->data == (how == SIGN || how == HALF_SIGN));
@@ -338,7 +338,7 @@ static void the_first_failure_sticks(void **state)
     qg_fail(QG_EIO, "something else in between");
     assert_failed(qg_backward(f->t, NULL), QG_EARG, "clip: lo 2");
     qg_tape_begin(f->t, QG_TRAIN, 1, 1);
-    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    assert_ok(qg_tape_status(f->t));
     assert_non_null(qg_relu(f->t, qg_parameter(f->t, f->w)));
 }
 
@@ -350,7 +350,7 @@ static void null_in_null_out_without_a_failure(void **state)
     assert_null(qg_add(f->t, w, NULL));
     assert_null(qg_add(f->t, NULL, w));
     assert_string_equal(qg_errmsg(), "untouched");
-    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    assert_ok(qg_tape_status(f->t));
     assert_int_equal(qg_backward(f->t, NULL), QG_ESTATE);
     assert_message("the loss is NULL, and no op of this step has failed: one was given NULL");
 }
@@ -456,9 +456,9 @@ static void a_loss_may_be_a_parameter(void **state)
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     assert_null(qg_parameter(t, w));
     assert_failed(qg_tape_status(t), QG_ESTATE, "w: used before the parameters are allocated");
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     qg_tape_begin(t, QG_TRAIN, 1, 0);
-    assert_int_equal(qg_backward(t, qg_parameter(t, w)), QG_OK);
+    assert_ok(qg_backward(t, qg_parameter(t, w)));
     assert_true(w->grad[0] == 1);
     qg_tape_free(t);
     qg_params_release(&p);
@@ -472,18 +472,18 @@ static void a_value_that_backward_took_is_not_read(void **state)
     float     x[64] = { 1 }, mean[4] = { 0 }, var[4] = { 1, 1, 1, 1 };
     qg_tape  *t     = qg_tape_new();
     int       runs  = 0;
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     qg_tape_begin(t, QG_TRAIN, 1, 0);
     qg_var *q = sign(t, qg_parameter(t, w), &runs);
     qg_var *y = qg_dense(t, qg_input(t, (qg_tensor){ { 1, 1, 1, 64 }, x }), q, NULL);
-    assert_int_equal(qg_backward(t, sum(t, &sum_adds, y, NULL)), QG_OK);
+    assert_ok(qg_backward(t, sum(t, &sum_adds, y, NULL)));
     assert_null(q->data);
     assert_null(qg_scale(t, q, 2));
     assert_failed(qg_tape_status(t), QG_ESTATE, "scale: its operand [4,1,1,64] has lost its value to backward");
     qg_tape_begin(t, QG_TRAIN, 1, 1);
     y = qg_dense(t, qg_input(t, (qg_tensor){ { 1, 1, 1, 64 }, x }), qg_parameter(t, w), NULL);
     qg_var *z = qg_norm(t, y, NULL, NULL, (qg_norm_spec){ .mean = mean, .var = var, .frozen = true });
-    assert_int_equal(qg_backward(t, sum(t, &sum_adds, z, NULL)), QG_OK);
+    assert_ok(qg_backward(t, sum(t, &sum_adds, z, NULL)));
     assert_null(y->data);
     assert_non_null(z->data);
     assert_none(qg_scale(t, y, 2), "scale: its operand [1,1,1,4] has lost its value to backward");
@@ -539,7 +539,7 @@ static void operands_of_another_tape_are_refused(void **state)
     assert_int_equal(qg_tape_status(other), QG_ESTATE);
     assert_int_equal(w->readers, 0);
     assert_failed(qg_backward(other, y), QG_ESTATE, "sum: its operand [1,1,1,4] is of another tape");
-    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    assert_ok(qg_tape_status(f->t));
     qg_tape_free(other);
 }
 
@@ -547,14 +547,14 @@ static void a_tape_is_walked_once(void **state)
 {
     fixture *f    = *state;
     qg_var  *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
-    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_ok(qg_backward(f->t, loss));
     assert_failed(qg_backward(f->t, loss), QG_ESTATE, "walked before");
     loss->data = NULL;                          /* as of a value that gave way to a gradient */
     assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
     assert_grad(f, 1, 1, 1, 1);
     qg_tape_begin(f->t, QG_TRAIN, 1, 1);
     loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
-    assert_int_equal(qg_backward(f->t, loss), QG_OK);
+    assert_ok(qg_backward(f->t, loss));
     assert_grad(f, 2, 2, 2, 2);
 }
 
@@ -568,10 +568,10 @@ static void a_view_is_its_operand_with_a_backward_of_its_own(void **state)
     assert_ptr_equal(y->data, x->data);
     assert_ptr_equal(y->sums, sums);
     assert_true(y->needs_grad && qg_shape_equal(y->shape, x->shape));
-    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_assigns, qg_add(f->t, y, x), NULL)), QG_OK);
+    assert_ok(qg_backward(f->t, sum(f->t, &sum_assigns, qg_add(f->t, y, x), NULL)));
     assert_grad(f, 4.5f, 4.5f, 4.5f, 4.5f);     /* 3 (1/2 + 1) */
     assert_null(qg_record_view(f->t, &half_op, NULL));
-    assert_int_equal(qg_tape_status(f->t), QG_OK);
+    assert_ok(qg_tape_status(f->t));
 }
 
 static void a_profile_counts_calls(void **state)
@@ -583,7 +583,7 @@ static void a_profile_counts_calls(void **state)
     qg_var *w = qg_parameter(f->t, f->w);
     qg_var *v = qg_add(f->t, qg_relu(f->t, w), qg_relu(f->t, w));
     v->flops  = 8;
-    assert_int_equal(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)), QG_OK);
+    assert_ok(qg_backward(f->t, sum(f->t, &sum_adds, v, NULL)));
     qg_tape_profile(f->t, NULL);
     int found = 0;
     for (int i = 0; i < p.rows; i++) {

@@ -168,7 +168,7 @@ static void test_keyed_by_image_and_epoch(void **state)
     qg_loader *s = coded((qg_loader_spec){ .batch = 31, .seed = 5, .augment = ALL });
     uint32_t   order[N];
     qg_permutation(qg_rng_fork(qg_rng_fork(5, QG_STREAM_SHUFFLE), 1), N, order);
-    assert_int_equal(qg_loader_seek(s, 1, 4), QG_OK);
+    assert_ok(qg_loader_seek(s, 1, 4));
     int at = 4 * 31;
     for (qg_batch b; qg_loader_next(s, &b);)
         for (int i = 0; i < b.x.shape.n; i++, at++)

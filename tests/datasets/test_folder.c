@@ -164,7 +164,7 @@ static void test_classes_that_differ_are_named(void **state)
     char where[3][ROOM_BYTES];
     for (int i = 0; i < 8; i++) make_class(names[i]);
     for (int i = 0; i < 3; i++) strcpy(where[i], in_room((const char *const[]){ "a", "b", "c" }[i]));
-    assert_int_equal(qg_folder_same_classes(where[0], where[0]), QG_OK);
+    assert_ok(qg_folder_same_classes(where[0], where[0]));
     assert_failed(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT, "b' has the class 'z' where '");
     assert_message("a' has 'y'");
     assert_failed(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 classes, '");

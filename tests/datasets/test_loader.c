@@ -174,7 +174,7 @@ static void check_seek(qg_loader_spec spec, qg_loader *jumping, uint64_t epoch, 
         while (qg_loader_next(running, &a)) continue;
     for (uint64_t k = 0; k < batch; k++) assert_true(qg_loader_next(running, &a));
 
-    assert_int_equal(qg_loader_seek(jumping, epoch, batch), QG_OK);
+    assert_ok(qg_loader_seek(jumping, epoch, batch));
     for (int ends = 0; ends < 2;) {
         uint64_t at[4];
         qg_loader_tell(running, &at[0], &at[1]);
@@ -202,7 +202,7 @@ static void test_seek_is_running_there(void **state)
             for (uint64_t batch = 0; batch <= 5; batch++) {
                 check_seek(spec, l, epoch, batch);
                 /* Again, from within another epoch. */
-                assert_int_equal(qg_loader_seek(l, 7, 3), QG_OK);
+                assert_ok(qg_loader_seek(l, 7, 3));
                 qg_batch b;
                 assert_true(qg_loader_next(l, &b));
                 assert_int_equal(b.step, 7 * 5 + 3);
@@ -215,7 +215,7 @@ static void test_seek_is_running_there(void **state)
 static void test_seek_out_of_range(void **state)
 {
     qg_loader *l = numbered(33, (qg_loader_spec){ .batch = 8 });
-    assert_int_equal(qg_loader_seek(l, 2, 4), QG_OK);
+    assert_ok(qg_loader_seek(l, 2, 4));
     assert_int_equal(qg_loader_seek(l, 0, 6), QG_EARG);
     assert_string_equal(qg_errmsg(), "seek to batch 6, but an epoch has batches 0..5");
     assert_int_equal(qg_loader_seek(l, UINT64_MAX / 5, 0), QG_EARG);
@@ -225,7 +225,7 @@ static void test_seek_out_of_range(void **state)
     qg_loader_tell(l, &epoch, &batch);
     assert_true(epoch == 2 && batch == 4);
 
-    assert_int_equal(qg_loader_seek(l, UINT64_MAX / 5 - 2, 4), QG_OK);
+    assert_ok(qg_loader_seek(l, UINT64_MAX / 5 - 2, 4));
     qg_batch b;
     assert_true(qg_loader_next(l, &b));
     assert_true(b.step == (UINT64_MAX / 5 - 2) * 5 + 4);

@@ -163,7 +163,7 @@ static void test_whitens(void **state)
     static double g[N * ROW], white[N * ROW], v[ROW * ROW], c[ROW * ROW], d[ROW];
     contrast_ref(g);
     covariance(g, v);
-    assert_int_equal(qg__eigen(ROW, v, d), QG_OK);
+    assert_ok(qg__eigen(ROW, v, d));
     assert_true(d[ROW - 1] > 50 && d[ROW / 2] > 10);        /* most directions are kept */
     assert_true(d[0] < 1e-9);                               /* GCN took one off: the mean of an image */
 
@@ -209,7 +209,7 @@ static void test_eigen(void **state)
     memcpy(v, a, sizeof a);
     for (int i = 0; i < M; i++)
         for (int k = i + 1; k < M; k++) v[i * M + k] = NAN;          /* not read */
-    assert_int_equal(qg__eigen(M, v, d), QG_OK);
+    assert_ok(qg__eigen(M, v, d));
     for (int i = 0; i < M; i++) {
         assert_true(i == 0 || d[i] >= d[i - 1]);
         for (int k = 0; k < M; k++) {

@@ -78,7 +78,7 @@ static void gradients_of_a_whole_norm(void **state)
     qg_params *p = qg_net_build(net);
     assert_non_null(p);
     fill_uniform(image, NUMBERS, -1, 1, 4);
-    assert_int_equal(qg_backward(t, qg_squared_hinge(t, run(net, t, QG_TRAIN, image), label)), QG_OK);
+    assert_ok(qg_backward(t, qg_squared_hinge(t, run(net, t, QG_TRAIN, image), label)));
     qg_param *w = qg_params_find(p, "fc1.weight");
     /* Central differences of the loss, in float: h^2 of its third derivative and 1e-7 / h. */
     for (size_t i = 0; i < qg_count(w->shape); i += 11) {

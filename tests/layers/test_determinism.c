@@ -116,11 +116,11 @@ static void a_file_in_between_changes_no_bit(void **state)
         train(&before, HALF);
         train(&after, 1);           /* overwritten by what is loaded */
         qg_state *saved = state_of(&before), *loaded = state_of(&after);
-        assert_int_equal(qg_state_save(saved, path), QG_OK);
+        assert_ok(qg_state_save(saved, path));
         if (qg_state_load(loaded, path)) fail_msg("%s", qg_errmsg());
         qg_state_free(saved), qg_state_free(loaded);
         assert_true(digest(&after) == digest(&before));
-        assert_int_equal(qg_loader_seek(after.train, 0, HALF), QG_OK);
+        assert_ok(qg_loader_seek(after.train, 0, HALF));
         train(&after, STEPS - HALF);
         assert_true(digest(&after) == expected[net]);
         run_free(&before), run_free(&after);

@@ -52,7 +52,7 @@ static void run(small *s, qg_mode mode, uint64_t step)
     if (!l) fail_msg("%s", qg_errmsg());
     s->loss = l->data[0];
     qg_params_clear_gradients(s->params);
-    if (mode == QG_TRAIN) assert_int_equal(qg_backward(s->tape, l), QG_OK);
+    if (mode == QG_TRAIN) assert_ok(qg_backward(s->tape, l));
 }
 
 static void step_small(small *s, uint64_t step)

@@ -23,7 +23,7 @@ static tiny_net net_new(int ternary, bool fused)
     tiny_net net = { .fused = fused };
     if (ternary) net.weight = qg_twn((qg_twn_spec){ 0 });
     for (int i = 0; i < PARAMS; i++) declare(&net.p, golden_params[i].name, golden_params[i].shape);
-    assert_int_equal(qg_params_allocate(&net.p), QG_OK);
+    assert_ok(qg_params_allocate(&net.p));
     assert_true(net.p.length <= sizeof net.velocity / sizeof *net.velocity);
     for (int i = 0; i < PARAMS; i++)
         memcpy(net.p.item[i]->value, golden_params[i].start,

@@ -35,8 +35,8 @@ static void step(small_net *net, qg_mode mode, int batch, uint64_t at)
     v         = qg_bias(t, v, qg_parameter(t, net->scale));
     qg_var *loss = qg_cross_entropy(t, v, net->labels);
     loss         = qg_add(t, loss, qg_squared_hinge(t, v, net->labels));
-    if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss), QG_OK);
-    assert_int_equal(qg_tape_status(t), QG_OK);
+    if (mode == QG_TRAIN) assert_ok(qg_backward(t, loss));
+    assert_ok(qg_tape_status(t));
 }
 
 static void no_heap_after_the_first_step(void **state)
@@ -106,7 +106,7 @@ static void no_heap_in_nets_with_schemes(void **state)
             qg_var *loss = qg_cross_entropy(
                 t, qg_net_forward(net, t, (qg_tensor){ { batch, 9, 9, C }, images }), labels);
             if (mode == QG_TRAIN) assert_int_equal(qg_backward(t, loss) || qg_optim_step(o), 0);
-            assert_int_equal(qg_tape_status(t), QG_OK);
+            assert_ok(qg_tape_status(t));
             if (i == 2) warm = heap_calls;      /* each mode and batch size has been there */
             if (i > 2) assert_int_equal(heap_calls, warm);
         }

@@ -155,8 +155,8 @@ static void a_net_survives_its_file(void **state)
     float    logits[N * CLASSES];
     forward(a, t, QG_TRAIN);            /* moves the running statistics */
     memcpy(logits, forward(a, t, QG_EVAL)->data, sizeof logits);
-    assert_int_equal(qg_net_save(a, path), QG_OK);
-    assert_int_equal(qg_net_load(b, path), QG_OK);
+    assert_ok(qg_net_save(a, path));
+    assert_ok(qg_net_load(b, path));
     assert_true(qg_params_digest(qg_net_params(a)) == qg_params_digest(qg_net_params(b)));
     assert_memory_equal(forward(b, t, QG_EVAL)->data, logits, sizeof logits);
     qg_tape_free(t);
@@ -168,7 +168,7 @@ static void exchange(float was, float is)
 {
     unsigned char *bytes;
     size_t         n, at = 0;
-    assert_int_equal(qg_file_read(path, 1 << 20, &bytes, &n), QG_OK);
+    assert_ok(qg_file_read(path, 1 << 20, &bytes, &n));
     while (at + sizeof was <= n && memcmp(bytes + at, &was, sizeof was)) at++;
     assert_true(at + sizeof was <= n);
     memcpy(bytes + at, &is, sizeof is);
@@ -189,7 +189,7 @@ static void values_that_are_not_finite_are_refused(void **state)
     for (int i = 0; i < COUNT(bad); i++) {
         const float good = gamma->value[2], marked = 1234.5f;
         gamma->value[2]  = marked;
-        assert_int_equal(qg_net_save(net, path), QG_OK);
+        assert_ok(qg_net_save(net, path));
         gamma->value[2] = bad[i];
         assert_int_equal(qg_net_save(net, path), QG_ENAN);      /* the file stays */
         assert_message("bn1.gamma has the value");
@@ -221,7 +221,7 @@ static void a_foreign_file_is_refused_with_every_mismatch(void **state)
     qg_net_batchnorm(other);
     qg_net_dense(other, (qg_dense_spec){ .out = CLASSES, .name = "head" });
     assert_non_null(qg_net_build(other));
-    assert_int_equal(qg_net_save(narrow, path), QG_OK);
+    assert_ok(qg_net_save(narrow, path));
     const uint64_t before = qg_params_digest(qg_net_params(other));
     assert_int_equal(qg_net_load(other, path), QG_ESHAPE);
     static const char *const said[] = {

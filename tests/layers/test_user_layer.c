@@ -136,8 +136,8 @@ static void it_trains_and_survives_its_file(void **state)
     }
     assert_true(loss < first / 2);
     assert_true(qg_params_find(qg_net_params(net), "off2.b")->value[0] != 0);
-    assert_int_equal(qg_net_save(net, in_room("net")), QG_OK);
-    assert_int_equal(qg_net_load(other, in_room("net")), QG_OK);
+    assert_ok(qg_net_save(net, in_room("net")));
+    assert_ok(qg_net_load(other, in_room("net")));
     assert_true(qg_params_digest(qg_net_params(net)) == qg_params_digest(qg_net_params(other)));
     qg_tape_free(t);
     qg_optim_free(o);

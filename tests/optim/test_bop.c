@@ -21,7 +21,7 @@ static pair open_pair(bool flips)
         &k.p, (qg_param){ .name = "w", .shape = { ROWS, 1, 1, COLUMNS }, .flips = flips });
     k.b = qg_params_declare(&k.p,
                             (qg_param){ .name = "b", .shape = { 1, 1, 1, OTHERS }, .group = QG_BIASES });
-    assert_int_equal(qg_params_allocate(&k.p), QG_OK);
+    assert_ok(qg_params_allocate(&k.p));
     for (size_t i = 0; i < FLIPPED; i++) k.w->value[i] = qg_uniform(1, i) < 0.5f ? -1.0f : 1.0f;
     fill_uniform(k.b->value, OTHERS, -1, 1, 2);
     return k;

@@ -53,13 +53,13 @@ static void updates_are_torchs(void **state)
     for (int row = 0; row < COUNT(originals); row++) {
         qg_params p = { 0 };
         assert_non_null(qg_params_declare(&p, (qg_param){ .name = "w", .shape = { 1, 1, 1, 3 } }));
-        assert_int_equal(qg_params_allocate(&p), QG_OK);
+        assert_ok(qg_params_allocate(&p));
         memcpy(p.item[0]->value, (float[]){ 0.5f, -0.25f, 1.0f }, 3 * sizeof(float));
         qg_optim *o = make(&p, originals[row].sgd, originals[row].adam);
         for (int k = 0; k < 4; k++) {
             for (int i = 0; i < 3; i++)
                 p.item[0]->grad[i] = 0.1f * (float)(i + 1) * ((i + k) % 2 == 0 ? 1.0f : -0.5f);
-            assert_int_equal(qg_optim_step(o), QG_OK);
+            assert_ok(qg_optim_step(o));
         }
         /* Four steps of a few roundings each, of values up to 1: 2^-24 apiece. */
         for (int i = 0; i < 3; i++)
@@ -173,7 +173,7 @@ static void follow_definition(const struct definition *d)
     for (int step = 1; step <= 5; step++) {
         small_set_gradients(&p, step);
         step_ref(r, &p, d->update, (double)lr, step);
-        assert_int_equal(qg_optim_step(o), QG_OK);
+        assert_ok(qg_optim_step(o));
         for (size_t k = 0; k < p.length; k++) assert_true(p.grad[k] == 0);
         if (step == 3) qg_optim_set_lr(o, lr = 0.5f * lr);
     }

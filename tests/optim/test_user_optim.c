@@ -19,12 +19,12 @@ static void a_rule_is_all_there_is_to_it(void **state)
     qg_params p = { 0 };
     qg_param *w = declare(&p, "w", (qg_shape){ 1, 1, 1, 3 });
     w->clip     = 0.75f;
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     qg_optim *o = qg_optim_new(&p, &sign_rule, NULL, 0, 0.5f, 0);
     if (!o) fail_msg("%s", qg_errmsg());
     for (int step = 0; step < 2; step++) {
         w->grad[0] = 3, w->grad[1] = -1e-9f, w->grad[2] = 0;
-        assert_int_equal(qg_optim_step(o), QG_OK);
+        assert_ok(qg_optim_step(o));
     }
     assert_true(w->value[0] == -0.75f && w->value[1] == 0.75f && w->value[2] == 0);
     assert_true(w->grad[0] == 0);

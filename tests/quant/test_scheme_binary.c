@@ -43,12 +43,12 @@ static void draws_are_those_of_the_operator(void **state)
         const qg_array x = rig_array(c.x->shape, c.x->value);
         qg_array       y = rig_array(c.x->shape, expected);
         qg_tape_begin(c.t, QG_TRAIN, RIG_KEY, 2);
-        assert_int_equal(qg_stochastic_sign_quantizer(&x, qg_tape_key(c.t), &y), QG_OK);
+        assert_ok(qg_stochastic_sign_quantizer(&x, qg_tape_key(c.t), &y));
         expect_values(&c, QG_TRAIN, expected);
         expect_values(&c, QG_TRAIN, expected);      /* the same key and step, the same draws */
         backward_rig(&c);
         assert_memory_equal(c.x->grad, c.dy, c.n * sizeof(float));
-        assert_int_equal(qg_sign_quantizer(&x, &y), QG_OK);
+        assert_ok(qg_sign_quantizer(&x, &y));
         expect_values(&c, QG_EVAL, expected);
         assert_codes_give_values(&c, -1, 1, 0);
         close_rig(&c);
@@ -160,7 +160,7 @@ static void latent_weights_stay_in_the_box(void **state)
         qg_optim  *o   = qg_adam(p, (qg_adam_spec){ .lr = 0.7f });
         for (int step = 0; step < 3; step++) {
             for (size_t i = 0; i < p->length; i++) p->grad[i] = i % 2 ? 1.0f : -1.0f;
-            assert_int_equal(qg_optim_step(o), QG_OK);
+            assert_ok(qg_optim_step(o));
         }
         assert_true(k == 2 ? largest(p->item[0]) > 1 : largest(p->item[0]) == 1);
         assert_true(largest(p->item[1]) > 1);       /* a bias is no latent weight */

@@ -148,8 +148,8 @@ static void gradients_are_those_of_the_operator(void **state)
         qg_tape_begin(c.t, QG_TRAIN, RIG_KEY, 5);
         const qg_array dy = rig_array(c.x->shape, c.dy);
         qg_array       y = rig_array(c.x->shape, expected), u = rig_array(c.x->shape, noise);
-        assert_int_equal(qg_dorefa_gradient_noise(qg_tape_key(c.t), bits, &u), QG_OK);
-        assert_int_equal(qg_dorefa_gradient_quantizer(&dy, bits, noisy ? &u : NULL, &y), QG_OK);
+        assert_ok(qg_dorefa_gradient_noise(qg_tape_key(c.t), bits, &u));
+        assert_ok(qg_dorefa_gradient_quantizer(&dy, bits, noisy ? &u : NULL, &y));
         /* == and not the bits: 0 + -0 is 0 where the gradient of a parameter accumulates. */
         for (size_t i = 0; i < c.n; i++) assert_true(c.x->grad[i] == expected[i]);
         for (size_t i = 0; i < qg_row(c.x->shape); i++) assert_true(c.x->grad[i] == 0.0f);
@@ -172,7 +172,7 @@ static void gradients_accumulate(void **state)
         backward_rig(&c);
         const qg_array dy = rig_array(c.x->shape, c.dy);
         qg_array       y  = rig_array(c.x->shape, expected);
-        assert_int_equal(qg_dorefa_gradient_quantizer(&dy, 3, NULL, &y), QG_OK);
+        assert_ok(qg_dorefa_gradient_quantizer(&dy, 3, NULL, &y));
         for (size_t i = 0; i < c.n; i++) expected[i] += c.dy[i];
         assert_close(c.x->grad, expected, c.n, 0);
         close_rig(&c);

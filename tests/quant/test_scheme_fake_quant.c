@@ -61,9 +61,8 @@ static void compare_channels(qg_shape shape, qg_role role)
     g.data  = turned + n;
     y.data  = y_expected;
     dx.data = dx_expected;
-    assert_int_equal(qg_fake_quant_with_min_max_vars_per_channel(a, &x, &min, &max, &y), QG_OK);
-    assert_int_equal(
-        qg_fake_quant_with_min_max_vars_per_channel_gradient(a, &g, &x, &min, &max, &dx, &dmin, &dmax), QG_OK);
+    assert_ok(qg_fake_quant_with_min_max_vars_per_channel(a, &x, &min, &max, &y));
+    assert_ok(qg_fake_quant_with_min_max_vars_per_channel_gradient(a, &g, &x, &min, &max, &dx, &dmin, &dmax));
     for (size_t k = 0; k < n; k++) {
         const size_t from = rows ? k % d * other + k / d : k;
         assert_true(r.y->data[from] == y_expected[k]);
@@ -100,7 +99,7 @@ static void current_is_symmetric(void **state)
                 float m = 0.0f;
                 for (size_t j = 0; j < row; j++) m = fmaxf(m, fabsf(r.x->value[k * row + j]));
                 qg_fake_quant_range range;
-                assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 8, true }, -m, m, &range), QG_OK);
+                assert_ok(qg_fake_quant_nudge((qg_fake_quant_attrs){ 8, true }, -m, m, &range));
                 assert_int_equal(range.zero_point, 128);
                 (per_channel ? qg_fake_quant_multiply : qg_fake_quant_divide)(&range, row, r.x->value + k * row,
                                                                               y_expected + k * row);
@@ -108,7 +107,7 @@ static void current_is_symmetric(void **state)
             assert_memory_equal(r.y->data, y_expected, n * sizeof *y_expected);
             assert_codes_give_values(&r, -127, 127, 0);
             memset(r.x->value, 0, n * sizeof *r.x->value);
-            assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+            assert_ok(run_rig(&r, QG_EVAL, 0));
             for (size_t k = 0; k < n; k++) assert_true(r.y->data[k] == 0.0f);
             close_rig(&r);
         }
@@ -126,7 +125,7 @@ static void slope_is_that_of_the_nudged_clip(void **state)
 {
     const float         learned[QG_MAX_LEARNED] = { -0.5f, 1.0f, 1.0f };
     qg_fake_quant_range r;
-    assert_int_equal(qg_fake_quant_nudge((qg_fake_quant_attrs){ 3, false }, -0.5f, 1.0f, &r), QG_OK);
+    assert_ok(qg_fake_quant_nudge((qg_fake_quant_attrs){ 3, false }, -0.5f, 1.0f, &r));
     float limits[2] = { r.nmin, r.nmax };
     assert_true(r.nmin != -0.5f);       /* or the test could not tell which of the two is used */
     assert_slope(qg_fake_quant((qg_fake_quant_spec){ .bits = 3 }), QG_INPUT, learned, clip, limits, -2.0f, 2.0f);
@@ -165,7 +164,7 @@ static void gradients_of_the_range_are_those_of_the_loss(void **state)
         k.x          = side ? 1.5f : -1.5f;
         qg_params p  = { 0 };
         declare(&p, side ? "max" : "min", (qg_shape){ 1, 1, 1, 1 });
-        assert_int_equal(qg_params_allocate(&p), QG_OK);
+        assert_ok(qg_params_allocate(&p));
         p.item[0]->value[0] = side ? 1.0f : -1.0f;
         assert_gradcheck((qg_gradcheck_spec){ .name = "range", .params = &p, .build = build, .context = &k });
         qg_params_release(&p);
@@ -183,7 +182,7 @@ static void learned_range_stays_legal(void **state)
     r.learned[MIN]->value[0]  = 0.5f;       /* turned over */
     r.learned[MAX]->value[0]  = -0.25f;
     r.learned[SEEN]->value[0] = 1.0f;
-    assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+    assert_ok(run_rig(&r, QG_EVAL, 0));
     assert_true(r.learned[MIN]->value[0] == 0.5f && r.learned[MAX]->value[0] == -0.25f);
     train_rig(&r, 0, g);
     assert_true(r.learned[MIN]->value[0] == 0.0f && r.learned[MAX]->value[0] == 0x1p-30f);
@@ -203,7 +202,7 @@ static void learned_range_starts_from_the_first_values(void **state)
     start_rig(&r, false);
     memcpy(r.x->value, (float[]){ 1.0f, 5.0f, 2.0f, NAN }, sizeof g);
     train_rig(&r, 2, g);            /* waits */
-    assert_int_equal(run_rig(&r, QG_EVAL, 3), QG_OK);
+    assert_ok(run_rig(&r, QG_EVAL, 3));
     assert_true(r.learned[SEEN]->value[0] == 0.0f && r.y->data[0] == 1.0f);
     train_rig(&r, 3, g);
     assert_true(r.learned[SEEN]->value[0] == 1.0f);
@@ -290,7 +289,7 @@ static void span_says_how_far_a_range_is_from_its_tensor(void **state)
     r.learned[MIN]->value[0] = -8.0f;
     r.learned[MAX]->value[0] = 8.0f;
     train_rig(&r, 1023, g);
-    assert_int_equal(run_rig(&r, QG_EVAL, 1024), QG_OK);
+    assert_ok(run_rig(&r, QG_EVAL, 1024));
     assert_true(r.learned[SPAN]->value[0] == 1.0f);
     train_rig(&r, 1024, g);
     assert_true(r.learned[SPAN]->value[0] == 0.25f);
@@ -308,7 +307,7 @@ static void observed_range_is_a_moving_average(void **state)
     q.after = 2;
     open_rig(&r, q, QG_INPUT, (qg_shape){ 1, 1, 1, 3 });
     memcpy(r.x->value, (float[]){ -1.0f, NAN, 4.0f }, sizeof g);
-    assert_int_equal(run_rig(&r, QG_EVAL, 3), QG_OK);       /* nothing to quantize with: passes */
+    assert_ok(run_rig(&r, QG_EVAL, 3));       /* nothing to quantize with: passes */
     assert_true(r.y->data[2] == 4.0f && r.learned[SEEN]->value[0] == 0.0f);
     train_rig(&r, 0, g);                                    /* waits, and looks already */
     assert_true(r.y->data[0] == -1.0f);
@@ -321,7 +320,7 @@ static void observed_range_is_a_moving_average(void **state)
     train_rig(&r, 3, g);
     assert_true(r.learned[MAX]->value[0] == 5.0f && r.y->data[0] < 5.1f);
     r.x->value[0] = 9.0f;
-    assert_int_equal(run_rig(&r, QG_EVAL, 4), QG_OK);       /* never in evaluation */
+    assert_ok(run_rig(&r, QG_EVAL, 4));       /* never in evaluation */
     assert_true(r.learned[MAX]->value[0] == 5.0f);
     train_rig(&r, 5, g);                                    /* frozen */
     assert_true(r.learned[MIN]->value[0] == -0.75f && r.learned[MAX]->value[0] == 5.0f);

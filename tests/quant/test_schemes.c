@@ -60,7 +60,7 @@ static void codes_times_scales_are_what_apply_gives(void **state)
                 qg_codes       c = { .code = malloc(n * sizeof *c.code), .scale = x + n };
                 assert_true(x && c.code);
                 fill(x, n, how);
-                assert_int_equal(qg_encode(q, (qg_tensor){ shapes[i], x }, NULL, &c), QG_OK);
+                assert_ok(qg_encode(q, (qg_tensor){ shapes[i], x }, NULL, &c));
                 assert_int_equal(c.bits, q.bits);
                 assert_int_equal(c.n_scale, q.per_channel ? shapes[i].n : 1);
                 qg_tape_begin(t, QG_EVAL, 1, 0);
@@ -101,7 +101,7 @@ static void weight_gradient(qg_quant q, bool derived, float *grad)
     v         = qg_quantize(t, q, v, NULL);
     qg_var *y = qg_add(t, qg_conv2d(t, x, v, NULL, (qg_conv_spec){ 0 }),
                        qg_conv2d(t, x, v, NULL, (qg_conv_spec){ 0 }));
-    assert_int_equal(qg_backward(t, weighed(t, y, dy)), QG_OK);
+    assert_ok(qg_backward(t, weighed(t, y, dy)));
     memcpy(grad, w->grad, 7 * 45 * sizeof *grad);
     qg_tape_free(t);
     qg_params_release(&p);
@@ -245,7 +245,7 @@ static void sign_as_an_activation_is_sign_as_an_op(void **state)
     qg_params p = { 0 };
     qg_param *x = declare(&p, "x", (qg_shape){ 1, 1, 1, M });
     qg_tape  *t = qg_tape_new();
-    assert_int_equal(qg_params_allocate(&p), QG_OK);
+    assert_ok(qg_params_allocate(&p));
     fill_uniform(x->value, M, -2, 2, 1), fill_uniform(dy, M, -1, 1, 2);
     x->value[7] = 0, x->value[8] = -0.0f;
     qg_tape_begin(t, QG_TRAIN, 1, 0);
@@ -253,7 +253,7 @@ static void sign_as_an_activation_is_sign_as_an_op(void **state)
     f.forward(&f, M, x->value, y);
     assert_memory_equal(v->data, y, sizeof y);
     assert_true(y[7] == 1 && y[8] == 1);
-    assert_int_equal(qg_backward(t, weighed(t, v, dy)), QG_OK);
+    assert_ok(qg_backward(t, weighed(t, v, dy)));
     f.backward(&f, M, x->value, dy, dx, NULL);
     assert_memory_equal(x->grad, dx, sizeof dx);
     f.backward(&f, M, x->value, dy, dy, NULL);          /* dx may be dy */
@@ -482,7 +482,7 @@ static void scales_are_per_channel_where_the_scheme_has_them(void **state)
         for (int i = 0; i < COUNT(either); i++) {
             qg_quant q    = either[i];
             q.per_channel = p;
-            assert_int_equal(qg_quant_check(q), QG_OK);
+            assert_ok(qg_quant_check(q));
         }
     }
 }

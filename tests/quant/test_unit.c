@@ -12,7 +12,7 @@ static void assert_values(qg_quant q, size_t n, const float *x, const float *exp
     rig r;
     open_rig(&r, q, QG_INPUT, (qg_shape){ 1, 1, 1, (int)n });
     memcpy(r.x->value, x, n * sizeof *x);
-    assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+    assert_ok(run_rig(&r, QG_EVAL, 0));
     assert_close(r.y->data, expected, n, 0);
     close_rig(&r);
 }
@@ -38,7 +38,7 @@ static void levels_are_symmetric(void **state)
         rig r;
         open_rig(&r, unit(bits, true), QG_INPUT, (qg_shape){ 1, 1, MANY, 1 });
         for (int i = 0; i < MANY; i++) r.x->value[i] = (float)(i - MANY / 2) / 1500;
-        assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+        assert_ok(run_rig(&r, QG_EVAL, 0));
         for (int i = 0; i < MANY; i++) assert_true(r.y->data[i] == -r.y->data[MANY - 1 - i]);
         close_rig(&r);
     }
@@ -50,7 +50,7 @@ static void nan_stays(void **state)
         rig r;
         open_rig(&r, unit(2, zero), QG_INPUT, (qg_shape){ 1, 1, 1, 1 });
         r.x->value[0] = NAN;
-        assert_int_equal(run_rig(&r, QG_EVAL, 0), QG_OK);
+        assert_ok(run_rig(&r, QG_EVAL, 0));
         assert_true(isnan(r.y->data[0]));
         close_rig(&r);
     }

@@ -29,7 +29,7 @@ void open_rig(rig *r, qg_quant q, qg_role role, qg_shape x)
                                     .group = l->tracked ? QG_TRACKED : QG_SCALES });
         assert_non_null(r->learned[i]);
     }
-    assert_int_equal(qg_params_allocate(&r->p), QG_OK);
+    assert_ok(qg_params_allocate(&r->p));
     assert_non_null(r->t);
 }
 
@@ -59,10 +59,10 @@ qg_status run_rig(rig *r, qg_mode mode, uint64_t step)
 
 void train_rig_on(rig *r, uint64_t step, const float *dy)
 {
-    assert_int_equal(run_rig(r, QG_TRAIN, step), QG_OK);
+    assert_ok(run_rig(r, QG_TRAIN, step));
     qg_var *loss  = weighed(r->t, r->y, dy);
     loss->data[0] = 0.0f;       /* NaN in y is legal here, but a loss of NaN is an error */
-    assert_int_equal(qg_backward(r->t, loss), QG_OK);
+    assert_ok(qg_backward(r->t, loss));
 }
 
 void train_rig(rig *r, uint64_t step, const float *dy)
@@ -110,7 +110,7 @@ void assert_codes_give_values(rig *r, int lo, int hi, double tolerance)
     qg_codes       codes = { .code = code, .scale = scale, .negative = scale + shape.n };
     assert_true(code && scale);
     for (int i = 0; i < QG_MAX_LEARNED && r->learned[i]; i++) learned[i] = r->learned[i]->value;
-    assert_int_equal(qg_encode(r->q, (qg_tensor){ shape, r->x->value }, learned, &codes), QG_OK);
+    assert_ok(qg_encode(r->q, (qg_tensor){ shape, r->x->value }, learned, &codes));
     assert_true(codes.n_scale == 1 || codes.n_scale == shape.n);
     const qg_var *y = forward_rig(r, QG_EVAL, 0);
     for (size_t i = 0; i < r->n; i++) {
@@ -157,7 +157,7 @@ void assert_slope(qg_quant q, qg_role role, const float *learned, double (*s)(do
     k.q.role = role;
     for (int i = 0; i < qg_learned_count(q); i++)
         declare(&k.params, q.scheme->learned[i].name, (qg_shape){ 1, 1, 1, 1 });
-    assert_int_equal(qg_params_allocate(&k.params), QG_OK);
+    assert_ok(qg_params_allocate(&k.params));
     for (int i = 0; i < k.params.count; i++) k.params.item[i]->value[0] = learned[i];
     assert_int_equal(qg_slopecheck((qg_slopecheck_spec){ .name      = q.scheme->name,
                                                          .op        = slope_op,
@@ -223,7 +223,7 @@ static void run_small(small *s, qg_mode mode, uint64_t step)
     if (!l) fail_msg("%s", qg_errmsg());
     s->loss = l->data[0];
     memset(s->params->grad, 0, s->params->length * sizeof *s->params->grad);
-    if (mode == QG_TRAIN) assert_int_equal(qg_backward(s->tape, l), QG_OK);
+    if (mode == QG_TRAIN) assert_ok(qg_backward(s->tape, l));
 }
 
 static void step_small(small *s, uint64_t step)
@@ -302,12 +302,12 @@ static uint64_t digest_after(qg_quant weight, qg_quant input, int threads, const
         assert_true(qg_params_digest(s.params) == before);
         if (!path || step != STEPS / 2) continue;
         /* The rest is trained by another net, which begins with other values. */
-        assert_int_equal(qg_net_save(s.net, path), QG_OK);
+        assert_ok(qg_net_save(s.net, path));
         close_small(&s);
         open_small(&s, weight, input, false);
         step_small(&s, 99);
         assert_true(qg_params_digest(s.params) != before);
-        assert_int_equal(qg_net_load(s.net, path), QG_OK);
+        assert_ok(qg_net_load(s.net, path));
         assert_true(qg_params_digest(s.params) == before);
     }
     const uint64_t digest = qg_params_digest(s.params);
@@ -342,7 +342,7 @@ static void norm_step(qg_params *p, qg_tape *t, qg_quant q, bool fused, uint64_t
     if (!fused) v = qg_slot_apply(&slot, t, v);
     if (!v) fail_msg("%s", qg_errmsg());
     memcpy(y, v->data, qg_count(v->shape) * sizeof *y);
-    assert_int_equal(qg_backward(t, weighed(t, v, dy)), QG_OK);
+    assert_ok(qg_backward(t, weighed(t, v, dy)));
 }
 
 void assert_fused_as_unfused(qg_quant q, uint64_t step)

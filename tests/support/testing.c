@@ -32,7 +32,7 @@ qg_param *declare(qg_params *p, const char *name, qg_shape shape)
 
 void allocate_apart(qg_params *p, uint64_t key)
 {
-    assert_int_equal(qg_params_allocate(p), QG_OK);
+    assert_ok(qg_params_allocate(p));
     for (int i = 0; i < p->count; i++)
         fill_apart(p->item[i]->value, qg_count(p->item[i]->shape), qg_rng_fork(key, (uint64_t)i));
 }
