@@ -1,6 +1,7 @@
 #include "cli/run/metrics.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +9,20 @@
 #include "core/io/file.h"
 #include "core/io/number.h"
 
-enum { MAX_METRICS_BYTES = 1 << 28, FIELDS = 8 };
+enum { MAX_METRICS_BYTES = 1 << 28 };
 
-static const char HEADER[] =
-    "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds";
+/* The columns that every run has. */
+static const struct {
+    const char *name;
+    size_t      at;             /* in metrics_row */
+} column[] = {
+#define COLUMN(name) { #name, offsetof(metrics_row, name) }
+    COLUMN(epoch),     COLUMN(lr),            COLUMN(train_loss),        COLUMN(train_accuracy),
+    COLUMN(test_loss), COLUMN(test_accuracy), COLUMN(images_per_second), COLUMN(seconds),
+#undef COLUMN
+};
+
+enum { COLUMNS = sizeof column / sizeof *column };
 
 QG_PRINTF(2, 3)
 static qg_status append(metrics *m, const char *fmt, ...)
@@ -29,11 +40,12 @@ static qg_status append(metrics *m, const char *fmt, ...)
     return QG_OK;
 }
 
+/* A value and the comma before it, which the first in a line does not have. */
 static qg_status append_real(metrics *m, double value)
 {
     char text[QG_NUMBER_BYTES];
     qg_number_print(text, 9, value);
-    return append(m, ",%s", text);
+    return append(m, "%s%s", m->text[m->length - 1] == '\n' ? "" : ",", text);
 }
 
 static void count(metrics *m, metrics_row row)
@@ -51,7 +63,8 @@ static void count(metrics *m, metrics_row row)
 qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l)
 {
     *m               = (metrics){ 0 };
-    qg_status status = append(m, "%s", HEADER);
+    qg_status status = QG_OK;
+    for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[i].name);
     for (int r = 0; r < c->rows && !status; r++) {
         const char *name = c->row[r].product->layer.name;
         status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
@@ -67,10 +80,9 @@ qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l)
 
 qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const learned_list *l)
 {
-    const double own[] = { row.lr,        row.train_loss,    row.train_accuracy, row.test_loss, row.test_accuracy,
-                           row.images_per_second, row.seconds };
-    qg_status    status = append(m, "%.0f", row.epoch);
-    for (int i = 0; i < FIELDS - 1 && !status; i++) status = append_real(m, own[i]);
+    qg_status status = QG_OK;
+    for (int i = 0; i < COLUMNS && !status; i++)
+        status = append_real(m, *(const double *)(const void *)((const char *)&row + column[i].at));
     for (int r = 0; r < c->rows && !status; r++) {
         status = append_real(m, c->row[r].zeros);
         if (!status) status = append_real(m, c->row[r].flipped);
@@ -89,14 +101,22 @@ qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const le
 /* Reads the first columns of the line at `at`. */
 static bool parse_row(const char *at, metrics_row *row)
 {
-    double *field[FIELDS] = { &row->epoch,     &row->lr,
-                              &row->train_loss, &row->train_accuracy,
-                              &row->test_loss,  &row->test_accuracy,
-                              &row->images_per_second, &row->seconds };
-    for (int i = 0; i < FIELDS; i++) {
-        const size_t n = strcspn(at, ",\n");
-        if (!qg_number_read(at, n, field[i]) || (at[n] != ',' && (at[n] != '\n' || i + 1 < FIELDS))) return false;
+    for (int i = 0; i < COLUMNS; i++) {
+        const size_t n  = strcspn(at, ",\n");
+        double      *to = (double *)(void *)((char *)row + column[i].at);
+        if (!qg_number_read(at, n, to) || (at[n] != ',' && (at[n] != '\n' || i + 1 < COLUMNS))) return false;
         at += n + 1;
+    }
+    return true;
+}
+
+/* The line begins with the columns that every run has. */
+static bool is_header(const char *line)
+{
+    for (int i = 0; i < COLUMNS; i++) {
+        const size_t n = strlen(column[i].name);
+        if (strncmp(line, column[i].name, n) || (i + 1 < COLUMNS && line[n] != ',')) return false;
+        line += n + 1;
     }
     return true;
 }
@@ -114,7 +134,7 @@ qg_status metrics_read(metrics *m, const char *path, int epochs)
     size_t          n;
     const qg_status status = text_read(path, MAX_METRICS_BYTES, &m->text, &n);
     if (status) return status;
-    if (strncmp(m->text, HEADER, sizeof HEADER - 1))
+    if (!is_header(m->text))
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
     const int   wide = columns(m->text);
     const char *at   = strchr(m->text, '\n');
