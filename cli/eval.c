@@ -156,7 +156,7 @@ static void print(const evaluation *e)
     json_real(&j, "test_accuracy", e->found.accuracy);
     json_real(&j, "test_accuracy_stderr", margin);
     json_real(&j, "test_loss", e->found.loss);
-    report_machine(&j, NULL);
+    report_machine(&j);
     json_text(&j, "digest", digest);
     json_end(&j);
 }

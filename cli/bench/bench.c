@@ -285,7 +285,7 @@ static void print_json(const bench *b, bool profile)
     json_real(&j, "flops_per_image", b->flops);
     json_real(&j, "gflops", 1e-9 * rate * b->flops);
     if (b->median_peak > 0) json_real(&j, "gflops_meanwhile", b->median_peak);
-    report_machine(&j, NULL);
+    report_machine(&j);
     if (profile) print_profile_json(b, &j);
     json_end(&j);
 }

@@ -132,7 +132,7 @@ static void print(const config *asked, const peak_row *row, int counts)
         json_close(&j, '}');
     }
     json_close(&j, ']');
-    report_machine(&j, NULL);
+    report_machine(&j);
     json_end(&j);
 }
 

@@ -37,22 +37,13 @@ void report_digest(const qg_net *net, char text[17])
     snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
 }
 
-/* Adds now to the values of earlier processes, unless the run was already complete: then this process has not worked
- * on it. */
-static void joined(json *j, const char *key, const result *r, const char *before, const char *now)
-{
-    char text[RESULT_TEXT];
-    result_join(text, r ? before : "", r && r->complete ? "" : now);
-    json_text(j, key, text);
-}
-
-void report_machine(json *j, const result *before)
+void report_machine(json *j)
 {
     json_integer(j, "peak_rss_bytes", peak_rss_bytes());
     json_integer(j, "threads", (uint64_t)qg_threads());
-    joined(j, "blas_core", before, before ? before->blas_core : "", qg_blas_core());
-    joined(j, "cpu_path", before, before ? before->cpu_path : "", qg_cpu_path());
-    joined(j, "commit", before, before ? before->commit : "", QGRAD_COMMIT);
+    json_text(j, "blas_core", qg_blas_core());
+    json_text(j, "cpu_path", qg_cpu_path());
+    json_text(j, "commit", QGRAD_COMMIT);
 }
 
 void report_head(const report *r, FILE *out, const qg_loader *train, const qg_loader *test)
@@ -235,36 +226,45 @@ void report_result(const report *r, FILE *out)
 
 /* --- for programs ------------------------------------------------------------------------- */
 
-static void print_json(const report *r, FILE *out, bool with_run)
+/* A process that finds the run complete has not worked on it. */
+static result result_of(const report *r)
 {
     const run_record *at   = &r->run->record;
-    const bool        some = at->epoch > 0;
-    char              digest[17];
-    report_digest(r->run->net, digest);
-    json j = json_begin(out);
+    const bool        some = at->epoch > 0, worked = !r->before->complete;
+    result            now  = { .test_accuracy        = some ? at->test_accuracy : NAN,
+                               .best_test_accuracy   = some ? at->best_accuracy : NAN,
+                               .best_epoch           = at->best_epoch,
+                               .test_accuracy_stderr = some ? report_error(at->test_accuracy, at->tested) : NAN,
+                               .test_images          = at->tested,
+                               .train_loss           = some ? at->train_loss : NAN,
+                               .epochs               = at->epoch,
+                               .complete             = at->epoch == (uint64_t)r->run->config->recipe.epochs,
+                               .images_per_second    = r->rate,
+                               .seconds              = r->run->metrics.seconds + r->seconds,
+                               .threads              = (uint64_t)qg_threads(),
+                               .seed                 = r->run->config->recipe.seed };
+    result_join(now.blas_core, r->before->blas_core, worked ? qg_blas_core() : "");
+    result_join(now.cpu_path, r->before->cpu_path, worked ? qg_cpu_path() : "");
+    result_join(now.commit, r->before->commit, worked ? QGRAD_COMMIT : "");
+    report_digest(r->run->net, now.digest);
+    return now;
+}
+
+static void print_json(const report *r, FILE *out, bool with_run)
+{
+    const result now = result_of(r);
+    json         j   = json_begin(out);
     json_text(&j, "model", config_text(r->run->config, "model"));
     json_text(&j, "data", r->run->config->recipe.data.name);
     json_text(&j, "weight", config_text(r->run->config, "weight"));
     json_text(&j, "input", config_text(r->run->config, "input"));
     json_text(&j, "gradient", config_text(r->run->config, "gradient"));
-    json_real(&j, "test_accuracy", some ? at->test_accuracy : NAN);
-    json_real(&j, "best_test_accuracy", some ? at->best_accuracy : NAN);
-    json_integer(&j, "best_epoch", at->best_epoch);
-    json_real(&j, "test_accuracy_stderr",
-              some ? report_error(at->test_accuracy, at->tested) : NAN);
-    json_integer(&j, "test_images", at->tested);
-    json_real(&j, "train_loss", some ? at->train_loss : NAN);
-    json_integer(&j, "epochs", at->epoch);
-    json_flag(&j, "complete", at->epoch == (uint64_t)r->run->config->recipe.epochs);
-    json_real(&j, "images_per_second", r->rate);
-    json_real(&j, "seconds", r->run->metrics.seconds + r->seconds);
     json_integer(&j, "parameters", qg_params_trained(qg_net_params(r->run->net)));
     json_integer(&j, "float_bytes", qg_net_float_bytes(r->run->net));
     json_integer(&j, "packed_bytes", qg_net_packed_bytes(r->run->net));
-    report_machine(&j, r->before);
-    json_integer(&j, "seed", r->run->config->recipe.seed);
+    json_integer(&j, "peak_rss_bytes", peak_rss_bytes());
     if (with_run) json_text(&j, "run", r->run->paths.dir);
-    json_text(&j, "digest", digest);
+    result_put(&j, &now);
     json_end(&j);
 }
 

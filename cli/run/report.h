@@ -20,9 +20,8 @@ typedef struct report {
 /* Binomial standard error of a proportion p of n. */
 double report_error(double p, uint64_t n);
 
-/* Adds memory, threads, BLAS core, kernels and commit, which every JSON object reports.
- * before: the values of the run's earlier processes, or NULL. */
-void   report_machine(json *j, const result *before);
+/* Adds memory, threads, BLAS core, kernels and commit. */
+void   report_machine(json *j);
 size_t peak_rss_bytes(void);
 void   report_digest(const qg_net *net, char text[17]);
 

@@ -23,14 +23,12 @@ static const struct field {
     size_t      offset;         /* in result */
 } fields[] = {
 #define FIELD(name, kind) { #name, kind, offsetof(result, name) }
-    FIELD(commit, TEXT),             FIELD(cpu_path, TEXT),
-    FIELD(blas_core, TEXT),          FIELD(digest, TEXT),
-    FIELD(test_accuracy, REAL),      FIELD(best_test_accuracy, REAL),
-    FIELD(train_loss, REAL),         FIELD(test_accuracy_stderr, REAL),
-    FIELD(images_per_second, REAL),  FIELD(seconds, REAL),
-    FIELD(seed, INTEGER),            FIELD(epochs, INTEGER),
-    FIELD(best_epoch, INTEGER),      FIELD(test_images, INTEGER),
-    FIELD(threads, INTEGER),         FIELD(complete, FLAG),
+    FIELD(test_accuracy, REAL),        FIELD(best_test_accuracy, REAL), FIELD(best_epoch, INTEGER),
+    FIELD(test_accuracy_stderr, REAL), FIELD(test_images, INTEGER),     FIELD(train_loss, REAL),
+    FIELD(epochs, INTEGER),            FIELD(complete, FLAG),           FIELD(images_per_second, REAL),
+    FIELD(seconds, REAL),              FIELD(threads, INTEGER),         FIELD(blas_core, TEXT),
+    FIELD(cpu_path, TEXT),             FIELD(commit, TEXT),             FIELD(seed, INTEGER),
+    FIELD(digest, TEXT),
 #undef FIELD
 };
 
@@ -110,6 +108,19 @@ qg_status result_read(result *r, const char *path)
     for (int i = 0; i < FIELDS && !j.status; i++)
         if (!seen[i]) j.status = qg_fail(QG_EFORMAT, "%s: %s is missing", path, fields[i].key);
     return j.status;
+}
+
+void result_put(json *j, const result *r)
+{
+    for (int i = 0; i < FIELDS; i++) {
+        const void *from = (const char *)r + fields[i].offset;
+        switch (fields[i].kind) {
+        case TEXT: json_text(j, fields[i].key, from); break;
+        case REAL: json_real(j, fields[i].key, *(const double *)from); break;
+        case INTEGER: json_integer(j, fields[i].key, *(const uint64_t *)from); break;
+        case FLAG: json_flag(j, fields[i].key, *(const bool *)from); break;
+        }
+    }
 }
 
 void result_join(char to[RESULT_TEXT], const char *before, const char *now)

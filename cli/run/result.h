@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/json.h"
 #include "core/status.h"
 
 enum { RESULT_TEXT = 192 };
@@ -29,6 +30,9 @@ typedef struct result {
 /* Fails as qg_file_read, and with QG_EFORMAT if the file is not a JSON object or lacks a member. */
 QG_MUST_CHECK
 qg_status result_read(result *r, const char *path);
+
+/* Writes every member that result_read needs. */
+void      result_put(json *j, const result *r);
 
 /* Joins the value of earlier processes and that of this one: "first, second", or one of them if it includes the
  * other. */
