@@ -97,8 +97,7 @@ static void zeros(void **state)
         rig c;
         fill_rig(&c, scaled[k], (qg_shape){ 2, 1, 1, 3 }, 1);
         memset(c.x->value, 0, c.n * sizeof(float));
-        forward_rig(&c, QG_TRAIN, 0);
-        backward_rig(&c);
+        learn_rig(&c, 0);
         for (size_t i = 0; i < c.n; i++)
             assert_true(c.y->data[i] == 0 && c.x->grad[i] == (k == 2 ? 0 : c.dy[i]));
         close_rig(&c);
@@ -118,8 +117,7 @@ static void an_annealed_tanh_follows_the_step(void **state)
     for (int k = 0; k < 5; k++) {
         rig c;
         fill_rig(&c, sign_with(s), shapes[2], 3);
-        forward_rig(&c, QG_TRAIN, step[k]);
-        backward_rig(&c);
+        learn_rig(&c, step[k]);
         const double t = fmin(0.1 * pow(100, (double)step[k] / 100), 10);
         for (size_t i = 0; i < c.n; i++) {
             const double th    = tanh(t * (double)c.x->value[i]);

@@ -46,8 +46,7 @@ static void slopes_are_those_of_the_surrogate(void **state)
         fill_rig(&c, weight(3, through_max), (qg_shape){ 3, 1, 1, 11 }, (uint64_t)k);
         double m = 0;
         for (size_t i = 0; i < c.n; i++) m = fmax(m, fabs(tanh((double)c.x->value[i])));
-        forward_rig(&c, QG_TRAIN, 0);
-        backward_rig(&c);
+        learn_rig(&c, 0);
         const double h = 1e-6, fixed = through_max ? 0 : m;
         for (size_t i = 0; i < c.n; i++) {
             const double slope = (smooth_loss(&c, i, h, fixed) - smooth_loss(&c, i, -h, fixed)) / (2 * h);
@@ -90,8 +89,7 @@ static void all_zero_weights_stay_put(void **state)
         rig c;
         fill_rig(&c, weight(bits, bits > 1), (qg_shape){ 3, 1, 1, 5 }, 4);
         memset(c.x->value, 0, c.n * sizeof(float));
-        forward_rig(&c, QG_TRAIN, 0);
-        backward_rig(&c);
+        learn_rig(&c, 0);
         for (size_t i = 0; i < c.n; i++) {
             assert_true(fabsf(c.y->data[i] - (bits == 1 ? 0.0f : 1.0f / 3.0f)) < 1e-7f);
             assert_true(c.x->grad[i] == (bits == 1 ? c.dy[i] : 0.0f));
@@ -105,8 +103,7 @@ static void a_replaced_surrogate_rules(void **state)
     qg_dorefa_weight_spec spec = { .bits = 2, .surrogate = qg_surrogate_clip(0.5f) };
     rig                   c;
     fill_rig(&c, qg_dorefa_weight(spec), shapes[0], 4);
-    forward_rig(&c, QG_TRAIN, 0);
-    backward_rig(&c);
+    learn_rig(&c, 0);
     for (size_t i = 0; i < c.n; i++)
         assert_true(c.x->grad[i] == (fabsf(c.x->value[i]) <= 0.5f ? c.dy[i] : 0.0f));
     close_rig(&c);
@@ -201,8 +198,7 @@ static void gradients_are_unbiased(void **state)
     double      mean[4] = { 0 };
     memcpy(c.dy, dy, sizeof dy);
     for (uint64_t step = 0; step < STEPS; step++) {
-        forward_rig(&c, QG_TRAIN, step);
-        backward_rig(&c);
+        learn_rig(&c, step);
         for (int i = 0; i < 4; i++) mean[i] += (double)c.x->grad[i] / STEPS;
     }
     /* One draw deviates by at most 1/3, half a level; 4 sigma of the mean of 4000 is 0.021. */
@@ -253,15 +249,13 @@ static void channels_are_on_their_own(void **state)
         fill_rig(&all, qg_dorefa_weight(rows), shape, 9);
         for (size_t i = 0; i < all.n; i++) all.x->value[i] *= (float)(1 + i / row);
         assert_codes_give_values(&all, -65535, 65535, 1e-6);       /* scale and quotient are rounded apart */
-        forward_rig(&all, QG_TRAIN, 0);
-        backward_rig(&all);
+        learn_rig(&all, 0);
         for (size_t i = 0; i < 4; i++) {
             rig one;
             fill_rig(&one, qg_dorefa_weight(spec), (qg_shape){ 1, 3, 3, 33 }, 9);
             memcpy(one.x->value, all.x->value + i * row, row * sizeof(float));
             memcpy(one.dy, all.dy + i * row, row * sizeof(float));
-            forward_rig(&one, QG_TRAIN, 0);
-            backward_rig(&one);
+            learn_rig(&one, 0);
             assert_memory_equal(one.y->data, all.y->data + i * row, row * sizeof(float));
             assert_memory_equal(one.x->grad, all.x->grad + i * row, row * sizeof(float));
             close_rig(&one);

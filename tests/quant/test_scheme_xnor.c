@@ -54,8 +54,7 @@ static void a_filter_of_zeros_is_zero(void **state)
     rig c;
     fill_rig(&c, qg_xnor((qg_xnor_spec){ 0 }), (qg_shape){ 2, 1, 1, 5 }, 1);
     for (int i = 0; i < 5; i++) c.x->value[i] = 0, c.dy[i] = 1;
-    forward_rig(&c, QG_TRAIN, 0);
-    backward_rig(&c);
+    learn_rig(&c, 0);
     for (int i = 0; i < 5; i++) assert_true(c.y->data[i] == 0 && c.x->grad[i] == 1);    /* sign(0) = 1 */
     assert_true(c.y->data[5] != 0);
     close_rig(&c);
@@ -347,8 +346,7 @@ static void activations_are_signs(void **state)
     rig c;
     fill_rig(&c, qg_xnor_activation((qg_xnor_activation_spec){ 0 }), shapes[0], 2);
     c.x->value[0] = 0.0f, c.x->value[1] = -0.0f, c.x->value[2] = 1.0f, c.x->value[3] = NAN;
-    forward_rig(&c, QG_TRAIN, 0);
-    backward_rig(&c);
+    learn_rig(&c, 0);
     assert_true(c.y->data[0] == 1 && c.y->data[1] == 1 && c.y->data[3] == -1);
     for (size_t i = 0; i < c.n; i++) {
         assert_true(fabsf(c.y->data[i]) == 1);

@@ -187,8 +187,7 @@ static void latent_gradients_are_scaled_unless_replaced(void **state)
         rig c;
         fill_rig(&c, q, shapes[0], 4);
         set_scales(&c, 2, 3);
-        forward_rig(&c, QG_TRAIN, 0);
-        backward_rig(&c);
+        learn_rig(&c, 0);
         for (size_t i = 0; i < c.n; i++) {
             const float v     = c.y->data[i];
             const float slope = v > 0 ? 2.0f : v < 0 ? 3.0f : 1.0f;
@@ -205,8 +204,7 @@ static void the_gradient_of_scales_is_a_sum_or_scaled(void **state)
     for (int scaled = 0; scaled < 2; scaled++) {
         rig c;
         fill_rig(&c, qg_ttq((qg_ttq_spec){ .threshold = 0.3f, .scaled_gradient = scaled }), shapes[0], 4);
-        forward_rig(&c, QG_TRAIN, 0);
-        backward_rig(&c);
+        learn_rig(&c, 0);
         for (int side = 0; side < 2; side++) {
             const float g = c.learned[side]->grad[0];
             assert_true(g != 0);
@@ -231,8 +229,7 @@ static void channels_are_apart(void **state)
         for (size_t k = 0; k < row; k++) all.x->value[(size_t)i * row + k] *= (float)(1 << i);
     }
     assert_codes_give_values(&all, -1, 1, 0);
-    forward_rig(&all, QG_TRAIN, 0);
-    backward_rig(&all);
+    learn_rig(&all, 0);
     for (int i = 0; i < shape.n; i++) {
         rig          one;
         const size_t at = (size_t)i * row;
@@ -240,8 +237,7 @@ static void channels_are_apart(void **state)
         memcpy(one.x->value, all.x->value + at, row * sizeof(float));
         memcpy(one.dy, all.dy + at, row * sizeof(float));
         set_scales(&one, 0.5f + (float)i, 2.5f - (float)i);
-        forward_rig(&one, QG_TRAIN, 0);
-        backward_rig(&one);
+        learn_rig(&one, 0);
         assert_memory_equal(one.y->data, all.y->data + at, row * sizeof(float));
         assert_memory_equal(one.x->grad, all.x->grad + at, row * sizeof(float));
         for (int side = 0; side < 2; side++) {
@@ -304,8 +300,7 @@ static void all_zero_and_nan_weights_are_zero(void **state)
         fill_rig(&c, ttq(QG_TTQ_EXACT), (qg_shape){ 3, 1, 1, 5 }, 5);
         memset(c.x->value, 0, c.n * sizeof(float));
         if (k) c.x->value[2] = NAN;
-        forward_rig(&c, QG_TRAIN, 0);
-        backward_rig(&c);
+        learn_rig(&c, 0);
         for (size_t i = 0; i < c.n; i++) assert_true(c.y->data[i] == 0 && c.x->grad[i] == c.dy[i]);
         assert_true(c.learned[0]->grad[0] == 0 && c.learned[1]->grad[0] == 0);
         close_rig(&c);

@@ -93,6 +93,12 @@ void backward_rig(rig *r)
     if (qg_backward(r->t, weighed(r->t, r->y, r->dy))) fail_msg("%s", qg_errmsg());
 }
 
+void learn_rig(rig *r, uint64_t step)
+{
+    forward_rig(r, QG_TRAIN, step);
+    backward_rig(r);
+}
+
 qg_array rig_array(qg_shape shape, float *data)
 {
     return (qg_array){ .dtype = QG_F32,

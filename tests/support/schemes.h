@@ -36,6 +36,7 @@ void      train_rig_on(rig *r, uint64_t step, const float *dy);
 void      fill_rig(rig *r, qg_quant q, qg_shape shape, uint64_t key);
 qg_var   *forward_rig(rig *r, qg_mode mode, uint64_t step);     /* r->y; fails the test if there is none */
 void      backward_rig(rig *r);         /* of sum dy y, into x->grad and the others' */
+void      learn_rig(rig *r, uint64_t step);     /* both, in training */
 
 /* The tensor as the plain operators see it: of rank 4. */
 qg_array  rig_array(qg_shape shape, float *data);
