@@ -211,7 +211,7 @@ static const qg_layer_type add = {
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
 {
     if (!net) return NULL;
-    if (!a || !b) {         /* a failed declaration, which the net already reports */
+    if (!a || !b) {         /* the declaration failed, and the net has already reported it */
         if (!net->status) qg__net_fail(net, qg_fail(QG_EARG, "add: a layer is NULL"));
         return NULL;
     }

@@ -22,7 +22,7 @@ typedef struct qg_layer_type {
     /* x and z are the results of l->after and l->with; z is NULL for a layer with one input. */
     qg_var   *(*forward)(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z);
 
-    /* In place of forward, for a layer that does the work of others as well (layers/plan.h). */
+    /* Replaces forward for a layer that also computes others folded into it (layers/plan.h). */
     qg_var   *(*run)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
 
     /* Text for the summary: "5x5, 32, ternary".  NULL: none. */
@@ -54,7 +54,7 @@ typedef struct qg_product {
     bool      no_bias;
     qg_slot   weight_slot, input_slot, gradient_slot;
     bool      feeds_batchnorm;              /* and nothing else: it needs no bias, which the batch
-                                               mean would take out again */
+                                               mean would subtract again */
 } qg_product;
 
 /* l as a product; NULL: l is another kind of layer. */
@@ -85,12 +85,12 @@ void     *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after,
  * return any failure. */
 qg_param *qg_layer_declare(qg_layer *l, const char *name, qg_param spec);
 
-/* Checks that slot->q may quantize this operand, and its constants.  Fails with QG_EARG. */
+/* Checks that slot->q may quantize this operand, and its arguments.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role);
 
-/* Declares what slot->q learns as "<layer>.<role>.<entry>", for example "conv1.weight.wp"; x is the shape
- * it quantizes.  Fails like qg_slot_check. */
+/* Declares the learned values of slot->q as "<layer>.<role>.<entry>", for example "conv1.weight.wp"; x is the shape
+ * of the operand.  Fails like qg_slot_check. */
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x);
 void      qg_slot_start(qg_slot *slot, qg_tensor x);                /* initial values */
 qg_var   *qg_slot_apply(const qg_slot *slot, qg_tape *t, qg_var *x);/* x itself for {0} */

@@ -183,8 +183,8 @@ qg_params *qg_net_build(qg_net *net)
     if (!net->status) qg__net_fail(net, qg__net_plan(net));
     for (int i = 0; i < net->layers && !net->status; i++) qg__net_fail(net, build_layer(net, net->layer[i]));
     if (!net->status) qg__net_fail(net, qg_params_allocate(&net->params));
-    /* A layer's draws depend on its name alone: whichever quantizer layers stand between them, the products
-     * of one seed start from the same latent weights. */
+    /* A layer's draws depend only on the seed and its name, so the products start from the same latent weights
+     * with any quantizer layers between them. */
     const uint64_t key = qg_rng_fork(net->spec.seed, QG_STREAM_INIT);
     for (int i = 0; i < net->layers && !net->status; i++) {
         qg_layer *l = net->layer[i];

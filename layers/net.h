@@ -7,8 +7,8 @@
  *
  * What qg_net_build folds.  A batch norm runs as one qg_norm together with the sum, relu, max pooling and
  * elementwise quantizer that follow it.  The layers stay as they were declared, and the summary shows
- * them.  A product whose only reader is a batch norm gets no bias, because the batch mean would take it
- * out again.
+ * them.  A product whose only reader is a batch norm gets no bias, because the batch mean would subtract
+ * it again.
  *
  * .fold_batchnorm folds the other way, for weights that will be integers: a batch norm directly after a
  * product with a quantized weight multiplies that weight by gamma / sqrt(var + eps) before it is
@@ -89,8 +89,9 @@ qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels
 qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_apply), so no layer must */
 
 /* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is an
- * error, unless it is the last or declared as a result.  Weights are uniform in +-sqrt(6 / (fan in + fan out)) for products
- * [Glorot, Bengio 2010, eq. 16], gamma 1, the rest 0.  The net owns the parameters.  NULL on failure. */
+ * error, unless it is the last or declared as a result.  Initially the weights of products are uniform in
+ * +-sqrt(6 / (fan in + fan out)) [Glorot, Bengio 2010, eq. 16], gamma is 1, the rest 0.  The net owns the parameters.
+ * NULL on failure. */
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
 

@@ -21,7 +21,7 @@ static qg_batchnorm *only_batchnorm(const qg_layer *l)
 
 bool qg__feeds_batchnorm(const qg_layer *l) { return only_batchnorm(l) != NULL; }
 
-/* From now on s does the work of l. */
+/* From now on s also computes l. */
 static void cover(qg_step *s, qg_layer *l)
 {
     l->net->step[l->index].layer = NULL;
@@ -37,8 +37,8 @@ static bool take_add(qg_step *s, const qg_layer *l)
     return true;
 }
 
-/* Walks forward from the batch norm as long as the next layer can join it.  Pooling and a function
- * that never decreases commute, so relu - maxpool and maxpool - relu are the same pass. */
+/* Walks forward from the batch norm while the next layer can join it.  Max pooling commutes with nondecreasing
+ * functions, so relu - maxpool and maxpool - relu are the same pass. */
 static void fold_into_batchnorm(qg_step *s)
 {
     for (qg_layer *l = only_reader(s->layer); l; l = only_reader(l)) {
@@ -64,8 +64,8 @@ static void fold_into_batchnorm(qg_step *s)
     }
 }
 
-/* There must be a weight quantizer to fold in front of, nothing between product and norm, and an
- * offset of the norm to become the bias. */
+/* Folding requires a quantized weight, no layer between product and norm, and an offset of the norm, which becomes
+ * the bias. */
 static bool foldable(const qg_product *p, const qg_batchnorm *bn)
 {
     const qg_scheme *input = p->input_slot.q.scheme;

@@ -58,8 +58,7 @@ QG_MUST_CHECK qg_status qg__net_plan(qg_net *net);
 const qg_step *qg__net_step(const qg_net *net, const qg_layer *l);
 qg_var        *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
 
-/* One batch norm per channel, and nothing else, reads l: whatever l adds per channel, the batch mean
- * takes out again. */
+/* Whether only a batch norm per channel reads l, so that the batch mean subtracts again what l adds per channel. */
 bool           qg__feeds_batchnorm(const qg_layer *l);
 
 /* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing. */

@@ -19,7 +19,7 @@ typedef struct dense {
 
 /* --- what they share ---------------------------------------------------------------------- */
 
-/* Takes the mean off n weights, then clips them. */
+/* Subtracts their mean from n weights, then clips them. */
 static void centre(const qg_param *p, float *w, size_t n)
 {
     const float bound = p->clip > 0 ? p->clip : INFINITY;
@@ -29,8 +29,8 @@ static void centre(const qg_param *p, float *w, size_t n)
     for (size_t i = 0; i < n; i++) w[i] = qg_clipped(w[i] - mean, bound);
 }
 
-/* Projections for latent weights without mean over the input channels: those of each pixel of a kernel,
- * or all inputs of a dense layer. */
+/* Projections that remove the mean over the input channels from latent weights: per pixel of a kernel, or over all
+ * inputs of a dense layer. */
 static void centre_pixels(const qg_param *p, float *row)
 {
     const size_t n = (size_t)p->shape.c;

@@ -21,7 +21,7 @@ size_t qg_product_packed_bytes(const qg_product *p)
     return row * (size_t)p->weight->shape.n + per * times * sizeof(float);
 }
 
-/* Of what an input quantizer learns or observes. */
+/* Bytes of what an input quantizer learns or observes. */
 static size_t input_bytes(qg_layer *l)
 {
     const qg_slot *slot  = qg_layer_slot(l, QG_INPUT);
@@ -31,7 +31,7 @@ static size_t input_bytes(qg_layer *l)
     return bytes;
 }
 
-/* Of all parameters "<layer>.<name>", for a layer of a kind unknown here. */
+/* Bytes of all parameters "<layer>.<name>", for a layer of a kind unknown here. */
 static size_t named_bytes(const qg_net *net, const char *layer)
 {
     const size_t n     = strlen(layer);
@@ -122,7 +122,7 @@ static void value(const qg_param *p, const char *name, const char *before, FILE 
     else fprintf(out, "%s%s %.6g .. %.6g of %zu", before, name, (double)lo, (double)hi, n);
 }
 
-/* What has no column in the table: gradient quantizers, delays, learned values. */
+/* Prints what has no column in the table: gradient quantizers, delays, learned values. */
 static void quantizer(qg_layer *l, qg_role role, FILE *out)
 {
     const qg_slot *slot = qg_layer_slot(l, role);

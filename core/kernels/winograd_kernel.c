@@ -6,7 +6,7 @@
 #include "core/kernels/conv_tile.h"
 
 /* Winograd's minimal filtering F(2x2, 3x3) (Lavin and Gray, arXiv:1509.09308v2, section 4.1).  A tile of
- * 4 x 4 inputs d, two apart from the next, gives 2 x 2 outputs with 16 multiplications for 36:
+ * 4 x 4 inputs d gives 2 x 2 outputs with 16 multiplications instead of 36; tiles are two inputs apart:
  *
  *     Y = At [ (G g Gt) . (Bt d B) ] A        summed over channels before At .. A
  *
@@ -16,12 +16,12 @@
  *          0  1  0 -1          0    0    1
  *
  * and for the weights, transposed: dg = Gt [ sum over tiles (Bt d B) . (A dY At) ] G.  The sums over
- * channels, or over tiles, are a matrix product at each of the 16 points.  Everything but G is sums and
- * differences, and G halves, so small integers stay exact.  Each input meets the points of those outputs
- * whose windows hold it and no others, so a NaN spreads as it does in direct convolution. */
+ * channels, or over tiles, are a matrix product at each of the 16 points.  Bt and At only add and subtract, and G
+ * only halves, so small integers stay exact.  An input contributes only to the outputs whose windows contain it,
+ * so a NaN spreads as in direct convolution. */
 enum { POINTS = 16, SIDE = 4, TAPS = 9 };
 
-/* Channels lie in groups of 16 floats, so that the tiles of a product are a constant apart whatever the
+/* Channels are stored in groups of 16 floats, so the distance between the tiles of a product does not depend on the
  * number of channels. */
 enum { GROUP = 16 };
 
@@ -101,7 +101,7 @@ INLINE void transform_gradient(const float *dy, ptrdiff_t row, ptrdiff_t col, fl
     }
 }
 
-/* Rows of weights x one block of outputs at one point, over the tiles; as weight_tile of the direct kernel. */
+/* Rows of weights x one block of outputs at one point, over the tiles; like weight_tile of the direct kernel. */
 INLINE void correlate_tile(int rows, int vectors, const float *x, const float *d, int tiles, float *acc)
 {
     vec sum[GROUP][2];
@@ -161,11 +161,11 @@ INLINE void transform_sums(const float *s, ptrdiff_t pitch, vec dg[TAPS])
 
 /* --- products of a visit ------------------------------------------------------------------ */
 
-/* A visit takes TILES tiles of an image, few enough for its results to stay in a core's own cache:
+/* A visit processes TILES tiles of an image, few enough for its results to stay in the private cache of a core:
  *     inputs                  [point][c / 16][TILES][16]
  *     products or gradients   [point][TILES][block]
- * Here and among the weights a gap of one group follows each point; otherwise all sixteen points would share few
- * lines of the cache: packing 256 x 256 weights takes 1.1 ms otherwise. */
+ * Here and in the weights a gap of one group follows each point.  Without it all sixteen points would share a few
+ * lines of the cache; packing 256 x 256 weights would take 1.1 ms. */
 enum { TILES = 24, GAP = GROUP };
 
 static ptrdiff_t input_pitch(int channels) { return (ptrdiff_t)channels * TILES + GAP; }
@@ -182,8 +182,8 @@ static size_t scratch_size(const qg__conv *g)
 /* A block can be one vector only where a vector is a group, since channels come in sixteens. */
 enum { WIDE = VL == (int)GROUP };
 
-/* All tiles of a visit, in parts of nearly equal, even size; an odd one computes the next tile too,
- * which inputs and products have room for. */
+/* All tiles of a visit, in parts of nearly equal, even size.  A part with an odd number of tiles also computes the
+ * next tile; inputs and products have room for it. */
 static void multiply(int tiles, int block, const float *x, int groups, const float *w, float *y)
 {
     const bool two   = block > VL;
@@ -205,7 +205,7 @@ static void multiply(int tiles, int block, const float *x, int groups, const flo
     }
 }
 
-/* A group of 16 rows of weights, in parts whose sums fit the registers. */
+/* A group of 16 rows of weights, in parts whose sums fit into the registers. */
 static void correlate(int tiles, int block, const float *x, const float *d, float *acc)
 {
     if (WIDE && block == VL) correlate_tile(GROUP, 1, x, d, tiles, acc);
@@ -228,7 +228,7 @@ typedef struct visit {
 
 static int visits_of(const qg__conv *g) { return (g->oh / 2 * (g->ow / 2) + TILES - 1) / TILES; }
 
-/* Visit n of an image of so many pixels a row and so many channels; tiles are two pixels apart. */
+/* Visit n of an image with the given pixels per row and channels; tiles are two pixels apart. */
 static visit visit_of(const qg__conv *g, int n, int width, int channels)
 {
     return (visit){
@@ -254,7 +254,7 @@ static void gather_inputs(visit s, int channels, const float *x, float *to)
             for (int v = 0; v < GROUP; v += VL)
                 transform_input(d + c + v, s.row, s.col, to + c * TILES + t * GROUP + v, pitch);
     }
-    if (s.tiles % 2)        /* multiply computes one more, from anything but what might trap */
+    if (s.tiles % 2)        /* multiply reads one tile more, which must not contain values that trap */
         for (int p = 0; p < POINTS; p++)
             for (int c = 0; c < channels; c += GROUP)
                 memset(to + p * pitch + c * TILES + s.tiles * GROUP, 0, GROUP * sizeof *to);
@@ -269,7 +269,7 @@ static void gather_gradients(visit s, int block, int lanes, const float *dy, flo
                                product_pitch(block));
 }
 
-/* start: a block of floats, or NULL: what y holds. */
+/* start: a block of floats, or NULL to add to y. */
 static void scatter_outputs(visit s, int block, int lanes, const float *from, const float *start, float *y)
 {
     for (int t = 0; t < s.tiles; t++)
@@ -311,7 +311,7 @@ static void forward_add(const qg__conv *g, const float *x, const float *wf, floa
     convolve(g, x, wf, NULL, true, y, scratch);
 }
 
-/* A unit is some blocks of channels.  Each unit gathers the inputs again, so there are few. */
+/* A unit is several blocks of channels.  Each unit gathers the inputs again, so there are few units. */
 enum { UNITS = 8 };
 
 static int blocks_of(int channels) { return (channels + block_of(channels) - 1) / block_of(channels); }
@@ -343,7 +343,7 @@ static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const
 /* --- weights -------------------------------------------------------------------------------- */
 
 /* A vector of output channels and a group of input channels.  Their kernels are TAPS * c floats apart in w, so they
- * often share few lines of the cache: whole lines are copied, and lanes are taken from the copy. */
+ * often share a few lines of the cache.  Whole lines are therefore copied, and the lanes are read from the copy. */
 typedef float corner[VL][TAPS][GROUP];
 
 static void pack_forward(const qg__conv *g, int b0, int b1, const float *w, float *wf)

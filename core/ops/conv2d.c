@@ -14,24 +14,24 @@ typedef struct conv {
     qg_conv_spec spec;
     qg__conv     g;             /* of one padded image */
     size_t       image;         /* floats of a padded image; 0: no padding, x is used as it is */
-    bool         mirror;        /* y is as large as x: dx is a convolution of dy (qg__conv_mirror) */
+    bool         mirror;        /* y has the size of x: dx is a convolution of dy (qg__conv_mirror) */
     const qg__conv_kernels *k;  /* Winograd's or the direct ones */
 } conv;
 
-/* What a piece needs besides the var. */
+/* The work buffers of one pass. */
 typedef struct job {
     const conv            *c;
     const qg__conv_kernels *k;
     const qg__norm_kernels *norm;
     qg_var                *y;
-    float                 *packed;      /* weights, as the pass wants them */
+    float                 *packed;      /* weights, packed for the pass */
     float                 *images;      /* padded: [workers], or those of the run */
     float                 *gradients;   /* [workers] padded dx, or padded dy where that is mirrored */
     float                 *acc;         /* [slices] weight gradients, packed */
     float                 *scratch;     /* [workers] */
     size_t                 acc_size, scratch_size;
     int                    slices;      /* accumulators: QG_SLICES, or 1 for a large weight */
-    int                    first, run;  /* the images that units read: where they start, how many */
+    int                    first, run;  /* the images that units read: the first, and their number */
 } job;
 
 static size_t x_row(const job *j) { return qg_row(j->y->in[0]->shape); }
@@ -59,7 +59,7 @@ static bool take_scratch(qg_tape *t, job *j)
     return j->scratch;
 }
 
-/* Floats of an image's sums. */
+/* Floats in the sums of an image. */
 static size_t sums_size(const qg__conv *g)
 {
     return qg__norm_parts((size_t)g->oh * (size_t)g->ow) * 3 * (size_t)g->oc;
@@ -94,7 +94,7 @@ static void pack_backward_piece(void *context, int block, int worker)
     j->k->pack_backward(&j->c->g, block, block + 1, j->y->in[1]->data, j->packed);
 }
 
-/* Floats of a padded dx, or dy. */
+/* Floats in a padded dx, or dy. */
 static size_t gradient_size(const conv *c)
 {
     const int channels = c->mirror ? c->g.oc : c->g.c;
@@ -126,8 +126,8 @@ static void mirrored_input_gradient(const job *j, const float *dy, bool fresh, i
     else c->k->forward_add(&m, dy, j->packed, dx, scratch_of(j, worker));
 }
 
-/* y = x * w:  dx of image i, computed in place if it is assigned and nothing was padded, else in a buffer whose
- * border is dropped. */
+/* y = x * w:  dx of image i.  It is computed in place if it is assigned and x was not padded; else in a buffer whose
+ * border is discarded. */
 static void input_gradient(const job *j, int i, int worker)
 {
     const conv  *c  = j->c;
@@ -151,7 +151,7 @@ static void input_gradient(const job *j, int i, int worker)
                   x->fresh, dx + (size_t)r * line);
 }
 
-/* One slice of the batch: both gradients of an image while it is in cache. */
+/* One slice of the batch: computes both gradients of an image while it is in cache. */
 static void slice_piece(void *context, int slice, int worker)
 {
     const job *j   = context;
@@ -169,7 +169,7 @@ static void pad_piece(void *context, int i, int worker)
 {
     (void)worker;
     const job *j = context;
-    padded(j, j->first + i, i);         /* here every image of the run has a buffer of its own */
+    padded(j, j->first + i, i);         /* here every image of the run has its own buffer */
 }
 
 /* Some units of the kernel, over a run of images. */
@@ -206,8 +206,8 @@ static void bias_gradient(const job *j)
     b->fresh = false;
 }
 
-/* A large weight: one array collects its gradient, and threads split the kernel.  All of them read the same
- * images, which are therefore padded first, a slice of the batch at a time to need less memory. */
+/* A large weight: one array collects its gradient, and threads split the kernel.  All threads read the same images,
+ * which are therefore padded first, one slice of the batch at a time to save memory. */
 static bool weight_gradient_by_units(qg_tape *t, job *j)
 {
     const int n    = j->y->shape.n;
@@ -225,7 +225,7 @@ static bool weight_gradient_by_units(qg_tape *t, job *j)
         qg_parallel(j->k->units(&j->c->g), unit_piece, j);
     }
     qg_parallel(qg__conv_blocks(j->k, j->y->shape.c), add_weight_piece, j);
-    j->acc = NULL;              /* done: the slices that follow compute dx alone */
+    j->acc = NULL;              /* done: the following slices compute only dx */
     return true;
 }
 
@@ -239,7 +239,7 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     j.acc_size = qg__conv_forward_size(j.k, &c->g);
     if (b && b->grad) bias_gradient(&j);
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
-    w->fresh = false;           /* w or b may be x: what follows adds to it */
+    w->fresh = false;           /* w or b may be x: the code below adds to it */
 
     const size_t collected = qg__conv_points(j.k, &c->g) * (size_t)c->g.c * (size_t)c->g.oc;
     const bool   sliced    = y->shape.n >= QG_SLICES && collected * sizeof(float) < SLICED_BYTES;
@@ -309,7 +309,7 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
     if (!y) return NULL;
     y->flops = 2.0 * (double)qg_count(y->shape) * (double)qg_row(w->shape);
 
-    /* A batch norm that follows takes its sums image by image; it sums single pixels by slices itself. */
+    /* A following batch norm reads the sums per image; for single pixels it sums by slices itself. */
     const bool   sums  = spec.sums && qg_tape_mode(t) == QG_TRAIN && g.oh * g.ow > 1;
     const size_t extra = sums ? (size_t)y->shape.n * sums_size(&g) * sizeof(float) : 0;
     conv        *c     = qg_save(t, y, sizeof *c + extra);

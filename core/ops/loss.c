@@ -3,7 +3,7 @@
 #include "core/ops/ops.h"
 
 /* Both losses save dL/dx for a gradient of 1, [n][classes], so labels need not outlive the call.  They run on one
- * thread, since a loss is one sum. */
+ * thread because a loss is a single sum. */
 static void loss_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
@@ -16,7 +16,7 @@ static void loss_backward(qg_tape *t, qg_var *y)
 static const qg_op cross_entropy = { "cross_entropy", loss_backward, .assigns = true };
 static const qg_op squared_hinge = { "squared_hinge", loss_backward, .assigns = true };
 
-/* weight times the loss of one row, in double; slope is [classes] or NULL. */
+/* Returns weight times the loss of one row, in double; slope is [classes] or NULL. */
 typedef double (*row_loss)(const float *x, size_t classes, size_t label, double weight,
                            float *slope);
 
@@ -99,7 +99,7 @@ int qg_correct(const qg_var *x, const uint8_t *labels)
     for (int i = 0; i < x->shape.n; i++) {
         const float *score = x->data + (size_t)i * classes;
         size_t       lower = 0;
-        /* Counted this way, a row with a NaN and a label out of range are never correct. */
+        /* With these comparisons a row with NaN, or with a label out of range, never counts as correct. */
         if (labels[i] >= classes) continue;
         for (size_t k = 0; k < classes; k++)
             lower += k < labels[i] ? score[k] < score[labels[i]] : score[k] <= score[labels[i]];

@@ -8,8 +8,8 @@
 typedef struct pooling {
     const qg_var *y;
     int           h, w;     /* of a window */
-    int32_t      *at;       /* max: [y], which element of its window, row by row; NULL in QG_EVAL */
-    float        *part;     /* average: [threads][c], for windows in parts; NULL: each is one part */
+    int32_t      *at;       /* max: [y], the index of the element in its window, row by row; NULL in QG_EVAL */
+    float        *part;     /* average: [threads][c], for windows summed in parts; NULL: each window is one part */
 } pooling;
 
 /* The offset in x of the first window of this row of the result. */
@@ -85,7 +85,7 @@ static void maxpool_backward(qg_tape *t, qg_var *y)
 
 static const qg_op maxpool = { "maxpool", maxpool_backward, .assigns = true };
 
-/* The first of equal elements stays, and so does a NaN. */
+/* The first of equal elements wins, and so does a NaN. */
 static bool wins(float v, float best) { return (v > best) | (v != v); }
 
 static void max_value(void *context, int row, int worker)

@@ -1,7 +1,7 @@
 /* The nets of FINN as Brevitas trains them (bnn_pynq): TFC, SFC, LFC and CNV.  Weights and activations
  * are -1 and +1, or 2 bits on [-1, 1].  TFC, SFC and LFC quantize the image, as 2 x - 1, like any other
- * input; CNV's recipe gives it 8 bits.  The last product goes through a norm with one scale and one
- * shift for all classes, so that integers suffice to tell the winner. */
+ * input; CNV's recipe gives it 8 bits.  A norm with one scale and one shift for all classes follows
+ * the last product, so integers suffice to find the largest score. */
 #include "layers/models/parts.h"
 
 static qg_net *begin(const qg_model_spec *s)

@@ -26,7 +26,7 @@ qg_net_spec     qg__model_net(const qg_model_spec *spec);
 qg_model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number, bool first,
                                    bool last);
 
-/* Declares what stands between two products: batch norm, nonlinearity, pooling (0: none).
+/* Declares the layers between two products: batch norm, nonlinearity, pooling (0: none).
  *
  * If the next input rectifies, it replaces the relu.  If it is binary, the pooling comes before the batch
  * norm, because the maximum over a window of signs is +1 nearly everywhere. */
