@@ -1,11 +1,11 @@
 #!/bin/sh
 # Some ninety short trainings that together use every scheme in every role, with each of its options, every family of
 # models, folded and unfused nets, every optimizer, normalisation, augmentation, dropout, and a resume in the middle.
-# Prints for each the kernels, its name, the digest of its weights and its last loss: a change that is to leave all bits as
-# they are leaves this list as it is.
+# Prints the kernels, the name, the digest of the weights and the last loss of each: a change that must not affect any
+# bit must not change this list.
 #     sh tests/bits.sh [NAME..] > after && diff before after
-# QGRAD is the program (build/qgrad); CPUS the instruction sets, of which those that the machine lacks are passed over.
-# OpenBLAS adds in an order of its own on each core, so it is told which to take.
+# QGRAD is the program (build/qgrad).  CPUS is a list of instruction sets; those that the machine lacks are skipped.
+# OpenBLAS adds in a different order on each CPU core type, so the script selects one.
 set -eu
 qgrad=${QGRAD:-build/qgrad}
 only="$*"
@@ -51,7 +51,7 @@ t() {
     rm -rf "$dir/$name"
 }
 
-# The same, stopped wherever a growing budget ends: it must not matter where that is.
+# The same, stopped wherever a growing budget ends; the position must not matter.
 stopped() {
     case " $only " in '  ' | *" $1 "*) ;; *) return 0 ;; esac
     name=$1
@@ -154,7 +154,7 @@ all() {
     t lfc --model lfc --data mnist --data-dir "$dir/digits"
     t cnv --model cnv $C
 
-    # What a run can choose besides.
+    # Other options of a run.
     t folded $L --weight fake_quant --fold-batchnorm
     t folded-frozen $L --weight fake_quant:per-channel=yes --input fake_quant:range=observed --fold-batchnorm --freeze-batchnorm-after 4
     t frozen $L --weight twn --freeze-batchnorm-after 4

@@ -1,14 +1,14 @@
 #!/bin/sh
-# coverage.sh BUILD: which share of the lines and branches of each room the tests reached, of a build with --coverage
-# whose tests have run.  A line or branch that several objects have, such as a kernel's or a header's, is reached if
-# one of them reached it.  Code that only a signal, an abort or _exit ends is not recorded.
+# coverage.sh BUILD: the share of lines and branches per room that the tests reached, for a build with --coverage whose
+# tests have run.  A line or branch of several objects, such as that of a kernel or a header, is reached if one of them
+# reached it.  Code that ends with a signal, an abort or _exit is not recorded.
 build=${1:-build/coverage}
 rooms='core quant layers optim datasets cli'
 gcov=${GCOV:-gcov}
 for room in $rooms; do
     [ -d "$build/$room" ] && find "$build/$room" -name '*.gcno'
 done | while read -r notes; do
-    # Several sources may be named alike, so every object is read by itself.
+    # Several sources may have the same name, so every object is read separately.
     "$gcov" -b -c -t -r "$notes" 2>/dev/null
 done | awk -v rooms="$rooms" '
     /^ *-: *0:Source:/ { sub(/^.*Source:/, ""); file = $0; room = file; sub(/\/.*/, "", room); next }

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Seeds one usual mistake after another in a copy of the tree and asks the tests to notice.
+# Makes one common mistake after another in a copy of the tree and checks that the tests notice.
 #
 #     sh tests/mutants.sh [NAME...]           default: all; NAME as in tests/mutants/NAME.patch
 #
-# A patch says which mistake it makes, and which tests are to find it.  Every line of the table is a
-# mutant; what killed it is followed by how many cases or test functions failed.  A mutant that no
-# test kills has survived, and so has one that does not apply or compile.  Closes with "N killed, M
-# survived"; the status is 0 if M is 0.
+# A patch states which mistake it makes and which tests should find it.  Every line of the table is a
+# mutant, with the programs that killed it and the number of cases or test functions that failed.  A
+# mutant survives if no test kills it, or if it does not apply or compile.  The last line is "N killed,
+# M survived"; the status is 0 if M is 0.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE QGRAD_CPU
 top=$(pwd)
 copy=$top/build/mutants
@@ -17,7 +17,7 @@ field() { sed -n "s/^$1: //p" "$2"; }
 
 program() { for source in tests/*/"$1.c"; do echo "${source%.c}"; done; }
 
-# Files of the copy are replaced only where they differ, and are then newer than what was built.
+# Only files that differ are replaced in the copy, so make rebuilds only what depends on them.
 refresh() {
     for file in "$@"; do
         cmp -s "$top/$file" "$copy/$file" && continue
@@ -32,7 +32,7 @@ build() {
     make -s -C "$copy" -j"$jobs" BUILD=objects CFLAGS=-O2 $programs > "$copy/log" 2>&1
 }
 
-# The programs of $1 that fail, with how many failures each.
+# The programs of $1 that fail, each with its number of failures.
 killers() {
     for test in $1; do
         files=
@@ -58,7 +58,7 @@ mutate() {
     changed=$(sed -n 's|^+++ b/||p' "$1")
     tests=$(field Tests "$1")
     result=
-    # What is built without the patch must not be built with it, should the patch change the flags.
+    # A patch may change the flags, so objects built without it must not be reused with it.
     [ -z "$(field Rebuild "$1")" ] || build "$tests"
     if ! (cd "$copy" && patch -s -p1 -F0 < "$1" > log 2>&1); then
         result='-  (does not apply)'
@@ -81,7 +81,7 @@ mutate() {
     done
 }
 
-# The tests of all mutants compile and pass on the tree as it is.
+# The tests of all mutants must compile and pass on the unpatched tree.
 check() {
     if ! build "$all"; then
         cat "$copy/log"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs every test program of BUILD (default: build) and every check of the tree, from the top of it, as
-# many at a time as there are cores (JOBS).  Prints what failed and closes with "N passed, M failed",
-# N counting test functions.  What a test leaves in the directory for temporary files is a failure, too.
+# Runs every test program of BUILD (default: build) and every check, from the top of the tree, one per
+# core at a time (JOBS).  Prints the failures and ends with "N passed, M failed", where N counts test
+# functions.  A file that a test leaves in the temporary directory is a failure, too.
 # With QGRAD_CPU=avx2 or baseline, everything runs on those kernels.
 build=${1:-build}
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
@@ -21,7 +21,7 @@ trap 'exit 1' HUP INT TERM
 sources=$(for source in tests/*/test_*.c; do basename "$source" .c; done)
 checks=$(for check in tests/checks/check_*.sh; do basename "$check" .sh; done)
 
-# What a program prints, and its status; a program that never ran has none, and has failed.
+# Records the output and status of a program; a program that never ran has no status and has failed.
 printf '%s\n' conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" -n 1 sh -c '
     case $1 in
     conformance) "$BUILD/tests/quant/$1" tests/golden/*.json ;;
@@ -32,7 +32,7 @@ printf '%s\n' conformance $checks $sources | xargs -P "${JOBS:-$(getconf _NPROCE
 
 status_of() { cat "$log/$1.status" 2>/dev/null || echo 1; }
 
-# add NAME PASSED FAILED: a program that dies has failed at least once.
+# add NAME PASSED FAILED: a program that crashes counts as at least one failure.
 add() {
     f=$3
     [ "$(status_of "$1")" -ne 0 ] && [ "$f" -eq 0 ] && f=1

@@ -16,7 +16,7 @@ static void loss_backward(qg_tape *t, qg_var *y)
 static const qg_op cross_entropy = { "cross_entropy", loss_backward, .assigns = true };
 static const qg_op squared_hinge = { "squared_hinge", loss_backward, .assigns = true };
 
-/* Returns weight times the loss of one row, in double; slope is [classes] or NULL. */
+/* Computes weight times the loss of one row, in double; slope is [classes] or NULL. */
 typedef double (*row_loss)(const float *x, size_t classes, size_t label, double weight,
                            float *slope);
 

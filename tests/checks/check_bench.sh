@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/bench.py measures a row, without a peer and beside one, and says why when something cannot be measured.
+# tests/bench.py measures a row, with and without a peer, and gives the reason if something cannot be measured.
 build=${BUILD:-build}
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || { echo "no $python: not checked"; exit 0; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every ```c block of the README and of docs/ compiles, on its own, behind #include "qgrad.h"; and
-# every file that the README names exists; and the page of every scheme has the rows of its script.
+# Every ```c block of the README and of docs/ compiles on its own after #include "qgrad.h", every file
+# that the README names exists, and docs/every-scheme.md has the rows of its script.
 cc=${CC:-cc}
 build=${BUILD:-build}
 dir=$build/tests/docs

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Includes point down: a file of a room may include its own room and the rooms that the room's line names, nothing else.
+# Includes point down: a file may include files of its own room and of the rooms named in its room's line, and no others.
 # Tests and examples may include everything.
 status=0
 allow() {
@@ -19,7 +19,7 @@ allow core/kernels    'core/kernels/'
 allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number)\.h'
 allow core/ops        'core/[a-z_]*\.h|core/kernels/|core/io/hash\.h|core/ops/'
-# quant.h takes the words of rules from the schemes that have them.
+# quant.h includes the headers of the schemes that define the words of rules.
 allow quant           "$core|quant/[a-z_]*\.h|quant/schemes/(ttq|xnor|fake_quant)\.h"
 allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/"
 allow quant/reference "$core|quant/[a-z_]*\.h|quant/reference/"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# make check-originals without the packages: each is named and skipped, and that is no failure.  The C half
-# compiles, and every rule of the page is one of declared.py.
+# make check-originals without the packages names and skips each of them, and does not fail.  The C half
+# compiles, and every rule of the page comes from declared.py.
 build=${BUILD:-build}
 status=0
 warnings='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror'
@@ -16,7 +16,7 @@ grep -q '^| .* | 0 | ' docs/exactness.md || { echo "docs/exactness.md: error: ha
 
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || { echo "no $python: check.py not run"; exit $status; }
-# -S: without packages, whatever is installed.
+# -S: without packages, even if some are installed.
 env -u PYTHONPATH "$python" -S tests/originals/check.py --library /nowhere >"$build/tests/originals.txt" 2>&1 ||
     { echo "check.py: error: exit status $? without packages"; status=1; }
 for package in tensorflow onednn tflite larq qkeras brevitas torch; do

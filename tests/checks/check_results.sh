@@ -1,6 +1,6 @@
 #!/bin/sh
-# results/README.md is what the logs beside it say, the net of every recipe can be built, and the script that
-# trains them stops and goes on.
+# results/README.md agrees with the logs beside it, the net of every recipe can be built, and the script that
+# trains them can be stopped and resumed.
 here=$(pwd)
 case ${QGRAD:-build/qgrad} in /*) qgrad=${QGRAD:-build/qgrad} ;; *) qgrad=$here/${QGRAD:-build/qgrad} ;; esac
 status=0
@@ -17,10 +17,10 @@ for recipe in $(grep -l '^init-recipe' examples/recipes/*.toml); do
     [ "$(grep '^model' "$recipe")" = "$(grep '^model' "$first")" ] || fail "$recipe begins with another net: $first"
 done
 
-# Two rows, one of which begins with the other's weights, on the sample; in a directory of its own.
+# Two rows on the sample data, one of which starts from the other's weights, in a separate directory.
 dir=$(mktemp -d) || exit 1
 pid=
-# Whatever is still being trained ends by a signal, and is waited for: the pipe ends with the last of them.
+# Stops all trainings with a signal and waits for them: the pipe ends when the last one does.
 leave() {
     [ -z "$pid" ] || kill -TERM "$pid" 2>/dev/null
     [ -z "$pid" ] || cat <&4 >/dev/null
@@ -53,13 +53,13 @@ grep -q 'runs/plain/seed-1 is finished, but its recipe has changed since' log ||
 [ -e runs/plain/seed-3 ] && fail "trained although the recipe was changed"
 sh examples/reproduce.sh absent 2>/dev/null && fail "a recipe that is not there goes unnoticed"
 
-# Stopped by a signal, the run has its checkpoint and nobody works on it any more.  What it says of its epochs goes
-# into a pipe, which is full long before the last of them: the run waits then, and cannot end by itself.
+# After a signal the run has its checkpoint, and no process works on it.  The run reports its epochs to a pipe, which
+# is full long before the last epoch; the run then waits, so it cannot end by itself.
 sed 's/^epochs = .*/epochs = 100000/' examples/recipes/plain.toml >examples/recipes/long.toml
 printf '%s\n' '#!/bin/sh' 'case $1 in train) exec "$REAL" "$@" 2>&3 ;; esac' 'exec "$REAL" "$@"' >piped
 chmod +x piped
 mkfifo epochs
-# MINUTES ends it should this script be killed.
+# MINUTES ends it if this script is killed.
 REAL=$qgrad QGRAD=./piped SEEDS=1 MINUTES=10 sh examples/reproduce.sh long >log 2>&1 3>epochs &
 pid=$!
 exec 4<epochs

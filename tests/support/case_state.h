@@ -1,4 +1,4 @@
-/* tests/support/case_state.h — what the accessors and the judge of a test vector share. */
+/* tests/support/case_state.h — the state that the accessors and the judge of a test vector share. */
 #ifndef QG_TESTS_CASE_STATE_H
 #define QG_TESTS_CASE_STATE_H
 
@@ -13,7 +13,7 @@ typedef struct case_slot {
 } case_slot;
 
 struct test_case {
-    const cJSON *attrs, *inputs, *expected;     /* expected: NULL if an error is */
+    const cJSON *attrs, *inputs, *expected;     /* expected: NULL if an error is expected */
     const char  *asked[CASE_NAMES];             /* attributes that the runner knows */
     case_slot    in[CASE_NAMES], out[CASE_NAMES];
     int          n_asked, n_in, n_out;
@@ -23,16 +23,16 @@ struct test_case {
     char         complaint[CASE_WHY_BYTES];     /* empty: none */
 };
 
-/* A number, or the string of one that JSON cannot write. */
+/* A number, or a string for a number that JSON cannot represent. */
 bool   case__number(const cJSON *a, double *value);
 
 /* The dtype of {"dtype", "shape", "data"}; false if it is unknown. */
 bool   case__dtype(const cJSON *tensor, qg_dtype *dtype);
 
-/* Its shape into the rank and dims of a, which were 0. */
+/* Writes its shape to the rank and dims of a, which were 0. */
 bool   case__shape(const cJSON *tensor, qg_array *a);
 
-/* Whether the shape of a asks for exactly n elements; safe for any dims. */
+/* Whether the shape of a has exactly n elements; safe for any dims. */
 bool   case__fills(const qg_array *a, size_t n);
 
 double case__element(const qg_array *a, size_t i);

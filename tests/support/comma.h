@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* The program's numbers have a comma from now on: in a locale of the machine, or in one that localedef makes
- * for the test.  false: there is neither, as with musl, whose numbers never have one. */
+/* Selects a locale with a decimal comma, one of the machine or one that localedef makes for the test.  Returns false if
+ * neither is available, as with musl, which always uses a point. */
 bool comma_begin(void);
 void comma_end(void);           /* and a point again */
 

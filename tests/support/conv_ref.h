@@ -18,7 +18,7 @@ float *floats(size_t n);                    /* zeros; the caller frees them */
 result result_new(const shapes *s);
 void   result_free(result r);
 
-/* b may be NULL; db is computed all the same. */
+/* b may be NULL; db is computed anyway. */
 void   conv_ref(const shapes *s, const float *x, const float *w, const float *b, result *r);
 
 #endif

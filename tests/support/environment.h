@@ -1,4 +1,4 @@
-/* tests/support/environment.h — variables that a test changes, and gives back as its caller had them. */
+/* tests/support/environment.h — environment variables that a test changes and restores. */
 #ifndef ENVIRONMENT_H
 #define ENVIRONMENT_H
 
@@ -7,15 +7,15 @@
 /* NULL: removes it. */
 void set_variable(const char *name, const char *value);
 
-/* The teardown of every test that changes one: each variable is what it was before the test. */
+/* The teardown of every test that changes one: restores all variables. */
 int  restore_variables(void **state);
 
-/* The paths of core/kernels/cpu.h, the narrowest first.  use_path(i) sets QGRAD_CPU, and a path that the machine does not
- * have is the widest that it has. */
+/* The paths of core/kernels/cpu.h, the narrowest first.  use_path(i) sets QGRAD_CPU; a path that the machine lacks
+ * selects its widest one. */
 enum { PATHS = 3 };
 void use_path(int i);
 
-/* The widest that the machine has, whatever QGRAD_CPU says. */
+/* The widest path of the machine, whatever QGRAD_CPU is. */
 qg_isa widest_path(void);
 
 #endif

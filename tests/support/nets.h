@@ -1,4 +1,4 @@
-/* tests/support/nets.h — what tests of products and nets share. */
+/* tests/support/nets.h — shared by the tests of products and nets. */
 #ifndef NETS_H
 #define NETS_H
 
@@ -11,8 +11,8 @@
 /* An op: sum of r[i] y[i], a loss under which dL/dy = r.  r [shape of y] is borrowed. */
 qg_var *weighed(qg_tape *t, qg_var *y, const float *r);
 
-/* A keyed problem that any net learns: n images of label i % classes, noise in 0..1 with a bright
- * band of rows whose place is the label. */
+/* A keyed problem that any net learns: n images with label i % classes, noise in 0..1 with a bright
+ * band of rows whose position is the label. */
 void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint8_t *label);
 
 /* Forward, cross entropy, backward, update; returns the loss. */

@@ -16,7 +16,7 @@ typedef struct jpeg {
     int value[4];           /* of each: 128, 65..96 or 160..191 */
     int scans;              /* 1: baseline.  More, up to 800: progressive, of one component.  Each refines another
                                bit of a frequency, all 0 */
-    int codes;              /* of each length in the Huffman table for the high frequencies; 0: as many as fit */
+    int codes;              /* codes of each length in the Huffman table for the high frequencies; 0: as many as fit */
 } jpeg;
 void write_jpeg(const char *path, jpeg p);
 

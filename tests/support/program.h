@@ -1,4 +1,4 @@
-/* tests/support/program.h — the program build/qgrad, or $QGRAD, run as a child process; its files.
+/* tests/support/program.h — runs the program build/qgrad, or $QGRAD, as a child process, and compares its files.
  *
  * set_up makes a directory with a data set in MNIST's format, 240 + 60 noisy 16x16 images, so that an
  * epoch of LeNet-5 takes milliseconds; tear_down removes it. */
@@ -12,7 +12,7 @@
 #include "core/status.h"
 #include "tests/support/room.h"
 
-/* The start of most command lines.  What comes later in one, counts. */
+/* The start of most command lines.  Later options override earlier ones. */
 #define SET     "--model lenet5 --data mnist --data-dir @/set --seed 3 --threads 1 "
 #define TRAIN   "train " SET "--weight twn --batch 24 "
 #define ENDLESS TRAIN "--epochs 100000 --json "
@@ -28,15 +28,15 @@ extern char        root[DIRECTORY_BYTES];       /* the directory of this test */
 extern const char *program;
 extern outcome     last;                        /* of the last call of qgrad() */
 
-/* What the next child runs in place of the program, so that it finds what the test has replaced, as a clock is;
- * NULL: the program. */
+/* Runs in the next child instead of the program, with what the test has replaced, such as the clock; NULL: the
+ * program. */
 extern int (*inside)(int argc, char **argv);
 
 int         set_up(void **state);
 int         tear_down(void **state);
-int         end_background(void **state);       /* the teardown of a test that starts something: ends it */
+int         end_background(void **state);       /* the teardown of a test that starts a child: ends the child */
 
-/* root/name; four of them live at a time. */
+/* root/name, in one of four buffers that take turns. */
 const char *at(const char *name);
 
 /* Words of a command line, separated by single spaces; @ stands for the test's directory, '' for an empty word. */
@@ -46,24 +46,24 @@ int         finish(pid_t pid);                  /* the same of a child; it print
 /* In the background, one at a time, until finish. */
 pid_t       start(const char *line);
 
-/* A run of ENDLESS; returns when its first epoch is over.  It cannot end by itself: once the pipe is full that it
- * reports its epochs through, long before the last of them, it waits until finish reads them. */
+/* A run of ENDLESS; returns when its first epoch is over.  It cannot end by itself: the pipe for its epoch reports is
+ * full long before the last epoch, and the run then waits until finish reads the pipe. */
 pid_t       start_endless(const char *line);
 
 void        assert_status(const char *line, int status);
 
-/* A command of the shell, @ as above; its status is 0. */
+/* Runs a shell command, with @ as above; asserts that its status is 0. */
 QG_PRINTF(1, 2)
 void        run_shell(const char *fmt, ...);
 
-/* It fails with this status, one line on stderr that contains part, and nothing on stdout. */
+/* Asserts that it fails with this status, prints one line on stderr that contains part, and nothing on stdout. */
 void        assert_refuses(const char *line, int status, const char *part);
 
-/* The same with a line made as by printf, which must succeed. */
+/* Runs a line formatted as by printf; asserts that it succeeds. */
 QG_PRINTF(1, 2)
 void        assert_runs(const char *fmt, ...);
 
-/* What the last call printed contains part. */
+/* Asserts that the output of the last call contains part. */
 void        assert_stdout(const char *part);
 void        assert_stderr(const char *part);
 
@@ -72,7 +72,7 @@ double      last_number(const char *key);
 const char *last_text(const char *key);
 bool        last_truth(const char *key);
 
-/* What it printed as one JSON object, and its members. */
+/* Its output as one JSON object, and the members of an object. */
 cJSON      *parse(void);
 double      number(const cJSON *j, const char *key);
 const char *text(const cJSON *j, const char *key);
@@ -82,7 +82,7 @@ size_t      slurp(const char *path, char *text, size_t bytes);
 void        write_bytes(const char *path, const void *bytes, size_t n);
 void        assert_same_file(const char *a, const char *b);
 
-/* Two runs below root: the same files, but for the columns of metrics.csv that are times. */
+/* Asserts that two runs below root have the same files, except for the columns of metrics.csv that are times. */
 void        assert_same_run(const char *a, const char *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* tests/support/room.h — a directory for one test, which goes with it. */
+/* tests/support/room.h — a temporary directory for one test. */
 #ifndef ROOM_H
 #define ROOM_H
 
@@ -6,10 +6,10 @@
 
 enum { ROOM_BYTES = 160, DIRECTORY_BYTES = 64 };
 
-/* A new directory below $TMPDIR, or below /tmp where that path is long; 0, or -1 as setups return it.  What nobody
- * has removed goes when the program ends. */
+/* Makes a directory below $TMPDIR, or below /tmp if that path is long.  Returns 0, or -1 as setup functions do.  It is
+ * removed at the latest when the program ends. */
 int         make_directory(char path[DIRECTORY_BYTES]);
-int         remove_directory(const char *path);     /* and all that is in it, permissions or not */
+int         remove_directory(const char *path);     /* with everything in it, whatever its permissions */
 
 /* Setup and teardown of a test, or of a group. */
 int         room_enter(void **state);
@@ -20,11 +20,12 @@ extern char room[DIRECTORY_BYTES];      /* its path */
 /* The path of name in it, until the next call. */
 const char *in_room(const char *name);
 
-/* Writes a file in it; the program ends if it cannot. */
+/* Writes a file in it; a failure ends the program. */
 void        write_in_room(const char *name, const void *bytes, size_t n);
 void        write_text(const char *name, const char *text);
 
-/* The path of the one file that a program without a room needs: no file at first, and none once the program ends. */
+/* The path of the single file that a program without a room needs.  The file does not exist at first and is removed
+ * when the program ends. */
 const char *scratch_file(void);
 
 #endif

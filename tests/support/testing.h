@@ -1,4 +1,4 @@
-/* tests/support/testing.h — what the test programs share, cmocka included. */
+/* tests/support/testing.h — shared by all test programs; includes cmocka. */
 #ifndef TESTING_H
 #define TESTING_H
 
@@ -28,14 +28,14 @@ void allocate_apart(qg_params *p, uint64_t key);
 /* An op: the sum of x, a loss under which dL/dx of the op before it is its slope. */
 qg_var *total(qg_tape *t, qg_var *x);
 
-/* |actual[i] - expected[i]| <= tolerance, and not NaN; says which i is off. */
+/* Asserts |actual[i] - expected[i]| <= tolerance and no NaN; names the first i that differs. */
 void assert_close(const float *actual, const float *expected, size_t n, double tolerance);
 
 /* qg_errmsg() contains part. */
 void assert_message(const char *part);
 
-/* A status that must be QG_OK; one that must be another, and a pointer that must be NULL, with a message that
- * contains part. */
+/* Assert that a status is QG_OK, that it is another one, or that a pointer is NULL; the last two also check that the
+ * message contains part. */
 #define assert_ok(status)               check_status(status, QG_OK, "", __FILE__, __LINE__)
 #define assert_failed(status, how, part) check_status(status, how, part, __FILE__, __LINE__)
 #define assert_none(pointer, part)      check_none(pointer, part, __FILE__, __LINE__)
@@ -43,7 +43,7 @@ void assert_message(const char *part);
 void check_status(qg_status got, qg_status want, const char *part, const char *file, int line);
 void check_none(const void *p, const char *part, const char *file, int line);
 
-/* qg_gradcheck could be made, and passes; says by how much it does not. */
+/* Asserts that qg_gradcheck runs and passes; prints the error if it does not. */
 void assert_gradcheck(qg_gradcheck_spec spec);
 
 #endif

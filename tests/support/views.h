@@ -1,4 +1,4 @@
-/* tests/support/views.h — arrays over plain C arrays, and what the tests of quantizers assert. */
+/* tests/support/views.h — arrays over plain C arrays, and assertions for tests of quantizers. */
 #ifndef QG_TESTS_VIEWS_H
 #define QG_TESTS_VIEWS_H
 
@@ -33,7 +33,7 @@ static inline qg_array tensor4(float *data, size_t a, size_t b, size_t c, size_t
     return (qg_array){ .dtype = QG_F32, .rank = 4, .dims = { a, b, c, d }, .data = data };
 }
 
-/* The same as operands in place; they live as long as the block. */
+/* The same as compound literals, for use as operands; they live as long as the block. */
 #define VIEW(dtype, x, n)        ((qg_array[]){ view(dtype, x, n) })
 #define SCALAR(x)                ((qg_array[]){ scalar(x) })
 #define VECTOR(x, n)             ((qg_array[]){ vector(x, n) })
@@ -56,7 +56,7 @@ static inline void assert_all_near(size_t n, const float *got, const float *want
     for (size_t i = 0; i < n; i++) assert_near((double)got[i], (double)want[i], tolerance);
 }
 
-/* The same bits, NaN and the sign of zero included. */
+/* Asserts the same bits, including NaN and the sign of zero. */
 static inline void assert_same(size_t n, const float *got, const float *want)
 {
     for (size_t i = 0; i < n; i++)
