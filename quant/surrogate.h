@@ -1,7 +1,7 @@
-/* quant/surrogate.h — the sign that every scheme shares, and the surrogates that replace slopes of 0.
+/* quant/surrogate.h — the sign function of all schemes, and the surrogates that replace slopes of 0.
  *
- * A quantizer is a pair: q(x), computed forward, and a surrogate s(x), differentiated backward.  Each scheme has
- * the surrogate of its source, which the caller may replace by another one.
+ * A quantizer is a pair: q(x) is computed in the forward pass, and the surrogate s(x) is differentiated in the
+ * backward pass.  Each scheme has the surrogate of its source; the caller may choose another one.
  */
 #ifndef QG_SURROGATE_H
 #define QG_SURROGATE_H
@@ -16,8 +16,8 @@
 typedef struct qg_surrogate {
     void (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
     float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
-    float    to;            /* and where it moves, geometrically, from and to above 0, */
-    uint64_t steps;         /* in so many steps of training; 0: arg stays */
+    float    to;            /* final value of arg, which moves there geometrically; both above 0 */
+    uint64_t steps;         /* training steps that this takes; 0: arg is constant */
 } qg_surrogate;
 
 qg_surrogate qg_surrogate_identity(void);             /* s = x */
@@ -34,18 +34,18 @@ qg_surrogate qg_surrogate_swish(float beta);
  * t >= 0 is annealed upwards by a schedule, 0.1 to 10; at t = 0 this is the identity. */
 qg_surrogate qg_surrogate_tanh(float temperature);
 
-/* The same with t = 0.1 at step 0, growing by one factor per step to 10 at `steps`, then constant.
+/* The same with t = 0.1 at step 0, growing by a constant factor per step to 10 at `steps`, then constant.
  * steps 0: t stays 0.1. */
 qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
 
 /* QG_EARG if a constant of the surrogate is out of range. */
 QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
 
-/* s as it is at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and
- * qg_quantize ask the tape; a plain operator takes arg as it stands. */
+/* s at a step: arg (to / arg)^(step / steps), a pure function of step.  Layers and qg_quantize use the
+ * step of the tape; plain operators use arg unchanged. */
 qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step);
 
-/* dx[i] += dy[i] * s'(x[i]) for a whole tensor, in fixed blocks on every thread. */
+/* dx[i] += dy[i] * s'(x[i]) for a whole tensor, in fixed blocks on all threads. */
 void qg_surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx);
 
 /* s, or own when s is {0}. */

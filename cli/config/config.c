@@ -22,7 +22,7 @@ const char *list_next(const char *line)
     return line + (*line == '\n');
 }
 
-/* old without the line that says the same as item before its '=', then item; from malloc. */
+/* old without the line that equals item before its '=', followed by item; from malloc. */
 static char *list_with(const char *old, const char *item)
 {
     const size_t key  = strcspn(item, "=") + 1;
@@ -41,7 +41,7 @@ static char *list_with(const char *old, const char *item)
 
 static void *value_of(config *c, const option *o) { return (char *)c + o->at; }
 
-/* The text, from malloc, of an option whose value is in place. */
+/* The text, from malloc, of an option whose value is set. */
 static qg_status keep(config *c, const option *o, char *text)
 {
     char **to = &c->text[o - options];
@@ -98,7 +98,7 @@ qg_status config_over(config *c, const config *top, unsigned with, unsigned with
 
 const char *config_text(const config *c, const char *name) { return c->text[index_of(name)]; }
 
-/* text is value, or, where both are lists, all of its lines are in it. */
+/* Whether text equals value or, for lists, contains all of its lines. */
 static bool is_said(const option *o, const char *value, const char *text)
 {
     if (o->kind != OPTION_LIST) return !strcmp(value, text);

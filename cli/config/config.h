@@ -1,8 +1,8 @@
 /* cli/config/config.h — a configuration: the options that are set, as values and as texts.
  *
  * As a file it is `key = value` lines, a subset of TOML: strings, numbers, booleans, arrays of
- * strings, comments; no tables, no dates, an array on one line.  Four keys are for people and for the
- * table of results, and decide nothing: reproduces, reported, provenance, deviations.
+ * strings, comments; no tables, no dates, an array on one line.  Four keys have no effect on a run and are only
+ * for readers and for the table of results: reproduces, reported, provenance, deviations.
  */
 #ifndef CLI_CONFIG_H
 #define CLI_CONFIG_H
@@ -17,9 +17,9 @@ typedef enum provenance { FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
 
 /* {0} is empty. */
 struct config {
-    char       *text[OPTIONS];              /* the one spelling; NULL: unset; a list has one item per line */
+    char       *text[OPTIONS];              /* the canonical text; NULL: unset; a list has one item per line */
 
-    /* What the texts say; 0 or NULL where an option is unset. */
+    /* The values of the texts; 0 or NULL if an option is unset. */
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
     const char *out, *init, *run, *add;
@@ -37,21 +37,21 @@ QG_MUST_CHECK
 qg_status   config_set(config *c, const option *o, const char *text);
 void        config_unset(config *c, const char *name);
 
-/* Set in c what is set in top, for options whose use has all bits of with and none of without. */
+/* Sets in c the options that are set in top and whose use has all bits of with and none of without. */
 QG_MUST_CHECK
 qg_status   config_over(config *c, const config *top, unsigned with, unsigned without);
 
-/* The spelling of an option in the table; NULL: unset. */
+/* The canonical text of an option of the table; NULL: unset. */
 const char *config_text(const config *c, const char *name);
 
-/* Set what the text of a file says; origin is for messages, "FILE:LINE: ..".  Fails with QG_EARG
- * (syntax, an unknown key, a value that is not legal), and then may have set some of it. */
+/* Sets the options in the text of a file; origin is for messages, "FILE:LINE: ..".  Fails with QG_EARG (syntax, an
+ * unknown key, an illegal value), and may then have set some options. */
 QG_MUST_CHECK
 qg_status   config_parse(config *c, const char *text, const char *origin);
 QG_MUST_CHECK
 qg_status   config_read(config *c, const char *path);
 
-/* The file for every set option whose use has all the bits; from malloc, NULL without memory. */
+/* The text of a file with every set option whose use has all these bits; from malloc, NULL if out of memory. */
 char       *config_print(const config *c, unsigned use);
 QG_MUST_CHECK
 qg_status   config_write(const config *c, const char *path);
@@ -69,14 +69,14 @@ void        config_free(config *c);
 
 /* --- where configurations come from (cli/config/resolve.c) ---------------------------------- */
 
-/* What asked, its --config or --recipe file and the model's recipe add up to: defaults < model < file <
- * asked.  With a stored configuration (of a run that is resumed) it is that one instead, and asked must not
- * contradict what decides the run's bytes.  Only keys of a configuration end up in *out.
- * Fails with QG_EARG; *usage tells whether the command line is to blame or a file. */
+/* Combines asked, its --config or --recipe file and the model's recipe: defaults < model < file < asked.  With a stored
+ * configuration (of a run that is resumed) the result is that one, and asked must not contradict an option that
+ * decides the run's bytes.  Only keys of a configuration are set in *out.
+ * Fails with QG_EARG; *usage tells whether the error is in the command line or in a file. */
 QG_MUST_CHECK
 qg_status   config_resolve(const config *asked, const config *stored, config *out, bool *usage);
 
-/* The options of a resolved configuration go together.  Fails with QG_EARG. */
+/* Checks that the options of a resolved configuration are compatible.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status   config_check(const config *c);
 
@@ -88,8 +88,8 @@ qg_status   config_stored(const char *path, config *c);
 QG_MUST_CHECK
 qg_status   config_of_run(const char *path, config *c);
 
-/* The path of the file that --config or --recipe names; empty: neither does.  Fails with QG_EARG: both
- * are given; there is no such recipe, and the message lists those available. */
+/* The path of the file that --config or --recipe names; empty if neither is given.  Fails with QG_EARG if both are
+ * given, or if the recipe does not exist; the message lists the available recipes. */
 QG_MUST_CHECK
 qg_status   config_path(const config *asked, char path[PATH_BYTES]);
 

@@ -10,7 +10,7 @@ enum { MAX_CONFIG_BYTES = 1 << 20 };
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-/* Where the parser stands; line counts from 1. */
+/* The position of the parser; lines count from 1. */
 typedef struct reader {
     const char *at, *origin;
     int         line;
@@ -23,7 +23,7 @@ static qg_status bad(const reader *r, const char *reason)
 
 static void skip_blank(reader *r) { r->at += strspn(r->at, " \t"); }
 
-/* What a backslash stands for in a basic string; 0: nothing that a value may hold. */
+/* The character that an escape in a basic string denotes; 0 if it is not legal in a value. */
 static char unescaped(char c) { return c == '"' || c == '\\' ? c : '\0'; }
 
 static qg_status read_string(reader *r, char text[VALUE_BYTES])
@@ -46,7 +46,7 @@ static qg_status read_string(reader *r, char text[VALUE_BYTES])
     return QG_OK;
 }
 
-/* A number or a boolean, as it stands. */
+/* A number or a boolean, verbatim. */
 static qg_status read_bare(reader *r, char text[VALUE_BYTES])
 {
     const size_t n = strcspn(r->at, " \t\r\n#,]");

@@ -10,8 +10,8 @@
 typedef struct data_set {
     const char *name;
     const char *about;
-    const char *dir;        /* where it is looked for; NULL: it needs no files */
-    const char *how;        /* how to get it, for a message; NULL: it comes along */
+    const char *dir;        /* its default directory; NULL: it needs no files */
+    const char *how;        /* how to get it, for a message; NULL: it is in the repository */
     qg_shape    image;      /* of one image, as published: what summary assumes */
     int         classes;
     /* NULL: folders of images, dir/train and dir/test. */
@@ -22,7 +22,7 @@ typedef struct data_set {
 
 const data_set *data_find(const char *name);            /* NULL: no such data set */
 
-/* The set that --data means: a name, or folder:HxWxC.  Fails with QG_EARG. */
+/* The data set that --data names, by name or as folder:HxWxC.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status       data_parse(const char *text, data_set *d, char *canonical, size_t bytes);
 
@@ -31,7 +31,7 @@ QG_MUST_CHECK
 qg_status       image_parse(const char *text, qg_shape *image);
 void            data_help(FILE *out);
 
-/* A split of the set, from dir or from its own place.  NULL on failure. */
+/* A split of the set, from dir or from its default directory.  NULL on failure. */
 qg_loader      *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec);
 
 uint64_t        data_digest(const qg_loader *train, const qg_loader *test);     /* of both splits' images and labels */

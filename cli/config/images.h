@@ -1,4 +1,4 @@
-/* cli/config/images.h — what --normalise and --augment say. */
+/* cli/config/images.h — the values of --normalise and --augment. */
 #ifndef CLI_IMAGES_H
 #define CLI_IMAGES_H
 
@@ -7,8 +7,8 @@
 
 #include "datasets/loader.h"
 
-/* "channel", "range:low=-1,high=1"; "none", "pad=4,flip".  canonical is the one spelling of what was
- * read.  Fails with QG_EARG; the message says what is legal. */
+/* Parse "channel", "range:low=-1,high=1"; "none", "pad=4,flip".  canonical receives the canonical text.  Fail with
+ * QG_EARG; the message lists the legal values. */
 QG_MUST_CHECK
 qg_status normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes);
 QG_MUST_CHECK

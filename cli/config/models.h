@@ -1,4 +1,4 @@
-/* cli/config/models.h — models by name: what --model may say. */
+/* cli/config/models.h — models by name: the values of --model. */
 #ifndef CLI_MODELS_H
 #define CLI_MODELS_H
 
@@ -6,13 +6,13 @@
 
 #include "layers/models/models.h"
 
-/* "vgg7" or "vgg7:width=0.25": the model, its options (0 where the model's fallback holds), and the one
- * spelling.  Fails with QG_EARG; the message lists what is legal. */
+/* Parses "vgg7" or "vgg7:width=0.25": the model, its options (0 selects the model's default), and the canonical text.
+ * Fails with QG_EARG; the message lists the legal values. */
 QG_MUST_CHECK
 qg_status model_parse(const char *text, const qg_model **model, double chosen[QG_MODEL_KEYS], char *canonical,
                       size_t bytes);
 
-/* The spelling as part of a file's name: "vgg7-width-0.25". */
+/* The canonical text as part of a file name: "vgg7-width-0.25". */
 void      model_file_name(const char *spelling, char *name, size_t bytes);
 
 /* "lenet5, vgg7, .." */

@@ -60,7 +60,7 @@ static qg_status parse_gradient(const char *text, void *value, char *canonical, 
     return scheme_parse(text, FOR_GRADIENT, value, canonical, bytes);
 }
 
-/* One more exception; it replaces the one for the same operand of the same layer. */
+/* Adds an exception; it replaces an earlier one for the same operand of the same layer. */
 static qg_status parse_layer(const char *text, void *value, char *canonical, size_t bytes)
 {
     layer_exceptions *all = value;
@@ -95,7 +95,7 @@ static qg_status parse_image(const char *text, void *value, char *canonical, siz
     return status;
 }
 
-/* "50m", "90s", "1h", "1.5h" or seconds, to seconds. */
+/* Parses "50m", "90s", "1h", "1.5h" or a number of seconds. */
 static qg_status parse_duration(const char *text, void *value, char *canonical, size_t bytes)
 {
     double      *seconds = value;
@@ -117,7 +117,7 @@ enum { STEPS = VERB_TRAIN | VERB_BENCH };       /* the verbs that take steps */
 /* 2^53 - 1: seeds pass through TOML and JSON, whose readers may hold numbers as doubles. */
 #define MAX_SEED 9007199254740991.0
 
-/* Where an option keeps its value. */
+/* The address of an option's value. */
 #define AT(field) offsetof(config, field), sizeof((config *)0)->field
 
 const option options[] = {
@@ -204,7 +204,7 @@ const option options[] = {
     { "init", OPTION_TEXT, VERB_TRAIN, AT(init), "RUN",
       .help = "start from the last weights of a run, or from a safetensors file" },
 
-    /* In files only: which images and weights a run started from, and what a recipe reproduces. */
+    /* In files only: the images and weights that a run started from, and the result that a recipe reproduces. */
     { "data-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(data_digest), "DIGEST", .help = "of the images and labels" },
     { "class-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(class_digest), "DIGEST", .help = "of the class names" },
     { "init-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(init_digest), "DIGEST",
@@ -254,7 +254,7 @@ void list_append(char *text, size_t bytes, const char *word)
 
 /* --- one option ----------------------------------------------------------------------------- */
 
-/* The index of text in words, "sgd|adam"; -1: it is none of them. */
+/* The index of text in words, "sgd|adam"; -1 if it is not one of them. */
 static int index_of_word(const char *words, const char *text)
 {
     const size_t length = strlen(text);

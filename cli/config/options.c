@@ -9,7 +9,7 @@
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 
-/* One line on stderr; the status for a command line that cannot be understood. */
+/* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
 {
     char names[1024] = "";
@@ -22,7 +22,7 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     return EXIT_USAGE;
 }
 
-/* Of options that no configuration keeps: config_resolve sees to the others. */
+/* Sets defaults of options that no configuration stores; config_resolve sets the others. */
 static int set_defaults(const verb *v, config *asked)
 {
     for (int i = 0; i < OPTIONS; i++) {
@@ -70,7 +70,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     return set_defaults(v, asked);
 }
 
-/* The word is an option of v, or the first letters of one, that takes its value from the next word. */
+/* Whether the word is an option of v, or an abbreviation of one, that takes its value from the next word. */
 static bool wants_value(const verb *v, const char *word)
 {
     const size_t n = strlen(word);

@@ -1,7 +1,7 @@
 /* cli/config/options.h — every option of the program, in one table.
  *
- * Most options are also keys of a configuration (cli/config/config.h).  The table says where a configuration
- * keeps the value, what it may be, which verbs take it, and whether it decides the bytes of a run.
+ * Most options are also keys of a configuration (cli/config/config.h).  The table states where a configuration
+ * stores the value, which values are legal, which verbs take the option, and whether it decides the bytes of a run.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -10,7 +10,7 @@
 
 #include "core/io/keys.h"
 
-/* What a verb returns, beside 128 + the number of the signal that ended it. */
+/* The exit status of a verb; after a signal it is 128 + the number of the signal. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 typedef enum option_kind {
@@ -36,7 +36,7 @@ enum {
     VERB_RESULTS   = 256,
     VERBS          = 511,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
-    SAVED          = 512,   /* kept in config.toml, and understood in a --config file */
+    SAVED          = 512,   /* stored in config.toml, and legal in a --config file */
     DECIDES        = 1024,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
     IDENTITY       = DECIDES | SAVED,
     PER_RUN        = 2048   /* differs between runs of one recipe */
@@ -51,7 +51,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     size_t      at, bytes;  /* of its value in a config */
     const char *value;      /* "N" in the help; of OPTION_WORD all words, joined by |: "sgd|adam" */
     double      min, max;   /* of OPTION_INTEGER and OPTION_REAL */
-    /* Read the value, and write the one spelling it has.  NULL: the kind says it all. */
+    /* Read the value, and write its canonical text.  NULL: determined by the kind. */
     qg_status (*parse)(const char *text, void *value, char *canonical, size_t bytes);
     const char *fallback;   /* used unless the user or the model's recipe sets the option; NULL: unset */
     const char *help;
@@ -62,12 +62,12 @@ extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
 
-/* Append a word to a list in text, "a" -> "a, b"; what does not fit is left out. */
+/* Appends a word to a list in text, "a" -> "a, b"; a word that does not fit is omitted. */
 void          list_append(char *text, size_t bytes, const char *word);
 
-/* The value that text spells, and its one spelling.  An item of a list is added.  The pointer of an
- * OPTION_TEXT is left to the caller, who has the text.  Fails with QG_EARG; the message names the
- * option, the value and what is legal. */
+/* Parses the value in text and writes its canonical text.  An item of a list is added.  The caller, who has the text,
+ * sets the pointer of an OPTION_TEXT.  Fails with QG_EARG; the message names the option, the value and the legal
+ * values. */
 QG_MUST_CHECK
 qg_status     option_parse(const option *o, const char *text, void *value, char canonical[VALUE_BYTES]);
 
@@ -80,16 +80,16 @@ typedef struct verb {
     int       (*run)(const struct verb *v, const char *program, int argc, char **argv);
 } verb;
 
-/* Read a verb's options, argv[0] being the verb, into asked.  Returns -1 to go on, else the status
- * to exit with: --help was printed, or an error was reported. */
+/* Reads a verb's options into asked; argv[0] is the verb.  Returns -1 to continue, else the exit status: --help was
+ * printed, or an error was reported. */
 int           options_parse(const verb *v, int argc, char **argv, config *asked);
 void          options_help(const verb *v, FILE *out);
 
 /* What a name stands for, and its keys with their ranges and defaults: a part of the help. */
 void          keyed_help(const char *name, const char *about, const qg_key *keys, FILE *out);
 
-/* The one argument of a verb that belongs to no option, taken out of argv; NULL: there is none.  It
- * stands in front of all options or behind them. */
+/* Removes from argv and returns the single argument of a verb that is not part of an option, before or after all
+ * options; NULL if there is none. */
 const char   *options_operand(const verb *v, int *argc, char **argv);
 
 int train_main(const verb *v, const char *program, int argc, char **argv);

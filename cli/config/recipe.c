@@ -4,7 +4,7 @@
 
 #include "layers/layer.h"
 
-/* A surrogate that is annealed gets there with the last step. */
+/* An annealed surrogate reaches its final value at the last step. */
 static qg_quant paced(qg_quant q, uint64_t steps)
 {
     if (q.surrogate.to != 0) q.surrogate.steps = steps;
@@ -47,7 +47,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
     return qg_model_declare(r->model.type, spec);
 }
 
-/* Each quantizer may stand where the model puts it. */
+/* Checks that each quantizer is legal where the model uses it. */
 static qg_status check_quantizers(const recipe *r, const qg_net *net)
 {
     bool weights = false, inputs = false;

@@ -1,4 +1,4 @@
-/* cli/config/recipe.h — what decides a run, as the library's types, and what is built from it. */
+/* cli/config/recipe.h — the options that decide a run, as the library's types, and the objects built from them. */
 #ifndef CLI_RECIPE_H
 #define CLI_RECIPE_H
 
@@ -56,11 +56,11 @@ typedef struct recipe {
     qg_group_spec    norms, quantizers;
 } recipe;
 
-/* The model can be built with these quantizers.  Fails with QG_EARG. */
+/* Checks that the model can be built with these quantizers.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status  recipe_check(const recipe *r);
 
-/* The optimizer can train these weights.  Fails with QG_EARG. */
+/* Checks that the optimizer can train these weights.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
 

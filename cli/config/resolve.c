@@ -50,7 +50,7 @@ qg_status config_path(const config *asked, char path[PATH_BYTES])
 
 enum { OF_SGD = 1 << SGD, OF_ADAM = 1 << ADAM, OF_BOP = 1 << BOP };
 
-/* Whose option a key is, and its default there. */
+/* The optimizers that have an option, and its default there. */
 static const struct {
     const char *key;
     unsigned    owners;
@@ -65,7 +65,7 @@ static const struct {
 
 enum { OWN = sizeof own / sizeof *own };
 
-/* A recipe's options for its optimizer have no meaning for another one. */
+/* A recipe's options for its optimizer are meaningless for another one. */
 static void drop_foreign(config *c, const config *asked)
 {
     const char *given = config_text(c, "optimizer"), *other = config_text(asked, "optimizer");

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 /* y = sign(x).  Own surrogate: clip at 1, dx = dy 1[|x| <= 1].                   [BNN, 1602.02830]
- * Larq's SteSign, ApproxSign and SwishSign are this with the surrogate of that name; the
- * deterministic weights of BinaryConnect are this with qg_surrogate_identity. */
+ * With the surrogate of that name this is Larq's SteSign, ApproxSign or SwishSign; with
+ * qg_surrogate_identity it gives the deterministic weights of BinaryConnect. */
 QG_MUST_CHECK
 qg_status qg_sign_quantizer(const qg_array *x, qg_array *y);
 QG_MUST_CHECK
@@ -25,7 +25,7 @@ qg_status qg_sign_quantizer_gradient(const qg_array *x, const qg_array *dy, qg_s
 /* y = +1 with probability clip((x + 1) / 2, 0, 1), else -1.            [BinaryConnect, 1511.00363]
  * Element i uses qg_uniform(key, i), so draws do not depend on threads; a new key in each step gives
  * new weights.  NaN gives -1.  Own surrogate: the identity; the optimizer keeps w in [-1, 1].  The
- * released code evaluates nets trained this way with the latent weights, not with 1-bit ones. */
+ * released code evaluates nets trained this way with the latent weights, not with 1-bit weights. */
 QG_MUST_CHECK
 qg_status qg_stochastic_sign_quantizer(const qg_array *x, uint64_t key, qg_array *y);
 QG_MUST_CHECK
@@ -33,7 +33,7 @@ qg_status qg_stochastic_sign_quantizer_gradient(const qg_array *x, const qg_arra
                                                 qg_surrogate s, qg_array *dx);
 
 /* y = sign(x) E, E = mean|x| over the whole tensor, 0 if it is empty; *scale = E unless NULL.
- * Own surrogate: the identity; E is a constant of the backward.                       [Blueoil] */
+ * Own surrogate: the identity; E is a constant of the backward pass.                  [Blueoil] */
 QG_MUST_CHECK
 qg_status qg_binary_mean_scaling_quantizer(const qg_array *x, qg_array *y,
                                            float *scale);
@@ -62,7 +62,7 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x,
                                                      const qg_array *dy, qg_surrogate s,
                                                      qg_array *dx);
 
-/* y = sign(x) mean|x| per index of an axis (internal); name is what messages call the axis. */
+/* y = sign(x) mean|x| per index of an axis (internal); name is the axis in messages. */
 QG_MUST_CHECK
 qg_status qg__scaled_sign_axis(const char *op, const char *name, const qg_array *x, int axis, qg_array *y,
                                const char *scale_name, qg_array *scale);

@@ -2,8 +2,8 @@
  *
  *     quantize_k(r) = round((2^k - 1) r) / (2^k - 1),  r in [0, 1], ties to even; slope 1
  *
- * k is 1 .. 32; 32 does not quantize.  Operators take F32 views.  If one fails, with QG_EARG or QG_ESHAPE, it
- * has written nothing.  Outputs must not overlap inputs.
+ * k is 1 .. 32; 32 does not quantize.  Operators take F32 views.  An operator that fails, with QG_EARG or QG_ESHAPE,
+ * writes nothing.  Outputs must not overlap inputs.
  */
 #ifndef QG_DOREFA_H
 #define QG_DOREFA_H
@@ -25,8 +25,8 @@
  *                                               with through_max    (the paper's graph, tensorpack)
  *     k = 32   q(w) = w
  *
- * Range    k > 1: q is an odd multiple of 1 / (2^k - 1), so there is no zero; w = 0 is a tie and
- *          gives +1 / (2^k - 1).  All weights 0: the same, and dw = 0.  NaN in w makes q NaN.
+ * Range    k > 1: q is an odd multiple of 1 / (2^k - 1) and never 0; w = 0 is a tie and gives
+ *          +1 / (2^k - 1).  If all weights are 0, dw = 0.  NaN in w makes q NaN.
  * Differs  One widely used port multiplies q by m again. */
 typedef struct qg_dorefa_weight_attrs {
     int          k;
@@ -47,7 +47,7 @@ typedef enum qg_dorefa_ties {
 } qg_dorefa_ties;
 
 /* Activations: y = quantize_k(clip(x, 0, 1)), dx = dy 1[0 <= x <= 1], which includes both ends; ties as given.
- * NaN stays NaN.  k = 32 clips and does not round.  s {0}: that closed mask. */
+ * NaN stays NaN.  k = 32 clips without rounding.  s {0}: that closed mask. */
 QG_MUST_CHECK
 qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties,
                                          qg_array *y);
@@ -66,7 +66,7 @@ QG_MUST_CHECK
 qg_status qg_dorefa_gradient_quantizer(const qg_array *dr, int k, const qg_array *noise,
                                        qg_array *y);
 
-/* noise[i] = (qg_uniform(key, i) - 1/2) / (2^k - 1), what the quantizer above expects. */
+/* noise[i] = (qg_uniform(key, i) - 1/2) / (2^k - 1), the noise for the quantizer above. */
 QG_MUST_CHECK
 qg_status qg_dorefa_gradient_noise(uint64_t key, int k, qg_array *noise);
 

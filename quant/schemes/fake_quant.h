@@ -3,8 +3,8 @@
  *
  * The three operators of tf.quantization.fake_quant_with_min_max_{args,vars,vars_per_channel} in
  * the form of TensorFlow 2, evaluated in float32 in the written order.  b is num_bits, 2 .. 16;
- * codes run from qmin = narrow_range ? 1 : 0 to qmax = 2^b - 1.  First the range is moved so that 0
- * is a code:
+ * codes run from qmin = narrow_range ? 1 : 0 to qmax = 2^b - 1.  First the range is shifted so that
+ * the real 0 has a code:
  *
  *     scale = (max - min) / (qmax - qmin)          inv = (qmax - qmin) / (max - min)
  *     z     = qmin - min / scale                   zp  = z clamped to qmin .. qmax, ties away
@@ -18,20 +18,19 @@
  *     dmin  = sum g * 1[x < nmin]                  dmax = sum g * 1[x > nmax]
  *
  * Range    y(0) = 0 and y(y(x)) = y(x) exactly.  NaN stays NaN and has gradient zero everywhere;
- *          +-inf become nmax and nmin.  A gradient outside the range is dropped, never multiplied
- *          by 0, so an infinite one does not turn into NaN.  Sums are taken in double, rounded once.
+ *          +-inf become nmax and nmin.  A gradient outside the range is dropped, not multiplied by 0,
+ *          so an infinite gradient does not become NaN.  Sums are computed in double and rounded once.
  *          min = max = 0: y = 0, dx = g, dmin = dmax = 0 (an error for args, as in TensorFlow).
- * Memory   Outputs are the caller's and overlap no input.  Nothing is allocated.
+ * Memory   The caller owns the outputs, which must not overlap an input.  Nothing is allocated.
  * Fails    QG_EARG   num_bits outside 2 .. 16; min or max not finite; min > max; min = max but not
- *                    0; a range that is no float32, nudged or not, or whose step has no
- *                    float32 inverse;
- *                    wrong dtype.
- *          QG_ESHAPE rank or dims other than stated.  After a failure no output has been written.
+ *                    0; a range that exceeds float32, before or after the shift, or whose step has
+ *                    no float32 inverse; wrong dtype.
+ *          QG_ESHAPE wrong rank or dims.  No output is written then.
  * Differs  From TensorFlow's kernels: they do not check the range of vars and per_channel and then
  *          return NaN or a constant; and those for CPUs multiply the gradient by the mask.
- *          From its pages, which the kernels do not follow either: the masks are written there with
- *          min and max as passed, here and in the kernels they are the nudged nmin and nmax; and scale
- *          there is (max - min) / (2^b - 1) with narrow_range, too, where qmax - qmin is 2^b - 2.
+ *          From TensorFlow's documentation, which its kernels do not follow either: its masks use min
+ *          and max as passed, while here and in the kernels they use nmin and nmax; and its scale with
+ *          narrow_range is still (max - min) / (2^b - 1), although qmax - qmin is 2^b - 2.
  */
 #ifndef QG_FAKE_QUANT_H
 #define QG_FAKE_QUANT_H
@@ -46,7 +45,7 @@
 /* Attributes have no defaults: num_bits 0 is an error. */
 typedef struct qg_fake_quant_attrs {
     int  num_bits;          /* 2 .. 16 */
-    bool narrow_range;      /* leave out the lowest code, so that symmetric ranges have a centre */
+    bool narrow_range;      /* omit the lowest code, so that symmetric ranges have a centre */
 } qg_fake_quant_attrs;
 
 typedef struct qg_fake_quant_args {
@@ -109,8 +108,8 @@ qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
 void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
 void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y);
 
-/* The integers that the two above multiply by scale, for 8 bits or fewer:
- *     code = round(y / scale) + zero_point,  y as they returned it;  the zero point for NaN */
+/* The codes of the results of these two functions, for 8 bits or fewer:
+ *     code = round(y / scale) + zero_point;  the zero point for NaN */
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code);
 
 /* dx[i] += g[i] inside; *dmin and *dmax += the sums outside.  The order of the sums depends on n
@@ -118,8 +117,8 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax);
 
-/* The same for rows of d channels with a range each, r [d]: the per channel (multiply) rule, and dx,
- * dmin [d] and dmax [d] +=. */
+/* The same for rows of d channels, each with its own range r [d], by the per channel (multiply) rule; adds to dx,
+ * dmin [d] and dmax [d]. */
 void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
                             float *y);
 void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,

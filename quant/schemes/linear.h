@@ -5,12 +5,12 @@
  *     s(x) = clip(x, 0, M), with slope 0 at both ends:  dx = dy 1[0 < x < M]
  *
  * Range    bit 1 .. 32, M finite and above 0; q in { 0, M/n, .., M }.  Ties go up, in training and
- *          when deployed.  NaN stays NaN.  bit = 32 clips and does not round.  In 24 bits n + 0.5 is no
- *          float32, and the highest level is one ulp above M, an infinity for M = FLT_MAX.
+ *          when deployed.  NaN stays NaN.  bit = 32 clips without rounding.  With 24 bits n + 0.5 is not a
+ *          float32, so the highest level is one ulp above M, infinite for M = FLT_MAX.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
  * Source   Blueoil, quantizations/linear.py.
- * Differs  Its page says that 32 bits return x; its code has no such branch.  Its compiled runtime
- *          breaks ties in three ways, one per instruction set.
+ * Differs  Blueoil's documentation says that 32 bits return x, but its code has no such branch.  Its
+ *          compiled runtime breaks ties in three ways, one per instruction set.
  */
 #ifndef QG_LINEAR_H
 #define QG_LINEAR_H

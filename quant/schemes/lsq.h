@@ -23,7 +23,7 @@
 typedef struct qg_lsq_attrs {
     float        step;          /* s */
     int          qn, qp;        /* codes are -qn .. qp; each 0 .. 2^24, as far as float counts */
-    double       grad_scale;    /* factor of ds; 1 / sqrt(n qp) in the paper, 0 is no default */
+    double       grad_scale;    /* factor of ds; 1 / sqrt(n qp) in the paper; 0 is not replaced by it */
     qg_surrogate surrogate;     /* of dx, {0}: the open mask; read by the gradient */
 } qg_lsq_attrs;
 
@@ -32,7 +32,7 @@ QG_MUST_CHECK
 qg_status qg_lsq_quantizer(const qg_array *x, qg_lsq_attrs attrs,
                            qg_array *y);
 
-/* dx and *grad_step = ds (NULL: not wanted). */
+/* dx, and *grad_step = ds unless NULL. */
 QG_MUST_CHECK
 qg_status qg_lsq_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                     qg_lsq_attrs attrs, qg_array *dx,

@@ -8,7 +8,7 @@
  * The paper's L2 penalty on alpha is left to the optimizer.
  *
  * Range    k 1 .. 32, alpha above 0, a n finite, or a if k = 32; q in { 0, a/n, .., a }.  NaN stays NaN.  k = 32
- *          clips and does not round.
+ *          clips without rounding.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
  */
 #ifndef QG_PACT_H
@@ -23,7 +23,7 @@
 QG_MUST_CHECK
 qg_status qg_pact_quantizer(const qg_array *x, int k, float alpha, qg_array *y);
 
-/* dx, with s {0}: the mask above; and *grad_alpha = da (NULL: not wanted). */
+/* dx, with s {0}: the mask above; and *grad_alpha = da unless NULL. */
 QG_MUST_CHECK
 qg_status qg_pact_quantizer_gradient(const qg_array *x, const qg_array *dy, int k,
                                      float alpha, qg_surrogate s, qg_array *dx,

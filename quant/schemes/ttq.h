@@ -12,8 +12,8 @@
  * Range    threshold finite, 0 or more.  All zeros: D = 0, both sets are empty, q = 0.  A NaN
  *          weight makes D NaN and both sets empty.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
- * Differs  Eq. 7 as printed, Blueoil and several ports take dWn = +sum, which moves Wn uphill:
- *          QG_TTQ_AS_PRINTED.  The authors' TensorFlow code has the minus, by automatic
+ * Differs  Eq. 7 as printed, Blueoil and several ports use dWn = +sum, which moves Wn uphill
+ *          (QG_TTQ_AS_PRINTED).  The authors' TensorFlow code has the minus, by automatic
  *          differentiation, but gives sign(w) at |w| = D.
  */
 #ifndef QG_TTQ_H
@@ -25,7 +25,7 @@
 
 /* The sign of dWn. */
 typedef enum qg_ttq_rule {
-    QG_TTQ_EXACT,           /* -sum: the derivative of what the forward computes */
+    QG_TTQ_EXACT,           /* -sum: the derivative of q */
     QG_TTQ_AS_PRINTED       /* +sum: eq. 7, Blueoil */
 } qg_ttq_rule;
 

@@ -32,7 +32,7 @@ QG_MUST_CHECK
 qg_status qg_twn_weight_quantizer_gradient(const qg_array *x, const qg_array *dy,
                                            qg_surrogate s, qg_array *dx);
 
-/* The same formulas for each index of dimension axis on its own; alpha [dims[axis]] or NULL. */
+/* The same formulas, applied separately to each index of dimension axis; alpha [dims[axis]] or NULL. */
 QG_MUST_CHECK
 qg_status qg_twn_per_channel_weight_quantizer(const qg_array *x, int axis,
                                               float threshold, qg_array *y,

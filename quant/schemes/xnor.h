@@ -15,8 +15,8 @@
  * Range    A filter without elements has alpha = 0.  sign is qg_sign; NaN makes alpha NaN.
  * Fails    QG_EARG, QG_ESHAPE; then nothing is written.
  * Differs  The released code also centres the weights over c_in and clamps them to [-1, 1] before
- *          it binarizes (qg_xnor_spec.centred), multiplies the whole gradient by 1e9 for Adam, and
- *          leaves out K; torch.sign gives 0 at 0.
+ *          it binarizes them (qg_xnor_spec.centred), multiplies the whole gradient by 1e9 for Adam, and
+ *          omits K; torch.sign gives 0 at 0.
  */
 #ifndef QG_XNOR_H
 #define QG_XNOR_H
@@ -58,7 +58,7 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
  *     A = mean over channels of |x|,   K = A (*) box of 1 / (kernel_h kernel_w)
  *
  * so that conv(x, w) is close to conv(sign(x), sign(w)) K alpha.  Padding is 0 in A and in sign(x).
- * same_padding is TensorFlow's: OH = ceil(H / stride), the smaller half on top; without it, windows
+ * same_padding is TensorFlow's SAME: OH = ceil(H / stride), the smaller half at the top.  Without it all windows
  * lie inside the image.  x, sign [N,H,W,C]; K [N,OH,OW,1]. */
 typedef struct qg_xnor_window {
     int  kernel_h, kernel_w, stride;        /* each 1 or more */
