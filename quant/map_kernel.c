@@ -195,7 +195,7 @@ static void mix_kernel(size_t n, const float *x, const float *dy, float direct, 
 /* q = s round(v): at fixed codes dq/ds = round(v) + s dround/dv dv/ds, with slope 1 for round and
  * dv/ds = -v / s; outside the range the code is a constant and only the first term is left. */
 static void lsq_slope(size_t n, const float *x, const float *dy, float step, float lo, float hi,
-                         float *restrict dx, float *restrict term)
+                      float *restrict dx, float *restrict term)
 {
     for (size_t i = 0; i < n; i++) {
         const float v = x[i] / step;
@@ -210,11 +210,17 @@ static void lsq_slope(size_t n, const float *x, const float *dy, float step, flo
 
 /* --- fake quantization --------------------------------------------------------------------- */
 
+/* An empty range.  An empty tensor has no y, which memset must not get. */
+static void zero(size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = 0.0f;
+}
+
 static void fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
     const qg_fake_quant_range k = *r;
     if (k.scale == 0.0f) {
-        memset(y, 0, n * sizeof *y);
+        zero(n, y);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -227,7 +233,7 @@ static void fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const fl
 {
     const qg_fake_quant_range k = *r;
     if (k.scale == 0.0f) {
-        memset(y, 0, n * sizeof *y);
+        zero(n, y);
         return;
     }
     for (size_t i = 0; i < n; i++) {
