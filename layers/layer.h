@@ -53,8 +53,8 @@ typedef struct qg_product {
     qg_param *weight, *bias;                /* bias may be NULL */
     bool      no_bias;
     qg_slot   weight_slot, input_slot, gradient_slot;
-    bool      feeds_batchnorm;              /* and nothing else: it needs no bias, which the batch
-                                               mean would subtract again */
+    const struct qg_batchnorm *batchnorm;   /* per channel, the only reader: its batch mean would
+                                               subtract a bias again; NULL: other readers */
 } qg_product;
 
 /* l as a product; NULL: l is another kind of layer. */

@@ -11,15 +11,12 @@ static qg_layer *only_reader(const qg_layer *l)
     return NULL;
 }
 
-/* The batch norm per channel that alone reads l, or NULL. */
-static qg_batchnorm *only_batchnorm(const qg_layer *l)
+qg_batchnorm *qg__only_batchnorm(const qg_layer *l)
 {
     qg_layer     *reader = only_reader(l);
     qg_batchnorm *bn     = reader ? qg__batchnorm(reader) : NULL;
     return bn && !bn->spec.whole ? bn : NULL;
 }
-
-bool qg__feeds_batchnorm(const qg_layer *l) { return only_batchnorm(l) != NULL; }
 
 /* From now on s also computes l. */
 static void cover(qg_step *s, qg_layer *l)
@@ -78,7 +75,7 @@ static void fold(qg_step *s)
     const qg_batchnorm *bn      = qg__batchnorm(s->layer);
     if (bn && !bn->spec.whole) fold_into_batchnorm(s);
     if (!product || !s->layer->net->spec.fold_batchnorm) return;
-    qg_batchnorm *next = only_batchnorm(s->layer);
+    qg_batchnorm *next = qg__only_batchnorm(s->layer);
     if (!next || !foldable(product, next)) return;
     s->norm = next;
     cover(s, &next->layer);
@@ -94,8 +91,15 @@ qg_status qg__net_plan(qg_net *net)
     }
     for (int i = 0; i < net->layers; i++)
         if (net->step[i].layer) fold(&net->step[i]);
-    for (int i = 0; i < net->layers; i++)
-        if (net->step[i].layer) net->step[net->steps++] = net->step[i];
+    bool folded = false;
+    for (int i = 0; i < net->layers; i++) {
+        if (!net->step[i].layer) continue;
+        folded = folded || net->step[i].norm;
+        net->step[net->steps++] = net->step[i];
+    }
+    if (net->spec.fold_batchnorm && !folded)
+        return qg_fail(QG_EARG, "net: fold_batchnorm: no layer has a quantized weight and a batch norm that can be "
+                       "folded into it");
     return QG_OK;
 }
 

@@ -51,15 +51,17 @@ struct qg_net {
     bool        built;
 };
 
-/* Plans a declared net, whose layers know their readers.  Fails with QG_EMEM. */
+/* Plans a declared net, whose layers know their readers.  Fails with QG_EMEM, and with QG_EARG if
+ * fold_batchnorm is set and nothing can be folded. */
 QG_MUST_CHECK qg_status qg__net_plan(qg_net *net);
 
 /* The step that runs l; NULL: l is folded into another. */
 const qg_step *qg__net_step(const qg_net *net, const qg_layer *l);
 qg_var        *qg__step_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z);
 
-/* Whether only a batch norm per channel reads l, so that the batch mean subtracts again what l adds per channel. */
-bool           qg__feeds_batchnorm(const qg_layer *l);
+/* The batch norm per channel that alone reads l; its batch mean subtracts again what l adds per channel.
+ * NULL: l has other readers. */
+qg_batchnorm  *qg__only_batchnorm(const qg_layer *l);
 
 /* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing. */
 void           qg__net_fail(qg_net *net, qg_status s);

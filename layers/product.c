@@ -60,8 +60,8 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
                     .project  = !centred ? NULL : pixels ? centre_pixels : centre_row,
                     .lr_scale = scheme && scheme->lr_scale ? scheme->lr_scale(q, (double)qg_row(w), fan_out) : 0 });
     if (!p->weight) return qg_errcode();
-    p->feeds_batchnorm = qg__feeds_batchnorm(l);
-    if (!p->no_bias && !p->feeds_batchnorm) {
+    p->batchnorm = qg__only_batchnorm(l);
+    if (!p->no_bias && !p->batchnorm) {
         p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
         if (!p->bias) return qg_errcode();
     }
@@ -100,6 +100,12 @@ static bool scales_output(const qg_product *p, const qg_tape *t)
 /* x w + b: a convolution or a dense product. */
 typedef qg_var *(*multiply)(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 
+/* The same, its gradient quantized before its backward. */
+static qg_var *multiplied(const qg_step *s, qg_tape *t, multiply product, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_slot_apply(&((const qg_product *)s->layer)->gradient_slot, t, product(s, t, x, w, b));
+}
+
 /* With the batch norm that follows folded into the weight; see core/ops/ops.h. */
 static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
 {
@@ -111,9 +117,9 @@ static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
     qg_var             *w     = qg_parameter(t, p->weight);
     qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
     if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
-        return product(s, t, x, q, qg_fold_bias(t, gamma, beta, spec));
-    qg_var *z = product(s, t, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
-    return qg_fold_correct(t, product(s, t, x, q, NULL), z, gamma, beta, spec);
+        return multiplied(s, t, product, x, q, qg_fold_bias(t, gamma, beta, spec));
+    qg_var *z = multiplied(s, t, product, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
+    return qg_fold_correct(t, multiplied(s, t, product, x, q, NULL), z, gamma, beta, spec);
 }
 
 static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
@@ -128,11 +134,10 @@ static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows win
 static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
 {
     const qg_product *p = (const qg_product *)s->layer;
-    qg_var           *q = s->input_done ? x : qg_slot_apply(&p->input_slot, t, x), *y;
-    if (s->norm) y = folded(s, t, q, product);
-    else if (scales_output(p, t))
-        y = scaled(p, t, x, windows, product(s, t, q, quantized_weight(p, t), NULL));
-    else y = product(s, t, q, quantized_weight(p, t), bias(p, t));
+    qg_var           *q = s->input_done ? x : qg_slot_apply(&p->input_slot, t, x);
+    if (s->norm) return folded(s, t, q, product);
+    if (!scales_output(p, t)) return multiplied(s, t, product, q, quantized_weight(p, t), bias(p, t));
+    qg_var *y = scaled(p, t, x, windows, product(s, t, q, quantized_weight(p, t), NULL));
     return qg_slot_apply(&p->gradient_slot, t, y);
 }
 
@@ -153,8 +158,7 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
     const qg_norm_spec spec = { .var = bn->var->value, .eps = bn->spec.eps };
     const size_t       row  = qg_row(shape);
     for (size_t o = 0; o < (size_t)shape.n; o++) {
-        const float inv = (float)(1.0 / qg__norm_deviation(spec, o));
-        const float a   = bn->gamma ? bn->gamma->value[o] * inv : inv;
+        const float a = qg__fold_factor(spec, bn->gamma ? bn->gamma->value : NULL, o);
         for (size_t i = o * row; i < (o + 1) * row; i++) folded[i] = p->weight->value[i] * a;
     }
     return (qg_tensor){ shape, folded };
@@ -198,15 +202,22 @@ static qg_status conv2d_start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
+/* The batch norm that follows reads the batch statistics of the product. */
+static bool gathers(const qg_step *s, const qg_tape *t)
+{
+    const qg_product *p = (const qg_product *)s->layer;
+    if (!p->batchnorm || s->norm || scales_output(p, t)) return false;
+    return !qg__batchnorm_spec(p->batchnorm, t).frozen;
+}
+
 static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
     const conv2d      *c    = (const conv2d *)s->layer;
-    const qg_product  *p    = &c->product;
     const qg_conv_spec spec = { .stride    = c->spec.stride,
                                 .pad_h     = c->spec.pad,
                                 .pad_w     = c->spec.pad,
                                 .pad_value = c->spec.pad_value,
-                                .sums      = p->feeds_batchnorm && !s->norm && !scales_output(p, t) };
+                                .sums      = gathers(s, t) };
     return qg_conv2d(t, x, w, b, spec);
 }
 

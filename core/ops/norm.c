@@ -9,7 +9,7 @@
 
 static double eps_of(qg_norm_spec spec) { return spec.eps == 0 ? 1e-5 : (double)spec.eps; }
 
-double qg__norm_deviation(qg_norm_spec spec, size_t k) { return sqrt((double)spec.var[k] + eps_of(spec)); }
+static double deviation(qg_norm_spec spec, size_t k) { return sqrt((double)spec.var[k] + eps_of(spec)); }
 
 /* Moves the running statistics of channel k towards those of m numbers, whose variance is biased; it is tracked
  * unbiased.  A batch that is not finite leaves them alone: they would never recover, and its loss is refused. */
@@ -389,21 +389,20 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
 
 /* --- folded into the product before it ---------------------------------------------------- */
 
-static float weight_factor(const qg_var *y, size_t o)
+float qg__fold_factor(qg_norm_spec spec, const float *gamma, size_t k)
 {
-    const float  *inv   = y->saved;     /* [o] 1 / s */
-    const qg_var *gamma = y->in[1];
-    return gamma ? gamma->data[o] * inv[o] : inv[o];
+    const float inv = (float)(1.0 / deviation(spec, k));
+    return gamma ? gamma[k] * inv : inv;
 }
 
-/* y[o,..] = w[o,..] gamma[o] inv[o]:  dw = dy gamma inv,  dgamma[o] = inv[o] sum of dy w */
+/* y[o,..] = w[o,..] gamma[o] inv[o]; it saves [2][o]: inv, gamma inv.  dw = dy gamma inv,  dgamma[o] = inv[o] sum of dy w */
 static void weight_gradient(void *context, int o, int worker)
 {
     (void)worker;
     const qg_var *y = context;
     qg_var       *w = y->in[0], *gamma = y->in[1];
     const size_t  row = qg_row(w->shape), at = (size_t)o * row;
-    const float  *inv = y->saved, *dy = y->grad, a = weight_factor(y, (size_t)o);
+    const float  *inv = y->saved, *dy = y->grad, a = inv[y->shape.n + o];
     double        sum = 0;
     for (size_t i = at; w->grad && i < at + row; i++) w->grad[i] += dy[i] * a;
     if (!gamma || !gamma->grad) return;
@@ -424,7 +423,7 @@ static void weight_value(void *context, int o, int worker)
     (void)worker;
     const qg_var *y   = context;
     const size_t  row = qg_row(y->shape), at = (size_t)o * row;
-    const float  *w   = y->in[0]->data, a = weight_factor(y, (size_t)o);
+    const float  *w   = y->in[0]->data, a = ((const float *)y->saved)[y->shape.n + o];
     for (size_t i = at; i < at + row; i++) y->data[i] = w[i] * a;
 }
 
@@ -434,9 +433,12 @@ qg_var *qg_fold_weight(qg_tape *t, qg_var *w, qg_var *gamma, qg_norm_spec spec)
     const size_t n = (size_t)w->shape.n;
     if (!fits(t, "fold_weight", "w", w, w->shape.n, gamma, NULL, spec)) return NULL;
     qg_var *y   = qg_record(t, &weight_op, w->shape, w, gamma, NULL);
-    float  *inv = y ? qg_save(t, y, n * sizeof *inv) : NULL;
+    float  *inv = y ? qg_save(t, y, 2 * n * sizeof *inv) : NULL;
     if (!inv) return NULL;
-    for (size_t o = 0; o < n; o++) inv[o] = (float)(1.0 / qg__norm_deviation(spec, o));
+    for (size_t o = 0; o < n; o++) {
+        inv[o]     = qg__fold_factor(spec, NULL, o);
+        inv[n + o] = qg__fold_factor(spec, gamma ? gamma->data : NULL, o);
+    }
     qg_parallel((int)n, weight_value, y);
     return y;
 }
@@ -464,7 +466,7 @@ qg_var *qg_fold_bias(qg_tape *t, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
     float  *u = y ? qg_save(t, y, c * sizeof *u) : NULL;
     if (!u) return NULL;
     for (size_t k = 0; k < c; k++) {
-        u[k]       = (float)((double)spec.mean[k] / qg__norm_deviation(spec, k));
+        u[k]       = (float)((double)spec.mean[k] / deviation(spec, k));
         y->data[k] = beta->data[k] - (gamma ? gamma->data[k] * u[k] : u[k]);
     }
     return y;
@@ -592,7 +594,7 @@ static void batch_statistics(sweep *p, qg_norm_spec spec)
     run_sweep(p, sum_squares);
     for (size_t k = 0; k < c; k++) {
         const double var = p->sums[k] / m;
-        p->s[k]          = qg__norm_deviation(spec, k);
+        p->s[k]          = deviation(spec, k);
         p->inv[k]        = 1.0 / sqrt(var + eps_of(spec));
         track(spec, k, m, p->mean[k], var);
     }

@@ -120,8 +120,8 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
                                         /* y s / sB + beta - gamma meanB / sB  y, z same shape; updates
                                            mean and var as qg_norm does */
 
-/* Not an op: s of channel k, to fold a weight without a tape. */
-double qg__norm_deviation(qg_norm_spec spec, size_t k);
+/* Not an op: gamma[k] / s[k], to fold a weight without a tape; gamma NULL means 1. */
+float  qg__fold_factor(qg_norm_spec spec, const float *gamma, size_t k);
 
 /* --- losses ------------------------------------------------------------------------------- */
 

@@ -121,6 +121,8 @@ static void without_shift_it_is_not_folded_into_a_weight(void **state)
         qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = C, .fold_batchnorm = true });
         qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT }) });
         qg_layer *bn = qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .no_shift = without });
+        qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_CURRENT }) });
+        qg_net_batchnorm(net);
         assert_non_null(qg_net_build(net));
         assert_true((qg__net_step(net, bn) != NULL) == without);
         qg_tape *t = qg_tape_new();

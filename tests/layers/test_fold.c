@@ -187,6 +187,61 @@ static void one_range_sees_the_factors(void **state)
     close_small(&plain);
 }
 
+/* The layers of open_small, but their weights and batch norms are not for folding. */
+static void a_net_without_anything_to_fold_is_refused(void **state)
+{
+    small s = { .net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .fold_batchnorm = true }) };
+    qg_net_conv2d(s.net, (qg_conv2d_spec){ .out = 3, .kernel = 3 });
+    qg_net_batchnorm(s.net);
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .weight = int8_weights(0) });
+    qg_net_batchnorm_with(s.net, (qg_batchnorm_spec){ .no_shift = true });
+    assert_null(qg_net_build(s.net));
+    assert_int_equal(qg_errcode(), QG_EARG);
+    assert_non_null(strstr(qg_errmsg(), "fold_batchnorm"));
+    close_small(&s);
+}
+
+static void stop(qg_tape *t, qg_var *y) {}
+
+static qg_var *block(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
+{
+    static const qg_op op = { .name = "block", .backward = stop };
+    qg_var            *y  = qg_record(t, &op, x->shape, x, NULL, NULL);
+    if (y) memcpy(y->data, x->data, qg_count(x->shape) * sizeof *y->data);
+    return y;
+}
+
+static bool all_zero(const qg_params *params, const char *name)
+{
+    const qg_param *p = qg_params_find(params, name);
+    for (size_t i = 0; i < qg_count(p->shape); i++)
+        if (p->grad[i] != 0.0f) return false;
+    return true;
+}
+
+/* The gradient quantizer stands between the norm and both products, not after the norm. */
+static void the_gradient_of_the_products_is_quantized(void **state)
+{
+    static const qg_scheme blocker = { .name = "blocker", .roles = QG_GRADIENT, .apply = block };
+    for (int blocks = 0; blocks < 2; blocks++) {
+        small s = { .net  = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .fold_batchnorm = true }),
+                    .tape = qg_tape_new() };
+        qg_net_dense(s.net, (qg_dense_spec){ .out      = CLASSES,
+                                             .weight   = int8_weights(0),
+                                             .gradient = { .scheme = blocks ? &blocker : NULL, .bits = 8 } });
+        qg_net_batchnorm(s.net);
+        s.params = qg_net_build(s.net);
+        assert_non_null(s.params);
+        qg_tape_profile(s.tape, &s.profile);
+        run(&s, QG_TRAIN, 0);
+        assert_int_equal(calls(&s, "block"), 2 * blocks);
+        assert_true(all_zero(s.params, "fc1.weight") == blocks);
+        assert_false(all_zero(s.params, "bn1.gamma"));
+        assert_false(all_zero(s.params, "bn1.beta"));
+        close_small(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +250,8 @@ int main(void)
         cmocka_unit_test(the_folded_weight_is_quantized),
         cmocka_unit_test(a_product_tells_what_its_quantizer_sees),
         cmocka_unit_test(one_range_sees_the_factors),
+        cmocka_unit_test(a_net_without_anything_to_fold_is_refused),
+        cmocka_unit_test(the_gradient_of_the_products_is_quantized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

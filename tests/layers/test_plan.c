@@ -284,7 +284,26 @@ static void a_product_with_two_readers_keeps_its_bias(void **state)
     qg_net_add(net, bn, conv);
     assert_non_null(qg_net_build(net));
     assert_non_null(qg_params_find(qg_net_params(net), "conv1.bias"));
-    assert_false(qg_layer_product(conv)->feeds_batchnorm);
+    assert_null(qg_layer_product(conv)->batchnorm);
+    qg_net_free(net);
+}
+
+/* Frozen statistics need no sums of the batch. */
+static void a_frozen_norm_needs_no_sums(void **state)
+{
+    static float image[5 * 5 * 2];
+    qg_net      *net  = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .freeze_batchnorm_after = 2 });
+    qg_layer    *conv = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3 });
+    qg_net_batchnorm(net);
+    assert_non_null(qg_net_build(net));
+    qg_tape *t = qg_tape_new();
+    for (uint64_t at = 0; at < 4; at++) {
+        qg_tape_begin(t, QG_TRAIN, 1, at);
+        const qg_var *y = qg_apply(conv, t, qg_input(t, (qg_tensor){ { 1, 5, 5, 2 }, image }));
+        assert_non_null(y);
+        assert_true((y->sums != NULL) == (at < 2));
+    }
+    qg_tape_free(t);
     qg_net_free(net);
 }
 
@@ -298,6 +317,7 @@ int main(void)
         cmocka_unit_test(a_range_that_is_none_is_told),
         cmocka_unit_test(a_layer_with_two_readers_is_not_fused),
         cmocka_unit_test(a_product_with_two_readers_keeps_its_bias),
+        cmocka_unit_test(a_frozen_norm_needs_no_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
