@@ -39,7 +39,9 @@ enum {
     SAVED          = 512,   /* stored in config.toml, and legal in a --config file */
     DECIDES        = 1024,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
     IDENTITY       = DECIDES | SAVED,
-    PER_RUN        = 2048   /* differs between runs of one recipe */
+    PER_RUN        = 2048,  /* differs between runs of one recipe */
+    QUANTIZES      = 4096,  /* says what is quantized, how and when */
+    OPTIMIZES      = 8192   /* the optimizer, and its own options */
 };
 
 enum { VALUE_BYTES = 512 };

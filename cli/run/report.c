@@ -74,21 +74,25 @@ typedef struct rival {
     uint64_t seed;
 } rival;
 
-/* Whether c trains the same model on the same data, but in float. */
-static bool is_float_twin(const config *c, const config *of)
+static bool is_float(const config *c)
 {
-    static const char *const same[]  = { "model", "data", "epochs", "data-digest" };
     static const char *const plain[] = { "weight", "input", "gradient" };
-    for (int i = 0; i < 4; i++) {
-        const char *a = config_text(c, same[i]), *b = config_text(of, same[i]);
-        if (i == 3 && (!a || !b)) break;            /* written by a version that did not record it */
-        if (!a || !b || strcmp(a, b)) return false;
-    }
     for (int i = 0; i < 3; i++) {
         const char *q = config_text(c, plain[i]);
         if (!q || strcmp(q, "float")) return false;
     }
     return !config_text(c, "layer");
+}
+
+/* Whether a and b train alike on the same data, except for their quantizers; Bop counts as one. */
+static bool trains_alike(const config *a, const config *b)
+{
+    const bool        bop    = a->recipe.optimizer == BOP || b->recipe.optimizer == BOP;
+    const char *const data_a = config_text(a, "data-digest"), *const data_b = config_text(b, "data-digest");
+    const char *const init_a = config_text(a, "init-digest"), *const init_b = config_text(b, "init-digest");
+    if (config_difference(a, b, IDENTITY, PER_RUN | QUANTIZES | (bop ? OPTIMIZES : 0))) return false;
+    if (data_a && data_b && strcmp(data_a, data_b)) return false;       /* older versions do not record it */
+    return init_a && init_b ? !strcmp(init_a, init_b) : init_a == init_b;
 }
 
 /* Whether dir contains a finished float run that corresponds to the run of; writes its results to *out. */
@@ -97,7 +101,7 @@ static bool read_rival(const char *dir, const config *of, rival *out)
     run_paths p;
     config    c     = { 0 };
     metrics   m     = { 0 };
-    bool      found = !run_paths_of(dir, &p) && !config_read(&c, p.file[RUN_CONFIG]) && is_float_twin(&c, of) &&
+    bool      found = !run_paths_of(dir, &p) && !config_read(&c, p.file[RUN_CONFIG]) && is_float(&c) && trains_alike(&c, of) &&
                  !metrics_read(&m, p.file[RUN_METRICS], -1) && m.epochs == c.recipe.epochs;
     if (found) {
         *out = (rival){ .accuracy = m.last.test_accuracy,
@@ -152,7 +156,7 @@ static void print_accuracy(const report *r, FILE *out)
     fprintf(out, "test accuracy  %.2f %% ± %.2f %%, best %.2f %% after epoch %" PRIu64 "\n",
             percent(at->test_accuracy), percent(report_error(at->test_accuracy, at->tested)),
             percent(at->best_accuracy), at->best_epoch);
-    if (is_float_twin(r->run->config, r->run->config) || !find_rival(r, &other)) return;
+    if (is_float(r->run->config) || !find_rival(r, &other)) return;
     fprintf(out, "in float       %.2f %% ± %.2f %%, in %.1f s: %s\n", percent(other.accuracy),
             percent(report_error(other.accuracy, at->tested)), other.seconds, other.dir);
 }
@@ -180,17 +184,16 @@ static void print_config(const char *does, const report *r, FILE *out)
  * initial weights from another run. */
 static void print_twin(const report *r, FILE *out)
 {
-    const config *c        = r->run->config;
-    const bool    is_float = is_float_twin(c, c);
+    const config *c = r->run->config;
     const char   *dir = r->run->paths.dir, *slash = strrchr(dir, '/');
     char          model[VALUE_BYTES], twin[PATH_BYTES];
     model_file_name(config_text(r->run->config, "model"), model, sizeof model);
     const int n = snprintf(twin, sizeof twin, "%.*s%s-%s-%" PRIu64, slash ? (int)(slash + 1 - dir) : 0, dir, model,
-                           is_float ? "twn" : "float", r->run->config->recipe.seed);
+                           is_float(c) ? "twn" : "float", r->run->config->recipe.seed);
     if (n >= PATH_BYTES || path_exists(twin) || c->recipe.fold_batchnorm || c->init_digest)
         return;
     print_config("train", r, out);
-    if (is_float) fprintf(out, " --weight twn");
+    if (is_float(c)) fprintf(out, " --weight twn");
     else print_as_float(c, out);
     fputs(" --out ", out);
     path_print(twin, out);

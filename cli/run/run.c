@@ -30,8 +30,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,16 +268,22 @@ static qg_status check_digest(const run *r, const qg_state *s, const char *path)
 
 static qg_status check_record(const run *r, const char *path)
 {
-    const run_record *at = &r->record;
-    const uint64_t epochs = (uint64_t)r->config->recipe.epochs;
-    const bool possible = at->seed == r->config->recipe.seed &&
-                          at->epoch <= epochs && at->best_epoch <= at->epoch &&
-                          at->correct <= at->images && isfinite(at->loss) &&
-                          at->test_accuracy >= 0 && at->test_accuracy <= 1 &&
-                          at->best_accuracy >= 0 && at->best_accuracy <= 1;
-    if (possible) return QG_OK;
-    return qg_fail(QG_EFORMAT, "%s: is at epoch %" PRIu64 ", which the run cannot reach", path,
-                   at->epoch);
+    const run_record *at   = &r->record;
+    const double      seed = (double)r->config->recipe.seed;
+    const struct {
+        const char *name;
+        double      value, least, most;
+    } of[] = { { "seed", (double)at->seed, seed, seed },
+               { "epoch", (double)at->epoch, 0, r->config->recipe.epochs },
+               { "best_epoch", (double)at->best_epoch, 0, (double)at->epoch },
+               { "correct", (double)at->correct, 0, (double)at->images },
+               { "loss", at->loss, -DBL_MAX, DBL_MAX },
+               { "test_accuracy", at->test_accuracy, 0, 1 },
+               { "best_accuracy", at->best_accuracy, 0, 1 } };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (!(of[i].value >= of[i].least && of[i].value <= of[i].most))
+            return qg_fail(QG_EFORMAT, "%s: run.%s is %.17g, which the run cannot reach", path, of[i].name, of[i].value);
+    return QG_OK;
 }
 
 /* Loads everything in s and checks that it belongs to this run and is undamaged. */
@@ -312,7 +318,7 @@ qg_status run_check_best(const run *r)
     qg_status   status = QG_OK;
     if (r->record.best_epoch == 0) return QG_OK;
     qg_archive *a = qg_archive_open(path);
-    if (!a) return QG_EIO;
+    if (!a) return qg_errcode();
     const char *epoch = qg_archive_noted(a, "epoch");
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
         status = qg_fail(QG_EFORMAT, "%s: is from epoch %s, but the best was epoch %" PRIu64, path, epoch ? epoch : "unknown",

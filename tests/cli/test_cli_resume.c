@@ -37,6 +37,16 @@ static void test_the_float_run_beside_it_is_shown(void **state)
     assert_status("train --resume --out @/runs/lenet5-twn-3", 0);
     const char *row = strstr(last.out, "in float"), *dir = strstr(last.out, "lenet5-float-2\n");
     assert_true(row && dir && row < dir);       /* not float-1, which is not finished */
+    static const char *const others[] = { "--lr 0.02", "--batch 32", "--optimizer adam", "--augment flip",
+                                          "--normalise channel", "--init @/runs/lenet5-twn-3" };
+    for (int i = 0; i < 6; i++) {
+        char line[256];
+        run_shell("rm -r @/runs/lenet5-float-2");
+        snprintf(line, sizeof line, TRAIN "--weight float --epochs 1 --out @/runs/lenet5-float-2 --json %s", others[i]);
+        assert_status(line, 0);
+        assert_status("train --resume --out @/runs/lenet5-twn-3", 0);
+        assert_null(strstr(last.out, "in float"));
+    }
 }
 
 static void test_without_out_the_directory_is_named_for_the_run(void **state)
@@ -231,13 +241,15 @@ static void flip_a_sign(const char *path) { change_byte(path, "conv1.weight", -1
 static void test_places_that_no_run_reaches_are_refused(void **state)
 {
     assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
-    run_shell("cd @ && cp -r placed epoch && cp -r placed batch && cp -r placed best");
+    run_shell("cd @ && cp -r placed epoch && cp -r placed batch && cp -r placed best && cp -r placed seed");
     change_byte(at("epoch/last.safetensors"), "run.epoch", 0, 64);
-    assert_refuses("train --resume --out @/epoch", 1, "is at epoch 64, which the run cannot reach");
+    assert_refuses("train --resume --out @/epoch", 1, "run.epoch is 64, which the run cannot reach");
     change_byte(at("batch/last.safetensors"), "run.batch", 0, 11);      /* there are ten */
     assert_refuses("train --resume --out @/batch", 1, "the checkpoint belongs to a run with more training images");
     change_byte(at("best/last.safetensors"), "run.best_epoch", 0, 1);
-    assert_refuses("train --resume --out @/best", 1, "which the run cannot reach");
+    assert_refuses("train --resume --out @/best", 1, "run.best_epoch is ");
+    change_byte(at("seed/last.safetensors"), "run.seed", 0, 1);
+    assert_refuses("train --resume --out @/seed", 1, "run.seed is 2, which the run cannot reach");
 }
 
 /* Runs of older versions have neither, and a process that was killed leaves files half written. */
