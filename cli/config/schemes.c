@@ -37,6 +37,15 @@ static bool row_at(int i, row *out)
     return false;
 }
 
+bool scheme_in_role(int i, const qg_scheme **scheme, unsigned *role)
+{
+    row        r;
+    const bool is = row_at(i + 1, &r);
+    *scheme       = r.scheme;
+    *role         = r.use;
+    return is;
+}
+
 static const char *name_of(row r) { return r.scheme ? r.scheme->name : "float"; }
 static const char *about(row r) { return r.scheme ? r.scheme->about : "not quantized"; }
 

@@ -36,4 +36,7 @@ typedef struct scheme_text {
 void      scheme_options_help(const scheme_text *s, FILE *out);     /* its options: range, default, purpose */
 bool      scheme_at(int i, scheme_text *out);       /* false if there are at most i */
 
+/* Scheme i and one of its roles, float left out; false: there are fewer than i + 1. */
+bool        scheme_in_role(int i, const qg_scheme **scheme, unsigned *role);
+
 #endif

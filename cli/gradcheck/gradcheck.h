@@ -12,17 +12,21 @@ typedef struct gradcheck_line {
     qg_gradcheck_result result;
 } gradcheck_line;
 
+/* Takes the rows of a table, one after the other. */
+typedef struct gradcheck_report gradcheck_report;
+void gradcheck_add(gradcheck_report *r, const gradcheck_line *line);
+
 typedef struct gradcheck_table {
     const char *title;
-    int         rows;
-    qg_status (*check)(int row, gradcheck_line *line);  /* fails when a check could not be made */
+    qg_status (*run)(gradcheck_report *r);      /* fails when a check could not be made */
 } gradcheck_table;
 
 extern const gradcheck_table gradcheck_ops;             /* the ops of core/ops/ops.h */
 extern const gradcheck_table gradcheck_norms;           /* batch norm, alone and folded */
-extern const gradcheck_table gradcheck_surrogates;      /* slopes of elementwise quantizers */
-extern const gradcheck_table gradcheck_ranges;          /* whole tensors, and what is learned: */
-extern const gradcheck_table gradcheck_weights;
+extern const gradcheck_table gradcheck_weights;         /* every scheme with its options, */
+extern const gradcheck_table gradcheck_inputs;
+extern const gradcheck_table gradcheck_gradients;
+extern const gradcheck_table gradcheck_arrays;          /* functions on arrays */
 extern const gradcheck_table gradcheck_papers;          /* formulas that are no derivatives */
 
 /* x[i]: a keyed order of n equally spaced values in centre +- spread.  None is closer to the centre

@@ -1,0 +1,60 @@
+/* cli/gradcheck/gradcheck_quantizer.h — one check of a quantizer: of its tensor, or of one number that it learns.
+ *
+ * The gradient of a quantizer is that of a smooth function, its surrogate.  Which function that is follows from the
+ * quantizer: the one that its option names, else the scheme's own, else that of the form (quant/form.h).
+ */
+#ifndef CLI_GRADCHECK_QUANTIZER_H
+#define CLI_GRADCHECK_QUANTIZER_H
+
+#include "cli/gradcheck/gradcheck.h"
+#include "core/io/array.h"
+#include "quant/scheme.h"
+
+/* The tensor: a weight of three output channels, or three images. */
+enum { TENSOR_ROWS = 3, TENSOR_ROW = 11, TENSOR_N = TENSOR_ROWS * TENSOR_ROW };
+
+/* A quantizer as two functions on arrays, which must have the gradients of a scheme. */
+typedef struct plain {
+    const char *name, *quantizer;       /* "ttq_weight_quantizer", "ttq:threshold=0.25" */
+    unsigned    role;
+    qg_status (*forward)(const qg_array *x, const float *learned, qg_array *y);
+    qg_status (*backward)(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx, float *dlearned);
+} plain;
+
+typedef struct subject {
+    const char  *name;
+    qg_quant     q;
+    const plain *plain;                 /* checked in place of q; NULL: q */
+    int          checked;               /* 0: x; i: the i-th learned number */
+    bool         against_loss;          /* with differences of the quantizer itself, not of its surrogate */
+    const char  *why;                   /* of gradcheck_line */
+
+    /* Values before a check moves them; learned numbers are alike in all channels. */
+    float        x[TENSOR_N], learned[QG_MAX_LEARNED];
+} subject;
+
+/* How many of what q learns or tracks have a gradient. */
+int      quantizer_learned(qg_quant q);
+
+/* The value of an option by name; -1: there is no such option. */
+double   quantizer_option(qg_quant q, const char *name);
+
+/* Whether dx of a number depends on no other number of the tensor. */
+bool     is_elementwise(qg_quant q);
+
+/* The surrogate of a number x of an elementwise quantizer. */
+double   surrogate_of_number(qg_quant q, double x, const float *learned);
+
+/* The surrogate of number i of the tensor x; learned are the values for its channel. */
+double   surrogate_in_tensor(const subject *k, size_t i, const float *x, const float *learned);
+
+/* The two kinks of the surrogate, lower and upper; false: it is smooth. */
+bool     surrogate_kinks(qg_quant q, const float *learned, double kink[2]);
+
+/* k->q and k->checked are set, as are the others but for x and learned. */
+qg_status quantizer_check(subject *k, gradcheck_line *line);
+
+extern const plain *const gradcheck_plain;      /* ends with a NULL name */
+qg_var  *plain_apply(qg_tape *t, const plain *f, qg_var *x, qg_var *const *learned);
+
+#endif
