@@ -5,7 +5,7 @@
 
 /* The gradient of an end of a range is a sum of +-1.  Of some keys the terms cancel, and a gradient of 0 says nothing:
  * then the row fails, and needs another key. */
-enum { KEY = 43, POINTS = 1021 };
+enum { KEY = 43, POINTS = 4093 };
 
 int quantizer_learned(qg_quant q)
 {

@@ -16,15 +16,27 @@ double quantizer_option(qg_quant q, const char *name)
 
 static double clip(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-static bool is_own_slope(qg_quant q) { return q.scheme->own_slope && !q.surrogate.slope; }
-
 /* --- named surrogates --------------------------------------------------------------------- */
 
-/* Of the option or the scheme; {0}: that of a range or form. */
-static qg_surrogate named(qg_quant q)
+/* In the order of QG_SURROGATE_WORDS, before which a scheme may have "own". */
+enum { OWN = -1, IDENTITY, CLIP, APPROX_SIGN, SWISH, TANH, ANNEALED_TANH, SURROGATES };
+
+typedef struct named {
+    int    kind;
+    double arg;
+} named;
+
+/* As the option says, or its default.  A scheme whose default is its own has that of its range or form: OWN; or for signs
+ * the identity, and with XNOR-Net's rules a clip. */
+static named named_of(qg_quant q)
 {
-    if (q.surrogate.slope || q.scheme->own_slope || !q.scheme->form) return q.surrogate;
-    return q.scheme->own ? q.scheme->own(q) : qg_surrogate_identity();
+    static const double usual[SURROGATES] = { [CLIP] = 1, [SWISH] = 5, [TANH] = 1, [ANNEALED_TANH] = 0.1 };
+    const qg_key       *keys = qg_scheme_keys(q.scheme, q.role);
+    const int           at   = qg_keys_find(keys, "surrogate", strlen("surrogate"));
+    const double        arg  = quantizer_option(q, "surrogate-arg");
+    int kind = at < 0 ? IDENTITY : (int)quantizer_option(q, "surrogate") - (qg_key_words(&keys[at]) - SURROGATES);
+    if (kind == OWN && q.scheme->form == &qg_sign_form) kind = q.scheme->mix ? CLIP : IDENTITY;
+    return (named){ kind, kind == OWN ? 0 : arg > 0 ? arg : usual[kind] };
 }
 
 static double swish(double b, double x)
@@ -33,30 +45,23 @@ static double swish(double b, double x)
     return 2 * sigmoid * (1 + b * x * (1 - sigmoid)) - 1;
 }
 
-static bool is_parabola(qg_surrogate s) { return s.slope == qg_surrogate_approx_sign().slope; }
-
-/* Whatever is none of the others: XNOR-Net's release has a clip of its own, whose ends belong to the outside. */
-static bool is_clip(qg_surrogate s)
+static double named_value(named s, double x)
 {
-    return s.slope != qg_surrogate_identity().slope && s.slope != qg_surrogate_swish(1).slope &&
-           s.slope != qg_surrogate_tanh(1).slope && !is_parabola(s);
-}
-
-static double named_surrogate(qg_surrogate s, double x)
-{
-    const double arg = (double)s.arg;
-    if (is_clip(s)) return clip(x, -arg, arg);
-    if (is_parabola(s)) return fabs(x) > 1 ? copysign(1, x) : 2 * x - x * fabs(x);
-    if (s.slope == qg_surrogate_swish(1).slope) return swish(arg, x);
-    if (s.slope == qg_surrogate_tanh(1).slope) return fmax(1 / arg, 1) * tanh(arg * x);
+    switch (s.kind) {
+    case CLIP: return clip(x, -s.arg, s.arg);
+    case APPROX_SIGN: return fabs(x) > 1 ? copysign(1, x) : 2 * x - x * fabs(x);
+    case SWISH: return swish(s.arg, x);
+    case TANH:
+    case ANNEALED_TANH: return fmax(1 / s.arg, 1) * tanh(s.arg * x);
+    }
     return x;
 }
 
-static bool named_kinks(qg_surrogate s, double kink[2])
+static bool named_kinks(named s, double kink[2])
 {
-    kink[1] = is_parabola(s) ? 1 : (double)s.arg;
+    kink[1] = s.kind == CLIP ? s.arg : 1;
     kink[0] = -kink[1];
-    return is_clip(s) || is_parabola(s);
+    return s.kind == CLIP || s.kind == APPROX_SIGN;
 }
 
 /* --- ranges ------------------------------------------------------------------------------- */
@@ -79,37 +84,40 @@ static bool range_of(qg_quant q, const float *learned, double end[2])
     return true;
 }
 
+/* Of LSQ. */
+static double least_code(qg_quant q) { return quantizer_option(q, "signed") > 0 ? -ldexp(1, q.bits - 1) : 0; }
+static double greatest_code(qg_quant q) { return ldexp(1, q.bits - (quantizer_option(q, "signed") > 0)) - 1; }
+
 /* Where the slope of the form or range is 1; false: everywhere, or it is none. */
 static bool ends_of(qg_quant q, const float *learned, double end[2])
 {
     const qg_form *form = q.scheme->form;
+    const double   step = (double)learned[0];
     if (!form) return range_of(q, learned, end);
-    if (form == &qg_ternary_form || form == &qg_tanh_form || form == &qg_sign_form) return false;
-    const qg_constants c    = q.scheme->constants(q, (qg_span){ 0 }, learned);
-    const double       step = form == &qg_lsq_form ? (double)c.uniform.step : 1;
-    end[0] = form == &qg_unit_form ? -1 : step * (double)c.uniform.lo;
-    end[1] = form == &qg_unit_form ? 1 : step * (double)c.uniform.hi;
-    return true;
+    end[0] = form == &qg_unit_form ? -1 : form == &qg_lsq_form ? step * least_code(q) : 0;
+    end[1] = form == &qg_lsq_form ? step * greatest_code(q) : form == &qg_pact_form ? (double)learned[0] : 1;
+    if (form == &qg_linear_form) end[1] = quantizer_option(q, "max-value");
+    return form != &qg_ternary_form && form != &qg_tanh_form && form != &qg_sign_form;
 }
 
 bool surrogate_kinks(qg_quant q, const float *learned, double kink[2])
 {
-    const qg_surrogate s = named(q);
-    return s.slope ? named_kinks(s, kink) : ends_of(q, learned, kink);
+    const named s = named_of(q);
+    return s.kind == OWN ? ends_of(q, learned, kink) : named_kinks(s, kink);
 }
 
 bool is_elementwise(qg_quant q)
 {
     const qg_form *form = q.scheme->form;
     if (q.role == QG_GRADIENT || q.scheme->mix) return false;
-    return !is_own_slope(q) || (form != &qg_ternary_form && form != &qg_tanh_form);
+    return named_of(q).kind != OWN || (form != &qg_ternary_form && form != &qg_tanh_form);
 }
 
 double surrogate_of_number(qg_quant q, double x, const float *learned)
 {
-    const qg_surrogate s = named(q);
-    double             end[2];
-    if (s.slope) return named_surrogate(s, x);
+    const named s = named_of(q);
+    double      end[2];
+    if (s.kind != OWN) return named_value(s, x);
     return ends_of(q, learned, end) ? clip(x, end[0], end[1]) : x;
 }
 
@@ -152,7 +160,7 @@ static double mixed(const subject *k, size_t i, const float *x)
 {
     const qg_quant q    = k->q;
     const double   rule = quantizer_option(q, "rule"), w = (double)x[i];
-    const double   s = named_surrogate(named(q), w), as = mean_abs(q, k->x, i) * s;
+    const double   s = named_value(named_of(q), w), as = mean_abs(q, k->x, i) * s;
     const double   share = 1 - 1 / (double)TENSOR_ROW;      /* 1 - 1 / input channels */
     if (rule < 0) return as;
     switch ((qg_xnor_rule)rule) {
@@ -162,7 +170,7 @@ static double mixed(const subject *k, size_t i, const float *x)
     case QG_XNOR_AUTHORS_ADAM: return share * (as + w / TENSOR_ROW);
     case QG_XNOR_IDENTITY: break;
     }
-    return s;
+    return q.surrogate.slope ? s : w;
 }
 
 /* A learned number that moves by g of its way, so that its derivative is the g that a source multiplies it by. */
@@ -171,10 +179,9 @@ static double slowed(float was, float now, double g) { return (double)was + g * 
 /* q(x) = s (clip(x / s) + what rounding added).  g is 1 / sqrt(numbers times the greatest code). */
 static double stepped(const subject *k, size_t i, const float *x, const float *learned)
 {
-    const qg_levels u = k->q.scheme->constants(k->q, (qg_span){ 0 }, k->learned).uniform;
-    const double    n = k->q.role == QG_WEIGHT ? TENSOR_N : TENSOR_ROW, lo = (double)u.lo, hi = (double)u.hi;
-    const double    s = slowed(k->learned[0], learned[0], k->plain ? 1 : 1 / sqrt(n * hi));
-    const double    v = clip((double)k->x[i] / (double)k->learned[0], lo, hi);
+    const double n = k->q.role == QG_WEIGHT ? TENSOR_N : TENSOR_ROW, lo = least_code(k->q), hi = greatest_code(k->q);
+    const double s = slowed(k->learned[0], learned[0], k->plain ? 1 : 1 / sqrt(n * hi));
+    const double v = clip((double)k->x[i] / (double)k->learned[0], lo, hi);
     return s * (clip((double)x[i] / s, lo, hi) + nearbyint(v) - v);
 }
 
@@ -202,7 +209,7 @@ double surrogate_in_tensor(const subject *k, size_t i, const float *x, const flo
 {
     const qg_form *form = k->q.scheme->form;
     if (k->q.scheme->mix) return mixed(k, i, x);
-    if (named(k->q).slope) return named_surrogate(named(k->q), (double)x[i]);
+    if (named_of(k->q).kind != OWN) return named_value(named_of(k->q), (double)x[i]);
     if (!form) return ranged(k, i, x, learned);
     if (form == &qg_ternary_form) return ternary(k, i, x, learned);
     if (form == &qg_lsq_form) return stepped(k, i, x, learned);

@@ -17,7 +17,7 @@
 #define TRAIN   "train " SET "--weight twn --batch 24 "
 #define ENDLESS TRAIN "--epochs 100000 --json "
 
-enum { TEXT_BYTES = 1 << 16, MAX_ARGS = 48, SIDE = 16, N_TRAIN = 240, N_TEST = 60 };
+enum { TEXT_BYTES = 1 << 17, MAX_ARGS = 48, SIDE = 16, N_TRAIN = 240, N_TEST = 60 };
 
 typedef struct outcome {
     int  status;                                /* of exit; 1000 + signal */
