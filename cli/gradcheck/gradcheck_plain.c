@@ -38,7 +38,8 @@ static qg_status lsq(const qg_array *x, const float *learned, qg_array *y)
     return qg_lsq_quantizer(x, lsq_attrs(learned), y);
 }
 
-static qg_status lsq_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx, float *dlearned)
+static qg_status lsq_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
+                              float *dlearned)
 {
     return qg_lsq_quantizer_gradient(x, dy, lsq_attrs(learned), dx, dlearned);
 }
@@ -48,7 +49,8 @@ static qg_status pact(const qg_array *x, const float *learned, qg_array *y)
     return qg_pact_quantizer(x, 3, learned[0], y);
 }
 
-static qg_status pact_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx, float *dlearned)
+static qg_status pact_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
+                               float *dlearned)
 {
     return qg_pact_quantizer_gradient(x, dy, 3, learned[0], (qg_surrogate){ 0 }, dx, dlearned);
 }
@@ -65,7 +67,8 @@ static qg_status ttq(const qg_array *x, const float *learned, qg_array *y)
     return qg_ttq_weight_quantizer(x, ttq_attrs(learned), y);
 }
 
-static qg_status ttq_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx, float *dlearned)
+static qg_status ttq_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
+                              float *dlearned)
 {
     return qg_ttq_weight_quantizer_gradient(x, dy, ttq_attrs(learned), dx, &dlearned[0], &dlearned[1]);
 }
@@ -76,7 +79,8 @@ static qg_status dorefa(const qg_array *x, const float *learned, qg_array *y)
     return qg_dorefa_weight_quantizer(x, 3, y);
 }
 
-static qg_status dorefa_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx, float *dlearned)
+static qg_status dorefa_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
+                                 float *dlearned)
 {
     (void)learned, (void)dlearned;
     return qg_dorefa_weight_quantizer_gradient(x, dy, (qg_dorefa_weight_attrs){ .k = 3 }, dx);
@@ -95,14 +99,16 @@ static qg_status xnor(const qg_array *x, const float *learned, qg_array *y)
     return qg_xnor_weight_quantizer(x, 0, y, NULL);
 }
 
-static qg_status xnor_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx, float *dlearned)
+static qg_status xnor_backward(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx,
+                               float *dlearned)
 {
     (void)learned, (void)dlearned;
     return qg_xnor_weight_quantizer_gradient(x, dy, (qg_xnor_attrs){ .input_axis = 3 }, dx);
 }
 
 static const plain rows[] = {
-    { "fake_quant_with_min_max_vars", "fake_quant:range=learned,narrow-range=yes", QG_INPUT, fake_quant, fake_quant_backward },
+    { "fake_quant_with_min_max_vars", "fake_quant:range=learned,narrow-range=yes", QG_INPUT, fake_quant,
+      fake_quant_backward },
     { "lsq_quantizer", "lsq:bits=3", QG_WEIGHT, lsq, lsq_backward },
     { "pact_quantizer", "pact:bits=3", QG_INPUT, pact, pact_backward },
     { "ttq_weight_quantizer", "ttq:threshold=0.25", QG_WEIGHT, ttq, ttq_backward },

@@ -1,7 +1,8 @@
 /* cli/gradcheck/gradcheck_quantizer.h — one check of a quantizer: of its tensor, or of one number that it learns.
  *
- * The gradient of a quantizer is that of a smooth function, its surrogate.  Which function that is follows from the
- * quantizer: the one that its option names, else the scheme's own, else that of the form (quant/form.h).
+ * The gradient of a quantizer is that of a smooth function, its surrogate.  Which function that is follows from its
+ * table of options: the surrogate that is named there, or that of the form (quant/form.h).  The functions are written
+ * out here, since a check that called the code it checks would always pass.
  */
 #ifndef CLI_GRADCHECK_QUANTIZER_H
 #define CLI_GRADCHECK_QUANTIZER_H
@@ -51,7 +52,7 @@ double   surrogate_in_tensor(const subject *k, size_t i, const float *x, const f
 /* The two kinks of the surrogate, lower and upper; false: it is smooth. */
 bool     surrogate_kinks(qg_quant q, const float *learned, double kink[2]);
 
-/* k->q and k->checked are set, as are the others but for x and learned. */
+/* Sets x and learned of k, and the line. */
 qg_status quantizer_check(subject *k, gradcheck_line *line);
 
 extern const plain *const gradcheck_plain;      /* ends with a NULL name */

@@ -1,5 +1,6 @@
-/* Rows of qgrad gradcheck about quantizers.  Each scheme of cli/config/schemes.c, in each of its roles, has rows for its
- * defaults, for few and many bits, and for every word of its options; a row is named as --weight and --input spell it. */
+/* Rows of qgrad gradcheck about quantizers.  Each scheme of cli/config/schemes.c, in each of its roles, has rows for
+ * its defaults, for few and many bits, and for every word of its options; a row is named as --weight and --input spell
+ * it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,9 +56,9 @@ static const loss_row papers[] = {
  * values of +-1 are codes.  A gradient that is scaled on purpose is not that of the loss. */
 static bool is_smooth(qg_quant q, int checked)
 {
-    const bool fine = !q.scheme->form && q.bits == 16;
-    if (!checked) return q.role == QG_GRADIENT;
-    return fine || q.bits == QG_FLOAT_BITS || (q.scheme->form == &qg_ternary_form && quantizer_option(q, "gradient") == 0);
+    const bool fine  = q.bits == QG_FLOAT_BITS || (!q.scheme->form && q.bits == 16);
+    const bool scale = q.scheme->form == &qg_ternary_form && quantizer_option(q, "gradient") == 0;
+    return checked ? fine || scale : q.role == QG_GRADIENT;
 }
 
 static qg_status add_row(gradcheck_report *r, subject k)
@@ -90,7 +91,8 @@ static qg_status parsed(const char *text, unsigned role, qg_quant *q)
 }
 
 /* The scheme at its defaults but for one option; without rows, if it refuses the value or does not quantize. */
-static qg_status add_option(gradcheck_report *r, const qg_scheme *scheme, unsigned role, const qg_key *key, double value)
+static qg_status add_option(gradcheck_report *r, const qg_scheme *scheme, unsigned role, const qg_key *key,
+                            double value)
 {
     char     text[NAME_BYTES], word[QG_KEY_BYTES];
     qg_quant q;

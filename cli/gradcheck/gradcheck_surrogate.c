@@ -26,8 +26,8 @@ typedef struct named {
     double arg;
 } named;
 
-/* As the option says, or its default.  A scheme whose default is its own has that of its range or form: OWN; or for signs
- * the identity, and with XNOR-Net's rules a clip. */
+/* As the option says, or its default.  A scheme whose default is its own has that of its range or form: OWN; or for
+ * signs the identity, and with XNOR-Net's rules a clip. */
 static named named_of(qg_quant q)
 {
     static const double usual[SURROGATES] = { [CLIP] = 1, [SWISH] = 5, [TANH] = 1, [ANNEALED_TANH] = 0.1 };
@@ -129,9 +129,11 @@ static size_t channel_of(qg_quant q, size_t i)
     return q.role == QG_WEIGHT ? i / TENSOR_ROW : i % TENSOR_ROW;
 }
 
-static double sharing(qg_quant q)       /* numbers that share a channel, of one image for an input */
+/* How many numbers share a channel; of an input, those of one image. */
+static double sharing(qg_quant q)
 {
-    const int all = q.role == QG_WEIGHT ? TENSOR_N : TENSOR_ROW, channels = q.role == QG_WEIGHT ? TENSOR_ROWS : TENSOR_ROW;
+    const int all      = q.role == QG_WEIGHT ? TENSOR_N : TENSOR_ROW;
+    const int channels = q.role == QG_WEIGHT ? TENSOR_ROWS : TENSOR_ROW;
     return q.numbers ? (double)q.numbers : (double)(q.per_channel ? all / channels : all);
 }
 
