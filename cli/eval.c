@@ -1,4 +1,4 @@
-/* qgrad eval: what a run's weights are worth on the test images. */
+/* qgrad eval: the accuracy of a run's weights on the test images. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ typedef struct evaluation {
     config      asked, config;
     recipe      recipe;
     run         run;
-    qg_loader  *train;          /* of the run: whose statistics normalise, or NULL */
+    qg_loader  *train;          /* training images of the run, for the statistics of the normalisation; or NULL */
     qg_loader  *test;
     config      other_config;   /* with another quantizer for the weights, --weight */
     qg_net     *other;          /* NULL: the run's own */
@@ -43,7 +43,7 @@ static qg_status configure(evaluation *e, bool *usage)
     return config_text(&e->asked, "weight") ? exchange(e) : QG_OK;
 }
 
-/* Classes are numbers in the order of their names: other names, other numbers. */
+/* Classes are numbered in the order of their names, so other names mean other numbers. */
 static qg_status check_names(const evaluation *e, const qg_loader *l, const char *dir)
 {
     const char    *stored = e->config.class_digest;
@@ -54,7 +54,7 @@ static qg_status check_names(const evaluation *e, const qg_loader *l, const char
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", dir);
 }
 
-/* The training images in dir, whose statistics normalise, if they are the run's; else NULL. */
+/* The training images in dir, for the statistics of the normalisation, if they are those of the run; else NULL. */
 static qg_loader *images_of_run(const evaluation *e, const char *dir)
 {
     const char *stored = e->config.data_digest;
@@ -91,7 +91,7 @@ static qg_status open_images(evaluation *e)
     return e->test ? QG_OK : QG_EIO;
 }
 
-/* A second net takes what the run's own has just been found to be. */
+/* A second net with the parameters that the run's own net has just loaded and checked. */
 static qg_status load_other(evaluation *e)
 {
     const char *path = e->run.paths.file[weights_file(e)];

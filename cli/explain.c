@@ -1,4 +1,4 @@
-/* qgrad explain: what a scheme computes, from the text that stands beside its code. */
+/* qgrad explain: what a scheme computes, from the text beside its code. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static const char *use_of(const scheme_text *s)
                                     : "weights, inputs, gradients";
 }
 
-/* name is that of the row, or has options that make this scheme of it; NULL: any. */
+/* Whether name is that of the row, or has options that select this scheme; NULL: any name. */
 static bool is_called(const scheme_text *s, const char *name)
 {
     char     text[VALUE_BYTES];
@@ -31,8 +31,8 @@ static bool is_called(const scheme_text *s, const char *name)
            !scheme_parse(name, s->use, &q, text, sizeof text) && q.scheme == s->quant.scheme;
 }
 
-/* Whether an earlier one has the same text: schemes are there for several operands, and options of
- * one have names of their own. */
+/* Whether an earlier scheme has the same text: a scheme may serve several operands, and some of its variants have
+ * separate names. */
 static bool is_repeated(int i, const char *name)
 {
     scheme_text s, before;
@@ -67,7 +67,7 @@ static void print_json(const char *name)
     json_end(&j);
 }
 
-/* Whether an earlier one of this text is spelt the same. */
+/* Whether an earlier scheme with this text has the same name. */
 static bool is_headed(int first, int i)
 {
     scheme_text s, before;

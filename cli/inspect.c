@@ -1,4 +1,4 @@
-/* qgrad inspect: what the weights of a layer are, and what their quantizer makes of them. */
+/* qgrad inspect: the weights of a layer, and their quantized values. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -50,8 +50,8 @@ typedef struct inspection {
 
 static run_file weights_file(const inspection *e) { return e->asked.best ? RUN_BEST : RUN_LAST; }
 
-/* Checkpoints of older versions do not say it: the test images decide or, if nobody told where they are,
- * what is published. */
+/* Checkpoints of older versions do not record it: use the test images or, if their directory is unknown, the published
+ * size. */
 static qg_status size_of_images(inspection *e, qg_shape *image, int *classes)
 {
     *image              = e->recipe.data.image;
@@ -85,7 +85,7 @@ static int by_code(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many of n codes differ; the first of them, in increasing order, into level. */
+/* Returns the number of different codes among n and writes the first of them, in increasing order, to level. */
 static size_t distinct(size_t n, const int32_t *code, int32_t *sorted, level list[INSPECT_LEVELS])
 {
     size_t found = 0;
@@ -139,7 +139,7 @@ static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
     return s;
 }
 
-/* What the quantizer makes of w. */
+/* The quantized values of w. */
 static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
 {
     qg_tape_begin(e->run.tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
@@ -152,7 +152,7 @@ static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
     return qg_has_codes(v->slot->q) ? measure_codes(v, w, y->data) : QG_OK;
 }
 
-/* The weight as it is trained, and as the net computes with it. */
+/* The latent weight, and the weight that the net computes with. */
 static qg_status measure(inspection *e, const qg_product *p, tensor *v)
 {
     const float *x = p->weight->value;
@@ -197,7 +197,7 @@ static void print_levels(const tensor *v)
     printf(" %%");
 }
 
-/* What a quantizer has learned or observed: a number, or the range of one per channel. */
+/* Prints the values that a quantizer learned or observed: a number, or the range over the channels. */
 static void print_learned(const qg_slot *slot)
 {
     for (int i = 0; i < QG_MAX_LEARNED; i++) {

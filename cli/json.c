@@ -7,7 +7,7 @@
 #include "core/io/utf8.h"
 #include "core/io/number.h"
 
-/* The comma of the value before, and the key of this one. */
+/* Writes the comma after the previous value, and the key of this one. */
 static void lead(json *j, const char *key)
 {
     if (j->comma) fputc(',', j->out);
@@ -30,7 +30,7 @@ void json_text(json *j, const char *key, const char *value)
         fputs("null", j->out);
         return;
     }
-    /* A path may be any bytes: those of one that is not UTF-8 become the characters of that number. */
+    /* A path may contain any bytes: if it is not UTF-8, each byte becomes the character with its number. */
     const bool valid = qg_utf8_valid(value, strlen(value));
     fputc('"', j->out);
     for (const char *c = value; *c; c++) {

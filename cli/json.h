@@ -1,4 +1,4 @@
-/* cli/json.h — write one JSON object as it is read: key by key. */
+/* cli/json.h — writes a JSON object key by key. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 

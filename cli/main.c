@@ -65,8 +65,8 @@ static int dispatch(int argc, char **argv)
     return misused("unknown command ", word);
 }
 
-/* OpenBLAS has chosen its kernels before main begins, so a better choice takes another start of the program,
- * once: OURS tells it from an OPENBLAS_CORETYPE of the user's, which stays.  Without /proc all goes on as it is. */
+/* OpenBLAS chooses its kernels before main begins, so a better choice requires restarting the program once.  OURS
+ * tells the variable set by this program from one set by the user, which is kept.  Without /proc the program does not restart. */
 static void choose_blas_core(char **argv)
 {
     static const char CORE[] = "OPENBLAS_CORETYPE", OURS[] = "QGRAD_CHOSE_BLAS_CORE";

@@ -14,10 +14,10 @@ enum { PATH_BYTES = 4096 };
 QG_MUST_CHECK
 qg_status path_join(const char *dir, const char *name, char path[PATH_BYTES]);
 
-bool      path_exists(const char *path);        /* also a link that leads nowhere */
+bool      path_exists(const char *path);        /* true for a dangling link, too */
 void      path_print(const char *path, FILE *out);  /* as a word for a shell, in quotes if it needs them */
 
-/* The directory, and those above it.  *created: it was not there.  Fails with QG_EIO. */
+/* Makes the directory and its parents.  *created: it did not exist.  Fails with QG_EIO. */
 QG_MUST_CHECK
 qg_status path_make(const char *dir, bool *created);
 

@@ -13,7 +13,7 @@
 #include "cli/run/trainer.h"
 #include "core/kernels/parallel.h"
 
-/* The number of the signal that asks the run to stop; 0: none. */
+/* The signal that asked the run to stop; 0: none. */
 static volatile sig_atomic_t stop_signal;
 
 static void on_signal(int number) { stop_signal = number; }
@@ -37,7 +37,7 @@ typedef struct training {
     bool        goes_on;            /* with a run that has a config.toml */
 } training;
 
-/* Where the run is to be: --out, or a name made of the recipe or of the configuration. */
+/* The run directory: --out, or a name derived from the recipe or the configuration. */
 static qg_status choose_directory(training *t, bool *usage)
 {
     char      dir[PATH_BYTES];
@@ -94,8 +94,8 @@ static qg_status check_images(const trainer *w)
                    w->recipe->data.name, b.h, b.w, b.c, a.h, a.w, a.c);
 }
 
-/* Which images they are is part of the configuration; where they lie is not.  Runs of older versions
- * do not say, and go on without. */
+/* The digest of the images is part of the configuration, their directory is not.  Runs of older versions recorded no
+ * digest and continue without one. */
 static qg_status note(training *t, const char *key, const char *what, uint64_t digest)
 {
     const char *stored = config_text(&t->config, key);
@@ -128,7 +128,7 @@ static qg_status begin_without(const training *t)
                    config_text(&t->config, "seed"));
 }
 
-/* What the weights were is part of the configuration; where they came from is not. */
+/* The digest of the initial weights is part of the configuration, their path is not. */
 static qg_status begin_with(training *t, const char *source)
 {
     const char     *stored = t->config.init_digest, *found = t->init.digest;
@@ -157,14 +157,14 @@ static qg_status build(training *t)
     return run_compose(&w->run, &t->config);
 }
 
-/* What earlier processes left.  Runs of older versions have no such file. */
+/* The result.json of earlier processes.  Runs of older versions have no such file. */
 static qg_status read_before(trainer *w)
 {
     const char *path = w->run.paths.file[RUN_RESULT];
     return path_exists(path) ? result_read(&w->before, path) : QG_OK;
 }
 
-/* Go on where the checkpoint stands.  moved: the images lie elsewhere now, and config.toml is to say so. */
+/* Continues from the checkpoint.  moved: the images have moved, and config.toml must record their new directory. */
 static qg_status take_up(trainer *w, bool moved)
 {
     const run_record *at     = &w->run.record;

@@ -30,7 +30,7 @@ static int word_of(qg_surrogate s)
     return -1;
 }
 
-/* Words of a scheme whose own surrogate is none of the list begin with "own". */
+/* If a scheme's own surrogate is not in the list, its words begin with "own". */
 static int words_before(const qg_key *key) { return qg_key_words(key) - SURROGATES; }
 
 /* --- values and quantizers ---------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static qg_quant completed(qg_quant q)
     return q.scheme->complete ? q.scheme->complete(q) : q;
 }
 
-/* Zero stands for the default, unless it is a value of its own. */
+/* Zero selects the default, unless it is a legal value. */
 qg_quant qg_quant_defaults(qg_quant q)
 {
     const qg_key *keys     = qg_scheme_keys(q.scheme, q.role);
