@@ -9,7 +9,8 @@
 #include "core/kernels/parallel.h"
 
 typedef struct evaluation {
-    config      asked, config;
+    config     *asked;
+    config      config;
     recipe      recipe;
     run         run;
     qg_loader  *train;          /* training images of the run, for the statistics of the normalisation; or NULL */
@@ -20,27 +21,27 @@ typedef struct evaluation {
     measured    found;
 } evaluation;
 
-static run_file weights_file(const evaluation *e) { return e->asked.best ? RUN_BEST : RUN_LAST; }
+static run_file weights_file(const evaluation *e) { return e->asked->best ? RUN_BEST : RUN_LAST; }
 
 /* The run's configuration with the weights' scheme of --weight. */
 static qg_status exchange(evaluation *e)
 {
     qg_status status = config_over(&e->other_config, &e->config, 0, 0);
-    if (!status) status = config_set(&e->other_config, option_find("weight"), config_text(&e->asked, "weight"));
+    if (!status) status = config_set(&e->other_config, option_find("weight"), config_text(e->asked, "weight"));
     return status ? status : config_check(&e->other_config);
 }
 
 static qg_status configure(evaluation *e, bool *usage)
 {
-    const char *dir = e->asked.run;
+    const char *dir = e->asked->run;
     *usage          = !dir;
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
     qg_status status = run_paths_of(dir, &e->run.paths);
     if (!status) status = config_of_run(e->run.paths.file[RUN_CONFIG], &e->config);
     if (status) return status;
     e->recipe = e->config.recipe;
-    if (config_text(&e->asked, "threads")) e->recipe.threads = e->asked.recipe.threads;
-    return config_text(&e->asked, "weight") ? exchange(e) : QG_OK;
+    if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
+    return config_text(e->asked, "weight") ? exchange(e) : QG_OK;
 }
 
 /* Classes are numbered in the order of their names, so other names mean other numbers. */
@@ -78,7 +79,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
  * the statistics that normalise, but that its images may have moved to where the others are. */
 static qg_status open_images(evaluation *e)
 {
-    const char *data = config_text(&e->asked, "data"), *from = e->asked.recipe.data_dir;
+    const char *data = config_text(e->asked, "data"), *from = e->asked->recipe.data_dir;
     const bool  other = data && strcmp(data, config_text(&e->config, "data"));
     if (normalise_fits(e->recipe.normalise)) {
         e->train = images_of_run(e, e->recipe.data_dir);
@@ -86,7 +87,7 @@ static qg_status open_images(evaluation *e)
         if (!e->train) return QG_EIO;
     }
     if (from || other) e->recipe.data_dir = from;
-    if (other) e->recipe.data = e->asked.recipe.data;
+    if (other) e->recipe.data = e->asked->recipe.data;
     e->test = recipe_data(&e->recipe, true, e->train);
     return e->test ? QG_OK : QG_EIO;
 }
@@ -125,7 +126,7 @@ static qg_status load(evaluation *e)
     status     = run_compose(&e->run, &e->config);
     if (!status) status = run_load_weights(&e->run, weights_file(e));
     if (status == QG_ESHAPE) status = explain_misfit(e);
-    return status || !config_text(&e->asked, "weight") ? status : load_other(e);
+    return status || !config_text(e->asked, "weight") ? status : load_other(e);
 }
 
 static void print(const evaluation *e)
@@ -135,7 +136,7 @@ static void print(const evaluation *e)
     const double margin = report_error(e->found.accuracy, e->found.images);
     char         digest[17];
     report_digest(e->run.net, digest);
-    if (!e->asked.json) {
+    if (!e->asked->json) {
         printf("run            %s/%s\n", e->run.paths.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
         if (*e->init.kept) printf("               initialized as usual: %s\n", e->init.kept);
@@ -176,18 +177,16 @@ static int evaluate(evaluation *e)
     return EXIT_DONE;
 }
 
-int eval_main(const verb *v, const char *program, int argc, char **argv)
+int eval_main(const char *program, const char *operand, config *asked)
 {
-    (void)program;
-    evaluation e      = { .run = { .lock = -1 } };
-    int        status = options_parse(v, argc, argv, &e.asked);
-    if (status < 0) status = evaluate(&e);
+    (void)program, (void)operand;
+    evaluation e      = { .asked = asked, .run = { .lock = -1 } };
+    const int  status = evaluate(&e);
     run_end(&e.run);
     qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);
     config_free(&e.other_config);
     config_free(&e.config);
-    config_free(&e.asked);
     return status;
 }

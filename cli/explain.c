@@ -168,13 +168,8 @@ static int explain(const char *name, const config *asked)
     return EXIT_DONE;
 }
 
-int explain_main(const verb *v, const char *program, int argc, char **argv)
+int explain_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
-    config      asked  = { 0 };
-    const char *name   = options_operand(v, &argc, argv);
-    int         status = options_parse(v, argc, argv, &asked);
-    if (status < 0) status = explain(name, &asked);
-    config_free(&asked);
-    return status;
+    return explain(operand, asked);
 }

@@ -43,12 +43,13 @@ static inline void widen(float v, float *min, float *max)
 }
 
 typedef struct inspection {
-    config     asked, config;
+    config    *asked;
+    config     config;
     recipe     recipe;
     run        run;
 } inspection;
 
-static run_file weights_file(const inspection *e) { return e->asked.best ? RUN_BEST : RUN_LAST; }
+static run_file weights_file(const inspection *e) { return e->asked->best ? RUN_BEST : RUN_LAST; }
 
 /* Checkpoints of older versions do not record it: use the test images or, if their directory is unknown, the published
  * size. */
@@ -344,7 +345,7 @@ static void json_tensor(json *j, const tensor *v)
 
 static qg_status print_all(inspection *e)
 {
-    const bool  as_json = e->asked.json;
+    const bool  as_json = e->asked->json;
     const char *file    = run_file_name(weights_file(e));
     json        j       = { 0 };
     qg_status   s       = QG_OK;
@@ -376,7 +377,7 @@ static qg_status print_all(inspection *e)
 
 static int inspect(inspection *e, const char *dir)
 {
-    const char *asked = e->asked.run;
+    const char *asked = e->asked->run;
     if (!dir == !asked) {
         fprintf(stderr, "qgrad inspect: %s\n",
                 dir ? "two run directories; name only one" : "name the run: qgrad inspect DIR");
@@ -386,21 +387,18 @@ static int inspect(inspection *e, const char *dir)
     qg_status status = run_paths_of(dir, &e->run.paths);
     if (!status) status = config_of_run(e->run.paths.file[RUN_CONFIG], &e->config);
     e->recipe          = e->config.recipe;
-    if (e->asked.recipe.data_dir) e->recipe.data_dir = e->asked.recipe.data_dir;
+    if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     if (!status) status = load(e);
     if (!status) status = print_all(e);
     return status ? qg_report("qgrad inspect") : EXIT_DONE;
 }
 
-int inspect_main(const verb *v, const char *program, int argc, char **argv)
+int inspect_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
-    inspection  e      = { .run = { .lock = -1 } };
-    const char *dir    = options_operand(v, &argc, argv);
-    int         status = options_parse(v, argc, argv, &e.asked);
-    if (status < 0) status = inspect(&e, dir);
+    inspection e      = { .asked = asked, .run = { .lock = -1 } };
+    const int  status = inspect(&e, operand);
     run_end(&e.run);
     config_free(&e.config);
-    config_free(&e.asked);
     return status;
 }

@@ -10,21 +10,22 @@
 #include "qgrad.h"
 
 static const verb verbs[] = {
-    { "train", "Train a net and store weights and metrics in a run directory",
-      "train --model NAME [--data NAME] [--weight SCHEME] [options]", VERB_TRAIN, train_main },
-    { "eval", "Measure the test accuracy of a run", "eval --run DIR [options]", VERB_EVAL, eval_main },
-    { "summary", "Show the layers of a net and its size, as float and packed",
-      "summary --model NAME [--weight SCHEME] [options]", VERB_SUMMARY, summary_main },
-    { "bench", "Measure the speed of training, of evaluation and of the machine",
-      "bench train|eval|peak [options]", VERB_BENCH, bench_main },
-    { "inspect", "Show the values of a run's quantized weights, layer by layer", "inspect DIR [options]",
-      VERB_INSPECT, inspect_main },
-    { "explain", "Explain what a quantization scheme computes, with its source",
-      "explain [SCHEME] [options]", VERB_EXPLAIN, explain_main },
-    { "results", "Write the table of reproduced papers from the logs in results/",
-      "results [--add DIR | --check] [options]", VERB_RESULTS, results_main },
-    { "gradcheck", "Compare gradients with finite differences or with the surrogate",
-      "gradcheck [--paper] [options]", VERB_GRADCHECK, gradcheck_main },
+    { .name = "train", .about = "Train a net and store weights and metrics in a run directory",
+      .usage = "train --model NAME [--data NAME] [--weight SCHEME] [options]", .bit = VERB_TRAIN, .run = train_main },
+    { .name = "eval", .about = "Measure the test accuracy of a run", .usage = "eval --run DIR [options]",
+      .bit = VERB_EVAL, .run = eval_main },
+    { .name = "summary", .about = "Show the layers of a net and its size, as float and packed",
+      .usage = "summary --model NAME [--weight SCHEME] [options]", .bit = VERB_SUMMARY, .run = summary_main },
+    { .name = "bench", .about = "Measure the speed of training, of evaluation and of the machine",
+      .usage = "bench train|eval|peak [options]", .bit = VERB_BENCH, .benches = benches },
+    { .name = "inspect", .about = "Show the values of a run's quantized weights, layer by layer",
+      .usage = "inspect DIR [options]", .bit = VERB_INSPECT, .run = inspect_main, .has_operand = true },
+    { .name = "explain", .about = "Explain what a quantization scheme computes, with its source",
+      .usage = "explain [SCHEME] [options]", .bit = VERB_EXPLAIN, .run = explain_main, .has_operand = true },
+    { .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
+      .usage = "results [--add DIR | --check] [options]", .bit = VERB_RESULTS, .run = results_main },
+    { .name = "gradcheck", .about = "Compare gradients with finite differences or with the surrogate",
+      .usage = "gradcheck [--paper] [options]", .bit = VERB_GRADCHECK, .run = gradcheck_main },
 };
 
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
@@ -61,7 +62,7 @@ static int dispatch(int argc, char **argv)
     if (at == 1 && *word == '-') return misused("unknown option ", word);
     for (int i = 0; i < N_VERBS; i++)
         if (!strcmp(verbs[i].name, word))
-            return verbs[i].run(&verbs[i], argv[0], argc - at, argv + at);
+            return verb_run(&verbs[i], argv[0], argc - at, argv + at);
     return misused("unknown command ", word);
 }
 

@@ -121,13 +121,11 @@ static int summarize(const config *asked, config *c)
     return EXIT_DONE;
 }
 
-int summary_main(const verb *v, const char *program, int argc, char **argv)
+int summary_main(const char *program, const char *operand, config *asked)
 {
-    (void)program;
-    config asked = { 0 }, c = { 0 };
-    int    status = options_parse(v, argc, argv, &asked);
-    if (status < 0) status = summarize(&asked, &c);
+    (void)program, (void)operand;
+    config    c      = { 0 };
+    const int status = summarize(asked, &c);
     config_free(&c);
-    config_free(&asked);
     return status;
 }

@@ -31,7 +31,8 @@ static void catch_signals(void)
 /* The verb: its options, and the loop they set up. */
 typedef struct training {
     const char *program;
-    config      asked, config;
+    config     *asked;
+    config      config;
     trainer     trainer;
     init_report init;
     bool        goes_on;            /* with a run that has a config.toml */
@@ -44,16 +45,16 @@ static qg_status choose_directory(training *t, bool *usage)
     config    c      = { 0 };
     qg_status status = QG_OK;
     *usage           = true;
-    if (t->asked.out) {
-        size_t n = strlen(t->asked.out);
-        while (n > 1 && t->asked.out[n - 1] == '/') n--;
+    if (t->asked->out) {
+        size_t n = strlen(t->asked->out);
+        while (n > 1 && t->asked->out[n - 1] == '/') n--;
         if (n >= PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
-        snprintf(dir, sizeof dir, "%.*s", (int)n, t->asked.out);
+        snprintf(dir, sizeof dir, "%.*s", (int)n, t->asked->out);
     } else {
-        status = config_resolve(&t->asked, NULL, &c, usage);
+        status = config_resolve(t->asked, NULL, &c, usage);
     }
-    if (!status && !t->asked.out) {
-        const char *weight = config_text(&c, "weight"), *named = t->asked.named;
+    if (!status && !t->asked->out) {
+        const char *weight = config_text(&c, "weight"), *named = t->asked->named;
         char        model[VALUE_BYTES];
         model_file_name(config_text(&c, "model"), model, sizeof model);
         if (named) snprintf(dir, PATH_BYTES, "runs/%s/seed-%s", named, config_text(&c, "seed"));
@@ -70,17 +71,17 @@ static qg_status configure(training *t, bool *usage)
     config      stored = { 0 };
     qg_status   status = QG_OK;
     *usage             = false;
-    t->goes_on         = t->asked.resume && path_exists(path);
+    t->goes_on         = t->asked->resume && path_exists(path);
     if (t->goes_on) status = config_stored(path, &stored);
-    if (!status) status = config_resolve(&t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
+    if (!status) status = config_resolve(t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
     config_free(&stored);
-    if (status && t->asked.resume && !t->goes_on && !t->asked.recipe.model.type)
+    if (status && t->asked->resume && !t->goes_on && !t->asked->recipe.model.type)
         return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->trainer.run.paths.dir, qg_errmsg());
     if (status) return status;
     *usage = true;
     status = config_check(&t->config);
     if (!status) status = recipe_trains(&t->config.recipe);
-    if (!status && t->asked.resume && t->asked.force)
+    if (!status && t->asked->resume && t->asked->force)
         status = qg_fail(QG_EARG, "--resume and --force exclude each other");
     return status;
 }
@@ -121,7 +122,7 @@ static qg_status begin_without(const training *t)
 {
     const char *other = t->config.init_recipe, *digest = t->config.init_digest;
     if (!other && !digest) return QG_OK;
-    if (t->asked.resume && run_has_checkpoint(&t->trainer.run)) return QG_OK;
+    if (t->asked->resume && run_has_checkpoint(&t->trainer.run)) return QG_OK;
     if (digest)
         return qg_fail(QG_EARG, "the run starts from weights with digest %s; pass their location with --init", digest);
     return qg_fail(QG_EARG, "the recipe starts from another run's weights; pass --init runs/%s/seed-%s", other,
@@ -151,7 +152,7 @@ static qg_status build(training *t)
     qg_status status = check_images(w);
     if (!status) status = note_images(t);
     if (status) return status;
-    const char *init = t->asked.init;
+    const char *init = t->asked->init;
     w->run.net       = recipe_net(w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
     if (w->run.net && (init ? begin_with(t, init) : begin_without(t))) return QG_EARG;
     return run_compose(&w->run, &t->config);
@@ -195,7 +196,7 @@ static void print_outcome(const training *t)
         path_print(w->run.paths.dir, stderr);
         fputc('\n', stderr);
     }
-    if (t->asked.json) report_json(&r, stdout);
+    if (t->asked->json) report_json(&r, stdout);
     else report_result(&r, stdout);
 }
 
@@ -211,8 +212,8 @@ static void print_head(const training *t)
 {
     const trainer *w = &t->trainer;
     const report   r = trainer_report(w);
-    if (!t->asked.json) report_head(&r, stdout, w->train, w->test);
-    if (!t->asked.json && t->init.taken) print_init(&t->init);
+    if (!t->asked->json) report_head(&r, stdout, w->train, w->test);
+    if (!t->asked->json && t->init.taken) print_init(&t->init);
     fflush(stdout);
 }
 
@@ -220,16 +221,16 @@ static int train(training *t)
 {
     trainer       *w = &t->trainer;
     bool           usage;
-    const run_mode mode   = t->asked.resume ? RUN_RESUME : t->asked.force ? RUN_FORCE : RUN_NEW;
+    const run_mode mode   = t->asked->resume ? RUN_RESUME : t->asked->force ? RUN_FORCE : RUN_NEW;
     qg_status      status = choose_directory(t, &usage);
     if (!status) status = configure(t, &usage);
     if (status) return qg_report("qgrad train"), usage ? EXIT_USAGE : EXIT_FAILED;
-    w->budget = config_text(&t->asked, "budget") ? t->asked.budget : INFINITY;
+    w->budget = config_text(t->asked, "budget") ? t->asked->budget : INFINITY;
     catch_signals();
     status = build(t);
     if (!status) status = run_claim(&w->run, mode);
     const bool loads = !status && run_has_checkpoint(&w->run);
-    if (!status) status = loads ? take_up(w, t->asked.recipe.data_dir) : run_create(&w->run);
+    if (!status) status = loads ? take_up(w, t->asked->recipe.data_dir) : run_create(&w->run);
     if (!status) {
         print_head(t);
         status = trainer_run(w);
@@ -240,19 +241,19 @@ static int train(training *t)
     return stop_signal && !trainer_finished(w) ? 128 + stop_signal : EXIT_DONE;
 }
 
-int train_main(const verb *v, const char *program, int argc, char **argv)
+int train_main(const char *program, const char *operand, config *asked)
 {
+    (void)operand;
     training t = { .program = program,
+                   .asked   = asked,
                    .trainer = { .run      = { .lock = -1 },
                                 .stop     = &stop_signal,
                                 .began    = now_seconds(),
                                 .progress = progress_begin() } };
-    int status = options_parse(v, argc, argv, &t.asked);
-    if (status < 0) status = train(&t);
+    const int status = train(&t);
     run_end(&t.trainer.run);
     qg_loader_free(t.trainer.test);
     qg_loader_free(t.trainer.train);
     config_free(&t.config);
-    config_free(&t.asked);
     return status;
 }

@@ -13,7 +13,8 @@
 #include "core/rng.h"
 
 typedef struct bench {
-    config     asked, config;
+    config    *asked;
+    config     config;
     bool       forward;         /* bench eval: QG_EVAL, no loss, no backward, no update */
     recipe     recipe;
     qg_loader *data;
@@ -71,8 +72,8 @@ static void warn(void)
 static qg_loader *open_data(const bench *b)
 {
     const recipe *r = &b->recipe;
-    if (!config_text(&b->asked, "image")) return recipe_data(r, false, NULL);
-    return qg_synthetic(b->asked.image, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
+    if (!config_text(b->asked, "image")) return recipe_data(r, false, NULL);
+    return qg_synthetic(b->asked->image, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
 }
 
 static qg_status build(bench *b)
@@ -184,11 +185,11 @@ static double median(float *value, int n)
 
 static qg_status measure(bench *b)
 {
-    const bool profile = b->asked.profile;
+    const bool profile = b->asked->profile;
     qg_status  status  = warm_up(b);
     if (status) return status;
     if (profile) start_profile(b, &b->profile);
-    const double limit = b->asked.seconds;
+    const double limit = b->asked->seconds;
     while ((b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS) {
         const double from = now_seconds();
         status            = step(b);
@@ -292,8 +293,8 @@ static void print_json(const bench *b, bool profile)
 
 static void print_bench(const bench *b)
 {
-    const bool profile = b->asked.profile;
-    if (b->asked.json) print_json(b, profile);
+    const bool profile = b->asked->profile;
+    if (b->asked->json) print_json(b, profile);
     else print_text(b, profile);
 }
 
@@ -302,8 +303,8 @@ static void print_bench(const bench *b)
 static int run_bench(bench *b)
 {
     bool      usage  = true;
-    qg_status status = choose_data(&b->asked);
-    if (!status) status = config_resolve(&b->asked, NULL, &b->config, &usage);
+    qg_status status = choose_data(b->asked);
+    if (!status) status = config_resolve(b->asked, NULL, &b->config, &usage);
     if (!status) {
         usage  = true;
         status = config_check(&b->config);
@@ -335,46 +336,30 @@ static int bench_step(bench *b)
 
 /* --- which benchmark ---------------------------------------------------------------------- */
 
-enum { TRAIN, EVAL, PEAK, BENCHES };
+static int bench_train(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    return bench_step(&(bench){ .asked = asked });
+}
 
-static const verb benches[BENCHES] = {
-    { "bench train", "Measure the speed of training",
-      "bench train --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
-    { "bench eval", "Measure the speed of evaluation: forward only",
-      "bench eval --model NAME [--weight SCHEME] [options]", VERB_BENCH, bench_main },
-    { "bench peak", "Measure what this machine can do: multiply-adds and memory",
-      "bench peak [--threads N] [--seconds S] [--json]", VERB_PEAK, bench_main },
+static int bench_eval(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    return bench_step(&(bench){ .asked = asked, .forward = true });
+}
+
+static int bench_machine(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    return bench_peak(asked);
+}
+
+const verb benches[] = {
+    { .name = "bench train", .about = "Measure the speed of training",
+      .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train },
+    { .name = "bench eval", .about = "Measure the speed of evaluation: forward only",
+      .usage = "bench eval --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_eval },
+    { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",
+      .usage = "bench peak [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_machine },
+    { .name = NULL }
 };
-
-static int help(const verb *v)
-{
-    printf("usage: qgrad %s\n%s.\n\n", v->usage, v->about);
-    for (int i = 0; i < BENCHES; i++) printf("  %-12s  %s.\n", benches[i].name, benches[i].about);
-    printf("\nSee qgrad bench train --help and so on for the options.\n");
-    return EXIT_DONE;
-}
-
-static int misused(const char *word)
-{
-    char names[64] = "";
-    for (int i = 0; i < BENCHES; i++) list_append(names, sizeof names, strchr(benches[i].name, ' ') + 1);
-    if (word) fprintf(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
-    else fprintf(stderr, "qgrad bench: the benchmark is missing; available: %s\n", names);
-    return EXIT_USAGE;
-}
-
-int bench_main(const verb *v, const char *program, int argc, char **argv)
-{
-    (void)program;
-    const char *word = argc > 1 ? argv[1] : "-";
-    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help(v);
-    if (*word == '-') return misused(NULL);
-    int at = 0;
-    while (at < BENCHES && strcmp(strchr(benches[at].name, ' ') + 1, word)) at++;
-    if (at == BENCHES) return misused(word);
-    bench b      = { .forward = at == EVAL };
-    int   status = options_parse(&benches[at], argc - 1, argv + 1, &b.asked);
-    if (status < 0) status = at == PEAK ? bench_peak(&b.asked) : bench_step(&b);
-    config_free(&b.asked);
-    return status;
-}

@@ -6,6 +6,7 @@
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "core/io/keys.h"
@@ -79,8 +80,14 @@ typedef struct verb {
     const char *name, *about;
     const char *usage;                                  /* what follows "qgrad " */
     unsigned    bit;                                    /* VERB_TRAIN */
-    int       (*run)(const struct verb *v, const char *program, int argc, char **argv);
+    /* program: how this one was called; operand: the argument that belongs to no option, or NULL. */
+    int       (*run)(const char *program, const char *operand, config *asked);
+    bool        has_operand;
+    const struct verb *benches;                         /* "bench" alone: the commands after it, up to a NULL name */
 } verb;
+
+/* Runs a verb, argv[0] being its name: parses its options, calls it and frees them.  Returns the exit status. */
+int           verb_run(const verb *v, const char *program, int argc, char **argv);
 
 /* Reads a verb's options into asked; argv[0] is the verb.  Returns -1 to continue, else the exit status: --help was
  * printed, or an error was reported. */
@@ -94,13 +101,14 @@ void          keyed_help(const char *name, const char *about, const qg_key *keys
  * options; NULL if there is none. */
 const char   *options_operand(const verb *v, int *argc, char **argv);
 
-int train_main(const verb *v, const char *program, int argc, char **argv);
-int eval_main(const verb *v, const char *program, int argc, char **argv);
-int summary_main(const verb *v, const char *program, int argc, char **argv);
-int bench_main(const verb *v, const char *program, int argc, char **argv);
-int gradcheck_main(const verb *v, const char *program, int argc, char **argv);
-int explain_main(const verb *v, const char *program, int argc, char **argv);
-int results_main(const verb *v, const char *program, int argc, char **argv);
-int inspect_main(const verb *v, const char *program, int argc, char **argv);
+int train_main(const char *program, const char *operand, config *asked);
+int eval_main(const char *program, const char *operand, config *asked);
+int summary_main(const char *program, const char *operand, config *asked);
+int gradcheck_main(const char *program, const char *operand, config *asked);
+int explain_main(const char *program, const char *operand, config *asked);
+int results_main(const char *program, const char *operand, config *asked);
+int inspect_main(const char *program, const char *operand, config *asked);
+
+extern const verb benches[];                            /* bench train, bench eval, bench peak */
 
 #endif

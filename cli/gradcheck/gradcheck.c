@@ -103,12 +103,8 @@ static int run(const config *asked)
     return sum.failed ? EXIT_FAILED : EXIT_DONE;
 }
 
-int gradcheck_main(const verb *v, const char *program, int argc, char **argv)
+int gradcheck_main(const char *program, const char *operand, config *asked)
 {
-    (void)program;
-    config asked  = { 0 };
-    int    status = options_parse(v, argc, argv, &asked);
-    if (status < 0) status = run(&asked);
-    config_free(&asked);
-    return status;
+    (void)program, (void)operand;
+    return run(asked);
 }

@@ -191,12 +191,8 @@ static int update_page(const config *asked)
     return status ? qg_report("qgrad results") : EXIT_DONE;
 }
 
-int results_main(const verb *v, const char *program, int argc, char **argv)
+int results_main(const char *program, const char *operand, config *asked)
 {
-    (void)program;
-    config asked  = { 0 };
-    int    status = options_parse(v, argc, argv, &asked);
-    if (status < 0) status = update_page(&asked);
-    config_free(&asked);
-    return status;
+    (void)program, (void)operand;
+    return update_page(asked);
 }

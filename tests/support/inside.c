@@ -14,8 +14,8 @@
 enum { MOST_RESUMES = 200 };
 
 static const verb verbs[] = {
-    { "train", "", "", VERB_TRAIN, train_main },
-    { "bench", "", "", VERB_BENCH, bench_main },
+    { .name = "train", .bit = VERB_TRAIN, .run = train_main },
+    { .name = "bench", .bit = VERB_BENCH, .benches = benches },
 };
 
 /* What the clock of the next child is to do. */
@@ -27,7 +27,7 @@ static int run_verb(int argc, char **argv)
     clock_ticks = true;
     clock_raises(its_signal, its_reading);
     for (int i = 0; argc > 1 && i < 2; i++)
-        if (!strcmp(argv[1], verbs[i].name)) return verbs[i].run(&verbs[i], "qgrad", argc - 1, argv + 1);
+        if (!strcmp(argv[1], verbs[i].name)) return verb_run(&verbs[i], "qgrad", argc - 1, argv + 1);
     return EXIT_USAGE;
 }
 
