@@ -77,7 +77,8 @@ extern const qg_role qg_roles[QG_ROLES];                    /* in that order */
  * [out,in] for any other matrix, [c] for a vector. */
 qg_array  qg_param_array(const qg_param *p);
 
-/* Appends a layer of the given type; all fields after the head are 0.  name NULL: prefix and a number. */
+/* Appends a layer of the given type; all fields after the head are 0.  name NULL: prefix, at
+ * most 36 bytes, and a number. */
 void     *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
                         const char *name);
 

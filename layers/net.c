@@ -39,7 +39,7 @@ void qg__net_fail(qg_net *net, qg_status s)
 
 /* --- declare ------------------------------------------------------------------------------ */
 
-enum { NAME_BYTES = 48 };       /* of a layer; leaves room for the rest of a parameter's name */
+enum { NAME_BYTES = 48, PREFIX_BYTES = 36 };    /* of a layer; leaves room for the rest of a parameter's name */
 
 static bool name_taken(const qg_net *net, const char *name)
 {
@@ -51,7 +51,7 @@ static bool name_taken(const qg_net *net, const char *name)
 /* "conv" becomes "conv1", "conv2", .. */
 static const char *layer_name(qg_net *net, const char *prefix, const char *name)
 {
-    char text[64];
+    char text[NAME_BYTES + 1];
     if (name) return qg_arena_text(&net->arena, name);
     int n = 0;
     do {
@@ -87,6 +87,11 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
     if (!net || net->status) return NULL;
     if (net->built) {           /* the net never runs again: its plan lacks this layer */
         qg__net_fail(net, qg_fail(QG_ESTATE, "%s: declared after qg_net_build", type->name));
+        return NULL;
+    }
+    if (!name && strlen(prefix) > PREFIX_BYTES) {
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: the prefix '%.48s' is longer than %d bytes", type->name,
+                                  prefix, PREFIX_BYTES));
         return NULL;
     }
     const char *fault = name ? fault_of(net, name) : NULL;

@@ -35,6 +35,8 @@ static int words_before(const qg_key *key) { return qg_key_words(key) - SURROGAT
 
 /* --- values and quantizers ---------------------------------------------------------------- */
 
+enum { ARGUMENTS = sizeof((qg_quant *)0)->arg / sizeof(double) };
+
 typedef enum field { ARGUMENT, BITS, PER_CHANNEL, SURROGATE, SURROGATE_ARG } field;
 
 static field field_of(const qg_key *key)
@@ -59,6 +61,7 @@ void qg_quant_values(qg_quant q, double value[QG_MAX_KEYS])
     const qg_key *keys     = qg_scheme_keys(q.scheme, qg_quant_role(q));
     int           argument = 0;
     for (int i = 0; i < qg_keys_count(keys); i++) {
+        QG_ASSERT(argument < ARGUMENTS || field_of(&keys[i]) != ARGUMENT);
         switch (field_of(&keys[i])) {
         case ARGUMENT: value[i] = q.arg[argument++]; break;
         case BITS: value[i] = q.bits; break;
@@ -84,6 +87,7 @@ static qg_quant quant_of(const qg_scheme *scheme, qg_role role, const double *va
     int           argument = 0, word = -1;
     float         bound = 0;
     for (int i = 0; i < qg_keys_count(keys); i++) {
+        QG_ASSERT(argument < ARGUMENTS || field_of(&keys[i]) != ARGUMENT);
         switch (field_of(&keys[i])) {
         case ARGUMENT: q.arg[argument++] = value[i]; break;
         case BITS: q.bits = (int)value[i]; break;

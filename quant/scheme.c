@@ -62,6 +62,27 @@ const char *qg_scheme_spelling(const qg_scheme *scheme, char *text, size_t bytes
     return text;
 }
 
+/* What qg_form_apply and qg_form_backward rely on. */
+static qg_status check_form(qg_quant q)
+{
+    const qg_scheme *scheme  = q.scheme;
+    int              trained = 0;
+    for (int i = 0; i < qg_learned_count(q); i++) {
+        if (scheme->learned[i].tracked) continue;
+        if (trained++ < i)
+            return qg_fail(QG_EARG, "%s: %s is trained, so it must come before tracked entries", scheme->name,
+                           scheme->learned[i].name);
+    }
+    if (trained > QG_FORM_SUMS)
+        return qg_fail(QG_EARG, "%s: trains %d values, a form has sums for %d", scheme->name, trained, QG_FORM_SUMS);
+    if (trained && scheme->mix)
+        return qg_fail(QG_EARG, "%s: a scheme with mix cannot train values", scheme->name);
+    if (q.per_channel && scheme->activation)
+        return qg_fail(QG_EARG, "%s: its op is that of an activation, which has one scale, not one per channel",
+                       scheme->name);
+    return QG_OK;
+}
+
 qg_status qg_quant_check(qg_quant q)
 {
     const qg_scheme *scheme = q.scheme;
@@ -80,7 +101,7 @@ qg_status qg_quant_check(qg_quant q)
     if (!q.per_channel && scheme->granularity == QG_CHANNEL_SCALE)
         return qg_fail(QG_EARG, "%s: requires scales per channel", scheme->name);
     if (qg_surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
-    return QG_OK;
+    return scheme->form && !scheme->apply ? check_form(q) : QG_OK;
 }
 
 /* --- use ------------------------------------------------------------------------------------ */
@@ -115,6 +136,8 @@ bool qg_has_codes(qg_quant q) { return q.scheme && (q.scheme->form || q.scheme->
 qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     q.role = qg_quant_role(q);
+    if (q.per_channel && q.role != QG_WEIGHT)
+        return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
     return q.scheme->encode ? q.scheme->encode(q, x, learned, out) : qg_form_encode(q, x, learned, out);
 }
 

@@ -80,6 +80,9 @@ struct qg_scheme {
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
 
     /* --- with a form (quant/form.h) --- */
+
+    /* Unless apply is set, the entries of learned with a gradient come first, at most QG_FORM_SUMS of them and none
+     * together with mix, and a scheme with activation is not per channel. */
     const qg_form *form;
     qg_op          ops[2];      /* QG_FORM_OPS("twn"), or where activation is set QG_ACTIVATION_OP("pact") */
 
@@ -89,7 +92,7 @@ struct qg_scheme {
     qg_surrogate (*own)(qg_quant q);
 
     /* The constants of the span x; learned[i] is the value of entry i for this span.  If activation is set, x is
-     * empty. */
+     * empty.  constants and mix must be pure: several threads call them at once. */
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 
     /* Whether the learned values are initialized; learned[i] are the values of entry i.  NULL: always. */
@@ -117,7 +120,8 @@ struct qg_scheme {
      * before apply, so the quantizer is not fused.  NULL: no scaling. */
     qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
-    /* Integer codes and scales of the result of apply.  NULL: the scheme has no codes. */
+    /* Integer codes and scales of the result of apply.  NULL: those of the form; without a form the scheme has no
+     * codes. */
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 };
 

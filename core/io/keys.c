@@ -11,7 +11,8 @@
 int qg_keys_count(const qg_key *keys)
 {
     int n = 0;
-    while (keys && n < QG_MAX_KEYS && keys[n].name) n++;
+    while (keys && keys[n].name) n++;
+    QG_ASSERT(n <= QG_MAX_KEYS);
     return n;
 }
 

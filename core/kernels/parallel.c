@@ -230,8 +230,8 @@ void qg_parallel(int pieces, qg_piece run, void *context)
     }
     start_workers(threads - 1);
     work(publish(pieces, threads, run, context), 0);
-    for (int i = 0; atomic_load(&pool.left) > 0; i++)
-        if (i < SPINS) relax();
+    for (int spins = 0; atomic_load(&pool.left) > 0;)
+        if (spins < SPINS) spins++, relax();
         else sched_yield();         /* its thread is waiting for a core, perhaps this one */
     atomic_flag_clear(&pool.busy);
 }

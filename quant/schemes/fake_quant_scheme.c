@@ -300,6 +300,7 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
     qg__min_max(c, 0, c.depth, x->data, lo, hi);
     for (size_t i = 0; i < c.depth; i++) {
         const qg_status s = qg__range_of_values(q, lo[i], hi[i], &r[i]);
+        if (s && !q.per_channel) return qg_reject(t, s, "%s: %s", q.scheme->name, qg_errmsg());
         if (s) return qg_reject(t, s, "%s, channel %zu: %s", q.scheme->name, i, qg_errmsg());
     }
     forward(q, c, r, x->data, y->data);
@@ -310,10 +311,7 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
 
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
-    const qg_split c    = qg_spans(q, x.shape);
-    const bool      rows = q.per_channel && q.role == QG_WEIGHT;
-    if (q.per_channel && !rows)
-        return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
+    const qg_split c = qg_spans(q, x.shape);
     if (q.scheme->learned && *learned[QG_AT_SEEN] == 0.0f)
         return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there is no range", q.scheme->name);
     for (size_t i = 0; i < c.depth; i++) {

@@ -1,4 +1,6 @@
 /* A layer of one's own: nothing of the library knows it, and it is as good as a built-in one. */
+#include <string.h>
+
 #include "tests/support/testing.h"
 
 #include "qgrad.h"
@@ -105,6 +107,21 @@ static void a_failed_declaration_keeps_its_reason(void **state)
     qg_tape_free(t), qg_net_free(net);
 }
 
+/* A name is cut nowhere: numbers after it could not tell two layers apart. */
+static void a_long_prefix_is_refused(void **state)
+{
+    char prefix[81];
+    for (size_t n = 36; n < sizeof prefix; n += 44) {
+        memset(prefix, 'p', n);
+        prefix[n]   = '\0';
+        qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 1, .seed = 1 });
+        for (int i = 0; i < 2; i++)
+            assert_true((qg_net_append(net, &offset_type, NULL, prefix, NULL) != NULL) == (n == 36));
+        if (n > 36) assert_none(qg_net_build(net), "offset: the prefix 'pppp");
+        qg_net_free(net);
+    }
+}
+
 static void layer_by_layer_is_the_net(void **state)
 {
     float    image[N * H * W];
@@ -149,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_has_a_name_and_parameters),
         cmocka_unit_test(a_failed_declaration_keeps_its_reason),
+        cmocka_unit_test(a_long_prefix_is_refused),
         cmocka_unit_test(layer_by_layer_is_the_net),
         cmocka_unit_test(it_trains_and_survives_its_file),
     };

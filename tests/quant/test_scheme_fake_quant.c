@@ -109,6 +109,9 @@ static void current_is_symmetric(void **state)
             memset(r.x->value, 0, n * sizeof *r.x->value);
             assert_ok(run_rig(&r, QG_EVAL, 0));
             for (size_t k = 0; k < n; k++) assert_true(r.y->data[k] == 0.0f);
+            r.x->value[0] = INFINITY;
+            assert_true(run_rig(&r, QG_EVAL, 0) != QG_OK);
+            assert_true((strstr(qg_errmsg(), "channel 0") != NULL) == per_channel);
             close_rig(&r);
         }
 }

@@ -201,6 +201,46 @@ static void misuse_is_told(void **state)
     }
 }
 
+static qg_constants unit_signs(qg_quant q, qg_span x, const float *learned) { return qg_unit_signs(q, x, learned); }
+
+static qg_mix no_mix(qg_quant q, qg_span x, const qg_constants *k, const double *sum) { return (qg_mix){ .through = 1 }; }
+
+/* What the engine of forms relies on. */
+static void a_form_has_its_rules(void **state)
+{
+    static const qg_learned late[] = { { .name = "seen", .tracked = true }, { .name = "a" }, { .name = NULL } };
+    static const qg_learned many[] = { { .name = "a" }, { .name = "b" }, { .name = "c" }, { .name = NULL } };
+    const qg_scheme         plain  = { .name = "formed", .roles = QG_WEIGHT | QG_INPUT, .granularity = QG_EITHER_SCALE,
+                                       .form = &qg_sign_form, .ops = QG_FORM_OPS("formed"), .constants = unit_signs };
+    qg_scheme s = plain;
+    assert_int_equal(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1, .per_channel = true }), QG_OK);
+    s.learned = late;
+    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "a is trained, so it must come before");
+    s.learned = many;
+    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "trains 3 values");
+    s.learned = trained_ternary_learns;
+    assert_int_equal(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
+    s.mix = no_mix;
+    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_EARG, "with mix cannot train");
+    s            = plain;
+    s.activation = qg_form_activation;
+    assert_int_equal(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1 }), QG_OK);
+    assert_failed(qg_quant_check((qg_quant){ .scheme = &s, .bits = 1, .per_channel = true }), QG_EARG,
+                  "one scale, not one per channel");
+}
+
+static void an_input_has_no_codes_per_channel(void **state)
+{
+    float          x[8] = { 0 }, scale[4];
+    int32_t        code[8];
+    qg_codes       codes = { .code = code, .scale = scale };
+    qg_quant       q     = qg_twn((qg_twn_spec){ .per_channel = true });
+    q.role               = QG_INPUT;
+    assert_failed(qg_encode(q, (qg_tensor){ { 2, 1, 1, 4 }, x }, NULL, &codes), QG_EARG, "codes of an input have one scale");
+    q.role = QG_WEIGHT;
+    assert_int_equal(qg_encode(q, (qg_tensor){ { 2, 1, 1, 4 }, x }, NULL, &codes), QG_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +249,8 @@ int main(void)
         cmocka_unit_test(its_weights_get_the_gradient_of_the_surrogate),
         cmocka_unit_test(its_values_are_its_formula),
         cmocka_unit_test(misuse_is_told),
+        cmocka_unit_test(a_form_has_its_rules),
+        cmocka_unit_test(an_input_has_no_codes_per_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
