@@ -1,6 +1,6 @@
 /* qgrad.h — train quantized neural networks in plain C.
  *
- * The public headers in reading order; each is its own manual.  C++ may include this file, and no other.
+ * The public headers in reading order; each documents itself.  A C++ program may include only this file.
  */
 #ifndef QGRAD_H
 #define QGRAD_H
@@ -8,7 +8,7 @@
 #define QGRAD_VERSION "0.1.0"
 
 #ifdef __cplusplus
-/* Here, since C++ has overloads in some of them, which extern "C" forbids. */
+/* Included before extern "C": in C++ some of these headers declare overloads, which cannot have C linkage. */
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>

@@ -380,7 +380,8 @@ static int inspect(inspection *e, const char *dir)
     const char *asked = e->asked->run;
     if (!dir == !asked) {
         fprintf(stderr, "qgrad inspect: %s\n",
-                dir ? "two run directories; name only one" : "name the run: qgrad inspect DIR");
+                dir ? "two run directories were given; pass only one"
+                    : "the run directory is missing; usage: qgrad inspect DIR");
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;

@@ -49,7 +49,7 @@ static int dispatch(int argc, char **argv)
 {
     int at = 1;
     if (argc > at && !strcmp(argv[at], "--")) at++;
-    if (argc <= at) return misused("name a command", "");
+    if (argc <= at) return misused("the command is missing", "");
     const char *word = argv[at];
     if (at == 1 && (!strcmp(word, "--help") || !strcmp(word, "-h"))) {
         help(stdout);

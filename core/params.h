@@ -4,8 +4,9 @@
  * an optimizer sees.  Tracked arrays (running statistics, observed ranges) live in a block of
  * their own: they are named and saved like parameters, and no optimizer touches them.
  *
- * A parameter says which values are legal for it: those within its clip, those that its projection
- * leaves as they are, or those of its present magnitudes.  An optimizer ends each step accordingly.
+ * A parameter states its legal values: those within its clip, those that its projection does not
+ * change, or, if it flips, those with the same magnitudes.  An optimizer enforces this at the end of
+ * each step.
  */
 #ifndef QG_PARAMS_H
 #define QG_PARAMS_H

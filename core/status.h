@@ -1,7 +1,8 @@
 /* core/status.h — how things fail.
  *
- * A function that can fail returns qg_status, or a pointer that is NULL on failure.  After a failure qg_errmsg()
- * explains it, until the next failure of the same thread.  Its text means nothing at other times.
+ * A function that can fail returns qg_status, or a pointer that is NULL on failure.  After a failure, qg_errmsg()
+ * returns the reason, until the next failure in the same thread.  A success does not clear the message, so read it
+ * only after a failure.
  */
 #ifndef QG_STATUS_H
 #define QG_STATUS_H
@@ -43,7 +44,7 @@ int         qg_report(const char *program);              /* print "program: mess
 QG_PRINTF(2, 3)
 qg_status   qg_fail(qg_status s, const char *fmt, ...);  /* set the message, return s */
 qg_status   qg_fail_null(qg_status s, const char *what); /* the same for an argument that is NULL; the message
-                                                            keeps the last failure, usually the reason */
+                                                            quotes the last failure, which is usually the cause */
 
 /* For broken contracts of op and layer authors, never for user data: prints file:line and aborts. */
 #define QG_ASSERT(cond) ((cond) ? (void)0 : qg__assert_failed(__FILE__, __LINE__, #cond))

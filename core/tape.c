@@ -422,7 +422,9 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
 {
     if (!t) return qg_fail_null(QG_ESTATE, "tape");
     if (t->status) return qg_fail(t->status, "%s", t->why);
-    if (!loss) return qg_fail(QG_ESTATE, "backward: the loss is NULL, and no op of this step has failed: one was given NULL");
+    if (!loss)
+        return qg_fail(QG_ESTATE,
+                       "backward: the loss is NULL, although no op failed in this step; an op was called with NULL");
     if (!is_of_step(t, loss)) return qg_fail(QG_ESTATE, "backward: the loss is of another tape, or of an earlier step");
     watch_forward(&t->watch, NULL);
     if (t->mode != QG_TRAIN) return qg_fail(QG_ESTATE, "backward: the tape was begun in QG_EVAL");
@@ -430,7 +432,8 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
         return qg_fail(QG_ESHAPE, "backward: the loss is " QG_SHAPE_FMT ", not [1,1,1,1]",
                        QG_SHAPE_ARGS(loss->shape));
     if (t->walked && loss->needs_grad)
-        return qg_fail(QG_ESTATE, "backward: the tape was walked before; add the losses, or begin again");
+        return qg_fail(QG_ESTATE,
+                       "qg_backward was already called in this step; add the losses, or call qg_tape_begin first");
     if (!isfinite(loss->data[0])) return qg_fail(QG_ENAN, "backward: the loss is %g", loss->data[0]);
     if (!loss->needs_grad) return QG_OK;
     t->walked = true;

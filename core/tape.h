@@ -84,8 +84,8 @@ qg_var   *qg_parameter(qg_tape *t, const qg_param *p);   /* borrows p; its gradi
  *
  * Shapes   loss [1,1,1,1].
  * Fails    With the first failure of the step; else QG_ESHAPE, QG_ENAN (the loss is not finite), QG_ESTATE
- *          (the mode is QG_EVAL, or the tape was walked before), QG_EMEM.  Running out of memory half way
- *          leaves gradients partly summed: call qg_params_clear_gradients. */
+ *          (the mode is QG_EVAL, or qg_backward was already called in this step), QG_EMEM.  Running out of
+ *          memory half way leaves gradients partly summed: call qg_params_clear_gradients. */
 QG_MUST_CHECK
 qg_status qg_backward(qg_tape *t, qg_var *loss);
 

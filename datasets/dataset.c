@@ -6,7 +6,7 @@
 bool qg__dataset_classes(int classes)
 {
     if (classes >= 1 && classes <= 256) return true;
-    qg_fail(QG_EARG, "%d classes, but a label is a byte: 1 to 256", classes);
+    qg_fail(QG_EARG, "classes is %d, must be 1..256, because a label is a byte", classes);
     return false;
 }
 

@@ -179,7 +179,7 @@ qg_params *qg_net_build(qg_net *net)
 {
     if (!net) return NULL;
     if (net->built && !net->status) {       /* a second call changes nothing */
-        qg_fail(QG_ESTATE, "net: built already");
+        qg_fail(QG_ESTATE, "net: already built");
         return NULL;
     }
     if (!net->status && net->layers == 0)

@@ -88,7 +88,7 @@ qg_layer *qg_net_dropout(qg_net *net, float rate);
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation);
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes must be equal */
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
-qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_apply), so no layer must */
+qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_apply), so no layer needs to */
 
 /* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is an
  * error, unless it is the last or declared as a result.  Initially the weights of products are uniform in

@@ -82,7 +82,8 @@ void      qg_optim_set_lr(qg_optim *o, float lr);
 
 /* One update: decay, moments, step, clip, and clearing of the gradients in one pass; then projections
  * (qg_param.project), if a parameter has one.  A frozen parameter keeps value and moments; its gradient
- * is checked and cleared like others.  Same bits for any number of threads and on every instruction set.
+ * is checked and cleared like others.  The result has the same bits for any number of threads and on every
+ * instruction set.
  *
  * Memory   Nothing is allocated.
  * Fails    QG_ENAN: a gradient is not finite; the message names the first such parameter.  QG_EARG:

@@ -1,9 +1,9 @@
 /* optim/rule.h — for authors of optimizers.  A rule is a loop over floats and a constant of type qg_rule.
  *
  * optim.c checks the gradients, cuts the parameters into blocks and runs them on every thread; it also
- * handles groups, scales, frozen parameters and files.  A rule updates a run of floats.  Loop and constant
- * are in a *_kernel.c of their own (core/kernels/cpu.h): elementwise and compiled without contraction, the
- * loop gives the same bits on every instruction set.
+ * handles groups, scales, frozen parameters and files.  A rule updates a run of floats.  The rules of the
+ * library are in *_kernel.c files (core/kernels/cpu.h).  A rule of your own can be in any file.  An elementwise
+ * loop that is compiled without contraction (-ffp-contract=off) gives the same bits on every instruction set.
  */
 #ifndef QG_RULE_H
 #define QG_RULE_H
@@ -24,7 +24,7 @@ typedef struct qg_stretch {
     float           lr;                     /* scaled for group and parameter; may be 0 */
     float           decay;
     float           clip;                   /* clip the new w to [-clip, clip]; infinite if free */
-    int64_t         step;                   /* 1 in the first */
+    int64_t         step;                   /* counts updates; 1 in the first update */
 } qg_stretch;
 
 typedef struct qg_rule {

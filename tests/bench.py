@@ -536,8 +536,8 @@ def main():
             b.say(f"\n### {title}\n")
             call(b)
     if b.disturbed > BUSY or o.busy:
-        b.say(f"\nNot an idle machine: up to {100 * b.disturbed:.0f} % of it went to other processes during a "
-              "measurement.")
+        b.say(f"\nThe machine was not idle: other processes used up to {100 * b.disturbed:.0f} % of it during "
+              "a measurement.")
     with open(o.out, "w") as f:
         f.write("\n".join(b.out) + "\n")
     with open(os.path.splitext(o.out)[0] + ".json", "w") as f:

@@ -41,7 +41,7 @@ void model_names(char *text, size_t bytes)
 
 void models_help(FILE *out)
 {
-    fprintf(out, "\nModels.  Options follow the name, as in vgg7:width=0.25.  A model's training defaults replace those\n"
+    fprintf(out, "\nModels and their options, as in vgg7:width=0.25.  The training defaults of a model replace the values\n"
                  "in [..] above:\n");
     for (const qg_model *const *m = qg_models; *m; m++) keyed_help((*m)->name, (*m)->about, (*m)->keys, out);
 }

@@ -99,7 +99,7 @@ qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BY
     }
     if (n == 0 || n >= LAYER_NAME_BYTES || use == 0)
         return qg_fail(QG_EARG,
-                       "'%s' must be LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
+                       "'%s' is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME",
                        text);
     char     spelt[VALUE_BYTES];
     qg_quant q;

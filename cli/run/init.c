@@ -127,7 +127,7 @@ static qg_status check(const transfer *t, init_report *report)
             list_append(report->unused, sizeof report->unused, entry[i].name);
             continue;
         }
-        snprintf(text, sizeof text, "%.128s is not in the net", entry[i].name);
+        snprintf(text, sizeof text, "%.128s is not part of this net", entry[i].name);
         list_append(bad, sizeof bad, text);
     }
     return *bad ? qg_fail(QG_ESHAPE, "%s: does not fit the net: %s", t->path, bad) : QG_OK;

@@ -144,7 +144,7 @@ static void warn_of_learned(trainer *t)
 {
     char text[512];
     if (learned_unhealthy(&t->run.learned, text, sizeof text))
-        progress_line(&t->progress, "warning: %s; qgrad explain says what that means", text);
+        progress_line(&t->progress, "warning: %s; see qgrad explain SCHEME", text);
 }
 
 /* Advances the record to the next epoch and writes every file. */

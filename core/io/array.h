@@ -1,7 +1,7 @@
 /* core/io/array.h — a typed view with a real rank.
  *
- * Tensors of the engine are float32 and have no rank (core/tensor.h).  Arrays of a checkpoint have one, and so
- * have the operands of the operators named after TensorFlow's and Blueoil's, whose definitions use rank and axis.
+ * Tensors of the engine are float32 and have no rank (core/tensor.h).  The arrays of a checkpoint have a rank, as
+ * do the operands of the operators named after TensorFlow's and Blueoil's, whose definitions use rank and axis.
  * A view owns nothing.
  */
 #ifndef QG_ARRAY_H

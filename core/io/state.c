@@ -71,9 +71,9 @@ static qg_status describe(const char *name, const qg_array *a, qg_named_array *e
     if (!qg_utf8_valid(name, strlen(name)))
         return qg_fail(QG_EARG, "array name '%s' is not UTF-8", name);
     if (strcmp(name, QG_SAFETENSORS_METADATA) == 0)
-        return qg_fail(QG_EARG, "array name '%s' is taken by the format", name);
+        return qg_fail(QG_EARG, "array name '%s' is reserved by the format", name);
     if (a->rank < 0 || a->rank > QG_MAX_RANK)
-        return qg_fail(QG_EARG, "array '%s' has rank %d, legal are 0 to 8", name, a->rank);
+        return qg_fail(QG_EARG, "array '%s' has rank %d, must be 0..8", name, a->rank);
     size_t n = qg_dtype_bytes(a->dtype);
     if (n == 0) return qg_fail(QG_EARG, "array '%s' has unknown dtype %d", name, (int)a->dtype);
     for (int i = 0; i < a->rank; i++)

@@ -17,7 +17,7 @@ qg_isa      qg__isa(void);
 const char *qg_cpu_path(void);         /* "avx512", "avx2" or "baseline" */
 const char *qg_blas_core(void);        /* what OpenBLAS chose: "Cooperlake" */
 
-/* The core that OpenBLAS should have chosen, or NULL if its choice is right.  OpenBLAS recognizes CPUs by model
+/* The core that OpenBLAS should have chosen, or NULL if its choice is right.  OpenBLAS recognises CPUs by model
  * and runs the kernels of 2004, "Prescott", on a CPU newer than itself, two to three times slower.  It chooses
  * when it is loaded, so only OPENBLAS_CORETYPE in the environment of a new process changes that; build/qgrad
  * restarts itself with it (cli/main.c).  QGRAD_CPU limits this choice, too. */

@@ -16,9 +16,9 @@ enum { QG_SLICES = 8 };
 /* Runs one piece.  worker is 0 .. qg_threads()-1; it selects per-thread scratch and nothing else. */
 typedef void (*qg_piece)(void *context, int piece, int worker);
 
-/* Run every piece once and return when all have run.  The calling thread alone runs a loop that is nested
- * in a piece, and a loop that it starts while another thread is in qg_parallel.  A process may fork at any
- * time; the child starts threads of its own. */
+/* Run every piece once and return when all have run.  A loop runs on the calling thread alone if it is nested
+ * in a piece, or if another thread is in qg_parallel at that time.  A process may fork at any time; the child
+ * starts threads of its own. */
 void qg_parallel(int pieces, qg_piece run, void *context);
 
 /* The same for pieces that call BLAS or LAPACK.  Each of their products uses one thread, since more would

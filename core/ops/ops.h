@@ -73,14 +73,14 @@ struct qg_activation {
      * NULL when nothing is learned. */
     void (*backward)(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
                      double *dk);
-    float   k[8];           /* what the two need: constants, current values of what is learned */
+    float   k[8];           /* data of both functions: constants, current values of what is learned */
     void  (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
-                            /* for backward's own use: dx[i] += dy[i] s'(x[i]) of a surrogate s, */
-    float   arg;            /* and its argument */
+                            /* for use by backward: dx[i] += dy[i] s'(x[i]) of a surrogate s */
+    float   arg;            /* the argument of slope */
     int     n_learned;      /* learned[j] has one element; its gradient is dk[j] */
     qg_var *learned[3];
-    qg_isa  isa;            /* for the two's own use: the result of qg__isa, asked once and not in every run, */
-    const void *of;         /* and what the two belong to */
+    qg_isa  isa;            /* for use by both functions: the result of qg__isa, queried once */
+    const void *of;         /* data of both functions: the object that supplies them */
 };                          /* {0}: none */
 
 enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */

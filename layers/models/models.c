@@ -36,7 +36,9 @@ static qg_status settle(const qg_model *m, double option[QG_MODEL_KEYS])
     for (int k = 0; k < QG_MODEL_KEYS; k++) {
         const int i = qg_keys_find(m->keys, qg_model_keys[k], strlen(qg_model_keys[k]));
         if (i < 0 && option[k] == 0) continue;
-        if (i < 0) return qg_fail(QG_EARG, "%s has no option %s, but it was set to %g", m->name, qg_model_keys[k], option[k]);
+        if (i < 0)
+            return qg_fail(QG_EARG, "%s: option %s is set to %g, but the model does not have it", m->name,
+                           qg_model_keys[k], option[k]);
         if (option[k] == 0) option[k] = m->keys[i].fallback;
         value[i] = option[k];
     }

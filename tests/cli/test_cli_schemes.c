@@ -225,10 +225,10 @@ static void test_a_lost_range_is_reported(void **state)
     assert_true(metric("fits", "fc1.weight.span") > 0.5 && metric("fits", "fc1.weight.span") < 2);
     train("--epochs 1 --layer fc1:weight=fake_quant:range=learned,min=-100,max=100", "lost");
     assert_stderr("warning: fc1.weight.span is 0.00");
-    assert_stderr(", not 0.25 .. 100; qgrad explain says what that means\n");
+    assert_stderr(", not 0.25 .. 100; see qgrad explain SCHEME\n");
     assert_true(fabs(metric("lost", "fc1.weight.max") - 100) < 1);
     train("--epochs 1 --weight fake_quant:range=learned,min=-100,max=100", "all");
-    assert_stderr("; and 1 more; qgrad explain");
+    assert_stderr("; and 1 more; see qgrad explain");
 }
 
 /* A rate of one in a million leaves Wp at 1; a decay pulls it down. */

@@ -164,9 +164,9 @@ static void test_schemes_name_what_is_legal(void **state)
     assert_refused("model = \"mlp:width=0x10\"", "mlp: width '0x10' is not a number");
     assert_refused("weight = \"float:x=1\"", "float has no options");
     assert_refused("input = \"sign:surrogate=clop\"", "'clop' is not one of identity|clip|approx-sign");
-    assert_refused("layer = [\"conv1=float\"]", "must be LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME");
-    assert_refused("layer = [\":weight=float\"]", "must be LAYER:weight=SCHEME");
-    assert_refused("layer = [\"conv1:weigh=float\"]", "must be LAYER:weight=SCHEME");
+    assert_refused("layer = [\"conv1=float\"]", "is not LAYER:weight=SCHEME, LAYER:input=SCHEME or LAYER:gradient=SCHEME");
+    assert_refused("layer = [\":weight=float\"]", "is not LAYER:weight=SCHEME");
+    assert_refused("layer = [\"conv1:weigh=float\"]", "is not LAYER:weight=SCHEME");
 }
 
 static void test_a_scheme_becomes_its_quantizer(void **state)

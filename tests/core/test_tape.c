@@ -352,7 +352,7 @@ static void null_in_null_out_without_a_failure(void **state)
     assert_string_equal(qg_errmsg(), "untouched");
     assert_ok(qg_tape_status(f->t));
     assert_int_equal(qg_backward(f->t, NULL), QG_ESTATE);
-    assert_message("the loss is NULL, and no op of this step has failed: one was given NULL");
+    assert_message("the loss is NULL, although no op failed in this step; an op was called with NULL");
 }
 
 /* Whoever looks for a parameter and does not find it reads its name in the end. */
@@ -548,7 +548,7 @@ static void a_tape_is_walked_once(void **state)
     fixture *f    = *state;
     qg_var  *loss = sum(f->t, &sum_adds, qg_parameter(f->t, f->w), NULL);
     assert_ok(qg_backward(f->t, loss));
-    assert_failed(qg_backward(f->t, loss), QG_ESTATE, "walked before");
+    assert_failed(qg_backward(f->t, loss), QG_ESTATE, "qg_backward was already called in this step");
     loss->data = NULL;                          /* as of a value that gave way to a gradient */
     assert_int_equal(qg_backward(f->t, loss), QG_ESTATE);
     assert_grad(f, 1, 1, 1, 1);

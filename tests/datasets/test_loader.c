@@ -266,8 +266,8 @@ static void test_synthetic(void **state)
     qg_loader_free(b);
 
     const qg_loader_spec spec = { .batch = 1 };
-    assert_fails(qg_synthetic(image, 1, 0, spec), "0 classes, but a label is a byte: 1 to 256");
-    assert_fails(qg_synthetic(image, 1, 257, spec), "257 classes, but a label is a byte: 1 to 256");
+    assert_fails(qg_synthetic(image, 1, 0, spec), "classes is 0, must be 1..256, because a label is a byte");
+    assert_fails(qg_synthetic(image, 1, 257, spec), "classes is 257, must be 1..256, because a label is a byte");
     assert_fails(qg_synthetic(image, 0, 1, spec),
                  "images [0,5,3,2] are empty or too large for memory");
     assert_fails(qg_synthetic((qg_shape){ 1, 5, -3, 2 }, 1, 1, spec),
@@ -297,7 +297,7 @@ static void test_arrays_are_copied(void **state)
     qg_loader_free(l);
     y[3] = 3;
     assert_fails(qg_arrays(shape, x, y, 3, spec), "label 3 is 3, with classes 0..2");
-    assert_fails(qg_arrays(shape, x, y, 0, spec), "0 classes, but a label is a byte: 1 to 256");
+    assert_fails(qg_arrays(shape, x, y, 0, spec), "classes is 0, must be 1..256, because a label is a byte");
     assert_fails(qg_arrays(shape, NULL, y, 4, spec), "the images of a data set are NULL");
     assert_fails(qg_arrays(shape, x, NULL, 4, spec), "the labels of a data set are NULL");
     assert_fails(qg_arrays((qg_shape){ 0, H, W, C }, x, y, 4, spec), "images [0,2,3,2] are empty or too large for memory");

@@ -184,7 +184,7 @@ static void the_wrong_time_is_told(void **state)
     net = small_net();
     qg_net_relu(net);
     assert_non_null(qg_net_build(net));
-    assert_none(qg_net_build(net), "net: built already");
+    assert_none(qg_net_build(net), "net: already built");
     qg_tape_begin(t, QG_EVAL, 0, 0);
     assert_non_null(qg_net_forward(net, t, x));     /* and is none the worse */
     qg_net_free(net);

@@ -337,8 +337,8 @@ static void wrong_options_are_named(void **state)
     assert_refuses("mlp", QG_MODEL_DEPTH, 1.5, "mlp: depth is 1.5, not a whole number");
     assert_refuses("mlp", QG_MODEL_DROPOUT, 1, "mlp: dropout is 1, not in 0..0.99");
     assert_refuses("resnet20", QG_MODEL_SHORTCUT, 3, "resnet20: shortcut is 3, not one of A|pool|B");
-    assert_refuses("resnet20", QG_MODEL_WIDTH, 2, "resnet20 has no option width, but it was set to 2");
-    assert_refuses("lenet5", QG_MODEL_DEPTH, 2, "lenet5 has no option depth");
+    assert_refuses("resnet20", QG_MODEL_WIDTH, 2, "resnet20: option width is set to 2, but the model does not have it");
+    assert_refuses("lenet5", QG_MODEL_DEPTH, 2, "lenet5: option depth is set to 2");
 }
 
 int main(void)
