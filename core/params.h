@@ -39,8 +39,8 @@ struct qg_param {
     bool        frozen;     /* keeps its value: no gradient, no update */
     int         rank;       /* of its array in files: 4, 2 [n][c], 1 [c]; 0: the least that holds it */
 
-    /* In place of the clip, for what one value cannot tell alone: moves a row [h][w][c] of value to the
-     * nearest legal one.  After each step, for every row, rows in parallel.  NULL: nothing to do. */
+    /* In place of the clip, for what one value cannot tell alone: changes a row [h][w][c] of value in
+     * place so that it is legal.  After each step, for every row, rows in parallel.  NULL: nothing to do. */
     void      (*project)(const qg_param *p, float *row);
 
     float      *value;      /* [shape]; NULL until allocated */

@@ -10,7 +10,8 @@
  * read.
  *
  * After a failure every op returns NULL.  An op that is given NULL returns NULL.  qg_backward reports the first
- * failure of the step, so that is the only place to check.
+ * failure of the step, so that is the only place to check in QG_TRAIN.  In QG_EVAL check the result for NULL, or
+ * qg_tape_status.
  */
 #ifndef QG_TAPE_H
 #define QG_TAPE_H

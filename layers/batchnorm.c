@@ -8,7 +8,7 @@ static qg_status build(qg_net *net, qg_layer *l)
     qg_batchnorm  *bn = (qg_batchnorm *)l;
     const qg_shape c  = { 1, 1, 1, bn->spec.whole ? 1 : l->in.c };
     l->out            = l->in;
-    if (!(bn->spec.eps >= 0) || !(bn->spec.momentum >= 0 && bn->spec.momentum <= 1))
+    if (!(bn->spec.eps >= 0 && isfinite(bn->spec.eps)) || !(bn->spec.momentum >= 0 && bn->spec.momentum <= 1))
         return qg_fail(QG_EARG, "%s: eps is %g, must be 0 (for 1e-5) or more; momentum is %g, must be 0 (for 0.1) to 1",
                        l->name, (double)bn->spec.eps, (double)bn->spec.momentum);
     bn->gamma = bn->spec.no_scale ? NULL : qg_layer_declare(l, "gamma", (qg_param){ .shape = c, .group = QG_NORMS });

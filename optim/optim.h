@@ -35,7 +35,8 @@ typedef struct qg_adam_spec {
 
 /* Both borrow p, which must be allocated and outlive the optimizer.
  *
- * Range    g^2 is a float: above |g| = 1.8e19 it is infinite, and Adam stops moving that weight.
+ * Range    g^2 is a float: above |g| = 1.8e19 it is infinite, and Adam stops moving that weight;
+ *          every later checkpoint then fails with QG_ENAN.
  * Memory   As many floats as p has, once per moment (plain 0, momentum 1, Adam 2).
  * Fails    NULL: bad spec, p not allocated, out of memory.  A NULL p gives NULL and keeps the message.
  * Papers   Adam, Kingma, Ba 2014, arXiv:1412.6980v9, algorithm 1; decoupled decay, Loshchilov,

@@ -175,15 +175,19 @@ void qg_file_put(qg_file *f, const void *bytes, size_t n)
     f->used += n;
 }
 
-/* A rename reaches the disk when its directory does. */
-static void flush_directory(qg_file *f)
+/* A rename reaches the disk when its directory does.  EINVAL: this file system cannot flush one. */
+static qg_status flush_directory(const qg_file *f)
 {
-    char *slash = strrchr(f->path, '/');
-    if (slash) slash[slash == f->path] = '\0';
-    const int fd = open(slash ? f->path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
+    const char *slash = strrchr(f->path, '/');
+    const size_t n    = !slash ? 1 : slash == f->path ? 1 : (size_t)(slash - f->path);
+    memcpy(f->tmp, slash ? f->path : ".", n);       /* its name is no longer needed, and has the room */
+    f->tmp[n]         = '\0';
+    const int fd      = open(f->tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool failed = (fd < 0 || fsync(fd)) && errno != EINVAL;
+    const int  reason = errno;
+    if (fd >= 0) close(fd);
+    if (!failed) return QG_OK;
+    return qg_fail(QG_EIO, "cannot flush the directory of '%s': %s", f->path, strerror(reason));
 }
 
 static void close_and_remove(qg_file *f)
@@ -207,9 +211,9 @@ qg_status qg_file_commit(qg_file *f)
         return s;
     }
     close(f->fd);
-    flush_directory(f);
+    const qg_status s = flush_directory(f);
     free(f);
-    return QG_OK;
+    return s;
 }
 
 void qg_file_discard(qg_file *f)

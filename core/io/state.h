@@ -1,6 +1,6 @@
 /* core/io/state.h — everything a run has to remember, as one file.
  *
- * A state is a list of named arrays and of notes.  Net, optimizer and loader each append theirs; then the
+ * A state is a list of named arrays and of notes.  Net, optimizer and run each append theirs; then the
  * list is saved, or filled from a file, as a whole.  Other programs can read the file too: it is in the
  * safetensors format, a length, a JSON header, then the arrays, little-endian and row-major.
  */

@@ -13,7 +13,7 @@
 
 #include "core/kernels/cpu.h"
 
-/* One window row of a pooled block: h x w rows of x, pool x pool windows, the remainder unused.
+/* A whole block: h x w rows of x, pool x pool windows, the remainder unused.
  * pool 1 means none, and which is then NULL. */
 typedef struct qg__window {
     int h, w, c, pool;

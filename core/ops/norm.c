@@ -34,8 +34,8 @@ static bool fits(qg_tape *t, const char *op, const char *name, const qg_var *x, 
                   QG_SHAPE_ARGS(x->shape), c, scale ? "gamma" : "beta", QG_SHAPE_ARGS(v->shape));
     else if (!spec.mean || !spec.var)
         qg_reject(t, QG_EARG, "%s: running mean and var are required", op);
-    else if (!(spec.eps >= 0))
-        qg_reject(t, QG_EARG, "%s: eps is %g, not above 0", op, (double)spec.eps);
+    else if (!(spec.eps >= 0 && isfinite(spec.eps)))
+        qg_reject(t, QG_EARG, "%s: eps is %g, must be 0 (for 1e-5) or more", op, (double)spec.eps);
     else if (!(spec.momentum >= 0 && spec.momentum <= 1))
         qg_reject(t, QG_EARG, "%s: momentum is %g, not in 0..1", op, (double)spec.momentum);
     else return true;

@@ -88,7 +88,7 @@ enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps
 typedef struct qg_norm_spec {
     float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN, used in QG_EVAL */
     float         momentum;     /* 0: 0.1;  running += momentum (batch - running);  0..1 */
-    float         eps;          /* 0: 1e-5;  above 0 */
+    float         eps;          /* 0: 1e-5;  finite, not negative */
     bool          frozen;       /* QG_TRAIN also uses the running statistics and leaves them alone */
     int           pool;         /* 0: none; else the maximum over pool x pool, at most QG_NORM_POOL */
     qg_var       *add;          /* [n,h,w,c] added to z: the shortcut of a residual block; not with pool */

@@ -24,6 +24,7 @@ int __wrap_fsync(int fd);
 int __wrap_rename(const char *from, const char *to);
 
 static char asked[16];
+static int  directory_errno;        /* of flushing a directory; 0: it works */
 
 static void note(char c)
 {
@@ -34,8 +35,11 @@ static void note(char c)
 int __wrap_fsync(int fd)
 {
     struct stat s;
-    note(fstat(fd, &s) == 0 && S_ISDIR(s.st_mode) ? 'd' : 'f');
-    return __real_fsync(fd);
+    const int   directory = fstat(fd, &s) == 0 && S_ISDIR(s.st_mode);
+    note(directory ? 'd' : 'f');
+    if (!directory || !directory_errno) return __real_fsync(fd);
+    errno = directory_errno;
+    return -1;
 }
 
 int __wrap_rename(const char *from, const char *to)
@@ -325,6 +329,19 @@ static void null_is_ignored(void **state)
     assert_string_equal(qg_errmsg(), "the first failure");
 }
 
+static void a_directory_that_is_not_flushed_is_told(void **state)
+{
+    assert_int_equal(mkdir("sub", 0700), 0);
+    directory_errno = EIO;
+    qg_file *f      = qg_file_begin("sub/a");
+    assert_commit_fails(f, "sub/a", "cannot flush the directory of");
+    assert_commit_fails(qg_file_begin("a"), "'a'", "cannot flush the directory of");
+    directory_errno = EINVAL;               /* some file systems cannot */
+    commit_text("sub/a", "x");
+    directory_errno = 0;
+    assert_holds("sub/a", "x", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +359,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(unwritable_paths, enter, leave),
         cmocka_unit_test_setup_teardown(directory_without_permission, enter, leave),
         cmocka_unit_test_setup_teardown(full_disk, enter, leave),
+        cmocka_unit_test_setup_teardown(a_directory_that_is_not_flushed_is_told, enter, leave),
         cmocka_unit_test(null_is_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,7 +198,7 @@ static void shapes_are_checked(void **state)
     qg_norm_spec spec = spec_of(&f);
     spec.eps          = -1;
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
-    assert_none(qg_fold_bias(f.tape, NULL, item(&f, 2), spec), "fold_bias: eps is -1, not above 0");
+    assert_none(qg_fold_bias(f.tape, NULL, item(&f, 2), spec), "fold_bias: eps is -1, must be 0 (for 1e-5) or more");
     spec.eps      = 0;
     spec.momentum = 2;
     qg_tape_begin(f.tape, QG_TRAIN, 1, 0);
