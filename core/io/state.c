@@ -217,8 +217,8 @@ static void compare(report *r, const qg_named_array *file, const qg_named_array 
     char left[SHAPE_BYTES], right[SHAPE_BYTES], what[WHAT_BYTES];
     shape_text(&file->array, left);
     shape_text(&net->array, right);
-    if (same) snprintf(what, sizeof what, "file %s, net %s", left, right);
-    else snprintf(what, sizeof what, "file %s %s, net %s %s", file->dtype, left, net->dtype, right);
+    if (same) snprintf(what, sizeof what, "file %s, expected %s", left, right);
+    else snprintf(what, sizeof what, "file %s %s, expected %s %s", file->dtype, left, net->dtype, right);
     complain(r, file->name, what);
 }
 

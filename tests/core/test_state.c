@@ -189,9 +189,9 @@ static void mismatches_are_listed(void **state)
     assert_int_equal(qg_state_load(s, in_room("a")), QG_ESHAPE);
     char expected[512];
     snprintf(expected, sizeof expected,
-             "'%s' does not fit: bn.mean: file F64 [3], net F32 [3]; "
-             "conv1.weight: file [32,5,5,1], net [20,5,5,1]; extra: only in the file; "
-             "fc.bias: missing in the file; rank: file [3,1], net [3]", in_room("a"));
+             "'%s' does not fit: bn.mean: file F64 [3], expected F32 [3]; "
+             "conv1.weight: file [32,5,5,1], expected [20,5,5,1]; extra: only in the file; "
+             "fc.bias: missing in the file; rank: file [3,1], expected [3]", in_room("a"));
     assert_string_equal(qg_errmsg(), expected);
     for (size_t i = 0; i < 32 * 25; i++) assert_true(other[i] == 0);
     assert_string_equal(qg_state_noted(s, "mine"), "stays");
@@ -318,7 +318,7 @@ static void a_huge_file_that_does_not_fit_is_refused_by_its_header(void **state)
     qg_state *s = qg_state_new();
     qg_state_add(s, "w", vector(QG_F32, &x, 1));
     assert_int_equal(qg_state_load(s, path), QG_ESHAPE);
-    assert_non_null(strstr(qg_errmsg(), "file U8 [1099511627776], net F32 [1]"));
+    assert_non_null(strstr(qg_errmsg(), "file U8 [1099511627776], expected F32 [1]"));
     qg_state_free(s);
 }
 

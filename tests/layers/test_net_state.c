@@ -225,9 +225,9 @@ static void a_foreign_file_is_refused_with_every_mismatch(void **state)
     const uint64_t before = qg_params_digest(qg_net_params(other));
     assert_int_equal(qg_net_load(other, path), QG_ESHAPE);
     static const char *const said[] = {
-        "conv1.weight: file [6,3,3,3], net [8,3,3,3]", "bn1.gamma: file [6], net [8]",
-        "bn1.beta: file [6], net [8]", "bn1.running_mean: file [6], net [8]",
-        "bn1.running_var: file [6], net [8]", "conv2.weight: only in the file", "bn2.gamma: only in the file",
+        "conv1.weight: file [6,3,3,3], expected [8,3,3,3]", "bn1.gamma: file [6], expected [8]",
+        "bn1.beta: file [6], expected [8]", "bn1.running_mean: file [6], expected [8]",
+        "bn1.running_var: file [6], expected [8]", "conv2.weight: only in the file", "bn2.gamma: only in the file",
         "bn2.beta: only", "bn2.running_mean: only", "bn2.running_var: only", "fc1.weight: only",
         "fc1.bias: only",
         "head.weight: missing in the file", "head.bias: missing in the file",
