@@ -139,7 +139,7 @@ static void print(const evaluation *e)
     if (!e->asked->json) {
         printf("run            %s/%s\n", e->run.paths.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
-        if (*e->init.kept) printf("               initialized as usual: %s\n", e->init.kept);
+        if (*e->init.kept) printf("               initialised as usual: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
                e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);

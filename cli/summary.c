@@ -103,7 +103,7 @@ static qg_shape image_of(const config *asked, const recipe *r)
     return named ? r->data.image : r->model.type->image;
 }
 
-static int summarize(const config *asked, config *c)
+static int summarise(const config *asked, config *c)
 {
     const recipe *r = &c->recipe;
     bool          usage;
@@ -125,7 +125,7 @@ int summary_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     config    c      = { 0 };
-    const int status = summarize(asked, &c);
+    const int status = summarise(asked, &c);
     config_free(&c);
     return status;
 }

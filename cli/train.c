@@ -203,7 +203,7 @@ static void print_outcome(const training *t)
 static void print_init(const init_report *r)
 {
     printf("starts from %d arrays with digest %s\n", r->taken, r->digest);
-    if (*r->kept) printf("  not in the file, so initialized as usual: %s\n", r->kept);
+    if (*r->kept) printf("  not in the file, so initialised as usual: %s\n", r->kept);
     if (*r->unused) printf("not used by this net: %s\n", r->unused);
     putchar('\n');
 }

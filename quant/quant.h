@@ -245,7 +245,7 @@ extern const qg_scheme qg_unit_scheme;
 /* --- use ---------------------------------------------------------------------------------- */
 
 /* x quantized by q; x itself if q is {0}.  learned: one var for each value that the scheme learns or tracks, in the
- * scheme's order (quant/scheme.h); NULL if it has none.  QG_TRAIN updates observed ranges and initializes values
+ * scheme's order (quant/scheme.h); NULL if it has none.  QG_TRAIN updates observed ranges and initialises values
  * that are not set from x.  QG_EVAL changes nothing; until the values are set, x passes unchanged (through relu, if
  * the scheme rectifies). */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);

@@ -3,7 +3,7 @@
  * Sources disagree about ties, so this file has three roundings and no default.  All are exact except
  * qg_round_up, which is floor(v + 0.5f) as its sources evaluate it: it rounds 0.49999997 to 1 and 8388609 to
  * 8388610.  NaN, the infinities and the sign of zero are preserved.  The functions call no library and have no
- * branches, so loops over them vectorize on every instruction set.  They assume that the processor rounds to
+ * branches, so loops over them vectorise on every instruction set.  They assume that the processor rounds to
  * nearest, the default of C programs.
  */
 #ifndef QG_ROUND_H

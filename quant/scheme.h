@@ -95,7 +95,7 @@ struct qg_scheme {
      * empty.  constants and mix must be pure: several threads call them at once. */
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 
-    /* Whether the learned values are initialized; learned[i] are the values of entry i.  NULL: always. */
+    /* Whether the learned values are initialised; learned[i] are the values of entry i.  NULL: always. */
     bool         (*ready)(qg_quant q, const float *const *learned);
 
     /* The gradient of a span, if it is not dy s'(x).  sum holds the sums of the form if mixes_sums, else 0.

@@ -1,4 +1,4 @@
-/* quant/smooth.h — exp and tanh that a compiler can vectorize (internal).
+/* quant/smooth.h — exp and tanh that a compiler can vectorise (internal).
  *
  * The functions of libm take one value per call, and DoReFa needs tanh of every weight in each step.  These have no
  * branches: a range reduction, a polynomial with the coefficients of Cephes, a selection.  The error is below

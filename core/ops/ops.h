@@ -97,14 +97,14 @@ typedef struct qg_norm_spec {
                                    commute with the maximum */
 } qg_norm_spec;
 
-/* Batch normalization over n h w, then max pooling, relu and an activation, in one pass.
+/* Batch normalisation over n h w, then max pooling, relu and an activation, in one pass.
  *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
  * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
  * QG_EVAL.  Fails: QG_ESHAPE, QG_EARG.                [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
 
-/* Batch normalization as arithmetic on the product before it, so that the scaled weight can be changed (rounded
+/* Batch normalisation as arithmetic on the product before it, so that the scaled weight can be changed (rounded
  * to integers, for instance) before it is multiplied.  With z = product(x, w), s = sqrt(var + eps) of the running
  * statistics and B those of the batch, norm(z) is
  *     product(x, fold_weight(w)) + fold_bias                                   QG_EVAL, or frozen

@@ -372,7 +372,7 @@ static void test_eval_with_another_scheme(void **state)
     }
     assert_status("eval --run @/plain --best --weight ttq", 0);
     assert_stdout("weights        ttq, trained as float\n");
-    assert_stdout("initialized as usual: conv1.weight.wp");
+    assert_stdout("initialised as usual: conv1.weight.wp");
 
     /* Trained with stochastic signs, tested with latent weights or with their signs. */
     assert_status("train " SET "--weight binaryconnect:draw=stoch,eval=float --epochs 2 --out @/chance --json", 0);
@@ -385,7 +385,7 @@ static void test_eval_with_another_scheme(void **state)
     const double eight = accuracy_of("eval --run @/eight --json");
     assert_true(accuracy_of("eval --run @/eight --weight lsq:bits=8 --json") == eight);
     assert_status("eval --run @/eight --weight lsq:bits=4", 0);
-    assert_stdout("initialized as usual: conv1.weight.step");
+    assert_stdout("initialised as usual: conv1.weight.step");
     assert_status("eval --run @/eight --weight fake_quant:range=learned,per-channel=yes", 0);
     assert_null(strstr(last.out, ".seen"));
     assert_refuses("eval --run @/plain --weight bop", 1, "conv1.weight has no latent weights");

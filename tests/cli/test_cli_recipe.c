@@ -119,7 +119,7 @@ static void test_init_takes_all_weights_of_a_run(void **state)
     assert_status("train --recipe plain --weight ttq --init float --out told --budget 0", 0);
     snprintf(line, sizeof line, "starts from 17 arrays with digest %s", source);
     assert_stdout(line);
-    assert_stdout("initialized as usual: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp");
+    assert_stdout("initialised as usual: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp");
     cJSON_Delete(of_source);
     assert_status("train --recipe plain --weight ttq --init float/last.safetensors --out ttq-file --json", 0);
     assert_same_run("ttq", "ttq-file");
