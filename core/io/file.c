@@ -175,7 +175,8 @@ void qg_file_put(qg_file *f, const void *bytes, size_t n)
     f->used += n;
 }
 
-/* A rename reaches the disk when its directory does.  EINVAL: this file system cannot flush one. */
+/* A rename reaches the disk when its directory does.  EINVAL: this file system cannot flush one.  EACCES: the
+ * directory may be written but not read, so nothing can be said of it. */
 static qg_status flush_directory(const qg_file *f)
 {
     const char *slash = strrchr(f->path, '/');
@@ -183,7 +184,7 @@ static qg_status flush_directory(const qg_file *f)
     memcpy(f->tmp, slash ? f->path : ".", n);       /* its name is no longer needed, and has the room */
     f->tmp[n]         = '\0';
     const int fd      = open(f->tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool failed = (fd < 0 || fsync(fd)) && errno != EINVAL;
+    const bool failed = (fd < 0 || fsync(fd)) && errno != EINVAL && errno != EACCES;
     const int  reason = errno;
     if (fd >= 0) close(fd);
     if (!failed) return QG_OK;

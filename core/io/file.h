@@ -54,7 +54,8 @@ void      qg_reader_close(qg_reader *r);
  *          the reason, or QG_EMEM.  Then path.tmp is gone and the old file is as it was.  begin returns NULL
  *          only without memory; put and discard ignore NULL, commit(NULL) is QG_EMEM.  If the directory
  *          cannot be flushed, commit fails with QG_EIO although the file is whole: a power loss may bring
- *          back the old one.  A file system that cannot flush directories is no failure.
+ *          back the old one.  A file system that cannot flush directories is no failure, nor is a directory that
+ *          may be written but not read.
  */
 typedef struct qg_file qg_file;
 
