@@ -1,10 +1,16 @@
 #!/bin/sh
 # make check-originals without the packages names and skips each of them, and does not fail.  The C half
-# compiles, and every rule of the page comes from declared.py.
+# compiles, every function that the Python half calls exists, and every rule of the page comes from declared.py.
 build=${BUILD:-build}
 status=0
 warnings='-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror'
 ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I. $warnings -fsyntax-only tests/originals/flat.c || { echo "tests/originals/flat.c: error: does not compile"; status=1; }
+
+# Python finds functions by name when it calls them, so a renamed one would only be noticed there.
+nm -g --defined-only "$build/libqgrad.a" 2>/dev/null | awk 'NF == 3 { print $3 }' >"$build/tests/symbols.txt"
+for name in $(grep -ohwE 'qg_[a-z0-9_]+' tests/originals/*.py | sort -u); do
+    grep -qx "$name" "$build/tests/symbols.txt" || { echo "tests/originals: error: libqgrad.a has no function $name"; status=1; }
+done
 
 rules() { sed -n "$1" "$2" | sort; }
 rules 's/^    "\([a-z0-9-]*\)": (.*/\1/p' tests/originals/declared.py >"$build/tests/declared.txt"

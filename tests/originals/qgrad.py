@@ -57,6 +57,10 @@ MODES = {"MIN_COMBINED": 0, "MIN_FIRST": 1, "SCALED": 2}
 ROUNDS = {"HALF_AWAY_FROM_ZERO": 0, "HALF_TO_EVEN": 1, "HALF_UP": 2}
 PADDING = {"VALID": 0, "SAME": 1}
 WEIGHT, INPUT = 1, 2
+# Names in full, so that a test can look them up.
+SURROGATES = {"identity": ("qg_surrogate_identity", []), "approx_sign": ("qg_surrogate_approx_sign", []),
+              "clip": ("qg_surrogate_clip", [c.c_float]), "swish": ("qg_surrogate_swish", [c.c_float]),
+              "tanh": ("qg_surrogate_tanh", [c.c_float])}
 
 lib = None
 
@@ -66,11 +70,9 @@ def load(path):
     lib = c.CDLL(path)
     lib.qg_errmsg.restype = c.c_char_p
     lib.qg_cpu_path.restype = c.c_char_p
-    for name in ("identity", "approx_sign"):
-        getattr(lib, "qg_ste_" + name).restype = Surrogate
-    for name in ("clip", "swish", "tanh"):
-        f = getattr(lib, "qg_ste_" + name)
-        f.restype, f.argtypes = Surrogate, [c.c_float]
+    for symbol, arguments in SURROGATES.values():
+        f = getattr(lib, symbol)
+        f.restype, f.argtypes = Surrogate, arguments
     lib.qg_quantize_multiplier.argtypes = [c.c_double, c.POINTER(Multiplier)]
     lib.qg_choose_quantization_params.argtypes = [c.c_int32, c.c_int32, c.c_double, c.c_double,
                                                   c.POINTER(c.c_double), c.POINTER(c.c_int32)]
@@ -123,7 +125,7 @@ def scalar(v=0.0):
 def surrogate(name=None, arg=None):
     if name is None:
         return Surrogate()
-    f = getattr(lib, "qg_ste_" + name)
+    f = getattr(lib, SURROGATES[name][0])
     return f() if arg is None else f(arg)
 
 
