@@ -183,22 +183,6 @@ static void args(operands *o)
 
 /* --- the comparison --------------------------------------------------------------------------- */
 
-/* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */
-enum { ORDINARY, ZEROS, NEGATIVE_ZEROS, EQUAL, ONE_NAN, ONE_INFINITE, TINY, FILLINGS };
-
-static void fill(float *x, size_t n, int how)
-{
-    fill_uniform(x, n, -1.5f, 2.0f, n);
-    for (size_t i = 0; i < n; i++) {
-        if (how == ZEROS) x[i] = 0;
-        if (how == NEGATIVE_ZEROS) x[i] = -0.0f;
-        if (how == EQUAL) x[i] = i % 2 ? 0.25f : -0.25f;
-        if (how == TINY) x[i] *= 1e-42f;
-    }
-    if (how == ONE_NAN) x[n / 2] = NAN;
-    if (how == ONE_INFINITE) x[n / 2] = -INFINITY;
-}
-
 /* Bitwise, but any NaN equals any other. */
 static void compare(const char *name, const char *what, size_t n, const float *got, const float *want)
 {
@@ -217,7 +201,7 @@ static void check(const char *name, qg_quant q, qg_role role, operator run, cons
         fill_uniform(dy, n, -1, 1, n + 1);
         for (int i = 0; i < qg_learned_count(q); i++) r.learned[i]->value[0] = learned[i];
         for (int how = 0; how < FILLINGS; how++) {
-            fill(r.x->value, n, how);
+            fill_how(r.x->value, n, how, 2.0f);
             operands o = { .q = r.q, .learned = learned };
             o.x  = rig_array(shapes[s], r.x->value);
             o.dy = rig_array(shapes[s], dy);

@@ -30,22 +30,6 @@ static void all_schemes(qg_quant out[SCHEMES])
     out[8]    = qg_xnor((qg_xnor_spec){ 0 });
 }
 
-/* Fillings of a tensor: ordinary, and what breaks a division or a comparison. */
-enum { ORDINARY, ZEROS, NEGATIVE_ZEROS, EQUAL, ONE_NAN, ONE_INFINITE, TINY, FILLINGS };
-
-static void fill(float *x, size_t n, int how)
-{
-    fill_uniform(x, n, -1.5f, 1.5f, n);
-    for (size_t i = 0; i < n; i++) {
-        if (how == ZEROS) x[i] = 0;
-        if (how == NEGATIVE_ZEROS) x[i] = -0.0f;
-        if (how == EQUAL) x[i] = i % 2 ? 0.25f : -0.25f;
-        if (how == TINY) x[i] *= 1e-42f;
-    }
-    if (how == ONE_NAN) x[n / 2] = NAN;
-    if (how == ONE_INFINITE) x[n / 2] = -INFINITY;
-}
-
 static void codes_times_scales_are_what_apply_gives(void **state)
 {
     qg_quant schemes[SCHEMES];
@@ -59,7 +43,7 @@ static void codes_times_scales_are_what_apply_gives(void **state)
                 float         *x = malloc((n + (size_t)shapes[i].n) * sizeof *x);
                 qg_codes       c = { .code = malloc(n * sizeof *c.code), .scale = x + n };
                 assert_true(x && c.code);
-                fill(x, n, how);
+                fill_how(x, n, how, 1.5f);
                 assert_ok(qg_encode(q, (qg_tensor){ shapes[i], x }, NULL, &c));
                 assert_int_equal(c.bits, q.bits);
                 assert_int_equal(c.n_scale, q.per_channel ? shapes[i].n : 1);

@@ -441,3 +441,16 @@ void assert_refused_in_net(qg_quant q, qg_role role, const char *part, const cha
     assert_message(other);
     qg_net_free(net);
 }
+
+void fill_how(float *x, size_t n, int how, float most)
+{
+    fill_uniform(x, n, -1.5f, most, n);
+    for (size_t i = 0; i < n; i++) {
+        if (how == ZEROS) x[i] = 0;
+        if (how == NEGATIVE_ZEROS) x[i] = -0.0f;
+        if (how == EQUAL) x[i] = i % 2 ? 0.25f : -0.25f;
+        if (how == TINY) x[i] *= 1e-42f;
+    }
+    if (how == ONE_NAN) x[n / 2] = NAN;
+    if (how == ONE_INFINITE) x[n / 2] = -INFINITY;
+}

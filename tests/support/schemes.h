@@ -68,4 +68,8 @@ void assert_any_threads(qg_quant weight, qg_quant input, qg_quant gradient, bool
 /* Asserts that qg_net_build refuses q for a dense layer's weight, input or gradient, with both parts in its message. */
 void assert_refused_in_net(qg_quant q, qg_role role, const char *part, const char *other);
 
+/* Fillings of a tensor: ordinary numbers in -1.5 .. most, and what breaks a division or a comparison. */
+enum { ORDINARY, ZEROS, NEGATIVE_ZEROS, EQUAL, ONE_NAN, ONE_INFINITE, TINY, FILLINGS };
+void fill_how(float *x, size_t n, int how, float most);
+
 #endif
