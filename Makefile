@@ -1,7 +1,8 @@
-# qgrad - make all | demo | test | check | asan | mutants | coverage | check-originals | check-training | bench | torch |
-#              deps | data | docs | install | format | clean
+# qgrad - make all | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
+#              check-training | bench | torch | deps | data | docs | install | format | clean
 #
-# Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX and DESTDIR are honoured.
+# Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX and DESTDIR are honoured; HARDEN= builds without
+# hardening.
 
 CC      ?= cc
 PREFIX  ?= /usr/local
@@ -11,6 +12,7 @@ WERROR  ?=
 V       ?=
 SANITIZE ?=
 
+comma := ,
 # `make V=1` shows whole commands.
 say = $(if $(V),,@printf '  %-4s %s\n' $(1) $@;)
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
@@ -20,9 +22,18 @@ FP       := -fno-math-errno -fno-trapping-math
 BLAS_INC := $(shell pkg-config --cflags-only-I openblas 2>/dev/null)
 BLAS_LIB := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 
+# An overrun ends the program, and fewer of its addresses are known beforehand (SECURITY.md).  The sanitizers find more,
+# and fortified functions hide calls from them.  _FORTIFY_SOURCE warns without optimization.  Only ELF linkers know
+# the options.
+ifeq ($(SANITIZE),)
+FORTIFY        := $(if $(filter-out -O0,$(filter -O%,$(CFLAGS))),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARDEN         ?= -fstack-protector-strong -fPIE $(FORTIFY)
+HARDEN_LDFLAGS := $(if $(HARDEN),-pie $(if $(filter Linux %BSD,$(shell uname -s)),-Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now))
+endif
+
 override CPPFLAGS += -I. -D_POSIX_C_SOURCE=200809L
-override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) -pthread $(SANITIZE)
-override LDFLAGS  += $(SANITIZE)
+override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) $(HARDEN) -pthread $(SANITIZE)
+override LDFLAGS  += $(HARDEN_LDFLAGS) $(SANITIZE)
 LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 
 # A file named *_kernel.c is compiled once per instruction set; core/kernels/cpu.h chooses at run time.
@@ -46,11 +57,13 @@ CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CLI_KERNELS),$(wildcard cl
 SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 # tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
 TESTS   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,tests/fuzz/fuzz.c tests/fuzz/loading.c)
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test test-programs check check-rest asan mutants coverage docs bench torch check-originals check-training data examples install install-files format clean FORCE
+.PHONY: all deps demo test test-programs check check-rest check-matrix asan fuzz fuzz-programs mutants torture coverage docs bench torch check-originals check-training data examples install install-files format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -98,23 +111,34 @@ $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
 # For Python: the library, the parser of schemes and tests/originals/flat.c.  The objects need -fPIC.
 $(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(filter-out %/main.o,$(CLI_OBJ)) $(BUILD)/tests/originals/flat.o
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LIBS)
+	$(call say,LINK)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS)
 
 # The heap of tests/support/heap.h.
 HEAP := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign strdup,-Wl,--wrap=$(f))
 LDFLAGS_test_heap := $(HEAP)
 LDFLAGS_test_exhausted := $(HEAP)
+LDFLAGS_test_config := $(HEAP)
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
 endif
 # These contain the program and set its clock (tests/support/clock.h).
-CLOCKED := test_cli_train test_cli_resume test_cli_schemes test_cli_data test_bench
+CLOCKED := test_cli_train test_cli_resume test_cli_moved test_cli_schemes test_cli_data test_bench
 $(foreach test,$(CLOCKED),$(eval LDFLAGS_$(test) := -Wl,--wrap=clock_gettime))
-LDFLAGS_test_cli_train += -Wl,--wrap=rename -Wl,--wrap=write
+LDFLAGS_test_cli_train += $(foreach f,flock renameat write fsync qg_file_read qg__whiten_fit qg__whiten,-Wl,--wrap=$(f))
+LDFLAGS_test_cli_moved += $(foreach f,open openat renameat fsync flock mkdir,-Wl,--wrap=$(f))
+LDFLAGS_test_writers := -Wl,--wrap=fsync
 LDFLAGS_test_safetensors := -Wl,--wrap=qg_reader_take
-LDFLAGS_test_file := -Wl,--wrap=rename -Wl,--wrap=fsync
+LDFLAGS_test_file := -Wl,--wrap=renameat -Wl,--wrap=fsync
 $(TRAINING): $(BUILD)/tests/originals/training/steps.o
 $(patsubst %,$(BUILD)/tests/cli/%,test_config $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))
+# make test runs all targets of tests/fuzz/ in one program; in the programs of `make fuzz` each keeps its name.
+FUZZ_OBJ := $(FUZZERS:%=%.o)
+$(FUZZ_OBJ): override CPPFLAGS += $(if $(FUZZING),,-DLLVMFuzzerTestOneInput=$(basename $(@F)))
+$(BUILD)/tests/fuzz/test_fuzz.o: tests/fuzz    # which changes with each target
+$(BUILD)/tests/fuzz/test_fuzz.o: override CPPFLAGS += -D'FUZZ_TARGETS=$(FUZZERS:$(BUILD)/tests/fuzz/fuzz_%=X(%))'
+$(BUILD)/tests/fuzz/test_fuzz: $(FUZZ_OBJ)
+$(BUILD)/tests/fuzz/test_fuzz $(FUZZERS): $(FUZZ_SUPPORT) $(filter-out %/main.o,$(CLI_OBJ))
+$(foreach target,$(notdir $(FUZZERS)),$(eval LDFLAGS_$(target) := -fsanitize=fuzzer))
 # An archive, so that each test links only what it uses.
 # cmocka gives every test a state, which few of them use.
 $(BUILD)/tests/%.o: override CFLAGS += -Wno-unused-parameter
@@ -122,6 +146,11 @@ $(BUILD)/tests/support.a: $(SUPPORT)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
+
+$(BUILD)/tests/torture/torture: $(patsubst %,$(BUILD)/tests/torture/%.o,subjects trees)
+$(BUILD)/tests/torture/faults.o: override CFLAGS += -fPIC
+$(BUILD)/tests/torture/faults.so: $(BUILD)/tests/torture/faults.o
+	$(call say,LINK)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ -ldl
 
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -135,22 +164,27 @@ DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libs
 
 # CHECK=1 adds what make check needs.
 CHECK ?=
-DEBIAN += $(if $(CHECK),clang)
+DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales)
+FUZZES := echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
 
 # Prints nothing if everything is installed.
 deps:
 	@{ printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lpng -ljpeg -lz -lcmocka -lcjson; } 2>/dev/null \
-		$(if $(CHECK),&& command -v clang >/dev/null) && exit 0; \
+		$(if $(CHECK),&& $(FUZZES)) && exit 0; \
 	if command -v apt-get >/dev/null; then \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo '; \
 		update="$${sudo}apt-get update -qq"; \
 		install="$${sudo}env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN)"; \
+		if [ "$$sudo" ] && ! command -v sudo >/dev/null; then \
+			printf '%s\n' "Some packages that qgrad needs are missing, and there is no sudo.  Install them as root with" "  $${update#sudo }" "  $${install#sudo }"; \
+			exit 1; \
+		fi; \
 		printf '%s\n' "Some packages that qgrad needs are missing.  Installing them with" "  $$update" "  $$install"; \
 		$$update && $$install >/dev/null; \
 	else \
-		echo "qgrad needs a C compiler, OpenBLAS, libpng, libjpeg-turbo, stb, zlib, cmocka and cJSON$(if $(CHECK),; make check needs clang).  Install one of"; \
-		echo "  dnf install gcc make pkgconf-pkg-config openblas-devel libpng-devel libjpeg-turbo-devel stb_image-devel zlib-devel libcmocka-devel cjson-devel curl$(if $(CHECK), clang)"; \
-		echo "  pacman -S base-devel openblas libpng libjpeg-turbo stb zlib cmocka cjson curl$(if $(CHECK), clang)"; \
+		echo "qgrad needs a C compiler, OpenBLAS, libpng, libjpeg-turbo, stb, zlib, cmocka and cJSON$(if $(CHECK),; make check needs clang with compiler-rt).  Install one of"; \
+		echo "  dnf install gcc make pkgconf-pkg-config openblas-devel libpng-devel libjpeg-turbo-devel stb_image-devel zlib-devel libcmocka-devel cjson-devel curl$(if $(CHECK), clang compiler-rt)"; \
+		echo "  pacman -S base-devel openblas libpng libjpeg-turbo stb zlib cmocka cjson curl$(if $(CHECK), clang compiler-rt)"; \
 		echo "  brew install pkg-config openblas libpng jpeg-turbo zlib cmocka cjson   (and stb_image.h in the include path)"; \
 		exit 1; \
 	fi
@@ -183,10 +217,16 @@ check: test
 # `make check` without `make test`.
 check-rest:
 	+@$(MAKE) --no-print-directory deps CHECK=1
-	+@$(SUB) BUILD=$(BUILD)/clang CC=clang WERROR=-Werror all examples test-programs
-	+@$(SUB) asan
-	+@for cpu in avx2 baseline; do echo "with QGRAD_CPU=$$cpu"; QGRAD_CPU=$$cpu $(SUB) test || exit; done
+	+@ROWS="clang asan avx2 baseline memcheck other" sh tests/matrix.sh $(BUILD)
+	+@$(SUB) fuzz SECONDS=60
+	+@$(SUB) torture WERROR=-Werror TRIALS=100
 	+@[ ! -x $(ORIGINALS)/bin/python3 ] || $(SUB) check-originals
+
+# The tests under every compiler, sanitizer, instruction set, user and locale, most of an hour; ROWS selects.
+ROWS ?=
+check-matrix:
+	+@$(MAKE) --no-print-directory deps CHECK=1
+	+@ROWS="$(ROWS)" sh tests/matrix.sh $(BUILD)
 
 # The programs that tests/run.sh runs.
 test-programs: $(TESTS) $(TRAINING)
@@ -194,6 +234,17 @@ test-programs: $(TESTS) $(TRAINING)
 # Each patch of tests/mutants makes a mistake that the tests must notice.
 mutants: deps
 	@sh tests/mutants.sh
+
+# Makes every call of the system and every allocation of a training fail, kills it, sends it signals and flips bits of
+# its files; each run that resumes must end in the same bytes (tests/torture/torture.c).  TRIALS=100 limits each kind to
+# 100 trials, which SEED selects; ROUNDS="io kill" selects the kinds.  Needs glibc.
+TORTURE := $(patsubst %,$(BUILD)/tests/torture/%,torture faults.so)
+TRIALS  ?= 0
+SEED    ?= 1
+ROUNDS  ?=
+torture: deps
+	+@$(SUB) $(BUILD)/qgrad $(TORTURE)
+	@$(BUILD)/tests/torture/torture -n $(TRIALS) -s $(SEED) $(BUILD)/qgrad $(BUILD)/tests/torture/faults.so $(ROUNDS)
 
 # The share of lines and branches that the tests reach, per room, measured in a build of its own.
 coverage: deps
@@ -226,7 +277,7 @@ ORIGINALS        ?= $(BUILD)/originals
 ORIGINALS_PYTHON ?= python3
 COMPARE          ?=
 check-originals: deps
-	+@$(SUB) BUILD=$(BUILD)/originals-lib CFLAGS="$(CFLAGS) -fPIC" $(BUILD)/originals-lib/libqgrad_flat.so
+	+@$(SUB) BUILD=$(BUILD)/originals-lib HARDEN= CFLAGS="$(CFLAGS) -fPIC" $(BUILD)/originals-lib/libqgrad_flat.so
 	@PYTHON="$(ORIGINALS_PYTHON)" sh tests/originals/run.sh $(ORIGINALS) $(BUILD)/originals-lib/libqgrad_flat.so $(COMPARE)
 
 # Trains Larq's and Brevitas' MNIST examples with them and with qgrad, from the same weights, and compares the first
@@ -244,6 +295,22 @@ check-training: data
 # `make test` under the address and undefined-behaviour sanitizers.
 asan: deps
 	+@$(SUB) BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g1" test
+
+# Runs each target of tests/fuzz/ with libFuzzer and the sanitizers for its share of SECONDS, two at a time; RUNS=100000
+# runs each that often instead, TARGET=json only that one.  docs/extending.md says how to add one.
+SECONDS ?= 170
+RUNS    ?=
+TARGET  ?=
+# libFuzzer is not told of comparisons: in loops over tensors that takes half of the time, and the seeds have what readers
+# look for.
+FUZZ_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+FUZZ_CFLAGS   := -O1 -g1 -fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp
+fuzz:
+	@$(FUZZES) || { echo "make fuzz needs clang with libFuzzer and the sanitizers; make deps CHECK=1 installs them"; exit 1; }
+	+@$(SUB) BUILD=$(BUILD)/fuzz FUZZING=1 CC=clang SANITIZE="$(FUZZ_SANITIZE)" CFLAGS="$(FUZZ_CFLAGS)" fuzz-programs
+	@sh tests/fuzz/run.sh $(BUILD)/fuzz "$(SECONDS)" "$(RUNS)" "$(TARGET)"
+
+fuzz-programs: $(FUZZERS)
 
 clean:
 	rm -rf $(BUILD)

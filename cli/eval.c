@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/print.h"
 #include "cli/run/init.h"
 #include "cli/run/measure.h"
 #include "cli/run/report.h"
@@ -137,9 +138,9 @@ static void print(const evaluation *e)
     char         digest[17];
     report_digest(e->run.net, digest);
     if (!e->asked->json) {
-        printf("run            %s/%s\n", e->run.paths.dir, file);
+        print_safe(stdout, "run            %s/%s\n", e->run.paths.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
-        if (*e->init.kept) printf("               initialised as usual: %s\n", e->init.kept);
+        if (*e->init.kept) print_safe(stdout, "               initialised as usual: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
                e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
@@ -166,7 +167,7 @@ static int evaluate(evaluation *e)
 {
     bool      usage;
     qg_status status = configure(e, &usage);
-    if (status) return qg_report("qgrad eval"), usage ? EXIT_USAGE : EXIT_FAILED;
+    if (status) return options_report("qgrad eval", usage);
     bool stopped;
     status = load(e);
     if (!status)
@@ -180,7 +181,7 @@ static int evaluate(evaluation *e)
 int eval_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    evaluation e      = { .asked = asked, .run = { .lock = -1 } };
+    evaluation e      = { .asked = asked, .run = { .lock = QG_BY_PATH } };
     const int  status = evaluate(&e);
     run_end(&e.run);
     qg_net_free(e.other);

@@ -5,6 +5,7 @@
 #include "cli/config/config.h"
 #include "cli/json.h"
 #include "cli/config/schemes.h"
+#include "cli/print.h"
 #include "quant/scheme.h"
 
 static const char *text_of(const scheme_text *s)
@@ -142,7 +143,7 @@ static int refuse(const char *name)
         for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
         if (!again) list_append(names, sizeof names, s.name);
     }
-    fprintf(stderr, "qgrad explain: unknown scheme '%s'; available: %s\n", name, names);
+    print_safe(stderr, "qgrad explain: unknown scheme '%s'; available: %s\n", name, names);
     return EXIT_USAGE;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/config/config.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/run/learned.h"
 #include "cli/run/run.h"
 
@@ -355,7 +356,7 @@ static qg_status print_all(inspection *e)
         json_text(&j, "file", file);
         json_open(&j, "layers", '[');
     } else {
-        printf("%s/%s, %s\n", e->run.paths.dir, file, config_text(&e->config, "model"));
+        print_safe(stdout, "%s/%s, %s\n", e->run.paths.dir, file, config_text(&e->config, "model"));
     }
     for (int i = 0; i < qg_net_layers(e->run.net) && !s; i++) {
         qg_layer         *l     = qg_net_layer(e->run.net, i);
@@ -397,7 +398,7 @@ static int inspect(inspection *e, const char *dir)
 int inspect_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
-    inspection e      = { .asked = asked, .run = { .lock = -1 } };
+    inspection e      = { .asked = asked, .run = { .lock = QG_BY_PATH } };
     const int  status = inspect(&e, operand);
     run_end(&e.run);
     config_free(&e.config);

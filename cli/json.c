@@ -31,13 +31,15 @@ void json_text(json *j, const char *key, const char *value)
         return;
     }
     /* A path may contain any bytes: if it is not UTF-8, each byte becomes the character with its number. */
-    const bool valid = qg_utf8_valid(value, strlen(value));
+    const size_t n     = strlen(value);
+    const bool   valid = qg_utf8_valid(value, n);
+    char         shown[QG_SHOWN_BYTES];
     fputc('"', j->out);
-    for (const char *c = value; *c; c++) {
-        if (*c == '"' || *c == '\\') fprintf(j->out, "\\%c", *c);
-        else if ((unsigned char)*c < ' ' || (!valid && (unsigned char)*c > '~'))
-            fprintf(j->out, "\\u%04x", (unsigned)(unsigned char)*c);
-        else fputc(*c, j->out);
+    for (size_t i = 0; i < n;) {
+        const unsigned char c = (unsigned char)value[i];
+        if (c == '"' || c == '\\') fprintf(j->out, "\\%c", c), i++;
+        else if (!valid && c > '~') fprintf(j->out, "\\u%04x", (unsigned)c), i++;
+        else i += qg_utf8_show(value + i, n - i, shown), fputs(shown, j->out);     /* its escapes are those of JSON */
     }
     fputc('"', j->out);
 }

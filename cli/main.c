@@ -5,8 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
 
 #include "cli/config/options.h"
+#include "cli/print.h"
 #include "qgrad.h"
 
 static const verb verbs[] = {
@@ -41,8 +45,16 @@ static int misused(const char *what, const char *culprit)
 {
     char names[256] = "";
     for (int i = 0; i < N_VERBS; i++) list_append(names, sizeof names, verbs[i].name);
-    fprintf(stderr, "qgrad: %s%s; available: %s; see qgrad --help\n", what, culprit, names);
+    print_safe(stderr, "qgrad: %s%s; available: %s; see qgrad --help\n", what, culprit, names);
     return EXIT_USAGE;
+}
+
+/* Other kernels than those that the user wanted would give other digits. */
+static int check_cpu(void)
+{
+    const char *text = qg_cpu_unknown();
+    if (text) print_safe(stderr, "qgrad: QGRAD_CPU is '%s', not one of avx512, avx2, baseline\n", text);
+    return text ? EXIT_USAGE : EXIT_DONE;
 }
 
 static int dispatch(int argc, char **argv)
@@ -66,8 +78,40 @@ static int dispatch(int argc, char **argv)
     return misused("unknown command ", word);
 }
 
+#if defined(__ELF__) && defined(__GLIBC__)
+/* OpenBLAS starts threads before main begins.  Where a limit on memory or processes does not allow that, it ends the
+ * process with SIGINT or retries forever (core/kernels/parallel.h).  So the program restarts itself before the libraries
+ * begin, with the variable that makes OpenBLAS start none.  getenv does not work yet, so the environment is an argument.
+ * Without /proc the program does not restart. */
+__attribute__((no_sanitize("address", "thread", "undefined")))  /* their libraries have not begun either */
+static void start_no_blas_threads(int argc, char **argv, char **environment)
+{
+    static char ONE[] = "OPENBLAS_NUM_THREADS=1";
+    (void)argc;
+    int n = 0;
+    while (environment[n] && strncmp(environment[n], ONE, sizeof ONE - 2)) n++;
+    if (environment[n] && !strcmp(environment[n], ONE)) return;
+    if (environment[n]) {
+        environment[n] = ONE;
+        execve("/proc/self/exe", argv, environment);
+        return;
+    }
+    char **more = malloc(((size_t)n + 2) * sizeof *more);
+    if (!more) return;
+    memcpy(more, environment, (size_t)n * sizeof *more);
+    more[n]     = ONE;
+    more[n + 1] = NULL;
+    execve("/proc/self/exe", argv, more);
+    free(more);
+}
+
+__attribute__((section(".preinit_array"), used))
+static void (*const before_libraries)(int, char **, char **) = start_no_blas_threads;
+#endif
+
 /* OpenBLAS chooses its kernels before main begins, so a better choice requires restarting the program once.  OURS
- * tells the variable set by this program from one set by the user, which is kept.  Without /proc the program does not restart. */
+ * tells the variable set by this program from one set by the user, which is kept.  Without /proc the program does not
+ * restart. */
 static void choose_blas_core(char **argv)
 {
     static const char CORE[] = "OPENBLAS_CORETYPE", OURS[] = "QGRAD_CHOSE_BLAS_CORE";
@@ -80,13 +124,23 @@ static void choose_blas_core(char **argv)
     }
 }
 
+/* After a restart from /proc/self/exe, ps, top and pkill would know the program as "exe". */
+static void restore_name(void)
+{
+#if defined(__linux__)
+    prctl(PR_SET_NAME, "qgrad");
+#endif
+}
+
 int main(int argc, char **argv)
 {
     choose_blas_core(argv);
+    restore_name();
     signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */
-    const int status = dispatch(argc, argv);
+    const int status = check_cpu() ? EXIT_USAGE : dispatch(argc, argv);
+    errno            = 0;       /* of an earlier write, only the fact that it failed is known */
     if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "qgrad: cannot write the result: %s\n", strerror(errno));
+        fprintf(stderr, "qgrad: cannot write the result%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
         return status ? status : EXIT_FAILED;
     }
     return status;

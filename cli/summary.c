@@ -95,12 +95,13 @@ static void print_json(const config *c, const qg_net *net)
     json_end(&j);
 }
 
-/* --image, else those of the data set that is asked for, else what the model's paper trains on. */
+/* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no
+ * paper. */
 static qg_shape image_of(const config *asked, const recipe *r)
 {
     const bool named = config_text(asked, "data") || asked->file || asked->named;
     if (config_text(asked, "image")) return asked->image;
-    return named ? r->data.image : r->model.type->image;
+    return named || r->model.type == &qg_model_text ? r->data.image : r->model.type->image;
 }
 
 static int summarise(const config *asked, config *c)
@@ -109,11 +110,12 @@ static int summarise(const config *asked, config *c)
     bool          usage;
     qg_status     status = config_resolve(asked, NULL, c, &usage);
     if (!status) {
-        usage  = true;
-        status = config_check(c);
+        usage                = true;
+        c->recipe.data.image = image_of(asked, r);
+        status               = config_check(c);
     }
-    if (status) return qg_report("qgrad summary"), usage ? EXIT_USAGE : EXIT_FAILED;
-    qg_net *net = recipe_net(r, image_of(asked, r), r->data.classes);
+    if (status) return options_report("qgrad summary", usage);
+    qg_net *net = recipe_net(r, r->data.image, r->data.classes);
     if (!net) return qg_report("qgrad summary");
     if (asked->json) print_json(c, net);
     else qg_net_summary(net, stdout);

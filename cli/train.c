@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/print.h"
 #include "cli/run/init.h"
 #include "cli/config/config.h"
 #include "cli/config/models.h"
 #include "cli/run/report.h"
 #include "cli/run/trainer.h"
 #include "core/kernels/parallel.h"
+#include "layers/plan.h"
 
 /* The signal that asked the run to stop; 0: none. */
 static volatile sig_atomic_t stop_signal;
@@ -95,6 +97,32 @@ static qg_status check_images(const trainer *w)
                    w->recipe->data.name, b.h, b.w, b.c, a.h, a.w, a.c);
 }
 
+/* A batch norm with one number per channel in an image, or NULL. */
+static const char *smallest_norm(const qg_net *net)
+{
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        qg_layer           *l  = qg_net_layer(net, i);
+        const qg_batchnorm *bn = qg__batchnorm(l);
+        if (bn && l->in.h == 1 && l->in.w == 1 && (l->in.c == 1 || !bn->spec.whole)) return l->name;
+    }
+    return NULL;
+}
+
+/* The variance of one number is 0, so such a batch norm gives its shift for any input, and no gradient. */
+static qg_status check_batches(const trainer *w)
+{
+    const int   n = qg_loader_shape(w->train).n, batch = w->recipe->batch < n ? w->recipe->batch : n;
+    const char *norm = smallest_norm(w->run.net);
+    if (!norm || (batch > 1 && n % batch != 1)) return QG_OK;
+    if (batch == 1)
+        return qg_fail(QG_EARG, "batches of 1 image give %s one value per channel, whose variance is 0; it needs 2 or more",
+                       norm);
+    print_safe(stderr,
+               "qgrad: warning: the last batch of an epoch has 1 of the %d images, so %s has one value per channel, whose "
+               "variance is 0; choose another --batch\n", n, norm);
+    return QG_OK;
+}
+
 /* The digest of the images is part of the configuration, their directory is not.  Runs of older versions recorded no
  * digest and continue without one. */
 static qg_status note(training *t, const char *key, const char *what, uint64_t digest)
@@ -104,8 +132,8 @@ static qg_status note(training *t, const char *key, const char *what, uint64_t d
     if (!stored && t->goes_on) return QG_OK;
     snprintf(found, sizeof found, "%016" PRIx64, digest);
     if (stored && strcmp(stored, found))
-        return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s", t->config.recipe.data.name,
-                       what, found, stored);
+        return qg_fail(QG_EARG, "%s: the %s have digest %s, but the run started with %s (%s)", t->config.recipe.data.name,
+                       what, found, stored, t->trainer.run.paths.file[RUN_CONFIG]);
     return config_set(&t->config, option_find(key), found);
 }
 
@@ -122,7 +150,9 @@ static qg_status begin_without(const training *t)
 {
     const char *other = t->config.init_recipe, *digest = t->config.init_digest;
     if (!other && !digest) return QG_OK;
-    if (t->asked->resume && run_has_checkpoint(&t->trainer.run)) return QG_OK;
+    bool            resumes = false;
+    const qg_status status  = t->asked->resume ? run_has(&t->trainer.run, RUN_LAST, &resumes) : QG_OK;
+    if (status || resumes) return status;
     if (digest)
         return qg_fail(QG_EARG, "the run starts from weights with digest %s; pass their location with --init", digest);
     return qg_fail(QG_EARG, "the recipe starts from another run's weights; pass --init runs/%s/seed-%s", other,
@@ -154,15 +184,17 @@ static qg_status build(training *t)
     if (status) return status;
     const char *init = t->asked->init;
     w->run.net       = recipe_net(w->recipe, qg_loader_shape(w->train), qg_loader_classes(w->train));
-    if (w->run.net && (init ? begin_with(t, init) : begin_without(t))) return QG_EARG;
+    if (w->run.net && (check_batches(w) || (init ? begin_with(t, init) : begin_without(t)))) return QG_EARG;
     return run_compose(&w->run, &t->config);
 }
 
 /* The result.json of earlier processes.  Runs of older versions have no such file. */
 static qg_status read_before(trainer *w)
 {
-    const char *path = w->run.paths.file[RUN_RESULT];
-    return path_exists(path) ? result_read(&w->before, path) : QG_OK;
+    bool            has;
+    const qg_status status = run_has(&w->run, RUN_RESULT, &has);
+    if (status || !has) return status;
+    return result_read(&w->before, w->run.lock, w->run.paths.file[RUN_RESULT]);
 }
 
 /* Continues from the checkpoint.  moved: the images have moved, and config.toml must record their new directory. */
@@ -177,6 +209,10 @@ static qg_status take_up(trainer *w, bool moved)
     if (!status && (at->batch > trainer_batches(w) || at->images > images))
         status = qg_fail(QG_EFORMAT, "%s: the checkpoint belongs to a run with more training images",
                          w->run.paths.dir);
+    if (!status && at->steps != at->epoch * trainer_batches(w) + at->batch)
+        status = qg_fail(QG_EFORMAT, "%s: the checkpoint is %" PRIu64 " steps after the start, not %" PRIu64
+                         " epochs of %" PRIu64 " and %" PRIu64, w->run.paths.dir, at->steps, at->epoch,
+                         trainer_batches(w), at->batch);
     if (!status && !trainer_finished(w)) status = qg_loader_seek(w->train, at->epoch, at->batch);
     if (!status) status = run_keep_config(&w->run, moved);      /* nothing is written before all is accepted */
     return status || trainer_finished(w) ? status : run_cut_metrics(&w->run);
@@ -203,8 +239,8 @@ static void print_outcome(const training *t)
 static void print_init(const init_report *r)
 {
     printf("starts from %d arrays with digest %s\n", r->taken, r->digest);
-    if (*r->kept) printf("  not in the file, so initialised as usual: %s\n", r->kept);
-    if (*r->unused) printf("not used by this net: %s\n", r->unused);
+    if (*r->kept) print_safe(stdout, "  not in the file, so initialised as usual: %s\n", r->kept);
+    if (*r->unused) print_safe(stdout, "not used by this net: %s\n", r->unused);
     putchar('\n');
 }
 
@@ -224,12 +260,13 @@ static int train(training *t)
     const run_mode mode   = t->asked->resume ? RUN_RESUME : t->asked->force ? RUN_FORCE : RUN_NEW;
     qg_status      status = choose_directory(t, &usage);
     if (!status) status = configure(t, &usage);
-    if (status) return qg_report("qgrad train"), usage ? EXIT_USAGE : EXIT_FAILED;
+    if (status) return options_report("qgrad train", usage);
     w->budget = config_text(t->asked, "budget") ? t->asked->budget : INFINITY;
-    catch_signals();
     status = build(t);
+    catch_signals();            /* until here, reading and whitening images included, there is nothing to save */
     if (!status) status = run_claim(&w->run, mode);
-    const bool loads = !status && run_has_checkpoint(&w->run);
+    bool loads = false;
+    if (!status) status = run_has(&w->run, RUN_LAST, &loads);
     if (!status) status = loads ? take_up(w, t->asked->recipe.data_dir) : run_create(&w->run);
     if (!status) {
         print_head(t);
@@ -246,7 +283,7 @@ int train_main(const char *program, const char *operand, config *asked)
     (void)operand;
     training t = { .program = program,
                    .asked   = asked,
-                   .trainer = { .run      = { .lock = -1 },
+                   .trainer = { .run      = { .lock = QG_BY_PATH },
                                 .stop     = &stop_signal,
                                 .began    = now_seconds(),
                                 .progress = progress_begin() } };

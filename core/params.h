@@ -21,7 +21,7 @@
 typedef enum qg_group {
     QG_WEIGHTS,             /* of conv2d and dense; the only group that decays by default */
     QG_BIASES,
-    QG_NORMS,               /* gamma and beta */
+    QG_NORMS,               /* gamma and beta, slopes of PReLU */
     QG_SCALES,              /* learned beside the weights: scales, ranges, steps, bounds */
     QG_TRACKED,             /* not trained: running statistics, observed ranges */
     QG_GROUPS

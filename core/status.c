@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/io/utf8.h"
+
 /* Long enough for a list of mismatching tensors; longer text is cut, never overrun. */
 enum { MESSAGE_BYTES = 2048 };
 
@@ -44,7 +46,7 @@ qg_status qg_fail(qg_status s, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    snprintf(message, sizeof message, "%s", text);
+    qg_utf8_printable(text, message, sizeof message);
     code = s;
     return s;
 }

@@ -3,6 +3,9 @@
  * A function that can fail returns qg_status, or a pointer that is NULL on failure.  After a failure, qg_errmsg()
  * returns the reason, until the next failure in the same thread.  A success does not clear the message, so read it
  * only after a failure.
+ *
+ * A message may quote names from files that others have written.  It is UTF-8, has one line, and is safe to print on a
+ * terminal: control characters appear as \u001b, bytes that are not UTF-8 as \xff.
  */
 #ifndef QG_STATUS_H
 #define QG_STATUS_H

@@ -162,8 +162,8 @@ static void hash_slice(void *context, int slice, int worker)
     (void)worker;
     struct hashing *h     = context;
     const size_t    row   = qg_row(h->set->shape);
-    const size_t    first = (size_t)qg_slice(h->set->shape.n, slice);
-    const size_t    n     = (size_t)qg_slice(h->set->shape.n, slice + 1) - first;
+    const size_t    first = (size_t)qg_slice_at(h->set->shape.n, slice);
+    const size_t    n     = (size_t)qg_slice_at(h->set->shape.n, slice + 1) - first;
     const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + first * row, n * row);
     h->of[slice]          = qg_hash(bytes, h->set->labels + first, n);
 }

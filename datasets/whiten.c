@@ -93,13 +93,15 @@ static void square_piece(void *context, int piece, int worker)
                 s->c + (size_t)begin * (size_t)s->row, s->row);
 }
 
-static void fit_covariance(block *b, float *c)
+static qg_status fit_covariance(block *b, float *c)
 {
-    square s = { .a = b->x, .c = c, .row = (int)b->row };
-    for (int first = 0; load(b, first); first += BLOCK, s.beta = 1) {
-        s.n = b->n;
-        qg_parallel_blas(pieces_of(b->row, PIECE_ROWS), square_piece, &s);
+    square    s      = { .a = b->x, .c = c, .row = (int)b->row };
+    qg_status status = QG_OK;
+    for (int first = 0; !status && load(b, first); first += BLOCK, s.beta = 1) {
+        s.n    = b->n;
+        status = qg_parallel_blas(pieces_of(b->row, PIECE_ROWS), square_piece, &s);
     }
+    return status;
 }
 
 /* --- eigenvectors of a symmetric matrix ---------------------------------------------------- */
@@ -154,9 +156,9 @@ static void eigen_piece(void *context, int index, int worker)
 
 qg_status qg__eigen(int n, double *a, double *value)
 {
-    eigen e = { n, a, value, QG_OK };
-    qg_parallel_blas(1, eigen_piece, &e);
-    return e.status;
+    eigen           e      = { n, a, value, QG_OK };
+    const qg_status status = qg_parallel_blas(1, eigen_piece, &e);
+    return status ? status : e.status;
 }
 
 /* --- (C + bias)^(-1/2) -------------------------------------------------------------------- */
@@ -173,11 +175,11 @@ static qg_status invert_root(const double *a, const double *d, int row, float *s
             scratch[at]     = (float)(a[at] * scale);
         }
     }
-    square s = { .a = scratch, .c = p, .n = row, .row = row };
-    qg_parallel_blas(pieces_of((size_t)row, PIECE_ROWS), square_piece, &s);
-    for (size_t i = 0; i < (size_t)row; i++)
+    square          s      = { .a = scratch, .c = p, .n = row, .row = row };
+    const qg_status status = qg_parallel_blas(pieces_of((size_t)row, PIECE_ROWS), square_piece, &s);
+    for (size_t i = 0; !status && i < (size_t)row; i++)
         for (size_t k = i + 1; k < (size_t)row; k++) p[i * (size_t)row + k] = p[k * (size_t)row + i];
-    return QG_OK;
+    return status;
 }
 
 /* d [row] holds the sums of the mean at first. */
@@ -187,12 +189,12 @@ static qg_status fit(qg__statistics *s, const qg__dataset *set, float *x, double
     block        b   = { .set = set, .row = row, .x = x };
     fit_mean(&b, d, s->mean);
     b.mean = s->mean;
-    fit_covariance(&b, s->whitening);
-    for (size_t i = 0; i < row; i++) {
+    qg_status status = fit_covariance(&b, s->whitening);
+    for (size_t i = 0; !status && i < row; i++) {
         for (size_t k = 0; k <= i; k++) a[i * row + k] = (double)s->whitening[i * row + k] / set->shape.n;
         a[i * row + i] += BIAS;
     }
-    const qg_status status = qg__eigen((int)row, a, d);
+    if (!status) status = qg__eigen((int)row, a, d);
     return status ? status : invert_root(a, d, (int)row, x, s->whitening);
 }
 
@@ -235,19 +237,17 @@ static void product_piece(void *context, int piece, int worker)
 float *qg__whiten(const qg__statistics *s, const qg__dataset *set)
 {
     const size_t n = (size_t)set->shape.n, row = s->row;
-    float       *x  = malloc(BLOCK * row * sizeof *x);
-    float       *to = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
-    if (x && to) {
-        block b = { .set = set, .mean = s->mean, .row = row, .x = x };
-        for (int first = 0; load(&b, first); first += BLOCK) {
-            product p = { s, &b, to + (size_t)first * row };
-            qg_parallel_blas(pieces_of((size_t)b.n, PIECE_IMAGES), product_piece, &p);
-        }
-    } else {
-        qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats", QG_SHAPE_ARGS(set->shape));
-        free(to);
-        to = NULL;
+    float       *x      = malloc(BLOCK * row * sizeof *x);
+    float       *to     = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
+    block        b      = { .set = set, .mean = s->mean, .row = row, .x = x };
+    qg_status    status = QG_OK;
+    if (!x || !to)
+        status = qg_fail(QG_EMEM, "out of memory: images " QG_SHAPE_FMT " as floats", QG_SHAPE_ARGS(set->shape));
+    for (int first = 0; !status && load(&b, first); first += BLOCK) {
+        product p = { s, &b, to + (size_t)first * row };
+        status    = qg_parallel_blas(pieces_of((size_t)b.n, PIECE_IMAGES), product_piece, &p);
     }
+    if (status) free(to);
     free(x);
-    return to;
+    return status ? NULL : to;
 }

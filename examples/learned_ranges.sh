@@ -4,6 +4,7 @@
 # epochs), each with its own recipe or with Adam at 0.001.  Prints a Markdown table.  Resumes when started again.
 #     SEEDS='1 2 3 4 5' NETS='lenet5 vgg7 resnet20' sh examples/learned_ranges.sh [RUNS_DIR]
 set -eu
+export LC_ALL=C
 dir=${1:-runs/learned-ranges}
 qgrad=${QGRAD:-build/qgrad}
 said=$(mktemp)

@@ -70,7 +70,7 @@ train() {
     rm -f "$log.pid"
     case $status in
     0) ;;
-    130 | 143) : >"$work/stop" ;;               # a signal arrived, and train wrote a checkpoint
+    130 | 143) : >"$work/stop" ;;               # a signal arrived; train wrote a checkpoint if it had begun
     *) echo "$dir: status $status"; tail -n 1 "$log.err"; : >"$work/failed"; return ;;
     esac
     if finished "$dir"; then

@@ -1,4 +1,5 @@
 /* Layers of one elementwise op, and the sum of two layers. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +12,7 @@ static qg_status build(qg_net *net, qg_layer *l)
     return QG_OK;
 }
 
-/* --- relu, hardtanh ----------------------------------------------------------------------- */
+/* --- relu, hardtanh, sigmoid, tanh -------------------------------------------------------- */
 
 static qg_var *forward_relu(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
@@ -23,6 +24,18 @@ static qg_var *forward_hardtanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)l, (void)z;
     return qg_hardtanh(t, x);
+}
+
+static qg_var *forward_sigmoid(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_sigmoid(t, x);
+}
+
+static qg_var *forward_tanh(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_tanh(t, x);
 }
 
 static const qg_layer_type relu = {
@@ -37,9 +50,23 @@ static const qg_layer_type hardtanh = {
     .build = build,
     .forward = forward_hardtanh,
 };
+static const qg_layer_type sigmoid = {
+    .name = "sigmoid",
+    .size = sizeof(qg_layer),
+    .build = build,
+    .forward = forward_sigmoid,
+};
+static const qg_layer_type tanh_type = {
+    .name = "tanh",
+    .size = sizeof(qg_layer),
+    .build = build,
+    .forward = forward_tanh,
+};
 
 qg_layer *qg_net_relu(qg_net *net)     { return qg_net_append(net, &relu, NULL, "relu", NULL); }
 qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NULL, "hardtanh", NULL); }
+qg_layer *qg_net_sigmoid(qg_net *net)  { return qg_net_append(net, &sigmoid, NULL, "sigmoid", NULL); }
+qg_layer *qg_net_tanh(qg_net *net)     { return qg_net_append(net, &tanh_type, NULL, "tanh", NULL); }
 
 bool qg__is_relu(const qg_layer *l) { return l->type == &relu; }
 
@@ -183,7 +210,7 @@ const qg_slot *qg__quantize_slot(qg_layer *l)
     return l->type == &quantize_type ? &((quantize *)l)->slot : NULL;
 }
 
-/* --- add ---------------------------------------------------------------------------------- */
+/* --- add, concat -------------------------------------------------------------------------- */
 
 static qg_status build_add(qg_net *net, qg_layer *l)
 {
@@ -208,20 +235,48 @@ static const qg_layer_type add = {
     .forward = forward_add,
 };
 
-qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)
+static qg_status build_concat(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    const qg_shape z = l->with->out;
+    if (l->in.h != z.h || l->in.w != z.w || l->in.c > INT_MAX - z.c)
+        return qg_fail(QG_ESHAPE, "%s: %s gives " QG_SHAPE_FMT ", %s gives " QG_SHAPE_FMT, l->name,
+                       l->after->name, QG_SHAPE_ARGS(l->in), l->with->name, QG_SHAPE_ARGS(z));
+    l->out = l->in;
+    l->out.c += z.c;
+    return QG_OK;
+}
+
+static qg_var *forward_concat(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l;
+    return qg_concat(t, 2, (qg_var *[]){ x, z });
+}
+
+static const qg_layer_type concat = {
+    .name = "concat",
+    .size = sizeof(qg_layer),
+    .build = build_concat,
+    .forward = forward_concat,
+};
+
+static qg_layer *append_pair(qg_net *net, const qg_layer_type *type, qg_layer *a, qg_layer *b)
 {
     if (!net) return NULL;
     if (!a || !b) {         /* the declaration failed, and the net has already reported it */
-        if (!net->status) qg__net_fail(net, qg_fail(QG_EARG, "add: a layer is NULL"));
+        if (!net->status) qg__net_fail(net, qg_fail(QG_EARG, "%s: a layer is NULL", type->name));
         return NULL;
     }
     if (b->net != net) {
-        qg__net_fail(net, qg_fail(QG_EARG, "add: %s belongs to another net", b->name));
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: %s belongs to another net", type->name, b->name));
         return NULL;
     }
-    qg_layer *l = qg_net_append(net, &add, a, "add", NULL);
+    qg_layer *l = qg_net_append(net, type, a, type->name, NULL);
     if (l) l->with = b;
     return l;
 }
+
+qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)    { return append_pair(net, &add, a, b); }
+qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b) { return append_pair(net, &concat, a, b); }
 
 bool qg__is_add(const qg_layer *l) { return l->type == &add; }

@@ -32,6 +32,7 @@ typedef struct qg_layer_type {
 struct qg_layer {
     const qg_layer_type *type;
     const char          *name;              /* "conv1"; unique in its net */
+    int                  number;            /* 1, if the net has chosen this name; else 0 */
     qg_net              *net;
     qg_layer            *after, *with;      /* its inputs; NULL: the image, nothing */
     qg_shape             in, out;           /* of one image: n = 1 */

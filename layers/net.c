@@ -48,14 +48,28 @@ static bool name_taken(const qg_net *net, const char *name)
     return false;
 }
 
-/* "conv" becomes "conv1", "conv2", .. */
-static const char *layer_name(qg_net *net, const char *prefix, const char *name)
+/* The number of the last layer that was named after prefix; 0: none was.  All numbers up to it are taken. */
+static int last_number(const qg_net *net, const char *prefix)
 {
     char text[NAME_BYTES + 1];
+    for (int i = net->layers - 1; i >= 0; i--) {
+        const qg_layer *l = net->layer[i];
+        if (!l->number || strncmp(l->name, prefix, strlen(prefix))) continue;
+        snprintf(text, sizeof text, "%s%d", prefix, l->number);
+        if (!strcmp(text, l->name)) return l->number;
+    }
+    return 0;
+}
+
+/* "conv" becomes "conv1", "conv2", .. */
+static const char *layer_name(qg_net *net, const char *prefix, const char *name, int *number)
+{
+    char text[NAME_BYTES + 1];
+    *number = 0;
     if (name) return qg_arena_text(&net->arena, name);
-    int n = 0;
+    *number = last_number(net, prefix);
     do {
-        snprintf(text, sizeof text, "%s%d", prefix, ++n);
+        snprintf(text, sizeof text, "%s%d", prefix, ++*number);
     } while (name_taken(net, text));
     return qg_arena_text(&net->arena, text);
 }
@@ -109,7 +123,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         memset(l, 0, type->size);
         l->type  = type;
         l->net   = net;
-        l->name  = layer_name(net, prefix, name);
+        l->name  = layer_name(net, prefix, name, &l->number);
         l->index = net->layers;
         l->after = after ? after : net->layers ? net->layer[net->layers - 1] : NULL;
     }
@@ -225,7 +239,7 @@ qg_var *qg_apply(qg_layer *l, qg_tape *t, qg_var *x)
     if (t && !l) return qg_reject_null(t, "layer");
     if (!t || !x) return NULL;
     if (!l->net->built) return qg_reject(t, QG_ESTATE, "%s: applied before qg_net_build", l->name);
-    if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_add", l->name);
+    if (l->with) return qg_reject(t, QG_EARG, "%s: has two inputs; use qg_%s", l->name, l->type->name);
     return qg__step_run(&(qg_step){ .layer = l }, t, x, NULL);
 }
 

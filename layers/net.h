@@ -73,6 +73,13 @@ typedef struct qg_batchnorm_spec {
     const char *name;       /* NULL: "bn1", "bn2", .. */
 } qg_batchnorm_spec;
 
+typedef struct qg_prelu_spec {
+    float       start;      /* initial slopes, finite; 0: 0.25 */
+    bool        shared;     /* one slope for all channels */
+    qg_layer   *after;      /* NULL: the layer declared before this one */
+    const char *name;       /* NULL: "prelu1", "prelu2", ..; "rprelu1", .. */
+} qg_prelu_spec;
+
 qg_net   *qg_net_new(qg_net_spec spec);
 qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec);
 qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec);       /* reads h w c as one row: no flatten layer */
@@ -80,6 +87,10 @@ qg_layer *qg_net_batchnorm(qg_net *net);                       /* of the layer b
 qg_layer *qg_net_batchnorm_with(qg_net *net, qg_batchnorm_spec spec);
 qg_layer *qg_net_relu(qg_net *net);
 qg_layer *qg_net_hardtanh(qg_net *net);
+qg_layer *qg_net_sigmoid(qg_net *net);
+qg_layer *qg_net_tanh(qg_net *net);
+qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec);       /* a learned slope below 0: qg_prelu */
+qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec);      /* and learned shifts, at first 0: qg_rprelu */
 qg_layer *qg_net_affine(qg_net *net, float a, float b);        /* a x + b: 2 x - 1 of an image */
 qg_layer *qg_net_maxpool(qg_net *net, int size);               /* stride = size */
 qg_layer *qg_net_avgpool(qg_net *net, int size);
@@ -87,12 +98,15 @@ qg_layer *qg_net_global_avgpool(qg_net *net);
 qg_layer *qg_net_dropout(qg_net *net, float rate);
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation);
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes must be equal */
+qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b);    /* the channels of a, then those of b; the
+                                                                      heights and widths must be equal */
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
 qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_apply), so no layer needs to */
 
 /* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is an
  * error, unless it is the last or declared as a result.  Initially the weights of products are uniform in
- * +-sqrt(6 / (fan in + fan out)) [Glorot, Bengio 2010, eq. 16], gamma is 1, the rest 0.  The net owns the parameters.
+ * +-sqrt(6 / (fan in + fan out)) [Glorot, Bengio 2010, eq. 16], gamma is 1, slopes are
+ * those of qg_prelu_spec, the rest is 0.  The net owns the parameters.
  * NULL on failure. */
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
@@ -101,8 +115,8 @@ qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg
  * run the net by hand with qg_apply. */
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 
-/* Runs one layer as it was declared, with nothing folded into it; the caller chooses the order.  For an
- * add layer, which has two inputs, call qg_add. */
+/* Runs one layer as it was declared, with nothing folded into it; the caller chooses the order.  For a
+ * layer with two inputs, call its op, qg_add or qg_concat. */
 qg_var    *qg_apply(qg_layer *l, qg_tape *t, qg_var *x);
 
 /* Prints one line per layer: name, what it does, output, quantizers, weights, multiply-adds, bytes. */

@@ -66,6 +66,9 @@ qg_batchnorm  *qg__only_batchnorm(const qg_layer *l);
 /* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing. */
 void           qg__net_fail(qg_net *net, qg_status s);
 
+/* qg_net_avgpool of any layer. */
+qg_layer      *qg__avgpool_after(qg_net *net, qg_layer *after, int size);
+
 /* --- what the plan asks of single layers ---------------------------------------------------- */
 
 qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l is no batch norm */

@@ -71,17 +71,19 @@ static const qg_layer_type global_type = {
     .forward = forward_global,
 };
 
-static qg_layer *append(qg_net *net, const qg_layer_type *type, int size)
+static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_layer *after, int size)
 {
-    pool *p = qg_net_append(net, type, NULL, "pool", NULL);
+    pool *p = qg_net_append(net, type, after, "pool", NULL);
     if (!p) return NULL;
     p->size = size;
     return &p->layer;
 }
 
-qg_layer *qg_net_maxpool(qg_net *net, int size) { return append(net, &max_type, size); }
-qg_layer *qg_net_avgpool(qg_net *net, int size) { return append(net, &avg_type, size); }
-qg_layer *qg_net_global_avgpool(qg_net *net)    { return append(net, &global_type, 0); }
+qg_layer *qg_net_maxpool(qg_net *net, int size) { return append(net, &max_type, NULL, size); }
+qg_layer *qg_net_avgpool(qg_net *net, int size) { return append(net, &avg_type, NULL, size); }
+qg_layer *qg_net_global_avgpool(qg_net *net)    { return append(net, &global_type, NULL, 0); }
+
+qg_layer *qg__avgpool_after(qg_net *net, qg_layer *after, int size) { return append(net, &avg_type, after, size); }
 
 int qg__maxpool_size(const qg_layer *l)
 {

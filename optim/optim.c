@@ -32,6 +32,10 @@ struct qg_optim {
     int              blocks;                    /* of the flat vector: equal work whatever the parameters */
     int             *first;                     /* [blocks] the item that contains the block's start */
     bool            *bad;                       /* [blocks] has a gradient that is not finite */
+    double          *squares;                   /* [blocks] sum of squares of its gradients */
+    float            most;                      /* the norm at which gradients are clipped; 0: never */
+    double           norm;                      /* before the last clipping */
+    float            factor;                    /* of the gradients in this step; 1: as they are */
     qg_arena         arena;
 };
 
@@ -65,6 +69,7 @@ static qg_status check_settings(const qg_optim *o)
         return qg_fail(QG_EARG, "step: group %d cannot be set; groups 0..%d are trained", o->untrained,
                        QG_TRACKED - 1);
     if (!legal(o->lr)) return qg_fail(QG_EARG, "step: lr is %g, must be 0 or more", (double)o->lr);
+    if (!legal(o->most)) return qg_fail(QG_EARG, "step: clip norm is %g, must be 0 or more", (double)o->most);
     for (int g = 0; g < QG_TRACKED; g++) {
         const qg_group_spec *s = &o->group[g];
         if (!legal(s->lr_scale) || !legal(s->weight_decay))
@@ -123,6 +128,47 @@ static qg_status check_gradients(qg_optim *o)
     return QG_OK;
 }
 
+/* --- clipping by norm --------------------------------------------------------------------- */
+
+/* In double, where no square overflows.  Eight sums, by index, in a fixed order: one would wait for each addition. */
+static double sum_of_squares(const float *g, size_t n)
+{
+    double lane[8] = { 0 }, sum = 0;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t k = 0; k < 8; k++) lane[k] += (double)g[i + k] * (double)g[i + k];
+    for (size_t k = 0; i + k < n; k++) lane[k] += (double)g[i + k] * (double)g[i + k];
+    for (size_t k = 0; k < 8; k++) sum += lane[k];
+    return sum;
+}
+
+static void square(void *context, int block, int worker)
+{
+    (void)worker;
+    qg_optim    *o     = context;
+    const size_t start = qg_block(o->params->length, block), end = qg_block(o->params->length, block + 1);
+    double       sum   = 0;
+    for (int i = o->first[block]; i < o->count && o->item[i]->offset < end; i++) {
+        const qg_param *p    = o->item[i];
+        const size_t    from = p->offset > start ? p->offset : start;
+        const size_t    to   = at_most(p->offset + qg_count(p->shape), end);
+        if (!frozen(o, p) && from < to) sum += sum_of_squares(o->params->grad + from, to - from);
+    }
+    o->squares[block] = sum;
+}
+
+/* g *= most / norm where norm > most. */
+static void measure(qg_optim *o)
+{
+    o->factor = 1;
+    if (o->most == 0) return;
+    qg_parallel(o->blocks, square, o);
+    double sum = 0;
+    for (int b = 0; b < o->blocks; b++) sum += o->squares[b];
+    o->norm = sqrt(sum);
+    if (o->norm > (double)o->most) o->factor = (float)((double)o->most / o->norm);
+}
+
 /* --- the step ----------------------------------------------------------------------------- */
 
 /* Blocks and parameters start at multiples of 16 floats, so no block starts in padding. */
@@ -145,6 +191,7 @@ static void update(void *context, int block, int worker)
                          .clip  = p->clip > 0 && !p->project ? p->clip : INFINITY,
                          .step  = o->step };
         for (int m = 0; m < o->rule->n_moments; m++) s.moment[m] = o->moment[m] + from;
+        for (size_t k = 0; o->factor < 1 && k < s.n; k++) s.g[k] *= o->factor;
         if (frozen(o, p)) memset(s.g, 0, s.n * sizeof *s.g);
         else o->rule->update(o->spec, &s);
     }
@@ -157,11 +204,14 @@ qg_status qg_optim_step(qg_optim *o)
     if (!s) s = check_gradients(o);
     if (s) return s;
     o->step++;
+    measure(o);
     qg_parallel(o->blocks, update, o);
     for (int i = 0; i < o->count; i++)      /* whole rows: a block may end within one */
         if (!frozen(o, o->item[i])) qg_param_project(o->item[i]);
     return QG_OK;
 }
+
+int64_t qg_optim_steps(const qg_optim *o) { return o ? o->step : 0; }
 
 /* --- construction ------------------------------------------------------------------------- */
 
@@ -205,8 +255,9 @@ static qg_status take_memory(qg_optim *o, const void *spec, size_t spec_bytes)
     o->blocks  = qg_blocks(o->params->length);
     o->first   = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->first);
     o->bad     = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->bad);
+    o->squares = qg_arena_take(&o->arena, ((size_t)o->blocks + 1) * sizeof *o->squares);
     o->item    = qg_arena_take(&o->arena, ((size_t)o->params->count + 1) * sizeof *o->item);
-    if (!copy || !o->first || !o->bad || !o->item) return QG_EMEM;
+    if (!copy || !o->first || !o->bad || !o->squares || !o->item) return QG_EMEM;
     o->spec = spec_bytes ? memcpy(copy, spec, spec_bytes) : copy;
     list_items(o);
     for (int m = 0; m < o->rule->n_moments; m++)
@@ -274,6 +325,13 @@ void qg_optim_set_lr(qg_optim *o, float lr)
 {
     if (o) o->lr = lr;
 }
+
+void qg_optim_set_clip_norm(qg_optim *o, float norm)
+{
+    if (o) o->most = norm;
+}
+
+double qg_optim_norm(const qg_optim *o) { return o ? o->norm : 0; }
 
 void qg_optim_state(qg_optim *o, qg_state *s)
 {

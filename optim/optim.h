@@ -81,6 +81,14 @@ typedef struct qg_group_spec {
 void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
 
+/* Clips gradients by their norm: if the length of the vector of all gradients, without those of frozen parameters,
+ * is greater than norm, every gradient is multiplied by norm / length before decay and moments.  0: off, as at first.
+ * Takes effect in the next step, which refuses a negative, infinite or NaN norm.  Like lr, norm is not part of
+ * qg_optim_state.  qg_optim_norm is the length in the last step that measured it, before clipping; 0: none did.
+ * [Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063v2, algorithm 1.  PyTorch adds 1e-6 to the length.] */
+void      qg_optim_set_clip_norm(qg_optim *o, float norm);
+double    qg_optim_norm(const qg_optim *o);
+
 /* One update: decay, moments, step, clip, and clearing of the gradients in one pass; then projections
  * (qg_param.project), if a parameter has one.  A frozen parameter keeps value and moments; its gradient
  * is checked and cleared like others.  The result has the same bits for any number of threads and on every
@@ -94,6 +102,7 @@ void      qg_optim_set_lr(qg_optim *o, float lr);
  */
 QG_MUST_CHECK
 qg_status qg_optim_step(qg_optim *o);
+int64_t   qg_optim_steps(const qg_optim *o);            /* updates made, in earlier processes too; 0 if o is NULL */
 
 /* Adds to s, as views: each parameter's moments with its shape [n,h,w,c], as
  * "optim.momentum.conv1.weight" (SGD), "optim.m.conv1.weight", "optim.v.conv1.weight" (Adam, Bop), and

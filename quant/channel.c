@@ -124,8 +124,9 @@ float qg_span_max_abs(qg_span s)
     const qg_reduce_kernels *reduce = QG_KERNELS_OF(s.isa, qg__reduce);
     float                    most = 0.0f;
     for (size_t at = 0, n; at < s.n; at += n) {
-        float       part[QG_CHUNK];
-        const float m = reduce->max_abs(n, span_run(s, at, &n, part));
+        float        part[QG_CHUNK];
+        const float *x = span_run(s, at, &n, part);     /* before n is passed on */
+        const float  m = reduce->max_abs(n, x);
         if (m > most || m != m) most = m;       /* a NaN stays: nothing is larger */
     }
     return most;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/bench/peak.h"
+#include "cli/print.h"
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
 #include "core/kernels/cpu.h"
@@ -65,8 +66,8 @@ static void warn(void)
     static const char *const presets[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE" };
     for (int i = 0; i < 2; i++)
         if (getenv(presets[i]))
-            fprintf(stderr, "qgrad: warning: %s is set to %s; OpenBLAS does not choose for itself\n",
-                    presets[i], getenv(presets[i]));
+            print_safe(stderr, "qgrad: warning: %s is set to %s; OpenBLAS does not choose for itself\n", presets[i],
+                       getenv(presets[i]));
 }
 
 static qg_loader *open_data(const bench *b)
@@ -310,7 +311,7 @@ static int run_bench(bench *b)
         status = config_check(&b->config);
         if (!status && !b->forward) status = recipe_trains(&b->config.recipe);
     }
-    if (status) return qg_report("qgrad bench"), usage ? EXIT_USAGE : EXIT_FAILED;
+    if (status) return options_report("qgrad bench", usage);
     b->recipe = b->config.recipe;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     warn();

@@ -54,7 +54,7 @@ qg_status   config_read(config *c, const char *path);
 /* The text of a file with every set option whose use has all these bits; from malloc, NULL if out of memory. */
 char       *config_print(const config *c, unsigned use);
 QG_MUST_CHECK
-qg_status   config_write(const config *c, const char *path);
+qg_status   config_write(const config *c, int dir, const char *path);
 
 /* The item after this one in the text of a list; "" after the last. */
 const char *list_next(const char *item);

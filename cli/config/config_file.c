@@ -143,7 +143,7 @@ qg_status config_read(config *c, const char *path)
 {
     char     *text;
     size_t    n;
-    qg_status status = text_read(path, MAX_CONFIG_BYTES, &text, &n);
+    qg_status status = text_read(QG_BY_PATH, path, MAX_CONFIG_BYTES, &text, &n);
     if (status) return status;
     if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
     else status = config_parse(c, text, path);
@@ -173,33 +173,39 @@ static void put_list(FILE *out, const char *list)
     fputc(']', out);
 }
 
-char *config_print(const config *c, unsigned use)
+typedef struct selection {
+    const config *config;
+    unsigned      use;
+} selection;
+
+static qg_status print_selection(const void *what, FILE *out)
 {
-    char  *text = NULL;
-    size_t n    = 0;
-    FILE  *out  = open_memstream(&text, &n);
-    if (!out) return NULL;
+    const selection *of = what;
     for (int i = 0; i < OPTIONS; i++) {
-        const char *value = c->text[i];
-        if (!value || (options[i].use & use) != use) continue;
+        const char *value = of->config->text[i];
+        if (!value || (options[i].use & of->use) != of->use) continue;
         fprintf(out, "%s = ", options[i].name);
         if (options[i].kind == OPTION_LIST) put_list(out, value);
         else if (is_string(&options[i])) put_string(out, value, strlen(value));
         else fputs(value, out);
         fputc('\n', out);
     }
-    if (fclose(out)) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return QG_OK;
 }
 
-qg_status config_write(const config *c, const char *path)
+char *config_print(const config *c, unsigned use)
+{
+    const selection of = { c, use };
+    char           *text;
+    size_t          n;
+    return text_print(print_selection, &of, &text, &n) ? NULL : text;
+}
+
+qg_status config_write(const config *c, int dir, const char *path)
 {
     char *text = config_print(c, SAVED);
     if (!text) return qg_fail(QG_EMEM, "%s: out of memory", path);
-    qg_file *f = qg_file_begin(path);
+    qg_file *f = qg_file_begin_in(dir, path);
     qg_file_put(f, text, strlen(text));
     free(text);
     return qg_file_commit(f);

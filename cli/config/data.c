@@ -39,7 +39,7 @@ static const data_set sets[] = {
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", "datasets/cifar100",
       NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test, NULL },
     { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", NULL,
-      NULL, { 1, 32, 32, 3 }, 10, NULL, NULL, size_keys },
+      NULL, { 1, 32, 32, 3 }, 0, NULL, NULL, size_keys },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
       NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test, NULL },
     { "synthetic", "noise of the size of mnist, for measuring speed", NULL,

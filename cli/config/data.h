@@ -13,7 +13,7 @@ typedef struct data_set {
     const char *dir;        /* its default directory; NULL: it needs no files */
     const char *how;        /* how to get it, for a message; NULL: it is in the repository */
     qg_shape    image;      /* of one image, as published: what summary assumes */
-    int         classes;
+    int         classes;                    /* 0: known once the images are read */
     /* NULL: folders of images, dir/train and dir/test. */
     qg_loader *(*train)(const char *dir, qg_loader_spec spec);
     qg_loader *(*test)(const char *dir, qg_loader_spec spec);

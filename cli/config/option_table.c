@@ -16,7 +16,7 @@
 static qg_status parse_model(const char *text, void *value, char *canonical, size_t bytes)
 {
     chosen_model *m = value;
-    return model_parse(text, &m->type, m->option, canonical, bytes);
+    return model_parse(text, m, canonical, bytes);
 }
 
 static qg_status parse_data(const char *text, void *value, char *canonical, size_t bytes)
@@ -101,7 +101,7 @@ static qg_status parse_duration(const char *text, void *value, char *canonical, 
     double      *seconds = value;
     const size_t n       = strcspn(text, "hms");
     const double unit    = text[n] == 'h' ? 3600 : text[n] == 'm' ? 60 : 1;
-    if (!qg_number_read(text, n, seconds) || (text[n] && text[n + 1]) || !(*seconds >= 0) || !isfinite(*seconds))
+    if (!qg_number_read(text, n, seconds) || (text[n] && text[n + 1]) || !(*seconds >= 0) || !isfinite(*seconds * unit))
         return qg_fail(QG_EARG, "'%s' is not a duration; write 90s, 50m, 1h or a number of seconds", text);
     *seconds *= unit;
     char number[QG_NUMBER_BYTES];

@@ -8,6 +8,7 @@
 #include "cli/config/images.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
+#include "cli/print.h"
 
 /* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
@@ -18,8 +19,17 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
         snprintf(dashed, sizeof dashed, "--%s", options[i].name);
         if (options[i].use & v->bit) list_append(names, sizeof names, dashed);
     }
-    fprintf(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
+    print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
     return EXIT_USAGE;
+}
+
+/* Lack of memory is not the user's error. */
+static bool is_usage(bool usage) { return usage && qg_errcode() != QG_EMEM; }
+
+int options_report(const char *program, bool usage)
+{
+    qg_report(program);
+    return is_usage(usage) ? EXIT_USAGE : EXIT_FAILED;
 }
 
 /* Sets defaults of options that no configuration stores; config_resolve sets the others. */
@@ -49,7 +59,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     for (int c, at; at = optind, (c = getopt_long(argc, argv, "+:h", longs, NULL)) != -1;) {
         const char *culprit = argv[at];
         if (c == ':') {
-            fprintf(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
+            print_safe(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
             return EXIT_USAGE;
         }
         if (c == '?' && optopt >= FIRST) {
@@ -58,8 +68,8 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
         }
         if (c == '?') return usage_error(v, "unknown option", culprit);
         if (c != 'h' && config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
-            fprintf(stderr, "qgrad %s: --%s\n", v->name, qg_errmsg());
-            return EXIT_USAGE;
+            fprintf(stderr, "qgrad %s: %s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg());
+            return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
         }
         if (c == 'h' || asked->help) {
             options_help(v, stdout);
@@ -161,7 +171,7 @@ static int run_bench(const verb *v, const char *program, int argc, char **argv)
         list_append(names, sizeof names, word_of(b));
     }
     if (*word == '-') fprintf(stderr, "qgrad bench: the benchmark is missing; available: %s\n", names);
-    else fprintf(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
+    else print_safe(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);
     return EXIT_USAGE;
 }
 

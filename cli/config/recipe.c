@@ -17,8 +17,10 @@ static qg_quant delayed(qg_quant q, const recipe *r)
     return q;
 }
 
+/* classes 0: not known yet; a text has its own number, and the checks of another model need any. */
 static qg_net *declare(const recipe *r, qg_shape images, int classes)
 {
+    enum { ANY = 10 };
     const uint64_t steps = (uint64_t)r->epochs * (uint64_t)((images.n + r->batch - 1) / r->batch);
     const layer_exceptions *all = &r->exceptions;
     qg_choice      choice[MAX_EXCEPTIONS];
@@ -32,7 +34,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .height                 = images.h,
         .width                  = images.w,
         .channels               = images.c,
-        .classes                = classes,
+        .classes                = classes || r->model.type == &qg_model_text ? classes : ANY,
         .seed                   = r->seed,
         .weight                 = paced(r->weight, steps),
         .input                  = delayed(paced(r->input, steps), r),
@@ -42,6 +44,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .freeze_batchnorm_after = r->freeze_batchnorm_after,
         .choice                 = choice,
         .choices                = all->count,
+        .text                   = r->model.text,
     };
     memcpy(spec.option, r->model.option, sizeof spec.option);
     return qg_model_declare(r->model.type, spec);

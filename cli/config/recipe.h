@@ -16,9 +16,12 @@ typedef enum first_last { FIRST_LAST_FLOAT, FIRST_LAST_QUANTIZED } first_last;
 typedef enum loss_function { CROSS_ENTROPY, SQUARED_HINGE } loss_function;
 typedef enum optimizer { SGD, ADAM, BOP, OPTIMIZERS } optimizer;
 
+enum { MODEL_TEXT_BYTES = 512 };
+
 typedef struct chosen_model {
     const qg_model *type;
     double          option[QG_MODEL_KEYS];
+    char            text[MODEL_TEXT_BYTES]; /* of qg_model_text; else empty */
 } chosen_model;
 
 enum { MAX_EXCEPTIONS = 64 };

@@ -58,6 +58,9 @@ static qg_var *conv_ones(qg_tape *t, const operands *o)
 
 static qg_var *dense(qg_tape *t, const operands *o) { return qg_dense(t, o->x[0], o->x[1], o->x[2]); }
 static qg_var *add(qg_tape *t, const operands *o) { return qg_add(t, o->x[0], o->x[1]); }
+static qg_var *sub(qg_tape *t, const operands *o) { return qg_sub(t, o->x[0], o->x[1]); }
+static qg_var *mul(qg_tape *t, const operands *o) { return qg_mul(t, o->x[0], o->x[1]); }
+static qg_var *square(qg_tape *t, const operands *o) { return qg_mul(t, o->x[0], o->x[0]); }
 static qg_var *twice(qg_tape *t, const operands *o) { return qg_add(t, o->x[0], o->x[0]); }
 static qg_var *scale(qg_tape *t, const operands *o) { return qg_scale(t, o->x[0], -1.5f); }
 static qg_var *bias(qg_tape *t, const operands *o) { return qg_bias(t, o->x[0], o->x[1]); }
@@ -66,6 +69,23 @@ static qg_var *clip(qg_tape *t, const operands *o) { return qg_clip(t, o->x[0], 
 static qg_var *affine(qg_tape *t, const operands *o) { return qg_affine(t, o->x[0], -3, 0.5f); }
 static qg_var *reshape(qg_tape *t, const operands *o) { return qg_reshape(t, o->x[0], (qg_shape){ 0, 1, 21, 1 }); }
 static qg_var *hardtanh(qg_tape *t, const operands *o) { return qg_hardtanh(t, o->x[0]); }
+static qg_var *sigmoid(qg_tape *t, const operands *o) { return qg_sigmoid(t, o->x[0]); }
+static qg_var *tanh_op(qg_tape *t, const operands *o) { return qg_tanh(t, o->x[0]); }
+static qg_var *prelu(qg_tape *t, const operands *o) { return qg_prelu(t, o->x[0], o->x[1]); }
+static qg_var *rprelu(qg_tape *t, const operands *o) { return qg_rprelu(t, o->x[0], o->x[1], o->x[2], o->x[3]); }
+static qg_var *softmax(qg_tape *t, const operands *o) { return qg_softmax(t, o->x[0]); }
+static qg_var *sum_channels(qg_tape *t, const operands *o) { return qg_sum(t, o->x[0], QG_AXIS_C); }
+static qg_var *sum_batch(qg_tape *t, const operands *o) { return qg_sum(t, o->x[0], QG_AXIS_N | QG_AXIS_W); }
+static qg_var *mean_image(qg_tape *t, const operands *o) { return qg_mean(t, o->x[0], QG_AXIS_H | QG_AXIS_W); }
+static qg_var *mean_all(qg_tape *t, const operands *o) { return qg_mean(t, o->x[0], QG_AXES); }
+static qg_var *broadcast(qg_tape *t, const operands *o) { return qg_broadcast(t, o->x[0], (qg_shape){ 2, 4, 5, 3 }); }
+static qg_var *concat(qg_tape *t, const operands *o) { return qg_concat(t, 3, o->x); }
+
+static qg_var *slice(qg_tape *t, const operands *o)
+{
+    return qg_slice(t, o->x[0], (qg_shape){ 0, 1, 2, 1 }, (qg_shape){ 1, 2, 0, 2 });
+}
+
 static qg_var *dropout(qg_tape *t, const operands *o) { return qg_dropout(t, o->x[0], 0.4f); }
 static qg_var *maxpool(qg_tape *t, const operands *o) { return qg_maxpool(t, o->x[0], 2); }
 static qg_var *maxpool3(qg_tape *t, const operands *o) { return qg_maxpool(t, o->x[0], 3); }
@@ -73,6 +93,14 @@ static qg_var *avgpool(qg_tape *t, const operands *o) { return qg_avgpool(t, o->
 static qg_var *global_avgpool(qg_tape *t, const operands *o) { return qg_global_avgpool(t, o->x[0]); }
 static qg_var *shortcut(qg_tape *t, const operands *o) { return qg_shortcut(t, o->x[0], 2, 7); }
 static qg_var *cross_entropy(qg_tape *t, const operands *o) { return qg_cross_entropy(t, o->x[0], label); }
+static qg_var *kl(qg_tape *t, const operands *o) { return qg_kl(t, o->x[0], o->x[1], 3); }
+static qg_var *mse(qg_tape *t, const operands *o) { return qg_mse(t, o->x[0], o->x[1]); }
+
+static qg_var *smoothed(qg_tape *t, const operands *o)
+{
+    return qg_cross_entropy_with(t, o->x[0], label, (qg_cross_entropy_spec){ .smoothing = 0.1f });
+}
+
 static qg_var *squared_hinge(qg_tape *t, const operands *o) { return qg_squared_hinge(t, o->x[0], label); }
 
 /* The scale of a product whose inputs are signs, a constant of the backward. */
@@ -169,6 +197,9 @@ static const op_row ops[] = {
     { "dense without bias", dense, { { "x", { 3, 1, 1, 33 }, 0, 0 }, { "w", { 5, 1, 1, 33 }, 0, 0 } } },
     { "add", add, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "z", { 2, 3, 1, 5 }, 0, 0 } } },
     { "add, x twice", twice, { { "x", { 2, 3, 1, 5 }, 0, 0 } } },
+    { "sub", sub, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "z", { 2, 3, 1, 5 }, 0, 0 } } },
+    { "mul", mul, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "z", { 2, 3, 1, 5 }, 0, 0 } } },
+    { "mul, x twice", square, { { "x", { 2, 3, 1, 5 }, 0, 0 } } },
     { "scale", scale, { { "x", { 2, 3, 1, 5 }, 0, 0 } } },
     { "bias", bias, { { "x", { 2, 3, 1, 5 }, 0, 0 }, { "b", { 1, 1, 1, 5 }, 0, 0 } } },
     { "relu", relu, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
@@ -176,6 +207,22 @@ static const op_row ops[] = {
     { "affine", affine, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
     { "reshape", reshape, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
     { "hardtanh", hardtanh, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
+    { "sigmoid", sigmoid, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
+    { "tanh", tanh_op, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
+    { "prelu", prelu, { { "x", { 3, 3, 1, 7 }, 0, 4 }, { "a", { 1, 1, 1, 7 }, 0.25f, 0 } } },
+    { "prelu, one slope", prelu, { { "x", { 3, 3, 1, 7 }, 0, 4 }, { "a", { 1, 1, 1, 1 }, 0.25f, 0 } } },
+    { "rprelu", rprelu,             /* x - g is 1/16 - 1/64 or more from 0 */
+      { { "x", { 3, 3, 1, 7 }, 0, 4 }, { "g", { 1, 1, 1, 7 }, 0, 1.0f / 64 }, { "a", { 1, 1, 1, 7 }, 0.25f, 0 },
+        { "z", { 1, 1, 1, 7 }, 0, 0 } } },
+    { "softmax", softmax, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
+    { "sum over channels", sum_channels, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
+    { "sum over images and columns", sum_batch, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
+    { "mean over pixels", mean_image, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
+    { "mean over all", mean_all, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
+    { "broadcast", broadcast, { { "x", { 2, 1, 1, 3 }, 0, 8 } } },
+    { "concat", concat,
+      { { "x", { 2, 4, 5, 3 }, 0, 0 }, { "z", { 2, 4, 5, 1 }, 0, 0 }, { "v", { 2, 4, 5, 2 }, 0, 0 } } },
+    { "slice", slice, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "dropout", dropout, { { "x", { 3, 3, 1, 7 }, 0, 4 } } },
     { "maxpool 2", maxpool, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "maxpool 3", maxpool3, { { "x", { 1, 6, 7, 3 }, 0, 8 } } },
@@ -184,6 +231,9 @@ static const op_row ops[] = {
     { "shortcut, stride 2, 3 to 7 channels", shortcut, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "xnor: scale of the product", xnor_scale, { { "y", { 2, 3, 4, 5 }, 0, 0 } } },
     { "cross entropy", cross_entropy, { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
+    { "cross entropy, smoothed labels", smoothed, { { "x", { 5, 1, 1, 7 }, 0, 2 } } },
+    { "KL, temperature 3", kl, { { "x", { 5, 1, 1, 7 }, 0, 2 }, { "z", { 5, 1, 1, 7 }, 0, 3 } } },
+    { "mean squared error", mse, { { "x", { 5, 2, 1, 7 }, 0, 2 }, { "z", { 5, 2, 1, 7 }, 0, 3 } } },
     { "squared hinge", squared_hinge, { { "x", { 5, 1, 1, 7 }, 0, 3 } } },
 };
 

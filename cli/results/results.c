@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,8 +22,11 @@ static int lock(void)
     bool created;
     if (path_make(RESULTS, &created)) return -1;
     const int fd = open(RESULTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX) == 0) return fd;
-    qg_fail(QG_EIO, "cannot lock " RESULTS ": %s", strerror(errno));
+    if (fd < 0) qg_fail(QG_EIO, "cannot open " RESULTS ": %s", strerror(errno));
+    if (fd >= 0 && !path_lock(fd, RESULTS, true)) {
+        qg_file_sweep_in(fd, PAGE);
+        return fd;
+    }
     if (fd >= 0) close(fd);
     return -1;
 }
@@ -40,7 +42,7 @@ static qg_status copy_text(const char *from, const char *to)
 {
     char     *text;
     size_t    n;
-    qg_status status = text_read(from, MAX_PAGE_BYTES, &text, &n);
+    qg_status status = text_read(QG_BY_PATH, from, MAX_PAGE_BYTES, &text, &n);
     if (status) return status;
     qg_file *f = qg_file_begin(to);
     qg_file_put(f, text, n);
@@ -57,8 +59,8 @@ static qg_status copy_logs(const logged_run *r, const char *from, const char *to
     qg_status status = path_make(to, &created);
     if (!status) status = run_paths_of(from, &source);
     if (!status) status = run_paths_of(to, &p);
-    if (!status) status = config_write(&r->config, p.file[RUN_CONFIG]);
-    if (!status) status = metrics_write(&r->metrics, p.file[RUN_METRICS]);
+    if (!status) status = config_write(&r->config, QG_BY_PATH, p.file[RUN_CONFIG]);
+    if (!status) status = metrics_write(&r->metrics, QG_BY_PATH, p.file[RUN_METRICS]);
     return status ? status : copy_text(source.file[RUN_RESULT], p.file[RUN_RESULT]);
 }
 
@@ -72,8 +74,16 @@ static void remove_logs(const char *dir)
     }
     run_paths p;
     if (run_paths_of(dir, &p)) return;
-    remove(p.file[RUN_CONFIG]), remove(p.file[RUN_METRICS]), remove(p.file[RUN_RESULT]);
+    for (run_file f = RUN_CONFIG; f <= RUN_RESULT; f++) {
+        qg_file_sweep_in(QG_BY_PATH, p.file[f]);
+        remove(p.file[f]);
+    }
     rmdir(dir);
+}
+
+static qg_status cannot_rename(const char *from, const char *to)
+{
+    return qg_fail(QG_EIO, "cannot rename %s to %s: %s", from, to, strerror(errno));
 }
 
 /* Incomplete logs would make every later call fail, so they are first copied to a name that no command reads, and
@@ -84,18 +94,25 @@ static qg_status copy_run(const logged_run *r, const char *dir)
     snprintf(to, sizeof to, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
     snprintf(new, sizeof new, RESULTS "/%s/.seed-%" PRIu64 ".new", r->row, r->seed);
     snprintf(old, sizeof old, RESULTS "/%s/.seed-%" PRIu64 ".old", r->row, r->seed);
-    if (path_exists(old) && !path_exists(to) && rename(old, to))    /* a kill between the two renames below */
-        return qg_fail(QG_EIO, "%s: %s", old, strerror(errno));
+    /* A kill between the two renames below. */
+    if (path_exists(old) && !path_exists(to) && rename(old, to) && errno != ENOENT)
+        return cannot_rename(old, to);
     remove_logs(new), remove_logs(old);
-    const qg_status status = copy_logs(r, dir, new);
+    qg_status status = copy_logs(r, dir, new);
     if (status) {
         remove_logs(new);
         return status;
     }
-    if ((rename(to, old) && errno != ENOENT) || rename(new, to))
-        return qg_fail(QG_EIO, "%s: %s", to, strerror(errno));
+    const bool had = rename(to, old) == 0;
+    status         = had || errno == ENOENT ? QG_OK : cannot_rename(to, old);
+    if (!status && rename(new, to)) status = cannot_rename(new, to);
+    if (status) {
+        if (had) rename(old, to);           /* if that fails, the next call does it */
+        remove_logs(new);
+        return status;
+    }
     remove_logs(old);
-    return QG_OK;
+    return qg_file_flush_name_in(QG_BY_PATH, to);
 }
 
 /* Compares the page with the logs; the message names the first line that differs. */
@@ -103,7 +120,7 @@ static qg_status compare(const char *logs, size_t length)
 {
     char           *page;
     size_t          n;
-    const qg_status status = text_read(PAGE, MAX_PAGE_BYTES, &page, &n);
+    const qg_status status = text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
     if (status) return status;
     const char *a = page, *b = logs;
     int         line = 1;
@@ -119,15 +136,7 @@ static qg_status compare(const char *logs, size_t length)
     return same ? QG_OK : QG_EFORMAT;
 }
 
-/* The page, from malloc. */
-static qg_status compose(const results *all, char **text)
-{
-    size_t n   = 0;
-    FILE  *out = open_memstream(text, &n);
-    if (!out) return qg_fail(QG_EMEM, PAGE ": out of memory");
-    const qg_status status = results_print(all, out);
-    return fclose(out) && !status ? qg_fail(QG_EMEM, PAGE ": out of memory") : status;
-}
+static qg_status print_page(const void *all, FILE *out) { return results_print(all, out); }
 
 /* The page is written with the added run before the run is moved into place, so a run that does not fit leaves no
  * trace. */
@@ -136,10 +145,11 @@ static qg_status add_and_write(const config *asked, results *all)
     const char *dir   = asked->add;
     const bool  check = asked->check;
     char       *text  = NULL;
+    size_t      n     = 0;
     logged_run *added = NULL;
     qg_status   status = results_read(all);
     if (!status && dir) status = results_add(all, dir, &added);
-    if (!status) status = compose(all, &text);
+    if (!status) status = text_print(print_page, all, &text, &n);
     if (!status && added) status = copy_run(added, dir);
     if (!status) status = check ? compare(text, strlen(text)) : write_page(text);
     free(text);
@@ -165,9 +175,12 @@ static qg_status check_place(bool writes)
 {
     char     *page;
     size_t    n;
-    if (!path_exists(RECIPES)) return qg_fail(QG_ESTATE, RECIPES " does not exist here; run this where the recipes are");
-    if (!writes || !path_exists(PAGE)) return QG_OK;
-    const qg_status status = text_read(PAGE, MAX_PAGE_BYTES, &page, &n);
+    bool      has;
+    qg_status status = qg_file_exists_in(QG_BY_PATH, RECIPES, &has);
+    if (!status && !has) status = qg_fail(QG_ESTATE, RECIPES " does not exist here; run this where the recipes are");
+    if (!status) status = qg_file_exists_in(QG_BY_PATH, PAGE, &has);
+    if (status || !writes || !has) return status;
+    status = text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
     if (status) return status;
     const bool ours = results_begins(page);
     free(page);

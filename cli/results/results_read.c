@@ -74,8 +74,8 @@ static qg_status read_run(logged_run *r, const char *dir)
     *r               = (logged_run){ .seed = 0 };
     qg_status status = run_paths_of(dir, &p);
     if (!status) status = config_read(&r->config, p.file[RUN_CONFIG]);
-    if (!status) status = result_read(&r->result, p.file[RUN_RESULT]);
-    if (!status) status = metrics_read(&r->metrics, p.file[RUN_METRICS], -1);
+    if (!status) status = result_read(&r->result, QG_BY_PATH, p.file[RUN_RESULT]);
+    if (!status) status = metrics_read(&r->metrics, QG_BY_PATH, p.file[RUN_METRICS], -1);
     const char *row = r->config.named;
     if (!status && !config_text(&r->config, "data"))
         status = qg_fail(QG_EFORMAT, "%s/config.toml: the data set is missing", dir);
@@ -144,7 +144,9 @@ static qg_status each_directory(results *all, const char *dir, visit f)
         char        path[PATH_BYTES];
         struct stat s;
         if (!status) status = path_join(dir, entry[i]->d_name, path);
-        if (!status && stat(path, &s) == 0 && S_ISDIR(s.st_mode)) status = f(all, path);
+        const bool known = !status && stat(path, &s) == 0;
+        if (known && S_ISDIR(s.st_mode)) status = f(all, path);
+        else if (!known && !status && errno != ENOENT) status = qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
         free(entry[i]);
     }
     free(entry);

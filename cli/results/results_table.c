@@ -111,16 +111,15 @@ static qg_status print_row(const row *w, FILE *out)
     return status;
 }
 
+static qg_status print_overrides(const void *run, FILE *out) { return results_overrides(run, out); }
+
 static qg_status print_deviations(const row *w, FILE *out)
 {
     const char *text = w->recipe.deviations, *of = w->recipe.reproduces;
     if (!text) text = of ? "None known" : "Does not reproduce a paper";
-    char  *words = NULL;
-    size_t n     = 0;
-    FILE  *own   = open_memstream(&words, &n);
-    if (!own) return qg_fail(QG_EMEM, "out of memory for the table of results");
-    qg_status status = results_overrides(&w->all->run[w->first], own);
-    if (fclose(own) && !status) status = qg_fail(QG_EMEM, "out of memory for the table of results");
+    char           *words;
+    size_t          n;
+    const qg_status status = text_print(print_overrides, &w->all->run[w->first], &words, &n);
     fprintf(out, "- **%s**: %s", w->all->run[w->first].row, text);
     if (!status && *words) fprintf(out, ". Trained with `%s`", words + 1);
     fputs(".\n", out);

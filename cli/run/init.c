@@ -8,6 +8,7 @@
 
 #include "cli/config/options.h"
 #include "cli/paths.h"
+#include "core/io/safetensors.h"
 #include "layers/layer.h"
 
 /* The source of the weights, and the net that receives them. */
@@ -198,10 +199,12 @@ qg_status init_weights(qg_net *net, const char *source, qg_net *trained, init_re
     qg_status  status      = is_run ? path_join(source, "last.safetensors", path) : QG_OK;
     if (status) return status;
     if (!is_run) snprintf(path, sizeof path, "%s", source);
-    qg_archive *a = qg_archive_open(path);
-    if (!a) return QG_EFORMAT;
+    qg_archive *a;
+    status = qg_safetensors_open(QG_BY_PATH, path, &a);
+    if (status) return status;
     const transfer t = { net, trained, a, path };
     status           = check(&t, report);
+    if (!status) status = qg_safetensors_load(a);       /* nothing is read of a file that does not fit */
     if (!status) status = take(&t, report);
     qg_archive_free(a);
     return status;

@@ -1,5 +1,6 @@
 #include "cli/run/metrics.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "core/io/file.h"
+#include "core/io/hash.h"
 #include "core/io/number.h"
 
 enum { MAX_METRICS_BYTES = 1 << 28 };
@@ -15,10 +17,12 @@ enum { MAX_METRICS_BYTES = 1 << 28 };
 static const struct {
     const char *name;
     size_t      at;             /* in metrics_row */
+    bool        is_time;        /* differs from process to process */
 } column[] = {
-#define COLUMN(name) { #name, offsetof(metrics_row, name) }
-    COLUMN(epoch),     COLUMN(lr),            COLUMN(train_loss),        COLUMN(train_accuracy),
-    COLUMN(test_loss), COLUMN(test_accuracy), COLUMN(images_per_second), COLUMN(seconds),
+#define COLUMN(name, is_time) { #name, offsetof(metrics_row, name), is_time }
+    COLUMN(epoch, false),          COLUMN(lr, false),        COLUMN(train_loss, false),
+    COLUMN(train_accuracy, false), COLUMN(test_loss, false), COLUMN(test_accuracy, false),
+    COLUMN(images_per_second, true), COLUMN(seconds, true),
 #undef COLUMN
 };
 
@@ -128,11 +132,11 @@ static int columns(const char *line)
     return n;
 }
 
-qg_status metrics_read(metrics *m, const char *path, int epochs)
+qg_status metrics_read(metrics *m, int dir, const char *path, int epochs)
 {
     *m = (metrics){ 0 };
     size_t          n;
-    const qg_status status = text_read(path, MAX_METRICS_BYTES, &m->text, &n);
+    const qg_status status = text_read(dir, path, MAX_METRICS_BYTES, &m->text, &n);
     if (status) return status;
     if (!is_header(m->text))
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
@@ -154,13 +158,15 @@ qg_status metrics_read(metrics *m, const char *path, int epochs)
     return QG_OK;
 }
 
-qg_status metrics_has_rows(const char *path, bool *rows)
+qg_status metrics_has_rows(int dir, const char *path, bool *rows)
 {
     char  *text;
     size_t n;
+    bool   exists;
     *rows = false;
-    if (!path_exists(path)) return QG_OK;
-    const qg_status status = text_read(path, MAX_METRICS_BYTES, &text, &n);
+    qg_status status = qg_file_exists_in(dir, path, &exists);
+    if (status || !exists) return status;
+    status = text_read(dir, path, MAX_METRICS_BYTES, &text, &n);
     if (status) return status;
     const char *end = strchr(text, '\n');
     *rows           = end && end[1];
@@ -168,9 +174,22 @@ qg_status metrics_has_rows(const char *path, bool *rows)
     return QG_OK;
 }
 
-qg_status metrics_write(const metrics *m, const char *path)
+void metrics_digest(const metrics *m, char text[17])
 {
-    qg_file *f = qg_file_begin(path);
+    uint64_t h = QG_HASH_BASIS;
+    int      c = 0;             /* of the field at `at` */
+    for (const char *at = m->text, *end = at + m->length; at < end;) {
+        const size_t n = strcspn(at, ",\n") + 1;       /* with what ends it */
+        if (c >= COLUMNS || !column[c].is_time) h = qg_hash(h, at, n);
+        c = at[n - 1] == '\n' ? 0 : c + 1;
+        at += n;
+    }
+    snprintf(text, 17, "%016" PRIx64, h);
+}
+
+qg_status metrics_write(const metrics *m, int dir, const char *path)
+{
+    qg_file *f = qg_file_begin_in(dir, path);
     qg_file_put(f, m->text, m->length);
     return qg_file_commit(f);
 }

@@ -35,12 +35,14 @@ QG_MUST_CHECK qg_status metrics_add(metrics *m, metrics_row row, const code_stat
 
 /* Reads the first `epochs` rows of a file; -1: all rows.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT if the rows are
  * not one per epoch or too few. */
-QG_MUST_CHECK qg_status metrics_read(metrics *m, const char *path, int epochs);
+QG_MUST_CHECK qg_status metrics_read(metrics *m, int dir, const char *path, int epochs);
 
 /* Whether a file has any row; false if it does not exist.  Fails with QG_EIO, QG_EMEM. */
-QG_MUST_CHECK qg_status metrics_has_rows(const char *path, bool *rows);
+QG_MUST_CHECK qg_status metrics_has_rows(int dir, const char *path, bool *rows);
 
-QG_MUST_CHECK qg_status metrics_write(const metrics *m, const char *path);      /* all or nothing */
+/* Of the rows without the columns that are times: what the configuration of a run determines. */
+void                    metrics_digest(const metrics *m, char text[17]);
+QG_MUST_CHECK qg_status metrics_write(const metrics *m, int dir, const char *path);     /* all or nothing */
 double                  metrics_rate(const metrics *m);     /* images per second of all epochs */
 void                    metrics_end(metrics *m);
 

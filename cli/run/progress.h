@@ -22,7 +22,7 @@ bool     progress_due(const progress *p);       /* is it time to redraw? */
 QG_PRINTF(2, 3)
 void     progress_draw(progress *p, const char *fmt, ...);
 QG_PRINTF(2, 3)
-void     progress_line(progress *p, const char *fmt, ...);      /* a line that stays */
+void     progress_line(progress *p, const char *fmt, ...);      /* a line that stays; may contain escapes for colour */
 void     progress_clear(progress *p);
 
 double   now_seconds(void);                     /* of a clock that only goes forward */

@@ -9,6 +9,7 @@
 
 #include "cli/config/models.h"
 #include "cli/paths.h"
+#include "cli/print.h"
 #include "cli/run/progress.h"
 #include "core/kernels/cpu.h"
 #include "core/io/file.h"
@@ -55,13 +56,13 @@ void report_head(const report *r, FILE *out, const qg_loader *train, const qg_lo
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
             config_text(r->run->config, "weight"), config_text(r->run->config, "input"),
             config_text(r->run->config, "gradient"), config_text(r->run->config, "first-last"));
-    fprintf(out, "data     %s: %d training and %d test images of %dx%dx%d%s%s\n", d->name, x.n,
-            qg_loader_shape(test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
+    print_safe(out, "data     %s: %d training and %d test images of %dx%dx%d%s%s\n", d->name, x.n,
+               qg_loader_shape(test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
     fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->run->config, "normalise"),
             config_text(r->run->config, "augment"));
     fprintf(out, "machine  %d thread%s, OpenBLAS core %s, kernels %s\n", qg_threads(),
             qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
-    fprintf(out, "run      %s\n\n", r->run->paths.dir);
+    print_safe(out, "run      %s\n\n", r->run->paths.dir);
     qg_net_summary(r->run->net, out);
     fputc('\n', out);
 }
@@ -102,7 +103,7 @@ static bool read_rival(const char *dir, const config *of, rival *out)
     config    c     = { 0 };
     metrics   m     = { 0 };
     bool      found = !run_paths_of(dir, &p) && !config_read(&c, p.file[RUN_CONFIG]) && is_float(&c) && trains_alike(&c, of) &&
-                 !metrics_read(&m, p.file[RUN_METRICS], -1) && m.epochs == c.recipe.epochs;
+                 !metrics_read(&m, QG_BY_PATH, p.file[RUN_METRICS], -1) && m.epochs == c.recipe.epochs;
     if (found) {
         *out = (rival){ .accuracy = m.last.test_accuracy,
                         .seconds  = m.seconds,
@@ -223,7 +224,7 @@ void report_result(const report *r, FILE *out)
     fprintf(out, "\ntime           %.1f s, %.0f images/s\n", r->run->metrics.seconds + r->seconds,
             r->rate);
     fprintf(out, "digest         %s\n", digest);
-    fprintf(out, "run            %s\n", r->run->paths.dir);
+    print_safe(out, "run            %s\n", r->run->paths.dir);
     if (at->epoch == (uint64_t)r->run->config->recipe.epochs) print_next(r, out);
 }
 
@@ -274,19 +275,18 @@ static void print_json(const report *r, FILE *out, bool with_run)
 void report_json(const report *r, FILE *out) { print_json(r, out, true); }
 
 /* Without the directory, because the file may be moved. */
+static qg_status print_result(const void *r, FILE *out)
+{
+    print_json(r, out, false);
+    return QG_OK;
+}
+
 qg_status report_save(const report *r)
 {
-    const char *path = r->run->paths.file[RUN_RESULT];
-    char       *text = NULL;
-    size_t      n    = 0;
-    FILE       *out  = open_memstream(&text, &n);
-    if (out) print_json(r, out, false);
-    if (!out || fclose(out)) {
-        free(text);
-        return qg_fail(QG_EMEM, "%s: out of memory", path);
-    }
-    qg_file *f = qg_file_begin(path);
-    qg_file_put(f, text, n);
+    char     *text;
+    size_t    n;
+    qg_status status = text_print(print_result, r, &text, &n);
+    if (!status) status = result_write(r->run->lock, r->run->paths.file[RUN_RESULT], text, n);
     free(text);
-    return qg_file_commit(f);
+    return status;
 }

@@ -1,5 +1,6 @@
 #include "cli/run/result.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #include "cli/paths.h"
+#include "core/io/file.h"
+#include "core/io/hash.h"
 #include "core/io/json.h"
 #include "core/io/utf8.h"
 #include "core/io/number.h"
@@ -90,12 +93,40 @@ static bool read_object(qg_json *j, result *r, bool seen[FIELDS])
     }
 }
 
-qg_status result_read(result *r, const char *path)
+/* The last member, after everything that it covers. */
+#define CHECKSUM ",\"checksum\":\""
+
+/* The member, and the end of an object that begins with these n bytes. */
+static void print_end(const char *object, size_t n, char end[64])
+{
+    snprintf(end, 64, CHECKSUM "%016" PRIx64 "\"}\n", qg_hash(QG_HASH_BASIS, object, n));
+}
+
+qg_status result_write(int dir, const char *path, const char *object, size_t n)
+{
+    char         end[64];
+    const size_t most = n - strlen("}\n");
+    print_end(object, most, end);
+    qg_file *f = qg_file_begin_in(dir, path);
+    qg_file_put(f, object, most);
+    qg_file_put(f, end, strlen(end));
+    return qg_file_commit(f);
+}
+
+static bool is_damaged(const char *text)
+{
+    char        end[64];
+    const char *at = strstr(text, CHECKSUM);
+    if (at) print_end(text, (size_t)(at - text), end);
+    return at && strcmp(at, end);
+}
+
+qg_status result_read(result *r, int dir, const char *path)
 {
     char           *text;
     size_t          n;
     bool            seen[FIELDS] = { false };
-    const qg_status status       = text_read(path, MAX_RESULT_BYTES, &text, &n);
+    const qg_status status       = text_read(dir, path, MAX_RESULT_BYTES, &text, &n);
     *r = (result){ .seed = 0 };
     if (status) return status;
     qg_json j = { .path  = path,
@@ -103,6 +134,7 @@ qg_status result_read(result *r, const char *path)
                   .at    = (unsigned char *)text,
                   .end   = (unsigned char *)text + n };
     if (!qg_utf8_valid(text, n)) (void)qg_json_bad(&j, "not UTF-8");
+    else if (is_damaged(text)) j.status = qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is another", path);
     else (void)read_object(&j, r, seen);
     free(text);
     for (int i = 0; i < FIELDS && !j.status; i++)

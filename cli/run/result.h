@@ -1,7 +1,8 @@
 /* cli/run/result.h — result.json: the state of a run, and its cost.
  *
- * The object of `train --json` (cli/run/report.h) without the directory.  It is replaced with every checkpoint and
- * holds what no checkpoint may contain: times, and the builds and machines that worked on the run.
+ * The object of `train --json` (cli/run/report.h) without the directory, and a checksum of it as the last member.  It
+ * is replaced with every checkpoint and holds what no checkpoint may contain: times, and the builds and machines that
+ * worked on the run.  Files of older versions have no checksum.  If you edit a file by hand, remove its checksum.
  */
 #ifndef CLI_RESULT_H
 #define CLI_RESULT_H
@@ -27,9 +28,13 @@ typedef struct result {
     bool     complete;
 } result;
 
-/* Fails as qg_file_read, and with QG_EFORMAT if the file is not a JSON object or lacks a member. */
+/* Fails as qg_file_read, and with QG_EFORMAT if the file is not a JSON object, lacks a member or is damaged. */
 QG_MUST_CHECK
-qg_status result_read(result *r, const char *path);
+qg_status result_read(result *r, int dir, const char *path);
+
+/* Replaces the file at path by the n bytes of an object, with its checksum.  Fails as qg_file_commit. */
+QG_MUST_CHECK
+qg_status result_write(int dir, const char *path, const char *object, size_t n);
 
 /* Writes every member that result_read needs. */
 void      result_put(json *j, const result *r);

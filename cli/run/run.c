@@ -23,9 +23,11 @@
  *
  * A full disk or a lost write permission has the same effect as a kill, with a message.
  */
+#include "cli/print.h"
 #include "cli/run/report.h"
 #include "cli/run/run.h"
 #include "core/io/number.h"
+#include "core/io/safetensors.h"
 #include "layers/layer.h"
 
 #include <errno.h>
@@ -36,7 +38,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,7 +45,9 @@
 static const char *const files[RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
                                               "best.safetensors" };
 
-#define FORMAT "qgrad 1"
+/* Files of FORMAT have a checksum; those of FORMAT_BEFORE have a digest of their weights, or, if they are older, nothing. */
+#define FORMAT        "qgrad 2"
+#define FORMAT_BEFORE "qgrad 1"
 
 /* --- the directory ------------------------------------------------------------------------ */
 
@@ -58,11 +61,14 @@ qg_status run_paths_of(const char *dir, run_paths *p)
     return status;
 }
 
-static bool holds_run(const run *r)
+qg_status run_has(const run *r, run_file f, bool *has) { return qg_file_exists_in(r->lock, r->paths.file[f], has); }
+
+static qg_status holds_run(const run *r, bool *holds)
 {
-    bool found = false;
-    for (int i = 0; i < RUN_FILES; i++) found |= path_exists(r->paths.file[i]);
-    return found;
+    qg_status status = QG_OK;
+    *holds           = false;
+    for (run_file f = 0; f < RUN_FILES && !status && !*holds; f++) status = run_has(r, f, holds);
+    return status;
 }
 
 qg_status run_check_place(const run *r)
@@ -80,12 +86,10 @@ static qg_status lock(run *r)
 {
     const int fd = open(r->paths.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return qg_fail(QG_EIO, "%s: %s", r->paths.dir, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
-        const int why = errno;
+    const qg_status status = path_lock(fd, r->paths.dir, false);
+    if (status) {
         close(fd);
-        if (why == EWOULDBLOCK)
-            return qg_fail(QG_ESTATE, "%s is locked: another process is training in it", r->paths.dir);
-        return qg_fail(QG_EIO, "cannot lock %s: %s", r->paths.dir, strerror(why));
+        return status == QG_ESTATE ? qg_fail(status, "%s is locked: another process is training in it", r->paths.dir) : status;
     }
     r->lock = fd;
     return run_check_place(r);      /* --force may have moved it between open and flock */
@@ -101,32 +105,30 @@ static qg_status move_aside(const char *dir)
         if (path_exists(old)) continue;
         if (rename(dir, old))
             return qg_fail(QG_EIO, "cannot rename %s to %s: %s", dir, old, strerror(errno));
-        fprintf(stderr, "qgrad: renamed the run in %s to %s\n", dir, old);
+        print_safe(stderr, "qgrad: renamed the run in %s to %s\n", dir, old);
         return QG_OK;
     }
     return qg_fail(QG_ESTATE, "%s.old to %s.old-9999 all exist", dir, dir);
 }
 
-/* Removes the temporary files of a process that was killed while writing. */
+/* Removes the temporary files of a process that was killed while writing.  Only the holder of the lock writes here. */
 static void sweep(const run *r)
 {
-    for (int i = 0; i < RUN_FILES; i++) {
-        char path[PATH_BYTES + 8];
-        snprintf(path, sizeof path, "%s.tmp", r->paths.file[i]);
-        unlink(path);
-    }
+    for (int i = 0; i < RUN_FILES; i++) qg_file_sweep_in(r->lock, r->paths.file[i]);
 }
 
 qg_status run_claim(run *r, run_mode mode)
 {
+    bool      holds  = false;
     qg_status status = path_make(r->paths.dir, &r->created);
     if (!status) status = lock(r);
-    if (!status && mode == RUN_NEW && holds_run(r))
+    if (!status) status = holds_run(r, &holds);
+    if (!status && mode == RUN_NEW && holds)
         return qg_fail(QG_ESTATE, "%s already contains a run; --resume continues it, --force renames it",
                        r->paths.dir);
-    if (!status && mode == RUN_FORCE && holds_run(r)) {
+    if (!status && mode == RUN_FORCE && holds) {
         const int old = r->lock;
-        r->lock       = -1;
+        r->lock       = QG_BY_PATH;
         status        = move_aside(r->paths.dir);
         if (!status) status = path_make(r->paths.dir, &r->created);
         if (!status) status = lock(r);
@@ -156,8 +158,10 @@ static const field fields[] = {
 
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static void note(qg_state *s, const run *r, const char *kind)
+static void note(qg_state *s, const run *r)
 {
+    const char *kind = s == r->best ? "weights" : "checkpoint";
+
     const qg_shape in  = qg_net_layer(r->net, 0)->in;
     const qg_shape out = qg_net_layer(r->net, qg_net_layers(r->net) - 1)->out;
     char           image[48], classes[16];
@@ -187,7 +191,7 @@ qg_status run_compose(run *r, config *c)
     if (!r->identity || !r->last || !r->best)
         return qg_fail(QG_EMEM, "out of memory for the checkpoint");
     qg_net_state(r->net, r->best);
-    note(r->best, r, "weights");
+    note(r->best, r);
     qg_net_state(r->net, r->last);
     qg_optim_state(r->optim, r->last);
     code_stats_state(&r->code_stats, r->last);
@@ -195,42 +199,43 @@ qg_status run_compose(run *r, config *c)
         qg_state_add(
             r->last, fields[i].name,
             (qg_array){ .dtype = fields[i].dtype, .data = (char *)&r->record + fields[i].offset });
-    note(r->last, r, "checkpoint");
+    note(r->last, r);
     return QG_OK;
 }
 
 /* Whether none of the files exist that a run writes after its first checkpoint. */
 static qg_status check_unbegun(const run *r)
 {
-    bool            begun;
-    const qg_status status = metrics_has_rows(r->paths.file[RUN_METRICS], &begun);
-    begun |= path_exists(r->paths.file[RUN_RESULT]) || path_exists(r->paths.file[RUN_BEST]);
+    bool      begun;
+    qg_status status = metrics_has_rows(r->lock, r->paths.file[RUN_METRICS], &begun);
+    if (!status && !begun) status = run_has(r, RUN_RESULT, &begun);
+    if (!status && !begun) status = run_has(r, RUN_BEST, &begun);
     if (status || !begun) return status;
     return qg_fail(QG_ESTATE, "%s cannot be resumed: its last.safetensors is missing; --force starts again", r->paths.dir);
 }
 
 qg_status run_create(run *r)
 {
+    bool      had;
     qg_status status = check_unbegun(r);
     if (!status) status = run_check_place(r);
+    if (!status) status = run_has(r, RUN_CONFIG, &had);
     if (status) return status;
-    const bool had = path_exists(r->paths.file[RUN_CONFIG]);
-    status = config_write(r->config, r->paths.file[RUN_CONFIG]);
+    status = config_write(r->config, r->lock, r->paths.file[RUN_CONFIG]);
     if (!status) status = run_cut_metrics(r);
     if (!status) status = run_save(r);
     if (!status) return QG_OK;
     char why[512];
     snprintf(why, sizeof why, "%s", qg_errmsg());
-    if (run_check_place(r)) return qg_fail(status, "%s", why);      /* the path now names another directory */
-    for (int i = 0; i < 2 && !had; i++)         /* else the same command would find a run here */
-        unlink(r->paths.file[i]);
-    if (r->created) rmdir(r->paths.dir);
-    return status;
+    /* Else the same command would find a run here.  The checkpoint is there if its directory could not be flushed, and
+     * goes first, since no run continues from a checkpoint alone. */
+    static const run_file made[] = { RUN_LAST, RUN_METRICS, RUN_CONFIG };
+    for (int i = 0; i < 3 && !had; i++) qg_file_remove_in(r->lock, r->paths.file[made[i]]);
+    if (r->created && !run_check_place(r)) rmdir(r->paths.dir);
+    return qg_fail(status, "%s", why);
 }
 
 /* --- loading ------------------------------------------------------------------------------ */
-
-bool run_has_checkpoint(const run *r) { return path_exists(r->paths.file[RUN_LAST]); }
 
 /* Checks that said, the configuration recorded in the file, is that of this run. */
 static qg_status check_identity(const run *r, const char *said, const char *path)
@@ -247,16 +252,17 @@ static qg_status check_identity(const run *r, const char *said, const char *path
     return status;
 }
 
-/* Checks that the file that s was loaded from belongs to this run's configuration. */
-static qg_status check_recipe(const run *r, const qg_state *s, const char *path)
+/* Checks the notes of a file: it belongs to this run's configuration, and has the checksum that its format demands. */
+static qg_status check_notes(const run *r, const char *format, const char *said, const char *checksum, const char *path)
 {
-    const char *format = qg_state_noted(s, "format"), *said = qg_state_noted(s, "recipe");
-    if (!format || !said || strcmp(format, FORMAT))
+    const bool current = format && !strcmp(format, FORMAT);
+    if (!said || (!current && (!format || strcmp(format, FORMAT_BEFORE))))
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
+    if (current && !checksum) return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
     return check_identity(r, said, path);
 }
 
-/* Checks that the weights just loaded are those that were saved.  Older versions recorded no digest. */
+/* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
 static qg_status check_digest(const run *r, const qg_state *s, const char *path)
 {
     const char *noted = qg_state_noted(s, "digest");
@@ -269,13 +275,14 @@ static qg_status check_digest(const run *r, const qg_state *s, const char *path)
 static qg_status check_record(const run *r, const char *path)
 {
     const run_record *at   = &r->record;
-    const double      seed = (double)r->config->recipe.seed;
+    const double      seed = (double)r->config->recipe.seed, steps = (double)qg_optim_steps(r->optim);
     const struct {
         const char *name;
         double      value, least, most;
     } of[] = { { "seed", (double)at->seed, seed, seed },
                { "epoch", (double)at->epoch, 0, r->config->recipe.epochs },
                { "best_epoch", (double)at->best_epoch, 0, (double)at->epoch },
+               { "steps", (double)at->steps, steps, steps },
                { "correct", (double)at->correct, 0, (double)at->images },
                { "loss", at->loss, -DBL_MAX, DBL_MAX },
                { "test_accuracy", at->test_accuracy, 0, 1 },
@@ -286,12 +293,42 @@ static qg_status check_record(const run *r, const char *path)
     return QG_OK;
 }
 
+/* The arrays do not fit this run's net: because config.toml is that of another run, or else for the reason that is told
+ * already. */
+static qg_status explain_misfit(const run *r, const char *path)
+{
+    qg_archive *a;
+    qg_status   status = qg_safetensors_open(r->lock, path, &a);
+    if (status) return status;
+    const char *said = qg_archive_noted(a, "recipe");
+    if (said) status = check_identity(r, said, path);
+    qg_archive_free(a);
+    return status ? status : QG_ESHAPE;
+}
+
 /* Loads everything in s and checks that it belongs to this run and is undamaged. */
 static qg_status load(run *r, qg_state *s, const char *path)
 {
-    qg_status status = qg_state_load(s, path);
-    if (!status) status = check_recipe(r, s, path);
-    return status ? status : check_digest(r, s, path);
+    qg_status status = qg_state_load_in(s, r->lock, path);
+    if (status == QG_ESHAPE) status = explain_misfit(r, path);
+    if (!status)
+        status = check_notes(r, qg_state_noted(s, "format"), qg_state_noted(s, "recipe"),
+                             qg_state_noted(s, QG_SAFETENSORS_CHECKSUM), path);
+    if (!status) status = check_digest(r, s, path);
+    if (status) return status;
+    qg_state_note(s, "digest", NULL);           /* the file is saved again as one of this format */
+    note(s, r);
+    return QG_OK;
+}
+
+/* Checks the rows up to the checkpoint.  Files of FORMAT_BEFORE do not say what they were. */
+static qg_status check_metrics(const run *r, const char *path)
+{
+    const char *noted = qg_state_noted(r->last, "metrics");
+    char        found[17];
+    metrics_digest(&r->metrics, found);
+    if (!noted || !strcmp(noted, found)) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: is damaged: its first %d rows are not those that the run wrote", path, r->metrics.epochs);
 }
 
 qg_status run_load(run *r)
@@ -302,29 +339,33 @@ qg_status run_load(run *r)
     if (status) return status;
     code_stats_loaded(&r->code_stats);
     metrics_end(&r->metrics);
-    return metrics_read(&r->metrics, r->paths.file[RUN_METRICS], (int)r->record.epoch);
+    path   = r->paths.file[RUN_METRICS];
+    status = metrics_read(&r->metrics, r->lock, path, (int)r->record.epoch);
+    return status ? status : check_metrics(r, path);
 }
 
 qg_status run_keep_config(run *r, bool anew)
 {
-    const char *path = r->paths.file[RUN_CONFIG];
-    return path_exists(path) && !anew ? QG_OK : config_write(r->config, path);
+    bool            has;
+    const qg_status status = run_has(r, RUN_CONFIG, &has);
+    return status || (has && !anew) ? status : config_write(r->config, r->lock, r->paths.file[RUN_CONFIG]);
 }
 
 /* It is ahead of the checkpoint if the run was killed between the two writes; the epoch is then repeated. */
 qg_status run_check_best(const run *r)
 {
     const char *path   = r->paths.file[RUN_BEST];
-    qg_status   status = QG_OK;
+    qg_archive *a;
     if (r->record.best_epoch == 0) return QG_OK;
-    qg_archive *a = qg_archive_open(path);
-    if (!a) return qg_errcode();
+    qg_status status = qg_state_open_in(r->best, r->lock, path, &a);
+    if (status) return status;
     const char *epoch = qg_archive_noted(a, "epoch");
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
         status = qg_fail(QG_EFORMAT, "%s: is from epoch %s, but the best was epoch %" PRIu64, path, epoch ? epoch : "unknown",
                          r->record.best_epoch);
-    const char *said = qg_archive_noted(a, "recipe");
-    if (!status) status = check_identity(r, said ? said : "", path);
+    if (!status)
+        status = check_notes(r, qg_archive_noted(a, "format"), qg_archive_noted(a, "recipe"),
+                             qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM), path);
     qg_archive_free(a);
     return status;
 }
@@ -344,10 +385,10 @@ static qg_status parse_size(const char *path, const char *size, const char *coun
 qg_status run_noted_size(const run *r, run_file f, qg_shape *image, int *classes)
 {
     const char *path   = r->paths.file[f];
-    qg_status   status = QG_OK;
-    qg_archive *a      = qg_archive_open(path);
+    qg_archive *a;
+    qg_status   status = qg_safetensors_open(r->lock, path, &a);     /* the notes are in the header */
     *classes           = 0;
-    if (!a) return qg_errcode();
+    if (status) return status;
     const char *size = qg_archive_noted(a, "image"), *count = qg_archive_noted(a, "classes");
     if (size && count) status = parse_size(path, size, count, image, classes);
     qg_archive_free(a);
@@ -373,25 +414,23 @@ qg_status run_save(run *r)
 {
     char            digest[17];
     const qg_status status = run_check_place(r);
-    report_digest(r->net, digest);
-    qg_state_note(r->last, "digest", digest);
-    return status ? status : qg_state_save(r->last, r->paths.file[RUN_LAST]);
+    metrics_digest(&r->metrics, digest);
+    qg_state_note(r->last, "metrics", digest);
+    return status ? status : qg_state_save_in(r->last, r->lock, r->paths.file[RUN_LAST]);
 }
 
-qg_status run_cut_metrics(run *r) { return metrics_write(&r->metrics, r->paths.file[RUN_METRICS]); }
+qg_status run_cut_metrics(run *r) { return metrics_write(&r->metrics, r->lock, r->paths.file[RUN_METRICS]); }
 
 static qg_status save_best(run *r)
 {
     char text[32];
-    report_digest(r->net, text);
-    qg_state_note(r->best, "digest", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
     qg_state_note(r->best, "epoch", text);
     snprintf(text, sizeof text, "%" PRIu64, r->record.steps);
     qg_state_note(r->best, "steps", text);
     qg_number_print(text, 9, r->record.best_accuracy);
     qg_state_note(r->best, "test_accuracy", text);
-    return qg_state_save(r->best, r->paths.file[RUN_BEST]);
+    return qg_state_save_in(r->best, r->lock, r->paths.file[RUN_BEST]);
 }
 
 qg_status run_add_epoch(run *r, metrics_row row, bool better)
@@ -414,5 +453,5 @@ void run_end(run *r)
     qg_net_free(r->net);
     free(r->identity);
     if (r->lock >= 0) close(r->lock);
-    *r = (run){ .lock = -1 };
+    *r = (run){ .lock = QG_BY_PATH };
 }

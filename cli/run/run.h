@@ -32,7 +32,7 @@ const char *run_file_name(run_file f);      /* "last.safetensors" */
 
 typedef struct run {
     run_paths  paths;
-    int        lock;                        /* the directory, locked; -1: not claimed */
+    int        lock;                        /* the directory, locked; QG_BY_PATH: not claimed */
     bool       created;                     /* by this process */
     config    *config;                      /* of the run, resolved; borrowed */
     char      *identity;                    /* the part of it that checkpoints contain, as text */
@@ -65,11 +65,13 @@ qg_status run_compose(run *r, config *c);
 QG_MUST_CHECK
 qg_status run_create(run *r);
 
-bool      run_has_checkpoint(const run *r);
+/* *has: the locked directory, or else paths.dir, contains f.  Fails with QG_EIO. */
+QG_MUST_CHECK
+qg_status run_has(const run *r, run_file f, bool *has);
 
 /* Loads the run from last.safetensors and reads metrics.csv up to the checkpoint.  The files do not change until the
- * run continues.  Fails as qg_state_load, and with QG_EARG if the files belong to a run with another
- * configuration. */
+ * run continues.  Fails as qg_state_load, with QG_EFORMAT if a file is damaged or from an unknown version, and with
+ * QG_EARG if the files belong to a run with another configuration. */
 QG_MUST_CHECK
 qg_status run_load(run *r);
 QG_MUST_CHECK
@@ -93,8 +95,9 @@ qg_status run_load_weights(run *r, run_file f);
 QG_MUST_CHECK qg_status run_add_epoch(run *r, metrics_row row, bool better);
 QG_MUST_CHECK qg_status run_save(run *r);           /* the checkpoint */
 
-/* Checks, before every write, that the path still names the locked directory; another run may have replaced it.
- * Fails with QG_ESTATE, QG_EIO. */
+/* Checks, before every write, that the path still names the locked directory, so that a run ends when its directory was
+ * moved.  The files do not depend on this: all are in the locked directory, wherever it is.  Fails with QG_ESTATE,
+ * QG_EIO. */
 QG_MUST_CHECK qg_status run_check_place(const run *r);
 QG_MUST_CHECK qg_status run_cut_metrics(run *r);    /* once, when a loaded run continues */
 

@@ -1,5 +1,6 @@
 #include "core/io/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -12,14 +13,95 @@
 /* Headers are written a few bytes at a time; a system call each would dominate. */
 enum { BUFFER_BYTES = 1 << 16, REASON_BYTES = 128 };
 
+/* The name of a temporary file is that of the file and a dot, the process, a hyphen, a number, and this. */
+static const char TEMPORARY[] = ".tmp";
+enum { MOST_NUMBERS = 10000, SUFFIX_BYTES = 48 };
+
 struct qg_file {
-    char         *path, *tmp;
+    int           dir;
+    char         *path, *tmp;              /* tmp: as names in dir */
     int           fd;                      /* -1: not open */
     bool          failed;
     char          reason[REASON_BYTES];    /* of the first failure */
     size_t        used;                    /* bytes of buffer */
     unsigned char buffer[BUFFER_BYTES];
 };
+
+/* --- directories -------------------------------------------------------------------------- */
+
+/* dir and path as openat and its like want them. */
+static int at_of(int dir) { return dir < 0 ? AT_FDCWD : dir; }
+
+static const char *name_of(int dir, const char *path)
+{
+    const char *slash = dir < 0 ? NULL : strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Opens the directory that contains path; -1 on error. */
+static int open_parent(int dir, const char *path)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    if (dir >= 0) return openat(dir, ".", flags);
+    const char  *slash = strrchr(path, '/');
+    const size_t n     = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    char        *copy  = n ? strndup(path, n) : NULL;
+    const int    fd    = n && !copy ? -1 : open(n ? copy : ".", flags);
+    free(copy);
+    return fd;
+}
+
+/* These errors are no failure.  EINVAL, ENOTSUP: this file system cannot flush a directory.  EACCES: the directory may be
+ * written but not read, so it cannot be opened to be flushed. */
+static bool cannot_flush(int why) { return why == EINVAL || why == ENOTSUP || why == EACCES; }
+
+qg_status qg_file_flush_name_in(int dir, const char *path)
+{
+    const int  fd     = open_parent(dir, path);
+    const bool failed = (fd < 0 || fsync(fd)) && !cannot_flush(errno);
+    const int  reason = errno;
+    if (fd >= 0) close(fd);
+    if (!failed) return QG_OK;
+    return qg_fail(QG_EIO, "cannot flush the directory of '%s': %s", path, strerror(reason));
+}
+
+qg_status qg_file_exists_in(int dir, const char *path, bool *exists)
+{
+    struct stat s;
+    const bool  found = fstatat(at_of(dir), name_of(dir, path), &s, AT_SYMLINK_NOFOLLOW) == 0;
+    *exists           = found || (errno != ENOENT && errno != ENOTDIR);
+    return found == *exists ? QG_OK : qg_fail(QG_EIO, "cannot find out whether '%s' exists: %s", path, strerror(errno));
+}
+
+void qg_file_remove_in(int dir, const char *path) { unlinkat(at_of(dir), name_of(dir, path), 0); }
+
+/* Whether a temporary file of name is called that: .12-0.tmp or .tmp follows name. */
+static bool is_temporary(const char *entry, const char *name, size_t length)
+{
+    static const char digits[] = "0123456789";
+    if (strncmp(entry, name, length)) return false;
+    const char *rest = entry + length;
+    if (strcmp(rest, TEMPORARY) == 0) return true;
+    const size_t process = *rest == '.' ? strspn(rest + 1, digits) : 0;
+    if (!process || rest[1 + process] != '-') return false;
+    rest += 2 + process;
+    const size_t number = strspn(rest, digits);
+    return number && strcmp(rest + number, TEMPORARY) == 0;
+}
+
+void qg_file_sweep_in(int dir, const char *path)
+{
+    const int    fd     = open_parent(dir, path);
+    DIR         *list   = fd < 0 ? NULL : fdopendir(fd);
+    const char  *slash  = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t length = strlen(name);
+    if (!list && fd >= 0) close(fd);
+    for (const struct dirent *e; list && (e = readdir(list));)
+        if (is_temporary(e->d_name, name, length)) unlinkat(fd, e->d_name, 0);
+    if (list) closedir(list);
+}
+
+/* --- reading ------------------------------------------------------------------------------ */
 
 /* Reads until n bytes or the end of the file; -1 on error. */
 static int read_fully(int fd, unsigned char *to, size_t n, size_t *got)
@@ -51,12 +133,12 @@ static qg_status measure(qg_reader *r)
     return QG_OK;
 }
 
-qg_status qg_reader_open(qg_reader *r, const char *path)
+qg_status qg_reader_open_in(qg_reader *r, int dir, const char *path)
 {
     *r = (qg_reader){ .path = path, .descriptor = -1 };
     if (!path) return qg_fail(QG_EARG, "the path of a file to read is NULL");
     /* Without O_NONBLOCK, open would wait for the writer of a pipe. */
-    r->descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    r->descriptor = openat(at_of(dir), name_of(dir, path), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (r->descriptor < 0) return qg_fail(QG_EIO, "cannot open '%s': %s", path, strerror(errno));
     const qg_status s = measure(r);
     if (s) qg_reader_close(r);
@@ -96,14 +178,21 @@ static qg_status read_all(qg_reader *r, size_t limit, unsigned char **bytes, siz
     return QG_OK;
 }
 
-qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
+qg_status qg_file_read_in(int dir, const char *path, size_t limit, unsigned char **bytes, size_t *n)
 {
     qg_reader r;
-    qg_status s = qg_reader_open(&r, path);
+    qg_status s = qg_reader_open_in(&r, dir, path);
     if (!s) s = read_all(&r, limit, bytes, n);
     qg_reader_close(&r);
     return s;
 }
+
+qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
+{
+    return qg_file_read_in(QG_BY_PATH, path, limit, bytes, n);
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
 
 static void give_up(qg_file *f, const char *reason)
 {
@@ -112,36 +201,47 @@ static void give_up(qg_file *f, const char *reason)
     snprintf(f->reason, sizeof f->reason, "%s", reason);
 }
 
-qg_file *qg_file_begin(const char *path)
+/* O_EXCL: no other writer has this name, and a link planted under it is not followed. */
+static void open_temporary(qg_file *f, const char *name)
 {
-    const size_t length = strlen(path);
-    qg_file     *f      = malloc(sizeof *f + 2 * length + sizeof ".tmp" + 1);
+    const size_t n = strlen(name);
+    memcpy(f->tmp, name, n);
+    errno = EEXIST;
+    for (int i = 0; i < MOST_NUMBERS && f->fd < 0 && errno == EEXIST; i++) {
+        snprintf(f->tmp + n, SUFFIX_BYTES, ".%ld-%d%s", (long)getpid(), i, TEMPORARY);
+        f->fd = openat(at_of(f->dir), f->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    if (f->fd < 0) give_up(f, strerror(errno));
+}
+
+qg_file *qg_file_begin_in(int dir, const char *path)
+{
+    const size_t length = strlen(path) + 1;
+    qg_file     *f      = malloc(sizeof *f + 2 * length + SUFFIX_BYTES);
     if (!f) {
         qg_fail(QG_EMEM, "out of memory: a buffer to write '%s'", path);
         return NULL;
     }
+    f->dir       = dir;
     f->path      = (char *)(f + 1);
-    f->tmp       = f->path + length + 1;
+    f->tmp       = f->path + length;
     f->fd        = -1;
     f->failed    = false;
     f->used      = 0;
     f->reason[0] = '\0';
-    memcpy(f->path, path, length + 1);
-    memcpy(f->tmp, path, length);
-    memcpy(f->tmp + length, ".tmp", sizeof ".tmp");
+    memcpy(f->path, path, length);
 
     /* Renaming over a device or a pipe would replace the node itself. */
+    const char *name = name_of(dir, path);
     struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+    if (fstatat(at_of(dir), name, &st, 0) == 0 && !S_ISREG(st.st_mode))
         give_up(f, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "not a regular file");
-        return f;
-    }
-    /* O_EXCL after unlink, not O_TRUNC: a link planted under this name is removed, not followed. */
-    unlink(f->tmp);
-    f->fd = open(f->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (f->fd < 0) give_up(f, strerror(errno));
+    else
+        open_temporary(f, name);
     return f;
 }
+
+qg_file *qg_file_begin(const char *path) { return qg_file_begin_in(QG_BY_PATH, path); }
 
 static void write_fully(qg_file *f, const unsigned char *from, size_t n)
 {
@@ -175,27 +275,11 @@ void qg_file_put(qg_file *f, const void *bytes, size_t n)
     f->used += n;
 }
 
-/* A rename reaches the disk when its directory does.  EINVAL: this file system cannot flush one.  EACCES: the
- * directory may be written but not read, so nothing can be said of it. */
-static qg_status flush_directory(const qg_file *f)
-{
-    const char *slash = strrchr(f->path, '/');
-    const size_t n    = !slash ? 1 : slash == f->path ? 1 : (size_t)(slash - f->path);
-    memcpy(f->tmp, slash ? f->path : ".", n);       /* its name is no longer needed, and has the room */
-    f->tmp[n]         = '\0';
-    const int fd      = open(f->tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool failed = (fd < 0 || fsync(fd)) && errno != EINVAL && errno != EACCES;
-    const int  reason = errno;
-    if (fd >= 0) close(fd);
-    if (!failed) return QG_OK;
-    return qg_fail(QG_EIO, "cannot flush the directory of '%s': %s", f->path, strerror(reason));
-}
-
 static void close_and_remove(qg_file *f)
 {
     if (f->fd >= 0) {
         close(f->fd);
-        unlink(f->tmp);
+        unlinkat(at_of(f->dir), f->tmp, 0);
     }
     free(f);
 }
@@ -205,14 +289,15 @@ qg_status qg_file_commit(qg_file *f)
     if (!f) return QG_EMEM;
     flush(f);
     if (!f->failed && fsync(f->fd)) give_up(f, strerror(errno));
-    if (!f->failed && rename(f->tmp, f->path)) give_up(f, strerror(errno));
+    const int at = at_of(f->dir);
+    if (!f->failed && renameat(at, f->tmp, at, name_of(f->dir, f->path))) give_up(f, strerror(errno));
     if (f->failed) {
         const qg_status s = qg_fail(QG_EIO, "cannot write '%s': %s", f->path, f->reason);
         close_and_remove(f);
         return s;
     }
     close(f->fd);
-    const qg_status s = flush_directory(f);
+    const qg_status s = qg_file_flush_name_in(f->dir, f->path);     /* a rename reaches the disk when its directory does */
     free(f);
     return s;
 }

@@ -2,14 +2,21 @@
  *
  * A file is written under another name and then renamed, so a reader finds the old bytes or the new ones and
  * never a part of either.
+ *
+ * The functions that end in _in find the file in an open directory: dir is its descriptor, and the name of the file is
+ * what follows the last slash of path, which otherwise only serves messages.  So the file is the same wherever the
+ * directory has been moved to.  With QG_BY_PATH for dir they are the functions without _in.
  */
 #ifndef QG_FILE_H
 #define QG_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/status.h"
+
+enum { QG_BY_PATH = -1 };
 
 /* The n bytes of a regular file.
  *
@@ -20,6 +27,8 @@
  */
 QG_MUST_CHECK
 qg_status qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
+QG_MUST_CHECK
+qg_status qg_file_read_in(int dir, const char *path, size_t limit, unsigned char **bytes, size_t *n);
 
 /* The same file in parts, from its start.
  *
@@ -34,7 +43,7 @@ typedef struct qg_reader {
 } qg_reader;
 
 QG_MUST_CHECK
-qg_status qg_reader_open(qg_reader *r, const char *path);
+qg_status qg_reader_open_in(qg_reader *r, int dir, const char *path);
 QG_MUST_CHECK
 qg_status qg_reader_take(qg_reader *r, size_t n, void *to);         /* the next n bytes, n <= left */
 void      qg_reader_close(qg_reader *r);
@@ -45,13 +54,15 @@ void      qg_reader_close(qg_reader *r);
  *     qg_file_put(f, header, sizeof header);
  *     if (qg_file_commit(f)) ...
  *
- * The bytes go to path.tmp in the same directory.  commit flushes them to the disk, renames the file and
- * flushes the directory; discard removes path.tmp.  Either frees f.  The temporary name is always the same,
- * so the next writer replaces what a killed process left behind; a path may have one writer at a time.  A
- * path that is a symbolic link is replaced, not followed.
+ * The bytes go to a temporary file in the same directory, path.PID-N.tmp, where N is the first number from 0 that
+ * gives a new file.  commit flushes them to the disk, renames the file and flushes the directory; discard removes the
+ * temporary file.  Either frees f.  Any number of threads and processes may write the same path at the same time: the
+ * last one that commits remains.  A process that is killed leaves one temporary file for each file that it was
+ * writing; qg_file_sweep_in removes them.  A path that is a symbolic link is replaced, not followed.
  *
+ * Memory   dir is borrowed until commit or discard.
  * Fails    Sticky: the first failure of begin or put is kept and commit reports it: QG_EIO with the path and
- *          the reason, or QG_EMEM.  Then path.tmp is gone and the old file is as it was.  begin returns NULL
+ *          the reason, or QG_EMEM.  Then the temporary file is gone and the old file is as it was.  begin returns NULL
  *          only without memory; put and discard ignore NULL, commit(NULL) is QG_EMEM.  If the directory
  *          cannot be flushed, commit fails with QG_EIO although the file is whole: a power loss may bring
  *          back the old one.  A file system that cannot flush directories is no failure, nor is a directory that
@@ -60,10 +71,25 @@ void      qg_reader_close(qg_reader *r);
 typedef struct qg_file qg_file;
 
 qg_file  *qg_file_begin(const char *path);
+qg_file  *qg_file_begin_in(int dir, const char *path);
 void      qg_file_put(qg_file *f, const void *bytes, size_t n);
 QG_MUST_CHECK
 qg_status qg_file_commit(qg_file *f);
 void      qg_file_discard(qg_file *f);
+
+/* Removes the temporary files of killed writers of path, and path.tmp, as earlier versions named theirs.  Only
+ * for a caller who knows that no other process is writing path, such as the holder of a lock. */
+void      qg_file_sweep_in(int dir, const char *path);
+
+/* Whether there is a file, or a dangling link.  Fails with QG_EIO if the system cannot tell; then *exists is true. */
+QG_MUST_CHECK
+qg_status qg_file_exists_in(int dir, const char *path, bool *exists);
+void      qg_file_remove_in(int dir, const char *path);         /* if it exists and can be removed */
+
+/* Flush the directory that contains path, so that a power loss undoes no creation or renaming there.  Fails with QG_EIO
+ * as qg_file_commit. */
+QG_MUST_CHECK
+qg_status qg_file_flush_name_in(int dir, const char *path);
 
 /* Little-endian numbers at any address, on any machine. */
 static inline uint16_t qg_get_u16(const unsigned char *p)

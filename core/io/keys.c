@@ -244,7 +244,7 @@ static qg_status parse(const char *text, const qg_key *keys, double *value)
     for (int i = 0; i < n_keys; i++) {
         const bool effect = qg_key_has_effect(keys, i, value), written = given >> i & 1;
         if (written && !effect) return refuse_without_effect(keys, i, value);
-        if (written && check_order(keys, i, value)) return QG_EARG;
+        if (effect && check_order(keys, i, value)) return QG_EARG;
         if (!effect) value[i] = 0;
     }
     return QG_OK;

@@ -1,5 +1,6 @@
 #include "core/io/safetensors.h"
 
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #include "core/io/file.h"
 #include "core/io/grow.h"
+#include "core/io/hash.h"
 #include "core/io/json.h"
 #include "core/io/utf8.h"
 
@@ -24,7 +26,45 @@ struct qg_archive {
     size_t          count;
     qg_note        *notes;
     size_t          note_count;
+    const char     *checksum;        /* of the data, as the file has it; NULL: a file without a checksum */
 };
+
+/* --- the checksum ------------------------------------------------------------------------- */
+
+/* Its value is the prefix, the hash of the header, a space, and the hash of the data, each with 16 digits.  They hash the
+ * contents, not the bytes of the file: another program may write the same entries in another order. */
+enum { HASH_BYTES = sizeof QG_SAFETENSORS_HASH - 1, DIGITS = 16, HASH_TEXT = HASH_BYTES + 2 * DIGITS + 2 };
+
+static bool is_checksum(const char *key) { return strcmp(key, QG_SAFETENSORS_CHECKSUM) == 0; }
+
+static uint64_t hash_text(uint64_t h, const char *text) { return qg_hash_words(h, text, strlen(text)); }
+
+/* The lists are sorted by name and by key. */
+static uint64_t hash_header(const qg_named_array *entries, size_t count, const qg_note *notes, size_t note_count)
+{
+    uint64_t h = QG_HASH_BASIS;
+    for (size_t i = 0; i < note_count; i++)
+        if (!is_checksum(notes[i].key)) h = hash_text(hash_text(h, notes[i].key), notes[i].value);
+    h = qg_hash_word(h, count);
+    for (size_t i = 0; i < count; i++) {
+        const qg_named_array *e = &entries[i];
+        h = hash_text(hash_text(h, e->name), e->dtype);
+        h = qg_hash_words(h, e->array.dims, (size_t)e->array.rank * sizeof *e->array.dims);
+    }
+    return h;
+}
+
+static uint64_t hash_data(const qg_named_array *entries, size_t count)
+{
+    uint64_t h = QG_HASH_BASIS;
+    for (size_t i = 0; i < count; i++) h = qg_hash_words(h, entries[i].array.data, entries[i].bytes);
+    return h;
+}
+
+static qg_status damaged(const qg_archive *a, const char *what)
+{
+    return qg_fail(QG_EFORMAT, "'%s' is damaged, or was changed by another program: its checksum %s", a->file.path, what);
+}
 
 /* --- the header --------------------------------------------------------------------------- */
 
@@ -219,6 +259,30 @@ static qg_status check_layout(qg_archive *a)
     return QG_OK;
 }
 
+/* Finds the checksum and compares its first part, the hash of the header. */
+static qg_status check_header(qg_archive *a)
+{
+    const char *found = qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM);
+    char        text[HASH_TEXT];
+    for (size_t i = 0; i < a->note_count; i++)
+        if (!is_checksum(a->notes[i].key) && !strncmp(a->notes[i].value, QG_SAFETENSORS_HASH, HASH_BYTES))
+            return damaged(a, "has another name");
+    if (!found) return QG_OK;
+    const int n = snprintf(text, sizeof text, QG_SAFETENSORS_HASH "%016" PRIx64 " ",
+                           hash_header(a->entries, a->count, a->notes, a->note_count));
+    if (strncmp(found, text, (size_t)n)) return damaged(a, "is not that of its names, shapes and notes");
+    a->checksum = found + n;
+    return QG_OK;
+}
+
+static qg_status check_data(const qg_archive *a)
+{
+    char text[DIGITS + 1];
+    if (!a->checksum) return QG_OK;
+    snprintf(text, sizeof text, "%016" PRIx64, hash_data(a->entries, a->count));
+    return strcmp(a->checksum, text) ? damaged(a, "is not that of its arrays") : QG_OK;
+}
+
 static qg_status read_header(qg_archive *a)
 {
     const char   *path = a->file.path;
@@ -239,14 +303,16 @@ static qg_status read_header(qg_archive *a)
     if (!qg_utf8_valid((const char *)a->header, (size_t)length))
         return qg_fail(QG_EFORMAT, "'%s' is malformed: its header is not UTF-8", path);
     qg_json j = { .path = path, .start = a->header, .at = a->header, .end = a->header + length };
-    return read_lists(&j, a) ? check_layout(a) : j.status;
+    if (!read_lists(&j, a)) return j.status;
+    s = check_layout(a);
+    return s ? s : check_header(a);
 }
 
-qg_status qg_safetensors_open(const char *path, qg_archive **archive)
+qg_status qg_safetensors_open(int dir, const char *path, qg_archive **archive)
 {
     qg_archive *a = calloc(1, sizeof *a);
     if (!a) return qg_fail(QG_EMEM, "out of memory: an archive for '%s'", path ? path : "");
-    qg_status s = qg_reader_open(&a->file, path);
+    qg_status s = qg_reader_open_in(&a->file, dir, path);
     if (!s) s = read_header(a);
     if (s) qg_archive_free(a);
     else *archive = a;
@@ -274,13 +340,13 @@ qg_status qg_safetensors_load(qg_archive *a)
     }
     if (a->count) qsort(a->entries, a->count, sizeof *a->entries, by_name);
     qg_reader_close(&a->file);
-    return s;
+    return s ? s : check_data(a);
 }
 
 qg_archive *qg_archive_open(const char *path)
 {
     qg_archive *a = NULL;
-    if (qg_safetensors_open(path, &a)) return NULL;
+    if (qg_safetensors_open(QG_BY_PATH, path, &a)) return NULL;
     if (!qg_safetensors_load(a)) return a;
     qg_archive_free(a);
     return NULL;
@@ -330,6 +396,7 @@ typedef struct list {
     size_t          count;
     const qg_note  *notes;
     size_t          note_count;
+    char            checksum[HASH_TEXT];
 } list;
 
 /* Where the header goes.  Its length precedes it in the file, so the header is first put without a file, to measure it. */
@@ -377,6 +444,13 @@ static void put_string(sink *out, const char *text)
     put(out, "\"");
 }
 
+static void put_note(sink *out, const char *key, const char *value)
+{
+    put_string(out, key);
+    put(out, ":");
+    put_string(out, value);
+}
+
 static void put_entry(sink *out, const qg_named_array *e, size_t offset)
 {
     put_string(out, e->name);
@@ -410,17 +484,16 @@ static size_t put_header(const list *l, qg_file *file)
 {
     sink   out    = { .file = file };
     size_t offset = 0;
-    put(&out, "{");
-    if (l->note_count) put(&out, "\"" QG_SAFETENSORS_METADATA "\":{");
+    put(&out, "{\"" QG_SAFETENSORS_METADATA "\":{");
+    put_note(&out, QG_SAFETENSORS_CHECKSUM, l->checksum);
     for (size_t i = 0; i < l->note_count; i++) {
-        if (i) put(&out, ",");
-        put_string(&out, l->notes[i].key);
-        put(&out, ":");
-        put_string(&out, l->notes[i].value);
+        if (is_checksum(l->notes[i].key)) continue;             /* of the file that the notes are from */
+        put(&out, ",");
+        put_note(&out, l->notes[i].key, l->notes[i].value);
     }
-    if (l->note_count) put(&out, "}");
+    put(&out, "}");
     for (const qg_named_array *e = NULL; (e = next_in_file(l, e));) {
-        if (out.n > 1) put(&out, ",");
+        put(&out, ",");
         put_entry(&out, e, offset);
         offset += e->bytes;
     }
@@ -429,17 +502,19 @@ static size_t put_header(const list *l, qg_file *file)
     return out.n;
 }
 
-qg_status qg_safetensors_write(const char *path, const qg_named_array *entries, size_t count,
+qg_status qg_safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
                                const qg_note *notes, size_t note_count)
 {
-    const list   l      = { entries, count, notes, note_count };
+    list l = { entries, count, notes, note_count, "" };
+    snprintf(l.checksum, sizeof l.checksum, QG_SAFETENSORS_HASH "%016" PRIx64 " %016" PRIx64,
+             hash_header(entries, count, notes, note_count), hash_data(entries, count));
     const size_t length = put_header(&l, NULL);
     if (length > MAX_HEADER)
         return qg_fail(QG_EARG, "cannot write '%s': its header has %zu bytes, must be %d at most",
                        path, length, MAX_HEADER);
     unsigned char prefix[8];
     qg_put_u64(prefix, length);
-    qg_file *file = qg_file_begin(path);
+    qg_file *file = qg_file_begin_in(dir, path);
     qg_file_put(file, prefix, sizeof prefix);
     put_header(&l, file);
     for (const qg_named_array *e = NULL; (e = next_in_file(&l, e));)

@@ -6,16 +6,32 @@
 
 #define QG_SAFETENSORS_METADATA "__metadata__"
 
+/* The key of the checksum, and the prefix of its value.  Either shows that a file has a checksum, so a flipped bit in the
+ * other is noticed. */
+#define QG_SAFETENSORS_CHECKSUM "qgrad-checksum"
+#define QG_SAFETENSORS_HASH     "qgrad-hash64 "
+
+/* In all of these, dir is as in core/io/file.h. */
+
 /* qg_archive_open in two steps, so that a caller can compare names and shapes before the data take memory.
  * The first gives everything but array.data, which is NULL until the second; path must live as long. */
 QG_MUST_CHECK
-qg_status qg_safetensors_open(const char *path, qg_archive **archive);
+qg_status qg_safetensors_open(int dir, const char *path, qg_archive **archive);
 QG_MUST_CHECK
 qg_status qg_safetensors_load(qg_archive *a);
 
 /* qg_state_save.  The lists are sorted by name and by key. */
 QG_MUST_CHECK
-qg_status qg_safetensors_write(const char *path, const qg_named_array *entries, size_t count,
+qg_status qg_safetensors_write(int dir, const char *path, const qg_named_array *entries, size_t count,
                                const qg_note *notes, size_t note_count);
+
+QG_MUST_CHECK
+qg_status qg_state_save_in(const qg_state *s, int dir, const char *path);
+QG_MUST_CHECK
+qg_status qg_state_load_in(qg_state *s, int dir, const char *path);
+
+/* What qg_state_load would take over: everything is checked, and nothing is changed. */
+QG_MUST_CHECK
+qg_status qg_state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/file.h"
 #include "core/io/grow.h"
 #include "core/io/utf8.h"
 #include "core/io/safetensors.h"
@@ -130,6 +131,18 @@ static qg_status put_note(qg_note **notes, size_t *count, const char *key, const
     return QG_OK;
 }
 
+static qg_status remove_note(qg_state *s, const char *key)
+{
+    for (size_t i = 0; i < s->note_count; i++) {
+        if (strcmp(s->notes[i].key, key)) continue;
+        free((char *)s->notes[i].key);
+        free((char *)s->notes[i].value);
+        memmove(s->notes + i, s->notes + i + 1, (--s->note_count - i) * sizeof *s->notes);
+        return QG_OK;
+    }
+    return QG_OK;
+}
+
 void qg_state_refuse(qg_state *s, qg_status why)
 {
     if (s && !s->status && why) stick(s, why);
@@ -138,9 +151,12 @@ void qg_state_refuse(qg_state *s, qg_status why)
 qg_status qg_state_note(qg_state *s, const char *key, const char *value)
 {
     if (sticky(s)) return s ? s->status : QG_EMEM;
-    if (!key || !value) return stick(s, qg_fail(QG_EARG, "note '%s' is NULL", key ? key : "NULL"));
+    if (!key) return stick(s, qg_fail(QG_EARG, "a note of a state has no key"));
+    if (!value) return remove_note(s, key);
     if (!qg_utf8_valid(key, strlen(key)) || !qg_utf8_valid(value, strlen(value)))
         return stick(s, qg_fail(QG_EARG, "note '%s' is not UTF-8", key));
+    if (strcmp(key, QG_SAFETENSORS_CHECKSUM) && !strncmp(value, QG_SAFETENSORS_HASH, sizeof QG_SAFETENSORS_HASH - 1))
+        return stick(s, qg_fail(QG_EARG, "note '%s' begins with \"" QG_SAFETENSORS_HASH "\", as only a checksum may", key));
     const qg_status status = put_note(&s->notes, &s->note_count, key, value);
     return status ? stick(s, status) : QG_OK;
 }
@@ -168,13 +184,15 @@ static qg_status check_finite(const qg_named_array *entries, size_t count, const
     return QG_OK;
 }
 
-qg_status qg_state_save(const qg_state *s, const char *path)
+qg_status qg_state_save_in(const qg_state *s, int dir, const char *path)
 {
     qg_status status = sticky(s);
     if (!status && !path) return qg_fail(QG_EARG, "the path of a file to write is NULL");
     if (!status) status = check_finite(s->entries, s->count, path);
-    return status ? status : qg_safetensors_write(path, s->entries, s->count, s->notes, s->note_count);
+    return status ? status : qg_safetensors_write(dir, path, s->entries, s->count, s->notes, s->note_count);
 }
+
+qg_status qg_state_save(const qg_state *s, const char *path) { return qg_state_save_in(s, QG_BY_PATH, path); }
 
 /* A list of mismatches, cut to fit a message. */
 typedef struct report {
@@ -245,14 +263,13 @@ static qg_status compare_all(const qg_state *s, const qg_archive *a, const char 
 }
 
 /* Copies what was compared.  Everything that can fail comes before the first change. */
-static qg_status fill(qg_state *s, const qg_archive *a, const char *path)
+static qg_status fill(qg_state *s, const qg_archive *a)
 {
     size_t                n, copied = 0;
+    qg_status             status = QG_OK;
     const qg_named_array *file   = qg_archive_entries(a, &n);
-    qg_status             status = check_finite(file, n, path);
-    if (status) return status;
-    qg_note       *notes = NULL;
-    const qg_note *from  = qg_archive_notes(a, &n);
+    qg_note              *notes  = NULL;
+    const qg_note        *from   = qg_archive_notes(a, &n);
     for (size_t i = 0; i < n && !status; i++)
         status = put_note(&notes, &copied, from[i].key, from[i].value);
     if (status) {
@@ -267,14 +284,28 @@ static qg_status fill(qg_state *s, const qg_archive *a, const char *path)
     return QG_OK;
 }
 
-qg_status qg_state_load(qg_state *s, const char *path)
+qg_status qg_state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive)
+{
+    size_t      n;
+    qg_archive *a      = NULL;
+    qg_status   status = sticky(s);
+    if (!status) status = qg_safetensors_open(dir, path, &a);
+    if (!status) status = compare_all(s, a, path);
+    if (!status) status = qg_safetensors_load(a);
+    if (!status) status = check_finite(qg_archive_entries(a, &n), s->count, path);
+    if (!status) *archive = a;
+    else qg_archive_free(a);
+    return status;
+}
+
+qg_status qg_state_load_in(qg_state *s, int dir, const char *path)
 {
     qg_archive *a;
-    qg_status   status = sticky(s);
-    if (status || (status = qg_safetensors_open(path, &a))) return status;
-    status = compare_all(s, a, path);
-    if (!status) status = qg_safetensors_load(a);
-    if (!status) status = fill(s, a, path);
+    qg_status   status = qg_state_open_in(s, dir, path, &a);
+    if (status) return status;
+    status = fill(s, a);
     qg_archive_free(a);
     return status;
 }
+
+qg_status qg_state_load(qg_state *s, const char *path) { return qg_state_load_in(s, QG_BY_PATH, path); }

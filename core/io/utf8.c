@@ -1,20 +1,76 @@
 #include "core/io/utf8.h"
 
-/* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The bytes of the character at p, which is before end, and its number; 0: it is not UTF-8.
+ * RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
+static size_t character(const unsigned char *p, const unsigned char *end, uint32_t *c)
+{
+    const unsigned lead = *c = *p++;
+    if (lead < 0x80) return 1;
+    if (lead < 0xC2 || lead > 0xF4) return 0;
+    const ptrdiff_t more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    const unsigned  low  = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned  high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (end - p < more || p[0] < low || p[0] > high) return 0;
+    *c = lead & (0x3Fu >> more);
+    for (ptrdiff_t i = 0; i < more; i++) {
+        if (p[i] < 0x80 || p[i] > 0xBF) return 0;
+        *c = *c << 6 | (p[i] & 0x3Fu);
+    }
+    return (size_t)more + 1;
+}
+
 bool qg_utf8_valid(const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + n;
     while (p < end) {
-        const unsigned lead = *p++;
-        if (lead < 0x80) continue;
-        if (lead < 0xC2 || lead > 0xF4) return false;
-        const ptrdiff_t more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-        const unsigned  low  = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-        const unsigned  high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-        if (end - p < more || p[0] < low || p[0] > high) return false;
-        for (ptrdiff_t i = 1; i < more; i++)
-            if (p[i] < 0x80 || p[i] > 0xBF) return false;
-        p += more;
+        uint32_t     c;
+        const size_t bytes = character(p, end, &c);
+        if (!bytes) return false;
+        p += bytes;
     }
     return true;
+}
+
+/* A terminal acts on it instead of showing it. */
+static bool is_obeyed(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0x61C || c == 0x200E || c == 0x200F ||
+           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
+size_t qg_utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES])
+{
+    const unsigned char *p = (const unsigned char *)text;
+    uint32_t             c;
+    const size_t         bytes = character(p, p + n, &c);
+    if (!bytes) {
+        snprintf(shown, QG_SHOWN_BYTES, "\\x%02x", (unsigned)*p);
+        return 1;
+    }
+    if (is_obeyed(c)) {
+        snprintf(shown, QG_SHOWN_BYTES, "\\u%04x", (unsigned)c & 0xFFFF);
+    } else {
+        memcpy(shown, text, bytes);
+        shown[bytes] = '\0';
+    }
+    return bytes;
+}
+
+void qg_utf8_printable(const char *text, char *to, size_t bytes)
+{
+    const char *end = text + strlen(text);
+    char        shown[QG_SHOWN_BYTES];
+    while (text < end) {
+        text += qg_utf8_show(text, (size_t)(end - text), shown);
+        const size_t n = strlen(shown);
+        if (n >= bytes) break;
+        memcpy(to, shown, n);
+        to += n;
+        bytes -= n;
+    }
+    *to = '\0';
 }

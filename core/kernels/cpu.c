@@ -36,6 +36,15 @@ const char *qg_cpu_path(void)
     return "baseline";
 }
 
+const char *qg_cpu_unknown(void)
+{
+    static const char *const known[] = { "avx512", "avx2", "baseline", "" };
+    const char              *text    = getenv("QGRAD_CPU");
+    for (size_t i = 0; text && i < sizeof known / sizeof *known; i++)
+        if (!strcmp(text, known[i])) text = NULL;
+    return text;
+}
+
 const char *qg_blas_core(void)
 {
     return openblas_get_corename();

@@ -6,7 +6,7 @@
  * outside of loops, or call qg__isa there and QG_KERNELS_OF(isa, table) inside.
  *
  * The environment variable QGRAD_CPU = avx512 | avx2 | baseline selects a lower instruction set than the
- * machine's.  A higher one is ignored.
+ * machine's.  A higher one is ignored, and so is any other text: a program can ask qg_cpu_unknown for it.
  */
 #ifndef QG_CPU_H
 #define QG_CPU_H
@@ -15,6 +15,7 @@ typedef enum qg_isa { QG_ISA_BASELINE, QG_ISA_AVX2, QG_ISA_AVX512 } qg_isa;
 
 qg_isa      qg__isa(void);
 const char *qg_cpu_path(void);         /* "avx512", "avx2" or "baseline" */
+const char *qg_cpu_unknown(void);      /* the text of QGRAD_CPU if it is none of these and not empty; else NULL */
 const char *qg_blas_core(void);        /* what OpenBLAS chose: "Cooperlake" */
 
 /* The core that OpenBLAS should have chosen, or NULL if its choice is right.  OpenBLAS recognises CPUs by model

@@ -16,8 +16,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "core/status.h"
 
 enum { SPINS = 2000 };      /* some 50 us: the gaps between the loops of a step are shorter */
 
@@ -46,6 +49,8 @@ static struct blas {
     pthread_mutex_t mutex;
     int             users;          /* callers whose pieces need it to be 1 */
     int             host;           /* what it was before the first of them */
+    int             buffers;        /* that OpenBLAS is known to hold */
+    int             granted;        /* of these, to the callers */
 } blas = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static pthread_once_t    forks = PTHREAD_ONCE_INIT;
@@ -67,12 +72,11 @@ static int cores(void)
 static int default_threads(void)
 {
     const char *text = getenv("OMP_NUM_THREADS");
-    const int   n    = text ? atoi(text) : 0;
-    return n > 0 ? n : cores();
+    const long  n    = text ? strtol(text, NULL, 10) : 0;
+    return n < 1 ? cores() : n < QG_MOST_THREADS ? (int)n : QG_MOST_THREADS;
 }
 
-/* OpenBLAS takes 128 MiB of address space for each thread that multiplies; where a limit leaves none, it
- * retries forever. */
+/* OpenBLAS takes 128 MiB of address space for each thread that multiplies. */
 static int affordable(int n)
 {
     struct rlimit space;
@@ -166,6 +170,8 @@ static void forget_threads(void)
 {
     blas.mutex   = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     blas.users   = 0;
+    blas.buffers = 0;               /* those that another thread was using are lost */
+    blas.granted = 0;
     pool.mutex   = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool.wake    = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.started = 0;
@@ -178,7 +184,8 @@ static void forget_threads(void)
 
 static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget_threads); }
 
-/* Threads live as long as the process.  If one cannot be started, the pool works without it. */
+/* Threads live as long as the process.  If one cannot be started, the pool works without it, and the next loop tries
+ * again. */
 static void start_workers(int n)
 {
     pthread_attr_t attr;
@@ -221,9 +228,9 @@ static void serial(int pieces, qg_piece run, void *context)
     for (int i = 0; i < pieces; i++) run(context, i, 0);
 }
 
-void qg_parallel(int pieces, qg_piece run, void *context)
+/* On at most so many threads. */
+static void run_on(int threads, int pieces, qg_piece run, void *context)
 {
-    const int threads = qg_threads();
     if (threads == 1 || pieces < 2 || inside || atomic_flag_test_and_set(&pool.busy)) {
         serial(pieces, run, context);
         return;
@@ -236,31 +243,81 @@ void qg_parallel(int pieces, qg_piece run, void *context)
     atomic_flag_clear(&pool.busy);
 }
 
+void qg_parallel(int pieces, qg_piece run, void *context) { run_on(qg_threads(), pieces, run, context); }
+
 /* --- BLAS --------------------------------------------------------------------------------- */
 
-static void enter_blas(void)
+/* OpenBLAS maps a buffer for each product that runs at a time, and keeps it.  If it cannot, it tries again without
+ * end.  So its buffers are taken before the loop, one by one, each after a mapping of that size has succeeded. */
+#define BUFFER_BYTES ((size_t)128 << 20)
+
+#if defined(__ELF__)
+void *blas_memory_alloc(int unused) __attribute__((weak));      /* OpenBLAS exports them, without a header */
+void  blas_memory_free(void *buffer) __attribute__((weak));
+#else
+static void *(*const blas_memory_alloc)(int)   = NULL;
+static void  (*const blas_memory_free)(void *) = NULL;
+#endif
+
+static bool has_room(size_t bytes)
+{
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room != MAP_FAILED && munmap(room, bytes) == 0;
+}
+
+/* Makes OpenBLAS hold n buffers, or as many as there is room for. */
+static void take_buffers(int n)
+{
+    enum { MOST = 2 * QG_MOST_THREADS };
+    void *taken[MOST];
+    int   m = 0;
+    if (n > MOST) n = MOST;
+    if (!blas_memory_alloc || !blas_memory_free) {
+        while (n > blas.buffers && !has_room((size_t)n * BUFFER_BYTES)) n--;
+        m = n;
+    } else {
+        for (; m < n && has_room(BUFFER_BYTES); m++) taken[m] = blas_memory_alloc(0);
+        for (int i = 0; i < m; i++) blas_memory_free(taken[i]);
+    }
+    if (m > blas.buffers) blas.buffers = m;
+}
+
+/* How many threads may multiply, up to wanted; 0: there is no room for a buffer. */
+static int enter_blas(int wanted)
 {
     pthread_once(&forks, watch_forks);
     pthread_mutex_lock(&blas.mutex);
-    if (blas.users++ == 0) {
+    if (blas.granted + wanted > blas.buffers) take_buffers(blas.granted + wanted);
+    const int left    = blas.buffers - blas.granted;
+    const int granted = wanted < left ? wanted : left;
+    blas.granted += granted;
+    if (granted > 0 && blas.users++ == 0) {
         blas.host = openblas_get_num_threads();
         if (blas.host != 1) openblas_set_num_threads(1);
     }
     pthread_mutex_unlock(&blas.mutex);
+    return granted;
 }
 
 /* A number that the program has set in the meantime stays. */
-static void leave_blas(void)
+static void leave_blas(int granted)
 {
     pthread_mutex_lock(&blas.mutex);
-    if (blas.users > 0 && --blas.users == 0 && blas.host != 1 && openblas_get_num_threads() == 1)
-        openblas_set_num_threads(blas.host);
+    if (blas.users > 0) {           /* not in a child that was forked in a loop */
+        blas.granted -= granted;
+        if (--blas.users == 0 && blas.host != 1 && openblas_get_num_threads() == 1) openblas_set_num_threads(blas.host);
+    }
     pthread_mutex_unlock(&blas.mutex);
 }
 
-void qg_parallel_blas(int pieces, qg_piece run, void *context)
+qg_status qg_parallel_blas(int pieces, qg_piece run, void *context)
 {
-    enter_blas();
-    qg_parallel(pieces, run, context);
-    leave_blas();
+    if (pieces < 1) return QG_OK;
+    const int threads = inside ? 1 : qg_threads();
+    const int granted = enter_blas(pieces < threads ? pieces : threads);
+    if (granted < 1)
+        return qg_fail(QG_EMEM, "out of memory: OpenBLAS needs a buffer of %zu bytes", BUFFER_BYTES);
+    run_on(granted, pieces, run, context);
+    leave_blas(granted);
+    return QG_OK;
 }

@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 
+#include "core/status.h"
+
 /* Slices of a batch for sums over it.  Eight keep two, four and eight threads evenly loaded. */
 enum { QG_SLICES = 8 };
 
@@ -17,14 +19,26 @@ enum { QG_SLICES = 8 };
 typedef void (*qg_piece)(void *context, int piece, int worker);
 
 /* Run every piece once and return when all have run.  A loop runs on the calling thread alone if it is nested
- * in a piece, or if another thread is in qg_parallel at that time.  A process may fork at any time; the child
- * starts threads of its own. */
+ * in a piece, or if another thread is in qg_parallel at that time.  If the system starts fewer threads than
+ * qg_threads() (RLIMIT_NPROC, memory), the loop runs on those that there are.  A process may fork at any time; the
+ * child starts threads of its own. */
 void qg_parallel(int pieces, qg_piece run, void *context);
 
 /* The same for pieces that call BLAS or LAPACK.  Each of their products uses one thread, since more would
  * change where its sums are cut.  OpenBLAS has one number of threads for the whole process: until the loop
- * ends it is 1 for the program's other threads too, then it is what it was before. */
-void qg_parallel_blas(int pieces, qg_piece run, void *context);
+ * ends it is 1 for the program's other threads too, then it is what it was before.
+ *
+ * OpenBLAS needs a buffer of 128 MiB of address space for each thread that multiplies, and retries forever if it gets
+ * none.  So the buffers are reserved before the loop, which runs on fewer threads if there is room for fewer.
+ *
+ * OpenBLAS starts threads of its own when it is loaded.  If it cannot, because RLIMIT_NPROC, RLIMIT_AS or RLIMIT_DATA
+ * is too small, it ends the process with SIGINT or retries forever, before main begins.  qgrad does not use these
+ * threads.  A program that must run under such limits needs OPENBLAS_NUM_THREADS=1 in its environment when it is
+ * started; build/qgrad restarts itself with it (cli/main.c).
+ *
+ * Fails with QG_EMEM if there is no room for a buffer.  Then no piece has run. */
+QG_MUST_CHECK
+qg_status qg_parallel_blas(int pieces, qg_piece run, void *context);
 
 /* How many threads qg_parallel uses, the caller included.
  *
@@ -37,8 +51,8 @@ int  qg_threads(void);
 void qg_set_threads(int n);
 void qg__threads_renew(void);          /* qg_tape_begin: adopt the process's number now */
 
-/* Slice s of n items is [qg_slice(n, s), qg_slice(n, s + 1)). */
-static inline int qg_slice(int n, int s) { return (int)((long long)n * s / QG_SLICES); }
+/* Slice s of n items is [qg_slice_at(n, s), qg_slice_at(n, s + 1)). */
+static inline int qg_slice_at(int n, int s) { return (int)((long long)n * s / QG_SLICES); }
 
 /* Elementwise work is cut into blocks.  Block b of n elements is [qg_block(n, b), qg_block(n, b + 1)), b from 0 to
  * qg_blocks(n) - 1.  A block is 64 KiB of floats: three operands stay in the second-level cache of a core, and

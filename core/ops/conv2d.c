@@ -157,7 +157,7 @@ static void slice_piece(void *context, int slice, int worker)
     const job *j   = context;
     float     *acc = j->acc ? j->acc + (size_t)slice * j->acc_size : NULL;
     if (acc) memset(acc, 0, j->acc_size * sizeof *acc);
-    for (int i = qg_slice(j->y->shape.n, slice), end = qg_slice(j->y->shape.n, slice + 1); i < end; i++) {
+    for (int i = qg_slice_at(j->y->shape.n, slice), end = qg_slice_at(j->y->shape.n, slice + 1); i < end; i++) {
         if (acc)
             j->k->weight_gradient(&j->c->g, 0, j->k->units(&j->c->g), 1, padded(j, i, worker),
                                   j->y->grad + (size_t)i * y_row(j), acc, scratch_of(j, worker));
@@ -218,8 +218,8 @@ static bool weight_gradient_by_units(qg_tape *t, job *j)
     if (!j->acc || (j->c->image && !j->images)) return false;
     memset(j->acc, 0, j->acc_size * sizeof *j->acc);
     for (int r = 0; r < runs; r++) {
-        j->first = runs > 1 ? qg_slice(n, r) : 0;
-        j->run   = runs > 1 ? qg_slice(n, r + 1) - j->first : n;
+        j->first = runs > 1 ? qg_slice_at(n, r) : 0;
+        j->run   = runs > 1 ? qg_slice_at(n, r + 1) - j->first : n;
         if (j->run == 0) continue;
         if (j->c->image) qg_parallel(j->run, pad_piece, j);
         qg_parallel(j->k->units(&j->c->g), unit_piece, j);

@@ -42,14 +42,20 @@ static void weight_piece(void *context, int piece, int worker)
                 w->fresh ? 0.0f : 1.0f, w->grad + at, d->k);
 }
 
+static bool multiply(qg_tape *t, int pieces, qg_piece run, dense *d)
+{
+    const qg_status status = qg_parallel_blas(pieces, run, d);
+    if (status) qg_reject(t, status, "dense: %s", qg_errmsg());
+    return !status;
+}
+
 static void dense_backward(qg_tape *t, qg_var *y)
 {
-    (void)t;
     dense   d = sizes(y);
     qg_var *x = y->in[0], *w = y->in[1], *b = y->in[2];
-    if (w->grad) qg_parallel_blas(blocks(d.k), weight_piece, &d);
+    if (w->grad && !multiply(t, blocks(d.k), weight_piece, &d)) return;
     w->fresh = false;                   /* w may be x */
-    if (x->grad) qg_parallel_blas(blocks(d.k), input_piece, &d);
+    if (x->grad && !multiply(t, blocks(d.k), input_piece, &d)) return;
     x->fresh = false;                   /* and so may b */
     if (!b || !b->grad) return;
     for (int i = 0; i < d.o; i++) {     /* y = .. + b:  db = sum over the batch of dy */
@@ -93,6 +99,5 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     if (!y) return NULL;
     dense d  = sizes(y);
     y->flops = 2.0 * d.n * d.o * d.k;
-    qg_parallel_blas(blocks(d.o), value_piece, &d);
-    return y;
+    return multiply(t, blocks(d.o), value_piece, &d) ? y : NULL;
 }

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "core/kernels/parallel.h"
@@ -126,19 +127,89 @@ qg_var *qg_clip(qg_tape *t, qg_var *x, float lo, float hi)
 
 qg_var *qg_hardtanh(qg_tape *t, qg_var *x) { return x ? record_clip(t, &hardtanh, x, -1.0f, 1.0f) : NULL; }
 
-/* --- add ---------------------------------------------------------------------------------- */
+/* --- sigmoid, tanh ------------------------------------------------------------------------ */
 
-/* y = x + z:  dx = dy,  dz = dy. */
-static void add_gradient(const qg_var *y, size_t from, size_t end)
+/* Both functions are computed in double and rounded once, so that a result does not depend on the library's float
+ * versions.  Their slopes come from y. */
+
+/* y = 1 / (1 + exp(-x)):  dx = y (1 - y) dy. */
+static void sigmoid_gradient(const qg_var *y, size_t i, size_t end)
+{
+    const qg_var *x = y->in[0];
+    for (; i < end; i++) {
+        const float v = y->data[i], dx = v * (1.0f - v) * y->grad[i];
+        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
+    }
+}
+
+static void sigmoid_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, sigmoid_gradient);
+}
+
+static const qg_op sigmoid = { "sigmoid", sigmoid_backward, .assigns = true };
+
+static void sigmoid_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data;
+    for (; i < end; i++) y->data[i] = (float)(1.0 / (1.0 + exp(-(double)x[i])));
+}
+
+qg_var *qg_sigmoid(qg_tape *t, qg_var *x)
+{
+    return x ? record(t, &sigmoid, x->shape, x, NULL, NULL, 0, sigmoid_value) : NULL;
+}
+
+/* y = tanh(x):  dx = (1 - y^2) dy. */
+static void tanh_gradient(const qg_var *y, size_t i, size_t end)
+{
+    const qg_var *x = y->in[0];
+    for (; i < end; i++) {
+        const float v = y->data[i], dx = (1.0f - v) * (1.0f + v) * y->grad[i];
+        x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
+    }
+}
+
+static void tanh_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, tanh_gradient);
+}
+
+static const qg_op tanh_op = { "tanh", tanh_backward, .assigns = true };
+
+static void tanh_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data;
+    for (; i < end; i++) y->data[i] = (float)tanh((double)x[i]);
+}
+
+qg_var *qg_tanh(qg_tape *t, qg_var *x)
+{
+    return x ? record(t, &tanh_op, x->shape, x, NULL, NULL, 0, tanh_value) : NULL;
+}
+
+/* --- add, sub, mul ------------------------------------------------------------------------ */
+
+/* Whether the gradient of operand k is to be assigned.  If x is both operands, the second adds to what the first has
+ * just assigned. */
+static bool is_fresh(const qg_var *y, int k) { return y->in[k]->fresh && !(k == 1 && y->in[1] == y->in[0]); }
+
+/* y = x + sign z:  dx = dy,  dz = sign dy. */
+static void sum_gradient(const qg_var *y, size_t from, size_t end, float sign)
 {
     for (int k = 0; k < 2; k++) {
         const qg_var *x = y->in[k];
         if (!x->grad) continue;
-        /* In x + x the second half adds to what the first has just assigned. */
-        const bool fresh = x->fresh && !(k == 1 && x == y->in[0]);
-        for (size_t i = from; i < end; i++) x->grad[i] = fresh ? y->grad[i] : x->grad[i] + y->grad[i];
+        const bool  fresh = is_fresh(y, k);
+        const float by    = k ? sign : 1.0f;
+        for (size_t i = from; i < end; i++) x->grad[i] = fresh ? by * y->grad[i] : x->grad[i] + by * y->grad[i];
     }
 }
+
+static void add_gradient(const qg_var *y, size_t from, size_t end) { sum_gradient(y, from, end, 1.0f); }
+static void sub_gradient(const qg_var *y, size_t from, size_t end) { sum_gradient(y, from, end, -1.0f); }
 
 static void add_backward(qg_tape *t, qg_var *y)
 {
@@ -146,7 +217,14 @@ static void add_backward(qg_tape *t, qg_var *y)
     in_blocks(y, add_gradient);
 }
 
+static void sub_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, sub_gradient);
+}
+
 static const qg_op add = { "add", add_backward, .assigns = true };
+static const qg_op sub = { "sub", sub_backward, .assigns = true };
 
 static void add_value(const qg_var *y, size_t i, size_t end)
 {
@@ -154,14 +232,52 @@ static void add_value(const qg_var *y, size_t i, size_t end)
     for (; i < end; i++) y->data[i] = x[i] + z[i];
 }
 
-qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z)
+static void sub_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data, *z = y->in[1]->data;
+    for (; i < end; i++) y->data[i] = x[i] - z[i];
+}
+
+/* y = x z:  dx = dy z,  dz = dy x. */
+static void mul_gradient(const qg_var *y, size_t from, size_t end)
+{
+    for (int k = 0; k < 2; k++) {
+        const qg_var *x = y->in[k], *z = y->in[1 - k];
+        if (!x->grad) continue;
+        const bool fresh = is_fresh(y, k);
+        for (size_t i = from; i < end; i++) {
+            const float dx = y->grad[i] * z->data[i];
+            x->grad[i]     = fresh ? dx : x->grad[i] + dx;
+        }
+    }
+}
+
+static void mul_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    in_blocks(y, mul_gradient);
+}
+
+static const qg_op mul = { "mul", mul_backward, .assigns = true };
+
+static void mul_value(const qg_var *y, size_t i, size_t end)
+{
+    const float *x = y->in[0]->data, *z = y->in[1]->data;
+    for (; i < end; i++) y->data[i] = x[i] * z[i];
+}
+
+static qg_var *record_pair(qg_tape *t, const qg_op *op, qg_var *x, qg_var *z, stretch value)
 {
     if (!x || !z) return NULL;
     if (!qg_shape_equal(x->shape, z->shape))
-        return qg_reject(t, QG_ESHAPE, "add: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", QG_SHAPE_ARGS(x->shape),
-                         QG_SHAPE_ARGS(z->shape));
-    return record(t, &add, x->shape, x, z, NULL, 0, add_value);
+        return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", op->name,
+                         QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(z->shape));
+    return record(t, op, x->shape, x, z, NULL, 0, value);
 }
+
+qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &add, x, z, add_value); }
+qg_var *qg_sub(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &sub, x, z, sub_value); }
+qg_var *qg_mul(qg_tape *t, qg_var *x, qg_var *z) { return record_pair(t, &mul, x, z, mul_value); }
 
 /* --- scale, affine ------------------------------------------------------------------------ */
 
@@ -229,8 +345,8 @@ static void bias_slice(void *context, int slice, int worker)
     const qg_shape   y   = s->y->shape;
     const size_t     c   = (size_t)y.c, row = (size_t)y.w * c;
     double          *sum = s->part + (size_t)slice * c;
-    const float     *dy  = s->y->grad + (size_t)qg_slice(y.n * y.h, slice) * row;
-    const float     *end = s->y->grad + (size_t)qg_slice(y.n * y.h, slice + 1) * row;
+    const float     *dy  = s->y->grad + (size_t)qg_slice_at(y.n * y.h, slice) * row;
+    const float     *end = s->y->grad + (size_t)qg_slice_at(y.n * y.h, slice + 1) * row;
     for (size_t k = 0; k < c; k++) sum[k] = 0;
     for (; dy < end; dy += c)
         for (size_t k = 0; k < c; k++) sum[k] += (double)dy[k];

@@ -1,8 +1,11 @@
 #include <math.h>
 
+#include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
 
-/* Both losses save dL/dx for a gradient of 1, [n][classes], so labels need not outlive the call.  They run on one
+/* --- rows and labels ---------------------------------------------------------------------- */
+
+/* Losses of rows save dL/dx for a gradient of 1, [n][classes], so labels need not outlive the call.  They run on one
  * thread because a loss is a single sum. */
 static void loss_backward(qg_tape *t, qg_var *y)
 {
@@ -16,30 +19,43 @@ static void loss_backward(qg_tape *t, qg_var *y)
 static const qg_op cross_entropy = { "cross_entropy", loss_backward, .assigns = true };
 static const qg_op squared_hinge = { "squared_hinge", loss_backward, .assigns = true };
 
-/* Computes weight times the loss of one row, in double; slope is [classes] or NULL. */
-typedef double (*row_loss)(const float *x, size_t classes, size_t label, double weight,
-                           float *slope);
-
-/*     -log softmax(x)[label] = log(sum exp(x - m)) + m - x[label],   m = max x
- *     d/dx[k] = softmax(x)[k] - 1[k = label] */
-static double cross_entropy_row(const float *x, size_t classes, size_t label, double weight,
-                                float *slope)
+/* The largest score of a row; a NaN is skipped unless it is the first. */
+static double largest(const float *x, size_t classes)
 {
-    double m = (double)x[0], sum = 0;
+    double m = (double)x[0];
     for (size_t k = 1; k < classes; k++)
         if ((double)x[k] > m) m = (double)x[k];
+    return m;
+}
+
+/* Computes weight times the loss of one row, in double; slope is [classes] or NULL. */
+typedef double (*row_loss)(const float *x, size_t classes, size_t label, double weight, double smoothing,
+                           float *slope);
+
+/*     -log softmax(x)[k] = log(sum exp(x - m)) + m - x[k],   m = max x;  times the targets
+ *     d/dx[k] = softmax(x)[k] - target[k],   target[k] = (1 - smoothing) 1[k = label] + smoothing / classes */
+static double cross_entropy_row(const float *x, size_t classes, size_t label, double weight, double smoothing,
+                                float *slope)
+{
+    const double m = largest(x, classes), even = smoothing / (double)classes;
+    double       sum = 0, rest = 0;
     for (size_t k = 0; k < classes; k++) sum += exp((double)x[k] - m);
     if (slope)
         for (size_t k = 0; k < classes; k++)
-            slope[k] = (float)(weight * (exp((double)x[k] - m) / sum - (k == label ? 1.0 : 0.0)));
-    return weight * (log(sum) + m - (double)x[label]);
+            slope[k] = (float)(weight *
+                               (exp((double)x[k] - m) / sum - (k == label ? 1.0 - smoothing + even : even)));
+    const double loss = log(sum) + m - (double)x[label];
+    if (even == 0) return weight * loss;            /* 0 times an infinite loss of another class would be NaN */
+    for (size_t k = 0; k < classes; k++) rest += log(sum) + m - (double)x[k];
+    return weight * ((1.0 - smoothing) * loss + even * rest);
 }
 
 /*     mean over k of max(0, 1 - s x[k])^2,   s = +1 at the label and -1 elsewhere
  *     d/dx[k] = -2 s max(0, 1 - s x[k]) / classes */
-static double squared_hinge_row(const float *x, size_t classes, size_t label, double weight,
+static double squared_hinge_row(const float *x, size_t classes, size_t label, double weight, double smoothing,
                                 float *slope)
 {
+    (void)smoothing;
     double sum = 0;
     weight /= (double)classes;
     for (size_t k = 0; k < classes; k++) {
@@ -52,15 +68,20 @@ static double squared_hinge_row(const float *x, size_t classes, size_t label, do
     return weight * sum;
 }
 
-static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
-                           const uint8_t *labels)
+static bool are_rows(qg_tape *t, const qg_op *op, const qg_var *x)
+{
+    if (x->shape.h == 1 && x->shape.w == 1) return true;
+    qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " has scores at %d x %d places of an image, not one row; "
+              "pool them, or make them one row: a dense layer, qg_reshape", op->name, QG_SHAPE_ARGS(x->shape),
+              x->shape.h, x->shape.w);
+    return false;
+}
+
+static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x, const uint8_t *labels, float smoothing)
 {
     if (!x) return NULL;
     const size_t n = (size_t)x->shape.n, classes = qg_row(x->shape);
-    if (x->shape.h != 1 || x->shape.w != 1)
-        return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " has scores at %d x %d places of an image, not one row; "
-                         "pool them, or make them one row: a dense layer, qg_reshape", op->name, QG_SHAPE_ARGS(x->shape), x->shape.h,
-                         x->shape.w);
+    if (!are_rows(t, op, x)) return NULL;
     if (!labels)
         return qg_reject(t, QG_EARG, "%s: labels are NULL, x " QG_SHAPE_FMT, op->name,
                          QG_SHAPE_ARGS(x->shape));
@@ -75,7 +96,7 @@ static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
     if (y->needs_grad && !slope) return NULL;
     double sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += row(x->data + i * classes, classes, labels[i], 1.0 / (double)n,
+        sum += row(x->data + i * classes, classes, labels[i], 1.0 / (double)n, (double)smoothing,
                    slope ? slope + i * classes : NULL);
     y->data[0] = (float)sum;
     return y;
@@ -83,13 +104,160 @@ static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
 
 qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint8_t *labels)
 {
-    return record_loss(t, &cross_entropy, cross_entropy_row, x, labels);
+    return qg_cross_entropy_with(t, x, labels, (qg_cross_entropy_spec){ 0 });
+}
+
+qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint8_t *labels, qg_cross_entropy_spec spec)
+{
+    if (x && !(spec.smoothing >= 0 && spec.smoothing < 1))
+        return qg_reject(t, QG_EARG, "cross_entropy: smoothing %g is not in [0, 1), x " QG_SHAPE_FMT,
+                         (double)spec.smoothing, QG_SHAPE_ARGS(x->shape));
+    return record_loss(t, &cross_entropy, cross_entropy_row, x, labels, spec.smoothing);
 }
 
 qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels)
 {
-    return record_loss(t, &squared_hinge, squared_hinge_row, x, labels);
+    return record_loss(t, &squared_hinge, squared_hinge_row, x, labels, 0);
 }
+
+/* --- KL ----------------------------------------------------------------------------------- */
+
+/* The slopes by x, then by z: [n][classes] each. */
+static void kl_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    const float *slope = y->saved, dy = y->grad[0];
+    const size_t m     = qg_count(y->in[0]->shape);
+    for (size_t k = 0; k < 2; k++) {
+        const qg_var *x     = y->in[k];
+        const bool    fresh = x->fresh && !(k == 1 && x == y->in[0]);   /* x may be z */
+        for (size_t i = 0; i < m && x->grad; i++)
+            x->grad[i] = fresh ? dy * slope[k * m + i] : x->grad[i] + dy * slope[k * m + i];
+    }
+}
+
+static const qg_op kl = { "kl", kl_backward, .assigns = true };
+
+/* log softmax(x / T)[k] = (x[k] - m) / T - log_sum */
+typedef struct log_softmax {
+    double m, log_sum;
+} log_softmax;
+
+static log_softmax log_softmax_of(const float *x, size_t classes, double temperature)
+{
+    const double m   = largest(x, classes);
+    double       sum = 0;
+    for (size_t k = 0; k < classes; k++) sum += exp(((double)x[k] - m) / temperature);
+    return (log_softmax){ m, log(sum) };
+}
+
+/* With l[k] = log p[k] - log q[k] and D = sum of p l:
+ *     T^2 D;   d/dx[k] = T (q[k] - p[k]),   d/dz[k] = T p[k] (l[k] - D)
+ * Where p is 0, p l is 0 in the limit. */
+static double kl_row(const float *x, const float *z, size_t classes, double weight, double temperature, float *dx,
+                     float *dz)
+{
+    const log_softmax a = log_softmax_of(x, classes, temperature), b = log_softmax_of(z, classes, temperature);
+    double            sum = 0;
+    for (int pass = 0; pass < (dx ? 2 : 1); pass++)
+        for (size_t k = 0; k < classes; k++) {
+            const double log_q = ((double)x[k] - a.m) / temperature - a.log_sum;
+            const double log_p = ((double)z[k] - b.m) / temperature - b.log_sum, p = exp(log_p);
+            if (pass == 0) sum += p == 0 ? 0 : p * (log_p - log_q);
+            if (pass == 0) continue;
+            dx[k] = (float)(weight * temperature * (exp(log_q) - p));
+            dz[k] = p == 0 ? 0 : (float)(weight * temperature * p * (log_p - log_q - sum));
+        }
+    return weight * temperature * temperature * sum;
+}
+
+static bool same_shapes(qg_tape *t, const qg_op *op, const qg_var *x, const qg_var *z)
+{
+    if (qg_shape_equal(x->shape, z->shape)) return true;
+    qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and z " QG_SHAPE_FMT " differ", op->name, QG_SHAPE_ARGS(x->shape),
+              QG_SHAPE_ARGS(z->shape));
+    return false;
+}
+
+qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature)
+{
+    if (!x || !z || !same_shapes(t, &kl, x, z) || !are_rows(t, &kl, x)) return NULL;
+    if (!(temperature > 0 && isfinite(temperature)))
+        return qg_reject(t, QG_EARG, "kl: temperature %g must be positive and finite, x " QG_SHAPE_FMT,
+                         (double)temperature, QG_SHAPE_ARGS(x->shape));
+    qg_var *y = qg_record(t, &kl, (qg_shape){ 1, 1, 1, 1 }, x, z, NULL);
+    if (!y) return NULL;
+    const size_t n = (size_t)x->shape.n, classes = (size_t)x->shape.c, m = n * classes;
+    float       *slope = y->needs_grad ? qg_save(t, y, 2 * m * sizeof *slope) : NULL;
+    if (y->needs_grad && !slope) return NULL;
+    double sum = 0;
+    for (size_t i = 0; i < m; i += classes)
+        sum += kl_row(x->data + i, z->data + i, classes, 1.0 / (double)n, (double)temperature, slope ? slope + i : NULL,
+                      slope ? slope + m + i : NULL);
+    y->data[0] = (float)sum;
+    return y;
+}
+
+/* --- mean squared error ------------------------------------------------------------------- */
+
+typedef struct squares {
+    const qg_var *y;
+    double       *part;     /* [blocks] */
+} squares;
+
+/* y = mean of (x - z)^2:   dx = 2 / count (x - z) dy,   dz = -dx. */
+static void mse_gradient(void *context, int block, int worker)
+{
+    (void)worker;
+    const qg_var *y = context, *x = y->in[0], *z = y->in[1];
+    const size_t  m = qg_count(x->shape);
+    const double  slope = 2.0 * (double)y->grad[0] / (double)m;
+    for (size_t i = qg_block(m, block), end = qg_block(m, block + 1); i < end; i++) {
+        const float dx = (float)(slope * ((double)x->data[i] - (double)z->data[i]));
+        if (x->grad) x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
+        if (z->grad) z->grad[i] = z->fresh ? -dx : z->grad[i] - dx;    /* dx is 0 if z is x */
+    }
+}
+
+static void mse_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    qg_parallel(qg_blocks(qg_count(y->in[0]->shape)), mse_gradient, y);
+}
+
+static const qg_op mse = { "mse", mse_backward, .assigns = true };
+
+static void sum_squares(void *context, int block, int worker)
+{
+    (void)worker;
+    const squares *s = context;
+    const float   *x = s->y->in[0]->data, *z = s->y->in[1]->data;
+    const size_t   m = qg_count(s->y->in[0]->shape);
+    double         sum = 0;
+    for (size_t i = qg_block(m, block), end = qg_block(m, block + 1); i < end; i++) {
+        const double d = (double)x[i] - (double)z[i];
+        sum += d * d;
+    }
+    s->part[block] = sum;
+}
+
+qg_var *qg_mse(qg_tape *t, qg_var *x, qg_var *z)
+{
+    if (!x || !z || !same_shapes(t, &mse, x, z)) return NULL;
+    qg_var *y = qg_record(t, &mse, (qg_shape){ 1, 1, 1, 1 }, x, z, NULL);
+    if (!y) return NULL;
+    const size_t m      = qg_count(x->shape);
+    const int    blocks = qg_blocks(m);
+    squares      s      = { y, qg_scratch(t, (size_t)blocks * sizeof *s.part) };
+    if (!s.part) return NULL;
+    qg_parallel(blocks, sum_squares, &s);
+    double sum = 0;
+    for (int b = 0; b < blocks; b++) sum += s.part[b];
+    y->data[0] = (float)(sum / (double)m);
+    return y;
+}
+
+/* --- counting ----------------------------------------------------------------------------- */
 
 int qg_correct(const qg_var *x, const uint8_t *labels)
 {

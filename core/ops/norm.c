@@ -80,12 +80,12 @@ static bool by_slice(qg_shape x) { return x.h == 1 && x.w == 1; }
 static int block_rows(const qg_var *x, int block)
 {
     if (!by_slice(x->shape)) return x->shape.h * x->shape.w;
-    return qg_slice(x->shape.n, block + 1) - qg_slice(x->shape.n, block);
+    return qg_slice_at(x->shape.n, block + 1) - qg_slice_at(x->shape.n, block);
 }
 
 static size_t block_start(const qg_var *x, int block)      /* first row of x in the block */
 {
-    if (by_slice(x->shape)) return (size_t)qg_slice(x->shape.n, block);
+    if (by_slice(x->shape)) return (size_t)qg_slice_at(x->shape.n, block);
     return (size_t)block * (size_t)(x->shape.h * x->shape.w);
 }
 

@@ -36,14 +36,53 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b);
 /* --- elementwise -------------------------------------------------------------------------- */
 
 qg_var *qg_add(qg_tape *t, qg_var *x, qg_var *z);             /* x + z              same shapes */
+qg_var *qg_sub(qg_tape *t, qg_var *x, qg_var *z);             /* x - z              same shapes */
+qg_var *qg_mul(qg_tape *t, qg_var *x, qg_var *z);             /* x z                same shapes; see qg_broadcast */
 qg_var *qg_scale(qg_tape *t, qg_var *x, float a);             /* a x                any */
 qg_var *qg_affine(qg_tape *t, qg_var *x, float a, float b);   /* a x + b, rounded twice     any */
 qg_var *qg_bias(qg_tape *t, qg_var *x, qg_var *b);            /* x + b[c]           b [1,1,1,c] */
 qg_var *qg_relu(qg_tape *t, qg_var *x);                       /* max(x, 0)          any; slope 0 at 0 */
 qg_var *qg_clip(qg_tape *t, qg_var *x, float lo, float hi);   /* min(max(x,lo),hi)  lo < hi; slope 1 at both */
 qg_var *qg_hardtanh(qg_tape *t, qg_var *x);                   /* clip to [-1, 1] */
+qg_var *qg_sigmoid(qg_tape *t, qg_var *x);                    /* 1 / (1 + exp(-x))  any */
+qg_var *qg_tanh(qg_tape *t, qg_var *x);                       /* tanh(x)            any */
 qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate);        /* QG_TRAIN: 0 with probability rate, else
                                                                  x / (1 - rate); QG_EVAL: x.  0 <= rate < 1 */
+
+/* Relu with a learned slope below 0, and the same between two learned shifts.
+ *     prelu    y = u where u > 0, else a u;  u = x
+ *     rprelu   y = the same + z;             u = x - g
+ * a is [1,1,1,c], or [1,1,1,1]: one slope for all channels.  g and z are [1,1,1,c].  At u = 0 the slope is a.
+ * Fails: QG_ESHAPE.     [He et al. 2015, arXiv:1502.01852v1, eq. 1; Liu et al. 2020, arXiv:2003.03488v2, sec. 4.2] */
+qg_var *qg_prelu(qg_tape *t, qg_var *x, qg_var *a);
+qg_var *qg_rprelu(qg_tape *t, qg_var *x, qg_var *g, qg_var *a, qg_var *z);
+
+/* Over the channels of each pixel:  y[n,i,j,k] = exp(x[n,i,j,k]) / sum over o of exp(x[n,i,j,o]), without overflow.
+ * A loss that takes scores needs no softmax before it. */
+qg_var *qg_softmax(qg_tape *t, qg_var *x);
+
+/* --- axes --------------------------------------------------------------------------------- */
+
+/* Axes to sum over: QG_AXIS_H | QG_AXIS_W. */
+enum { QG_AXIS_N = 1, QG_AXIS_H = 2, QG_AXIS_W = 4, QG_AXIS_C = 8, QG_AXES = 15 };
+
+/* The sum and the mean over some axes, whose extent becomes 1; over QG_AXES they are scalars.  Sums are in double and
+ * rounded once.  Fails: QG_EARG (axes is 0 or not a sum of the above). */
+qg_var *qg_sum(qg_tape *t, qg_var *x, unsigned axes);
+qg_var *qg_mean(qg_tape *t, qg_var *x, unsigned axes);
+
+/* Repeats x along the axes where its extent is 1 and that of y is not.  Scales of each channel of each image, for
+ * instance: qg_mul(t, x, qg_broadcast(t, s, x->shape)) with s [n,1,1,c].  Fails: QG_ESHAPE. */
+qg_var *qg_broadcast(qg_tape *t, qg_var *x, qg_shape y);
+
+/* The channels of x[0], then those of x[1], ..  count 1..QG_OPERANDS; n, h and w must be equal.
+ * Fails: QG_ESHAPE, QG_EARG (count). */
+qg_var *qg_concat(qg_tape *t, int count, qg_var *const *x);
+
+/* A part of x:  y[n,i,j,k] = x[n + at.n, i + at.h, j + at.w, k + at.c], of the given size; a size of 0 means all that
+ * follows.  Channels 8 to 15: qg_slice(t, x, (qg_shape){ .c = 8 }, (qg_shape){ .c = 8 }).
+ * Fails: QG_ESHAPE (not within x). */
+qg_var *qg_slice(qg_tape *t, qg_var *x, qg_shape at, qg_shape size);
 
 /* --- pooling ------------------------------------------------------------------------------ */
 
@@ -101,7 +140,8 @@ typedef struct qg_norm_spec {
  *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
  * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
- * QG_EVAL.  Fails: QG_ESHAPE, QG_EARG.                [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
+ * QG_EVAL.  With m = 1 the variance of the batch is 0: z = beta, and the gradient of x is 0.
+ * Fails: QG_ESHAPE, QG_EARG.                          [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
 
 /* Batch normalisation as arithmetic on the product before it, so that the scaled weight can be changed (rounded
@@ -132,6 +172,29 @@ float  qg__fold_factor(qg_norm_spec spec, const float *gamma, size_t k);
 qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean of -log softmax(x)[label] */
 qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean over n and classes of
                                                                              max(0, 1 - s x)^2, s = +-1 */
+
+/* Cross entropy with smoothed labels: the target is 1 - smoothing at the label, plus smoothing / classes everywhere.
+ *     mean over n of the sum over k of -target[k] log softmax(x)[k]
+ * Without smoothing it has the bits of qg_cross_entropy.  Fails: also QG_EARG (smoothing).
+ *                                                       [Szegedy et al. 2015, arXiv:1512.00567v3, sec. 7] */
+typedef struct qg_cross_entropy_spec {
+    float smoothing;        /* 0 <= smoothing < 1 */
+} qg_cross_entropy_spec;
+qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint8_t *labels, qg_cross_entropy_spec spec);
+
+/* The divergence of x from soft targets z, both rows of scores [n,1,1,classes]; T is the temperature.
+ *     mean over n of T^2 times the sum over k of p[k] (log p[k] - log q[k]),   p = softmax(z / T), q = softmax(x / T)
+ * The factor T^2 keeps gradients about as large as those of labels, whatever T is.  z also receives a gradient unless
+ * it is a qg_input, as a teacher's scores should be.  If the targets are probabilities, pass their logarithms
+ * (-inf for 0).  Differs: PyTorch's kl_div has no T and reads log q and p.
+ *
+ * Fails    QG_ESHAPE; QG_EARG: temperature is not positive and finite.
+ * Paper    Hinton, Vinyals, Dean 2015, arXiv:1503.02531v1, sec. 2; with T^2 as there, and the entropy of p
+ *          subtracted, so that equal scores give 0. */
+qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature);
+
+/* The mean of (x - z)^2 over all numbers.  x and z have the same shape, any.  Fails: QG_ESHAPE. */
+qg_var *qg_mse(qg_tape *t, qg_var *x, qg_var *z);
 
 /* Not an op: the number of rows of x [n,1,1,classes] whose largest score (the first of equals) is at the label. */
 int     qg_correct(const qg_var *x, const uint8_t *labels);

@@ -4,69 +4,28 @@
  * the last product, so integers suffice to find the largest score. */
 #include "layers/models/parts.h"
 
-static qg_net *begin(const qg_model_spec *s)
-{
-    qg_net *net = qg_net_new(qg__model_net(s));
-    qg_net_affine(net, 2, -1);
-    return net;
-}
+#define IMAGE "AF(scale=2,shift=-1)-"
+#define SCORES "%dFCb0-BN(whole,eps=1e-4)"
 
-static qg_net *end(qg_net *net)
-{
-    qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .whole = true, .eps = 1e-4f });
-    return net;
-}
-
-/* --- three hidden dense layers ------------------------------------------------------------- */
-
+/* Three hidden dense layers. */
 static qg_net *declare_fc(qg_model_spec s, int width)
 {
-    enum { HIDDEN = 3 };
-    const double dropout = 0.2;
-    qg_net      *net     = begin(&s);
-    for (int i = 0; i <= HIDDEN; i++) {
-        qg_model_quants q = qg__model_numbered(&s, "fc", i + 1, i == 0 && s.first_last_float, i == HIDDEN);
-        if (i > 0) qg__model_between(net, (qg_batchnorm_spec){ 0 }, q.input, 0);
-        qg__model_dropout(net, &q.input, dropout);
-        qg_net_dense(net, (qg_dense_spec){ .out = i < HIDDEN ? width : s.classes, .no_bias = true, QG_QUANTS(q) });
-    }
-    return end(net);
+    return qg__model_chain(&s, (qg__text_rules){ .image_too = true }, IMAGE "3*(D0.2-%dFCb0-BN-R)-D0.2-" SCORES, width,
+                           s.classes);
 }
 
 static qg_net *declare_tfc(qg_model_spec s) { return declare_fc(s, 64); }
 static qg_net *declare_sfc(qg_model_spec s) { return declare_fc(s, 256); }
 static qg_net *declare_lfc(qg_model_spec s) { return declare_fc(s, 1024); }
 
-/* --- six convolutions without padding ------------------------------------------------------ */
+#define CONV(n) "2*(" #n "C3p0b0-BN(eps=1e-4)-R)-"
 
-/* The source pools after the quantizer.  Quantizing keeps the order, so the values are the same here, but
- * the gradient goes to the largest number and not to the first of equal codes. */
-static void between(qg_net *net, qg_quant next_input, bool pool)
-{
-    qg_net_batchnorm_with(net, (qg_batchnorm_spec){ .eps = 1e-4f });
-    qg__model_relu(net, next_input);
-    if (pool) qg_net_maxpool(net, 2);
-}
-
+/* Six convolutions without padding.  The source pools after the quantizer.  Quantizing keeps the order, so the
+ * values are the same here, but the gradient goes to the largest number and not to the first of equal codes. */
 static qg_net *declare_cnv(qg_model_spec s)
 {
-    enum { CONVS = 6, DENSES = 3, UNITS = 512 };
-    static const int  channels[CONVS] = { 64, 64, 128, 128, 256, 256 };
-    static const bool pool[CONVS]     = { false, true, false, true, false, false };
-    qg_model_quants   conv[CONVS], fc[DENSES];
-    for (int i = 0; i < CONVS; i++) conv[i] = qg__model_numbered(&s, "conv", i + 1, i == 0, false);
-    for (int i = 0; i < DENSES; i++) fc[i] = qg__model_numbered(&s, "fc", i + 1, false, i == DENSES - 1);
-
-    qg_net *net = begin(&s);
-    for (int i = 0; i < CONVS; i++) {
-        qg_net_conv2d(net, (qg_conv2d_spec){ .out = channels[i], .kernel = 3, .no_bias = true, QG_QUANTS(conv[i]) });
-        between(net, i + 1 < CONVS ? conv[i + 1].input : fc[0].input, pool[i]);
-    }
-    for (int i = 0; i < DENSES; i++) {
-        if (i > 0) between(net, fc[i].input, false);
-        qg_net_dense(net, (qg_dense_spec){ .out = i < DENSES - 1 ? UNITS : s.classes, .no_bias = true, QG_QUANTS(fc[i]) });
-    }
-    return end(net);
+    return qg__model_chain(&s, (qg__text_rules){ .pool_last = true },
+                           IMAGE CONV(64) "MP2-" CONV(128) "MP2-" CONV(256) "2*(512FCb0-BN(eps=1e-4)-R)-" SCORES, s.classes);
 }
 
 /* --- recipes ------------------------------------------------------------------------------ */

@@ -3,20 +3,7 @@
 
 static qg_net *declare(qg_model_spec s)
 {
-    const qg_model_quants conv1 = qg_model_quant(&s, "conv1", true, false);
-    const qg_model_quants conv2 = qg_model_quant(&s, "conv2", false, false);
-    const qg_model_quants fc1   = qg_model_quant(&s, "fc1", false, false);
-    const qg_model_quants fc2   = qg_model_quant(&s, "fc2", false, true);
-
-    qg_net *net = qg_net_new(qg__model_net(&s));
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 32, .kernel = 5, QG_QUANTS(conv1) });
-    qg__model_between(net, (qg_batchnorm_spec){ 0 }, conv2.input, 2);
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 64, .kernel = 5, QG_QUANTS(conv2) });
-    qg__model_between(net, (qg_batchnorm_spec){ 0 }, fc1.input, 2);
-    qg_net_dense(net, (qg_dense_spec){ .out = 512, QG_QUANTS(fc1) });
-    qg__model_between(net, (qg_batchnorm_spec){ 0 }, fc2.input, 0);
-    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc2) });
-    return net;
+    return qg__model_chain(&s, (qg__text_rules){ 0 }, "32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-%d", s.classes);
 }
 
 const qg_model qg_model_lenet5 = {
@@ -43,26 +30,9 @@ const qg_model qg_model_lenet5 = {
  * The replication keeps gamma at 0.01 or more; here it is free. */
 static qg_net *declare_xnor(qg_model_spec s)
 {
-    const qg_batchnorm_spec norm  = { .eps = 1e-4f }, plain = { .eps = 1e-4f, .no_scale = true, .no_shift = true };
-    const qg_model_quants   conv1 = qg_model_quant(&s, "conv1", true, false);
-    const qg_model_quants   conv2 = qg_model_quant(&s, "conv2", false, false);
-    const qg_model_quants   fc1   = qg_model_quant(&s, "fc1", false, false);
-    const qg_model_quants   fc2   = qg_model_quant(&s, "fc2", false, true);
-
-    qg_net *net = qg_net_new(qg__model_net(&s));
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 20, .kernel = 5, QG_QUANTS(conv1) });
-    qg_net_batchnorm_with(net, plain);
-    qg_net_relu(net);
-    qg_net_maxpool(net, 2);
-    qg_net_batchnorm_with(net, norm);
-    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 50, .kernel = 5, QG_QUANTS(conv2) });
-    qg_net_relu(net);
-    qg_net_maxpool(net, 2);
-    qg_net_batchnorm_with(net, norm);
-    qg_net_dense(net, (qg_dense_spec){ .out = 500, QG_QUANTS(fc1) });
-    qg__model_relu(net, fc2.input);
-    qg_net_dense(net, (qg_dense_spec){ .out = s.classes, QG_QUANTS(fc2) });
-    return net;
+    return qg__model_chain(&s, (qg__text_rules){ 0 },
+                           "20C5p0-BN(eps=1e-4,no-scale,no-shift)-R-MP2-BN(eps=1e-4)-50C5p0-R-MP2-BN(eps=1e-4)-500FC-R-%d",
+                           s.classes);
 }
 
 const qg_model qg_model_lenet5_xnor = {

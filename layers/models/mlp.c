@@ -1,21 +1,29 @@
 /* The multilayer perceptron of BinaryConnect and BNN. */
+#include <stdio.h>
+
+#include "core/io/number.h"
 #include "layers/models/parts.h"
+
+#define NORM "BN(eps=1e-4,momentum=0.15)"
+
+/* "D0.2", joined to its neighbour; nothing for a rate that is 0 as a float. */
+static const char *dropout(const char *before, double rate, const char *after, char text[40])
+{
+    char number[QG_NUMBER_BYTES];
+    qg_number_print_float(number, (float)rate);
+    *text = '\0';
+    if ((float)rate != 0) snprintf(text, 40, "%sD%s%s", before, number, after);
+    return text;
+}
 
 /* Dense - batch norm - relu, depth times, then dense - batch norm.  A binary input replaces the relu,
  * which makes it BNN's net. */
 static qg_net *declare(qg_model_spec s)
 {
-    const int               depth = (int)s.option[QG_MODEL_DEPTH], width = (int)s.option[QG_MODEL_WIDTH];
-    const qg_batchnorm_spec norm  = { .eps = 1e-4f, .momentum = 0.15f };
-    qg_net                 *net   = qg_net_new(qg__model_net(&s));
-    for (int i = 0; i <= depth; i++) {
-        qg_model_quants q = qg__model_numbered(&s, "fc", i + 1, i == 0, i == depth);
-        if (i > 0) qg__model_between(net, norm, q.input, 0);
-        qg__model_dropout(net, &q.input, s.option[i > 0 ? QG_MODEL_DROPOUT : QG_MODEL_INPUT_DROPOUT]);
-        qg_net_dense(net, (qg_dense_spec){ .out = i < depth ? width : s.classes, QG_QUANTS(q) });
-    }
-    qg_net_batchnorm_with(net, norm);
-    return net;
+    char image[40], hidden[40];
+    return qg__model_chain(&s, (qg__text_rules){ 0 }, "%s%d*(%dFC-" NORM "-R%s)-%d-" NORM,
+                           dropout("", s.option[QG_MODEL_INPUT_DROPOUT], "-", image), (int)s.option[QG_MODEL_DEPTH],
+                           (int)s.option[QG_MODEL_WIDTH], dropout("-", s.option[QG_MODEL_DROPOUT], "", hidden), s.classes);
 }
 
 static const qg_key keys[] = {

@@ -1,5 +1,6 @@
 #include "layers/models/models.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,10 +13,14 @@ const qg_model *const qg_models[] = {
     &qg_model_sfc,      &qg_model_lfc,         &qg_model_cnv,      NULL,
 };
 
+/* No name of a model begins like a text. */
+static bool is_text(char first) { return first && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789({", first); }
+
 const qg_model *qg_model_find(const char *name)
 {
     for (const qg_model *const *m = qg_models; name && *m; m++)
         if (!strcmp((*m)->name, name)) return *m;
+    if (name && is_text(*name)) return &qg_model_text;
     qg_fail(QG_EARG, "unknown model '%s'", name ? name : "NULL");
     return NULL;
 }
@@ -135,10 +140,12 @@ void qg__model_between(qg_net *net, qg_batchnorm_spec norm, qg_quant next_input,
     if (!binary && pool) qg_net_maxpool(net, pool);
 }
 
-void qg__model_dropout(qg_net *net, qg_quant *input, double rate)
+qg_net *qg__model_chain(const qg_model_spec *spec, qg__text_rules rules, const char *format, ...)
 {
-    if (rate == 0) return;
-    if (input->scheme) qg_net_quantize(net, *input);
-    *input = (qg_quant){ 0 };
-    qg_net_dropout(net, (float)rate);
+    char    text[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    return qg__net_from_text(text, spec, rules);
 }

@@ -50,6 +50,7 @@ typedef struct qg_model_spec {
     double           option[QG_MODEL_KEYS];     /* [QG_MODEL_WIDTH] = 0.25; 0: the model's default */
     const qg_choice *choice;        /* exceptions for single layers */
     int              choices;
+    const char      *text;          /* of qg_model_text: the net; NULL for the others */
 } qg_model_spec;
 
 typedef struct qg_model {
@@ -63,6 +64,9 @@ typedef struct qg_model {
 
 extern const qg_model *const qg_models[];       /* ends with NULL */
 const qg_model *qg_model_find(const char *name);                /* NULL: no such model, QG_EARG */
+
+/* Any net, written as text (layers/models/text.h); not in the list. */
+extern const qg_model  qg_model_text;
 
 /* Declares the model's net, which the caller builds.  NULL: out of memory, or QG_EARG: the model does not
  * have an option, an option is out of range, or an exception names a layer that does not exist. */

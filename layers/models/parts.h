@@ -35,8 +35,16 @@ void            qg__model_between(qg_net *net, qg_batchnorm_spec norm, qg_quant 
 /* Declares a relu, unless the next input replaces it. */
 void            qg__model_relu(qg_net *net, qg_quant next_input);
 
-/* Declares dropout before a product.  The product's input quantizer moves before the dropout and out of
- * *input, because a dropped value is 0, which may not be a code.  Rate 0: does nothing. */
-void            qg__model_dropout(qg_net *net, qg_quant *input, double rate);
+/* Declares a net from its text (layers/models/text.h).  FINN's nets differ in two of its rules. */
+typedef struct qg__text_rules {
+    bool image_too;                 /* the input of the first product is quantized like any other */
+    bool pool_last;                 /* pooling comes after batch norm and relu for binary inputs, too */
+} qg__text_rules;
+
+qg_net         *qg__net_from_text(const char *text, const qg_model_spec *spec, qg__text_rules rules);
+
+/* The same with a text as of printf. */
+__attribute__((format(printf, 3, 4)))
+qg_net         *qg__model_chain(const qg_model_spec *spec, qg__text_rules rules, const char *format, ...);
 
 #endif

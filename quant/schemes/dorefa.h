@@ -26,7 +26,8 @@
  *     k = 32   q(w) = w
  *
  * Range    k > 1: q is an odd multiple of 1 / (2^k - 1) and never 0; w = 0 is a tie and gives
- *          +1 / (2^k - 1).  If all weights are 0, dw = 0.  NaN in w makes q NaN.
+ *          +1 / (2^k - 1).  Above 23 bits these are closer than floats, and q may be 0.  If all
+ *          weights are 0, dw = 0.  NaN in w makes q NaN.
  * Differs  One widely used port multiplies q by m again. */
 typedef struct qg_dorefa_weight_attrs {
     int          k;
@@ -47,7 +48,8 @@ typedef enum qg_dorefa_ties {
 } qg_dorefa_ties;
 
 /* Activations: y = quantize_k(clip(x, 0, 1)), dx = dy 1[0 <= x <= 1], which includes both ends; ties as given.
- * NaN stays NaN.  k = 32 clips without rounding.  s {0}: that closed mask. */
+ * NaN stays NaN.  k = 32 clips without rounding.  With 24 bits 2^k - 1/2 is not a float32, so with ties up
+ * the highest level is one ulp above 1.  s {0}: that closed mask. */
 QG_MUST_CHECK
 qg_status qg_dorefa_activation_quantizer(const qg_array *x, int k, qg_dorefa_ties ties,
                                          qg_array *y);

@@ -60,9 +60,10 @@ qg_status qg_ste_tern_quantizer(const qg_array *x, qg_ste_tern_attrs attrs, qg_a
     qg_status   s        = qg__check_forward(op, x, y);
     if (!s && !relative) s = qg__check_threshold(op, "threshold_value", attrs.threshold_value);
     if (s) return s;
-    const qg_quant q = { .scheme = &qg_ste_tern_scheme,
-                         .arg    = { [THRESHOLD] = relative ? 0.7f : attrs.threshold_value, [RELATIVE] = relative } };
-    qg_form_forward(q, qg__split_at(x, -1), qg__floats(x), NULL, qg__floats(y), NULL, NULL);
+    /* Not by the scheme, to which a threshold of 0 means its default. */
+    const qg_span      w = qg_span_at(qg__isa(), qg__split_at(x, -1), 0, qg__floats(x));
+    const qg_constants k = { .ternary = { relative ? qg__twn_delta(w, 0.7f) : attrs.threshold_value, 1.0f, 1.0f } };
+    qg_form_values(&qg_ternary_form, &k, w.n, w.x, qg__floats(y));
     return QG_OK;
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every ```c block of the README and of docs/ compiles on its own after #include "qgrad.h", every file
 # that the README names exists, and docs/every-scheme.md has the rows of its script.
+export LC_ALL=C               # of sort, tr and [a-z]
 cc=${CC:-cc}
 build=${BUILD:-build}
 dir=$build/tests/docs

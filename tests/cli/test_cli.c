@@ -59,6 +59,8 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
                    "available: conv1, conv2, fc1, fc2");
     assert_refuses("train --model lenet5 --budget 5x", 2, "write 90s, 50m, 1h or a number of seconds");
     assert_refuses("train --model lenet5 --budget 0x5", 2, "write 90s, 50m, 1h or a number of seconds");
+    assert_refuses("train --model lenet5 --budget 1e308h", 2, "write 90s, 50m, 1h or a number of seconds");
+    assert_refuses("train --model lenet5 --budget 1e400", 2, "write 90s, 50m, 1h or a number of seconds");
     assert_refuses("train --model lenet5 --budget 5ms", 2, "write 90s, 50m, 1h or a number of seconds");
     assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
     assert_refuses("train --model lenet5 --resume --force", 2, "exclude each other");
@@ -95,6 +97,27 @@ static void write_idx(const char *images, const char *labels, unsigned char n)
     memcpy(bytes, head, sizeof head);
     write_bytes(at(images), bytes, sizeof head + (size_t)10 * n * n);
     write_bytes(at(labels), ones, sizeof ones);
+}
+
+static void test_a_misspelt_cpu_is_named(void **state)
+{
+    set_variable("QGRAD_CPU", "avx-2");
+    assert_refuses("bench peak --seconds 0.01", 2, "QGRAD_CPU is 'avx-2', not one of avx512, avx2, baseline");
+    assert_string_equal(qg_cpu_unknown(), "avx-2");
+    set_variable("QGRAD_CPU", "");
+    assert_status("bench peak --seconds 0.01 --json", 0);
+    assert_null(qg_cpu_unknown());
+}
+
+/* Of batches with one image, a batch norm after a dense layer sees one number per channel. */
+static void test_a_batch_norm_needs_two_images(void **state)
+{
+    assert_refuses("train " SET "--batch 1 --epochs 1 --out @/none", 1, "batches of 1 image give bn3 one value per channel");
+    assert_int_equal(access(at("none"), F_OK), -1);
+    assert_status("train " SET "--batch 239 --epochs 1 --out @/last --json", 0);
+    assert_stderr("qgrad: warning: the last batch of an epoch has 1 of the 240 images, so bn3 has one value");
+    assert_status("train --model resnet20 --data mnist --data-dir @/set --batch 1 --epochs 1 --budget 0 --out @/maps --json", 0);
+    if (strstr(last.err, "warning")) fail_msg("%s", last.err);
 }
 
 static void test_splits_of_different_images_are_refused_before_training(void **state)
@@ -294,15 +317,19 @@ static void assert_differs_by(const char *run, const char *of, const char *lines
     assert_string_equal(said, lines);
 }
 
-/* Names are any bytes: a shell is shown them in quotes, JSON as characters. */
+/* Names are any bytes: a shell is shown them in quotes, a terminal and JSON as characters. */
 static void test_names_of_any_bytes(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/it's\xff --json", 0);
     assert_true(qg_utf8_valid(last.out, strlen(last.out)));
     assert_non_null(strstr(last_text("run"), "/it's\xc3\xbf"));       /* U+00FF */
     assert_status("train --resume --out @/it's\xff", 0);
-    assert_stdout("/it'\\''s\xff' --best\n");
-    run_shell("%s eval --run '@/it'\\''s\xff' --best >@/quoted", program);
+    assert_stdout("/it's\\xff\n");
+    assert_stdout("/it\\'s\\377' --best\n");
+    assert_status(TRAIN "--epochs 1 --out @/it's\xc3\xa9", 0);          /* U+00E9 */
+    assert_stdout("/it's\xc3\xa9\n");
+    assert_stdout("/it'\\''s\xc3\xa9' --best\n");
+    run_shell("%s eval --run '@/it'\\''s\xc3\xa9' --best >@/quoted", program);
 }
 
 static void test_what_to_try_next_works(void **state)
@@ -472,6 +499,8 @@ int main(void)
         cmocka_unit_test(test_help_is_no_error),
         cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
         cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
+        cmocka_unit_test_teardown(test_a_misspelt_cpu_is_named, restore_variables),
+        cmocka_unit_test(test_a_batch_norm_needs_two_images),
         cmocka_unit_test(test_splits_of_different_images_are_refused_before_training),
         cmocka_unit_test(test_unwritable_directories_and_full_disks),
         cmocka_unit_test(test_a_checkpoint_that_cannot_be_written_costs_nothing),

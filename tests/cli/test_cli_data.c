@@ -136,6 +136,10 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_status("eval --run @/pictures --json", 0);
     assert_true(last_number("test_accuracy") == 1);
     assert_true(last_number("images") == 40);
+    /* The number of classes is not known before the images are read. */
+    assert_status("train --model 4C3-R-2 --data folder:16x16x3 --data-dir @/pics --epochs 1 --out @/text --json", 0);
+    assert_refuses("train --model 4C3-R-3 --data folder:16x16x3 --data-dir @/pics --out @/none", 1,
+                   "character 7: the net ends with 3 outputs, but the data has 2 classes");
     assert_int_equal(rename(at("pics"), at("moved")), 0);
     assert_status("train --resume --out @/pictures --data-dir @/moved --json", 0);     /* and it is remembered */
     assert_status("eval --run @/pictures --json", 0);

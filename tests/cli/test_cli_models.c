@@ -52,6 +52,8 @@ static void test_wrong_options_are_named_with_what_is_legal(void **state)
     assert_refuses("summary --model resnet20:width=2", 2, "resnet20: unknown option 'width'; available: order, shortcut");
     assert_refuses("summary --model lenet5:width=2", 2, "lenet5: unknown option 'width'; available: none");
     assert_refuses("summary --model :width=2", 2, "unknown model ''; available: lenet5, lenet5-xnor, mlp");
+    assert_refuses("summary --model VGG7", 2, "unknown model 'VGG7'; available: lenet5, lenet5-xnor, mlp");
+    assert_refuses("summary --model ResNet20:order=pre", 2, "unknown model 'ResNet20'; available");
     assert_refuses("summary --model resnet20 --layer shortcut1:weight=float", 2, "has no layer 'shortcut1' with a weight");
     assert_status("summary --model resnet20:shortcut=B --weight twn --layer shortcut1:weight=float", 0);
 }
@@ -73,6 +75,47 @@ static void test_a_run_keeps_its_model(void **state)
     assert_status("eval --run @/mlp --json", 0);
     assert_string_equal(last_text("model"), "mlp:depth=2,width=33");
     assert_status("inspect @/mlp", 0);
+}
+
+#define NET  "8C5s2p2-BN-R-{8C3-BN-R-8C3-BN}-R-MP2-10"
+#define TEXT "train --model " NET " --data mnist --data-dir @/set --threads 1 --batch 50 "
+
+static void test_a_net_as_text_is_a_model(void **state)
+{
+    assert_goes_on(TEXT "--weight twn --layer conv2:weight=float ", "text", "text-whole");
+    assert_refuses("train --resume --out @/text --model 8C5-10", 1, "model is " NET " in the run, but 8C5-10 was requested");
+    assert_status("eval --run @/text --json", 0);
+    assert_string_equal(last_text("model"), NET);
+    assert_status("inspect @/text", 0);
+    assert_stdout("conv3");
+    assert_status(TEXT "--init @/text --epochs 1 --out @/text-tuned --json", 0);
+    assert_status("bench train --model " NET " --image 12x12x2 --batch 2 --seconds 0.01 --json", 0);
+    assert_status("summary --json --model 16C3-GAP-10 --image 9x9x2", 0);
+    assert_string_equal(last_text("model"), "16C3-GAP-10");
+    assert_true(last_number("macs") == 9 * 9 * 16 * 3 * 3 * 2 + 16 * 10);
+}
+
+static void test_the_zoo_is_text(void **state)
+{
+    char zoo[17];
+    assert_status("train " SET "--weight twn --epochs 1 --out @/zoo --json", 0);
+    snprintf(zoo, sizeof zoo, "%s", last_text("digest"));
+    assert_status("train --model 32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-10 --data mnist --data-dir @/set --seed 3 --threads 1 "
+                  "--weight twn --epochs 1 --batch 50 --lr 0.01 --momentum 0.9 --weight-decay 1e-4 "
+                  "--schedule step:at=0.5+0.83333,factor=0.1 --out @/as-text --json", 0);
+    assert_string_equal(last_text("digest"), zoo);
+}
+
+static void test_wrong_nets_are_shown_at_the_character(void **state)
+{
+    assert_refuses("summary --model 16C3-XY-10", 2, "--model: net '16C3-XY-10': character 6: 'XY' is no layer");
+    assert_refuses("summary --model 16C3-12", 2, "character 6: the net ends with 12 outputs, but the data has 10 classes");
+    assert_refuses("train --model 16C3-10 --out @/none --data cifar10 --data-dir @/set --layer conv2:weight=twn", 2,
+                   "net has no layer 'conv2' with a weight; available: conv1, fc1");
+    char line[700] = "summary --model ";
+    for (int i = 0; i < 130; i++) strcat(line, "1C1-");
+    strcat(line, "10");
+    assert_refuses(line, 2, "--model: the value is longer than 511 bytes");
 }
 
 /* 1W1A is the recipe; the others change weights and inputs, and first-last leaves the image alone. */
@@ -103,6 +146,9 @@ int main(void)
         cmocka_unit_test(test_options_have_one_spelling),
         cmocka_unit_test(test_wrong_options_are_named_with_what_is_legal),
         cmocka_unit_test(test_a_run_keeps_its_model),
+        cmocka_unit_test(test_a_net_as_text_is_a_model),
+        cmocka_unit_test(test_the_zoo_is_text),
+        cmocka_unit_test(test_wrong_nets_are_shown_at_the_character),
         cmocka_unit_test(test_finn_nets_train_at_their_bits),
         cmocka_unit_test(test_a_loss_is_one_of_two),
     };

@@ -86,20 +86,23 @@ static void test_sittings_add_up(void **state)
     assert_status("train --recipe twn --out sat --budget 0 --json", 0);
     char   both[400];
     snprintf(both, sizeof both, "another, %s", last_text("commit"));
-    edit("sat/result.json", last_text("commit"), "another");
-    edit("sat/result.json", "\"seconds\":", "\"seconds\":1000,\"were\":");
+    edit_result("sat/result.json", last_text("commit"), "another");
+    edit_result("sat/result.json", "\"seconds\":", "\"seconds\":1000,\"were\":");
     assert_status("train --resume --out sat --json", 0);
     assert_true(last_number("seconds") > 1000 && last_number("seconds") < 2000);         /* a child may take 600 */
     assert_string_equal(last_text("commit"), both);
     assert_same_run("sat", "runs/twn/seed-3");
 
     /* Nobody worked on it since. */
-    edit("sat/result.json", both, "another");
+    edit_result("sat/result.json", both, "another");
     assert_status("train --resume --out sat --json", 0);
     assert_string_equal(last_text("commit"), "another");
     assert_true(last_number("seconds") > 1000);
-    edit("sat/result.json", "\"seed\":3", "\"sad\":3");
+    edit_result("sat/result.json", "\"seed\":3", "\"sad\":3");
     assert_refuses("train --resume --out sat", 1, "result.json: seed is missing");
+
+    edit("runs/twn/seed-3/result.json", "\"commit\":\"", "\"commit\":\"0");
+    assert_refuses("train --resume --out runs/twn/seed-3", 1, "result.json: is damaged");
 }
 
 /* --- init --------------------------------------------------------------------------------- */

@@ -162,10 +162,23 @@ static void test_an_interrupted_add_is_no_obstacle(void **state)
     static const char *const rest[] = { "results/twn/.seed-10.new", "results/twn/.seed-10.old" };
     for (int i = 0; i < 2; i++) assert_int_equal(mkdir(rest[i], 0700), 0);
     copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.new/config.toml");
+    copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.new/metrics.csv.1-0.tmp");
+    copy("results/README.md", "results/README.md.1-0.tmp");
     assert_status("results --check", 0);
     assert_status("results --add runs/twn/seed-10", 0);
     for (int i = 0; i < 2; i++) assert_int_equal(access(rest[i], F_OK), -1);
+    run_shell("! find @/results -name '*.tmp' | grep .");
     assert_status("results --check", 0);
+}
+
+/* A directory that is not empty is in the way of the old logs, which stay. */
+static void test_an_add_that_cannot_rename_leaves_everything(void **state)
+{
+    assert_int_equal(mkdir("results/twn/.seed-10.old", 0700), 0);
+    copy("results/twn/seed-11/config.toml", "results/twn/.seed-10.old/other");
+    copy("results", "before");
+    assert_refuses("results --add runs/twn/seed-10", 1, "cannot rename results/twn/seed-10 to results/twn/.seed-10.old: ");
+    run_shell("diff -r @/results @/before");
 }
 
 static void test_a_table_that_was_touched_is_noticed(void **state)
@@ -175,13 +188,13 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     assert_refuses("results --check", 1, "results/README.md:31: is '| [twn](twn) | A paper |");
     assert_status("results", 0);
     assert_status("results --check", 0);
-    edit("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
+    edit_result("results/twn/seed-10/result.json", "\"best_epoch\":", "\"best_epoch\":1");
     assert_refuses("results --check", 1, "results/twn/seed-10: result.json has best_epoch 1");
     copy("kept", "results");
-    edit("results/twn/seed-10/result.json", "\"test_images\":", "\"test_images\":0,\"images\":");
+    edit_result("results/twn/seed-10/result.json", "\"test_images\":", "\"test_images\":0,\"images\":");
     assert_refuses("results", 1, "on 0 images is impossible");
     copy("kept", "results");
-    edit("results/twn/seed-10/result.json", "\"images_per_second\":", "\"images_per_second\":9");
+    edit_result("results/twn/seed-10/result.json", "\"images_per_second\":", "\"images_per_second\":9");
     assert_refuses("results --check", 1, "results/twn/seed-10: result.json has images_per_second 9");
     copy("kept", "results");
     edit("results/twn/seed-11/metrics.csv", "\n2,", "\n3,");
@@ -190,7 +203,7 @@ static void test_a_table_that_was_touched_is_noticed(void **state)
     edit("results/twn/seed-11/metrics.csv", "\n2,", "\n2,7,");
     assert_refuses("results", 1, "results/twn/seed-11/metrics.csv: line 3 is not the row of epoch 2");
     copy("kept", "results");
-    edit("results/twn/seed-11/result.json", "\"test_images\":60", "\"test_images\":61");
+    edit_result("results/twn/seed-11/result.json", "\"test_images\":60", "\"test_images\":61");
     assert_refuses("results --check", 1, "is not a whole number of 61 images");
     copy("kept", "results");
     edit("results/twn/seed-11/config.toml", "lr = 0.01", "lr = 0.02");
@@ -268,6 +281,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_flag_cannot_be_turned_off_in_a_command, restore_table),
         cmocka_unit_test_setup(test_old_logs_are_not_lost, restore_table),
         cmocka_unit_test_setup(test_an_interrupted_add_is_no_obstacle, restore_table),
+        cmocka_unit_test_setup(test_an_add_that_cannot_rename_leaves_everything, restore_table),
         cmocka_unit_test_setup(test_a_table_that_was_touched_is_noticed, restore_table),
         cmocka_unit_test_setup(test_what_is_no_row_is_not_added, restore_table),
         cmocka_unit_test_setup(test_a_link_is_replaced_and_its_logs_stay, restore_table),

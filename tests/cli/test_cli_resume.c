@@ -1,6 +1,7 @@
 /* Runs that stop and go on, are killed, meet each other, lose files or find damaged ones. */
 #include "tests/support/testing.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/io/file.h"
 #include "core/io/state.h"
+#include "core/rng.h"
+#include "tests/support/foreign.h"
 #include "tests/support/inside.h"
 #include "tests/support/program.h"
 
@@ -218,38 +222,149 @@ static void test_a_run_does_not_write_into_anothers_directory(void **state)
 
 /* --- damaged and foreign files ------------------------------------------------------------ */
 
-/* Changes the byte at (from the end, if negative) of an array in a safetensors file. */
-static void change_byte(const char *path, const char *name, long at, int change)
+/* Changes the byte at (from the end, if negative) of an array in a checkpoint, as another program would: the checksum is
+ * right. */
+static void forge(const char *path, const char *name, long at, int change)
 {
-    qg_archive           *a = qg_archive_open(path);
-    const qg_named_array *e = qg_archive_find(a, name);
-    unsigned char         prefix[8];
-    FILE                   *f = fopen(path, "r+b");
-    assert_true(e && f && fread(prefix, 1, 8, f) == 8);
-    at += 8 + (long)(prefix[0] | prefix[1] << 8 | prefix[2] << 16) + (long)e->offset + (at < 0 ? (long)e->bytes : 0);
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    const int byte = getc(f) ^ change;
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    assert_int_equal(putc(byte, f), byte);
-    assert_int_equal(fclose(f), 0);
+    size_t      n;
+    qg_state   *s = qg_state_new();
+    qg_archive *a = qg_archive_open(path);
+    assert_non_null(a);
+    const qg_named_array *e = qg_archive_find(a, name), *entry = qg_archive_entries(a, &n);
+    ((unsigned char *)e->array.data)[at < 0 ? at + (long)e->bytes : at] ^= (unsigned char)change;
+    for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
+    const qg_note *note = qg_archive_notes(a, &n);
+    for (size_t i = 0; i < n; i++) qg_state_note(s, note[i].key, note[i].value);
+    assert_ok(qg_state_save(s, path));
+    qg_state_free(s);
     qg_archive_free(a);
 }
 
-/* Little-endian: the sign is in the last byte.  Nothing else in the file shows the change. */
-static void flip_a_sign(const char *path) { change_byte(path, "conv1.weight", -1, 0x80); }
+static void flip(const char *path, long bit)
+{
+    unsigned char byte;
+    const int     file = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(file, &byte, 1, bit / 8), 1);
+    byte ^= (unsigned char)(1 << bit % 8);
+    assert_int_equal(pwrite(file, &byte, 1, bit / 8), 1);
+    assert_int_equal(close(file), 0);
+}
+
+/* Bytes from the start of the file to an array. */
+static long place_of(const char *path, const char *name)
+{
+    unsigned char prefix[8];
+    qg_archive   *a    = qg_archive_open(path);
+    const int     file = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(file, prefix, sizeof prefix), sizeof prefix);
+    const long place = 8 + (long)qg_get_u64(prefix) + (long)qg_archive_find(a, name)->offset;
+    qg_archive_free(a);
+    close(file);
+    return place;
+}
+
+/* Little-endian: the sign is in the last byte of four. */
+static void flip_a_sign(const char *path) { flip(path, 8 * place_of(path, "conv1.weight") + 31); }
+
+static void assert_flip_is_refused(const char *path, long bit)
+{
+    flip(path, bit);
+    assert_refuses("train --resume --out @/flipped", 1, strrchr(path, '/') + 1);
+    if (!strstr(last.err, "is damaged") && !strstr(last.err, "is malformed")) fail_msg("bit %ld: %s", bit, last.err);
+    flip(path, bit);
+}
+
+/* Weights, moments, counts and notes alike. */
+static void test_a_flipped_bit_is_refused_and_nothing_is_changed(void **state)
+{
+    enum { PLACES = 12 };
+    size_t n;
+    char   path[2][256];
+    assert_int_equal(qgrad_inside(TRAIN "--weight ttq --optimizer adam --epochs 4 --budget 60 --out @/flipped --json"), 0);
+    assert_in_range((int)last_number("epochs"), 1, 3);
+    snprintf(path[0], sizeof path[0], "%s", at("flipped/last.safetensors"));
+    snprintf(path[1], sizeof path[1], "%s", at("flipped/best.safetensors"));
+    run_shell("cp -r @/flipped @/unflipped");
+    qg_archive           *a = qg_archive_open(path[0]);
+    const qg_named_array *e = qg_archive_entries(a, &n);
+    for (size_t i = 0; i < n; i++) {
+        const bool count = !strncmp(e[i].name, "run.", 4) || !strcmp(e[i].name, "optim.step");
+        if (!count && i % 5) continue;                              /* some of the rest */
+        const uint64_t bit = qg_bits(1, i) % (8 * e[i].bytes);
+        assert_flip_is_refused(path[0], 8 * place_of(path[0], e[i].name) + (long)bit);
+    }
+    qg_archive_free(a);
+    for (int f = 0; f < 2; f++) {
+        struct stat s;
+        assert_int_equal(stat(path[f], &s), 0);
+        for (uint64_t i = 0; i < PLACES; i++)           /* half of them in the first thousand bytes: the header */
+            assert_flip_is_refused(path[f], (long)(qg_bits((uint64_t)f, i) % (8 * (i % 2 ? (uint64_t)s.st_size : 1000))));
+    }
+    run_shell("diff -r @/flipped @/unflipped");
+    flip_a_sign(path[0]);
+    assert_refuses("eval --run @/flipped", 1, "last.safetensors' is damaged");
+    assert_refuses("inspect @/flipped", 1, "last.safetensors' is damaged");
+    assert_refuses(TRAIN "--epochs 1 --init @/flipped --out @/from-flipped", 1, "last.safetensors' is damaged");
+    assert_status("eval --run @/flipped --best", 0);
+}
+
+/* Times may differ, but nothing else in the rows that the checkpoint has seen. */
+static void test_a_changed_row_is_refused(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --out @/rows --json", 0);
+    run_shell("cd @ && cp -r rows changed && sed -i '2s/^1,0.01/1,0.03/' changed/metrics.csv && ! cmp -s rows/metrics.csv changed/metrics.csv");
+    assert_refuses("train --resume --out @/changed", 1, "metrics.csv: is damaged: its first 2 rows are not those");
+    run_shell("cd @ && awk -F, -v OFS=, 'NR > 1 { $7 = 5; $8 = 6 } 1' rows/metrics.csv > changed/metrics.csv");
+    assert_status("train --resume --out @/changed --json", 0);
+    assert_true(last_number("images_per_second") == 5 && last_number("seconds") == 12);
+}
+
+/* A checkpoint of the format before: no checksum, no record of the rows, and a digest of the weights. */
+static void age(const char *path)
+{
+    forget_checksum(path);
+    run_shell("sed -i 's/qgrad 2/qgrad 1/; s/\"metrics\":\"[0-9a-f]*\"/\"digest\": \"%s\"/' %s", last_text("digest"), path);
+}
+
+static void test_runs_of_the_format_before_go_on(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --out @/current --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/aged --budget 0 --json", 0);
+    age(at("aged/last.safetensors"));
+    run_shell("cd @ && grep -q 'qgrad 1' aged/last.safetensors && ! grep -q checksum aged/last.safetensors && cp -r aged harmed");
+    assert_status("eval --run @/aged --json", 0);
+    assert_string_equal(last_text("file"), "last.safetensors");
+    assert_status("train --resume --out @/aged --json", 0);
+    assert_same_run("current", "aged");
+    flip_a_sign(at("harmed/last.safetensors"));
+    assert_refuses("train --resume --out @/harmed", 1, "last.safetensors: is damaged: its weights have digest");
+    run_shell("cp @/current/* @/harmed");
+    forget_checksum(at("harmed/last.safetensors"));
+    assert_refuses("train --resume --out @/harmed", 1, "last.safetensors: is damaged: its checksum is missing");
+    run_shell("cp @/current/* @/harmed");
+    forget_checksum(at("harmed/best.safetensors"));
+    assert_refuses("train --resume --out @/harmed", 1, "best.safetensors: is damaged: its checksum is missing");
+    run_shell("sed -i 's/qgrad 2/qgrad 7/' @/harmed/best.safetensors");
+    assert_refuses("train --resume --out @/harmed", 1, "best.safetensors: is not a checkpoint of this version");
+}
 
 static void test_places_that_no_run_reaches_are_refused(void **state)
 {
     assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
-    run_shell("cd @ && cp -r placed epoch && cp -r placed batch && cp -r placed best && cp -r placed seed");
-    change_byte(at("epoch/last.safetensors"), "run.epoch", 0, 64);
+    run_shell("cd @ && for to in epoch batch best seed steps both; do cp -r placed $to || exit; done");
+    forge(at("epoch/last.safetensors"), "run.epoch", 0, 64);
     assert_refuses("train --resume --out @/epoch", 1, "run.epoch is 64, which the run cannot reach");
-    change_byte(at("batch/last.safetensors"), "run.batch", 0, 11);      /* there are ten */
+    forge(at("batch/last.safetensors"), "run.batch", 0, 11);      /* there are ten */
     assert_refuses("train --resume --out @/batch", 1, "the checkpoint belongs to a run with more training images");
-    change_byte(at("best/last.safetensors"), "run.best_epoch", 0, 1);
+    forge(at("best/last.safetensors"), "run.best_epoch", 0, 1);
     assert_refuses("train --resume --out @/best", 1, "run.best_epoch is ");
-    change_byte(at("seed/last.safetensors"), "run.seed", 0, 1);
+    forge(at("seed/last.safetensors"), "run.seed", 0, 1);
     assert_refuses("train --resume --out @/seed", 1, "run.seed is 2, which the run cannot reach");
+    forge(at("steps/last.safetensors"), "optim.step", 0, 4);
+    assert_refuses("train --resume --out @/steps", 1, "run.steps is 0, which the run cannot reach");
+    forge(at("both/last.safetensors"), "optim.step", 0, 4);
+    forge(at("both/last.safetensors"), "run.steps", 0, 4);
+    assert_refuses("train --resume --out @/both", 1, "the checkpoint is 4 steps after the start, not 0 epochs of 10 and 0");
 }
 
 /* Runs of older versions have neither, and a process that was killed leaves files half written. */
@@ -257,13 +372,13 @@ static void test_what_older_versions_did_not_write_is_not_missed(void **state)
 {
     assert_status(TRAIN "--epochs 2 --out @/newer --json", 0);
     assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 0);
-    run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.tmp && sed -i /data-digest/d config.toml");
+    run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.tmp && echo x > last.safetensors.1-0.tmp && sed -i /data-digest/d config.toml");
     /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
     assert_refuses("train --resume --out @/older", 1, "belongs to a run with data-digest");
     run_shell("cp @/newer/config.toml @/older/");
     assert_status("train --resume --out @/older --json", 0);
     assert_same_run("newer", "older");
-    assert_int_equal(access(at("older/best.safetensors.tmp"), F_OK), -1);
+    run_shell("! ls @/older | grep -q tmp");
 }
 
 static void test_files_that_are_lost_are_noticed(void **state)
@@ -279,11 +394,11 @@ static void test_files_that_are_lost_are_noticed(void **state)
     assert_refuses("train --resume --out @/bad", 1, "bad/best.safetensors");
     run_shell("cd @ && cp lostless/best.safetensors bad");
     flip_a_sign(at("bad/last.safetensors"));
-    assert_refuses("train --resume --out @/bad", 1, "bad/last.safetensors: is damaged: its weights have digest");
-    assert_refuses("eval --run @/bad", 1, "bad/last.safetensors: is damaged");
+    assert_refuses("train --resume --out @/bad", 1, "bad/last.safetensors' is damaged");
+    assert_refuses("eval --run @/bad", 1, "bad/last.safetensors' is damaged");
     assert_status("eval --run @/bad --best", 0);
     flip_a_sign(at("bad/best.safetensors"));
-    assert_refuses("eval --run @/bad --best", 1, "bad/best.safetensors: is damaged");
+    assert_refuses("eval --run @/bad --best", 1, "bad/best.safetensors' is damaged");
     run_shell("cd @ && sed -i /^model/d bad/config.toml");
     assert_refuses("train --resume --out @/bad", 1, "bad/config.toml: the model is missing");
 }
@@ -300,13 +415,40 @@ static void test_a_damaged_checkpoint_is_refused_and_left_alone(void **state)
     assert_status("eval --run @/damaged --best", 0);
 }
 
+/* A terabyte that its header describes: reading it would run out of memory, or take long. */
+static void write_huge(const char *path)
+{
+    static const char header[] = "{\"w\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}";
+    unsigned char     bytes[8 + sizeof header];
+    qg_put_u64(bytes, sizeof header - 1);
+    memcpy(bytes + 8, header, sizeof header);
+    write_bytes(path, bytes, sizeof bytes - 1);
+    if (truncate(path, (off_t)sizeof bytes - 1 + ((off_t)1 << 40))) skip();     /* no sparse files here */
+}
+
+static void test_a_huge_file_that_does_not_fit_is_refused_by_its_header(void **state)
+{
+    write_huge(at("huge"));
+    assert_refuses(TRAIN "--epochs 1 --init @/huge --out @/none", 1, "huge: does not fit the net");
+    assert_status(TRAIN "--epochs 1 --out @/big --json", 0);
+    run_shell("rm @/big/best.safetensors");
+    write_huge(at("big/best.safetensors"));
+    assert_refuses("train --resume --out @/big", 1, "best.safetensors' does not fit");
+    run_shell("rm @/big/last.safetensors");
+    write_huge(at("big/last.safetensors"));
+    assert_refuses("train --resume --out @/big", 1, "last.safetensors' does not fit");
+    assert_refuses("eval --run @/big", 1, "last.safetensors' does not fit");
+    assert_refuses("inspect @/big --best", 1, "best.safetensors' does not fit");
+}
+
 static void test_a_checkpoint_of_another_net_is_refused(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/ternary --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/adam --optimizer adam --json", 0);
     assert_status(TRAIN "--epochs 1 --out @/slow --lr 0.001 --json", 0);
     run_shell("cp @/adam/last.safetensors @/slow/best.safetensors @/ternary");
-    assert_refuses("eval --run @/ternary", 1, "last.safetensors");
+    assert_refuses("eval --run @/ternary", 1,
+                   "last.safetensors: belongs to a run with optimizer adam, but config.toml has sgd");
     assert_refuses("eval --run @/ternary --best", 1,
                    "belongs to a run with lr 0.001, but config.toml has 0.01");
     assert_refuses("train --resume --out @/ternary", 1, "last.safetensors");
@@ -332,9 +474,13 @@ int main(void)
         ENDED(test_one_process_per_run_directory),
         ENDED(test_a_run_does_not_write_into_anothers_directory),
         cmocka_unit_test(test_files_that_are_lost_are_noticed),
+        cmocka_unit_test(test_a_flipped_bit_is_refused_and_nothing_is_changed),
+        cmocka_unit_test(test_a_changed_row_is_refused),
+        cmocka_unit_test(test_runs_of_the_format_before_go_on),
         cmocka_unit_test(test_places_that_no_run_reaches_are_refused),
         cmocka_unit_test(test_what_older_versions_did_not_write_is_not_missed),
         cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),
+        cmocka_unit_test(test_a_huge_file_that_does_not_fit_is_refused_by_its_header),
         cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -3,6 +3,7 @@
  * reads the clock, must go on to the same bytes. */
 #include "tests/support/testing.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -11,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/io/file.h"
+#include "datasets/normalise.h"
 #include "qgrad.h"
 #include "tests/support/inside.h"
 #include "tests/support/program.h"
@@ -118,24 +121,62 @@ static void test_adam_with_all_its_options(void **state)
                           by_hand(adam, (qg_schedule){ .kind = QG_STEP, .milestone = { 0.5f }, .n_milestones = 1 }));
 }
 
+/* --- not locked --------------------------------------------------------------------------- */
+
+int        __real_flock(int fd, int operation);
+int        __wrap_flock(int fd, int operation);
+static int flock_fails;                 /* with this errno; 0: it works */
+
+int __wrap_flock(int fd, int operation)
+{
+    if (!flock_fails) return __real_flock(fd, operation);
+    errno = flock_fails;
+    return -1;
+}
+
+/* A run goes on without the lock that a file system does not have, and says so. */
+static void test_file_systems_without_locks(void **state)
+{
+    static const int lacking[] = { ENOLCK, EOPNOTSUPP, ENOSYS };
+    assert_status(RUN "--out @/one --json", 0);
+    for (int i = 0; i < 3; i++) {
+        flock_fails = lacking[i];
+        assert_int_equal(qgrad_inside(RUN "--out @/two --json"), 0);
+        assert_stderr("/two: ");
+        assert_stderr("qgrad: warning: cannot lock ");
+        assert_same_run("one", "two");
+        run_shell("rm -r @/two");
+    }
+    flock_fails = EIO;
+    assert_int_equal(qgrad_inside(RUN "--out @/two --json"), 1);
+    assert_stderr("qgrad train: cannot lock ");
+    flock_fails = EWOULDBLOCK;
+    assert_int_equal(qgrad_inside(RUN "--out @/two --json"), 1);
+    assert_stderr("/two is locked: another process is training in it");
+    flock_fails = 0;
+}
+
 /* --- killed ------------------------------------------------------------------------------- */
 
-/* Both are linked with -Wl,--wrap: every file of a run is written by one and named by the other. */
-int     __real_rename(const char *from, const char *to);
-int     __wrap_rename(const char *from, const char *to);
+/* Linked with -Wl,--wrap: every file of a run is written by write and named by renameat; fsync flushes it, then its
+ * directory. */
+int     __real_renameat(int dir, const char *from, int to_dir, const char *to);
+int     __wrap_renameat(int dir, const char *from, int to_dir, const char *to);
 ssize_t __real_write(int fd, const void *bytes, size_t n);
 ssize_t __wrap_write(int fd, const void *bytes, size_t n);
+int     __real_fsync(int fd);
+int     __wrap_fsync(int fd);
 
-typedef enum moment { NEVER, BEFORE_RENAME, AFTER_RENAME, WITHIN_WRITE } moment;
+typedef enum moment { NEVER, BEFORE_RENAME, AFTER_RENAME, WITHIN_WRITE, NO_FSYNC } moment;
 
 static moment kill_moment;
-static int    calls, kill_at;       /* of write or of rename */
+static int    calls, kill_at;       /* of write, rename or fsync */
 
-int __wrap_rename(const char *from, const char *to)
+int __wrap_renameat(int dir, const char *from, int to_dir, const char *to)
 {
     const bool now = (kill_moment == BEFORE_RENAME || kill_moment == AFTER_RENAME) && ++calls == kill_at;
     if (now && kill_moment == BEFORE_RENAME) raise(SIGKILL);
-    const int result = __real_rename(from, to);
+    const int result = __real_renameat(dir, from, to_dir, to);
     if (now) raise(SIGKILL);
     return result;
 }
@@ -146,6 +187,14 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n)
     const ssize_t half = __real_write(fd, bytes, n / 2);
     raise(SIGKILL);
     return half;
+}
+
+/* Fails instead of a kill. */
+int __wrap_fsync(int fd)
+{
+    if (kill_moment != NO_FSYNC || ++calls != kill_at) return __real_fsync(fd);
+    errno = EIO;
+    return -1;
 }
 
 static bool killed_at(moment m, int call)
@@ -197,6 +246,26 @@ static void test_killed_wherever_files_change_it_ends_in_the_same_bytes(void **s
     assert_true(survive(WITHIN_WRITE, 7) >= renames / 3);
 }
 
+/* Also that of the first checkpoint, whose directory cannot be flushed: no part of a run is left that does not resume. */
+static void test_a_disk_that_does_not_flush_stops_a_run_that_goes_on(void **state)
+{
+    int failures = 0;
+    assert_status(RUN "--out @/flushed --json", 0);
+    for (;; failures++) {
+        kill_moment = NO_FSYNC, kill_at = failures + 1, calls = 0;
+        const int status = qgrad_inside(RUN "--out @/stuck --json");
+        kill_moment      = NEVER;
+        if (status == 0) break;
+        assert_int_equal(status, 1);
+        assert_stderr("Input/output error");
+        assert_status(RUN "--resume --out @/stuck --json", 0);
+        assert_same_run("flushed", "stuck");
+        run_shell("rm -r @/stuck");
+    }
+    assert_same_run("flushed", "stuck");
+    assert_true(failures >= 2 * (3 + 2 * 3));      /* each file and its directory */
+}
+
 /* Again and again, wherever the next process has got to: after a few steps, or in an evaluation. */
 static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
 {
@@ -211,7 +280,7 @@ static void test_killed_at_any_moment_it_ends_in_the_same_bytes(void **state)
     }
     assert_true(kills > 5);
     assert_same_run("alive", "killed");
-    assert_int_equal(access(at("killed/last.safetensors.tmp"), F_OK), -1);
+    run_shell("! ls @/killed | grep -q tmp");
 }
 
 /* --- stopped ------------------------------------------------------------------------------ */
@@ -237,6 +306,57 @@ static void test_signals_write_the_checkpoint(void **state)
     assert_same_run("calm", "signal");
 }
 
+/* Linked with -Wl,--wrap: what takes long before a run begins. */
+qg_status __real_qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
+qg_status __wrap_qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
+qg_status __real_qg__whiten_fit(qg__statistics *s, const qg__dataset *set);
+qg_status __wrap_qg__whiten_fit(qg__statistics *s, const qg__dataset *set);
+float    *__real_qg__whiten(const qg__statistics *s, const qg__dataset *set);
+float    *__wrap_qg__whiten(const qg__statistics *s, const qg__dataset *set);
+
+static int begun, end_at;           /* the end_at-th of them is interrupted; 0: none */
+
+static void begin_work(void)
+{
+    if (end_at && ++begun == end_at) raise(SIGTERM);
+}
+
+qg_status __wrap_qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n)
+{
+    begin_work();
+    return __real_qg_file_read(path, limit, bytes, n);
+}
+
+qg_status __wrap_qg__whiten_fit(qg__statistics *s, const qg__dataset *set)
+{
+    begin_work();
+    return __real_qg__whiten_fit(s, set);
+}
+
+float *__wrap_qg__whiten(const qg__statistics *s, const qg__dataset *set)
+{
+    begin_work();
+    return __real_qg__whiten(s, set);
+}
+
+/* There is nothing to save yet, and no directory; an earlier run stays as it was. */
+static void test_a_signal_while_images_are_read_ends_the_program_at_once(void **state)
+{
+    enum { FILES = 4, WHITENINGS = 3 };         /* one fit, and both splits */
+    assert_status(RUN "--normalise whiten --budget 0 --out @/early --json", 0);
+    run_shell("cp -r @/early @/early-before");
+    for (end_at = 1;; end_at++) {
+        const int status = qgrad_inside(RUN "--normalise whiten --out @/never --json");
+        if (status == 0) break;
+        assert_int_equal(status, 1000 + SIGTERM);
+        assert_int_equal(access(at("never"), F_OK), -1);
+        assert_int_equal(qgrad_inside(RUN "--normalise whiten --out @/early --resume --json"), 1000 + SIGTERM);
+        run_shell("diff -r @/early @/early-before");
+    }
+    assert_int_equal(end_at - 1, FILES + WHITENINGS);
+    end_at = 0;
+}
+
 static void test_stopped_inside_epochs_it_ends_in_the_same_bytes(void **state)
 {
     assert_status(RUN "--out @/one-go --json", 0);
@@ -250,9 +370,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sgd_with_all_its_options),
         cmocka_unit_test(test_adam_with_all_its_options),
+        cmocka_unit_test(test_file_systems_without_locks),
         cmocka_unit_test(test_killed_wherever_files_change_it_ends_in_the_same_bytes),
+        cmocka_unit_test(test_a_disk_that_does_not_flush_stops_a_run_that_goes_on),
         cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
         cmocka_unit_test(test_signals_write_the_checkpoint),
+        cmocka_unit_test(test_a_signal_while_images_are_read_ends_the_program_at_once),
         cmocka_unit_test(test_stopped_inside_epochs_it_ends_in_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

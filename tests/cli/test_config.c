@@ -4,14 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/config/config.h"
 #include "cli/json.h"
+#include "cli/paths.h"
 #include "cli/run/metrics.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "layers/layer.h"
 #include "tests/support/comma.h"
+#include "tests/support/heap.h"
 #include "tests/support/room.h"
 
 static void assert_prints(const config *c, const char *expected)
@@ -497,9 +500,9 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
     assert_ok(metrics_begin(&m, &(code_stats){ 0 }, &(learned_list){ 0 }));
     assert_ok(metrics_add(&m, row, &(code_stats){ 0 }, &(learned_list){ 0 }));
     assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
-    assert_ok(metrics_write(&m, in_room("metrics.csv")));
+    assert_ok(metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
     metrics_end(&m);
-    assert_ok(metrics_read(&m, in_room("metrics.csv"), 1));
+    assert_ok(metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 1));
     assert_true(m.last.train_loss == 1.25 && m.last.seconds == 2.5);
     metrics_end(&m);
 }
@@ -536,6 +539,75 @@ static void schemes_are_called_as_on_the_command_line(void **state)
     assert_string_equal(qg_scheme_spelling(NULL, small, sizeof small), "float");
 }
 
+/* --- texts, and memory -------------------------------------------------------------------- */
+
+static qg_status count_to(const void *what, FILE *out)
+{
+    const int *n = what;
+    for (int i = 0; i < *n; i++) fprintf(out, "%d\n", i);
+    return *n < 0 ? qg_fail(QG_ENAN, "not a number of lines") : QG_OK;
+}
+
+static void test_a_printed_text_is_whole(void **state)
+{
+    for (int lines = 0; lines < 100000; lines = 2 * lines + 1) {
+        char  *text;
+        size_t n;
+        assert_int_equal(text_print(count_to, &lines, &text, &n), QG_OK);
+        assert_int_equal(strlen(text), n);
+        char *at = text;
+        for (int i = 0; i < lines; i++, at++) assert_int_equal(strtol(at, &at, 10), i);
+        assert_int_equal(*at, 0);
+        free(text);
+    }
+    const int bad = -1, many = 100000;
+    char     *text;
+    size_t    n;
+    assert_int_equal(text_print(count_to, &bad, &text, &n), QG_ENAN);
+    assert_null(text);
+    for (heap_denied = 1;; heap_denied++) {
+        heap_calls             = 0;
+        const qg_status status = text_print(count_to, &many, &text, &n);
+        if (!status) break;
+        assert_int_equal(status, QG_EMEM);
+        assert_null(text);
+    }
+    assert_true(heap_denied > 2);               /* it grew */
+    heap_denied = 0;
+    free(text);
+}
+
+/* Who typed nothing wrong is not told so. */
+static void test_lack_of_memory_is_not_a_usage_error(void **state)
+{
+    char *argv[] = { "train", "--model", "lenet5", "--lr", "0.1", "--layer", "conv1:weight=twn", NULL };
+    verb  train  = { .name = "train", .bit = VERB_TRAIN };
+    int   status = EXIT_FAILED;
+    for (heap_denied = 1; status == EXIT_FAILED; heap_denied++) {
+        config asked = { 0 };
+        heap_calls   = 0;
+        status       = options_parse(&train, 7, argv, &asked);
+        config_free(&asked);
+    }
+    heap_denied = 0;
+    assert_int_equal(status, -1);
+}
+
+/* Neither can be looked at, so neither is said to be missing. */
+static void test_what_cannot_be_looked_at_may_exist(void **state)
+{
+    char loop[ROOM_BYTES], below[ROOM_BYTES + 8];
+    snprintf(loop, sizeof loop, "%s", in_room("loop"));
+    snprintf(below, sizeof below, "%s/file", loop);
+    assert_int_equal(symlink(loop, loop), 0);
+    assert_true(path_exists(loop));
+    assert_true(path_exists(below));
+    write_text("plain", "");
+    snprintf(below, sizeof below, "%s/file", in_room("plain"));
+    assert_false(path_exists(below));
+    assert_false(path_exists(in_room("nothing")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -560,6 +632,9 @@ int main(void)
         cmocka_unit_test(test_a_model_names_its_files),
         cmocka_unit_test(test_only_the_identity_of_a_stored_run_is_fixed),
         cmocka_unit_test(schemes_are_called_as_on_the_command_line),
+        cmocka_unit_test(test_a_printed_text_is_whole),
+        cmocka_unit_test(test_lack_of_memory_is_not_a_usage_error),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_looked_at_may_exist, room_enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,9 @@
 /* Linked with -Wl,--wrap for both: what a commit asks of the disk, in order: 'f' for a file that is flushed,
  * 'd' for a directory, 'r' for a rename. */
 int __real_fsync(int fd);
-int __real_rename(const char *from, const char *to);
+int __real_renameat(int dir, const char *from, int to_dir, const char *to);
 int __wrap_fsync(int fd);
-int __wrap_rename(const char *from, const char *to);
+int __wrap_renameat(int dir, const char *from, int to_dir, const char *to);
 
 static char asked[16];
 static int  directory_errno;        /* of flushing a directory; 0: it works */
@@ -42,10 +43,10 @@ int __wrap_fsync(int fd)
     return -1;
 }
 
-int __wrap_rename(const char *from, const char *to)
+int __wrap_renameat(int dir, const char *from, int to_dir, const char *to)
 {
     note('r');
-    return __real_rename(from, to);
+    return __real_renameat(dir, from, to_dir, to);
 }
 
 /* Every test runs in an empty directory of its own. */
@@ -80,6 +81,14 @@ static void assert_absent(const char *path)
 {
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(errno, ENOENT);
+}
+
+/* The n-th temporary name of a in this process. */
+static const char *tmp(int n)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "a.%ld-%d.tmp", (long)getpid(), n);
+    return name;
 }
 
 static void assert_read_fails(const char *path, size_t limit, qg_status status, const char *reason)
@@ -132,7 +141,7 @@ static void pieces_arrive_in_order(void **state)
     assert_true(at <= total);
     assert_int_equal(qg_file_commit(f), QG_OK);
     assert_holds("a", all, at);
-    assert_absent("a.tmp");
+    assert_absent(tmp(0));
     free(all);
 }
 
@@ -176,7 +185,7 @@ static void old_file_stays_until_commit(void **state)
     assert_holds("a", "old", 3);
     qg_file_discard(f);
     assert_holds("a", "old", 3);
-    assert_absent("a.tmp");
+    assert_absent(tmp(0));
 
     f = qg_file_begin("a");
     qg_file_put(f, "new", 3);
@@ -184,22 +193,107 @@ static void old_file_stays_until_commit(void **state)
     assert_holds("a", "new", 3);
 }
 
-/* What a killed writer left, whatever it is, neither stays nor is written through. */
-static void leftover_is_replaced(void **state)
+/* What others left or planted under a temporary name, whatever it is, is neither written through nor removed. */
+static void a_temporary_name_that_is_taken_is_left_alone(void **state)
 {
-    FILE *left = fopen("a.tmp", "w");
-    assert_non_null(left);
-    fputs("a leftover that is longer than what follows", left);
-    fclose(left);
+    commit_text(tmp(0), "of another thread");
+    commit_text("b", "precious");
+    assert_int_equal(symlink("b", tmp(1)), 0);
+    assert_int_equal(mkdir(tmp(2), 0700), 0);
     commit_text("a", "x");
     assert_holds("a", "x", 1);
-    assert_absent("a.tmp");
-
-    commit_text("b", "precious");
-    assert_int_equal(symlink("b", "a.tmp"), 0);
-    commit_text("a", "y");
-    assert_holds("a", "y", 1);
     assert_holds("b", "precious", 8);
+    assert_holds(tmp(0), "of another thread", 17);
+    assert_absent(tmp(3));
+}
+
+/* Each has its own bytes, and the last commit remains. */
+static void two_writers_of_one_path(void **state)
+{
+    qg_file *first = qg_file_begin("a"), *second = qg_file_begin("a"), *third = qg_file_begin("a");
+    for (int i = 0; i < 100000; i++) {
+        qg_file_put(first, "1", 1);
+        qg_file_put(second, "22", 2);
+        qg_file_put(third, "333", 3);
+    }
+    assert_int_equal(qg_file_commit(second), QG_OK);
+    struct stat s;
+    assert_int_equal(stat("a", &s), 0);
+    assert_int_equal(s.st_size, 200000);
+    qg_file_discard(third);
+    assert_int_equal(qg_file_commit(first), QG_OK);
+    unsigned char *bytes;
+    size_t         n;
+    assert_int_equal(qg_file_read("a", 1 << 20, &bytes, &n), QG_OK);
+    assert_int_equal(n, 100000);
+    for (size_t i = 0; i < n; i++) assert_int_equal(bytes[i], '1');
+    free(bytes);
+    for (int i = 0; i < 3; i++) assert_absent(tmp(i));
+}
+
+static void leftovers_are_swept(void **state)
+{
+    static const char *const gone[]  = { "a.12-0.tmp", "a.4194304-9999.tmp", "a.tmp" };
+    static const char *const stays[] = { "a", "b.12-0.tmp", "a.12.tmp", "a.12-.tmp", "a.-0.tmp", "a.12-0.tmp.gz", "aa.12-0.tmp" };
+    for (int in = 0; in < 2; in++) {
+        for (int i = 0; i < 3; i++) commit_text(gone[i], "x");
+        for (int i = 0; i < 7; i++) commit_text(stays[i], "x");
+        const int dir = open(".", O_RDONLY | O_DIRECTORY);
+        if (in) qg_file_sweep_in(dir, "no/such/a");
+        else qg_file_sweep_in(QG_BY_PATH, "./a");
+        assert_int_equal(close(dir), 0);
+        for (int i = 0; i < 3; i++) assert_absent(gone[i]);
+        for (int i = 0; i < 7; i++) assert_holds(stays[i], "x", 1);
+    }
+    qg_file_sweep_in(QG_BY_PATH, "missing/a");
+}
+
+/* What cannot be looked at, as in a loop of links, is not said to be missing. */
+static void a_file_exists_or_not_or_nobody_knows(void **state)
+{
+    bool exists = false;
+    assert_int_equal(symlink("loop", "loop"), 0);
+    assert_int_equal(qg_file_exists_in(QG_BY_PATH, "loop", &exists), QG_OK);
+    assert_true(exists);
+    commit_text("plain", "");
+    assert_int_equal(qg_file_exists_in(QG_BY_PATH, "plain/file", &exists), QG_OK);
+    assert_false(exists);
+    assert_int_equal(qg_file_exists_in(QG_BY_PATH, "loop/file", &exists), QG_EIO);
+    assert_true(exists);
+    assert_non_null(strstr(qg_errmsg(), "whether 'loop/file' exists"));
+}
+
+/* The path tells the name alone; it may lead to another directory by now. */
+static void files_in_a_directory_that_moves(void **state)
+{
+    unsigned char *bytes;
+    size_t         n;
+    bool           exists;
+    assert_int_equal(mkdir("run", 0700), 0);
+    const int dir = open("run", O_RDONLY | O_DIRECTORY);
+    qg_file  *f   = qg_file_begin_in(dir, "run/a"), *discarded = qg_file_begin_in(dir, "run/b");
+    assert_int_equal(rename("run", "moved"), 0);
+    assert_int_equal(mkdir("run", 0700), 0);
+    commit_text("run/a", "another's");
+    *asked = '\0';
+    qg_file_put(f, "mine", 4);
+    assert_int_equal(qg_file_commit(f), QG_OK);
+    assert_string_equal(asked, "frd");
+    qg_file_discard(discarded);
+    assert_holds("run/a", "another's", 9);
+    assert_holds("moved/a", "mine", 4);
+    assert_int_equal(qg_file_read_in(dir, "run/a", 9, &bytes, &n), QG_OK);
+    assert_int_equal(n, 4);
+    assert_memory_equal(bytes, "mine", 4);
+    free(bytes);
+    assert_int_equal(qg_file_exists_in(dir, "run/a", &exists), QG_OK);
+    assert_true(exists);
+    qg_file_remove_in(dir, "run/a");
+    assert_int_equal(qg_file_exists_in(dir, "run/a", &exists), QG_OK);
+    assert_false(exists);
+    assert_holds("run/a", "another's", 9);
+    assert_int_equal(rmdir("moved"), 0);            /* empty */
+    assert_int_equal(close(dir), 0);
 }
 
 /* After a power loss the name leads to the old bytes or to the new, never to none. */
@@ -232,7 +326,7 @@ static void a_file_in_parts(void **state)
     qg_reader r;
     char      text[6] = "";
     commit_text("a", "hello");
-    assert_int_equal(qg_reader_open(&r, "a"), QG_OK);
+    assert_int_equal(qg_reader_open_in(&r, QG_BY_PATH, "a"), QG_OK);
     assert_int_equal(r.left, 5);
     assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
     assert_string_equal(text, "hel");
@@ -241,7 +335,7 @@ static void a_file_in_parts(void **state)
     assert_string_equal(text, "lol");
     qg_reader_close(&r);
     qg_reader_close(&r);
-    assert_int_equal(qg_reader_open(&r, "missing"), QG_EIO);
+    assert_int_equal(qg_reader_open_in(&r, QG_BY_PATH, "missing"), QG_EIO);
     assert_non_null(strstr(qg_errmsg(), "missing"));
     qg_reader_close(&r);
 }
@@ -252,7 +346,7 @@ static void a_file_that_changes_in_between(void **state)
         qg_reader r;
         char      text[6];
         commit_text("a", "hello");
-        assert_int_equal(qg_reader_open(&r, "a"), QG_OK);
+        assert_int_equal(qg_reader_open_in(&r, QG_BY_PATH, "a"), QG_OK);
         assert_int_equal(qg_reader_take(&r, 3, text), QG_OK);
         assert_int_equal(truncate("a", size), 0);
         assert_int_equal(qg_reader_take(&r, 2, text), QG_EIO);
@@ -268,10 +362,10 @@ static void unwritable_paths(void **state)
     assert_int_equal(mkdir("sub", 0700), 0);
     assert_commit_fails(qg_file_begin("sub"), "sub", strerror(EISDIR));
     assert_commit_fails(qg_file_begin("/dev/null"), "/dev/null", "not a regular file");
-    assert_absent("/dev/null.tmp");
-    assert_int_equal(mkdir("a.tmp", 0700), 0);
-    assert_commit_fails(qg_file_begin("a"), "a", strerror(EEXIST));
-    assert_int_equal(access("a.tmp", F_OK), 0);
+    char name[300];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_commit_fails(qg_file_begin(name), name, strerror(ENAMETOOLONG));
 }
 
 /* Permissions do not bind root, which is who runs the tests in a container. */
@@ -314,7 +408,7 @@ static void full_disk(void **state)
         assert_non_null(strstr(qg_errmsg(), "cannot write 'a'"));
         assert_non_null(strstr(qg_errmsg(), strerror(EFBIG)));
         assert_holds("a", "old", 3);
-        assert_absent("a.tmp");
+        assert_absent(tmp(0));
     }
     signal(SIGXFSZ, handler);
     free(zeros);
@@ -337,6 +431,8 @@ static void a_directory_that_is_not_flushed_is_told(void **state)
     assert_commit_fails(f, "sub/a", "cannot flush the directory of");
     assert_commit_fails(qg_file_begin("a"), "'a'", "cannot flush the directory of");
     directory_errno = EINVAL;               /* some file systems cannot */
+    commit_text("sub/a", "w");
+    directory_errno = ENOTSUP;
     commit_text("sub/a", "x");
     directory_errno = 0;
     assert_holds("sub/a", "x", 1);
@@ -351,11 +447,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(limit_is_inclusive, enter, leave),
         cmocka_unit_test_setup_teardown(unreadable_paths, enter, leave),
         cmocka_unit_test_setup_teardown(old_file_stays_until_commit, enter, leave),
-        cmocka_unit_test_setup_teardown(leftover_is_replaced, enter, leave),
+        cmocka_unit_test_setup_teardown(a_temporary_name_that_is_taken_is_left_alone, enter, leave),
+        cmocka_unit_test_setup_teardown(two_writers_of_one_path, enter, leave),
+        cmocka_unit_test_setup_teardown(leftovers_are_swept, enter, leave),
+        cmocka_unit_test_setup_teardown(files_in_a_directory_that_moves, enter, leave),
         cmocka_unit_test_setup_teardown(bytes_are_on_the_disk_before_their_name, enter, leave),
         cmocka_unit_test_setup_teardown(a_link_is_replaced_and_not_followed, enter, leave),
         cmocka_unit_test_setup_teardown(a_file_in_parts, enter, leave),
         cmocka_unit_test_setup_teardown(a_file_that_changes_in_between, enter, leave),
+        cmocka_unit_test_setup_teardown(a_file_exists_or_not_or_nobody_knows, enter, leave),
         cmocka_unit_test_setup_teardown(unwritable_paths, enter, leave),
         cmocka_unit_test_setup_teardown(directory_without_permission, enter, leave),
         cmocka_unit_test_setup_teardown(full_disk, enter, leave),

@@ -99,6 +99,7 @@ static const struct { const char *text, *message; } bad[] = {
     { "rich:step=0.5,bits=16", "rich: step has no effect with bits=16; it requires bits=2..8" },
     { "rich:low=0", "rich: low has no effect with mode=learned; it requires mode=fixed|free" },
     { "rich:low=1,mode=free", "rich: low is 1, not below high, 1" },
+    { "rich:high=-2,mode=free", "rich: low is -1, not below high, -2" },
     { "rich:high=1e39,mode=free", "rich: high is 1e+39, which is too large" },
     { "rich:high=inf,mode=free", "rich: high 'inf' is not a number" },
     { "rich:marks=", "rich: marks '' is not a number" },

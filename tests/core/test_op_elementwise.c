@@ -83,6 +83,42 @@ static void bounds_keep_nan_and_save_nothing_in_evaluation(void **state)
     qg_tape_free(t);
 }
 
+/* Computed in double and rounded: at x = -2, -1/2, 0, 1, 3. */
+static const struct row curves[] = {
+    { "sigmoid", qg_sigmoid, { 0.119202922f, 0.377540669f, 0.5f, 0.731058579f, 0.952574127f },
+      { 0.104993585f, 0.235003712f, 0.25f, 0.196611933f, 0.0451766597f } },
+    { "tanh", qg_tanh, { -0.96402758f, -0.462117157f, 0, 0.761594156f, 0.995054754f },
+      { 0.0706508249f, 0.786447733f, 1, 0.419974342f, 0.00986603717f } },
+};
+static const float curve_x[] = { -2, -0.5f, 0, 1, 3 };
+
+static void curves_by_formula(void **state)
+{
+    for (int r = 0; r < COUNT(curves); r++) {
+        fixture f = open_fixture((qg_shape){ 1, COUNT(curve_x), 1, 1 });
+        memcpy(f.x->value, curve_x, sizeof curve_x);
+        qg_var *y = curves[r].op(f.t, qg_parameter(f.t, f.x));
+        assert_ok(qg_backward(f.t, total(f.t, y)));
+        assert_memory_equal(y->data, curves[r].y, sizeof curve_x);      /* the nearest floats */
+        assert_close(f.x->grad, curves[r].dx, COUNT(curve_x), 6e-8);    /* two roundings of y below 1 */
+        close_fixture(&f);
+    }
+}
+
+static void curves_end_in_their_limits_and_keep_nan(void **state)
+{
+    float    x[] = { -INFINITY, -1000, 1000, INFINITY, NAN };
+    qg_tape *t   = qg_tape_new();
+    qg_tape_begin(t, QG_EVAL, 1, 0);
+    qg_var       *v = qg_input(t, (qg_tensor){ { 1, 1, 1, 5 }, x });
+    const qg_var *s = qg_sigmoid(t, v), *h = qg_tanh(t, v);
+    assert_memory_equal(s->data, ((const float[]){ 0, 0, 1, 1 }), 4 * sizeof *x);
+    assert_memory_equal(h->data, ((const float[]){ -1, -1, 1, 1 }), 4 * sizeof *x);
+    assert_true(isnan(s->data[4]) && isnan(h->data[4]));
+    assert_null(s->saved), assert_null(h->saved);
+    qg_tape_free(t);
+}
+
 /* Twice the same op: once on a gradient that is fresh, once on top of what is there. */
 static qg_var *build_twice(qg_tape *t, const qg_params *p, void *context)
 {
@@ -103,6 +139,19 @@ static void gradients_of_bounds(void **state)
             struct row row = rows[r];
             assert_gradcheck((qg_gradcheck_spec){ .name = row.name, .params = &f.p, .build = build_twice,
                                                   .context = &row, .h = 1.0f / 128 });
+            close_fixture(&f);
+        }
+}
+
+static void gradients_of_curves(void **state)
+{
+    const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 3, 1, 31 }, { 1, 5, 65, 63 } };
+    for (int s = 0; s < COUNT(shapes); s++)
+        for (int r = 0; r < COUNT(curves); r++) {
+            fixture    f   = open_fixture(shapes[s]);
+            struct row row = curves[r];
+            assert_gradcheck((qg_gradcheck_spec){ .name = row.name, .params = &f.p, .build = build_twice,
+                                                  .context = &row });
             close_fixture(&f);
         }
 }
@@ -143,6 +192,13 @@ static void sums_by_hand(void **state)
     assert_close(half->data + 3, (float[]){ 2, 2.5f, 3 }, 3, 0);
     assert_close(biased->data, (float[]){ 101, -3 }, 2, 0);
     assert_close(biased->data + 3, (float[]){ 104, 4, 6.5f }, 3, 0);
+    const qg_var *difference = qg_sub(t, vx, vz), *product = qg_mul(t, vx, vz);
+    assert_close(difference->data, (float[]){ -9, -22 }, 2, 0);
+    assert_close(product->data, (float[]){ 10, -40 }, 2, 0);
+    assert_close(product->data + 4, (float[]){ 250, 360 }, 2, 0);
+    assert_true(isnan(difference->data[2]) && isnan(difference->data[3]));
+    assert_true(isnan(product->data[2]) && isnan(product->data[3]));
+    assert_null(difference->saved), assert_null(product->saved);
     const qg_var *line = qg_affine(t, vx, 2, -1), *row = qg_reshape(t, vx, (qg_shape){ 0, 3, 1, 1 });
     assert_close(line->data, (float[]){ 1, -5 }, 2, 0);
     assert_close(line->data + 3, (float[]){ 7, 9, 11 }, 3, 0);
@@ -162,10 +218,12 @@ static void sums_reach_every_element(void **state)
         fixture       f = open_fixture(shapes[s]), of_b = open_fixture((qg_shape){ 1, 1, 1, shapes[s].c });
         qg_var *y = qg_bias(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, of_b.x));
         qg_var *z = qg_add(f.t, y, qg_scale(f.t, y, 2));
-        assert_non_null(z);
+        qg_var *d = qg_sub(f.t, y, qg_scale(f.t, y, 2)), *m2 = qg_mul(f.t, y, y);
+        assert_true(z && d && m2);
         for (size_t i = 0, m = qg_count(shapes[s]); i < m; i++) {
             const float want = f.x->value[i] + of_b.x->value[i % (size_t)shapes[s].c];
             if (y->data[i] != want || z->data[i] != want + 2 * want) fail_msg("shape %d at %zu", s, i);
+            if (d->data[i] != -want || m2->data[i] != want * want) fail_msg("shape %d at %zu", s, i);
         }
         close_fixture(&f);
         close_fixture(&of_b);
@@ -176,6 +234,19 @@ static qg_var *build_add(qg_tape *t, const qg_params *p, void *context)
 {
     qg_var *v = qg_scale(t, qg_parameter(t, p->item[0]), 2);
     return qg_add(t, qg_add(t, v, v), qg_parameter(t, p->item[1]));
+}
+
+/* x - x and x x are in them, and x is read before and after. */
+static qg_var *build_sub(qg_tape *t, const qg_params *p, void *context)
+{
+    qg_var *v = qg_scale(t, qg_parameter(t, p->item[0]), 2), *z = qg_parameter(t, p->item[1]);
+    return qg_sub(t, qg_sub(t, z, v), qg_sub(t, qg_sub(t, v, v), v));
+}
+
+static qg_var *build_mul(qg_tape *t, const qg_params *p, void *context)
+{
+    qg_var *v = qg_scale(t, qg_parameter(t, p->item[0]), 2), *z = qg_parameter(t, p->item[1]);
+    return qg_add(t, qg_mul(t, qg_mul(t, v, v), z), v);
 }
 
 /* Each way by which a gradient may arrive: fresh, twice from one op, and on top of another. */
@@ -207,6 +278,11 @@ static void gradients_of_sums(void **state)
         { "add", build_add, { 1, 1, 1, 1 }, { 1, 1, 1, 1 } },
         { "add", build_add, { 3, 3, 1, 31 }, { 3, 3, 1, 31 } },
         { "add", build_add, { 2, 31, 33, 65 }, { 2, 31, 33, 65 } },
+        { "sub", build_sub, { 1, 1, 1, 1 }, { 1, 1, 1, 1 } },
+        { "sub", build_sub, { 2, 31, 33, 65 }, { 2, 31, 33, 65 } },
+        { "mul", build_mul, { 1, 1, 1, 1 }, { 1, 1, 1, 1 } },
+        { "mul", build_mul, { 3, 3, 1, 31 }, { 3, 3, 1, 31 } },
+        { "mul", build_mul, { 2, 31, 33, 65 }, { 2, 31, 33, 65 } },
         { "all", build_all, { 1, 1, 1, 1 }, { 1, 1, 1, 1 } },
         { "all", build_all, { 3, 3, 1, 31 }, { 1, 1, 1, 31 } },
         { "all", build_all, { 2, 31, 33, 65 }, { 1, 1, 1, 65 } },
@@ -347,6 +423,9 @@ int main(void)
         cmocka_unit_test(bounds_keep_nan_and_save_nothing_in_evaluation),
         cmocka_unit_test(gradients_of_bounds),
         cmocka_unit_test(bounds_reach_every_element),
+        cmocka_unit_test(curves_by_formula),
+        cmocka_unit_test(curves_end_in_their_limits_and_keep_nan),
+        cmocka_unit_test(gradients_of_curves),
         cmocka_unit_test(sums_by_hand),
         cmocka_unit_test(sums_reach_every_element),
         cmocka_unit_test(gradients_of_sums),

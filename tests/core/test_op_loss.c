@@ -2,11 +2,19 @@
 
 #include <math.h>
 
+#include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
+#include "tests/support/nets.h"
 
 typedef qg_var *(*loss_op)(qg_tape *t, qg_var *x, const uint8_t *labels);
-static const loss_op     losses[] = { qg_cross_entropy, qg_squared_hinge };
-static const char *const names[]  = { "cross_entropy", "squared_hinge" };
+
+static qg_var *smoothed(qg_tape *t, qg_var *x, const uint8_t *labels)
+{
+    return qg_cross_entropy_with(t, x, labels, (qg_cross_entropy_spec){ .smoothing = 0.1f });
+}
+
+static const loss_op     losses[] = { qg_cross_entropy, qg_squared_hinge, smoothed };
+static const char *const names[]  = { "cross_entropy", "squared_hinge", "smoothed cross_entropy" };
 
 static qg_tape *begin(qg_mode mode)
 {
@@ -75,7 +83,7 @@ static void the_mean_is_taken_in_double(void **state)
 static void nan_survives(void **state)
 {
     const uint8_t labels[] = { 0 };
-    for (int op = 0; op < 2; op++)
+    for (int op = 0; op < COUNT(losses); op++)
         for (int at = 0; at < 3; at++) {
             float x[] = { 1, 2, 3 };
             x[at]     = NAN;
@@ -117,8 +125,9 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 static void gradients(void **state)
 {
     const qg_shape shapes[] = { { 1, 1, 1, 1 }, { 3, 1, 1, 2 }, { 31, 1, 1, 10 }, { 33, 1, 1, 15 } };
-    for (int op = 0; op < 2; op++)
+    for (int op = 0; op < COUNT(losses); op++)
         for (size_t k = 0; k < 4; k++) {
+            if (losses[op] == smoothed && shapes[k].c == 1) continue;       /* a constant */
             qg_params p = { 0 };
             setting   s = { .op = losses[op] };
             declare(&p, "x", shapes[k]);
@@ -131,6 +140,174 @@ static void gradients(void **state)
                                                   .context = &s });
             qg_params_release(&p);
         }
+}
+
+/* --- soft targets, targets that are numbers ------------------------------------------------ */
+
+/* Scores of a row, and those of its target; the values below are from the formulas in double. */
+static const float student[] = { 0.5f, -1.25f, 2, 0, 0, 3 }, teacher[] = { 1, 0.25f, -0.5f, 2, -1, 0 };
+
+typedef struct pair {
+    qg_tape  *t;
+    qg_params p;
+    qg_param *x, *z;
+} pair;
+
+static pair open_pair(qg_shape s)
+{
+    pair f = { .t = begin(QG_TRAIN) };
+    f.x    = declare(&f.p, "x", s);
+    f.z    = declare(&f.p, "z", s);
+    allocate_apart(&f.p, 3);
+    return f;
+}
+
+static pair open_scores(int n)
+{
+    pair f = open_pair((qg_shape){ n, 1, 1, 3 });
+    for (int i = 0; i < 3 * n; i++) f.x->value[i] = student[i], f.z->value[i] = teacher[i];
+    return f;
+}
+
+static void close_pair(pair *f)
+{
+    qg_tape_free(f->t);
+    qg_params_release(&f->p);
+}
+
+static void smoothing_by_formula(void **state)
+{
+    /* Softmax (0.1768, 0.0307, 0.7925), targets 1/30, 1/30 and 28/30. */
+    const uint8_t label[] = { 2 };
+    pair          f       = open_scores(1);
+    qg_var       *y       = smoothed(f.t, qg_parameter(f.t, f.x), label);
+    assert_ok(qg_backward(f.t, y));
+    assert_close(y->data, (float[]){ 0.390955316f }, 1, 6e-8);          /* 0.1f is not 0.1 */
+    assert_close(f.x->grad, (float[]){ 0.143486849f, -0.00260659301f, -0.140880256f }, 3, 2e-8);
+    close_pair(&f);
+}
+
+static void no_smoothing_has_the_bits_of_cross_entropy(void **state)
+{
+    const uint8_t label[] = { 2, 0 };
+    pair          f       = open_scores(2);
+    f.x->value[0]         = -INFINITY;          /* another class with an infinite loss */
+    qg_var *a = qg_cross_entropy(f.t, qg_parameter(f.t, f.x), label);
+    qg_var *b = qg_cross_entropy_with(f.t, qg_parameter(f.t, f.x), label, (qg_cross_entropy_spec){ 0 });
+    assert_true(isfinite(a->data[0]));
+    assert_memory_equal(a->data, b->data, sizeof(float));
+    close_pair(&f);
+}
+
+static void kl_by_formula(void **state)
+{
+    pair    f = open_scores(1);
+    qg_var *x = qg_parameter(f.t, f.x), *z = qg_parameter(f.t, f.z);
+    qg_var *y = qg_kl(f.t, x, z, 4), *one = qg_kl(f.t, x, z, 1);
+    assert_close(one->data, (float[]){ 1.08844199f }, 1, 6e-8);         /* half a unit near 1 */
+    assert_close(y->data, (float[]){ 1.38123633f }, 1, 6e-8);
+    assert_ok(qg_backward(f.t, y));
+    assert_close(f.x->grad, (float[]){ -0.299567683f, -0.484921615f, 0.784489298f }, 3, 3e-8);
+    assert_close(f.z->grad, (float[]){ 0.194704092f, 0.490876498f, -0.685580591f }, 3, 3e-8);
+    close_pair(&f);
+    f = open_scores(2);
+    y = qg_kl(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, f.z), 2);  /* the mean of two rows */
+    assert_close(y->data, (float[]){ 1.87932797f }, 1, 6e-8);
+    close_pair(&f);
+}
+
+/* Probabilities 1/4, 3/4 and 0 as logarithms, against equal scores: log 3 - entropy. */
+static void kl_reads_logarithms_of_probabilities(void **state)
+{
+    pair f = open_pair((qg_shape){ 1, 1, 1, 3 });
+    for (int i = 0; i < 3; i++) f.x->value[i] = 5;
+    f.z->value[0] = logf(0.25f), f.z->value[1] = logf(0.75f), f.z->value[2] = -INFINITY;
+    qg_var *y = qg_kl(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, f.z), 1);
+    assert_ok(qg_backward(f.t, y));
+    assert_close(y->data, (float[]){ 0.536277147f }, 1, 6e-8);          /* logf rounds the probabilities */
+    assert_close(f.x->grad, (float[]){ 1 / 3.0f - 0.25f, 1 / 3.0f - 0.75f, 1 / 3.0f }, 3, 6e-8);
+    for (int i = 0; i < 3; i++) assert_true(isfinite(f.z->grad[i]));
+    close_pair(&f);
+}
+
+static void kl_of_equals_is_0_and_large_scores_do_not_overflow(void **state)
+{
+    pair    f = open_scores(1);
+    qg_var *x = qg_parameter(f.t, f.x);
+    qg_var *y = qg_kl(f.t, x, x, 3);
+    assert_true(y->data[0] == 0);
+    assert_ok(qg_backward(f.t, y));
+    for (int i = 0; i < 3; i++) assert_true(f.x->grad[i] == 0);
+    f.x->value[0] = 1e30f, f.z->value[0] = -1e30f;
+    qg_tape_begin(f.t, QG_TRAIN, 1, 1);
+    y = qg_kl(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, f.z), 1);
+    assert_true(y->data[0] > 0.9e30f && y->data[0] < 1.1e30f);
+    close_pair(&f);
+}
+
+static void mse_by_hand(void **state)
+{
+    /* Differences -1, 2, 0 and 4 of 4 numbers: 21 / 4; slopes are half of them. */
+    pair        f   = open_pair((qg_shape){ 2, 1, 2, 1 });
+    const float x[] = { 1, 2, 3, 4 }, z[] = { 2, 0, 3, 0 };
+    for (int i = 0; i < 4; i++) f.x->value[i] = x[i], f.z->value[i] = z[i];
+    qg_var *y = qg_mse(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, f.z));
+    assert_true(y->data[0] == 5.25f);
+    assert_ok(qg_backward(f.t, y));
+    assert_close(f.x->grad, (float[]){ -0.5f, 1, 0, 2 }, 4, 0);
+    assert_close(f.z->grad, (float[]){ 0.5f, -1, 0, -2 }, 4, 0);
+    close_pair(&f);
+}
+
+/* A sum in float would lose small squares beside a large one. */
+static void mse_sums_in_double(void **state)
+{
+    pair f = open_pair((qg_shape){ 5, 1, 1, QG_BLOCK });
+    for (size_t i = 0, m = qg_count(f.x->shape); i < m; i++) f.x->value[i] = i == 0 ? 4096 : 1, f.z->value[i] = 0;
+    const qg_var *y = qg_mse(f.t, qg_parameter(f.t, f.x), qg_parameter(f.t, f.z));
+    const double  m = 5.0 * QG_BLOCK;
+    assert_close(y->data, (float[]){ (float)((4096.0 * 4096 + m - 1) / m) }, 1, 0);
+    close_pair(&f);
+}
+
+static void pairs_keep_nan(void **state)
+{
+    for (int k = 0; k < 2; k++) {
+        pair f = open_scores(2);
+        (k ? f.z : f.x)->value[4] = NAN;
+        qg_var *x = qg_parameter(f.t, f.x), *z = qg_parameter(f.t, f.z);
+        assert_true(isnan(qg_kl(f.t, x, z, 2)->data[0]) && isnan(qg_mse(f.t, x, z)->data[0]));
+        close_pair(&f);
+    }
+}
+
+/* Each operand fresh, then added to; and one var as both operands. */
+static qg_var *build_kl(qg_tape *t, const qg_params *p, void *context)
+{
+    qg_var *x = qg_scale(t, qg_parameter(t, p->item[0]), 1.5f), *z = qg_scale(t, qg_parameter(t, p->item[1]), 2);
+    return qg_add(t, qg_kl(t, x, z, 2), qg_add(t, qg_kl(t, z, x, 0.5f), qg_kl(t, x, x, 1)));
+}
+
+static qg_var *build_mse(qg_tape *t, const qg_params *p, void *context)
+{
+    qg_var *x = qg_scale(t, qg_parameter(t, p->item[0]), 1.5f), *z = qg_scale(t, qg_parameter(t, p->item[1]), 2);
+    return qg_add(t, qg_mse(t, x, z), qg_add(t, qg_mse(t, z, x), qg_mse(t, x, x)));
+}
+
+static void gradients_of_pairs(void **state)
+{
+    const qg_shape shapes[] = { { 3, 1, 1, 2 }, { 31, 1, 1, 10 }, { 33, 1, 1, 15 } };
+    for (int s = 0; s < COUNT(shapes); s++) {
+        pair f = open_pair(shapes[s]);
+        assert_gradcheck((qg_gradcheck_spec){ .name = "kl", .params = &f.p, .build = build_kl });
+        close_pair(&f);
+    }
+    const qg_shape maps[] = { { 1, 1, 1, 1 }, { 3, 5, 7, 2 }, { 2, 31, 33, 17 } };
+    for (int s = 0; s < COUNT(maps); s++) {
+        pair f = open_pair(maps[s]);
+        assert_gradcheck((qg_gradcheck_spec){ .name = "mse", .params = &f.p, .build = build_mse });
+        close_pair(&f);
+    }
 }
 
 /* --- counting ----------------------------------------------------------------------------- */
@@ -160,6 +337,15 @@ int main(void)
         cmocka_unit_test(nan_survives),
         cmocka_unit_test(cross_entropy_gradient_by_hand),
         cmocka_unit_test(gradients),
+        cmocka_unit_test(smoothing_by_formula),
+        cmocka_unit_test(no_smoothing_has_the_bits_of_cross_entropy),
+        cmocka_unit_test(kl_by_formula),
+        cmocka_unit_test(kl_reads_logarithms_of_probabilities),
+        cmocka_unit_test(kl_of_equals_is_0_and_large_scores_do_not_overflow),
+        cmocka_unit_test(mse_by_hand),
+        cmocka_unit_test(mse_sums_in_double),
+        cmocka_unit_test(pairs_keep_nan),
+        cmocka_unit_test(gradients_of_pairs),
         cmocka_unit_test(correct_rows_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

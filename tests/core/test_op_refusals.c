@@ -25,7 +25,7 @@ struct refusal {
     const char   *says;
     float         lo, hi;               /* or a rate */
     int           size, channels;       /* of a window; or a stride and channels */
-    qg_shape      to;
+    qg_shape      to, at;
     qg_conv_spec  conv;
     qg_norm_spec  norm;
     const uint8_t *labels;
@@ -34,6 +34,67 @@ struct refusal {
 static qg_var *add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
     return qg_add(t, x, w);
+}
+
+static qg_var *sub(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_sub(t, x, w);
+}
+
+static qg_var *mul(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_mul(t, x, w);
+}
+
+static qg_var *mse(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_mse(t, x, w);
+}
+
+static qg_var *kl(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_kl(t, x, w, r->lo);
+}
+
+static qg_var *prelu(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_prelu(t, x, w);
+}
+
+/* w is a good slope unless it is the shift. */
+static qg_var *rprelu(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_rprelu(t, x, r->size ? w : b, b, r->size ? b : w);
+}
+
+static qg_var *sum(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_sum(t, x, (unsigned)r->size);
+}
+
+static qg_var *mean_of(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_mean(t, x, (unsigned)r->size);
+}
+
+static qg_var *broadcast(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_broadcast(t, x, r->to);
+}
+
+static qg_var *concat(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return x ? qg_concat(t, r->size, (qg_var *[]){ x, w, x }) : NULL;
+}
+
+static qg_var *slice(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_slice(t, x, r->at, r->to);
+}
+
+static qg_var *smoothed(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
+{
+    return qg_cross_entropy_with(t, x, r->labels, (qg_cross_entropy_spec){ r->lo });
 }
 
 static qg_var *bias(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
@@ -116,6 +177,10 @@ static const uint8_t labels[] = { 0, 3, 4 };
 static const refusal refusals[] = {
     { .op = add, .x = { 2, 2, 1, 3 }, .w = { 2, 1, 2, 3 }, .status = QG_ESHAPE,
       .says = "add: x [2,2,1,3] and z [2,1,2,3]" },
+    { .op = sub, .x = { 2, 2, 1, 3 }, .w = { 2, 1, 2, 3 }, .status = QG_ESHAPE,
+      .says = "sub: x [2,2,1,3] and z [2,1,2,3]" },
+    { .op = mul, .x = { 2, 2, 1, 3 }, .w = { 1, 1, 1, 3 }, .status = QG_ESHAPE,
+      .says = "mul: x [2,2,1,3] and z [1,1,1,3] differ" },
     { .op = bias, .x = { 2, 2, 1, 3 }, .w = { 1, 1, 1, 4 }, .status = QG_ESHAPE,
       .says = "bias: x [2,2,1,3] and b [1,1,1,4]" },
     { .op = reshape, .x = { 2, 2, 1, 3 }, .to = { 2, 1, 1, 5 }, .status = QG_ESHAPE,
@@ -125,6 +190,41 @@ static const refusal refusals[] = {
     { .op = clip, IMAGE, .lo = 2, .hi = -1, .status = QG_EARG, .says = "clip: lo 2" },
     { .op = clip, IMAGE, .lo = NAN, .hi = 1, .status = QG_EARG, .says = "clip: lo nan" },
     { .op = clip, IMAGE, .lo = 0, .hi = NAN, .status = QG_EARG, .says = "[1,5,4,3]" },
+
+    { .op = prelu, IMAGE, .w = { 1, 1, 1, 2 }, .status = QG_ESHAPE,
+      .says = "prelu: x [1,5,4,3] and a [1,1,1,2], which is neither [1,1,1,3] nor [1,1,1,1]" },
+    { .op = prelu, IMAGE, .w = { 3, 1, 1, 1 }, .status = QG_ESHAPE, .says = "prelu: x [1,5,4,3] and a [3,1,1,1]" },
+    { .op = rprelu, IMAGE, .w = { 1, 1, 1, 1 }, .b = { 1, 1, 1, 3 }, .size = 1, .status = QG_ESHAPE,
+      .says = "rprelu: x [1,5,4,3] and g [1,1,1,1], which is not [1,1,1,3]" },
+    { .op = rprelu, IMAGE, .w = { 1, 1, 3, 1 }, .b = { 1, 1, 1, 3 }, .status = QG_ESHAPE,
+      .says = "rprelu: x [1,5,4,3] and z [1,1,3,1], which is not [1,1,1,3]" },
+    { .op = rprelu, IMAGE, .w = { 1, 1, 1, 3 }, .b = { 1, 1, 1, 2 }, .status = QG_ESHAPE,
+      .says = "rprelu: x [1,5,4,3] and a [1,1,1,2], which is neither" },
+
+    { .op = sum, IMAGE, .size = 0, .status = QG_EARG, .says = "sum: axes 0 are not a sum of QG_AXIS_N" },
+    { .op = sum, IMAGE, .size = 16, .status = QG_EARG, .says = "sum: axes 16 are not" },
+    { .op = mean_of, IMAGE, .size = -1, .status = QG_EARG, .says = "_C, x [1,5,4,3]" },
+    { .op = mean_of, IMAGE, .size = 0, .status = QG_EARG, .says = "mean: axes 0 are not" },
+    { .op = broadcast, IMAGE, .to = { 1, 5, 4, 6 }, .status = QG_ESHAPE,
+      .says = "broadcast: x [1,5,4,3] does not spread over [1,5,4,6]" },
+    { .op = broadcast, IMAGE, .to = { 0, 5, 4, 3 }, .status = QG_ESHAPE, .says = "over [0,5,4,3]: each extent" },
+    { .op = broadcast, IMAGE, .to = { 2, 1, 4, 3 }, .status = QG_ESHAPE, .says = "over [2,1,4,3]: each extent" },
+    { .op = broadcast, IMAGE, .to = { 2, 5, 1, 3 }, .status = QG_ESHAPE, .says = "over [2,5,1,3]: each extent" },
+    { .op = concat, IMAGE, .w = { 1, 4, 4, 3 }, .size = 2, .status = QG_ESHAPE,
+      .says = "concat: operands [1,5,4,3] and [1,4,4,3] differ in more than channels" },
+    { .op = concat, IMAGE, .w = { 2, 5, 4, 3 }, .size = 3, .status = QG_ESHAPE, .says = "and [2,5,4,3] differ" },
+    { .op = concat, IMAGE, .w = { 1, 5, 3, 3 }, .size = 2, .status = QG_ESHAPE, .says = "and [1,5,3,3] differ" },
+    { .op = concat, IMAGE, .size = 0, .status = QG_EARG, .says = "concat: 0 operands, must be 1..8" },
+    { .op = concat, IMAGE, .size = 9, .status = QG_EARG, .says = "concat: 9 operands, must be 1..8" },
+    { .op = slice, IMAGE, .at = { .c = 3 }, .status = QG_ESHAPE,
+      .says = "slice: [0,0,0,0] at [0,0,0,3] is not within x [1,5,4,3]" },
+    { .op = slice, IMAGE, .at = { .c = 2 }, .to = { .c = 2 }, .status = QG_ESHAPE,
+      .says = "slice: [0,0,0,2] at [0,0,0,2] is not within x [1,5,4,3]" },
+    { .op = slice, IMAGE, .at = { .h = -1 }, .status = QG_ESHAPE, .says = "at [0,-1,0,0] is not within" },
+    { .op = slice, IMAGE, .to = { .w = -1 }, .status = QG_ESHAPE, .says = "slice: [0,0,-1,0] at" },
+    { .op = slice, IMAGE, .at = { .w = 1 }, .to = { .w = INT_MAX }, .status = QG_ESHAPE,
+      .says = "slice: [0,0,2147483647,0] at" },
+    { .op = slice, IMAGE, .at = { .n = 1 }, .status = QG_ESHAPE, .says = "at [1,0,0,0] is not within" },
 
     { .op = dropout, IMAGE, .lo = -0.1f, .status = QG_EARG, .says = "dropout: rate -0.1" },
     { .op = dropout, IMAGE, .lo = 1, .status = QG_EARG, .says = "dropout: rate 1" },
@@ -199,6 +299,23 @@ static const refusal refusals[] = {
       .says = "squared_hinge: label 4 at index 2 is not in 0..3, x [3,1,1,4]" },
     { .op = entropy, SCORES, .status = QG_EARG, .says = "cross_entropy: labels are NULL, x [3,1,1,4]" },
     { .op = hinge, SCORES, .status = QG_EARG, .says = "squared_hinge: labels are NULL, x [3,1,1,4]" },
+    { .op = smoothed, SCORES, .labels = labels, .lo = 1, .status = QG_EARG,
+      .says = "cross_entropy: smoothing 1 is not in [0, 1), x [3,1,1,4]" },
+    { .op = smoothed, SCORES, .labels = labels, .lo = -0.1f, .status = QG_EARG, .says = "smoothing -0.1 is not" },
+    { .op = smoothed, SCORES, .labels = labels, .lo = NAN, .status = QG_EARG, .says = "smoothing nan is not" },
+    { .op = smoothed, SCORES, .labels = labels, .lo = 0.1f, .status = QG_EARG,
+      .says = "cross_entropy: label 4 at index 2 is not in 0..3, x [3,1,1,4]" },
+    { .op = mse, .x = { 2, 2, 1, 3 }, .w = { 2, 1, 2, 3 }, .status = QG_ESHAPE,
+      .says = "mse: x [2,2,1,3] and z [2,1,2,3] differ" },
+    { .op = kl, SCORES, .w = { 3, 1, 1, 5 }, .lo = 1, .status = QG_ESHAPE,
+      .says = "kl: x [3,1,1,4] and z [3,1,1,5] differ" },
+    { .op = kl, .x = { 2, 3, 1, 2 }, .w = { 2, 3, 1, 2 }, .lo = 1, .status = QG_ESHAPE,
+      .says = "kl: x [2,3,1,2] has scores at 3 x 1" PLACES },
+    { .op = kl, SCORES, .w = { 3, 1, 1, 4 }, .status = QG_EARG,
+      .says = "kl: temperature 0 must be positive and finite, x [3,1,1,4]" },
+    { .op = kl, SCORES, .w = { 3, 1, 1, 4 }, .lo = -2, .status = QG_EARG, .says = "kl: temperature -2 must" },
+    { .op = kl, SCORES, .w = { 3, 1, 1, 4 }, .lo = INFINITY, .status = QG_EARG, .says = "kl: temperature inf must" },
+    { .op = kl, SCORES, .w = { 3, 1, 1, 4 }, .lo = NAN, .status = QG_EARG, .says = "kl: temperature nan must" },
     /* Where pooling was forgotten there would be more classes, none of which any label means. */
     { .op = entropy, .x = { 2, 3, 1, 2 }, .labels = labels, .status = QG_ESHAPE,
       .says = "cross_entropy: x [2,3,1,2] has scores at 3 x 1" PLACES },
@@ -242,6 +359,16 @@ static void a_missing_operand_is_no_failure(void **state)
     assert_null(qg_relu(t, NULL));
     assert_null(qg_hardtanh(t, NULL));
     assert_null(qg_scale(t, NULL, 2));
+    assert_null(qg_sigmoid(t, NULL));
+    assert_null(qg_tanh(t, NULL));
+    assert_null(qg_softmax(t, NULL));
+    assert_null(qg_sub(t, x, NULL));
+    assert_null(qg_mul(t, x, NULL));
+    assert_null(qg_mse(t, x, NULL));
+    assert_null(qg_kl(t, x, NULL, 0));
+    assert_null(qg_prelu(t, x, NULL));
+    assert_null(qg_rprelu(t, x, NULL, x, NULL));
+    assert_null(qg_concat(t, 2, (qg_var *[]){ x, NULL }));
     assert_null(qg_affine(t, NULL, 2, 1));
     assert_null(qg_global_avgpool(t, NULL));
     assert_ok(qg_tape_status(t));

@@ -2,6 +2,7 @@
 
 #include <cblas.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -174,7 +175,7 @@ static void *hold_a_job_open(void *context)
 
 /* At the fork every share of the parent's job has pieces left, which the first worker of the child would
  * take if it saw them; the child starts 63 before it has a job of its own. */
-static void a_forked_child_leaves_its_parents_job_alone(void **state)
+static void fork_within_a_job(void)
 {
     held      h = { .parent = getpid() };
     char      byte;
@@ -199,11 +200,21 @@ static void a_forked_child_leaves_its_parents_job_alone(void **state)
     qg_set_threads(0);
 }
 
+static int forks = 1;               /* test_parallel N: more of them */
+
+static void a_forked_child_leaves_its_parents_job_alone(void **state)
+{
+    for (int i = 0; i < forks; i++) fork_within_a_job();
+}
+
 static void the_environment_sets_the_default(void **state)
 {
     set_variable("OMP_NUM_THREADS", "5");
     qg_set_threads(0);
     assert_int_equal(qg_threads(), 5);
+    set_variable("OMP_NUM_THREADS", "99999999999999999999");
+    qg_set_threads(0);
+    assert_int_equal(qg_threads(), QG_MOST_THREADS);
     set_variable("OMP_NUM_THREADS", "many");
     qg_set_threads(0);
     const int cores = qg_threads();
@@ -218,9 +229,7 @@ static void the_environment_sets_the_default(void **state)
 /* In a child, since a limit that was lowered may not be raised again by everybody. */
 static void a_limit_of_memory_limits_threads(void **state)
 {
-#if defined(__SANITIZE_ADDRESS__)
-    skip();                                     /* it needs terabytes of addresses */
-#endif
+    if (SANITIZED) skip();
     const struct { rlim_t mib; int asked, given; } row[] = { { 300, 8, 1 }, { 1100, 8, 4 }, { 5000, 3, 3 } };
     for (int i = 0; i < 3; i++) {
         const pid_t child = fork();
@@ -241,10 +250,10 @@ static void slices_and_blocks_cover_without_overlap(void **state)
     const int sizes[] = { 0, 1, 3, 7, 8, 9, 31, 33, 63, 65, 16383, 16384, 16385, 50000 };
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const int n = sizes[k];
-        assert_int_equal(qg_slice(n, 0), 0);
-        assert_int_equal(qg_slice(n, QG_SLICES), n);
+        assert_int_equal(qg_slice_at(n, 0), 0);
+        assert_int_equal(qg_slice_at(n, QG_SLICES), n);
         for (int s = 0; s < QG_SLICES; s++) {
-            const int items = qg_slice(n, s + 1) - qg_slice(n, s);
+            const int items = qg_slice_at(n, s + 1) - qg_slice_at(n, s);
             assert_in_range(items, n / QG_SLICES, n / QG_SLICES + 1);
         }
         const int blocks = qg_blocks((size_t)n);
@@ -280,19 +289,48 @@ static void step(float *out, size_t *n_out)
     qg_params_release(&p);
 }
 
+/* The same for ops that sum over axes, learn per channel, or compare two tensors. */
+static void step_of_pairs(float *out, size_t *n_out)
+{
+    enum { N = 5, H = 33, W = 31, C = 7 };
+    qg_params p = { 0 };
+    qg_param *x = declare(&p, "x", (qg_shape){ N, H, W, C });
+    qg_param *a = declare(&p, "a", (qg_shape){ 1, 1, 1, C }), *g = declare(&p, "g", (qg_shape){ 1, 1, 1, C });
+    allocate_apart(&p, 11);
+    qg_tape *t = qg_tape_new();
+    qg_tape_begin(t, QG_TRAIN, 3, 4);
+    qg_var *v = qg_parameter(t, x), *slope = qg_parameter(t, a), *shift = qg_parameter(t, g);
+    v         = qg_rprelu(t, v, shift, slope, slope);
+    v         = qg_sub(t, qg_prelu(t, v, slope), qg_broadcast(t, qg_mean(t, v, QG_AXIS_N | QG_AXIS_W), x->shape));
+    v         = qg_mul(t, qg_sigmoid(t, v), qg_broadcast(t, qg_sum(t, v, QG_AXIS_C), x->shape));
+    qg_var *z = qg_slice(t, qg_softmax(t, v), (qg_shape){ .c = 3 }, (qg_shape){ 0 });
+    v         = qg_concat(t, 2, (qg_var *[]){ v, z });
+    qg_var *s = qg_tanh(t, qg_mean(t, v, QG_AXIS_H | QG_AXIS_W));
+    qg_var *y = qg_add(t, qg_mse(t, v, qg_broadcast(t, s, v->shape)), qg_kl(t, s, qg_scale(t, s, -2), 3));
+    assert_ok(qg_backward(t, y));
+    memcpy(out, p.grad, p.length * sizeof *out);
+    out[p.length] = y->data[0];
+    *n_out        = p.length + 1;
+    qg_tape_free(t);
+    qg_params_release(&p);
+}
+
 static void ops_give_the_same_bits_for_any_thread_count(void **state)
 {
+    void (*const steps[])(float *, size_t *) = { step, step_of_pairs };
     float *one = malloc(2 * 40000 * sizeof *one), *many = one + 40000;
     size_t n, m;
     assert_non_null(one);
-    qg_set_threads(1);
-    step(one, &n);
-    assert_true(n < 40000);
-    for (int threads = 2; threads <= 3; threads++) {
-        qg_set_threads(threads);
-        step(many, &m);
-        assert_int_equal(n, m);
-        assert_memory_equal(one, many, n * sizeof *one);
+    for (int k = 0; k < 2; k++) {
+        qg_set_threads(1);
+        steps[k](one, &n);
+        assert_true(n < 40000);
+        for (int threads = 2; threads <= 3; threads++) {
+            qg_set_threads(threads);
+            steps[k](many, &m);
+            assert_int_equal(n, m);
+            assert_memory_equal(one, many, n * sizeof *one);
+        }
     }
     qg_set_threads(0);
     free(one);
@@ -349,7 +387,7 @@ static void nest_blas(void *context, int piece, int worker)
 {
     int  *found = context;
     int   inner[2 * PIECES] = { 0 };
-    qg_parallel_blas(2, note_blas_threads, inner);
+    if (qg_parallel_blas(2, note_blas_threads, inner)) found[PIECES] = -1;
     found[piece] = openblas_get_num_threads();          /* the outer loop goes on */
 }
 
@@ -358,14 +396,15 @@ static void pieces_multiply_on_one_thread(void **state)
     int found[PIECES + 1] = { 0 };
     openblas_set_num_threads(HOST);
     qg_set_threads(2);
-    qg_parallel_blas(PIECES, note_blas_threads, found);
+    assert_ok(qg_parallel_blas(PIECES, note_blas_threads, found));
     for (int i = 0; i < PIECES; i++) assert_int_equal(found[i], 1);
-    qg_parallel_blas(PIECES, nest_blas, found);
+    assert_ok(qg_parallel_blas(PIECES, nest_blas, found));
     for (int i = 0; i < PIECES; i++) assert_int_equal(found[i], 1);
+    assert_int_equal(found[PIECES], 0);
     assert_int_equal(openblas_get_num_threads(), HOST);
     qg_set_threads(1);
     found[PIECES] = 2;                                  /* a number that the program sets meanwhile stays */
-    qg_parallel_blas(PIECES, note_blas_threads, found);
+    assert_ok(qg_parallel_blas(PIECES, note_blas_threads, found));
     assert_int_equal(openblas_get_num_threads(), 2);
     openblas_set_num_threads(1);
     qg_set_threads(0);
@@ -407,8 +446,53 @@ static void two_threads_may_multiply_at_once(void **state)
     openblas_set_num_threads(1);
 }
 
-int main(void)
+/* The address space of this process. */
+static rlim_t bytes_mapped(void)
 {
+    unsigned long long pages = 0;
+    FILE              *f     = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%llu", &pages) != 1) pages = 0;
+    fclose(f);
+    return pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+/* 0: as expected; else the number of the check that failed. */
+static int multiply_in(rlim_t mib, bool fits)
+{
+    visits              v     = { { 0 }, { 0 } };
+    const rlim_t        bytes = bytes_mapped() + (mib << 20);
+    const struct rlimit space = { bytes, bytes };
+    if (setrlimit(RLIMIT_AS, &space)) return 1;
+    if ((qg_parallel_blas(PIECES, visit, &v) == QG_OK) != fits) return 2;
+    for (int i = 0; i < PIECES; i++)
+        if (v.count[i] != fits) return 3;
+    if (multiply(NULL) != fits) return 4;
+    return !fits && (qg_errcode() != QG_EMEM || !strstr(qg_errmsg(), "dense: out of memory: OpenBLAS")) ? 5 : 0;
+}
+
+/* Without room for a buffer of 128 MiB, OpenBLAS would try forever. */
+static void blas_needs_room_for_its_buffers(void **state)
+{
+    if (SANITIZED || !bytes_mapped()) skip();
+    openblas_set_num_threads(1);
+    qg_set_threads(2);
+    for (int fits = 0; fits < 2; fits++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(600);
+            _exit(multiply_in(fits ? 1000 : 64, fits));
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    qg_set_threads(0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) forks = atoi(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_piece_runs_once),
         cmocka_unit_test(jobs_in_quick_succession_do_not_mix),
@@ -425,6 +509,7 @@ int main(void)
         cmocka_unit_test(pieces_multiply_on_one_thread),
         cmocka_unit_test(products_have_the_same_bits_whatever_the_program_set),
         cmocka_unit_test(two_threads_may_multiply_at_once),
+        cmocka_unit_test(blas_needs_room_for_its_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

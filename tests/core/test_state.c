@@ -4,15 +4,22 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/io/file.h"
+#include "core/io/hash.h"
+#include "core/io/safetensors.h"
 #include "core/io/state.h"
+#include "tests/support/foreign.h"
 #include "tests/support/room.h"
 
 #define TRAILING_DATA "tests/golden/safetensors/05_trailing_data"
@@ -99,7 +106,8 @@ static void round_trip_of_every_type(void **state)
 static void bytes_are_canonical(void **state)
 {
     static const char header[] =
-        "{\"__metadata__\":{\"a\":\"\\u001f\\n\\\"\",\"b\":\"/\"},"
+        "{\"__metadata__\":{\"qgrad-checksum\":\"qgrad-hash64 e1a1937609f51926 0fd29d8914f1466b\","
+        "\"a\":\"\\u001f\\n\\\"\",\"b\":\"/\"},"
         "\"step\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
         "\"B\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]},"
         "\"a\":{\"dtype\":\"U32\",\"shape\":[1],\"data_offsets\":[16,20]},"
@@ -157,8 +165,10 @@ static void empty_state(void **state)
     unsigned char *bytes;
     size_t         n;
     read_all(in_room("a"), &bytes, &n);
-    assert_int_equal(n, 16);
-    assert_memory_equal(bytes, "\10\0\0\0\0\0\0\0{}      ", 16);
+    static const char golden[] = "\130\0\0\0\0\0\0\0{\"__metadata__\":{\"qgrad-checksum\":\"qgrad-hash64 "
+                                 "60dd354d774a0db9 cbf29ce484222325\"}}    ";
+    assert_int_equal(n, sizeof golden - 1);
+    assert_memory_equal(bytes, golden, n);
     free(bytes);
     assert_int_equal(qg_state_load(s, in_room("a")), QG_OK);
     qg_state_free(s);
@@ -277,6 +287,10 @@ static void bad_arrays_stick(void **state)
     assert_sticks(s, qg_state_add(s, "w", vector(QG_F32, &x, SIZE_MAX / 2)), "'w' is larger");
     s = qg_state_new();
     assert_sticks(s, qg_state_note(s, "key", "\xC3"), "'key' is not UTF-8");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_note(s, NULL, "v"), "no key");
+    s = qg_state_new();
+    assert_sticks(s, qg_state_note(s, "key", "qgrad-hash64 0"), "as only a checksum may");
 }
 
 static void null_state(void **state)
@@ -363,14 +377,18 @@ static void failed_save_keeps_the_old_file(void **state)
     unsigned char *before, *after;
     size_t         n, m;
     read_all(in_room("a"), &before, &n);
-    char blocker[ROOM_BYTES];
-    snprintf(blocker, sizeof blocker, "%s/a.tmp", room);
-    assert_int_equal(mkdir(blocker, 0700), 0);      /* the temporary file cannot be made */
-    qg_state *s = qg_state_new();
-    assert_int_equal(qg_state_save(s, in_room("a")), QG_EIO);
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const struct rlimit small = { .rlim_cur = 8, .rlim_max = limit.rlim_max };
+    void (*handler)(int)      = signal(SIGXFSZ, SIG_IGN);
+    qg_state *s               = qg_state_new();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const qg_status status = qg_state_save(s, in_room("a"));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, QG_EIO);
     assert_non_null(strstr(qg_errmsg(), in_room("a")));
     qg_state_free(s);
-    assert_int_equal(rmdir(blocker), 0);
 
     float x[3] = { 1, 2, INFINITY };            /* nobody could load it again */
     s          = qg_state_new();
@@ -378,12 +396,142 @@ static void failed_save_keeps_the_old_file(void **state)
     assert_int_equal(qg_state_save(s, in_room("a")), QG_ENAN);
     assert_non_null(strstr(qg_errmsg(), "/a': w has the value inf, at 2 of 3"));
     qg_state_free(s);
-    assert_int_not_equal(access(blocker, F_OK), 0);
+    glob_t left;
+    assert_int_equal(glob(in_room("*tmp"), 0, NULL, &left), GLOB_NOMATCH);
     read_all(in_room("a"), &after, &m);
     assert_int_equal(n, m);
     assert_memory_equal(before, after, n);
     free(before);
     free(after);
+}
+
+/* --- the checksum ------------------------------------------------------------------------- */
+
+/* The constants are from another implementation. */
+static void the_hash_of_words_is_what_it_was(void **state)
+{
+    static const unsigned char b[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+    assert_true(qg_hash_words(QG_HASH_BASIS, NULL, 0) == 0x29c87fb521c0cbc8u);
+    assert_true(qg_hash_words(QG_HASH_BASIS, b, 1) == 0x00118a5390bae9dau);
+    assert_true(qg_hash_words(QG_HASH_BASIS, b, 8) == 0x1bfb9e84b9b81581u);
+    assert_true(qg_hash_words(QG_HASH_BASIS, b, 9) == 0x46e0f922bf97acd8u);
+}
+
+/* What save_small has saved, or what a load has made of it. */
+typedef struct small {
+    float     f[6];
+    int8_t    i[3];
+    qg_state *state;
+} small;
+
+static void begin_small(small *s)
+{
+    *s = (small){ .state = qg_state_new() };
+    qg_state_add(s->state, "codes", vector(QG_I8, s->i, 3));
+    qg_state_add(s->state, "caf\xC3\xA9\"\n", (qg_array){ QG_F32, 2, { 2, 3 }, s->f });
+    qg_state_note(s->state, "mine", "stays");
+}
+
+static void assert_small(const small *s)
+{
+    static const float  f[6] = { 1, -2, 3, 0.5f, 0, 65 };
+    static const int8_t i[3] = { -1, 0, 1 };
+    assert_memory_equal(s->f, f, sizeof f);
+    assert_memory_equal(s->i, i, sizeof i);
+    assert_string_equal(qg_state_noted(s->state, "k"), "v\x01");
+    assert_string_equal(qg_state_noted(s->state, "empty"), "");
+    assert_string_equal(qg_state_noted(s->state, "lines"), "a\nb\\");
+    assert_non_null(qg_state_noted(s->state, QG_SAFETENSORS_CHECKSUM));
+}
+
+static void assert_untouched(const small *s)
+{
+    static const float  f[6] = { 0 };
+    static const int8_t i[3] = { 0 };
+    assert_memory_equal(s->f, f, sizeof f);
+    assert_memory_equal(s->i, i, sizeof i);
+    assert_string_equal(qg_state_noted(s->state, "mine"), "stays");
+    assert_null(qg_state_noted(s->state, "k"));
+}
+
+static void load_the_flipped(const char *path, size_t *loaded)
+{
+    small s;
+    begin_small(&s);
+    const qg_status status = qg_state_load(s.state, path);
+    qg_archive     *a      = qg_archive_open(path);
+    assert_int_equal(a == NULL, status != QG_OK);
+    qg_archive_free(a);
+    if (status == QG_OK) assert_small(&s), ++*loaded;
+    else assert_untouched(&s);
+    if (status == QG_EFORMAT) assert_true(strstr(qg_errmsg(), "is damaged") || strstr(qg_errmsg(), "is malformed"));
+    else assert_int_equal(status, QG_OK);
+    qg_state_free(s.state);
+}
+
+static void every_flipped_bit_is_noticed(void **state)
+{
+    unsigned char *bytes;
+    size_t         n, loaded = 0;
+    char           path[ROOM_BYTES];
+    snprintf(path, sizeof path, "%s", in_room("a"));
+    save_small(path);
+    read_all(path, &bytes, &n);
+    const int file = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(file >= 0);
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        const off_t         at   = (off_t)(bit / 8);
+        const unsigned char flip = (unsigned char)(bytes[at] ^ 1 << bit % 8);
+        assert_int_equal(pwrite(file, &flip, 1, at), 1);
+        load_the_flipped(path, &loaded);
+        assert_int_equal(pwrite(file, bytes + at, 1, at), 1);
+    }
+    assert_int_equal(loaded, 0);
+    close(file);
+    free(bytes);
+}
+
+/* Other programs write no checksum. */
+static void a_file_without_a_checksum_loads(void **state)
+{
+    small         s;
+    unsigned char one = 1;
+    save_small(in_room("a"));
+    forget_checksum(in_room("a"));
+    begin_small(&s);
+    assert_int_equal(qg_state_load(s.state, in_room("a")), QG_OK);
+    assert_true(s.f[5] == 65);
+    assert_null(qg_state_noted(s.state, QG_SAFETENSORS_CHECKSUM));
+    qg_state_free(s.state);
+    const int file = open(in_room("a"), O_RDWR | O_CLOEXEC);
+    const off_t end = lseek(file, 0, SEEK_END);
+    assert_int_equal(pwrite(file, &one, 1, end - 1), 1);
+    close(file);
+    begin_small(&s);
+    assert_int_equal(qg_state_load(s.state, in_room("a")), QG_OK);
+    qg_state_free(s.state);
+}
+
+/* All notes of a file may be copied; its checksum is not kept with other contents. */
+static void a_copied_checksum_is_replaced(void **state)
+{
+    small s;
+    save_small(in_room("a"));
+    begin_small(&s);
+    assert_int_equal(qg_state_load(s.state, in_room("a")), QG_OK);
+    s.f[0] = 7;
+    assert_int_equal(qg_state_note(s.state, "more", "x"), QG_OK);
+    assert_int_equal(qg_state_note(s.state, "empty", NULL), QG_OK);
+    assert_int_equal(qg_state_note(s.state, "empty", NULL), QG_OK);
+    assert_null(qg_state_noted(s.state, "empty"));
+    assert_int_equal(qg_state_save(s.state, in_room("b")), QG_OK);
+    s.f[0] = 0;
+    assert_int_equal(qg_state_load(s.state, in_room("b")), QG_OK);
+    assert_true(s.f[0] == 7);
+    assert_string_equal(qg_state_noted(s.state, "more"), "x");
+    assert_string_equal(qg_state_noted(s.state, "lines"), "a\nb\\");
+    assert_null(qg_state_noted(s.state, "empty"));
+    qg_state_free(s.state);
 }
 
 int main(void)
@@ -399,6 +547,10 @@ int main(void)
         cmocka_unit_test(a_huge_file_that_does_not_fit_is_refused_by_its_header),
         cmocka_unit_test(bad_paths),
         cmocka_unit_test(failed_save_keeps_the_old_file),
+        cmocka_unit_test(the_hash_of_words_is_what_it_was),
+        cmocka_unit_test(every_flipped_bit_is_noticed),
+        cmocka_unit_test(a_file_without_a_checksum_loads),
+        cmocka_unit_test(a_copied_checksum_is_replaced),
     };
     return cmocka_run_group_tests(tests, room_enter, room_leave);
 }

@@ -33,8 +33,13 @@ static void step(small_net *net, qg_mode mode, int batch, uint64_t at)
     v         = qg_dropout(t, qg_maxpool(t, v, 2), 0.5f);
     v         = qg_global_avgpool(t, qg_avgpool(t, v, 3));
     v         = qg_bias(t, v, qg_parameter(t, net->scale));
+    v         = qg_rprelu(t, v, qg_parameter(t, net->shift), qg_parameter(t, net->scale), qg_parameter(t, net->shift));
+    v         = qg_sub(t, v, qg_broadcast(t, qg_mean(t, v, QG_AXIS_N), v->shape));
+    v         = qg_slice(t, qg_concat(t, 2, (qg_var *[]){ v, qg_softmax(t, v) }), (qg_shape){ .c = 2 },
+                         (qg_shape){ .c = C });
     qg_var *loss = qg_cross_entropy(t, v, net->labels);
     loss         = qg_add(t, loss, qg_squared_hinge(t, v, net->labels));
+    loss         = qg_add(t, loss, qg_add(t, qg_kl(t, v, qg_sigmoid(t, v), 2), qg_mse(t, v, qg_mul(t, v, v))));
     if (mode == QG_TRAIN) assert_ok(qg_backward(t, loss));
     assert_ok(qg_tape_status(t));
 }

@@ -306,9 +306,30 @@ static void names_and_shapes_are_inferred(void **state)
     qg_net_free(net);
 }
 
+/* The smallest number that is free, also around names that the caller gave. */
+static void layers_are_numbered(void **state)
+{
+    static const char *const given[] = { NULL, "fc3", NULL, NULL, "fc12", NULL };
+    static const char *const names[] = { "fc1", "fc3", "fc2", "fc4", "fc12", "fc5" };
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 1 });
+    for (int i = 0; i < COUNT(given); i++) {
+        qg_layer *l = qg_net_dense(net, (qg_dense_spec){ .out = 1, .name = given[i] });
+        assert_non_null(l);
+        assert_string_equal(l->name, names[i]);
+    }
+    /* "fc1" and a number is no number after "fc". */
+    const qg_layer_type *type = qg_net_layer(net, 0)->type;
+    qg_layer            *l    = qg_net_append(net, type, NULL, "fc1", NULL);
+    assert_non_null(l);
+    assert_string_equal(l->name, "fc11");
+    assert_string_equal(((qg_layer *)qg_net_append(net, type, NULL, "fc", NULL))->name, "fc6");
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_numbered),
         cmocka_unit_test(the_first_bad_declaration_surfaces_at_build),
         cmocka_unit_test(sizes_beyond_any_memory_are_refused),
         cmocka_unit_test(a_parameter_that_cannot_be_keeps_its_own_failure),

@@ -280,6 +280,87 @@ static void a_gradient_that_is_not_finite_changes_nothing(void **state)
     close_run(&r), close_run(&twin);
 }
 
+/* --- clipping by norm --------------------------------------------------------------------- */
+
+/* Two parameters with gradients (3, 0, 4) and 12: length 13.  A frozen one does not count. */
+static void gradients_are_clipped_by_their_norm(void **state)
+{
+    for (int k = 0; k < 4; k++) {
+        const float most[] = { 6.5f, 13, 0, 2.5f }, by[] = { 0.5f, 1, 1, 0.5f };
+        const bool  frozen = k == 3;                        /* then the length is 5 */
+        qg_params   p      = { 0 };
+        qg_param   *a = declare(&p, "a", (qg_shape){ 1, 1, 1, 3 }), *b = declare(&p, "b", (qg_shape){ 1, 1, 1, 1 });
+        assert_ok(qg_params_allocate(&p));
+        b->frozen   = frozen;
+        qg_optim *o = qg_sgd(&p, (qg_sgd_spec){ .lr = 1 });
+        qg_optim_set_clip_norm(o, most[k]);
+        assert_true(qg_optim_norm(o) == 0);
+        a->grad[0] = 3, a->grad[2] = -4, b->grad[0] = 12;
+        assert_ok(qg_optim_step(o));
+        assert_close(a->value, (float[]){ -3 * by[k], 0, 4 * by[k] }, 3, 0);
+        assert_close(b->value, (float[]){ frozen ? 0 : -12 * by[k] }, 1, 0);
+        assert_true(qg_optim_norm(o) == (most[k] == 0 ? 0 : frozen ? 5 : 13));
+        for (size_t i = 0; i < p.length; i++) assert_true(p.grad[i] == 0);
+        qg_optim_free(o);
+        qg_params_release(&p);
+    }
+}
+
+/* A norm that nothing exceeds is no norm, to the bit; one that is exceeded is the step on gradients scaled by hand. */
+static void clipping_is_scaling_and_nothing_else(void **state)
+{
+    for (int f = 0; f < COUNT(families); f++) {
+        run r, twin, scaled;
+        open_run(&r, &families[f]), open_run(&twin, &families[f]), open_run(&scaled, &families[f]);
+        qg_optim_set_clip_norm(r.o, 1e30f);
+        train(&r, 0, 3), train(&twin, 0, 3), train(&scaled, 0, 3);
+        assert_memory_equal(r.p.value, twin.p.value, r.p.length * sizeof(float));
+        double sum = 0;
+        small_set_gradients(&r.p, 3);
+        for (int i = 0; i < ITEMS; i++)
+            for (size_t k = 0; r.p.item[i]->grad && !r.p.item[i]->frozen && k < qg_count(r.p.item[i]->shape); k++)
+                sum += (double)r.p.item[i]->grad[k] * (double)r.p.item[i]->grad[k];
+        qg_optim_set_clip_norm(r.o, 0.5f);
+        assert_ok(qg_optim_step(r.o));
+        assert_true(fabs(qg_optim_norm(r.o) - sqrt(sum)) <= 1e-12 * sqrt(sum));     /* another order of a double sum */
+        const float factor = (float)(0.5 / qg_optim_norm(r.o));
+        small_set_gradients(&scaled.p, 3);
+        for (size_t k = 0; k < scaled.p.length; k++) scaled.p.grad[k] *= factor;
+        assert_ok(qg_optim_step(scaled.o));
+        assert_memory_equal(r.p.value, scaled.p.value, r.p.length * sizeof(float));
+        close_run(&r), close_run(&twin), close_run(&scaled);
+    }
+}
+
+static void threads_do_not_change_the_norm(void **state)
+{
+    double norm = 0;
+    for (int threads = 1; threads <= 3; threads++) {
+        run r;
+        qg_set_threads(threads);
+        open_run(&r, any);
+        qg_optim_set_clip_norm(r.o, 1);
+        train(&r, 0, 2);
+        if (threads == 1) norm = qg_optim_norm(r.o);
+        assert_true(qg_optim_norm(r.o) == norm && norm > 1);
+        close_run(&r);
+    }
+    qg_set_threads(0);
+}
+
+static void squares_of_the_largest_floats_do_not_overflow(void **state)
+{
+    run r;
+    open_run(&r, any);
+    memset(r.p.grad, 0, r.p.length * sizeof(float));
+    r.p.item[A_BIAS]->grad[0] = 3e38f, r.p.item[A_BIAS]->grad[1] = -3e38f;
+    qg_optim_set_clip_norm(r.o, 1);
+    assert_ok(qg_optim_step(r.o));
+    assert_true(qg_optim_norm(r.o) > 4.2e38 && qg_optim_norm(r.o) < 4.3e38);
+    for (size_t k = 0; k < r.p.length; k++) assert_true(isfinite(r.p.value[k]));
+    close_run(&r);
+}
+
 static void the_largest_floats_are_finite(void **state)
 {
     run r;
@@ -301,6 +382,13 @@ static void a_bad_setting_changes_nothing_and_heals(void **state)
     qg_optim_set_lr(r.o, -0.5f);
     assert_refused(&r, QG_EARG, "lr is -0.5");
     qg_optim_set_lr(r.o, 0.5f);
+    qg_optim_set_clip_norm(r.o, -1);
+    assert_refused(&r, QG_EARG, "clip norm is -1, must be 0 or more");
+    qg_optim_set_clip_norm(r.o, NAN);
+    assert_refused(&r, QG_EARG, "clip norm is nan");
+    qg_optim_set_clip_norm(r.o, INFINITY);
+    assert_refused(&r, QG_EARG, "clip norm is inf");
+    qg_optim_set_clip_norm(r.o, 0);
     qg_optim_set_group(r.o, QG_BIASES, (qg_group_spec){ .lr_scale = 1, .weight_decay = -2 });
     assert_refused(&r, QG_EARG, "biases have lr_scale 1, weight_decay -2");
     qg_optim_set_group(r.o, QG_BIASES, (qg_group_spec){ .lr_scale = 1 });
@@ -386,6 +474,8 @@ static void null_flows(void **state)
     qg_fail(QG_EARG, "why the net was not built");
     for (int i = 0; i < COUNT(families); i++) assert_null(families[i].make(NULL));
     qg_optim_set_lr(NULL, 1);
+    qg_optim_set_clip_norm(NULL, 1);
+    assert_true(qg_optim_norm(NULL) == 0);
     qg_optim_set_group(NULL, QG_BIASES, (qg_group_spec){ .lr_scale = 1 });
     qg_optim_state(NULL, NULL);
     qg_optim_free(NULL);
@@ -405,6 +495,10 @@ int main(void)
         cmocka_unit_test_teardown(instruction_sets_do_not_matter, restore_variables),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(gradients_are_clipped_by_their_norm),
+        cmocka_unit_test(clipping_is_scaling_and_nothing_else),
+        cmocka_unit_test(threads_do_not_change_the_norm),
+        cmocka_unit_test(squares_of_the_largest_floats_do_not_overflow),
         cmocka_unit_test(the_largest_floats_are_finite),
         cmocka_unit_test(a_bad_setting_changes_nothing_and_heals),
         cmocka_unit_test(bad_specs_are_refused),

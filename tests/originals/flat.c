@@ -63,7 +63,7 @@ int qgo_scheme(const char *text, int role, const int shape[4], const float *x, c
     qg_quant  q;
     char      canonical[256];
     qg_status s = scheme_parse(text, (unsigned)role, &q, canonical, sizeof canonical);
-    if (s) return s;
+    if (s) return (int)s;
     q.role = role == QG_WEIGHT ? QG_WEIGHT : QG_INPUT;
     /* fake_quant divides the gradients of a range by the root of the numbers that share it, TensorFlow does
      * not: let it be one number. */
@@ -91,7 +91,7 @@ int qgo_scheme(const char *text, int role, const int shape[4], const float *x, c
     }
     qg_tape_free(t);
     qg_params_release(&p);
-    return s;
+    return (int)s;
 }
 
 /* Binary weights w [n] after so many steps of qg_bop, with the gradients g [steps][n]. */
@@ -113,5 +113,5 @@ int qgo_bop(float gamma, float threshold, int n, int steps, const float *g, floa
     if (!s) memcpy(w, item->value, (size_t)n * sizeof *w);
     qg_optim_free(bop);
     qg_params_release(&p);
-    return s;
+    return (int)s;
 }

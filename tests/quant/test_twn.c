@@ -166,6 +166,11 @@ static void ste_tern_by_hand(void **state)
     assert_ok(
         qg_ste_tern_quantizer(&X, (qg_ste_tern_attrs){ .ternary_weight_networks = true }, &Y));
     assert_all_near(5, y, twn, 0.0);
+
+    /* Attributes are literal: a threshold of 0 is not the default of the scheme. */
+    X = vector((float[]){ 0.01f, -0.01f, 0.0f, -0.0f }, 4), Y = vector(y, 4);
+    assert_ok(qg_ste_tern_quantizer(&X, (qg_ste_tern_attrs){ .threshold_value = 0.0f }, &Y));
+    assert_all_near(4, y, (float[]){ 1.0f, -1.0f, 0.0f, 0.0f }, 0.0);
 }
 
 static void refuses(void **state)

@@ -4,6 +4,19 @@
 
 #include "core/kernels/cpu.h"
 
+/* Sanitizers need terabytes of addresses and threads of their own, so no test limits those. */
+#if defined(__has_feature)
+#define HAS_FEATURE(name) __has_feature(name)
+#else
+#define HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer) || \
+    HAS_FEATURE(thread_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 /* NULL: removes it. */
 void set_variable(const char *name, const char *value);
 

@@ -41,13 +41,20 @@ int qgrad_signalled(const char *line, int signal, long reading)
 
 int qgrad_inside(const char *line) { return qgrad_signalled(line, 0, 0); }
 
-pid_t start_until(const char *line, long reading)
+static pid_t start_signalled(const char *line, int signal, long reading)
 {
-    int status  = 0;
-    its_signal  = SIGSTOP;
+    its_signal  = signal;
     its_reading = reading;
     inside      = run_verb;
-    const pid_t pid = start(line);
+    return start(line);
+}
+
+pid_t start_inside(const char *line) { return start_signalled(line, 0, 0); }
+
+pid_t start_until(const char *line, long reading)
+{
+    int         status = 0;
+    const pid_t pid    = start_signalled(line, SIGSTOP, reading);
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
     return pid;

@@ -11,7 +11,10 @@ int   qgrad_inside(const char *line);
 /* The same, with a signal at the n-th reading of the clock. */
 int   qgrad_signalled(const char *line, int signal, long reading);
 
-/* In the background: returns when the child has read the clock that often; the child then pauses until SIGCONT. */
+/* In the background, until finish (support/program.h). */
+pid_t start_inside(const char *line);
+
+/* The same: returns when the child has read the clock that often; the child then pauses until SIGCONT. */
 pid_t start_until(const char *line, long reading);
 
 /* Resumes the run in root/name until it is complete, with that many readings of the clock per process, so some

@@ -64,6 +64,15 @@ void edit(const char *path, const char *from, const char *to)
     write_bytes(path, out, (size_t)n);
 }
 
+void edit_result(const char *path, const char *from, const char *to)
+{
+    static char all[TEXT_BYTES];
+    slurp(path, all, sizeof all);
+    char *checksum = strstr(all, ",\"checksum\":");
+    if (checksum) strcpy(checksum, "}\n"), write_bytes(path, all, strlen(all));
+    edit(path, from, to);
+}
+
 void assert_holds(const char *path, const char *part)
 {
     static char all[TEXT_BYTES];

@@ -19,6 +19,9 @@ void   write_recipe(const char *name, const char *more);
 /* Replaces the first `from` in a file by `to`; the file must contain it. */
 void   edit(const char *path, const char *from, const char *to);
 
+/* The same in a result.json, and removes its checksum. */
+void   edit_result(const char *path, const char *from, const char *to);
+
 void   assert_holds(const char *path, const char *part);
 cJSON *parse_file(const char *path);
 void   copy(const char *from, const char *to);  /* a file or a directory; replaces an existing one */

@@ -1,0 +1,169 @@
+/* Sums and means over axes, and the transpose, broadcast.  A large tensor [n,h,w,c] meets a small one, whose extents
+ * are 1 along the axes that are summed and those of the large one along the others. */
+#include "core/kernels/parallel.h"
+#include "core/ops/ops.h"
+
+typedef struct job {
+    qg_shape     big, small;
+    const float *x;
+    float       *y;
+    bool         fresh;     /* assign to y, else add */
+    double       divisor;   /* of what is written: 1 of a sum */
+    bool         batch;     /* images are summed */
+    double      *part;      /* [pieces][a row of small] */
+} job;
+
+/* How far apart in the small tensor rows, columns and channels of the large one are; 0 along a summed axis. */
+typedef struct strides {
+    size_t h, w, c;
+} strides;
+
+static strides strides_of(qg_shape small)
+{
+    const size_t w = (size_t)small.w, c = (size_t)small.c;
+    return (strides){ small.h > 1 ? w * c : 0, small.w > 1 ? c : 0, small.c > 1 };
+}
+
+static void write(const job *j, size_t at, double value)
+{
+    const float v = (float)(value / j->divisor);
+    j->y[at]      = j->fresh ? v : j->y[at] + v;
+}
+
+/* --- from large to small ------------------------------------------------------------------ */
+
+static void add_image(const job *j, int image, double *sum)
+{
+    const strides s = strides_of(j->small);
+    const int     c = j->big.c;
+    const float  *x = j->x + (size_t)image * qg_row(j->big);
+    for (int h = 0; h < j->big.h; h++)
+        for (int w = 0; w < j->big.w; w++, x += c) {
+            double *to = sum + (size_t)h * s.h + (size_t)w * s.w;
+            if (s.c)
+                for (int k = 0; k < c; k++) to[k] += (double)x[k];
+            else
+                for (int k = 0; k < c; k++) *to += (double)x[k];
+        }
+}
+
+/* A slice of a batch that is summed, or one image. */
+static void sum_piece(void *context, int piece, int worker)
+{
+    (void)worker;
+    const job   *j    = context;
+    const size_t row  = qg_row(j->small);
+    const int    from = j->batch ? qg_slice_at(j->big.n, piece) : piece;
+    const int    end  = j->batch ? qg_slice_at(j->big.n, piece + 1) : piece + 1;
+    double      *sum  = j->part + (size_t)piece * row;
+    for (size_t i = 0; i < row; i++) sum[i] = 0;
+    for (int i = from; i < end; i++) add_image(j, i, sum);
+    for (size_t i = 0; i < row && !j->batch; i++) write(j, (size_t)piece * row + i, sum[i]);
+}
+
+static void reduce(qg_tape *t, job j)
+{
+    const size_t row    = qg_row(j.small);
+    j.batch             = j.small.n < j.big.n;
+    const int    pieces = j.batch ? QG_SLICES : j.big.n;
+    j.part              = qg_scratch(t, (size_t)pieces * row * sizeof *j.part);
+    if (!j.part) return;
+    qg_parallel(pieces, sum_piece, &j);
+    for (size_t i = 0; i < row && j.batch; i++) {
+        double sum = 0;
+        for (size_t p = 0; p < QG_SLICES; p++) sum += j.part[p * row + i];
+        write(&j, i, sum);
+    }
+}
+
+/* --- from small to large ------------------------------------------------------------------ */
+
+static void spread_image(void *context, int image, int worker)
+{
+    (void)worker;
+    const job    *j  = context;
+    const strides s  = strides_of(j->small);
+    const float  *x  = j->x + (j->small.n > 1 ? (size_t)image * qg_row(j->small) : 0);
+    size_t        at = (size_t)image * qg_row(j->big);
+    for (int h = 0; h < j->big.h; h++)
+        for (int w = 0; w < j->big.w; w++) {
+            const float *from = x + (size_t)h * s.h + (size_t)w * s.w;
+            for (int k = 0; k < j->big.c; k++) write(j, at++, (double)from[s.c ? k : 0]);
+        }
+}
+
+static void spread(job j) { qg_parallel(j.big.n, spread_image, &j); }
+
+/* --- sum, mean ---------------------------------------------------------------------------- */
+
+/* y = sum of x / m,  m = 1 or the number of terms:  dx = dy / m. */
+static void gradient(qg_var *y, double divisor)
+{
+    const qg_var *x = y->in[0];
+    spread((job){ .big = x->shape, .small = y->shape, .x = y->grad, .y = x->grad, .fresh = x->fresh,
+                  .divisor = divisor });
+}
+
+static double terms(const qg_var *x, qg_shape y) { return (double)(qg_count(x->shape) / qg_count(y)); }
+
+static void sum_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    gradient(y, 1);
+}
+
+static void mean_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    gradient(y, terms(y->in[0], y->shape));
+}
+
+static const qg_op sum_op  = { "sum", sum_backward, .assigns = true };
+static const qg_op mean_op = { "mean", mean_backward, .assigns = true };
+
+static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, unsigned axes)
+{
+    if (!x) return NULL;
+    if (axes == 0 || axes > QG_AXES)
+        return qg_reject(t, QG_EARG, "%s: axes %u are not a sum of QG_AXIS_N, _H, _W and _C, x " QG_SHAPE_FMT, op->name,
+                         axes, QG_SHAPE_ARGS(x->shape));
+    qg_shape s = x->shape;
+    if (axes & QG_AXIS_N) s.n = 1;
+    if (axes & QG_AXIS_H) s.h = 1;
+    if (axes & QG_AXIS_W) s.w = 1;
+    if (axes & QG_AXIS_C) s.c = 1;
+    qg_var *y = qg_record(t, op, s, x, NULL, NULL);
+    if (!y) return NULL;
+    reduce(t, (job){ .big = x->shape, .small = s, .x = x->data, .y = y->data, .fresh = true,
+                     .divisor = op == &mean_op ? terms(x, s) : 1 });
+    return qg_tape_status(t) ? NULL : y;
+}
+
+qg_var *qg_sum(qg_tape *t, qg_var *x, unsigned axes)  { return record(t, &sum_op, x, axes); }
+qg_var *qg_mean(qg_tape *t, qg_var *x, unsigned axes) { return record(t, &mean_op, x, axes); }
+
+/* --- broadcast ---------------------------------------------------------------------------- */
+
+/* y[n,h,w,c] = x[n or 0, h or 0, w or 0, c or 0]:  dx = sum of dy. */
+static void broadcast_backward(qg_tape *t, qg_var *y)
+{
+    const qg_var *x = y->in[0];
+    reduce(t, (job){ .big = y->shape, .small = x->shape, .x = y->grad, .y = x->grad, .fresh = x->fresh, .divisor = 1 });
+}
+
+static const qg_op broadcast = { "broadcast", broadcast_backward, .assigns = true };
+
+static bool fits(int small, int big) { return small == big || (small == 1 && big > 0); }
+
+qg_var *qg_broadcast(qg_tape *t, qg_var *x, qg_shape shape)
+{
+    if (!x) return NULL;
+    const qg_shape s = x->shape;
+    if (!fits(s.n, shape.n) || !fits(s.h, shape.h) || !fits(s.w, shape.w) || !fits(s.c, shape.c))
+        return qg_reject(t, QG_ESHAPE, "broadcast: x " QG_SHAPE_FMT " does not spread over " QG_SHAPE_FMT ": each extent "
+                         "of x must be 1 or the same", QG_SHAPE_ARGS(s), QG_SHAPE_ARGS(shape));
+    qg_var *y = qg_record(t, &broadcast, shape, x, NULL, NULL);
+    if (!y) return NULL;
+    spread((job){ .big = shape, .small = s, .x = x->data, .y = y->data, .fresh = true, .divisor = 1 });
+    return y;
+}

@@ -1,0 +1,291 @@
+/* Declares a net from the list of parts of its text. */
+#include "layers/models/text.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "layers/layer.h"
+#include "layers/models/parts.h"
+#include "layers/models/text_parse.h"
+#include "layers/plan.h"
+
+/* A net that is being declared. */
+typedef struct author {
+    const char          *text;
+    const qg_model_spec *spec;
+    const qg__part      *part;
+    int                  count, products, shortcuts;
+    bool                 image_too;         /* the input of the first product is quantized */
+    bool                 pool_last;         /* pooling stays after batch norm and relu for binary inputs, too */
+    bool                 input_done;        /* the next product reads an input that is already quantized */
+    qg_net              *net;
+    qg_layer            *last;
+    qg_shape             shape;             /* of its result */
+} author;
+
+static bool is_product(const qg__part *p) { return p->is == QG__CONV || p->is == QG__DENSE; }
+
+/* The quantizers of the product that is part i. */
+static qg_model_quants quants(const author *a, int i)
+{
+    int before = 0;
+    for (int k = 0; k < i; k++) before += is_product(&a->part[k]);
+    const bool first = before == 0 && (!a->image_too || a->spec->first_last_float);
+    return qg__model_numbered(a->spec, a->part[i].is == QG__CONV ? "conv" : "fc", a->part[i].number, first,
+                              before == a->products - 1);
+}
+
+static bool part_is(const author *a, int i, qg__part_kind kind) { return i < a->count && a->part[i].is == kind; }
+
+/* The input quantizer of part i if it is a product, of the product after it if it is a dropout, else {0}. */
+static qg_quant next_input(const author *a, int i)
+{
+    i += part_is(a, i, QG__DROPOUT);
+    return i < a->count && is_product(&a->part[i]) ? quants(a, i).input : (qg_quant){ 0 };
+}
+
+static bool rectifies(qg_quant input) { return input.scheme && input.scheme->rectifies; }
+static bool is_binary(qg_quant input) { return input.scheme && input.bits == 1; }
+
+/* --- single layers ------------------------------------------------------------------------ */
+
+/* 0: it is empty or beyond an int, which building the net refuses. */
+static int extent_after(int n, int size, int pad, int stride)
+{
+    const long long room = (long long)n + 2LL * pad - size;
+    return room < 0 || room / stride >= INT_MAX ? 0 : (int)(room / stride) + 1;
+}
+
+static qg_shape shape_after(qg_shape s, const qg__part *p)
+{
+    switch (p->is) {
+    case QG__CONV:
+        return (qg_shape){ 1, extent_after(s.h, p->size, p->pad, p->stride),
+                           extent_after(s.w, p->size_w, p->pad, p->stride), p->out };
+    case QG__DENSE:   return (qg_shape){ 1, 1, 1, p->out };
+    case QG__MAXPOOL:
+    case QG__AVGPOOL: return (qg_shape){ 1, s.h / p->size, s.w / p->size, s.c };
+    case QG__GLOBAL:  return (qg_shape){ 1, 1, 1, s.c };
+    default:          return s;
+    }
+}
+
+static qg_layer *product(author *a, int i)
+{
+    const qg__part *p = &a->part[i];
+    qg_model_quants q = quants(a, i);
+    if (a->input_done) q.input = (qg_quant){ 0 };
+    a->input_done = false;
+    if (p->is == QG__DENSE)
+        return qg_net_dense(a->net, (qg_dense_spec){ .out = p->out, .no_bias = p->no_bias, QG_QUANTS(q) });
+    return qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = p->out, .kernel = p->size, .kernel_w = p->size_w, .stride = p->stride,
+                                                   .pad = p->pad, .no_bias = p->no_bias, QG_QUANTS(q) });
+}
+
+static qg_layer *batchnorm(author *a, const qg__part *p, qg_layer *after)
+{
+    const double *v = p->value;
+    return qg_net_batchnorm_with(a->net, (qg_batchnorm_spec){ .eps = (float)v[QG__EPS], .momentum = (float)v[QG__MOMENTUM],
+                                                              .no_scale = v[QG__NO_SCALE] != 0, .no_shift = v[QG__NO_SHIFT] != 0,
+                                                              .whole = v[QG__WHOLE] != 0, .after = after });
+}
+
+static qg_prelu_spec slopes(const qg__part *p)
+{
+    return (qg_prelu_spec){ .start = (float)p->value[QG__START], .shared = p->value[QG__SHARED] != 0 };
+}
+
+static qg_layer *dropout(author *a, int i)
+{
+    const qg_quant input = a->input_done ? (qg_quant){ 0 } : next_input(a, i);
+    if (input.scheme) qg_net_quantize(a->net, input);
+    a->input_done |= input.scheme != NULL;
+    return qg_net_dropout(a->net, (float)a->part[i].value[0]);
+}
+
+/* The input quantizer of the first product of the block that part i opens, if that rectifies; else {0}. */
+static qg_quant opens_with(const author *a, int i)
+{
+    while (part_is(a, i, QG__OPEN)) i++;
+    const qg_quant input = next_input(a, i);
+    return rectifies(input) ? input : (qg_quant){ 0 };
+}
+
+static qg_layer *relu(author *a, int i)
+{
+    const qg_quant input = part_is(a, i + 1, QG__OPEN) ? opens_with(a, i + 1) : (qg_quant){ 0 };
+    if (!input.scheme) return qg_net_relu(a->net);
+    a->input_done = true;
+    return qg_net_quantize(a->net, input);
+}
+
+/* Declares part i, which is not a brace. */
+static void layer(author *a, int i)
+{
+    const qg__part *p = &a->part[i];
+    qg_layer       *l = NULL;
+    switch (p->is) {
+    case QG__CONV:
+    case QG__DENSE:     l = product(a, i); break;
+    case QG__BATCHNORM: l = batchnorm(a, p, NULL); break;
+    case QG__RELU:      l = relu(a, i); break;
+    case QG__PRELU:     l = qg_net_prelu(a->net, slopes(p)); break;
+    case QG__RPRELU:    l = qg_net_rprelu(a->net, slopes(p)); break;
+    case QG__SIGMOID:   l = qg_net_sigmoid(a->net); break;
+    case QG__TANH:      l = qg_net_tanh(a->net); break;
+    case QG__HARDTANH:  l = qg_net_hardtanh(a->net); break;
+    case QG__MAXPOOL:   l = qg_net_maxpool(a->net, p->size); break;
+    case QG__AVGPOOL:   l = qg_net_avgpool(a->net, p->size); break;
+    case QG__GLOBAL:    l = qg_net_global_avgpool(a->net); break;
+    case QG__DROPOUT:   l = dropout(a, i); break;
+    case QG__AFFINE:    l = qg_net_affine(a->net, (float)p->value[QG__SCALE], (float)p->value[QG__SHIFT]); break;
+    default:            break;
+    }
+    a->last  = l;
+    a->shape = shape_after(a->shape, p);
+}
+
+/* Declares [BN] [R] [MP] right before a product as its input quantizer wants them, and returns how many there were. */
+static int between(author *a, int i)
+{
+    const int norm = part_is(a, i, QG__BATCHNORM) ? i : -1;
+    const int acts = i + (norm >= 0), act = part_is(a, acts, QG__RELU) ? acts : -1;
+    const int pool = acts + (act >= 0), n = pool + part_is(a, pool, QG__MAXPOOL) - i;
+    const qg_quant input = next_input(a, i + n);
+    const bool     first = n > 0 && pool < i + n && is_binary(input) && !a->pool_last;
+    if (!input.scheme || n == 0) return 0;
+    if (first) layer(a, pool);
+    if (norm >= 0) layer(a, norm);
+    if (act >= 0 && !rectifies(input)) layer(a, act);
+    if (!first && pool < i + n) layer(a, pool);
+    return n;
+}
+
+/* --- blocks ------------------------------------------------------------------------------- */
+
+typedef struct entry {
+    qg_layer *layer;                        /* what the block reads */
+    qg_shape  shape;
+    bool      quantized;                    /* by an R that became a quantizer */
+} entry;
+
+/* The smallest s for which every s-th pixel gives the size of to; 0: there is none. */
+static int stride_of(qg_shape from, qg_shape to)
+{
+    if (from.h < 1 || from.w < 1 || to.h < 1 || to.w < 1) return 0;
+    const int h = (from.h - 1) / to.h + 1, w = (from.w - 1) / to.w + 1, s = h > w ? h : w;      /* larger s, fewer pixels */
+    return (from.h - 1) / s + 1 == to.h && (from.w - 1) / s + 1 == to.w ? s : 0;
+}
+
+static qg_layer *project(author *a, const entry *x, const qg__part *before, int stride)
+{
+    char name[32];
+    snprintf(name, sizeof name, "shortcut%d", a->shortcuts);
+    qg_model_quants q = qg_model_quant(a->spec, name, false, false);
+    if (x->quantized) q.input = (qg_quant){ 0 };
+    qg_layer *y = qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = a->shape.c, .kernel = 1, .stride = stride, .no_bias = true,
+                                                          .after = x->layer, .name = name, QG_QUANTS(q) });
+    return before->is == QG__BATCHNORM ? batchnorm(a, before, y) : y;
+}
+
+static qg_status shape_differs(const author *a, int close, const entry *x, const char *advice)
+{
+    char why[200];
+    snprintf(why, sizeof why, "the block turns " QG_SHAPE_FMT " into " QG_SHAPE_FMT "; %s", QG_SHAPE_ARGS(x->shape),
+             QG_SHAPE_ARGS(a->shape), advice);
+    return qg__net_text_refuse(a->text, a->part[close].at, why);
+}
+
+static qg_status end_block(author *a, int close, const entry *x)
+{
+    const int  kind   = a->part[close].shortcut, stride = stride_of(x->shape, a->shape);
+    const bool same   = x->shape.h == a->shape.h && x->shape.w == a->shape.w && x->shape.c == a->shape.c;
+    qg_layer  *body   = a->last, *shortcut = x->layer;
+    if (!same && kind < 0) return shape_differs(a, close, x, "name its shortcut: :A, :pool or :B");
+    if (!same && stride == 0) return shape_differs(a, close, x, "no shortcut has a stride for that");
+    if (!same && kind != QG_SHORTCUT_B && a->shape.c < x->shape.c)
+        return shape_differs(a, close, x, "only shortcut :B reduces the channels");
+    a->shortcuts += !same;
+    if (!same && kind == QG_SHORTCUT_A) shortcut = qg_net_shortcut(a->net, x->layer, stride, a->shape.c);
+    if (!same && kind == QG_SHORTCUT_POOL)
+        shortcut = qg_net_shortcut(a->net, stride > 1 ? qg__avgpool_after(a->net, x->layer, stride) : x->layer, 1, a->shape.c);
+    if (!same && kind == QG_SHORTCUT_B) shortcut = project(a, x, &a->part[close - 1], stride);
+    a->last = qg_net_add(a->net, body, shortcut);
+    return QG_OK;
+}
+
+/* --- the net ------------------------------------------------------------------------------ */
+
+static qg_status declare(author *a)
+{
+    enum { NESTED = 16 };                   /* as the parser allows */
+    entry     x[NESTED];
+    int       depth = 0;
+    qg_status s     = QG_OK;
+    for (int i = 0; i < a->count && !s && !a->net->status;) {
+        const int taken = between(a, i);
+        if (taken) {
+            i += taken;
+            continue;
+        }
+        if (a->part[i].is == QG__OPEN) {
+            if (qg_net_layers(a->net) == 0)
+                return qg__net_text_refuse(a->text, a->part[i].at, "a block cannot begin the net: its shortcut would be the image");
+            x[depth++] = (entry){ a->last, a->shape, a->input_done };
+        } else if (a->part[i].is == QG__CLOSE) {
+            s = end_block(a, i, &x[--depth]);
+        } else {
+            layer(a, i);
+        }
+        i++;
+    }
+    return s;
+}
+
+/* The units of the last product are the classes of the data. */
+static qg_status check_classes(const author *a)
+{
+    char why[160];
+    int  last = a->count - 1;
+    while (!is_product(&a->part[last])) last--;
+    if (a->spec->classes == 0 || a->shape.c == a->spec->classes) return QG_OK;
+    snprintf(why, sizeof why, "the net ends with %d outputs, but the data has %d classes", a->shape.c, a->spec->classes);
+    return qg__net_text_refuse(a->text, a->part[last].at, why);
+}
+
+qg_net *qg__net_from_text(const char *text, const qg_model_spec *spec, qg__text_rules rules)
+{
+    qg__part *part = NULL;
+    author    a    = { .text = text, .spec = spec, .image_too = rules.image_too, .pool_last = rules.pool_last,
+                       .shape = { 1, spec->height, spec->width, spec->channels } };
+    if (qg__net_text_parse(text, &part, &a.count)) return NULL;
+    a.part = part;
+    for (int i = 0; i < a.count; i++) a.products += is_product(&part[i]);
+    a.net       = qg_net_new(qg__model_net(spec));
+    qg_status s = a.net ? declare(&a) : QG_EMEM;
+    if (!s && !a.net->status) s = check_classes(&a);         /* the net reports its own failure when it is built */
+    free(part);
+    if (!s) return a.net;
+    qg_net_free(a.net);
+    return NULL;
+}
+
+qg_status qg_net_text_check(const char *text)
+{
+    qg__part *part = NULL;
+    int       count;
+    const qg_status s = qg__net_text_parse(text, &part, &count);
+    free(part);
+    return s;
+}
+
+static qg_net *declare_text(qg_model_spec spec) { return qg__net_from_text(spec.text, &spec, (qg__text_rules){ 0 }); }
+
+const qg_model qg_model_text = { .name = "net", .about = "a net as text (layers/models/text.h)", .declare = declare_text };
+
+qg_net *qg_net_from_text(const char *text, qg_model_spec spec)
+{
+    spec.text = text;
+    return qg_model_declare(&qg_model_text, spec);
+}

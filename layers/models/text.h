@@ -1,0 +1,46 @@
+/* layers/models/text.h — a net as text, in the notation of the papers: 32C5-BN-R-MP2-512FC-BN-R-10.
+ *
+ *     net    = part *( "-" part )
+ *     part   = [ count "*" ] ( layer | "(" net ")" | block )
+ *     block  = "{" net "}" [ ":A" | ":pool" | ":B" ]      its input is added to its output
+ *
+ *     32C5           convolution: 32 channels, 5 x 5.  After it, in any order: x3 (5 rows, 3 columns), s2
+ *                    (stride), p1 (padding on each side; by default the size stays the same at stride 1), b0
+ *                    (no bias)
+ *     512FC          dense layer, 512 units; b0: no bias
+ *     10             dense layer that ends a net: one unit per class
+ *     BN             batch norm; BN(eps=1e-4,momentum=0.15,no-scale,no-shift,whole) as qg_batchnorm_spec
+ *     R  HT  SG  TH  relu, hardtanh, sigmoid, tanh
+ *     PR  RPR        PReLU, and RPReLU with learned shifts; PR(start=0.25,shared) as qg_prelu_spec
+ *     MP2  AP2  GAP  maxima and means over 2 x 2 pixels, means over all pixels
+ *     D0.5  D1e-3    dropout
+ *     AF(scale=2,shift=-1)   scale x + shift
+ *
+ * The quantizers are those of the spec, as for any model; products are conv1, conv2, .. and fc1, fc2, .. in
+ * order.  An input quantizer takes its place before its product:
+ *
+ *     an R right before it, or with an MP between them, is left out if the quantizer rectifies
+ *     an MP between them comes before BN and R if the quantizer is binary: the maximum over a window of
+ *     signs is +1 nearly everywhere                                      [XNOR-Net, 1603.05279v4, section 3.2]
+ *     it comes before a D, because a dropped value is 0, which may not be a code
+ *     R right before a block whose first product rectifies is that quantizer, so that the shortcut reads it, too
+ *
+ * A block that changes the shape names its shortcut, as qg_shortcut_kind; B is conv "shortcut1", .., with a
+ * batch norm if the block ends with one.
+ */
+#ifndef QG_MODEL_TEXT_H
+#define QG_MODEL_TEXT_H
+
+#include "layers/models/models.h"
+
+enum { QG_NET_TEXT_PARTS = 4096 };          /* the most that a text may have, counted with repetitions */
+
+/* Checks that text is a net.  Fails with QG_EARG: the message shows what is wrong and at which character. */
+QG_MUST_CHECK
+qg_status qg_net_text_check(const char *text);
+
+/* Declares the net, which the caller builds; spec.classes 0: whatever the text says.  NULL as
+ * qg_net_text_check, and as qg_model_declare. */
+qg_net   *qg_net_from_text(const char *text, qg_model_spec spec);
+
+#endif

@@ -1,0 +1,328 @@
+#include "layers/models/text_parse.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/number.h"
+#include "layers/models/text.h"
+
+enum { MOST_NESTED = 16, MOST_NUMBER = 1 << 20, SHOWN = 120 };
+
+typedef struct parser {
+    const char *text, *at;
+    qg__part   *part;
+    int         count, capacity;
+    int         convs, denses, nested;
+} parser;
+
+qg_status qg__net_text_refuse(const char *text, size_t at, const char *why)
+{
+    char said[256];                         /* why may be the message itself */
+    snprintf(said, sizeof said, "%s", why);
+    return qg_fail(QG_EARG, "net '%.*s%s': character %zu: %s", SHOWN, text, strlen(text) > SHOWN ? ".." : "", at + 1,
+                   said);
+}
+
+static qg_status refuse(const parser *p, const char *at, const char *why)
+{
+    return qg__net_text_refuse(p->text, (size_t)(at - p->text), why);
+}
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+
+static bool take(parser *p, char c)
+{
+    if (*p->at != c) return false;
+    p->at++;
+    return true;
+}
+
+static qg_status append(parser *p, qg__part part)
+{
+    if (p->count == QG_NET_TEXT_PARTS) return refuse(p, p->at, "the net has more than 4096 layers");
+    if (p->count == p->capacity) {
+        const int more  = p->capacity ? 2 * p->capacity : 32;
+        qg__part *grown = realloc(p->part, (size_t)more * sizeof *grown);
+        if (!grown) return qg_fail(QG_EMEM, "out of memory: a net of %d layers", p->count);
+        p->part     = grown;
+        p->capacity = more;
+    }
+    p->part[p->count++] = part;
+    return QG_OK;
+}
+
+/* --- numbers ------------------------------------------------------------------------------ */
+
+static qg_status number(parser *p, const char *what, int *n)
+{
+    char        why[96];
+    const char *at = p->at;
+    *n             = 0;
+    while (is_digit(*p->at) && *n <= MOST_NUMBER) *n = 10 * *n + *p->at++ - '0';
+    if (at == p->at) snprintf(why, sizeof why, "%s is missing", what);
+    else if (*n > MOST_NUMBER) snprintf(why, sizeof why, "%s is larger than %d", what, (int)MOST_NUMBER);
+    else return QG_OK;
+    return refuse(p, at, why);
+}
+
+static qg_status positive(parser *p, const char *what, int *n)
+{
+    char        why[96];
+    const char *at = p->at;
+    if (number(p, what, n)) return QG_EARG;
+    if (*n > 0) return QG_OK;
+    snprintf(why, sizeof why, "%s is 0", what);
+    return refuse(p, at, why);
+}
+
+/* --- layers ------------------------------------------------------------------------------- */
+
+/* What follows the size of a convolution, or the number of a dense layer. */
+static qg_status modifiers(parser *p, qg__part *part, const char *allowed)
+{
+    char given[8] = "";
+    for (;;) {
+        const char c = *p->at;
+        if (!c || !strchr(allowed, c)) return QG_OK;
+        if (strchr(given, c)) return refuse(p, p->at, "this is given twice");
+        given[strlen(given)] = c;
+        const char *at = p->at++;
+        int         n;
+        if (c == 'x' && positive(p, "the width of the kernel", &part->size_w)) return QG_EARG;
+        if (c == 's' && positive(p, "the stride", &part->stride)) return QG_EARG;
+        if (c == 'p' && number(p, "the padding", &part->pad)) return QG_EARG;
+        if (c == 'b') {
+            if (number(p, "0, for no bias,", &n)) return QG_EARG;
+            if (n) return refuse(p, at, "b0 stands for no bias; a layer has one without it");
+            part->no_bias = true;
+        }
+    }
+}
+
+static qg_status conv(parser *p, qg__part *part, const char *at)
+{
+    part->is     = QG__CONV;
+    part->number = ++p->convs;
+    part->stride = 1;
+    part->pad    = -1;
+    if (positive(p, "the size of the kernel", &part->size)) return QG_EARG;
+    part->size_w = part->size;
+    if (modifiers(p, part, "xspb")) return QG_EARG;
+    if (part->pad < 0 && (part->size % 2 == 0 || part->size_w != part->size))
+        return refuse(p, at, "only a square kernel of odd size keeps the size of the image; give a padding, as in p0");
+    if (part->pad < 0) part->pad = part->size / 2;
+    return QG_OK;
+}
+
+/* 32C5, 512FC, or 10 at the end. */
+static qg_status product(parser *p, qg__part *part)
+{
+    const char *at = p->at;
+    if (positive(p, "the number of channels or units", &part->out)) return QG_EARG;
+    if (take(p, 'C')) return conv(p, part, at);
+    part->is     = QG__DENSE;
+    part->number = ++p->denses;
+    if (p->at[0] == 'F' && p->at[1] == 'C') {
+        p->at += 2;
+        return modifiers(p, part, "b");
+    }
+    return is_letter(*p->at) ? refuse(p, p->at, "after a number: C (convolution), FC (dense) or * (repeated)") : QG_OK;
+}
+
+static const qg_key norm_keys[] = {
+    { .name = "eps", .fallback = 0, .max = 1, .is = QG_KEY_ABOVE_MIN },
+    { .name = "momentum", .fallback = 0, .max = 1, .is = QG_KEY_ABOVE_MIN },
+    { .name = "no-scale", .is = QG_KEY_FLAG },
+    { .name = "no-shift", .is = QG_KEY_FLAG },
+    { .name = "whole", .is = QG_KEY_FLAG },
+    { .name = NULL }
+};
+
+static const qg_key prelu_keys[] = {
+    { .name = "start", .fallback = 0, .min = -100, .max = 100 },
+    { .name = "shared", .is = QG_KEY_FLAG },
+    { .name = NULL }
+};
+
+static const qg_key affine_keys[] = {
+    { .name = "scale", .fallback = 1, .min = -1e6, .max = 1e6 },
+    { .name = "shift", .min = -1e6, .max = 1e6 },
+    { .name = NULL }
+};
+
+/* "(key=value,..)", or nothing. */
+static qg_status arguments(parser *p, const char *name, const qg_key *keys, double value[QG__PART_VALUES])
+{
+    enum { MOST = 96 };
+    char        text[MOST] = "";
+    double      all[QG_MAX_VALUES];
+    const char *at    = p->at;
+    const bool  given = take(p, '(');
+    if (given) {
+        const size_t n = strcspn(p->at, ")");
+        if (!p->at[n]) return refuse(p, at, "the parenthesis is not closed");
+        if (n >= MOST) return refuse(p, at, "the options are too long");
+        memcpy(text, p->at, n);
+        text[n] = '\0';
+        p->at += n + 1;
+    }
+    if (qg_keys_parse(name, given ? text : NULL, keys, all)) return refuse(p, at, qg_errmsg());
+    memcpy(value, all, (size_t)qg_keys_count(keys) * sizeof *value);
+    return QG_OK;
+}
+
+static qg_status window(parser *p, qg__part *part)
+{
+    return positive(p, "the size of the window", &part->size);
+}
+
+/* 0.5 or 1e-3: the length of a number without a sign. */
+static size_t decimal(const char *at)
+{
+    static const char digits[] = "0123456789";
+    const size_t n = strspn(at, "0123456789.");
+    if (n == 0 || at[n] != 'e') return n;
+    const size_t sign = at[n + 1] == '-' || at[n + 1] == '+', exponent = strspn(at + n + 1 + sign, digits);
+    return exponent ? n + 1 + sign + exponent : n;
+}
+
+static qg_status dropout(parser *p, qg__part *part)
+{
+    const size_t n = decimal(p->at);
+    if (!qg_number_read(p->at, n, &part->value[0]) || part->value[0] <= 0 || part->value[0] >= 1)
+        return refuse(p, p->at, "the rate of a dropout must be between 0 and 1, as in D0.5");
+    p->at += n;
+    return QG_OK;
+}
+
+static const struct word {
+    const char   *name;
+    qg__part_kind is;
+} words[] = { { "BN", QG__BATCHNORM }, { "HT", QG__HARDTANH }, { "MP", QG__MAXPOOL }, { "AP", QG__AVGPOOL },
+              { "GAP", QG__GLOBAL },   { "AF", QG__AFFINE },   { "R", QG__RELU },     { "D", QG__DROPOUT },
+              { "PR", QG__PRELU },     { "RPR", QG__RPRELU },  { "SG", QG__SIGMOID }, { "TH", QG__TANH } };
+
+static qg_status word(parser *p, qg__part *part)
+{
+    char        why[160];
+    const char *at = p->at;
+    size_t      n  = 0;
+    while (is_letter(at[n])) n++;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i].name) != n || strncmp(words[i].name, at, n)) continue;
+        part->is = words[i].is;
+        p->at += n;
+        switch (part->is) {
+        case QG__BATCHNORM: return arguments(p, "BN", norm_keys, part->value);
+        case QG__PRELU:
+        case QG__RPRELU:    return arguments(p, words[i].name, prelu_keys, part->value);
+        case QG__AFFINE:    return arguments(p, "AF", affine_keys, part->value);
+        case QG__MAXPOOL:
+        case QG__AVGPOOL:   return window(p, part);
+        case QG__DROPOUT:   return dropout(p, part);
+        default:            return QG_OK;
+        }
+    }
+    if (n == 0) n = *at != '\0';
+    if (!*at) return refuse(p, at, "a layer is missing");
+    snprintf(why, sizeof why, "'%.*s' is no layer; available: 32C5, 512FC, 10, BN, R, PR, RPR, HT, SG, TH, MP2, AP2, GAP, D0.5, AF(..)",
+             n < 32 ? (int)n : 32, at);
+    return refuse(p, at, why);
+}
+
+static qg_status layer(parser *p)
+{
+    qg__part        part = { .at = (size_t)(p->at - p->text) };
+    const qg_status s    = is_digit(*p->at) ? product(p, &part) : word(p, &part);
+    return s ? s : append(p, part);
+}
+
+/* --- structure ---------------------------------------------------------------------------- */
+
+static qg_status sequence(parser *p);
+
+static qg_status nested(parser *p, const char *open, char close)
+{
+    if (p->nested == MOST_NESTED) return refuse(p, open, "more than 16 brackets are open here");
+    p->nested++;
+    const qg_status s = sequence(p);
+    p->nested--;
+    if (s) return s;
+    return take(p, close) ? QG_OK : refuse(p, open, "this bracket is not closed");
+}
+
+static qg_status shortcut(parser *p, int *kind)
+{
+    static const char *const names[] = { [QG_SHORTCUT_A] = "A", [QG_SHORTCUT_POOL] = "pool", [QG_SHORTCUT_B] = "B" };
+    const char *at = p->at;
+    size_t      n  = 0;
+    *kind          = -1;
+    if (!take(p, ':')) return QG_OK;
+    while (is_letter(p->at[n])) n++;
+    for (int i = 0; i < 3; i++)
+        if (strlen(names[i]) == n && !strncmp(names[i], p->at, n)) *kind = i;
+    p->at += n;
+    return *kind < 0 ? refuse(p, at, "a shortcut is :A, :pool or :B") : QG_OK;
+}
+
+static qg_status block(parser *p)
+{
+    const char *at    = p->at++;
+    const int   open  = p->count;
+    qg_status   s     = append(p, (qg__part){ .is = QG__OPEN, .at = (size_t)(at - p->text) });
+    qg__part    close = { .is = QG__CLOSE, .at = (size_t)(at - p->text), .partner = open };
+    if (!s) s = nested(p, at, '}');
+    if (!s) s = shortcut(p, &close.shortcut);
+    if (!s) s = append(p, close);
+    if (!s) p->part[open].partner = p->count - 1;
+    return s;
+}
+
+static qg_status single(parser *p)
+{
+    const char *at = p->at;
+    if (*at == '{') return block(p);
+    return take(p, '(') ? nested(p, at, ')') : layer(p);
+}
+
+static qg_status part(parser *p)
+{
+    int         times = 1;
+    const char *at    = p->at;
+    if (at[strspn(at, "0123456789")] == '*') {
+        if (positive(p, "the number of repetitions", &times)) return QG_EARG;
+        p->at++;
+    }
+    const char *first = p->at;
+    qg_status   s     = QG_OK;
+    for (int i = 0; i < times && !s; i++) {
+        p->at = first;
+        s     = single(p);
+    }
+    return s;
+}
+
+static qg_status sequence(parser *p)
+{
+    qg_status s = part(p);
+    while (!s && take(p, '-')) s = part(p);
+    return s;
+}
+
+qg_status qg__net_text_parse(const char *text, qg__part **parts, int *count)
+{
+    if (!text) return qg_fail(QG_EARG, "the text of a net is NULL");
+    parser    p = { .text = text, .at = text };
+    qg_status s = sequence(&p);
+    if (!s && *p.at) s = refuse(&p, p.at, strchr(")}", *p.at) ? "this bracket was not opened" : "'-' is missing between two layers");
+    if (!s && p.convs + p.denses == 0) s = refuse(&p, text, "the net has no layer with weights");
+    if (s) {
+        free(p.part);
+        return s;
+    }
+    *parts = p.part;
+    *count = p.count;
+    return QG_OK;
+}

@@ -1,0 +1,86 @@
+#include <math.h>
+#include <stdio.h>
+
+#include "layers/layer.h"
+
+static const float SLOPE = 0.25f;       /* [He et al. 2015, arXiv:1502.01852v1, sec. 2.1] */
+
+typedef struct prelu {
+    qg_layer      layer;
+    qg_prelu_spec spec;
+    qg_param     *slope, *x_shift, *y_shift;    /* the shifts of PReLU are NULL */
+} prelu;
+
+static qg_status build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    prelu *p = (prelu *)l;
+    l->out   = l->in;
+    if (!isfinite(p->spec.start))
+        return qg_fail(QG_EARG, "%s: start is %g, must be finite", l->name, (double)p->spec.start);
+    const int c = p->spec.shared ? 1 : l->in.c;
+    p->slope    = qg_layer_declare(l, "slope", (qg_param){ .shape = { 1, 1, 1, c }, .group = QG_NORMS });
+    return p->slope ? QG_OK : QG_EMEM;
+}
+
+static qg_status build_shifts(qg_net *net, qg_layer *l)
+{
+    prelu          *p     = (prelu *)l;
+    const qg_param  shift = { .shape = { 1, 1, 1, l->in.c }, .group = QG_BIASES };
+    const qg_status s     = build(net, l);
+    if (s) return s;
+    p->x_shift = qg_layer_declare(l, "x_shift", shift);
+    p->y_shift = qg_layer_declare(l, "y_shift", shift);
+    return p->x_shift && p->y_shift ? QG_OK : QG_EMEM;
+}
+
+static qg_status start(qg_layer *l, uint64_t key)
+{
+    (void)key;
+    const prelu *p = (prelu *)l;
+    for (int k = 0; k < p->slope->shape.c; k++) p->slope->value[k] = p->spec.start == 0 ? SLOPE : p->spec.start;
+    return QG_OK;
+}
+
+static qg_var *forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    return qg_prelu(t, x, qg_parameter(t, ((prelu *)l)->slope));
+}
+
+static qg_var *forward_shifts(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)z;
+    const prelu *p = (prelu *)l;
+    qg_var      *g = qg_parameter(t, p->x_shift), *a = qg_parameter(t, p->slope);
+    return qg_rprelu(t, x, g, a, qg_parameter(t, p->y_shift));
+}
+
+static void describe(const qg_layer *l, char *text, size_t bytes)
+{
+    if (((const prelu *)l)->spec.shared) snprintf(text, bytes, "one slope");
+}
+
+static const qg_layer_type prelu_type  = { .name     = "prelu",
+                                           .size     = sizeof(prelu),
+                                           .build    = build,
+                                           .start    = start,
+                                           .forward  = forward,
+                                           .describe = describe };
+static const qg_layer_type rprelu_type = { .name     = "rprelu",
+                                           .size     = sizeof(prelu),
+                                           .build    = build_shifts,
+                                           .start    = start,
+                                           .forward  = forward_shifts,
+                                           .describe = describe };
+
+static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_prelu_spec spec)
+{
+    prelu *p = qg_net_append(net, type, spec.after, type->name, spec.name);
+    if (!p) return NULL;
+    p->spec = spec;
+    return &p->layer;
+}
+
+qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec)  { return append(net, &prelu_type, spec); }
+qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec) { return append(net, &rprelu_type, spec); }

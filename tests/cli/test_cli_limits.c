@@ -1,0 +1,105 @@
+/* The program where memory, addresses or processes are limited: it works or says why not, and never hangs. */
+#define _DEFAULT_SOURCE     /* setgroups */
+#include "tests/support/testing.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/environment.h"
+#include "tests/support/program.h"
+
+static int    resource;
+static rlim_t limit;
+
+/* Runs in the child instead of the program: the limit, then the program. */
+static int limited(int argc, char **argv)
+{
+    extern char       **environ;
+    enum { NOBODY = 65534 };
+    const int           self = open(program, O_RDONLY | O_CLOEXEC);     /* NOBODY may be unable to reach its directory */
+    const struct rlimit both = { limit, limit };
+    /* The superuser may start any number of processes. */
+    if (resource == RLIMIT_NPROC && geteuid() == 0 && (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY))) return 78;
+    if (setrlimit(resource, &both)) return 79;
+    fexecve(self, argv, environ);
+    return 77;
+}
+
+/* It ends by itself, with success or with one line about memory on stderr. */
+static void assert_ends(const char *line)
+{
+    inside = limited;
+    qgrad(line);
+    const char *end = strchr(last.err, '\n');
+    if (last.status == 0) return;
+    if (last.status == 127 && strstr(last.err, "loading shared libraries")) return;     /* not even main */
+    if (last.status != 1 || !end || end[1] || !strstr(last.err, "memory"))
+        fail_msg("%s under a limit of %llu: status %d, '%s'", line, (unsigned long long)limit, last.status, last.err);
+}
+
+static void test_any_address_space_ends_in_success_or_a_message(void **state)
+{
+    static const int mib[] = { 20, 40, 60, 80, 120, 180, 250, 320, 400, 600, 900 };
+    static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
+    if (SANITIZED) skip();
+    assert_status(TRAIN "--epochs 1 --threads 2 --out @/run", 0);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        int trained = 0, failed = 0;
+        resource = kinds[k];
+        for (size_t i = 0; i < sizeof mib / sizeof *mib; i++) {
+            limit = (rlim_t)mib[i] << 20;
+            assert_ends(TRAIN "--epochs 1 --threads 2 --json --out @/limited");
+            trained += last.status == 0;
+            failed += last.status != 0;
+            run_shell("rm -rf @/limited");
+            assert_ends("eval --run @/run --threads 2 --json");
+            assert_ends("inspect @/run --json");
+        }
+        assert_true(trained > 0 && failed > 0);
+    }
+}
+
+static void test_a_limit_of_processes_costs_threads_alone(void **state)
+{
+    if (SANITIZED) skip();
+    resource = RLIMIT_NPROC;
+    set_variable("OPENBLAS_CORETYPE", NULL);
+    for (limit = 1; limit <= 4; limit++) {
+        set_variable("OPENBLAS_NUM_THREADS", limit == 2 ? "8" : NULL);
+        inside = limited;
+        assert_runs("bench train --model lenet5 --image 16x16x1 --batch 4 --seconds 0.01 --threads 3 --json");
+        assert_string_equal(last.err, "");
+    }
+}
+
+/* The program restarts itself from /proc/self/exe, which must not become its name in ps and pkill. */
+static void test_a_restart_keeps_the_name_of_the_process(void **state)
+{
+    char      path[64], name[32];
+    siginfo_t ended;
+    set_variable("OPENBLAS_NUM_THREADS", NULL);
+    const pid_t pid = start("--version");
+    assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0);   /* its name is there until finish */
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    const bool known = access(path, R_OK) == 0;
+    if (known) slurp(path, name, sizeof name);
+    assert_int_equal(finish(pid), 0);
+    if (!known) skip();
+    assert_string_equal(name, "qgrad\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_address_space_ends_in_success_or_a_message),
+        cmocka_unit_test_teardown(test_a_limit_of_processes_costs_threads_alone, restore_variables),
+        cmocka_unit_test_teardown(test_a_restart_keeps_the_name_of_the_process, restore_variables),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

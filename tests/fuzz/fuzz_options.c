@@ -1,0 +1,63 @@
+/* Command lines.  The first byte chooses the command; then each line is an argument. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/config.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { MOST_ARGUMENTS = 16 };
+
+/* An option's text is its canonical one, which reads as itself. */
+static void read_again(const config *c)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        config again = { 0 };
+        if (!c->text[i]) continue;
+        for (const char *item = c->text[i]; item; ) {
+            char         text[VALUE_BYTES];
+            const size_t length = options[i].kind == OPTION_LIST ? strcspn(item, "\n") : strlen(item);
+            MUST(length < sizeof text);
+            memcpy(text, item, length);
+            text[length] = '\0';
+            MUST(!config_set(&again, &options[i], text));
+            item = options[i].kind == OPTION_LIST && *(item = list_next(item)) ? item : NULL;
+        }
+        MUST(!strcmp(again.text[i], c->text[i]));
+        config_free(&again);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    static const unsigned bits[] = { VERB_TRAIN, VERB_EVAL,      VERB_SUMMARY, VERB_BENCH,  VERB_PEAK,
+                                     VERB_INSPECT, VERB_EXPLAIN, VERB_RESULTS, VERB_GRADCHECK };
+    if (n < 1) return 0;
+    const unsigned bit  = bits[bytes[0] % (sizeof bits / sizeof *bits)];
+    const verb     v    = { .name = "fuzz", .about = "", .usage = "fuzz", .bit = bit };
+    char          *text = fuzz_text(bytes + 1, n - 1);
+    char          *argv[MOST_ARGUMENTS + 2] = { (char[]){ "fuzz" } };
+    int            argc                     = 1;
+    for (char *line = text; line && argc <= MOST_ARGUMENTS; argc++) {
+        char *end = strchr(line, '\n');
+        if (end) *end++ = '\0';
+        argv[argc] = line;
+        line       = end;
+    }
+    config asked = { 0 };
+    fuzz_mute(true);
+    if (bytes[0] & 128) (void)options_operand(&v, &argc, argv);
+    const int status = options_parse(&v, argc, argv, &asked);
+    fuzz_mute(false);
+    MUST(status == -1 || status == EXIT_DONE || status == EXIT_USAGE);
+    if (status < 0) {
+        config out = { 0 };
+        bool   usage;
+        read_again(&asked);
+        /* Not with the path of a file, which could be any on this machine. */
+        if (!asked.file && !asked.named && fuzz_ok(config_resolve(&asked, NULL, &out, &usage))) (void)fuzz_ok(config_check(&out));
+        config_free(&out);
+    }
+    config_free(&asked);
+    free(text);
+    return 0;
+}

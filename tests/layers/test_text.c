@@ -1,0 +1,338 @@
+/* Nets as text: what they declare, the messages of wrong texts, and where quantizers go. */
+#include "tests/support/testing.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "layers/layer.h"
+#include "layers/models/text.h"
+#include "tests/support/nets.h"
+
+enum { TEXT = 2048 };
+
+static const qg_model_spec small = { .height = 8, .width = 8, .channels = 3, .classes = 10 };
+
+static qg_quant twn(void)    { return qg_twn((qg_twn_spec){ 0 }); }
+static qg_quant sign(void)   { return qg_binary_activation((qg_binary_activation_spec){ 0 }); }
+static qg_quant dorefa(void) { return qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 }); }
+
+/* One line per layer: name, type, what it reads, output, quantizers. */
+static const char *layers_of(const qg_net *net, char text[TEXT])
+{
+    size_t at = 0;
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        qg_layer         *l = qg_net_layer(net, i);
+        const qg_product *p = qg_layer_product(l);
+        at += (size_t)snprintf(text + at, TEXT - at, "%s %s(%s%s%s) %d %d %d", l->name, l->type->name,
+                               l->after ? l->after->name : "", l->with ? "," : "", l->with ? l->with->name : "",
+                               l->out.h, l->out.w, l->out.c);
+        for (int k = 0; p && k < QG_ROLES; k++) {
+            const qg_slot *slot = qg_layer_slot(l, qg_roles[k]);
+            at += (size_t)snprintf(text + at, TEXT - at, " %s", slot->q.scheme ? slot->q.scheme->name : "-");
+        }
+        at += (size_t)snprintf(text + at, TEXT - at, "\n");
+    }
+    return text;
+}
+
+static qg_net *built(qg_net *net)
+{
+    if (!net || !qg_net_build(net)) fail_msg("%s", qg_errmsg());
+    return net;
+}
+
+/* Names the first layer that differs. */
+static void assert_declares(const char *text, qg_model_spec spec, const char *expected)
+{
+    char    is[TEXT];
+    qg_net *net = built(qg_net_from_text(text, spec));
+    assert_string_equal(layers_of(net, is), expected);
+    qg_net_free(net);
+}
+
+/* --- the notation ------------------------------------------------------------------------- */
+
+/* The models print their own rates into texts: 1e-5 has an exponent, 1e-50 is 0 as a float. */
+static void any_rate_of_dropout_is_read(void **state)
+{
+    static const double rates[] = { 0.99, 1e-5, 1e-40, 1e-50 };
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        qg_model_spec spec = small;
+        spec.option[QG_MODEL_DROPOUT] = spec.option[QG_MODEL_INPUT_DROPOUT] = rates[i];
+        spec.option[QG_MODEL_WIDTH]   = 4;
+        qg_net_free(built(qg_model_declare(qg_model_find("mlp"), spec)));
+    }
+    assert_declares("D1e-3-10", small, "drop1 dropout() 8 8 3\nfc1 dense(drop1) 1 1 10 - - -\n");
+    assert_declares("D2.5e-1-D1e-05-10", small,
+                    "drop1 dropout() 8 8 3\ndrop2 dropout(drop1) 8 8 3\nfc1 dense(drop2) 1 1 10 - - -\n");
+}
+
+static void every_part_declares_its_layer(void **state)
+{
+    assert_declares("16C3s2-BN-R-8C3x5p1b0-HT-AP2-D0.5-AF(scale=2,shift=-1)-MP2-12FCb0-R-10",
+                    (qg_model_spec){ .height = 28, .width = 28, .channels = 1, .classes = 10 },
+                    "conv1 conv2d() 14 14 16 - - -\n"
+                    "bn1 batchnorm(conv1) 14 14 16\n"
+                    "relu1 relu(bn1) 14 14 16\n"
+                    "conv2 conv2d(relu1) 14 12 8 - - -\n"
+                    "hardtanh1 hardtanh(conv2) 14 12 8\n"
+                    "pool1 avgpool(hardtanh1) 7 6 8\n"
+                    "drop1 dropout(pool1) 7 6 8\n"
+                    "affine1 affine(drop1) 7 6 8\n"
+                    "pool2 maxpool(affine1) 3 3 8\n"
+                    "fc1 dense(pool2) 1 1 12 - - -\n"
+                    "relu2 relu(fc1) 1 1 12\n"
+                    "fc2 dense(relu2) 1 1 10 - - -\n");
+}
+
+static void activations_have_short_names(void **state)
+{
+    assert_declares("4C3-PR-SG-TH-RPR-GAP-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nprelu1 prelu(conv1) 8 8 4\nsigmoid1 sigmoid(prelu1) 8 8 4\n"
+                    "tanh1 tanh(sigmoid1) 8 8 4\nrprelu1 rprelu(tanh1) 8 8 4\npool1 global avgpool(rprelu1) 1 1 4\n"
+                    "fc1 dense(pool1) 1 1 10 - - -\n");
+    qg_net         *net   = built(qg_net_from_text("4C3-PR(start=0.5,shared)-PR-RPR(start=-1)-10", small));
+    const qg_param *one   = qg_params_find(qg_net_params(net), "prelu1.slope");
+    const qg_param *each  = qg_params_find(qg_net_params(net), "prelu2.slope");
+    const qg_param *below = qg_params_find(qg_net_params(net), "rprelu1.slope");
+    assert_true(qg_count(one->shape) == 1 && one->value[0] == 0.5f);
+    assert_true(qg_count(each->shape) == 4 && each->value[3] == 0.25f);
+    assert_true(below->value[0] == -1.0f);
+    qg_net_free(net);
+}
+
+static void repetitions_are_written_out(void **state)
+{
+    static const char *const texts[][2] = {
+        { "3*8FC-10", "8FC-8FC-8FC-10" },
+        { "2*(8C3-R)-GAP-10", "8C3-R-8C3-R-GAP-10" },
+        { "4C3-2*(2*{8C3-4C3}-R)-10", "4C3-{8C3-4C3}-{8C3-4C3}-R-{8C3-4C3}-{8C3-4C3}-R-10" },
+        { "((8C3))-((R-10))", "8C3-R-10" },
+    };
+    const qg_model_spec spec = { 8, 8, 3, 10, .weight = twn() };
+    for (int i = 0; i < COUNT(texts); i++) {
+        char    a[TEXT];
+        qg_net *net = built(qg_net_from_text(texts[i][0], spec));
+        assert_declares(texts[i][1], spec, layers_of(net, a));
+        qg_net_free(net);
+    }
+}
+
+static void blocks_add_their_input(void **state)
+{
+    assert_declares("4C3-{4C3-BN}-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 4 - - -\nbn1 batchnorm(conv2) 8 8 4\n"
+                    "add1 add(bn1,conv1) 8 8 4\nfc1 dense(add1) 1 1 10 - - -\n");
+    assert_declares("4C3-{8C3s2}:A-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 4 4 8 - - -\nshortcut1 shortcut(conv1) 4 4 8\n"
+                    "add1 add(conv2,shortcut1) 4 4 8\nfc1 dense(add1) 1 1 10 - - -\n");
+    assert_declares("4C3-{8C3s2}:pool-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 4 4 8 - - -\npool1 avgpool(conv1) 4 4 4\n"
+                    "shortcut1 shortcut(pool1) 4 4 8\nadd1 add(conv2,shortcut1) 4 4 8\nfc1 dense(add1) 1 1 10 - - -\n");
+    assert_declares("4C3-{8C3}:pool-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 8 - - -\nshortcut1 shortcut(conv1) 8 8 8\n"
+                    "add1 add(conv2,shortcut1) 8 8 8\nfc1 dense(add1) 1 1 10 - - -\n");
+    /* The height of a signal cannot shrink. */
+    assert_declares("4C3-{8C3s2}:A-10", (qg_model_spec){ .height = 1, .width = 9, .channels = 1, .classes = 10 },
+                    "conv1 conv2d() 1 9 4 - - -\nconv2 conv2d(conv1) 1 5 8 - - -\nshortcut1 shortcut(conv1) 1 5 8\n"
+                    "add1 add(conv2,shortcut1) 1 5 8\nfc1 dense(add1) 1 1 10 - - -\n");
+    /* A second shortcut has another name, whatever the first one was; a batch norm ends both branches or none. */
+    assert_declares("4C3-{8C3s2}:A-{2C3s2-BN}:B-{4C3}:B-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 4 4 8 - - -\nshortcut1 shortcut(conv1) 4 4 8\n"
+                    "add1 add(conv2,shortcut1) 4 4 8\nconv3 conv2d(add1) 2 2 2 - - -\nbn1 batchnorm(conv3) 2 2 2\n"
+                    "shortcut2 conv2d(add1) 2 2 2 - - -\nbn2 batchnorm(shortcut2) 2 2 2\nadd2 add(bn1,bn2) 2 2 2\n"
+                    "conv4 conv2d(add2) 2 2 4 - - -\nshortcut3 conv2d(add2) 2 2 4 - - -\n"
+                    "add3 add(conv4,shortcut3) 2 2 4\nfc1 dense(add3) 1 1 10 - - -\n");
+    assert_declares("4C3-{4C3-{4C3}}-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 4 - - -\nconv3 conv2d(conv2) 8 8 4 - - -\n"
+                    "add1 add(conv3,conv2) 8 8 4\nadd2 add(add1,conv1) 8 8 4\nfc1 dense(add2) 1 1 10 - - -\n");
+}
+
+/* --- quantizers --------------------------------------------------------------------------- */
+
+static void inputs_are_quantized_where_the_header_says(void **state)
+{
+    const qg_model_spec plain = { 8, 8, 3, 10, .weight = twn() };
+    qg_model_spec       binary = plain, rectified = plain;
+    binary.input    = sign();
+    rectified.input = dorefa();
+    assert_declares("4C3-BN-R-MP2-4C3-R-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\npool1 maxpool(conv1) 4 4 4\nbn1 batchnorm(pool1) 4 4 4\n"
+                    "conv2 conv2d(bn1) 4 4 4 twn sign -\nfc1 dense(conv2) 1 1 10 twn sign -\n");
+    assert_declares("4C3-BN-R-MP2-4C3-R-10", rectified,
+                    "conv1 conv2d() 8 8 4 twn - -\nbn1 batchnorm(conv1) 8 8 4\npool1 maxpool(bn1) 4 4 4\n"
+                    "conv2 conv2d(pool1) 4 4 4 twn dorefa -\nfc1 dense(conv2) 1 1 10 twn dorefa -\n");
+    /* Not right before the product: nothing is moved. */
+    assert_declares("4C3-R-MP2-BN-4C3-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\npool1 maxpool(relu1) 4 4 4\n"
+                    "bn1 batchnorm(pool1) 4 4 4\nconv2 conv2d(bn1) 4 4 4 twn sign -\nfc1 dense(conv2) 1 1 10 twn sign -\n");
+    assert_declares("4C3-BN-R-D0.5-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\nbn1 batchnorm(conv1) 8 8 4\nquant1 quantize(bn1) 8 8 4\n"
+                    "drop1 dropout(quant1) 8 8 4\nfc1 dense(drop1) 1 1 10 twn - -\n");
+    /* The block and its shortcut read what was quantized once. */
+    assert_declares("4C3-R-{8C3s2}:B-10", rectified,
+                    "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\nconv2 conv2d(quant1) 4 4 8 twn - -\n"
+                    "shortcut1 conv2d(quant1) 4 4 8 twn - -\nadd1 add(conv2,shortcut1) 4 4 8\n"
+                    "fc1 dense(add1) 1 1 10 twn dorefa -\n");
+}
+
+static void exceptions_and_float_ends_apply(void **state)
+{
+    const qg_choice choice[] = { { .layer = "conv2", .has_weight = true }, { .layer = "fc1", .has_input = true, .input = sign() } };
+    assert_declares("4C3-4C3-4C3-10", (qg_model_spec){ 8, 8, 3, 10, .weight = twn(), .first_last_float = true,
+                                                      .choice = choice, .choices = 2 },
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 4 - - -\nconv3 conv2d(conv2) 8 8 4 twn - -\n"
+                    "fc1 dense(conv3) 1 1 10 - sign -\n");
+    const qg_choice conv9 = { .layer = "conv9", .has_weight = true };
+    assert_none(qg_net_from_text("4C3-10", (qg_model_spec){ 8, 8, 3, 10, .choice = &conv9, .choices = 1 }),
+                "net has no layer 'conv9' with a weight; available: conv1, fc1");
+}
+
+/* The chains of the zoo are texts, too; these are written once more, as a user would. */
+static void the_zoo_can_be_written_as_text(void **state)
+{
+    static const struct { const char *model, *text; } rows[] = {
+        { "lenet5", "32C5p0-BN-R-MP2-64C5p0-BN-R-MP2-512FC-BN-R-10" },
+        { "lenet5-xnor", "20C5p0-BN(eps=1e-4,no-shift,no-scale)-R-MP2-BN(eps=0.0001)-50C5p0-R-MP2-BN(eps=1e-4)-500FC-R-10" },
+        { "mlp", "3*(2048FC-BN(eps=1e-4,momentum=0.15)-R)-10-BN(eps=1e-4,momentum=0.15)" },
+        { "vgg7", "128C3-BN-R-128C3-BN-R-MP2-256C3-BN-R-256C3-BN-R-MP2-512C3-BN-R-512C3-BN-R-MP2-1024FC-BN-R-10" },
+        { "vgg-small", "2*(128C3-BN-R)-MP2-2*(256C3-BN-R)-MP2-2*(512C3-BN-R)-MP2-10" },
+    };
+    const qg_quant inputs[] = { { 0 }, sign(), dorefa() };
+    for (int i = 0; i < COUNT(rows); i++)
+        for (int k = 0; k < COUNT(inputs); k++) {
+            const qg_model_spec spec = { 32, 32, 3, 10, .seed = 4, .weight = twn(), .input = inputs[k] };
+            char                expected[TEXT];
+            qg_net             *net = built(qg_model_declare(qg_model_find(rows[i].model), spec));
+            assert_declares(rows[i].text, spec, layers_of(net, expected));
+            qg_net_free(net);
+        }
+}
+
+/* --- wrong texts -------------------------------------------------------------------------- */
+
+static void wrong_texts_are_shown_at_the_character(void **state)
+{
+    static const struct { const char *text, *says; } rows[] = {
+        { "", "net '': character 1: a layer is missing" },
+        { "-10", "character 1: '-' is no layer" },
+        { "16C3-", "character 6: a layer is missing" },
+        { "16C3--10", "character 6: '-' is no layer" },
+        { "16C3 -10", "character 5: '-' is missing between two layers" },
+        { "16C3R-10", "character 5: '-' is missing between two layers" },
+        { "16C3-XY-10", "net '16C3-XY-10': character 6: 'XY' is no layer; available: 32C5, 512FC, 10, BN, R, PR, RPR, HT" },
+        { "16C3-bn-10", "character 6: 'bn' is no layer" },
+        { "16C3-BNR-10", "character 6: 'BNR' is no layer" },
+        { "16C3-\xc3\xa9", "character 6: '\\xc3' is no layer" },
+        { "R", "character 1: the net has no layer with weights" },
+        { "(R-BN)", "character 1: the net has no layer with weights" },
+        { "0C3-10", "character 1: the number of channels or units is 0" },
+        { "0-10", "character 1: the number of channels or units is 0" },
+        { "1048577C3-10", "character 1: the number of channels or units is larger than 1048576" },
+        { "99999999999999999999", "character 1: the number of channels or units is larger than 1048576" },
+        { "16Q-10", "character 3: after a number: C (convolution), FC (dense) or * (repeated)" },
+        { "16F-10", "character 3: after a number" },
+        { "16C-10", "character 4: the size of the kernel is missing" },
+        { "16C0-10", "character 4: the size of the kernel is 0" },
+        { "16C4-10", "character 1: only a square kernel of odd size keeps the size of the image; give a padding, as in p0" },
+        { "16C3x5-10", "character 1: only a square kernel" },
+        { "16C3x-10", "character 6: the width of the kernel is missing" },
+        { "16C3s-10", "character 6: the stride is missing" },
+        { "16C3s0-10", "character 6: the stride is 0" },
+        { "16C3p-10", "character 6: the padding is missing" },
+        { "16C3s2s2-10", "character 7: this is given twice" },
+        { "16C3b1-10", "character 5: b0 stands for no bias" },
+        { "16C3b-10", "character 6: 0, for no bias, is missing" },
+        { "16FCs2-10", "character 5: '-' is missing between two layers" },
+        { "16C3-MP-10", "character 8: the size of the window is missing" },
+        { "16C3-MP0-10", "character 8: the size of the window is 0" },
+        { "16C3-D-10", "character 7: the rate of a dropout must be between 0 and 1, as in D0.5" },
+        { "16C3-D1-10", "character 7: the rate of a dropout" },
+        { "16C3-D.5.5-10", "character 7: the rate of a dropout" },
+        { "16C3-BN(eps=2)-10", "character 8: BN: eps is 2, not in (0, 1]" },
+        { "16C3-BN(size=2)-10", "character 8: BN: unknown option 'size'; available: eps, momentum, no-scale, no-shift, whole" },
+        { "16C3-BN(eps=1e-4-10", "character 8: the parenthesis is not closed" },
+        { "2*(16C3-R", "character 3: this bracket is not closed" },
+        { "16C3-{16C3-R)-10", "character 6: this bracket is not closed" },
+        { "16C3)-10", "character 5: this bracket was not opened" },
+        { "0*16C3-10", "character 1: the number of repetitions is 0" },
+        { "2*-10", "character 3: '-' is no layer" },
+        { "()-10", "character 2: ')' is no layer" },
+        { "16C3-{R}:C-10", "character 9: a shortcut is :A, :pool or :B" },
+        { "16C3-{R}:-10", "character 9: a shortcut is :A, :pool or :B" },
+        { "16C3:A-10", "character 5: '-' is missing between two layers" },
+        { "(((((((((((((((((16C3)))))))))))))))))-10", "character 17: more than 16 brackets are open here" },
+        { "1000*(5*R)-10", "character 10: the net has more than 4096 layers" },
+        { "2*3*R-10", "character 4: '-' is missing between two layers" },
+        { "{16C3}-10", "character 1: a block cannot begin the net: its shortcut would be the image" },
+        { "16C3-{32C3s2}-10", "character 6: the block turns [1,8,8,16] into [1,4,4,32]; name its shortcut: :A, :pool or :B" },
+        { "16C3-{16C3p0}:A-10", "character 6: the block turns [1,8,8,16] into [1,6,6,16]; no shortcut has a stride for that" },
+        { "16C3-{8C3}:A-10", "character 6: the block turns [1,8,8,16] into [1,8,8,8]; only shortcut :B reduces the channels" },
+        { "16C3-12", "character 6: the net ends with 12 outputs, but the data has 10 classes" },
+        { "16C3-10-12FC-BN", "character 9: the net ends with 12 outputs, but the data has 10 classes" },
+    };
+    for (int i = 0; i < COUNT(rows); i++)
+        assert_none(qg_net_from_text(rows[i].text, small), rows[i].says);
+    assert_none(qg_net_from_text(NULL, small), "the text of a net is NULL");
+}
+
+/* What a text cannot know before there is an image is reported as for any net. */
+static void shapes_are_checked_by_the_layers(void **state)
+{
+    static const struct { const char *text, *says; } rows[] = {
+        { "16C9p0-10", "conv1: kernel 9x9 is larger than its input [1,8,8,3]" },
+        { "16C3-MP9-10", "pool1: input [1,8,8,16] is smaller than its 9x9 window" },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_net *net = qg_net_from_text(rows[i].text, small);
+        assert_none(qg_net_build(net), rows[i].says);
+        qg_net_free(net);
+    }
+}
+
+/* Sizes that a layer refuses overflow nothing before it is asked; make asan would see it. */
+static void sizes_beyond_an_int_are_refused(void **state)
+{
+    static const struct { const char *text; int side; const char *says; } rows[] = {
+        { "8C3-{8C3s2}:A-10", INT_MAX, "conv1: " },
+        { "8C3p1000-{8C3s2}:A-10", INT_MAX, "conv1: its input" },
+        { "BN-{MP2}:A-10C3", INT_MIN, "net: the image is " },
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_model_spec spec = small;
+        spec.height = spec.width = rows[i].side;
+        qg_net *net = qg_net_from_text(rows[i].text, spec);
+        assert_none(net ? qg_net_build(net) : NULL, rows[i].says);
+        qg_net_free(net);
+    }
+}
+
+/* A long text is cut in the message, the position is not. */
+static void long_texts_are_cut_in_messages(void **state)
+{
+    char text[600] = "";
+    for (int i = 0; i < 100; i++) strcat(text, "16C3-");
+    strcat(text, "!");
+    assert_none(qg_net_from_text(text, small), "-16C3-..': character 501: '!' is no layer");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_rate_of_dropout_is_read),
+        cmocka_unit_test(every_part_declares_its_layer),
+        cmocka_unit_test(activations_have_short_names),
+        cmocka_unit_test(repetitions_are_written_out),
+        cmocka_unit_test(blocks_add_their_input),
+        cmocka_unit_test(inputs_are_quantized_where_the_header_says),
+        cmocka_unit_test(exceptions_and_float_ends_apply),
+        cmocka_unit_test(the_zoo_can_be_written_as_text),
+        cmocka_unit_test(wrong_texts_are_shown_at_the_character),
+        cmocka_unit_test(shapes_are_checked_by_the_layers),
+        cmocka_unit_test(sizes_beyond_an_int_are_refused),
+        cmocka_unit_test(long_texts_are_cut_in_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

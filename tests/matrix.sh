@@ -1,0 +1,112 @@
+#!/bin/sh
+# make check-matrix: the tests under every compiler, sanitizer, instruction set, user, locale and number of cores that
+# they must not depend on.  Prints a table and ends with "N passed, M failed", where N counts rows.
+#     ROWS='gcc tsan nobody' sh tests/matrix.sh [BUILD]
+# A row that this machine cannot run is skipped and says why; the logs are BUILD/matrix/ROW.log.
+set -u
+build=${1:-build}
+every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen one-core nobody de_DE tr_TR other'
+log=$build/matrix
+passed=0 failed=0 scratch=
+mkdir -p "$log"
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+
+SANITIZERS='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
+# Small frames: a sanitizer makes every build larger, and only lines of code are needed.
+FLAGS='-O2 -g1'
+
+skip() { echo "skipped: $*"; return 3; }
+has() { command -v "$1" >/dev/null 2>&1; }
+tests() { make --no-print-directory "$@" test; }
+# Tests with the compilers of this machine, in another build.
+tests_in() { name=$1; shift; tests BUILD="$build/$name" "$@"; }
+cpu_has() { grep -qw "$1" /proc/cpuinfo 2>/dev/null; }
+
+# in_locale NAME COMMAND..: makes the locale first, in a directory of its own, so that none has to be installed.
+in_locale() {
+    locale=$1; shift
+    has localedef || { skip 'no localedef'; return; }
+    [ -e "/usr/share/i18n/locales/$locale" ] || { skip "no definition of $locale (Debian: locales)"; return; }
+    mkdir -p "$log/locale"
+    [ -d "$log/locale/$locale.UTF-8" ] || localedef -i "$locale" -f UTF-8 "$log/locale/$locale.UTF-8" || return 1
+    LOCPATH=$(cd "$log/locale" && pwd) LC_ALL=$locale.UTF-8 LANG=$locale.UTF-8 "$@"
+}
+
+# A copy, since another user may neither write here nor read the directories above.
+as_nobody() {
+    [ "$(id -u)" = 0 ] || { skip 'only root can become another user, and all other rows run as one'; return; }
+    has setpriv || { skip 'no setpriv'; return; }
+    scratch=$(mktemp -d) && chmod 755 "$scratch" || return 1
+    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -p -t "$scratch" || return 1
+    [ ! -d "$build" ] || { mkdir -p "$scratch/build" && tar -C "$build" --exclude=./matrix --exclude=./test-log -cf - \
+        ./core ./quant ./layers ./optim ./datasets ./cli ./tests ./examples ./qgrad ./libqgrad.a ./cifar_sheets ./commit |
+        tar -C "$scratch/build" -xf -; } || return 1
+    chown -R nobody "$scratch"
+    (cd "$scratch" && setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups env HOME="$scratch" "$@")
+    status=$?
+    rm -rf "$scratch"
+    return $status
+}
+
+one_core() { has taskset || { skip 'no taskset'; return; }; taskset -c 0 "$@"; }
+
+# A training, its resume, and steps of two larger nets.  OpenBLAS and the libraries below it keep what they allocated, so
+# only what is lost counts.  With its variable set, the program does not restart itself, which valgrind would not follow.
+memcheck() {
+    has valgrind || { skip 'no valgrind'; return; }
+    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all || return 1
+    scratch=$(mktemp -d) || return 1
+    vg() {
+        OPENBLAS_NUM_THREADS=1 valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite \
+            "$build/qgrad" "$@"
+    }
+    vg train --model tfc --data sample --epochs 2 --budget 1s --threads 2 --out "$scratch/run" &&
+    vg train --resume --out "$scratch/run" --threads 2 &&
+    vg eval --run "$scratch/run" --best &&
+    vg inspect --run "$scratch/run" &&
+    vg bench train --model resnet20 --image 32x32x3 --batch 3 --weight ttq --input dorefa:bits=2 --optimizer adam \
+        --lr 0.001 --seconds 1 --threads 2 &&
+    vg bench train --model lenet5 --data sample --batch 5 --weight twn --input fake_quant:range=learned \
+        --seconds 1 --threads 2
+    status=$?
+    rm -rf "$scratch"
+    return $status
+}
+
+row() {
+    case $1 in
+    gcc)        tests ;;
+    clang)      has clang || { skip 'no clang'; return; }; tests_in clang CC=clang ;;
+    asan)       tests_in asan SANITIZE="$SANITIZERS" CFLAGS="$FLAGS" ;;
+    asan-clang) has clang || { skip 'no clang'; return; }; tests_in asan-clang CC=clang SANITIZE="$SANITIZERS" CFLAGS="$FLAGS" ;;
+    tsan)       tests_in tsan SANITIZE=-fsanitize=thread CFLAGS="$FLAGS" ;;
+    memcheck)   memcheck ;;
+    avx512)     cpu_has avx512bw || { skip 'this CPU has no AVX-512'; return; }; QGRAD_CPU=avx512 tests ;;
+    avx2)       cpu_has avx2 || { skip 'this CPU has no AVX2'; return; }; QGRAD_CPU=avx2 tests ;;
+    baseline)   QGRAD_CPU=baseline tests ;;
+    sixteen)    cpu_has avx2 || { skip 'this CPU has no AVX2'; return; }
+                QGRAD_CPU=avx2 tests_in sixteen ISA_avx2='-mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi' ;;
+    one-core)   one_core make --no-print-directory test ;;
+    nobody)     as_nobody make --no-print-directory test ;;
+    de_DE|tr_TR) in_locale "$1" make --no-print-directory test ;;
+    other)      in_locale tr_TR as_nobody taskset -c 0 make --no-print-directory test ;;
+    *)          echo "no row '$1'; available: $every"; return 2 ;;
+    esac
+}
+
+for name in ${ROWS:-$every}; do
+    began=$(date +%s)
+    row "$name" >"$log/$name.log" 2>&1
+    status=$?
+    said=$(grep -E '^(skipped: .*|[0-9]+ passed, [0-9]+ failed|no row .*)$' "$log/$name.log" | tail -n 1)
+    case $status in
+    0) passed=$((passed + 1)) ;;
+    3) ;;
+    *) failed=$((failed + 1)) said="FAILED: ${said:-see $log/$name.log}" ;;
+    esac
+    printf '%-12s %5d s  %s\n' "$name" $(($(date +%s) - began)) "${said:-passed}"
+    [ "$status" -eq 0 ] || [ "$status" -eq 3 ] || tail -n 40 "$log/$name.log"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,212 @@
+/* Averages of weights: formula, legal values, swap, files. */
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/kernels/parallel.h"
+#include "optim/ema.h"
+#include "optim/optim.h"
+#include "tests/support/nets.h"
+#include "tests/support/room.h"
+#include "tests/support/small_params.h"
+
+static qg_ema *ema_of(qg_params *p, qg_ema_spec spec)
+{
+    qg_ema *e = qg_ema_new(p, spec);
+    if (!e) fail_msg("%s", qg_errmsg());
+    return e;
+}
+
+/* The weight is 0.5, then 1, 3, -2, 4.  Expected: average = d average + (1 - d) w in Python's doubles. */
+static void averages_by_formula(void **state)
+{
+    static const struct {
+        qg_ema_spec spec;
+        float       average[4];
+    } rows[] = {
+        { { 0 }, { 0.909090909f, 2.47727273f, -0.622377622f, 2.34915085f } },
+        { { .decay = 0.9f, .no_warmup = true }, { 0.55f, 0.795f, 0.5155f, 0.86395f } },
+        { { .decay = 0.2f }, { 0.909090909f, 2.58181818f, -1.08363636f, 2.98327273f } },
+    };
+    const float w[] = { 1, 3, -2, 4 };
+    for (int r = 0; r < COUNT(rows); r++) {
+        qg_params p = { 0 };
+        qg_param *x = declare(&p, "x", (qg_shape){ 1, 1, 1, 1 });
+        assert_ok(qg_params_allocate(&p));
+        x->value[0] = 0.5f;
+        qg_ema *e   = ema_of(&p, rows[r].spec);
+        for (int i = 0; i < 4; i++) {
+            x->value[0] = w[i];
+            assert_ok(qg_ema_update(e));
+            assert_ok(qg_ema_swap(e));
+            assert_close(x->value, &rows[r].average[i], 1, 5e-7);       /* a few roundings of numbers up to 4 */
+            assert_ok(qg_ema_swap(e));
+            assert_true(x->value[0] == w[i]);
+        }
+        qg_ema_free(e);
+        qg_params_release(&p);
+    }
+}
+
+/* The weights of step s. */
+static void move(qg_params *p, int s)
+{
+    for (int i = 0; i < ITEMS; i++)
+        if (p->item[i]->group != QG_TRACKED && !p->item[i]->frozen)
+            fill_uniform(p->item[i]->value, qg_count(p->item[i]->shape), -0.6f, 0.6f, (uint64_t)(10 * s + i));
+}
+
+static void threads_change_no_bit(void **state)
+{
+    uint64_t first = 0;
+    for (int threads = 1; threads <= 3; threads++) {
+        qg_params p;
+        qg_set_threads(threads);
+        small_declare(&p);
+        qg_ema *e = ema_of(&p, (qg_ema_spec){ 0 });
+        for (int s = 0; s < 5; s++) move(&p, s), assert_ok(qg_ema_update(e));
+        assert_ok(qg_ema_swap(e));
+        const uint64_t digest = qg_params_digest(&p);
+        if (threads == 1) first = digest;
+        assert_true(digest == first);
+        qg_ema_free(e);
+        qg_params_release(&p);
+    }
+    qg_set_threads(0);
+}
+
+/* Frozen weights are their own average, tracked arrays are left alone, signs stay signs, clips hold. */
+static void averages_are_legal_values(void **state)
+{
+    qg_params p;
+    small_declare(&p);
+    qg_param    *signs = p.item[B_WEIGHT], *clipped = p.item[A_WEIGHT];
+    const size_t n     = qg_count(signs->shape);
+    float       *start = small_copy(&p);
+    signs->flips       = true;
+    qg_ema *e          = ema_of(&p, (qg_ema_spec){ .decay = 1e-6f, .no_warmup = true });
+    for (int s = 0; s < 5; s++) {
+        move(&p, s);
+        for (size_t i = 0; i < n; i++) signs->value[i] = signs->value[i] < 0 ? -1 : 1;
+        for (size_t i = 0; i < qg_count(clipped->shape); i++) clipped->value[i] = i % 2 == (size_t)s % 2 ? 0.6f : -0.6f;
+        assert_ok(qg_ema_update(e));
+    }
+    float *latest = small_copy(&p);
+    assert_ok(qg_ema_swap(e));
+    assert_memory_equal(signs->value, latest + signs->offset, n * sizeof(float));
+    for (size_t i = 0; i < qg_count(clipped->shape); i++) assert_true(fabsf(clipped->value[i]) <= 0.6f);
+    const qg_param *frozen = p.item[LAST];
+    assert_memory_equal(frozen->value, start + frozen->offset, qg_count(frozen->shape) * sizeof(float));
+    assert_memory_equal(p.tracked, latest + 2 * p.length, p.tracked_length * sizeof(float));
+    free(start), free(latest);
+    qg_ema_free(e);
+    qg_params_release(&p);
+}
+
+/* Rows of mean 0. */
+static void centre(const qg_param *p, float *row)
+{
+    double       sum = 0;
+    const size_t n   = qg_row(p->shape);
+    for (size_t i = 0; i < n; i++) sum += (double)row[i];
+    for (size_t i = 0; i < n; i++) row[i] -= (float)(sum / (double)n);
+}
+
+static void projections_hold_for_averages(void **state)
+{
+    qg_params p;
+    small_declare(&p);
+    qg_param *w = p.item[A_WEIGHT];
+    w->project  = centre;
+    qg_ema *e   = ema_of(&p, (qg_ema_spec){ 0 });
+    move(&p, 1);                                        /* the rows' means are not 0 */
+    assert_ok(qg_ema_update(e));
+    assert_ok(qg_ema_swap(e));
+    for (int r = 0; r < w->shape.n; r++) {
+        double sum = 0;
+        for (size_t i = 0; i < qg_row(w->shape); i++) sum += (double)w->value[(size_t)r * qg_row(w->shape) + i];
+        assert_true(fabs(sum) < 31 * 6e-8);             /* one rounding of each of 31 numbers below 1 */
+    }
+    qg_ema_free(e);
+    qg_params_release(&p);
+}
+
+static void a_file_in_between_changes_no_bit(void **state)
+{
+    qg_params p, q;
+    small_declare(&p), small_declare(&q);
+    qg_ema *a = ema_of(&p, (qg_ema_spec){ 0 }), *b = ema_of(&q, (qg_ema_spec){ 0 });
+    for (int s = 0; s < 3; s++) move(&p, s), assert_ok(qg_ema_update(a));
+    qg_state *saved = qg_state_new(), *loaded = qg_state_new();
+    qg_ema_state(a, saved), qg_ema_state(b, loaded);
+    assert_ok(qg_state_save(saved, in_room("ema")));
+    assert_ok(qg_state_load(loaded, in_room("ema")));
+    for (int s = 3; s < 6; s++) {
+        move(&p, s), assert_ok(qg_ema_update(a));
+        move(&q, s), assert_ok(qg_ema_update(b));
+    }
+    assert_ok(qg_ema_swap(a)), assert_ok(qg_ema_swap(b));
+    assert_memory_equal(p.value, q.value, p.length * sizeof(float));
+    qg_state_free(saved), qg_state_free(loaded);
+    qg_ema_free(a), qg_ema_free(b);
+    qg_params_release(&p), qg_params_release(&q);
+}
+
+static void a_loaded_count_out_of_range_is_refused(void **state)
+{
+    int64_t steps = -1;
+    float   w     = 1;
+    qg_params p   = { 0 };
+    declare(&p, "x", (qg_shape){ 1, 1, 1, 1 });
+    assert_ok(qg_params_allocate(&p));
+    qg_ema   *e    = ema_of(&p, (qg_ema_spec){ 0 });
+    qg_state *file = qg_state_new(), *s = qg_state_new();
+    qg_state_add(file, "ema.x", (qg_array){ .dtype = QG_F32, .rank = 4, .dims = { 1, 1, 1, 1 }, .data = &w });
+    qg_state_add(file, "ema.steps", (qg_array){ .dtype = QG_I64, .data = &steps });
+    qg_ema_state(e, s);
+    assert_ok(qg_state_save(file, in_room("bad")));
+    assert_ok(qg_state_load(s, in_room("bad")));
+    assert_failed(qg_ema_update(e), QG_ESTATE, "ema: the count of updates is -1");
+    qg_state_free(file), qg_state_free(s);
+    qg_ema_free(e);
+    qg_params_release(&p);
+}
+
+static void mistakes_are_told(void **state)
+{
+    const float bad[] = { 1, -0.1f, NAN, INFINITY };
+    qg_params   p, bare = { 0 };
+    small_declare(&p);
+    for (int i = 0; i < COUNT(bad); i++) assert_none(qg_ema_new(&p, (qg_ema_spec){ .decay = bad[i] }), "ema: decay is");
+    assert_none(qg_ema_new(&bare, (qg_ema_spec){ 0 }), "ema: the parameters are not allocated");
+    qg_ema *e = ema_of(&p, (qg_ema_spec){ 0 });
+    assert_ok(qg_ema_swap(e));
+    assert_failed(qg_ema_update(e), QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap before an update");
+    assert_ok(qg_ema_swap(e));
+    assert_ok(qg_ema_update(e));
+    qg_ema_free(e);
+    qg_fail(QG_EARG, "why the net was not built");
+    assert_null(qg_ema_new(NULL, (qg_ema_spec){ 0 }));
+    qg_ema_state(NULL, NULL);
+    qg_ema_free(NULL);
+    assert_string_equal(qg_errmsg(), "why the net was not built");
+    assert_failed(qg_ema_update(NULL), QG_ESTATE, "ema: it is NULL");
+    assert_failed(qg_ema_swap(NULL), QG_ESTATE, "ema: it is NULL");
+    qg_params_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averages_by_formula),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(averages_are_legal_values),
+        cmocka_unit_test(projections_hold_for_averages),
+        cmocka_unit_test(a_file_in_between_changes_no_bit),
+        cmocka_unit_test(a_loaded_count_out_of_range_is_refused),
+        cmocka_unit_test(mistakes_are_told),
+    };
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
+}
