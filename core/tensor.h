@@ -7,6 +7,7 @@
 #ifndef QG_TENSOR_H
 #define QG_TENSOR_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -32,8 +33,11 @@ static inline size_t qg_count(qg_shape s) { return (size_t)s.n * qg_row(s); }
 /* Every extent is at least 1, and the shape has at most 2^58 numbers, so sizes in bytes fit 64 bits. */
 static inline bool qg_shape_valid(qg_shape s)
 {
-    return s.n > 0 && s.h > 0 && s.w > 0 && s.c > 0 && (double)s.n * s.h * s.w * s.c <= 0x1p58;
+    return s.n > 0 && s.h > 0 && s.w > 0 && s.c > 0 && s.n <= (1LL << 58) / s.h / s.w / s.c;
 }
+
+/* Kernels count the numbers of an image of h x w x c, each at least 1, in an int. */
+static inline bool qg__row_fits(long long h, long long w, long long c) { return h <= INT_MAX / w / c; }
 
 static inline bool qg_shape_equal(qg_shape a, qg_shape b)
 {

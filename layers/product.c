@@ -1,6 +1,5 @@
 /* The two layers that multiply: conv2d and dense.  Each has a latent weight, three quantizer slots and
  * possibly a bias; they differ in shapes and in the op they record. */
-#include <limits.h>
 #include <stdio.h>
 
 #include "core/ops/ops.h"
@@ -182,7 +181,7 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     if (!isfinite(s.pad_value))
         return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", l->name, (double)s.pad_value);
     if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, must be 0..%d", l->name, s.pad, MOST_PAD);
-    if ((l->in.h + 2.0 * s.pad) * (l->in.w + 2.0 * s.pad) * l->in.c > INT_MAX)      /* ops count an image in ints */
+    if (!qg__row_fits(l->in.h + 2LL * s.pad, l->in.w + 2LL * s.pad, l->in.c))
         return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is too large", l->name,
                        QG_SHAPE_ARGS(l->in), s.pad);
     const int h = l->in.h + 2 * s.pad, w = l->in.w + 2 * s.pad;

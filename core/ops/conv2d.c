@@ -1,4 +1,3 @@
-#include <limits.h>
 #include <string.h>
 
 #include "core/kernels/conv_kernel.h"
@@ -268,14 +267,14 @@ static const qg_op conv2d_op = {
 
 static bool valid(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec s)
 {
-    const double rows = x->shape.h + 2.0 * s.pad_h, columns = x->shape.w + 2.0 * s.pad_w;
+    const long long rows = x->shape.h + 2LL * s.pad_h, columns = x->shape.w + 2LL * s.pad_w;
     if (s.stride < 1 || s.pad_h < 0 || s.pad_w < 0)
         qg_reject(t, QG_EARG, "conv2d: stride %d must be at least 1, padding %d and %d at least 0",
                   s.stride, s.pad_h, s.pad_w);
     else if (x->shape.c != w->shape.c)
         qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " has %d channels, w " QG_SHAPE_FMT " reads %d",
                   QG_SHAPE_ARGS(x->shape), x->shape.c, QG_SHAPE_ARGS(w->shape), w->shape.c);
-    else if (rows * columns * x->shape.c > INT_MAX)          /* kernels count an image's floats in ints */
+    else if (!qg__row_fits(rows, columns, x->shape.c))
         qg_reject(t, QG_ESHAPE, "conv2d: x " QG_SHAPE_FMT " padded by %d and %d is too large",
                   QG_SHAPE_ARGS(x->shape), s.pad_h, s.pad_w);
     else if (rows < w->shape.h || columns < w->shape.w)

@@ -268,6 +268,8 @@ static const refusal refusals[] = {
       .says = "conv2d: x [1,5,4,3] padded by 0 and 2147483647 is too large" },
     { CONV, .conv = { .pad_h = 40000, .pad_w = 40000 }, .status = QG_ESHAPE,
       .says = "padded by 40000 and 40000 is too large" },
+    { CONV, .conv = { .pad_h = INT_MAX, .pad_w = INT_MAX }, .status = QG_ESHAPE,
+      .says = "padded by 2147483647 and 2147483647 is too large" },
 
     { .op = norm, .x = { 2, 3, 4, 3 }, .w = { 1, 1, 1, 4 }, .norm = { STATS }, .status = QG_ESHAPE,
       .says = "norm: x [2,3,4,3] has 3 channels, gamma is [1,1,1,4]" },
