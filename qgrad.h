@@ -60,6 +60,7 @@ extern "C" {
 #include "optim/ema.h"
 #include "optim/rule.h"
 #include "optim/schedule.h"
+#include "datasets/preprocess.h"
 #include "datasets/loader.h"
 
 #ifdef __cplusplus

@@ -82,7 +82,7 @@ static qg_status open_images(evaluation *e)
 {
     const char *data = config_text(e->asked, "data"), *from = e->asked->recipe.data_dir;
     const bool  other = data && strcmp(data, config_text(&e->config, "data"));
-    if (normalise_fits(e->recipe.normalise)) {
+    if (qg_normalise_fits(e->recipe.normalise)) {
         e->train = images_of_run(e, e->recipe.data_dir);
         if (!e->train && from && !other) e->train = images_of_run(e, from);
         if (!e->train) return QG_EIO;

@@ -35,8 +35,9 @@ void qg__dataset_free(qg__dataset *set)
 {
     free(set->images);
     free(set->labels);
-    set->images = NULL;
-    set->labels = NULL;
+    free(set->class_names);
+    set->images = set->labels = NULL;
+    set->class_names = NULL;
 }
 
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES])

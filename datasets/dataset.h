@@ -6,13 +6,14 @@
 
 #include "datasets/loader.h"
 
-/* A whole set in memory.  Both arrays come from malloc. */
+/* A whole set in memory.  The arrays come from malloc. */
 typedef struct qg__dataset {
     qg_shape shape;      /* n images; every extent >= 1 */
     int      classes;    /* 1..256 */
     uint8_t *images;     /* [n][h][w][c], 0..255 */
     uint8_t *labels;     /* [n], 0 .. classes-1, checked by the reader */
-    uint64_t names;      /* a hash of the names of the classes, or 0 without names */
+    char    *class_names;       /* one after the other, each ended by NUL; or NULL */
+    uint64_t class_digest;      /* their hash, or 0 */
 } qg__dataset;
 
 /* A loader of set, whose arrays it takes over even on failure.  A set that lacks an array comes from a reader

@@ -99,28 +99,29 @@ static int survey(folder *f)
     return total;
 }
 
-static bool read_image(const char *path, qg_shape want, uint8_t *to)
-{
-    qg_shape is     = { .n = 1, .c = want.c };
-    uint8_t *pixels = qg__image_read(path, want.c, &is.h, &is.w);
-    if (!pixels) return false;
-    const bool fits = is.h == want.h && is.w == want.w;
-    if (fits) memcpy(to, pixels, qg_row(want));
-    const bool ok = fits || qg__resize(pixels, is, to, want);
-    free(pixels);
-    if (!ok) qg_fail(QG_EMEM, "'%s': %s", path, qg_errmsg());
-    return ok;
-}
-
 static bool read_class(const folder *f, int k, qg__dataset *set, int at)
 {
     char dir[QG__PATH_BYTES], path[QG__PATH_BYTES];
     if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, dir)) return false;
     for (int i = 0; i < f->images[k].n; i++) {
         if (!qg__dataset_path(dir, f->images[k].name[i]->d_name, path)) return false;
-        if (!read_image(path, set->shape, set->images + (size_t)(at + i) * qg_row(set->shape))) return false;
+        if (!qg__image_resized(path, set->shape, set->images + (size_t)(at + i) * qg_row(set->shape))) return false;
         set->labels[at + i] = (uint8_t)k;
     }
+    return true;
+}
+
+static bool name_classes(const folder *f, qg__dataset *set)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < f->classes.n; k++) bytes += strlen(f->classes.name[k]->d_name) + 1;
+    char *to = set->class_names = malloc(bytes);
+    if (!to) {
+        qg_fail(QG_EMEM, "'%s': out of memory: the names of %d classes", f->dir, f->classes.n);
+        return false;
+    }
+    for (int k = 0; k < f->classes.n; k++) to = stpcpy(to, f->classes.name[k]->d_name) + 1;
+    set->class_digest = qg_hash(QG_HASH_BASIS, set->class_names, bytes);
     return true;
 }
 
@@ -142,10 +143,8 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
         return NULL;
     }
     const int   n   = survey(&f);
-    qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n, .names = QG_HASH_BASIS };
-    for (int k = 0; k < f.classes.n; k++)
-        set.names = qg_hash(set.names, f.classes.name[k]->d_name, strlen(f.classes.name[k]->d_name) + 1);
-    bool        ok  = set.shape.n > 0 && qg__dataset_allocate(&set);
+    qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
+    bool        ok  = n > 0 && name_classes(&f, &set) && qg__dataset_allocate(&set);
     for (int k = 0, at = 0; ok && k < f.classes.n; at += f.images[k++].n) ok = read_class(&f, k, &set, at);
     if (!ok) qg__dataset_free(&set);
     for (int k = 0; k < MOST_CLASSES; k++) list_free(&f.images[k]);

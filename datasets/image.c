@@ -94,6 +94,19 @@ uint8_t *qg__image_read(const char *path, int channels, int *height, int *width)
     return m.pixels;
 }
 
+bool qg__image_resized(const char *path, qg_shape want, uint8_t *to)
+{
+    qg_shape is     = { .n = 1, .c = want.c };
+    uint8_t *pixels = qg__image_read(path, want.c, &is.h, &is.w);
+    if (!pixels) return false;
+    const bool fits = is.h == want.h && is.w == want.w;
+    if (fits) memcpy(to, pixels, qg_row(want));
+    const bool ok = fits || qg__resize(pixels, is, to, want);
+    free(pixels);
+    if (!ok) qg_fail(QG_EMEM, "'%s': %s", path, qg_errmsg());
+    return ok;
+}
+
 uint8_t *qg__png_read(const char *path, qg_shape *want)
 {
     qg__image m = { .path = path, .want = want, .grey = want->c == 1 };

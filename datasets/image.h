@@ -16,6 +16,9 @@
  * NULL, and a message that names the file, if it is damaged or beyond a limit. */
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
 
+/* The same, resized to want.  False, and a message that names the file; to may then hold anything. */
+bool     qg__image_resized(const char *path, qg_shape want, uint8_t *to);
+
 /* The pixels [h][w][c] of an 8-bit PNG of exactly this shape, from malloc; want->h 0 accepts any height and
  * becomes the file's.  NULL, and a message that names the file, if it is anything else. */
 uint8_t *qg__png_read(const char *path, qg_shape *want);

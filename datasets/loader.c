@@ -16,9 +16,9 @@ enum { PIECE_IMAGES = 8 };
 struct qg_loader {
     qg_arena       memory;       /* order, x and y */
     qg__dataset    set;
-    qg__statistics statistics;
+    qg_preprocess  preprocess;
     float         *whitened;     /* [n][h][w][c], instead of set.images; or NULL */
-    qg_loader_spec spec;         /* without normalise_as, which is the caller's */
+    qg_loader_spec spec;         /* without preprocess, which is the caller's */
     int            batches;      /* per epoch */
     uint64_t       epoch;
     int            at;           /* the next batch; batches at the end of the epoch */
@@ -33,7 +33,7 @@ struct qg_loader {
 
 /* An image of the set, as bytes or already normalised. */
 typedef struct source {
-    const qg__statistics *statistics;
+    const qg_preprocess  *preprocess;
     const uint8_t        *bytes;        /* [h][w][c], or NULL: */
     const float          *floats;       /* [h][w][c], normalised */
     qg_shape              shape;
@@ -76,7 +76,7 @@ static void copy(const source *s, int row, int column, size_t n, float *to)
 {
     const size_t c = (size_t)s->shape.c;
     const size_t k = ((size_t)row * (size_t)s->shape.w + (size_t)column) * c;
-    if (s->bytes) qg__normalise(s->statistics, s->bytes, k, n * c, to);
+    if (s->bytes) qg__normalise(s->preprocess, s->bytes, k, n * c, to);
     else memcpy(to, s->floats + k, n * c * sizeof *to);
 }
 
@@ -188,19 +188,19 @@ static bool allocate(qg_loader *l, int batch)
     return l->y != NULL;
 }
 
-/* Fits the statistics, or copies another loader's; for QG_WHITEN also makes the floats. */
+/* Fits the preprocessing, or copies the caller's; for QG_WHITEN also makes the floats. */
 static qg_status normalise(qg_loader *l)
 {
-    const qg_loader *as = l->spec.normalise_as;
-    l->spec.normalise_as = NULL;
-    const qg_shape a = l->set.shape, b = as ? as->set.shape : a;
+    const qg_preprocess *as = l->spec.preprocess;
+    l->spec.preprocess = NULL;
+    const qg_shape a = l->set.shape, b = as ? as->shape : a;
     if (a.h != b.h || a.w != b.w || a.c != b.c)
-        return qg_fail(QG_ESHAPE, "images " QG_SHAPE_FMT " cannot be normalised as images " QG_SHAPE_FMT,
-                       QG_SHAPE_ARGS(a), QG_SHAPE_ARGS(b));
-    const qg_status status = as ? qg__statistics_copy(&l->statistics, &as->statistics)
-                                : qg__statistics_fit(&l->statistics, &l->set, l->spec.normalise);
-    if (status || !l->statistics.whitening) return status;
-    l->whitened = qg__whiten(&l->statistics, &l->set);
+        return qg_fail(QG_ESHAPE, "images of %dx%dx%d cannot be preprocessed as images of %dx%dx%d", a.h, a.w, a.c, b.h, b.w,
+                       b.c);
+    const qg_status status = as ? qg__preprocess_copy(&l->preprocess, as)
+                                : qg__preprocess_fit(&l->preprocess, &l->set, l->spec.normalise);
+    if (status || !l->preprocess.whitening) return status;
+    l->whitened = qg__whiten(&l->preprocess, &l->set);
     if (!l->whitened) return QG_EMEM;
     free(l->set.images);
     l->set.images = NULL;
@@ -260,7 +260,7 @@ static void make(const struct gathering *g, uint32_t index, float *to)
 {
     const qg_loader *l    = g->l;
     const size_t     at   = index * qg_row(l->set.shape);
-    const source   from = { .statistics = &l->statistics,
+    const source   from = { .preprocess = &l->preprocess,
                               .bytes      = l->whitened ? NULL : l->set.images + at,
                               .floats     = l->whitened ? l->whitened + at : NULL,
                               .shape      = l->set.shape };
@@ -347,7 +347,11 @@ int qg_loader_batches(const qg_loader *l)
     return l ? l->batches : 0;
 }
 
-uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.names : 0; }
+const qg_preprocess *qg_loader_preprocess(const qg_loader *l) { return l ? &l->preprocess : NULL; }
+
+const char *qg_loader_class_names(const qg_loader *l) { return l ? l->set.class_names : NULL; }
+
+uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
 
 uint64_t qg_loader_digest(const qg_loader *l)
 {
@@ -358,7 +362,7 @@ void qg_loader_free(qg_loader *l)
 {
     if (!l) return;
     qg__dataset_free(&l->set);
-    qg__statistics_free(&l->statistics);
+    qg__preprocess_clear(&l->preprocess);
     free(l->whitened);
     qg_arena_release(&l->memory);
     free(l);

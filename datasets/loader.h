@@ -9,7 +9,7 @@
  *                                                                .seed      = 7,
  *                                                                .normalise = { .kind = QG_PER_CHANNEL },
  *                                                                .augment   = { .pad = 4, .flip = true } });
- *     qg_loader *test  = qg_cifar10_test(dir, (qg_loader_spec){ .batch = 500, .normalise_as = train });
+ *     qg_loader *test  = qg_cifar10_test(dir, (qg_loader_spec){ .batch = 500, .preprocess = qg_loader_preprocess(train) });
  */
 #ifndef QG_LOADER_H
 #define QG_LOADER_H
@@ -19,45 +19,13 @@
 
 #include "core/status.h"
 #include "core/tensor.h"
-
-typedef struct qg_loader qg_loader;
+#include "datasets/preprocess.h"
 
 typedef struct qg_batch {
     qg_tensor      x;       /* [n][h][w][c], normalised, then augmented */
     const uint8_t *y;       /* [n], class indices */
     uint64_t       step;    /* batches since the first epoch began */
 } qg_batch;
-
-/* How the bytes of an image become the input of a net, with x = byte / 255.
- *
- *     QG_TO_UNIT          x                            0..1, rounded once
- *     QG_TO_RANGE         low + (high - low) x         { QG_TO_RANGE, -1, 1 } is 2x - 1
- *     QG_PER_CHANNEL      (x - m) / d               mean and deviation of a channel over all images
- *     QG_PER_PIXEL        (x - m) / d               mean and deviation of each value over all images
- *     QG_WHITEN           P (g - m)                 GCN, then ZCA:
- *                         g = 55 (x - mean(x)) / |x - mean(x)|, for each image separately
- *                         m = mean of g over the images,  C = their covariance
- *                         P = (C + 0.1)^(-1/2)
- *
- * Range    d divides by n, not n - 1.  For a value that never changes d is 1, so the result is 0.  An
- *          image of one colour has g = 0.
- * Memory   QG_WHITEN keeps the set as floats, and P: 600 + 38 MB for CIFAR-10.  Computing P takes 20 to
- *          60 seconds there.  The other kinds need two numbers per value of one image.
- * Source   QG_WHITEN is Pylearn2's CIFAR-10 "gcn_whitened", the training set of BinaryConnect
- *          (1511.00363v3) and others.
- */
-typedef enum qg_normalise_kind {
-    QG_TO_UNIT,
-    QG_TO_RANGE,
-    QG_PER_CHANNEL,
-    QG_PER_PIXEL,
-    QG_WHITEN
-} qg_normalise_kind;
-
-typedef struct qg_normalise {
-    qg_normalise_kind kind;
-    float             low, high;        /* for QG_TO_RANGE; low < high */
-} qg_normalise;
 
 /* What padding adds outside an image: zeros, the image mirrored at its outermost pixel, or copies of that
  * pixel. */
@@ -80,12 +48,12 @@ typedef struct qg_loader_spec {
     uint64_t         seed;
     bool             in_order;      /* default: a new permutation each epoch */
     qg_normalise     normalise;     /* with the statistics of this set, unless: */
-    const qg_loader *normalise_as;  /* another loader whose normalisation is copied, or NULL */
+    const qg_preprocess *preprocess;    /* of the training images or of a checkpoint, copied; or NULL */
     qg_augment       augment;       /* for training only */
 } qg_loader_spec;
 
 /* A bad spec makes every function below that returns a loader fail, with NULL and QG_EARG (batch < 1, an
- * augmentation or range that is out of bounds), QG_ESHAPE (normalise_as has images of another size) or
+ * augmentation or range that is out of bounds), QG_ESHAPE (preprocess is for images of another size) or
  * QG_EMEM. */
 
 /* Handwritten digits: [60000][28][28][1] and [10000][28][28][1], classes 0..9.
@@ -195,8 +163,9 @@ int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one 
 /* A hash of the bytes and labels of the set, before normalisation, which tells sets apart. */
 uint64_t  qg_loader_digest(const qg_loader *l);
 
-/* A hash of the names of the classes in the order of their numbers; 0 for sets other than folders, whose
- * classes have no names. */
+/* The names of the classes in the order of their numbers, each ended by NUL, and a hash of them.  NULL and 0 if the
+ * classes have no names: only those of folders have. */
+const char *qg_loader_class_names(const qg_loader *l);
 uint64_t  qg_loader_class_digest(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 

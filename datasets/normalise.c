@@ -36,9 +36,9 @@ static void share_channels(qg_shape shape, sums *s)
     for (size_t k = c; k < row; k++) s[k] = s[k % c];
 }
 
-static void to_moments(qg__statistics *s, const sums *sum, double n)
+static void to_moments(qg_preprocess *s, const sums *sum, double n)
 {
-    for (size_t k = 0; k < s->row; k++) {
+    for (size_t k = 0; k < qg_row(s->shape); k++) {
         const double mean      = (double)sum[k].first / n;
         const double variance  = (double)sum[k].second / n - mean * mean;
         const double deviation = sqrt(variance > 0 ? variance : 0);
@@ -47,11 +47,12 @@ static void to_moments(qg__statistics *s, const sums *sum, double n)
     }
 }
 
-static qg_status fit_moments(qg__statistics *s, const qg__dataset *set, bool per_channel)
+static qg_status fit_moments(qg_preprocess *s, const qg__dataset *set, bool per_channel)
 {
-    sums *sum = malloc(s->row * sizeof *sum);
-    if (!sum) return qg_fail(QG_EMEM, "out of memory: the sums of %zu values", s->row);
-    add_up(set, s->row, sum);
+    const size_t row = qg_row(s->shape);
+    sums        *sum = malloc(row * sizeof *sum);
+    if (!sum) return qg_fail(QG_EMEM, "out of memory: the sums of %zu values", row);
+    add_up(set, row, sum);
     if (per_channel) share_channels(set->shape, sum);
     const double pixels = per_channel ? (double)set->shape.h * set->shape.w : 1;
     to_moments(s, sum, pixels * set->shape.n);
@@ -60,78 +61,81 @@ static qg_status fit_moments(qg__statistics *s, const qg__dataset *set, bool per
 }
 
 /* low + (high - low) x = (x - m) / d  with d = 1 / (high - low), m = -low d. */
-static qg_status fit_range(qg__statistics *s, qg_normalise how)
+qg_status qg__preprocess_range(qg_preprocess *p)
 {
-    const double width = (double)how.high - (double)how.low;
+    const qg_normalise how   = p->normalise;
+    const double       width = (double)how.high - (double)how.low;
     if (!(width > 0) || !isfinite((float)width))
         return qg_fail(QG_EARG, "range %g..%g: its width must be a positive float", (double)how.low, (double)how.high);
-    for (size_t k = 0; k < s->row; k++) {
-        s->mean[k]      = (float)(-(double)how.low / width);
-        s->deviation[k] = (float)(1 / width);
+    for (size_t k = 0; k < qg_row(p->shape); k++) {
+        p->mean[k]      = (float)(-(double)how.low / width);
+        p->deviation[k] = (float)(1 / width);
     }
     return QG_OK;
 }
 
-static qg_status allocate(qg__statistics *s, size_t row, bool whitens)
+qg_status qg__preprocess_allocate(qg_preprocess *p)
 {
-    const size_t most = whitens ? SIZE_MAX / row / sizeof(float) : SIZE_MAX / sizeof(float);
-    *s = (qg__statistics){ .row = row };
+    const bool   whitens = p->normalise.kind == QG_WHITEN;
+    const size_t row     = qg_row(p->shape);
+    const size_t most    = whitens ? SIZE_MAX / row / sizeof(float) : SIZE_MAX / sizeof(float);
+    if (p->normalise.kind == QG_TO_UNIT) return QG_OK;
     if (row <= most) {
-        s->mean = malloc(row * sizeof(float));
-        if (whitens) s->whitening = malloc(row * row * sizeof(float));
-        else s->deviation = malloc(row * sizeof(float));
+        p->mean = malloc(row * sizeof(float));
+        if (whitens) p->whitening = malloc(row * row * sizeof(float));
+        else p->deviation = malloc(row * sizeof(float));
     }
-    if (s->mean && (s->deviation || s->whitening)) return QG_OK;
-    qg__statistics_free(s);
+    if (p->mean && (p->deviation || p->whitening)) return QG_OK;
+    qg__preprocess_clear(p);
     return qg_fail(QG_EMEM, "out of memory: the statistics of images of %zu values", row);
 }
 
-qg_status qg__statistics_fit(qg__statistics *s, const qg__dataset *set, qg_normalise how)
+qg_status qg__preprocess_fit(qg_preprocess *p, const qg__dataset *set, qg_normalise how)
 {
-    *s = (qg__statistics){ .row = qg_row(set->shape) };
-    if (how.kind == QG_TO_UNIT) return QG_OK;
-    qg_status status = allocate(s, s->row, how.kind == QG_WHITEN);
+    *p              = (qg_preprocess){ .shape = set->shape, .normalise = how };
+    p->shape.n      = 1;
+    qg_status status = qg__preprocess_allocate(p);
     if (status) return status;
     switch (how.kind) {
-    case QG_TO_RANGE: status = fit_range(s, how); break;
-    case QG_PER_CHANNEL: status = fit_moments(s, set, true); break;
-    case QG_PER_PIXEL: status = fit_moments(s, set, false); break;
-    case QG_WHITEN: status = qg__whiten_fit(s, set); break;
+    case QG_TO_UNIT: break;
+    case QG_TO_RANGE: status = qg__preprocess_range(p); break;
+    case QG_PER_CHANNEL: status = fit_moments(p, set, true); break;
+    case QG_PER_PIXEL: status = fit_moments(p, set, false); break;
+    case QG_WHITEN: status = qg__whiten_fit(p, set); break;
     default: status = qg_fail(QG_EARG, "%d is not a kind of normalisation", (int)how.kind);
     }
-    if (status) qg__statistics_free(s);
+    if (status) qg__preprocess_clear(p);
     return status;
 }
 
-qg_status qg__statistics_copy(qg__statistics *s, const qg__statistics *from)
+qg_status qg__preprocess_copy(qg_preprocess *p, const qg_preprocess *from)
 {
-    *s = (qg__statistics){ .row = from->row };
-    if (!from->mean) return QG_OK;
-    const qg_status status = allocate(s, from->row, from->whitening != NULL);
-    if (status) return status;
-    const size_t bytes = s->row * sizeof(float);
-    memcpy(s->mean, from->mean, bytes);
-    if (s->whitening) memcpy(s->whitening, from->whitening, s->row * bytes);
-    else memcpy(s->deviation, from->deviation, bytes);
+    *p = (qg_preprocess){ .shape = from->shape, .normalise = from->normalise };
+    const qg_status status = qg__preprocess_allocate(p);
+    if (status || !from->mean) return status;
+    const size_t row = qg_row(p->shape), bytes = row * sizeof(float);
+    memcpy(p->mean, from->mean, bytes);
+    if (p->whitening) memcpy(p->whitening, from->whitening, row * bytes);
+    else memcpy(p->deviation, from->deviation, bytes);
     return QG_OK;
 }
 
-void qg__statistics_free(qg__statistics *s)
+void qg__preprocess_clear(qg_preprocess *p)
 {
-    free(s->mean);
-    free(s->deviation);
-    free(s->whitening);
-    *s = (qg__statistics){ 0 };
+    free(p->mean);
+    free(p->deviation);
+    free(p->whitening);
+    *p = (qg_preprocess){ 0 };
 }
 
 /* A true division: byte * (1 / 255) rounds twice and differs in 126 of 256 values. */
-void qg__normalise(const qg__statistics *s, const uint8_t *image, size_t k, size_t n, float *to)
+void qg__normalise(const qg_preprocess *p, const uint8_t *image, size_t k, size_t n, float *to)
 {
     const uint8_t *from = image + k;
-    if (!s->mean) {
+    if (!p->mean) {
         for (size_t i = 0; i < n; i++) to[i] = (float)from[i] / 255.0f;
         return;
     }
-    const float *mean = s->mean + k, *deviation = s->deviation + k;
+    const float *mean = p->mean + k, *deviation = p->deviation + k;
     for (size_t i = 0; i < n; i++) to[i] = ((float)from[i] / 255.0f - mean[i]) / deviation[i];
 }

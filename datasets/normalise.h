@@ -1,36 +1,60 @@
-/* datasets/normalise.h — the statistics by which a loader normalises.  Internal. */
+/* datasets/normalise.h — the statistics by which images are normalised.  Internal. */
 #ifndef QG_NORMALISE_H
 #define QG_NORMALISE_H
 
+#include "core/io/keys.h"
 #include "datasets/dataset.h"
 
 /* x = byte / 255 is normalised to x without mean, to (x - mean) / deviation with deviation, and as a whole image
  * with whitening (QG_WHITEN). */
-typedef struct qg__statistics {
-    size_t row;             /* of an image */
-    float *mean;            /* [row]; NULL under QG_TO_UNIT */
-    float *deviation;       /* [row] or NULL */
-    float *whitening;       /* [row][row] or NULL; symmetric */
-} qg__statistics;           /* {0} is QG_TO_UNIT; the arrays come from malloc */
+struct qg_preprocess {
+    qg_shape     shape;         /* of one image */
+    qg_normalise normalise;
+    float       *mean;          /* [row]; NULL under QG_TO_UNIT */
+    float       *deviation;     /* [row] or NULL */
+    float       *whitening;     /* [row][row] or NULL; symmetric */
+};                              /* {0} is empty; the arrays come from malloc */
 
-/* From the images of a set.  Fails with QG_EARG, QG_EMEM or QG_ENAN; *s is then {0}. */
-QG_MUST_CHECK
-qg_status qg__statistics_fit(qg__statistics *s, const qg__dataset *set, qg_normalise how);
-QG_MUST_CHECK
-qg_status qg__statistics_copy(qg__statistics *s, const qg__statistics *from);
-void      qg__statistics_free(qg__statistics *s);
+/* The kinds by name, in the order of qg_normalise_kind. */
+extern const qg_variant qg_normalisations[];
 
-/* Values k .. k + n - 1 of an image; s must not be for whitening. */
-void      qg__normalise(const qg__statistics *s, const uint8_t *image, size_t k, size_t n, float *to);
+/* Parses "channel" or "range:low=-1,high=1"; canonical receives the only spelling of the value.  Fails with QG_EARG; the
+ * message lists the kinds. */
+QG_MUST_CHECK
+qg_status qg_normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes);
+bool      qg_normalise_fits(qg_normalise n);        /* whether the statistics of a kind come from images */
+
+/* Height, width and channels, each 1..4096, of "32x32x3".  Fails with QG_EARG. */
+extern const qg_key qg_image_keys[];
+QG_MUST_CHECK
+qg_status qg_image_parse(const char *text, qg_shape *image);
+
+/* From the images of a set.  Fails with QG_EARG, QG_EMEM or QG_ENAN; *p is then {0}. */
+QG_MUST_CHECK
+qg_status qg__preprocess_fit(qg_preprocess *p, const qg__dataset *set, qg_normalise how);
+QG_MUST_CHECK
+qg_status qg__preprocess_copy(qg_preprocess *p, const qg_preprocess *from);
+void      qg__preprocess_clear(qg_preprocess *p);
+
+/* The arrays that a kind has, for images of p->shape; their contents are undefined.  Fails with QG_EMEM. */
+QG_MUST_CHECK
+qg_status qg__preprocess_allocate(qg_preprocess *p);
+
+/* Mean and deviation of QG_TO_RANGE.  Fails with QG_EARG. */
+QG_MUST_CHECK
+qg_status qg__preprocess_range(qg_preprocess *p);
+
+/* Values k .. k + n - 1 of an image; p must not be for whitening. */
+void      qg__normalise(const qg_preprocess *p, const uint8_t *image, size_t k, size_t n, float *to);
 
 /* --- datasets/whiten.c -------------------------------------------------------------------- */
 
-/* Mean and whitening, for qg__statistics_fit. */
+/* Mean and whitening, for qg__preprocess_fit. */
 QG_MUST_CHECK
-qg_status qg__whiten_fit(qg__statistics *s, const qg__dataset *set);
+qg_status qg__whiten_fit(qg_preprocess *p, const qg__dataset *set);
 
 /* All images of a set, [n][row], from malloc; NULL, QG_EMEM. */
-float    *qg__whiten(const qg__statistics *s, const qg__dataset *set);
+float    *qg__whiten(const qg_preprocess *p, const qg__dataset *set);
 
 /* a = sum over j of value[j] v_j v_j^T.
  *

@@ -183,9 +183,9 @@ static qg_status invert_root(const double *a, const double *d, int row, float *s
 }
 
 /* d [row] holds the sums of the mean at first. */
-static qg_status fit(qg__statistics *s, const qg__dataset *set, float *x, double *a, double *d)
+static qg_status fit(qg_preprocess *s, const qg__dataset *set, float *x, double *a, double *d)
 {
-    const size_t row = s->row;
+    const size_t row = qg_row(s->shape);
     block        b   = { .set = set, .row = row, .x = x };
     fit_mean(&b, d, s->mean);
     b.mean = s->mean;
@@ -198,11 +198,11 @@ static qg_status fit(qg__statistics *s, const qg__dataset *set, float *x, double
     return status ? status : invert_root(a, d, (int)row, x, s->whitening);
 }
 
-qg_status qg__whiten_fit(qg__statistics *s, const qg__dataset *set)
+qg_status qg__whiten_fit(qg_preprocess *s, const qg__dataset *set)
 {
     /* LAPACK counts its scratch, a little over 2 row^2 doubles, in an int. */
     enum { MOST_ROW = 32000 };
-    const size_t row = s->row;
+    const size_t row = qg_row(s->shape);
     if (row > MOST_ROW)
         return qg_fail(QG_EARG, "images " QG_SHAPE_FMT " have %zu values; whitening takes at most %d",
                        QG_SHAPE_ARGS(set->shape), row, (int)MOST_ROW);
@@ -219,7 +219,7 @@ qg_status qg__whiten_fit(qg__statistics *s, const qg__dataset *set)
 /* --- the images --------------------------------------------------------------------------- */
 
 typedef struct product {
-    const qg__statistics *s;
+    const qg_preprocess *s;
     const block          *b;
     float                *to;       /* [b->n][row] */
 } product;
@@ -227,16 +227,16 @@ typedef struct product {
 static void product_piece(void *context, int piece, int worker)
 {
     const product *p     = context;
-    const int      begin = piece * PIECE_IMAGES, row = (int)p->s->row;
+    const int      begin = piece * PIECE_IMAGES, row = (int)qg_row(p->s->shape);
     const int      m     = rest_of((size_t)p->b->n, (size_t)begin, PIECE_IMAGES);
-    const size_t   at    = (size_t)begin * p->s->row;
+    const size_t   at    = (size_t)begin * qg_row(p->s->shape);
     (void)worker;
     qg__gemm_nn(m, row, row, p->b->x + at, row, p->s->whitening, row, 0, p->to + at, row);
 }
 
-float *qg__whiten(const qg__statistics *s, const qg__dataset *set)
+float *qg__whiten(const qg_preprocess *s, const qg__dataset *set)
 {
-    const size_t n = (size_t)set->shape.n, row = s->row;
+    const size_t n = (size_t)set->shape.n, row = qg_row(s->shape);
     float       *x      = malloc(BLOCK * row * sizeof *x);
     float       *to     = row > SIZE_MAX / sizeof *to / n ? NULL : malloc(n * row * sizeof *to);
     block        b      = { .set = set, .mean = s->mean, .row = row, .x = x };

@@ -36,7 +36,8 @@ qg_norm_spec qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t)
                            .var      = bn->var->value,
                            .momentum = bn->spec.momentum,
                            .eps      = bn->spec.eps,
-                           .frozen   = bn->spec.freeze_after && qg_tape_step(t) >= bn->spec.freeze_after };
+                           .frozen   = bn->layer.frozen ||
+                                       (bn->spec.freeze_after && qg_tape_step(t) >= bn->spec.freeze_after) };
 }
 
 /* As a single channel, all values share their statistics. */

@@ -39,6 +39,7 @@ struct qg_layer {
     int                  index;             /* in order of declaration, from 0 */
     int                  readers;           /* how many layers read this one */
     bool                 result;            /* the caller reads it (qg_net_result) */
+    bool                 frozen;            /* its parameters and statistics keep their values (qg_net_freeze) */
     uint64_t             macs;              /* multiply-adds for one image */
 };
 

@@ -225,11 +225,71 @@ qg_params *qg_net_params(const qg_net *net)
     return NULL;
 }
 
+/* Why qg_net_params returned NULL. */
+static qg_status missing(const qg_net *net)
+{
+    return net ? qg_errcode() : qg_fail_null(QG_EARG, "net");
+}
+
 int qg_net_layers(const qg_net *net) { return net ? net->layers : 0; }
 
 qg_layer *qg_net_layer(const qg_net *net, int index)
 {
     return index >= 0 && index < qg_net_layers(net) ? net->layer[index] : NULL;
+}
+
+/* --- freeze ------------------------------------------------------------------------------- */
+
+/* The parameters "<layer>.<name>". */
+static bool owns(const qg_layer *l, const qg_param *p)
+{
+    const size_t n = strlen(l->name);
+    return !strncmp(p->name, l->name, n) && p->name[n] == '.';
+}
+
+static bool has_parameters(const qg_layer *l)
+{
+    for (int i = 0; i < l->net->params.count; i++)
+        if (owns(l, l->net->params.item[i])) return true;
+    return false;
+}
+
+static qg_status unknown_layer(const qg_net *net, const char *name)
+{
+    char   list[384] = "";
+    size_t n         = 0;
+    for (int i = 0; i < net->layers; i++) {
+        if (!has_parameters(net->layer[i])) continue;
+        const int more = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", net->layer[i]->name);
+        if (n + (size_t)more >= sizeof list) break;
+        n += (size_t)more;
+    }
+    list[n] = '\0';
+    return qg_fail(QG_EARG, "no layer is named '%s'; layers with parameters: %s", name ? name : "NULL", list);
+}
+
+static void freeze(qg_layer *l)
+{
+    l->frozen = true;
+    for (int i = 0; i < l->net->params.count; i++)
+        if (owns(l, l->net->params.item[i])) l->net->params.item[i]->frozen = true;
+    for (int i = 0; i < QG_ROLES; i++) {
+        qg_slot *slot = (qg_slot *)qg_layer_slot(l, qg_roles[i]);
+        if (slot) slot->q.frozen = true;
+    }
+}
+
+qg_status qg_net_freeze(qg_net *net, const char *layer)
+{
+    qg_layer *l = NULL;
+    if (!qg_net_params(net)) return missing(net);
+    for (int i = 0; i < net->layers && layer && !l; i++)
+        if (!strcmp(net->layer[i]->name, layer)) l = net->layer[i];
+    if (!l) return unknown_layer(net, layer);
+    freeze(l);
+    qg_batchnorm *norm = qg_layer_product(l) ? qg__only_batchnorm(l) : NULL;
+    if (norm) freeze(&norm->layer);
+    return QG_OK;
 }
 
 /* --- run ---------------------------------------------------------------------------------- */
@@ -277,12 +337,6 @@ qg_array qg_param_array(const qg_param *p)
     if (rank == 4) return (qg_array){ QG_F32, 4, { n, h, w, c }, p->value };
     if (rank == 2) return (qg_array){ QG_F32, 2, { n, c }, p->value };
     return (qg_array){ QG_F32, 1, { c }, p->value };
-}
-
-/* Why qg_net_params returned NULL. */
-static qg_status missing(const qg_net *net)
-{
-    return net ? qg_errcode() : qg_fail_null(QG_EARG, "net");
 }
 
 void qg_net_state(qg_net *net, qg_state *s)

@@ -111,6 +111,16 @@ qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (q
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
 
+/* Freezes a layer of a built net, for fine-tuning: its parameters keep their values, those that its quantizers learn
+ * included, and so do the ranges that these observe, once they have observed one batch.  A frozen batch norm uses its
+ * running statistics in training, too.  The batch norm per channel that alone reads a frozen product is frozen with it.
+ * A layer without parameters is legal and stays as it is.
+ *
+ * Fails    QG_EARG: no layer has this name; the message lists those that have parameters.  QG_ESTATE: the net is not
+ *          built. */
+QG_MUST_CHECK
+qg_status  qg_net_freeze(qg_net *net, const char *layer);
+
 /* Runs every layer in order and returns the result of the last.  To read several results (qg_net_result),
  * run the net by hand with qg_apply. */
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);

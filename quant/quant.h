@@ -25,6 +25,7 @@ typedef struct qg_quant {
     size_t           numbers;   /* elements of the weight, or of one image of an input.  Layers set it; 0: those
                                    of x */
     size_t           inputs;    /* input channels of a weight; for dense, all inputs.  Layers set it; 0: c of x */
+    bool             frozen;    /* once it has observed a tensor, it observes no other.  Layers set it */
     qg_surrogate     surrogate; /* {0}: the scheme's own */
     double           arg[8];    /* the scheme's own arguments, in the order of its keys (quant/scheme.h) */
 } qg_quant;

@@ -25,9 +25,18 @@ bool qg_quant_waits(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.a
 
 bool qg_quant_fuses(qg_quant q) { return q.scheme && q.scheme->activation && !q.per_channel; }
 
+/* A quiet entry counts what the scheme has observed. */
+static bool has_observed(qg_quant q, qg_var *const *learned)
+{
+    for (int i = 0; i < qg_learned_count(q); i++)
+        if (q.scheme->learned[i].quiet && learned[i] && learned[i]->data[0] > 0) return true;
+    return false;
+}
+
 bool qg_quant_observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 {
-    return q.scheme->observes && q.scheme->observes(q, t, learned);
+    if (!q.scheme->observes || (q.frozen && has_observed(q, learned))) return false;
+    return q.scheme->observes(q, t, learned);
 }
 
 qg_var *qg_quant_pass(qg_tape *t, qg_quant q, qg_var *x) { return q.scheme->rectifies ? qg_relu(t, x) : x; }

@@ -6,6 +6,7 @@
 #include "cli/config/options.h"
 #include "cli/paths.h"
 #include "core/io/hash.h"
+#include "datasets/normalise.h"
 
 static const qg_shape MNIST_IMAGE = { .n = 1, .h = 28, .w = 28, .c = 1 };
 
@@ -23,12 +24,6 @@ static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
     return qg_synthetic(MNIST_IMAGE, NOISE_TEST, NOISE_CLASSES, spec);
 }
 
-static const qg_key size_keys[] = {
-    { .name = "size", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE, .most = 3,
-      .about = "height, width and channels, as in 32x32x3" },
-    { .name = NULL }
-};
-
 static const data_set sets[] = {
     { "mnist", "60,000 + 10,000 handwritten digits, 28x28", "datasets/mnist",
       "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, NULL },
@@ -39,7 +34,7 @@ static const data_set sets[] = {
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", "datasets/cifar100",
       NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test, NULL },
     { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", NULL,
-      NULL, { 1, 32, 32, 3 }, 0, NULL, NULL, size_keys },
+      NULL, { 1, 32, 32, 3 }, 0, NULL, NULL, qg_image_keys },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
       NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test, NULL },
     { "synthetic", "noise of the size of mnist, for measuring speed", NULL,
@@ -53,14 +48,6 @@ const data_set *data_find(const char *name)
     for (int i = 0; i < SETS; i++)
         if (!strcmp(sets[i].name, name)) return &sets[i];
     return NULL;
-}
-
-qg_status image_parse(const char *text, qg_shape *image)
-{
-    double value[1 + 3];
-    if (qg_keys_parse(NULL, text, size_keys, value)) return QG_EARG;
-    *image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
-    return QG_OK;
 }
 
 qg_status data_parse(const char *text, data_set *d, char *canonical, size_t bytes)

@@ -26,9 +26,6 @@ const data_set *data_find(const char *name);            /* NULL: no such data se
 QG_MUST_CHECK
 qg_status       data_parse(const char *text, data_set *d, char *canonical, size_t bytes);
 
-/* Height, width and channels, each 1..4096, of "32x32x3".  Fails with QG_EARG. */
-QG_MUST_CHECK
-qg_status       image_parse(const char *text, qg_shape *image);
 void            data_help(FILE *out);
 
 /* A split of the set, from dir or from its default directory.  NULL on failure. */

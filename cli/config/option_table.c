@@ -26,7 +26,7 @@ static qg_status parse_data(const char *text, void *value, char *canonical, size
 
 static qg_status parse_normalise(const char *text, void *value, char *canonical, size_t bytes)
 {
-    return normalise_parse(text, value, canonical, bytes);
+    return qg_normalise_parse(text, value, canonical, bytes);
 }
 
 static qg_status parse_augment(const char *text, void *value, char *canonical, size_t bytes)
@@ -90,7 +90,7 @@ static qg_status parse_schedule(const char *text, void *value, char *canonical, 
 static qg_status parse_image(const char *text, void *value, char *canonical, size_t bytes)
 {
     qg_shape       *s      = value;
-    const qg_status status = image_parse(text, s);
+    const qg_status status = qg_image_parse(text, s);
     if (!status) snprintf(canonical, bytes, "%dx%dx%d", s->h, s->w, s->c);
     return status;
 }

@@ -112,9 +112,9 @@ qg_loader_spec recipe_loading(const recipe *r, bool test)
 qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as)
 {
     qg_loader_spec spec = recipe_loading(r, test);
-    if (test && normalise_fits(r->normalise)) {
+    if (test && qg_normalise_fits(r->normalise)) {
         QG_ASSERT(as);
-        spec.normalise_as = as;
+        spec.preprocess = qg_loader_preprocess(as);
     }
     return data_open(&r->data, r->data_dir, test, spec);
 }

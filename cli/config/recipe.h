@@ -68,7 +68,7 @@ QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
 
 /* NULL: failed.  as: the training images, by whose statistics the test images are normalised; NULL will
- * do where normalise_fits says that there are none. */
+ * do where qg_normalise_fits says that there are none. */
 qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as);
 qg_loader_spec recipe_loading(const recipe *r, bool test);      /* what its loaders are made with */
 

@@ -374,7 +374,7 @@ static qg_status parse_size(const char *path, const char *size, const char *coun
 {
     enum { MOST_CLASSES = 256 };
     char *end;
-    if (image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
+    if (qg_image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
     const long n = strtol(count, &end, 10);
     if (*end || n < 1 || n > MOST_CLASSES)
         return qg_fail(QG_EFORMAT, "%s: '%s' is not a number of classes, 1..%d", path, count, (int)MOST_CLASSES);

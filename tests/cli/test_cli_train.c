@@ -309,10 +309,10 @@ static void test_signals_write_the_checkpoint(void **state)
 /* Linked with -Wl,--wrap: what takes long before a run begins. */
 qg_status __real_qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
 qg_status __wrap_qg_file_read(const char *path, size_t limit, unsigned char **bytes, size_t *n);
-qg_status __real_qg__whiten_fit(qg__statistics *s, const qg__dataset *set);
-qg_status __wrap_qg__whiten_fit(qg__statistics *s, const qg__dataset *set);
-float    *__real_qg__whiten(const qg__statistics *s, const qg__dataset *set);
-float    *__wrap_qg__whiten(const qg__statistics *s, const qg__dataset *set);
+qg_status __real_qg__whiten_fit(qg_preprocess *s, const qg__dataset *set);
+qg_status __wrap_qg__whiten_fit(qg_preprocess *s, const qg__dataset *set);
+float    *__real_qg__whiten(const qg_preprocess *s, const qg__dataset *set);
+float    *__wrap_qg__whiten(const qg_preprocess *s, const qg__dataset *set);
 
 static int begun, end_at;           /* the end_at-th of them is interrupted; 0: none */
 
@@ -327,13 +327,13 @@ qg_status __wrap_qg_file_read(const char *path, size_t limit, unsigned char **by
     return __real_qg_file_read(path, limit, bytes, n);
 }
 
-qg_status __wrap_qg__whiten_fit(qg__statistics *s, const qg__dataset *set)
+qg_status __wrap_qg__whiten_fit(qg_preprocess *s, const qg__dataset *set)
 {
     begin_work();
     return __real_qg__whiten_fit(s, set);
 }
 
-float *__wrap_qg__whiten(const qg__statistics *s, const qg__dataset *set)
+float *__wrap_qg__whiten(const qg_preprocess *s, const qg__dataset *set)
 {
     begin_work();
     return __real_qg__whiten(s, set);

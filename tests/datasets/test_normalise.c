@@ -117,7 +117,7 @@ static void test_statistics_are_taken_over(void **state)
     for (int i = 0; i < KINDS; i++) {
         qg_loader     *train = drawn(1, N, in_order(kinds[i]));
         qg_loader_spec spec  = in_order(QG_TO_UNIT);
-        spec.normalise_as    = train;
+        spec.preprocess      = qg_loader_preprocess(train);
         qg_loader *test      = drawn(1, FEW, spec), *own = drawn(1, FEW, in_order(kinds[i]));
         /* The same images give the same numbers, except image 3, which drawn changes for whitening. */
         assert_memory_equal(all(test), all(train), 3 * ROW * sizeof(float));
@@ -128,8 +128,8 @@ static void test_statistics_are_taken_over(void **state)
         qg_loader_free(test);
     }
     qg_loader *train = drawn(1, N, in_order(QG_PER_CHANNEL));
-    assert_null(qg_synthetic((qg_shape){ 1, W, H, C }, 5, 2, (qg_loader_spec){ .batch = 1, .normalise_as = train }));
-    assert_message("images [5,3,4,2] cannot be normalised as images [700,4,3,2]");
+    assert_null(qg_synthetic((qg_shape){ 1, W, H, C }, 5, 2, (qg_loader_spec){ .batch = 1, .preprocess = qg_loader_preprocess(train) }));
+    assert_message("images of 3x4x2 cannot be preprocessed as images of 4x3x2");
     qg_loader_free(train);
 }
 

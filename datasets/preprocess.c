@@ -1,0 +1,246 @@
+#include "datasets/preprocess.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/hash.h"
+#include "core/io/number.h"
+#include "datasets/image.h"
+#include "datasets/normalise.h"
+
+/* --- as text ------------------------------------------------------------------------------ */
+
+/* In the order of value: low, high. */
+static const qg_key range_keys[] = {
+    { .name = "low", .min = -INFINITY, .max = INFINITY, .is = QG_KEY_REQUIRED, .below = "high",
+      .about = "what byte 0 becomes" },
+    { .name = "high", .min = -INFINITY, .max = INFINITY, .is = QG_KEY_REQUIRED,
+      .about = "what byte 255 becomes" },
+    { .name = NULL }
+};
+
+const qg_variant qg_normalisations[] = {
+    [QG_TO_UNIT]     = { "unit", "bytes over 255, 0 to 1", NULL },
+    [QG_TO_RANGE]    = { "range", "the same, scaled to another range, as in range:low=-1,high=1", range_keys },
+    [QG_PER_CHANNEL] = { "channel", "mean 0 and deviation 1 in each channel", NULL },
+    [QG_PER_PIXEL]   = { "pixel", "the same in each value of an image", NULL },
+    [QG_WHITEN]      = { "whiten", "global contrast normalisation, then ZCA", NULL },
+    { .name = NULL }
+};
+
+enum { TEXT_BYTES = 128, MOST_VALUES = 1 << 26 };
+
+static void print_normalise(qg_normalise n, char *text, size_t bytes)
+{
+    const double value[] = { (double)n.low, (double)n.high };
+    qg_keys_print(qg_normalisations[n.kind].name, qg_normalisations[n.kind].keys, value, text, bytes);
+}
+
+qg_status qg_normalise_parse(const char *text, qg_normalise *n, char *canonical, size_t bytes)
+{
+    double value[QG_MAX_VALUES] = { 0 };
+    int    kind;
+    if (qg_variants_parse("normalisation", text, qg_normalisations, &kind, value)) return QG_EARG;
+    *n = (qg_normalise){ .kind = (qg_normalise_kind)kind, .low = (float)value[0], .high = (float)value[1] };
+    qg_keys_print(qg_normalisations[kind].name, qg_normalisations[kind].keys, value, canonical, bytes);
+    return QG_OK;
+}
+
+bool qg_normalise_fits(qg_normalise n) { return n.kind != QG_TO_UNIT && n.kind != QG_TO_RANGE; }
+
+const qg_key qg_image_keys[] = {
+    { .name = "size", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE, .most = 3,
+      .about = "height, width and channels, as in 32x32x3" },
+    { .name = NULL }
+};
+
+qg_status qg_image_parse(const char *text, qg_shape *image)
+{
+    double value[1 + 3];
+    if (qg_keys_parse(NULL, text, qg_image_keys, value)) return QG_EARG;
+    *image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
+    return QG_OK;
+}
+
+/* --- images ------------------------------------------------------------------------------- */
+
+qg_shape     qg_preprocess_shape(const qg_preprocess *p) { return p ? p->shape : (qg_shape){ 0 }; }
+qg_normalise qg_preprocess_normalise(const qg_preprocess *p) { return p ? p->normalise : (qg_normalise){ 0 }; }
+
+/* A set of one image.  images is not written to. */
+static qg_status whiten_one(const qg_preprocess *p, const uint8_t *bytes, float *x)
+{
+    const qg__dataset one = { .shape = p->shape, .classes = 1, .images = (uint8_t *)bytes };
+    float            *to  = qg__whiten(p, &one);
+    if (!to) return qg_errcode();
+    memcpy(x, to, qg_row(p->shape) * sizeof *x);
+    free(to);
+    return QG_OK;
+}
+
+qg_status qg_preprocess_bytes(const qg_preprocess *p, const uint8_t *bytes, float *x)
+{
+    if (!p) return QG_EARG;              /* the message says why the preprocessing is NULL */
+    if (p->whitening) return whiten_one(p, bytes, x);
+    qg__normalise(p, bytes, 0, qg_row(p->shape), x);
+    return QG_OK;
+}
+
+qg_status qg_preprocess_image(const qg_preprocess *p, const char *path, float *x)
+{
+    if (!p) return QG_EARG;
+    if (!path) return qg_fail(QG_EARG, "the path of an image is NULL");
+    uint8_t *bytes = malloc(qg_row(p->shape));
+    if (!bytes) return qg_fail(QG_EMEM, "'%s': out of memory", path);
+    qg_status status = qg__image_resized(path, p->shape, bytes) ? QG_OK : qg_errcode();
+    if (!status) status = qg_preprocess_bytes(p, bytes, x);
+    free(bytes);
+    return status;
+}
+
+/* --- to a checkpoint ---------------------------------------------------------------------- */
+
+static const char WHITENING_FILE[] = "whitening.safetensors";
+
+/* How many numbers of mean and deviation say them all: those of a channel repeat for each pixel. */
+static size_t distinct(const qg_preprocess *p)
+{
+    return p->normalise.kind == QG_PER_CHANNEL ? (size_t)p->shape.c : qg_row(p->shape);
+}
+
+/* "0.4914 0.4822 0.4465" */
+static void note_numbers(qg_state *s, const char *key, const float *x, size_t n)
+{
+    char *text = malloc(n * QG_NUMBER_BYTES);
+    if (!text) {
+        qg_state_refuse(s, qg_fail(QG_EMEM, "out of memory: note '%s' of %zu numbers", key, n));
+        return;
+    }
+    char *to = text;
+    for (size_t i = 0; i < n; i++) {
+        if (i) *to++ = ' ';
+        qg_number_print_float(to, x[i]);
+        to += strlen(to);
+    }
+    qg_state_note(s, key, text);
+    free(text);
+}
+
+static uint64_t hash_of(const qg_preprocess *p)
+{
+    const size_t row = qg_row(p->shape);
+    return qg_hash(qg_hash(QG_HASH_BASIS, p->mean, row * sizeof(float)), p->whitening, row * row * sizeof(float));
+}
+
+void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
+{
+    char text[TEXT_BYTES];
+    if (!p) {
+        qg_state_refuse(s, QG_EARG);
+        return;
+    }
+    snprintf(text, sizeof text, "%dx%dx%d", p->shape.h, p->shape.w, p->shape.c);
+    qg_state_note(s, "image", text);
+    print_normalise(p->normalise, text, sizeof text);
+    qg_state_note(s, "normalise", text);
+    if (!qg_normalise_fits(p->normalise)) return;
+    if (p->whitening) {
+        snprintf(text, sizeof text, "%016" PRIx64, hash_of(p));
+        qg_state_note(s, "normalise.whitening", text);
+        return;
+    }
+    note_numbers(s, "normalise.mean", p->mean, distinct(p));
+    note_numbers(s, "normalise.deviation", p->deviation, distinct(p));
+}
+
+void qg_preprocess_state(const qg_preprocess *p, qg_state *s)
+{
+    if (!p || !p->whitening) return;
+    const size_t row = qg_row(p->shape);
+    qg_state_add(s, "mean", (qg_array){ QG_F32, 1, { row }, p->mean });
+    qg_state_add(s, "whitening", (qg_array){ QG_F32, 2, { row, row }, p->whitening });
+}
+
+/* --- from a checkpoint -------------------------------------------------------------------- */
+
+/* n numbers, repeated up to the size of an image; positive: a deviation. */
+static qg_status read_numbers(const qg_preprocess *p, const qg_archive *a, const char *key, float *to, bool positive)
+{
+    const size_t n    = distinct(p);
+    const char  *text = qg_archive_noted(a, key);
+    for (size_t i = 0; i < n; i++) {
+        const size_t length = text ? strcspn(text, " ") : 0;
+        double       value;
+        if (!length || !qg_number_read(text, length, &value) || !isfinite((float)value) || (positive && !((float)value > 0)))
+            return qg_fail(QG_EFORMAT, "number %zu of its %s is not a %s", i + 1, key, positive ? "positive float" : "float");
+        to[i] = (float)value;
+        text += length + (text[length] == ' ');
+    }
+    if (*text) return qg_fail(QG_EFORMAT, "its %s has more than %zu numbers", key, n);
+    for (size_t i = n; i < qg_row(p->shape); i++) to[i] = to[i - n];
+    return QG_OK;
+}
+
+static qg_status read_notes(qg_preprocess *p, const qg_archive *a)
+{
+    const char *image = qg_archive_noted(a, "image"), *normalise = qg_archive_noted(a, "normalise");
+    char        text[TEXT_BYTES];
+    if (!image || !normalise) return qg_fail(QG_EFORMAT, "it does not say how its images are preprocessed");
+    if (qg_image_parse(image, &p->shape) || qg_normalise_parse(normalise, &p->normalise, text, sizeof text))
+        return QG_EFORMAT;
+    if (qg_row(p->shape) > MOST_VALUES) return qg_fail(QG_EFORMAT, "images of %s are larger than those of any data set", image);
+    return QG_OK;
+}
+
+/* The matrix in the directory of the checkpoint. */
+static qg_status read_whitening(qg_preprocess *p, const qg_archive *a, const char *path)
+{
+    const char *noted = qg_archive_noted(a, "normalise.whitening"), *name = strrchr(path, '/');
+    char        beside[QG__PATH_BYTES], dir[QG__PATH_BYTES], found[17];
+    snprintf(dir, sizeof dir, "%.*s", name ? (int)(name - path) + !(name - path) : 1, name ? path : ".");
+    if (!noted) return qg_fail(QG_EFORMAT, "it does not say which matrix whitens its images");
+    if (!qg__dataset_path(dir, WHITENING_FILE, beside)) return QG_EARG;
+    qg_state *s = qg_state_new();
+    qg_preprocess_state(p, s);
+    qg_status status = qg_state_load(s, beside);
+    qg_state_free(s);
+    snprintf(found, sizeof found, "%016" PRIx64, status ? 0 : hash_of(p));
+    if (status || !strcmp(found, noted)) return status;
+    return qg_fail(QG_EFORMAT, "its images are whitened by matrix %s, but %s has %s", noted, beside, found);
+}
+
+static qg_status read_statistics(qg_preprocess *p, const qg_archive *a, const char *path)
+{
+    qg_status status = qg__preprocess_allocate(p);
+    if (status || p->normalise.kind == QG_TO_UNIT) return status;
+    if (p->normalise.kind == QG_TO_RANGE) return qg__preprocess_range(p) ? QG_EFORMAT : QG_OK;
+    if (p->whitening) return read_whitening(p, a, path);
+    status = read_numbers(p, a, "normalise.mean", p->mean, false);
+    return status ? status : read_numbers(p, a, "normalise.deviation", p->deviation, true);
+}
+
+qg_preprocess *qg_preprocess_open(const char *path)
+{
+    qg_archive    *a = qg_archive_open(path);
+    qg_preprocess *p = a ? calloc(1, sizeof *p) : NULL;
+    if (!a) return NULL;
+    qg_status status = p ? read_notes(p, a) : qg_fail(QG_EMEM, "out of memory");
+    if (!status) status = read_statistics(p, a, path);
+    qg_archive_free(a);
+    if (!status) return p;
+    char why[512];
+    snprintf(why, sizeof why, "%s", qg_errmsg());
+    qg_fail(status, "%s: %s", path, why);
+    qg_preprocess_free(p);
+    return NULL;
+}
+
+void qg_preprocess_free(qg_preprocess *p)
+{
+    if (!p) return;
+    qg__preprocess_clear(p);
+    free(p);
+}
