@@ -6,9 +6,9 @@
  * every further qg_net_forward fail.
  *
  * What qg_net_build folds.  A batch norm runs as one qg_norm together with the sum, relu, max pooling and
- * elementwise quantizer that follow it.  The layers stay as they were declared, and the summary shows
- * them.  A product whose only reader is a batch norm gets no bias, because the batch mean would subtract
- * it again.
+ * elementwise quantizer that follow it, unless windows overlap or are padded.  The layers stay as they were
+ * declared, and the summary shows them.  A product whose only reader is a batch norm gets no bias, because the
+ * batch mean would subtract it again.
  *
  * .fold_batchnorm folds the other way, for weights that will be integers: a batch norm directly after a
  * product with a quantized weight multiplies that weight by gamma / sqrt(var + eps) before it is
@@ -73,6 +73,15 @@ typedef struct qg_batchnorm_spec {
     const char *name;       /* NULL: "bn1", "bn2", .. */
 } qg_batchnorm_spec;
 
+typedef struct qg_pool2d_spec {
+    int         size;       /* of the square window; required */
+    int         stride;     /* 0: size */
+    int         pad;        /* on each side, less than size */
+    bool        exclude_pad;    /* of means: as in qg_pool_spec */
+    qg_layer   *after;      /* NULL: the layer declared before this one */
+    const char *name;       /* NULL: "pool1", "pool2", .. */
+} qg_pool2d_spec;
+
 typedef struct qg_prelu_spec {
     float       start;      /* initial slopes, finite; 0: 0.25 */
     bool        shared;     /* one slope for all channels */
@@ -94,6 +103,8 @@ qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec);      /* and learned sh
 qg_layer *qg_net_affine(qg_net *net, float a, float b);        /* a x + b: 2 x - 1 of an image */
 qg_layer *qg_net_maxpool(qg_net *net, int size);               /* stride = size */
 qg_layer *qg_net_avgpool(qg_net *net, int size);
+qg_layer *qg_net_maxpool_with(qg_net *net, qg_pool2d_spec spec);   /* qg_maxpool_with: overlap, padding */
+qg_layer *qg_net_avgpool_with(qg_net *net, qg_pool2d_spec spec);
 qg_layer *qg_net_global_avgpool(qg_net *net);
 qg_layer *qg_net_dropout(qg_net *net, float rate);
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation);

@@ -8,7 +8,8 @@
  *
  * Two kinds of layer take others in:
  *
- *     batch norm    the sum, relu, max pooling and activation quantizer that follow it become one qg_norm
+ *     batch norm    the sum, relu, max pooling (windows side by side) and activation quantizer that follow it become
+ *                   one qg_norm
  *     product       the batch norm that follows it is folded into the quantized weight (qg_fold_weight)
  */
 #ifndef QG_PLAN_H
@@ -66,13 +67,10 @@ qg_batchnorm  *qg__only_batchnorm(const qg_layer *l);
 /* Keeps the first failure of a declaration, with the message just set.  QG_OK does nothing. */
 void           qg__net_fail(qg_net *net, qg_status s);
 
-/* qg_net_avgpool of any layer. */
-qg_layer      *qg__avgpool_after(qg_net *net, qg_layer *after, int size);
-
 /* --- what the plan asks of single layers ---------------------------------------------------- */
 
 qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l is no batch norm */
-int            qg__maxpool_size(const qg_layer *l); /* 0: l is no max pooling */
+int            qg__maxpool_size(const qg_layer *l); /* of windows side by side; 0: l is no such pooling */
 bool           qg__is_relu(const qg_layer *l);
 bool           qg__is_add(const qg_layer *l);
 const qg_slot *qg__quantize_slot(qg_layer *l);      /* of a quantize layer; NULL: it is none */

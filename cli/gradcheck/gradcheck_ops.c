@@ -90,6 +90,13 @@ static qg_var *dropout(qg_tape *t, const operands *o) { return qg_dropout(t, o->
 static qg_var *maxpool(qg_tape *t, const operands *o) { return qg_maxpool(t, o->x[0], 2); }
 static qg_var *maxpool3(qg_tape *t, const operands *o) { return qg_maxpool(t, o->x[0], 3); }
 static qg_var *avgpool(qg_tape *t, const operands *o) { return qg_avgpool(t, o->x[0], 2); }
+
+static const qg_pool_spec overlap = { .size = 3, .stride = 2, .pad = 1 };
+static const qg_pool_spec overlap_own = { .size = 3, .stride = 2, .pad = 1, .exclude_pad = true };
+static qg_var *maxpool_overlap(qg_tape *t, const operands *o) { return qg_maxpool_with(t, o->x[0], overlap); }
+static qg_var *avgpool_overlap(qg_tape *t, const operands *o) { return qg_avgpool_with(t, o->x[0], overlap); }
+static qg_var *avgpool_own(qg_tape *t, const operands *o) { return qg_avgpool_with(t, o->x[0], overlap_own); }
+
 static qg_var *global_avgpool(qg_tape *t, const operands *o) { return qg_global_avgpool(t, o->x[0]); }
 static qg_var *shortcut(qg_tape *t, const operands *o) { return qg_shortcut(t, o->x[0], 2, 7); }
 static qg_var *cross_entropy(qg_tape *t, const operands *o) { return qg_cross_entropy(t, o->x[0], label); }
@@ -227,6 +234,9 @@ static const op_row ops[] = {
     { "maxpool 2", maxpool, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "maxpool 3", maxpool3, { { "x", { 1, 6, 7, 3 }, 0, 8 } } },
     { "avgpool 2", avgpool, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
+    { "maxpool 3, stride 2, padded", maxpool_overlap, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
+    { "avgpool 3, stride 2, padded", avgpool_overlap, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
+    { "avgpool 3, stride 2, padding excluded", avgpool_own, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "global avgpool", global_avgpool, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "shortcut, stride 2, 3 to 7 channels", shortcut, { { "x", { 2, 4, 5, 3 }, 0, 8 } } },
     { "xnor: scale of the product", xnor_scale, { { "y", { 2, 3, 4, 5 }, 0, 0 } } },

@@ -86,9 +86,24 @@ qg_var *qg_slice(qg_tape *t, qg_var *x, qg_shape at, qg_shape size);
 
 /* --- pooling ------------------------------------------------------------------------------ */
 
-qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down;
-                                                                 the first of equal maxima gets the gradient */
-qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size);          /* stride = size; h, w divided, rounded down */
+typedef struct qg_pool_spec {
+    int  size;              /* of the square window; required */
+    int  stride;            /* 0: size.  With less, windows overlap; with more, they skip pixels */
+    int  pad;               /* pixels on each side, less than size */
+    bool exclude_pad;       /* a mean is that of the pixels of x in its window, as in TensorFlow */
+} qg_pool_spec;
+
+/* The maximum and the mean over square windows.
+ *     y[n,i,j,k] = max or mean over p,q of x[n, i stride + p - pad, j stride + q - pad, k],   p, q in 0..size - 1
+ * The padding is never a maximum.  In a mean it counts as zeros, as PyTorch's count_include_pad does, unless
+ * exclude_pad is set.  The first of equal maxima, row by row, gets the gradient.
+ *
+ * Shapes   x [n,h,w,c], result [n,oh,ow,c];  oh = (h + 2 pad - size) / stride + 1, rounded down; ow likewise.
+ * Fails    QG_EARG (size, stride, padding), QG_ESHAPE. */
+qg_var *qg_maxpool_with(qg_tape *t, qg_var *x, qg_pool_spec spec);
+qg_var *qg_avgpool_with(qg_tape *t, qg_var *x, qg_pool_spec spec);
+qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size);          /* windows side by side: { .size = size } */
+qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size);
 qg_var *qg_global_avgpool(qg_tape *t, qg_var *x);             /* [n,h,w,c] -> [n,1,1,c] */
 
 /* Every stride-th pixel down and across, with zero channels added evenly before the first and after the last.

@@ -3,87 +3,121 @@
 #include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
 
-/* A piece is one row of the result.  Windows do not overlap, so no other piece reads or writes its rows of x.  Rows
- * and columns that no window reaches get no gradient. */
+/* Windows may overlap, so a piece of the forward is a row of y, and a piece of the backward some rows of x: it collects
+ * what the windows of each pixel contribute, in the order of the windows. */
 typedef struct pooling {
     const qg_var *y;
-    int           h, w;     /* of a window */
-    int32_t      *at;       /* max: [y], the index of the element in its window, row by row; NULL in QG_EVAL */
-    float        *part;     /* average: [threads][c], for windows summed in parts; NULL: each window is one part */
+    int           h, w;         /* of a window */
+    int           stride, pad;
+    bool          exclude_pad;
+    int32_t      *at;           /* max: [y], the pixel of its image, row by row; NULL for means and in QG_EVAL */
+    float        *part;         /* mean: [threads][c], for windows summed in parts; NULL: each window is one part */
 } pooling;
 
-/* The offset in x of the first window of this row of the result. */
-static size_t corner(const pooling *s, int row)
+/* --- windows ------------------------------------------------------------------------------ */
+
+typedef struct range {
+    int begin, end;             /* begin .. end - 1 */
+} range;
+
+/* The pixels, of n along an axis, that window i reads.  There is at least one, because pad is less than size. */
+static range pixels_of(const pooling *s, int i, int size, int n)
+{
+    const int begin = i * s->stride - s->pad, end = begin + size;
+    return (range){ begin > 0 ? begin : 0, end < n ? end : n };
+}
+
+/* The windows, of m along an axis, that read pixel i. */
+static range windows_of(const pooling *s, int i, int size, int m)
+{
+    const int before = i + s->pad - size, end = (i + s->pad) / s->stride + 1;
+    return (range){ before < 0 ? 0 : before / s->stride + 1, end < m ? end : m };
+}
+
+/* What a mean divides by. */
+static float divisor(const pooling *s, range rows, range columns)
+{
+    const long long pixels = (long long)(rows.end - rows.begin) * (columns.end - columns.begin);
+    return s->exclude_pad ? (float)pixels : (float)((long long)s->h * s->w);
+}
+
+/* --- gradients ---------------------------------------------------------------------------- */
+
+/* y = x[at]:  dx[at] = dy. */
+static void pass_max(bool fresh, size_t c, int32_t pixel, const int32_t *at, const float *dy, float *dx)
+{
+    for (size_t k = 0; k < c; k++) {
+        const float d = dy[k], here = at[k] == pixel ? d : 0.0f;
+        dx[k]         = fresh ? here : dx[k] + here;
+    }
+}
+
+/* y = mean of a window:  dx = dy / divisor. */
+static void pass_mean(bool fresh, size_t c, float divide, const float *dy, float *dx)
+{
+    for (size_t k = 0; k < c; k++) dx[k] = fresh ? dy[k] / divide : dx[k] + dy[k] / divide;
+}
+
+/* Zeros the gradients of columns begin .. end - 1 of a row. */
+static void clear(float *dx, int begin, int end, size_t c)
+{
+    if (begin < end) memset(dx + (size_t)begin * c, 0, (size_t)(end - begin) * c * sizeof *dx);
+}
+
+/* What row p of the windows adds to a row of dx; if fresh, it assigns to what no window before has reached. */
+static void gradient_row(const pooling *s, bool fresh, int row, int p, float *dx)
 {
     const qg_shape x = s->y->in[0]->shape, y = s->y->shape;
-    const size_t   i = (size_t)(row / y.h) * (size_t)x.h + (size_t)(row % y.h) * (size_t)s->h;
-    return i * (size_t)x.w * (size_t)x.c;
+    const size_t   c    = (size_t)x.c;
+    const range    rows = pixels_of(s, p, s->h, x.h);
+    size_t         o    = ((size_t)(row / x.h) * (size_t)y.h + (size_t)p) * (size_t)y.w * c;
+    int            done = 0;
+    for (int q = 0; q < y.w; q++, o += c) {
+        const range  columns = pixels_of(s, q, s->w, x.w);
+        const float  divide  = divisor(s, rows, columns);
+        const float *dy      = s->y->grad + o;
+        if (fresh) clear(dx, done, columns.begin, c);
+        for (int j = columns.begin; j < columns.end; j++) {
+            float *to = dx + (size_t)j * c;
+            if (s->at) pass_max(fresh && j >= done, c, row % x.h * x.w + j, s->at + o, dy, to);
+            else pass_mean(fresh && j >= done, c, divide, dy, to);
+        }
+        done = columns.end;
+    }
+    if (fresh) clear(dx, done, x.w, c);
 }
 
-/* The offset from there of the channels of element q of window j. */
-static size_t element(const pooling *s, size_t j, int q)
-{
-    const qg_shape x = s->y->in[0]->shape;
-    const size_t   w = j * (size_t)s->w + (size_t)(q % s->w);
-    return ((size_t)(q / s->w) * (size_t)x.w + w) * (size_t)x.c;
-}
+/* Pieces of an image are stride rows, which mostly read the same windows. */
+static int pieces(const pooling *s) { return (s->y->in[0]->shape.h - 1) / s->stride + 1; }
 
-/* Zeros the gradient right of the last window of this row, and below the windows if the row is the last of its
- * image. */
-static void clear_rest(const pooling *s, int row)
-{
-    const qg_shape x = s->y->in[0]->shape, y = s->y->shape;
-    float         *dx    = s->y->in[0]->grad + corner(s, row);
-    const size_t   line  = (size_t)x.w * (size_t)x.c, used = (size_t)(y.w * s->w) * (size_t)x.c;
-    const int      below = row % y.h == y.h - 1 ? x.h - y.h * s->h : 0;
-    for (int p = 0; p < s->h; p++)
-        memset(dx + (size_t)p * line + used, 0, (line - used) * sizeof *dx);
-    memset(dx + (size_t)s->h * line, 0, (size_t)below * line * sizeof *dx);
-}
-
-static qg_var *reject_size(qg_tape *t, const char *op, const qg_var *x, int size)
-{
-    const int most = x->shape.h < x->shape.w ? x->shape.h : x->shape.w;
-    return qg_reject(t, QG_EARG, "%s: size %d is not in 1..%d, x " QG_SHAPE_FMT, op, size, most,
-                     QG_SHAPE_ARGS(x->shape));
-}
-
-static bool size_fits(const qg_var *x, int size)
-{
-    return size >= 1 && size <= x->shape.h && size <= x->shape.w;
-}
-
-/* --- max ---------------------------------------------------------------------------------- */
-
-/* y = x[at]:  dx[at] = dy, and 0 elsewhere in the window. */
-static void max_gradient(void *context, int row, int worker)
+static void gradient_piece(void *context, int piece, int worker)
 {
     (void)worker;
     const pooling *s = context;
-    const qg_var  *y = s->y, *x = y->in[0];
-    const size_t   c = (size_t)x->shape.c;
-    for (size_t j = 0; j < (size_t)y->shape.w; j++) {
-        const size_t   o  = ((size_t)row * (size_t)y->shape.w + j) * c;
-        const float   *dy = y->grad + o;
-        const int32_t *at = s->at + o;
-        for (int q = 0; q < s->h * s->w; q++) {
-            float *dx = x->grad + corner(s, row) + element(s, j, q);
-            for (size_t k = 0; k < c; k++) {
-                const float d = dy[k], here = at[k] == q ? d : 0.0f;
-                dx[k]         = x->fresh ? here : dx[k] + here;
-            }
-        }
+    const qg_shape x = s->y->in[0]->shape;
+    const bool     fresh = s->y->in[0]->fresh;
+    const int      image = piece / pieces(s), begin = piece % pieces(s) * s->stride;
+    const int      end   = x.h - begin < s->stride ? x.h : begin + s->stride;
+    for (int i = begin; i < end; i++) {
+        const int   row  = image * x.h + i;
+        const range rows = windows_of(s, i, s->h, s->y->shape.h);
+        float      *dx   = s->y->in[0]->grad + (size_t)row * (size_t)x.w * (size_t)x.c;
+        for (int p = rows.begin; p < rows.end; p++) gradient_row(s, fresh && p == rows.begin, row, p, dx);
+        if (fresh && rows.begin >= rows.end) clear(dx, 0, x.w, (size_t)x.c);
     }
-    if (x->fresh) clear_rest(s, row);
 }
 
-static void maxpool_backward(qg_tape *t, qg_var *y)
+static void pool_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
-    qg_parallel(y->shape.n * y->shape.h, max_gradient, y->saved);
+    qg_parallel(y->shape.n * pieces(y->saved), gradient_piece, y->saved);
 }
 
-static const qg_op maxpool = { "maxpool", maxpool_backward, .assigns = true };
+static const qg_op maxpool        = { "maxpool", pool_backward, .assigns = true };
+static const qg_op avgpool        = { "avgpool", pool_backward, .assigns = true };
+static const qg_op global_avgpool = { "global_avgpool", pool_backward, .assigns = true };
+
+/* --- values ------------------------------------------------------------------------------- */
 
 /* The first of equal elements wins, and so does a NaN. */
 static bool wins(float v, float best) { return (v > best) | (v != v); }
@@ -92,71 +126,30 @@ static void max_value(void *context, int row, int worker)
 {
     (void)worker;
     const pooling *s = context;
-    const qg_var  *y = s->y;
-    const size_t   c = (size_t)y->shape.c;
-    for (size_t j = 0; j < (size_t)y->shape.w; j++) {
-        const size_t o    = ((size_t)row * (size_t)y->shape.w + j) * c;
-        const float *x    = y->in[0]->data + corner(s, row);
-        float       *best = y->data + o;
-        int32_t     *at   = s->at ? s->at + o : NULL;
-        memcpy(best, x + element(s, j, 0), c * sizeof *best);
-        if (at) memset(at, 0, c * sizeof *at);
-        for (int q = 1; q < s->h * s->w; q++) {
-            const float *v = x + element(s, j, q);
-            if (at)
-                for (size_t k = 0; k < c; k++) at[k] = wins(v[k], best[k]) ? q : at[k];
-            for (size_t k = 0; k < c; k++) best[k] = wins(v[k], best[k]) ? v[k] : best[k];
-        }
+    const qg_shape x = s->y->in[0]->shape, y = s->y->shape;
+    const size_t   c    = (size_t)y.c;
+    const float   *in   = s->y->in[0]->data + (size_t)(row / y.h) * qg_row(x);
+    const range    rows = pixels_of(s, row % y.h, s->h, x.h);
+    for (int j = 0; j < y.w; j++) {
+        const size_t o       = ((size_t)row * (size_t)y.w + (size_t)j) * c;
+        const range  columns = pixels_of(s, j, s->w, x.w);
+        const int    first   = rows.begin * x.w + columns.begin;
+        float       *best    = s->y->data + o;
+        int32_t     *at      = s->at ? s->at + o : NULL;
+        memcpy(best, in + (size_t)first * c, c * sizeof *best);
+        if (at)
+            for (size_t k = 0; k < c; k++) at[k] = first;
+        for (int p = rows.begin; p < rows.end; p++)
+            for (int q = columns.begin; q < columns.end; q++) {
+                const int32_t pixel = p * x.w + q;
+                const float  *v     = in + (size_t)pixel * c;
+                if (pixel == first) continue;
+                if (at)
+                    for (size_t k = 0; k < c; k++) at[k] = wins(v[k], best[k]) ? pixel : at[k];
+                for (size_t k = 0; k < c; k++) best[k] = wins(v[k], best[k]) ? v[k] : best[k];
+            }
     }
 }
-
-qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size)
-{
-    if (!x) return NULL;
-    if (!size_fits(x, size)) return reject_size(t, "maxpool", x, size);
-    const qg_shape shape = { x->shape.n, x->shape.h / size, x->shape.w / size, x->shape.c };
-    qg_var        *y     = qg_record(t, &maxpool, shape, x, NULL, NULL);
-    if (!y) return NULL;
-    pooling s = { .y = y, .h = size, .w = size };
-    if (y->needs_grad) {
-        pooling *saved = qg_save(t, y, sizeof *saved + qg_count(shape) * sizeof *saved->at);
-        if (!saved) return NULL;
-        s.at   = (int32_t *)(void *)(saved + 1);
-        *saved = s;
-    }
-    qg_parallel(shape.n * shape.h, max_value, &s);
-    return y;
-}
-
-/* --- average ------------------------------------------------------------------------------ */
-
-/* y = mean of a window:  dx = dy / elements. */
-static void mean_gradient(void *context, int row, int worker)
-{
-    (void)worker;
-    const pooling *s = context;
-    const qg_var  *y = s->y, *x = y->in[0];
-    const size_t   c        = (size_t)x->shape.c;
-    const float    elements = (float)s->h * (float)s->w;
-    for (size_t j = 0; j < (size_t)y->shape.w; j++) {
-        const float *dy = y->grad + ((size_t)row * (size_t)y->shape.w + j) * c;
-        for (int q = 0; q < s->h * s->w; q++) {
-            float *dx = x->grad + corner(s, row) + element(s, j, q);
-            for (size_t k = 0; k < c; k++)
-                dx[k] = x->fresh ? dy[k] / elements : dx[k] + dy[k] / elements;
-        }
-    }
-    if (x->fresh) clear_rest(s, row);
-}
-
-static void mean_backward(qg_tape *t, qg_var *y)
-{
-    (void)t;
-    qg_parallel(y->shape.n * y->shape.h, mean_gradient, y->saved);
-}
-
-static const qg_op avgpool        = { "avgpool", mean_backward, .assigns = true };
-static const qg_op global_avgpool = { "global_avgpool", mean_backward, .assigns = true };
 
 /* A float sum that is much larger than its terms loses digits: 0.25 % over 512 x 512 equal pixels.  So a window of
  * more elements than this is summed in parts. */
@@ -165,53 +158,86 @@ enum { PART = 1024 };
 static void mean_value(void *context, int row, int worker)
 {
     const pooling *s = context;
-    const qg_var  *y = s->y;
-    const size_t   c        = (size_t)y->shape.c;
-    const float    elements = (float)s->h * (float)s->w;
-    for (size_t j = 0; j < (size_t)y->shape.w; j++) {
-        const float *x   = y->in[0]->data + corner(s, row);
-        float       *sum = y->data + ((size_t)row * (size_t)y->shape.w + j) * c;
-        for (int begin = 0, n = s->h * s->w; begin < n; begin += PART) {
-            float    *part = begin ? s->part + (size_t)worker * c : sum;
-            const int end  = n - begin < PART ? n : begin + PART;
+    const qg_shape x = s->y->in[0]->shape, y = s->y->shape;
+    const size_t   c    = (size_t)y.c;
+    const float   *in   = s->y->in[0]->data + (size_t)(row / y.h) * qg_row(x);
+    const range    rows = pixels_of(s, row % y.h, s->h, x.h);
+    for (int j = 0; j < y.w; j++) {
+        const range columns = pixels_of(s, j, s->w, x.w);
+        const int   width = columns.end - columns.begin, n = (rows.end - rows.begin) * width;
+        const float divide = divisor(s, rows, columns);
+        float      *sum    = s->y->data + ((size_t)row * (size_t)y.w + (size_t)j) * c;
+        for (int begin = 0, end; begin < n; begin = end) {
+            float *part = begin ? s->part + (size_t)worker * c : sum;
+            end         = n - begin < PART ? n : begin + PART;
             memset(part, 0, c * sizeof *part);
             for (int q = begin; q < end; q++) {
-                const float *v = x + element(s, j, q);
+                const float *v = in + (size_t)((rows.begin + q / width) * x.w + columns.begin + q % width) * c;
                 for (size_t k = 0; k < c; k++) part[k] += v[k];
             }
             for (size_t k = 0; k < c && begin; k++) sum[k] += part[k];
         }
-        for (size_t k = 0; k < c; k++) sum[k] /= elements;
+        for (size_t k = 0; k < c; k++) sum[k] /= divide;
     }
 }
 
-static qg_var *record_mean(qg_tape *t, const qg_op *op, qg_var *x, int h, int w)
+/* --- record ------------------------------------------------------------------------------- */
+
+static bool valid(qg_tape *t, const char *op, const qg_var *x, qg_pool_spec s)
 {
-    const qg_shape shape = { x->shape.n, x->shape.h / h, x->shape.w / w, x->shape.c };
+    const qg_shape  in   = x->shape;
+    const long long most = (in.h < in.w ? in.h : in.w) + 2LL * (s.pad > 0 ? s.pad : 0);
+    if (s.size < 1 || s.size > most)
+        qg_reject(t, QG_EARG, "%s: size %d is not in 1..%lld, x " QG_SHAPE_FMT " padded by %d", op, s.size, most,
+                  QG_SHAPE_ARGS(in), s.pad);
+    else if (s.stride < 1 || s.pad < 0 || s.pad >= s.size)
+        qg_reject(t, QG_EARG, "%s: stride %d must be at least 1 and padding %d in 0..%d, less than the size", op, s.stride,
+                  s.pad, s.size - 1);
+    else if (!qg__row_fits(in.h + 2LL * s.pad, in.w + 2LL * s.pad, in.c))
+        qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " padded by %d is too large", op, QG_SHAPE_ARGS(in), s.pad);
+    else
+        return true;
+    return false;
+}
+
+/* s without its y. */
+static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, pooling s)
+{
+    const qg_shape in    = x->shape;
+    const qg_shape shape = { in.n, (in.h + 2 * s.pad - s.h) / s.stride + 1, (in.w + 2 * s.pad - s.w) / s.stride + 1, in.c };
+    const bool     max   = op == &maxpool;
     qg_var        *y     = qg_record(t, op, shape, x, NULL, NULL);
     if (!y) return NULL;
-    pooling s = { .y = y, .h = h, .w = w };
+    s.y = y;
     if (y->needs_grad) {
-        pooling *saved = qg_save(t, y, sizeof *saved);
+        pooling *saved = qg_save(t, y, sizeof *saved + (max ? qg_count(shape) * sizeof *saved->at : 0));
         if (!saved) return NULL;
+        if (max) s.at = (int32_t *)(void *)(saved + 1);
         *saved = s;
     }
-    if (h * w > PART) {
+    if (!max && (long long)s.h * s.w > PART) {
         s.part = qg_scratch(t, (size_t)qg_threads() * (size_t)shape.c * sizeof *s.part);
         if (!s.part) return NULL;
     }
-    qg_parallel(shape.n * shape.h, mean_value, &s);
+    qg_parallel(shape.n * shape.h, max ? max_value : mean_value, &s);
     return y;
 }
 
-qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size)
+static qg_var *pool(qg_tape *t, const qg_op *op, qg_var *x, qg_pool_spec s)
 {
     if (!x) return NULL;
-    if (!size_fits(x, size)) return reject_size(t, "avgpool", x, size);
-    return record_mean(t, &avgpool, x, size, size);
+    if (s.stride == 0) s.stride = s.size;
+    if (!valid(t, op->name, x, s)) return NULL;
+    return record(t, op, x, (pooling){ .h = s.size, .w = s.size, .stride = s.stride, .pad = s.pad,
+                                       .exclude_pad = s.exclude_pad });
 }
+
+qg_var *qg_maxpool(qg_tape *t, qg_var *x, int size) { return pool(t, &maxpool, x, (qg_pool_spec){ .size = size }); }
+qg_var *qg_avgpool(qg_tape *t, qg_var *x, int size) { return pool(t, &avgpool, x, (qg_pool_spec){ .size = size }); }
+qg_var *qg_maxpool_with(qg_tape *t, qg_var *x, qg_pool_spec spec) { return pool(t, &maxpool, x, spec); }
+qg_var *qg_avgpool_with(qg_tape *t, qg_var *x, qg_pool_spec spec) { return pool(t, &avgpool, x, spec); }
 
 qg_var *qg_global_avgpool(qg_tape *t, qg_var *x)
 {
-    return x ? record_mean(t, &global_avgpool, x, x->shape.h, x->shape.w) : NULL;
+    return x ? record(t, &global_avgpool, x, (pooling){ .h = x->shape.h, .w = x->shape.w, .stride = 1 }) : NULL;
 }

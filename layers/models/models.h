@@ -15,7 +15,7 @@ typedef struct qg_choice {
 /* Options of models.  A key means the same in every model that has it. */
 typedef enum qg_model_key {
     QG_MODEL_DEPTH,                 /* hidden layers */
-    QG_MODEL_WIDTH,                 /* units of a hidden layer; of vgg: a multiple of the paper's channels */
+    QG_MODEL_WIDTH,                 /* units of a hidden layer; of convolutions: a multiple of the paper's channels */
     QG_MODEL_DROPOUT,               /* rate before every product but the first */
     QG_MODEL_INPUT_DROPOUT,         /* rate before the first product */
     QG_MODEL_ORDER,                 /* qg_residual_order */
@@ -34,7 +34,8 @@ typedef enum qg_residual_order {
 typedef enum qg_shortcut_kind {
     QG_SHORTCUT_A,                  /* every second pixel, zeros for new channels */
     QG_SHORTCUT_POOL,               /* means of 2x2 pixels, zeros for new channels, as in TTQ */
-    QG_SHORTCUT_B                   /* a 1x1 convolution */
+    QG_SHORTCUT_B,                  /* a 1x1 convolution */
+    QG_SHORTCUT_POOL_B              /* means of 2x2 pixels, then a 1x1 convolution, as in Bi-Real Net; in nets as text */
 } qg_shortcut_kind;
 
 typedef struct qg_model_spec {

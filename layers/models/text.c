@@ -65,7 +65,8 @@ static qg_shape shape_after(qg_shape s, const qg__part *p)
                            extent_after(s.w, p->size_w, p->pad, p->stride), p->out };
     case QG__DENSE:   return (qg_shape){ 1, 1, 1, p->out };
     case QG__MAXPOOL:
-    case QG__AVGPOOL: return (qg_shape){ 1, s.h / p->size, s.w / p->size, s.c };
+    case QG__AVGPOOL:
+        return (qg_shape){ 1, extent_after(s.h, p->size, p->pad, p->stride), extent_after(s.w, p->size, p->pad, p->stride), s.c };
     case QG__GLOBAL:  return (qg_shape){ 1, 1, 1, s.c };
     default:          return s;
     }
@@ -89,6 +90,11 @@ static qg_layer *batchnorm(author *a, const qg__part *p, qg_layer *after)
     return qg_net_batchnorm_with(a->net, (qg_batchnorm_spec){ .eps = (float)v[QG__EPS], .momentum = (float)v[QG__MOMENTUM],
                                                               .no_scale = v[QG__NO_SCALE] != 0, .no_shift = v[QG__NO_SHIFT] != 0,
                                                               .whole = v[QG__WHOLE] != 0, .after = after });
+}
+
+static qg_pool2d_spec window(const qg__part *p)
+{
+    return (qg_pool2d_spec){ .size = p->size, .stride = p->stride, .pad = p->pad };
 }
 
 static qg_prelu_spec slopes(const qg__part *p)
@@ -135,8 +141,8 @@ static void layer(author *a, int i)
     case QG__SIGMOID:   l = qg_net_sigmoid(a->net); break;
     case QG__TANH:      l = qg_net_tanh(a->net); break;
     case QG__HARDTANH:  l = qg_net_hardtanh(a->net); break;
-    case QG__MAXPOOL:   l = qg_net_maxpool(a->net, p->size); break;
-    case QG__AVGPOOL:   l = qg_net_avgpool(a->net, p->size); break;
+    case QG__MAXPOOL:   l = qg_net_maxpool_with(a->net, window(p)); break;
+    case QG__AVGPOOL:   l = qg_net_avgpool_with(a->net, window(p)); break;
     case QG__GLOBAL:    l = qg_net_global_avgpool(a->net); break;
     case QG__DROPOUT:   l = dropout(a, i); break;
     case QG__AFFINE:    l = qg_net_affine(a->net, (float)p->value[QG__SCALE], (float)p->value[QG__SHIFT]); break;
@@ -178,6 +184,13 @@ static int stride_of(qg_shape from, qg_shape to)
     return (from.h - 1) / s + 1 == to.h && (from.w - 1) / s + 1 == to.w ? s : 0;
 }
 
+/* The means of stride x stride pixels of x.  A mean of codes is not a code. */
+static entry pooled(author *a, const entry *x, int stride)
+{
+    if (stride == 1) return *x;
+    return (entry){ .layer = qg_net_avgpool_with(a->net, (qg_pool2d_spec){ .size = stride, .after = x->layer }) };
+}
+
 static qg_layer *project(author *a, const entry *x, const qg__part *before, int stride)
 {
     char name[32];
@@ -197,20 +210,28 @@ static qg_status shape_differs(const author *a, int close, const entry *x, const
     return qg__net_text_refuse(a->text, a->part[close].at, why);
 }
 
+/* The shortcut of a block that changes the shape. */
+static qg_status reshape(author *a, int close, const entry *x, qg_layer **shortcut)
+{
+    const int  kind    = a->part[close].shortcut, stride = stride_of(x->shape, a->shape);
+    const bool learned = kind == QG_SHORTCUT_B || kind == QG_SHORTCUT_POOL_B;
+    const bool means   = kind == QG_SHORTCUT_POOL || kind == QG_SHORTCUT_POOL_B;
+    if (kind < 0) return shape_differs(a, close, x, "name its shortcut: :A, :pool, :B or :poolB");
+    if (stride == 0) return shape_differs(a, close, x, "no shortcut has a stride for that");
+    if (!learned && a->shape.c < x->shape.c)
+        return shape_differs(a, close, x, "only shortcuts :B and :poolB reduce the channels");
+    const entry from = means ? pooled(a, x, stride) : *x;
+    const int   left = means ? 1 : stride;
+    a->shortcuts++;
+    *shortcut = learned ? project(a, &from, &a->part[close - 1], left) : qg_net_shortcut(a->net, from.layer, left, a->shape.c);
+    return QG_OK;
+}
+
 static qg_status end_block(author *a, int close, const entry *x)
 {
-    const int  kind   = a->part[close].shortcut, stride = stride_of(x->shape, a->shape);
-    const bool same   = x->shape.h == a->shape.h && x->shape.w == a->shape.w && x->shape.c == a->shape.c;
-    qg_layer  *body   = a->last, *shortcut = x->layer;
-    if (!same && kind < 0) return shape_differs(a, close, x, "name its shortcut: :A, :pool or :B");
-    if (!same && stride == 0) return shape_differs(a, close, x, "no shortcut has a stride for that");
-    if (!same && kind != QG_SHORTCUT_B && a->shape.c < x->shape.c)
-        return shape_differs(a, close, x, "only shortcut :B reduces the channels");
-    a->shortcuts += !same;
-    if (!same && kind == QG_SHORTCUT_A) shortcut = qg_net_shortcut(a->net, x->layer, stride, a->shape.c);
-    if (!same && kind == QG_SHORTCUT_POOL)
-        shortcut = qg_net_shortcut(a->net, stride > 1 ? qg__avgpool_after(a->net, x->layer, stride) : x->layer, 1, a->shape.c);
-    if (!same && kind == QG_SHORTCUT_B) shortcut = project(a, x, &a->part[close - 1], stride);
+    const bool same = x->shape.h == a->shape.h && x->shape.w == a->shape.w && x->shape.c == a->shape.c;
+    qg_layer  *body = a->last, *shortcut = x->layer;
+    if (!same && reshape(a, close, x, &shortcut)) return QG_EARG;
     a->last = qg_net_add(a->net, body, shortcut);
     return QG_OK;
 }

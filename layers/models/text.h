@@ -2,7 +2,7 @@
  *
  *     net    = part *( "-" part )
  *     part   = [ count "*" ] ( layer | "(" net ")" | block )
- *     block  = "{" net "}" [ ":A" | ":pool" | ":B" ]      its input is added to its output
+ *     block  = "{" net "}" [ ":A" | ":pool" | ":B" | ":poolB" ]     its input is added to its output
  *
  *     32C5           convolution: 32 channels, 5 x 5.  After it, in any order: x3 (5 rows, 3 columns), s2
  *                    (stride), p1 (padding on each side; by default the size stays the same at stride 1), b0
@@ -13,6 +13,7 @@
  *     R  HT  SG  TH  relu, hardtanh, sigmoid, tanh
  *     PR  RPR        PReLU, and RPReLU with learned shifts; PR(start=0.25,shared) as qg_prelu_spec
  *     MP2  AP2  GAP  maxima and means over 2 x 2 pixels, means over all pixels
+ *     MP3s2p1        windows of 3 x 3 at every second pixel, padded by 1, as qg_pool_spec; AP likewise
  *     D0.5  D1e-3    dropout
  *     AF(scale=2,shift=-1)   scale x + shift
  *
@@ -25,8 +26,8 @@
  *     it comes before a D, because a dropped value is 0, which may not be a code
  *     R right before a block whose first product rectifies is that quantizer, so that the shortcut reads it, too
  *
- * A block that changes the shape names its shortcut, as qg_shortcut_kind; B is conv "shortcut1", .., with a
- * batch norm if the block ends with one.
+ * A block that changes the shape names its shortcut, as qg_shortcut_kind; B and poolB are conv "shortcut1", .., with
+ * a batch norm if the block ends with one.
  */
 #ifndef QG_MODEL_TEXT_H
 #define QG_MODEL_TEXT_H

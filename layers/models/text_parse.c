@@ -79,7 +79,7 @@ static qg_status positive(parser *p, const char *what, int *n)
 
 /* --- layers ------------------------------------------------------------------------------- */
 
-/* What follows the size of a convolution, or the number of a dense layer. */
+/* What follows the size of a convolution or a window, or the number of a dense layer. */
 static qg_status modifiers(parser *p, qg__part *part, const char *allowed)
 {
     char given[8] = "";
@@ -173,9 +173,12 @@ static qg_status arguments(parser *p, const char *name, const qg_key *keys, doub
     return QG_OK;
 }
 
+/* MP3s2p1; windows are side by side unless there is a stride. */
 static qg_status window(parser *p, qg__part *part)
 {
-    return positive(p, "the size of the window", &part->size);
+    if (positive(p, "the size of the window", &part->size)) return QG_EARG;
+    part->stride = part->size;
+    return modifiers(p, part, "sp");
 }
 
 /* 0.5 or 1e-3: the length of a number without a sign. */
@@ -255,16 +258,17 @@ static qg_status nested(parser *p, const char *open, char close)
 
 static qg_status shortcut(parser *p, int *kind)
 {
-    static const char *const names[] = { [QG_SHORTCUT_A] = "A", [QG_SHORTCUT_POOL] = "pool", [QG_SHORTCUT_B] = "B" };
+    static const char *const names[] = { [QG_SHORTCUT_A] = "A", [QG_SHORTCUT_POOL] = "pool", [QG_SHORTCUT_B] = "B",
+                                         [QG_SHORTCUT_POOL_B] = "poolB" };
     const char *at = p->at;
     size_t      n  = 0;
     *kind          = -1;
     if (!take(p, ':')) return QG_OK;
     while (is_letter(p->at[n])) n++;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i <= QG_SHORTCUT_POOL_B; i++)
         if (strlen(names[i]) == n && !strncmp(names[i], p->at, n)) *kind = i;
     p->at += n;
-    return *kind < 0 ? refuse(p, at, "a shortcut is :A, :pool or :B") : QG_OK;
+    return *kind < 0 ? refuse(p, at, "a shortcut is :A, :pool, :B or :poolB") : QG_OK;
 }
 
 static qg_status block(parser *p)

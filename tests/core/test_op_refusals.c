@@ -24,7 +24,8 @@ struct refusal {
     qg_status     status;
     const char   *says;
     float         lo, hi;               /* or a rate */
-    int           size, channels;       /* of a window; or a stride and channels */
+    int           size, channels;       /* a count; or a stride and channels */
+    qg_pool_spec  pool;
     qg_shape      to, at;
     qg_conv_spec  conv;
     qg_norm_spec  norm;
@@ -119,12 +120,12 @@ static qg_var *dropout(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_va
 
 static qg_var *maxpool(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    return qg_maxpool(t, x, r->size);
+    return qg_maxpool_with(t, x, r->pool);
 }
 
 static qg_var *avgpool(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
 {
-    return qg_avgpool(t, x, r->size);
+    return qg_avgpool_with(t, x, r->pool);
 }
 
 static qg_var *shortcut(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
@@ -231,14 +232,25 @@ static const refusal refusals[] = {
     { .op = dropout, IMAGE, .lo = 2, .status = QG_EARG, .says = "[1,5,4,3]" },
     { .op = dropout, IMAGE, .lo = NAN, .status = QG_EARG, .says = "dropout: rate nan" },
 
-    { .op = maxpool, IMAGE, .size = 0, .status = QG_EARG, .says = "maxpool: size 0 is not in 1..4, x [1,5,4,3]" },
-    { .op = maxpool, IMAGE, .size = -1, .status = QG_EARG, .says = "maxpool: size -1 is not in 1..4, x [1,5,4,3]" },
-    { .op = maxpool, IMAGE, .size = 5, .status = QG_EARG, .says = "maxpool: size 5 is not in 1..4, x [1,5,4,3]" },
-    { .op = maxpool, IMAGE, .size = 100000, .status = QG_EARG, .says = "maxpool: size 100000 is not in 1..4" },
-    { .op = avgpool, IMAGE, .size = 0, .status = QG_EARG, .says = "avgpool: size 0 is not in 1..4, x [1,5,4,3]" },
-    { .op = avgpool, IMAGE, .size = -1, .status = QG_EARG, .says = "avgpool: size -1 is not in 1..4, x [1,5,4,3]" },
-    { .op = avgpool, IMAGE, .size = 5, .status = QG_EARG, .says = "avgpool: size 5 is not in 1..4, x [1,5,4,3]" },
-    { .op = avgpool, IMAGE, .size = 100000, .status = QG_EARG, .says = "avgpool: size 100000 is not in 1..4" },
+    { .op = maxpool, IMAGE, .pool = { 0 }, .status = QG_EARG, .says = "maxpool: size 0 is not in 1..4, x [1,5,4,3]" },
+    { .op = maxpool, IMAGE, .pool = { .size = -1 }, .status = QG_EARG, .says = "maxpool: size -1 is not in 1..4, x [1,5,4,3]" },
+    { .op = maxpool, IMAGE, .pool = { .size = 5 }, .status = QG_EARG, .says = "maxpool: size 5 is not in 1..4, x [1,5,4,3]" },
+    { .op = maxpool, IMAGE, .pool = { .size = 100000 }, .status = QG_EARG, .says = "maxpool: size 100000 is not in 1..4" },
+    { .op = avgpool, IMAGE, .pool = { 0 }, .status = QG_EARG, .says = "avgpool: size 0 is not in 1..4, x [1,5,4,3]" },
+    { .op = avgpool, IMAGE, .pool = { .size = -1 }, .status = QG_EARG, .says = "avgpool: size -1 is not in 1..4, x [1,5,4,3]" },
+    { .op = avgpool, IMAGE, .pool = { .size = 5 }, .status = QG_EARG, .says = "avgpool: size 5 is not in 1..4, x [1,5,4,3]" },
+    { .op = avgpool, IMAGE, .pool = { .size = 100000 }, .status = QG_EARG, .says = "avgpool: size 100000 is not in 1..4" },
+    { .op = maxpool, IMAGE, .pool = { .size = 7, .stride = 1, .pad = 1 }, .status = QG_EARG,
+      .says = "maxpool: size 7 is not in 1..6, x [1,5,4,3] padded by 1" },
+    { .op = maxpool, IMAGE, .pool = { .size = 3, .stride = -1, .pad = 1 }, .status = QG_EARG,
+      .says = "maxpool: stride -1 must be at least 1 and padding 1 in 0..2, less than the size" },
+    { .op = avgpool, IMAGE, .pool = { .size = 3, .stride = 2, .pad = 3 }, .status = QG_EARG,
+      .says = "avgpool: stride 2 must be at least 1 and padding 3 in 0..2, less than the size" },
+    { .op = avgpool, IMAGE, .pool = { .size = 3, .stride = 2, .pad = -1 }, .status = QG_EARG, .says = "padding -1 in 0..2" },
+    { .op = avgpool, IMAGE, .pool = { .size = INT_MAX, .stride = 1, .pad = INT_MAX - 1 }, .status = QG_ESHAPE,
+      .says = "avgpool: x [1,5,4,3] padded by 2147483646 is too large" },
+    { .op = maxpool, IMAGE, .pool = { .size = 40001, .stride = 1, .pad = 40000 }, .status = QG_ESHAPE,
+      .says = "maxpool: x [1,5,4,3] padded by 40000 is too large" },
 
     { .op = shortcut, IMAGE, .size = 0, .channels = 3, .status = QG_EARG,
       .says = "shortcut: stride 0 must be at least 1 and channels 3 at least those of x [1,5,4,3]" },
@@ -372,6 +384,8 @@ static void a_missing_operand_is_no_failure(void **state)
     assert_null(qg_rprelu(t, x, NULL, x, NULL));
     assert_null(qg_concat(t, 2, (qg_var *[]){ x, NULL }));
     assert_null(qg_affine(t, NULL, 2, 1));
+    assert_null(qg_maxpool(t, NULL, 0));
+    assert_null(qg_avgpool(t, NULL, 0));
     assert_null(qg_global_avgpool(t, NULL));
     assert_ok(qg_tape_status(t));
     qg_tape_free(t);

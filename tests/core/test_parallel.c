@@ -279,6 +279,8 @@ static void step(float *out, size_t *n_out)
     qg_var *v = qg_bias(t, qg_parameter(t, x), qg_parameter(t, b));
     v         = qg_add(t, qg_relu(t, v), qg_clip(t, qg_scale(t, v, 1.5f), -0.5f, 0.75f));
     v         = qg_dropout(t, qg_hardtanh(t, v), 0.25f);
+    v         = qg_maxpool_with(t, v, (qg_pool_spec){ .size = 3, .stride = 1, .pad = 1 });
+    v         = qg_avgpool_with(t, v, (qg_pool_spec){ .size = 3, .stride = 2, .pad = 1 });
     v         = qg_avgpool(t, qg_maxpool(t, v, 2), 3);
     v         = qg_cross_entropy(t, qg_global_avgpool(t, v), labels);
     assert_ok(qg_backward(t, v));

@@ -94,7 +94,11 @@ static qg_layer *draw_layer(draws *d, qg_net *net, qg_layer *before, qg_layer *e
     case 5: return qg_net_relu(net);
     case 6: return draw_bool(d) ? qg_net_hardtanh(net) : draw_bool(d) ? qg_net_sigmoid(net) : qg_net_tanh(net);
     case 7: return qg_net_affine(net, draw_float(d), draw_float(d));
-    case 8: return draw_bool(d) ? qg_net_maxpool(net, draw_size(d, 2)) : qg_net_avgpool(net, draw_size(d, 2));
+    case 8: {
+        const qg_pool2d_spec spec = { .size = draw_size(d, 3), .stride = draw_rarely(d) ? draw_int(d) : draw(d, 0, 3),
+                                      .pad = draw_rarely(d) ? draw_int(d) % 64 : draw(d, 0, 1), .exclude_pad = draw_bool(d) };
+        return draw_bool(d) ? qg_net_maxpool_with(net, spec) : qg_net_avgpool_with(net, spec);
+    }
     case 9: return draw_bool(d) ? qg_net_global_avgpool(net) : qg_net_dropout(net, draw_rarely(d) ? draw_float(d) : 0.25f);
     case 10: return qg_net_quantize(net, draw_quant(d, QG_INPUT));
     case 11: return draw_bool(d) ? qg_net_add(net, before, earlier) : qg_net_concat(net, before, earlier);

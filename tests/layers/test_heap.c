@@ -31,6 +31,7 @@ static void step(small_net *net, qg_mode mode, int batch, uint64_t at)
     qg_var *v = qg_bias(t, x, qg_parameter(t, net->shift));
     v         = qg_add(t, qg_relu(t, v), qg_hardtanh(t, qg_scale(t, v, 0.5f)));
     v         = qg_dropout(t, qg_maxpool(t, v, 2), 0.5f);
+    v         = qg_maxpool_with(t, v, (qg_pool_spec){ .size = 3, .stride = 1, .pad = 1 });
     v         = qg_global_avgpool(t, qg_avgpool(t, v, 3));
     v         = qg_bias(t, v, qg_parameter(t, net->scale));
     v         = qg_rprelu(t, v, qg_parameter(t, net->shift), qg_parameter(t, net->scale), qg_parameter(t, net->shift));

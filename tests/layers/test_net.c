@@ -11,7 +11,7 @@ static qg_net *small_net(void) { return qg_net_new((qg_net_spec){ .height = 9, .
 
 /* --- bad declarations ---------------------------------------------------------------------- */
 
-typedef enum kind { CONV, DENSE, MAXPOOL, AVGPOOL, DROPOUT, BATCHNORM, QUANTIZE, AFFINE, ADD, ADD_NULL, TWICE } kind;
+typedef enum kind { CONV, DENSE, MAXPOOL, AVGPOOL, POOL, DROPOUT, BATCHNORM, QUANTIZE, AFFINE, ADD, ADD_NULL, TWICE } kind;
 
 typedef struct mistake {
     kind              kind;
@@ -20,6 +20,7 @@ typedef struct mistake {
     qg_conv2d_spec    conv;
     qg_dense_spec     dense;
     qg_batchnorm_spec norm;
+    qg_pool2d_spec    pool;
     qg_quant          quant;
     float             number;
 } mistake;
@@ -32,6 +33,7 @@ static void make(qg_net *net, const mistake *m)
     case DENSE: qg_net_dense(net, m->dense); break;
     case MAXPOOL: qg_net_maxpool(net, (int)m->number); break;
     case AVGPOOL: qg_net_avgpool(net, (int)m->number); break;
+    case POOL: qg_net_maxpool_with(net, m->pool); break;
     case DROPOUT: qg_net_dropout(net, m->number); break;
     case BATCHNORM: qg_net_batchnorm_with(net, m->norm); break;
     case QUANTIZE: qg_net_quantize(net, m->quant); break;
@@ -85,8 +87,17 @@ static void the_first_bad_declaration_surfaces_at_build(void **state)
           .dense = { .out = 3, .name = "a name that goes on and on and on until it is 49 b" } },
         { DENSE, QG_EARG, "is not UTF-8, as checkpoints have it", .dense = { .out = 3, .name = "caf\xe9" } },
         { TWICE, QG_EARG, "dense: the name 'a' is taken", .dense = { .out = 3, .name = "a" } },
-        { MAXPOOL, QG_ESHAPE, "pool1: input [1,9,7,3] is smaller than its 8x8 window", .number = 8 },
+        { MAXPOOL, QG_ESHAPE, "pool1: input [1,9,7,3] padded by 0 is smaller than its 8x8 window", .number = 8 },
         { AVGPOOL, QG_EARG, "pool1: size is 0, must be at least 1", .number = 0 },
+        { POOL, QG_EARG, "pool1: stride -2 must be at least 1 and pad 1 in 0..2, less than the size",
+          .pool = { .size = 3, .stride = -2, .pad = 1 } },
+        { POOL, QG_EARG, "head: stride 2 must be at least 1 and pad 3 in 0..2",
+          .pool = { .size = 3, .stride = 2, .pad = 3, .name = "head" } },
+        { POOL, QG_EARG, "pool1: stride 3 must be at least 1 and pad -1 in 0..2", .pool = { .size = 3, .pad = -1 } },
+        { POOL, QG_ESHAPE, "pool1: input [1,9,7,3] padded by 1 is smaller than its 10x10 window",
+          .pool = { .size = 10, .pad = 1 } },
+        { POOL, QG_ESHAPE, "pool1: its input [1,9,7,3] padded by 2147483646 is too large",
+          .pool = { .size = INT_MAX, .pad = INT_MAX - 1 } },
         { DROPOUT, QG_EARG, "drop1: rate is 1, must be 0 or more and less than 1", .number = 1 },
         { DROPOUT, QG_EARG, "drop1: rate is nan", .number = NAN },
         { BATCHNORM, QG_EARG, "bn1: eps is -1, must be 0 (for 1e-5) or more", .norm = { .eps = -1 } },

@@ -10,7 +10,7 @@
 enum { N = 9, SIZE = 33, CLASSES = 5 };
 
 /* Layers between conv1 and fc1, one letter each: b batch norm, r relu, h hardtanh, 2 3 G max pooling
- * by 2, 3, 16, a average pooling, q sign as a layer, + the sum with conv1; s: fc1 has a sign input. */
+ * by 2, 3, 16, o by 3 with overlap and padding, O padded, S by 2 at every third pixel, a average pooling, q sign as a layer, + the sum with conv1; s: fc1 has a sign input. */
 typedef struct chain {
     const char *layers;
     int         pool;       /* what the step of bn1 does */
@@ -27,6 +27,8 @@ static const chain chains[] = {
     { "rb", 0, false, false, false },   { "b2b2r", 2, false, false, false }, { "bbs", 0, false, false, false },
     { "b+", 0, false, false, true },    { "b+r", 0, true, false, true },   { "b+rs", 0, true, true, true },
     { "b+2", 0, false, false, true },   { "br+", 0, true, false, false },  { "b++r", 0, false, false, true },
+    { "bor", 0, false, false, false },  { "bro", 0, true, false, false },  { "b2o", 2, false, false, false },
+    { "bO", 0, false, false, false },   { "bS", 0, false, false, false },
 };
 
 /* apart: a dropout of rate 0 behind every layer but conv1, so that nothing stands side by side. */
@@ -43,6 +45,9 @@ static qg_net *net_of(const char *layers, bool apart)
         case '2': qg_net_maxpool(net, 2); break;
         case '3': qg_net_maxpool(net, 3); break;
         case 'G': qg_net_maxpool(net, 16); break;
+        case 'o': qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 2, .pad = 1 }); break;
+        case 'O': qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 2, .pad = 1 }); break;
+        case 'S': qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 2, .stride = 3 }); break;
         case 'a': qg_net_avgpool(net, 2); break;
         case '+': qg_net_add(net, qg_net_layer(net, qg_net_layers(net) - 1), first); break;
         default: qg_net_quantize(net, sign);

@@ -87,6 +87,21 @@ static void every_part_declares_its_layer(void **state)
                     "fc2 dense(relu2) 1 1 10 - - -\n");
 }
 
+static void windows_have_strides_and_padding(void **state)
+{
+    assert_declares("4C3-MP3s2p1-AP3s2-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\npool1 maxpool(conv1) 4 4 4\npool2 avgpool(pool1) 1 1 4\n"
+                    "fc1 dense(pool2) 1 1 10 - - -\n");
+    assert_declares("4C3-AP3p1s1-MP2p1-MP2s3-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\npool1 avgpool(conv1) 8 8 4\npool2 maxpool(pool1) 5 5 4\n"
+                    "pool3 maxpool(pool2) 2 2 4\nfc1 dense(pool3) 1 1 10 - - -\n");
+    /* A block knows their sizes. */
+    assert_declares("4C3-{4C3-AP3s2p1}:pool-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 4 - - -\npool1 avgpool(conv2) 4 4 4\n"
+                    "pool2 avgpool(conv1) 4 4 4\nshortcut1 shortcut(pool2) 4 4 4\nadd1 add(pool1,shortcut1) 4 4 4\n"
+                    "fc1 dense(add1) 1 1 10 - - -\n");
+}
+
 static void activations_have_short_names(void **state)
 {
     assert_declares("4C3-PR-SG-TH-RPR-GAP-10", small,
@@ -145,6 +160,11 @@ static void blocks_add_their_input(void **state)
                     "shortcut2 conv2d(add1) 2 2 2 - - -\nbn2 batchnorm(shortcut2) 2 2 2\nadd2 add(bn1,bn2) 2 2 2\n"
                     "conv4 conv2d(add2) 2 2 4 - - -\nshortcut3 conv2d(add2) 2 2 4 - - -\n"
                     "add3 add(conv4,shortcut3) 2 2 4\nfc1 dense(add3) 1 1 10 - - -\n");
+    assert_declares("4C3-{8C3s2-BN}:poolB-{4C3}:poolB-10", small,
+                    "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 4 4 8 - - -\nbn1 batchnorm(conv2) 4 4 8\n"
+                    "pool1 avgpool(conv1) 4 4 4\nshortcut1 conv2d(pool1) 4 4 8 - - -\nbn2 batchnorm(shortcut1) 4 4 8\n"
+                    "add1 add(bn1,bn2) 4 4 8\nconv3 conv2d(add1) 4 4 4 - - -\nshortcut2 conv2d(add1) 4 4 4 - - -\n"
+                    "add2 add(conv3,shortcut2) 4 4 4\nfc1 dense(add2) 1 1 10 - - -\n");
     assert_declares("4C3-{4C3-{4C3}}-10", small,
                     "conv1 conv2d() 8 8 4 - - -\nconv2 conv2d(conv1) 8 8 4 - - -\nconv3 conv2d(conv2) 8 8 4 - - -\n"
                     "add1 add(conv3,conv2) 8 8 4\nadd2 add(add1,conv1) 8 8 4\nfc1 dense(add2) 1 1 10 - - -\n");
@@ -176,6 +196,18 @@ static void inputs_are_quantized_where_the_header_says(void **state)
                     "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\nconv2 conv2d(quant1) 4 4 8 twn - -\n"
                     "shortcut1 conv2d(quant1) 4 4 8 twn - -\nadd1 add(conv2,shortcut1) 4 4 8\n"
                     "fc1 dense(add1) 1 1 10 twn dorefa -\n");
+    /* A mean of codes is not a code. */
+    assert_declares("4C3-R-{8C3s2}:poolB-10", rectified,
+                    "conv1 conv2d() 8 8 4 twn - -\nquant1 quantize(conv1) 8 8 4\nconv2 conv2d(quant1) 4 4 8 twn - -\n"
+                    "pool1 avgpool(quant1) 4 4 4\nshortcut1 conv2d(pool1) 4 4 8 twn dorefa -\n"
+                    "add1 add(conv2,shortcut1) 4 4 8\nfc1 dense(add1) 1 1 10 twn dorefa -\n");
+    /* Inside a block, R is the nonlinearity of its branch alone. */
+    assert_declares("4C3-{R-4C3-BN}-10", binary,
+                    "conv1 conv2d() 8 8 4 twn - -\nconv2 conv2d(conv1) 8 8 4 twn sign -\nbn1 batchnorm(conv2) 8 8 4\n"
+                    "add1 add(bn1,conv1) 8 8 4\nfc1 dense(add1) 1 1 10 twn sign -\n");
+    assert_declares("4C3-{R-4C3-BN}-10", plain,
+                    "conv1 conv2d() 8 8 4 twn - -\nrelu1 relu(conv1) 8 8 4\nconv2 conv2d(relu1) 8 8 4 twn - -\n"
+                    "bn1 batchnorm(conv2) 8 8 4\nadd1 add(bn1,conv1) 8 8 4\nfc1 dense(add1) 1 1 10 twn - -\n");
 }
 
 static void exceptions_and_float_ends_apply(void **state)
@@ -248,6 +280,12 @@ static void wrong_texts_are_shown_at_the_character(void **state)
         { "16FCs2-10", "character 5: '-' is missing between two layers" },
         { "16C3-MP-10", "character 8: the size of the window is missing" },
         { "16C3-MP0-10", "character 8: the size of the window is 0" },
+        { "16C3-MP3s-10", "character 10: the stride is missing" },
+        { "16C3-MP3s0-10", "character 10: the stride is 0" },
+        { "16C3-AP3p-10", "character 10: the padding is missing" },
+        { "16C3-MP3s2s2-10", "character 11: this is given twice" },
+        { "16C3-MP3x2-10", "character 9: '-' is missing between two layers" },
+        { "16C3-GAP2-10", "character 9: '-' is missing between two layers" },
         { "16C3-D-10", "character 7: the rate of a dropout must be between 0 and 1, as in D0.5" },
         { "16C3-D1-10", "character 7: the rate of a dropout" },
         { "16C3-D.5.5-10", "character 7: the rate of a dropout" },
@@ -260,16 +298,17 @@ static void wrong_texts_are_shown_at_the_character(void **state)
         { "0*16C3-10", "character 1: the number of repetitions is 0" },
         { "2*-10", "character 3: '-' is no layer" },
         { "()-10", "character 2: ')' is no layer" },
-        { "16C3-{R}:C-10", "character 9: a shortcut is :A, :pool or :B" },
-        { "16C3-{R}:-10", "character 9: a shortcut is :A, :pool or :B" },
+        { "16C3-{R}:C-10", "character 9: a shortcut is :A, :pool, :B or :poolB" },
+        { "16C3-{R}:poolA-10", "character 9: a shortcut is :A, :pool, :B or :poolB" },
+        { "16C3-{R}:-10", "character 9: a shortcut is :A, :pool, :B or :poolB" },
         { "16C3:A-10", "character 5: '-' is missing between two layers" },
         { "(((((((((((((((((16C3)))))))))))))))))-10", "character 17: more than 16 brackets are open here" },
         { "1000*(5*R)-10", "character 10: the net has more than 4096 layers" },
         { "2*3*R-10", "character 4: '-' is missing between two layers" },
         { "{16C3}-10", "character 1: a block cannot begin the net: its shortcut would be the image" },
-        { "16C3-{32C3s2}-10", "character 6: the block turns [1,8,8,16] into [1,4,4,32]; name its shortcut: :A, :pool or :B" },
+        { "16C3-{32C3s2}-10", "character 6: the block turns [1,8,8,16] into [1,4,4,32]; name its shortcut: :A, :pool, :B or :poolB" },
         { "16C3-{16C3p0}:A-10", "character 6: the block turns [1,8,8,16] into [1,6,6,16]; no shortcut has a stride for that" },
-        { "16C3-{8C3}:A-10", "character 6: the block turns [1,8,8,16] into [1,8,8,8]; only shortcut :B reduces the channels" },
+        { "16C3-{8C3}:A-10", "character 6: the block turns [1,8,8,16] into [1,8,8,8]; only shortcuts :B and :poolB reduce the channels" },
         { "16C3-12", "character 6: the net ends with 12 outputs, but the data has 10 classes" },
         { "16C3-10-12FC-BN", "character 9: the net ends with 12 outputs, but the data has 10 classes" },
     };
@@ -283,7 +322,8 @@ static void shapes_are_checked_by_the_layers(void **state)
 {
     static const struct { const char *text, *says; } rows[] = {
         { "16C9p0-10", "conv1: kernel 9x9 is larger than its input [1,8,8,3]" },
-        { "16C3-MP9-10", "pool1: input [1,8,8,16] is smaller than its 9x9 window" },
+        { "16C3-MP9-10", "pool1: input [1,8,8,16] padded by 0 is smaller than its 9x9 window" },
+        { "16C3-AP3p3-10", "pool1: stride 3 must be at least 1 and pad 3 in 0..2, less than the size" },
     };
     for (int i = 0; i < COUNT(rows); i++) {
         qg_net *net = qg_net_from_text(rows[i].text, small);
@@ -323,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_rate_of_dropout_is_read),
         cmocka_unit_test(every_part_declares_its_layer),
+        cmocka_unit_test(windows_have_strides_and_padding),
         cmocka_unit_test(activations_have_short_names),
         cmocka_unit_test(repetitions_are_written_out),
         cmocka_unit_test(blocks_add_their_input),
