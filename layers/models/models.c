@@ -1,5 +1,6 @@
 #include "layers/models/models.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +9,10 @@
 #include "layers/models/parts.h"
 
 const qg_model *const qg_models[] = {
-    &qg_model_lenet5,   &qg_model_lenet5_xnor, &qg_model_mlp,      &qg_model_vgg7,     &qg_model_vgg_small,
-    &qg_model_resnet20, &qg_model_resnet32,    &qg_model_resnet44, &qg_model_resnet56, &qg_model_tfc,
-    &qg_model_sfc,      &qg_model_lfc,         &qg_model_cnv,      NULL,
+    &qg_model_lenet5,   &qg_model_lenet5_xnor, &qg_model_mlp,      &qg_model_vgg7,        &qg_model_vgg_small,
+    &qg_model_resnet20, &qg_model_resnet32,    &qg_model_resnet44, &qg_model_resnet56,    &qg_model_resnet18,
+    &qg_model_birealnet18, &qg_model_nin,      &qg_model_tfc,      &qg_model_sfc,         &qg_model_lfc,
+    &qg_model_cnv,      NULL,
 };
 
 /* No name of a model begins like a text. */
@@ -107,6 +109,14 @@ qg_model_quants qg_model_quant(const qg_model_spec *spec, const char *name, bool
 }
 
 /* --- parts -------------------------------------------------------------------------------- */
+
+const qg_key qg__model_width_keys[] = { { .name = "width", .fallback = 1, .min = 0.0625, .max = 4 }, { .name = NULL } };
+
+int qg__model_scaled(const qg_model_spec *spec, int n)
+{
+    const long most = lround(n * spec->option[QG_MODEL_WIDTH]);
+    return most < 1 ? 1 : (int)most;
+}
 
 qg_net_spec qg__model_net(const qg_model_spec *spec)
 {

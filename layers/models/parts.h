@@ -10,6 +10,8 @@ extern const qg_model qg_model_lenet5, qg_model_lenet5_xnor;
 extern const qg_model qg_model_mlp;
 extern const qg_model qg_model_vgg7, qg_model_vgg_small;
 extern const qg_model qg_model_resnet20, qg_model_resnet32, qg_model_resnet44, qg_model_resnet56;
+extern const qg_model qg_model_resnet18, qg_model_birealnet18;
+extern const qg_model qg_model_nin;
 extern const qg_model qg_model_tfc, qg_model_sfc, qg_model_lfc, qg_model_cnv;
 
 /* The three quantizers of a product's spec. */
@@ -18,6 +20,10 @@ extern const qg_model qg_model_tfc, qg_model_sfc, qg_model_lfc, qg_model_cnv;
 /* Image sizes of the papers. */
 #define QG_MNIST_IMAGE { 1, 28, 28, 1 }
 #define QG_CIFAR_IMAGE { 1, 32, 32, 3 }
+
+/* The options of a model whose only option is its width, a multiple of the paper's channels; and n of these channels. */
+extern const qg_key qg__model_width_keys[];
+int             qg__model_scaled(const qg_model_spec *spec, int n);
 
 /* The net's part of a model's spec. */
 qg_net_spec     qg__model_net(const qg_model_spec *spec);

@@ -1,29 +1,19 @@
 /* VGG-7 and VGG-Small, the CIFAR-10 nets of the ternary and binary papers. */
-#include <math.h>
-
 #include "layers/models/parts.h"
-
-static int scaled(const qg_model_spec *s, int n)
-{
-    const long most = lround(n * s->option[QG_MODEL_WIDTH]);
-    return most < 1 ? 1 : (int)most;
-}
 
 #define CONVS "2*(%dC3-BN-R)-MP2-2*(%dC3-BN-R)-MP2-2*(%dC3-BN-R)-MP2"
 
 static qg_net *declare7(qg_model_spec s)
 {
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, CONVS "-%dFC-BN-R-%d", scaled(&s, 128), scaled(&s, 256),
-                           scaled(&s, 512), scaled(&s, 1024), s.classes);
+    return qg__model_chain(&s, (qg__text_rules){ 0 }, CONVS "-%dFC-BN-R-%d", qg__model_scaled(&s, 128),
+                           qg__model_scaled(&s, 256), qg__model_scaled(&s, 512), qg__model_scaled(&s, 1024), s.classes);
 }
 
 static qg_net *declare_small(qg_model_spec s)
 {
-    return qg__model_chain(&s, (qg__text_rules){ 0 }, CONVS "-%d", scaled(&s, 128), scaled(&s, 256), scaled(&s, 512),
-                           s.classes);
+    return qg__model_chain(&s, (qg__text_rules){ 0 }, CONVS "-%d", qg__model_scaled(&s, 128), qg__model_scaled(&s, 256),
+                           qg__model_scaled(&s, 512), s.classes);
 }
-
-static const qg_key keys[] = { { .name = "width", .fallback = 1, .min = 0.0625, .max = 4 }, { .name = NULL } };
 
 const qg_model qg_model_vgg7 = {
     .name  = "vgg7",
@@ -39,7 +29,7 @@ const qg_model qg_model_vgg7 = {
               "schedule = \"step:at=0.5+0.75,factor=0.1\"\n"
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
-    .keys    = keys,
+    .keys    = qg__model_width_keys,
     .declare = declare7,
 };
 
@@ -57,6 +47,6 @@ const qg_model qg_model_vgg_small = {
               "schedule = \"cosine\"\n"
               "loss = \"cross-entropy\"\n",
     .image   = QG_CIFAR_IMAGE,
-    .keys    = keys,
+    .keys    = qg__model_width_keys,
     .declare = declare_small,
 };

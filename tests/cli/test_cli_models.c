@@ -19,6 +19,16 @@ static void test_every_model_has_a_summary(void **state)
     }
 }
 
+static void test_the_help_lists_every_model(void **state)
+{
+    char line[64];
+    assert_status("train --help", 0);
+    for (const qg_model *const *m = qg_models; *m; m++) {
+        snprintf(line, sizeof line, "\n  %s ", (*m)->name);
+        assert_stdout(line);
+    }
+}
+
 /* Without --data or --image, the image size is the paper's. */
 static void test_the_summary_takes_images_of_any_size(void **state)
 {
@@ -38,6 +48,10 @@ static void test_options_have_one_spelling(void **state)
     assert_true(last_number("parameters") == 272282);
     assert_status("summary --json --model vgg7:width=1.00", 0);
     assert_string_equal(last_text("model"), "vgg7");
+    assert_status("summary --json --model birealnet18:width=0.50", 0);
+    assert_string_equal(last_text("model"), "birealnet18:width=0.5");
+    assert_status("summary --json --model resnet18", 0);
+    assert_true(last_number("parameters") == 11173962);
 }
 
 static void test_wrong_options_are_named_with_what_is_legal(void **state)
@@ -50,6 +64,7 @@ static void test_wrong_options_are_named_with_what_is_legal(void **state)
     assert_refuses("summary --model resnet20:order=both", 2, "resnet20: order 'both' is not one of post|pre");
     assert_refuses("summary --model resnet20:shortcut=C", 2, "resnet20: shortcut 'C' is not one of A|pool|B");
     assert_refuses("summary --model resnet20:width=2", 2, "resnet20: unknown option 'width'; available: order, shortcut");
+    assert_refuses("summary --model resnet18:order=pre", 2, "resnet18: unknown option 'order'; available: width");
     assert_refuses("summary --model lenet5:width=2", 2, "lenet5: unknown option 'width'; available: none");
     assert_refuses("summary --model :width=2", 2, "unknown model ''; available: lenet5, lenet5-xnor, mlp");
     assert_refuses("summary --model VGG7", 2, "unknown model 'VGG7'; available: lenet5, lenet5-xnor, mlp");
@@ -93,6 +108,9 @@ static void test_a_net_as_text_is_a_model(void **state)
     assert_status("summary --json --model 16C3-GAP-10 --image 9x9x2", 0);
     assert_string_equal(last_text("model"), "16C3-GAP-10");
     assert_true(last_number("macs") == 9 * 9 * 16 * 3 * 3 * 2 + 16 * 10);
+    assert_status("summary --model 16C3-MP3s2p1-AP2s1-10 --image 9x9x2", 0);
+    assert_stdout("3x3 stride 2 pad 1");
+    assert_stdout("2x2 stride 1");
 }
 
 static void test_the_zoo_is_text(void **state)
@@ -142,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_model_has_a_summary),
+        cmocka_unit_test(test_the_help_lists_every_model),
         cmocka_unit_test(test_the_summary_takes_images_of_any_size),
         cmocka_unit_test(test_options_have_one_spelling),
         cmocka_unit_test(test_wrong_options_are_named_with_what_is_legal),

@@ -60,6 +60,7 @@ static const size sizes[] = {
     { "resnet32", { 0 }, 462e3, 68.9e6, 0.0011 },
     { "resnet44", { 0 }, 655e3, 97.2e6, 0.0008 },
     { "resnet56", { 0 }, 849e3, 125e6, 0.004 },
+    { "nin", { 0 }, 0.97e6, 222e6, 0.0052 },
     { "tfc", { 0 }, 59e3, 0.059e6, 0.0085 },
     { "sfc", { 0 }, 334e3, 0.334e6, 0.0015 },
     { "lfc", { 0 }, 2.91e6, 2.91e6, 0.0018 },
@@ -81,6 +82,51 @@ static void sizes_are_those_that_are_printed(void **state)
         if (!(fabs(weights / sizes[i].weights - 1) <= sizes[i].digits && fabs(macs / sizes[i].macs - 1) <= sizes[i].digits))
             fail_msg("%s: %g weights and %g multiply-adds, not %g and %g", sizes[i].model, weights, macs,
                      sizes[i].weights, sizes[i].macs);
+        qg_net_free(net);
+    }
+}
+
+/* Exactly, on 32 x 32 x 3.  All parameters, too, as of PyTorch's nets with the same layers: batch norms have two values
+ * per channel, a product has a bias unless a batch norm reads it.
+ *
+ * resnet18   Two blocks of two 3x3 convolutions per stage of n channels, of which the first halves the size and reads
+ *            n / 2 channels: 9 n (n / 2 + 3 n) + n n / 2 weights with its shortcut, at (2048 / n)^2 pixels.
+ * birealnet18   The same products; its shortcuts shrink before their convolution.
+ * nin        From left to right, at 32^2, 16^2 and 8^2 pixels.  A bias in every product but the first; the first and the
+ *            last of nine norms have no values. */
+enum {
+    STAGE1 = 4 * 9 * 64 * 64, STAGE2 = 9 * 128 * (64 + 3 * 128) + 128 * 64, STAGE3 = 9 * 256 * (128 + 3 * 256) + 256 * 128,
+    STAGE4 = 9 * 512 * (256 + 3 * 512) + 512 * 256,
+    RES18 = 9 * 3 * 64 + STAGE1 + STAGE2 + STAGE3 + STAGE4 + 5120,
+    RES18_MACS = 1024 * (9 * 3 * 64 + STAGE1) + 256 * STAGE2 + 64 * STAGE3 + 16 * STAGE4 + 5120,
+    RES18_NORMS = 5 * 64 + 5 * 128 + 5 * 256 + 5 * 512,         /* four in a stage, and the first or the shortcut's */
+    NIN1 = 25 * 3 * 192 + 192 * 160 + 160 * 96, NIN2 = 25 * 96 * 192 + 2 * 192 * 192, NIN3 = 9 * 192 * 192 + 192 * 192 + 192 * 10,
+    NIN_NORMS = 192 + 160 + 96 + 192 + 192 + 192 + 192,
+    NIN_BIASES = 160 + 96 + 5 * 192 + 10,
+};
+
+static void sizes_are_those_of_the_layers(void **state)
+{
+    const struct { const char *model; size_t weights, macs, parameters; } rows[] = {
+        { "resnet18", RES18, RES18_MACS, RES18 + 2 * RES18_NORMS + 10 },
+        { "birealnet18", RES18, RES18_MACS, RES18 + 2 * RES18_NORMS + 10 },
+        { "nin", NIN1 + NIN2 + NIN3, 1024 * NIN1 + 256 * NIN2 + 64 * NIN3, NIN1 + NIN2 + NIN3 + 2 * NIN_NORMS + NIN_BIASES },
+    };
+    assert_int_equal(rows[0].weights, 11164352), assert_int_equal(rows[0].parameters, 11173962);
+    assert_int_equal(rows[0].macs, 555422720);
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_net          *net = built(rows[i].model, (qg_model_spec){ 0 });
+        const qg_params *p   = qg_net_params(net);
+        size_t           weights = 0, macs = 0, parameters = 0;
+        for (int k = 0; k < qg_net_layers(net); k++) {
+            const qg_product *product = qg_layer_product(qg_net_layer(net, k));
+            macs += qg_net_layer(net, k)->macs;
+            if (product) weights += qg_count(product->weight->shape);
+        }
+        for (int k = 0; k < p->count; k++) parameters += p->item[k]->grad ? qg_count(p->item[k]->shape) : 0;
+        assert_int_equal(weights, rows[i].weights);
+        assert_int_equal(macs, rows[i].macs);
+        assert_int_equal(parameters, rows[i].parameters);
         qg_net_free(net);
     }
 }
@@ -138,6 +184,19 @@ static void layers_stand_in_their_papers_order(void **state)
     assert_begins("cnv", (qg_model_spec){ .input = sign },
                   "affine conv2d batchnorm conv2d batchnorm maxpool conv2d batchnorm conv2d batchnorm maxpool "
                   "conv2d batchnorm conv2d batchnorm dense batchnorm dense batchnorm dense batchnorm");
+    assert_begins("resnet18", (qg_model_spec){ 0 },
+                  "conv2d batchnorm relu conv2d batchnorm relu conv2d batchnorm add:relu1 relu "
+                  "conv2d batchnorm relu conv2d batchnorm add:relu3 relu "
+                  "conv2d batchnorm relu conv2d batchnorm conv2d batchnorm add:bn8 relu "
+                  "conv2d batchnorm relu conv2d batchnorm add:relu7 relu");
+    assert_begins("birealnet18", (qg_model_spec){ .input = sign },
+                  "conv2d batchnorm conv2d batchnorm add:bn1 conv2d batchnorm add:add1 conv2d batchnorm add:add2 "
+                  "conv2d batchnorm add:add3 conv2d batchnorm avgpool conv2d batchnorm add:bn7 conv2d batchnorm add:add5");
+    assert_begins("birealnet18", (qg_model_spec){ 0 }, "conv2d batchnorm relu conv2d batchnorm add:bn1 relu conv2d batchnorm");
+    assert_begins("nin", (qg_model_spec){ .input = sign, .first_last_float = true },
+                  "conv2d batchnorm relu batchnorm conv2d relu batchnorm conv2d relu maxpool batchnorm quantize dropout conv2d "
+                  "relu batchnorm conv2d relu batchnorm conv2d relu avgpool batchnorm quantize dropout conv2d relu "
+                  "batchnorm conv2d relu batchnorm conv2d relu global avgpool");
     assert_begins("resnet20", (qg_model_spec){ 0 },
                   "conv2d batchnorm relu conv2d batchnorm relu conv2d batchnorm add:relu1 relu "
                   "conv2d batchnorm relu conv2d batchnorm add:relu3 relu "
@@ -205,6 +264,12 @@ static const variant variants[] = {
     { "resnet32", { 0 }, 0, 0, false },
     { "resnet44", { 0 }, 0, 0, false },
     { "resnet56", { 0 }, 0, 0, false },
+    { "resnet18", { [QG_MODEL_WIDTH] = 0.0625 }, 2, 0, false },
+    { "resnet18", { [QG_MODEL_WIDTH] = 0.0625 }, 0, 2, false },
+    { "birealnet18", { [QG_MODEL_WIDTH] = 0.0625 }, 2, 0, false },
+    { "birealnet18", { [QG_MODEL_WIDTH] = 0.0625 }, 1, 1, false },
+    { "nin", { 0 }, 2, 0, false },
+    { "nin", { 0 }, 1, 1, false },
     { "tfc", { 0 }, 1, 1, true },
     { "tfc", { 0 }, 1, 2, true },
     { "tfc", { 0 }, 2, 2, true },
@@ -232,7 +297,7 @@ static const qg_quant *image_bits(void)
 static qg_shape image_of(const variant *v)
 {
     qg_shape x = find(v->model)->image;
-    if (!strncmp(v->model, "resnet", 6) || !strncmp(v->model, "vgg", 3)) x.h = x.w = 8;
+    if (x.h == 32 && strcmp(v->model, "cnv")) x.h = x.w = 8;
     return x;
 }
 
@@ -337,6 +402,8 @@ static void wrong_options_are_named(void **state)
     assert_refuses("mlp", QG_MODEL_DEPTH, 1.5, "mlp: depth is 1.5, not a whole number");
     assert_refuses("mlp", QG_MODEL_DROPOUT, 1, "mlp: dropout is 1, not in 0..0.99");
     assert_refuses("resnet20", QG_MODEL_SHORTCUT, 3, "resnet20: shortcut is 3, not one of A|pool|B");
+    assert_refuses("birealnet18", QG_MODEL_WIDTH, 0.05, "birealnet18: width is 0.05, not in 0.0625..4");
+    assert_refuses("nin", QG_MODEL_WIDTH, 2, "nin: option width is set to 2, but the model does not have it");
     assert_refuses("resnet20", QG_MODEL_WIDTH, 2, "resnet20: option width is set to 2, but the model does not have it");
     assert_refuses("lenet5", QG_MODEL_DEPTH, 2, "lenet5: option depth is set to 2");
 }
@@ -345,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_those_that_are_printed),
+        cmocka_unit_test(sizes_are_those_of_the_layers),
         cmocka_unit_test(learned_shortcuts_weigh_two_convolutions),
         cmocka_unit_test(layers_stand_in_their_papers_order),
         cmocka_unit_test(an_exception_reaches_the_block_it_names),
