@@ -42,8 +42,8 @@ SECTIONS = ("table", "quantized", "forward", "batch", "threads", "cost", "profil
 MODES = {"default": ([], {}), "channels_last": (["--channels-last"], TUNED), "compile": (["--compile"], TUNED),
          "compile, channels_last": (["--compile", "--channels-last"], TUNED)}
 
-# Name; net; batch; quantizers of qgrad and of the peer; (default, best) floor and goal; memory floor
-# and goal.
+# Name; net; batch; quantizers of qgrad and of the peer; floor and goal against (default, best) or (default, best,
+# channels_last); memory floor and goal.
 ROWS = [
     ("LeNet-5 float", "lenet5", 64, "", "float", (2.0, 1.6), (2.4, 1.9), (4, 5)),
     ("LeNet-5 TWN", "lenet5", 64, "--weight twn", "twn", (2.3, 1.8), (2.7, 2.1), (4, 5)),
@@ -57,6 +57,7 @@ ROWS = [
     ("ResNet-20 DoReFa W1A2", "resnet20", 128,
      "--weight dorefa:bits=1 --input dorefa:bits=2 --first-last float", "dorefa",
      (None, 1.7), (None, 2.1), (2.5, 3)),
+    ("ResNet-18 float", "resnet18", 64, "", "float", (1.3, None, 1.3), (1.6, None, 1.6), (2, 2)),
     ("VGG-7 float", "vgg7", 64, "", "float", (1.3, 1.0), (1.5, 1.15), (2, 2.5)),
     ("VGG-7 TWN", "vgg7", 64, "--weight twn", "twn", (1.3, 1.0), (1.5, 1.15), (2, 2.5)),
 ]
@@ -317,7 +318,8 @@ def mode_lines(name, batch, ours, theirs, floor, goal):
             lines.append(line + f"not measured: {failure(results)} | | | |")
             continue
         x = rate(ours) / rate(results)
-        bar = verdict(x, floor[0], goal[0]) if mode == "default" else ""
+        at = {"default": 0, "channels_last": 2}.get(mode, len(floor))
+        bar = verdict(x, floor[at], goal[at]) if at < len(floor) else ""
         lines.append(line + f"{rate(results):.0f} | {x:.2f} | {bar} | {memory(results):.0f} |")
     return lines
 

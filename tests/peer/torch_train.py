@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Throughput of PyTorch on the nets of qgrad's benchmarks: the bar that tests/bench.py measures.
 
-    torch_train.py --net lenet5|vgg7|resnet20 [--quant float|twn|ttq|dorefa|int8] [--batch N]
+    torch_train.py --net lenet5|vgg7|resnet20|resnet18|mobilenet [--quant float|twn|ttq|dorefa|int8] [--batch N]
                    [--channels-last] [--compile] [--forward] [--threads N] [--seconds S] [--data-dir DIR]
                    [--json | --serve]
 
@@ -121,7 +121,7 @@ class QuantConv(nn.Conv2d):
         self.quant = Weight(quant, ends)
 
     def forward(self, x):
-        return F.conv2d(x, self.quant(self.weight), None, self.stride, self.padding)
+        return F.conv2d(x, self.quant(self.weight), None, self.stride, self.padding, groups=self.groups)
 
 
 class QuantLinear(nn.Linear):
@@ -177,7 +177,9 @@ def vgg7(p):
 
 
 class Block(nn.Module):
-    def __init__(self, p, before, channels, stride):
+    """Two convolutions; where the channels change, the shortcut is every second pixel or, projected, a convolution."""
+
+    def __init__(self, p, before, channels, stride, projected=False):
         super().__init__()
         self.conv1 = p.conv(before, channels, 3, stride=stride, padding=1)
         self.norm1 = nn.BatchNorm2d(channels)
@@ -186,21 +188,48 @@ class Block(nn.Module):
         self.norm2 = nn.BatchNorm2d(channels)
         self.act2 = p.act()
         self.pad = (channels - before) // 2
+        self.shortcut = None
+        if self.pad and projected:
+            self.shortcut = nn.Sequential(p.conv(before, channels, 1, stride=stride), nn.BatchNorm2d(channels))
 
     def forward(self, x):
         y = self.norm2(self.conv2(self.act1(self.norm1(self.conv1(x)))))
-        if self.pad:
+        if self.shortcut is not None:
+            x = self.shortcut(x)
+        elif self.pad:
             x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.pad, self.pad))
         return self.act2(y + x)
 
 
-def resnet20(p):
-    layers, before = [p.conv(3, 16, 3, padding=1, ends=True), nn.BatchNorm2d(16), p.act()], 16
-    for channels in (16, 32, 64):
-        for _ in range(3):
-            layers.append(Block(p, before, channels, 2 if channels != before else 1))
+def residual(p, stages, blocks, projected):
+    before = stages[0]
+    layers = [p.conv(3, before, 3, padding=1, ends=True), nn.BatchNorm2d(before), p.act()]
+    for channels in stages:
+        for _ in range(blocks):
+            layers.append(Block(p, before, channels, 2 if channels != before else 1, projected))
             before = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), p.linear(64, 10, ends=True))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), p.linear(before, 10, ends=True))
+
+
+def resnet20(p):
+    return residual(p, (16, 32, 64), 3, False)
+
+
+def resnet18(p):
+    return residual(p, (64, 128, 256, 512), 2, True)
+
+
+def mobilenet(p):
+    """Depthwise 3x3 and pointwise 1x1 convolutions in turn; the size halves where the channels double, but once."""
+    layers, before = [p.conv(3, 32, 3, padding=1, ends=True), nn.BatchNorm2d(32), p.act()], 32
+    for channels, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)):
+        layers += [p.conv(before, before, 3, stride=stride, padding=1, groups=before), nn.BatchNorm2d(before), p.act(),
+                   p.conv(before, channels, 1), nn.BatchNorm2d(channels), p.act()]
+        before = channels
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), p.linear(before, 10, ends=True))
+
+
+NETS = {"lenet5": lenet5, "vgg7": vgg7, "resnet20": resnet20, "resnet18": resnet18, "mobilenet": mobilenet}
 
 
 def fake_quantize(net):
@@ -213,6 +242,7 @@ def fake_quantize(net):
     for name, module in net.named_children():
         if isinstance(module, Block):
             groups += [[f"{name}.conv1", f"{name}.norm1", f"{name}.act1"], [f"{name}.conv2", f"{name}.norm2"]]
+            groups += [[f"{name}.shortcut.0", f"{name}.shortcut.1"]] if module.shortcut is not None else []
     net = quantization.fuse_modules_qat(net, groups)
     net.qconfig = quantization.get_default_qat_qconfig("fbgemm")
     return quantization.prepare_qat(net)
@@ -236,7 +266,7 @@ def noise(shape, batch):
 
 def options():
     ap = argparse.ArgumentParser(description="throughput of PyTorch on qgrad's nets")
-    ap.add_argument("--net", required=True, choices=("lenet5", "vgg7", "resnet20"))
+    ap.add_argument("--net", required=True, choices=tuple(NETS))
     ap.add_argument("--quant", default="float", choices=("float", "twn", "ttq", "dorefa", "int8"))
     ap.add_argument("--batch", type=int, default=64)
     ap.add_argument("--channels-last", action="store_true")
@@ -251,7 +281,7 @@ def options():
 
 
 def build(o):
-    net = {"lenet5": lenet5, "vgg7": vgg7, "resnet20": resnet20}[o.net](Parts(o.quant)).train()
+    net = NETS[o.net](Parts(o.quant)).train()
     if o.quant == "int8":
         net = fake_quantize(net)
     if o.channels_last:
