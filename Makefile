@@ -47,7 +47,7 @@ ISA_avx2     := -mavx2 -mfma
 ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
-ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/models optim datasets
+ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/models optim datasets train
 KERNELS := $(wildcard core/kernels/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard $(foreach room,$(ROOMS),$(room)/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
@@ -80,9 +80,9 @@ $(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
 $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# The commit that a run records.  cli/run/report.o is compiled again when it changes.  The commit is `unknown` if this
+# The commit that a run records.  train/result.o is compiled again when it changes.  The commit is `unknown` if this
 # tree is not a git repository.
-SOURCES := core quant optim layers datasets cli qgrad.h Makefile
+SOURCES := core quant optim layers datasets train cli qgrad.h Makefile
 $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@{ git ls-files --error-unmatch qgrad.h >/dev/null 2>&1 && \
@@ -90,8 +90,8 @@ $(BUILD)/commit: FORCE
 	       "$$(test -z "$$(git status --porcelain -- $(SOURCES))" || echo -dirty)" || echo unknown; } > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 FORCE:
-$(BUILD)/cli/run/report.o: $(BUILD)/commit
-$(BUILD)/cli/run/report.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
+$(BUILD)/train/result.o: $(BUILD)/commit
+$(BUILD)/train/result.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
 # Contraction rounds a*b+c once.  The multiply-add loops of core's kernels and of bench peak need it to use the FMA
 # units; anywhere else it would change the last bit of a quantizer.

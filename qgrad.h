@@ -11,6 +11,7 @@
 /* Included before extern "C": in C++ some of these headers declare overloads, which cannot have C linkage. */
 #include <float.h>
 #include <math.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,6 +63,7 @@ extern "C" {
 #include "optim/schedule.h"
 #include "datasets/preprocess.h"
 #include "datasets/loader.h"
+#include "train/fit.h"
 
 #ifdef __cplusplus
 }

@@ -4,25 +4,29 @@
 #include <string.h>
 
 #include "cli/print.h"
-#include "cli/run/init.h"
-#include "cli/run/measure.h"
 #include "cli/run/report.h"
+#include "cli/run/run_spec.h"
 #include "core/kernels/parallel.h"
+#include "train/init.h"
+#include "train/measure.h"
 
 typedef struct evaluation {
     config     *asked;
     config      config;
     recipe      recipe;
-    run         run;
+    run_spec    spec;
+    qg__run     run;
+    qg_net     *net;
+    qg_optim   *optim;          /* whose moments are in the checkpoint */
     qg_loader  *train;          /* training images of the run, for the statistics of the normalisation; or NULL */
     qg_loader  *test;
     config      other_config;   /* with another quantizer for the weights, --weight */
     qg_net     *other;          /* NULL: the run's own */
-    init_report init;
-    measured    found;
+    qg__init_report init;
+    qg__measured    found;
 } evaluation;
 
-static run_file weights_file(const evaluation *e) { return e->asked->best ? RUN_BEST : RUN_LAST; }
+static qg__run_file weights_file(const evaluation *e) { return e->asked->best ? QG__RUN_BEST : QG__RUN_LAST; }
 
 /* The run's configuration with the weights' scheme of --weight. */
 static qg_status exchange(evaluation *e)
@@ -37,8 +41,8 @@ static qg_status configure(evaluation *e, bool *usage)
     const char *dir = e->asked->run;
     *usage          = !dir;
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
-    qg_status status = run_paths_of(dir, &e->run.paths);
-    if (!status) status = config_of_run(e->run.paths.file[RUN_CONFIG], &e->config);
+    qg_status status = qg__run_paths_of(dir, &e->run.paths);
+    if (!status) status = config_of_run(e->run.paths.file[QG__RUN_CONFIG], &e->config);
     if (status) return status;
     e->recipe = e->config.recipe;
     if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
@@ -98,7 +102,7 @@ static qg_status load_other(evaluation *e)
 {
     const char *path = e->run.paths.file[weights_file(e)];
     e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    return e->other ? init_weights(e->other, path, e->run.net, &e->init) : QG_EARG;
+    return e->other ? qg__init_weights(e->other, path, e->net, &e->init) : QG_EARG;
 }
 
 /* The arrays do not fit a net for the test images: because these are of another size than the run's, or
@@ -109,7 +113,7 @@ static qg_status explain_misfit(const evaluation *e)
     const int      of = qg_loader_classes(e->test);
     qg_shape       was;
     int            classes;
-    if (run_noted_size(&e->run, weights_file(e), &was, &classes) || !classes ||
+    if (qg__run_noted_size(&e->run, weights_file(e), &was, &classes) || !classes ||
         (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
         return QG_ESHAPE;
     return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d",
@@ -123,20 +127,25 @@ static qg_status load(evaluation *e)
     qg_status status = open_images(e);
     if (!status) status = check_names(e, e->test, e->recipe.data_dir);
     if (status) return status;
-    e->run.net = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    status     = run_compose(&e->run, &e->config);
-    if (!status) status = run_load_weights(&e->run, weights_file(e));
+    e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
+    if (!e->optim) return QG_EMEM;
+    status = run_spec_begin(&e->spec, &e->config);
+    e->spec.fit.optim = e->optim;
+    e->spec.fit.test  = e->test;
+    if (!status) status = qg__run_compose(&e->run, e->net, &e->spec.fit);
+    if (!status) status = qg__run_load_weights(&e->run, weights_file(e));
     if (status == QG_ESHAPE) status = explain_misfit(e);
     return status || !config_text(e->asked, "weight") ? status : load_other(e);
 }
 
 static void print(const evaluation *e)
 {
-    const char  *file = run_file_name(weights_file(e)), *trained = config_text(&e->config, "weight");
+    const char  *file = qg__run_file_name(weights_file(e)), *trained = config_text(&e->config, "weight");
     const char  *weight = e->other ? config_text(&e->other_config, "weight") : trained;
-    const double margin = report_error(e->found.accuracy, e->found.images);
+    const double margin = qg__proportion_error(e->found.accuracy, e->found.images);
     char         digest[17];
-    report_digest(e->run.net, digest);
+    qg__digest(e->net, digest);
     if (!e->asked->json) {
         print_safe(stdout, "run            %s/%s\n", e->run.paths.dir, file);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
@@ -148,19 +157,19 @@ static void print(const evaluation *e)
         printf("digest         %s\n", digest);
         return;
     }
-    json j = json_begin(stdout);
-    json_text(&j, "run", e->run.paths.dir);
-    json_text(&j, "file", file);
-    json_text(&j, "model", config_text(&e->config, "model"));
-    json_text(&j, "weight", weight);
-    json_text(&j, "data", e->recipe.data.name);
-    json_integer(&j, "images", e->found.images);
-    json_real(&j, "test_accuracy", e->found.accuracy);
-    json_real(&j, "test_accuracy_stderr", margin);
-    json_real(&j, "test_loss", e->found.loss);
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "run", e->run.paths.dir);
+    qg__json_text(&j, "file", file);
+    qg__json_text(&j, "model", config_text(&e->config, "model"));
+    qg__json_text(&j, "weight", weight);
+    qg__json_text(&j, "data", e->recipe.data.name);
+    qg__json_integer(&j, "images", e->found.images);
+    qg__json_real(&j, "test_accuracy", e->found.accuracy);
+    qg__json_real(&j, "test_accuracy_stderr", margin);
+    qg__json_real(&j, "test_loss", e->found.loss);
     report_machine(&j);
-    json_text(&j, "digest", digest);
-    json_end(&j);
+    qg__json_text(&j, "digest", digest);
+    qg__json_end(&j);
 }
 
 static int evaluate(evaluation *e)
@@ -171,8 +180,8 @@ static int evaluate(evaluation *e)
     bool stopped;
     status = load(e);
     if (!status)
-        status = measure(&e->recipe, e->other ? e->other : e->run.net, e->run.tape, e->run.record.steps, e->test, NULL,
-                         &e->found, &stopped);
+        status = qg__measure(&e->spec.fit, e->other ? e->other : e->net, e->run.tape, e->run.record.steps, &e->found,
+                             &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);
     return EXIT_DONE;
@@ -183,7 +192,10 @@ int eval_main(const char *program, const char *operand, config *asked)
     (void)program, (void)operand;
     evaluation e      = { .asked = asked, .run = { .lock = QG_BY_PATH } };
     const int  status = evaluate(&e);
-    run_end(&e.run);
+    qg__run_end(&e.run);
+    run_spec_end(&e.spec);
+    qg_optim_free(e.optim);
+    qg_net_free(e.net);
     qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);

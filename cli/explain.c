@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/config/config.h"
-#include "cli/json.h"
+#include "core/io/json_write.h"
 #include "cli/config/schemes.h"
 #include "cli/print.h"
 #include "quant/scheme.h"
@@ -45,27 +45,27 @@ static bool is_repeated(int i, const char *name)
 
 static void print_json(const char *name)
 {
-    json j = json_begin(stdout);
-    json_open(&j, "schemes", '[');
+    qg__json j = qg__json_begin(stdout);
+    qg__json_open(&j, "schemes", '[');
     scheme_text s;
     for (int i = 0; scheme_at(i, &s); i++) {
         if (!is_called(&s, name)) continue;
-        json_open(&j, NULL, '{');
-        json_text(&j, "name", s.name);
-        json_text(&j, "scheme", s.spelling);
-        json_text(&j, "about", s.about);
-        json_text(&j, "quantizes", use_of(&s));
-        json_integer(&j, "bits", (uint64_t)(s.quant.scheme ? s.quant.bits : 32));
-        json_open(&j, "learns", '[');
+        qg__json_open(&j, NULL, '{');
+        qg__json_text(&j, "name", s.name);
+        qg__json_text(&j, "scheme", s.spelling);
+        qg__json_text(&j, "about", s.about);
+        qg__json_text(&j, "quantizes", use_of(&s));
+        qg__json_integer(&j, "bits", (uint64_t)(s.quant.scheme ? s.quant.bits : 32));
+        qg__json_open(&j, "learns", '[');
         for (int k = 0; k < qg_learned_count(s.quant); k++)
             if (!s.quant.scheme->learned[k].tracked)
-                json_text(&j, NULL, s.quant.scheme->learned[k].name);
-        json_close(&j, ']');
-        json_text(&j, "text", text_of(&s));
-        json_close(&j, '}');
+                qg__json_text(&j, NULL, s.quant.scheme->learned[k].name);
+        qg__json_close(&j, ']');
+        qg__json_text(&j, "text", text_of(&s));
+        qg__json_close(&j, '}');
     }
-    json_close(&j, ']');
-    json_end(&j);
+    qg__json_close(&j, ']');
+    qg__json_end(&j);
 }
 
 /* Whether an earlier scheme with this text has the same name. */
@@ -141,7 +141,7 @@ static int refuse(const char *name)
         }
         bool again = false;
         for (int k = 0; k < i && scheme_at(k, &before); k++) again |= !strcmp(before.name, s.name);
-        if (!again) list_append(names, sizeof names, s.name);
+        if (!again) qg__list_append(names, sizeof names, s.name);
     }
     print_safe(stderr, "qgrad explain: unknown scheme '%s'; available: %s\n", name, names);
     return EXIT_USAGE;

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/config/config.h"
-#include "cli/json.h"
 #include "cli/print.h"
-#include "cli/run/learned.h"
-#include "cli/run/run.h"
+#include "cli/run/run_spec.h"
+#include "core/io/json_write.h"
+#include "train/learned.h"
+#include "train/run.h"
 
 enum { INSPECT_LEVELS = 8 };    /* as many values are listed one by one */
 
@@ -47,10 +47,13 @@ typedef struct inspection {
     config    *asked;
     config     config;
     recipe     recipe;
-    run        run;
+    run_spec    spec;
+    qg__run     run;
+    qg_net     *net;
+    qg_optim   *optim;             /* whose moments are in the checkpoint */
 } inspection;
 
-static run_file weights_file(const inspection *e) { return e->asked->best ? RUN_BEST : RUN_LAST; }
+static qg__run_file weights_file(const inspection *e) { return e->asked->best ? QG__RUN_BEST : QG__RUN_LAST; }
 
 /* Checkpoints of older versions do not record it: use the test images or, if their directory is unknown, the published
  * size. */
@@ -71,12 +74,16 @@ static qg_status load(inspection *e)
 {
     qg_shape  image;
     int       classes;
-    qg_status status = run_noted_size(&e->run, weights_file(e), &image, &classes);
+    qg_status status = qg__run_noted_size(&e->run, weights_file(e), &image, &classes);
     if (!status && !classes) status = size_of_images(e, &image, &classes);
     if (status) return status;
-    e->run.net = recipe_net(&e->recipe, image, classes);
-    status     = run_compose(&e->run, &e->config);
-    return status ? status : run_load_weights(&e->run, weights_file(e));
+    e->net   = recipe_net(&e->recipe, image, classes);
+    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
+    if (!e->optim) return QG_EMEM;
+    status = run_spec_begin(&e->spec, &e->config);
+    e->spec.fit.optim = e->optim;
+    if (!status) status = qg__run_compose(&e->run, e->net, &e->spec.fit);
+    return status ? status : qg__run_load_weights(&e->run, weights_file(e));
 }
 
 /* --- measuring ---------------------------------------------------------------------------- */
@@ -205,7 +212,7 @@ static void print_learned(const qg_slot *slot)
     for (int i = 0; i < QG_MAX_LEARNED; i++) {
         const qg_param *p   = slot->param[i];
         if (!p || slot->q.scheme->learned[i].quiet) continue;
-        const learned_values v = learned_values_of(p);
+        const qg__learned_values v = qg__learned_values_of(p);
         const size_t         n = qg_count(p->shape);
         printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name, v.least);
         if (n > 1) printf(" .. %.6g, %zu channels", v.greatest, n);
@@ -260,86 +267,86 @@ static void print_tensor(const tensor *v)
 
 /* --- for programs ------------------------------------------------------------------------- */
 
-static void json_learned(json *j, const qg_slot *slot)
+static void json_learned(qg__json *j, const qg_slot *slot)
 {
-    json_open(j, "learned", '[');
+    qg__json_open(j, "learned", '[');
     for (int i = 0; i < QG_MAX_LEARNED; i++) {
         const qg_param *p = slot->param[i];
         if (!p) continue;
-        json_open(j, NULL, '{');
-        json_text(j, "name", p->name);
-        json_flag(j, "trained", p->group != QG_TRACKED);
-        json_open(j, "value", '[');
-        for (size_t k = 0; k < qg_count(p->shape); k++) json_real(j, NULL, (double)p->value[k]);
-        json_close(j, ']');
-        json_close(j, '}');
+        qg__json_open(j, NULL, '{');
+        qg__json_text(j, "name", p->name);
+        qg__json_flag(j, "trained", p->group != QG_TRACKED);
+        qg__json_open(j, "value", '[');
+        for (size_t k = 0; k < qg_count(p->shape); k++) qg__json_real(j, NULL, (double)p->value[k]);
+        qg__json_close(j, ']');
+        qg__json_close(j, '}');
     }
-    json_close(j, ']');
+    qg__json_close(j, ']');
 }
 
-static void json_scheme(json *j, const qg_slot *slot)
+static void json_scheme(qg__json *j, const qg_slot *slot)
 {
     char text[QG_SPELLING_BYTES];
-    json_text(j, "scheme", qg_scheme_spelling(slot->q.scheme, text, sizeof text));
+    qg__json_text(j, "scheme", qg_scheme_spelling(slot->q.scheme, text, sizeof text));
 }
 
-static void json_quantized(json *j, const tensor *v)
+static void json_quantized(qg__json *j, const tensor *v)
 {
-    json_open(j, "quantized", '{');
+    qg__json_open(j, "quantized", '{');
     json_scheme(j, v->slot);
-    json_integer(j, "bits", (uint64_t)v->slot->q.bits);
-    json_flag(j, "folded", v->folded);
-    json_real(j, "min", (double)v->min);
-    json_real(j, "max", (double)v->max);
-    json_real(j, "zero_share", percent(v->zeros, v->count) / 100);
+    qg__json_integer(j, "bits", (uint64_t)v->slot->q.bits);
+    qg__json_flag(j, "folded", v->folded);
+    qg__json_real(j, "min", (double)v->min);
+    qg__json_real(j, "max", (double)v->max);
+    qg__json_real(j, "zero_share", percent(v->zeros, v->count) / 100);
     if (v->has_codes) {
-        json_integer(j, "scales", (uint64_t)v->scales);
-        json_integer(j, "codes_used", v->codes);
+        qg__json_integer(j, "scales", (uint64_t)v->scales);
+        qg__json_integer(j, "codes_used", v->codes);
     }
-    if (v->levels) json_open(j, "values", '[');
+    if (v->levels) qg__json_open(j, "values", '[');
     for (int k = 0; k < v->levels; k++) {
-        json_open(j, NULL, '{');
-        json_real(j, "code", (double)v->level[k].code);
-        json_real(j, "min", (double)v->level[k].min);
-        json_real(j, "max", (double)v->level[k].max);
-        json_real(j, "share", percent(v->level[k].count, v->count) / 100);
-        json_close(j, '}');
+        qg__json_open(j, NULL, '{');
+        qg__json_real(j, "code", (double)v->level[k].code);
+        qg__json_real(j, "min", (double)v->level[k].min);
+        qg__json_real(j, "max", (double)v->level[k].max);
+        qg__json_real(j, "share", percent(v->level[k].count, v->count) / 100);
+        qg__json_close(j, '}');
     }
-    if (v->levels) json_close(j, ']');
+    if (v->levels) qg__json_close(j, ']');
     json_learned(j, v->slot);
-    json_close(j, '}');
+    qg__json_close(j, '}');
 }
 
-static void json_input(json *j, const qg_slot *input)
+static void json_input(qg__json *j, const qg_slot *input)
 {
-    json_open(j, "input", '{');
+    qg__json_open(j, "input", '{');
     json_scheme(j, input);
     json_learned(j, input);
-    json_close(j, '}');
+    qg__json_close(j, '}');
 }
 
-static void json_quantizer(json *j, const char *name, const qg_slot *input)
+static void json_quantizer(qg__json *j, const char *name, const qg_slot *input)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "layer", name);
-    json_integer(j, "weights", 0);
+    qg__json_open(j, NULL, '{');
+    qg__json_text(j, "layer", name);
+    qg__json_integer(j, "weights", 0);
     json_input(j, input);
-    json_close(j, '}');
+    qg__json_close(j, '}');
 }
 
-static void json_tensor(json *j, const tensor *v)
+static void json_tensor(qg__json *j, const tensor *v)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "layer", v->name);
-    json_integer(j, "weights", v->count);
-    json_open(j, "latent", '{');
-    json_real(j, "min", (double)v->latent_min);
-    json_real(j, "max", (double)v->latent_max);
-    json_close(j, '}');
+    qg__json_open(j, NULL, '{');
+    qg__json_text(j, "layer", v->name);
+    qg__json_integer(j, "weights", v->count);
+    qg__json_open(j, "latent", '{');
+    qg__json_real(j, "min", (double)v->latent_min);
+    qg__json_real(j, "max", (double)v->latent_max);
+    qg__json_close(j, '}');
     if (v->slot->q.scheme) json_quantized(j, v);
-    else json_text(j, "quantized", NULL);
+    else qg__json_text(j, "quantized", NULL);
     if (v->input->q.scheme) json_input(j, v->input);
-    json_close(j, '}');
+    qg__json_close(j, '}');
 }
 
 /* --- the verb ----------------------------------------------------------------------------- */
@@ -347,19 +354,19 @@ static void json_tensor(json *j, const tensor *v)
 static qg_status print_all(inspection *e)
 {
     const bool  as_json = e->asked->json;
-    const char *file    = run_file_name(weights_file(e));
-    json        j       = { 0 };
+    const char *file    = qg__run_file_name(weights_file(e));
+    qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
     if (as_json) {
-        j = json_begin(stdout);
-        json_text(&j, "run", e->run.paths.dir);
-        json_text(&j, "file", file);
-        json_open(&j, "layers", '[');
+        j = qg__json_begin(stdout);
+        qg__json_text(&j, "run", e->run.paths.dir);
+        qg__json_text(&j, "file", file);
+        qg__json_open(&j, "layers", '[');
     } else {
         print_safe(stdout, "%s/%s, %s\n", e->run.paths.dir, file, config_text(&e->config, "model"));
     }
-    for (int i = 0; i < qg_net_layers(e->run.net) && !s; i++) {
-        qg_layer         *l     = qg_net_layer(e->run.net, i);
+    for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
+        qg_layer         *l     = qg_net_layer(e->net, i);
         const qg_product *p     = qg_layer_product(l);
         const qg_slot    *alone = p ? NULL : qg_layer_slot(l, QG_INPUT);
         tensor            v;
@@ -370,8 +377,8 @@ static qg_status print_all(inspection *e)
             as_json ? json_quantizer(&j, l->name, alone) : print_quantizer(l->name, alone);
     }
     if (as_json) {
-        json_close(&j, ']');
-        json_end(&j);
+        qg__json_close(&j, ']');
+        qg__json_end(&j);
     }
     return s;
 }
@@ -386,8 +393,8 @@ static int inspect(inspection *e, const char *dir)
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;
-    qg_status status = run_paths_of(dir, &e->run.paths);
-    if (!status) status = config_of_run(e->run.paths.file[RUN_CONFIG], &e->config);
+    qg_status status = qg__run_paths_of(dir, &e->run.paths);
+    if (!status) status = config_of_run(e->run.paths.file[QG__RUN_CONFIG], &e->config);
     e->recipe          = e->config.recipe;
     if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     if (!status) status = load(e);
@@ -400,7 +407,10 @@ int inspect_main(const char *program, const char *operand, config *asked)
     (void)program;
     inspection e      = { .asked = asked, .run = { .lock = QG_BY_PATH } };
     const int  status = inspect(&e, operand);
-    run_end(&e.run);
+    qg__run_end(&e.run);
+    run_spec_end(&e.spec);
+    qg_optim_free(e.optim);
+    qg_net_free(e.net);
     config_free(&e.config);
     return status;
 }

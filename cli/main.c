@@ -11,6 +11,7 @@
 
 #include "cli/config/options.h"
 #include "cli/print.h"
+#include "core/io/paths.h"
 #include "qgrad.h"
 
 static const verb verbs[] = {
@@ -44,7 +45,7 @@ static void help(FILE *out)
 static int misused(const char *what, const char *culprit)
 {
     char names[256] = "";
-    for (int i = 0; i < N_VERBS; i++) list_append(names, sizeof names, verbs[i].name);
+    for (int i = 0; i < N_VERBS; i++) qg__list_append(names, sizeof names, verbs[i].name);
     print_safe(stderr, "qgrad: %s%s; available: %s; see qgrad --help\n", what, culprit, names);
     return EXIT_USAGE;
 }

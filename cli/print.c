@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "core/io/paths.h"
 #include "core/io/utf8.h"
 
 enum { TEXT_BYTES = 8192 };
@@ -22,4 +23,31 @@ void print_safe(FILE *out, const char *fmt, ...)
         fputs(shown, out);
     }
     while (newlines-- > 0) fputc('\n', out);
+}
+
+/* Nothing in it would be escaped. */
+static bool is_shown(const char *path)
+{
+    char shown[QG__PATH_BYTES];
+    qg_utf8_printable(path, shown, sizeof shown);
+    return !strcmp(path, shown);
+}
+
+void print_path(const char *path, FILE *out)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=,:@%";
+    if (*path && !path[strspn(path, plain)]) {
+        fputs(path, out);
+        return;
+    }
+    /* In '..' every character stands for itself; in $'..' there are escapes. */
+    const bool shows = is_shown(path);
+    fputs(shows ? "'" : "$'", out);
+    for (; *path; path++) {
+        const unsigned char c = (unsigned char)*path;
+        if (shows) fputs(c == '\'' ? "'\\''" : (char[]){ *path, '\0' }, out);
+        else if (c == '\'' || c == '\\') fprintf(out, "\\%c", c);
+        else fprintf(out, c < ' ' || c > '~' ? "\\%03o" : "%c", (unsigned)c);
+    }
+    fputc('\'', out);
 }

@@ -11,4 +11,8 @@
 QG_PRINTF(2, 3)
 void print_safe(FILE *out, const char *fmt, ...);
 
+/* A path as a word for a shell, in quotes if it needs them; as $'..', which bash, ksh and zsh read, if a terminal would act on
+ * its characters. */
+void print_path(const char *path, FILE *out);
+
 #endif

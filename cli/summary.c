@@ -2,97 +2,97 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/json.h"
-#include "cli/run/learned.h"
 #include "cli/config/config.h"
+#include "core/io/json_write.h"
 #include "layers/layer.h"
+#include "train/learned.h"
 
-static void print_scheme(json *j, const char *key, qg_quant q)
+static void print_scheme(qg__json *j, const char *key, qg_quant q)
 {
     char text[QG_SPELLING_BYTES];
-    json_text(j, key, qg_scheme_spelling(q.scheme, text, sizeof text));
+    qg__json_text(j, key, qg_scheme_spelling(q.scheme, text, sizeof text));
 }
 
-static void print_learned(json *j, const qg_param *p, const qg_learned *entry)
+static void print_learned(qg__json *j, const qg_param *p, const qg_learned *entry)
 {
-    const learned_values s = learned_values_of(p);
-    json_open(j, NULL, '{');
-    json_text(j, "name", p->name);
-    json_flag(j, "trained", !entry->tracked);
-    json_integer(j, "numbers", qg_count(p->shape));
-    json_real(j, "least", s.least);
-    json_real(j, "mean", s.mean);
-    json_real(j, "greatest", s.greatest);
-    json_close(j, '}');
+    const qg__learned_values s = qg__learned_values_of(p);
+    qg__json_open(j, NULL, '{');
+    qg__json_text(j, "name", p->name);
+    qg__json_flag(j, "trained", !entry->tracked);
+    qg__json_integer(j, "numbers", qg_count(p->shape));
+    qg__json_real(j, "least", s.least);
+    qg__json_real(j, "mean", s.mean);
+    qg__json_real(j, "greatest", s.greatest);
+    qg__json_close(j, '}');
 }
 
-static void print_quantizer(json *j, qg_role role, const qg_slot *slot)
+static void print_quantizer(qg__json *j, qg_role role, const qg_slot *slot)
 {
     const qg_quant q = slot->q;
-    json_open(j, NULL, '{');
-    json_text(j, "operand", qg_role_name(role));
+    qg__json_open(j, NULL, '{');
+    qg__json_text(j, "operand", qg_role_name(role));
     print_scheme(j, "scheme", q);
-    json_integer(j, "bits", (uint64_t)q.bits);
-    json_flag(j, "per_channel", q.per_channel);
-    json_integer(j, "after", q.after);
-    json_open(j, "learned", '[');
+    qg__json_integer(j, "bits", (uint64_t)q.bits);
+    qg__json_flag(j, "per_channel", q.per_channel);
+    qg__json_integer(j, "after", q.after);
+    qg__json_open(j, "learned", '[');
     for (int i = 0; i < qg_learned_count(q); i++)
         if (!q.scheme->learned[i].quiet) print_learned(j, slot->param[i], &q.scheme->learned[i]);
-    json_close(j, ']');
-    json_close(j, '}');
+    qg__json_close(j, ']');
+    qg__json_close(j, '}');
 }
 
-static void print_layer(json *j, qg_layer *l)
+static void print_layer(qg__json *j, qg_layer *l)
 {
     const qg_product *p       = qg_layer_product(l);
     char              does[64] = "";
     if (l->type->describe) l->type->describe(l, does, sizeof does);
-    json_open(j, NULL, '{');
-    json_text(j, "name", l->name);
-    json_text(j, "type", l->type->name);
-    json_text(j, "does", does);
-    json_open(j, "output", '[');
-    json_integer(j, NULL, (uint64_t)l->out.h);
-    json_integer(j, NULL, (uint64_t)l->out.w);
-    json_integer(j, NULL, (uint64_t)l->out.c);
-    json_close(j, ']');
+    qg__json_open(j, NULL, '{');
+    qg__json_text(j, "name", l->name);
+    qg__json_text(j, "type", l->type->name);
+    qg__json_text(j, "does", does);
+    qg__json_open(j, "output", '[');
+    qg__json_integer(j, NULL, (uint64_t)l->out.h);
+    qg__json_integer(j, NULL, (uint64_t)l->out.w);
+    qg__json_integer(j, NULL, (uint64_t)l->out.c);
+    qg__json_close(j, ']');
     if (p) {
         print_scheme(j, "weight", p->weight_slot.q);
         print_scheme(j, "input", p->input_slot.q);
         print_scheme(j, "gradient", p->gradient_slot.q);
-        json_integer(j, "weights", qg_count(p->weight->shape));
-        json_integer(j, "macs", l->macs);
-        json_integer(j, "float_bytes", qg_count(p->weight->shape) * sizeof(float));
-        json_integer(j, "packed_bytes", qg_product_packed_bytes(p));
+        qg__json_integer(j, "weights", qg_count(p->weight->shape));
+        qg__json_integer(j, "macs", l->macs);
+        qg__json_integer(j, "float_bytes", qg_count(p->weight->shape) * sizeof(float));
+        qg__json_integer(j, "packed_bytes", qg_product_packed_bytes(p));
     }
-    json_open(j, "quantizers", '[');
+    qg__json_open(j, "quantizers", '[');
     for (int i = 0; i < 3; i++) {
         const qg_slot *slot = qg_layer_slot(l, qg_roles[i]);
         if (slot && slot->q.scheme) print_quantizer(j, qg_roles[i], slot);
     }
-    json_close(j, ']');
-    json_close(j, '}');
+    qg__json_close(j, ']');
+    qg__json_close(j, '}');
 }
 
 static void print_json(const config *c, const qg_net *net)
 {
     uint64_t macs = 0;
-    json     j    = json_begin(stdout);
-    json_text(&j, "model", config_text(c, "model"));
-    json_text(&j, "weight", config_text(c, "weight"));
-    json_text(&j, "input", config_text(c, "input"));
-    json_text(&j, "gradient", config_text(c, "gradient"));
-    json_open(&j, "layers", '[');
+    qg__json     j    = qg__json_begin(stdout);
+    qg__json_text(&j, "model", config_text(c, "model"));
+    qg__json_text(&j, "weight", config_text(c, "weight"));
+    qg__json_text(&j, "input", config_text(c, "input"));
+    qg__json_text(&j, "gradient", config_text(c, "gradient"));
+    qg__json_open(&j, "layers", '[');
     for (int i = 0; i < qg_net_layers(net); i++) {
         print_layer(&j, qg_net_layer(net, i));
         macs += qg_net_layer(net, i)->macs;
     }
-    json_close(&j, ']');
-    json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
-    json_integer(&j, "macs", macs);
-    json_integer(&j, "float_bytes", qg_net_float_bytes(net));
-    json_integer(&j, "packed_bytes", qg_net_packed_bytes(net));
-    json_end(&j);
+    qg__json_close(&j, ']');
+    qg__json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
+    qg__json_integer(&j, "macs", macs);
+    qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
+    qg__json_integer(&j, "packed_bytes", qg_net_packed_bytes(net));
+    qg__json_end(&j);
 }
 
 /* --image, else those of the data set that is asked for, else what the model's paper trains on.  A net as text has no

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/arena.h"
+#include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "core/profile.h"
 #include "core/rng.h"
@@ -57,13 +57,6 @@ struct qg_tape {
 
 /* --- profile ------------------------------------------------------------------------------ */
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static qg_profile_row *row_of(qg_profile *p, const char *op)
 {
     for (int i = 0; i < p->rows; i++)
@@ -78,7 +71,7 @@ static qg_profile_row *row_of(qg_profile *p, const char *op)
 static void watch_forward(stopwatch *w, const char *op)
 {
     if (!w->profile) return;
-    const double now = seconds();
+    const double now = qg__now();
     if (w->running) {
         w->running->forward += now - w->since;
         w->running->forward_flops += w->timed ? w->timed->flops : 0;
@@ -96,11 +89,11 @@ static void watch_record(stopwatch *w, const qg_var *y)
 
 static void watch_backward(stopwatch *w, qg_tape *t, qg_var *y)
 {
-    const double start = w->profile ? seconds() : 0;
+    const double start = w->profile ? qg__now() : 0;
     y->op->backward(t, y);
     qg_profile_row *row = w->profile ? row_of(w->profile, y->op->name) : NULL;
     if (!row) return;
-    row->backward += seconds() - start;
+    row->backward += qg__now() - start;
     for (int i = 0; i < 2; i++)         /* each gradient of a product costs as much as the product */
         if (y->in[i] && y->in[i]->grad) row->backward_flops += y->flops;
 }

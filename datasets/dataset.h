@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "core/io/paths.h"
 #include "datasets/loader.h"
 
 /* A whole set in memory.  The arrays come from malloc. */
@@ -27,8 +28,10 @@ bool qg__dataset_classes(int classes);
 bool qg__dataset_allocate(qg__dataset *set);
 void qg__dataset_free(qg__dataset *set);
 
+/* How a loader was made, without .normalise_as. */
+qg_loader_spec qg__loader_spec(const qg_loader *l);
+
 /* dir/name, or NULL, QG_EARG, if dir is NULL or empty or the path is too long. */
-enum { QG__PATH_BYTES = 4096 };
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES]);
 
 #endif

@@ -353,6 +353,8 @@ const char *qg_loader_class_names(const qg_loader *l) { return l ? l->set.class_
 
 uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
 
+qg_loader_spec qg__loader_spec(const qg_loader *l) { return l->spec; }
+
 uint64_t qg_loader_digest(const qg_loader *l)
 {
     return l ? l->digest : 0;

@@ -326,6 +326,8 @@ void qg_optim_set_lr(qg_optim *o, float lr)
     if (o) o->lr = lr;
 }
 
+float qg_optim_lr(const qg_optim *o) { return o ? o->lr : 0; }
+
 void qg_optim_set_clip_norm(qg_optim *o, float norm)
 {
     if (o) o->most = norm;

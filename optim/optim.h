@@ -80,6 +80,7 @@ typedef struct qg_group_spec {
  * only moves where a clip or a projection moves it. */
 void      qg_optim_set_group(qg_optim *o, qg_group g, qg_group_spec spec);
 void      qg_optim_set_lr(qg_optim *o, float lr);
+float     qg_optim_lr(const qg_optim *o);               /* of the next step; 0 if o is NULL */
 
 /* Clips gradients by their norm: if the length of the vector of all gradients, without those of frozen parameters,
  * is greater than norm, every gradient is multiplied by norm / length before decay and moments.  0: off, as at first.

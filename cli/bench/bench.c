@@ -6,18 +6,20 @@
 
 #include "cli/bench/peak.h"
 #include "cli/print.h"
-#include "cli/run/progress.h"
 #include "cli/run/report.h"
+#include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "core/profile.h"
 #include "core/rng.h"
+#include "train/measure.h"
 
 typedef struct bench {
     config    *asked;
     config     config;
     bool       forward;         /* bench eval: QG_EVAL, no loss, no backward, no update */
     recipe     recipe;
+    qg_fit_spec spec;
     qg_loader *data;
     qg_net    *net;
     qg_optim  *optim;           /* NULL: bench eval */
@@ -80,6 +82,7 @@ static qg_loader *open_data(const bench *b)
 static qg_status build(bench *b)
 {
     qg_set_threads(b->recipe.threads);
+    b->spec = recipe_fit(&b->recipe);
     b->data = open_data(b);
     b->net  = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data)) : NULL;
     if (b->net && !b->forward) b->optim = recipe_optim(&b->recipe, qg_net_params(b->net));
@@ -107,17 +110,17 @@ static qg_status step(bench *b)
     qg_batch batch;
     qg_tape_begin(b->tape, b->forward ? QG_EVAL : QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE),
                   b->taken++);
-    const double from = now_seconds();
+    const double from = qg__now();
     next(b, &batch);
-    b->batch += now_seconds() - from;
+    b->batch += qg__now() - from;
     qg_var *scores = qg_net_forward(b->net, b->tape, batch.x);
     if (b->forward) return scores ? QG_OK : qg_tape_status(b->tape);
-    qg_var   *loss   = recipe_loss(&b->recipe, b->tape, scores, batch.y);
+    qg_var   *loss   = qg__loss(&b->spec, b->tape, scores, &batch);
     qg_status status = qg_backward(b->tape, loss);
     if (status) return status;
-    const double done = now_seconds();
+    const double done = qg__now();
     status            = qg_optim_step(b->optim);
-    b->update += now_seconds() - done;
+    b->update += qg__now() - done;
     return status;
 }
 
@@ -150,9 +153,9 @@ static qg_status count_flops(bench *b)
 static qg_status warm_up(bench *b)
 {
     qg_status    status = QG_OK;
-    const double began  = now_seconds();
+    const double began  = qg__now();
     for (int i = 1; i < WARM_UP && !status; i++)
-        if (i < LEAST_WARM_UP || now_seconds() - began < WARM_UP_SECONDS) status = step(b);
+        if (i < LEAST_WARM_UP || qg__now() - began < WARM_UP_SECONDS) status = step(b);
     if (!status) status = count_flops(b);
     b->batch  = 0;
     b->update = 0;
@@ -192,10 +195,10 @@ static qg_status measure(bench *b)
     if (profile) start_profile(b, &b->profile);
     const double limit = b->asked->seconds;
     while ((b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS) {
-        const double from = now_seconds();
+        const double from = qg__now();
         status            = step(b);
         if (status) return status;
-        const double took   = now_seconds() - from;
+        const double took   = qg__now() - from;
         b->ms[b->steps]     = (float)(1e3 * took);
         b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(BURST_SHARE * took);
         b->seconds += took;
@@ -227,21 +230,21 @@ static void print_profile(const bench *b, FILE *out)
     }
 }
 
-static void print_profile_json(const bench *b, json *j)
+static void print_profile_json(const bench *b, qg__json *j)
 {
-    json_open(j, "profile", '[');
+    qg__json_open(j, "profile", '[');
     for (int i = 0; i < b->profile.rows; i++) {
         const qg_profile_row *r = &b->profile.row[i];
-        json_open(j, NULL, '{');
-        json_text(j, "op", r->op);
-        json_real(j, "calls_per_step", (double)r->calls / b->steps);
-        json_real(j, "forward_ms", 1e3 * r->forward / b->steps);
-        json_real(j, "backward_ms", 1e3 * r->backward / b->steps);
-        json_real(j, "forward_gflops", per_second(r->forward_flops, r->forward));
-        json_real(j, "backward_gflops", per_second(r->backward_flops, r->backward));
-        json_close(j, '}');
+        qg__json_open(j, NULL, '{');
+        qg__json_text(j, "op", r->op);
+        qg__json_real(j, "calls_per_step", (double)r->calls / b->steps);
+        qg__json_real(j, "forward_ms", 1e3 * r->forward / b->steps);
+        qg__json_real(j, "backward_ms", 1e3 * r->backward / b->steps);
+        qg__json_real(j, "forward_gflops", per_second(r->forward_flops, r->forward));
+        qg__json_real(j, "backward_gflops", per_second(r->backward_flops, r->backward));
+        qg__json_close(j, '}');
     }
-    json_close(j, ']');
+    qg__json_close(j, ']');
 }
 
 static double images_per_second(const bench *b) { return 1e3 * b->recipe.batch / b->median; }
@@ -259,7 +262,7 @@ static void print_text(const bench *b, bool profile)
     printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s", rate, b->median,
            b->steps, (double)b->ms[0], 1e-9 * rate * b->flops);
     if (b->median_peak > 0) printf(" of %.1f available meanwhile", b->median_peak);
-    printf(", %.1f MiB at most\n", (double)peak_rss_bytes() / (1 << 20));
+    printf(", %.1f MiB at most\n", (double)qg__peak_rss_bytes() / (1 << 20));
     if (profile) print_profile(b, stdout);
 }
 
@@ -267,29 +270,29 @@ static void print_json(const bench *b, bool profile)
 {
     const double   rate  = images_per_second(b);
     const qg_shape image = qg_loader_shape(b->data);
-    json j = json_begin(stdout);
-    json_text(&j, "bench", b->forward ? "eval" : "train");
-    json_text(&j, "model", config_text(&b->config, "model"));
-    json_text(&j, "data", b->recipe.data.name);
-    json_open(&j, "image", '[');
-    json_integer(&j, NULL, (uint64_t)image.h);
-    json_integer(&j, NULL, (uint64_t)image.w);
-    json_integer(&j, NULL, (uint64_t)image.c);
-    json_close(&j, ']');
-    json_text(&j, "weight", config_text(&b->config, "weight"));
-    json_text(&j, "input", config_text(&b->config, "input"));
-    json_text(&j, "gradient", config_text(&b->config, "gradient"));
-    json_integer(&j, "batch", (uint64_t)b->recipe.batch);
-    json_real(&j, "images_per_second", rate);
-    json_real(&j, "ms_per_step", b->median);
-    json_integer(&j, "steps", (uint64_t)b->steps);
-    json_real(&j, "seconds", b->seconds);
-    json_real(&j, "flops_per_image", b->flops);
-    json_real(&j, "gflops", 1e-9 * rate * b->flops);
-    if (b->median_peak > 0) json_real(&j, "gflops_meanwhile", b->median_peak);
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "bench", b->forward ? "eval" : "train");
+    qg__json_text(&j, "model", config_text(&b->config, "model"));
+    qg__json_text(&j, "data", b->recipe.data.name);
+    qg__json_open(&j, "image", '[');
+    qg__json_integer(&j, NULL, (uint64_t)image.h);
+    qg__json_integer(&j, NULL, (uint64_t)image.w);
+    qg__json_integer(&j, NULL, (uint64_t)image.c);
+    qg__json_close(&j, ']');
+    qg__json_text(&j, "weight", config_text(&b->config, "weight"));
+    qg__json_text(&j, "input", config_text(&b->config, "input"));
+    qg__json_text(&j, "gradient", config_text(&b->config, "gradient"));
+    qg__json_integer(&j, "batch", (uint64_t)b->recipe.batch);
+    qg__json_real(&j, "images_per_second", rate);
+    qg__json_real(&j, "ms_per_step", b->median);
+    qg__json_integer(&j, "steps", (uint64_t)b->steps);
+    qg__json_real(&j, "seconds", b->seconds);
+    qg__json_real(&j, "flops_per_image", b->flops);
+    qg__json_real(&j, "gflops", 1e-9 * rate * b->flops);
+    if (b->median_peak > 0) qg__json_real(&j, "gflops_meanwhile", b->median_peak);
     report_machine(&j);
     if (profile) print_profile_json(b, &j);
-    json_end(&j);
+    qg__json_end(&j);
 }
 
 static void print_bench(const bench *b)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "cli/bench/peak.h"
-#include "cli/run/progress.h"
 #include "cli/run/report.h"
+#include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "cli/bench/peak_kernel.h"
@@ -52,10 +52,10 @@ static double fastest(peak *p, qg_piece work, double seconds)
 {
     double best = 0;
     int    n    = 0;
-    for (double began = now_seconds(), now = began; now - began < seconds || n < LEAST_ROUNDS; n++) {
+    for (double began = qg__now(), now = began; now - began < seconds || n < LEAST_ROUNDS; n++) {
         const double from = now;
         qg_parallel(p->pieces, work, p);
-        now = now_seconds();
+        now = qg__now();
         if (n == 0 || now - from < best) best = now - from;
     }
     return best;
@@ -91,9 +91,9 @@ double bench_burst(double seconds)
     }
     p.turns            = turns;
     p.pieces           = qg_threads();
-    const double began = now_seconds();
+    const double began = qg__now();
     double       took  = 0, flops = 0;
-    for (; took < seconds; took = now_seconds() - began) {
+    for (; took < seconds; took = qg__now() - began) {
         qg_parallel(p.pieces, multiply_add, &p);
         flops += 2.0 * (double)p.turns * QG_PEAK_CHAINS * p.kernels->lanes * p.pieces;
     }
@@ -119,21 +119,21 @@ static void print(const config *asked, const peak_row *row, int counts)
             printf("%7d %20.1f %18.1f\n", row[i].threads, row[i].gflops, row[i].gbytes);
         return;
     }
-    json j = json_begin(stdout);
-    json_text(&j, "bench", "peak");
-    json_real(&j, "gflops", row[counts - 1].gflops);
-    json_real(&j, "gbytes_per_second", row[counts - 1].gbytes);
-    json_open(&j, "peak", '[');
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "bench", "peak");
+    qg__json_real(&j, "gflops", row[counts - 1].gflops);
+    qg__json_real(&j, "gbytes_per_second", row[counts - 1].gbytes);
+    qg__json_open(&j, "peak", '[');
     for (int i = 0; i < counts; i++) {
-        json_open(&j, NULL, '{');
-        json_integer(&j, "threads", (uint64_t)row[i].threads);
-        json_real(&j, "gflops", row[i].gflops);
-        json_real(&j, "gbytes_per_second", row[i].gbytes);
-        json_close(&j, '}');
+        qg__json_open(&j, NULL, '{');
+        qg__json_integer(&j, "threads", (uint64_t)row[i].threads);
+        qg__json_real(&j, "gflops", row[i].gflops);
+        qg__json_real(&j, "gbytes_per_second", row[i].gbytes);
+        qg__json_close(&j, '}');
     }
-    json_close(&j, ']');
+    qg__json_close(&j, ']');
     report_machine(&j);
-    json_end(&j);
+    qg__json_end(&j);
 }
 
 int bench_peak(const config *asked)

@@ -9,7 +9,7 @@
 
 #include "cli/config/options.h"
 #include "cli/config/recipe.h"
-#include "cli/paths.h"
+#include "core/io/paths.h"
 
 #define RECIPES "examples/recipes"          /* relative to the working directory */
 
@@ -91,6 +91,6 @@ qg_status   config_of_run(const char *path, config *c);
 /* The path of the file that --config or --recipe names; empty if neither is given.  Fails with QG_EARG if both are
  * given, or if the recipe does not exist; the message lists the available recipes. */
 QG_MUST_CHECK
-qg_status   config_path(const config *asked, char path[PATH_BYTES]);
+qg_status   config_path(const config *asked, char path[QG__PATH_BYTES]);
 
 #endif

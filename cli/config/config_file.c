@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/config/config.h"
-#include "cli/paths.h"
+#include "core/io/paths.h"
 #include "core/io/file.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
@@ -114,7 +114,7 @@ static qg_status read_line(config *c, reader *r, bool seen[OPTIONS])
     if (!o || !(o->use & SAVED)) {
         char names[1024] = "";
         for (int i = 0; i < OPTIONS; i++)
-            if (options[i].use & SAVED) list_append(names, sizeof names, options[i].name);
+            if (options[i].use & SAVED) qg__list_append(names, sizeof names, options[i].name);
         return qg_fail(QG_EARG, "%s:%d: unknown key '%s'; available: %s", r->origin, r->line, key, names);
     }
     if (seen[o - options])
@@ -143,7 +143,7 @@ qg_status config_read(config *c, const char *path)
 {
     char     *text;
     size_t    n;
-    qg_status status = text_read(QG_BY_PATH, path, MAX_CONFIG_BYTES, &text, &n);
+    qg_status status = qg__text_read(QG_BY_PATH, path, MAX_CONFIG_BYTES, &text, &n);
     if (status) return status;
     if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
     else status = config_parse(c, text, path);
@@ -198,7 +198,7 @@ char *config_print(const config *c, unsigned use)
     const selection of = { c, use };
     char           *text;
     size_t          n;
-    return text_print(print_selection, &of, &text, &n) ? NULL : text;
+    return qg__text_print(print_selection, &of, &text, &n) ? NULL : text;
 }
 
 qg_status config_write(const config *c, int dir, const char *path)

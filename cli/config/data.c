@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "cli/config/options.h"
-#include "cli/paths.h"
 #include "core/io/hash.h"
+#include "core/io/paths.h"
 #include "datasets/normalise.h"
 
 static const qg_shape MNIST_IMAGE = { .n = 1, .h = 28, .w = 28, .c = 1 };
@@ -59,7 +59,7 @@ qg_status data_parse(const char *text, data_set *d, char *canonical, size_t byte
     const data_set *found = data_find(name);
     if (!found) {
         char names[256] = "";
-        for (int i = 0; i < SETS; i++) list_append(names, sizeof names, sets[i].name);
+        for (int i = 0; i < SETS; i++) qg__list_append(names, sizeof names, sets[i].name);
         return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", name, names);
     }
     if (qg_keys_parse(name, text[n] ? text + n + 1 : NULL, found->keys, value)) return QG_EARG;
@@ -79,12 +79,12 @@ void data_help(FILE *out)
 
 static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
 {
-    char train_dir[PATH_BYTES], test_dir[PATH_BYTES];
+    char train_dir[QG__PATH_BYTES], test_dir[QG__PATH_BYTES];
     if (!dir) {
         qg_fail(QG_EARG, "the data set folder needs --data-dir, the directory that contains train and test");
         return NULL;
     }
-    if (path_join(dir, "train", train_dir) || path_join(dir, "test", test_dir)) return NULL;
+    if (qg__path_join(dir, "train", train_dir) || qg__path_join(dir, "test", test_dir)) return NULL;
     if (test && qg_folder_same_classes(train_dir, test_dir)) return NULL;
     return qg_folder(test ? test_dir : train_dir, d->image, spec);
 }

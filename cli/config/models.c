@@ -7,6 +7,7 @@
 
 #include "cli/config/options.h"
 #include "core/io/hash.h"
+#include "core/io/paths.h"
 #include "layers/models/text.h"
 
 static qg_status parse_text(const char *text, chosen_model *m, char *canonical, size_t bytes)
@@ -61,7 +62,7 @@ void model_file_name(const char *spelling, char *name, size_t bytes)
 
 void model_names(char *text, size_t bytes)
 {
-    for (const qg_model *const *m = qg_models; *m; m++) list_append(text, bytes, (*m)->name);
+    for (const qg_model *const *m = qg_models; *m; m++) qg__list_append(text, bytes, (*m)->name);
 }
 
 void models_help(FILE *out)

@@ -10,6 +10,7 @@
 #include "cli/config/models.h"
 #include "core/io/number.h"
 #include "core/kernels/parallel.h"
+#include "datasets/normalise.h"
 
 /* --- values of the library's types: an option's parse --------------------------------------- */
 
@@ -244,15 +245,6 @@ const option *option_find(const char *name)
     for (int i = 0; i < OPTIONS; i++)
         if (!strcmp(options[i].name, name)) return &options[i];
     return NULL;
-}
-
-void list_append(char *text, size_t bytes, const char *word)
-{
-    static const char more[] = ", ..";
-    const size_t      used = strlen(text), wanted = strlen(word) + (used ? 2 : 0);
-    if (used >= sizeof more && !strcmp(text + used + 1 - sizeof more, more)) return;
-    if (used + wanted + sizeof more <= bytes) sprintf(text + used, "%s%s", used ? ", " : "", word);
-    else if (used + sizeof more <= bytes) strcpy(text + used, more);
 }
 
 /* --- one option ----------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     for (int i = 0; i < OPTIONS; i++) {
         char dashed[64];
         snprintf(dashed, sizeof dashed, "--%s", options[i].name);
-        if (options[i].use & v->bit) list_append(names, sizeof names, dashed);
+        if (options[i].use & v->bit) qg__list_append(names, sizeof names, dashed);
     }
     print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
     return EXIT_USAGE;
@@ -168,7 +168,7 @@ static int run_bench(const verb *v, const char *program, int argc, char **argv)
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) return benches_help(v);
     for (const verb *b = v->benches; b->name; b++) {
         if (!strcmp(word_of(b), word)) return verb_run(b, program, argc - 1, argv + 1);
-        list_append(names, sizeof names, word_of(b));
+        qg__list_append(names, sizeof names, word_of(b));
     }
     if (*word == '-') fprintf(stderr, "qgrad bench: the benchmark is missing; available: %s\n", names);
     else print_safe(stderr, "qgrad bench: unknown benchmark '%s'; available: %s\n", word, names);

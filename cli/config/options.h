@@ -65,9 +65,6 @@ extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
 
-/* Appends a word to a list in text, "a" -> "a, b"; a word that does not fit is omitted. */
-void          list_append(char *text, size_t bytes, const char *word);
-
 /* Parses the value in text and writes its canonical text.  An item of a list is added.  The caller, who has the text,
  * sets the pointer of an OPTION_TEXT.  Fails with QG_EARG; the message names the option, the value and the legal
  * values. */

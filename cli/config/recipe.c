@@ -150,7 +150,17 @@ qg_optim *recipe_optim(const recipe *r, qg_params *p)
     return o;
 }
 
-qg_var *recipe_loss(const recipe *r, qg_tape *t, qg_var *scores, const uint8_t *labels)
+static qg_var *squared_hinge(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
 {
-    return r->loss == SQUARED_HINGE ? qg_squared_hinge(t, scores, labels) : qg_cross_entropy(t, scores, labels);
+    (void)user;
+    return qg_squared_hinge(t, scores, b->y);
+}
+
+qg_fit_spec recipe_fit(const recipe *r)
+{
+    return (qg_fit_spec){ .epochs   = r->epochs,
+                          .seed     = r->seed,
+                          .lr       = r->lr,
+                          .schedule = r->schedule,
+                          .loss     = r->loss == SQUARED_HINGE ? squared_hinge : NULL };
 }

@@ -10,6 +10,7 @@
 #include "core/tape.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
+#include "train/fit.h"
 
 /* In the order of the option's words. */
 typedef enum first_last { FIRST_LAST_FLOAT, FIRST_LAST_QUANTIZED } first_last;
@@ -76,6 +77,6 @@ qg_loader_spec recipe_loading(const recipe *r, bool test);      /* what its load
  * surrogates that are annealed over the run; elsewhere it has no effect. */
 qg_net    *recipe_net(const recipe *r, qg_shape images, int classes);
 qg_optim  *recipe_optim(const recipe *r, qg_params *p);
-qg_var    *recipe_loss(const recipe *r, qg_tape *t, qg_var *scores, const uint8_t *labels);
+qg_fit_spec recipe_fit(const recipe *r);        /* what it decides of a training, without net, images and optimizer */
 
 #endif

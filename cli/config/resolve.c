@@ -25,7 +25,7 @@ static qg_status unknown(const char *path)
     for (int i = 0; i < n; i++) {
         char name[sizeof entry[i]->d_name];
         snprintf(name, sizeof name, "%.*s", (int)(strlen(entry[i]->d_name) - strlen(ENDING)), entry[i]->d_name);
-        list_append(names, sizeof names, name);
+        qg__list_append(names, sizeof names, name);
         free(entry[i]);
     }
     if (n >= 0) free(entry);
@@ -33,17 +33,17 @@ static qg_status unknown(const char *path)
                    *names ? names : "none in this directory");
 }
 
-qg_status config_path(const config *asked, char path[PATH_BYTES])
+qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
 {
     *path = '\0';
     if (asked->file && asked->named)
         return qg_fail(QG_EARG, "--recipe and --config exclude each other");
     if (asked->file) {
-        if (strlen(asked->file) >= PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
+        if (strlen(asked->file) >= QG__PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
         strcpy(path, asked->file);
     }
-    if (asked->named) snprintf(path, PATH_BYTES, RECIPES "/%s" ENDING, asked->named);
-    return asked->named && !path_exists(path) ? unknown(path) : QG_OK;
+    if (asked->named) snprintf(path, QG__PATH_BYTES, RECIPES "/%s" ENDING, asked->named);
+    return asked->named && !qg__path_exists(path) ? unknown(path) : QG_OK;
 }
 
 /* --- options of optimizers ------------------------------------------------------------------ */
@@ -148,7 +148,7 @@ static qg_status continue_stored(const config *asked, const config *stored, conf
 qg_status config_resolve(const config *asked, const config *stored, config *out, bool *usage)
 {
     config    all = { 0 };
-    char      path[PATH_BYTES];
+    char      path[QG__PATH_BYTES];
     qg_status status = config_path(asked, path);
     *usage           = status != QG_OK;
     if (status) return status;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/config/options.h"
+#include "core/io/paths.h"
 #include "layers/layer.h"
 #include "quant/scheme.h"
 
@@ -58,11 +59,11 @@ static qg_status refuse(const char *text, size_t n, unsigned use)
     char names[256] = "", others[64] = "";
     row  r;
     for (int i = 0; row_at(i, &r); i++) {
-        if (r.use & use) list_append(names, sizeof names, name_of(r));
+        if (r.use & use) qg__list_append(names, sizeof names, name_of(r));
         else if (is_called(r, text, n)) {
             char plural[16];
             snprintf(plural, sizeof plural, "%ss", qg_role_name(r.use));
-            list_append(others, sizeof others, plural);
+            qg__list_append(others, sizeof others, plural);
         }
     }
     if (*others)

@@ -4,14 +4,14 @@
 #include <stdio.h>
 
 #include "cli/config/config.h"
-#include "cli/json.h"
+#include "core/io/json_write.h"
 #include "core/rng.h"
 
 struct gradcheck_report {
     const char *title;
     int         passed, failed;         /* failed: against expectation */
     bool        as_json;
-    json        j;
+    qg__json        j;
 };
 
 void gradcheck_fill(float *x, size_t n, float centre, float spread, uint64_t key)
@@ -36,20 +36,20 @@ static bool passes(const gradcheck_line *line)
 /* A formula that is no derivative has to fail. */
 static bool is_expected(const gradcheck_line *line) { return passes(line) != (line->why != NULL); }
 
-static void print_json(json *j, const char *table, const gradcheck_line *line)
+static void print_json(qg__json *j, const char *table, const gradcheck_line *line)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "table", table);
-    json_text(j, "name", line->name);
-    json_text(j, "against", line->against);
-    json_text(j, "worst", line->result.worst);
-    json_real(j, "error", line->result.error);
-    json_real(j, "tolerance", line->result.tolerance);
-    json_text(j, "reason", line->result.reason);
-    json_flag(j, "pass", passes(line));
-    json_flag(j, "expected", is_expected(line));
-    if (line->why) json_text(j, "why", line->why);
-    json_close(j, '}');
+    qg__json_open(j, NULL, '{');
+    qg__json_text(j, "table", table);
+    qg__json_text(j, "name", line->name);
+    qg__json_text(j, "against", line->against);
+    qg__json_text(j, "worst", line->result.worst);
+    qg__json_real(j, "error", line->result.error);
+    qg__json_real(j, "tolerance", line->result.tolerance);
+    qg__json_text(j, "reason", line->result.reason);
+    qg__json_flag(j, "pass", passes(line));
+    qg__json_flag(j, "expected", is_expected(line));
+    if (line->why) qg__json_text(j, "why", line->why);
+    qg__json_close(j, '}');
 }
 
 static void print_line(const gradcheck_line *line)
@@ -88,15 +88,15 @@ static int run(const config *asked)
     gradcheck_report       sum   = { .as_json = asked->json };
     qg_status              s     = QG_OK;
     if (sum.as_json) {
-        sum.j = json_begin(stdout);
-        json_open(&sum.j, "checks", '[');
+        sum.j = qg__json_begin(stdout);
+        qg__json_open(&sum.j, "checks", '[');
     }
     for (int i = 0; i < count && !s; i++) s = run_table(tables[i], &sum);
     if (sum.as_json) {
-        json_close(&sum.j, ']');
-        json_integer(&sum.j, "as_expected", (uint64_t)sum.passed);
-        json_integer(&sum.j, "not_as_expected", (uint64_t)sum.failed);
-        json_end(&sum.j);
+        qg__json_close(&sum.j, ']');
+        qg__json_integer(&sum.j, "as_expected", (uint64_t)sum.passed);
+        qg__json_integer(&sum.j, "not_as_expected", (uint64_t)sum.failed);
+        qg__json_end(&sum.j);
     }
     if (s) return qg_report("qgrad gradcheck");
     if (!sum.as_json) printf("\n%d as expected, %d not\n", sum.passed, sum.failed);

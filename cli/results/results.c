@@ -7,9 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/json.h"
+#include "core/io/json_write.h"
+#include "cli/print.h"
 #include "cli/results/results.h"
-#include "cli/run/run.h"
+#include "train/run.h"
 #include "core/io/file.h"
 
 #define PAGE RESULTS "/README.md"
@@ -20,10 +21,12 @@ enum { MAX_PAGE_BYTES = 1 << 24 };
 static int lock(void)
 {
     bool created;
-    if (path_make(RESULTS, &created)) return -1;
+    char unlocked[QG__UNLOCKED_BYTES];
+    if (qg__path_make(RESULTS, &created)) return -1;
     const int fd = open(RESULTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) qg_fail(QG_EIO, "cannot open " RESULTS ": %s", strerror(errno));
-    if (fd >= 0 && !path_lock(fd, RESULTS, true)) {
+    if (fd >= 0 && !qg__path_lock(fd, RESULTS, true, unlocked)) {
+        if (*unlocked) print_safe(stderr, "qgrad: warning: %s\n", unlocked);
         qg_file_sweep_in(fd, PAGE);
         return fd;
     }
@@ -42,7 +45,7 @@ static qg_status copy_text(const char *from, const char *to)
 {
     char     *text;
     size_t    n;
-    qg_status status = text_read(QG_BY_PATH, from, MAX_PAGE_BYTES, &text, &n);
+    qg_status status = qg__text_read(QG_BY_PATH, from, MAX_PAGE_BYTES, &text, &n);
     if (status) return status;
     qg_file *f = qg_file_begin(to);
     qg_file_put(f, text, n);
@@ -54,14 +57,14 @@ static qg_status copy_text(const char *from, const char *to)
 /* Copies the logs of a run from one folder to another. */
 static qg_status copy_logs(const logged_run *r, const char *from, const char *to)
 {
-    run_paths source, p;
+    qg__run_paths source, p;
     bool      created;
-    qg_status status = path_make(to, &created);
-    if (!status) status = run_paths_of(from, &source);
-    if (!status) status = run_paths_of(to, &p);
-    if (!status) status = config_write(&r->config, QG_BY_PATH, p.file[RUN_CONFIG]);
-    if (!status) status = metrics_write(&r->metrics, QG_BY_PATH, p.file[RUN_METRICS]);
-    return status ? status : copy_text(source.file[RUN_RESULT], p.file[RUN_RESULT]);
+    qg_status status = qg__path_make(to, &created);
+    if (!status) status = qg__run_paths_of(from, &source);
+    if (!status) status = qg__run_paths_of(to, &p);
+    if (!status) status = config_write(&r->config, QG_BY_PATH, p.file[QG__RUN_CONFIG]);
+    if (!status) status = qg__metrics_write(&r->metrics, QG_BY_PATH, p.file[QG__RUN_METRICS]);
+    return status ? status : copy_text(source.file[QG__RUN_RESULT], p.file[QG__RUN_RESULT]);
 }
 
 /* Removes a symbolic link, but not its target. */
@@ -72,9 +75,9 @@ static void remove_logs(const char *dir)
         unlink(dir);
         return;
     }
-    run_paths p;
-    if (run_paths_of(dir, &p)) return;
-    for (run_file f = RUN_CONFIG; f <= RUN_RESULT; f++) {
+    qg__run_paths p;
+    if (qg__run_paths_of(dir, &p)) return;
+    for (qg__run_file f = QG__RUN_CONFIG; f <= QG__RUN_RESULT; f++) {
         qg_file_sweep_in(QG_BY_PATH, p.file[f]);
         remove(p.file[f]);
     }
@@ -90,12 +93,12 @@ static qg_status cannot_rename(const char *from, const char *to)
  * then moved as a whole. */
 static qg_status copy_run(const logged_run *r, const char *dir)
 {
-    char to[PATH_BYTES], new[PATH_BYTES], old[PATH_BYTES];
+    char to[QG__PATH_BYTES], new[QG__PATH_BYTES], old[QG__PATH_BYTES];
     snprintf(to, sizeof to, RESULTS "/%s/seed-%" PRIu64, r->row, r->seed);
     snprintf(new, sizeof new, RESULTS "/%s/.seed-%" PRIu64 ".new", r->row, r->seed);
     snprintf(old, sizeof old, RESULTS "/%s/.seed-%" PRIu64 ".old", r->row, r->seed);
     /* A kill between the two renames below. */
-    if (path_exists(old) && !path_exists(to) && rename(old, to) && errno != ENOENT)
+    if (qg__path_exists(old) && !qg__path_exists(to) && rename(old, to) && errno != ENOENT)
         return cannot_rename(old, to);
     remove_logs(new), remove_logs(old);
     qg_status status = copy_logs(r, dir, new);
@@ -120,7 +123,7 @@ static qg_status compare(const char *logs, size_t length)
 {
     char           *page;
     size_t          n;
-    const qg_status status = text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
+    const qg_status status = qg__text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
     if (status) return status;
     const char *a = page, *b = logs;
     int         line = 1;
@@ -149,7 +152,7 @@ static qg_status add_and_write(const config *asked, results *all)
     logged_run *added = NULL;
     qg_status   status = results_read(all);
     if (!status && dir) status = results_add(all, dir, &added);
-    if (!status) status = text_print(print_page, all, &text, &n);
+    if (!status) status = qg__text_print(print_page, all, &text, &n);
     if (!status && added) status = copy_run(added, dir);
     if (!status) status = check ? compare(text, strlen(text)) : write_page(text);
     free(text);
@@ -163,11 +166,11 @@ static void print_outcome(const config *asked, const results *all)
         printf(PAGE ": rows %d, runs %d%s\n", results_rows(all), all->runs, check ? ", matching the logs" : "");
         return;
     }
-    json j = json_begin(stdout);
-    json_text(&j, "page", PAGE);
-    json_integer(&j, "rows", (uint64_t)results_rows(all));
-    json_integer(&j, "runs", (uint64_t)all->runs);
-    json_end(&j);
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "page", PAGE);
+    qg__json_integer(&j, "rows", (uint64_t)results_rows(all));
+    qg__json_integer(&j, "runs", (uint64_t)all->runs);
+    qg__json_end(&j);
 }
 
 /* In another directory the command would write an empty table, perhaps over someone else's page. */
@@ -180,7 +183,7 @@ static qg_status check_place(bool writes)
     if (!status && !has) status = qg_fail(QG_ESTATE, RECIPES " does not exist here; run this where the recipes are");
     if (!status) status = qg_file_exists_in(QG_BY_PATH, PAGE, &has);
     if (status || !writes || !has) return status;
-    status = text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
+    status = qg__text_read(QG_BY_PATH, PAGE, MAX_PAGE_BYTES, &page, &n);
     if (status) return status;
     const bool ours = results_begins(page);
     free(page);

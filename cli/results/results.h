@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "cli/config/config.h"
-#include "cli/run/metrics.h"
-#include "cli/run/result.h"
+#include "train/metrics.h"
+#include "train/result.h"
 
 #define RESULTS "results"
 
@@ -14,8 +14,8 @@ typedef struct logged_run {
     char        row[VALUE_BYTES];       /* the recipe it was trained with */
     uint64_t    seed;
     config      config;
-    result      result;
-    metrics     metrics;
+    qg_fit_result result;
+    qg__metrics metrics;
 } logged_run;
 
 typedef struct results {

@@ -6,17 +6,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/paths.h"
-#include "cli/run/report.h"
+#include "core/io/paths.h"
 #include "cli/results/results.h"
-#include "cli/run/run.h"
+#include "train/run.h"
 
 /* --- one run ------------------------------------------------------------------------------ */
 
 static void end_run(logged_run *r)
 {
     config_free(&r->config);
-    metrics_end(&r->metrics);
+    qg__metrics_end(&r->metrics);
 }
 
 static qg_status differs(const char *dir, const char *what, double said, double found)
@@ -30,8 +29,8 @@ static bool close_to(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b) 
 /* Checks result.json against config.toml and metrics.csv. */
 static qg_status verify(const logged_run *r, const char *dir)
 {
-    const result  *a = &r->result;
-    const metrics *m = &r->metrics;
+    const qg_fit_result *a = &r->result;
+    const qg__metrics *m = &r->metrics;
     const struct {
         const char *what;
         double      said, found;
@@ -52,11 +51,11 @@ static qg_status verify(const logged_run *r, const char *dir)
                        a->test_accuracy, a->test_images);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
-    const double margin = report_error(m->last.test_accuracy, a->test_images);
+    const double margin = qg__proportion_error(m->last.test_accuracy, a->test_images);
     if (!close_to(a->test_accuracy_stderr, margin))
         return differs(dir, "test_accuracy_stderr", a->test_accuracy_stderr, margin);
     if (!close_to(a->seconds, m->seconds)) return differs(dir, "seconds", a->seconds, m->seconds);
-    const double rate = metrics_rate(m);
+    const double rate = qg__metrics_rate(m);
     return close_to(a->images_per_second, rate) ? QG_OK : differs(dir, "images_per_second", a->images_per_second, rate);
 }
 
@@ -70,12 +69,12 @@ static qg_status finished(const logged_run *r, const char *dir)
 
 static qg_status read_run(logged_run *r, const char *dir)
 {
-    run_paths p;
+    qg__run_paths p;
     *r               = (logged_run){ .seed = 0 };
-    qg_status status = run_paths_of(dir, &p);
-    if (!status) status = config_read(&r->config, p.file[RUN_CONFIG]);
-    if (!status) status = result_read(&r->result, QG_BY_PATH, p.file[RUN_RESULT]);
-    if (!status) status = metrics_read(&r->metrics, QG_BY_PATH, p.file[RUN_METRICS], -1);
+    qg_status status = qg__run_paths_of(dir, &p);
+    if (!status) status = config_read(&r->config, p.file[QG__RUN_CONFIG]);
+    if (!status) status = qg__result_read(&r->result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
+    if (!status) status = qg__metrics_read(&r->metrics, QG_BY_PATH, p.file[QG__RUN_METRICS], -1);
     const char *row = r->config.named;
     if (!status && !config_text(&r->config, "data"))
         status = qg_fail(QG_EFORMAT, "%s/config.toml: the data set is missing", dir);
@@ -141,9 +140,9 @@ static qg_status each_directory(results *all, const char *dir, visit f)
     qg_status       status = QG_OK;
     if (n < 0) return errno == ENOENT ? QG_OK : qg_fail(QG_EIO, "%s: %s", dir, strerror(errno));
     for (int i = 0; i < n; i++) {
-        char        path[PATH_BYTES];
+        char        path[QG__PATH_BYTES];
         struct stat s;
-        if (!status) status = path_join(dir, entry[i]->d_name, path);
+        if (!status) status = qg__path_join(dir, entry[i]->d_name, path);
         const bool known = !status && stat(path, &s) == 0;
         if (known && S_ISDIR(s.st_mode)) status = f(all, path);
         else if (!known && !status && errno != ENOENT) status = qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
@@ -155,7 +154,7 @@ static qg_status each_directory(results *all, const char *dir, visit f)
 
 static qg_status visit_run(results *all, const char *dir)
 {
-    char            place[PATH_BYTES + 64];
+    char            place[QG__PATH_BYTES + 64];
     logged_run     *r;
     const qg_status status = results_add(all, dir, &r);
     if (status) return status;

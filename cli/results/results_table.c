@@ -119,7 +119,7 @@ static qg_status print_deviations(const row *w, FILE *out)
     if (!text) text = of ? "None known" : "Does not reproduce a paper";
     char           *words;
     size_t          n;
-    const qg_status status = text_print(print_overrides, &w->all->run[w->first], &words, &n);
+    const qg_status status = qg__text_print(print_overrides, &w->all->run[w->first], &words, &n);
     fprintf(out, "- **%s**: %s", w->all->run[w->first].row, text);
     if (!status && *words) fprintf(out, ". Trained with `%s`", words + 1);
     fputs(".\n", out);
@@ -173,7 +173,7 @@ static qg_status check_run(const row *w, const logged_run *r)
 /* Fills w with the run at index first and the following runs of the same recipe. */
 static qg_status open_row(row *w, const results *all, int first)
 {
-    char              path[PATH_BYTES];
+    char              path[QG__PATH_BYTES];
     const logged_run *r     = all->run;
     config            asked = { 0 };
     *w = (row){ .all = all, .first = first, .last = first + 1 };

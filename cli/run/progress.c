@@ -5,17 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-static const double REDRAW_SECONDS = 0.1;
+#include "core/clock.h"
 
-double now_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+static const double REDRAW_SECONDS = 0.1;
 
 void print_duration(double seconds, char text[32])
 {
@@ -31,7 +25,7 @@ progress progress_begin(void)
     return (progress){ .live = live, .colour = live && !(plain && *plain) };
 }
 
-bool progress_due(const progress *p) { return p->live && now_seconds() - p->drawn >= REDRAW_SECONDS; }
+bool progress_due(const progress *p) { return p->live && qg__now() - p->drawn >= REDRAW_SECONDS; }
 
 void progress_clear(progress *p)
 {
@@ -59,7 +53,7 @@ void progress_draw(progress *p, const char *fmt, ...)
     fprintf(stderr, "\r%s%*s", text, width < p->width ? p->width - width : 0, "");
     fflush(stderr);
     p->width = width;
-    p->drawn = now_seconds();
+    p->drawn = qg__now();
 }
 
 void progress_line(progress *p, const char *fmt, ...)

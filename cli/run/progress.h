@@ -25,7 +25,6 @@ QG_PRINTF(2, 3)
 void     progress_line(progress *p, const char *fmt, ...);      /* a line that stays; may contain escapes for colour */
 void     progress_clear(progress *p);
 
-double   now_seconds(void);                     /* of a clock that only goes forward */
 void     print_duration(double seconds, char text[32]);         /* "0:07", "1:02:03" */
 
 #endif

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/paths.h"
+#include "core/io/paths.h"
 #include "tests/support/inside.h"
 #include "tests/support/program.h"
 
@@ -112,7 +112,7 @@ static void test_the_parents_of_new_directories_are_flushed(void **state)
     char want[1024];
     bool created;
     asks = true;
-    assert_ok(path_make(at("new/inner"), &created));
+    assert_ok(qg__path_make(at("new/inner"), &created));
     asks = false;
     assert_true(created);
     snprintf(want, sizeof want, "mkdir %lu\nfsync %lu\nmkdir %lu\nfsync %lu\n", (unsigned long)inode_of(at("new")),

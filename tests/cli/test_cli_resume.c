@@ -23,7 +23,7 @@ static void test_a_run_is_not_overwritten_by_accident(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/kept --json", 0);
     assert_refuses(TRAIN "--epochs 1 --out @/kept", 1,
-                   "--resume continues it, --force renames it");
+                   "resume continues it, force renames it");
     assert_status(TRAIN "--epochs 2 --out @/kept/ --force --json", 0);
     assert_int_equal(access(at("kept.old/last.safetensors"), F_OK), 0);
     assert_status(TRAIN "--epochs 1 --out @/kept --force --json", 0);
@@ -115,7 +115,7 @@ static void test_resuming_nothing_starts(void **state)
 static void assert_lost(void)
 {
     run_shell("rm -rf @/copy && cp -r @/lost @/copy");
-    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; --force starts again");
+    assert_refuses("train --resume --out @/lost", 1, "its last.safetensors is missing; force starts again");
     run_shell("diff -r @/copy @/lost");
 }
 

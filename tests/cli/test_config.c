@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "cli/config/config.h"
-#include "cli/json.h"
-#include "cli/paths.h"
-#include "cli/run/metrics.h"
+#include "core/io/json_write.h"
+#include "core/io/paths.h"
+#include "train/metrics.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "layers/layer.h"
@@ -472,9 +472,9 @@ static void test_a_model_names_its_files(void **state)
 /* Files have a decimal point in every locale. */
 static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 {
-    static const metrics_row row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
+    static const qg_epoch row = { .epoch = 1, .lr = 0.5, .train_loss = 1.25, .test_accuracy = 0.75, .seconds = 2.5 };
     config                   c   = { 0 };
-    metrics                  m;
+    qg__metrics                  m;
     char                     text[256] = "";
     if (!comma_begin()) skip();
     assert_reads("lr = 1e-1\nweight = 'twn:threshold=0.50'\nschedule = 'cosine:factor=.25'\nnormalise = 'range:low=-.5,high=1.5'",
@@ -489,22 +489,22 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
 
     FILE *f = tmpfile();
     assert_non_null(f);
-    json j = json_begin(f);
-    json_real(&j, "a", 1.5);
-    json_end(&j);
+    qg__json j = qg__json_begin(f);
+    qg__json_real(&j, "a", 1.5);
+    qg__json_end(&j);
     rewind(f);
     assert_non_null(fgets(text, sizeof text, f));
     assert_string_equal(text, "{\"a\":1.5}\n");
     fclose(f);
 
-    assert_ok(metrics_begin(&m, &(code_stats){ 0 }, &(learned_list){ 0 }));
-    assert_ok(metrics_add(&m, row, &(code_stats){ 0 }, &(learned_list){ 0 }));
+    assert_ok(qg__metrics_begin(&m, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
+    assert_ok(qg__metrics_add(&m, row, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
     assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
-    assert_ok(metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
-    metrics_end(&m);
-    assert_ok(metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 1));
+    assert_ok(qg__metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
+    qg__metrics_end(&m);
+    assert_ok(qg__metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 1));
     assert_true(m.last.train_loss == 1.25 && m.last.seconds == 2.5);
-    metrics_end(&m);
+    qg__metrics_end(&m);
 }
 
 static int leave(void **state)
@@ -553,7 +553,7 @@ static void test_a_printed_text_is_whole(void **state)
     for (int lines = 0; lines < 100000; lines = 2 * lines + 1) {
         char  *text;
         size_t n;
-        assert_int_equal(text_print(count_to, &lines, &text, &n), QG_OK);
+        assert_int_equal(qg__text_print(count_to, &lines, &text, &n), QG_OK);
         assert_int_equal(strlen(text), n);
         char *at = text;
         for (int i = 0; i < lines; i++, at++) assert_int_equal(strtol(at, &at, 10), i);
@@ -563,11 +563,11 @@ static void test_a_printed_text_is_whole(void **state)
     const int bad = -1, many = 100000;
     char     *text;
     size_t    n;
-    assert_int_equal(text_print(count_to, &bad, &text, &n), QG_ENAN);
+    assert_int_equal(qg__text_print(count_to, &bad, &text, &n), QG_ENAN);
     assert_null(text);
     for (heap_denied = 1;; heap_denied++) {
         heap_calls             = 0;
-        const qg_status status = text_print(count_to, &many, &text, &n);
+        const qg_status status = qg__text_print(count_to, &many, &text, &n);
         if (!status) break;
         assert_int_equal(status, QG_EMEM);
         assert_null(text);
@@ -600,12 +600,12 @@ static void test_what_cannot_be_looked_at_may_exist(void **state)
     snprintf(loop, sizeof loop, "%s", in_room("loop"));
     snprintf(below, sizeof below, "%s/file", loop);
     assert_int_equal(symlink(loop, loop), 0);
-    assert_true(path_exists(loop));
-    assert_true(path_exists(below));
+    assert_true(qg__path_exists(loop));
+    assert_true(qg__path_exists(below));
     write_text("plain", "");
     snprintf(below, sizeof below, "%s/file", in_room("plain"));
-    assert_false(path_exists(below));
-    assert_false(path_exists(in_room("nothing")));
+    assert_false(qg__path_exists(below));
+    assert_false(qg__path_exists(in_room("nothing")));
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-#include "cli/run/init.h"
+#include "train/init.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -6,8 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/config/options.h"
-#include "cli/paths.h"
+#include "core/io/paths.h"
 #include "core/io/safetensors.h"
 #include "layers/layer.h"
 
@@ -64,10 +63,11 @@ static bool has_name_of_learned(const char *name)
     return false;
 }
 
-/* Whether the array belongs to a run, not to its net (cli/run/run.c, cli/run/code_stats.c, optim/). */
+/* Whether the array belongs to a run, not to its net (train/run.c, train/code_stats.c, optim/). */
 static bool is_of_run(const char *name)
 {
-    return !strncmp(name, "run.", 4) || !strncmp(name, "codes.", 6) || !strncmp(name, "optim.", 6);
+    return !strncmp(name, "run.", 4) || !strncmp(name, "codes.", 6) || !strncmp(name, "optim.", 6) ||
+           !strncmp(name, "ema.", 4);
 }
 
 static bool same_shape(const qg_array *a, const qg_array *b)
@@ -93,7 +93,7 @@ static void compare(const qg_param *p, const qg_named_array *e, char *bad, size_
     if (e) print_shape(&e->array, there);
     if (e) snprintf(text, sizeof text, "%s is %s [%s] there and F32 [%s] here", p->name, e->dtype, there, here);
     else snprintf(text, sizeof text, "%s [%s] is missing", p->name, here);
-    list_append(bad, bytes, text);
+    qg__list_append(bad, bytes, text);
 }
 
 static qg_status check_values(const qg_param *p, const qg_named_array *e, const char *path)
@@ -108,7 +108,7 @@ static qg_status check_values(const qg_param *p, const qg_named_array *e, const 
 }
 
 /* Reports every mismatch before anything is copied. */
-static qg_status check(const transfer *t, init_report *report)
+static qg_status check(const transfer *t, qg__init_report *report)
 {
     char                  bad[1536] = "";
     size_t                n;
@@ -119,17 +119,17 @@ static qg_status check(const transfer *t, init_report *report)
         const qg_named_array *e  = entry_for(t, p);
         const place           at = place_of(t->net, p);
         if (e || !at.slot) compare(p, e, bad, sizeof bad);
-        else if (!at.learned->quiet) list_append(report->kept, sizeof report->kept, p->name);
+        else if (!at.learned->quiet) qg__list_append(report->kept, sizeof report->kept, p->name);
     }
     for (size_t i = 0; i < n; i++) {
         char text[160];
         if (qg_params_find(params, entry[i].name) || is_of_run(entry[i].name)) continue;
         if (has_name_of_learned(entry[i].name)) {
-            list_append(report->unused, sizeof report->unused, entry[i].name);
+            qg__list_append(report->unused, sizeof report->unused, entry[i].name);
             continue;
         }
         snprintf(text, sizeof text, "%.128s is not part of this net", entry[i].name);
-        list_append(bad, sizeof bad, text);
+        qg__list_append(bad, sizeof bad, text);
     }
     return *bad ? qg_fail(QG_ESHAPE, "%s: does not fit the net: %s", t->path, bad) : QG_OK;
 }
@@ -165,7 +165,7 @@ static qg_status start_quantizers(const transfer *t)
     return QG_OK;
 }
 
-static qg_status take(const transfer *t, init_report *report)
+static qg_status take(const transfer *t, qg__init_report *report)
 {
     const qg_params *params = qg_net_params(t->net);
     qg_params        taken  = { .item = calloc((size_t)params->count + 1, sizeof *taken.item) };
@@ -190,13 +190,13 @@ static qg_status take(const transfer *t, init_report *report)
     return status;
 }
 
-qg_status init_weights(qg_net *net, const char *source, qg_net *trained, init_report *report)
+qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, qg__init_report *report)
 {
-    char        path[PATH_BYTES];
+    char        path[QG__PATH_BYTES];
     struct stat s;
-    *report                = (init_report){ .taken = 0 };
+    *report                = (qg__init_report){ .taken = 0 };
     const bool is_run      = stat(source, &s) == 0 && S_ISDIR(s.st_mode);
-    qg_status  status      = is_run ? path_join(source, "last.safetensors", path) : QG_OK;
+    qg_status  status      = is_run ? qg__path_join(source, "last.safetensors", path) : QG_OK;
     if (status) return status;
     if (!is_run) snprintf(path, sizeof path, "%s", source);
     qg_archive *a;

@@ -1,4 +1,4 @@
-#include "cli/paths.h"
+#include "core/io/paths.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,55 +7,25 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "cli/print.h"
-#include "core/io/utf8.h"
-
-qg_status path_join(const char *dir, const char *name, char path[PATH_BYTES])
+qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BYTES])
 {
     if (!*dir) return qg_fail(QG_EARG, "the path of a directory is empty");
-    if (snprintf(path, PATH_BYTES, "%s/%s", dir, name) >= PATH_BYTES)
-        return qg_fail(QG_EARG, "%.64s..: the path is longer than %d bytes", dir, PATH_BYTES - 1);
+    if (snprintf(path, QG__PATH_BYTES, "%s/%s", dir, name) >= QG__PATH_BYTES)
+        return qg_fail(QG_EARG, "%.64s..: the path is longer than %d bytes", dir, QG__PATH_BYTES - 1);
     return QG_OK;
 }
 
-bool path_exists(const char *path)
+bool qg__path_exists(const char *path)
 {
     bool exists;
     return qg_file_exists_in(QG_BY_PATH, path, &exists) || exists;
 }
 
-/* Nothing in it would be escaped. */
-static bool is_shown(const char *path)
+qg_status qg__path_make(const char *dir, bool *created)
 {
-    char shown[PATH_BYTES];
-    qg_utf8_printable(path, shown, sizeof shown);
-    return !strcmp(path, shown);
-}
-
-void path_print(const char *path, FILE *out)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=,:@%";
-    if (*path && !path[strspn(path, plain)]) {
-        fputs(path, out);
-        return;
-    }
-    /* In '..' every character stands for itself; in $'..' there are escapes. */
-    const bool shows = is_shown(path);
-    fputs(shows ? "'" : "$'", out);
-    for (; *path; path++) {
-        const unsigned char c = (unsigned char)*path;
-        if (shows) fputs(c == '\'' ? "'\\''" : (char[]){ *path, '\0' }, out);
-        else if (c == '\'' || c == '\\') fprintf(out, "\\%c", c);
-        else fprintf(out, c < ' ' || c > '~' ? "\\%03o" : "%c", (unsigned)c);
-    }
-    fputc('\'', out);
-}
-
-qg_status path_make(const char *dir, bool *created)
-{
-    char   path[PATH_BYTES];
+    char   path[QG__PATH_BYTES];
     size_t n = strlen(dir);
-    if (n == 0 || n >= PATH_BYTES)
+    if (n == 0 || n >= QG__PATH_BYTES)
         return qg_fail(QG_EARG, "the name of a directory has %zu bytes", n);
     memcpy(path, dir, n + 1);
     for (char *c = path + 1;; c++) {
@@ -74,17 +44,19 @@ qg_status path_make(const char *dir, bool *created)
 /* Some network file systems have no locks, and say so in one of these ways. */
 static bool means_no_locks(int why) { return why == ENOLCK || why == ENOSYS || why == EOPNOTSUPP; }
 
-qg_status path_lock(int fd, const char *dir, bool wait)
+qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UNLOCKED_BYTES])
 {
+    *unlocked = '\0';
     if (flock(fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB) == 0) return QG_OK;
     const int why = errno;
     if (why == EWOULDBLOCK) return qg_fail(QG_ESTATE, "%s is locked by another process", dir);
     if (!means_no_locks(why)) return qg_fail(QG_EIO, "cannot lock %s: %s", dir, strerror(why));
-    print_safe(stderr, "qgrad: warning: cannot lock %s: %s; no other process may write to it meanwhile\n", dir, strerror(why));
+    snprintf(unlocked, QG__UNLOCKED_BYTES, "cannot lock %s: %s; no other process may write to it meanwhile", dir,
+             strerror(why));
     return QG_OK;
 }
 
-qg_status text_read(int dir, const char *path, size_t limit, char **text, size_t *n)
+qg_status qg__text_read(int dir, const char *path, size_t limit, char **text, size_t *n)
 {
     unsigned char  *bytes;
     const qg_status status = qg_file_read_in(dir, path, limit, &bytes, n);
@@ -100,7 +72,7 @@ qg_status text_read(int dir, const char *path, size_t limit, char **text, size_t
 }
 
 /* Not with open_memstream: without memory, glibc's drops a part of the text and reports no error. */
-qg_status text_print(qg_status (*print)(const void *what, FILE *out), const void *what, char **text, size_t *n)
+qg_status qg__text_print(qg_status (*print)(const void *what, FILE *out), const void *what, char **text, size_t *n)
 {
     *text = NULL;
     for (size_t room = 1 << 13;; room *= 2) {
@@ -122,4 +94,13 @@ qg_status text_print(qg_status (*print)(const void *what, FILE *out), const void
         free(to);
         if (status) return status;
     }
+}
+
+void qg__list_append(char *text, size_t bytes, const char *word)
+{
+    static const char more[] = ", ..";
+    const size_t      used = strlen(text), wanted = strlen(word) + (used ? 2 : 0);
+    if (used >= sizeof more && !strcmp(text + used + 1 - sizeof more, more)) return;
+    if (used + wanted + sizeof more <= bytes) sprintf(text + used, "%s%s", used ? ", " : "", word);
+    else if (used + sizeof more <= bytes) strcpy(text + used, more);
 }

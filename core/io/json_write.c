@@ -1,4 +1,4 @@
-#include "cli/json.h"
+#include "core/io/json_write.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,22 +8,22 @@
 #include "core/io/number.h"
 
 /* Writes the comma after the previous value, and the key of this one. */
-static void lead(json *j, const char *key)
+static void lead(qg__json *j, const char *key)
 {
     if (j->comma) fputc(',', j->out);
     if (key) fprintf(j->out, "\"%s\":", key);
     j->comma = true;
 }
 
-json json_begin(FILE *out)
+qg__json qg__json_begin(FILE *out)
 {
     fputc('{', out);
-    return (json){ .out = out };
+    return (qg__json){ .out = out };
 }
 
-void json_end(json *j) { fputs("}\n", j->out); }
+void qg__json_end(qg__json *j) { fputs("}\n", j->out); }
 
-void json_text(json *j, const char *key, const char *value)
+void qg__json_text(qg__json *j, const char *key, const char *value)
 {
     lead(j, key);
     if (!value) {
@@ -44,7 +44,7 @@ void json_text(json *j, const char *key, const char *value)
     fputc('"', j->out);
 }
 
-void json_real(json *j, const char *key, double value)
+void qg__json_real(qg__json *j, const char *key, double value)
 {
     lead(j, key);
     char text[QG_NUMBER_BYTES];
@@ -52,26 +52,26 @@ void json_real(json *j, const char *key, double value)
     fputs(isfinite(value) ? text : "null", j->out);
 }
 
-void json_integer(json *j, const char *key, uint64_t value)
+void qg__json_integer(qg__json *j, const char *key, uint64_t value)
 {
     lead(j, key);
     fprintf(j->out, "%" PRIu64, value);
 }
 
-void json_flag(json *j, const char *key, bool value)
+void qg__json_flag(qg__json *j, const char *key, bool value)
 {
     lead(j, key);
     fputs(value ? "true" : "false", j->out);
 }
 
-void json_open(json *j, const char *key, char bracket)
+void qg__json_open(qg__json *j, const char *key, char bracket)
 {
     lead(j, key);
     fputc(bracket, j->out);
     j->comma = false;
 }
 
-void json_close(json *j, char bracket)
+void qg__json_close(qg__json *j, char bracket)
 {
     fputc(bracket, j->out);
     j->comma = true;

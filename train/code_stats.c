@@ -1,4 +1,4 @@
-#include "cli/run/code_stats.h"
+#include "train/code_stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 /* Codes with at most this many bits lie in -128 .. 127, signed or not. */
 enum { NARROW_BITS = 7 };
 
-static qg_status encode(code_stats_row *row, int32_t *codes, int *bits)
+static qg_status encode(qg__code_stats_row *row, int32_t *codes, int *bits)
 {
     const qg_product *p = row->product;
     const float      *learned[QG_MAX_LEARNED] = { NULL };
@@ -20,16 +20,16 @@ static qg_status encode(code_stats_row *row, int32_t *codes, int *bits)
     return status;
 }
 
-static void narrow(code_stats_row *row)
+static void narrow(qg__code_stats_row *row)
 {
     for (size_t i = 0; row->narrow && i < row->n; i++) row->narrow[i] = (int8_t)row->now[i];
 }
 
-static qg_status add(code_stats *c, const qg_product *p)
+static qg_status add(qg__code_stats *c, const qg_product *p)
 {
-    code_stats_row *row       = &c->row[c->rows];
+    qg__code_stats_row *row       = &c->row[c->rows];
     const bool      is_folded = qg_product_is_folded(p);
-    *row            = (code_stats_row){ .product = p, .n = qg_count(p->weight->shape) };
+    *row            = (qg__code_stats_row){ .product = p, .n = qg_count(p->weight->shape) };
     row->now        = malloc(row->n * sizeof *row->now);
     row->scale      = malloc((size_t)p->weight->shape.n * sizeof *row->scale);
     row->folded     = is_folded ? malloc(row->n * sizeof *row->folded) : NULL;
@@ -48,11 +48,11 @@ static qg_status add(code_stats *c, const qg_product *p)
 /* 32 bits: evaluated as floats. */
 static bool has_codes(qg_quant q) { return qg_has_codes(q) && q.bits < 32; }
 
-qg_status code_stats_begin(code_stats *c, qg_net *net)
+qg_status qg__code_stats_begin(qg__code_stats *c, qg_net *net)
 {
     const int layers  = qg_net_layers(net);
     size_t    largest = 1;
-    *c                = (code_stats){ .row = calloc((size_t)layers + 1, sizeof *c->row) };
+    *c                = (qg__code_stats){ .row = calloc((size_t)layers + 1, sizeof *c->row) };
     if (!c->row) return qg_fail(QG_EMEM, "out of memory for %d layers", layers);
     for (int i = 0; i < layers; i++) {
         const qg_product *p = qg_layer_product(qg_net_layer(net, i));
@@ -66,10 +66,10 @@ qg_status code_stats_begin(code_stats *c, qg_net *net)
     return c->codes ? QG_OK : qg_fail(QG_EMEM, "out of memory for %zu codes", largest);
 }
 
-qg_status code_stats_count(code_stats *c)
+qg_status qg__code_stats_count(qg__code_stats *c)
 {
     for (int r = 0; r < c->rows; r++) {
-        code_stats_row     *row = &c->row[r];
+        qg__code_stats_row     *row = &c->row[r];
         int             bits;
         const qg_status status = encode(row, c->codes, &bits);
         if (status) return status;
@@ -86,10 +86,10 @@ qg_status code_stats_count(code_stats *c)
     return QG_OK;
 }
 
-void code_stats_state(code_stats *c, qg_state *s)
+void qg__code_stats_state(qg__code_stats *c, qg_state *s)
 {
     for (int r = 0; r < c->rows; r++) {
-        const code_stats_row *row = &c->row[r];
+        const qg__code_stats_row *row = &c->row[r];
         char              name[128];
         snprintf(name, sizeof name, "codes.%s", row->product->layer.name);
         qg_state_add(s, name, (qg_array){ .dtype = row->narrow ? QG_I8 : QG_I32,
@@ -99,14 +99,14 @@ void code_stats_state(code_stats *c, qg_state *s)
     }
 }
 
-void code_stats_loaded(code_stats *c)
+void qg__code_stats_loaded(qg__code_stats *c)
 {
     for (int r = 0; r < c->rows; r++)
         for (size_t i = 0; c->row[r].narrow && i < c->row[r].n; i++)
             c->row[r].now[i] = c->row[r].narrow[i];
 }
 
-void code_stats_end(code_stats *c)
+void qg__code_stats_end(qg__code_stats *c)
 {
     for (int r = 0; r < c->rows; r++) {
         free(c->row[r].now);
@@ -116,5 +116,5 @@ void code_stats_end(code_stats *c)
     }
     free(c->row);
     free(c->codes);
-    *c = (code_stats){ 0 };
+    *c = (qg__code_stats){ 0 };
 }

@@ -1,4 +1,4 @@
-#include "cli/run/result.h"
+#include "train/result.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -6,13 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
-#include "cli/paths.h"
 #include "core/io/file.h"
 #include "core/io/hash.h"
 #include "core/io/json.h"
-#include "core/io/utf8.h"
 #include "core/io/number.h"
+#include "core/io/paths.h"
+#include "core/io/utf8.h"
+
+/* Set by the Makefile. */
+#ifndef QGRAD_COMMIT
+#define QGRAD_COMMIT "unknown"
+#endif
 
 enum { MAX_RESULT_BYTES = 1 << 20 };
 
@@ -23,9 +29,9 @@ typedef enum kind { TEXT, REAL, INTEGER, FLAG } kind;
 static const struct field {
     const char *key;
     kind        kind;
-    size_t      offset;         /* in result */
+    size_t      offset;         /* in qg_fit_result */
 } fields[] = {
-#define FIELD(name, kind) { #name, kind, offsetof(result, name) }
+#define FIELD(name, kind) { #name, kind, offsetof(qg_fit_result, name) }
     FIELD(test_accuracy, REAL),        FIELD(best_test_accuracy, REAL), FIELD(best_epoch, INTEGER),
     FIELD(test_accuracy_stderr, REAL), FIELD(test_images, INTEGER),     FIELD(train_loss, REAL),
     FIELD(epochs, INTEGER),            FIELD(complete, FLAG),           FIELD(images_per_second, REAL),
@@ -41,7 +47,7 @@ static bool read_text(qg_json *j, char *to)
 {
     const char *text;
     if (!qg_json_string(j, &text)) return false;
-    if (strlen(text) >= RESULT_TEXT) return qg_json_bad(j, "a text that is too long");
+    if (strlen(text) >= QG_FIT_TEXT) return qg_json_bad(j, "a text that is too long");
     strcpy(to, text);
     return true;
 }
@@ -64,7 +70,7 @@ static bool read_flag(qg_json *j, bool *to)
     return *from == 't' || *from == 'f' || qg_json_bad(j, "expected true or false");
 }
 
-static bool read_value(qg_json *j, const struct field *f, result *r)
+static bool read_value(qg_json *j, const struct field *f, qg_fit_result *r)
 {
     char  *to = (char *)r + f->offset;
     size_t n;
@@ -79,7 +85,7 @@ static bool read_value(qg_json *j, const struct field *f, result *r)
     return true;
 }
 
-static bool read_object(qg_json *j, result *r, bool seen[FIELDS])
+static bool read_object(qg_json *j, qg_fit_result *r, bool seen[FIELDS])
 {
     if (!qg_json_expect(j, '{')) return false;
     for (bool first = true;; first = false) {
@@ -102,7 +108,7 @@ static void print_end(const char *object, size_t n, char end[64])
     snprintf(end, 64, CHECKSUM "%016" PRIx64 "\"}\n", qg_hash(QG_HASH_BASIS, object, n));
 }
 
-qg_status result_write(int dir, const char *path, const char *object, size_t n)
+qg_status qg__result_write(int dir, const char *path, const char *object, size_t n)
 {
     char         end[64];
     const size_t most = n - strlen("}\n");
@@ -121,13 +127,13 @@ static bool is_damaged(const char *text)
     return at && strcmp(at, end);
 }
 
-qg_status result_read(result *r, int dir, const char *path)
+qg_status qg__result_read(qg_fit_result *r, int dir, const char *path)
 {
     char           *text;
     size_t          n;
     bool            seen[FIELDS] = { false };
-    const qg_status status       = text_read(dir, path, MAX_RESULT_BYTES, &text, &n);
-    *r = (result){ .seed = 0 };
+    const qg_status status       = qg__text_read(dir, path, MAX_RESULT_BYTES, &text, &n);
+    *r = (qg_fit_result){ .seed = 0 };
     if (status) return status;
     qg_json j = { .path  = path,
                   .start = (unsigned char *)text,
@@ -142,28 +148,63 @@ qg_status result_read(result *r, int dir, const char *path)
     return j.status;
 }
 
-void result_put(json *j, const result *r)
+void qg__result_put(qg__json *j, const qg_fit_result *r)
 {
     for (int i = 0; i < FIELDS; i++) {
         const void *from = (const char *)r + fields[i].offset;
         switch (fields[i].kind) {
-        case TEXT: json_text(j, fields[i].key, from); break;
-        case REAL: json_real(j, fields[i].key, *(const double *)from); break;
-        case INTEGER: json_integer(j, fields[i].key, *(const uint64_t *)from); break;
-        case FLAG: json_flag(j, fields[i].key, *(const bool *)from); break;
+        case TEXT: qg__json_text(j, fields[i].key, from); break;
+        case REAL: qg__json_real(j, fields[i].key, *(const double *)from); break;
+        case INTEGER: qg__json_integer(j, fields[i].key, *(const uint64_t *)from); break;
+        case FLAG: qg__json_flag(j, fields[i].key, *(const bool *)from); break;
         }
     }
 }
 
-void result_join(char to[RESULT_TEXT], const char *before, const char *now)
+void qg__result_join(char to[QG_FIT_TEXT], const char *before, const char *now)
 {
     const size_t n   = strlen(now);
     bool         has = n == 0;
     for (const char *at = before; !has && (at = strstr(at, now)); at++)
         has = (at == before || at[-1] == ' ') && (at[n] == ',' || !at[n]);
     const char *sep = *before ? ", " : "";
-    const bool full = !has && strlen(before) + strlen(sep) + n + sizeof ", .." > RESULT_TEXT;
+    const bool full = !has && strlen(before) + strlen(sep) + n + sizeof ", .." > QG_FIT_TEXT;
     if (full) now = "..";                       /* not half a name */
-    if (has || (full && strstr(before, ".."))) snprintf(to, RESULT_TEXT, "%s", before);
-    else snprintf(to, RESULT_TEXT, "%s%s%s", before, sep, now);
+    if (has || (full && strstr(before, ".."))) snprintf(to, QG_FIT_TEXT, "%s", before);
+    else snprintf(to, QG_FIT_TEXT, "%s%s%s", before, sep, now);
+}
+
+/* --- what it holds ------------------------------------------------------------------------- */
+
+const char *qg__commit(void) { return QGRAD_COMMIT; }
+
+void qg__digest(const qg_net *net, char text[17])
+{
+    snprintf(text, 17, "%016" PRIx64, qg_params_digest(qg_net_params(net)));
+}
+
+size_t qg__peak_rss_bytes(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u)) return 0;
+#ifdef __APPLE__
+    return (size_t)u.ru_maxrss;
+#else
+    return (size_t)u.ru_maxrss * 1024;
+#endif
+}
+
+double qg__proportion_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) / (double)n) : 0; }
+
+void qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
+{
+    qg__json j = qg__json_begin(out);
+    for (int i = 0; i < spec->abouts; i++) qg__json_text(&j, spec->about[i].key, spec->about[i].value);
+    qg__json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
+    qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
+    qg__json_integer(&j, "packed_bytes", qg_net_packed_bytes(net));
+    qg__json_integer(&j, "peak_rss_bytes", qg__peak_rss_bytes());
+    if (dir) qg__json_text(&j, "run", dir);
+    qg__result_put(&j, r);
+    qg__json_end(&j);
 }

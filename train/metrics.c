@@ -1,4 +1,4 @@
-#include "cli/run/metrics.h"
+#include "train/metrics.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,16 +10,17 @@
 #include "core/io/file.h"
 #include "core/io/hash.h"
 #include "core/io/number.h"
+#include "core/io/paths.h"
 
 enum { MAX_METRICS_BYTES = 1 << 28 };
 
 /* The columns that every run has. */
 static const struct {
     const char *name;
-    size_t      at;             /* in metrics_row */
+    size_t      at;             /* in qg_epoch */
     bool        is_time;        /* differs from process to process */
 } column[] = {
-#define COLUMN(name, is_time) { #name, offsetof(metrics_row, name), is_time }
+#define COLUMN(name, is_time) { #name, offsetof(qg_epoch, name), is_time }
     COLUMN(epoch, false),          COLUMN(lr, false),        COLUMN(train_loss, false),
     COLUMN(train_accuracy, false), COLUMN(test_loss, false), COLUMN(test_accuracy, false),
     COLUMN(images_per_second, true), COLUMN(seconds, true),
@@ -29,7 +30,7 @@ static const struct {
 enum { COLUMNS = sizeof column / sizeof *column };
 
 QG_PRINTF(2, 3)
-static qg_status append(metrics *m, const char *fmt, ...)
+static qg_status append(qg__metrics *m, const char *fmt, ...)
 {
     char    text[512];
     va_list args;
@@ -45,14 +46,14 @@ static qg_status append(metrics *m, const char *fmt, ...)
 }
 
 /* A value and the comma before it, which the first in a line does not have. */
-static qg_status append_real(metrics *m, double value)
+static qg_status append_real(qg__metrics *m, double value)
 {
     char text[QG_NUMBER_BYTES];
     qg_number_print(text, 9, value);
     return append(m, "%s%s", m->text[m->length - 1] == '\n' ? "" : ",", text);
 }
 
-static void count(metrics *m, metrics_row row)
+static void count(qg__metrics *m, qg_epoch row)
 {
     m->epochs++;
     m->seconds += row.seconds;
@@ -64,9 +65,9 @@ static void count(metrics *m, metrics_row row)
     if (m->epochs == 1 || row.test_accuracy > m->best.test_accuracy) m->best = row;
 }
 
-qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l)
+qg_status qg__metrics_begin(qg__metrics *m, const qg__code_stats *c, const qg__learned_list *l)
 {
-    *m               = (metrics){ 0 };
+    *m               = (qg__metrics){ 0 };
     qg_status status = QG_OK;
     for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[i].name);
     for (int r = 0; r < c->rows && !status; r++) {
@@ -82,7 +83,7 @@ qg_status metrics_begin(metrics *m, const code_stats *c, const learned_list *l)
     return status ? status : append(m, "\n");
 }
 
-qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const learned_list *l)
+qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c, const qg__learned_list *l)
 {
     qg_status status = QG_OK;
     for (int i = 0; i < COLUMNS && !status; i++)
@@ -92,7 +93,7 @@ qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const le
         if (!status) status = append_real(m, c->row[r].flipped);
     }
     for (int r = 0; r < l->count && !status; r++) {
-        const learned_values s = learned_values_of(l->param[r]);
+        const qg__learned_values s = qg__learned_values_of(l->param[r]);
         const double         each[] = { s.least, s.mean, s.greatest };
         const int            n      = qg_count(l->param[r]->shape) == 1 ? 1 : 3;
         for (int i = 0; i < n && !status; i++) status = append_real(m, each[i]);
@@ -103,7 +104,7 @@ qg_status metrics_add(metrics *m, metrics_row row, const code_stats *c, const le
 }
 
 /* Reads the first columns of the line at `at`. */
-static bool parse_row(const char *at, metrics_row *row)
+static bool parse_row(const char *at, qg_epoch *row)
 {
     for (int i = 0; i < COLUMNS; i++) {
         const size_t n  = strcspn(at, ",\n");
@@ -132,18 +133,18 @@ static int columns(const char *line)
     return n;
 }
 
-qg_status metrics_read(metrics *m, int dir, const char *path, int epochs)
+qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs)
 {
-    *m = (metrics){ 0 };
+    *m = (qg__metrics){ 0 };
     size_t          n;
-    const qg_status status = text_read(dir, path, MAX_METRICS_BYTES, &m->text, &n);
+    const qg_status status = qg__text_read(dir, path, MAX_METRICS_BYTES, &m->text, &n);
     if (status) return status;
     if (!is_header(m->text))
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
     const int   wide = columns(m->text);
     const char *at   = strchr(m->text, '\n');
     while (at && at[1] && m->epochs != epochs) {
-        metrics_row row;
+        qg_epoch row;
         if (!strchr(at + 1, '\n') || !parse_row(at + 1, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)
             return qg_fail(QG_EFORMAT, "%s: line %d is not the row of epoch %d", path, m->epochs + 2,
                            m->epochs + 1);
@@ -158,7 +159,7 @@ qg_status metrics_read(metrics *m, int dir, const char *path, int epochs)
     return QG_OK;
 }
 
-qg_status metrics_has_rows(int dir, const char *path, bool *rows)
+qg_status qg__metrics_has_rows(int dir, const char *path, bool *rows)
 {
     char  *text;
     size_t n;
@@ -166,7 +167,7 @@ qg_status metrics_has_rows(int dir, const char *path, bool *rows)
     *rows = false;
     qg_status status = qg_file_exists_in(dir, path, &exists);
     if (status || !exists) return status;
-    status = text_read(dir, path, MAX_METRICS_BYTES, &text, &n);
+    status = qg__text_read(dir, path, MAX_METRICS_BYTES, &text, &n);
     if (status) return status;
     const char *end = strchr(text, '\n');
     *rows           = end && end[1];
@@ -174,7 +175,7 @@ qg_status metrics_has_rows(int dir, const char *path, bool *rows)
     return QG_OK;
 }
 
-void metrics_digest(const metrics *m, char text[17])
+void qg__metrics_digest(const qg__metrics *m, char text[17])
 {
     uint64_t h = QG_HASH_BASIS;
     int      c = 0;             /* of the field at `at` */
@@ -187,17 +188,17 @@ void metrics_digest(const metrics *m, char text[17])
     snprintf(text, 17, "%016" PRIx64, h);
 }
 
-qg_status metrics_write(const metrics *m, int dir, const char *path)
+qg_status qg__metrics_write(const qg__metrics *m, int dir, const char *path)
 {
     qg_file *f = qg_file_begin_in(dir, path);
     qg_file_put(f, m->text, m->length);
     return qg_file_commit(f);
 }
 
-double metrics_rate(const metrics *m) { return m->rates ? m->rates / m->slowness : 0; }
+double qg__metrics_rate(const qg__metrics *m) { return m->rates ? m->rates / m->slowness : 0; }
 
-void metrics_end(metrics *m)
+void qg__metrics_end(qg__metrics *m)
 {
     free(m->text);
-    *m = (metrics){ 0 };
+    *m = (qg__metrics){ 0 };
 }

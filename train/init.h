@@ -1,19 +1,19 @@
-/* cli/run/init.h — starting a net from the weights of another: --init. */
-#ifndef CLI_INIT_H
-#define CLI_INIT_H
+/* train/init.h — starting a net from the weights of another.  Internal. */
+#ifndef QG_INIT_H
+#define QG_INIT_H
 
 #include "core/params.h"
 #include "layers/net.h"
 
-enum { INIT_DIGEST = 17, INIT_NOTE = 1024 };
+enum { QG__INIT_DIGEST = 17, QG__INIT_NOTE = 1024 };
 
 /* What came of it. */
-typedef struct init_report {
-    char digest[INIT_DIGEST];   /* of the arrays that were taken: that of the other net, if it was all */
+typedef struct qg__init_report {
+    char digest[QG__INIT_DIGEST];   /* of the arrays that were taken: that of the other net, if it was all */
     int  taken;
-    char kept[INIT_NOTE];       /* "conv2.weight.wp, ..": learned by quantizers, and not taken */
-    char unused[INIT_NOTE];     /* of quantizers that the file's net had, and this one has not */
-} init_report;
+    char kept[QG__INIT_NOTE];       /* "conv2.weight.wp, ..": learned by quantizers, and not taken */
+    char unused[QG__INIT_NOTE];     /* of quantizers that the file's net had, and this one has not */
+} qg__init_report;
 
 /* Fills a built net from a run (its last.safetensors) or from a safetensors file, by name: weights, biases, batch
  * norms with their running statistics, and the learned values of quantizers that both nets have.  Learned values
@@ -25,6 +25,6 @@ typedef struct init_report {
  *          net, as far as it has room; the net is unchanged.  QG_ENAN: a value is not finite.  QG_EARG: a weight
  *          without latent values (bop) is not +-1 in the file.  Also fails as qg_archive_open. */
 QG_MUST_CHECK
-qg_status init_weights(qg_net *net, const char *source, qg_net *trained, init_report *report);
+qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, qg__init_report *report);
 
 #endif

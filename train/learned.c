@@ -1,9 +1,9 @@
-#include "cli/run/learned.h"
+#include "train/learned.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static void add(learned_list *l, const qg_slot *slot)
+static void add(qg__learned_list *l, const qg_slot *slot)
 {
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *entry = &slot->q.scheme->learned[i];
@@ -13,11 +13,11 @@ static void add(learned_list *l, const qg_slot *slot)
     }
 }
 
-qg_status learned_begin(learned_list *l, qg_net *net)
+qg_status qg__learned_begin(qg__learned_list *l, qg_net *net)
 {
     const int    layers = qg_net_layers(net);
     const size_t most   = (size_t)layers * QG_ROLES * QG_MAX_LEARNED + 1;
-    *l = (learned_list){ .param = calloc(most, sizeof *l->param), .entry = calloc(most, sizeof *l->entry) };
+    *l = (qg__learned_list){ .param = calloc(most, sizeof *l->param), .entry = calloc(most, sizeof *l->entry) };
     if (!l->param || !l->entry) return qg_fail(QG_EMEM, "out of memory for %zu learned values", most);
     for (int i = 0; i < layers; i++)
         for (int r = 0; r < QG_ROLES; r++) {
@@ -27,17 +27,17 @@ qg_status learned_begin(learned_list *l, qg_net *net)
     return QG_OK;
 }
 
-void learned_end(learned_list *l)
+void qg__learned_end(qg__learned_list *l)
 {
     free(l->param);
     free(l->entry);
-    *l = (learned_list){ 0 };
+    *l = (qg__learned_list){ 0 };
 }
 
-learned_values learned_values_of(const qg_param *p)
+qg__learned_values qg__learned_values_of(const qg_param *p)
 {
     const size_t   n = qg_count(p->shape);
-    learned_values s = { (double)p->value[0], 0, (double)p->value[0] };
+    qg__learned_values s = { (double)p->value[0], 0, (double)p->value[0] };
     for (size_t i = 0; i < n; i++) {
         const double v = (double)p->value[i];
         s.least    = v < s.least ? v : s.least;
@@ -53,13 +53,13 @@ static bool unhealthy(const qg_learned *entry, double value)
     return value != 0 && !(value >= (double)entry->low && value <= (double)entry->high);
 }
 
-bool learned_unhealthy(const learned_list *l, char *text, size_t bytes)
+bool qg__learned_unhealthy(const qg__learned_list *l, char *text, size_t bytes)
 {
     enum { NAMED = 3 };
     int    found = 0;
     size_t used  = 0;
     for (int i = 0; i < l->count; i++) {
-        const learned_values v = learned_values_of(l->param[i]);
+        const qg__learned_values v = qg__learned_values_of(l->param[i]);
         const bool           low = unhealthy(l->entry[i], v.least);
         if (!low && !unhealthy(l->entry[i], v.greatest)) continue;
         if (found++ >= NAMED || used >= bytes) continue;

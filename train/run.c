@@ -23,12 +23,7 @@
  *
  * A full disk or a lost write permission has the same effect as a kill, with a message.
  */
-#include "cli/print.h"
-#include "cli/run/report.h"
-#include "cli/run/run.h"
-#include "core/io/number.h"
-#include "core/io/safetensors.h"
-#include "layers/layer.h"
+#include "train/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +36,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/io/number.h"
+#include "core/io/safetensors.h"
+#include "datasets/normalise.h"
+#include "layers/layer.h"
+#include "train/result.h"
+
 /* The first two are written before the first checkpoint. */
-static const char *const files[RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
+static const char *const files[QG__RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
                                               "best.safetensors" };
 
 /* Files of FORMAT have a checksum; those of FORMAT_BEFORE have a digest of their weights, or, if they are older, nothing. */
@@ -51,27 +52,27 @@ static const char *const files[RUN_FILES] = { "config.toml", "metrics.csv", "res
 
 /* --- the directory ------------------------------------------------------------------------ */
 
-const char *run_file_name(run_file f) { return files[f]; }
+const char *qg__run_file_name(qg__run_file f) { return files[f]; }
 
-qg_status run_paths_of(const char *dir, run_paths *p)
+qg_status qg__run_paths_of(const char *dir, qg__run_paths *p)
 {
     qg_status status = QG_OK;
-    for (int i = 0; i < RUN_FILES && !status; i++) status = path_join(dir, files[i], p->file[i]);
+    for (int i = 0; i < QG__RUN_FILES && !status; i++) status = qg__path_join(dir, files[i], p->file[i]);
     if (!status) strcpy(p->dir, dir);
     return status;
 }
 
-qg_status run_has(const run *r, run_file f, bool *has) { return qg_file_exists_in(r->lock, r->paths.file[f], has); }
+qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has) { return qg_file_exists_in(r->lock, r->paths.file[f], has); }
 
-static qg_status holds_run(const run *r, bool *holds)
+static qg_status holds_run(const qg__run *r, bool *holds)
 {
     qg_status status = QG_OK;
     *holds           = false;
-    for (run_file f = 0; f < RUN_FILES && !status && !*holds; f++) status = run_has(r, f, holds);
+    for (qg__run_file f = 0; f < QG__RUN_FILES && !status && !*holds; f++) status = qg__run_has(r, f, holds);
     return status;
 }
 
-qg_status run_check_place(const run *r)
+qg_status qg__run_check_place(const qg__run *r)
 {
     struct stat held, named;
     const bool  found = !fstat(r->lock, &held) && !stat(r->paths.dir, &named);
@@ -82,55 +83,61 @@ qg_status run_check_place(const run *r)
 
 /* The lock is on the directory itself, so it leaves no file, follows the directory when it is renamed, and ends with
  * the process. */
-static qg_status lock(run *r)
+static qg_status lock(qg__run *r)
 {
+    char      unlocked[QG__UNLOCKED_BYTES];
     const int fd = open(r->paths.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return qg_fail(QG_EIO, "%s: %s", r->paths.dir, strerror(errno));
-    const qg_status status = path_lock(fd, r->paths.dir, false);
+    const qg_status status = qg__path_lock(fd, r->paths.dir, false, unlocked);
     if (status) {
         close(fd);
         return status == QG_ESTATE ? qg_fail(status, "%s is locked: another process is training in it", r->paths.dir) : status;
     }
     r->lock = fd;
-    return run_check_place(r);      /* --force may have moved it between open and flock */
+    if (*unlocked) qg__run_notice(r, QG_FIT_UNLOCKED, unlocked);
+    return qg__run_check_place(r);      /* QG_FIT_FORCE may have moved it between open and flock */
 }
 
-static qg_status move_aside(const char *dir)
+static qg_status move_aside(const qg__run *r)
 {
-    char old[PATH_BYTES];
+    const char *dir = r->paths.dir;
+    char        old[QG__PATH_BYTES], text[2 * QG__PATH_BYTES + 64];
     for (int i = 1; i < 10000; i++) {
         const int n = i == 1 ? snprintf(old, sizeof old, "%s.old", dir)
                              : snprintf(old, sizeof old, "%s.old-%d", dir, i);
-        if (n >= PATH_BYTES) return qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
-        if (path_exists(old)) continue;
+        if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
+        if (qg__path_exists(old)) continue;
         if (rename(dir, old))
             return qg_fail(QG_EIO, "cannot rename %s to %s: %s", dir, old, strerror(errno));
-        print_safe(stderr, "qgrad: renamed the run in %s to %s\n", dir, old);
+        snprintf(text, sizeof text, "renamed the run in %s to %s", dir, old);
+        qg__run_notice(r, QG_FIT_RENAMED, text);
         return QG_OK;
     }
     return qg_fail(QG_ESTATE, "%s.old to %s.old-9999 all exist", dir, dir);
 }
 
 /* Removes the temporary files of a process that was killed while writing.  Only the holder of the lock writes here. */
-static void sweep(const run *r)
+static void sweep(const qg__run *r)
 {
-    for (int i = 0; i < RUN_FILES; i++) qg_file_sweep_in(r->lock, r->paths.file[i]);
+    for (int i = 0; i < QG__RUN_FILES; i++) qg_file_sweep_in(r->lock, r->paths.file[i]);
 }
 
-qg_status run_claim(run *r, run_mode mode)
+qg_status qg__run_claim(qg__run *r)
 {
+    const qg_fit_mode mode = r->spec->mode;
+
     bool      holds  = false;
-    qg_status status = path_make(r->paths.dir, &r->created);
+    qg_status status = qg__path_make(r->paths.dir, &r->created);
     if (!status) status = lock(r);
     if (!status) status = holds_run(r, &holds);
-    if (!status && mode == RUN_NEW && holds)
-        return qg_fail(QG_ESTATE, "%s already contains a run; --resume continues it, --force renames it",
+    if (!status && mode == QG_FIT_NEW && holds)
+        return qg_fail(QG_ESTATE, "%s already contains a run; resume continues it, force renames it",
                        r->paths.dir);
-    if (!status && mode == RUN_FORCE && holds) {
+    if (!status && mode == QG_FIT_FORCE && holds) {
         const int old = r->lock;
         r->lock       = QG_BY_PATH;
-        status        = move_aside(r->paths.dir);
-        if (!status) status = path_make(r->paths.dir, &r->created);
+        status        = move_aside(r);
+        if (!status) status = qg__path_make(r->paths.dir, &r->created);
         if (!status) status = lock(r);
         close(old);
     }
@@ -143,10 +150,10 @@ qg_status run_claim(run *r, run_mode mode)
 typedef struct field {
     const char *name;
     qg_dtype    dtype;
-    size_t      offset;     /* in run_record */
+    size_t      offset;     /* in qg__run_record */
 } field;
 
-#define FIELD(name, dtype) { "run." #name, dtype, offsetof(run_record, name) }
+#define FIELD(name, dtype) { "run." #name, dtype, offsetof(qg__run_record, name) }
 
 static const field fields[] = {
     FIELD(seed, QG_U64),           FIELD(epoch, QG_U64),         FIELD(batch, QG_U64),
@@ -158,7 +165,7 @@ static const field fields[] = {
 
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static void note(qg_state *s, const run *r)
+static void note(qg_state *s, const qg__run *r)
 {
     const char *kind = s == r->best ? "weights" : "checkpoint";
 
@@ -174,27 +181,35 @@ static void note(qg_state *s, const run *r)
     qg_state_note(s, "classes", classes);
 }
 
-qg_status run_compose(run *r, config *c)
+static qg_status begin_contents(qg__run *r)
 {
-    r->optim = r->net ? recipe_optim(&c->recipe, qg_net_params(r->net)) : NULL;
-    r->tape  = r->optim ? qg_tape_new() : NULL;
+    const float decay = r->spec->ema_decay;
+    r->tape           = qg_tape_new();
     if (!r->tape) return QG_EMEM;
-    qg_status status = code_stats_begin(&r->code_stats, r->net);
-    if (!status) status = learned_begin(&r->learned, r->net);
-    if (!status) status = metrics_begin(&r->metrics, &r->code_stats, &r->learned);
+    if (decay != 0 && !(r->ema = qg_ema_new(qg_net_params(r->net), (qg_ema_spec){ .decay = decay }))) return qg_errcode();
+    qg_status status = qg__code_stats_begin(&r->code_stats, r->net);
+    if (!status) status = qg__learned_begin(&r->learned, r->net);
+    return status ? status : qg__metrics_begin(&r->metrics, &r->code_stats, &r->learned);
+}
+
+qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec)
+{
+    r->net           = net;
+    r->spec          = spec;
+    qg_status status = begin_contents(r);
     if (status) return status;
-    r->config      = c;
-    r->identity    = config_print(c, IDENTITY);
+    r->identity    = qg__run_identity(net, spec);
     r->last        = qg_state_new();
     r->best        = qg_state_new();
-    r->record.seed = c->recipe.seed;
+    r->record.seed = spec->seed;
     if (!r->identity || !r->last || !r->best)
         return qg_fail(QG_EMEM, "out of memory for the checkpoint");
     qg_net_state(r->net, r->best);
     note(r->best, r);
     qg_net_state(r->net, r->last);
-    qg_optim_state(r->optim, r->last);
-    code_stats_state(&r->code_stats, r->last);
+    qg_optim_state(spec->optim, r->last);
+    qg_ema_state(r->ema, r->last);
+    qg__code_stats_state(&r->code_stats, r->last);
     for (int i = 0; i < FIELDS; i++)
         qg_state_add(
             r->last, fields[i].name,
@@ -204,56 +219,69 @@ qg_status run_compose(run *r, config *c)
 }
 
 /* Whether none of the files exist that a run writes after its first checkpoint. */
-static qg_status check_unbegun(const run *r)
+static qg_status check_unbegun(const qg__run *r)
 {
     bool      begun;
-    qg_status status = metrics_has_rows(r->lock, r->paths.file[RUN_METRICS], &begun);
-    if (!status && !begun) status = run_has(r, RUN_RESULT, &begun);
-    if (!status && !begun) status = run_has(r, RUN_BEST, &begun);
+    qg_status status = qg__metrics_has_rows(r->lock, r->paths.file[QG__RUN_METRICS], &begun);
+    if (!status && !begun) status = qg__run_has(r, QG__RUN_RESULT, &begun);
+    if (!status && !begun) status = qg__run_has(r, QG__RUN_BEST, &begun);
     if (status || !begun) return status;
-    return qg_fail(QG_ESTATE, "%s cannot be resumed: its last.safetensors is missing; --force starts again", r->paths.dir);
+    return qg_fail(QG_ESTATE, "%s cannot be resumed: its last.safetensors is missing; force starts again", r->paths.dir);
 }
 
-qg_status run_create(run *r)
+static qg_status write_config(const qg__run *r)
+{
+    const char *text = r->spec->file ? r->spec->file : r->identity;
+    qg_file    *f    = qg_file_begin_in(r->lock, r->paths.file[QG__RUN_CONFIG]);
+    qg_file_put(f, text, strlen(text));
+    return qg_file_commit(f);
+}
+
+qg_status qg__run_create(qg__run *r)
 {
     bool      had;
     qg_status status = check_unbegun(r);
-    if (!status) status = run_check_place(r);
-    if (!status) status = run_has(r, RUN_CONFIG, &had);
+    if (!status) status = qg__run_check_place(r);
+    if (!status) status = qg__run_has(r, QG__RUN_CONFIG, &had);
     if (status) return status;
-    status = config_write(r->config, r->lock, r->paths.file[RUN_CONFIG]);
-    if (!status) status = run_cut_metrics(r);
-    if (!status) status = run_save(r);
+    status = write_config(r);
+    if (!status) status = qg__run_cut_metrics(r);
+    if (!status) status = qg__run_save(r);
     if (!status) return QG_OK;
     char why[512];
     snprintf(why, sizeof why, "%s", qg_errmsg());
     /* Else the same command would find a run here.  The checkpoint is there if its directory could not be flushed, and
      * goes first, since no run continues from a checkpoint alone. */
-    static const run_file made[] = { RUN_LAST, RUN_METRICS, RUN_CONFIG };
+    static const qg__run_file made[] = { QG__RUN_LAST, QG__RUN_METRICS, QG__RUN_CONFIG };
     for (int i = 0; i < 3 && !had; i++) qg_file_remove_in(r->lock, r->paths.file[made[i]]);
-    if (r->created && !run_check_place(r)) rmdir(r->paths.dir);
+    if (r->created && !qg__run_check_place(r)) rmdir(r->paths.dir);
     return qg_fail(status, "%s", why);
 }
 
 /* --- loading ------------------------------------------------------------------------------ */
 
-/* Checks that said, the configuration recorded in the file, is that of this run. */
-static qg_status check_identity(const run *r, const char *said, const char *path)
+/* The number of bytes before the first line in which a and b differ. */
+static size_t same_lines(const char *a, const char *b)
 {
-    config        stored = { 0 };
-    qg_status     status = config_parse(&stored, said, path);
-    const option *o      = status ? NULL : config_difference(r->config, &stored, IDENTITY, 0);
-    if (o) {
-        const char *here = r->config->text[o - options], *there = stored.text[o - options];
-        status = qg_fail(QG_EARG, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,
-                         there ? there : "unset", here ? here : "unset");
-    }
-    config_free(&stored);
-    return status;
+    size_t same = 0;
+    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+        if (a[i] == '\n') same = i + 1;
+    return same;
+}
+
+/* Checks that said, the configuration recorded in the file, is that of this run. */
+static qg_status check_identity(const qg__run *r, const char *said, const char *path)
+{
+    if (r->spec->same) return r->spec->same(r->spec->user, said, path);
+    if (!strcmp(said, r->identity)) return QG_OK;
+    const size_t same  = same_lines(said, r->identity);
+    const char  *there = said + same, *here = r->identity + same;
+    return qg_fail(QG_EARG, "%s: belongs to a run with '%.*s', but this one has '%.*s'", path, (int)strcspn(there, "\n"), there,
+                   (int)strcspn(here, "\n"), here);
 }
 
 /* Checks the notes of a file: it belongs to this run's configuration, and has the checksum that its format demands. */
-static qg_status check_notes(const run *r, const char *format, const char *said, const char *checksum, const char *path)
+static qg_status check_notes(const qg__run *r, const char *format, const char *said, const char *checksum, const char *path)
 {
     const bool current = format && !strcmp(format, FORMAT);
     if (!said || (!current && (!format || strcmp(format, FORMAT_BEFORE))))
@@ -263,24 +291,24 @@ static qg_status check_notes(const run *r, const char *format, const char *said,
 }
 
 /* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
-static qg_status check_digest(const run *r, const qg_state *s, const char *path)
+static qg_status check_digest(const qg__run *r, const qg_state *s, const char *path)
 {
     const char *noted = qg_state_noted(s, "digest");
     char        found[17];
-    report_digest(r->net, found);
+    qg__digest(r->net, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: is damaged: its weights have digest %s, but were saved with %s", path, found, noted);
 }
 
-static qg_status check_record(const run *r, const char *path)
+static qg_status check_record(const qg__run *r, const char *path)
 {
-    const run_record *at   = &r->record;
-    const double      seed = (double)r->config->recipe.seed, steps = (double)qg_optim_steps(r->optim);
+    const qg__run_record *at   = &r->record;
+    const double      seed = (double)r->spec->seed, steps = (double)qg_optim_steps(r->spec->optim);
     const struct {
         const char *name;
         double      value, least, most;
     } of[] = { { "seed", (double)at->seed, seed, seed },
-               { "epoch", (double)at->epoch, 0, r->config->recipe.epochs },
+               { "epoch", (double)at->epoch, 0, r->spec->epochs },
                { "best_epoch", (double)at->best_epoch, 0, (double)at->epoch },
                { "steps", (double)at->steps, steps, steps },
                { "correct", (double)at->correct, 0, (double)at->images },
@@ -295,7 +323,7 @@ static qg_status check_record(const run *r, const char *path)
 
 /* The arrays do not fit this run's net: because config.toml is that of another run, or else for the reason that is told
  * already. */
-static qg_status explain_misfit(const run *r, const char *path)
+static qg_status explain_misfit(const qg__run *r, const char *path)
 {
     qg_archive *a;
     qg_status   status = qg_safetensors_open(r->lock, path, &a);
@@ -307,7 +335,7 @@ static qg_status explain_misfit(const run *r, const char *path)
 }
 
 /* Loads everything in s and checks that it belongs to this run and is undamaged. */
-static qg_status load(run *r, qg_state *s, const char *path)
+static qg_status load(qg__run *r, qg_state *s, const char *path)
 {
     qg_status status = qg_state_load_in(s, r->lock, path);
     if (status == QG_ESHAPE) status = explain_misfit(r, path);
@@ -322,39 +350,39 @@ static qg_status load(run *r, qg_state *s, const char *path)
 }
 
 /* Checks the rows up to the checkpoint.  Files of FORMAT_BEFORE do not say what they were. */
-static qg_status check_metrics(const run *r, const char *path)
+static qg_status check_metrics(const qg__run *r, const char *path)
 {
     const char *noted = qg_state_noted(r->last, "metrics");
     char        found[17];
-    metrics_digest(&r->metrics, found);
+    qg__metrics_digest(&r->metrics, found);
     if (!noted || !strcmp(noted, found)) return QG_OK;
     return qg_fail(QG_EFORMAT, "%s: is damaged: its first %d rows are not those that the run wrote", path, r->metrics.epochs);
 }
 
-qg_status run_load(run *r)
+qg_status qg__run_load(qg__run *r)
 {
-    const char *path   = r->paths.file[RUN_LAST];
+    const char *path   = r->paths.file[QG__RUN_LAST];
     qg_status   status = load(r, r->last, path);
     if (!status) status = check_record(r, path);
     if (status) return status;
-    code_stats_loaded(&r->code_stats);
-    metrics_end(&r->metrics);
-    path   = r->paths.file[RUN_METRICS];
-    status = metrics_read(&r->metrics, r->lock, path, (int)r->record.epoch);
+    qg__code_stats_loaded(&r->code_stats);
+    qg__metrics_end(&r->metrics);
+    path   = r->paths.file[QG__RUN_METRICS];
+    status = qg__metrics_read(&r->metrics, r->lock, path, (int)r->record.epoch);
     return status ? status : check_metrics(r, path);
 }
 
-qg_status run_keep_config(run *r, bool anew)
+qg_status qg__run_keep_config(qg__run *r)
 {
     bool            has;
-    const qg_status status = run_has(r, RUN_CONFIG, &has);
-    return status || (has && !anew) ? status : config_write(r->config, r->lock, r->paths.file[RUN_CONFIG]);
+    const qg_status status = qg__run_has(r, QG__RUN_CONFIG, &has);
+    return status || (has && !r->spec->renew_file) ? status : write_config(r);
 }
 
 /* It is ahead of the checkpoint if the run was killed between the two writes; the epoch is then repeated. */
-qg_status run_check_best(const run *r)
+qg_status qg__run_check_best(const qg__run *r)
 {
-    const char *path   = r->paths.file[RUN_BEST];
+    const char *path   = r->paths.file[QG__RUN_BEST];
     qg_archive *a;
     if (r->record.best_epoch == 0) return QG_OK;
     qg_status status = qg_state_open_in(r->best, r->lock, path, &a);
@@ -382,7 +410,7 @@ static qg_status parse_size(const char *path, const char *size, const char *coun
     return QG_OK;
 }
 
-qg_status run_noted_size(const run *r, run_file f, qg_shape *image, int *classes)
+qg_status qg__run_noted_size(const qg__run *r, qg__run_file f, qg_shape *image, int *classes)
 {
     const char *path   = r->paths.file[f];
     qg_archive *a;
@@ -395,12 +423,18 @@ qg_status run_noted_size(const run *r, run_file f, qg_shape *image, int *classes
     return status;
 }
 
-qg_status run_load_weights(run *r, run_file f)
+void qg__run_swap(qg__run *r)
 {
-    if (f == RUN_LAST) return run_load(r);
+    QG_ASSERT(!r->ema || !qg_ema_swap(r->ema));
+}
+
+qg_status qg__run_load_weights(qg__run *r, qg__run_file f)
+{
+    const bool      last   = f == QG__RUN_LAST;
     const char     *path   = r->paths.file[f];
-    const qg_status status = load(r, r->best, path);
-    if (status) return status;
+    const qg_status status = last ? qg__run_load(r) : load(r, r->best, path);
+    if (!status && last) qg__run_swap(r);
+    if (status || last) return status;
     const char *steps = qg_state_noted(r->best, "steps");
     char       *end   = NULL;
     if (steps) r->record.steps = strtoull(steps, &end, 10);
@@ -410,18 +444,18 @@ qg_status run_load_weights(run *r, run_file f)
 
 /* --- saving ------------------------------------------------------------------------------- */
 
-qg_status run_save(run *r)
+qg_status qg__run_save(qg__run *r)
 {
     char            digest[17];
-    const qg_status status = run_check_place(r);
-    metrics_digest(&r->metrics, digest);
+    const qg_status status = qg__run_check_place(r);
+    qg__metrics_digest(&r->metrics, digest);
     qg_state_note(r->last, "metrics", digest);
-    return status ? status : qg_state_save_in(r->last, r->lock, r->paths.file[RUN_LAST]);
+    return status ? status : qg_state_save_in(r->last, r->lock, r->paths.file[QG__RUN_LAST]);
 }
 
-qg_status run_cut_metrics(run *r) { return metrics_write(&r->metrics, r->lock, r->paths.file[RUN_METRICS]); }
+qg_status qg__run_cut_metrics(qg__run *r) { return qg__metrics_write(&r->metrics, r->lock, r->paths.file[QG__RUN_METRICS]); }
 
-static qg_status save_best(run *r)
+static qg_status save_best(qg__run *r)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
@@ -430,28 +464,37 @@ static qg_status save_best(run *r)
     qg_state_note(r->best, "steps", text);
     qg_number_print(text, 9, r->record.best_accuracy);
     qg_state_note(r->best, "test_accuracy", text);
-    return qg_state_save_in(r->best, r->lock, r->paths.file[RUN_BEST]);
+    return qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
 }
 
-qg_status run_add_epoch(run *r, metrics_row row, bool better)
+qg_status qg__run_add_epoch(qg__run *r, qg_epoch row, bool better)
 {
-    qg_status status = run_check_place(r);
-    if (!status) status = metrics_add(&r->metrics, row, &r->code_stats, &r->learned);
-    if (!status) status = run_cut_metrics(r);
-    return !status && better ? save_best(r) : status;
+    qg_status status = qg__run_check_place(r);
+    if (!status) status = qg__metrics_add(&r->metrics, row, &r->code_stats, &r->learned);
+    if (!status) status = qg__run_cut_metrics(r);
+    if (status || !better) return status;
+    qg__run_swap(r);
+    status = save_best(r);
+    qg__run_swap(r);
+    return status;
 }
 
-void run_end(run *r)
+void qg__run_notice(const qg__run *r, qg_fit_notice what, const char *text)
+{
+    const qg_fit_events *e = &r->spec->events;
+    if (e->notice) e->notice(e->user, what, text);
+}
+
+void qg__run_end(qg__run *r)
 {
     qg_state_free(r->last);
     qg_state_free(r->best);
-    metrics_end(&r->metrics);
-    code_stats_end(&r->code_stats);
-    learned_end(&r->learned);
+    qg__metrics_end(&r->metrics);
+    qg__code_stats_end(&r->code_stats);
+    qg__learned_end(&r->learned);
+    qg_ema_free(r->ema);
     qg_tape_free(r->tape);
-    qg_optim_free(r->optim);
-    qg_net_free(r->net);
     free(r->identity);
     if (r->lock >= 0) close(r->lock);
-    *r = (run){ .lock = QG_BY_PATH };
+    *r = (qg__run){ .lock = QG_BY_PATH };
 }

@@ -1,0 +1,20 @@
+/* cli/run/run_spec.h — what a configuration means for qg_fit. */
+#ifndef CLI_RUN_SPEC_H
+#define CLI_RUN_SPEC_H
+
+#include "cli/config/config.h"
+
+/* fit points into the rest, so it cannot be copied. */
+typedef struct run_spec {
+    qg_fit_spec fit;
+    char       *identity, *file;            /* the configuration in checkpoints, and as config.toml */
+    qg_note     about[5];
+} run_spec;
+
+/* Sets everything that c decides, without directory, images, optimizer and events.  c must outlive *s.  Fails with
+ * QG_EMEM. */
+QG_MUST_CHECK
+qg_status run_spec_begin(run_spec *s, config *c);
+void      run_spec_end(run_spec *s);
+
+#endif

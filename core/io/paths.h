@@ -1,0 +1,44 @@
+/* core/io/paths.h — names of files and directories, and texts.  Internal. */
+#ifndef QG_PATHS_H
+#define QG_PATHS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "core/io/file.h"
+
+enum { QG__PATH_BYTES = 4096 };
+
+/* dir/name.  Fails with QG_EARG: too long, or dir is empty. */
+QG_MUST_CHECK
+qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BYTES]);
+
+/* True if the system cannot tell, for callers that open it next (qg_file_exists_in). */
+bool      qg__path_exists(const char *path);
+
+/* Makes the directory and its parents, so that a power loss does not undo it.  *created: it did not exist.  Fails with
+ * QG_EIO. */
+QG_MUST_CHECK
+qg_status qg__path_make(const char *dir, bool *created);
+
+/* Locks the open directory fd, named dir in messages, against other processes.  wait: until they have released it.  If the
+ * file system has no locks, it succeeds without one, and *unlocked has a warning, which is empty otherwise.  Fails with
+ * QG_ESTATE if another process has the lock, and with QG_EIO. */
+enum { QG__UNLOCKED_BYTES = QG__PATH_BYTES + 256 };
+QG_MUST_CHECK
+qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UNLOCKED_BYTES]);
+
+/* The n bytes of a file and a zero behind them; *text is the caller's to free().  dir is as in core/io/file.h.  Fails as qg_file_read_in; then *text is NULL. */
+QG_MUST_CHECK
+qg_status qg__text_read(int dir, const char *path, size_t limit, char **text, size_t *n);
+
+/* The n bytes that print writes to out, and a zero after them; *text is the caller's to free().  print may be called
+ * several times.  Fails as print does, and with QG_EMEM; then *text is NULL. */
+QG_MUST_CHECK
+qg_status qg__text_print(qg_status (*print)(const void *what, FILE *out), const void *what, char **text, size_t *n);
+
+/* Appends a word to a list in text, "a" -> "a, b"; a word that does not fit is omitted. */
+void      qg__list_append(char *text, size_t bytes, const char *word);
+
+#endif

@@ -1,0 +1,506 @@
+/* qg_fit: a program's own net in a run directory. */
+#include "tests/support/testing.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "qgrad.h"
+#include "tests/support/nets.h"
+#include "tests/support/room.h"
+
+/* --- a net, images, a run ----------------------------------------------------------------- */
+
+enum { SIDE = 8, CLASSES = 3, TRAIN = 96, TEST = 36, BATCH = 8, STEPS = TRAIN / BATCH, EPOCHS = 4 };
+
+typedef struct subject {
+    qg_net      *net;
+    qg_optim    *optim;
+    qg_loader   *train, *test;
+    qg_fit_spec  spec;
+    char         dir[ROOM_BYTES];
+} subject;
+
+/* A residual block with ternary weights and learned steps of its inputs, and dropout. */
+static qg_net *small_net(uint64_t seed, int bits)
+{
+    const qg_quant weight = qg_twn((qg_twn_spec){ 0 }), input = qg_lsq((qg_lsq_spec){ .bits = bits });
+    qg_net   *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = seed });
+    qg_layer *x   = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .pad = 1 });
+    qg_net_batchnorm(net);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .pad = 1, .weight = weight, .input = input });
+    qg_net_add(net, qg_net_batchnorm(net), x);
+    qg_net_relu(net), qg_net_maxpool(net, 2), qg_net_dropout(net, 0.2f);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = weight });
+    return net;
+}
+
+static qg_loader *bands(int n, uint64_t key, qg_loader_spec spec)
+{
+    float    x[TRAIN * SIDE * SIDE];
+    uint8_t  image[TRAIN * SIDE * SIDE], label[TRAIN];
+    qg_shape shape = { n, SIDE, SIDE, 1 };
+    fill_bands(shape, CLASSES, key, x, label);
+    for (size_t i = 0; i < qg_count(shape); i++) image[i] = (uint8_t)(127 * x[i]);
+    return qg_arrays(shape, image, label, CLASSES, spec);
+}
+
+static subject open_with(const char *name, int bits, uint64_t images)
+{
+    subject s = { .net = small_net(1, bits) };
+    snprintf(s.dir, sizeof s.dir, "%s", in_room(name));
+    s.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    s.train = bands(TRAIN, images, (qg_loader_spec){ .batch = BATCH, .seed = 3, .augment = { .pad = 1 } });
+    s.test  = bands(TEST, 2, (qg_loader_spec){ .batch = 9, .in_order = true });
+    s.spec  = (qg_fit_spec){ .config   = "optimizer = \"adam\"\n",
+                             .train    = s.train,
+                             .test     = s.test,
+                             .optim    = s.optim,
+                             .epochs   = EPOCHS,
+                             .seed     = 5,
+                             .schedule = { .kind = QG_COSINE } };
+    if (!s.optim || !s.train || !s.test) fail_msg("%s", qg_errmsg());
+    return s;
+}
+
+static subject open_subject(const char *name) { return open_with(name, 3, 1); }
+
+static void close_subject(subject *s)
+{
+    qg_loader_free(s->test), qg_loader_free(s->train), qg_optim_free(s->optim), qg_net_free(s->net);
+}
+
+static qg_status fit(subject *s, qg_fit_result *r)
+{
+    s->spec.dir = s->dir;
+    return qg_fit(s->net, s->spec, r);
+}
+
+/* Trains from the beginning or the checkpoint on, and frees *s. */
+static qg_fit_result trained(subject *s)
+{
+    qg_fit_result r;
+    assert_ok(fit(s, &r));
+    close_subject(s);
+    return r;
+}
+
+/* --- comparing runs ----------------------------------------------------------------------- */
+
+static size_t read_whole(const char *dir, const char *name, char *bytes, size_t most)
+{
+    char  path[ROOM_BYTES];
+    FILE *f = (snprintf(path, sizeof path, "%s/%s", in_room(dir), name), fopen(path, "rb"));
+    if (!f) fail_msg("%s is missing", path);
+    const size_t n = fread(bytes, 1, most, f);
+    assert_true(n < most);
+    fclose(f);
+    return n;
+}
+
+/* The checkpoint contains a digest of metrics.csv without its times, so these files suffice. */
+static void assert_same_run(const char *a, const char *b)
+{
+    enum { MOST = 1 << 20 };
+    static const char *const files[] = { "config.toml", "last.safetensors", "best.safetensors" };
+    char *x = malloc(MOST), *y = malloc(MOST);
+    for (int i = 0; i < 3; i++) {
+        const size_t n = read_whole(a, files[i], x, MOST);
+        assert_int_equal(n, read_whole(b, files[i], y, MOST));
+        assert_memory_equal(x, y, n);
+    }
+    free(x), free(y);
+}
+
+/* --- resuming ----------------------------------------------------------------------------- */
+
+/* Everything that a checkpoint may have to hold. */
+static subject open_rich(const char *name)
+{
+    subject s              = open_subject(name);
+    s.spec.label_smoothing = 0.1f;
+    s.spec.clip_norm       = 1;
+    s.spec.ema_decay       = 0.9f;
+    return s;
+}
+
+static void wait_for(uint64_t microseconds)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = (long)microseconds * 1000 }, NULL);
+}
+
+/* The child runs until a moment that the key decides, at any place, also within a write. */
+static bool ends_before_it_is_killed(const char *name, uint64_t key, uint64_t most)
+{
+    int         status;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        subject s = open_rich(name);
+        _exit(fit(&s, NULL) ? 1 : 0);
+    }
+    wait_for(qg_bits(key, 0) % most);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status)) assert_int_equal(WEXITSTATUS(status), 0);
+    return WIFEXITED(status);
+}
+
+static void killed_at_any_moment_it_ends_with_the_same_bytes(void **state)
+{
+    enum { RUNS = 4, MOST_KILLS = 60 };
+    subject s = open_rich("whole");
+    trained(&s);
+    for (uint64_t run = 0; run < RUNS; run++) {
+        int kills = 0;
+        while (kills < MOST_KILLS && !ends_before_it_is_killed("killed", 100 * run + (uint64_t)kills, 40000)) kills++;
+        s = open_rich("killed");
+        assert_true(trained(&s).complete);
+        assert_same_run("whole", "killed");
+        char command[ROOM_BYTES + 16];
+        snprintf(command, sizeof command, "rm -r '%s'", in_room("killed"));
+        assert_int_equal(system(command), 0);
+    }
+}
+
+static volatile sig_atomic_t stop;
+
+typedef struct stopper {
+    long at, steps;
+} stopper;
+
+static void stop_at(void *user, const qg_fit_progress *p)
+{
+    stopper *s = user;
+    stop       = ++s->steps == s->at;
+}
+
+static void stopped_after_every_step_it_ends_with_the_same_bytes(void **state)
+{
+    subject s = open_rich("unstopped");
+    trained(&s);
+    long          sittings = 0;
+    qg_fit_result r        = { .complete = false };
+    for (; !r.complete; sittings++) {
+        stopper by    = { .at = 1 + sittings % 3 };
+        s             = open_rich("stopped");
+        stop          = 0;
+        s.spec.stop   = &stop;
+        s.spec.events = (qg_fit_events){ .user = &by, .step = stop_at };
+        r             = trained(&s);
+    }
+    assert_true(sittings > EPOCHS * STEPS / 3);
+    assert_same_run("unstopped", "stopped");
+}
+
+static void a_budget_that_is_used_up_stops_at_once(void **state)
+{
+    subject s           = open_subject("budget");
+    s.spec.budget       = -1;
+    const qg_fit_result r = trained(&s);
+    assert_false(r.complete);
+    assert_true(r.epochs == 0 && r.batch == 0 && r.batches == STEPS);
+}
+
+static void a_finished_run_is_only_read(void **state)
+{
+    subject s = open_subject("finished");
+    const qg_fit_result first = trained(&s);
+    s = open_subject("finished");
+    const qg_fit_result again = trained(&s);
+    assert_true(first.complete && again.complete);
+    assert_string_equal(first.digest, again.digest);
+    assert_true(first.best_test_accuracy == again.best_test_accuracy && first.epochs == EPOCHS);
+}
+
+/* --- the configuration -------------------------------------------------------------------- */
+
+static void refused(subject *s, const char *part)
+{
+    assert_failed(fit(s, NULL), QG_EARG, part);
+    close_subject(s);
+}
+
+static void another_configuration_is_refused(void **state)
+{
+    subject s = open_subject("own");
+    trained(&s);
+    s = open_subject("own"), s.spec.config = "optimizer = \"sgd\"\n";
+    refused(&s, "last.safetensors: belongs to a run with 'optimizer = \"adam\"', but this one has 'optimizer = \"sgd\"'");
+    s = open_subject("own"), s.spec.config = NULL;
+    refused(&s, "but this one has 'epochs = 4'");
+    s = open_subject("own"), s.spec.epochs = 5;
+    refused(&s, "belongs to a run with 'epochs = 4', but this one has 'epochs = 5'");
+    s = open_subject("own"), s.spec.lr = 0.02;
+    refused(&s, "'lr = 0.02'");
+    s = open_subject("own"), s.spec.seed = 6;
+    refused(&s, "'seed = 6'");
+    s = open_subject("own"), s.spec.ema_decay = 0.5f;
+    refused(&s, "but this one has 'ema = 0.5'");
+    s = open_with("own", 4, 1);
+    refused(&s, "net-digest");
+    s = open_with("own", 3, 7);
+    refused(&s, "data-digest");
+    s = open_subject("own");
+    assert_true(trained(&s).complete);          /* none of them has changed anything */
+}
+
+/* A program with a format of its own compares values. */
+static qg_status same(void *user, const char *said, const char *path)
+{
+    assert_string_equal(said, "mine");
+    return *(const bool *)user ? QG_OK : qg_fail(QG_EARG, "%s: is another's", path);
+}
+
+static void a_program_may_compare_configurations_itself(void **state)
+{
+    bool    yes = true, no = false;
+    char    text[64];
+    subject s   = open_subject("compared");
+    s.spec.config = "mine", s.spec.same = same, s.spec.user = &yes, s.spec.file = "# for people\n";
+    trained(&s);
+    assert_int_equal(read_whole("compared", "config.toml", text, sizeof text), strlen("# for people\n"));
+    s = open_subject("compared");
+    s.spec.config = "mine", s.spec.same = same, s.spec.user = &no;
+    refused(&s, "is another's");
+    s = open_subject("compared");
+    s.spec.config = "theirs", s.spec.same = same, s.spec.user = &yes;
+    assert_true(trained(&s).complete);
+}
+
+/* --- directories -------------------------------------------------------------------------- */
+
+static void keep_notice(void *user, qg_fit_notice what, const char *text)
+{
+    snprintf(user, 512, "%d %s", (int)what, text);
+}
+
+static void an_existing_run_is_kept(void **state)
+{
+    char    notice[512] = "";
+    subject s           = open_subject("kept");
+    trained(&s);
+    s = open_subject("kept"), s.spec.mode = QG_FIT_NEW;
+    assert_failed(fit(&s, NULL), QG_ESTATE, "kept already contains a run");
+    s.spec.mode   = QG_FIT_FORCE;
+    s.spec.events = (qg_fit_events){ .user = notice, .notice = keep_notice };
+    trained(&s);
+    assert_non_null(strstr(notice, "renamed the run in "));
+    assert_int_equal(*notice, '0' + QG_FIT_RENAMED);
+    assert_same_run("kept", "kept.old");
+}
+
+static void bad_specs_are_refused(void **state)
+{
+    subject s = open_subject("bad");
+    qg_net *unbuilt = small_net(1, 2);
+    assert_failed(qg_fit(s.net, s.spec, NULL), QG_EARG, "dir is NULL");
+    s.spec.dir = s.dir;
+    assert_failed(qg_fit(NULL, s.spec, NULL), QG_EARG, "net");
+    assert_failed(qg_fit(unbuilt, s.spec, NULL), QG_ESTATE, "before qg_net_build");
+    const qg_fit_spec good = s.spec;
+#define REFUSED(field, value, part) (s.spec = good, s.spec.field = (value), assert_failed(fit(&s, NULL), QG_EARG, part))
+    REFUSED(train, NULL, "train");
+    REFUSED(test, NULL, "test");
+    REFUSED(optim, NULL, "optim");
+    REFUSED(epochs, 0, "epochs is 0");
+    REFUSED(lr, -1, "lr is -1");
+    REFUSED(patience, -1, "patience is -1");
+    REFUSED(label_smoothing, 1, "label_smoothing is 1");
+    REFUSED(ema_decay, 1, "decay is 1");
+    s.spec     = good;
+    s.spec.dir = "";
+    assert_failed(qg_fit(s.net, s.spec, NULL), QG_EARG, "empty");
+    qg_net_free(unbuilt);
+    close_subject(&s);
+    assert_int_not_equal(access(in_room("bad"), F_OK), 0);
+}
+
+/* --- events ------------------------------------------------------------------------------- */
+
+typedef struct watch {
+    int      begins, steps, epochs;
+    uint64_t step;
+    double   best;
+} watch;
+
+static void on_begin(void *user, const qg_fit_progress *p)
+{
+    watch *w = user;
+    assert_true(w->begins++ == 0 && w->steps == 0);
+    assert_true(p->epoch == 0 && p->epochs == EPOCHS && p->batch == 0 && p->batches == STEPS && p->loss == 0);
+}
+
+static void on_step(void *user, const qg_fit_progress *p)
+{
+    watch *w = user;
+    w->steps++;
+    assert_true(p->epoch * STEPS + p->batch == ++w->step);
+    assert_true(p->loss > 0 && p->accuracy >= 0 && p->accuracy <= 1 && p->images_per_second > 0 && p->seconds_left >= 0);
+}
+
+static void on_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
+{
+    watch *w = user;
+    w->epochs++;
+    assert_true(e->epoch == w->epochs && r->epochs == (uint64_t)w->epochs && w->steps == w->epochs * STEPS);
+    if (e->test_accuracy > w->best) {
+        w->best = e->test_accuracy;
+        assert_true(r->best_epoch == r->epochs);
+    }
+    assert_true(r->best_test_accuracy == w->best && r->complete == (w->epochs == EPOCHS));
+}
+
+static void events_tell_how_it_goes(void **state)
+{
+    watch   w     = { .begins = 0 };
+    subject s     = open_subject("watched");
+    s.spec.events = (qg_fit_events){ .user = &w, .begin = on_begin, .step = on_step, .epoch = on_epoch };
+    const qg_fit_result r = trained(&s);
+    assert_true(w.begins == 1 && w.steps == EPOCHS * STEPS && w.epochs == EPOCHS);
+    assert_true(r.best_test_accuracy == w.best && w.best > 0.6);        /* by chance 0.33 */
+}
+
+/* --- what the spec changes ---------------------------------------------------------------- */
+
+static qg_var *doubled(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
+{
+    ++*(int *)user;
+    return qg_scale(t, qg_cross_entropy(t, scores, b->y), 2);
+}
+
+static void the_loss_may_be_the_programs_own(void **state)
+{
+    int     calls = 0;
+    subject s     = open_subject("own-loss");
+    s.spec.loss = doubled, s.spec.user = &calls, s.spec.epochs = 1;
+    trained(&s);
+    assert_int_equal(calls, STEPS + TEST / 9);
+    s = open_subject("other-loss");
+    s.spec.loss = doubled, s.spec.user = &calls, s.spec.label_smoothing = 0.1f;
+    refused(&s, "label_smoothing");
+}
+
+static void patience_ends_a_run(void **state)
+{
+    subject s       = open_subject("patient");
+    s.spec.epochs   = 50;
+    s.spec.patience = 2;
+    const qg_fit_result r = trained(&s);
+    assert_true(r.complete && r.epochs == r.best_epoch + 2 && r.epochs < 50);
+    s = open_subject("patient");
+    s.spec.epochs   = 50;
+    s.spec.patience = 2;
+    assert_true(trained(&s).epochs == r.epochs);
+}
+
+/* The accuracy on the test images of the weights in a file of qg_net_save. */
+static double accuracy_of(const char *path)
+{
+    subject  s = open_subject("unused");
+    qg_tape *t = qg_tape_new();
+    int      correct = 0;
+    assert_ok(qg_net_load(s.net, path));
+    for (qg_batch b; qg_loader_next(s.test, &b);) {
+        qg_tape_begin(t, QG_EVAL, 0, EPOCHS * STEPS);
+        correct += qg_correct(qg_net_forward(s.net, t, b.x), b.y);
+    }
+    qg_tape_free(t);
+    close_subject(&s);
+    return (double)correct / TEST;
+}
+
+/* With averages that hardly move, tests see a net that is almost the initial one. */
+static void averages_are_what_is_tested_and_saved(void **state)
+{
+    char    path[ROOM_BYTES];
+    subject s        = open_subject("averaged");
+    s.spec.ema_decay = 0.95f;
+    const qg_fit_result with = trained(&s);
+    snprintf(path, sizeof path, "%s/best.safetensors", in_room("averaged"));
+    assert_true(accuracy_of(path) == with.best_test_accuracy);
+    s = open_subject("plain");
+    const qg_fit_result without = trained(&s);
+    assert_string_equal(with.digest, without.digest);       /* the net trains as usual */
+    snprintf(path, sizeof path, "%s/best.safetensors", in_room("plain"));
+    assert_true(accuracy_of(path) == without.best_test_accuracy);
+}
+
+/* What they do is tested with the ops and the optimizer; here, that they are used. */
+static void smoothing_and_clipping_change_the_weights(void **state)
+{
+    subject s = open_subject("neither");
+    char    digest[QG_FIT_TEXT];
+    strcpy(digest, trained(&s).digest);
+    s = open_subject("smoothed"), s.spec.label_smoothing = 0.1f;
+    assert_string_not_equal(trained(&s).digest, digest);
+    s = open_subject("clipped"), s.spec.clip_norm = 0.1f;
+    assert_string_not_equal(trained(&s).digest, digest);
+    s = open_subject("unclipped"), s.spec.clip_norm = 1e6f;
+    assert_string_equal(trained(&s).digest, digest);
+}
+
+/* --- the example -------------------------------------------------------------------------- */
+
+static pid_t start_example(const char *dir)
+{
+    const char *build = getenv("BUILD");
+    char        path[1024];
+    snprintf(path, sizeof path, "%s/examples/fit", build ? build : "build");
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (!freopen("/dev/null", "w", stdout)) _exit(2);
+        execl(path, path, dir, "3", (char *)NULL);
+        _exit(2);
+    }
+    return pid;
+}
+
+static int status_of(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void the_example_survives_kills_and_signals(void **state)
+{
+    char whole[ROOM_BYTES], killed[ROOM_BYTES];
+    strcpy(whole, in_room("example")), strcpy(killed, in_room("example-killed"));
+    assert_int_equal(status_of(start_example(whole)), 0);
+    for (uint64_t i = 0; i < 8; i++) {
+        const pid_t pid = start_example(killed);
+        wait_for(qg_bits(i, 1) % 300000);
+        kill(pid, i % 3 == 2 ? SIGTERM : SIGKILL);
+        status_of(pid);
+    }
+    assert_int_equal(status_of(start_example(killed)), 0);
+    assert_same_run("example", "example-killed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_at_any_moment_it_ends_with_the_same_bytes),
+        cmocka_unit_test(stopped_after_every_step_it_ends_with_the_same_bytes),
+        cmocka_unit_test(a_budget_that_is_used_up_stops_at_once),
+        cmocka_unit_test(a_finished_run_is_only_read),
+        cmocka_unit_test(another_configuration_is_refused),
+        cmocka_unit_test(a_program_may_compare_configurations_itself),
+        cmocka_unit_test(an_existing_run_is_kept),
+        cmocka_unit_test(bad_specs_are_refused),
+        cmocka_unit_test(events_tell_how_it_goes),
+        cmocka_unit_test(the_loss_may_be_the_programs_own),
+        cmocka_unit_test(patience_ends_a_run),
+        cmocka_unit_test(averages_are_what_is_tested_and_saved),
+        cmocka_unit_test(smoothing_and_clipping_change_the_weights),
+        cmocka_unit_test(the_example_survives_kills_and_signals),
+    };
+    qg_set_threads(1);          /* children of a fork have no others */
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
+}

@@ -1,0 +1,392 @@
+#include "train/fit.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/kernels/cpu.h"
+#include "core/kernels/parallel.h"
+#include "core/rng.h"
+#include "datasets/dataset.h"
+#include "layers/plan.h"
+#include "train/measure.h"
+#include "train/result.h"
+#include "train/run.h"
+
+static const double CHECKPOINT_SECONDS = 10;
+
+typedef struct fit {
+    const qg_fit_spec *spec;
+    qg__run            run;
+    qg_fit_result      before;      /* what earlier processes left; {0}: nothing */
+    qg_fit_result      now;         /* what result.json has */
+    double             began;       /* the call, for the budget */
+    double             saved;       /* when the last checkpoint was written */
+    double             epoch_began; /* in this process, less what earlier processes spent on it */
+    double             stepping;    /* seconds in the steps of this epoch, in this process */
+    uint64_t           stepped;     /* images of these steps */
+} fit;
+
+static uint64_t batches(const fit *f) { return (uint64_t)qg_loader_batches(f->spec->train); }
+
+static double rate(const fit *f) { return f->stepping > 0 ? (double)f->stepped / f->stepping : 0; }
+
+static bool must_stop(const fit *f)
+{
+    const qg_fit_spec *s = f->spec;
+    return (s->stop && *s->stop) || (s->budget != 0 && qg__now() - f->began >= s->budget);
+}
+
+static bool is_finished(const fit *f)
+{
+    const qg__run_record *at = &f->run.record;
+    if (at->epoch == (uint64_t)f->spec->epochs) return true;
+    return f->spec->patience && at->epoch - at->best_epoch >= (uint64_t)f->spec->patience;
+}
+
+/* --- what the program is told ------------------------------------------------------------- */
+
+static qg_fit_progress progress(const fit *f)
+{
+    const qg__run_record *at     = &f->run.record;
+    const double          images = (double)at->images, speed = rate(f);
+    const double left = (double)qg_loader_shape(f->spec->train).n * (f->spec->epochs - (double)at->epoch) - images;
+    return (qg_fit_progress){ .epoch             = at->epoch,
+                              .epochs            = (uint64_t)f->spec->epochs,
+                              .batch             = at->batch,
+                              .batches           = batches(f),
+                              .loss              = at->images ? at->loss / images : 0,
+                              .accuracy          = at->images ? (double)at->correct / images : 0,
+                              .images_per_second = speed,
+                              .seconds_left      = speed > 0 ? left / speed : 0 };
+}
+
+static void report(const fit *f, void (*event)(void *user, const qg_fit_progress *p))
+{
+    const qg_fit_progress p = progress(f);
+    if (event) event(f->spec->events.user, &p);
+}
+
+/* A process that finds the run complete has not worked on it. */
+static qg_fit_result result(const fit *f)
+{
+    const qg__run_record *at    = &f->run.record;
+    const bool            some  = at->epoch > 0, worked = !f->before.complete;
+    const double          known = qg__metrics_rate(&f->run.metrics);
+    qg_fit_result         now   = { .test_accuracy        = some ? at->test_accuracy : NAN,
+                                    .best_test_accuracy   = some ? at->best_accuracy : NAN,
+                                    .best_epoch           = at->best_epoch,
+                                    .test_accuracy_stderr = some ? qg__proportion_error(at->test_accuracy, at->tested) : NAN,
+                                    .test_images          = at->tested,
+                                    .train_loss           = some ? at->train_loss : NAN,
+                                    .epochs               = at->epoch,
+                                    .batch                = at->batch,
+                                    .batches              = batches(f),
+                                    .complete             = is_finished(f),
+                                    .images_per_second    = known > 0 ? known : rate(f),
+                                    .seconds              = f->run.metrics.seconds,
+                                    .threads              = (uint64_t)qg_threads(),
+                                    .seed                 = f->spec->seed };
+    if (!now.complete) now.seconds += qg__now() - f->epoch_began;
+    qg__result_join(now.blas_core, f->before.blas_core, worked ? qg_blas_core() : "");
+    qg__result_join(now.cpu_path, f->before.cpu_path, worked ? qg_cpu_path() : "");
+    qg__result_join(now.commit, f->before.commit, worked ? qg__commit() : "");
+    qg__digest(f->run.net, now.digest);
+    return now;
+}
+
+/* --- files -------------------------------------------------------------------------------- */
+
+/* Without the directory, because it may be moved. */
+static qg_status print_result(const void *what, FILE *out)
+{
+    const fit *f = what;
+    qg__result_print(&f->now, f->spec, f->run.net, NULL, out);
+    return QG_OK;
+}
+
+static qg_status save_result(fit *f)
+{
+    char  *text;
+    size_t n;
+    f->now           = result(f);
+    qg_status status = qg__text_print(print_result, f, &text, &n);
+    if (!status) status = qg__result_write(f->run.lock, f->run.paths.file[QG__RUN_RESULT], text, n);
+    free(text);
+    return status;
+}
+
+/* Writes result.json, then the checkpoint; train/run.c explains the order. */
+static qg_status save(fit *f)
+{
+    qg_status status = qg__run_check_place(&f->run);
+    if (!status) status = save_result(f);
+    return status ? status : qg__run_save(&f->run);
+}
+
+static qg_status save_if_due(fit *f)
+{
+    if (qg__now() - f->saved < CHECKPOINT_SECONDS) return QG_OK;
+    const qg_status status = save(f);
+    f->saved               = qg__now();
+    return status;
+}
+
+/* --- one step, one epoch ------------------------------------------------------------------ */
+
+/* The learning rate is a function of the step only, so checkpoints do not store it. */
+static double rate_at(const fit *f, uint64_t step)
+{
+    const double steps = (double)batches(f) * f->spec->epochs;
+    return qg_schedule_lr(&f->spec->schedule, f->spec->lr, (double)step / steps);
+}
+
+static qg_status step(fit *f, const qg_batch *b)
+{
+    qg__run        *r  = &f->run;
+    qg__run_record *at = &r->record;
+    qg_tape_begin(r->tape, QG_TRAIN, qg_rng_fork(at->seed, QG_STREAM_TAPE), b->step);
+    qg_var *scores = qg_net_forward(r->net, r->tape, b->x);
+    qg_var *loss   = qg__loss(f->spec, r->tape, scores, b);
+    qg_optim_set_lr(f->spec->optim, (float)rate_at(f, b->step));
+    qg_status status = qg_backward(r->tape, loss);
+    if (!status) status = qg_optim_step(f->spec->optim);
+    if (!status && r->ema) status = qg_ema_update(r->ema);
+    if (status)
+        return qg_fail(status, "epoch %" PRIu64 ", step %" PRIu64 ": %s", at->epoch + 1, b->step + 1,
+                       qg_errmsg());
+    const uint64_t n = (uint64_t)b->x.shape.n;
+    at->loss += (double)loss->data[0] * (double)n;
+    at->correct += (uint64_t)qg_correct(scores, b->y);
+    at->images += n;
+    at->batch++;
+    at->steps = b->step + 1;
+    f->stepped += n;
+    return QG_OK;
+}
+
+/* Runs the remaining steps of the epoch.  *stopped: it was asked to stop before the end. */
+static qg_status run_steps(fit *f, bool *stopped)
+{
+    double from = qg__now();
+    *stopped    = false;
+    for (qg_batch b; !(*stopped = must_stop(f)) && qg_loader_next(f->spec->train, &b);) {
+        qg_status status = step(f, &b);
+        f->stepping += qg__now() - from;
+        if (!status) status = save_if_due(f);
+        if (status) return status;
+        report(f, f->spec->events.step);
+        from = qg__now();
+    }
+    return QG_OK;
+}
+
+/* Measures the test split, with the averages of the weights if there are any, and updates the record.  *stopped: it was
+ * asked to stop first, and the record is unchanged. */
+static qg_status evaluate(fit *f, bool *stopped)
+{
+    qg__run_record *at = &f->run.record;
+    qg__measured    m;
+    qg__run_swap(&f->run);
+    const qg_status status = qg__measure(f->spec, f->run.net, f->run.tape, at->steps, &m, stopped);
+    qg__run_swap(&f->run);
+    if (status) return qg_fail(status, "epoch %" PRIu64 ": %s", at->epoch + 1, qg_errmsg());
+    if (*stopped) return QG_OK;
+    at->tested        = m.images;
+    at->test_loss     = m.loss;
+    at->test_accuracy = m.accuracy;
+    return QG_OK;
+}
+
+static void begin_epoch(fit *f)
+{
+    f->epoch_began = qg__now();
+    f->stepping    = 0;
+    f->stepped     = 0;
+}
+
+/* A range or scale that has drifted costs accuracy and shows nowhere else. */
+static void warn_of_learned(const fit *f)
+{
+    char text[512];
+    if (qg__learned_unhealthy(&f->run.learned, text, sizeof text)) qg__run_notice(&f->run, QG_FIT_DRIFTED, text);
+}
+
+/* Advances the record to the next epoch and writes every file. */
+static qg_status end_epoch(fit *f)
+{
+    qg__run_record *at     = &f->run.record;
+    const double    lr     = rate_at(f, at->epoch * batches(f) + at->batch - 1);
+    const bool      better = at->best_epoch == 0 || at->test_accuracy > at->best_accuracy;
+    at->train_loss         = at->loss / (double)at->images;
+    at->train_accuracy     = (double)at->correct / (double)at->images;
+    at->loss               = 0;
+    at->correct = at->images = at->batch = 0;
+    at->epoch++;
+    if (better) {
+        at->best_accuracy = at->test_accuracy;
+        at->best_epoch    = at->epoch;
+    }
+    qg_status status = qg__code_stats_count(&f->run.code_stats);
+    if (status) return status;
+    const qg_epoch row = { .epoch             = (double)at->epoch,
+                           .lr                = lr,
+                           .train_loss        = at->train_loss,
+                           .train_accuracy    = at->train_accuracy,
+                           .test_loss         = at->test_loss,
+                           .test_accuracy     = at->test_accuracy,
+                           .images_per_second = rate(f),
+                           .seconds           = qg__now() - f->epoch_began };
+    status = qg__run_add_epoch(&f->run, row, better);
+    begin_epoch(f);
+    if (!status) status = save(f);
+    f->saved = qg__now();
+    if (status) return status;
+    if (f->spec->events.epoch) f->spec->events.epoch(f->spec->events.user, &row, &f->now);
+    warn_of_learned(f);
+    return QG_OK;
+}
+
+static qg_status train(fit *f)
+{
+    bool stopped = false;
+    f->saved     = qg__now();
+    begin_epoch(f);
+    /* The time of earlier processes that metrics.csv does not include: that of this epoch, or of an epoch whose
+     * checkpoint was not written and that is repeated. */
+    const double unlogged = f->before.seconds - f->run.metrics.seconds;
+    if (unlogged > 0) f->epoch_began -= unlogged;
+    while (!is_finished(f)) {
+        qg_status status = run_steps(f, &stopped);
+        if (!status && !stopped) status = evaluate(f, &stopped);
+        if (!status && stopped) return save(f);
+        if (!status) status = end_epoch(f);
+        if (status) return status;
+    }
+    return QG_OK;
+}
+
+/* --- what can be wrong -------------------------------------------------------------------- */
+
+static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
+{
+    if (!net) return qg_fail_null(QG_EARG, "net");
+    if (!qg_net_params(net)) return qg_errcode();
+    if (!s->train || !s->test) return qg_fail_null(QG_EARG, s->train ? "test" : "train");
+    if (!s->optim) return qg_fail_null(QG_EARG, "optim");
+    if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
+    if (s->epochs < 1) return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
+    if (!(s->lr > 0 && isfinite(s->lr))) return qg_fail(QG_EARG, "fit: lr is %g, must be greater than 0", s->lr);
+    if (s->patience < 0) return qg_fail(QG_EARG, "fit: patience is %d, must be 0 or more", s->patience);
+    if (!(s->label_smoothing >= 0 && s->label_smoothing < 1))
+        return qg_fail(QG_EARG, "fit: label_smoothing is %g, must be 0 or more and less than 1", (double)s->label_smoothing);
+    if (s->label_smoothing > 0 && s->loss)
+        return qg_fail(QG_EARG, "fit: label_smoothing is part of the cross entropy, but the spec has a loss of its own");
+    return QG_OK;
+}
+
+/* A mismatch would otherwise show after an epoch of training. */
+static qg_status check_images(const qg_fit_spec *s)
+{
+    const qg_shape a = qg_loader_shape(s->train), b = qg_loader_shape(s->test);
+    if (a.h == b.h && a.w == b.w && a.c == b.c) return QG_OK;
+    return qg_fail(QG_EFORMAT, "test images are %dx%dx%d, training images %dx%dx%d", b.h, b.w, b.c, a.h, a.w, a.c);
+}
+
+/* A batch norm with one number per channel in an image, or NULL. */
+static const char *smallest_norm(const qg_net *net)
+{
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        qg_layer           *l  = qg_net_layer(net, i);
+        const qg_batchnorm *bn = qg__batchnorm(l);
+        if (bn && l->in.h == 1 && l->in.w == 1 && (l->in.c == 1 || !bn->spec.whole)) return l->name;
+    }
+    return NULL;
+}
+
+/* The variance of one number is 0, so such a batch norm gives its shift for any input, and no gradient. */
+static qg_status check_batches(const fit *f, const qg_net *net)
+{
+    const int   n = qg_loader_shape(f->spec->train).n, most = qg__loader_spec(f->spec->train).batch;
+    const int   batch = most < n ? most : n;
+    const char *norm  = smallest_norm(net);
+    char        text[256];
+    if (!norm || (batch > 1 && n % batch != 1)) return QG_OK;
+    if (batch == 1)
+        return qg_fail(QG_EARG, "batches of 1 image give %s one value per channel, whose variance is 0; it needs 2 or more",
+                       norm);
+    snprintf(text, sizeof text, "the last batch of an epoch has 1 of the %d images, so %s has one value per channel, whose "
+             "variance is 0; choose another batch size", n, norm);
+    qg__run_notice(&f->run, QG_FIT_SMALL_BATCH, text);
+    return QG_OK;
+}
+
+/* --- the beginning ------------------------------------------------------------------------ */
+
+/* The result.json of earlier processes.  Runs of older versions have no such file. */
+static qg_status read_before(fit *f)
+{
+    bool            has;
+    const qg_status status = qg__run_has(&f->run, QG__RUN_RESULT, &has);
+    if (status || !has) return status;
+    return qg__result_read(&f->before, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
+}
+
+static qg_status check_position(const fit *f)
+{
+    const qg__run_record *at  = &f->run.record;
+    const char           *dir = f->run.paths.dir;
+    const uint64_t        n   = batches(f);
+    if (at->batch > n || at->images > (uint64_t)qg_loader_shape(f->spec->train).n)
+        return qg_fail(QG_EFORMAT, "%s: the checkpoint belongs to a run with more training images", dir);
+    if (at->steps == at->epoch * n + at->batch) return QG_OK;
+    return qg_fail(QG_EFORMAT, "%s: the checkpoint is %" PRIu64 " steps after the start, not %" PRIu64 " epochs of %" PRIu64
+                   " and %" PRIu64, dir, at->steps, at->epoch, n, at->batch);
+}
+
+/* Continues from the checkpoint. */
+static qg_status take_up(fit *f)
+{
+    qg_status status = qg__run_load(&f->run);
+    if (!status) status = qg__run_check_best(&f->run);
+    if (!status) status = read_before(f);
+    f->before.complete &= is_finished(f);
+    if (!status) status = check_position(f);
+    if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
+    return status || is_finished(f) ? status : qg__run_cut_metrics(&f->run);
+}
+
+static qg_status open_run(fit *f, qg_net *net)
+{
+    const qg_fit_spec *s      = f->spec;
+    bool               loads  = false;
+    qg_status          status = qg__run_paths_of(s->dir, &f->run.paths);
+    if (!status) status = check_images(s);
+    if (!status) status = check_batches(f, net);
+    if (!status) status = qg__run_compose(&f->run, net, s);
+    if (!status) status = qg__run_claim(&f->run);
+    if (!status) status = qg__run_has(&f->run, QG__RUN_LAST, &loads);
+    if (!status) status = loads ? take_up(f) : qg__run_create(&f->run);
+    if (!status && !is_finished(f)) status = qg_loader_seek(s->train, f->run.record.epoch, f->run.record.batch);
+    return status ? status : qg_loader_seek(s->test, 0, 0);
+}
+
+qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r)
+{
+    fit f = { .spec = &spec, .run = { .spec = &spec, .lock = QG_BY_PATH }, .began = qg__now() };
+    if (spec.lr == 0 && spec.optim) spec.lr = (double)qg_optim_lr(spec.optim);
+    qg_status status = check_spec(net, &spec);
+    if (status) return status;
+    if (spec.clip_norm != 0) qg_optim_set_clip_norm(spec.optim, spec.clip_norm);
+    status = open_run(&f, net);
+    if (!status) {
+        report(&f, spec.events.begin);
+        status = train(&f);
+    }
+    if (!status && r) *r = result(&f);
+    qg__run_end(&f.run);
+    return status;
+}

@@ -1,0 +1,150 @@
+/* train/fit.h — trains a net in a run directory that survives kill -9.
+ *
+ *     static volatile sig_atomic_t stop;              a signal handler sets it, if the program has one
+ *
+ *     qg_fit_result r;
+ *     if (qg_fit(net, (qg_fit_spec){ .dir    = "runs/mine",
+ *                                    .config = "model = \"mine\"\n",
+ *                                    .train  = train,
+ *                                    .test   = test,
+ *                                    .optim  = optim,
+ *                                    .epochs = 10,
+ *                                    .stop   = &stop }, &r)) ..
+ *
+ * The directory contains
+ *
+ *     config.toml        the configuration
+ *     metrics.csv        one row per epoch: losses, accuracies, the share of codes that flipped in each layer with
+ *                        quantized weights, learned values
+ *     result.json        the accuracy so far, and its cost
+ *     last.safetensors   the checkpoint, saved after each epoch, every ten seconds, and when training stops
+ *     best.safetensors   the weights of the epoch with the highest test accuracy, which qg_net_load reads
+ *
+ * When the same program is started again, it continues from the checkpoint.  A run that was killed at any moment, or
+ * stopped, ends with the same bytes as a run that was not, except for the times in metrics.csv and result.json.
+ */
+#ifndef QG_FIT_H
+#define QG_FIT_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/io/state.h"
+#include "datasets/loader.h"
+#include "layers/net.h"
+#include "optim/optim.h"
+#include "optim/schedule.h"
+
+typedef enum qg_fit_mode {
+    QG_FIT_RESUME,          /* continue the run in the directory, or start one if there is none */
+    QG_FIT_NEW,             /* a directory with a run is an error */
+    QG_FIT_FORCE            /* rename a directory with a run to dir.old or dir.old-2, .., and start a new one */
+} qg_fit_mode;
+
+/* A finished epoch: the columns that every metrics.csv has, in order. */
+typedef struct qg_epoch {
+    double epoch, lr;                       /* counted from 1; of the epoch's last step */
+    double train_loss, train_accuracy;      /* over the epoch's steps, measured during training */
+    double test_loss, test_accuracy;
+    double images_per_second;               /* of the training steps alone */
+    double seconds;                         /* steps, evaluation, files, in all processes */
+} qg_epoch;
+
+/* What a run has achieved, and at what cost. */
+enum { QG_FIT_TEXT = 192 };
+typedef struct qg_fit_result {
+    /* Values of all processes that worked on the run: one value, or "first, second" if they differ. */
+    char     commit[QG_FIT_TEXT], cpu_path[QG_FIT_TEXT], blas_core[QG_FIT_TEXT];
+    char     digest[QG_FIT_TEXT];           /* of the current weights (qg_params_digest), in hexadecimal */
+    double   test_accuracy, best_test_accuracy; /* NaN: no epoch is finished; so are the next two */
+    double   test_accuracy_stderr;          /* binomial */
+    double   train_loss;
+    double   images_per_second;             /* of all epochs; while none is finished, of this process */
+    double   seconds;                       /* in all processes */
+    uint64_t seed, epochs, best_epoch, test_images, threads;    /* best_epoch counts from 1; 0: none */
+    uint64_t batch, batches;                /* finished steps of the epoch after these; steps per epoch */
+    bool     complete;                      /* the last epoch is finished, or patience has ended the run */
+} qg_fit_result;
+
+/* Where a run is. */
+typedef struct qg_fit_progress {
+    uint64_t epoch, epochs;                 /* finished epochs; epochs in all */
+    uint64_t batch, batches;                /* finished steps of the current epoch; steps per epoch */
+    double   loss, accuracy;                /* means over the images of these steps; 0 before the first */
+    double   images_per_second;             /* of this epoch in this process; 0: not known yet */
+    double   seconds_left;                  /* estimated from it; 0: not known yet */
+} qg_fit_progress;
+
+typedef enum qg_fit_notice {
+    QG_FIT_RENAMED,         /* an existing run was renamed */
+    QG_FIT_UNLOCKED,        /* the file system has no locks */
+    QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, which a batch norm cannot normalise */
+    QG_FIT_DRIFTED          /* learned values have left the normal range of their scheme */
+} qg_fit_notice;
+
+/* What a program may watch; each may be NULL.  None of them can change what is trained. */
+typedef struct qg_fit_events {
+    void *user;                                                     /* passed to each */
+    void (*begin)(void *user, const qg_fit_progress *p);            /* the run is created or loaded */
+    void (*step)(void *user, const qg_fit_progress *p);             /* after each step */
+    void (*epoch)(void *user, const qg_epoch *e, const qg_fit_result *r);   /* after each epoch, when it is saved */
+    void (*notice)(void *user, qg_fit_notice what, const char *text);
+} qg_fit_events;
+
+typedef struct qg_fit_spec {
+    const char  *dir;               /* required: the run directory; it is made if it does not exist */
+    qg_fit_mode  mode;
+    const char  *config;            /* lines of TOML that identify the configuration; NULL: none.  See below */
+    qg_loader   *train, *test;      /* required, with images of one size; test should be .in_order */
+    qg_optim    *optim;             /* required: of the net's parameters */
+    int          epochs;            /* required, at least 1 */
+    uint64_t     seed;              /* of dropout and other noise */
+    double       lr;                /* at the start of the schedule; 0: that of the optimizer */
+    qg_schedule  schedule;          /* over all epochs */
+    int          patience;          /* end after so many epochs without a higher test accuracy; 0: never */
+    float        label_smoothing;   /* of the cross entropy in training steps, 0 <= s < 1; tests use the labels */
+    float        clip_norm;         /* of all gradients, for qg_optim_set_clip_norm; 0: as the optimizer has it */
+    float        ema_decay;         /* train as usual, but test averages of the weights and save them as the best
+                                       (optim/ema.h); less than 1; 0: off */
+    double       budget;            /* seconds after which it saves and stops; 0: none, less than 0: at once */
+    const volatile sig_atomic_t *stop;  /* it saves and stops when *stop is not 0; NULL: never */
+    qg_fit_events events;
+
+    /* The loss of scores, the result of the net, on the tape.  It should be a mean over the images of b.  NULL: cross
+     * entropy.  In a test the mode of the tape is QG_EVAL. */
+    qg_var    *(*loss)(void *user, qg_tape *t, qg_var *scores, const qg_batch *b);
+
+    /* Whether said, the configuration in the file at path, is that of this run; a failure ends qg_fit.  NULL: it must be
+     * the same text, and qg_fit adds to config what it knows itself.  With a function of its own the program
+     * states the whole configuration. */
+    qg_status  (*same)(void *user, const char *said, const char *path);
+    void        *user;              /* passed to loss and same */
+
+    const char  *file;              /* the text of config.toml; NULL: that of the configuration */
+    bool         renew_file;        /* write config.toml again when the run continues */
+    const qg_note *about;           /* members that result.json has first, such as { "model", "mine" } */
+    int          abouts;
+} qg_fit_spec;
+
+/* Trains net, which qg_net_build has built and whose values are the initial weights, to the end of the last epoch or
+ * until it must stop.  Then *r, unless r is NULL, says how far it came: if it is not complete, call qg_fit again, in this
+ * or in another process, with a net and an optimizer that were made in the same way.  Afterwards the net has the
+ * weights of the last step.
+ *
+ * Continuing a run with another configuration would end with bytes that no configuration gives, so the checkpoint
+ * records the configuration, and qg_fit refuses another one.  It knows the numbers of the spec, the images and how they
+ * are loaded, and the layers and quantizers of the net.  What it does not know should stand in config: the
+ * optimizer with its constants, the loss, what a layer of your own does.
+ *
+ * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls.
+ * Fails    QG_EARG: the spec, an illegal configuration of net and images, or the files belong to a run with another
+ *          configuration.  QG_ESTATE: another process trains in the directory, it contains a run that the mode excludes or
+ *          that has lost its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of
+ *          another version.  QG_ENAN: a loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops do.  The last
+ *          good checkpoint remains, and the same call continues from it.
+ */
+QG_MUST_CHECK
+qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r);
+
+#endif

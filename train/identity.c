@@ -1,0 +1,113 @@
+/* What the configuration of a run is: the text that checkpoints contain, and that a run must have to continue. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/io/hash.h"
+#include "core/io/number.h"
+#include "core/io/paths.h"
+#include "datasets/dataset.h"
+#include "layers/layer.h"
+#include "train/run.h"
+
+/* Values are hashed one by one, since structs have padding. */
+#define HASH(h, value) qg_hash(h, &(value), sizeof(value))
+
+static uint64_t hash_text(uint64_t h, const char *text) { return qg_hash(h, text, strlen(text) + 1); }
+
+/* --- images ------------------------------------------------------------------------------- */
+
+static uint64_t hash_loader(uint64_t h, const qg_loader *l)
+{
+    const qg_loader_spec s        = qg__loader_spec(l);
+    const uint64_t       number[] = { qg_loader_digest(l), qg_loader_class_digest(l), s.seed };
+    const int            count[]  = { qg_loader_classes(l), s.batch, s.in_order, (int)s.normalise.kind, s.augment.pad,
+                                      (int)s.augment.border, s.augment.flip, s.augment.cutout };
+    const float          range[]  = { s.normalise.low, s.normalise.high };
+    return HASH(HASH(HASH(h, number), count), range);
+}
+
+/* --- layers ------------------------------------------------------------------------------- */
+
+static uint64_t hash_quantizer(uint64_t h, const qg_quant *q)
+{
+    const qg_surrogate *s        = &q->surrogate;
+    const uint64_t      number[] = { (uint64_t)q->bits, q->per_channel, q->after, s->steps };
+    const float         slope[]  = { s->arg, s->to };
+    return HASH(HASH(HASH(hash_text(h, q->scheme->name), number), slope), q->arg);
+}
+
+static uint64_t hash_layer(uint64_t h, qg_layer *l)
+{
+    char      does[128] = "";
+    const int wiring[]  = { l->after ? l->after->index : -1, l->with ? l->with->index : -1 };
+    if (l->type->describe) l->type->describe(l, does, sizeof does);
+    h = hash_text(hash_text(hash_text(h, l->name), l->type->name), does);
+    h = HASH(HASH(HASH(h, wiring), l->in), l->out);
+    for (int r = 0; r < QG_ROLES; r++) {
+        const qg_slot *slot = qg_layer_slot(l, qg_roles[r]);
+        if (slot && slot->q.scheme) h = hash_quantizer(HASH(h, qg_roles[r]), &slot->q);
+    }
+    return h;
+}
+
+static uint64_t hash_net(const qg_net *net)
+{
+    uint64_t h = QG_HASH_BASIS;
+    for (int i = 0; i < qg_net_layers(net); i++) h = hash_layer(h, qg_net_layer(net, i));
+    return h;
+}
+
+/* --- the text ----------------------------------------------------------------------------- */
+
+typedef struct subject {
+    const qg_net      *net;
+    const qg_fit_spec *spec;
+} subject;
+
+static void put_double(FILE *out, const char *key, double value)
+{
+    char text[QG_NUMBER_BYTES];
+    qg_number_print_double(text, value);
+    fprintf(out, "%s = %s\n", key, text);
+}
+
+/* Nothing if it is 0. */
+static void put_float(FILE *out, const char *key, float value)
+{
+    char text[QG_NUMBER_BYTES];
+    qg_number_print_float(text, value);
+    if (value != 0) fprintf(out, "%s = %s\n", key, text);
+}
+
+/* The keys are those of the command line, where it has the option.  What is not used has no line, so that a configuration
+ * stays the same text when a version adds a key. */
+static qg_status print(const void *what, FILE *out)
+{
+    const qg_net      *net    = ((const subject *)what)->net;
+    const qg_fit_spec *s      = ((const subject *)what)->spec;
+    const char        *config = s->config ? s->config : "";
+    const size_t       n      = strlen(config);
+    char               schedule[256];
+    fputs(config, out);
+    if (s->same) return QG_OK;
+    if (n && config[n - 1] != '\n') fputc('\n', out);
+    qg_schedule_print(&s->schedule, schedule, sizeof schedule);
+    fprintf(out, "epochs = %d\n", s->epochs);
+    put_double(out, "lr", s->lr);
+    fprintf(out, "schedule = \"%s\"\nseed = %" PRIu64 "\n", schedule, s->seed);
+    if (s->patience) fprintf(out, "patience = %d\n", s->patience);
+    put_float(out, "label-smoothing", s->label_smoothing);
+    put_float(out, "clip-norm", s->clip_norm);
+    put_float(out, "ema", s->ema_decay);
+    fprintf(out, "net-digest = \"%016" PRIx64 "\"\n", hash_net(net));
+    fprintf(out, "data-digest = \"%016" PRIx64 "\"\n", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));
+    return QG_OK;
+}
+
+char *qg__run_identity(const qg_net *net, const qg_fit_spec *spec)
+{
+    char  *text;
+    size_t n;
+    return qg__text_print(print, &(subject){ net, spec }, &text, &n) ? NULL : text;
+}

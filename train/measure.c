@@ -1,0 +1,39 @@
+#include "train/measure.h"
+
+#include <math.h>
+
+#include "core/rng.h"
+
+/* Smoothed labels are a means of training, and losses of tests should be comparable. */
+qg_var *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_batch *b)
+{
+    if (spec->loss) return scores ? spec->loss(spec->user, t, scores, b) : NULL;
+    if (spec->label_smoothing == 0 || qg_tape_mode(t) == QG_EVAL) return qg_cross_entropy(t, scores, b->y);
+    return qg_cross_entropy_with(t, scores, b->y, (qg_cross_entropy_spec){ .smoothing = spec->label_smoothing });
+}
+
+qg_status qg__measure(const qg_fit_spec *spec, qg_net *net, qg_tape *tape, uint64_t steps, qg__measured *out, bool *stopped)
+{
+    const uint64_t key = qg_rng_fork(spec->seed, QG_STREAM_TAPE);
+    double         sum = 0;
+    uint64_t       n = 0, correct = 0;
+    *stopped = false;
+    for (qg_batch b; qg_loader_next(spec->test, &b);) {
+        if (spec->stop && *spec->stop) {
+            *stopped = true;
+            return qg_loader_seek(spec->test, 0, 0);
+        }
+        qg_tape_begin(tape, QG_EVAL, key, steps);
+        qg_var *scores = qg_net_forward(net, tape, b.x);
+        qg_var *loss   = qg__loss(spec, tape, scores, &b);
+        if (!loss) return qg_tape_status(tape);
+        sum += (double)loss->data[0] * (double)b.x.shape.n;
+        correct += (uint64_t)qg_correct(scores, b.y);
+        n += (uint64_t)b.x.shape.n;
+    }
+    if (!isfinite(sum)) return qg_fail(QG_ENAN, "the loss on the test images is not finite");
+    *out = (qg__measured){ .images   = n,
+                           .loss     = sum / (double)n,
+                           .accuracy = (double)correct / (double)n };
+    return QG_OK;
+}

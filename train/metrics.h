@@ -1,0 +1,40 @@
+/* train/metrics.h — metrics.csv: one row per epoch.  Internal. */
+#ifndef QG_METRICS_H
+#define QG_METRICS_H
+
+#include "train/code_stats.h"
+#include "train/fit.h"
+#include "train/learned.h"
+
+typedef struct qg__metrics {
+    char       *text;                       /* the whole file */
+    size_t      length;
+    int         epochs;                     /* rows */
+    double      seconds;                    /* the column's sum */
+    double      slowness;                   /* sum of 1 / images_per_second over the rows that */
+    int         rates;                      /* have it, and how many these are */
+    qg_epoch last;
+    qg_epoch best;                       /* the first epoch with the highest test_accuracy */
+} qg__metrics;
+
+/* Writes the header.  After the columns of every run come two per row of the code statistics, conv1.zeros and
+ * conv1.flipped, and one per learned or tracked value, conv1.weight.wp.  A value per channel has three columns,
+ * conv1.weight.min.least, .mean and .greatest over the channels.
+ * Fails with QG_EMEM. */
+QG_MUST_CHECK qg_status qg__metrics_begin(qg__metrics *m, const qg__code_stats *c, const qg__learned_list *l);
+QG_MUST_CHECK qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c, const qg__learned_list *l);
+
+/* Reads the first `epochs` rows of a file; -1: all rows.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT if the rows are
+ * not one per epoch or too few. */
+QG_MUST_CHECK qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs);
+
+/* Whether a file has any row; false if it does not exist.  Fails with QG_EIO, QG_EMEM. */
+QG_MUST_CHECK qg_status qg__metrics_has_rows(int dir, const char *path, bool *rows);
+
+/* Of the rows without the columns that are times: what the configuration of a run determines. */
+void                    qg__metrics_digest(const qg__metrics *m, char text[17]);
+QG_MUST_CHECK qg_status qg__metrics_write(const qg__metrics *m, int dir, const char *path);     /* all or nothing */
+double                  qg__metrics_rate(const qg__metrics *m);     /* images per second of all epochs */
+void                    qg__metrics_end(qg__metrics *m);
+
+#endif

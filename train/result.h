@@ -1,0 +1,38 @@
+/* train/result.h — result.json: the state of a run, and its cost.  Internal.
+ *
+ * One object, with a checksum of it as the last member.  It is replaced with every checkpoint and holds what no
+ * checkpoint may contain: times, and the builds and machines that worked on the run.  Files of older versions have no
+ * checksum.  If you edit a file by hand, remove its checksum.
+ */
+#ifndef QG_RESULT_H
+#define QG_RESULT_H
+
+#include "core/io/json_write.h"
+#include "train/fit.h"
+
+/* Fails as qg_file_read, and with QG_EFORMAT if the file is not a JSON object, lacks a member or is damaged. */
+QG_MUST_CHECK
+qg_status qg__result_read(qg_fit_result *r, int dir, const char *path);
+
+/* Replaces the file at path by the n bytes of an object, with its checksum.  Fails as qg_file_commit. */
+QG_MUST_CHECK
+qg_status qg__result_write(int dir, const char *path, const char *object, size_t n);
+
+/* Prints the object: spec->about, the size of net, the run directory unless it is NULL, and every member that
+ * qg__result_read needs. */
+void      qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out);
+void      qg__result_put(qg__json *j, const qg_fit_result *r);      /* only the latter */
+
+/* Joins the value of earlier processes and that of this one: "first, second", or one of them if it includes the
+ * other. */
+void      qg__result_join(char to[QG_FIT_TEXT], const char *before, const char *now);
+
+/* The commit that the library was built from: its first 12 digits, and "-dirty" if the sources had uncommitted changes. */
+const char *qg__commit(void);
+void        qg__digest(const qg_net *net, char text[17]);
+size_t      qg__peak_rss_bytes(void);
+
+/* Binomial standard error of a proportion p of n. */
+double      qg__proportion_error(double p, uint64_t n);
+
+#endif

@@ -1,0 +1,120 @@
+/* train/run.h — a run directory: config.toml, metrics.csv, result.json, last.safetensors, best.safetensors.  Internal. */
+#ifndef QG_RUN_H
+#define QG_RUN_H
+
+#include "core/io/paths.h"
+#include "optim/ema.h"
+#include "train/metrics.h"
+
+/* The position of a run: everything in a checkpoint that belongs neither to the net nor to the optimizer. */
+typedef struct qg__run_record {
+    uint64_t seed;                          /* the key of every random number of the run */
+    uint64_t epoch, batch;                  /* finished epochs; steps taken in the current one */
+    uint64_t steps;                         /* taken in all */
+    uint64_t images, correct;               /* of the current epoch, so far */
+    double   loss;                          /* summed over these images */
+    uint64_t tested;                        /* images of the test split */
+    double   train_loss, train_accuracy;    /* of the last finished epoch, */
+    double   test_loss, test_accuracy;      /* means over images */
+    uint64_t best_epoch;                    /* 1-based; 0: none yet */
+    double   best_accuracy;
+} qg__run_record;
+
+typedef enum qg__run_file {
+    QG__RUN_CONFIG,
+    QG__RUN_METRICS,
+    QG__RUN_RESULT,
+    QG__RUN_LAST,
+    QG__RUN_BEST,
+    QG__RUN_FILES
+} qg__run_file;
+
+typedef struct qg__run_paths {
+    char dir[QG__PATH_BYTES], file[QG__RUN_FILES][QG__PATH_BYTES];
+} qg__run_paths;
+
+/* Fails with QG_EARG: a path is too long, or dir is empty. */
+QG_MUST_CHECK
+qg_status   qg__run_paths_of(const char *dir, qg__run_paths *p);
+const char *qg__run_file_name(qg__run_file f);      /* "last.safetensors" */
+
+typedef struct qg__run {
+    qg__run_paths       paths;
+    int                 lock;               /* the directory, locked; QG_BY_PATH: not claimed */
+    bool                created;            /* by this process */
+    const qg_fit_spec  *spec;               /* borrowed, like net */
+    qg_net             *net;
+    char               *identity;           /* the configuration, as checkpoints contain it */
+    qg__run_record      record;
+    qg__code_stats      code_stats;
+    qg__learned_list    learned;
+    qg__metrics         metrics;
+    qg_state           *last, *best;
+    qg_ema             *ema;                /* NULL: no averages */
+    qg_tape            *tape;
+} qg__run;
+
+/* Creates the directory of r->paths if necessary and locks it against other processes.
+ * Fails with QG_EIO, QG_EARG, and QG_ESTATE if the mode of r->spec excludes the run that it contains or another process
+ * is training in it. */
+QG_MUST_CHECK
+qg_status qg__run_claim(qg__run *r);
+
+/* Declares the contents of the run's files: net, the optimizer of the spec, and the run's record. */
+QG_MUST_CHECK
+qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
+
+/* The configuration that checkpoints contain, from malloc; NULL: QG_EMEM. */
+char     *qg__run_identity(const qg_net *net, const qg_fit_spec *spec);
+
+/* Writes config.toml, metrics.csv without rows, and the checkpoint before the first step.  A failure removes them
+ * again, unless an earlier run that never began had left them, and the directory if qg__run_claim made it.  Fails with
+ * QG_ESTATE if the directory contains a run that has begun but has no checkpoint. */
+QG_MUST_CHECK
+qg_status qg__run_create(qg__run *r);
+
+/* *has: the locked directory, or else paths.dir, contains f.  Fails with QG_EIO. */
+QG_MUST_CHECK
+qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has);
+
+/* Loads the run from last.safetensors and reads metrics.csv up to the checkpoint.  The files do not change until the
+ * run continues.  Fails as qg_state_load, with QG_EFORMAT if a file is damaged or from an unknown version, and with
+ * QG_EARG if the files belong to a run with another configuration. */
+QG_MUST_CHECK
+qg_status qg__run_load(qg__run *r);
+QG_MUST_CHECK
+qg_status qg__run_check_best(const qg__run *r);     /* Checks that best.safetensors, which cannot be regenerated, exists,
+                                                       belongs to this run and is not older than it should be */
+QG_MUST_CHECK
+qg_status qg__run_keep_config(qg__run *r);          /* writes config.toml if it is missing or should be renewed */
+
+/* The image size and number of classes recorded in f, QG__RUN_LAST or QG__RUN_BEST; 0 classes if an older version wrote
+ * the file.  Fails as qg_archive_open. */
+QG_MUST_CHECK
+qg_status qg__run_noted_size(const qg__run *r, qg__run_file f, qg_shape *image, int *classes);
+
+/* Loads the parameters, tracked arrays and record.steps of f, QG__RUN_LAST or QG__RUN_BEST, to use the net but not to
+ * continue the run.  A run with averages loads these. */
+QG_MUST_CHECK
+qg_status qg__run_load_weights(qg__run *r, qg__run_file f);
+
+/* Exchanges the weights of the net and their averages, if the run has any. */
+void      qg__run_swap(qg__run *r);
+
+/* Saves a finished epoch: first metrics.csv and best.safetensors, then result.json, then the checkpoint.  In this order
+ * any of the writes may be the last that succeeds. */
+QG_MUST_CHECK qg_status qg__run_add_epoch(qg__run *r, qg_epoch row, bool better);
+QG_MUST_CHECK qg_status qg__run_save(qg__run *r);           /* the checkpoint */
+
+/* Checks, before every write, that the path still names the locked directory, so that a run ends when its directory was
+ * moved.  The files do not depend on this: all are in the locked directory, wherever it is.  Fails with QG_ESTATE,
+ * QG_EIO. */
+QG_MUST_CHECK qg_status qg__run_check_place(const qg__run *r);
+QG_MUST_CHECK qg_status qg__run_cut_metrics(qg__run *r);    /* once, when a loaded run continues */
+
+/* Passes a notice to the program, if it wants notices. */
+void qg__run_notice(const qg__run *r, qg_fit_notice what, const char *text);
+
+void qg__run_end(qg__run *r);                       /* frees what it has allocated, and unlocks */
+
+#endif
