@@ -15,18 +15,18 @@ typedef struct evaluation {
     config      config;
     recipe      recipe;
     run_spec    spec;
+    qg__run_file file;          /* with the weights */
     qg__run     run;
     qg_net     *net;
     qg_optim   *optim;          /* whose moments are in the checkpoint */
-    qg_loader  *train;          /* training images of the run, for the statistics of the normalisation; or NULL */
+    qg_loader  *train;          /* training images of the run, if its checkpoints do not note their preprocessing; or NULL */
+    qg_preprocess *noted;       /* by its checkpoints; or NULL */
     qg_loader  *test;
     config      other_config;   /* with another quantizer for the weights, --weight */
     qg_net     *other;          /* NULL: the run's own */
     qg__init_report init;
     qg__measured    found;
 } evaluation;
-
-static qg__run_file weights_file(const evaluation *e) { return e->asked->best ? QG__RUN_BEST : QG__RUN_LAST; }
 
 /* The run's configuration with the weights' scheme of --weight. */
 static qg_status exchange(evaluation *e)
@@ -40,9 +40,8 @@ static qg_status configure(evaluation *e, bool *usage)
 {
     const char *dir = e->asked->run;
     *usage          = !dir;
-    if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run");
-    qg_status status = qg__run_paths_of(dir, &e->run.paths);
-    if (!status) status = config_of_run(e->run.paths.file[QG__RUN_CONFIG], &e->config);
+    if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
+    const qg_status status = run_find(dir, e->asked->best, &e->run.paths, &e->file, &e->config);
     if (status) return status;
     e->recipe = e->config.recipe;
     if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
@@ -69,7 +68,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
     there.data_dir   = dir;
     qg_loader *train = recipe_data(&there, false, NULL);
     if (!train || !stored) return train;
-    qg_loader *test = recipe_data(&there, true, train);
+    qg_loader *test = recipe_data(&there, true, qg_loader_preprocess(train));
     if (test) snprintf(found, sizeof found, "%016" PRIx64, data_digest(train, test));
     qg_loader_free(test);
     if (!strcmp(stored, found)) return train;
@@ -80,27 +79,38 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
     return NULL;
 }
 
-/* The data to test on are this verb's own affair, the run's configuration stays what it is; and so do
- * the statistics that normalise, but that its images may have moved to where the others are. */
+/* *as: what the run does to its images, with statistics from its checkpoint or, if an earlier version wrote that, from its
+ * training images, which may have moved to where the others are. */
+static qg_status preprocessing(evaluation *e, const char *from, const qg_preprocess **as)
+{
+    *as = NULL;
+    if (!qg_normalise_fits(e->recipe.normalise)) return QG_OK;
+    *as = e->noted = qg_preprocess_open(e->run.paths.file[e->file]);
+    if (*as || qg_errcode() != QG_ESTATE) return *as ? QG_OK : qg_errcode();
+    e->train = images_of_run(e, e->recipe.data_dir);
+    if (!e->train && from) e->train = images_of_run(e, from);
+    *as = qg_loader_preprocess(e->train);
+    return *as ? QG_OK : QG_EIO;
+}
+
+/* The data to test on are this verb's own affair, the run's configuration stays what it is. */
 static qg_status open_images(evaluation *e)
 {
     const char *data = config_text(e->asked, "data"), *from = e->asked->recipe.data_dir;
     const bool  other = data && strcmp(data, config_text(&e->config, "data"));
-    if (qg_normalise_fits(e->recipe.normalise)) {
-        e->train = images_of_run(e, e->recipe.data_dir);
-        if (!e->train && from && !other) e->train = images_of_run(e, from);
-        if (!e->train) return QG_EIO;
-    }
+    const qg_preprocess *as;
+    const qg_status status = preprocessing(e, other ? NULL : from, &as);
+    if (status) return status;
     if (from || other) e->recipe.data_dir = from;
     if (other) e->recipe.data = e->asked->recipe.data;
-    e->test = recipe_data(&e->recipe, true, e->train);
+    e->test = recipe_data(&e->recipe, true, as);
     return e->test ? QG_OK : QG_EIO;
 }
 
 /* A second net with the parameters that the run's own net has just loaded and checked. */
 static qg_status load_other(evaluation *e)
 {
-    const char *path = e->run.paths.file[weights_file(e)];
+    const char *path = e->run.paths.file[e->file];
     e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     return e->other ? qg__init_weights(e->other, path, e->net, &e->init) : QG_EARG;
 }
@@ -113,7 +123,7 @@ static qg_status explain_misfit(const evaluation *e)
     const int      of = qg_loader_classes(e->test);
     qg_shape       was;
     int            classes;
-    if (qg__run_noted_size(&e->run, weights_file(e), &was, &classes) || !classes ||
+    if (qg__run_noted_size(&e->run, e->file, &was, &classes) || !classes ||
         (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
         return QG_ESHAPE;
     return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d",
@@ -134,20 +144,20 @@ static qg_status load(evaluation *e)
     e->spec.fit.optim = e->optim;
     e->spec.fit.test  = e->test;
     if (!status) status = qg__run_compose(&e->run, e->net, &e->spec.fit);
-    if (!status) status = qg__run_load_weights(&e->run, weights_file(e));
+    if (!status) status = qg__run_load_weights(&e->run, e->file);
     if (status == QG_ESHAPE) status = explain_misfit(e);
     return status || !config_text(e->asked, "weight") ? status : load_other(e);
 }
 
 static void print(const evaluation *e)
 {
-    const char  *file = qg__run_file_name(weights_file(e)), *trained = config_text(&e->config, "weight");
+    const char  *file = qg__run_file_name(e->file), *trained = config_text(&e->config, "weight");
     const char  *weight = e->other ? config_text(&e->other_config, "weight") : trained;
     const double margin = qg__proportion_error(e->found.accuracy, e->found.images);
     char         digest[17];
     qg__digest(e->net, digest);
     if (!e->asked->json) {
-        print_safe(stdout, "run            %s/%s\n", e->run.paths.dir, file);
+        print_safe(stdout, "run            %s\n", e->run.paths.file[e->file]);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
         if (*e->init.kept) print_safe(stdout, "               initialised as usual: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
@@ -199,6 +209,7 @@ int eval_main(const char *program, const char *operand, config *asked)
     qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);
+    qg_preprocess_free(e.noted);
     config_free(&e.other_config);
     config_free(&e.config);
     return status;

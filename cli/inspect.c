@@ -48,12 +48,11 @@ typedef struct inspection {
     config     config;
     recipe     recipe;
     run_spec    spec;
+    qg__run_file file;             /* with the weights */
     qg__run     run;
     qg_net     *net;
     qg_optim   *optim;             /* whose moments are in the checkpoint */
 } inspection;
-
-static qg__run_file weights_file(const inspection *e) { return e->asked->best ? QG__RUN_BEST : QG__RUN_LAST; }
 
 /* Checkpoints of older versions do not record it: use the test images or, if their directory is unknown, the published
  * size. */
@@ -74,7 +73,7 @@ static qg_status load(inspection *e)
 {
     qg_shape  image;
     int       classes;
-    qg_status status = qg__run_noted_size(&e->run, weights_file(e), &image, &classes);
+    qg_status status = qg__run_noted_size(&e->run, e->file, &image, &classes);
     if (!status && !classes) status = size_of_images(e, &image, &classes);
     if (status) return status;
     e->net   = recipe_net(&e->recipe, image, classes);
@@ -83,7 +82,7 @@ static qg_status load(inspection *e)
     status = run_spec_begin(&e->spec, &e->config);
     e->spec.fit.optim = e->optim;
     if (!status) status = qg__run_compose(&e->run, e->net, &e->spec.fit);
-    return status ? status : qg__run_load_weights(&e->run, weights_file(e));
+    return status ? status : qg__run_load_weights(&e->run, e->file);
 }
 
 /* --- measuring ---------------------------------------------------------------------------- */
@@ -354,7 +353,7 @@ static void json_tensor(qg__json *j, const tensor *v)
 static qg_status print_all(inspection *e)
 {
     const bool  as_json = e->asked->json;
-    const char *file    = qg__run_file_name(weights_file(e));
+    const char *file    = qg__run_file_name(e->file);
     qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
     if (as_json) {
@@ -363,7 +362,7 @@ static qg_status print_all(inspection *e)
         qg__json_text(&j, "file", file);
         qg__json_open(&j, "layers", '[');
     } else {
-        print_safe(stdout, "%s/%s, %s\n", e->run.paths.dir, file, config_text(&e->config, "model"));
+        print_safe(stdout, "%s, %s\n", e->run.paths.file[e->file], config_text(&e->config, "model"));
     }
     for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
         qg_layer         *l     = qg_net_layer(e->net, i);
@@ -393,8 +392,7 @@ static int inspect(inspection *e, const char *dir)
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;
-    qg_status status = qg__run_paths_of(dir, &e->run.paths);
-    if (!status) status = config_of_run(e->run.paths.file[QG__RUN_CONFIG], &e->config);
+    qg_status status = run_find(dir, e->asked->best, &e->run.paths, &e->file, &e->config);
     e->recipe          = e->config.recipe;
     if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     if (!status) status = load(e);

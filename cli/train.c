@@ -148,7 +148,7 @@ static qg_status build(training *t)
     const recipe *r = &t->config.recipe;
     qg_set_threads(r->threads);
     t->train = recipe_data(r, false, NULL);
-    t->test  = t->train ? recipe_data(r, true, t->train) : NULL;
+    t->test  = t->train ? recipe_data(r, true, qg_loader_preprocess(t->train)) : NULL;
     if (!t->test) return QG_EIO;
     qg_status status = note_images(t);
     if (status) return status;

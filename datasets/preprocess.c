@@ -103,8 +103,6 @@ qg_status qg_preprocess_image(const qg_preprocess *p, const char *path, float *x
 
 /* --- to a checkpoint ---------------------------------------------------------------------- */
 
-static const char WHITENING_FILE[] = "whitening.safetensors";
-
 /* How many numbers of mean and deviation say them all: those of a channel repeat for each pixel. */
 static size_t distinct(const qg_preprocess *p)
 {
@@ -156,12 +154,13 @@ void qg_preprocess_note(const qg_preprocess *p, qg_state *s)
     note_numbers(s, "normalise.deviation", p->deviation, distinct(p));
 }
 
-void qg_preprocess_state(const qg_preprocess *p, qg_state *s)
+bool qg_preprocess_state(const qg_preprocess *p, qg_state *s)
 {
-    if (!p || !p->whitening) return;
+    if (!p || !p->whitening) return false;
     const size_t row = qg_row(p->shape);
     qg_state_add(s, "mean", (qg_array){ QG_F32, 1, { row }, p->mean });
     qg_state_add(s, "whitening", (qg_array){ QG_F32, 2, { row, row }, p->whitening });
+    return true;
 }
 
 /* --- from a checkpoint -------------------------------------------------------------------- */
@@ -188,7 +187,7 @@ static qg_status read_notes(qg_preprocess *p, const qg_archive *a)
 {
     const char *image = qg_archive_noted(a, "image"), *normalise = qg_archive_noted(a, "normalise");
     char        text[TEXT_BYTES];
-    if (!image || !normalise) return qg_fail(QG_EFORMAT, "it does not say how its images are preprocessed");
+    if (!image || !normalise) return qg_fail(QG_ESTATE, "it does not say how its images are preprocessed");
     if (qg_image_parse(image, &p->shape) || qg_normalise_parse(normalise, &p->normalise, text, sizeof text))
         return QG_EFORMAT;
     if (qg_row(p->shape) > MOST_VALUES) return qg_fail(QG_EFORMAT, "images of %s are larger than those of any data set", image);
@@ -202,7 +201,7 @@ static qg_status read_whitening(qg_preprocess *p, const qg_archive *a, const cha
     char        beside[QG__PATH_BYTES], dir[QG__PATH_BYTES], found[17];
     snprintf(dir, sizeof dir, "%.*s", name ? (int)(name - path) + !(name - path) : 1, name ? path : ".");
     if (!noted) return qg_fail(QG_EFORMAT, "it does not say which matrix whitens its images");
-    if (!qg__dataset_path(dir, WHITENING_FILE, beside)) return QG_EARG;
+    if (!qg__dataset_path(dir, QG_WHITENING_FILE, beside)) return QG_EARG;
     qg_state *s = qg_state_new();
     qg_preprocess_state(p, s);
     qg_status status = qg_state_load(s, beside);

@@ -69,20 +69,22 @@ qg_status            qg_preprocess_image(const qg_preprocess *p, const char *pat
 QG_MUST_CHECK
 qg_status            qg_preprocess_bytes(const qg_preprocess *p, const uint8_t *bytes, float *x);
 
+#define QG_WHITENING_FILE "whitening.safetensors"
+
 /* Notes p in a checkpoint: "image" ("28x28x1"), "normalise" ("channel") and, as decimal numbers that round to the same
  * floats, "normalise.mean" and "normalise.deviation": one per channel or one per value, as the kind has them.
  *
  * QG_WHITEN notes a hash of its matrix, which is too large for every checkpoint, as "normalise.whitening".
  * qg_preprocess_state adds the matrix and the mean to another state, borrowed, which is to be saved as
- * whitening.safetensors in the directory of the checkpoint.  For other kinds it adds nothing. */
+ * QG_WHITENING_FILE in the directory of the checkpoint.  For other kinds it adds nothing and returns false. */
 void                 qg_preprocess_note(const qg_preprocess *p, qg_state *checkpoint);
-void                 qg_preprocess_state(const qg_preprocess *p, qg_state *whitening);
+bool                 qg_preprocess_state(const qg_preprocess *p, qg_state *whitening);
 
 /* The preprocessing of a checkpoint.
  *
  * Memory   The caller's; qg_preprocess_free.
- * Fails    NULL.  As qg_archive_open; QG_EFORMAT: the file notes none, or one that is damaged, or another matrix than
- *          whitening.safetensors has; QG_EMEM.  The message names the file.
+ * Fails    NULL.  As qg_archive_open; QG_ESTATE: the file notes none, as one of another program; QG_EFORMAT: what it
+ *          notes is damaged, or whitening.safetensors has another matrix; QG_EMEM.  The message names the file.
  */
 qg_preprocess       *qg_preprocess_open(const char *path);
 void                 qg_preprocess_free(qg_preprocess *p);             /* NULL is ignored */

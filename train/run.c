@@ -38,13 +38,14 @@
 
 #include "core/io/number.h"
 #include "core/io/safetensors.h"
+#include "core/io/utf8.h"
 #include "datasets/normalise.h"
 #include "layers/layer.h"
 #include "train/result.h"
 
 /* The first two are written before the first checkpoint. */
 static const char *const files[QG__RUN_FILES] = { "config.toml", "metrics.csv", "result.json", "last.safetensors",
-                                              "best.safetensors" };
+                                              "best.safetensors", QG_WHITENING_FILE };
 
 /* Files of FORMAT have a checksum; those of FORMAT_BEFORE have a digest of their weights, or, if they are older, nothing. */
 #define FORMAT        "qgrad 2"
@@ -165,6 +166,20 @@ static const field fields[] = {
 
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+/* The names of classes, "cat/dog": what no name of a folder contains separates them. */
+static void note_classes(qg_state *s, const qg_loader *images)
+{
+    const char *name = qg_loader_class_names(images);
+    char        text[1 << 16] = "", shown[1 << 10];
+    size_t      n = 0;
+    for (int k = 0; name && k < qg_loader_classes(images) && n < sizeof text; k++, name += strlen(name) + 1) {
+        qg_utf8_printable(name, shown, sizeof shown);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", k ? "/" : "", shown);
+    }
+    if (n) qg_state_note(s, "class-names", text);
+}
+
+/* A checkpoint stands alone: it says what the net is, what it was trained on, and what is done to an image first. */
 static void note(qg_state *s, const qg__run *r)
 {
     const char *kind = s == r->best ? "weights" : "checkpoint";
@@ -179,6 +194,9 @@ static void note(qg_state *s, const qg__run *r)
     qg_state_note(s, "recipe", r->identity);
     qg_state_note(s, "image", image);           /* what the net was declared for */
     qg_state_note(s, "classes", classes);
+    if (!r->spec->train) return;                /* loaded, to use the weights */
+    qg_preprocess_note(qg_loader_preprocess(r->spec->train), s);
+    note_classes(s, r->spec->train);
 }
 
 static qg_status begin_contents(qg__run *r)
@@ -237,6 +255,17 @@ static qg_status write_config(const qg__run *r)
     return qg_file_commit(f);
 }
 
+/* Writes the matrix once: it is a function of the training images, like the checkpoint that names it. */
+static qg_status write_whitening(const qg__run *r)
+{
+    qg_state *s      = qg_state_new();
+    qg_status status = QG_OK;
+    if (qg_preprocess_state(qg_loader_preprocess(r->spec->train), s) || !s)
+        status = qg_state_save_in(s, r->lock, r->paths.file[QG__RUN_WHITENING]);
+    qg_state_free(s);
+    return status;
+}
+
 qg_status qg__run_create(qg__run *r)
 {
     bool      had;
@@ -245,6 +274,7 @@ qg_status qg__run_create(qg__run *r)
     if (!status) status = qg__run_has(r, QG__RUN_CONFIG, &had);
     if (status) return status;
     status = write_config(r);
+    if (!status) status = write_whitening(r);
     if (!status) status = qg__run_cut_metrics(r);
     if (!status) status = qg__run_save(r);
     if (!status) return QG_OK;
@@ -252,8 +282,8 @@ qg_status qg__run_create(qg__run *r)
     snprintf(why, sizeof why, "%s", qg_errmsg());
     /* Else the same command would find a run here.  The checkpoint is there if its directory could not be flushed, and
      * goes first, since no run continues from a checkpoint alone. */
-    static const qg__run_file made[] = { QG__RUN_LAST, QG__RUN_METRICS, QG__RUN_CONFIG };
-    for (int i = 0; i < 3 && !had; i++) qg_file_remove_in(r->lock, r->paths.file[made[i]]);
+    static const qg__run_file made[] = { QG__RUN_LAST, QG__RUN_METRICS, QG__RUN_WHITENING, QG__RUN_CONFIG };
+    for (int i = 0; i < 4 && !had; i++) qg_file_remove_in(r->lock, r->paths.file[made[i]]);
     if (r->created && !qg__run_check_place(r)) rmdir(r->paths.dir);
     return qg_fail(status, "%s", why);
 }
@@ -359,24 +389,32 @@ static qg_status check_metrics(const qg__run *r, const char *path)
     return qg_fail(QG_EFORMAT, "%s: is damaged: its first %d rows are not those that the run wrote", path, r->metrics.epochs);
 }
 
+/* The checkpoint, whatever files are beside it. */
+static qg_status load_last(qg__run *r)
+{
+    const char     *path   = r->paths.file[QG__RUN_LAST];
+    const qg_status status = load(r, r->last, path);
+    return status ? status : check_record(r, path);
+}
+
 qg_status qg__run_load(qg__run *r)
 {
-    const char *path   = r->paths.file[QG__RUN_LAST];
-    qg_status   status = load(r, r->last, path);
-    if (!status) status = check_record(r, path);
+    qg_status status = load_last(r);
     if (status) return status;
     qg__code_stats_loaded(&r->code_stats);
     qg__metrics_end(&r->metrics);
-    path   = r->paths.file[QG__RUN_METRICS];
-    status = qg__metrics_read(&r->metrics, r->lock, path, (int)r->record.epoch);
+    const char *path = r->paths.file[QG__RUN_METRICS];
+    status           = qg__metrics_read(&r->metrics, r->lock, path, (int)r->record.epoch);
     return status ? status : check_metrics(r, path);
 }
 
 qg_status qg__run_keep_config(qg__run *r)
 {
-    bool            has;
-    const qg_status status = qg__run_has(r, QG__RUN_CONFIG, &has);
-    return status || (has && !r->spec->renew_file) ? status : write_config(r);
+    bool      has, whitens;
+    qg_status status = qg__run_has(r, QG__RUN_CONFIG, &has);
+    if (!status) status = qg__run_has(r, QG__RUN_WHITENING, &whitens);
+    if (!status && (!has || r->spec->renew_file)) status = write_config(r);
+    return status || whitens ? status : write_whitening(r);
 }
 
 /* It is ahead of the checkpoint if the run was killed between the two writes; the epoch is then repeated. */
@@ -432,7 +470,7 @@ qg_status qg__run_load_weights(qg__run *r, qg__run_file f)
 {
     const bool      last   = f == QG__RUN_LAST;
     const char     *path   = r->paths.file[f];
-    const qg_status status = last ? qg__run_load(r) : load(r, r->best, path);
+    const qg_status status = last ? load_last(r) : load(r, r->best, path);
     if (!status && last) qg__run_swap(r);
     if (status || last) return status;
     const char *steps = qg_state_noted(r->best, "steps");

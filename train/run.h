@@ -1,4 +1,5 @@
-/* train/run.h — a run directory: config.toml, metrics.csv, result.json, last.safetensors, best.safetensors.  Internal. */
+/* train/run.h — a run directory: config.toml, metrics.csv, result.json, last.safetensors, best.safetensors, and
+ * whitening.safetensors if its images are whitened.  Internal. */
 #ifndef QG_RUN_H
 #define QG_RUN_H
 
@@ -26,6 +27,7 @@ typedef enum qg__run_file {
     QG__RUN_RESULT,
     QG__RUN_LAST,
     QG__RUN_BEST,
+    QG__RUN_WHITENING,
     QG__RUN_FILES
 } qg__run_file;
 
@@ -67,7 +69,7 @@ qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 /* The configuration that checkpoints contain, from malloc; NULL: QG_EMEM. */
 char     *qg__run_identity(const qg_net *net, const qg_fit_spec *spec);
 
-/* Writes config.toml, metrics.csv without rows, and the checkpoint before the first step.  A failure removes them
+/* Writes config.toml, the matrix of whitening, metrics.csv without rows, and the checkpoint before the first step.  A failure removes them
  * again, unless an earlier run that never began had left them, and the directory if qg__run_claim made it.  Fails with
  * QG_ESTATE if the directory contains a run that has begun but has no checkpoint. */
 QG_MUST_CHECK
@@ -86,7 +88,8 @@ QG_MUST_CHECK
 qg_status qg__run_check_best(const qg__run *r);     /* Checks that best.safetensors, which cannot be regenerated, exists,
                                                        belongs to this run and is not older than it should be */
 QG_MUST_CHECK
-qg_status qg__run_keep_config(qg__run *r);          /* writes config.toml if it is missing or should be renewed */
+qg_status qg__run_keep_config(qg__run *r);          /* writes config.toml if it is missing or should be renewed, and
+                                                       the matrix of whitening if it is missing */
 
 /* The image size and number of classes recorded in f, QG__RUN_LAST or QG__RUN_BEST; 0 classes if an older version wrote
  * the file.  Fails as qg_archive_open. */

@@ -223,7 +223,7 @@ const option options[] = {
     { "add", OPTION_TEXT, VERB_RESULTS, AT(add), "DIR", .help = "copy the logs of a finished run to results/ first" },
     { "check", OPTION_FLAG, VERB_RESULTS, AT(check),
       .help = "write nothing; fail if the page does not match the logs" },
-    { "run", OPTION_TEXT, VERB_EVAL | VERB_INSPECT, AT(run), "DIR", .help = "the run directory; required" },
+    { "run", OPTION_TEXT, VERB_EVAL | VERB_INSPECT, AT(run), "DIR", .help = "the run directory, or a checkpoint of its own; required" },
     { "best", OPTION_FLAG, VERB_EVAL | VERB_INSPECT, AT(best),
       .help = "use best.safetensors instead of last.safetensors" },
     { "image", OPTION_VALUE, VERB_BENCH | VERB_SUMMARY, AT(image), "HxWxC", .parse = parse_image,

@@ -109,12 +109,12 @@ qg_loader_spec recipe_loading(const recipe *r, bool test)
                              .augment   = test ? (qg_augment){ 0 } : r->augment };
 }
 
-qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as)
+qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as)
 {
     qg_loader_spec spec = recipe_loading(r, test);
     if (test && qg_normalise_fits(r->normalise)) {
         QG_ASSERT(as);
-        spec.preprocess = qg_loader_preprocess(as);
+        spec.preprocess = as;
     }
     return data_open(&r->data, r->data_dir, test, spec);
 }

@@ -68,9 +68,9 @@ qg_status  recipe_check(const recipe *r);
 QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
 
-/* NULL: failed.  as: the training images, by whose statistics the test images are normalised; NULL will
- * do where qg_normalise_fits says that there are none. */
-qg_loader *recipe_data(const recipe *r, bool test, const qg_loader *as);
+/* NULL: failed.  as: what the test images are preprocessed by, that of the training images or of a checkpoint; NULL will
+ * do where qg_normalise_fits says that there are no statistics. */
+qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as);
 qg_loader_spec recipe_loading(const recipe *r, bool test);      /* what its loaders are made with */
 
 /* Built; NULL: failed.  images.n is how many are trained on in an epoch, which sets the pace of

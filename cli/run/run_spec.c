@@ -1,6 +1,8 @@
 #include "cli/run/run_spec.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 /* Options may have been added since the file was written, so values are compared and not texts. */
 static qg_status same(void *user, const char *said, const char *path)
@@ -40,4 +42,56 @@ void run_spec_end(run_spec *s)
     free(s->identity);
     free(s->file);
     *s = (run_spec){ .file = NULL };
+}
+
+/* --- a run that exists -------------------------------------------------------------------- */
+
+/* The configuration that the checkpoint at path notes.  *f: which file of a run it is. */
+static qg_status noted_config(const char *path, config *stored, qg__run_file *f)
+{
+    qg_archive *a = qg_archive_open(path);
+    if (!a) return qg_errcode();
+    const char *said = qg_archive_noted(a, "recipe"), *kind = qg_archive_noted(a, "kind");
+    qg_status   status = said ? config_parse(stored, said, path)
+                              : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
+    *f = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
+    qg_archive_free(a);
+    return status;
+}
+
+static qg_status config_of_checkpoint(const char *path, config *c, qg__run_file *f)
+{
+    config    stored = { 0 };
+    bool      usage;
+    qg_status status = noted_config(path, &stored, f);
+    if (!status) status = config_resolve(&(config){ 0 }, &stored, c, &usage);
+    config_free(&stored);
+    return status ? status : config_check(c);
+}
+
+static bool is_file(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && S_ISREG(s.st_mode);
+}
+
+qg_status run_find(const char *name, bool best, qg__run_paths *p, qg__run_file *f, config *c)
+{
+    char        dir[QG__PATH_BYTES];
+    const char *slash = strrchr(name, '/');
+    if (is_file(name) && strlen(name) < sizeof dir) {
+        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - name) + (slash == name) : 1, slash ? name : ".");
+        qg_status status = qg__run_paths_of(dir, p);
+        if (!status) status = config_of_checkpoint(name, c, f);
+        if (!status) strcpy(p->file[*f], name);
+        return status;
+    }
+    *f = best ? QG__RUN_BEST : QG__RUN_LAST;
+    bool      has;
+    qg_status status = qg__run_paths_of(name, p);
+    if (!status) status = qg_file_exists_in(QG_BY_PATH, p->file[QG__RUN_CONFIG], &has);
+    if (status) return status;
+    if (has || !is_file(p->file[*f])) return config_of_run(p->file[QG__RUN_CONFIG], c);
+    qg__run_file ignored;
+    return config_of_checkpoint(p->file[*f], c, &ignored);
 }

@@ -80,7 +80,25 @@ static void test_eval_names_the_size_that_does_not_fit(void **state)
     assert_status("eval --run @/deep --data sample --json", 0);
 }
 
-/* Other images are also normalised with the run's training images, since they have none of their own here. */
+/* A checkpoint as older versions wrote it. */
+static void forget_images(const char *path)
+{
+    size_t      n;
+    qg_state   *s = qg_state_new();
+    qg_archive *a = qg_archive_open(path);
+    assert_non_null(a);
+    const qg_named_array *entry = qg_archive_entries(a, &n);
+    for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
+    const qg_note *note = qg_archive_notes(a, &n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(note[i].key, "image") && strcmp(note[i].key, "classes") && strncmp(note[i].key, "normalise", 9))
+            qg_state_note(s, note[i].key, note[i].value);
+    assert_ok(qg_state_save(s, path));
+    qg_state_free(s);
+    qg_archive_free(a);
+}
+
+/* Other images are also normalised with the run's training images, whose statistics are in its checkpoints. */
 static void test_eval_of_other_images_keeps_the_statistics(void **state)
 {
     assert_status(TRAIN "--epochs 2 --normalise channel --out @/run --json", 0);
@@ -95,13 +113,26 @@ static void test_eval_of_other_images_keeps_the_statistics(void **state)
     assert_status("eval --run @/run --data-dir @/tests --json", 0);
     assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
 
-    /* Moved: the statistics are of the same images, or of none. */
     run_shell("mv @/set @/moved");
+    assert_status("eval --run @/run --data-dir @/tests --json", 0);
+    assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
+
+    /* In a checkpoint of an earlier version they are not: they are of the same training images, or of none. */
+    forget_images(at("run/last.safetensors"));
     assert_refuses("eval --run @/run --data-dir @/tests", 1, "but the run was trained on images with digest ");
     run_shell("rm @/tests/train*");
     assert_refuses("eval --run @/run --data-dir @/tests", 1, "train-images");
     assert_status("eval --run @/run --data-dir @/moved --json", 0);
     assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
+}
+
+static void assert_noted(const char *path, const char *key, const char *value)
+{
+    qg_archive *a = qg_archive_open(path);
+    if (!a) fail_msg("%s", qg_errmsg());
+    assert_non_null(qg_archive_noted(a, key));
+    assert_string_equal(qg_archive_noted(a, key), value);
+    qg_archive_free(a);
 }
 
 static void write_class(const char *split, const char *name, int bright, uint64_t key)
@@ -136,6 +167,7 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_status("eval --run @/pictures --json", 0);
     assert_true(last_number("test_accuracy") == 1);
     assert_true(last_number("images") == 40);
+    assert_noted(at("pictures/best.safetensors"), "class-names", "above/below");
     /* The number of classes is not known before the images are read. */
     assert_status("train --model 4C3-R-2 --data folder:16x16x3 --data-dir @/pics --epochs 1 --out @/text --json", 0);
     assert_refuses("train --model 4C3-R-3 --data folder:16x16x3 --data-dir @/pics --out @/none", 1,
@@ -151,23 +183,6 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_refuses("train --model lenet5 --data folder:16x16x3 --data-dir @/moved --out @/none", 1, "moved/train/lost': No such");
     assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
                    "data is folder:16x16x3 in the run, but folder:20x20x3 was requested");
-}
-
-/* A checkpoint as older versions wrote it. */
-static void forget_size(const char *path)
-{
-    size_t      n;
-    qg_state   *s = qg_state_new();
-    qg_archive *a = qg_archive_open(path);
-    assert_non_null(a);
-    const qg_named_array *entry = qg_archive_entries(a, &n);
-    for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
-    const qg_note *note = qg_archive_notes(a, &n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(note[i].key, "image") && strcmp(note[i].key, "classes")) qg_state_note(s, note[i].key, note[i].value);
-    assert_ok(qg_state_save(s, path));
-    qg_state_free(s);
-    qg_archive_free(a);
 }
 
 /* inspect works for any kind of images, even after they have moved. */
@@ -187,11 +202,56 @@ static void test_inspect_needs_no_images(void **state)
     assert_status("inspect @/pictures --best --json", 0);
     assert_status("inspect @/digits --json", 0);
 
-    forget_size(at("pictures/last.safetensors"));
+    forget_images(at("pictures/last.safetensors"));
     assert_refuses("inspect @/pictures", 1, "pics/train': No such file");
     assert_status("inspect @/pictures --data-dir @/away/pics --json", 0);
     run_shell("rm @/pictures/last.safetensors");
     assert_refuses("inspect @/pictures", 1, "last.safetensors");
+}
+
+/* A checkpoint needs neither its run nor its training images. */
+static void test_a_checkpoint_stands_alone(void **state)
+{
+    static const char *const kinds[] = { "unit", "range:low=-2,high=3", "channel", "pixel" };
+    for (int i = 0; i < 4; i++) {
+        assert_runs(TRAIN "--epochs 1 --normalise %s --out @/run%d --json", kinds[i], i);
+        assert_runs("eval --run @/run%d --json", i);
+        const double accuracy = last_number("test_accuracy"), loss = last_number("test_loss");
+        run_shell("mkdir @/alone && cp @/run*/last.safetensors @/alone/a.safetensors && mv @/run*/best.safetensors @/alone && "
+                  "rm @/run*/config.toml @/run*/metrics.csv && mkdir @/away && mv @/set/train* @/away");
+        static const char *const names[] = { "@/alone/a.safetensors", "@/alone/best.safetensors", NULL };
+        for (int k = 0; k < 3; k++) {
+            if (names[k]) assert_runs("eval --run %s --data-dir @/set --json", names[k]);
+            else assert_runs("eval --run @/run%d --data-dir @/set --json", i);
+            assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
+            if (names[k]) assert_runs("inspect %s --json", names[k]);
+            else assert_runs("inspect @/run%d --json", i);
+        }
+        assert_status("eval --run @/alone/best.safetensors --data-dir @/set", 0);
+        assert_stdout("alone/best.safetensors");
+        run_shell("mv @/away/* @/set && rm -r @/alone @/away @/run*");
+    }
+    write_text("text.safetensors", "none");
+    assert_refuses("eval --run @/text.safetensors", 1, "text.safetensors");
+    assert_refuses("eval --run @/nothing.safetensors", 1, "nothing.safetensors/config.toml");
+}
+
+/* The matrix of whitening is a file of its own, and only the right one will do. */
+static void test_a_whitened_run_keeps_its_matrix(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --normalise whiten --out @/run --json", 0);
+    const double accuracy = last_number("test_accuracy");
+    run_shell("cp -r @/run @/again && rm @/again/whitening.safetensors @/again/best.safetensors");
+    assert_refuses("eval --run @/again", 1, "whitening.safetensors");
+    run_shell("mkdir @/away && mv @/set/train* @/away");
+    assert_status("eval --run @/run --json", 0);
+    assert_true(last_number("test_accuracy") == accuracy);
+    run_shell("mv @/away/* @/set");
+    assert_status(TRAIN "--epochs 1 --normalise whiten --seed 9 --data-dir @/set --out @/other --json", 0);
+    run_shell("cmp @/run/whitening.safetensors @/other/whitening.safetensors");    /* a function of the images alone */
+    run_shell("rm @/run/whitening.safetensors");
+    assert_status("train --resume --out @/run --json", 0);
+    run_shell("cmp @/run/whitening.safetensors @/other/whitening.safetensors");
 }
 
 static void write_cifar(const char *name, int n)
@@ -239,6 +299,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_eval_of_other_images_keeps_the_statistics, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_folder_of_images_is_learned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_inspect_needs_no_images, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_checkpoint_stands_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_whitened_run_keeps_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
