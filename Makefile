@@ -120,6 +120,7 @@ LDFLAGS_test_exhausted := $(HEAP)
 LDFLAGS_test_config := $(HEAP)
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
+$(BUILD)/tests/core/test_depthwise_kernel: $(BUILD)/core/kernels/depthwise_kernel.sixteen.o
 endif
 # These contain the program and set its clock (tests/support/clock.h).
 CLOCKED := test_cli_train test_cli_resume test_cli_moved test_cli_schemes test_cli_data test_bench

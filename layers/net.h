@@ -38,12 +38,18 @@ typedef struct qg_net_spec {
                                                and no longer updates them.  0: never */
 } qg_net_spec;
 
+enum { QG_DEPTHWISE = -1 };
+
 typedef struct qg_conv2d_spec {
-    int         out;        /* output channels; required */
+    int         out;        /* output channels; required, unless depthwise: 0 is as many as the input has */
     int         kernel;     /* height, and width unless kernel_w is set; required */
     int         kernel_w;   /* 0: square */
     int         stride;     /* 0: 1 */
     int         pad;        /* on each side */
+    bool        same;       /* in place of pad, TensorFlow's "same": the output has h / stride rows and w / stride
+                               columns, rounded up; an odd row or column of padding is the last */
+    int         groups;     /* 0: 1.  Each reads its own part of the input channels and computes its own part of
+                               the outputs.  QG_DEPTHWISE: one group for each input channel */
     float       pad_value;  /* 0, or +1/-1 after a binary activation */
     bool        no_bias;
     qg_quant    weight;     /* {0}: float */

@@ -9,6 +9,7 @@
 typedef struct conv2d {
     qg_product     product;
     qg_conv2d_spec spec;
+    qg_conv_spec   conv;
 } conv2d;
 
 typedef struct dense {
@@ -167,13 +168,20 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
 
 enum { MOST_PAD = 1 << 20 };    /* larger sizes may overflow an int */
 
-static double conv2d_fan_out(qg_shape w) { return (double)w.n * w.h * w.w; }
-
-static qg_status conv2d_build(qg_net *net, qg_layer *l)
+static double conv2d_fan_out(const conv2d *c, qg_shape w)
 {
-    (void)net;
-    conv2d              *c = (conv2d *)l;
-    const qg_conv2d_spec s = c->spec;
+    return (double)(qg_count(w) / (size_t)w.c / (size_t)c->conv.groups);
+}
+
+/* Padding of an extent for as many windows as there are strides in it, rounded up. */
+static int same_padding(int extent, int kernel, int stride)
+{
+    const int last = (extent - 1) / stride * stride;            /* where the last window begins */
+    return kernel > extent - last ? kernel - (extent - last) : 0;
+}
+
+static qg_status check_numbers(const qg_layer *l, const qg_conv2d_spec s)
+{
     if (s.out < 1 || s.kernel < 1 || s.kernel_w < 1 || s.stride < 1 || s.pad < 0)
         return qg_fail(QG_EARG,
                        "%s: out %d, kernel %dx%d, stride %d must be at least 1 and pad %d at least 0",
@@ -181,23 +189,58 @@ static qg_status conv2d_build(qg_net *net, qg_layer *l)
     if (!isfinite(s.pad_value))
         return qg_fail(QG_EARG, "%s: pad_value is %g, must be a finite number", l->name, (double)s.pad_value);
     if (s.pad > MOST_PAD) return qg_fail(QG_EARG, "%s: pad is %d, must be 0..%d", l->name, s.pad, MOST_PAD);
-    if (!qg__row_fits(l->in.h + 2LL * s.pad, l->in.w + 2LL * s.pad, l->in.c))
+    if (s.same && s.pad)
+        return qg_fail(QG_EARG, "%s: pad is %d, but same chooses the padding; set only one", l->name, s.pad);
+    return QG_OK;
+}
+
+static qg_status check_groups(const conv2d *c, int groups, int out)
+{
+    const qg_layer  *l     = &c->product.layer;
+    const qg_scheme *input = c->product.input_slot.q.scheme;
+    if (groups < 1)
+        return qg_fail(QG_EARG, "%s: groups is %d, must be at least 1, or QG_DEPTHWISE", l->name, groups);
+    if (l->in.c % groups || out % groups)
+        return qg_fail(QG_EARG, "%s: %d groups do not divide its %d input channels and %d output channels", l->name,
+                       groups, l->in.c, out);
+    if (groups > 1 && input && input->scale_output)
+        return qg_fail(QG_EARG, "%s: %s scales each result by a mean over all input channels, but its %d groups read "
+                       "only some of them", l->name, input->name, groups);
+    return QG_OK;
+}
+
+static qg_status conv2d_build(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    conv2d        *c         = (conv2d *)l;
+    qg_conv2d_spec s         = c->spec;
+    const bool     depthwise = s.groups == QG_DEPTHWISE;
+    if (depthwise && s.out == 0) s.out = l->in.c;
+    const int groups = depthwise ? l->in.c : s.groups ? s.groups : 1;
+    qg_status status = check_numbers(l, s);
+    if (!status) status = check_groups(c, groups, s.out);
+    if (status) return status;
+    const int down   = s.same ? same_padding(l->in.h, s.kernel, s.stride) : 2 * s.pad;
+    const int across = s.same ? same_padding(l->in.w, s.kernel_w, s.stride) : 2 * s.pad;
+    if (!qg__row_fits((long long)l->in.h + down, (long long)l->in.w + across, l->in.c))
         return qg_fail(QG_ESHAPE, "%s: its input " QG_SHAPE_FMT " padded by %d is too large", l->name,
-                       QG_SHAPE_ARGS(l->in), s.pad);
-    const int h = l->in.h + 2 * s.pad, w = l->in.w + 2 * s.pad;
+                       QG_SHAPE_ARGS(l->in), down / 2);
+    const int h = l->in.h + down, w = l->in.w + across;
     if (h < s.kernel || w < s.kernel_w)
         return qg_fail(QG_ESHAPE, "%s: kernel %dx%d is larger than its input " QG_SHAPE_FMT " padded by %d",
                        l->name, s.kernel, s.kernel_w, QG_SHAPE_ARGS(l->in), s.pad);
+    c->conv = (qg_conv_spec){ .stride = s.stride, .pad_h = down / 2, .pad_w = across / 2, .extra_h = down % 2,
+                              .extra_w = across % 2, .pad_value = s.pad_value, .groups = groups };
+    const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c / groups };
     l->out  = (qg_shape){ 1, (h - s.kernel) / s.stride + 1, (w - s.kernel_w) / s.stride + 1, s.out };
-    l->macs = (uint64_t)qg_row(l->out) * ((uint64_t)s.kernel * (uint64_t)s.kernel_w) * (uint64_t)l->in.c;
-    const qg_shape weight = { s.out, s.kernel, s.kernel_w, l->in.c };
-    return declare(&c->product, weight, 4, (size_t)weight.c, conv2d_fan_out(weight), l->in);
+    l->macs = (uint64_t)qg_row(l->out) * (uint64_t)qg_row(weight);
+    return declare(&c->product, weight, 4, (size_t)weight.c, conv2d_fan_out(c, weight), l->in);
 }
 
 static qg_status conv2d_start(qg_layer *l, uint64_t key)
 {
-    qg_product *p = (qg_product *)l;
-    start(p, key, conv2d_fan_out(p->weight->shape));
+    conv2d *c = (conv2d *)l;
+    start(&c->product, key, conv2d_fan_out(c, c->product.weight->shape));
     return QG_OK;
 }
 
@@ -211,28 +254,28 @@ static bool gathers(const qg_step *s, const qg_tape *t)
 
 static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
-    const conv2d      *c    = (const conv2d *)s->layer;
-    const qg_conv_spec spec = { .stride    = c->spec.stride,
-                                .pad_h     = c->spec.pad,
-                                .pad_w     = c->spec.pad,
-                                .pad_value = c->spec.pad_value,
-                                .sums      = gathers(s, t) };
+    qg_conv_spec spec = ((const conv2d *)s->layer)->conv;
+    spec.sums         = gathers(s, t);
     return qg_conv2d(t, x, w, b, spec);
 }
 
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
-    const qg_conv2d_spec c = ((const conv2d *)s->layer)->spec;
-    return run(s, t, x, convolve, (qg_windows){ c.kernel, c.kernel_w, c.stride, c.pad, c.pad });
+    const conv2d *c = (const conv2d *)s->layer;
+    return run(s, t, x, convolve,
+               (qg_windows){ c->spec.kernel, c->spec.kernel_w, c->conv.stride, c->conv.pad_h, c->conv.pad_w });
 }
 
 static void conv2d_describe(const qg_layer *l, char *text, size_t bytes)
 {
-    const qg_conv2d_spec s = ((const conv2d *)l)->spec;
+    const conv2d        *c = (const conv2d *)l;
+    const qg_conv2d_spec s = c->spec;
     int at = snprintf(text, bytes, "%dx%d", s.kernel, s.kernel_w);
     if (s.stride > 1) at += snprintf(text + at, bytes - (size_t)at, " stride %d", s.stride);
-    if (s.pad) snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
+    if (s.pad) at += snprintf(text + at, bytes - (size_t)at, " pad %d", s.pad);
+    if (s.same) at += snprintf(text + at, bytes - (size_t)at, " same");
+    if (c->conv.groups > 1) snprintf(text + at, bytes - (size_t)at, " groups %d", c->conv.groups);
 }
 
 static const qg_layer_type conv2d_type = { .name     = "conv2d",

@@ -174,6 +174,7 @@ all() {
     t pixel --model vgg7:width=0.0625 $C --normalise pixel --augment pad=2,border=repeat
     t range --model vgg7:width=0.0625 $C --normalise range:low=-1,high=1
     t whiten --model vgg7:width=0.0625 $C --normalise whiten
+    t depthwise $C --model "16C3s2psame-BN-R-DW3-BN-R-32C1-BN-R-DW3s2psame-BN-R-24C3g4-BN-R-GAP-10" --weight twn:per-channel=yes
     t whole $L --weight ttq --input pact:bits=4 --optimizer adam --lr 0.001
     stopped resumed $L --weight ttq --input pact:bits=4 --optimizer adam --lr 0.001
 }

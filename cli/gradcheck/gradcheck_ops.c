@@ -56,6 +56,27 @@ static qg_var *conv_ones(qg_tape *t, const operands *o)
     return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .pad_value = -1 });
 }
 
+static qg_var *conv_uneven(qg_tape *t, const operands *o)
+{
+    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .stride = 2, .extra_h = 1, .pad_w = 1, .extra_w = 1 });
+}
+
+static qg_var *conv_groups(qg_tape *t, const operands *o)
+{
+    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .groups = 3 });
+}
+
+static qg_var *depthwise(qg_tape *t, const operands *o)
+{
+    return qg_conv2d(t, o->x[0], o->x[1], o->x[2], (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .groups = 5 });
+}
+
+static qg_var *depthwise_strided(qg_tape *t, const operands *o)
+{
+    return qg_conv2d(t, o->x[0], o->x[1], NULL,
+                     (qg_conv_spec){ .stride = 2, .extra_h = 1, .extra_w = 1, .pad_value = -1, .groups = 5 });
+}
+
 static qg_var *dense(qg_tape *t, const operands *o) { return qg_dense(t, o->x[0], o->x[1], o->x[2]); }
 static qg_var *add(qg_tape *t, const operands *o) { return qg_add(t, o->x[0], o->x[1]); }
 static qg_var *sub(qg_tape *t, const operands *o) { return qg_sub(t, o->x[0], o->x[1]); }
@@ -199,6 +220,16 @@ static const op_row ops[] = {
       { { "x", { 1, 4, 4, 16 }, 0, 0 }, { "w", { 16, 3, 3, 16 }, 0, 0 }, { "b", { 1, 1, 1, 16 }, 0, 0 } } },
     { "conv2d, padded with -1", conv_ones,
       { { "x", { 2, 7, 6, 3 }, 0, 0 }, { "w", { 4, 3, 3, 3 }, 0, 0 }, { "b", { 1, 1, 1, 4 }, 0, 0 } } },
+    { "conv2d-same, stride 2", conv_uneven,
+      { { "x", { 2, 6, 7, 3 }, 0, 0 }, { "w", { 4, 3, 4, 3 }, 0, 0 }, { "b", { 1, 1, 1, 4 }, 0, 0 } } },
+    { "conv2d-grouped", conv_groups,
+      { { "x", { 2, 5, 4, 6 }, 0, 0 }, { "w", { 9, 3, 3, 2 }, 0, 0 }, { "b", { 1, 1, 1, 9 }, 0, 0 } } },
+    { "conv2d-depthwise", depthwise,
+      { { "x", { 2, 5, 4, 5 }, 0, 0 }, { "w", { 5, 3, 3, 1 }, 0, 0 }, { "b", { 1, 1, 1, 5 }, 0, 0 } } },
+    { "conv2d-depthwise, 2 outputs each", depthwise,
+      { { "x", { 2, 5, 4, 5 }, 0, 0 }, { "w", { 10, 3, 3, 1 }, 0, 0 }, { "b", { 1, 1, 1, 10 }, 0, 0 } } },
+    { "conv2d-depthwise, stride 2, padded with -1", depthwise_strided,
+      { { "x", { 2, 6, 8, 5 }, 0, 0 }, { "w", { 5, 3, 3, 1 }, 0, 0 } } },
     { "dense", dense,
       { { "x", { 3, 2, 2, 5 }, 0, 0 }, { "w", { 7, 1, 1, 20 }, 0, 0 }, { "b", { 1, 1, 1, 7 }, 0, 0 } } },
     { "dense without bias", dense, { { "x", { 3, 1, 1, 33 }, 0, 0 }, { "w", { 5, 1, 1, 33 }, 0, 0 } } },

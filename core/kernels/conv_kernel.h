@@ -41,19 +41,24 @@ static inline float *qg__fill(float *to, size_t n, float value)
     return to + n;
 }
 
-/* padded[h + 2 pad_h][w + 2 pad_w][c] = x[h][w][c] inside a frame of value. */
-static inline void qg__pad(int h, int w, int c, int pad_h, int pad_w, float value, const float *x, float *padded)
+/* Rows and columns around an image, and what lies there. */
+typedef struct qg__frame {
+    int   top, left, bottom, right;
+    float value;
+} qg__frame;
+
+/* padded[top + h + bottom][left + w + right][c] = x[h][w][c] inside its frame. */
+static inline void qg__pad(int h, int w, int c, qg__frame f, const float *x, float *padded)
 {
-    const size_t inside = (size_t)w * (size_t)c;
-    const size_t side   = (size_t)pad_w * (size_t)c;
-    const size_t above  = (size_t)pad_h * (inside + 2 * side);
+    const size_t inside = (size_t)w * (size_t)c, line = inside + (size_t)(f.left + f.right) * (size_t)c;
+    const size_t left = (size_t)f.left * (size_t)c, right = (size_t)f.right * (size_t)c;
     /* What is right of one row and left of the next lies side by side. */
-    float *to = qg__fill(padded, above + side, value);
+    float *to = qg__fill(padded, (size_t)f.top * line + left, f.value);
     for (int r = 0; r < h; r++, x += inside) {
         memcpy(to, x, inside * sizeof *x);
-        to = qg__fill(to + inside, r + 1 < h ? 2 * side : side, value);
+        to = qg__fill(to + inside, r + 1 < h ? right + left : right, f.value);
     }
-    qg__fill(to, above, value);
+    qg__fill(to, (size_t)f.bottom * line, f.value);
 }
 
 typedef struct qg__conv_kernels {
@@ -108,10 +113,10 @@ static inline bool qg__winograd_fits(const qg__conv *g)
            g->oh * g->ow >= 16;
 }
 
-/* With stride 1 and padding (kh - 1) / 2, (kw - 1) / 2, where y is as large as the unpadded x, the
- * derivative is such a convolution itself, of dy with the turned kernel.  Pad dy with zeros by the
- * same amount; forward or forward_add of this geometry, with the weights of pack_backward, yields
- * the derivative for the unpadded image: the same work, up to a quarter faster. */
+/* With stride 1 and kh - 1 rows and kw - 1 columns of padding, where y is as large as the unpadded x, the
+ * derivative is such a convolution itself, of dy with the turned kernel.  Pad dy with zeros, above as x is padded
+ * below, left as it is on the right and so on; forward or forward_add of this geometry, with the weights of
+ * pack_backward, yields the derivative for the unpadded image: the same work, up to a quarter faster. */
 static inline qg__conv qg__conv_mirror(const qg__conv *g)
 {
     qg__conv m = *g;

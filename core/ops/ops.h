@@ -14,16 +14,19 @@
 typedef struct qg_conv_spec {
     int   stride;           /* 0: 1; down and across */
     int   pad_h, pad_w;     /* rows above and below, columns left and right */
+    int   extra_h, extra_w; /* more rows below, more columns on the right: TensorFlow's "same" may need one */
     float pad_value;        /* what lies there: 0, or a value that x may have, such as +1 */
+    int   groups;           /* 0: 1; each reads its own c / groups channels of x.  c groups: depthwise */
     bool  sums;             /* a qg_norm follows: gather its batch statistics while the image is in cache */
 } qg_conv_spec;
 
 /* Cross-correlation (the kernel is not flipped), as every framework's conv2d.
- *     y[n,i,j,o] = b[o] + sum over p,q,k of w[o,p,q,k] x[n, i stride + p - pad_h, j stride + q - pad_w, k]
+ *     y[n,i,j,o] = b[o] + sum over p,q,k of w[o,p,q,k] x[n, i stride + p - pad_h, j stride + q - pad_w, g(o) + k]
+ * where g(o) = o / (oc / groups) (c / groups), the first channel of the group of output o, is 0 without groups.
  *
- * Shapes   x [n,h,w,c], w [oc,kh,kw,c], b [1,1,1,oc] or NULL, result [n,oh,ow,oc];
- *          oh = (h + 2 pad_h - kh) / stride + 1, rounded down; ow likewise.
- * Fails    QG_ESHAPE, QG_EARG (stride, padding). */
+ * Shapes   x [n,h,w,c], w [oc,kh,kw,c / groups], b [1,1,1,oc] or NULL, result [n,oh,ow,oc]; groups divides c and oc;
+ *          oh = (h + 2 pad_h + extra_h - kh) / stride + 1, rounded down; ow likewise.
+ * Fails    QG_ESHAPE, QG_EARG (stride, padding, groups). */
 qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec);
 
 /*     y[n,o] = b[o] + sum over k of w[o,k] x[n,k]

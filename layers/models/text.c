@@ -51,22 +51,20 @@ static bool is_binary(qg_quant input) { return input.scheme && input.bits == 1; 
 /* --- single layers ------------------------------------------------------------------------ */
 
 /* 0: it is empty or beyond an int, which building the net refuses. */
-static int extent_after(int n, int size, int pad, int stride)
+static int extent_after(int n, int size, const qg__part *p)
 {
-    const long long room = (long long)n + 2LL * pad - size;
-    return room < 0 || room / stride >= INT_MAX ? 0 : (int)(room / stride) + 1;
+    const long long room = p->same ? (long long)n - 1 : (long long)n + 2LL * p->pad - size;
+    return room < 0 || room / p->stride >= INT_MAX ? 0 : (int)(room / p->stride) + 1;
 }
 
 static qg_shape shape_after(qg_shape s, const qg__part *p)
 {
     switch (p->is) {
     case QG__CONV:
-        return (qg_shape){ 1, extent_after(s.h, p->size, p->pad, p->stride),
-                           extent_after(s.w, p->size_w, p->pad, p->stride), p->out };
+        return (qg_shape){ 1, extent_after(s.h, p->size, p), extent_after(s.w, p->size_w, p), p->out ? p->out : s.c };
     case QG__DENSE:   return (qg_shape){ 1, 1, 1, p->out };
     case QG__MAXPOOL:
-    case QG__AVGPOOL:
-        return (qg_shape){ 1, extent_after(s.h, p->size, p->pad, p->stride), extent_after(s.w, p->size, p->pad, p->stride), s.c };
+    case QG__AVGPOOL: return (qg_shape){ 1, extent_after(s.h, p->size, p), extent_after(s.w, p->size, p), s.c };
     case QG__GLOBAL:  return (qg_shape){ 1, 1, 1, s.c };
     default:          return s;
     }
@@ -81,7 +79,8 @@ static qg_layer *product(author *a, int i)
     if (p->is == QG__DENSE)
         return qg_net_dense(a->net, (qg_dense_spec){ .out = p->out, .no_bias = p->no_bias, QG_QUANTS(q) });
     return qg_net_conv2d(a->net, (qg_conv2d_spec){ .out = p->out, .kernel = p->size, .kernel_w = p->size_w, .stride = p->stride,
-                                                   .pad = p->pad, .no_bias = p->no_bias, QG_QUANTS(q) });
+                                                   .pad = p->pad, .same = p->same, .groups = p->groups,
+                                                   .no_bias = p->no_bias, QG_QUANTS(q) });
 }
 
 static qg_layer *batchnorm(author *a, const qg__part *p, qg_layer *after)
@@ -150,6 +149,16 @@ static void layer(author *a, int i)
     }
     a->last  = l;
     a->shape = shape_after(a->shape, p);
+}
+
+/* The input of a convolution with groups. */
+static qg_status check_groups(const author *a, int i)
+{
+    char      why[120];
+    const int n = part_is(a, i, QG__CONV) ? a->part[i].groups : QG_DEPTHWISE;
+    if (n == QG_DEPTHWISE || a->shape.c % n == 0) return QG_OK;
+    snprintf(why, sizeof why, "%d groups do not divide the %d channels of its input", n, a->shape.c);
+    return qg__net_text_refuse(a->text, a->part[i].at, why);
 }
 
 /* Declares [BN] [R] [MP] right before a product as its input quantizer wants them, and returns how many there were. */
@@ -257,7 +266,8 @@ static qg_status declare(author *a)
         } else if (a->part[i].is == QG__CLOSE) {
             s = end_block(a, i, &x[--depth]);
         } else {
-            layer(a, i);
+            s = check_groups(a, i);
+            if (!s) layer(a, i);
         }
         i++;
     }

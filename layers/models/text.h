@@ -5,8 +5,9 @@
  *     block  = "{" net "}" [ ":A" | ":pool" | ":B" | ":poolB" ]     its input is added to its output
  *
  *     32C5           convolution: 32 channels, 5 x 5.  After it, in any order: x3 (5 rows, 3 columns), s2
- *                    (stride), p1 (padding on each side; by default the size stays the same at stride 1), b0
- *                    (no bias)
+ *                    (stride), p1 (padding on each side; by default the size stays the same at stride 1) or
+ *                    psame (qg_conv2d_spec.same), g4 (groups), b0 (no bias)
+ *     DW3            depthwise convolution, 3 x 3; as many channels as before.  x, s, p and b as above
  *     512FC          dense layer, 512 units; b0: no bias
  *     10             dense layer that ends a net: one unit per class
  *     BN             batch norm; BN(eps=1e-4,momentum=0.15,no-scale,no-shift,whole) as qg_batchnorm_spec

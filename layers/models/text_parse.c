@@ -79,6 +79,26 @@ static qg_status positive(parser *p, const char *what, int *n)
 
 /* --- layers ------------------------------------------------------------------------------- */
 
+/* p1, or of a convolution psame. */
+static qg_status padding(parser *p, qg__part *part)
+{
+    part->same = part->is == QG__CONV && !strncmp(p->at, "same", 4);
+    if (!part->same) return number(p, "the padding", &part->pad);
+    part->pad = 0;
+    p->at += 4;
+    return QG_OK;
+}
+
+static qg_status grouped(parser *p, qg__part *part)
+{
+    char        why[96];
+    const char *at = p->at;
+    if (positive(p, "the number of groups", &part->groups)) return QG_EARG;
+    if (part->out % part->groups == 0) return QG_OK;
+    snprintf(why, sizeof why, "%d groups do not divide %d channels", part->groups, part->out);
+    return refuse(p, at, why);
+}
+
 /* What follows the size of a convolution or a window, or the number of a dense layer. */
 static qg_status modifiers(parser *p, qg__part *part, const char *allowed)
 {
@@ -92,7 +112,8 @@ static qg_status modifiers(parser *p, qg__part *part, const char *allowed)
         int         n;
         if (c == 'x' && positive(p, "the width of the kernel", &part->size_w)) return QG_EARG;
         if (c == 's' && positive(p, "the stride", &part->stride)) return QG_EARG;
-        if (c == 'p' && number(p, "the padding", &part->pad)) return QG_EARG;
+        if (c == 'p' && padding(p, part)) return QG_EARG;
+        if (c == 'g' && grouped(p, part)) return QG_EARG;
         if (c == 'b') {
             if (number(p, "0, for no bias,", &n)) return QG_EARG;
             if (n) return refuse(p, at, "b0 stands for no bias; a layer has one without it");
@@ -101,17 +122,19 @@ static qg_status modifiers(parser *p, qg__part *part, const char *allowed)
     }
 }
 
-static qg_status conv(parser *p, qg__part *part, const char *at)
+/* at: where the layer begins.  With groups QG_DEPTHWISE there is nothing more to say of them. */
+static qg_status conv(parser *p, qg__part *part, const char *at, int groups)
 {
     part->is     = QG__CONV;
     part->number = ++p->convs;
     part->stride = 1;
     part->pad    = -1;
+    part->groups = groups;
     if (positive(p, "the size of the kernel", &part->size)) return QG_EARG;
     part->size_w = part->size;
-    if (modifiers(p, part, "xspb")) return QG_EARG;
+    if (modifiers(p, part, groups == QG_DEPTHWISE ? "xspb" : "xspgb")) return QG_EARG;
     if (part->pad < 0 && (part->size % 2 == 0 || part->size_w != part->size))
-        return refuse(p, at, "only a square kernel of odd size keeps the size of the image; give a padding, as in p0");
+        return refuse(p, at, "only a square kernel of odd size keeps the size of the image; give a padding, as in p0 or psame");
     if (part->pad < 0) part->pad = part->size / 2;
     return QG_OK;
 }
@@ -121,7 +144,7 @@ static qg_status product(parser *p, qg__part *part)
 {
     const char *at = p->at;
     if (positive(p, "the number of channels or units", &part->out)) return QG_EARG;
-    if (take(p, 'C')) return conv(p, part, at);
+    if (take(p, 'C')) return conv(p, part, at, 1);
     part->is     = QG__DENSE;
     part->number = ++p->denses;
     if (p->at[0] == 'F' && p->at[1] == 'C') {
@@ -205,7 +228,8 @@ static const struct word {
     qg__part_kind is;
 } words[] = { { "BN", QG__BATCHNORM }, { "HT", QG__HARDTANH }, { "MP", QG__MAXPOOL }, { "AP", QG__AVGPOOL },
               { "GAP", QG__GLOBAL },   { "AF", QG__AFFINE },   { "R", QG__RELU },     { "D", QG__DROPOUT },
-              { "PR", QG__PRELU },     { "RPR", QG__RPRELU },  { "SG", QG__SIGMOID }, { "TH", QG__TANH } };
+              { "PR", QG__PRELU },     { "RPR", QG__RPRELU },  { "SG", QG__SIGMOID }, { "TH", QG__TANH },
+              { "DW", QG__CONV } };
 
 static qg_status word(parser *p, qg__part *part)
 {
@@ -218,6 +242,7 @@ static qg_status word(parser *p, qg__part *part)
         part->is = words[i].is;
         p->at += n;
         switch (part->is) {
+        case QG__CONV:      return conv(p, part, at, QG_DEPTHWISE);
         case QG__BATCHNORM: return arguments(p, "BN", norm_keys, part->value);
         case QG__PRELU:
         case QG__RPRELU:    return arguments(p, words[i].name, prelu_keys, part->value);
@@ -230,7 +255,7 @@ static qg_status word(parser *p, qg__part *part)
     }
     if (n == 0) n = *at != '\0';
     if (!*at) return refuse(p, at, "a layer is missing");
-    snprintf(why, sizeof why, "'%.*s' is no layer; available: 32C5, 512FC, 10, BN, R, PR, RPR, HT, SG, TH, MP2, AP2, GAP, D0.5, AF(..)",
+    snprintf(why, sizeof why, "'%.*s' is no layer; available: 32C5, DW3, 512FC, 10, BN, R, PR, RPR, HT, SG, TH, MP2, AP2, GAP, D0.5, AF(..)",
              n < 32 ? (int)n : 32, at);
     return refuse(p, at, why);
 }

@@ -17,8 +17,10 @@ enum { QG__SCALE, QG__SHIFT };
 typedef struct qg__part {
     qg__part_kind is;
     size_t        at;                       /* of its first character */
-    int           out;                      /* of a product */
+    int           out;                      /* of a product; 0: as many channels as its input */
     int           size, size_w, stride, pad;    /* of a window; pad -1: the size stays the same */
+    bool          same;                     /* TensorFlow's padding in place of pad */
+    int           groups;                   /* of a convolution, or QG_DEPTHWISE */
     bool          no_bias;
     int           number;                   /* of a product: 1 for conv1 and for fc1 */
     int           partner;                  /* of a brace: the other one */

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "core/kernels/conv_kernel.h"
-#include "core/rng.h"
 #include "tests/support/environment.h"
+#include "tests/support/guarded.h"
 
 /* h w c, oc, kh kw, stride.  Channels beside and on every vector length, outputs smaller and larger
  * than a tile, kernels as large as the image, smaller than the stride, and images with rows that no
@@ -30,7 +30,7 @@ static const int cases[][7] = {
     { 4, 4, 16, 16, 3, 3, 1 },   { 8, 12, 48, 32, 3, 3, 1 }, { 12, 16, 16, 48, 3, 3, 1 },
     { 4, 6, 32, 272, 3, 3, 1 },
 };
-enum { CASES = sizeof cases / sizeof *cases, IMAGES = 3, GUARD = 33 };
+enum { CASES = sizeof cases / sizeof *cases, IMAGES = 3 };
 
 static qg__conv geometry(int i)
 {
@@ -79,46 +79,6 @@ static bool is_defined(const qg__conv *g)
 }
 
 static bool fits(const qg__conv_kernels *k, const qg__conv *g) { return !k->points || is_defined(g); }
-
-/* --- arrays that notice ------------------------------------------------------------------- */
-
-/* n floats between NaNs.  Arrays of a user start one float off a vector's alignment. */
-typedef struct guarded {
-    float *block, *at;
-    size_t n, behind;
-} guarded;
-
-static guarded guard_with(size_t n, size_t front, size_t behind)
-{
-    guarded a     = { .n = n, .behind = behind };
-    void   *block = NULL;
-    assert_int_equal(posix_memalign(&block, 64, (front + n + behind) * sizeof *a.at), 0);
-    a.block = block;
-    a.at    = a.block + front;
-    for (size_t i = 0; i < front + n + behind; i++) a.block[i] = NAN;
-    return a;
-}
-
-static guarded guard(size_t n)   { return guard_with(n, GUARD, GUARD); }
-static guarded aligned(size_t n) { return guard_with(n, 48, GUARD); }
-
-/* What kernels only read ends with its block: a read past the end is seen by ASan and valgrind. */
-static guarded values(size_t n, uint64_t key, bool whole)
-{
-    guarded a = guard_with(n, GUARD, 0);
-    for (size_t i = 0; i < n; i++)
-        a.at[i] = whole ? (float)(qg_bits(key, i) % 9) - 4.0f : 2.0f * qg_uniform(key, i) - 1.0f;
-    return a;
-}
-
-static void zero(guarded a) { memset(a.at, 0, a.n * sizeof *a.at); }
-
-static void release(guarded a)
-{
-    for (float *p = a.block; p < a.at; p++) assert_true(isnan(*p));
-    for (size_t i = 0; i < a.behind; i++) assert_true(isnan(a.at[a.n + i]));
-    free(a.block);
-}
 
 /* --- the seven loops ---------------------------------------------------------------------- */
 
@@ -521,17 +481,18 @@ static void winograd_fits_where_it_is_defined(void **state)
 
 static void a_frame_around_an_image(void **state)
 {
-    static const int sizes[][5] = { { 1, 1, 1, 0, 0 }, { 2, 3, 5, 1, 2 }, { 3, 1, 4, 0, 1 },
-                                    { 1, 4, 3, 2, 0 }, { 5, 5, 31, 1, 1 } };
+    static const int sizes[][7] = { { 1, 1, 1, 0, 0, 0, 0 }, { 2, 3, 5, 1, 2, 1, 2 }, { 3, 1, 4, 0, 1, 0, 1 },
+                                    { 1, 4, 3, 2, 0, 2, 0 }, { 5, 5, 31, 1, 1, 1, 1 }, { 2, 3, 5, 0, 0, 1, 1 },
+                                    { 2, 3, 4, 0, 2, 1, 0 }, { 1, 1, 3, 2, 1, 3, 4 } };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         const int h = sizes[s][0], w = sizes[s][1], c = sizes[s][2];
-        const int pad_h = sizes[s][3], pad_w = sizes[s][4];
-        const int rows = h + 2 * pad_h, cols = w + 2 * pad_w;
+        const int top = sizes[s][3], left = sizes[s][4], bottom = sizes[s][5], right = sizes[s][6];
+        const int rows = top + h + bottom, cols = left + w + right;
         float     x[5 * 5 * 31], padded[7 * 7 * 31];
         for (int i = 0; i < h * w * c; i++) x[i] = (float)i;
-        qg__pad(h, w, c, pad_h, pad_w, -1.5f, x, padded);
+        qg__pad(h, w, c, (qg__frame){ top, left, bottom, right, -1.5f }, x, padded);
         for (int i = 0; i < rows * cols * c; i++) {
-            const int row = i / c / cols - pad_h, col = i / c % cols - pad_w;
+            const int row = i / c / cols - top, col = i / c % cols - left;
             const int in  = row >= 0 && row < h && col >= 0 && col < w;
             assert_true(padded[i] == (in ? x[(row * w + col) * c + i % c] : -1.5f));
         }

@@ -40,6 +40,32 @@ static const shapes cases[] = {
     { { 9, 4, 4, 256 }, { 192, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = 1 } },
     { { 9, 1, 1, 256 }, { 256, 3, 3, 256 }, { .pad_h = 1, .pad_w = 1, .pad_value = -1 } },
     { { 8, 2, 3, 271 }, { 331, 2, 3, 271 }, { 0 } },
+    /* More padding below and on the right; the mirror of even kernels, and Winograd's with all of it on one side. */
+    { { 2, 7, 6, 5 }, { 3, 3, 3, 5 }, { .stride = 2, .extra_h = 1, .extra_w = 1 } },
+    { { 9, 6, 7, 17 }, { 33, 3, 3, 17 }, { .stride = 2, .pad_w = 1, .extra_h = 1, .pad_value = -1 } },
+    { { 3, 5, 7, 4 }, { 6, 2, 2, 4 }, { .extra_h = 1, .extra_w = 1 } },
+    { { 9, 5, 6, 33 }, { 31, 4, 2, 33 }, { .pad_h = 1, .extra_h = 1, .extra_w = 1, .pad_value = 1 } },
+    { { 9, 4, 6, 16 }, { 32, 3, 3, 16 }, { .extra_h = 2, .extra_w = 2 } },
+    /* Groups, by slices, for a small batch and for the size of the weight; Winograd's; in place. */
+    { { 2, 5, 6, 4 }, { 6, 3, 3, 2 }, { .pad_h = 1, .pad_w = 1, .groups = 2 } },
+    { { 9, 6, 5, 33 }, { 66, 3, 3, 11 }, { .stride = 2, .pad_h = 1, .extra_w = 1, .pad_value = -1, .groups = 3 } },
+    { { 8, 7, 5, 65 }, { 15, 2, 3, 13 }, { .stride = 3, .pad_w = 1, .groups = 5 } },
+    { { 9, 4, 4, 32 }, { 64, 3, 3, 16 }, { .pad_h = 1, .pad_w = 1, .groups = 2 } },
+    { { 8, 2, 3, 410 }, { 620, 2, 3, 205 }, { .groups = 2 } },
+    { { 3, 3, 3, 6 }, { 4, 1, 1, 3 }, { .groups = 2 } },
+    /* Depthwise. */
+    { { 1, 1, 1, 2 }, { 2, 1, 1, 1 }, { .groups = 2 } },
+    { { 2, 7, 5, 3 }, { 3, 3, 3, 1 }, { .pad_h = 1, .pad_w = 1, .groups = 3 } },
+    { { 9, 5, 6, 31 }, { 31, 3, 3, 1 }, { .stride = 2, .pad_h = 1, .pad_w = 1, .pad_value = 1, .groups = 31 } },
+    { { 8, 9, 31, 33 }, { 33, 3, 3, 1 }, { .pad_h = 1, .pad_w = 1, .groups = 33 } },
+    { { 7, 8, 7, 65 }, { 65, 5, 4, 1 }, { .stride = 3, .pad_h = 2, .pad_w = 1, .extra_w = 2, .groups = 65 } },
+    { { 9, 4, 3, 16 }, { 16, 3, 3, 1 }, { .stride = 2, .extra_h = 1, .extra_w = 1, .groups = 16 } },
+    { { 1, 6, 6, 63 }, { 63, 1, 2, 1 }, { .stride = 3, .pad_h = 2, .pad_value = -1, .groups = 63 } },
+    { { 9, 5, 4, 130 }, { 130, 7, 3, 1 }, { .pad_h = 5, .pad_w = 4, .groups = 130 } },
+    { { 3, 5, 7, 130 }, { 130, 3, 3, 1 }, { .pad_h = 1, .pad_w = 1, .groups = 130 } },
+    { { 2, 3, 2, 17 }, { 17, 2, 2, 1 }, { .stride = INT_MAX, .groups = 17 } },
+    { { 9, 6, 5, 5 }, { 15, 3, 3, 1 }, { .stride = 2, .pad_h = 1, .pad_w = 1, .groups = 5 } },     /* three outputs each */
+    { { 2, 4, 5, 33 }, { 66, 3, 2, 1 }, { .pad_h = 1, .pad_value = 1, .groups = 33 } },
 };
 
 /* --- the op ------------------------------------------------------------------------------- */
@@ -105,7 +131,7 @@ static void check(const shapes *s, qg_params *p, way v, const result *want)
     const size_t pixels = qg_count(got.y) / (size_t)s->w.n;
     run(s, p, v, &got);
     assert_sums(got.out, want->out, qg_count(got.y), qg_row(s->w), v);
-    assert_sums(got.dx, want->dx, qg_count(s->x), qg_count(s->w) / (size_t)s->w.c, v);
+    assert_sums(got.dx, want->dx, qg_count(s->x), qg_count(s->w) / (size_t)(s->spec.groups ? s->x.c : s->w.c), v);
     assert_sums(got.dw, want->dw, qg_count(s->w), pixels, v);
     if (v.bias) assert_sums(got.db, want->db, (size_t)s->w.n, pixels, v);
     result_free(got);
@@ -141,6 +167,24 @@ static void is_its_definition_wherever_one_looks(void **state)
                      .spec = { .stride = 1 + draw[4] % 3, .pad_h = draw[5] % 3, .pad_w = draw[6] % 3,
                                .pad_value = (float)(draw[7] % 3 - 1) } };
         s.x = (qg_shape){ 1 + draw[7] % 10, s.w.h + draw[8] % 5, s.w.w + draw[9] % 15, s.w.c };
+        check_paths(&s, (int)i);
+    }
+}
+
+/* The same among groups, half of them depthwise, and among paddings that differ. */
+static void is_its_definition_with_groups_and_uneven_padding(void **state)
+{
+    for (uint64_t i = 0; i < 60; i++) {
+        int draw[13];
+        for (uint64_t k = 0; k < 13; k++) draw[k] = (int)(qg_bits(2025, 13 * i + k) >> 40);
+        const bool depthwise = i & 1;
+        const int  groups = 1 + draw[0] % (depthwise ? 70 : 6), in = depthwise ? 1 : 1 + draw[1] % 20;
+        const int  out = 1 + draw[2] % (depthwise ? 2 : 12);
+        shapes s = { .w = { groups * out, 1 + draw[3] % 5, 1 + draw[4] % 5, in },
+                     .spec = { .stride = 1 + draw[5] % 3, .pad_h = draw[6] % 4, .pad_w = draw[7] % 4,
+                               .extra_h = draw[8] % 3, .extra_w = draw[9] % 3, .pad_value = (float)(draw[10] % 3 - 1),
+                               .groups = groups } };
+        s.x = (qg_shape){ 1 + draw[10] % 10, s.w.h + draw[11] % 5, s.w.w + draw[12] % 20, groups * in };
         check_paths(&s, (int)i);
     }
 }
@@ -181,7 +225,7 @@ static void goes_winograds_way_where_it_fits(void **state)
     assert_int_equal(posix_memalign((void **)&wf, 64, qg__conv_forward_size(k, &g) * sizeof *wf), 0);
     assert_int_equal(posix_memalign((void **)&scratch, 64, k->scratch(&g) * sizeof *scratch), 0);
     run(&s, &p, (way){ 0 }, &r);
-    qg__pad(4, 6, 16, 1, 1, 0.0f, p.item[0]->value, x);
+    qg__pad(4, 6, 16, (qg__frame){ 1, 1, 1, 1, 0.0f }, p.item[0]->value, x);
     k->pack_forward(&g, 0, qg__conv_blocks(k, g.oc), p.item[1]->value, wf);
     k->forward(&g, x, wf, NULL, y, scratch);
     assert_memory_equal(r.out, y, qg_count(r.y) * sizeof *y);
@@ -205,7 +249,8 @@ static qg_var *build(qg_tape *t, const qg_params *p, void *context)
 
 static void gradients(void **state)
 {
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < COUNT(cases); i++) {
+        if (qg_count(cases[i].x) > 2000 || qg_count(cases[i].w) > 2000) continue;
         built     b = { &cases[i], { .bias = true, .fresh = i & 1, .twice = i & 2 } };
         qg_params p = operands(b.s);
         assert_gradcheck((qg_gradcheck_spec){ .name = "conv2d", .params = &p, .build = build, .context = &b });
@@ -325,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(is_its_definition_on_every_path, restore_variables),
         cmocka_unit_test_teardown(is_its_definition_wherever_one_looks, restore_variables),
+        cmocka_unit_test_teardown(is_its_definition_with_groups_and_uneven_padding, restore_variables),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
         cmocka_unit_test(goes_winograds_way_where_it_fits),
         cmocka_unit_test(gradients),

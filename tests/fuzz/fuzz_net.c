@@ -66,8 +66,11 @@ static qg_layer *draw_layer(draws *d, qg_net *net, qg_layer *before, qg_layer *e
 {
     switch (draw(d, 0, 13)) {
     case 0:
-    case 1:
-        return qg_net_conv2d(net, (qg_conv2d_spec){ .out       = draw(d, 1, 5),
+    case 1: {
+        const int groups = draw_rarely(d) ? draw_int(d) : draw_rarely(d) ? QG_DEPTHWISE : draw_rarely(d) ? 2 : 0;
+        return qg_net_conv2d(net, (qg_conv2d_spec){ .out       = groups == QG_DEPTHWISE ? 0 : draw(d, 1, 5),
+                                                    .groups    = groups,
+                                                    .same      = draw_rarely(d),
                                                     .kernel    = draw_size(d, 3),
                                                     .kernel_w  = draw_rarely(d) ? draw_int(d) : 0,
                                                     .stride    = draw_rarely(d) ? draw_int(d) : draw(d, 0, 2),
@@ -77,6 +80,7 @@ static qg_layer *draw_layer(draws *d, qg_net *net, qg_layer *before, qg_layer *e
                                                     .weight    = draw_quant(d, QG_WEIGHT),
                                                     .input     = draw_quant(d, QG_INPUT),
                                                     .gradient  = draw_quant(d, QG_GRADIENT) });
+    }
     case 2:
         return qg_net_dense(net, (qg_dense_spec){ .out      = draw(d, 1, 20),
                                                   .no_bias  = draw_bool(d),

@@ -106,6 +106,42 @@ static void a_folded_net_computes_what_was_declared(void **state)
     close_small(&plain);
 }
 
+static void open_depthwise(small *s, bool fold)
+{
+    *s = (small){ .tape = qg_tape_new(),
+                  .net  = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 3, .fold_batchnorm = fold }) };
+    qg_net_conv2d(s->net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .stride = 2, .same = true, .weight = int8_weights(99) });
+    qg_net_batchnorm(s->net);
+    qg_net_conv2d(s->net, (qg_conv2d_spec){ .kernel = 3, .pad = 1, .groups = QG_DEPTHWISE, .weight = int8_weights(99) });
+    qg_net_batchnorm(s->net);
+    qg_net_conv2d(s->net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .groups = 2, .weight = int8_weights(99) });
+    qg_net_batchnorm(s->net);
+    qg_net_dense(s->net, (qg_dense_spec){ .out = CLASSES });
+    s->params = qg_net_build(s->net);
+    if (!s->params) fail_msg("%s", qg_errmsg());
+    qg_tape_profile(s->tape, &s->profile);
+}
+
+static void batch_norms_of_grouped_convolutions_fold(void **state)
+{
+    small folded, plain;
+    open_depthwise(&folded, true);
+    open_depthwise(&plain, false);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        step_small(&folded, step);
+        step_small(&plain, step);
+        assert_int_equal(calls(&folded, "norm"), 0);
+        assert_int_equal(calls(&folded, "depthwise"), 2);
+        assert_int_equal(calls(&plain, "depthwise"), 1);
+        assert_close(&folded.loss, &plain.loss, 1, 1e-4);       /* as above */
+    }
+    run(&folded, QG_EVAL, STEPS);
+    run(&plain, QG_EVAL, STEPS);
+    assert_close(&folded.loss, &plain.loss, 1, 1e-4);
+    close_small(&folded);
+    close_small(&plain);
+}
+
 static void statistics_freeze(void **state)
 {
     for (int fold = 0; fold < 2; fold++) {
@@ -246,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folded_net_computes_what_was_declared),
+        cmocka_unit_test(batch_norms_of_grouped_convolutions_fold),
         cmocka_unit_test(statistics_freeze),
         cmocka_unit_test(the_folded_weight_is_quantized),
         cmocka_unit_test(a_product_tells_what_its_quantizer_sees),

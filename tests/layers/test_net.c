@@ -2,6 +2,10 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "layers/layer.h"
 #include "layers/net.h"
 #include "optim/optim.h"
@@ -74,6 +78,18 @@ static void the_first_bad_declaration_surfaces_at_build(void **state)
         { CONV, QG_EARG, "conv1: out 3, kernel 3x3, stride -2", .conv = { .out = 3, .kernel = 3, .stride = -2 } },
         { CONV, QG_EARG, "conv1: pad is 2147483647, must be 0..1048576", .conv = { .out = 3, .kernel = 3, .pad = INT_MAX } },
         { CONV, QG_EARG, "conv1: pad_value is nan", .conv = { .out = 3, .kernel = 3, .pad_value = NAN } },
+        { CONV, QG_EARG, "conv1: pad is 1, but same chooses the padding", .conv = { .out = 3, .kernel = 3, .pad = 1, .same = true } },
+        { CONV, QG_ESHAPE, "conv1: its input [1,9,7,3] padded by ", .conv = { .out = 3, .kernel = INT_MAX, .same = true } },
+        { CONV, QG_EARG, "conv1: groups is -2, must be at least 1, or QG_DEPTHWISE", .conv = { .out = 3, .kernel = 3, .groups = -2 } },
+        { CONV, QG_EARG, "conv1: 2 groups do not divide its 3 input channels and 4 output channels",
+          .conv = { .out = 4, .kernel = 3, .groups = 2 } },
+        { CONV, QG_EARG, "conv1: 3 groups do not divide its 3 input channels and 4 output channels",
+          .conv = { .out = 4, .kernel = 3, .groups = QG_DEPTHWISE } },
+        { CONV, QG_EARG, "conv1: out 0, kernel 3x3", .conv = { .kernel = 3, .groups = 3 } },
+        { CONV, QG_EARG, "conv1: xnor scales each result by a mean over all input channels, but its 3 groups read only some",
+          .conv = { .kernel = 3, .groups = QG_DEPTHWISE, .input = qg_xnor_activation((qg_xnor_activation_spec){ 0 }) } },
+        { CONV, QG_EARG, "conv1: xnor with centred latent weights has a single input channel",
+          .conv = { .kernel = 3, .groups = QG_DEPTHWISE, .weight = qg_xnor((qg_xnor_spec){ .centred = true }) } },
         { CONV, QG_EARG, "conv1.weight: sign does not quantize weights", .conv = { .out = 3, .kernel = 3, .weight = sign } },
         { DENSE, QG_EARG, "head: out is -1, must be at least 1", .dense = { .out = -1, .name = "head" } },
         { DENSE, QG_EARG, "fc1.input: twn does not quantize inputs", .dense = { .out = 3, .input = twn } },
@@ -317,6 +333,46 @@ static void names_and_shapes_are_inferred(void **state)
     qg_net_free(net);
 }
 
+/* Weights, bytes, fans and the summary of convolutions with groups. */
+static void groups_have_smaller_weights(void **state)
+{
+    static const struct { int h, w, c; qg_shape weight; uint64_t macs; size_t bytes; double fans; const char *what; } rows[] = {
+        { 5, 4, 6, { 6, 3, 3, 3 }, 5 * 4 * 6 * 27, 6 * 4 + 4, 27 + 54, "3x3 stride 2 same " },
+        { 5, 4, 9, { 9, 3, 3, 2 }, 5 * 4 * 9 * 18, 9 * 3 + 4, 18 + 27, "3x3 pad 1 groups 3 " },
+        { 5, 4, 9, { 9, 3, 3, 1 }, 5 * 4 * 9 * 9, 9 * 2 + 4, 9 + 9, "3x3 same groups 9 " },
+        { 3, 2, 18, { 18, 3, 2, 1 }, 3 * 2 * 18 * 6, 18 + 4, 6 + 12, "3x2 stride 2 same groups 9 " },
+    };
+    const qg_quant binary = qg_binary((qg_binary_spec){ 0 });
+    qg_net        *net    = small_net();
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .stride = 2, .same = true, .weight = binary });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 9, .kernel = 3, .pad = 1, .groups = 3, .weight = binary });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .kernel = 3, .same = true, .groups = QG_DEPTHWISE, .weight = binary });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 18, .kernel = 3, .kernel_w = 2, .stride = 2, .same = true,
+                                         .groups = QG_DEPTHWISE, .weight = binary });
+    assert_non_null(qg_net_build(net));
+    char  *text = NULL;
+    size_t n    = 0;
+    FILE  *out  = open_memstream(&text, &n);
+    assert_non_null(out);
+    qg_net_summary(net, out);
+    assert_int_equal(fclose(out), 0);
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_layer         *l     = qg_net_layer(net, i);
+        const qg_product *p     = qg_layer_product(l);
+        const float       bound = (float)sqrt(6.0 / rows[i].fans);
+        float             most  = 0;
+        assert_true(qg_shape_equal(l->out, (qg_shape){ 1, rows[i].h, rows[i].w, rows[i].c }));
+        assert_true(qg_shape_equal(p->weight->shape, rows[i].weight));
+        assert_int_equal(l->macs, rows[i].macs);
+        assert_int_equal(qg_product_packed_bytes(p), rows[i].bytes);
+        for (size_t k = 0; k < qg_count(p->weight->shape); k++) most = fmaxf(most, fabsf(p->weight->value[k]));
+        assert_true(most <= bound && most > 0.9f * bound);      /* of 81 draws or more */
+        if (!strstr(text, rows[i].what)) fail_msg("no '%s' in\n%s", rows[i].what, text);
+    }
+    free(text);
+    qg_net_free(net);
+}
+
 /* The smallest number that is free, also around names that the caller gave. */
 static void layers_are_numbered(void **state)
 {
@@ -350,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_layer_that_nobody_reads_is_named),
         cmocka_unit_test(parameters_are_there_once_the_net_is_built),
         cmocka_unit_test(names_and_shapes_are_inferred),
+        cmocka_unit_test(groups_have_smaller_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,30 @@ static void windows_have_strides_and_padding(void **state)
                     "fc1 dense(add1) 1 1 10 - - -\n");
 }
 
+static void groups_and_same_padding_are_suffixes(void **state)
+{
+    static const qg_shape weights[] = { { 32, 3, 3, 3 }, { 32, 3, 3, 1 }, { 64, 1, 1, 32 }, { 64, 3, 5, 1 }, { 24, 3, 3, 16 } };
+    const char *text = "32C3s2psame-BN-R-DW3-BN-R-64C1-DW3s2x5psameb0-24C3g4p0-GAP-10";
+    assert_declares(text, (qg_model_spec){ .height = 15, .width = 16, .channels = 3, .classes = 10 },
+                    "conv1 conv2d() 8 8 32 - - -\nbn1 batchnorm(conv1) 8 8 32\nrelu1 relu(bn1) 8 8 32\n"
+                    "conv2 conv2d(relu1) 8 8 32 - - -\nbn2 batchnorm(conv2) 8 8 32\nrelu2 relu(bn2) 8 8 32\n"
+                    "conv3 conv2d(relu2) 8 8 64 - - -\nconv4 conv2d(conv3) 4 4 64 - - -\n"
+                    "conv5 conv2d(conv4) 2 2 24 - - -\npool1 global avgpool(conv5) 1 1 24\n"
+                    "fc1 dense(pool1) 1 1 10 - - -\n");
+    qg_net *net = built(qg_net_from_text(text, (qg_model_spec){ .height = 15, .width = 16, .channels = 3, .classes = 10 }));
+    for (int i = 0; i < COUNT(weights); i++) {
+        char name[16];
+        snprintf(name, sizeof name, "conv%d.weight", i + 1);
+        assert_true(qg_shape_equal(qg_params_find(qg_net_params(net), name)->shape, weights[i]));
+    }
+    assert_null(qg_params_find(qg_net_params(net), "conv4.bias"));
+    qg_net_free(net);
+    /* A block whose stride is TensorFlow's; quantizers as for any product. */
+    assert_declares("4C3-R-{DW3s2psame}:A-10", (qg_model_spec){ 7, 8, 3, 10, .weight = twn(), .input = dorefa() },
+                    "conv1 conv2d() 7 8 4 twn - -\nquant1 quantize(conv1) 7 8 4\nconv2 conv2d(quant1) 4 4 4 twn - -\n"
+                    "shortcut1 shortcut(quant1) 4 4 4\nadd1 add(conv2,shortcut1) 4 4 4\nfc1 dense(add1) 1 1 10 twn dorefa -\n");
+}
+
 static void activations_have_short_names(void **state)
 {
     assert_declares("4C3-PR-SG-TH-RPR-GAP-10", small,
@@ -254,7 +278,7 @@ static void wrong_texts_are_shown_at_the_character(void **state)
         { "16C3--10", "character 6: '-' is no layer" },
         { "16C3 -10", "character 5: '-' is missing between two layers" },
         { "16C3R-10", "character 5: '-' is missing between two layers" },
-        { "16C3-XY-10", "net '16C3-XY-10': character 6: 'XY' is no layer; available: 32C5, 512FC, 10, BN, R, PR, RPR, HT" },
+        { "16C3-XY-10", "net '16C3-XY-10': character 6: 'XY' is no layer; available: 32C5, DW3, 512FC, 10, BN, R, PR, RPR, HT" },
         { "16C3-bn-10", "character 6: 'bn' is no layer" },
         { "16C3-BNR-10", "character 6: 'BNR' is no layer" },
         { "16C3-\xc3\xa9", "character 6: '\\xc3' is no layer" },
@@ -268,13 +292,30 @@ static void wrong_texts_are_shown_at_the_character(void **state)
         { "16F-10", "character 3: after a number" },
         { "16C-10", "character 4: the size of the kernel is missing" },
         { "16C0-10", "character 4: the size of the kernel is 0" },
-        { "16C4-10", "character 1: only a square kernel of odd size keeps the size of the image; give a padding, as in p0" },
+        { "16C4-10", "character 1: only a square kernel of odd size keeps the size of the image; give a padding, as in p0 or psame" },
         { "16C3x5-10", "character 1: only a square kernel" },
         { "16C3x-10", "character 6: the width of the kernel is missing" },
         { "16C3s-10", "character 6: the stride is missing" },
         { "16C3s0-10", "character 6: the stride is 0" },
         { "16C3p-10", "character 6: the padding is missing" },
         { "16C3s2s2-10", "character 7: this is given twice" },
+        { "16C3psamep1-10", "character 10: this is given twice" },
+        { "16C3-MP3psame-10", "character 10: the padding is missing" },
+        { "16C3psam-10", "character 6: the padding is missing" },
+        { "16C3ps2-10", "character 6: the padding is missing" },
+        { "16C3same-10", "character 6: the stride is missing" },
+        { "16C3g-10", "character 6: the number of groups is missing" },
+        { "16C3g0-10", "character 6: the number of groups is 0" },
+        { "16C3g3-10", "character 6: 3 groups do not divide 16 channels" },
+        { "16C3s2g2-10", "character 1: 2 groups do not divide the 3 channels of its input" },
+        { "6C3-BN-{6C1-R-8C3g4}:B-10", "character 15: 4 groups do not divide the 6 channels of its input" },
+        { "16C3g2g2-10", "character 7: this is given twice" },
+        { "DW-10", "character 3: the size of the kernel is missing" },
+        { "DW0-10", "character 3: the size of the kernel is 0" },
+        { "DW2-10", "character 1: only a square kernel of odd size keeps the size of the image; give a padding, as in p0 or psame" },
+        { "DW3g3-10", "character 4: '-' is missing between two layers" },
+        { "16DW3-10", "character 3: after a number: C (convolution), FC (dense) or * (repeated)" },
+        { "16FCg2-10", "character 5: '-' is missing between two layers" },
         { "16C3b1-10", "character 5: b0 stands for no bias" },
         { "16C3b-10", "character 6: 0, for no bias, is missing" },
         { "16FCs2-10", "character 5: '-' is missing between two layers" },
@@ -364,6 +405,7 @@ int main(void)
         cmocka_unit_test(any_rate_of_dropout_is_read),
         cmocka_unit_test(every_part_declares_its_layer),
         cmocka_unit_test(windows_have_strides_and_padding),
+        cmocka_unit_test(groups_and_same_padding_are_suffixes),
         cmocka_unit_test(activations_have_short_names),
         cmocka_unit_test(repetitions_are_written_out),
         cmocka_unit_test(blocks_add_their_input),

@@ -7,8 +7,8 @@
 static qg_shape y_shape(const shapes *s)
 {
     const int stride = s->spec.stride ? s->spec.stride : 1;
-    return (qg_shape){ s->x.n, (s->x.h + 2 * s->spec.pad_h - s->w.h) / stride + 1,
-                       (s->x.w + 2 * s->spec.pad_w - s->w.w) / stride + 1, s->w.n };
+    return (qg_shape){ s->x.n, (s->x.h + 2 * s->spec.pad_h + s->spec.extra_h - s->w.h) / stride + 1,
+                       (s->x.w + 2 * s->spec.pad_w + s->spec.extra_w - s->w.w) / stride + 1, s->w.n };
 }
 
 float *floats(size_t n)
@@ -33,7 +33,8 @@ void result_free(result r) { free(r.out), free(r.dy), free(r.dx), free(r.dw), fr
 static void pixel(const shapes *s, const float *x, const float *w, size_t at[4], double dy, double *y,
                   double *dx, double *dw)
 {
-    const int stride = s->spec.stride ? s->spec.stride : 1;
+    const int    stride = s->spec.stride ? s->spec.stride : 1, groups = s->spec.groups ? s->spec.groups : 1;
+    const size_t group  = at[3] / ((size_t)s->w.n / (size_t)groups);
     for (int p = 0; p < s->w.h; p++)
         for (int q = 0; q < s->w.w; q++)
             for (int k = 0; k < s->w.c; k++) {
@@ -43,7 +44,7 @@ static void pixel(const shapes *s, const float *x, const float *w, size_t at[4],
                 const size_t wi  = ((at[3] * (size_t)s->w.h + (size_t)p) * (size_t)s->w.w + (size_t)q) *
                                       (size_t)s->w.c + (size_t)k;
                 const size_t xi  = in ? ((at[0] * (size_t)s->x.h + (size_t)row) * (size_t)s->x.w +
-                                         (size_t)col) * (size_t)s->x.c + (size_t)k : 0;
+                                         (size_t)col) * (size_t)s->x.c + group * (size_t)s->w.c + (size_t)k : 0;
                 const double xv  = (double)(in ? x[xi] : s->spec.pad_value);
                 *y += (double)w[wi] * xv;
                 dw[wi] += dy * xv;
