@@ -7,8 +7,10 @@
 #include "core/ops/ops.h"
 #include "layers/layer.h"
 #include "optim/optim.h"
+#include "quant/schemes/xnor.h"
 #include "tests/support/nets.h"
 #include "tests/support/schemes.h"
+#include "tests/support/views.h"
 
 static const qg_shape shapes[] = { { 33, 3, 3, 31 }, { 1, 1, 1, 1 }, { 3, 1, 1, 65 }, { 65, 5, 5, 63 } };
 /* --- weights ------------------------------------------------------------------------------ */
@@ -333,6 +335,33 @@ static void without_the_map_it_is_the_sign(void **state)
     assert_null(q.scheme->scale_output);
 }
 
+/* Windows at TensorFlow's places, with more padding below: those of the operator on arrays. */
+static void the_map_follows_same_padding(void **state)
+{
+    enum { SIDE = 8, OUT = 4 };
+    float      x[SIDE * SIDE * C], sign[SIDE * SIDE * C], map[OUT * OUT], y[OUT * OUT * O];
+    qg_array   a = tensor4(x, 1, SIDE, SIDE, C), b = tensor4(sign, 1, SIDE, SIDE, C), k = tensor4(map, 1, OUT, OUT, 1);
+    fill_uniform(x, SIDE * SIDE * C, -1.5f, 1.5f, 6);
+    assert_ok(qg_xnor_activation_quantizer(&a, (qg_xnor_window){ 3, 3, 2, true }, &b, &k));
+    for (int scaled = 0; scaled < 2; scaled++) {
+        qg_net  *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = C, .seed = 5 });
+        qg_tape *t   = qg_tape_new();
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = O, .kernel = 3, .stride = 2, .same = true, .no_bias = true,
+                                             .input = qg_xnor_activation((qg_xnor_activation_spec){ .no_scale = !scaled }) });
+        assert_non_null(qg_net_build(net));
+        qg_tape_begin(t, QG_EVAL, 1, 0);
+        qg_var *z = qg_net_forward(net, t, (qg_tensor){ { 1, SIDE, SIDE, C }, x });
+        assert_non_null(z);
+        assert_true(qg_shape_equal(z->shape, (qg_shape){ 1, OUT, OUT, O }));
+        for (int i = 0; i < OUT * OUT * O; i++) {
+            if (!scaled) y[i] = z->data[i];
+            else assert_true(z->data[i] == y[i] * map[i / O]);
+        }
+        qg_tape_free(t);
+        qg_net_free(net);
+    }
+}
+
 static void the_map_needs_a_product(void **state)
 {
     qg_net *net = qg_net_new((qg_net_spec){ .height = 3, .width = 3, .channels = 3, .seed = 1 });
@@ -379,6 +408,7 @@ int main(void)
         cmocka_unit_test(a_row_of_zeros_gives_the_bias),
         cmocka_unit_test(a_waiting_quantizer_does_not_scale),
         cmocka_unit_test(without_the_map_it_is_the_sign),
+        cmocka_unit_test(the_map_follows_same_padding),
         cmocka_unit_test(the_map_needs_a_product),
         cmocka_unit_test(activations_are_signs),
         cmocka_unit_test(threads_do_not_matter),
