@@ -58,6 +58,7 @@ ROWS = [
      "--weight dorefa:bits=1 --input dorefa:bits=2 --first-last float", "dorefa",
      (None, 1.7), (None, 2.1), (2.5, 3)),
     ("ResNet-18 float", "resnet18", 64, "", "float", (1.3, None, 1.3), (1.6, None, 1.6), (2, 2)),
+    ("MobileNet float", "mobilenet", 128, "", "float", (1.5, None, 1.5), (2.5, None, 2.5), (2, 2)),
     ("VGG-7 float", "vgg7", 64, "", "float", (1.3, 1.0), (1.5, 1.15), (2, 2.5)),
     ("VGG-7 TWN", "vgg7", 64, "--weight twn", "twn", (1.3, 1.0), (1.5, 1.15), (2, 2.5)),
 ]

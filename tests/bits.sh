@@ -148,6 +148,7 @@ all() {
     t resnet20-b --model resnet20:shortcut=B $C --weight fake_quant --input fake_quant:range=observed
     t resnet18 --model resnet18:width=0.0625 $C --weight twn --first-last float --epochs 1
     t birealnet18 --model birealnet18:width=0.0625 $C --epochs 1
+    t mobilenet --model mobilenet:width=0.0625 $C --weight twn --first-last float --epochs 1
     t nin --model nin $C --epochs 1
     t pools --model 8C3-BN-R-MP3s2p1-8C3-R-AP3s2p1-BN-MP3s1p1-GAP-10 $C --weight ttq --epochs 1
     t resnet32 --model resnet32 $C --epochs 1

@@ -12,6 +12,7 @@ extern const qg_model qg_model_vgg7, qg_model_vgg_small;
 extern const qg_model qg_model_resnet20, qg_model_resnet32, qg_model_resnet44, qg_model_resnet56;
 extern const qg_model qg_model_resnet18, qg_model_birealnet18;
 extern const qg_model qg_model_nin;
+extern const qg_model qg_model_mobilenet;
 extern const qg_model qg_model_tfc, qg_model_sfc, qg_model_lfc, qg_model_cnv;
 
 /* The three quantizers of a product's spec. */

@@ -92,6 +92,7 @@ static void sizes_are_those_that_are_printed(void **state)
  * resnet18   Two blocks of two 3x3 convolutions per stage of n channels, of which the first halves the size and reads
  *            n / 2 channels: 9 n (n / 2 + 3 n) + n n / 2 weights with its shortcut, at (2048 / n)^2 pixels.
  * birealnet18   The same products; its shortcuts shrink before their convolution.
+ * mobilenet  Depthwise and pointwise products of 13 blocks, at the size after the block's stride.
  * nin        From left to right, at 32^2, 16^2 and 8^2 pixels.  A bias in every product but the first; the first and the
  *            last of nine norms have no values. */
 enum {
@@ -100,6 +101,13 @@ enum {
     RES18 = 9 * 3 * 64 + STAGE1 + STAGE2 + STAGE3 + STAGE4 + 5120,
     RES18_MACS = 1024 * (9 * 3 * 64 + STAGE1) + 256 * STAGE2 + 64 * STAGE3 + 16 * STAGE4 + 5120,
     RES18_NORMS = 5 * 64 + 5 * 128 + 5 * 256 + 5 * 512,         /* four in a stage, and the first or the shortcut's */
+    MOBILE_DEPTHWISE = 9 * (32 + 64 + 2 * 128 + 2 * 256 + 6 * 512 + 1024),
+    MOBILE_POINTWISE = 32 * 64 + 64 * 128 + 128 * 128 + 128 * 256 + 256 * 256 + 256 * 512 + 5 * 512 * 512 + 512 * 1024 + 1024 * 1024,
+    MOBILE = 9 * 3 * 32 + MOBILE_DEPTHWISE + MOBILE_POINTWISE + 10240,
+    MOBILE_NORMS = 32 + MOBILE_DEPTHWISE / 9 + 64 + 2 * 128 + 2 * 256 + 6 * 512 + 2 * 1024,
+    MOBILE_MACS = 1024 * (9 * 3 * 32 + 9 * 32 + 32 * 64) + 256 * (9 * (64 + 128) + 64 * 128 + 128 * 128) +
+                  64 * (9 * (128 + 256) + 128 * 256 + 256 * 256) + 16 * (9 * (256 + 5 * 512) + 256 * 512 + 5 * 512 * 512) +
+                  4 * (9 * (512 + 1024) + 512 * 1024 + 1024 * 1024) + 10240,
     NIN1 = 25 * 3 * 192 + 192 * 160 + 160 * 96, NIN2 = 25 * 96 * 192 + 2 * 192 * 192, NIN3 = 9 * 192 * 192 + 192 * 192 + 192 * 10,
     NIN_NORMS = 192 + 160 + 96 + 192 + 192 + 192 + 192,
     NIN_BIASES = 160 + 96 + 5 * 192 + 10,
@@ -110,6 +118,7 @@ static void sizes_are_those_of_the_layers(void **state)
     const struct { const char *model; size_t weights, macs, parameters; } rows[] = {
         { "resnet18", RES18, RES18_MACS, RES18 + 2 * RES18_NORMS + 10 },
         { "birealnet18", RES18, RES18_MACS, RES18 + 2 * RES18_NORMS + 10 },
+        { "mobilenet", MOBILE, MOBILE_MACS, MOBILE + 2 * MOBILE_NORMS + 10 },
         { "nin", NIN1 + NIN2 + NIN3, 1024 * NIN1 + 256 * NIN2 + 64 * NIN3, NIN1 + NIN2 + NIN3 + 2 * NIN_NORMS + NIN_BIASES },
     };
     assert_int_equal(rows[0].weights, 11164352), assert_int_equal(rows[0].parameters, 11173962);
@@ -268,6 +277,8 @@ static const variant variants[] = {
     { "resnet18", { [QG_MODEL_WIDTH] = 0.0625 }, 0, 2, false },
     { "birealnet18", { [QG_MODEL_WIDTH] = 0.0625 }, 2, 0, false },
     { "birealnet18", { [QG_MODEL_WIDTH] = 0.0625 }, 1, 1, false },
+    { "mobilenet", { [QG_MODEL_WIDTH] = 0.0625 }, 2, 0, false },
+    { "mobilenet", { [QG_MODEL_WIDTH] = 0.0625 }, 0, 2, false },
     { "nin", { 0 }, 2, 0, false },
     { "nin", { 0 }, 1, 1, false },
     { "tfc", { 0 }, 1, 1, true },
