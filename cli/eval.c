@@ -33,6 +33,7 @@ static qg_status exchange(evaluation *e)
 {
     qg_status status = config_over(&e->other_config, &e->config, 0, 0);
     if (!status) status = config_set(&e->other_config, option_find("weight"), config_text(e->asked, "weight"));
+    config_unset(&e->other_config, "quantize-weights-after");      /* of the weights' own quantizer */
     return status ? status : config_check(&e->other_config);
 }
 
@@ -111,6 +112,8 @@ static qg_status open_images(evaluation *e)
 static qg_status load_other(evaluation *e)
 {
     const char *path = e->run.paths.file[e->file];
+    if (e->run.ema && e->file == QG__RUN_LAST)      /* the file has the weights, and their averages under other names */
+        return qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
     e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     return e->other ? qg__init_weights(e->other, path, e->net, &e->init) : QG_EARG;
 }

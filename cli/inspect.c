@@ -161,14 +161,16 @@ static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
 }
 
 /* The latent weight, and the weight that the net computes with. */
-static qg_status measure(inspection *e, const qg_product *p, tensor *v)
+static qg_status measure(inspection *e, qg_layer *l, tensor *v)
 {
-    const float *x = p->weight->value;
-    *v = (tensor){ .name       = p->layer.name,
-                   .slot       = &p->weight_slot,
-                   .input      = &p->input_slot,
-                   .count      = qg_count(p->weight->shape),
-                   .folded     = qg_product_is_folded(p),
+    const qg_product *p    = qg_layer_product(l);
+    const qg_slot    *slot = qg_layer_slot(l, QG_WEIGHT);
+    const float      *x    = slot->of->value;
+    *v = (tensor){ .name       = l->name,
+                   .slot       = slot,
+                   .input      = qg_layer_slot(l, QG_INPUT),
+                   .count      = qg_count(slot->of->shape),
+                   .folded     = p && qg_product_is_folded(p),
                    .latent_min = INFINITY,
                    .latent_max = -INFINITY,
                    .min        = INFINITY,
@@ -176,7 +178,7 @@ static qg_status measure(inspection *e, const qg_product *p, tensor *v)
     for (size_t i = 0; i < v->count; i++) widen(x[i], &v->latent_min, &v->latent_max);
     if (!v->slot->q.scheme) return QG_OK;
     float          *folded = malloc(v->count * sizeof *folded);
-    const qg_status s      = folded ? measure_quantized(e, qg_product_weight(p, folded), v)
+    const qg_status s      = folded ? measure_quantized(e, qg_layer_weight(l, folded), v)
                                     : qg_fail(QG_EMEM, "out of memory");
     free(folded);
     return s;
@@ -261,7 +263,7 @@ static void print_tensor(const tensor *v)
     }
     printf("  %-10s %zu %s, %+.4g .. %+.4g\n", q.scheme ? "latent" : "float", v->count,
            v->count == 1 ? "weight" : "weights", (double)v->latent_min, (double)v->latent_max);
-    if (v->input->q.scheme) print_input(v->input);
+    if (v->input && v->input->q.scheme) print_input(v->input);
 }
 
 /* --- for programs ------------------------------------------------------------------------- */
@@ -344,7 +346,7 @@ static void json_tensor(qg__json *j, const tensor *v)
     qg__json_close(j, '}');
     if (v->slot->q.scheme) json_quantized(j, v);
     else qg__json_text(j, "quantized", NULL);
-    if (v->input->q.scheme) json_input(j, v->input);
+    if (v->input && v->input->q.scheme) json_input(j, v->input);
     qg__json_close(j, '}');
 }
 
@@ -365,13 +367,14 @@ static qg_status print_all(inspection *e)
         print_safe(stdout, "%s, %s\n", e->run.paths.file[e->file], config_text(&e->config, "model"));
     }
     for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
-        qg_layer         *l     = qg_net_layer(e->net, i);
-        const qg_product *p     = qg_layer_product(l);
-        const qg_slot    *alone = p ? NULL : qg_layer_slot(l, QG_INPUT);
-        tensor            v;
-        if (p) s = measure(e, p, &v);
+        qg_layer      *l     = qg_net_layer(e->net, i);
+        const qg_slot *slot  = qg_layer_slot(l, QG_WEIGHT);
+        const bool     has   = slot && slot->of;
+        const qg_slot *alone = has ? NULL : qg_layer_slot(l, QG_INPUT);
+        tensor         v;
+        if (has) s = measure(e, l, &v);
         if (s) break;
-        if (p) as_json ? json_tensor(&j, &v) : print_tensor(&v);
+        if (has) as_json ? json_tensor(&j, &v) : print_tensor(&v);
         else if (alone && alone->q.scheme)
             as_json ? json_quantizer(&j, l->name, alone) : print_quantizer(l->name, alone);
     }

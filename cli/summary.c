@@ -44,8 +44,9 @@ static void print_quantizer(qg__json *j, qg_role role, const qg_slot *slot)
 
 static void print_layer(qg__json *j, qg_layer *l)
 {
-    const qg_product *p       = qg_layer_product(l);
-    char              does[64] = "";
+    const qg_slot *weight   = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
+    const qg_slot *gradient = qg_layer_slot(l, QG_GRADIENT);
+    char           does[64] = "";
     if (l->type->describe) l->type->describe(l, does, sizeof does);
     qg__json_open(j, NULL, '{');
     qg__json_text(j, "name", l->name);
@@ -56,14 +57,14 @@ static void print_layer(qg__json *j, qg_layer *l)
     qg__json_integer(j, NULL, (uint64_t)l->out.w);
     qg__json_integer(j, NULL, (uint64_t)l->out.c);
     qg__json_close(j, ']');
-    if (p) {
-        print_scheme(j, "weight", p->weight_slot.q);
-        print_scheme(j, "input", p->input_slot.q);
-        print_scheme(j, "gradient", p->gradient_slot.q);
-        qg__json_integer(j, "weights", qg_count(p->weight->shape));
+    if (weight && weight->of) {
+        print_scheme(j, "weight", weight->q);
+        print_scheme(j, "input", input ? input->q : (qg_quant){ 0 });
+        print_scheme(j, "gradient", gradient ? gradient->q : (qg_quant){ 0 });
+        qg__json_integer(j, "weights", qg_count(weight->of->shape));
         qg__json_integer(j, "macs", l->macs);
-        qg__json_integer(j, "float_bytes", qg_count(p->weight->shape) * sizeof(float));
-        qg__json_integer(j, "packed_bytes", qg_product_packed_bytes(p));
+        qg__json_integer(j, "float_bytes", qg_count(weight->of->shape) * sizeof(float));
+        qg__json_integer(j, "packed_bytes", qg_layer_packed_bytes(l));
     }
     qg__json_open(j, "quantizers", '[');
     for (int i = 0; i < 3; i++) {

@@ -30,6 +30,13 @@ typedef struct stopwatch {
     const qg_var   *timed;      /* and what it has recorded */
 } stopwatch;
 
+/* What somebody keeps on the tape in this step. */
+typedef struct kept {
+    const void  *owner;
+    void        *what;
+    struct kept *older;
+} kept;
+
 /* A buffer that is free for another gradient; the record is written into the buffer itself. */
 typedef struct spare {
     struct spare *next;
@@ -44,6 +51,7 @@ struct qg_tape {
     const char   *taker;        /* what memory is taken for, in messages: the name of an op, "input", .. */
     qg_var       *newest;
     spare        *spares;
+    kept         *kept;
     qg_mode       mode;
     qg_status     status;       /* the first failure of this step */
     char          why[512];     /* and its message: later failures elsewhere do not replace it */
@@ -118,6 +126,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     qg_arena_merge(&t->scratch);
     t->newest = NULL;
     t->spares = NULL;
+    t->kept   = NULL;
     t->mode   = mode;
     t->status = QG_OK;
     t->begun++;
@@ -309,6 +318,21 @@ void *qg_save(qg_tape *t, qg_var *y, size_t bytes)
 void *qg_scratch(qg_tape *t, size_t bytes)
 {
     return take(t, &t->scratch, bytes);
+}
+
+void qg_tape_keep(qg_tape *t, const void *owner, void *what)
+{
+    kept *k = take(t, &t->step, sizeof *k);
+    if (!k) return;
+    *k      = (kept){ owner, what, t->kept };
+    t->kept = k;
+}
+
+void *qg_tape_kept(const qg_tape *t, const void *owner)
+{
+    const kept *k = t ? t->kept : NULL;
+    while (k && k->owner != owner) k = k->older;
+    return k ? k->what : NULL;
 }
 
 /* --- the backward walk -------------------------------------------------------------------- */

@@ -101,6 +101,8 @@ bool      qg_operand(qg_var *y, int at, qg_var *x);      /* one more operand, at
                                                              x cannot be read, and the step has failed */
 void     *qg_save(qg_tape *t, qg_var *y, size_t bytes);  /* y->saved; lives as long as y */
 void     *qg_scratch(qg_tape *t, size_t bytes);          /* valid until the op returns */
+void      qg_tape_keep(qg_tape *t, const void *owner, void *what);      /* what the owner can find again in this step, */
+void     *qg_tape_kept(const qg_tape *t, const void *owner);            /* the newest; NULL: nothing */
 QG_PRINTF(3, 4)
 qg_var   *qg_reject(qg_tape *t, qg_status s, const char *fmt, ...);       /* fail the step; always NULL */
 qg_var   *qg_reject_null(qg_tape *t, const char *what);  /* the same by qg_fail_null, QG_EARG */

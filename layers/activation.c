@@ -188,6 +188,8 @@ static void describe_quantize(const qg_layer *l, char *text, size_t bytes)
     (void)qg_scheme_spelling(((const quantize *)l)->slot.q.scheme, text, bytes);
 }
 
+static qg_slot *slot_of_quantize(qg_layer *l, qg_role role) { return role == QG_INPUT ? &((quantize *)l)->slot : NULL; }
+
 static const qg_layer_type quantize_type = {
     .name = "quantize",
     .size = sizeof(quantize),
@@ -195,6 +197,7 @@ static const qg_layer_type quantize_type = {
     .start = start_quantize,
     .forward = forward_quantize,
     .describe = describe_quantize,
+    .slot = slot_of_quantize,
 };
 
 qg_layer *qg_net_quantize(qg_net *net, qg_quant activation)

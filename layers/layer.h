@@ -7,6 +7,7 @@
 #include "quant/scheme.h"
 
 typedef struct qg_step qg_step;             /* internal: layers/plan.h */
+typedef struct qg_slot qg_slot;
 
 typedef struct qg_layer_type {
     const char *name;                       /* "conv2d" */
@@ -27,6 +28,10 @@ typedef struct qg_layer_type {
 
     /* Text for the summary: "5x5, 32, ternary".  NULL: none. */
     void      (*describe)(const qg_layer *l, char *text, size_t bytes);
+
+    /* The quantizer of this operand, for summaries, sizes in bytes, counts of codes and learned values; NULL: the layer
+     * has no such operand.  NULL here: it has none at all. */
+    qg_slot  *(*slot)(qg_layer *l, qg_role role);
 } qg_layer_type;
 
 struct qg_layer {
@@ -38,16 +43,18 @@ struct qg_layer {
     qg_shape             in, out;           /* of one image: n = 1 */
     int                  index;             /* in order of declaration, from 0 */
     int                  readers;           /* how many layers read this one */
-    bool                 result;            /* the caller reads it (qg_net_result) */
+    bool                 result;            /* the caller reads it, too (qg_net_result) */
     bool                 frozen;            /* its parameters and statistics keep their values (qg_net_freeze) */
     uint64_t             macs;              /* multiply-adds for one image */
 };
 
 /* A quantizer in a layer, and the parameters that its scheme learns. */
-typedef struct qg_slot {
+struct qg_slot {
     qg_quant  q;
+    qg_param *of;                           /* what it quantizes: the weight, whether q is {0} or not; NULL: what the
+                                               layer reads, or a gradient */
     qg_param *param[QG_MAX_LEARNED];
-} qg_slot;
+};
 
 /* A product, conv2d or dense: its parameters and quantizers. */
 typedef struct qg_product {
@@ -61,7 +68,6 @@ typedef struct qg_product {
 
 /* l as a product; NULL: l is another kind of layer. */
 qg_product *qg_layer_product(qg_layer *l);
-size_t      qg_product_packed_bytes(const qg_product *p);   /* of the weight, with its scales */
 
 /* A batch norm is folded into the weight (qg_net_spec.fold_batchnorm). */
 bool        qg_product_is_folded(const qg_product *p);
@@ -72,6 +78,10 @@ qg_tensor   qg_product_weight(const qg_product *p, float *folded);
 
 /* The quantizer of this operand of l, possibly {0}; NULL: l has no such operand. */
 const qg_slot *qg_layer_slot(qg_layer *l, qg_role role);
+
+/* The weight of l as its quantizer sees it in QG_EVAL, as qg_product_weight; .data is NULL if l has none. */
+qg_tensor      qg_layer_weight(qg_layer *l, float *folded);
+size_t         qg_layer_packed_bytes(qg_layer *l);          /* of the weight, with its scales; 0: no weight */
 enum { QG_ROLES = 3 };
 extern const qg_role qg_roles[QG_ROLES];                    /* in that order */
 

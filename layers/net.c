@@ -279,12 +279,18 @@ static void freeze(qg_layer *l)
     }
 }
 
+/* NULL: no layer has the name. */
+static qg_layer *layer_named(const qg_net *net, const char *name)
+{
+    for (int i = 0; i < net->layers && name; i++)
+        if (!strcmp(net->layer[i]->name, name)) return net->layer[i];
+    return NULL;
+}
+
 qg_status qg_net_freeze(qg_net *net, const char *layer)
 {
-    qg_layer *l = NULL;
     if (!qg_net_params(net)) return missing(net);
-    for (int i = 0; i < net->layers && layer && !l; i++)
-        if (!strcmp(net->layer[i]->name, layer)) l = net->layer[i];
+    qg_layer *l = layer_named(net, layer);
     if (!l) return unknown_layer(net, layer);
     freeze(l);
     qg_batchnorm *norm = qg_layer_product(l) ? qg__only_batchnorm(l) : NULL;
@@ -317,6 +323,8 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
     /* Results by layer, on the tape, so that several tapes can run one net. */
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
     if (!out) return NULL;
+    memset(out, 0, (size_t)net->layers * sizeof *out);
+    qg_tape_keep(t, net, out);
     for (int i = 0; i < net->steps; i++) {
         const qg_step *s = &net->step[i];
         qg_var        *x = s->x ? out[s->x->index] : image, *z = s->z ? out[s->z->index] : NULL;
@@ -325,6 +333,33 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
         out[s->result->index] = y;
     }
     return out[net->layers - 1];
+}
+
+/* Whether the step also quantizes its result for the product that reads it. */
+static bool quantizes_for_reader(const qg_step *s)
+{
+    return s->slot && s->slot != qg__quantize_slot((qg_layer *)s->result);
+}
+
+/* The step whose result is that of l; NULL: l is folded. */
+static const qg_step *step_with_result(const qg_net *net, const qg_layer *l)
+{
+    for (int i = 0; i < net->steps; i++)
+        if (net->step[i].result == l) return quantizes_for_reader(&net->step[i]) ? NULL : &net->step[i];
+    return NULL;
+}
+
+qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
+{
+    if (!t) return NULL;
+    if (!net || !name) return qg_reject_null(t, net ? "name" : "net");
+    const qg_layer *l = layer_named(net, name);
+    if (!l) return qg_reject(t, QG_EARG, "net: no layer is called '%.48s'", name);
+    qg_var *const *out = qg_tape_kept(t, net);
+    if (!out || !out[net->layers - 1]) return qg_reject(t, QG_ESTATE, "%s: the net has not run in this step", name);
+    if (!step_with_result(net, l))
+        return qg_reject(t, QG_EARG, "%s: is folded into another layer; declare it with qg_net_result to read it", name);
+    return out[l->index];
 }
 
 /* --- files -------------------------------------------------------------------------------- */

@@ -36,6 +36,8 @@ typedef struct qg_net_spec {
     bool     fold_batchnorm;                /* into the quantized weight before it; see above */
     uint64_t freeze_batchnorm_after;        /* steps; training then uses the running statistics
                                                and no longer updates them.  0: never */
+    uint64_t quantize_weights_after;        /* steps before the quantizers of weights start; 0: none.  A quantizer */
+    uint64_t quantize_inputs_after;         /* with an .after of its own keeps that.  The same for inputs */
 } qg_net_spec;
 
 enum { QG_DEPTHWISE = -1 };
@@ -118,7 +120,8 @@ qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b);   /* the shapes mus
 qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b);    /* the channels of a, then those of b; the
                                                                       heights and widths must be equal */
 qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels);  /* qg_shortcut */
-qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_apply), so no layer needs to */
+qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (qg_net_output, qg_apply), so no layer needs
+                                               to, and it is not folded into another */
 
 /* Computes shapes, allocates parameters and draws initial weights.  A layer that no other reads is an
  * error, unless it is the last or declared as a result.  Initially the weights of products are uniform in
@@ -138,9 +141,14 @@ qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg
 QG_MUST_CHECK
 qg_status  qg_net_freeze(qg_net *net, const char *layer);
 
-/* Runs every layer in order and returns the result of the last.  To read several results (qg_net_result),
- * run the net by hand with qg_apply. */
+/* Runs every layer in order and returns the result of the last. */
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
+
+/* The result of the layer with this name in the newest qg_net_forward of net in this step of t, as a second head needs
+ * it.  A layer that is folded into another has no result of its own, unless it was declared as a result
+ * (qg_net_result).  Read values before qg_backward, which reuses the memory of some (core/tape.h).
+ * Fails     NULL.  QG_EARG: no layer has the name, or the layer is folded; QG_ESTATE: the net has not run in this step. */
+qg_var    *qg_net_output(const qg_net *net, qg_tape *t, const char *name);
 
 /* Runs one layer as it was declared, with nothing folded into it; the caller chooses the order.  For a
  * layer with two inputs, call its op, qg_add or qg_concat. */

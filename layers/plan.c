@@ -34,11 +34,14 @@ static bool take_add(qg_step *s, const qg_layer *l)
     return true;
 }
 
+/* The layer that s may compute next; NULL: its result so far is read by others. */
+static qg_layer *follower(const qg_layer *l) { return l->result ? NULL : only_reader(l); }
+
 /* Walks forward from the batch norm while the next layer can join it.  Max pooling commutes with nondecreasing
  * functions, so relu - maxpool and maxpool - relu are the same pass. */
 static void fold_into_batchnorm(qg_step *s)
 {
-    for (qg_layer *l = only_reader(s->layer); l; l = only_reader(l)) {
+    for (qg_layer *l = follower(s->layer); l; l = follower(l)) {
         const qg_product *product  = qg_layer_product(l);
         const qg_slot    *quantize = qg__quantize_slot(l);
         const int         pool     = qg__maxpool_size(l);
@@ -76,7 +79,7 @@ static void fold(qg_step *s)
     if (bn && !bn->spec.whole) fold_into_batchnorm(s);
     if (!product || !s->layer->net->spec.fold_batchnorm) return;
     qg_batchnorm *next = qg__only_batchnorm(s->layer);
-    if (!next || !foldable(product, next)) return;
+    if (!next || s->layer->result || !foldable(product, next)) return;
     s->norm = next;
     cover(s, &next->layer);
 }

@@ -60,6 +60,7 @@ static qg_status declare(qg_product *p, qg_shape w, int rank, size_t inputs, dou
                     .project  = !centred ? NULL : pixels ? centre_pixels : centre_row,
                     .lr_scale = scheme && scheme->lr_scale ? scheme->lr_scale(q, (double)qg_row(w), fan_out) : 0 });
     if (!p->weight) return qg_errcode();
+    p->weight_slot.of = p->weight;
     p->batchnorm = qg__only_batchnorm(l);
     if (!p->no_bias && !p->batchnorm) {
         p->bias = qg_layer_declare(l, "bias", (qg_param){ .shape = { 1, 1, 1, w.n }, .group = QG_BIASES });
@@ -162,6 +163,12 @@ qg_tensor qg_product_weight(const qg_product *p, float *folded)
         for (size_t i = o * row; i < (o + 1) * row; i++) folded[i] = p->weight->value[i] * a;
     }
     return (qg_tensor){ shape, folded };
+}
+
+static qg_slot *product_slot(qg_layer *l, qg_role role)
+{
+    qg_product *p = (qg_product *)l;
+    return role == QG_WEIGHT ? &p->weight_slot : role == QG_INPUT ? &p->input_slot : &p->gradient_slot;
 }
 
 /* --- conv2d ------------------------------------------------------------------------------- */
@@ -283,7 +290,8 @@ static const qg_layer_type conv2d_type = { .name     = "conv2d",
                                            .build    = conv2d_build,
                                            .start    = conv2d_start,
                                            .run      = conv2d_run,
-                                           .describe = conv2d_describe };
+                                           .describe = conv2d_describe,
+                                           .slot     = product_slot };
 
 qg_layer *qg_net_conv2d(qg_net *net, qg_conv2d_spec spec)
 {
@@ -337,7 +345,8 @@ static const qg_layer_type dense_type = { .name    = "dense",
                                           .size    = sizeof(dense),
                                           .build   = dense_build,
                                           .start   = dense_start,
-                                          .run     = dense_run };
+                                          .run     = dense_run,
+                                          .slot    = product_slot };
 
 qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
 {

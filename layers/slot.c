@@ -6,9 +6,15 @@ const qg_role qg_roles[QG_ROLES] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
 
 const qg_slot *qg_layer_slot(qg_layer *l, qg_role role)
 {
-    const qg_product *p = qg_layer_product(l);
-    if (!p) return role == QG_INPUT ? qg__quantize_slot(l) : NULL;
-    return role == QG_WEIGHT ? &p->weight_slot : role == QG_INPUT ? &p->input_slot : &p->gradient_slot;
+    return l && l->type->slot ? l->type->slot(l, role) : NULL;
+}
+
+qg_tensor qg_layer_weight(qg_layer *l, float *folded)
+{
+    const qg_product *p    = qg_layer_product(l);
+    const qg_slot    *slot = qg_layer_slot(l, QG_WEIGHT);
+    if (p) return qg_product_weight(p, folded);
+    return slot && slot->of ? (qg_tensor){ slot->of->shape, slot->of->value } : (qg_tensor){ .data = NULL };
 }
 
 qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
@@ -25,6 +31,11 @@ qg_status qg_slot_check(qg_layer *l, const qg_slot *slot, qg_role role)
     return QG_OK;
 }
 
+static uint64_t delay_of(const qg_net *net, qg_role role)
+{
+    return role == QG_WEIGHT ? net->spec.quantize_weights_after : role == QG_INPUT ? net->spec.quantize_inputs_after : 0;
+}
+
 qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
 {
     const qg_scheme *scheme = slot->q.scheme;
@@ -32,6 +43,7 @@ qg_status qg_slot_declare(qg_layer *l, qg_slot *slot, qg_role role, qg_shape x)
     if (!scheme || s) return s;
     slot->q.role    = role;
     slot->q.numbers = qg_count(x);
+    if (slot->q.after == 0) slot->q.after = delay_of(l->net, role);
     for (int i = 0; i < qg_learned_count(slot->q); i++) {
         const qg_learned *learned = &scheme->learned[i];
         char              name[128];

@@ -6,19 +6,32 @@
 
 enum { FLOAT_BITS = 32 };
 
-static size_t weights(const qg_product *p) { return qg_count(p->weight->shape); }
+/* NULL: l has none. */
+static const qg_param *weight_of(qg_layer *l)
+{
+    const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
+    return slot ? slot->of : NULL;
+}
+
+static size_t weights(qg_layer *l)
+{
+    const qg_param *w = weight_of(l);
+    return w ? qg_count(w->shape) : 0;
+}
 
 /* --- bytes -------------------------------------------------------------------------------- */
 
 /* Each packed row, an output channel, starts on a byte. */
-size_t qg_product_packed_bytes(const qg_product *p)
+size_t qg_layer_packed_bytes(qg_layer *l)
 {
-    const qg_quant q = p->weight_slot.q;
-    if (!q.scheme) return weights(p) * sizeof(float);
-    const size_t row   = (qg_row(p->weight->shape) * (size_t)q.bits + 7) / 8;
+    const qg_param *w = weight_of(l);
+    if (!w) return 0;
+    const qg_quant q = qg_layer_slot(l, QG_WEIGHT)->q;
+    if (!q.scheme) return weights(l) * sizeof(float);
+    const size_t row   = (qg_row(w->shape) * (size_t)q.bits + 7) / 8;
     const size_t per   = q.scheme->scales == 0 ? 1 : q.scheme->scales > 0 ? (size_t)q.scheme->scales : 0;
-    const size_t times = q.per_channel ? (size_t)p->weight->shape.n : 1;
-    return row * (size_t)p->weight->shape.n + per * times * sizeof(float);
+    const size_t times = q.per_channel ? (size_t)w->shape.n : 1;
+    return row * (size_t)w->shape.n + per * times * sizeof(float);
 }
 
 /* Bytes of what an input quantizer learns or observes. */
@@ -31,14 +44,26 @@ static size_t input_bytes(qg_layer *l)
     return bytes;
 }
 
-/* Bytes of all parameters "<layer>.<name>", for a layer of a kind unknown here. */
-static size_t named_bytes(const qg_net *net, const char *layer)
+static bool is_quantizers(qg_layer *l, const qg_param *p)
 {
-    const size_t n     = strlen(layer);
+    for (int r = 0; r < QG_ROLES; r++) {
+        const qg_slot *slot = qg_layer_slot(l, qg_roles[r]);
+        for (int i = 0; slot && i < QG_MAX_LEARNED; i++)
+            if (slot->param[i] == p) return true;
+    }
+    return false;
+}
+
+/* Bytes of all parameters "<layer>.<name>", for a layer of a kind unknown here, without its weight and what its
+ * quantizers learn. */
+static size_t named_bytes(const qg_net *net, qg_layer *l)
+{
+    const size_t n     = strlen(l->name);
     size_t       bytes = 0;
     for (int i = 0; i < net->params.count; i++) {
         const qg_param *p = net->params.item[i];
-        if (!strncmp(p->name, layer, n) && p->name[n] == '.') bytes += qg_count(p->shape) * sizeof(float);
+        if (strncmp(p->name, l->name, n) || p->name[n] != '.') continue;
+        if (p != weight_of(l) && !is_quantizers(l, p)) bytes += qg_count(p->shape) * sizeof(float);
     }
     return bytes;
 }
@@ -52,7 +77,7 @@ static size_t other_bytes(const qg_net *net)
         const qg_product   *p  = qg_layer_product(net->layer[i]);
         const qg_batchnorm *bn = qg__batchnorm(net->layer[i]);
         if (p && p->bias) bytes += qg_count(p->bias->shape) * sizeof(float);
-        if (!p && !bn && !qg_layer_slot(net->layer[i], QG_INPUT)) bytes += named_bytes(net, net->layer[i]->name);
+        if (!p && !bn) bytes += named_bytes(net, net->layer[i]);
         if (bn) bytes += (qg__net_step(net, &bn->layer) ? 2 : 1) * (size_t)bn->mean->shape.c * sizeof(float);
     }
     return bytes;
@@ -62,10 +87,7 @@ size_t qg_net_float_bytes(const qg_net *net)
 {
     if (!qg_net_params(net)) return 0;
     size_t bytes = other_bytes(net);
-    for (int i = 0; i < net->layers; i++) {
-        const qg_product *p = qg_layer_product(net->layer[i]);
-        if (p) bytes += weights(p) * sizeof(float);
-    }
+    for (int i = 0; i < net->layers; i++) bytes += weights(net->layer[i]) * sizeof(float);
     return bytes;
 }
 
@@ -73,11 +95,7 @@ size_t qg_net_packed_bytes(const qg_net *net)
 {
     if (!qg_net_params(net)) return 0;
     size_t bytes = other_bytes(net);
-    for (int i = 0; i < net->layers; i++) {
-        const qg_product *p = qg_layer_product(net->layer[i]);
-        if (p) bytes += qg_product_packed_bytes(p);
-        bytes += input_bytes(net->layer[i]);
-    }
+    for (int i = 0; i < net->layers; i++) bytes += qg_layer_packed_bytes(net->layer[i]) + input_bytes(net->layer[i]);
     return bytes;
 }
 
@@ -93,19 +111,19 @@ static const char *scheme_name(qg_quant q, char *text, size_t bytes)
 
 static int bits_of(qg_quant q) { return q.scheme ? q.bits : FLOAT_BITS; }
 
-static void line(const qg_layer *l, FILE *out)
+static void line(qg_layer *l, FILE *out)
 {
     char shape[40], what[40] = "", w[QG_SPELLING_BYTES], x[QG_SPELLING_BYTES];
     if (l->out.h == 1 && l->out.w == 1) snprintf(shape, sizeof shape, "%d", l->out.c);
     else snprintf(shape, sizeof shape, "%d x %d x %d", l->out.h, l->out.w, l->out.c);
     if (l->type->describe) l->type->describe(l, what, sizeof what);
-    const qg_product *p = qg_layer_product((qg_layer *)l);
+    const qg_slot *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
     fprintf(out, "%-8s %-14s %-16s %-14s", l->name, l->type->name, what, shape);
-    if (p)
-        fprintf(out, " %-35s %4d %-35s %4d %9zu %12" PRIu64 " %10zu",
-                scheme_name(p->weight_slot.q, w, sizeof w), bits_of(p->weight_slot.q),
-                scheme_name(p->input_slot.q, x, sizeof x), bits_of(p->input_slot.q), weights(p), l->macs,
-                qg_product_packed_bytes(p));
+    if (weight_of(l)) {
+        const qg_quant read = input ? input->q : (qg_quant){ 0 };
+        fprintf(out, " %-35s %4d %-35s %4d %9zu %12" PRIu64 " %10zu", scheme_name(weight->q, w, sizeof w), bits_of(weight->q),
+                scheme_name(read, x, sizeof x), bits_of(read), weights(l), l->macs, qg_layer_packed_bytes(l));
+    }
     fputc('\n', out);
 }
 
@@ -157,10 +175,9 @@ void qg_net_summary(const qg_net *net, FILE *out)
     fprintf(out, "%-8s %-14s %-16s %-14s %-35s %4s %-35s %4s %9s %12s %10s\n", "layer", "type", "",
             "output", "weight", "bits", "input", "bits", "weights", "mult-adds", "bytes");
     for (int i = 0; i < net->layers; i++) {
-        const qg_product *p = qg_layer_product(net->layer[i]);
         line(net->layer[i], out);
         macs += net->layer[i]->macs;
-        if (p) count += weights(p);
+        count += weights(net->layer[i]);
     }
     for (int i = 0; i < net->layers; i++)
         for (int r = 0; r < QG_ROLES; r++) quantizer(net->layer[i], qg_roles[r], out);

@@ -9,13 +9,12 @@ enum { NARROW_BITS = 7 };
 
 static qg_status encode(qg__code_stats_row *row, int32_t *codes, int *bits)
 {
-    const qg_product *p = row->product;
-    const float      *learned[QG_MAX_LEARNED] = { NULL };
+    const qg_slot *slot = qg_layer_slot(row->layer, QG_WEIGHT);
+    const float   *learned[QG_MAX_LEARNED] = { NULL };
     for (int i = 0; i < QG_MAX_LEARNED; i++)
-        if (p->weight_slot.param[i]) learned[i] = p->weight_slot.param[i]->value;
+        if (slot->param[i]) learned[i] = slot->param[i]->value;
     qg_codes        out    = { .code = codes, .scale = row->scale };
-    const qg_status status =
-        qg_encode(p->weight_slot.q, qg_product_weight(p, row->folded), learned, &out);
+    const qg_status status = qg_encode(slot->q, qg_layer_weight(row->layer, row->folded), learned, &out);
     *bits = out.bits;
     return status;
 }
@@ -25,22 +24,23 @@ static void narrow(qg__code_stats_row *row)
     for (size_t i = 0; row->narrow && i < row->n; i++) row->narrow[i] = (int8_t)row->now[i];
 }
 
-static qg_status add(qg__code_stats *c, const qg_product *p)
+static qg_status add(qg__code_stats *c, qg_layer *l, qg_shape weight)
 {
     qg__code_stats_row *row       = &c->row[c->rows];
-    const bool      is_folded = qg_product_is_folded(p);
-    *row            = (qg__code_stats_row){ .product = p, .n = qg_count(p->weight->shape) };
-    row->now        = malloc(row->n * sizeof *row->now);
-    row->scale      = malloc((size_t)p->weight->shape.n * sizeof *row->scale);
-    row->folded     = is_folded ? malloc(row->n * sizeof *row->folded) : NULL;
+    const qg_product   *p         = qg_layer_product(l);
+    const bool          is_folded = p && qg_product_is_folded(p);
+    *row        = (qg__code_stats_row){ .layer = l, .n = qg_count(weight) };
+    row->now    = malloc(row->n * sizeof *row->now);
+    row->scale  = malloc((size_t)weight.n * sizeof *row->scale);
+    row->folded = is_folded ? malloc(row->n * sizeof *row->folded) : NULL;
     c->rows++;
     if (!row->now || !row->scale || (is_folded && !row->folded))
-        return qg_fail(QG_EMEM, "out of memory for the codes of %s", p->layer.name);
+        return qg_fail(QG_EMEM, "out of memory for the codes of %s", l->name);
     int             bits;
     const qg_status status = encode(row, row->now, &bits);
     if (status || bits > NARROW_BITS) return status;
     row->narrow = malloc(row->n);
-    if (!row->narrow) return qg_fail(QG_EMEM, "out of memory for the codes of %s", p->layer.name);
+    if (!row->narrow) return qg_fail(QG_EMEM, "out of memory for the codes of %s", l->name);
     narrow(row);
     return QG_OK;
 }
@@ -55,11 +55,12 @@ qg_status qg__code_stats_begin(qg__code_stats *c, qg_net *net)
     *c                = (qg__code_stats){ .row = calloc((size_t)layers + 1, sizeof *c->row) };
     if (!c->row) return qg_fail(QG_EMEM, "out of memory for %d layers", layers);
     for (int i = 0; i < layers; i++) {
-        const qg_product *p = qg_layer_product(qg_net_layer(net, i));
-        if (!p || !has_codes(p->weight_slot.q)) continue;
-        const qg_status status = add(c, p);
+        qg_layer      *l    = qg_net_layer(net, i);
+        const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
+        if (!slot || !slot->of || !has_codes(slot->q)) continue;
+        const qg_status status = add(c, l, slot->of->shape);
         if (status) return status;
-        const size_t n = qg_count(p->weight->shape);
+        const size_t n = qg_count(slot->of->shape);
         if (n > largest) largest = n;
     }
     c->codes = malloc(largest * sizeof *c->codes);
@@ -69,8 +70,8 @@ qg_status qg__code_stats_begin(qg__code_stats *c, qg_net *net)
 qg_status qg__code_stats_count(qg__code_stats *c)
 {
     for (int r = 0; r < c->rows; r++) {
-        qg__code_stats_row     *row = &c->row[r];
-        int             bits;
+        qg__code_stats_row *row = &c->row[r];
+        int                 bits;
         const qg_status status = encode(row, c->codes, &bits);
         if (status) return status;
         size_t zeros = 0, flipped = 0;
@@ -90,8 +91,8 @@ void qg__code_stats_state(qg__code_stats *c, qg_state *s)
 {
     for (int r = 0; r < c->rows; r++) {
         const qg__code_stats_row *row = &c->row[r];
-        char              name[128];
-        snprintf(name, sizeof name, "codes.%s", row->product->layer.name);
+        char                      name[128];
+        snprintf(name, sizeof name, "codes.%s", row->layer->name);
         qg_state_add(s, name, (qg_array){ .dtype = row->narrow ? QG_I8 : QG_I32,
                                           .rank  = 1,
                                           .dims  = { row->n },

@@ -5,7 +5,7 @@
 #include "layers/layer.h"
 
 typedef struct qg__code_stats_row {
-    const qg_product *product;
+    qg_layer         *layer;
     size_t            n;
     int32_t          *now;          /* the codes of the last count */
     int8_t           *narrow;       /* the same in the checkpoint's type; NULL where a code needs */
@@ -16,9 +16,9 @@ typedef struct qg__code_stats_row {
 } qg__code_stats_row;
 
 typedef struct qg__code_stats {
-    qg__code_stats_row *row;                /* one per layer whose weight has integer codes */
-    int         rows;
-    int32_t    *codes;              /* room for those of any one layer */
+    qg__code_stats_row *row;        /* one per layer whose weight has integer codes */
+    int                 rows;
+    int32_t            *codes;      /* room for those of any one layer */
 } qg__code_stats;
 
 /* Counts the initial codes of a built net, which must outlive the statistics.  Fails with QG_EMEM and

@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
+#include "train/init.h"
 #include "train/measure.h"
 #include "train/result.h"
 #include "train/run.h"
@@ -144,10 +145,17 @@ static double rate_at(const fit *f, uint64_t step)
     return qg_schedule_lr(&f->spec->schedule, f->spec->lr, (double)step / steps);
 }
 
+/* A weight that was a float until this step has moved away from the one that its scales fitted. */
+static qg_status start_delayed(fit *f, uint64_t step)
+{
+    return step ? qg__start_quantizers(f->run.net, step) : QG_OK;
+}
+
 static qg_status step(fit *f, const qg_batch *b)
 {
     qg__run        *r  = &f->run;
     qg__run_record *at = &r->record;
+    if (start_delayed(f, b->step)) return qg_errcode();
     qg_tape_begin(r->tape, QG_TRAIN, qg_rng_fork(at->seed, QG_STREAM_TAPE), b->step);
     qg_var *scores = qg_net_forward(r->net, r->tape, b->x);
     qg_var *loss   = qg__loss(f->spec, r->tape, scores, b);

@@ -40,7 +40,7 @@ static uint64_t hash_quantizer(uint64_t h, const qg_quant *q)
 static uint64_t hash_layer(uint64_t h, qg_layer *l)
 {
     char      does[128] = "";
-    const int wiring[]  = { l->after ? l->after->index : -1, l->with ? l->with->index : -1 };
+    const int wiring[]  = { l->after ? l->after->index : -1, l->with ? l->with->index : -1, l->frozen };
     if (l->type->describe) l->type->describe(l, does, sizeof does);
     h = hash_text(hash_text(hash_text(h, l->name), l->type->name), does);
     h = HASH(HASH(HASH(h, wiring), l->in), l->out);

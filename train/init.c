@@ -150,19 +150,38 @@ static void project(const qg_params *taken)
     for (int i = 0; i < taken->count; i++) qg_param_project(taken->item[i]);
 }
 
-/* Scales and ranges that start from the initial weights start from the loaded ones, as their quantizers see them. */
-static qg_status start_quantizers(const transfer *t)
+/* Starting may change the weight, which stays here. */
+static qg_status start_from_weight(qg_layer *l, qg_slot *slot)
 {
-    for (int i = 0; i < qg_net_layers(t->net); i++) {
-        qg_product *p = qg_layer_product(qg_net_layer(t->net, i));
-        if (!p) continue;
-        const bool is_folded = qg_product_is_folded(p);
-        float     *folded    = is_folded ? malloc(qg_count(p->weight->shape) * sizeof *folded) : NULL;
-        if (is_folded && !folded) return qg_fail(QG_EMEM, "%s: out of memory", t->path);
-        qg_slot_start(&p->weight_slot, qg_product_weight(p, folded));
-        free(folded);
-    }
+    const size_t n    = qg_count(slot->of->shape);
+    float       *kept = malloc(2 * n * sizeof *kept);
+    if (!kept) return qg_fail(QG_EMEM, "%s: out of memory", l->name);
+    memcpy(kept, slot->of->value, n * sizeof *kept);
+    qg_slot_start(slot, qg_layer_weight(l, kept + n));
+    memcpy(slot->of->value, kept, n * sizeof *kept);
+    free(kept);
     return QG_OK;
+}
+
+/* Values that are only tracked have followed the weight while its quantizer waited. */
+static bool starts_late(const qg_quant *q, uint64_t after)
+{
+    if (q->after != after || q->frozen) return false;
+    for (int i = 0; i < qg_learned_count(*q); i++)
+        if (!q->scheme->learned[i].tracked) return true;
+    return false;
+}
+
+qg_status qg__start_quantizers(qg_net *net, uint64_t after)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; i < qg_net_layers(net) && !status; i++) {
+        qg_layer *l    = qg_net_layer(net, i);
+        qg_slot  *slot = l->type->slot ? l->type->slot(l, QG_WEIGHT) : NULL;
+        if (!slot || !slot->of || !slot->q.scheme) continue;
+        if (after == 0 || starts_late(&slot->q, after)) status = start_from_weight(l, slot);
+    }
+    return status;
 }
 
 static qg_status take(const transfer *t, qg__init_report *report)
@@ -178,10 +197,10 @@ static qg_status take(const transfer *t, qg__init_report *report)
     }
     if (!status) {
         copy(t);
-        status = start_quantizers(t);
+        status = qg__start_quantizers(t->net, 0);
     }
     if (!status) {
-        copy(t);                        /* starting may change weights */
+        copy(t);                        /* the learned values that the file has */
         report->taken = taken.count;
         snprintf(report->digest, sizeof report->digest, "%016" PRIx64, qg_params_digest(&taken));
         project(&taken);

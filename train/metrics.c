@@ -71,7 +71,7 @@ qg_status qg__metrics_begin(qg__metrics *m, const qg__code_stats *c, const qg__l
     qg_status status = QG_OK;
     for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[i].name);
     for (int r = 0; r < c->rows && !status; r++) {
-        const char *name = c->row[r].product->layer.name;
+        const char *name = c->row[r].layer->name;
         status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
     }
     for (int r = 0; r < l->count && !status; r++) {

@@ -11,12 +11,6 @@ static qg_quant paced(qg_quant q, uint64_t steps)
     return q;
 }
 
-static qg_quant delayed(qg_quant q, const recipe *r)
-{
-    if (q.scheme) q.after = r->quantize_after;
-    return q;
-}
-
 /* classes 0: not known yet; a text has its own number, and the checks of another model need any. */
 static qg_net *declare(const recipe *r, qg_shape images, int classes)
 {
@@ -28,7 +22,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         choice[i]        = all->item[i].choice;
         choice[i].layer  = all->item[i].layer;
         choice[i].weight = paced(choice[i].weight, steps);
-        choice[i].input  = delayed(paced(choice[i].input, steps), r);
+        choice[i].input  = paced(choice[i].input, steps);
     }
     qg_model_spec spec = {
         .height                 = images.h,
@@ -37,11 +31,13 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .classes                = classes || r->model.type == &qg_model_text ? classes : ANY,
         .seed                   = r->seed,
         .weight                 = paced(r->weight, steps),
-        .input                  = delayed(paced(r->input, steps), r),
+        .input                  = paced(r->input, steps),
         .gradient               = r->gradient,
         .first_last_float       = r->first_last == FIRST_LAST_FLOAT,
         .fold_batchnorm         = r->fold_batchnorm,
         .freeze_batchnorm_after = r->freeze_batchnorm_after,
+        .quantize_weights_after = r->quantize_weights_after,
+        .quantize_inputs_after  = r->quantize_after,
         .choice                 = choice,
         .choices                = all->count,
         .text                   = r->model.text,
@@ -68,11 +64,15 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
         return qg_fail(QG_EARG, "fold-batchnorm: no weight is quantized");
     if (r->quantize_after && !inputs)
         return qg_fail(QG_EARG, "quantize-after: no input is quantized");
+    if (r->quantize_weights_after && !weights)
+        return qg_fail(QG_EARG, "quantize-weights-after: no weight is quantized");
     return QG_OK;
 }
 
 qg_status recipe_check(const recipe *r)
 {
+    if (r->label_smoothing > 0 && r->loss != CROSS_ENTROPY)
+        return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
     qg_net *net = declare(r, r->data.image, r->data.classes);
     if (!net) return QG_EARG;
     const qg_status status = check_quantizers(r, net);
@@ -147,6 +147,7 @@ qg_optim *recipe_optim(const recipe *r, qg_params *p)
     qg_optim *o = new_optim(r, p);
     qg_optim_set_group(o, QG_NORMS, r->norms);
     qg_optim_set_group(o, QG_SCALES, r->quantizers);
+    qg_optim_set_clip_norm(o, r->clip_norm);
     return o;
 }
 
@@ -158,9 +159,17 @@ static qg_var *squared_hinge(void *user, qg_tape *t, qg_var *scores, const qg_ba
 
 qg_fit_spec recipe_fit(const recipe *r)
 {
-    return (qg_fit_spec){ .epochs   = r->epochs,
-                          .seed     = r->seed,
-                          .lr       = r->lr,
-                          .schedule = r->schedule,
-                          .loss     = r->loss == SQUARED_HINGE ? squared_hinge : NULL };
+    return (qg_fit_spec){ .epochs          = r->epochs,
+                          .seed            = r->seed,
+                          .lr              = r->lr,
+                          .schedule        = r->schedule,
+                          .patience        = r->patience,
+                          .label_smoothing = r->label_smoothing,
+                          .ema_decay       = r->ema,
+                          .loss            = r->loss == SQUARED_HINGE ? squared_hinge : NULL };
+}
+
+bool recipe_is_over(const recipe *r, int epochs, int best_epoch)
+{
+    return epochs == r->epochs || (epochs < r->epochs && r->patience && epochs - best_epoch >= r->patience);
 }

@@ -52,10 +52,12 @@ typedef struct recipe {
     uint64_t         seed;
     double           lr;
     qg_schedule      schedule;
-    uint64_t         quantize_after, freeze_batchnorm_after;
+    uint64_t         quantize_after, quantize_weights_after, freeze_batchnorm_after;
     bool             fold_batchnorm, nesterov;
     loss_function    loss;
     optimizer        optimizer;
+    int              patience;
+    float            label_smoothing, clip_norm, ema;
     float            momentum, weight_decay, beta1, beta2, gamma, threshold;
     qg_group_spec    norms, quantizers;
 } recipe;
@@ -67,6 +69,9 @@ qg_status  recipe_check(const recipe *r);
 /* Checks that the optimizer can train these weights.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status  recipe_trains(const recipe *r);
+
+/* Whether a training that has finished so many epochs, the best of which counts from 1, is over. */
+bool       recipe_is_over(const recipe *r, int epochs, int best_epoch);
 
 /* NULL: failed.  as: what the test images are preprocessed by, that of the training images or of a checkpoint; NULL will
  * do where qg_normalise_fits says that there are no statistics. */

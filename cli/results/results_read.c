@@ -62,7 +62,7 @@ static qg_status verify(const logged_run *r, const char *dir)
 static qg_status finished(const logged_run *r, const char *dir)
 {
     const int epochs = r->config.recipe.epochs;
-    if (r->result.complete && r->metrics.epochs == epochs) return QG_OK;
+    if (r->result.complete && recipe_is_over(&r->config.recipe, r->metrics.epochs, (int)r->metrics.best.epoch)) return QG_OK;
     return qg_fail(QG_ESTATE, "%s: is not finished: %d of %d epochs are done", dir,
                    r->metrics.epochs, epochs);
 }

@@ -125,7 +125,9 @@ qg_net_spec qg__model_net(const qg_model_spec *spec)
                           .channels               = spec->channels,
                           .seed                   = spec->seed,
                           .fold_batchnorm         = spec->fold_batchnorm,
-                          .freeze_batchnorm_after = spec->freeze_batchnorm_after };
+                          .freeze_batchnorm_after = spec->freeze_batchnorm_after,
+                          .quantize_weights_after = spec->quantize_weights_after,
+                          .quantize_inputs_after  = spec->quantize_inputs_after };
 }
 
 qg_model_quants qg__model_numbered(const qg_model_spec *spec, const char *prefix, int number, bool first,

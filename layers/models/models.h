@@ -48,6 +48,7 @@ typedef struct qg_model_spec {
     bool             first_last_float;  /* the first and last product are not quantized */
     bool             fold_batchnorm;    /* both as in qg_net_spec */
     uint64_t         freeze_batchnorm_after;
+    uint64_t         quantize_weights_after, quantize_inputs_after;     /* as in qg_net_spec */
     double           option[QG_MODEL_KEYS];     /* [QG_MODEL_WIDTH] = 0.25; 0: the model's default */
     const qg_choice *choice;        /* exceptions for single layers */
     int              choices;

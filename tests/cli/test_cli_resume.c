@@ -456,6 +456,40 @@ static void test_a_checkpoint_of_another_net_is_refused(void **state)
 
 #define ENDED(name) cmocka_unit_test_teardown(name, end_background)
 
+/* --- averages, smoothing, clipping, stages, patience ---------------------------------------- */
+
+#define RICH TRAIN "--ema 0.9 --label-smoothing 0.1 --clip-norm 1 --quantize-weights-after 13 --epochs 3 "
+
+static void test_options_of_training_resume_to_the_same_bytes(void **state)
+{
+    assert_status(RICH "--out @/rich --json", 0);
+    const double accuracy = last_number("test_accuracy"), best = last_number("best_test_accuracy");
+    assert_status("eval --json --run @/rich", 0);
+    assert_true(last_number("test_accuracy") == accuracy);      /* of the averages */
+    assert_status("eval --json --run @/rich --best", 0);
+    assert_true(last_number("test_accuracy") == best);
+    assert_refuses("eval --run @/rich --weight float", 1, "only best.safetensors has; pass --best");
+    assert_status("eval --run @/rich --weight float --best", 0);
+    assert_status("inspect @/rich", 0);
+    assert_stdout("from step 13 on");
+    assert_status(RICH "--out @/rich-parts --budget 0 --json", 0);
+    finish_in_sittings("rich-parts", 60);
+    assert_same_run("rich", "rich-parts");
+    assert_refuses("train --resume --out @/rich --ema 0.99", 1, "ema is 0.9 in the run, but 0.99 was requested");
+    assert_refuses(TRAIN "--epochs 1 --loss squared-hinge --label-smoothing 0.1 --out @/none", 2, "label-smoothing is");
+    assert_refuses(TRAIN "--epochs 1 --weight float --quantize-weights-after 3 --out @/none", 2, "no weight is quantized");
+    assert_status(TRAIN "--weight float --epochs 1 --init @/rich --out @/from-rich --json", 0);
+}
+
+static void test_patience_ends_a_run(void **state)
+{
+    assert_status(TRAIN "--epochs 60 --patience 2 --out @/patient --json", 0);
+    const double epochs = last_number("epochs"), best = last_number("best_epoch");
+    assert_true(epochs < 60 && epochs == best + 2 && last_truth("complete"));
+    assert_status("train --resume --json --out @/patient", 0);
+    assert_true(last_number("epochs") == epochs && last_truth("complete"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,6 +516,8 @@ int main(void)
         cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),
         cmocka_unit_test(test_a_huge_file_that_does_not_fit_is_refused_by_its_header),
         cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
+        cmocka_unit_test(test_options_of_training_resume_to_the_same_bytes),
+        cmocka_unit_test(test_patience_ends_a_run),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -364,7 +364,7 @@ static void groups_have_smaller_weights(void **state)
         assert_true(qg_shape_equal(l->out, (qg_shape){ 1, rows[i].h, rows[i].w, rows[i].c }));
         assert_true(qg_shape_equal(p->weight->shape, rows[i].weight));
         assert_int_equal(l->macs, rows[i].macs);
-        assert_int_equal(qg_product_packed_bytes(p), rows[i].bytes);
+        assert_int_equal(qg_layer_packed_bytes(l), rows[i].bytes);
         for (size_t k = 0; k < qg_count(p->weight->shape); k++) most = fmaxf(most, fabsf(p->weight->value[k]));
         assert_true(most <= bound && most > 0.9f * bound);      /* of 81 draws or more */
         if (!strstr(text, rows[i].what)) fail_msg("no '%s' in\n%s", rows[i].what, text);

@@ -312,6 +312,71 @@ static void a_frozen_norm_needs_no_sums(void **state)
     qg_net_free(net);
 }
 
+/* conv - bn - relu - conv (input quantized) - bn, with results where they are declared. */
+static qg_net *net_with_results(bool conv, bool norm, bool relu)
+{
+    qg_net   *net  = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .seed = 5 });
+    qg_layer *a    = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3 });
+    qg_layer *b    = qg_net_batchnorm(net), *c = qg_net_relu(net);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .input = qg_pact((qg_pact_spec){ .bits = 2 }) });
+    qg_net_batchnorm(net);
+    if (conv) qg_net_result(a);
+    if (norm) qg_net_result(b);
+    if (relu) qg_net_result(c);
+    assert_non_null(qg_net_build(net));
+    return net;
+}
+
+/* The result of every layer that is not folded is the one that it has alone, to the bit. */
+static void results_are_found_by_name(void **state)
+{
+    float image[4 * 5 * 5 * 2];
+    fill_uniform(image, sizeof image / sizeof *image, -1, 1, 3);
+    for (int which = 0; which < 8; which++) {
+        qg_net     *net   = net_with_results(which & 1, which & 2, which & 4);
+        qg_tape    *t     = qg_tape_new(), *alone = qg_tape_new();
+        const bool  has[] = { true, which & 2, which & 6, true, true };
+        qg_tape_begin(t, QG_EVAL, 1, 0);
+        assert_null(qg_net_output(net, t, "conv1"));
+        assert_int_equal(qg_tape_status(t), QG_ESTATE);
+        for (int i = 0; i < 5; i++) {
+            const char *name = qg_net_layer(net, i)->name;
+            qg_tape_begin(t, QG_EVAL, 1, 0), qg_tape_begin(alone, QG_EVAL, 1, 0);
+            assert_non_null(qg_net_forward(net, t, (qg_tensor){ { 4, 5, 5, 2 }, image }));
+            const qg_var *y = qg_net_output(net, t, name);
+            assert_int_equal(y != NULL, has[i]);
+            if (!y) assert_message("is folded into another layer; declare it with qg_net_result");
+            qg_var *x = qg_input(alone, (qg_tensor){ { 4, 5, 5, 2 }, image });
+            for (int k = 0; k <= i; k++) x = qg_apply(qg_net_layer(net, k), alone, x);
+            assert_non_null(x);
+            if (y) assert_memory_equal(x->data, y->data, qg_count(y->shape) * sizeof(float));
+        }
+        qg_tape_begin(t, QG_EVAL, 1, 0);
+        assert_null(qg_net_output(net, t, "conv9"));
+        assert_message("no layer is called 'conv9'");
+        qg_tape_free(t), qg_tape_free(alone);
+        qg_net_free(net);
+    }
+}
+
+/* Of the net or of the quantizer, which prevails. */
+static void a_net_delays_its_quantizers(void **state)
+{
+    const qg_quant twn = qg_twn((qg_twn_spec){ 0 });
+    qg_quant       own = twn;
+    own.after          = 9;
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 5, .width = 5, .channels = 2, .quantize_weights_after = 4,
+                                            .quantize_inputs_after = 7 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 3, .kernel = 3, .weight = twn });
+    qg_net_quantize(net, qg_pact((qg_pact_spec){ 0 }));
+    qg_net_dense(net, (qg_dense_spec){ .out = 3, .weight = own });
+    assert_non_null(qg_net_build(net));
+    assert_int_equal(qg_layer_slot(qg_net_layer(net, 0), QG_WEIGHT)->q.after, 4);
+    assert_int_equal(qg_layer_slot(qg_net_layer(net, 1), QG_INPUT)->q.after, 7);
+    assert_int_equal(qg_layer_slot(qg_net_layer(net, 2), QG_WEIGHT)->q.after, 9);
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +388,8 @@ int main(void)
         cmocka_unit_test(a_layer_with_two_readers_is_not_fused),
         cmocka_unit_test(a_product_with_two_readers_keeps_its_bias),
         cmocka_unit_test(a_frozen_norm_needs_no_sums),
+        cmocka_unit_test(results_are_found_by_name),
+        cmocka_unit_test(a_net_delays_its_quantizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

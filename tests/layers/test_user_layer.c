@@ -1,4 +1,5 @@
 /* A layer of one's own: nothing of the library knows it, and it is as good as a built-in one. */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/support/testing.h"
@@ -161,9 +162,89 @@ static void it_trains_and_survives_its_file(void **state)
     qg_net_free(net), qg_net_free(other);
 }
 
+/* --- with a quantizer ----------------------------------------------------------------------- */
+
+/* y = w x for each channel, w quantized. */
+typedef struct gain {
+    qg_layer  layer;
+    qg_slot   weight;
+    qg_param *shift;
+} gain;
+
+static qg_status gain_build(qg_net *net, qg_layer *l)
+{
+    gain          *g = (gain *)l;
+    const qg_shape w = { l->in.c, 1, 1, l->in.c };
+    l->out       = l->in;
+    l->macs      = (uint64_t)qg_count(l->in) * (uint64_t)l->in.c;
+    g->weight.of = qg_layer_declare(l, "weight", (qg_param){ .shape = w, .group = QG_WEIGHTS });
+    g->shift     = qg_layer_declare(l, "shift", (qg_param){ .shape = { 1, 1, 1, l->in.c }, .group = QG_BIASES });
+    return g->weight.of && g->shift ? qg_slot_declare(l, &g->weight, QG_WEIGHT, w) : QG_EMEM;
+}
+
+static qg_status gain_start(qg_layer *l, uint64_t key)
+{
+    gain *g = (gain *)l;
+    fill_uniform(g->weight.of->value, qg_count(g->weight.of->shape), -1, 1, key);
+    qg_slot_start(&g->weight, (qg_tensor){ g->weight.of->shape, g->weight.of->value });
+    return QG_OK;
+}
+
+static qg_var *gain_forward(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    gain *g = (gain *)l;
+    return qg_conv2d(t, x, qg_slot_apply(&g->weight, t, qg_parameter(t, g->weight.of)), qg_parameter(t, g->shift),
+                     (qg_conv_spec){ .stride = 1 });
+}
+
+static qg_slot *gain_slot(qg_layer *l, qg_role role) { return role == QG_WEIGHT ? &((gain *)l)->weight : NULL; }
+
+static const qg_layer_type gain_type = { .name    = "gain",
+                                         .size    = sizeof(gain),
+                                         .build   = gain_build,
+                                         .start   = gain_start,
+                                         .forward = gain_forward,
+                                         .slot    = gain_slot };
+
+static qg_net *net_with_gain(qg_quant weight)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = H, .width = W, .channels = 3, .seed = 1 });
+    gain   *g   = qg_net_append(net, &gain_type, NULL, "gain", NULL);
+    g->weight.q = weight;
+    if (!qg_net_build(net)) fail_msg("%s", qg_errmsg());
+    return net;
+}
+
+/* 9 weights in rows of 3, and 3 shifts. */
+static void its_quantizer_counts_in_bytes(void **state)
+{
+    qg_net *plain = net_with_gain((qg_quant){ 0 }), *ternary = net_with_gain(qg_ttq((qg_ttq_spec){ 0 }));
+    assert_int_equal(qg_net_float_bytes(plain), 4 * (9 + 3));
+    assert_int_equal(qg_net_packed_bytes(plain), 4 * (9 + 3));
+    assert_int_equal(qg_net_float_bytes(ternary), 4 * (9 + 3));
+    assert_int_equal(qg_net_packed_bytes(ternary), 3 * 1 + 2 * 4 + 4 * 3);      /* 6 bits are a byte; two scales */
+    assert_int_equal(qg_layer_packed_bytes(qg_net_layer(ternary, 0)), 3 * 1 + 2 * 4);
+    qg_net_free(plain), qg_net_free(ternary);
+}
+
+static void its_quantizer_is_in_the_summary(void **state)
+{
+    char    text[4096] = "";
+    qg_net *net        = net_with_gain(qg_ttq((qg_ttq_spec){ 0 }));
+    FILE   *out        = fmemopen(text, sizeof text, "w");
+    qg_net_summary(net, out);
+    fclose(out);
+    assert_non_null(strstr(text, "ttq                                    2 float                                 32         9"));
+    assert_non_null(strstr(text, "gain1.weight     ttq, 2 bits; learns wp "));
+    assert_non_null(strstr(text, "9 weights, 14 parameters"));
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(its_quantizer_counts_in_bytes),
+        cmocka_unit_test(its_quantizer_is_in_the_summary),
         cmocka_unit_test(it_has_a_name_and_parameters),
         cmocka_unit_test(a_failed_declaration_keeps_its_reason),
         cmocka_unit_test(a_long_prefix_is_refused),

@@ -1,6 +1,7 @@
 /* qg_fit: a program's own net in a run directory. */
 #include "tests/support/testing.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -385,6 +386,58 @@ static void the_loss_may_be_the_programs_own(void **state)
     refused(&s, "label_smoothing");
 }
 
+/* The loss of the second head, whose result the loss finds by its name. */
+static qg_var *of_two_heads(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
+{
+    return qg_add(t, qg_cross_entropy(t, scores, b->y), qg_cross_entropy(t, qg_net_output(user, t, "aside"), b->y));
+}
+
+static void a_net_may_have_two_heads(void **state)
+{
+    subject s = open_subject("heads");
+    qg_optim_free(s.optim), qg_net_free(s.net);
+    s.net         = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
+    qg_layer *x   = qg_net_dense(s.net, (qg_dense_spec){ .out = 8 });
+    qg_net_result(qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .name = "aside" }));
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .after = x });
+    s.optim       = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    s.spec.loss   = of_two_heads, s.spec.user = s.net;
+    qg_fit_result r;
+    assert_ok(fit(&s, &r));
+    assert_true(r.best_test_accuracy > 0.6);
+    close_subject(&s);
+}
+
+/* LSQ starts with 2 mean|w| / sqrt(3) for signed weights of 3 bits. */
+static double step_for(const qg_param *w)
+{
+    double sum = 0;
+    for (size_t i = 0; i < qg_count(w->shape); i++) sum += fabs((double)w->value[i]);
+    return 2 * sum / (double)qg_count(w->shape) / sqrt(3);
+}
+
+/* It fits the weights of the step in which it begins, here the last one, and not the initial ones. */
+static void late_quantizers_start_from_the_weights_of_their_step(void **state)
+{
+    for (int late = 0; late < 2; late++) {
+        subject s = open_subject(late ? "late" : "never");
+        qg_optim_free(s.optim), qg_net_free(s.net);
+        s.net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1,
+                                          .quantize_weights_after = EPOCHS * STEPS - (uint64_t)late });
+        qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .weight = qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }) });
+        s.optim = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+        const qg_param *step   = qg_params_find(qg_net_params(s.net), "fc1.weight.step");
+        const qg_param *weight = qg_params_find(qg_net_params(s.net), "fc1.weight");
+        const double    first  = (double)step->value[0];
+        assert_true(fabs(first - step_for(weight)) < 1e-6 * first);
+        assert_ok(fit(&s, NULL));
+        if (!late) assert_true((double)step->value[0] == first);        /* while it waits, nothing moves it */
+        else assert_true(fabs((double)step->value[0] - step_for(weight)) < 1e-3 * first);   /* one step at a rate of 1e-5 */
+        assert_true(fabs(first - step_for(weight)) > 0.01 * first);
+        close_subject(&s);
+    }
+}
+
 static void patience_ends_a_run(void **state)
 {
     subject s       = open_subject("patient");
@@ -496,6 +549,8 @@ int main(void)
         cmocka_unit_test(bad_specs_are_refused),
         cmocka_unit_test(events_tell_how_it_goes),
         cmocka_unit_test(the_loss_may_be_the_programs_own),
+        cmocka_unit_test(a_net_may_have_two_heads),
+        cmocka_unit_test(late_quantizers_start_from_the_weights_of_their_step),
         cmocka_unit_test(patience_ends_a_run),
         cmocka_unit_test(averages_are_what_is_tested_and_saved),
         cmocka_unit_test(smoothing_and_clipping_change_the_weights),
