@@ -48,6 +48,7 @@ extern "C" {
 #include "quant/schemes/linear.h"
 #include "quant/schemes/lsq.h"
 #include "quant/schemes/pact.h"
+#include "quant/schemes/qdq.h"
 #include "quant/reference/quantize.h"
 #include "quant/schemes/ttq.h"
 #include "quant/schemes/twn.h"

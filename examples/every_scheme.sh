@@ -51,6 +51,7 @@ row dorefa-w2 --weight dorefa:bits=2 --first-last float
 row bop --weight bop --optimizer bop --first-last float
 row lsq-w2 --weight lsq:bits=2 --first-last float
 row pact-a4 --weight float --input pact:bits=4 --first-last float
+row int8-qdq --weight qdq:per-channel=yes --input qdq
 row linear-a2 --weight float --input linear:bits=2 --first-last float
 row w2a2-unit --weight unit:bits=2 --input unit:bits=2 --lr 0.02
 row w1a1-xnor --weight xnor --input xnor --first-last float

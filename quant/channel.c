@@ -1,9 +1,11 @@
 #include "quant/channel.h"
 
 #include "quant/form.h"
+#include "quant/observe.h"
 #include "quant/reduce.h"
 #include "quant/scheme.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The run of a channel that holds its element `at`: where it stands in x, and how much is left. */
@@ -130,4 +132,22 @@ float qg_span_max_abs(qg_span s)
         if (m > most || m != m) most = m;       /* a NaN stays: nothing is larger */
     }
     return most;
+}
+
+void qg_span_min_max(qg_span s, float *min, float *max)
+{
+    if (s.split.depth == 1) qg__min_max(s.split, 0, 1, s.x, min, max);
+    else {
+        const qg_reduce_kernels *reduce = QG_KERNELS_OF(s.isa, qg__reduce);
+        *min = INFINITY;
+        *max = -INFINITY;
+        for (size_t at = 0, n; at < s.n; at += n) {
+            float        part[QG_CHUNK];
+            const float *x = span_run(s, at, &n, part);
+            reduce->min_max(n, x, min, max);
+        }
+        *min += 0.0f;           /* -0 becomes +0, whichever comes first */
+        *max += 0.0f;
+    }
+    if (*min > *max) *min = *max = 0.0f;
 }

@@ -218,6 +218,12 @@ static void codes_of_run(qg_isa isa, const qg_form *form, const qg_constants *k,
     qg_codes_of(n, y, k->uniform.step, code);
 }
 
+static qg_status check_constants(qg_quant q, qg_split c, size_t channel, const qg_constants *k)
+{
+    const qg_status s = q.scheme->check_constants ? q.scheme->check_constants(q, k) : QG_OK;
+    return s && c.depth > 1 ? qg_fail(s, "%s (channel %zu)", qg_errmsg(), channel) : s;
+}
+
 qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_form  *form = q.scheme->form;
@@ -229,7 +235,9 @@ qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, q
         return qg_fail(QG_ESTATE, "%s: no batch has been seen, so there are no codes", q.scheme->name);
     for (size_t i = 0; i < c.depth; i++) {
         const qg_constants k = qg_form_constants(q, qg_span_at(isa, c, i, x.data), learned);
+        const qg_status    s = check_constants(q, c, i, &k);
         float              negative;
+        if (s) return s;
         for (size_t at = i * c.inner; at < (i + 1) * c.inner; at += QG_CHUNK)
             codes_of_run(isa, form, &k, qg__smaller((i + 1) * c.inner - at, QG_CHUNK), x.data + at, out->code + at);
         form->scales(&k, &out->scale[i], &negative);
@@ -320,6 +328,10 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     f->q     = q;
     f->spans = spans;
     qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
+    for (size_t i = 0; i < spans.depth; i++) {
+        const qg_status s = check_constants(q, spans, i, &f->k[i]);
+        if (s) return qg_reject(t, s, "%s", qg_errmsg());
+    }
     return y;
 }
 

@@ -217,3 +217,27 @@ static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
 }
 
 const qg_form qg_unit_form = { unit_values, unit_backward, NULL, uniform_scales };
+
+/* round(clip(x, lo, hi) steps) step.  An infinite x times 0 is no number, so without steps there is no product. */
+static void scaled_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
+{
+    const qg_levels       u       = k->uniform;
+    const qg_map_kernels *kernels = QG_KERNELS_OF(isa, qg__map);
+    if (u.steps == 0.0f && u.step == 0.0f)
+        for (size_t i = 0; i < n; i++) y[i] = x[i] != x[i] ? x[i] : 0.0f;
+    else (u.variant != 0.0f ? kernels->scaled_up : kernels->scaled_even)(n, x, u.lo, u.hi, u.steps, u.step, y);
+}
+
+static void scaled_backward(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
+                            double *sum)
+{
+    const float from = k->uniform.from, to = k->uniform.to;
+    (void)isa, (void)sum;
+    for (size_t i = 0; dx && i < n; i++) {
+        const float g     = dy[i];
+        const float above = x[i] >= from ? g : 0.0f;
+        dx[i] += x[i] <= to ? above : 0.0f;
+    }
+}
+
+const qg_form qg_scaled_form = { scaled_values, scaled_backward, NULL, uniform_scales };

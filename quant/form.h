@@ -34,8 +34,9 @@ typedef struct qg_ternary {
 typedef struct qg_levels {
     float lo, hi;               /* the ends at which x is clipped; of lsq, the smallest and largest code */
     float step;                 /* the value of a code of 1 */
-    float steps;                /* number of steps from lo to hi; 0: clip without rounding */
-    float variant;              /* dorefa: ties go up.  unit: 0 is a level */
+    float steps;                /* number of steps from lo to hi; 0: clip without rounding.  scaled: steps per unit */
+    float variant;              /* dorefa, scaled: ties go up.  unit: 0 is a level */
+    float from, to;             /* scaled: the ends of the slope, which need not be those at which x is clipped */
 } qg_levels;
 
 enum { QG_FORM_SUMS = 2 };
@@ -71,7 +72,7 @@ typedef struct qg_form {
      *     ternary    slope p, 1 or n         sum[0]: dy where x > D           sum[1]: dy where x < -D
      *     lsq        slope 1 inside          sum[0]: dy dy/dstep
      *     pact       slope 1 inside          sum[0]: dy where x >= hi
-     *     linear, dorefa, unit               slope 1 inside, no sums
+     *     linear, dorefa, unit, scaled       slope 1 inside, no sums
      *     tanh               slope of tanh(x) / hi, no sums
      * Whether the ends count as inside depends on the source: lsq and linear exclude both, pact the upper one. */
     void (*backward)(qg_isa isa, const qg_constants *k, size_t n, const float *x, const float *dy, float *dx,
@@ -83,7 +84,7 @@ typedef struct qg_form {
 } qg_form;
 
 extern const qg_form qg_sign_form, qg_ternary_form;
-extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, qg_tanh_form, qg_unit_form;
+extern const qg_form qg_lsq_form, qg_pact_form, qg_linear_form, qg_dorefa_form, qg_tanh_form, qg_unit_form, qg_scaled_form;
 
 /* dx += through s'(x) dy + direct dy + coupled sign(x), where s is the quantizer's surrogate. */
 typedef struct qg_mix {
@@ -106,6 +107,7 @@ double qg_span_sum_abs(qg_span s);                                  /* sum |x| *
 double qg_span_sum_abs_above(qg_span s, float d, size_t *count);    /* sum and count of |x| > d, d >= 0 */
 float  qg_span_mean_abs(qg_span s);                                 /* sum |x| / n; 0 if n is 0 */
 float  qg_span_max_abs(qg_span s);                                  /* 0 if n is 0; NaN if any x is */
+void   qg_span_min_max(qg_span s, float *min, float *max);          /* NaN is left out; 0 and 0 without a number */
 
 /* The spans of a tensor: one, or if q.per_channel one per row of a weight or per channel of an input. */
 qg_split qg_spans(qg_quant q, qg_shape x);

@@ -47,6 +47,9 @@ typedef struct qg_map_kernels {
     void (*dorefa_up)(size_t n, const float *x, float steps, float *y);
     void (*pact)(size_t n, const float *x, float alpha, float steps, float *y);
     void (*lsq)(size_t n, const float *x, float step, float lo, float hi, float *y);
+    /* y = R(clip(x, lo, hi) scale) step, quant/schemes/qdq.h */
+    void (*scaled_even)(size_t n, const float *x, float lo, float hi, float scale, float step, float *y);
+    void (*scaled_up)(size_t n, const float *x, float lo, float hi, float scale, float step, float *y);
     /* u[i] = qg_uniform(key, first + i) */
     void (*uniform)(size_t n, uint64_t key, size_t first, float *u);
 

@@ -67,6 +67,16 @@ static void lsq_kernel(size_t n, const float *x, float step, float lo, float hi,
     for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i] / step, lo, hi)) * step;
 }
 
+static void scaled_even_kernel(size_t n, const float *x, float lo, float hi, float scale, float step, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = qg_round_even(qg_clamp(x[i], lo, hi) * scale) * step;
+}
+
+static void scaled_up_kernel(size_t n, const float *x, float lo, float hi, float scale, float step, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = qg_round_up(qg_clamp(x[i], lo, hi) * scale) * step;
+}
+
 /* qg_uniform of the counter key + (i + 1) * step, by the steps of qg_bits but for the last, which
  * leaves the 24 bits that count as they are.  They fit an int32_t, which every machine turns into
  * floats by the vector. */
@@ -356,6 +366,8 @@ const qg_map_kernels QG_PER_ISA(qg__map) = {
     .dorefa_up       = dorefa_up_kernel,
     .pact            = pact_kernel,
     .lsq             = lsq_kernel,
+    .scaled_even     = scaled_even_kernel,
+    .scaled_up       = scaled_up_kernel,
     .uniform         = uniform_kernel,
 
     .clip_slope        = clip_slope,

@@ -9,6 +9,7 @@
 
 #include "core/ops/ops.h"
 #include "quant/surrogate.h"
+#include "quant/schemes/fake_quant.h"
 #include "quant/schemes/ttq.h"
 #include "quant/schemes/xnor.h"
 
@@ -243,6 +244,21 @@ typedef struct qg_unit_spec {
 qg_quant qg_unit(qg_unit_spec spec);
 extern const qg_scheme qg_unit_scheme;
 
+/* Codes of `bits` bits times one factor, so 0 is a level: TensorFlow's quantize_and_dequantize.  It does not replace a
+ * relu.                                                                           quant/schemes/qdq.h */
+typedef struct qg_qdq_spec {
+    int          bits;          /* 2 .. 16, unsigned 1 .. 16; 0: 8 */
+    bool         is_unsigned;   /* codes 0 .. 2^bits - 1, for ranges that begin at 0 */
+    bool         narrow_range;  /* not with is_unsigned: leave out the lowest code */
+    bool         range_given;   /* min .. max; else those of x, measured in each step */
+    float        min, max;      /* with range_given, min < max; both 0: -6, 6 */
+    bool         ties_up;       /* floor(v + 1/2) instead of ties to even */
+    bool         per_channel;   /* not with range_given: one range per output channel of a weight, or per channel of x */
+    qg_surrogate surrogate;     /* of dx; {0}: with range_given 1 where min <= x <= max, else 0; otherwise 1 */
+} qg_qdq_spec;
+qg_quant qg_qdq(qg_qdq_spec spec);
+extern const qg_scheme qg_qdq_scheme;
+
 /* --- use ---------------------------------------------------------------------------------- */
 
 /* x quantized by q; x itself if q is {0}.  learned: one var for each value that the scheme learns or tracks, in the
@@ -250,5 +266,15 @@ extern const qg_scheme qg_unit_scheme;
  * that are not set from x.  QG_EVAL changes nothing; until the values are set, x passes unchanged (through relu, if
  * the scheme rectifies). */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
+
+/* x on the levels between the vars min and max: TensorFlow's fake_quant_with_min_max_vars, or with a range per channel
+ * fake_quant_with_min_max_vars_per_channel.  Values and gradients have the bits of the operators of that name; formulas in
+ * quant/schemes/fake_quant.h.  The gradients of min and max are plain sums over x, so they need small learning rates; the
+ * scheme fake_quant divides them by the square root of the number of terms, and keeps its range legal.
+ *
+ * Shapes   x [n,h,w,c]; min and max both [1,1,1,1], or for c > 1 both [1,1,1,c]; result like x.
+ * Range    min <= max.  A range without 0 is shifted until it has it; min = max = 0 gives zeros and dx = dy.
+ * Fails    QG_ESHAPE; QG_EARG: spec.num_bits, or a range that qg_fake_quant_nudge refuses. */
+qg_var *qg_fake_quant_vars(qg_tape *t, qg_var *x, qg_var *min, qg_var *max, qg_fake_quant_attrs spec);
 
 #endif

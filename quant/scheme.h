@@ -95,6 +95,10 @@ struct qg_scheme {
      * empty.  constants and mix must be pure: several threads call them at once. */
     qg_constants (*constants)(qg_quant q, qg_span x, const float *learned);
 
+    /* Whether the constants of a span can quantize it: QG_EARG with a message that names what they were computed from.
+     * A scheme with activation answers in check instead.  NULL: always. */
+    qg_status    (*check_constants)(qg_quant q, const qg_constants *k);
+
     /* Whether the learned values are initialised; learned[i] are the values of entry i.  NULL: always. */
     bool         (*ready)(qg_quant q, const float *const *learned);
 

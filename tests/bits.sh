@@ -113,6 +113,9 @@ all() {
     t fake-observed $L --weight fake_quant:range=observed,decay=0.9,freeze-after=7
     t fake-percentile $L --weight fake_quant:range=percentile,percentile=99,per-channel=yes
     t fake-fixed $L --weight fake_quant:range=fixed,min=-0.2,max=0.3,bits=5,narrow-range=yes
+    t qdq $L --weight qdq:bits=4
+    t qdq-channel $L --weight qdq:bits=3,per-channel=yes,narrow-range=yes,ties=up
+    t qdq-given $L --weight qdq:bits=4,range=given,min=-0.2,max=0.3
 
     # Inputs.
     t in-sign $L --weight binary --input sign
@@ -133,6 +136,10 @@ all() {
     t in-fake-observed $L --weight fake_quant --input fake_quant:range=observed --quantize-after 3
     t in-fake-percentile $L --input fake_quant:range=percentile,percentile=99.5,freeze-after=6
     t in-fake-fixed $L --input fake_quant:range=fixed,min=0,max=4,bits=3
+    t in-qdq $L --weight qdq --input qdq:bits=4
+    t in-qdq-unsigned $L --input qdq:bits=3,signed=no,per-channel=yes
+    t in-qdq-given $L --input qdq:bits=3,signed=no,range=given,max=4,ties=up
+    t in-qdq-straight $L --input qdq:bits=3,range=given,min=0,max=4,surrogate=identity
 
     # Gradients.
     t g-dorefa $L --weight dorefa:bits=1 --input dorefa:bits=2 --gradient dorefa:bits=6

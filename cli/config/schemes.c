@@ -14,6 +14,7 @@ static const qg_scheme *const schemes[] = {
     &qg_binaryconnect_scheme, &qg_bnn_scheme,    &qg_bop_scheme,
     &qg_sign_scheme, &qg_xnor_activation_scheme, &qg_dorefa_activation_scheme, &qg_fake_quant_scheme,
     &qg_lsq_scheme,  &qg_pact_scheme,            &qg_linear_scheme,            &qg_unit_scheme,
+    &qg_qdq_scheme,
     &qg_dorefa_gradient_scheme,
 };
 

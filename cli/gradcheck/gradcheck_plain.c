@@ -1,4 +1,4 @@
-/* The quantizers that exist as functions on arrays, as ops. */
+/* The quantizers that exist as functions on arrays, as ops, and those that are ops of their own. */
 #include "cli/gradcheck/gradcheck_quantizer.h"
 #include "quant/schemes/dorefa.h"
 #include "quant/schemes/fake_quant.h"
@@ -27,6 +27,11 @@ static qg_status fake_quant_backward(const qg_array *x, const float *learned, co
     const qg_array min = scalar(&lo), max = scalar(&hi);
     qg_array       dmin = scalar(&dlearned[0]), dmax = scalar(&dlearned[1]);
     return qg_fake_quant_with_min_max_vars_gradient(range, dy, x, &min, &max, dx, &dmin, &dmax);
+}
+
+static qg_var *fake_quant_op(qg_tape *t, qg_var *x, qg_var *const *learned)
+{
+    return qg_fake_quant_vars(t, x, learned[0], learned[1], range);
 }
 
 /* --- LSQ, PACT ---------------------------------------------------------------------------- */
@@ -108,13 +113,16 @@ static qg_status xnor_backward(const qg_array *x, const float *learned, const qg
 
 static const plain rows[] = {
     { "fake_quant_with_min_max_vars", "fake_quant:range=learned,narrow-range=yes", QG_INPUT, fake_quant,
-      fake_quant_backward },
-    { "lsq_quantizer", "lsq:bits=3", QG_WEIGHT, lsq, lsq_backward },
-    { "pact_quantizer", "pact:bits=3", QG_INPUT, pact, pact_backward },
-    { "ttq_weight_quantizer", "ttq:threshold=0.25", QG_WEIGHT, ttq, ttq_backward },
-    { "dorefa_weight_quantizer", "dorefa:bits=3", QG_WEIGHT, dorefa, dorefa_backward },
-    { "dorefa_weight_quantizer, maximum derived", "dorefa:bits=3,max=through", QG_WEIGHT, dorefa, dorefa_backward_max },
-    { "xnor_weight_quantizer", "xnor", QG_WEIGHT, xnor, xnor_backward },
+      fake_quant_backward, NULL },
+    { "fake_quant_vars", "fake_quant:range=learned,narrow-range=yes", QG_INPUT, NULL, NULL, fake_quant_op },
+    { "fake_quant_vars, per channel", "fake_quant:range=learned,narrow-range=yes,per-channel=yes", QG_INPUT, NULL, NULL,
+      fake_quant_op },
+    { "lsq_quantizer", "lsq:bits=3", QG_WEIGHT, lsq, lsq_backward, NULL },
+    { "pact_quantizer", "pact:bits=3", QG_INPUT, pact, pact_backward, NULL },
+    { "ttq_weight_quantizer", "ttq:threshold=0.25", QG_WEIGHT, ttq, ttq_backward, NULL },
+    { "dorefa_weight_quantizer", "dorefa:bits=3", QG_WEIGHT, dorefa, dorefa_backward, NULL },
+    { "dorefa_weight_quantizer, maximum derived", "dorefa:bits=3,max=through", QG_WEIGHT, dorefa, dorefa_backward_max, NULL },
+    { "xnor_weight_quantizer", "xnor", QG_WEIGHT, xnor, xnor_backward, NULL },
     { .name = NULL },
 };
 
@@ -148,6 +156,7 @@ static const qg_op plain_op = { .name = "plain", .backward = plain_backward };
 
 qg_var *plain_apply(qg_tape *t, const plain *f, qg_var *x, qg_var *const *learned)
 {
+    if (f->op) return f->op(t, x, learned);
     qg_var       *y    = qg_record(t, &plain_op, x->shape, x, learned[0], learned[1]);
     const plain **kept = y ? qg_save(t, y, sizeof *kept) : NULL;
     float         value[2];

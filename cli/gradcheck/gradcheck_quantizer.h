@@ -14,12 +14,13 @@
 /* The tensor: a weight of three output channels, or three images. */
 enum { TENSOR_ROWS = 3, TENSOR_ROW = 11, TENSOR_N = TENSOR_ROWS * TENSOR_ROW };
 
-/* A quantizer as two functions on arrays, which must have the gradients of a scheme. */
+/* A quantizer as two functions on arrays, or as an op, which must have the gradients of a scheme. */
 typedef struct plain {
     const char *name, *quantizer;       /* "ttq_weight_quantizer", "ttq:threshold=0.25" */
     unsigned    role;
     qg_status (*forward)(const qg_array *x, const float *learned, qg_array *y);
     qg_status (*backward)(const qg_array *x, const float *learned, const qg_array *dy, qg_array *dx, float *dlearned);
+    qg_var   *(*op)(qg_tape *t, qg_var *x, qg_var *const *learned);
 } plain;
 
 typedef struct subject {

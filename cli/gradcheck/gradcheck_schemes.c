@@ -23,6 +23,9 @@ static const struct {
     { QG_INPUT, "sign:surrogate=tanh,surrogate-arg=3" },
     { QG_INPUT, "lsq:bits=3,signed=yes" },
     { QG_INPUT, "fake_quant:range=fixed,min=-1,max=3" },
+    { QG_WEIGHT, "qdq:bits=4,range=given,min=-1,max=3,narrow-range=yes,ties=up" },
+    { QG_INPUT, "qdq:bits=1,signed=no,range=given,min=-1,max=3" },
+    { QG_INPUT, "qdq:range=given,surrogate=identity" },
 };
 
 #define TTQ_WHY                                                                                    \

@@ -97,6 +97,11 @@ static bool ends_of(qg_quant q, const float *learned, double end[2])
     end[0] = form == &qg_unit_form ? -1 : form == &qg_lsq_form ? step * least_code(q) : 0;
     end[1] = form == &qg_lsq_form ? step * greatest_code(q) : form == &qg_pact_form ? (double)learned[0] : 1;
     if (form == &qg_linear_form) end[1] = quantizer_option(q, "max-value");
+    if (form == &qg_scaled_form) {
+        end[0] = quantizer_option(q, "min");
+        end[1] = quantizer_option(q, "max");
+        return quantizer_option(q, "range") > 0;        /* values never leave a measured one */
+    }
     return form != &qg_ternary_form && form != &qg_tanh_form && form != &qg_sign_form;
 }
 

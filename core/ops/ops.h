@@ -130,7 +130,7 @@ struct qg_activation {
      * NULL when nothing is learned. */
     void (*backward)(const qg_activation *f, size_t n, const float *x, const float *dy, float *dx,
                      double *dk);
-    float   k[8];           /* data of both functions: constants, current values of what is learned */
+    float   k[10];          /* data of both functions: constants, current values of what is learned */
     void  (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
                             /* for use by backward: dx[i] += dy[i] s'(x[i]) of a surrogate s */
     float   arg;            /* the argument of slope */

@@ -2,12 +2,17 @@
 
 #include <math.h>
 
+#include "core/kernels/parallel.h"
 #include "quant/map.h"
 #include "quant/operand.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
 
 /* ---- the range ---- */
+
+enum { CHUNK = QG_CHANNEL_RANGES };
+
+typedef qg_channel_ranges channels;
 
 static qg_status check_range(qg_fake_quant_attrs attrs, float min, float max)
 {
@@ -62,16 +67,37 @@ qg_status qg_fake_quant_nudge(qg_fake_quant_attrs attrs, float min, float max,
     return QG_OK;
 }
 
-/* ---- loops over floats that share a range ---- */
+/* ---- floats that share a range ---- */
 
-void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
+/* The operands of a loop: with one range, or with those of some channels of each row. */
+typedef struct loop {
+    const qg_fake_quant_range *r;
+    const channels            *k;
+    size_t                     rows, d;
+    const qg_map_kernels      *kernels;
+    const float               *x, *g;
+    float                     *out;             /* y or dx */
+    bool                       divides;
+    double                   (*below)[CHUNK], (*above)[CHUNK];
+} loop;
+
+static void forward_block(void *context, size_t at, size_t n)
 {
-    QG_KERNELS(qg__map)->fake_quant_divide(r, n, x, y);
+    const loop *l = context;
+    (l->divides ? l->kernels->fake_quant_divide : l->kernels->fake_quant_multiply)(l->r, n, l->x + at, l->out + at);
 }
+
+static void forward(bool divides, const qg_fake_quant_range *r, size_t n, const float *x, float *y)
+{
+    loop l = { .r = r, .kernels = QG_KERNELS(qg__map), .x = x, .out = y, .divides = divides };
+    qg__in_blocks(n, QG_BLOCK, forward_block, &l);
+}
+
+void qg_fake_quant_divide(const qg_fake_quant_range *r, size_t n, const float *x, float *y) { forward(true, r, n, x, y); }
 
 void qg_fake_quant_multiply(const qg_fake_quant_range *r, size_t n, const float *x, float *y)
 {
-    QG_KERNELS(qg__map)->fake_quant_multiply(r, n, x, y);
+    forward(false, r, n, x, y);
 }
 
 void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y, uint8_t *code)
@@ -83,17 +109,33 @@ void qg_fake_quant_codes(const qg_fake_quant_range *r, size_t n, const float *y,
     }
 }
 
+static void backward_block(void *context, size_t at, size_t n)
+{
+    const loop *l = context;
+    l->kernels->fake_quant_backward(l->r, n, l->x + at, l->g + at, l->out + at, NULL, NULL);
+}
+
+static void backward_run(const void *context, size_t at, size_t n, double *sum)
+{
+    const loop *l = context;
+    l->kernels->fake_quant_backward(l->r, n, l->x + at, l->g + at, l->out + at, &sum[0], &sum[1]);
+}
+
 void qg_fake_quant_backward(const qg_fake_quant_range *r, size_t n, const float *x, const float *g,
                             float *dx, double *dmin, double *dmax)
 {
-    QG_KERNELS(qg__map)->fake_quant_backward(r, n, x, g, dx, dmin, dmax);
+    loop   l      = { .r = r, .kernels = QG_KERNELS(qg__map), .x = x, .g = g, .out = dx };
+    double sum[2] = { 0.0, 0.0 };
+    if (!dmin) {
+        qg__in_blocks(n, QG_BLOCK, backward_block, &l);
+        return;
+    }
+    qg__sum_runs(n, backward_run, &l, sum);
+    *dmin += sum[0];
+    *dmax += sum[1];
 }
 
 /* ---- the same for rows of channels with a range each ---- */
-
-enum { CHUNK = QG_CHANNEL_RANGES };
-
-typedef qg_channel_ranges channels;
 
 static void load(const qg_fake_quant_range *r, size_t n, channels *k)
 {
@@ -107,26 +149,73 @@ static void load(const qg_fake_quant_range *r, size_t n, channels *k)
     }
 }
 
+/* The rows of a slice, as an offset and a count. */
+static size_t rows_of(const loop *l, int slice, size_t *rows)
+{
+    const size_t each = (l->rows + QG_SLICES - 1) / QG_SLICES;
+    const size_t first = qg__smaller((size_t)slice * each, l->rows);
+    *rows = qg__smaller(each, l->rows - first);
+    return first * l->d;
+}
+
+static void forward_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const loop  *l = context;
+    size_t       rows;
+    const size_t at = rows_of(l, slice, &rows);
+    l->kernels->fake_quant_rows(l->k, rows, l->d, l->x + at, l->out + at);
+}
+
+static void forward_chunk(const channels *k, size_t rows, size_t d, const float *x, float *y)
+{
+    loop l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__map), .x = x, .out = y };
+    qg_parallel(QG_SLICES, forward_slice, &l);
+}
+
 void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
                             float *y)
 {
-    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         load(r + c, qg__smaller(d - c, CHUNK), &k);
-        kernels->fake_quant_rows(&k, rows, d, x + c, y + c);
+        forward_chunk(&k, rows, d, x + c, y + c);
     }
+}
+
+static void backward_slice(void *context, int slice, int worker)
+{
+    (void)worker;
+    const loop  *l = context;
+    size_t       rows;
+    const size_t at = rows_of(l, slice, &rows);
+    l->kernels->fake_quant_rows_backward(l->k, rows, l->d, l->x + at, l->g + at, l->out + at, l->below[slice],
+                                         l->above[slice]);
+}
+
+static void backward_chunk(const channels *k, size_t rows, size_t d, const float *x, const float *g, float *dx,
+                           double *dmin, double *dmax)
+{
+    double below[QG_SLICES][CHUNK] = { { 0.0 } }, above[QG_SLICES][CHUNK] = { { 0.0 } };
+    loop   l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__map), .x = x, .g = g, .out = dx };
+    l.below = below;
+    l.above = above;
+    qg_parallel(QG_SLICES, backward_slice, &l);
+    for (size_t c = 0; c < k->n; c++)
+        for (int s = 0; s < QG_SLICES; s++) {
+            dmin[c] += below[s][c];
+            dmax[c] += above[s][c];
+        }
 }
 
 void qg_fake_quant_channels_backward(const qg_fake_quant_range *r, size_t rows, size_t d,
                                      const float *x, const float *g, float *dx, double *dmin,
                                      double *dmax)
 {
-    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         load(r + c, qg__smaller(d - c, CHUNK), &k);
-        kernels->fake_quant_rows_backward(&k, rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
+        backward_chunk(&k, rows, d, x + c, g + c, dx + c, dmin + c, dmax + c);
     }
 }
 
@@ -258,13 +347,11 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel(qg_fake_quant_attrs attrs,
     const size_t d = min->dims[0];
     const float *x = inputs->data;
     float       *y = outputs->data;
-
-    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
                     qg__smaller(d - c, CHUNK), &k);
-        kernels->fake_quant_rows(&k, n / d, d, x + c, y + c);
+        forward_chunk(&k, n / d, d, x + c, y + c);
     }
     return QG_OK;
 }
@@ -291,15 +378,13 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     const float *g  = gradients->data;
     float       *dx = backprops_wrt_input->data;
     qg__zero(backprops_wrt_input);
-
-    const qg_map_kernels *kernels = QG_KERNELS(qg__map);
     for (size_t c = 0; c < d; c += CHUNK) {
         channels k;
         double   dmin[CHUNK] = { 0.0 };
         double   dmax[CHUNK] = { 0.0 };
         nudge_chunk(attrs, (const float *)min->data + c, (const float *)max->data + c,
                     qg__smaller(d - c, CHUNK), &k);
-        kernels->fake_quant_rows_backward(&k, n / d, d, x + c, g + c, dx + c, dmin, dmax);
+        backward_chunk(&k, n / d, d, x + c, g + c, dx + c, dmin, dmax);
         for (size_t i = 0; i < k.n; i++) {
             ((float *)backprop_wrt_min->data)[c + i] = (float)dmin[i];
             ((float *)backprop_wrt_max->data)[c + i] = (float)dmax[i];

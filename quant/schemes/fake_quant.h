@@ -90,7 +90,7 @@ qg_status qg_fake_quant_with_min_max_vars_per_channel_gradient(
     const qg_array *min, const qg_array *max, qg_array *backprops_wrt_input,
     qg_array *backprop_wrt_min, qg_array *backprop_wrt_max);
 
-/* ---- on n floats: the parts of the operators above and of differentiable layers ---- */
+/* ---- on n floats, by all threads: the parts of the operators above and of differentiable layers ---- */
 
 /* A nudged range. */
 typedef struct qg_fake_quant_range {

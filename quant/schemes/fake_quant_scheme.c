@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/kernels/parallel.h"
 #include "quant/channel.h"
 #include "quant/form.h"
 #include "quant/map.h"
@@ -71,14 +70,14 @@ static bool observes(qg_quant q, const qg_tape *t, qg_var *const *learned)
 
 /* --- forward --------------------------------------------------------------------------------- */
 
+/* Rows of a weight, each with its range. */
 typedef struct work {
-    qg_split                   c;
-    const qg_fake_quant_range *r;
+    size_t                     row;             /* elements of a row */
+    const qg_fake_quant_range *r;               /* one per row */
     const qg_map_kernels      *kernels;
-    bool                       divides;
     const float               *x, *dy;
     float                     *out;             /* y or dx */
-    double                    *dmin, *dmax;     /* [depth], or [QG_SLICES][depth] for columns */
+    double                    *dmin, *dmax;     /* one per row */
 } work;
 
 /* TensorFlow's operators disagree at ties, and each kind of range follows the operator it stands for. */
@@ -87,45 +86,20 @@ static bool divides(qg_quant q)
     return !q.per_channel && qg__range_kind(q) != QG_RANGE_FIXED;
 }
 
-static void forward_block(void *context, size_t first, size_t n)
-{
-    const work *k = context;
-    (k->divides ? k->kernels->fake_quant_divide : k->kernels->fake_quant_multiply)(k->r, n, k->x + first,
-                                                                                   k->out + first);
-}
-
 static void forward_rows(void *context, size_t first, size_t n)
 {
     const work  *k   = context;
-    const size_t row = k->c.inner;
+    const size_t row = k->row;
     for (size_t i = first; i < first + n; i++)
         k->kernels->fake_quant_multiply(&k->r[i], row, k->x + i * row, k->out + i * row);
-}
-
-/* Rows [first, first + rows) of channels inmost, as an offset and a count. */
-static size_t slice_of(const work *k, int slice, size_t *rows)
-{
-    const size_t each = (k->c.outer + QG_SLICES - 1) / QG_SLICES;
-    const size_t first = qg__smaller((size_t)slice * each, k->c.outer);
-    *rows = qg__smaller(each, k->c.outer - first);
-    return first * k->c.depth;
-}
-
-static void forward_slice(void *context, int slice, int worker)
-{
-    (void)worker;
-    const work  *k = context;
-    size_t       rows;
-    const size_t at = slice_of(k, slice, &rows);
-    qg_fake_quant_channels(k->r, rows, k->c.depth, k->x + at, k->out + at);
 }
 
 /* y for the channels of a split, with a range each. */
 static void forward(qg_quant q, qg_split c, const qg_fake_quant_range *r, const float *x, float *y)
 {
-    work k = { .c = c, .r = r, .kernels = QG_KERNELS(qg__map), .divides = divides(q), .x = x, .out = y };
-    if (c.depth == 1) qg__in_blocks(qg__channel_size(c), QG_BLOCK, forward_block, &k);
-    else if (c.inner == 1) qg_parallel(QG_SLICES, forward_slice, &k);
+    work k = { .row = c.inner, .r = r, .kernels = QG_KERNELS(qg__map), .x = x, .out = y };
+    if (c.depth == 1) (divides(q) ? qg_fake_quant_divide : qg_fake_quant_multiply)(r, qg__channel_size(c), x, y);
+    else if (c.inner == 1) qg_fake_quant_channels(r, c.outer, c.depth, x, y);
     else qg__in_blocks(c.depth, 1, forward_rows, &k);
 }
 
@@ -206,29 +180,15 @@ typedef struct saved {
 static void backward_rows(void *context, size_t first, size_t n)
 {
     const work  *k   = context;
-    const size_t row = k->c.inner;
+    const size_t row = k->row;
     for (size_t i = first; i < first + n; i++)
         k->kernels->fake_quant_backward(&k->r[i], row, k->x + i * row, k->dy + i * row, k->out + i * row,
                                         &k->dmin[i], &k->dmax[i]);
 }
 
-static void backward_slice(void *context, int slice, int worker)
+static void add_sums(const double *sum, size_t d, float grad_scale, qg_var *v)
 {
-    (void)worker;
-    const work  *k = context;
-    size_t       rows;
-    const size_t at = slice_of(k, slice, &rows), d = k->c.depth;
-    qg_fake_quant_channels_backward(k->r, rows, d, k->x + at, k->dy + at, k->out + at,
-                                    k->dmin + (size_t)slice * d, k->dmax + (size_t)slice * d);
-}
-
-static void add_parts(const double *part, int parts, size_t d, float grad_scale, qg_var *v)
-{
-    for (size_t i = 0; v && v->grad && i < d; i++) {
-        double sum = 0.0;
-        for (int p = 0; p < parts; p++) sum += part[(size_t)p * d + i];
-        v->grad[i] += (float)((double)grad_scale * sum);
-    }
+    for (size_t i = 0; v && v->grad && i < d; i++) v->grad[i] += (float)((double)grad_scale * sum[i]);
 }
 
 static void channels_backward(qg_tape *t, qg_var *y)
@@ -236,22 +196,20 @@ static void channels_backward(qg_tape *t, qg_var *y)
     const saved *s     = y->saved;
     qg_var      *x     = y->in[0];
     const size_t n     = qg_count(x->shape), d = s->c.depth;
-    const bool   rows  = s->c.inner != 1;
-    const int    parts = rows ? 1 : QG_SLICES;
     const bool   aside = !x->grad || s->s.slope;        /* dx is not wanted, or another one is */
-    double      *sums  = qg_scratch(t, 2 * (size_t)parts * d * sizeof *sums);
+    double      *sums  = qg_scratch(t, 2 * d * sizeof *sums);
     float       *dx    = aside ? qg_scratch(t, n * sizeof *dx) : x->grad;
     if (!sums || !dx) return;
-    memset(sums, 0, 2 * (size_t)parts * d * sizeof *sums);
+    memset(sums, 0, 2 * d * sizeof *sums);
     if (aside) memset(dx, 0, n * sizeof *dx);
-    work k = { .c = s->c, .r = s->r, .kernels = QG_KERNELS(qg__map), .x = x->data, .dy = y->grad, .out = dx };
+    work k = { .row = s->c.inner, .r = s->r, .kernels = QG_KERNELS(qg__map), .x = x->data, .dy = y->grad, .out = dx };
     k.dmin = sums;
-    k.dmax = sums + (size_t)parts * d;
-    if (rows) qg__in_blocks(d, 1, backward_rows, &k);
-    else qg_parallel(QG_SLICES, backward_slice, &k);
+    k.dmax = sums + d;
+    if (s->c.inner == 1) qg_fake_quant_channels_backward(s->r, s->c.outer, d, x->data, y->grad, dx, k.dmin, k.dmax);
+    else qg__in_blocks(d, 1, backward_rows, &k);
     if (x->grad && s->s.slope) qg_surrogate_slope(s->s, n, x->data, y->grad, x->grad);
-    add_parts(k.dmin, parts, d, s->grad_scale, y->in[1]);
-    add_parts(k.dmax, parts, d, s->grad_scale, y->in[2]);
+    add_sums(k.dmin, d, s->grad_scale, y->in[1]);
+    add_sums(k.dmax, d, s->grad_scale, y->in[2]);
 }
 
 static const qg_op channels_op = { .name = "fake_quant", .backward = channels_backward };

@@ -24,7 +24,8 @@ allow core/ops        'core/[a-z_]*\.h|core/kernels/|core/io/hash\.h|core/ops/'
 # quant.h includes the headers of the schemes that define the words of rules.
 allow quant           "$core|quant/[a-z_]*\.h|quant/schemes/(ttq|xnor|fake_quant)\.h"
 allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/"
-allow quant/reference "$core|quant/[a-z_]*\.h|quant/reference/"
+# qdq.h has the names of the roundings.
+allow quant/reference "$core|quant/[a-z_]*\.h|quant/schemes/qdq\.h|quant/reference/"
 allow layers          "$core|quant/|layers/"
 allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"

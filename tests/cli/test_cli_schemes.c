@@ -81,7 +81,7 @@ static void test_every_scheme_of_the_help_trains(void **state)
         train_row(option, scheme, plain);
         rows++;
     }
-    assert_int_equal(rows, 15 + 9 + 2);         /* weights, inputs, gradients */
+    assert_int_equal(rows, 16 + 10 + 2);         /* weights, inputs, gradients */
 }
 
 /* --- stopping and going on ---------------------------------------------------------------- */
@@ -267,7 +267,8 @@ static void test_packed_bytes_count_the_scales_there_are(void **state)
                  { "bnn", 640 },               { "binary", 640 + 4 },
                  { "xnor", 640 + 40 },         { "binaryconnect:draw=stoch,eval=float", 20480 },
                  { "fake_quant", 5120 + 4 },   { "fake_quant:range=learned,per-channel=yes", 5120 + 80 },
-                 { "lsq:bits=4", 2560 + 4 },   { "bop", 640 } };
+                 { "lsq:bits=4", 2560 + 4 },   { "bop", 640 },
+                 { "qdq:bits=4", 2560 + 4 },   { "qdq:per-channel=yes", 5120 + 40 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_runs("summary --model lenet5 --json --weight %s", rows[i].scheme);
         cJSON       *j = parse();

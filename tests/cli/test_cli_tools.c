@@ -69,7 +69,8 @@ static void what_is_learned_is_checked(void **state)
         "fake_quant: min", "fake_quant: max", "fake_quant:per-channel=yes: min", "fake_quant:bits=16: min",
         "fake_quant:bits=16: max", "lsq: step", "lsq:bits=3: step", "pact: alpha", "pact:bits=32: alpha",
         "ttq: wp", "ttq: wn", "ttq:per-channel=yes: wp", "ttq:gradient=scaled: wn", "ttq_weight_quantizer: wp",
-        "ttq_weight_quantizer: wn", "lsq_quantizer: step", "pact_quantizer: alpha",
+        "ttq_weight_quantizer: wn", "lsq_quantizer: step", "pact_quantizer: alpha", "fake_quant_vars: min",
+        "fake_quant_vars, per channel: max",
     };
     assert_status("gradcheck", 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_stdout(rows[i]);
@@ -126,10 +127,10 @@ static void explanations_spell_options_as_the_command_line_does(void **state)
 {
     static const char *const fields[] = {
         "per_channel", "start_from_weights", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
-        "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "is_signed", "max_value",
+        "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "is_signed", "is_unsigned", "max_value",
         "approx_sign", "stochastic)", "centred)" };
     static const char *const options[] = {
-        "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off",
+        "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off", "signed=no",
         "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow-range=yes", "freeze-after", "signed=yes",
         "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes" };
     assert_status("explain --markdown", 0);

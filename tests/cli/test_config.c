@@ -290,6 +290,15 @@ static void test_options_reach_the_constructors(void **state)
                       qg_binary_activation((qg_binary_activation_spec){ qg_surrogate_annealed_tanh(0) }));
     assert_same_quant("dorefa:bits=8,ties=up", x,
                       qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 8, .ties_up = true }));
+    assert_same_quant("qdq", w, qg_qdq((qg_qdq_spec){ .bits = 8 }));
+    assert_same_quant("qdq:bits=4,signed=no,ties=up,per-channel=yes", x,
+                      qg_qdq((qg_qdq_spec){ .bits = 4, .is_unsigned = true, .ties_up = true, .per_channel = true }));
+    assert_same_quant("qdq:range=given", x, qg_qdq((qg_qdq_spec){ .range_given = true }));
+    assert_same_quant("qdq:range=given,min=0,max=2,narrow-range=yes,surrogate=identity", w,
+                      qg_qdq((qg_qdq_spec){ .range_given  = true,
+                                            .max          = 2,
+                                            .narrow_range = true,
+                                            .surrogate    = qg_surrogate_identity() }));
     assert_same_quant("dorefa:bits=4,noise=off", g,
                       qg_dorefa_gradient((qg_dorefa_gradient_spec){ .bits = 4, .no_noise = true }));
 }
@@ -303,6 +312,10 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
     assert_refused("input = 'fake_quant:range=current'",
                    "range 'current' is not one of learned|observed|percentile|fixed");
     assert_refused("input = 'lsq:bits=1,signed=yes'", "bits is 1, must be 2 .. 16");
+    assert_refused("weight = 'qdq:bits=1'", "qdq: bits is 1, must be 2 .. 16");
+    assert_refused("input = 'qdq:range=given,min=2,max=1'", "min is 2, not below max, 1");
+    assert_refused("input = 'qdq:range=given,signed=no,max=0'", "qdq: max is 0, so all unsigned codes are 0");
+    assert_refused("input = 'qdq:range=given,min=-1e-38,max=1e-38'", "a range that float32 cannot scale to codes of 8 bits");
     assert_refused("input = 'dorefa:bits=17'", "bits is 17, not in 1..16 or 32");
     assert_refused("weight = 'dorefa:bits=2.5'", "bits is 2.5, not a whole number");
 }
@@ -321,6 +334,9 @@ static void test_an_option_without_effect_is_refused(void **state)
     assert_refused("weight = 'ttq:surrogate-arg=2'", "it requires surrogate=clip|swish|tanh");
     assert_refused("weight = 'dorefa:bits=1,max=constant'", "dorefa: max has no effect with bits=1; it requires");
     assert_refused("input = 'dorefa:ties=even,bits=32'", "ties has no effect with bits=32; it requires bits=1..16");
+    assert_refused("weight = 'qdq:min=-1'", "qdq: min has no effect with range=measured; it requires range=given");
+    assert_refused("weight = 'qdq:range=given,per-channel=yes'", "per-channel has no effect with range=given");
+    assert_refused("weight = 'qdq:signed=no,narrow-range=yes'", "narrow-range has no effect with signed=no");
     assert_refused("weight = 'unit:bits=1,zero=yes'", "zero has no effect with bits=1");
 }
 

@@ -86,6 +86,7 @@ static void no_heap_in_nets_with_schemes(void **state)
         { qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true }), none, none },
         { qg_magnitude_aware((qg_magnitude_aware_spec){ { 0 } }), sign, none },
         { qg_bop_weight(), sign, none },
+        { qg_qdq((qg_qdq_spec){ .per_channel = true }), qg_qdq((qg_qdq_spec){ .bits = 4 }), none },
     };
     static float   images[BATCH * 9 * 9 * C];
     static uint8_t labels[BATCH];

@@ -13,7 +13,7 @@ enum { MOST = 321 };
 static float x[MOST], g[MOST];
 
 typedef struct results {
-    float  y[8][MOST];
+    float  y[10][MOST];
     float  rows[2][MOST];
     double dmin, dmax, low[5], high[5];
 } results;
@@ -41,6 +41,8 @@ static void run(const qg_map_kernels *k, size_t n, results *r)
     k->lsq_slope(n, x, g, 0.3f, -4.0f, 3.0f, r->y[4], r->y[5]);
     k->pact(n, x, 1.1f, 7.0f, r->y[6]);
     k->linear(n, x, 1.1f, 7.0f, r->y[7]);
+    k->scaled_even(n, x, -0.7f, 1.1f, 5.0f, 0.2f, r->y[8]);
+    k->scaled_up(n, x, -INFINITY, INFINITY, 5.0f, 0.2f, r->y[9]);
 }
 
 static void all_instruction_sets_agree(void **state)

@@ -197,6 +197,8 @@ static void slopes_are_those_of_the_surrogates(void **state)
         { with(linear(2, 0.75f), qg_surrogate_clip(1)), QG_INPUT, clip, { -1, 1 }, { 0 } },
         { unit(2, false), QG_INPUT, clip, { -1, 1 }, { 0 } },
         { unit(2, true), QG_WEIGHT, clip, { -1, 1 }, { 0 } },
+        { qg_qdq((qg_qdq_spec){ .range_given = true, .min = -1, .max = 0.5f }), QG_INPUT, clip, { -1, 0.5 }, { 0 } },
+        { qg_qdq((qg_qdq_spec){ .bits = 2 }), QG_WEIGHT, clip, { -inf, inf }, { 0 } },
         { with(unit(2, false), qg_surrogate_clip(0.5f)), QG_INPUT, clip, { -0.5, 0.5 }, { 0 } },
         { pact(3, 0), QG_INPUT, clip, { 0, 0.7f }, { 0.7f } },
         { with(pact(3, 0), qg_surrogate_identity()), QG_INPUT, clip, { -inf, inf }, { 0.7f } },
@@ -449,7 +451,8 @@ static void scales_are_per_channel_where_the_scheme_has_them(void **state)
                                 qg_magnitude_aware((qg_magnitude_aware_spec){ .surrogate = qg_surrogate_clip(1) }) };
     const qg_quant either[] = { qg_twn((qg_twn_spec){ 0 }), qg_ttq((qg_ttq_spec){ 0 }), qg_binary((qg_binary_spec){ 0 }),
                                 qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 1 }), qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 4 }),
-                                qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }) };
+                                qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }),
+                                qg_qdq((qg_qdq_spec){ 0 }) };
     for (int p = 0; p < 2; p++) {
         for (int i = 0; i < COUNT(never); i++) {
             qg_quant q    = never[i];
