@@ -26,7 +26,12 @@ BLAS_LIB := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 # and fortified functions hide calls from them.  _FORTIFY_SOURCE warns without optimization.  Only ELF linkers know
 # the options.
 ifeq ($(SANITIZE),)
-FORTIFY        := $(if $(filter-out -O0,$(filter -O%,$(CFLAGS))),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+ifeq ($(origin HARDEN),undefined)
+# The level of the compiler or of the flags stays, since distributions set one; else the highest that the compiler knows.
+FORTIFY_PROBE  := '\#ifdef _FORTIFY_SOURCE\nkept\n\#elif defined __has_builtin\n\#if __has_builtin(__builtin_dynamic_object_size)\n3\n\#endif\n\#endif\n'
+FORTIFIED      := $(strip $(shell printf $(FORTIFY_PROBE) | $(CC) $(CPPFLAGS) $(CFLAGS) -E -P -x c - 2>/dev/null))
+FORTIFY        := $(if $(filter-out -O0,$(filter -O%,$(CFLAGS))),$(if $(filter kept,$(FORTIFIED)),,-D_FORTIFY_SOURCE=$(or $(FORTIFIED),2)))
+endif
 HARDEN         ?= -fstack-protector-strong -fPIE $(FORTIFY)
 HARDEN_LDFLAGS := $(if $(HARDEN),-pie $(if $(filter Linux %BSD,$(shell uname -s)),-Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now))
 endif
