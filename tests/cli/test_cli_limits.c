@@ -94,12 +94,31 @@ static void test_a_restart_keeps_the_name_of_the_process(void **state)
     assert_string_equal(name, "qgrad\n");
 }
 
+/* The limits of SECURITY.md, one byte more each.  The files are sparse: none is read to be refused. */
+static void test_a_file_beyond_its_limit_is_refused_by_its_size(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/small", 0);
+    run_shell("truncate -s 1048577 @/big.toml");
+    assert_refuses("train --config @/big.toml", 1, "big.toml' has 1048577 bytes, must be 1048576 at most");
+    run_shell("cp -r @/small @/long && truncate -s 268435457 @/long/metrics.csv");
+    assert_refuses(TRAIN "--epochs 1 --out @/long --resume", 1, "metrics.csv' has 268435457 bytes, must be 268435456 at most");
+    run_shell("cp -r @/small @/wide && truncate -s 1048577 @/wide/result.json");
+    assert_refuses(TRAIN "--epochs 1 --out @/wide --resume", 1, "result.json' has 1048577 bytes, must be 1048576 at most");
+    /* The length of the header, little endian: 100,000,001. */
+    run_shell("cp -r @/small @/deep && printf '\\001\\341\\365\\005\\000\\000\\000\\000' >@/deep/last.safetensors && "
+              "truncate -s 100000100 @/deep/last.safetensors");
+    assert_refuses("inspect @/deep", 1, "is malformed: a header of 100000001 bytes in a file of 100000100");
+    run_shell("mkdir -p @/images/train/a @/images/test/a && truncate -s 67108865 @/images/train/a/1.png");
+    assert_refuses("train --model lenet5 --data folder:16x16x1 --data-dir @/images --out @/none", 1, "1.png' has 67108865 bytes, must be 67108864 at most");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_address_space_ends_in_success_or_a_message),
         cmocka_unit_test_teardown(test_a_limit_of_processes_costs_threads_alone, restore_variables),
         cmocka_unit_test_teardown(test_a_restart_keeps_the_name_of_the_process, restore_variables),
+        cmocka_unit_test(test_a_file_beyond_its_limit_is_refused_by_its_size),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -181,6 +181,13 @@ static void test_an_add_that_cannot_rename_leaves_everything(void **state)
     run_shell("diff -r @/results @/before");
 }
 
+static void test_a_page_beyond_its_limit_is_refused(void **state)
+{
+    assert_int_equal(truncate("results/README.md", (1 << 24) + 1), 0);
+    assert_refuses("results --check", 1, "results/README.md' has 16777217 bytes, must be 16777216 at most");
+    assert_refuses("results", 1, "must be 16777216 at most");
+}
+
 static void test_a_table_that_was_touched_is_noticed(void **state)
 {
     copy("results", "kept");
@@ -282,6 +289,7 @@ int main(void)
         cmocka_unit_test_setup(test_old_logs_are_not_lost, restore_table),
         cmocka_unit_test_setup(test_an_interrupted_add_is_no_obstacle, restore_table),
         cmocka_unit_test_setup(test_an_add_that_cannot_rename_leaves_everything, restore_table),
+        cmocka_unit_test_setup(test_a_page_beyond_its_limit_is_refused, restore_table),
         cmocka_unit_test_setup(test_a_table_that_was_touched_is_noticed, restore_table),
         cmocka_unit_test_setup(test_what_is_no_row_is_not_added, restore_table),
         cmocka_unit_test_setup(test_a_link_is_replaced_and_its_logs_stay, restore_table),

@@ -41,6 +41,7 @@ echo "$targets" | xargs -P "$JOBS" -n 1 sh -c '
     limit=-max_total_time=$share
     [ -z "$runs" ] || limit=-runs=$runs
     mkdir -p "$build/corpus/$name"
+    rm -f "$build/$name.status"         # of an earlier round, which would pass for this one if it is killed
     "$build/tests/fuzz/fuzz_$name" "$limit" -max_len=$length -timeout=30 -rss_limit_mb=$rss -malloc_limit_mb=$malloc \
         -print_final_stats=1 -artifact_prefix="$build/$name-" "$build/corpus/$name" "tests/fuzz/corpus/$name" \
         >"$build/$name.log" 2>&1
