@@ -1,6 +1,7 @@
 #!/bin/sh
 # build/qgrad has what SECURITY.md says: stack protection, fortified calls, addresses that are chosen at random, and
 # relocations that are read-only.  Builds with a sanitizer or with HARDEN= have none of it.
+export LC_ALL=C
 build=${BUILD:-build}
 status=0
 fail() { echo "error: $build/qgrad $*"; status=1; }

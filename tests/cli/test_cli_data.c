@@ -231,7 +231,7 @@ static void test_a_checkpoint_stands_alone(void **state)
         assert_stdout("alone/best.safetensors");
         run_shell("mv @/away/* @/set && rm -r @/alone @/away @/run*");
     }
-    write_text("text.safetensors", "none");
+    run_shell("echo none > @/text.safetensors");
     assert_refuses("eval --run @/text.safetensors", 1, "text.safetensors");
     assert_refuses("eval --run @/nothing.safetensors", 1, "nothing.safetensors/config.toml");
 }
