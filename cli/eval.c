@@ -14,11 +14,7 @@ typedef struct evaluation {
     config     *asked;
     config      config;
     recipe      recipe;
-    run_spec    spec;
-    qg__run_file file;          /* with the weights */
-    qg__run     run;
-    qg_net     *net;
-    qg_optim   *optim;          /* whose moments are in the checkpoint */
+    used_run    used;
     qg_loader  *train;          /* training images of the run, if its checkpoints do not note their preprocessing; or NULL */
     qg_preprocess *noted;       /* by its checkpoints; or NULL */
     qg_loader  *test;
@@ -42,7 +38,7 @@ static qg_status configure(evaluation *e, bool *usage)
     const char *dir = e->asked->run;
     *usage          = !dir;
     if (!dir) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
-    const qg_status status = run_find(dir, e->asked->best, &e->run.paths, &e->file, &e->config);
+    const qg_status status = used_run_find(&e->used, dir, e->asked->best, &e->config);
     if (status) return status;
     e->recipe = e->config.recipe;
     if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
@@ -86,7 +82,7 @@ static qg_status preprocessing(evaluation *e, const char *from, const qg_preproc
 {
     *as = NULL;
     if (!qg_normalise_fits(e->recipe.normalise)) return QG_OK;
-    *as = e->noted = qg_preprocess_open(e->run.paths.file[e->file]);
+    *as = e->noted = qg_preprocess_open(e->used.run.paths.file[e->used.file]);
     if (*as || qg_errcode() != QG_ESTATE) return *as ? QG_OK : qg_errcode();
     e->train = images_of_run(e, e->recipe.data_dir);
     if (!e->train && from) e->train = images_of_run(e, from);
@@ -111,11 +107,12 @@ static qg_status open_images(evaluation *e)
 /* A second net with the parameters that the run's own net has just loaded and checked. */
 static qg_status load_other(evaluation *e)
 {
-    const char *path = e->run.paths.file[e->file];
-    if (e->run.ema && e->file == QG__RUN_LAST)      /* the file has the weights, and their averages under other names */
+    const char *path = e->used.run.paths.file[e->used.file];
+    /* The file has the weights, and their averages under other names. */
+    if (e->used.run.ema && e->used.file == QG__RUN_LAST)
         return qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
     e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    return e->other ? qg__init_weights(e->other, path, e->net, &e->init) : QG_EARG;
+    return e->other ? qg__init_weights(e->other, path, e->used.net, &e->init) : QG_EARG;
 }
 
 /* The arrays do not fit a net for the test images: because these are of another size than the run's, or
@@ -126,7 +123,7 @@ static qg_status explain_misfit(const evaluation *e)
     const int      of = qg_loader_classes(e->test);
     qg_shape       was;
     int            classes;
-    if (qg__run_noted_size(&e->run, e->file, &was, &classes) || !classes ||
+    if (qg__run_noted_size(&e->used.run, e->used.file, &was, &classes) || !classes ||
         (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
         return QG_ESHAPE;
     return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d",
@@ -140,27 +137,21 @@ static qg_status load(evaluation *e)
     qg_status status = open_images(e);
     if (!status) status = check_names(e, e->test, e->recipe.data_dir);
     if (status) return status;
-    e->net   = recipe_net(&e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
-    if (!e->optim) return QG_EMEM;
-    status = run_spec_begin(&e->spec, &e->config);
-    e->spec.fit.optim = e->optim;
-    e->spec.fit.test  = e->test;
-    if (!status) status = qg__run_compose(&e->run, e->net, &e->spec.fit);
-    if (!status) status = qg__run_load_weights(&e->run, e->file);
+    status = used_run_load(&e->used, &e->config, &e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
+    e->used.spec.fit.test = e->test;
     if (status == QG_ESHAPE) status = explain_misfit(e);
     return status || !config_text(e->asked, "weight") ? status : load_other(e);
 }
 
 static void print(const evaluation *e)
 {
-    const char  *file = qg__run_file_name(e->file), *trained = config_text(&e->config, "weight");
+    const char  *file = qg__run_file_name(e->used.file), *trained = config_text(&e->config, "weight");
     const char  *weight = e->other ? config_text(&e->other_config, "weight") : trained;
     const double margin = qg__proportion_error(e->found.accuracy, e->found.images);
     char         digest[17];
-    qg__digest(e->net, digest);
+    qg__digest(e->used.net, digest);
     if (!e->asked->json) {
-        print_safe(stdout, "run            %s\n", e->run.paths.file[e->file]);
+        print_safe(stdout, "run            %s\n", e->used.run.paths.file[e->used.file]);
         if (e->other) printf("weights        %s, trained as %s\n", weight, trained);
         if (*e->init.kept) print_safe(stdout, "               initialised as usual: %s\n", e->init.kept);
         printf("data           %s, %" PRIu64 " test images\n", e->recipe.data.name,
@@ -171,7 +162,7 @@ static void print(const evaluation *e)
         return;
     }
     qg__json j = qg__json_begin(stdout);
-    qg__json_text(&j, "run", e->run.paths.dir);
+    qg__json_text(&j, "run", e->used.run.paths.dir);
     qg__json_text(&j, "file", file);
     qg__json_text(&j, "model", config_text(&e->config, "model"));
     qg__json_text(&j, "weight", weight);
@@ -193,8 +184,8 @@ static int evaluate(evaluation *e)
     bool stopped;
     status = load(e);
     if (!status)
-        status = qg__measure(&e->spec.fit, e->other ? e->other : e->net, e->run.tape, e->run.record.steps, &e->found,
-                             &stopped);
+        status = qg__measure(&e->used.spec.fit, e->other ? e->other : e->used.net, e->used.run.tape,
+                             e->used.run.record.steps, &e->found, &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);
     return EXIT_DONE;
@@ -203,12 +194,9 @@ static int evaluate(evaluation *e)
 int eval_main(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    evaluation e      = { .asked = asked, .run = { .lock = QG_BY_PATH } };
+    evaluation e      = { .asked = asked, .used = NO_RUN };
     const int  status = evaluate(&e);
-    qg__run_end(&e.run);
-    run_spec_end(&e.spec);
-    qg_optim_free(e.optim);
-    qg_net_free(e.net);
+    used_run_end(&e.used);
     qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);

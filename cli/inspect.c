@@ -47,11 +47,7 @@ typedef struct inspection {
     config    *asked;
     config     config;
     recipe     recipe;
-    run_spec    spec;
-    qg__run_file file;             /* with the weights */
-    qg__run     run;
-    qg_net     *net;
-    qg_optim   *optim;             /* whose moments are in the checkpoint */
+    used_run    used;
 } inspection;
 
 /* Checkpoints of older versions do not record it: use the test images or, if their directory is unknown, the published
@@ -73,16 +69,10 @@ static qg_status load(inspection *e)
 {
     qg_shape  image;
     int       classes;
-    qg_status status = qg__run_noted_size(&e->run, e->file, &image, &classes);
+    qg_status status = qg__run_noted_size(&e->used.run, e->used.file, &image, &classes);
     if (!status && !classes) status = size_of_images(e, &image, &classes);
     if (status) return status;
-    e->net   = recipe_net(&e->recipe, image, classes);
-    e->optim = e->net ? recipe_optim(&e->recipe, qg_net_params(e->net)) : NULL;
-    if (!e->optim) return QG_EMEM;
-    status = run_spec_begin(&e->spec, &e->config);
-    e->spec.fit.optim = e->optim;
-    if (!status) status = qg__run_compose(&e->run, e->net, &e->spec.fit);
-    return status ? status : qg__run_load_weights(&e->run, e->file);
+    return used_run_load(&e->used, &e->config, &e->recipe, image, classes);
 }
 
 /* --- measuring ---------------------------------------------------------------------------- */
@@ -150,9 +140,9 @@ static qg_status measure_codes(tensor *v, qg_tensor x, const float *y)
 /* The quantized values of w. */
 static qg_status measure_quantized(inspection *e, qg_tensor w, tensor *v)
 {
-    qg_tape_begin(e->run.tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
-    const qg_var *y = qg_slot_apply(v->slot, e->run.tape, qg_input(e->run.tape, w));
-    if (!y) return qg_tape_status(e->run.tape);
+    qg_tape_begin(e->used.run.tape, QG_EVAL, 0, UINT64_MAX);     /* long after any delay */
+    const qg_var *y = qg_slot_apply(v->slot, e->used.run.tape, qg_input(e->used.run.tape, w));
+    if (!y) return qg_tape_status(e->used.run.tape);
     for (size_t i = 0; i < v->count; i++) {
         widen(y->data[i], &v->min, &v->max);
         v->zeros += y->data[i] == 0.0f;
@@ -355,19 +345,19 @@ static void json_tensor(qg__json *j, const tensor *v)
 static qg_status print_all(inspection *e)
 {
     const bool  as_json = e->asked->json;
-    const char *file    = qg__run_file_name(e->file);
+    const char *file    = qg__run_file_name(e->used.file);
     qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
     if (as_json) {
         j = qg__json_begin(stdout);
-        qg__json_text(&j, "run", e->run.paths.dir);
+        qg__json_text(&j, "run", e->used.run.paths.dir);
         qg__json_text(&j, "file", file);
         qg__json_open(&j, "layers", '[');
     } else {
-        print_safe(stdout, "%s, %s\n", e->run.paths.file[e->file], config_text(&e->config, "model"));
+        print_safe(stdout, "%s, %s\n", e->used.run.paths.file[e->used.file], config_text(&e->config, "model"));
     }
-    for (int i = 0; i < qg_net_layers(e->net) && !s; i++) {
-        qg_layer      *l     = qg_net_layer(e->net, i);
+    for (int i = 0; i < qg_net_layers(e->used.net) && !s; i++) {
+        qg_layer      *l     = qg_net_layer(e->used.net, i);
         const qg_slot *slot  = qg_layer_slot(l, QG_WEIGHT);
         const bool     has   = slot && slot->of;
         const qg_slot *alone = has ? NULL : qg_layer_slot(l, QG_INPUT);
@@ -395,7 +385,7 @@ static int inspect(inspection *e, const char *dir)
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;
-    qg_status status = run_find(dir, e->asked->best, &e->run.paths, &e->file, &e->config);
+    qg_status status = used_run_find(&e->used, dir, e->asked->best, &e->config);
     e->recipe          = e->config.recipe;
     if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     if (!status) status = load(e);
@@ -406,12 +396,9 @@ static int inspect(inspection *e, const char *dir)
 int inspect_main(const char *program, const char *operand, config *asked)
 {
     (void)program;
-    inspection e      = { .asked = asked, .run = { .lock = QG_BY_PATH } };
+    inspection e      = { .asked = asked, .used = NO_RUN };
     const int  status = inspect(&e, operand);
-    qg__run_end(&e.run);
-    run_spec_end(&e.spec);
-    qg_optim_free(e.optim);
-    qg_net_free(e.net);
+    used_run_end(&e.used);
     config_free(&e.config);
     return status;
 }

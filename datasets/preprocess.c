@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "core/io/hash.h"
+#include "core/io/file.h"
 #include "core/io/number.h"
+#include "core/io/safetensors.h"
 #include "datasets/image.h"
 #include "datasets/normalise.h"
 
@@ -223,9 +225,12 @@ static qg_status read_statistics(qg_preprocess *p, const qg_archive *a, const ch
 
 qg_preprocess *qg_preprocess_open(const char *path)
 {
-    qg_archive    *a = qg_archive_open(path);
-    qg_preprocess *p = a ? calloc(1, sizeof *p) : NULL;
-    if (!a) return NULL;
+    qg_archive *a;
+    if (!path || qg_safetensors_open(QG_BY_PATH, path, &a)) {
+        if (!path) qg_fail(QG_EARG, "the path of a checkpoint is NULL");
+        return NULL;
+    }
+    qg_preprocess *p = calloc(1, sizeof *p);
     qg_status status = p ? read_notes(p, a) : qg_fail(QG_EMEM, "out of memory");
     if (!status) status = read_statistics(p, a, path);
     qg_archive_free(a);

@@ -80,7 +80,7 @@ qg_status            qg_preprocess_bytes(const qg_preprocess *p, const uint8_t *
 void                 qg_preprocess_note(const qg_preprocess *p, qg_state *checkpoint);
 bool                 qg_preprocess_state(const qg_preprocess *p, qg_state *whitening);
 
-/* The preprocessing of a checkpoint.
+/* The preprocessing of a checkpoint, of which it reads only the header and verifies only the checksum of that.
  *
  * Memory   The caller's; qg_preprocess_free.
  * Fails    NULL.  As qg_archive_open; QG_ESTATE: the file notes none, as one of another program; QG_EFORMAT: what it

@@ -4,6 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/io/file.h"
+#include "core/io/safetensors.h"
+
 /* Options may have been added since the file was written, so values are compared and not texts. */
 static qg_status same(void *user, const char *said, const char *path)
 {
@@ -49,8 +52,8 @@ void run_spec_end(run_spec *s)
 /* The configuration that the checkpoint at path notes.  *f: which file of a run it is. */
 static qg_status noted_config(const char *path, config *stored, qg__run_file *f)
 {
-    qg_archive *a = qg_archive_open(path);
-    if (!a) return qg_errcode();
+    qg_archive *a;
+    if (qg_safetensors_open(QG_BY_PATH, path, &a)) return qg_errcode();    /* the notes are in the header */
     const char *said = qg_archive_noted(a, "recipe"), *kind = qg_archive_noted(a, "kind");
     qg_status   status = said ? config_parse(stored, said, path)
                               : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
@@ -75,8 +78,10 @@ static bool is_file(const char *path)
     return !stat(path, &s) && S_ISREG(s.st_mode);
 }
 
-qg_status run_find(const char *name, bool best, qg__run_paths *p, qg__run_file *f, config *c)
+qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
 {
+    qg__run_paths *p = &u->run.paths;
+    qg__run_file  *f = &u->file;
     char        dir[QG__PATH_BYTES];
     const char *slash = strrchr(name, '/');
     if (is_file(name) && strlen(name) < sizeof dir) {
@@ -94,4 +99,24 @@ qg_status run_find(const char *name, bool best, qg__run_paths *p, qg__run_file *
     if (has || !is_file(p->file[*f])) return config_of_run(p->file[QG__RUN_CONFIG], c);
     qg__run_file ignored;
     return config_of_checkpoint(p->file[*f], c, &ignored);
+}
+
+qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image, int classes)
+{
+    u->net   = recipe_net(r, image, classes);
+    u->optim = u->net ? recipe_optim(r, qg_net_params(u->net)) : NULL;
+    if (!u->optim) return QG_EMEM;
+    qg_status status  = run_spec_begin(&u->spec, c);
+    u->spec.fit.optim = u->optim;
+    if (!status) status = qg__run_compose(&u->run, u->net, &u->spec.fit);
+    return status ? status : qg__run_load_weights(&u->run, u->file);
+}
+
+void used_run_end(used_run *u)
+{
+    qg__run_end(&u->run);
+    run_spec_end(&u->spec);
+    qg_optim_free(u->optim);
+    qg_net_free(u->net);
+    *u = (used_run)NO_RUN;
 }

@@ -18,13 +18,27 @@ QG_MUST_CHECK
 qg_status run_spec_begin(run_spec *s, config *c);
 void      run_spec_end(run_spec *s);
 
-/* Finds the run that --run names: a directory, or a checkpoint that stands alone.
- *
- * p, *f    its files, and which of them has the weights: QG__RUN_LAST or, if best, QG__RUN_BEST; of a single file, itself
- * c        its configuration: config.toml or, without one, what the checkpoint notes
- *
+/* The weights of a run, to use them and not to continue it.  It cannot be copied. */
+typedef struct used_run {
+    run_spec     spec;
+    qg__run      run;
+    qg__run_file file;          /* with the weights */
+    qg_net      *net;
+    qg_optim    *optim;         /* whose moments are in the checkpoint */
+} used_run;
+
+#define NO_RUN { .run = { .lock = QG_BY_PATH } }
+
+/* Finds the run that --run names: a directory, or a checkpoint that stands alone.  u->file is QG__RUN_LAST or, if best,
+ * QG__RUN_BEST, or the checkpoint itself; c is config.toml or, without one, what the checkpoint notes.
  * Fails with QG_EARG, QG_EIO, QG_EFORMAT, as config_of_run. */
 QG_MUST_CHECK
-qg_status run_find(const char *name, bool best, qg__run_paths *p, qg__run_file *f, config *c);
+qg_status used_run_find(used_run *u, const char *name, bool best, config *c);
+
+/* Makes its net for such images, from r, and loads the weights.  c must outlive *u.  Fails with QG_EMEM, and as
+ * qg__run_load_weights. */
+QG_MUST_CHECK
+qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image, int classes);
+void      used_run_end(used_run *u);
 
 #endif

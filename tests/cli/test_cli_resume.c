@@ -439,6 +439,11 @@ static void test_a_huge_file_that_does_not_fit_is_refused_by_its_header(void **s
     assert_refuses("train --resume --out @/big", 1, "last.safetensors' does not fit");
     assert_refuses("eval --run @/big", 1, "last.safetensors' does not fit");
     assert_refuses("inspect @/big --best", 1, "best.safetensors' does not fit");
+    assert_refuses("eval --run @/huge", 1, "huge: is not a checkpoint of qgrad train");
+    assert_refuses("inspect @/huge", 1, "huge: is not a checkpoint of qgrad train");
+    assert_status(TRAIN "--epochs 1 --normalise channel --out @/wide --json", 0);
+    run_shell("rm @/wide/last.safetensors && mv @/big/last.safetensors @/wide");
+    assert_refuses("eval --run @/wide", 1, "last.safetensors' does not fit");
 }
 
 static void test_a_checkpoint_of_another_net_is_refused(void **state)
