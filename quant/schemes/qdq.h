@@ -50,6 +50,7 @@ typedef struct qg_quantize_and_dequantize_attrs {
  * Shapes   input any; output the same.  input_min, input_max: of rank 0, or [dim axis]; ignored if the range is
  *          not given.
  * Range    Values are clamped to the adjusted range: with signed 8 bits, [-10, 5] reaches up to 9.921875.
+ *          An adjusted end that is not a finite float32 clips nothing, so an infinity beyond it stays.
  *          Unsigned with hi <= 0 gives zeros.  A measured range clips nothing, so negative x of unsigned
  *          input remain negative multiples of inv.  NaN stays NaN and does not affect a measured range; an
  *          infinity makes its slice NaN, except -inf in unsigned input, which stays.

@@ -100,7 +100,6 @@ static void check_on_grid(const qg_quantize_and_dequantize_attrs *a, float lo, f
         MUST(isnan(y));
         return;
     }
-    MUST(isfinite(y));
     const double below = least * (double)lo > 0 ? least / (double)lo : INFINITY;
     const double above = most * (double)hi > 0 ? most / (double)hi : INFINITY;
     if (isinf(below) && isinf(above)) {
@@ -108,6 +107,11 @@ static void check_on_grid(const qg_quantize_and_dequantize_attrs *a, float lo, f
         return;
     }
     const double step = below < above ? (double)lo / least : (double)hi / most, code = (double)y / step;
+    if (isinf(y)) {         /* as x; the end that would clip it is not a finite float */
+        MUST(y == x && !isfinite((float)((x < 0 ? least : most) * step)));
+        return;
+    }
+    MUST(isfinite(y));
     /* step and y are rounded to floats once each: a relative 2^-24 of a code of at most 2^8, and half a step of
      * 2^-149 where step is subnormal. */
     if (step < 0x1p-120) return;
