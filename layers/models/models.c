@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/io/paths.h"
 #include "layers/layer.h"
 #include "layers/models/parts.h"
 
@@ -57,14 +58,12 @@ static qg_status check_choices(const qg_model *m, const qg_model_spec *spec, con
 {
     for (int i = 0; i < spec->choices; i++) {
         char names[512] = "";
-        int  length     = 0;
         bool found      = false;
         for (int k = 0; k < qg_net_layers(net); k++) {
             qg_layer *l = qg_net_layer(net, k);
             if (!qg_layer_product(l)) continue;
             found |= !strcmp(l->name, spec->choice[i].layer);
-            if (length < (int)sizeof names)
-                length += snprintf(names + length, sizeof names - (size_t)length, "%s%s", length ? ", " : "", l->name);
+            qg__list_append(names, sizeof names, l->name);
         }
         if (!found)
             return qg_fail(QG_EARG, "layer: %s has no layer '%s' with a weight; available: %s", m->name,

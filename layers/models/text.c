@@ -125,11 +125,30 @@ static qg_layer *relu(author *a, int i)
     return qg_net_quantize(a->net, input);
 }
 
+/* What part i needs of its input, and the text alone does not say. */
+static qg_status check_input(const author *a, int i)
+{
+    char            why[160];
+    const qg__part *p = &a->part[i];
+    const qg_shape  s = a->shape;
+    if (p->is == QG__CONV && p->groups != QG_DEPTHWISE && s.c % p->groups) {
+        snprintf(why, sizeof why, "%d groups do not divide the %d channels of its input", p->groups, s.c);
+        return qg__net_text_refuse(a->text, p->at, why);
+    }
+    const bool windows = p->is == QG__CONV || p->is == QG__MAXPOOL || p->is == QG__AVGPOOL;
+    if (!windows || p->same || s.h < 1 || s.w < 1) return QG_OK;
+    if (s.h + 2LL * p->pad >= p->size && s.w + 2LL * p->pad >= p->size_w) return QG_OK;
+    snprintf(why, sizeof why, "a window of %dx%d is larger than its input " QG_SHAPE_FMT " padded by %d", p->size, p->size_w,
+             QG_SHAPE_ARGS(s), p->pad);
+    return qg__net_text_refuse(a->text, p->at, why);
+}
+
 /* Declares part i, which is not a brace. */
-static void layer(author *a, int i)
+static qg_status layer(author *a, int i)
 {
     const qg__part *p = &a->part[i];
     qg_layer       *l = NULL;
+    if (check_input(a, i)) return QG_EARG;
     switch (p->is) {
     case QG__CONV:
     case QG__DENSE:     l = product(a, i); break;
@@ -149,32 +168,25 @@ static void layer(author *a, int i)
     }
     a->last  = l;
     a->shape = shape_after(a->shape, p);
+    return QG_OK;
 }
 
-/* The input of a convolution with groups. */
-static qg_status check_groups(const author *a, int i)
-{
-    char      why[120];
-    const int n = part_is(a, i, QG__CONV) ? a->part[i].groups : QG_DEPTHWISE;
-    if (n == QG_DEPTHWISE || a->shape.c % n == 0) return QG_OK;
-    snprintf(why, sizeof why, "%d groups do not divide the %d channels of its input", n, a->shape.c);
-    return qg__net_text_refuse(a->text, a->part[i].at, why);
-}
-
-/* Declares [BN] [R] [MP] right before a product as its input quantizer wants them, and returns how many there were. */
-static int between(author *a, int i)
+/* Declares [BN] [R] [MP] right before a product as its input quantizer wants them; *taken is how many there were. */
+static qg_status between(author *a, int i, int *taken)
 {
     const int norm = part_is(a, i, QG__BATCHNORM) ? i : -1;
     const int acts = i + (norm >= 0), act = part_is(a, acts, QG__RELU) ? acts : -1;
     const int pool = acts + (act >= 0), n = pool + part_is(a, pool, QG__MAXPOOL) - i;
     const qg_quant input = next_input(a, i + n);
     const bool     first = n > 0 && pool < i + n && is_binary(input) && !a->pool_last;
-    if (!input.scheme || n == 0) return 0;
-    if (first) layer(a, pool);
-    if (norm >= 0) layer(a, norm);
-    if (act >= 0 && !rectifies(input)) layer(a, act);
-    if (!first && pool < i + n) layer(a, pool);
-    return n;
+    qg_status      s     = QG_OK;
+    *taken = input.scheme ? n : 0;
+    if (*taken == 0) return QG_OK;
+    if (first) s = layer(a, pool);
+    if (!s && norm >= 0) s = layer(a, norm);
+    if (!s && act >= 0 && !rectifies(input)) s = layer(a, act);
+    if (!s && !first && pool < i + n) s = layer(a, pool);
+    return s;
 }
 
 /* --- blocks ------------------------------------------------------------------------------- */
@@ -229,6 +241,11 @@ static qg_status reshape(author *a, int close, const entry *x, qg_layer **shortc
     if (stride == 0) return shape_differs(a, close, x, "no shortcut has a stride for that");
     if (!learned && a->shape.c < x->shape.c)
         return shape_differs(a, close, x, "only shortcuts :B and :poolB reduce the channels");
+    if (means && (x->shape.h / stride != a->shape.h || x->shape.w / stride != a->shape.w)) {
+        char advice[80];
+        snprintf(advice, sizeof advice, "means of %dx%d pixels do not give that size; use :A or :B", stride, stride);
+        return shape_differs(a, close, x, advice);
+    }
     const entry from = means ? pooled(a, x, stride) : *x;
     const int   left = means ? 1 : stride;
     a->shortcuts++;
@@ -254,11 +271,10 @@ static qg_status declare(author *a)
     int       depth = 0;
     qg_status s     = QG_OK;
     for (int i = 0; i < a->count && !s && !a->net->status;) {
-        const int taken = between(a, i);
-        if (taken) {
-            i += taken;
-            continue;
-        }
+        int taken;
+        s = between(a, i, &taken);
+        i += taken;
+        if (s || taken) continue;
         if (a->part[i].is == QG__OPEN) {
             if (qg_net_layers(a->net) == 0)
                 return qg__net_text_refuse(a->text, a->part[i].at, "a block cannot begin the net: its shortcut would be the image");
@@ -266,8 +282,7 @@ static qg_status declare(author *a)
         } else if (a->part[i].is == QG__CLOSE) {
             s = end_block(a, i, &x[--depth]);
         } else {
-            s = check_groups(a, i);
-            if (!s) layer(a, i);
+            s = layer(a, i);
         }
         i++;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/io/number.h"
+#include "core/io/utf8.h"
 #include "layers/models/text.h"
 
 enum { MOST_NESTED = 16, MOST_NUMBER = 1 << 20, SHOWN = 120 };
@@ -199,9 +200,11 @@ static qg_status arguments(parser *p, const char *name, const qg_key *keys, doub
 /* MP3s2p1; windows are side by side unless there is a stride. */
 static qg_status window(parser *p, qg__part *part)
 {
+    const char *at = p->at;
     if (positive(p, "the size of the window", &part->size)) return QG_EARG;
-    part->stride = part->size;
-    return modifiers(p, part, "sp");
+    part->stride = part->size_w = part->size;
+    if (modifiers(p, part, "sp")) return QG_EARG;
+    return part->pad < part->size ? QG_OK : refuse(p, at, "the padding of a window must be less than its size");
 }
 
 /* 0.5 or 1e-3: the length of a number without a sign. */
@@ -233,7 +236,7 @@ static const struct word {
 
 static qg_status word(parser *p, qg__part *part)
 {
-    char        why[160];
+    char        why[160], shown[QG_SHOWN_BYTES];
     const char *at = p->at;
     size_t      n  = 0;
     while (is_letter(at[n])) n++;
@@ -253,8 +256,8 @@ static qg_status word(parser *p, qg__part *part)
         default:            return QG_OK;
         }
     }
-    if (n == 0) n = *at != '\0';
     if (!*at) return refuse(p, at, "a layer is missing");
+    if (n == 0) n = qg_utf8_show(at, strlen(at), shown);
     snprintf(why, sizeof why, "'%.*s' is no layer; available: 32C5, DW3, 512FC, 10, BN, R, PR, RPR, HT, SG, TH, MP2, AP2, GAP, D0.5, AF(..)",
              n < 32 ? (int)n : 32, at);
     return refuse(p, at, why);
