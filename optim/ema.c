@@ -47,10 +47,15 @@ static double decay_at(const qg_ema *e, int64_t n)
     return e->spec.no_warmup || decay < warm ? decay : warm;
 }
 
-qg_status qg_ema_update(qg_ema *e)
+static qg_status check(const qg_ema *e)
 {
     if (!e) return qg_fail_null(QG_ESTATE, "ema");
-    if (e->swapped) return qg_fail(QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap before an update");
+    return e->swapped ? qg_fail(QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap first") : QG_OK;
+}
+
+qg_status qg_ema_update(qg_ema *e)
+{
+    if (check(e)) return QG_ESTATE;
     if (e->steps < 0 || e->steps == INT64_MAX)
         return qg_fail(QG_ESTATE, "ema: the count of updates is %lld", (long long)e->steps);
     const float gain = (float)(1.0 - decay_at(e, ++e->steps));
@@ -62,6 +67,14 @@ qg_status qg_ema_update(qg_ema *e)
         average.value    = e->average + p->offset;
         qg_param_project(&average);
     }
+    return QG_OK;
+}
+
+qg_status qg_ema_restart(qg_ema *e)
+{
+    if (check(e)) return QG_ESTATE;
+    memcpy(e->average, e->params->value, e->params->length * sizeof *e->average);
+    e->steps = 0;
     return QG_OK;
 }
 

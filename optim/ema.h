@@ -40,6 +40,12 @@ qg_ema   *qg_ema_new(qg_params *p, qg_ema_spec spec);
  * Fails: QG_ESTATE (e is NULL, the averages are swapped in, or a loaded count is out of range). */
 QG_MUST_CHECK qg_status qg_ema_update(qg_ema *e);
 
+/* Forgets what it has averaged: the averages are the weights of this moment, and the count of updates is 0.  For a step in
+ * which the net becomes another one, as when its quantizers start; otherwise averages of learned scales would keep
+ * values that never fitted.
+ * Fails: QG_ESTATE (e is NULL, or the averages are swapped in). */
+QG_MUST_CHECK qg_status qg_ema_restart(qg_ema *e);
+
 /* Exchanges weights and averages; a second call undoes it.  Do not train, or save a checkpoint to resume from, in
  * between.  Fails: QG_ESTATE (e is NULL). */
 QG_MUST_CHECK qg_status qg_ema_swap(qg_ema *e);

@@ -29,6 +29,7 @@ typedef struct fit {
     double             epoch_began; /* in this process, less what earlier processes spent on it */
     double             stepping;    /* seconds in the steps of this epoch, in this process */
     uint64_t           stepped;     /* images of these steps */
+    uint64_t           whole;       /* the first epoch that ends with every quantizer started; 0: all do */
 } fit;
 
 static uint64_t batches(const fit *f) { return (uint64_t)qg_loader_batches(f->spec->train); }
@@ -45,7 +46,20 @@ static bool is_finished(const fit *f)
 {
     const qg__run_record *at = &f->run.record;
     if (at->epoch == (uint64_t)f->spec->epochs) return true;
-    return f->spec->patience && at->epoch - at->best_epoch >= (uint64_t)f->spec->patience;
+    return f->spec->patience && at->epoch >= f->whole && at->epoch - at->best_epoch >= (uint64_t)f->spec->patience;
+}
+
+/* The last step up to this one in which a delayed quantizer of a weight or an input starts; 0: none does. */
+static uint64_t last_start(qg_net *net, uint64_t step)
+{
+    uint64_t last = 0;
+    for (int i = 0; i < qg_net_layers(net); i++)
+        for (int r = 0; r < QG_ROLES; r++) {
+            const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
+            if (!slot || !slot->q.scheme || qg_roles[r] == QG_GRADIENT) continue;
+            if (slot->q.after > last && slot->q.after <= step) last = slot->q.after;
+        }
+    return last;
 }
 
 /* --- what the program is told ------------------------------------------------------------- */
@@ -145,10 +159,14 @@ static double rate_at(const fit *f, uint64_t step)
     return qg_schedule_lr(&f->spec->schedule, f->spec->lr, (double)step / steps);
 }
 
-/* A weight that was a float until this step has moved away from the one that its scales fitted. */
+/* A weight that was a float until this step has moved away from the one that its scales fitted, and averages of these
+ * scales would not fit for long after it. */
 static qg_status start_delayed(fit *f, uint64_t step)
 {
-    return step ? qg__start_quantizers(f->run.net, step) : QG_OK;
+    qg__run *r = &f->run;
+    if (step == 0 || last_start(r->net, step) != step) return QG_OK;
+    const qg_status status = qg__start_quantizers(r->net, step);
+    return status || !r->ema ? status : qg_ema_restart(r->ema);
 }
 
 static qg_status step(fit *f, const qg_batch *b)
@@ -228,7 +246,8 @@ static qg_status end_epoch(fit *f)
 {
     qg__run_record *at     = &f->run.record;
     const double    lr     = rate_at(f, at->epoch * batches(f) + at->batch - 1);
-    const bool      better = at->best_epoch == 0 || at->test_accuracy > at->best_accuracy;
+    const bool      first  = at->best_epoch < f->whole && at->epoch + 1 >= f->whole;     /* of the quantized net */
+    const bool      better = first || at->best_epoch == 0 || at->test_accuracy > at->best_accuracy;
     at->train_loss         = at->loss / (double)at->images;
     at->train_accuracy     = (double)at->correct / (double)at->images;
     at->loss               = 0;
@@ -372,6 +391,8 @@ static qg_status open_run(fit *f, qg_net *net)
     const qg_fit_spec *s      = f->spec;
     bool               loads  = false;
     qg_status          status = qg__run_paths_of(s->dir, &f->run.paths);
+    const uint64_t     start  = last_start(net, UINT64_MAX);
+    f->whole                  = start / batches(f) + (start % batches(f) > 0);
     if (!status) status = check_images(s);
     if (!status) status = check_batches(f, net);
     if (!status) status = qg__run_compose(&f->run, net, s);

@@ -18,7 +18,8 @@
  *                        quantized weights, learned values
  *     result.json        the accuracy so far, and its cost
  *     last.safetensors   the checkpoint, saved after each epoch, every ten seconds, and when training stops
- *     best.safetensors   the weights of the epoch with the highest test accuracy, which qg_net_load reads
+ *     best.safetensors   the weights of the epoch with the highest test accuracy, which qg_net_load reads; once every
+ *                        delayed quantizer has started, of the epochs that end after that
  *
  * When the same program is started again, it continues from the checkpoint.  A run that was killed at any moment, or
  * stopped, ends with the same bytes as a run that was not, except for the times in metrics.csv and result.json.
@@ -57,7 +58,8 @@ typedef struct qg_fit_result {
     /* Values of all processes that worked on the run: one value, or "first, second" if they differ. */
     char     commit[QG_FIT_TEXT], cpu_path[QG_FIT_TEXT], blas_core[QG_FIT_TEXT];
     char     digest[QG_FIT_TEXT];           /* of the current weights (qg_params_digest), in hexadecimal */
-    double   test_accuracy, best_test_accuracy; /* NaN: no epoch is finished; so are the next two */
+    double   test_accuracy, best_test_accuracy; /* NaN: no epoch is finished; so are the next two.  The best is
+                                                   that of best.safetensors */
     double   test_accuracy_stderr;          /* binomial */
     double   train_loss;
     double   images_per_second;             /* of all epochs; while none is finished, of this process */
@@ -102,11 +104,13 @@ typedef struct qg_fit_spec {
     uint64_t     seed;              /* of dropout and other noise */
     double       lr;                /* at the start of the schedule; 0: that of the optimizer */
     qg_schedule  schedule;          /* over all epochs */
-    int          patience;          /* end after so many epochs without a higher test accuracy; 0: never */
+    int          patience;          /* end after so many epochs without a higher test accuracy, but not before
+                                       every delayed quantizer has started; 0: never */
     float        label_smoothing;   /* of the cross entropy in training steps, 0 <= s < 1; tests use the labels */
     float        clip_norm;         /* of all gradients, for qg_optim_set_clip_norm; 0: as the optimizer has it */
     float        ema_decay;         /* train as usual, but test averages of the weights and save them as the best
-                                       (optim/ema.h); less than 1; 0: off */
+                                       (optim/ema.h), which begin anew where delayed quantizers start; less than
+                                       1; 0: off */
     double       budget;            /* seconds after which it saves and stops; 0: none, less than 0: at once */
     const volatile sig_atomic_t *stop;  /* it saves and stops when *stop is not 0; NULL: never */
     qg_fit_events events;

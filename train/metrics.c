@@ -62,7 +62,8 @@ static void count(qg__metrics *m, qg_epoch row)
         m->rates++;
     }
     m->last = row;
-    if (m->epochs == 1 || row.test_accuracy > m->best.test_accuracy) m->best = row;
+    const bool first = m->epochs == 1 || (m->best.epoch < m->best_from && row.epoch >= m->best_from);
+    if (first || row.test_accuracy > m->best.test_accuracy) m->best = row;
 }
 
 qg_status qg__metrics_begin(qg__metrics *m, const qg__code_stats *c, const qg__learned_list *l)
@@ -133,9 +134,9 @@ static int columns(const char *line)
     return n;
 }
 
-qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs)
+qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs, uint64_t best_from)
 {
-    *m = (qg__metrics){ 0 };
+    *m = (qg__metrics){ .best_from = (double)best_from };
     size_t          n;
     const qg_status status = qg__text_read(dir, path, MAX_METRICS_BYTES, &m->text, &n);
     if (status) return status;

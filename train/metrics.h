@@ -13,8 +13,9 @@ typedef struct qg__metrics {
     double      seconds;                    /* the column's sum */
     double      slowness;                   /* sum of 1 / images_per_second over the rows that */
     int         rates;                      /* have it, and how many these are */
-    qg_epoch last;
-    qg_epoch best;                       /* the first epoch with the highest test_accuracy */
+    double      best_from;                     /* the first epoch that counts, if there are any from it on */
+    qg_epoch    last;
+    qg_epoch    best;                       /* the first epoch with the highest test_accuracy, of those that count */
 } qg__metrics;
 
 /* Writes the header.  After the columns of every run come two per row of the code statistics, conv1.zeros and
@@ -24,9 +25,10 @@ typedef struct qg__metrics {
 QG_MUST_CHECK qg_status qg__metrics_begin(qg__metrics *m, const qg__code_stats *c, const qg__learned_list *l);
 QG_MUST_CHECK qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c, const qg__learned_list *l);
 
-/* Reads the first `epochs` rows of a file; -1: all rows.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT if the rows are
+/* Reads the first `epochs` rows of a file; -1: all rows.  Epochs before best_from count as the best only if there is no
+ * later one.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT if the rows are
  * not one per epoch or too few. */
-QG_MUST_CHECK qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs);
+QG_MUST_CHECK qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs, uint64_t best_from);
 
 /* Whether a file has any row; false if it does not exist.  Fails with QG_EIO, QG_EMEM. */
 QG_MUST_CHECK qg_status qg__metrics_has_rows(int dir, const char *path, bool *rows);

@@ -404,7 +404,7 @@ qg_status qg__run_load(qg__run *r)
     qg__code_stats_loaded(&r->code_stats);
     qg__metrics_end(&r->metrics);
     const char *path = r->paths.file[QG__RUN_METRICS];
-    status           = qg__metrics_read(&r->metrics, r->lock, path, (int)r->record.epoch);
+    status           = qg__metrics_read(&r->metrics, r->lock, path, (int)r->record.epoch, 0);
     return status ? status : check_metrics(r, path);
 }
 

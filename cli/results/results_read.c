@@ -67,6 +67,13 @@ static qg_status finished(const logged_run *r, const char *dir)
                    r->metrics.epochs, epochs);
 }
 
+/* While quantizers wait, epochs do not count as the best.  The logs do not say when an epoch ended, so it may be the one of
+ * result.json if none after it is better. */
+static uint64_t best_from(const logged_run *r)
+{
+    return r->config.recipe.quantize_after || r->config.recipe.quantize_weights_after ? r->result.best_epoch : 0;
+}
+
 static qg_status read_run(logged_run *r, const char *dir)
 {
     qg__run_paths p;
@@ -74,7 +81,7 @@ static qg_status read_run(logged_run *r, const char *dir)
     qg_status status = qg__run_paths_of(dir, &p);
     if (!status) status = config_read(&r->config, p.file[QG__RUN_CONFIG]);
     if (!status) status = qg__result_read(&r->result, QG_BY_PATH, p.file[QG__RUN_RESULT]);
-    if (!status) status = qg__metrics_read(&r->metrics, QG_BY_PATH, p.file[QG__RUN_METRICS], -1);
+    if (!status) status = qg__metrics_read(&r->metrics, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, best_from(r));
     const char *row = r->config.named;
     if (!status && !config_text(&r->config, "data"))
         status = qg_fail(QG_EFORMAT, "%s/config.toml: the data set is missing", dir);

@@ -75,7 +75,7 @@ static bool read_rival(const char *dir, const config *of, rival *out)
     config        c     = { 0 };
     qg__metrics   m     = { 0 };
     bool          found = !qg__run_paths_of(dir, &p) && !config_read(&c, p.file[QG__RUN_CONFIG]) && is_float(&c) &&
-                 trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[QG__RUN_METRICS], -1) && recipe_is_over(&c.recipe, m.epochs, (int)m.best.epoch);
+                 trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, 0) && recipe_is_over(&c.recipe, m.epochs, (int)m.best.epoch);
     if (found) {
         *out = (rival){ .accuracy = m.last.test_accuracy,
                         .seconds  = m.seconds,

@@ -518,9 +518,30 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
     assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
     assert_ok(qg__metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
     qg__metrics_end(&m);
-    assert_ok(qg__metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 1));
+    assert_ok(qg__metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 1, 0));
     assert_true(m.last.train_loss == 1.25 && m.last.seconds == 2.5);
     qg__metrics_end(&m);
+}
+
+/* Epochs of a net whose quantizers have not started count only until there are others. */
+static void the_best_epoch_is_one_that_counts(void **state)
+{
+    static const struct { int rows; uint64_t from; double best; } cases[] = {
+        { 4, 0, 2 }, { 4, 1, 2 }, { 4, 2, 2 }, { 4, 3, 4 }, { 4, 4, 4 }, { 4, 5, 2 }, { 3, 3, 3 }, { 2, 3, 2 }, { 1, 3, 1 },
+    };
+    static const double accuracy[] = { 0.8, 0.9, 0.5, 0.6 };
+    qg__metrics m;
+    assert_ok(qg__metrics_begin(&m, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
+    for (int i = 0; i < 4; i++)
+        assert_ok(qg__metrics_add(&m, (qg_epoch){ .epoch = i + 1, .test_accuracy = accuracy[i] }, &(qg__code_stats){ 0 },
+                                  &(qg__learned_list){ 0 }));
+    assert_ok(qg__metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
+    qg__metrics_end(&m);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_ok(qg__metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), cases[i].rows, cases[i].from));
+        if (m.best.epoch != cases[i].best) fail_msg("case %zu: epoch %g", i, m.best.epoch);
+        qg__metrics_end(&m);
+    }
 }
 
 static int leave(void **state)
@@ -647,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_a_resolved_configuration_resolves_to_itself),
         cmocka_unit_test(test_a_model_names_its_files),
         cmocka_unit_test(test_only_the_identity_of_a_stored_run_is_fixed),
+        cmocka_unit_test_setup_teardown(the_best_epoch_is_one_that_counts, room_enter, leave),
         cmocka_unit_test(schemes_are_called_as_on_the_command_line),
         cmocka_unit_test(test_a_printed_text_is_whole),
         cmocka_unit_test(test_lack_of_memory_is_not_a_usage_error),

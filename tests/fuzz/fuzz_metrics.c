@@ -9,7 +9,7 @@
 
 static void read_at(const char *path, int epochs, qg__metrics *m)
 {
-    if (!fuzz_ok(qg__metrics_read(m, QG_BY_PATH, path, epochs))) return;
+    if (!fuzz_ok(qg__metrics_read(m, QG_BY_PATH, path, epochs, 0))) return;
     MUST(epochs < 0 || m->epochs == epochs);
     MUST(strlen(m->text) == m->length && m->text[m->length - 1] == '\n');
     MUST(qg__metrics_rate(m) >= 0);

@@ -58,6 +58,28 @@ static void move(qg_params *p, int s)
             fill_uniform(p->item[i]->value, qg_count(p->item[i]->shape), -0.6f, 0.6f, (uint64_t)(10 * s + i));
 }
 
+/* After a restart it cannot be told from a new one. */
+static void a_restart_forgets_everything(void **state)
+{
+    qg_params p, q;
+    small_declare(&p), small_declare(&q);
+    qg_ema *a = ema_of(&p, (qg_ema_spec){ 0 });
+    for (int s = 0; s < 3; s++) move(&p, s), assert_ok(qg_ema_update(a));
+    move(&p, 3), move(&q, 3);
+    assert_ok(qg_ema_restart(a));
+    qg_ema *b = ema_of(&q, (qg_ema_spec){ 0 });
+    for (int s = 4; s < 6; s++) {
+        move(&p, s), assert_ok(qg_ema_update(a));
+        move(&q, s), assert_ok(qg_ema_update(b));
+    }
+    assert_ok(qg_ema_swap(a)), assert_ok(qg_ema_swap(b));
+    assert_memory_equal(p.value, q.value, p.length * sizeof(float));
+    assert_failed(qg_ema_restart(a), QG_ESTATE, "ema: the averages are swapped in");
+    assert_failed(qg_ema_restart(NULL), QG_ESTATE, "ema: it is NULL");
+    qg_ema_free(a), qg_ema_free(b);
+    qg_params_release(&p), qg_params_release(&q);
+}
+
 static void threads_change_no_bit(void **state)
 {
     uint64_t first = 0;
@@ -183,7 +205,7 @@ static void mistakes_are_told(void **state)
     assert_none(qg_ema_new(&bare, (qg_ema_spec){ 0 }), "ema: the parameters are not allocated");
     qg_ema *e = ema_of(&p, (qg_ema_spec){ 0 });
     assert_ok(qg_ema_swap(e));
-    assert_failed(qg_ema_update(e), QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap before an update");
+    assert_failed(qg_ema_update(e), QG_ESTATE, "ema: the averages are swapped in; call qg_ema_swap first");
     assert_ok(qg_ema_swap(e));
     assert_ok(qg_ema_update(e));
     qg_ema_free(e);
@@ -201,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(averages_by_formula),
+        cmocka_unit_test(a_restart_forgets_everything),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(averages_are_legal_values),
         cmocka_unit_test(projections_hold_for_averages),

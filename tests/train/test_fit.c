@@ -26,11 +26,15 @@ typedef struct subject {
     char         dir[ROOM_BYTES];
 } subject;
 
-/* A residual block with ternary weights and learned steps of its inputs, and dropout. */
-static qg_net *small_net(uint64_t seed, int bits)
+/* A residual block with ternary weights and learned steps of its inputs, and dropout.  late: learned steps of the weights,
+ * too, and quantizers that start within the second and the third epoch. */
+static qg_net *small_net(uint64_t seed, int bits, bool late)
 {
-    const qg_quant weight = qg_twn((qg_twn_spec){ 0 }), input = qg_lsq((qg_lsq_spec){ .bits = bits });
-    qg_net   *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = seed });
+    const qg_quant input  = qg_lsq((qg_lsq_spec){ .bits = bits });
+    const qg_quant weight = late ? qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }) : qg_twn((qg_twn_spec){ 0 });
+    qg_net   *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = seed,
+                                              .quantize_weights_after = late ? STEPS + 5 : 0,
+                                              .quantize_inputs_after  = late ? 2 * STEPS + 3 : 0 });
     qg_layer *x   = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .pad = 1 });
     qg_net_batchnorm(net);
     qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .pad = 1, .weight = weight, .input = input });
@@ -50,9 +54,9 @@ static qg_loader *bands(int n, uint64_t key, qg_loader_spec spec)
     return qg_arrays(shape, image, label, CLASSES, spec);
 }
 
-static subject open_with(const char *name, int bits, uint64_t images)
+static subject open_with(const char *name, int bits, uint64_t images, bool late)
 {
-    subject s = { .net = small_net(1, bits) };
+    subject s = { .net = small_net(1, bits, late) };
     snprintf(s.dir, sizeof s.dir, "%s", in_room(name));
     s.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
     s.train = bands(TRAIN, images, (qg_loader_spec){ .batch = BATCH, .seed = 3, .augment = { .pad = 1 } });
@@ -68,7 +72,7 @@ static subject open_with(const char *name, int bits, uint64_t images)
     return s;
 }
 
-static subject open_subject(const char *name) { return open_with(name, 3, 1); }
+static subject open_subject(const char *name) { return open_with(name, 3, 1, false); }
 
 static void close_subject(subject *s)
 {
@@ -122,10 +126,11 @@ static void assert_same_run(const char *a, const char *b)
 /* Everything that a checkpoint may have to hold. */
 static subject open_rich(const char *name)
 {
-    subject s              = open_subject(name);
+    subject s              = open_with(name, 3, 1, true);
     s.spec.label_smoothing = 0.1f;
     s.spec.clip_norm       = 1;
     s.spec.ema_decay       = 0.9f;
+    s.spec.patience        = 1;         /* the third epoch is the first that counts */
     return s;
 }
 
@@ -242,9 +247,9 @@ static void another_configuration_is_refused(void **state)
     refused(&s, "'seed = 6'");
     s = open_subject("own"), s.spec.ema_decay = 0.5f;
     refused(&s, "but this one has 'ema = 0.5'");
-    s = open_with("own", 4, 1);
+    s = open_with("own", 4, 1, false);
     refused(&s, "net-digest");
-    s = open_with("own", 3, 7);
+    s = open_with("own", 3, 7, false);
     refused(&s, "data-digest");
     s = open_subject("own");
     assert_true(trained(&s).complete);          /* none of them has changed anything */
@@ -298,7 +303,7 @@ static void an_existing_run_is_kept(void **state)
 static void bad_specs_are_refused(void **state)
 {
     subject s = open_subject("bad");
-    qg_net *unbuilt = small_net(1, 2);
+    qg_net *unbuilt = small_net(1, 2, false);
     assert_failed(qg_fit(s.net, s.spec, NULL), QG_EARG, "dir is NULL");
     s.spec.dir = s.dir;
     assert_failed(qg_fit(NULL, s.spec, NULL), QG_EARG, "net");
@@ -451,6 +456,90 @@ static void patience_ends_a_run(void **state)
     assert_true(trained(&s).epochs == r.epochs);
 }
 
+/* Its first range is far too narrow, so the net is at its best before it starts. */
+static subject open_staged(const char *name, uint64_t after)
+{
+    subject s = open_subject(name);
+    qg_optim_free(s.optim), qg_net_free(s.net);
+    s.net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1, .quantize_weights_after = after });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .weight = qg_fake_quant((qg_fake_quant_spec){
+                                         .range = QG_RANGE_FIXED, .min = -1e-6f, .max = 1e-6f }) });
+    s.optim = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    return s;
+}
+
+typedef struct curve {
+    int    epochs;
+    double accuracy[64];
+} curve;
+
+static void draw(void *user, const qg_epoch *e, const qg_fit_result *r)
+{
+    curve *c                 = user;
+    c->accuracy[c->epochs++] = e->test_accuracy;
+    assert_true((uint64_t)c->epochs == r->epochs);
+}
+
+/* The float net of the first epochs is another net: neither is it the best, nor does patience compare with it. */
+static void the_best_is_an_epoch_of_the_quantized_net(void **state)
+{
+    curve   c       = { .epochs = 0 };
+    subject s       = open_staged("staged", 3 * STEPS + 1);
+    s.spec.epochs   = 50;
+    s.spec.patience = 2;
+    s.spec.events   = (qg_fit_events){ .user = &c, .epoch = draw };
+    const qg_fit_result r = trained(&s);
+    int best = 3;                               /* the fourth epoch is the first that ends with a quantized net */
+    for (int i = 4; i < c.epochs; i++)
+        if (c.accuracy[i] > c.accuracy[best]) best = i;
+    assert_true(r.complete && r.epochs == r.best_epoch + 2 && r.best_epoch == (uint64_t)best + 1);
+    assert_true(r.best_test_accuracy == c.accuracy[best] && c.accuracy[2] > c.accuracy[best]);
+    /* Quantizers that never start leave every epoch as it is, and patience waits for them. */
+    s               = open_staged("unstaged", 1000 * STEPS);
+    s.spec.epochs   = 6;
+    s.spec.patience = 1;
+    c.epochs        = 0;
+    s.spec.events   = (qg_fit_events){ .user = &c, .epoch = draw };
+    const qg_fit_result never = trained(&s);
+    assert_true(never.epochs == 6 && never.best_epoch < 6);
+}
+
+/* The average of a learned step, and how many values it is of. */
+static void read_average(const char *dir, float *step, int64_t *updates)
+{
+    char        path[ROOM_BYTES];
+    snprintf(path, sizeof path, "%s/last.safetensors", in_room(dir));
+    qg_archive *a = qg_archive_open(path);
+    if (!a) fail_msg("%s", qg_errmsg());
+    const qg_named_array *average = qg_archive_find(a, "ema.fc1.weight.step"), *n = qg_archive_find(a, "ema.steps");
+    assert_true(average && n);
+    *step    = *(const float *)average->array.data;
+    *updates = *(const int64_t *)n->array.data;
+    qg_archive_free(a);
+}
+
+/* An average that remembered the step before the start would be off by a tenth for hundreds of steps. */
+static void averages_begin_anew_where_quantizers_start(void **state)
+{
+    subject s = open_subject("anew");
+    float   average;
+    int64_t updates;
+    qg_optim_free(s.optim), qg_net_free(s.net);
+    s.net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1,
+                                      .quantize_weights_after = EPOCHS * STEPS - 10 });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES, .weight = qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }) });
+    s.optim = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    const qg_param *step   = qg_params_find(qg_net_params(s.net), "fc1.weight.step");
+    const double    first  = (double)step->value[0];
+    s.spec.ema_decay = 0.999f;
+    assert_ok(fit(&s, NULL));
+    read_average("anew", &average, &updates);
+    assert_int_equal(updates, 10);
+    const double end = (double)step->value[0];
+    assert_true(fabs(end - first) > 0.05 * first && fabs((double)average - end) < 0.05 * fabs(end - first));
+    close_subject(&s);
+}
+
 /* The accuracy on the test images of the weights in a file of qg_net_save. */
 static double accuracy_of(const char *path)
 {
@@ -552,6 +641,8 @@ int main(void)
         cmocka_unit_test(a_net_may_have_two_heads),
         cmocka_unit_test(late_quantizers_start_from_the_weights_of_their_step),
         cmocka_unit_test(patience_ends_a_run),
+        cmocka_unit_test(the_best_is_an_epoch_of_the_quantized_net),
+        cmocka_unit_test(averages_begin_anew_where_quantizers_start),
         cmocka_unit_test(averages_are_what_is_tested_and_saved),
         cmocka_unit_test(smoothing_and_clipping_change_the_weights),
         cmocka_unit_test(the_example_survives_kills_and_signals),
