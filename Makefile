@@ -123,6 +123,7 @@ HEAP := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign strdup,-W
 LDFLAGS_test_heap := $(HEAP)
 LDFLAGS_test_exhausted := $(HEAP)
 LDFLAGS_test_config := $(HEAP)
+LDFLAGS_test_fit_heap := $(HEAP) -Wl,--wrap=clock_gettime
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
 $(BUILD)/tests/core/test_depthwise_kernel: $(BUILD)/core/kernels/depthwise_kernel.sixteen.o

@@ -141,7 +141,8 @@ typedef struct qg_fit_spec {
  * are loaded, and the layers and quantizers of the net.  What it does not know should stand in config: the
  * optimizer with its constants, the loss, what a layer of your own does.
  *
- * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls.
+ * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls,
+ *          unless quantizers start in it.
  * Fails    QG_EARG: the spec, an illegal configuration of net and images, or the files belong to a run with another
  *          configuration.  QG_ESTATE: another process trains in the directory, it contains a run that the mode excludes or
  *          that has lost its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of
