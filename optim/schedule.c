@@ -33,6 +33,7 @@ static const qg_key exponential_keys[] = {
     WARMUP, { .name = NULL }
 };
 
+/* Also those of linear. */
 static const qg_key cosine_keys[] = {
     FACTOR(.about = "last rate, as a multiple of the first"), WARMUP, { .name = NULL }
 };
@@ -42,6 +43,7 @@ const qg_variant qg_schedules[] = {
     [QG_STEP]        = { "step", "down in steps; needs either at or every", step_keys },
     [QG_EXPONENTIAL] = { "exponential", "down by the same factor in equal times", exponential_keys },
     [QG_COSINE]      = { "cosine", "down along half a cosine", cosine_keys },
+    [QG_LINEAR]      = { "linear", "down along a straight line", cosine_keys },
     { .name = NULL }
 };
 
@@ -70,6 +72,7 @@ static double annealed(const qg_schedule *s, double progress)
     case QG_STEP: return steps_down(s, progress);
     case QG_EXPONENTIAL: return pow(factor, progress);
     case QG_COSINE: return factor + (1 - factor) * 0.5 * (1 + cos(PI * progress));
+    case QG_LINEAR: return factor + (1 - factor) * (1 - progress);
     }
     return 1;
 }

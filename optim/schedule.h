@@ -12,17 +12,18 @@ typedef enum qg_schedule_kind {
     QG_CONSTANT,            /* lr */
     QG_STEP,                /* lr * factor^(milestones passed) */
     QG_EXPONENTIAL,         /* lr * factor^progress: from lr to lr * factor */
-    QG_COSINE               /* from lr to lr * factor along half a cosine */
+    QG_COSINE,              /* from lr to lr * factor along half a cosine */
+    QG_LINEAR               /* from lr to lr * factor along a straight line */
 } qg_schedule_kind;
 
 /* The kinds by their names in a text, with their keys. */
 extern const qg_variant qg_schedules[];
 
-enum { QG_MILESTONES = QG_MAX_LIST };
+enum { QG_MILESTONES = 8 };
 
 typedef struct qg_schedule {
     qg_schedule_kind kind;
-    float            factor;                   /* of the kind; 0: 0.1 if QG_STEP, 0 if QG_COSINE */
+    float            factor;                   /* of the kind; 0: 0.1 if QG_STEP */
     float            milestone[QG_MILESTONES]; /* QG_STEP: increasing fractions in (0, 1) */
     int              n_milestones;             /* at most QG_MILESTONES; others are ignored */
     float            every;                    /* QG_STEP: a further milestone at each multiple of
@@ -40,11 +41,11 @@ typedef struct qg_schedule {
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
 /* "constant", "step:at=0.5+0.8,factor=0.1", "step:every=0.25,factor=0.5",
- * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05": a kind, then keys in any
- * order.  step needs either at= or every=, exponential needs factor=.
+ * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05", "linear": a kind, then keys
+ * in any order.  step needs either at= or every=, exponential needs factor=.
  *
  * Range    at 1 to QG_MILESTONES increasing fractions in (0, 1); every in [0.0001, 1); warmup 0..1; factor more than 0,
- *          for cosine also 0, and possibly more than 1.  Numbers are decimal, without blanks.
+ *          for cosine and linear also 0, and possibly more than 1.  Numbers are decimal, without blanks.
  * Fails    QG_EARG, naming the unknown key and the available ones, or the value and its legal
  *          range; *out is then untouched.
  */

@@ -53,14 +53,14 @@ const qg_model qg_model_birealnet18 = {
     .about = "ResNet-18 with one real-valued shortcut per convolution, binary by default (Bi-Real Net, arXiv:1808.00278)",
 
     /* The training that the authors released for ImageNet (pytorch_implementation/BiReal18_34), with their piecewise
-     * polynomial surrogate.  Differs: their rate falls linearly to 0, and their labels are smoothed by 0.1.  The weights
-     * of the first layer, the last one and the shortcuts are real. */
+     * polynomial surrogate.  The weights of the first layer, the last one and the shortcuts are real. */
     .recipe = "epochs = 256\n"
               "batch = 512\n"
               "optimizer = \"adam\"\n"
               "lr = 0.001\n"
-              "schedule = \"cosine\"\n"
+              "schedule = \"linear\"\n"
               "loss = \"cross-entropy\"\n"
+              "label-smoothing = 0.1\n"
               "weight = \"magnitude-aware\"\n"
               "input = \"sign:surrogate=approx-sign\"\n"
               "first-last = \"float\"\n"

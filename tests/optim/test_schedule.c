@@ -41,6 +41,12 @@ static const struct { const char *text; double progress, lr, tolerance; } rates[
     { "cosine", 1, 0, 0 },
     { "cosine:factor=0.5", 0.5, 0.15, 3e-7 },
     { "cosine:factor=0.5", 1, 0.1, 0 },
+    { "linear", 0, 0.2, 0 },
+    { "linear", 0.25, 0.15, 3e-16 },                    /* 0.2 * 0.75 rounds otherwise than 0.15 */
+    { "linear", 1, 0, 0 },
+    { "linear:factor=0.5", 0.5, 0.15, 3e-16 },
+    { "linear:factor=0.5", 1, 0.1, 0 },
+    { "linear:warmup=0.5", 0.25, 0.075, 3e-16 },        /* half way up, a quarter down */
     { "constant:warmup=0.1", 0, 0, 0 },
     { "constant:warmup=0.1", 0.025, 0.05, 3e-7 },
     { "constant:warmup=0.1", 0.1, 0.2, 0 },
@@ -98,6 +104,8 @@ static const struct { const char *text; qg_schedule means; const char *printed; 
     { "cosine:warmup=0.05", { QG_COSINE, .warmup = 0.05f }, NULL },
     { "cosine:warmup=0.05,factor=0.01", { QG_COSINE, .factor = 0.01f, .warmup = 0.05f },
       "cosine:factor=0.01,warmup=0.05" },
+    { "linear", { .kind = QG_LINEAR }, NULL },
+    { "linear:factor=0.25,warmup=0.1", { QG_LINEAR, .factor = 0.25f, .warmup = 0.1f }, NULL },
 };
 
 static void assert_same(const char *text, const qg_schedule *a, const qg_schedule *b)
@@ -157,14 +165,15 @@ static void schedules_by_hand_are_bounded(void **state)
 #define KEYS  "; available: factor, warmup"
 
 static const struct { const char *text, *message; } refusals[] = {
-    { "", KINDS "'; available: constant, step, exponential, cosine" },
-    { "cosin", KINDS "cosin'; available: constant, step, exponential, cosine" },
+    { "", KINDS "'; available: constant, step, exponential, cosine, linear" },
+    { "cosin", KINDS "cosin'; available: constant, step, exponential, cosine, linear" },
     { "cosines:factor=1", KINDS "cosines'" },
     { "Step:at=0.5", KINDS "Step'" },
     { "cosine:facto=0.1", "cosine: unknown option 'facto'" KEYS },
     { "cosine:", "cosine: unknown option ''" KEYS },
     { "cosine:factor=0.1,", "cosine: unknown option ''" KEYS },
     { "cosine:at=0.5", "cosine: unknown option 'at'" KEYS },
+    { "linear:at=0.5", "linear: unknown option 'at'" KEYS },
     { "constant:factor=0.5", "constant: unknown option 'factor'; available: warmup" },
     { "step:at=0.5,warm=0.1", "step: unknown option 'warm'; available: at, every, factor, warmup" },
     { "step:factor=0.1", "step: needs at= or every=" },
