@@ -2,6 +2,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "core/io/hash.h"
 
 bool qg__dataset_classes(int classes)
 {
@@ -38,6 +41,68 @@ void qg__dataset_free(qg__dataset *set)
     free(set->class_names);
     set->images = set->labels = NULL;
     set->class_names = NULL;
+}
+
+/* --- chosen classes ----------------------------------------------------------------------- */
+
+enum { MOST_CLASSES = 256, NOT_CHOSEN = -1 };
+
+/* now[k]: the new number of class k. */
+static qg_status renumber(const qg__dataset *set, const uint8_t *classes, int n, int now[MOST_CLASSES])
+{
+    if (!classes) return qg_fail(QG_EARG, "n_classes is %d, but classes is NULL", n);
+    if (n < 1) return qg_fail(QG_EARG, "n_classes is %d, but must be at least 1", n);
+    for (int k = 0; k < MOST_CLASSES; k++) now[k] = NOT_CHOSEN;
+    for (int i = 0; i < n; i++) {
+        const int k = classes[i];
+        if (k >= set->classes)
+            return qg_fail(QG_EARG, "class %d cannot be chosen, the classes are 0..%d", k, set->classes - 1);
+        if (now[k] != NOT_CHOSEN) return qg_fail(QG_EARG, "class %d is chosen twice", k);
+        now[k] = i;
+    }
+    return QG_OK;
+}
+
+static const char *name_of(const qg__dataset *set, int k, char number[8])
+{
+    const char *name = set->class_names;
+    for (int i = 0; name && i < k; i++) name += strlen(name) + 1;
+    snprintf(number, 8, "%d", k);
+    return name ? name : number;
+}
+
+static qg_status name_chosen(qg__dataset *set, const uint8_t *classes, int n)
+{
+    char   number[8];
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++) bytes += strlen(name_of(set, classes[i], number)) + 1;
+    char *names = malloc(bytes), *to = names;
+    if (!names) return qg_fail(QG_EMEM, "out of memory: the names of %d classes", n);
+    for (int i = 0; i < n; i++) to = stpcpy(to, name_of(set, classes[i], number)) + 1;
+    free(set->class_names);
+    set->class_names  = names;
+    set->class_digest = qg_hash(QG_HASH_BASIS, names, bytes);
+    return QG_OK;
+}
+
+qg_status qg__dataset_choose(qg__dataset *set, const uint8_t *classes, int n)
+{
+    int now[MOST_CLASSES], kept = 0;
+    if (renumber(set, classes, n, now)) return QG_EARG;
+    const size_t row = qg_row(set->shape);
+    for (int i = 0; i < set->shape.n; i++) {
+        const int label = now[set->labels[i]];
+        if (label == NOT_CHOSEN) continue;
+        memmove(set->images + (size_t)kept * row, set->images + (size_t)i * row, row);
+        set->labels[kept++] = (uint8_t)label;
+    }
+    if (!kept) return qg_fail(QG_EARG, "no image is of a chosen class");
+    uint8_t *fewer = realloc(set->images, (size_t)kept * row);
+    if (fewer) set->images = fewer;
+    const qg_status status = name_chosen(set, classes, n);
+    set->shape.n           = kept;
+    set->classes           = n;
+    return status;
 }
 
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES])

@@ -28,6 +28,10 @@ bool qg__dataset_classes(int classes);
 bool qg__dataset_allocate(qg__dataset *set);
 void qg__dataset_free(qg__dataset *set);
 
+/* Keeps only the images of these classes and renumbers them (qg_loader_spec.classes).  Fails with QG_EARG and QG_EMEM. */
+QG_MUST_CHECK
+qg_status qg__dataset_choose(qg__dataset *set, const uint8_t *classes, int n);
+
 /* How a loader was made, without .normalise_as. */
 qg_loader_spec qg__loader_spec(const qg_loader *l);
 

@@ -18,7 +18,7 @@ struct qg_loader {
     qg__dataset    set;
     qg_preprocess  preprocess;
     float         *whitened;     /* [n][h][w][c], instead of set.images; or NULL */
-    qg_loader_spec spec;         /* without preprocess, which is the caller's */
+    qg_loader_spec spec;         /* without preprocess and classes, which are the caller's */
     int            batches;      /* per epoch */
     uint64_t       epoch;
     int            at;           /* the next batch; batches at the end of the epoch */
@@ -215,6 +215,9 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
         qg_fail(QG_EARG, "batch is %d, but must be at least 1", spec.batch);
         goto failed;
     }
+    if ((spec.classes || spec.n_classes) && qg__dataset_choose(&set, spec.classes, spec.n_classes)) goto failed;
+    spec.classes   = NULL;
+    spec.n_classes = 0;
     l = malloc(sizeof *l);
     if (!l) {
         qg_fail(QG_EMEM, "out of memory: a loader of %zu bytes", sizeof *l);

@@ -50,11 +50,14 @@ typedef struct qg_loader_spec {
     qg_normalise     normalise;     /* with the statistics of this set, unless: */
     const qg_preprocess *preprocess;    /* of the training images or of a checkpoint, copied; or NULL */
     qg_augment       augment;       /* for training only */
+    const uint8_t   *classes;       /* keep only the images of these classes, which become classes 0, 1, .. in this
+                                       order; read during the call; NULL: all */
+    int              n_classes;     /* how many these are */
 } qg_loader_spec;
 
 /* A bad spec makes every function below that returns a loader fail, with NULL and QG_EARG (batch < 1, an
- * augmentation or range that is out of bounds), QG_ESHAPE (preprocess is for images of another size) or
- * QG_EMEM. */
+ * augmentation or range that is out of bounds, a class that the set does not have or that is given twice, classes
+ * without images), QG_ESHAPE (preprocess is for images of another size) or QG_EMEM. */
 
 /* Handwritten digits: [60000][28][28][1] and [10000][28][28][1], classes 0..9.
  *
@@ -164,7 +167,8 @@ int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one 
 uint64_t  qg_loader_digest(const qg_loader *l);
 
 /* The names of the classes in the order of their numbers, each ended by NUL, and a hash of them.  NULL and 0 if the
- * classes have no names: only those of folders have. */
+ * classes have no names: only those of folders have, and chosen ones (.classes), which are otherwise called by the
+ * numbers that they had, "7". */
 const char *qg_loader_class_names(const qg_loader *l);
 uint64_t  qg_loader_class_digest(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */

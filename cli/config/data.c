@@ -24,21 +24,28 @@ static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
     return qg_synthetic(MNIST_IMAGE, NOISE_TEST, NOISE_CLASSES, spec);
 }
 
+#define CLASSES(n)                                                                                     \
+    { { .name = "classes", .max = (n) - 1, .is = QG_KEY_WHOLE | QG_KEY_ANY_ORDER, .most = (n),              \
+        .about = "use only these classes, as in 0+1+7; they become classes 0, 1, .." },                     \
+      { .name = NULL } }
+
+static const qg_key ten_classes[] = CLASSES(10), hundred_classes[] = CLASSES(100);
+
 static const data_set sets[] = {
     { "mnist", "60,000 + 10,000 handwritten digits, 28x28", "datasets/mnist",
-      "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, NULL },
+      "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, .keys = ten_classes },
     { "fashion-mnist", "60,000 + 10,000 pictures of clothes, 28x28, in the files of mnist",
-      "datasets/fashion-mnist", NULL, { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, NULL },
+      "datasets/fashion-mnist", NULL, { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, .keys = ten_classes },
     { "cifar10", "50,000 + 10,000 photographs, 32x32x3, 10 classes", "datasets/cifar10",
-      "datasets/fetch.sh cifar10", { 1, 32, 32, 3 }, 10, qg_cifar10_train, qg_cifar10_test, NULL },
+      "datasets/fetch.sh cifar10", { 1, 32, 32, 3 }, 10, qg_cifar10_train, qg_cifar10_test, .keys = ten_classes },
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", "datasets/cifar100",
-      NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test, NULL },
+      NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test, .keys = hundred_classes },
     { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", NULL,
-      NULL, { 1, 32, 32, 3 }, 0, NULL, NULL, qg_image_keys },
+      NULL, { 1, 32, 32, 3 }, 0, NULL, NULL, .keys = qg_image_keys },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
-      NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test, NULL },
+      NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test, .keys = ten_classes },
     { "synthetic", "noise of the size of mnist, for measuring speed", NULL,
-      NULL, { 1, 28, 28, 1 }, 10, noise_train, noise_test, NULL },
+      NULL, { 1, 28, 28, 1 }, 10, noise_train, noise_test, .keys = ten_classes },
 };
 
 enum { SETS = sizeof sets / sizeof *sets };
@@ -50,9 +57,16 @@ const data_set *data_find(const char *name)
     return NULL;
 }
 
+static void choose(data_set *d, int n, const double *classes)
+{
+    for (int i = 0; i < n; i++) d->chosen[i] = (uint8_t)classes[i];
+    d->n_chosen = n;
+    if (n) d->classes = n;
+}
+
 qg_status data_parse(const char *text, data_set *d, char *canonical, size_t bytes)
 {
-    double       value[1 + 3];
+    double       value[QG_MAX_VALUES];
     char         name[64];
     const size_t n = strcspn(text, ":");
     snprintf(name, sizeof name, "%.*s", (int)n, text);
@@ -64,7 +78,8 @@ qg_status data_parse(const char *text, data_set *d, char *canonical, size_t byte
     }
     if (qg_keys_parse(name, text[n] ? text + n + 1 : NULL, found->keys, value)) return QG_EARG;
     *d = *found;
-    if (found->keys) d->image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
+    if (!d->train) d->image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
+    else choose(d, (int)value[0], value + 1);
     if (d->image.c != 1 && d->image.c != 3)
         return qg_fail(QG_EARG, "%s: images have 1 or 3 channels, not %d", name, d->image.c);
     qg_keys_print(name, found->keys, value, canonical, bytes);
@@ -93,6 +108,10 @@ qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_sp
 {
     if (!dir) dir = d->dir;
     if (!d->train) return open_folder(d, dir, test, spec);
+    if (d->n_chosen) {
+        spec.classes   = d->chosen;
+        spec.n_classes = d->n_chosen;
+    }
     qg_loader *l = (test ? d->test : d->train)(dir, spec);
     if (!l && d->how && access(dir, F_OK))
         qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);

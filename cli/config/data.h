@@ -17,12 +17,15 @@ typedef struct data_set {
     /* NULL: folders of images, dir/train and dir/test. */
     qg_loader *(*train)(const char *dir, qg_loader_spec spec);
     qg_loader *(*test)(const char *dir, qg_loader_spec spec);
-    const qg_key *keys;     /* NULL: none */
+    const qg_key *keys;
+    uint8_t     chosen[100];                /* classes of the set, in this order */
+    int         n_chosen;                   /* 0: all */
 } data_set;
 
 const data_set *data_find(const char *name);            /* NULL: no such data set */
 
-/* The data set that --data names, by name or as folder:HxWxC.  Fails with QG_EARG. */
+/* The data set that --data names: by name, with chosen classes as mnist:classes=0+1+7, or as folder:HxWxC.  Fails with
+ * QG_EARG. */
 QG_MUST_CHECK
 qg_status       data_parse(const char *text, data_set *d, char *canonical, size_t bytes);
 

@@ -64,20 +64,28 @@ static qg_status check_value(const qg_key *key, double value)
     return QG_OK;
 }
 
+static qg_status check_different(const qg_key *key, int count, const double *number)
+{
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            if (number[k] == number[i]) return qg_fail(QG_EARG, "%s has %.9g twice", key->name, number[i]);
+    return QG_OK;
+}
+
 static qg_status check_list(const qg_key *key, int count, const double *number)
 {
-    const bool size = key->is & QG_KEY_SIZE;
+    const bool size = key->is & QG_KEY_SIZE, any_order = key->is & QG_KEY_ANY_ORDER;
     if (size && count != key->most)
         return qg_fail(QG_EARG, "%s needs %d numbers separated by x, not %d", key->name, key->most, count);
     if (count > key->most)
         return qg_fail(QG_EARG, "%s has %d numbers, more than %d", key->name, count, key->most);
     for (int i = 0; i < count; i++) {
         if (check_value(key, number[i])) return QG_EARG;
-        if (i && !size && !(number[i] > number[i - 1]))
+        if (i && !size && !any_order && !(number[i] > number[i - 1]))
             return qg_fail(QG_EARG, "%s has %.9g after %.9g; its numbers must increase", key->name, number[i],
                            number[i - 1]);
     }
-    return QG_OK;
+    return any_order ? check_different(key, count, number) : QG_OK;
 }
 
 /* Whether the value lies in text, which is "word|word" or "2..8". */

@@ -20,7 +20,8 @@ enum {
     QG_KEY_REQUIRED = 8,    /* has no default */
     QG_KEY_ABOVE_MIN = 16,  /* min itself is not legal */
     QG_KEY_BELOW_MAX = 32,  /* max itself is not legal */
-    QG_KEY_SIZE = 64        /* `most` numbers, "32x32x3"; the only key of its table, written without its name */
+    QG_KEY_SIZE = 64,       /* `most` numbers, "32x32x3"; the only key of its table, written without its name */
+    QG_KEY_ANY_ORDER = 128  /* a list of different numbers, whose order is kept */
 };
 
 /* A number from min to max (or `also`), or one of the words in "exact|as-printed", whose value is its index. */
@@ -36,10 +37,10 @@ typedef struct qg_key {
     const char *below;      /* another number, which must be greater; NULL: none */
     const char *alias;      /* an older name, which is still read; NULL: none */
     const char *about;      /* what it is for, in a few words */
-    int         most;       /* 1 to this many increasing numbers, "0.5+0.8"; 0: one number */
+    int         most;       /* 1 to this many numbers, "0.5+0.8", increasing unless QG_KEY_ANY_ORDER; 0: one number */
 } qg_key;
 
-enum { QG_MAX_KEYS = 16, QG_MAX_LIST = 8, QG_MAX_VALUES = QG_MAX_KEYS + QG_MAX_LIST, QG_KEY_BYTES = 64 };
+enum { QG_MAX_KEYS = 16, QG_MAX_LIST = 128, QG_MAX_VALUES = QG_MAX_KEYS + QG_MAX_LIST, QG_KEY_BYTES = 64 };
 
 /* One of several things that are chosen by name, each with keys of its own. */
 typedef struct qg_variant {

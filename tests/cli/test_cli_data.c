@@ -13,6 +13,7 @@
 #include "tests/support/pictures.h"
 #include "tests/support/program.h"
 
+#define THREE TRAIN "--data mnist:classes=7+0+1 --epochs 2 "
 #define MADE TRAIN "--normalise channel --augment pad=2,flip,cutout=4 "
 
 static void test_refusals(void **state)
@@ -21,6 +22,9 @@ static void test_refusals(void **state)
     assert_refuses("train --model lenet5 --data folder:32x32", 2, "folder: size needs 3 numbers separated by x, not 2");
     assert_refuses("train --model lenet5 --data folder:32x32x2", 2, "folder: images have 1 or 3 channels, not 2");
     assert_refuses("train --model lenet5 --data folder:32x32x3", 1, "the data set folder needs --data-dir");
+    assert_refuses("train --model lenet5 --data mnist:classes=0+10", 2, "mnist: classes is 10, not in 0..9");
+    assert_refuses("train --model lenet5 --data mnist:classes=3+1+3", 2, "mnist: classes has 3 twice");
+    assert_refuses("train --model lenet5 --data mnist:class=3", 2, "mnist: unknown option 'class'; available: classes");
     assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "datasets/fetch.sh cifar10 fetches it");
     assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range, channel, pixel, whiten");
     assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "range: low is 1, not below high, 1");
@@ -263,6 +267,28 @@ static void write_cifar(const char *name, int n)
     write_bytes(at(path), records, (size_t)n * 3073);
 }
 
+/* Three classes of the set, in an order of the user's. */
+static void test_chosen_classes(void **state)
+{
+    char config[TEXT_BYTES];
+    assert_status(THREE "--out @/three --json", 0);
+    slurp(at("three/config.toml"), config, sizeof config);
+    assert_non_null(strstr(config, "data = \"mnist:classes=7+0+1\"\n"));
+    assert_noted(at("three/best.safetensors"), "class-names", "7/0/1");
+    assert_noted(at("three/best.safetensors"), "classes", "3");
+    const double accuracy = last_number("test_accuracy");
+    assert_true(last_number("test_images") > 0 && last_number("test_images") < N_TEST);
+    assert_status("eval --run @/three --json", 0);
+    assert_true(last_number("test_accuracy") == accuracy);
+    assert_status("train --resume --out @/three --json", 0);
+    assert_refuses("eval --run @/three --data mnist --data-dir @/set", 1, "in 10 classes, but the run's are 16x16x1 in 3");
+    assert_refuses("eval --run @/three --data mnist:classes=0+1+7 --data-dir @/set", 1, "class names differ");
+    assert_refuses(THREE "--resume --data mnist:classes=0+1+7 --out @/three", 1,
+                   "data is mnist:classes=7+0+1 in the run, but mnist:classes=0+1+7 was requested");
+    assert_status("summary --model lenet5 --data cifar100:classes=99+7 --json", 0);
+    assert_stdout("\"output\":[1,1,2]");
+}
+
 static void test_cifar_and_fashion_have_names(void **state)
 {
     assert_int_equal(mkdir(at("c10"), 0700), 0);
@@ -301,6 +327,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_inspect_needs_no_images, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_checkpoint_stands_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_keeps_its_matrix, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

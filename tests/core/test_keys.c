@@ -32,11 +32,17 @@ static const qg_key size[] = {
     { .name = NULL }
 };
 
-static const qg_variant variants[] = {
-    { "plain", "", NULL }, { "rich", "", keys }, { "needy", "", needy }, { "size", "", size }, { .name = NULL }
+static const qg_key set[] = {
+    { .name = "set", .max = 9, .is = QG_KEY_WHOLE | QG_KEY_ANY_ORDER, .most = 3 },
+    { .name = NULL }
 };
 
-enum { PLAIN, RICH, NEEDY, SIZE };
+static const qg_variant variants[] = {
+    { "plain", "", NULL }, { "rich", "", keys }, { "needy", "", needy }, { "size", "", size }, { "set", "", set },
+    { .name = NULL }
+};
+
+enum { PLAIN, RICH, NEEDY, SIZE, SET };
 
 /* printed NULL: as it was. */
 static const struct { const char *text; int index; double value[KEYS + 3]; const char *printed; } good[] = {
@@ -53,6 +59,7 @@ static const struct { const char *text; int index; double value[KEYS + 3]; const
     { "needy:span=0,rate=2", NEEDY, { 2 }, "needy:rate=2" },
     { "size:3x9", SIZE, { 2, 3, 9 }, NULL },
     { "size:09x1", SIZE, { 2, 9, 1 }, "size:9x1" },
+    { "set:set=7+0+9", SET, { 3, 7, 0, 9 }, NULL },
 };
 
 static void texts_and_values_become_each_other(void **state)
@@ -75,9 +82,9 @@ static void texts_and_values_become_each_other(void **state)
 #define ALL "; available: mode, bits, step, low, high, marks, quiet"
 
 static const struct { const char *text, *message; } bad[] = {
-    { "", "unknown thing ''; available: plain, rich, needy, size" },
-    { "ric", "unknown thing 'ric'; available: plain, rich, needy, size" },
-    { "richer:bits=2", "unknown thing 'richer'; available: plain, rich, needy, size" },
+    { "", "unknown thing ''; available: plain, rich, needy, size, set" },
+    { "ric", "unknown thing 'ric'; available: plain, rich, needy, size, set" },
+    { "richer:bits=2", "unknown thing 'richer'; available: plain, rich, needy, size, set" },
     { "plain:", "plain: unknown option ''; available: none" },
     { "plain:bits=2", "plain: unknown option 'bits'; available: none" },
     { "rich:", "rich: unknown option ''" ALL },
@@ -120,6 +127,9 @@ static const struct { const char *text, *message; } bad[] = {
     { "size:3x4x5", "size: size needs 2 numbers separated by x, not 3" },
     { "size:3x0", "size: size is 0, not in 1..9" },
     { "size:3+4", "size: size '3+4' is not a number" },
+    { "set:set=7+0+7", "set: set has 7 twice" },
+    { "set:set=7+0+10", "set: set is 10, not in 0..9" },
+    { "set:set=1+2+3+4", "set: set has 4 numbers, more than 3" },
 };
 
 static void wrong_texts_are_told_why(void **state)

@@ -47,6 +47,14 @@ static void test_classes_and_images_by_name(void **state)
     for (int i = 0; i < 4 * 5 * 7 * 3; i++)
         assert_int_equal(lroundf(255 * b.x.data[i]), p[i / 105][i % 105]);
     qg_loader_free(l);
+
+    const uint8_t chosen[] = { 2, 0 };
+    l = qg_folder(room, (qg_shape){ 1, 5, 7, 3 }, (qg_loader_spec){ .batch = 9, .in_order = true, .classes = chosen, .n_classes = 2 });
+    if (!l) fail_msg("%s", qg_errmsg());
+    assert_memory_equal(qg_loader_class_names(l), "zebra\0Ant", 10);
+    assert_true(qg_loader_next(l, &b) && b.x.shape.n == 2);
+    assert_memory_equal(b.y, ((const uint8_t[]){ 1, 0 }), 2);
+    qg_loader_free(l);
 }
 
 static void test_grey(void **state)

@@ -304,6 +304,52 @@ static void test_arrays_are_copied(void **state)
     assert_null(qg_arrays(shape, x, y, 4, (qg_loader_spec){ .batch = 0 }));
 }
 
+/* Images 5, 6, 4, 5, 6, .. of the chosen classes: label 5 becomes 0, 2 becomes 1. */
+static void test_chosen_classes_are_renumbered(void **state)
+{
+    const uint8_t        two[] = { 5, 2 }, all[] = { 0, 1, 2, 3, 4, 5, 6 };
+    const qg_loader_spec spec  = { .batch = 4, .in_order = true, .classes = two, .n_classes = 2 };
+    qg_loader           *l     = numbered(33, spec), *twice = numbered(33, spec);
+    int                  n     = 0;
+    static const int     images[] = { 2, 5, 9, 12, 16, 19, 23, 26, 30 };
+    assert_non_null(l);
+    assert_true(qg_shape_equal(qg_loader_shape(l), (qg_shape){ 9, 1, 3, 2 }));
+    assert_int_equal(qg_loader_classes(l), 2);
+    for (qg_batch b; qg_loader_next(l, &b);)
+        for (int i = 0; i < b.x.shape.n; i++, n++) {
+            assert_true(b.x.data[i * 6] == (float)images[n] / 255 && b.x.data[i * 6 + 5] == (float)images[n] / 255);
+            assert_int_equal(b.y[i], images[n] % 7 == 5 ? 0 : 1);
+        }
+    assert_int_equal(n, 9);
+    assert_memory_equal(qg_loader_class_names(l), "5\0002", 4);
+    assert_true(qg_loader_digest(l) == qg_loader_digest(twice));
+    qg_loader_free(twice);
+
+    qg_loader *whole  = numbered(33, (qg_loader_spec){ .batch = 4 });
+    qg_loader *chosen = numbered(33, (qg_loader_spec){ .batch = 4, .classes = all, .n_classes = 7 });
+    assert_true(qg_loader_digest(whole) == qg_loader_digest(chosen) && qg_loader_digest(whole) != qg_loader_digest(l));
+    assert_true(!qg_loader_class_digest(whole) && qg_loader_class_digest(chosen) != qg_loader_class_digest(l));
+    qg_loader_free(whole), qg_loader_free(chosen), qg_loader_free(l);
+}
+
+static void test_classes_that_cannot_be_chosen(void **state)
+{
+    const uint8_t        classes[] = { 5, 7, 5 };
+    const qg_loader_spec spec      = { .batch = 4, .classes = classes };
+    for (int n = -1; n <= 0; n++) {
+        qg_loader_spec s = spec;
+        s.n_classes      = n;
+        assert_null(numbered(33, s));
+        assert_non_null(strstr(qg_errmsg(), n ? "n_classes is -1, but must be at least 1" : "n_classes is 0"));
+    }
+    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .n_classes = 2 }), "n_classes is 2, but classes is NULL");
+    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .classes = classes, .n_classes = 2 }),
+                 "class 7 cannot be chosen, the classes are 0..6");
+    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .classes = (const uint8_t[]){ 5, 3, 5 }, .n_classes = 3 }),
+                 "class 5 is chosen twice");
+    assert_fails(numbered(5, (qg_loader_spec){ .batch = 4, .classes = classes, .n_classes = 1 }), "no image is of a chosen class");
+}
+
 static void test_digests_tell_sets_apart(void **state)
 {
     uint64_t seen[8];
@@ -364,6 +410,8 @@ int main(void)
         cmocka_unit_test(test_specs),
         cmocka_unit_test(test_synthetic),
         cmocka_unit_test(test_arrays_are_copied),
+        cmocka_unit_test(test_chosen_classes_are_renumbered),
+        cmocka_unit_test(test_classes_that_cannot_be_chosen),
         cmocka_unit_test(test_digests_tell_sets_apart),
         cmocka_unit_test(test_null_flows),
     };

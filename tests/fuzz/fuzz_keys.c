@@ -15,9 +15,10 @@ static const qg_key every[] = {
     { .name = "bits", .fallback = 3, .min = 1, .max = 8, .is = QG_KEY_WHOLE, .when = "whole=2..8" },
     { .name = "low", .fallback = -1, .min = -1e9, .max = 1e9, .below = "high" },
     { .name = "high", .fallback = 1, .min = -1e9, .max = 1e9 },
-    { .name = "at", .min = 0, .max = 1, .is = QG_KEY_ABOVE_MIN | QG_KEY_BELOW_MAX, .most = QG_MAX_LIST },
+    { .name = "at", .min = 0, .max = 1, .is = QG_KEY_ABOVE_MIN | QG_KEY_BELOW_MAX, .most = 8 },
     { .name = NULL },
 };
+static const qg_key set[] = { { .name = "set", .max = 99, .is = QG_KEY_WHOLE | QG_KEY_ANY_ORDER, .most = 100 }, { .name = NULL } };
 static const qg_key size[] = { { .name = "HxWxC", .min = 1, .max = 4096, .is = QG_KEY_WHOLE | QG_KEY_SIZE | QG_KEY_REQUIRED, .most = 3 },
                                { .name = NULL } };
 static const qg_key required[] = { { .name = "factor", .min = 0, .max = 1e30, .is = QG_KEY_ABOVE_MIN | QG_KEY_REQUIRED },
@@ -26,6 +27,7 @@ static const qg_key required[] = { { .name = "factor", .min = 0, .max = 1e30, .i
 static const qg_variant variants[] = { { "every", "every kind of key", every },
                                        { "size", "a size", size },
                                        { "required", "a key without default", required },
+                                       { "set", "different numbers in any order", set },
                                        { "none", "no key", NULL },
                                        { NULL, NULL, NULL } };
 
