@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/hash.h"
 #include "core/io/utf8.h"
 #include "core/rng.h"
 #include "layers/plan.h"
@@ -41,10 +42,13 @@ void qg__net_fail(qg_net *net, qg_status s)
 
 enum { NAME_BYTES = 48, PREFIX_BYTES = 36 };    /* of a layer; leaves room for the rest of a parameter's name */
 
+static uint64_t hash_of(const char *name) { return qg_hash(QG_HASH_BASIS, name, strlen(name)); }
+
 static bool name_taken(const qg_net *net, const char *name)
 {
+    const uint64_t hash = hash_of(name);
     for (int i = 0; i < net->layers; i++)
-        if (!strcmp(net->layer[i]->name, name)) return true;
+        if (net->layer[i]->name_hash == hash && !strcmp(net->layer[i]->name, name)) return true;
     return false;
 }
 
@@ -131,6 +135,7 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
         qg__net_fail(net, QG_EMEM);
         return NULL;
     }
+    l->name_hash = hash_of(l->name);
     net->layer[net->layers++] = l;
     return l;
 }
