@@ -114,6 +114,42 @@ static void another_size_is_resized(void **state)
     qg_loader_free(l);
 }
 
+/* Images of n channels, of which only those of 1 and 3 can come from files. */
+static qg_preprocess *of_channels(int n)
+{
+    char image[16];
+    qg_state *s = qg_state_new();
+    snprintf(image, sizeof image, "8x8x%d", n);
+    qg_state_note(s, "image", image);
+    qg_state_note(s, "normalise", "unit");
+    save(s, "a.safetensors");
+    qg_preprocess *p = qg_preprocess_open(in_room("a.safetensors"));
+    if (!p) fail_msg("%s", qg_errmsg());
+    return p;
+}
+
+static void grey_and_colour_become_what_the_net_takes(void **state)
+{
+    uint8_t bytes[8 * 8 * 4];
+    float   x[8 * 8 * 4];
+    memset(bytes, 0, sizeof bytes);
+    for (int i = 0; i < 64; i++) bytes[3 * i] = 255, bytes[3 * i + 1] = 0, bytes[3 * i + 2] = 51;
+    write_png(in_room("red.png"), bytes, 8, 8);
+    write_jpeg(in_room("grey.jpg"), (jpeg){ 8, 8, .components = 1, .value = { 128 }, .scans = 1 });
+    qg_preprocess *grey = of_channels(1), *colour = of_channels(3);
+    assert_ok(qg_preprocess_image(grey, in_room("red.png"), x));
+    for (int i = 0; i < 64; i++) assert_true(x[i] == ((77 * 255 + 29 * 51) >> 8) / 255.0f);
+    assert_ok(qg_preprocess_image(colour, in_room("grey.jpg"), x));
+    for (int i = 0; i < 3 * 64; i++) assert_true(x[i] == 128 / 255.0f);
+    qg_preprocess_free(grey), qg_preprocess_free(colour);
+    for (int n = 2; n <= 4; n += 2) {
+        qg_preprocess *p = of_channels(n);
+        assert_failed(qg_preprocess_image(p, in_room("red.png"), x), QG_EARG, "red.png': files have images of 1 or 3 channels");
+        assert_ok(qg_preprocess_bytes(p, bytes, x));
+        qg_preprocess_free(p);
+    }
+}
+
 /* --- damaged files ------------------------------------------------------------------------ */
 
 static void damaged_files_are_refused(void **state)
@@ -185,8 +221,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_image_is_preprocessed_as_in_training), TEST(a_loader_takes_a_stored_preprocessing),
-        TEST(another_size_is_resized),                 TEST(damaged_files_are_refused),
-        TEST(the_matrix_must_be_that_of_the_checkpoint), TEST(bad_arguments_are_refused),
+        TEST(another_size_is_resized),                 TEST(grey_and_colour_become_what_the_net_takes),
+        TEST(damaged_files_are_refused),               TEST(the_matrix_must_be_that_of_the_checkpoint),
+        TEST(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
