@@ -49,15 +49,27 @@ void run_spec_end(run_spec *s)
 
 /* --- a run that exists -------------------------------------------------------------------- */
 
+/* A program that calls qg_fit itself has a configuration of its own, to which train/identity.c adds lines. */
+static qg_status check_author(const char *said, const char *path)
+{
+    if (!said || !strstr(said, "net-digest = ")) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit", path);
+}
+
 /* The configuration that the checkpoint at path notes.  *f: which file of a run it is. */
 static qg_status noted_config(const char *path, config *stored, qg__run_file *f)
 {
     qg_archive *a;
     if (qg_safetensors_open(QG_BY_PATH, path, &a)) return qg_errcode();    /* the notes are in the header */
     const char *said = qg_archive_noted(a, "recipe"), *kind = qg_archive_noted(a, "kind");
-    qg_status   status = said ? config_parse(stored, said, path)
+    qg_status   status = said ? check_author(said, path)
                               : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
+    if (!status) status = config_parse(stored, said, path);
     *f = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
+    if (!status && !config_text(stored, "model"))
+        status = qg_fail(QG_EFORMAT, "%s: does not say which model it is of", path);
+    if (!status && kind && *f == QG__RUN_LAST && strcmp(kind, "checkpoint"))
+        status = qg_fail(QG_EFORMAT, "%s: its kind '%s' is neither checkpoint nor weights", path, kind);
     qg_archive_free(a);
     return status;
 }
@@ -78,6 +90,18 @@ static bool is_file(const char *path)
     return !stat(path, &s) && S_ISREG(s.st_mode);
 }
 
+/* The configuration in config.toml, unless a checkpoint beside it says that it is another program's. */
+static qg_status stored_config(const qg__run_paths *p, qg__run_file f, config *c)
+{
+    qg_archive *a;
+    qg_status   status = QG_OK;
+    if (is_file(p->file[f]) && !qg_safetensors_open(QG_BY_PATH, p->file[f], &a)) {
+        status = check_author(qg_archive_noted(a, "recipe"), p->file[f]);
+        qg_archive_free(a);
+    }
+    return status ? status : config_of_run(p->file[QG__RUN_CONFIG], c);
+}
+
 qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
 {
     qg__run_paths *p = &u->run.paths;
@@ -96,7 +120,7 @@ qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
     qg_status status = qg__run_paths_of(name, p);
     if (!status) status = qg_file_exists_in(QG_BY_PATH, p->file[QG__RUN_CONFIG], &has);
     if (status) return status;
-    if (has || !is_file(p->file[*f])) return config_of_run(p->file[QG__RUN_CONFIG], c);
+    if (has || !is_file(p->file[*f])) return stored_config(p, *f, c);
     qg__run_file ignored;
     return config_of_checkpoint(p->file[*f], c, &ignored);
 }

@@ -240,6 +240,40 @@ static void test_a_checkpoint_stands_alone(void **state)
     assert_refuses("eval --run @/nothing.safetensors", 1, "nothing.safetensors/config.toml");
 }
 
+/* A checkpoint with these notes, which may be NULL. */
+static void write_notes(const char *path, const char *recipe, const char *kind)
+{
+    qg_state *s = qg_state_new();
+    qg_state_note(s, "format", "qgrad 2");
+    qg_state_note(s, "recipe", recipe);
+    qg_state_note(s, "kind", kind);
+    assert_ok(qg_state_save(s, path));
+    qg_state_free(s);
+}
+
+static void test_a_checkpoint_must_say_what_it_is(void **state)
+{
+    static const struct { const char *recipe, *kind, *says; } rows[] = {
+        { NULL, "weights", "a.safetensors: is not a checkpoint of qgrad train" },
+        { "", "weights", "a.safetensors: does not say which model it is of" },
+        { "lr = 0.1\n", "checkpoint", "a.safetensors: does not say which model it is of" },
+        { "model = 3\n", "weights", "a.safetensors:1: model takes a string in quotes" },
+        { "model = \"16C3-\"\n", "weights", "a.safetensors:1: model: net '16C3-': character 6: a layer is missing" },
+        { "model = \"mlp\"\n", "thing", "a.safetensors: its kind 'thing' is neither checkpoint nor weights" },
+        { "sgd = 1\nepochs = 3\nnet-digest = \"0\"\n", "checkpoint",
+          "a.safetensors: its net was declared by a program of its own, which trained it with qg_fit" },
+    };
+    run_shell("mkdir @/said");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_notes(at("said/a.safetensors"), rows[i].recipe, rows[i].kind);
+        assert_refuses("eval --run @/said/a.safetensors", 1, rows[i].says);
+        assert_refuses("inspect @/said/a.safetensors", 1, rows[i].says);
+    }
+    run_shell("mv @/said/a.safetensors @/said/last.safetensors && echo 'sgd = 1' > @/said/config.toml");
+    assert_refuses("inspect @/said", 1, "last.safetensors: its net was declared by a program of its own");
+    run_shell("rm -r @/said");
+}
+
 /* The matrix of whitening is a file of its own, and only the right one will do. */
 static void test_a_whitened_run_keeps_its_matrix(void **state)
 {
@@ -326,6 +360,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_folder_of_images_is_learned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_inspect_needs_no_images, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_checkpoint_stands_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_checkpoint_must_say_what_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_keeps_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),

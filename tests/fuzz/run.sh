@@ -36,7 +36,7 @@ echo "$targets" | xargs -P "$JOBS" -n 1 sh -c '
     image) malloc=256 rss=1024 ;;
     net) length=512 ASAN_OPTIONS=$ASAN_OPTIONS:max_allocation_size_mb=32 ;;
     checkpoint) length=8192 ;;
-    keys | model | quantizers | reference | scheme | schedule) length=512 ;;
+    keys | model | preprocess | quantizers | reference | scheme | schedule) length=512 ;;
     esac
     limit=-max_total_time=$share
     [ -z "$runs" ] || limit=-runs=$runs
