@@ -28,7 +28,8 @@
  *     R right before a block whose first product rectifies is that quantizer, so that the shortcut reads it, too
  *
  * A block that changes the shape names its shortcut, as qg_shortcut_kind; B and poolB are conv "shortcut1", .., with
- * a batch norm if the block ends with one.
+ * a batch norm if the block ends with one.  A shortcut reads every s-th pixel, or means of s x s pixels, where s gives
+ * the size of the block.
  */
 #ifndef QG_MODEL_TEXT_H
 #define QG_MODEL_TEXT_H
