@@ -112,7 +112,7 @@ static qg_status load_other(evaluation *e)
     if (e->used.run.ema && e->used.file == QG__RUN_LAST)
         return qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
     e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    return e->other ? qg__init_weights(e->other, path, e->used.net, &e->init) : QG_EARG;
+    return e->other ? qg__init_weights(e->other, path, e->used.net, NULL, &e->init) : QG_EARG;
 }
 
 /* The arrays do not fit a net for the test images: because these are of another size than the run's, or

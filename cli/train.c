@@ -41,6 +41,8 @@ typedef struct training {
     qg_net         *net;
     qg_optim       *optim;
     qg__init_report init;
+    config          teacher_config;
+    used_run        teacher;        /* its net is NULL: none */
     progress        progress;
     double          began;          /* the process, for --budget */
     bool            goes_on;        /* with a run that has a config.toml */
@@ -119,11 +121,12 @@ static qg_status note_images(training *t)
 static qg_status begin_without(const training *t)
 {
     const char *other = t->config.init_recipe, *digest = t->config.init_digest;
-    if (!other && !digest) return QG_OK;
+    if (!other && !digest && !t->config.init_except) return QG_OK;
     bool            resumes = false;
     const char     *last    = t->paths.file[QG__RUN_LAST];
     const qg_status status  = t->asked->resume ? qg_file_exists_in(QG_BY_PATH, last, &resumes) : QG_OK;
     if (status || resumes) return status;
+    if (!other && !digest) return qg_fail(QG_EARG, "init-except: the run starts from no other weights; pass --init RUN");
     if (digest)
         return qg_fail(QG_EARG, "the run starts from weights with digest %s; pass their location with --init", digest);
     return qg_fail(QG_EARG, "the recipe starts from another run's weights; pass --init runs/%s/seed-%s", other,
@@ -134,12 +137,33 @@ static qg_status begin_without(const training *t)
 static qg_status begin_with(training *t, const char *source)
 {
     const char     *stored = t->config.init_digest, *found = t->init.digest;
-    const qg_status status = qg__init_weights(t->net, source, NULL, &t->init);
+    const qg_status status = qg__init_weights(t->net, source, NULL, t->config.init_except, &t->init);
+    const char     *misfit = t->init.misfit;
+    if (status && *misfit) return qg_fail(status, "--init %s; to start these layers afresh, pass --init-except %s", qg_errmsg(), misfit);
     if (status) return qg_fail(status, "--init %s", qg_errmsg());
     if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run started without initial weights, and cannot take any now");
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "%s: its weights have digest %s, but the run started with %s", source, found, stored);
     return config_set(&t->config, option_find("init-digest"), found);
+}
+
+/* The teacher's location may change, its weights may not. */
+static qg_status find_teacher(training *t)
+{
+    const char *name = t->config.teacher, *stored = t->config.teacher_digest;
+    char        found[17];
+    qg_status   status = QG_OK;
+    if (!name && !stored && !config_text(&t->config, "distil")) return QG_OK;
+    if (!name) return qg_fail(QG_EARG, "distil: the teacher is missing; pass its run with --teacher");
+    status = used_run_teach(&t->teacher, &t->teacher_config, name, &t->config, t->train);
+    if (status) return qg_fail(status, "--teacher %s", qg_errmsg());
+    qg__digest(t->teacher.net, found);
+    if (t->goes_on && !stored) return qg_fail(QG_EARG, "--teacher: the run started without a teacher, and cannot take one now");
+    if (stored && strcmp(stored, found))
+        return qg_fail(QG_EARG, "--teacher %s: its weights have digest %s, but the run started with a teacher of digest %s",
+                       name, found, stored);
+    if (!config_text(&t->config, "distil")) status = config_set(&t->config, option_find("distil"), "");
+    return status ? status : config_set(&t->config, option_find("teacher-digest"), found);
 }
 
 /* Whatever the run needs: images, net, optimizer, and the rest of the spec. */
@@ -155,6 +179,7 @@ static qg_status build(training *t)
     const char *init = t->asked->init;
     t->net           = recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
     if (t->net && (init ? begin_with(t, init) : begin_without(t))) return QG_EARG;
+    if (t->net && find_teacher(t)) return QG_EARG;
     t->optim = t->net ? recipe_optim(r, qg_net_params(t->net)) : NULL;
     return t->optim ? run_spec_begin(&t->spec, &t->config) : QG_EMEM;
 }
@@ -170,9 +195,10 @@ static report report_of(const training *t)
                      .net     = t->net };
 }
 
-static void print_init(const qg__init_report *r)
+static void print_init(const qg__init_report *r, const char *except)
 {
     printf("starts from %d arrays with digest %s\n", r->taken, r->digest);
+    if (except) print_safe(stdout, "  except for: %s\n", except);
     if (*r->kept) print_safe(stdout, "  not in the file, so initialised as usual: %s\n", r->kept);
     if (*r->unused) print_safe(stdout, "not used by this net: %s\n", r->unused);
     putchar('\n');
@@ -184,7 +210,9 @@ static void print_head(void *user, const qg_fit_progress *p)
     const report    r = report_of(t);
     (void)p;
     if (!t->asked->json) report_head(&r, stdout);
-    if (!t->asked->json && t->init.taken) print_init(&t->init);
+    if (!t->asked->json && t->init.taken) print_init(&t->init, t->config.init_except);
+    if (!t->asked->json && t->teacher.net)
+        print_safe(stdout, "learns from %s with digest %s: %s\n\n", t->config.teacher, t->config.teacher_digest, config_text(&t->config, "distil"));
     fflush(stdout);
 }
 
@@ -252,7 +280,9 @@ static qg_status fit(training *t, qg_fit_result *result)
     s->train            = t->train;
     s->test             = t->test;
     s->optim            = t->optim;
-    s->renew_file       = asked->recipe.data_dir != NULL;       /* the images may have moved */
+    s->renew_file       = asked->recipe.data_dir || asked->teacher;     /* they may have moved */
+    s->teacher.net      = t->teacher.net;
+    s->teacher.steps    = t->teacher.run.record.steps;
     s->stop             = &stop_signal;
     s->events           = (qg_fit_events){ t, print_head, print_step, print_epoch, print_notice };
     if (config_text(asked, "budget")) s->budget = left > 0 ? left : -1;
@@ -278,9 +308,11 @@ static int train(training *t)
 int train_main(const char *program, const char *operand, config *asked)
 {
     (void)operand;
-    training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin() };
+    training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin(), .teacher = NO_RUN };
     const int status = train(&t);
     run_spec_end(&t.spec);
+    used_run_end(&t.teacher);
+    config_free(&t.teacher_config);
     qg_optim_free(t.optim);
     qg_net_free(t.net);
     qg_loader_free(t.test);

@@ -72,6 +72,20 @@ qg_status qg_image_parse(const char *text, qg_shape *image)
 qg_shape     qg_preprocess_shape(const qg_preprocess *p) { return p ? p->shape : (qg_shape){ 0 }; }
 qg_normalise qg_preprocess_normalise(const qg_preprocess *p) { return p ? p->normalise : (qg_normalise){ 0 }; }
 
+static bool same_floats(const float *a, const float *b, size_t n)
+{
+    return a && b ? !memcmp(a, b, n * sizeof *a) : a == b;
+}
+
+bool qg_preprocess_equal(const qg_preprocess *a, const qg_preprocess *b)
+{
+    if (!a || !b || !qg_shape_equal(a->shape, b->shape)) return false;
+    const qg_normalise m = a->normalise, n = b->normalise;
+    const size_t       row = qg_row(a->shape);
+    return m.kind == n.kind && m.low == n.low && m.high == n.high && same_floats(a->mean, b->mean, row) &&
+           same_floats(a->deviation, b->deviation, row) && same_floats(a->whitening, b->whitening, row * row);
+}
+
 /* A set of one image.  images is not written to. */
 static qg_status whiten_one(const qg_preprocess *p, const uint8_t *bytes, float *x)
 {

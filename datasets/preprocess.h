@@ -54,6 +54,8 @@ const qg_preprocess *qg_loader_preprocess(const qg_loader *l);
 qg_shape             qg_preprocess_shape(const qg_preprocess *p);       /* of one image: 1,h,w,c */
 qg_normalise         qg_preprocess_normalise(const qg_preprocess *p);
 
+bool                 qg_preprocess_equal(const qg_preprocess *a, const qg_preprocess *b);   /* the same x for every image */
+
 /* x = the preprocessed image of a PNG, JPEG or BMP file of any size, which is resized like those of qg_folder; a
  * colour image becomes grey if c is 1.
  *

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/io/hash.h"
+#include "core/io/paths.h"
 #include "core/io/utf8.h"
 #include "core/rng.h"
 #include "layers/plan.h"
@@ -243,7 +244,7 @@ qg_layer *qg_net_layer(const qg_net *net, int index)
     return index >= 0 && index < qg_net_layers(net) ? net->layer[index] : NULL;
 }
 
-/* --- freeze ------------------------------------------------------------------------------- */
+/* --- by name ------------------------------------------------------------------------------ */
 
 /* The parameters "<layer>.<name>". */
 static bool owns(const qg_layer *l, const qg_param *p)
@@ -259,19 +260,28 @@ static bool has_parameters(const qg_layer *l)
     return false;
 }
 
-static qg_status unknown_layer(const qg_net *net, const char *name)
+/* NULL: no layer has the name. */
+static qg_layer *layer_named(const qg_net *net, const char *name)
 {
-    char   list[384] = "";
-    size_t n         = 0;
-    for (int i = 0; i < net->layers; i++) {
-        if (!has_parameters(net->layer[i])) continue;
-        const int more = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", net->layer[i]->name);
-        if (n + (size_t)more >= sizeof list) break;
-        n += (size_t)more;
-    }
-    list[n] = '\0';
-    return qg_fail(QG_EARG, "no layer is named '%s'; layers with parameters: %s", name ? name : "NULL", list);
+    for (int i = 0; i < qg_net_layers(net) && name; i++)
+        if (!strcmp(net->layer[i]->name, name)) return net->layer[i];
+    return NULL;
 }
+
+qg_layer *qg_net_find(const qg_net *net, const char *name)
+{
+    char      list[384] = "";
+    qg_layer *l         = layer_named(net, name);
+    if (l) return l;
+    for (int i = 0; i < qg_net_layers(net); i++)
+        if (!net->built || has_parameters(net->layer[i])) qg__list_append(list, sizeof list, net->layer[i]->name);
+    if (!net) qg_fail_null(QG_EARG, "net");
+    else qg_fail(QG_EARG, "no layer is named '%s'; layers%s: %s", name ? name : "NULL", net->built ? " with parameters" : "",
+                 list);
+    return NULL;
+}
+
+/* --- freeze ------------------------------------------------------------------------------- */
 
 static void freeze(qg_layer *l)
 {
@@ -284,19 +294,11 @@ static void freeze(qg_layer *l)
     }
 }
 
-/* NULL: no layer has the name. */
-static qg_layer *layer_named(const qg_net *net, const char *name)
-{
-    for (int i = 0; i < net->layers && name; i++)
-        if (!strcmp(net->layer[i]->name, name)) return net->layer[i];
-    return NULL;
-}
-
 qg_status qg_net_freeze(qg_net *net, const char *layer)
 {
     if (!qg_net_params(net)) return missing(net);
-    qg_layer *l = layer_named(net, layer);
-    if (!l) return unknown_layer(net, layer);
+    qg_layer *l = qg_net_find(net, layer);
+    if (!l) return QG_EARG;
     freeze(l);
     qg_batchnorm *norm = qg_layer_product(l) ? qg__only_batchnorm(l) : NULL;
     if (norm) freeze(&norm->layer);

@@ -131,6 +131,10 @@ qg_layer *qg_net_result(qg_layer *l);       /* returns l; the caller reads it (q
 qg_params *qg_net_build(qg_net *net);
 qg_params *qg_net_params(const qg_net *net);                   /* NULL before qg_net_build: QG_ESTATE */
 
+/* The layer with this name, "conv1".  NULL, QG_EARG: there is none; the message lists those that have parameters, or all
+ * if the net is not built. */
+qg_layer  *qg_net_find(const qg_net *net, const char *name);
+
 /* Freezes a layer of a built net, for fine-tuning: its parameters keep their values, those that its quantizers learn
  * included, and so do the ranges that these observe, once they have observed one batch.  A frozen batch norm uses its
  * running statistics in training, too.  The batch norm per channel that alone reads a frozen product is frozen with it.

@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
+#include "train/distil.h"
 #include "train/init.h"
 #include "train/measure.h"
 #include "train/result.h"
@@ -22,6 +23,7 @@ static const double CHECKPOINT_SECONDS = 10;
 typedef struct fit {
     const qg_fit_spec *spec;
     qg__run            run;
+    qg_tape           *of_teacher;  /* NULL: no teacher */
     qg_fit_result      before;      /* what earlier processes left; {0}: nothing */
     qg_fit_result      now;         /* what result.json has */
     double             began;       /* the call, for the budget */
@@ -177,6 +179,7 @@ static qg_status step(fit *f, const qg_batch *b)
     qg_tape_begin(r->tape, QG_TRAIN, qg_rng_fork(at->seed, QG_STREAM_TAPE), b->step);
     qg_var *scores = qg_net_forward(r->net, r->tape, b->x);
     qg_var *loss   = qg__loss(f->spec, r->tape, scores, b);
+    if (f->of_teacher) loss = qg__distil(&f->spec->teacher, f->of_teacher, r->tape, scores, loss, b);
     qg_optim_set_lr(f->spec->optim, (float)rate_at(f, b->step));
     qg_status status = qg_backward(r->tape, loss);
     if (!status) status = qg_optim_step(f->spec->optim);
@@ -351,6 +354,43 @@ static qg_status check_batches(const fit *f, const qg_net *net)
     return QG_OK;
 }
 
+/* --- fine-tuning -------------------------------------------------------------------------- */
+
+static qg_status start_from(fit *f, qg_net *net)
+{
+    const qg_fit_spec *s = f->spec;
+    qg__init_report    init;
+    if (!s->init) return s->init_except ? qg_fail(QG_EARG, "fit: init_except needs init") : QG_OK;
+    const qg_status status = qg__init_weights(net, s->init, NULL, s->init_except, &init);
+    if (status)
+        return *init.misfit ? qg_fail(status, "init: %s; to start these layers afresh, set .init_except = \"%s\"", qg_errmsg(),
+                                      init.misfit)
+                            : qg_fail(status, "init: %s", qg_errmsg());
+    strcpy(f->run.init_digest, init.digest);
+    return QG_OK;
+}
+
+static bool is_trained(const qg_param *p) { return p->group != QG_TRACKED && !p->frozen; }
+
+static qg_status freeze(const qg_fit_spec *s, qg_net *net)
+{
+    char             layer[QG__INIT_LAYER];
+    const qg_params *p = qg_net_params(net);
+    for (const char *at = s->freeze; qg__list_next(&at, layer, sizeof layer);)
+        if (qg_net_freeze(net, layer)) return qg_fail(QG_EARG, "freeze: %s", qg_errmsg());
+    for (int i = 0; i < p->count; i++)
+        if (is_trained(p->item[i]) || !s->freeze) return QG_OK;
+    return qg_fail(QG_EARG, "freeze: every parameter of the net is frozen");
+}
+
+static qg_status prepare(fit *f, qg_net *net)
+{
+    qg_status status = start_from(f, net);
+    if (!status) status = freeze(f->spec, net);
+    if (!status && f->spec->teacher.net && !(f->of_teacher = qg_tape_new())) status = QG_EMEM;
+    return status;
+}
+
 /* --- the beginning ------------------------------------------------------------------------ */
 
 /* The result.json of earlier processes.  Runs of older versions have no such file. */
@@ -408,14 +448,17 @@ qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r)
     fit f = { .spec = &spec, .run = { .spec = &spec, .lock = QG_BY_PATH }, .began = qg__now() };
     if (spec.lr == 0 && spec.optim) spec.lr = (double)qg_optim_lr(spec.optim);
     qg_status status = check_spec(net, &spec);
+    if (!status && spec.teacher.net) status = qg__teacher_check(net, &spec.teacher);
     if (status) return status;
     if (spec.clip_norm != 0) qg_optim_set_clip_norm(spec.optim, spec.clip_norm);
-    status = open_run(&f, net);
+    status = prepare(&f, net);
+    if (!status) status = open_run(&f, net);
     if (!status) {
         report(&f, spec.events.begin);
         status = train(&f);
     }
     if (!status && r) *r = result(&f);
     qg__run_end(&f.run);
+    qg_tape_free(f.of_teacher);
     return status;
 }

@@ -94,6 +94,18 @@ typedef struct qg_fit_events {
     void (*notice)(void *user, qg_fit_notice what, const char *text);
 } qg_fit_events;
 
+/* A net that has been trained, whose scores are soft targets [Hinton, Vinyals, Dean 2015, arXiv:1503.02531v1, sec. 2]:
+ *
+ *     loss = (1 - weight) L + weight KL(teacher, net)      L: the loss of the labels;  KL: qg_kl, which is times T^2
+ *
+ * It reads the same augmented images, in QG_EVAL.  Tests measure L alone. */
+typedef struct qg_fit_teacher {
+    qg_net  *net;                   /* built and loaded, with images and scores of the same size; NULL: no teacher */
+    uint64_t steps;                 /* for how many it was trained, as its delayed quantizers ask; 0: longer than any delay */
+    float    temperature;           /* T; 0: 4 */
+    float    weight;                /* at most 1; 0: 0.9 */
+} qg_fit_teacher;
+
 typedef struct qg_fit_spec {
     const char  *dir;               /* required: the run directory; it is made if it does not exist */
     qg_fit_mode  mode;
@@ -111,6 +123,14 @@ typedef struct qg_fit_spec {
     float        ema_decay;         /* train as usual, but test averages of the weights and save them as the best
                                        (optim/ema.h), which begin anew where delayed quantizers start; less than
                                        1; 0: off */
+
+    /* Fine-tuning.  Layers are named in a list, "conv1,conv2". */
+    const char  *init;              /* start from the last weights of the run in this directory, or from a safetensors file:
+                                       what has the same name and shape, and all that is needed must be there */
+    const char  *init_except;       /* but these layers, in which the two nets may differ, keep their values */
+    const char  *freeze;            /* these layers are not trained, nor their statistics (qg_net_freeze) */
+    qg_fit_teacher teacher;         /* distil this net */
+
     double       budget;            /* seconds after which it saves and stops; 0: none, less than 0: at once */
     const volatile sig_atomic_t *stop;  /* it saves and stops when *stop is not 0; NULL: never */
     qg_fit_events events;
@@ -138,13 +158,17 @@ typedef struct qg_fit_spec {
  *
  * Continuing a run with another configuration would end with bytes that no configuration gives, so the checkpoint
  * records the configuration, and qg_fit refuses another one.  It knows the numbers of the spec, the images and how they
- * are loaded, and the layers and quantizers of the net.  What it does not know should stand in config: the
- * optimizer with its constants, the loss, what a layer of your own does.
+ * are loaded, the layers and quantizers of the net, and the weights of .init and .teacher.  What it does not know should
+ * stand in config: the optimizer with its constants, the loss, what a layer of your own does.
+ *
+ * The source of .init is read each time, so keep it until the run is complete.
  *
  * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls,
  *          unless quantizers start in it.
- * Fails    QG_EARG: the spec, an illegal configuration of net and images, or the files belong to a run with another
- *          configuration.  QG_ESTATE: another process trains in the directory, it contains a run that the mode excludes or
+ * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to train,
+ *          or the files belong to a run with another configuration.  QG_ESHAPE: .init or .teacher does not fit the net; the
+ *          message lists what and, of .init, the layers that .init_except would have to name.  QG_ESTATE: another process
+ *          trains in the directory, it contains a run that the mode excludes or
  *          that has lost its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of
  *          another version.  QG_ENAN: a loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops do.  The last
  *          good checkpoint remains, and the same call continues from it.

@@ -8,6 +8,7 @@
 #include "core/io/paths.h"
 #include "datasets/dataset.h"
 #include "layers/layer.h"
+#include "train/distil.h"
 #include "train/run.h"
 
 /* Values are hashed one by one, since structs have padding. */
@@ -60,10 +61,25 @@ static uint64_t hash_net(const qg_net *net)
 
 /* --- the text ----------------------------------------------------------------------------- */
 
-typedef struct subject {
-    const qg_net      *net;
-    const qg_fit_spec *spec;
-} subject;
+/* Nothing if it is NULL or empty. */
+static void put_text(FILE *out, const char *key, const char *text)
+{
+    if (text && *text) fprintf(out, "%s = \"%s\"\n", key, text);
+}
+
+static void put_digest(FILE *out, const char *key, uint64_t digest) { fprintf(out, "%s = \"%016" PRIx64 "\"\n", key, digest); }
+
+static void put_teacher(FILE *out, const qg_fit_teacher *t)
+{
+    const double value[QG__DISTIL_KEYS] = { (double)t->temperature, (double)t->weight };
+    char         text[QG_KEY_BYTES * 4];
+    if (!t->net) return;
+    qg_keys_print(NULL, qg__distil_keys, value, text, sizeof text);
+    put_text(out, "distil", text);
+    put_digest(out, "teacher-digest", qg_params_digest(qg_net_params(t->net)));
+    put_digest(out, "teacher-net-digest", hash_net(t->net));
+    if (t->steps) fprintf(out, "teacher-steps = %" PRIu64 "\n", t->steps);
+}
 
 static void put_double(FILE *out, const char *key, double value)
 {
@@ -84,8 +100,8 @@ static void put_float(FILE *out, const char *key, float value)
  * stays the same text when a version adds a key. */
 static qg_status print(const void *what, FILE *out)
 {
-    const qg_net      *net    = ((const subject *)what)->net;
-    const qg_fit_spec *s      = ((const subject *)what)->spec;
+    const qg__run     *r      = what;
+    const qg_fit_spec *s      = r->spec;
     const char        *config = s->config ? s->config : "";
     const size_t       n      = strlen(config);
     char               schedule[256];
@@ -100,14 +116,18 @@ static qg_status print(const void *what, FILE *out)
     put_float(out, "label-smoothing", s->label_smoothing);
     put_float(out, "clip-norm", s->clip_norm);
     put_float(out, "ema", s->ema_decay);
-    fprintf(out, "net-digest = \"%016" PRIx64 "\"\n", hash_net(net));
-    fprintf(out, "data-digest = \"%016" PRIx64 "\"\n", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));
+    put_text(out, "init-digest", r->init_digest);
+    put_text(out, "init-except", s->init_except);
+    put_text(out, "freeze", s->freeze);
+    put_teacher(out, &s->teacher);
+    put_digest(out, "net-digest", hash_net(r->net));
+    put_digest(out, "data-digest", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));
     return QG_OK;
 }
 
-char *qg__run_identity(const qg_net *net, const qg_fit_spec *spec)
+char *qg__run_identity(const qg__run *r)
 {
     char  *text;
     size_t n;
-    return qg__text_print(print, &(subject){ net, spec }, &text, &n) ? NULL : text;
+    return qg__text_print(print, r, &text, &n) ? NULL : text;
 }

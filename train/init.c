@@ -14,7 +14,7 @@
 typedef struct transfer {
     qg_net           *net, *trained;    /* see init_weights */
     const qg_archive *from;
-    const char       *path;
+    const char       *path, *except;
 } transfer;
 
 /* A quantizer of a net, and one of the values that it learns or tracks. */
@@ -42,9 +42,25 @@ static bool same_quantizer(qg_quant a, qg_quant b)
            !memcmp(a.arg, b.arg, sizeof a.arg);
 }
 
-/* The file's array for p; NULL if it has none. */
+/* Whether the array called name, "conv1.weight", belongs to the layer. */
+static bool is_of_layer(const char *name, const char *layer)
+{
+    const size_t n = strlen(layer);
+    return !strncmp(name, layer, n) && name[n] == '.';
+}
+
+static bool is_excepted(const transfer *t, const char *name)
+{
+    char layer[QG__INIT_LAYER];
+    for (const char *at = t->except; qg__list_next(&at, layer, sizeof layer);)
+        if (is_of_layer(name, layer)) return true;
+    return false;
+}
+
+/* The file's array for p; NULL if it has none, or none that p is to have. */
 static const qg_named_array *entry_for(const transfer *t, const qg_param *p)
 {
+    if (is_excepted(t, p->name)) return NULL;
     const place    at    = place_of(t->net, p);
     const qg_slot *other = at.slot && t->trained ? qg_layer_slot(qg_net_layer(t->trained, at.layer), at.role) : NULL;
     if (other && !same_quantizer(at.slot->q, other->q)) return NULL;
@@ -83,8 +99,27 @@ static void print_shape(const qg_array *a, char text[128])
         n += (size_t)snprintf(text + n, 128 - n, i ? ",%zu" : "%zu", a->dims[i]);
 }
 
-/* Appends to bad the reason why p cannot take the entry e of the file. */
-static void compare(const qg_param *p, const qg_named_array *e, char *bad, size_t bytes)
+/* What does not fit. */
+typedef struct misfits {
+    char  arrays[1536];                     /* "fc2.weight is F32 [10,512] there and F32 [3,512] here, .." */
+    char *layers;                           /* qg__init_report.misfit */
+    bool  too_many;
+} misfits;
+
+static void add_misfit(misfits *bad, const char *name, const char *text)
+{
+    char   layer[QG__INIT_LAYER], known[QG__INIT_LAYER];
+    size_t used = strlen(bad->layers);
+    qg__list_append(bad->arrays, sizeof bad->arrays, text);
+    snprintf(layer, sizeof layer, "%.*s", (int)strcspn(name, "."), name);
+    for (const char *at = used ? bad->layers : NULL; qg__list_next(&at, known, sizeof known);)
+        if (!strcmp(known, layer)) return;
+    bad->too_many |= used + strlen(layer) + 2 > QG__INIT_MISFIT;
+    if (!bad->too_many) snprintf(bad->layers + used, QG__INIT_MISFIT - used, used ? ",%s" : "%s", layer);
+}
+
+/* Notes why p cannot take the entry e of the file, if it cannot. */
+static void compare(const qg_param *p, const qg_named_array *e, misfits *bad)
 {
     char           text[512], here[128], there[128];
     const qg_array mine = qg_param_array(p);
@@ -93,7 +128,25 @@ static void compare(const qg_param *p, const qg_named_array *e, char *bad, size_
     if (e) print_shape(&e->array, there);
     if (e) snprintf(text, sizeof text, "%s is %s [%s] there and F32 [%s] here", p->name, e->dtype, there, here);
     else snprintf(text, sizeof text, "%s [%s] is missing", p->name, here);
-    qg__list_append(bad, bytes, text);
+    add_misfit(bad, p->name, text);
+}
+
+static bool has_layer(const qg_archive *a, const char *layer)
+{
+    size_t                n;
+    const qg_named_array *entry = qg_archive_entries(a, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!is_of_run(entry[i].name) && is_of_layer(entry[i].name, layer)) return true;
+    return false;
+}
+
+static qg_status check_excepted(const transfer *t)
+{
+    char layer[QG__INIT_LAYER];
+    for (const char *at = t->except; qg__list_next(&at, layer, sizeof layer);)
+        if (!qg_net_find(t->net, layer) && !has_layer(t->from, layer))
+            return qg_fail(QG_EARG, "%s: cannot except '%s': %s", t->path, layer, qg_errmsg());
+    return QG_OK;
 }
 
 static qg_status check_values(const qg_param *p, const qg_named_array *e, const char *path)
@@ -110,7 +163,7 @@ static qg_status check_values(const qg_param *p, const qg_named_array *e, const 
 /* Reports every mismatch before anything is copied. */
 static qg_status check(const transfer *t, qg__init_report *report)
 {
-    char                  bad[1536] = "";
+    misfits               bad = { .layers = report->misfit };
     size_t                n;
     const qg_params      *params = qg_net_params(t->net);
     const qg_named_array *entry  = qg_archive_entries(t->from, &n);
@@ -118,20 +171,22 @@ static qg_status check(const transfer *t, qg__init_report *report)
         const qg_param       *p  = params->item[i];
         const qg_named_array *e  = entry_for(t, p);
         const place           at = place_of(t->net, p);
-        if (e || !at.slot) compare(p, e, bad, sizeof bad);
+        if (is_excepted(t, p->name)) continue;
+        if (e || !at.slot) compare(p, e, &bad);
         else if (!at.learned->quiet) qg__list_append(report->kept, sizeof report->kept, p->name);
     }
     for (size_t i = 0; i < n; i++) {
         char text[160];
-        if (qg_params_find(params, entry[i].name) || is_of_run(entry[i].name)) continue;
+        if (qg_params_find(params, entry[i].name) || is_of_run(entry[i].name) || is_excepted(t, entry[i].name)) continue;
         if (has_name_of_learned(entry[i].name)) {
             qg__list_append(report->unused, sizeof report->unused, entry[i].name);
             continue;
         }
         snprintf(text, sizeof text, "%.128s is not part of this net", entry[i].name);
-        qg__list_append(bad, sizeof bad, text);
+        add_misfit(&bad, entry[i].name, text);
     }
-    return *bad ? qg_fail(QG_ESHAPE, "%s: does not fit the net: %s", t->path, bad) : QG_OK;
+    if (bad.too_many) *bad.layers = '\0';
+    return *bad.arrays ? qg_fail(QG_ESHAPE, "%s: does not fit the net: %s", t->path, bad.arrays) : QG_OK;
 }
 
 static void copy(const transfer *t)
@@ -209,7 +264,7 @@ static qg_status take(const transfer *t, qg__init_report *report)
     return status;
 }
 
-qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, qg__init_report *report)
+qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, const char *except, qg__init_report *report)
 {
     char        path[QG__PATH_BYTES];
     struct stat s;
@@ -221,8 +276,9 @@ qg_status qg__init_weights(qg_net *net, const char *source, qg_net *trained, qg_
     qg_archive *a;
     status = qg_safetensors_open(QG_BY_PATH, path, &a);
     if (status) return status;
-    const transfer t = { net, trained, a, path };
-    status           = check(&t, report);
+    const transfer t = { net, trained, a, path, except };
+    status           = check_excepted(&t);
+    if (!status) status = check(&t, report);
     if (!status) status = qg_safetensors_load(a);       /* nothing is read of a file that does not fit */
     if (!status) status = take(&t, report);
     qg_archive_free(a);

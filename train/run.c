@@ -216,7 +216,7 @@ qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec)
     r->spec          = spec;
     qg_status status = begin_contents(r);
     if (status) return status;
-    r->identity    = qg__run_identity(net, spec);
+    r->identity    = qg__run_identity(r);
     r->last        = qg_state_new();
     r->best        = qg_state_new();
     r->record.seed = spec->seed;

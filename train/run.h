@@ -5,6 +5,7 @@
 
 #include "core/io/paths.h"
 #include "optim/ema.h"
+#include "train/init.h"
 #include "train/metrics.h"
 
 /* The position of a run: everything in a checkpoint that belongs neither to the net nor to the optimizer. */
@@ -46,6 +47,7 @@ typedef struct qg__run {
     bool                created;            /* by this process */
     const qg_fit_spec  *spec;               /* borrowed, like net */
     qg_net             *net;
+    char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */
     char               *identity;           /* the configuration, as checkpoints contain it */
     qg__run_record      record;
     qg__code_stats      code_stats;
@@ -62,12 +64,13 @@ typedef struct qg__run {
 QG_MUST_CHECK
 qg_status qg__run_claim(qg__run *r);
 
-/* Declares the contents of the run's files: net, the optimizer of the spec, and the run's record. */
+/* Declares the contents of the run's files: net, the optimizer of the spec, and the run's record.  r->init_digest is set
+ * before. */
 QG_MUST_CHECK
 qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 
 /* The configuration that checkpoints contain, from malloc; NULL: QG_EMEM. */
-char     *qg__run_identity(const qg_net *net, const qg_fit_spec *spec);
+char     *qg__run_identity(const qg__run *r);
 
 /* Writes config.toml, the matrix of whitening, metrics.csv without rows, and the checkpoint before the first step.  A failure removes them
  * again, unless an earlier run that never began had left them, and the directory if qg__run_claim made it.  Fails with

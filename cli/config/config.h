@@ -22,11 +22,11 @@ struct config {
     /* The values of the texts; 0 or NULL if an option is unset. */
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
-    const char *out, *init, *run, *add;
+    const char *out, *init, *init_except, *teacher, *run, *add;
     bool        resume, force, best, check, profile, paper, markdown, json, help;
     double      budget, seconds;
     qg_shape    image;
-    const char *data_digest, *class_digest, *init_digest, *init_recipe;
+    const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     const char *reproduces, *reported, *deviations;
     provenance  provenance;
 };

@@ -11,6 +11,7 @@
 #include "core/io/number.h"
 #include "core/kernels/parallel.h"
 #include "datasets/normalise.h"
+#include "train/distil.h"
 
 /* --- values of the library's types: an option's parse --------------------------------------- */
 
@@ -86,6 +87,17 @@ static qg_status parse_schedule(const char *text, void *value, char *canonical, 
     const qg_status status = qg_schedule_parse(text, s);
     if (!status) qg_schedule_print(s, canonical, (int)bytes);
     return status;
+}
+
+static qg_status parse_distil(const char *text, void *value, char *canonical, size_t bytes)
+{
+    double          v[QG__DISTIL_KEYS];
+    qg_fit_teacher *t = value;
+    if (qg_keys_parse(NULL, *text ? text : NULL, qg__distil_keys, v)) return QG_EARG;
+    t->temperature = (float)v[QG__DISTIL_TEMPERATURE];
+    t->weight      = (float)v[QG__DISTIL_WEIGHT];
+    qg_keys_print(NULL, qg__distil_keys, v, canonical, bytes);
+    return QG_OK;
 }
 
 static qg_status parse_image(const char *text, void *value, char *canonical, size_t bytes)
@@ -216,12 +228,21 @@ const option options[] = {
       .help = "read options from examples/recipes/NAME.toml" },
     { "init", OPTION_TEXT, VERB_TRAIN, AT(init), "RUN",
       .help = "start from the last weights of a run, or from a safetensors file" },
+    { "init-except", OPTION_TEXT, VERB_TRAIN | IDENTITY, AT(init_except), "LAYERS",
+      .help = "layers that do not start from --init, as in conv1,fc2" },
+    { "freeze", OPTION_TEXT, VERB_TRAIN | IDENTITY, AT(recipe.freeze), "LAYERS",
+      .help = "layers that are not trained, as in conv1,conv2" },
+    { "teacher", OPTION_TEXT, VERB_TRAIN | SAVED, AT(teacher), "RUN",
+      .help = "also learn from the scores of a run, or of a checkpoint" },
+    { "distil", OPTION_VALUE, VERB_TRAIN | IDENTITY, AT(recipe.teacher), "LIST", .parse = parse_distil,
+      .help = "how to learn from the teacher, as in temperature=4,weight=0.9" },
 
     /* In files only: the images and weights that a run started from, and the result that a recipe reproduces. */
     { "data-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(data_digest), "DIGEST", .help = "of the images and labels" },
     { "class-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(class_digest), "DIGEST", .help = "of the class names" },
     { "init-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(init_digest), "DIGEST",
       .help = "of the weights that --init loaded" },
+    { "teacher-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(teacher_digest), "DIGEST", .help = "of the teacher's weights" },
     { "init-recipe", OPTION_TEXT, SAVED, AT(init_recipe), "NAME", .parse = parse_recipe,
       .help = "the recipe that trains the initial weights; --init must name\none of its runs" },
     { "reproduces", OPTION_TEXT, SAVED, AT(reproduces), "TEXT",

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/io/paths.h"
 #include "layers/layer.h"
 
 /* An annealed surrogate reaches its final value at the last step. */
@@ -69,13 +70,22 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
     return QG_OK;
 }
 
+static qg_status check_frozen(const recipe *r, const qg_net *net)
+{
+    char layer[LAYER_NAME_BYTES];
+    for (const char *at = r->freeze; qg__list_next(&at, layer, sizeof layer);)
+        if (!qg_net_find(net, layer)) return qg_fail(QG_EARG, "freeze: %s", qg_errmsg());
+    return QG_OK;
+}
+
 qg_status recipe_check(const recipe *r)
 {
     if (r->label_smoothing > 0 && r->loss != CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
     qg_net *net = declare(r, r->data.image, r->data.classes);
     if (!net) return QG_EARG;
-    const qg_status status = check_quantizers(r, net);
+    qg_status status = check_quantizers(r, net);
+    if (!status) status = check_frozen(r, net);
     qg_net_free(net);
     return status;
 }
@@ -166,6 +176,8 @@ qg_fit_spec recipe_fit(const recipe *r)
                           .patience        = r->patience,
                           .label_smoothing = r->label_smoothing,
                           .ema_decay       = r->ema,
+                          .freeze          = r->freeze,
+                          .teacher         = r->teacher,
                           .loss            = r->loss == SQUARED_HINGE ? squared_hinge : NULL };
 }
 

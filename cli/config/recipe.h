@@ -38,7 +38,7 @@ typedef struct layer_exceptions {
     int             count;
 } layer_exceptions;
 
-/* A value; data_dir is borrowed. */
+/* A value; data_dir and freeze are borrowed. */
 typedef struct recipe {
     chosen_model     model;
     data_set         data;
@@ -60,6 +60,8 @@ typedef struct recipe {
     float            label_smoothing, clip_norm, ema;
     float            momentum, weight_decay, beta1, beta2, gamma, threshold;
     qg_group_spec    norms, quantizers;
+    const char      *freeze;                /* "conv1,conv2" or NULL */
+    qg_fit_teacher   teacher;               /* its temperature and weight */
 } recipe;
 
 /* Checks that the model can be built with these quantizers.  Fails with QG_EARG. */

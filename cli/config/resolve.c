@@ -157,6 +157,7 @@ qg_status config_resolve(const config *asked, const config *stored, config *out,
     if (config_text(asked, "data") || asked->recipe.data_dir)
         config_unset(&all, "data-digest"), config_unset(&all, "class-digest");
     if (asked->init) config_unset(&all, "init-digest");
+    if (asked->teacher) config_unset(&all, "teacher-digest");
     if (!status) status = config_over(&all, asked, 0, 0);
     if (!status && stored) status = continue_stored(&all, stored, out);
     else if (!status) {

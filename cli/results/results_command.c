@@ -83,6 +83,9 @@ qg_status results_check_init(const results *all, const logged_run *run, const ch
 {
     const char       *digest = run->config.init_digest;
     const logged_run *other  = begins_with ? results_find(all, begins_with, run->seed) : NULL;
+    if (run->config.teacher_digest)
+        return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": learned from a teacher (--teacher), which no recipe can name", run->row,
+                       run->seed);
     if (!begins_with && digest)
         return qg_fail(QG_EARG, "%s, seed %" PRIu64 ": started from weights (--init), but its recipe names no other run",
                        run->row, run->seed);

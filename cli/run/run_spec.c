@@ -1,5 +1,6 @@
 #include "cli/run/run_spec.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -134,6 +135,52 @@ qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image,
     u->spec.fit.optim = u->optim;
     if (!status) status = qg__run_compose(&u->run, u->net, &u->spec.fit);
     return status ? status : qg__run_load_weights(&u->run, u->file);
+}
+
+/* --- a teacher ---------------------------------------------------------------------------- */
+
+static qg_status check_size(const char *path, qg_shape is, int classes, const qg_loader *images)
+{
+    const qg_shape of = qg_loader_shape(images);
+    const int      n  = qg_loader_classes(images);
+    if (is.h == of.h && is.w == of.w && is.c == of.c && classes == n) return QG_OK;
+    return qg_fail(QG_EARG, "%s: the teacher was trained on images of %dx%dx%d in %d classes, but these are %dx%dx%d in %d",
+                   path, is.h, is.w, is.c, classes, of.h, of.w, of.c, n);
+}
+
+static qg_status check_names(const char *path, const config *c, const qg_loader *images)
+{
+    const uint64_t names = qg_loader_class_digest(images);
+    char           found[32];
+    snprintf(found, sizeof found, "%016" PRIx64, names);
+    if (!names || !c->class_digest || !strcmp(c->class_digest, found)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: the teacher's classes have other names than those of the images", path);
+}
+
+/* The teacher reads the batch of its student. */
+static qg_status check_preprocessing(const char *path, const config *c, const config *student, const qg_loader *images)
+{
+    const char    *is = config_text(c, "normalise"), *of = config_text(student, "normalise");
+    qg_preprocess *p  = qg_preprocess_open(path);
+    if (!p) return qg_errcode();
+    const bool same = qg_preprocess_equal(p, qg_loader_preprocess(images));
+    qg_preprocess_free(p);
+    if (same) return QG_OK;
+    return qg_fail(QG_EARG, "%s: the teacher's images were normalised as %s, but these are as %s%s", path, is, of,
+                   strcmp(is, of) ? "" : ", with other statistics");
+}
+
+qg_status used_run_teach(used_run *u, config *c, const char *name, const config *student, const qg_loader *images)
+{
+    qg_shape    image   = qg_loader_shape(images);
+    int         classes = qg_loader_classes(images), noted;
+    qg_status   status  = used_run_find(u, name, false, c);
+    const char *path    = u->run.paths.file[u->file];
+    if (!status) status = qg__run_noted_size(&u->run, u->file, &image, &noted);
+    if (!status) status = check_size(path, image, noted ? noted : classes, images);
+    if (!status) status = check_names(path, c, images);
+    if (!status) status = check_preprocessing(path, c, student, images);
+    return status ? status : used_run_load(u, c, &c->recipe, image, classes);
 }
 
 void used_run_end(used_run *u)

@@ -41,4 +41,9 @@ QG_MUST_CHECK
 qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image, int classes);
 void      used_run_end(used_run *u);
 
+/* Finds and loads the run that --teacher names, whose scores a student learns from on these images.  c is its configuration.
+ * Fails with QG_EARG: its images have another size, other classes, or are preprocessed differently; and as the two above. */
+QG_MUST_CHECK
+qg_status used_run_teach(used_run *u, config *c, const char *name, const config *student, const qg_loader *images);
+
 #endif

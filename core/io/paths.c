@@ -104,3 +104,12 @@ void qg__list_append(char *text, size_t bytes, const char *word)
     if (used + wanted + sizeof more <= bytes) sprintf(text + used, "%s%s", used ? ", " : "", word);
     else if (used + sizeof more <= bytes) strcpy(text + used, more);
 }
+
+bool qg__list_next(const char **at, char *word, size_t bytes)
+{
+    if (!*at) return false;
+    const size_t n = strcspn(*at, ",");
+    snprintf(word, bytes, "%.*s", n < bytes ? (int)n : (int)bytes, *at);
+    *at = (*at)[n] ? *at + n + 1 : NULL;
+    return true;
+}

@@ -41,4 +41,8 @@ qg_status qg__text_print(qg_status (*print)(const void *what, FILE *out), const 
 /* Appends a word to a list in text, "a" -> "a, b"; a word that does not fit is omitted. */
 void      qg__list_append(char *text, size_t bytes, const char *word);
 
+/* The words of a list "a,b" one after the other, cut to bytes; false after the last:
+ *     for (const char *at = list; qg__list_next(&at, word, sizeof word);) ..          NULL: an empty list */
+bool      qg__list_next(const char **at, char *word, size_t bytes);
+
 #endif

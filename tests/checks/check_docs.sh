@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every ```c block of the README and of docs/ compiles on its own after #include "qgrad.h", every file
-# that the README names exists, and docs/every-scheme.md has the rows of its script.
+# that the README names exists, docs/every-scheme.md has the rows of its script, and the guide has examples/classify.c as it
+# is.
 export LC_ALL=C               # of sort, tr and [a-z]
 cc=${CC:-cc}
 build=${BUILD:-build}
@@ -20,6 +21,11 @@ for block in "$dir"/*.c; do
     $cc -std=c11 -D_POSIX_C_SOURCE=200809L -I. -Iexamples -Wall -Wextra -Wno-unused-function \
         -Wno-unused-variable -Wno-unused-const-variable -Werror -fsyntax-only "$block" || { echo "$block: error: does not compile"; status=1; }
 done
+same=
+for block in "$dir"/guide-*.c; do
+    sed 1d "$block" | cmp -s - examples/classify.c && same=yes
+done
+[ "$same" ] || { echo "docs/guide.md: error: does not have examples/classify.c as it is"; status=1; }
 [ "$blocks" -gt 0 ] || { echo "error: no C block was found"; status=1; }
 for page in README.md docs/*.md; do
     for link in $(grep -ohE '\]\((\.\./)?[A-Za-z#][A-Za-z0-9_/.#-]*\)' "$page" | tr -d '()]'); do

@@ -104,6 +104,8 @@ static void test_what_a_row_begins_with_is_checked(void **state)
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: started from weights with digest ");
     assert_status("train --recipe twn --init runs/memory/seed-3 --out elsewhere --force --json", 0);
     assert_refuses("results --add elsewhere", 1, "started from weights (--init), but its recipe names no other run");
+    assert_status("train --recipe twn --teacher runs/memory/seed-3 --out elsewhere --force --json", 0);
+    assert_refuses("results --add elsewhere", 1, "learned from a teacher (--teacher), which no recipe can name");
     assert_status("train --recipe plain --epochs 1 --out elsewhere --force --json", 0);
     edit("elsewhere/config.toml", "recipe = \"plain\"", "recipe = \"tuned\"");
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: did not start from the weights of memory");

@@ -201,6 +201,22 @@ static void the_matrix_must_be_that_of_the_checkpoint(void **state)
     qg_loader_free(l);
 }
 
+static void what_is_stored_is_equal(void **state)
+{
+    for (int i = 0; i < KINDS; i++)
+        for (int k = 0; k < KINDS; k++) {
+            qg_loader     *l = loader(kinds[i]), *other = loader(kinds[k]);
+            qg_preprocess *p = stored(l);
+            assert_int_equal(qg_preprocess_equal(p, qg_loader_preprocess(other)), i == k);
+            qg_preprocess_free(p), qg_loader_free(other), qg_loader_free(l);
+        }
+    qg_loader *l = loader((qg_normalise){ .kind = QG_PER_CHANNEL }), *fewer;
+    fewer        = qg_synthetic(qg_preprocess_shape(qg_loader_preprocess(l)), 3, 2, (qg_loader_spec){ .batch = 1, .normalise = { .kind = QG_PER_CHANNEL } });
+    assert_false(qg_preprocess_equal(qg_loader_preprocess(fewer), qg_loader_preprocess(l)));    /* other statistics */
+    assert_false(qg_preprocess_equal(NULL, qg_loader_preprocess(l)));
+    qg_loader_free(fewer), qg_loader_free(l);
+}
+
 static void bad_arguments_are_refused(void **state)
 {
     float      x[ROW];
@@ -223,7 +239,7 @@ int main(void)
         TEST(an_image_is_preprocessed_as_in_training), TEST(a_loader_takes_a_stored_preprocessing),
         TEST(another_size_is_resized),                 TEST(grey_and_colour_become_what_the_net_takes),
         TEST(damaged_files_are_refused),               TEST(the_matrix_must_be_that_of_the_checkpoint),
-        TEST(bad_arguments_are_refused),
+        TEST(bad_arguments_are_refused),               TEST(what_is_stored_is_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,6 +137,11 @@ static void unknown_layers_are_refused(void **state)
     net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 1 });
     qg_net_dense(net, (qg_dense_spec){ .out = 2 });
     assert_failed(qg_net_freeze(net, "fc1"), QG_ESTATE, "before qg_net_build");
+    qg_net_relu(net);
+    assert_ptr_equal(qg_net_find(net, "relu1"), qg_net_layer(net, 1));
+    assert_null(qg_net_find(net, "relu2"));
+    assert_string_equal(qg_errmsg(), "no layer is named 'relu2'; layers: fc1, relu1");
+    assert_null(qg_net_find(NULL, "fc1"));
     qg_net_free(net);
     assert_failed(qg_net_freeze(NULL, "fc1"), QG_EARG, "net");
 }

@@ -23,7 +23,8 @@ typedef struct subject {
     qg_optim    *optim;
     qg_loader   *train, *test;
     qg_fit_spec  spec;
-    char         dir[ROOM_BYTES];
+    char         dir[ROOM_BYTES], source[ROOM_BYTES];
+    bool         starts;                    /* from the source */
 } subject;
 
 /* A residual block with ternary weights and learned steps of its inputs, and dropout.  late: learned steps of the weights,
@@ -76,12 +77,14 @@ static subject open_subject(const char *name) { return open_with(name, 3, 1, fal
 
 static void close_subject(subject *s)
 {
+    qg_net_free(s->spec.teacher.net);
     qg_loader_free(s->test), qg_loader_free(s->train), qg_optim_free(s->optim), qg_net_free(s->net);
 }
 
 static qg_status fit(subject *s, qg_fit_result *r)
 {
-    s->spec.dir = s->dir;
+    s->spec.dir  = s->dir;
+    s->spec.init = s->starts ? s->source : NULL;
     return qg_fit(s->net, s->spec, r);
 }
 
@@ -123,10 +126,21 @@ static void assert_same_run(const char *a, const char *b)
 
 /* --- resuming ----------------------------------------------------------------------------- */
 
-/* Everything that a checkpoint may have to hold. */
+static void train_source(void)
+{
+    subject s = open_with("source", 3, 7, false);
+    trained(&s);
+}
+
+/* Everything that a checkpoint may have to hold, or the next process to do again. */
 static subject open_rich(const char *name)
 {
     subject s              = open_with(name, 3, 1, true);
+    s.starts               = true;
+    snprintf(s.source, sizeof s.source, "%s", in_room("source"));
+    s.spec.freeze          = "conv1";
+    s.spec.teacher.net     = small_net(9, 2, false);
+    if (!qg_net_build(s.spec.teacher.net)) fail_msg("%s", qg_errmsg());
     s.spec.label_smoothing = 0.1f;
     s.spec.clip_norm       = 1;
     s.spec.ema_decay       = 0.9f;
@@ -159,6 +173,7 @@ static bool ends_before_it_is_killed(const char *name, uint64_t key, uint64_t mo
 static void killed_at_any_moment_it_ends_with_the_same_bytes(void **state)
 {
     enum { RUNS = 4, MOST_KILLS = 60 };
+    train_source();
     subject s = open_rich("whole");
     trained(&s);
     for (uint64_t run = 0; run < RUNS; run++) {
@@ -187,6 +202,7 @@ static void stop_at(void *user, const qg_fit_progress *p)
 
 static void stopped_after_every_step_it_ends_with_the_same_bytes(void **state)
 {
+    train_source();
     subject s = open_rich("unstopped");
     trained(&s);
     long          sittings = 0;
