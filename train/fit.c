@@ -376,10 +376,11 @@ static qg_status freeze(const qg_fit_spec *s, qg_net *net)
 {
     char             layer[QG__INIT_LAYER];
     const qg_params *p = qg_net_params(net);
+    if (!s->freeze) return QG_OK;
     for (const char *at = s->freeze; qg__list_next(&at, layer, sizeof layer);)
         if (qg_net_freeze(net, layer)) return qg_fail(QG_EARG, "freeze: %s", qg_errmsg());
     for (int i = 0; i < p->count; i++)
-        if (is_trained(p->item[i]) || !s->freeze) return QG_OK;
+        if (is_trained(p->item[i])) return QG_OK;
     return qg_fail(QG_EARG, "freeze: every parameter of the net is frozen");
 }
 

@@ -125,9 +125,9 @@ typedef struct qg_fit_spec {
                                        1; 0: off */
 
     /* Fine-tuning.  Layers are named in a list, "conv1,conv2". */
-    const char  *init;              /* start from the last weights of the run in this directory, or from a safetensors file:
-                                       what has the same name and shape, and all that is needed must be there */
-    const char  *init_except;       /* but these layers, in which the two nets may differ, keep their values */
+    const char  *init;              /* start from the last weights of the run in this directory, or from a safetensors
+                                       file, by name; all must fit but what quantizers learn, and: */
+    const char  *init_except;       /* these layers of either net, which start from their own values */
     const char  *freeze;            /* these layers are not trained, nor their statistics (qg_net_freeze) */
     qg_fit_teacher teacher;         /* distil this net */
 
@@ -165,13 +165,13 @@ typedef struct qg_fit_spec {
  *
  * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls,
  *          unless quantizers start in it.
- * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to train,
- *          or the files belong to a run with another configuration.  QG_ESHAPE: .init or .teacher does not fit the net; the
- *          message lists what and, of .init, the layers that .init_except would have to name.  QG_ESTATE: another process
- *          trains in the directory, it contains a run that the mode excludes or
- *          that has lost its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of
- *          another version.  QG_ENAN: a loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops do.  The last
- *          good checkpoint remains, and the same call continues from it.
+ * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to
+ *          train, or the files belong to a run with another configuration.  QG_ESHAPE: .init or .teacher does not fit
+ *          the net; the message lists what and, of .init, the layers that .init_except would have to name.
+ *          QG_ESTATE: another process trains in the directory, it contains a run that the mode excludes or that has lost
+ *          its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
+ *          loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops do.  The last good checkpoint remains, and
+ *          the same call continues from it.
  */
 QG_MUST_CHECK
 qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r);
