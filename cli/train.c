@@ -166,12 +166,22 @@ static qg_status find_teacher(training *t)
     return status ? status : config_set(&t->config, option_find("teacher-digest"), found);
 }
 
+/* The preprocessing of a run that goes on; NULL: its images decide it again.  A matrix of whitening takes a minute to
+ * compute, and another processor may compute another one. */
+static qg_preprocess *stored_preprocess(const training *t)
+{
+    const bool whitens = t->config.recipe.normalise.kind == QG_WHITEN;
+    return t->goes_on && whitens ? qg_preprocess_open(t->paths.file[QG__RUN_LAST]) : NULL;
+}
+
 /* Whatever the run needs: images, net, optimizer, and the rest of the spec. */
 static qg_status build(training *t)
 {
     const recipe *r = &t->config.recipe;
     qg_set_threads(r->threads);
-    t->train = recipe_data(r, false, NULL);
+    qg_preprocess *stored = stored_preprocess(t);
+    t->train = recipe_data(r, false, stored);
+    qg_preprocess_free(stored);
     t->test  = t->train ? recipe_data(r, true, qg_loader_preprocess(t->train)) : NULL;
     if (!t->test) return QG_EIO;
     qg_status status = note_images(t);

@@ -423,6 +423,7 @@ static qg_status take_up(fit *f)
     if (!status) status = read_before(f);
     f->before.complete &= is_finished(f);
     if (!status) status = check_position(f);
+    if (!status && !is_finished(f)) status = qg__run_check_whitening(&f->run);
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
     return status || is_finished(f) ? status : qg__run_cut_metrics(&f->run);
 }

@@ -408,6 +408,35 @@ qg_status qg__run_load(qg__run *r)
     return status ? status : check_metrics(r, path);
 }
 
+/* Whether the archive has the numbers of p. */
+static bool same_matrix(const qg_preprocess *p, const qg_archive *a)
+{
+    const size_t          row  = qg_row(p->shape) * sizeof(float);
+    const qg_named_array *mean = qg_archive_find(a, "mean"), *matrix = qg_archive_find(a, "whitening");
+    return !memcmp(mean->array.data, p->mean, row) && !memcmp(matrix->array.data, p->whitening, row * qg_row(p->shape));
+}
+
+qg_status qg__run_check_whitening(const qg__run *r)
+{
+    const char          *path = r->paths.file[QG__RUN_WHITENING];
+    const qg_preprocess *p    = qg_loader_preprocess(r->spec->train);
+    qg_archive          *a;
+    bool                 has;
+    qg_state            *s      = qg_state_new();
+    const bool           whites = qg_preprocess_state(p, s);
+    qg_status            status = whites ? qg__run_has(r, QG__RUN_WHITENING, &has) : QG_OK;
+    if (!status && whites && has) {
+        status          = qg_state_open_in(s, r->lock, path, &a);
+        const bool same = !status && same_matrix(p, a);
+        if (!status) qg_archive_free(a);
+        if (!status && !same)
+            status = qg_fail(QG_EARG, "%s: is not the matrix that whitens the images of this process; another processor may "
+                             "compute another one, so load them with the preprocessing of the checkpoint", path);
+    }
+    qg_state_free(s);
+    return status;
+}
+
 qg_status qg__run_keep_config(qg__run *r)
 {
     bool      has, whitens;

@@ -91,6 +91,9 @@ QG_MUST_CHECK
 qg_status qg__run_check_best(const qg__run *r);     /* Checks that best.safetensors, which cannot be regenerated, exists,
                                                        belongs to this run and is not older than it should be */
 QG_MUST_CHECK
+qg_status qg__run_check_whitening(const qg__run *r);    /* Checks that the file with the matrix, if it exists, has that of
+                                                           the training images, which checkpoints name */
+QG_MUST_CHECK
 qg_status qg__run_keep_config(qg__run *r);          /* writes config.toml if it is missing or should be renewed, and
                                                        the matrix of whitening if it is missing */
 

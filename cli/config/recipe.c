@@ -122,8 +122,8 @@ qg_loader_spec recipe_loading(const recipe *r, bool test)
 qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as)
 {
     qg_loader_spec spec = recipe_loading(r, test);
-    if (test && qg_normalise_fits(r->normalise)) {
-        QG_ASSERT(as);
+    if (qg_normalise_fits(r->normalise)) {
+        QG_ASSERT(as || !test);
         spec.preprocess = as;
     }
     return data_open(&r->data, r->data_dir, test, spec);

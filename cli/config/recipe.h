@@ -75,8 +75,8 @@ qg_status  recipe_trains(const recipe *r);
 /* Whether a training that has finished so many epochs, the best of which counts from 1, is over. */
 bool       recipe_is_over(const recipe *r, int epochs, int best_epoch);
 
-/* NULL: failed.  as: what the test images are preprocessed by, that of the training images or of a checkpoint; NULL will
- * do where qg_normalise_fits says that there are no statistics. */
+/* NULL: failed.  as: the preprocessing of a checkpoint, or for test images that of the training images.  It may be NULL
+ * for training images, which then decide it, and where qg_normalise_fits says that there are no statistics. */
 qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as);
 qg_loader_spec recipe_loading(const recipe *r, bool test);      /* what its loaders are made with */
 

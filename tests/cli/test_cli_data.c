@@ -292,6 +292,26 @@ static void test_a_whitened_run_keeps_its_matrix(void **state)
     run_shell("cmp @/run/whitening.safetensors @/other/whitening.safetensors");
 }
 
+/* Checkpoints name the matrix of the file, so a run continues with that one only. */
+static void test_a_whitened_run_continues_with_its_matrix(void **state)
+{
+    enum { VALUES = 16 * 16 };
+    static float matrix[VALUES][VALUES], mean[VALUES];
+    assert_status(TRAIN "--epochs 2 --normalise whiten --out @/run --json", 0);
+    assert_status(TRAIN "--epochs 2 --normalise whiten --out @/half --budget 0 --json", 0);
+    run_shell("cp -r @/half @/damaged && cp -r @/half @/other");
+    assert_status("train --resume --out @/half --json", 0);
+    run_shell("cmp @/run/last.safetensors @/half/last.safetensors");
+    run_shell("printf x | dd of=@/damaged/whitening.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null");
+    assert_refuses("train --resume --out @/damaged", 1, "damaged/whitening.safetensors' is damaged");
+    qg_state *s = qg_state_new();
+    qg_state_add(s, "mean", (qg_array){ QG_F32, 1, { VALUES }, mean });
+    qg_state_add(s, "whitening", (qg_array){ QG_F32, 2, { VALUES, VALUES }, matrix });
+    assert_ok(qg_state_save(s, at("other/whitening.safetensors")));
+    qg_state_free(s);
+    assert_refuses("train --resume --out @/other", 1, "other/whitening.safetensors: is not the matrix that whitens the images");
+}
+
 static void write_cifar(const char *name, int n)
 {
     static uint8_t records[4 * 3073];
@@ -363,6 +383,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_checkpoint_must_say_what_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_keeps_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

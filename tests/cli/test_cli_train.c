@@ -342,7 +342,7 @@ float *__wrap_qg__whiten(const qg_preprocess *s, const qg__dataset *set)
 /* There is nothing to save yet, and no directory; an earlier run stays as it was. */
 static void test_a_signal_while_images_are_read_ends_the_program_at_once(void **state)
 {
-    enum { FILES = 4, WHITENINGS = 3 };         /* one fit, and both splits */
+    enum { FILES = 4, WHITENINGS = 3 };         /* one fit, which a run that goes on does not repeat, and both splits */
     assert_status(RUN "--normalise whiten --budget 0 --out @/early --json", 0);
     run_shell("cp -r @/early @/early-before");
     for (end_at = 1;; end_at++) {
@@ -350,6 +350,7 @@ static void test_a_signal_while_images_are_read_ends_the_program_at_once(void **
         if (status == 0) break;
         assert_int_equal(status, 1000 + SIGTERM);
         assert_int_equal(access(at("never"), F_OK), -1);
+        if (end_at == FILES + WHITENINGS) continue;
         assert_int_equal(qgrad_inside(RUN "--normalise whiten --out @/early --resume --json"), 1000 + SIGTERM);
         run_shell("diff -r @/early @/early-before");
     }

@@ -110,10 +110,12 @@ const char *last_line(place *p)
                " --lr 0.01 --threads 1 --out run"
 #define LEARNS "train --recipe torture --threads 2 --json --out run"
 
-/* A row of the table of results, with learned quantizers, Adam and augmentation. */
+/* A row of the table of results, with all that a checkpoint may have to hold: learned quantizers, of which those of the
+ * weights start within the second epoch, Adam's moments, averages of the weights. */
 static const char recipe[] =
     "model = \"mlp:depth=1,width=16\"\ndata = \"sample\"\naugment = \"pad=2,flip\"\nweight = \"ttq\"\n"
-    "input = \"lsq:bits=4\"\noptimizer = \"adam\"\nlr = 0.01\nbatch = 400\nepochs = 2\nseed = 3\n"
+    "input = \"lsq:bits=4\"\nquantize-weights-after = 6\noptimizer = \"adam\"\nlr = 0.01\nclip-norm = 1\nema = 0.9\n"
+    "patience = 2\nbatch = 400\nepochs = 2\nseed = 3\n"
     "reproduces = \"A paper\"\nreported = \"12.3\"\nprovenance = \"code\"\n";
 
 /* Snapshots of which a name begins with "half-" hold a run that stopped within its second epoch. */
