@@ -66,10 +66,17 @@ static bool has_colours(const qg__image *m, layout l, size_t h, size_t w)
     return true;
 }
 
+static bool refuse(const qg__image *m)
+{
+    const char *why = stbi_failure_reason();
+    if (strcmp(why, "outofmem")) return qg__image_damaged(m, why);
+    return qg_fail(QG_EMEM, "out of memory: '%s' cannot be decoded", m->path), false;
+}
+
 bool qg__bmp_decode(qg__image *m)
 {
     int w, h, kept;
-    if (!stbi_info_from_memory(m->bytes, (int)m->n, &w, &h, &kept)) return qg__image_damaged(m, stbi_failure_reason());
+    if (!stbi_info_from_memory(m->bytes, (int)m->n, &w, &h, &kept)) return refuse(m);
     const int64_t rows = llabs((int64_t)h);         /* of a BMP that begins at the top: negative */
     if (!qg__image_fits(m, rows, w)) return false;
     enum { HEADER = 30 };
@@ -78,5 +85,5 @@ bool qg__bmp_decode(qg__image *m)
     if (!has_colours(m, l, (size_t)rows, (size_t)w)) return qg__image_damaged(m, "a colour is not in its palette");
     m->c      = 3;
     m->pixels = stbi_load_from_memory(m->bytes, (int)m->n, &m->w, &m->h, &kept, m->c);
-    return m->pixels || qg__image_damaged(m, stbi_failure_reason());
+    return m->pixels || refuse(m);
 }

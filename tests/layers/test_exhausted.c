@@ -7,6 +7,7 @@
 
 #include "qgrad.h"
 #include "tests/support/heap.h"
+#include "tests/support/pictures.h"
 #include "tests/support/room.h"
 
 /* --- a program ------------------------------------------------------------------------------ */
@@ -52,6 +53,43 @@ static bool keep(qg_net *net, qg_optim *o)
     return kept;
 }
 
+/* A checkpoint stands alone: files of images are preprocessed as it notes. */
+static bool classify(const qg_loader *l)
+{
+    static const char *const names[] = { "a.bmp", "a.png", "a.jpg" };
+    char      checkpoint[ROOM_BYTES];
+    float     x[SIDE * SIDE];
+    qg_state *s = qg_state_new(), *matrix = qg_state_new();
+    strcpy(checkpoint, in_room("checkpoint"));
+    qg_preprocess_note(qg_loader_preprocess(l), s);
+    bool done = matrix && !qg_state_save(s, checkpoint);
+    if (done && qg_preprocess_state(qg_loader_preprocess(l), matrix))
+        done = !qg_state_save(matrix, in_room(QG_WHITENING_FILE));
+    qg_state_free(s), qg_state_free(matrix);
+    qg_preprocess *p = done ? qg_preprocess_open(checkpoint) : NULL;
+    for (int i = 0; i < 3 && done; i++) done = p && !qg_preprocess_image(p, in_room(names[i]), x);
+    qg_preprocess_free(p);
+    return done;
+}
+
+static bool store_images(qg_normalise_kind kind)
+{
+    qg_loader *l = qg_synthetic((qg_shape){ 1, SIDE, SIDE, 1 }, 5, CLASSES,
+                                (qg_loader_spec){ .batch = 5, .normalise = { .kind = kind } });
+    const bool done = l && classify(l);
+    qg_loader_free(l);
+    return done;
+}
+
+static void write_images(void)
+{
+    uint8_t pixels[SIDE * SIDE * 3];
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(31 * i);
+    write_bmp(in_room("a.bmp"), pixels, SIDE, SIDE);
+    write_png(in_room("a.png"), pixels, SIDE, SIDE);
+    write_jpeg(in_room("a.jpg"), (jpeg){ 16, 16, .components = 1, .value = { 128 }, .scans = 1 });
+}
+
 /* As a program that checks what it must and nothing more. */
 static bool program(void)
 {
@@ -61,7 +99,8 @@ static bool program(void)
     qg_loader *l   = qg_synthetic((qg_shape){ 1, SIDE, SIDE, 1 }, 30, CLASSES,
                                   (qg_loader_spec){ .batch = 8, .seed = 2, .normalise = { .kind = QG_WHITEN } });
     qg_tape   *t   = qg_tape_new();
-    const bool done = p && o && l && t && train(net, o, l, t) && keep(net, o);
+    const bool done = p && o && l && t && train(net, o, l, t) && keep(net, o) && store_images(QG_PER_PIXEL) &&
+                      store_images(QG_WHITEN);
     qg_tape_free(t), qg_loader_free(l), qg_optim_free(o), qg_net_free(net);
     return done;
 }
@@ -69,6 +108,7 @@ static bool program(void)
 static void every_call_may_fail(void **state)
 {
     qg_set_threads(1);                          /* whose calls come in one order */
+    write_images();
     for (int on = 0; on < 2; on++) {
         long failures = 0;
         for (long k = 1;; k++, failures++) {

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/rng.h"
 #include "tests/torture/trees.h"
 
 enum { WORDS = 48, HANG_SECONDS = 300 };
@@ -109,6 +110,8 @@ const char *last_line(place *p)
 #define PLAIN  "train --model mlp:depth=1,width=16 --data sample --epochs 2 --batch 400 --weight twn --optimizer sgd" \
                " --lr 0.01 --threads 1 --out run"
 #define LEARNS "train --recipe torture --threads 2 --json --out run"
+#define WHITE  "train --model mlp:depth=1,width=4 --data folder:5x5x1 --data-dir pictures --normalise whiten --epochs 2" \
+               " --batch 4 --weight twn --optimizer sgd --lr 0.01 --threads 1 --out run"
 
 /* A row of the table of results, with all that a checkpoint may have to hold: learned quantizers, of which those of the
  * weights start within the second epoch, Adam's moments, averages of the weights. */
@@ -124,6 +127,8 @@ subject subjects[SUBJECTS] = {
     { "resume sgd", PLAIN " --resume", "half-sgd", PLAIN " --resume", "whole-sgd", { 0 }, 0 },
     { "train adam", LEARNS, "empty", LEARNS " --resume", "whole-adam", { 0 }, 0 },
     { "resume adam", LEARNS " --resume", "half-adam", LEARNS " --resume", "whole-adam", { 0 }, 0 },
+    { "train whitened", WHITE, "empty", WHITE " --resume", "whole-white", { 0 }, 0 },
+    { "resume whitened", WHITE " --resume", "half-white", WHITE " --resume", "whole-white", { 0 }, 0 },
     { "results --add", "results --add run --json", "whole-adam", "results --add run --json", "results", { 0 }, 0 },
     { "results", "results --json", "results", "results --json", "results", { 0 }, 0 },
     { "eval", "eval --run run --json", "whole-adam", NULL, "whole-adam", { 0 }, 0 },
@@ -146,6 +151,35 @@ double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* A BMP file of 5 x 5 pixels, whose rows of 15 bytes are padded to 16. */
+static void write_picture(const char *path, uint64_t key)
+{
+    enum { HEAD = 54, BYTES = HEAD + 5 * 16 };
+    uint8_t file[BYTES] = { 'B', 'M', BYTES, [10] = HEAD, [14] = 40, [18] = 5, [22] = 5, [26] = 1, [28] = 24 };
+    for (size_t i = HEAD; i < BYTES; i++) file[i] = (uint8_t)qg_bits(key, i);
+    file_write(path, (const char *)file, BYTES);
+}
+
+/* Ten images of each of two classes, and four to test with. */
+static void make_pictures(void)
+{
+    static const char *const splits[] = { "train", "test" }, *const classes[] = { "a", "b" };
+    char path[PATH_MAX];
+    make_directory(snapshot("pictures"));
+    for (int s = 0; s < 2; s++) {
+        path_put(path, "%s/pictures/%s", base, splits[s]);
+        make_directory(path);
+        for (int c = 0; c < 2; c++) {
+            path_put(path, "%s/pictures/%s/%s", base, splits[s], classes[c]);
+            make_directory(path);
+            for (int i = 0; i < (s ? 4 : 10); i++) {
+                path_put(path, "%s/pictures/%s/%s/%d.bmp", base, splits[s], classes[c], i);
+                write_picture(path, (uint64_t)(100 * s + 50 * c + i));
+            }
+        }
+    }
+}
+
 /* The tree of a user who has no run yet. */
 static void make_empty(place *p)
 {
@@ -155,6 +189,9 @@ static void make_empty(place *p)
     path_put(data, "%s/datasets", here);
     path_put(path, "%s/datasets", p->tree);
     if (symlink(data, path)) die("cannot make %s: %s", path, strerror(errno));
+    make_pictures();
+    path_put(path, "%s/pictures", p->tree);
+    if (symlink(snapshot("pictures"), path)) die("cannot make %s: %s", path, strerror(errno));
     path_put(path, "%s/examples", p->tree);
     make_directory(path);
     path_put(path, "%s/examples/recipes", p->tree);

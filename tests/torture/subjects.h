@@ -7,7 +7,7 @@
 
 #include "tests/torture/faults.h"
 
-enum { TEXT = 1 << 16, SUBJECTS = 10, RUNS = 4 };
+enum { TEXT = 1 << 16, SUBJECTS = 12, RUNS = 6 };
 
 extern const char *qgrad, *library;     /* absolute paths of the program and of the library that is preloaded */
 extern char        base[PATH_MAX];      /* the temporary directory */

@@ -280,11 +280,13 @@ static bool may_change(const char *bytes, size_t at)
 
 static verdict flip_a_bit(place *p, const trial *t, uint64_t key, char why[TEXT])
 {
-    static const int         who[]  = { 1, 1, 3, 3, 3, 6, 7 };     /* subjects: resumes, eval, inspect */
+    enum { WHITENED = 5, EVAL = 8, INSPECT = 9 };
+    static const int         who[]  = { 1, 3, 3, WHITENED, WHITENED, EVAL, INSPECT };      /* subjects: resumes, eval, inspect */
     static const char *const file[] = { "last.safetensors", "config.toml", "last.safetensors", "last.safetensors",
-                                        "best.safetensors", "metrics.csv", "result.json" };
+                                        "best.safetensors", "metrics.csv", "result.json", "whitening.safetensors" };
     const subject *s       = &subjects[who[draw(key, 0, 7)]];
-    const char    *name    = file[draw(key, 1, s->again ? 7 : 3)];  /* eval and inspect read the first two */
+    const long     files   = !s->again ? 3 : s == &subjects[WHITENED] ? 8 : 7;  /* eval and inspect read the first two */
+    const char    *name    = file[draw(key, 1, files)];
     char           path[PATH_MAX], flipped[PATH_MAX], run_dir[PATH_MAX], what[WHAT], other[WHAT], said[32];
     set_tree(p, s->from);
     path_put(run_dir, "%s/run", p->tree);
