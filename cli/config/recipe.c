@@ -44,7 +44,11 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .text                   = r->model.text,
     };
     memcpy(spec.option, r->model.option, sizeof spec.option);
-    return qg_model_declare(r->model.type, spec);
+    qg_net *net = qg_model_declare(r->model.type, spec);
+    /* A net keeps its failure until it is built.  One that lacks layers for want of memory is not to be judged. */
+    if (!net || qg_net_params(net) || qg_errcode() != QG_EMEM) return net;
+    qg_net_free(net);
+    return NULL;
 }
 
 /* Checks that each quantizer is legal where the model uses it. */
@@ -83,7 +87,7 @@ qg_status recipe_check(const recipe *r)
     if (r->label_smoothing > 0 && r->loss != CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
     qg_net *net = declare(r, r->data.image, r->data.classes);
-    if (!net) return QG_EARG;
+    if (!net) return qg_errcode();
     qg_status status = check_quantizers(r, net);
     if (!status) status = check_frozen(r, net);
     qg_net_free(net);
@@ -95,7 +99,7 @@ qg_status recipe_trains(const recipe *r)
     const bool bop   = r->optimizer == BOP;
     bool       flips = false;
     qg_net    *net   = declare(r, r->data.image, r->data.classes);
-    if (!net) return QG_EMEM;
+    if (!net) return qg_errcode();
     for (int k = 0; k < qg_net_layers(net); k++) {
         const qg_slot *slot = qg_layer_slot(qg_net_layer(net, k), QG_WEIGHT);
         flips |= slot && slot->q.scheme && slot->q.scheme->flips;

@@ -630,6 +630,27 @@ static void test_lack_of_memory_is_not_a_usage_error(void **state)
     assert_int_equal(status, -1);
 }
 
+/* A net without its layers has no quantizers, and cannot be judged by that. */
+static void test_lack_of_memory_is_no_lack_of_quantizers(void **state)
+{
+    config stored = { 0 }, c = { 0 };
+    bool   usage;
+    assert_ok(config_parse(&stored, "model = 'mlp:depth=1,width=4'\nweight = 'twn'\nquantize-weights-after = 3\n", "file"));
+    assert_ok(config_resolve(&(config){ 0 }, &stored, &c, &usage));
+    for (heap_denies_on = true, heap_denied = 1;; heap_denied++) {
+        heap_calls         = 0;
+        qg_status  status  = recipe_check(&c.recipe);
+        const bool denied  = heap_calls >= heap_denied;
+        if (!status) status = recipe_trains(&c.recipe);
+        if (!denied && !status) break;
+        if (status != QG_EMEM) fail_msg("call %ld: %s", heap_denied, qg_errmsg());
+    }
+    assert_true(heap_denied > 2);
+    heap_denied    = 0;
+    heap_denies_on = false;
+    config_free(&stored), config_free(&c);
+}
+
 /* Neither can be looked at, so neither is said to be missing. */
 static void test_what_cannot_be_looked_at_may_exist(void **state)
 {
@@ -672,6 +693,7 @@ int main(void)
         cmocka_unit_test(schemes_are_called_as_on_the_command_line),
         cmocka_unit_test(test_a_printed_text_is_whole),
         cmocka_unit_test(test_lack_of_memory_is_not_a_usage_error),
+        cmocka_unit_test(test_lack_of_memory_is_no_lack_of_quantizers),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_looked_at_may_exist, room_enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
