@@ -213,6 +213,8 @@ qg_status qg_optim_step(qg_optim *o)
 
 int64_t qg_optim_steps(const qg_optim *o) { return o ? o->step : 0; }
 
+const qg_params *qg_optim_params(const qg_optim *o) { return o ? o->params : NULL; }
+
 /* --- construction ------------------------------------------------------------------------- */
 
 static void list_items(qg_optim *o)

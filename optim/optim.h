@@ -104,6 +104,7 @@ double    qg_optim_norm(const qg_optim *o);
 QG_MUST_CHECK
 qg_status qg_optim_step(qg_optim *o);
 int64_t   qg_optim_steps(const qg_optim *o);            /* updates made, in earlier processes too; 0 if o is NULL */
+const qg_params *qg_optim_params(const qg_optim *o);    /* what it updates; NULL if o is NULL */
 
 /* Adds to s, as views: each parameter's moments with its shape [n,h,w,c], as
  * "optim.momentum.conv1.weight" (SGD), "optim.m.conv1.weight", "optim.v.conv1.weight" (Adam, Bop), and

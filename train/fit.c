@@ -301,29 +301,48 @@ static qg_status train(fit *f)
 
 /* --- what can be wrong -------------------------------------------------------------------- */
 
+/* A schedule is legal if its text is. */
+static qg_status check_schedule(const qg_schedule *s)
+{
+    char        text[256];
+    qg_schedule same;
+    if (s->kind < QG_CONSTANT || s->kind > QG_COSINE) return qg_fail(QG_EARG, "fit: %d is not a kind of schedule", (int)s->kind);
+    qg_schedule_print(s, text, sizeof text);
+    return qg_schedule_parse(text, &same) ? qg_fail(QG_EARG, "fit: schedule %s: %s", text, qg_errmsg()) : QG_OK;
+}
+
 static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
 {
     if (!net) return qg_fail_null(QG_EARG, "net");
     if (!qg_net_params(net)) return qg_errcode();
     if (!s->train || !s->test) return qg_fail_null(QG_EARG, s->train ? "test" : "train");
+    if (s->train == s->test) return qg_fail(QG_EARG, "fit: train and test are the same loader");
     if (!s->optim) return qg_fail_null(QG_EARG, "optim");
+    if (qg_optim_params(s->optim) != qg_net_params(net)) return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
     if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
     if (s->epochs < 1) return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
     if (!(s->lr > 0 && isfinite(s->lr))) return qg_fail(QG_EARG, "fit: lr is %g, must be greater than 0", s->lr);
+    if (!(s->clip_norm >= 0 && isfinite(s->clip_norm)))
+        return qg_fail(QG_EARG, "fit: clip_norm is %g, must be 0 or more", (double)s->clip_norm);
+    if (isnan(s->budget)) return qg_fail(QG_EARG, "fit: budget is not a number");
     if (s->patience < 0) return qg_fail(QG_EARG, "fit: patience is %d, must be 0 or more", s->patience);
     if (!(s->label_smoothing >= 0 && s->label_smoothing < 1))
         return qg_fail(QG_EARG, "fit: label_smoothing is %g, must be 0 or more and less than 1", (double)s->label_smoothing);
     if (s->label_smoothing > 0 && s->loss)
         return qg_fail(QG_EARG, "fit: label_smoothing is part of the cross entropy, but the spec has a loss of its own");
-    return QG_OK;
+    return check_schedule(&s->schedule);
 }
 
-/* A mismatch would otherwise show after an epoch of training. */
-static qg_status check_images(const qg_fit_spec *s)
+static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
+
+/* A mismatch would otherwise show in the first step, when there is a run already, or after an epoch. */
+static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
 {
-    const qg_shape a = qg_loader_shape(s->train), b = qg_loader_shape(s->test);
-    if (a.h == b.h && a.w == b.w && a.c == b.c) return QG_OK;
-    return qg_fail(QG_EFORMAT, "test images are %dx%dx%d, training images %dx%dx%d", b.h, b.w, b.c, a.h, a.w, a.c);
+    const qg_shape a = qg_loader_shape(s->train), b = qg_loader_shape(s->test), in = qg_net_layer(net, 0)->in;
+    if (!same_size(a, b))
+        return qg_fail(QG_EFORMAT, "test images are %dx%dx%d, training images %dx%dx%d", b.h, b.w, b.c, a.h, a.w, a.c);
+    if (same_size(a, in)) return QG_OK;
+    return qg_fail(QG_ESHAPE, "images are %dx%dx%d, but the net was declared for %dx%dx%d", a.h, a.w, a.c, in.h, in.w, in.c);
 }
 
 /* A batch norm with one number per channel in an image, or NULL. */
@@ -428,6 +447,13 @@ static qg_status take_up(fit *f)
     return status || is_finished(f) ? status : qg__run_cut_metrics(&f->run);
 }
 
+/* A new run could not be resumed if its optimizer had taken steps that the run has not. */
+static qg_status check_unused(const qg_optim *o)
+{
+    if (qg_optim_steps(o) == 0) return QG_OK;
+    return qg_fail(QG_EARG, "fit: a new run needs a new optimizer, but this one has taken %lld steps", (long long)qg_optim_steps(o));
+}
+
 static qg_status open_run(fit *f, qg_net *net)
 {
     const qg_fit_spec *s      = f->spec;
@@ -435,11 +461,13 @@ static qg_status open_run(fit *f, qg_net *net)
     qg_status          status = qg__run_paths_of(s->dir, &f->run.paths);
     const uint64_t     start  = last_start(net, UINT64_MAX);
     f->whole                  = start / batches(f) + (start % batches(f) > 0);
-    if (!status) status = check_images(s);
+    if (!status) status = check_images(net, s);
     if (!status) status = check_batches(f, net);
     if (!status) status = qg__run_compose(&f->run, net, s);
+    if (!status && s->mode != QG_FIT_RESUME) status = check_unused(s->optim);
     if (!status) status = qg__run_claim(&f->run);
     if (!status) status = qg__run_has(&f->run, QG__RUN_LAST, &loads);
+    if (!status && !loads) status = check_unused(s->optim);
     if (!status) status = loads ? take_up(f) : qg__run_create(&f->run);
     if (!status && !is_finished(f)) status = qg_loader_seek(s->train, f->run.record.epoch, f->run.record.batch);
     return status ? status : qg_loader_seek(s->test, 0, 0);
@@ -459,6 +487,7 @@ qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r)
         report(&f, spec.events.begin);
         status = train(&f);
     }
+    qg_optim_set_lr(spec.optim, (float)spec.lr);        /* not that of the last step: the next call may ask for it */
     if (!status && r) *r = result(&f);
     qg__run_end(&f.run);
     qg_tape_free(f.of_teacher);

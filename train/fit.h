@@ -111,7 +111,7 @@ typedef struct qg_fit_spec {
     qg_fit_mode  mode;
     const char  *config;            /* lines of TOML that identify the configuration; NULL: none.  See below */
     qg_loader   *train, *test;      /* required, with images of one size; test should be .in_order */
-    qg_optim    *optim;             /* required: of the net's parameters */
+    qg_optim    *optim;             /* required: of the net's parameters; new, unless the run continues */
     int          epochs;            /* required, at least 1 */
     uint64_t     seed;              /* of dropout and other noise */
     double       lr;                /* at the start of the schedule; 0: that of the optimizer */
@@ -154,7 +154,7 @@ typedef struct qg_fit_spec {
 /* Trains net, which qg_net_build has built and whose values are the initial weights, to the end of the last epoch or
  * until it must stop.  Then *r, unless r is NULL, says how far it came: if it is not complete, call qg_fit again, in this
  * or in another process, with a net and an optimizer that were made in the same way.  Afterwards the net has the
- * weights of the last step.
+ * weights of the last step, and the optimizer has the rate of the start, so the same two can go on, too.
  *
  * Continuing a run with another configuration would end with bytes that no configuration gives, so the checkpoint
  * records the configuration, and qg_fit refuses another one.  It knows the numbers of the spec, the images and how they
@@ -166,8 +166,8 @@ typedef struct qg_fit_spec {
  * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls,
  *          unless quantizers start in it.
  * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to
- *          train, or the files belong to a run with another configuration.  QG_ESHAPE: .init or .teacher does not fit
- *          the net; the message lists what and, of .init, the layers that .init_except would have to name.
+ *          train, or the files belong to a run with another configuration.  QG_ESHAPE: the images, .init or
+ *          .teacher do not fit the net; the message lists what and, of .init, the layers that .init_except would have to name.
  *          QG_ESTATE: another process trains in the directory, it contains a run that the mode excludes or that has lost
  *          its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
  *          loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops do.  The last good checkpoint remains, and

@@ -331,6 +331,13 @@ static void bad_specs_are_refused(void **state)
     REFUSED(optim, NULL, "optim");
     REFUSED(epochs, 0, "epochs is 0");
     REFUSED(lr, -1, "lr is -1");
+    REFUSED(test, good.train, "train and test are the same loader");
+    REFUSED(clip_norm, -1, "clip_norm is -1");
+    REFUSED(clip_norm, INFINITY, "clip_norm is inf");
+    REFUSED(budget, NAN, "budget is not a number");
+    REFUSED(schedule, (qg_schedule){ .kind = (qg_schedule_kind)77 }, "77 is not a kind of schedule");
+    REFUSED(schedule, (qg_schedule){ .kind = QG_STEP }, "step: needs at= or every=");
+    REFUSED(schedule, ((qg_schedule){ .kind = QG_COSINE, .warmup = 2 }), "warmup is 2, not in 0..1");
     REFUSED(patience, -1, "patience is -1");
     REFUSED(label_smoothing, 1, "label_smoothing is 1");
     REFUSED(ema_decay, 1, "decay is 1");
@@ -338,8 +345,40 @@ static void bad_specs_are_refused(void **state)
     s.spec.dir = "";
     assert_failed(qg_fit(s.net, s.spec, NULL), QG_EARG, "empty");
     qg_net_free(unbuilt);
+    subject other = open_subject("bad");
+    s.spec        = good;
+    REFUSED(optim, other.optim, "optim has the parameters of another net");
+    close_subject(&other);
     close_subject(&s);
     assert_int_not_equal(access(in_room("bad"), F_OK), 0);
+}
+
+static void the_net_must_be_one_for_the_images(void **state)
+{
+    subject s = open_subject("sizes");
+    qg_optim_free(s.optim), qg_net_free(s.net);
+    s.net = qg_net_new((qg_net_spec){ .height = SIDE + 1, .width = SIDE, .channels = 3 });
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES });
+    s.optim = s.spec.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
+    assert_failed(fit(&s, NULL), QG_ESHAPE, "images are 8x8x1, but the net was declared for 9x8x3");
+    close_subject(&s);
+    assert_int_not_equal(access(in_room("sizes"), F_OK), 0);
+}
+
+/* Its moments and weights are not those that a resumed run would begin with. */
+static void a_new_run_needs_a_new_optimizer(void **state)
+{
+    subject s     = open_subject("first");
+    s.spec.epochs = 1;
+    assert_ok(fit(&s, NULL));
+    assert_ok(fit(&s, NULL));                   /* the run continues, that is, it is finished */
+    snprintf(s.dir, sizeof s.dir, "%s", in_room("second"));
+    assert_failed(fit(&s, NULL), QG_EARG, "a new run needs a new optimizer, but this one has taken 12 steps");
+    snprintf(s.dir, sizeof s.dir, "%s", in_room("first"));
+    s.spec.mode = QG_FIT_FORCE;
+    assert_failed(fit(&s, NULL), QG_EARG, "a new run needs a new optimizer");
+    close_subject(&s);
+    assert_int_not_equal(access(in_room("first.old"), F_OK), 0);
 }
 
 /* --- events ------------------------------------------------------------------------------- */
@@ -652,6 +691,8 @@ int main(void)
         cmocka_unit_test(a_program_may_compare_configurations_itself),
         cmocka_unit_test(an_existing_run_is_kept),
         cmocka_unit_test(bad_specs_are_refused),
+        cmocka_unit_test(the_net_must_be_one_for_the_images),
+        cmocka_unit_test(a_new_run_needs_a_new_optimizer),
         cmocka_unit_test(events_tell_how_it_goes),
         cmocka_unit_test(the_loss_may_be_the_programs_own),
         cmocka_unit_test(a_net_may_have_two_heads),
