@@ -50,11 +50,17 @@ ISA_baseline :=
 ISA_avx2     := -mavx2 -mfma
 # For tests: the tiles of AVX-512 on a machine that has only AVX2.
 ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi
+# The engine counts bits and multiplies bytes with two more instructions (infer/kernels/isa.h).
+ISA_infer_avx512 = $(if $(filter infer/%,$<),-mavx512vpopcntdq -mavx512vnni)
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
 ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/models optim datasets train
 KERNELS := $(wildcard core/kernels/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard $(foreach room,$(ROOMS),$(room)/*.c)))
+# The engine needs nothing else of the library but the choice of the instruction set.
+INFER_KERNELS := $(wildcard infer/kernels/*_kernel.c)
+INFER_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(INFER_KERNELS),$(wildcard infer/*.c infer/kernels/*.c)) core/kernels/cpu.c) \
+             $(foreach isa,$(ISAS),$(INFER_KERNELS:%.c=$(BUILD)/%.$(isa).o))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
 CLI_KERNELS := $(wildcard cli/bench/*_kernel.c)
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CLI_KERNELS),$(wildcard cli/*.c cli/*/*.c))) \
@@ -72,12 +78,15 @@ TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnis
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/qgrad $(BUILD)/libqgrad.a $(BUILD)/cifar_sheets
+all: $(BUILD)/qgrad $(BUILD)/libqgrad.a $(BUILD)/libqgrad_infer.a $(BUILD)/cifar_sheets
 
 $(BUILD)/libqgrad.a: $(LIB_OBJ)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 
-$(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
+$(BUILD)/libqgrad_infer.a: $(INFER_OBJ)
+	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
+
+$(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a $(BUILD)/libqgrad_infer.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 
@@ -87,7 +96,7 @@ $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.
 
 # The commit that a run records.  train/result.o is compiled again when it changes.  The commit is `unknown` if this
 # tree is not a git repository.
-SOURCES := core quant optim layers datasets train cli qgrad.h Makefile
+SOURCES := core quant optim layers datasets train infer cli qgrad.h Makefile
 $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@{ git ls-files --error-unmatch qgrad.h >/dev/null 2>&1 && \
@@ -98,9 +107,9 @@ FORCE:
 $(BUILD)/train/result.o: $(BUILD)/commit
 $(BUILD)/train/result.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
-# Contraction rounds a*b+c once.  The multiply-add loops of core's kernels and of bench peak need it to use the FMA
+# Contraction rounds a*b+c once.  The multiply-add loops of core's and the engine's kernels and of bench peak need it to use the FMA
 # units; anywhere else it would change the last bit of a quantizer.
-CONTRACT = $(if $(filter core/%_kernel.c cli/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
+CONTRACT = $(if $(filter core/%_kernel.c infer/%_kernel.c cli/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
 
 # Objects depend on the Makefile because it has the flags: a run must not record a commit whose flags were others.
 $(BUILD)/%.o: %.c Makefile
@@ -110,7 +119,7 @@ $(BUILD)/%.o: %.c Makefile
 define ISA_RULE
 $$(BUILD)/%.$(1).o: %.c Makefile
 	@mkdir -p $$(@D)
-	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CONTRACT) $$(ISA_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
+	$$(call say,CC)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(CONTRACT) $$(ISA_$(1)) $$(ISA_infer_$(1)) -DQG_ISA=$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
@@ -128,6 +137,9 @@ LDFLAGS_test_tune := $(HEAP)
 ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/core/test_conv_kernel: $(patsubst %,$(BUILD)/core/kernels/%.sixteen.o,conv_kernel winograd_kernel)
 $(BUILD)/tests/core/test_depthwise_kernel: $(BUILD)/core/kernels/depthwise_kernel.sixteen.o
+endif
+ifneq (,$(filter avx2,$(ISAS)))
+$(BUILD)/tests/infer/test_kernels: $(INFER_KERNELS:%.c=$(BUILD)/%.sixteen.o)
 endif
 # These contain the program and set its clock (tests/support/clock.h).
 CLOCKED := test_cli_train test_cli_tune test_cli_resume test_cli_moved test_cli_schemes test_cli_data test_bench
@@ -152,7 +164,7 @@ $(foreach target,$(notdir $(FUZZERS)),$(eval LDFLAGS_$(target) := -fsanitize=fuz
 $(BUILD)/tests/%.o: override CFLAGS += -Wno-unused-parameter
 $(BUILD)/tests/support.a: $(SUPPORT)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a $(BUILD)/libqgrad_infer.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
 
 $(BUILD)/tests/torture/torture: $(patsubst %,$(BUILD)/tests/torture/%.o,subjects trees)

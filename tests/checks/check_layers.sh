@@ -31,10 +31,13 @@ allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"
 allow datasets        "$core|datasets/"
 allow datasets/tools  "$core|datasets/"
+# The engine stands alone: it shares only the choice of the instruction set, and registers.
+allow infer/kernels   'core/kernels/(cpu|simd|conv_tile)\.h|infer/kernels/'
+allow infer           'core/kernels/cpu\.h|infer/'
 allow train           "$below|train/"
 allow cli/config      "$library|$tools|cli/config/"
 allow cli/run         "$library|$tools|cli/config/|cli/run/"
-allow cli/bench       "$library|$tools|cli/config/|cli/run/|cli/bench/"
+allow cli/bench       "$library|infer/|$tools|cli/config/|cli/run/|cli/bench/"
 allow cli/results     "$library|$tools|cli/config/|cli/run/|cli/results/"
 allow cli/gradcheck   "$library|$tools|cli/config/|cli/gradcheck/"
 allow cli             "$library|qgrad\.h|cli/"
@@ -45,10 +48,15 @@ for file in cli/print.[ch]; do
 done
 
 # Only kernels, and the headers that only they include, have vector types and tiles.
-for file in $(grep -lE 'vector_size|"core/kernels/(simd|[a-z_]*_tile)\.h"' $(find core quant layers optim datasets train cli -name '*.[ch]')); do
+for file in $(grep -lE 'vector_size|"core/kernels/(simd|[a-z_]*_tile)\.h"' $(find core quant layers optim datasets train infer cli -name '*.[ch]')); do
     case $file in
-    *_kernel.c | core/kernels/simd.h | core/kernels/*_tile.h) ;;
+    *_kernel.c | core/kernels/simd.h | core/kernels/*_tile.h | infer/kernels/lanes.h) ;;
     *) echo "$file: error: has vectors or tiles, but is no *_kernel.c"; status=1 ;;
     esac
+done
+
+# Intrinsics and inline assembly are in one file.
+for file in $(grep -lE 'intrin\.h|_mm[0-9]*_|__asm__' $(find core quant layers optim datasets train infer cli -name '*.[ch]')); do
+    [ "$file" = infer/kernels/lanes.h ] || { echo "$file: error: has intrinsics or assembly"; status=1; }
 done
 exit $status

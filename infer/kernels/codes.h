@@ -1,0 +1,136 @@
+/* infer/kernels/codes.h — activations as bits and bytes.
+ *
+ * An alphabet says which integers the codes of an operand stand for, and by which bits ("planes"):
+ *
+ *     QG__ODD        bits    2 c - (2^bits - 1)              c = sum of 2^j plane j; with one bit the signs -1, +1
+ *     QG__UNSIGNED   bits    c, 0 .. 2^bits - 1
+ *     QG__SIGNED     bits    two's complement, -2^(bits-1) .. 2^(bits-1) - 1; bits >= 2
+ *     QG__TERNARY    2       -1, 0, 1: plane 0 is value > 0, plane 1 is value != 0
+ *
+ * Packed activations have the same layout on every machine, so the codes between layers are the same everywhere:
+ *
+ *     uint64_t x[pixels][planes][words],  words = (c + 63) / 64
+ *
+ * Channel k is bit k % 64 of word k / 64.  Bits of channels that do not exist are 0.
+ */
+#ifndef QG_INFER_CODES_H
+#define QG_INFER_CODES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/kernels/cpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { QG__MOST_PLANES = 4, QG__MOST_THRESHOLDS = (1 << QG__MOST_PLANES) - 1 };
+
+typedef enum qg__alphabet_kind { QG__ODD, QG__UNSIGNED, QG__SIGNED, QG__TERNARY } qg__alphabet_kind;
+
+typedef struct qg__alphabet {
+    qg__alphabet_kind kind;
+    int               bits;     /* planes, 1 .. QG__MOST_PLANES; QG__TERNARY has 2 */
+} qg__alphabet;
+
+static inline qg__alphabet qg__signs(void)
+{
+    const qg__alphabet a = { QG__ODD, 1 };
+    return a;
+}
+
+static inline qg__alphabet qg__ternary(void)
+{
+    const qg__alphabet a = { QG__TERNARY, 2 };
+    return a;
+}
+
+/* value = qg__offset + sum over j of qg__factor(j) * plane j, in every alphabet. */
+static inline int qg__factor(qg__alphabet a, int j)
+{
+    if (a.kind == QG__TERNARY) return j ? -1 : 2;
+    if (a.kind == QG__SIGNED && j == a.bits - 1) return -(1 << j);
+    return (a.kind == QG__ODD ? 2 : 1) << j;
+}
+
+static inline int qg__offset(qg__alphabet a) { return a.kind == QG__ODD ? 1 - (1 << a.bits) : 0; }
+
+/* Values are lowest, lowest + step, .., highest. */
+static inline int qg__lowest(qg__alphabet a)
+{
+    if (a.kind == QG__TERNARY) return -1;
+    return a.kind == QG__SIGNED ? -(1 << (a.bits - 1)) : qg__offset(a);
+}
+
+static inline int qg__step(qg__alphabet a)   { return a.kind == QG__ODD ? 2 : 1; }
+static inline int qg__values(qg__alphabet a) { return a.kind == QG__TERNARY ? 3 : 1 << a.bits; }
+
+/* The largest absolute value. */
+static inline int qg__reach(qg__alphabet a)
+{
+    const int lowest = qg__lowest(a), highest = lowest + qg__step(a) * (qg__values(a) - 1);
+    return highest > -lowest ? highest : -lowest;
+}
+
+/* Plane j of a value of the alphabet. */
+static inline unsigned qg__bit(qg__alphabet a, int value, int j)
+{
+    if (a.kind == QG__TERNARY) return j ? value != 0 : value > 0;
+    const int code = a.kind == QG__ODD ? (value - qg__offset(a)) / 2 : value;
+    return (unsigned)code >> j & 1;
+}
+
+static inline size_t qg__words(int c) { return ((size_t)c + 63) / 64; }
+
+/* Words of so many packed pixels. */
+static inline size_t qg__bit_words(qg__alphabet a, size_t pixels, int c)
+{
+    return pixels * (size_t)a.bits * qg__words(c);
+}
+
+/* Packs values[pixels][c] of the alphabet, or returns one.  Plain C, for inputs that arrive as integers and for tests. */
+void qg__pack_values(qg__alphabet a, size_t pixels, int c, const int8_t *values, uint64_t *packed);
+int  qg__value(qg__alphabet a, int c, const uint64_t *pixel, int channel);
+
+static inline int32_t qg__ones(const uint64_t *x, size_t n)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < n; i++) count += (int32_t)__builtin_popcountll(x[i]);
+    return count;
+}
+
+/* The sum of the values of a packed pixel. */
+static inline int32_t qg__sum_of_values(qg__alphabet a, int c, const uint64_t *pixel)
+{
+    int32_t sum = c * qg__offset(a);
+    for (int j = 0; j < a.bits; j++, pixel += qg__words(c)) sum += qg__factor(a, j) * qg__ones(pixel, qg__words(c));
+    return sum;
+}
+
+/* The grid of 8-bit codes: value = scale * (code - zero), lowest <= code <= highest. */
+typedef struct qg__grid {
+    float scale;            /* finite and > 0 */
+    int   zero;
+    int   lowest, highest;  /* within -128 .. 127 or 0 .. 255 */
+} qg__grid;
+
+/* Both read floats x[pixels][c], or n floats, at the alignment of a float. */
+typedef struct qg__pack_kernels {
+    /* Codes by comparison: threshold has qg__values(a) - 1 ascending values, and the code of x, counted from the lowest
+     * value of the alphabet, is the number of thresholds t with x >= t; that of NaN is 0.  For signs the threshold is 0,
+     * and the sign of 0 and of -0 is +1. */
+    void (*by_thresholds)(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x, uint64_t *packed);
+
+    /* The low 8 bits of clip(rint(x / scale) + zero, lowest, highest), in float32 with halves to even, as ONNX's
+     * QuantizeLinear; NaN becomes the lowest code. */
+    void (*to_grid)(qg__grid grid, size_t n, const float *x, uint8_t *codes);
+} qg__pack_kernels;
+
+QG_DECLARE_KERNELS(qg__pack_kernels, qg__pack_kernels);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,103 @@
+#include "infer/kernels/geometry.h"
+
+enum { MOST = 1 << 30 };
+
+/* Whether the product of sizes from 1 to MOST is at most 2^31 - 1. */
+static bool product_fits(int a, int b, int c, int d)
+{
+    const uint64_t limit = INT32_MAX;
+    uint64_t       n     = (uint64_t)a * (uint64_t)b;
+    if (n > limit) return false;
+    n *= (uint64_t)c;
+    return n <= limit && n * (uint64_t)d <= limit;
+}
+
+bool qg__geometry_valid(const qg__geometry *g)
+{
+    const int sizes[] = { g->h, g->w, g->c, g->oh, g->ow, g->oc, g->kh, g->kw, g->stride };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i] < 1 || sizes[i] > MOST) return false;
+    if (g->top < 0 || g->top > MOST || g->left < 0 || g->left > MOST) return false;
+    return (int64_t)g->oh * g->stride + g->kh <= MOST && (int64_t)g->ow * g->stride + g->kw <= MOST &&
+           product_fits(g->h, g->w, g->c, 1) && product_fits(g->oh, g->ow, g->oc, 1) &&
+           product_fits(g->oc, g->kh, g->kw, g->c);
+}
+
+static int limit(int value, int least, int most) { return value < least ? least : value > most ? most : value; }
+
+qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, int before)
+{
+    qg__span s = { first, first, 0, 0 };
+    for (; s.end < outputs; s.end++) {
+        const int at = s.end * stride - before;         /* of tap 0 */
+        const int from = limit(-at, 0, taps), to = limit(inputs - at, from, taps);
+        if (s.end > first && (from != s.from || to != s.to)) break;
+        s.from = from;
+        s.to   = to;
+    }
+    return s;
+}
+
+/* One rectangle of outputs in every image. */
+static void visit_rectangle(const qg__geometry *g, int n, qg__span rows, qg__span columns,
+                            void (*visit)(void *context, const qg__line *line), void *context)
+{
+    const ptrdiff_t image = (ptrdiff_t)qg__pixels(g), results = (ptrdiff_t)qg__results(g);
+    const int       count[3]  = { n, rows.end - rows.first, columns.end - columns.first };
+    const ptrdiff_t x_step[3] = { image, (ptrdiff_t)g->stride * g->w, g->stride };
+    const ptrdiff_t y_step[3] = { results, g->ow, 1 };
+    int             along     = 2;
+    for (int axis = 1; axis >= 0; axis--)
+        if (count[axis] > count[along]) along = axis;
+    const int a = along == 0 ? 1 : 0, b = along == 2 ? 1 : 2;
+    /* A window without taps has no pixel; its x is not read. */
+    const ptrdiff_t row    = (ptrdiff_t)rows.first * g->stride - g->top + rows.from;
+    const ptrdiff_t column = (ptrdiff_t)columns.first * g->stride - g->left + columns.from;
+    const ptrdiff_t x = rows.from < rows.to && columns.from < columns.to ? row * g->w + column : 0;
+    const ptrdiff_t y = (ptrdiff_t)rows.first * g->ow + columns.first;
+    for (int s = 0; s < count[a]; s++)
+        for (int t = 0; t < count[b]; t++) {
+            const qg__line line = {
+                .outputs = count[along],
+                .x = (size_t)(x + s * x_step[a] + t * x_step[b]), .x_step = x_step[along],
+                .y = (size_t)(y + s * y_step[a] + t * y_step[b]), .y_step = y_step[along],
+                .i0 = rows.from, .i1 = rows.to, .j0 = columns.from, .j1 = columns.to,
+            };
+            visit(context, &line);
+        }
+}
+
+void qg__lines(const qg__geometry *g, int n, void (*visit)(void *context, const qg__line *line), void *context)
+{
+    qg__span rows, columns;
+    for (int r = 0; r < g->oh; r = rows.end) {
+        rows = qg__span_at(r, g->oh, g->h, g->kh, g->stride, g->top);
+        for (int q = 0; q < g->ow; q = columns.end) {
+            columns = qg__span_at(q, g->ow, g->w, g->kw, g->stride, g->left);
+            visit_rectangle(g, n, rows, columns, visit, context);
+        }
+    }
+}
+
+typedef struct window_sums {
+    const qg__geometry *g;
+    const int32_t      *x;
+    int32_t            *sums;
+} window_sums;
+
+static void sum_line(void *context, const qg__line *line)
+{
+    const window_sums *s = context;
+    for (int p = 0; p < line->outputs; p++) {
+        const int32_t *x   = s->x + (ptrdiff_t)line->x + p * line->x_step;
+        int32_t        sum = 0;
+        for (int i = line->i0; i < line->i1; i++, x += s->g->w)
+            for (int j = 0; j < line->j1 - line->j0; j++) sum += x[j];
+        s->sums[(ptrdiff_t)line->y + p * line->y_step] = sum;
+    }
+}
+
+void qg__window_sums(const qg__geometry *g, int n, const int32_t *x, int32_t *sums)
+{
+    qg__lines(g, n, sum_line, &(window_sums){ g, x, sums });
+}

@@ -1,0 +1,188 @@
+#include "infer/kernels/int8.h"
+#include "infer/kernels/lanes.h"
+
+/* Pixels are copied to scratch in groups of CODES channels, which a tile spreads over a vector:
+ *
+ *     AVX-512   4 bytes x + 128 for signed x, else x;  the zero point, shifted likewise, is subtracted afterwards:
+ *               sum of (x - z)(w - w_zero) = sum x w - z sum w - w_zero sum (x - z)
+ *     others    2 numbers of 16 bits, x - x_zero:  sum (x - z) w - w_zero sum (x - z)
+ *
+ * sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as unsigned numbers:
+ * their sum fits into int32, partial sums need not.
+ *
+ * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES]. */
+enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_2, GROUP_BYTES = OUTPUTS * CODES };
+
+static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
+static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
+
+static size_t weight_bytes(const qg__int8_product *p)
+{
+    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_bytes(&p->g);
+}
+
+static void pack_weights(const qg__int8_product *p, int o, const int8_t *w, void *packed)
+{
+    const qg__geometry *g  = &p->g;
+    int8_t             *to = (int8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(g);
+    if (o % OUTPUTS == 0) memset(to, 0, block_bytes(g));
+    to += o % OUTPUTS * CODES;
+    for (size_t t = 0; t < qg__taps(g); t++, to += groups_of(g->c) * GROUP_BYTES)
+        for (int k = 0; k < g->c; k++) to[k / CODES * GROUP_BYTES + k % CODES] = *w++;
+}
+
+/* --- activations ------------------------------------------------------------------------------ */
+
+/* One pixel in groups, its last group filled up with zeros, and the sum of x - x_zero. */
+static int32_t copy_pixel(const qg__int8_product *p, const uint8_t *x, int32_t *groups)
+{
+    const int flip = p->x_signed ? 128 : 0, c = p->g.c;      /* x ^ flip is the code as an unsigned byte */
+    int32_t   sum  = 0;
+    groups[groups_of(c) - 1] = 0;
+    if (CODES == 4) {
+        uint8_t *to = (uint8_t *)groups;
+        for (int k = 0; k < c; k++) to[k] = (uint8_t)(x[k] ^ flip);
+        for (int k = 0; k < c; k++) sum += to[k];
+        return sum - c * (p->x_zero + flip);
+    }
+    int16_t *to = (int16_t *)groups;
+    for (int k = 0; k < c; k++) to[k] = (int16_t)((x[k] ^ flip) - flip - p->x_zero);
+    for (int k = 0; k < c; k++) sum += to[k];
+    return sum;
+}
+
+/* --- tiles ------------------------------------------------------------------------------------ */
+
+typedef struct tile {
+    const int32_t *x;
+    const int8_t  *w;
+    ptrdiff_t      x_step, x_row, w_row;        /* groups to the next output and row; bytes of kw taps */
+    size_t         groups;                      /* of the taps of a row that are inside, which are neighbours in x and w */
+    int            taps_i;
+} tile;
+
+typedef struct visit {
+    const qg__int8_product *p;
+    const int32_t          *x, *window;         /* window: sum (x - z) of every output */
+    const int8_t           *w;                  /* the block */
+    int32_t                *acc;
+    int                     first, outputs;     /* of the block */
+    qg__line                counted;            /* whose taps start is for */
+    uint32_t                start[OUTPUTS];
+} visit;
+
+INLINE void run_tile(int pixels, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
+{
+    vi sum[LONGEST][VECTORS] = { { { 0 } } };
+    for (int i = 0; i < t->taps_i; i++) {
+        const int32_t *x = t->x + i * t->x_row;
+        const int8_t  *w = t->w + i * t->w_row;
+        for (size_t n = 0; n < t->groups; n++, x++, w += GROUP_BYTES) {
+            vi wv[VECTORS];
+            UNROLL
+            for (int v = 0; v < VECTORS; v++) wv[v] = load_codes(w + v * VL * CODES);
+            UNROLL
+            for (int p = 0; p < pixels; p++) {
+                const vi xv = x[p * t->x_step] + (vi){ 0 };
+                UNROLL
+                for (int v = 0; v < VECTORS; v++) {
+                    sum[p][v] = add_products(sum[p][v], xv, wv[v]);
+                    KEEP(sum[p][v]);
+                }
+            }
+        }
+    }
+    uint32_t raw[LONGEST][OUTPUTS];     /* the sums themselves are registers */
+    UNROLL
+    for (int p = 0; p < pixels; p++)
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) memcpy(&raw[p][v * VL], &sum[p][v], sizeof sum[p][v]);
+    const int8_t *zero = at->p->w_zero ? at->p->w_zero + at->first : NULL;
+    for (int p = 0; p < pixels; p++) {
+        const size_t   at_y = (size_t)((ptrdiff_t)y + p * y_step);
+        int32_t       *to   = at->acc + at_y * (size_t)at->p->g.oc + at->first;
+        const uint32_t sum_x = (uint32_t)at->window[at_y];
+        for (int o = 0; o < at->outputs; o++) to[o] = (int32_t)(raw[p][o] + at->start[o]);
+        for (int o = 0; zero && o < at->outputs; o++) to[o] = (int32_t)((uint32_t)to[o] - (uint32_t)zero[o] * sum_x);
+    }
+}
+
+/* - z sum w over the taps of a line, for unsigned x. */
+static void count_weights(visit *at, const tile *t, const qg__line *line)
+{
+    const qg__line *c = &at->counted;
+    const int       z = CODES == 4 ? at->p->x_zero + (at->p->x_signed ? 128 : 0) : 0;
+    if (c->i0 == line->i0 && c->i1 == line->i1 && c->j0 == line->j0 && c->j1 == line->j1) return;
+    at->counted = *line;
+    memset(at->start, 0, sizeof at->start);
+    for (int i = 0; z && i < t->taps_i; i++) {
+        const int8_t *w = t->w + i * t->w_row;
+        for (size_t n = 0; n < t->groups; n++)
+            for (int k = 0; k < GROUP_BYTES; k++) at->start[k / CODES] -= (uint32_t)(z * *w++);
+    }
+}
+
+static void run_line(void *context, const qg__line *line)
+{
+    visit              *at    = context;
+    const qg__geometry *g     = &at->p->g;
+    const ptrdiff_t     pixel = (ptrdiff_t)groups_of(g->c);
+    tile                t     = {
+        .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel,
+        .w = at->w + (line->i0 * g->kw + line->j0) * pixel * GROUP_BYTES, .w_row = g->kw * pixel * GROUP_BYTES,
+        .groups = (size_t)((line->j1 - line->j0) * pixel), .taps_i = line->i1 - line->i0,
+    };
+    count_weights(at, &t, line);
+    size_t y = line->y;
+    for (int left = line->outputs, done; left; left -= done) {
+        if (LONGEST == 14 && left >= 8) done = left >= 14 ? 14 : left >= 12 ? 12 : 8;
+        else done = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+#define CASE(n) case n: if (n <= LONGEST) run_tile(n, at, &t, y, line->y_step); break;
+        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) }
+#undef CASE
+        t.x += done * t.x_step;
+        y = (size_t)((ptrdiff_t)y + done * line->y_step);
+    }
+}
+
+/* --- all outputs ------------------------------------------------------------------------------ */
+
+/* Scratch: the sums of windows, those of pixels, pixels in groups. */
+static size_t scratch_bytes(const qg__int8_product *p, int n)
+{
+    const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
+    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
+           pixels * groups_of(p->g.c) * sizeof(int32_t);
+}
+
+static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, int32_t *acc, void *scratch)
+{
+    const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
+    int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;
+    int32_t     *groups = sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums;
+    for (size_t i = 0; i < pixels; i++) sums[i] = copy_pixel(p, x + i * (size_t)p->g.c, groups + i * groups_of(p->g.c));
+    qg__window_sums(&p->g, n, sums, window);
+    visit at = { .p = p, .x = groups, .w = packed, .window = window, .acc = acc };
+    for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_bytes(&p->g)) {
+        at.outputs    = least(p->g.oc - at.first, OUTPUTS);
+        at.counted.i0 = -1;
+        qg__lines(&p->g, n, run_line, &at);
+    }
+}
+
+static void run(const qg__int8_product *p, int n, const void *x, const void *packed, int32_t *acc, void *scratch)
+{
+    const int    most  = qg__images_at_once(&p->g, n);
+    const size_t image = qg__pixels(&p->g) * (size_t)p->g.c, results = qg__results(&p->g) * (size_t)p->g.oc;
+    for (int done = 0, now; done < n; done += now) {
+        now = least(n - done, most);
+        run_images(p, now, (const uint8_t *)x + (size_t)done * image, packed, acc + (size_t)done * results, scratch);
+    }
+}
+
+const qg__int8_kernels QG_PER_ISA(qg__int8_kernels) = {
+    .weight_bytes  = weight_bytes,
+    .pack_weights  = pack_weights,
+    .scratch_bytes = scratch_bytes,
+    .run           = run,
+};

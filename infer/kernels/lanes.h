@@ -1,0 +1,144 @@
+/* infer/kernels/lanes.h — vector instructions that GCC's vector extensions cannot express.  For *_kernel.c files only.
+ *
+ * Each function has a plain definition, which the baseline uses.  The table of AVX-512 needs VPOPCNTDQ and VNNI
+ * (infer/kernels/isa.h).  With QG_SIXTEEN_LANES, tests run the tiles of AVX-512 with the plain definitions.
+ */
+#ifndef QG_INFER_LANES_H
+#define QG_INFER_LANES_H
+
+#include "core/kernels/conv_tile.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* Tables of 16 bytes that one instruction looks up. */
+#define QG_LOOKUP (VL == 8)
+
+/* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of integers, and
+ * then has more of them at a time than registers. */
+#if defined(__AVX512F__) || (defined(__x86_64__) && VL < 16)
+#define KEEP(sum) __asm__("" : "+v"(sum))
+#else
+#define KEEP(sum) ((void)0)
+#endif
+
+/* --- words of bits ---------------------------------------------------------------------------- */
+
+enum { WORDS = VL / 2 };
+typedef uint64_t words __attribute__((vector_size(8 * WORDS), may_alias));
+
+/* The number of ones in each word. */
+static inline words ones(words v)
+{
+#if defined(__AVX512VPOPCNTDQ__)
+    return (words)_mm512_popcnt_epi64((__m512i)v);
+#else
+    UNROLL
+    for (int l = 0; l < WORDS; l++) v[l] = (uint64_t)__builtin_popcountll(v[l]);
+    return v;
+#endif
+}
+
+/* Bit l is set where lane l of a comparison is. */
+static inline unsigned bits_of(vi taken)
+{
+#if defined(__AVX512F__)
+    return (unsigned)_mm512_movepi32_mask((__m512i)taken);
+#elif defined(__AVX2__) && VL == 8
+    return (unsigned)_mm256_movemask_ps((__m256)taken);
+#elif defined(__SSE2__) && VL == 4
+    return (unsigned)_mm_movemask_ps((__m128)taken);
+#else
+    unsigned bits = 0;
+    for (int l = 0; l < VL; l++) bits |= (unsigned)(taken[l] & 1) << l;
+    return bits;
+#endif
+}
+
+/* --- tables of bytes -------------------------------------------------------------------------- */
+
+#if QG_LOOKUP
+typedef uint8_t  bytes __attribute__((vector_size(32), may_alias));
+typedef uint16_t shorts __attribute__((vector_size(32), may_alias));
+typedef uint8_t  half __attribute__((vector_size(16), may_alias));
+
+/* table[index] in each lane; an index is below 16. */
+static inline bytes lookup(bytes table, bytes index)
+{
+    return (bytes)_mm256_shuffle_epi8((__m256i)table, (__m256i)index);
+}
+
+/* The table in both halves of a register, which lookup wants. */
+static inline bytes both(const uint8_t table[16])
+{
+    return (bytes)_mm256_broadcastsi128_si256(*(const __m128i *)table);
+}
+
+/* 16 of the bytes as numbers of 16 bits. */
+INLINE shorts widen_half(bytes v, int which)
+{
+    const __m256i all = (__m256i)v;
+    return (shorts)_mm256_cvtepu8_epi16(which ? _mm256_extracti128_si256(all, 1) : _mm256_castsi256_si128(all));
+}
+#endif
+
+/* --- products of 8 bits ----------------------------------------------------------------------- */
+
+/* A lane of sums multiplies CODES neighbouring channels: 4 unsigned bytes, or 2 numbers of 16 bits, with as many signed
+ * bytes of weights.  AVX2's product of bytes saturates its sums of two at 16 bits, which 255 * 127 * 2 exceeds, so weights
+ * are widened there and the sums are exact. */
+#if VL == 16
+enum { CODES = 4 };
+
+static inline vi load_codes(const int8_t *w) { return *(const vi *)w; }
+
+/* sum[l] += sum over k < 4 of x[4 l + k] * w[4 l + k].  As inline assembly, because GCC 12 moves sums that are operands of
+ * the intrinsic to memory and back. */
+static inline vi add_products(vi sum, vi x, vi w)
+{
+#if defined(__AVX512VNNI__)
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+#else
+    uint8_t a[4 * VL];
+    int8_t  b[4 * VL];
+    memcpy(a, &x, sizeof a);
+    memcpy(b, &w, sizeof b);
+    for (int k = 0; k < 4 * VL; k++) sum[k / 4] += (int32_t)a[k] * b[k];
+#endif
+    return sum;
+}
+#else
+enum { CODES = 2 };
+
+static inline vi load_codes(const int8_t *w)
+{
+#if defined(__AVX2__)
+    return (vi)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)w));
+#else
+    int16_t wide[2 * VL];
+    vi      v;
+    for (int k = 0; k < 2 * VL; k++) wide[k] = w[k];
+    memcpy(&v, wide, sizeof v);
+    return v;
+#endif
+}
+
+/* sum[l] += x[2 l] * w[2 l] + x[2 l + 1] * w[2 l + 1] */
+static inline vi add_products(vi sum, vi x, vi w)
+{
+#if defined(__AVX2__)
+    return sum + (vi)_mm256_madd_epi16((__m256i)x, (__m256i)w);
+#elif defined(__SSE2__)
+    return sum + (vi)_mm_madd_epi16((__m128i)x, (__m128i)w);
+#else
+    int16_t a[2 * VL], b[2 * VL];
+    memcpy(a, &x, sizeof a);
+    memcpy(b, &w, sizeof b);
+    for (int k = 0; k < 2 * VL; k++) sum[k / 2] += (int32_t)a[k] * b[k];
+    return sum;
+#endif
+}
+#endif
+
+#endif

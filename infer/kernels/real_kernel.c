@@ -1,0 +1,130 @@
+#include "infer/kernels/real.h"
+#include "infer/kernels/lanes.h"
+
+/* The bits of two vectors of outputs are spread over lanes and become floats for all pixels of a tile, so the multiply-adds
+ * are those of a product of floats.
+ *
+ * Weights: [blocks of outputs][kh][kw][channels][planes], each an integer of OUTPUTS bits.  The planes are those of the
+ * alphabet (infer/kernels/codes.h). */
+enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_2 };
+
+#if VL == 16
+typedef uint32_t mask;
+#elif VL == 8
+typedef uint16_t mask;
+#else
+typedef uint8_t mask;
+#endif
+
+static size_t block_masks(const qg__real_product *p) { return qg__row(&p->g) * (size_t)p->w.bits; }
+
+static size_t weight_bytes(const qg__real_product *p)
+{
+    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_masks(p) * sizeof(mask);
+}
+
+static void pack_weights(const qg__real_product *p, int o, const int8_t *values, void *packed)
+{
+    mask *to = (mask *)packed + (size_t)(o / OUTPUTS) * block_masks(p);
+    if (o % OUTPUTS == 0) memset(to, 0, block_masks(p) * sizeof *to);
+    for (size_t k = 0; k < qg__row(&p->g); k++)
+        for (int j = 0; j < p->w.bits; j++) *to++ |= (mask)(qg__bit(p->w, values[k], j) << o % OUTPUTS);
+}
+
+/* -1 in the lanes whose bit is set, of the first vector or of the second. */
+INLINE vi lanes_of(mask bits, int vector)
+{
+    vi bit;
+    UNROLL
+    for (int l = 0; l < VL; l++) bit[l] = (int32_t)(1u << (vector * VL + l));
+    return (((vi){ 0 } + (int32_t)bits) & bit) == bit;
+}
+
+INLINE vf weights_of(bool ternary, const mask *w, int vector)
+{
+    const vf sign = pick(lanes_of(w[0], vector), splat(1.0f), splat(-1.0f));
+    return ternary ? (vf)((vi)sign & lanes_of(w[1], vector)) : sign;
+}
+
+typedef struct tile {
+    const float *x;
+    const mask  *w;
+    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; masks of kw taps */
+    size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and w */
+    int          taps_i, outputs;               /* of the block */
+    float       *y;
+    ptrdiff_t    y_step;
+} tile;
+
+INLINE void run_tile(bool ternary, int pixels, const tile *t)
+{
+    vf sum[LONGEST][VECTORS] = { { { 0 } } };
+    for (int i = 0; i < t->taps_i; i++) {
+        const float *x = t->x + i * t->x_row;
+        const mask  *w = t->w + i * t->w_row;
+        for (size_t k = 0; k < t->channels; k++, x++, w += ternary ? 2 : 1) {
+            vf wv[VECTORS];
+            UNROLL
+            for (int v = 0; v < VECTORS; v++) wv[v] = weights_of(ternary, w, v);
+            UNROLL
+            for (int p = 0; p < pixels; p++)
+                UNROLL
+                for (int v = 0; v < VECTORS; v++) sum[p][v] += x[p * t->x_step] * wv[v];
+        }
+    }
+    UNROLL
+    for (int p = 0; p < pixels; p++)
+        UNROLL
+        for (int v = 0; v < VECTORS; v++)
+            if (t->outputs > v * VL) store(t->y + p * t->y_step + v * VL, sum[p][v], least(t->outputs - v * VL, VL));
+}
+
+typedef struct visit {
+    const qg__real_product *p;
+    const float            *x;
+    const mask             *w;          /* the block */
+    float                  *y;
+    int                     first, outputs;     /* of the block */
+} visit;
+
+static void run_line(void *context, const qg__line *line)
+{
+    const visit        *at = context;
+    const qg__geometry *g  = &at->p->g;
+    const ptrdiff_t     tap = (ptrdiff_t)g->c * at->p->w.bits;
+    tile                t  = {
+        .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
+        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
+        .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0, .outputs = at->outputs,
+        .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
+    };
+    for (int left = line->outputs, done; left; left -= done) {
+        if (LONGEST == 14 && left >= 8) done = left >= 14 ? 14 : left >= 12 ? 12 : 8;
+        else done = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+#define CASE(n)                                                                                        \
+    case n:                                                                                            \
+        if (n > LONGEST) break;                                                                        \
+        if (at->p->w.kind == QG__TERNARY) run_tile(true, n, &t);                                       \
+        else run_tile(false, n, &t);                                                                   \
+        break;
+        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) }
+#undef CASE
+        t.x += done * t.x_step;
+        t.y += done * t.y_step;
+    }
+}
+
+static void run(const qg__real_product *p, int n, const float *x, const void *packed, float *y)
+{
+    visit at = { .p = p, .x = x, .w = packed, .y = y };
+    for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_masks(p)) {
+        at.outputs = least(p->g.oc - at.first, OUTPUTS);
+        qg__lines(&p->g, n, run_line, &at);
+    }
+}
+
+const qg__real_kernels QG_PER_ISA(qg__real_kernels) = {
+    .weight_bytes = weight_bytes,
+    .pack_weights = pack_weights,
+    .run          = run,
+};

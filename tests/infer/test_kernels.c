@@ -1,0 +1,467 @@
+/* The kernels of the engine against loops over the definition, on every instruction set that the machine has. */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "infer/kernels/bits.h"
+#include "infer/kernels/int8.h"
+#include "infer/kernels/isa.h"
+#include "infer/kernels/real.h"
+#include "infer/kernels/reference.h"
+#include "tests/support/environment.h"
+#include "tests/support/testing.h"
+
+/* With the lanes of AVX-512 on what has but AVX2; see the Makefile. */
+extern const qg__bit_kernels  qg__bit_kernels_sixteen;
+extern const qg__int8_kernels qg__int8_kernels_sixteen;
+extern const qg__real_kernels qg__real_kernels_sixteen;
+extern const qg__pack_kernels qg__pack_kernels_sixteen;
+
+typedef struct table {
+    const char             *isa;
+    const qg__bit_kernels  *bits;
+    const qg__int8_kernels *int8;
+    const qg__real_kernels *real;
+    const qg__pack_kernels *pack;
+} table;
+
+#define TABLE(isa) { #isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa, &qg__pack_kernels_##isa }
+
+/* Those that this machine can run, the widest last. */
+enum { TABLES = 4 };
+
+static int tables_of(table of[TABLES])
+{
+    int n = 0;
+    of[n++] = (table)TABLE(baseline);
+#if defined(__x86_64__)
+    if (widest_path() < QG_ISA_AVX2) return n;
+    of[n++] = (table)TABLE(avx2);
+    of[n++] = (table)TABLE(sixteen);
+    if (widest_path() >= QG_ISA_AVX512 && __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("avx512vnni"))
+        of[n++] = (table)TABLE(avx512);
+#endif
+    return n;
+}
+
+/* --- cases ------------------------------------------------------------------------------------ */
+
+/* n, h w c, oc, kh kw, stride, top left, and rows and columns that the windows go on for behind a symmetric padding.  Channels
+ * beside and on every length of words, steps, groups and vectors; tiles of every size, along rows, columns and batches;
+ * windows that are partly and completely outside. */
+static const int cases[][12] = {
+    { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0 },   { 2, 5, 4, 3, 5, 3, 3, 1, 1, 1, 0, 0 },
+    { 1, 6, 7, 31, 33, 3, 3, 2, 1, 1, 0, 0 }, { 3, 4, 4, 33, 31, 3, 3, 1, 2, 2, 0, 0 },
+    { 1, 5, 9, 63, 3, 3, 2, 1, 0, 1, 0, 0 },  { 2, 3, 17, 65, 65, 1, 3, 1, 0, 1, 0, 0 },
+    { 1, 16, 16, 64, 64, 3, 3, 1, 1, 1, 0, 0 }, { 1, 17, 3, 8, 63, 3, 1, 1, 1, 0, 0, 0 },
+    { 3, 1, 1, 65, 10, 1, 1, 1, 0, 0, 0, 0 }, { 90, 1, 1, 20, 9, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 7, 7, 12, 16, 2, 2, 2, 0, 0, 1, 1 }, { 1, 2, 2, 4, 2, 5, 5, 1, 2, 2, 0, 0 },
+    { 1, 3, 3, 5, 4, 2, 2, 3, 4, 3, 2, 3 },   { 2, 14, 12, 130, 40, 3, 3, 1, 1, 1, 0, 0 },
+    { 1, 8, 9, 16, 17, 4, 3, 2, 0, 1, 1, 0 }, { 1, 1, 40, 7, 96, 1, 5, 1, 0, 2, 0, 0 },
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static qg__geometry geometry_of(const int s[12])
+{
+    return (qg__geometry){
+        .h = s[1], .w = s[2], .c = s[3], .oc = s[4], .kh = s[5], .kw = s[6], .stride = s[7], .top = s[8], .left = s[9],
+        .oh = qg__outputs(s[1] + s[10], s[5], s[7], s[8]), .ow = qg__outputs(s[2] + s[11], s[6], s[7], s[9]),
+    };
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+enum { GUARD = 64, POISON = 0xA5 };
+
+/* Aligned memory of exactly so many bytes between guards; ASan and valgrind see reads past the end of exact(). */
+typedef struct region {
+    uint8_t *block, *at;
+    size_t   n;
+} region;
+
+static region guarded_bytes(size_t n)
+{
+    region r = { .n = n };
+    r.block  = aligned_alloc(GUARD, qg__lines_of(n) + 3 * GUARD);
+    assert_non_null(r.block);
+    memset(r.block, POISON, qg__lines_of(n) + 3 * GUARD);
+    r.at = r.block + GUARD;
+    return r;
+}
+
+static void check_guards(region r)
+{
+    for (int i = 0; i < GUARD; i++) {
+        assert_int_equal(r.block[i], POISON);
+        assert_int_equal(r.at[r.n + (size_t)i], POISON);
+    }
+    free(r.block);
+}
+
+static void *exact(size_t n)
+{
+    void *p = malloc(n ? n : 1);
+    assert_non_null(p);
+    return p;
+}
+
+static void assert_same(const char *isa, const char *what, int number, const void *got, const void *want, size_t n)
+{
+    const uint32_t *a = got, *b = want;
+    for (size_t i = 0; i < n; i++)
+        if (a[i] != b[i])
+            fail_msg("%s, %s, case %d: output %zu of %zu is %08x instead of %08x", isa, what, number, i, n, (unsigned)a[i], (unsigned)b[i]);
+}
+
+/* --- codes of 1 to 4 bits --------------------------------------------------------------------- */
+
+static const qg__alphabet alphabets[] = {
+    { QG__ODD, 1 },      { QG__TERNARY, 2 },  { QG__UNSIGNED, 1 }, { QG__UNSIGNED, 2 }, { QG__UNSIGNED, 3 },
+    { QG__UNSIGNED, 4 }, { QG__SIGNED, 2 },   { QG__SIGNED, 3 },   { QG__SIGNED, 4 },   { QG__ODD, 2 },
+    { QG__ODD, 3 },      { QG__ODD, 4 },
+};
+enum { ALPHABETS = sizeof alphabets / sizeof *alphabets };
+
+/* Values of an alphabet: drawn, or all the highest, or all the lowest. */
+typedef enum draw { DRAWN, HIGHEST, LOWEST } draw;
+
+static void fill_values(qg__alphabet a, draw how, size_t n, uint64_t key, int8_t *v)
+{
+    const int most = qg__values(a);
+    for (size_t i = 0; i < n; i++) {
+        const int code = how == HIGHEST ? most - 1 : how == LOWEST ? 0 : (int)(qg_bits(key, i) % (unsigned)most);
+        v[i]           = (int8_t)(qg__lowest(a) + qg__step(a) * code);
+    }
+}
+
+static int16_t *wider(size_t n, const int8_t *v)
+{
+    int16_t *wide = exact(n * sizeof *wide);
+    for (size_t i = 0; i < n; i++) wide[i] = v[i];
+    return wide;
+}
+
+static int32_t *expected_integers(const qg__geometry *g, int n, size_t n_x, const int8_t *x, size_t n_w, const int8_t *w)
+{
+    int16_t *wide_x = wider(n_x, x), *wide_w = wider(n_w, w);
+    int32_t *acc = exact((size_t)n * qg__results(g) * (size_t)g->oc * sizeof *acc);
+    qg__integers_ref(g, n, wide_x, wide_w, acc);
+    free(wide_x);
+    free(wide_w);
+    return acc;
+}
+
+static void check_bits(const qg__bit_product *p, int n, draw how_w, draw how_x, int number)
+{
+    const qg__geometry *g   = &p->g;
+    const size_t        row = qg__row(g), pixels = (size_t)n * qg__pixels(g), results = (size_t)n * qg__results(g) * (size_t)g->oc;
+    const size_t        n_x = pixels * (size_t)g->c, n_w = row * (size_t)g->oc, words = qg__bit_words(p->x, pixels, g->c);
+    int8_t             *x = exact(n_x), *w = exact(n_w);
+    uint64_t           *bits = exact(words * sizeof *bits);
+    assert_true(qg__bits_fit(p));
+    fill_values(p->x, how_x, n_x, 1 + (uint64_t)number, x);
+    fill_values(p->w, how_w, n_w, 1000 + (uint64_t)number, w);
+    qg__pack_values(p->x, pixels, g->c, x, bits);
+    int32_t *want = expected_integers(g, n, n_x, x, n_w, w);
+    table    of[TABLES];
+    for (int t = 0, tables = tables_of(of); t < tables; t++) {
+        const qg__bit_kernels *k       = of[t].bits;
+        region                 packed  = guarded_bytes(k->weight_bytes(p)), scratch = guarded_bytes(k->scratch_bytes(p, n));
+        region                 acc     = guarded_bytes(results * sizeof(int32_t));
+        for (int o = 0; o < g->oc; o++) k->pack_weights(p, o, w + (size_t)o * row, packed.at);
+        k->run(p, n, bits, packed.at, (int32_t *)(void *)acc.at, scratch.at);
+        char what[64];
+        snprintf(what, sizeof what, "w %d:%d, x %d:%d", (int)p->w.kind, p->w.bits, (int)p->x.kind, p->x.bits);
+        assert_same(of[t].isa, what, number, acc.at, want, results);
+        check_guards(packed);
+        check_guards(scratch);
+        check_guards(acc);
+    }
+    free(x);
+    free(w);
+    free(bits);
+    free(want);
+}
+
+/* Every pair of alphabets, each with another shape; and every shape with the pairs that nets have. */
+static void products_of_bits_agree_with_the_definition(void **state)
+{
+    int number = 0;
+    for (int w = 0; w < ALPHABETS; w++)
+        for (int x = 0; x < ALPHABETS; x++, number++)
+            check_bits(&(qg__bit_product){ geometry_of(cases[1 + number % 6]), alphabets[w], alphabets[x] },
+                       cases[1 + number % 6][0], DRAWN, DRAWN, number);
+    const qg__alphabet pairs[][2] = { { qg__signs(), qg__signs() }, { qg__ternary(), qg__signs() }, { qg__ternary(), qg__ternary() },
+                                      { qg__signs(), { QG__UNSIGNED, 2 } }, { { QG__ODD, 2 }, { QG__UNSIGNED, 2 } } };
+    for (int i = 0; i < CASES; i++)
+        for (int pair = 0; pair < 5; pair++)
+            check_bits(&(qg__bit_product){ geometry_of(cases[i]), pairs[pair][0], pairs[pair][1] }, cases[i][0], DRAWN, DRAWN,
+                       1000 + 10 * i + pair);
+}
+
+/* The longest runs of additions of the largest numbers: over 256 moves of full bytes into 16 bits. */
+static void products_of_bits_do_not_overflow(void **state)
+{
+    const int long_row[12] = { 2, 1, 1, 5000, 3, 1, 1, 1, 0, 0, 0, 0 }, longer[12] = { 1, 1, 1, 70001, 2, 1, 1, 1, 0, 0, 0, 0 };
+    const draw ends[2] = { HIGHEST, LOWEST };
+    for (int i = 0; i < 4; i++) {
+        for (int w = 0; w < ALPHABETS; w++)
+            for (int x = 0; x < ALPHABETS; x += 1 + (w + i) % 3)
+                check_bits(&(qg__bit_product){ geometry_of(long_row), alphabets[w], alphabets[x] }, 2, ends[i / 2], ends[i % 2],
+                           100 * w + x);
+        for (int w = 0; w < 2; w++)
+            for (int x = 0; x < 2; x++)
+                check_bits(&(qg__bit_product){ geometry_of(longer), alphabets[w], alphabets[x] }, 1, ends[i / 2], ends[i % 2], 2000 + i);
+    }
+}
+
+static void refuses_products_whose_sums_might_not_fit(void **state)
+{
+    qg__bit_product p = { .g = { .h = 1, .w = 1, .c = 1 << 19, .oh = 1, .ow = 1, .oc = 1, .kh = 1, .kw = 1, .stride = 1 },
+                          .w = { QG__ODD, 4 }, .x = { QG__ODD, 4 } };
+    assert_true(qg__bits_fit(&p));
+    p.g.c = (1 << 21) + 1;
+    assert_false(qg__bits_fit(&p));
+    p.w = p.x = qg__signs();
+    assert_true(qg__bits_fit(&p));
+    const qg__alphabet wrong[] = { { QG__ODD, 0 }, { QG__ODD, 5 }, { QG__SIGNED, 1 }, { QG__TERNARY, 3 }, { (qg__alphabet_kind)9, 2 } };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        p.x = wrong[i];
+        assert_false(qg__bits_fit(&p));
+    }
+    qg__geometry good = geometry_of(cases[2]), bad = good;
+    assert_true(qg__geometry_valid(&good));
+    bad.stride = 0;
+    assert_false(qg__geometry_valid(&bad));
+    bad = good, bad.top = -1;
+    assert_false(qg__geometry_valid(&bad));
+    bad = good, bad.h = bad.w = 1 << 16;
+    assert_false(qg__geometry_valid(&bad));
+    bad = good, bad.oh = bad.stride = 1 << 15;
+    assert_false(qg__geometry_valid(&bad));
+    bad = good, bad.c = bad.oc = 1 << 15;
+    assert_false(qg__geometry_valid(&bad));
+}
+
+/* Where channels fill words and outputs fill vectors, a weight takes one bit per plane. */
+static void packed_weights_take_their_bits(void **state)
+{
+    const int s[12] = { 1, 8, 8, 128, 64, 3, 3, 1, 1, 1, 0, 0 };
+    table     of[TABLES];
+    for (int t = 0, tables = tables_of(of); t < tables; t++) {
+        const qg__bit_product  p = { geometry_of(s), qg__ternary(), qg__signs() };
+        const qg__real_product r = { p.g, qg__signs() };
+        const qg__int8_product i = { .g = p.g };
+        assert_int_equal(of[t].bits->weight_bytes(&p), 2 * 64 * 9 * 128 / 8);
+        assert_int_equal(of[t].real->weight_bytes(&r), 64 * 9 * 128 / 8);
+        assert_int_equal(of[t].int8->weight_bytes(&i), 64 * 9 * 128);
+    }
+}
+
+/* --- 8 bits ----------------------------------------------------------------------------------- */
+
+typedef struct int8_case {
+    bool x_signed, w_zero;
+    int  x_zero;
+    draw how;
+} int8_case;
+
+static void check_int8(const int s[12], int8_case c, int number)
+{
+    const qg__geometry g   = geometry_of(s);
+    const int          n   = s[0];
+    const size_t       row = qg__row(&g), n_w = row * (size_t)g.oc, n_x = (size_t)n * qg__pixels(&g) * (size_t)g.c;
+    const size_t       results = (size_t)n * qg__results(&g) * (size_t)g.oc;
+    uint8_t           *x = exact(n_x);
+    int8_t            *w = exact(n_w), *zero = exact((size_t)g.oc);
+    int16_t           *wide_x = exact(n_x * sizeof *wide_x), *wide_w = exact(n_w * sizeof *wide_w);
+    int32_t           *want   = exact(results * sizeof *want);
+    for (int o = 0; o < g.oc; o++)
+        zero[o] = (int8_t)(!c.w_zero ? 0 : c.how == DRAWN ? (int)(qg_bits(7, (uint64_t)o) & 255) - 128 : c.how == HIGHEST ? -128 : 127);
+    for (size_t i = 0; i < n_x; i++) {
+        x[i]      = (uint8_t)(c.how == DRAWN ? qg_bits((uint64_t)number, i) & 255 : c.how == HIGHEST ? (c.x_signed ? 127 : 255) : (c.x_signed ? 128 : 0));
+        wide_x[i] = (int16_t)((c.x_signed ? (int)(int8_t)x[i] : x[i]) - c.x_zero);
+    }
+    for (size_t i = 0; i < n_w; i++) {
+        w[i]      = (int8_t)(c.how == DRAWN ? (int)(qg_bits(99 + (uint64_t)number, i) & 255) - 128 : c.how == HIGHEST ? 127 : -128);
+        wide_w[i] = (int16_t)(w[i] - zero[i / row]);
+    }
+    qg__integers_ref(&g, n, wide_x, wide_w, want);
+    const qg__int8_product p = { .g = g, .x_signed = c.x_signed, .x_zero = c.x_zero, .w_zero = c.w_zero ? zero : NULL };
+    assert_true(qg__int8_fits(&p));
+    table of[TABLES];
+    for (int t = 0, tables = tables_of(of); t < tables; t++) {
+        const qg__int8_kernels *k      = of[t].int8;
+        region                  packed = guarded_bytes(k->weight_bytes(&p)), scratch = guarded_bytes(k->scratch_bytes(&p, n));
+        region                  acc    = guarded_bytes(results * sizeof(int32_t));
+        for (int o = 0; o < g.oc; o++) k->pack_weights(&p, o, w + (size_t)o * row, packed.at);
+        k->run(&p, n, x, packed.at, (int32_t *)(void *)acc.at, scratch.at);
+        assert_same(of[t].isa, "int8", number, acc.at, want, results);
+        check_guards(packed);
+        check_guards(scratch);
+        check_guards(acc);
+    }
+    free(x), free(w), free(zero), free(wide_x), free(wide_w), free(want);
+}
+
+static void products_of_8_bits_agree_with_the_definition(void **state)
+{
+    const int8_case kinds[] = { { false, false, 0, DRAWN },   { false, false, 128, DRAWN }, { true, false, 0, DRAWN },
+                                { true, true, -17, DRAWN },   { false, true, 255, DRAWN },  { true, true, 127, DRAWN } };
+    for (int i = 0; i < CASES; i++)
+        for (int k = 0; k < 6; k++) check_int8(cases[i], kinds[k], 10 * i + k);
+}
+
+/* The largest products of the largest number of channels: x - x_zero and w - w_zero are +-255. */
+static void products_of_8_bits_do_not_overflow(void **state)
+{
+    const int       widest[12] = { 1, 1, 1, 33025, 3, 1, 1, 1, 0, 0, 0, 0 }, window[12] = { 1, 4, 4, 63, 5, 3, 3, 1, 1, 1, 0, 0 };
+    const int8_case ends[] = { { false, true, 0, HIGHEST }, { false, true, 255, LOWEST },   { true, true, -128, HIGHEST },
+                               { true, true, 127, LOWEST }, { false, false, 0, HIGHEST },   { true, false, 127, LOWEST } };
+    for (int k = 0; k < 6; k++) {
+        check_int8(widest, ends[k], k);
+        check_int8(window, ends[k], k);
+    }
+    qg__int8_product p = { .g = geometry_of(widest) };
+    p.g.c++;
+    assert_false(qg__int8_fits(&p));
+    p.g.c    = 1;
+    p.x_zero = -1;
+    assert_false(qg__int8_fits(&p));
+    p.x_signed = true;
+    assert_true(qg__int8_fits(&p));
+}
+
+/* --- floats ----------------------------------------------------------------------------------- */
+
+static void products_with_floats_have_the_bits_of_the_definition(void **state)
+{
+    const qg__alphabet of_weights[2] = { qg__signs(), qg__ternary() };
+    for (int i = 0; i < 2 * CASES; i++) {
+        const int             *s = cases[i / 2];
+        const qg__real_product p = { geometry_of(s), of_weights[i % 2] };
+        const qg__geometry    *g = &p.g;
+        const size_t           row = qg__row(g), n_w = row * (size_t)g->oc, n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
+        const size_t           results = (size_t)s[0] * qg__results(g) * (size_t)g->oc;
+        float                 *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
+        int8_t                *values = exact(n_w);
+        assert_true(qg__real_fits(&p));
+        fill_uniform(x, n_x, -1, 1, (uint64_t)i);
+        fill_values(p.w, DRAWN, n_w, 5 + (uint64_t)i, values);
+        for (size_t k = 0; k < n_w; k++) w[k] = values[k];
+        qg__reals_ref(g, s[0], x, w, want);
+        table of[TABLES];
+        for (int t = 0, tables = tables_of(of); t < tables; t++) {
+            const qg__real_kernels *k      = of[t].real;
+            region                  packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
+            for (int o = 0; o < g->oc; o++) k->pack_weights(&p, o, values + (size_t)o * row, packed.at);
+            k->run(&p, s[0], x, packed.at, (float *)(void *)y.at);
+            assert_same(of[t].isa, "floats", i, y.at, want, results);
+            check_guards(packed);
+            check_guards(y);
+        }
+        free(x), free(w), free(want), free(values);
+    }
+    assert_false(qg__real_fits(&(qg__real_product){ geometry_of(cases[0]), { QG__UNSIGNED, 2 } }));
+}
+
+/* --- packing ---------------------------------------------------------------------------------- */
+
+static void packed_values_are_read_back(void **state)
+{
+    static const int channels[] = { 1, 3, 31, 33, 63, 64, 65, 129 };
+    for (int a = 0; a < ALPHABETS; a++)
+        for (int i = 0; i < 8; i++) {
+            const int c = channels[i];
+            int8_t    values[3 * 129];
+            uint64_t  packed[3 * 4 * 3];
+            fill_values(alphabets[a], DRAWN, 3 * (size_t)c, (uint64_t)i, values);
+            memset(packed, POISON, sizeof packed);
+            qg__pack_values(alphabets[a], 3, c, values, packed);
+            for (int pixel = 0; pixel < 3; pixel++) {
+                const uint64_t *at  = packed + qg__bit_words(alphabets[a], (size_t)pixel, c);
+                int             sum = 0;
+                for (int k = 0; k < c; k++) {
+                    assert_int_equal(qg__value(alphabets[a], c, at, k), values[pixel * c + k]);
+                    assert_true(abs(values[pixel * c + k]) <= qg__reach(alphabets[a]));
+                    sum += values[pixel * c + k];
+                }
+                assert_int_equal(qg__sum_of_values(alphabets[a], c, at), sum);
+            }
+        }
+}
+
+/* Floats around every threshold, signed zeros, infinities and NaN. */
+static void floats_are_packed_by_thresholds(void **state)
+{
+    static const int channels[] = { 1, 3, 31, 33, 63, 64, 65, 130 };
+    table            of[TABLES];
+    const int        tables = tables_of(of);
+    for (int a = 0; a < ALPHABETS; a++)
+        for (int i = 0; i < 8; i++) {
+            const qg__alphabet abc = alphabets[a];
+            const int          c = channels[i], count = qg__values(abc) - 1;
+            const size_t       words = qg__bit_words(abc, 2, c);
+            float              t[QG__MOST_THRESHOLDS];
+            for (int k = 0; k < count; k++) t[k] = count == 1 ? 0.0f : (float)k / 4 - 0.5f;
+            float  *x      = exact(2 * (size_t)c * sizeof *x);
+            int8_t *values = exact(2 * (size_t)c);
+            for (int k = 0; k < 2 * c; k++) {
+                const float special[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f };
+                x[k]                  = k % 11 < 7 ? special[k % 11] : t[k % count] + (float)(k % 3 - 1) * 0x1p-24f;
+                int code = 0;
+                for (int j = 0; j < count; j++) code += x[k] >= t[j];
+                values[k] = (int8_t)(qg__lowest(abc) + qg__step(abc) * code);
+            }
+            uint64_t *want = exact(words * sizeof *want);
+            qg__pack_values(abc, 2, c, values, want);
+            for (int n = 0; n < tables; n++) {
+                region got = guarded_bytes(words * sizeof *want);
+                of[n].pack->by_thresholds(abc, t, 2, c, x, (uint64_t *)(void *)got.at);
+                assert_memory_equal(got.at, want, got.n);
+                check_guards(got);
+            }
+            free(x), free(values), free(want);
+        }
+}
+
+static void floats_are_rounded_to_the_grid(void **state)
+{
+    const qg__grid grids[] = { { 0.1f, 3, 0, 255 }, { 0.5f, 0, -128, 127 }, { 1.0f / 3, -5, -127, 127 }, { 1e-38f, 128, 0, 255 } };
+    float          x[701];
+    for (int i = 0; i < 701; i++) x[i] = (float)(i - 350) / 4;
+    x[5] = NAN, x[6] = INFINITY, x[7] = -INFINITY, x[8] = 3e38f, x[9] = -0.0f;
+    table of[TABLES];
+    for (int t = 0, tables = tables_of(of); t < tables; t++)
+        for (int g = 0; g < 4; g++) {
+            region codes = guarded_bytes(701);
+            of[t].pack->to_grid(grids[g], 701, x, codes.at);
+            for (int i = 0; i < 701; i++) {
+                /* In double and by the steps of ONNX: the sum is exact, so it is clipped and rounded as in float. */
+                const double rounded = rint((double)(x[i] / grids[g].scale)) + grids[g].zero;
+                const int    code    = !(rounded > grids[g].lowest) ? grids[g].lowest : rounded > grids[g].highest ? grids[g].highest : (int)rounded;
+                assert_int_equal(codes.at[i], (uint8_t)code);
+            }
+            check_guards(codes);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_bits_agree_with_the_definition),
+        cmocka_unit_test(products_of_bits_do_not_overflow),
+        cmocka_unit_test(refuses_products_whose_sums_might_not_fit),
+        cmocka_unit_test(packed_weights_take_their_bits),
+        cmocka_unit_test(products_of_8_bits_agree_with_the_definition),
+        cmocka_unit_test(products_of_8_bits_do_not_overflow),
+        cmocka_unit_test(products_with_floats_have_the_bits_of_the_definition),
+        cmocka_unit_test(packed_values_are_read_back),
+        cmocka_unit_test(floats_are_packed_by_thresholds),
+        cmocka_unit_test(floats_are_rounded_to_the_grid),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
