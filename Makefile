@@ -1,5 +1,5 @@
 # qgrad - make all | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
-#              check-training | bench | torch | deps | data | docs | install | format | clean
+#              check-training | bench | bench-infer | torch | deps | data | docs | install | format | clean
 #
 # Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX and DESTDIR are honoured; HARDEN= builds without
 # hardening.
@@ -74,7 +74,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test test-programs check check-rest check-matrix asan fuzz fuzz-programs mutants torture coverage docs bench torch check-originals check-training data examples install install-files format clean FORCE
+.PHONY: all deps demo test test-programs check check-rest check-matrix asan fuzz fuzz-programs mutants torture coverage docs bench bench-infer torch check-originals check-training data examples install install-files format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -107,8 +107,8 @@ FORCE:
 $(BUILD)/train/result.o: $(BUILD)/commit
 $(BUILD)/train/result.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
-# Contraction rounds a*b+c once.  The multiply-add loops of core's and the engine's kernels and of bench peak need it to use the FMA
-# units; anywhere else it would change the last bit of a quantizer.
+# Contraction rounds a*b+c once.  The multiply-add loops of core's and the engine's kernels and of bench peak need it
+# to use the FMA units; anywhere else it would change the last bit of a quantizer.
 CONTRACT = $(if $(filter core/%_kernel.c infer/%_kernel.c cli/%_kernel.c,$<),-ffp-contract=fast,-ffp-contract=off)
 
 # Objects depend on the Makefile because it has the flags: a run must not record a commit whose flags were others.
@@ -285,6 +285,11 @@ bench: deps
 	+@$(SUB) all $(BUILD)/examples/cost
 	@$(PYTHON) tests/bench.py --peer $(PYTHON) --peer $(CURRENT) --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost \
 		--out $(BUILD)/bench.md $(BENCH)
+
+# The engine's kernels beside float convolutions, in turns, on one thread.
+bench-infer: deps
+	+@$(SUB) all
+	@$(NATIVE_BLAS) $(BUILD)/qgrad bench infer
 
 # Installs the current PyTorch in a Python environment of several gigabytes.
 torch:

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench/infer.h"
 #include "cli/bench/peak.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
@@ -358,6 +359,13 @@ static int bench_machine(const char *program, const char *operand, config *asked
     return bench_peak(asked);
 }
 
+static int bench_kernels(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    warn();
+    return bench_infer(asked);
+}
+
 const verb benches[] = {
     { .name = "bench train", .about = "Measure the speed of training",
       .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train },
@@ -365,5 +373,7 @@ const verb benches[] = {
       .usage = "bench eval --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_eval },
     { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",
       .usage = "bench peak [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_machine },
+    { .name = "bench infer", .about = "Measure the kernels of the engine beside float convolutions",
+      .usage = "bench infer [--seconds S] [--json]", .bit = VERB_INFER, .run = bench_kernels },
     { .name = NULL }
 };

@@ -259,7 +259,7 @@ const option options[] = {
       .help = "use best.safetensors instead of last.safetensors" },
     { "image", OPTION_VALUE, VERB_BENCH | VERB_SUMMARY, AT(image), "HxWxC", .parse = parse_image,
       .help = "image size, as 32x32x3; bench generates such images" },
-    { "seconds", OPTION_REAL, VERB_BENCH | VERB_PEAK, AT(seconds), "X", .min = 0.01, .max = 86400,
+    { "seconds", OPTION_REAL, VERB_BENCH | VERB_PEAK | VERB_INFER, AT(seconds), "X", .min = 0.01, .max = 86400,
       .fallback = "6", .help = "how long to measure" },
     { "profile", OPTION_FLAG, VERB_BENCH, AT(profile), .help = "show the time spent in each op" },
     { "paper", OPTION_FLAG, VERB_GRADCHECK, AT(paper),

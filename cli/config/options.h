@@ -35,14 +35,15 @@ enum {
     VERB_EXPLAIN   = 64,
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
-    VERBS          = 511,
+    VERB_INFER     = 512,   /* bench infer */
+    VERBS          = 1023,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
-    SAVED          = 512,   /* stored in config.toml, and legal in a --config file */
-    DECIDES        = 1024,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
+    SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
+    DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
     IDENTITY       = DECIDES | SAVED,
-    PER_RUN        = 2048,  /* differs between runs of one recipe */
-    QUANTIZES      = 4096,  /* says what is quantized, how and when */
-    OPTIMIZES      = 8192   /* the optimizer, and its own options */
+    PER_RUN        = 4096,  /* differs between runs of one recipe */
+    QUANTIZES      = 8192,  /* says what is quantized, how and when */
+    OPTIMIZES      = 16384  /* the optimizer, and its own options */
 };
 
 enum { VALUE_BYTES = 512 };
@@ -109,6 +110,6 @@ int explain_main(const char *program, const char *operand, config *asked);
 int results_main(const char *program, const char *operand, config *asked);
 int inspect_main(const char *program, const char *operand, config *asked);
 
-extern const verb benches[];                            /* bench train, bench eval, bench peak */
+extern const verb benches[];                            /* bench train, bench eval, bench peak, bench infer */
 
 #endif

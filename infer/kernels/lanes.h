@@ -33,6 +33,12 @@ static inline words ones(words v)
 {
 #if defined(__AVX512VPOPCNTDQ__)
     return (words)_mm512_popcnt_epi64((__m512i)v);
+#elif defined(__SSE2__) && VL == 4
+    /* Sums of 2, 4 and 8 neighbouring bits; then the sum of the bytes of each word. */
+    v -= v >> 1 & 0x5555555555555555u;
+    v = (v & 0x3333333333333333u) + (v >> 2 & 0x3333333333333333u);
+    v = (v + (v >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+    return (words)_mm_sad_epu8((__m128i)v, _mm_setzero_si128());
 #else
     UNROLL
     for (int l = 0; l < WORDS; l++) v[l] = (uint64_t)__builtin_popcountll(v[l]);
@@ -115,6 +121,10 @@ static inline vi load_codes(const int8_t *w)
 {
 #if defined(__AVX2__)
     return (vi)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)w));
+#elif defined(__SSE2__)
+    /* Each byte above itself, shifted down with its sign. */
+    const __m128i v = _mm_loadl_epi64((const __m128i *)w);
+    return (vi)_mm_srai_epi16(_mm_unpacklo_epi8(v, v), 8);
 #else
     int16_t wide[2 * VL];
     vi      v;

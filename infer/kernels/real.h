@@ -8,7 +8,8 @@
  * product of floats.
  *
  * Packed weights take one bit per plane, with outputs filled up to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Memory,
- * alignment and threads are as in infer/kernels/bits.h; x and y need the alignment of a float.  No scratch is needed.
+ * alignment and threads are as in infer/kernels/bits.h; x and y need the alignment of a float.  Scratch, of any contents, holds the
+ * weights of two vectors of outputs as floats; it does not depend on the batch.
  */
 #ifndef QG_INFER_REAL_H
 #define QG_INFER_REAL_H
@@ -36,7 +37,8 @@ typedef struct qg__real_kernels {
     /* Packs the weights of output o, values[kh][kw][c].  Rows must be packed in the order o = 0, 1, .., oc - 1. */
     void (*pack_weights)(const qg__real_product *p, int o, const int8_t *values, void *packed);
 
-    void (*run)(const qg__real_product *p, int n, const float *x, const void *packed, float *y);
+    size_t (*scratch_bytes)(const qg__real_product *p);
+    void   (*run)(const qg__real_product *p, int n, const float *x, const void *packed, float *y, void *scratch);
 } qg__real_kernels;
 
 QG_DECLARE_KERNELS(qg__real_kernels, qg__real_kernels);

@@ -1,8 +1,7 @@
 #include "infer/kernels/real.h"
 #include "infer/kernels/lanes.h"
 
-/* The bits of two vectors of outputs are spread over lanes and become floats for all pixels of a tile, so the multiply-adds
- * are those of a product of floats.
+/* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a product of floats.
  *
  * Weights: [blocks of outputs][kh][kw][channels][planes], each an integer of OUTPUTS bits.  The planes are those of the
  * alphabet (infer/kernels/codes.h). */
@@ -46,26 +45,33 @@ INLINE vf weights_of(bool ternary, const mask *w, int vector)
     return ternary ? (vf)((vi)sign & lanes_of(w[1], vector)) : sign;
 }
 
+/* A block as floats [kh][kw][channels][OUTPUTS]. */
+INLINE void expand(bool ternary, size_t n, const mask *w, float *to)
+{
+    for (size_t k = 0; k < n; k++, w += ternary ? 2 : 1, to += OUTPUTS)
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) *(vec *)(to + v * VL) = weights_of(ternary, w, v);
+}
+
 typedef struct tile {
-    const float *x;
-    const mask  *w;
-    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; masks of kw taps */
+    const float *x, *w;
+    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; of kw taps */
     size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and w */
     int          taps_i, outputs;               /* of the block */
     float       *y;
     ptrdiff_t    y_step;
 } tile;
 
-INLINE void run_tile(bool ternary, int pixels, const tile *t)
+INLINE void run_tile(int pixels, const tile *t)
 {
     vf sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
         const float *x = t->x + i * t->x_row;
-        const mask  *w = t->w + i * t->w_row;
-        for (size_t k = 0; k < t->channels; k++, x++, w += ternary ? 2 : 1) {
-            vf wv[VECTORS];
+        const float *w = t->w + i * t->w_row;
+        for (size_t k = 0; k < t->channels; k++, x++, w += OUTPUTS) {
+            vec wv[VECTORS];
             UNROLL
-            for (int v = 0; v < VECTORS; v++) wv[v] = weights_of(ternary, w, v);
+            for (int v = 0; v < VECTORS; v++) wv[v] = *(const vec *)(w + v * VL);
             UNROLL
             for (int p = 0; p < pixels; p++)
                 UNROLL
@@ -81,8 +87,7 @@ INLINE void run_tile(bool ternary, int pixels, const tile *t)
 
 typedef struct visit {
     const qg__real_product *p;
-    const float            *x;
-    const mask             *w;          /* the block */
+    const float            *x, *w;      /* w: the block */
     float                  *y;
     int                     first, outputs;     /* of the block */
 } visit;
@@ -91,7 +96,7 @@ static void run_line(void *context, const qg__line *line)
 {
     const visit        *at = context;
     const qg__geometry *g  = &at->p->g;
-    const ptrdiff_t     tap = (ptrdiff_t)g->c * at->p->w.bits;
+    const ptrdiff_t     tap = (ptrdiff_t)g->c * OUTPUTS;
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
         .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
@@ -101,12 +106,7 @@ static void run_line(void *context, const qg__line *line)
     for (int left = line->outputs, done; left; left -= done) {
         if (LONGEST == 14 && left >= 8) done = left >= 14 ? 14 : left >= 12 ? 12 : 8;
         else done = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-#define CASE(n)                                                                                        \
-    case n:                                                                                            \
-        if (n > LONGEST) break;                                                                        \
-        if (at->p->w.kind == QG__TERNARY) run_tile(true, n, &t);                                       \
-        else run_tile(false, n, &t);                                                                   \
-        break;
+#define CASE(n) case n: if (n <= LONGEST) run_tile(n, &t); break;
         switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) }
 #undef CASE
         t.x += done * t.x_step;
@@ -114,17 +114,23 @@ static void run_line(void *context, const qg__line *line)
     }
 }
 
-static void run(const qg__real_product *p, int n, const float *x, const void *packed, float *y)
+static size_t scratch_bytes(const qg__real_product *p) { return qg__row(&p->g) * OUTPUTS * sizeof(float); }
+
+static void run(const qg__real_product *p, int n, const float *x, const void *packed, float *y, void *scratch)
 {
-    visit at = { .p = p, .x = x, .w = packed, .y = y };
-    for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_masks(p)) {
+    const mask *w  = packed;
+    visit       at = { .p = p, .x = x, .w = scratch, .y = y };
+    for (; at.first < p->g.oc; at.first += OUTPUTS, w += block_masks(p)) {
+        if (p->w.kind == QG__TERNARY) expand(true, qg__row(&p->g), w, scratch);
+        else expand(false, qg__row(&p->g), w, scratch);
         at.outputs = least(p->g.oc - at.first, OUTPUTS);
         qg__lines(&p->g, n, run_line, &at);
     }
 }
 
 const qg__real_kernels QG_PER_ISA(qg__real_kernels) = {
-    .weight_bytes = weight_bytes,
-    .pack_weights = pack_weights,
-    .run          = run,
+    .weight_bytes  = weight_bytes,
+    .pack_weights  = pack_weights,
+    .scratch_bytes = scratch_bytes,
+    .run           = run,
 };

@@ -84,6 +84,21 @@ static void test_peak_has_a_row_per_thread_count(void **state)
     cJSON_Delete(j);
 }
 
+static void test_infer_has_a_row_per_kernel(void **state)
+{
+    cJSON       *j = run("bench infer --seconds 0.01");
+    const cJSON *r;
+    int          rows = 0;
+    cJSON_ArrayForEach(r, cJSON_GetObjectItemCaseSensitive(j, "rows")) {
+        rows++;
+        assert_true(number(r, "fastest_us") > 0 && number(r, "median_us") >= number(r, "fastest_us"));
+        assert_true(number(r, "times_openblas") > 0 && number(r, "times_winograd") > 0 && number(r, "times_loops") > 0);
+    }
+    assert_int_equal(rows, 12);
+    assert_true(number(j, "turns") >= 3 && number(j, "threads") == 1);
+    cJSON_Delete(j);
+}
+
 /* Multiply-adds of a model's products by `qgrad summary`: all of them, and the first product's. */
 static void count(const char *model, double *all, double *first)
 {
@@ -188,6 +203,7 @@ int main(void)
         cmocka_unit_test(test_every_chain_is_computed),
         cmocka_unit_test(test_triad_writes_its_floats_and_no_others),
         cmocka_unit_test(test_peak_has_a_row_per_thread_count),
+        cmocka_unit_test(test_infer_has_a_row_per_kernel),
         cmocka_unit_test(test_flops_of_a_step_are_those_of_its_products),
         cmocka_unit_test(test_it_measures_as_long_as_it_is_told),
         cmocka_unit_test(test_the_profile_accounts_for_the_time),

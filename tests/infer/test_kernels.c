@@ -357,10 +357,12 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         for (int t = 0, tables = tables_of(of); t < tables; t++) {
             const qg__real_kernels *k      = of[t].real;
             region                  packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
+            region                  scratch = guarded_bytes(k->scratch_bytes(&p));
             for (int o = 0; o < g->oc; o++) k->pack_weights(&p, o, values + (size_t)o * row, packed.at);
-            k->run(&p, s[0], x, packed.at, (float *)(void *)y.at);
+            k->run(&p, s[0], x, packed.at, (float *)(void *)y.at, scratch.at);
             assert_same(of[t].isa, "floats", i, y.at, want, results);
             check_guards(packed);
+            check_guards(scratch);
             check_guards(y);
         }
         free(x), free(w), free(want), free(values);

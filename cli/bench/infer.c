@@ -1,0 +1,307 @@
+/* qgrad bench infer: the engine's kernels beside float convolutions, on one thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/infer.h"
+#include "cli/print.h"
+#include "cli/run/report.h"
+#include "core/clock.h"
+#include "core/kernels/conv_kernel.h"
+#include "core/kernels/gemm.h"
+#include "core/kernels/parallel.h"
+#include "core/rng.h"
+#include "infer/kernels/bits.h"
+#include "infer/kernels/int8.h"
+#include "infer/kernels/isa.h"
+#include "infer/kernels/real.h"
+#include "infer/kernels/reference.h"
+
+/* The layer of XNOR-Net's headline: 3 x 3, 256 -> 256, on 14 x 14.  All rows compute it from NHWC floats. */
+enum { SIDE = 14, CHANNELS = 256, TAPS = 9, PIXELS = SIDE * SIDE, ROW = TAPS * CHANNELS, LINE = 64 };
+static const qg__geometry layer = { SIDE, SIDE, CHANNELS, SIDE, SIDE, CHANNELS, 3, 3, 1, 1, 1 };
+static const qg__conv     padded = { SIDE + 2, SIDE + 2, CHANNELS, SIDE, SIDE, CHANNELS, 3, 3, 1 };
+
+enum { MOST_TURNS = 1000, LEAST_TURNS = 3 };     /* plain loops, a hundred times slower, run in the first three only */
+/* In each turn, a row runs for about so long, and at least once. */
+#define TURN_SECONDS 0.002
+
+typedef struct lab {
+    float   *x, *w, *y;             /* weights are values of the alphabet of the row that packs them */
+    float   *wide;                  /* columns of im2col, or a padded image with scratch behind it */
+    int8_t  *values;                /* of one output's weights */
+    uint64_t *codes;
+    void    *scratch;
+    const qg__pack_kernels *pack;
+    bool     failed;
+} lab;
+
+typedef struct row {
+    const char *name;
+    void      (*run)(const struct row *r, lab *l);
+    bool      (*build)(struct row *r, lab *l);      /* packs weights; false: no memory */
+    qg__alphabet w, x;
+    const float *threshold;
+    const qg__conv_kernels *conv;
+    void       *packed;
+    int         times;              /* in a turn */
+    double      seconds[MOST_TURNS], median, fastest;
+} row;
+
+/* --- float rows --------------------------------------------------------------------------------- */
+
+static void run_loops(const row *r, lab *l)
+{
+    (void)r;
+    qg__reals_ref(&layer, 1, l->x, l->w, l->y);
+}
+
+static void run_blas(const row *r, lab *l)
+{
+    (void)r;
+    float *column = l->wide;
+    for (int q = 0; q < PIXELS; q++)
+        for (int i = q / SIDE - 1; i < q / SIDE + 2; i++)
+            for (int j = q % SIDE - 1; j < q % SIDE + 2; j++, column += CHANNELS) {
+                const bool inside = i >= 0 && i < SIDE && j >= 0 && j < SIDE;
+                if (inside) memcpy(column, l->x + (i * SIDE + j) * CHANNELS, CHANNELS * sizeof *column);
+                else memset(column, 0, CHANNELS * sizeof *column);
+            }
+    qg__gemm_nt(PIXELS, CHANNELS, ROW, l->wide, ROW, l->w, ROW, 0, l->y, CHANNELS);
+}
+
+static size_t padded_floats(void) { return (size_t)padded.h * (size_t)padded.w * CHANNELS; }
+
+static bool build_conv(row *r, lab *l)
+{
+    r->packed = aligned_alloc(LINE, qg__lines_of(qg__conv_forward_size(r->conv, &padded) * sizeof(float)));
+    if (!r->packed) return false;
+    r->conv->pack_forward(&padded, 0, qg__conv_blocks(r->conv, CHANNELS), l->w, r->packed);
+    return true;
+}
+
+static void run_conv(const row *r, lab *l)
+{
+    qg__pad(SIDE, SIDE, CHANNELS, (qg__frame){ 1, 1, 1, 1, 0 }, l->x, l->wide);
+    r->conv->forward(&padded, l->wide, r->packed, NULL, l->y, l->wide + padded_floats());
+}
+
+/* --- packed rows -------------------------------------------------------------------------------- */
+
+static void draw_values(const row *r, lab *l, int o)
+{
+    for (int k = 0; k < ROW; k++)
+        l->values[k] = (int8_t)(qg__lowest(r->w) + qg__step(r->w) * (int)(qg_bits((uint64_t)o, (uint64_t)k) % (unsigned)qg__values(r->w)));
+}
+
+static bool build_bits(row *r, lab *l)
+{
+    const qg__bit_product  p = { layer, r->w, r->x };
+    const qg__bit_kernels *k = QG_INFER_KERNELS(qg__bit_kernels);
+    r->packed                = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
+    for (int o = 0; r->packed && o < CHANNELS; o++) {
+        draw_values(r, l, o);
+        k->pack_weights(&p, o, l->values, r->packed);
+    }
+    return r->packed != NULL;
+}
+
+static size_t bits_scratch(const row *r)
+{
+    const qg__bit_product p = { layer, r->w, r->x };
+    return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&p, 1);
+}
+
+static void run_bits(const row *r, lab *l)
+{
+    const qg__bit_product p = { layer, r->w, r->x };
+    l->pack->by_thresholds(r->x, r->threshold, PIXELS, CHANNELS, l->x, l->codes);
+    QG_INFER_KERNELS(qg__bit_kernels)->run(&p, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
+}
+
+static const qg__int8_product int8_product = { .g = { SIDE, SIDE, CHANNELS, SIDE, SIDE, CHANNELS, 3, 3, 1, 1, 1 }, .x_zero = 128 };
+
+static bool build_int8(row *r, lab *l)
+{
+    const qg__int8_kernels *k = QG_INFER_KERNELS(qg__int8_kernels);
+    r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&int8_product)));
+    for (int o = 0; r->packed && o < CHANNELS; o++) {
+        for (int i = 0; i < ROW; i++) l->values[i] = (int8_t)((int)(qg_bits((uint64_t)o, (uint64_t)i) % 255) - 127);
+        k->pack_weights(&int8_product, o, l->values, r->packed);
+    }
+    return r->packed != NULL;
+}
+
+static void run_int8(const row *r, lab *l)
+{
+    l->pack->to_grid((qg__grid){ 1.0f / 128, 128, 0, 255 }, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
+    QG_INFER_KERNELS(qg__int8_kernels)->run(&int8_product, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
+}
+
+static bool build_real(row *r, lab *l)
+{
+    const qg__real_product  p = { layer, r->w };
+    const qg__real_kernels *k = QG_INFER_KERNELS(qg__real_kernels);
+    r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
+    for (int o = 0; r->packed && o < CHANNELS; o++) {
+        draw_values(r, l, o);
+        k->pack_weights(&p, o, l->values, r->packed);
+    }
+    return r->packed != NULL;
+}
+
+static void run_real(const row *r, lab *l)
+{
+    const qg__real_product p = { layer, r->w };
+    QG_INFER_KERNELS(qg__real_kernels)->run(&p, 1, l->x, r->packed, l->y, l->scratch);
+}
+
+/* --- measuring ---------------------------------------------------------------------------------- */
+
+enum { LOOPS, BLAS, WINOGRAD, DIRECT, FIRST_PACKED, ROWS = 12 };
+
+static void make_rows(row r[ROWS])
+{
+    static const float  quarters[] = { -0.25f, 0.25f, 0.75f };      /* of inputs in -1 .. 1 */
+    static const float  zero[]     = { 0 };
+    const qg__alphabet  two = { QG__UNSIGNED, 2 }, odd = { QG__ODD, 2 };
+    r[LOOPS]    = (row){ .name = "float, plain C loops", .run = run_loops };
+    r[BLAS]     = (row){ .name = "float, im2col and OpenBLAS", .run = run_blas };
+    r[WINOGRAD] = (row){ .name = "float, Winograd", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__winograd_kernels) };
+    r[DIRECT]   = (row){ .name = "float, direct", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__conv_kernels) };
+    r[4]  = (row){ .name = "binary x binary", .w = qg__signs(), .x = qg__signs(), .threshold = zero };
+    r[5]  = (row){ .name = "ternary x binary", .w = qg__ternary(), .x = qg__signs(), .threshold = zero };
+    r[6]  = (row){ .name = "ternary x ternary", .w = qg__ternary(), .x = qg__ternary(), .threshold = quarters };
+    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = qg__signs(), .x = two, .threshold = quarters };
+    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = odd, .x = two, .threshold = quarters };
+    r[9]  = (row){ .name = "int8 x uint8", .run = run_int8, .build = build_int8 };
+    r[10] = (row){ .name = "binary x float", .w = qg__signs(), .run = run_real, .build = build_real };
+    r[11] = (row){ .name = "ternary x float", .w = qg__ternary(), .run = run_real, .build = build_real };
+    for (int i = 4; i < 9; i++) r[i].run = run_bits, r[i].build = build_bits;
+}
+
+static double time_of(const row *r, lab *l, int times)
+{
+    const double from = qg__now();
+    for (int i = 0; i < times; i++) r->run(r, l);
+    return (qg__now() - from) / times;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* All rows take turns, so what else the machine does meanwhile slows all of them. */
+static int measure(row r[ROWS], lab *l, double limit)
+{
+    for (int i = 0; i < ROWS; i++) {
+        const double once = time_of(&r[i], l, 1);
+        r[i].times        = once < TURN_SECONDS ? 1 + (int)(TURN_SECONDS / (once > 1e-6 ? once : 1e-6)) : 1;
+    }
+    int turns = 0;
+    for (const double began = qg__now(); turns < LEAST_TURNS || (qg__now() - began < limit && turns < MOST_TURNS); turns++)
+        for (int i = turns < LEAST_TURNS ? LOOPS : BLAS; i < ROWS; i++) r[i].seconds[turns] = time_of(&r[i], l, r[i].times);
+    for (int i = 0; i < ROWS; i++) {
+        const int n = i == LOOPS ? LEAST_TURNS : turns;
+        qsort(r[i].seconds, (size_t)n, sizeof *r[i].seconds, by_size);
+        r[i].median  = 0.5 * (r[i].seconds[n / 2] + r[i].seconds[(n - 1) / 2]);
+        r[i].fastest = r[i].seconds[0];
+    }
+    return turns;
+}
+
+/* --- printing ----------------------------------------------------------------------------------- */
+
+static double operations(void) { return 2.0 * PIXELS * CHANNELS * ROW; }
+
+/* By the fastest runs: what else a machine does only makes runs slower. */
+static double times(const row *base, const row *r) { return base->fastest / r->fastest; }
+
+static void print_table(const row r[ROWS], int turns)
+{
+    printf("3 x 3, 256 -> 256, 14 x 14, batch 1, 1 thread, making codes of floats included, %d turns\n"
+           "OpenBLAS core %s, kernels %s, bits by %s; ratios are those of the fastest turns\n\n",
+           turns, qg_blas_core(), qg_cpu_path(), QG_INFER_KERNELS(qg__bit_kernels)->name);
+    printf("%-28s %12s %12s %8s %12s %12s %9s\n", "", "fastest us", "median us", "Gop/s", "x OpenBLAS", "x Winograd", "x loops");
+    for (int i = 0; i < ROWS; i++)
+        printf("%-28s %12.1f %12.1f %8.1f %12.2f %12.2f %9.1f\n", r[i].name, 1e6 * r[i].fastest, 1e6 * r[i].median,
+               1e-9 * operations() / r[i].fastest, times(&r[BLAS], &r[i]), times(&r[WINOGRAD], &r[i]), times(&r[LOOPS], &r[i]));
+}
+
+static void print_json(const row r[ROWS], int turns)
+{
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "bench", "infer");
+    qg__json_text(&j, "method", QG_INFER_KERNELS(qg__bit_kernels)->name);
+    qg__json_integer(&j, "turns", (uint64_t)turns);
+    qg__json_open(&j, "rows", '[');
+    for (int i = 0; i < ROWS; i++) {
+        qg__json_open(&j, NULL, '{');
+        qg__json_text(&j, "name", r[i].name);
+        qg__json_real(&j, "fastest_us", 1e6 * r[i].fastest);
+        qg__json_real(&j, "median_us", 1e6 * r[i].median);
+        qg__json_real(&j, "times_openblas", times(&r[BLAS], &r[i]));
+        qg__json_real(&j, "times_winograd", times(&r[WINOGRAD], &r[i]));
+        qg__json_real(&j, "times_loops", times(&r[LOOPS], &r[i]));
+        qg__json_close(&j, '}');
+    }
+    qg__json_close(&j, ']');
+    report_machine(&j);
+    qg__json_end(&j);
+}
+
+/* --- the verb ----------------------------------------------------------------------------------- */
+
+static size_t most_scratch(const row r[ROWS])
+{
+    const qg__real_product real = { layer, qg__signs() };
+    const size_t           bytes[] = { QG_INFER_KERNELS(qg__int8_kernels)->scratch_bytes(&int8_product, 1),
+                                       QG_INFER_KERNELS(qg__real_kernels)->scratch_bytes(&real) };
+    size_t                 most    = bytes[0] > bytes[1] ? bytes[0] : bytes[1];
+    for (int i = FIRST_PACKED; i < ROWS; i++)
+        if (r[i].run == run_bits && bits_scratch(&r[i]) > most) most = bits_scratch(&r[i]);
+    return most;
+}
+
+static bool build(row r[ROWS], lab *l)
+{
+    const size_t work = padded_floats() + r[WINOGRAD].conv->scratch(&padded) + r[DIRECT].conv->scratch(&padded);
+    const size_t wide = work > (size_t)PIXELS * ROW ? work : (size_t)PIXELS * ROW;
+    l->pack    = QG_INFER_KERNELS(qg__pack_kernels);
+    l->x       = aligned_alloc(LINE, PIXELS * CHANNELS * sizeof(float));
+    l->y       = aligned_alloc(LINE, PIXELS * CHANNELS * sizeof(float));
+    l->w       = aligned_alloc(LINE, CHANNELS * ROW * sizeof(float));
+    l->wide    = aligned_alloc(LINE, qg__lines_of(wide * sizeof(float)));
+    l->codes   = aligned_alloc(LINE, PIXELS * CHANNELS);
+    l->scratch = aligned_alloc(LINE, qg__lines_of(most_scratch(r)));
+    l->values  = malloc(ROW);
+    if (!l->x || !l->y || !l->w || !l->wide || !l->codes || !l->scratch || !l->values) return false;
+    for (size_t i = 0; i < PIXELS * CHANNELS; i++) l->x[i] = 2 * qg_uniform(1, i) - 1;
+    for (size_t i = 0; i < CHANNELS * ROW; i++) l->w[i] = 2 * qg_uniform(2, i) - 1;
+    for (int i = 0; i < ROWS; i++)
+        if (r[i].build && !r[i].build(&r[i], l)) return false;
+    return true;
+}
+
+int bench_infer(const config *asked)
+{
+    lab  l = { 0 };
+    row *r = calloc(ROWS, sizeof *r);
+    if (r) make_rows(r);
+    int status = EXIT_DONE;
+    if (r && build(r, &l)) {
+        qg_set_threads(1);
+        const int turns = measure(r, &l, asked->seconds);
+        if (asked->json) print_json(r, turns);
+        else print_table(r, turns);
+    } else {
+        qg_fail(QG_EMEM, "out of memory for the arrays of bench infer");
+        status = qg_report("qgrad bench");
+    }
+    for (int i = 0; r && i < ROWS; i++) free(r[i].packed);
+    free(l.x), free(l.y), free(l.w), free(l.wide), free(l.codes), free(l.scratch), free(l.values);
+    free(r);
+    return status;
+}
