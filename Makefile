@@ -43,7 +43,7 @@ LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 
 # A file named *_kernel.c is compiled once per instruction set; core/kernels/cpu.h chooses at run time.
 ISAS := baseline
-ifneq (,$(filter x86_64 amd64,$(shell uname -m)))
+ifneq (,$(filter x86_64-% amd64-%,$(shell $(CC) -dumpmachine)))
 ISAS += avx2 avx512
 endif
 ISA_baseline :=
@@ -166,6 +166,10 @@ $(BUILD)/tests/support.a: $(SUPPORT)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a $(BUILD)/libqgrad_infer.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
+
+# Tests of the engine link nothing else of the library, so they can be cross-compiled alone.
+$(BUILD)/tests/infer/%: $(BUILD)/tests/infer/%.o $(BUILD)/tests/support/environment.o $(BUILD)/libqgrad_infer.a
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lm
 
 $(BUILD)/tests/torture/torture: $(patsubst %,$(BUILD)/tests/torture/%.o,subjects trees)
 $(BUILD)/tests/torture/faults.o: override CFLAGS += -fPIC

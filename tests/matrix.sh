@@ -5,7 +5,7 @@
 # A row that this machine cannot run is skipped and says why; the logs are BUILD/matrix/ROW.log.
 set -u
 build=${1:-build}
-every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen one-core nobody de_DE tr_TR other'
+every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 one-core nobody de_DE tr_TR other'
 log=$build/matrix
 passed=0 failed=0 scratch=
 mkdir -p "$log"
@@ -74,6 +74,17 @@ memcheck() {
     return $status
 }
 
+# The tests of the engine, which needs no other library.  CPPFLAGS and LDFLAGS may say where cmocka for aarch64 is; Debian
+# installs it with libcmocka-dev:arm64.
+aarch64() {
+    cross=aarch64-linux-gnu-gcc program=$build/aarch64/tests/infer/test_kernels
+    has $cross || { skip "no $cross"; return; }
+    has qemu-aarch64 || { skip 'no qemu-aarch64'; return; }
+    echo 'int main(void) { return 0; }' | $cross ${LDFLAGS-} -x c -o /dev/null - -lcmocka 2>/dev/null || { skip 'no cmocka for aarch64'; return; }
+    make --no-print-directory CC=$cross BUILD="$build/aarch64" WERROR=-Werror "$program" &&
+        qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}" -E LD_LIBRARY_PATH="${LD_LIBRARY_PATH_AARCH64:-/usr/lib/aarch64-linux-gnu}" "$program"
+}
+
 row() {
     case $1 in
     gcc)        tests ;;
@@ -89,6 +100,7 @@ row() {
     baseline)   QGRAD_CPU=baseline tests ;;
     sixteen)    cpu_has avx2 || { skip 'this CPU has no AVX2'; return; }
                 QGRAD_CPU=avx2 tests_in sixteen ISA_avx2='-mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi' ;;
+    aarch64)    aarch64 ;;
     one-core)   one_core make --no-print-directory test ;;
     nobody)     as_nobody make --no-print-directory test ;;
     de_DE|tr_TR) in_locale "$1" make --no-print-directory test ;;

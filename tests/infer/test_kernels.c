@@ -1,9 +1,15 @@
 /* The kernels of the engine against loops over the definition, on every instruction set that the machine has. */
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "core/rng.h"
 #include "infer/kernels/bits.h"
@@ -12,7 +18,6 @@
 #include "infer/kernels/real.h"
 #include "infer/kernels/reference.h"
 #include "tests/support/environment.h"
-#include "tests/support/testing.h"
 
 /* With the lanes of AVX-512 on what has but AVX2; see the Makefile. */
 extern const qg__bit_kernels  qg__bit_kernels_sixteen;
@@ -349,7 +354,7 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         float                 *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
         int8_t                *values = exact(n_w);
         assert_true(qg__real_fits(&p));
-        fill_uniform(x, n_x, -1, 1, (uint64_t)i);
+        for (size_t k = 0; k < n_x; k++) x[k] = 2 * qg_uniform((uint64_t)i, k) - 1;
         fill_values(p.w, DRAWN, n_w, 5 + (uint64_t)i, values);
         for (size_t k = 0; k < n_w; k++) w[k] = values[k];
         qg__reals_ref(g, s[0], x, w, want);
