@@ -106,12 +106,6 @@ static bool build_bits(row *r, lab *l)
     return r->packed != NULL;
 }
 
-static size_t bits_scratch(const row *r)
-{
-    const qg__bit_product p = { layer, r->w, r->x };
-    return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&p, 1);
-}
-
 static void run_bits(const row *r, lab *l)
 {
     const qg__bit_product p = { layer, r->w, r->x };
@@ -119,23 +113,27 @@ static void run_bits(const row *r, lab *l)
     QG_INFER_KERNELS(qg__bit_kernels)->run(&p, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
 }
 
-static const qg__int8_product int8_product = { .g = { SIDE, SIDE, CHANNELS, SIDE, SIDE, CHANNELS, 3, 3, 1, 1, 1 }, .x_zero = 128 };
+static qg__int8_product int8_product(const row *r) { return (qg__int8_product){ .g = layer, .x_zero = 128, .w = r->w }; }
 
 static bool build_int8(row *r, lab *l)
 {
+    const qg__int8_product  p = int8_product(r);
     const qg__int8_kernels *k = QG_INFER_KERNELS(qg__int8_kernels);
-    r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&int8_product)));
+    r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
     for (int o = 0; r->packed && o < CHANNELS; o++) {
-        for (int i = 0; i < ROW; i++) l->values[i] = (int8_t)((int)(qg_bits((uint64_t)o, (uint64_t)i) % 255) - 127);
-        k->pack_weights(&int8_product, o, l->values, r->packed);
+        if (r->w.bits) draw_values(r, l, o);
+        else
+            for (int i = 0; i < ROW; i++) l->values[i] = (int8_t)((int)(qg_bits((uint64_t)o, (uint64_t)i) % 255) - 127);
+        k->pack_weights(&p, o, l->values, r->packed);
     }
     return r->packed != NULL;
 }
 
 static void run_int8(const row *r, lab *l)
 {
+    const qg__int8_product p = int8_product(r);
     l->pack->to_grid((qg__grid){ 1.0f / 128, 128, 0, 255 }, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
-    QG_INFER_KERNELS(qg__int8_kernels)->run(&int8_product, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
+    QG_INFER_KERNELS(qg__int8_kernels)->run(&p, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
 }
 
 static bool build_real(row *r, lab *l)
@@ -158,7 +156,7 @@ static void run_real(const row *r, lab *l)
 
 /* --- measuring ---------------------------------------------------------------------------------- */
 
-enum { LOOPS, BLAS, WINOGRAD, DIRECT, FIRST_PACKED, ROWS = 12 };
+enum { LOOPS, BLAS, WINOGRAD, DIRECT, FIRST_BITS, FIRST_INT8 = 9, FIRST_REAL = 12, ROWS = 14 };
 
 static void make_rows(row r[ROWS])
 {
@@ -174,10 +172,14 @@ static void make_rows(row r[ROWS])
     r[6]  = (row){ .name = "ternary x ternary", .w = qg__ternary(), .x = qg__ternary(), .threshold = quarters };
     r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = qg__signs(), .x = two, .threshold = quarters };
     r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = odd, .x = two, .threshold = quarters };
-    r[9]  = (row){ .name = "int8 x uint8", .run = run_int8, .build = build_int8 };
-    r[10] = (row){ .name = "binary x float", .w = qg__signs(), .run = run_real, .build = build_real };
-    r[11] = (row){ .name = "ternary x float", .w = qg__ternary(), .run = run_real, .build = build_real };
-    for (int i = 4; i < 9; i++) r[i].run = run_bits, r[i].build = build_bits;
+    r[9]  = (row){ .name = "int8 x uint8" };
+    r[10] = (row){ .name = "binary x uint8", .w = qg__signs() };
+    r[11] = (row){ .name = "ternary x uint8", .w = qg__ternary() };
+    r[12] = (row){ .name = "binary x float", .w = qg__signs() };
+    r[13] = (row){ .name = "ternary x float", .w = qg__ternary() };
+    for (int i = FIRST_BITS; i < FIRST_INT8; i++) r[i].run = run_bits, r[i].build = build_bits;
+    for (int i = FIRST_INT8; i < FIRST_REAL; i++) r[i].run = run_int8, r[i].build = build_int8;
+    for (int i = FIRST_REAL; i < ROWS; i++) r[i].run = run_real, r[i].build = build_real;
 }
 
 static double time_of(const row *r, lab *l, int times)
@@ -254,14 +256,21 @@ static void print_json(const row r[ROWS], int turns)
 
 /* --- the verb ----------------------------------------------------------------------------------- */
 
+static size_t scratch_of(const row *r)
+{
+    const qg__bit_product  bits = { layer, r->w, r->x };
+    const qg__int8_product int8 = int8_product(r);
+    const qg__real_product real = { layer, r->w };
+    if (r->run == run_bits) return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&bits, 1);
+    if (r->run == run_int8) return QG_INFER_KERNELS(qg__int8_kernels)->scratch_bytes(&int8, 1);
+    return r->run == run_real ? QG_INFER_KERNELS(qg__real_kernels)->scratch_bytes(&real) : 0;
+}
+
 static size_t most_scratch(const row r[ROWS])
 {
-    const qg__real_product real = { layer, qg__signs() };
-    const size_t           bytes[] = { QG_INFER_KERNELS(qg__int8_kernels)->scratch_bytes(&int8_product, 1),
-                                       QG_INFER_KERNELS(qg__real_kernels)->scratch_bytes(&real) };
-    size_t                 most    = bytes[0] > bytes[1] ? bytes[0] : bytes[1];
-    for (int i = FIRST_PACKED; i < ROWS; i++)
-        if (r[i].run == run_bits && bits_scratch(&r[i]) > most) most = bits_scratch(&r[i]);
+    size_t most = 0;
+    for (int i = 0; i < ROWS; i++)
+        if (scratch_of(&r[i]) > most) most = scratch_of(&r[i]);
     return most;
 }
 

@@ -25,6 +25,7 @@ bool qg__int8_fits(const qg__int8_product *p)
 {
     enum { MOST = INT32_MAX / (255 * 255) };
     const int lowest = p->x_signed ? -128 : 0;
+    if (p->w.bits && !is_alphabet(p->w)) return false;
     return qg__geometry_valid(&p->g) && p->x_zero >= lowest && p->x_zero <= lowest + 255 && qg__row(&p->g) <= MOST;
 }
 

@@ -1,4 +1,4 @@
-/* infer/kernels/int8.h — products of 8-bit codes with zero points.
+/* infer/kernels/int8.h — products of 8-bit activations with weights of 8 bits, or of 1 to 4 bits that stay packed.
  *
  *     acc[o] = sum over the taps inside the image of (x - x_zero) * (w - w_zero[o])
  *
@@ -8,16 +8,16 @@
  * Results are exact.  |x - x_zero| and |w - w_zero| are at most 255, so qg__int8_fits allows kh * kw * c <= 33025, for which
  * 255^2 times that is within int32.  Nothing saturates on any instruction set (infer/kernels/lanes.h).
  *
- * Packed weights take a byte per weight, with channels filled up to an even number (AVX-512: to fours) and outputs to two
- * vectors: 32 (AVX-512), 16 (AVX2) or 8.  Memory, alignment and threads are as in infer/kernels/bits.h; x needs no
- * alignment.
+ * Packed weights take a byte per weight, or a bit per plane of their alphabet, with channels filled up to an even number
+ * (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Weights of an alphabet become bytes in scratch,
+ * one block of outputs at a time.  Memory, alignment and threads are as in infer/kernels/bits.h; x needs no alignment.
  */
 #ifndef QG_INFER_INT8_H
 #define QG_INFER_INT8_H
 
 #include <stdbool.h>
 
-#include "core/kernels/cpu.h"
+#include "infer/kernels/codes.h"
 #include "infer/kernels/geometry.h"
 
 #ifdef __cplusplus
@@ -29,9 +29,10 @@ typedef struct qg__int8_product {
     bool           x_signed;    /* x is int8_t */
     int            x_zero;      /* 0 .. 255, or -128 .. 127 */
     const int8_t  *w_zero;      /* [oc]; NULL: all 0 */
+    qg__alphabet   w;           /* with bits > 0, w has values of this alphabet; {0}: 8 bits */
 } qg__int8_product;
 
-/* Whether sizes and zero points are legal and all sums fit. */
+/* Whether sizes, zero points and the alphabet are legal and all sums fit. */
 bool qg__int8_fits(const qg__int8_product *p);
 
 typedef struct qg__int8_kernels {

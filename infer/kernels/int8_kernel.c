@@ -10,30 +10,97 @@
  * sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as unsigned numbers:
  * their sum fits into int32, partial sums need not.
  *
- * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES]. */
+ * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a group are as many bits of
+ * each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_2, GROUP_BYTES = OUTPUTS * CODES };
 
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
 static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
 
+/* Of a block as it is packed. */
+static size_t packed_bytes(const qg__int8_product *p)
+{
+    return p->w.bits ? block_bytes(&p->g) / 8 * (size_t)p->w.bits : block_bytes(&p->g);
+}
+
 static size_t weight_bytes(const qg__int8_product *p)
 {
-    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_bytes(&p->g);
+    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * packed_bytes(p);
+}
+
+static void pack_bits(const qg__int8_product *p, int o, const int8_t *w, uint8_t *to)
+{
+    const qg__geometry *g = &p->g;
+    for (size_t t = 0; t < qg__taps(g); t++, to += groups_of(g->c) * (size_t)p->w.bits * (GROUP_BYTES / 8))
+        for (int k = 0; k < g->c; k++, w++)
+            for (int j = 0; j < p->w.bits; j++) {
+                const int bit = o % OUTPUTS * CODES + k % CODES;
+                to[(k / CODES * p->w.bits + j) * (GROUP_BYTES / 8) + bit / 8] |= (uint8_t)(qg__bit(p->w, *w, j) << bit % 8);
+            }
 }
 
 static void pack_weights(const qg__int8_product *p, int o, const int8_t *w, void *packed)
 {
     const qg__geometry *g  = &p->g;
-    int8_t             *to = (int8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(g);
-    if (o % OUTPUTS == 0) memset(to, 0, block_bytes(g));
+    int8_t             *to = (int8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
+    if (o % OUTPUTS == 0) memset(to, 0, packed_bytes(p));
+    if (p->w.bits) {
+        pack_bits(p, o, w, (uint8_t *)to);
+        return;
+    }
     to += o % OUTPUTS * CODES;
     for (size_t t = 0; t < qg__taps(g); t++, to += groups_of(g->c) * GROUP_BYTES)
         for (int k = 0; k < g->c; k++) to[k / CODES * GROUP_BYTES + k % CODES] = *w++;
 }
 
+/* --- weights of an alphabet ------------------------------------------------------------------- */
+
+#define EACH_BYTE(b) ((uint64_t)(b) * 0x0101010101010101u)
+
+/* 255 in each byte whose bit is set: a byte of 0x80 or less carries into no other. */
+static inline uint64_t spread(unsigned bits)
+{
+    const uint64_t own = EACH_BYTE(bits) & 0x8040201008040201u;
+    return ((own + EACH_BYTE(0x7F)) >> 7 & EACH_BYTE(1)) * 255;
+}
+
+/* Sums of bytes without carries. */
+static inline uint64_t add_bytes(uint64_t a, uint64_t b)
+{
+    return ((a & EACH_BYTE(0x7F)) + (b & EACH_BYTE(0x7F))) ^ ((a ^ b) & EACH_BYTE(0x80));
+}
+
+/* A block as bytes: offset + sum over j of factor(j) * plane j, for eight weights at a time. */
+INLINE void expand(qg__alphabet a, int planes, size_t groups, const uint8_t *w, int8_t *to)
+{
+    for (size_t n = 0; n < groups; n++, w += planes * (GROUP_BYTES / 8))
+        for (int i = 0; i < GROUP_BYTES / 8; i++, to += 8) {
+            uint64_t values = EACH_BYTE((uint8_t)qg__offset(a));
+            UNROLL
+            for (int j = 0; j < planes; j++)
+                values = add_bytes(values, spread(w[j * (GROUP_BYTES / 8) + i]) & EACH_BYTE((uint8_t)qg__factor(a, j)));
+            for (int b = 0; b < 8; b++) to[b] = (int8_t)(values >> 8 * b);      /* one store on little-endian machines */
+        }
+}
+
+static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, int8_t *expanded)
+{
+    const size_t   groups = qg__taps(&p->g) * groups_of(p->g.c);
+    const uint8_t *w      = (const uint8_t *)packed;
+    switch (p->w.bits) {
+    case 0: return packed;
+    case 1: expand(p->w, 1, groups, w, expanded); break;
+    case 2: expand(p->w, 2, groups, w, expanded); break;
+    case 3: expand(p->w, 3, groups, w, expanded); break;
+    case 4: expand(p->w, 4, groups, w, expanded); break;
+    }
+    return expanded;
+}
+
 /* --- activations ------------------------------------------------------------------------------ */
 
-/* One pixel in groups, its last group filled up with zeros, and the sum of x - x_zero. */
+/* One pixel in groups, and the sum of x - x_zero.  Channels that do not exist are real zeros: their weights of an alphabet are
+ * those of plane bits 0, not 0. */
 static int32_t copy_pixel(const qg__int8_product *p, const uint8_t *x, int32_t *groups)
 {
     const int flip = p->x_signed ? 128 : 0, c = p->g.c;      /* x ^ flip is the code as an unsigned byte */
@@ -41,6 +108,7 @@ static int32_t copy_pixel(const qg__int8_product *p, const uint8_t *x, int32_t *
     groups[groups_of(c) - 1] = 0;
     if (CODES == 4) {
         uint8_t *to = (uint8_t *)groups;
+        memset(groups + groups_of(c) - 1, p->x_zero + flip, sizeof *groups);
         for (int k = 0; k < c; k++) to[k] = (uint8_t)(x[k] ^ flip);
         for (int k = 0; k < c; k++) sum += to[k];
         return sum - c * (p->x_zero + flip);
@@ -147,12 +215,12 @@ static void run_line(void *context, const qg__line *line)
 
 /* --- all outputs ------------------------------------------------------------------------------ */
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups. */
+/* Scratch: the sums of windows, those of pixels, pixels in groups, a block of weights as bytes. */
 static size_t scratch_bytes(const qg__int8_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
     return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
-           pixels * groups_of(p->g.c) * sizeof(int32_t);
+           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) + (p->w.bits ? block_bytes(&p->g) : 0);
 }
 
 static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, int32_t *acc, void *scratch)
@@ -160,10 +228,12 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;
     int32_t     *groups = sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums;
+    int8_t      *expanded = (int8_t *)(groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups);
     for (size_t i = 0; i < pixels; i++) sums[i] = copy_pixel(p, x + i * (size_t)p->g.c, groups + i * groups_of(p->g.c));
     qg__window_sums(&p->g, n, sums, window);
-    visit at = { .p = p, .x = groups, .w = packed, .window = window, .acc = acc };
-    for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_bytes(&p->g)) {
+    visit at = { .p = p, .x = groups, .window = window, .acc = acc };
+    for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
+        at.w          = bytes_of(p, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
         at.counted.i0 = -1;
         qg__lines(&p->g, n, run_line, &at);

@@ -94,7 +94,7 @@ static void test_infer_has_a_row_per_kernel(void **state)
         assert_true(number(r, "fastest_us") > 0 && number(r, "median_us") >= number(r, "fastest_us"));
         assert_true(number(r, "times_openblas") > 0 && number(r, "times_winograd") > 0 && number(r, "times_loops") > 0);
     }
-    assert_int_equal(rows, 12);
+    assert_int_equal(rows, 14);
     assert_true(number(j, "turns") >= 3 && number(j, "threads") == 1);
     cJSON_Delete(j);
 }

@@ -263,15 +263,20 @@ static void packed_weights_take_their_bits(void **state)
         assert_int_equal(of[t].bits->weight_bytes(&p), 2 * 64 * 9 * 128 / 8);
         assert_int_equal(of[t].real->weight_bytes(&r), 64 * 9 * 128 / 8);
         assert_int_equal(of[t].int8->weight_bytes(&i), 64 * 9 * 128);
+        assert_int_equal(of[t].int8->weight_bytes(&(qg__int8_product){ .g = p.g, .w = qg__ternary() }), 2 * 64 * 9 * 128 / 8);
     }
 }
 
 /* --- 8 bits ----------------------------------------------------------------------------------- */
 
+/* Weights of 8 bits. */
+#define EIGHT { QG__ODD, 0 }
+
 typedef struct int8_case {
-    bool x_signed, w_zero;
-    int  x_zero;
-    draw how;
+    bool         x_signed, w_zero;
+    int          x_zero;
+    draw         how;
+    qg__alphabet w;
 } int8_case;
 
 static void check_int8(const int s[12], int8_case c, int number)
@@ -290,12 +295,13 @@ static void check_int8(const int s[12], int8_case c, int number)
         x[i]      = (uint8_t)(c.how == DRAWN ? qg_bits((uint64_t)number, i) & 255 : c.how == HIGHEST ? (c.x_signed ? 127 : 255) : (c.x_signed ? 128 : 0));
         wide_x[i] = (int16_t)((c.x_signed ? (int)(int8_t)x[i] : x[i]) - c.x_zero);
     }
+    if (c.w.bits) fill_values(c.w, c.how, n_w, 99 + (uint64_t)number, w);
     for (size_t i = 0; i < n_w; i++) {
-        w[i]      = (int8_t)(c.how == DRAWN ? (int)(qg_bits(99 + (uint64_t)number, i) & 255) - 128 : c.how == HIGHEST ? 127 : -128);
+        if (!c.w.bits) w[i] = (int8_t)(c.how == DRAWN ? (int)(qg_bits(99 + (uint64_t)number, i) & 255) - 128 : c.how == HIGHEST ? 127 : -128);
         wide_w[i] = (int16_t)(w[i] - zero[i / row]);
     }
     qg__integers_ref(&g, n, wide_x, wide_w, want);
-    const qg__int8_product p = { .g = g, .x_signed = c.x_signed, .x_zero = c.x_zero, .w_zero = c.w_zero ? zero : NULL };
+    const qg__int8_product p = { .g = g, .x_signed = c.x_signed, .x_zero = c.x_zero, .w_zero = c.w_zero ? zero : NULL, .w = c.w };
     assert_true(qg__int8_fits(&p));
     table of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
@@ -314,18 +320,28 @@ static void check_int8(const int s[12], int8_case c, int number)
 
 static void products_of_8_bits_agree_with_the_definition(void **state)
 {
-    const int8_case kinds[] = { { false, false, 0, DRAWN },   { false, false, 128, DRAWN }, { true, false, 0, DRAWN },
-                                { true, true, -17, DRAWN },   { false, true, 255, DRAWN },  { true, true, 127, DRAWN } };
+    const int8_case kinds[] = { { false, false, 0, DRAWN, EIGHT },   { false, false, 128, DRAWN, EIGHT }, { true, false, 0, DRAWN, EIGHT },
+                                { true, true, -17, DRAWN, EIGHT },   { false, true, 255, DRAWN, EIGHT },  { true, true, 127, DRAWN, EIGHT } };
     for (int i = 0; i < CASES; i++)
         for (int k = 0; k < 6; k++) check_int8(cases[i], kinds[k], 10 * i + k);
+}
+
+static void products_of_8_bits_with_packed_weights_agree_with_the_definition(void **state)
+{
+    for (int i = 0; i < CASES; i++)
+        for (int a = i % 3; a < ALPHABETS; a += 3)
+            check_int8(cases[i], (int8_case){ .x_signed = a % 2, .x_zero = 7, .how = DRAWN, .w = alphabets[a] }, 10 * i + a);
+    for (int a = 0; a < ALPHABETS; a++)
+        for (int end = HIGHEST; end <= LOWEST; end++)
+            check_int8(cases[2], (int8_case){ .x_zero = 255, .w_zero = true, .how = (draw)end, .w = alphabets[a] }, a);
 }
 
 /* The largest products of the largest number of channels: x - x_zero and w - w_zero are +-255. */
 static void products_of_8_bits_do_not_overflow(void **state)
 {
     const int       widest[12] = { 1, 1, 1, 33025, 3, 1, 1, 1, 0, 0, 0, 0 }, window[12] = { 1, 4, 4, 63, 5, 3, 3, 1, 1, 1, 0, 0 };
-    const int8_case ends[] = { { false, true, 0, HIGHEST }, { false, true, 255, LOWEST },   { true, true, -128, HIGHEST },
-                               { true, true, 127, LOWEST }, { false, false, 0, HIGHEST },   { true, false, 127, LOWEST } };
+    const int8_case ends[] = { { false, true, 0, HIGHEST, EIGHT }, { false, true, 255, LOWEST, EIGHT },   { true, true, -128, HIGHEST, EIGHT },
+                               { true, true, 127, LOWEST, EIGHT }, { false, false, 0, HIGHEST, EIGHT },   { true, false, 127, LOWEST, EIGHT } };
     for (int k = 0; k < 6; k++) {
         check_int8(widest, ends[k], k);
         check_int8(window, ends[k], k);
@@ -338,6 +354,8 @@ static void products_of_8_bits_do_not_overflow(void **state)
     assert_false(qg__int8_fits(&p));
     p.x_signed = true;
     assert_true(qg__int8_fits(&p));
+    p.w.bits = 5;
+    assert_false(qg__int8_fits(&p));
 }
 
 /* --- floats ----------------------------------------------------------------------------------- */
@@ -464,6 +482,7 @@ int main(void)
         cmocka_unit_test(refuses_products_whose_sums_might_not_fit),
         cmocka_unit_test(packed_weights_take_their_bits),
         cmocka_unit_test(products_of_8_bits_agree_with_the_definition),
+        cmocka_unit_test(products_of_8_bits_with_packed_weights_agree_with_the_definition),
         cmocka_unit_test(products_of_8_bits_do_not_overflow),
         cmocka_unit_test(products_with_floats_have_the_bits_of_the_definition),
         cmocka_unit_test(packed_values_are_read_back),
