@@ -125,12 +125,14 @@ static qg_layer *relu(author *a, int i)
     return qg_net_quantize(a->net, input);
 }
 
-/* What part i needs of its input, and the text alone does not say. */
+/* What part i needs of its input, and the text alone does not say.  Who chose a model by name has not seen the text: there the
+ * layer tells. */
 static qg_status check_input(const author *a, int i)
 {
     char            why[160];
     const qg__part *p = &a->part[i];
     const qg_shape  s = a->shape;
+    if (a->text != a->spec->text) return QG_OK;
     if (p->is == QG__CONV && p->groups != QG_DEPTHWISE && s.c % p->groups) {
         snprintf(why, sizeof why, "%d groups do not divide the %d channels of its input", p->groups, s.c);
         return qg__net_text_refuse(a->text, p->at, why);
