@@ -35,7 +35,10 @@ static void by_thresholds(qg__alphabet a, const float *threshold, size_t pixels,
             const int      n = w + 1 < plane_words ? 64 : c - (int)(64 * w);
             const uint64_t all = ~(uint64_t)0 >> (64 - n);
             uint64_t       bits[QG__MOST_THRESHOLDS];
-            for (int t = 0; t < count; t++) bits[t] = n == 64 ? compare(x + 64 * w, 64, threshold[t]) : compare(x + 64 * w, n, threshold[t]);
+            if (n == 64)        /* a constant number of vectors */
+                for (int t = 0; t < count; t++) bits[t] = compare(x + 64 * w, 64, threshold[t]);
+            else
+                for (int t = 0; t < count; t++) bits[t] = compare(x + 64 * w, n, threshold[t]);
             for (int j = 0; j < a.bits; j++) packed[(size_t)j * plane_words + w] = plane_of(a, j, bits) & all;
         }
 }

@@ -30,7 +30,8 @@ qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, i
     qg__span s = { first, first, 0, 0 };
     for (; s.end < outputs; s.end++) {
         const int at = s.end * stride - before;         /* of tap 0 */
-        const int from = limit(-at, 0, taps), to = limit(inputs - at, from, taps);
+        int       from = limit(-at, 0, taps), to = limit(inputs - at, from, taps);
+        if (from == to) from = to = 0;                  /* no tap is inside */
         if (s.end > first && (from != s.from || to != s.to)) break;
         s.from = from;
         s.to   = to;

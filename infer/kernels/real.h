@@ -8,8 +8,8 @@
  * product of floats.
  *
  * Packed weights take one bit per plane, with outputs filled up to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Memory,
- * alignment and threads are as in infer/kernels/bits.h; x and y need the alignment of a float.  Scratch, of any contents, holds the
- * weights of two vectors of outputs as floats; it does not depend on the batch.
+ * alignment and threads are as in infer/kernels/bits.h; x and y need the alignment of a float.  Scratch, of any contents,
+ * holds the weights of two vectors of outputs as floats; it does not depend on the batch.
  */
 #ifndef QG_INFER_REAL_H
 #define QG_INFER_REAL_H
