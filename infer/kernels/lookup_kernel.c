@@ -23,7 +23,7 @@
  *     [blocks][planes][kh][kw][steps of 8 channels][vectors][32 outputs], channels 8 s + k in bit k of a byte.
  * Tables:  [n][h][w][steps][2][16 bytes]. */
 #if QG_LOOKUP
-enum { CHANNELS = 8, OUTPUTS = 32, WIDEST = 2, LONGEST = 6, TABLE = 16, MOVES = 256 };
+enum { CHANNELS = 8, OUTPUTS = 32, WIDEST = 2, LONGEST = 12, SUMS = 12, TABLE = 16, MOVES = 256 };
 
 static size_t steps_of(int c) { return ((size_t)c + CHANNELS - 1) / CHANNELS; }
 
@@ -157,9 +157,10 @@ typedef struct tile {
     int            outputs;             /* of the block; the rest of its lanes is not stored */
 } tile;
 
+/* Vector v of pixel p is p * vectors + v. */
 typedef struct sums {
-    uint16_t of[LONGEST][WIDEST * OUTPUTS] __attribute__((aligned(32)));
-    int32_t  all[LONGEST][WIDEST * OUTPUTS] __attribute__((aligned(32)));
+    uint16_t of[SUMS * OUTPUTS] __attribute__((aligned(32)));
+    int32_t  all[SUMS * OUTPUTS] __attribute__((aligned(32)));
 } sums;
 
 /* Moves the bytes into the sums of 16 bits. */
@@ -169,20 +170,17 @@ INLINE void move(int pixels, int vectors, bytes sum[LONGEST][WIDEST], sums *to)
     for (int p = 0; p < pixels; p++)
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            shorts *at = (shorts *)&to->of[p][v * OUTPUTS];
+            shorts *at = (shorts *)&to->of[(p * vectors + v) * OUTPUTS];
             at[0] += widen_half(sum[p][v], 0);
             at[1] += widen_half(sum[p][v], 1);
             sum[p][v] = (bytes){ 0 };
         }
 }
 
-static void move_on(int pixels, int lanes, int factor, sums *s)
+static void move_on(int n, int factor, sums *s)
 {
-    for (int p = 0; p < pixels; p++)
-        for (int l = 0; l < lanes; l++) {
-            s->all[p][l] += factor * s->of[p][l];
-            s->of[p][l] = 0;
-        }
+    for (int l = 0; l < n; l++) s->all[l] += factor * s->of[l];
+    memset(s->of, 0, (size_t)n * sizeof *s->of);
 }
 
 INLINE void add_plane(int pixels, int vectors, const tile *t, const uint8_t *w, int factor, sums *s)
@@ -227,22 +225,33 @@ INLINE void add_plane(int pixels, int vectors, const tile *t, const uint8_t *w, 
                 move(pixels, vectors, sum, s);
                 if (--moves) continue;
                 moves = MOVES;
-                move_on(pixels, vectors * OUTPUTS, factor, s);
+                move_on(pixels * vectors * OUTPUTS, factor, s);
             }
         }
     move(pixels, vectors, sum, s);
-    move_on(pixels, vectors * OUTPUTS, factor, s);
 }
 
 INLINE void run_tile(int pixels, int vectors, const tile *t)
 {
-    sums s;
-    memset(&s, 0, sizeof s);
-    for (int j = 0; j < t->planes; j++) add_plane(pixels, vectors, t, t->w + (size_t)j * t->plane, t->factor[j], &s);
+    const int    lanes = pixels * vectors * OUTPUTS, last = t->planes - 1;
+    const size_t steps = (size_t)t->taps_i * (size_t)t->taps_j * t->steps;
+    /* Thin layers, whose tiles are short, need no sums of 32 bits. */
+    const bool   short_sums = !last && steps <= (size_t)t->limit * (MOVES - 1);
+    sums         s;
+    memset(s.of, 0, (size_t)lanes * sizeof *s.of);
+    if (!short_sums) memset(s.all, 0, (size_t)lanes * sizeof *s.all);
+    for (int j = 0; j < t->planes; j++) {
+        add_plane(pixels, vectors, t, t->w + (size_t)j * t->plane, t->factor[j], &s);
+        if (!short_sums) move_on(lanes, t->factor[j], &s);
+    }
     for (int p = 0; p < pixels; p++) {
         const int32_t start = t->correction[p * t->correction_step];
         int32_t      *y     = t->y + p * t->y_step;
-        for (int o = 0; o < t->outputs; o++) y[o] = s.all[p][o] + start;
+        const int     first = p * vectors * OUTPUTS;
+        if (short_sums)
+            for (int o = 0; o < t->outputs; o++) y[o] = t->factor[0] * s.of[first + o] + start;
+        else
+            for (int o = 0; o < t->outputs; o++) y[o] = s.all[first + o] + start;
     }
 }
 
@@ -271,13 +280,14 @@ static void run_line(void *context, const qg__line *line)
         .y = at->acc + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc, .outputs = at->outputs,
     };
     for (int left = line->outputs, done; left; left -= done) {
-        done = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (at->vectors == 1 && left >= 8) done = left >= 12 ? 12 : 8;
+        else done = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
 #define CASE(n)                                                                                        \
     case n:                                                                                            \
-        if (at->vectors == 2) run_tile(n, 2, &t);                                                      \
-        else run_tile(n, 1, &t);                                                                       \
+        if (at->vectors == 1) run_tile(n, 1, &t);                                                      \
+        else if (2 * n <= SUMS) run_tile(n, 2, &t);                                                    \
         break;
-        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) }
+        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) }
 #undef CASE
         t.x += done * t.x_step;
         t.y += done * t.y_step;
