@@ -4,12 +4,20 @@
 
 /* A tile is pixels x vectors of running sums.  Each tap loads its weights once for all pixels, and the multiply-adds
  * read their inputs from memory: one load each.  Two vectors of eight are a line of the cache.  It is used whole when it
- * is there, because pixels of 1,024 channels compete for the same few lines. */
-enum { VECTORS = VL == 16 ? 1 : 2, PIXELS = VL == 16 ? 12 : 6 };
+ * is there, because pixels of 1,024 channels compete for the same few lines.
+ *
+ * Where a kernel has three columns and pixels are neighbours, as in most nets, a tile loads each input once for the three
+ * taps that read it, and the weights of a kernel row stay in registers beside the sums: with AVX2, 8 sums, 6 weights and 2
+ * inputs fill all 16 registers, and 18 loads serve 24 multiply-adds.  A column outside x is left out. */
+enum { THREE = 3, VECTORS = VL == 16 ? 1 : 2, PIXELS = VL == 16 ? 12 : 4, FEW = VL == 16 ? 4 : 2 };
 
-/* Where a kernel has three columns and pixels are neighbours, as in most nets, a tile loads each input once for the three
- * taps that read it, and the weights of a kernel row stay in registers beside the sums. */
-enum { THREE = 3, PIXELS_3 = VL == 16 ? 12 : 4 };
+/* The next line that a tile reads in one pixel is c floats from that of the next pixel, and hardware prefetchers do not
+ * follow so many short streams.  But the tiles of one group of pixels together read a contiguous part of the last row that the
+ * kernel meets, the only one that the row of results before did not read, and write a contiguous part of y.  So each tile
+ * prefetches its share of what lies AHEAD bytes after those parts, in order of address.  8 KiB are about a microsecond of
+ * work.  The lines go to the second-level cache, because the first holds the columns that two groups share, and the
+ * weights. */
+enum { LINE = 16, AHEAD = 8192, SECOND_LEVEL = 2 };
 
 /* Neighbours in a row of results and what they read: pixel q meets columns q * stride + j - left of x, j < kw, in kh rows
  * of x that are there.  Steps are in floats. */
@@ -20,8 +28,29 @@ typedef struct results {
     ptrdiff_t    x_row, w_row, w_col, y_col;
     int          c, columns;    /* of x */
     int          pixels, kh, kw, stride, left;
+    int          y_step;        /* y_col in pixels */
+    int          below;         /* the row of x that the last row of the kernel meets, inside or not */
     bool         add;           /* to the old y, instead of start */
 } results;
+
+/* The pixels of a tile. */
+typedef struct group {
+    const float *x;             /* the first column inside x that they meet, in the first row */
+    float       *y;
+    bool         no_left, no_right;     /* three columns: the one before x, or the one after the last, is outside */
+} group;
+
+/* --- prefetching -------------------------------------------------------------------------- */
+
+INLINE void ask_to_read(const float *p, ptrdiff_t floats)
+{
+    for (ptrdiff_t i = 0; i < floats; i += LINE) __builtin_prefetch((const void *)((uintptr_t)(p + i) + AHEAD), 0, SECOND_LEVEL);
+}
+
+INLINE void ask_to_write(const float *p, ptrdiff_t floats)
+{
+    for (ptrdiff_t i = 0; i < floats; i += LINE) __builtin_prefetch((const void *)((uintptr_t)(p + i) + AHEAD), 1, SECOND_LEVEL);
+}
 
 /* --- sums over taps ----------------------------------------------------------------------- */
 
@@ -48,7 +77,8 @@ INLINE void add_taps(int pixels, int vectors, int lanes, const results *m, const
     }
 }
 
-INLINE void add_three_taps(int pixels, int vectors, int lanes, const results *m, const float *x, const float *w,
+/* The first or the last column of the tile may be outside: it adds nothing. */
+INLINE void add_three_taps(int pixels, int vectors, int lanes, const results *m, const group *at, const float *x, const float *w,
                            vf sum[PIXELS][VECTORS])
 {
     vf wv[THREE][VECTORS];
@@ -57,10 +87,12 @@ INLINE void add_three_taps(int pixels, int vectors, int lanes, const results *m,
         UNROLL
         for (int v = 0; v < vectors; v++) wv[j][v] = load(w + j * m->w_col + v * VL, lanes);
     UNROLL
-    for (int q = 0; q < pixels + THREE - 1; q++, x += m->c) {
+    for (int q = 0; q < pixels + THREE - 1; q++) {
+        if ((q == 0 && at->no_left) || (q == pixels + 1 && at->no_right)) continue;
         vf xv[VECTORS];
         UNROLL
         for (int v = 0; v < vectors; v++) xv[v] = load(x + v * VL, lanes);
+        x += m->c;
         UNROLL
         for (int j = 0; j < THREE; j++)
             UNROLL
@@ -71,54 +103,65 @@ INLINE void add_three_taps(int pixels, int vectors, int lanes, const results *m,
 
 INLINE bool has_three(const results *m) { return m->kw == THREE && m->stride == 1; }
 
-/* Channels k, k + 1, .. of some pixels. */
-INLINE void tile(int pixels, int vectors, int lanes, int skip, bool three, const results *m, const float *x, float *y, int k)
+/* Prefetch the share of channels k, k + 1, .. in the lines that the tiles of these pixels ask for.  As many rows of x as the
+ * stride are new. */
+INLINE void ask(int pixels, int vectors, bool three, const results *m, const group *at, int k)
 {
-    vf sum[PIXELS][VECTORS];
+    const int       stride = three ? 1 : m->stride;
+    if (stride > 2 || m->y_step > 2) return;        /* most of those lines are not used, and a stride may be 2^31 - 1 */
+    const ptrdiff_t before = (ptrdiff_t)pixels * k, share = pixels * vectors * VL;
+    for (int i = 0; i < stride; i++)
+        ask_to_read(at->x + ((m->below - i) * m->x_row + before * stride), share * stride);
+    ask_to_write(at->y + before * m->y_step, share * m->y_step);
+}
+
+/* Channels k, k + 1, .. of some pixels. */
+INLINE void tile(int pixels, int vectors, int lanes, int skip, bool three, const results *m, const group *at, int k)
+{
+    vf     sum[PIXELS][VECTORS];
+    float *y = at->y + k;
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
         for (int v = 0; v < vectors; v++)
-            sum[p][v] = m->add     ? load(y + p * m->y_col + k + v * VL, lanes)
+            sum[p][v] = m->add     ? load(y + p * m->y_col + v * VL, lanes)
                         : m->start ? load(m->start + k + v * VL, lanes)
                                    : (vf){ 0 };
-    const float *w = m->w + k;
-    x += k;
+    ask(pixels, vectors, three, m, at, k);
+    const float *x = at->x + k, *w = m->w + k;
     for (int i = 0; i < m->kh; i++, x += m->x_row, w += m->w_row) {
-        if (three) add_three_taps(pixels, vectors, lanes, m, x, w, sum);
+        if (three) add_three_taps(pixels, vectors, lanes, m, at, x, w, sum);
         else add_taps(pixels, vectors, lanes, m, x, w, sum);
     }
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < vectors; v++) put(y + p * m->y_col + k + v * VL, sum[p][v], lanes, skip);
+        for (int v = 0; v < vectors; v++) put(y + p * m->y_col + v * VL, sum[p][v], lanes, skip);
 }
 
 /* All channels.  The last vector begins within the one before if it would not be full. */
-INLINE void tiles(int pixels, bool three, const results *m, const float *x, float *y)
+INLINE void tiles(int pixels, bool three, const results *m, const group *at)
 {
     int k = 0;
-    for (; k + VECTORS * VL <= m->c; k += VECTORS * VL) tile(pixels, VECTORS, VL, 0, three, m, x, y, k);
-    if (k + VL <= m->c) tile(pixels, 1, VL, 0, three, m, x, y, k), k += VL;
-    if (k == m->c) return;
-    if (m->c < VL) tile(pixels, 1, m->c, 0, three, m, x, y, 0);
-    else tile(pixels, 1, VL, k - (m->c - VL), three, m, x, y, m->c - VL);
+    if (m->c < VL) {
+        tile(pixels, 1, m->c, 0, three, m, at, 0);
+        return;
+    }
+    for (; k + VECTORS * VL <= m->c; k += VECTORS * VL) tile(pixels, VECTORS, VL, 0, three, m, at, k);
+    for (; k < m->c; k += VL) {
+        const int from = least(k, m->c - VL);
+        tile(pixels, 1, VL, k - from, three, m, at, from);
+    }
 }
 
-/* x: the first column that pixel y meets. */
-static void run(int pixels, const results *m, const float *x, float *y)
+static void run(int pixels, const results *m, const group *at)
 {
-#define CASE(n) case n: if (n <= PIXELS) tiles(n, false, m, x, y); break;
-#define CASE_3(n) case n: if (n <= PIXELS_3) tiles(n, true, m, x, y); break;
-    if (has_three(m))
-        switch (pixels) {
-            CASE_3(1) CASE_3(2) CASE_3(3) CASE_3(4) CASE_3(5) CASE_3(6) CASE_3(7) CASE_3(8) CASE_3(9) CASE_3(10)
-            CASE_3(11) CASE_3(12)
-        }
-    else
-        switch (pixels) {
-            CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
-        }
+#define SIZE(n) case n: if (three) tiles(n, true, m, at); else tiles(n, false, m, at); break;
+    const bool three = has_three(m);
+    switch (pixels) {
+        SIZE(1) SIZE(FEW) SIZE(PIXELS)
+    }
+#undef SIZE
 }
 
 /* Where something of n taps that begins `before` ahead of an extent is inside it: taps [*from, *to). */
@@ -147,18 +190,22 @@ static void edge(const results *m, int q)
     inside(m->kw, before, m->columns, &j0, &j1);
     e.kw = j1 - j0;
     e.w += j0 * m->w_col;
-    run(1, &e, e.kw ? m->x + (ptrdiff_t)(j0 - before) * m->c : m->x, m->y + q * m->y_col);
+    run(1, &e, &(group){ .x = e.kw ? m->x + (ptrdiff_t)(j0 - before) * m->c : m->x, .y = m->y + q * m->y_col });
 }
 
 static void multiply(const results *m)
 {
-    int q0, q1;
-    interior(m->pixels, m->kw, m->stride, m->left, m->columns, &q0, &q1);
-    const int most = has_three(m) ? PIXELS_3 : PIXELS, parts = (q1 - q0 + most - 1) / most;
+    const int lacks = has_three(m);      /* columns outside that a tile may have on either side */
+    int       q0, q1;
+    interior(m->pixels, m->kw, m->stride, m->left - lacks, m->columns + 2 * lacks, &q0, &q1);
     for (int q = 0; q < q0; q++) edge(m, q);
-    for (int t = 0; t < parts; t++) {
-        const int q = q0 + cut(q1 - q0, t, parts), pixels = q0 + cut(q1 - q0, t + 1, parts) - q;
-        run(pixels, m, m->x + ((ptrdiff_t)q * m->stride - m->left) * m->c, m->y + q * m->y_col);
+    for (int q = q0, pixels; q < q1; q += pixels) {
+        const int col = q * m->stride - m->left;
+        pixels        = q1 - q >= PIXELS ? PIXELS : q1 - q >= FEW ? FEW : 1;
+        run(pixels, m, &(group){
+            .x = m->x + (ptrdiff_t)(col < 0 ? 0 : col) * m->c, .y = m->y + q * m->y_col,
+            .no_left = col < 0, .no_right = lacks && col + pixels - 1 + THREE > m->columns,
+        });
     }
     for (int q = q1; q < m->pixels; q++) edge(m, q);
 }
@@ -206,8 +253,8 @@ static void forward(const qg__depthwise *g, const float *x, const float *w, cons
         inside(g->kh, before, g->h, &i0, &i1);
         results m = {
             .x = i1 > i0 ? x + (i0 - before) * line : x, .w = w + (ptrdiff_t)i0 * g->kw * g->c, .start = bias, .y = y + r * out,
-            .x_row = line, .w_row = (ptrdiff_t)g->kw * g->c, .w_col = g->c, .y_col = g->c, .c = g->c, .columns = g->w,
-            .pixels = g->ow, .kh = i1 - i0, .kw = g->kw, .stride = g->stride, .left = g->left,
+            .x_row = line, .w_row = (ptrdiff_t)g->kw * g->c, .w_col = g->c, .y_col = g->c, .y_step = 1, .c = g->c, .columns = g->w,
+            .pixels = g->ow, .kh = i1 - i0, .kw = g->kw, .stride = g->stride, .left = g->left, .below = g->kh - 1 - i0,
         };
         multiply(&m);
         for (int q = 0; g->pad != 0 && q < g->ow; q++)
@@ -244,8 +291,8 @@ static void gradient_row(const qg__depthwise *g, int r, const float *dy, const f
         const results   m    = {
             .x = none ? dy : dy + (v.at - v.n + 1 + i0) * out, .w = none ? w : w + last,
             .y = dx + ((ptrdiff_t)r * g->w + f) * g->c, .x_row = out, .w_row = -tap * g->kw, .w_col = -tap, .y_col = tap,
-            .c = g->c, .columns = g->ow, .pixels = (g->w - 1 - f) / g->stride + 1, .kh = i1 - i0, .kw = u.n, .stride = 1,
-            .left = u.n - 1 - u.at, .add = add,
+            .y_step = g->stride, .c = g->c, .columns = g->ow, .pixels = (g->w - 1 - f) / g->stride + 1, .kh = i1 - i0, .kw = u.n, .stride = 1,
+            .left = u.n - 1 - u.at, .below = v.n - 1 - i0, .add = add,
         };
         if (!none || !add) multiply(&m);
     }
@@ -258,45 +305,75 @@ static void input_gradient(const qg__depthwise *g, const float *dy, const float 
 
 /* --- weight gradient ---------------------------------------------------------------------- */
 
-/* The sums of up to SIDE x SIDE taps stay in registers for a row of pixels. */
-enum { SIDE = 3 };
+/* The sums of up to SIDE x SIDE taps stay in registers for RUN pixels of a row. */
+enum { SIDE = THREE, RUN = 4 };
 
 typedef struct correlation {
-    const float *x, *dy;        /* the first tap of the first pixel; the first pixel */
+    const float *x, *dy;        /* the first tap of the first pixel, of those inside; the first pixel */
     float       *acc;           /* the first tap */
     ptrdiff_t    x_row, x_col, acc_row;
     int          c, pixels;
+    bool         no_left, no_right;     /* the first column of the first pixel, the last one of the last are outside */
 } correlation;
+
+/* Adds a pixel to the sums of columns [j0, j1).  at: column 0, in floats from x. */
+INLINE void add_pixel(int rows, int j0, int j1, int lanes, const correlation *m, const float *x, ptrdiff_t at,
+                      const float *dy, vf sum[SIDE][SIDE])
+{
+    const vf d = load(dy, lanes);
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        UNROLL
+        for (int j = j0; j < j1; j++) sum[i][j] += load(x + (at + i * m->x_row + (ptrdiff_t)j * m->c), lanes) * d;
+}
 
 INLINE void weight_tile(int rows, int cols, int lanes, int skip, const correlation *m, int k)
 {
     const float *x = m->x + k, *dy = m->dy + k;
     float       *acc = m->acc + k;
+    ptrdiff_t    at = 0;
+    int          q = 0;
     vf           sum[SIDE][SIDE];
     UNROLL
     for (int i = 0; i < rows; i++)
         UNROLL
         for (int j = 0; j < cols; j++) sum[i][j] = load(acc + i * m->acc_row + (ptrdiff_t)j * m->c, lanes);
-    for (int q = 0; q < m->pixels; q++, x += m->x_col, dy += m->c) {
-        const vf d = load(dy, lanes);
-        UNROLL
-        for (int i = 0; i < rows; i++)
-            UNROLL
-            for (int j = 0; j < cols; j++) sum[i][j] += load(x + i * m->x_row + (ptrdiff_t)j * m->c, lanes) * d;
+    if (m->no_left) {
+        at = -m->c;
+        add_pixel(rows, 1, cols, lanes, m, x, at, dy, sum);
+        q++, at += m->x_col, dy += m->c;
     }
+    for (; q < m->pixels - m->no_right; q++, at += m->x_col, dy += m->c) add_pixel(rows, 0, cols, lanes, m, x, at, dy, sum);
+    if (m->no_right) add_pixel(rows, 0, cols - 1, lanes, m, x, at, dy, sum);
     UNROLL
     for (int i = 0; i < rows; i++)
         UNROLL
         for (int j = 0; j < cols; j++) put(acc + i * m->acc_row + (ptrdiff_t)j * m->c, sum[i][j], lanes, skip);
 }
 
+/* Like ask; only x and dy come from main memory. */
+INLINE void ask_for_weights(int rows, int stride, const correlation *m, int channels)
+{
+    if (stride > 2) return;
+    const ptrdiff_t before = (ptrdiff_t)m->pixels * channels, share = (ptrdiff_t)m->pixels * VL;
+    for (int i = 1; i <= least(stride, rows); i++)
+        ask_to_read(m->x + ((rows - i) * m->x_row + before * stride), share * stride);
+    ask_to_read(m->dy + before, share);
+}
+
 INLINE void weight_tiles(int rows, int cols, const correlation *m, int k0, int k1)
 {
-    int k = k0;
-    for (; k + VL <= k1; k += VL) weight_tile(rows, cols, VL, 0, m, k);
-    if (k == k1) return;
-    if (k1 < VL) weight_tile(rows, cols, k1, 0, m, 0);
-    else weight_tile(rows, cols, VL, k - (k1 - VL), m, k1 - VL);
+    const int stride = (int)(m->x_col / m->c);
+    int       k      = k0;
+    if (k1 < VL) {
+        weight_tile(rows, cols, k1, 0, m, 0);
+        return;
+    }
+    for (; k < k1; k += VL) {
+        const int from = least(k, k1 - VL);
+        ask_for_weights(rows, stride, m, k - k0);
+        weight_tile(rows, cols, VL, k - from, m, from);
+    }
 }
 
 static void correlate(int rows, int cols, const correlation *m, int k0, int k1)
@@ -307,8 +384,8 @@ static void correlate(int rows, int cols, const correlation *m, int k0, int k1)
     }
 }
 
-/* Every tap of a row of dy, in parts of SIDE x SIDE; m: tap (i0, 0) of the first pixel. */
-static void correlate_row(const qg__depthwise *g, int rows, const correlation *m, int k0, int k1)
+/* Every tap of some pixels, in parts of SIDE x SIDE; m: tap (i0, 0) of the first pixel. */
+static void correlate_run(const qg__depthwise *g, int rows, const correlation *m, int k0, int k1)
 {
     for (int i = 0; i < rows; i += SIDE)
         for (int j = 0; j < g->kw; j += SIDE) {
@@ -330,11 +407,30 @@ static void weight_edge(const qg__depthwise *g, int r, int q, int k0, int k1, co
         }
 }
 
+/* Pixels [from, to) of row r of dy, whose taps are all inside but the first column of the first and the last of the last. */
+static void correlate_row(const qg__depthwise *g, int rows, int from, int to, const correlation *row, int k0, int k1)
+{
+    const int parts = (to - from + RUN - 1) / RUN;
+    for (int t = 0; t < parts; t++) {
+        const int   q = from + cut(to - from, t, parts), end = from + cut(to - from, t + 1, parts);
+        const int   col = q * g->stride - g->left;
+        correlation m   = *row;
+        m.x += (ptrdiff_t)(col < 0 ? 0 : col) * g->c;
+        m.dy += (ptrdiff_t)q * g->c;
+        m.pixels   = end - q;
+        m.no_left  = col < 0;
+        m.no_right = (end - 1) * g->stride - g->left + g->kw > g->w;
+        correlate_run(g, rows, &m, k0, k1);
+    }
+}
+
 static void weight_gradient(const qg__depthwise *g, int k0, int k1, const float *x, const float *dy, float *acc)
 {
     const ptrdiff_t line = (ptrdiff_t)g->w * g->c;
+    const int       lacks = g->kw == THREE && g->pad == 0 && g->w > 1;
     int             q0, q1;
-    interior(g->ow, g->kw, g->stride, g->left, g->w, &q0, &q1);
+    interior(g->ow, g->kw, g->stride, g->left - lacks, g->w + 2 * lacks, &q0, &q1);
+    if (q1 - q0 < 2) interior(g->ow, g->kw, g->stride, g->left, g->w, &q0, &q1);
     for (int r = 0; r < g->oh; r++, dy += (ptrdiff_t)g->ow * g->c) {
         const int before = g->top - r * g->stride;
         int       i0, i1;
@@ -343,11 +439,9 @@ static void weight_gradient(const qg__depthwise *g, int k0, int k1, const float 
         const int  from  = whole ? q0 : g->ow, to = whole ? q1 : g->ow;
         for (int q = 0; q < from; q++) weight_edge(g, r, q, k0, k1, x, dy + (ptrdiff_t)q * g->c, acc);
         if (from < to && i0 < i1)
-            correlate_row(g, i1 - i0, &(correlation){
-                .x = x + (i0 - before) * line + ((ptrdiff_t)from * g->stride - g->left) * g->c,
-                .dy = dy + (ptrdiff_t)from * g->c, .acc = acc + (ptrdiff_t)i0 * g->kw * g->c,
-                .x_row = line, .x_col = (ptrdiff_t)g->stride * g->c, .acc_row = (ptrdiff_t)g->kw * g->c,
-                .c = g->c, .pixels = to - from,
+            correlate_row(g, i1 - i0, from, to, &(correlation){
+                .x = x + (i0 - before) * line, .dy = dy, .acc = acc + (ptrdiff_t)i0 * g->kw * g->c, .x_row = line,
+                .x_col = (ptrdiff_t)g->stride * g->c, .acc_row = (ptrdiff_t)g->kw * g->c, .c = g->c,
             }, k0, k1);
         for (int q = to; q < g->ow; q++) weight_edge(g, r, q, k0, k1, x, dy + (ptrdiff_t)q * g->c, acc);
     }

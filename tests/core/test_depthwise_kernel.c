@@ -28,6 +28,10 @@ static const qg__depthwise cases[] = {
     { .h = 6, .w = 40, .c = 40, .oh = 6, .ow = 40, .kh = 3, .kw = 3, .stride = 1, .top = 1, .left = 1 },
     { .h = 8, .w = 9, .c = 17, .oh = 9, .ow = 10, .kh = 4, .kw = 4, .stride = 1, .top = 2, .left = 2 },
     { .h = 3, .w = 30, .c = 130, .oh = 3, .ow = 28, .kh = 3, .kw = 3, .stride = 1, .top = 1, .left = 0 },
+    { .h = 2, .w = 2, .c = 36, .oh = 2, .ow = 2, .kh = 3, .kw = 3, .stride = 1, .top = 1, .left = 1 },
+    { .h = 4, .w = 1, .c = 9, .oh = 4, .ow = 1, .kh = 3, .kw = 3, .stride = 1, .top = 1, .left = 1 },
+    { .h = 3, .w = 4, .c = 24, .oh = 5, .ow = 6, .kh = 3, .kw = 3, .stride = 1, .top = 2, .left = 2 },
+    { .h = 5, .w = 9, .c = 18, .oh = 2, .ow = 5, .kh = 1, .kw = 3, .stride = 2, .top = 0, .left = 1 },
     { .h = 2, .w = 2, .c = 20, .oh = 3, .ow = 3, .kh = 2, .kw = 2, .stride = 3, .top = 3, .left = 3 },
 };
 enum { CASES = sizeof cases / sizeof *cases, TABLES = 4 };
