@@ -366,6 +366,12 @@ static int bench_kernels(const char *program, const char *operand, config *asked
     return bench_infer(asked);
 }
 
+static int bench_traffic(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    return bench_memory(asked);
+}
+
 const verb benches[] = {
     { .name = "bench train", .about = "Measure the speed of training",
       .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train },
@@ -375,5 +381,7 @@ const verb benches[] = {
       .usage = "bench peak [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_machine },
     { .name = "bench infer", .about = "Measure the kernels of the engine beside float convolutions",
       .usage = "bench infer [--seconds S] [--json]", .bit = VERB_INFER, .run = bench_kernels },
+    { .name = "bench memory", .about = "Measure a depthwise convolution beside the bandwidth of memory",
+      .usage = "bench memory [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_traffic },
     { .name = NULL }
 };

@@ -1,4 +1,4 @@
-/* qgrad bench peak: the limits that measured speeds are held against. */
+/* qgrad bench peak: the limits that measured speeds are held against; bench memory: an op that memory limits beside one of them. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
+#include "core/ops/ops.h"
 #include "cli/bench/peak_kernel.h"
 
 /* Three arrays of 64 MiB, beyond any cache but the largest. */
@@ -155,4 +156,91 @@ int bench_peak(const config *asked)
     print(asked, row, measure_all(&p, qg_threads(), asked->seconds, row));
     free(block);
     return EXIT_DONE;
+}
+
+/* --- bench memory --------------------------------------------------------------------------- */
+
+/* Depthwise 3 x 3 convolutions whose inputs and outputs are 269.5 MiB each. */
+enum { SHAPES = 2, IMAGES = 88, MOST_CHANNELS = 256, TAPS = 9 };
+static const qg_shape shapes[SHAPES] = { { IMAGES, 112, 112, 64 }, { IMAGES, 56, 56, MOST_CHANNELS } };
+
+/* Seconds of the fastest rounds. */
+typedef struct traffic {
+    double triad, depthwise[SHAPES];
+} traffic;
+
+static void keep_fastest(double took, int round, double *best)
+{
+    if (round == 0 || took < *best) *best = took;
+}
+
+static qg_status convolve(qg_tape *t, qg_shape s, float *x, float *w, double *took)
+{
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    qg_var      *xv   = qg_input(t, (qg_tensor){ s, x });
+    qg_var      *wv   = qg_input(t, (qg_tensor){ { s.c, 3, 3, 1 }, w });
+    const double from = qg__now();
+    const bool   done = qg_conv2d(t, xv, wv, NULL, (qg_conv_spec){ .pad_h = 1, .pad_w = 1, .groups = s.c }) != NULL;
+    *took             = qg__now() - from;
+    return done ? QG_OK : qg_tape_status(t);
+}
+
+/* All in turns.  The triad's arrays are parts of x. */
+static qg_status measure_traffic(qg_tape *t, float *x, float *w, double seconds, traffic *best)
+{
+    peak p = { .kernels = QG_KERNELS(qg__peak_kernels), .pieces = qg_threads(),
+               .a = x, .b = x + TRIAD_FLOATS, .c = x + 2 * (size_t)TRIAD_FLOATS };
+    const double began = qg__now();
+    for (int round = 0; round < LEAST_ROUNDS || qg__now() - began < seconds; round++) {
+        double took = qg__now();
+        qg_parallel(p.pieces, triad, &p);
+        keep_fastest(qg__now() - took, round, &best->triad);
+        for (int i = 0; i < SHAPES; i++) {
+            const qg_status status = convolve(t, shapes[i], x, w, &took);
+            if (status) return status;
+            keep_fastest(took, round, &best->depthwise[i]);
+        }
+    }
+    return QG_OK;
+}
+
+static void print_traffic(const config *asked, const traffic *best)
+{
+    const double triad_rate = 1e-9 * 3 * sizeof(float) * TRIAD_FLOATS / best->triad;
+    const double bytes      = 2 * sizeof(float) * (double)qg_count(shapes[0]);
+    if (!asked->json) {
+        printf("kernels %s, %d threads\n\n%-24s %6.1f GB/s\n", qg_cpu_path(), qg_threads(), "triad", triad_rate);
+        for (int i = 0; i < SHAPES; i++) {
+            const double rate = 1e-9 * bytes / best->depthwise[i];
+            printf("depthwise 3x3, %3dx%dx%-3d %5.1f GB/s, %.0f %%\n", shapes[i].h, shapes[i].w, shapes[i].c, rate,
+                   100 * rate / triad_rate);
+        }
+        return;
+    }
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "bench", "memory");
+    qg__json_real(&j, "triad_gbytes_per_second", triad_rate);
+    qg__json_open(&j, "depthwise_gbytes_per_second", '[');
+    for (int i = 0; i < SHAPES; i++) qg__json_real(&j, NULL, 1e-9 * bytes / best->depthwise[i]);
+    qg__json_close(&j, ']');
+    report_machine(&j);
+    qg__json_end(&j);
+}
+
+int bench_memory(const config *asked)
+{
+    const size_t n    = qg_count(shapes[0]);
+    float       *x    = malloc(n * sizeof *x), w[TAPS * MOST_CHANNELS];
+    traffic      best = { 0 };
+    qg_set_threads(asked->recipe.threads);
+    qg_tape  *t      = x ? qg_tape_new() : NULL;
+    qg_status status = QG_EMEM;
+    if (!x) status = qg_fail(QG_EMEM, "out of memory for the images' %zu bytes", n * sizeof *x);
+    for (size_t i = 0; t && i < n; i++) x[i] = 1.0f;
+    for (int i = 0; i < TAPS * MOST_CHANNELS; i++) w[i] = 0.1f;
+    if (t) status = measure_traffic(t, x, w, asked->seconds, &best);
+    if (!status) print_traffic(asked, &best);
+    qg_tape_free(t);
+    free(x);
+    return status ? qg_report("qgrad bench") : EXIT_DONE;
 }

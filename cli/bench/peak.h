@@ -7,6 +7,9 @@
 /* qgrad bench peak: both, for every number of threads. */
 int    bench_peak(const config *asked);
 
+/* qgrad bench memory: the bandwidth of depthwise convolutions, x read once and y written once, in turns with that of the triad. */
+int    bench_memory(const config *asked);
+
 /* The multiply-adds for so many seconds or a millisecond, on all threads, in GFLOP/s.  On a machine that
  * others share it is the measure of what a step could have had at that moment. */
 double bench_burst(double seconds);

@@ -30,7 +30,7 @@ enum {
     VERB_EVAL      = 2,
     VERB_SUMMARY   = 4,
     VERB_BENCH     = 8,     /* train and eval */
-    VERB_PEAK      = 16,    /* bench peak */
+    VERB_PEAK      = 16,    /* bench peak, bench memory */
     VERB_GRADCHECK = 32,
     VERB_EXPLAIN   = 64,
     VERB_INSPECT   = 128,
@@ -110,6 +110,6 @@ int explain_main(const char *program, const char *operand, config *asked);
 int results_main(const char *program, const char *operand, config *asked);
 int inspect_main(const char *program, const char *operand, config *asked);
 
-extern const verb benches[];                            /* bench train, bench eval, bench peak, bench infer */
+extern const verb benches[];                            /* bench train, eval, peak, infer, memory */
 
 #endif

@@ -99,6 +99,17 @@ static void test_infer_has_a_row_per_kernel(void **state)
     cJSON_Delete(j);
 }
 
+static void test_memory_has_a_rate_per_shape(void **state)
+{
+    cJSON       *j = run("bench memory --threads 2 --seconds 0.01");
+    const cJSON *rate;
+    assert_true(number(j, "triad_gbytes_per_second") > 0);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(j, "depthwise_gbytes_per_second")), 2);
+    cJSON_ArrayForEach(rate, cJSON_GetObjectItemCaseSensitive(j, "depthwise_gbytes_per_second"))
+        assert_true(rate->valuedouble > 0);
+    cJSON_Delete(j);
+}
+
 /* Multiply-adds of a model's products by `qgrad summary`: all of them, and the first product's. */
 static void count(const char *model, double *all, double *first)
 {
@@ -204,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_triad_writes_its_floats_and_no_others),
         cmocka_unit_test(test_peak_has_a_row_per_thread_count),
         cmocka_unit_test(test_infer_has_a_row_per_kernel),
+        cmocka_unit_test(test_memory_has_a_rate_per_shape),
         cmocka_unit_test(test_flops_of_a_step_are_those_of_its_products),
         cmocka_unit_test(test_it_measures_as_long_as_it_is_told),
         cmocka_unit_test(test_the_profile_accounts_for_the_time),

@@ -24,7 +24,7 @@ static void test_help_is_no_error(void **state)
     static const char *const lines[] = { "--help", "--version", "train --help", "eval --help",
                                          "summary --help", "bench --help", "bench train --help",
                                          "bench eval --help", "bench peak --help",
-                                         "bench infer --help" };
+                                         "bench infer --help", "bench memory --help" };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_status(lines[i], 0);
         assert_string_equal(last.err, "");
