@@ -302,11 +302,11 @@ static size_t scratch_bytes(const qg__bit_product *p, int n)
     return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) + pixels * pixel_bytes(&p->g);
 }
 
-static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const uint8_t *packed, int32_t *acc, uint8_t *scratch)
+static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch)
 {
     const size_t pixels      = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
-    int32_t     *windows     = (int32_t *)scratch;
-    int32_t     *corrections = (int32_t *)(scratch + qg__lines_of(results * sizeof *windows));
+    int32_t     *windows     = scratch;
+    int32_t     *corrections = windows + qg__lines_of(results * sizeof *windows) / sizeof *windows;
     uint8_t     *tables      = (uint8_t *)corrections + qg__lines_of(pixels * sizeof *corrections);
     make_tables(p, pixels, x, tables, corrections);
     qg__window_sums(&p->g, n, corrections, windows);
@@ -322,12 +322,7 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
 
 static void run(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch)
 {
-    const int    most  = qg__images_at_once(&p->g, n);
-    const size_t image = qg__bit_words(p->x, qg__pixels(&p->g), p->g.c), results = qg__results(&p->g) * (size_t)p->g.oc;
-    for (int done = 0, now; done < n; done += now) {
-        now = least(n - done, most);
-        run_images(p, now, x + (size_t)done * image, packed, acc + (size_t)done * results, scratch);
-    }
+    qg__bits_in_parts(p, n, x, packed, acc, scratch, run_images);
 }
 
 const qg__bit_kernels QG_PER_ISA(qg__bit_kernels) = {
