@@ -1,0 +1,75 @@
+/* infer/infer.h — load a packed net and run it.
+ *
+ *     size_t bytes, work;
+ *     qg_infer_status s = qg_infer_size(file, n, &bytes);
+ *     void *memory = aligned_alloc(64, bytes);
+ *     const qg_infer *net;
+ *     s = qg_infer_load(file, n, memory, bytes, &net);
+ *     work = qg_infer_context_bytes(net, 16);
+ *     s = qg_infer_run(net, 16, images, scores, aligned_alloc(64, work), work);
+ *
+ * No globals, no heap, no threads: memory comes from the caller.  A loaded net is constant, and any number of threads may run it,
+ * each with a context of its own.  The file may be discarded after qg_infer_load.
+ */
+#ifndef QG_INFER_H
+#define QG_INFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct qg_infer qg_infer;
+
+typedef enum qg_infer_status {
+    QG_INFER_OK,
+    QG_INFER_EFORMAT,       /* no packed net, or one whose parts contradict each other */
+    QG_INFER_EVERSION,      /* a format newer than this engine */
+    QG_INFER_ECHECKSUM,     /* damaged */
+    QG_INFER_EMEMORY,       /* memory of the caller is too small, or not aligned to 64 bytes */
+    QG_INFER_EARG
+} qg_infer_status;
+
+const char *qg_infer_message(qg_infer_status s);        /* a constant; never NULL */
+
+/* The bytes that load needs, a multiple of 64.  Validates the whole file: everything that load and run rely on. */
+qg_infer_status qg_infer_size(const void *file, size_t n, size_t *bytes);
+
+/* Packs the weights for the kernels of this machine into memory, which must outlive the net. */
+qg_infer_status qg_infer_load(const void *file, size_t n, void *memory, size_t bytes, const qg_infer **net);
+
+typedef struct qg_infer_shape { int h, w, c; } qg_infer_shape;
+
+qg_infer_shape qg_infer_input(const qg_infer *net);
+int            qg_infer_scores(const qg_infer *net);                        /* per image */
+const char    *qg_infer_note(const qg_infer *net, const char *key);         /* UTF-8; NULL: the file has no such note */
+size_t         qg_infer_weight_bytes(const qg_infer *net);                  /* of packed weights in memory */
+
+/* Scratch for runs of at most n images, a multiple of 64. */
+size_t          qg_infer_context_bytes(const qg_infer *net, int n);
+
+/* scores[n][scores] of images[n][h][w][c], which are normalised already. */
+qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, float *scores, void *context, size_t bytes);
+
+/* The same of bytes 0 .. 255, which the net normalises.  QG_INFER_EARG: the file has no normalisation. */
+qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *images, float *scores, void *context,
+                                   size_t bytes);
+
+/* --- steps, for profiles ------------------------------------------------------------------------ */
+
+int             qg_infer_steps(const qg_infer *net);
+const char     *qg_infer_step_name(const qg_infer *net, int step);          /* "conv1"; of the layer that it ends with */
+const char     *qg_infer_step_kind(const qg_infer *net, int step);          /* "product, 1 x 2 bits" */
+
+/* qg_infer_run that calls after(user, step) when each step has run, for all images of this call if n is at most
+ * qg_infer_images_at_once(net). */
+qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores, void *context, size_t bytes,
+                                      void (*after)(void *user, int step), void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,83 @@
+/* infer/product.h — a convolution or dense product of any operands, as evaluation and the engine compute it (internal).
+ *
+ *     acc[n][oh][ow][oc] = sum over the taps inside the image of w * x
+ *
+ * An operand is floats or codes.  The code u = 0, 1, .. stands for the integer lowest + step * u.  Where both operands are
+ * codes, acc is int32 and exact; else it is float, in an order that depends neither on the batch nor on the tile.  The
+ * kernels (infer/kernels/) are chosen by the operands:
+ *
+ *     x coded as     w                                       kernels
+ *     bits           codes of an alphabet                    bits.h
+ *     bytes          codes of an alphabet, or of 8 bits      int8.h
+ *     floats         anything                                real.h
+ *
+ * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per group have loops of
+ * their own.  Memory belongs to the caller; weights and scratch are aligned to 64 bytes.  Nothing here is parallel: threads
+ * run different images.
+ */
+#ifndef QG_INFER_PRODUCT_H
+#define QG_INFER_PRODUCT_H
+
+#include <stdbool.h>
+
+#include "infer/kernels/codes.h"
+#include "infer/kernels/geometry.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The integers lowest, lowest + step, .. of count codes; count 0: floats. */
+typedef struct qg__codes {
+    int lowest, step, count;
+} qg__codes;
+
+static inline int qg__highest(qg__codes c) { return c.lowest + c.step * (c.count - 1); }
+
+/* The alphabet that has all codes of c, with as few planes as possible; .bits is 0 if none has. */
+qg__alphabet qg__alphabet_of(qg__codes c);
+
+typedef enum qg__coding {
+    QG__AS_FLOATS,      /* float [n][h][w][c] */
+    QG__AS_BITS,        /* packed bits of qg__alphabet_of (infer/kernels/codes.h) */
+    QG__AS_BYTES        /* uint8_t [n][h][w][c], value - lowest */
+} qg__coding;
+
+typedef struct qg__product {
+    qg__geometry g;     /* c and oc: of all groups together */
+    int          groups;
+    qg__codes    x, w;
+    bool         two_sided;     /* w is -1, 0, 1, and acc has the sums of positive weights for n images, then those of
+                                   negative weights, not negated */
+    float        pad;   /* what taps outside the image read; a value of x */
+} qg__product;
+
+/* How x must be stored.  Floats if one operand is floats, or if no kernel has the codes; their values are then not codes but
+ * the quantized numbers, or any others. */
+qg__coding qg__product_coding(const qg__product *p);
+bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
+
+/* Whether all sizes are legal and all sums of integers fit. */
+bool   qg__product_fits(const qg__product *p);
+
+size_t qg__product_weight_bytes(const qg__product *p);
+/* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has. */
+void   qg__product_pack(const qg__product *p, int o, const float *row, void *packed);
+size_t qg__product_scratch_bytes(const qg__product *p, int n);
+void   qg__product_run(const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch);
+
+/* z = fl(fl(a acc) + b), or two-sided fl(fl(fl(a accP) - fl(an accN)) + b), for so many pixels of [oc], none contracted on any
+ * instruction set.  a, an and b have [oc] numbers. */
+typedef struct qg__scales {
+    const float *a, *an, *b;
+} qg__scales;
+void   qg__product_scale(const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z);
+
+/* The same of floats: y[i][k] = fl(fl(a[k] x[i][k]) + b[k]).  y may be x. */
+void   qg__affine(size_t pixels, int c, const float *a, const float *b, const float *x, float *y);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
