@@ -57,11 +57,11 @@ ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector
 ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/models optim datasets train
 KERNELS := $(wildcard core/kernels/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard $(foreach room,$(ROOMS),$(room)/*.c)))
-# The engine needs nothing else of the library but the choice of the instruction set.
+# The engine needs nothing else of the library but the choice of the instruction set.  It is part of both libraries.
 INFER_KERNELS := $(wildcard infer/kernels/*_kernel.c)
 INFER_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(INFER_KERNELS),$(wildcard infer/*.c infer/kernels/*.c)) core/kernels/cpu.c) \
              $(foreach isa,$(ISAS),$(INFER_KERNELS:%.c=$(BUILD)/%.$(isa).o))
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o))
+LIB_OBJ := $(sort $(LIB_SRC:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$(isa).o)) $(INFER_OBJ))
 CLI_KERNELS := $(wildcard cli/bench/*_kernel.c)
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CLI_KERNELS),$(wildcard cli/*.c cli/*/*.c))) \
            $(foreach isa,$(ISAS),$(CLI_KERNELS:%.c=$(BUILD)/%.$(isa).o))
@@ -86,7 +86,7 @@ $(BUILD)/libqgrad.a: $(LIB_OBJ)
 $(BUILD)/libqgrad_infer.a: $(INFER_OBJ)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 
-$(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a $(BUILD)/libqgrad_infer.a
+$(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 
@@ -164,7 +164,7 @@ $(foreach target,$(notdir $(FUZZERS)),$(eval LDFLAGS_$(target) := -fsanitize=fuz
 $(BUILD)/tests/%.o: override CFLAGS += -Wno-unused-parameter
 $(BUILD)/tests/support.a: $(SUPPORT)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a $(BUILD)/libqgrad_infer.a
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
 
 # Tests of the engine link nothing else of the library, so they can be cross-compiled alone.

@@ -27,16 +27,6 @@
 extern "C" {
 #endif
 
-/* The integers lowest, lowest + step, .. of count codes; count 0: floats. */
-typedef struct qg__codes {
-    int lowest, step, count;
-} qg__codes;
-
-static inline int qg__highest(qg__codes c) { return c.lowest + c.step * (c.count - 1); }
-
-/* The alphabet that has all codes of c, with as few planes as possible; .bits is 0 if none has. */
-qg__alphabet qg__alphabet_of(qg__codes c);
-
 typedef enum qg__coding {
     QG__AS_FLOATS,      /* float [n][h][w][c] */
     QG__AS_BITS,        /* packed bits of qg__alphabet_of (infer/kernels/codes.h) */

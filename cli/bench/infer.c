@@ -29,7 +29,7 @@ enum { MOST_TURNS = 1000, LEAST_TURNS = 3 };     /* plain loops, a hundred times
 typedef struct lab {
     float   *x, *w, *y;             /* weights are values of the alphabet of the row that packs them */
     float   *wide;                  /* columns of im2col, or a padded image with scratch behind it */
-    int8_t  *values;                /* of one output's weights */
+    float   *values;                /* of one output's weights */
     uint64_t *codes;
     void    *scratch;
     const qg__pack_kernels *pack;
@@ -40,7 +40,8 @@ typedef struct row {
     const char *name;
     void      (*run)(const struct row *r, lab *l);
     bool      (*build)(struct row *r, lab *l);      /* packs weights; false: no memory */
-    qg__alphabet w, x;
+    qg__codes    w;
+    qg__alphabet x;
     const float *threshold;
     const qg__conv_kernels *conv;
     void       *packed;
@@ -91,24 +92,26 @@ static void run_conv(const row *r, lab *l)
 static void draw_values(const row *r, lab *l, int o)
 {
     for (int k = 0; k < ROW; k++)
-        l->values[k] = (int8_t)(qg__lowest(r->w) + qg__step(r->w) * (int)(qg_bits((uint64_t)o, (uint64_t)k) % (unsigned)qg__values(r->w)));
+        l->values[k] = (float)(r->w.lowest + r->w.step * (int)(qg_bits((uint64_t)o, (uint64_t)k) % (unsigned)r->w.count));
 }
+
+static qg__bit_product bit_product(const row *r) { return (qg__bit_product){ layer, qg__alphabet_of(r->w), r->x }; }
 
 static bool build_bits(row *r, lab *l)
 {
-    const qg__bit_product  p = { layer, r->w, r->x };
+    const qg__bit_product  p = bit_product(r);
     const qg__bit_kernels *k = QG_INFER_KERNELS(qg__bit_kernels);
     r->packed                = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
     for (int o = 0; r->packed && o < CHANNELS; o++) {
         draw_values(r, l, o);
-        k->pack_weights(&p, o, l->values, r->packed);
+        k->pack_weights(&p, o, 0, ROW, l->values, r->packed);
     }
     return r->packed != NULL;
 }
 
 static void run_bits(const row *r, lab *l)
 {
-    const qg__bit_product p = { layer, r->w, r->x };
+    const qg__bit_product p = bit_product(r);
     l->pack->by_thresholds(r->x, r->threshold, PIXELS, CHANNELS, l->x, l->codes);
     QG_INFER_KERNELS(qg__bit_kernels)->run(&p, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
 }
@@ -121,10 +124,8 @@ static bool build_int8(row *r, lab *l)
     const qg__int8_kernels *k = QG_INFER_KERNELS(qg__int8_kernels);
     r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
     for (int o = 0; r->packed && o < CHANNELS; o++) {
-        if (r->w.bits) draw_values(r, l, o);
-        else
-            for (int i = 0; i < ROW; i++) l->values[i] = (int8_t)((int)(qg_bits((uint64_t)o, (uint64_t)i) % 255) - 127);
-        k->pack_weights(&p, o, l->values, r->packed);
+        draw_values(r, l, o);
+        k->pack_weights(&p, o, 0, ROW, l->values, r->packed);
     }
     return r->packed != NULL;
 }
@@ -143,7 +144,7 @@ static bool build_real(row *r, lab *l)
     r->packed                 = aligned_alloc(LINE, qg__lines_of(k->weight_bytes(&p)));
     for (int o = 0; r->packed && o < CHANNELS; o++) {
         draw_values(r, l, o);
-        k->pack_weights(&p, o, l->values, r->packed);
+        k->pack_weights(&p, o, 0, ROW, l->values, r->packed);
     }
     return r->packed != NULL;
 }
@@ -167,16 +168,16 @@ static void make_rows(row r[ROWS])
     r[BLAS]     = (row){ .name = "float, im2col and OpenBLAS", .run = run_blas };
     r[WINOGRAD] = (row){ .name = "float, Winograd", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__winograd_kernels) };
     r[DIRECT]   = (row){ .name = "float, direct", .run = run_conv, .build = build_conv, .conv = QG_KERNELS(qg__conv_kernels) };
-    r[4]  = (row){ .name = "binary x binary", .w = qg__signs(), .x = qg__signs(), .threshold = zero };
-    r[5]  = (row){ .name = "ternary x binary", .w = qg__ternary(), .x = qg__signs(), .threshold = zero };
-    r[6]  = (row){ .name = "ternary x ternary", .w = qg__ternary(), .x = qg__ternary(), .threshold = quarters };
-    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = qg__signs(), .x = two, .threshold = quarters };
-    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = odd, .x = two, .threshold = quarters };
-    r[9]  = (row){ .name = "int8 x uint8" };
-    r[10] = (row){ .name = "binary x uint8", .w = qg__signs() };
-    r[11] = (row){ .name = "ternary x uint8", .w = qg__ternary() };
-    r[12] = (row){ .name = "binary x float", .w = qg__signs() };
-    r[13] = (row){ .name = "ternary x float", .w = qg__ternary() };
+    r[4]  = (row){ .name = "binary x binary", .w = qg__codes_of(qg__signs()), .x = qg__signs(), .threshold = zero };
+    r[5]  = (row){ .name = "ternary x binary", .w = qg__codes_of(qg__ternary()), .x = qg__signs(), .threshold = zero };
+    r[6]  = (row){ .name = "ternary x ternary", .w = qg__codes_of(qg__ternary()), .x = qg__ternary(), .threshold = quarters };
+    r[7]  = (row){ .name = "binary x 2 bits (W1A2)", .w = qg__codes_of(qg__signs()), .x = two, .threshold = quarters };
+    r[8]  = (row){ .name = "2 bits x 2 bits (W2A2)", .w = qg__codes_of(odd), .x = two, .threshold = quarters };
+    r[9]  = (row){ .name = "int8 x uint8", .w = { -127, 1, 255 } };
+    r[10] = (row){ .name = "binary x uint8", .w = qg__codes_of(qg__signs()) };
+    r[11] = (row){ .name = "ternary x uint8", .w = qg__codes_of(qg__ternary()) };
+    r[12] = (row){ .name = "binary x float", .w = qg__codes_of(qg__signs()) };
+    r[13] = (row){ .name = "ternary x float", .w = qg__codes_of(qg__ternary()) };
     for (int i = FIRST_BITS; i < FIRST_INT8; i++) r[i].run = run_bits, r[i].build = build_bits;
     for (int i = FIRST_INT8; i < FIRST_REAL; i++) r[i].run = run_int8, r[i].build = build_int8;
     for (int i = FIRST_REAL; i < ROWS; i++) r[i].run = run_real, r[i].build = build_real;
@@ -258,7 +259,7 @@ static void print_json(const row r[ROWS], int turns)
 
 static size_t scratch_of(const row *r)
 {
-    const qg__bit_product  bits = { layer, r->w, r->x };
+    const qg__bit_product  bits = bit_product(r);
     const qg__int8_product int8 = int8_product(r);
     const qg__real_product real = { layer, r->w };
     if (r->run == run_bits) return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&bits, 1);
@@ -285,7 +286,7 @@ static bool build(row r[ROWS], lab *l)
     l->wide    = aligned_alloc(LINE, qg__lines_of(wide * sizeof(float)));
     l->codes   = aligned_alloc(LINE, PIXELS * CHANNELS);
     l->scratch = aligned_alloc(LINE, qg__lines_of(most_scratch(r)));
-    l->values  = malloc(ROW);
+    l->values  = malloc(ROW * sizeof *l->values);
     if (!l->x || !l->y || !l->w || !l->wide || !l->codes || !l->scratch || !l->values) return false;
     for (size_t i = 0; i < PIXELS * CHANNELS; i++) l->x[i] = 2 * qg_uniform(1, i) - 1;
     for (size_t i = 0; i < CHANNELS * ROW; i++) l->w[i] = 2 * qg_uniform(2, i) - 1;

@@ -38,9 +38,9 @@ typedef struct qg__bit_kernels {
     /* Bytes of packed weights. */
     size_t (*weight_bytes)(const qg__bit_product *p);
 
-    /* Packs the weights of output o, values[kh][kw][c] of the alphabet.  Rows must be packed in the order
-     * o = 0, 1, .., oc - 1: the first of a group clears the group. */
-    void (*pack_weights)(const qg__bit_product *p, int o, const int8_t *values, void *packed);
+    /* Packs n weights of output o, from number `first` of its row [kh][kw][c] on: integers of the alphabet.  Outputs must be
+     * packed in the order o = 0, 1, .., oc - 1, and each from its first weight on, which clears a group. */
+    void (*pack_weights)(const qg__bit_product *p, int o, size_t first, size_t n, const float *values, void *packed);
 
     /* Bytes of scratch that run needs for n images.  Its contents do not matter. */
     size_t (*scratch_bytes)(const qg__bit_product *p, int n);

@@ -16,6 +16,7 @@
 #ifndef QG_INFER_CODES_H
 #define QG_INFER_CODES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,19 @@ typedef struct qg__alphabet {
     qg__alphabet_kind kind;
     int               bits;     /* planes, 1 .. QG__MOST_PLANES; QG__TERNARY has 2 */
 } qg__alphabet;
+
+/* The integers lowest, lowest + step, .. of count codes; count 0: floats. */
+typedef struct qg__codes {
+    int lowest, step, count;
+} qg__codes;
+
+static inline int qg__highest(qg__codes c) { return c.lowest + c.step * (c.count - 1); }
+
+/* Whether there are 1 .. 2^16 of them, step is at least 1, and all are within -2^24 .. 2^24, so that floats have them. */
+bool qg__codes_valid(qg__codes c);
+
+/* The alphabet that has all codes of c, with as few planes as possible; .bits is 0 if none has. */
+qg__alphabet qg__alphabet_of(qg__codes c);
 
 static inline qg__alphabet qg__signs(void)
 {
@@ -66,11 +80,17 @@ static inline int qg__lowest(qg__alphabet a)
 static inline int qg__step(qg__alphabet a)   { return a.kind == QG__ODD ? 2 : 1; }
 static inline int qg__values(qg__alphabet a) { return a.kind == QG__TERNARY ? 3 : 1 << a.bits; }
 
-/* The largest absolute value. */
-static inline int qg__reach(qg__alphabet a)
+static inline qg__codes qg__codes_of(qg__alphabet a)
 {
-    const int lowest = qg__lowest(a), highest = lowest + qg__step(a) * (qg__values(a) - 1);
-    return highest > -lowest ? highest : -lowest;
+    const qg__codes c = { qg__lowest(a), qg__step(a), qg__values(a) };
+    return c;
+}
+
+/* The largest absolute value. */
+static inline int qg__reach(qg__codes c)
+{
+    const int highest = qg__highest(c);
+    return highest > -c.lowest ? highest : -c.lowest;
 }
 
 /* Plane j of a value of the alphabet. */

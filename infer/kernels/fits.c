@@ -21,15 +21,21 @@ bool qg__bits_fit(const qg__bit_product *p)
     return (qg__taps(&p->g) * channels << (p->w.bits + p->x.bits + 2)) <= INT32_MAX;
 }
 
+bool qg__codes_valid(qg__codes c)
+{
+    enum { MOST = 1 << 24 };
+    if (c.count < 1 || c.count > 1 << 16 || c.step < 1 || c.step > MOST || c.lowest < -MOST || c.lowest > MOST) return false;
+    return c.lowest + (int64_t)c.step * (c.count - 1) <= MOST;
+}
+
 bool qg__int8_fits(const qg__int8_product *p)
 {
-    enum { MOST = INT32_MAX / (255 * 255) };
     const int lowest = p->x_signed ? -128 : 0;
-    if (p->w.bits && !is_alphabet(p->w)) return false;
-    return qg__geometry_valid(&p->g) && p->x_zero >= lowest && p->x_zero <= lowest + 255 && qg__row(&p->g) <= MOST;
+    return qg__geometry_valid(&p->g) && p->x_zero >= lowest && p->x_zero <= lowest + 255 && qg__codes_valid(p->w) &&
+           p->w.count <= 256 && qg__row(&p->g) * 255 * (uint64_t)qg__reach(p->w) <= INT32_MAX;
 }
 
 bool qg__real_fits(const qg__real_product *p)
 {
-    return qg__geometry_valid(&p->g) && is_alphabet(p->w) && (p->w.kind == QG__TERNARY || (p->w.kind == QG__ODD && p->w.bits == 1));
+    return qg__geometry_valid(&p->g) && (!p->w.count || qg__codes_valid(p->w));
 }

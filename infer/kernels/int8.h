@@ -1,16 +1,16 @@
 /* infer/kernels/int8.h — products of 8-bit activations with weights of 8 bits, or of 1 to 4 bits that stay packed.
  *
- *     acc[o] = sum over the taps inside the image of (x - x_zero) * (w - w_zero[o])
+ *     acc[o] = sum over the taps inside the image of (x - x_zero) * w
  *
- * x is uint8_t or int8_t [n][h][w][c], w is int8_t [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding is a real zero,
+ * x is uint8_t or int8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding is a real zero,
  * as if it had the code x_zero.  Scales are not the kernel's: the caller multiplies acc by scale(x) * scale(w)[o].
  *
- * Results are exact.  |x - x_zero| and |w - w_zero| are at most 255, so qg__int8_fits allows kh * kw * c <= 33025, for which
- * 255^2 times that is within int32.  Nothing saturates on any instruction set (infer/kernels/lanes.h).
+ * Results are exact.  |x - x_zero| is at most 255, so qg__int8_fits checks that 255 * max|w| * kh * kw * c is within int32.
+ * Nothing saturates on any instruction set (infer/kernels/lanes.h).
  *
- * Packed weights take a byte per weight, or a bit per plane of their alphabet, with channels filled up to an even number
- * (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Weights of an alphabet become bytes in scratch,
- * one block of outputs at a time.  Memory, alignment and threads are as in infer/kernels/bits.h; x needs no alignment.
+ * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with channels filled up to an even
+ * number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Weights of an alphabet become bytes in
+ * scratch, one block of outputs at a time.  Memory, alignment and threads are as in infer/kernels/bits.h; x needs no alignment.
  */
 #ifndef QG_INFER_INT8_H
 #define QG_INFER_INT8_H
@@ -28,18 +28,17 @@ typedef struct qg__int8_product {
     qg__geometry   g;
     bool           x_signed;    /* x is int8_t */
     int            x_zero;      /* 0 .. 255, or -128 .. 127 */
-    const int8_t  *w_zero;      /* [oc]; NULL: all 0 */
-    qg__alphabet   w;           /* with bits > 0, w has values of this alphabet; {0}: 8 bits */
+    qg__codes      w;           /* 1 .. 256 of them */
 } qg__int8_product;
 
-/* Whether sizes, zero points and the alphabet are legal and all sums fit. */
+/* Whether sizes, the zero point and the codes are legal and all sums fit. */
 bool qg__int8_fits(const qg__int8_product *p);
 
 typedef struct qg__int8_kernels {
     size_t (*weight_bytes)(const qg__int8_product *p);
 
-    /* Packs the weights of output o, w[kh][kw][c].  Rows must be packed in the order o = 0, 1, .., oc - 1. */
-    void (*pack_weights)(const qg__int8_product *p, int o, const int8_t *w, void *packed);
+    /* As in infer/kernels/bits.h, of integers that are codes. */
+    void (*pack_weights)(const qg__int8_product *p, int o, size_t first, size_t n, const float *values, void *packed);
 
     size_t (*scratch_bytes)(const qg__int8_product *p, int n);
     void   (*run)(const qg__int8_product *p, int n, const void *x, const void *packed, int32_t *acc, void *scratch);

@@ -4,9 +4,10 @@
 /* Pixels are copied to scratch in groups of CODES channels, which a tile spreads over a vector:
  *
  *     AVX-512   4 bytes x + 128 for signed x, else x;  the zero point, shifted likewise, is subtracted afterwards:
- *               sum of (x - z)(w - w_zero) = sum x w - z sum w - w_zero sum (x - z)
- *     others    2 numbers of 16 bits, x - x_zero:  sum (x - z) w - w_zero sum (x - z)
+ *               sum of (x - z) w = sum x w - z sum w
+ *     others    2 numbers of 16 bits, x - x_zero
  *
+ * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x - z).
  * sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as unsigned numbers:
  * their sum fits into int32, partial sums need not.
  *
@@ -20,7 +21,8 @@ static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_o
 /* Of a block as it is packed. */
 static size_t packed_bytes(const qg__int8_product *p)
 {
-    return p->w.bits ? block_bytes(&p->g) / 8 * (size_t)p->w.bits : block_bytes(&p->g);
+    const int planes = qg__alphabet_of(p->w).bits;
+    return planes ? block_bytes(&p->g) / 8 * (size_t)planes : block_bytes(&p->g);
 }
 
 static size_t weight_bytes(const qg__int8_product *p)
@@ -28,29 +30,31 @@ static size_t weight_bytes(const qg__int8_product *p)
     return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * packed_bytes(p);
 }
 
-static void pack_bits(const qg__int8_product *p, int o, const int8_t *w, uint8_t *to)
+/* A weight of 8 bits is w_step * byte - w_zero. */
+static int w_step(const qg__int8_product *p) { return qg__alphabet_of(p->w).bits ? 1 : p->w.step; }
+
+static int w_zero(const qg__int8_product *p)
 {
-    const qg__geometry *g = &p->g;
-    for (size_t t = 0; t < qg__taps(g); t++, to += groups_of(g->c) * (size_t)p->w.bits * (GROUP_BYTES / 8))
-        for (int k = 0; k < g->c; k++, w++)
-            for (int j = 0; j < p->w.bits; j++) {
-                const int bit = o % OUTPUTS * CODES + k % CODES;
-                to[(k / CODES * p->w.bits + j) * (GROUP_BYTES / 8) + bit / 8] |= (uint8_t)(qg__bit(p->w, *w, j) << bit % 8);
-            }
+    const bool is_byte = p->w.step == 1 && p->w.lowest >= -128 && qg__highest(p->w) <= 127;
+    return is_byte || qg__alphabet_of(p->w).bits ? 0 : -(p->w.lowest + 128 * p->w.step);
 }
 
-static void pack_weights(const qg__int8_product *p, int o, const int8_t *w, void *packed)
+static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t n, const float *values, void *packed)
 {
-    const qg__geometry *g  = &p->g;
-    int8_t             *to = (int8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
-    if (o % OUTPUTS == 0) memset(to, 0, packed_bytes(p));
-    if (p->w.bits) {
-        pack_bits(p, o, w, (uint8_t *)to);
-        return;
+    const qg__alphabet a    = qg__alphabet_of(p->w);
+    const size_t       c    = (size_t)p->g.c;
+    const int          step = w_step(p), zero = w_zero(p);
+    uint8_t           *to   = (uint8_t *)packed + (size_t)(o / OUTPUTS) * packed_bytes(p);
+    if (o % OUTPUTS == 0 && first == 0) memset(to, 0, packed_bytes(p));
+    size_t tap = first / c, k = first % c;
+    for (size_t i = 0; i < n; i++) {
+        const int    value = (int)values[i];
+        const size_t group = tap * groups_of(p->g.c) + k / CODES, in_group = (size_t)(o % OUTPUTS) * CODES + k % CODES;
+        uint8_t     *plane = to + group * (size_t)a.bits * (GROUP_BYTES / 8) + in_group / 8;
+        for (int j = 0; j < a.bits; j++, plane += GROUP_BYTES / 8) *plane |= (uint8_t)(qg__bit(a, value, j) << in_group % 8);
+        if (!a.bits) to[group * GROUP_BYTES + in_group] = (uint8_t)((value + zero) / step);
+        if (++k == c) k = 0, tap++;
     }
-    to += o % OUTPUTS * CODES;
-    for (size_t t = 0; t < qg__taps(g); t++, to += groups_of(g->c) * GROUP_BYTES)
-        for (int k = 0; k < g->c; k++) to[k / CODES * GROUP_BYTES + k % CODES] = *w++;
 }
 
 /* --- weights of an alphabet ------------------------------------------------------------------- */
@@ -85,14 +89,15 @@ INLINE void expand(qg__alphabet a, int planes, size_t groups, const uint8_t *w, 
 
 static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, int8_t *expanded)
 {
-    const size_t   groups = qg__taps(&p->g) * groups_of(p->g.c);
-    const uint8_t *w      = (const uint8_t *)packed;
-    switch (p->w.bits) {
+    const qg__alphabet a      = qg__alphabet_of(p->w);
+    const size_t       groups = qg__taps(&p->g) * groups_of(p->g.c);
+    const uint8_t     *w      = (const uint8_t *)packed;
+    switch (a.bits) {
     case 0: return packed;
-    case 1: expand(p->w, 1, groups, w, expanded); break;
-    case 2: expand(p->w, 2, groups, w, expanded); break;
-    case 3: expand(p->w, 3, groups, w, expanded); break;
-    case 4: expand(p->w, 4, groups, w, expanded); break;
+    case 1: expand(a, 1, groups, w, expanded); break;
+    case 2: expand(a, 2, groups, w, expanded); break;
+    case 3: expand(a, 3, groups, w, expanded); break;
+    case 4: expand(a, 4, groups, w, expanded); break;
     }
     return expanded;
 }
@@ -135,6 +140,7 @@ typedef struct visit {
     const int8_t           *w;                  /* the block */
     int32_t                *acc;
     int                     first, outputs;     /* of the block */
+    uint32_t                w_step, w_zero;
     qg__line                counted;            /* whose taps start is for */
     uint32_t                start[OUTPUTS];
 } visit;
@@ -165,13 +171,15 @@ INLINE void run_tile(int pixels, const visit *at, const tile *t, size_t y, ptrdi
     for (int p = 0; p < pixels; p++)
         UNROLL
         for (int v = 0; v < VECTORS; v++) memcpy(&raw[p][v * VL], &sum[p][v], sizeof sum[p][v]);
-    const int8_t *zero = at->p->w_zero ? at->p->w_zero + at->first : NULL;
+    const bool is_byte = at->w_step == 1 && at->w_zero == 0;
     for (int p = 0; p < pixels; p++) {
         const size_t   at_y = (size_t)((ptrdiff_t)y + p * y_step);
         int32_t       *to   = at->acc + at_y * (size_t)at->p->g.oc + at->first;
-        const uint32_t sum_x = (uint32_t)at->window[at_y];
-        for (int o = 0; o < at->outputs; o++) to[o] = (int32_t)(raw[p][o] + at->start[o]);
-        for (int o = 0; zero && o < at->outputs; o++) to[o] = (int32_t)((uint32_t)to[o] - (uint32_t)zero[o] * sum_x);
+        const uint32_t zero  = at->w_zero * (uint32_t)at->window[at_y];
+        if (is_byte)
+            for (int o = 0; o < at->outputs; o++) to[o] = (int32_t)(raw[p][o] + at->start[o]);
+        else
+            for (int o = 0; o < at->outputs; o++) to[o] = (int32_t)((raw[p][o] + at->start[o]) * at->w_step - zero);
     }
 }
 
@@ -220,7 +228,7 @@ static size_t scratch_bytes(const qg__int8_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
     return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
-           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) + (p->w.bits ? block_bytes(&p->g) : 0);
+           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) + (qg__alphabet_of(p->w).bits ? block_bytes(&p->g) : 0);
 }
 
 static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, int32_t *acc, void *scratch)
@@ -231,7 +239,7 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     int8_t      *expanded = (int8_t *)(groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups);
     for (size_t i = 0; i < pixels; i++) sums[i] = copy_pixel(p, x + i * (size_t)p->g.c, groups + i * groups_of(p->g.c));
     qg__window_sums(&p->g, n, sums, window);
-    visit at = { .p = p, .x = groups, .window = window, .acc = acc };
+    visit at = { .p = p, .x = groups, .window = window, .acc = acc, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p) };
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);

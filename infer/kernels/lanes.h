@@ -23,6 +23,19 @@
 #define KEEP(sum) ((void)0)
 #endif
 
+/* A product that is rounded before it is added to anything: nothing contracts it. */
+static inline vf rounded(vf product)
+{
+#if defined(__AVX512F__) || (defined(__x86_64__) && VL < 16)
+    __asm__("" : "+v"(product));
+#elif defined(__aarch64__) && VL == 4
+    __asm__("" : "+w"(product));
+#else
+    __asm__("" : "+m"(product));
+#endif
+    return product;
+}
+
 /* --- words of bits ---------------------------------------------------------------------------- */
 
 enum { WORDS = VL / 2 };

@@ -43,25 +43,25 @@ static size_t weight_bytes(const qg__bit_product *p)
 
 static int vectors_at(int oc, int block) { return oc - block * WIDEST * OUTPUTS > OUTPUTS ? 2 : 1; }
 
-static void pack_weights(const qg__bit_product *p, int o, const int8_t *values, void *packed)
+static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values, void *packed)
 {
     const qg__geometry *g     = &p->g;
     const int           block = o / (WIDEST * OUTPUTS), in_block = o % (WIDEST * OUTPUTS);
-    const size_t        vectors = (size_t)vectors_at(g->oc, block), steps = steps_of(g->c), taps = qg__taps(g);
+    const size_t        c = (size_t)g->c, steps = steps_of(g->c), vectors = (size_t)vectors_at(g->oc, block), plane = vectors * plane_bytes(g);
     const size_t        start = (size_t)block * WIDEST * (size_t)p->w.bits * plane_bytes(g);
     uint8_t            *to    = (uint8_t *)packed + start;
-    if (!in_block) memset(to, 0, vectors * (size_t)p->w.bits * plane_bytes(g));
-    for (int j = 0; j < p->w.bits; j++)
-        for (size_t t = 0; t < taps; t++)
-            for (size_t s = 0; s < steps; s++) {
-                unsigned byte = 0;
-                for (int k = 0; k < CHANNELS && s * CHANNELS + (size_t)k < (size_t)g->c; k++) {
-                    const int value = values[t * (size_t)g->c + s * CHANNELS + (size_t)k];
-                    const int bit   = p->w.kind == QG__TERNARY ? (j ? value < 0 : value > 0) : (int)qg__bit(p->w, value, j);
-                    byte |= (unsigned)bit << k;
-                }
-                to[(((size_t)j * taps + t) * steps + s) * vectors * OUTPUTS + (size_t)in_block] = (uint8_t)byte;
-            }
+    if (!in_block && first == 0) memset(to, 0, vectors * (size_t)p->w.bits * plane_bytes(g));
+    to += in_block;
+    size_t tap = first / c, k = first % c;
+    for (size_t i = 0; i < n; i++) {
+        const int value = (int)values[i];
+        uint8_t  *byte  = to + (tap * steps + k / CHANNELS) * vectors * OUTPUTS;
+        for (int j = 0; j < p->w.bits; j++, byte += plane) {
+            const unsigned bit = p->w.kind == QG__TERNARY ? (j ? value < 0 : value > 0) : qg__bit(p->w, value, j);
+            *byte |= (uint8_t)(bit << k % CHANNELS);
+        }
+        if (++k == c) k = 0, tap++;
+    }
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */

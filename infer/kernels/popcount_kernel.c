@@ -37,18 +37,18 @@ static size_t weight_bytes(const qg__bit_product *p)
     return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_words(p) * sizeof(uint64_t);
 }
 
-static void pack_weights(const qg__bit_product *p, int o, const int8_t *values, void *packed)
+static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n, const float *values, void *packed)
 {
-    const qg__geometry *g  = &p->g;
-    uint64_t           *to = (uint64_t *)packed + (size_t)(o / OUTPUTS) * block_words(p);
-    if (o % OUTPUTS == 0) memset(to, 0, block_words(p) * sizeof *to);
+    const size_t c  = (size_t)p->g.c, plane = plane_words(&p->g);
+    uint64_t    *to = (uint64_t *)packed + (size_t)(o / OUTPUTS) * block_words(p);
+    if (o % OUTPUTS == 0 && first == 0) memset(to, 0, block_words(p) * sizeof *to);
     to += o % OUTPUTS;
-    for (int j = 0; j < p->w.bits; j++)
-        for (size_t t = 0; t < qg__taps(g); t++)
-            for (int k = 0; k < g->c; k++) {
-                const size_t word = ((size_t)j * qg__taps(g) + t) * qg__words(g->c) + (size_t)(k / 64);
-                to[word * OUTPUTS] |= (uint64_t)qg__bit(p->w, values[t * (size_t)g->c + (size_t)k], j) << k % 64;
-            }
+    size_t tap = first / c, k = first % c;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t *word = to + (tap * qg__words(p->g.c) + k / 64) * OUTPUTS;
+        for (int j = 0; j < p->w.bits; j++, word += plane) *word |= (uint64_t)qg__bit(p->w, (int)values[i], j) << k % 64;
+        if (++k == c) k = 0, tap++;
+    }
 }
 
 /* --- tiles ------------------------------------------------------------------------------------ */

@@ -3,8 +3,8 @@
 
 /* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a product of floats.
  *
- * Weights: [blocks of outputs][kh][kw][channels][planes], each an integer of OUTPUTS bits.  The planes are those of the
- * alphabet (infer/kernels/codes.h). */
+ * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS bytes or floats.  The
+ * planes are those of the alphabet (infer/kernels/codes.h); a byte is the number of the code. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_2 };
 
 #if VL == 16
@@ -15,19 +15,36 @@ typedef uint16_t mask;
 typedef uint8_t mask;
 #endif
 
-static size_t block_masks(const qg__real_product *p) { return qg__row(&p->g) * (size_t)p->w.bits; }
+static bool are_bytes(qg__codes w) { return w.count && w.count <= 256; }
+
+static size_t block_bytes(const qg__real_product *p)
+{
+    const size_t planes = (size_t)qg__alphabet_of(p->w).bits;
+    return qg__row(&p->g) * (planes ? planes * sizeof(mask) : OUTPUTS * (are_bytes(p->w) ? 1 : sizeof(float)));
+}
 
 static size_t weight_bytes(const qg__real_product *p)
 {
-    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_masks(p) * sizeof(mask);
+    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_bytes(p);
 }
 
-static void pack_weights(const qg__real_product *p, int o, const int8_t *values, void *packed)
+static void pack_weights(const qg__real_product *p, int o, size_t first, size_t n, const float *values, void *packed)
 {
-    mask *to = (mask *)packed + (size_t)(o / OUTPUTS) * block_masks(p);
-    if (o % OUTPUTS == 0) memset(to, 0, block_masks(p) * sizeof *to);
-    for (size_t k = 0; k < qg__row(&p->g); k++)
-        for (int j = 0; j < p->w.bits; j++) *to++ |= (mask)(qg__bit(p->w, values[k], j) << o % OUTPUTS);
+    const qg__alphabet a     = qg__alphabet_of(p->w);
+    const int          lane  = o % OUTPUTS;
+    uint8_t           *block = (uint8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(p);
+    if (lane == 0 && first == 0) memset(block, 0, block_bytes(p));
+    block += first * (block_bytes(p) / qg__row(&p->g));
+    if (a.bits) {
+        mask *to = (mask *)(void *)block;
+        for (size_t k = 0; k < n; k++)
+            for (int j = 0; j < a.bits; j++) *to++ |= (mask)(qg__bit(a, (int)values[k], j) << lane);
+    } else if (are_bytes(p->w)) {
+        for (size_t k = 0; k < n; k++) block[k * OUTPUTS + (size_t)lane] = (uint8_t)(((int)values[k] - p->w.lowest) / p->w.step);
+    } else {
+        float *to = (float *)(void *)block + lane;
+        for (size_t k = 0; k < n; k++) to[k * OUTPUTS] = values[k];
+    }
 }
 
 /* -1 in the lanes whose bit is set, of the first vector or of the second. */
@@ -45,12 +62,40 @@ INLINE vf weights_of(bool ternary, const mask *w, int vector)
     return ternary ? (vf)((vi)sign & lanes_of(w[1], vector)) : sign;
 }
 
-/* A block as floats [kh][kw][channels][OUTPUTS]. */
+/* A block as floats [kh][kw][channels][OUTPUTS]: n vectors of signs or ternary weights, of any alphabet, or of bytes. */
 INLINE void expand(bool ternary, size_t n, const mask *w, float *to)
 {
     for (size_t k = 0; k < n; k++, w += ternary ? 2 : 1, to += OUTPUTS)
         UNROLL
         for (int v = 0; v < VECTORS; v++) *(vec *)(to + v * VL) = weights_of(ternary, w, v);
+}
+
+static void expand_planes(qg__alphabet a, size_t n, const mask *w, float *to)
+{
+    for (size_t k = 0; k < n; k++, w += a.bits, to += OUTPUTS)
+        for (int v = 0; v < VECTORS; v++) {
+            vi sum = (vi){ 0 } + qg__offset(a);
+            for (int j = 0; j < a.bits; j++) sum += lanes_of(w[j], v) & qg__factor(a, j);
+            *(vec *)(to + v * VL) = __builtin_convertvector(sum, vf);
+        }
+}
+
+static void expand_bytes(qg__codes c, size_t n, const uint8_t *w, float *to)
+{
+    for (size_t k = 0; k < n * VECTORS; k++, w += VL, to += VL)
+        *(vec *)to = __builtin_convertvector(__builtin_convertvector(*(const vb *)w, vi) * c.step + c.lowest, vf);
+}
+
+static const float *floats_of(const qg__real_product *p, const void *block, float *expanded)
+{
+    const qg__alphabet a = qg__alphabet_of(p->w);
+    const size_t       n = qg__row(&p->g);
+    if (a.kind == QG__TERNARY) expand(true, n, block, expanded);
+    else if (a.kind == QG__ODD && a.bits == 1) expand(false, n, block, expanded);
+    else if (a.bits) expand_planes(a, n, block, expanded);
+    else if (are_bytes(p->w)) expand_bytes(p->w, n, block, expanded);
+    else return block;
+    return expanded;
 }
 
 typedef struct tile {
@@ -114,15 +159,17 @@ static void run_line(void *context, const qg__line *line)
     }
 }
 
-static size_t scratch_bytes(const qg__real_product *p) { return qg__row(&p->g) * OUTPUTS * sizeof(float); }
+static size_t scratch_bytes(const qg__real_product *p)
+{
+    return are_bytes(p->w) ? qg__row(&p->g) * OUTPUTS * sizeof(float) : 0;
+}
 
 static void run(const qg__real_product *p, int n, const float *x, const void *packed, float *y, void *scratch)
 {
-    const mask *w  = packed;
-    visit       at = { .p = p, .x = x, .w = scratch, .y = y };
-    for (; at.first < p->g.oc; at.first += OUTPUTS, w += block_masks(p)) {
-        if (p->w.kind == QG__TERNARY) expand(true, qg__row(&p->g), w, scratch);
-        else expand(false, qg__row(&p->g), w, scratch);
+    const uint8_t *block = packed;
+    visit          at    = { .p = p, .x = x, .y = y };
+    for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p)) {
+        at.w       = floats_of(p, block, scratch);
         at.outputs = least(p->g.oc - at.first, OUTPUTS);
         qg__lines(&p->g, n, run_line, &at);
     }

@@ -130,16 +130,18 @@ static const qg__alphabet alphabets[] = {
 };
 enum { ALPHABETS = sizeof alphabets / sizeof *alphabets };
 
-/* Values of an alphabet: drawn, or all the highest, or all the lowest. */
+/* Values of codes: drawn, or all the highest, or all the lowest. */
 typedef enum draw { DRAWN, HIGHEST, LOWEST } draw;
+
+static int drawn(qg__codes c, draw how, uint64_t key, size_t i)
+{
+    const int code = how == HIGHEST ? c.count - 1 : how == LOWEST ? 0 : (int)(qg_bits(key, i) % (unsigned)c.count);
+    return c.lowest + c.step * code;
+}
 
 static void fill_values(qg__alphabet a, draw how, size_t n, uint64_t key, int8_t *v)
 {
-    const int most = qg__values(a);
-    for (size_t i = 0; i < n; i++) {
-        const int code = how == HIGHEST ? most - 1 : how == LOWEST ? 0 : (int)(qg_bits(key, i) % (unsigned)most);
-        v[i]           = (int8_t)(qg__lowest(a) + qg__step(a) * code);
-    }
+    for (size_t i = 0; i < n; i++) v[i] = (int8_t)drawn(qg__codes_of(a), how, key, i);
 }
 
 static int16_t *wider(size_t n, const int8_t *v)
@@ -148,6 +150,21 @@ static int16_t *wider(size_t n, const int8_t *v)
     for (size_t i = 0; i < n; i++) wide[i] = v[i];
     return wide;
 }
+
+static float *as_floats(size_t n, const int8_t *v)
+{
+    float *x = exact(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = v[i];
+    return x;
+}
+
+/* Each row in two pieces. */
+#define PACK(k, p, w, packed)                                                                                       \
+    for (int o = 0; o < (p)->g.oc; o++) {                                                                           \
+        const size_t row_ = qg__row(&(p)->g), piece_ = row_ / 3;                                                    \
+        (k)->pack_weights(p, o, 0, piece_, (w) + (size_t)o * row_, packed);                                         \
+        (k)->pack_weights(p, o, piece_, row_ - piece_, (w) + (size_t)o * row_ + piece_, packed);                    \
+    }
 
 static int32_t *expected_integers(const qg__geometry *g, int n, size_t n_x, const int8_t *x, size_t n_w, const int8_t *w)
 {
@@ -171,12 +188,13 @@ static void check_bits(const qg__bit_product *p, int n, draw how_w, draw how_x, 
     fill_values(p->w, how_w, n_w, 1000 + (uint64_t)number, w);
     qg__pack_values(p->x, pixels, g->c, x, bits);
     int32_t *want = expected_integers(g, n, n_x, x, n_w, w);
+    float   *floats = as_floats(n_w, w);
     table    of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
         const qg__bit_kernels *k       = of[t].bits;
         region                 packed  = guarded_bytes(k->weight_bytes(p)), scratch = guarded_bytes(k->scratch_bytes(p, n));
         region                 acc     = guarded_bytes(results * sizeof(int32_t));
-        for (int o = 0; o < g->oc; o++) k->pack_weights(p, o, w + (size_t)o * row, packed.at);
+        PACK(k, p, floats, packed.at)
         k->run(p, n, bits, packed.at, (int32_t *)(void *)acc.at, scratch.at);
         char what[64];
         snprintf(what, sizeof what, "w %d:%d, x %d:%d", (int)p->w.kind, p->w.bits, (int)p->x.kind, p->x.bits);
@@ -189,6 +207,7 @@ static void check_bits(const qg__bit_product *p, int n, draw how_w, draw how_x, 
     free(w);
     free(bits);
     free(want);
+    free(floats);
 }
 
 /* Every pair of alphabets, each with another shape; and every shape with the pairs that nets have. */
@@ -251,6 +270,9 @@ static void refuses_products_whose_sums_might_not_fit(void **state)
     assert_false(qg__geometry_valid(&bad));
 }
 
+/* Weights of 8 bits. */
+#define EIGHT { -128, 1, 256 }
+
 /* Where channels fill words and outputs fill vectors, a weight takes one bit per plane. */
 static void packed_weights_take_their_bits(void **state)
 {
@@ -258,25 +280,24 @@ static void packed_weights_take_their_bits(void **state)
     table     of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
         const qg__bit_product  p = { geometry_of(s), qg__ternary(), qg__signs() };
-        const qg__real_product r = { p.g, qg__signs() };
-        const qg__int8_product i = { .g = p.g };
+        const qg__real_product r = { p.g, qg__codes_of(qg__signs()) };
+        const qg__int8_product i = { .g = p.g, .w = EIGHT };
         assert_int_equal(of[t].bits->weight_bytes(&p), 2 * 64 * 9 * 128 / 8);
         assert_int_equal(of[t].real->weight_bytes(&r), 64 * 9 * 128 / 8);
         assert_int_equal(of[t].int8->weight_bytes(&i), 64 * 9 * 128);
-        assert_int_equal(of[t].int8->weight_bytes(&(qg__int8_product){ .g = p.g, .w = qg__ternary() }), 2 * 64 * 9 * 128 / 8);
+        assert_int_equal(of[t].int8->weight_bytes(&(qg__int8_product){ .g = p.g, .w = qg__codes_of(qg__ternary()) }), 2 * 64 * 9 * 128 / 8);
+        assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ p.g, EIGHT }), 64 * 9 * 128);
+        assert_int_equal(of[t].real->weight_bytes(&(qg__real_product){ .g = p.g }), 64 * 9 * 128 * 4);
     }
 }
 
 /* --- 8 bits ----------------------------------------------------------------------------------- */
 
-/* Weights of 8 bits. */
-#define EIGHT { QG__ODD, 0 }
-
 typedef struct int8_case {
-    bool         x_signed, w_zero;
-    int          x_zero;
-    draw         how;
-    qg__alphabet w;
+    bool      x_signed;
+    int       x_zero;
+    draw      how;
+    qg__codes w;
 } int8_case;
 
 static void check_int8(const int s[12], int8_case c, int number)
@@ -286,42 +307,39 @@ static void check_int8(const int s[12], int8_case c, int number)
     const size_t       row = qg__row(&g), n_w = row * (size_t)g.oc, n_x = (size_t)n * qg__pixels(&g) * (size_t)g.c;
     const size_t       results = (size_t)n * qg__results(&g) * (size_t)g.oc;
     uint8_t           *x = exact(n_x);
-    int8_t            *w = exact(n_w), *zero = exact((size_t)g.oc);
+    float             *w = exact(n_w * sizeof *w);
     int16_t           *wide_x = exact(n_x * sizeof *wide_x), *wide_w = exact(n_w * sizeof *wide_w);
     int32_t           *want   = exact(results * sizeof *want);
-    for (int o = 0; o < g.oc; o++)
-        zero[o] = (int8_t)(!c.w_zero ? 0 : c.how == DRAWN ? (int)(qg_bits(7, (uint64_t)o) & 255) - 128 : c.how == HIGHEST ? -128 : 127);
     for (size_t i = 0; i < n_x; i++) {
         x[i]      = (uint8_t)(c.how == DRAWN ? qg_bits((uint64_t)number, i) & 255 : c.how == HIGHEST ? (c.x_signed ? 127 : 255) : (c.x_signed ? 128 : 0));
         wide_x[i] = (int16_t)((c.x_signed ? (int)(int8_t)x[i] : x[i]) - c.x_zero);
     }
-    if (c.w.bits) fill_values(c.w, c.how, n_w, 99 + (uint64_t)number, w);
     for (size_t i = 0; i < n_w; i++) {
-        if (!c.w.bits) w[i] = (int8_t)(c.how == DRAWN ? (int)(qg_bits(99 + (uint64_t)number, i) & 255) - 128 : c.how == HIGHEST ? 127 : -128);
-        wide_w[i] = (int16_t)(w[i] - zero[i / row]);
+        wide_w[i] = (int16_t)drawn(c.w, c.how, 99 + (uint64_t)number, i);
+        w[i]      = wide_w[i];
     }
     qg__integers_ref(&g, n, wide_x, wide_w, want);
-    const qg__int8_product p = { .g = g, .x_signed = c.x_signed, .x_zero = c.x_zero, .w_zero = c.w_zero ? zero : NULL, .w = c.w };
+    const qg__int8_product p = { .g = g, .x_signed = c.x_signed, .x_zero = c.x_zero, .w = c.w };
     assert_true(qg__int8_fits(&p));
     table of[TABLES];
     for (int t = 0, tables = tables_of(of); t < tables; t++) {
         const qg__int8_kernels *k      = of[t].int8;
         region                  packed = guarded_bytes(k->weight_bytes(&p)), scratch = guarded_bytes(k->scratch_bytes(&p, n));
         region                  acc    = guarded_bytes(results * sizeof(int32_t));
-        for (int o = 0; o < g.oc; o++) k->pack_weights(&p, o, w + (size_t)o * row, packed.at);
+        PACK(k, &p, w, packed.at)
         k->run(&p, n, x, packed.at, (int32_t *)(void *)acc.at, scratch.at);
         assert_same(of[t].isa, "int8", number, acc.at, want, results);
         check_guards(packed);
         check_guards(scratch);
         check_guards(acc);
     }
-    free(x), free(w), free(zero), free(wide_x), free(wide_w), free(want);
+    free(x), free(w), free(wide_x), free(wide_w), free(want);
 }
 
 static void products_of_8_bits_agree_with_the_definition(void **state)
 {
-    const int8_case kinds[] = { { false, false, 0, DRAWN, EIGHT },   { false, false, 128, DRAWN, EIGHT }, { true, false, 0, DRAWN, EIGHT },
-                                { true, true, -17, DRAWN, EIGHT },   { false, true, 255, DRAWN, EIGHT },  { true, true, 127, DRAWN, EIGHT } };
+    const int8_case kinds[] = { { false, 0, DRAWN, EIGHT },           { false, 128, DRAWN, EIGHT },         { true, 0, DRAWN, EIGHT },
+                                { true, -17, DRAWN, { -31, 1, 256 } }, { false, 255, DRAWN, { -255, 2, 256 } }, { true, 127, DRAWN, { -5, 3, 99 } } };
     for (int i = 0; i < CASES; i++)
         for (int k = 0; k < 6; k++) check_int8(cases[i], kinds[k], 10 * i + k);
 }
@@ -330,23 +348,23 @@ static void products_of_8_bits_with_packed_weights_agree_with_the_definition(voi
 {
     for (int i = 0; i < CASES; i++)
         for (int a = i % 3; a < ALPHABETS; a += 3)
-            check_int8(cases[i], (int8_case){ .x_signed = a % 2, .x_zero = 7, .how = DRAWN, .w = alphabets[a] }, 10 * i + a);
+            check_int8(cases[i], (int8_case){ .x_signed = a % 2, .x_zero = 7, .how = DRAWN, .w = qg__codes_of(alphabets[a]) }, 10 * i + a);
     for (int a = 0; a < ALPHABETS; a++)
         for (int end = HIGHEST; end <= LOWEST; end++)
-            check_int8(cases[2], (int8_case){ .x_zero = 255, .w_zero = true, .how = (draw)end, .w = alphabets[a] }, a);
+            check_int8(cases[2], (int8_case){ .x_zero = 255, .how = (draw)end, .w = qg__codes_of(alphabets[a]) }, a);
 }
 
-/* The largest products of the largest number of channels: x - x_zero and w - w_zero are +-255. */
+/* The largest products of the largest number of channels: x - x_zero and w are +-255. */
 static void products_of_8_bits_do_not_overflow(void **state)
 {
     const int       widest[12] = { 1, 1, 1, 33025, 3, 1, 1, 1, 0, 0, 0, 0 }, window[12] = { 1, 4, 4, 63, 5, 3, 3, 1, 1, 1, 0, 0 };
-    const int8_case ends[] = { { false, true, 0, HIGHEST, EIGHT }, { false, true, 255, LOWEST, EIGHT },   { true, true, -128, HIGHEST, EIGHT },
-                               { true, true, 127, LOWEST, EIGHT }, { false, false, 0, HIGHEST, EIGHT },   { true, false, 127, LOWEST, EIGHT } };
+    const int8_case ends[] = { { false, 0, HIGHEST, { 0, 1, 256 } },   { false, 255, LOWEST, { -255, 1, 256 } }, { true, -128, HIGHEST, { -255, 2, 256 } },
+                               { true, 127, LOWEST, { -255, 2, 256 } }, { false, 0, HIGHEST, EIGHT },             { true, 127, LOWEST, EIGHT } };
     for (int k = 0; k < 6; k++) {
         check_int8(widest, ends[k], k);
         check_int8(window, ends[k], k);
     }
-    qg__int8_product p = { .g = geometry_of(widest) };
+    qg__int8_product p = { .g = geometry_of(widest), .w = { 0, 1, 256 } };
     p.g.c++;
     assert_false(qg__int8_fits(&p));
     p.g.c    = 1;
@@ -354,7 +372,7 @@ static void products_of_8_bits_do_not_overflow(void **state)
     assert_false(qg__int8_fits(&p));
     p.x_signed = true;
     assert_true(qg__int8_fits(&p));
-    p.w.bits = 5;
+    p.w.count = 257;
     assert_false(qg__int8_fits(&p));
 }
 
@@ -362,7 +380,7 @@ static void products_of_8_bits_do_not_overflow(void **state)
 
 static void products_with_floats_have_the_bits_of_the_definition(void **state)
 {
-    const qg__alphabet of_weights[2] = { qg__signs(), qg__ternary() };
+    const qg__codes of_weights[2] = { qg__codes_of(qg__signs()), qg__codes_of(qg__ternary()) };
     for (int i = 0; i < 2 * CASES; i++) {
         const int             *s = cases[i / 2];
         const qg__real_product p = { geometry_of(s), of_weights[i % 2] };
@@ -370,27 +388,25 @@ static void products_with_floats_have_the_bits_of_the_definition(void **state)
         const size_t           row = qg__row(g), n_w = row * (size_t)g->oc, n_x = (size_t)s[0] * qg__pixels(g) * (size_t)g->c;
         const size_t           results = (size_t)s[0] * qg__results(g) * (size_t)g->oc;
         float                 *x = exact(n_x * sizeof *x), *w = exact(n_w * sizeof *w), *want = exact(results * sizeof *want);
-        int8_t                *values = exact(n_w);
         assert_true(qg__real_fits(&p));
         for (size_t k = 0; k < n_x; k++) x[k] = 2 * qg_uniform((uint64_t)i, k) - 1;
-        fill_values(p.w, DRAWN, n_w, 5 + (uint64_t)i, values);
-        for (size_t k = 0; k < n_w; k++) w[k] = values[k];
+        for (size_t k = 0; k < n_w; k++) w[k] = (float)drawn(p.w, DRAWN, 5 + (uint64_t)i, k);
         qg__reals_ref(g, s[0], x, w, want);
         table of[TABLES];
         for (int t = 0, tables = tables_of(of); t < tables; t++) {
             const qg__real_kernels *k      = of[t].real;
             region                  packed = guarded_bytes(k->weight_bytes(&p)), y = guarded_bytes(results * sizeof(float));
             region                  scratch = guarded_bytes(k->scratch_bytes(&p));
-            for (int o = 0; o < g->oc; o++) k->pack_weights(&p, o, values + (size_t)o * row, packed.at);
+            PACK(k, &p, w, packed.at)
             k->run(&p, s[0], x, packed.at, (float *)(void *)y.at, scratch.at);
             assert_same(of[t].isa, "floats", i, y.at, want, results);
             check_guards(packed);
             check_guards(scratch);
             check_guards(y);
         }
-        free(x), free(w), free(want), free(values);
+        free(x), free(w), free(want);
     }
-    assert_false(qg__real_fits(&(qg__real_product){ geometry_of(cases[0]), { QG__UNSIGNED, 2 } }));
+    assert_false(qg__real_fits(&(qg__real_product){ geometry_of(cases[0]), { -1, 0, 2 } }));
 }
 
 /* --- packing ---------------------------------------------------------------------------------- */
@@ -411,7 +427,7 @@ static void packed_values_are_read_back(void **state)
                 int             sum = 0;
                 for (int k = 0; k < c; k++) {
                     assert_int_equal(qg__value(alphabets[a], c, at, k), values[pixel * c + k]);
-                    assert_true(abs(values[pixel * c + k]) <= qg__reach(alphabets[a]));
+                    assert_true(abs(values[pixel * c + k]) <= qg__reach(qg__codes_of(alphabets[a])));
                     sum += values[pixel * c + k];
                 }
                 assert_int_equal(qg__sum_of_values(alphabets[a], c, at), sum);

@@ -1,0 +1,283 @@
+#include "infer/product.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "infer/kernels/bits.h"
+#include "infer/kernels/depthwise.h"
+#include "infer/kernels/int8.h"
+#include "infer/kernels/isa.h"
+#include "infer/kernels/real.h"
+#include "infer/kernels/scale.h"
+#include "infer/slice.h"
+
+/* The product that a kernel runs: a group of the weights of one side, without padding by a value. */
+typedef enum method { BITS, INT8, REAL, EACH_CODE, EACH_REAL } method;
+
+typedef struct part {
+    method       method;
+    qg__geometry g;
+    qg__codes    w;
+    int          groups, sides;     /* products with a channel per group are one part */
+    bool         copies;            /* x is copied */
+} part;
+
+static bool is_depthwise(const qg__product *p) { return p->groups > 1 && p->g.c == p->groups; }
+
+/* The kernel int8.h subtracts a zero point that must be a byte. */
+static bool has_bytes(qg__codes x)
+{
+    return x.step <= 2 && qg__highest(x) - x.lowest <= 255 && x.lowest <= 0 && qg__highest(x) >= 0;
+}
+
+qg__coding qg__product_coding(const qg__product *p)
+{
+    if (!p->x.count || !p->w.count) return QG__AS_FLOATS;
+    if (qg__alphabet_of(p->x).bits && qg__alphabet_of(p->w).bits) return QG__AS_BITS;
+    return has_bytes(p->x) && p->w.count <= 256 ? QG__AS_BYTES : QG__AS_FLOATS;
+}
+
+bool qg__product_is_exact(const qg__product *p) { return qg__product_coding(p) != QG__AS_FLOATS; }
+
+static part part_of(const qg__product *p)
+{
+    static const qg__codes zero_or_one = { 0, 1, 2 };
+    const qg__coding       coding      = qg__product_coding(p);
+    const bool             depthwise   = is_depthwise(p);
+    part                   t           = { .g = p->g, .w = p->two_sided ? zero_or_one : p->w, .sides = p->two_sided ? 2 : 1 };
+    if (depthwise) t.method = coding == QG__AS_FLOATS ? EACH_REAL : EACH_CODE;
+    else t.method = coding == QG__AS_FLOATS ? REAL : coding == QG__AS_BITS ? BITS : INT8;
+    t.groups = depthwise ? 1 : p->groups;
+    t.g.c    = depthwise ? p->g.oc : p->g.c / p->groups;
+    t.g.oc   = p->g.oc / t.groups;
+    t.copies = t.groups > 1 || p->pad != 0 || (depthwise && (coding == QG__AS_BITS || p->g.oc > p->g.c));
+    if (p->pad != 0) {
+        t.g.h   = (p->g.oh - 1) * p->g.stride + p->g.kh;
+        t.g.w   = (p->g.ow - 1) * p->g.stride + p->g.kw;
+        t.g.top = t.g.left = 0;
+    }
+    return t;
+}
+
+static qg__bit_product  bits_of(const qg__product *p, const part *t) { return (qg__bit_product){ t->g, qg__alphabet_of(t->w), qg__alphabet_of(p->x) }; }
+static qg__int8_product int8_of(const qg__product *p, const part *t) { return (qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w }; }
+static qg__real_product real_of(const part *t)                       { return (qg__real_product){ t->g, t->w }; }
+
+/* --- what fits ---------------------------------------------------------------------------------- */
+
+static bool is_value(qg__codes c, float x)
+{
+    return x >= (float)c.lowest && x <= (float)qg__highest(c) && x == (float)(int)x && ((int)x - c.lowest) % c.step == 0;
+}
+
+static bool is_shape(const qg__product *p)
+{
+    if (!qg__geometry_valid(&p->g) || p->groups < 1 || p->g.c % p->groups || p->g.oc % p->groups) return false;
+    return (!p->x.count || qg__codes_valid(p->x)) && (!p->w.count || qg__codes_valid(p->w)) && isfinite(p->pad);
+}
+
+bool qg__product_fits(const qg__product *p)
+{
+    if (!is_shape(p)) return false;
+    if (p->two_sided && (p->w.lowest != -1 || p->w.step != 1 || p->w.count != 3)) return false;
+    const bool exact = qg__product_is_exact(p);
+    if (exact && p->pad != 0 && !is_value(p->x, p->pad)) return false;
+    const part t = part_of(p);
+    if (!qg__geometry_valid(&t.g)) return false;
+    if (t.method == BITS) {
+        const qg__bit_product b = bits_of(p, &t);
+        if (!qg__bits_fit(&b)) return false;
+    }
+    if (!exact) return true;
+    const uint64_t row = qg__taps(&p->g) * (uint64_t)(p->g.c / p->groups), most = (uint64_t)qg__reach(p->x) * (uint64_t)qg__reach(p->w);
+    return most <= INT32_MAX && row * most <= INT32_MAX;
+}
+
+/* --- weights ------------------------------------------------------------------------------------ */
+
+/* Of a group and side, a multiple of 64. */
+static size_t block_bytes(const qg__product *p, const part *t)
+{
+    const qg__bit_product  bits = bits_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t);
+    const qg__real_product real = real_of(t);
+    switch (t->method) {
+    case BITS: return qg__lines_of(QG_INFER_KERNELS(qg__bit_kernels)->weight_bytes(&bits));
+    case INT8: return qg__lines_of(QG_INFER_KERNELS(qg__int8_kernels)->weight_bytes(&int8));
+    case REAL: return qg__lines_of(QG_INFER_KERNELS(qg__real_kernels)->weight_bytes(&real));
+    case EACH_CODE:
+    case EACH_REAL: break;
+    }
+    return qg__lines_of(qg__row(&t->g) * sizeof(float));
+}
+
+size_t qg__product_weight_bytes(const qg__product *p)
+{
+    const part t = part_of(p);
+    return (size_t)t.sides * (size_t)t.groups * block_bytes(p, &t);
+}
+
+static void pack_piece(const qg__product *p, const part *t, int o, size_t first, size_t n, const float *values, void *block)
+{
+    const qg__bit_product  bits = bits_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t);
+    const qg__real_product real = real_of(t);
+    const size_t           oc   = (size_t)t->g.oc, at = first * oc + (size_t)o;
+    switch (t->method) {
+    case BITS: QG_INFER_KERNELS(qg__bit_kernels)->pack_weights(&bits, o, first, n, values, block); break;
+    case INT8: QG_INFER_KERNELS(qg__int8_kernels)->pack_weights(&int8, o, first, n, values, block); break;
+    case REAL: QG_INFER_KERNELS(qg__real_kernels)->pack_weights(&real, o, first, n, values, block); break;
+    case EACH_CODE:
+        for (size_t i = 0; i < n; i++) ((int32_t *)block)[at + i * oc] = (int32_t)values[i];
+        break;
+    case EACH_REAL:
+        for (size_t i = 0; i < n; i++) ((float *)block)[at + i * oc] = values[i];
+        break;
+    }
+}
+
+/* The weights of one side: 1 where w has the sign of the side, else 0. */
+static void pack_side(const qg__product *p, const part *t, float sign, int o, size_t n, const float *row, void *block)
+{
+    enum { PIECE = 256 };
+    float piece[PIECE];
+    for (size_t done = 0, now; done < n; done += now) {
+        now = n - done < PIECE ? n - done : PIECE;
+        for (size_t i = 0; i < now; i++) piece[i] = row[done + i] == sign;
+        pack_piece(p, t, o, done, now, piece, block);
+    }
+}
+
+void qg__product_pack(const qg__product *p, int o, const float *row, void *packed)
+{
+    const part   t     = part_of(p);
+    const size_t n     = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = block_bytes(p, &t);
+    uint8_t     *block = (uint8_t *)packed + (size_t)(o / t.g.oc) * bytes;
+    if (!p->two_sided) {
+        pack_piece(p, &t, o % t.g.oc, 0, n, row, block);
+        return;
+    }
+    pack_side(p, &t, 1.0f, o % t.g.oc, n, row, block);
+    pack_side(p, &t, -1.0f, o % t.g.oc, n, row, block + (size_t)t.groups * bytes);
+}
+
+/* --- running ------------------------------------------------------------------------------------ */
+
+static size_t kernel_scratch(const qg__product *p, const part *t, int n)
+{
+    const qg__bit_product  bits = bits_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t);
+    const qg__real_product real = real_of(t);
+    switch (t->method) {
+    case BITS: return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&bits, n);
+    case INT8: return QG_INFER_KERNELS(qg__int8_kernels)->scratch_bytes(&int8, n);
+    case REAL: return QG_INFER_KERNELS(qg__real_kernels)->scratch_bytes(&real);
+    case EACH_CODE:
+    case EACH_REAL: break;
+    }
+    return 0;
+}
+
+static void run_kernel(const qg__product *p, const part *t, int n, const void *x, const void *block, void *acc, void *scratch)
+{
+    const qg__bit_product  bits = bits_of(p, t);
+    const qg__int8_product int8 = int8_of(p, t);
+    const qg__real_product real = real_of(t);
+    switch (t->method) {
+    case BITS: QG_INFER_KERNELS(qg__bit_kernels)->run(&bits, n, x, block, acc, scratch); break;
+    case INT8: QG_INFER_KERNELS(qg__int8_kernels)->run(&int8, n, x, block, acc, scratch); break;
+    case REAL: QG_INFER_KERNELS(qg__real_kernels)->run(&real, n, x, block, acc, scratch); break;
+    case EACH_CODE: QG_INFER_KERNELS(qg__depthwise_kernels)->codes(&t->g, -p->x.lowest, n, x, block, acc); break;
+    case EACH_REAL: QG_INFER_KERNELS(qg__depthwise_kernels)->reals(&t->g, n, x, block, acc); break;
+    }
+}
+
+static qg__slice slice_of(const qg__product *p, const part *t, int group)
+{
+    const bool depthwise = is_depthwise(p);
+    qg__slice  s = { .from = qg__product_coding(p), .x = p->x, .h = p->g.h, .w = p->g.w, .c = p->g.c,
+                     .first = depthwise ? 0 : group * t->g.c, .channels = depthwise ? p->g.c : t->g.c,
+                     .repeat = depthwise ? p->g.oc / p->g.c : 1, .to_h = t->g.h, .to_w = t->g.w, .pad = p->pad };
+    s.to = t->method == EACH_CODE ? QG__AS_BYTES : s.from;
+    if (p->pad != 0) s.top = p->g.top, s.left = p->g.left;
+    return s;
+}
+
+/* Scratch: the copy of x, the results of a group, the kernel's. */
+typedef struct rooms {
+    size_t image, x, acc, kernel;       /* image: of one */
+    int    images;                      /* at once */
+} rooms;
+
+static rooms rooms_of(const qg__product *p, const part *t, int n)
+{
+    rooms r = { .images = n };
+    if (t->copies) {
+        const qg__slice s = slice_of(p, t, 0);
+        r.images = qg__images_at_once(&t->g, n);
+        r.image  = qg__slice_bytes(&s);
+        r.x      = qg__lines_of((size_t)r.images * r.image);
+        if (t->groups > 1) r.acc = qg__lines_of((size_t)r.images * qg__results(&t->g) * (size_t)t->g.oc * sizeof(int32_t));
+    }
+    r.kernel = kernel_scratch(p, t, r.images);
+    return r;
+}
+
+size_t qg__product_scratch_bytes(const qg__product *p, int n)
+{
+    const part  t = part_of(p);
+    const rooms r = rooms_of(p, &t, n);
+    return r.x + r.acc + r.kernel;
+}
+
+/* A group of n images, each of which is copied. */
+static void run_copies(const qg__product *p, const part *t, int group, int n, const uint8_t *x, const void *block, int32_t *acc, uint8_t *scratch)
+{
+    const rooms     r       = rooms_of(p, t, n);
+    const qg__slice s       = slice_of(p, t, group);
+    const size_t    results = qg__results(&t->g), oc = (size_t)p->g.oc, own = (size_t)t->g.oc;
+    int32_t        *part_of_acc = (int32_t *)(void *)(scratch + r.x);
+    for (int done = 0, now; done < n; done += now, acc += (size_t)now * results * oc) {
+        now = n - done < r.images ? n - done : r.images;
+        for (int i = 0; i < now; i++) qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s), scratch + (size_t)i * r.image);
+        run_kernel(p, t, now, scratch, block, t->groups > 1 ? part_of_acc : acc, scratch + r.x + r.acc);
+        for (size_t i = 0; t->groups > 1 && i < (size_t)now * results; i++)
+            memcpy(acc + i * oc + (size_t)group * own, part_of_acc + i * own, own * sizeof *acc);
+    }
+}
+
+void qg__product_run(const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch)
+{
+    const part     t     = part_of(p);
+    const size_t   bytes = block_bytes(p, &t), side = (size_t)n * qg__results(&p->g) * (size_t)p->g.oc;
+    const uint8_t *block = packed;
+    for (int i = 0; i < t.sides; i++)
+        for (int group = 0; group < t.groups; group++, block += bytes) {
+            int32_t *to = (int32_t *)acc + (size_t)i * side;
+            if (t.copies) run_copies(p, &t, group, n, x, block, to, scratch);
+            else run_kernel(p, &t, n, x, block, to, scratch);
+        }
+}
+
+/* --- scales ------------------------------------------------------------------------------------- */
+
+void qg__product_scale(const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z)
+{
+    const qg__scale_kernels *kernels = QG_INFER_KERNELS(qg__scale_kernels);
+    const int                oc      = p->g.oc;
+    const size_t             side    = pixels * (size_t)oc;
+    const int32_t           *sums    = acc;
+    const float             *reals   = acc;
+    if (qg__product_is_exact(p)) {
+        if (p->two_sided) kernels->two_integers(pixels, oc, k.a, k.an, k.b, sums, sums + side, z);
+        else kernels->integers(pixels, oc, k.a, k.b, sums, z);
+    } else {
+        if (p->two_sided) kernels->two_reals(pixels, oc, k.a, k.an, k.b, reals, reals + side, z);
+        else kernels->reals(pixels, oc, k.a, k.b, reals, z);
+    }
+}
+
+void qg__affine(size_t pixels, int c, const float *a, const float *b, const float *x, float *y)
+{
+    QG_INFER_KERNELS(qg__scale_kernels)->reals(pixels, c, a, b, x, y);
+}
