@@ -312,7 +312,8 @@ static int train(training *t)
     progress_clear(&t->progress);
     if (status) return qg_report("qgrad train");
     print_outcome(t, &result);
-    return stop_signal && !result.complete ? 128 + stop_signal : EXIT_DONE;
+    if (result.complete) return EXIT_DONE;
+    return stop_signal ? 128 + stop_signal : EXIT_BUDGET;
 }
 
 int train_main(const char *program, const char *operand, config *asked)

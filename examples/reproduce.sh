@@ -69,7 +69,7 @@ train() {
     status=$?
     rm -f "$log.pid"
     case $status in
-    0) ;;
+    0 | 3) ;;                                   # 3: the time is up
     130 | 143) : >"$work/stop" ;;               # a signal arrived; train wrote a checkpoint if it had begun
     *) echo "$dir: status $status"; tail -n 1 "$log.err"; : >"$work/failed"; return ;;
     esac

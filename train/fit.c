@@ -31,6 +31,7 @@ typedef struct fit {
     double             epoch_began; /* in this process, less what earlier processes spent on it */
     double             stepping;    /* seconds in the steps of this epoch, in this process */
     uint64_t           stepped;     /* images of these steps */
+    qg_fit_end         ended;
     uint64_t           whole;       /* the first epoch that ends with every quantizer started; 0: all do */
 } fit;
 
@@ -38,10 +39,11 @@ static uint64_t batches(const fit *f) { return (uint64_t)qg_loader_batches(f->sp
 
 static double rate(const fit *f) { return f->stepping > 0 ? (double)f->stepped / f->stepping : 0; }
 
+static bool is_asked_to_stop(const fit *f) { return f->spec->stop && *f->spec->stop; }
+
 static bool must_stop(const fit *f)
 {
-    const qg_fit_spec *s = f->spec;
-    return (s->stop && *s->stop) || (s->budget != 0 && qg__now() - f->began >= s->budget);
+    return is_asked_to_stop(f) || (f->spec->budget != 0 && qg__now() - f->began >= f->spec->budget);
 }
 
 static bool is_finished(const fit *f)
@@ -107,6 +109,7 @@ static qg_fit_result result(const fit *f)
                                     .seconds              = f->run.metrics.seconds,
                                     .threads              = (uint64_t)qg_threads(),
                                     .seed                 = f->spec->seed };
+    now.ended = now.complete ? QG_FIT_OVER : f->ended;
     if (!now.complete) now.seconds += qg__now() - f->epoch_began;
     qg__result_join(now.blas_core, f->before.blas_core, worked ? qg_blas_core() : "");
     qg__result_join(now.cpu_path, f->before.cpu_path, worked ? qg_cpu_path() : "");
@@ -292,7 +295,10 @@ static qg_status train(fit *f)
     while (!is_finished(f)) {
         qg_status status = run_steps(f, &stopped);
         if (!status && !stopped) status = evaluate(f, &stopped);
-        if (!status && stopped) return save(f);
+        if (!status && stopped) {
+            f->ended = is_asked_to_stop(f) ? QG_FIT_STOPPED : QG_FIT_OUT_OF_TIME;
+            return save(f);
+        }
         if (!status) status = end_epoch(f);
         if (status) return status;
     }

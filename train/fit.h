@@ -52,6 +52,15 @@ typedef struct qg_epoch {
     double seconds;                         /* steps, evaluation, files, in all processes */
 } qg_epoch;
 
+/* Why the last process ended. */
+typedef enum qg_fit_end {
+    QG_FIT_TRAINING,        /* it has not, or it was killed or failed: "no" in result.json */
+    QG_FIT_OVER,            /* the run is complete: "complete" */
+    QG_FIT_OUT_OF_TIME,     /* the budget was used up: "budget" */
+    QG_FIT_STOPPED,         /* the program asked it to stop: "stop" */
+    QG_FIT_ENDS
+} qg_fit_end;
+
 /* What a run has achieved, and at what cost. */
 enum { QG_FIT_TEXT = 192 };
 typedef struct qg_fit_result {
@@ -67,6 +76,7 @@ typedef struct qg_fit_result {
     uint64_t seed, epochs, best_epoch, test_images, threads;    /* best_epoch counts from 1; 0: none */
     uint64_t batch, batches;                /* finished steps of the epoch after these; steps per epoch */
     bool     complete;                      /* the last epoch is finished, or patience has ended the run */
+    qg_fit_end ended;
 } qg_fit_result;
 
 /* Where a run is. */

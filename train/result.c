@@ -24,7 +24,9 @@ enum { MAX_RESULT_BYTES = 1 << 20 };
 
 #define BLANK " \t\r\n"
 
-typedef enum kind { TEXT, REAL, INTEGER, FLAG } kind;
+typedef enum kind { TEXT, REAL, INTEGER, FLAG, END } kind;
+
+static const char *const ends[QG_FIT_ENDS] = { "no", "complete", "budget", "stop" };
 
 static const struct field {
     const char *key;
@@ -37,7 +39,7 @@ static const struct field {
     FIELD(epochs, INTEGER),            FIELD(complete, FLAG),           FIELD(images_per_second, REAL),
     FIELD(seconds, REAL),              FIELD(threads, INTEGER),         FIELD(blas_core, TEXT),
     FIELD(cpu_path, TEXT),             FIELD(commit, TEXT),             FIELD(seed, INTEGER),
-    FIELD(digest, TEXT),
+    FIELD(digest, TEXT),               FIELD(ended, END),       /* older versions do not record the last */
 #undef FIELD
 };
 
@@ -62,6 +64,16 @@ static bool read_real(qg_json *j, double *to)
     return !strncmp(from, "null", 4) || qg_json_bad(j, "expected a number");
 }
 
+static bool read_end(qg_json *j, qg_fit_end *to)
+{
+    const char *word;
+    int         i = 0;
+    if (!qg_json_string(j, &word)) return false;
+    while (i < QG_FIT_ENDS && strcmp(ends[i], word)) i++;
+    *to = (qg_fit_end)i;
+    return i < QG_FIT_ENDS || qg_json_bad(j, "expected no, complete, budget or stop");
+}
+
 static bool read_flag(qg_json *j, bool *to)
 {
     const char *from = (const char *)j->at + strspn((const char *)j->at, BLANK);
@@ -78,6 +90,7 @@ static bool read_value(qg_json *j, const struct field *f, qg_fit_result *r)
     case TEXT: return read_text(j, to);
     case REAL: return read_real(j, (double *)(void *)to);
     case FLAG: return read_flag(j, (bool *)(void *)to);
+    case END: return read_end(j, (qg_fit_end *)(void *)to);
     case INTEGER: break;
     }
     if (!qg_json_size(j, &n)) return false;
@@ -144,7 +157,7 @@ qg_status qg__result_read(qg_fit_result *r, int dir, const char *path)
     else (void)read_object(&j, r, seen);
     free(text);
     for (int i = 0; i < FIELDS && !j.status; i++)
-        if (!seen[i]) j.status = qg_fail(QG_EFORMAT, "%s: %s is missing", path, fields[i].key);
+        if (!seen[i] && fields[i].kind != END) j.status = qg_fail(QG_EFORMAT, "%s: %s is missing", path, fields[i].key);
     return j.status;
 }
 
@@ -157,6 +170,7 @@ void qg__result_put(qg__json *j, const qg_fit_result *r)
         case REAL: qg__json_real(j, fields[i].key, *(const double *)from); break;
         case INTEGER: qg__json_integer(j, fields[i].key, *(const uint64_t *)from); break;
         case FLAG: qg__json_flag(j, fields[i].key, *(const bool *)from); break;
+        case END: qg__json_text(j, fields[i].key, ends[*(const qg_fit_end *)from]); break;
         }
     }
 }

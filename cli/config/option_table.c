@@ -221,7 +221,7 @@ const option options[] = {
     { "resume", OPTION_FLAG, VERB_TRAIN, AT(resume), .help = "continue from the last checkpoint" },
     { "force", OPTION_FLAG, VERB_TRAIN, AT(force), .help = "rename an existing run directory" },
     { "budget", OPTION_VALUE, VERB_TRAIN, AT(budget), "TIME", .parse = parse_duration,
-      .help = "save and stop after this time: 50m, 90s, 1h" },
+      .help = "save and stop after this time, with exit status 3: 50m, 90s, 1h" },
     { "config", OPTION_TEXT, NETS, AT(file), "FILE",
       .help = "read options from a file; the command line takes precedence" },
     { "recipe", OPTION_TEXT, NETS | SAVED, AT(named), "NAME", .parse = parse_recipe,

@@ -145,8 +145,8 @@ void options_help(const verb *v, FILE *out)
         fprintf(out, "\nSchedules, as in step:at=0.5+0.8,factor=0.1:\n");
         for (const qg_variant *s = qg_schedules; s->name; s++) keyed_help(s->name, s->about, s->keys, out);
     }
-    fprintf(out, "\nExit status: 0 success, 1 failure, 2 usage error, 130 after SIGINT, 143 after "
-                 "SIGTERM.\n");
+    fprintf(out, "\nExit status: 0 success, 1 failure, 2 usage error, %s130 after SIGINT, 143 after SIGTERM.\n",
+            v->bit & VERB_TRAIN ? "3 stopped by --budget, " : "");
 }
 
 /* --- running a verb ----------------------------------------------------------------------- */

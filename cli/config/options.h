@@ -11,8 +11,9 @@
 
 #include "core/io/keys.h"
 
-/* The exit status of a verb; after a signal it is 128 + the number of the signal. */
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+/* The exit status of a verb; after a signal it is 128 + the number of the signal.  EXIT_BUDGET: --budget ended a training,
+ * which --resume continues. */
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_BUDGET = 3 };
 
 typedef enum option_kind {
     OPTION_FLAG,            /* --json;            json = true;          a bool */

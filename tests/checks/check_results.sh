@@ -70,6 +70,7 @@ cat <&4 >/dev/null
 wait $pid
 [ $? -eq 130 ] || fail "after a signal: $(cat log)"
 pid=
-"$qgrad" train --resume --out runs/long/seed-1 --budget 0 --json >log 2>&1 || fail "$(cat log)"
+"$qgrad" train --resume --out runs/long/seed-1 --budget 0 --json >log 2>&1
+[ $? = 3 ] || fail "$(cat log)"
 grep -q '"epochs":[1-9].*"complete":false' log || fail "no checkpoint, or nothing left to train: $(cat log)"
 exit $status

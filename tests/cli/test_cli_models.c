@@ -75,7 +75,7 @@ static void test_wrong_options_are_named_with_what_is_legal(void **state)
 
 static void assert_goes_on(const char *train, const char *name, const char *whole)
 {
-    assert_runs("%s--epochs 3 --budget 0 --out @/%s --json", train, name);
+    assert_stops("%s--epochs 3 --budget 0 --out @/%s --json", train, name);
     assert_false(last_truth("complete"));
     assert_runs("train --resume --out @/%s --json", name);
     assert_runs("%s--epochs 3 --out @/%s --json", train, whole);

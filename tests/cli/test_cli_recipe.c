@@ -32,7 +32,7 @@ static void test_a_recipe_is_a_configuration_by_name(void **state)
     assert_same_run("runs/twn/seed-3", "runs/plain/seed-3");    /* words about it decide no byte */
     assert_holds("runs/twn/seed-3/config.toml", "recipe = \"twn\"\n");
     assert_holds("runs/twn/seed-3/config.toml", "reported = \"99.35\"\n");
-    assert_status("train --recipe twn --seed 8 --budget 0 --json", 0);
+    assert_status("train --recipe twn --seed 8 --budget 0 --json", 3);
     assert_int_equal(access("runs/twn/seed-8/config.toml", F_OK), 0);
     assert_status("summary --recipe twn --json", 0);
     write_recipe("colour", "");
@@ -44,8 +44,8 @@ static void test_a_recipe_is_a_configuration_by_name(void **state)
 static void test_a_recipe_with_another_optimizer_goes_on(void **state)
 {
     write_recipe("steep", "optimizer = \"sgd\"\nlr = 0.02\nmomentum = 0.5\n");
-    assert_status("train --recipe steep --optimizer adam --out other --budget 0 --json", 0);
-    assert_status("train --recipe steep --optimizer adam --out other --budget 0 --resume --json", 0);
+    assert_status("train --recipe steep --optimizer adam --out other --budget 0 --json", 3);
+    assert_status("train --recipe steep --optimizer adam --out other --budget 0 --resume --json", 3);
     assert_refuses("train --recipe steep --out other --resume", 1, "optimizer is adam in the run, but sgd was requested");
 }
 
@@ -83,7 +83,7 @@ static void test_result_json_is_what_train_prints(void **state)
 /* The time of an epoch that was interrupted, and who worked on it, come from result.json. */
 static void test_sittings_add_up(void **state)
 {
-    assert_status("train --recipe twn --out sat --budget 0 --json", 0);
+    assert_status("train --recipe twn --out sat --budget 0 --json", 3);
     char   both[400];
     snprintf(both, sizeof both, "another, %s", last_text("commit"));
     edit_result("sat/result.json", last_text("commit"), "another");
@@ -112,21 +112,21 @@ static void test_init_takes_all_weights_of_a_run(void **state)
     char        line[64];
     cJSON      *of_source = parse_file("float/result.json");
     const char *source    = text(of_source, "digest");
-    assert_status("train --recipe plain --weight float --seed 9 --init float --budget 0 --out again --json", 0);
+    assert_status("train --recipe plain --weight float --seed 9 --init float --budget 0 --out again --json", 3);
     cJSON *taken = parse();
     assert_string_equal(text(taken, "digest"), source);
     cJSON_Delete(taken);
     snprintf(line, sizeof line, "init-digest = \"%s\"\n", source);
     assert_holds("again/config.toml", line);
 
-    assert_status("train --recipe plain --weight ttq --init float --out told --budget 0", 0);
+    assert_status("train --recipe plain --weight ttq --init float --out told --budget 0", 3);
     snprintf(line, sizeof line, "starts from 17 arrays with digest %s", source);
     assert_stdout(line);
     assert_stdout("initialised as usual: conv1.weight.wp, conv1.weight.wn, conv2.weight.wp");
     cJSON_Delete(of_source);
     assert_status("train --recipe plain --weight ttq --init float/last.safetensors --out ttq-file --json", 0);
     assert_same_run("ttq", "ttq-file");
-    assert_status("train --recipe plain --weight float --init ttq --budget 0 --out back", 0);
+    assert_status("train --recipe plain --weight float --init ttq --budget 0 --out back", 3);
     assert_stdout("not used by this net: conv1.weight.wn, conv1.weight.wp");
 }
 
@@ -136,7 +136,7 @@ static void test_init_belongs_to_the_run(void **state)
     assert_refuses("train --config ttq/config.toml --out ttq-2", 1, "pass their location with --init");
     assert_refuses("train --resume --out ttq --init ttq", 1, "but the run started with");
     assert_refuses("train --resume --out float --init float", 1, "the run started without initial weights");
-    assert_status("train --recipe plain --weight ttq --init float --out cut --budget 0 --json", 0);
+    assert_status("train --recipe plain --weight ttq --init float --out cut --budget 0 --json", 3);
     assert_status("train --resume --out cut --json", 0);
     assert_same_run("ttq", "cut");
     assert_int_equal(mkdir("begun", 0700), 0);                  /* as if killed before the first checkpoint */
@@ -160,7 +160,7 @@ static qg_archive *weights_of(const char *path, const char *name, const qg_named
 static void test_weights_that_were_taken_are_not_stretched(void **state)
 {
     const qg_named_array *x, *y;
-    assert_status("train --recipe plain --weight bnn:start=unit --init float --out stretched --budget 0 --json", 0);
+    assert_status("train --recipe plain --weight bnn:start=unit --init float --out stretched --budget 0 --json", 3);
     qg_archive *a = weights_of("float/last.safetensors", "conv2.weight", &x);
     qg_archive *b = weights_of("stretched/last.safetensors", "conv2.weight", &y);
     assert_int_equal(x->bytes, y->bytes);
@@ -173,7 +173,7 @@ static void test_weights_that_were_taken_are_centred(void **state)
 {
     const qg_named_array *e;
     assert_status("train --recipe plain --weight xnor:latent=centred --first-last float --init float --out centred "
-                  "--budget 0 --json", 0);
+                  "--budget 0 --json", 3);
     qg_archive  *a = weights_of("centred/last.safetensors", "conv2.weight", &e);
     const size_t c = e->array.dims[3];
     for (size_t i = 0, n = qg_array_count(&e->array); i < n; i += c) {
@@ -199,7 +199,7 @@ static void test_init_lists_every_mismatch(void **state)
 /* s = 2 mean|w| / sqrt(Qp), Qp = 1, of the weights of --init (LSQ, section 2.1). */
 static void test_what_starts_from_weights_starts_from_these(void **state)
 {
-    assert_status("train --recipe plain --weight lsq:bits=2 --init float --out lsq --budget 0 --json", 0);
+    assert_status("train --recipe plain --weight lsq:bits=2 --init float --out lsq --budget 0 --json", 3);
     qg_archive           *source = qg_archive_open("float/last.safetensors"), *a = qg_archive_open("lsq/last.safetensors");
     const qg_named_array *w      = qg_archive_find(source, "conv2.weight");
     const qg_named_array *step   = qg_archive_find(a, "conv2.weight.step");
@@ -213,7 +213,7 @@ static void test_what_starts_from_weights_starts_from_these(void **state)
     qg_archive_free(a);
 
     /* So does a range, which averages over later batches. */
-    assert_status("train --recipe plain --weight fake_quant:range=learned --init float --out ranged --budget 0 --json", 0);
+    assert_status("train --recipe plain --weight fake_quant:range=learned --init float --out ranged --budget 0 --json", 3);
     a = qg_archive_open("ranged/last.safetensors");
     float least = 0, most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -230,9 +230,9 @@ static void test_what_starts_from_weights_starts_from_these(void **state)
 static void test_a_configuration_may_be_used_on_other_images(void **state)
 {
     assert_holds("float/config.toml", "data-digest");
-    assert_status("train --config float/config.toml --data synthetic --epochs 1 --out afresh --budget 0 --json", 0);
-    assert_status("train --config float/config.toml --seed 77 --out afresh-2 --budget 0 --json", 0);
-    assert_status("train --config ttq/config.toml --init afresh-2 --out afresh-3 --budget 0 --json", 0);
+    assert_status("train --config float/config.toml --data synthetic --epochs 1 --out afresh --budget 0 --json", 3);
+    assert_status("train --config float/config.toml --seed 77 --out afresh-2 --budget 0 --json", 3);
+    assert_status("train --config ttq/config.toml --init afresh-2 --out afresh-3 --budget 0 --json", 3);
     assert_holds("afresh/config.toml", "data = \"synthetic\"");
 }
 

@@ -35,7 +35,7 @@ static void test_the_float_run_beside_it_is_shown(void **state)
 {
     assert_status(TRAIN "--epochs 1 --out @/runs/lenet5-twn-3", 0);
     assert_null(strstr(last.out, "in float"));
-    assert_status(TRAIN "--weight float --epochs 2 --budget 0 --out @/runs/lenet5-float-1 --json", 0);
+    assert_status(TRAIN "--weight float --epochs 2 --budget 0 --out @/runs/lenet5-float-1 --json", 3);
     assert_status(TRAIN "--weight float --epochs 1 --out @/runs/lenet5-float-2", 0);
     assert_null(strstr(last.out, "in float"));
     assert_status("train --resume --out @/runs/lenet5-twn-3", 0);
@@ -97,9 +97,9 @@ static void test_resuming_with_the_same_in_other_words(void **state)
     const char plain[] = "nesterov = false\nquantize-after = 0\n";
     write_bytes(at("plain.toml"), plain, sizeof plain - 1);
     assert_status(TRAIN "--epochs 2 --layer conv1:weight=float --layer conv2:weight=binary --weight-decay -0 "
-                  "--budget 0 --out @/words --json", 0);
-    assert_status("train --resume --out @/words --layer conv1:weight=float --budget 0 --json", 0);
-    assert_status("train --resume --out @/words --layer conv2:weight=binary --weight-decay 0 --budget 0 --json", 0);
+                  "--budget 0 --out @/words --json", 3);
+    assert_status("train --resume --out @/words --layer conv1:weight=float --budget 0 --json", 3);
+    assert_status("train --resume --out @/words --layer conv2:weight=binary --weight-decay 0 --budget 0 --json", 3);
     assert_refuses("train --resume --out @/words --layer fc1:weight=binary", 1, "layer is conv1:weight=float conv2:");
     assert_status("train --resume --out @/words --config @/plain.toml --json", 0);
 }
@@ -143,9 +143,10 @@ static void test_a_run_that_lost_its_checkpoint_is_not_begun_anew(void **state)
 
 static void test_a_budget_ends_in_good_order(void **state)
 {
-    assert_status(TRAIN "--epochs 4 --budget 0 --out @/budget --json", 0);
+    assert_status(TRAIN "--epochs 4 --budget 0 --out @/budget --json", 3);
     cJSON *j = parse();
     assert_false(truth(j, "complete"));
+    assert_string_equal(text(j, "ended"), "budget");
     assert_true(number(j, "epochs") == 0);
     assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(j, "test_accuracy")));
     cJSON_Delete(j);
@@ -166,8 +167,9 @@ static void test_a_signal_ends_a_run_in_good_order(void **state)
         assert_stderr("train --resume --out");
         const double epoch = last_number("epochs");
         assert_false(last_truth("complete"));
+        assert_string_equal(last_text("ended"), "stop");
         assert_true(epoch >= 1);
-        assert_status("train --resume --json --out @/signal --budget 0", 0);
+        assert_status("train --resume --json --out @/signal --budget 0", 3);
         assert_true(last_number("epochs") == epoch);
     }
 }
@@ -177,14 +179,14 @@ static void test_killed_it_goes_on_from_its_checkpoint(void **state)
     const pid_t pid = start_endless(ENDLESS "--out @/killed");
     kill(pid, SIGKILL);
     assert_int_equal(finish(pid), 1000 + SIGKILL);
-    assert_status("train --resume --json --out @/killed --budget 0", 0);
+    assert_status("train --resume --json --out @/killed --budget 0", 3);
     assert_true(last_number("epochs") >= 1);      /* it had reported that one, and its checkpoint comes before */
 }
 
 static void test_files_ahead_of_the_checkpoint_are_set_back(void **state)
 {
     assert_status(TRAIN "--epochs 6 --out @/straight --json", 0);
-    assert_int_equal(qgrad_inside(TRAIN "--epochs 6 --out @/ahead --budget 100 --json"), 0);
+    assert_int_equal(qgrad_inside(TRAIN "--epochs 6 --out @/ahead --budget 100 --json"), 3);
     assert_in_range((int)last_number("epochs"), 1, 5);
     run_shell("cp @/ahead/last.safetensors @/early");
     assert_status("train --resume --out @/ahead --json", 0);
@@ -216,8 +218,8 @@ static void test_a_run_does_not_write_into_anothers_directory(void **state)
         assert_stderr("moving is no longer the directory that this run started in");
         assert_int_equal(rmdir(at("moving")), 0);           /* nothing was written there */
     }
-    assert_status("train --resume --out @/moved-0 --budget 0", 0);
-    assert_status("train --resume --out @/moved-1 --budget 0", 0);
+    assert_status("train --resume --out @/moved-0 --budget 0", 3);
+    assert_status("train --resume --out @/moved-1 --budget 0", 3);
 }
 
 /* --- damaged and foreign files ------------------------------------------------------------ */
@@ -280,7 +282,7 @@ static void test_a_flipped_bit_is_refused_and_nothing_is_changed(void **state)
     enum { PLACES = 12 };
     size_t n;
     char   path[2][256];
-    assert_int_equal(qgrad_inside(TRAIN "--weight ttq --optimizer adam --epochs 4 --budget 60 --out @/flipped --json"), 0);
+    assert_int_equal(qgrad_inside(TRAIN "--weight ttq --optimizer adam --epochs 4 --budget 60 --out @/flipped --json"), 3);
     assert_in_range((int)last_number("epochs"), 1, 3);
     snprintf(path[0], sizeof path[0], "%s", at("flipped/last.safetensors"));
     snprintf(path[1], sizeof path[1], "%s", at("flipped/best.safetensors"));
@@ -329,7 +331,7 @@ static void age(const char *path)
 static void test_runs_of_the_format_before_go_on(void **state)
 {
     assert_status(TRAIN "--epochs 2 --out @/current --json", 0);
-    assert_status(TRAIN "--epochs 2 --out @/aged --budget 0 --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/aged --budget 0 --json", 3);
     age(at("aged/last.safetensors"));
     run_shell("cd @ && grep -q 'qgrad 1' aged/last.safetensors && ! grep -q checksum aged/last.safetensors && cp -r aged harmed");
     assert_status("eval --run @/aged --json", 0);
@@ -350,7 +352,7 @@ static void test_runs_of_the_format_before_go_on(void **state)
 
 static void test_places_that_no_run_reaches_are_refused(void **state)
 {
-    assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 0);
+    assert_status(TRAIN "--epochs 3 --out @/placed --budget 0 --json", 3);
     run_shell("cd @ && for to in epoch batch best seed steps both; do cp -r placed $to || exit; done");
     forge(at("epoch/last.safetensors"), "run.epoch", 0, 64);
     assert_refuses("train --resume --out @/epoch", 1, "run.epoch is 64, which the run cannot reach");
@@ -371,7 +373,7 @@ static void test_places_that_no_run_reaches_are_refused(void **state)
 static void test_what_older_versions_did_not_write_is_not_missed(void **state)
 {
     assert_status(TRAIN "--epochs 2 --out @/newer --json", 0);
-    assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 0);
+    assert_status(TRAIN "--epochs 2 --out @/older --budget 0 --json", 3);
     run_shell("cd @/older && rm -f result.json && echo x > best.safetensors.tmp && echo x > last.safetensors.1-0.tmp && sed -i /data-digest/d config.toml");
     /* The checkpoint holds the configuration too, so the digest may not go there: what is left is the file. */
     assert_refuses("train --resume --out @/older", 1, "belongs to a run with data-digest");
@@ -384,7 +386,7 @@ static void test_what_older_versions_did_not_write_is_not_missed(void **state)
 static void test_files_that_are_lost_are_noticed(void **state)
 {
     assert_status(TRAIN "--epochs 3 --out @/lostless --json", 0);
-    assert_status(TRAIN "--epochs 3 --out @/part --budget 0 --json", 0);
+    assert_status(TRAIN "--epochs 3 --out @/part --budget 0 --json", 3);
     run_shell("rm @/part/config.toml");
     assert_status(TRAIN "--epochs 3 --out @/part --resume --json", 0);
     assert_same_run("lostless", "part");           /* and config.toml is there again */
@@ -477,7 +479,7 @@ static void test_options_of_training_resume_to_the_same_bytes(void **state)
     assert_status("eval --run @/rich --weight float --best", 0);
     assert_status("inspect @/rich", 0);
     assert_stdout("from step 13 on");
-    assert_status(RICH "--out @/rich-parts --budget 0 --json", 0);
+    assert_status(RICH "--out @/rich-parts --budget 0 --json", 3);
     finish_in_sittings("rich-parts", 60);
     assert_same_run("rich", "rich-parts");
     assert_refuses("train --resume --out @/rich --ema 0.99", 1, "ema is 0.9 in the run, but 0.99 was requested");

@@ -93,7 +93,7 @@ static void assert_resumes(const char *options, int i)
     snprintf(whole, sizeof whole, "whole%d", i);
     snprintf(parts, sizeof parts, "parts%d", i);
     train(options, whole);
-    assert_runs("train --json " SET "--batch 24 %s --budget 0 --out @/%s", options, parts);
+    assert_stops("train --json " SET "--batch 24 %s --budget 0 --out @/%s", options, parts);
     finish_in_sittings(parts, 25);
     assert_same_run(whole, parts);
 }
@@ -188,7 +188,7 @@ static void test_flips_are_counted_since_the_epoch_before(void **state)
     train("--weight twn --schedule constant --epochs 1", "flips-1");
     train("--weight twn --schedule constant --epochs 2", "flips-2");
     train("--weight twn --schedule constant --epochs 3", "flips-3");
-    assert_status(TRAIN "--json --schedule constant --epochs 3 --budget 0 --out @/flips-0", 0);
+    assert_status(TRAIN "--json --schedule constant --epochs 3 --budget 0 --out @/flips-0", 3);
     for (int e = 1; e <= 3; e++) {
         char   run[16], before[16];
         double zeros;

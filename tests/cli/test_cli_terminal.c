@@ -79,7 +79,7 @@ static void test_recipes_and_metrics(void **state)
     assert_shows("train --config @/bare.toml --out @/none", 1, "bare.toml:1");
     write_line(at("value.toml"), "model = \"" VALUE "\"\n");
     assert_shows("train --config @/value.toml --out @/none", 1, VALUE_SHOWN);
-    assert_status(TRAIN "--epochs 2 --budget 0 --out @/metrics --json", 0);
+    assert_status(TRAIN "--epochs 2 --budget 0 --out @/metrics --json", 3);
     write_line(at("metrics/metrics.csv"), "epoch," EVIL "\n1,2\n");
     assert_status("train --resume --json --out @/metrics", 1);
     assert_harmless(last.err);

@@ -198,6 +198,16 @@ void assert_runs(const char *fmt, ...)
     assert_status(line, 0);
 }
 
+void assert_stops(const char *fmt, ...)
+{
+    char    line[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    assert_status(line, 3);
+}
+
 void assert_stdout(const char *part)
 {
     if (!strstr(last.out, part)) fail_msg("'%s' is not in '%s'", part, last.out);

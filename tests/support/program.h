@@ -62,6 +62,8 @@ void        assert_refuses(const char *line, int status, const char *part);
 /* Runs a line formatted as by printf; asserts that it succeeds. */
 QG_PRINTF(1, 2)
 void        assert_runs(const char *fmt, ...);
+QG_PRINTF(1, 2)
+void        assert_stops(const char *fmt, ...);     /* that its --budget ends it */
 
 /* Asserts that the output of the last call contains part. */
 void        assert_stdout(const char *part);

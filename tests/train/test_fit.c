@@ -225,7 +225,7 @@ static void a_budget_that_is_used_up_stops_at_once(void **state)
     s.spec.budget       = -1;
     const qg_fit_result r = trained(&s);
     assert_false(r.complete);
-    assert_true(r.epochs == 0 && r.batch == 0 && r.batches == STEPS);
+    assert_true(r.ended == QG_FIT_OUT_OF_TIME && r.epochs == 0 && r.batch == 0 && r.batches == STEPS);
 }
 
 static void a_finished_run_is_only_read(void **state)
@@ -234,7 +234,7 @@ static void a_finished_run_is_only_read(void **state)
     const qg_fit_result first = trained(&s);
     s = open_subject("finished");
     const qg_fit_result again = trained(&s);
-    assert_true(first.complete && again.complete);
+    assert_true(first.complete && again.complete && first.ended == QG_FIT_OVER);
     assert_string_equal(first.digest, again.digest);
     assert_true(first.best_test_accuracy == again.best_test_accuracy && first.epochs == EPOCHS);
 }
