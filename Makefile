@@ -142,7 +142,7 @@ ifneq (,$(filter avx2,$(ISAS)))
 $(BUILD)/tests/infer/test_kernels: $(INFER_KERNELS:%.c=$(BUILD)/%.sixteen.o)
 endif
 # These contain the program and set its clock (tests/support/clock.h).
-CLOCKED := test_cli_train test_cli_tune test_cli_resume test_cli_moved test_cli_schemes test_cli_data test_bench
+CLOCKED := test_cli_train test_cli_tune test_cli_resume test_cli_moved test_cli_schemes test_cli_data test_cli_validation test_bench
 $(foreach test,$(CLOCKED),$(eval LDFLAGS_$(test) := -Wl,--wrap=clock_gettime))
 LDFLAGS_test_cli_train += $(foreach f,flock renameat write fsync qg_file_read qg__whiten_fit qg__whiten,-Wl,--wrap=$(f))
 LDFLAGS_test_cli_moved += $(foreach f,open openat renameat fsync flock mkdir,-Wl,--wrap=$(f))

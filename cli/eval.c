@@ -184,7 +184,7 @@ static int evaluate(evaluation *e)
     bool stopped;
     status = load(e);
     if (!status)
-        status = qg__measure(&e->used.spec.fit, e->other ? e->other : e->used.net, e->used.run.tape,
+        status = qg__measure(&e->used.spec.fit, e->test, e->other ? e->other : e->used.net, e->used.run.tape,
                              e->used.run.record.steps, &e->found, &stopped);
     if (status) return qg_report("qgrad eval");
     print(e);

@@ -242,13 +242,15 @@ static void print_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
 {
     training   *t      = user;
     const int   epochs = t->config.recipe.epochs;
-    const bool  better = r->best_epoch == r->epochs;
+    const bool  better = r->best_epoch == r->epochs, held = r->validation_images > 0;
     const char *on = t->progress.colour ? "\033[32m" : "", *off = t->progress.colour ? "\033[0m" : "";
     progress_line(&t->progress,
                   "epoch %*" PRIu64 "/%d  lr %.3g  train loss %.4f  accuracy %.2f %%  "
-                  "test loss %.4f  accuracy %s%.2f %%%s  %.0f images/s  %.1f s",
-                  epochs >= 10 ? 2 : 1, r->epochs, epochs, e->lr, e->train_loss, 100 * e->train_accuracy, e->test_loss,
-                  better ? on : "", 100 * e->test_accuracy, better ? off : "", e->images_per_second, e->seconds);
+                  "%s loss %.4f  accuracy %s%.2f %%%s  %.0f images/s  %.1f s",
+                  epochs >= 10 ? 2 : 1, r->epochs, epochs, e->lr, e->train_loss, 100 * e->train_accuracy,
+                  held ? "validation" : "test", held ? e->validation_loss : e->test_loss, better ? on : "",
+                  100 * (held ? e->validation_accuracy : e->test_accuracy), better ? off : "", e->images_per_second,
+                  e->seconds);
 }
 
 static void print_notice(void *user, qg_fit_notice what, const char *text)
@@ -289,6 +291,7 @@ static qg_status fit(training *t, qg_fit_result *result)
     s->mode             = asked->resume ? QG_FIT_RESUME : asked->force ? QG_FIT_FORCE : QG_FIT_NEW;
     s->train            = t->train;
     s->test             = t->test;
+    s->validation       = qg_loader_validation(t->train);
     s->optim            = t->optim;
     s->renew_file       = asked->recipe.data_dir || asked->teacher;     /* they may have moved */
     s->teacher.net      = t->teacher.net;

@@ -32,7 +32,12 @@ void qg__dataset_free(qg__dataset *set);
 QG_MUST_CHECK
 qg_status qg__dataset_choose(qg__dataset *set, const uint8_t *classes, int n);
 
-/* How a loader was made, without .normalise_as. */
+/* Moves the images of part (qg_loader_spec.validation), drawn by seed, from set to *held, which must be {0}.  Both keep the
+ * order that the images had.  Fails with QG_EARG and QG_EMEM; set is then unchanged. */
+QG_MUST_CHECK
+qg_status qg__dataset_hold_out(qg__dataset *set, qg_holdout part, uint64_t seed, qg__dataset *held);
+
+/* How a loader was made, without .preprocess and .classes. */
 qg_loader_spec qg__loader_spec(const qg_loader *l);
 
 /* dir/name, or NULL, QG_EARG, if dir is NULL or empty or the path is too long. */

@@ -27,6 +27,7 @@ struct qg_loader {
     float         *x;            /* [min(batch, n)][h][w][c] */
     uint8_t       *y;
     uint64_t       digest;
+    qg_loader     *validation;   /* NULL: none */
 };
 
 /* --- one image --------------------------------------------------------------------------- */
@@ -207,9 +208,35 @@ static qg_status normalise(qg_loader *l)
     return QG_OK;
 }
 
+/* A loader of what l has held out. */
+static qg_status open_validation(qg_loader *l, qg__dataset held)
+{
+    const qg_loader_spec spec = { .batch      = l->spec.batch,
+                                  .seed       = l->spec.seed,
+                                  .in_order   = true,
+                                  .normalise  = l->spec.normalise,
+                                  .preprocess = &l->preprocess };
+    l->validation = qg__loader_new(held, spec);
+    return l->validation ? QG_OK : qg_errcode();
+}
+
+static qg_status prepare(qg_loader *l, qg__dataset *held)
+{
+    const qg_holdout part   = l->spec.validation;
+    const bool       some   = part.images || part.share != 0;
+    qg_status        status = check_augment(&l->spec.augment, l->set.shape);
+    if (!status && some) status = qg__dataset_hold_out(&l->set, part, l->spec.seed, held);
+    const int n = l->set.shape.n;
+    l->batches  = 1 + (n - 1) / l->spec.batch;
+    if (!status) status = normalise(l);
+    if (!status && !allocate(l, l->spec.batch < n ? l->spec.batch : n)) status = QG_EMEM;
+    return status;
+}
+
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
 {
-    qg_loader *l = NULL;
+    qg_loader  *l    = NULL;
+    qg__dataset held = { .images = NULL };
     if (!set.images || !set.labels) goto failed;
     if (spec.batch < 1) {
         qg_fail(QG_EARG, "batch is %d, but must be at least 1", spec.batch);
@@ -223,13 +250,9 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
         qg_fail(QG_EMEM, "out of memory: a loader of %zu bytes", sizeof *l);
         goto failed;
     }
-    *l = (qg_loader){ .set     = set,
-                      .spec    = spec,
-                      .batches = 1 + (set.shape.n - 1) / spec.batch,
-                      .digest  = digest_of(&set) };
-    if (!check_augment(&l->spec.augment, set.shape) && !normalise(l) &&
-        allocate(l, spec.batch < set.shape.n ? spec.batch : set.shape.n))
-        return l;
+    *l = (qg_loader){ .set = set, .spec = spec, .digest = digest_of(&set) };
+    if (prepare(l, &held)) qg__dataset_free(&held);
+    else if (!held.images || !open_validation(l, held)) return l;
     qg_loader_free(l);
     return NULL;
 failed:
@@ -356,6 +379,8 @@ const char *qg_loader_class_names(const qg_loader *l) { return l ? l->set.class_
 
 uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
 
+qg_loader *qg_loader_validation(const qg_loader *l) { return l ? l->validation : NULL; }
+
 qg_loader_spec qg__loader_spec(const qg_loader *l) { return l->spec; }
 
 uint64_t qg_loader_digest(const qg_loader *l)
@@ -366,6 +391,7 @@ uint64_t qg_loader_digest(const qg_loader *l)
 void qg_loader_free(qg_loader *l)
 {
     if (!l) return;
+    qg_loader_free(l->validation);
     qg__dataset_free(&l->set);
     qg__preprocess_clear(&l->preprocess);
     free(l->whitened);

@@ -43,6 +43,16 @@ typedef struct qg_augment {
                                at most the smaller side.  1708.04552v2 */
 } qg_augment;
 
+/* Images of a training set that are held out for validation: so many, or this share of all, rounded; {0}: none.
+ *
+ * They are drawn by .seed of the loader, from every class in proportion: of n of N images, a class of m images gives
+ * n m / N, rounded down, and the classes with the largest remainders give one more.  A class keeps at least one image.
+ * Statistics of the normalisation are those of the images that remain. */
+typedef struct qg_holdout {
+    int    images;          /* fewer than all; 0: share */
+    double share;           /* 0 <= share < 1 */
+} qg_holdout;
+
 typedef struct qg_loader_spec {
     int              batch;         /* required, >= 1; the last batch of an epoch may be shorter */
     uint64_t         seed;
@@ -53,11 +63,12 @@ typedef struct qg_loader_spec {
     const uint8_t   *classes;       /* keep only the images of these classes, which become classes 0, 1, .. in this
                                        order; read during the call; NULL: all */
     int              n_classes;     /* how many these are */
+    qg_holdout       validation;    /* of a training set: keep these images for qg_loader_validation */
 } qg_loader_spec;
 
 /* A bad spec makes every function below that returns a loader fail, with NULL and QG_EARG (batch < 1, an
  * augmentation or range that is out of bounds, a class that the set does not have or that is given twice, classes
- * without images), QG_ESHAPE (preprocess is for images of another size) or QG_EMEM. */
+ * without images, more images for validation than the classes can spare), QG_ESHAPE (preprocess is for images of another size) or QG_EMEM. */
 
 /* Handwritten digits: [60000][28][28][1] and [10000][28][28][1], classes 0..9.
  *
@@ -163,7 +174,17 @@ qg_shape  qg_loader_shape(const qg_loader *l);      /* of the set: n images of [
 int       qg_loader_classes(const qg_loader *l);    /* labels are 0 .. classes-1 */
 int       qg_loader_batches(const qg_loader *l);    /* per epoch, the short one included */
 
-/* A hash of the bytes and labels of the set, before normalisation, which tells sets apart. */
+/* The images that .validation has held out, preprocessed as those of l, in the order of the set and without
+ * augmentation; NULL: none.
+ *
+ *     qg_loader *train = qg_cifar10_train(dir, (qg_loader_spec){ .batch = 128, .seed = 7, .validation = { .images = 5000 } });
+ *     .. qg_fit(net, (qg_fit_spec){ .train = train, .validation = qg_loader_validation(train), .test = test, ..
+ *
+ * Memory   Owned by l, and freed with it. */
+qg_loader *qg_loader_validation(const qg_loader *l);
+
+/* A hash of the bytes and labels of the set, before normalisation and before images are held out, which tells sets
+ * apart. */
 uint64_t  qg_loader_digest(const qg_loader *l);
 
 /* The names of the classes in the order of their numbers, each ended by NUL, and a hash of them.  NULL and 0 if the

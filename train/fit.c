@@ -33,9 +33,14 @@ typedef struct fit {
     uint64_t           stepped;     /* images of these steps */
     qg_fit_end         ended;
     uint64_t           whole;       /* the first epoch that ends with every quantizer started; 0: all do */
+    bool               tested;      /* with validation: the test images have been read, */
+    qg__measured       last, best;  /* and this is what they gave, for the last and for the best weights */
 } fit;
 
 static uint64_t batches(const fit *f) { return (uint64_t)qg_loader_batches(f->spec->train); }
+
+/* The split that each epoch is measured on. */
+static qg_loader *chooser(const fit *f) { return f->spec->validation ? f->spec->validation : f->spec->test; }
 
 static double rate(const fit *f) { return f->stepping > 0 ? (double)f->stepped / f->stepping : 0; }
 
@@ -89,26 +94,38 @@ static void report(const fit *f, void (*event)(void *user, const qg_fit_progress
     if (event) event(f->spec->events.user, &p);
 }
 
+/* With validation, the record has what these images gave, and the test comes at the end. */
+static void put_accuracies(const fit *f, qg_fit_result *to)
+{
+    const qg__run_record *at   = &f->run.record;
+    const bool            some = at->epoch > 0, held = f->spec->validation;
+    const double          last = some ? at->test_accuracy : NAN, best = some ? at->best_accuracy : NAN;
+    to->test_accuracy            = held ? f->tested ? f->last.accuracy : NAN : last;
+    to->best_test_accuracy       = held ? f->tested ? f->best.accuracy : NAN : best;
+    to->test_images              = held ? f->last.images : at->tested;
+    to->test_accuracy_stderr     = isnan(to->test_accuracy) ? NAN : qg__proportion_error(to->test_accuracy, to->test_images);
+    to->validation_accuracy      = held ? last : NAN;
+    to->best_validation_accuracy = held ? best : NAN;
+    to->validation_images        = held ? (uint64_t)qg_loader_shape(f->spec->validation).n : 0;
+}
+
 /* A process that finds the run complete has not worked on it. */
 static qg_fit_result result(const fit *f)
 {
     const qg__run_record *at    = &f->run.record;
     const bool            some  = at->epoch > 0, worked = !f->before.complete;
     const double          known = qg__metrics_rate(&f->run.metrics);
-    qg_fit_result         now   = { .test_accuracy        = some ? at->test_accuracy : NAN,
-                                    .best_test_accuracy   = some ? at->best_accuracy : NAN,
-                                    .best_epoch           = at->best_epoch,
-                                    .test_accuracy_stderr = some ? qg__proportion_error(at->test_accuracy, at->tested) : NAN,
-                                    .test_images          = at->tested,
-                                    .train_loss           = some ? at->train_loss : NAN,
-                                    .epochs               = at->epoch,
-                                    .batch                = at->batch,
-                                    .batches              = batches(f),
-                                    .complete             = is_finished(f),
-                                    .images_per_second    = known > 0 ? known : rate(f),
-                                    .seconds              = f->run.metrics.seconds,
-                                    .threads              = (uint64_t)qg_threads(),
-                                    .seed                 = f->spec->seed };
+    qg_fit_result         now   = { .best_epoch        = at->best_epoch,
+                                    .train_loss        = some ? at->train_loss : NAN,
+                                    .epochs            = at->epoch,
+                                    .batch             = at->batch,
+                                    .batches           = batches(f),
+                                    .complete          = is_finished(f) && (f->tested || !f->spec->validation),
+                                    .images_per_second = known > 0 ? known : rate(f),
+                                    .seconds           = f->run.metrics.seconds,
+                                    .threads           = (uint64_t)qg_threads(),
+                                    .seed              = f->spec->seed };
+    put_accuracies(f, &now);
     now.ended = now.complete ? QG_FIT_OVER : f->ended;
     if (!now.complete) now.seconds += qg__now() - f->epoch_began;
     qg__result_join(now.blas_core, f->before.blas_core, worked ? qg_blas_core() : "");
@@ -216,15 +233,28 @@ static qg_status run_steps(fit *f, bool *stopped)
     return QG_OK;
 }
 
-/* Measures the test split, with the averages of the weights if there are any, and updates the record.  *stopped: it was
- * asked to stop first, and the record is unchanged. */
+/* Measures the net as it is.  *stopped: it was asked to stop first. */
+static qg_status measure(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
+{
+    return qg__measure(f->spec, images, f->run.net, f->run.tape, f->run.record.steps, m, stopped);
+}
+
+/* The same with the averages of the weights, if there are any. */
+static qg_status measure_last(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
+{
+    qg__run_swap(&f->run);
+    const qg_status status = measure(f, images, m, stopped);
+    qg__run_swap(&f->run);
+    return status;
+}
+
+/* Measures the split that chooses and updates the record.  *stopped: it was asked to stop first, and the record is
+ * unchanged. */
 static qg_status evaluate(fit *f, bool *stopped)
 {
     qg__run_record *at = &f->run.record;
     qg__measured    m;
-    qg__run_swap(&f->run);
-    const qg_status status = qg__measure(f->spec, f->run.net, f->run.tape, at->steps, &m, stopped);
-    qg__run_swap(&f->run);
+    const qg_status status = measure_last(f, chooser(f), &m, stopped);
     if (status) return qg_fail(status, "epoch %" PRIu64 ": %s", at->epoch + 1, qg_errmsg());
     if (*stopped) return QG_OK;
     at->tested        = m.images;
@@ -250,6 +280,7 @@ static void warn_of_learned(const fit *f)
 /* Advances the record to the next epoch and writes every file. */
 static qg_status end_epoch(fit *f)
 {
+    const bool      held   = f->spec->validation;
     qg__run_record *at     = &f->run.record;
     const double    lr     = rate_at(f, at->epoch * batches(f) + at->batch - 1);
     const bool      first  = at->best_epoch < f->whole && at->epoch + 1 >= f->whole;     /* of the quantized net */
@@ -265,14 +296,16 @@ static qg_status end_epoch(fit *f)
     }
     qg_status status = qg__code_stats_count(&f->run.code_stats);
     if (status) return status;
-    const qg_epoch row = { .epoch             = (double)at->epoch,
-                           .lr                = lr,
-                           .train_loss        = at->train_loss,
-                           .train_accuracy    = at->train_accuracy,
-                           .test_loss         = at->test_loss,
-                           .test_accuracy     = at->test_accuracy,
-                           .images_per_second = rate(f),
-                           .seconds           = qg__now() - f->epoch_began };
+    const qg_epoch row = { .epoch               = (double)at->epoch,
+                           .lr                  = lr,
+                           .train_loss          = at->train_loss,
+                           .train_accuracy      = at->train_accuracy,
+                           .test_loss           = held ? NAN : at->test_loss,
+                           .test_accuracy       = held ? NAN : at->test_accuracy,
+                           .validation_loss     = held ? at->test_loss : NAN,
+                           .validation_accuracy = held ? at->test_accuracy : NAN,
+                           .images_per_second   = rate(f),
+                           .seconds             = qg__now() - f->epoch_began };
     status = qg__run_add_epoch(&f->run, row, better);
     begin_epoch(f);
     if (!status) status = save(f);
@@ -281,6 +314,29 @@ static qg_status end_epoch(fit *f)
     if (f->spec->events.epoch) f->spec->events.epoch(f->spec->events.user, &row, &f->now);
     warn_of_learned(f);
     return QG_OK;
+}
+
+/* Measures the test images with the weights of best.safetensors, and then loads those of the checkpoint again. */
+static qg_status measure_best(fit *f, bool *stopped)
+{
+    qg_status       status = qg__run_load_weights(&f->run, QG__RUN_BEST);
+    if (!status) status = measure(f, f->spec->test, &f->best, stopped);
+    const qg_status after = status ? status : qg__run_load_weights(&f->run, QG__RUN_LAST);
+    if (!after) qg__run_swap(&f->run);
+    return after;
+}
+
+/* Reads the test images of a run with validation, once, when its last epoch is saved.  The results are a function of the two
+ * files with weights, so a run that is killed meanwhile finds the same ones later. */
+static qg_status test_at_end(fit *f)
+{
+    bool      stopped;
+    qg_status status = measure_last(f, f->spec->test, &f->last, &stopped);
+    if (!status && !stopped) f->best = f->last;
+    if (!status && !stopped && f->run.record.best_epoch != f->run.record.epoch) status = measure_best(f, &stopped);
+    if (status) return qg_fail(status, "test: %s", qg_errmsg());
+    f->tested = !stopped;
+    return save(f);
 }
 
 static qg_status train(fit *f)
@@ -302,7 +358,7 @@ static qg_status train(fit *f)
         if (!status) status = end_epoch(f);
         if (status) return status;
     }
-    return QG_OK;
+    return f->spec->validation && !f->tested ? test_at_end(f) : QG_OK;
 }
 
 /* --- what can be wrong -------------------------------------------------------------------- */
@@ -323,6 +379,8 @@ static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
     if (!qg_net_params(net)) return qg_errcode();
     if (!s->train || !s->test) return qg_fail_null(QG_EARG, s->train ? "test" : "train");
     if (s->train == s->test) return qg_fail(QG_EARG, "fit: train and test are the same loader");
+    if (s->validation && (s->validation == s->train || s->validation == s->test))
+        return qg_fail(QG_EARG, "fit: validation is the same loader as %s", s->validation == s->test ? "test" : "train");
     if (!s->optim) return qg_fail_null(QG_EARG, "optim");
     if (qg_optim_params(s->optim) != qg_net_params(net)) return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
     if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
@@ -345,8 +403,11 @@ static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w 
 static qg_status check_images(const qg_net *net, const qg_fit_spec *s)
 {
     const qg_shape a = qg_loader_shape(s->train), b = qg_loader_shape(s->test), in = qg_net_layer(net, 0)->in;
+    const qg_shape v = qg_loader_shape(s->validation);
     if (!same_size(a, b))
         return qg_fail(QG_EFORMAT, "test images are %dx%dx%d, training images %dx%dx%d", b.h, b.w, b.c, a.h, a.w, a.c);
+    if (s->validation && !same_size(a, v))
+        return qg_fail(QG_EFORMAT, "validation images are %dx%dx%d, training images %dx%dx%d", v.h, v.w, v.c, a.h, a.w, a.c);
     if (same_size(a, in)) return QG_OK;
     return qg_fail(QG_ESHAPE, "images are %dx%dx%d, but the net was declared for %dx%dx%d", a.h, a.w, a.c, in.h, in.w, in.c);
 }
@@ -447,6 +508,11 @@ static qg_status take_up(fit *f)
     if (!status) status = qg__run_check_best(&f->run);
     if (!status) status = read_before(f);
     f->before.complete &= is_finished(f);
+    f->tested = f->spec->validation && f->before.complete;
+    if (f->tested) {
+        f->last = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.test_accuracy };
+        f->best = (qg__measured){ .images = f->before.test_images, .accuracy = f->before.best_test_accuracy };
+    }
     if (!status) status = check_position(f);
     if (!status && !is_finished(f)) status = qg__run_check_whitening(&f->run);
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
@@ -476,6 +542,7 @@ static qg_status open_run(fit *f, qg_net *net)
     if (!status && !loads) status = check_unused(s->optim);
     if (!status) status = loads ? take_up(f) : qg__run_create(&f->run);
     if (!status && !is_finished(f)) status = qg_loader_seek(s->train, f->run.record.epoch, f->run.record.batch);
+    if (!status && s->validation) status = qg_loader_seek(s->validation, 0, 0);
     return status ? status : qg_loader_seek(s->test, 0, 0);
 }
 

@@ -21,6 +21,10 @@
  *     best.safetensors   the weights of the epoch with the highest test accuracy, which qg_net_load reads; once every
  *                        delayed quantizer has started, of the epochs that end after that
  *
+ * With .validation, every choice is made on these images: metrics.csv has columns validation_loss and validation_accuracy
+ * instead of test_loss and test_accuracy, and the test images are read once, when the last epoch is finished, for the last
+ * and for the best weights.
+ *
  * When the same program is started again, it continues from the checkpoint.  A run that was killed at any moment, or
  * stopped, ends with the same bytes as a run that was not, except for the times in metrics.csv and result.json.
  */
@@ -47,7 +51,8 @@ typedef enum qg_fit_mode {
 typedef struct qg_epoch {
     double epoch, lr;                       /* counted from 1; of the epoch's last step */
     double train_loss, train_accuracy;      /* over the epoch's steps, measured during training */
-    double test_loss, test_accuracy;
+    double test_loss, test_accuracy;        /* NaN, and not in metrics.csv, if there are validation images, */
+    double validation_loss, validation_accuracy;    /* and otherwise these */
     double images_per_second;               /* of the training steps alone */
     double seconds;                         /* steps, evaluation, files, in all processes */
 } qg_epoch;
@@ -68,12 +73,15 @@ typedef struct qg_fit_result {
     char     commit[QG_FIT_TEXT], cpu_path[QG_FIT_TEXT], blas_core[QG_FIT_TEXT];
     char     digest[QG_FIT_TEXT];           /* of the current weights (qg_params_digest), in hexadecimal */
     double   test_accuracy, best_test_accuracy; /* NaN: no epoch is finished; so are the next two.  The best is
-                                                   that of best.safetensors */
+                                                   that of best.safetensors.  With validation, NaN until the run is
+                                                   complete */
     double   test_accuracy_stderr;          /* binomial */
+    double   validation_accuracy, best_validation_accuracy; /* NaN: no epoch is finished, or no validation images */
     double   train_loss;
     double   images_per_second;             /* of all epochs; while none is finished, of this process */
     double   seconds;                       /* in all processes */
     uint64_t seed, epochs, best_epoch, test_images, threads;    /* best_epoch counts from 1; 0: none */
+    uint64_t validation_images;             /* 0: none */
     uint64_t batch, batches;                /* finished steps of the epoch after these; steps per epoch */
     bool     complete;                      /* the last epoch is finished, or patience has ended the run */
     qg_fit_end ended;
@@ -121,12 +129,14 @@ typedef struct qg_fit_spec {
     qg_fit_mode  mode;
     const char  *config;            /* lines of TOML that identify the configuration; NULL: none.  See below */
     qg_loader   *train, *test;      /* required, with images of one size; test should be .in_order */
+    qg_loader   *validation;        /* choose the best epoch, and when to end, by these images, which should be .in_order
+                                       (qg_loader_validation); NULL: by the test images */
     qg_optim    *optim;             /* required: of the net's parameters; new, unless the run continues */
     int          epochs;            /* required, at least 1 */
     uint64_t     seed;              /* of dropout and other noise */
     double       lr;                /* at the start of the schedule; 0: that of the optimizer */
     qg_schedule  schedule;          /* over all epochs */
-    int          patience;          /* end after so many epochs without a higher test accuracy, but not before
+    int          patience;          /* end after so many epochs without a higher accuracy than the best, but not before
                                        every delayed quantizer has started; 0: never */
     float        label_smoothing;   /* of the cross entropy in training steps, 0 <= s < 1; tests use the labels */
     float        clip_norm;         /* of all gradients, for qg_optim_set_clip_norm; 0: as the optimizer has it */

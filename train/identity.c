@@ -25,7 +25,9 @@ static uint64_t hash_loader(uint64_t h, const qg_loader *l)
     const int            count[]  = { qg_loader_classes(l), s.batch, s.in_order, (int)s.normalise.kind, s.augment.pad,
                                       (int)s.augment.border, s.augment.flip, s.augment.cutout };
     const float          range[]  = { s.normalise.low, s.normalise.high };
-    return HASH(HASH(HASH(h, number), count), range);
+    h = HASH(HASH(HASH(h, number), count), range);
+    if (s.validation.images) h = HASH(h, s.validation.images);
+    return s.validation.share != 0 ? HASH(h, s.validation.share) : h;
 }
 
 /* --- layers ------------------------------------------------------------------------------- */
@@ -122,6 +124,7 @@ static qg_status print(const void *what, FILE *out)
     put_teacher(out, &s->teacher);
     put_digest(out, "net-digest", hash_net(r->net));
     put_digest(out, "data-digest", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));
+    if (s->validation) put_digest(out, "validation-digest", hash_loader(QG_HASH_BASIS, s->validation));
     return QG_OK;
 }
 

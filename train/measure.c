@@ -12,16 +12,17 @@ qg_var *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_b
     return qg_cross_entropy_with(t, scores, b->y, (qg_cross_entropy_spec){ .smoothing = spec->label_smoothing });
 }
 
-qg_status qg__measure(const qg_fit_spec *spec, qg_net *net, qg_tape *tape, uint64_t steps, qg__measured *out, bool *stopped)
+qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
+                      qg__measured *out, bool *stopped)
 {
     const uint64_t key = qg_rng_fork(spec->seed, QG_STREAM_TAPE);
     double         sum = 0;
     uint64_t       n = 0, correct = 0;
     *stopped = false;
-    for (qg_batch b; qg_loader_next(spec->test, &b);) {
+    for (qg_batch b; qg_loader_next(images, &b);) {
         if (spec->stop && *spec->stop) {
             *stopped = true;
-            return qg_loader_seek(spec->test, 0, 0);
+            return qg_loader_seek(images, 0, 0);
         }
         qg_tape_begin(tape, QG_EVAL, key, steps);
         qg_var *scores = qg_net_forward(net, tape, b.x);
@@ -31,7 +32,8 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_net *net, qg_tape *tape, uint6
         correct += (uint64_t)qg_correct(scores, b.y);
         n += (uint64_t)b.x.shape.n;
     }
-    if (!isfinite(sum)) return qg_fail(QG_ENAN, "the loss on the test images is not finite");
+    if (!isfinite(sum)) return qg_fail(QG_ENAN, "the loss on the %s images is not finite",
+                                        images == spec->validation ? "validation" : "test");
     *out = (qg__measured){ .images   = n,
                            .loss     = sum / (double)n,
                            .accuracy = (double)correct / (double)n };

@@ -1,6 +1,7 @@
 #include "train/metrics.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -14,20 +15,24 @@
 
 enum { MAX_METRICS_BYTES = 1 << 28 };
 
-/* The columns that every run has. */
+enum { COLUMNS = 8 };
+
+/* The columns that every run has: without and with validation. */
 static const struct {
     const char *name;
     size_t      at;             /* in qg_epoch */
     bool        is_time;        /* differs from process to process */
-} column[] = {
+} column[2][COLUMNS] = {
 #define COLUMN(name, is_time) { #name, offsetof(qg_epoch, name), is_time }
-    COLUMN(epoch, false),          COLUMN(lr, false),        COLUMN(train_loss, false),
-    COLUMN(train_accuracy, false), COLUMN(test_loss, false), COLUMN(test_accuracy, false),
-    COLUMN(images_per_second, true), COLUMN(seconds, true),
+#define OF_SPLIT(split)                                                                                \
+    { COLUMN(epoch, false),          COLUMN(lr, false),                COLUMN(train_loss, false),      \
+      COLUMN(train_accuracy, false), COLUMN(split##_loss, false),      COLUMN(split##_accuracy, false), \
+      COLUMN(images_per_second, true), COLUMN(seconds, true) }
+    OF_SPLIT(test),
+    OF_SPLIT(validation),
+#undef OF_SPLIT
 #undef COLUMN
 };
-
-enum { COLUMNS = sizeof column / sizeof *column };
 
 QG_PRINTF(2, 3)
 static qg_status append(qg__metrics *m, const char *fmt, ...)
@@ -53,6 +58,11 @@ static qg_status append_real(qg__metrics *m, double value)
     return append(m, "%s%s", m->text[m->length - 1] == '\n' ? "" : ",", text);
 }
 
+static double chosen_by(const qg__metrics *m, const qg_epoch *row)
+{
+    return m->validates ? row->validation_accuracy : row->test_accuracy;
+}
+
 static void count(qg__metrics *m, qg_epoch row)
 {
     m->epochs++;
@@ -63,14 +73,14 @@ static void count(qg__metrics *m, qg_epoch row)
     }
     m->last = row;
     const bool first = m->epochs == 1 || (m->best.epoch < m->best_from && row.epoch >= m->best_from);
-    if (first || row.test_accuracy > m->best.test_accuracy) m->best = row;
+    if (first || chosen_by(m, &row) > chosen_by(m, &m->best)) m->best = row;
 }
 
-qg_status qg__metrics_begin(qg__metrics *m, const qg__code_stats *c, const qg__learned_list *l)
+qg_status qg__metrics_begin(qg__metrics *m, bool validates, const qg__code_stats *c, const qg__learned_list *l)
 {
-    *m               = (qg__metrics){ 0 };
+    *m               = (qg__metrics){ .validates = validates };
     qg_status status = QG_OK;
-    for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[i].name);
+    for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[validates][i].name);
     for (int r = 0; r < c->rows && !status; r++) {
         const char *name = c->row[r].layer->name;
         status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
@@ -88,7 +98,7 @@ qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c,
 {
     qg_status status = QG_OK;
     for (int i = 0; i < COLUMNS && !status; i++)
-        status = append_real(m, *(const double *)(const void *)((const char *)&row + column[i].at));
+        status = append_real(m, *(const double *)(const void *)((const char *)&row + column[m->validates][i].at));
     for (int r = 0; r < c->rows && !status; r++) {
         status = append_real(m, c->row[r].zeros);
         if (!status) status = append_real(m, c->row[r].flipped);
@@ -105,11 +115,12 @@ qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c,
 }
 
 /* Reads the first columns of the line at `at`. */
-static bool parse_row(const char *at, qg_epoch *row)
+static bool parse_row(const char *at, bool validates, qg_epoch *row)
 {
+    *row = (qg_epoch){ .test_loss = NAN, .test_accuracy = NAN, .validation_loss = NAN, .validation_accuracy = NAN };
     for (int i = 0; i < COLUMNS; i++) {
         const size_t n  = strcspn(at, ",\n");
-        double      *to = (double *)(void *)((char *)row + column[i].at);
+        double      *to = (double *)(void *)((char *)row + column[validates][i].at);
         if (!qg_number_read(at, n, to) || (at[n] != ',' && (at[n] != '\n' || i + 1 < COLUMNS))) return false;
         at += n + 1;
     }
@@ -117,11 +128,11 @@ static bool parse_row(const char *at, qg_epoch *row)
 }
 
 /* The line begins with the columns that every run has. */
-static bool is_header(const char *line)
+static bool is_header(const char *line, bool validates)
 {
     for (int i = 0; i < COLUMNS; i++) {
-        const size_t n = strlen(column[i].name);
-        if (strncmp(line, column[i].name, n) || (i + 1 < COLUMNS && line[n] != ',')) return false;
+        const size_t n = strlen(column[validates][i].name);
+        if (strncmp(line, column[validates][i].name, n) || (i + 1 < COLUMNS && line[n] != ',')) return false;
         line += n + 1;
     }
     return true;
@@ -140,13 +151,14 @@ qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs
     size_t          n;
     const qg_status status = qg__text_read(dir, path, MAX_METRICS_BYTES, &m->text, &n);
     if (status) return status;
-    if (!is_header(m->text))
+    m->validates = is_header(m->text, true);
+    if (!m->validates && !is_header(m->text, false))
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
     const int   wide = columns(m->text);
     const char *at   = strchr(m->text, '\n');
     while (at && at[1] && m->epochs != epochs) {
         qg_epoch row;
-        if (!strchr(at + 1, '\n') || !parse_row(at + 1, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)
+        if (!strchr(at + 1, '\n') || !parse_row(at + 1, m->validates, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)
             return qg_fail(QG_EFORMAT, "%s: line %d is not the row of epoch %d", path, m->epochs + 2,
                            m->epochs + 1);
         count(m, row);
@@ -182,7 +194,7 @@ void qg__metrics_digest(const qg__metrics *m, char text[17])
     int      c = 0;             /* of the field at `at` */
     for (const char *at = m->text, *end = at + m->length; at < end;) {
         const size_t n = strcspn(at, ",\n") + 1;       /* with what ends it */
-        if (c >= COLUMNS || !column[c].is_time) h = qg_hash(h, at, n);
+        if (c >= COLUMNS || !column[m->validates][c].is_time) h = qg_hash(h, at, n);
         c = at[n - 1] == '\n' ? 0 : c + 1;
         at += n;
     }

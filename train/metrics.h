@@ -14,15 +14,16 @@ typedef struct qg__metrics {
     double      slowness;                   /* sum of 1 / images_per_second over the rows that */
     int         rates;                      /* have it, and how many these are */
     double      best_from;                     /* the first epoch that counts, if there are any from it on */
+    bool        validates;                  /* validation_loss and validation_accuracy instead of those of the test */
     qg_epoch    last;
-    qg_epoch    best;                       /* the first epoch with the highest test_accuracy, of those that count */
+    qg_epoch    best;                       /* the first epoch with the highest of these, of those that count */
 } qg__metrics;
 
 /* Writes the header.  After the columns of every run come two per row of the code statistics, conv1.zeros and
  * conv1.flipped, and one per learned or tracked value, conv1.weight.wp.  A value per channel has three columns,
  * conv1.weight.min.least, .mean and .greatest over the channels.
  * Fails with QG_EMEM. */
-QG_MUST_CHECK qg_status qg__metrics_begin(qg__metrics *m, const qg__code_stats *c, const qg__learned_list *l);
+QG_MUST_CHECK qg_status qg__metrics_begin(qg__metrics *m, bool validates, const qg__code_stats *c, const qg__learned_list *l);
 QG_MUST_CHECK qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c, const qg__learned_list *l);
 
 /* Reads the first `epochs` rows of a file; -1: all rows.  Epochs before best_from count as the best only if there is no

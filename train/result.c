@@ -32,14 +32,20 @@ static const struct field {
     const char *key;
     kind        kind;
     size_t      offset;         /* in qg_fit_result */
+    bool        of_validation;  /* only runs with validation images have it */
 } fields[] = {
-#define FIELD(name, kind) { #name, kind, offsetof(qg_fit_result, name) }
+#define FIELD(name, kind) { #name, kind, offsetof(qg_fit_result, name), false }
+#define OF_VALIDATION(name, kind) { #name, kind, offsetof(qg_fit_result, name), true }
     FIELD(test_accuracy, REAL),        FIELD(best_test_accuracy, REAL), FIELD(best_epoch, INTEGER),
     FIELD(test_accuracy_stderr, REAL), FIELD(test_images, INTEGER),     FIELD(train_loss, REAL),
     FIELD(epochs, INTEGER),            FIELD(complete, FLAG),           FIELD(images_per_second, REAL),
     FIELD(seconds, REAL),              FIELD(threads, INTEGER),         FIELD(blas_core, TEXT),
     FIELD(cpu_path, TEXT),             FIELD(commit, TEXT),             FIELD(seed, INTEGER),
     FIELD(digest, TEXT),               FIELD(ended, END),       /* older versions do not record the last */
+    OF_VALIDATION(validation_accuracy, REAL),
+    OF_VALIDATION(best_validation_accuracy, REAL),
+    OF_VALIDATION(validation_images, INTEGER),
+#undef OF_VALIDATION
 #undef FIELD
 };
 
@@ -146,7 +152,7 @@ qg_status qg__result_read(qg_fit_result *r, int dir, const char *path)
     size_t          n;
     bool            seen[FIELDS] = { false };
     const qg_status status       = qg__text_read(dir, path, MAX_RESULT_BYTES, &text, &n);
-    *r = (qg_fit_result){ .seed = 0 };
+    *r = (qg_fit_result){ .validation_accuracy = NAN, .best_validation_accuracy = NAN };
     if (status) return status;
     qg_json j = { .path  = path,
                   .start = (unsigned char *)text,
@@ -157,7 +163,8 @@ qg_status qg__result_read(qg_fit_result *r, int dir, const char *path)
     else (void)read_object(&j, r, seen);
     free(text);
     for (int i = 0; i < FIELDS && !j.status; i++)
-        if (!seen[i] && fields[i].kind != END) j.status = qg_fail(QG_EFORMAT, "%s: %s is missing", path, fields[i].key);
+        if (!seen[i] && fields[i].kind != END && !fields[i].of_validation)
+            j.status = qg_fail(QG_EFORMAT, "%s: %s is missing", path, fields[i].key);
     return j.status;
 }
 
@@ -165,6 +172,7 @@ void qg__result_put(qg__json *j, const qg_fit_result *r)
 {
     for (int i = 0; i < FIELDS; i++) {
         const void *from = (const char *)r + fields[i].offset;
+        if (fields[i].of_validation && !r->validation_images) continue;
         switch (fields[i].kind) {
         case TEXT: qg__json_text(j, fields[i].key, from); break;
         case REAL: qg__json_real(j, fields[i].key, *(const double *)from); break;

@@ -207,7 +207,7 @@ static qg_status begin_contents(qg__run *r)
     if (decay != 0 && !(r->ema = qg_ema_new(qg_net_params(r->net), (qg_ema_spec){ .decay = decay }))) return qg_errcode();
     qg_status status = qg__code_stats_begin(&r->code_stats, r->net);
     if (!status) status = qg__learned_begin(&r->learned, r->net);
-    return status ? status : qg__metrics_begin(&r->metrics, &r->code_stats, &r->learned);
+    return status ? status : qg__metrics_begin(&r->metrics, r->spec->validation != NULL, &r->code_stats, &r->learned);
 }
 
 qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec)
@@ -530,7 +530,7 @@ static qg_status save_best(qg__run *r)
     snprintf(text, sizeof text, "%" PRIu64, r->record.steps);
     qg_state_note(r->best, "steps", text);
     qg_number_print(text, 9, r->record.best_accuracy);
-    qg_state_note(r->best, "test_accuracy", text);
+    qg_state_note(r->best, r->spec->validation ? "validation_accuracy" : "test_accuracy", text);
     return qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
 }
 

@@ -15,9 +15,9 @@ typedef struct qg__run_record {
     uint64_t steps;                         /* taken in all */
     uint64_t images, correct;               /* of the current epoch, so far */
     double   loss;                          /* summed over these images */
-    uint64_t tested;                        /* images of the test split */
+    uint64_t tested;                        /* images of the split that chooses: validation, if there is one, else test */
     double   train_loss, train_accuracy;    /* of the last finished epoch, */
-    double   test_loss, test_accuracy;      /* means over images */
+    double   test_loss, test_accuracy;      /* means over images, the latter two over these */
     uint64_t best_epoch;                    /* 1-based; 0: none yet */
     double   best_accuracy;
 } qg__run_record;

@@ -1,10 +1,11 @@
 #include "cli/config/images.h"
 
-#include <math.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/config/options.h"
+#include "core/io/number.h"
 
 /* By qg_augment; 0 is off. */
 enum { PAD, BORDER, FLIP, CUTOUT };
@@ -28,6 +29,22 @@ qg_status augment_parse(const char *text, qg_augment *a, char *canonical, size_t
                        .cutout = (int)value[CUTOUT] };
     qg_keys_print(NULL, augment_keys, value, canonical, bytes);
     if (!*canonical) snprintf(canonical, bytes, "none");
+    return QG_OK;
+}
+
+qg_status holdout_parse(const char *text, qg_holdout *h, char *canonical, size_t bytes)
+{
+    const size_t n       = strcspn(text, "%");
+    const bool   percent = text[n] == '%';
+    double       value;
+    char         number[QG_NUMBER_BYTES];
+    const bool   is = qg_number_read(text, n, &value) && !(percent && text[n + 1]) && value >= 0;
+    if (!is || (percent ? value >= 100 : value > INT_MAX || value != (int)value))
+        return qg_fail(QG_EARG, "'%s' is neither a number of images nor a percentage below 100%%; write 5000 or 10%%", text);
+    *h = percent ? (qg_holdout){ .share = value / 100 } : (qg_holdout){ .images = (int)value };
+    qg_number_print(number, 9, value);
+    if (percent) snprintf(canonical, bytes, "%s%%", number);
+    else snprintf(canonical, bytes, "%d", (int)value);
     return QG_OK;
 }
 

@@ -36,6 +36,11 @@ static qg_status parse_augment(const char *text, void *value, char *canonical, s
     return augment_parse(text, value, canonical, bytes);
 }
 
+static qg_status parse_validation(const char *text, void *value, char *canonical, size_t bytes)
+{
+    return holdout_parse(text, value, canonical, bytes);
+}
+
 /* A recipe's name is part of paths: of its file, its runs, its results. */
 static qg_status parse_recipe(const char *text, void *value, char *canonical, size_t bytes)
 {
@@ -144,6 +149,8 @@ const option options[] = {
     { "augment", OPTION_VALUE, STEPS | IDENTITY, AT(recipe.augment), "LIST", .parse = parse_augment,
       .fallback = "none",
       .help = "augmentation of the training images, as in pad=4,flip" },
+    { "validation", OPTION_VALUE, VERB_TRAIN | IDENTITY, AT(recipe.validation), "N", .parse = parse_validation,
+      .help = "hold out training images, 5000 or 10%, by which the best epoch is\nchosen; the test images are then read once, at the end" },
     { "weight", OPTION_VALUE, NETS | VERB_EVAL | IDENTITY | QUANTIZES, AT(recipe.weight), "SCHEME",
       .parse = parse_weight, .fallback = "float", .help = "quantizer of the weights" },
     { "input", OPTION_VALUE, NETS | IDENTITY | QUANTIZES, AT(recipe.input), "SCHEME", .parse = parse_input,
@@ -168,7 +175,7 @@ const option options[] = {
     { "epochs", OPTION_INTEGER, VERB_TRAIN | IDENTITY, AT(recipe.epochs), "N", .min = 1, .max = 100000,
       .fallback = "10", .help = "passes over the training images" },
     { "patience", OPTION_INTEGER, VERB_TRAIN | IDENTITY, AT(recipe.patience), "N", .max = 100000,
-      .help = "end after N epochs without a higher test accuracy; 0: never" },
+      .help = "end after N epochs without a higher accuracy of the test images,\nor of those of --validation; 0: never" },
     { "batch", OPTION_INTEGER, STEPS | IDENTITY, AT(recipe.batch), "N", .min = 1, .max = 65536,
       .fallback = "64", .help = "images per step" },
     { "loss", OPTION_WORD, STEPS | IDENTITY, AT(recipe.loss), "cross-entropy|squared-hinge",

@@ -120,7 +120,8 @@ qg_loader_spec recipe_loading(const recipe *r, bool test)
                              .seed      = r->seed,
                              .in_order  = test,
                              .normalise = r->normalise,
-                             .augment   = test ? (qg_augment){ 0 } : r->augment };
+                             .augment   = test ? (qg_augment){ 0 } : r->augment,
+                             .validation = test ? (qg_holdout){ 0 } : r->validation };
 }
 
 qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as)

@@ -45,6 +45,7 @@ typedef struct recipe {
     const char      *data_dir;              /* NULL: the data set's own */
     qg_normalise     normalise;
     qg_augment       augment;               /* of the training images */
+    qg_holdout       validation;            /* held out of them */
     qg_quant         weight, input, gradient;
     first_last       first_last;
     layer_exceptions exceptions;

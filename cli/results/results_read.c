@@ -31,15 +31,19 @@ static qg_status verify(const logged_run *r, const char *dir)
 {
     const qg_fit_result *a = &r->result;
     const qg__metrics *m = &r->metrics;
+    const bool held      = m->validates;        /* the test is then in result.json alone */
     const struct {
         const char *what;
         double      said, found;
     } same[] = {
         { "seed", (double)a->seed, (double)r->config.recipe.seed },
         { "epochs", (double)a->epochs, (double)m->epochs },
-        { "test_accuracy", a->test_accuracy, m->last.test_accuracy },
+        { held ? "validation_accuracy" : "test_accuracy", held ? a->validation_accuracy : a->test_accuracy,
+          held ? m->last.validation_accuracy : m->last.test_accuracy },
         { "train_loss", a->train_loss, m->last.train_loss },
-        { "best_test_accuracy", a->best_test_accuracy, m->best.test_accuracy },
+        { held ? "best_validation_accuracy" : "best_test_accuracy",
+          held ? a->best_validation_accuracy : a->best_test_accuracy,
+          held ? m->best.validation_accuracy : m->best.test_accuracy },
         { "best_epoch", (double)a->best_epoch, m->best.epoch },
     };
     if (!(a->test_accuracy >= 0 && a->test_accuracy <= 1) || a->test_images == 0)
@@ -51,7 +55,7 @@ static qg_status verify(const logged_run *r, const char *dir)
                        a->test_accuracy, a->test_images);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!(same[i].said == same[i].found)) return differs(dir, same[i].what, same[i].said, same[i].found);
-    const double margin = qg__proportion_error(m->last.test_accuracy, a->test_images);
+    const double margin = qg__proportion_error(a->test_accuracy, a->test_images);
     if (!close_to(a->test_accuracy_stderr, margin))
         return differs(dir, "test_accuracy_stderr", a->test_accuracy_stderr, margin);
     if (!close_to(a->seconds, m->seconds)) return differs(dir, "seconds", a->seconds, m->seconds);

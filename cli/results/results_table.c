@@ -30,7 +30,7 @@ static const char head[] =
     "  conclusion rests on it.  *none*: no published number for this net and recipe is known.\n"
     "- *ours*: mean ± sample standard deviation over the seeds, after the last epoch.\n"
     "- *best*: mean of the best epochs of the runs.  The best epoch is chosen on the test set, so this number is\n"
-    "  optimistic.\n"
+    "  optimistic, unless the command has `--validation`: then it is chosen on images held out of the training set.\n"
     "- *± test*: binomial standard error of a single run, due to the size of the test set.\n"
     "- *minutes*: per run, including tests and files, on a machine that was shared with other runs.\n"
     "  [docs/performance.md](../docs/performance.md) measures speed.\n";
@@ -47,8 +47,8 @@ static const char *begins_with(const row *w) { return w->recipe.init_recipe; }
 
 typedef double (*number)(const logged_run *r);
 
-static double last_percent(const logged_run *r) { return 100 * r->metrics.last.test_accuracy; }
-static double best_percent(const logged_run *r) { return 100 * r->metrics.best.test_accuracy; }
+static double last_percent(const logged_run *r) { return 100 * r->result.test_accuracy; }
+static double best_percent(const logged_run *r) { return 100 * r->result.best_test_accuracy; }
 static double margin(const logged_run *r) { return 100 * r->result.test_accuracy_stderr; }
 static double minutes(const logged_run *r) { return r->metrics.seconds / 60; }
 

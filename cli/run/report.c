@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,9 @@ void report_head(const report *r, FILE *out)
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
             config_text(r->config, "weight"), config_text(r->config, "input"),
             config_text(r->config, "gradient"), config_text(r->config, "first-last"));
-    print_safe(out, "data     %s: %d training and %d test images of %dx%dx%d%s%s\n", d->name, x.n,
+    char            held[32] = "";
+    if (r->spec->validation) snprintf(held, sizeof held, ", %d validation", qg_loader_shape(r->spec->validation).n);
+    print_safe(out, "data     %s: %d training%s and %d test images of %dx%dx%d%s%s\n", d->name, x.n, held,
                qg_loader_shape(r->spec->test).n, x.h, x.w, x.c, dir ? ", from " : "", dir ? dir : "");
     fprintf(out, "images   normalised by %s, augmented by %s\n", config_text(r->config, "normalise"),
             config_text(r->config, "augment"));
@@ -68,6 +71,15 @@ static bool trains_alike(const config *a, const config *b)
     return init_a && init_b ? !strcmp(init_a, init_b) : init_a == init_b;
 }
 
+/* The test accuracy of a finished run.  Its metrics.csv has none if it has validation images. */
+static bool read_accuracy(const qg__run_paths *p, const qg__metrics *m, double *accuracy)
+{
+    qg_fit_result r = { .test_accuracy = m->last.test_accuracy, .complete = true };
+    if (m->validates && qg__result_read(&r, QG_BY_PATH, p->file[QG__RUN_RESULT])) return false;
+    *accuracy = r.test_accuracy;
+    return r.complete;
+}
+
 /* Whether dir contains a finished float run that corresponds to the run of; writes its results to *out. */
 static bool read_rival(const char *dir, const config *of, rival *out)
 {
@@ -76,10 +88,9 @@ static bool read_rival(const char *dir, const config *of, rival *out)
     qg__metrics   m     = { 0 };
     bool          found = !qg__run_paths_of(dir, &p) && !config_read(&c, p.file[QG__RUN_CONFIG]) && is_float(&c) &&
                  trains_alike(&c, of) && !qg__metrics_read(&m, QG_BY_PATH, p.file[QG__RUN_METRICS], -1, 0) && recipe_is_over(&c.recipe, m.epochs, (int)m.best.epoch);
+    *out       = (rival){ .seconds = m.seconds, .seed = c.recipe.seed };
+    found      = found && read_accuracy(&p, &m, &out->accuracy);
     if (found) {
-        *out = (rival){ .accuracy = m.last.test_accuracy,
-                        .seconds  = m.seconds,
-                        .seed     = c.recipe.seed };
         snprintf(out->dir, sizeof out->dir, "%s", dir);
     }
     qg__metrics_end(&m);
@@ -126,6 +137,10 @@ static void print_accuracy(const report *r, FILE *out)
 {
     const qg_fit_result *at = &r->result;
     rival                other;
+    if (at->validation_images)
+        fprintf(out, "validation     %.2f %%, best %.2f %% after epoch %" PRIu64 "\n", percent(at->validation_accuracy),
+                percent(at->best_validation_accuracy), at->best_epoch);
+    if (isnan(at->test_accuracy)) return;       /* not tested yet */
     fprintf(out, "test accuracy  %.2f %% ± %.2f %%, best %.2f %% after epoch %" PRIu64 "\n",
             percent(at->test_accuracy), percent(at->test_accuracy_stderr),
             percent(at->best_test_accuracy), at->best_epoch);

@@ -62,6 +62,21 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_holds("results/README.md", "- **memory**: None known. Trained with `--epochs 1`.");
 }
 
+/* The command of the row says what chose the best. */
+static void test_a_run_with_validation_has_a_row(void **state)
+{
+    char line[128];
+    write_recipe("held", "");
+    assert_status("train --recipe held --epochs 3 --validation 24 --json", 0);
+    snprintf(line, sizeof line, " | none | %.2f | %.2f | ", 100 * last_number("test_accuracy"), 100 * last_number("best_test_accuracy"));
+    assert_status("results --add runs/held/seed-3", 0);
+    assert_holds("results/README.md", "`build/qgrad train --recipe held --validation 24 --epochs 3 --seed 3` |");
+    assert_holds("results/README.md", line);
+    edit("runs/held/seed-3/result.json", "\"best_validation_accuracy\":0.", "\"best_validation_accuracy\":0.0");
+    run_shell("sed -i 's/,\"checksum\":.*/}/' @/runs/held/seed-3/result.json");
+    assert_refuses("results --add runs/held/seed-3", 1, "result.json has best_validation_accuracy 0");
+}
+
 static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
 {
     write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"code\"\n");
@@ -282,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_the_table_is_what_the_logs_say, restore_tree),
+        cmocka_unit_test_setup(test_a_run_with_validation_has_a_row, restore_table),
         cmocka_unit_test_setup(test_texts_of_a_recipe_stay_in_their_cell, restore_table),
         cmocka_unit_test_setup(test_other_images_are_no_part_of_the_table, restore_table),
         cmocka_unit_test_setup(test_what_a_row_begins_with_is_checked, restore_table),

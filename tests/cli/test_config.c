@@ -513,7 +513,7 @@ static void test_files_have_a_point_where_numbers_have_a_comma(void **state)
     assert_string_equal(text, "{\"a\":1.5}\n");
     fclose(f);
 
-    assert_ok(qg__metrics_begin(&m, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
+    assert_ok(qg__metrics_begin(&m, false, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
     assert_ok(qg__metrics_add(&m, row, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
     assert_string_equal(strchr(m.text, '\n'), "\n1,0.5,1.25,0,0,0.75,0,2.5\n");
     assert_ok(qg__metrics_write(&m, QG_BY_PATH, in_room("metrics.csv")));
@@ -531,7 +531,7 @@ static void the_best_epoch_is_one_that_counts(void **state)
     };
     static const double accuracy[] = { 0.8, 0.9, 0.5, 0.6 };
     qg__metrics m;
-    assert_ok(qg__metrics_begin(&m, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
+    assert_ok(qg__metrics_begin(&m, false, &(qg__code_stats){ 0 }, &(qg__learned_list){ 0 }));
     for (int i = 0; i < 4; i++)
         assert_ok(qg__metrics_add(&m, (qg_epoch){ .epoch = i + 1, .test_accuracy = accuracy[i] }, &(qg__code_stats){ 0 },
                                   &(qg__learned_list){ 0 }));
