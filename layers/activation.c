@@ -148,6 +148,8 @@ static const qg_layer_type dropout_type = {
     .describe = describe_dropout,
 };
 
+bool qg__is_dropout(const qg_layer *l) { return l->type == &dropout_type; }
+
 qg_layer *qg_net_dropout(qg_net *net, float rate)
 {
     dropout *d = qg_net_append(net, &dropout_type, NULL, "drop", NULL);

@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "layers/plan.h"
+#include "layers/evaluate.h"
 
 static qg_status build(qg_net *net, qg_layer *l)
 {
@@ -48,10 +48,18 @@ static qg_var *whole(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm
     return qg_reshape(t, qg_norm(t, qg_reshape(t, x, row), gamma, beta, spec), x->shape);
 }
 
+/* In QG_EVAL the product before it has included it in its factors, if both are steps of the net. */
+static bool is_done(const qg_step *s, const qg_tape *t)
+{
+    const qg_product *p = s->result ? qg_layer_product((qg_layer *)s->x) : NULL;
+    return p && t && qg_tape_mode(t) == QG_EVAL && qg__evaluation_has_norm(p);
+}
+
 static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     const qg_batchnorm *bn   = (const qg_batchnorm *)s->layer;
     qg_norm_spec        spec = qg__batchnorm_spec(bn, t);
+    spec.done = is_done(s, t);
     spec.pool = s->pool;
     spec.add  = z;
     spec.relu = s->relu;

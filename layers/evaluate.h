@@ -1,15 +1,18 @@
 /* layers/evaluate.h — the arithmetic of evaluation (internal).
  *
  * In QG_EVAL a product is computed as the engine computes it (infer/product.h), whatever it was in training: with exact
- * integers where both operands are codes, and with the scales of both, the bias and the batch norm that alone follows in two factors
- * per channel:
+ * integers where both operands are codes, and with the scales of both, the bias and the batch norm that alone follows in two
+ * factors per channel:
  *
  *     z = fl(fl(a acc) + b)       a = scale(w) scale(x) gamma / sqrt(var + eps)
  *                                 b = beta + (bias - mean) gamma / sqrt(var + eps)
  *
  * a and b are each computed in double and rounded once.  TTQ's positive and negative weights have accumulators of their own:
- * z = fl(fl(fl(a accP) - fl(an accN)) + b).  XNOR-Net's scale map K multiplies fl(a acc) first, and neither bias nor norm is part of a
- * and b then.  A batch norm that does not follow a product alone is fl(fl(a x) + b) of floats.
+ * z = fl(fl(fl(a accP) - fl(an accN)) + b).  XNOR-Net's scale map K multiplies fl(a acc), a rounding of its own, and neither bias nor
+ * norm is part of a and b then.  A batch norm that does not follow a product alone is fl(fl(a x) + b) of floats, and so is one that
+ * qg_apply runs.
+ *
+ * b is never -0, so z is not -0 either.  The code of a NaN is the lowest; a weight with a NaN or an infinity is floats.
  *
  * layers/export/ writes the same numbers to files.
  */
@@ -19,9 +22,14 @@
 #include "infer/product.h"
 #include "layers/plan.h"
 
-/* The codes of an operand, as its quantizer says; .count is 0 for floats: without a quantizer, while it waits (step), without
- * rounding, per channel of an input, with more than 256 codes, or not set yet.  scale: x = scale * code; 1 for floats. */
-qg__codes qg__slot_codes(const qg_slot *slot, qg_shape x, uint64_t step, float *scale);
+/* The quantizer whose codes p reads: its own, or that of the quantize layer before it, if nothing but max pooling and dropout is
+ * in between.  NULL: p reads floats. */
+const qg_slot *qg__read_slot(const qg_product *p);
+
+/* The codes of the numbers that a slot quantizes, at this step of training.  .count is 0 for floats: without a quantizer (slot
+ * may be NULL), while it waits, without rounding, with a scale per channel or one that depends on the numbers, with more than 256
+ * codes, or if nothing has been seen yet.  x = scale * code up to roundings; 1 for floats. */
+qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale);
 
 /* What a product computes in QG_EVAL at this step of training. */
 typedef struct qg__evaluation {
@@ -36,7 +44,8 @@ size_t    qg__evaluation_floats(const qg_product *p);
 QG_MUST_CHECK
 qg_status qg__evaluation_of(const qg_product *p, uint64_t step, float *memory, qg__evaluation *e);
 
-/* The shapes alone, with the codes that the quantizers declare: needs no values.  For sizes of files. */
+/* The shape alone, for sizes of files.  It depends on values only in where the codes of a range begin (p.x.lowest, p.w.lowest), and
+ * takes no account of steps of training. */
 void      qg__evaluation_shape(const qg_product *p, qg__product *shape);
 
 /* Whether the batch norm that follows p is part of a and b in QG_EVAL. */
@@ -45,12 +54,19 @@ bool      qg__evaluation_has_norm(const qg_product *p);
 /* a and b of a batch norm that follows another layer. */
 void      qg__norm_scales(const qg_batchnorm *bn, float *a, float *b);
 
-/* The least x of each code but the first, threshold[count - 1], found by bisection over all floats with the quantizer itself,
- * and the values of the codes, level[count]; either may be NULL. */
+/* The least x of each code but the first, threshold[count - 1], found by bisection over all floats with the quantizer itself, and
+ * the values of the codes, level[count]; either may be NULL.  The threshold of a code that no x has is infinite.  codes are those
+ * of qg__slot_codes, count > 0. */
 QG_MUST_CHECK
 qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *threshold, float *level);
 
-/* Records the product of a step in QG_EVAL; x is quantized. */
-qg_var   *qg__evaluate(const qg_step *s, qg_tape *t, qg_var *x);
+/* --- for layers/product.c ----------------------------------------------------------------------- */
+
+/* Sets sizes->g, .groups and .pad, a float, for images x (layers/product.c). */
+void    qg__product_sizes(const qg_product *p, qg_shape x, qg__product *sizes);
+
+/* Records the product of a step in QG_EVAL as an op; x is quantized and y the shape of the result, both checked.  A step of
+ * qg_apply, which has no result, is not aware of the layers around it. */
+qg_var *qg__evaluate(const qg_step *s, qg_tape *t, qg_var *x, const qg_op *op, qg_shape y);
 
 #endif

@@ -102,6 +102,8 @@ qg_layer *qg_net_global_avgpool(qg_net *net)    { return append(net, &global_typ
 qg_layer *qg_net_maxpool_with(qg_net *net, qg_pool2d_spec spec) { return append(net, &max_type, spec); }
 qg_layer *qg_net_avgpool_with(qg_net *net, qg_pool2d_spec spec) { return append(net, &avg_type, spec); }
 
+bool qg__is_maxpool(const qg_layer *l) { return l->type == &max_type; }
+
 int qg__maxpool_size(const qg_layer *l)
 {
     const qg_pool2d_spec s = l->type == &max_type ? ((const pool *)l)->spec : (qg_pool2d_spec){ 0 };

@@ -4,7 +4,7 @@
 
 #include "core/ops/ops.h"
 #include "core/rng.h"
-#include "layers/plan.h"
+#include "layers/evaluate.h"
 
 typedef struct conv2d {
     qg_product     product;
@@ -107,6 +107,13 @@ static qg_var *multiplied(const qg_step *s, qg_tape *t, multiply product, qg_var
     return qg_slot_apply(&((const qg_product *)s->layer)->gradient_slot, t, product(s, t, x, w, b));
 }
 
+/* The same with the shape of its result and its op in QG_EVAL. */
+typedef struct kind {
+    multiply      product;
+    qg_shape    (*shape)(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w);
+    const qg_op   evaluated;
+} kind;
+
 /* With the batch norm that follows folded into the weight; see core/ops/ops.h. */
 static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
 {
@@ -117,25 +124,40 @@ static qg_var *folded(const qg_step *s, qg_tape *t, qg_var *x, multiply product)
     qg_var             *beta  = qg_parameter(t, bn->beta);
     qg_var             *w     = qg_parameter(t, p->weight);
     qg_var             *q     = qg_slot_apply(&p->weight_slot, t, qg_fold_weight(t, w, gamma, spec));
-    if (spec.frozen || qg_tape_mode(t) == QG_EVAL)
+    if (spec.frozen)
         return multiplied(s, t, product, x, q, qg_fold_bias(t, gamma, beta, spec));
     qg_var *z = multiplied(s, t, product, x, w, NULL);      /* C leaves the order of arguments open, and bits depend on it */
     return qg_fold_correct(t, multiplied(s, t, product, x, q, NULL), z, gamma, beta, spec);
 }
 
+static qg_var *biased(const qg_product *p, qg_tape *t, qg_var *y) { return p->bias ? qg_bias(t, y, bias(p, t)) : y; }
+
 static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows windows, qg_var *y)
 {
     const qg_quant q = p->input_slot.q;
     if (!x || !y) return NULL;
-    y = q.scheme->scale_output(t, q, x, windows, y);
-    return p->bias ? qg_bias(t, y, bias(p, t)) : y;
+    return biased(p, t, q.scheme->scale_output(t, q, x, windows, y));
+}
+
+/* Whatever it does in QG_TRAIN; see layers/evaluate.h.  q: x quantized. */
+static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, const kind *k, qg_windows windows)
+{
+    const qg_product *p = (const qg_product *)s->layer;
+    const qg_var     *w = qg_parameter(t, p->weight);
+    const qg_shape    shape = q && w ? k->shape(s, t, q, w) : (qg_shape){ 0 };
+    if (!shape.n) return NULL;
+    qg_var *y = qg__evaluate(s, t, q, &k->evaluated, shape);
+    if (!p->input_slot.q.scheme || !p->input_slot.q.scheme->scale_output) return y;
+    return scales_output(p, t) ? scaled(p, t, x, windows, y) : biased(p, t, y);
 }
 
 /* windows: the part of x that each result reads. */
-static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, multiply product, qg_windows windows)
+static qg_var *run(const qg_step *s, qg_tape *t, qg_var *x, const kind *k, qg_windows windows)
 {
     const qg_product *p = (const qg_product *)s->layer;
     qg_var           *q = s->input_done ? x : qg_slot_apply(&p->input_slot, t, x);
+    const multiply    product = k->product;
+    if (q && qg_tape_mode(t) == QG_EVAL) return evaluated(s, t, x, q, k, windows);
     if (s->norm) return folded(s, t, q, product);
     if (!scales_output(p, t)) return multiplied(s, t, product, q, quantized_weight(p, t), bias(p, t));
     qg_var *y = scaled(p, t, x, windows, product(s, t, q, quantized_weight(p, t), NULL));
@@ -266,11 +288,18 @@ static qg_var *convolve(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_v
     return qg_conv2d(t, x, w, b, spec);
 }
 
+static qg_shape convolved(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)
+{
+    return qg__conv2d_shape(t, x, w, NULL, ((const conv2d *)s->layer)->conv);
+}
+
+static const kind convolution = { convolve, convolved, { .name = "conv2d" } };
+
 static qg_var *conv2d_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
     const conv2d *c = (const conv2d *)s->layer;
-    return run(s, t, x, convolve,
+    return run(s, t, x, &convolution,
                (qg_windows){ c->spec.kernel, c->spec.kernel_w, c->conv.stride, c->conv.pad_h, c->conv.pad_w });
 }
 
@@ -334,11 +363,19 @@ static qg_var *connect(const qg_step *s, qg_tape *t, qg_var *x, qg_var *w, qg_va
     return qg_dense(t, x, w, b);
 }
 
+static qg_shape connected(const qg_step *s, qg_tape *t, const qg_var *x, const qg_var *w)
+{
+    (void)s;
+    return qg__dense_shape(t, x, w, NULL);
+}
+
+static const kind connection = { connect, connected, { .name = "dense" } };
+
 static qg_var *dense_run(const qg_step *s, qg_tape *t, qg_var *x, qg_var *z)
 {
     (void)z;
     const qg_shape in = s->layer->in;
-    return run(s, t, x, connect, (qg_windows){ in.h, in.w, 1, 0, 0 });
+    return run(s, t, x, &connection, (qg_windows){ in.h, in.w, 1, 0, 0 });
 }
 
 static const qg_layer_type dense_type = { .name    = "dense",
@@ -358,6 +395,24 @@ qg_layer *qg_net_dense(qg_net *net, qg_dense_spec spec)
     d->product.input_slot.q    = spec.input;
     d->product.gradient_slot.q = spec.gradient;
     return &d->product.layer;
+}
+
+void qg__product_sizes(const qg_product *p, qg_shape x, qg__product *sizes)
+{
+    const qg_shape w = p->weight->shape;
+    *sizes = (qg__product){ .g = { .h = x.h, .w = x.w, .c = x.c, .oc = w.n, .kh = w.h, .kw = w.w }, .groups = 1 };
+    if (p->layer.type == &dense_type) {
+        sizes->g = (qg__geometry){ .h = w.h, .w = w.w, .c = w.c, .oh = 1, .ow = 1, .oc = w.n, .kh = w.h, .kw = w.w, .stride = 1 };
+        return;
+    }
+    const qg_conv_spec s = ((const conv2d *)p)->conv;
+    sizes->g.stride = s.stride;
+    sizes->g.top    = s.pad_h;
+    sizes->g.left   = s.pad_w;
+    sizes->g.oh     = (x.h + 2 * s.pad_h + s.extra_h - w.h) / s.stride + 1;
+    sizes->g.ow     = (x.w + 2 * s.pad_w + s.extra_w - w.w) / s.stride + 1;
+    sizes->groups   = s.groups;
+    sizes->pad      = s.pad_value;
 }
 
 qg_product *qg_layer_product(qg_layer *l)

@@ -224,6 +224,15 @@ static qg_status check_constants(qg_quant q, qg_split c, size_t channel, const q
     return s && c.depth > 1 ? qg_fail(s, "%s (channel %zu)", qg_errmsg(), channel) : s;
 }
 
+qg_code_set qg_form_set(qg_quant q)
+{
+    const float  zero = 0.0f;
+    const float *learned[QG_MAX_LEARNED];
+    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = &zero;
+    const qg_constants k = qg_form_constants(q, (qg_span){ .split = { 1, 1, 0 } }, learned);
+    return q.scheme->form->set(&k);
+}
+
 qg_status qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_form  *form = q.scheme->form;

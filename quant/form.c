@@ -34,7 +34,13 @@ static void sign_scales(const qg_constants *k, float *positive, float *negative)
     *positive = *negative = k->sign.scale;
 }
 
-const qg_form qg_sign_form = { sign_values, sign_backward, sign_codes, sign_scales };
+static qg_code_set sign_set(const qg_constants *k)
+{
+    (void)k;
+    return (qg_code_set){ -1, 2, 2 };
+}
+
+const qg_form qg_sign_form = { sign_values, sign_backward, sign_codes, sign_scales, sign_set };
 
 /* --- ternary ---------------------------------------------------------------------------------- */
 
@@ -70,13 +76,27 @@ static void ternary_scales(const qg_constants *k, float *positive, float *negati
     *negative = k->ternary.negative;
 }
 
-const qg_form qg_ternary_form = { ternary_values, ternary_backward, ternary_codes, ternary_scales };
+static qg_code_set ternary_set(const qg_constants *k)
+{
+    (void)k;
+    return (qg_code_set){ -1, 1, 3 };
+}
+
+const qg_form qg_ternary_form = { ternary_values, ternary_backward, ternary_codes, ternary_scales, ternary_set };
 
 /* --- uniform ---------------------------------------------------------------------------------- */
 
 static void uniform_scales(const qg_constants *k, float *positive, float *negative)
 {
     *positive = *negative = k->uniform.step;
+}
+
+/* 0 .. steps, and the odd numbers -steps .. steps. */
+static qg_code_set counted_set(const qg_constants *k) { return (qg_code_set){ 0, 1, (int)k->uniform.steps + 1 }; }
+
+static qg_code_set odd_set(const qg_constants *k)
+{
+    return (qg_code_set){ -(int)k->uniform.steps, 2, (int)k->uniform.steps + 1 };
 }
 
 static void clip_values(const qg_levels *u, size_t n, const float *x, float *y)
@@ -100,7 +120,13 @@ static void lsq_backward(qg_isa isa, const qg_constants *k, size_t n, const floa
     if (sum) sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
 }
 
-const qg_form qg_lsq_form = { lsq_values, lsq_backward, NULL, uniform_scales };
+static qg_code_set lsq_set(const qg_constants *k)
+{
+    const int lo = (int)k->uniform.lo, hi = (int)k->uniform.hi;
+    return (qg_code_set){ lo, 1, hi - lo + 1 };
+}
+
+const qg_form qg_lsq_form = { lsq_values, lsq_backward, NULL, uniform_scales, lsq_set };
 
 /* round(clip(x, 0, hi) steps / hi) hi / steps */
 static void pact_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
@@ -128,7 +154,7 @@ static void pact_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
     sum[0] += QG_KERNELS_OF(isa, qg__reduce)->sum(n, term);
 }
 
-const qg_form qg_pact_form = { pact_values, pact_backward, NULL, uniform_scales };
+const qg_form qg_pact_form = { pact_values, pact_backward, NULL, uniform_scales, counted_set };
 
 /* floor(clip(x, 0, hi) / hi steps + 0.5) / steps hi */
 static void linear_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
@@ -150,7 +176,7 @@ static void linear_backward(qg_isa isa, const qg_constants *k, size_t n, const f
     }
 }
 
-const qg_form qg_linear_form = { linear_values, linear_backward, NULL, uniform_scales };
+const qg_form qg_linear_form = { linear_values, linear_backward, NULL, uniform_scales, counted_set };
 
 /* round(clip(x, 0, 1) steps) / steps */
 static void dorefa_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
@@ -172,7 +198,7 @@ static void dorefa_backward(qg_isa isa, const qg_constants *k, size_t n, const f
     }
 }
 
-const qg_form qg_dorefa_form = { dorefa_values, dorefa_backward, NULL, uniform_scales };
+const qg_form qg_dorefa_form = { dorefa_values, dorefa_backward, NULL, uniform_scales, counted_set };
 
 /* 2 quantize(tanh(x) / (2 hi) + 1/2) - 1, by chunks, so that the second loop finds what the first left in the
  * nearest cache; codes are the odd numbers -steps .. steps */
@@ -193,7 +219,7 @@ static void tanh_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
     if (dx && k->uniform.hi != 0.0f) QG_KERNELS_OF(isa, qg__map)->tanh_codes_slope(n, x, dy, k->uniform.hi, dx);
 }
 
-const qg_form qg_tanh_form = { tanh_values, tanh_backward, NULL, uniform_scales };
+const qg_form qg_tanh_form = { tanh_values, tanh_backward, NULL, uniform_scales, odd_set };
 
 /* Levels are code / steps: codes -m .. m, m = steps, where 0 is a level, else the odd numbers -steps .. steps. */
 static void unit_values(qg_isa isa, const qg_constants *k, size_t count, const float *x, float *y)
@@ -216,7 +242,13 @@ static void unit_backward(qg_isa isa, const qg_constants *k, size_t n, const flo
     if (dx) QG_KERNELS_OF(isa, qg__map)->clip_slope(1.0f, n, x, dy, dx);
 }
 
-const qg_form qg_unit_form = { unit_values, unit_backward, NULL, uniform_scales };
+static qg_code_set unit_set(const qg_constants *k)
+{
+    const int n = (int)k->uniform.steps;
+    return k->uniform.variant != 0.0f ? (qg_code_set){ -n, 1, 2 * n + 1 } : odd_set(k);
+}
+
+const qg_form qg_unit_form = { unit_values, unit_backward, NULL, uniform_scales, unit_set };
 
 /* round(clip(x, lo, hi) steps) step.  An infinite x times 0 is no number, so without steps there is no product. */
 static void scaled_values(qg_isa isa, const qg_constants *k, size_t n, const float *x, float *y)
@@ -240,4 +272,4 @@ static void scaled_backward(qg_isa isa, const qg_constants *k, size_t n, const f
     }
 }
 
-const qg_form qg_scaled_form = { scaled_values, scaled_backward, NULL, uniform_scales };
+const qg_form qg_scaled_form = { scaled_values, scaled_backward, NULL, uniform_scales, NULL };

@@ -50,6 +50,11 @@ typedef struct qg_constants {
     float gain[QG_FORM_SUMS];   /* dL/d(learned value i) = gain[i] sum[i] with the sums of the form */
 } qg_constants;
 
+/* The integers that codes may be: lowest, lowest + step, .., count of them.  count 0: unknown. */
+typedef struct qg_code_set {
+    int lowest, step, count;
+} qg_code_set;
+
 /* A tensor as integers: value[i] = scale[channel of i] * code[i].  The channel is the row i / qg_row(shape) of a
  * weight with n_scale == shape.n, else 0.  If two_sided, negative codes use negative[] instead of scale[].
  * The caller zeroes the struct and owns the arrays: code has qg_count(shape) elements, scale and negative have
@@ -61,6 +66,7 @@ typedef struct qg_codes {
     int      n_scale;       /* 1 or shape.n; set by encode */
     bool     two_sided;     /* negative codes have their own scales, as in TTQ; set by encode */
     int      bits;          /* per packed code; set by encode */
+    qg_code_set set;        /* which all codes belong to, whether x has them or not; set by encode */
 } qg_codes;
 
 typedef struct qg_form {
@@ -81,6 +87,7 @@ typedef struct qg_form {
     /* The codes of n <= QG_CHUNK numbers.  NULL: the values divided by uniform.step. */
     void (*codes)(qg_isa isa, const qg_constants *k, size_t n, const float *x, int32_t *code);
     void (*scales)(const qg_constants *k, float *positive, float *negative);    /* of positive and negative codes */
+    qg_code_set (*set)(const qg_constants *k);      /* depends on arguments alone.  NULL: the scheme says it */
 } qg_form;
 
 extern const qg_form qg_sign_form, qg_ternary_form;

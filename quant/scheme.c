@@ -142,11 +142,20 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 
 bool qg_has_codes(qg_quant q) { return q.scheme && (q.scheme->form || q.scheme->encode); }
 
+qg_code_set qg_code_set_of(qg_quant q)
+{
+    const qg_scheme *scheme = q.scheme;
+    if (!qg_has_codes(q) || q.bits == QG_FLOAT_BITS) return (qg_code_set){ 0 };
+    if (scheme->codes) return scheme->codes(q);
+    return scheme->form && scheme->form->set ? qg_form_set(q) : (qg_code_set){ 0 };
+}
+
 qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     q.role = qg_quant_role(q);
     if (q.per_channel && q.role != QG_WEIGHT)
         return qg_fail(QG_EARG, "%s: codes of an input have one scale, not one per channel", q.scheme->name);
+    out->set = qg_code_set_of(q);
     return q.scheme->encode ? q.scheme->encode(q, x, learned, out) : qg_form_encode(q, x, learned, out);
 }
 

@@ -124,8 +124,12 @@ struct qg_scheme {
      * before apply, so the quantizer is not fused.  NULL: no scaling. */
     qg_var *(*scale_output)(qg_tape *t, qg_quant q, qg_var *x, qg_windows windows, qg_var *y);
 
-    /* Integer codes and scales of the result of apply.  NULL: those of the form; without a form the scheme has no
-     * codes. */
+    /* Which integers codes may be, as far as the arguments say: of a range that contains 0 at a place not yet known, only
+     * step and count.  NULL: those of the form. */
+    qg_code_set (*codes)(qg_quant q);
+
+    /* Integer codes and scales of the result of apply; out->set is that of codes already.  NULL: those of the form; without
+     * a form the scheme has no codes. */
     qg_status (*encode)(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 };
 
@@ -202,6 +206,7 @@ void     qg_confine(qg_var *v, size_t i, float legal);
 /* Integer codes and scales of x quantized by q; learned as in qg_scheme.start.  Requires qg_has_codes(q).  Fails with
  * QG_EARG or QG_ESTATE if the scheme has no codes with these arguments, or none yet. */
 bool                    qg_has_codes(qg_quant q);
+qg_code_set             qg_code_set_of(qg_quant q);     /* by the arguments; count 0: unknown, or not rounded */
 QG_MUST_CHECK qg_status qg_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
 
 /* --- forms ---------------------------------------------------------------------------------- */
@@ -217,6 +222,7 @@ void          qg_form_backward(qg_tape *t, qg_var *y);
 qg_activation qg_form_activation(qg_quant q, qg_var *const *learned);
 qg_var       *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 qg_status     qg_form_encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out);
+qg_code_set   qg_form_set(qg_quant q);
 
 /* --- parts shared by several schemes --------------------------------------------------------- */
 

@@ -454,17 +454,31 @@ static qg_var *conv_of_groups(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_co
     return y;
 }
 
+/* 0 stands for 1. */
+static qg_conv_spec completed(qg_conv_spec s)
+{
+    if (s.stride == 0) s.stride = 1;
+    if (s.groups == 0) s.groups = 1;
+    return s;
+}
+
+qg_shape qg__conv2d_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec spec)
+{
+    spec = completed(spec);
+    if (!valid(t, x, w, b, spec)) return (qg_shape){ 0 };
+    const qg__conv g = geometry(x, w, spec);
+    return (qg_shape){ x->shape.n, g.oh, g.ow, w->shape.n };
+}
+
 qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec)
 {
     if (!x || !w) return NULL;
-    if (spec.stride == 0) spec.stride = 1;
-    if (spec.groups == 0) spec.groups = 1;
-    if (!valid(t, x, w, b, spec)) return NULL;
-    const qg__conv g         = geometry(x, w, spec);
-    const qg_shape shape     = { x->shape.n, g.oh, g.ow, w->shape.n };
+    const qg_shape shape = qg__conv2d_shape(t, x, w, b, spec);
+    if (!shape.n) return NULL;
+    spec = completed(spec);
     const bool     depthwise = spec.groups > 1 && spec.groups == x->shape.c;
     /* A following batch norm reads the sums per image; for single pixels it sums by slices itself. */
-    const bool     sums = spec.sums && qg_tape_mode(t) == QG_TRAIN && g.oh * g.ow > 1;
+    const bool     sums = spec.sums && qg_tape_mode(t) == QG_TRAIN && shape.h * shape.w > 1;
     qg_var        *y    = (depthwise ? qg__depthwise_conv2d : conv_of_groups)(t, x, w, b, spec, shape, sums);
     if (y) y->flops = 2.0 * (double)qg_count(y->shape) * (double)qg_row(w->shape);
     return y;

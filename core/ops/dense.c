@@ -84,18 +84,24 @@ static void value_piece(void *context, int piece, int worker)
         for (int i = 0; i < o; i++) y[(size_t)r * (size_t)d->o + (size_t)i] += b[i];
 }
 
+qg_shape qg__dense_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b)
+{
+    if (qg_row(x->shape) != qg_row(w->shape))
+        qg_reject(t, QG_ESHAPE, "dense: x " QG_SHAPE_FMT " has rows of %zu, w " QG_SHAPE_FMT " of %zu",
+                  QG_SHAPE_ARGS(x->shape), qg_row(x->shape), QG_SHAPE_ARGS(w->shape), qg_row(w->shape));
+    else if (b && qg_count(b->shape) != (size_t)w->shape.n)
+        qg_reject(t, QG_ESHAPE, "dense: w " QG_SHAPE_FMT " has %d outputs, b is " QG_SHAPE_FMT, QG_SHAPE_ARGS(w->shape),
+                  w->shape.n, QG_SHAPE_ARGS(b->shape));
+    else return (qg_shape){ x->shape.n, 1, 1, w->shape.n };
+    return (qg_shape){ 0 };
+}
+
 qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
 {
     if (!x || !w) return NULL;
-    if (qg_row(x->shape) != qg_row(w->shape))
-        return qg_reject(t, QG_ESHAPE,
-                         "dense: x " QG_SHAPE_FMT " has rows of %zu, w " QG_SHAPE_FMT " of %zu",
-                         QG_SHAPE_ARGS(x->shape), qg_row(x->shape), QG_SHAPE_ARGS(w->shape),
-                         qg_row(w->shape));
-    if (b && qg_count(b->shape) != (size_t)w->shape.n)
-        return qg_reject(t, QG_ESHAPE, "dense: w " QG_SHAPE_FMT " has %d outputs, b is " QG_SHAPE_FMT,
-                         QG_SHAPE_ARGS(w->shape), w->shape.n, QG_SHAPE_ARGS(b->shape));
-    qg_var *y = qg_record(t, &dense_op, (qg_shape){ x->shape.n, 1, 1, w->shape.n }, x, w, b);
+    const qg_shape shape = qg__dense_shape(t, x, w, b);
+    if (!shape.n) return NULL;
+    qg_var *y = qg_record(t, &dense_op, shape, x, w, b);
     if (!y) return NULL;
     dense d  = sizes(y);
     y->flops = 2.0 * d.n * d.o * d.k;

@@ -11,6 +11,12 @@ static double eps_of(qg_norm_spec spec) { return spec.eps == 0 ? 1e-5 : (double)
 
 static double deviation(qg_norm_spec spec, size_t k) { return sqrt((double)spec.var[k] + eps_of(spec)); }
 
+void qg__norm_line(qg_norm_spec spec, const float *gamma, const float *beta, size_t k, double *a, double *b)
+{
+    *a = (gamma ? (double)gamma[k] : 1.0) / deviation(spec, k);
+    *b = (beta ? (double)beta[k] : 0.0) - (double)spec.mean[k] * *a;
+}
+
 /* Moves the running statistics of channel k towards those of m numbers, whose variance is biased; it is tracked
  * unbiased.  A batch that is not finite leaves them alone: they would never recover, and its loss is refused. */
 static void track(qg_norm_spec spec, size_t k, double m, double mean, double var)
@@ -54,9 +60,9 @@ typedef struct norm {
     qg__window    window;       /* of one block */
     int           blocks;       /* images, or slices of a batch of vectors */
     bool          batch_stats;  /* the statistics are of this batch: dx sees them */
-    float        *mean, *rest;  /* [c] the mean, rounded, and what rounding took off it */
-    float        *inv;          /* [c] 1 / sqrt(var + eps) */
-    float        *a, *b;        /* [c] z = a (x - mean) + b */
+    float        *mean, *rest;  /* [c] the mean, rounded, and what rounding took off it; QG_EVAL: 0 */
+    float        *inv;          /* [c] 1 / sqrt(var + eps); QG_EVAL: 1 */
+    float        *a, *b;        /* [c] z = a (x - mean) + b; QG_EVAL: fl(fl(a x) + b) */
     float        *z;            /* [y] after relu, before the activation: y itself if there is no activation;
                                    kept where pooling has made it small; NULL: backward computes it again */
     uint8_t      *which;        /* [y] index of the maximum in its window; NULL: no pooling */
@@ -71,6 +77,8 @@ typedef struct pass {
     double     *dk;             /* [blocks][3] gradients of what the activation learns */
     float      *scratch;        /* [threads][block]: z where it is not kept */
     size_t      scratch_size;
+    float      *lines;          /* [threads][rows][c] z of a block before the sum and the rest; NULL: that is x */
+    size_t      lines_size;
     const float *p, *q;         /* [c] dx = a dz + p (x - mean) + q */
 } pass;
 
@@ -132,14 +140,25 @@ static bool take_scratch(qg_tape *t, pass *p)
     return p->scratch != NULL;
 }
 
-static void z_piece(const pass *p, int block, float *z)
+/* x: of the block. */
+static void rest_of_z(const pass *p, int block, const float *x, const float *a, const float *b, float *z)
 {
     const norm   *s   = p->s;
-    const qg_var *x   = p->y->in[0], *add = p->y->in[ADD];
-    const size_t  at  = y_start(s, p->y, block), row = block_start(x, block) * (size_t)x->shape.c;
-    p->k->forward(block_window(s, x, block), x->data + row, s->mean, s->a, s->b,
-                  add ? add->data + row : NULL, s->relu ? 0.0f : -INFINITY, z,
+    const qg_var *in  = p->y->in[0], *add = p->y->in[ADD];
+    const size_t  at  = y_start(s, p->y, block), row = block_start(in, block) * (size_t)in->shape.c;
+    p->k->forward(block_window(s, in, block), x, s->mean, a, b, add ? add->data + row : NULL, s->relu ? 0.0f : -INFINITY, z,
                   s->which ? s->which + at : NULL);
+}
+
+static const float *x_of(const pass *p, int block)
+{
+    const qg_var *x = p->y->in[0];
+    return x->data + block_start(x, block) * (size_t)x->shape.c;
+}
+
+static void z_piece(const pass *p, int block, float *z)
+{
+    rest_of_z(p, block, x_of(p, block), p->s->a, p->s->b, z);
 }
 
 /* --- forward ------------------------------------------------------------------------------ */
@@ -213,6 +232,44 @@ static void coefficients(norm *s, const qg_var *y, const float *sums, qg_norm_sp
     }
 }
 
+/* z = fl(fl(a x) + b): kernels would contract it, this file does not. */
+static const float *lines_of(const pass *p, int block, int worker)
+{
+    const norm  *s = p->s;
+    const size_t c = (size_t)s->window.c, n = (size_t)block_rows(p->y->in[0], block) * c;
+    const float *x = x_of(p, block);
+    if (!p->lines) return x;
+    float *z = p->lines + (size_t)worker * p->lines_size;
+    for (size_t i = 0; i < n; i += c)
+        for (size_t k = 0; k < c; k++) z[i + k] = s->a[k] * x[i + k] + s->b[k];
+    return z;
+}
+
+static bool take_lines(qg_tape *t, pass *p)
+{
+    const qg_var *x = p->y->in[0];
+    for (int b = 0; b < p->s->blocks; b++) {
+        const size_t n = (size_t)block_rows(x, b) * (size_t)x->shape.c;
+        if (n > p->lines_size) p->lines_size = n;
+    }
+    p->lines = qg_scratch(t, (size_t)qg_threads() * p->lines_size * sizeof *p->lines);
+    return p->lines != NULL;
+}
+
+/* The rest of the pass multiplies by 1 and adds 0. */
+static void evaluation_coefficients(norm *s, const qg_var *y, qg_norm_spec spec)
+{
+    const float *gamma = y->in[1] ? y->in[1]->data : NULL, *beta = y->in[2] ? y->in[2]->data : NULL;
+    for (int k = 0; k < s->window.c; k++) {
+        double a, b;
+        qg__norm_line(spec, gamma, beta, (size_t)k, &a, &b);
+        s->mean[k] = s->rest[k] = 0.0f;
+        s->inv[k]  = 1.0f;
+        s->a[k]    = (float)a;
+        s->b[k]    = (float)b + 0.0f;       /* never -0, so that z is not either */
+    }
+}
+
 static void forward_piece(void *context, int block, int worker)
 {
     const pass  *p  = context;
@@ -220,7 +277,8 @@ static void forward_piece(void *context, int block, int worker)
     const size_t at = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
     float       *y  = p->y->data + at, *z = z_of(p, at, worker);
     if (n == 0) return;
-    z_piece(p, block, z);
+    if (qg_tape_mode(p->y->tape) == QG_EVAL) rest_of_z(p, block, lines_of(p, block, worker), s->inv, s->rest, z);
+    else z_piece(p, block, z);
     if (z != y) s->act.forward(&s->act, n, z, y);
 }
 
@@ -381,8 +439,9 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
         if (!work.sums) return NULL;
         qg_parallel(s.blocks, sums_piece, &work);
     }
-    if (!take_scratch(t, &work)) return NULL;
-    coefficients(&s, y, work.sums, spec);
+    if (!take_scratch(t, &work) || (!train && !spec.done && !take_lines(t, &work))) return NULL;
+    if (train) coefficients(&s, y, work.sums, spec);
+    else evaluation_coefficients(&s, y, spec);
     qg_parallel(s.blocks, forward_piece, &work);
     return y;
 }

@@ -152,13 +152,15 @@ typedef struct qg_norm_spec {
     bool          relu;         /* then max(z, 0) */
     qg_activation act;          /* then this; {0}: none.  It must never decrease, as relu, so that both
                                    commute with the maximum */
+    bool          done;         /* QG_EVAL: x is z already */
 } qg_norm_spec;
 
 /* Batch normalisation over n h w, then max pooling, relu and an activation, in one pass.
  *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
  * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
- * QG_EVAL.  With m = 1 the variance of the batch is 0: z = beta, and the gradient of x is 0.
+ * QG_EVAL, where z is rounded as fl(fl(a x) + b), with a = gamma / sqrt(var + eps) and b = beta - mean a rounded once
+ * each, on every instruction set.  With m = 1 the variance of the batch is 0: z = beta, and the gradient of x is 0.
  * Fails: QG_ESHAPE, QG_EARG.                          [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
 
@@ -177,6 +179,14 @@ qg_var *qg_fold_bias(qg_tape *t, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
 qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
                                         /* y s / sB + beta - gamma meanB / sB  y, z same shape; updates
                                            mean and var as qg_norm does */
+
+/* Not ops: the shape of the result of qg_conv2d and qg_dense.  If the operands do not fit, the step fails and n is 0. */
+qg_shape qg__conv2d_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b, qg_conv_spec spec);
+qg_shape qg__dense_shape(qg_tape *t, const qg_var *x, const qg_var *w, const qg_var *b);
+
+/* Not an op: channel k of qg_norm in QG_EVAL is z = a x + b, here before a and b are rounded; gamma and beta NULL mean 1
+ * and 0. */
+void   qg__norm_line(qg_norm_spec spec, const float *gamma, const float *beta, size_t k, double *a, double *b);
 
 /* Not an op: gamma[k] / s[k], to fold a weight without a tape; gamma NULL means 1. */
 float  qg__fold_factor(qg_norm_spec spec, const float *gamma, size_t k);

@@ -267,6 +267,14 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
 
 /* --- codes ----------------------------------------------------------------------------------- */
 
+/* The code 0 of a range lies anywhere between its ends, so a range per channel may have any codes -most .. most. */
+static qg_code_set codes(qg_quant q)
+{
+    const int most = (1 << q.bits) - (q.arg[QG_ARG_NARROW] != 0 ? 2 : 1), half = (1 << (q.bits - 1)) - 1;
+    if (qg__range_kind(q) == QG_RANGE_CURRENT) return (qg_code_set){ -half, 1, 2 * half + 1 };
+    return q.per_channel ? (qg_code_set){ -most, 1, 2 * most + 1 } : (qg_code_set){ 0, 1, most + 1 };
+}
+
 static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg_codes *out)
 {
     const qg_split c = qg_spans(q, x.shape);
@@ -283,6 +291,7 @@ static qg_status encode(qg_quant q, qg_tensor x, const float *const *learned, qg
             qg_codes_of(n, y, r.scale, out->code + from);
         }
         out->scale[i] = r.scale;
+        if (c.depth == 1 && qg__range_kind(q) != QG_RANGE_CURRENT) qg_codes_of(1, &r.nmin, r.scale, &out->set.lowest);
     }
     out->n_scale = (int)c.depth;
     out->bits    = q.bits;
@@ -345,6 +354,7 @@ const qg_scheme qg_fake_quant_scheme = {
     .observe     = qg__range_learned_observe,
     .apply       = apply,
     .activation  = activation,
+    .codes       = codes,
     .encode      = encode,
     .explain =
         "Uniform levels between a trained min and max.     tf.quantization.fake_quant_with_min_max_vars,\n"
@@ -383,6 +393,7 @@ static const qg_scheme observed_range = {
     .observe     = qg__range_observe,
     .apply       = apply,
     .activation  = activation,
+    .codes       = codes,
     .encode      = encode,
     .explain =
         "Uniform levels between the observed minimum and maximum.\n"
@@ -414,6 +425,7 @@ static const qg_scheme percentile_range = {
     .observe     = qg__range_observe,
     .apply       = apply,
     .activation  = activation,
+    .codes       = codes,
     .encode      = encode,
     .explain =
         "Uniform levels between observed percentiles, so that a few outliers do not cost resolution.\n"
@@ -437,6 +449,7 @@ static const qg_scheme fixed_range = {
     .check      = check,
     .apply      = apply,
     .activation = activation,
+    .codes      = codes,
     .encode     = encode,
     .explain =
         "Uniform levels between a given min and max.    tf.quantization.fake_quant_with_min_max_args\n"
@@ -457,6 +470,7 @@ static const qg_scheme current_range_scheme = {
     .granularity = QG_EITHER_SCALE,
     .check       = check,
     .apply       = apply_current,
+    .codes       = codes,
     .encode      = encode,
     .explain =
         "Weights on symmetric uniform levels up to the largest |w|.  Default for --weight.\n"

@@ -35,6 +35,12 @@ static qg_quantize_and_dequantize_attrs attrs_of(qg_quant q)
                                                .narrow_range = q.arg[NARROW] != 0 };
 }
 
+static qg_code_set codes(qg_quant q)
+{
+    const int half = 1 << (q.bits - 1), lowest = q.arg[NARROW] != 0 ? 1 - half : -half;
+    return q.arg[SIGNED] != 0 ? (qg_code_set){ lowest, 1, half - lowest } : (qg_code_set){ 0, 1, 2 * half };
+}
+
 /* Of the range lo .. hi.  A measured range clips nothing; without a step, every value is 0. */
 static qg_constants constants_of(qg_quantize_and_dequantize_attrs a, float lo, float hi)
 {
@@ -136,6 +142,7 @@ const qg_scheme qg_qdq_scheme = {
     .ops             = QG_FORM_OPS("qdq"),
     .constants       = constants,
     .check_constants = check_constants,
+    .codes           = codes,
     .encode          = encode,
     .explain =
         "Signed or unsigned codes times a factor, which follows from min and max of the values in each step.\n"
@@ -166,6 +173,7 @@ static const qg_scheme given_range = {
     .own_slope  = true,
     .constants  = constants,
     .activation = qg_form_activation,
+    .codes      = codes,
     .explain =
         "Signed or unsigned codes times a factor, which follows from a given min and max.\n"
         "                                    tf.quantization.quantize_and_dequantize, kernels V2, V3 and V4\n"

@@ -1,0 +1,437 @@
+#include "layers/evaluate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/kernels/parallel.h"
+#include "infer/kernels/isa.h"
+
+enum { MOST_CODES = 256 };
+
+static const qg__codes no_codes = { 0 };
+
+/* --- codes ---------------------------------------------------------------------------------- */
+
+static void learned_of(const qg_slot *slot, const float *learned[QG_MAX_LEARNED])
+{
+    for (int i = 0; i < QG_MAX_LEARNED; i++) learned[i] = slot->param[i] ? slot->param[i]->value : NULL;
+}
+
+static qg__codes from_set(qg_code_set s)
+{
+    return s.count <= MOST_CODES ? (qg__codes){ s.lowest, s.step, s.count } : no_codes;
+}
+
+/* The codes of n <= 2 numbers. */
+static qg_status encode(const qg_slot *slot, int n, const float *x, int32_t *code, qg_code_set *set, float *scale)
+{
+    const float *learned[QG_MAX_LEARNED];
+    float        copy[2] = { x[0], x[n - 1] }, negative[2];
+    qg_codes     out     = { .code = code, .scale = scale, .negative = negative };
+    learned_of(slot, learned);
+    const qg_status s = qg_encode(slot->q, (qg_tensor){ { 1, 1, 1, n }, copy }, learned, &out);
+    *set              = out.two_sided ? (qg_code_set){ 0 } : out.set;
+    return s;
+}
+
+/* QG_ESTATE: nothing has been seen, so that only the arguments say something. */
+static qg_status input_codes(const qg_slot *slot, qg_code_set *set, float *scale)
+{
+    static const float ends[2][2] = { { 0.0f, 1.0f }, { 0.0f, 2.0f } };
+    int32_t            code[2];
+    float              other[2] = { 1.0f, 1.0f }, first[2];
+    *scale = 1.0f;
+    *set   = (qg_code_set){ 0 };
+    if (!qg_has_codes(slot->q) || slot->q.per_channel) return QG_OK;
+    qg_status s = encode(slot, 2, ends[0], code, set, first);
+    if (!s) s = encode(slot, 2, ends[1], code, set, other);
+    if (s == QG_ESTATE) *set = qg_code_set_of(slot->q);
+    if (s) return s;
+    *scale = first[0];
+    /* A scale that depends on the numbers themselves is another one for each batch. */
+    if (first[0] != other[0] || !(first[0] > 0.0f && isfinite(first[0]))) *set = (qg_code_set){ 0 };
+    return QG_OK;
+}
+
+qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale)
+{
+    qg_code_set set;
+    *scale = 1.0f;
+    if (!slot || !slot->q.scheme || step < slot->q.after || input_codes(slot, &set, scale)) return no_codes;
+    const qg__codes codes = from_set(set);
+    if (!codes.count) *scale = 1.0f;
+    return codes;
+}
+
+const qg_slot *qg__read_slot(const qg_product *p)
+{
+    if (p->input_slot.q.scheme) return &p->input_slot;
+    qg_layer *l = p->layer.after;
+    while (l && (qg__is_maxpool(l) || qg__is_dropout(l))) l = l->after;
+    return l ? qg__quantize_slot(l) : NULL;
+}
+
+/* --- thresholds ------------------------------------------------------------------------------- */
+
+/* Floats in ascending order are consecutive integers; -0 and 0 are the same. */
+static const int32_t infinity_key = 0x7f800000;
+
+static float float_at(int32_t key)
+{
+    const uint32_t bits = key < 0 ? 0x80000000u | (uint32_t)-key : (uint32_t)key;
+    float          x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The least x whose code is at least the given one. */
+static qg_status threshold_of(const qg_slot *slot, int least, float *threshold)
+{
+    int32_t lo = -infinity_key, hi = infinity_key;
+    while (lo < hi) {
+        const int32_t middle = (int32_t)(((int64_t)lo + hi + (INT64_C(1) << 32)) / 2 - (INT64_C(1) << 31));
+        const float   x      = float_at(middle);
+        int32_t       code;
+        qg_code_set   set;
+        float         scale;
+        const qg_status s = encode(slot, 1, &x, &code, &set, &scale);
+        if (s) return s;
+        if (code >= least) hi = middle;
+        else lo = middle + 1;
+    }
+    *threshold = float_at(lo);
+    return QG_OK;
+}
+
+/* x quantized in QG_EVAL, as by a step of a net. */
+static qg_status quantize(const qg_slot *slot, uint64_t step, qg_tensor x, float *y)
+{
+    qg_tape *t = qg_tape_new();
+    if (!t) return QG_EMEM;
+    qg_tape_begin(t, QG_EVAL, 0, step);
+    const qg_var   *q = qg_slot_apply(slot, t, qg_input(t, x));
+    const qg_status s = qg_tape_status(t);
+    if (q) memcpy(y, q->data, qg_count(x.shape) * sizeof *y);
+    qg_tape_free(t);
+    return s;
+}
+
+qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *threshold, float *level)
+{
+    float least[MOST_CODES] = { -INFINITY };
+    for (int u = 1; u < codes.count; u++) {
+        const qg_status s = threshold_of(slot, codes.lowest + codes.step * u, &least[u]);
+        if (s) return s;
+        if (threshold) threshold[u - 1] = least[u];
+    }
+    return level ? quantize(slot, UINT64_MAX, (qg_tensor){ { 1, 1, 1, codes.count }, least }, level) : QG_OK;
+}
+
+/* --- factors ---------------------------------------------------------------------------------- */
+
+static qg_norm_spec statistics(const qg_batchnorm *bn)
+{
+    return (qg_norm_spec){ .mean = bn->mean->value, .var = bn->var->value, .eps = bn->spec.eps };
+}
+
+static void line_of(const qg_batchnorm *bn, size_t k, double *a, double *b)
+{
+    qg__norm_line(statistics(bn), bn->gamma ? bn->gamma->value : NULL, bn->beta ? bn->beta->value : NULL, k, a, b);
+}
+
+/* Rounds once; never -0, so that a sum with it is not -0 either. */
+static float rounded(double b) { return (float)b + 0.0f; }
+
+void qg__norm_scales(const qg_batchnorm *bn, float *a, float *b)
+{
+    for (size_t k = 0; k < qg_count(bn->var->shape); k++) {
+        double slope, offset;
+        line_of(bn, k, &slope, &offset);
+        a[k] = (float)slope;
+        b[k] = rounded(offset);
+    }
+}
+
+static bool scales_output(const qg_product *p)
+{
+    return p->input_slot.q.scheme && p->input_slot.q.scheme->scale_output;
+}
+
+bool qg__evaluation_has_norm(const qg_product *p)
+{
+    return p->batchnorm && !p->layer.result && !qg_product_is_folded(p) && !scales_output(p);
+}
+
+/* --- what is multiplied -------------------------------------------------------------------------- */
+
+/* A product in its place.  Of a layer that runs alone, neither what precedes it nor what follows is known. */
+typedef struct request {
+    const qg_product *p;
+    uint64_t          step;
+    const qg_slot    *x;            /* whose codes it reads; NULL: floats */
+    bool              norm, folded; /* the batch norm that follows is part of the factors; of the weight */
+} request;
+
+static request in_net(const qg_product *p, uint64_t step)
+{
+    return (request){ p, step, qg__read_slot(p), qg__evaluation_has_norm(p), qg_product_is_folded(p) };
+}
+
+static request alone(const qg_product *p, uint64_t step)
+{
+    return (request){ .p = p, .step = step, .x = p->input_slot.q.scheme ? &p->input_slot : NULL };
+}
+
+/* The codes that the weight has if it is finite. */
+static qg__codes weight_codes(const qg_product *p, uint64_t step)
+{
+    const qg_quant q = p->weight_slot.q;
+    return q.scheme && step >= q.after ? from_set(qg_code_set_of(q)) : no_codes;
+}
+
+/* Positive and negative weights have scales of their own, whether they are equal just now or not. */
+static bool is_two_sided(qg_quant q) { return q.scheme->form == &qg_ternary_form && q.scheme->scales == 2; }
+
+/* Padding that is not 0 must have a code. */
+static bool pads_with_code(const qg_slot *slot, float scale, qg__product *p)
+{
+    qg_code_set set;
+    int32_t     code;
+    float       same;
+    if (p->pad == 0.0f) return true;
+    if (encode(slot, 1, &p->pad, &code, &set, &same) || (float)code * scale != p->pad) return false;
+    p->pad = (float)code;
+    return true;
+}
+
+/* Sets p->x, and p->pad if it is a code: floats if the weight is, if the padding has no code, or if no kernel has both. */
+static void take_input(const qg_slot *slot, qg__codes codes, float *scale, qg__product *p)
+{
+    const float pad = p->pad;
+    p->x            = codes;
+    if (codes.count && p->w.count && pads_with_code(slot, *scale, p) && qg__product_fits(p) &&
+        qg__product_coding(p) != QG__AS_FLOATS)
+        return;
+    p->x   = no_codes;
+    p->pad = pad;
+    *scale = 1.0f;
+}
+
+void qg__evaluation_shape(const qg_product *p, qg__product *shape)
+{
+    const qg_slot *slot  = qg__read_slot(p);
+    qg_code_set    set   = { 0 };
+    float          scale = 1.0f;
+    qg__product_sizes(p, p->layer.in, shape);
+    shape->w         = weight_codes(p, UINT64_MAX);
+    shape->two_sided = shape->w.count && is_two_sided(p->weight_slot.q);
+    if (slot) (void)input_codes(slot, &set, &scale);
+    take_input(slot, from_set(set), &scale, shape);
+}
+
+/* --- the weight ------------------------------------------------------------------------------------ */
+
+/* Memory of an evaluation: [oc] each, then the weight, and again if a norm is folded into it. */
+typedef struct room {
+    float *a, *an, *b, *scale, *negative, *w, *folded;
+} room;
+
+size_t qg__evaluation_floats(const qg_product *p)
+{
+    const size_t w = qg_count(p->weight->shape);
+    return 5 * (size_t)p->weight->shape.n + (qg_product_is_folded(p) ? 2 : 1) * w;
+}
+
+static room divide(const qg_product *p, float *memory)
+{
+    const size_t n = (size_t)p->weight->shape.n;
+    float       *w = memory + 5 * n;
+    return (room){ memory,        memory + n, memory + 2 * n, memory + 3 * n, memory + 4 * n, w,
+                   w + qg_count(p->weight->shape) };
+}
+
+static bool is_finite(qg_tensor x)
+{
+    for (size_t i = 0, n = qg_count(x.shape); i < n; i++)
+        if (!isfinite(x.data[i])) return false;
+    return true;
+}
+
+/* The codes of the weight as floats, and its scales. */
+static qg_status encode_weight(const qg_product *p, qg_tensor w, room r, qg__evaluation *e)
+{
+    const float *learned[QG_MAX_LEARNED];
+    const size_t n   = (size_t)w.shape.n;
+    qg_codes     out = { .code = (int32_t *)(void *)r.w, .scale = r.scale, .negative = r.negative };
+    learned_of(&p->weight_slot, learned);
+    const qg_status s = qg_encode(p->weight_slot.q, w, learned, &out);
+    if (s) return qg_fail(s, "%s: %s", p->layer.name, qg_errmsg());
+    for (size_t i = 0; i < qg_count(w.shape); i++) {
+        int32_t code;
+        memcpy(&code, &r.w[i], sizeof code);
+        r.w[i] = (float)code;
+    }
+    for (size_t o = (size_t)out.n_scale; o < n; o++) {
+        r.scale[o]    = r.scale[0];
+        r.negative[o] = r.negative[0];
+    }
+    e->p.w         = from_set(out.set);
+    e->p.two_sided = is_two_sided(p->weight_slot.q);
+    e->w           = r.w;
+    return QG_OK;
+}
+
+/* The weight as floats.  With a tape, its quantizer is recorded there. */
+static qg_status float_weight(const qg_product *p, qg_tensor w, uint64_t step, qg_tape *t, room r, qg__evaluation *e)
+{
+    qg_status s = QG_OK;
+    e->p.w         = no_codes;
+    e->p.two_sided = false;
+    e->w           = w.data;
+    for (int o = 0; o < w.shape.n; o++) r.scale[o] = 1.0f;
+    if (!p->weight_slot.q.scheme) return QG_OK;
+    if (t) {
+        const qg_var *q = qg_slot_apply(&p->weight_slot, t, qg_input(t, w));
+        if (!q) return qg_tape_status(t);
+        e->w = q->data;
+    } else {
+        s    = quantize(&p->weight_slot, step, w, r.w);
+        e->w = r.w;
+    }
+    return s ? qg_fail(s, "%s: %s", p->layer.name, qg_errmsg()) : QG_OK;
+}
+
+static void set_scales(request q, room r, qg__evaluation *e)
+{
+    const qg_product *p      = q.p;
+    const bool        bias = p->bias && !scales_output(p);
+    for (size_t o = 0; o < (size_t)p->weight->shape.n; o++) {
+        double a = 1.0, b = bias ? (double)p->bias->value[o] : 0.0;
+        if (q.norm || q.folded) line_of(p->batchnorm, o, &a, &b);
+        if (q.folded) a = 1.0;
+        a *= (double)e->x_scale;
+        r.a[o]  = (float)((double)r.scale[o] * a);
+        r.an[o] = e->p.two_sided ? (float)((double)r.negative[o] * a) : 0.0f;
+        r.b[o]  = rounded(b);
+    }
+    e->k = (qg__scales){ r.a, r.an, r.b };
+}
+
+/* e->p has the sizes already.  t NULL: no tape. */
+static qg_status evaluation(request q, qg_tape *t, float *memory, qg__evaluation *e)
+{
+    const qg_product *p = q.p;
+    const room        r = divide(p, memory);
+    const qg_tensor   w = q.folded ? qg_product_weight(p, r.folded) : (qg_tensor){ p->weight->shape, p->weight->value };
+    const bool        coded = weight_codes(p, q.step).count && is_finite(w);
+    const qg_status   s = coded ? encode_weight(p, w, r, e) : float_weight(p, w, q.step, t, r, e);
+    if (s) return s;
+    const qg__codes x = qg__slot_codes(q.x, q.step, &e->x_scale);
+    take_input(q.x, x, &e->x_scale, &e->p);
+    set_scales(q, r, e);
+    return QG_OK;
+}
+
+qg_status qg__evaluation_of(const qg_product *p, uint64_t step, float *memory, qg__evaluation *e)
+{
+    qg__product_sizes(p, p->layer.in, &e->p);
+    return evaluation(in_net(p, step), NULL, memory, e);
+}
+
+/* --- on the tape -------------------------------------------------------------------------------------- */
+
+/* Pieces are images, or as many as have this many results. */
+enum { PIECE_RESULTS = 16 };
+
+typedef struct job {
+    const qg__evaluation *e;
+    qg_var               *y;
+    int                   images;       /* of a piece */
+    const void           *packed;
+    char                 *scratch;      /* [workers]: codes, acc, and what the product needs */
+    size_t                codes_bytes, acc_bytes, bytes;
+} job;
+
+static size_t code_bytes(const qg__product *p, size_t pixels)
+{
+    const qg__coding coding = qg__product_coding(p);
+    if (coding == QG__AS_FLOATS) return 0;
+    if (coding == QG__AS_BYTES) return pixels * (size_t)p->g.c;
+    return qg__bit_words(qg__alphabet_of(p->x), pixels, p->g.c) * sizeof(uint64_t);
+}
+
+/* A level is scale times an integer up to roundings, and the nearest integer is its code. */
+static const void *code(const qg__evaluation *e, size_t pixels, const float *x, void *codes)
+{
+    const qg__product      *p       = &e->p;
+    const qg__coding        coding  = qg__product_coding(p);
+    const qg__pack_kernels *kernels = QG_INFER_KERNELS(qg__pack_kernels);
+    if (coding == QG__AS_FLOATS) return x;
+    if (coding == QG__AS_BYTES) {
+        const qg__grid grid = { e->x_scale, -p->x.lowest, 0, qg__highest(p->x) - p->x.lowest };
+        kernels->to_grid(grid, pixels * (size_t)p->g.c, x, codes);
+        return codes;
+    }
+    const qg__alphabet a = qg__alphabet_of(p->x);
+    float              threshold[QG__MOST_THRESHOLDS];
+    for (int u = 0; u + 1 < qg__values(a); u++)
+        threshold[u] = e->x_scale * ((float)(qg__lowest(a) + qg__step(a) * u) + 0.5f * (float)qg__step(a));
+    kernels->by_thresholds(a, threshold, pixels, p->g.c, x, codes);
+    return codes;
+}
+
+static void piece(void *context, int piece, int worker)
+{
+    const job         *j     = context;
+    const qg__product *p     = &j->e->p;
+    const int          first = piece * j->images, left = j->y->shape.n - first, n = left < j->images ? left : j->images;
+    const size_t       pixels = qg__pixels(&p->g), results = qg__results(&p->g);
+    char              *codes = j->scratch + (size_t)worker * j->bytes, *acc = codes + j->codes_bytes;
+    const float       *x     = j->y->in[0]->data + (size_t)first * pixels * (size_t)p->g.c;
+    const void        *coded = code(j->e, (size_t)n * pixels, x, codes);
+    qg__product_run(p, n, coded, j->packed, acc, acc + j->acc_bytes);
+    qg__product_scale(p, j->e->k, (size_t)n * results, acc, j->y->data + (size_t)first * results * (size_t)p->g.oc);
+}
+
+static const void *pack(qg_tape *t, const qg__evaluation *e)
+{
+    const qg__product *p   = &e->p;
+    const size_t       row = qg__row(&p->g) / (size_t)p->groups;
+    void              *packed = qg_scratch(t, qg__product_weight_bytes(p));
+    for (int o = 0; packed && o < p->g.oc; o++) qg__product_pack(p, o, e->w + (size_t)o * row, packed);
+    return packed;
+}
+
+static bool take_scratch(qg_tape *t, job *j)
+{
+    const qg__product *p = &j->e->p;
+    const size_t       results = qg__results(&p->g), n = (size_t)j->images;
+    j->codes_bytes = qg__lines_of(code_bytes(p, n * qg__pixels(&p->g)));
+    j->acc_bytes   = qg__lines_of((p->two_sided ? 2 : 1) * n * results * (size_t)p->g.oc * sizeof(float));
+    j->bytes       = j->codes_bytes + j->acc_bytes + qg__lines_of(qg__product_scratch_bytes(p, j->images));
+    j->scratch     = qg_scratch(t, (size_t)qg_threads() * j->bytes);
+    return j->scratch != NULL;
+}
+
+qg_var *qg__evaluate(const qg_step *s, qg_tape *t, qg_var *x, const qg_op *op, qg_shape shape)
+{
+    const qg_product *p = (const qg_product *)s->layer;
+    const request     q = s->result ? in_net(p, qg_tape_step(t)) : alone(p, qg_tape_step(t));
+    qg_var           *w = qg_parameter(t, p->weight);
+    qg_var           *y = w ? qg_record(t, op, shape, x, w, NULL) : NULL;
+    float            *memory = y ? qg_save(t, y, qg__evaluation_floats(p) * sizeof *memory) : NULL;
+    qg__evaluation    e = { .x_scale = 1.0f };
+    if (!memory) return NULL;
+    qg__product_sizes(p, x->shape, &e.p);
+    const qg_status failed = evaluation(q, t, memory, &e);
+    if (failed) return qg_reject(t, failed, "%s", qg_errmsg());
+    if (!qg__product_fits(&e.p))
+        return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and w " QG_SHAPE_FMT " are too large to evaluate", p->layer.name,
+                         QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(w->shape));
+    const int results = (int)qg__results(&e.p.g);
+    job       j       = { .e = &e, .y = y, .images = (PIECE_RESULTS + results - 1) / results, .packed = pack(t, &e) };
+    if (!j.packed || !take_scratch(t, &j)) return NULL;
+    y->flops = 2.0 * (double)qg_count(shape) * (double)qg_row(w->shape);
+    qg_parallel((shape.n + j.images - 1) / j.images, piece, &j);
+    return y;
+}
