@@ -8,7 +8,7 @@
 #include "core/io/paths.h"
 #include "core/io/utf8.h"
 #include "core/rng.h"
-#include "layers/plan.h"
+#include "layers/evaluate.h"
 
 qg_net *qg_net_new(qg_net_spec spec)
 {
@@ -348,12 +348,14 @@ static bool quantizes_for_reader(const qg_step *s)
     return s->slot && s->slot != qg__quantize_slot((qg_layer *)s->result);
 }
 
-/* The step whose result is that of l; NULL: l is folded. */
-static const qg_step *step_with_result(const qg_net *net, const qg_layer *l)
+/* Whether a step of this tape computes the result of l; if not, l is folded. */
+static bool has_result(const qg_net *net, const qg_tape *t, const qg_layer *l)
 {
+    const qg_product *p = qg_layer_product((qg_layer *)l);
+    if (p && qg_tape_mode(t) == QG_EVAL && qg__evaluation_has_norm(p)) return false;
     for (int i = 0; i < net->steps; i++)
-        if (net->step[i].result == l) return quantizes_for_reader(&net->step[i]) ? NULL : &net->step[i];
-    return NULL;
+        if (net->step[i].result == l) return !quantizes_for_reader(&net->step[i]);
+    return false;
 }
 
 qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
@@ -364,7 +366,7 @@ qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
     if (!l) return qg_reject(t, QG_EARG, "net: no layer is called '%.48s'", name);
     qg_var *const *out = qg_tape_kept(t, net);
     if (!out || !out[net->layers - 1]) return qg_reject(t, QG_ESTATE, "%s: the net has not run in this step", name);
-    if (!step_with_result(net, l))
+    if (!has_result(net, t, l))
         return qg_reject(t, QG_EARG, "%s: is folded into another layer; declare it with qg_net_result to read it", name);
     return out[l->index];
 }

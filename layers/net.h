@@ -149,8 +149,8 @@ qg_status  qg_net_freeze(qg_net *net, const char *layer);
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 
 /* The result of the layer with this name in the newest qg_net_forward of net in this step of t, as a second head needs
- * it.  A layer that is folded into another has no result of its own, unless it was declared as a result
- * (qg_net_result).  Read values before qg_backward, which reuses the memory of some (core/tape.h).
+ * it.  A layer that is folded into another has no result of its own, unless it was declared as a result (qg_net_result).  In
+ * QG_EVAL a product that only a batch norm reads is folded with it, too.  Read values before qg_backward, which reuses the memory of some (core/tape.h).
  * Fails     NULL.  QG_EARG: no layer has the name, or the layer is folded; QG_ESTATE: the net has not run in this step. */
 qg_var    *qg_net_output(const qg_net *net, qg_tape *t, const char *name);
 
