@@ -187,8 +187,8 @@ static void run_kernel(const qg__product *p, const part *t, int n, const void *x
     case BITS: QG_INFER_KERNELS(qg__bit_kernels)->run(&bits, n, x, block, acc, scratch); break;
     case INT8: QG_INFER_KERNELS(qg__int8_kernels)->run(&int8, n, x, block, acc, scratch); break;
     case REAL: QG_INFER_KERNELS(qg__real_kernels)->run(&real, n, x, block, acc, scratch); break;
-    case EACH_CODE: QG_INFER_KERNELS(qg__depthwise_kernels)->codes(&t->g, -p->x.lowest, n, x, block, acc); break;
-    case EACH_REAL: QG_INFER_KERNELS(qg__depthwise_kernels)->reals(&t->g, n, x, block, acc); break;
+    case EACH_CODE: QG_INFER_KERNELS(qg__each_kernels)->codes(&t->g, -p->x.lowest, n, x, block, acc); break;
+    case EACH_REAL: QG_INFER_KERNELS(qg__each_kernels)->reals(&t->g, n, x, block, acc); break;
     }
 }
 

@@ -15,14 +15,14 @@
 extern "C" {
 #endif
 
-typedef struct qg__depthwise_kernels {
+typedef struct qg__each_kernels {
     void (*reals)(const qg__geometry *g, int n, const float *x, const float *w, float *y);
 
     /* Of the values x - x_zero. */
     void (*codes)(const qg__geometry *g, int x_zero, int n, const uint8_t *x, const int32_t *w, int32_t *acc);
-} qg__depthwise_kernels;
+} qg__each_kernels;
 
-QG_DECLARE_KERNELS(qg__depthwise_kernels, qg__depthwise_kernels);
+QG_DECLARE_KERNELS(qg__each_kernels, qg__each_kernels);
 
 #ifdef __cplusplus
 }

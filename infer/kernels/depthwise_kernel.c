@@ -58,7 +58,7 @@ static void codes(const qg__geometry *g, int x_zero, int n, const uint8_t *x, co
     qg__lines(g, n, codes_of_line, &(visit){ .g = g, .x_zero = x_zero, .x = x, .w = w, .y = acc });
 }
 
-const qg__depthwise_kernels QG_PER_ISA(qg__depthwise_kernels) = {
+const qg__each_kernels QG_PER_ISA(qg__each_kernels) = {
     .reals = reals,
     .codes = codes,
 };
