@@ -8,9 +8,9 @@
  *                                 b = beta + (bias - mean) gamma / sqrt(var + eps)
  *
  * a and b are each computed in double and rounded once.  TTQ's positive and negative weights have accumulators of their own:
- * z = fl(fl(fl(a accP) - fl(an accN)) + b).  XNOR-Net's scale map K multiplies fl(a acc), a rounding of its own, and neither bias nor
- * norm is part of a and b then.  A batch norm that does not follow a product alone is fl(fl(a x) + b) of floats, and so is one that
- * qg_apply runs.
+ * z = fl(fl(fl(a accP) - fl(an accN)) + b).  XNOR-Net's scale map K multiplies fl(a acc), a rounding of its own, and neither bias
+ * nor norm is part of a and b then.  A batch norm that does not follow a product alone is fl(fl(a x) + b) of floats, and so is
+ * one that qg_apply runs.
  *
  * b is never -0, so z is not -0 either.  The code of a NaN is the lowest; a weight with a NaN or an infinity is floats.
  *
@@ -22,13 +22,13 @@
 #include "infer/product.h"
 #include "layers/plan.h"
 
-/* The quantizer whose codes p reads: its own, or that of the quantize layer before it, if nothing but max pooling and dropout is
- * in between.  NULL: p reads floats. */
+/* The quantizer whose codes p reads: its own, or that of the quantize layer before it, if nothing but max pooling and dropout
+ * is in between.  NULL: p reads floats. */
 const qg_slot *qg__read_slot(const qg_product *p);
 
-/* The codes of the numbers that a slot quantizes, at this step of training.  .count is 0 for floats: without a quantizer (slot
- * may be NULL), while it waits, without rounding, with a scale per channel or one that depends on the numbers, with more than 256
- * codes, or if nothing has been seen yet.  x = scale * code up to roundings; 1 for floats. */
+/* The codes of the numbers that a slot quantizes, at this step of training.  .count is 0 for floats: without a quantizer
+ * (slot may be NULL), while it waits, without rounding, with a scale per channel or one that depends on the numbers, with more
+ * than 256 codes, or if nothing has been seen yet.  x = scale * code up to roundings; 1 for floats. */
 qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale);
 
 /* What a product computes in QG_EVAL at this step of training. */
@@ -44,7 +44,7 @@ size_t    qg__evaluation_floats(const qg_product *p);
 QG_MUST_CHECK
 qg_status qg__evaluation_of(const qg_product *p, uint64_t step, float *memory, qg__evaluation *e);
 
-/* The shape alone, for sizes of files.  It depends on values only in where the codes of a range begin (p.x.lowest, p.w.lowest), and
+/* The shape alone, for sizes of files.  It depends on values only in where the codes of a range begin (x.lowest, w.lowest), and
  * takes no account of steps of training. */
 void      qg__evaluation_shape(const qg_product *p, qg__product *shape);
 
@@ -54,9 +54,9 @@ bool      qg__evaluation_has_norm(const qg_product *p);
 /* a and b of a batch norm that follows another layer. */
 void      qg__norm_scales(const qg_batchnorm *bn, float *a, float *b);
 
-/* The least x of each code but the first, threshold[count - 1], found by bisection over all floats with the quantizer itself, and
- * the values of the codes, level[count]; either may be NULL.  The threshold of a code that no x has is infinite.  codes are those
- * of qg__slot_codes, count > 0. */
+/* The least x of each code but the first, threshold[count - 1], found by bisection over all floats with the quantizer itself,
+ * and the values of the codes, level[count]; either may be NULL.  The threshold of a code that no x has is infinite.  codes are
+ * those of qg__slot_codes, count > 0. */
 QG_MUST_CHECK
 qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *threshold, float *level);
 
