@@ -32,7 +32,7 @@ static void test_resumed_runs_hold_out_the_same_images(void **state)
     assert_non_null(strstr(text, "validation = \"25%\"\n"));
     assert_status(HELD "--epochs 6 --threads 2 --out @/two --json", 0);
     assert_same_run("whole", "two");
-    assert_status(HELD "--epochs 6 --out @/parts --budget 0 --json", 0);
+    assert_status(HELD "--epochs 6 --out @/parts --budget 0 --json", 3);
     assert_stdout("\"test_accuracy\":null");
     finish_in_sittings("parts", 25);
     assert_same_run("whole", "parts");
@@ -57,7 +57,7 @@ static void test_what_is_printed(void **state)
     assert_stdout("\ntest accuracy  ");
     assert_stderr("  validation loss ");
     assert_null(strstr(last.err, "test loss"));
-    assert_status(HELD "--epochs 2 --budget 0 --out @/stopped", 0);
+    assert_status(HELD "--epochs 2 --budget 0 --out @/stopped", 3);
     assert_null(strstr(last.out, "test accuracy"));
 }
 
