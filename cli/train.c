@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/config/config.h"
-#include "cli/config/models.h"
 #include "cli/print.h"
+#include "cli/run/place.h"
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
@@ -46,7 +47,20 @@ typedef struct training {
     progress        progress;
     double          began;          /* the process, for --budget */
     bool            goes_on;        /* with a run that has a config.toml */
+    char            place[QG__PATH_BYTES];  /* the directory, or before its number; empty: one that may exist */
+    bool            took_place;             /* and made it */
 } training;
+
+/* Without --out: the run that --resume finds, or a name that is free. */
+static qg_status choose_place(training *t, config *c, char dir[QG__PATH_BYTES])
+{
+    bool      found  = false;
+    qg_status status = place_name(t->asked, c, dir);
+    if (!status && t->asked->resume) status = place_find(t->asked, c, dir, &found);
+    if (status || found || t->asked->force) return status;
+    strcpy(t->place, dir);
+    return place_take(dir, false);
+}
 
 /* The run directory: --out, or a name derived from the recipe or the configuration. */
 static qg_status choose_directory(training *t, bool *usage)
@@ -63,14 +77,7 @@ static qg_status choose_directory(training *t, bool *usage)
     } else {
         status = config_resolve(t->asked, NULL, &c, usage);
     }
-    if (!status && !t->asked->out) {
-        const char *weight = config_text(&c, "weight"), *named = t->asked->named;
-        char        model[VALUE_BYTES];
-        model_file_name(config_text(&c, "model"), model, sizeof model);
-        if (named) snprintf(dir, QG__PATH_BYTES, "runs/%s/seed-%s", named, config_text(&c, "seed"));
-        else snprintf(dir, QG__PATH_BYTES, "runs/%s-%.*s-%s", model,
-                 (int)strcspn(weight, ":"), weight, config_text(&c, "seed"));
-    }
+    if (!status && !t->asked->out) status = choose_place(t, &c, dir);
     config_free(&c);
     return status ? status : qg__run_paths_of(dir, &t->paths);
 }
@@ -214,11 +221,19 @@ static void print_init(const qg__init_report *r, const char *except)
     putchar('\n');
 }
 
+/* What a run that begins now may not be meant to do. */
+static void print_warnings(const training *t, const qg_fit_progress *p)
+{
+    if (t->asked->resume && !t->goes_on && p->epoch == 0 && p->batch == 0)
+        print_safe(stderr, "qgrad: warning: --resume found no run %s; a new one starts in %s\n",
+                   t->asked->out ? "there" : "with these options", t->paths.dir);
+}
+
 static void print_head(void *user, const qg_fit_progress *p)
 {
     const training *t = user;
     const report    r = report_of(t);
-    (void)p;
+    print_warnings(t, p);
     if (!t->asked->json) report_head(&r, stdout);
     if (!t->asked->json && t->init.taken) print_init(&t->init, t->config.init_except);
     if (!t->asked->json && t->teacher.net)
@@ -302,6 +317,15 @@ static qg_status fit(training *t, qg_fit_result *result)
     return qg_fit(t->net, *s, result);
 }
 
+/* Takes the directory just before the run is made in it, so that what was wrong until then leaves none. */
+static qg_status take_place(training *t)
+{
+    if (!*t->place) return QG_OK;
+    const qg_status status = place_take(t->place, true);
+    t->took_place          = !status;
+    return status ? status : qg__run_paths_of(t->place, &t->paths);
+}
+
 static int train(training *t)
 {
     bool          usage;
@@ -311,7 +335,9 @@ static int train(training *t)
     if (status) return options_report("qgrad train", usage);
     status = build(t);
     catch_signals();            /* until here, reading and whitening images included, there is nothing to save */
+    if (!status) status = take_place(t);
     if (!status) status = fit(t, &result);
+    if (status && t->took_place) rmdir(t->paths.dir);       /* if it is empty */
     progress_clear(&t->progress);
     if (status) return qg_report("qgrad train");
     print_outcome(t, &result);

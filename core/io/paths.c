@@ -1,11 +1,14 @@
 #include "core/io/paths.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BYTES])
 {
@@ -44,10 +47,32 @@ qg_status qg__path_make(const char *dir, bool *created)
 /* Some network file systems have no locks, and say so in one of these ways. */
 static bool means_no_locks(int why) { return why == ENOLCK || why == ENOSYS || why == EOPNOTSUPP; }
 
+/* The lock without waiting.  Who only asks whether there is one (qg__path_locked) shares it for a moment, so while it can
+ * be shared no process has it.  Two that want it may meet here; then neither shares it for ever. */
+static int lock_now(int fd)
+{
+    enum { TRIALS = 1000 };
+    int status = flock(fd, LOCK_EX | LOCK_NB);
+    for (int i = 0; status && errno == EWOULDBLOCK && i < TRIALS && flock(fd, LOCK_SH | LOCK_NB) == 0; i++) {
+        flock(fd, LOCK_UN);
+        sched_yield();
+        status = flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return status;
+}
+
+bool qg__path_locked(const char *dir)
+{
+    const int  fd     = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
 qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UNLOCKED_BYTES])
 {
     *unlocked = '\0';
-    if (flock(fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB) == 0) return QG_OK;
+    if ((wait ? flock(fd, LOCK_EX) : lock_now(fd)) == 0) return QG_OK;
     const int why = errno;
     if (why == EWOULDBLOCK) return qg_fail(QG_ESTATE, "%s is locked by another process", dir);
     if (!means_no_locks(why)) return qg_fail(QG_EIO, "cannot lock %s: %s", dir, strerror(why));

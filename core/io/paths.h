@@ -29,6 +29,10 @@ enum { QG__UNLOCKED_BYTES = QG__PATH_BYTES + 256 };
 QG_MUST_CHECK
 qg_status qg__path_lock(int fd, const char *dir, bool wait, char unlocked[QG__UNLOCKED_BYTES]);
 
+/* Whether a process has the lock on the directory; false if the system cannot tell.  Asking does not make qg__path_lock
+ * fail in another process. */
+bool      qg__path_locked(const char *dir);
+
 /* The n bytes of a file and a zero behind them; *text is the caller's to free().  dir is as in core/io/file.h.  Fails as qg_file_read_in; then *text is NULL. */
 QG_MUST_CHECK
 qg_status qg__text_read(int dir, const char *path, size_t limit, char **text, size_t *n);

@@ -63,6 +63,7 @@ mkfifo epochs
 REAL=$qgrad QGRAD=./piped SEEDS=1 MINUTES=10 sh examples/reproduce.sh long >log 2>&1 3>epochs &
 pid=$!
 exec 4<epochs
+read -r line <&4        # that there is nothing to resume
 read -r line <&4        # the end of the first epoch, or that of all who could say so
 case $line in "epoch "*1/100000*) ;; *) fail "runs/long did not begin: $line $(cat log)" ;; esac
 kill -TERM $pid

@@ -28,7 +28,7 @@ static int restore_table(void **state)
     if (restore_tree(state)) return -1;
     assert_status("results --add runs/twn/seed-11", 0);
     assert_status("results --add runs/twn/seed-10", 0);
-    assert_status("results --add runs/memory/seed-3", 0);
+    assert_status("results --add runs/memory/epochs=1-seed-3", 0);
     return 0;
 }
 
@@ -56,7 +56,7 @@ static void test_the_table_is_what_the_logs_say(void **state)
     assert_status("results --check --json", 0);
     assert_true(last_number("rows") == 1 && last_number("runs") == 2);
     assert_int_equal(access("results/twn/seed-10/last.safetensors", F_OK), -1);
-    assert_status("results --add runs/memory/seed-3", 0);
+    assert_status("results --add runs/memory/epochs=1-seed-3", 0);
     assert_holds("results/README.md", "| B | reported 98.7 (memory) |");
     assert_holds("results/README.md", "`build/qgrad train --recipe memory --epochs 1 --seed 3` |");
     assert_holds("results/README.md", "- **memory**: None known. Trained with `--epochs 1`.");
@@ -81,7 +81,7 @@ static void test_texts_of_a_recipe_stay_in_their_cell(void **state)
 {
     write_recipe("bars", "reproduces = \"A | B\"\nreported = \"99|1\"\nprovenance = \"code\"\n");
     assert_status("train --recipe bars --epochs 1 --json", 0);
-    assert_status("results --add runs/bars/seed-3", 0);
+    assert_status("results --add runs/bars/epochs=1-seed-3", 0);
     assert_holds("results/README.md", "](bars) | A \\| B | 99\\|1 (code) |");
 }
 
@@ -110,16 +110,16 @@ static void test_other_images_are_no_part_of_the_table(void **state)
 static void test_what_a_row_begins_with_is_checked(void **state)
 {
     write_recipe("tuned", "init-recipe = \"memory\"\n");
-    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
-    assert_status("results --add runs/tuned/seed-3", 0);
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/epochs=1-seed-3 --json", 0);
+    assert_status("results --add runs/tuned/epochs=1-seed-3", 0);
     assert_holds("results/README.md", "--recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 3` |");
-    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --seed 4 --json", 0);
-    assert_refuses("results --add runs/tuned/seed-4", 1, "but results has no run of it with this seed");
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/epochs=1-seed-3 --seed 4 --json", 0);
+    assert_refuses("results --add runs/tuned/epochs=1-seed-4", 1, "but results has no run of it with this seed");
     assert_status("train --recipe tuned --epochs 1 --init runs/twn/seed-10 --out elsewhere --json", 0);
     assert_refuses("results --add elsewhere", 1, "tuned, seed 3: started from weights with digest ");
-    assert_status("train --recipe twn --init runs/memory/seed-3 --out elsewhere --force --json", 0);
+    assert_status("train --recipe twn --init runs/memory/epochs=1-seed-3 --out elsewhere --force --json", 0);
     assert_refuses("results --add elsewhere", 1, "started from weights (--init), but its recipe names no other run");
-    assert_status("train --recipe twn --teacher runs/memory/seed-3 --out elsewhere --force --json", 0);
+    assert_status("train --recipe twn --teacher runs/memory/epochs=1-seed-3 --out elsewhere --force --json", 0);
     assert_refuses("results --add elsewhere", 1, "learned from a teacher (--teacher), which no recipe can name");
     assert_status("train --recipe plain --epochs 1 --out elsewhere --force --json", 0);
     edit("elsewhere/config.toml", "recipe = \"plain\"", "recipe = \"tuned\"");
@@ -130,8 +130,8 @@ static void test_what_a_row_begins_with_is_checked(void **state)
 static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
 {
     write_recipe("tuned", "init-recipe = \"memory\"\n");
-    assert_status("train --recipe tuned --epochs 1 --init runs/memory/seed-3 --json", 0);
-    assert_status("results --add runs/tuned/seed-3", 0);
+    assert_status("train --recipe tuned --epochs 1 --init runs/memory/epochs=1-seed-3 --json", 0);
+    assert_status("results --add runs/tuned/epochs=1-seed-3", 0);
     assert_status("train --recipe memory --epochs 2 --out longer --json", 0);
     assert_refuses("results --add longer", 1,
                    "; to replace both runs, remove results/tuned/seed-3 if it is there, add the run of memory");
@@ -146,7 +146,7 @@ static void test_a_row_and_what_it_begins_with_can_be_replaced(void **state)
 static void test_what_an_override_changes_may_be_asked_for(void **state)
 {
     write_recipe("slow", "optimizer = \"sgd\"\nlr = 0.01\nmomentum = 0.5\n");
-    assert_status("train --recipe slow --optimizer adam --lr 0.01 --epochs 1 --json", 0);
+    assert_status("train --recipe slow --optimizer adam --lr 0.01 --epochs 1 --out runs/slow/seed-3 --json", 0);
     assert_status("results --add runs/slow/seed-3", 0);
     assert_holds("results/README.md", "--recipe slow --epochs 1 --optimizer adam --lr 0.01 ");
 }
@@ -155,8 +155,8 @@ static void test_a_flag_cannot_be_turned_off_in_a_command(void **state)
 {
     write_recipe("flag", "nesterov = true\n");
     assert_status("train --recipe flag --epochs 1 --json", 0);
-    edit("runs/flag/seed-3/config.toml", "nesterov = true", "nesterov = false");
-    assert_refuses("results --add runs/flag/seed-3", 1, "flag, seed 3: was trained without its recipe's nesterov");
+    edit("runs/flag/epochs=1-seed-3/config.toml", "nesterov = true", "nesterov = false");
+    assert_refuses("results --add runs/flag/epochs=1-seed-3", 1, "flag, seed 3: was trained without its recipe's nesterov");
 }
 
 /* A kill between the two renames of an add has left the old logs beside their place. */
@@ -250,7 +250,7 @@ static void test_what_is_no_row_is_not_added(void **state)
     assert_refuses("results --add runs/twn/seed-8", 1, "seed-8: is not finished: 0 of 2 epochs are done");
     assert_refuses("results --add absent", 1, "absent/config.toml");
     assert_status("train --recipe twn --seed 12 --epochs 1 --json", 0);
-    assert_refuses("results --add runs/twn/seed-12", 1, "twn: the runs with seeds 10 and 12 differ in epochs");
+    assert_refuses("results --add runs/twn/epochs=1-seed-12", 1, "twn: the runs with seeds 10 and 12 differ in epochs");
     assert_int_equal(access("results/twn/seed-12", F_OK), -1);
     assert_refuses("results --add runs/twn/seed-10 --check", 2, "exclude each other");
     assert_status("results --check", 0);

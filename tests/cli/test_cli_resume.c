@@ -53,22 +53,6 @@ static void test_the_float_run_beside_it_is_shown(void **state)
     }
 }
 
-static void test_without_out_the_directory_is_named_for_the_run(void **state)
-{
-    char       here[2048], absolute[4096];
-    const bool relative = *program != '/';
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(absolute, sizeof absolute, "%s%s%s", relative ? here : "", relative ? "/" : "", program);
-    const char *before = program;
-    program            = absolute;
-    assert_int_equal(chdir(root), 0);
-    const int status = qgrad(TRAIN "--weight twn:threshold=0.5 --seed 8 --epochs 1 --json");
-    assert_int_equal(chdir(here), 0);
-    program = before;
-    assert_int_equal(status, 0);
-    assert_int_equal(access(at("runs/lenet5-twn-8/last.safetensors"), F_OK), 0);
-}
-
 static void test_resuming_a_finished_run_prints_it(void **state)
 {
     char digest[32];
@@ -502,7 +486,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_is_not_overwritten_by_accident),
         cmocka_unit_test(test_the_float_run_beside_it_is_shown),
-        cmocka_unit_test(test_without_out_the_directory_is_named_for_the_run),
         cmocka_unit_test(test_resuming_a_finished_run_prints_it),
         cmocka_unit_test(test_resuming_with_other_options_is_refused),
         cmocka_unit_test(test_resuming_with_the_same_in_other_words),

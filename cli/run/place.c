@@ -1,0 +1,199 @@
+#include "cli/run/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/config/models.h"
+#include "core/io/hash.h"
+#include "train/result.h"
+#include "train/run.h"
+
+/* --- names -------------------------------------------------------------------------------- */
+
+/* Bytes of one component of a path, which may have 255 and gets a number or ".old-2". */
+enum { NAME_BYTES = 200 };
+
+void place_append(char *text, size_t bytes, const char *name, const char *value)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+=-";
+    const size_t      used    = strlen(text);
+    snprintf(text + used, bytes - used, "%s%s%s%s", used ? "-" : "", name, *name ? "=" : "", value);
+    for (char *c = text + used; *c; c++)
+        if (!strchr(plain, *c)) *c = '-';
+}
+
+/* Cuts a name, and marks it by a hash of the whole. */
+static void shorten(char *name)
+{
+    if (strlen(name) < NAME_BYTES) return;
+    const uint64_t hash = qg_hash(QG_HASH_BASIS, name, strlen(name));
+    snprintf(name + NAME_BYTES - 10, 10, "-%08" PRIx32, (uint32_t)hash);
+}
+
+/* The last component of a path. */
+static void append_path(char *text, size_t bytes, const char *name, const char *path)
+{
+    char last[VALUE_BYTES];
+    snprintf(last, sizeof last, "%s", path);
+    size_t n = strlen(last);
+    while (n > 1 && last[n - 1] == '/') last[--n] = '\0';
+    const char *slash = strrchr(last, '/');
+    place_append(text, bytes, name, slash && slash[1] ? slash + 1 : last);
+}
+
+/* What the run would be without the changes. */
+static qg_status baseline(const config *asked, config *base)
+{
+    config    plain  = { 0 };
+    bool      usage;
+    qg_status status = QG_OK;
+    if (asked->named) status = config_set(&plain, option_find("recipe"), asked->named);
+    if (!status && asked->file) status = config_set(&plain, option_find("config"), asked->file);
+    const char *model = asked->named ? NULL : config_text(asked, "model");
+    if (!status && model) status = config_set(&plain, option_find("model"), model);
+    if (!status) status = config_resolve(&plain, NULL, base, &usage);
+    config_free(&plain);
+    return status;
+}
+
+/* Whether a name contains the option anyway. */
+static bool is_told(const config *asked, const char *name)
+{
+    return !strcmp(name, "seed") || (!asked->named && (!strcmp(name, "model") || !strcmp(name, "weight")));
+}
+
+static void append_changes(const config *asked, const config *base, char *text, size_t bytes)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        const option *o     = &options[i];
+        const char   *value = asked->text[i], *usual = base->text[i];
+        if (!value || (o->use & IDENTITY) != IDENTITY || is_told(asked, o->name) || (usual && !strcmp(usual, value))) continue;
+        if (!usual && o->kind == OPTION_FLAG && !strcmp(value, "false")) continue;
+        for (const char *line = value; *line; line = list_next(line)) {
+            char item[VALUE_BYTES];
+            snprintf(item, sizeof item, "%.*s", (int)strcspn(line, "\n"), line);
+            place_append(text, bytes, strcmp(o->name, "data") ? o->name : "", item);
+        }
+    }
+    if (asked->init && !base->init_recipe) append_path(text, bytes, "init", asked->init);
+    if (asked->teacher) append_path(text, bytes, "teacher", asked->teacher);
+}
+
+qg_status place_name(const config *asked, const config *c, char dir[QG__PATH_BYTES])
+{
+    char            name[QG__PATH_BYTES / 2] = "", weight[VALUE_BYTES];
+    const char     *seed                     = config_text(c, "seed");
+    config          base                     = { 0 };
+    const qg_status status                   = baseline(asked, &base);
+    if (!status && !asked->named) {
+        model_file_name(config_text(c, "model"), name, sizeof name);
+        snprintf(weight, sizeof weight, "%s", config_text(c, "weight"));
+        place_append(name, sizeof name, "", weight);
+    }
+    if (!status) append_changes(asked, &base, name, sizeof name - 64);
+    shorten(name);
+    if (!status && asked->named) snprintf(dir, QG__PATH_BYTES, "runs/%s/%s%sseed-%s", asked->named, name, *name ? "-" : "", seed);
+    else if (!status) snprintf(dir, QG__PATH_BYTES, "runs/%s-%s", name, seed);
+    config_free(&base);
+    return status;
+}
+
+qg_status place_take(char dir[QG__PATH_BYTES], bool claim)
+{
+    enum { MOST = 100000 };
+    const size_t n = strlen(dir);
+    for (int i = 1; i < MOST; i++) {
+        bool made;
+        if (i > 1 && n + (size_t)snprintf(dir + n, QG__PATH_BYTES - n, "-%d", i) >= QG__PATH_BYTES)
+            return qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
+        if (!claim && !qg__path_exists(dir)) return QG_OK;
+        if (claim && qg__path_make(dir, &made)) return qg_errcode();
+        if (claim && made) return QG_OK;
+    }
+    dir[n] = '\0';
+    return qg_fail(QG_ESTATE, "%s to %s-%d all exist", dir, dir, MOST - 1);
+}
+
+/* --- runs that exist ---------------------------------------------------------------------- */
+
+typedef struct candidate {
+    char            dir[QG__PATH_BYTES];
+    bool            unfinished;
+    struct timespec time;
+} candidate;
+
+/* NAME.old or NAME.old-2, as the trainer calls it. */
+static bool is_aside(const char *name)
+{
+    const char *old = strrchr(name, '.');
+    return old && (!strcmp(old, ".old") || !strncmp(old, ".old-", 5));
+}
+
+static struct timespec time_of(const qg__run_paths *p)
+{
+    struct stat s;
+    if (!stat(p->file[QG__RUN_LAST], &s) || !stat(p->file[QG__RUN_CONFIG], &s)) return s.st_mtim;
+    return (struct timespec){ 0 };
+}
+
+/* Digests are known only when the files that they are of have been read. */
+static bool has_configuration(const config *asked, const config *c, const config *run)
+{
+    const bool inits = asked->init || c->init_digest || c->init_recipe, learns = asked->teacher || c->teacher;
+    return !config_difference(c, run, IDENTITY, PER_RUN) && c->recipe.seed == run->recipe.seed && inits == (run->init_digest != NULL) &&
+           learns == (run->teacher_digest != NULL);
+}
+
+/* Whether dir contains a run of this configuration; it is *out then. */
+static bool read_candidate(const char *dir, const config *asked, const config *c, candidate *out)
+{
+    qg__run_paths p;
+    qg_fit_result r;
+    config        stored = { 0 }, run = { 0 };
+    bool          usage, found = false;
+    if (!qg__run_paths_of(dir, &p) && !config_stored(p.file[QG__RUN_CONFIG], &stored) &&
+        !config_resolve(&(config){ 0 }, &stored, &run, &usage) && has_configuration(asked, c, &run) && !qg__path_locked(dir)) {
+        found           = true;
+        out->unfinished = qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) || !r.complete;
+        out->time       = time_of(&p);
+        strcpy(out->dir, dir);
+    }
+    config_free(&stored);
+    config_free(&run);
+    return found;
+}
+
+static bool is_better(const candidate *a, const candidate *b)
+{
+    if (a->unfinished != b->unfinished) return a->unfinished;
+    if (a->time.tv_sec != b->time.tv_sec) return a->time.tv_sec > b->time.tv_sec;
+    if (a->time.tv_nsec != b->time.tv_nsec) return a->time.tv_nsec > b->time.tv_nsec;
+    return strcmp(a->dir, b->dir) > 0;
+}
+
+qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found)
+{
+    char        parent[QG__PATH_BYTES];
+    candidate   best, other;
+    const char *teacher = asked->teacher ? asked->teacher : c->teacher;
+    *found              = false;
+    /* A run that learns from a teacher states how. */
+    if (teacher && !config_text(c, "distil") && config_set(c, option_find("distil"), "")) return qg_errcode();
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(dir, '/') - dir), dir);
+    DIR *all = opendir(parent);
+    for (struct dirent *e; all && (e = readdir(all));) {
+        char path[QG__PATH_BYTES];
+        if (*e->d_name == '.' || is_aside(e->d_name) || qg__path_join(parent, e->d_name, path)) continue;
+        if (!read_candidate(path, asked, c, &other) || (*found && !is_better(&other, &best))) continue;
+        best   = other;
+        *found = true;
+    }
+    if (all) closedir(all);
+    if (*found) strcpy(dir, best.dir);
+    return QG_OK;
+}

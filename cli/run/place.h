@@ -1,0 +1,29 @@
+/* cli/run/place.h — the directory of a run that --out does not name, and the run that --resume continues there. */
+#ifndef CLI_PLACE_H
+#define CLI_PLACE_H
+
+#include "cli/config/config.h"
+
+/* Where the runs of the command line `asked`, resolved to c, are written: runs/MODEL-WEIGHT-CHANGES-SEED or
+ * runs/RECIPE/CHANGES-seed-SEED.  CHANGES lists the options of the command line whose values are not those of the model, the
+ * file of --config or the recipe: "cifar10-lr=0.1", the data set without its key.  Characters that a shell or a path would
+ * interpret become -, and a long name ends with a hash instead.  Fails as config_resolve. */
+QG_MUST_CHECK
+qg_status place_name(const config *asked, const config *c, char dir[QG__PATH_BYTES]);
+
+/* Appends to text: ["-"] NAME=VALUE, in characters of such a name. */
+void      place_append(char *text, size_t bytes, const char *name, const char *value);
+
+/* Turns dir into the first of dir, dir-2, dir-3, .. that does not exist, and, if claim, makes this directory, so that no
+ * two processes take the same one.  Fails with QG_EARG (the path is too long), QG_ESTATE (all exist), QG_EIO. */
+QG_MUST_CHECK
+qg_status place_take(char dir[QG__PATH_BYTES], bool claim);
+
+/* Looks among the directories beside dir, without those that --force has set aside, for the runs with the configuration c of
+ * the command line `asked`, and sets dir to the one that --resume continues: the newest unfinished one in which no process
+ * is training, or else the newest finished one.  The time of a run is that of its last checkpoint.  *found: there is one.
+ * c is only read for its values; it may gain defaults that training adds.  Fails with QG_EMEM, QG_EARG. */
+QG_MUST_CHECK
+qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found);
+
+#endif

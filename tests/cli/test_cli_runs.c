@@ -1,0 +1,197 @@
+/* The directories of runs without --out, and which of them --resume continues. */
+#include "tests/support/testing.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/program.h"
+#include "tests/support/tree.h"
+
+#define RUN    "train --model lenet5 --data-dir set --weight twn --batch 24 --epochs 1 --threads 1 --seed 3 --json "
+#define ITS    "runs/lenet5-twn-epochs=1-batch=24-3"
+#define PAUSED RUN "--epochs 2 --budget 0 "
+#define THEIRS "runs/lenet5-twn-epochs=2-batch=24-3"
+
+static int set_up_runs(void **state)
+{
+    if (set_up_tree(state)) return -1;
+    assert_status("train --recipe plain --json", 0);
+    keep_tree();
+    return 0;
+}
+
+static void assert_there(const char *path)
+{
+    char file[400];
+    snprintf(file, sizeof file, "%s/last.safetensors", path);
+    if (access(file, F_OK)) fail_msg("there is no %s; the program said '%s'", file, last.out);
+}
+
+static void assert_absent(const char *path)
+{
+    if (!access(path, F_OK)) fail_msg("%s exists", path);
+}
+
+/* --- names -------------------------------------------------------------------------------- */
+
+static void test_a_command_may_run_three_times(void **state)
+{
+    for (int i = 0; i < 3; i++) assert_status(RUN, 0);
+    assert_same_run(ITS, ITS "-2");
+    assert_same_run(ITS, ITS "-3");
+    assert_absent(ITS "-4");
+    run_shell("rm -r " ITS "-2");
+    assert_status(RUN, 0);
+    assert_there(ITS "-2");
+    assert_status(RUN "--force", 0);
+    assert_there(ITS ".old");
+    assert_absent(ITS "-4");
+}
+
+/* They look for a free name at the same time. */
+static void test_commands_may_run_at_the_same_time(void **state)
+{
+    char line[1200];
+    snprintf(line, sizeof line, "for i in 1 2 3; do %s " RUN ">/dev/null 2>&1 & done; wait", program);
+    run_shell("%s", line);
+    assert_same_run(ITS, ITS "-2");
+    assert_same_run(ITS, ITS "-3");
+}
+
+static void test_the_name_says_what_was_changed(void **state)
+{
+    static const struct { const char *options, *name; } of[] = {
+        { "--epochs 25 --batch 50", "lenet5-twn-3" },              /* as the model has them */
+        { "--epochs 25 --batch 50 --data fashion-mnist", "lenet5-twn-fashion-mnist-3" },
+        { "--weight twn:threshold=0.5", "lenet5-twn-threshold=0.5-epochs=1-batch=24-3" },
+        { "--lr 0.1 --nesterov --seed 8", "lenet5-twn-epochs=1-batch=24-lr=0.1-nesterov=true-8" },
+        { "--optimizer adam", "lenet5-twn-epochs=1-batch=24-optimizer=adam-3" },
+        { "--layer conv1:weight=float --layer fc1:weight=binary",
+          "lenet5-twn-layer=conv1-weight=float-layer=fc1-weight=binary-epochs=1-batch=24-3" },
+        { "--schedule step:at=0.5+0.8,factor=0.1", "lenet5-twn-epochs=1-batch=24-schedule=step-at=0.5+0.8-factor=0.1-3" },
+        { "--init runs/plain/seed-3/", "lenet5-twn-epochs=1-batch=24-init=seed-3-3" },
+        { "--model 8C3-R-GAP-10", "net-ddde645b-twn-epochs=1-batch=24-3" },
+        { "--config examples/recipes/plain.toml --epochs 1", "lenet5-twn-epochs=1-3" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char name[300];
+        assert_stops(RUN "%s --budget 0", of[i].options);
+        snprintf(name, sizeof name, "runs/%s", of[i].name);
+        assert_string_equal(last_text("run"), name);
+        assert_there(name);
+    }
+}
+
+static void test_a_recipe_has_a_folder_of_its_own(void **state)
+{
+    assert_status("train --recipe plain --budget 0 --json", 3);
+    assert_string_equal(last_text("run"), "runs/plain/seed-3-2");
+    assert_status("train --recipe plain --epochs 2 --seed 4 --budget 0 --json", 3);
+    assert_string_equal(last_text("run"), "runs/plain/seed-4");
+    assert_status("train --recipe plain --weight float --lr 0.1 --budget 0 --json", 3);
+    assert_string_equal(last_text("run"), "runs/plain/weight=float-lr=0.1-seed-3");
+}
+
+static void test_a_long_name_is_cut(void **state)
+{
+    char line[1000] = RUN "--budget 0";
+    for (int i = 1; i <= 4; i++) {
+        const char *const layers[] = { "conv1", "conv2", "fc1", "fc2" };
+        snprintf(line + strlen(line), sizeof line - strlen(line), " --layer %s:weight=fake_quant:bits=%d,range=learned,min=-1,max=1",
+                 layers[i - 1], i + 1);
+    }
+    assert_status(line, 3);
+    char first[300];
+    snprintf(first, sizeof first, "%s", last_text("run"));
+    assert_true(strlen(first) < 220);
+    strcpy(strstr(line, "bits=5"), "bits=6");
+    assert_status(line, 3);
+    assert_string_not_equal(last_text("run"), first);
+    assert_null(strstr(last_text("run"), "-2"));
+}
+
+static void test_what_cannot_begin_leaves_no_directory(void **state)
+{
+    assert_status(RUN "--data-dir absent", 1);
+    assert_status(RUN "--init absent", 1);
+    assert_absent(ITS);
+}
+
+/* --- resuming ----------------------------------------------------------------------------- */
+
+static void test_resume_finds_the_newest_unfinished_run(void **state)
+{
+    assert_status(PAUSED, 3);
+    assert_status(PAUSED, 3);
+    assert_status(PAUSED "--seed 4", 3);
+    assert_status(PAUSED "--lr 0.1", 3);
+    assert_status(RUN "--epochs 2 --resume", 0);
+    assert_string_equal(last_text("run"), THEIRS "-2");
+    assert_null(strstr(last.err, "warning"));
+    assert_status(RUN "--epochs 2 --resume", 0);
+    assert_string_equal(last_text("run"), THEIRS);
+    assert_same_run(THEIRS, THEIRS "-2");
+    assert_status(RUN "--epochs 2 --resume", 0);            /* all are finished: it prints the newest */
+    assert_string_equal(last_text("run"), THEIRS);
+    run_shell("mv " THEIRS " runs/renamed");
+    assert_status(RUN "--epochs 2 --resume", 0);
+    assert_string_equal(last_text("run"), "runs/renamed");
+    assert_absent(THEIRS "-3");
+}
+
+static void test_resume_says_that_it_found_nothing(void **state)
+{
+    assert_status(PAUSED, 3);
+    assert_status(RUN "--resume", 0);
+    assert_string_equal(last_text("run"), ITS);
+    assert_stderr("warning: --resume found no run with these options; a new one starts in " ITS);
+    assert_status(RUN "--resume --out elsewhere", 0);
+    assert_stderr("warning: --resume found no run there; a new one starts in elsewhere");
+    assert_status(RUN "--epochs 2 --resume --budget 0", 3);
+    assert_string_equal(last_text("run"), THEIRS);
+    assert_null(strstr(last.err, "warning"));
+}
+
+static void test_resume_tells_runs_by_what_they_started_from(void **state)
+{
+    assert_status(PAUSED "--init runs/plain/seed-3", 3);
+    assert_status(PAUSED "--resume", 3);
+    assert_string_equal(last_text("run"), THEIRS);
+    assert_status(PAUSED "--resume --init runs/plain/seed-3", 3);
+    assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-init=seed-3-3");
+    assert_status(PAUSED "--teacher runs/plain/seed-3", 3);
+    assert_status(RUN "--epochs 2 --resume --teacher runs/plain/seed-3", 0);
+    assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=2-batch=24-teacher=seed-3-3");
+}
+
+/* One that --force has set aside is not found either. */
+static void test_resume_leaves_a_run_alone_that_is_training(void **state)
+{
+    const pid_t pid = start_endless(RUN "--epochs 100000");
+    assert_status(RUN "--epochs 100000 --resume --budget 0", 3);
+    assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=100000-batch=24-3-2");
+    kill(pid, SIGTERM);
+    assert_int_equal(finish(pid), 128 + SIGTERM);
+    run_shell("cd runs && rm -r lenet5-twn-epochs=100000-batch=24-3-2 && mv lenet5-twn-epochs=100000-batch=24-3 aside.old");
+    assert_status(RUN "--epochs 100000 --resume --budget 0", 3);
+    assert_stderr("found no run with these options");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_a_command_may_run_three_times, restore_tree),
+        cmocka_unit_test_setup(test_commands_may_run_at_the_same_time, restore_tree),
+        cmocka_unit_test_setup(test_the_name_says_what_was_changed, restore_tree),
+        cmocka_unit_test_setup(test_a_recipe_has_a_folder_of_its_own, restore_tree),
+        cmocka_unit_test_setup(test_a_long_name_is_cut, restore_tree),
+        cmocka_unit_test_setup(test_what_cannot_begin_leaves_no_directory, restore_tree),
+        cmocka_unit_test_setup(test_resume_finds_the_newest_unfinished_run, restore_tree),
+        cmocka_unit_test_setup(test_resume_says_that_it_found_nothing, restore_tree),
+        cmocka_unit_test_setup(test_resume_tells_runs_by_what_they_started_from, restore_tree),
+        cmocka_unit_test_setup_teardown(test_resume_leaves_a_run_alone_that_is_training, restore_tree, end_background),
+    };
+    return cmocka_run_group_tests(tests, set_up_runs, tear_down);
+}
