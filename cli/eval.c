@@ -137,6 +137,7 @@ static qg_status load(evaluation *e)
     qg_status status = open_images(e);
     if (!status) status = check_names(e, e->test, e->recipe.data_dir);
     if (status) return status;
+    report_warning(e->test);
     status = used_run_load(&e->used, &e->config, &e->recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
     e->used.spec.fit.test = e->test;
     if (status == QG_ESHAPE) status = explain_misfit(e);

@@ -39,8 +39,9 @@ void qg__dataset_free(qg__dataset *set)
     free(set->images);
     free(set->labels);
     free(set->class_names);
+    free(set->warning);
     set->images = set->labels = NULL;
-    set->class_names = NULL;
+    set->class_names = set->warning = NULL;
 }
 
 /* --- chosen classes ----------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ typedef struct qg__dataset {
     uint8_t *labels;     /* [n], 0 .. classes-1, checked by the reader */
     char    *class_names;       /* one after the other, each ended by NUL; or NULL */
     uint64_t class_digest;      /* their hash, or 0 */
+    char    *warning;           /* of qg_loader_warning, or NULL */
 } qg__dataset;
 
 /* A loader of set, whose arrays it takes over even on failure.  A set that lacks an array comes from a reader

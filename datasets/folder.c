@@ -1,5 +1,8 @@
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +12,7 @@
 #include "datasets/dataset.h"
 #include "datasets/image.h"
 
-enum { MOST_CLASSES = 256, MOST_SIDE = 4096 };
+enum { MOST_CLASSES = 256, MOST_SIDE = 4096, WARNING_BYTES = 2 * QG__PATH_BYTES };
 
 /* The names in a folder, in byte order whatever the locale. */
 typedef struct listing {
@@ -20,18 +23,20 @@ typedef struct listing {
 typedef struct folder {
     const char *dir;
     listing     classes;
-    listing     images[MOST_CLASSES];
+    listing    *images;                 /* [classes.n] */
+    int         beside, nested, others; /* skipped: files beside the classes; folders and other files in them */
+    char        skipped[QG__PATH_BYTES];    /* the first of these */
 } folder;
 
 static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
 
-static int is_image(const struct dirent *e)
+static bool is_image(const char *name)
 {
     static const char *const endings[] = { ".png", ".jpg", ".jpeg", ".bmp" };
-    const char              *ending    = strrchr(e->d_name, '.');
-    for (size_t i = 0; is_shown(e) && ending && i < sizeof endings / sizeof *endings; i++)
-        if (!strcasecmp(ending, endings[i])) return 1;
-    return 0;
+    const char              *ending    = strrchr(name, '.');
+    for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
+        if (!strcasecmp(ending, endings[i])) return true;
+    return false;
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -39,9 +44,9 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static bool list(const char *path, int (*keep)(const struct dirent *), listing *l)
+static bool list(const char *path, listing *l)
 {
-    const int n = scandir(path, &l->name, keep, by_name);
+    const int n = scandir(path, &l->name, is_shown, by_name);
     if (n < 0) qg_fail(QG_EIO, "cannot list '%s': %s", path, strerror(errno));
     l->n = n < 0 ? 0 : n;
     return n >= 0;
@@ -54,49 +59,150 @@ static void list_free(listing *l)
     *l = (listing){ 0 };
 }
 
-/* Removes entries that are not folders. */
-static bool keep_folders(const char *dir, listing *l)
+/* Removes the entries for which keep, an array of n, is false. */
+static void list_keep(listing *l, const bool *keep)
 {
     int kept = 0;
     for (int i = 0; i < l->n; i++) {
-        char        path[QG__PATH_BYTES];
-        struct stat s;
-        if (!qg__dataset_path(dir, l->name[i]->d_name, path)) return false;
-        struct dirent *entry = l->name[i];
-        if (stat(path, &s)) {           /* a broken link, perhaps to a whole class */
-            qg_fail(QG_EIO, "'%s': %s", path, strerror(errno));
-            return false;
-        }
-        if (!S_ISDIR(s.st_mode)) continue;
-        l->name[i]      = l->name[kept];
-        l->name[kept++] = entry;
+        if (keep[i]) l->name[kept++] = l->name[i];
+        else free(l->name[i]);
     }
-    for (int i = kept; i < l->n; i++) free(l->name[i]);
     l->n = kept;
+}
+
+/* *is: dir/name is a folder. */
+static bool check_folder(const char *dir, const char *name, bool *is)
+{
+    char        path[QG__PATH_BYTES];
+    struct stat s;
+    if (!qg__dataset_path(dir, name, path)) return false;
+    if (stat(path, &s)) {               /* a broken link, perhaps to a whole class */
+        qg_fail(QG_EIO, "'%s': %s", path, strerror(errno));
+        return false;
+    }
+    *is = S_ISDIR(s.st_mode);
     return true;
+}
+
+static void skip(folder *f, const char *dir, const char *name, int *count)
+{
+    if (!*f->skipped) (void)qg__dataset_path(dir, name, f->skipped);
+    ++*count;
+}
+
+/* Lists a directory and keeps its folders, the classes, or its images; what is neither is counted. */
+static bool list_only(folder *f, const char *dir, bool classes, listing *l)
+{
+    if (!list(dir, l)) return false;
+    bool *keep = malloc((size_t)l->n + 1), ok = keep != NULL;
+    if (!ok) qg_fail(QG_EMEM, "'%s': out of memory: its %d names", dir, l->n);
+    for (int i = 0; ok && i < l->n; i++) {
+        const char *name  = l->name[i]->d_name;
+        bool        inner = false;
+        keep[i]           = !classes && is_image(name);
+        if (!keep[i]) ok = check_folder(dir, name, &inner) || !classes;     /* a broken link in a class is skipped, too */
+        if (classes) keep[i] = inner;
+        if (ok && !keep[i]) skip(f, dir, name, classes ? &f->beside : inner ? &f->nested : &f->others);
+    }
+    if (ok) list_keep(l, keep);
+    free(keep);
+    return ok;
+}
+
+static bool list_class(folder *f, int k)
+{
+    char      path[QG__PATH_BYTES], also[96] = "";
+    const int nested = f->nested, others = f->others;
+    if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, path) || !list_only(f, path, false, &f->images[k])) return false;
+    if (f->images[k].n) return true;
+    if (f->nested > nested || f->others > others)
+        snprintf(also, sizeof also, ", but %d folder(s) and %d other file(s)", f->nested - nested, f->others - others);
+    qg_fail(QG_EFORMAT, "'%s' contains no PNG, JPEG or BMP file%s; each folder in '%s' is a class", path, also, f->dir);
+    return false;
 }
 
 /* Lists classes and images.  Returns the number of images, 0 on failure. */
 static int survey(folder *f)
 {
     int total = 0;
-    if (!list(f->dir, is_shown, &f->classes) || !keep_folders(f->dir, &f->classes)) return 0;
+    if (!list_only(f, f->dir, true, &f->classes)) return 0;
     if (f->classes.n < 1 || f->classes.n > MOST_CLASSES) {
         qg_fail(QG_EFORMAT, "'%s' has %d folders; it needs one per class, 1 to %d", f->dir, f->classes.n,
                 (int)MOST_CLASSES);
         return 0;
     }
-    for (int k = 0; k < f->classes.n; k++) {
-        char path[QG__PATH_BYTES];
-        if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, path)) return 0;
-        if (!list(path, is_image, &f->images[k])) return 0;
-        if (f->images[k].n == 0) {
-            qg_fail(QG_EFORMAT, "'%s' contains no PNG, JPEG or BMP file", path);
-            return 0;
-        }
+    f->images = calloc((size_t)f->classes.n, sizeof *f->images);
+    if (!f->images) qg_fail(QG_EMEM, "'%s': out of memory: %d classes", f->dir, f->classes.n);
+    for (int k = 0; f->images && k < f->classes.n; k++) {
+        if (!list_class(f, k)) return 0;
+        if (total > INT_MAX - f->images[k].n) return qg_fail(QG_EFORMAT, "'%s' has more than %d images", f->dir, INT_MAX), 0;
         total += f->images[k].n;
     }
     return total;
+}
+
+static void folder_free(folder *f)
+{
+    for (int k = 0; f->images && k < f->classes.n; k++) list_free(&f->images[k]);
+    free(f->images);
+    list_free(&f->classes);
+}
+
+/* --- what may be a mistake ---------------------------------------------------------------- */
+
+static int lower(char c) { return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : (unsigned char)c; }
+
+static int by_letters(const void *a, const void *b)
+{
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    for (; *x && lower(*x) == lower(*y); x++, y++) continue;
+    return lower(*x) - lower(*y);
+}
+
+/* Two classes whose names differ only in the case of the letters A to Z, which other file systems do not distinguish. */
+static bool find_twins(const folder *f, const char *twin[2])
+{
+    const int    n    = f->classes.n;
+    const char **name = malloc((size_t)n * sizeof *name);
+    bool         any  = false;
+    for (int k = 0; name && k < n; k++) name[k] = f->classes.name[k]->d_name;
+    if (name) qsort(name, (size_t)n, sizeof *name, by_letters);
+    for (int k = 1; name && k < n && !any; k++) {
+        any     = !by_letters(&name[k - 1], &name[k]);
+        twin[0] = name[k - 1], twin[1] = name[k];
+    }
+    free(name);
+    return any;
+}
+
+QG_PRINTF(2, 3)
+static void add(char text[WARNING_BYTES], const char *fmt, ...)
+{
+    const size_t n = strlen(text);
+    va_list      args;
+    va_start(args, fmt);
+    vsnprintf(text + n, WARNING_BYTES - n, fmt, args);
+    va_end(args);
+}
+
+static void add_count(char text[WARNING_BYTES], int n, const char *one, const char *many, bool *any)
+{
+    if (n) add(text, "%s%d %s", *any ? ", " : "; skipped ", n, n == 1 ? one : many);
+    *any |= n > 0;
+}
+
+/* The warning of qg_loader_warning; it may be empty. */
+static void warn(const folder *f, char text[WARNING_BYTES])
+{
+    const char *twin[2];
+    bool        any = false;
+    *text = '\0';
+    add_count(text, f->nested, "folder within a class", "folders within classes", &any);
+    add_count(text, f->others, "file that is not PNG, JPEG or BMP", "files that are not PNG, JPEG or BMP", &any);
+    add_count(text, f->beside, "file beside the classes", "files beside the classes", &any);
+    if (any) add(text, ", such as '%s'", f->skipped);
+    if (f->classes.n == 1) add(text, "; '%s' is the only class, so there is nothing to learn", f->classes.name[0]->d_name);
+    if (find_twins(f, twin)) add(text, "; the classes '%s' and '%s' differ only in case", twin[0], twin[1]);
 }
 
 static bool read_class(const folder *f, int k, qg__dataset *set, int at)
@@ -125,6 +231,18 @@ static bool name_classes(const folder *f, qg__dataset *set)
     return true;
 }
 
+static bool note_warning(const folder *f, qg__dataset *set)
+{
+    char text[WARNING_BYTES];
+    warn(f, text);
+    if (!*text) return true;
+    const size_t bytes = strlen(text) + strlen(f->dir) + 4;
+    set->warning       = malloc(bytes);
+    if (set->warning) snprintf(set->warning, bytes, "'%s':%s", f->dir, text + 1);
+    else qg_fail(QG_EMEM, "'%s': out of memory", f->dir);
+    return set->warning != NULL;
+}
+
 static bool is_size(qg_shape s)
 {
     return s.h >= 1 && s.w >= 1 && s.h <= MOST_SIDE && s.w <= MOST_SIDE && (s.c == 1 || s.c == 3);
@@ -146,9 +264,9 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
     qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
     bool        ok  = n > 0 && name_classes(&f, &set) && qg__dataset_allocate(&set);
     for (int k = 0, at = 0; ok && k < f.classes.n; at += f.images[k++].n) ok = read_class(&f, k, &set, at);
+    if (ok) ok = note_warning(&f, &set);
     if (!ok) qg__dataset_free(&set);
-    for (int k = 0; k < MOST_CLASSES; k++) list_free(&f.images[k]);
-    list_free(&f.classes);
+    folder_free(&f);
     return qg__loader_new(set, spec);
 }
 
@@ -157,15 +275,15 @@ qg_status qg_folder_same_classes(const char *a, const char *b)
     folder    f = { .dir = a }, g = { .dir = b };
     qg_status status = QG_OK;
     if (!a || !b) return qg_fail(QG_EARG, "the directory of the images is NULL");
-    if (!list(a, is_shown, &f.classes) || !keep_folders(a, &f.classes) || !list(b, is_shown, &g.classes) ||
-        !keep_folders(b, &g.classes))
-        status = QG_EIO;
-    for (int i = 0; !status && i < f.classes.n && i < g.classes.n; i++)
-        if (strcmp(f.classes.name[i]->d_name, g.classes.name[i]->d_name))
-            status = qg_fail(QG_EFORMAT, "'%s' has the class '%s' where '%s' has '%s'", b, g.classes.name[i]->d_name, a,
-                             f.classes.name[i]->d_name);
+    if (!list_only(&f, a, true, &f.classes) || !list_only(&g, b, true, &g.classes)) status = qg_errcode();
+    for (int i = 0; !status && i < f.classes.n && i < g.classes.n; i++) {
+        const char *x = f.classes.name[i]->d_name, *y = g.classes.name[i]->d_name;
+        if (strcmp(x, y))
+            status = qg_fail(QG_EFORMAT, "'%s' has the class '%s' where '%s' has '%s'%s", b, y, a, x,
+                             by_letters(&x, &y) ? "" : ", which differs only in case");
+    }
     if (!status && f.classes.n != g.classes.n)
         status = qg_fail(QG_EFORMAT, "'%s' has %d classes, '%s' has %d", b, g.classes.n, a, f.classes.n);
-    list_free(&f.classes), list_free(&g.classes);
+    folder_free(&f), folder_free(&g);
     return status;
 }

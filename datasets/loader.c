@@ -377,6 +377,8 @@ const qg_preprocess *qg_loader_preprocess(const qg_loader *l) { return l ? &l->p
 
 const char *qg_loader_class_names(const qg_loader *l) { return l ? l->set.class_names : NULL; }
 
+const char *qg_loader_warning(const qg_loader *l) { return l ? l->set.warning : NULL; }
+
 uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
 
 qg_loader *qg_loader_validation(const qg_loader *l) { return l ? l->validation : NULL; }

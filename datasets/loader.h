@@ -103,8 +103,9 @@ qg_loader *qg_cifar100_train(const char *dir, qg_loader_spec spec);
 qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
 
 /* A folder of images: dir has one folder per class, each with PNG, JPEG or BMP files.  Classes and the images
- * of a class are numbered by name, in byte order.  Names that begin with a dot, other kinds of files in a
- * class and files next to the class folders are skipped.
+ * of a class are numbered by name, in byte order.  Names that begin with a dot are skipped, as are, with a warning
+ * (qg_loader_warning), folders and other kinds of files in a class and files beside the classes.  There is a warning of a
+ * single class, too, and of classes whose names differ only in case, which other file systems do not distinguish.
  *
  * Shapes   image is the shape of one image; its n is ignored; c is 1 (grey) or 3 (red, green, blue).
  *          An image of another size is resized to this shape, without keeping its proportions, by a
@@ -192,6 +193,9 @@ uint64_t  qg_loader_digest(const qg_loader *l);
  * numbers that they had, "7". */
 const char *qg_loader_class_names(const qg_loader *l);
 uint64_t  qg_loader_class_digest(const qg_loader *l);
+
+/* What may be a mistake in the files of a folder, in one line; NULL: nothing.  It belongs to l. */
+const char *qg_loader_warning(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 
 #endif

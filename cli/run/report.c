@@ -11,6 +11,12 @@
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 
+void report_warning(const qg_loader *images)
+{
+    const char *text = qg_loader_warning(images);
+    if (text) print_safe(stderr, "qgrad: warning: %s\n", text);
+}
+
 void report_machine(qg__json *j)
 {
     qg__json_integer(j, "peak_rss_bytes", qg__peak_rss_bytes());

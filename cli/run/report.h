@@ -18,6 +18,9 @@ typedef struct report {
 } report;
 
 /* Adds memory, threads, BLAS core, kernels and commit. */
+/* Prints the warning of a loader, if it has one, on stderr. */
+void report_warning(const qg_loader *images);
+
 void report_machine(qg__json *j);
 
 void report_head(const report *r, FILE *out);

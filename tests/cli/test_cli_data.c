@@ -168,6 +168,12 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_status("train --model lenet5 --data folder:16x16x3 --data-dir @/pics --epochs 8 --batch 8 "
                   "--optimizer adam --normalise channel --augment pad=1,flip --out @/pictures --json", 0);
     assert_true(last_number("test_accuracy") == 1);           /* half a picture is 150 brighter */
+    assert_null(strstr(last.err, "warning"));
+    write_bytes(at("pics/test/above/notes.txt"), "x", 1);
+    assert_status("train --resume --out @/pictures --json", 0);
+    assert_stderr("qgrad: warning: '");
+    assert_stderr("/pics/test': skipped 1 file that is not PNG, JPEG or BMP, such as '");
+    assert_int_equal(unlink(at("pics/test/above/notes.txt")), 0);
     assert_status("eval --run @/pictures --json", 0);
     assert_true(last_number("test_accuracy") == 1);
     assert_true(last_number("images") == 40);

@@ -57,6 +57,42 @@ static void test_classes_and_images_by_name(void **state)
     qg_loader_free(l);
 }
 
+/* One line says what was skipped and what may be a mistake. */
+static void test_what_may_be_a_mistake_is_warned_about(void **state)
+{
+    uint8_t p[2 * 2 * 3];
+    char    want[1024];
+    fill(p, 2, 2, 0);
+    const qg_shape       one  = { 1, 2, 2, 3 };
+    const qg_loader_spec spec = { .batch = 1 };
+    make_class("cat");
+    write_bmp(in_room("cat/p.bmp"), p, 2, 2);
+    qg_loader *l = qg_folder(room, one, spec);
+    snprintf(want, sizeof want, "'%s': 'cat' is the only class, so there is nothing to learn", room);
+    assert_string_equal(qg_loader_warning(l), want);
+    qg_loader_free(l);
+
+    make_class("dog"), make_class("dog/puppies"), make_class("dog/.git");
+    write_bmp(in_room("dog/p.bmp"), p, 2, 2);
+    write_bmp(in_room("dog/puppies/q.bmp"), p, 2, 2);
+    l = qg_folder(room, one, (qg_loader_spec){ .batch = 1, .validation = { 0 } });
+    assert_int_equal(qg_loader_shape(l).n, 2);
+    snprintf(want, sizeof want, "'%s': skipped 1 folder within a class, such as '%s'", room, in_room("dog/puppies"));
+    assert_string_equal(qg_loader_warning(l), want);
+    qg_loader_free(l);
+
+    make_class("Dog");
+    write_bmp(in_room("Dog/p.bmp"), p, 2, 2);
+    write_text("labels.csv", "x"), write_text("cat/a.webp", "x"), write_text("cat/b.gif", "x");
+    assert_int_equal(symlink("nowhere", in_room("cat/c.tif")), 0);
+    l = qg_folder(room, one, spec);
+    assert_non_null(strstr(qg_loader_warning(l), ": skipped 1 folder within a class, 3 files that are not PNG, JPEG or BMP, 1 file "
+                                                 "beside the classes, such as '"));
+    assert_non_null(strstr(qg_loader_warning(l), "/labels.csv'; the classes 'Dog' and 'dog' differ only in case"));
+    qg_loader_free(l);
+    assert_null(qg_loader_warning(NULL));
+}
+
 static void test_grey(void **state)
 {
     uint8_t p[2 * 2 * 3];
@@ -92,7 +128,10 @@ static void test_refusals(void **state)
     make_class("b");
     fill(p, 4, 4, 0);
     write_bmp(in_room("a/1.bmp"), p, 4, 4);
-    assert_refused(in_room("b"), "contains no PNG, JPEG or BMP file");
+    assert_refused(in_room("b"), "contains no PNG, JPEG or BMP file; each folder in '");
+    make_class("b/inner");
+    write_text("b/c.gif", "x");
+    assert_refused(in_room("b"), "contains no PNG, JPEG or BMP file, but 1 folder(s) and 1 other file(s); each folder in '");
     write_text("b/2.jpg", "no picture");
     assert_refused(in_room("b/2.jpg"), "is not a PNG, JPEG or BMP file");
 
@@ -176,6 +215,9 @@ static void test_classes_that_differ_are_named(void **state)
     assert_failed(qg_folder_same_classes(where[0], where[1]), QG_EFORMAT, "b' has the class 'z' where '");
     assert_message("a' has 'y'");
     assert_failed(qg_folder_same_classes(where[0], where[2]), QG_EFORMAT, "c' has 1 classes, '");
+    make_class("d"), make_class("d/X"), make_class("d/y");
+    assert_failed(qg_folder_same_classes(where[0], in_room("d")), QG_EFORMAT, "d' has the class 'X' where '");
+    assert_message("a' has 'x', which differs only in case");
     assert_failed(qg_folder_same_classes(where[0], in_room("absent")), QG_EIO, "cannot list '");
     assert_message("absent'");
     assert_int_equal(qg_folder_same_classes(NULL, where[0]), QG_EARG);
@@ -188,7 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_classes_and_images_by_name), TEST(test_grey),    TEST(test_refusals),
         TEST(test_too_many_classes),           TEST(test_another_size_is_resized), cmocka_unit_test(test_resize),
-        TEST(test_classes_that_differ_are_named),
+        TEST(test_classes_that_differ_are_named), TEST(test_what_may_be_a_mistake_is_warned_about),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
