@@ -102,7 +102,7 @@ static qg_shape image_of(const config *asked, const recipe *r)
 {
     const bool named = config_text(asked, "data") || asked->file || asked->named;
     if (config_text(asked, "image")) return asked->image;
-    return named || r->model.type == &qg_model_text ? r->data.image : r->model.type->image;
+    return named || r->model.type == &qg_model_text ? data_image(&r->data, r->data_dir) : r->model.type->image;
 }
 
 static int summarise(const config *asked, config *c)
@@ -113,7 +113,8 @@ static int summarise(const config *asked, config *c)
     if (!status) {
         usage                = true;
         c->recipe.data.image = image_of(asked, r);
-        status               = config_check(c);
+        status               = r->data.image.h ? config_check(c)
+                                               : qg_fail(QG_EARG, "the size of the images is unknown; pass --image");
     }
     if (status) return options_report("qgrad summary", usage);
     qg_net *net = recipe_net(r, r->data.image, r->data.classes);

@@ -21,6 +21,8 @@
 #include "core/tensor.h"
 #include "datasets/preprocess.h"
 
+enum { QG_MAX_CLASSES = 256 };
+
 typedef struct qg_batch {
     qg_tensor      x;       /* [n][h][w][c], normalised, then augmented */
     const uint8_t *y;       /* [n], class indices */
@@ -142,6 +144,25 @@ qg_loader *qg_sample_test(const char *dir, qg_loader_spec spec);
  *          QG_EMEM.
  */
 qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *labels, int classes, qg_loader_spec spec);
+
+/* Images and labels in two files that NumPy's save wrote: versions 1 to 3 of the format, in C order, little-endian.
+ *
+ * Shapes   images: uint8 [n][h][w] (one channel) or [n][h][w][c]; no side and no number of channels above 4096.
+ *          labels: any integer type, [n] or [n][1].
+ * Range    classes, or 0: as many as the greatest label needs.  Labels 0 .. classes-1.
+ * Memory   The loader is the caller's; qg_loader_free.
+ * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: it is no such file, truncated or too long, has
+ *          another type, order or shape, other numbers of labels and images, a label out of range.  QG_EARG and
+ *          QG_EMEM as above.  The message names the file.  There is a warning (qg_loader_warning) if the channels seem
+ *          to come before the height, as PyTorch has them.
+ */
+qg_loader *qg_npy(const char *images, const char *labels, int classes, qg_loader_spec spec);
+
+/* What their header says of the images, and how many classes the greatest label needs.  Both fail as qg_npy. */
+QG_MUST_CHECK
+qg_status  qg_npy_shape(const char *images, qg_shape *shape);
+QG_MUST_CHECK
+qg_status  qg_npy_classes(const char *labels, int *classes);
 
 /* n images of noise, for benchmarks: bytes are uniform; image i has label i % classes.
  *

@@ -24,6 +24,116 @@ static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
     return qg_synthetic(MNIST_IMAGE, NOISE_TEST, NOISE_CLASSES, spec);
 }
 
+/* --- a folder ----------------------------------------------------------------------------- */
+
+static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
+{
+    char train_dir[QG__PATH_BYTES], test_dir[QG__PATH_BYTES];
+    if (!dir) {
+        qg_fail(QG_EARG, "the data set folder needs --data-dir, the directory that contains train and test");
+        return NULL;
+    }
+    if (qg__path_join(dir, "train", train_dir) || qg__path_join(dir, "test", test_dir)) return NULL;
+    if (test && qg_folder_same_classes(train_dir, test_dir)) return NULL;
+    return qg_folder(test ? test_dir : train_dir, d->image, spec);
+}
+
+/* --- arrays ------------------------------------------------------------------------------- */
+
+/* By data_set.file, and by the index of the split. */
+enum { IMAGES, LABELS };
+static const char *const array_names[ARRAY_FILES] = { "train", "train-labels", "test", "test-labels" };
+
+static const qg_key array_keys[] = {
+    { .name = "classes", .max = QG_MAX_CLASSES, .is = QG_KEY_WHOLE, .about = "how many; 0: as many as the labels need" },
+    { .name = NULL }
+};
+
+/* The path of a file; NULL: none is given, or it is too long. */
+static const char *array_path(const data_set *d, const char *dir, bool test, int what, char path[QG__PATH_BYTES])
+{
+    const char *name = d->file[2 * test + what];
+    if (!*name) qg_fail(QG_EARG, "arrays: %s is missing", array_names[2 * test + what]);
+    if (!*name || qg__path_join(dir && *name != '/' ? dir : ".", name, path)) return NULL;
+    if (!dir || *name == '/') snprintf(path, QG__PATH_BYTES, "%s", name);
+    return path;
+}
+
+/* Both splits have the classes that the labels of either need. */
+static qg_status count_classes(const data_set *d, const char *dir, int *classes)
+{
+    char path[QG__PATH_BYTES];
+    int  n;
+    *classes = d->classes;
+    for (int test = 0; test < 2 && !d->classes; test++) {
+        if (!*d->file[2 * test + LABELS]) continue;
+        const qg_status status = array_path(d, dir, test, LABELS, path) ? qg_npy_classes(path, &n) : QG_EARG;
+        if (status) return status;
+        if (n > *classes) *classes = n;
+    }
+    return QG_OK;
+}
+
+static qg_loader *open_arrays(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
+{
+    char path[2][QG__PATH_BYTES];
+    int  classes;
+    for (int i = 0; i < 2; i++)
+        if (!array_path(d, dir, test, i, path[i])) return NULL;
+    return count_classes(d, dir, &classes) ? NULL : qg_npy(path[IMAGES], path[LABELS], classes, spec);
+}
+
+/* Takes "key=value" if it names a file. */
+static qg_status take_file(data_set *d, const char *item, size_t n, bool *taken)
+{
+    *taken = true;
+    for (int i = 0; i < ARRAY_FILES; i++) {
+        const size_t key = strlen(array_names[i]);
+        if (n <= key || strncmp(item, array_names[i], key) || item[key] != '=') continue;
+        if (*d->file[i]) return qg_fail(QG_EARG, "arrays: %s is given twice", array_names[i]);
+        const int length = (int)(n - key - 1);
+        if (length < 1 || length >= ARRAY_BYTES)
+            return qg_fail(QG_EARG, "arrays: the path of %s is %s", array_names[i], length ? "too long" : "empty");
+        snprintf(d->file[i], ARRAY_BYTES, "%.*s", length, item + key + 1);
+        return QG_OK;
+    }
+    *taken = false;
+    return QG_OK;
+}
+
+/* "train=a.npy,train-labels=b.npy,..,classes=10" */
+static qg_status parse_arrays(data_set *d, const char *text, char *canonical, size_t bytes)
+{
+    char   rest[256] = "", number[QG_KEY_BYTES * 2];
+    double value[QG_MAX_VALUES];
+    bool   taken;
+    for (size_t n; *text; text += n + (text[n] == ',')) {
+        n = strcspn(text, ",");
+        if (take_file(d, text, n, &taken)) return QG_EARG;
+        if (taken) continue;
+        if (strncmp(text, "classes=", 8) || *rest)
+            return qg_fail(QG_EARG, "arrays: unknown option '%.*s'; available: train, train-labels, test, test-labels, classes",
+                           (int)(n < 64 ? n : 64), text);
+        snprintf(rest, sizeof rest, "%.*s", (int)n, text);
+    }
+    if (qg_keys_parse("arrays", *rest ? rest : NULL, array_keys, value)) return QG_EARG;
+    for (int i = 0; i < ARRAY_FILES; i += 2)
+        if (!*d->file[i] != !*d->file[i + 1])
+            return qg_fail(QG_EARG, "arrays: %s needs %s", array_names[*d->file[i] ? i : i + 1], array_names[*d->file[i] ? i + 1 : i]);
+    if (!*d->file[0] && !*d->file[2])
+        return qg_fail(QG_EARG, "arrays: the files are missing, as in arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy");
+    d->classes = (int)value[0];
+    qg_keys_print(NULL, array_keys, value, number, sizeof number);
+    int at = snprintf(canonical, bytes, "arrays:");
+    for (int i = 0; i < ARRAY_FILES; i++)
+        if (*d->file[i])
+            at += snprintf(canonical + at, bytes - (size_t)at, "%s%s=%s", canonical[at - 1] == ':' ? "" : ",", array_names[i], d->file[i]);
+    if (*number) snprintf(canonical + at, bytes - (size_t)at, ",%s", number);
+    return QG_OK;
+}
+
+/* --- the sets ----------------------------------------------------------------------------- */
+
 #define CLASSES(n)                                                                                     \
     { { .name = "classes", .max = (n) - 1, .is = QG_KEY_WHOLE | QG_KEY_ANY_ORDER, .most = (n),              \
         .about = "use only these classes, as in 0+1+7; they become classes 0, 1, .." },                     \
@@ -41,7 +151,9 @@ static const data_set sets[] = {
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", "datasets/cifar100",
       NULL, { 1, 32, 32, 3 }, 100, qg_cifar100_train, qg_cifar100_test, .keys = hundred_classes },
     { "folder", "PNG, JPEG and BMP files in train/CLASS and test/CLASS of --data-dir, resized", NULL,
-      NULL, { 1, 32, 32, 3 }, 0, NULL, NULL, .keys = qg_image_keys },
+      NULL, { 1, 32, 32, 3 }, 0, .keys = qg_image_keys, .open = open_folder },
+    { "arrays", "train=FILE,train-labels=FILE,test=FILE,test-labels=FILE: arrays of NumPy in --data-dir", NULL,
+      NULL, { 0 }, 0, .keys = array_keys, .open = open_arrays },
     { "sample", "2,000 + 500 pictures of clothes, 28x28, in the repository", "datasets/sample",
       NULL, { 1, 28, 28, 1 }, 10, qg_sample_train, qg_sample_test, .keys = ten_classes },
     { "synthetic", "noise of the size of mnist, for measuring speed", NULL,
@@ -76,9 +188,10 @@ qg_status data_parse(const char *text, data_set *d, char *canonical, size_t byte
         for (int i = 0; i < SETS; i++) qg__list_append(names, sizeof names, sets[i].name);
         return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", name, names);
     }
-    if (qg_keys_parse(name, text[n] ? text + n + 1 : NULL, found->keys, value)) return QG_EARG;
     *d = *found;
-    if (!d->train) d->image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
+    if (d->open == open_arrays) return parse_arrays(d, text[n] ? text + n + 1 : "", canonical, bytes);
+    if (qg_keys_parse(name, text[n] ? text + n + 1 : NULL, found->keys, value)) return QG_EARG;
+    if (d->open) d->image = (qg_shape){ 1, (int)value[1], (int)value[2], (int)value[3] };
     else choose(d, (int)value[0], value + 1);
     if (d->image.c != 1 && d->image.c != 3)
         return qg_fail(QG_EARG, "%s: images have 1 or 3 channels, not %d", name, d->image.c);
@@ -92,22 +205,23 @@ void data_help(FILE *out)
     for (int i = 0; i < SETS; i++) keyed_help(sets[i].name, sets[i].about, sets[i].keys, out);
 }
 
-static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
+qg_shape data_image(const data_set *d, const char *dir)
 {
-    char train_dir[QG__PATH_BYTES], test_dir[QG__PATH_BYTES];
-    if (!dir) {
-        qg_fail(QG_EARG, "the data set folder needs --data-dir, the directory that contains train and test");
-        return NULL;
-    }
-    if (qg__path_join(dir, "train", train_dir) || qg__path_join(dir, "test", test_dir)) return NULL;
-    if (test && qg_folder_same_classes(train_dir, test_dir)) return NULL;
-    return qg_folder(test ? test_dir : train_dir, d->image, spec);
+    char     path[QG__PATH_BYTES];
+    qg_shape s = d->image;
+    if (d->open != open_arrays || s.h) return s;
+    for (int test = 0; test < 2; test++)
+        if (*d->file[2 * test + IMAGES] && array_path(d, dir, test, IMAGES, path) && !qg_npy_shape(path, &s)) {
+            s.n = 1;
+            return s;
+        }
+    return (qg_shape){ 0 };
 }
 
 qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
 {
     if (!dir) dir = d->dir;
-    if (!d->train) return open_folder(d, dir, test, spec);
+    if (d->open) return d->open(d, dir, test, spec);
     if (d->n_chosen) {
         spec.classes   = d->chosen;
         spec.n_classes = d->n_chosen;

@@ -7,29 +7,36 @@
 #include "core/io/keys.h"
 #include "datasets/loader.h"
 
+enum { ARRAY_FILES = 4, ARRAY_BYTES = 256 };
+
 typedef struct data_set {
     const char *name;
     const char *about;
     const char *dir;        /* its default directory; NULL: it needs no files */
     const char *how;        /* how to get it, for a message; NULL: it is in the repository */
-    qg_shape    image;      /* of one image, as published: what summary assumes */
+    qg_shape    image;      /* of one image, as published: what summary assumes; {0}: that of the files */
     int         classes;                    /* 0: known once the images are read */
-    /* NULL: folders of images, dir/train and dir/test. */
     qg_loader *(*train)(const char *dir, qg_loader_spec spec);
     qg_loader *(*test)(const char *dir, qg_loader_spec spec);
     const qg_key *keys;
+    /* NULL: train or test does. */
+    qg_loader *(*open)(const struct data_set *d, const char *dir, bool test, qg_loader_spec spec);
+    char        file[ARRAY_FILES][ARRAY_BYTES];     /* of arrays: below dir; empty: not given */
     uint8_t     chosen[100];                /* classes of the set, in this order */
     int         n_chosen;                   /* 0: all */
 } data_set;
 
 const data_set *data_find(const char *name);            /* NULL: no such data set */
 
-/* The data set that --data names: by name, with chosen classes as mnist:classes=0+1+7, or as folder:HxWxC.  Fails with
- * QG_EARG. */
+/* The data set that --data names: by name, with chosen classes as mnist:classes=0+1+7, as folder:HxWxC, or as
+ * arrays:train=FILE,...  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status       data_parse(const char *text, data_set *d, char *canonical, size_t bytes);
 
 void            data_help(FILE *out);
+
+/* The size of its images, without reading them; {0}: its files are not there. */
+qg_shape        data_image(const data_set *d, const char *dir);
 
 /* A split of the set, from dir or from its default directory.  NULL on failure. */
 qg_loader      *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec);

@@ -86,7 +86,9 @@ qg_status recipe_check(const recipe *r)
 {
     if (r->label_smoothing > 0 && r->loss != CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
-    qg_net *net = declare(r, r->data.image, r->data.classes);
+    const qg_shape image = data_image(&r->data, r->data_dir);
+    if (!image.h) return QG_OK;                 /* the files will say it */
+    qg_net *net = declare(r, image, r->data.classes);
     if (!net) return qg_errcode();
     qg_status status = check_quantizers(r, net);
     if (!status) status = check_frozen(r, net);
@@ -98,7 +100,9 @@ qg_status recipe_trains(const recipe *r)
 {
     const bool bop   = r->optimizer == BOP;
     bool       flips = false;
-    qg_net    *net   = declare(r, r->data.image, r->data.classes);
+    const qg_shape image = data_image(&r->data, r->data_dir);
+    if (!image.h) return QG_OK;
+    qg_net    *net   = declare(r, image, r->data.classes);
     if (!net) return qg_errcode();
     for (int k = 0; k < qg_net_layers(net); k++) {
         const qg_slot *slot = qg_layer_slot(qg_net_layer(net, k), QG_WEIGHT);

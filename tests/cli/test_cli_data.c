@@ -349,6 +349,63 @@ static void test_chosen_classes(void **state)
     assert_stdout("\"output\":[1,1,2]");
 }
 
+static void write_npy(const char *path, const char *type, const char *shape, const uint8_t *values, size_t n)
+{
+    uint8_t bytes[128 + 40 * 144] = "\x93NUMPY\x01\0\x76";
+    memset(bytes + 10, ' ', 117);
+    const int length = snprintf((char *)bytes + 10, 117, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", type, shape);
+    bytes[10 + length] = ' ', bytes[127] = '\n';
+    memcpy(bytes + 128, values, n);
+    write_bytes(at(path), bytes, 128 + n);
+}
+
+/* Two classes: bright above or below. */
+static void write_arrays(const char *images, const char *labels, uint64_t key)
+{
+    uint8_t x[40 * 144], y[40];
+    for (int i = 0; i < 40; i++) {
+        y[i] = (uint8_t)(i % 2);
+        for (int k = 0; k < 144; k++)
+            x[i * 144 + k] = (uint8_t)(qg_bits(key, (uint64_t)(i * 144 + k)) % 100 + (k / 72 == i % 2 ? 150 : 0));
+    }
+    write_npy(images, "|u1", "40, 12, 12", x, sizeof x);
+    write_npy(labels, "|u1", "40,", y, sizeof y);
+}
+
+#define ARRAYS "arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy"
+#define OF_ARRAYS "train --model 8C3-BN-R-MP2-2 --data " ARRAYS " --epochs 8 --batch 8 --optimizer adam "
+
+static void test_arrays_are_learned(void **state)
+{
+    char config[TEXT_BYTES];
+    assert_int_equal(mkdir(at("np"), 0700), 0);
+    write_arrays("np/a.npy", "np/b.npy", 1);
+    write_arrays("np/c.npy", "np/d.npy", 2);
+    assert_status(OF_ARRAYS "--data-dir @/np --out @/arrays --json", 0);
+    assert_true(last_number("test_accuracy") == 1 && last_number("test_images") == 40);
+    slurp(at("arrays/config.toml"), config, sizeof config);
+    assert_non_null(strstr(config, "data = \"" ARRAYS "\"\n"));
+    assert_status("eval --run @/arrays --json", 0);
+    assert_true(last_number("test_accuracy") == 1);
+    assert_status("eval --run @/arrays --data arrays:test=a.npy,test-labels=b.npy --data-dir @/np --json", 0);
+    assert_status("summary --model 8C3-BN-R-MP2-2 --data arrays:test=@/np/a.npy,test-labels=@/np/b.npy --json", 0);
+    assert_int_equal(rename(at("np"), at("there")), 0);
+    assert_status("train --resume --out @/arrays --data-dir @/there --json", 0);
+    assert_status("inspect --run @/arrays", 0);
+
+    assert_refuses("train --model lenet5 --data arrays", 2, "arrays: the files are missing, as in arrays:train=a.npy,train-labels=b.npy");
+    assert_refuses("train --model lenet5 --data arrays:train=a", 2, "arrays: train needs train-labels");
+    assert_refuses("train --model lenet5 --data arrays:test-labels=a", 2, "arrays: test-labels needs test");
+    assert_refuses("train --model lenet5 --data arrays:train=a,train=b", 2, "arrays: train is given twice");
+    assert_refuses("train --model lenet5 --data arrays:train=", 2, "arrays: the path of train is empty");
+    assert_refuses("train --model lenet5 --data arrays:images=a", 2,
+                   "arrays: unknown option 'images=a'; available: train, train-labels, test, test-labels, classes");
+    assert_refuses("train --model lenet5 --data arrays:test=a,test-labels=b,classes=x", 2, "arrays: classes 'x' is not a number");
+    assert_refuses("train --model lenet5 --data arrays:test=a,test-labels=b", 1, "arrays: train is missing");
+    assert_refuses(OF_ARRAYS "--data-dir @/no --out @/none", 1, "no/");
+    assert_refuses("summary --model lenet5 --data arrays:test=@/no,test-labels=@/no", 2, "the size of the images is unknown; pass --image");
+}
+
 static void test_cifar_and_fashion_have_names(void **state)
 {
     assert_int_equal(mkdir(at("c10"), 0700), 0);
@@ -389,6 +446,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_checkpoint_must_say_what_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_keeps_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_arrays_are_learned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
     };
