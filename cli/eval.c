@@ -107,12 +107,9 @@ static qg_status open_images(evaluation *e)
 /* A second net with the parameters that the run's own net has just loaded and checked. */
 static qg_status load_other(evaluation *e)
 {
-    const char *path = e->used.run.paths.file[e->used.file];
-    /* The file has the weights, and their averages under other names. */
-    if (e->used.run.ema && e->used.file == QG__RUN_LAST)
-        return qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
-    e->other = recipe_net(&e->other_config.recipe, qg_loader_shape(e->test), qg_loader_classes(e->test));
-    return e->other ? qg__init_weights(e->other, path, e->used.net, NULL, &e->init) : QG_EARG;
+    const qg_shape image = qg_loader_shape(e->test);
+    e->other = used_run_net(&e->used, &e->other_config.recipe, image, qg_loader_classes(e->test), &e->init);
+    return e->other ? QG_OK : qg_errcode();
 }
 
 /* The arrays do not fit a net for the test images: because these are of another size than the run's, or

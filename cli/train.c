@@ -69,14 +69,8 @@ static qg_status choose_directory(training *t, bool *usage)
     config    c      = { 0 };
     qg_status status = QG_OK;
     *usage           = true;
-    if (t->asked->out) {
-        size_t n = strlen(t->asked->out);
-        while (n > 1 && t->asked->out[n - 1] == '/') n--;
-        if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
-        snprintf(dir, sizeof dir, "%.*s", (int)n, t->asked->out);
-    } else {
-        status = config_resolve(t->asked, NULL, &c, usage);
-    }
+    if (t->asked->out) status = run_directory("out", t->asked->out, dir);
+    else status = config_resolve(t->asked, NULL, &c, usage);
     if (!status && !t->asked->out) status = choose_place(t, &c, dir);
     config_free(&c);
     return status ? status : qg__run_paths_of(dir, &t->paths);

@@ -137,30 +137,13 @@ static qg_fit_result result(const fit *f)
 
 /* --- files -------------------------------------------------------------------------------- */
 
-/* Without the directory, because it may be moved. */
-static qg_status print_result(const void *what, FILE *out)
-{
-    const fit *f = what;
-    qg__result_print(&f->now, f->spec, f->run.net, NULL, out);
-    return QG_OK;
-}
-
-static qg_status save_result(fit *f)
-{
-    char  *text;
-    size_t n;
-    f->now           = result(f);
-    qg_status status = qg__text_print(print_result, f, &text, &n);
-    if (!status) status = qg__result_write(f->run.lock, f->run.paths.file[QG__RUN_RESULT], text, n);
-    free(text);
-    return status;
-}
-
 /* Writes result.json, then the checkpoint; train/run.c explains the order. */
 static qg_status save(fit *f)
 {
     qg_status status = qg__run_check_place(&f->run);
-    if (!status) status = save_result(f);
+    if (status) return status;
+    f->now = result(f);
+    status = qg__result_save(&f->now, f->spec, f->run.net, f->run.lock, f->run.paths.file[QG__RUN_RESULT]);
     return status ? status : qg__run_save(&f->run);
 }
 

@@ -230,3 +230,27 @@ void qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_
     qg__result_put(&j, r);
     qg__json_end(&j);
 }
+
+typedef struct printed {
+    const qg_fit_result *r;
+    const qg_fit_spec   *spec;
+    const qg_net        *net;
+} printed;
+
+static qg_status print_result(const void *what, FILE *out)
+{
+    const printed *p = what;
+    qg__result_print(p->r, p->spec, p->net, NULL, out);
+    return QG_OK;
+}
+
+qg_status qg__result_save(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, int dir, const char *path)
+{
+    const printed p = { r, spec, net };
+    char         *text;
+    size_t        n;
+    qg_status     status = qg__text_print(print_result, &p, &text, &n);
+    if (!status) status = qg__result_write(dir, path, text, n);
+    free(text);
+    return status;
+}

@@ -522,7 +522,7 @@ qg_status qg__run_save(qg__run *r)
 
 qg_status qg__run_cut_metrics(qg__run *r) { return qg__metrics_write(&r->metrics, r->lock, r->paths.file[QG__RUN_METRICS]); }
 
-static qg_status save_best(qg__run *r)
+qg_status qg__run_save_best(qg__run *r)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRIu64, r->record.best_epoch);
@@ -531,7 +531,10 @@ static qg_status save_best(qg__run *r)
     qg_state_note(r->best, "steps", text);
     qg_number_print(text, 9, r->record.best_accuracy);
     qg_state_note(r->best, r->spec->validation ? "validation_accuracy" : "test_accuracy", text);
-    return qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
+    qg__run_swap(r);
+    const qg_status status = qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
+    qg__run_swap(r);
+    return status;
 }
 
 qg_status qg__run_add_epoch(qg__run *r, qg_epoch row, bool better)
@@ -539,11 +542,7 @@ qg_status qg__run_add_epoch(qg__run *r, qg_epoch row, bool better)
     qg_status status = qg__run_check_place(r);
     if (!status) status = qg__metrics_add(&r->metrics, row, &r->code_stats, &r->learned);
     if (!status) status = qg__run_cut_metrics(r);
-    if (status || !better) return status;
-    qg__run_swap(r);
-    status = save_best(r);
-    qg__run_swap(r);
-    return status;
+    return status || !better ? status : qg__run_save_best(r);
 }
 
 void qg__run_notice(const qg__run *r, qg_fit_notice what, const char *text)

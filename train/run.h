@@ -114,6 +114,7 @@ void      qg__run_swap(qg__run *r);
  * any of the writes may be the last that succeeds. */
 QG_MUST_CHECK qg_status qg__run_add_epoch(qg__run *r, qg_epoch row, bool better);
 QG_MUST_CHECK qg_status qg__run_save(qg__run *r);           /* the checkpoint */
+QG_MUST_CHECK qg_status qg__run_save_best(qg__run *r);      /* the weights, or their averages, as best.safetensors */
 
 /* Checks, before every write, that the path still names the locked directory, so that a run ends when its directory was
  * moved.  The files do not depend on this: all are in the locked directory, wherever it is.  Fails with QG_ESTATE,

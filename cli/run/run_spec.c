@@ -1,6 +1,7 @@
 #include "cli/run/run_spec.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +23,15 @@ static qg_status same(void *user, const char *said, const char *path)
     }
     config_free(&stored);
     return status;
+}
+
+qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYTES])
+{
+    size_t n = strlen(text);
+    while (n > 1 && text[n - 1] == '/') n--;
+    if (n >= QG__PATH_BYTES) return qg_fail(QG_EARG, "%s: the path is too long", key);
+    snprintf(dir, QG__PATH_BYTES, "%.*s", (int)n, text);
+    return QG_OK;
 }
 
 qg_status run_spec_begin(run_spec *s, config *c)
@@ -135,6 +145,20 @@ qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image,
     u->spec.fit.optim = u->optim;
     if (!status) status = qg__run_compose(&u->run, u->net, &u->spec.fit);
     return status ? status : qg__run_load_weights(&u->run, u->file);
+}
+
+qg_net *used_run_net(const used_run *u, const recipe *r, qg_shape image, int classes, qg__init_report *init)
+{
+    const char *path = u->run.paths.file[u->file];
+    /* The file has the weights, and their averages under other names. */
+    if (u->run.ema && u->file == QG__RUN_LAST) {
+        qg_fail(QG_EARG, "weight: the run tests averages of its weights, which only best.safetensors has; pass --best");
+        return NULL;
+    }
+    qg_net *net = recipe_net(r, image, classes);
+    if (!net || !qg__init_weights(net, path, u->net, NULL, init)) return net;
+    qg_net_free(net);
+    return NULL;
 }
 
 /* --- a teacher ---------------------------------------------------------------------------- */

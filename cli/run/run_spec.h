@@ -12,6 +12,10 @@ typedef struct run_spec {
     qg_note     about[5];
 } run_spec;
 
+/* The directory that an option names, without slashes at the end.  Fails with QG_EARG: too long. */
+QG_MUST_CHECK
+qg_status run_directory(const char *key, const char *text, char dir[QG__PATH_BYTES]);
+
 /* Sets everything that c decides, without directory, images, optimizer and events.  c must outlive *s.  Fails with
  * QG_EMEM. */
 QG_MUST_CHECK
@@ -40,6 +44,11 @@ qg_status used_run_find(used_run *u, const char *name, bool best, config *c);
 QG_MUST_CHECK
 qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image, int classes);
 void      used_run_end(used_run *u);
+
+/* A second net with the weights that u has just loaded, for such images, and with the quantizers of r; what u's quantizers
+ * learned goes to the same quantizers.  init says what came of it.  Fails with NULL: QG_EARG, r, or the file has other
+ * weights than the net, because the run tests averages; and as qg__init_weights. */
+qg_net   *used_run_net(const used_run *u, const recipe *r, qg_shape image, int classes, qg__init_report *init);
 
 /* Finds and loads the run that --teacher names, whose scores a student learns from on these images.  c is its configuration.
  * Fails with QG_EARG: its images have another size, other classes, or are preprocessed differently; and as the two above. */
