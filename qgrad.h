@@ -65,6 +65,7 @@ extern "C" {
 #include "datasets/preprocess.h"
 #include "datasets/loader.h"
 #include "train/fit.h"
+#include "train/calibrate.h"
 
 #ifdef __cplusplus
 }

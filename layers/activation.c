@@ -149,6 +149,7 @@ static const qg_layer_type dropout_type = {
 };
 
 bool qg__is_dropout(const qg_layer *l) { return l->type == &dropout_type; }
+float *qg__dropout_rate(qg_layer *l) { return l->type == &dropout_type ? &((dropout *)l)->rate : NULL; }
 
 qg_layer *qg_net_dropout(qg_net *net, float rate)
 {

@@ -260,8 +260,7 @@ static bool has_parameters(const qg_layer *l)
     return false;
 }
 
-/* NULL: no layer has the name. */
-static qg_layer *layer_named(const qg_net *net, const char *name)
+qg_layer *qg__net_named(const qg_net *net, const char *name)
 {
     for (int i = 0; i < qg_net_layers(net) && name; i++)
         if (!strcmp(net->layer[i]->name, name)) return net->layer[i];
@@ -271,7 +270,7 @@ static qg_layer *layer_named(const qg_net *net, const char *name)
 qg_layer *qg_net_find(const qg_net *net, const char *name)
 {
     char      list[384] = "";
-    qg_layer *l         = layer_named(net, name);
+    qg_layer *l         = qg__net_named(net, name);
     if (l) return l;
     for (int i = 0; i < qg_net_layers(net); i++)
         if (!net->built || has_parameters(net->layer[i])) qg__list_append(list, sizeof list, net->layer[i]->name);
@@ -362,7 +361,7 @@ qg_var *qg_net_output(const qg_net *net, qg_tape *t, const char *name)
 {
     if (!t) return NULL;
     if (!net || !name) return qg_reject_null(t, net ? "name" : "net");
-    const qg_layer *l = layer_named(net, name);
+    const qg_layer *l = qg__net_named(net, name);
     if (!l) return qg_reject(t, QG_EARG, "net: no layer is called '%.48s'", name);
     qg_var *const *out = qg_tape_kept(t, net);
     if (!out || !out[net->layers - 1]) return qg_reject(t, QG_ESTATE, "%s: the net has not run in this step", name);

@@ -69,12 +69,14 @@ void           qg__net_fail(qg_net *net, qg_status s);
 
 /* --- what the plan asks of single layers ---------------------------------------------------- */
 
+qg_layer      *qg__net_named(const qg_net *net, const char *name);     /* NULL: none; unlike qg_net_find no failure */
 qg_batchnorm  *qg__batchnorm(qg_layer *l);          /* NULL: l is no batch norm */
 int            qg__maxpool_size(const qg_layer *l); /* of windows side by side; 0: l is no such pooling */
 bool           qg__is_relu(const qg_layer *l);
 bool           qg__is_add(const qg_layer *l);
 bool           qg__is_maxpool(const qg_layer *l);   /* with any windows */
 bool           qg__is_dropout(const qg_layer *l);
+float         *qg__dropout_rate(qg_layer *l);       /* NULL: l is no dropout */
 const qg_slot *qg__quantize_slot(qg_layer *l);      /* of a quantize layer; NULL: it is none */
 
 /* Running statistics and constants, frozen or not in this step of the tape; nothing folded. */

@@ -8,7 +8,7 @@
 
 #include "core/io/paths.h"
 #include "core/io/safetensors.h"
-#include "layers/layer.h"
+#include "layers/plan.h"
 
 /* The source of the weights, and the net that receives them. */
 typedef struct transfer {
@@ -19,7 +19,7 @@ typedef struct transfer {
 
 /* A quantizer of a net, and one of the values that it learns or tracks. */
 typedef struct place {
-    int               layer;
+    qg_layer         *layer;
     qg_role           role;
     const qg_slot    *slot;             /* NULL: no quantizer learns it */
     const qg_learned *learned;
@@ -31,7 +31,8 @@ static place place_of(qg_net *net, const qg_param *p)
         for (int r = 0; r < QG_ROLES; r++) {
             const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i), qg_roles[r]);
             for (int k = 0; slot && k < QG_MAX_LEARNED; k++)
-                if (slot->param[k] == p) return (place){ i, qg_roles[r], slot, &slot->q.scheme->learned[k] };
+                if (slot->param[k] == p)
+                    return (place){ qg_net_layer(net, i), qg_roles[r], slot, &slot->q.scheme->learned[k] };
         }
     return (place){ .slot = NULL };
 }
@@ -62,7 +63,8 @@ static const qg_named_array *entry_for(const transfer *t, const qg_param *p)
 {
     if (is_excepted(t, p->name)) return NULL;
     const place    at    = place_of(t->net, p);
-    const qg_slot *other = at.slot && t->trained ? qg_layer_slot(qg_net_layer(t->trained, at.layer), at.role) : NULL;
+    /* By name, since models with other quantizers have other layers between the products. */
+    const qg_slot *other = at.slot ? qg_layer_slot(qg__net_named(t->trained, at.layer->name), at.role) : NULL;
     if (other && !same_quantizer(at.slot->q, other->q)) return NULL;
     return qg_archive_find(t->from, p->name);
 }

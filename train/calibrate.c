@@ -1,0 +1,285 @@
+#include "train/calibrate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "layers/plan.h"
+#include "train/init.h"
+
+/* A batch norm: what it was, and the statistics of the batches so far. */
+typedef struct norm {
+    qg_batchnorm     *of;
+    qg_batchnorm_spec declared;
+    size_t            channels;
+    double            each, n;          /* values of a channel in one image, and so far */
+    double           *mean, *squares;   /* [channels] of these n: mean, sum of (x - mean)^2 */
+    float            *start;            /* [channels] running_var before a batch */
+} norm;
+
+/* A quantizer of an input, or of a weight. */
+typedef struct range {
+    qg_layer *layer;
+    qg_slot  *slot;
+    qg_role   role;
+    bool      was_frozen, averaged;
+    double   *sum[QG_MAX_LEARNED];      /* of what it tracked after each batch, times its images */
+} range;
+
+typedef struct calibration {
+    qg_net     *net;
+    qg_tape    *tape;
+    qg_arena    arena;
+    qg_loader  *images;
+    int         count;
+    norm       *norm;
+    range      *range;
+    float     **rate, *declared;        /* of the dropout layers */
+    int         norms, ranges, rates;
+} calibration;
+
+/* --- what there is to calibrate ----------------------------------------------------------- */
+
+static void *take(calibration *c, size_t n, size_t size)
+{
+    void *at = qg_arena_take(&c->arena, n * size + 1);
+    if (at) memset(at, 0, n * size);
+    else qg_fail(QG_EMEM, "calibrate: out of memory");
+    return at;
+}
+
+static qg_status add_norm(calibration *c, qg_batchnorm *bn)
+{
+    const qg_shape in = bn->layer.in;
+    norm          *k  = &c->norm[c->norms];
+    k->of             = bn;
+    k->declared       = bn->spec;
+    k->channels       = qg_count(bn->mean->shape);
+    k->each           = (double)(qg_row(in) / k->channels);
+    k->mean           = take(c, k->channels, sizeof *k->mean);
+    k->squares        = take(c, k->channels, sizeof *k->squares);
+    k->start          = take(c, k->channels, sizeof *k->start);
+    if (!k->mean || !k->squares || !k->start) return QG_EMEM;
+    /* One that is not folded reads no running statistics, and from 0 they become those of the batch to the last bit. */
+    if (!qg__net_step(c->net, &bn->layer)) memcpy(k->start, bn->var->value, k->channels * sizeof *k->start);
+    bn->spec.momentum     = 1;
+    bn->spec.freeze_after = 0;
+    c->norms++;
+    return QG_OK;
+}
+
+/* What learns something starts once and is then trained. */
+static bool only_tracks(const qg_quant *q)
+{
+    int tracked = 0;
+    for (int i = 0; i < qg_learned_count(*q); i++) tracked += q->scheme->learned[i].tracked;
+    return tracked > 0 && tracked == qg_learned_count(*q);
+}
+
+static qg_status add_range(calibration *c, qg_layer *l, qg_slot *slot, qg_role role)
+{
+    range *r = &c->range[c->ranges++];
+    *r       = (range){ .layer = l, .slot = slot, .role = role, .was_frozen = slot->q.frozen };
+    if (role == QG_WEIGHT) {
+        slot->q.frozen = true;
+        return QG_OK;
+    }
+    r->averaged = only_tracks(&slot->q);
+    for (int i = 0; r->averaged && i < qg_learned_count(slot->q); i++)
+        if (!(r->sum[i] = take(c, qg_count(slot->param[i]->shape), sizeof **r->sum))) return QG_EMEM;
+    return QG_OK;
+}
+
+static qg_status add_layer(calibration *c, qg_layer *l)
+{
+    qg_batchnorm *bn     = qg__batchnorm(l);
+    float        *rate   = qg__dropout_rate(l);
+    qg_status     status = QG_OK;
+    if (rate) {
+        c->declared[c->rates] = *rate;
+        c->rate[c->rates++]   = rate;
+        *rate                 = 0;
+    }
+    if (l->frozen) return QG_OK;
+    if (bn) status = add_norm(c, bn);
+    for (int i = 0; i < QG_ROLES && !status; i++) {
+        qg_slot *slot = l->type->slot ? l->type->slot(l, qg_roles[i]) : NULL;
+        if (slot && slot->q.scheme && qg_roles[i] != QG_GRADIENT) status = add_range(c, l, slot, qg_roles[i]);
+    }
+    return status;
+}
+
+static qg_status begin(calibration *c)
+{
+    const size_t layers = (size_t)qg_net_layers(c->net);
+    c->tape             = qg_tape_new();
+    c->norm             = take(c, layers, sizeof *c->norm);
+    c->range            = take(c, QG_ROLES * layers, sizeof *c->range);
+    c->rate             = take(c, layers, sizeof *c->rate);
+    c->declared         = take(c, layers, sizeof *c->declared);
+    if (!c->tape || !c->norm || !c->range || !c->rate || !c->declared) return QG_EMEM;
+    qg_status status = QG_OK;
+    for (int i = 0; i < (int)layers && !status; i++) status = add_layer(c, qg_net_layer(c->net, i));
+    return status;
+}
+
+/* The net as it was declared, with its new values. */
+static void end(calibration *c)
+{
+    for (int i = 0; i < c->norms; i++) c->norm[i].of->spec = c->norm[i].declared;
+    for (int i = 0; i < c->ranges; i++) c->range[i].slot->q.frozen = c->range[i].was_frozen;
+    for (int i = 0; i < c->rates; i++) *c->rate[i] = c->declared[i];
+    qg_tape_free(c->tape);
+    qg_arena_release(&c->arena);
+}
+
+/* --- passes ------------------------------------------------------------------------------- */
+
+static void reset_norms(calibration *c)
+{
+    for (int i = 0; i < c->norms; i++) {
+        const norm *k = &c->norm[i];
+        memset(k->of->mean->value, 0, k->channels * sizeof(float));
+        memcpy(k->of->var->value, k->start, k->channels * sizeof(float));
+    }
+}
+
+/* The step is later than the delay of any quantizer. */
+static qg_status forward(calibration *c, qg_tensor x)
+{
+    reset_norms(c);
+    qg_tape_begin(c->tape, QG_TRAIN, 0, UINT64_MAX);
+    const qg_var *scores = qg_net_forward(c->net, c->tape, x);
+    if (!scores) return qg_tape_status(c->tape);
+    for (size_t i = 0; i < qg_count(scores->shape); i++)
+        if (!isfinite(scores->data[i])) return qg_fail(QG_ENAN, "calibrate: the scores of an image are not finite");
+    return QG_OK;
+}
+
+/* Runs the batches of a pass, each between before and after; n is its number of images. */
+static qg_status pass(calibration *c, void (*before)(calibration *c), void (*after)(calibration *c, double n))
+{
+    qg_status status = qg_loader_seek(c->images, 0, 0);
+    int       left   = c->count;
+    for (qg_batch b; !status && left > 0 && qg_loader_next(c->images, &b);) {
+        if (b.x.shape.n > left) b.x.shape.n = left;
+        left -= b.x.shape.n;
+        before(c);
+        status = forward(c, b.x);
+        if (!status) after(c, b.x.shape.n);
+    }
+    const qg_status rewound = qg_loader_seek(c->images, 0, 0);
+    return status ? status : rewound;
+}
+
+/* --- ranges ------------------------------------------------------------------------------- */
+
+/* As if the next batch were the first. */
+static void restart_ranges(calibration *c)
+{
+    for (int i = 0; i < c->ranges; i++)
+        if (c->range[i].averaged) qg_slot_start(c->range[i].slot, (qg_tensor){ .data = NULL });
+}
+
+static void add_ranges(calibration *c, double n)
+{
+    for (int i = 0; i < c->ranges; i++) {
+        const range *r = &c->range[i];
+        for (int k = 0; k < QG_MAX_LEARNED && r->sum[k]; k++)
+            for (size_t at = 0; at < qg_count(r->slot->param[k]->shape); at++)
+                r->sum[k][at] += n * (double)r->slot->param[k]->value[at];
+    }
+}
+
+static bool has_started(const qg_slot *slot)
+{
+    for (int i = 0; i < qg_learned_count(slot->q); i++)
+        if (slot->q.scheme->learned[i].quiet && slot->param[i]->value[0] == 0) return false;
+    return true;
+}
+
+static qg_status fix_ranges(calibration *c)
+{
+    for (int i = 0; i < c->ranges; i++) {
+        const range *r = &c->range[i];
+        for (int k = 0; k < QG_MAX_LEARNED && r->sum[k]; k++)
+            for (size_t at = 0; at < qg_count(r->slot->param[k]->shape); at++)
+                r->slot->param[k]->value[at] = (float)(r->sum[k][at] / c->count);
+        if (!has_started(r->slot))
+            return qg_fail(QG_ESTATE, "calibrate: %s.%s: %s found nothing to start from in %d images", r->layer->name,
+                           qg_role_name(r->role), r->slot->q.scheme->name, c->count);
+        r->slot->q.frozen = true;
+    }
+    return QG_OK;
+}
+
+/* --- statistics --------------------------------------------------------------------------- */
+
+static void nothing(calibration *c) { (void)c; }
+
+/* Merges m values with mean b, variance v (unbiased) into n with mean a, sum of squares S:
+ *     d = b - a,    a += d m / (n + m),    S += (m - 1) v + d^2 n m / (n + m)          [Chan, Golub, LeVeque 1979] */
+static void add_statistics(calibration *c, double images)
+{
+    for (int i = 0; i < c->norms; i++) {
+        norm        *k = &c->norm[i];
+        const double m = k->each * images, all = k->n + m;
+        for (size_t at = 0; at < k->channels; at++) {
+            const double d = (double)k->of->mean->value[at] - k->mean[at];
+            k->mean[at] += d * m / all;
+            k->squares[at] += (m - 1) * (double)k->of->var->value[at] + d * d * k->n * m / all;
+        }
+        k->n = all;
+    }
+}
+
+static qg_status set_statistics(calibration *c)
+{
+    for (int i = 0; i < c->norms; i++) {
+        const norm *k = &c->norm[i];
+        if (!(k->n > 1))
+            return qg_fail(QG_EARG, "calibrate: %s has one value per channel in %d image, which has no variance",
+                           k->of->layer.name, c->count);
+        for (size_t at = 0; at < k->channels; at++) {
+            k->of->mean->value[at] = (float)k->mean[at];
+            k->of->var->value[at]  = (float)(k->squares[at] / (k->n - 1));
+        }
+    }
+    return QG_OK;
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static qg_status check(const qg_net *net, const qg_calibrate_spec *s)
+{
+    if (!net) return qg_fail_null(QG_EARG, "net");
+    if (!qg_net_params(net)) return qg_errcode();
+    if (!s->images) return qg_fail_null(QG_EARG, "images");
+    const int all = qg_loader_shape(s->images).n;
+    if (s->count < 0 || s->count > all)
+        return qg_fail(QG_EARG, "calibrate: %d images were asked for, but there are %d", s->count, all);
+    return QG_OK;
+}
+
+static int count_of(const qg_calibrate_spec *s)
+{
+    const int all = qg_loader_shape(s->images).n;
+    return s->count ? s->count : all < QG_CALIBRATION_IMAGES ? all : QG_CALIBRATION_IMAGES;
+}
+
+qg_status qg_calibrate(qg_net *net, qg_calibrate_spec spec)
+{
+    qg__init_report init;
+    qg_status       status = check(net, &spec);
+    if (!status && spec.init) status = qg__init_weights(net, spec.init, NULL, NULL, &init);
+    if (status) return status;
+    calibration c = { .net = net, .images = spec.images, .count = count_of(&spec) };
+    status        = begin(&c);
+    if (!status) status = pass(&c, restart_ranges, add_ranges);
+    if (!status) status = fix_ranges(&c);
+    if (!status) status = pass(&c, nothing, add_statistics);
+    if (!status) status = set_statistics(&c);
+    end(&c);
+    return status;
+}
