@@ -25,6 +25,7 @@ struct config {
     const char *out, *init, *init_except, *teacher, *run, *add;
     bool        resume, force, best, check, profile, paper, markdown, json, help;
     double      budget, seconds;
+    int         calibrate;
     qg_shape    image;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     const char *reproduces, *reported, *deviations;

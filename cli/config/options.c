@@ -132,13 +132,16 @@ void options_help(const verb *v, FILE *out)
             fputc(*c, out);
             if (*c == '\n') fprintf(out, "  %-30s ", "");
         }
-        const bool of_run = v->bit & (VERB_EVAL | VERB_INSPECT) && o->use & SAVED;
+        /* What only trains is not taken from the run. */
+        const bool of_run = v->bit & (VERB_EVAL | VERB_QUANTIZE | VERB_INSPECT) && o->use & SAVED &&
+                            (o->use & NETS) != VERB_TRAIN;
         if (of_run) fputs(" [as in the run]\n", out);
         else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
     }
     if (v->bit & NETS) models_help(out);
     if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
     if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
+    if (v->bit == VERB_QUANTIZE) schemes_help(out, FOR_WEIGHT | FOR_INPUT);
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);
     if (v->bit & (VERB_TRAIN | VERB_BENCH)) {
         images_help(out);

@@ -37,14 +37,15 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERB_INFER     = 512,   /* bench infer */
-    VERBS          = 1023,
+    VERBS          = 1023 | 32768,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
     SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
     DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
     IDENTITY       = DECIDES | SAVED,
     PER_RUN        = 4096,  /* differs between runs of one recipe */
     QUANTIZES      = 8192,  /* says what is quantized, how and when */
-    OPTIMIZES      = 16384  /* the optimizer, and its own options */
+    OPTIMIZES      = 16384, /* the optimizer, and its own options */
+    VERB_QUANTIZE  = 32768
 };
 
 enum { VALUE_BYTES = 512 };
@@ -104,6 +105,7 @@ void          keyed_help(const char *name, const char *about, const qg_key *keys
 const char   *options_operand(const verb *v, int *argc, char **argv);
 
 int train_main(const char *program, const char *operand, config *asked);
+int quantize_main(const char *program, const char *operand, config *asked);
 int eval_main(const char *program, const char *operand, config *asked);
 int summary_main(const char *program, const char *operand, config *asked);
 int gradcheck_main(const char *program, const char *operand, config *asked);
