@@ -67,7 +67,7 @@ static void test_a_run_with_validation_has_a_row(void **state)
 {
     char line[128];
     write_recipe("held", "");
-    assert_status("train --recipe held --epochs 3 --validation 24 --json", 0);
+    assert_status("train --recipe held --epochs 3 --validation 24 --out runs/held/seed-3 --json", 0);
     snprintf(line, sizeof line, " | none | %.2f | %.2f | ", 100 * last_number("test_accuracy"), 100 * last_number("best_test_accuracy"));
     assert_status("results --add runs/held/seed-3", 0);
     assert_holds("results/README.md", "`build/qgrad train --recipe held --validation 24 --epochs 3 --seed 3` |");

@@ -107,7 +107,7 @@ static void test_values_out_of_range_are_refused(void **state)
     assert_refused("optimizer = \"sdg\"", "optimizer 'sdg' is not one of sgd|adam|bop");
     assert_refused("optimizer = \"sgd|adam\"", "is not one of sgd|adam");
     assert_refused("model = \"lenet\"", "unknown model 'lenet'; available: lenet5");
-    assert_refused("data = \"\"", "unknown data set ''; available: mnist, fashion-mnist, cifar10, cifar100, folder, sample");
+    assert_refused("data = \"\"", "unknown data set ''; available: mnist, fashion-mnist, cifar10, cifar100, folder, arrays, sample");
     assert_refused("data-dir = \"\"", "data-dir: the value is empty");
     assert_refused("data-dir = \"a\tb\"", "data-dir: the value contains a control character");
 }
