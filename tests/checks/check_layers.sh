@@ -16,7 +16,7 @@ allow() {
 core='core/([a-z_]*\.h|ops/|kernels/|io/)'
 below="$core|quant/|layers/|optim/|datasets/"
 library="$below|train/"
-tools='cli/print\.h'
+tools='cli/print\.h|cli/svg\.h'
 allow core/kernels    'core/kernels/|core/status\.h'
 allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number|utf8)\.h'
@@ -42,8 +42,8 @@ allow cli/results     "$library|$tools|cli/config/|cli/run/|cli/results/"
 allow cli/gradcheck   "$library|$tools|cli/config/|cli/gradcheck/"
 allow cli             "$library|qgrad\.h|cli/"
 
-# All folders of cli/ may use print.h, so it may not depend on one of the folders.
-for file in cli/print.[ch]; do
+# All folders of cli/ may use print.h and svg.h, so these may not depend on one of the folders.
+for file in cli/print.[ch] cli/svg.[ch]; do
     grep -q '^#include "cli/[a-z]*/' "$file" && { echo "$file: error: includes a folder of cli/"; status=1; }
 done
 

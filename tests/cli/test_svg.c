@@ -1,0 +1,170 @@
+/* Charts: what a reader of the picture relies on, as text of the element. */
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "cli/svg.h"
+
+static char *written(const svg_chart *c)
+{
+    char  *text;
+    size_t n;
+    FILE  *out = open_memstream(&text, &n);
+    assert_non_null(out);
+    svg_write(out, c);
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text += strlen(part)) n++;
+    return n;
+}
+
+/* Every element is closed, in order, and attributes are in quotes. */
+static void assert_well_formed(const char *text)
+{
+    char open[16][16];
+    int  depth = 0;
+    for (const char *at = text; (at = strchr(at, '<')); at++) {
+        const char  *end = strchr(at, '>');
+        const size_t n   = strcspn(at + 1 + (at[1] == '/'), " />");
+        assert_non_null(end);
+        assert_true(n > 0 && n < 16);
+        if (at[1] == '/') {
+            assert_true(depth > 0);
+            assert_memory_equal(open[--depth], at + 2, n);
+        } else if (end[-1] != '/') {
+            assert_true(depth < 16);
+            memcpy(open[depth], at + 1, n);
+            open[depth++][n] = '\0';
+        }
+        int quotes = 0;
+        for (const char *p = at; p < end; p++) quotes += *p == '"';
+        assert_int_equal(quotes % 2, 0);
+    }
+    assert_int_equal(depth, 0);
+}
+
+static const double ramp[] = { 0, 1, 2, 3, 4 }, squares[] = { 0, 1, 4, 9, 16 };
+
+static void test_a_line_spans_the_plot(void **state)
+{
+    const svg_chart c    = { .width = 200, .height = 100, .x = { .min = 0, .max = 4 }, .y = { .min = 0, .max = 16 },
+                             .series = { { NULL, SVG_LINE, 5, ramp, squares } }, .n_series = 1 };
+    char           *text = written(&c);
+    assert_well_formed(text);
+    /* 52 pixels to the left of the plot and 14 to its right, 10 above and 18 below: (4, 16) is the corner at the top. */
+    assert_non_null(strstr(text, "d=\"M52 82L85.5 77.5L119 64L152.5 41.5L186 10\""));
+    assert_null(strstr(text, "xmlns"));
+    free(text);
+}
+
+static void test_numbers_that_are_not_finite_interrupt_a_line(void **state)
+{
+    const double    y[]  = { 0, 2, NAN, 2, 4 };
+    const svg_chart c    = { .width = 200, .height = 100, .y = { .min = 0, .max = 4 },
+                             .series = { { NULL, SVG_LINE, 5, ramp, y } }, .n_series = 1 };
+    char           *text = written(&c);
+    assert_well_formed(text);
+    assert_non_null(strstr(text, "d=\"M52 82L85.5 46M152.5 46L186 10\""));
+    free(text);
+}
+
+static void test_a_chart_without_numbers_says_so(void **state)
+{
+    const double    none[] = { NAN, -1 }, x[] = { 1, 2 };
+    const svg_chart c      = { .title = "empty", .y = { .log = true }, .series = { { "y", SVG_LINE, 2, x, none } }, .n_series = 1 };
+    char           *text   = written(&c);
+    assert_well_formed(text);
+    assert_non_null(strstr(text, "no numbers yet"));
+    free(text);
+}
+
+static void test_bars_end_at_zero(void **state)
+{
+    const double    y[]  = { 2, 4 };
+    const svg_chart c    = { .width = 200, .height = 100, .x = { .min = 0, .max = 2 }, .y = { .min = 0, .max = 4 },
+                             .series = { { NULL, SVG_BARS, 2, ramp, y } }, .n_series = 1 };
+    char           *text = written(&c);
+    assert_non_null(strstr(text, "d=\"M52 82V46H119V10H186V82Z\""));
+    free(text);
+}
+
+static void test_texts_cannot_leave_their_element(void **state)
+{
+    const svg_chart c    = { .title  = "<script>\"&'\x1b",
+                             .series = { { "</svg>", SVG_STEPS, 4, ramp, squares } }, .n_series = 1,
+                             .mark   = { { 1, "<b>" } }, .n_marks = 1, .alone = true };
+    char           *text = written(&c);
+    assert_null(strstr(text, "<script>"));
+    assert_null(strstr(text, "<b>"));
+    assert_null(strchr(text, '\x1b'));
+    assert_non_null(strstr(text, "&lt;script&gt;&quot;&amp;&#39;\\u001b"));
+    assert_int_equal(count(text, "</svg>"), 1);
+    assert_non_null(strstr(text, "xmlns"));
+    free(text);
+}
+
+static void test_axes_have_round_ticks(void **state)
+{
+    const double    x[] = { 1, 1000 }, y[] = { 0.5, 0.97 };
+    const svg_chart c   = { .x = { .log = true, .label = "step" }, .y = { .percent = true, .label = "accuracy" },
+                            .series = { { NULL, SVG_LINE, 2, x, y } }, .n_series = 1 };
+    char           *text = written(&c);
+    assert_well_formed(text);
+    assert_int_equal(count(text, ">1<"), 1);
+    assert_int_equal(count(text, ">10<"), 1);
+    assert_int_equal(count(text, ">100<"), 1);
+    assert_int_equal(count(text, ">1000<"), 1);
+    assert_int_equal(count(text, ">60 %<"), 1);
+    assert_int_equal(count(text, ">80 %<"), 1);
+    assert_null(strstr(text, ">100 %<"));
+    free(text);
+}
+
+static void test_a_constant_has_room_around_it(void **state)
+{
+    const double    y[]  = { 3, 3, 3, 3, 3 };
+    const svg_chart c    = { .series = { { NULL, SVG_LINE, 5, ramp, y } }, .n_series = 1 };
+    char           *text = written(&c);
+    assert_well_formed(text);
+    assert_non_null(strstr(text, ">3<"));
+    free(text);
+}
+
+static void test_a_long_line_is_thinned_and_keeps_its_end(void **state)
+{
+    enum { N = 20000 };
+    static double   x[N], y[N];
+    for (int i = 0; i < N; i++) x[i] = i, y[i] = i;
+    const svg_chart c    = { .width = 200, .height = 100, .y = { .min = 0, .max = N - 1 },
+                             .series = { { NULL, SVG_LINE, N, x, y } }, .n_series = 1 };
+    char           *text = written(&c);
+    assert_true(strlen(text) < 10000);
+    assert_non_null(strstr(text, "L186 10\""));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_line_spans_the_plot),
+        cmocka_unit_test(test_numbers_that_are_not_finite_interrupt_a_line),
+        cmocka_unit_test(test_a_chart_without_numbers_says_so),
+        cmocka_unit_test(test_bars_end_at_zero),
+        cmocka_unit_test(test_texts_cannot_leave_their_element),
+        cmocka_unit_test(test_axes_have_round_ticks),
+        cmocka_unit_test(test_a_constant_has_room_around_it),
+        cmocka_unit_test(test_a_long_line_is_thinned_and_keeps_its_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
