@@ -4,7 +4,7 @@
 #include "core/rng.h"
 #include "datasets/dataset.h"
 
-qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *labels, int classes, qg_loader_spec spec)
+qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labels, int classes, qg_loader_spec spec)
 {
     qg__dataset set = { .shape = shape, .classes = classes };
     if (!images || !labels) {
@@ -19,7 +19,7 @@ qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *label
         }
     if (qg__dataset_allocate(&set)) {
         memcpy(set.images, images, qg_count(shape));
-        memcpy(set.labels, labels, (size_t)shape.n);
+        memcpy(set.labels, labels, (size_t)shape.n * sizeof *labels);
     }
     return qg__loader_new(set, spec);
 }
@@ -31,7 +31,7 @@ static void fill(qg__dataset *set)
 {
     const size_t n = qg_count(set->shape);
     for (size_t i = 0; i < n; i++) set->images[i] = (uint8_t)(qg_bits(NOISE_KEY, i) >> 56);
-    for (int i = 0; i < set->shape.n; i++) set->labels[i] = (uint8_t)(i % set->classes);
+    for (int i = 0; i < set->shape.n; i++) set->labels[i] = (uint16_t)(i % set->classes);
 }
 
 qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)

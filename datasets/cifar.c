@@ -51,7 +51,7 @@ static qg_status unpack(const char *path, layout l, const uint8_t *records, int 
         if (label >= l.classes)
             return qg_fail(QG_EFORMAT, "'%s': label %d is %d, but the classes are 0..%d", path, i, label,
                            l.classes - 1);
-        set->labels[at + i] = (uint8_t)label;
+        set->labels[at + i] = (uint16_t)label;
         interleave(record + l.labels, set->images + (size_t)(at + i) * IMAGE);
     }
     return QG_OK;

@@ -8,8 +8,8 @@
 
 bool qg__dataset_classes(int classes)
 {
-    if (classes >= 1 && classes <= 256) return true;
-    qg_fail(QG_EARG, "classes is %d, must be 1..256, because a label is a byte", classes);
+    if (classes >= 1 && classes <= QG_MAX_CLASSES) return true;
+    qg_fail(QG_EARG, "classes is %d, must be 1..%d", classes, QG_MAX_CLASSES);
     return false;
 }
 
@@ -26,7 +26,7 @@ bool qg__dataset_allocate(qg__dataset *set)
         bytes *= (size_t)sizes[i];
     }
     set->images = malloc(bytes);
-    set->labels = malloc((size_t)set->shape.n);
+    set->labels = malloc((size_t)set->shape.n * sizeof *set->labels);
     if (set->images && set->labels) return true;
     qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes,
             QG_SHAPE_ARGS(set->shape));
@@ -40,20 +40,21 @@ void qg__dataset_free(qg__dataset *set)
     free(set->labels);
     free(set->class_names);
     free(set->warning);
-    set->images = set->labels = NULL;
+    set->images      = NULL;
+    set->labels      = NULL;
     set->class_names = set->warning = NULL;
 }
 
 /* --- chosen classes ----------------------------------------------------------------------- */
 
-enum { MOST_CLASSES = 256, NOT_CHOSEN = -1 };
+enum { NOT_CHOSEN = -1 };
 
-/* now[k]: the new number of class k. */
-static qg_status renumber(const qg__dataset *set, const uint8_t *classes, int n, int now[MOST_CLASSES])
+/* now [set->classes]: the new number of each class. */
+static qg_status renumber(const qg__dataset *set, const uint16_t *classes, int n, int *now)
 {
     if (!classes) return qg_fail(QG_EARG, "n_classes is %d, but classes is NULL", n);
     if (n < 1) return qg_fail(QG_EARG, "n_classes is %d, but must be at least 1", n);
-    for (int k = 0; k < MOST_CLASSES; k++) now[k] = NOT_CHOSEN;
+    for (int k = 0; k < set->classes; k++) now[k] = NOT_CHOSEN;
     for (int i = 0; i < n; i++) {
         const int k = classes[i];
         if (k >= set->classes)
@@ -64,39 +65,48 @@ static qg_status renumber(const qg__dataset *set, const uint8_t *classes, int n,
     return QG_OK;
 }
 
-static const char *name_of(const qg__dataset *set, int k, char number[8])
+/* The name of a class: at[class], or its number if at is NULL. */
+static const char *name_of(const char *const *at, int k, char number[8])
 {
-    const char *name = set->class_names;
-    for (int i = 0; name && i < k; i++) name += strlen(name) + 1;
     snprintf(number, 8, "%d", k);
-    return name ? name : number;
+    return at ? at[k] : number;
 }
 
-static qg_status name_chosen(qg__dataset *set, const uint8_t *classes, int n)
+static qg_status name_chosen(qg__dataset *set, const uint16_t *classes, int n)
 {
-    char   number[8];
-    size_t bytes = 0;
-    for (int i = 0; i < n; i++) bytes += strlen(name_of(set, classes[i], number)) + 1;
+    char         number[8];
+    size_t       bytes = 0;
+    const char **at    = set->class_names ? malloc((size_t)set->classes * sizeof *at) : NULL;
+    const char  *name  = set->class_names;
+    if (name && !at) return qg_fail(QG_EMEM, "out of memory: the names of %d classes", set->classes);
+    for (int k = 0; at && k < set->classes; k++, name += strlen(name) + 1) at[k] = name;
+    for (int i = 0; i < n; i++) bytes += strlen(name_of(at, classes[i], number)) + 1;
     char *names = malloc(bytes), *to = names;
+    for (int i = 0; names && i < n; i++) to = stpcpy(to, name_of(at, classes[i], number)) + 1;
+    free(at);
     if (!names) return qg_fail(QG_EMEM, "out of memory: the names of %d classes", n);
-    for (int i = 0; i < n; i++) to = stpcpy(to, name_of(set, classes[i], number)) + 1;
     free(set->class_names);
     set->class_names  = names;
     set->class_digest = qg_hash(QG_HASH_BASIS, names, bytes);
     return QG_OK;
 }
 
-qg_status qg__dataset_choose(qg__dataset *set, const uint8_t *classes, int n)
+qg_status qg__dataset_choose(qg__dataset *set, const uint16_t *classes, int n)
 {
-    int now[MOST_CLASSES], kept = 0;
-    if (renumber(set, classes, n, now)) return QG_EARG;
+    int kept = 0, *now = malloc((size_t)set->classes * sizeof *now);
+    if (!now) return qg_fail(QG_EMEM, "out of memory: the new numbers of %d classes", set->classes);
+    if (renumber(set, classes, n, now)) {
+        free(now);
+        return QG_EARG;
+    }
     const size_t row = qg_row(set->shape);
     for (int i = 0; i < set->shape.n; i++) {
         const int label = now[set->labels[i]];
         if (label == NOT_CHOSEN) continue;
         memmove(set->images + (size_t)kept * row, set->images + (size_t)i * row, row);
-        set->labels[kept++] = (uint8_t)label;
+        set->labels[kept++] = (uint16_t)label;
     }
+    free(now);
     if (!kept) return qg_fail(QG_EARG, "no image is of a chosen class");
     uint8_t *fewer = realloc(set->images, (size_t)kept * row);
     if (fewer) set->images = fewer;

@@ -9,20 +9,20 @@
 
 /* A whole set in memory.  The arrays come from malloc. */
 typedef struct qg__dataset {
-    qg_shape shape;      /* n images; every extent >= 1 */
-    int      classes;    /* 1..256 */
-    uint8_t *images;     /* [n][h][w][c], 0..255 */
-    uint8_t *labels;     /* [n], 0 .. classes-1, checked by the reader */
-    char    *class_names;       /* one after the other, each ended by NUL; or NULL */
-    uint64_t class_digest;      /* their hash, or 0 */
-    char    *warning;           /* of qg_loader_warning, or NULL */
+    qg_shape  shape;            /* n images; every extent >= 1 */
+    int       classes;          /* 1..QG_MAX_CLASSES */
+    uint8_t  *images;           /* [n][h][w][c], 0..255 */
+    uint16_t *labels;           /* [n], 0 .. classes-1, checked by the reader */
+    char     *class_names;      /* one after the other, each ended by NUL; or NULL */
+    uint64_t  class_digest;     /* their hash, or 0 */
+    char     *warning;          /* of qg_loader_warning, or NULL */
 } qg__dataset;
 
 /* A loader of set, whose arrays it takes over even on failure.  A set that lacks an array comes from a reader
  * that failed: the result is NULL, and the reader's message is kept. */
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec);
 
-/* True for 1 to 256 classes, since a label is a byte; otherwise false, QG_EARG. */
+/* True for 1..QG_MAX_CLASSES; otherwise false, QG_EARG. */
 bool qg__dataset_classes(int classes);
 
 /* Allocates images and labels for set->shape.  False: QG_EMEM, or QG_EARG for a shape that is empty or too large. */
@@ -31,7 +31,7 @@ void qg__dataset_free(qg__dataset *set);
 
 /* Keeps only the images of these classes and renumbers them (qg_loader_spec.classes).  Fails with QG_EARG and QG_EMEM. */
 QG_MUST_CHECK
-qg_status qg__dataset_choose(qg__dataset *set, const uint8_t *classes, int n);
+qg_status qg__dataset_choose(qg__dataset *set, const uint16_t *classes, int n);
 
 /* Moves the images of part (qg_loader_spec.validation), drawn by seed, from set to *held, which must be {0}.  Both keep the
  * order that the images had.  Fails with QG_EARG and QG_EMEM; set is then unchanged. */

@@ -12,7 +12,7 @@
 #include "datasets/dataset.h"
 #include "datasets/image.h"
 
-enum { MOST_CLASSES = 256, MOST_SIDE = 4096, WARNING_BYTES = 2 * QG__PATH_BYTES };
+enum { MOST_SIDE = 4096, WARNING_BYTES = 2 * QG__PATH_BYTES };
 
 /* The names in a folder, in byte order whatever the locale. */
 typedef struct listing {
@@ -126,9 +126,9 @@ static int survey(folder *f)
 {
     int total = 0;
     if (!list_only(f, f->dir, true, &f->classes)) return 0;
-    if (f->classes.n < 1 || f->classes.n > MOST_CLASSES) {
+    if (f->classes.n < 1 || f->classes.n > QG_MAX_CLASSES) {
         qg_fail(QG_EFORMAT, "'%s' has %d folders; it needs one per class, 1 to %d", f->dir, f->classes.n,
-                (int)MOST_CLASSES);
+                QG_MAX_CLASSES);
         return 0;
     }
     f->images = calloc((size_t)f->classes.n, sizeof *f->images);
@@ -212,7 +212,7 @@ static bool read_class(const folder *f, int k, qg__dataset *set, int at)
     for (int i = 0; i < f->images[k].n; i++) {
         if (!qg__dataset_path(dir, f->images[k].name[i]->d_name, path)) return false;
         if (!qg__image_resized(path, set->shape, set->images + (size_t)(at + i) * qg_row(set->shape))) return false;
-        set->labels[at + i] = (uint8_t)k;
+        set->labels[at + i] = (uint16_t)k;
     }
     return true;
 }

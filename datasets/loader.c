@@ -25,7 +25,7 @@ struct qg_loader {
     uint32_t      *order;        /* [n] */
     bool           ordered;      /* order is that of epoch */
     float         *x;            /* [min(batch, n)][h][w][c] */
-    uint8_t       *y;
+    uint16_t      *y;
     uint64_t       digest;
     qg_loader     *validation;   /* NULL: none */
 };
@@ -153,6 +153,13 @@ static void augment(const qg_augment *a, uint64_t key, const source *from, float
 
 /* --- a set -------------------------------------------------------------------------------- */
 
+/* Labels of at most 256 classes are hashed as bytes, all others in two bytes, the low one first. */
+static uint64_t hash_labels(uint64_t h, const uint16_t *label, size_t n, bool wide)
+{
+    for (size_t i = 0; i < n; i++) h = qg_hash(h, (const uint8_t[]){ (uint8_t)label[i], (uint8_t)(label[i] >> 8) }, wide ? 2 : 1);
+    return h;
+}
+
 struct hashing {
     const qg__dataset *set;
     uint64_t           of[QG_SLICES];
@@ -166,7 +173,7 @@ static void hash_slice(void *context, int slice, int worker)
     const size_t    first = (size_t)qg_slice_at(h->set->shape.n, slice);
     const size_t    n     = (size_t)qg_slice_at(h->set->shape.n, slice + 1) - first;
     const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + first * row, n * row);
-    h->of[slice]          = qg_hash(bytes, h->set->labels + first, n);
+    h->of[slice]          = hash_labels(bytes, h->set->labels + first, n, h->set->classes > 256);
 }
 
 /* A hash is sequential, so each slice has its own. */
@@ -185,7 +192,7 @@ static bool allocate(qg_loader *l, int batch)
 
     l->order = qg_arena_take(&l->memory, (size_t)l->set.shape.n * sizeof *l->order);
     l->x     = l->order ? qg_arena_take(&l->memory, bytes) : NULL;
-    l->y     = l->x ? qg_arena_take(&l->memory, n) : NULL;
+    l->y     = l->x ? qg_arena_take(&l->memory, n * sizeof *l->y) : NULL;
     return l->y != NULL;
 }
 

@@ -21,12 +21,12 @@
 #include "core/tensor.h"
 #include "datasets/preprocess.h"
 
-enum { QG_MAX_CLASSES = 256 };
+enum { QG_MAX_CLASSES = 65535 };
 
 typedef struct qg_batch {
-    qg_tensor      x;       /* [n][h][w][c], normalised, then augmented */
-    const uint8_t *y;       /* [n], class indices */
-    uint64_t       step;    /* batches since the first epoch began */
+    qg_tensor       x;      /* [n][h][w][c], normalised, then augmented */
+    const uint16_t *y;      /* [n], class indices */
+    uint64_t        step;   /* batches since the first epoch began */
 } qg_batch;
 
 /* What padding adds outside an image: zeros, the image mirrored at its outermost pixel, or copies of that
@@ -62,7 +62,7 @@ typedef struct qg_loader_spec {
     qg_normalise     normalise;     /* with the statistics of this set, unless: */
     const qg_preprocess *preprocess;    /* of the training images or of a checkpoint, copied; or NULL */
     qg_augment       augment;       /* for training only */
-    const uint8_t   *classes;       /* keep only the images of these classes, which become classes 0, 1, .. in this
+    const uint16_t  *classes;       /* keep only the images of these classes, which become classes 0, 1, .. in this
                                        order; read during the call; NULL: all */
     int              n_classes;     /* how many these are */
     qg_holdout       validation;    /* of a training set: keep these images for qg_loader_validation */
@@ -112,7 +112,7 @@ qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
  * Shapes   image is the shape of one image; its n is ignored; c is 1 (grey) or 3 (red, green, blue).
  *          An image of another size is resized to this shape, without keeping its proportions, by a
  *          triangle filter: linear interpolation, which widens to cover every pixel when it shrinks.
- * Range    1 to 256 classes, at least one image in each.  A file has at most 64 MiB, 2^26 pixels and, as a
+ * Range    1 to QG_MAX_CLASSES classes, at least one image in each.  A file has at most 64 MiB, 2^26 pixels and, as a
  *          progressive JPEG, 100 scans.
  * Memory   The loader is the caller's; qg_loader_free.
  * Fails    NULL.  QG_EIO: a folder or file is missing or unreadable.  QG_EFORMAT: an image is
@@ -138,12 +138,12 @@ qg_loader *qg_sample_test(const char *dir, qg_loader_spec spec);
 
 /* Images from memory: bytes [n][h][w][c] and labels [n], both copied.
  *
- * Range    1 <= classes <= 256; labels 0 .. classes-1.
+ * Range    1 <= classes <= QG_MAX_CLASSES; labels 0 .. classes-1.
  * Memory   The loader is the caller's; qg_loader_free.
  * Fails    NULL.  QG_EARG: NULL, an empty shape, classes or a label out of range; the message names it.
  *          QG_EMEM.
  */
-qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint8_t *labels, int classes, qg_loader_spec spec);
+qg_loader *qg_arrays(qg_shape shape, const uint8_t *images, const uint16_t *labels, int classes, qg_loader_spec spec);
 
 /* Images and labels in two files that NumPy's save wrote: versions 1 to 3 of the format, in C order, little-endian.
  *
@@ -167,7 +167,7 @@ qg_status  qg_npy_classes(const char *labels, int *classes);
 /* n images of noise, for benchmarks: bytes are uniform; image i has label i % classes.
  *
  * Shapes   image is the shape of one image; its n is ignored.
- * Range    1 <= n, 1 <= classes <= 256.  Every spec gives the same images; the seed only orders them.
+ * Range    1 <= n, 1 <= classes <= QG_MAX_CLASSES.  Every spec gives the same images; the seed only orders them.
  * Memory   The loader is the caller's; qg_loader_free.
  * Fails    NULL.  QG_EARG: out of range.  QG_EMEM.
  */

@@ -65,7 +65,8 @@ static uint8_t *idx_read(const char *path, int rank, int *dims)
     return memmove(bytes, bytes + head, n - head);
 }
 
-static qg_status labels_check(const char *path, const uint8_t *labels, int n, int images)
+/* *to receives the labels, from malloc. */
+static qg_status labels_take(const char *path, const uint8_t *labels, int n, int images, uint16_t **to)
 {
     if (n != images)
         return qg_fail(QG_EFORMAT, "'%s' has %d labels for %d images", path, n, images);
@@ -73,6 +74,9 @@ static qg_status labels_check(const char *path, const uint8_t *labels, int n, in
         if (labels[i] >= CLASSES)
             return qg_fail(QG_EFORMAT, "'%s': label %d is %d, but the classes are 0..%d", path, i,
                            labels[i], CLASSES - 1);
+    *to = malloc((size_t)n * sizeof **to);
+    if (!*to) return qg_fail(QG_EMEM, "'%s': out of memory: %d labels", path, n);
+    for (int i = 0; i < n; i++) (*to)[i] = labels[i];
     return QG_OK;
 }
 
@@ -85,8 +89,9 @@ static qg_loader *mnist(const char *dir, const char *images, const char *labels,
 
     set.images = idx_read(qg__dataset_path(dir, images, path), 3, dims);
     set.shape  = (qg_shape){ dims[0], dims[1], dims[2], 1 };
-    if (set.images) set.labels = idx_read(qg__dataset_path(dir, labels, path), 1, dims);
-    if (set.labels && labels_check(path, set.labels, dims[0], set.shape.n)) qg__dataset_free(&set);
+    uint8_t *bytes = set.images ? idx_read(qg__dataset_path(dir, labels, path), 1, dims) : NULL;
+    if (!bytes || labels_take(path, bytes, dims[0], set.shape.n, &set.labels)) qg__dataset_free(&set);
+    free(bytes);
     return qg__loader_new(set, spec);
 }
 

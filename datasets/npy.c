@@ -257,7 +257,7 @@ static int64_t value_of(const unsigned char *at, int bytes, bool is_signed)
 }
 
 /* Checks all labels; *classes: the greatest and 1.  to [count] receives them unless it is NULL. */
-static qg_status take_labels(npy *f, const char *path, int *classes, uint8_t *to)
+static qg_status take_labels(npy *f, const char *path, int *classes, uint16_t *to)
 {
     unsigned char chunk[CHUNK];
     const bool    is_signed = f->descr[1] == 'i';
@@ -271,14 +271,14 @@ static qg_status take_labels(npy *f, const char *path, int *classes, uint8_t *to
             if (label < 0 || label >= QG_MAX_CLASSES)
                 return qg_fail(QG_EFORMAT, "'%s': label %" PRIu64 " is %" PRId64 ", not in 0..%d", path, i, label, QG_MAX_CLASSES - 1);
             greatest = label > greatest ? label : greatest;
-            if (to) to[i] = (uint8_t)label;
+            if (to) to[i] = (uint16_t)label;
         }
     }
     *classes = (int)greatest + 1;
     return QG_OK;
 }
 
-static qg_status read_labels(const char *path, uint64_t images, int *classes, uint8_t *to)
+static qg_status read_labels(const char *path, uint64_t images, int *classes, uint16_t *to)
 {
     npy       f      = { .reader = { .descriptor = -1 } };
     qg_status status = npy_open(&f, path, LABELS);

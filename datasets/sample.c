@@ -16,7 +16,7 @@ static void cut(const uint8_t *sheet, int columns, qg__dataset *set)
         uint8_t     *image = set->images + (size_t)i * SIDE * SIDE;
         for (size_t r = 0; r < SIDE; r++)
             memcpy(image + r * SIDE, sheet + (top + r) * pitch + left, SIDE);
-        set->labels[i] = (uint8_t)(i % CLASSES);
+        set->labels[i] = (uint16_t)(i % CLASSES);
     }
 }
 

@@ -7,7 +7,7 @@
 
 static qg_loader *images(bool test)
 {
-    static const uint8_t classes[] = { 0, 1, 7 };
+    static const uint16_t classes[] = { 0, 1, 7 };
     const qg_loader_spec spec = { .batch = 64, .seed = 1, .in_order = test, .classes = classes, .n_classes = 3 };
     qg_loader *mnist = (test ? qg_mnist_test : qg_mnist_train)("datasets/mnist", spec);
     return mnist ? mnist : (test ? qg_sample_test : qg_sample_train)("datasets/sample", spec);

@@ -39,7 +39,8 @@ static qg_net *my_net(void)
 /* Noise with a brighter line in one of four directions, which is the class. */
 static qg_loader *my_images(int n, uint64_t key, const qg_preprocess *as)
 {
-    static uint8_t image[TRAIN][SIDE][SIDE], label[TRAIN];
+    static uint8_t  image[TRAIN][SIDE][SIDE];
+    static uint16_t label[TRAIN];
     for (int i = 0; i < n; i++) {
         const uint64_t k    = qg_rng_fork(key, (uint64_t)i);
         const int      line = (int)(qg_bits(k, SIDE * SIDE) % SIDE);

@@ -156,7 +156,7 @@ def emit(key, runs, out):
               "    bool         decays;\n    const float *start, *grad[2];     /* of step 0 */\n"
               "} golden_param;\n\n")
     put("golden_x", x)
-    out.write("static const uint8_t golden_labels[] = { %s };\n\n" % ", ".join(map(str, labels.tolist())))
+    out.write("static const uint16_t golden_labels[] = { %s };\n\n" % ", ".join(map(str, labels.tolist())))
     rows = []
     for name, shape, _, decays in PARAMETERS:
         c = name.replace(".", "_")

@@ -169,14 +169,27 @@ enum { FIELDS = sizeof fields / sizeof *fields };
 /* The names of classes, "cat/dog": what no name of a folder contains separates them. */
 static void note_classes(qg_state *s, const qg_loader *images)
 {
-    const char *name = qg_loader_class_names(images);
-    char        text[1 << 16] = "", shown[1 << 10];
-    size_t      n = 0;
-    for (int k = 0; name && k < qg_loader_classes(images) && n < sizeof text; k++, name += strlen(name) + 1) {
+    const char *names = qg_loader_class_names(images), *name = names;
+    char        shown[1 << 10];         /* a byte of a name takes at most four */
+    size_t      n = 0, classes = (size_t)qg_loader_classes(images);
+    if (!names) return;
+    for (size_t k = 0; k < classes; k++, name += strlen(name) + 1) {
         qg_utf8_printable(name, shown, sizeof shown);
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", k ? "/" : "", shown);
+        n += strlen(shown) + 1;
     }
-    if (n) qg_state_note(s, "class-names", text);
+    char *text = malloc(n), *to = text;
+    if (!text) {
+        qg_state_refuse(s, qg_fail(QG_EMEM, "out of memory: the names of %zu classes", classes));
+        return;
+    }
+    name = names;
+    for (size_t k = 0; k < classes; k++, name += strlen(name) + 1) {
+        qg_utf8_printable(name, shown, sizeof shown);
+        to = stpcpy(to, shown);
+        *to++ = k + 1 < classes ? '/' : '\0';
+    }
+    qg_state_note(s, "class-names", text);
+    free(text);
 }
 
 /* A checkpoint stands alone: it says what the net is, what it was trained on, and what is done to an image first. */
@@ -467,12 +480,11 @@ qg_status qg__run_check_best(const qg__run *r)
 
 static qg_status parse_size(const char *path, const char *size, const char *count, qg_shape *image, int *classes)
 {
-    enum { MOST_CLASSES = 256 };
     char *end;
     if (qg_image_parse(size, image)) return qg_fail(QG_EFORMAT, "%s: %s", path, qg_errmsg());
     const long n = strtol(count, &end, 10);
-    if (*end || n < 1 || n > MOST_CLASSES)
-        return qg_fail(QG_EFORMAT, "%s: '%s' is not a number of classes, 1..%d", path, count, (int)MOST_CLASSES);
+    if (*end || n < 1 || n > QG_MAX_CLASSES)
+        return qg_fail(QG_EFORMAT, "%s: '%s' is not a number of classes, 1..%d", path, count, QG_MAX_CLASSES);
     *classes = (int)n;
     return QG_OK;
 }

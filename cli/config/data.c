@@ -171,7 +171,7 @@ const data_set *data_find(const char *name)
 
 static void choose(data_set *d, int n, const double *classes)
 {
-    for (int i = 0; i < n; i++) d->chosen[i] = (uint8_t)classes[i];
+    for (int i = 0; i < n; i++) d->chosen[i] = (uint16_t)classes[i];
     d->n_chosen = n;
     if (n) d->classes = n;
 }

@@ -22,7 +22,7 @@ typedef struct data_set {
     /* NULL: train or test does. */
     qg_loader *(*open)(const struct data_set *d, const char *dir, bool test, qg_loader_spec spec);
     char        file[ARRAY_FILES][ARRAY_BYTES];     /* of arrays: below dir; empty: not given */
-    uint8_t     chosen[100];                /* classes of the set, in this order */
+    uint16_t    chosen[100];                /* classes of the set, in this order */
     int         n_chosen;                   /* 0: all */
 } data_set;
 

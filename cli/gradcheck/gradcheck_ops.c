@@ -34,7 +34,7 @@ typedef struct op_row {
     } operand[OPERANDS];                /* ends with a NULL name, or is full */
 } op_row;
 
-static const uint8_t label[] = { 3, 0, 6, 1, 3 };
+static const uint16_t label[] = { 3, 0, 6, 1, 3 };
 
 static qg_var *conv(qg_tape *t, const operands *o)
 {

@@ -77,7 +77,7 @@ static bool are_rows(qg_tape *t, const qg_op *op, const qg_var *x)
     return false;
 }
 
-static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x, const uint8_t *labels, float smoothing)
+static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x, const uint16_t *labels, float smoothing)
 {
     if (!x) return NULL;
     const size_t n = (size_t)x->shape.n, classes = qg_row(x->shape);
@@ -102,12 +102,12 @@ static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
     return y;
 }
 
-qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint8_t *labels)
+qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint16_t *labels)
 {
     return qg_cross_entropy_with(t, x, labels, (qg_cross_entropy_spec){ 0 });
 }
 
-qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint8_t *labels, qg_cross_entropy_spec spec)
+qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint16_t *labels, qg_cross_entropy_spec spec)
 {
     if (x && !(spec.smoothing >= 0 && spec.smoothing < 1))
         return qg_reject(t, QG_EARG, "cross_entropy: smoothing %g is not in [0, 1), x " QG_SHAPE_FMT,
@@ -115,7 +115,7 @@ qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint8_t *labels, qg_c
     return record_loss(t, &cross_entropy, cross_entropy_row, x, labels, spec.smoothing);
 }
 
-qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels)
+qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint16_t *labels)
 {
     return record_loss(t, &squared_hinge, squared_hinge_row, x, labels, 0);
 }
@@ -259,7 +259,7 @@ qg_var *qg_mse(qg_tape *t, qg_var *x, qg_var *z)
 
 /* --- counting ----------------------------------------------------------------------------- */
 
-int qg_correct(const qg_var *x, const uint8_t *labels)
+int qg_correct(const qg_var *x, const uint16_t *labels)
 {
     if (!x || !x->data || !labels || x->shape.h != 1 || x->shape.w != 1) return 0;
     const size_t classes = qg_row(x->shape);

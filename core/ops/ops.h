@@ -197,8 +197,8 @@ float  qg__fold_factor(qg_norm_spec spec, const float *gamma, size_t k);
  * Range    Each label is below classes.
  * Fails    QG_ESHAPE: x is a map of scores; pool it or make it one row first (a dense layer, qg_reshape).
  *          QG_EARG: a label is out of range; the message names its index. */
-qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean of -log softmax(x)[label] */
-qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mean over n and classes of
+qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint16_t *labels);   /* mean of -log softmax(x)[label] */
+qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint16_t *labels);   /* mean over n and classes of
                                                                              max(0, 1 - s x)^2, s = +-1 */
 
 /* Cross entropy with smoothed labels: the target is 1 - smoothing at the label, plus smoothing / classes everywhere.
@@ -208,7 +208,7 @@ qg_var *qg_squared_hinge(qg_tape *t, qg_var *x, const uint8_t *labels);   /* mea
 typedef struct qg_cross_entropy_spec {
     float smoothing;        /* 0 <= smoothing < 1 */
 } qg_cross_entropy_spec;
-qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint8_t *labels, qg_cross_entropy_spec spec);
+qg_var *qg_cross_entropy_with(qg_tape *t, qg_var *x, const uint16_t *labels, qg_cross_entropy_spec spec);
 
 /* The divergence of x from soft targets z, both rows of scores [n,1,1,classes]; T is the temperature.
  *     mean over n of T^2 times the sum over k of p[k] (log p[k] - log q[k]),   p = softmax(z / T), q = softmax(x / T)
@@ -225,6 +225,6 @@ qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature);
 qg_var *qg_mse(qg_tape *t, qg_var *x, qg_var *z);
 
 /* Not an op: the number of rows of x [n,1,1,classes] whose largest score (the first of equals) is at the label. */
-int     qg_correct(const qg_var *x, const uint8_t *labels);
+int     qg_correct(const qg_var *x, const uint16_t *labels);
 
 #endif

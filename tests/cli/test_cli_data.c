@@ -351,7 +351,7 @@ static void test_chosen_classes(void **state)
 
 static void write_npy(const char *path, const char *type, const char *shape, const uint8_t *values, size_t n)
 {
-    uint8_t bytes[128 + 40 * 144] = "\x93NUMPY\x01\0\x76";
+    static uint8_t bytes[128 + 300 * 400] = "\x93NUMPY\x01\0\x76";
     memset(bytes + 10, ' ', 117);
     const int length = snprintf((char *)bytes + 10, 117, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", type, shape);
     bytes[10 + length] = ' ', bytes[127] = '\n';
@@ -406,6 +406,26 @@ static void test_arrays_are_learned(void **state)
     assert_refuses("summary --model lenet5 --data arrays:test=@/no,test-labels=@/no", 2, "the size of the images is unknown; pass --image");
 }
 
+/* Labels above 255 in training, in checkpoints, and in evaluation: class k is a bright row k / 20 and column k % 20. */
+static void test_three_hundred_classes(void **state)
+{
+    enum { CLASSES = 300, EDGE = 20 };
+    static uint8_t x[CLASSES * EDGE * EDGE];
+    uint8_t        y[2 * CLASSES];
+    assert_int_equal(mkdir(at("many"), 0700), 0);
+    for (int k = 0; k < CLASSES; k++) {
+        y[2 * k] = (uint8_t)k, y[2 * k + 1] = (uint8_t)(k >> 8);
+        for (int i = 0; i < EDGE; i++) x[(k * EDGE + k / EDGE) * EDGE + i] = x[(k * EDGE + i) * EDGE + k % EDGE] = 255;
+    }
+    write_npy("many/a.npy", "|u1", "300, 20, 20", x, sizeof x);
+    write_npy("many/b.npy", "<u2", "300,", y, sizeof y);
+    assert_status("train --model 300 --data arrays:train=a.npy,train-labels=b.npy,test=a.npy,test-labels=b.npy --data-dir @/many "
+                  "--epochs 40 --batch 50 --optimizer adam --schedule constant --lr 0.01 --out @/hundreds --json", 0);
+    assert_true(last_number("test_accuracy") == 1);
+    assert_status("eval --run @/hundreds --json", 0);
+    assert_true(last_number("test_accuracy") == 1);
+}
+
 static void test_cifar_and_fashion_have_names(void **state)
 {
     assert_int_equal(mkdir(at("c10"), 0700), 0);
@@ -447,6 +467,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_whitened_run_keeps_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_arrays_are_learned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_three_hundred_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
     };

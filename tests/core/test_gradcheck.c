@@ -247,7 +247,7 @@ static void a_slope_is_compared_with_its_surrogate(void **state)
 
 static void a_slope_that_cannot_be_compared_fails(void **state)
 {
-    uint8_t             label = 0;
+    uint16_t            label = 0;
     qg_gradcheck_result r;
     qg_slopecheck_spec  spec = { .name = "sign", .op = sign, .surrogate = clip_to_one,
                                  .lo = 2, .hi = 2 };

@@ -6,9 +6,9 @@
 #include "core/ops/ops.h"
 #include "tests/support/nets.h"
 
-typedef qg_var *(*loss_op)(qg_tape *t, qg_var *x, const uint8_t *labels);
+typedef qg_var *(*loss_op)(qg_tape *t, qg_var *x, const uint16_t *labels);
 
-static qg_var *smoothed(qg_tape *t, qg_var *x, const uint8_t *labels)
+static qg_var *smoothed(qg_tape *t, qg_var *x, const uint16_t *labels)
 {
     return qg_cross_entropy_with(t, x, labels, (qg_cross_entropy_spec){ .smoothing = 0.1f });
 }
@@ -24,7 +24,7 @@ static qg_tape *begin(qg_mode mode)
     return t;
 }
 
-static float value(loss_op op, qg_shape s, float *x, const uint8_t *labels)
+static float value(loss_op op, qg_shape s, float *x, const uint16_t *labels)
 {
     qg_tape *t = begin(QG_EVAL);
     qg_var  *y = op(t, qg_input(t, (qg_tensor){ s, x }), labels);
@@ -42,7 +42,7 @@ static void cross_entropy_by_hand(void **state)
 {
     /* Equal scores: log 4.  Scores log 1, log 2, log 3, log 4 and label 2: log(10 / 3). */
     float x[] = { 7, 7, 7, 7, 0, 0.693147181f, 1.09861229f, 1.38629436f };
-    const uint8_t labels[] = { 1, 2 };
+    const uint16_t labels[] = { 1, 2 };
     const float   a = 1.38629436f, b = 1.20397280f, mean = (a + b) / 2;
     const float   got[] = { value(qg_cross_entropy, (qg_shape){ 1, 1, 1, 4 }, x, labels),
                             value(qg_cross_entropy, (qg_shape){ 2, 1, 1, 4 }, x, labels) };
@@ -52,7 +52,7 @@ static void cross_entropy_by_hand(void **state)
 static void cross_entropy_neither_overflows_nor_vanishes(void **state)
 {
     float         x[] = { 1e30f, -1e30f, 0, -1e4f, -1e4f, -1e4f };
-    const uint8_t right[] = { 0, 1 }, wrong[] = { 2, 1 };
+    const uint16_t right[] = { 0, 1 }, wrong[] = { 2, 1 };
     const float   got[]   = { value(qg_cross_entropy, (qg_shape){ 1, 1, 1, 3 }, x, right),
                               value(qg_cross_entropy, (qg_shape){ 1, 1, 1, 3 }, x + 3, right) };
     assert_close(got, (float[]){ 0, 1.09861229f }, 2, 1e-6);
@@ -64,7 +64,7 @@ static void squared_hinge_by_hand(void **state)
 {
     /* Label 1 of 2, -1, 0.5: (1 + 2)^2 + (1 + 1)^2 + (1 + 0.5)^2 over 3; the second row's is 0. */
     float         x[]      = { 2, -1, 0.5f, -3, -1, 1 };
-    const uint8_t labels[] = { 1, 2 };
+    const uint16_t labels[] = { 1, 2 };
     const float   got[]    = { value(qg_squared_hinge, (qg_shape){ 2, 1, 1, 3 }, x, labels) };
     assert_close(got, (float[]){ (9 + 4 + 2.25f) / 6 }, 1, 2e-7);
 }
@@ -74,15 +74,39 @@ static void the_mean_is_taken_in_double(void **state)
 {
     enum { N = 65536 };
     static float   x[2 * N];
-    static uint8_t labels[N];
+    static uint16_t labels[N];
     for (int i = 0; i < N; i++) x[2 * i] = 0.3f;
     const float got = value(qg_cross_entropy, (qg_shape){ N, 1, 1, 2 }, x, labels);
     assert_close(&got, (float[]){ (float)log1p(exp(-(double)0.3f)) }, 1, 6e-8);
 }
 
+/* Labels above 255, to the greatest and one beyond it: log(sum of exp(0)) is log(classes). */
+static void labels_above_a_byte(void **state)
+{
+    static float     x[65535];
+    static const int classes[] = { 257, 65535 };
+    for (int i = 0; i < 2; i++) {
+        const uint16_t label[] = { (uint16_t)(classes[i] - 1) }, beyond[] = { (uint16_t)classes[i] };
+        const qg_shape shape   = { 1, 1, 1, classes[i] };
+        const float    got     = value(qg_cross_entropy, shape, x, label);
+        assert_close(&got, (float[]){ (float)log(classes[i]) }, 1, 6e-8);
+        qg_tape *t = begin(QG_EVAL);
+        qg_var  *v = qg_input(t, (qg_tensor){ shape, x });
+        x[classes[i] - 1] = 1;
+        assert_int_equal(qg_correct(v, label), 1);
+        assert_int_equal(qg_correct(v, (uint16_t[]){ (uint16_t)((classes[i] - 1) & 0xff) }), 0);
+        x[classes[i] - 1] = 0;
+        assert_null(qg_cross_entropy(t, v, beyond));
+        char want[64];
+        snprintf(want, sizeof want, "label %d at index 0 is not in 0..%d", classes[i], classes[i] - 1);
+        assert_message(want);
+        qg_tape_free(t);
+    }
+}
+
 static void nan_survives(void **state)
 {
-    const uint8_t labels[] = { 0 };
+    const uint16_t labels[] = { 0 };
     for (int op = 0; op < COUNT(losses); op++)
         for (int at = 0; at < 3; at++) {
             float x[] = { 1, 2, 3 };
@@ -99,7 +123,7 @@ static void cross_entropy_gradient_by_hand(void **state)
     qg_param *x = declare(&p, "x", (qg_shape){ 2, 1, 1, 2 });
     assert_ok(qg_params_allocate(&p));
     x->value[3]      = 1.09861229f;                 /* softmax of (0, log 3) is (1/4, 3/4) */
-    uint8_t  label[] = { 1, 0 };
+    uint16_t label[] = { 1, 0 };
     qg_tape *t       = begin(QG_TRAIN);
     qg_var  *y       = qg_scale(t, qg_cross_entropy(t, qg_parameter(t, x), label), 4);
     label[0] = label[1] = 200;                      /* labels may go once the op has returned */
@@ -111,7 +135,7 @@ static void cross_entropy_gradient_by_hand(void **state)
 
 typedef struct setting {
     loss_op op;
-    uint8_t labels[33];
+    uint16_t labels[33];
 } setting;
 
 static qg_var *build(qg_tape *t, const qg_params *p, void *context)
@@ -178,7 +202,7 @@ static void close_pair(pair *f)
 static void smoothing_by_formula(void **state)
 {
     /* Softmax (0.1768, 0.0307, 0.7925), targets 1/30, 1/30 and 28/30. */
-    const uint8_t label[] = { 2 };
+    const uint16_t label[] = { 2 };
     pair          f       = open_scores(1);
     qg_var       *y       = smoothed(f.t, qg_parameter(f.t, f.x), label);
     assert_ok(qg_backward(f.t, y));
@@ -189,7 +213,7 @@ static void smoothing_by_formula(void **state)
 
 static void no_smoothing_has_the_bits_of_cross_entropy(void **state)
 {
-    const uint8_t label[] = { 2, 0 };
+    const uint16_t label[] = { 2, 0 };
     pair          f       = open_scores(2);
     f.x->value[0]         = -INFINITY;          /* another class with an infinite loss */
     qg_var *a = qg_cross_entropy(f.t, qg_parameter(f.t, f.x), label);
@@ -318,12 +342,12 @@ static void correct_rows_are_counted(void **state)
     qg_tape *t   = begin(QG_EVAL);
     qg_var  *v   = qg_input(t, (qg_tensor){ { 7, 1, 1, 3 }, x });
     /* right, wrong, the first of equals, a later one, twice a NaN, a label that is none. */
-    assert_int_equal(qg_correct(v, (uint8_t[]){ 2, 2, 0, 1, 0, 0, 3 }), 2);
-    assert_int_equal(qg_correct(v, (uint8_t[]){ 0, 0, 1, 0, 1, 1, 2 }), 3);
-    assert_int_equal(qg_correct(NULL, (uint8_t[]){ 0 }), 0);
+    assert_int_equal(qg_correct(v, (uint16_t[]){ 2, 2, 0, 1, 0, 0, 3 }), 2);
+    assert_int_equal(qg_correct(v, (uint16_t[]){ 0, 0, 1, 0, 1, 1, 2 }), 3);
+    assert_int_equal(qg_correct(NULL, (uint16_t[]){ 0 }), 0);
     assert_int_equal(qg_correct(v, NULL), 0);
     v = qg_input(t, (qg_tensor){ { 1, 1, 3, 1 }, x });      /* no row, but three scores of one class */
-    assert_int_equal(qg_correct(v, (uint8_t[]){ 2 }), 0);
+    assert_int_equal(qg_correct(v, (uint16_t[]){ 2 }), 0);
     qg_tape_free(t);
 }
 
@@ -334,6 +358,7 @@ int main(void)
         cmocka_unit_test(cross_entropy_neither_overflows_nor_vanishes),
         cmocka_unit_test(squared_hinge_by_hand),
         cmocka_unit_test(the_mean_is_taken_in_double),
+        cmocka_unit_test(labels_above_a_byte),
         cmocka_unit_test(nan_survives),
         cmocka_unit_test(cross_entropy_gradient_by_hand),
         cmocka_unit_test(gradients),

@@ -29,7 +29,7 @@ struct refusal {
     qg_shape      to, at;
     qg_conv_spec  conv;
     qg_norm_spec  norm;
-    const uint8_t *labels;
+    const uint16_t *labels;
 };
 
 static qg_var *add(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var *b)
@@ -166,7 +166,7 @@ static qg_var *hinge(qg_tape *t, const refusal *r, qg_var *x, qg_var *w, qg_var 
     return qg_squared_hinge(t, x, r->labels);
 }
 
-static const uint8_t labels[] = { 0, 3, 4 };
+static const uint16_t labels[] = { 0, 3, 4 };
 
 #define IMAGE   .x = { 1, 5, 4, 3 }
 #define CONV    .op = conv, IMAGE, .w = { 2, 3, 3, 3 }, .b = { 1, 1, 1, 2 }

@@ -18,7 +18,7 @@ typedef struct operands {
     qg_var *x, *z, *u, *v, *a, *b, *c;
 } operands;
 
-static uint8_t labels[ALL / CHANNELS];
+static uint16_t labels[ALL / CHANNELS];
 
 static qg_var *sub(qg_tape *t, operands o)     { return qg_sub(t, o.x, o.z); }
 static qg_var *mul(qg_tape *t, operands o)     { return qg_mul(t, o.x, o.z); }

@@ -274,7 +274,7 @@ static void step(float *out, size_t *n_out)
     qg_param *b = declare(&p, "b", (qg_shape){ 1, 1, 1, C });
     allocate_apart(&p, 11);
     qg_tape      *t        = qg_tape_new();
-    const uint8_t labels[] = { 0, 1, 2, 3, 6 };
+    const uint16_t labels[] = { 0, 1, 2, 3, 6 };
     qg_tape_begin(t, QG_TRAIN, 3, 4);
     qg_var *v = qg_bias(t, qg_parameter(t, x), qg_parameter(t, b));
     v         = qg_add(t, qg_relu(t, v), qg_clip(t, qg_scale(t, v, 1.5f), -0.5f, 0.75f));
@@ -346,7 +346,7 @@ enum { HOST = 3, PRODUCTS = 40 };       /* threads of the program's own products
 static bool multiply(float *out)
 {
     enum { N = 192, K = 600, O = 520 };
-    static const uint8_t labels[N];
+    static const uint16_t labels[N];
     qg_params            p = { 0 };
     qg_param            *x = declare(&p, "x", (qg_shape){ N, 1, 1, K }), *w = declare(&p, "w", (qg_shape){ O, 1, 1, K });
     qg_tape             *t = qg_tape_new();

@@ -401,7 +401,7 @@ static void the_value_of_an_earlier_step_is_not_read(void **state)
     static float x[STEPS * PER_STEP];
     qg_tape     *t = qg_tape_new();
     for (int step = 0; step < STEPS; step++) {         /* growing steps make chains of blocks, which are merged */
-        const uint8_t label = 0;
+        const uint16_t label = 0;
         const int     n     = (step + 1) * PER_STEP;
         qg_tape_begin(t, QG_TRAIN, 1, 0);
         qg_var *v = qg_scale(t, qg_input(t, (qg_tensor){ { 1, 1, 1, n }, x }), 2);

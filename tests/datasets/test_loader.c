@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/hash.h"
 #include "core/kernels/parallel.h"
 #include "datasets/dataset.h"
 
@@ -141,8 +142,8 @@ static void test_order_depends_on_seed_and_epoch_alone(void **state)
 static void test_threads_change_nothing(void **state)
 {
     enum { N = 65, ROW = 33 * 31 * 3, EPOCHS = 2 };
-    static float   x[3][EPOCHS * N * ROW];
-    static uint8_t y[3][EPOCHS * N];
+    static float    x[3][EPOCHS * N * ROW];
+    static uint16_t y[3][EPOCHS * N];
     for (int threads = 1; threads <= 3; threads++) {
         qg_set_threads(threads);
         qg_loader *l = qg_synthetic((qg_shape){ 0, 33, 31, 3 }, N, 10,
@@ -151,7 +152,7 @@ static void test_threads_change_nothing(void **state)
         for (int epoch = 0; epoch < EPOCHS; epoch++) {
             for (qg_batch b; qg_loader_next(l, &b);) {
                 memcpy(x[threads - 1] + n * ROW, b.x.data, qg_count(b.x.shape) * sizeof(float));
-                memcpy(y[threads - 1] + n, b.y, (size_t)b.x.shape.n);
+                memcpy(y[threads - 1] + n, b.y, (size_t)b.x.shape.n * sizeof *b.y);
                 n += (size_t)b.x.shape.n;
             }
         }
@@ -266,8 +267,8 @@ static void test_synthetic(void **state)
     qg_loader_free(b);
 
     const qg_loader_spec spec = { .batch = 1 };
-    assert_fails(qg_synthetic(image, 1, 0, spec), "classes is 0, must be 1..256, because a label is a byte");
-    assert_fails(qg_synthetic(image, 1, 257, spec), "classes is 257, must be 1..256, because a label is a byte");
+    assert_fails(qg_synthetic(image, 1, 0, spec), "classes is 0, must be 1..65535");
+    assert_fails(qg_synthetic(image, 1, 65536, spec), "classes is 65536, must be 1..65535");
     assert_fails(qg_synthetic(image, 0, 1, spec),
                  "images [0,5,3,2] are empty or too large for memory");
     assert_fails(qg_synthetic((qg_shape){ 1, 5, -3, 2 }, 1, 1, spec),
@@ -276,13 +277,66 @@ static void test_synthetic(void **state)
                  "images [1,2147483647,2147483647,2147483647] are empty or too large for memory");
 }
 
+/* A label may be any number below the greatest count of classes, and which of them it is never loses a bit. */
+static void test_labels_take_two_bytes(void **state)
+{
+    static const int     counts[] = { 256, 257, QG_MAX_CLASSES };
+    const qg_shape       pixel    = { 1, 1, 1, 1 };
+    const qg_loader_spec spec     = { .batch = 4096, .in_order = true };
+    qg_batch             b;
+    for (int i = 0; i < 3; i++) {
+        qg_loader *l = qg_synthetic(pixel, counts[i], counts[i], spec);
+        int        n = 0;
+        assert_int_equal(qg_loader_classes(l), counts[i]);
+        for (; qg_loader_next(l, &b); n += b.x.shape.n)
+            for (int k = 0; k < b.x.shape.n; k++) assert_int_equal(b.y[k], n + k);
+        assert_int_equal(n, counts[i]);
+        qg_loader_free(l);
+    }
+
+    const uint8_t  x[4]     = { 0 };
+    const uint16_t y[4]     = { 0, 256, 65534, 512 }, chosen[] = { 65534, 256 }, beyond[] = { 65534, 65535, 0, 0 };
+    const qg_shape shape    = { 4, 1, 1, 1 };
+    qg_loader     *l        = qg_arrays(shape, x, y, QG_MAX_CLASSES, (qg_loader_spec){ .batch = 4, .in_order = true, .classes = chosen,
+                                                                                         .n_classes = 2 });
+    if (!l) fail_msg("%s", qg_errmsg());
+    assert_true(qg_loader_next(l, &b) && b.x.shape.n == 2 && b.y[0] == 1 && b.y[1] == 0);
+    assert_memory_equal(qg_loader_class_names(l), "65534\000256", 10);
+    qg_loader_free(l);
+    assert_fails(qg_arrays(shape, x, beyond, QG_MAX_CLASSES, spec), "label 1 is 65535, with classes 0..65534");
+    assert_fails(qg_arrays(shape, x, y, QG_MAX_CLASSES + 1, spec), "classes is 65536, must be 1..65535");
+
+    /* Labels that differ in the high byte alone. */
+    const uint16_t other[4] = { 0, 0, 65534, 512 };
+    qg_loader     *one = qg_arrays(shape, x, y, 65535, spec), *two = qg_arrays(shape, x, other, 65535, spec);
+    assert_true(qg_loader_digest(one) != qg_loader_digest(two));
+    qg_loader_free(one), qg_loader_free(two);
+}
+
+/* As runs note them: eight slices, here of one image each, with labels of one byte up to 256 classes and of two above. */
+static void test_digests_by_definition(void **state)
+{
+    static const int counts[] = { 7, 256, 257, QG_MAX_CLASSES };
+    const qg_shape   shape    = { 8, 1, 1, 1 };
+    const uint8_t    x[8]     = { 9, 8, 7, 6, 5, 4, 3, 2 };
+    const uint16_t   y[8]     = { 0, 6, 5, 4, 3, 2, 1, 0 };
+    for (int i = 0; i < 4; i++) {
+        uint64_t of[8];
+        for (int k = 0; k < 8; k++) of[k] = qg_hash(qg_hash(QG_HASH_BASIS, &x[k], 1), &y[k], counts[i] > 256 ? 2 : 1);
+        qg_loader *l = qg_arrays(shape, x, y, counts[i], (qg_loader_spec){ .batch = 1 });
+        assert_true(qg_loader_digest(l) == qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of, sizeof of));
+        qg_loader_free(l);
+    }
+}
+
 /* Later changes of the arrays do not reach the loader. */
 static void test_arrays_are_copied(void **state)
 {
     enum { N = 5, H = 2, W = 3, C = 2, ROW = H * W * C };
     const qg_shape       shape = { N, H, W, C };
     const qg_loader_spec spec  = { .batch = N, .in_order = true };
-    uint8_t              x[N * ROW], y[N] = { 2, 0, 1, 2, 0 };
+    uint8_t              x[N * ROW];
+    uint16_t             y[N] = { 2, 0, 1, 2, 0 };
     for (int i = 0; i < N * ROW; i++) x[i] = (uint8_t)(i * 7);
     qg_loader *l = qg_arrays(shape, x, y, 3, spec);
     assert_non_null(l);
@@ -292,12 +346,12 @@ static void test_arrays_are_copied(void **state)
     qg_batch b;
     assert_true(qg_loader_next(l, &b));
     for (int i = 0; i < N * ROW; i++) assert_true(b.x.data[i] == (float)(uint8_t)(i * 7) / 255);
-    assert_memory_equal(b.y, ((const uint8_t[]){ 2, 0, 1, 2, 0 }), N);
+    assert_memory_equal(b.y, ((const uint16_t[]){ 2, 0, 1, 2, 0 }), N * sizeof *b.y);
     assert_false(qg_loader_next(l, &b));
     qg_loader_free(l);
     y[3] = 3;
     assert_fails(qg_arrays(shape, x, y, 3, spec), "label 3 is 3, with classes 0..2");
-    assert_fails(qg_arrays(shape, x, y, 0, spec), "classes is 0, must be 1..256, because a label is a byte");
+    assert_fails(qg_arrays(shape, x, y, 0, spec), "classes is 0, must be 1..65535");
     assert_fails(qg_arrays(shape, NULL, y, 4, spec), "the images of a data set are NULL");
     assert_fails(qg_arrays(shape, x, NULL, 4, spec), "the labels of a data set are NULL");
     assert_fails(qg_arrays((qg_shape){ 0, H, W, C }, x, y, 4, spec), "images [0,2,3,2] are empty or too large for memory");
@@ -307,7 +361,7 @@ static void test_arrays_are_copied(void **state)
 /* Images 5, 6, 4, 5, 6, .. of the chosen classes: label 5 becomes 0, 2 becomes 1. */
 static void test_chosen_classes_are_renumbered(void **state)
 {
-    const uint8_t        two[] = { 5, 2 }, all[] = { 0, 1, 2, 3, 4, 5, 6 };
+    const uint16_t       two[] = { 5, 2 }, all[] = { 0, 1, 2, 3, 4, 5, 6 };
     const qg_loader_spec spec  = { .batch = 4, .in_order = true, .classes = two, .n_classes = 2 };
     qg_loader           *l     = numbered(33, spec), *twice = numbered(33, spec);
     int                  n     = 0;
@@ -334,7 +388,7 @@ static void test_chosen_classes_are_renumbered(void **state)
 
 static void test_classes_that_cannot_be_chosen(void **state)
 {
-    const uint8_t        classes[] = { 5, 7, 5 };
+    const uint16_t       classes[] = { 5, 7, 5 };
     const qg_loader_spec spec      = { .batch = 4, .classes = classes };
     for (int n = -1; n <= 0; n++) {
         qg_loader_spec s = spec;
@@ -345,7 +399,7 @@ static void test_classes_that_cannot_be_chosen(void **state)
     assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .n_classes = 2 }), "n_classes is 2, but classes is NULL");
     assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .classes = classes, .n_classes = 2 }),
                  "class 7 cannot be chosen, the classes are 0..6");
-    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .classes = (const uint8_t[]){ 5, 3, 5 }, .n_classes = 3 }),
+    assert_fails(numbered(33, (qg_loader_spec){ .batch = 4, .classes = (const uint16_t[]){ 5, 3, 5 }, .n_classes = 3 }),
                  "class 5 is chosen twice");
     assert_fails(numbered(5, (qg_loader_spec){ .batch = 4, .classes = classes, .n_classes = 1 }), "no image is of a chosen class");
 }
@@ -358,7 +412,7 @@ static void test_digests_tell_sets_apart(void **state)
         qg__dataset set = { .shape = i == 5 ? (qg_shape){ 31, 3, 1, 2 } : (qg_shape){ 31, 1, 3, 2 }, .classes = 7 };
         assert_true(qg__dataset_allocate(&set));
         memset(set.images, 9, 31 * 6);
-        memset(set.labels, 2, 31);
+        for (int k = 0; k < 31; k++) set.labels[k] = 2;
         if (i == 1) set.images[0] = 8;
         if (i == 2) set.images[31 * 6 - 1] = 8;
         if (i == 3) set.labels[30] = 1;
@@ -409,6 +463,8 @@ int main(void)
         cmocka_unit_test(test_seek_out_of_range),
         cmocka_unit_test(test_specs),
         cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_labels_take_two_bytes),
+        cmocka_unit_test(test_digests_by_definition),
         cmocka_unit_test(test_arrays_are_copied),
         cmocka_unit_test(test_chosen_classes_are_renumbered),
         cmocka_unit_test(test_classes_that_cannot_be_chosen),

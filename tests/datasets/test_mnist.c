@@ -46,13 +46,13 @@ static qg_loader *load(const struct files *f)
 
 static void check_good(qg_loader *l)
 {
-    const uint8_t labels[N] = { 7, 0, 9 };
+    const uint16_t labels[N] = { 7, 0, 9 };
     qg_batch      b;
     int           next = 0;
     assert_true(qg_shape_equal(qg_loader_shape(l), (qg_shape){ N, H, W, 1 }));
     assert_int_equal(qg_loader_classes(l), 10);
     while (qg_loader_next(l, &b)) {
-        assert_memory_equal(b.y, labels + next, (size_t)b.x.shape.n);
+        assert_memory_equal(b.y, labels + next, (size_t)b.x.shape.n * sizeof *b.y);
         for (int i = 0; i < b.x.shape.n * H * W; i++)
             assert_int_equal(lroundf(b.x.data[i] * 255.0f), next * H * W + i + 1);
         next += b.x.shape.n;

@@ -28,7 +28,7 @@ static qg_loader *drawn(uint64_t key, int n, qg_loader_spec spec)
     assert_true(qg__dataset_allocate(&set));
     for (int i = 0; i < n * ROW; i++)
         set.images[i] = i / ROW == 3 && spec.normalise.kind == QG_WHITEN ? 200 : pixel(key, i / ROW, i % ROW);
-    memset(set.labels, 0, (size_t)n);
+    memset(set.labels, 0, (size_t)n * sizeof *set.labels);
     return qg__loader_new(set, spec);
 }
 

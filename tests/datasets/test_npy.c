@@ -101,6 +101,27 @@ static void labels_of_every_integer_type(void **state)
     }
 }
 
+static void labels_need_two_bytes(void **state)
+{
+    static const char two[] = "{'descr': '<u2', 'fortran_order': False, 'shape': (6,), }";
+    static const int  greatest[] = { 255, 256, 257, QG_MAX_CLASSES - 1 };
+    qg_batch          b;
+    write_ordinary();
+    for (int i = 0; i < 4; i++) {
+        const uint16_t values[N] = { 0, 1, 2, (uint16_t)greatest[i], 3, 4 };
+        write_npy("y.npy", 1, two, values, sizeof values);
+        qg_loader *l = load(0);
+        if (!l) fail_msg("%s", qg_errmsg());
+        assert_int_equal(qg_loader_classes(l), greatest[i] + 1);
+        assert_true(qg_loader_next(l, &b));
+        assert_memory_equal(b.y, values, sizeof values);
+        qg_loader_free(l);
+    }
+    const uint16_t beyond[N] = { 0, QG_MAX_CLASSES };
+    write_npy("y.npy", 1, two, beyond, sizeof beyond);
+    assert_none(load(0), "y.npy': label 1 is 65535, not in 0..65534");
+}
+
 static void classes_may_be_more_than_the_labels_need(void **state)
 {
     int classes;
@@ -214,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_version_and_spelling_is_read),
         cmocka_unit_test(labels_of_every_integer_type),
+        cmocka_unit_test(labels_need_two_bytes),
         cmocka_unit_test(classes_may_be_more_than_the_labels_need),
         cmocka_unit_test(axes_in_another_order_are_warned_about),
         cmocka_unit_test(what_is_wrong_is_named),

@@ -25,7 +25,7 @@ static qg_loader *loader(qg_normalise how)
     qg__dataset set = { .shape = { N, H, W, C }, .classes = 2 };
     assert_true(qg__dataset_allocate(&set));
     for (int i = 0; i < N * ROW; i++) set.images[i] = byte_at(i / ROW, i % ROW);
-    memset(set.labels, 0, N);
+    memset(set.labels, 0, N * sizeof *set.labels);
     qg_loader *l = qg__loader_new(set, (qg_loader_spec){ .batch = N, .in_order = true, .normalise = how });
     if (!l) fail_msg("%s", qg_errmsg());
     return l;
@@ -92,7 +92,7 @@ static void a_loader_takes_a_stored_preprocessing(void **state)
         qg_batch    a, b;
         assert_true(qg__dataset_allocate(&set));
         for (int k = 0; k < 2 * ROW; k++) set.images[k] = byte_at(k / ROW, k % ROW);
-        memset(set.labels, 0, 2);
+        memset(set.labels, 0, 2 * sizeof *set.labels);
         qg_loader *other = qg__loader_new(set, (qg_loader_spec){ .batch = 2, .in_order = true, .preprocess = p });
         qg_preprocess_free(p);                              /* copied */
         assert_true(qg_loader_next(l, &a) && qg_loader_next(other, &b));

@@ -30,7 +30,7 @@ typedef struct trained {
 static qg_status step(const trained *r, uint64_t index)
 {
     float         x[BATCH * SIDE * SIDE];
-    const uint8_t label[BATCH] = { 0, 1 };
+    const uint16_t label[BATCH] = { 0, 1 };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)(i % 7) / 7;
     qg_tape *t = qg_tape_new();
     MUST(t);

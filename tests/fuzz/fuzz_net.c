@@ -185,7 +185,7 @@ static void end(job *j)
 
 typedef struct batch {
     qg_tensor x;
-    uint8_t   label[MOST_BATCH];
+    uint16_t  label[MOST_BATCH];
     bool      hinge;
 } batch;
 

@@ -120,7 +120,7 @@ static const float golden_x[] = {
     -0.367756724f, -0.831262589f, 0.283962369f, 0.650909543f, -0.00754916668f, -0.548893094f,
 };
 
-static const uint8_t golden_labels[] = { 0, 2, 4, 1, 3, 0 };
+static const uint16_t golden_labels[] = { 0, 2, 4, 1, 3, 0 };
 
 static const float conv1_weight_start[] = {
     -0.0641835928f, 0.168627501f, 0.0526079535f, -0.223443747f, -0.392412782f, 0.139664948f,

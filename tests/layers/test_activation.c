@@ -62,7 +62,7 @@ static void parameters_have_names_groups_and_initial_values(void **state)
 static void a_net_computes_what_its_ops_do(void **state)
 {
     float     image[N * H * W];
-    uint8_t   label[N];
+    uint16_t  label[N];
     qg_net   *net = net_with_all();
     qg_tape  *t   = qg_tape_new();
     qg_layer *l[12];
@@ -84,7 +84,7 @@ static void a_net_computes_what_its_ops_do(void **state)
 static void it_trains_and_survives_its_file(void **state)
 {
     float     image[N * H * W], first = 0, loss = 0;
-    uint8_t   label[N];
+    uint16_t  label[N];
     qg_net   *net = net_with_all(), *other = net_with_all();
     qg_optim *o   = qg_adam(qg_net_params(net), (qg_adam_spec){ .lr = 0.01f });
     qg_tape  *t   = qg_tape_new();

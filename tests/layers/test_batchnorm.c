@@ -70,7 +70,7 @@ static void whole_folds_nothing(void **state)
 static void gradients_of_a_whole_norm(void **state)
 {
     static float image[NUMBERS];
-    uint8_t      label[N] = { 1, 0, 6, 3 };
+    uint16_t     label[N] = { 1, 0, 6, 3 };
     qg_net      *net = begin();
     qg_tape     *t   = qg_tape_new();
     qg_net_dense(net, (qg_dense_spec){ .out = 7 });

@@ -146,7 +146,7 @@ static void what_files_depend_on_stays(void **state)
     qg_batch   b;
     assert_true(qg_loader_digest(l) == 0x3ada39eca85a975cu);
     assert_true(qg_loader_next(l, &b));
-    assert_memory_equal(b.y, ((const uint8_t[]){ 2, 3, 5, 7, 9, 2, 9, 8 }), 8);
+    assert_memory_equal(b.y, ((const uint16_t[]){ 2, 3, 5, 7, 9, 2, 9, 8 }), 8 * sizeof *b.y);
     qg_loader_free(l);
     qg_net_free(net);
 }

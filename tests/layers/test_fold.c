@@ -43,7 +43,7 @@ static void close_small(small *s)
 static void run(small *s, qg_mode mode, uint64_t step)
 {
     static float         images[BATCH * SIDE * SIDE];
-    static const uint8_t labels[BATCH] = { 0, 2, 1, 2, 0 };
+    static const uint16_t labels[BATCH] = { 0, 2, 1, 2, 0 };
     fill_uniform(images, BATCH * SIDE * SIDE, -1.0f, 1.0f, step + 7);
     s->profile.rows = 0;
     qg_tape_begin(s->tape, mode, 1, step);

@@ -31,7 +31,7 @@ typedef struct training {
     qg_tape  *tape;
     qg_optim *optim;
     float    *image;
-    uint8_t   label[N];
+    uint16_t  label[N];
     uint64_t  step;
 } training;
 

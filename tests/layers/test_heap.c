@@ -19,7 +19,7 @@ typedef struct small_net {
     qg_params p;
     qg_param *scale, *shift;
     float    *images;
-    uint8_t   labels[BATCH];
+    uint16_t   labels[BATCH];
 } small_net;
 
 /* Every op that takes scratch or saves something, and gradients of several sizes. */
@@ -89,7 +89,7 @@ static void no_heap_in_nets_with_schemes(void **state)
         { qg_qdq((qg_qdq_spec){ .per_channel = true }), qg_qdq((qg_qdq_spec){ .bits = 4 }), none },
     };
     static float   images[BATCH * 9 * 9 * C];
-    static uint8_t labels[BATCH];
+    static uint16_t labels[BATCH];
     fill_uniform(images, BATCH * 9 * 9 * C, -1, 1, 2);
     for (int k = 0; k < COUNT(nets); k++) {
         const qg_quant w = nets[k][0], x = nets[k][1], g = nets[k][2];

@@ -208,7 +208,7 @@ static void assert_learns(const variant *v, int row)
 {
     enum { N = 10 };
     static float    image[N * 28 * 28];
-    static uint8_t  label[N];
+    static uint16_t label[N];
     const qg_tensor x    = { { N, v->side, v->side, v->channels }, image };
     const int       tail = v->steps / 7;
     qg_model_spec   spec = v->spec;

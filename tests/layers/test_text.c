@@ -253,7 +253,7 @@ static void exceptions_and_float_ends_apply(void **state)
 static void train_a_step(qg_net *net, uint64_t digest[2])
 {
     static float   x[2 * 16 * 16 * 3];
-    static uint8_t label[2];
+    static uint16_t label[2];
     const qg_shape image = { 2, 16, 16, 3 };
     qg_optim      *o     = qg_sgd(qg_net_params(net), (qg_sgd_spec){ .lr = 0.1f });
     qg_tape       *t     = qg_tape_new();

@@ -126,7 +126,7 @@ static void a_long_prefix_is_refused(void **state)
 static void layer_by_layer_is_the_net(void **state)
 {
     float    image[N * H * W];
-    uint8_t  label[N];
+    uint16_t label[N];
     qg_net  *net = net_with_offsets(2);
     qg_tape *t   = qg_tape_new();
     fill_bands(images, CLASSES, 5, image, label);
@@ -143,7 +143,7 @@ static void layer_by_layer_is_the_net(void **state)
 static void it_trains_and_survives_its_file(void **state)
 {
     float     image[N * H * W], first = 0, loss = 0;
-    uint8_t   label[N];
+    uint16_t  label[N];
     qg_net   *net = net_with_offsets(3), *other = net_with_offsets(4);
     qg_optim *o   = qg_adam(qg_net_params(net), (qg_adam_spec){ .lr = 0.01f });
     qg_tape  *t   = qg_tape_new();

@@ -141,7 +141,7 @@ static void a_net_without_latent_weights_learns(void **state)
 {
     enum { N = 64, PIXELS = 33, STEPS = 150 };
     static float   image[N * PIXELS];
-    static uint8_t label[N];
+    static uint16_t label[N];
     fill_uniform(image, N * PIXELS, -1, 1, 3);
     for (int i = 0; i < N; i++) label[i] = image[i * PIXELS] > 0;
     qg_net *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = PIXELS, .seed = 1 });

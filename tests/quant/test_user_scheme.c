@@ -93,7 +93,7 @@ enum { N = 33, IMAGE = 12 * 12 };
 static void it_trains_in_conv2d_and_dense(void **state)
 {
     static float   image[N * IMAGE];
-    static uint8_t label[N];
+    static uint16_t label[N];
     const qg_tensor x = { { N, 12, 12, 1 }, image };
     fill_bands(x.shape, 4, 1, image, label);
     qg_net    *net = net_with(trained_ternary((trained_ternary_spec){ 0 }));

@@ -341,7 +341,7 @@ enum { N = 3 };
 static void run(const variant *v, training *r, uint64_t step)
 {
     static float   image[N * 32 * 32 * 3];
-    static uint8_t label[N];
+    static uint16_t label[N];
     const qg_shape one = image_of(v), x = { N, one.h, one.w, one.c };
     fill_bands(x, 10, step, image, label);
     qg_tape_begin(r->tape, QG_TRAIN, 7, step);

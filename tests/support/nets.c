@@ -23,7 +23,7 @@ qg_var *weighed(qg_tape *t, qg_var *x, const float *r)
     return y;
 }
 
-void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint8_t *label)
+void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint16_t *label)
 {
     const size_t row = qg_row(x), line = row / (size_t)x.h;
     fill_uniform(image, qg_count(x), 0, 1, key);
@@ -35,7 +35,7 @@ void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint8_t *la
     }
 }
 
-float train_step(qg_net *net, qg_tape *t, qg_optim *o, qg_tensor x, const uint8_t *label, uint64_t step)
+float train_step(qg_net *net, qg_tape *t, qg_optim *o, qg_tensor x, const uint16_t *label, uint64_t step)
 {
     qg_tape_begin(t, QG_TRAIN, 7, step);
     qg_var *loss = qg_cross_entropy(t, qg_net_forward(net, t, x), label);

@@ -13,9 +13,9 @@ qg_var *weighed(qg_tape *t, qg_var *y, const float *r);
 
 /* A keyed problem that any net learns: n images with label i % classes, noise in 0..1 with a bright
  * band of rows whose position is the label. */
-void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint8_t *label);
+void fill_bands(qg_shape x, int classes, uint64_t key, float *image, uint16_t *label);
 
 /* Forward, cross entropy, backward, update; returns the loss. */
-float train_step(qg_net *net, qg_tape *t, qg_optim *o, qg_tensor x, const uint8_t *label, uint64_t step);
+float train_step(qg_net *net, qg_tape *t, qg_optim *o, qg_tensor x, const uint16_t *label, uint64_t step);
 
 #endif

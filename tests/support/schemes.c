@@ -220,7 +220,7 @@ static float images[BATCH * SIDE * SIDE];
 /* Forward, and backward when training. */
 static void run_small(small *s, qg_mode mode, uint64_t step)
 {
-    static const uint8_t labels[BATCH] = { 0, 3, 1, 2, 3 };
+    static const uint16_t labels[BATCH] = { 0, 3, 1, 2, 3 };
     fill_uniform(images, BATCH * SIDE * SIDE, -1.0f, 1.0f, step + 7);
     s->profile.rows = 0;
     qg_tape_begin(s->tape, mode, 1, step);
@@ -384,7 +384,7 @@ enum { MANY = 9, WIDTH = 9 };
 static uint64_t train(qg_quant weight, qg_quant input, qg_quant gradient, uint64_t key)
 {
     static float   image[MANY * WIDTH * WIDTH * 3];
-    static uint8_t label[MANY];
+    static uint16_t label[MANY];
     fill_uniform(image, MANY * WIDTH * WIDTH * 3, -1, 1, 5);
     for (int i = 0; i < MANY; i++) label[i] = (uint8_t)(i % 3);
     qg_net *net = qg_net_new((qg_net_spec){ .height = WIDTH, .width = WIDTH, .channels = 3, .seed = 6 });

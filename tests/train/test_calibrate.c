@@ -16,7 +16,8 @@ enum { SIDE = 8, CLASSES = 5, N = 60, PIXELS = SIDE * SIDE };
 static qg_loader *bands(int batch)
 {
     float    x[N * PIXELS];
-    uint8_t  image[N * PIXELS], label[N];
+    uint8_t  image[N * PIXELS];
+    uint16_t label[N];
     qg_shape shape = { N, SIDE, SIDE, 1 };
     fill_bands(shape, CLASSES, 1, x, label);
     for (size_t i = 0; i < qg_count(shape); i++) image[i] = (uint8_t)(127 * x[i]);
@@ -386,7 +387,8 @@ static void mistakes_are_named(void **state)
 static void black_images_start_no_step(void **state)
 {
     (void)state;
-    static const uint8_t image[4 * PIXELS], label[4];
+    static const uint8_t  image[4 * PIXELS];
+    static const uint16_t label[4];
     qg_net    *net = net_of(learned());
     qg_loader *l   = qg_arrays((qg_shape){ 4, SIDE, SIDE, 1 }, image, label, CLASSES, (qg_loader_spec){ .batch = 2 });
     assert_failed(qg_calibrate(net, (qg_calibrate_spec){ .images = l }), QG_ESTATE,

@@ -42,9 +42,10 @@ static qg_net *net_of(int classes, uint64_t seed)
 
 static qg_loader *bands(int classes, uint64_t key, bool test)
 {
-    static const uint8_t chosen[] = { 4, 0, 2 };
+    static const uint16_t chosen[] = { 4, 0, 2 };
     float    x[N * SIDE * SIDE];
-    uint8_t  image[N * SIDE * SIDE], label[N];
+    uint8_t  image[N * SIDE * SIDE];
+    uint16_t label[N];
     qg_shape shape = { N, SIDE, SIDE, 1 };
     fill_bands(shape, CLASSES, key, x, label);
     for (size_t i = 0; i < qg_count(shape); i++) image[i] = (uint8_t)(127 * x[i]);
@@ -238,7 +239,7 @@ static void what_cannot_be_frozen_is_named(void **state)
 /* --- a teacher ---------------------------------------------------------------------------- */
 
 /* Scores [n][classes] of all images of l, in order. */
-static void scores_of(qg_net *net, qg_loader *l, float *scores, uint8_t *labels)
+static void scores_of(qg_net *net, qg_loader *l, float *scores, uint16_t *labels)
 {
     qg_tape *t  = qg_tape_new();
     int      at = 0;
@@ -247,7 +248,7 @@ static void scores_of(qg_net *net, qg_loader *l, float *scores, uint8_t *labels)
         const qg_var *y = qg_net_forward(net, t, b.x);
         if (!y) fail_msg("%s", qg_errmsg());
         memcpy(scores + at * CLASSES, y->data, qg_count(y->shape) * sizeof(float));
-        memcpy(labels + at, b.y, (size_t)b.x.shape.n);
+        memcpy(labels + at, b.y, (size_t)b.x.shape.n * sizeof *b.y);
     }
     qg_tape_free(t);
 }
@@ -286,7 +287,7 @@ static void the_loss_is_that_of_the_paper(void **state)
     static const struct { float temperature, weight, is_t, is_w; } cases[] = { { 0, 0, 4, 0.9f }, { 1, 0.5f, 1, 0.5f }, { 2.5f, 1, 2.5f, 1 } };
     for (int i = 0; i < 3; i++) {
         float         x[N * CLASSES], z[N * CLASSES];
-        uint8_t       label[N];
+        uint16_t     label[N];
         double        want = 0;
         char          name[16];
         qg_net       *teacher = net_of(CLASSES, 5);

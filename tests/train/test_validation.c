@@ -33,7 +33,8 @@ static qg_net *small_net(void)
 static qg_loader *bands(int n, uint64_t key, qg_loader_spec spec)
 {
     float    x[TRAIN * SIDE * SIDE];
-    uint8_t  image[TRAIN * SIDE * SIDE], label[TRAIN];
+    uint8_t  image[TRAIN * SIDE * SIDE];
+    uint16_t label[TRAIN];
     qg_shape shape = { n, SIDE, SIDE, 1 };
     fill_bands(shape, CLASSES, key, x, label);
     for (size_t i = 0; i < qg_count(shape); i++) image[i] = (uint8_t)(127 * x[i]);

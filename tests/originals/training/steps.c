@@ -1,6 +1,7 @@
 #include "tests/originals/training/steps.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { ARGUMENTS = 3 };
 
@@ -62,12 +63,17 @@ static qg_status steps(const qg_training *what, qg_tape *t, qg_optim *optim, con
     const size_t  *d     = images->array.dims;
     const qg_shape shape = { (int)d[1], (int)d[2], (int)d[3], (int)d[4] };
     qg_status      status = QG_OK;
+    uint16_t      *label  = malloc(d[1] * sizeof *label);
+    if (!label) return qg_fail(QG_EMEM, "out of memory: %zu labels", d[1]);
     for (uint64_t i = 0; !status && i < d[0]; i++) {
+        const uint8_t *byte = (const uint8_t *)labels->array.data + i * d[1];
+        for (size_t k = 0; k < d[1]; k++) label[k] = byte[k];
         const qg_batch b = { .x    = { shape, (float *)images->array.data + i * qg_count(shape) },
-                             .y    = (const uint8_t *)labels->array.data + i * d[1],
+                             .y    = label,
                              .step = i };
         status = step(what, t, optim, &b, trace);
     }
+    free(label);
     return status;
 }
 

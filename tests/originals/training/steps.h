@@ -8,7 +8,7 @@
 typedef struct qg_training {
     qg_net    *net;                         /* declared, not built; train_steps frees it */
     qg_optim *(*optim)(qg_params *p);
-    qg_var   *(*loss)(qg_tape *t, qg_var *scores, const uint8_t *labels);
+    qg_var   *(*loss)(qg_tape *t, qg_var *scores, const uint16_t *labels);
 } qg_training;
 
 /* The rest of a program whose last arguments are
