@@ -19,6 +19,8 @@ static const verb verbs[] = {
       .usage = "train --model NAME [--data NAME] [--weight SCHEME] [options]", .bit = VERB_TRAIN, .run = train_main },
     { .name = "eval", .about = "Measure the test accuracy of a run", .usage = "eval --run DIR [options]",
       .bit = VERB_EVAL, .run = eval_main },
+    { .name = "predict", .about = "Tell the most probable classes of image files, and of all images in folders",
+      .usage = "predict --run DIR FILE|FOLDER.. [options]", .bit = VERB_PREDICT, .run = predict_main, .has_operands = true },
     { .name = "quantize", .about = "Quantize a trained run without training it, and measure what that costs",
       .usage = "quantize --run DIR [--weight SCHEME] [--input SCHEME] [options]", .bit = VERB_QUANTIZE,
       .run = quantize_main },

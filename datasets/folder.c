@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "core/io/hash.h"
@@ -29,15 +28,6 @@ typedef struct folder {
 } folder;
 
 static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
-
-static bool is_image(const char *name)
-{
-    static const char *const endings[] = { ".png", ".jpg", ".jpeg", ".bmp" };
-    const char              *ending    = strrchr(name, '.');
-    for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
-        if (!strcasecmp(ending, endings[i])) return true;
-    return false;
-}
 
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
@@ -99,7 +89,7 @@ static bool list_only(folder *f, const char *dir, bool classes, listing *l)
     for (int i = 0; ok && i < l->n; i++) {
         const char *name  = l->name[i]->d_name;
         bool        inner = false;
-        keep[i]           = !classes && is_image(name);
+        keep[i]           = !classes && qg__image_named(name);
         if (!keep[i]) ok = check_folder(dir, name, &inner) || !classes;     /* a broken link in a class is skipped, too */
         if (classes) keep[i] = inner;
         if (ok && !keep[i]) skip(f, dir, name, classes ? &f->beside : inner ? &f->nested : &f->others);

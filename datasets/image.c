@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/io/file.h"
 
@@ -20,6 +21,15 @@ static const struct format {
     { "\xff\xd8\xff", 3, qg__jpeg_decode },
     { "BM", 2, qg__bmp_decode },
 };
+
+bool qg__image_named(const char *name)
+{
+    static const char *const endings[] = { ".png", ".jpg", ".jpeg", ".bmp" };
+    const char              *ending    = strrchr(name, '.');
+    for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
+        if (!strcasecmp(ending, endings[i])) return true;
+    return false;
+}
 
 bool qg__image_damaged(const qg__image *m, const char *why)
 {

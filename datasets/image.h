@@ -12,6 +12,9 @@
 
 #include "core/tensor.h"
 
+/* Whether a name ends as those of such files do: .png, .jpg, .jpeg or .bmp, in either case. */
+bool     qg__image_named(const char *name);
+
 /* A PNG, JPEG or BMP file of any size, as [*height][*width][channels], channels 1 (grey) or 3, from malloc.
  * NULL, and a message that names the file, if it is damaged or beyond a limit. */
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);

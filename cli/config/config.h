@@ -25,9 +25,11 @@ struct config {
     const char *out, *init, *init_except, *teacher, *run, *add;
     bool        resume, force, best, check, profile, paper, markdown, json, help;
     double      budget, seconds;
-    int         calibrate;
+    int         calibrate, top;
     qg_shape    image;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
+    char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */
+    int         operands;
     const char *reproduces, *reported, *deviations;
     provenance  provenance;
 };

@@ -45,7 +45,7 @@ static int set_defaults(const verb *v, config *asked)
 
 int options_parse(const verb *v, int argc, char **argv, config *asked)
 {
-    enum { FIRST = 256 };                       /* above every character getopt may return */
+    enum { OPERAND = 1, FIRST = 256 };          /* above every character getopt may return */
     struct option longs[OPTIONS + 1];
     int           n = 0;
     for (int i = 0; i < OPTIONS; i++) {
@@ -56,8 +56,13 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     longs[n] = (struct option){ 0 };
     optind   = 1;
     opterr   = 0;
-    for (int c, at; at = optind, (c = getopt_long(argc, argv, "+:h", longs, NULL)) != -1;) {
+    int n_operands = 0;                         /* argv[1 .. n_operands], which have been read before they are overwritten */
+    for (int c, at; at = optind, (c = getopt_long(argc, argv, v->has_operands ? "-:h" : "+:h", longs, NULL)) != -1;) {
         const char *culprit = argv[at];
+        if (c == OPERAND) {
+            argv[++n_operands] = optarg;
+            continue;
+        }
         if (c == ':') {
             print_safe(stderr, "qgrad %s: %s needs a value\n", v->name, culprit);
             return EXIT_USAGE;
@@ -76,7 +81,10 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
             return EXIT_DONE;
         }
     }
+    while (v->has_operands && optind < argc) argv[++n_operands] = argv[optind++];
     if (optind < argc) return usage_error(v, "unexpected argument", argv[optind]);
+    asked->operand  = argv + 1;
+    asked->operands = n_operands;
     return set_defaults(v, asked);
 }
 
@@ -133,7 +141,7 @@ void options_help(const verb *v, FILE *out)
             if (*c == '\n') fprintf(out, "  %-30s ", "");
         }
         /* What only trains is not taken from the run. */
-        const bool of_run = v->bit & (VERB_EVAL | VERB_QUANTIZE | VERB_INSPECT) && o->use & SAVED &&
+        const bool of_run = v->bit & (VERB_EVAL | VERB_PREDICT | VERB_QUANTIZE | VERB_INSPECT) && o->use & SAVED &&
                             (o->use & NETS) != VERB_TRAIN;
         if (of_run) fputs(" [as in the run]\n", out);
         else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
@@ -148,7 +156,8 @@ void options_help(const verb *v, FILE *out)
         fprintf(out, "\nSchedules, as in step:at=0.5+0.8,factor=0.1:\n");
         for (const qg_variant *s = qg_schedules; s->name; s++) keyed_help(s->name, s->about, s->keys, out);
     }
-    fprintf(out, "\nExit status: 0 success, 1 failure, 2 usage error, %s130 after SIGINT, 143 after SIGTERM.\n",
+    fprintf(out, "\nExit status: 0 success, 1 failure%s, 2 usage error, %s130 after SIGINT, 143 after SIGTERM.\n",
+            v->bit & VERB_PREDICT ? " or a file that could not be read" : "",
             v->bit & VERB_TRAIN ? "3 stopped by --budget, " : "");
 }
 

@@ -37,7 +37,7 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERB_INFER     = 512,   /* bench infer */
-    VERBS          = 1023 | 32768,
+    VERBS          = 1023 | 32768 | 65536,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
     SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
     DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
@@ -45,7 +45,8 @@ enum {
     PER_RUN        = 4096,  /* differs between runs of one recipe */
     QUANTIZES      = 8192,  /* says what is quantized, how and when */
     OPTIMIZES      = 16384, /* the optimizer, and its own options */
-    VERB_QUANTIZE  = 32768
+    VERB_QUANTIZE  = 32768,
+    VERB_PREDICT   = 65536
 };
 
 enum { VALUE_BYTES = 512 };
@@ -63,7 +64,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 70 };
+enum { OPTIONS = 71 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -83,6 +84,7 @@ typedef struct verb {
     /* program: how this one was called; operand: the argument that belongs to no option, or NULL. */
     int       (*run)(const char *program, const char *operand, config *asked);
     bool        has_operand;
+    bool        has_operands;                           /* any number of them: config.operand */
     const struct verb *benches;                         /* "bench" alone: the commands after it, up to a NULL name */
 } verb;
 
@@ -112,6 +114,7 @@ int gradcheck_main(const char *program, const char *operand, config *asked);
 int explain_main(const char *program, const char *operand, config *asked);
 int results_main(const char *program, const char *operand, config *asked);
 int inspect_main(const char *program, const char *operand, config *asked);
+int predict_main(const char *program, const char *operand, config *asked);
 
 extern const verb benches[];                            /* bench train, eval, peak, infer, memory */
 

@@ -1,0 +1,210 @@
+/* qgrad predict: the most probable classes of image files. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/options.h"
+#include "cli/predict/scorer.h"
+#include "cli/predict/walk.h"
+#include "cli/print.h"
+#include "cli/run/report.h"
+#include "datasets/image.h"
+
+enum { MOST_IMAGES = 64, MOST_BYTES = 16 << 20, WHY_BYTES = QG__PATH_BYTES + 256 };
+
+typedef struct prediction {
+    const config *asked;
+    scorer        scorer;
+    walk          files;
+    int           most;         /* images at once */
+    uint8_t      *bytes;        /* [most][h][w][c] */
+    float        *scores;       /* [most][classes] */
+    double       *share;        /* [classes], of one image */
+    char        (*why)[WHY_BYTES];  /* [most], why an image has no prediction; empty: it has one */
+    size_t        failed;
+    qg__json      json;
+} prediction;
+
+int scorer_most(qg_shape image)
+{
+    const size_t n = MOST_BYTES / sizeof(float) / qg_row(image);
+    return n < 1 ? 1 : n > MOST_IMAGES ? MOST_IMAGES : (int)n;
+}
+
+/* --- one image ---------------------------------------------------------------------------- */
+
+/* Softmax in double; false: a score is not finite. */
+static bool find_shares(const prediction *p, const float *score)
+{
+    const int n = p->scorer.classes.n;
+    float     greatest = score[0];
+    double    sum = 0;
+    for (int k = 0; k < n; k++) {
+        if (!isfinite(score[k])) return false;
+        if (score[k] > greatest) greatest = score[k];
+    }
+    for (int k = 0; k < n; k++) sum += p->share[k] = exp((double)score[k] - (double)greatest);
+    for (int k = 0; k < n; k++) p->share[k] /= sum;
+    return true;
+}
+
+/* The next class in order of score, of equal ones the first; each is returned once, as its score is then removed. */
+static int take_best(const prediction *p, float *score)
+{
+    int best = 0;
+    for (int k = 1; k < p->scorer.classes.n; k++)
+        if (score[k] > score[best]) best = k;
+    score[best] = -INFINITY;
+    return best;
+}
+
+static void print_failure(prediction *p, const char *path, const char *why)
+{
+    p->failed++;
+    print_safe(stderr, "qgrad predict: %s\n", why);
+    if (!p->asked->json) return;
+    qg__json_open(&p->json, NULL, '{');
+    qg__json_text(&p->json, "file", path);
+    qg__json_text(&p->json, "error", why);
+    qg__json_close(&p->json, '}');
+}
+
+static void print_class(prediction *p, int k, bool first)
+{
+    const char  *name  = p->scorer.classes.name[k];
+    const double share = p->share[k];
+    if (!p->asked->json) {
+        print_safe(stdout, "%s %s %.2f %%", first ? ":" : ",", name, 100 * share);
+        return;
+    }
+    qg__json_open(&p->json, NULL, '{');
+    qg__json_integer(&p->json, "class", (uint64_t)k);
+    qg__json_text(&p->json, "name", name);
+    qg__json_real(&p->json, "probability", share);
+    qg__json_close(&p->json, '}');
+}
+
+static void print_image(prediction *p, const char *path, float *score)
+{
+    const int n = p->scorer.classes.n, top = p->asked->top < n ? p->asked->top : n;
+    char      why[QG__PATH_BYTES + 64];
+    if (!find_shares(p, score)) {
+        snprintf(why, sizeof why, "'%s': its scores are not finite", path);
+        print_failure(p, path, why);
+        return;
+    }
+    if (p->asked->json) {
+        qg__json_open(&p->json, NULL, '{');
+        qg__json_text(&p->json, "file", path);
+        qg__json_open(&p->json, "classes", '[');
+    } else {
+        print_safe(stdout, "%s", path);
+    }
+    for (int i = 0; i < top; i++) print_class(p, take_best(p, score), i == 0);
+    if (p->asked->json) {
+        qg__json_close(&p->json, ']');
+        qg__json_close(&p->json, '}');
+    } else {
+        fputc('\n', stdout);
+    }
+}
+
+/* --- all of them -------------------------------------------------------------------------- */
+
+static qg_status allocate(prediction *p)
+{
+    const scorer *s = &p->scorer;
+    p->most         = scorer_most(s->image);
+    p->bytes        = malloc((size_t)p->most * qg_row(s->image));
+    p->scores       = calloc((size_t)p->most * (size_t)s->classes.n, sizeof *p->scores);
+    p->share        = calloc((size_t)s->classes.n, sizeof *p->share);
+    p->why          = calloc((size_t)p->most, sizeof *p->why);
+    return p->bytes && p->scores && p->share && p->why ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d images", p->most);
+}
+
+/* Reads up to `most` images from item[0 .. n), those without a reason into bytes one after the other.  Returns how many. */
+static int read_images(prediction *p, const walk_item *item, int n)
+{
+    int read = 0;
+    for (int i = 0; i < n; i++) {
+        uint8_t *to = p->bytes + (size_t)read * qg_row(p->scorer.image);
+        snprintf(p->why[i], WHY_BYTES, "%s", item[i].why ? item[i].why : "");
+        if (item[i].why) continue;
+        if (qg__image_resized(item[i].path, p->scorer.image, to)) read++;
+        else snprintf(p->why[i], WHY_BYTES, "%s", qg_errmsg());
+    }
+    return read;
+}
+
+/* What cannot be read or scored is told, and the rest goes on. */
+static void predict_some(prediction *p, const walk_item *item, int n)
+{
+    const size_t classes = (size_t)p->scorer.classes.n;
+    const int    read    = read_images(p, item, n);
+    const bool   scored  = read == 0 || !p->scorer.score(p->scorer.from, read, p->bytes, p->scores);
+    float       *score   = p->scores;
+    for (int i = 0; i < n; i++) {
+        if (*p->why[i] || !scored) {
+            print_failure(p, item[i].path, *p->why[i] ? p->why[i] : qg_errmsg());
+        } else {
+            print_image(p, item[i].path, score);
+            score += classes;
+        }
+    }
+}
+
+static void predict_all(prediction *p)
+{
+    const walk *w = &p->files;
+    if (w->others)
+        print_safe(stderr, "qgrad: warning: skipped %zu file%s that %s not PNG, JPEG or BMP, such as '%s'\n", w->others,
+                   w->others > 1 ? "s" : "", w->others > 1 ? "are" : "is", w->skipped);
+    if (p->asked->json) {
+        p->json = qg__json_begin(stdout);
+        p->scorer.describe(p->scorer.from, &p->json);
+        qg__json_open(&p->json, "images", '[');
+    }
+    for (size_t i = 0; i < w->count; i += (size_t)p->most)
+        predict_some(p, &w->item[i], w->count - i < (size_t)p->most ? (int)(w->count - i) : p->most);
+    if (!p->asked->json) return;
+    qg__json_close(&p->json, ']');
+    qg__json_integer(&p->json, "failed", p->failed);
+    report_machine(&p->json);
+    qg__json_end(&p->json);
+}
+
+static qg_status find_files(prediction *p)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; i < p->asked->operands && !status; i++) status = walk_add(&p->files, p->asked->operand[i]);
+    return status;
+}
+
+static int predict(prediction *p)
+{
+    const char *missing = !p->asked->run ? "--run is missing: the directory of a run, or a checkpoint"
+                          : !p->asked->operands ? "the images are missing: files or folders" : NULL;
+    if (missing) {
+        qg_fail(QG_EARG, "%s", missing);
+        return options_report("qgrad predict", true);
+    }
+    qg_status status = find_files(p);
+    if (!status) status = scorer_of_run(&p->scorer, p->asked);
+    if (!status) status = allocate(p);
+    if (status) return qg_report("qgrad predict");
+    predict_all(p);
+    return p->failed ? EXIT_FAILED : EXIT_DONE;
+}
+
+int predict_main(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    prediction p      = { .asked = asked };
+    const int  status = predict(&p);
+    if (p.scorer.end) p.scorer.end(p.scorer.from);
+    class_names_end(&p.scorer.classes);
+    walk_end(&p.files);
+    free(p.bytes), free(p.scores), free(p.share), free(p.why);
+    return status;
+}

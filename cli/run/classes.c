@@ -1,0 +1,62 @@
+#include "cli/run/classes.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KNOWN = 10, NUMBER_BYTES = 12 };
+
+/* In the order of batches.meta.txt of CIFAR-10, and of Fashion-MNIST's table of labels (1708.07747v2, table 2). */
+static const char *const photographs[KNOWN] = { "airplane", "automobile", "bird", "cat", "deer",
+                                                "dog", "frog", "horse", "ship", "truck" };
+static const char *const clothes[KNOWN]     = { "T-shirt", "trouser", "pullover", "dress", "coat",
+                                                "sandal", "shirt", "sneaker", "bag", "ankle boot" };
+
+static const struct known {
+    const char        *data;
+    const char *const *name;
+} known[] = { { "cifar10", photographs }, { "fashion-mnist", clothes }, { "sample", clothes } };
+
+/* The word for a class of a known set that is called by its number, or the name as it is. */
+static const char *word_for(const char *name, const char *data)
+{
+    for (size_t i = 0; data && i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i].data, data) && *name >= '0' && *name <= '9' && !name[1]) return known[i].name[*name - '0'];
+    return name;
+}
+
+static int count(const char *noted)
+{
+    int n = noted && *noted;
+    for (; noted && *noted; noted++) n += *noted == '/';
+    return n;
+}
+
+qg_status class_names_begin(class_names *c, const char *noted, const char *data, int n)
+{
+    const bool   have  = count(noted) == n;
+    const size_t bytes = have ? strlen(noted) + 1 : (size_t)n * NUMBER_BYTES + 1;
+    *c = (class_names){ .n = n, .name = calloc((size_t)n + 1, sizeof *c->name), .text = calloc(bytes, 1) };
+    if (!c->name || !c->text) {
+        class_names_end(c);
+        return qg_fail(QG_EMEM, "out of memory for the names of %d classes", n);
+    }
+    char *to = c->text;
+    if (have) strcpy(to, noted);
+    for (int k = 0; k < n; k++) {
+        char *name = to;
+        if (have) to += strcspn(to, "/");
+        else to += snprintf(to, NUMBER_BYTES, "%d", k);
+        *to++      = '\0';
+        c->name[k] = word_for(name, data);
+    }
+    return QG_OK;
+}
+
+void class_names_end(class_names *c)
+{
+    free(c->name);
+    free(c->text);
+    *c = (class_names){ 0 };
+}
