@@ -1,11 +1,15 @@
-/* qgrad eval: the accuracy of a run's weights on the test images. */
+/* qgrad eval: the accuracy of a run's weights on the test images, and their mistakes. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
+#include "cli/run/classes.h"
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
+#include "core/io/utf8.h"
 #include "core/kernels/parallel.h"
 #include "train/init.h"
 #include "train/measure.h"
@@ -22,6 +26,9 @@ typedef struct evaluation {
     qg_net     *other;          /* NULL: the run's own */
     qg__init_report init;
     qg__measured    found;
+    qg__assessment  all;
+    class_names     classes;
+    char          **files;      /* [all.n_worst] of the worst mistakes; NULL: the images are no files */
 } evaluation;
 
 /* The run's configuration with the weights' scheme of --weight. */
@@ -141,6 +148,188 @@ static qg_status load(evaluation *e)
     return status || !config_text(e->asked, "weight") ? status : load_other(e);
 }
 
+/* --- mistakes ------------------------------------------------------------------------------ */
+
+enum { MATRIX_CLASSES = 20, PAIRS = 20, WORST = 10, NAME_COLUMNS = 16 };
+
+/* "3 cat", or "3" if the class is called so; what is beyond some columns is cut. */
+static void title(const evaluation *e, int k, char text[64])
+{
+    const char *name = e->classes.name[k];
+    char        number[16], cut[NAME_COLUMNS + 1];
+    snprintf(number, sizeof number, "%d", k);
+    qg_utf8_printable(name, cut, sizeof cut);
+    snprintf(text, 64, "%s%s%s", number, strcmp(number, name) ? " " : "", strcmp(number, name) ? cut : "");
+}
+
+/* The columns of a text in UTF-8, of which most scripts have one per character. */
+static int columns(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+static void print_title(const evaluation *e, int k, int width)
+{
+    char text[64];
+    title(e, k, text);
+    printf("  %s%*s", text, width - columns(text), "");
+}
+
+static int title_width(const evaluation *e)
+{
+    int width = 0;
+    for (int k = 0; k < e->all.classes; k++) {
+        char text[64];
+        title(e, k, text);
+        if (columns(text) > width) width = columns(text);
+    }
+    return width;
+}
+
+static int digits(uint64_t n) { return n < 10 ? 1 : 1 + digits(n / 10); }
+
+static void print_matrix(const evaluation *e)
+{
+    const qg__assessment *a = &e->all;
+    const int             width = title_width(e);
+    uint64_t              most = (uint64_t)a->classes - 1;
+    for (int k = 0; k < a->classes; k++)
+        if (a->labelled[k] > most) most = a->labelled[k];
+    const int cell = digits(most) + 1;
+    printf("\nconfusion      rows: labels; columns: predictions\n  %*s", width, "");
+    for (int k = 0; k < a->classes; k++) printf(" %*d", cell, k);
+    for (int i = 0; i < a->classes; i++) {
+        fputc('\n', stdout);
+        print_title(e, i, width);
+        for (int k = 0; k < a->classes; k++) {
+            const uint64_t n = qg__assess_confusion(a, i, k);
+            if (n) printf(" %*" PRIu64, cell, n);
+            else printf(" %*s", cell, ".");
+        }
+    }
+    fputc('\n', stdout);
+}
+
+static void print_pairs(const evaluation *e)
+{
+    const qg__assessment *a = &e->all;
+    printf("\nconfusion      the most frequent of %zu pairs\n", a->n_confused);
+    for (size_t i = 0; i < a->n_confused && i < PAIRS; i++) {
+        const qg__confused *c = &a->confused[i];
+        print_safe(stdout, "  %s taken for %s: %" PRIu64 " of %" PRIu64 "\n", e->classes.name[c->label],
+                   e->classes.name[c->predicted], c->count, a->labelled[c->label]);
+    }
+}
+
+static void print_share(double x)
+{
+    if (isnan(x)) printf("  %9s", "-");
+    else printf("  %7.2f %%", 100 * x);
+}
+
+static void print_classes(const evaluation *e)
+{
+    const qg__assessment *a = &e->all;
+    const int             width = title_width(e), n = digits(a->images) > 6 ? digits(a->images) : 6;
+    printf("\nper class%*s  %*s  %9s  %9s\n", width > 7 ? width - 7 : 0, "", n, "images", "recall", "precision");
+    for (int k = 0; k < a->classes; k++) {
+        print_title(e, k, width > 7 ? width : 7);
+        printf("  %*" PRIu64, n, a->labelled[k]);
+        print_share(qg__assess_recall(a, k));
+        print_share(qg__assess_precision(a, k));
+        fputc('\n', stdout);
+    }
+}
+
+static void print_worst(const evaluation *e)
+{
+    const qg__assessment *a = &e->all;
+    printf("\nworst          %d of %" PRIu64 " mistakes: those whose label is the least probable\n", a->n_worst,
+           a->images - a->correct);
+    for (int i = 0; i < a->n_worst; i++) {
+        const qg__mistake *m = &a->worst[i];
+        if (e->files[i]) print_safe(stdout, "  %s", e->files[i]);
+        else printf("  image %" PRIu64, m->image);
+        print_safe(stdout, ": %s %.2g %%, taken for %s %.2f %%\n", e->classes.name[m->label], 100 * exp(-m->loss),
+                   e->classes.name[m->predicted], 100 * m->confidence);
+    }
+}
+
+static void json_classes(const evaluation *e, qg__json *j)
+{
+    const qg__assessment *a = &e->all;
+    qg__json_open(j, "classes", '[');
+    for (int k = 0; k < a->classes; k++) {
+        qg__json_open(j, NULL, '{');
+        qg__json_text(j, "name", e->classes.name[k]);
+        qg__json_integer(j, "images", a->labelled[k]);
+        qg__json_integer(j, "predicted", a->predicted[k]);
+        qg__json_integer(j, "correct", a->hit[k]);
+        qg__json_real(j, "recall", qg__assess_recall(a, k));
+        qg__json_real(j, "precision", qg__assess_precision(a, k));
+        qg__json_close(j, '}');
+    }
+    qg__json_close(j, ']');
+    qg__json_open(j, "confused", '[');
+    for (size_t i = 0; i < a->n_confused; i++) {
+        qg__json_open(j, NULL, '{');
+        qg__json_integer(j, "label", (uint64_t)a->confused[i].label);
+        qg__json_integer(j, "predicted", (uint64_t)a->confused[i].predicted);
+        qg__json_integer(j, "images", a->confused[i].count);
+        qg__json_close(j, '}');
+    }
+    qg__json_close(j, ']');
+}
+
+static void json_calibration(const qg__assessment *a, qg__json *j)
+{
+    qg__json_real(j, "calibration_error", qg__assess_calibration_error(a));
+    qg__json_open(j, "calibration", '[');
+    for (int i = 0; i < QG__CALIBRATION_BINS; i++) {
+        const qg__calibration_bin *bin = &a->bin[i];
+        qg__json_open(j, NULL, '{');
+        qg__json_integer(j, "images", bin->images);
+        qg__json_real(j, "accuracy", (double)bin->correct / (double)bin->images);
+        qg__json_real(j, "probability", bin->confidence / (double)bin->images);
+        qg__json_close(j, '}');
+    }
+    qg__json_close(j, ']');
+}
+
+static void json_worst(const evaluation *e, qg__json *j)
+{
+    qg__json_open(j, "worst", '[');
+    for (int i = 0; i < e->all.n_worst; i++) {
+        const qg__mistake *m = &e->all.worst[i];
+        qg__json_open(j, NULL, '{');
+        qg__json_integer(j, "image", m->image);
+        if (e->files[i]) qg__json_text(j, "file", e->files[i]);
+        qg__json_integer(j, "label", (uint64_t)m->label);
+        qg__json_integer(j, "predicted", (uint64_t)m->predicted);
+        qg__json_real(j, "label_probability", exp(-m->loss));
+        qg__json_real(j, "probability", m->confidence);
+        qg__json_close(j, '}');
+    }
+    qg__json_close(j, ']');
+}
+
+/* The files of the worst mistakes, if the images are files. */
+static qg_status find_files(evaluation *e)
+{
+    const int n     = e->all.n_worst;
+    uint64_t *index = calloc((size_t)n + 1, sizeof *index);
+    e->files        = calloc((size_t)n + 1, sizeof *e->files);
+    for (int i = 0; index && i < n; i++) index[i] = e->all.worst[i].image;
+    const qg_status status = index && e->files ? data_files(&e->recipe.data, e->recipe.data_dir, true, n, index, e->files)
+                                               : qg_fail(QG_EMEM, "out of memory for %d mistakes", n);
+    free(index);
+    return status;
+}
+
+/* --- the result ---------------------------------------------------------------------------- */
+
 static void print(const evaluation *e)
 {
     const char  *file = qg__run_file_name(e->used.file), *trained = config_text(&e->config, "weight");
@@ -156,7 +345,11 @@ static void print(const evaluation *e)
                e->found.images);
         printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * e->found.accuracy, 100 * margin);
         printf("test loss      %.6g\n", e->found.loss);
+        printf("calibration    error %.2f %% (15 bins)\n", 100 * qg__assess_calibration_error(&e->all));
         printf("digest         %s\n", digest);
+        if (e->asked->confusion) e->all.classes > MATRIX_CLASSES ? print_pairs(e) : print_matrix(e);
+        if (e->asked->per_class) print_classes(e);
+        if (e->all.most_worst) print_worst(e);
         return;
     }
     qg__json j = qg__json_begin(stdout);
@@ -169,9 +362,26 @@ static void print(const evaluation *e)
     qg__json_real(&j, "test_accuracy", e->found.accuracy);
     qg__json_real(&j, "test_accuracy_stderr", margin);
     qg__json_real(&j, "test_loss", e->found.loss);
+    json_calibration(&e->all, &j);
+    json_classes(e, &j);
+    json_worst(e, &j);
     report_machine(&j);
     qg__json_text(&j, "digest", digest);
     qg__json_end(&j);
+}
+
+static qg_status measure(evaluation *e)
+{
+    const config *asked   = e->asked;
+    const int     classes = qg_loader_classes(e->test), worst = asked->json && !config_text(asked, "worst") ? WORST : asked->worst;
+    bool          stopped;
+    qg_status     status = qg__assess_begin(&e->all, classes, worst);
+    if (!status)
+        status = class_names_of(&e->classes, e->used.run.paths.file[e->used.file], e->recipe.data.name, classes);
+    if (!status)
+        status = qg__measure(&e->used.spec.fit, e->test, e->other ? e->other : e->used.net, e->used.run.tape,
+                             e->used.run.record.steps, &e->all, &e->found, &stopped);
+    return status ? status : find_files(e);
 }
 
 static int evaluate(evaluation *e)
@@ -179,11 +389,8 @@ static int evaluate(evaluation *e)
     bool      usage;
     qg_status status = configure(e, &usage);
     if (status) return options_report("qgrad eval", usage);
-    bool stopped;
     status = load(e);
-    if (!status)
-        status = qg__measure(&e->used.spec.fit, e->test, e->other ? e->other : e->used.net, e->used.run.tape,
-                             e->used.run.record.steps, &e->found, &stopped);
+    if (!status) status = measure(e);
     if (status) return qg_report("qgrad eval");
     print(e);
     return EXIT_DONE;
@@ -195,6 +402,10 @@ int eval_main(const char *program, const char *operand, config *asked)
     evaluation e      = { .asked = asked, .used = NO_RUN };
     const int  status = evaluate(&e);
     used_run_end(&e.used);
+    for (int i = 0; e.files && i < e.all.n_worst; i++) free(e.files[i]);
+    free(e.files);
+    class_names_end(&e.classes);
+    qg__assess_end(&e.all);
     qg_net_free(e.other);
     qg_loader_free(e.test);
     qg_loader_free(e.train);

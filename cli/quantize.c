@@ -194,7 +194,8 @@ static qg_status calibrate(quantization *z)
     if (z->count > all)
         return qg_fail(QG_EARG, "calibrate: %d images were asked for, but %s has %d for training", z->count,
                        z->config.recipe.data.name, all);
-    const qg_status status = qg__measure(&u->spec.fit, z->test, u->net, u->run.tape, u->run.record.steps, &z->before, &stopped);
+    const qg_status status = qg__measure(&u->spec.fit, z->test, u->net, u->run.tape, u->run.record.steps, NULL, &z->before,
+                                         &stopped);
     return status ? status : qg_calibrate(z->net, (qg_calibrate_spec){ .images = z->train, .count = z->count });
 }
 
@@ -218,7 +219,8 @@ static qg_status measure(quantization *z)
 {
     bool             stopped;
     qg__run_record  *at     = &z->run.record;
-    const qg_status  status = qg__measure(&z->spec.fit, z->test, z->net, z->run.tape, at->steps, &z->after, &stopped);
+    const qg_status  status = qg__measure(&z->spec.fit, z->test, z->net, z->run.tape, at->steps, NULL, &z->after,
+                                           &stopped);
     if (status) return status;
     at->tested        = z->after.images;
     at->test_loss     = z->after.loss;

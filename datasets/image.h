@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/status.h"
 #include "core/tensor.h"
 
 /* Whether a name ends as those of such files do: .png, .jpg, .jpeg or .bmp, in either case. */
@@ -21,6 +22,11 @@ uint8_t *qg__image_read(const char *path, int channels, int *height, int *width)
 
 /* The same, resized to want.  False, and a message that names the file; to may then hold anything. */
 bool     qg__image_resized(const char *path, qg_shape want, uint8_t *to);
+
+/* path[i] = the path of image index[i] of qg_folder(dir), as its files are now, from malloc; NULL: there is no such image.
+ * Fails as qg_folder, and path then has NULL alone. */
+QG_MUST_CHECK
+qg_status qg__folder_paths(const char *dir, int n, const uint64_t *index, char **path);
 
 /* The pixels [h][w][c] of an 8-bit PNG of exactly this shape, from malloc; want->h 0 accepts any height and
  * becomes the file's.  NULL, and a message that names the file, if it is anything else. */

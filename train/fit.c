@@ -219,7 +219,7 @@ static qg_status run_steps(fit *f, bool *stopped)
 /* Measures the net as it is.  *stopped: it was asked to stop first. */
 static qg_status measure(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
 {
-    return qg__measure(f->spec, images, f->run.net, f->run.tape, f->run.record.steps, m, stopped);
+    return qg__measure(f->spec, images, f->run.net, f->run.tape, f->run.record.steps, NULL, m, stopped);
 }
 
 /* The same with the averages of the weights, if there are any. */

@@ -23,9 +23,9 @@ struct config {
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
     const char *out, *init, *init_except, *teacher, *run, *add;
-    bool        resume, force, best, check, profile, paper, markdown, json, help;
+    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, json, help;
     double      budget, seconds;
-    int         calibrate, top;
+    int         calibrate, top, worst;
     qg_shape    image;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */

@@ -6,6 +6,7 @@
 #include "cli/config/options.h"
 #include "core/io/hash.h"
 #include "core/io/paths.h"
+#include "datasets/image.h"
 #include "datasets/normalise.h"
 
 static const qg_shape MNIST_IMAGE = { .n = 1, .h = 28, .w = 28, .c = 1 };
@@ -230,6 +231,15 @@ qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_sp
     if (!l && d->how && access(dir, F_OK))
         qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
     return l;
+}
+
+qg_status data_files(const data_set *d, const char *dir, bool test, int n, const uint64_t *index, char **path)
+{
+    char split[QG__PATH_BYTES];
+    for (int i = 0; i < n; i++) path[i] = NULL;
+    if (d->open != open_folder || !dir) return QG_OK;
+    const qg_status status = qg__path_join(dir, test ? "test" : "train", split);
+    return status ? status : qg__folder_paths(split, n, index, path);
 }
 
 uint64_t data_digest(const qg_loader *train, const qg_loader *test)

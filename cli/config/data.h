@@ -41,6 +41,11 @@ qg_shape        data_image(const data_set *d, const char *dir);
 /* A split of the set, from dir or from its default directory.  NULL on failure. */
 qg_loader      *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec);
 
+/* path[i] = the file of image index[i] of a split, from malloc; NULL: the set has no file for each image.  Fails as data_open;
+ * path then has NULL alone. */
+QG_MUST_CHECK
+qg_status       data_files(const data_set *d, const char *dir, bool test, int n, const uint64_t *index, char **path);
+
 uint64_t        data_digest(const qg_loader *train, const qg_loader *test);     /* of both splits' images and labels */
 
 #endif

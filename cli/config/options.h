@@ -64,7 +64,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 71 };
+enum { OPTIONS = 74 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */

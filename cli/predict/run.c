@@ -7,7 +7,6 @@
 #include "cli/run/run_spec.h"
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
-#include "core/io/safetensors.h"
 #include "train/result.h"
 
 typedef struct run_scorer {
@@ -58,17 +57,6 @@ static void end(void *from)
     free(r);
 }
 
-/* The names of the classes as the checkpoint notes them. */
-static qg_status name_classes(const run_scorer *r, const char *path, int n, class_names *c)
-{
-    qg_archive *a;
-    qg_status   status = qg_safetensors_open(QG_BY_PATH, path, &a);
-    if (status) return status;
-    status = class_names_begin(c, qg_archive_noted(a, "class-names"), r->config.recipe.data.name, n);
-    qg_archive_free(a);
-    return status;
-}
-
 static qg_status open_run(run_scorer *r, const config *asked, int *classes)
 {
     qg_status   status = used_run_find(&r->used, asked->run, asked->best, &r->config);
@@ -94,5 +82,6 @@ qg_status scorer_of_run(scorer *s, const config *asked)
     *s      = (scorer){ .from = r, .score = score, .describe = describe, .end = end };
     const qg_status status = open_run(r, asked, &classes);
     s->image               = r->image;
-    return status ? status : name_classes(r, r->used.run.paths.file[r->used.file], classes, &s->classes);
+    return status ? status
+                  : class_names_of(&s->classes, r->used.run.paths.file[r->used.file], r->config.recipe.data.name, classes);
 }

@@ -15,6 +15,10 @@ typedef struct class_names {
  * of CIFAR-10, Fashion-MNIST and the sample become the words that their authors use.  Fails with QG_EMEM. */
 QG_MUST_CHECK
 qg_status class_names_begin(class_names *c, const char *noted, const char *data, int n);
+
+/* The same of what the checkpoint at path notes.  Fails with QG_EMEM, and as qg_safetensors_open. */
+QG_MUST_CHECK
+qg_status class_names_of(class_names *c, const char *path, const char *data, int n);
 void      class_names_end(class_names *c);
 
 #endif

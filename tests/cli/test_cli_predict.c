@@ -1,4 +1,4 @@
-/* Predictions of image files with the program build/qgrad, or $QGRAD: predict. */
+/* What a net says of single images, with the program build/qgrad, or $QGRAD: predict, and the mistakes that eval shows. */
 #include "tests/support/testing.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static void write_images(uint8_t labels[N_TEST])
 static int set_up_run(void **state)
 {
     if (set_up(state)) return -1;
-    assert_status(TRAIN "--epochs 2 --normalise pixel --json --out @/run", 0);
+    assert_status(TRAIN "--epochs 1 --normalise pixel --json --out @/run", 0);
     return 0;
 }
 
@@ -204,6 +204,101 @@ static void test_classes_of_known_sets_have_names(void **state)
     assert_stdout("{\"class\":4,\"name\":\"dress\"");
 }
 
+/* --- eval: mistakes ------------------------------------------------------------------------- */
+
+/* Counted again from what predict says of the same images. */
+static void test_eval_counts_what_predict_says(void **state)
+{
+    uint8_t  labels[N_TEST];
+    uint64_t confused[10][10] = { { 0 } };
+    double   share[N_TEST][10], gap[15] = { 0 }, error = 0;
+    write_images(labels);
+    assert_status("predict --run @/run @/test --top 10 --json", 0);
+    cJSON *j = parse();
+    for (int i = 0; i < N_TEST; i++) {
+        const cJSON *image = item(list_of(j, "images"), i);
+        read_shares(image, share[i]);
+        const int    k = (int)number(item(list_of(image, "classes"), 0), "class");
+        confused[labels[i]][k]++;
+        gap[(int)ceil(share[i][k] * 15) - 1] += (k == labels[i]) - share[i][k];
+    }
+    cJSON_Delete(j);
+    for (int i = 0; i < 15; i++) error += fabs(gap[i]) / N_TEST;
+    assert_status("eval --run @/run --json", 0);
+    j = parse();
+    assert_true(fabs(number(j, "calibration_error") - error) < 1e-8);       /* of numbers with nine digits */
+    const cJSON *pair, *mistake;
+    uint64_t     before = N_TEST, mistakes = 0;
+    cJSON_ArrayForEach(pair, list_of(j, "confused"))
+    {
+        const int label = (int)number(pair, "label"), k = (int)number(pair, "predicted");
+        assert_true(label != k && number(pair, "images") > 0 && number(pair, "images") <= (double)before);
+        assert_true(number(pair, "images") == (double)confused[label][k]);
+        mistakes += before = confused[label][k];
+    }
+    for (int k = 0; k < 10; k++) {
+        const cJSON *class = item(list_of(j, "classes"), k);
+        uint64_t     of = 0, as = 0;
+        for (int i = 0; i < 10; i++) of += confused[k][i], as += confused[i][k];
+        assert_true(number(class, "images") == (double)of && number(class, "predicted") == (double)as &&
+                    number(class, "correct") == (double)confused[k][k]);
+        if (of) assert_true(fabs(number(class, "recall") - (double)confused[k][k] / (double)of) < 1e-8);
+        if (as) assert_true(fabs(number(class, "precision") - (double)confused[k][k] / (double)as) < 1e-8);
+        mistakes += confused[k][k];
+    }
+    assert_int_equal(mistakes, N_TEST);
+    double last_share = 0;
+    assert_int_equal(cJSON_GetArraySize(list_of(j, "worst")), 10);
+    cJSON_ArrayForEach(mistake, list_of(j, "worst"))
+    {
+        const int i = (int)number(mistake, "image");
+        assert_true(number(mistake, "label") == labels[i] && number(mistake, "predicted") != labels[i]);
+        assert_true(fabs(number(mistake, "label_probability") - share[i][labels[i]]) < 1e-8);
+        assert_true(number(mistake, "label_probability") >= last_share - 1e-9);
+        last_share = number(mistake, "label_probability");
+    }
+    cJSON_Delete(j);
+}
+
+/* A blue image among the red ones is the only mistake. */
+static void test_eval_shows_confusion_and_files(void **state)
+{
+    train_colours();
+    write_colour("pics/test/red/also-blue.png", 10, 245, 8, 8);
+    assert_status("eval --run @/colours --confusion --per-class --worst 3", 0);
+    assert_stdout("confusion      rows: labels; columns: predictions\n"
+                  "              0  1\n"
+                  "  0 red       2  1\n"
+                  "  1 sky-blue  .  2\n");
+    assert_stdout("per class     images     recall  precision\n"
+                  "  0 red            3    66.67 %   100.00 %\n"
+                  "  1 sky-blue       2   100.00 %    66.67 %\n");
+    assert_stdout("worst          1 of 1 mistakes: those whose label is the least probable\n");
+    assert_stdout("pics/test/red/also-blue.png: red ");
+    assert_stdout(" %, taken for sky-blue ");
+    assert_status("eval --run @/colours --json --worst 0", 0);
+    assert_stdout("\"worst\":[]");
+    assert_status("eval --run @/colours", 0);
+    assert_stdout("calibration    error ");
+    assert_true(!strstr(last.out, "confusion") && !strstr(last.out, "per class") && !strstr(last.out, "worst"));
+}
+
+/* Of more than 20 classes, pairs: CIFAR-100's format, with coarse label 0 and the fine one before the pixels. */
+static void test_eval_lists_pairs_of_many_classes(void **state)
+{
+    enum { RECORD = 2 + 3072, IMAGES = 6 };
+    static uint8_t records[IMAGES * RECORD];
+    for (int i = 0; i < IMAGES; i++) records[i * RECORD + 1] = (uint8_t)(i < 4 ? 40 : 41);
+    mkdir(at("hundred"), 0700);
+    write_bytes(at("hundred/train.bin"), records, sizeof records);
+    write_bytes(at("hundred/test.bin"), records, sizeof records);
+    /* Black images, so all get the class that most of them have. */
+    assert_status("train --model 100 --data cifar100 --data-dir @/hundred --epochs 30 --batch 6 --lr 1 --optimizer sgd --json "
+                  "--out @/pairs", 0);
+    assert_status("eval --run @/pairs --confusion", 0);
+    assert_stdout("confusion      the most frequent of 1 pairs\n  41 taken for 40: 2 of 2\n");
+}
+
 static void test_mistakes_are_named(void **state)
 {
     assert_refuses("predict --run @/run", 2, "the images are missing: files or folders");
@@ -224,6 +319,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_folders_of_any_images_in_byte_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_bad_file_does_not_stop_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_classes_of_known_sets_have_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_counts_what_predict_says, set_up_run, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_shows_confusion_and_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_lists_pairs_of_many_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_mistakes_are_named, set_up_run, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
