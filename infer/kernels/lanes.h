@@ -59,6 +59,30 @@ static inline words ones(words v)
 #endif
 }
 
+static inline words spread_word(uint64_t a) { return (words){ 0 } + a; }
+
+/* (a ^ b) & c */
+static inline words differ(words a, words b, words c)
+{
+#if defined(__AVX512F__)
+    return (words)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c, 0x28);
+#else
+    return (a ^ b) & c;
+#endif
+}
+
+/* The lower half of each word. */
+typedef int32_t counts __attribute__((vector_size(4 * WORDS), may_alias));
+
+static inline counts lower(words v)
+{
+#if defined(__AVX512F__)
+    return (counts)_mm512_cvtepi64_epi32((__m512i)v);
+#else
+    return __builtin_convertvector(v, counts);
+#endif
+}
+
 /* Bit l is set where lane l of a comparison is. */
 static inline unsigned bits_of(vi taken)
 {

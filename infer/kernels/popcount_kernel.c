@@ -7,25 +7,36 @@
  *     acc = sum over i, j of f_i f_j ones(x_i & w_j) + offset(x) sum over j of f_j ones(w_j) + offset(w) sum x
  *
  * The second term depends on the taps that are inside and on the output, the third on the window alone.  Both are counted
- * once, not in the tiles.  Ternary weights need only one count if x has signs, and two if it is ternary:
+ * once, not in the tiles.  Three pairs of alphabets need fewer counts:
  *
- *     acc = ones(m) - 2 ones((x ^ s) & m)                       m = plane 1, s = plane 0 of w
- *     acc = ones(m) - 2 ones((x_0 ^ s) & m),  m = x_1 & w_1     s = w_0
+ *     signs x signs      acc = taps c - 2 ones(x ^ w)                 bits of channels that do not exist are 0 in both
+ *     ternary x signs    acc = ones(m) - 2 ones((x ^ s) & m)          m = plane 1, s = plane 0 of w
+ *     ternary x ternary  acc = ones(m) - 2 ones((x_0 ^ s) & m)        m = x_1 & w_1, s = w_0
  *
- * A vector holds a word of 64 channels of WORDS outputs, and a tile spreads one word of each pixel over it.
+ * A vector holds a word of 64 channels of WORDS outputs, and a tile spreads one word of each pixel over it.  A step of a tile of p
+ * pixels takes p + 2 loads and 6 p operations, of which a core of AVX-512 issues two and two to four per cycle, and only the addition
+ * waits for the last step.  So even tiles of one pixel run at the speed of the operations, and the long ones are there because fewer
+ * steps have less overhead:
+ *
+ *     AVX-512, 32 registers   14 x 2 sums + 2 vectors of weights + 1 word = 31;  ternary x signs with two planes of weights 12 x 2 + 4
+ *                             + 1 = 29;  ternary x ternary with two counts per output 2 x 6 x 2 + 4 + 2 = 30
+ *     others, 16 registers    4 x 2 + 2 + 1, and more for counting where there is no instruction for it; 2 x 2 x 2 + 4 + 2
  *
  * Weights: [blocks of outputs][planes][kh][kw][words][2 vectors][WORDS]. */
 #if !QG_LOOKUP
 enum { VECTORS = 2, OUTPUTS = VECTORS * WORDS, LONGEST = VL == 16 ? 14 : 4 };
 
-/* What a tile counts: x & w, and the two of ternary weights. */
-typedef enum count { COUNT_AND, COUNT_SIGNS, COUNT_TERNARY } count;
+/* What a tile counts: x & w, and the three above. */
+typedef enum count { COUNT_AND, COUNT_XOR, COUNT_SIGNS, COUNT_TERNARY } count;
+
+static bool is_signs(qg__alphabet a) { return a.kind == QG__ODD && a.bits == 1; }
 
 static count count_of(const qg__bit_product *p)
 {
+    if (is_signs(p->x) && is_signs(p->w)) return COUNT_XOR;
     if (p->w.kind != QG__TERNARY) return COUNT_AND;
     if (p->x.kind == QG__TERNARY) return COUNT_TERNARY;
-    return p->x.kind == QG__ODD && p->x.bits == 1 ? COUNT_SIGNS : COUNT_AND;
+    return is_signs(p->x) ? COUNT_SIGNS : COUNT_AND;
 }
 
 /* Words of one plane of a block. */
@@ -55,50 +66,56 @@ static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n
 
 typedef struct tile {
     const uint64_t *x, *w;              /* plane 0 under the first tap, and its weights */
-    ptrdiff_t       x_step, x_row, x_col, w_row;        /* words to the next output, row and column of x; kw taps */
-    size_t          words_of_x, plane;  /* words of a plane of a pixel; of the weights */
-    int             taps_i, taps_j;
+    ptrdiff_t       x_step, x_row, x_run, w_row;        /* words to the next output, row and run of x; of kw taps */
+    size_t          x_plane, w_plane;   /* words of a plane of a pixel; of the weights */
+    /* A row of taps is runs of so many words that are neighbours in x and w: one run if x has one plane, else a run per tap. */
+    int             taps_i, runs;
+    size_t          words_of_run;
 } tile;
 
-/* all += factor * what the planes at x and w count. */
-INLINE void add_counts(count what, int pixels, const tile *t, size_t x_plane, size_t w_plane, int factor,
-                       int32_t all[LONGEST][OUTPUTS])
+/* all += factor * what planes x_i and w_j count. */
+INLINE void add_counts(count what, int pixels, const tile *t, int x_i, int w_j, int factor, counts all[LONGEST][VECTORS])
 {
-    words sum[LONGEST][VECTORS] = { { { 0 } } };
-    for (int i = 0; i < t->taps_i; i++)
-        for (int j = 0; j < t->taps_j; j++) {
-            const uint64_t *x = t->x + x_plane + i * t->x_row + j * t->x_col;
-            const uint64_t *w = t->w + w_plane + i * t->w_row + (ptrdiff_t)((size_t)j * t->words_of_x * OUTPUTS);
-            for (size_t n = 0; n < t->words_of_x; n++, x++, w += OUTPUTS) {
+    words sum[LONGEST][VECTORS] = { { { 0 } } }, negative[LONGEST][VECTORS] = { { { 0 } } };
+    for (int i = 0; i < t->taps_i; i++) {
+        const uint64_t *row = t->x + (size_t)x_i * t->x_plane + i * t->x_row;
+        const uint64_t *w   = t->w + (size_t)w_j * t->w_plane + i * t->w_row;
+        for (int run = 0; run < t->runs; run++, row += t->x_run) {
+            const uint64_t *x = row;
+            for (size_t n = 0; n < t->words_of_run; n++, x++, w += OUTPUTS) {
                 words first[VECTORS], second[VECTORS];
                 UNROLL
                 for (int v = 0; v < VECTORS; v++) {
                     first[v] = *(const words *)(w + v * WORDS);
-                    if (what != COUNT_AND) second[v] = *(const words *)(w + t->plane + v * WORDS);
+                    if (what == COUNT_SIGNS || what == COUNT_TERNARY) second[v] = *(const words *)(w + t->w_plane + v * WORDS);
                 }
                 UNROLL
                 for (int p = 0; p < pixels; p++) {
-                    const uint64_t a = x[p * t->x_step];
+                    const words a = spread_word(x[p * t->x_step]);
                     UNROLL
                     for (int v = 0; v < VECTORS; v++) {
-                        if (what == COUNT_AND) sum[p][v] += ones(first[v] & a);
-                        if (what == COUNT_SIGNS) sum[p][v] += ones((first[v] ^ a) & second[v]);
+                        if (what == COUNT_AND) sum[p][v] += ones(a & first[v]);
+                        if (what == COUNT_XOR) sum[p][v] += ones(a ^ first[v]);
+                        if (what == COUNT_SIGNS) sum[p][v] += ones(differ(a, first[v], second[v]));
                         if (what == COUNT_TERNARY) {
-                            const words mask = second[v] & x[p * t->x_step + (ptrdiff_t)t->words_of_x];
-                            sum[p][v] += ones(mask) - (ones((first[v] ^ a) & mask) << 1);
+                            const words mask = spread_word(x[p * t->x_step + (ptrdiff_t)t->x_plane]) & second[v];
+                            sum[p][v] += ones(mask);
+                            negative[p][v] += ones(differ(a, first[v], mask));
+                            KEEP(negative[p][v]);
                         }
                         KEEP(sum[p][v]);
                     }
                 }
             }
         }
-    int64_t counted[LONGEST][OUTPUTS];      /* the sums themselves are registers */
+    }
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < VECTORS; v++) memcpy(&counted[p][v * WORDS], &sum[p][v], sizeof sum[p][v]);
-    for (int p = 0; p < pixels; p++)
-        for (int o = 0; o < OUTPUTS; o++) all[p][o] += factor * (int32_t)counted[p][o];
+        for (int v = 0; v < VECTORS; v++) {
+            if (what == COUNT_TERNARY) sum[p][v] -= negative[p][v] << 1;
+            all[p][v] += factor * lower(sum[p][v]);
+        }
 }
 
 typedef struct visit {
@@ -106,47 +123,64 @@ typedef struct visit {
     const uint64_t        *x, *w;           /* w: the block */
     const int32_t         *window;          /* offset(w) * sum x of every output */
     int32_t               *acc;
+    counts                *taps;            /* [kh][kw][VECTORS]: the second term, or ones(m) for signs, of each tap */
     count                  what;
+    bool                   counts_taps;
     int                    first, outputs;  /* of the block */
-    qg__line               counted;         /* whose taps start is for */
-    int32_t                start[OUTPUTS];
+    counts                 start[VECTORS];  /* of a line: the sum over its taps */
+    qg__line               started;
 } visit;
 
 INLINE void run_tile(count what, int pixels, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
 {
     const qg__alphabet xa = at->p->x, wa = at->p->w;
-    int32_t            all[LONGEST][OUTPUTS];
-    for (int p = 0; p < pixels; p++) memcpy(all[p], at->start, sizeof at->start);
+    counts             all[LONGEST][VECTORS];
+    UNROLL
+    for (int p = 0; p < pixels; p++)
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) all[p][v] = at->start[v] + at->window[(size_t)((ptrdiff_t)y + p * y_step)];
     if (what == COUNT_AND)
         for (int i = 0; i < xa.bits; i++)
-            for (int j = 0; j < wa.bits; j++)
-                add_counts(what, pixels, t, (size_t)i * t->words_of_x, (size_t)j * t->plane,
-                           qg__factor(xa, i) * qg__factor(wa, j), all);
-    else add_counts(what, pixels, t, 0, 0, what == COUNT_SIGNS ? -2 : 1, all);
-    for (int p = 0; p < pixels; p++) {
-        const size_t at_y = (size_t)((ptrdiff_t)y + p * y_step);
-        int32_t     *to   = at->acc + at_y * (size_t)at->p->g.oc + at->first;
-        for (int o = 0; o < at->outputs; o++) to[o] = all[p][o] + at->window[at_y];
+            for (int j = 0; j < wa.bits; j++) add_counts(what, pixels, t, i, j, qg__factor(xa, i) * qg__factor(wa, j), all);
+    else add_counts(what, pixels, t, 0, 0, what == COUNT_TERNARY ? 1 : -2, all);
+    int32_t *to = at->acc + y * (size_t)at->p->g.oc + at->first;
+    for (int p = 0; p < pixels; p++, to += y_step * at->p->g.oc) {
+        if (at->outputs == OUTPUTS)
+            UNROLL
+            for (int v = 0; v < VECTORS; v++) memcpy(to + v * WORDS, &all[p][v], sizeof all[p][v]);
+        else memcpy(to, all[p], (size_t)at->outputs * sizeof *to);
     }
 }
 
-/* The second term, or ones(m) for signs, over the taps of a line. */
-static void count_weights(visit *at, const tile *t, const qg__line *line)
+static void count_taps(visit *at)
 {
-    const qg__line     *c = &at->counted;
-    const qg__alphabet  w = at->p->w;
-    if (c->i0 == line->i0 && c->i1 == line->i1 && c->j0 == line->j0 && c->j1 == line->j1) return;
-    at->counted = *line;
-    memset(at->start, 0, sizeof at->start);
-    const int offset = qg__offset(at->p->x);
-    if (!offset || at->what == COUNT_TERNARY) return;
-    for (int j = at->what == COUNT_SIGNS ? 1 : 0; j < w.bits; j++) {
-        const int factor = at->what == COUNT_SIGNS ? 1 : offset * qg__factor(w, j);
-        for (int i = 0; i < t->taps_i; i++) {
-            const uint64_t *from = t->w + (size_t)j * t->plane + (ptrdiff_t)i * t->w_row;
-            const size_t    n    = (size_t)t->taps_j * t->words_of_x * OUTPUTS;
-            for (size_t k = 0; k < n; k++) at->start[k % OUTPUTS] += factor * (int32_t)__builtin_popcountll(from[k]);
+    const qg__alphabet w      = at->p->w;
+    const int          offset = qg__offset(at->p->x);
+    const size_t       n      = qg__words(at->p->g.c), plane = plane_words(&at->p->g);
+    for (size_t tap = 0; tap < qg__taps(&at->p->g); tap++)
+        for (int v = 0; v < VECTORS; v++) {
+            counts sum = { 0 };
+            for (int j = at->what == COUNT_SIGNS ? 1 : 0; j < w.bits; j++) {
+                const uint64_t *from = at->w + (size_t)j * plane + tap * n * OUTPUTS + (size_t)(v * WORDS);
+                words           all  = { 0 };
+                for (size_t k = 0; k < n; k++) all += ones(*(const words *)(from + k * OUTPUTS));
+                sum += (at->what == COUNT_SIGNS ? 1 : offset * qg__factor(w, j)) * lower(all);
+            }
+            at->taps[tap * VECTORS + (size_t)v] = sum;
         }
+}
+
+static void start_line(visit *at, const qg__line *line)
+{
+    const qg__line *s = &at->started;
+    if (s->i0 == line->i0 && s->i1 == line->i1 && s->j0 == line->j0 && s->j1 == line->j1) return;
+    at->started       = *line;
+    const int taps    = (line->i1 - line->i0) * (line->j1 - line->j0);
+    const int32_t all = at->what == COUNT_XOR ? taps * at->p->g.c : 0;
+    for (int v = 0; v < VECTORS; v++) {
+        at->start[v] = (counts){ 0 } + all;
+        for (int i = line->i0; at->counts_taps && i < line->i1; i++)
+            for (int j = line->j0; j < line->j1; j++) at->start[v] += at->taps[(i * at->p->g.kw + j) * VECTORS + v];
     }
 }
 
@@ -155,27 +189,27 @@ static void run_line(void *context, const qg__line *line)
     visit              *at    = context;
     const qg__geometry *g     = &at->p->g;
     const ptrdiff_t     pixel = (ptrdiff_t)qg__bit_words(at->p->x, 1, g->c), tap = (ptrdiff_t)qg__words(g->c) * OUTPUTS;
-    tile                t     = {
-        .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel, .x_col = pixel,
-        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap, .plane = plane_words(g),
-        .words_of_x = qg__words(g->c), .taps_i = line->i1 - line->i0, .taps_j = line->j1 - line->j0,
+    const int           taps_j = line->j1 - line->j0;
+    const bool          one_run = at->p->x.bits == 1 || taps_j <= 1;
+    tile                t       = {
+        .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel, .x_run = pixel,
+        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap, .x_plane = qg__words(g->c), .w_plane = plane_words(g),
+        .taps_i = line->i1 - line->i0, .runs = one_run ? 1 : taps_j, .words_of_run = qg__words(g->c) * (size_t)(one_run ? taps_j : 1),
     };
-    count_weights(at, &t, line);
+    start_line(at, line);
     size_t y = line->y;
     for (int left = line->outputs, done; left; left -= done) {
-        /* Both planes of ternary weights in registers leave room for 12 pixels. */
-        if (LONGEST == 14 && left >= 14 && at->what == COUNT_AND) done = 14;
-        else if (LONGEST == 14 && left >= 8) done = left >= 12 ? 12 : 8;
-        else done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        const int most = LONGEST < 14 ? (at->what == COUNT_TERNARY ? 2 : 4) : at->what == COUNT_TERNARY ? 6 : at->what == COUNT_SIGNS ? 12 : 14;
+        for (done = most; done > left;) done = done > 12 ? 12 : done > 8 ? 8 : done > 6 ? 6 : done > 4 ? 4 : done / 2;
 #define CASE(n)                                                                                        \
     case n:                                                                                            \
         if (n > LONGEST) break;                                                                        \
         if (at->what == COUNT_AND) run_tile(COUNT_AND, n, at, &t, y, line->y_step);                    \
-        else if (n > 12) break;                                                                        \
-        else if (at->what == COUNT_SIGNS) run_tile(COUNT_SIGNS, n, at, &t, y, line->y_step);           \
-        else run_tile(COUNT_TERNARY, n, at, &t, y, line->y_step);                                      \
+        else if (at->what == COUNT_XOR) run_tile(COUNT_XOR, n, at, &t, y, line->y_step);               \
+        else if (n <= 12 && at->what == COUNT_SIGNS) run_tile(COUNT_SIGNS, n, at, &t, y, line->y_step); \
+        else if (n <= 6 && at->what == COUNT_TERNARY) run_tile(COUNT_TERNARY, n, at, &t, y, line->y_step); \
         break;
-        switch (done) { CASE(1) CASE(2) CASE(4) CASE(8) CASE(12) CASE(14) }
+        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) }
 #undef CASE
         t.x += done * t.x_step;
         y = (size_t)((ptrdiff_t)y + done * line->y_step);
@@ -184,26 +218,30 @@ static void run_line(void *context, const qg__line *line)
 
 /* --- all outputs ------------------------------------------------------------------------------ */
 
-/* Scratch: the sums of windows, and of pixels. */
+/* Scratch: the sums of windows, those of pixels, what is counted of taps. */
 static size_t scratch_bytes(const qg__bit_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n);
-    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + m * qg__pixels(&p->g) * sizeof(int32_t);
+    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(m * qg__pixels(&p->g) * sizeof(int32_t)) +
+           qg__taps(&p->g) * VECTORS * sizeof(counts);
 }
 
 static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch)
 {
     const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;
-    if (qg__offset(p->w)) {
+    visit        at     = { .p = p, .x = x, .w = packed, .window = window, .acc = acc, .what = count_of(p) };
+    at.taps        = (counts *)(void *)(sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums);
+    at.counts_taps = at.what == COUNT_SIGNS || (at.what == COUNT_AND && qg__offset(p->x));
+    if (at.what != COUNT_XOR && qg__offset(p->w)) {
         const size_t pixel = qg__bit_words(p->x, 1, p->g.c);
         for (size_t i = 0; i < pixels; i++) sums[i] = qg__offset(p->w) * qg__sum_of_values(p->x, p->g.c, x + i * pixel);
         qg__window_sums(&p->g, n, sums, window);
     } else memset(window, 0, results * sizeof *window);
-    visit at = { .p = p, .x = x, .w = packed, .window = window, .acc = acc, .what = count_of(p) };
     for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_words(p)) {
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
-        at.counted.i0 = -1;
+        at.started.i0 = -1;
+        if (at.counts_taps) count_taps(&at);
         qg__lines(&p->g, n, run_line, &at);
     }
 }
