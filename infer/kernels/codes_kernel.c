@@ -21,7 +21,7 @@ INLINE uint64_t compare(const float *x, int n, float threshold)
     const vf t    = splat(threshold);
     uint64_t bits = 0;
     int      k    = 0;
-    for (; k + VL <= n; k += VL) bits |= (uint64_t)bits_of(*(const vf *)(x + k) >= t) << k;
+    for (; k + VL <= n; k += VL) bits |= (uint64_t)at_least(*(const vf *)(x + k), t) << k;
     for (; k < n; k++) bits |= (uint64_t)(x[k] >= threshold) << k;
     return bits;
 }

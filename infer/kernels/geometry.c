@@ -35,6 +35,11 @@ qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, i
         if (s.end > first && (from != s.from || to != s.to)) break;
         s.from = from;
         s.to   = to;
+        /* All taps are inside up to the last window that ends inside: no need to look at each. */
+        if (from == 0 && to == taps) {
+            s.end = limit((inputs - taps + before) / stride + 1, first + 1, outputs);
+            break;
+        }
     }
     return s;
 }

@@ -59,31 +59,16 @@ static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t 
 
 /* --- weights of an alphabet ------------------------------------------------------------------- */
 
-#define EACH_BYTE(b) ((uint64_t)(b) * 0x0101010101010101u)
-
-/* 255 in each byte whose bit is set: a byte of 0x80 or less carries into no other. */
-static inline uint64_t spread(unsigned bits)
-{
-    const uint64_t own = EACH_BYTE(bits) & 0x8040201008040201u;
-    return ((own + EACH_BYTE(0x7F)) >> 7 & EACH_BYTE(1)) * 255;
-}
-
-/* Sums of bytes without carries. */
-static inline uint64_t add_bytes(uint64_t a, uint64_t b)
-{
-    return ((a & EACH_BYTE(0x7F)) + (b & EACH_BYTE(0x7F))) ^ ((a ^ b) & EACH_BYTE(0x80));
-}
-
-/* A block as bytes: offset + sum over j of factor(j) * plane j, for eight weights at a time. */
+/* A block as bytes: offset + sum over j of factor(j) * plane j. */
 INLINE void expand(qg__alphabet a, int planes, size_t groups, const uint8_t *w, int8_t *to)
 {
     for (size_t n = 0; n < groups; n++, w += planes * (GROUP_BYTES / 8))
-        for (int i = 0; i < GROUP_BYTES / 8; i++, to += 8) {
-            uint64_t values = EACH_BYTE((uint8_t)qg__offset(a));
+        for (int i = 0; i < GROUP_BYTES / BYTES; i++, to += BYTES) {
+            bytes values = (bytes){ 0 } + (uint8_t)qg__offset(a);
             UNROLL
             for (int j = 0; j < planes; j++)
-                values = add_bytes(values, spread(w[j * (GROUP_BYTES / 8) + i]) & EACH_BYTE((uint8_t)qg__factor(a, j)));
-            for (int b = 0; b < 8; b++) to[b] = (int8_t)(values >> 8 * b);      /* one store on little-endian machines */
+                values += bytes_of_bits(w + j * (GROUP_BYTES / 8) + i * (BYTES / 8)) & (uint8_t)qg__factor(a, j);
+            memcpy(to, &values, sizeof values);
         }
 }
 
@@ -126,6 +111,9 @@ static int32_t copy_pixel(const qg__int8_product *p, const uint8_t *x, int32_t *
 
 /* --- tiles ------------------------------------------------------------------------------------ */
 
+/* Numbers whose sums wrap around. */
+typedef uint32_t lanes __attribute__((vector_size(4 * VL), may_alias));
+
 typedef struct tile {
     const int32_t *x;
     const int8_t  *w;
@@ -140,9 +128,10 @@ typedef struct visit {
     const int8_t           *w;                  /* the block */
     int32_t                *acc;
     int                     first, outputs;     /* of the block */
-    uint32_t                w_step, w_zero;
-    qg__line                counted;            /* whose taps start is for */
-    uint32_t                start[OUTPUTS];
+    uint32_t                w_step, w_zero, x_zero;     /* x_zero: of unsigned x */
+    lanes                  *taps;               /* [kh][kw][VECTORS]: - x_zero sum w of each tap */
+    lanes                   start[VECTORS];     /* of a line: the sum over its taps */
+    qg__line                started;
 } visit;
 
 INLINE void run_tile(int pixels, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
@@ -166,35 +155,47 @@ INLINE void run_tile(int pixels, const visit *at, const tile *t, size_t y, ptrdi
             }
         }
     }
-    uint32_t raw[LONGEST][OUTPUTS];     /* the sums themselves are registers */
+    const bool is_byte = at->w_step == 1 && at->w_zero == 0;
+    lanes      acc[LONGEST][VECTORS];       /* the sums themselves are registers */
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < VECTORS; v++) memcpy(&raw[p][v * VL], &sum[p][v], sizeof sum[p][v]);
-    const bool is_byte = at->w_step == 1 && at->w_zero == 0;
-    for (int p = 0; p < pixels; p++) {
-        const size_t   at_y = (size_t)((ptrdiff_t)y + p * y_step);
-        int32_t       *to   = at->acc + at_y * (size_t)at->p->g.oc + at->first;
-        const uint32_t zero  = at->w_zero * (uint32_t)at->window[at_y];
-        if (is_byte)
-            for (int o = 0; o < at->outputs; o++) to[o] = (int32_t)(raw[p][o] + at->start[o]);
-        else
-            for (int o = 0; o < at->outputs; o++) to[o] = (int32_t)((raw[p][o] + at->start[o]) * at->w_step - zero);
+        for (int v = 0; v < VECTORS; v++) {
+            acc[p][v] = (lanes)sum[p][v] + at->start[v];
+            if (!is_byte) acc[p][v] = acc[p][v] * at->w_step - at->w_zero * (uint32_t)at->window[(size_t)((ptrdiff_t)y + p * y_step)];
+        }
+    int32_t *to = at->acc + y * (size_t)at->p->g.oc + at->first;
+    for (int p = 0; p < pixels; p++, to += y_step * at->p->g.oc) {
+        if (at->outputs == OUTPUTS)
+            UNROLL
+            for (int v = 0; v < VECTORS; v++) memcpy(to + v * VL, &acc[p][v], sizeof acc[p][v]);
+        else memcpy(to, acc[p], (size_t)at->outputs * sizeof *to);
     }
 }
 
-/* - z sum w over the taps of a line, for unsigned x. */
-static void count_weights(visit *at, const tile *t, const qg__line *line)
+/* With the instruction of the tiles, for x of ones. */
+static void count_taps(visit *at)
 {
-    const qg__line *c = &at->counted;
-    const int       z = CODES == 4 ? at->p->x_zero + (at->p->x_signed ? 128 : 0) : 0;
-    if (c->i0 == line->i0 && c->i1 == line->i1 && c->j0 == line->j0 && c->j1 == line->j1) return;
-    at->counted = *line;
-    memset(at->start, 0, sizeof at->start);
-    for (int i = 0; z && i < t->taps_i; i++) {
-        const int8_t *w = t->w + i * t->w_row;
-        for (size_t n = 0; n < t->groups; n++)
-            for (int k = 0; k < GROUP_BYTES; k++) at->start[k / CODES] -= (uint32_t)(z * *w++);
+    const vi     ones   = (vi){ 0 } + (CODES == 4 ? 0x01010101 : 0x00010001);
+    const size_t groups = groups_of(at->p->g.c);
+    for (size_t tap = 0; tap < qg__taps(&at->p->g); tap++)
+        for (int v = 0; v < VECTORS; v++) {
+            const int8_t *w   = at->w + tap * groups * GROUP_BYTES + v * VL * CODES;
+            vi            sum = { 0 };
+            for (size_t n = 0; n < groups; n++, w += GROUP_BYTES) sum = add_products(sum, ones, load_codes(w));
+            at->taps[tap * VECTORS + (size_t)v] = (lanes)sum * -at->x_zero;
+        }
+}
+
+static void start_line(visit *at, const qg__line *line)
+{
+    const qg__line *s = &at->started;
+    if (!at->x_zero || (s->i0 == line->i0 && s->i1 == line->i1 && s->j0 == line->j0 && s->j1 == line->j1)) return;
+    at->started = *line;
+    for (int v = 0; v < VECTORS; v++) {
+        at->start[v] = (lanes){ 0 };
+        for (int i = line->i0; i < line->i1; i++)
+            for (int j = line->j0; j < line->j1; j++) at->start[v] += at->taps[(i * at->p->g.kw + j) * VECTORS + v];
     }
 }
 
@@ -208,7 +209,7 @@ static void run_line(void *context, const qg__line *line)
         .w = at->w + (line->i0 * g->kw + line->j0) * pixel * GROUP_BYTES, .w_row = g->kw * pixel * GROUP_BYTES,
         .groups = (size_t)((line->j1 - line->j0) * pixel), .taps_i = line->i1 - line->i0,
     };
-    count_weights(at, &t, line);
+    start_line(at, line);
     size_t y = line->y;
     for (int left = line->outputs, done; left; left -= done) {
         if (LONGEST == 14 && left >= 8) done = left >= 14 ? 14 : left >= 12 ? 12 : 8;
@@ -223,12 +224,13 @@ static void run_line(void *context, const qg__line *line)
 
 /* --- all outputs ------------------------------------------------------------------------------ */
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups, a block of weights as bytes. */
+/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as bytes. */
 static size_t scratch_bytes(const qg__int8_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
     return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
-           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) + (qg__alphabet_of(p->w).bits ? block_bytes(&p->g) : 0);
+           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) + qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(lanes)) +
+           (qg__alphabet_of(p->w).bits ? block_bytes(&p->g) : 0);
 }
 
 static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, int32_t *acc, void *scratch)
@@ -236,14 +238,17 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;
     int32_t     *groups = sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums;
-    int8_t      *expanded = (int8_t *)(groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups);
+    lanes       *taps     = (lanes *)(void *)(groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups);
+    int8_t      *expanded = (int8_t *)taps + qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof *taps);
     for (size_t i = 0; i < pixels; i++) sums[i] = copy_pixel(p, x + i * (size_t)p->g.c, groups + i * groups_of(p->g.c));
     qg__window_sums(&p->g, n, sums, window);
-    visit at = { .p = p, .x = groups, .window = window, .acc = acc, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p) };
+    visit at = { .p = p, .x = groups, .window = window, .acc = acc, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p), .taps = taps };
+    if (CODES == 4) at.x_zero = (uint32_t)(p->x_zero + (p->x_signed ? 128 : 0));
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
-        at.counted.i0 = -1;
+        at.started.i0 = -1;
+        if (at.x_zero) count_taps(&at);
         qg__lines(&p->g, n, run_line, &at);
     }
 }

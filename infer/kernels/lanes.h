@@ -83,26 +83,62 @@ static inline counts lower(words v)
 #endif
 }
 
-/* Bit l is set where lane l of a comparison is. */
-static inline unsigned bits_of(vi taken)
+/* Bit l is set where x >= t in lane l. */
+static inline unsigned at_least(vf x, vf t)
 {
 #if defined(__AVX512F__)
-    return (unsigned)_mm512_movepi32_mask((__m512i)taken);
+    return _mm512_cmp_ps_mask((__m512)x, (__m512)t, _CMP_GE_OQ);
 #elif defined(__AVX2__) && VL == 8
-    return (unsigned)_mm256_movemask_ps((__m256)taken);
+    return (unsigned)_mm256_movemask_ps((__m256)(x >= t));
 #elif defined(__SSE2__) && VL == 4
-    return (unsigned)_mm_movemask_ps((__m128)taken);
+    return (unsigned)_mm_movemask_ps((__m128)(x >= t));
 #else
-    unsigned bits = 0;
+    const vi taken = x >= t;
+    unsigned bits  = 0;
     for (int l = 0; l < VL; l++) bits |= (unsigned)(taken[l] & 1) << l;
     return bits;
+#endif
+}
+
+/* --- bytes ------------------------------------------------------------------------------------ */
+
+enum { BYTES = 4 * VL };
+typedef uint8_t bytes __attribute__((vector_size(BYTES), may_alias));
+
+#define EACH_BYTE(b) ((int64_t)(b) * 0x0101010101010101)
+#define BIT_OF_BYTE  ((int64_t)0x8040201008040201u)     /* bit k of byte k */
+
+/* 255 in each byte whose bit is set. */
+static inline bytes bytes_of_bits(const uint8_t *bits)
+{
+#if defined(__AVX512BW__)
+    uint64_t taken;
+    memcpy(&taken, bits, sizeof taken);
+    return (bytes)_mm512_movm_epi8(taken);
+#elif defined(__AVX2__) && VL == 8
+    int32_t taken;
+    memcpy(&taken, bits, sizeof taken);
+    const __m256i which = _mm256_setr_epi64x(0, EACH_BYTE(1), EACH_BYTE(2), EACH_BYTE(3)), bit = _mm256_set1_epi64x(BIT_OF_BYTE);
+    const __m256i v     = _mm256_shuffle_epi8(_mm256_set1_epi32(taken), which);
+    return (bytes)_mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
+#elif defined(__SSE2__) && VL == 4
+    uint16_t taken;
+    memcpy(&taken, bits, sizeof taken);
+    const __m128i bit  = _mm_set1_epi64x(BIT_OF_BYTE);
+    const __m128i pair = _mm_unpacklo_epi8(_mm_cvtsi32_si128(taken), _mm_cvtsi32_si128(taken));
+    const __m128i v    = _mm_shuffle_epi32(_mm_unpacklo_epi16(pair, pair), 0x50);      /* each byte eight times */
+    return (bytes)_mm_cmpeq_epi8(_mm_and_si128(v, bit), bit);
+#else
+    bytes v, bit;
+    UNROLL
+    for (int i = 0; i < BYTES; i++) v[i] = bits[i / 8], bit[i] = (uint8_t)(1 << i % 8);
+    return (bytes)((v & bit) == bit);
 #endif
 }
 
 /* --- tables of bytes -------------------------------------------------------------------------- */
 
 #if QG_LOOKUP
-typedef uint8_t  bytes __attribute__((vector_size(32), may_alias));
 typedef uint16_t shorts __attribute__((vector_size(32), may_alias));
 typedef uint8_t  half __attribute__((vector_size(16), may_alias));
 

@@ -73,10 +73,14 @@ typedef struct tile {
     size_t          words_of_run;
 } tile;
 
-/* all += factor * what planes x_i and w_j count. */
-INLINE void add_counts(count what, int pixels, const tile *t, int x_i, int w_j, int factor, counts all[LONGEST][VECTORS])
+/* What planes x_i and w_j count; of ternary x ternary ones(m) - 2 ones(..). */
+INLINE void count_planes(count what, int pixels, const tile *t, int x_i, int w_j, words sum[LONGEST][VECTORS])
 {
-    words sum[LONGEST][VECTORS] = { { { 0 } } }, negative[LONGEST][VECTORS] = { { { 0 } } };
+    words negative[LONGEST][VECTORS] = { { { 0 } } };
+    UNROLL
+    for (int p = 0; p < pixels; p++)
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) sum[p][v] = (words){ 0 };
     for (int i = 0; i < t->taps_i; i++) {
         const uint64_t *row = t->x + (size_t)x_i * t->x_plane + i * t->x_row;
         const uint64_t *w   = t->w + (size_t)w_j * t->w_plane + i * t->w_row;
@@ -112,16 +116,14 @@ INLINE void add_counts(count what, int pixels, const tile *t, int x_i, int w_j, 
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < VECTORS; v++) {
+        for (int v = 0; v < VECTORS; v++)
             if (what == COUNT_TERNARY) sum[p][v] -= negative[p][v] << 1;
-            all[p][v] += factor * lower(sum[p][v]);
-        }
 }
 
 typedef struct visit {
     const qg__bit_product *p;
     const uint64_t        *x, *w;           /* w: the block */
-    const int32_t         *window;          /* offset(w) * sum x of every output */
+    const int32_t         *window;          /* offset(w) * sum x of every output; of COUNT_AND alone */
     int32_t               *acc;
     counts                *taps;            /* [kh][kw][VECTORS]: the second term, or ones(m) for signs, of each tap */
     count                  what;
@@ -134,22 +136,41 @@ typedef struct visit {
 INLINE void run_tile(count what, int pixels, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
 {
     const qg__alphabet xa = at->p->x, wa = at->p->w;
+    words              sum[LONGEST][VECTORS];
     counts             all[LONGEST][VECTORS];
-    UNROLL
-    for (int p = 0; p < pixels; p++)
+    if (what == COUNT_AND) {
         UNROLL
-        for (int v = 0; v < VECTORS; v++) all[p][v] = at->start[v] + at->window[(size_t)((ptrdiff_t)y + p * y_step)];
-    if (what == COUNT_AND)
-        for (int i = 0; i < xa.bits; i++)
-            for (int j = 0; j < wa.bits; j++) add_counts(what, pixels, t, i, j, qg__factor(xa, i) * qg__factor(wa, j), all);
-    else add_counts(what, pixels, t, 0, 0, what == COUNT_TERNARY ? 1 : -2, all);
-    int32_t *to = at->acc + y * (size_t)at->p->g.oc + at->first;
-    for (int p = 0; p < pixels; p++, to += y_step * at->p->g.oc) {
-        if (at->outputs == OUTPUTS)
+        for (int p = 0; p < pixels; p++)
             UNROLL
-            for (int v = 0; v < VECTORS; v++) memcpy(to + v * WORDS, &all[p][v], sizeof all[p][v]);
-        else memcpy(to, all[p], (size_t)at->outputs * sizeof *to);
+            for (int v = 0; v < VECTORS; v++) all[p][v] = at->start[v] + at->window[(size_t)((ptrdiff_t)y + p * y_step)];
+        for (int i = 0; i < xa.bits; i++)
+            for (int j = 0; j < wa.bits; j++) {
+                const int factor = qg__factor(xa, i) * qg__factor(wa, j);
+                count_planes(what, pixels, t, i, j, sum);
+                UNROLL
+                for (int p = 0; p < pixels; p++)
+                    UNROLL
+                    for (int v = 0; v < VECTORS; v++) all[p][v] += factor * lower(sum[p][v]);
+            }
+    } else {
+        count_planes(what, pixels, t, 0, 0, sum);
+        UNROLL
+        for (int p = 0; p < pixels; p++)
+            UNROLL
+            for (int v = 0; v < VECTORS; v++) {
+                all[p][v] = lower(sum[p][v]);
+                if (what != COUNT_TERNARY) all[p][v] = at->start[v] - (all[p][v] << 1);
+            }
     }
+    int32_t        *to   = at->acc + y * (size_t)at->p->g.oc + at->first;
+    const ptrdiff_t step = y_step * at->p->g.oc;
+    if (at->outputs == OUTPUTS)
+        UNROLL
+        for (int p = 0; p < pixels; p++)
+            UNROLL
+            for (int v = 0; v < VECTORS; v++) memcpy(to + p * step + v * WORDS, &all[p][v], sizeof all[p][v]);
+    else
+        for (int p = 0; p < pixels; p++) memcpy(to + p * step, all[p], (size_t)at->outputs * sizeof *to);
 }
 
 static void count_taps(visit *at)
@@ -233,11 +254,11 @@ static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const
     visit        at     = { .p = p, .x = x, .w = packed, .window = window, .acc = acc, .what = count_of(p) };
     at.taps        = (counts *)(void *)(sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums);
     at.counts_taps = at.what == COUNT_SIGNS || (at.what == COUNT_AND && qg__offset(p->x));
-    if (at.what != COUNT_XOR && qg__offset(p->w)) {
+    if (at.what == COUNT_AND && qg__offset(p->w)) {
         const size_t pixel = qg__bit_words(p->x, 1, p->g.c);
         for (size_t i = 0; i < pixels; i++) sums[i] = qg__offset(p->w) * qg__sum_of_values(p->x, p->g.c, x + i * pixel);
         qg__window_sums(&p->g, n, sums, window);
-    } else memset(window, 0, results * sizeof *window);
+    } else if (at.what == COUNT_AND) memset(window, 0, results * sizeof *window);
     for (; at.first < p->g.oc; at.first += OUTPUTS, at.w += block_words(p)) {
         at.outputs    = least(p->g.oc - at.first, OUTPUTS);
         at.started.i0 = -1;
