@@ -47,6 +47,7 @@ typedef struct training {
     progress        progress;
     double          began;          /* the process, for --budget */
     bool            goes_on;        /* with a run that has a config.toml */
+    int             extends;        /* one of so many epochs, which gets more; 0: it keeps its own */
     char            place[QG__PATH_BYTES];  /* the directory, or before its number; empty: one that may exist */
     bool            took_place;             /* and made it */
 } training;
@@ -85,6 +86,7 @@ static qg_status configure(training *t, bool *usage)
     t->goes_on         = t->asked->resume && qg__path_exists(path);
     if (t->goes_on) status = config_stored(path, &stored);
     if (!status) status = config_resolve(t->asked, t->goes_on ? &stored : NULL, &t->config, usage);
+    if (!status && t->goes_on && stored.recipe.epochs < t->config.recipe.epochs) t->extends = stored.recipe.epochs;
     config_free(&stored);
     if (status && t->asked->resume && !t->goes_on && !t->asked->recipe.model.type)
         return qg_fail(QG_EARG, "%s contains no run to resume, and %s", t->paths.dir, qg_errmsg());
@@ -222,6 +224,9 @@ static void print_warnings(const training *t, const qg_fit_progress *p)
     if (t->asked->resume && !t->goes_on && p->epoch == 0 && p->batch == 0)
         print_safe(stderr, "qgrad: warning: --resume found no run %s; a new one starts in %s\n",
                    t->asked->out ? "there" : "with these options", t->paths.dir);
+    if (t->extends)
+        print_safe(stderr, "qgrad: the run goes on to epoch %d instead of %d, with schedule %s\n", t->config.recipe.epochs, t->extends,
+                   config_text(&t->config, "schedule"));
 }
 
 static void print_head(void *user, const qg_fit_progress *p)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/io/keys.h"
+#include "core/io/number.h"
 
 static const double PI = 3.14159265358979323846;
 
@@ -84,6 +85,24 @@ double qg_schedule_lr(const qg_schedule *s, double lr, double progress)
     const double rate = lr * annealed(s, progress);
     if ((float)progress < s->warmup) return rate * progress / (double)s->warmup;
     return rate;
+}
+
+/* Computed from the decimal number that was written, so that 0.8 of 10 epochs is 8 / 15 of 15. */
+static float extended(float share, int epochs, int more)
+{
+    char   text[QG_NUMBER_BYTES];
+    double written;
+    qg_number_print_float(text, share);
+    return qg_number_read(text, strlen(text), &written) ? (float)(written * epochs / more) : share;
+}
+
+qg_schedule qg_schedule_extend(const qg_schedule *s, int epochs, int more)
+{
+    qg_schedule e = s ? *s : (qg_schedule){ 0 };
+    e.warmup      = extended(e.warmup, epochs, more);
+    e.every       = extended(e.every, epochs, more);
+    for (int i = 0; i < e.n_milestones && i < QG_MILESTONES; i++) e.milestone[i] = extended(e.milestone[i], epochs, more);
+    return e;
 }
 
 /* --- text --------------------------------------------------------------------------------- */

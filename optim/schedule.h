@@ -40,6 +40,12 @@ typedef struct qg_schedule {
  */
 double    qg_schedule_lr(const qg_schedule *s, double lr, double progress);
 
+/* s for a run of `more` epochs instead of `epochs`, with its milestones and its warm-up in the same epochs.  Other kinds than
+ * QG_CONSTANT and QG_STEP depend on the end of the run and keep their fields, so their rates differ from the first step on.
+ *
+ * Range    epochs and more at least 1.  Shares that become too small for qg_schedule_parse are the caller's to notice. */
+qg_schedule qg_schedule_extend(const qg_schedule *s, int epochs, int more);
+
 /* "constant", "step:at=0.5+0.8,factor=0.1", "step:every=0.25,factor=0.5",
  * "exponential:factor=0.003", "cosine:factor=0.01,warmup=0.05", "linear": a kind, then keys
  * in any order.  step needs either at= or every=, exponential needs factor=.

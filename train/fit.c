@@ -322,15 +322,20 @@ static qg_status test_at_end(fit *f)
     return save(f);
 }
 
+/* With the time of earlier processes that metrics.csv does not include: that of this epoch, or of an epoch whose checkpoint
+ * was not written and that is repeated. */
+static void begin_first_epoch(fit *f)
+{
+    const double unlogged = f->before.seconds - f->run.metrics.seconds;
+    begin_epoch(f);
+    if (unlogged > 0) f->epoch_began -= unlogged;
+}
+
 static qg_status train(fit *f)
 {
     bool stopped = false;
     f->saved     = qg__now();
-    begin_epoch(f);
-    /* The time of earlier processes that metrics.csv does not include: that of this epoch, or of an epoch whose
-     * checkpoint was not written and that is repeated. */
-    const double unlogged = f->before.seconds - f->run.metrics.seconds;
-    if (unlogged > 0) f->epoch_began -= unlogged;
+    begin_first_epoch(f);
     while (!is_finished(f)) {
         qg_status status = run_steps(f, &stopped);
         if (!status && !stopped) status = evaluate(f, &stopped);
@@ -484,12 +489,67 @@ static qg_status check_position(const fit *f)
                    " and %" PRIu64, dir, at->steps, at->epoch, n, at->batch);
 }
 
+/* --- a longer run ------------------------------------------------------------------------- */
+
+static bool is_extended(const fit *f)
+{
+    const qg_fit_spec *s   = f->spec;
+    const qg_fit_span *was = &f->run.was;
+    char               here[256], there[256];
+    qg_schedule_print(&s->schedule, here, sizeof here);
+    qg_schedule_print(&was->schedule, there, sizeof there);
+    return s->epochs != was->epochs || s->patience != was->patience || strcmp(here, there);
+}
+
+static qg_status check_length(const fit *f)
+{
+    const qg_fit_spec    *s   = f->spec;
+    const qg_fit_span    *was = &f->run.was;
+    const qg__run_record *at  = &f->run.record;
+    if (s->epochs < was->epochs)
+        return qg_fail(QG_EARG, "epochs: the run in %s has %d, and cannot be shortened to %d", f->run.paths.dir, was->epochs, s->epochs);
+    if (s->patience && (!was->patience || s->patience < was->patience))
+        return qg_fail(QG_EARG, "patience: the run in %s began with %d; it can go on with more or with 0, not with %d",
+                       f->run.paths.dir, was->patience, s->patience);
+    if (is_finished(f) && s->epochs > was->epochs && at->epoch < (uint64_t)s->epochs)
+        return qg_fail(QG_EARG, "epochs: patience %d ended the run in %s after epoch %" PRIu64 ", and would end one of %d epochs "
+                       "there, too; extend it with more patience, or with 0", s->patience, f->run.paths.dir, at->epoch, s->epochs);
+    return QG_OK;
+}
+
+/* The rate of each step so far, rounded as the optimizer gets it. */
+static qg_status check_rates(const fit *f)
+{
+    const qg_fit_spec *s     = f->spec;
+    const qg_fit_span *was   = &f->run.was;
+    const double       steps = (double)batches(f) * was->epochs;
+    char               text[256];
+    for (uint64_t i = 0; i < f->run.record.steps; i++) {
+        const double here = rate_at(f, i), there = qg_schedule_lr(&was->schedule, s->lr, (double)i / steps);
+        if ((float)here == (float)there) continue;
+        qg_schedule_print(&s->schedule, text, sizeof text);
+        return qg_fail(QG_EARG, "epochs: the run in %s cannot be extended: with %d epochs and schedule %s its step %" PRIu64
+                       " would have had the rate %.9g, but had %.9g; start a new run from its weights instead, or name a schedule "
+                       "that agrees so far", f->run.paths.dir, s->epochs, text, i + 1, here, there);
+    }
+    return QG_OK;
+}
+
+/* Whether a run with this spec would be where this one is. */
+static qg_status check_extension(const fit *f)
+{
+    const qg_status status = check_length(f);
+    return status ? status : check_rates(f);
+}
+
 /* Continues from the checkpoint. */
 static qg_status take_up(fit *f)
 {
     qg_status status = qg__run_load(&f->run);
     if (!status) status = qg__run_check_best(&f->run);
     if (!status) status = read_before(f);
+    const bool extends = !status && is_extended(f);
+    if (extends) status = check_extension(f);
     f->before.complete &= is_finished(f);
     f->tested = f->spec->validation && f->before.complete;
     if (f->tested) {
@@ -499,7 +559,11 @@ static qg_status take_up(fit *f)
     if (!status) status = check_position(f);
     if (!status && !is_finished(f)) status = qg__run_check_whitening(&f->run);
     if (!status) status = qg__run_keep_config(&f->run);         /* nothing is written before all is accepted */
-    return status || is_finished(f) ? status : qg__run_cut_metrics(&f->run);
+    if (!status && extends) status = qg__run_extend(&f->run);
+    if (!status && !is_finished(f)) status = qg__run_cut_metrics(&f->run);
+    if (status || !extends) return status;
+    begin_first_epoch(f);
+    return save(f);
 }
 
 /* A new run could not be resumed if its optimizer had taken steps that the run has not. */

@@ -124,6 +124,12 @@ typedef struct qg_fit_teacher {
     float    weight;                /* at most 1; 0: 0.9 */
 } qg_fit_teacher;
 
+/* How long a run is: what may change when it goes on. */
+typedef struct qg_fit_span {
+    int         epochs, patience;
+    qg_schedule schedule;
+} qg_fit_span;
+
 typedef struct qg_fit_spec {
     const char  *dir;               /* required: the run directory; it is made if it does not exist */
     qg_fit_mode  mode;
@@ -159,10 +165,10 @@ typedef struct qg_fit_spec {
      * entropy.  In a test the mode of the tape is QG_EVAL. */
     qg_var    *(*loss)(void *user, qg_tape *t, qg_var *scores, const qg_batch *b);
 
-    /* Whether said, the configuration in the file at path, is that of this run; a failure ends qg_fit.  NULL: it must be
-     * the same text, and qg_fit adds to config what it knows itself.  With a function of its own the program
-     * states the whole configuration. */
-    qg_status  (*same)(void *user, const char *said, const char *path);
+    /* Whether said, the configuration in the file at path, is that of this run, but for its span, of which *was gets what said
+     * has; a failure ends qg_fit.  NULL: it must be the same text, and qg_fit adds to config what it knows itself.
+     * With a function of its own the program states the whole configuration. */
+    qg_status  (*same)(void *user, const char *said, const char *path, qg_fit_span *was);
     void        *user;              /* passed to loss and same */
 
     const char  *file;              /* the text of config.toml; NULL: that of the configuration */
@@ -180,6 +186,12 @@ typedef struct qg_fit_spec {
  * records the configuration, and qg_fit refuses another one.  It knows the numbers of the spec, the images and how they
  * are loaded, the layers and quantizers of the net, and the weights of .init and .teacher.  What it does not know should
  * stand in config: the optimizer with its constants, the loss, what a layer of your own does.
+ *
+ * A run can be extended, whether it is finished or not: call qg_fit with more .epochs, or with more .patience or none, and if
+ * need be with another .schedule.  It is legal if a run with this spec would have taken the same steps so far, so the files
+ * end up as its files do, except for times.  The rate of every step must be the same float: true of a constant rate, and of
+ * steps at the same epochs (qg_schedule_extend); not of the kinds that end with the run.  A surrogate whose steps
+ * follow the number of epochs is another one, as is every other change of the net.  With .validation the test images are read again at the new end.
  *
  * The source of .init is read each time, so keep it until the run is complete.
  *

@@ -21,6 +21,9 @@
  * kill before it leaves at most these two files, and such a run starts again.  If more files exist, someone has
  * removed last.safetensors; to start again would overwrite trained weights, so it is an error.
  *
+ * A run that is extended gets its new configuration in the same order: config.toml, best.safetensors, last.safetensors.  If it is
+ * killed before the last, the checkpoint still has the old configuration, and the run is extended again.
+ *
  * A full disk or a lost write permission has the same effect as a kill, with a message.
  */
 #include "train/run.h"
@@ -303,34 +306,71 @@ qg_status qg__run_create(qg__run *r)
 
 /* --- loading ------------------------------------------------------------------------------ */
 
-/* The number of bytes before the first line in which a and b differ. */
-static size_t same_lines(const char *a, const char *b)
+static const char *next_line(const char *at)
 {
-    size_t same = 0;
-    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
-        if (a[i] == '\n') same = i + 1;
-    return same;
+    at += strcspn(at, "\n");
+    return at + (*at == '\n');
 }
 
-/* Checks that said, the configuration recorded in the file, is that of this run. */
-static qg_status check_identity(const qg__run *r, const char *said, const char *path)
+/* The lines of a span, which may differ. */
+static const char EPOCHS[] = "epochs = ", PATIENCE[] = "patience = ", SCHEDULE[] = "schedule = \"";
+
+static bool begins(const char *line, const char *with) { return !strncmp(line, with, strlen(with)); }
+
+static const char *skip_span(const char *at)
 {
-    if (r->spec->same) return r->spec->same(r->spec->user, said, path);
-    if (!strcmp(said, r->identity)) return QG_OK;
-    const size_t same  = same_lines(said, r->identity);
-    const char  *there = said + same, *here = r->identity + same;
-    return qg_fail(QG_EARG, "%s: belongs to a run with '%.*s', but this one has '%.*s'", path, (int)strcspn(there, "\n"), there,
-                   (int)strcspn(here, "\n"), here);
+    while (begins(at, EPOCHS) || begins(at, PATIENCE) || begins(at, SCHEDULE)) at = next_line(at);
+    return at;
+}
+
+static qg_status read_span(const char *lines, const char *path, qg_fit_span *was)
+{
+    char schedule[256];
+    was->patience = 0;          /* has no line then */
+    for (const char *at = lines; *at; at = next_line(at)) {
+        if (begins(at, EPOCHS)) was->epochs = (int)strtol(at + strlen(EPOCHS), NULL, 10);
+        if (begins(at, PATIENCE)) was->patience = (int)strtol(at + strlen(PATIENCE), NULL, 10);
+        if (!begins(at, SCHEDULE)) continue;
+        at += strlen(SCHEDULE);
+        snprintf(schedule, sizeof schedule, "%.*s", (int)strcspn(at, "\"\n"), at);
+        if (qg_schedule_parse(schedule, &was->schedule)) return qg_fail(QG_EFORMAT, "%s: schedule: %s", path, qg_errmsg());
+    }
+    return QG_OK;
+}
+
+/* Compares the texts line by line.  The program's own lines come first (train/identity.c). */
+static qg_status same_text(const qg__run *r, const char *said, const char *path, qg_fit_span *was)
+{
+    const size_t own   = r->spec->config ? strlen(r->spec->config) : 0;
+    const char  *there = said, *here = r->identity, *rest = here + own;
+    while (*there || *here) {
+        if (here >= rest) there = skip_span(there), here = skip_span(here);
+        const size_t n = strcspn(here, "\n");
+        if (strncmp(there, here, n + 1))
+            return qg_fail(QG_EARG, "%s: belongs to a run with '%.*s', but this one has '%.*s'", path,
+                           (int)strcspn(there, "\n"), there, (int)n, here);
+        there = next_line(there), here = next_line(here);
+    }
+    return read_span(said + own, path, was);
+}
+
+/* Checks that said, the configuration recorded in the file, is that of this run, but for its span. */
+static qg_status check_identity(const qg__run *r, const char *said, const char *path, qg_fit_span *was)
+{
+    const qg_fit_spec *s = r->spec;
+    *was = (qg_fit_span){ .epochs = s->epochs, .patience = s->patience, .schedule = s->schedule };
+    return s->same ? s->same(s->user, said, path, was) : same_text(r, said, path, was);
 }
 
 /* Checks the notes of a file: it belongs to this run's configuration, and has the checksum that its format demands. */
-static qg_status check_notes(const qg__run *r, const char *format, const char *said, const char *checksum, const char *path)
+static qg_status check_notes(const qg__run *r, const char *format, const char *said, const char *checksum, const char *path,
+                             qg_fit_span *was)
 {
     const bool current = format && !strcmp(format, FORMAT);
     if (!said || (!current && (!format || strcmp(format, FORMAT_BEFORE))))
         return qg_fail(QG_EFORMAT, "%s: is not a checkpoint of this version of qgrad train", path);
     if (current && !checksum) return qg_fail(QG_EFORMAT, "%s: is damaged: its checksum is missing", path);
-    return check_identity(r, said, path);
+    return check_identity(r, said, path, was);
 }
 
 /* Checks that the weights just loaded are those that were saved, in a file of FORMAT_BEFORE. */
@@ -346,12 +386,13 @@ static qg_status check_digest(const qg__run *r, const qg_state *s, const char *p
 static qg_status check_record(const qg__run *r, const char *path)
 {
     const qg__run_record *at   = &r->record;
+    const int         epochs = r->was.epochs > r->spec->epochs ? r->was.epochs : r->spec->epochs;
     const double      seed = (double)r->spec->seed, steps = (double)qg_optim_steps(r->spec->optim);
     const struct {
         const char *name;
         double      value, least, most;
     } of[] = { { "seed", (double)at->seed, seed, seed },
-               { "epoch", (double)at->epoch, 0, r->spec->epochs },
+               { "epoch", (double)at->epoch, 0, epochs },
                { "best_epoch", (double)at->best_epoch, 0, (double)at->epoch },
                { "steps", (double)at->steps, steps, steps },
                { "correct", (double)at->correct, 0, (double)at->images },
@@ -372,7 +413,8 @@ static qg_status explain_misfit(const qg__run *r, const char *path)
     qg_status   status = qg_safetensors_open(r->lock, path, &a);
     if (status) return status;
     const char *said = qg_archive_noted(a, "recipe");
-    if (said) status = check_identity(r, said, path);
+    qg_fit_span ignored;
+    if (said) status = check_identity(r, said, path, &ignored);
     qg_archive_free(a);
     return status ? status : QG_ESHAPE;
 }
@@ -380,11 +422,12 @@ static qg_status explain_misfit(const qg__run *r, const char *path)
 /* Loads everything in s and checks that it belongs to this run and is undamaged. */
 static qg_status load(qg__run *r, qg_state *s, const char *path)
 {
-    qg_status status = qg_state_load_in(s, r->lock, path);
+    qg_fit_span ignored;
+    qg_status   status = qg_state_load_in(s, r->lock, path);
     if (status == QG_ESHAPE) status = explain_misfit(r, path);
     if (!status)
         status = check_notes(r, qg_state_noted(s, "format"), qg_state_noted(s, "recipe"),
-                             qg_state_noted(s, QG_SAFETENSORS_CHECKSUM), path);
+                             qg_state_noted(s, QG_SAFETENSORS_CHECKSUM), path, s == r->last ? &r->was : &ignored);
     if (!status) status = check_digest(r, s, path);
     if (status) return status;
     qg_state_note(s, "digest", NULL);           /* the file is saved again as one of this format */
@@ -459,6 +502,23 @@ qg_status qg__run_keep_config(qg__run *r)
     return status || whitens ? status : write_whitening(r);
 }
 
+/* A file that is ahead of the checkpoint is written again by the epoch that is repeated. */
+static bool is_ahead(const qg__run *r)
+{
+    const char *epoch = qg_state_noted(r->best, "epoch");
+    return !epoch || strtoull(epoch, NULL, 10) != r->record.best_epoch;
+}
+
+qg_status qg__run_extend(qg__run *r)
+{
+    qg_status status = qg__run_check_place(r);
+    if (!status) status = write_config(r);
+    if (status || r->record.best_epoch == 0) return status;
+    status = load(r, r->best, r->paths.file[QG__RUN_BEST]);
+    if (!status && !is_ahead(r)) status = qg_state_save_in(r->best, r->lock, r->paths.file[QG__RUN_BEST]);
+    return status ? status : qg__run_load(r);
+}
+
 /* It is ahead of the checkpoint if the run was killed between the two writes; the epoch is then repeated. */
 qg_status qg__run_check_best(const qg__run *r)
 {
@@ -471,9 +531,10 @@ qg_status qg__run_check_best(const qg__run *r)
     if (!epoch || strtoull(epoch, NULL, 10) < r->record.best_epoch)
         status = qg_fail(QG_EFORMAT, "%s: is from epoch %s, but the best was epoch %" PRIu64, path, epoch ? epoch : "unknown",
                          r->record.best_epoch);
+    qg_fit_span ignored;
     if (!status)
         status = check_notes(r, qg_archive_noted(a, "format"), qg_archive_noted(a, "recipe"),
-                             qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM), path);
+                             qg_archive_noted(a, QG_SAFETENSORS_CHECKSUM), path, &ignored);
     qg_archive_free(a);
     return status;
 }

@@ -49,6 +49,7 @@ typedef struct qg__run {
     qg_net             *net;
     char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */
     char               *identity;           /* the configuration, as checkpoints contain it */
+    qg_fit_span         was;                /* of the checkpoint that was loaded */
     qg__run_record      record;
     qg__code_stats      code_stats;
     qg__learned_list    learned;
@@ -96,6 +97,11 @@ qg_status qg__run_check_whitening(const qg__run *r);    /* Checks that the file 
 QG_MUST_CHECK
 qg_status qg__run_keep_config(qg__run *r);          /* writes config.toml if it is missing or should be renewed, and
                                                        the matrix of whitening if it is missing */
+
+/* Writes the configuration of an extended run, which has been loaded, to config.toml and best.safetensors.  The next checkpoint
+ * completes that, and until then the run can be extended again. */
+QG_MUST_CHECK
+qg_status qg__run_extend(qg__run *r);
 
 /* The image size and number of classes recorded in f, QG__RUN_LAST or QG__RUN_BEST; 0 classes if an older version wrote
  * the file.  Fails as qg_archive_open. */

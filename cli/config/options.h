@@ -46,7 +46,9 @@ enum {
     QUANTIZES      = 8192,  /* says what is quantized, how and when */
     OPTIMIZES      = 16384, /* the optimizer, and its own options */
     VERB_QUANTIZE  = 32768,
-    VERB_PREDICT   = 65536
+    VERB_PREDICT   = 65536,
+    VERB_RUNS      = 131072,
+    EXTENDS        = 2097152        /* may change on --resume if a run that began with it would have taken the same steps */
 };
 
 enum { VALUE_BYTES = 512 };

@@ -130,19 +130,42 @@ static void in_one_line(const char *value, char text[VALUE_BYTES])
         if (*c == '\n') *c = ' ';
 }
 
-static qg_status continue_stored(const config *asked, const config *stored, config *out)
+static qg_status keeps(const option *o, const config *run, const config *asked, const char *why)
 {
-    qg_status status = config_over(out, stored, SAVED, 0);
+    char old[VALUE_BYTES], new[VALUE_BYTES];
+    in_one_line(run->text[o - options], old), in_one_line(asked->text[o - options], new);
+    return qg_fail(QG_EARG, "%s is %s in the run, but %s was requested; %s", o->name, old, new, why);
+}
+
+/* Only the command line extends a run: a recipe that was changed is another one.  Without a schedule there, the run's own keeps
+ * its steps and its warm-up in their epochs. */
+static qg_status extend(config *run, const config *line)
+{
+    char      schedule[VALUE_BYTES];
+    const int was = run->recipe.epochs, is = line->recipe.epochs;
+    if (config_text(line, "epochs") && is < was)
+        return keeps(option_find("epochs"), run, line, "a run can be extended, but not shortened");
+    if (config_text(line, "epochs") && is > was && !config_text(line, "schedule")) {
+        const qg_schedule s = qg_schedule_extend(&run->recipe.schedule, was, is);
+        qg_schedule_print(&s, schedule, sizeof schedule);
+        if (config_set(run, option_find("schedule"), schedule))
+            return qg_fail(QG_EARG, "epochs: the schedule of the run cannot be continued: %s", qg_errmsg());
+    }
+    return config_over(run, line, EXTENDS, 0);
+}
+
+static qg_status continue_stored(const config *asked, const config *line, const config *stored, config *out)
+{
+    static const char initial[] = "a run keeps its initial options";
+    qg_status         status    = config_over(out, stored, SAVED, 0);
     if (!status) status = fill(out);
     if (status) return status;
-    const option *o = config_conflict(out, asked, IDENTITY, 0);
-    if (o) {
-        char old[VALUE_BYTES], new[VALUE_BYTES];
-        in_one_line(out->text[o - options], old), in_one_line(asked->text[o - options], new);
-        return qg_fail(QG_EARG, "%s is %s in the run, but %s was requested; a run keeps its initial "
-                       "options", o->name, old, new);
-    }
-    return config_over(out, asked, SAVED, DECIDES);
+    const option *o = config_conflict(out, asked, IDENTITY, EXTENDS);
+    if (o) return keeps(o, out, asked, initial);
+    status = extend(out, line);
+    if (status) return status;
+    o = config_conflict(out, asked, EXTENDS, 0);
+    return o ? keeps(o, out, asked, initial) : config_over(out, asked, SAVED, DECIDES);
 }
 
 qg_status config_resolve(const config *asked, const config *stored, config *out, bool *usage)
@@ -159,7 +182,7 @@ qg_status config_resolve(const config *asked, const config *stored, config *out,
     if (asked->init) config_unset(&all, "init-digest");
     if (asked->teacher) config_unset(&all, "teacher-digest");
     if (!status) status = config_over(&all, asked, 0, 0);
-    if (!status && stored) status = continue_stored(&all, stored, out);
+    if (!status && stored) status = continue_stored(&all, asked, stored, out);
     else if (!status) {
         *usage = true;
         status = merge(&all, out);

@@ -9,13 +9,31 @@
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 
-/* Options may have been added since the file was written, so values are compared and not texts. */
-static qg_status same(void *user, const char *said, const char *path)
+/* A surrogate that is annealed reaches its end with the run, so in a longer one it was another. */
+static bool anneals(const recipe *r)
+{
+    bool any = r->weight.surrogate.to != 0 || r->input.surrogate.to != 0;
+    for (int i = 0; i < r->exceptions.count; i++) {
+        const qg_choice *c = &r->exceptions.item[i].choice;
+        any |= c->weight.surrogate.to != 0 || c->input.surrogate.to != 0;
+    }
+    return any;
+}
+
+/* Options may have been added since the file was written, so values are compared and not texts.  Whether the span may differ
+ * is qg_fit's to say. */
+static qg_status same(void *user, const char *said, const char *path, qg_fit_span *was)
 {
     const config *c      = user;
     config        stored = { 0 };
     qg_status     status = config_parse(&stored, said, path);
-    const option *o      = status ? NULL : config_difference(c, &stored, IDENTITY, 0);
+    const option *o      = status ? NULL : config_difference(c, &stored, IDENTITY, EXTENDS);
+    if (!status && config_text(&stored, "epochs")) was->epochs = stored.recipe.epochs;
+    if (!status) was->patience = stored.recipe.patience;
+    if (!status && config_text(&stored, "schedule")) was->schedule = stored.recipe.schedule;
+    if (!status && !o && was->epochs != c->recipe.epochs && anneals(&c->recipe))
+        status = qg_fail(QG_EARG, "%s: epochs: the run cannot be extended: a surrogate of it is annealed over %d epochs", path,
+                         was->epochs);
     if (o) {
         const char *here = c->text[o - options], *there = stored.text[o - options];
         status = qg_fail(QG_EARG, "%s: belongs to a run with %s %s, but config.toml has %s", path, o->name,

@@ -71,7 +71,7 @@ static void test_resuming_with_other_options_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/fixed --json", 0);
     assert_refuses("train --resume --out @/fixed --lr 0.5", 1,
                    "lr is 0.01 in the run, but 0.5 was requested");
-    assert_refuses("train --resume --out @/fixed --epochs 9", 1, "epochs is 1 in the run, but 9");
+    assert_refuses("train --resume --out @/fixed --batch 9", 1, "batch is 24 in the run, but 9 was requested");
     assert_status(TRAIN "--epochs 1 --out @/fixed --threads 1 --resume --json", 0);
 }
 
@@ -481,6 +481,52 @@ static void test_patience_ends_a_run(void **state)
     assert_true(last_number("epochs") == epochs && last_truth("complete"));
 }
 
+/* --- longer runs -------------------------------------------------------------------------- */
+
+#define LONG TRAIN "--weight lsq:bits=3 --quantize-weights-after 13 --ema 0.9 --validation 40 --schedule constant --json "
+
+static void test_an_extended_run_is_the_longer_run(void **state)
+{
+    assert_status(LONG "--epochs 4 --schedule step:at=0.25 --out @/all-of-it", 0);
+    const double test = last_number("test_accuracy"), best = last_number("best_test_accuracy");
+    assert_status(LONG "--epochs 2 --schedule step:at=0.5 --out @/longer", 0);
+    assert_status("train --resume --epochs 4 --out @/longer --json", 0);
+    assert_stderr("qgrad: the run goes on to epoch 4 instead of 2, with schedule step:at=0.25\n");
+    assert_same_run("all-of-it", "longer");
+    assert_true(last_number("test_accuracy") == test && last_number("best_test_accuracy") == best);
+    assert_true(last_truth("complete") && last_number("epochs") == 4);
+    assert_status(LONG "--epochs 4 --schedule step:at=0.5+0.75 --out @/named", 0);
+    assert_status(LONG "--epochs 2 --budget 0 --out @/begun", 3);          /* it need not be finished */
+    assert_status("train --resume --epochs 4 --schedule step:at=0.5+0.75 --out @/begun --json", 0);
+    assert_same_run("named", "begun");
+    assert_status(LONG "--epochs 9 --patience 1 --out @/tired", 0);
+    assert_true(last_number("epochs") < 9);
+    assert_refuses("train --resume --epochs 12 --out @/tired", 1, "epochs: patience 1 ended the run in");
+    assert_status("train --resume --epochs 12 --patience 2 --out @/tired --json", 0);
+    assert_status(LONG "--epochs 12 --patience 2 --out @/rested", 0);
+    assert_same_run("tired", "rested");
+}
+
+static void test_a_run_that_cannot_be_extended_stays_as_it_was(void **state)
+{
+    static const char extended[] = "epochs = 2\n", recipe[] = "model = \"lenet5\"\nepochs = 4\n";
+    write_bytes(at("more.toml"), recipe, sizeof recipe - 1);
+    write_bytes(at("words.toml"), extended, sizeof extended - 1);
+    assert_status(TRAIN "--epochs 2 --schedule cosine --out @/cosine --json", 0);
+    assert_status(TRAIN "--epochs 2 --weight binary:surrogate=annealed-tanh --out @/annealed --json", 0);
+    run_shell("mkdir @/before && cp -r @/cosine @/annealed @/before");
+    assert_refuses("train --resume --epochs 4 --out @/cosine", 1, "with 4 epochs and schedule cosine its step 2 would");
+    assert_refuses("train --resume --epochs 1 --out @/cosine", 1,
+                   "epochs is 2 in the run, but 1 was requested; a run can be extended, but not shortened");
+    assert_refuses("train --resume --patience 2 --out @/cosine", 1, "patience: the run in");
+    assert_refuses("train --resume --schedule constant --out @/cosine", 1, "schedule constant its step 2 would");
+    assert_refuses("train --resume --config @/more.toml --out @/cosine", 1,
+                   "epochs is 2 in the run, but 4 was requested; a run keeps");
+    assert_refuses("train --resume --epochs 4 --out @/annealed", 1, "a surrogate of it is annealed over 2 epochs");
+    assert_status("train --resume --config @/words.toml --out @/cosine --json", 0);
+    run_shell("diff -r @/before/cosine @/cosine && diff -r @/before/annealed @/annealed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +554,8 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_of_another_net_is_refused),
         cmocka_unit_test(test_options_of_training_resume_to_the_same_bytes),
         cmocka_unit_test(test_patience_ends_a_run),
+        cmocka_unit_test(test_an_extended_run_is_the_longer_run),
+        cmocka_unit_test(test_a_run_that_cannot_be_extended_stays_as_it_was),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

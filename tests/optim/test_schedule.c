@@ -233,6 +233,32 @@ static void refusals_name_the_culprit(void **state)
     assert_int_equal(qg_schedule_parse("constant", NULL), QG_EARG);
 }
 
+/* Epoch by epoch, whatever the batches, except for a warm-up over a number of epochs that is not doubled. */
+static void an_extended_schedule_has_its_steps_in_the_same_epochs(void **state)
+{
+    static const struct { const char *from, *to; int epochs, more; } of[] = {
+        { "constant", "constant", 10, 17 },
+        { "step:at=0.5+0.8", "step:at=0.25+0.4", 10, 20 },
+        { "step:at=0.8", "step:at=0.53333336", 10, 15 },
+        { "step:every=0.1,factor=0.5", "step:every=0.05,factor=0.5", 10, 20 },
+        { "step:at=0.04+0.08+0.48,warmup=0.02", "step:at=0.01+0.02+0.12,warmup=0.005", 25, 100 },
+        { "step:every=0.04", "step:every=0.03846154", 25, 26 },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const qg_schedule from = parsed(of[i].from), to = qg_schedule_extend(&from, of[i].epochs, of[i].more);
+        char              text[256];
+        qg_schedule_print(&to, text, sizeof text);
+        assert_string_equal(text, of[i].to);
+        for (int batches = 1; batches <= 41; batches += 8)
+            for (int k = 0; k < batches * of[i].epochs; k++) {
+                const double a = qg_schedule_lr(&from, 0.1, k / ((double)batches * of[i].epochs));
+                const double b = qg_schedule_lr(&to, 0.1, k / ((double)batches * of[i].more));
+                assert_true((float)a == (float)b);
+            }
+    }
+    assert_true(qg_schedule_extend(NULL, 1, 2).kind == QG_CONSTANT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +267,7 @@ int main(void)
         cmocka_unit_test(print_is_like_snprintf),
         cmocka_unit_test(schedules_by_hand_are_bounded),
         cmocka_unit_test(refusals_name_the_culprit),
+        cmocka_unit_test(an_extended_schedule_has_its_steps_in_the_same_epochs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

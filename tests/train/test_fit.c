@@ -248,6 +248,107 @@ static void refused(subject *s, const char *part)
     close_subject(s);
 }
 
+static void run_in_room(const char *line)
+{
+    char whole[ROOM_BYTES + 256];
+    snprintf(whole, sizeof whole, "cd %s && %s", room, line);
+    if (system(whole)) fail_msg("%s failed", line);
+}
+
+/* --- longer runs -------------------------------------------------------------------------- */
+
+/* Averages, and quantizers that start after the second epoch and after the third. */
+static subject open_span(const char *name, int epochs, qg_schedule schedule)
+{
+    subject s         = open_with(name, 3, 1, true);
+    s.spec.epochs     = epochs;
+    s.spec.schedule   = schedule;
+    s.spec.ema_decay  = 0.9f;
+    return s;
+}
+
+static subject open_patient(const char *name, int epochs, int patience)
+{
+    subject s       = open_span(name, epochs, (qg_schedule){ 0 });
+    s.spec.patience = patience;
+    return s;
+}
+
+static void an_extended_run_is_the_longer_run(void **state)
+{
+    const qg_schedule drops = { .kind = QG_STEP, .milestone = { 0.5f }, .n_milestones = 1 }, constant = { 0 };
+    const qg_schedule later = qg_schedule_extend(&drops, 2, 3), warm = { .warmup = 0.125f }, warmer = { .warmup = 0.25f };
+    const struct { qg_schedule from, to; int epochs, more; } of[] = {
+        { constant, constant, 1, 4 }, { drops, later, 2, 3 }, { warmer, warm, 2, 4 }, { constant, drops, 2, 4 },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        subject s = open_span("longer", of[i].epochs, of[i].from);
+        trained(&s);
+        s = open_span("longer", of[i].more, of[i].to);
+        const qg_fit_result r = trained(&s);
+        assert_int_equal(r.epochs, of[i].more);
+        s = open_span("all-of-it", of[i].more, of[i].to);
+        const qg_fit_result w = trained(&s);
+        assert_same_run("longer", "all-of-it");
+        assert_string_equal(r.digest, w.digest);
+        assert_true(r.best_epoch == w.best_epoch && r.best_test_accuracy == w.best_test_accuracy);
+        run_in_room("rm -r longer all-of-it");
+    }
+}
+
+/* Killed after any of the three files, or within an epoch. */
+static void an_extension_survives_a_kill(void **state)
+{
+    static const char *const old[] = { "last.safetensors", "last.safetensors best.safetensors",
+                                       "last.safetensors best.safetensors config.toml" };
+    subject s = open_span("all-of-it", 4, (qg_schedule){ 0 });
+    trained(&s);
+    for (int i = 0; i < 3; i++) {
+        s = open_span("cut", 2, (qg_schedule){ 0 });
+        trained(&s);
+        run_in_room("cp -r cut kept");
+        s             = open_span("cut", 4, (qg_schedule){ 0 });
+        s.spec.budget = -1;
+        assert_false(trained(&s).complete);
+        char line[200];
+        snprintf(line, sizeof line, "cd kept && cp %s ../cut", old[i]);
+        run_in_room(line);
+        s = open_span("cut", 4, (qg_schedule){ 0 });
+        assert_true(trained(&s).complete);
+        assert_same_run("cut", "all-of-it");
+        run_in_room("rm -r cut kept");
+    }
+}
+
+static void what_a_longer_run_would_not_have_done_is_refused(void **state)
+{
+    subject s = open_subject("ends");               /* along a cosine */
+    trained(&s);
+    run_in_room("cp -r ends kept");
+    s = open_subject("ends"), s.spec.epochs = 5;
+    refused(&s, "cannot be extended: with 5 epochs and schedule cosine its step 2 would have had the rate");
+    s = open_subject("ends"), s.spec.epochs = 3;
+    refused(&s, "has 4, and cannot be shortened to 3");
+    s = open_subject("ends"), s.spec.schedule = (qg_schedule){ 0 };
+    refused(&s, "schedule constant its step 2 would");
+    s = open_subject("ends"), s.spec.patience = 1;
+    refused(&s, "patience: the run in");
+    run_in_room("diff -r ends kept");
+    s = open_patient("tired", 9, 1);
+    const qg_fit_result r = trained(&s);
+    assert_true(r.complete && r.epochs < 9);
+    s = open_patient("tired", 10, 1);
+    refused(&s, "epochs: patience 1 ended the run");
+    s = open_patient("tired", 10, 3);
+    const qg_fit_result more = trained(&s);
+    assert_true(more.complete && more.epochs > r.epochs);
+    s = open_patient("fresh", 10, 3);
+    trained(&s);
+    assert_same_run("tired", "fresh");
+    s = open_patient("tired", 10, 0);
+    assert_int_equal(trained(&s).epochs, 10);
+}
+
 static void another_configuration_is_refused(void **state)
 {
     subject s = open_subject("own");
@@ -255,9 +356,9 @@ static void another_configuration_is_refused(void **state)
     s = open_subject("own"), s.spec.config = "optimizer = \"sgd\"\n";
     refused(&s, "last.safetensors: belongs to a run with 'optimizer = \"adam\"', but this one has 'optimizer = \"sgd\"'");
     s = open_subject("own"), s.spec.config = NULL;
-    refused(&s, "but this one has 'epochs = 4'");
-    s = open_subject("own"), s.spec.epochs = 5;
-    refused(&s, "belongs to a run with 'epochs = 4', but this one has 'epochs = 5'");
+    refused(&s, "but this one has 'lr = 0.00");
+    s = open_subject("own"), s.spec.config = "optimizer = \"adam\"\nepochs = 5\n";
+    refused(&s, "belongs to a run with 'epochs = 4', but this one has 'epochs = 5'");     /* a line of the program's own */
     s = open_subject("own"), s.spec.lr = 0.02;
     refused(&s, "'lr = 0.02'");
     s = open_subject("own"), s.spec.seed = 6;
@@ -273,8 +374,9 @@ static void another_configuration_is_refused(void **state)
 }
 
 /* A program with a format of its own compares values. */
-static qg_status same(void *user, const char *said, const char *path)
+static qg_status same(void *user, const char *said, const char *path, qg_fit_span *was)
 {
+    (void)was;
     assert_string_equal(said, "mine");
     return *(const bool *)user ? QG_OK : qg_fail(QG_EARG, "%s: is another's", path);
 }
@@ -688,6 +790,9 @@ int main(void)
         cmocka_unit_test(stopped_after_every_step_it_ends_with_the_same_bytes),
         cmocka_unit_test(a_budget_that_is_used_up_stops_at_once),
         cmocka_unit_test(a_finished_run_is_only_read),
+        cmocka_unit_test(an_extended_run_is_the_longer_run),
+        cmocka_unit_test(an_extension_survives_a_kill),
+        cmocka_unit_test(what_a_longer_run_would_not_have_done_is_refused),
         cmocka_unit_test(another_configuration_is_refused),
         cmocka_unit_test(a_program_may_compare_configurations_itself),
         cmocka_unit_test(an_existing_run_is_kept),
