@@ -24,6 +24,8 @@ static const verb verbs[] = {
     { .name = "quantize", .about = "Quantize a trained run without training it, and measure what that costs",
       .usage = "quantize --run DIR [--weight SCHEME] [--input SCHEME] [options]", .bit = VERB_QUANTIZE,
       .run = quantize_main },
+    { .name = "runs", .about = "List runs: their state, their accuracies, and the options in which they differ",
+      .usage = "runs [DIR] [options]", .bit = VERB_RUNS, .run = runs_main, .has_operand = true },
     { .name = "summary", .about = "Show the layers of a net and its size, as float and packed",
       .usage = "summary --model NAME [--weight SCHEME] [options]", .bit = VERB_SUMMARY, .run = summary_main },
     { .name = "bench", .about = "Measure the speed of training, of evaluation and of the machine",

@@ -22,8 +22,8 @@ struct config {
     /* The values of the texts; 0 or NULL if an option is unset. */
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
-    const char *out, *init, *init_except, *teacher, *run, *add;
-    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, json, help;
+    const char *out, *init, *init_except, *teacher, *run, *add, *sort;
+    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, csv, json, help;
     double      budget, seconds;
     int         calibrate, top, worst;
     qg_shape    image;

@@ -283,6 +283,9 @@ const option options[] = {
     { "paper", OPTION_FLAG, VERB_GRADCHECK, AT(paper),
       .help = "also check formulas that papers print but that are not\nderivatives" },
     { "markdown", OPTION_FLAG, VERB_EXPLAIN, AT(markdown), .help = "print all schemes as in docs/schemes.md" },
+    { "sort", OPTION_TEXT, VERB_RUNS, AT(sort), "COLUMN",
+      .help = "sort by this column of the table: accuracies from the highest,\nothers upwards; default: run" },
+    { "csv", OPTION_FLAG, VERB_RUNS, AT(csv), .help = "print the table as CSV" },
     { "json", OPTION_FLAG, VERBS, AT(json), .help = "print one JSON object on stdout and nothing else" },
     { "help", OPTION_FLAG, VERBS, AT(help), .help = "print this text" },
 };

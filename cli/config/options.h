@@ -37,7 +37,7 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERB_INFER     = 512,   /* bench infer */
-    VERBS          = 1023 | 32768 | 65536,
+    VERBS          = 1023 | 32768 | 65536 | 131072,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
     SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
     DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
@@ -66,7 +66,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 74 };
+enum { OPTIONS = 76 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -111,6 +111,7 @@ const char   *options_operand(const verb *v, int *argc, char **argv);
 int train_main(const char *program, const char *operand, config *asked);
 int quantize_main(const char *program, const char *operand, config *asked);
 int eval_main(const char *program, const char *operand, config *asked);
+int runs_main(const char *program, const char *operand, config *asked);
 int summary_main(const char *program, const char *operand, config *asked);
 int gradcheck_main(const char *program, const char *operand, config *asked);
 int explain_main(const char *program, const char *operand, config *asked);

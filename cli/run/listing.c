@@ -1,0 +1,571 @@
+#include "cli/run/listing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/print.h"
+#include "core/io/json_write.h"
+#include "core/io/number.h"
+#include "core/io/safetensors.h"
+#include "core/io/utf8.h"
+#include "train/result.h"
+#include "train/run.h"
+
+const char *listed_state_name(listed_state s)
+{
+    static const char *const name[LISTED_STATES] = { "running", "finished", "budget", "stopped", "killed", "damaged", "foreign" };
+    return name[s];
+}
+
+/* --- one run ------------------------------------------------------------------------------ */
+
+static bool has(const qg__run_paths *p, qg__run_file f)
+{
+    bool exists;
+    return qg_file_exists_in(QG_BY_PATH, p->file[f], &exists) || exists;
+}
+
+static bool has_run(const qg__run_paths *p)
+{
+    for (qg__run_file f = 0; f < QG__RUN_FILES; f++)
+        if (has(p, f)) return true;
+    return false;
+}
+
+static qg_status read_config(listed *r, const qg__run_paths *p)
+{
+    config          stored = { 0 };
+    bool            usage;
+    qg_status       status = config_stored(p->file[QG__RUN_CONFIG], &stored);
+    if (!status) status = config_resolve(&(config){ 0 }, &stored, &r->config, &usage);
+    config_free(&stored);
+    r->configured = !status;
+    return status;
+}
+
+/* Whether the header of the checkpoint is whole; *alien: another program states the configuration (train/identity.c). */
+static qg_status read_checkpoint(const qg__run_paths *p, bool *alien)
+{
+    qg_archive     *a;
+    const qg_status status = qg_safetensors_open(QG_BY_PATH, p->file[QG__RUN_LAST], &a);
+    if (status) return status;
+    const char *said = qg_archive_noted(a, "recipe");
+    *alien           = said && strstr(said, "net-digest = ");
+    qg_archive_free(a);
+    return said ? QG_OK : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of a run", p->file[QG__RUN_LAST]);
+}
+
+/* Older versions wrote no result.json, and a process that is killed early has written none. */
+static qg_status read_metrics(listed *r, const qg__run_paths *p)
+{
+    qg__metrics     m;
+    const qg_status status = qg__metrics_read(&m, QG_BY_PATH, p->file[QG__RUN_METRICS], -1, 0);
+    if (!status) {
+        r->result.epochs   = (uint64_t)m.epochs;
+        r->result.seconds  = m.seconds;
+        r->result.complete = r->configured && recipe_is_over(&r->config.recipe, m.epochs, (int)m.best.epoch);
+    }
+    if (!status && m.epochs) {
+        r->result.best_epoch               = (uint64_t)m.best.epoch;
+        r->result.test_accuracy            = m.last.test_accuracy;
+        r->result.best_test_accuracy       = m.best.test_accuracy;
+        r->result.validation_accuracy      = m.last.validation_accuracy;
+        r->result.best_validation_accuracy = m.best.validation_accuracy;
+    }
+    qg__metrics_end(&m);
+    return status;
+}
+
+/* A run that has not begun: its process was killed while it made the directory. */
+static bool is_empty(const qg__run_paths *p)
+{
+    bool rows;
+    return !has(p, QG__RUN_LAST) && !has(p, QG__RUN_RESULT) && !has(p, QG__RUN_BEST) &&
+           !qg__metrics_has_rows(QG_BY_PATH, p->file[QG__RUN_METRICS], &rows) && !rows;
+}
+
+static qg_status read_files(listed *r, const qg__run_paths *p)
+{
+    bool            alien  = false;
+    const bool      begins = is_empty(p), told = has(p, QG__RUN_RESULT);
+    const qg_status read   = begins ? QG_OK : read_checkpoint(p, &alien);
+    if (read) return read;
+    const qg_status configured = read_config(r, p);
+    if (configured && !alien) return configured;
+    if (told) {
+        const qg_status status = qg__result_read(&r->result, QG_BY_PATH, p->file[QG__RUN_RESULT]);
+        if (status) return status;
+    }
+    if (!begins && !told && read_metrics(r, p)) return qg_errcode();
+    static const listed_state ended[QG_FIT_ENDS] = { [QG_FIT_TRAINING]    = LISTED_KILLED,
+                                                     [QG_FIT_OVER]        = LISTED_FINISHED,
+                                                     [QG_FIT_OUT_OF_TIME] = LISTED_BUDGET,
+                                                     [QG_FIT_STOPPED]     = LISTED_STOPPED };
+    r->state = r->result.complete ? LISTED_FINISHED : ended[r->result.ended];
+    if (alien && !r->configured) r->why = strdup("another program trained it with qg_fit");
+    return alien && !r->configured && !r->why ? qg_fail(QG_EMEM, "out of memory for the list of runs") : QG_OK;
+}
+
+static qg_status read_run(listed *r, const qg__run_paths *p)
+{
+    static const qg_fit_result unknown = { .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
+                                           .best_validation_accuracy = NAN };
+    const bool      locked = qg__path_locked(p->dir);
+    r->result              = unknown;
+    const qg_status status = read_files(r, p);
+    if (status == QG_EMEM) return status;
+    if (locked) r->state = LISTED_RUNNING;      /* whatever is not there yet */
+    if (!status || locked) return QG_OK;
+    r->state  = LISTED_DAMAGED;
+    r->result = unknown;
+    r->why    = strdup(qg_errmsg());
+    return r->why ? QG_OK : qg_fail(QG_EMEM, "out of memory for the list of runs");
+}
+
+static void end_listed(listed *r)
+{
+    free(r->dir);
+    free(r->why);
+    config_free(&r->config);
+}
+
+/* --- the list ----------------------------------------------------------------------------- */
+
+static listed *append(listing *l, const char *dir)
+{
+    listed *grown = realloc(l->item, (l->count + 1) * sizeof *grown);
+    char   *name  = strdup(dir);
+    if (grown) l->item = grown;
+    if (!grown || !name) {
+        free(name);
+        (void)qg_fail(QG_EMEM, "out of memory for the list of runs");
+        return NULL;
+    }
+    listed *r = &l->item[l->count++];
+    *r        = (listed){ .dir = name, .state = LISTED_FOREIGN };
+    r->result = (qg_fit_result){ .test_accuracy = NAN, .best_test_accuracy = NAN, .validation_accuracy = NAN,
+                                 .best_validation_accuracy = NAN };
+    return r;
+}
+
+qg_status listing_add(listing *l, const char *dir)
+{
+    qg__run_paths   p;
+    const qg_status status = qg__run_paths_of(dir, &p);
+    listed         *r      = status ? NULL : append(l, dir);
+    if (!r) return status ? status : QG_EMEM;
+    return has_run(&p) ? read_run(r, &p) : QG_OK;
+}
+
+static int is_visible(const struct dirent *e) { return *e->d_name != '.'; }
+
+static bool is_directory(const char *path, bool *link)
+{
+    struct stat s, named;
+    *link = !lstat(path, &named) && S_ISLNK(named.st_mode);
+    return !stat(path, &s) && S_ISDIR(s.st_mode);
+}
+
+static void cut(listing *l, size_t count)
+{
+    while (l->count > count) end_listed(&l->item[--l->count]);
+}
+
+static bool has_runs(const listing *l, size_t from)
+{
+    for (size_t i = from; i < l->count; i++)
+        if (l->item[i].state != LISTED_FOREIGN) return true;
+    return false;
+}
+
+enum { DEEPEST = 8 };
+
+static qg_status walk(listing *l, const char *dir, int depth);
+
+/* A directory below the first one.  A link may lead back up, so only a run is followed there. */
+static qg_status visit(listing *l, const char *dir, int depth)
+{
+    bool          link;
+    qg__run_paths p;
+    const size_t  from = l->count;
+    if (!is_directory(dir, &link)) return QG_OK;
+    if (qg__run_paths_of(dir, &p)) return QG_EARG;
+    if (has_run(&p)) return listing_add(l, dir);
+    if (!link && depth < DEEPEST) {
+        const qg_status status = walk(l, dir, depth + 1);
+        if (status && status != QG_EIO) return status;
+    }
+    if (has_runs(l, from)) return QG_OK;
+    cut(l, from);
+    return append(l, dir) ? QG_OK : QG_EMEM;
+}
+
+static qg_status walk(listing *l, const char *dir, int depth)
+{
+    struct dirent **entry;
+    const int       n      = scandir(dir, &entry, is_visible, alphasort);
+    qg_status       status = n < 0 ? qg_fail(QG_EIO, "%s: %s", dir, strerror(errno)) : QG_OK;
+    for (int i = 0; i < n; i++) {
+        char path[QG__PATH_BYTES];
+        if (!status) status = qg__path_join(dir, entry[i]->d_name, path);
+        if (!status) status = visit(l, path, depth);
+        free(entry[i]);
+    }
+    if (n >= 0) free(entry);
+    return status;
+}
+
+qg_status listing_walk(listing *l, const char *dir)
+{
+    qg__run_paths   p;
+    const qg_status status = qg__run_paths_of(dir, &p);
+    if (status) return status;
+    return has_run(&p) ? listing_add(l, dir) : walk(l, dir, 0);
+}
+
+void listing_free(listing *l)
+{
+    cut(l, 0);
+    free(l->item);
+    *l = (listing){ 0 };
+}
+
+/* --- columns ------------------------------------------------------------------------------ */
+
+enum { RUN, STATE, EPOCHS, OF, VALID, TEST, BEST, BEST_VALID, AT, TIME, WHY, PLAIN };
+
+/* Those without a name are no columns of the table for people: epochs shows both, and why follows the table. */
+static const struct { const char *name, *member; } plain[PLAIN] = {
+    [RUN] = { "run", "run" },       [STATE] = { "state", "state" }, [EPOCHS] = { "epochs", "epochs" },
+    [OF] = { NULL, "of" },          [VALID] = { "valid", "validation_accuracy" },
+    [TEST] = { "test", "test_accuracy" },                           [BEST] = { "best", "best_test_accuracy" },
+    [BEST_VALID] = { NULL, "best_validation_accuracy" },            [AT] = { "at", "best_epoch" },
+    [TIME] = { "minutes", "seconds" },                              [WHY] = { NULL, "why" },
+};
+
+static bool is_accuracy(int c) { return c == VALID || c == TEST || c == BEST || c == BEST_VALID; }
+
+/* NaN: not known, or no number. */
+static double number_of(const listed *r, int c)
+{
+    const qg_fit_result *at    = &r->result;
+    const bool           known = r->state != LISTED_FOREIGN && r->state != LISTED_DAMAGED;
+    switch (c) {
+    case EPOCHS: return known ? (double)at->epochs : NAN;
+    case OF: return r->configured ? (double)r->config.recipe.epochs : (double)NAN;
+    case VALID: return at->validation_accuracy;
+    case TEST: return at->test_accuracy;
+    case BEST: return at->best_test_accuracy;
+    case BEST_VALID: return at->best_validation_accuracy;
+    case AT: return known && at->best_epoch ? (double)at->best_epoch : NAN;
+    case TIME: return known ? at->seconds : NAN;
+    default: return NAN;
+    }
+}
+
+static const char *word_of(const listed *r, int c)
+{
+    return c == RUN ? r->dir : c == STATE ? listed_state_name(r->state) : c == WHY ? r->why : NULL;
+}
+
+void listed_value(const listed *of, const option *o, char text[VALUE_BYTES])
+{
+    const char *value = of->configured ? of->config.text[o - options] : NULL;
+    snprintf(text, VALUE_BYTES, "%s", value ? value : "");
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
+}
+
+static bool is_off(const option *o, const char *value) { return !*value || (o->kind == OPTION_FLAG && !strcmp(value, "false")); }
+
+bool listing_differs(const listing *l, const option *o)
+{
+    char          first[VALUE_BYTES], value[VALUE_BYTES];
+    const listed *one = NULL;
+    for (size_t i = 0; i < l->count; i++) {
+        if (!l->item[i].configured) continue;
+        listed_value(&l->item[i], o, one ? value : first);
+        if (one && strcmp(first, value) && !(is_off(o, first) && is_off(o, value))) return true;
+        one = &l->item[i];
+    }
+    return false;
+}
+
+/* The digests of other images tell nothing more. */
+static bool is_shown(const listing *l, const option *o)
+{
+    const bool of_data = !strcmp(o->name, "data-digest") || !strcmp(o->name, "class-digest");
+    return (o->use & IDENTITY) == IDENTITY && strcmp(o->name, "epochs") && listing_differs(l, o) &&
+           !(of_data && listing_differs(l, option_find("data")));
+}
+
+int listing_columns(const listing *l, listing_column c[LISTING_COLUMNS])
+{
+    int n = 0;
+    for (int i = 0; i < PLAIN; i++) c[n++] = (listing_column){ plain[i].name, plain[i].member, NULL, i };
+    for (int i = 0; i < OPTIONS; i++)
+        if (is_shown(l, &options[i])) c[n++] = (listing_column){ options[i].name, options[i].name, &options[i], -1 };
+    return n;
+}
+
+/* --- sorting ------------------------------------------------------------------------------ */
+
+/* What a run is sorted by: a number, or else a text. */
+typedef struct rank {
+    size_t      at;             /* in the list */
+    double      number;
+    char        text[VALUE_BYTES];
+    const char *dir;
+} rank;
+
+/* Digits by the number that they are: seed-2 before seed-10. */
+static int compare_names(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    while (*a && *b) {
+        const size_t n = strspn(a, digits), m = strspn(b, digits);
+        if (n && m) {
+            const size_t i = strspn(a, "0"), k = strspn(b, "0");
+            const size_t p = n > i ? n - i : 0, q = m > k ? m - k : 0;
+            const int    c = p != q ? (p > q) - (p < q) : strncmp(a + i, b + k, p);
+            if (c) return c;
+            a += n, b += m;
+        } else if (*a != *b) {
+            break;
+        } else {
+            a++, b++;
+        }
+    }
+    return (unsigned char)*a - (unsigned char)*b;
+}
+
+static int compare_ranks(const void *one, const void *other)
+{
+    const rank *a = one, *b = other;
+    const bool  x = !isnan(a->number), y = !isnan(b->number);
+    int         c = x && y ? (a->number > b->number) - (a->number < b->number) : y - x;
+    if (!c && !x) c = !*a->text != !*b->text ? !*a->text - !*b->text : compare_names(a->text, b->text);
+    if (!c) c = compare_names(a->dir, b->dir);
+    return c ? c : (a->at > b->at) - (a->at < b->at);
+}
+
+static rank rank_of(const listing *l, size_t at, const listing_column *by)
+{
+    const listed *r = &l->item[at];
+    rank          k = { .at = at, .number = NAN, .dir = r->dir };
+    if (by && by->option) {
+        listed_value(r, by->option, k.text);
+        if (!qg_number_read(k.text, strlen(k.text), &k.number)) k.number = NAN;
+    } else if (by) {
+        const char *word = word_of(r, by->index);
+        k.number         = number_of(r, by->index) * (is_accuracy(by->index) ? -1 : 1);
+        if (by->index != RUN) snprintf(k.text, sizeof k.text, "%s", word ? word : "");
+    }
+    return k;
+}
+
+static qg_status find_column(const listing *l, const char *key, listing_column *by)
+{
+    listing_column c[LISTING_COLUMNS];
+    char           names[1024] = "";
+    const int      n           = listing_columns(l, c);
+    for (int i = 0; i < n; i++) {
+        *by = c[i];
+        if (c[i].name && !strcmp(c[i].name, key)) return QG_OK;
+        if (c[i].name) qg__list_append(names, sizeof names, c[i].name);
+    }
+    const option *o = option_find(key);
+    *by = (listing_column){ key, key, o, -1 };
+    if (o && (o->use & IDENTITY) == IDENTITY) return QG_OK;     /* the same in all */
+    return qg_fail(QG_EARG, "sort: there is no column '%s'; available: %s", key, names);
+}
+
+qg_status listing_sort(listing *l, const char *key)
+{
+    listing_column by;
+    if (key && find_column(l, key, &by)) return QG_EARG;
+    rank   *ranks  = malloc((l->count + 1) * sizeof *ranks);
+    listed *sorted = malloc((l->count + 1) * sizeof *sorted);
+    for (size_t i = 0; ranks && i < l->count; i++) ranks[i] = rank_of(l, i, key ? &by : NULL);
+    if (ranks) qsort(ranks, l->count, sizeof *ranks, compare_ranks);
+    for (size_t i = 0; ranks && sorted && i < l->count; i++) sorted[i] = l->item[ranks[i].at];
+    const bool done = ranks && sorted;
+    if (done && l->count) memcpy(l->item, sorted, l->count * sizeof *sorted);
+    free(ranks);
+    free(sorted);
+    return done ? QG_OK : qg_fail(QG_EMEM, "out of memory for the list of runs");
+}
+
+/* --- printing ----------------------------------------------------------------------------- */
+
+enum { CELL_BYTES = QG__PATH_BYTES, WIDEST_OPTION = 40 };
+
+/* As people read it; "-" if it is not known. */
+static void cell(const listed *r, const listing_column *c, char text[CELL_BYTES])
+{
+    const char  *word  = c->option ? NULL : word_of(r, c->index);
+    const double value = c->option ? NAN : number_of(r, c->index), of = number_of(r, OF);
+    strcpy(text, "-");
+    if (c->option) {
+        char whole[VALUE_BYTES];
+        listed_value(r, c->option, whole);
+        const bool fits = strlen(whole) <= WIDEST_OPTION;
+        if (*whole) snprintf(text, CELL_BYTES, "%.*s%s", fits ? WIDEST_OPTION : WIDEST_OPTION - 2, whole, fits ? "" : "..");
+    } else if (word) {
+        qg_utf8_printable(word, text, CELL_BYTES);
+    } else if (isnan(value)) {
+        return;
+    } else if (c->index == EPOCHS) {
+        if (isnan(of)) snprintf(text, CELL_BYTES, "%.0f/?", value);
+        else snprintf(text, CELL_BYTES, "%.0f/%.0f", value, of);
+    } else if (is_accuracy(c->index)) {
+        snprintf(text, CELL_BYTES, "%.2f", 100 * value);
+    } else {
+        snprintf(text, CELL_BYTES, c->index == TIME ? "%.1f" : "%.0f", c->index == TIME ? value / 60 : value);
+    }
+}
+
+/* Of the characters that a terminal shows. */
+static int width_of(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += (*text & 0xC0) != 0x80;
+    return n;
+}
+
+static void pad(int n, FILE *out)
+{
+    for (; n > 0; n--) fputc(' ', out);
+}
+
+static const char *title(const listing_column *c, char text[64])
+{
+    snprintf(text, 64, "%s%s", c->name, !c->option && is_accuracy(c->index) ? " %" : "");
+    return text;
+}
+
+static bool is_to_the_right(const listing_column *c) { return !c->option && c->index > STATE; }
+
+static void print_cell(const listing_column *c, const char *text, int width, bool end, FILE *out)
+{
+    const int room = width - width_of(text);
+    if (is_to_the_right(c)) pad(room, out);
+    fputs(text, out);
+    if (!end && !is_to_the_right(c)) pad(room, out);
+    fputs(end ? "\n" : "  ", out);
+}
+
+/* Whether any run has something to say there. */
+static bool is_used(const listing *l, const listing_column *c)
+{
+    if (c->option || c->index <= EPOCHS) return true;
+    for (size_t i = 0; i < l->count; i++)
+        if (!isnan(number_of(&l->item[i], c->index))) return true;
+    return false;
+}
+
+static void print_table(const listing *l, FILE *out)
+{
+    listing_column c[LISTING_COLUMNS];
+    int            width[LISTING_COLUMNS], n = 0;
+    char           text[CELL_BYTES], head[64];
+    const int      all = listing_columns(l, c);
+    for (int i = 0; i < all; i++)
+        if (c[i].name && is_used(l, &c[i])) c[n++] = c[i];
+    for (int i = 0; i < n; i++) width[i] = width_of(title(&c[i], head));
+    for (size_t k = 0; k < l->count; k++)
+        for (int i = 0; i < n; i++) {
+            cell(&l->item[k], &c[i], text);
+            if (width_of(text) > width[i]) width[i] = width_of(text);
+        }
+    for (int i = 0; i < n; i++) print_cell(&c[i], title(&c[i], head), width[i], i == n - 1, out);
+    for (size_t k = 0; k < l->count; k++)
+        for (int i = 0; i < n; i++) {
+            cell(&l->item[k], &c[i], text);
+            print_cell(&c[i], text, width[i], i == n - 1, out);
+        }
+    bool any = false;
+    for (size_t k = 0; k < l->count; k++) {
+        if (!l->item[k].why) continue;
+        if (!any) fputc('\n', out);
+        print_safe(out, "%s: %s\n", l->item[k].dir, l->item[k].why);
+        any = true;
+    }
+}
+
+/* Quoted as RFC 4180 has it, where it must be. */
+static void put_csv(const char *text, FILE *out)
+{
+    if (!text[strcspn(text, ",\"\r\n")]) {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text; text++) fputs(*text == '"' ? "\"\"" : (char[]){ *text, '\0' }, out);
+    fputc('"', out);
+}
+
+static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
+{
+    char         text[VALUE_BYTES];
+    const char  *word  = c->option ? NULL : word_of(r, c->index);
+    const double value = c->option ? NAN : number_of(r, c->index);
+    if (c->option) listed_value(r, c->option, text), word = text;
+    if (word) put_csv(word, out);
+    if (isnan(value)) return;
+    qg_number_print(text, 9, value);
+    fputs(text, out);
+}
+
+static void print_csv(const listing *l, FILE *out)
+{
+    listing_column c[LISTING_COLUMNS];
+    const int      n = listing_columns(l, c);
+    for (int i = 0; i < n; i++) fprintf(out, "%s%s", c[i].member, i == n - 1 ? "\n" : ",");
+    for (size_t k = 0; k < l->count; k++)
+        for (int i = 0; i < n; i++) {
+            print_csv_cell(&l->item[k], &c[i], out);
+            fputc(i == n - 1 ? '\n' : ',', out);
+        }
+}
+
+void listing_print(const listing *l, listing_form form, FILE *out)
+{
+    if (form == LISTING_CSV) print_csv(l, out);
+    else print_table(l, out);
+}
+
+static void put_run(qg__json *j, const listed *r, const listing_column *c, int n)
+{
+    char text[VALUE_BYTES];
+    qg__json_open(j, NULL, '{');
+    for (int i = 0; i < n && !c[i].option; i++) {
+        const char  *word  = word_of(r, c[i].index);
+        const bool   texts = c[i].index == RUN || c[i].index == STATE || c[i].index == WHY;
+        if (texts && (word || c[i].index != WHY)) qg__json_text(j, c[i].member, word);
+        if (!texts) qg__json_real(j, c[i].member, number_of(r, c[i].index));
+    }
+    qg__json_open(j, "options", '{');
+    for (int i = 0; i < n; i++) {
+        if (!c[i].option || !r->configured) continue;
+        listed_value(r, c[i].option, text);
+        qg__json_text(j, c[i].member, *text ? text : NULL);
+    }
+    qg__json_close(j, '}');
+    qg__json_close(j, '}');
+}
+
+void listing_json(const listing *l, FILE *out)
+{
+    listing_column c[LISTING_COLUMNS];
+    const int      n = listing_columns(l, c);
+    qg__json       j = qg__json_begin(out);
+    qg__json_open(&j, "runs", '[');
+    for (size_t k = 0; k < l->count; k++) put_run(&j, &l->item[k], c, n);
+    qg__json_close(&j, ']');
+    qg__json_end(&j);
+}

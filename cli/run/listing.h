@@ -1,0 +1,78 @@
+/* cli/run/listing.h — runs that exist: their state, their results, and how their configurations differ.
+ *
+ * Reading locks and changes nothing, so a run may be training meanwhile.
+ */
+#ifndef CLI_LISTING_H
+#define CLI_LISTING_H
+
+#include "cli/config/config.h"
+#include "train/fit.h"
+
+typedef enum listed_state {
+    LISTED_RUNNING,         /* a process is training it */
+    LISTED_FINISHED,
+    LISTED_BUDGET,          /* its --budget ended it, and */
+    LISTED_STOPPED,         /* a signal did; --resume continues both, and */
+    LISTED_KILLED,          /* one whose process was killed or failed, too */
+    LISTED_DAMAGED,         /* a file is damaged or missing */
+    LISTED_FOREIGN,         /* a directory without a run in it or below it */
+    LISTED_STATES
+} listed_state;
+
+typedef struct listed {
+    char         *dir;
+    listed_state  state;
+    char         *why;                      /* of LISTED_DAMAGED and of a run without configuration; else NULL */
+    bool          configured;               /* by qgrad train; otherwise qg_fit trained it in another program */
+    config        config;                   /* if it is configured */
+    qg_fit_result result;                   /* so far; accuracies that are not known are NaN */
+} listed;
+
+/* {0} is empty. */
+typedef struct listing {
+    listed *item;
+    size_t  count;
+} listing;
+
+/* Appends dir, whatever it is.  Fails with QG_EMEM, QG_EARG (the path is too long). */
+QG_MUST_CHECK
+qg_status   listing_add(listing *l, const char *dir);
+
+/* Appends dir, if it contains a run, or else the runs below it, and the directories in which and below which there is none.
+ * Hidden directories are left out.  Fails as listing_add, and with QG_EIO: dir cannot be read. */
+QG_MUST_CHECK
+qg_status   listing_walk(listing *l, const char *dir);
+void        listing_free(listing *l);
+
+const char *listed_state_name(listed_state s);          /* "running" */
+
+/* The value of an option, "" if it is unset; a list on one line. */
+void        listed_value(const listed *of, const option *o, char text[VALUE_BYTES]);
+
+/* Whether the runs that are configured differ in an option that decides their bytes. */
+bool        listing_differs(const listing *l, const option *o);
+
+/* What a table of runs shows: a column of every run, or an option. */
+typedef struct listing_column {
+    const char   *name;     /* "test", "lr" */
+    const char   *member;   /* of the JSON object and of the CSV header: "test_accuracy" */
+    const option *option;   /* NULL: a column of every run */
+    int           index;    /* of such a column */
+} listing_column;
+
+enum { LISTING_COLUMNS = 11 + OPTIONS };
+
+/* The columns of every run, and then the options in which they differ; epochs is a column anyway.  Returns how many. */
+int         listing_columns(const listing *l, listing_column c[LISTING_COLUMNS]);
+
+/* Sorts by the column that key names: accuracies from the highest, everything else upwards, numbers before other texts and
+ * what is not known last; NULL: by directory.  Fails with QG_EARG: there is no such column. */
+QG_MUST_CHECK
+qg_status   listing_sort(listing *l, const char *key);
+
+typedef enum listing_form { LISTING_TABLE, LISTING_CSV } listing_form;
+
+void        listing_print(const listing *l, listing_form form, FILE *out);
+void        listing_json(const listing *l, FILE *out);      /* {"runs":[{..},..]} */
+
+#endif

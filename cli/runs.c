@@ -1,0 +1,33 @@
+/* qgrad runs: the runs below a directory. */
+#include "cli/print.h"
+#include "cli/run/listing.h"
+#include "cli/run/run_spec.h"
+
+static qg_status list(listing *all, const char *where, const config *asked, bool *usage)
+{
+    char      dir[QG__PATH_BYTES];
+    qg_status status = run_directory("runs", where, dir);
+    if (!status) status = listing_walk(all, dir);
+    *usage = !status;
+    return status ? status : listing_sort(all, asked->sort);
+}
+
+int runs_main(const char *program, const char *operand, config *asked)
+{
+    (void)program;
+    listing     all   = { 0 };
+    const char *where = operand ? operand : "runs";
+    bool        usage = asked->json && asked->csv;
+    qg_status   status = usage ? qg_fail(QG_EARG, "--csv and --json exclude each other") : list(&all, where, asked, &usage);
+    if (status) {
+        const int exit = options_report("qgrad runs", usage);
+        listing_free(&all);
+        return exit;
+    }
+    if (asked->json) listing_json(&all, stdout);
+    else if (asked->csv) listing_print(&all, LISTING_CSV, stdout);
+    else if (all.count) listing_print(&all, LISTING_TABLE, stdout);
+    else print_safe(stdout, "no runs in %s\n", where);
+    listing_free(&all);
+    return EXIT_DONE;
+}
