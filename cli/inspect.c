@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/print.h"
+#include "cli/report/weights.h"
 #include "cli/run/run_spec.h"
 #include "core/io/json_write.h"
 #include "train/learned.h"
@@ -256,6 +257,29 @@ static void print_tensor(const tensor *v)
     if (v->input && v->input->q.scheme) print_input(v->input);
 }
 
+/* The latent weights as bars, lowest first, with the level that most of a row becomes where there are few. */
+static void print_histogram(const weight_picture *w)
+{
+    enum { ROWS = 21, LETTERS = 50 };
+    const int each = (w->bins + ROWS - 1) / ROWS;
+    size_t    most = 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (int b = 0; b < w->bins; b += each) {
+            const int end = b + each < w->bins ? b + each : w->bins;
+            size_t    n   = 0;
+            for (int i = b; i < end; i++) n += w->in_bin[i];
+            if (n > most) most = n;
+            if (pass == 0) continue;
+            const int letters = (int)((double)n / (double)most * LETTERS + 0.5);
+            printf("  %+10.4g  %-*.*s", (w->edge[b] + w->edge[end]) / 2, w->thresholds ? LETTERS : letters, letters,
+                   "##################################################");
+            int k = 0;
+            while (k < w->thresholds && (w->edge[b] + w->edge[end]) / 2 > w->threshold[k]) k++;
+            if (w->thresholds) printf("  -> %.4g", (double)w->level[k]);
+            putchar('\n');
+        }
+}
+
 /* --- for programs ------------------------------------------------------------------------- */
 
 static void json_learned(qg__json *j, const qg_slot *slot)
@@ -273,6 +297,21 @@ static void json_learned(qg__json *j, const qg_slot *slot)
         qg__json_close(j, '}');
     }
     qg__json_close(j, ']');
+}
+
+static void json_histogram(qg__json *j, const weight_picture *w)
+{
+    qg__json_open(j, "histogram", '{');
+    qg__json_open(j, "edges", '[');
+    for (int b = 0; b <= w->bins && w->count; b++) qg__json_real(j, NULL, w->edge[b]);
+    qg__json_close(j, ']');
+    qg__json_open(j, "counts", '[');
+    for (int b = 0; b < w->bins; b++) qg__json_integer(j, NULL, w->in_bin[b]);
+    qg__json_close(j, ']');
+    qg__json_open(j, "thresholds", '[');
+    for (int k = 0; k < w->thresholds; k++) qg__json_real(j, NULL, w->threshold[k]);
+    qg__json_close(j, ']');
+    qg__json_close(j, '}');
 }
 
 static void json_scheme(qg__json *j, const qg_slot *slot)
@@ -325,7 +364,7 @@ static void json_quantizer(qg__json *j, const char *name, const qg_slot *input)
     qg__json_close(j, '}');
 }
 
-static void json_tensor(qg__json *j, const tensor *v)
+static void json_tensor(qg__json *j, const tensor *v, const weight_picture *w)
 {
     qg__json_open(j, NULL, '{');
     qg__json_text(j, "layer", v->name);
@@ -337,6 +376,7 @@ static void json_tensor(qg__json *j, const tensor *v)
     if (v->slot->q.scheme) json_quantized(j, v);
     else qg__json_text(j, "quantized", NULL);
     if (v->input && v->input->q.scheme) json_input(j, v->input);
+    if (w) json_histogram(j, w);
     qg__json_close(j, '}');
 }
 
@@ -344,7 +384,7 @@ static void json_tensor(qg__json *j, const tensor *v)
 
 static qg_status print_all(inspection *e)
 {
-    const bool  as_json = e->asked->json;
+    const bool  as_json = e->asked->json, draws = e->asked->histogram;
     const char *file    = qg__run_file_name(e->used.file);
     qg__json    j       = { 0 };
     qg_status   s       = QG_OK;
@@ -362,9 +402,12 @@ static qg_status print_all(inspection *e)
         const bool     has   = slot && slot->of;
         const qg_slot *alone = has ? NULL : qg_layer_slot(l, QG_INPUT);
         tensor         v;
+        weight_picture w;
         if (has) s = measure(e, l, &v);
+        if (has && !s && draws) s = weights_measure(l, e->used.run.tape, &w);
         if (s) break;
-        if (has) as_json ? json_tensor(&j, &v) : print_tensor(&v);
+        if (has) as_json ? json_tensor(&j, &v, draws ? &w : NULL) : print_tensor(&v);
+        if (has && draws && !as_json) print_histogram(&w);
         else if (alone && alone->q.scheme)
             as_json ? json_quantizer(&j, l->name, alone) : print_quantizer(l->name, alone);
     }

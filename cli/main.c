@@ -32,6 +32,8 @@ static const verb verbs[] = {
       .usage = "bench train|eval|peak [options]", .bit = VERB_BENCH, .benches = benches },
     { .name = "inspect", .about = "Show the values of a run's quantized weights, layer by layer",
       .usage = "inspect DIR [options]", .bit = VERB_INSPECT, .run = inspect_main, .has_operand = true },
+    { .name = "report", .about = "Show runs as a page: curves, weights, levels, confusions, mistakes",
+      .usage = "report RUN.. [options]", .bit = VERB_REPORT, .run = report_main, .has_operands = true },
     { .name = "explain", .about = "Explain what a quantization scheme computes, with its source",
       .usage = "explain [SCHEME] [options]", .bit = VERB_EXPLAIN, .run = explain_main, .has_operand = true },
     { .name = "results", .about = "Write the table of reproduced papers from the logs in results/",

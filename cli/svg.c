@@ -60,7 +60,7 @@ static void number(FILE *out, double v)
 static void colours(FILE *out, const char *const of[SVG_COLOURS])
 {
     for (int i = 0; i < SVG_COLOURS; i++)
-        fprintf(out, ".qg-l%d{stroke:%s}.qg-f%d{fill:%s}", i + 1, of[i], i + 1, of[i]);
+        fprintf(out, ".qg path.qg-l%d{stroke:%s}.qg path.qg-f%d{fill:%s}", i + 1, of[i], i + 1, of[i]);
 }
 
 void svg_style(FILE *out)
@@ -68,10 +68,10 @@ void svg_style(FILE *out)
     fputs(".qg text{font:11px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#333}.qg .qg-t{font-weight:600;font-size:12px}"
           ".qg path{fill:none;stroke-width:1.5;stroke-linejoin:round}.qg path.qg-g{stroke:#e4e4e4;stroke-width:1}"
           ".qg path.qg-a{stroke:#999;stroke-width:1}.qg path.qg-m{stroke:#888;stroke-width:1;stroke-dasharray:4 3}"
-          ".qg path.qg-d{stroke-dasharray:5 4}.qg .qg-b{stroke:none;fill-opacity:.35}", out);
+          ".qg path.qg-v{stroke:#333;stroke-width:2.5}.qg path.qg-d{stroke-dasharray:5 4}.qg path.qg-b{stroke:none;fill-opacity:.35}", out);
     colours(out, colour[0]);
     fputs("@media(prefers-color-scheme:dark){.qg text{fill:#ccc}.qg path.qg-g{stroke:#333}.qg path.qg-a{stroke:#777}"
-          ".qg path.qg-m{stroke:#999}", out);
+          ".qg path.qg-m{stroke:#999}.qg path.qg-v{stroke:#ccc}", out);
     colours(out, colour[1]);
     fputs("}\n", out);
 }
@@ -135,36 +135,61 @@ static bool set_ends(frame *f)
     return true;
 }
 
-/* 1, 2 or 5 times a power of ten: at most about n of them in the room. */
-static double tick_step(const svg_axis *a, int n)
+enum { TICKS_MOST = 40 };
+
+/* Round numbers within the axis, as they are scaled: multiples of 1, 2 or 5 times a power of ten, at most about n of them.  A log
+ * axis has powers of ten, and 2 and 5 times these if it spans less than two of them. */
+static int round_numbers(const svg_axis *a, int n, double at[TICKS_MOST])
 {
-    const double least = (a->max - a->min) / n;
-    double       step  = pow(10, floor(log10(least)));
+    static const double between[] = { 0, 0.30102999566398120, 0.69897000433601880 };    /* log10 of 1, 2 and 5 */
+    const double        room  = a->max - a->min, least = room / n;
+    const bool          fine  = a->log && room < 2;
+    double              step  = pow(10, floor(log10(least)));
+    int                 found = 0;
     if (step * 5 < least) step *= 10;
     else if (step * 2 < least) step *= 5;
     else if (step < least) step *= 2;
-    return (a->log || a->whole) && step < 1 ? 1 : step;
+    if ((a->log || a->whole) && step < 1) step = 1;
+    for (double v = floor(a->min / step) * step; v <= a->max + 1e-9 * step && found < TICKS_MOST - 3; v += step)
+        for (int k = 0; k < (fine ? 3 : 1); k++) {
+            const double t = v + (k ? between[k] : 0);
+            if (t >= a->min - 1e-9 * step && t <= a->max + 1e-9 * step) at[found++] = fabs(t) < 1e-9 * room ? 0 : t;
+        }
+    return found;
 }
 
-static void tick_label(FILE *out, const svg_axis *a, double v)
+/* The same; a log axis that has fewer than two of them gets those of its values. */
+static int ticks(const svg_axis *a, int n, double at[TICKS_MOST])
 {
-    if (fabs(v) < 1e-9 * (a->max - a->min)) v = 0;
-    if (a->log && fabs(v) > 4) fprintf(out, "1e%d", (int)lround(v));
-    else number(out, a->log ? pow(10, v) : a->percent ? 100 * v : v);
+    const int found = round_numbers(a, n, at);
+    if (!a->log || found > 1) return found;
+    const svg_axis values = { .min = pow(10, a->min), .max = pow(10, a->max) };
+    const int      more   = round_numbers(&values, n, at);
+    for (int i = 0; i < more; i++) at[i] = log10(at[i]);
+    return more;
+}
+
+static void tick_label(FILE *out, const svg_axis *a, double at)
+{
+    const double v = (a->log ? pow(10, at) : at) * (a->percent ? 100 : 1);
+    const int    e = v != 0 ? (int)floor(log10(fabs(v)) + 1e-9) : 0;
+    if (e < -3 || e > 5) number(out, round(v / pow(10, e))), fprintf(out, "e%d", e);
+    else number(out, v);
     if (a->percent) fputs(" %", out);
 }
 
 static void axis_x(FILE *out, const frame *f)
 {
-    const double step = tick_step(&f->x, (int)((f->right - f->left) / 60));
-    for (double v = ceil(f->x.min / step - 1e-9) * step; v <= f->x.max + 1e-9 * step; v += step) {
-        const double at = f->left + (v - f->x.min) / (f->x.max - f->x.min) * (f->right - f->left);
+    double at[TICKS_MOST];
+    if (f->c->x.bare) return;
+    for (int i = 0, n = ticks(&f->x, (int)((f->right - f->left) / 60), at); i < n; i++) {
+        const double x = f->left + (at[i] - f->x.min) / (f->x.max - f->x.min) * (f->right - f->left);
         fputs("<path class=\"qg-g\" d=\"", out);
-        pixel(out, 'M', at), pixel(out, ' ', f->bottom), pixel(out, 'V', f->top);
+        pixel(out, 'M', x), pixel(out, ' ', f->bottom), pixel(out, 'V', f->top);
         fputs("\"/><text text-anchor=\"middle\" x=\"", out);
-        pixel(out, 0, at);
+        pixel(out, 0, x);
         fprintf(out, "\" y=\"%d\">", (int)f->bottom + 14);
-        tick_label(out, &f->x, v);
+        tick_label(out, &f->x, at[i]);
         fputs("</text>", out);
     }
     if (!f->c->x.label) return;
@@ -175,15 +200,16 @@ static void axis_x(FILE *out, const frame *f)
 
 static void axis_y(FILE *out, const frame *f)
 {
-    const double step = tick_step(&f->y, (int)fmax(2, (f->bottom - f->top) / 34));
-    for (double v = ceil(f->y.min / step - 1e-9) * step; v <= f->y.max + 1e-9 * step; v += step) {
-        const double at = f->bottom - (v - f->y.min) / (f->y.max - f->y.min) * (f->bottom - f->top);
+    double at[TICKS_MOST];
+    if (f->c->y.bare) return;
+    for (int i = 0, n = ticks(&f->y, (int)fmax(2, (f->bottom - f->top) / 34), at); i < n; i++) {
+        const double y = f->bottom - (at[i] - f->y.min) / (f->y.max - f->y.min) * (f->bottom - f->top);
         fputs("<path class=\"qg-g\" d=\"", out);
-        pixel(out, 'M', f->left), pixel(out, ' ', at), pixel(out, 'H', f->right);
+        pixel(out, 'M', f->left), pixel(out, ' ', y), pixel(out, 'H', f->right);
         fprintf(out, "\"/><text text-anchor=\"end\" x=\"%d\" y=\"", LEFT - 5);
-        pixel(out, 0, at + 4);
+        pixel(out, 0, y + 4);
         fputs("\">", out);
-        tick_label(out, &f->y, v);
+        tick_label(out, &f->y, at[i]);
         fputs("</text>", out);
     }
     if (!f->c->y.label) return;
@@ -259,10 +285,27 @@ static void curve(FILE *out, const frame *f, int s)
     fputs("\"/>", out);
 }
 
+static void level(FILE *out, const frame *f, const svg_mark *m, double at)
+{
+    enum { LENGTH = 12 };
+    fputs("<path class=\"qg-v\" d=\"", out);
+    pixel(out, 'M', at), pixel(out, ' ', f->bottom), pixel(out, 'V', f->bottom - LENGTH);
+    fputs("\"/>", out);
+    if (!m->name) return;
+    fputs("<text text-anchor=\"middle\" x=\"", out), pixel(out, 0, at);
+    fputs("\" y=\"", out), pixel(out, 0, f->bottom - LENGTH - 3), fputs("\">", out);
+    svg_text(out, m->name);
+    fputs("</text>", out);
+}
+
 static void mark(FILE *out, const frame *f, const svg_mark *m)
 {
     const double at = m->horizontal ? py(f, m->at) : px(f, m->at);
     if (!(m->horizontal ? at >= f->top && at <= f->bottom : at >= f->left && at <= f->right)) return;
+    if (m->level) {
+        level(out, f, m, at);
+        return;
+    }
     fputs("<path class=\"qg-m\" d=\"", out);
     if (m->horizontal) pixel(out, 'M', f->left), pixel(out, ' ', at), pixel(out, 'H', f->right);
     else pixel(out, 'M', at), pixel(out, ' ', f->bottom), pixel(out, 'V', f->top);

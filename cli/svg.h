@@ -35,6 +35,7 @@ typedef struct svg_mark {
     double      at;         /* where it crosses the x axis, or the y axis if horizontal; not drawn outside */
     const char *name;       /* at its end; NULL: none */
     bool        horizontal;
+    bool        level;      /* a short solid line at the axis, with its name above */
 } svg_mark;
 
 typedef struct svg_axis {
@@ -44,6 +45,7 @@ typedef struct svg_axis {
     bool        whole;      /* ticks at whole numbers only */
     bool        percent;    /* values are shares, ticks are in percent */
     bool        from_zero;  /* 0 belongs to it */
+    bool        bare;       /* no ticks: only the shape of the curve matters */
 } svg_axis;
 
 typedef struct svg_chart {

@@ -8,6 +8,7 @@
 
 #include "cli/config/config.h"
 #include "cli/print.h"
+#include "cli/report/follow.h"
 #include "cli/run/place.h"
 #include "cli/run/progress.h"
 #include "cli/run/report.h"
@@ -45,6 +46,8 @@ typedef struct training {
     config          teacher_config;
     used_run        teacher;        /* its net is NULL: none */
     progress        progress;
+    follower        follower;
+    bool            unfollowed;     /* a warning has said so */
     double          began;          /* the process, for --budget */
     bool            goes_on;        /* with a run that has a config.toml */
     int             extends;        /* one of so many epochs, which gets more; 0: it keeps its own */
@@ -253,6 +256,14 @@ static void print_step(void *user, const qg_fit_progress *p)
                   p->epoch + 1, p->epochs, p->batch, p->batches, p->loss, 100 * p->accuracy, p->images_per_second, eta);
 }
 
+/* The run goes on without its page. */
+static void warn_of_page(training *t, qg_status status)
+{
+    if (!status || t->unfollowed) return;
+    print_safe(stderr, "qgrad: warning: %s is not up to date: %s\n", KEPT_PAGE, qg_errmsg());
+    t->unfollowed = true;
+}
+
 static void print_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
 {
     training   *t      = user;
@@ -266,6 +277,13 @@ static void print_epoch(void *user, const qg_epoch *e, const qg_fit_result *r)
                   held ? "validation" : "test", held ? e->validation_loss : e->test_loss, better ? on : "",
                   100 * (held ? e->validation_accuracy : e->test_accuracy), better ? off : "", e->images_per_second,
                   e->seconds);
+    warn_of_page(t, follow_epoch(&t->follower, t->paths.dir));
+}
+
+static void take_scores(void *user, qg_loader *images, const qg_batch *b, const qg_var *scores)
+{
+    training *t = user;
+    follow_scores(&t->follower, images, b, scores);
 }
 
 static void print_notice(void *user, qg_fit_notice what, const char *text)
@@ -312,7 +330,8 @@ static qg_status fit(training *t, qg_fit_result *result)
     s->teacher.net      = t->teacher.net;
     s->teacher.steps    = t->teacher.run.record.steps;
     s->stop             = &stop_signal;
-    s->events           = (qg_fit_events){ t, print_head, print_step, print_epoch, print_notice };
+    s->events           = (qg_fit_events){ t, print_head, print_step, print_epoch, print_notice, take_scores };
+    t->follower         = (follower){ .test = t->test, .events = asked->tensorboard, .codes = asked->watch, .out = stderr };
     if (config_text(asked, "budget")) s->budget = left > 0 ? left : -1;
     return qg_fit(t->net, *s, result);
 }
@@ -340,6 +359,7 @@ static int train(training *t)
     if (status && t->took_place) rmdir(t->paths.dir);       /* if it is empty */
     progress_clear(&t->progress);
     if (status) return qg_report("qgrad train");
+    if (result.complete && t->follower.found.split) warn_of_page(t, follow_test(&t->follower, t->paths.dir));
     print_outcome(t, &result);
     if (result.complete) return EXIT_DONE;
     return stop_signal ? 128 + stop_signal : EXIT_BUDGET;
@@ -350,6 +370,7 @@ int train_main(const char *program, const char *operand, config *asked)
     (void)operand;
     training  t      = { .program = program, .asked = asked, .began = qg__now(), .progress = progress_begin(), .teacher = NO_RUN };
     const int status = train(&t);
+    follow_end(&t.follower);
     run_spec_end(&t.spec);
     used_run_end(&t.teacher);
     config_free(&t.teacher_config);

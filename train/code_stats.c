@@ -7,7 +7,7 @@
 /* Codes with at most this many bits lie in -128 .. 127, signed or not. */
 enum { NARROW_BITS = 7 };
 
-static qg_status encode(qg__code_stats_row *row, int32_t *codes, int *bits)
+static qg_status encode(qg__code_stats_row *row, int32_t *codes, int *bits, qg_code_set *set)
 {
     const qg_slot *slot = qg_layer_slot(row->layer, QG_WEIGHT);
     const float   *learned[QG_MAX_LEARNED] = { NULL };
@@ -16,7 +16,19 @@ static qg_status encode(qg__code_stats_row *row, int32_t *codes, int *bits)
     qg_codes        out    = { .code = codes, .scale = row->scale };
     const qg_status status = qg_encode(slot->q, qg_layer_weight(row->layer, row->folded), learned, &out);
     *bits = out.bits;
+    *set  = out.set;
     return status;
+}
+
+/* The lowest code of a range may move with it, so codes are told apart by their place in the set. */
+static void count_shares(qg__code_stats_row *row, const int32_t *codes, qg_code_set set)
+{
+    size_t n[QG__SHARED_CODES] = { 0 };
+    for (size_t i = 0; i < row->n && row->shares; i++) {
+        const int k = (codes[i] - set.lowest) / set.step;
+        if (k >= 0 && k < row->shares) n[k]++;          /* a user's scheme may be wrong */
+    }
+    for (int k = 0; k < row->shares; k++) row->share[k] = (double)n[k] / (double)row->n;
 }
 
 static void narrow(qg__code_stats_row *row)
@@ -37,7 +49,9 @@ static qg_status add(qg__code_stats *c, qg_layer *l, qg_shape weight)
     if (!row->now || !row->scale || (is_folded && !row->folded))
         return qg_fail(QG_EMEM, "out of memory for the codes of %s", l->name);
     int             bits;
-    const qg_status status = encode(row, row->now, &bits);
+    qg_code_set     set;
+    const qg_status status = encode(row, row->now, &bits, &set);
+    row->shares = set.count <= QG__SHARED_CODES ? set.count : 0;
     if (status || bits > NARROW_BITS) return status;
     row->narrow = malloc(row->n);
     if (!row->narrow) return qg_fail(QG_EMEM, "out of memory for the codes of %s", l->name);
@@ -72,7 +86,8 @@ qg_status qg__code_stats_count(qg__code_stats *c)
     for (int r = 0; r < c->rows; r++) {
         qg__code_stats_row *row = &c->row[r];
         int                 bits;
-        const qg_status status = encode(row, c->codes, &bits);
+        qg_code_set         set;
+        const qg_status status = encode(row, c->codes, &bits, &set);
         if (status) return status;
         size_t zeros = 0, flipped = 0;
         for (size_t i = 0; i < row->n; i++) {
@@ -81,6 +96,7 @@ qg_status qg__code_stats_count(qg__code_stats *c)
         }
         row->zeros   = (double)zeros / (double)row->n;
         row->flipped = (double)flipped / (double)row->n;
+        count_shares(row, c->codes, set);
         memcpy(row->now, c->codes, row->n * sizeof *row->now);
         narrow(row);
     }

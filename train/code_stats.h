@@ -4,6 +4,9 @@
 
 #include "layers/layer.h"
 
+/* The share of each code is counted where a weight has so few. */
+enum { QG__SHARED_CODES = 8 };
+
 typedef struct qg__code_stats_row {
     qg_layer         *layer;
     size_t            n;
@@ -13,6 +16,8 @@ typedef struct qg__code_stats_row {
     float            *folded;       /* room for the weight with a batch norm folded in; NULL: none */
     double            zeros;        /* share of zero codes */
     double            flipped;      /* share of codes that changed since the previous count */
+    int               shares;       /* how many codes there are; 0: not known, or more than QG__SHARED_CODES */
+    double            share[QG__SHARED_CODES];  /* of each, from the lowest code on */
 } qg__code_stats_row;
 
 typedef struct qg__code_stats {

@@ -110,6 +110,8 @@ typedef struct qg_fit_events {
     void (*step)(void *user, const qg_fit_progress *p);             /* after each step */
     void (*epoch)(void *user, const qg_epoch *e, const qg_fit_result *r);   /* after each epoch, when it is saved */
     void (*notice)(void *user, qg_fit_notice what, const char *text);
+    void (*scores)(void *user, qg_loader *images, const qg_batch *b, const qg_var *scores);     /* of each batch of the
+                                                                        validation or test images, which are .in_order */
 } qg_fit_events;
 
 /* A net that has been trained, whose scores are soft targets [Hinton, Vinyals, Dean 2015, arXiv:1503.02531v1, sec. 2]:

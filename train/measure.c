@@ -40,6 +40,7 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
         qg_var *loss   = qg__loss(spec, tape, scores, &b);
         if (!loss) return qg_tape_status(tape);
         if (all && assess(all, scores, &b)) return qg_errcode();
+        if (spec->events.scores) spec->events.scores(spec->events.user, images, &b, scores);
         sum += (double)loss->data[0] * (double)b.x.shape.n;
         correct += (uint64_t)qg_correct(scores, b.y);
         n += (uint64_t)b.x.shape.n;

@@ -78,12 +78,13 @@ static void count(qg__metrics *m, qg_epoch row)
 
 qg_status qg__metrics_begin(qg__metrics *m, bool validates, const qg__code_stats *c, const qg__learned_list *l)
 {
-    *m               = (qg__metrics){ .validates = validates };
+    *m               = (qg__metrics){ .validates = validates, .shares = true };
     qg_status status = QG_OK;
     for (int i = 0; i < COLUMNS && !status; i++) status = append(m, "%s%s", i ? "," : "", column[validates][i].name);
     for (int r = 0; r < c->rows && !status; r++) {
         const char *name = c->row[r].layer->name;
         status           = append(m, ",%.64s.zeros,%.64s.flipped", name, name);
+        for (int k = 0; k < c->row[r].shares && !status; k++) status = append(m, ",%.64s.code.%d", name, k);
     }
     for (int r = 0; r < l->count && !status; r++) {
         const qg_param *p    = l->param[r];
@@ -102,6 +103,7 @@ qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c,
     for (int r = 0; r < c->rows && !status; r++) {
         status = append_real(m, c->row[r].zeros);
         if (!status) status = append_real(m, c->row[r].flipped);
+        for (int k = 0; m->shares && k < c->row[r].shares && !status; k++) status = append_real(m, c->row[r].share[k]);
     }
     for (int r = 0; r < l->count && !status; r++) {
         const qg__learned_values s = qg__learned_values_of(l->param[r]);
@@ -156,6 +158,8 @@ qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
     const int   wide = columns(m->text);
     const char *at   = strchr(m->text, '\n');
+    const char *code = strstr(m->text, ".code.");
+    m->shares        = code && at && code < at;
     while (at && at[1] && m->epochs != epochs) {
         qg_epoch row;
         if (!strchr(at + 1, '\n') || !parse_row(at + 1, m->validates, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)

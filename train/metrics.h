@@ -15,12 +15,14 @@ typedef struct qg__metrics {
     int         rates;                      /* have it, and how many these are */
     double      best_from;                     /* the first epoch that counts, if there are any from it on */
     bool        validates;                  /* validation_loss and validation_accuracy instead of those of the test */
+    bool        shares;                     /* has columns for the share of each code; files of older versions do not */
     qg_epoch    last;
     qg_epoch    best;                       /* the first epoch with the highest of these, of those that count */
 } qg__metrics;
 
 /* Writes the header.  After the columns of every run come two per row of the code statistics, conv1.zeros and
- * conv1.flipped, and one per learned or tracked value, conv1.weight.wp.  A value per channel has three columns,
+ * conv1.flipped, then the share of each code, conv1.code.0 being the lowest, if there are at most QG__SHARED_CODES, and one per
+ * learned or tracked value, conv1.weight.wp.  A value per channel has three columns,
  * conv1.weight.min.least, .mean and .greatest over the channels.
  * Fails with QG_EMEM. */
 QG_MUST_CHECK qg_status qg__metrics_begin(qg__metrics *m, bool validates, const qg__code_stats *c, const qg__learned_list *l);

@@ -23,7 +23,7 @@ struct config {
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
     const char *out, *init, *init_except, *teacher, *run, *add, *sort;
-    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, csv, json, help;
+    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, csv, json, tensorboard, watch, histogram, help;
     double      budget, seconds;
     int         calibrate, top, worst;
     qg_shape    image;

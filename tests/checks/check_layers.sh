@@ -40,6 +40,7 @@ allow cli/run         "$library|$tools|cli/config/|cli/run/"
 allow cli/bench       "$library|infer/|$tools|cli/config/|cli/run/|cli/bench/"
 allow cli/predict     "$library|$tools|cli/config/|cli/run/|cli/predict/"
 allow cli/results     "$library|$tools|cli/config/|cli/run/|cli/results/"
+allow cli/report      "$library|$tools|cli/config/|cli/run/|cli/report/"
 allow cli/gradcheck   "$library|$tools|cli/config/|cli/gradcheck/"
 allow cli             "$library|qgrad\.h|cli/"
 

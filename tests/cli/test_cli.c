@@ -237,8 +237,9 @@ static void test_metrics_have_a_row_per_epoch(void **state)
     assert_stdout("Try next:");
     slurp(at("metrics/metrics.csv"), all, sizeof all);
     const char *header = "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,"
-                         "images_per_second,seconds,conv1.zeros,conv1.flipped,conv2.zeros,"
-                         "conv2.flipped,fc2.zeros,fc2.flipped\n1,";
+                         "images_per_second,seconds,conv1.zeros,conv1.flipped,conv1.code.0,conv1.code.1,conv1.code.2,"
+                         "conv2.zeros,conv2.flipped,conv2.code.0,conv2.code.1,conv2.code.2,"
+                         "fc2.zeros,fc2.flipped,fc2.code.0,fc2.code.1,fc2.code.2\n1,";
     assert_memory_equal(all, header, strlen(header));
     int rows = 0;
     for (const char *c = all; *c; c++) rows += *c == '\n';

@@ -1,0 +1,119 @@
+#include "cli/report/follow.h"
+
+#include <string.h>
+
+#include "cli/report/page.h"
+
+enum { TAG_BYTES = 192, LINE_LETTERS = 100 };
+
+/* At the end, the test images are read for the last weights and then for the best: only the first time counts. */
+void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_var *scores)
+{
+    mistakes *m = &f->found;
+    if (f->images != images) mistakes_end(m);
+    f->images        = images;
+    qg_status status = m->split ? QG_OK : mistakes_begin(m, images == f->test ? "test" : "validation", images);
+    if (m->all.images == (uint64_t)qg_loader_shape(images).n || scores->shape.c != m->all.classes) return;
+    if (!status) status = mistakes_add(m, scores->data, b);
+    if (status) mistakes_end(m);        /* the page has none */
+}
+
+/* --- TensorBoard ------------------------------------------------------------------------------- */
+
+/* TensorBoard groups by what stands before the first slash: the layer. */
+static qg_status write_columns(follower *f, const table *t, uint64_t step)
+{
+    for (int i = 0; i < t->columns; i++) {
+        char        tag[TAG_BYTES];
+        const char *dot = strchr(t->name[i], '.');
+        if (!strcmp(t->name[i], "epoch")) continue;
+        if (dot) snprintf(tag, sizeof tag, "%.*s/%s", (int)(dot - t->name[i]), t->name[i], dot + 1);
+        else snprintf(tag, sizeof tag, "run/%s", t->name[i]);
+        const qg_status s = event_file_scalar(&f->file, step, tag, t->column[i][t->rows - 1]);
+        if (s) return s;
+    }
+    return QG_OK;
+}
+
+static qg_status write_weights(follower *f, const shown_layer *l, uint64_t step)
+{
+    const weight_picture *w = &l->weight[AT_LAST];
+    char                  tag[TAG_BYTES];
+    double                count[WEIGHT_BINS];
+    event_histogram       h = { .min = w->edge[0], .max = w->edge[w->bins], .buckets = (size_t)w->bins, .limit = w->edge + 1, .count = count };
+    if (!w->count) return QG_OK;
+    for (int b = 0; b < w->bins; b++) {
+        const double middle = (w->edge[b] + w->edge[b + 1]) / 2;
+        count[b] = (double)w->in_bin[b];
+        h.sum += count[b] * middle;
+        h.squares += count[b] * middle * middle;
+    }
+    snprintf(tag, sizeof tag, "%s/weight", l->layer->name);
+    return event_file_histogram(&f->file, step, tag, &h);
+}
+
+static qg_status write_events(follower *f, const shown_run *r)
+{
+    const uint64_t step = (uint64_t)r->metrics.rows;
+    qg_status      s    = f->file.out ? QG_OK : event_file_begin(&f->file, r->dir, step);
+    if (!s) s = write_columns(f, &r->metrics, step);
+    for (int i = 0; i < r->layers && !s; i++) s = write_weights(f, &r->layer[i], step);
+    return s;
+}
+
+/* --- the terminal ------------------------------------------------------------------------------ */
+
+static void print_codes(const follower *f, const table *t)
+{
+    int used = 0;
+    for (int i = 0; i + 1 < t->columns; i++) {
+        const char *name = t->name[i], *zeros = strstr(name, ".zeros");
+        char        text[TAG_BYTES];
+        if (!zeros || zeros[6]) continue;
+        const int n = snprintf(text, sizeof text, "  %.*s %.2f %% flipped %.0f %% zeros", (int)(zeros - name), name,
+                               100 * t->column[i + 1][t->rows - 1], 100 * t->column[i][t->rows - 1]);
+        if (used && used + n > LINE_LETTERS) fputc('\n', f->out), used = 0;
+        fputs(text, f->out);
+        used += n;
+    }
+    if (used) fputc('\n', f->out);
+    fflush(f->out);
+}
+
+static qg_status write_page(follower *f, shown_run *r)
+{
+    char      path[QG__PATH_BYTES];
+    qg_status s = f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
+    if (!s && f->images) s = shown_run_inputs(r, f->images);
+    if (!s) s = qg__path_join(r->dir, KEPT_PAGE, path);
+    if (!s) s = page_write(&(page){ r, 1, f->found.split ? &f->found : NULL }, path);
+    return s;
+}
+
+qg_status follow_epoch(follower *f, const char *dir)
+{
+    shown_run r;
+    qg_status s = shown_run_read(&r, dir);
+    if (!s && f->codes) print_codes(f, &r.metrics);
+    if (!s && f->events) s = write_events(f, &r);
+    if (!s) s = write_page(f, &r);
+    shown_run_free(&r);
+    mistakes_end(&f->found);
+    return s;
+}
+
+qg_status follow_test(follower *f, const char *dir)
+{
+    shown_run r;
+    qg_status s = shown_run_read(&r, dir);
+    if (!s) s = write_page(f, &r);
+    shown_run_free(&r);
+    mistakes_end(&f->found);
+    return s;
+}
+
+void follow_end(follower *f)
+{
+    mistakes_end(&f->found);
+    event_file_end(&f->file);
+}

@@ -1,0 +1,96 @@
+#include "cli/report/mistakes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "datasets/dataset.h"
+#include "datasets/image.h"
+
+qg_status mistakes_begin(mistakes *m, const char *split, const qg_loader *images)
+{
+    *m = (mistakes){ .split = split };
+    return qg__assess_begin(&m->all, qg_loader_classes(images), WORST_IMAGES);
+}
+
+qg_status mistakes_add(mistakes *m, const float *scores, const qg_batch *b)
+{
+    qg_status s = QG_OK;
+    for (int i = 0; i < b->x.shape.n && !s; i++)
+        s = qg__assess_add(&m->all, scores + (size_t)i * (size_t)m->all.classes, b->y[i]);
+    return s;
+}
+
+/* --- pictures --------------------------------------------------------------------------------- */
+
+enum { PICTURE_SIDE = 64 };
+
+static char *base64(const uint8_t *bytes, size_t n, const char *before)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t      head    = strlen(before);
+    char             *text    = malloc(head + (n + 2) / 3 * 4 + 1), *to = text;
+    if (!text) return NULL;
+    memcpy(to, before, head);
+    to += head;
+    for (size_t i = 0; i < n; i += 3) {
+        const unsigned v = (unsigned)bytes[i] << 16 | (i + 1 < n ? (unsigned)bytes[i + 1] << 8 : 0) | (i + 2 < n ? bytes[i + 2] : 0u);
+        *to++ = digit[v >> 18];
+        *to++ = digit[v >> 12 & 63];
+        *to++ = i + 1 < n ? digit[v >> 6 & 63] : '=';
+        *to++ = i + 2 < n ? digit[v & 63] : '=';
+    }
+    *to = '\0';
+    return text;
+}
+
+/* Any normalisation becomes a picture if its own extremes become black and white. */
+static void stretch(size_t n, const float *x, uint8_t *to)
+{
+    float least = INFINITY, most = -INFINITY;
+    for (size_t i = 0; i < n; i++) least = fminf(least, x[i]), most = fmaxf(most, x[i]);
+    const float scale = most > least ? 255.0f / (most - least) : 0.0f;
+    for (size_t i = 0; i < n; i++) to[i] = (uint8_t)lrintf((x[i] - least) * scale);
+}
+
+static qg_status draw(qg_shape s, const float *x, char **picture)
+{
+    const int      side  = s.h > s.w ? s.h : s.w;
+    const qg_shape small = { 1, side > PICTURE_SIDE ? 1 + s.h * (PICTURE_SIDE - 1) / side : s.h,
+                             side > PICTURE_SIDE ? 1 + s.w * (PICTURE_SIDE - 1) / side : s.w, s.c };
+    uint8_t       *bytes = malloc(qg_row(s)), *shown = malloc(qg_row(small)), *png = NULL;
+    size_t         n;
+    if (bytes && shown) {
+        stretch(qg_row(s), x, bytes);
+        if (qg__resize(bytes, s, shown, small)) png = qg__png_encode(small, shown, &n);
+    }
+    *picture = png ? base64(png, n, "data:image/png;base64,") : NULL;
+    free(png);
+    free(shown);
+    free(bytes);
+    return *picture ? QG_OK : qg_fail(QG_EMEM, "out of memory for a picture");
+}
+
+qg_status mistakes_draw(mistakes *m, qg_loader *images)
+{
+    const qg_shape s      = qg_loader_shape(images);
+    const uint64_t batch  = (uint64_t)qg__loader_spec(images).batch;
+    qg_status      status = QG_OK;
+    qg__assess_sort(&m->all);
+    for (int i = 0; i < m->all.n_worst && !status && (s.c == 1 || s.c == 3); i++) {
+        const uint64_t image = m->all.worst[i].image;
+        qg_batch       b;
+        status = qg_loader_seek(images, 0, image / batch);
+        if (!status && qg_loader_next(images, &b))
+            status = draw((qg_shape){ 1, s.h, s.w, s.c }, b.x.data + (size_t)(image % batch) * qg_row(s), &m->picture[i]);
+    }
+    const qg_status after = qg_loader_seek(images, 0, 0);
+    return status ? status : after;
+}
+
+void mistakes_end(mistakes *m)
+{
+    for (int i = 0; i < WORST_IMAGES; i++) free(m->picture[i]);
+    qg__assess_end(&m->all);
+    *m = (mistakes){ 0 };
+}

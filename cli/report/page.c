@@ -1,0 +1,222 @@
+#include "cli/report/page.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "cli/report/page_part.h"
+#include "cli/run/progress.h"
+#include "cli/svg.h"
+#include "core/io/file.h"
+
+static const char style[] =
+    ":root{color-scheme:light dark;--bg:#fff;--fg:#1d1d1f;--dim:#666;--line:#e3e3e3;--card:#fafafa;--hit:0,114,178}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e6;--dim:#9aa0a6;--line:#303338;--card:#1d2024;--hit:86,180,233}}"
+    "*{box-sizing:border-box}body{margin:0 auto;padding:1.2rem;max-width:86rem;background:var(--bg);color:var(--fg);"
+    "font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif}"
+    "h1{font-size:1.4rem;margin:.2rem 0 .6rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:2rem 0 .6rem}"
+    "h3{font-size:1rem;margin:0 0 .2rem;overflow-wrap:anywhere}p{margin:.3rem 0}.dim,small{color:var(--dim)}"
+    ".facts{display:flex;flex-wrap:wrap;gap:.6rem 2rem;margin:.6rem 0}.facts div{min-width:7rem}"
+    ".facts b{display:block;font-size:1.25rem;font-weight:600;white-space:nowrap}"
+    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr));gap:.8rem}"
+    ".card{border:1px solid var(--line);border-radius:8px;padding:.7rem;background:var(--card);min-width:0}"
+    ".card svg,.grid>svg{width:100%;height:auto;display:block}"
+    "pre{overflow-x:auto;font:12px/1.45 ui-monospace,Consolas,monospace;margin:.4rem 0}.scroll{overflow-x:auto}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.15rem .5rem;text-align:right;white-space:nowrap}"
+    "th{font-weight:600}td.l,th.l{text-align:left}tbody tr{border-top:1px solid var(--line)}"
+    ".map td{width:2.6rem;height:1.9rem;text-align:center;padding:0 .2rem}.map tr{border:0}"
+    ".worst{display:flex;flex-wrap:wrap;gap:.7rem}figure{margin:0;width:6.2rem}figure img{width:100%;image-rendering:pixelated;"
+    "border:1px solid var(--line);border-radius:4px;display:block}figcaption{font-size:12px;line-height:1.3;overflow-wrap:anywhere}"
+    "details{margin:.6rem 0}summary{cursor:pointer;font-weight:600}";
+
+/* --- texts ---------------------------------------------------------------------------------- */
+
+static void percent(FILE *out, double share)
+{
+    if (isnan(share)) fputs("&ndash;", out);
+    else fprintf(out, "%.2f %%", 100 * share);
+}
+
+static void fact(FILE *out, const char *name)
+{
+    fputs("<div><small>", out);
+    svg_text(out, name);
+    fputs("</small><b>", out);
+}
+
+static void facts(FILE *out, const shown_run *r)
+{
+    const qg_fit_result *at     = &r->result;
+    const size_t         floats = qg_net_float_bytes(r->used.net), packed = qg_net_packed_bytes(r->used.net);
+    char                 time[32];
+    fputs("<div class=\"facts\">", out);
+    if (at->validation_images) {
+        fact(out, "validation accuracy, best"), percent(out, at->best_validation_accuracy), fputs("</b></div>", out);
+    }
+    fact(out, at->validation_images ? "test accuracy at the end" : "test accuracy, last"), percent(out, at->test_accuracy), fputs("</b></div>", out);
+    if (!at->validation_images) fact(out, "test accuracy, best"), percent(out, at->best_test_accuracy), fputs("</b></div>", out);
+    fact(out, "best epoch"), fprintf(out, "%" PRIu64 " of %" PRIu64 "</b></div>", at->best_epoch, at->epochs);
+    fact(out, "weights, packed"), fprintf(out, "%.1f kB</b></div>", (double)packed / 1000);
+    if (packed) fact(out, "smaller than float"), fprintf(out, "%.1f &times;</b></div>", (double)floats / (double)packed);
+    print_duration(at->seconds, time);
+    fact(out, "time"), fprintf(out, "%s</b></div>", time);
+    fact(out, "images per second"), fprintf(out, "%.0f</b></div>", at->images_per_second);
+    fputs("</div>", out);
+    if (!at->complete) fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.recipe.epochs);
+}
+
+/* --- curves of whole runs ---------------------------------------------------------------------- */
+
+/* Adds the column of every run that has it; of a single run under its own name. */
+static void add_column(svg_chart *c, const page *p, const char *column, const char *name, svg_kind kind)
+{
+    for (int i = 0; i < p->runs && c->n_series < SVG_SERIES; i++) {
+        const table  *t = &p->run[i].metrics;
+        const double *y = table_column(t, column);
+        if (!y) continue;
+        c->series[c->n_series++] = (svg_series){ .name   = p->runs == 1 ? name : kind == SVG_LINE ? p->run[i].dir : NULL,
+                                                 .kind   = kind,
+                                                 .n      = t->rows,
+                                                 .x      = table_column(t, "epoch"),
+                                                 .y      = y,
+                                                 .colour = p->runs == 1 ? 0 : i % SVG_COLOURS + 1 };
+    }
+}
+
+static void mark_best(svg_chart *c, const page *p)
+{
+    if (p->runs == 1 && p->run->result.best_epoch)
+        c->mark[c->n_marks++] = (svg_mark){ .at = (double)p->run->result.best_epoch, .name = "best" };
+}
+
+static void overview(FILE *out, const page *p)
+{
+    const svg_axis epochs = { .label = "epoch", .whole = true };
+    svg_chart      loss   = { .title = "Loss", .x = epochs, .y = { .log = true } };
+    svg_chart      right  = { .title = "Accuracy", .x = epochs, .y = { .percent = true } };
+    svg_chart      rate   = { .title = "Learning rate", .x = epochs, .y = { .from_zero = true } };
+    if (p->runs > 1) loss.title = "Loss: training dashed", right.title = "Accuracy: training dashed";
+    add_column(&loss, p, "test_loss", "test", SVG_LINE);
+    add_column(&loss, p, "validation_loss", "validation", SVG_LINE);
+    add_column(&loss, p, "train_loss", "training", SVG_DASHES);
+    add_column(&right, p, "test_accuracy", "test", SVG_LINE);
+    add_column(&right, p, "validation_accuracy", "validation", SVG_LINE);
+    add_column(&right, p, "train_accuracy", "training", SVG_DASHES);
+    add_column(&rate, p, "lr", NULL, SVG_LINE);
+    mark_best(&loss, p), mark_best(&right, p);
+    fputs("<div class=\"grid\">", out);
+    const svg_chart *const all[] = { &right, &loss, &rate };
+    for (int i = 0; i < 3; i++) fputs("<div class=\"card\">", out), svg_write(out, all[i]), fputs("</div>", out);
+    fputs("</div>", out);
+}
+
+/* --- several runs ------------------------------------------------------------------------------- */
+
+static void comparison(FILE *out, const page *p)
+{
+    fputs("<div class=\"scroll\"><table><thead><tr><th class=\"l\">run</th><th>validation, best</th><th>test, last</th>"
+          "<th>test, best</th><th>best epoch</th><th>epochs</th><th>packed bytes</th><th>time</th></tr></thead><tbody>", out);
+    for (int i = 0; i < p->runs; i++) {
+        const shown_run     *r  = &p->run[i];
+        const qg_fit_result *at = &r->result;
+        char                 time[32];
+        fputs("<tr><td class=\"l\">", out), svg_text(out, r->dir);
+        fputs("</td><td>", out), percent(out, at->best_validation_accuracy);
+        fputs("</td><td>", out), percent(out, at->test_accuracy);
+        fputs("</td><td>", out), percent(out, at->best_test_accuracy);
+        print_duration(at->seconds, time);
+        fprintf(out, "</td><td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%zu</td><td>%s</td></tr>", at->best_epoch, at->epochs,
+                qg_net_packed_bytes(r->used.net), time);
+    }
+    fputs("</tbody></table></div>", out);
+}
+
+/* --- what the run was ------------------------------------------------------------------------------ */
+
+static void pre(FILE *out, const char *title, const char *text)
+{
+    fputs("<details><summary>", out), svg_text(out, title), fputs("</summary><pre>", out);
+    for (const char *at = text, *end; *at; at = end + (*end == '\n')) {
+        char line[1024];
+        end = at + strcspn(at, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)(end - at), at);
+        svg_text(out, line);
+        fputc('\n', out);
+    }
+    fputs("</pre></details>", out);
+}
+
+static void origins(FILE *out, const shown_run *r)
+{
+    char  *text = NULL;
+    size_t n;
+    FILE  *memory = open_memstream(&text, &n);
+    if (memory) {
+        qg_net_summary(r->used.net, memory);
+        if (!fclose(memory)) pre(out, "Layers and sizes", text);
+        free(text);
+    }
+    text = config_print(&r->config, SAVED);
+    if (text) pre(out, "Configuration", text);
+    free(text);
+    fputs("<p class=\"dim\">", out);
+    svg_text(out, "commit "), svg_text(out, r->result.commit);
+    svg_text(out, ", kernels "), svg_text(out, r->result.cpu_path);
+    svg_text(out, ", OpenBLAS core "), svg_text(out, r->result.blas_core);
+    fprintf(out, ", %" PRIu64 " thread%s, digest ", r->result.threads, r->result.threads == 1 ? "" : "s");
+    svg_text(out, r->result.digest);
+    fputs("</p><p>To train it again:</p><pre>qgrad train --config ", out);
+    svg_text(out, r->used.run.paths.file[QG__RUN_CONFIG]);
+    fputs(" --out NEW-DIRECTORY</pre>", out);
+}
+
+static void one_run(FILE *out, const page *p, int i)
+{
+    const shown_run *r = &p->run[i];
+    if (p->mistakes && p->mistakes[i].split) page_mistakes(out, &p->mistakes[i], &r->names);
+    page_layers(out, r);
+    page_inputs(out, r);
+    fputs("<h2>Origin</h2>", out);
+    origins(out, r);
+}
+
+void page_print(const page *p, FILE *out)
+{
+    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>", out);
+    svg_text(out, p->run->dir);
+    fprintf(out, "%s</title><style>%s", p->runs > 1 ? " and others" : "", style);
+    svg_style(out);
+    fputs("</style></head><body>\n<h1>", out);
+    if (p->runs == 1) svg_text(out, p->run->dir), fputs("</h1>", out), facts(out, p->run);
+    else fprintf(out, "%d runs</h1>", p->runs), comparison(out, p);
+    overview(out, p);
+    if (p->runs > 1) page_layers_together(out, p);
+    for (int i = 0; i < p->runs; i++) {
+        if (p->runs > 1) fputs("<details><summary>", out), svg_text(out, p->run[i].dir), fputs("</summary>", out);
+        if (p->runs > 1) facts(out, &p->run[i]);
+        one_run(out, p, i);
+        if (p->runs > 1) fputs("</details>", out);
+    }
+    fputs("</body></html>\n", out);
+}
+
+static qg_status print(const void *p, FILE *out)
+{
+    page_print(p, out);
+    return QG_OK;
+}
+
+qg_status page_write(const page *p, const char *path)
+{
+    char     *text;
+    size_t    n;
+    qg_status s = qg__text_print(print, p, &text, &n);
+    if (s) return s;
+    qg_file *f = qg_file_begin(path);
+    qg_file_put(f, text, n);
+    free(text);
+    return qg_file_commit(f);
+}

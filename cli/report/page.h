@@ -1,0 +1,26 @@
+/* cli/report/page.h — a run, or several laid over each other, as one HTML page.
+ *
+ * The page has no scripts, links or files of its own: charts are SVG, pictures are part of it.  It follows the reader's light or
+ * dark mode, and the width of the window.
+ */
+#ifndef CLI_REPORT_PAGE_H
+#define CLI_REPORT_PAGE_H
+
+#include "cli/report/gather.h"
+#include "cli/report/mistakes.h"
+
+typedef struct page {
+    const shown_run *run;
+    int              runs;              /* 1 .. PAGE_RUNS */
+    const mistakes  *mistakes;          /* [runs]; NULL: none are known */
+} page;
+
+enum { PAGE_RUNS = 8 };
+
+void      page_print(const page *p, FILE *out);
+
+/* The same as a file, all or nothing. */
+QG_MUST_CHECK
+qg_status page_write(const page *p, const char *path);
+
+#endif

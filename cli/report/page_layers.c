@@ -1,0 +1,195 @@
+#include <math.h>
+#include <string.h>
+
+#include "cli/report/page_part.h"
+#include "cli/svg.h"
+
+enum { NAME_BYTES = 192 };
+
+/* A series of the chart c, without more of them than it has room for. */
+static void add(svg_chart *c, svg_series s)
+{
+    if (s.y && c->n_series < SVG_SERIES) c->series[c->n_series++] = s;
+}
+
+static const double *layer_column(const shown_run *r, const char *layer, const char *what)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s", layer, what);
+    return table_column(&r->metrics, name);
+}
+
+static svg_series over_epochs(const shown_run *r, const char *name, svg_kind kind, const double *y)
+{
+    return (svg_series){ .name = name, .kind = kind, .n = r->metrics.rows, .x = table_column(&r->metrics, "epoch"), .y = y };
+}
+
+/* --- one layer ---------------------------------------------------------------------------- */
+
+/* The weights that evaluation multiplies, where few numbers separate them. */
+static void mark_levels(svg_chart *c, const weight_picture *w)
+{
+    for (int k = 0; k < w->thresholds && c->n_marks < SVG_MARKS; k++) c->mark[c->n_marks++] = (svg_mark){ .at = w->threshold[k] };
+    for (int k = 0; k < w->levels && c->n_marks < SVG_MARKS; k++) c->mark[c->n_marks++] = (svg_mark){ .at = (double)w->level[k], .level = true };
+}
+
+static void histogram(FILE *out, const shown_layer *l)
+{
+    svg_chart c = { .title = "Latent weights: start, best, last epoch", .x = { .label = "value" }, .y = { .from_zero = true, .bare = true } };
+    if (!l->weight[AT_LAST].quantized) c.title = "Weights: start, best, last epoch";
+    static const svg_kind kind[MOMENTS] = { SVG_STEPS, SVG_STEPS, SVG_BARS };
+    for (int m = MOMENTS - 1; m >= 0; m--) {
+        const weight_picture *w = &l->weight[m];
+        if (w->count)
+            add(&c, (svg_series){ moment_name[m], kind[m], w->bins, w->edge, w->density, .colour = MOMENTS - m });
+    }
+    mark_levels(&c, &l->weight[AT_LAST]);
+    svg_write(out, &c);
+}
+
+/* Shares of codes, as metrics.csv has them: conv1.code.0, .. from the lowest on.  They are called by their levels, if all are in use. */
+static void shares(FILE *out, const shown_run *r, const shown_layer *l)
+{
+    const weight_picture *w = &l->weight[AT_LAST];
+    const char  *layer = l->layer->name;
+    char         prefix[NAME_BYTES], names[SVG_SERIES][32];
+    svg_chart    c = { .title = "Share of each level", .x = { .label = "epoch", .whole = true }, .y = { .min = 0, .max = 1, .percent = true } };
+    const int    n = snprintf(prefix, sizeof prefix, "%s.code.", layer);
+    const table *t = &r->metrics;
+    for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
+        if (strncmp(t->name[i], prefix, (size_t)n)) continue;
+        snprintf(names[c.n_series], sizeof names[0], "%s", t->name[i] + n);
+        add(&c, over_epochs(r, names[c.n_series], SVG_LINE, t->column[i]));
+    }
+    for (int k = 0; k < c.n_series && c.n_series == w->levels; k++) snprintf(names[k], sizeof names[0], "%.3g", (double)w->level[k]);
+    if (!c.n_series) add(&c, over_epochs(r, "zeros", SVG_LINE, layer_column(r, layer, "zeros")));
+    if (c.n_series) svg_write(out, &c);
+}
+
+static void flips(FILE *out, const shown_run *r, const char *layer)
+{
+    svg_chart c = { .title = "Codes that flipped in the epoch", .x = { .label = "epoch", .whole = true },
+                    .y = { .percent = true, .log = true } };
+    add(&c, over_epochs(r, NULL, SVG_LINE, layer_column(r, layer, "flipped")));
+    if (c.n_series) svg_write(out, &c);
+}
+
+/* What the quantizers of the layer learned or observed, but for spans, which have another scale: conv1.weight.wp, ..  A value per
+ * channel has its mean drawn, and its least and greatest dashed. */
+static void learned(FILE *out, const shown_run *r, const char *layer, bool spans)
+{
+    static const char *const ends[] = { ".least", ".greatest" };
+    const table *t = &r->metrics;
+    char         prefix[NAME_BYTES];
+    svg_chart    c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
+                       .x = { .label = "epoch", .whole = true }, .y = { .log = spans } };
+    for (int role = 0; role < 3; role++) {
+        static const char *const roles[] = { "weight", "input", "gradient" };
+        const int n = snprintf(prefix, sizeof prefix, "%s.%s.", layer, roles[role]);
+        for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
+            const char  *name   = t->name[i];
+            const size_t length = strlen(name);
+            bool         dashed = false;
+            if (strncmp(name, prefix, (size_t)n) || !!strstr(name + n, "span") != spans) continue;
+            for (int e = 0; e < 2; e++) {
+                const size_t end = strlen(ends[e]);
+                dashed |= length > end && !strcmp(name + length - end, ends[e]);
+            }
+            add(&c, over_epochs(r, dashed ? NULL : name + strlen(layer) + 1, dashed ? SVG_DASHES : SVG_LINE, t->column[i]));
+        }
+    }
+    if (c.n_series) svg_write(out, &c);
+}
+
+static void head(FILE *out, const shown_layer *l)
+{
+    char                  scheme[QG_SPELLING_BYTES];
+    const qg_slot        *slot = qg_layer_slot((qg_layer *)l->layer, QG_WEIGHT), *input = qg_layer_slot((qg_layer *)l->layer, QG_INPUT);
+    const weight_picture *w    = &l->weight[AT_LAST];
+    fputs("<h3>", out), svg_text(out, l->layer->name), fputs("</h3><p class=\"dim\">", out);
+    fprintf(out, "%zu weights, ", w->count);
+    svg_text(out, qg_scheme_spelling(slot->q.scheme, scheme, sizeof scheme));
+    if (slot->q.scheme && slot->q.bits < 32) fprintf(out, ", %d bit%s", slot->q.bits, slot->q.bits == 1 ? "" : "s");
+    if (input && input->q.scheme) fputs("; input ", out), svg_text(out, qg_scheme_spelling(input->q.scheme, scheme, sizeof scheme));
+    fputs("</p>", out);
+    if (!w->levels) return;
+    fputs("<p>", out);
+    for (int k = 0; k < w->levels; k++)
+        fprintf(out, "%s%.4g:&nbsp;%.1f&nbsp;%%", k ? ", " : "", (double)w->level[k], 100 * w->share[k]);
+    fputs("</p>", out);
+}
+
+void page_layers(FILE *out, const shown_run *r)
+{
+    fputs("<h2>Layers</h2>", out);
+    fputs("<p class=\"dim\">The histograms have the latent weights, which training changes; short bars mark the levels that they become, if these "
+          "are within the chart, dashed lines the thresholds between them.</p><div class=\"grid\">", out);
+    for (int i = 0; i < r->layers; i++) {
+        const shown_layer *l = &r->layer[i];
+        fputs("<div class=\"card\">", out);
+        head(out, l);
+        histogram(out, l);
+        shares(out, r, l);
+        flips(out, r, l->layer->name);
+        learned(out, r, l->layer->name, false);
+        learned(out, r, l->layer->name, true);
+        fputs("</div>\n", out);
+    }
+    fputs("</div>", out);
+}
+
+/* --- the inputs of layers -------------------------------------------------------------------- */
+
+void page_inputs(FILE *out, const shown_run *r)
+{
+    if (!r->inputs) return;
+    fprintf(out, "<h2>Quantized inputs</h2><p class=\"dim\">Shares of the values that the layers read for %d images, with the last "
+            "weights.  Many at the largest value: the range clips.</p><div class=\"scroll\"><table><thead><tr><th class=\"l\">layer</th>"
+            "<th>zeros</th><th>at the smallest</th><th>at the largest</th><th>smallest</th><th>largest</th></tr></thead><tbody>",
+            r->input_images);
+    for (int i = 0; i < r->inputs; i++) {
+        const shown_input *x = &r->input[i];
+        fputs("<tr><td class=\"l\">", out), svg_text(out, x->layer);
+        fprintf(out, "</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td><td>%.4g</td><td>%.4g</td></tr>", 100 * x->zeros,
+                100 * x->lowest, 100 * x->highest, (double)x->least, (double)x->greatest);
+    }
+    fputs("</tbody></table></div>", out);
+}
+
+/* --- several runs ------------------------------------------------------------------------------ */
+
+static bool has_layer(const shown_run *r, const char *name)
+{
+    for (int i = 0; i < r->layers; i++)
+        if (!strcmp(r->layer[i].layer->name, name)) return true;
+    return false;
+}
+
+static void together(FILE *out, const page *p, const char *layer, const char *what, const char *title, bool log)
+{
+    char      text[NAME_BYTES];
+    svg_chart c = { .title = text, .x = { .label = "epoch", .whole = true }, .y = { .percent = true, .log = log } };
+    snprintf(text, sizeof text, "%s: %s", layer, title);
+    for (int i = 0; i < p->runs; i++) {
+        svg_series s = over_epochs(&p->run[i], p->run[i].dir, SVG_LINE, layer_column(&p->run[i], layer, what));
+        s.colour     = i % SVG_COLOURS + 1;
+        add(&c, s);
+    }
+    if (!c.n_series) return;
+    fputs("<div class=\"card\">", out), svg_write(out, &c), fputs("</div>", out);
+}
+
+void page_layers_together(FILE *out, const page *p)
+{
+    fputs("<h2>Layers together</h2><div class=\"grid\">", out);
+    for (int i = 0; i < p->runs; i++)
+        for (int k = 0; k < p->run[i].layers; k++) {
+            const char *name = p->run[i].layer[k].layer->name;
+            bool        done = false;
+            for (int before = 0; before < i; before++) done |= has_layer(&p->run[before], name);
+            if (done) continue;
+            together(out, p, name, "flipped", "codes that flipped", true);
+            together(out, p, name, "zeros", "zeros", false);
+        }
+    fputs("</div>", out);
+}

@@ -1,0 +1,80 @@
+/* qgrad report: runs as a page, and the pages that qgrad train keeps. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "cli/report/follow.h"
+#include "cli/report/page.h"
+
+/* The test images of a run, if they may be looked at: those of a run with validation are read when it is complete. */
+static qg_loader *images_of(const shown_run *r)
+{
+    recipe asks = r->config.recipe;
+    if (r->result.validation_images && !r->result.complete) return NULL;
+    qg_preprocess   *noted  = qg_preprocess_open(r->used.run.paths.file[r->used.file]);
+    qg_loader *const images = noted || !qg_normalise_fits(asks.normalise) ? recipe_data(&asks, true, noted) : NULL;
+    qg_preprocess_free(noted);
+    return images;
+}
+
+static qg_status find_mistakes(shown_run *r, qg_loader *images, mistakes *m)
+{
+    qg_tape  *t = qg_tape_new();
+    qg_status s = t ? mistakes_begin(m, "test", images) : QG_EMEM;
+    for (qg_batch b; !s && qg_loader_next(images, &b);) {
+        qg_tape_begin(t, QG_EVAL, 0, r->used.run.record.steps);
+        const qg_var *scores = qg_net_forward(r->used.net, t, b.x);
+        s = scores ? mistakes_add(m, scores->data, &b) : qg_tape_status(t);
+    }
+    qg_tape_free(t);
+    return s ? s : mistakes_draw(m, images);
+}
+
+static qg_status add_images(shown_run *r, qg_loader *images, mistakes *m)
+{
+    const qg_status s = find_mistakes(r, images, m);
+    return s ? s : shown_run_inputs(r, images);
+}
+
+static int report(config *asked, shown_run *run, mistakes *m, qg_loader **images)
+{
+    char        path[QG__PATH_BYTES];
+    const int   n = asked->operands;
+    qg_status   s = QG_OK;
+    if (n < 1 || n > PAGE_RUNS) {
+        fprintf(stderr, n ? "qgrad report: more than %d runs\n" : "qgrad report: the run directory is missing; usage: qgrad report RUN..\n", PAGE_RUNS);
+        return EXIT_USAGE;
+    }
+    for (int i = 0; i < n && !s; i++) {
+        s = shown_run_read(&run[i], asked->operand[i]);
+        if (s) break;
+        images[i] = images_of(&run[i]);
+        if (images[i]) s = add_images(&run[i], images[i], &m[i]);
+        else print_safe(stderr, "qgrad report: warning: %s: no confusions and inputs: %s\n", run[i].dir,
+                        run[i].result.validation_images && !run[i].result.complete ? "the test images are read when the run is complete" : qg_errmsg());
+    }
+    if (!s && asked->out) s = strlen(asked->out) < sizeof path ? QG_OK : qg_fail(QG_EARG, "out: the path is too long");
+    if (!s && asked->out) strcpy(path, asked->out);
+    else if (!s && n > 1) strcpy(path, KEPT_PAGE);
+    else if (!s) s = qg__path_join(run->dir, KEPT_PAGE, path);
+    if (!s) s = page_write(&(page){ run, n, m }, path);
+    if (s) return options_report("qgrad report", s == QG_EARG);
+    print_safe(stdout, "%s\n", path);
+    return EXIT_DONE;
+}
+
+int report_main(const char *program, const char *operand, config *asked)
+{
+    shown_run  run[PAGE_RUNS];
+    mistakes   m[PAGE_RUNS]      = { { 0 } };
+    qg_loader *images[PAGE_RUNS] = { NULL };
+    (void)program, (void)operand;
+    for (int i = 0; i < PAGE_RUNS; i++) run[i] = (shown_run){ .used = NO_RUN };
+    const int status = report(asked, run, m, images);
+    for (int i = 0; i < PAGE_RUNS; i++) {
+        mistakes_end(&m[i]);
+        qg_loader_free(images[i]);
+        shown_run_free(&run[i]);
+    }
+    return status;
+}

@@ -1,0 +1,103 @@
+#include "cli/report/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "core/io/number.h"
+#include "core/io/paths.h"
+
+enum { MOST_BYTES = 1 << 28 };
+
+static int count(const char *text, size_t n, char c)
+{
+    int found = 0;
+    for (size_t i = 0; i < n; i++) found += text[i] == c;
+    return found;
+}
+
+/* Cuts the header into names. */
+static void take_names(table *t)
+{
+    char *at = t->text;
+    for (int i = 0; i < t->columns; i++) {
+        const size_t n = strcspn(at, ",\n");
+        t->name[i]     = at;
+        at[n]          = '\0';
+        at += n + 1;
+    }
+}
+
+static qg_status take_row(table *t, int row, const char *at, const char *path)
+{
+    for (int i = 0; i < t->columns; i++) {
+        const size_t n = strcspn(at, ",\n");
+        double      *v = &t->column[i][row];
+        const bool   is_nan = n == 3 && !memcmp(at, "nan", 3);
+        if (is_nan || n == 0) *v = NAN;
+        else if (!qg_number_read(at, n, v)) return qg_fail(QG_EFORMAT, "%s: line %d, %s is not a number", path, row + 2, t->name[i]);
+        if (at[n] != (i + 1 < t->columns ? ',' : '\n'))
+            return qg_fail(QG_EFORMAT, "%s: line %d has not %d fields", path, row + 2, t->columns);
+        at += n + 1;
+    }
+    return QG_OK;
+}
+
+static qg_status take_rows(table *t, const char *at, const char *path)
+{
+    for (int row = 0; row < t->rows; row++, at = strchr(at, '\n') + 1) {
+        const qg_status s = take_row(t, row, at, path);
+        if (s) return s;
+    }
+    return QG_OK;
+}
+
+static bool take_memory(table *t)
+{
+    const size_t columns = (size_t)t->columns, rows = (size_t)t->rows;
+    t->name    = calloc(columns, sizeof *t->name);
+    t->column  = calloc(columns, sizeof *t->column);
+    double *at = calloc(columns * rows + 1, sizeof *at);
+    if (!t->name || !t->column || !at) {
+        free(at);
+        return false;
+    }
+    for (size_t i = 0; i < columns; i++) t->column[i] = at + i * rows;
+    return true;
+}
+
+qg_status table_read(table *t, const char *path)
+{
+    size_t n;
+    *t               = (table){ 0 };
+    qg_status status = qg__text_read(QG_BY_PATH, path, MOST_BYTES, &t->text, &n);
+    if (status) return status;
+    char *end = strchr(t->text, '\n');
+    if (!end) status = qg_fail(QG_EFORMAT, "%s: is no metrics.csv", path);
+    if (!status) {
+        t->columns = count(t->text, (size_t)(end - t->text), ',') + 1;
+        t->rows    = count(end + 1, n - (size_t)(end + 1 - t->text), '\n');
+        status     = take_memory(t) ? QG_OK : qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
+    }
+    if (!status) take_names(t);
+    if (!status) status = take_rows(t, end + 1, path);
+    if (status) table_free(t);
+    return status;
+}
+
+const double *table_column(const table *t, const char *name)
+{
+    for (int i = 0; i < t->columns; i++)
+        if (!strcmp(t->name[i], name)) return t->column[i];
+    return NULL;
+}
+
+void table_free(table *t)
+{
+    if (t->column) free(t->column[0]);
+    free(t->column);
+    free(t->name);
+    free(t->text);
+    *t = (table){ 0 };
+}

@@ -1,0 +1,277 @@
+/* The pages and event files of runs: train, report. */
+#include "tests/support/testing.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/io/file.h"
+#include "tests/support/program.h"
+
+enum { PAGE_BYTES = 1 << 20 };      /* a page is smaller */
+
+static char page[PAGE_BYTES];
+
+static void read_page(const char *name)
+{
+    FILE *in = fopen(at(name), "rb");
+    assert_non_null(in);
+    const size_t n = fread(page, 1, sizeof page - 1, in);
+    fclose(in);
+    assert_true(n > 0 && n < sizeof page - 1);
+    page[n] = '\0';
+}
+
+static void assert_page(const char *part)
+{
+    if (!strstr(page, part)) fail_msg("the page lacks %s", part);
+}
+
+static void assert_no_page(const char *part)
+{
+    if (strstr(page, part)) fail_msg("the page has %s", part);
+}
+
+static int occurrences(const char *part)
+{
+    int n = 0;
+    for (const char *found = page; (found = strstr(found, part)); found++) n++;
+    return n;
+}
+
+/* Every element is closed in order, but for those that HTML does not close. */
+static void assert_well_formed(void)
+{
+    char open[32][16];
+    int  depth = 0;
+    for (const char *p = page; (p = strchr(p, '<')); p++) {
+        const char  *end    = strchr(p, '>');
+        const bool   closes = p[1] == '/';
+        const size_t n      = strcspn(p + 1 + closes, " />");
+        if (p[1] == '!' || !strncmp(p + 1, "meta", 4) || !strncmp(p + 1, "br", 2) || !strncmp(p + 1, "img", 3)) continue;
+        assert_true(end && n > 0 && n < sizeof open[0]);
+        if (end[-1] == '/') continue;
+        if (closes) {
+            assert_true(depth > 0);
+            depth--;
+            if (strncmp(open[depth], p + 2, n) || open[depth][n]) fail_msg("</%.*s> closes <%s>", (int)n, p + 2, open[depth]);
+        } else {
+            assert_true(depth < 32);
+            snprintf(open[depth++], sizeof open[0], "%.*s", (int)n, p + 1);
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+/* Nothing is loaded and nothing is run. */
+static void assert_alone(void)
+{
+    static const char *const foreign[] = { "<script", "<link", "http:", "https:", "@import", "javascript:", " onload", "url(" };
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) assert_no_page(foreign[i]);
+}
+
+static void test_training_keeps_a_page(void **state)
+{
+    assert_status(TRAIN "--weight ttq --input dorefa:bits=2 --epochs 3 --out @/run --json", 0);
+    read_page("run/report.html");
+    assert_well_formed();
+    assert_alone();
+    static const char *const parts[] = { "<title>", " of 3</b>", "<h3>conv1</h3>", "<h3>fc2</h3>", "ttq, 2 bits", "Share of each level",
+                                         "weight.wp", "Confusion", "Quantized inputs", "qgrad train --config", "weight = &quot;ttq&quot;" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_page(parts[i]);
+    assert_true(strlen(page) < 150000);
+}
+
+/* A page that is made later shows the same as the one that training kept. */
+static void test_report_makes_the_same_page(void **state)
+{
+    static char kept[PAGE_BYTES];
+    assert_status(TRAIN "--epochs 2 --out @/again --json", 0);
+    read_page("again/report.html");
+    strcpy(kept, page);
+    assert_status("report @/again", 0);
+    assert_stdout("again/report.html\n");
+    read_page("again/report.html");
+    assert_string_equal(page, kept);
+}
+
+static void test_after_each_epoch_the_page_is_new(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --batch 24 --out @/grows --budget 0 --json", 3);
+    assert_int_equal(access(at("grows/report.html"), F_OK), -1);
+    assert_refuses("report @/grows", 1, "no epoch is finished yet");
+    pid_t child = start_endless(ENDLESS "--out @/endless");
+    kill(child, SIGTERM);
+    finish(child);
+    read_page("endless/report.html");
+    assert_page("Not finished: ");
+}
+
+static void test_runs_are_laid_over_each_other(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --out @/one --json", 0);
+    assert_status(TRAIN "--weight binary --epochs 2 --validation 25% --out @/two --json", 0);
+    assert_status("report @/one --out @/both.html @/two", 0);
+    read_page("both.html");
+    assert_well_formed();
+    assert_alone();
+    assert_page("<h1>2 runs</h1>");
+    assert_page("conv1: codes that flipped");
+    assert_int_equal(occurrences("<h3>conv1</h3>"), 2);
+    assert_page("of 60 test images right");
+}
+
+/* While the test images of a run with validation have not been read, a report does not read them. */
+static void test_the_test_images_stay_unread(void **state)
+{
+    pid_t child = start_endless(ENDLESS "--validation 25% --out @/held");
+    kill(child, SIGTERM);
+    finish(child);
+    read_page("held/report.html");
+    assert_page("of 60 validation images right");
+    assert_status("report @/held --out @/held.html", 0);
+    assert_stderr("the test images are read when the run is complete");
+    read_page("held.html");
+    assert_no_page("images right");
+    assert_well_formed();
+}
+
+static void test_a_page_that_cannot_be_written_is_a_warning(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --out @/plain --json", 0);
+    assert_status(TRAIN "--epochs 2 --budget 0 --out @/blocked --json", 3);
+    assert_int_equal(mkdir(at("blocked/report.html"), 0777), 0);
+    assert_status("train --resume --out @/blocked --json", 0);
+    assert_stderr("warning: report.html is not up to date: ");
+    assert_int_equal(rmdir(at("blocked/report.html")), 0);
+    assert_same_run("plain", "blocked");
+}
+
+static void test_what_is_no_run_is_refused(void **state)
+{
+    assert_refuses("report", 2, "the run directory is missing");
+    assert_refuses("report @/none", 1, "none");
+    assert_refuses("report @/set", 1, "set");
+    assert_refuses("report a b c d e f g h i", 2, "more than 8 runs");
+    assert_status(TRAIN "--epochs 1 --out @/torn --json", 0);
+    run_shell("echo 2,x >> @/torn/metrics.csv");
+    assert_refuses("report @/torn", 1, "metrics.csv: line 3, ");
+}
+
+/* --- codes in the terminal ------------------------------------------------------------------- */
+
+static void test_watch_prints_flips_and_zeros(void **state)
+{
+    assert_status(TRAIN "--epochs 2 --watch --out @/watched --json", 0);
+    assert_stderr("\n  conv1 ");
+    assert_stderr(" % flipped ");
+    assert_stderr(" % zeros");
+    assert_status(TRAIN "--weight float --epochs 1 --watch --out @/floats --json", 0);
+    assert_null(strstr(last.err, "flipped"));
+}
+
+static void test_inspect_draws_histograms(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/drawn --json", 0);
+    assert_status("inspect @/drawn --histogram", 0);
+    assert_stdout("####");
+    assert_stdout("  -> 0\n");
+    assert_status("inspect @/drawn --histogram --json", 0);
+    cJSON       *j     = parse();
+    const cJSON *layer = cJSON_GetArrayItem(cJSON_GetObjectItem(j, "layers"), 0), *h = cJSON_GetObjectItem(layer, "histogram");
+    const cJSON *count = cJSON_GetObjectItem(h, "counts");
+    double       sum   = 0;
+    for (int i = 0; i < cJSON_GetArraySize(count); i++) sum += cJSON_GetArrayItem(count, i)->valuedouble;
+    assert_true(sum == number(layer, "weights"));
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(h, "edges")), cJSON_GetArraySize(count) + 1);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(h, "thresholds")), 2);
+    cJSON_Delete(j);
+}
+
+/* --- TensorBoard ------------------------------------------------------------------------------ */
+
+/* CRC-32C by its table-free definition, checked by the known answer of RFC 3720, appendix B.4. */
+static uint32_t crc(const unsigned char *bytes, size_t n)
+{
+    uint32_t c = 0xFFFFFFFFu;
+    for (size_t i = 0; i < 8 * n; i++) {
+        const uint32_t bit = (bytes[i / 8] >> i % 8 & 1u) ^ (c & 1u);
+        c                  = (c >> 1) ^ (bit ? 0x82F63B78u : 0u);
+    }
+    c ^= 0xFFFFFFFFu;
+    return ((c >> 15) | (c << 17)) + 0xA282EAD8u;
+}
+
+static size_t read_events(const char *run, unsigned char *to, size_t most)
+{
+    DIR   *dir = opendir(at(run));
+    size_t n   = 0;
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        char path[512];
+        if (strncmp(e->d_name, "events.out.tfevents.", 20)) continue;
+        snprintf(path, sizeof path, "%s/%s", at(run), e->d_name);
+        FILE *in = fopen(path, "rb");
+        assert_non_null(in);
+        assert_int_equal(n, 0);
+        n = fread(to, 1, most, in);
+        fclose(in);
+    }
+    closedir(dir);
+    return n;
+}
+
+static bool contains(const unsigned char *bytes, size_t n, const char *part)
+{
+    const size_t length = strlen(part);
+    for (size_t i = 0; i + length <= n; i++)
+        if (!memcmp(bytes + i, part, length)) return true;
+    return false;
+}
+
+static void test_event_files_have_whole_records(void **state)
+{
+    static unsigned char bytes[1 << 18];
+    unsigned char        zeros[32] = { 0 };
+    assert_int_equal(crc(zeros, 32), ((0x8A9136AAu >> 15) | (0x8A9136AAu << 17)) + 0xA282EAD8u);
+    assert_status(TRAIN "--epochs 3 --tensorboard --out @/board --json", 0);
+    const size_t n = read_events("board", bytes, sizeof bytes);
+    int          records = 0, losses = 0, flips = 0, weights = 0, versions = 0;
+    for (size_t i = 0; i < n; records++) {
+        const uint64_t length = qg_get_u64(bytes + i);
+        assert_true(n - i >= 16 && length <= n - i - 16);
+        assert_int_equal(qg_get_u32(bytes + i + 8), crc(bytes + i, 8));
+        assert_int_equal(qg_get_u32(bytes + i + 12 + length), crc(bytes + i + 12, length));
+        versions += contains(bytes + i, length + 12, "brain.Event:2");
+        losses += contains(bytes + i, length + 12, "run/train_loss");
+        flips += contains(bytes + i, length + 12, "conv1/flipped");
+        weights += contains(bytes + i, length + 12, "conv1/weight");
+        i += length + 16;
+    }
+    assert_int_equal(versions, 1);
+    assert_int_equal(losses, 3);
+    assert_int_equal(flips, 3);
+    assert_int_equal(weights, 3);
+    assert_true(records > 2 + 3 * 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training_keeps_a_page),
+        cmocka_unit_test(test_report_makes_the_same_page),
+        cmocka_unit_test_teardown(test_after_each_epoch_the_page_is_new, end_background),
+        cmocka_unit_test(test_runs_are_laid_over_each_other),
+        cmocka_unit_test_teardown(test_the_test_images_stay_unread, end_background),
+        cmocka_unit_test(test_a_page_that_cannot_be_written_is_a_warning),
+        cmocka_unit_test(test_what_is_no_run_is_refused),
+        cmocka_unit_test(test_watch_prints_flips_and_zeros),
+        cmocka_unit_test(test_inspect_draws_histograms),
+        cmocka_unit_test(test_event_files_have_whole_records),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
