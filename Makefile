@@ -188,13 +188,13 @@ DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libs
 
 # CHECK=1 adds what make check needs.
 CHECK ?=
-DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales)
+DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales chromium)
 FUZZES := echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
 
 # Prints nothing if everything is installed.
 deps:
 	@{ printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lpng -ljpeg -lz -lcmocka -lcjson; } 2>/dev/null \
-		$(if $(CHECK),&& $(FUZZES)) && exit 0; \
+		$(if $(CHECK),&& $(FUZZES) && { command -v chromium || ! command -v apt-get; } >/dev/null) && exit 0; \
 	if command -v apt-get >/dev/null; then \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo '; \
 		update="$${sudo}apt-get update -qq"; \
@@ -244,6 +244,7 @@ check-rest:
 	+@ROWS="clang asan avx2 baseline memcheck other" sh tests/matrix.sh $(BUILD)
 	+@$(SUB) fuzz SECONDS=60
 	+@$(SUB) torture WERROR=-Werror TRIALS=100
+	@sh tests/page.sh $(BUILD)
 	+@[ ! -x $(ORIGINALS)/bin/python3 ] || $(SUB) check-originals
 
 # The tests under every compiler, sanitizer, instruction set, user and locale, most of an hour; ROWS selects.
