@@ -221,19 +221,14 @@ static void axis_y(FILE *out, const frame *f)
 
 /* --- curves --------------------------------------------------------------------------------- */
 
-/* No more points than a screen shows: every k-th, and the last. */
-static int stride(const svg_series *p)
-{
-    enum { MOST = 500 };
-    return p->kind == SVG_POINTS || has_edges(p->kind) || p->n <= MOST ? 1 : (p->n + MOST - 1) / MOST;
-}
+static int stride(const svg_chart *c, const svg_series *p) { return c->most && p->n > c->most ? (p->n + c->most - 1) / c->most : 1; }
 
 static double clamp(double v, double a, double b) { return v < a ? a : v > b ? b : v; }
 
 static void line(FILE *out, const frame *f, const svg_series *p)
 {
     bool      down = false;
-    const int k    = stride(p);
+    const int k    = stride(f->c, p);
     for (int i = 0; i < p->n; i = i + 1 < p->n && i + k >= p->n ? p->n - 1 : i + k) {
         const double x = px(f, p->x[i]), y = py(f, p->y[i]);
         if (!isfinite(x) || !isfinite(y) || x < f->left - 0.5 || x > f->right + 0.5) {

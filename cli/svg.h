@@ -50,6 +50,7 @@ typedef struct svg_axis {
 
 typedef struct svg_chart {
     const char *title;      /* also what a screen reader says */
+    int         most;       /* points of a line: of a longer one every k-th is drawn, and the last; 0: all */
     int         width, height;      /* in CSS pixels, all included; 0: 420 x 240 */
     svg_axis    x, y;
     svg_series  series[SVG_SERIES];

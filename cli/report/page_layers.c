@@ -53,7 +53,7 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
     const weight_picture *w = &l->weight[AT_LAST];
     const char  *layer = l->layer->name;
     char         prefix[NAME_BYTES], names[SVG_SERIES][32];
-    svg_chart    c = { .title = "Share of each level", .x = { .label = "epoch", .whole = true }, .y = { .min = 0, .max = 1, .percent = true } };
+    svg_chart    c = { .title = "Share of each level", .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .min = 0, .max = 1, .percent = true } };
     const int    n = snprintf(prefix, sizeof prefix, "%s.code.", layer);
     const table *t = &r->metrics;
     for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
@@ -68,7 +68,7 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
 
 static void flips(FILE *out, const shown_run *r, const char *layer)
 {
-    svg_chart c = { .title = "Codes that flipped in the epoch", .x = { .label = "epoch", .whole = true },
+    svg_chart c = { .title = "Codes that flipped in the epoch", .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true },
                     .y = { .percent = true, .log = true } };
     add(&c, over_epochs(r, NULL, SVG_LINE, layer_column(r, layer, "flipped")));
     if (c.n_series) svg_write(out, &c);
@@ -82,7 +82,7 @@ static void learned(FILE *out, const shown_run *r, const char *layer, bool spans
     const table *t = &r->metrics;
     char         prefix[NAME_BYTES];
     svg_chart    c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
-                       .x = { .label = "epoch", .whole = true }, .y = { .log = spans } };
+                       .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .log = spans } };
     for (int role = 0; role < 3; role++) {
         static const char *const roles[] = { "weight", "input", "gradient" };
         const int n = snprintf(prefix, sizeof prefix, "%s.%s.", layer, roles[role]);
@@ -168,7 +168,7 @@ static bool has_layer(const shown_run *r, const char *name)
 static void together(FILE *out, const page *p, const char *layer, const char *what, const char *title, bool log)
 {
     char      text[NAME_BYTES];
-    svg_chart c = { .title = text, .x = { .label = "epoch", .whole = true }, .y = { .percent = true, .log = log } };
+    svg_chart c = { .title = text, .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .percent = true, .log = log } };
     snprintf(text, sizeof text, "%s: %s", layer, title);
     for (int i = 0; i < p->runs; i++) {
         svg_series s = over_epochs(&p->run[i], p->run[i].dir, SVG_LINE, layer_column(&p->run[i], layer, what));

@@ -146,7 +146,7 @@ static void test_a_long_line_is_thinned_and_keeps_its_end(void **state)
     enum { N = 20000 };
     static double   x[N], y[N];
     for (int i = 0; i < N; i++) x[i] = i, y[i] = i;
-    const svg_chart c    = { .width = 200, .height = 100, .y = { .min = 0, .max = N - 1 },
+    const svg_chart c    = { .width = 200, .height = 100, .most = 500, .y = { .min = 0, .max = N - 1 },
                              .series = { { NULL, SVG_LINE, N, x, y } }, .n_series = 1 };
     char           *text = written(&c);
     assert_true(strlen(text) < 10000);
