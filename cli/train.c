@@ -190,6 +190,7 @@ static qg_status build(training *t)
     qg_preprocess_free(stored);
     t->test  = t->train ? recipe_data(r, true, qg_loader_preprocess(t->train)) : NULL;
     if (!t->test) return QG_EIO;
+    report_presets();
     report_warning(t->train), report_warning(t->test);
     qg_status status = note_images(t);
     if (status) return status;
