@@ -27,7 +27,7 @@ static size_t scratch_of(const qg_slot *slot)
     return n;
 }
 
-static qg_status allocate(qg__learned_list *l, size_t most, size_t scratch)
+static qg_status allocate(qg__learned_list *l, size_t most, size_t scratch, size_t values)
 {
     l->param   = calloc(most, sizeof *l->param);
     l->entry   = calloc(most, sizeof *l->entry);
@@ -36,7 +36,9 @@ static qg_status allocate(qg__learned_list *l, size_t most, size_t scratch)
     l->at      = calloc(most, sizeof *l->at);
     l->told    = calloc(most, sizeof *l->told);
     l->scratch = calloc(scratch + 1, sizeof *l->scratch);
-    if (l->param && l->entry && l->layer && l->slot && l->at && l->told && l->scratch) return QG_OK;
+    l->was     = calloc(most, sizeof *l->was);
+    l->values  = calloc(values + 1, sizeof *l->values);
+    if (l->param && l->entry && l->layer && l->slot && l->at && l->told && l->scratch && l->was && l->values) return QG_OK;
     return qg_fail(QG_EMEM, "out of memory for %zu learned values", most);
 }
 
@@ -44,17 +46,24 @@ qg_status qg__learned_begin(qg__learned_list *l, qg_net *net)
 {
     const int    slots   = qg_net_layers(net) * QG_ROLES;
     const size_t most    = (size_t)slots * QG_MAX_LEARNED + 1;
-    size_t       scratch = 0;
+    size_t       scratch = 0, values = 0;
     *l = (qg__learned_list){ .count = 0 };
     for (int i = 0; i < slots; i++) {
         const qg_slot *slot = qg_layer_slot(qg_net_layer(net, i / QG_ROLES), qg_roles[i % QG_ROLES]);
-        if (slot && slot->q.scheme && scratch_of(slot) > scratch) scratch = scratch_of(slot);
+        const size_t   n    = slot && slot->q.scheme ? scratch_of(slot) : 0;
+        if (n > scratch) scratch = n;
+        if (n) values += n - (slot->of ? qg_count(slot->of->shape) : 0);
     }
-    if (allocate(l, most, scratch)) return QG_EMEM;
+    if (allocate(l, most, scratch, values)) return QG_EMEM;
     for (int i = 0; i < slots; i++) {
         qg_layer      *layer = qg_net_layer(net, i / QG_ROLES);
         const qg_slot *slot  = qg_layer_slot(layer, qg_roles[i % QG_ROLES]);
         if (slot) add(l, layer, slot);
+    }
+    float *to = l->values;
+    for (int i = 0; i < l->count; i++) {
+        l->was[i] = to;
+        to += qg_count(l->param[i]->shape);
     }
     return QG_OK;
 }
@@ -64,6 +73,7 @@ void qg__learned_end(qg__learned_list *l)
     free(l->param), free(l->entry);
     free(l->layer), free(l->slot), free(l->at);
     free(l->told), free(l->scratch);
+    free(l->was), free(l->values);
     *l = (qg__learned_list){ .count = 0 };
 }
 
@@ -126,10 +136,12 @@ static bool is_far(const qg__learned_list *l, int i, char *text, size_t bytes)
     if (!(entry->least > 0) || entry->tracked || !l->slot[i]->q.scheme->start) return false;
     const float *start = suggest(l, i);
     for (size_t k = 0; k < qg_count(p->shape); k++) {
-        const double is = (double)p->value[k], want = (double)start[k];
-        if (!(want > (double)entry->least) || !(is > 0) || (is <= want * FAR && is * FAR >= want)) continue;
-        snprintf(text, bytes, "%s is %.3g, but %s %.3g", p->name, is, l->slot[i]->of ? "these weights suggest" : "it started at",
-                 want);
+        const bool   known = start[k] > entry->least;
+        const double is = (double)p->value[k], want = (double)(known ? start[k] : l->was[i][k]);
+        if (want == 0) l->was[i][k] = p->value[k];
+        if (!(want > 0) || !(is > 0) || (is <= want * FAR && is * FAR >= want)) continue;
+        snprintf(text, bytes, "%s is %.3g, but %s %.3g", p->name, is,
+                 !known ? "it was" : l->slot[i]->of ? "these weights suggest" : "it started at", want);
         return true;
     }
     return false;

@@ -183,6 +183,25 @@ static void test_scales_far_from_their_weights(void **state)
     assert_watched(none, qg_pact((qg_pact_spec){ .bits = 4 }), "fc2.input.alpha", "it started at");
 }
 
+/* The first batch decides where a step of inputs starts, so the first call remembers it. */
+static void test_scales_of_inputs(void **state)
+{
+    qg__learned_list list;
+    char             text[512];
+    qg_net          *net  = net_of((qg_quant){ .scheme = NULL }, qg_lsq((qg_lsq_spec){ .bits = 4 }));
+    qg_param        *step = value_of(net, "fc2.input.step");
+    assert_ok(qg__learned_begin(&list, net));
+    for (int i = 0; i < 3; i++) {
+        step->value[0] = (float[]){ 0, 0.02f, 1.9f }[i];
+        assert_false(qg__learned_unhealthy(&list, text, sizeof text));
+    }
+    step->value[0] = 2.1f;
+    assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+    assert_string_equal(text, "fc2.input.step is 2.1, but it was 0.02");
+    qg__learned_end(&list);
+    qg_net_free(net);
+}
+
 /* The weights move as well, and a step that follows them stays healthy. */
 static void test_the_weights_are_those_of_now(void **state)
 {
@@ -232,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_the_first_gradient_that_overflows),
         cmocka_unit_test(test_images_of_a_test),
         cmocka_unit_test(test_scales_far_from_their_weights),
+        cmocka_unit_test(test_scales_of_inputs),
         cmocka_unit_test(test_the_weights_are_those_of_now),
         cmocka_unit_test(test_channels_and_many_values),
     };
