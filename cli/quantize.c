@@ -328,6 +328,7 @@ static int quantize(quantization *z)
     qg_status status = configure(z, &usage);
     if (status) return options_report("qgrad quantize", usage);
     qg_set_threads(z->config.recipe.threads);
+    report_presets();
     status = open_images(z);
     if (!status) status = load(z);
     if (!status) status = calibrate(z);

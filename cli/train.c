@@ -53,6 +53,7 @@ typedef struct training {
     int             extends;        /* one of so many epochs, which gets more; 0: it keeps its own */
     char            place[QG__PATH_BYTES];  /* the directory, or before its number; empty: one that may exist */
     bool            took_place;             /* and made it */
+    char            missed[PLACE_MISSED_BYTES]; /* a run that --resume may have been meant for; empty: none */
 } training;
 
 /* Without --out: the run that --resume finds, or a name that is free. */
@@ -60,7 +61,7 @@ static qg_status choose_place(training *t, config *c, char dir[QG__PATH_BYTES])
 {
     bool      found  = false;
     qg_status status = place_name(t->asked, c, dir);
-    if (!status && t->asked->resume) status = place_find(t->asked, c, dir, &found);
+    if (!status && t->asked->resume) status = place_find(t->asked, c, dir, &found, t->missed);
     if (status || found || t->asked->force) return status;
     strcpy(t->place, dir);
     return place_take(dir, false);
@@ -190,6 +191,7 @@ static qg_status build(training *t)
     qg_preprocess_free(stored);
     t->test  = t->train ? recipe_data(r, true, qg_loader_preprocess(t->train)) : NULL;
     if (!t->test) return QG_EIO;
+    report_presets();
     report_warning(t->train), report_warning(t->test);
     qg_status status = note_images(t);
     if (status) return status;
@@ -225,8 +227,8 @@ static void print_init(const qg__init_report *r, const char *except)
 static void print_warnings(const training *t, const qg_fit_progress *p)
 {
     if (t->asked->resume && !t->goes_on && p->epoch == 0 && p->batch == 0)
-        print_safe(stderr, "qgrad: warning: --resume found no run %s; a new one starts in %s\n",
-                   t->asked->out ? "there" : "with these options", t->paths.dir);
+        print_safe(stderr, "qgrad: warning: --resume found no run %s%s%s; a new one starts in %s\n",
+                   t->asked->out ? "there" : "with these options", *t->missed ? "; " : "", t->missed, t->paths.dir);
     if (t->extends)
         print_safe(stderr, "qgrad: the run goes on to epoch %d instead of %d, with schedule %s\n", t->config.recipe.epochs, t->extends,
                    config_text(&t->config, "schedule"));

@@ -13,6 +13,7 @@
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "train/distil.h"
+#include "train/diverged.h"
 #include "train/init.h"
 #include "train/measure.h"
 #include "train/result.h"
@@ -174,6 +175,19 @@ static qg_status start_delayed(fit *f, uint64_t step)
     return status || !r->ema ? status : qg_ema_restart(r->ema);
 }
 
+static const char REMEDIES[] = "a lower learning rate, a warm-up, or a limit on the norm of the gradients usually helps";
+
+/* Why a step or a test could not be done, with the epoch and, of a loss or gradient that is not finite, where that began. */
+static qg_status failed(const fit *f, qg_status status, const char *when, const qg_var *loss)
+{
+    char why[QG__DIVERGED_BYTES] = "", text[1024];
+    snprintf(text, sizeof text, "%s", qg_errmsg());
+    if (status != QG_ENAN) return qg_fail(status, "%s: %s", when, text);
+    if (loss && !isfinite(loss->data[0])) qg__diverged_forward(f->run.net, f->run.tape, why);
+    else if (loss) qg__diverged_backward(f->run.net, why);
+    return qg_fail(status, "%s: %s%s%s; %s", when, text, *why ? "; " : "", why, REMEDIES);
+}
+
 static qg_status step(fit *f, const qg_batch *b)
 {
     qg__run        *r  = &f->run;
@@ -187,9 +201,11 @@ static qg_status step(fit *f, const qg_batch *b)
     qg_status status = qg_backward(r->tape, loss);
     if (!status) status = qg_optim_step(f->spec->optim);
     if (!status && r->ema) status = qg_ema_update(r->ema);
-    if (status)
-        return qg_fail(status, "epoch %" PRIu64 ", step %" PRIu64 ": %s", at->epoch + 1, b->step + 1,
-                       qg_errmsg());
+    if (status) {
+        char when[64];
+        snprintf(when, sizeof when, "epoch %" PRIu64 ", step %" PRIu64, at->epoch + 1, b->step + 1);
+        return failed(f, status, when, loss);
+    }
     const uint64_t n = (uint64_t)b->x.shape.n;
     at->loss += (double)loss->data[0] * (double)n;
     at->correct += (uint64_t)qg_correct(scores, b->y);
@@ -238,7 +254,11 @@ static qg_status evaluate(fit *f, bool *stopped)
     qg__run_record *at = &f->run.record;
     qg__measured    m;
     const qg_status status = measure_last(f, chooser(f), &m, stopped);
-    if (status) return qg_fail(status, "epoch %" PRIu64 ": %s", at->epoch + 1, qg_errmsg());
+    if (status) {
+        char when[32];
+        snprintf(when, sizeof when, "epoch %" PRIu64, at->epoch + 1);
+        return failed(f, status, when, NULL);
+    }
     if (*stopped) return QG_OK;
     at->tested        = m.images;
     at->test_loss     = m.loss;
@@ -254,7 +274,7 @@ static void begin_epoch(fit *f)
 }
 
 /* A range or scale that has drifted costs accuracy and shows nowhere else. */
-static void warn_of_learned(const fit *f)
+static void warn_of_learned(fit *f)
 {
     char text[512];
     if (qg__learned_unhealthy(&f->run.learned, text, sizeof text)) qg__run_notice(&f->run, QG_FIT_DRIFTED, text);

@@ -5,9 +5,16 @@
 #include "layers/layer.h"
 
 typedef struct qg__learned_list {
-    const qg_param **param;         /* "conv1.weight.wp", ..: in the order of the layers; without what is quiet */
+    const qg_param   **param;       /* "conv1.weight.wp", ..: in the order of the layers; without what is quiet */
     const qg_learned **entry;       /* what the scheme says of each */
-    int              count;
+    qg_layer         **layer;
+    const qg_slot    **slot;        /* of the layer, */
+    int               *at;          /* and which of its values this is */
+    bool              *told;        /* by qg__learned_unhealthy */
+    float             *scratch;     /* a weight, and what its scheme would start with */
+    float            **was;         /* the values that qg__learned_unhealthy saw first; 0: unknown */
+    float             *values;      /* of all was */
+    int                count;
 } qg__learned_list;
 
 /* Lists the values of a built net, which must outlive the list.  Fails with QG_EMEM. */
@@ -20,8 +27,15 @@ typedef struct qg__learned_values {
 } qg__learned_values;
 qg__learned_values qg__learned_values_of(const qg_param *p);
 
-/* Writes the values outside the normal range of their scheme (qg_learned.low, .high) to text: "conv2.weight.span is
- * 0.06, not 0.25 .. 100".  After three values the rest are only counted.  Returns false if all values are normal. */
-bool qg__learned_unhealthy(const qg__learned_list *l, char *text, size_t bytes);
+/* Writes the values that have become unhealthy to text, each of them once:
+ *
+ *     outside the normal range of the scheme (qg_learned.low, .high): "conv2.weight.span is 0.06, not 0.25 .. 100"
+ *     a positive scale (qg_learned.least) that is 100 times as large as, or 100 times smaller than, the one with which the
+ *     scheme would start at the weights as they are now: "conv2.weight.step is 9, but these weights suggest 0.02"
+ *     or, of an input, with which it has started: "conv2.input.alpha is 0.01, but it started at 10"; where the first batch
+ *     decided that, the one that the first call saw: "conv2.input.step is 7, but it was 0.06"
+ *
+ * After three values the rest are only counted.  Returns false if there is none. */
+bool qg__learned_unhealthy(qg__learned_list *l, char *text, size_t bytes);
 
 #endif

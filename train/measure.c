@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/rng.h"
+#include "train/diverged.h"
 
 /* Smoothed labels are a means of training, and losses of tests should be comparable. */
 qg_var *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_batch *b)
@@ -10,6 +11,16 @@ qg_var *qg__loss(const qg_fit_spec *spec, qg_tape *t, qg_var *scores, const qg_b
     if (spec->loss) return scores ? spec->loss(spec->user, t, scores, b) : NULL;
     if (spec->label_smoothing == 0 || qg_tape_mode(t) == QG_EVAL) return qg_cross_entropy(t, scores, b->y);
     return qg_cross_entropy_with(t, scores, b->y, (qg_cross_entropy_spec){ .smoothing = spec->label_smoothing });
+}
+
+static qg_status diverged(const qg_fit_spec *spec, qg_loader *images, const qg_net *net, qg_tape *tape)
+{
+    char where[QG__DIVERGED_BYTES];
+    qg__diverged_forward(net, tape, where);
+    const qg_status status = qg_loader_seek(images, 0, 0);
+    return status ? status
+                  : qg_fail(QG_ENAN, "the loss on the %s images is not finite; %s",
+                            images == spec->validation ? "validation" : "test", where);
 }
 
 static qg_status assess(qg__assessment *all, const qg_var *scores, const qg_batch *b)
@@ -39,14 +50,13 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
         qg_var *scores = qg_net_forward(net, tape, b.x);
         qg_var *loss   = qg__loss(spec, tape, scores, &b);
         if (!loss) return qg_tape_status(tape);
+        if (!isfinite(loss->data[0])) return diverged(spec, images, net, tape);
         if (all && assess(all, scores, &b)) return qg_errcode();
         if (spec->events.scores) spec->events.scores(spec->events.user, images, &b, scores);
         sum += (double)loss->data[0] * (double)b.x.shape.n;
         correct += (uint64_t)qg_correct(scores, b.y);
         n += (uint64_t)b.x.shape.n;
     }
-    if (!isfinite(sum)) return qg_fail(QG_ENAN, "the loss on the %s images is not finite",
-                                        images == spec->validation ? "validation" : "test");
     if (all) qg__assess_sort(all);
     *out = (qg__measured){ .images   = n,
                            .loss     = sum / (double)n,

@@ -64,15 +64,6 @@ static qg_status choose_data(config *asked)
     return config_set(asked, option_find("data"), here ? "mnist" : "synthetic");
 }
 
-static void warn(void)
-{
-    static const char *const presets[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE" };
-    for (int i = 0; i < 2; i++)
-        if (getenv(presets[i]))
-            print_safe(stderr, "qgrad: warning: %s is set to %s; OpenBLAS does not choose for itself\n", presets[i],
-                       getenv(presets[i]));
-}
-
 static qg_loader *open_data(const bench *b)
 {
     const recipe *r = &b->recipe;
@@ -318,7 +309,7 @@ static int run_bench(bench *b)
     if (status) return options_report("qgrad bench", usage);
     b->recipe = b->config.recipe;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
-    warn();
+    report_presets();
     status = build(b);
     if (!status) status = measure(b);
     if (status) return qg_report("qgrad bench");
@@ -362,7 +353,7 @@ static int bench_machine(const char *program, const char *operand, config *asked
 static int bench_kernels(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    warn();
+    report_presets();
     return bench_infer(asked);
 }
 

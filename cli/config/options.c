@@ -2,6 +2,7 @@
 
 #include <getopt.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/config/config.h"
@@ -32,6 +33,35 @@ int options_report(const char *program, bool usage)
     return is_usage(usage) ? EXIT_USAGE : EXIT_FAILED;
 }
 
+/* What an option had before the command line set it again, which is not what people mean. */
+typedef struct earlier {
+    char *text[OPTIONS];                        /* the first value; NULL: it was given once */
+} earlier;
+
+static void warn_of_earlier(const verb *v, const earlier *e, const config *asked)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (e->text[i] && strcmp(e->text[i], asked->text[i]))
+            print_safe(stderr, "qgrad %s: warning: --%s is given twice: %s counts, not %s\n", v->name, options[i].name,
+                       asked->text[i], e->text[i]);
+}
+
+static void earlier_free(earlier *e)
+{
+    for (int i = 0; i < OPTIONS; i++) free(e->text[i]);
+}
+
+/* Sets an option and keeps the value that it replaces.  A list has several. */
+static qg_status set(config *asked, const option *o, const char *text, earlier *e)
+{
+    const char *was = asked->text[o - options];
+    if (was && o->kind != OPTION_LIST && !e->text[o - options]) {
+        e->text[o - options] = strdup(was);
+        if (!e->text[o - options]) return qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+    }
+    return config_set(asked, o, text);
+}
+
 /* Sets defaults of options that no configuration stores; config_resolve sets the others. */
 static int set_defaults(const verb *v, config *asked)
 {
@@ -43,7 +73,7 @@ static int set_defaults(const verb *v, config *asked)
     return -1;
 }
 
-int options_parse(const verb *v, int argc, char **argv, config *asked)
+static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e)
 {
     enum { OPERAND = 1, FIRST = 256 };          /* above every character getopt may return */
     struct option longs[OPTIONS + 1];
@@ -72,7 +102,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
             return EXIT_USAGE;
         }
         if (c == '?') return usage_error(v, "unknown option", culprit);
-        if (c != 'h' && config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
+        if (c != 'h' && set(asked, &options[c - FIRST], optarg ? optarg : "true", e)) {
             fprintf(stderr, "qgrad %s: %s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg());
             return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
         }
@@ -85,7 +115,16 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     if (optind < argc) return usage_error(v, "unexpected argument", argv[optind]);
     asked->operand  = argv + 1;
     asked->operands = n_operands;
+    warn_of_earlier(v, e, asked);
     return set_defaults(v, asked);
+}
+
+int options_parse(const verb *v, int argc, char **argv, config *asked)
+{
+    earlier   e      = { { NULL } };
+    const int status = parse(v, argc, argv, asked, &e);
+    earlier_free(&e);
+    return status;
 }
 
 /* Whether the word is an option of v, or an abbreviation of one, that takes its value from the next word. */

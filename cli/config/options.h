@@ -97,7 +97,8 @@ int           verb_run(const verb *v, const char *program, int argc, char **argv
 /* Prints the last failure and returns its exit status: EXIT_USAGE if it is one of usage, unless memory was short. */
 int           options_report(const char *program, bool usage);
 
-/* Reads a verb's options into asked; argv[0] is the verb.  Returns -1 to continue, else the exit status: --help was
+/* Reads a verb's options into asked; argv[0] is the verb.  Of an option that is given twice the last value counts, with a
+ * warning if they differ.  Returns -1 to continue, else the exit status: --help was
  * printed, or an error was reported. */
 int           options_parse(const verb *v, int argc, char **argv, config *asked);
 void          options_help(const verb *v, FILE *out);

@@ -121,8 +121,12 @@ qg_status place_take(char dir[QG__PATH_BYTES], bool claim)
 
 /* --- runs that exist ---------------------------------------------------------------------- */
 
+typedef enum kinship { STRANGER, NEAR, BUSY, SAME } kinship;    /* the later is told of rather than the earlier */
+
 typedef struct candidate {
     char            dir[QG__PATH_BYTES];
+    kinship         is;
+    char            differs[2 * VALUE_BYTES];   /* if NEAR: "lr, which is 0.1 there" */
     bool            unfinished;
     struct timespec time;
 } candidate;
@@ -149,37 +153,62 @@ static bool has_configuration(const config *asked, const config *c, const config
            learns == (run->teacher_digest != NULL);
 }
 
-/* Whether dir contains a run of this configuration; it is *out then. */
-static bool read_candidate(const char *dir, const config *asked, const config *c, candidate *out)
+/* Says in text in which option alone a run has another value; false: in more than one, or in what it started from. */
+static bool differs_in_one(const config *asked, const config *c, const config *run, char text[2 * VALUE_BYTES])
+{
+    config        same = { 0 };
+    const option *o    = config_difference(c, run, IDENTITY, PER_RUN);
+    if (!o && c->recipe.seed != run->recipe.seed) o = option_find("seed");
+    bool          one  = o && o->kind != OPTION_LIST && !config_over(&same, run, 0, 0);
+    const char   *here = one ? config_text(c, o->name) : NULL, *there = one ? config_text(run, o->name) : NULL;
+    if (one && here) one = !config_set(&same, o, here);
+    else if (one) config_unset(&same, o->name);
+    one = one && has_configuration(asked, c, &same);
+    if (one) snprintf(text, 2 * VALUE_BYTES, "%s, which is %s there", o->name, there ? there : o->kind == OPTION_FLAG ? "off" : "not set");
+    config_free(&same);
+    return one;
+}
+
+/* What a run in dir, if there is one, has to do with this configuration. */
+static void read_candidate(const char *dir, const config *asked, const config *c, candidate *out)
 {
     qg__run_paths p;
     qg_fit_result r;
     config        stored = { 0 }, run = { 0 };
-    bool          usage, found = false;
+    bool          usage;
+    out->is = STRANGER;
     if (!qg__run_paths_of(dir, &p) && !config_stored(p.file[QG__RUN_CONFIG], &stored) &&
-        !config_resolve(&(config){ 0 }, &stored, &run, &usage) && has_configuration(asked, c, &run) && !qg__path_locked(dir)) {
-        found           = true;
+        !config_resolve(&(config){ 0 }, &stored, &run, &usage)) {
+        if (has_configuration(asked, c, &run)) out->is = qg__path_locked(dir) ? BUSY : SAME;
+        else if (differs_in_one(asked, c, &run, out->differs)) out->is = NEAR;
         out->unfinished = qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) || !r.complete;
         out->time       = time_of(&p);
         strcpy(out->dir, dir);
     }
     config_free(&stored);
     config_free(&run);
-    return found;
 }
 
 static bool is_better(const candidate *a, const candidate *b)
 {
+    if (a->is != b->is) return a->is > b->is;
     if (a->unfinished != b->unfinished) return a->unfinished;
     if (a->time.tv_sec != b->time.tv_sec) return a->time.tv_sec > b->time.tv_sec;
     if (a->time.tv_nsec != b->time.tv_nsec) return a->time.tv_nsec > b->time.tv_nsec;
     return strcmp(a->dir, b->dir) > 0;
 }
 
-qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found)
+static void tell(const candidate *of, char missed[PLACE_MISSED_BYTES])
+{
+    *missed = '\0';
+    if (of->is == BUSY) snprintf(missed, PLACE_MISSED_BYTES, "a process is training in %s", of->dir);
+    if (of->is == NEAR) snprintf(missed, PLACE_MISSED_BYTES, "%s differs only in %s", of->dir, of->differs);
+}
+
+qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES])
 {
     char        parent[QG__PATH_BYTES];
-    candidate   best, other;
+    candidate   best    = { .is = STRANGER }, other;
     const char *teacher = asked->teacher ? asked->teacher : c->teacher;
     *found              = false;
     /* A run that learns from a teacher states how. */
@@ -189,11 +218,12 @@ qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], b
     for (struct dirent *e; all && (e = readdir(all));) {
         char path[QG__PATH_BYTES];
         if (*e->d_name == '.' || is_aside(e->d_name) || qg__path_join(parent, e->d_name, path)) continue;
-        if (!read_candidate(path, asked, c, &other) || (*found && !is_better(&other, &best))) continue;
-        best   = other;
-        *found = true;
+        read_candidate(path, asked, c, &other);
+        if (other.is != STRANGER && (best.is == STRANGER || is_better(&other, &best))) best = other;
     }
     if (all) closedir(all);
+    *found = best.is == SAME;
     if (*found) strcpy(dir, best.dir);
+    tell(&best, missed);
     return QG_OK;
 }

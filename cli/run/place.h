@@ -19,11 +19,15 @@ void      place_append(char *text, size_t bytes, const char *name, const char *v
 QG_MUST_CHECK
 qg_status place_take(char dir[QG__PATH_BYTES], bool claim);
 
+enum { PLACE_MISSED_BYTES = QG__PATH_BYTES + 3 * VALUE_BYTES };
+
 /* Looks among the directories beside dir, without those that --force has set aside, for the runs with the configuration c of
  * the command line `asked`, and sets dir to the one that --resume continues: the newest unfinished one in which no process
  * is training, or else the newest finished one.  The time of a run is that of its last checkpoint.  *found: there is one.
+ * Otherwise missed says, for a warning, which run may have been meant: "a process is training in runs/a", or "runs/b differs only
+ * in lr, which is 0.1 there", the newest of them; empty: none.
  * c is only read for its values; it may gain defaults that training adds.  Fails with QG_EMEM, QG_EARG. */
 QG_MUST_CHECK
-qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found);
+qg_status place_find(const config *asked, config *c, char dir[QG__PATH_BYTES], bool *found, char missed[PLACE_MISSED_BYTES]);
 
 #endif

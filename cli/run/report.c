@@ -17,6 +17,15 @@ void report_warning(const qg_loader *images)
     if (text) print_safe(stderr, "qgrad: warning: %s\n", text);
 }
 
+void report_presets(void)
+{
+    static const char *const presets[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_BLOCK_FACTOR" };
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (getenv(presets[i]))
+            print_safe(stderr, "qgrad: warning: %s is set to %s, so OpenBLAS does not choose for itself: speed and bits differ\n",
+                       presets[i], getenv(presets[i]));
+}
+
 void report_machine(qg__json *j)
 {
     qg__json_integer(j, "peak_rss_bytes", qg__peak_rss_bytes());

@@ -75,6 +75,28 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("bench train --model lenet5 --image 8x8x1 --data mnist", 2, "but --data is mnist");
 }
 
+/* The last value counts.  Nothing is said of values that are the same, of flags and of lists. */
+static void test_options_that_are_given_twice(void **state)
+{
+    assert_status("summary --model lenet5 --weight twn --weight ttq --weight float --json --json --seed 1 --seed 1 "
+                  "--layer conv1:weight=twn --layer conv2:weight=twn", 0);
+    assert_string_equal(last.err, "qgrad summary: warning: --weight is given twice: float counts, not twn\n");
+    assert_status("summary --model lenet5 --weight float --weight twn --weight ttq --weight float", 0);
+    assert_string_equal(last.err, "");
+    assert_status("summary --model lenet5 --seed 1 --see 2", 0);
+    assert_string_equal(last.err, "qgrad summary: warning: --seed is given twice: 2 counts, not 1\n");
+}
+
+/* Evaluation uses no BLAS, so only training is warned of. */
+static void test_presets_of_openblas_are_named(void **state)
+{
+    set_variable("OPENBLAS_BLOCK_FACTOR", "2");
+    assert_status("train " SET "--epochs 1 --out @/preset --json", 0);
+    assert_stderr("qgrad: warning: OPENBLAS_BLOCK_FACTOR is set to 2, so OpenBLAS does not choose for itself: speed and bits differ\n");
+    assert_status("eval --run @/preset --json", 0);
+    assert_string_equal(last.err, "");
+}
+
 static void test_bad_files_give_1_and_leave_nothing(void **state)
 {
     const char bad[] = "model = \"lenet5\"\nspeed = 3\n";
@@ -275,7 +297,8 @@ static void test_a_loss_that_is_not_finite_ends_the_run(void **state)
                   1);
     assert_string_equal(last.out, "");
     assert_stderr("qgrad train: epoch ");
-    assert_stderr("finite");
+    assert_stderr("not finite; ");
+    assert_stderr("; a lower learning rate, a warm-up, or a limit on the norm of the gradients usually helps\n");
     assert_status("eval --run @/nan --json", 0);
     assert_true(last_number("test_accuracy") >= 0);
     assert_refuses("train " SET
@@ -448,14 +471,14 @@ static void test_summary_counts_bytes(void **state)
 static void test_bench_measures(void **state)
 {
     struct timespec began, ended;
-    set_variable("OPENBLAS_CORETYPE", "Haswell");
+    set_variable("OPENBLAS_CORETYPE", "Haswell"), set_variable("QGRAD_CHOSE_BLAS_CORE", NULL);
     clock_gettime(CLOCK_MONOTONIC, &began);
     const int status = qgrad("bench train --model lenet5 --weight twn --batch 8 --data synthetic "
                              "--seconds 0.3 --profile --json");
     clock_gettime(CLOCK_MONOTONIC, &ended);
     assert_int_equal(status, 0);
     assert_true((double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec) > 0.3);
-    assert_stderr("warning: OPENBLAS_CORETYPE is set");
+    assert_stderr("warning: OPENBLAS_CORETYPE is set to Haswell, so OpenBLAS does not choose for itself: speed and bits differ\n");
     cJSON *j = parse();
     assert_true(number(j, "steps") >= 3);
     assert_true(fabs(number(j, "images_per_second") * number(j, "ms_per_step") / 8000 - 1) < 1e-6);
@@ -500,6 +523,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_is_no_error),
         cmocka_unit_test(test_wrong_usage_is_named_and_gives_2),
+        cmocka_unit_test(test_options_that_are_given_twice),
+        cmocka_unit_test_teardown(test_presets_of_openblas_are_named, restore_variables),
         cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
         cmocka_unit_test_teardown(test_a_misspelt_cpu_is_named, restore_variables),
         cmocka_unit_test(test_a_batch_norm_needs_two_images),

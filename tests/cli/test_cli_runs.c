@@ -129,7 +129,7 @@ static void test_resume_finds_the_newest_unfinished_run(void **state)
     assert_status(PAUSED "--lr 0.1", 3);
     assert_status(RUN "--epochs 2 --resume", 0);
     assert_string_equal(last_text("run"), THEIRS "-2");
-    assert_null(strstr(last.err, "warning"));
+    assert_null(strstr(last.err, "found no run"));
     assert_status(RUN "--epochs 2 --resume", 0);
     assert_string_equal(last_text("run"), THEIRS);
     assert_same_run(THEIRS, THEIRS "-2");
@@ -146,12 +146,27 @@ static void test_resume_says_that_it_found_nothing(void **state)
     assert_status(PAUSED, 3);
     assert_status(RUN "--resume", 0);
     assert_string_equal(last_text("run"), ITS);
-    assert_stderr("warning: --resume found no run with these options; a new one starts in " ITS);
+    assert_stderr("warning: --resume found no run with these options; " THEIRS " differs only in epochs, which is 2 there; a new one "
+                  "starts in " ITS);
     assert_status(RUN "--resume --out elsewhere", 0);
     assert_stderr("warning: --resume found no run there; a new one starts in elsewhere");
     assert_status(RUN "--epochs 2 --resume --budget 0", 3);
     assert_string_equal(last_text("run"), THEIRS);
-    assert_null(strstr(last.err, "warning"));
+    assert_null(strstr(last.err, "found no run"));
+}
+
+/* Which run may have been meant: the newest that differs in one option alone, which is named. */
+static void test_resume_names_the_run_that_is_nearest(void **state)
+{
+    assert_status(PAUSED, 3);
+    assert_status(PAUSED "--lr 0.1 --resume", 3);
+    assert_stderr("found no run with these options; " THEIRS " differs only in lr, which is 0.01 there; a new one starts in ");
+    assert_status(PAUSED "--seed 9 --resume", 3);
+    assert_stderr("; " THEIRS " differs only in seed, which is 3 there; ");
+    assert_status(PAUSED "--nesterov --resume", 3);
+    assert_stderr("; " THEIRS " differs only in nesterov, which is off there; ");
+    assert_status(PAUSED "--seed 10 --lr 0.2 --batch 12 --resume", 3);
+    assert_stderr("found no run with these options; a new one starts in ");
 }
 
 static void test_resume_tells_runs_by_what_they_started_from(void **state)
@@ -172,6 +187,7 @@ static void test_resume_leaves_a_run_alone_that_is_training(void **state)
     const pid_t pid = start_endless(RUN "--epochs 100000");
     assert_status(RUN "--epochs 100000 --resume --budget 0", 3);
     assert_string_equal(last_text("run"), "runs/lenet5-twn-epochs=100000-batch=24-3-2");
+    assert_stderr("found no run with these options; a process is training in runs/lenet5-twn-epochs=100000-batch=24-3; a new");
     kill(pid, SIGTERM);
     assert_int_equal(finish(pid), 128 + SIGTERM);
     run_shell("cd runs && rm -r lenet5-twn-epochs=100000-batch=24-3-2 && mv lenet5-twn-epochs=100000-batch=24-3 aside.old");
@@ -191,6 +207,7 @@ int main(void)
         cmocka_unit_test_setup(test_resume_finds_the_newest_unfinished_run, restore_tree),
         cmocka_unit_test_setup(test_resume_says_that_it_found_nothing, restore_tree),
         cmocka_unit_test_setup(test_resume_tells_runs_by_what_they_started_from, restore_tree),
+        cmocka_unit_test_setup(test_resume_names_the_run_that_is_nearest, restore_tree),
         cmocka_unit_test_setup_teardown(test_resume_leaves_a_run_alone_that_is_training, restore_tree, end_background),
     };
     return cmocka_run_group_tests(tests, set_up_runs, tear_down);

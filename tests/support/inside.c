@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -24,6 +25,8 @@ static long its_reading;
 
 static int run_verb(int argc, char **argv)
 {
+    /* Which main would have removed. */
+    unsetenv("OPENBLAS_CORETYPE"), unsetenv("QGRAD_CHOSE_BLAS_CORE");
     clock_ticks = true;
     clock_raises(its_signal, its_reading);
     for (int i = 0; argc > 1 && i < 2; i++)

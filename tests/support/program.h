@@ -56,7 +56,8 @@ void        assert_status(const char *line, int status);
 QG_PRINTF(1, 2)
 void        run_shell(const char *fmt, ...);
 
-/* Asserts that it fails with this status, prints one line on stderr that contains part, and nothing on stdout. */
+/* Asserts that it fails with this status, prints one line on stderr that contains part, and nothing on stdout.  Warnings of
+ * options that are given twice may precede it. */
 void        assert_refuses(const char *line, int status, const char *part);
 
 /* Runs a line formatted as by printf; asserts that it succeeds. */

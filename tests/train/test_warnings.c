@@ -1,0 +1,259 @@
+/* What training says when it diverges and when learned values drift: the first layer, and the value, by name. */
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "qgrad.h"
+#include "tests/support/room.h"
+#include "train/learned.h"
+#include "train/measure.h"
+
+enum { SIDE = 4, CLASSES = 3, IMAGES = 6 };
+
+/* --- divergence ----------------------------------------------------------------------------- */
+
+typedef struct subject {
+    qg_net      *net;
+    qg_optim    *optim;
+    qg_loader   *images, *test;
+    qg_fit_spec  spec;
+} subject;
+
+static qg_loader *images(void)
+{
+    static const uint16_t label[IMAGES] = { 0, 1, 2, 0, 1, 2 };
+    uint8_t               pixel[IMAGES * SIDE * SIDE];
+    memset(pixel, 255, sizeof pixel);
+    return qg_arrays((qg_shape){ IMAGES, SIDE, SIDE, 1 }, pixel, label, CLASSES, (qg_loader_spec){ .batch = 3, .in_order = true });
+}
+
+/* conv1, bn1, relu1, fc1, relu2, fc2; x is 1 everywhere. */
+static subject open_subject(const char *dir)
+{
+    subject s = { .net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 }),
+                  .images = images(),
+                  .test = images() };
+    qg_net_conv2d(s.net, (qg_conv2d_spec){ .out = 2, .kernel = 3, .pad = 1 });
+    qg_net_batchnorm(s.net), qg_net_relu(s.net);
+    qg_net_dense(s.net, (qg_dense_spec){ .out = 4 });
+    qg_net_relu(s.net);
+    qg_net_dense(s.net, (qg_dense_spec){ .out = CLASSES });
+    s.optim = qg_sgd(qg_net_build(s.net), (qg_sgd_spec){ .lr = 0.1f });
+    s.spec  = (qg_fit_spec){ .dir = in_room(dir), .train = s.images, .test = s.test, .optim = s.optim, .epochs = 1 };
+    assert_non_null(s.optim);
+    assert_true(s.images && s.test);
+    return s;
+}
+
+static void close_subject(subject *s) { qg_loader_free(s->test), qg_loader_free(s->images), qg_optim_free(s->optim), qg_net_free(s->net); }
+
+static void set(qg_net *net, const char *name, float value)
+{
+    const qg_params *all = qg_net_params(net);
+    for (int i = 0; i < all->count; i++)
+        if (!strcmp(all->item[i]->name, name)) {
+            for (size_t k = 0; k < qg_count(all->item[i]->shape); k++) all->item[i]->value[k] = value;
+            return;
+        }
+    fail_msg("no parameter %s", name);
+}
+
+static void assert_diverges(subject *s, const char *part)
+{
+    assert_failed(qg_fit(s->net, s->spec, NULL), QG_ENAN, part);
+    assert_message("; a lower learning rate, a warm-up, or a limit on the norm of the gradients usually helps");
+    close_subject(s);
+}
+
+/* Sixteen or more sums of 1e38 overflow, and then everything behind them is not finite. */
+static void test_the_first_layer_that_overflows(void **state)
+{
+    subject s = open_subject("conv");
+    set(s.net, "conv1.weight", 1e38f);
+    assert_diverges(&s, "epoch 1, step 1: backward: the loss is ");
+    s = open_subject("conv-2");
+    set(s.net, "conv1.weight", 1e38f);
+    assert_diverges(&s, "; conv1 is the first layer whose result is not finite; a lower");
+    s = open_subject("fc1");
+    set(s.net, "bn1.beta", 1), set(s.net, "fc1.weight", 1e38f);
+    assert_diverges(&s, "; fc1 is the first layer whose result is not finite; a lower");
+}
+
+/* Scores that a float holds, and a loss that it does not. */
+static qg_var *cube(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
+{
+    return total(t, qg_mul(t, qg_mul(t, scores, scores), scores));
+}
+
+static void test_the_loss_itself_overflows(void **state)
+{
+    subject s = open_subject("cube");
+    set(s.net, "fc2.weight", 0), set(s.net, "fc2.bias", 1e20f);
+    s.spec.loss = cube;
+    assert_diverges(&s, "backward: the loss is inf; the results of all layers are finite, but scores reach 1e+20; a lower");
+}
+
+/* dL/dscores is 1e38. */
+static qg_var *steep(void *user, qg_tape *t, qg_var *scores, const qg_batch *b)
+{
+    return total(t, qg_affine(t, scores, 1e38f, 0));
+}
+
+/* Times 3,200 it overflows in the weights of fc2, but not in its bias, of three images 3e38. */
+static void test_the_first_gradient_that_overflows(void **state)
+{
+    subject s = open_subject("bias");
+    s.spec.loss = steep;
+    set(s.net, "bn1.gamma", 0), set(s.net, "bn1.beta", 1), set(s.net, "fc1.weight", 100), set(s.net, "fc2.weight", 0);
+    assert_diverges(&s, " is inf; going backward, that of fc2.weight is the first; a lower");
+}
+
+static void test_images_of_a_test(void **state)
+{
+    subject       s = open_subject("test");
+    qg_tape      *t = qg_tape_new();
+    qg__measured  m;
+    bool          stopped;
+    uint64_t      epoch, batch;
+    set(s.net, "fc1.weight", NAN);
+    assert_failed(qg__measure(&s.spec, s.images, s.net, t, 0, NULL, &m, &stopped), QG_ENAN,
+                  "the loss on the test images is not finite; fc1 is the first layer whose result is not finite; neither is "
+                  "fc1.weight");
+    qg_loader_tell(s.images, &epoch, &batch);
+    assert_true(epoch == 0 && batch == 0);
+    qg_tape_free(t);
+    close_subject(&s);
+}
+
+/* --- learned values ------------------------------------------------------------------------- */
+
+static qg_net *net_of(qg_quant weight, qg_quant input)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 8 });
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .weight = weight, .input = input });
+    assert_non_null(qg_net_build(net));
+    return net;
+}
+
+static qg_param *value_of(const qg_net *net, const char *name)
+{
+    const qg_params *all = qg_net_params(net);
+    for (int i = 0; i < all->count; i++)
+        if (!strcmp(all->item[i]->name, name)) return all->item[i];
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+/* One value that starts healthy, is so up to a hundred times that, and is then told of once. */
+static void assert_watched(qg_quant weight, qg_quant input, const char *name, const char *says)
+{
+    qg__learned_list list;
+    char             text[512], part[128];
+    qg_net          *net = net_of(weight, input);
+    qg_param        *p   = value_of(net, name);
+    const float      start = p->value[0];
+    const float      fine[] = { 1, 99, 1 / 99.0f }, far[] = { 101, 1 / 101.0f };
+    assert_true(start > 0);
+    for (size_t k = 0; k < 2; k++) {
+        assert_ok(qg__learned_begin(&list, net));
+        for (size_t i = 0; i < 3; i++) {
+            p->value[0] = start * fine[i];
+            if (qg__learned_unhealthy(&list, text, sizeof text)) fail_msg("%s", text);
+        }
+        p->value[0] = start * far[k];
+        assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+        snprintf(part, sizeof part, "%s is %.3g, but %s %.3g", name, (double)p->value[0], says, (double)start);
+        assert_string_equal(text, part);
+        assert_false(qg__learned_unhealthy(&list, text, sizeof text));
+        qg__learned_end(&list);
+    }
+    qg_net_free(net);
+}
+
+static void test_scales_far_from_their_weights(void **state)
+{
+    const qg_quant none = { .scheme = NULL };
+    assert_watched(qg_lsq((qg_lsq_spec){ .bits = 4, .is_signed = true }), none, "fc2.weight.step", "these weights suggest");
+    assert_watched(qg_lsq((qg_lsq_spec){ .bits = 16, .is_signed = true }), none, "fc2.weight.step", "these weights suggest");
+    assert_watched(qg_ttq((qg_ttq_spec){ 0 }), none, "fc2.weight.wp", "these weights suggest");
+    assert_watched(qg_ttq((qg_ttq_spec){ .start_from_weights = true }), none, "fc2.weight.wn", "these weights suggest");
+    assert_watched(none, qg_pact((qg_pact_spec){ .bits = 4 }), "fc2.input.alpha", "it started at");
+}
+
+/* The first batch decides where a step of inputs starts, so the first call remembers it. */
+static void test_scales_of_inputs(void **state)
+{
+    qg__learned_list list;
+    char             text[512];
+    qg_net          *net  = net_of((qg_quant){ .scheme = NULL }, qg_lsq((qg_lsq_spec){ .bits = 4 }));
+    qg_param        *step = value_of(net, "fc2.input.step");
+    assert_ok(qg__learned_begin(&list, net));
+    for (int i = 0; i < 3; i++) {
+        step->value[0] = (float[]){ 0, 0.02f, 1.9f }[i];
+        assert_false(qg__learned_unhealthy(&list, text, sizeof text));
+    }
+    step->value[0] = 2.1f;
+    assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+    assert_string_equal(text, "fc2.input.step is 2.1, but it was 0.02");
+    qg__learned_end(&list);
+    qg_net_free(net);
+}
+
+/* The weights move as well, and a step that follows them stays healthy. */
+static void test_the_weights_are_those_of_now(void **state)
+{
+    qg__learned_list list;
+    char             text[512];
+    qg_net          *net = net_of(qg_lsq((qg_lsq_spec){ .bits = 4, .is_signed = true }), (qg_quant){ .scheme = NULL });
+    qg_param        *w = value_of(net, "fc2.weight"), *step = value_of(net, "fc2.weight.step");
+    float            before[8 * CLASSES];
+    assert_ok(qg__learned_begin(&list, net));
+    for (size_t i = 0; i < 8 * CLASSES; i++) before[i] = w->value[i] *= 1000;
+    step->value[0] *= 500;
+    assert_false(qg__learned_unhealthy(&list, text, sizeof text));
+    assert_memory_equal(w->value, before, sizeof before);
+    for (size_t i = 0; i < 8 * CLASSES; i++) w->value[i] /= 1000;
+    assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+    qg__learned_end(&list);
+    qg_net_free(net);
+}
+
+/* Each output channel has its own; more than three are counted. */
+static void test_channels_and_many_values(void **state)
+{
+    qg__learned_list list;
+    char             text[512];
+    qg_net          *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1 });
+    const qg_quant   ttq = qg_ttq((qg_ttq_spec){ .per_channel = true });
+    for (int i = 0; i < 3; i++) qg_net_dense(net, (qg_dense_spec){ .out = 8, .weight = ttq });
+    assert_non_null(qg_net_build(net));
+    assert_ok(qg__learned_begin(&list, net));
+    value_of(net, "fc2.weight.wn")->value[7] = 1000;
+    assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+    assert_string_equal(text, "fc2.weight.wn is 1e+03, but these weights suggest 1");
+    for (int i = 0; i < list.count; i++) ((float *)list.param[i]->value)[3] = 1e-7f;
+    assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+    assert_string_equal(text, "fc1.weight.wp is 1e-07, not 1e-06 .. inf; fc1.weight.wn is 1e-07, not 1e-06 .. inf; "
+                              "fc2.weight.wp is 1e-07, not 1e-06 .. inf; and 2 more");
+    assert_false(qg__learned_unhealthy(&list, text, sizeof text));
+    qg__learned_end(&list);
+    qg_net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_layer_that_overflows),
+        cmocka_unit_test(test_the_loss_itself_overflows),
+        cmocka_unit_test(test_the_first_gradient_that_overflows),
+        cmocka_unit_test(test_images_of_a_test),
+        cmocka_unit_test(test_scales_far_from_their_weights),
+        cmocka_unit_test(test_scales_of_inputs),
+        cmocka_unit_test(test_the_weights_are_those_of_now),
+        cmocka_unit_test(test_channels_and_many_values),
+    };
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
+}
