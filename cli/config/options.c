@@ -6,9 +6,15 @@
 
 #include "cli/config/config.h"
 #include "cli/config/images.h"
+#include "cli/config/lists.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "cli/print.h"
+
+static bool is_of(const option *o, const verb *v)
+{
+    return o->use & v->bit && !(v->bit & VERB_SWEEP && o->use & TRAINS_ALONE);
+}
 
 /* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
@@ -17,7 +23,7 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     for (int i = 0; i < OPTIONS; i++) {
         char dashed[64];
         snprintf(dashed, sizeof dashed, "--%s", options[i].name);
-        if (options[i].use & v->bit) qg__list_append(names, sizeof names, dashed);
+        if (is_of(&options[i], v)) qg__list_append(names, sizeof names, dashed);
     }
     print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
     return EXIT_USAGE;
@@ -32,12 +38,17 @@ int options_report(const char *program, bool usage)
     return is_usage(usage) ? EXIT_USAGE : EXIT_FAILED;
 }
 
+static qg_status take(const verb *v, config *asked, const option *o, const char *text)
+{
+    return v->bit & VERB_SWEEP && lists_take(o) ? lists_add(asked, o, text) : config_set(asked, o, text);
+}
+
 /* Sets defaults of options that no configuration stores; config_resolve sets the others. */
 static int set_defaults(const verb *v, config *asked)
 {
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
-        if (!(o->use & v->bit) || o->use & SAVED || !o->fallback || asked->text[i]) continue;
+        if (!is_of(o, v) || o->use & SAVED || !o->fallback || asked->text[i]) continue;
         if (config_set(asked, o, o->fallback)) return qg_report("qgrad");
     }
     return -1;
@@ -49,7 +60,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
     struct option longs[OPTIONS + 1];
     int           n = 0;
     for (int i = 0; i < OPTIONS; i++) {
-        if (!(options[i].use & v->bit)) continue;
+        if (!is_of(&options[i], v)) continue;
         const int has = options[i].kind == OPTION_FLAG ? no_argument : required_argument;
         longs[n++]    = (struct option){ options[i].name, has, NULL, FIRST + i };
     }
@@ -72,7 +83,7 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
             return EXIT_USAGE;
         }
         if (c == '?') return usage_error(v, "unknown option", culprit);
-        if (c != 'h' && config_set(asked, &options[c - FIRST], optarg ? optarg : "true")) {
+        if (c != 'h' && take(v, asked, &options[c - FIRST], optarg ? optarg : "true")) {
             fprintf(stderr, "qgrad %s: %s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg());
             return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
         }
@@ -93,7 +104,7 @@ static bool wants_value(const verb *v, const char *word)
 {
     const size_t n = strlen(word);
     for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
-        if (!strncmp(options[i].name, word + 2, n - 2) && (options[i].use & v->bit))
+        if (!strncmp(options[i].name, word + 2, n - 2) && is_of(&options[i], v))
             return options[i].kind != OPTION_FLAG;
     return false;
 }
@@ -132,7 +143,7 @@ void options_help(const verb *v, FILE *out)
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
-        if (!(o->use & v->bit)) continue;
+        if (!is_of(o, v)) continue;
         char head[64];
         snprintf(head, sizeof head, "--%s %s", o->name, o->value ? o->value : "");
         fprintf(out, "  %-30s ", head);
@@ -146,6 +157,7 @@ void options_help(const verb *v, FILE *out)
         if (of_run) fputs(" [as in the run]\n", out);
         else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
     }
+    if (v->bit & VERB_SWEEP) lists_help(out);
     if (v->bit & NETS) models_help(out);
     if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
     if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
