@@ -43,6 +43,13 @@ static qg_status take(const verb *v, config *asked, const option *o, const char 
     return v->bit & VERB_SWEEP && lists_take(o) ? lists_add(asked, o, text) : config_set(asked, o, text);
 }
 
+/* Whether a value that train refuses looks like several for sweep. */
+static bool is_list(const verb *v, const option *o, const char *text)
+{
+    const bool number = o->kind == OPTION_INTEGER || o->kind == OPTION_REAL || o->kind == OPTION_WORD;
+    return v->bit == VERB_TRAIN && number && text && (strchr(text, ',') || strstr(text, ".."));
+}
+
 /* Sets defaults of options that no configuration stores; config_resolve sets the others. */
 static int set_defaults(const verb *v, config *asked)
 {
@@ -84,7 +91,8 @@ int options_parse(const verb *v, int argc, char **argv, config *asked)
         }
         if (c == '?') return usage_error(v, "unknown option", culprit);
         if (c != 'h' && take(v, asked, &options[c - FIRST], optarg ? optarg : "true")) {
-            fprintf(stderr, "qgrad %s: %s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg());
+            fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
+                    is_list(v, &options[c - FIRST], optarg) ? "; qgrad sweep takes lists" : "");
             return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
         }
         if (c == 'h' || asked->help) {
