@@ -24,10 +24,15 @@ int runs_main(const char *program, const char *operand, config *asked)
         listing_free(&all);
         return exit;
     }
-    if (asked->json) listing_json(&all, stdout);
-    else if (asked->csv) listing_print(&all, LISTING_CSV, stdout);
-    else if (all.count) listing_print(&all, LISTING_TABLE, stdout);
-    else print_safe(stdout, "no runs in %s\n", where);
+    if (asked->json) {
+        qg__json j = qg__json_begin(stdout);
+        listing_put(&j, &all);
+        qg__json_end(&j);
+    } else if (asked->csv || all.count) {
+        status = listing_print(&all, asked->csv ? LISTING_CSV : LISTING_TABLE, stdout);
+    } else {
+        print_safe(stdout, "no runs in %s\n", where);
+    }
     listing_free(&all);
-    return EXIT_DONE;
+    return status ? qg_report("qgrad runs") : EXIT_DONE;
 }

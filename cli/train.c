@@ -146,8 +146,8 @@ static qg_status begin_with(training *t, const char *source)
     const char     *stored = t->config.init_digest, *found = t->init.digest;
     const qg_status status = qg__init_weights(t->net, source, NULL, t->config.init_except, &t->init);
     const char     *misfit = t->init.misfit;
-    if (status && *misfit) return qg_fail(status, "--init %s; to start these layers afresh, pass --init-except %s", qg_errmsg(), misfit);
-    if (status) return qg_fail(status, "--init %s", qg_errmsg());
+    if (status && *misfit) return qg_fail(status, "--init: %s; to start these layers afresh, pass --init-except %s", qg_errmsg(), misfit);
+    if (status) return qg_fail(status, "--init: %s", qg_errmsg());
     if (t->goes_on && !stored) return qg_fail(QG_EARG, "--init: the run started without initial weights, and cannot take any now");
     if (stored && strcmp(stored, found))
         return qg_fail(QG_EARG, "%s: its weights have digest %s, but the run started with %s", source, found, stored);
@@ -163,7 +163,7 @@ static qg_status find_teacher(training *t)
     if (!name && !stored && !config_text(&t->config, "distil")) return QG_OK;
     if (!name) return qg_fail(QG_EARG, "distil: the teacher is missing; pass its run with --teacher");
     status = used_run_teach(&t->teacher, &t->teacher_config, name, &t->config, t->train);
-    if (status) return qg_fail(status, "--teacher %s", qg_errmsg());
+    if (status) return qg_fail(status, "--teacher: %s", qg_errmsg());
     qg__digest(t->teacher.net, found);
     if (t->goes_on && !stored) return qg_fail(QG_EARG, "--teacher: the run started without a teacher, and cannot take one now");
     if (stored && strcmp(stored, found))

@@ -130,6 +130,6 @@ const option *config_difference(const config *a, const config *b, unsigned with,
 
 void config_free(config *c)
 {
-    for (int i = 0; i < OPTIONS; i++) free(c->text[i]);
+    for (int i = 0; i < OPTIONS; i++) free(c->text[i]), free(c->values[i]);
     *c = (config){ 0 };
 }

@@ -19,13 +19,15 @@ typedef enum provenance { FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
 struct config {
     char       *text[OPTIONS];              /* the canonical text; NULL: unset; a list has one item per line */
 
+    char       *values[OPTIONS];            /* of sweep: its lists (cli/config/lists.h), one value per line; NULL: none */
+
     /* The values of the texts; 0 or NULL if an option is unset. */
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
     const char *out, *init, *init_except, *teacher, *run, *add, *sort;
-    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, csv, json, tensorboard, watch, histogram, help;
+    bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, list, csv, json, tensorboard, watch, histogram, help;
     double      budget, seconds;
-    int         calibrate, top, worst;
+    int         calibrate, top, worst, jobs, array;
     qg_shape    image;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */

@@ -7,9 +7,15 @@
 
 #include "cli/config/config.h"
 #include "cli/config/images.h"
+#include "cli/config/lists.h"
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "cli/print.h"
+
+static bool is_of(const option *o, const verb *v)
+{
+    return o->use & v->bit && !(v->bit & VERB_SWEEP && o->use & TRAINS_ALONE);
+}
 
 /* Prints one line on stderr and returns the status of a usage error. */
 static int usage_error(const verb *v, const char *what, const char *culprit)
@@ -18,7 +24,7 @@ static int usage_error(const verb *v, const char *what, const char *culprit)
     for (int i = 0; i < OPTIONS; i++) {
         char dashed[64];
         snprintf(dashed, sizeof dashed, "--%s", options[i].name);
-        if (options[i].use & v->bit) qg__list_append(names, sizeof names, dashed);
+        if (is_of(&options[i], v)) qg__list_append(names, sizeof names, dashed);
     }
     print_safe(stderr, "qgrad %s: %s '%s'; options: %s\n", v->name, what, culprit, names);
     return EXIT_USAGE;
@@ -62,12 +68,24 @@ static qg_status set(config *asked, const option *o, const char *text, earlier *
     return config_set(asked, o, text);
 }
 
+static qg_status take(const verb *v, config *asked, const option *o, const char *text, earlier *e)
+{
+    return v->bit & VERB_SWEEP && lists_take(o) ? lists_add(asked, o, text) : set(asked, o, text, e);
+}
+
+/* Whether a value that train refuses looks like several for sweep. */
+static bool is_list(const verb *v, const option *o, const char *text)
+{
+    const bool number = o->kind == OPTION_INTEGER || o->kind == OPTION_REAL || o->kind == OPTION_WORD;
+    return v->bit == VERB_TRAIN && number && text && (strchr(text, ',') || strstr(text, ".."));
+}
+
 /* Sets defaults of options that no configuration stores; config_resolve sets the others. */
 static int set_defaults(const verb *v, config *asked)
 {
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
-        if (!(o->use & v->bit) || o->use & SAVED || !o->fallback || asked->text[i]) continue;
+        if (!is_of(o, v) || o->use & SAVED || !o->fallback || asked->text[i]) continue;
         if (config_set(asked, o, o->fallback)) return qg_report("qgrad");
     }
     return -1;
@@ -79,7 +97,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
     struct option longs[OPTIONS + 1];
     int           n = 0;
     for (int i = 0; i < OPTIONS; i++) {
-        if (!(options[i].use & v->bit)) continue;
+        if (!is_of(&options[i], v)) continue;
         const int has = options[i].kind == OPTION_FLAG ? no_argument : required_argument;
         longs[n++]    = (struct option){ options[i].name, has, NULL, FIRST + i };
     }
@@ -102,8 +120,9 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
             return EXIT_USAGE;
         }
         if (c == '?') return usage_error(v, "unknown option", culprit);
-        if (c != 'h' && set(asked, &options[c - FIRST], optarg ? optarg : "true", e)) {
-            fprintf(stderr, "qgrad %s: %s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg());
+        if (c != 'h' && take(v, asked, &options[c - FIRST], optarg ? optarg : "true", e)) {
+            fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
+                    is_list(v, &options[c - FIRST], optarg) ? "; qgrad sweep takes lists" : "");
             return is_usage(true) ? EXIT_USAGE : EXIT_FAILED;
         }
         if (c == 'h' || asked->help) {
@@ -132,7 +151,7 @@ static bool wants_value(const verb *v, const char *word)
 {
     const size_t n = strlen(word);
     for (int i = 0; i < OPTIONS && n > 2 && !strncmp(word, "--", 2); i++)
-        if (!strncmp(options[i].name, word + 2, n - 2) && (options[i].use & v->bit))
+        if (!strncmp(options[i].name, word + 2, n - 2) && is_of(&options[i], v))
             return options[i].kind != OPTION_FLAG;
     return false;
 }
@@ -171,7 +190,7 @@ void options_help(const verb *v, FILE *out)
     fprintf(out, "usage: qgrad %s\n%s.\n\n", v->usage, v->about);
     for (int i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
-        if (!(o->use & v->bit)) continue;
+        if (!is_of(o, v)) continue;
         char head[64];
         snprintf(head, sizeof head, "--%s %s", o->name, o->value ? o->value : "");
         fprintf(out, "  %-30s ", head);
@@ -185,6 +204,7 @@ void options_help(const verb *v, FILE *out)
         if (of_run) fputs(" [as in the run]\n", out);
         else fprintf(out, o->fallback ? " [%s]\n" : "\n", o->fallback);
     }
+    if (v->bit & VERB_SWEEP) lists_help(out);
     if (v->bit & NETS) models_help(out);
     if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
     if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);

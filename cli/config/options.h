@@ -37,7 +37,7 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERB_INFER     = 512,   /* bench infer */
-    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144,
+    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
     SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
     DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
@@ -49,6 +49,9 @@ enum {
     VERB_PREDICT   = 65536,
     VERB_RUNS      = 131072,
     VERB_REPORT    = 262144,
+    VERB_SWEEP     = 524288,        /* and VERB_TRAIN, whose options it takes, but for those that are */
+    TRAINS_ALONE   = 1048576,
+    COMMAS         = 4194304,       /* commas belong to the value, whatever follows them */
     EXTENDS        = 2097152        /* may change on --resume if a run that began with it would have taken the same steps */
 };
 
@@ -67,7 +70,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 79 };
+enum { OPTIONS = 82 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -113,6 +116,7 @@ const char   *options_operand(const verb *v, int *argc, char **argv);
 int train_main(const char *program, const char *operand, config *asked);
 int quantize_main(const char *program, const char *operand, config *asked);
 int eval_main(const char *program, const char *operand, config *asked);
+int sweep_main(const char *program, const char *operand, config *asked);
 int runs_main(const char *program, const char *operand, config *asked);
 int summary_main(const char *program, const char *operand, config *asked);
 int gradcheck_main(const char *program, const char *operand, config *asked);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "cli/print.h"
-#include "core/io/json_write.h"
+#include "cli/run/table.h"
 #include "core/io/number.h"
 #include "core/io/safetensors.h"
 #include "core/io/utf8.h"
@@ -429,19 +429,6 @@ static void cell(const listed *r, const listing_column *c, char text[CELL_BYTES]
     }
 }
 
-/* Of the characters that a terminal shows. */
-static int width_of(const char *text)
-{
-    int n = 0;
-    for (; *text; text++) n += (*text & 0xC0) != 0x80;
-    return n;
-}
-
-static void pad(int n, FILE *out)
-{
-    for (; n > 0; n--) fputc(' ', out);
-}
-
 static const char *title(const listing_column *c, char text[64])
 {
     snprintf(text, 64, "%s%s", c->name, !c->option && is_accuracy(c->index) ? " %" : "");
@@ -449,15 +436,6 @@ static const char *title(const listing_column *c, char text[64])
 }
 
 static bool is_to_the_right(const listing_column *c) { return !c->option && c->index > STATE; }
-
-static void print_cell(const listing_column *c, const char *text, int width, bool end, FILE *out)
-{
-    const int room = width - width_of(text);
-    if (is_to_the_right(c)) pad(room, out);
-    fputs(text, out);
-    if (!end && !is_to_the_right(c)) pad(room, out);
-    fputs(end ? "\n" : "  ", out);
-}
 
 /* Whether any run has something to say there. */
 static bool is_used(const listing *l, const listing_column *c)
@@ -468,26 +446,23 @@ static bool is_used(const listing *l, const listing_column *c)
     return false;
 }
 
-static void print_table(const listing *l, FILE *out)
+static qg_status print_table(const listing *l, FILE *out)
 {
     listing_column c[LISTING_COLUMNS];
-    int            width[LISTING_COLUMNS], n = 0;
     char           text[CELL_BYTES], head[64];
+    int            n   = 0;
     const int      all = listing_columns(l, c);
     for (int i = 0; i < all; i++)
         if (c[i].name && is_used(l, &c[i])) c[n++] = c[i];
-    for (int i = 0; i < n; i++) width[i] = width_of(title(&c[i], head));
+    table t = table_begin(n);
+    for (int i = 0; i < n; i++) table_title(&t, title(&c[i], head), is_to_the_right(&c[i]));
     for (size_t k = 0; k < l->count; k++)
         for (int i = 0; i < n; i++) {
             cell(&l->item[k], &c[i], text);
-            if (width_of(text) > width[i]) width[i] = width_of(text);
+            table_add(&t, text);
         }
-    for (int i = 0; i < n; i++) print_cell(&c[i], title(&c[i], head), width[i], i == n - 1, out);
-    for (size_t k = 0; k < l->count; k++)
-        for (int i = 0; i < n; i++) {
-            cell(&l->item[k], &c[i], text);
-            print_cell(&c[i], text, width[i], i == n - 1, out);
-        }
+    const qg_status status = table_print(&t, out);
+    if (status) return status;
     bool any = false;
     for (size_t k = 0; k < l->count; k++) {
         if (!l->item[k].why) continue;
@@ -495,18 +470,7 @@ static void print_table(const listing *l, FILE *out)
         print_safe(out, "%s: %s\n", l->item[k].dir, l->item[k].why);
         any = true;
     }
-}
-
-/* Quoted as RFC 4180 has it, where it must be. */
-static void put_csv(const char *text, FILE *out)
-{
-    if (!text[strcspn(text, ",\"\r\n")]) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++) fputs(*text == '"' ? "\"\"" : (char[]){ *text, '\0' }, out);
-    fputc('"', out);
+    return QG_OK;
 }
 
 static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
@@ -515,7 +479,7 @@ static void print_csv_cell(const listed *r, const listing_column *c, FILE *out)
     const char  *word  = c->option ? NULL : word_of(r, c->index);
     const double value = c->option ? NAN : number_of(r, c->index);
     if (c->option) listed_value(r, c->option, text), word = text;
-    if (word) put_csv(word, out);
+    if (word) table_put_csv(word, out);
     if (isnan(value)) return;
     qg_number_print(text, 9, value);
     fputs(text, out);
@@ -533,10 +497,11 @@ static void print_csv(const listing *l, FILE *out)
         }
 }
 
-void listing_print(const listing *l, listing_form form, FILE *out)
+qg_status listing_print(const listing *l, listing_form form, FILE *out)
 {
-    if (form == LISTING_CSV) print_csv(l, out);
-    else print_table(l, out);
+    if (form == LISTING_TABLE) return print_table(l, out);
+    print_csv(l, out);
+    return QG_OK;
 }
 
 static void put_run(qg__json *j, const listed *r, const listing_column *c, int n)
@@ -559,13 +524,11 @@ static void put_run(qg__json *j, const listed *r, const listing_column *c, int n
     qg__json_close(j, '}');
 }
 
-void listing_json(const listing *l, FILE *out)
+void listing_put(qg__json *j, const listing *l)
 {
     listing_column c[LISTING_COLUMNS];
     const int      n = listing_columns(l, c);
-    qg__json       j = qg__json_begin(out);
-    qg__json_open(&j, "runs", '[');
-    for (size_t k = 0; k < l->count; k++) put_run(&j, &l->item[k], c, n);
-    qg__json_close(&j, ']');
-    qg__json_end(&j);
+    qg__json_open(j, "runs", '[');
+    for (size_t k = 0; k < l->count; k++) put_run(j, &l->item[k], c, n);
+    qg__json_close(j, ']');
 }

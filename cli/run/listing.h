@@ -6,6 +6,7 @@
 #define CLI_LISTING_H
 
 #include "cli/config/config.h"
+#include "core/io/json_write.h"
 #include "train/fit.h"
 
 typedef enum listed_state {
@@ -72,7 +73,9 @@ qg_status   listing_sort(listing *l, const char *key);
 
 typedef enum listing_form { LISTING_TABLE, LISTING_CSV } listing_form;
 
-void        listing_print(const listing *l, listing_form form, FILE *out);
-void        listing_json(const listing *l, FILE *out);      /* {"runs":[{..},..]} */
+/* Fails with QG_EMEM. */
+QG_MUST_CHECK
+qg_status   listing_print(const listing *l, listing_form form, FILE *out);
+void        listing_put(qg__json *j, const listing *l);     /* the member "runs":[{..},..] */
 
 #endif

@@ -27,16 +27,14 @@ void place_append(char *text, size_t bytes, const char *name, const char *value)
         if (!strchr(plain, *c)) *c = '-';
 }
 
-/* Cuts a name, and marks it by a hash of the whole. */
-static void shorten(char *name)
+void place_shorten(char *name)
 {
     if (strlen(name) < NAME_BYTES) return;
     const uint64_t hash = qg_hash(QG_HASH_BASIS, name, strlen(name));
     snprintf(name + NAME_BYTES - 10, 10, "-%08" PRIx32, (uint32_t)hash);
 }
 
-/* The last component of a path. */
-static void append_path(char *text, size_t bytes, const char *name, const char *path)
+void place_append_path(char *text, size_t bytes, const char *name, const char *path)
 {
     char last[VALUE_BYTES];
     snprintf(last, sizeof last, "%s", path);
@@ -80,8 +78,8 @@ static void append_changes(const config *asked, const config *base, char *text, 
             place_append(text, bytes, strcmp(o->name, "data") ? o->name : "", item);
         }
     }
-    if (asked->init && !base->init_recipe) append_path(text, bytes, "init", asked->init);
-    if (asked->teacher) append_path(text, bytes, "teacher", asked->teacher);
+    if (asked->init && !base->init_recipe) place_append_path(text, bytes, "init", asked->init);
+    if (asked->teacher) place_append_path(text, bytes, "teacher", asked->teacher);
 }
 
 qg_status place_name(const config *asked, const config *c, char dir[QG__PATH_BYTES])
@@ -96,7 +94,7 @@ qg_status place_name(const config *asked, const config *c, char dir[QG__PATH_BYT
         place_append(name, sizeof name, "", weight);
     }
     if (!status) append_changes(asked, &base, name, sizeof name - 64);
-    shorten(name);
+    place_shorten(name);
     if (!status && asked->named) snprintf(dir, QG__PATH_BYTES, "runs/%s/%s%sseed-%s", asked->named, name, *name ? "-" : "", seed);
     else if (!status) snprintf(dir, QG__PATH_BYTES, "runs/%s-%s", name, seed);
     config_free(&base);

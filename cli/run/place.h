@@ -14,6 +14,12 @@ qg_status place_name(const config *asked, const config *c, char dir[QG__PATH_BYT
 /* Appends to text: ["-"] NAME=VALUE, in characters of such a name. */
 void      place_append(char *text, size_t bytes, const char *name, const char *value);
 
+/* The same with the last component of a path. */
+void      place_append_path(char *text, size_t bytes, const char *name, const char *path);
+
+/* Cuts a name that is too long for a directory, and marks it by a hash of the whole. */
+void      place_shorten(char *name);
+
 /* Turns dir into the first of dir, dir-2, dir-3, .. that does not exist, and, if claim, makes this directory, so that no
  * two processes take the same one.  Fails with QG_EARG (the path is too long), QG_ESTATE (all exist), QG_EIO. */
 QG_MUST_CHECK

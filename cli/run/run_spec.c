@@ -131,6 +131,12 @@ static qg_status stored_config(const qg__run_paths *p, qg__run_file f, config *c
     return status ? status : config_of_run(p->file[QG__RUN_CONFIG], c);
 }
 
+static qg_status nothing_there(const char *name)
+{
+    if (!qg__path_exists(name)) return qg_fail(QG_EIO, "there is no run '%s': no such directory or checkpoint", name);
+    return qg_fail(QG_EIO, "'%s' contains no run: no config.toml and no checkpoint", name);
+}
+
 qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
 {
     qg__run_paths *p = &u->run.paths;
@@ -149,7 +155,8 @@ qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
     qg_status status = qg__run_paths_of(name, p);
     if (!status) status = qg_file_exists_in(QG_BY_PATH, p->file[QG__RUN_CONFIG], &has);
     if (status) return status;
-    if (has || !is_file(p->file[*f])) return stored_config(p, *f, c);
+    if (!has && !is_file(p->file[*f])) return nothing_there(name);
+    if (has) return stored_config(p, *f, c);
     qg__run_file ignored;
     return config_of_checkpoint(p->file[*f], c, &ignored);
 }

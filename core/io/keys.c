@@ -82,7 +82,7 @@ static qg_status check_list(const qg_key *key, int count, const double *number)
     for (int i = 0; i < count; i++) {
         if (check_value(key, number[i])) return QG_EARG;
         if (i && !size && !any_order && !(number[i] > number[i - 1]))
-            return qg_fail(QG_EARG, "%s has %.9g after %.9g; its numbers must increase", key->name, number[i],
+            return qg_fail(QG_EARG, "%s has %.7g after %.7g; its numbers must increase", key->name, number[i],
                            number[i - 1]);
     }
     return any_order ? check_different(key, count, number) : QG_OK;

@@ -1,0 +1,166 @@
+#include "cli/config/lists.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/number.h"
+
+bool lists_take(const option *o)
+{
+    return o->use & VERB_TRAIN && o->kind != OPTION_LIST && (o->use & SAVED || !strcmp(o->name, "init") || !strcmp(o->name, "config"));
+}
+
+/* --- from texts --------------------------------------------------------------------------- */
+
+/* Whether a comma may separate values at all. */
+static bool is_cut(const option *o)
+{
+    return o->kind != OPTION_FLAG && !(o->use & COMMAS) && (o->kind != OPTION_TEXT || o->parse);
+}
+
+/* Whether what follows a comma begins another value, and not with key=. */
+static bool begins_value(const option *o, const char *part)
+{
+    return o->kind != OPTION_VALUE || part[strspn(part, "abcdefghijklmnopqrstuvwxyz-_0123456789")] != '=';
+}
+
+/* A comma in parentheses belongs to a layer of a net as text. */
+static size_t length_of_value(const option *o, const char *text)
+{
+    int depth = 0;
+    if (!is_cut(o)) return strlen(text);
+    for (size_t n = 0;; n++) {
+        if (text[n] == '(') depth++;
+        if (text[n] == ')') depth--;
+        if (!text[n] || (text[n] == ',' && depth <= 0 && begins_value(o, text + n + 1))) return n;
+    }
+}
+
+static bool has_line(const char *lines, const char *line)
+{
+    const size_t n = strlen(line);
+    for (; lines && *lines; lines = list_next(lines))
+        if (strcspn(lines, "\n") == n && !memcmp(lines, line, n)) return true;
+    return false;
+}
+
+/* Adds one value, in its canonical spelling. */
+static qg_status add(config *asked, const option *o, const char *text)
+{
+    config      probe = { 0 };
+    char      **lines = &asked->values[o - options];
+    qg_status   status = config_set(&probe, o, text);
+    const char *value  = status ? NULL : probe.text[o - options];
+    if (!status && has_line(*lines, value)) status = qg_fail(QG_EARG, "%s: %s is given twice", o->name, value);
+    if (!status && *lines && !strcmp(o->name, "threads"))
+        status = qg_fail(QG_EARG, "threads: takes one value, because it does not change the results");
+    if (!status) {
+        const size_t used  = *lines ? strlen(*lines) + 1 : 0;
+        char        *grown = realloc(*lines, used + strlen(value) + 1);
+        if (!grown) status = qg_fail(QG_EMEM, "out of memory for --%s", o->name);
+        else *lines = grown;
+        if (!status && used) grown[used - 1] = '\n';
+        if (!status) strcpy(grown + used, value);
+    }
+    config_free(&probe);
+    return status;
+}
+
+/* "1..3", whose ends are legal values; *last is *first if the text is no range. */
+static qg_status read_range(const option *o, const char *text, double *first, double *last)
+{
+    const char *dots = o->kind == OPTION_INTEGER ? strstr(text, "..") : NULL;
+    *first = *last = 0;
+    if (!dots) return QG_OK;
+    if (!qg_number_read(text, (size_t)(dots - text), first) || !qg_number_read(dots + 2, strlen(dots + 2), last) ||
+        strspn(text, "0123456789.") != strlen(text) || *last < *first)
+        return qg_fail(QG_EARG, "%s: '%s' is not a range; write 1..3, from the lower to the higher", o->name, text);
+    if (*last - *first >= MOST_COMBINATIONS)
+        return qg_fail(QG_EARG, "%s: '%s' are more than %d values", o->name, text, MOST_COMBINATIONS);
+    return QG_OK;
+}
+
+static qg_status add_range(config *asked, const option *o, const char *text)
+{
+    double    first, last;
+    qg_status status = read_range(o, text, &first, &last);
+    if (status || !strstr(text, "..") || o->kind != OPTION_INTEGER) return status ? status : add(asked, o, text);
+    for (double i = first; i <= last && !status; i++) {
+        char number[32];
+        snprintf(number, sizeof number, "%.0f", i);
+        status = add(asked, o, number);
+    }
+    return status;
+}
+
+qg_status lists_add(config *asked, const option *o, const char *text)
+{
+    char value[VALUE_BYTES];
+    for (const char *at = text;;) {
+        const size_t n = length_of_value(o, at);
+        if (n >= VALUE_BYTES) return qg_fail(QG_EARG, "%s: the value is longer than %d bytes", o->name, VALUE_BYTES - 1);
+        snprintf(value, sizeof value, "%.*s", (int)n, at);
+        const qg_status status = add_range(asked, o, value);
+        if (status || !at[n]) return status;
+        at += n + 1;
+    }
+}
+
+/* --- combinations ------------------------------------------------------------------------- */
+
+int lists_count(const config *asked, const option *o)
+{
+    int n = 0;
+    for (const char *line = asked->values[o - options]; line && *line; line = list_next(line)) n++;
+    return n;
+}
+
+qg_status lists_combinations(const config *asked, int *n)
+{
+    long long all = 1;
+    for (int i = 0; i < OPTIONS; i++) {
+        const int of = lists_count(asked, &options[i]);
+        if (of) all *= of;
+        if (all > MOST_COMBINATIONS) return qg_fail(QG_EARG, "these are more than %d combinations", MOST_COMBINATIONS);
+    }
+    *n = (int)all;
+    return QG_OK;
+}
+
+int lists_index(const config *asked, int k, const option *o)
+{
+    for (int i = OPTIONS - 1; i >= 0; i--) {
+        const int of = lists_count(asked, &options[i]);
+        if (&options[i] == o) return of ? k % of : 0;
+        if (of) k /= of;
+    }
+    return 0;
+}
+
+void lists_value(const config *asked, int k, const option *o, char text[VALUE_BYTES])
+{
+    const char *line = asked->values[o - options];
+    *text            = '\0';
+    if (!line) return;
+    for (int i = lists_index(asked, k, o); i > 0; i--) line = list_next(line);
+    snprintf(text, VALUE_BYTES, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+qg_status lists_pick(const config *asked, int k, config *one)
+{
+    qg_status status = config_over(one, asked, VERB_TRAIN, 0);
+    for (int i = 0; i < OPTIONS && !status; i++) {
+        char value[VALUE_BYTES];
+        lists_value(asked, k, &options[i], value);
+        if (asked->values[i]) status = config_set(one, &options[i], value);
+    }
+    return status;
+}
+
+void lists_help(FILE *out)
+{
+    fputs("\nLists: an option that is given several times has each of these values, and --lr 0.1,0.03 is the same as --lr 0.1 --lr 0.03.\n"
+          "Whole numbers may be ranges, as in --seed 1..3,7.  In values with keys a comma separates values unless key= follows:\n"
+          "--weight twn,ttq:threshold=0.05,gradient=scaled has two.  To --augment, --distil, --layer, names of files and lists of layers\n"
+          "commas belong, so repeat the option; of --layer, as in train, every item holds.\n", out);
+}

@@ -1,0 +1,72 @@
+#include "cli/run/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+table table_begin(int columns) { return (table){ .columns = columns }; }
+
+void table_title(table *t, const char *text, bool right)
+{
+    t->right[t->titles++] = right;
+    table_add(t, text);
+}
+
+void table_add(table *t, const char *text)
+{
+    char **grown = t->failed ? NULL : realloc(t->cell, (t->cells + 1) * sizeof *grown);
+    char  *copy  = grown ? strdup(text) : NULL;
+    if (grown) t->cell = grown;
+    if (copy) t->cell[t->cells++] = copy;
+    else t->failed = true;
+}
+
+/* Of the characters that a terminal shows. */
+static int width_of(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += (*text & 0xC0) != 0x80;
+    return n;
+}
+
+static void pad(int n, FILE *out)
+{
+    for (; n > 0; n--) fputc(' ', out);
+}
+
+static void print_cells(const table *t, FILE *out)
+{
+    int width[TABLE_COLUMNS] = { 0 };
+    for (size_t i = 0; i < t->cells; i++) {
+        int *of = &width[i % (size_t)t->columns];
+        if (width_of(t->cell[i]) > *of) *of = width_of(t->cell[i]);
+    }
+    for (size_t i = 0; i < t->cells; i++) {
+        const int  c    = (int)(i % (size_t)t->columns), room = width[c] - width_of(t->cell[i]);
+        const bool ends = c == t->columns - 1;
+        if (t->right[c]) pad(room, out);
+        fputs(t->cell[i], out);
+        if (!ends && !t->right[c]) pad(room, out);
+        fputs(ends ? "\n" : "  ", out);
+    }
+}
+
+qg_status table_print(table *t, FILE *out)
+{
+    const bool failed = t->failed;
+    if (!failed) print_cells(t, out);
+    for (size_t i = 0; i < t->cells; i++) free(t->cell[i]);
+    free(t->cell);
+    *t = (table){ 0 };
+    return failed ? qg_fail(QG_EMEM, "out of memory for a table") : QG_OK;
+}
+
+void table_put_csv(const char *text, FILE *out)
+{
+    if (!text[strcspn(text, ",\"\r\n")]) {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text; text++) fputs(*text == '"' ? "\"\"" : (char[]){ *text, '\0' }, out);
+    fputc('"', out);
+}

@@ -1,0 +1,574 @@
+/* qgrad sweep: a training for every combination of lists of options, in child processes of the same program. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+#include "cli/config/lists.h"
+#include "cli/config/models.h"
+#include "cli/print.h"
+#include "cli/run/averages.h"
+#include "cli/run/place.h"
+#include "cli/run/run_spec.h"
+#include "core/clock.h"
+#include "core/kernels/parallel.h"
+#include "train/result.h"
+
+#define NAME "qgrad sweep"
+
+typedef enum job_state {
+    TO_DO,
+    BUSY,
+    FINISHED,
+    PAUSED,                 /* by the time or a signal */
+    ELSEWHERE,              /* another process trains it */
+    FAILED
+} job_state;
+
+/* A combination, and its run. */
+typedef struct job {
+    int       combination;  /* from 0 */
+    char     *dir;          /* NULL: what is wrong with it was wrong before it had a name */
+    char     *source;       /* the run whose weights it starts from, because its recipe says so; NULL: none */
+    job_state state;
+    char     *why;          /* it cannot be trained; NULL: it can */
+    pid_t     pid;          /* if it is BUSY */
+} job;
+
+typedef struct sweep {
+    const char *program;
+    config     *asked;
+    char        out[QG__PATH_BYTES];
+    int         combinations;
+    job        *job;        /* those of this call: all, or one */
+    int         jobs;
+    int         threads;    /* of each; 0: as --threads says */
+    double      began;
+    sigset_t    mask;       /* of signals, before */
+} sweep;
+
+/* --- signals ------------------------------------------------------------------------------ */
+
+/* The signal that asked to stop; 0: none. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    if (number != SIGCHLD) stop_signal = number;
+}
+
+/* They come only while the sweep waits.  The second signal of a kind ends it at once, and the trainings then end with it. */
+static void catch_signals(sweep *s)
+{
+    struct sigaction action = { .sa_handler = on_signal }, child = action;
+    sigset_t         block;
+    action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask), sigemptyset(&child.sa_mask), sigemptyset(&block);
+    sigaction(SIGINT, &action, NULL), sigaction(SIGTERM, &action, NULL), sigaction(SIGCHLD, &child, NULL);
+    sigaddset(&block, SIGINT), sigaddset(&block, SIGTERM), sigaddset(&block, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &block, &s->mask);
+    sigdelset(&s->mask, SIGINT), sigdelset(&s->mask, SIGTERM), sigdelset(&s->mask, SIGCHLD);
+}
+
+/* --- directories -------------------------------------------------------------------------- */
+
+static bool is_varied(const sweep *s, const option *o) { return lists_count(s->asked, o) > 1; }
+
+static bool is_path(const option *o) { return o->kind == OPTION_TEXT && !o->parse; }
+
+static void append_value(char *text, size_t bytes, const option *o, const char *value)
+{
+    char name[VALUE_BYTES];
+    if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
+    if (!strcmp(o->name, "model")) place_append(text, bytes, o->name, name);
+    else if (is_path(o)) place_append_path(text, bytes, o->name, value);
+    else place_append(text, bytes, o->name, value);
+}
+
+/* runs/sweep-MODEL-CHANGES-LISTS.  What a list contains is not part of it, so a list may grow. */
+static qg_status name_sweep(sweep *s)
+{
+    const config *a = s->asked;
+    char          name[QG__PATH_BYTES / 2] = "", value[VALUE_BYTES];
+    if (a->out) return run_directory("out", a->out, s->out);
+    for (int pass = 0; pass < 2; pass++)            /* what all have, then what differs */
+        for (int i = 0; i < OPTIONS; i++) {
+            const option *o = &options[i];
+            const bool    quiet = !strcmp(o->name, "seed") || !strcmp(o->name, "threads") || !strcmp(o->name, "data-dir");
+            if (!a->values[i] || quiet || is_varied(s, o) != (pass == 1)) continue;
+            lists_value(a, 0, o, value);
+            if (pass == 1) place_append(name, sizeof name, "", o->name);
+            else if (!strcmp(o->name, "recipe") || !strcmp(o->name, "data")) place_append(name, sizeof name, "", value);
+            else if (!strcmp(o->name, "model")) model_file_name(value, name, sizeof name);
+            else append_value(name, sizeof name, o, value);
+        }
+    for (const char *item = config_text(a, "layer"); item && *item; item = list_next(item)) {
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(item, "\n"), item);
+        place_append(name, sizeof name, "layer", value);
+    }
+    place_shorten(name);
+    snprintf(s->out, sizeof s->out, "runs/sweep%s%s", *name ? "-" : "", name);
+    return QG_OK;
+}
+
+/* OUT/LISTS-seed-SEED, and OUT/RECIPE/LISTS-seed-SEED with --recipe, as train calls it. */
+static qg_status name_run(const sweep *s, int k, const config *one, const char *seed, char dir[QG__PATH_BYTES])
+{
+    char name[QG__PATH_BYTES / 2] = "", value[VALUE_BYTES];
+    for (int i = 0; i < OPTIONS; i++) {
+        const option *o = &options[i];
+        if (!is_varied(s, o) || !strcmp(o->name, "seed") || !strcmp(o->name, "recipe")) continue;
+        lists_value(s->asked, k, o, value);
+        append_value(name, sizeof name - 64, o, value);
+    }
+    place_shorten(name);
+    const int n = snprintf(dir, QG__PATH_BYTES, "%s%s%s/%s%sseed-%s", s->out, one->named ? "/" : "", one->named ? one->named : "",
+                           name, *name ? "-" : "", seed);
+    return n < QG__PATH_BYTES ? QG_OK : qg_fail(QG_EARG, "%.64s..: the path is too long", dir);
+}
+
+/* --- what is there ------------------------------------------------------------------------ */
+
+/* Whether dir has a finished run. */
+static bool is_finished(const char *dir)
+{
+    qg__run_paths p;
+    qg_fit_result r;
+    bool          exists;
+    return !qg__run_paths_of(dir, &p) && !qg_file_exists_in(QG_BY_PATH, p.file[QG__RUN_RESULT], &exists) && exists &&
+           !qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) && r.complete;
+}
+
+static bool has_run(const char *dir)
+{
+    qg__run_paths p;
+    return !qg__run_paths_of(dir, &p) && qg__path_exists(p.file[QG__RUN_CONFIG]);
+}
+
+/* A run that is there already must be the one that c asks for. */
+static qg_status check_run(const char *dir, config *c)
+{
+    qg__run_paths   p;
+    config          stored = { 0 }, run = { 0 };
+    bool            usage;
+    qg_status       status = qg__run_paths_of(dir, &p);
+    if (!status && c->teacher && !config_text(c, "distil")) status = config_set(c, option_find("distil"), "");
+    if (!status) status = config_stored(p.file[QG__RUN_CONFIG], &stored);
+    if (!status) status = config_resolve(&(config){ 0 }, &stored, &run, &usage);
+    const option *o = status ? NULL : config_difference(c, &run, IDENTITY, PER_RUN);
+    if (!status && !o && c->recipe.seed != run.recipe.seed) o = option_find("seed");
+    if (o)
+        status = qg_fail(QG_EARG, "has a run with %s %s, not %s; choose another --out, or rename it", o->name,
+                         run.text[o - options] ? run.text[o - options] : "unset", c->text[o - options] ? c->text[o - options] : "unset");
+    config_free(&stored), config_free(&run);
+    return status;
+}
+
+/* --- jobs --------------------------------------------------------------------------------- */
+
+/* "weight=twn lr=0.1 seed=1": what combination k has of each list. */
+static void spell(const sweep *s, int k, char *text, size_t bytes)
+{
+    char value[VALUE_BYTES];
+    *text = '\0';
+    for (int i = 0; i < OPTIONS; i++) {
+        const size_t used = strlen(text);
+        if (!is_varied(s, &options[i])) continue;
+        lists_value(s->asked, k, &options[i], value);
+        snprintf(text + used, bytes - used, "%s%s=%s", used ? " " : "", options[i].name, value);
+    }
+}
+
+static void fail(const sweep *s, job *j, const char *why)
+{
+    char what[1024];
+    spell(s, j->combination, what, sizeof what);
+    j->state = FAILED;
+    if (j->dir) print_safe(stderr, NAME ": %s: %s\n", j->dir, why);
+    else print_safe(stderr, NAME ": combination %d (%s): %s\n", j->combination + 1, what, why);
+}
+
+static char *copy(const char *text)
+{
+    char *to = strdup(text);
+    if (!to) (void)qg_fail(QG_EMEM, "out of memory for the combinations");
+    return to;
+}
+
+/* Resolves and checks a combination, and looks at what is in its directory. */
+static qg_status examine(const sweep *s, job *j, config *one, config *c)
+{
+    char      dir[QG__PATH_BYTES];
+    bool      usage;
+    qg_status status = lists_pick(s->asked, j->combination, one);
+    if (!status) status = config_resolve(one, NULL, c, &usage);
+    if (!status) status = config_check(c);
+    if (!status) status = recipe_trains(&c->recipe);
+    if (!status) status = name_run(s, j->combination, one, config_text(c, "seed"), dir);
+    if (status) return status;
+    j->dir = copy(dir);
+    if (!one->init && c->init_recipe && snprintf(dir, sizeof dir, "%s/%s/seed-%s", s->out, c->init_recipe, config_text(c, "seed")))
+        j->source = copy(dir);
+    if (!j->dir || (!one->init && c->init_recipe && !j->source)) return QG_EMEM;
+    if (!has_run(j->dir)) return QG_OK;
+    status   = check_run(j->dir, c);
+    j->state = is_finished(j->dir) ? FINISHED : qg__path_locked(j->dir) ? ELSEWHERE : TO_DO;
+    return status;
+}
+
+/* Names that a path cannot tell apart would meet in one directory. */
+static void check_names(const sweep *s)
+{
+    for (int i = 0; i < s->jobs; i++)
+        for (int k = 0; k < i && s->job[i].dir && s->job[i].state != FAILED; k++)
+            if (s->job[k].dir && !strcmp(s->job[i].dir, s->job[k].dir)) fail(s, &s->job[i], "is the directory of another combination, too");
+}
+
+static qg_status prepare(sweep *s)
+{
+    const int first = s->asked->array ? s->asked->array - 1 : 0;
+    qg_status status = lists_combinations(s->asked, &s->combinations);
+    if (!status && first >= s->combinations)
+        status = qg_fail(QG_EARG, "array: %d is not in 1..%d, the numbers of the combinations", s->asked->array, s->combinations);
+    if (!status) status = name_sweep(s);
+    if (status) return status;
+    s->jobs = s->asked->array ? 1 : s->combinations;
+    s->job  = calloc((size_t)s->jobs, sizeof *s->job);
+    if (!s->job) return qg_fail(QG_EMEM, "out of memory for %d combinations", s->jobs);
+    int failed = 0;
+    for (int i = 0; i < s->jobs; i++) {
+        job   *j   = &s->job[i];
+        config one = { 0 }, c = { 0 };
+        j->combination = first + i;
+        status         = examine(s, j, &one, &c);
+        config_free(&one), config_free(&c);
+        if (status == QG_EMEM || (status && !(j->why = copy(qg_errmsg())))) return QG_EMEM;
+        failed += status != QG_OK;
+    }
+    if (failed == s->jobs && !s->job[0].dir) return qg_fail(QG_EARG, "%s", s->job[0].why);      /* none has begun */
+    for (int i = 0; i < s->jobs; i++)
+        if (s->job[i].why) fail(s, &s->job[i], s->job[i].why);
+    check_names(s);
+    return QG_OK;
+}
+
+/* --- trainings ---------------------------------------------------------------------------- */
+
+/* The words of a command line, which ends with NULL. */
+typedef struct words {
+    char **word;
+    size_t count;
+    bool   failed;
+} words;
+
+QG_PRINTF(2, 3)
+static void add_word(words *w, const char *fmt, ...)
+{
+    char    text[QG__PATH_BYTES + 64];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    char **grown = w->failed ? NULL : realloc(w->word, (w->count + 2) * sizeof *grown);
+    char  *one   = grown ? strdup(text) : NULL;
+    if (grown) w->word = grown;
+    if (one) w->word[w->count++] = one;
+    if (one) w->word[w->count] = NULL;
+    w->failed = !one;
+}
+
+static void free_words(words *w)
+{
+    for (size_t i = 0; i < w->count; i++) free(w->word[i]);
+    free(w->word);
+    *w = (words){ 0 };
+}
+
+static void add_option(words *w, const option *o, const char *text)
+{
+    if (o->kind == OPTION_FLAG && !strcmp(text, "true")) add_word(w, "--%s", o->name);
+    if (o->kind == OPTION_FLAG) return;
+    for (const char *line = text; *line; line = list_next(line)) {
+        add_word(w, "--%s=%.*s", o->name, (int)strcspn(line, "\n"), line);
+        if (o->kind != OPTION_LIST) return;
+    }
+    if (!*text) add_word(w, "--%s=", o->name);
+}
+
+/* The options of combination k, as train takes them. */
+static qg_status add_options(const sweep *s, int k, words *w)
+{
+    config          one    = { 0 };
+    const qg_status status = lists_pick(s->asked, k, &one);
+    for (int i = 0; i < OPTIONS && !status; i++) {
+        const bool own = !strcmp(options[i].name, "out") || !strcmp(options[i].name, "budget") || !strcmp(options[i].name, "json");
+        if (one.text[i] && !own) add_option(w, &options[i], one.text[i]);
+    }
+    config_free(&one);
+    return status;
+}
+
+/* Seconds; infinite without --budget. */
+static double time_left(const sweep *s)
+{
+    return config_text(s->asked, "budget") ? s->asked->budget - (qg__now() - s->began) : INFINITY;
+}
+
+static qg_status command(const sweep *s, const job *j, words *w)
+{
+    add_word(w, "%s", s->program), add_word(w, "train");
+    const qg_status status = add_options(s, j->combination, w);
+    add_word(w, "--out=%s", j->dir), add_word(w, "--json");
+    if (has_run(j->dir)) add_word(w, "--resume");
+    if (s->threads) add_word(w, "--threads=%d", s->threads);
+    if (j->source) add_word(w, "--init=%s", j->source);
+    if (isfinite(time_left(s))) add_word(w, "--budget=%.0f", fmax(1, ceil(time_left(s))));
+    return status ? status : w->failed ? qg_fail(QG_EMEM, "out of memory for a command line") : QG_OK;
+}
+
+static void log_path(const job *j, char path[QG__PATH_BYTES + 8]) { snprintf(path, QG__PATH_BYTES + 8, "%s.log", j->dir); }
+
+/* In the child.  What it prints goes to the log, because the table is all that the sweep prints. */
+static void become(const sweep *s, const words *w, int log)
+{
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+#if defined(__linux__)
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+    dup2(log, STDOUT_FILENO), dup2(log, STDERR_FILENO);
+    signal(SIGXFSZ, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+    execv("/proc/self/exe", w->word);
+    execvp(s->program, w->word);
+    fprintf(stderr, "cannot execute %s: %s\n", s->program, strerror(errno));
+    _exit(EXIT_FAILED);
+}
+
+static qg_status open_log(const job *j, int *log)
+{
+    char  path[QG__PATH_BYTES + 8], parent[QG__PATH_BYTES];
+    bool  made;
+    char *slash = strrchr(j->dir, '/');
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash - j->dir), j->dir);
+    if (qg__path_make(parent, &made)) return QG_EIO;
+    log_path(j, path);
+    *log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return *log >= 0 ? QG_OK : qg_fail(QG_EIO, "%s: %s", path, strerror(errno));
+}
+
+static qg_status begin(const sweep *s, job *j)
+{
+    words     w      = { 0 };
+    int       log    = -1;
+    qg_status status = command(s, j, &w);
+    if (!status) status = open_log(j, &log);
+    if (!status) {
+        fflush(NULL);
+        j->pid = fork();
+        if (j->pid == 0) become(s, &w, log);
+        if (j->pid < 0) status = qg_fail(QG_EIO, "cannot start a process: %s", strerror(errno));
+        else j->state = BUSY;
+    }
+    if (log >= 0) close(log);
+    free_words(&w);
+    return status;
+}
+
+/* The last line of the log, without the name of the program. */
+static void last_words(const job *j, int status, char *text, size_t bytes)
+{
+    static const char own[] = "qgrad train: ";
+    char              path[QG__PATH_BYTES + 8], line[2048] = "";
+    log_path(j, path);
+    FILE *f = fopen(path, "r");
+    for (char next[sizeof line]; f && fgets(next, sizeof next, f);) strcpy(line, next);
+    if (f) fclose(f);
+    line[strcspn(line, "\n")] = '\0';
+    if (WIFSIGNALED(status)) snprintf(text, bytes, "its training was ended by signal %d", WTERMSIG(status));
+    else if (*line) snprintf(text, bytes, "%s", strncmp(line, own, sizeof own - 1) ? line : line + sizeof own - 1);
+    else snprintf(text, bytes, "its training ended with status %d", WEXITSTATUS(status));
+}
+
+static int count(const sweep *s, job_state state)
+{
+    int n = 0;
+    for (int i = 0; i < s->jobs; i++) n += s->job[i].state == state;
+    return n;
+}
+
+static void tell(const sweep *s, const job *j)
+{
+    qg__run_paths p;
+    qg_fit_result r = { .test_accuracy = NAN };
+    if (!qg__run_paths_of(j->dir, &p) && !qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]))
+        print_safe(stderr, NAME ": %d/%d  %s  test accuracy %.2f %%, %.1f s\n", count(s, FINISHED), s->jobs, j->dir,
+                   100 * r.test_accuracy, r.seconds);
+}
+
+static void end(const sweep *s, job *j, int status)
+{
+    char       why[2200], path[QG__PATH_BYTES + 8];
+    const int  code    = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const bool stopped = code == 128 + SIGINT || code == 128 + SIGTERM || (stop_signal && WIFSIGNALED(status));
+    j->pid             = 0;
+    if (code == EXIT_DONE || code == EXIT_BUDGET || stopped) {
+        j->state = code == EXIT_DONE ? FINISHED : PAUSED;
+        log_path(j, path);
+        unlink(path);
+        if (code == EXIT_DONE) tell(s, j);
+        return;
+    }
+    last_words(j, status, why, sizeof why);
+    fail(s, j, why);
+}
+
+static bool reap(const sweep *s)
+{
+    int  status;
+    bool any = false;
+    for (int i = 0; i < s->jobs; i++) {
+        job *j = &s->job[i];
+        if (j->state != BUSY || waitpid(j->pid, &status, WNOHANG) != j->pid) continue;
+        end(s, j, status);
+        any = true;
+    }
+    return any;
+}
+
+/* The next one that can begin; NULL: none now. */
+static job *next(const sweep *s)
+{
+    for (int i = 0; i < s->jobs; i++)
+        if (s->job[i].state == TO_DO && (!s->job[i].source || is_finished(s->job[i].source))) return &s->job[i];
+    return NULL;
+}
+
+static void begin_some(const sweep *s)
+{
+    for (job *j; count(s, BUSY) < s->asked->jobs && time_left(s) > 0 && (j = next(s));)
+        if (begin(s, j)) fail(s, j, qg_errmsg());
+}
+
+/* What waited for weights that nobody has trained. */
+static void give_up(const sweep *s)
+{
+    char why[QG__PATH_BYTES + 64];
+    for (int i = 0; i < s->jobs; i++) {
+        job *j = &s->job[i];
+        if (j->state != TO_DO) continue;
+        j->state = PAUSED;
+        if (stop_signal || time_left(s) <= 0) continue;
+        snprintf(why, sizeof why, "starts from the weights of %s, which is not finished", j->source);
+        fail(s, j, why);
+    }
+}
+
+static void train_all(sweep *s)
+{
+    bool told = false;
+    catch_signals(s);
+    for (;;) {
+        const bool reaped = reap(s);
+        if (!stop_signal) begin_some(s);
+        if (!count(s, BUSY)) break;
+        for (int i = 0; stop_signal && !told && i < s->jobs; i++)
+            if (s->job[i].state == BUSY) kill(s->job[i].pid, SIGTERM);
+        told = stop_signal != 0;
+        if (!reaped) sigsuspend(&s->mask);
+    }
+    give_up(s);
+    sigprocmask(SIG_SETMASK, &s->mask, NULL);
+}
+
+/* --- the result --------------------------------------------------------------------------- */
+
+static void print_json(const sweep *s, const averages *of, const listing *runs)
+{
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "out", s->out);
+    qg__json_integer(&j, "combinations", (uint64_t)s->combinations);
+    qg__json_integer(&j, "finished", (uint64_t)count(s, FINISHED));
+    qg__json_integer(&j, "failed", (uint64_t)count(s, FAILED));
+    averages_put(&j, of);
+    listing_put(&j, runs);
+    qg__json_end(&j);
+}
+
+static qg_status report(const sweep *s)
+{
+    listing   runs   = { 0 };
+    averages  of     = { 0 };
+    int      *number = calloc((unsigned)s->jobs, sizeof *number);
+    qg_status status = number ? QG_OK : qg_fail(QG_EMEM, "out of memory for the table");
+    for (int i = 0; i < s->jobs && !status; i++) {
+        number[i] = s->job[i].combination;
+        status    = listing_add(&runs, s->job[i].dir ? s->job[i].dir : s->out);
+    }
+    if (!status) status = averages_of(s->asked, number, &runs, &of);
+    if (!status && s->asked->json) print_json(s, &of, &runs);
+    else if (!status && s->asked->csv) averages_print_csv(&of, stdout);
+    else if (!status) status = averages_print(&of, stdout);
+    free(number);
+    averages_free(&of);
+    listing_free(&runs);
+    return status;
+}
+
+/* --- the verb ----------------------------------------------------------------------------- */
+
+static void list(const sweep *s)
+{
+    static const char *const word[] = { [TO_DO] = "to do", [FINISHED] = "finished", [ELSEWHERE] = "running", [FAILED] = "failed" };
+    char                     what[1024];
+    for (int i = 0; i < s->jobs; i++) {
+        const job *j = &s->job[i];
+        spell(s, j->combination, what, sizeof what);
+        print_safe(stdout, "%4d  %-8s  %s  %s\n", j->combination + 1, word[j->state], j->dir ? j->dir : "-", what);
+    }
+}
+
+static int status_of(const sweep *s)
+{
+    const int failed = count(s, FAILED), elsewhere = count(s, ELSEWHERE), left = s->jobs - failed - count(s, FINISHED);
+    if (elsewhere) fprintf(stderr, NAME ": other processes are training %d of %d runs\n", elsewhere, s->jobs);
+    if (failed) fprintf(stderr, NAME ": %d of %d runs failed\n", failed, s->jobs);
+    if (left > elsewhere)
+        print_safe(stderr, NAME ": %d of %d runs are not finished; the same command continues them\n", left - elsewhere, s->jobs);
+    if (stop_signal) return 128 + stop_signal;
+    return failed || elsewhere ? EXIT_FAILED : left ? EXIT_BUDGET : EXIT_DONE;
+}
+
+static int run(sweep *s)
+{
+    const config *a      = s->asked;
+    qg_status     status = a->csv && a->json ? qg_fail(QG_EARG, "--csv and --json exclude each other") : prepare(s);
+    if (status) return options_report(NAME, status == QG_EARG);
+    if (a->list) {
+        list(s);
+        return count(s, FAILED) ? EXIT_FAILED : EXIT_DONE;
+    }
+    qg_set_threads(0);
+    if (!a->values[option_find("threads") - options]) s->threads = qg_threads() > a->jobs ? qg_threads() / a->jobs : 1;
+    train_all(s);
+    if (report(s)) return qg_report(NAME);
+    return status_of(s);
+}
+
+int sweep_main(const char *program, const char *operand, config *asked)
+{
+    (void)operand;
+    sweep     s      = { .program = program, .asked = asked, .began = qg__now() };
+    const int status = run(&s);
+    for (int i = 0; s.job && i < s.jobs; i++) free(s.job[i].dir), free(s.job[i].source), free(s.job[i].why);
+    free(s.job);
+    return status;
+}

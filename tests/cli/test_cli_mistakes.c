@@ -1,0 +1,142 @@
+/* What users get wrong: each mistake has an exit status, and one line on stderr that names the culprit and, where there are
+ * few, the alternatives. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/program.h"
+#include "tests/support/tree.h"
+
+#define LENET  "train --model lenet5 --data-dir set "
+#define FOLDER "train --model lenet5 --data folder:8x8x1 --data-dir "
+#define SWEEP  "sweep --model lenet5 --data-dir set "
+
+/* A run that is finished, and folders of images with what can be wrong with them. */
+static int set_up_mistakes(void **state)
+{
+    static const char unknown[] = "model = \"lenet5\"\nlearning-rate = 0.1\n", word[] = "model = \"lenet5\"\n\nlr = \"fast\"\n";
+    /* A BMP file of 1x1 pixels of 24 bits. */
+    static const unsigned char pixel[58] = { 'B', 'M', 58, [10] = 54, [14] = 40, [18] = 1, [22] = 1, [26] = 1, [28] = 24, [34] = 4 };
+    if (set_up_tree(state)) return -1;
+    assert_status("train --model lenet5 --data-dir set --batch 24 --epochs 1 --out run --json", 0);
+    write_bytes(at("unknown.toml"), unknown, sizeof unknown - 1);
+    write_bytes(at("word.toml"), word, sizeof word - 1);
+    run_shell("mkdir -p good/train/a good/train/b good/test/a good/test/b");
+    write_bytes(at("good/train/a/1.bmp"), pixel, sizeof pixel);
+    run_shell("cp good/train/a/1.bmp good/train/b && cp good/train/a/1.bmp good/test/a && cp good/train/a/1.bmp good/test/b");
+    run_shell("cp -r good empty && mkdir empty/train/c empty/test/c");
+    run_shell("cp -r good more && cp -r more/test/a more/test/c");
+    run_shell("cp -r good text && echo hello >text/train/b/2.png");
+    run_shell("cp -r good cut && head -c 50 good/train/a/1.bmp >cut/train/b/2.bmp");
+    run_shell("mkdir half results && cp -r good/train half && cp -r run lost && rm lost/last.safetensors && cp -r run bent && "
+              "printf x | dd of=bent/best.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null");
+    return 0;
+}
+
+static const struct {
+    const char *line;
+    int         status;
+    const char *message;
+} mistakes[] = {
+    /* The command and its options. */
+    { "trian", 2, "qgrad: unknown command trian; available: train, eval" },
+    { "train --modle lenet5", 2, "unknown option '--modle'; options: --model, --data" },
+    { "train", 2, "--model is missing; available: lenet5, lenet5-xnor" },
+    { LENET "--epochs", 2, "--epochs needs a value" },
+    { LENET "--epochs 2.5", 2, "--epochs '2.5' is not a whole number" },
+    { LENET "--epochs 0", 2, "--epochs 0 is not in 1..100000" },
+    { LENET "--lr fast", 2, "--lr 'fast' is not a number" },
+    { LENET "--lr 0,1", 2, "--lr '0,1' is not a number; qgrad sweep takes lists" },
+    { LENET "--seed 1..3", 2, "--seed '1..3' is not a whole number; qgrad sweep takes lists" },
+    { LENET "--optimizer adamw", 2, "--optimizer 'adamw' is not one of sgd|adam|bop" },
+    { LENET "--optimizer adam --momentum 0.9", 2, "momentum is an option of sgd, not of adam" },
+    { LENET "--schedule step", 2, "--schedule: step: needs at= or every=" },
+    { LENET "--schedule step:at=0.8+0.5", 2, "--schedule: step: at has 0.5 after 0.8; its numbers must increase" },
+    { LENET "--validation 100%", 2, "--validation: '100%' is neither a number of images nor a percentage below 100%" },
+    { LENET "--validation 240", 1, "validation: 240 of 240 images, but the classes can spare at most" },
+    { LENET "--augment flp", 2, "--augment: augmentation: unknown option 'flp'; available: pad, border, flip, cutout" },
+    { LENET "--budget 5min", 2, "--budget: '5min' is not a duration; write 90s, 50m, 1h" },
+
+    /* Nets as text. */
+    { "train --model lenet", 2, "--model: unknown model 'lenet'; available: lenet5" },
+    { "train --model 16C3-BN-Q-10", 2, "net '16C3-BN-Q-10': character 9: 'Q' is no layer; available: 32C5" },
+    { "train --model 2*(8C3-R-GAP-10", 2, "character 3: this bracket is not closed" },
+    { "train --data mnist --model 8C3-R-GAP-7", 2, "character 11: the net ends with 7 outputs, but the data has 10 classes" },
+    { "train --data mnist --model 8C3-R-MP40-10", 2, "character 7: a window of 40x40 is larger than its input" },
+
+    /* Schemes. */
+    { LENET "--weight twm", 2, "--weight: unknown scheme 'twm' for weights; available: float, twn" },
+    { LENET "--weight ttq:treshold=0.1", 2, "--weight: ttq: unknown option 'treshold'; available: threshold, rule" },
+    { LENET "--weight fake_quant:bits=99", 2, "--weight: fake_quant: bits is 99, not in 2..16" },
+    { LENET "--weight twn threshold=0.1", 2, "unexpected argument 'threshold=0.1'" },
+    { LENET "--input twn", 2, "--input: twn is a scheme for weights, not for inputs; available: float, sign" },
+    { LENET "--weight bop", 2, "weight: sgd cannot train the scheme bop; pass --optimizer bop" },
+    { LENET "--layer conv9:weight=twn", 2, "layer: lenet5 has no layer 'conv9' with a weight; available: conv1, conv2, fc1, fc2" },
+    { LENET "--quantize-after 5", 2, "quantize-after: no input is quantized" },
+
+    /* Images. */
+    { "train --model lenet5 --data minst", 2, "--data: unknown data set 'minst'; available: mnist" },
+    { "train --model lenet5 --data-dir absent", 1, "cannot open 'absent/train-images-idx3-ubyte': No such file or directory" },
+    { "train --model lenet5 --data folder --data-dir good", 2, "--data: folder: size is missing: height, width and channels" },
+    { FOLDER "empty", 1, "'empty/train/c' contains no PNG, JPEG or BMP file; each folder in 'empty/train' is a class" },
+    { FOLDER "more", 1, "'more/test' has 3 classes, 'more/train' has 2" },
+    { FOLDER "text", 1, "'text/train/b/2.png' is not a PNG, JPEG or BMP file" },
+    { FOLDER "cut", 1, "'cut/train/b/2.bmp'" },
+    { FOLDER "half", 1, "cannot list 'half/test': No such file or directory" },
+    { "train --model lenet5 --data arrays:train=a.npy --data-dir .", 2, "--data: arrays: train needs train-labels" },
+
+    /* Runs, and files that a training starts from. */
+    { LENET "--batch 24 --epochs 1 --out run", 1, "run already contains a run; resume continues it, force renames it" },
+    { "train --resume --out run --lr 0.5", 1, "lr is 0.01 in the run, but 0.5 was requested; a run keeps its initial options" },
+    { "train --resume --out absent", 2, "absent contains no run to resume, and --model is missing" },
+    { "train --resume --out lost", 1, "lost cannot be resumed: its last.safetensors is missing" },
+    { LENET "--resume --force", 2, "--resume and --force exclude each other" },
+    { LENET "--out unknown.toml", 1, "unknown.toml: Not a directory" },
+    { LENET "--init absent", 1, "--init: cannot open 'absent': No such file or directory" },
+    { LENET "--weight lsq --init run --model mlp", 1, "--init: " },
+    { LENET "--distil temperature=4", 1, "distil: the teacher is missing; pass its run with --teacher" },
+    { "train --recipe lenet", 2, "recipe: examples/recipes/lenet.toml does not exist; available: plain, twn" },
+    { "train --config unknown.toml", 1, "unknown.toml:2: unknown key 'learning-rate'; available: model" },
+    { "train --config word.toml", 1, "word.toml:3: lr takes a value without quotes" },
+    { "runs absent", 1, "absent: No such file or directory" },
+    { "runs run --sort colour", 2, "sort: there is no column 'colour'; available: run, state" },
+
+    /* Sweeps. */
+    { SWEEP "--seed 3..1", 2, "--seed: '3..1' is not a range; write 1..3, from the lower to the higher" },
+    { SWEEP "--lr 0.1,0.10", 2, "--lr: 0.1 is given twice" },
+    { SWEEP "--lr 0.1,0.2 --array 9", 2, "array: 9 is not in 1..2, the numbers of the combinations" },
+    { SWEEP "--weight twn,tnw", 2, "--weight: unknown scheme 'tnw' for weights" },
+
+    /* Trained runs. */
+    { "predict --run run", 2, "the images are missing: files or folders" },
+    { "predict run good", 2, "--run is missing: the directory of a run, or a checkpoint" },
+    { "predict --run run absent.png", 1, "cannot open 'absent.png': No such file or directory" },
+    { "predict --run run unknown.toml", 1, "'unknown.toml' is not a PNG, JPEG or BMP file" },
+    { "eval --run absent", 1, "there is no run 'absent': no such directory or checkpoint" },
+    { "eval --run good", 1, "'good' contains no run: no config.toml and no checkpoint" },
+    { "eval --run bent --best", 1, "bent/best.safetensors" },
+    { "eval --run run --worst many", 2, "--worst 'many' is not a whole number" },
+    { "quantize --run run", 1, "nothing to quantize: name a scheme that run does not have with --weight, --input or --layer" },
+    { "inspect", 2, "the run directory is missing; usage: qgrad inspect DIR" },
+    { "explain twm", 2, "unknown scheme 'twm'; available: float, twn" },
+    { "results --add run", 1, "run: was not trained with --recipe, so it has no row in the table" },
+};
+
+/* No mistake leaves a directory behind, or changes a run. */
+static void test_every_mistake_is_named(void **state)
+{
+    run_shell("ls -R . >before.list && cp -r run kept");
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
+        assert_refuses(mistakes[i].line, mistakes[i].status, mistakes[i].message);
+    run_shell("diff -r kept run && rm -r kept && ls -R . >after.list && sed -i /list/d before.list after.list && "
+              "sed -i '/^out$/d; /^err$/d' before.list after.list && diff before.list after.list");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_mistake_is_named),
+    };
+    return cmocka_run_group_tests(tests, set_up_mistakes, tear_down);
+}

@@ -1,0 +1,225 @@
+/* qgrad sweep: lists of options, the runs of their combinations, and what is said of them at the end. */
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/program.h"
+#include "tests/support/tree.h"
+
+#define SET_  "--data-dir set --batch 24 "
+#define SWEEP "sweep --model lenet5 " SET_
+#define SMALL SWEEP "--epochs 1 --weight twn,binary --seed 1..2 --out all "
+
+static int set_up_sweep(void **state)
+{
+    if (set_up_tree(state)) return -1;
+    keep_tree();
+    return 0;
+}
+
+/* --- lists -------------------------------------------------------------------------------- */
+
+/* What --list prints for each combination after its directory, joined by "; ". */
+static void assert_lists(const char *options, const char *want)
+{
+    char line[1000], found[4000] = "";
+    snprintf(line, sizeof line, SWEEP "%s --list", options);
+    assert_status(line, 0);
+    for (char *at = last.out, *end; (end = strchr(at, '\n')); at = end + 1) {
+        *end            = '\0';
+        const char *dir = strstr(at, "runs/"), *what = dir ? strstr(dir, "  ") : NULL;
+        if (!what) fail_msg("'%s'", at);
+        snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", *found ? "; " : "", what + 2);
+    }
+    assert_string_equal(found, want);
+}
+
+static void test_lists_become_combinations(void **state)
+{
+    static const struct { const char *options, *combinations; } of[] = {
+        { "", "" },
+        { "--seed 7", "" },
+        { "--lr 0.1,0.03,.01", "lr=0.1; lr=0.03; lr=0.01" },
+        { "--lr 0.1 --lr 3e-2", "lr=0.1; lr=0.03" },
+        { "--seed 1..3", "seed=1; seed=2; seed=3" },
+        { "--seed 9..10,2 --epochs 4,3",
+          "epochs=4 seed=9; epochs=4 seed=10; epochs=4 seed=2; epochs=3 seed=9; epochs=3 seed=10; epochs=3 seed=2" },
+        { "--weight twn,ttq:threshold=0.1,per-channel=yes,float", "weight=twn; weight=ttq:threshold=0.1,per-channel=yes; weight=float" },
+        { "--weight ttq:threshold=0.1 --weight ttq:per-channel=yes", "weight=ttq:threshold=0.1; weight=ttq:per-channel=yes" },
+        { "--schedule step:at=0.5+0.8,factor=0.5,cosine", "schedule=step:at=0.5+0.8,factor=0.5; schedule=cosine" },
+        { "--augment flip,pad=1 --augment none", "augment=pad=1,flip; augment=none" },
+        { "--optimizer sgd --nesterov --momentum 0.8,0", "momentum=0.8; momentum=0" },
+        { "--freeze conv1,conv2", "" },
+        { "--layer conv1:weight=twn --layer fc1:weight=float --lr 0.1,0.2", "lr=0.1; lr=0.2" },
+        { "--data mnist,fashion-mnist:classes=0+1", "data=mnist; data=fashion-mnist:classes=0+1" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        assert_lists(of[i].options, of[i].combinations);
+    assert_status("sweep " SET_ "--model lenet5,vgg7:width=0.25,8C3-BN(no-scale,eps=1e-3)-R-GAP-10,2*(8C3-R)-GAP-10 --data cifar10 --list", 0);
+    assert_stdout("model=lenet5\n");
+    assert_stdout("model=vgg7:width=0.25\n");
+    assert_stdout("model=8C3-BN(no-scale,eps=1e-3)-R-GAP-10\n");
+    assert_stdout("model=2*(8C3-R)-GAP-10\n");
+}
+
+static void test_wrong_lists_are_refused(void **state)
+{
+    static const struct { const char *options, *message; } of[] = {
+        { "--lr 0.1,0.10", "--lr: 0.1 is given twice" },
+        { "--seed 3..1", "--seed: '3..1' is not a range; write 1..3" },
+        { "--seed 1...3", "--seed: '1...3' is not a range" },
+        { "--seed 1..100000", "are more than 10000 values" },
+        { "--lr 0.1..0.3", "--lr '0.1..0.3' is not a number" },
+        { "--lr 0.1,", "--lr '' is not a number" },
+        { "--weight twn,,float", "--weight: unknown scheme ''" },
+        { "--weight twn,tnw", "--weight: unknown scheme 'tnw'" },
+        { "--weight ttq:threshold=0.1,lr=3", "--weight: ttq: unknown option 'lr'" },
+        { "--seed 1..200 --lr 1,2,3,4,5,6,7,8,9,10 --epochs 1,2,3,4,5,6", "these are more than 10000 combinations" },
+        { "--threads 1,2", "--threads: takes one value" },
+        { "--resume", "unknown option '--resume'" },
+        { "--jobs 0", "--jobs 0 is not in 1..1024" },
+        { "--array 3 --lr 0.1,0.2", "array: 3 is not in 1..2" },
+        { "--csv --json", "--csv and --json exclude each other" },
+        { "--weight bop", "bop" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char line[400];
+        snprintf(line, sizeof line, SWEEP "%s", of[i].options);
+        assert_refuses(line, 2, of[i].message);
+    }
+    assert_refuses("sweep --lr 0.1,0.2", 2, "--model is missing");
+    if (!access("runs", F_OK)) fail_msg("a sweep that was refused has left a directory");
+}
+
+static void test_the_directory_tells_what_all_have(void **state)
+{
+    static const struct { const char *line, *dir; } of[] = {
+        { SWEEP "--list", "runs/sweep-lenet5-batch=24/seed-1" },
+        { SWEEP "--seed 4,5 --weight twn --list", "runs/sweep-lenet5-weight=twn-batch=24/seed-4" },
+        { SWEEP "--lr 0.1,0.2 --list", "runs/sweep-lenet5-batch=24-lr/lr=0.1-seed-1" },
+        { SWEEP "--lr 0.2,0.1,0.3 --list", "runs/sweep-lenet5-batch=24-lr/lr=0.2-seed-1" },     /* a list may grow */
+        { "sweep --recipe plain,twn --list", "runs/sweep-recipe/plain/seed-3" },
+        { "sweep --recipe plain --lr 0.1,0.2 --out x/ --list", "x/plain/lr=0.1-seed-3" },
+        { "sweep --model lenet5,8C3-R-GAP-10 --out x --list", "x/model=lenet5-seed-1" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        assert_status(of[i].line, 0);
+        char want[200];
+        snprintf(want, sizeof want, "   1  to do     %s  ", of[i].dir);
+        assert_stdout(want);
+    }
+    if (!access("runs", F_OK)) fail_msg("--list has made a directory");
+}
+
+/* --- runs --------------------------------------------------------------------------------- */
+
+static void test_a_sweep_trains_what_train_would(void **state)
+{
+    assert_status(SMALL "--jobs 2 --json", 0);
+    assert_stderr("qgrad sweep: 4/4  all/");
+    assert_true(last_number("combinations") == 4 && last_number("finished") == 4 && last_number("failed") == 0);
+    cJSON *all = parse();
+    const cJSON *groups = cJSON_GetObjectItem(all, "groups"), *runs = cJSON_GetObjectItem(all, "runs");
+    assert_int_equal(cJSON_GetArraySize(groups), 2);
+    const cJSON *twn = cJSON_GetArrayItem(groups, 0);
+    const double a = number(cJSON_GetArrayItem(runs, 0), "test_accuracy"), b = number(cJSON_GetArrayItem(runs, 1), "test_accuracy");
+    assert_string_equal(text(cJSON_GetObjectItem(twn, "options"), "weight"), "twn");
+    assert_true(number(twn, "runs") == 2 && number(twn, "finished") == 2);
+    assert_true(fabs(number(twn, "test_accuracy") - (a + b) / 2) < 1e-8);           /* nine digits */
+    assert_true(fabs(number(twn, "test_accuracy_deviation") - fabs(a - b) / sqrt(2)) < 1e-8);
+    cJSON_Delete(all);
+    assert_runs("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 2 --out alone --json");
+    assert_same_run("all/weight=twn-seed-2", "alone");
+    run_shell("cp -r all before && test -z \"$(ls all | grep log)\"");
+    assert_status(SMALL, 0);                                    /* all are finished */
+    assert_stdout("weight  runs");
+    assert_stdout("\nbinary   2/2  ");
+    assert_stdout(" ± ");
+    run_shell("diff -r before all");
+    assert_status(SMALL "--csv --array 3", 0);
+    assert_stdout("weight,runs,finished,validation_accuracy,validation_accuracy_deviation,test_accuracy,");
+    assert_stdout("\nbinary,1,1,,,0.");
+    assert_status(SMALL "--list", 0);
+    assert_stdout("   4  finished  all/weight=binary-seed-2  weight=binary seed=2\n");
+}
+
+/* One cannot be trained with its optimizer, one has images that are not there, and one is another run already. */
+static void test_failures_do_not_stop_the_others(void **state)
+{
+    assert_status("train --model lenet5 " SET_ "--epochs 2 --budget 0 --weight binary --out all/weight=binary-seed-1 --json", 3);
+    assert_status(SWEEP "--epochs 1 --weight twn,binary,bop --out all --csv", 1);
+    assert_stderr("qgrad sweep: combination 3 (weight=bop): weight: sgd cannot train the scheme bop; pass --optimizer bop\n");
+    assert_stderr("qgrad sweep: all/weight=binary-seed-1: has a run with epochs 2, not 1; choose another --out, or rename it\n");
+    assert_stderr("qgrad sweep: 2 of 3 runs failed\n");
+    assert_stdout("\ntwn,1,1,");
+    assert_stdout("\nbinary,1,0,");
+    assert_stdout("\nbop,1,0,");
+    assert_status(SWEEP "--epochs 1 --data-dir absent --out none", 1);
+    assert_stderr("none/data-dir=absent-seed-1: cannot open 'absent/train-images-idx3-ubyte'");
+    assert_holds("none/data-dir=absent-seed-1.log", "cannot open 'absent/");
+    assert_stdout("\nset        1/1  ");
+    assert_status(SWEEP "--weight twn,binary,bop --out all --list", 1);
+}
+
+static void test_a_budget_pauses_a_sweep(void **state)
+{
+    assert_status(SMALL "--budget 0 --json", 3);
+    assert_true(last_number("finished") == 0 && last_number("failed") == 0);
+    assert_stderr("4 of 4 runs are not finished; the same command continues them\n");
+    assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --budget 0 --out all/weight=twn-seed-1 --json", 3);
+    assert_status(SMALL "--array 1", 0);
+    assert_status("train --model lenet5 " SET_ "--epochs 1 --weight twn --seed 1 --out alone --json", 0);
+    assert_same_run("all/weight=twn-seed-1", "alone");
+}
+
+/* The first run is over only after 100,000 epochs. */
+static void test_a_signal_stops_the_trainings(void **state)
+{
+    const pid_t pid = start(SWEEP "--epochs 100000 --weight twn,binary --out all --threads 1");
+    run_shell("until grep -q ^2, all/weight=twn-seed-1/metrics.csv 2>/dev/null || ! kill -0 %d; do sleep 0.05; done", (int)pid);
+    assert_status(SWEEP "--epochs 100000 --weight twn,binary --out all --list", 0);
+    assert_stdout("   1  running   all/");
+    assert_status(SWEEP "--epochs 100000 --weight twn,binary --out all --array 1", 1);
+    assert_stderr("other processes are training 1 of 1 runs");
+    kill(pid, SIGINT);
+    assert_int_equal(finish(pid), 128 + SIGINT);
+    assert_stderr("2 of 2 runs are not finished");
+    assert_status("runs all --json", 0);
+    cJSON *all = parse(), *runs = cJSON_GetObjectItem(all, "runs");
+    assert_int_equal(cJSON_GetArraySize(runs), 1);
+    assert_string_equal(text(cJSON_GetArrayItem(runs, 0), "state"), "stopped");
+    assert_true(number(cJSON_GetArrayItem(runs, 0), "epochs") >= 2);
+    cJSON_Delete(all);
+}
+
+/* Each run starts from the run of the other recipe with its seed, which is trained first. */
+static void test_recipes_wait_for_their_initial_weights(void **state)
+{
+    write_recipe("tuned", "init-recipe = \"plain\"\n");
+    assert_status("sweep --recipe tuned --seed 1 --out all", 1);
+    assert_stderr("all/tuned/seed-1: starts from the weights of all/plain/seed-1, which is not finished");
+    assert_status("sweep --recipe tuned,plain --seed 1,2 --jobs 2 --out all --json", 0);
+    assert_true(last_number("finished") == 4);
+    assert_holds("all/tuned/seed-2/config.toml", "init-digest = ");
+    assert_status("sweep --recipe tuned,plain --seed 1,2 --out all", 0);
+    assert_stdout("recipe  runs");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_lists_become_combinations, restore_tree),
+        cmocka_unit_test_setup(test_wrong_lists_are_refused, restore_tree),
+        cmocka_unit_test_setup(test_the_directory_tells_what_all_have, restore_tree),
+        cmocka_unit_test_setup(test_a_sweep_trains_what_train_would, restore_tree),
+        cmocka_unit_test_setup(test_failures_do_not_stop_the_others, restore_tree),
+        cmocka_unit_test_setup(test_a_budget_pauses_a_sweep, restore_tree),
+        cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),
+        cmocka_unit_test_setup(test_recipes_wait_for_their_initial_weights, restore_tree),
+    };
+    return cmocka_run_group_tests(tests, set_up_sweep, tear_down);
+}
