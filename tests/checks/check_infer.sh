@@ -26,4 +26,10 @@ for header in infer/*.h infer/kernels/*.h; do
         "${CXX:-c++}" -std=c++17 $strict -I. -x c++ -fsyntax-only "$dir/alone.c" || fail "$header does not compile as C++17"
     fi
 done
+# A C++ program links it, and nothing else of the library.
+if [ -z "$SANITIZE" ] && command -v "${CXX:-c++}" >/dev/null; then
+    printf '%s\n' '#include <cstddef>' '#include "infer/infer.h"' 'int main() {' '    std::size_t bytes;' \
+        '    return qg_infer_size("text", 4, &bytes) != QG_INFER_EFORMAT || !*qg_infer_message(QG_INFER_EFORMAT);' '}' >"$dir/program.cc"
+    "${CXX:-c++}" -std=c++17 $strict -I. -o "$dir/program" "$dir/program.cc" "$library" -lm && "$dir/program" || fail "a C++ program does not run with $library"
+fi
 exit $status

@@ -552,7 +552,7 @@ static void check_net(uint64_t key)
     discard(&n);
 }
 
-enum { NETS = 120 };
+enum { NETS = 100 };
 
 static void random_nets_agree_with_the_definition(void **state)
 {
