@@ -45,7 +45,7 @@
  * function, and run compares integers.
  *
  * Requantization.  q_scale is the value of the integer 1 of a quantizer: its levels are q_scale (lowest + step u) up to roundings.
- * 0: they are not.  Evaluation does not read it.  QG_INFER_TFLITE (infer/infer.h) does.
+ * 0: they are not.  Thresholds alone define codes; a right scale finds them faster, and QG_INFER_TFLITE (infer/infer.h) needs it.
  */
 #ifndef QG_INFER_FORMAT_H
 #define QG_INFER_FORMAT_H

@@ -1,4 +1,5 @@
 /* Tables by which a step finds codes.  All are made with the very functions that run uses: nothing is solved for acc. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -28,22 +29,29 @@ static int count_reached(const qg__finder *f, float x)
     return u;
 }
 
+/* Whether the kernel finds the code of x, in vectors and behind them. */
 static bool finds(const qg__finder *f, float x)
 {
-    uint8_t code;
-    QG_INFER_KERNELS(qg__requantize_kernels)->find(f, 1, &x, &code);
-    return code == count_reached(f, x);
+    enum { COPIES = 67 };
+    float   copies[COPIES];
+    uint8_t code[COPIES];
+    for (int i = 0; i < COPIES; i++) copies[i] = x;
+    QG_INFER_KERNELS(qg__requantize_kernels)->find(f, COPIES, copies, code);
+    for (int i = 0; i < COPIES; i++)
+        if (code[i] != count_reached(f, x)) return false;
+    return true;
 }
 
-/* Whether all codes are found.  The guess grows with x, so it is enough to look at the ends of each interval between thresholds. */
-static bool guesses_all(const qg__finder *f)
+/* Whether all codes are found.  What a search computes grows with x, so it is enough to look at both ends of each interval
+ * between thresholds. */
+static bool finds_all(const qg__finder *f)
 {
-    qg__finder plain = *f;
-    plain.guess = true;
+    static const float ends[] = { -INFINITY, -FLT_MAX, FLT_MAX, INFINITY };
+    qg__finder         plain  = *f;
     plain.least = 0;
     plain.step  = 1;
-    if (!finds(&plain, -INFINITY) || !finds(&plain, INFINITY) || !finds(&plain, 3.4028234e38f) || !finds(&plain, -3.4028234e38f))
-        return false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (!finds(&plain, ends[i])) return false;
     for (int u = 0; u + 1 < f->count; u++) {
         const float t = f->threshold[u];
         if (isfinite(t) && (!finds(&plain, t) || !finds(&plain, below(t)))) return false;
@@ -51,18 +59,37 @@ static bool guesses_all(const qg__finder *f)
     return true;
 }
 
+static bool accept(qg__finder *f, qg__search search)
+{
+    f->search = search;
+    return finds_all(f);
+}
+
+/* As most quantizers compute it, with the levels scale (lowest + u). */
+static bool has_levels(qg__finder *f, float scale, int lowest)
+{
+    enum { MOST = 1 << 20 };
+    if (!(scale > 0) || lowest < -MOST || lowest > MOST) return false;
+    f->scale   = scale;
+    f->lowest  = lowest;
+    f->first   = scale * (float)lowest;
+    f->inverse = 1.0f / scale;
+    if (!isfinite(f->first) || !isfinite(f->inverse)) return false;
+    return accept(f, QG__QUOTIENT) || accept(f, QG__LINE);
+}
+
 /* A line through the first and the last finite threshold. */
-static void guess_line(qg__finder *f)
+static bool has_line(qg__finder *f)
 {
     int first = 0, last = f->count - 2;
     while (first <= last && !isfinite(f->threshold[first])) first++;
     while (last >= first && !isfinite(f->threshold[last])) last--;
-    if (first > last) return;
+    if (first > last) return false;
     const double from = (double)f->threshold[first], to = (double)f->threshold[last];
     const double spacing = last > first ? (to - from) / (last - first) : 1.0;
     f->first   = (float)(from - spacing * first);
     f->inverse = (float)(1.0 / spacing);
-    f->guess   = spacing > 0 && isfinite(f->first) && isfinite(f->inverse) && guesses_all(f);
+    return spacing > 0 && isfinite(f->first) && isfinite(f->inverse) && accept(f, QG__GUESS);
 }
 
 /* room: QG__MOST_FOUND floats. */
@@ -72,7 +99,7 @@ static void make_finder(qg__infer_step *s, const float *threshold, float *room)
     qg__finder     *f = &s->to.find;
     for (int u = 0; u < QG__MOST_FOUND; u++) room[u] = u < q.count - 1 ? threshold[u] : NAN;
     *f = (qg__finder){ .threshold = room, .count = q.count, .step = s->r.coding == QG__AS_BYTES ? q.step : 1 };
-    guess_line(f);
+    if (!(q.step == 1 && has_levels(f, s->r.q_scale, q.lowest)) && !has_line(f)) f->search = QG__BISECTION;
     /* max(z, 0) reaches a threshold if z does or 0 does. */
     f->least = s->r.relu ? count_reached(f, 0.0f) : 0;
 }

@@ -15,13 +15,22 @@ extern "C" {
 
 enum { QG__MOST_FOUND = 256 };
 
-/* Finds the code of a number: how many of ascending thresholds it reaches; that of NaN is 0.  With `guess`, the code is
- * g or g + 1, where g = (x - first) * inverse, rounded and limited, so that one comparison decides; else by bisection. */
+/* How the code of a number is found.  All but bisection must have been proved for the thresholds at hand. */
+typedef enum qg__search {
+    QG__BISECTION,
+    QG__GUESS,          /* g or g + 1 with g = (x - first) * inverse, rounded and limited: one comparison decides */
+    QG__LINE,           /* g */
+    QG__QUOTIENT        /* x / scale - lowest, rounded with halves to even, and limited */
+} qg__search;
+
+/* The code of a number is how many of ascending thresholds it reaches; that of NaN is 0. */
 typedef struct qg__finder {
     const float *threshold;         /* QG__MOST_FOUND of them; NaN from the last one on, which nothing reaches */
     int          count;             /* codes */
-    bool         guess;
+    qg__search   search;
     float        first, inverse;
+    float        scale;
+    int          lowest;            /* within -2^20 .. 2^20 */
     int          least;             /* smaller codes become this one, but not that of NaN */
     int          step;              /* a code u is stored as step * u; at most 255 */
 } qg__finder;

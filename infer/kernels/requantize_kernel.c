@@ -50,15 +50,44 @@ static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size
 /* Loops over blocks of this size, which the compiler vectorizes, lookups included. */
 enum { PIECE = 256, HALF = QG__MOST_FOUND / 2 };
 
+/* NaN becomes the least, and numbers are limited before they are converted. */
+INLINE vf limited(vf v, float least, float most)
+{
+    v = pick(v > least, v, splat(least));
+    return pick(v < most, v, splat(most));
+}
+
+INLINE void line_vector(const qg__finder *f, int n, const float *x, int32_t *code)
+{
+    const vf g = limited(rounded((load(x, n) - f->first) * f->inverse) + 0.5f, 0.0f, (float)(f->count - 1));
+    store((float *)code, (vf)__builtin_convertvector(g, vi), n);
+}
+
+/* A number of less than 2^22 is rounded by this sum. */
+INLINE void quotient_vector(const qg__finder *f, int n, const float *x, int32_t *code)
+{
+    const float magic = 0x1.8p23f, least = (float)f->lowest;
+    const vf    v     = limited(load(x, n) / f->scale, least, least + (float)(f->count - 1)) + magic;
+    store((float *)code, (vf)__builtin_convertvector(v - magic - least, vi), n);
+}
+
+INLINE void line(const qg__finder *f, int n, const float *x, int32_t *code)
+{
+    int i = 0;
+    for (; i + VL <= n; i += VL) line_vector(f, VL, x + i, code + i);
+    if (i < n) line_vector(f, n - i, x + i, code + i);
+}
+
+INLINE void quotient(const qg__finder *f, int n, const float *x, int32_t *code)
+{
+    int i = 0;
+    for (; i + VL <= n; i += VL) quotient_vector(f, VL, x + i, code + i);
+    if (i < n) quotient_vector(f, n - i, x + i, code + i);
+}
+
 INLINE void guess(const qg__finder *f, int n, const float *x, int32_t *code)
 {
-    const float top = (float)(f->count - 1), first = f->first, inverse = f->inverse;
-    for (int i = 0; i < n; i++) {
-        float g = (x[i] - first) * inverse + 0.5f;
-        g       = g > 0.0f ? g : 0.0f;          /* NaN, too */
-        g       = g < top ? g : top;
-        code[i] = (int32_t)g;
-    }
+    line(f, n, x, code);
     for (int i = 0; i < n; i++) code[i] += x[i] >= f->threshold[code[i]];
 }
 
@@ -75,8 +104,16 @@ static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
     int32_t       code[PIECE];
     for (size_t done = 0; done < n; done += PIECE, x += PIECE, codes += PIECE) {
         const int now = n - done < PIECE ? (int)(n - done) : PIECE;
-        if (f->guess) guess(f, now, x, code);
-        else bisect(f, now, x, code);
+        switch (f->search) {
+        case QG__BISECTION: bisect(f, now, x, code); break;
+        case QG__GUESS: guess(f, now, x, code); break;
+        case QG__LINE: line(f, now, x, code); break;
+        case QG__QUOTIENT: quotient(f, now, x, code); break;
+        }
+        if (!least && step == 1) {
+            for (int i = 0; i < now; i++) codes[i] = (uint8_t)code[i];
+            continue;
+        }
         for (int i = 0; i < now; i++) {
             const int32_t u = code[i] < least && x[i] == x[i] ? least : code[i];
             codes[i]        = (uint8_t)(step * u);

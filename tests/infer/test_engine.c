@@ -95,6 +95,21 @@ static void fill_thresholds(source *s, int n, float *t)
     if (n > 2 && chance(s, 8)) t[0] = -INFINITY;
 }
 
+/* Those of rint(x / scale), or of a line, exactly. */
+static void fill_levels(source *s, qg__codes codes, float scale, float *t)
+{
+    const bool  line = chance(s, 2);
+    const float first = scale * (float)codes.lowest, inverse = 1 / scale;
+    for (int u = 0; u + 1 < codes.count; u++) {
+        float x = ((float)(codes.lowest + u) + 0.499f) * scale;
+        if (line)
+            while (truncf((x - first) * inverse + 0.5f) < (float)(u + 1)) x = nextafterf(x, INFINITY);
+        else
+            while (rintf(x / scale) < (float)(codes.lowest + u + 1)) x = nextafterf(x, INFINITY);
+        t[u] = x;
+    }
+}
+
 /* The quantizer of step s, as floats or for a product that comes next. */
 static void add_quantizer(source *src, test_net *n, packed_step *s, size_t own, bool levels)
 {
@@ -113,7 +128,8 @@ static void add_quantizer(source *src, test_net *n, packed_step *s, size_t own, 
     s->r.coding = v->coding;
     float *floats = realloc((float *)(uintptr_t)s->floats, (own + 2 * (size_t)codes.count) * sizeof *floats);
     assert_non_null(floats);
-    fill_thresholds(src, codes.count - 1, floats + own);
+    if (codes.step == 1 && chance(src, 2)) fill_levels(src, codes, s->r.q_scale, floats + own);
+    else fill_thresholds(src, codes.count - 1, floats + own);
     for (int u = 0; levels && u < codes.count; u++) floats[own + (size_t)codes.count - 1 + (size_t)u] = draw_float(src, -2, 2);
     s->floats = floats;
 }
