@@ -5,7 +5,7 @@
 # A row that this machine cannot run is skipped and says why; the logs are BUILD/matrix/ROW.log.
 set -u
 build=${1:-build}
-every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 one-core nobody de_DE tr_TR other'
+every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 musl one-core nobody de_DE tr_TR other'
 log=$build/matrix
 passed=0 failed=0 scratch=
 mkdir -p "$log"
@@ -77,12 +77,29 @@ memcheck() {
 # The tests of the engine, which needs no other library.  CPPFLAGS and LDFLAGS may say where cmocka for aarch64 is; Debian
 # installs it with libcmocka-dev:arm64.
 aarch64() {
-    cross=aarch64-linux-gnu-gcc program=$build/aarch64/tests/infer/test_kernels
+    cross=aarch64-linux-gnu-gcc
     has $cross || { skip "no $cross"; return; }
     has qemu-aarch64 || { skip 'no qemu-aarch64'; return; }
     echo 'int main(void) { return 0; }' | $cross ${LDFLAGS-} -x c -o /dev/null - -lcmocka 2>/dev/null || { skip 'no cmocka for aarch64'; return; }
-    make --no-print-directory CC=$cross BUILD="$build/aarch64" WERROR=-Werror "$program" &&
-        qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}" -E LD_LIBRARY_PATH="${LD_LIBRARY_PATH_AARCH64:-/usr/lib/aarch64-linux-gnu}" "$program"
+    make --no-print-directory CC=$cross BUILD="$build/aarch64" WERROR=-Werror $(engine_tests "$build/aarch64") || return
+    for program in $(engine_tests "$build/aarch64"); do
+        qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}" -E LD_LIBRARY_PATH="${LD_LIBRARY_PATH_AARCH64:-/usr/lib/aarch64-linux-gnu}" "$program" || return
+    done
+}
+engine_tests() { for source in tests/infer/test_*.c; do echo "$1/tests/infer/$(basename "$source" .c)"; done; }
+
+# The same with another C library, as static programs.  CPPFLAGS and LDFLAGS say where a cmocka that was built with it is.
+musl() {
+    has musl-gcc || { skip 'no musl-gcc'; return; }
+    echo '#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+int main(void) { return 0; }' | musl-gcc ${CPPFLAGS-} ${LDFLAGS-} -static -x c -o /dev/null - -lcmocka 2>/dev/null ||
+        { skip 'no cmocka for musl'; return; }
+    make --no-print-directory CC=musl-gcc HARDEN= LDFLAGS="${LDFLAGS-} -static" BUILD="$build/musl" WERROR=-Werror $(engine_tests "$build/musl") || return
+    for program in $(engine_tests "$build/musl"); do "$program" || return; done
 }
 
 row() {
@@ -101,6 +118,7 @@ row() {
     sixteen)    cpu_has avx2 || { skip 'this CPU has no AVX2'; return; }
                 QGRAD_CPU=avx2 tests_in sixteen ISA_avx2='-mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi' ;;
     aarch64)    aarch64 ;;
+    musl)       musl ;;
     one-core)   one_core make --no-print-directory test ;;
     nobody)     as_nobody make --no-print-directory test ;;
     de_DE|tr_TR) in_locale "$1" make --no-print-directory test ;;
