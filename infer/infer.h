@@ -40,6 +40,20 @@ qg_infer_status qg_infer_size(const void *file, size_t n, size_t *bytes);
 /* Packs the weights for the kernels of this machine into memory, which must outlive the net. */
 qg_infer_status qg_infer_load(const void *file, size_t n, void *memory, size_t bytes, const qg_infer **net);
 
+/* How an accumulator of a product of 8-bit codes becomes an 8-bit code. */
+typedef enum qg_infer_requantize {
+    QG_INFER_EVALUATE,      /* by the arithmetic of evaluation, as the net was tested: what qg_infer_load does */
+    QG_INFER_TFLITE         /* by TFLite's fixed-point operator, in integers alone: an int32 bias and a 31-bit factor per channel,
+                               with its two roundings.  A code is at most one level away.  A channel for which that does not hold
+                               is evaluated */
+} qg_infer_requantize;
+
+qg_infer_status qg_infer_load_with(const void *file, size_t n, qg_infer_requantize how, void *memory, size_t bytes,
+                                   const qg_infer **net);
+
+/* Products that QG_INFER_TFLITE computes by the fixed-point operator in all their channels. */
+int qg_infer_fixed_point(const qg_infer *net);
+
 typedef struct qg_infer_shape { int h, w, c; } qg_infer_shape;
 
 qg_infer_shape qg_infer_input(const qg_infer *net);
@@ -62,6 +76,9 @@ qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *im
 int             qg_infer_steps(const qg_infer *net);
 const char     *qg_infer_step_name(const qg_infer *net, int step);          /* "conv1"; of the layer that it ends with */
 const char     *qg_infer_step_kind(const qg_infer *net, int step);          /* "product, 1 x 2 bits" */
+
+/* Images that pass through all steps together; larger batches run in groups of so many. */
+int             qg_infer_images_at_once(const qg_infer *net);
 
 /* qg_infer_run that calls after(user, step) when each step has run, for all images of this call if n is at most
  * qg_infer_images_at_once(net). */

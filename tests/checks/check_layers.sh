@@ -33,7 +33,7 @@ allow datasets        "$core|datasets/"
 allow datasets/tools  "$core|datasets/"
 # The engine stands alone: it shares only the choice of the instruction set, and registers.
 allow infer/kernels   'core/kernels/(cpu|simd|conv_tile)\.h|infer/kernels/'
-allow infer           'core/kernels/cpu\.h|infer/'
+allow infer           'core/(kernels/cpu|io/hash)\.h|infer/'
 allow train           "$below|train/"
 allow cli/config      "$library|$tools|cli/config/"
 allow cli/run         "$library|$tools|cli/config/|cli/run/"
