@@ -11,7 +11,7 @@
  * Header
  *      0   8   "\211qgnet\r\n": not text, and damaged by transfers of text
  *      8   4   version: 1
- *     12   4   steps
+ *     12   4   steps, 1 .. QG__MOST_STEPS
  *     16   8   bytes of the file
  *     24  12   h, w, c of the input
  *     36   4   numbers of normalisation m: 0, c or h * w * c
@@ -34,7 +34,7 @@
  *     prelu      slope[c];   rprelu   as layers/net.h: the parameters of qg_rprelu in the order of that function
  *     clip       lo, hi
  *     and of a product with a quantizer or a QG__QUANTIZE: threshold[count - 1], ascending; if its value is floats, level[count]
- * All are finite, but thresholds may be infinite; deviations are positive.
+ * All are finite, but thresholds and the ends of clip may be infinite; deviations are positive, and lo < hi.
  *
  * Rows.  A weight takes `bits` bits: the code u with value lowest + step * u, or 32 for floats.  The bits of a row follow each other,
  * low bits first, in the order [kh][kw][c / groups], filled up with zeros to a byte: ceil(bits * kh * kw * c / groups / 8) bytes.
@@ -58,7 +58,8 @@
 extern "C" {
 #endif
 
-enum { QG__FORMAT_VERSION = 1, QG__HEADER_BYTES = 64, QG__STEP_BYTES = 128, QG__FLOAT_BITS = 32, QG__MOST_CODES = 256 };
+enum { QG__FORMAT_VERSION = 1, QG__HEADER_BYTES = 64, QG__STEP_BYTES = 128, QG__FLOAT_BITS = 32, QG__MOST_CODES = 256,
+       QG__MOST_STEPS = 1 << 14 };
 
 typedef enum qg__kind {
     QG__PRODUCT,        /* z = fl(fl(a acc) + b), then relu and quantizer, if any */

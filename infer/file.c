@@ -1,0 +1,441 @@
+#include "infer/file.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/io/hash.h"
+
+static const uint8_t magic[8] = { 0x89, 'q', 'g', 'n', 'e', 't', '\r', '\n' };
+
+enum { VERSION_AT = 8, STEPS_AT = 12, BYTES_AT = 16, INPUT_AT = 24, NORMAL_AT = 36, NOTES_AT = 40, ZEROS_AT = 44, CHECKSUM_AT = 56 };
+
+/* Values of all steps together are less, in bytes per image: no sum of sizes overflows, not even for all images of a group. */
+static const uint64_t most_bytes = (uint64_t)SIZE_MAX / 65536 < (uint64_t)1 << 40 ? SIZE_MAX / 65536 : (uint64_t)1 << 40;
+
+/* --- numbers ------------------------------------------------------------------------------------ */
+
+static uint32_t get_u32(const uint8_t *b)
+{
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+static uint64_t get_u64(const uint8_t *b) { return get_u32(b) | (uint64_t)get_u32(b + 4) << 32; }
+
+static int32_t get_i32(const uint8_t *b)
+{
+    const uint32_t bits = get_u32(b);
+    int32_t        v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static float get_float(const uint8_t *b)
+{
+    const uint32_t bits = get_u32(b);
+    float          v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+void qg__file_floats(const qg__file *f, size_t at, size_t n, float *to)
+{
+    for (size_t i = 0; i < n; i++) to[i] = get_float(f->bytes + at + 4 * i);
+}
+
+uint32_t qg__file_bits(const uint8_t *row, size_t at, int bits)
+{
+    const size_t first = at / 8, last = (at + (size_t)bits - 1) / 8;
+    uint32_t     v     = 0;
+    for (size_t i = first; i <= last; i++) v |= (uint32_t)row[i] << 8 * (i - first);
+    return v >> at % 8 & (((uint32_t)1 << bits) - 1);
+}
+
+/* --- records ------------------------------------------------------------------------------------ */
+
+/* The fields; zeros follow. */
+enum { RECORD_USED = 112 };
+
+qg__packed_step qg__file_step(const qg__file *f, int step)
+{
+    const uint8_t *b = f->bytes + QG__HEADER_BYTES + (size_t)step * QG__STEP_BYTES;
+    return (qg__packed_step){
+        .kind = get_i32(b), .x = get_i32(b + 4), .z = get_i32(b + 8),
+        .h = get_i32(b + 12), .w = get_i32(b + 16), .c = get_i32(b + 20),
+        .oh = get_i32(b + 24), .ow = get_i32(b + 28), .oc = get_i32(b + 32),
+        .kh = get_i32(b + 36), .kw = get_i32(b + 40), .stride = get_i32(b + 44), .top = get_i32(b + 48), .left = get_i32(b + 52),
+        .groups = get_i32(b + 56),
+        .w_lowest = get_i32(b + 60), .w_step = get_i32(b + 64), .w_count = get_i32(b + 68), .w_bits = get_i32(b + 72),
+        .two_sided = get_i32(b + 76), .pad = get_float(b + 80), .relu = get_i32(b + 84), .flag = get_i32(b + 88),
+        .coding = get_i32(b + 92),
+        .q_lowest = get_i32(b + 96), .q_step = get_i32(b + 100), .q_count = get_i32(b + 104), .q_scale = get_float(b + 108),
+    };
+}
+
+qg__codes qg__quantizer(const qg__packed_step *r)
+{
+    const bool has = r->kind == QG__PRODUCT || r->kind == QG__QUANTIZE;
+    return has ? (qg__codes){ r->q_lowest, r->q_step, r->q_count } : (qg__codes){ 0 };
+}
+
+qg__codes qg__codes_of_value(const qg__packed_step *r)
+{
+    return r->coding == QG__AS_FLOATS ? (qg__codes){ 0 } : (qg__codes){ r->q_lowest, r->q_step, r->q_count };
+}
+
+qg__product qg__product_of(const qg__packed_step *r, qg__codes x)
+{
+    return (qg__product){
+        .g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = r->oc, .kh = r->kh, .kw = r->kw,
+               .stride = r->stride, .top = r->top, .left = r->left },
+        .groups = r->groups, .x = x, .w = { r->w_lowest, r->w_step, r->w_count }, .two_sided = r->two_sided, .pad = r->pad,
+    };
+}
+
+size_t qg__step_floats(const qg__packed_step *r)
+{
+    const size_t    c = (size_t)r->c, oc = (size_t)r->oc;
+    const qg__codes q = qg__quantizer(r);
+    size_t          n = q.count ? (size_t)q.count - 1 : 0;
+    if (q.count && r->coding == QG__AS_FLOATS) n += (size_t)q.count;
+    switch ((qg__kind)r->kind) {
+    case QG__PRODUCT: return n + (r->two_sided ? 3 : 2) * oc;
+    case QG__AFFINE: return 2 * c;
+    case QG__PRELU: return c;
+    case QG__RPRELU: return 3 * c;
+    case QG__CLIP: return 2;
+    default: return n;
+    }
+}
+
+size_t qg__row_bytes(const qg__packed_step *r)
+{
+    if (r->kind != QG__PRODUCT) return 0;
+    return ((size_t)r->w_bits * (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) + 7) / 8;
+}
+
+size_t qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c)
+{
+    const size_t pixels = (size_t)h * (size_t)w;
+    if (coding == QG__AS_FLOATS) return pixels * (size_t)c * sizeof(float);
+    if (coding == QG__AS_BYTES) return pixels * (size_t)c;
+    return qg__bit_words(qg__alphabet_of(codes), pixels, c) * sizeof(uint64_t);
+}
+
+/* --- what is legal ------------------------------------------------------------------------------ */
+
+enum { MOST_EXTENT = 1 << 30 };
+
+static bool is_size(int h, int w, int c)
+{
+    if (h < 1 || w < 1 || c < 1) return false;
+    const uint64_t pixels = (uint64_t)h * (uint64_t)w;
+    return pixels <= INT32_MAX && pixels * (uint64_t)c <= INT32_MAX;
+}
+
+/* A value that a step reads. */
+typedef struct value {
+    int        h, w, c;
+    qg__coding coding;
+    qg__codes  codes;
+} value;
+
+static value value_at(const qg__file *f, int i)
+{
+    if (i == 0) return (value){ f->h, f->w, f->c, QG__AS_FLOATS, { 0 } };
+    const qg__packed_step r = qg__file_step(f, i - 1);
+    return (value){ r.oh, r.ow, r.oc, (qg__coding)r.coding, qg__codes_of_value(&r) };
+}
+
+static bool same_size(const qg__packed_step *r) { return r->oh == r->h && r->ow == r->w && r->oc == r->c; }
+
+static bool is_flag(int32_t v) { return v == 0 || v == 1; }
+
+/* Windows along one axis, each of which has pixels of the image. */
+static bool windows_fit(int in, int out, int size, int stride, int before)
+{
+    return size >= 1 && size <= MOST_EXTENT && stride >= 1 && stride <= MOST_EXTENT && before >= 0 && before < size &&
+           (int64_t)(out - 1) * stride - before < in;
+}
+
+/* Windows of MEAN_ABS may be outside of the image, as those of the product that it scales. */
+static bool windows_are_legal(const qg__packed_step *r)
+{
+    const qg__geometry g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = 1, .kh = r->kh, .kw = r->kw,
+                             .stride = r->stride, .top = r->top, .left = r->left };
+    return qg__geometry_valid(&g);
+}
+
+static bool has_no_window(const qg__packed_step *r) { return !r->kh && !r->kw && !r->stride && !r->top && !r->left; }
+
+static bool is_zero(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits == 0;
+}
+
+/* Fields of products. */
+static bool is_no_product(const qg__packed_step *r)
+{
+    return !r->groups && !r->w_lowest && !r->w_step && !r->w_count && !r->w_bits && !r->two_sided && is_zero(r->pad) && !r->relu;
+}
+
+static bool has_no_codes(const qg__packed_step *r)
+{
+    return !r->q_lowest && !r->q_step && !r->q_count && is_zero(r->q_scale) && r->coding == QG__AS_FLOATS;
+}
+
+static bool codes_are_legal(const qg__packed_step *r)
+{
+    const qg__codes q = { r->q_lowest, r->q_step, r->q_count };
+    if (!qg__codes_valid(q) || q.count > QG__MOST_CODES || !(r->q_scale >= 0 && isfinite(r->q_scale))) return false;
+    switch (r->coding) {
+    case QG__AS_FLOATS: return true;
+    case QG__AS_BITS: return qg__alphabet_of(q).bits > 0;
+    case QG__AS_BYTES: return qg__highest(q) - q.lowest <= 255;
+    default: return false;
+    }
+}
+
+static bool weights_are_legal(const qg__packed_step *r)
+{
+    if (r->w_count == 0) return !r->w_lowest && !r->w_step && r->w_bits == QG__FLOAT_BITS;
+    int bits = 1;
+    if (!qg__codes_valid((qg__codes){ r->w_lowest, r->w_step, r->w_count })) return false;
+    while (1 << bits < r->w_count) bits++;
+    return r->w_bits == bits;
+}
+
+static bool product_is_legal(const qg__packed_step *r, const value *x)
+{
+    if (r->flag || !is_flag(r->relu) || !is_flag(r->two_sided) || !weights_are_legal(r)) return false;
+    if (r->q_count ? !codes_are_legal(r) : !has_no_codes(r)) return false;
+    const qg__product p = qg__product_of(r, x->codes);
+    if (!qg__product_fits(&p) || (int)qg__product_coding(&p) != (int)x->coding) return false;
+    /* Thresholds of sums are one more than the largest sum. */
+    const uint64_t row = qg__taps(&p.g) * (uint64_t)(p.g.c / p.groups);
+    return !qg__product_is_exact(&p) || row * (uint64_t)qg__reach(p.x) * (uint64_t)qg__reach(p.w) < INT32_MAX;
+}
+
+static bool maxpool_is_legal(const qg__packed_step *r, const value *x)
+{
+    const qg__codes own = qg__codes_of_value(r);
+    if ((int)x->coding != r->coding) return false;
+    if (r->coding == QG__AS_FLOATS) return has_no_codes(r);
+    return codes_are_legal(r) && own.lowest == x->codes.lowest && own.step == x->codes.step && own.count == x->codes.count;
+}
+
+static bool pool_is_legal(const qg__packed_step *r)
+{
+    return r->oc == r->c && windows_fit(r->h, r->oh, r->kh, r->stride, r->top) &&
+           windows_fit(r->w, r->ow, r->kw, r->stride, r->left);
+}
+
+static bool shortcut_is_legal(const qg__packed_step *r)
+{
+    return r->stride >= 1 && !r->kh && !r->kw && !r->top && !r->left && r->oc >= r->c && r->oh == (r->h - 1) / r->stride + 1 &&
+           r->ow == (r->w - 1) / r->stride + 1;
+}
+
+/* The second operand. */
+static bool z_is_legal(const qg__file *f, const qg__packed_step *r, int step)
+{
+    const bool reads = r->kind == QG__ADD || r->kind == QG__CONCAT || r->kind == QG__MULTIPLY;
+    if (!reads) return r->z == -1;
+    if (r->z < 0 || r->z > step) return false;
+    const value z = value_at(f, r->z);
+    if (z.coding != QG__AS_FLOATS || z.h != r->h || z.w != r->w) return false;
+    if (r->kind == QG__CONCAT) return r->oh == r->h && r->ow == r->w && r->oc > r->c && z.c == r->oc - r->c;
+    return same_size(r) && z.c == (r->kind == QG__ADD ? r->c : 1);
+}
+
+/* What belongs to the kind alone. */
+static bool kind_is_legal(const qg__packed_step *r, const value *x)
+{
+    if (r->kind == QG__PRODUCT) return product_is_legal(r, x);
+    if (!is_no_product(r) || (r->flag && r->kind != QG__AVGPOOL)) return false;
+    if (r->kind == QG__MAXPOOL) return pool_is_legal(r) && maxpool_is_legal(r, x);
+    if (x->coding != QG__AS_FLOATS) return false;
+    if (r->kind == QG__QUANTIZE) return has_no_window(r) && same_size(r) && codes_are_legal(r);
+    if (!has_no_codes(r)) return false;
+    switch ((qg__kind)r->kind) {
+    case QG__AVGPOOL: return is_flag(r->flag) && pool_is_legal(r);
+    case QG__MEAN_ABS: return r->oc == 1 && windows_are_legal(r);
+    case QG__SHORTCUT: return shortcut_is_legal(r);
+    case QG__AFFINE:
+    case QG__RELU:
+    case QG__CLIP:
+    case QG__SIGMOID:
+    case QG__TANH:
+    case QG__PRELU:
+    case QG__RPRELU: return has_no_window(r) && same_size(r);
+    case QG__ADD:
+    case QG__CONCAT:
+    case QG__MULTIPLY: return has_no_window(r);
+    default: return false;
+    }
+}
+
+static bool step_is_legal(const qg__file *f, const qg__packed_step *r, int step)
+{
+    const uint8_t *record = f->bytes + QG__HEADER_BYTES + (size_t)step * QG__STEP_BYTES;
+    for (int i = RECORD_USED; i < QG__STEP_BYTES; i++)
+        if (record[i]) return false;
+    if (r->kind < 0 || r->kind >= QG__KINDS || r->x < 0 || r->x > step) return false;
+    const value x = value_at(f, r->x);
+    return x.h == r->h && x.w == r->w && x.c == r->c && is_size(r->oh, r->ow, r->oc) && z_is_legal(f, r, step) &&
+           kind_is_legal(r, &x);
+}
+
+/* --- numbers of steps --------------------------------------------------------------------------- */
+
+static bool are_finite(const uint8_t *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(get_float(b + 4 * i))) return false;
+    return true;
+}
+
+/* Ascending, equal ones included; false for NaN. */
+static bool are_ascending(const uint8_t *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(get_float(b + 4 * i) >= (i ? get_float(b + 4 * (i - 1)) : -INFINITY))) return false;
+    return true;
+}
+
+static bool floats_are_legal(const qg__packed_step *r, const uint8_t *b)
+{
+    const qg__codes q    = qg__quantizer(r);
+    const size_t    all  = qg__step_floats(r), thresholds = q.count ? (size_t)q.count - 1 : 0;
+    const size_t    own  = all - thresholds - (q.count && r->coding == QG__AS_FLOATS ? (size_t)q.count : 0);
+    if (r->kind == QG__CLIP) return get_float(b) < get_float(b + 4);
+    return are_finite(b, own) && are_ascending(b + 4 * own, thresholds) &&
+           are_finite(b + 4 * (own + thresholds), all - own - thresholds);
+}
+
+static bool normalisation_is_legal(const uint8_t *b, size_t m)
+{
+    if (!are_finite(b, 2 * m)) return false;
+    for (size_t i = m; i < 2 * m; i++)
+        if (!(get_float(b + 4 * i) > 0)) return false;
+    return true;
+}
+
+/* Codes exist, and the bits that fill the last byte are 0. */
+static bool row_is_legal(const qg__packed_step *r, const uint8_t *row)
+{
+    const size_t n = (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups), bits = n * (size_t)r->w_bits;
+    if (r->w_count && r->w_count < 1 << r->w_bits)
+        for (size_t i = 0; i < n; i++)
+            if (qg__file_bits(row, i * (size_t)r->w_bits, r->w_bits) >= (uint32_t)r->w_count) return false;
+    return bits % 8 == 0 || row[bits / 8] >> bits % 8 == 0;
+}
+
+static bool rows_are_legal(const qg__packed_step *r, const uint8_t *rows)
+{
+    const size_t bytes = qg__row_bytes(r);
+    for (size_t o = 0; bytes && o < (size_t)r->oc; o++)
+        if (!row_is_legal(r, rows + o * bytes)) return false;
+    return true;
+}
+
+/* --- text --------------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at b, 0 if it is none; a zero byte ends the text at the latest. */
+static size_t character(const uint8_t *b)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    const size_t          n = *b < 0x80 ? 1 : *b >> 5 == 6 ? 2 : *b >> 4 == 14 ? 3 : *b >> 3 == 30 ? 4 : 0;
+    uint32_t              u = n == 1 ? *b : n ? *b & (0x7F >> n) : 0;
+    if (n < 2) return n;
+    for (size_t i = 1; i < n; i++) {
+        if (b[i] >> 6 != 2) return 0;
+        u = u << 6 | (b[i] & 0x3F);
+    }
+    return u < least[n] || u > 0x10FFFF || (u >= 0xD800 && u < 0xE000) ? 0 : n;
+}
+
+/* Whether the last section has so many texts and nothing else. */
+static bool text_is_legal(const qg__file *f, uint64_t texts)
+{
+    uint64_t seen = 0;
+    if (f->text == f->n || f->bytes[f->n - 1]) return false;
+    for (size_t at = f->text, n; at < f->n; at += n) {
+        n = character(f->bytes + at);
+        if (!n) return false;
+        seen += f->bytes[at] == 0;
+    }
+    return seen == texts;
+}
+
+/* --- the file ----------------------------------------------------------------------------------- */
+
+static uint64_t checksum(const uint8_t *b, size_t n)
+{
+    return qg_hash_words(qg_hash_words(QG_HASH_BASIS, b, CHECKSUM_AT), b + QG__HEADER_BYTES, n - QG__HEADER_BYTES);
+}
+
+static qg_infer_status read_header(qg__file *f)
+{
+    const uint8_t *b = f->bytes;
+    if (f->n < QG__HEADER_BYTES || memcmp(b, magic, sizeof magic)) return QG_INFER_EFORMAT;
+    if (get_u32(b + VERSION_AT) > QG__FORMAT_VERSION) return QG_INFER_EVERSION;
+    if (get_u32(b + VERSION_AT) < 1 || get_u64(b + BYTES_AT) != f->n) return QG_INFER_EFORMAT;
+    if (get_u64(b + CHECKSUM_AT) != checksum(b, f->n)) return QG_INFER_ECHECKSUM;
+    for (int i = ZEROS_AT; i < CHECKSUM_AT; i++)
+        if (b[i]) return QG_INFER_EFORMAT;
+    const uint32_t steps = get_u32(b + STEPS_AT);
+    f->h      = get_i32(b + INPUT_AT);
+    f->w      = get_i32(b + INPUT_AT + 4);
+    f->c      = get_i32(b + INPUT_AT + 8);
+    f->normal = get_u32(b + NORMAL_AT);
+    f->notes  = get_u32(b + NOTES_AT);
+    if (steps < 1 || steps > QG__MOST_STEPS || !is_size(f->h, f->w, f->c)) return QG_INFER_EFORMAT;
+    f->steps = (int)steps;
+    const size_t all = (size_t)f->h * (size_t)f->w * (size_t)f->c;
+    return f->normal == 0 || f->normal == (size_t)f->c || f->normal == all ? QG_INFER_OK : QG_INFER_EFORMAT;
+}
+
+/* The steps, and where the sections begin that follow from them. */
+static bool read_steps(qg__file *f)
+{
+    uint64_t floats = 2 * (uint64_t)f->normal, rows = 0;
+    uint64_t bytes  = qg__image_bytes(QG__AS_FLOATS, (qg__codes){ 0 }, f->h, f->w, f->c);
+    f->floats       = QG__HEADER_BYTES + (size_t)f->steps * QG__STEP_BYTES;
+    if (f->floats > f->n) return false;
+    for (int i = 0; i < f->steps; i++) {
+        const qg__packed_step r = qg__file_step(f, i);
+        if (!step_is_legal(f, &r, i)) return false;
+        floats += qg__step_floats(&r);
+        rows += qg__row_bytes(&r) * (uint64_t)r.oc;
+        bytes += qg__image_bytes((qg__coding)r.coding, qg__codes_of_value(&r), r.oh, r.ow, r.oc);
+        if (f->floats + 4 * floats + rows > f->n || bytes > most_bytes) return false;
+    }
+    f->rows = f->floats + 4 * (size_t)floats;
+    f->text = f->rows + (size_t)rows;
+    return qg__file_step(f, f->steps - 1).coding == QG__AS_FLOATS;
+}
+
+static bool read_contents(const qg__file *f)
+{
+    size_t floats = f->floats + 8 * f->normal, rows = f->rows;
+    if (!normalisation_is_legal(f->bytes + f->floats, f->normal)) return false;
+    for (int i = 0; i < f->steps; i++) {
+        const qg__packed_step r = qg__file_step(f, i);
+        if (!floats_are_legal(&r, f->bytes + floats) || !rows_are_legal(&r, f->bytes + rows)) return false;
+        floats += 4 * qg__step_floats(&r);
+        rows += qg__row_bytes(&r) * (size_t)r.oc;
+    }
+    return text_is_legal(f, (uint64_t)f->steps + 2 * (uint64_t)f->notes);
+}
+
+qg_infer_status qg__file_open(const void *bytes, size_t n, qg__file *f)
+{
+    *f = (qg__file){ .bytes = bytes, .n = n };
+    if (!bytes) return QG_INFER_EARG;
+    const qg_infer_status s = read_header(f);
+    if (s) return s;
+    return read_steps(f) && read_contents(f) ? QG_INFER_OK : QG_INFER_EFORMAT;
+}

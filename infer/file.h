@@ -1,0 +1,46 @@
+/* infer/file.h — a packed file (infer/format.h) as its reader sees it (internal).
+ *
+ * The file is hostile until qg__file_open has accepted it.  Then everything holds that infer/format.h says, every product
+ * fits (qg__product_fits), and no sum of sizes overflows: whoever comes after checks nothing.
+ */
+#ifndef QG_INFER_FILE_H
+#define QG_INFER_FILE_H
+
+#include "infer/format.h"
+#include "infer/infer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct qg__file {
+    const uint8_t *bytes;
+    size_t         n;
+    int            steps, h, w, c;
+    size_t         normal, notes;           /* numbers of normalisation; notes */
+    size_t         floats, rows, text;      /* where these sections begin */
+} qg__file;
+
+/* Reads the whole file.  Takes time in proportion to it, and no memory. */
+qg_infer_status qg__file_open(const void *bytes, size_t n, qg__file *f);
+
+qg__packed_step qg__file_step(const qg__file *f, int step);
+void            qg__file_floats(const qg__file *f, size_t at, size_t n, float *to);    /* at: in bytes */
+uint32_t        qg__file_bits(const uint8_t *row, size_t at, int bits);                /* bits <= 16, from bit `at` on */
+
+/* --- what records mean -------------------------------------------------------------------------- */
+
+qg__codes   qg__codes_of_value(const qg__packed_step *r);      /* .count 0: the value is floats */
+qg__codes   qg__quantizer(const qg__packed_step *r);           /* .count 0: none; MAXPOOL has none */
+qg__product qg__product_of(const qg__packed_step *r, qg__codes x);
+size_t      qg__step_floats(const qg__packed_step *r);         /* numbers of its list */
+size_t      qg__row_bytes(const qg__packed_step *r);           /* of one output of a product; else 0 */
+
+/* Bytes of an image of this size. */
+size_t      qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
