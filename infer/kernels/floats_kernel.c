@@ -1,0 +1,75 @@
+/* Loops that the compiler vectorizes for each instruction set.  Only prelu has a product before a sum. */
+#include "infer/kernels/floats.h"
+
+#include "infer/kernels/lanes.h"
+
+static void relu(size_t n, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+static void clip(size_t n, float lo, float hi, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float above = x[i] < lo ? lo : x[i];
+        y[i]              = x[i] > hi ? hi : above;
+    }
+}
+
+static void add(size_t n, const float *x, const float *z, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = x[i] + z[i];
+}
+
+static void divide(size_t n, float by, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] /= by;
+}
+
+INLINE void prelu_vector(int n, const float *before, const float *a, const float *after, const float *x, float *y)
+{
+    const vf u = load(x, n) - load(before, n);
+    store(y, pick(u > 0, u, rounded(load(a, n) * u)) + load(after, n), n);
+}
+
+static void prelu(size_t pixels, int c, const float *before, const float *a, const float *after, const float *x, float *y)
+{
+    for (size_t i = 0; i < pixels; i++, x += c, y += c) {
+        int k = 0;
+        for (; k + VL <= c; k += VL) prelu_vector(VL, before + k, a + k, after + k, x + k, y + k);
+        if (k < c) prelu_vector(c - k, before + k, a + k, after + k, x + k, y + k);
+    }
+}
+
+static void scale_pixels(size_t pixels, int c, const float *x, const float *z, float *y)
+{
+    for (size_t i = 0; i < pixels; i++, x += c, y += c)
+        for (int k = 0; k < c; k++) y[k] = x[k] * z[i];
+}
+
+static void max_floats(size_t n, const float *x, float *best)
+{
+    for (size_t i = 0; i < n; i++) best[i] = (x[i] > best[i]) | (x[i] != x[i]) ? x[i] : best[i];
+}
+
+static void max_bytes(size_t n, const uint8_t *x, uint8_t *best)
+{
+    for (size_t i = 0; i < n; i++) best[i] = x[i] > best[i] ? x[i] : best[i];
+}
+
+static void look_up(size_t n, const float *level, const uint8_t *code, float *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = level[code[i]];
+}
+
+const qg__float_kernels QG_PER_ISA(qg__float_kernels) = {
+    .relu         = relu,
+    .clip         = clip,
+    .add          = add,
+    .divide       = divide,
+    .prelu        = prelu,
+    .scale_pixels = scale_pixels,
+    .max_floats   = max_floats,
+    .max_bytes    = max_bytes,
+    .look_up      = look_up,
+};

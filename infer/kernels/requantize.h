@@ -1,0 +1,51 @@
+/* infer/kernels/requantize.h — from accumulators and floats to the codes of the next product.
+ *
+ * Nothing needs more alignment than its type, and nothing is allocated.
+ */
+#ifndef QG_INFER_REQUANTIZE_H
+#define QG_INFER_REQUANTIZE_H
+
+#include <stdbool.h>
+
+#include "infer/kernels/codes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { QG__MOST_FOUND = 256 };
+
+/* Finds the code of a number: how many of ascending thresholds it reaches; that of NaN is 0.  With `guess`, the code is
+ * g or g + 1, where g = (x - first) * inverse, rounded and limited, so that one comparison decides; else by bisection. */
+typedef struct qg__finder {
+    const float *threshold;         /* QG__MOST_FOUND of them; NaN from the last one on, which nothing reaches */
+    int          count;             /* codes */
+    bool         guess;
+    float        first, inverse;
+    int          least;             /* smaller codes become this one, but not that of NaN */
+    int          step;              /* a code u is stored as step * u; at most 255 */
+} qg__finder;
+
+/* TFLite's operator: u = clip(zero + round(round((acc + bias) * fraction / 2^31) * 2^shift), least, most), the inner rounding
+ * with ties toward +inf and the outer one, for shift < 0, away from zero; sums and products saturate at int32. */
+typedef struct qg__fixed_point {
+    const int32_t *bias, *fraction, *shift;     /* [c]; shift within -31 .. 64 */
+    int            zero, least, most, step;
+} qg__fixed_point;
+
+typedef struct qg__requantize_kernels {
+    /* Bits of the alphabet for acc[pixels][c].  Its value number u is reached where (acc ^ flip[k]) >= least[u - 1][k]; least has
+     * a row for each value but the first.  flip: 0, or -1 where codes fall as acc grows; NULL: 0. */
+    void (*bits)(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc, uint64_t *packed);
+
+    void (*find)(const qg__finder *f, size_t n, const float *x, uint8_t *codes);
+    void (*fixed)(const qg__fixed_point *f, size_t pixels, int c, const int32_t *acc, uint8_t *codes);
+} qg__requantize_kernels;
+
+QG_DECLARE_KERNELS(qg__requantize_kernels, qg__requantize_kernels);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

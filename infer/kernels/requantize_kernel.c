@@ -1,0 +1,127 @@
+#include "infer/kernels/requantize.h"
+
+#include "infer/kernels/lanes.h"
+#include "infer/kernels/planes.h"
+
+/* --- bits --------------------------------------------------------------------------------------- */
+
+/* Bits of (acc[k] ^ flip[k]) >= least[k], k < n <= 64. */
+INLINE uint64_t compare(const int32_t *acc, const int32_t *least, const int32_t *flip, int n)
+{
+    uint64_t bits = 0;
+    int      k    = 0;
+    for (; k + VL <= n; k += VL) {
+        vi v = *(const vi *)(acc + k);
+        if (flip) v ^= *(const vi *)(flip + k);
+        bits |= (uint64_t)bits_of(v >= *(const vi *)(least + k)) << k;
+    }
+    for (; k < n; k++) bits |= (uint64_t)((acc[k] ^ (flip ? flip[k] : 0)) >= least[k]) << k;
+    return bits;
+}
+
+/* n <= 64 channels from k on of a pixel; n and planes are constants where it matters. */
+INLINE void pack(qg__alphabet a, const int32_t *least, const int32_t *flip, int c, int k, int n, const int32_t *acc, uint64_t *packed)
+{
+    const size_t plane_words = qg__words(c);
+    uint64_t     bits[QG__MOST_THRESHOLDS];
+    for (int t = 0; t + 1 < qg__values(a); t++) bits[t] = compare(acc + k, least + (ptrdiff_t)t * c + k, flip ? flip + k : NULL, n);
+    for (int j = 0; j < a.bits; j++) packed[(size_t)j * plane_words + (size_t)(k / 64)] = qg__plane_of(a, j, bits) & ~(uint64_t)0 >> (64 - n);
+}
+
+INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc, uint64_t *packed)
+{
+    for (size_t i = 0; i < pixels; i++, acc += c, packed += (size_t)a.bits * qg__words(c)) {
+        int k = 0;
+        for (; k + 64 <= c; k += 64) pack(a, least, flip, c, k, 64, acc, packed);
+        if (k < c) pack(a, least, flip, c, k, c - k, acc, packed);
+    }
+}
+
+static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc, uint64_t *packed)
+{
+    const qg__alphabet one = { QG__UNSIGNED, 1 };
+    if (a.bits > 1) pack_all(a, least, flip, pixels, c, acc, packed);
+    else if (flip) pack_all(one, least, flip, pixels, c, acc, packed);
+    else pack_all(one, least, NULL, pixels, c, acc, packed);
+}
+
+/* --- codes of floats ------------------------------------------------------------------------------ */
+
+/* Loops over blocks of this size, which the compiler vectorizes, lookups included. */
+enum { PIECE = 256, HALF = QG__MOST_FOUND / 2 };
+
+INLINE void guess(const qg__finder *f, int n, const float *x, int32_t *code)
+{
+    const float top = (float)(f->count - 1), first = f->first, inverse = f->inverse;
+    for (int i = 0; i < n; i++) {
+        float g = (x[i] - first) * inverse + 0.5f;
+        g       = g > 0.0f ? g : 0.0f;          /* NaN, too */
+        g       = g < top ? g : top;
+        code[i] = (int32_t)g;
+    }
+    for (int i = 0; i < n; i++) code[i] += x[i] >= f->threshold[code[i]];
+}
+
+INLINE void bisect(const qg__finder *f, int n, const float *x, int32_t *code)
+{
+    for (int i = 0; i < n; i++) code[i] = 0;
+    for (int step = HALF; step; step /= 2)
+        for (int i = 0; i < n; i++) code[i] += x[i] >= f->threshold[code[i] + step - 1] ? step : 0;
+}
+
+static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
+{
+    const int32_t least = f->least, step = f->step;
+    int32_t       code[PIECE];
+    for (size_t done = 0; done < n; done += PIECE, x += PIECE, codes += PIECE) {
+        const int now = n - done < PIECE ? (int)(n - done) : PIECE;
+        if (f->guess) guess(f, now, x, code);
+        else bisect(f, now, x, code);
+        for (int i = 0; i < now; i++) {
+            const int32_t u = code[i] < least && x[i] == x[i] ? least : code[i];
+            codes[i]        = (uint8_t)(step * u);
+        }
+    }
+}
+
+/* --- fixed point ---------------------------------------------------------------------------------- */
+
+INLINE int64_t saturate(int64_t v)
+{
+    v = v < INT32_MAX ? v : INT32_MAX;
+    return v > INT32_MIN ? v : INT32_MIN;
+}
+
+/* v / 2^n for n >= 1, ties toward +inf. */
+INLINE int64_t shift_up(int64_t v, int n) { return ((v >> (n - 1)) + 1) >> 1; }
+
+INLINE int64_t rounded_product(int64_t acc, int64_t fraction, int32_t shift)
+{
+    const int64_t product = acc * fraction;
+    if (shift <= 0) {
+        const int64_t high = saturate(shift_up(product, 31)), down = -(int64_t)shift;
+        const int64_t size = high < 0 ? -high : high, small = (size + ((int64_t)1 << down >> 1)) >> down;
+        return high < 0 ? -small : small;
+    }
+    if (shift <= 30) return saturate(shift_up(product, 31 - shift));
+    const int up = shift - 31 > 31 ? 31 : shift - 31;
+    return saturate(saturate(product) * ((int64_t)1 << up));
+}
+
+static void fixed(const qg__fixed_point *f, size_t pixels, int c, const int32_t *acc, uint8_t *codes)
+{
+    for (size_t i = 0; i < pixels; i++, acc += c, codes += c)
+        for (int k = 0; k < c; k++) {
+            const int64_t sum = saturate((int64_t)acc[k] + f->bias[k]);
+            int64_t       u   = rounded_product(sum, f->fraction[k], f->shift[k]) + f->zero;
+            u                 = u > f->least ? u : f->least;
+            u                 = u < f->most ? u : f->most;
+            codes[k]          = (uint8_t)(f->step * (int32_t)u);
+        }
+}
+
+const qg__requantize_kernels QG_PER_ISA(qg__requantize_kernels) = {
+    .bits  = bits,
+    .find  = find,
+    .fixed = fixed,
+};

@@ -1,0 +1,295 @@
+#include <string.h>
+
+#include "infer/net.h"
+
+enum { LINE = 64 };
+
+/* Memory that is handed out from front to back, in lines; NULL: only counted. */
+typedef struct room {
+    uint8_t *at;
+    size_t   used;
+} room;
+
+static void *take(room *r, size_t bytes)
+{
+    void *p = r->at ? r->at + r->used : NULL;
+    r->used += qg__lines_of(bytes);
+    return p;
+}
+
+/* --- steps -------------------------------------------------------------------------------------- */
+
+/* Where a step's numbers, rows and name begin in the file. */
+typedef struct cursor {
+    size_t floats, rows, text;
+} cursor;
+
+static qg__codes codes_of(const qg__file *f, int value)
+{
+    if (value == 0) return (qg__codes){ 0 };
+    const qg__packed_step r = qg__file_step(f, value - 1);
+    return qg__codes_of_value(&r);
+}
+
+static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t first, size_t n, float *to)
+{
+    const size_t bits = (size_t)r->w_bits;
+    for (size_t i = 0; i < n; i++)
+        to[i] = (float)(r->w_lowest + r->w_step * (int32_t)qg__file_bits(row, (first + i) * bits, (int)bits));
+}
+
+/* floats: room for a row. */
+static void pack_weights(const qg__file *f, const qg__product *p, const qg__packed_step *r, size_t rows, float *row, void *packed)
+{
+    const size_t n = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = qg__row_bytes(r);
+    for (int o = 0; o < r->oc; o++) {
+        const size_t at = rows + (size_t)o * bytes;
+        if (r->w_count) unpack_row(r, f->bytes + at, 0, n, row);
+        else qg__file_floats(f, at, n, row);
+        qg__product_pack(p, o, row, packed);
+    }
+}
+
+static size_t row_floats(const qg__packed_step *r)
+{
+    return r->kind == QG__PRODUCT ? (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) : 0;
+}
+
+/* Numbers as the file lists them; PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0 are x and y. */
+static size_t numbers_of(const qg__packed_step *r)
+{
+    return qg__step_floats(r) + (r->kind == QG__PRELU ? 2 * (size_t)r->c : 0);
+}
+
+static void set_numbers(qg__infer_step *s, float *number)
+{
+    const size_t c = (size_t)s->r.c, oc = (size_t)s->r.oc;
+    switch ((qg__kind)s->r.kind) {
+    case QG__PRODUCT:
+        s->k = (qg__scales){ number, s->r.two_sided ? number + oc : NULL, number + (s->r.two_sided ? 2 * oc : oc) };
+        break;
+    case QG__PRELU:
+        for (size_t k = 0; k < c; k++) number[c + k] = 0.0f, number[2 * c + k] = -0.0f;
+        s->number[0] = number + c, s->number[1] = number, s->number[2] = number + 2 * c;
+        break;
+    case QG__CLIP: s->number[0] = number, s->number[1] = number + 1; break;
+    default: s->number[0] = number, s->number[1] = number + c, s->number[2] = number + 2 * c; break;
+    }
+}
+
+/* Images whose results fill some tiles of a product. */
+static int images_at_once(const qg__product *p)
+{
+    enum { RESULTS = 64 };
+    const size_t results = qg__results(&p->g);
+    return results < RESULTS ? (int)((RESULTS + results - 1) / results) : 1;
+}
+
+/* --- names -------------------------------------------------------------------------------------- */
+
+static void append(char *text, size_t bytes, const char *more)
+{
+    size_t n = strlen(text);
+    while (n + 1 < bytes && *more) text[n++] = *more++;
+    text[n] = '\0';
+}
+
+static void append_number(char *text, size_t bytes, int number)
+{
+    char digits[12];
+    int  at    = sizeof digits - 1;
+    digits[at] = '\0';
+    do digits[--at] = (char)('0' + number % 10);
+    while (number /= 10);
+    append(text, bytes, digits + at);
+}
+
+static void append_bits(char *text, size_t bytes, qg__codes c)
+{
+    int bits = 1;
+    while (1 << bits < c.count) bits++;
+    append_number(text, bytes, bits);
+}
+
+static void describe(qg__infer_step *s)
+{
+    static const char *const names[] = {
+        [QG__PRODUCT] = "product", [QG__AFFINE] = "affine", [QG__QUANTIZE] = "quantize", [QG__MAXPOOL] = "maxpool",
+        [QG__AVGPOOL] = "avgpool", [QG__RELU] = "relu", [QG__CLIP] = "clip", [QG__SIGMOID] = "sigmoid", [QG__TANH] = "tanh",
+        [QG__PRELU] = "prelu", [QG__RPRELU] = "rprelu", [QG__ADD] = "add", [QG__CONCAT] = "concat", [QG__SHORTCUT] = "shortcut",
+        [QG__MEAN_ABS] = "mean |x|", [QG__MULTIPLY] = "multiply",
+    };
+    char *t = s->kind;
+    append(t, sizeof s->kind, names[s->r.kind]);
+    if (s->r.kind != QG__PRODUCT) return;
+    append(t, sizeof s->kind, ", ");
+    if (!s->p.w.count) append(t, sizeof s->kind, "floats");
+    else append_bits(t, sizeof s->kind, s->p.w);
+    if (s->p.x.count) {
+        append(t, sizeof s->kind, " x ");
+        append_bits(t, sizeof s->kind, s->p.x);
+    }
+    if (s->p.w.count) append(t, sizeof s->kind, s->p.x.count ? " bits" : " bits x floats");
+}
+
+/* --- the net ------------------------------------------------------------------------------------ */
+
+typedef struct loading {
+    const qg__file     *f;
+    qg_infer_requantize how;
+    room                r;
+    qg_infer           *net;        /* NULL: sizes only */
+    char               *text;
+    float              *row;        /* of the longest one */
+    cursor              at;
+} loading;
+
+static void load_step(loading *l, int i)
+{
+    const qg__packed_step r = qg__file_step(l->f, i);
+    const qg__product     p = r.kind == QG__PRODUCT ? qg__product_of(&r, codes_of(l->f, r.x)) : (qg__product){ .groups = 1 };
+    const size_t          listed = qg__step_floats(&r), numbers = numbers_of(&r);
+    const size_t          weight_bytes = r.kind == QG__PRODUCT ? qg__product_weight_bytes(&p) : 0;
+    float                *number = take(&l->r, numbers * sizeof *number);
+    uint8_t              *tables = take(&l->r, qg__tables_bytes(&r, &p));
+    void                 *packed = take(&l->r, weight_bytes);
+    if (l->net) {
+        const qg__codes q = qg__quantizer(&r);
+        const size_t    codes = q.count ? (size_t)q.count - 1 + (r.coding == QG__AS_FLOATS ? (size_t)q.count : 0) : 0;
+        const float    *threshold = number + listed - codes;
+        qg__infer_step *s = &l->net->step[i];
+        *s = (qg__infer_step){ .r = r, .p = p, .packed = packed, .name = l->text + (l->at.text - l->f->text) };
+        s->bytes = qg__image_bytes((qg__coding)r.coding, qg__codes_of_value(&r), r.oh, r.ow, r.oc);
+        l->net->value[i + 1].bytes = qg__lines_of(s->bytes);
+        qg__file_floats(l->f, l->at.floats, listed, number);
+        set_numbers(s, number);
+        describe(s);
+        qg__tables_make(s, threshold, q.count ? threshold + q.count - 1 : NULL, l->how, tables);
+        if (r.kind == QG__PRODUCT) {
+            s->images = images_at_once(&p);
+            pack_weights(l->f, &p, &r, l->at.rows, l->row, packed);
+            l->net->weight_bytes += weight_bytes;
+            l->net->fixed_point += s->to.route == QG__ROUTE_FIXED;
+        }
+        l->at.text += strlen(s->name) + 1;
+    }
+    l->at.floats += 4 * listed;
+    l->at.rows += qg__row_bytes(&r) * (size_t)r.oc;
+}
+
+static void load_normalisation(loading *l)
+{
+    const size_t m = l->f->normal;
+    float       *mean = take(&l->r, m * sizeof *mean), *deviation = take(&l->r, m * sizeof *deviation);
+    if (l->net) {
+        qg__file_floats(l->f, l->at.floats, m, mean);
+        qg__file_floats(l->f, l->at.floats + 4 * m, m, deviation);
+        l->net->mean      = mean;
+        l->net->deviation = deviation;
+    }
+    l->at.floats += 8 * m;
+}
+
+/* Lays out everything; with memory, fills it.  Returns the bytes. */
+static size_t load(const qg__file *f, qg_infer_requantize how, void *memory, qg_infer **net)
+{
+    const size_t    steps = (size_t)f->steps, text_bytes = f->n - f->text;
+    loading         l = { .f = f, .how = how, .r = { memory, 0 }, .at = { f->floats, f->rows, f->text } };
+    qg_infer       *to     = take(&l.r, sizeof *to);
+    qg__infer_step *step   = take(&l.r, steps * sizeof *step);
+    qg__place      *value  = take(&l.r, (steps + 1) * sizeof *value);
+    size_t          longest = 0;
+    l.text = take(&l.r, text_bytes);
+    for (int i = 0; i < f->steps; i++) {
+        const qg__packed_step r = qg__file_step(f, i);
+        if (row_floats(&r) > longest) longest = row_floats(&r);
+    }
+    l.row = take(&l.r, longest * sizeof *l.row);
+    l.net = to;
+    if (to) {
+        *to = (qg_infer){ .isa = qg__infer_isa(), .h = f->h, .w = f->w, .c = f->c, .steps = f->steps, .normal = f->normal,
+                          .notes = f->notes, .step = step, .value = value };
+        memcpy(l.text, f->bytes + f->text, text_bytes);
+        value[0].bytes = qg__lines_of(qg__image_bytes(QG__AS_FLOATS, (qg__codes){ 0 }, f->h, f->w, f->c));
+    }
+    load_normalisation(&l);
+    for (int i = 0; i < f->steps; i++) load_step(&l, i);
+    if (to) {
+        to->note = l.text + (l.at.text - f->text);
+        qg__plan(to);
+        *net = to;
+    }
+    return l.r.used;
+}
+
+qg_infer_status qg_infer_size(const void *file, size_t n, size_t *bytes)
+{
+    qg__file              f;
+    const qg_infer_status s = bytes ? qg__file_open(file, n, &f) : QG_INFER_EARG;
+    if (bytes) *bytes = s ? 0 : load(&f, QG_INFER_EVALUATE, NULL, NULL);
+    return s;
+}
+
+qg_infer_status qg_infer_load_with(const void *file, size_t n, qg_infer_requantize how, void *memory, size_t bytes,
+                                   const qg_infer **net)
+{
+    qg__file f;
+    if (!net) return QG_INFER_EARG;
+    *net = NULL;
+    if (how != QG_INFER_EVALUATE && how != QG_INFER_TFLITE) return QG_INFER_EARG;
+    if (!memory || (uintptr_t)memory % LINE) return QG_INFER_EMEMORY;
+    const qg_infer_status s = qg__file_open(file, n, &f);
+    if (s) return s;
+    if (bytes < load(&f, how, NULL, NULL)) return QG_INFER_EMEMORY;
+    qg_infer *loaded;
+    load(&f, how, memory, &loaded);
+    *net = loaded;
+    return QG_INFER_OK;
+}
+
+qg_infer_status qg_infer_load(const void *file, size_t n, void *memory, size_t bytes, const qg_infer **net)
+{
+    return qg_infer_load_with(file, n, QG_INFER_EVALUATE, memory, bytes, net);
+}
+
+/* --- what it is --------------------------------------------------------------------------------- */
+
+const char *qg_infer_message(qg_infer_status s)
+{
+    switch (s) {
+    case QG_INFER_OK: return "no error";
+    case QG_INFER_EFORMAT: return "not a packed net, or one whose parts contradict each other";
+    case QG_INFER_EVERSION: return "a packed net of a newer version than this program reads";
+    case QG_INFER_ECHECKSUM: return "damaged: its checksum is another";
+    case QG_INFER_EMEMORY: return "the memory is too small, or not aligned to 64 bytes";
+    case QG_INFER_EARG: return "an argument is illegal";
+    }
+    return "unknown status";
+}
+
+qg_infer_shape qg_infer_input(const qg_infer *net) { return (qg_infer_shape){ net->h, net->w, net->c }; }
+
+int qg_infer_scores(const qg_infer *net)
+{
+    const qg__packed_step *r = &net->step[net->steps - 1].r;
+    return r->oh * r->ow * r->oc;
+}
+
+const char *qg_infer_note(const qg_infer *net, const char *key)
+{
+    const char *at = net->note;
+    for (size_t i = 0; i < net->notes; i++) {
+        const char *value = at + strlen(at) + 1;
+        if (!strcmp(at, key)) return value;
+        at = value + strlen(value) + 1;
+    }
+    return NULL;
+}
+
+size_t      qg_infer_weight_bytes(const qg_infer *net)             { return net->weight_bytes; }
+int         qg_infer_fixed_point(const qg_infer *net)              { return net->fixed_point; }
+int         qg_infer_images_at_once(const qg_infer *net)           { return net->images; }
+int         qg_infer_steps(const qg_infer *net)                    { return net->steps; }
+static bool has_step(const qg_infer *net, int step)                { return step >= 0 && step < net->steps; }
+const char *qg_infer_step_name(const qg_infer *net, int step)      { return has_step(net, step) ? net->step[step].name : NULL; }
+const char *qg_infer_step_kind(const qg_infer *net, int step)      { return has_step(net, step) ? net->step[step].kind : NULL; }

@@ -1,0 +1,284 @@
+/* Tables by which a step finds codes.  All are made with the very functions that run uses: nothing is solved for acc. */
+#include <math.h>
+#include <string.h>
+
+#include "infer/net.h"
+
+enum { CHUNK = 256 };           /* channels at a time */
+
+/* --- codes of floats ------------------------------------------------------------------------------ */
+
+/* The next smaller float; x is finite. */
+static float below(float x)
+{
+    uint32_t bits;
+    if (x == 0.0f) x = -0.0f, bits = 0x80000001u;
+    else {
+        memcpy(&bits, &x, sizeof bits);
+        bits += x > 0 ? UINT32_MAX : 1;
+    }
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static int count_reached(const qg__finder *f, float x)
+{
+    int u = 0;
+    while (u < f->count - 1 && x >= f->threshold[u]) u++;
+    return u;
+}
+
+static bool finds(const qg__finder *f, float x)
+{
+    uint8_t code;
+    QG_INFER_KERNELS(qg__requantize_kernels)->find(f, 1, &x, &code);
+    return code == count_reached(f, x);
+}
+
+/* Whether all codes are found.  The guess grows with x, so it is enough to look at the ends of each interval between thresholds. */
+static bool guesses_all(const qg__finder *f)
+{
+    qg__finder plain = *f;
+    plain.least = 0;
+    plain.step  = 1;
+    if (!finds(&plain, -INFINITY) || !finds(&plain, INFINITY) || !finds(&plain, 3.4028234e38f) || !finds(&plain, -3.4028234e38f))
+        return false;
+    for (int u = 0; u + 1 < f->count; u++) {
+        const float t = f->threshold[u];
+        if (isfinite(t) && (!finds(&plain, t) || !finds(&plain, below(t)))) return false;
+    }
+    return true;
+}
+
+/* A line through the first and the last finite threshold. */
+static void guess_line(qg__finder *f)
+{
+    int first = 0, last = f->count - 2;
+    while (first <= last && !isfinite(f->threshold[first])) first++;
+    while (last >= first && !isfinite(f->threshold[last])) last--;
+    if (first > last) return;
+    const double from = (double)f->threshold[first], to = (double)f->threshold[last];
+    const double spacing = last > first ? (to - from) / (last - first) : 1.0;
+    f->first   = (float)(from - spacing * first);
+    f->inverse = (float)(1.0 / spacing);
+    f->guess   = spacing > 0 && isfinite(f->first) && isfinite(f->inverse) && guesses_all(f);
+}
+
+/* room: QG__MOST_FOUND floats. */
+static void make_finder(qg__infer_step *s, const float *threshold, float *room)
+{
+    const qg__codes q = qg__quantizer(&s->r);
+    qg__finder     *f = &s->to.find;
+    for (int u = 0; u < QG__MOST_FOUND; u++) room[u] = u < q.count - 1 ? threshold[u] : NAN;
+    *f = (qg__finder){ .threshold = room, .count = q.count, .step = s->r.coding == QG__AS_BYTES ? q.step : 1 };
+    guess_line(f);
+    /* max(z, 0) reaches a threshold if z does or 0 does. */
+    f->least = s->r.relu ? count_reached(f, 0.0f) : 0;
+}
+
+/* --- bits ----------------------------------------------------------------------------------------- */
+
+/* The least number of each value of the alphabet but the first: that of the first code that is not below it. */
+static void make_boundaries(qg__infer_step *s, const float *threshold)
+{
+    const qg__codes    q = qg__quantizer(&s->r);
+    const qg__alphabet a = s->to.alphabet;
+    for (int v = 1; v < qg__values(a); v++) {
+        const int value = qg__lowest(a) + qg__step(a) * v, u = value <= q.lowest ? 0 : (value - q.lowest + q.step - 1) / q.step;
+        float     t     = u == 0 ? -INFINITY : u < q.count ? threshold[u - 1] : INFINITY;
+        if (s->r.relu && t <= 0.0f) t = -INFINITY;
+        s->to.boundary[v - 1] = t;
+    }
+    s->to.below = qg__lowest(a) < q.lowest;
+}
+
+/* z of n <= CHUNK channels from `first` on. */
+static void evaluate(const qg__infer_step *s, int first, int n, const int32_t *acc, float *z)
+{
+    qg__product      p = s->p;
+    const qg__scales k = { s->k.a + first, NULL, s->k.b + first };
+    p.g.oc             = n;
+    qg__product_scale(&p, k, 1, acc, z);
+}
+
+/* The largest |acc|, less than INT32_MAX. */
+static int32_t largest_sum(const qg__product *p)
+{
+    return (int32_t)(qg__taps(&p->g) * (size_t)(p->g.c / p->groups) * (size_t)qg__reach(p->x) * (size_t)qg__reach(p->w));
+}
+
+/* least[k]: the smallest v such that acc = v ^ flip[k] gives z >= bound. */
+static void bisect(const qg__infer_step *s, int first, int n, float bound, const int32_t *flip, int32_t *least)
+{
+    const int32_t most = largest_sum(&s->p);
+    int32_t       hi[CHUNK], middle[CHUNK], acc[CHUNK];
+    float         z[CHUNK];
+    bool          open = true;
+    for (int k = 0; k < n; k++) {
+        least[k] = -most - 1;
+        hi[k]    = most + 1;            /* not reached */
+    }
+    while (open) {
+        open = false;
+        for (int k = 0; k < n; k++) {
+            middle[k] = (int32_t)(((int64_t)least[k] + hi[k]) >> 1);
+            acc[k]    = middle[k] ^ flip[k];
+        }
+        evaluate(s, first, n, acc, z);
+        for (int k = 0; k < n; k++) {
+            if (least[k] == hi[k]) continue;
+            if (z[k] >= bound) hi[k] = middle[k];
+            else least[k] = middle[k] + 1;
+            open = open || least[k] < hi[k];
+        }
+    }
+}
+
+/* least: a row of oc for each boundary; flip: a row. */
+static void make_least_sums(qg__infer_step *s, int32_t *least, int32_t *flip)
+{
+    const int oc   = s->p.g.oc;
+    bool      flips = false;
+    for (int k = 0; k < oc; k++) {
+        flip[k] = s->k.a[k] < 0 ? -1 : 0;
+        flips   = flips || flip[k];
+    }
+    for (int v = 1; v < qg__values(s->to.alphabet); v++)
+        for (int first = 0; first < oc; first += CHUNK) {
+            const int n = oc - first < CHUNK ? oc - first : CHUNK;
+            bisect(s, first, n, s->to.boundary[v - 1], flip + first, least + (size_t)(v - 1) * (size_t)oc + first);
+        }
+    s->to.least = least;
+    s->to.flip  = flips ? flip : NULL;
+}
+
+/* --- fixed point ---------------------------------------------------------------------------------- */
+
+static bool may_be_fixed(const qg__packed_step *r, const qg__product *p)
+{
+    return r->kind == QG__PRODUCT && r->coding == QG__AS_BYTES && r->q_count && qg__product_coding(p) == QG__AS_BYTES &&
+           !r->two_sided && r->q_scale > 0;
+}
+
+/* The nearest integer, ties away from zero, limited to int32. */
+static int32_t nearest(double x)
+{
+    if (x >= 2147483647.0) return INT32_MAX;
+    if (x <= -2147483648.0) return INT32_MIN;
+    const int32_t towards_0 = (int32_t)x;
+    const double  rest      = x - towards_0;
+    return towards_0 + (rest >= 0.5) - (rest <= -0.5);
+}
+
+/* m as fraction * 2^(shift - 31) with 2^30 <= |fraction| < 2^31, rounded with ties away from zero; 0 below 2^-32.  m is finite. */
+static void split(double m, int32_t *fraction, int32_t *shift)
+{
+    enum { MANTISSA = 52, BIAS = 1022 };
+    uint64_t bits;
+    memcpy(&bits, &m, sizeof bits);
+    const bool     negative = bits >> 63;
+    const uint64_t mantissa = (bits & (((uint64_t)1 << MANTISSA) - 1)) | (uint64_t)1 << MANTISSA;
+    int64_t        f        = (int64_t)((mantissa + ((uint64_t)1 << 21)) >> 22);
+    int            e        = (int)(bits >> MANTISSA & 0x7FF) - BIAS;
+    if (f == (int64_t)1 << 31 && !negative) f /= 2, e++;
+    const bool vanishes = e < -31;              /* subnormal ones and 0, too */
+    *fraction = vanishes ? 0 : (int32_t)(negative ? -f : f);
+    *shift    = vanishes ? 0 : e > 64 ? 64 : e;
+}
+
+/* Whether both operators give n accumulators, one per channel, codes that are at most one level apart. */
+static bool agree(const qg__infer_step *s, int first, int n, const int32_t *acc)
+{
+    const qg__requantize_kernels *kernels = QG_INFER_KERNELS(qg__requantize_kernels);
+    qg__fixed_point               f       = s->to.fixed;
+    float                         z[CHUNK];
+    uint8_t                       exact[CHUNK], fixed[CHUNK];
+    f.bias += first, f.fraction += first, f.shift += first;
+    evaluate(s, first, n, acc, z);
+    kernels->find(&s->to.find, (size_t)n, z, exact);
+    kernels->fixed(&f, 1, n, acc, fixed);
+    for (int k = 0; k < n; k++)
+        if (exact[k] - fixed[k] > f.step || fixed[k] - exact[k] > f.step) return false;
+    return true;
+}
+
+/* Both are monotone in acc, so the ends of the intervals of evaluation tell. */
+static bool agree_everywhere(const qg__infer_step *s, const int32_t *flip)
+{
+    const int32_t most = largest_sum(&s->p);
+    int32_t       least[CHUNK], acc[CHUNK];
+    for (int first = 0; first < s->p.g.oc; first += CHUNK) {
+        const int n = s->p.g.oc - first < CHUNK ? s->p.g.oc - first : CHUNK;
+        for (int end = -1; end <= 1; end += 2) {
+            for (int k = 0; k < n; k++) acc[k] = end * most;
+            if (!agree(s, first, n, acc)) return false;
+        }
+        for (int u = 0; u + 1 < s->to.find.count; u++) {
+            bisect(s, first, n, s->to.find.threshold[u], flip + first, least);
+            for (int before = 0; before < 2; before++) {
+                for (int k = 0; k < n; k++) {
+                    const int32_t v = least[k] - before, limited = v > most ? most : v < -most ? -most : v;
+                    acc[k]          = limited ^ flip[first + k];
+                    if (acc[k] < -most) acc[k] = -most;
+                    if (acc[k] > most) acc[k] = most;
+                }
+                if (!agree(s, first, n, acc)) return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* room: four rows of oc. */
+static void make_fixed_point(qg__infer_step *s, int32_t *room)
+{
+    const size_t    oc = (size_t)s->p.g.oc;
+    const qg__codes q  = qg__quantizer(&s->r);
+    int32_t        *bias = room, *fraction = room + oc, *shift = room + 2 * oc, *flip = room + 3 * oc;
+    const double    scale = (double)s->r.q_scale * q.step;      /* of codes 0, 1, .. */
+    for (size_t k = 0; k < oc; k++) {
+        const double a = (double)s->k.a[k], m = a / scale;
+        bias[k] = a != 0 ? nearest((double)s->k.b[k] / a) : 0;
+        flip[k] = a < 0 ? -1 : 0;
+        if (!isfinite(m) || a == 0) return;     /* bias of such a channel is no multiple of a */
+        split(m, &fraction[k], &shift[k]);
+    }
+    s->to.fixed = (qg__fixed_point){ bias, fraction, shift, .zero = -q.lowest / q.step, .least = s->to.find.least,
+                                     .most = q.count - 1, .step = q.step };
+    if (q.lowest % q.step == 0 && agree_everywhere(s, flip)) s->to.route = QG__ROUTE_FIXED;
+}
+
+/* --- all -------------------------------------------------------------------------------------------- */
+
+static bool compares_sums(const qg__packed_step *r, const qg__product *p)
+{
+    return r->kind == QG__PRODUCT && !r->two_sided && qg__product_is_exact(p);
+}
+
+size_t qg__tables_bytes(const qg__packed_step *r, const qg__product *p)
+{
+    const qg__codes q = qg__quantizer(r);
+    if (!q.count) return 0;
+    if (r->coding != QG__AS_BITS)
+        return QG__MOST_FOUND * sizeof(float) + (may_be_fixed(r, p) ? 4 * (size_t)r->oc * sizeof(int32_t) : 0);
+    return compares_sums(r, p) ? (size_t)qg__values(qg__alphabet_of(q)) * (size_t)r->oc * sizeof(int32_t) : 0;
+}
+
+void qg__tables_make(qg__infer_step *s, const float *threshold, const float *level, qg_infer_requantize how, uint8_t *memory)
+{
+    const qg__codes q = qg__quantizer(&s->r);
+    if (!q.count) return;
+    if (s->r.coding == QG__AS_BITS) {
+        int32_t *tables = (int32_t *)(void *)memory;
+        s->to.alphabet  = qg__alphabet_of(q);
+        make_boundaries(s, threshold);
+        s->to.route = compares_sums(&s->r, &s->p) ? QG__ROUTE_SUMS : QG__ROUTE_BITS;
+        if (s->to.route == QG__ROUTE_SUMS) make_least_sums(s, tables + s->r.oc, tables);
+        return;
+    }
+    float *room = (float *)(void *)memory;
+    make_finder(s, threshold, room);
+    s->to.route = s->r.coding == QG__AS_BYTES ? QG__ROUTE_BYTES : QG__ROUTE_LEVELS;
+    s->to.level = level;
+    if (how == QG_INFER_TFLITE && may_be_fixed(&s->r, &s->p)) make_fixed_point(s, (int32_t *)(void *)(room + QG__MOST_FOUND));
+}
