@@ -168,7 +168,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
 
 # Tests of the engine link nothing else of the library, so they can be cross-compiled alone.
-$(BUILD)/tests/infer/%: $(BUILD)/tests/infer/%.o $(BUILD)/tests/support/environment.o $(BUILD)/libqgrad_infer.a
+$(BUILD)/tests/infer/%: $(BUILD)/tests/infer/%.o $(patsubst %,$(BUILD)/tests/support/%.o,environment packed) $(BUILD)/libqgrad_infer.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lm
 
 $(BUILD)/tests/torture/torture: $(patsubst %,$(BUILD)/tests/torture/%.o,subjects trees)

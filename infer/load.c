@@ -31,11 +31,11 @@ static qg__codes codes_of(const qg__file *f, int value)
     return qg__codes_of_value(&r);
 }
 
-static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t first, size_t n, float *to)
+static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t n, float *to)
 {
     const size_t bits = (size_t)r->w_bits;
     for (size_t i = 0; i < n; i++)
-        to[i] = (float)(r->w_lowest + r->w_step * (int32_t)qg__file_bits(row, (first + i) * bits, (int)bits));
+        to[i] = (float)(r->w_lowest + r->w_step * (int32_t)qg__file_bits(row, i * bits, (int)bits));
 }
 
 /* floats: room for a row. */
@@ -44,7 +44,7 @@ static void pack_weights(const qg__file *f, const qg__product *p, const qg__pack
     const size_t n = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = qg__row_bytes(r);
     for (int o = 0; o < r->oc; o++) {
         const size_t at = rows + (size_t)o * bytes;
-        if (r->w_count) unpack_row(r, f->bytes + at, 0, n, row);
+        if (r->w_count) unpack_row(r, f->bytes + at, n, row);
         else qg__file_floats(f, at, n, row);
         qg__product_pack(p, o, row, packed);
     }
@@ -113,7 +113,8 @@ static void append_bits(char *text, size_t bytes, qg__codes c)
 
 static void describe(qg__infer_step *s)
 {
-    static const char *const names[] = {
+    /* Not pointers, which would have to be relocated. */
+    static const char names[][12] = {
         [QG__PRODUCT] = "product", [QG__AFFINE] = "affine", [QG__QUANTIZE] = "quantize", [QG__MAXPOOL] = "maxpool",
         [QG__AVGPOOL] = "avgpool", [QG__RELU] = "relu", [QG__CLIP] = "clip", [QG__SIGMOID] = "sigmoid", [QG__TANH] = "tanh",
         [QG__PRELU] = "prelu", [QG__RPRELU] = "rprelu", [QG__ADD] = "add", [QG__CONCAT] = "concat", [QG__SHORTCUT] = "shortcut",

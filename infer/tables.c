@@ -12,7 +12,7 @@ enum { CHUNK = 256 };           /* channels at a time */
 static float below(float x)
 {
     uint32_t bits;
-    if (x == 0.0f) x = -0.0f, bits = 0x80000001u;
+    if (x == 0.0f) bits = 0x80000001u;
     else {
         memcpy(&bits, &x, sizeof bits);
         bits += x > 0 ? UINT32_MAX : 1;
@@ -39,6 +39,7 @@ static bool finds(const qg__finder *f, float x)
 static bool guesses_all(const qg__finder *f)
 {
     qg__finder plain = *f;
+    plain.guess = true;
     plain.least = 0;
     plain.step  = 1;
     if (!finds(&plain, -INFINITY) || !finds(&plain, INFINITY) || !finds(&plain, 3.4028234e38f) || !finds(&plain, -3.4028234e38f))
