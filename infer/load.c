@@ -130,7 +130,7 @@ static void describe(qg__infer_step *s)
         append(t, sizeof s->kind, " x ");
         append_bits(t, sizeof s->kind, s->p.x);
     }
-    if (s->p.w.count) append(t, sizeof s->kind, s->p.x.count ? " bits" : " bits x floats");
+    if (s->p.w.count) append(t, sizeof s->kind, s->p.x.count ? " bits" : s->p.w.count == 2 ? " bit x floats" : " bits x floats");
 }
 
 /* --- the net ------------------------------------------------------------------------------------ */
