@@ -44,14 +44,14 @@ qg_infer_status qg_infer_load(const void *file, size_t n, void *memory, size_t b
 typedef enum qg_infer_requantize {
     QG_INFER_EVALUATE,      /* by the arithmetic of evaluation, as the net was tested: what qg_infer_load does */
     QG_INFER_TFLITE         /* by TFLite's fixed-point operator, in integers alone: an int32 bias and a 31-bit factor per channel,
-                               with its two roundings.  A code is at most one level away.  A channel for which that does not hold
-                               is evaluated */
+                               with its two roundings.  A code is at most one level away; load checks that for all sums, and
+                               a product for which it does not hold is evaluated */
 } qg_infer_requantize;
 
 qg_infer_status qg_infer_load_with(const void *file, size_t n, qg_infer_requantize how, void *memory, size_t bytes,
                                    const qg_infer **net);
 
-/* Products that QG_INFER_TFLITE computes by the fixed-point operator in all their channels. */
+/* Products that are computed by the fixed-point operator. */
 int qg_infer_fixed_point(const qg_infer *net);
 
 typedef struct qg_infer_shape { int h, w, c; } qg_infer_shape;
