@@ -179,6 +179,9 @@ $(BUILD)/tests/torture/faults.so: $(BUILD)/tests/torture/faults.o
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(BUILD)/examples/infer: $(BUILD)/examples/infer.o $(BUILD)/libqgrad_infer.a
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm
+
 examples: $(EXAMPLES)
 
 # --- dependencies ---------------------------------------------------------------------------------
