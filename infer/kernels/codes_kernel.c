@@ -3,17 +3,7 @@
 #include <math.h>
 
 #include "infer/kernels/lanes.h"
-
-/* Plane j of VL codes, from the bits of comparisons with all thresholds.  Thresholds ascend, so a code is the number of
- * bits that are set from t[0] on, the number of multiples of 2^j up to it is code >> j, and the parity of that is bit j. */
-static uint64_t plane_of(qg__alphabet a, int j, const uint64_t *t)
-{
-    if (a.kind == QG__TERNARY) return j ? t[1] | ~t[0] : t[1];
-    uint64_t bits = 0;
-    for (int i = 1 << j; i < 1 << a.bits; i += 1 << j) bits ^= t[i - 1];
-    /* The top plane of two's complement is set in the lower half of the codes. */
-    return a.kind == QG__SIGNED && j == a.bits - 1 ? ~bits : bits;
-}
+#include "infer/kernels/planes.h"
 
 /* Bits of x[k] >= threshold, k < n <= 64. */
 INLINE uint64_t compare(const float *x, int n, float threshold)
@@ -39,7 +29,7 @@ static void by_thresholds(qg__alphabet a, const float *threshold, size_t pixels,
                 for (int t = 0; t < count; t++) bits[t] = compare(x + 64 * w, 64, threshold[t]);
             else
                 for (int t = 0; t < count; t++) bits[t] = compare(x + 64 * w, n, threshold[t]);
-            for (int j = 0; j < a.bits; j++) packed[(size_t)j * plane_words + w] = plane_of(a, j, bits) & all;
+            for (int j = 0; j < a.bits; j++) packed[(size_t)j * plane_words + w] = qg__plane_of(a, j, bits) & all;
         }
 }
 
