@@ -83,20 +83,29 @@ static inline counts lower(words v)
 #endif
 }
 
-/* Bit l is set where x >= t in lane l. */
+/* Bit l is set where lane l of a comparison is. */
+static inline unsigned bits_of(vi taken)
+{
+#if defined(__AVX512F__)
+    return (unsigned)_mm512_movepi32_mask((__m512i)taken);
+#elif defined(__AVX2__) && VL == 8
+    return (unsigned)_mm256_movemask_ps((__m256)taken);
+#elif defined(__SSE2__) && VL == 4
+    return (unsigned)_mm_movemask_ps((__m128)taken);
+#else
+    unsigned bits = 0;
+    for (int l = 0; l < VL; l++) bits |= (unsigned)(taken[l] & 1) << l;
+    return bits;
+#endif
+}
+
+/* Of x >= t. */
 static inline unsigned at_least(vf x, vf t)
 {
 #if defined(__AVX512F__)
     return _mm512_cmp_ps_mask((__m512)x, (__m512)t, _CMP_GE_OQ);
-#elif defined(__AVX2__) && VL == 8
-    return (unsigned)_mm256_movemask_ps((__m256)(x >= t));
-#elif defined(__SSE2__) && VL == 4
-    return (unsigned)_mm_movemask_ps((__m128)(x >= t));
 #else
-    const vi taken = x >= t;
-    unsigned bits  = 0;
-    for (int l = 0; l < VL; l++) bits |= (unsigned)(taken[l] & 1) << l;
-    return bits;
+    return bits_of(x >= t);
 #endif
 }
 
