@@ -26,7 +26,9 @@ allow quant           "$core|quant/[a-z_]*\.h|quant/schemes/(ttq|xnor|fake_quant
 allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/"
 # qdq.h has the names of the roundings.
 allow quant/reference "$core|quant/[a-z_]*\.h|quant/schemes/qdq\.h|quant/reference/"
-allow layers          "$core|quant/|infer/(product|kernels/[a-z0-9]*)\.h|layers/"
+allow layers          "$core|quant/|infer/(product|kernels/[a-z0-9]*)\.h|layers/([a-z]*|export/[a-z]*)\.h"
+# The writers know the formats of the engine.
+allow layers/export   "$core|quant/|infer/(product|format)\.h|layers/[a-z]*\.h|layers/export/"
 allow layers/models   "$core|quant/|layers/"
 allow optim           "$core|optim/"
 allow datasets        "$core|datasets/"
