@@ -117,6 +117,7 @@ static cursor put_step(cursor to, const qg__packed_step *r)
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) at = put_u32(at, (uint32_t)first[i]);
     at = put_float(at, r->pad);
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) at = put_u32(at, (uint32_t)last[i]);
+    put_float(at, r->q_scale);
     return to + QG__STEP_BYTES;
 }
 

@@ -94,10 +94,10 @@ static qg_status check_ready(const qg_layer *l, const qg_slot *slot)
 }
 
 /* l: the layer that reads it, for messages. */
-static qg_status use_of(const builder *b, const qg_layer *l, const qg_slot *slot, use *as, qg__codes *codes)
+static qg_status use_of(const builder *b, const qg_layer *l, const qg_slot *slot, use *as, qg__codes *codes, float *scale)
 {
-    float scale;
     *codes = (qg__codes){ 0 };
+    *scale = 1.0f;
     *as    = PASSES;
     if (!slot->q.scheme) return QG_OK;
     if (!b->sizes_only && b->step < slot->q.after) {
@@ -107,7 +107,7 @@ static qg_status use_of(const builder *b, const qg_layer *l, const qg_slot *slot
     *as = CLIPS;
     if (slot->q.bits == QG_FLOAT_BITS) return QG_OK;
     *as    = ENCODES;
-    *codes = b->sizes_only ? qg__slot_codes_declared(slot) : qg__slot_codes(slot, b->step, &scale);
+    *codes = b->sizes_only ? qg__slot_codes_declared(slot) : qg__slot_codes(slot, b->step, scale);
     if (codes->count) return QG_OK;
     if (!qg__slot_codes_declared(slot).count) return refuse_quantizer(l, slot);
     const qg_status s = check_ready(l, slot);
@@ -124,9 +124,9 @@ static void put_thresholds(builder *b, const qg_layer *l, const qg_slot *slot, c
     if (s) b->status = qg_fail(s, "%s: %s", l->name, qg_errmsg());
 }
 
-static void set_codes(qg__packed_step *r, qg__codes codes)
+static void set_codes(qg__packed_step *r, qg__codes codes, float scale)
 {
-    r->q_lowest = codes.lowest, r->q_step = codes.step, r->q_count = codes.count;
+    r->q_lowest = codes.lowest, r->q_step = codes.step, r->q_count = codes.count, r->q_scale = scale;
 }
 
 /* --- steps ---------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static void set_codes(qg__packed_step *r, qg__codes codes)
 size_t qg__export_floats(const qg__packed_step *r)
 {
     size_t n = 0;
-    if (r->q_count) n = (size_t)r->q_count - 1 + (r->coding == QG__AS_FLOATS ? (size_t)r->q_count : 0);
+    if (r->q_count && r->kind != QG__MAXPOOL) n = (size_t)r->q_count - 1 + (r->coding == QG__AS_FLOATS ? (size_t)r->q_count : 0);
     switch ((qg__kind)r->kind) {
     case QG__PRODUCT: return n + (r->two_sided ? 3 : 2) * (size_t)r->oc;
     case QG__AFFINE: return 2 * (size_t)r->c;
@@ -198,12 +198,12 @@ static int quantized(builder *b, const qg_layer *l, const char *part, const qg_s
 {
     qg__codes codes;
     use       as;
-    float    *floats;
-    if (!b->status) b->status = use_of(b, l, slot, &as, &codes);
+    float     scale, *floats;
+    if (!b->status) b->status = use_of(b, l, slot, &as, &codes, &scale);
     if (b->status || as == PASSES) return x;
     qg__packed_step r = same_shape(as == RECTIFIES ? QG__RELU : as == CLIPS ? QG__CLIP : QG__QUANTIZE, x, shape);
     r.coding          = coding;
-    if (as == ENCODES) set_codes(&r, codes);
+    if (as == ENCODES) set_codes(&r, codes, scale);
     const int value = append(b, l, part, r, &floats);
     if (b->status) return NONE;
     if (as == ENCODES) put_thresholds(b, l, slot, &r, floats);
@@ -299,7 +299,8 @@ static void need_quantized(builder *b, const qg_layer *reader, qg_layer *l, cons
 {
     use       as;
     qg__codes codes;
-    b->status = use_of(b, reader, slot, &as, &codes);
+    float     scale;
+    b->status = use_of(b, reader, slot, &as, &codes, &scale);
     if (b->status || (as == ENCODES && lift(b, l, slot, form))) return;
     need(b, l, QG__AS_FLOATS);
 }
@@ -394,13 +395,13 @@ static int product_step(builder *b, const qg_product *p, const char *part, int x
     const size_t          oc = (size_t)e->p.g.oc;
     qg__packed_step       r  = record_of(e, x);
     const qg_layer       *last = part ? &p->layer : last_of(b, &p->layer);
-    float                *floats;
+    float                *floats, scale;
     use                   as;
     qg__codes             codes;
     r.relu = n->relu;
     if (n->slot) {
-        b->status = use_of(b, &p->layer, n->slot, &as, &codes);
-        set_codes(&r, codes);
+        b->status = use_of(b, &p->layer, n->slot, &as, &codes, &scale);
+        set_codes(&r, codes, scale);
         r.coding = n->form;
     }
     const int value = append(b, last, part, r, &floats);
@@ -476,6 +477,10 @@ static int pool(builder *b, const qg_layer *l, qg__pooling p, int x, qg__coding 
     r.kh = p.h, r.kw = p.w, r.stride = p.stride, r.top = r.left = p.pad;
     r.flag   = p.exclude_pad;
     r.coding = form;
+    if (form != QG__AS_FLOATS) {
+        const qg__packed_step *from = &b->out->step[x - 1].r;
+        set_codes(&r, (qg__codes){ from->q_lowest, from->q_step, from->q_count }, from->q_scale);
+    }
     return append(b, l, NULL, r, NULL);
 }
 

@@ -38,13 +38,13 @@ allow infer/kernels   'core/kernels/(cpu|simd|conv_tile)\.h|infer/kernels/'
 allow infer           'core/(kernels/cpu|io/hash)\.h|infer/'
 allow train           "$below|train/"
 allow cli/config      "$library|$tools|cli/config/"
-allow cli/run         "$library|$tools|cli/config/|cli/run/"
+allow cli/run         "$library|infer/infer\.h|$tools|cli/config/|cli/run/"
 allow cli/bench       "$library|infer/|$tools|cli/config/|cli/run/|cli/bench/"
 allow cli/predict     "$library|$tools|cli/config/|cli/run/|cli/predict/"
 allow cli/results     "$library|$tools|cli/config/|cli/run/|cli/results/"
 allow cli/report      "$library|$tools|cli/config/|cli/run/|cli/report/"
 allow cli/gradcheck   "$library|$tools|cli/config/|cli/gradcheck/"
-allow cli             "$library|qgrad\.h|cli/"
+allow cli             "$library|infer/infer\.h|qgrad\.h|cli/"
 
 # All folders of cli/ may use print.h and svg.h, so these may not depend on one of the folders.
 for file in cli/print.[ch] cli/svg.[ch]; do
