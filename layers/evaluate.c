@@ -63,12 +63,12 @@ qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale)
     return codes;
 }
 
-qg__codes qg__slot_codes_declared(const qg_slot *slot)
+qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale)
 {
     qg_code_set set;
-    float       scale;
+    *scale = 1.0f;
     if (!slot || !slot->q.scheme) return no_codes;
-    (void)input_codes(slot, &set, &scale);
+    (void)input_codes(slot, &set, scale);
     return from_set(set);
 }
 
@@ -237,11 +237,12 @@ static void take_input(const qg_slot *slot, qg__codes codes, float *scale, qg__p
 void qg__evaluation_shape(const qg_product *p, qg__product *shape)
 {
     const qg_slot *slot  = qg__read_slot(p);
-    float          scale = 1.0f;
+    float          scale;
     qg__product_sizes(p, p->layer.in, shape);
     shape->w         = weight_codes(p, UINT64_MAX);
     shape->two_sided = shape->w.count && is_two_sided(p->weight_slot.q);
-    take_input(slot, qg__slot_codes_declared(slot), &scale, shape);
+    const qg__codes codes = qg__slot_codes_declared(slot, &scale);
+    take_input(slot, codes, &scale, shape);
 }
 
 /* --- the weight ------------------------------------------------------------------------------------ */

@@ -32,7 +32,7 @@ const qg_slot *qg__read_slot(const qg_product *p);
 qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale);
 
 /* The same as far as the arguments say, if nothing has been seen yet, and at any step. */
-qg__codes qg__slot_codes_declared(const qg_slot *slot);
+qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale);
 
 /* What a product computes in QG_EVAL at this step of training. */
 typedef struct qg__evaluation {

@@ -107,9 +107,9 @@ static qg_status use_of(const builder *b, const qg_layer *l, const qg_slot *slot
     *as = CLIPS;
     if (slot->q.bits == QG_FLOAT_BITS) return QG_OK;
     *as    = ENCODES;
-    *codes = b->sizes_only ? qg__slot_codes_declared(slot) : qg__slot_codes(slot, b->step, scale);
+    *codes = b->sizes_only ? qg__slot_codes_declared(slot, scale) : qg__slot_codes(slot, b->step, scale);
     if (codes->count) return QG_OK;
-    if (!qg__slot_codes_declared(slot).count) return refuse_quantizer(l, slot);
+    if (!qg__slot_codes_declared(slot, scale).count) return refuse_quantizer(l, slot);
     const qg_status s = check_ready(l, slot);
     return s ? s : qg_fail(QG_EARG, "%s: the scale of its input is not a positive number", l->name);
 }
