@@ -1,0 +1,410 @@
+/* A packed file computes what the net computes in QG_EVAL: every code of every step, and every score, bit for bit. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/io/file.h"
+#include "core/kernels/parallel.h"
+#include "infer/net.h"
+#include "layers/export/packed.h"
+#include "layers/export/steps.h"
+#include "layers/models/models.h"
+#include "layers/models/text.h"
+#include "layers/plan.h"
+#include "tests/support/coded.h"
+#include "tests/support/environment.h"
+#include "tests/support/nets.h"
+#include "tests/support/testing.h"
+
+enum { N = 9, LINE = 64 };
+
+/* --- nets with something to export ---------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* Factors of both signs, and offsets that move most thresholds. */
+static void fill_parameters(qg_net *net)
+{
+    static const struct { const char *name; float lo, hi; } rows[] = {
+        { ".gamma", -1.5f, 1.5f }, { ".beta", -1, 1 }, { ".running_mean", -0.5f, 0.5f }, { ".running_var", 0.1f, 2 },
+        { ".bias", -0.5f, 0.5f }, { ".slope", -0.5f, 0.5f }, { ".x_shift", -0.5f, 0.5f }, { ".y_shift", -0.5f, 0.5f },
+    };
+    const qg_params *p = qg_net_params(net);
+    for (int i = 0; i < p->count; i++)
+        for (int r = 0; r < COUNT(rows); r++)
+            if (ends_with(p->item[i]->name, rows[r].name))
+                fill_uniform(p->item[i]->value, qg_count(p->item[i]->shape), rows[r].lo, rows[r].hi, (uint64_t)(100 + i));
+}
+
+typedef struct rig {
+    qg_net  *net;
+    qg_tape *t;
+    float   *x;             /* [N] images */
+    qg_shape image;
+} rig;
+
+/* Takes a declared net. */
+static bool begin(rig *r, qg_net *net)
+{
+    *r = (rig){ .net = net, .t = qg_tape_new() };
+    if (!qg_net_build(net)) return false;
+    r->image = (qg_shape){ N, net->spec.height, net->spec.width, net->spec.channels };
+    r->x     = malloc(qg_count(r->image) * sizeof *r->x);
+    assert_non_null(r->x);
+    fill_uniform(r->x, qg_count(r->image), -1.2f, 1.2f, 16);
+    qg_tape_begin(r->t, QG_TRAIN, 1, 0);            /* ranges and steps look at the images */
+    if (!qg_net_forward(net, r->t, (qg_tensor){ r->image, r->x })) return false;
+    fill_parameters(net);
+    return true;
+}
+
+static void end(rig *r)
+{
+    free(r->x);
+    qg_tape_free(r->t);
+    qg_net_free(r->net);
+}
+
+static const qg_var *evaluated(rig *r, int n)
+{
+    qg_shape s = r->image;
+    s.n        = n;
+    qg_tape_begin(r->t, QG_EVAL, 1, 1);
+    const qg_var *y = qg_net_forward(r->net, r->t, (qg_tensor){ s, r->x });
+    if (!y) fail_msg("%s", qg_errmsg());
+    return y;
+}
+
+/* --- the engine ----------------------------------------------------------------------------- */
+
+typedef struct engine {
+    const qg_infer *net;
+    void           *memory, *context;
+    size_t          bytes;          /* of the context */
+    qg__export_steps steps;         /* what it was made from */
+} engine;
+
+static void load(engine *e, const qg_net *net, const char *what)
+{
+    unsigned char *file;
+    size_t         bytes, declared, memory;
+    if (qg_export_packed_bytes(net, (qg_packed_spec){ .step = 1 }, &file, &bytes)) fail_msg("%s: %s", what, qg_errmsg());
+    assert_ok(qg_export_packed_size(net, (qg_packed_spec){ .step = 1 }, &declared));
+    assert_int_equal(bytes, declared);
+    assert_int_equal(bytes, qg_net_packed_bytes(net));
+    qg_infer_status s = qg_infer_size(file, bytes, &memory);
+    if (s) fail_msg("%s: %s", what, qg_infer_message(s));
+    e->memory = aligned_alloc(LINE, memory);
+    assert_non_null(e->memory);
+    s = qg_infer_load(file, bytes, e->memory, memory, &e->net);
+    if (s) fail_msg("%s: %s", what, qg_infer_message(s));
+    free(file);
+    e->bytes   = qg_infer_context_bytes(e->net, N);
+    e->context = aligned_alloc(LINE, e->bytes);
+    assert_non_null(e->context);
+    assert_ok(qg__export_steps_of(net, 1, false, &e->steps));
+    assert_int_equal(e->steps.count, qg_infer_steps(e->net));
+}
+
+static void unload(engine *e)
+{
+    free(e->memory), free(e->context);
+    qg__export_steps_free(&e->steps);
+}
+
+/* --- step by step --------------------------------------------------------------------------- */
+
+typedef struct comparison {
+    rig        *r;
+    engine     *e;
+    qg_var *const *out;         /* of QG_EVAL, by layer */
+    int         n, codes, floats;   /* images; steps that were compared */
+    const char *what;
+} comparison;
+
+/* The code of number i of the step's value, from 0. */
+static int code_at(const comparison *c, const qg__export_step *s, const uint8_t *value, size_t i)
+{
+    const qg__codes q = { s->r.q_lowest, s->r.q_step, s->r.q_count };
+    const size_t    oc = (size_t)s->r.oc;
+    (void)c;
+    if (s->r.coding == QG__AS_BYTES) return value[i] / q.step;
+    const qg__alphabet a = qg__alphabet_of(q);
+    const uint64_t    *pixel = (const uint64_t *)(const void *)value + i / oc * (size_t)a.bits * qg__words((int)oc);
+    return (qg__value(a, (int)oc, pixel, (int)(i % oc)) - q.lowest) / q.step;
+}
+
+static int code_of(const float *threshold, int count, float x)
+{
+    int u = 0;
+    while (u + 1 < count && x >= threshold[u]) u++;
+    return u;
+}
+
+/* The thresholds of the codes of a step: its own, or those of the step whose codes it pools. */
+static const float *thresholds(const engine *e, const qg__export_step *s)
+{
+    while (s->r.kind == QG__MAXPOOL) s = &e->steps.step[s->r.x - 1];
+    return s->floats + (s->r.kind == QG__PRODUCT ? (s->r.two_sided ? 3 : 2) * (size_t)s->r.oc : 0);
+}
+
+static const qg_step *step_with_result(const qg_net *net, const qg_layer *l)
+{
+    for (int i = 0; i < net->steps; i++)
+        if (net->step[i].result == l) return &net->step[i];
+    return NULL;
+}
+
+static void compare_step(void *user, int i)
+{
+    comparison            *c = user;
+    const qg__export_step *s = &c->e->steps.step[i];
+    const uint8_t         *value = (const uint8_t *)c->e->context + (size_t)c->n * c->e->net->value[i + 1].at;
+    const bool             input = ends_with(s->name, ".input"), part = strcmp(s->name, s->layer->name) && !input;
+    const qg_layer        *l = input ? s->layer->after : s->layer;
+    if (part || !l) return;
+    const qg_step *step = step_with_result(c->r->net, l);
+    const qg_var  *y    = c->out[l->index];
+    if (!step || !y) return;
+    const size_t numbers = (size_t)c->n * qg_row(y->shape);
+    if (s->r.coding == QG__AS_FLOATS) {
+        if (step->slot || s->r.q_count) return;         /* one of both has quantized for a reader already */
+        c->floats++;
+        for (size_t k = 0; k < numbers; k++) {
+            const float z = ((const float *)(const void *)value)[k];
+            if (memcmp(&z, &y->data[k], sizeof z))
+                fail_msg("%s: %s: number %zu is %.9g, in evaluation %.9g", c->what, s->name, k, (double)z, (double)y->data[k]);
+        }
+        return;
+    }
+    c->codes++;
+    for (size_t k = 0; k < numbers; k++) {
+        const int u = code_at(c, s, value, k), v = code_of(thresholds(c->e, s), s->r.q_count, y->data[k]);
+        if (u != v) fail_msg("%s: %s: code %zu is %d, in evaluation %d (%.9g)", c->what, s->name, k, u, v, (double)y->data[k]);
+    }
+}
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+typedef struct found {
+    int codes, floats;
+} found;
+
+/* Every step for as many images as run together, and the scores of 1 .. N images. */
+static found check(rig *r, const char *what)
+{
+    engine       e;
+    float        scores[N * 4096], expected[N * 4096];
+    load(&e, r->net, what);
+    const size_t row = (size_t)qg_infer_scores(e.net), together = (size_t)qg_infer_images_at_once(e.net);
+    comparison   c = { .r = r, .e = &e, .n = together < N ? (int)together : N, .what = what };
+    assert_true(row <= 4096);
+    qg_set_threads(3);
+    const qg_var *y = evaluated(r, N);
+    assert_int_equal(row, qg_row(y->shape));
+    memcpy(expected, y->data, N * row * sizeof *expected);
+    evaluated(r, c.n);
+    c.out = qg_tape_kept(r->t, r->net);
+    assert_int_equal(qg_infer_run_observed(e.net, c.n, r->x, scores, e.context, e.bytes, compare_step, &c), QG_INFER_OK);
+    for (int n = 1; n <= N; n++) {
+        memset(scores, 0, sizeof scores);
+        assert_int_equal(qg_infer_run(e.net, n, r->x, scores, e.context, e.bytes), QG_INFER_OK);
+        for (size_t k = 0; k < (size_t)n * row; k++)
+            if (memcmp(&scores[k], &expected[k], sizeof *scores))
+                fail_msg("%s: %d images: score %zu is %.9g, in evaluation %.9g", what, n, k, (double)scores[k],
+                         (double)expected[k]);
+    }
+    for (int threads = 1; threads <= 2; threads++) {
+        qg_set_threads(threads);
+        assert_memory_equal(evaluated(r, N)->data, expected, N * row * sizeof *expected);
+    }
+    qg_set_threads(0);
+    unload(&e);
+    return (found){ c.codes, c.floats };
+}
+
+/* --- schemes and shapes --------------------------------------------------------------------- */
+
+typedef struct shape {
+    int  c, out, kernel, stride, pad, groups;
+    bool same, norm, pool;
+} shape;
+
+static const shape shapes[] = {
+    { .c = 3, .out = 33, .kernel = 3, .stride = 1, .pad = 1, .norm = true, .pool = true },
+    { .c = 1, .out = 31, .kernel = 3, .stride = 2 },
+    { .c = 65, .out = 3, .kernel = 1, .stride = 1, .norm = true },
+    { .c = 33, .out = 1, .kernel = 5, .stride = 3, .pad = 2, .pool = true },
+    { .c = 6, .out = 9, .kernel = 3, .stride = 1, .pad = 1, .groups = 3, .norm = true },
+    { .c = 31, .out = 31, .kernel = 3, .stride = 2, .groups = 31, .same = true, .norm = true },
+    { .c = 63, .out = 65, .kernel = 2, .stride = 1, .pad = 1, .norm = true },
+};
+
+/* A float product, whose step then quantizes; the product of both schemes; one more that reads its codes. */
+static qg_net *pair_of(qg_quant w, qg_quant x, shape s, bool fold)
+{
+    const bool K = x.scheme && x.scheme->scale_output, rectifies = x.scheme && x.scheme->rectifies;
+    qg_net    *net = qg_net_new((qg_net_spec){ .height = 7, .width = 8, .channels = 2, .seed = 3, .fold_batchnorm = fold });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = s.c, .kernel = 3, .pad = 1 });
+    qg_net_batchnorm(net);
+    if (!rectifies) qg_net_relu(net);
+    if (s.pool) qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 2, .pad = 1 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = s.out, .kernel = s.kernel, .stride = s.stride, .pad = s.pad,
+                                         .groups = K ? 1 : s.groups, .same = s.same, .weight = w, .input = x });
+    if (s.norm) qg_net_batchnorm(net);
+    if (!s.pool) qg_net_hardtanh(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = 5, .weight = w, .input = x });
+    return net;
+}
+
+static void every_scheme_in_every_role_is_exact(void **state)
+{
+    found all = { 0 };
+    for (int path = 0; path < PATHS; path++) {
+        use_path(path);
+        for (int i = 0; i < TESTED_WEIGHTS * TESTED_INPUTS; i++) {
+            char                 what[200];
+            const tested_scheme *weight = &tested_weights[i / TESTED_INPUTS], *input = &tested_inputs[i % TESTED_INPUTS];
+            const shape          s = shapes[(i / TESTED_INPUTS * 3 + i % TESTED_INPUTS + path) % COUNT(shapes)];
+            const bool           fold = s.norm && weight->scheme && (i + path) % 3 == 0;
+            const qg_quant       w = tested_quant(weight, QG_WEIGHT), x = tested_quant(input, QG_INPUT);
+            rig                  r;
+            if (i % PATHS != path && path != PATHS - 1) continue;
+            snprintf(what, sizeof what, "%s:%s x %s:%s, %d channels%s", w.scheme ? w.scheme->name : "float", weight->arguments,
+                     x.scheme ? x.scheme->name : "float", input->arguments, s.c, fold ? ", folded" : "");
+            const bool K = x.scheme && x.scheme->scale_output;
+            if (!begin(&r, pair_of(w, x, s, fold && !K))) fail_msg("%s: %s", what, qg_errmsg());
+            if (x.per_channel || x.bits == 10) {
+                unsigned char *file;
+                size_t         bytes;
+                assert_failed(qg_export_packed_bytes(r.net, (qg_packed_spec){ 0 }, &file, &bytes), QG_EARG,
+                              x.per_channel ? "conv2: its input has a scale per channel" : "conv2: its input has 1024 codes");
+                assert_int_equal(qg_net_packed_bytes(r.net), 0);
+            } else {
+                const found f = check(&r, what);
+                all.codes += f.codes, all.floats += f.floats;
+            }
+            end(&r);
+        }
+    }
+    assert_true(all.codes > 1000 && all.floats > 1000);
+}
+
+/* --- layers --------------------------------------------------------------------------------- */
+
+static void every_layer_is_exact(void **state)
+{
+    static const char *const nets[] = {
+        "9C3p1-BN-R-MP2-12C3x1s2-BN-HT-20FC-SG-10",
+        "8C3-PR-8C3-RPR-8C3-PR(shared)-AP2-AF(scale=2,shift=-1)-TH-10",
+        "8C3psame-BN(no-scale)-R-DW3-BN(no-shift)-R-16C1-BN-R-GAP-10",
+        "6C3b0-BN(whole)-6C3g3-BN(whole)-D0.5-10",
+        "8C3-BN-R-{8C3-BN-R-8C3-BN}-R-{16C3s2-BN-R-16C3-BN}:A-R-{16C3-BN-R-16C3-BN}:B-R-GAP-10",
+        "8C3-BN-R-{16C3s2-BN-R-16C3-BN}:pool-R-{16C3s2-BN}:poolB-PR-MP3s2p1-10",
+        "8C3-{BN-R-8C3-BN-R-8C3}-{BN-R-16C3s2-BN-R-16C3}:A-BN-R-AP3s2p1-GAP-10",
+        "8C3-BN-RPR-{8C3-BN}-RPR-{8C3-BN}-RPR-GAP-10",
+        "8C3-MP2-BN-R-D0.5-12C3-MP3s1p1-BN-20FC-BN-R-10-BN",
+        "R-4C3-10", "BN-4C3-SG-10",
+    };
+    static const struct { int w, x; } schemes[] = { { 0, 0 }, { 1, 0 }, { 4, 1 }, { 9, 2 }, { 16, 5 }, { 27, 19 }, { 0, 4 }, { 21, 10 } };
+    for (int i = 0; i < COUNT(nets); i++)
+        for (int k = 0; k < COUNT(schemes); k++) {
+            rig                 r;
+            char                what[160];
+            const qg_model_spec spec = { .height = 9, .width = 8, .channels = 3, .classes = 10, .seed = 5,
+                                         .weight = tested_quant(&tested_weights[schemes[k].w], QG_WEIGHT),
+                                         .input  = tested_quant(&tested_inputs[schemes[k].x], QG_INPUT) };
+            const bool depthwise = spec.input.scheme == &qg_xnor_activation_scheme && (strstr(nets[i], "DW") || strstr(nets[i], "g3"));
+            if (depthwise) continue;                /* K is the mean over all channels */
+            use_path((i + k) % PATHS);
+            snprintf(what, sizeof what, "%s, %d", nets[i], k);
+            if (!begin(&r, qg_net_from_text(nets[i], spec))) fail_msg("%s: %s", what, qg_errmsg());
+            check(&r, what);
+            end(&r);
+        }
+}
+
+/* What no text has: concat, a quantizer that several layers read, a second result, codes of one layer in two codings. */
+static void branches_are_exact(void **state)
+{
+    const qg_quant w = qg_twn((qg_twn_spec){ 0 }), w8 = qg_lsq((qg_lsq_spec){ .bits = 8, .is_signed = true });
+    const qg_quant inputs[] = { qg_binary_activation((qg_binary_activation_spec){ 0 }), qg_dorefa_activation((qg_dorefa_activation_spec){ 0 }),
+                                qg_pact((qg_pact_spec){ .bits = 8 }), qg_pact((qg_pact_spec){ .bits = 32 }) };
+    for (int i = 0; i < COUNT(inputs); i++) {
+        rig     r;
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 6, .channels = 3, .seed = 4 });
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1 });
+        qg_layer *bn = qg_net_batchnorm(net), *q = qg_net_quantize(net, inputs[i]);
+        qg_layer *a  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1, .weight = w, .after = q });
+        qg_layer *b  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .weight = w8, .after = q });
+        qg_layer *f  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .after = q });
+        qg_layer *sum = qg_net_add(net, a, bn), *both = qg_net_concat(net, b, f);
+        qg_layer *head = qg_net_concat(net, sum, both);
+        qg_net_result(sum);
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .stride = 2, .weight = w, .input = inputs[i], .after = head });
+        qg_net_dense(net, (qg_dense_spec){ .out = 300, .weight = w });
+        if (!begin(&r, net)) fail_msg("%s", qg_errmsg());
+        check(&r, "branches");
+        end(&r);
+    }
+}
+
+/* --- models --------------------------------------------------------------------------------- */
+
+/* Narrow ones where the model can be narrow. */
+static qg_net *model(const qg_model *m, int w, int x, int variant)
+{
+    qg_model_spec spec = { .height = m->image.h > 32 ? 32 : m->image.h, .width = m->image.w > 32 ? 32 : m->image.w,
+                           .channels = m->image.c, .classes = 10, .seed = 5,
+                           .weight = tested_quant(&tested_weights[w], QG_WEIGHT),
+                           .input = tested_quant(&tested_inputs[x], QG_INPUT), .first_last_float = variant % 2 };
+    const bool narrow = qg_keys_find(m->keys, "width", 5) >= 0, orders = qg_keys_find(m->keys, "order", 5) >= 0;
+    if (narrow) spec.option[QG_MODEL_WIDTH] = !strcmp(m->name, "mlp") ? 64 : 0.125;
+    if (orders) {
+        spec.option[QG_MODEL_ORDER]    = variant % 2;
+        spec.option[QG_MODEL_SHORTCUT] = variant % 3;
+    }
+    return qg_model_declare(m, spec);
+}
+
+static void every_model_is_exact(void **state)
+{
+    static const struct { int w, x; } schemes[] = { { 1, 0 }, { 8, 1 }, { 16, 5 }, { 28, 19 }, { 9, 2 } };
+    int variant = 0;
+    for (const qg_model *const *m = qg_models; *m; m++)
+        for (int k = 0; k < COUNT(schemes); k++, variant++) {
+            char what[100];
+            rig  r;
+            const bool deep = strstr("resnet32 resnet44 resnet56", (*m)->name) || strstr((*m)->name, "net18");
+            if (deep && k != variant % COUNT(schemes)) continue;
+            if (schemes[k].x == 2 && !strcmp((*m)->name, "mobilenet")) continue;        /* K of a depthwise product */
+            use_path(variant % PATHS);
+            snprintf(what, sizeof what, "%s, %d", (*m)->name, k);
+            if (!begin(&r, model(*m, schemes[k].w, schemes[k].x, variant))) fail_msg("%s: %s", what, qg_errmsg());
+            check(&r, what);
+            end(&r);
+        }
+}
+
+static int leave(void **state)
+{
+    qg_set_threads(0);
+    return restore_variables(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(every_scheme_in_every_role_is_exact, leave),
+        cmocka_unit_test_teardown(every_layer_is_exact, leave),
+        cmocka_unit_test_teardown(branches_are_exact, leave),
+        cmocka_unit_test_teardown(every_model_is_exact, leave),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
