@@ -133,7 +133,9 @@ qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *thres
         if (s) return s;
         if (threshold) threshold[u - 1] = least[u];
     }
-    return level ? qg__slot_values(slot, codes.count, least, level) : QG_OK;
+    const qg_status s = level ? qg__slot_values(slot, codes.count, least, level) : QG_OK;
+    for (int u = 0; level && u < codes.count; u++) level[u] += 0.0f;        /* -0 becomes 0 */
+    return s;
 }
 
 qg_status qg__slot_values(const qg_slot *slot, int n, const float *x, float *y)
