@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/io/file.h"
 #include "core/kernels/parallel.h"
@@ -16,6 +15,7 @@
 #include "tests/support/coded.h"
 #include "tests/support/environment.h"
 #include "tests/support/nets.h"
+#include "tests/support/room.h"
 #include "tests/support/testing.h"
 
 enum { N = 9, LINE = 64, K_INPUT = 2 };     /* of tested_inputs: XNOR-Net's, which not every product can have */
@@ -198,33 +198,32 @@ typedef struct found {
     int codes, floats;
 } found;
 
-/* Every step for as many images as run together, and the scores of 1 .. N images. */
+/* Every step for as many images as run together, and the scores of N images and of fewer; of many nets, each number of images
+ * and of threads has its turn. */
 static found check(rig *r, const char *what)
 {
+    static int   turn;
     engine       e;
     float        scores[N * 4096], expected[N * 4096];
     load(&e, r->net, what);
     const size_t row = (size_t)qg_infer_scores(e.net), together = (size_t)qg_infer_images_at_once(e.net);
+    const int    some = 1 + turn % (N - 1);
     comparison   c = { .r = r, .e = &e, .n = together < N ? (int)together : N, .what = what };
     assert_true(row <= 4096);
-    qg_set_threads(3);
+    qg_set_threads(1 + turn++ % 3);
     const qg_var *y = evaluated(r, N);
     assert_int_equal(row, qg_row(y->shape));
     memcpy(expected, y->data, N * row * sizeof *expected);
-    evaluated(r, c.n);
+    if (c.n < N) evaluated(r, c.n);
     c.out = qg_tape_kept(r->t, r->net);
     assert_int_equal(qg_infer_run_observed(e.net, c.n, r->x, scores, e.context, e.bytes, compare_step, &c), QG_INFER_OK);
-    for (int n = 1; n <= N; n++) {
+    for (int n = some; n <= N; n += N - some) {
         memset(scores, 0, sizeof scores);
         assert_int_equal(qg_infer_run(e.net, n, r->x, scores, e.context, e.bytes), QG_INFER_OK);
         for (size_t k = 0; k < (size_t)n * row; k++)
             if (memcmp(&scores[k], &expected[k], sizeof *scores))
                 fail_msg("%s: %d images: score %zu is %.9g, in evaluation %.9g", what, n, k, (double)scores[k],
                          (double)expected[k]);
-    }
-    for (int threads = 1; threads <= 2; threads++) {
-        qg_set_threads(threads);
-        assert_memory_equal(evaluated(r, N)->data, expected, N * row * sizeof *expected);
     }
     qg_set_threads(0);
     unload(&e);
@@ -394,6 +393,183 @@ static void every_model_is_exact(void **state)
     assert_true(K > 4);
 }
 
+/* --- the file ------------------------------------------------------------------------------- */
+
+static qg_net *small(qg_quant w, qg_quant x)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 5, .channels = 3, .seed = 3 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3 });
+    qg_net_batchnorm(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = 4, .weight = w, .input = x });
+    return net;
+}
+
+/* Bytes are normalised as by a loader, and notes are found. */
+static void normalisation_and_notes_are_inside(void **state)
+{
+    static const qg_note notes[] = { { "data", "cats" }, { "class-names", "a/\303\244/\360\237\220\210/d" } };
+    rig            r;
+    unsigned char *file, byte[N * 90];
+    size_t         bytes, memory;
+    float          mean[90], deviation[90], scores[N * 4];
+    const qg_infer *net;
+    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), qg_pact((qg_pact_spec){ 0 }))));
+    for (size_t i = 0; i < sizeof byte; i++) byte[i] = (unsigned char)(i * 37 % 256);
+    fill_uniform(mean, 90, 0, 1, 1);
+    fill_uniform(deviation, 90, 0.1f, 1, 2);
+    for (int m = 3; m <= 90; m += 87) {
+        const qg_packed_spec spec = { .numbers = m, .mean = mean, .deviation = deviation, .notes = 2, .note = notes };
+        for (int i = 0; i < N * 90; i++) r.x[i] = ((float)byte[i] / 255.0f - mean[i % m]) / deviation[i % m];
+        assert_ok(qg_export_packed_bytes(r.net, spec, &file, &bytes));
+        assert_int_equal(bytes, qg_net_packed_bytes(r.net) + 8 * (size_t)m + sizeof "data cats class-names a/\303\244/\360\237\220\210/d");
+        assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
+        void *at = aligned_alloc(LINE, memory);
+        assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
+        const size_t room = qg_infer_context_bytes(net, N);
+        void        *context = aligned_alloc(LINE, room);
+        assert_int_equal(qg_infer_run_bytes(net, N, byte, scores, context, room), QG_INFER_OK);
+        assert_memory_equal(scores, evaluated(&r, N)->data, sizeof scores);
+        assert_string_equal(qg_infer_note(net, "data"), "cats");
+        assert_string_equal(qg_infer_note(net, "class-names"), notes[1].value);
+        assert_null(qg_infer_note(net, "digest"));
+        free(file), free(at), free(context);
+    }
+    end(&r);
+}
+
+/* Quantizers that wait are left out until their step. */
+static void a_step_of_training_decides_what_has_started(void **state)
+{
+    for (int k = 0; k < 3; k++) {
+        qg_quant w = qg_twn((qg_twn_spec){ 0 });
+        qg_quant x = k == 0 ? qg_pact((qg_pact_spec){ 0 }) : k == 1 ? qg_xnor_activation((qg_xnor_activation_spec){ 0 })
+                                                                     : qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED });
+        w.after = 5, x.after = 9;
+        rig r;
+        assert_true(begin(&r, small(w, x)));
+        for (uint64_t step = 4; step <= 10; step += 3) {
+            unsigned char  *file;
+            size_t          bytes, memory;
+            float           scores[N * 4];
+            const qg_infer *net;
+            assert_ok(qg_export_packed_bytes(r.net, (qg_packed_spec){ .step = step }, &file, &bytes));
+            assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
+            void *at = aligned_alloc(LINE, memory);
+            assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
+            const size_t room = qg_infer_context_bytes(net, N);
+            void        *context = aligned_alloc(LINE, room);
+            assert_int_equal(qg_infer_run(net, N, r.x, scores, context, room), QG_INFER_OK);
+            qg_tape_begin(r.t, QG_EVAL, 1, step);
+            const qg_var *y = qg_net_forward(r.net, r.t, (qg_tensor){ r.image, r.x });
+            assert_non_null(y);
+            assert_memory_equal(scores, y->data, sizeof scores);
+            free(file), free(at), free(context);
+        }
+        end(&r);
+    }
+}
+
+static qg_status build_own(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    l->out = l->in;
+    return QG_OK;
+}
+
+static qg_var *forward_own(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_scale(t, x, 2);
+}
+
+static const qg_layer_type own_type = { .name = "doubled", .size = sizeof(qg_layer), .build = build_own, .forward = forward_own };
+
+static void what_no_file_can_express_is_refused(void **state)
+{
+    const qg_quant w = qg_twn((qg_twn_spec){ 0 });
+    const struct {
+        qg_quant x;
+        const char *says;
+    } rows[] = {
+        { qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }), "fc1: its input: fake_quant: no batch has been seen" },
+        { qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 9 }),
+          "fc1: its input has 512 codes (dorefa), but a packed file at most 256" },
+        { qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }),
+          "fc1: its input has a scale per channel (fake_quant:range=learned), which a packed file cannot express" },
+        { qg_qdq((qg_qdq_spec){ 0 }), "fc1: the scale of its input (qdq:range=measured) depends on the images of a batch" },
+    };
+    unsigned char *file;
+    size_t         bytes;
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_net *net = small(w, rows[i].x);
+        assert_non_null(qg_net_build(net));
+        assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), i == 0 ? QG_ESTATE : QG_EARG, rows[i].says);
+        assert_true((qg_net_packed_bytes(net) > 0) == (i == 0));        /* a range that is not known yet has a size */
+        qg_net_free(net);
+    }
+    qg_net *net = small(w, (qg_quant){ 0 });
+    qg_net_append(net, &own_type, NULL, "own", NULL);
+    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), QG_ESTATE, "before qg_net_build");
+    assert_non_null(qg_net_build(net));
+    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), QG_EARG,
+                  "own1: a packed file cannot express layers of the type 'doubled'");
+    qg_net_free(net);
+    assert_failed(qg_export_packed_bytes(NULL, (qg_packed_spec){ 0 }, &file, &bytes), QG_EARG, "net");
+}
+
+static void numbers_must_be_finite(void **state)
+{
+    static const struct { const char *parameter, *says; } rows[] = {
+        { "conv1.weight", "conv1: a weight is inf" }, { "bn1.gamma", "conv1: the factor of a channel is inf" },
+        { "bn1.beta", "conv1: the offset of a channel is inf" }, { "fc1.bias", "fc1: the offset of a channel is inf" },
+    };
+    static const float bad[] = { 1, INFINITY, 1 }, none[] = { 1, 0, 1 }, good[] = { 0, 0, 0 };
+    unsigned char *file;
+    size_t         bytes;
+    rig            r;
+    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 })));
+    for (int i = 0; i < COUNT(rows); i++) {
+        const qg_params *p = qg_net_params(r.net);
+        for (int k = 0; k < p->count; k++) {
+            if (strcmp(p->item[k]->name, rows[i].parameter)) continue;
+            const float was = p->item[k]->value[0];
+            p->item[k]->value[0] = INFINITY;
+            assert_failed(qg_export_packed_bytes(r.net, (qg_packed_spec){ 0 }, &file, &bytes), QG_ENAN, rows[i].says);
+            p->item[k]->value[0] = was;
+        }
+    }
+    const struct { qg_packed_spec spec; const char *says; } specs[] = {
+        { { .numbers = 2, .mean = good, .deviation = good }, "2 means and deviations, must be 0, 3 or 90" },
+        { { .numbers = 3, .mean = good, .deviation = bad }, "deviation inf of number 1" },
+        { { .numbers = 3, .mean = good, .deviation = none }, "the deviation positive" },
+        { { .notes = 1, .note = &(qg_note){ "\377", "x" } }, "note 0 is empty or not UTF-8" },
+        { { .notes = 1, .note = &(qg_note){ "x", NULL } }, "note 0 is empty or not UTF-8" },
+    };
+    for (int i = 0; i < COUNT(specs); i++)
+        assert_failed(qg_export_packed_bytes(r.net, specs[i].spec, &file, &bytes), QG_EARG, specs[i].says);
+    end(&r);
+}
+
+static void a_file_is_replaced_as_a_whole(void **state)
+{
+    const char    *path = scratch_file();
+    unsigned char *there, *file;
+    size_t         n, bytes;
+    rig            r;
+    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 })));
+    assert_ok(qg_export_packed(r.net, path, (qg_packed_spec){ 0 }));
+    assert_ok(qg_export_packed_bytes(r.net, (qg_packed_spec){ 0 }, &file, &bytes));
+    qg_net_params(r.net)->item[0]->value[0] = NAN;
+    assert_failed(qg_export_packed(r.net, path, (qg_packed_spec){ 0 }), QG_ENAN, "conv1: a weight is nan");
+    assert_ok(qg_file_read(path, 1 << 20, &there, &n));
+    assert_int_equal(n, bytes);
+    assert_memory_equal(there, file, n);
+    free(there), free(file);
+    qg_net_params(r.net)->item[0]->value[0] = 0;
+    assert_failed(qg_export_packed(r.net, "no/such/net.qg", (qg_packed_spec){ 0 }), QG_EIO, "no/such/net.qg");
+    end(&r);
+}
+
 static int leave(void **state)
 {
     qg_set_threads(0);
@@ -407,6 +583,11 @@ int main(void)
         cmocka_unit_test_teardown(every_layer_is_exact, leave),
         cmocka_unit_test_teardown(branches_are_exact, leave),
         cmocka_unit_test_teardown(every_model_is_exact, leave),
+        cmocka_unit_test(normalisation_and_notes_are_inside),
+        cmocka_unit_test(a_step_of_training_decides_what_has_started),
+        cmocka_unit_test(what_no_file_can_express_is_refused),
+        cmocka_unit_test(numbers_must_be_finite),
+        cmocka_unit_test(a_file_is_replaced_as_a_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
