@@ -425,9 +425,9 @@ static void normalisation_and_notes_are_inside(void **state)
         assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
         void *at = aligned_alloc(LINE, memory);
         assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
-        const size_t room = qg_infer_context_bytes(net, N);
-        void        *context = aligned_alloc(LINE, room);
-        assert_int_equal(qg_infer_run_bytes(net, N, byte, scores, context, room), QG_INFER_OK);
+        const size_t work = qg_infer_context_bytes(net, N);
+        void        *context = aligned_alloc(LINE, work);
+        assert_int_equal(qg_infer_run_bytes(net, N, byte, scores, context, work), QG_INFER_OK);
         assert_memory_equal(scores, evaluated(&r, N)->data, sizeof scores);
         assert_string_equal(qg_infer_note(net, "data"), "cats");
         assert_string_equal(qg_infer_note(net, "class-names"), notes[1].value);
@@ -456,9 +456,9 @@ static void a_step_of_training_decides_what_has_started(void **state)
             assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
             void *at = aligned_alloc(LINE, memory);
             assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
-            const size_t room = qg_infer_context_bytes(net, N);
-            void        *context = aligned_alloc(LINE, room);
-            assert_int_equal(qg_infer_run(net, N, r.x, scores, context, room), QG_INFER_OK);
+            const size_t work = qg_infer_context_bytes(net, N);
+            void        *context = aligned_alloc(LINE, work);
+            assert_int_equal(qg_infer_run(net, N, r.x, scores, context, work), QG_INFER_OK);
             qg_tape_begin(r.t, QG_EVAL, 1, step);
             const qg_var *y = qg_net_forward(r.net, r.t, (qg_tensor){ r.image, r.x });
             assert_non_null(y);
