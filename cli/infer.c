@@ -1,9 +1,11 @@
 /* qgrad infer: the accuracy and speed of a packed net on the test images. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/predict/scorer.h"
 #include "cli/print.h"
 #include "cli/run/packed.h"
 #include "cli/run/report.h"
@@ -22,6 +24,8 @@ typedef struct inference {
     double      *step;              /* [steps], seconds with --profile */
     double       since;             /* the last step */
     uint64_t     correct;
+    uint64_t     equal, same_labels;    /* scores and labels that are those of --run */
+    double       furthest;              /* the largest difference of two scores */
 } inference;
 
 /* Sets what no configuration stores but the table gives as the default. */
@@ -97,6 +101,54 @@ static qg_status run(inference *v)
     return status;
 }
 
+/* The first of the largest scores. */
+static int label_of(const float *scores, int n)
+{
+    int best = 0;
+    for (int k = 1; k < n; k++) best = scores[k] > scores[best] ? k : best;
+    return best;
+}
+
+static void compare_image(inference *v, const float *here, const float *there)
+{
+    const int n = v->packed.scores;
+    for (int k = 0; k < n; k++) {
+        const double difference = fabs((double)here[k] - (double)there[k]);
+        v->equal += !memcmp(&here[k], &there[k], sizeof *here);
+        if (!(difference <= v->furthest)) v->furthest = difference;
+    }
+    v->same_labels += label_of(here, n) == label_of(there, n);
+}
+
+/* The scores with those of evaluation, for all images. */
+static qg_status compare_with(inference *v, const scorer *s)
+{
+    const size_t scores = (size_t)v->packed.scores, row = qg_row(v->packed.image);
+    const int    most = scorer_most(v->packed.image), all = qg_loader_shape(v->test).n;
+    if (!qg_shape_equal(s->image, v->packed.image) || s->classes.n != v->packed.scores)
+        return qg_fail(QG_EARG, "%s: has other images or classes than %s", v->asked->run, v->path);
+    float    *there  = malloc((size_t)most * scores * sizeof *there);
+    qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", most);
+    for (int at = 0; at < all && !status; at += most) {
+        const int n = all - at < most ? all - at : most;
+        status      = s->score(s->from, n, qg__loader_images(v->test) + (size_t)at * row, there);
+        for (size_t i = 0; i < (size_t)n && !status; i++)
+            compare_image(v, v->scores + ((size_t)at + i) * scores, there + i * scores);
+    }
+    free(there);
+    return status;
+}
+
+static qg_status compare(inference *v)
+{
+    scorer    s      = { 0 };
+    qg_status status = scorer_of_run(&s, v->asked);
+    if (!status) status = compare_with(v, &s);
+    if (s.end) s.end(s.from);
+    class_names_end(&s.classes);
+    return status;
+}
+
 static void step_ended(void *user, int step)
 {
     inference   *v   = user;
@@ -168,6 +220,9 @@ static void print(const inference *v)
             printf("requantized    %d products by TFLite's fixed-point operator\n", qg_infer_fixed_point(net));
         printf("speed          %.0f images/s, batches of %d, %d thread%s, %s\n", speed, v->packed.batch, v->packed.threads,
                v->packed.threads == 1 ? "" : "s", qg_cpu_path());
+        if (v->asked->run)
+            printf("evaluation     %" PRIu64 " of %" PRIu64 " scores equal, the others within %.3g; %" PRIu64 " of %" PRIu64
+                   " labels equal\n", v->equal, images * (uint64_t)v->packed.scores, v->furthest, v->same_labels, images);
         if (v->step) print_profile(v);
         return;
     }
@@ -186,6 +241,11 @@ static void print(const inference *v)
     qg__json_integer(&j, "batch", (uint64_t)v->packed.batch);
     qg__json_real(&j, "seconds", v->seconds);
     qg__json_real(&j, "images_per_second", speed);
+    if (v->asked->run) {
+        qg__json_integer(&j, "equal_scores", v->equal);
+        qg__json_integer(&j, "equal_labels", v->same_labels);
+        qg__json_real(&j, "largest_difference", v->furthest);
+    }
     if (v->step) json_profile(v, &j);
     report_machine(&j);
     qg__json_end(&j);
@@ -198,6 +258,7 @@ static int infer(inference *v)
     if (status) return options_report("qgrad infer", usage);
     status = open(v);
     if (!status) status = run(v);
+    if (!status && v->asked->run) status = compare(v);
     if (!status && v->asked->profile) status = profile(v);
     if (status) return qg_report("qgrad infer");
     print(v);

@@ -33,7 +33,9 @@ static void test_a_packed_net_has_the_accuracy_of_its_run(void **state)
         assert_string_equal(last_text("digest"), digest);
         assert_string_equal(last_text("to"), "packed");
         for (int k = 0; k < 3; k++) {
-            assert_runs(INFER "--batch %d --threads %d", k == 0 ? 1 : 7 * k, 1 + k % 2);
+            assert_runs(INFER "--run @/run --batch %d --threads %d", k == 0 ? 1 : 7 * k, 1 + k % 2);
+            assert_true(last_number("equal_scores") == 10 * N_TEST && last_number("equal_labels") == N_TEST);
+            assert_true(last_number("largest_difference") == 0);
             assert_true(last_number("test_accuracy") == accuracy && last_number("images") == N_TEST);
             assert_true(last_number("file_bytes") == bytes && last_number("images_per_second") > 0);
             assert_true(last_number("fixed_point") == 0);
@@ -50,7 +52,8 @@ static void test_profiles_and_texts(void **state)
     assert_status("export --run @/run --best --to packed --out @/net.qg", 0);
     assert_stdout("best.safetensors\nfile           ");
     assert_stdout(" as float: ");
-    assert_status("infer --packed @/net.qg --data-dir @/set --profile", 0);
+    assert_status("infer --packed @/net.qg --data-dir @/set --profile --run @/run --best", 0);
+    assert_stdout("\nevaluation     600 of 600 scores equal, the others within 0; 60 of 60 labels equal\n");
     assert_stdout(", 6 steps\ndata           mnist, 60 test images\ntest accuracy  ");
     assert_stdout("layer            step ");
     assert_stdout("\nrelu1            product, 2 bits x floats");
