@@ -20,7 +20,7 @@ static const verb verbs[] = {
     { .name = "eval", .about = "Measure the test accuracy of a run", .usage = "eval --run DIR [options]",
       .bit = VERB_EVAL, .run = eval_main },
     { .name = "predict", .about = "Tell the most probable classes of image files, and of all images in folders",
-      .usage = "predict --run DIR FILE|FOLDER.. [options]", .bit = VERB_PREDICT, .run = predict_main, .has_operands = true },
+      .usage = "predict --run DIR|--packed FILE IMAGE|FOLDER.. [options]", .bit = VERB_PREDICT, .run = predict_main, .has_operands = true },
     { .name = "quantize", .about = "Quantize a trained run without training it, and measure what that costs",
       .usage = "quantize --run DIR [--weight SCHEME] [--input SCHEME] [options]", .bit = VERB_QUANTIZE,
       .run = quantize_main },
