@@ -54,7 +54,7 @@ ISA_sixteen  := -mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi
 ISA_infer_avx512 = $(if $(filter infer/%,$<),-mavx512vpopcntdq -mavx512vnni)
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
-ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/models optim datasets train
+ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/export layers/models optim datasets train
 KERNELS := $(wildcard core/kernels/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard $(foreach room,$(ROOMS),$(room)/*.c)))
 # The engine needs nothing else of the library but the choice of the instruction set.  It is part of both libraries.

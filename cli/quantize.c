@@ -284,7 +284,6 @@ static double margin(const qg__measured *m) { return qg__proportion_error(m->acc
 
 static void print_text(const quantization *z, const char *digest)
 {
-    const size_t floats = qg_net_float_bytes(z->net), packed = qg_net_packed_bytes(z->net);
     print_safe(stdout, "from           %s\n", z->used.run.paths.file[z->used.file]);
     printf("weights        %s, inputs %s, first and last %s\n", config_text(&z->config, "weight"),
            config_text(&z->config, "input"), config_text(&z->config, "first-last"));
@@ -292,7 +291,7 @@ static void print_text(const quantization *z, const char *digest)
     printf("test accuracy  %.2f %% ± %.2f %%, was %.2f %% ± %.2f %%\n", 100 * z->after.accuracy, 100 * margin(&z->after),
            100 * z->before.accuracy, 100 * margin(&z->before));
     printf("test loss      %.6g, was %.6g\n", z->after.loss, z->before.loss);
-    printf("bytes          %zu as float, %zu packed: %.1f times smaller\n", floats, packed, (double)floats / (double)packed);
+    report_bytes(z->net, stdout);
     printf("digest         %s\n", digest);
     print_safe(stdout, "run            %s\n", z->dir);
 }

@@ -32,6 +32,10 @@ typedef struct qg__dataset {
  * that failed: the result is NULL, and the reader's message is kept. */
 qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec);
 
+/* The images and labels of the set that a loader serves, in order: [n][h][w][c] bytes, NULL if they are whitened, and [n]. */
+const uint8_t *qg__loader_images(const qg_loader *l);
+const uint16_t *qg__loader_labels(const qg_loader *l);
+
 /* True for 1..QG_MAX_CLASSES; otherwise false, QG_EARG. */
 bool qg__dataset_classes(int classes);
 

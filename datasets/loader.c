@@ -455,6 +455,9 @@ qg_shape qg_loader_shape(const qg_loader *l)
     return l ? l->set.shape : (qg_shape){ 0 };
 }
 
+const uint8_t *qg__loader_images(const qg_loader *l) { return l->set.images; }
+const uint16_t *qg__loader_labels(const qg_loader *l) { return l->set.labels; }
+
 int qg_loader_classes(const qg_loader *l)
 {
     return l ? l->set.classes : 0;

@@ -68,7 +68,10 @@ qg_layer *qg_net_hardtanh(qg_net *net) { return qg_net_append(net, &hardtanh, NU
 qg_layer *qg_net_sigmoid(qg_net *net)  { return qg_net_append(net, &sigmoid, NULL, "sigmoid", NULL); }
 qg_layer *qg_net_tanh(qg_net *net)     { return qg_net_append(net, &tanh_type, NULL, "tanh", NULL); }
 
-bool qg__is_relu(const qg_layer *l) { return l->type == &relu; }
+bool qg__is_relu(const qg_layer *l)     { return l->type == &relu; }
+bool qg__is_hardtanh(const qg_layer *l) { return l->type == &hardtanh; }
+bool qg__is_sigmoid(const qg_layer *l)  { return l->type == &sigmoid; }
+bool qg__is_tanh(const qg_layer *l)     { return l->type == &tanh_type; }
 
 /* --- affine ------------------------------------------------------------------------------- */
 
@@ -112,6 +115,14 @@ qg_layer *qg_net_affine(qg_net *net, float a, float b)
     if (!f) return NULL;
     f->a = a, f->b = b;
     return &f->layer;
+}
+
+bool qg__affine_of(const qg_layer *l, float *a, float *b)
+{
+    if (l->type != &affine_type) return false;
+    const affine *f = (const affine *)l;
+    *a = f->a, *b = f->b;
+    return true;
 }
 
 /* --- dropout ------------------------------------------------------------------------------ */
@@ -285,4 +296,5 @@ static qg_layer *append_pair(qg_net *net, const qg_layer_type *type, qg_layer *a
 qg_layer *qg_net_add(qg_net *net, qg_layer *a, qg_layer *b)    { return append_pair(net, &add, a, b); }
 qg_layer *qg_net_concat(qg_net *net, qg_layer *a, qg_layer *b) { return append_pair(net, &concat, a, b); }
 
-bool qg__is_add(const qg_layer *l) { return l->type == &add; }
+bool qg__is_add(const qg_layer *l)    { return l->type == &add; }
+bool qg__is_concat(const qg_layer *l) { return l->type == &concat; }

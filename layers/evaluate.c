@@ -63,6 +63,15 @@ qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale)
     return codes;
 }
 
+qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale)
+{
+    qg_code_set set;
+    *scale = 1.0f;
+    if (!slot || !slot->q.scheme) return no_codes;
+    (void)input_codes(slot, &set, scale);
+    return from_set(set);
+}
+
 const qg_slot *qg__read_slot(const qg_product *p)
 {
     if (p->input_slot.q.scheme) return &p->input_slot;
@@ -124,7 +133,17 @@ qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *thres
         if (s) return s;
         if (threshold) threshold[u - 1] = least[u];
     }
-    return level ? quantize(slot, UINT64_MAX, (qg_tensor){ { 1, 1, 1, codes.count }, least }, level) : QG_OK;
+    const qg_status s = level ? qg__slot_values(slot, codes.count, least, level) : QG_OK;
+    for (int u = 0; level && u < codes.count; u++) level[u] += 0.0f;        /* -0 becomes 0 */
+    return s;
+}
+
+qg_status qg__slot_values(const qg_slot *slot, int n, const float *x, float *y)
+{
+    float copy[MOST_CODES];
+    if (n > MOST_CODES) return qg_fail(QG_EARG, "%d numbers to quantize, at most %d", n, MOST_CODES);
+    memcpy(copy, x, (size_t)n * sizeof *x);
+    return quantize(slot, UINT64_MAX, (qg_tensor){ { 1, 1, 1, n }, copy }, y);
 }
 
 /* --- factors ---------------------------------------------------------------------------------- */
@@ -220,13 +239,12 @@ static void take_input(const qg_slot *slot, qg__codes codes, float *scale, qg__p
 void qg__evaluation_shape(const qg_product *p, qg__product *shape)
 {
     const qg_slot *slot  = qg__read_slot(p);
-    qg_code_set    set   = { 0 };
-    float          scale = 1.0f;
+    float          scale;
     qg__product_sizes(p, p->layer.in, shape);
     shape->w         = weight_codes(p, UINT64_MAX);
     shape->two_sided = shape->w.count && is_two_sided(p->weight_slot.q);
-    if (slot) (void)input_codes(slot, &set, &scale);
-    take_input(slot, from_set(set), &scale, shape);
+    const qg__codes codes = qg__slot_codes_declared(slot, &scale);
+    take_input(slot, codes, &scale, shape);
 }
 
 /* --- the weight ------------------------------------------------------------------------------------ */

@@ -31,6 +31,9 @@ const qg_slot *qg__read_slot(const qg_product *p);
  * than 256 codes, or if nothing has been seen yet.  x = scale * code up to roundings; 1 for floats. */
 qg__codes qg__slot_codes(const qg_slot *slot, uint64_t step, float *scale);
 
+/* The same as far as the arguments say, if nothing has been seen yet, and at any step. */
+qg__codes qg__slot_codes_declared(const qg_slot *slot, float *scale);
+
 /* What a product computes in QG_EVAL at this step of training. */
 typedef struct qg__evaluation {
     qg__product  p;
@@ -55,10 +58,14 @@ bool      qg__evaluation_has_norm(const qg_product *p);
 void      qg__norm_scales(const qg_batchnorm *bn, float *a, float *b);
 
 /* The least x of each code but the first, threshold[count - 1], found by bisection over all floats with the quantizer itself,
- * and the values of the codes, level[count]; either may be NULL.  The threshold of a code that no x has is infinite.  codes are
- * those of qg__slot_codes, count > 0. */
+ * and the values of the codes, level[count], none of them -0; either may be NULL.  The threshold of a code that no x has is
+ * infinite.  codes are those of qg__slot_codes, count > 0. */
 QG_MUST_CHECK
 qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *threshold, float *level);
+
+/* The n numbers x quantized in QG_EVAL. */
+QG_MUST_CHECK
+qg_status qg__slot_values(const qg_slot *slot, int n, const float *x, float *y);
 
 /* --- for layers/product.c ----------------------------------------------------------------------- */
 

@@ -82,7 +82,8 @@ const qg_slot *qg_layer_slot(qg_layer *l, qg_role role);
 
 /* The weight of l as its quantizer sees it in QG_EVAL, as qg_product_weight; .data is NULL if l has none. */
 qg_tensor      qg_layer_weight(qg_layer *l, float *folded);
-size_t         qg_layer_packed_bytes(qg_layer *l);          /* of the weight, with its scales; 0: no weight */
+size_t         qg_layer_packed_bytes(qg_layer *l);          /* in a packed file, of the weight of a product and its numbers
+                                                               per channel; 0: another layer */
 enum { QG_ROLES = 3 };
 extern const qg_role qg_roles[QG_ROLES];                    /* in that order */
 

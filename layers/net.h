@@ -163,9 +163,10 @@ void       qg_net_summary(const qg_net *net, FILE *out);
 int        qg_net_layers(const qg_net *net);
 qg_layer  *qg_net_layer(const qg_net *net, int index);         /* 0 .. qg_net_layers - 1, else NULL */
 
-/* Bytes of all parameters that evaluation reads: as floats, and with each quantized weight packed to its
- * bits plus its scales.  A batch norm counts as two floats per channel, or as one if it is folded into a
- * weight.  0 before qg_net_build. */
+/* Bytes of all parameters that evaluation reads, as floats: a batch norm counts as two per channel, or as one if it is
+ * folded into a weight.  And of the packed file without normalisation and notes (layers/export/packed.h), which has in
+ * addition a header and the steps.  0 before qg_net_build, and packed if no packed file can express the net; qg_errmsg then
+ * says why. */
 size_t     qg_net_float_bytes(const qg_net *net);
 size_t     qg_net_packed_bytes(const qg_net *net);
 

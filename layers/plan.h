@@ -79,6 +79,23 @@ bool           qg__is_dropout(const qg_layer *l);
 float         *qg__dropout_rate(qg_layer *l);       /* NULL: l is no dropout */
 const qg_slot *qg__quantize_slot(qg_layer *l);      /* of a quantize layer; NULL: it is none */
 
+/* --- what files of other programs ask of them (layers/export/) ------------------------------- */
+
+typedef struct qg__pooling {
+    bool max, exclude_pad;
+    int  h, w, stride, pad;
+} qg__pooling;
+
+bool           qg__pooling_of(const qg_layer *l, qg__pooling *p);       /* false: l is no pooling; so below */
+bool           qg__affine_of(const qg_layer *l, float *a, float *b);
+int            qg__shortcut_stride(const qg_layer *l);                  /* 0: l is no shortcut */
+/* x_shift, slope and y_shift; of PReLU both shifts are NULL.  The slope has one number or one per channel. */
+bool           qg__prelu_of(const qg_layer *l, const qg_param *of[3]);
+bool           qg__is_hardtanh(const qg_layer *l);
+bool           qg__is_sigmoid(const qg_layer *l);
+bool           qg__is_tanh(const qg_layer *l);
+bool           qg__is_concat(const qg_layer *l);
+
 /* Running statistics and constants, frozen or not in this step of the tape; nothing folded. */
 qg_norm_spec   qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t);
 

@@ -104,6 +104,17 @@ qg_layer *qg_net_avgpool_with(qg_net *net, qg_pool2d_spec spec) { return append(
 
 bool qg__is_maxpool(const qg_layer *l) { return l->type == &max_type; }
 
+bool qg__pooling_of(const qg_layer *l, qg__pooling *p)
+{
+    const bool global = l->type == &global_type;
+    if (!global && l->type != &max_type && l->type != &avg_type) return false;
+    const qg_pool2d_spec s = ((const pool *)l)->spec;
+    *p = global ? (qg__pooling){ .h = l->in.h, .w = l->in.w, .stride = 1 }
+                : (qg__pooling){ .max = l->type == &max_type, .exclude_pad = s.exclude_pad, .h = s.size, .w = s.size,
+                                 .stride = s.stride, .pad = s.pad };
+    return true;
+}
+
 int qg__maxpool_size(const qg_layer *l)
 {
     const qg_pool2d_spec s = l->type == &max_type ? ((const pool *)l)->spec : (qg_pool2d_spec){ 0 };

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "layers/layer.h"
+#include "layers/plan.h"
 
 static const float SLOPE = 0.25f;       /* [He et al. 2015, arXiv:1502.01852v1, sec. 2.1] */
 
@@ -84,3 +84,11 @@ static qg_layer *append(qg_net *net, const qg_layer_type *type, qg_prelu_spec sp
 
 qg_layer *qg_net_prelu(qg_net *net, qg_prelu_spec spec)  { return append(net, &prelu_type, spec); }
 qg_layer *qg_net_rprelu(qg_net *net, qg_prelu_spec spec) { return append(net, &rprelu_type, spec); }
+
+bool qg__prelu_of(const qg_layer *l, const qg_param *of[3])
+{
+    if (l->type != &prelu_type && l->type != &rprelu_type) return false;
+    const prelu *p = (const prelu *)l;
+    of[0] = p->x_shift, of[1] = p->slope, of[2] = p->y_shift;
+    return true;
+}

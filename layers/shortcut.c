@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "layers/layer.h"
+#include "layers/plan.h"
 
 typedef struct shortcut {
     qg_layer layer;
@@ -47,3 +47,5 @@ qg_layer *qg_net_shortcut(qg_net *net, qg_layer *after, int stride, int channels
     s->channels = channels;
     return &s->layer;
 }
+
+int qg__shortcut_stride(const qg_layer *l) { return l->type == &type ? ((const shortcut *)l)->stride : 0; }

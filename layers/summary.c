@@ -2,6 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "layers/export/packed.h"
+#include "layers/export/steps.h"
 #include "layers/plan.h"
 
 enum { FLOAT_BITS = 32 };
@@ -21,27 +23,10 @@ static size_t weights(qg_layer *l)
 
 /* --- bytes -------------------------------------------------------------------------------- */
 
-/* Each packed row, an output channel, starts on a byte. */
 size_t qg_layer_packed_bytes(qg_layer *l)
 {
-    const qg_param *w = weight_of(l);
-    if (!w) return 0;
-    const qg_quant q = qg_layer_slot(l, QG_WEIGHT)->q;
-    if (!q.scheme) return weights(l) * sizeof(float);
-    const size_t row   = (qg_row(w->shape) * (size_t)q.bits + 7) / 8;
-    const size_t per   = q.scheme->scales == 0 ? 1 : q.scheme->scales > 0 ? (size_t)q.scheme->scales : 0;
-    const size_t times = q.per_channel ? (size_t)w->shape.n : 1;
-    return row * (size_t)w->shape.n + per * times * sizeof(float);
-}
-
-/* Bytes of what an input quantizer learns or observes. */
-static size_t input_bytes(qg_layer *l)
-{
-    const qg_slot *slot  = qg_layer_slot(l, QG_INPUT);
-    size_t         bytes = 0;
-    for (int i = 0; slot && i < qg_learned_count(slot->q); i++)
-        if (!slot->q.scheme->learned[i].quiet) bytes += qg_count(slot->param[i]->shape) * sizeof(float);
-    return bytes;
+    const qg_product *p = qg_layer_product(l);
+    return p ? qg__export_product_bytes(p) : 0;
 }
 
 static bool is_quantizers(qg_layer *l, const qg_param *p)
@@ -93,10 +78,8 @@ size_t qg_net_float_bytes(const qg_net *net)
 
 size_t qg_net_packed_bytes(const qg_net *net)
 {
-    if (!qg_net_params(net)) return 0;
-    size_t bytes = other_bytes(net);
-    for (int i = 0; i < net->layers; i++) bytes += qg_layer_packed_bytes(net->layer[i]) + input_bytes(net->layer[i]);
-    return bytes;
+    size_t bytes = 0;
+    return qg_export_packed_size(net, (qg_packed_spec){ 0 }, &bytes) ? 0 : bytes;
 }
 
 /* --- the table ---------------------------------------------------------------------------- */
@@ -182,8 +165,8 @@ void qg_net_summary(const qg_net *net, FILE *out)
     for (int i = 0; i < net->layers; i++)
         for (int r = 0; r < QG_ROLES; r++) quantizer(net->layer[i], qg_roles[r], out);
     const size_t full = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
-    fprintf(out,
-            "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n"
-            "%zu bytes as float, %zu packed: %.1f times smaller\n",
-            count, qg_params_trained(&net->params), macs, full, packed, packed ? (double)full / (double)packed : 1);
+    fprintf(out, "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n%zu bytes as float, ", count,
+            qg_params_trained(&net->params), macs, full);
+    if (packed) fprintf(out, "%zu packed: %.1f times smaller\n", packed, (double)full / (double)packed);
+    else fprintf(out, "no packed file: %s\n", qg_errmsg());
 }

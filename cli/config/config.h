@@ -24,10 +24,11 @@ struct config {
     /* The values of the texts; 0 or NULL if an option is unset. */
     recipe      recipe;
     const char *file, *named;               /* --config, --recipe */
-    const char *out, *init, *init_except, *teacher, *run, *add, *sort;
+    const char *out, *init, *init_except, *teacher, *run, *add, *sort, *packed;
     bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, list, csv, json, tensorboard, watch, histogram, help;
     double      budget, seconds;
     int         calibrate, top, worst, jobs, array;
+    int         to, requantize;             /* indices of the words of the table */
     qg_shape    image;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */

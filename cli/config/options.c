@@ -105,7 +105,7 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
     optind   = 1;
     opterr   = 0;
     int n_operands = 0;                         /* argv[1 .. n_operands], which have been read before they are overwritten */
-    for (int c, at; at = optind, (c = getopt_long(argc, argv, v->has_operands ? "-:h" : "+:h", longs, NULL)) != -1;) {
+    for (int c, at; at = optind, (c = getopt_long(argc, argv, v->has_operands ? "-:ho:" : "+:ho:", longs, NULL)) != -1;) {
         const char *culprit = argv[at];
         if (c == OPERAND) {
             argv[++n_operands] = optarg;
@@ -119,7 +119,8 @@ static int parse(const verb *v, int argc, char **argv, config *asked, earlier *e
             fprintf(stderr, "qgrad %s: --%s takes no value\n", v->name, options[optopt - FIRST].name);
             return EXIT_USAGE;
         }
-        if (c == '?') return usage_error(v, "unknown option", culprit);
+        if (c == '?' || (c == 'o' && !(v->bit & VERB_EXPORT))) return usage_error(v, "unknown option", culprit);
+        if (c == 'o') c = FIRST + (int)(option_find("out") - options);
         if (c != 'h' && take(v, asked, &options[c - FIRST], optarg ? optarg : "true", e)) {
             fprintf(stderr, "qgrad %s: %s%s%s\n", v->name, is_usage(true) ? "--" : "", qg_errmsg(),
                     is_list(v, &options[c - FIRST], optarg) ? "; qgrad sweep takes lists" : "");

@@ -37,7 +37,7 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERB_INFER     = 512,   /* bench infer */
-    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288,
+    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288 | 8388608 | 16777216,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
     SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
     DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
@@ -49,6 +49,8 @@ enum {
     VERB_PREDICT   = 65536,
     VERB_RUNS      = 131072,
     VERB_REPORT    = 262144,
+    VERB_EXPORT    = 8388608,
+    VERB_PACKED    = 16777216,      /* infer */
     VERB_SWEEP     = 524288,        /* and VERB_TRAIN, whose options it takes, but for those that are */
     TRAINS_ALONE   = 1048576,
     COMMAS         = 4194304,       /* commas belong to the value, whatever follows them */
@@ -70,7 +72,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 83 };
+enum { OPTIONS = 86 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -125,6 +127,8 @@ int results_main(const char *program, const char *operand, config *asked);
 int report_main(const char *program, const char *operand, config *asked);
 int inspect_main(const char *program, const char *operand, config *asked);
 int predict_main(const char *program, const char *operand, config *asked);
+int export_main(const char *program, const char *operand, config *asked);
+int infer_main(const char *program, const char *operand, config *asked);
 
 extern const verb benches[];                            /* bench train, eval, peak, infer, memory */
 

@@ -183,14 +183,16 @@ static qg_status find_files(prediction *p)
 
 static int predict(prediction *p)
 {
-    const char *missing = !p->asked->run ? "--run is missing: the directory of a run, or a checkpoint"
-                          : !p->asked->operands ? "the images are missing: files or folders" : NULL;
-    if (missing) {
-        qg_fail(QG_EARG, "%s", missing);
+    const char *packed = p->asked->packed;
+    const char *wrong = !p->asked->run && !packed ? "--run is missing: the directory of a run, or a checkpoint; or --packed FILE"
+                        : p->asked->run && packed ? "--run and --packed were given; pass only one"
+                        : !p->asked->operands ? "the images are missing: files or folders" : NULL;
+    if (wrong) {
+        qg_fail(QG_EARG, "%s", wrong);
         return options_report("qgrad predict", true);
     }
     qg_status status = find_files(p);
-    if (!status) status = scorer_of_run(&p->scorer, p->asked);
+    if (!status) status = packed ? scorer_of_packed(&p->scorer, p->asked) : scorer_of_run(&p->scorer, p->asked);
     if (!status) status = allocate(p);
     if (status) return qg_report("qgrad predict");
     predict_all(p);

@@ -28,4 +28,8 @@ int       scorer_most(qg_shape image);
 QG_MUST_CHECK
 qg_status scorer_of_run(scorer *s, const config *asked);
 
+/* The packed net of --packed; likewise.  Fails as packed_open (cli/run/packed.h). */
+QG_MUST_CHECK
+qg_status scorer_of_packed(scorer *s, const config *asked);
+
 #endif

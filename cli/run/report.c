@@ -214,15 +214,21 @@ static void print_next(const report *r, FILE *out)
     fputs(" --profile\n", out);
 }
 
+void report_bytes(const qg_net *net, FILE *out)
+{
+    const size_t floats = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
+    fprintf(out, "bytes          %zu as float, ", floats);
+    if (packed) fprintf(out, "%zu packed: %.1f times smaller\n", packed, (double)floats / (double)packed);
+    else print_safe(out, "no packed file: %s\n", qg_errmsg());
+}
+
 void report_result(const report *r, FILE *out)
 {
-    const qg_fit_result *at     = &r->result;
-    const size_t         floats = qg_net_float_bytes(r->net), packed = qg_net_packed_bytes(r->net);
+    const qg_fit_result *at = &r->result;
     fputc('\n', out);
     if (at->epochs) print_accuracy(r, out);
-    fprintf(out, "bytes          %zu as float, %zu packed", floats, packed);
-    if (packed) fprintf(out, ": %.1f times smaller", (double)floats / (double)packed);
-    fprintf(out, "\ntime           %.1f s, %.0f images/s\n", at->seconds, at->images_per_second);
+    report_bytes(r->net, out);
+    fprintf(out, "time           %.1f s, %.0f images/s\n", at->seconds, at->images_per_second);
     fprintf(out, "digest         %s\n", at->digest);
     print_safe(out, "run            %s\n", r->paths->dir);
     if (at->complete) print_next(r, out);

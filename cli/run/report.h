@@ -27,6 +27,9 @@ void report_presets(void);
 /* Adds memory, threads, BLAS core, kernels and commit. */
 void report_machine(qg__json *j);
 
+/* The line "bytes  N as float, M packed: .." */
+void report_bytes(const qg_net *net, FILE *out);
+
 void report_head(const report *r, FILE *out);
 void report_result(const report *r, FILE *out);
 void report_json(const report *r, FILE *out);       /* as in result.json, and the directory */

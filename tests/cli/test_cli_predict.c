@@ -110,6 +110,29 @@ static void test_neither_threads_nor_the_batch_change_a_digit(void **state)
     assert_true(strchr(last.out, ',') == NULL && strchr(last.out, '\n')[1] == '\0');
 }
 
+/* Scores are the same bit for bit, so texts are. */
+static void test_a_packed_net_says_the_same(void **state)
+{
+    uint8_t labels[N_TEST];
+    write_images(labels);
+    assert_status("export --run @/run -o @/net.qg", 0);
+    assert_status("predict --run @/run @/test --top 10 --json", 0);
+    cJSON *j    = parse();
+    char  *says = cJSON_PrintUnformatted(list_of(j, "images"));
+    cJSON_Delete(j);
+    for (int threads = 1; threads <= 3; threads++) {
+        assert_runs("predict --packed @/net.qg @/test --top 10 --json --threads %d", threads);
+        j           = parse();
+        char *again = cJSON_PrintUnformatted(list_of(j, "images"));
+        assert_string_equal(again, says);
+        assert_string_equal(text(j, "model"), "lenet5");
+        cJSON_Delete(j), cJSON_free(again);
+    }
+    cJSON_free(says);
+    assert_refuses("predict --packed @/net.qg --run @/run @/test", 2, "--run and --packed were given; pass only one");
+    assert_refuses("predict --packed @/none.qg @/test", 1, "none.qg");
+}
+
 /* --- images of one's own -------------------------------------------------------------------- */
 
 /* Two classes of one colour each, of some size. */
@@ -315,6 +338,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_it_agrees_with_eval, set_up_run, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_packed_net_says_the_same, set_up_run, tear_down),
         cmocka_unit_test_setup_teardown(test_neither_threads_nor_the_batch_change_a_digit, set_up_run, tear_down),
         cmocka_unit_test_setup_teardown(test_folders_of_any_images_in_byte_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_bad_file_does_not_stop_the_others, set_up, tear_down),

@@ -256,19 +256,20 @@ static const cJSON *layer(const cJSON *j, const char *name)
     return NULL;
 }
 
-/* fc2 has 10 rows of 512 weights: 1 bit each are 640 bytes, 2 bits 1280. */
-static void test_packed_bytes_count_the_scales_there_are(void **state)
+/* fc2 has 10 rows of 512 weights: 1 bit each are 640 bytes, 2 bits 1280.  Each output has a factor and an offset, and of TTQ
+ * two factors. */
+static void test_packed_bytes_count_the_bits_there_are(void **state)
 {
     static const struct {
         const char *scheme;
         double      bytes;
-    } rows[] = { { "twn", 1280 + 4 },          { "twn:per-channel=yes", 1280 + 40 },
-                 { "ttq", 1280 + 8 },          { "ste-tern", 1280 },
-                 { "bnn", 640 },               { "binary", 640 + 4 },
-                 { "xnor", 640 + 40 },         { "binaryconnect:draw=stoch,eval=float", 20480 },
-                 { "fake_quant", 5120 + 4 },   { "fake_quant:range=learned,per-channel=yes", 5120 + 80 },
-                 { "lsq:bits=4", 2560 + 4 },   { "bop", 640 },
-                 { "qdq:bits=4", 2560 + 4 },   { "qdq:per-channel=yes", 5120 + 40 } };
+    } rows[] = { { "twn", 1280 + 80 },         { "twn:per-channel=yes", 1280 + 80 },
+                 { "ttq", 1280 + 120 },        { "ste-tern", 1280 + 80 },
+                 { "bnn", 640 + 80 },          { "binary", 640 + 80 },
+                 { "xnor", 640 + 80 },         { "binaryconnect:draw=stoch,eval=float", 20480 + 80 },
+                 { "fake_quant", 5120 + 80 },  { "fake_quant:range=learned,per-channel=yes", 20480 + 80 },      /* 511 codes */
+                 { "lsq:bits=4", 2560 + 80 },  { "bop", 640 + 80 },
+                 { "qdq:bits=4", 2560 + 80 },  { "qdq:per-channel=yes", 5120 + 80 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_runs("summary --model lenet5 --json --weight %s", rows[i].scheme);
         cJSON       *j = parse();
@@ -352,7 +353,7 @@ int main(void)
         cmocka_unit_test(test_metrics_follow_what_is_learned),
         cmocka_unit_test(test_a_lost_range_is_reported),
         cmocka_unit_test(test_quantizers_have_a_group_of_their_own),
-        cmocka_unit_test(test_packed_bytes_count_the_scales_there_are),
+        cmocka_unit_test(test_packed_bytes_count_the_bits_there_are),
         cmocka_unit_test(test_the_summary_names_what_is_learned),
         cmocka_unit_test(test_what_does_not_go_together_is_wrong_usage),
     };

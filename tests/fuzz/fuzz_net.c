@@ -243,7 +243,7 @@ static void describe(const job *j)
     qg_net_summary(j->net.net, out);
     MUST(!fclose(out) && n > 0);
     free(text);
-    MUST(qg_net_packed_bytes(j->net.net) > 0);
+    MUST(qg_net_packed_bytes(j->net.net) > 0 || *qg_errmsg());
 }
 
 /* What was saved continues in another net as in the first. */

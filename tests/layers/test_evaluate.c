@@ -7,88 +7,8 @@
 #include "layers/evaluate.h"
 #include "tests/support/environment.h"
 #include "tests/support/nets.h"
+#include "tests/support/coded.h"
 #include "tests/support/testing.h"
-
-/* --- the quantizers ------------------------------------------------------------------------- */
-
-typedef struct entry {
-    const qg_scheme *scheme;    /* NULL: float */
-    const char      *arguments;
-    bool             codes;     /* its numbers are codes; else floats */
-} entry;
-
-static const entry weights[] = {
-    { NULL, "", false },
-    { &qg_twn_scheme, "", true },
-    { &qg_twn_scheme, "per-channel=yes", true },
-    { &qg_ste_tern_scheme, "", true },
-    { &qg_ttq_scheme, "start=weights", true },
-    { &qg_ttq_scheme, "", true },                       /* both scales are 1 */
-    { &qg_ttq_scheme, "start=weights,per-channel=yes", true },
-    { &qg_binary_scheme, "", true },
-    { &qg_binary_channel_scheme, "", true },
-    { &qg_xnor_scheme, "", true },
-    { &qg_magnitude_aware_scheme, "", true },
-    { &qg_binaryconnect_scheme, "", true },
-    { &qg_binaryconnect_scheme, "eval=float", false },
-    { &qg_bnn_scheme, "", true },
-    { &qg_bop_scheme, "", true },
-    { &qg_dorefa_weight_scheme, "bits=1", true },
-    { &qg_dorefa_weight_scheme, "bits=2", true },
-    { &qg_dorefa_weight_scheme, "bits=4,per-channel=yes", true },
-    { &qg_dorefa_weight_scheme, "bits=7", true },
-    { &qg_dorefa_weight_scheme, "bits=16", false },
-    { &qg_lsq_scheme, "bits=2", true },
-    { &qg_lsq_scheme, "bits=4", true },
-    { &qg_lsq_scheme, "bits=8", true },
-    { &qg_unit_scheme, "bits=1", true },
-    { &qg_unit_scheme, "bits=2", true },
-    { &qg_unit_scheme, "bits=3,zero=no", true },
-    { &qg_unit_scheme, "bits=8", true },
-    { &qg_fake_quant_scheme, "range=current", true },
-    { &qg_fake_quant_scheme, "range=current,bits=3,per-channel=yes", true },
-    { &qg_fake_quant_scheme, "range=learned,bits=5", true },
-    { &qg_fake_quant_scheme, "range=learned,bits=4,per-channel=yes", true },
-    { &qg_fake_quant_scheme, "range=observed,per-channel=yes", false },     /* 511 codes */
-    { &qg_fake_quant_scheme, "range=fixed,min=-0.2,max=0.3,bits=3,narrow-range=yes", true },
-    { &qg_qdq_scheme, "bits=4", true },
-    { &qg_qdq_scheme, "bits=3,per-channel=yes,narrow-range=yes", true },
-    { &qg_qdq_scheme, "range=given,min=-0.2,max=0.3", true },
-};
-
-static const entry inputs[] = {
-    { NULL, "", false },
-    { &qg_sign_scheme, "", true },
-    { &qg_xnor_activation_scheme, "", true },
-    { &qg_xnor_activation_scheme, "scale=off", true },
-    { &qg_dorefa_activation_scheme, "bits=1", true },
-    { &qg_dorefa_activation_scheme, "bits=2", true },
-    { &qg_dorefa_activation_scheme, "bits=4,ties=up", true },
-    { &qg_dorefa_activation_scheme, "bits=8", true },
-    { &qg_dorefa_activation_scheme, "bits=10", false },
-    { &qg_dorefa_activation_scheme, "bits=32", false },
-    { &qg_lsq_scheme, "bits=2", true },
-    { &qg_lsq_scheme, "bits=3,signed=yes", true },
-    { &qg_lsq_scheme, "bits=8", true },
-    { &qg_pact_scheme, "bits=4,alpha=1.1", true },
-    { &qg_linear_scheme, "bits=3,max-value=1.3", true },
-    { &qg_unit_scheme, "bits=2", true },
-    { &qg_unit_scheme, "bits=3,zero=yes", true },
-    { &qg_unit_scheme, "bits=5", true },
-    { &qg_fake_quant_scheme, "range=learned,bits=4", true },
-    { &qg_fake_quant_scheme, "range=observed", true },
-    { &qg_fake_quant_scheme, "range=fixed,min=-1,max=0.5,bits=3", true },
-    { &qg_fake_quant_scheme, "range=observed,per-channel=yes,bits=4", false },
-    { &qg_qdq_scheme, "range=given,signed=no,max=1,bits=3", true },
-    { &qg_qdq_scheme, "range=given,min=-1,max=1", true },
-};
-
-static qg_quant quantizer(const entry *e, qg_role role)
-{
-    qg_quant q = { 0 };
-    if (e->scheme) assert_ok(qg_scheme_parse(e->scheme, role, *e->arguments ? e->arguments : NULL, &q));
-    return q;
-}
 
 /* --- one product ---------------------------------------------------------------------------- */
 
@@ -361,10 +281,10 @@ static void check_shape(rig *r, bool w, bool x)
     free(memory);
 }
 
-static void check(const entry *weight, const entry *input, shape s, bool fold, bool batches)
+static void check(const tested_scheme *weight, const tested_scheme *input, shape s, bool fold, bool batches)
 {
     char           what[160];
-    const qg_quant w = quantizer(weight, QG_WEIGHT), x = quantizer(input, QG_INPUT);
+    const qg_quant w = tested_quant(weight, QG_WEIGHT), x = tested_quant(input, QG_INPUT);
     rig            r;
     if (!weight->scheme) fold = false;
     if (x.scheme && x.scheme->scale_output) {
@@ -386,10 +306,10 @@ static void every_scheme_in_every_role_is_evaluated_by_definition(void **state)
 {
     for (int path = 0; path < PATHS; path++) {
         use_path(path);
-        for (int w = 0; w < COUNT(weights); w++)
-            for (int x = 0; x < COUNT(inputs); x++) {
+        for (int w = 0; w < TESTED_WEIGHTS; w++)
+            for (int x = 0; x < TESTED_INPUTS; x++) {
                 const int i = (w * 5 + x * 7 + path) % COUNT(shapes);
-                check(&weights[w], &inputs[x], shapes[i], (w + x) % 3 == 0, (w + x) % 4 == path);
+                check(&tested_weights[w], &tested_inputs[x], shapes[i], (w + x) % 3 == 0, (w + x) % 4 == path);
             }
     }
 }
@@ -401,7 +321,7 @@ static void all_shapes_are_evaluated_by_definition(void **state)
         use_path(path);
         for (int i = 0; i < COUNT(shapes); i++)
             for (int k = 0; k < COUNT(w) * COUNT(x); k++)
-                check(&weights[w[k % COUNT(w)]], &inputs[x[k / COUNT(w)]], shapes[i], k % 2, k % 5 == 0);
+                check(&tested_weights[w[k % COUNT(w)]], &tested_inputs[x[k / COUNT(w)]], shapes[i], k % 2, k % 5 == 0);
     }
 }
 
@@ -410,11 +330,11 @@ static void all_shapes_are_evaluated_by_definition(void **state)
 /* The first x of each code, and what the tape makes of it. */
 static void thresholds_are_where_codes_begin(void **state)
 {
-    for (int i = 0; i < COUNT(inputs); i++) {
+    for (int i = 0; i < TESTED_INPUTS; i++) {
         rig   r;
         float scale, threshold[256], level[256];
-        if (!inputs[i].codes) continue;
-        assert_true(make(&r, shapes[7], quantizer(&weights[1], QG_WEIGHT), quantizer(&inputs[i], QG_INPUT), false));
+        if (!tested_inputs[i].codes) continue;
+        assert_true(make(&r, shapes[7], tested_quant(&tested_weights[1], QG_WEIGHT), tested_quant(&tested_inputs[i], QG_INPUT), false));
         const qg_slot  *slot = &r.p->input_slot;
         const qg__codes codes = qg__slot_codes(slot, 1, &scale);
         assert_true(codes.count > 1);
@@ -481,7 +401,7 @@ static void layers_that_run_alone_are_not_merged(void **state)
 {
     rig   r;
     float y[31], expected[31];
-    assert_true(make(&r, shapes[7], quantizer(&weights[1], QG_WEIGHT), quantizer(&inputs[1], QG_INPUT), false));
+    assert_true(make(&r, shapes[7], tested_quant(&tested_weights[1], QG_WEIGHT), tested_quant(&tested_inputs[1], QG_INPUT), false));
     assert_true(qg__evaluation_has_norm(r.p));
     qg_tape_begin(r.t, QG_EVAL, 1, 1);
     qg_var *z = qg_apply(&r.p->layer, r.t, qg_input(r.t, (qg_tensor){ { 1, 1, 1, 65 }, r.x }));
@@ -501,7 +421,7 @@ static void layers_that_run_alone_are_not_merged(void **state)
 /* What waits or has seen nothing is floats, and so is a weight with a NaN, which shows. */
 static void what_has_no_codes_is_floats(void **state)
 {
-    qg_quant weight = quantizer(&weights[20], QG_WEIGHT), input = quantizer(&inputs[10], QG_INPUT);
+    qg_quant weight = tested_quant(&tested_weights[20], QG_WEIGHT), input = tested_quant(&tested_inputs[10], QG_INPUT);
     rig      r;
     float    scale;
     assert_true(make(&r, shapes[8], weight, input, false));

@@ -333,14 +333,14 @@ static void names_and_shapes_are_inferred(void **state)
     qg_net_free(net);
 }
 
-/* Weights, bytes, fans and the summary of convolutions with groups. */
+/* Weights, bytes, fans and the summary of convolutions with groups.  Each output has a row of bits, a factor and an offset. */
 static void groups_have_smaller_weights(void **state)
 {
     static const struct { int h, w, c; qg_shape weight; uint64_t macs; size_t bytes; double fans; const char *what; } rows[] = {
-        { 5, 4, 6, { 6, 3, 3, 3 }, 5 * 4 * 6 * 27, 6 * 4 + 4, 27 + 54, "3x3 stride 2 same " },
-        { 5, 4, 9, { 9, 3, 3, 2 }, 5 * 4 * 9 * 18, 9 * 3 + 4, 18 + 27, "3x3 pad 1 groups 3 " },
-        { 5, 4, 9, { 9, 3, 3, 1 }, 5 * 4 * 9 * 9, 9 * 2 + 4, 9 + 9, "3x3 same groups 9 " },
-        { 3, 2, 18, { 18, 3, 2, 1 }, 3 * 2 * 18 * 6, 18 + 4, 6 + 12, "3x2 stride 2 same groups 9 " },
+        { 5, 4, 6, { 6, 3, 3, 3 }, 5 * 4 * 6 * 27, 6 * (4 + 8), 27 + 54, "3x3 stride 2 same " },
+        { 5, 4, 9, { 9, 3, 3, 2 }, 5 * 4 * 9 * 18, 9 * (3 + 8), 18 + 27, "3x3 pad 1 groups 3 " },
+        { 5, 4, 9, { 9, 3, 3, 1 }, 5 * 4 * 9 * 9, 9 * (2 + 8), 9 + 9, "3x3 same groups 9 " },
+        { 3, 2, 18, { 18, 3, 2, 1 }, 3 * 2 * 18 * 6, 18 * (1 + 8), 6 + 12, "3x2 stride 2 same groups 9 " },
     };
     const qg_quant binary = qg_binary((qg_binary_spec){ 0 });
     qg_net        *net    = small_net();

@@ -1,0 +1,158 @@
+/* qgrad export: a run's net as a file for other programs. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "cli/run/report.h"
+#include "cli/run/run_spec.h"
+#include "core/io/safetensors.h"
+#include "datasets/normalise.h"
+#include "layers/export/packed.h"
+
+enum { NOTES = 5 };
+
+typedef struct exporter {
+    config        *asked;
+    config         config;
+    used_run       used;
+    qg_archive    *archive;             /* the checkpoint, for its notes */
+    qg_preprocess *as;
+    float         *numbers;             /* mean, then deviation */
+    char           digest[17];
+    qg_note        note[NOTES];
+    qg_packed_spec spec;
+    size_t         net_bytes, bytes;
+} exporter;
+
+static qg_status configure(exporter *e, bool *usage)
+{
+    *usage = true;
+    if (!e->asked->run) return qg_fail(QG_EARG, "--run is missing: the directory of a run, or a checkpoint");
+    if (!e->asked->out) return qg_fail(QG_EARG, "--out is missing: the file to write");
+    *usage = false;
+    return used_run_find(&e->used, e->asked->run, e->asked->best, &e->config);
+}
+
+static qg_status load(exporter *e)
+{
+    const char *path    = e->used.run.paths.file[e->used.file];
+    int         classes = 0;
+    qg_shape    image;
+    qg_status   status = qg_safetensors_open(QG_BY_PATH, path, &e->archive);
+    if (!status) status = qg__run_noted_size(&e->used.run, e->used.file, &image, &classes);
+    if (!status && !classes)
+        status = qg_fail(QG_ESTATE, "%s: an earlier version wrote it, which did not note the size of its images", path);
+    if (status) return status;
+    e->as = qg_preprocess_open(path);
+    if (!e->as) return qg_errcode();
+    return used_run_load(&e->used, &e->config, &e->config.recipe, image, classes);
+}
+
+/* Numbers per channel, if all pixels have the same. */
+static bool is_per_channel(const float *x, size_t n, size_t c)
+{
+    for (size_t i = c; i < n; i++)
+        if (x[i] != x[i - c]) return false;
+    return true;
+}
+
+static qg_status take_normalisation(exporter *e)
+{
+    const qg_preprocess *p = e->as;
+    const size_t         n = qg_row(p->shape), c = (size_t)p->shape.c;
+    if (p->whitening)
+        return qg_fail(QG_EARG, "%s: its images are whitened (normalise=whiten), which a packed file cannot express",
+                       e->used.run.paths.dir);
+    e->numbers = malloc(2 * n * sizeof *e->numbers);
+    if (!e->numbers) return qg_fail(QG_EMEM, "out of memory: the normalisation of an image");
+    for (size_t i = 0; i < n; i++) {
+        e->numbers[i]     = p->mean ? p->mean[i] : 0.0f;
+        e->numbers[n + i] = p->mean ? p->deviation[i] : 1.0f;
+    }
+    const bool few = is_per_channel(e->numbers, n, c) && is_per_channel(e->numbers + n, n, c);
+    e->spec.numbers   = few ? (int)c : (int)n;
+    e->spec.mean      = e->numbers;
+    e->spec.deviation = e->numbers + n;
+    return QG_OK;
+}
+
+static void note(exporter *e, const char *key, const char *value)
+{
+    if (value) e->note[e->spec.notes++] = (qg_note){ key, value };
+}
+
+static void take_notes(exporter *e)
+{
+    qg__digest(e->used.net, e->digest);
+    note(e, "model", config_text(&e->config, "model"));
+    note(e, "data", e->config.recipe.data.name);
+    note(e, "class-names", qg_archive_noted(e->archive, "class-names"));
+    note(e, "digest", e->digest);
+    note(e, "file", qg__run_file_name(e->used.file));
+    e->spec.note = e->note;
+    e->spec.step = e->used.run.record.steps;
+}
+
+/* The formats, in the order of the words of --to. */
+static qg_status write_packed(exporter *e)
+{
+    const qg_packed_spec bare   = { .step = e->spec.step };
+    qg_status            status = qg_export_packed_size(e->used.net, bare, &e->net_bytes);
+    if (!status) status = qg_export_packed_size(e->used.net, e->spec, &e->bytes);
+    return status ? status : qg_export_packed(e->used.net, e->asked->out, e->spec);
+}
+
+static qg_status (*const writers[])(exporter *e) = { write_packed };
+
+static void print(const exporter *e)
+{
+    const size_t floats = qg_net_float_bytes(e->used.net);
+    if (e->asked->json) {
+        qg__json j = qg__json_begin(stdout);
+        qg__json_text(&j, "run", e->used.run.paths.dir);
+        qg__json_text(&j, "file", qg__run_file_name(e->used.file));
+        qg__json_text(&j, "to", config_text(e->asked, "to"));
+        qg__json_text(&j, "out", e->asked->out);
+        qg__json_integer(&j, "float_bytes", floats);
+        qg__json_integer(&j, "packed_bytes", e->net_bytes);
+        qg__json_integer(&j, "file_bytes", e->bytes);
+        qg__json_text(&j, "digest", e->digest);
+        qg__json_end(&j);
+        return;
+    }
+    print_safe(stdout, "run            %s\n", e->used.run.paths.file[e->used.file]);
+    print_safe(stdout, "file           %s, %zu bytes\n", e->asked->out, e->bytes);
+    printf("net            %zu bytes, %zu as float: %.1f times smaller\n", e->net_bytes, floats,
+           (double)floats / (double)e->net_bytes);
+    printf("notes          %zu bytes: normalisation, classes, where it comes from\n", e->bytes - e->net_bytes);
+    printf("digest         %s\n", e->digest);
+}
+
+static int export_run(exporter *e)
+{
+    bool      usage;
+    qg_status status = configure(e, &usage);
+    if (status) return options_report("qgrad export", usage);
+    status = load(e);
+    if (!status) status = take_normalisation(e);
+    if (status) return qg_report("qgrad export");
+    take_notes(e);
+    if (writers[e->asked->to](e)) return qg_report("qgrad export");
+    print(e);
+    return EXIT_DONE;
+}
+
+int export_main(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    exporter  e      = { .asked = asked, .used = NO_RUN };
+    const int status = export_run(&e);
+    used_run_end(&e.used);
+    qg_archive_free(e.archive);
+    qg_preprocess_free(e.as);
+    free(e.numbers);
+    config_free(&e.config);
+    return status;
+}

@@ -1,0 +1,278 @@
+/* qgrad infer: the accuracy and speed of a packed net on the test images. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/predict/scorer.h"
+#include "cli/print.h"
+#include "cli/run/packed.h"
+#include "cli/run/report.h"
+#include "core/clock.h"
+#include "core/kernels/parallel.h"
+#include "datasets/dataset.h"
+
+typedef struct inference {
+    config      *asked;
+    const char  *path;
+    const char  *data;              /* the name of the set */
+    packed_net   packed;
+    qg_loader   *test;
+    float       *scores;            /* [images][scores] */
+    double       seconds;
+    double      *step;              /* [steps], seconds with --profile */
+    double       since;             /* the last step */
+    uint64_t     correct;
+    uint64_t     equal, same_labels;    /* scores and labels that are those of --run */
+    double       furthest;              /* the largest difference of two scores */
+} inference;
+
+/* Sets what no configuration stores but the table gives as the default. */
+static qg_status set_default(config *c, const char *name)
+{
+    const option *o = option_find(name);
+    return config_text(c, name) ? QG_OK : config_set(c, o, o->fallback);
+}
+
+static qg_status configure(inference *v, bool *usage)
+{
+    config   *c      = v->asked;
+    qg_status status = QG_OK;
+    *usage           = true;
+    if (!c->packed) return qg_fail(QG_EARG, "--packed is missing: the file that qgrad export wrote");
+    status = set_default(c, "data");
+    if (!status) status = set_default(c, "batch");
+    v->path = c->packed;
+    v->data = c->recipe.data.name;
+    return status;
+}
+
+/* Labels of a folder are numbers of names. */
+static qg_status check_names(const inference *v)
+{
+    const char *noted = qg_infer_note(v->packed.net, "class-names"), *name = qg_loader_class_names(v->test);
+    if (!noted || !name) return QG_OK;
+    for (int k = 0; k < qg_loader_classes(v->test); k++, name += strlen(name) + 1) {
+        const size_t n = strcspn(noted, "/");
+        if (strlen(name) != n || memcmp(noted, name, n))
+            return qg_fail(QG_EARG, "%s: its class %d is %.*s, but that of the images is %s", v->path, k, (int)n, noted, name);
+        noted += n + (noted[n] == '/');
+    }
+    return QG_OK;
+}
+
+static qg_status check_images(const inference *v)
+{
+    const qg_shape has = qg_loader_shape(v->test), is = v->packed.image;
+    if (has.h != is.h || has.w != is.w || has.c != is.c)
+        return qg_fail(QG_EARG, "%s: takes images of %dx%dx%d, but those of %s have %dx%dx%d", v->path, is.h, is.w, is.c, v->data,
+                       has.h, has.w, has.c);
+    if (qg_loader_classes(v->test) > v->packed.scores)
+        return qg_fail(QG_EARG, "%s: has %d classes, but %s has %d", v->path, v->packed.scores, v->data, qg_loader_classes(v->test));
+    return check_names(v);
+}
+
+static qg_status open(inference *v)
+{
+    const recipe *r = &v->asked->recipe;
+    qg_set_threads(r->threads);
+    qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize, r->batch);
+    if (status) return status;
+    v->test = data_open(&r->data, r->data_dir, true, (qg_loader_spec){ .batch = r->batch, .in_order = true });
+    if (!v->test) return QG_EIO;
+    report_warning(v->test);
+    status    = check_images(v);
+    v->scores = malloc((size_t)qg_loader_shape(v->test).n * (size_t)v->packed.scores * sizeof *v->scores);
+    return status || v->scores ? status : qg_fail(QG_EMEM, "out of memory: the scores of all images");
+}
+
+/* All images once, after a first batch that touches the memory. */
+static qg_status run(inference *v)
+{
+    const uint8_t *images = qg__loader_images(v->test);
+    const int      n = qg_loader_shape(v->test).n, first = v->packed.batch * v->packed.threads;
+    qg_status      status = packed_score(&v->packed, v->path, n < first ? n : first, images, v->scores);
+    const double   began  = qg__now();
+    if (!status) status = packed_score(&v->packed, v->path, n, images, v->scores);
+    v->seconds = qg__now() - began;
+    const qg_var scores = { .shape = { n, 1, 1, v->packed.scores }, .data = v->scores };
+    if (!status) v->correct = (uint64_t)qg_correct(&scores, qg__loader_labels(v->test));
+    return status;
+}
+
+/* The first of the largest scores. */
+static int label_of(const float *scores, int n)
+{
+    int best = 0;
+    for (int k = 1; k < n; k++) best = scores[k] > scores[best] ? k : best;
+    return best;
+}
+
+static void compare_image(inference *v, const float *here, const float *there)
+{
+    const int n = v->packed.scores;
+    for (int k = 0; k < n; k++) {
+        const double difference = fabs((double)here[k] - (double)there[k]);
+        v->equal += !memcmp(&here[k], &there[k], sizeof *here);
+        if (!(difference <= v->furthest)) v->furthest = difference;
+    }
+    v->same_labels += label_of(here, n) == label_of(there, n);
+}
+
+/* The scores with those of evaluation, for all images. */
+static qg_status compare_with(inference *v, const scorer *s)
+{
+    const size_t scores = (size_t)v->packed.scores, row = qg_row(v->packed.image);
+    const int    most = scorer_most(v->packed.image), all = qg_loader_shape(v->test).n;
+    if (!qg_shape_equal(s->image, v->packed.image) || s->classes.n != v->packed.scores)
+        return qg_fail(QG_EARG, "%s: has other images or classes than %s", v->asked->run, v->path);
+    float    *there  = malloc((size_t)most * scores * sizeof *there);
+    qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", most);
+    for (int at = 0; at < all && !status; at += most) {
+        const int n = all - at < most ? all - at : most;
+        status      = s->score(s->from, n, qg__loader_images(v->test) + (size_t)at * row, there);
+        for (size_t i = 0; i < (size_t)n && !status; i++)
+            compare_image(v, v->scores + ((size_t)at + i) * scores, there + i * scores);
+    }
+    free(there);
+    return status;
+}
+
+static qg_status compare(inference *v)
+{
+    scorer    s      = { 0 };
+    qg_status status = scorer_of_run(&s, v->asked);
+    if (!status) status = compare_with(v, &s);
+    if (s.end) s.end(s.from);
+    class_names_end(&s.classes);
+    return status;
+}
+
+static void step_ended(void *user, int step)
+{
+    inference   *v   = user;
+    const double now = qg__now();
+    v->step[step] += now - v->since;
+    v->since = now;
+}
+
+/* The seconds of each step on one thread, which do not depend on the numbers in images. */
+static qg_status profile(inference *v)
+{
+    const packed_net *p     = &v->packed;
+    const int         most  = qg_infer_images_at_once(p->net), n = p->batch < most ? p->batch : most;
+    const size_t      row   = qg_row(p->image);
+    float            *x     = calloc((size_t)n * row, sizeof *x);
+    float            *y     = malloc((size_t)n * (size_t)p->scores * sizeof *y);
+    qg_status         status = QG_OK;
+    v->step = calloc((size_t)qg_infer_steps(p->net), sizeof *v->step);
+    if (!v->step || !x || !y) status = qg_fail(QG_EMEM, "out of memory: a profile");
+    const uint8_t *images = qg__loader_images(v->test);
+    for (int at = 0, all = qg_loader_shape(v->test).n; at < all && !status; at += n) {
+        const int now = all - at < n ? all - at : n;
+        for (size_t i = 0; i < (size_t)now * row; i++) x[i] = (float)images[(size_t)at * row + i] / 255.0f;
+        v->since = qg__now();
+        status   = packed_status(v->path, qg_infer_run_observed(p->net, now, x, y, p->context, p->context_bytes, step_ended, v));
+    }
+    free(x), free(y);
+    return status;
+}
+
+static double per_image_us(const inference *v, int step) { return 1e6 * v->step[step] / qg_loader_shape(v->test).n; }
+
+static void print_profile(const inference *v)
+{
+    const int steps = qg_infer_steps(v->packed.net);
+    double    all   = 0;
+    for (int i = 0; i < steps; i++) all += v->step[i];
+    printf("\n%-16s %-32s %12s %7s\n", "layer", "step", "us per image", "share");
+    for (int i = 0; i < steps; i++) {
+        print_safe(stdout, "%-16s %-32s", qg_infer_step_name(v->packed.net, i), qg_infer_step_kind(v->packed.net, i));
+        printf(" %12.2f %5.1f %%\n", per_image_us(v, i), all > 0 ? 100 * v->step[i] / all : 0);
+    }
+}
+
+static void json_profile(const inference *v, qg__json *j)
+{
+    qg__json_open(j, "profile", '[');
+    for (int i = 0; i < qg_infer_steps(v->packed.net); i++) {
+        qg__json_open(j, NULL, '{');
+        qg__json_text(j, "layer", qg_infer_step_name(v->packed.net, i));
+        qg__json_text(j, "step", qg_infer_step_kind(v->packed.net, i));
+        qg__json_real(j, "us_per_image", per_image_us(v, i));
+        qg__json_close(j, '}');
+    }
+    qg__json_close(j, ']');
+}
+
+static void print(const inference *v)
+{
+    const uint64_t images   = (uint64_t)qg_loader_shape(v->test).n;
+    const double   accuracy = (double)v->correct / (double)images, margin = qg__proportion_error(accuracy, images);
+    const double   speed    = (double)images / v->seconds;
+    const qg_infer *net     = v->packed.net;
+    if (!v->asked->json) {
+        print_safe(stdout, "net            %s, %zu bytes, %d steps\n", v->path, v->packed.bytes, qg_infer_steps(net));
+        printf("data           %s, %" PRIu64 " test images\n", v->data, images);
+        printf("test accuracy  %.2f %% ± %.2f %%\n", 100 * accuracy, 100 * margin);
+        if (v->asked->requantize)
+            printf("requantized    %d products by TFLite's fixed-point operator\n", qg_infer_fixed_point(net));
+        printf("speed          %.0f images/s, batches of %d, %d thread%s, %s\n", speed, v->packed.batch, v->packed.threads,
+               v->packed.threads == 1 ? "" : "s", qg_cpu_path());
+        if (v->asked->run)
+            printf("evaluation     %" PRIu64 " of %" PRIu64 " scores equal, the others within %.3g; %" PRIu64 " of %" PRIu64
+                   " labels equal\n", v->equal, images * (uint64_t)v->packed.scores, v->furthest, v->same_labels, images);
+        if (v->step) print_profile(v);
+        return;
+    }
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "packed", v->path);
+    qg__json_integer(&j, "file_bytes", v->packed.bytes);
+    qg__json_integer(&j, "weight_bytes", qg_infer_weight_bytes(net));
+    qg__json_integer(&j, "steps", (uint64_t)qg_infer_steps(net));
+    qg__json_text(&j, "digest", qg_infer_note(net, "digest"));
+    qg__json_text(&j, "data", v->data);
+    qg__json_integer(&j, "images", images);
+    qg__json_real(&j, "test_accuracy", accuracy);
+    qg__json_real(&j, "test_accuracy_stderr", margin);
+    qg__json_text(&j, "requantize", config_text(v->asked, "requantize"));
+    qg__json_integer(&j, "fixed_point", (uint64_t)qg_infer_fixed_point(net));
+    qg__json_integer(&j, "batch", (uint64_t)v->packed.batch);
+    qg__json_real(&j, "seconds", v->seconds);
+    qg__json_real(&j, "images_per_second", speed);
+    if (v->asked->run) {
+        qg__json_integer(&j, "equal_scores", v->equal);
+        qg__json_integer(&j, "equal_labels", v->same_labels);
+        qg__json_real(&j, "largest_difference", v->furthest);
+    }
+    if (v->step) json_profile(v, &j);
+    report_machine(&j);
+    qg__json_end(&j);
+}
+
+static int infer(inference *v)
+{
+    bool      usage;
+    qg_status status = configure(v, &usage);
+    if (status) return options_report("qgrad infer", usage);
+    status = open(v);
+    if (!status) status = run(v);
+    if (!status && v->asked->run) status = compare(v);
+    if (!status && v->asked->profile) status = profile(v);
+    if (status) return qg_report("qgrad infer");
+    print(v);
+    return EXIT_DONE;
+}
+
+int infer_main(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    inference v      = { .asked = asked };
+    const int status = infer(&v);
+    packed_close(&v.packed);
+    qg_loader_free(v.test);
+    free(v.scores);
+    free(v.step);
+    return status;
+}

@@ -1,0 +1,83 @@
+#include "cli/run/packed.h"
+
+#include <stdlib.h>
+
+#include "core/io/file.h"
+#include "core/kernels/parallel.h"
+
+enum { LINE = 64 };
+static const size_t MOST_BYTES = (size_t)1 << 31;
+
+qg_status packed_status(const char *path, qg_infer_status s)
+{
+    static const qg_status of[] = { [QG_INFER_EFORMAT] = QG_EFORMAT, [QG_INFER_EVERSION] = QG_EFORMAT,
+                                    [QG_INFER_ECHECKSUM] = QG_EFORMAT, [QG_INFER_EMEMORY] = QG_EMEM, [QG_INFER_EARG] = QG_EARG };
+    return s == QG_INFER_OK ? QG_OK : qg_fail(of[s], "%s: %s", path, qg_infer_message(s));
+}
+
+/* bytes is a multiple of LINE. */
+static qg_status allocate(unsigned char **memory, size_t bytes)
+{
+    *memory = aligned_alloc(LINE, bytes ? bytes : LINE);
+    return *memory ? QG_OK : qg_fail(QG_EMEM, "out of memory: %zu bytes of a packed net", bytes);
+}
+
+static qg_status load(packed_net *p, const char *path, const unsigned char *file, qg_infer_requantize how)
+{
+    size_t    bytes  = 0;
+    qg_status status = packed_status(path, qg_infer_size(file, p->bytes, &bytes));
+    if (!status) status = allocate(&p->memory, bytes);
+    if (!status) status = packed_status(path, qg_infer_load_with(file, p->bytes, how, p->memory, bytes, &p->net));
+    return status;
+}
+
+qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how, int batch)
+{
+    unsigned char *file = NULL;
+    *p               = (packed_net){ .batch = batch, .threads = qg_threads() };
+    qg_status status = qg_file_read(path, MOST_BYTES, &file, &p->bytes);
+    if (!status) status = load(p, path, file, how);
+    free(file);
+    if (status) return status;
+    const qg_infer_shape in = qg_infer_input(p->net);
+    p->image         = (qg_shape){ 1, in.h, in.w, in.c };
+    p->scores        = qg_infer_scores(p->net);
+    p->context_bytes = qg_infer_context_bytes(p->net, batch);
+    return allocate(&p->context, (size_t)p->threads * p->context_bytes);
+}
+
+void packed_close(packed_net *p)
+{
+    free(p->memory);
+    free(p->context);
+    *p = (packed_net){ 0 };
+}
+
+typedef struct job {
+    const packed_net *p;
+    int               n;
+    const uint8_t    *images;
+    float            *scores;
+    qg_infer_status  *status;       /* [threads] */
+} job;
+
+static void score_batch(void *context, int piece, int worker)
+{
+    const job        *j     = context;
+    const packed_net *p     = j->p;
+    const size_t      first = (size_t)piece * (size_t)p->batch, left = (size_t)j->n - first;
+    const int         n     = left < (size_t)p->batch ? (int)left : p->batch;
+    const qg_infer_status s = qg_infer_run_bytes(p->net, n, j->images + first * qg_row(p->image), j->scores + first * (size_t)p->scores,
+                                                 p->context + (size_t)worker * p->context_bytes, p->context_bytes);
+    if (s) j->status[worker] = s;
+}
+
+qg_status packed_score(const packed_net *p, const char *path, int n, const uint8_t *images, float *scores)
+{
+    qg_infer_status status[QG_MOST_THREADS] = { QG_INFER_OK };
+    job             j = { p, n, images, scores, status };
+    qg_parallel((n + p->batch - 1) / p->batch, score_batch, &j);
+    for (int i = 0; i < p->threads; i++)
+        if (status[i]) return packed_status(path, status[i]);
+    return QG_OK;
+}

@@ -1,0 +1,38 @@
+/* cli/run/packed.h — a packed file, loaded to run on several threads. */
+#ifndef CLI_PACKED_H
+#define CLI_PACKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/tensor.h"
+#include "core/status.h"
+#include "infer/infer.h"
+
+typedef struct packed_net {
+    const qg_infer *net;
+    qg_shape        image;          /* of one image, n = 1 */
+    int             scores;         /* of one image */
+    size_t          bytes;          /* of the file */
+    int             batch;          /* images of one call of the engine */
+    unsigned char  *memory, *context;
+    size_t          context_bytes;  /* of one thread */
+    int             threads;        /* how many of them */
+} packed_net;                       /* {0} is empty */
+
+/* Loads the file and makes a context for each of qg_threads() threads, each for batches of so many images.  Fails with QG_EIO,
+ * QG_EFORMAT, QG_EMEM; the message names the file.  packed_close, also after a failure. */
+QG_MUST_CHECK
+qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how, int batch);
+
+/* scores [n][p->scores] of n images [n][h][w][c] of bytes, by batches on all threads.  path: for messages.  Fails with QG_EARG:
+ * the file has no normalisation. */
+QG_MUST_CHECK
+qg_status packed_score(const packed_net *p, const char *path, int n, const uint8_t *images, float *scores);
+
+/* What the engine says, as a failure; QG_OK for QG_INFER_OK. */
+QG_MUST_CHECK
+qg_status packed_status(const char *path, qg_infer_status s);
+void      packed_close(packed_net *p);
+
+#endif

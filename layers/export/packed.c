@@ -1,0 +1,185 @@
+#include "layers/export/packed.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "core/io/hash.h"
+#include "core/io/utf8.h"
+#include "layers/export/steps.h"
+#include "layers/plan.h"
+
+/* --- sizes ---------------------------------------------------------------------------------- */
+
+static size_t text_bytes(const qg__export_steps *s, qg_packed_spec spec)
+{
+    size_t n = 0;
+    for (int i = 0; i < s->count; i++) n += strlen(s->step[i].name) + 1;
+    for (int i = 0; i < spec.notes; i++) n += strlen(spec.note[i].key) + 1 + strlen(spec.note[i].value) + 1;
+    return n;
+}
+
+static size_t size_of(const qg__export_steps *s, qg_packed_spec spec)
+{
+    size_t floats = 2 * (size_t)spec.numbers, rows = 0;
+    for (int i = 0; i < s->count; i++) {
+        const qg__packed_step *r = &s->step[i].r;
+        floats += qg__export_floats(r);
+        rows += qg__export_row_bytes(r) * (size_t)r->oc;
+    }
+    return QG__HEADER_BYTES + (size_t)s->count * QG__STEP_BYTES + floats * sizeof(float) + rows + text_bytes(s, spec);
+}
+
+static qg_status check_spec(const qg_net *net, qg_packed_spec spec)
+{
+    const long long c = net->spec.channels, row = c * net->spec.height * net->spec.width;
+    if (spec.numbers && spec.numbers != c && spec.numbers != row)
+        return qg_fail(QG_EARG, "packed: %d means and deviations, must be 0, %lld or %lld", spec.numbers, c, row);
+    for (int i = 0; i < spec.numbers; i++)
+        if (!isfinite(spec.mean[i]) || !isfinite(spec.deviation[i]) || !(spec.deviation[i] > 0))
+            return qg_fail(QG_EARG, "packed: mean %g and deviation %g of number %d must be finite, and the deviation positive",
+                           (double)spec.mean[i], (double)spec.deviation[i], i);
+    for (int i = 0; i < spec.notes; i++) {
+        const qg_note n = spec.note[i];
+        if (!n.key || !n.value || !*n.key || !qg_utf8_valid(n.key, strlen(n.key)) || !qg_utf8_valid(n.value, strlen(n.value)))
+            return qg_fail(QG_EARG, "packed: note %d is empty or not UTF-8", i);
+    }
+    return QG_OK;
+}
+
+static qg_status steps_of(const qg_net *net, qg_packed_spec spec, bool sizes_only, qg__export_steps *s)
+{
+    const qg_status status = qg__export_steps_of(net, spec.step ? spec.step : UINT64_MAX, sizes_only, s);
+    return status ? status : check_spec(net, spec);
+}
+
+qg_status qg_export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes)
+{
+    qg__export_steps s;
+    const qg_status  status = steps_of(net, spec, true, &s);
+    if (!status) *bytes = size_of(&s, spec);
+    qg__export_steps_free(&s);
+    return status;
+}
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+typedef unsigned char *cursor;
+
+static cursor put_u32(cursor to, uint32_t v)
+{
+    qg_put_u32(to, v);
+    return to + 4;
+}
+
+static cursor put_float(cursor to, float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return put_u32(to, bits);
+}
+
+static cursor put_floats(cursor to, size_t n, const float *x)
+{
+    for (size_t i = 0; i < n; i++) to = put_float(to, x[i]);
+    return to;
+}
+
+static cursor put_text(cursor to, const char *text)
+{
+    const size_t n = strlen(text) + 1;
+    memcpy(to, text, n);
+    return to + n;
+}
+
+static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, int steps, size_t bytes)
+{
+    memset(at, 0, QG__HEADER_BYTES);
+    memcpy(at, "\211qgnet\r\n", 8);
+    qg_put_u32(at + 8, QG__FORMAT_VERSION);
+    qg_put_u32(at + 12, (uint32_t)steps);
+    qg_put_u64(at + 16, bytes);
+    qg_put_u32(at + 24, (uint32_t)net->spec.height);
+    qg_put_u32(at + 28, (uint32_t)net->spec.width);
+    qg_put_u32(at + 32, (uint32_t)net->spec.channels);
+    qg_put_u32(at + 36, (uint32_t)spec.numbers);
+    qg_put_u32(at + 40, (uint32_t)spec.notes);
+}
+
+static cursor put_step(cursor to, const qg__packed_step *r)
+{
+    const int32_t first[] = { r->kind, r->x, r->z, r->h, r->w, r->c, r->oh, r->ow, r->oc, r->kh, r->kw, r->stride, r->top,
+                              r->left, r->groups, r->w_lowest, r->w_step, r->w_count, r->w_bits, r->two_sided };
+    const int32_t last[]  = { r->relu, r->flag, r->coding, r->q_lowest, r->q_step, r->q_count };
+    memset(to, 0, QG__STEP_BYTES);
+    cursor at = to;
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) at = put_u32(at, (uint32_t)first[i]);
+    at = put_float(at, r->pad);
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++) at = put_u32(at, (uint32_t)last[i]);
+    put_float(at, r->q_scale);
+    return to + QG__STEP_BYTES;
+}
+
+/* Codes of fewer than 32 bits, the first in the lowest. */
+static void put_codes(cursor to, const qg__packed_step *r, size_t n, const float *w)
+{
+    memset(to, 0, qg__export_row_bytes(r));
+    for (size_t i = 0, at = 0; i < n; i++) {
+        const unsigned code = (unsigned)((int)w[i] - r->w_lowest) / (unsigned)r->w_step;
+        for (int j = 0; j < r->w_bits; j++, at++) to[at / 8] |= (unsigned char)((code >> j & 1) << at % 8);
+    }
+}
+
+static cursor put_rows(cursor to, const qg__export_step *s)
+{
+    const qg__packed_step *r = &s->r;
+    const size_t           n = (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / (r->groups ? r->groups : 1));
+    if (r->kind != QG__PRODUCT) return to;
+    for (size_t o = 0; o < (size_t)r->oc; o++, to += qg__export_row_bytes(r)) {
+        if (r->w_count) put_codes(to, r, n, s->w + o * n);
+        else put_floats(to, n, s->w + o * n);
+    }
+    return to;
+}
+
+static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const qg__export_steps *s, size_t bytes)
+{
+    cursor at = file + QG__HEADER_BYTES;
+    put_header(file, net, spec, s->count, bytes);
+    for (int i = 0; i < s->count; i++) at = put_step(at, &s->step[i].r);
+    at = put_floats(at, (size_t)spec.numbers, spec.mean);
+    at = put_floats(at, (size_t)spec.numbers, spec.deviation);
+    for (int i = 0; i < s->count; i++) at = put_floats(at, qg__export_floats(&s->step[i].r), s->step[i].floats);
+    for (int i = 0; i < s->count; i++) at = put_rows(at, &s->step[i]);
+    for (int i = 0; i < s->count; i++) at = put_text(at, s->step[i].name);
+    for (int i = 0; i < spec.notes; i++) at = put_text(put_text(at, spec.note[i].key), spec.note[i].value);
+    const uint64_t head = qg_hash_words(QG_HASH_BASIS, file, QG__HEADER_BYTES - 8);
+    qg_put_u64(file + QG__HEADER_BYTES - 8, qg_hash_words(head, file + QG__HEADER_BYTES, bytes - QG__HEADER_BYTES));
+}
+
+qg_status qg_export_packed_bytes(const qg_net *net, qg_packed_spec spec, unsigned char **file, size_t *bytes)
+{
+    qg__export_steps s;
+    qg_status        status = steps_of(net, spec, false, &s);
+    if (!status) {
+        const size_t n = size_of(&s, spec);
+        *file          = malloc(n);
+        if (*file) put_file(*file, net, spec, &s, *bytes = n);
+        else status = qg_fail(QG_EMEM, "out of memory: a packed file of %zu bytes", n);
+    }
+    qg__export_steps_free(&s);
+    return status;
+}
+
+qg_status qg_export_packed(const qg_net *net, const char *path, qg_packed_spec spec)
+{
+    unsigned char  *file  = NULL;
+    size_t          bytes = 0;
+    const qg_status status = qg_export_packed_bytes(net, spec, &file, &bytes);
+    if (status) return status;
+    qg_file *to = qg_file_begin(path);
+    qg_file_put(to, file, bytes);
+    free(file);
+    return qg_file_commit(to);
+}

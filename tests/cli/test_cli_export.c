@@ -1,0 +1,114 @@
+/* The program build/qgrad, or $QGRAD: export, infer. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/program.h"
+
+#define INFER "infer --packed @/net.qg --data-dir @/set --json "
+
+static bool exists(const char *name) { return access(at(name), F_OK) == 0; }
+
+/* --- what a packed net computes ------------------------------------------------------------- */
+
+/* Accuracies are those of eval, whatever is quantized, for any batch and any threads. */
+static void test_a_packed_net_has_the_accuracy_of_its_run(void **state)
+{
+    static const char *const nets[] = { "--weight twn", "--weight ttq --normalise channel",
+                                        "--weight dorefa:bits=1 --input dorefa:bits=2 --normalise range:low=-1,high=1",
+                                        "--weight fake_quant:per-channel=yes --input fake_quant:range=observed --normalise pixel" };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        assert_runs(TRAIN "--epochs 2 %s --force --out @/run --json", nets[i]);
+        const double packed = last_number("packed_bytes");
+        char         digest[32];
+        snprintf(digest, sizeof digest, "%s", last_text("digest"));
+        assert_runs("eval --run @/run --json");
+        const double accuracy = last_number("test_accuracy");
+        assert_runs("export --run @/run -o @/net.qg --json");
+        assert_true(last_number("packed_bytes") == packed);
+        const double bytes = last_number("file_bytes");
+        assert_string_equal(last_text("digest"), digest);
+        assert_string_equal(last_text("to"), "packed");
+        for (int k = 0; k < 3; k++) {
+            assert_runs(INFER "--run @/run --batch %d --threads %d", k == 0 ? 1 : 7 * k, 1 + k % 2);
+            assert_true(last_number("equal_scores") == 10 * N_TEST && last_number("equal_labels") == N_TEST);
+            assert_true(last_number("largest_difference") == 0);
+            assert_true(last_number("test_accuracy") == accuracy && last_number("images") == N_TEST);
+            assert_true(last_number("file_bytes") == bytes && last_number("images_per_second") > 0);
+            assert_true(last_number("fixed_point") == 0);
+            assert_string_equal(last_text("digest"), digest);
+        }
+    }
+    assert_runs(INFER "--requantize tflite");           /* of the last net, of 8-bit codes */
+    assert_true(last_number("fixed_point") > 0);
+}
+
+static void test_profiles_and_texts(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/run", 0);
+    assert_status("export --run @/run --best --to packed --out @/net.qg", 0);
+    assert_stdout("best.safetensors\nfile           ");
+    assert_stdout(" as float: ");
+    assert_status("infer --packed @/net.qg --data-dir @/set --profile --run @/run --best", 0);
+    assert_stdout("\nevaluation     600 of 600 scores equal, the others within 0; 60 of 60 labels equal\n");
+    assert_stdout(", 6 steps\ndata           mnist, 60 test images\ntest accuracy  ");
+    assert_stdout("layer            step ");
+    assert_stdout("\nrelu1            product, 2 bits x floats");
+    assert_stdout("\nfc2 ");
+    assert_status(INFER "--profile", 0);
+    cJSON       *j     = parse();
+    const cJSON *steps = cJSON_GetObjectItemCaseSensitive(j, "profile");
+    assert_int_equal(cJSON_GetArraySize(steps), 6);
+    assert_string_equal(text(cJSON_GetArrayItem(steps, 1), "layer"), "pool1");
+    assert_true(number(cJSON_GetArrayItem(steps, 1), "us_per_image") >= 0);
+    cJSON_Delete(j);
+}
+
+/* --- mistakes ------------------------------------------------------------------------------- */
+
+static void test_mistakes_are_named(void **state)
+{
+    assert_refuses("export -o @/net.qg", 2, "--run is missing");
+    assert_refuses("export --run @/run", 2, "--out is missing");
+    assert_refuses("export --run @/run --to onyx -o @/net.qg", 2, "to 'onyx' is not one of packed");
+    assert_refuses("export --run @/none -o @/net.qg", 1, "none");
+    assert_refuses("infer", 2, "--packed is missing");
+    assert_refuses("infer -o x", 2, "unknown option '-o'");
+    assert_refuses("infer --packed @/none.qg", 1, "none.qg");
+    assert_status(TRAIN "--epochs 1 --input fake_quant:range=observed,per-channel=yes --out @/run", 0);
+    assert_stdout("no packed file: fc2: its input has a scale per channel");
+    assert_refuses("export --run @/run -o @/net.qg", 1, "its input has a scale per channel");
+    assert_true(!exists("net.qg"));
+    assert_status(TRAIN "--epochs 1 --force --out @/run", 0);
+    assert_status("export --run @/run -o @/net.qg", 0);
+    assert_refuses("export --run @/run -o @/no/net.qg", 1, "no/net.qg");
+    assert_refuses("infer --packed @/net.qg --data sample", 1, "net.qg: takes images of 16x16x1, but those of sample have 28x28x1");
+    run_shell("printf x | dd of=@/net.qg bs=1 seek=1000 conv=notrunc status=none");
+    assert_refuses(INFER, 1, "net.qg: ");
+}
+
+/* Chosen classes are called by the numbers that they had. */
+static void test_classes_are_compared_by_name(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --data mnist:classes=7+0+1 --out @/run", 0);
+    assert_status("export --run @/run -o @/net.qg", 0);
+    assert_status("infer --packed @/net.qg --data mnist:classes=7+0+1 --data-dir @/set", 0);
+    assert_refuses("infer --packed @/net.qg --data mnist:classes=0+1+7 --data-dir @/set", 1,
+                   "its class 0 is 7, but that of the images is 0");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_packed_net_has_the_accuracy_of_its_run),
+        TEST(test_profiles_and_texts),
+        TEST(test_mistakes_are_named),
+        TEST(test_classes_are_compared_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,593 @@
+/* A packed file computes what the net computes in QG_EVAL: every code of every step, and every score, bit for bit. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "core/kernels/parallel.h"
+#include "infer/net.h"
+#include "layers/export/packed.h"
+#include "layers/export/steps.h"
+#include "layers/models/models.h"
+#include "layers/models/text.h"
+#include "layers/plan.h"
+#include "tests/support/coded.h"
+#include "tests/support/environment.h"
+#include "tests/support/nets.h"
+#include "tests/support/room.h"
+#include "tests/support/testing.h"
+
+enum { N = 9, LINE = 64, K_INPUT = 2 };     /* of tested_inputs: XNOR-Net's, which not every product can have */
+
+/* --- nets with something to export ---------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* Factors of both signs, and offsets that move most thresholds. */
+static void fill_parameters(qg_net *net)
+{
+    static const struct { const char *name; float lo, hi; } rows[] = {
+        { ".gamma", -1.5f, 1.5f }, { ".beta", -1, 1 }, { ".running_mean", -0.5f, 0.5f }, { ".running_var", 0.1f, 2 },
+        { ".bias", -0.5f, 0.5f }, { ".slope", -0.5f, 0.5f }, { ".x_shift", -0.5f, 0.5f }, { ".y_shift", -0.5f, 0.5f },
+    };
+    const qg_params *p = qg_net_params(net);
+    for (int i = 0; i < p->count; i++)
+        for (int r = 0; r < COUNT(rows); r++)
+            if (ends_with(p->item[i]->name, rows[r].name))
+                fill_uniform(p->item[i]->value, qg_count(p->item[i]->shape), rows[r].lo, rows[r].hi, (uint64_t)(100 + i));
+}
+
+typedef struct rig {
+    qg_net  *net;
+    qg_tape *t;
+    float   *x;             /* [N] images */
+    qg_shape image;
+} rig;
+
+/* Takes a declared net. */
+static bool begin(rig *r, qg_net *net)
+{
+    *r = (rig){ .net = net, .t = qg_tape_new() };
+    if (!qg_net_build(net)) return false;
+    r->image = (qg_shape){ N, net->spec.height, net->spec.width, net->spec.channels };
+    r->x     = malloc(qg_count(r->image) * sizeof *r->x);
+    assert_non_null(r->x);
+    fill_uniform(r->x, qg_count(r->image), -1.2f, 1.2f, 16);
+    qg_tape_begin(r->t, QG_TRAIN, 1, 0);            /* ranges and steps look at the images */
+    if (!qg_net_forward(net, r->t, (qg_tensor){ r->image, r->x })) return false;
+    fill_parameters(net);
+    return true;
+}
+
+static void end(rig *r)
+{
+    free(r->x);
+    qg_tape_free(r->t);
+    qg_net_free(r->net);
+}
+
+static const qg_var *evaluated(rig *r, int n)
+{
+    qg_shape s = r->image;
+    s.n        = n;
+    qg_tape_begin(r->t, QG_EVAL, 1, 1);
+    const qg_var *y = qg_net_forward(r->net, r->t, (qg_tensor){ s, r->x });
+    if (!y) fail_msg("%s", qg_errmsg());
+    return y;
+}
+
+/* --- the engine ----------------------------------------------------------------------------- */
+
+typedef struct engine {
+    const qg_infer *net;
+    void           *memory, *context;
+    size_t          bytes;          /* of the context */
+    qg__export_steps steps;         /* what it was made from */
+} engine;
+
+static void load(engine *e, const qg_net *net, const char *what)
+{
+    unsigned char *file;
+    size_t         bytes, declared, memory;
+    if (qg_export_packed_bytes(net, (qg_packed_spec){ .step = 1 }, &file, &bytes)) fail_msg("%s: %s", what, qg_errmsg());
+    assert_ok(qg_export_packed_size(net, (qg_packed_spec){ .step = 1 }, &declared));
+    assert_int_equal(bytes, declared);
+    assert_int_equal(bytes, qg_net_packed_bytes(net));
+    qg_infer_status s = qg_infer_size(file, bytes, &memory);
+    if (s) fail_msg("%s: %s", what, qg_infer_message(s));
+    e->memory = aligned_alloc(LINE, memory);
+    assert_non_null(e->memory);
+    s = qg_infer_load(file, bytes, e->memory, memory, &e->net);
+    if (s) fail_msg("%s: %s", what, qg_infer_message(s));
+    free(file);
+    e->bytes   = qg_infer_context_bytes(e->net, N);
+    e->context = aligned_alloc(LINE, e->bytes);
+    assert_non_null(e->context);
+    assert_ok(qg__export_steps_of(net, 1, false, &e->steps));
+    assert_int_equal(e->steps.count, qg_infer_steps(e->net));
+}
+
+static void unload(engine *e)
+{
+    free(e->memory), free(e->context);
+    qg__export_steps_free(&e->steps);
+}
+
+/* --- step by step --------------------------------------------------------------------------- */
+
+typedef struct comparison {
+    rig        *r;
+    engine     *e;
+    qg_var *const *out;         /* of QG_EVAL, by layer */
+    int         n, codes, floats;   /* images; steps that were compared */
+    const char *what;
+} comparison;
+
+/* The code of number i of the step's value, from 0. */
+static int code_at(const qg__export_step *s, const uint8_t *value, size_t i)
+{
+    const qg__codes q = { s->r.q_lowest, s->r.q_step, s->r.q_count };
+    const size_t    oc = (size_t)s->r.oc;
+    if (s->r.coding == QG__AS_BYTES) return value[i] / q.step;
+    const qg__alphabet a = qg__alphabet_of(q);
+    const uint64_t    *pixel = (const uint64_t *)(const void *)value + i / oc * (size_t)a.bits * qg__words((int)oc);
+    return (qg__value(a, (int)oc, pixel, (int)(i % oc)) - q.lowest) / q.step;
+}
+
+static int code_of(const float *threshold, int count, float x)
+{
+    int u = 0;
+    while (u + 1 < count && x >= threshold[u]) u++;
+    return u;
+}
+
+/* The step that has quantized the value: s itself, or the one whose value it pools.  .r.q_count 0: none. */
+static const qg__export_step *quantizer_of(const engine *e, const qg__export_step *s)
+{
+    while (s->r.kind == QG__MAXPOOL && s->r.x > 0) s = &e->steps.step[s->r.x - 1];
+    return s;
+}
+
+static const float *thresholds(const qg__export_step *s)
+{
+    return s->floats + (s->r.kind == QG__PRODUCT ? (s->r.two_sided ? 3 : 2) * (size_t)s->r.oc : 0);
+}
+
+static const qg_step *step_with_result(const qg_net *net, const qg_layer *l)
+{
+    for (int i = 0; i < net->steps; i++)
+        if (net->step[i].result == l) return &net->step[i];
+    return NULL;
+}
+
+/* Floats as numbers, because a quantizer gives a level of 0 the sign of x, and a file has one level for each code. */
+static void compare_step(void *user, int i)
+{
+    comparison            *c = user;
+    const qg__export_step *s = &c->e->steps.step[i];
+    const uint8_t         *value = (const uint8_t *)c->e->context + (size_t)c->n * c->e->net->value[i + 1].at;
+    const bool             input = ends_with(s->name, ".input"), part = strcmp(s->name, s->layer->name) && !input;
+    const qg_layer        *l = input ? s->layer->after : s->layer;
+    if (part || !l) return;
+    const qg_step *step = step_with_result(c->r->net, l);
+    const qg_var  *y    = c->out[l->index];
+    if (!step || !y) return;
+    const qg__export_step *by    = quantizer_of(c->e, s);
+    const int              count = by->r.q_count;
+    const bool             clips = input && !count;     /* or rectifies */
+    if (clips || (!count && step->slot)) return;        /* one of both has quantized for a reader already */
+    *(s->r.coding == QG__AS_FLOATS ? &c->floats : &c->codes) += 1;
+    for (size_t k = 0; k < (size_t)c->n * qg_row(y->shape); k++) {
+        const int   u = count ? code_of(thresholds(by), count, y->data[k]) : 0;
+        const float z = ((const float *)(const void *)value)[s->r.coding == QG__AS_FLOATS ? k : 0];
+        const float expected = count && s->r.coding == QG__AS_FLOATS ? thresholds(by)[count - 1 + u] : y->data[k];
+        if (s->r.coding == QG__AS_FLOATS ? z != expected : code_at(s, value, k) != u)
+            fail_msg("%s: %s: number %zu is %.9g or code %d, in evaluation %.9g or code %d", c->what, s->name, k, (double)z,
+                     s->r.coding == QG__AS_FLOATS ? 0 : code_at(s, value, k), (double)expected, u);
+    }
+}
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+typedef struct found {
+    int codes, floats;
+} found;
+
+/* Every step for as many images as run together, and the scores of N images and of fewer; of many nets, each number of images
+ * and of threads has its turn. */
+static found check(rig *r, const char *what)
+{
+    static int   turn;
+    engine       e;
+    float        scores[N * 4096], expected[N * 4096];
+    load(&e, r->net, what);
+    const size_t row = (size_t)qg_infer_scores(e.net), together = (size_t)qg_infer_images_at_once(e.net);
+    const int    some = 1 + turn % (N - 1);
+    comparison   c = { .r = r, .e = &e, .n = together < N ? (int)together : N, .what = what };
+    assert_true(row <= 4096);
+    qg_set_threads(1 + turn++ % 3);
+    const qg_var *y = evaluated(r, N);
+    assert_int_equal(row, qg_row(y->shape));
+    memcpy(expected, y->data, N * row * sizeof *expected);
+    if (c.n < N) evaluated(r, c.n);
+    c.out = qg_tape_kept(r->t, r->net);
+    assert_int_equal(qg_infer_run_observed(e.net, c.n, r->x, scores, e.context, e.bytes, compare_step, &c), QG_INFER_OK);
+    for (int n = some; n <= N; n += N - some) {
+        memset(scores, 0, sizeof scores);
+        assert_int_equal(qg_infer_run(e.net, n, r->x, scores, e.context, e.bytes), QG_INFER_OK);
+        for (size_t k = 0; k < (size_t)n * row; k++)
+            if (memcmp(&scores[k], &expected[k], sizeof *scores))
+                fail_msg("%s: %d images: score %zu is %.9g, in evaluation %.9g", what, n, k, (double)scores[k],
+                         (double)expected[k]);
+    }
+    qg_set_threads(0);
+    unload(&e);
+    return (found){ c.codes, c.floats };
+}
+
+/* --- schemes and shapes --------------------------------------------------------------------- */
+
+typedef struct shape {
+    int  c, out, kernel, stride, pad, groups;
+    bool same, norm, pool;
+} shape;
+
+static const shape shapes[] = {
+    { .c = 3, .out = 33, .kernel = 3, .stride = 1, .pad = 1, .norm = true, .pool = true },
+    { .c = 1, .out = 31, .kernel = 3, .stride = 2 },
+    { .c = 65, .out = 3, .kernel = 1, .stride = 1, .norm = true },
+    { .c = 33, .out = 1, .kernel = 5, .stride = 3, .pad = 2, .pool = true },
+    { .c = 6, .out = 9, .kernel = 3, .stride = 1, .pad = 1, .groups = 3, .norm = true },
+    { .c = 31, .out = 31, .kernel = 3, .stride = 2, .groups = 31, .same = true, .norm = true },
+    { .c = 63, .out = 65, .kernel = 2, .stride = 1, .pad = 1, .norm = true },
+};
+
+/* A float product, whose step then quantizes; the product of both schemes; one more that reads its codes. */
+static qg_net *pair_of(qg_quant w, qg_quant x, shape s, bool fold)
+{
+    const bool K = x.scheme && x.scheme->scale_output, rectifies = x.scheme && x.scheme->rectifies;
+    qg_net    *net = qg_net_new((qg_net_spec){ .height = 7, .width = 8, .channels = 2, .seed = 3, .fold_batchnorm = fold });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = s.c, .kernel = 3, .pad = 1 });
+    qg_net_batchnorm(net);
+    if (!rectifies) qg_net_relu(net);
+    if (s.pool) qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 2, .pad = 1 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = s.out, .kernel = s.kernel, .stride = s.stride, .pad = s.pad,
+                                         .groups = K ? 1 : s.groups, .same = s.same, .weight = w, .input = x });
+    if (s.norm) qg_net_batchnorm(net);
+    if (!s.pool) qg_net_hardtanh(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = 5, .weight = w, .input = x });
+    return net;
+}
+
+static void every_scheme_in_every_role_is_exact(void **state)
+{
+    found all = { 0 };
+    for (int i = 0; i < TESTED_WEIGHTS * TESTED_INPUTS; i++) {
+        const int            k = i / TESTED_INPUTS, j = i % TESTED_INPUTS;
+        const tested_scheme *weight = &tested_weights[k], *input = &tested_inputs[j];
+        const qg_quant       w = tested_quant(weight, QG_WEIGHT), x = tested_quant(input, QG_INPUT);
+        const bool           K = x.scheme && x.scheme->scale_output;
+        const shape          s = shapes[(3 * k + j) % COUNT(shapes)];
+        const bool           fold = s.norm && weight->scheme && !K && (k + j) % 2;
+        char                 what[200];
+        rig                  r;
+        use_path((k + j) % PATHS);              /* every scheme on every path */
+        snprintf(what, sizeof what, "%s:%s x %s:%s, %d channels%s", w.scheme ? w.scheme->name : "float", weight->arguments,
+                 x.scheme ? x.scheme->name : "float", input->arguments, s.c, fold ? ", folded" : "");
+        if (!begin(&r, pair_of(w, x, s, fold))) fail_msg("%s: %s", what, qg_errmsg());
+        if (x.per_channel || x.bits == 10) {
+            unsigned char *file;
+            size_t         bytes;
+            assert_failed(qg_export_packed_bytes(r.net, (qg_packed_spec){ 0 }, &file, &bytes), QG_EARG,
+                          x.per_channel ? "fc1: its input has a scale per channel" : "fc1: its input has 1024 codes");
+            assert_int_equal(qg_net_packed_bytes(r.net), 0);
+        } else {
+            const found f = check(&r, what);
+            all.codes += f.codes, all.floats += f.floats;
+        }
+        end(&r);
+    }
+    assert_true(all.codes > 1000 && all.floats > 1000);
+}
+
+/* --- layers --------------------------------------------------------------------------------- */
+
+static void every_layer_is_exact(void **state)
+{
+    static const char *const nets[] = {
+        "9C3p1-BN-R-MP2-12C3x1s2p0-BN-HT-20FC-SG-10",
+        "8C3-PR-8C3-RPR-8C3-PR(shared)-AP2-AF(scale=2,shift=0.5)-TH-10",
+        "8C3psame-BN(no-scale)-R-DW3-BN(no-shift)-R-16C1-BN-R-GAP-10",
+        "6C3b0-BN(whole)-6C3g3-BN(whole)-D0.5-10",
+        "8C3-BN-R-{8C3-BN-R-8C3-BN}-R-{16C3s2-BN-R-16C3-BN}:A-R-{16C3-BN-R-16C3-BN}:B-R-GAP-10",
+        "8C3-BN-R-{16C3s2-BN-R-16C3-BN}:pool-R-{16C3s2-BN}:poolB-PR-MP3s2p1-10",
+        "8C3-{BN-R-8C3-BN-R-8C3}-{BN-R-16C3s2-BN-R-16C3}:A-BN-R-AP3s2p1-GAP-10",
+        "8C3-BN-RPR-{8C3-BN}-RPR-{8C3-BN}-RPR-GAP-10",
+        "8C3-MP2-BN-R-D0.5-12C3-MP3s1p1-BN-20FC-BN-R-10-BN",
+        "R-4C3-10", "BN-4C3-SG-10",
+    };
+    static const struct { int w, x; } schemes[] = { { 0, 0 }, { 1, 0 }, { 4, 1 }, { 9, 2 }, { 16, 5 }, { 27, 19 }, { 0, 4 }, { 21, 10 } };
+    for (int i = 0; i < COUNT(nets); i++)
+        for (int k = 0; k < COUNT(schemes); k++) {
+            rig                 r;
+            char                what[160];
+            const qg_model_spec spec = { .height = 12, .width = 8, .channels = 3, .classes = 10, .seed = 5,
+                                         .weight = tested_quant(&tested_weights[schemes[k].w], QG_WEIGHT),
+                                         .input  = tested_quant(&tested_inputs[schemes[k].x], QG_INPUT) };
+            use_path((i + k) % PATHS);
+            snprintf(what, sizeof what, "%s, %d", nets[i], k);
+            if (begin(&r, qg_net_from_text(nets[i], spec))) check(&r, what);
+            else if (schemes[k].x != K_INPUT || !strstr(qg_errmsg(), "xnor")) fail_msg("%s: %s", what, qg_errmsg());
+            end(&r);
+        }
+}
+
+/* What no text has: concat, a quantizer that several layers read, a second result, codes of one layer in two codings. */
+static void branches_are_exact(void **state)
+{
+    const qg_quant w = qg_twn((qg_twn_spec){ 0 }), w8 = qg_lsq((qg_lsq_spec){ .bits = 8, .is_signed = true });
+    const qg_quant inputs[] = { qg_binary_activation((qg_binary_activation_spec){ 0 }), qg_dorefa_activation((qg_dorefa_activation_spec){ 0 }),
+                                qg_pact((qg_pact_spec){ .bits = 8 }), qg_pact((qg_pact_spec){ .bits = 32 }) };
+    for (int i = 0; i < COUNT(inputs); i++) {
+        rig     r;
+        qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 6, .channels = 3, .seed = 4 });
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1 });
+        qg_layer *bn = qg_net_batchnorm(net), *q = qg_net_quantize(net, inputs[i]);
+        qg_layer *a  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1, .weight = w, .after = q });
+        qg_layer *b  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .weight = w8, .after = q });
+        qg_layer *f  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 4, .kernel = 1, .after = q });
+        qg_layer *sum = qg_net_add(net, a, bn), *both = qg_net_concat(net, b, f);
+        qg_layer *head = qg_net_concat(net, sum, both);
+        qg_net_result(sum);
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 5, .kernel = 2, .stride = 2, .weight = w, .input = inputs[i], .after = head });
+        qg_net_dense(net, (qg_dense_spec){ .out = 300, .weight = w });
+        if (!begin(&r, net)) fail_msg("%s", qg_errmsg());
+        check(&r, "branches");
+        end(&r);
+    }
+}
+
+/* --- models --------------------------------------------------------------------------------- */
+
+/* Narrow ones where the model can be narrow. */
+static qg_net *model(const qg_model *m, int w, int x, int variant)
+{
+    qg_model_spec spec = { .height = m->image.h > 32 ? 32 : m->image.h, .width = m->image.w > 32 ? 32 : m->image.w,
+                           .channels = m->image.c, .classes = 10, .seed = 5,
+                           .weight = tested_quant(&tested_weights[w], QG_WEIGHT),
+                           .input = tested_quant(&tested_inputs[x], QG_INPUT), .first_last_float = variant % 2 };
+    const bool narrow = qg_keys_find(m->keys, "width", 5) >= 0, orders = qg_keys_find(m->keys, "order", 5) >= 0;
+    if (narrow) spec.option[QG_MODEL_WIDTH] = !strcmp(m->name, "mlp") ? 64 : 0.125;
+    if (orders) {
+        spec.option[QG_MODEL_ORDER]    = variant % 2;
+        spec.option[QG_MODEL_SHORTCUT] = variant % 3;
+    }
+    return qg_model_declare(m, spec);
+}
+
+static void every_model_is_exact(void **state)
+{
+    static const struct { int w, x; } schemes[] = { { 1, 0 }, { 8, 1 }, { 16, 5 }, { 28, 19 }, { 9, 2 } };
+    int variant = 0, K = 0;
+    for (const qg_model *const *m = qg_models; *m; m++)
+        for (int k = 0; k < COUNT(schemes); k++, variant++) {
+            char what[100];
+            rig  r;
+            const bool deep = strstr("resnet32 resnet44 resnet56", (*m)->name) || strstr((*m)->name, "net18");
+            if (deep && k != variant % COUNT(schemes)) continue;
+            use_path(variant % PATHS);
+            snprintf(what, sizeof what, "%s, %d", (*m)->name, k);
+            if (begin(&r, model(*m, schemes[k].w, schemes[k].x, variant))) {
+                check(&r, what);
+                K += schemes[k].x == K_INPUT;
+            } else if (schemes[k].x != K_INPUT || !strstr(qg_errmsg(), "xnor scales")) {       /* not every model can have K */
+                fail_msg("%s: %s", what, qg_errmsg());
+            }
+            end(&r);
+        }
+    assert_true(K > 4);
+}
+
+/* --- the file ------------------------------------------------------------------------------- */
+
+static qg_net *small(qg_quant w, qg_quant x)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 5, .channels = 3, .seed = 3 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3 });
+    qg_net_batchnorm(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = 4, .weight = w, .input = x });
+    return net;
+}
+
+/* Bytes are normalised as by a loader, and notes are found. */
+static void normalisation_and_notes_are_inside(void **state)
+{
+    static const qg_note notes[] = { { "data", "cats" }, { "class-names", "a/\303\244/\360\237\220\210/d" } };
+    rig            r;
+    unsigned char *file, byte[N * 90];
+    size_t         bytes, memory;
+    float          mean[90], deviation[90], scores[N * 4];
+    const qg_infer *net;
+    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), qg_pact((qg_pact_spec){ 0 }))));
+    for (size_t i = 0; i < sizeof byte; i++) byte[i] = (unsigned char)(i * 37 % 256);
+    fill_uniform(mean, 90, 0, 1, 1);
+    fill_uniform(deviation, 90, 0.1f, 1, 2);
+    for (int m = 3; m <= 90; m += 87) {
+        const qg_packed_spec spec = { .numbers = m, .mean = mean, .deviation = deviation, .notes = 2, .note = notes };
+        for (int i = 0; i < N * 90; i++) r.x[i] = ((float)byte[i] / 255.0f - mean[i % m]) / deviation[i % m];
+        assert_ok(qg_export_packed_bytes(r.net, spec, &file, &bytes));
+        assert_int_equal(bytes, qg_net_packed_bytes(r.net) + 8 * (size_t)m + sizeof "data cats class-names a/\303\244/\360\237\220\210/d");
+        assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
+        void *at = aligned_alloc(LINE, memory);
+        assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
+        const size_t work = qg_infer_context_bytes(net, N);
+        void        *context = aligned_alloc(LINE, work);
+        assert_int_equal(qg_infer_run_bytes(net, N, byte, scores, context, work), QG_INFER_OK);
+        assert_memory_equal(scores, evaluated(&r, N)->data, sizeof scores);
+        assert_string_equal(qg_infer_note(net, "data"), "cats");
+        assert_string_equal(qg_infer_note(net, "class-names"), notes[1].value);
+        assert_null(qg_infer_note(net, "digest"));
+        free(file), free(at), free(context);
+    }
+    end(&r);
+}
+
+/* Quantizers that wait are left out until their step. */
+static void a_step_of_training_decides_what_has_started(void **state)
+{
+    for (int k = 0; k < 3; k++) {
+        qg_quant w = qg_twn((qg_twn_spec){ 0 });
+        qg_quant x = k == 0 ? qg_pact((qg_pact_spec){ 0 }) : k == 1 ? qg_xnor_activation((qg_xnor_activation_spec){ 0 })
+                                                                     : qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED });
+        w.after = 5, x.after = 9;
+        rig r;
+        assert_true(begin(&r, small(w, x)));
+        for (uint64_t step = 4; step <= 10; step += 3) {
+            unsigned char  *file;
+            size_t          bytes, memory;
+            float           scores[N * 4];
+            const qg_infer *net;
+            assert_ok(qg_export_packed_bytes(r.net, (qg_packed_spec){ .step = step }, &file, &bytes));
+            assert_int_equal(qg_infer_size(file, bytes, &memory), QG_INFER_OK);
+            void *at = aligned_alloc(LINE, memory);
+            assert_int_equal(qg_infer_load(file, bytes, at, memory, &net), QG_INFER_OK);
+            const size_t work = qg_infer_context_bytes(net, N);
+            void        *context = aligned_alloc(LINE, work);
+            assert_int_equal(qg_infer_run(net, N, r.x, scores, context, work), QG_INFER_OK);
+            qg_tape_begin(r.t, QG_EVAL, 1, step);
+            const qg_var *y = qg_net_forward(r.net, r.t, (qg_tensor){ r.image, r.x });
+            assert_non_null(y);
+            assert_memory_equal(scores, y->data, sizeof scores);
+            free(file), free(at), free(context);
+        }
+        end(&r);
+    }
+}
+
+static qg_status build_own(qg_net *net, qg_layer *l)
+{
+    (void)net;
+    l->out = l->in;
+    return QG_OK;
+}
+
+static qg_var *forward_own(qg_layer *l, qg_tape *t, qg_var *x, qg_var *z)
+{
+    (void)l, (void)z;
+    return qg_scale(t, x, 2);
+}
+
+static const qg_layer_type own_type = { .name = "doubled", .size = sizeof(qg_layer), .build = build_own, .forward = forward_own };
+
+static void what_no_file_can_express_is_refused(void **state)
+{
+    const qg_quant w = qg_twn((qg_twn_spec){ 0 });
+    const struct {
+        qg_quant x;
+        const char *says;
+    } rows[] = {
+        { qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED }), "fc1: its input: fake_quant: no batch has been seen" },
+        { qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 9 }),
+          "fc1: its input has 512 codes (dorefa), but a packed file at most 256" },
+        { qg_fake_quant((qg_fake_quant_spec){ .per_channel = true }),
+          "fc1: its input has a scale per channel (fake_quant:range=learned), which a packed file cannot express" },
+        { qg_qdq((qg_qdq_spec){ 0 }), "fc1: the scale of its input (qdq:range=measured) depends on the images of a batch" },
+    };
+    unsigned char *file;
+    size_t         bytes;
+    for (int i = 0; i < COUNT(rows); i++) {
+        qg_net *net = small(w, rows[i].x);
+        assert_non_null(qg_net_build(net));
+        assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), i == 0 ? QG_ESTATE : QG_EARG, rows[i].says);
+        assert_true((qg_net_packed_bytes(net) > 0) == (i == 0));        /* a range that is not known yet has a size */
+        qg_net_free(net);
+    }
+    qg_net *net = small(w, (qg_quant){ 0 });
+    qg_net_append(net, &own_type, NULL, "own", NULL);
+    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), QG_ESTATE, "before qg_net_build");
+    assert_non_null(qg_net_build(net));
+    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), QG_EARG,
+                  "own1: a packed file cannot express layers of the type 'doubled'");
+    qg_net_free(net);
+    assert_failed(qg_export_packed_bytes(NULL, (qg_packed_spec){ 0 }, &file, &bytes), QG_EARG, "net");
+}
+
+static void numbers_must_be_finite(void **state)
+{
+    static const struct { const char *parameter, *says; } rows[] = {
+        { "conv1.weight", "conv1: a weight is inf" }, { "bn1.gamma", "conv1: the factor of a channel is inf" },
+        { "bn1.beta", "conv1: the offset of a channel is inf" }, { "fc1.bias", "fc1: the offset of a channel is inf" },
+    };
+    static const float bad[] = { 1, INFINITY, 1 }, none[] = { 1, 0, 1 }, good[] = { 0, 0, 0 };
+    unsigned char *file;
+    size_t         bytes;
+    rig            r;
+    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 })));
+    for (int i = 0; i < COUNT(rows); i++) {
+        const qg_params *p = qg_net_params(r.net);
+        for (int k = 0; k < p->count; k++) {
+            if (strcmp(p->item[k]->name, rows[i].parameter)) continue;
+            const float was = p->item[k]->value[0];
+            p->item[k]->value[0] = INFINITY;
+            assert_failed(qg_export_packed_bytes(r.net, (qg_packed_spec){ 0 }, &file, &bytes), QG_ENAN, rows[i].says);
+            p->item[k]->value[0] = was;
+        }
+    }
+    const struct { qg_packed_spec spec; const char *says; } specs[] = {
+        { { .numbers = 2, .mean = good, .deviation = good }, "2 means and deviations, must be 0, 3 or 90" },
+        { { .numbers = 3, .mean = good, .deviation = bad }, "deviation inf of number 1" },
+        { { .numbers = 3, .mean = good, .deviation = none }, "the deviation positive" },
+        { { .notes = 1, .note = &(qg_note){ "\377", "x" } }, "note 0 is empty or not UTF-8" },
+        { { .notes = 1, .note = &(qg_note){ "x", NULL } }, "note 0 is empty or not UTF-8" },
+    };
+    for (int i = 0; i < COUNT(specs); i++)
+        assert_failed(qg_export_packed_bytes(r.net, specs[i].spec, &file, &bytes), QG_EARG, specs[i].says);
+    end(&r);
+}
+
+static void a_file_is_replaced_as_a_whole(void **state)
+{
+    const char    *path = scratch_file();
+    unsigned char *there, *file;
+    size_t         n, bytes;
+    rig            r;
+    assert_true(begin(&r, small(qg_twn((qg_twn_spec){ 0 }), (qg_quant){ 0 })));
+    assert_ok(qg_export_packed(r.net, path, (qg_packed_spec){ 0 }));
+    assert_ok(qg_export_packed_bytes(r.net, (qg_packed_spec){ 0 }, &file, &bytes));
+    qg_net_params(r.net)->item[0]->value[0] = NAN;
+    assert_failed(qg_export_packed(r.net, path, (qg_packed_spec){ 0 }), QG_ENAN, "conv1: a weight is nan");
+    assert_ok(qg_file_read(path, 1 << 20, &there, &n));
+    assert_int_equal(n, bytes);
+    assert_memory_equal(there, file, n);
+    free(there), free(file);
+    qg_net_params(r.net)->item[0]->value[0] = 0;
+    assert_failed(qg_export_packed(r.net, "no/such/net.qg", (qg_packed_spec){ 0 }), QG_EIO, "no/such/net.qg");
+    end(&r);
+}
+
+static int leave(void **state)
+{
+    qg_set_threads(0);
+    return restore_variables(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(every_scheme_in_every_role_is_exact, leave),
+        cmocka_unit_test_teardown(every_layer_is_exact, leave),
+        cmocka_unit_test_teardown(branches_are_exact, leave),
+        cmocka_unit_test_teardown(every_model_is_exact, leave),
+        cmocka_unit_test(normalisation_and_notes_are_inside),
+        cmocka_unit_test(a_step_of_training_decides_what_has_started),
+        cmocka_unit_test(what_no_file_can_express_is_refused),
+        cmocka_unit_test(numbers_must_be_finite),
+        cmocka_unit_test(a_file_is_replaced_as_a_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
