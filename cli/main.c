@@ -10,6 +10,7 @@
 #endif
 
 #include "cli/config/options.h"
+#include "cli/manual.h"
 #include "cli/print.h"
 #include "core/io/paths.h"
 #include "qgrad.h"
@@ -78,7 +79,12 @@ static int dispatch(int argc, char **argv)
         return EXIT_DONE;
     }
     if (at == 1 && !strcmp(word, "--version")) {
-        printf("qgrad " QGRAD_VERSION "\n");
+        manual_version(stdout);
+        return EXIT_DONE;
+    }
+    if (at == 1 && !strcmp(word, "--manual")) return manual_page(verbs, N_VERBS, stdout);
+    if (at == 1 && !strcmp(word, "--bash-completion")) {
+        manual_completion(verbs, N_VERBS, stdout);
         return EXIT_DONE;
     }
     if (at == 1 && *word == '-') return misused("unknown option ", word);

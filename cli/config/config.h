@@ -11,7 +11,7 @@
 #include "cli/config/recipe.h"
 #include "core/io/paths.h"
 
-#define RECIPES "examples/recipes"          /* relative to the working directory */
+#define RECIPES "examples/recipes"          /* relative to the working directory, or share_directory */
 
 typedef enum provenance { FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
 
@@ -91,8 +91,8 @@ qg_status   config_stored(const char *path, config *c);
 QG_MUST_CHECK
 qg_status   config_of_run(const char *path, config *c);
 
-/* The path of the file that --config or --recipe names; empty if neither is given.  Fails with QG_EARG if both are
- * given, or if the recipe does not exist; the message lists the available recipes. */
+/* The path of the file that --config or --recipe names, as share_find finds it; empty if neither is given.  Fails with
+ * QG_EARG if both are given, or if the recipe does not exist; the message lists the available recipes. */
 QG_MUST_CHECK
 qg_status   config_path(const config *asked, char path[QG__PATH_BYTES]);
 

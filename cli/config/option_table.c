@@ -235,7 +235,7 @@ const option options[] = {
     { "config", OPTION_TEXT, NETS, AT(file), "FILE",
       .help = "read options from a file; the command line takes precedence" },
     { "recipe", OPTION_TEXT, NETS | SAVED, AT(named), "NAME", .parse = parse_recipe,
-      .help = "read options from examples/recipes/NAME.toml" },
+      .help = "read options from examples/recipes/NAME.toml, here or where qgrad\nis installed" },
     { "init", OPTION_TEXT, VERB_TRAIN, AT(init), "RUN",
       .help = "start from the last weights of a run, or from a safetensors file" },
     { "init-except", OPTION_TEXT, VERB_TRAIN | IDENTITY, AT(init_except), "LAYERS",
