@@ -311,8 +311,9 @@ coverage: deps
 	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O2 -g1" test
 	@sh tests/coverage.sh $(BUILD)/coverage
 
-# docs/schemes.md is the output of a command.
+# docs/schemes.md and its pictures are the output of commands.
 docs: $(BUILD)/qgrad
+	@$(BUILD)/qgrad plot --out docs/plots
 	@$(BUILD)/qgrad explain --markdown > docs/schemes.md.new && mv docs/schemes.md.new docs/schemes.md
 
 # Takes about forty minutes on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.  It also

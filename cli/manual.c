@@ -248,7 +248,7 @@ void manual_completion(const verb *verbs, int n, FILE *out)
     for (int i = 0; i < n; i++) {
         fprintf(out, "            %s) words='", verbs[i].name);
         for (const verb *b = verbs[i].benches; b && b->name; b++) fprintf(out, "%s ", strchr(b->name, ' ') + 1);
-        if (verbs[i].bit == VERB_EXPLAIN) scheme_words(FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT, out);
+        if (verbs[i].bit & (VERB_EXPLAIN | VERB_PLOT)) scheme_words(FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT, out);
         dashed(bits_of(&verbs[i]), out);
         fprintf(out, "' ;;\n");
     }

@@ -13,6 +13,8 @@
 
 #define RECIPES "examples/recipes"          /* relative to the working directory, or share_directory */
 
+/* In the order of the option's words. */
+typedef enum plot_role { PLOT_ANY, PLOT_WEIGHT, PLOT_INPUT, PLOT_GRADIENT } plot_role;
 typedef enum provenance { FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
 
 /* {0} is empty. */
@@ -27,6 +29,7 @@ struct config {
     double      budget, seconds;
     int         calibrate, top, worst;
     qg_shape    image;
+    plot_role   role;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */
     int         operands;
