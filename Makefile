@@ -203,9 +203,11 @@ $(BUILD)/tests/support.a: $(SUPPORT)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
 
-# Tests of the engine link nothing else of the library, so they can be cross-compiled alone.
+# Tests of the engine link nothing else of the library, so they can be cross-compiled alone.  For systems without cmocka:
+# CPPFLAGS=-Itests/support/small CMOCKA=
+CMOCKA := -lcmocka
 $(BUILD)/tests/infer/%: $(BUILD)/tests/infer/%.o $(BUILD)/tests/support/environment.o $(BUILD)/libqgrad_infer.a
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lm
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CMOCKA) -lm
 
 $(BUILD)/tests/torture/torture: $(patsubst %,$(BUILD)/tests/torture/%.o,subjects trees)
 $(BUILD)/tests/torture/faults.so: $(BUILD)/tests/torture/faults.o
@@ -223,6 +225,8 @@ DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libs
 
 # CHECK=1 adds what make check needs.
 CHECK ?=
+# Without these, make check skips what needs them.
+CHECK_MORE := musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake doxygen python3-numpy groff-base
 DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales chromium)
 FUZZES := echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
 
@@ -247,6 +251,14 @@ deps:
 		echo "  brew install pkg-config openblas libpng jpeg-turbo zlib cmocka cjson   (and stb_image.h in the include path)"; \
 		exit 1; \
 	fi
+	@[ -z "$(CHECK)" ] || ! command -v apt-get >/dev/null || \
+	{ for c in musl-gcc aarch64-linux-gnu-gcc qemu-aarch64 cmake doxygen groff; do command -v $$c || exit 1; done; \
+	  /usr/bin/python3 -c 'import numpy'; } >/dev/null 2>&1 || { \
+		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		echo "make check would run more checks with $(CHECK_MORE).  Installing them"; \
+		for p in $(CHECK_MORE); do \
+			$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$p >/dev/null 2>&1 || echo "  $$p cannot be installed here"; \
+		done; }
 
 # --- targets -------------------------------------------------------------------------------------
 
@@ -276,7 +288,7 @@ check: test
 # `make check` without `make test`.
 check-rest:
 	+@$(MAKE) --no-print-directory deps CHECK=1
-	+@ROWS="clang asan avx2 baseline memcheck other" sh tests/matrix.sh $(BUILD)
+	+@ROWS="clang asan avx2 baseline memcheck musl aarch64 python api other" sh tests/matrix.sh $(BUILD)
 	+@$(SUB) fuzz SECONDS=60
 	+@$(SUB) torture WERROR=-Werror TRIALS=100
 	@sh tests/page.sh $(BUILD)
@@ -315,6 +327,12 @@ coverage: deps
 docs: $(BUILD)/qgrad
 	@$(BUILD)/qgrad plot --out docs/plots
 	@$(BUILD)/qgrad explain --markdown > docs/schemes.md.new && mv docs/schemes.md.new docs/schemes.md
+
+# The API reference in $(BUILD)/api, by Doxygen; a warning is an error.
+docs-api:
+	@command -v doxygen >/dev/null || { echo "make docs-api needs doxygen"; exit 1; }
+	@mkdir -p $(BUILD)/api
+	@{ cat packaging/Doxyfile; echo "INPUT = $(PUBLIC)"; echo "PROJECT_NUMBER = $(VERSION)"; echo "OUTPUT_DIRECTORY = $(BUILD)/api"; } | doxygen -
 
 # Takes about forty minutes on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.  It also
 # measures PyTorch: Debian's if PYTHON has it (python3-torch), and the current release if `make torch` or
@@ -406,7 +424,8 @@ install-files:
 		$(INSTALL) -m 644 $$so $(DESTDIR)$(LIBDIR)/ || exit 1; \
 		for link in $(ABI) ""; do ln -sf lib$$l.so.$(VERSION) $(DESTDIR)$(LIBDIR)/lib$$l.so$${link:+.$$link} || exit 1; done; done
 	for h in $(PUBLIC); do $(INSTALL) -D -m 644 $$h $(HEADERS)/$$h || exit 1; done
-	for f in $(DATA); do $(INSTALL) -D -m 644 $$f $(SHARE)/qgrad/$$f || exit 1; done
+	for f in $(DATA); do \
+		if [ -x $$f ]; then mode=755; else mode=644; fi; $(INSTALL) -D -m $$mode $$f $(SHARE)/qgrad/$$f || exit 1; done
 	$(PACKAGE) pc qgrad >$(DESTDIR)$(LIBDIR)/pkgconfig/qgrad.pc
 	$(PACKAGE) pc qgrad_infer >$(DESTDIR)$(LIBDIR)/pkgconfig/qgrad_infer.pc
 	$(PACKAGE) cmake >$(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfig.cmake
