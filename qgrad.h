@@ -38,6 +38,8 @@ extern "C" {
 #include "quant/quant.h"
 #include "quant/form.h"
 #include "quant/scheme.h"
+#include "quant/quantizer.h"
+#include "quant/schemes/schemes.h"
 
 /* The quantizers of the papers and of TensorFlow on plain arrays: no tape, nothing allocated. */
 #include "quant/schemes/binary.h"

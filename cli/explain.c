@@ -5,6 +5,7 @@
 #include "cli/config/config.h"
 #include "core/io/json_write.h"
 #include "cli/config/schemes.h"
+#include "cli/plot.h"
 #include "cli/print.h"
 #include "quant/scheme.h"
 
@@ -100,6 +101,12 @@ static void print_section(int i, const char *text)
     printf("\n\n");
     for (int k = i; scheme_at(k, &s); k++)
         if (text_of(&s) == text) printf("- `%s` for %s: %s\n", s.spelling, use_of(&s), s.about);
+    printf("\n");
+    for (int k = i; scheme_at(k, &s); k++) {
+        char shown[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES];
+        if (text_of(&s) == text && plot_of(&s, shown, file))
+            printf("![%s for %s](plots/%s)\n", shown, use_of(&s), file);
+    }
     printf("\n```text\n%s", text);
     print_options(text, NULL);
     printf("```\n");
@@ -113,7 +120,8 @@ static void print_markdown(void)
            "the code of each scheme.  Throughout, q is the function computed in the forward pass and s the\n"
            "surrogate whose slope the backward pass uses.  A d before a letter denotes a gradient.  In C, an\n"
            "option is a field of the constructor's spec; where its name or value differs, the name of the field\n"
-           "follows in parentheses.\n");
+           "follows in parentheses.  Pictures show q and s on numbers of a normal distribution, and the slope of s;\n"
+           "`qgrad plot SCHEME` draws them with options of your own, or prints a table (`--csv`).\n");
     for (int i = 0; scheme_at(i, &s); i++)
         if (!is_repeated(i, NULL)) print_section(i, text_of(&s));
 }

@@ -10,6 +10,7 @@
 #endif
 
 #include "cli/config/options.h"
+#include "cli/manual.h"
 #include "cli/print.h"
 #include "core/io/paths.h"
 #include "qgrad.h"
@@ -43,6 +44,9 @@ static const verb verbs[] = {
       .usage = "report RUN.. [options]", .bit = VERB_REPORT, .run = report_main, .has_operands = true },
     { .name = "explain", .about = "Explain what a quantization scheme computes, with its source",
       .usage = "explain [SCHEME] [options]", .bit = VERB_EXPLAIN, .run = explain_main, .has_operand = true },
+    { .name = "plot", .about = "Draw a quantization scheme: its values, its surrogate and the slope",
+      .usage = "plot SCHEME[:options] [--role ROLE] [--csv | --json], or plot --out DIR", .bit = VERB_PLOT, .run = plot_main,
+      .has_operand = true },
     { .name = "results", .about = "Write the table of reproduced papers from the logs in results/",
       .usage = "results [--add DIR | --check] [options]", .bit = VERB_RESULTS, .run = results_main },
     { .name = "gradcheck", .about = "Compare gradients with finite differences or with the surrogate",
@@ -85,7 +89,12 @@ static int dispatch(int argc, char **argv)
         return EXIT_DONE;
     }
     if (at == 1 && !strcmp(word, "--version")) {
-        printf("qgrad " QGRAD_VERSION "\n");
+        manual_version(stdout);
+        return EXIT_DONE;
+    }
+    if (at == 1 && !strcmp(word, "--manual")) return manual_page(verbs, N_VERBS, stdout);
+    if (at == 1 && !strcmp(word, "--bash-completion")) {
+        manual_completion(verbs, N_VERBS, stdout);
         return EXIT_DONE;
     }
     if (at == 1 && *word == '-') return misused("unknown option ", word);

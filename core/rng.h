@@ -28,7 +28,7 @@ static inline uint64_t qg_rng_fork(uint64_t key, uint64_t stream)
 /* Uniform in [0, 1), 24 bits: every value is exact in float. */
 static inline float qg_uniform(uint64_t key, uint64_t i)
 {
-    return (float)(qg_bits(key, i) >> 40) * 0x1p-24f;
+    return (float)(qg_bits(key, i) >> 40) * (1.0f / 16777216);
 }
 
 float qg_normal(uint64_t key, uint64_t i);                              /* mean 0, deviation 1 */

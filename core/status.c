@@ -56,7 +56,7 @@ qg_status qg_fail_null(qg_status s, const char *what)
     return qg_fail(s, "%s: it is NULL; the last failure was: %s", what, message);
 }
 
-_Noreturn void qg__assert_failed(const char *file, int line, const char *cond)
+_Noreturn void qg_assert_failed(const char *file, int line, const char *cond)
 {
     fprintf(stderr, "%s:%d: broken contract: %s\n", file, line, cond);
     abort();

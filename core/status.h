@@ -50,7 +50,7 @@ qg_status   qg_fail_null(qg_status s, const char *what); /* the same for an argu
                                                             quotes the last failure, which is usually the cause */
 
 /* For broken contracts of op and layer authors, never for user data: prints file:line and aborts. */
-#define QG_ASSERT(cond) ((cond) ? (void)0 : qg__assert_failed(__FILE__, __LINE__, #cond))
-QG_NORETURN void qg__assert_failed(const char *file, int line, const char *cond);
+#define QG_ASSERT(cond) ((cond) ? (void)0 : qg_assert_failed(__FILE__, __LINE__, #cond))
+QG_NORETURN void qg_assert_failed(const char *file, int line, const char *cond);
 
 #endif

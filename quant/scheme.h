@@ -1,8 +1,8 @@
 /* quant/scheme.h — the interface for authors of quantization schemes.
  *
- * A scheme is a constant, with a constructor that returns a qg_quant pointing to it.  The library keeps no list of
- * schemes (only the command line does, in cli/config/schemes.c), so a scheme in your own program has the same rights
- * as a built-in one.  tests/quant/test_user_scheme.c is an example.
+ * A scheme is a constant, with a constructor that returns a qg_quant pointing to it.  Only qg_quant_parse, which finds
+ * schemes by name, has a list of them, so a scheme in your own program has the same rights as a built-in one.
+ * tests/quant/test_user_scheme.c is an example.
  */
 #ifndef QG_SCHEME_H
 #define QG_SCHEME_H

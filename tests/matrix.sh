@@ -5,7 +5,7 @@
 # A row that this machine cannot run is skipped and says why; the logs are BUILD/matrix/ROW.log.
 set -u
 build=${1:-build}
-every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 musl one-core nobody de_DE tr_TR other'
+every='gcc clang asan asan-clang tsan memcheck avx512 avx2 baseline sixteen aarch64 musl python api debian one-core nobody de_DE tr_TR other'
 log=$build/matrix
 passed=0 failed=0 scratch=
 mkdir -p "$log"
@@ -74,32 +74,49 @@ memcheck() {
     return $status
 }
 
-# The tests of the engine, which needs no other library.  CPPFLAGS and LDFLAGS may say where cmocka for aarch64 is; Debian
-# installs it with libcmocka-dev:arm64.
-aarch64() {
-    cross=aarch64-linux-gnu-gcc
-    has $cross || { skip "no $cross"; return; }
-    has qemu-aarch64 || { skip 'no qemu-aarch64'; return; }
-    echo 'int main(void) { return 0; }' | $cross ${LDFLAGS-} -x c -o /dev/null - -lcmocka 2>/dev/null || { skip 'no cmocka for aarch64'; return; }
-    make --no-print-directory CC=$cross BUILD="$build/aarch64" WERROR=-Werror $(engine_tests "$build/aarch64") || return
-    for program in $(engine_tests "$build/aarch64"); do
-        qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}" -E LD_LIBRARY_PATH="${LD_LIBRARY_PATH_AARCH64:-/usr/lib/aarch64-linux-gnu}" "$program" || return
+# All sources of the library compile with another compiler, and the engine's tests run: engine_on NAME CC [EMULATOR..].  What
+# the headers of other libraries declare does not depend on the system, so those of this one serve; tests/support/small has
+# what the tests need of cmocka.
+engine_on() {
+    name=$1 cross=$2; shift 2
+    has "$cross" || { skip "no $cross"; return; }
+    [ $# -eq 0 ] || has "$1" || { skip "no $1"; return; }
+    mkdir -p "$log/$name/include"
+    for header in png.h pngconf.h pnglibconf.h jpeglib.h jmorecfg.h jerror.h jconfig.h cblas.h openblas_config.h zlib.h zconf.h stb; do
+        at=$(echo "#include <$header>" | cc $(pkg-config --cflags-only-I openblas) -M -x c - 2>/dev/null | tr ' ' '\n' | grep "/$header\$" | head -n 1)
+        [ "$header" != stb ] || at=/usr/include/stb
+        [ -z "$at" ] || ln -sf "$at" "$log/$name/include/"
     done
+    tests_of_engine=$(for f in tests/infer/test_*.c; do echo "$build/$name/${f%.c}"; done)
+    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" CC="$cross" BUILD="$build/$name" WERROR=-Werror BLAS_INC= \
+        CPPFLAGS="-Itests/support/small -isystem $log/$name/include" CMOCKA= "$build/$name/libqgrad.a" "$build/$name/libqgrad_infer.a" $tests_of_engine || return 1
+    for program in $tests_of_engine; do "$@" "$program" || return 1; done
 }
-engine_tests() { for source in tests/infer/test_*.c; do echo "$1/tests/infer/$(basename "$source" .c)"; done; }
 
-# The same with another C library, as static programs.  CPPFLAGS and LDFLAGS say where a cmocka that was built with it is.
-musl() {
-    has musl-gcc || { skip 'no musl-gcc'; return; }
-    echo '#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-int main(void) { return 0; }' | musl-gcc ${CPPFLAGS-} ${LDFLAGS-} -static -x c -o /dev/null - -lcmocka 2>/dev/null ||
-        { skip 'no cmocka for musl'; return; }
-    make --no-print-directory CC=musl-gcc HARDEN= LDFLAGS="${LDFLAGS-} -static" BUILD="$build/musl" WERROR=-Werror $(engine_tests "$build/musl") || return
-    for program in $(engine_tests "$build/musl"); do "$program" || return; done
+aarch64() { engine_on aarch64 aarch64-linux-gnu-gcc qemu-aarch64 -L "${SYSROOT:-/usr/aarch64-linux-gnu}"; }
+musl() { engine_on musl musl-gcc; }
+
+# examples/python against NumPy's formulas.
+python() {
+    python=${PYTHON:-/usr/bin/python3}
+    "$python" -c 'import numpy' 2>/dev/null || { skip "no NumPy for $python"; return; }
+    make --no-print-directory -j"$(getconf _NPROCESSORS_ONLN)" BUILD="$build" all && QGRAD_LIB="$build" "$python" tests/python/test_qgrad.py "$build/qgrad"
+}
+
+api() {
+    has doxygen || { skip 'no doxygen'; return; }
+    make --no-print-directory docs-api
+}
+
+# The packages build, and lintian finds no error.
+debian() {
+    has dpkg-buildpackage || { skip 'no dpkg-buildpackage (Debian: devscripts)'; return; }
+    has lintian || { skip 'no lintian'; return; }
+    scratch=$(mktemp -d) || return 1
+    git clone -q . "$scratch/qgrad" && (cd "$scratch/qgrad" && dpkg-buildpackage -us -uc -b) && lintian --fail-on error "$scratch"/*.changes
+    status=$?
+    rm -rf "$scratch"
+    return $status
 }
 
 row() {
@@ -117,8 +134,7 @@ row() {
     baseline)   QGRAD_CPU=baseline tests ;;
     sixteen)    cpu_has avx2 || { skip 'this CPU has no AVX2'; return; }
                 QGRAD_CPU=avx2 tests_in sixteen ISA_avx2='-mavx2 -mfma -DQG_SIXTEEN_LANES -Wno-psabi' ;;
-    aarch64)    aarch64 ;;
-    musl)       musl ;;
+    aarch64|musl|python|api|debian) "$1" ;;
     one-core)   one_core make --no-print-directory test ;;
     nobody)     as_nobody make --no-print-directory test ;;
     de_DE|tr_TR) in_locale "$1" make --no-print-directory test ;;

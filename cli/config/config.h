@@ -11,8 +11,10 @@
 #include "cli/config/recipe.h"
 #include "core/io/paths.h"
 
-#define RECIPES "examples/recipes"          /* relative to the working directory */
+#define RECIPES "examples/recipes"          /* relative to the working directory, or share_directory */
 
+/* In the order of the option's words. */
+typedef enum plot_role { PLOT_ANY, PLOT_WEIGHT, PLOT_INPUT, PLOT_GRADIENT } plot_role;
 typedef enum provenance { FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
 
 /* {0} is empty. */
@@ -30,6 +32,7 @@ struct config {
     int         calibrate, top, worst, jobs, array;
     int         to, requantize;             /* indices of the words of the table */
     qg_shape    image;
+    plot_role   role;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */
     int         operands;
@@ -94,8 +97,8 @@ qg_status   config_stored(const char *path, config *c);
 QG_MUST_CHECK
 qg_status   config_of_run(const char *path, config *c);
 
-/* The path of the file that --config or --recipe names; empty if neither is given.  Fails with QG_EARG if both are
- * given, or if the recipe does not exist; the message lists the available recipes. */
+/* The path of the file that --config or --recipe names, as share_find finds it; empty if neither is given.  Fails with
+ * QG_EARG if both are given, or if the recipe does not exist; the message lists the available recipes. */
 QG_MUST_CHECK
 qg_status   config_path(const config *asked, char path[QG__PATH_BYTES]);
 

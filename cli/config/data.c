@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/config/options.h"
+#include "cli/config/share.h"
 #include "core/io/hash.h"
 #include "core/io/paths.h"
 #include "datasets/image.h"
@@ -170,6 +171,12 @@ const data_set *data_find(const char *name)
     return NULL;
 }
 
+void data_names(char *text, size_t bytes)
+{
+    *text = '\0';
+    for (int i = 0; i < SETS; i++) qg__list_append(text, bytes, sets[i].name);
+}
+
 static void choose(data_set *d, int n, const double *classes)
 {
     for (int i = 0; i < n; i++) d->chosen[i] = (uint16_t)classes[i];
@@ -186,7 +193,7 @@ qg_status data_parse(const char *text, data_set *d, char *canonical, size_t byte
     const data_set *found = data_find(name);
     if (!found) {
         char names[256] = "";
-        for (int i = 0; i < SETS; i++) qg__list_append(names, sizeof names, sets[i].name);
+        data_names(names, sizeof names);
         return qg_fail(QG_EARG, "unknown data set '%s'; available: %s", name, names);
     }
     *d = *found;
@@ -221,17 +228,35 @@ qg_shape data_image(const data_set *d, const char *dir)
     return (qg_shape){ 0 };
 }
 
+const char *data_directory(const data_set *d, const char *dir, char path[QG__PATH_BYTES])
+{
+    if (dir || !d->dir) return dir;
+    share_find(d->dir, path);
+    return path;
+}
+
+/* An installed program has the script elsewhere. */
+static qg_status absent(const data_set *d)
+{
+    char      script[QG__PATH_BYTES], found[QG__PATH_BYTES];
+    const int n = (int)strcspn(d->how, " ");
+    snprintf(script, sizeof script, "%.*s", n, d->how);
+    share_find(script, found);
+    if (!strcmp(script, found)) return qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
+    return qg_fail(QG_EIO, "%s; sh %s%s fetches it", qg_errmsg(), found, d->how + n);
+}
+
 qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
 {
-    if (!dir) dir = d->dir;
+    char path[QG__PATH_BYTES];
+    dir = data_directory(d, dir, path);
     if (d->open) return d->open(d, dir, test, spec);
     if (d->n_chosen) {
         spec.classes   = d->chosen;
         spec.n_classes = d->n_chosen;
     }
     qg_loader *l = (test ? d->test : d->train)(dir, spec);
-    if (!l && d->how && access(dir, F_OK))
-        qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
+    if (!l && d->how && access(dir, F_OK)) (void)absent(d);
     return l;
 }
 

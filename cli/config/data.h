@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/io/keys.h"
+#include "core/io/paths.h"
 #include "datasets/loader.h"
 
 enum { ARRAY_FILES = 4, ARRAY_BYTES = 256 };
@@ -34,11 +35,16 @@ QG_MUST_CHECK
 qg_status       data_parse(const char *text, data_set *d, char *canonical, size_t bytes);
 
 void            data_help(FILE *out);
+void            data_names(char *text, size_t bytes);   /* "mnist, cifar10, .." */
 
 bool            data_is_folder(const data_set *d);
 
 /* The size of its images, without reading them; {0}: its files are not there. */
 qg_shape        data_image(const data_set *d, const char *dir);
+
+/* dir, or if it is NULL the set's default directory, here or where the program has been installed (cli/config/share.h); in
+ * path, which the caller provides.  NULL: the set needs no files. */
+const char     *data_directory(const data_set *d, const char *dir, char path[QG__PATH_BYTES]);
 
 /* A split of the set, from dir or from its default directory.  NULL on failure. */
 qg_loader      *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec);

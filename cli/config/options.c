@@ -207,7 +207,7 @@ void options_help(const verb *v, FILE *out)
     }
     if (v->bit & VERB_SWEEP) lists_help(out);
     if (v->bit & NETS) models_help(out);
-    if (v->bit & (NETS | VERB_EXPLAIN)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
+    if (v->bit & (NETS | VERB_EXPLAIN | VERB_PLOT)) schemes_help(out, FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT);
     if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
     if (v->bit == VERB_QUANTIZE) schemes_help(out, FOR_WEIGHT | FOR_INPUT);
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);

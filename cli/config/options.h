@@ -37,7 +37,7 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERB_INFER     = 512,   /* bench infer */
-    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288 | 8388608 | 16777216,
+    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288 | 8388608 | 16777216 | 33554432,
     NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
     SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
     DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
@@ -49,6 +49,7 @@ enum {
     VERB_PREDICT   = 65536,
     VERB_RUNS      = 131072,
     VERB_REPORT    = 262144,
+    VERB_PLOT      = 33554432,
     VERB_EXPORT    = 8388608,
     VERB_PACKED    = 16777216,      /* infer */
     VERB_SWEEP     = 524288,        /* and VERB_TRAIN, whose options it takes, but for those that are */
@@ -72,7 +73,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 86 };
+enum { OPTIONS = 87 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -123,6 +124,7 @@ int runs_main(const char *program, const char *operand, config *asked);
 int summary_main(const char *program, const char *operand, config *asked);
 int gradcheck_main(const char *program, const char *operand, config *asked);
 int explain_main(const char *program, const char *operand, config *asked);
+int plot_main(const char *program, const char *operand, config *asked);
 int results_main(const char *program, const char *operand, config *asked);
 int report_main(const char *program, const char *operand, config *asked);
 int inspect_main(const char *program, const char *operand, config *asked);

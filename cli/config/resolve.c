@@ -6,6 +6,7 @@
 
 #include "cli/config/config.h"
 #include "cli/config/models.h"
+#include "cli/config/share.h"
 
 /* --- the file of --config or --recipe ------------------------------------------------------- */
 
@@ -19,9 +20,10 @@ static int is_recipe(const struct dirent *e)
 
 static qg_status unknown(const char *path)
 {
-    char            names[1536] = "";
+    char            names[1536] = "", dir[QG__PATH_BYTES];
     struct dirent **entry;
-    const int       n = scandir(RECIPES, &entry, is_recipe, alphasort);
+    share_find(RECIPES, dir);
+    const int n = scandir(dir, &entry, is_recipe, alphasort);
     for (int i = 0; i < n; i++) {
         char name[sizeof entry[i]->d_name];
         snprintf(name, sizeof name, "%.*s", (int)(strlen(entry[i]->d_name) - strlen(ENDING)), entry[i]->d_name);
@@ -40,9 +42,12 @@ qg_status config_path(const config *asked, char path[QG__PATH_BYTES])
         return qg_fail(QG_EARG, "--recipe and --config exclude each other");
     if (asked->file) {
         if (strlen(asked->file) >= QG__PATH_BYTES) return qg_fail(QG_EARG, "config: the path is too long");
-        strcpy(path, asked->file);
+        share_find(asked->file, path);
     }
-    if (asked->named) snprintf(path, QG__PATH_BYTES, RECIPES "/%s" ENDING, asked->named);
+    if (asked->named) {
+        snprintf(path, QG__PATH_BYTES, RECIPES "/%s" ENDING, asked->named);
+        share_find(path, path);
+    }
     return asked->named && !qg__path_exists(path) ? unknown(path) : QG_OK;
 }
 

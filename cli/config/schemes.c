@@ -3,22 +3,11 @@
 #include <string.h>
 
 #include "cli/config/options.h"
-#include "core/io/paths.h"
 #include "layers/layer.h"
 #include "quant/scheme.h"
+#include "quant/schemes/schemes.h"
 
-/* Every scheme that the command line knows, except float. */
-static const qg_scheme *const schemes[] = {
-    &qg_twn_scheme,  &qg_binary_scheme,          &qg_binary_channel_scheme,    &qg_ste_tern_scheme,
-    &qg_ttq_scheme,  &qg_dorefa_weight_scheme,   &qg_xnor_scheme,              &qg_magnitude_aware_scheme,
-    &qg_binaryconnect_scheme, &qg_bnn_scheme,    &qg_bop_scheme,
-    &qg_sign_scheme, &qg_xnor_activation_scheme, &qg_dorefa_activation_scheme, &qg_fake_quant_scheme,
-    &qg_lsq_scheme,  &qg_pact_scheme,            &qg_linear_scheme,            &qg_unit_scheme,
-    &qg_qdq_scheme,
-    &qg_dorefa_gradient_scheme,
-};
-
-enum { SCHEMES = sizeof schemes / sizeof *schemes, EVERY_USE = FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT };
+enum { EVERY_USE = FOR_WEIGHT | FOR_INPUT | FOR_GRADIENT };
 
 /* A scheme for one kind of operand; scheme NULL is float, for any operand. */
 typedef struct row {
@@ -31,9 +20,9 @@ static bool row_at(int i, row *out)
     *out = (row){ NULL, EVERY_USE };
     if (i-- == 0) return true;
     for (int r = 0; r < QG_ROLES; r++)
-        for (int s = 0; s < SCHEMES; s++) {
-            if (!(schemes[s]->roles & qg_roles[r]) || i-- > 0) continue;
-            *out = (row){ schemes[s], qg_roles[r] };
+        for (const qg_scheme *const *s = qg_schemes; *s; s++) {
+            if (!((*s)->roles & qg_roles[r]) || i-- > 0) continue;
+            *out = (row){ *s, qg_roles[r] };
             return true;
         }
     return false;
@@ -53,40 +42,11 @@ static const char *about(row r) { return r.scheme ? r.scheme->about : "not quant
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-static bool is_called(row r, const char *text, size_t n) { return strlen(name_of(r)) == n && !strncmp(name_of(r), text, n); }
-
-static qg_status refuse(const char *text, size_t n, unsigned use)
-{
-    char names[256] = "", others[64] = "";
-    row  r;
-    for (int i = 0; row_at(i, &r); i++) {
-        if (r.use & use) qg__list_append(names, sizeof names, name_of(r));
-        else if (is_called(r, text, n)) {
-            char plural[16];
-            snprintf(plural, sizeof plural, "%ss", qg_role_name(r.use));
-            qg__list_append(others, sizeof others, plural);
-        }
-    }
-    if (*others)
-        return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; available: %s", (int)n, text, others,
-                       qg_role_name(use), names);
-    return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; available: %s", (int)n, text, qg_role_name(use), names);
-}
-
 qg_status scheme_parse(const char *text, unsigned use, qg_quant *out, char *canonical, size_t bytes)
 {
-    const size_t n = strcspn(text, ":");
-    const char  *rest = text[n] ? text + n + 1 : NULL;
-    row          r;
-    for (int i = 0; row_at(i, &r); i++) {
-        if (!(r.use & use) || !is_called(r, text, n)) continue;
-        if (!r.scheme && text[n]) return qg_fail(QG_EARG, "float has no options");
-        *out = (qg_quant){ 0 };
-        const qg_status s = r.scheme ? qg_scheme_parse(r.scheme, use, rest, out) : QG_OK;
-        if (!s) qg_quant_print(*out, canonical, bytes);
-        return s;
-    }
-    return refuse(text, n, use);
+    const qg_status s = qg_quant_parse(text, (qg_role)use, out);
+    if (!s) qg_quant_print(*out, canonical, bytes);
+    return s;
 }
 
 qg_status choice_parse(const char *text, qg_choice *out, char name[LAYER_NAME_BYTES],

@@ -39,7 +39,8 @@ void report_head(const report *r, FILE *out)
 {
     const qg_shape  x = qg_loader_shape(r->spec->train);
     const data_set *d = &r->config->recipe.data;
-    const char     *dir = r->config->recipe.data_dir ? r->config->recipe.data_dir : d->dir;
+    char            path[QG__PATH_BYTES];
+    const char     *dir = data_directory(d, r->config->recipe.data_dir, path);
     fprintf(out, "model    %s: %s\n", config_text(r->config, "model"), r->config->recipe.model.type->about);
     fprintf(out, "weights  %s, inputs %s, gradients %s, first and last %s\n",
             config_text(r->config, "weight"), config_text(r->config, "input"),

@@ -3,7 +3,8 @@
  * Files named *_kernel.c are compiled once per instruction set, with QG_ISA set to its name, and end in a
  * constant table of functions, QG_PER_ISA(table).  QG_KERNELS(table) is the address of the table for this
  * machine.  It reads the environment, which takes as long as a loop over a few hundred floats, so call it
- * outside of loops, or call qg__isa there and QG_KERNELS_OF(isa, table) inside.
+ * outside of loops, or call qg__isa there and QG_KERNELS_OF(isa, table) inside.  These macros are for the library's own
+ * kernels: a shared library does not export qg__isa.
  *
  * The environment variable QGRAD_CPU = avx512 | avx2 | baseline selects a lower instruction set than the
  * machine's.  A higher one is ignored, and so is any other text: a program can ask qg_cpu_unknown for it.

@@ -8,7 +8,7 @@ build=${BUILD:-build}
 dir=$build/tests/docs
 status=0
 rm -rf "$dir" && mkdir -p "$dir"
-for page in README.md docs/*.md; do
+for page in README.md CONTRIBUTING.md docs/*.md; do
     awk -v stem="$dir/$(basename "$page" .md)" '
         /^```c$/ { n++; on = 1; file = stem "-" n ".c"; print "#include \"qgrad.h\"" > file; next }
         /^```/   { on = 0 }
@@ -27,7 +27,7 @@ for block in "$dir"/guide-*.c; do
 done
 [ "$same" ] || { echo "docs/guide.md: error: does not have examples/classify.c as it is"; status=1; }
 [ "$blocks" -gt 0 ] || { echo "error: no C block was found"; status=1; }
-for page in README.md docs/*.md; do
+for page in README.md CONTRIBUTING.md docs/*.md; do
     for link in $(grep -ohE '\]\((\.\./)?[A-Za-z#][A-Za-z0-9_/.#-]*\)' "$page" | tr -d '()]'); do
         path=${link%%#*} heading=${link#"${link%%#*}"}
         to=$page

@@ -21,8 +21,8 @@ allow core/kernels    'core/kernels/|core/status\.h'
 allow core/io         'core/(status|rng|params|arena)\.h|core/io/'
 allow core            'core/[a-z_]*\.h|core/kernels/|core/io/(hash|array|number|utf8)\.h'
 allow core/ops        'core/[a-z_]*\.h|core/kernels/|core/io/hash\.h|core/ops/'
-# quant.h includes the headers of the schemes that define the words of rules.
-allow quant           "$core|quant/[a-z_]*\.h|quant/schemes/(ttq|xnor|fake_quant)\.h"
+# quant.h includes the headers of the schemes that define the words of rules, and quantizer.c finds schemes by name.
+allow quant           "$core|quant/[a-z_]*\.h|quant/schemes/(ttq|xnor|fake_quant|schemes)\.h"
 allow quant/schemes   "$core|quant/[a-z_]*\.h|quant/schemes/"
 # qdq.h has the names of the roundings.
 allow quant/reference "$core|quant/[a-z_]*\.h|quant/schemes/qdq\.h|quant/reference/"

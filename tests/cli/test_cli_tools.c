@@ -255,6 +255,95 @@ static void what_is_no_run_is_refused(void **state)
     assert_refuses("inspect @/run --run", 2, "--run needs a value");
 }
 
+/* --- plot --------------------------------------------------------------------------------- */
+
+enum { POINTS = 801 };
+
+typedef struct row {
+    double x, q, surrogate, slope;
+} row;
+
+static void table(const char *line, row r[POINTS])
+{
+    assert_status(line, 0);
+    const char *at = strchr(last.out, '\n');
+    assert_non_null(at);
+    assert_int_equal(strncmp(last.out, "x,q,surrogate,slope\n", (size_t)(at - last.out) + 1), 0);
+    for (int i = 0; i < POINTS; i++) {
+        assert_int_equal(sscanf(at + 1, "%lf,%lf,%lf,%lf", &r[i].x, &r[i].q, &r[i].surrogate, &r[i].slope), 4);
+        at = strchr(at + 1, '\n');
+        assert_non_null(at);
+    }
+    assert_int_equal(at[1], '\0');
+}
+
+/* The sample is normal with deviation 0.5, so mean|w| = 0.5 sqrt(2 / pi) for 20,000 numbers, and 0.75 for the 801 that are evenly
+ * spaced in [-1.5, 1.5]. */
+static void a_plot_has_the_values_of_the_scheme(void **state)
+{
+    static row   r[POINTS];
+    const double mean = (20000 * 0.5 * sqrt(2 / acos(-1)) + 801 * 0.75) / 20801, delta = 0.7 * mean;
+    table("plot twn --csv", r);
+    const double a = r[POINTS - 1].q;
+    assert_true(a > mean && a < 2 * mean);
+    for (int i = 0; i < POINTS; i++) {
+        if (fabs(fabs(r[i].x) - delta) < 1e-3) continue;        /* the mean of quantiles is not that of the distribution */
+        assert_true(r[i].q == (r[i].x > delta ? a : r[i].x < -delta ? -a : 0));
+        assert_true(fabs(r[i].surrogate - r[i].x) < 1e-6 && r[i].slope == 1);   /* nine digits are printed */
+    }
+    table("plot sign --csv", r);
+    for (int i = 0; i < POINTS; i++) {
+        assert_true(r[i].q == (r[i].x >= 0 ? 1 : -1) && r[i].slope == (fabs(r[i].x) <= 1));
+        /* The integral of a slope between two points may be off by their distance. */
+        assert_true(fabs(r[i].surrogate - fmax(-1, fmin(1, r[i].x))) < r[1].x - r[0].x);
+    }
+    /* Inputs are cut off at 0 and 1, so the picture ends a little later. */
+    table("plot dorefa --role input --csv", r);
+    assert_true(r[0].x < -1 && r[0].q == 0 && r[POINTS - 1].q == 1);
+    for (int i = 0; i < POINTS; i++)
+        assert_true(fabs(3 * r[i].q - round(3 * r[i].q)) < 1e-6 && r[i].slope == (r[i].x >= 0 && r[i].x <= 1));
+    /* The first range is that of inputs; this scheme needs one beyond its maximum of 10. */
+    table("plot pact --csv", r);
+    assert_true(r[POINTS - 1].x > 10 && r[POINTS - 1].q == 10);
+}
+
+static void a_plot_is_a_picture(void **state)
+{
+    assert_status("plot ttq:threshold=0.05", 0);
+    assert_int_equal(strncmp(last.out, "<svg xmlns=", 11), 0);
+    assert_stdout("ttq:threshold=0.05, weights");
+    assert_stdout("prefers-color-scheme:dark");
+    assert_true(!strstr(last.out, "nan") && !strstr(last.out, "inf"));
+    assert_status("plot dorefa:bits=4 --role gradient", 0);
+    assert_stdout("with noise");
+    assert_status("plot lsq --json", 0);
+    cJSON *j = parse();
+    assert_string_equal(text(j, "role"), "weight");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "slope")), POINTS);
+    cJSON_Delete(j);
+}
+
+/* The page of schemes links to the pictures that plot --out writes. */
+static void pictures_of_all_schemes_are_those_of_the_page(void **state)
+{
+    assert_status("plot --out @/plots", 0);
+    run_shell("cd @/plots && ls | sort >../drawn");
+    assert_status("explain --markdown", 0);
+    write_bytes(at("page.md"), last.out, strlen(last.out));
+    run_shell("sed -n 's,^!\\[.*(plots/\\(.*\\))$,\\1,p' @/page.md | sort >@/linked; test -s @/linked && cmp @/drawn @/linked");
+    run_shell("ls docs/plots | sort | cmp - @/drawn");
+}
+
+static void what_cannot_be_drawn_is_refused(void **state)
+{
+    assert_refuses("plot", 2, "the scheme is missing");
+    assert_refuses("plot tnw", 2, "unknown scheme 'tnw'");
+    assert_refuses("plot twn --role input", 2, "twn is a scheme for weights, not for inputs");
+    assert_refuses("plot twn:threshold=99", 2, "threshold");
+    assert_refuses("plot twn --csv --json", 2, "exclude each other");
+    assert_refuses("plot twn --out @/plots", 2, "takes neither a scheme");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +360,10 @@ int main(void)
         cmocka_unit_test(a_run_is_shown_to_people),
         cmocka_unit_test(a_quantizer_without_a_product_is_shown),
         cmocka_unit_test(what_is_no_run_is_refused),
+        cmocka_unit_test(a_plot_has_the_values_of_the_scheme),
+        cmocka_unit_test(a_plot_is_a_picture),
+        cmocka_unit_test(pictures_of_all_schemes_are_those_of_the_page),
+        cmocka_unit_test(what_cannot_be_drawn_is_refused),
     };
     return cmocka_run_group_tests(tests, train, tear_down);
 }

@@ -1,0 +1,346 @@
+/* qgrad plot: a scheme as a picture or a table.
+ *
+ * The quantizer reads one tensor: numbers of a normal distribution, from which it takes its scale or range, as it does in a
+ * net, and among them evenly spaced ones, for which values and slopes are shown.
+ */
+#include "cli/plot.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/config.h"
+#include "cli/print.h"
+#include "cli/svg.h"
+#include "core/io/json_write.h"
+#include "core/io/number.h"
+#include "quant/quantizer.h"
+#include "quant/scheme.h"
+#include "quant/schemes/schemes.h"
+
+enum { SAMPLE = 20000, GRID = 801, NUMBERS = SAMPLE + GRID };
+
+/* Deviation of the numbers: weights are smaller than inputs, which a batch norm has scaled. */
+static float deviation(qg_role role) { return role == QG_WEIGHT ? 0.5f : 1.0f; }
+
+typedef struct curves {
+    const char *text;           /* of the scheme */
+    qg_role     role;
+    double      x[GRID], q[GRID], surrogate[GRID], slope[GRID];
+    double      from, to;       /* what the picture shows of the axis */
+    bool        random;         /* q is drawn */
+} curves;
+
+/* --- the numbers ---------------------------------------------------------------------------- */
+
+/* The quantile p of the standard normal distribution, by bisection of its integral. */
+static double normal_quantile(double p)
+{
+    double below = -10, above = 10;
+    for (int i = 0; i < 60; i++) {
+        const double mid = (below + above) / 2;
+        if (erfc(-mid / sqrt(2)) / 2 < p) below = mid;
+        else above = mid;
+    }
+    return (below + above) / 2;
+}
+
+/* The sample, and the grid on [-range, range]; 0: zeros in its place. */
+static void fill(const float *sample, double range, float *x)
+{
+    memcpy(x, sample, SAMPLE * sizeof *x);
+    for (int i = 0; i < GRID; i++) x[SAMPLE + i] = (float)(range * (2.0 * i / (GRID - 1) - 1));
+}
+
+/* For gradients y is what becomes of dL/dy = x. */
+static qg_status quantize(qg_quantizer *z, qg_role role, const float *x, float *y)
+{
+    const qg_status s = qg_quantizer_forward(z, QG_TRAIN, x, y);
+    return s || role != QG_GRADIENT ? s : qg_quantizer_backward(z, x, y);
+}
+
+/* dL/dx where dL/dy is 1 on the grid and 0 elsewhere.  The grid is symmetric, so what couples the gradients through a scale adds
+ * up to nothing. */
+static qg_status slopes(qg_quantizer *z, float *dy)
+{
+    memset(dy, 0, SAMPLE * sizeof *dy);
+    for (int i = 0; i < GRID; i++) dy[SAMPLE + i] = 1;
+    return qg_quantizer_backward(z, dy, dy);
+}
+
+/* q on the grid, its constants being those of the sample. */
+static qg_status evaluate(qg_quant q, qg_role role, const float *sample, double range, float *x, float *y, curves *c)
+{
+    const qg_shape shape = role == QG_WEIGHT ? (qg_shape){ 1, 1, 1, NUMBERS } : (qg_shape){ 1, 1, NUMBERS, 1 };
+    q.frozen             = true;            /* an observed range stays that of the first numbers */
+    qg_quantizer *z      = qg_quantizer_new(q, role, shape);
+    if (!z) return qg_errcode();
+    fill(sample, 0, x);
+    qg_status s = quantize(z, role, x, y);
+    fill(sample, range, x);
+    if (!s) s = quantize(z, role, x, y);
+    for (int i = 0; i < GRID && !s; i++) {
+        c->x[i]      = x[SAMPLE + i];
+        c->q[i]      = y[SAMPLE + i];
+        c->slope[i]  = NAN;
+    }
+    if (!s && role != QG_GRADIENT) {
+        s = slopes(z, y);
+        for (int i = 0; i < GRID && !s; i++) c->slope[i] = y[SAMPLE + i];
+    }
+    qg_quantizer_free(z);
+    return s;
+}
+
+/* Whether q or its slope changes between i and i + 1, as far as a picture shows. */
+static bool changes(const curves *c, int i) { return c->q[i] != c->q[i + 1] || fabs(c->slope[i] - c->slope[i + 1]) > 1e-3; }
+
+/* Whether the gradient is cut off well before both ends, and q constant from there. */
+static bool is_cut(const curves *c)
+{
+    for (int i = 0; i < GRID / 20; i++)
+        if (changes(c, i) || changes(c, GRID - 2 - i)) return false;
+    return fabs(c->slope[0]) < 0.01 && fabs(c->slope[GRID - 1]) < 0.01;
+}
+
+/* Where a gradient is cut off, the picture ends a little later. */
+static void set_view(curves *c)
+{
+    int first = 0, last = GRID - 2;
+    c->from = c->x[0];
+    c->to   = c->x[GRID - 1];
+    if (!is_cut(c)) return;
+    while (first < last && !changes(c, first)) first++;
+    while (last > first && !changes(c, last)) last--;
+    const double room = 0.3 * (c->x[last + 1] - c->x[first]);
+    c->from = fmax(c->from, c->x[first] - room);
+    c->to   = fmin(c->to, c->x[last + 1] + room);
+}
+
+/* The surrogate is the integral of its slope, 0 at 0. */
+static void integrate(curves *c)
+{
+    double sum = 0;
+    for (int i = 0; i < GRID; i++) {
+        if (i > 0) sum += (c->x[i] - c->x[i - 1]) * (c->slope[i - 1] + c->slope[i]) / 2;
+        c->surrogate[i] = sum;
+    }
+    const double at_0 = c->surrogate[GRID / 2];
+    for (int i = 0; i < GRID; i++) c->surrogate[i] -= at_0;
+    for (int i = 1; i < GRID; i++) c->random |= c->q[i] < c->q[i - 1];
+}
+
+/* The shortest of some ranges at whose ends the gradient is cut off, in deviations; the first if there is none. */
+static qg_status draw(qg_quant q, qg_role role, curves *c)
+{
+    static const double ranges[] = { 3, 5, 7, 13, 20, 40, 3 };
+    enum { N = sizeof ranges / sizeof *ranges };
+    float    *numbers = malloc(3 * NUMBERS * sizeof *numbers);
+    qg_status s       = numbers ? QG_OK : qg_fail(QG_EMEM, "out of memory");
+    for (int i = 0; i < SAMPLE && !s; i++) numbers[i] = deviation(role) * (float)normal_quantile((i + 0.5) / SAMPLE);
+    for (int i = 0; i < N && !s; i++) {
+        s = evaluate(q, role, numbers, ranges[i] * deviation(role), numbers + NUMBERS, numbers + 2 * NUMBERS, c);
+        if (is_cut(c)) break;
+    }
+    if (!s) set_view(c);
+    /* The same number of points in less room. */
+    if (!s && is_cut(c)) {
+        const double from = c->from, to = c->to;
+        s = evaluate(q, role, numbers, fmax(-from, to), numbers + NUMBERS, numbers + 2 * NUMBERS, c);
+        c->from = from, c->to = to;
+    }
+    free(numbers);
+    if (!s) integrate(c);
+    return s;
+}
+
+/* --- pictures and tables -------------------------------------------------------------------- */
+
+/* The points of the view, without those on a straight line between their neighbours.  Returns how many. */
+static int thin(const curves *c, const double *y, double *tx, double *ty)
+{
+    double least = INFINITY, most = -INFINITY;
+    int    n = 0, first = 0, last = GRID - 1;
+    while (first < last && c->x[first] < c->from) first++;
+    while (last > first && c->x[last] > c->to) last--;
+    for (int i = first; i <= last; i++) least = fmin(least, y[i]), most = fmax(most, y[i]);
+    const double seen = 1e-6 * (most - least);          /* far below a pixel, and far above roundings */
+    for (int i = first; i <= last; i++) {
+        if (i > first && i < last && fabs(y[i - 1] + y[i + 1] - 2 * y[i]) <= seen) continue;
+        tx[n]   = c->x[i];
+        ty[n++] = y[i];
+    }
+    return n;
+}
+
+static void write_svg(const curves *c, FILE *out)
+{
+    enum { WIDTH = 420, HEIGHT = 260, EVERY = 5, POINTS = (GRID + EVERY - 1) / EVERY };
+    char      title[PLOT_TEXT_BYTES + 32];
+    svg_chart values = { .title = title, .width = WIDTH, .height = HEIGHT, 
+                         .x = { .label = c->role == QG_WEIGHT ? "weight w" : "input x", .min = c->from, .max = c->to },
+                         .series = { { "q", c->random ? SVG_POINTS : SVG_LINE, GRID, c->x, c->q, 1 },
+                                     { "surrogate s", SVG_DASHES, GRID, c->x, c->surrogate, 2 } },
+                         .n_series = 2 };
+    svg_chart slope  = { .title = "slope of s, used in the backward pass", .width = WIDTH, .height = HEIGHT, .x = values.x,
+                         .y = { .from_zero = true }, .series = { { NULL, SVG_LINE, GRID, c->x, c->slope, 2 } }, .n_series = 1 };
+    double tx[3][GRID], ty[3][GRID];
+    const double *const curve[] = { c->q, c->surrogate, c->slope };
+    svg_series *const   series[] = { &values.series[0], &values.series[1], &slope.series[0] };
+    for (int i = 0; i < 3; i++) {
+        series[i]->n = thin(c, curve[i], tx[i], ty[i]);
+        series[i]->x = tx[i];
+        series[i]->y = ty[i];
+    }
+    const bool gradient = c->role == QG_GRADIENT;
+    double     x[POINTS], q[POINTS];
+    for (int i = 0; i < POINTS; i++) x[i] = c->x[EVERY * i], q[i] = c->q[EVERY * i];
+    if (c->random) values.series[0].n = POINTS, values.series[0].x = x, values.series[0].y = q;
+    snprintf(title, sizeof title, "%s, %ss", c->text, qg_role_name(c->role));
+    if (gradient) {
+        values.x.label  = "dL/dy";
+        values.n_series = 1;
+        values.series[0].name = "q, with noise";
+    }
+    const int width = gradient ? WIDTH : 2 * WIDTH;
+    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\"><style>", width, HEIGHT,
+            width, HEIGHT);
+    svg_style(out);
+    fprintf(out, "</style>\n");
+    svg_write(out, &values);
+    if (!gradient) {
+        fprintf(out, "<g transform=\"translate(%d 0)\">", WIDTH);
+        svg_write(out, &slope);
+        fprintf(out, "</g>");
+    }
+    fprintf(out, "</svg>\n");
+}
+
+static void number(double v, FILE *out)
+{
+    char text[QG_NUMBER_BYTES];
+    if (isfinite(v)) fputs((qg_number_print(text, 9, v), text), out);
+}
+
+static void write_csv(const curves *c, FILE *out)
+{
+    fprintf(out, "x,q,surrogate,slope\n");
+    for (int i = 0; i < GRID; i++) {
+        const double row[] = { c->x[i], c->q[i], c->surrogate[i], c->slope[i] };
+        for (int k = 0; k < 4; k++) {
+            if (k) fputc(',', out);
+            number(row[k], out);
+        }
+        fputc('\n', out);
+    }
+}
+
+static void write_json(const curves *c, FILE *out)
+{
+    const struct { const char *name; const double *values; } all[] = {
+        { "x", c->x }, { "q", c->q }, { "surrogate", c->surrogate }, { "slope", c->slope }
+    };
+    qg__json j = qg__json_begin(out);
+    qg__json_text(&j, "scheme", c->text);
+    qg__json_text(&j, "role", qg_role_name(c->role));
+    for (int k = 0; k < (c->role == QG_GRADIENT ? 2 : 4); k++) {
+        qg__json_open(&j, all[k].name, '[');
+        for (int i = 0; i < GRID; i++) qg__json_real(&j, NULL, all[k].values[i]);
+        qg__json_close(&j, ']');
+    }
+    qg__json_end(&j);
+}
+
+/* --- the command ---------------------------------------------------------------------------- */
+
+bool plot_of(const scheme_text *s, char text[PLOT_TEXT_BYTES], char file[PLOT_TEXT_BYTES])
+{
+    if (!s->quant.scheme) return false;
+    const qg_key *keys = qg_scheme_keys(s->quant.scheme, s->use);
+    const int     bits = qg_keys_find(keys, "bits", strlen("bits"));
+    const bool    many = bits >= 0 && keys[bits].fallback > 4;
+    snprintf(text, PLOT_TEXT_BYTES, "%s%s", s->spelling, !many ? "" : strchr(s->spelling, ':') ? ",bits=3" : ":bits=3");
+    snprintf(file, PLOT_TEXT_BYTES, "%s-%s.svg", qg_role_name((qg_role)s->use), s->spelling);
+    for (char *c = file; *c; c++)
+        if (strchr(":,=", *c)) *c = '-';
+    return true;
+}
+
+/* Reads the scheme for a role, or for the first that has one of this name. */
+static qg_status parse(const char *text, plot_role asked, qg_quant *q, qg_role *role)
+{
+    static const qg_role roles[] = { QG_WEIGHT, QG_INPUT, QG_GRADIENT };
+    if (asked != PLOT_ANY) return qg_quant_parse(text, *role = roles[asked - PLOT_WEIGHT], q);
+    for (int i = 0; i < 3; i++) {
+        const qg_scheme *scheme;
+        unsigned         of;
+        const size_t     n = strcspn(text, ":");
+        for (int k = 0; scheme_in_role(k, &scheme, &of); k++)
+            if (of == (unsigned)roles[i] && strlen(scheme->name) == n && !strncmp(scheme->name, text, n))
+                return qg_quant_parse(text, *role = roles[i], q);
+    }
+    return qg_quant_parse(text, *role = QG_WEIGHT, q);
+}
+
+static qg_status print_svg(const void *what, FILE *out)
+{
+    write_svg(what, out);
+    return QG_OK;
+}
+
+static qg_status write_all(const char *dir)
+{
+    scheme_text s;
+    bool        created;
+    curves     *c      = malloc(sizeof *c);
+    qg_status   status = c ? qg__path_make(dir, &created) : qg_fail(QG_EMEM, "out of memory");
+    for (int i = 0; scheme_at(i, &s) && !status; i++) {
+        char     text[PLOT_TEXT_BYTES], file[PLOT_TEXT_BYTES], path[QG__PATH_BYTES], *svg;
+        size_t   n;
+        qg_quant q;
+        if (!plot_of(&s, text, file)) continue;
+        *c     = (curves){ .text = text, .role = (qg_role)s.use };
+        status = qg__path_join(dir, file, path);
+        if (!status) status = qg_quant_parse(text, c->role, &q);
+        if (!status) status = draw(q, c->role, c);
+        if (!status) status = qg__text_print(print_svg, c, &svg, &n);
+        if (status) break;
+        qg_file *f = qg_file_begin(path);
+        qg_file_put(f, svg, n);
+        status = qg_file_commit(f);
+        free(svg);
+    }
+    free(c);
+    return status;
+}
+
+int plot_main(const char *program, const char *operand, config *asked)
+{
+    qg_quant q;
+    if (asked->out && (operand || asked->csv || asked->json)) {
+        fprintf(stderr, "qgrad plot: --out draws all schemes, and takes neither a scheme nor --csv nor --json\n");
+        return EXIT_USAGE;
+    }
+    if (asked->csv && asked->json) {
+        fprintf(stderr, "qgrad plot: --csv and --json exclude each other\n");
+        return EXIT_USAGE;
+    }
+    if (asked->out) return write_all(asked->out) ? options_report("qgrad plot", false) : EXIT_DONE;
+    if (!operand) {
+        fprintf(stderr, "qgrad plot: the scheme is missing; qgrad explain lists them\n");
+        return EXIT_USAGE;
+    }
+    (void)program;
+    qg_role   role;
+    qg_status s = parse(operand, asked->role, &q, &role);
+    if (s) return options_report("qgrad plot", true);
+    curves *c = malloc(sizeof *c);
+    s         = c ? QG_OK : qg_fail(QG_EMEM, "out of memory");
+    if (c) *c = (curves){ .text = operand, .role = role };
+    if (!s) s = draw(q, role, c);
+    if (!s && asked->csv) write_csv(c, stdout);
+    else if (!s && asked->json) write_json(c, stdout);
+    else if (!s) write_svg(c, stdout);
+    free(c);
+    return s ? options_report("qgrad plot", s == QG_EARG) : EXIT_DONE;
+}

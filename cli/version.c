@@ -1,0 +1,31 @@
+#include "cli/config/share.h"
+#include "cli/manual.h"
+#include "cli/print.h"
+#include "core/kernels/cpu.h"
+#include "core/kernels/parallel.h"
+#include "qgrad.h"
+#include "train/result.h"
+
+#ifndef QGRAD_FLAGS
+#define QGRAD_FLAGS "unknown flags"
+#endif
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "an unknown compiler"
+#endif
+
+void manual_version(FILE *out)
+{
+    char share[QG__PATH_BYTES];
+    fprintf(out, "qgrad " QGRAD_VERSION "\n");
+    fprintf(out, "commit   %s\n", qg__commit());
+    fprintf(out, "built    by " COMPILER ", " QGRAD_FLAGS "\n");
+    fprintf(out, "blas     OpenBLAS, core %s\n", qg_blas_core());
+    fprintf(out, "kernels  %s\n", qg_cpu_path());
+    fprintf(out, "threads  %d\n", qg_threads());
+    if (share_directory(share)) print_safe(out, "share    %s\n", share);
+}

@@ -1,0 +1,136 @@
+#include "quant/quantizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/scheme.h"
+#include "quant/schemes/schemes.h"
+
+struct qg_quantizer {
+    qg_quant     q;
+    qg_params    params;
+    qg_param    *x, *learned[QG_MAX_LEARNED];
+    qg_tape     *tape;
+    qg_var      *result;        /* of the last forward in QG_TRAIN; NULL: none, or its backward has run */
+    const float *dy;            /* of the backward that runs */
+    uint64_t     step;
+    bool         started;
+};
+
+/* A scalar with a given dL/dy. */
+static void given_backward(qg_tape *t, qg_var *loss)
+{
+    (void)t;
+    const qg_quantizer *const *z = loss->saved;
+    for (size_t i = 0, n = qg_count(loss->in[0]->shape); i < n; i++) loss->in[0]->grad[i] += (*z)->dy[i];
+}
+
+static const qg_op given = { .name = "given", .backward = given_backward };
+
+static qg_var *record_given(qg_quantizer *z)
+{
+    qg_var              *loss = qg_record(z->tape, &given, (qg_shape){ 1, 1, 1, 1 }, z->result, NULL, NULL);
+    const qg_quantizer **kept = loss ? qg_save(z->tape, loss, sizeof *kept) : NULL;
+    if (!kept) return NULL;
+    *kept         = z;
+    loss->data[0] = 0.0f;
+    return loss;
+}
+
+static qg_status declare(qg_quantizer *z, qg_shape shape)
+{
+    z->x = qg_params_declare(&z->params, (qg_param){ .name = "x", .shape = shape });
+    if (!z->x) return qg_errcode();
+    for (int i = 0; i < qg_learned_count(z->q); i++) {
+        const qg_learned *l = &z->q.scheme->learned[i];
+        z->learned[i]       = qg_params_declare(&z->params, (qg_param){ .name  = l->name,
+                                                                        .shape = qg_learned_shape(z->q, l, shape, z->q.role),
+                                                                        .group = l->tracked ? QG_TRACKED : QG_SCALES });
+        if (!z->learned[i]) return qg_errcode();
+    }
+    z->tape = qg_tape_new();
+    return z->tape ? qg_params_allocate(&z->params) : QG_EMEM;
+}
+
+qg_quantizer *qg_quantizer_new(qg_quant q, qg_role role, qg_shape shape)
+{
+    q.role = role;
+    if (!q.numbers) q.numbers = role == QG_WEIGHT ? qg_count(shape) : qg_row(shape);
+    if (!qg_shape_valid(shape)) {
+        (void)qg_fail(QG_ESHAPE, "qg_quantizer: [%d,%d,%d,%d] is not a shape", shape.n, shape.h, shape.w, shape.c);
+        return NULL;
+    }
+    if (qg_quant_check(q)) return NULL;
+    qg_quantizer *z = calloc(1, sizeof *z);
+    if (z) z->q = q;
+    if (z && !declare(z, shape)) return z;
+    if (!z) (void)qg_fail(QG_EMEM, "qg_quantizer: out of memory");
+    qg_quantizer_free(z);
+    return NULL;
+}
+
+qg_quantizer *qg_quantizer_parse(const char *scheme, qg_role role, qg_shape shape)
+{
+    qg_quant q;
+    return qg_quant_parse(scheme, role, &q) ? NULL : qg_quantizer_new(q, role, shape);
+}
+
+void qg_quantizer_free(qg_quantizer *z)
+{
+    if (!z) return;
+    qg_tape_free(z->tape);
+    qg_params_release(&z->params);
+    free(z);
+}
+
+/* Values that the caller has set stay.  start may change its tensor, which forward overwrites. */
+static void start(qg_quantizer *z)
+{
+    const qg_scheme *scheme               = z->q.scheme;
+    float           *value[QG_MAX_LEARNED] = { 0 };
+    if (z->started || !scheme || !scheme->start) return;
+    for (int i = 0; i < qg_learned_count(z->q); i++) {
+        value[i] = z->learned[i]->value;
+        for (size_t k = 0; k < qg_count(z->learned[i]->shape); k++)
+            if (value[i][k] != 0) return;
+    }
+    scheme->start(z->q, (qg_tensor){ z->x->shape, z->q.role == QG_WEIGHT ? z->x->value : NULL }, value);
+}
+
+qg_status qg_quantizer_forward(qg_quantizer *z, qg_mode mode, const float *x, float *y)
+{
+    if (!z || !x || !y) return qg_fail_null(QG_EARG, "qg_quantizer_forward: an argument");
+    const size_t bytes                  = qg_count(z->x->shape) * sizeof *x;
+    qg_var      *learned[QG_MAX_LEARNED] = { 0 };
+    memcpy(z->x->value, x, bytes);
+    start(z);
+    z->started = true;
+    memcpy(z->x->value, x, bytes);
+    qg_tape_begin(z->tape, mode, 1, z->step);
+    for (int i = 0; i < qg_learned_count(z->q); i++) learned[i] = qg_parameter(z->tape, z->learned[i]);
+    qg_var *result = qg_quantize(z->tape, z->q, qg_parameter(z->tape, z->x), learned);
+    z->result      = mode == QG_TRAIN ? result : NULL;
+    if (!result) return qg_tape_status(z->tape);
+    z->step += mode == QG_TRAIN;
+    memcpy(y, result->data, bytes);
+    return QG_OK;
+}
+
+qg_status qg_quantizer_backward(qg_quantizer *z, const float *dy, float *dx)
+{
+    if (!z || !dy || !dx) return qg_fail_null(QG_EARG, "qg_quantizer_backward: an argument");
+    if (!z->result) return qg_fail(QG_ESTATE, "qg_quantizer_backward: no forward in QG_TRAIN since the last backward");
+    z->dy = dy;
+    qg_params_clear_gradients(&z->params);
+    const qg_status s = qg_backward(z->tape, record_given(z));
+    z->result         = NULL;
+    if (!s) memcpy(dx, z->x->grad, qg_count(z->x->shape) * sizeof *dx);
+    return s;
+}
+
+qg_quantizer_entry qg_quantizer_learned(qg_quantizer *z, int i)
+{
+    if (!z || i < 0 || i >= qg_learned_count(z->q)) return (qg_quantizer_entry){ 0 };
+    const qg_param *p = z->learned[i];
+    return (qg_quantizer_entry){ z->q.scheme->learned[i].name, (int)qg_count(p->shape), p->value, p->grad };
+}

@@ -1,0 +1,51 @@
+#include "quant/schemes/schemes.h"
+
+#include <string.h>
+
+#include "core/io/paths.h"
+
+const qg_scheme *const qg_schemes[] = {
+    &qg_twn_scheme,  &qg_binary_scheme,          &qg_binary_channel_scheme,    &qg_ste_tern_scheme,
+    &qg_ttq_scheme,  &qg_dorefa_weight_scheme,   &qg_xnor_scheme,              &qg_magnitude_aware_scheme,
+    &qg_binaryconnect_scheme, &qg_bnn_scheme,    &qg_bop_scheme,
+    &qg_sign_scheme, &qg_xnor_activation_scheme, &qg_dorefa_activation_scheme, &qg_fake_quant_scheme,
+    &qg_lsq_scheme,  &qg_pact_scheme,            &qg_linear_scheme,            &qg_unit_scheme,
+    &qg_qdq_scheme,
+    &qg_dorefa_gradient_scheme,
+    NULL,
+};
+
+static bool is_called(const char *name, const char *text, size_t n) { return strlen(name) == n && !strncmp(name, text, n); }
+
+static qg_status refuse(const char *text, size_t n, qg_role role)
+{
+    char names[256] = "float", others[64] = "";
+    for (unsigned r = QG_WEIGHT; r <= QG_GRADIENT; r *= 2)
+        for (const qg_scheme *const *s = qg_schemes; *s; s++) {
+            char plural[16];
+            if (!((*s)->roles & r)) continue;
+            if (r == (unsigned)role) qg__list_append(names, sizeof names, (*s)->name);
+            else if (is_called((*s)->name, text, n)) {
+                snprintf(plural, sizeof plural, "%ss", qg_role_name((qg_role)r));
+                qg__list_append(others, sizeof others, plural);
+            }
+        }
+    if (*others)
+        return qg_fail(QG_EARG, "%.*s is a scheme for %s, not for %ss; available: %s", (int)n, text, others,
+                       qg_role_name(role), names);
+    return qg_fail(QG_EARG, "unknown scheme '%.*s' for %ss; available: %s", (int)n, text, qg_role_name(role), names);
+}
+
+qg_status qg_quant_parse(const char *text, qg_role role, qg_quant *q)
+{
+    if (!text || !q) return qg_fail_null(QG_EARG, "qg_quant_parse: text or q");
+    const size_t n    = strcspn(text, ":");
+    const char  *rest = text[n] ? text + n + 1 : NULL;
+    if (is_called("float", text, n)) {
+        *q = (qg_quant){ 0 };
+        return rest ? qg_fail(QG_EARG, "float has no options") : QG_OK;
+    }
+    for (const qg_scheme *const *s = qg_schemes; *s; s++)
+        if ((*s)->roles & role && is_called((*s)->name, text, n)) return qg_scheme_parse(*s, role, rest, q);
+    return refuse(text, n, role);
+}

@@ -1,0 +1,176 @@
+"""examples/python/qgrad.py against NumPy's formulas: test_qgrad.py PROGRAM, with $QGRAD_LIB.  Ends with "N passed, M failed"."""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+
+import numpy as np
+
+root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(root, "examples", "python"))
+import qgrad  # noqa: E402
+
+PROGRAM = os.path.abspath(sys.argv[1])
+rng = np.random.default_rng(7)
+w = rng.normal(0, 0.1, (8, 3, 3, 16)).astype("f4")
+x = rng.normal(0, 1, (4, 6, 6, 8)).astype("f4")
+dw, dx = rng.normal(0, 1, w.shape).astype("f4"), rng.normal(0, 1, x.shape).astype("f4")
+
+# Formulas and the library differ in the order of sums over 1,152 floats: a few units of the seventh digit.
+SUMS = dict(rtol=2e-6, atol=1e-7)
+
+
+def both(scheme, role, array, gradient):
+    z = qgrad.Quantizer(scheme, role, array.shape)
+    return z, z.forward(array), z.backward(gradient)
+
+
+def test_twn():
+    _, q, d = both("twn", "weight", w, dw)
+    delta = 0.7 * np.mean(np.abs(w), dtype="f8")
+    kept = np.abs(w) > delta
+    np.testing.assert_allclose(q, np.where(kept, np.sign(w) * np.abs(w[kept]).mean(dtype="f8"), 0), **SUMS)
+    np.testing.assert_array_equal(d, dw)
+
+
+def test_ttq():
+    z, _, _ = both("ttq:threshold=0.05", "weight", w, dw)
+    z.learned["wp"][:], z.learned["wn"][:] = 0.3, 0.2
+    q, d = z.forward(w), z.backward(dw)
+    delta = np.float32(0.05) * np.abs(w).max()
+    above, below = w > delta, w < -delta
+    np.testing.assert_array_equal(q, np.where(above, np.float32(0.3), np.where(below, np.float32(-0.2), np.float32(0))))
+    np.testing.assert_allclose(d, dw * np.where(above, 0.3, np.where(below, 0.2, 1)), **SUMS)
+    np.testing.assert_allclose(z.gradients["wp"], dw[above].sum(dtype="f8"), rtol=1e-5)
+    np.testing.assert_allclose(z.gradients["wn"], -dw[below].sum(dtype="f8"), rtol=1e-5)
+
+
+def test_binary_per_channel():
+    _, q, d = both("binary-channel", "weight", w, dw)
+    a = np.abs(w).mean(axis=(1, 2, 3), keepdims=True, dtype="f8")
+    np.testing.assert_allclose(q, np.where(w >= 0, a, -a), **SUMS)
+    np.testing.assert_array_equal(d, dw)
+
+
+def test_sign():
+    _, q, d = both("sign", "input", x, dx)
+    np.testing.assert_array_equal(q, np.where(x >= 0, 1, -1))
+    np.testing.assert_array_equal(d, np.where(np.abs(x) <= 1, dx, 0))
+
+
+def test_dorefa():
+    _, q, d = both("dorefa:bits=3", "input", x, dx)
+    np.testing.assert_allclose(q, np.rint(np.clip(x, 0, 1) * np.float32(7)) / np.float32(7), rtol=1.2e-7)  # one rounding
+    np.testing.assert_array_equal(d, np.where((x >= 0) & (x <= 1), dx, 0))
+    _, q, _ = both("dorefa:bits=2", "weight", w, dw)
+    t = np.tanh(w.astype("f8"))
+    t = t / (2 * np.abs(t).max()) + 0.5
+    tie = np.abs(3 * t - np.floor(3 * t) - 0.5) < 1e-5          # the last digit of tanh decides
+    np.testing.assert_allclose(q[~tie], (2 * np.rint(3 * t) / 3 - 1)[~tie], **SUMS)
+    assert tie.mean() < 0.01
+
+
+def test_lsq():
+    z, q, d = both("lsq:bits=4", "weight", w, dw)
+    s = z.learned["step"][0]
+    np.testing.assert_allclose(s, 2 * np.abs(w).mean(dtype="f8") / np.sqrt(7), rtol=1e-6)
+    v = w / s
+    code = np.rint(np.clip(v, -8, 7))
+    inside = (v > -8) & (v < 7)
+    np.testing.assert_allclose(q, s * code, **SUMS)
+    np.testing.assert_array_equal(d, np.where(inside, dw, 0))
+    ds = (dw * np.where(inside, code - v, code)).sum(dtype="f8") / np.sqrt(w.size * 7)
+    np.testing.assert_allclose(z.gradients["step"], ds, rtol=1e-4)
+
+
+def test_observed_range():
+    z = qgrad.Quantizer("fake_quant:range=observed", "input", x.shape)
+    np.testing.assert_array_equal(z.forward(x, train=False), x)     # nothing observed yet
+    q = z.forward(x)
+    scale = (np.float64(x.max()) - x.min()) / 255
+    assert np.abs(q - np.clip(x, q.min(), q.max())).max() <= scale / 2 * (1 + 1e-5)     # half a step
+    assert len(np.unique(q)) <= 256
+    assert "min" in z.learned and "min" not in z.gradients
+
+
+def test_other_axes_and_errors():
+    z = qgrad.Quantizer("twn:per-channel=yes", "weight", (3, 50))
+    rows = rng.normal(0, 1, (3, 50)).astype("f4") * np.array([[1], [10], [100]], "f4")
+    q = z.forward(rows)
+    assert [len(np.unique(np.abs(r[r != 0]))) for r in q] == [1, 1, 1]
+    for scheme, role, part in (("tnw", "weight", "unknown scheme"), ("twn", "input", "not for inputs"),
+                               ("twn:threshold=99", "weight", "threshold")):
+        try:
+            qgrad.Quantizer(scheme, role, (4, 4))
+        except qgrad.Error as e:
+            assert part in str(e), e
+        else:
+            raise AssertionError(scheme)
+    try:
+        z.backward(rows), z.backward(rows)
+    except qgrad.Error as e:
+        assert "no forward" in str(e), e
+    else:
+        raise AssertionError("two backwards")
+    try:
+        z.forward(rows.T)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("another shape")
+
+
+def tensors(path):
+    with open(path, "rb") as f:
+        n, = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(n))
+        data = f.read()
+    return {k: np.frombuffer(data[slice(*t["data_offsets"])], "f4").reshape(t["shape"])
+            for k, t in header.items() if k != "__metadata__" and t["dtype"] == "F32"}
+
+
+def test_packed_net():
+    """One dense layer with ternary weights: scores = a (codes . image) + b."""
+    with tempfile.TemporaryDirectory() as directory:
+        run, packed = os.path.join(directory, "run"), os.path.join(directory, "net.qgrad")
+        subprocess.run([PROGRAM, "train", "--model", "10", "--data", "sample", "--weight", "twn", "--epochs", "1", "--out", run],
+                       check=True, capture_output=True, cwd=root)
+        subprocess.run([PROGRAM, "export", "--run", run, "-o", packed], check=True, capture_output=True)
+        net = qgrad.Net(packed)
+        all_ = tensors(os.path.join(run, "last.safetensors"))
+        with open(packed, "rb") as f:
+            damaged = bytearray(f.read())
+    weight = all_["fc1.weight"].reshape(10, -1)
+    kept = np.abs(weight) > 0.7 * np.abs(weight).mean(dtype="f8")
+    ternary = np.where(kept, np.sign(weight), 0) * np.abs(weight[kept]).mean(dtype="f8")
+    images = rng.integers(0, 256, (5, 28, 28, 1), "u1")
+    want = (images.reshape(5, -1) / 255.0) @ ternary.T + all_["fc1.bias"]
+    assert net.input == (28, 28, 1) and net.scores == 10
+    np.testing.assert_allclose(net.run(images), want, rtol=1e-4, atol=1e-4)          # sums of 784 floats
+    np.testing.assert_allclose(net.run(images.astype("f4") / np.float32(255)), want, rtol=1e-4, atol=1e-4)
+    assert net.run(images[:0]).shape == (0, 10)
+    damaged[len(damaged) // 2] ^= 1
+    for bad in (b"", bytes(damaged), bytes(damaged[:100])):
+        try:
+            qgrad.Net(bad)
+        except qgrad.Error:
+            continue
+        raise AssertionError("a damaged file is loaded")
+
+
+passed = failed = 0
+for name, test in sorted(globals().items()):
+    if not name.startswith("test_"):
+        continue
+    try:
+        test()
+        passed += 1
+    except Exception:
+        failed += 1
+        print(name)
+        traceback.print_exc(file=sys.stdout)
+print("%d passed, %d failed" % (passed, failed))
+sys.exit(failed > 0)

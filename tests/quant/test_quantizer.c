@@ -1,0 +1,167 @@
+/* Quantizers with their learned values on plain arrays, and schemes by name. */
+#include "tests/support/views.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "quant/quantizer.h"
+#include "quant/scheme.h"
+#include "quant/schemes/schemes.h"
+
+enum { N = 64 };
+static const qg_shape weight = { 4, 1, 1, 16 }, input = { 2, 4, 4, 2 };
+
+/* Both gradients of LSQ, by its formula: q = s round(clip(x / s, -2, 1)) with two signed bits. */
+static void learned_values_have_gradients(void **state)
+{
+    float x[N], y[N], dx[N], dy[N];
+    (void)state;
+    fill_normal(1, 1, N, x);
+    fill_normal(2, 1, N, dy);
+    qg_quantizer *z = qg_quantizer_parse("lsq", QG_WEIGHT, weight);
+    assert_non_null(z);
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+    const qg_quantizer_entry step = qg_quantizer_learned(z, 0);
+    assert_int_equal(step.n, 1);
+    const float s    = step.value[0];
+    double      mean = 0, ds = 0;
+    for (int i = 0; i < N; i++) mean += fabsf(x[i]) / N;
+    assert_near(s, 2 * mean, 1e-6);                             /* 2 mean|w| / sqrt(qp), qp = 1 */
+    assert_int_equal(qg_quantizer_backward(z, dy, dx), QG_OK);
+    for (int i = 0; i < N; i++) {
+        const float v = x[i] / s, code = rintf(fmaxf(-2, fminf(1, v)));
+        assert_near(y[i], s * code, 1e-6);
+        assert_true(dx[i] == (v > -2 && v < 1 ? dy[i] : 0));
+        ds += (double)dy[i] * (v > -2 && v < 1 ? code - v : code);
+    }
+    assert_near(step.gradient[0], ds / sqrt(N * 1.0), 1e-5);    /* scaled by 1 / sqrt(N qp); a sum of 64 floats */
+    assert_string_equal(qg_quantizer_learned(z, 1).name, "seen");
+    assert_null(qg_quantizer_learned(z, 1).gradient);           /* tracked */
+    assert_int_equal(qg_quantizer_learned(z, 2).n, 0);
+    assert_null(qg_quantizer_learned(z, -1).name);
+
+    /* What the caller sets is used, and stays. */
+    step.value[0] = 0.25f;
+    assert_int_equal(qg_quantizer_forward(z, QG_EVAL, x, y), QG_OK);
+    for (int i = 0; i < N; i++) assert_true(fmodf(y[i], 0.25f) == 0);
+    qg_quantizer_free(z);
+    assert_non_null(z = qg_quantizer_parse("lsq", QG_WEIGHT, weight));
+    qg_quantizer_learned(z, 0).value[0] = 0.5f;
+    qg_quantizer_learned(z, 1).value[0] = 1;
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+    assert_true(qg_quantizer_learned(z, 0).value[0] == 0.5f);
+    qg_quantizer_free(z);
+}
+
+static void values_are_those_of_the_formula(void **state)
+{
+    float x[N], y[N], want[N];
+    (void)state;
+    fill_normal(3, 0.1f, N, x);
+    qg_quantizer *z = qg_quantizer_new(qg_twn((qg_twn_spec){ .threshold = 0.6f }), QG_WEIGHT, weight);
+    assert_non_null(z);
+    memcpy(y, x, sizeof x);
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, y, y), QG_OK);
+    double all = 0, sum = 0, kept = 0;
+    for (int i = 0; i < N; i++) all += fabsf(x[i]);
+    const double delta = 0.6 * all / N;
+    for (int i = 0; i < N; i++)
+        if (fabsf(x[i]) > delta) sum += fabsf(x[i]), kept++;
+    for (int i = 0; i < N; i++) want[i] = fabsf(x[i]) > delta ? copysignf((float)(sum / kept), x[i]) : 0;
+    assert_all_near(N, y, want, 1e-7);                          /* an ulp of 0.1 */
+    qg_quantizer_free(z);
+}
+
+/* QG_TRAIN observes, QG_EVAL does not; ranges are tracked, so they have no gradient. */
+static void ranges_are_observed_in_training_alone(void **state)
+{
+    float x[N], y[N];
+    (void)state;
+    qg_quantizer *z = qg_quantizer_parse("fake_quant:range=observed", QG_INPUT, input);
+    assert_non_null(z);
+    fill_normal(4, 1, N, x);
+    assert_int_equal(qg_quantizer_forward(z, QG_EVAL, x, y), QG_OK);
+    assert_same(N, y, x);                                       /* no range yet */
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+    qg_quantizer_entry max = { 0 };
+    for (int i = 0; qg_quantizer_learned(z, i).n; i++)
+        if (!strcmp(qg_quantizer_learned(z, i).name, "max")) max = qg_quantizer_learned(z, i);
+    assert_non_null(max.value);
+    assert_null(max.gradient);
+    const float seen = max.value[0];
+    assert_true(seen > 0);
+    for (int i = 0; i < N; i++) x[i] *= 10;
+    assert_int_equal(qg_quantizer_forward(z, QG_EVAL, x, y), QG_OK);
+    assert_true(max.value[0] == seen);
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y), QG_OK);
+    assert_true(max.value[0] > seen);
+    qg_quantizer_free(z);
+}
+
+/* Every scheme in each of its roles; a gradient's scheme changes the gradient alone. */
+static void every_scheme_quantizes_an_array(void **state)
+{
+    float x[N], y[N], dx[N], dy[N];
+    int   schemes = 0;
+    (void)state;
+    fill_normal(5, 1, N, x);
+    fill_normal(6, 1, N, dy);
+    for (const qg_scheme *const *s = qg_schemes; *s; s++)
+        for (unsigned role = QG_WEIGHT; role <= QG_GRADIENT; role *= 2) {
+            if (!((*s)->roles & role)) continue;
+            qg_quantizer *z = qg_quantizer_parse((*s)->name, (qg_role)role, role == QG_WEIGHT ? weight : input);
+            if (!z) fail_msg("%s: %s", (*s)->name, qg_errmsg());
+            if (qg_quantizer_forward(z, QG_TRAIN, x, y) || qg_quantizer_backward(z, dy, dx)) fail_msg("%s: %s", (*s)->name, qg_errmsg());
+            assert_int_equal(!memcmp(x, y, sizeof x), role == QG_GRADIENT);
+            int zero = 0;
+            for (int i = 0; i < N; i++) assert_true(isfinite(y[i]) && isfinite(dx[i])), zero += dx[i] == 0;
+            assert_true(zero < N);
+            qg_quantizer_free(z);
+            schemes++;
+        }
+    assert_true(schemes > 20);
+    qg_quantizer *z = qg_quantizer_parse("float", QG_WEIGHT, weight);
+    assert_non_null(z);
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, y) || qg_quantizer_backward(z, dy, dx), 0);
+    assert_same(N, y, x);
+    assert_same(N, dx, dy);
+    qg_quantizer_free(z);
+}
+
+static void what_is_illegal_is_refused(void **state)
+{
+    float x[N] = { 0 };
+    (void)state;
+    assert_null(qg_quantizer_parse("tnw", QG_WEIGHT, weight));
+    assert_non_null(strstr(qg_errmsg(), "unknown scheme 'tnw' for weights; available: float, twn"));
+    assert_null(qg_quantizer_parse("twn", QG_INPUT, input));
+    assert_non_null(strstr(qg_errmsg(), "twn is a scheme for weights, not for inputs"));
+    assert_null(qg_quantizer_parse("float:bits=2", QG_WEIGHT, weight));
+    assert_non_null(strstr(qg_errmsg(), "float has no options"));
+    assert_null(qg_quantizer_parse(NULL, QG_WEIGHT, weight));
+    assert_null(qg_quantizer_parse("twn", QG_WEIGHT, (qg_shape){ 4, 0, 1, 1 }));
+    assert_non_null(strstr(qg_errmsg(), "[4,0,1,1] is not a shape"));
+    assert_null(qg_quantizer_new(qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 99 }), QG_WEIGHT, weight));
+    qg_quantizer *z = qg_quantizer_parse("twn", QG_WEIGHT, weight);
+    assert_int_equal(qg_quantizer_backward(z, x, x), QG_ESTATE);
+    assert_int_equal(qg_quantizer_forward(z, QG_EVAL, x, x), QG_OK);
+    assert_int_equal(qg_quantizer_backward(z, x, x), QG_ESTATE);
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, NULL, x), QG_EARG);
+    assert_int_equal(qg_quantizer_forward(z, QG_TRAIN, x, x), QG_OK);
+    assert_int_equal(qg_quantizer_backward(z, x, x), QG_OK);
+    assert_int_equal(qg_quantizer_backward(z, x, x), QG_ESTATE);       /* once for each forward */
+    qg_quantizer_free(z);
+    qg_quantizer_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(learned_values_have_gradients),
+        cmocka_unit_test(values_are_those_of_the_formula),
+        cmocka_unit_test(ranges_are_observed_in_training_alone),
+        cmocka_unit_test(every_scheme_quantizes_an_array),
+        cmocka_unit_test(what_is_illegal_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
