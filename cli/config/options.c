@@ -216,6 +216,9 @@ void options_help(const verb *v, FILE *out)
         fprintf(out, "\nSchedules, as in step:at=0.5+0.8,factor=0.1:\n");
         for (const qg_variant *s = qg_schedules; s->name; s++) keyed_help(s->name, s->about, s->keys, out);
     }
+    if (v->bit == VERB_TRAIN)
+        fputs("\nExtending a run, as in --resume --out DIR --epochs 20: constant goes on; step and warmup stay in their epochs; cosine, linear\n"
+              "and exponential end with the run and are refused.  Another --schedule is legal if its rates agree so far.\n", out);
     fprintf(out, "\nExit status: 0 success, 1 failure%s, 2 usage error, %s130 after SIGINT, 143 after SIGTERM.\n",
             v->bit & VERB_PREDICT ? " or a file that could not be read" : "",
             v->bit & VERB_TRAIN ? "3 stopped by --budget, " : "");

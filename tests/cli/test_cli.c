@@ -105,7 +105,7 @@ static void test_bad_files_give_1_and_leave_nothing(void **state)
     assert_refuses("train --config @/absent.toml --out @/none", 1, "absent.toml");
     assert_refuses("train --model lenet5 --data-dir @/absent --out @/none", 1,
                    "datasets/fetch.sh mnist");
-    assert_refuses("eval --run @/none", 1, "none/config.toml");
+    assert_refuses("eval --run @/none", 1, "there is no run '");
     assert_int_equal(access(at("none"), F_OK), -1);
     assert_refuses(TRAIN "--epochs 1 --out @/bad.toml", 1, "bad.toml");
     assert_refuses(TRAIN "--epochs 1 --out @/bad.toml/x", 1, "cannot make directory");

@@ -280,7 +280,7 @@ static void test_a_checkpoint_stands_alone(void **state)
     }
     run_shell("echo none > @/text.safetensors");
     assert_refuses("eval --run @/text.safetensors", 1, "text.safetensors");
-    assert_refuses("eval --run @/nothing.safetensors", 1, "nothing.safetensors/config.toml");
+    assert_refuses("eval --run @/nothing.safetensors", 1, "there is no run");
 }
 
 /* A checkpoint with these notes, which may be NULL. */

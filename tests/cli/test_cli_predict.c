@@ -328,7 +328,7 @@ static void test_mistakes_are_named(void **state)
     assert_refuses("predict @/test", 2, "--run is missing");
     assert_refuses("predict --run @/run @/x.png --top 0", 2, "top 0 is not in 1..1000000");
     assert_refuses("predict --run @/run @/x.png --data mnist", 2, "unknown option '--data'");
-    assert_refuses("predict --run @/none @/x.png", 1, "none/config.toml");
+    assert_refuses("predict --run @/none @/x.png", 1, "there is no run");
     assert_refuses("predict --run @/run @/none.png", 1, "qgrad predict: cannot open '");
     run_shell("rm @/run/best.safetensors");
     assert_refuses("predict --run @/run --best @/x.png", 1, "run/best.safetensors");

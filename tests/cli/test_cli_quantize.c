@@ -169,7 +169,7 @@ static void test_checkpoints_averages_and_normalisation(void **state)
 static void test_mistakes_are_named(void **state)
 {
     assert_refuses("quantize " INT8, 2, "--run is missing");
-    assert_refuses("quantize --run @/none " INT8, 1, "none/config.toml");
+    assert_refuses("quantize --run @/none " INT8, 1, "there is no run");
     assert_refuses(QUANTIZE "--weight int8", 2, "--weight: unknown scheme 'int8' for weights; available: float, twn");
     assert_refuses(QUANTIZE "--weight sign", 2, "sign is a scheme for inputs, not for weights");
     assert_refuses(QUANTIZE "--weight xnor --layer conv9:weight=twn", 2, "available: conv1, conv2, fc1, fc2");

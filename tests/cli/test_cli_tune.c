@@ -122,7 +122,7 @@ static void test_another_teacher_is_refused(void **state)
     assert_refuses(TAUGHT "--data mnist:classes=0+1+7 --out @/none", 1,
                    "the teacher was trained on images of 16x16x1 in 10 classes, but these are 16x16x1 in 3");
     assert_refuses(TAUGHT "--normalise channel --out @/none", 1, "the teacher's images were normalised as unit, but these are as channel");
-    assert_refuses(TUNED "--teacher @/nobody --out @/none", 1, "--teacher ");
+    assert_refuses(TUNED "--teacher @/nobody --out @/none", 1, "--teacher: there is no run");
     assert_status(TUNED THREE "--init-except fc2 --normalise channel --out @/three", 0);
     assert_refuses(TUNED "--teacher @/three --data mnist:classes=0+1+7 --normalise channel --out @/none", 1,
                    "the teacher's classes have other names than those of the images");
