@@ -148,8 +148,10 @@ static void average_pool(const qg__infer_step *s, const float *x, float *y, floa
                 float *sum = begin ? part : y;
                 end        = n - begin < PART ? n : begin + PART;
                 memset(sum, 0, c * sizeof *sum);
-                for (int64_t q = begin; q < end; q++)
-                    k->add(c, sum, x + ((size_t)(rows.begin + q / width) * (size_t)r->w + (size_t)(columns.begin + q % width)) * c, sum);
+                for (int64_t q = begin; q < end; q++) {
+                    const size_t row = (size_t)(rows.begin + q / width), column = (size_t)(columns.begin + q % width);
+                    k->add(c, sum, x + (row * (size_t)r->w + column) * c, sum);
+                }
                 if (begin) k->add(c, y, part, y);
             }
             k->divide(c, r->flag ? (float)n : (float)((int64_t)r->kh * r->kw), y);

@@ -75,7 +75,8 @@ void qg__plan(qg_infer *net)
     place(net, 0, &first);
     for (int i = 0; i < net->steps; i++) {
         const qg__packed_step *r = &net->step[i].r;
-        const bool             x_ends = net->value[r->x].last == i, z_ends = r->z >= 0 && r->z != r->x && net->value[r->z].last == i;
+        const bool             x_ends = net->value[r->x].last == i;
+        const bool             z_ends = r->z >= 0 && r->z != r->x && net->value[r->z].last == i;
         /* The image may be the caller's. */
         if (x_ends && r->x && r->z != r->x && may_replace_x(&net->step[i])) {
             replace(net, r->x, i + 1, &first);

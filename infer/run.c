@@ -119,7 +119,8 @@ static void run_group(const run *r, int first, int n)
         else qg__op_run(s, n, x, s->r.z >= 0 ? z : NULL, y, scratch);
         if (r->after) r->after(r->user, i);
     }
-    memcpy(r->scores + (size_t)first * scores, r->context + images * net->value[net->steps].at, images * scores * sizeof *r->scores);
+    const void *result = r->context + images * net->value[net->steps].at;
+    memcpy(r->scores + (size_t)first * scores, result, images * scores * sizeof *r->scores);
 }
 
 static qg_infer_status run_all(run r, int n, size_t bytes)
@@ -146,5 +147,6 @@ qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *im
 qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores, void *context, size_t bytes,
                                       void (*after)(void *user, int step), void *user)
 {
-    return run_all((run){ .net = net, .images = images, .scores = scores, .context = context, .after = after, .user = user }, n, bytes);
+    const run r = { .net = net, .images = images, .scores = scores, .context = context, .after = after, .user = user };
+    return run_all(r, n, bytes);
 }

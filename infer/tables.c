@@ -198,7 +198,8 @@ static int32_t nearest(double x)
     return towards_0 + (rest >= 0.5) - (rest <= -0.5);
 }
 
-/* m as fraction * 2^(shift - 31) with 2^30 <= |fraction| < 2^31, rounded with ties away from zero; 0 below 2^-32.  m is finite. */
+/* m, which is finite, as fraction * 2^(shift - 31) with 2^30 <= |fraction| < 2^31, rounded with ties away from zero; 0 below
+ * 2^-32. */
 static void split(double m, int32_t *fraction, int32_t *shift)
 {
     enum { MANTISSA = 52, BIAS = 1022 };

@@ -45,7 +45,8 @@ typedef struct qg__fixed_point {
 typedef struct qg__requantize_kernels {
     /* Bits of the alphabet for acc[pixels][c].  Its value number u is reached where (acc ^ flip[k]) >= least[u - 1][k]; least has
      * a row for each value but the first.  flip: 0, or -1 where codes fall as acc grows; NULL: 0. */
-    void (*bits)(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc, uint64_t *packed);
+    void (*bits)(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc,
+                 uint64_t *packed);
 
     void (*find)(const qg__finder *f, size_t n, const float *x, uint8_t *codes);
     void (*fixed)(const qg__fixed_point *f, size_t pixels, int c, const int32_t *acc, uint8_t *codes);

@@ -20,15 +20,19 @@ INLINE uint64_t compare(const int32_t *acc, const int32_t *least, const int32_t 
 }
 
 /* n <= 64 channels from k on of a pixel; n and planes are constants where it matters. */
-INLINE void pack(qg__alphabet a, const int32_t *least, const int32_t *flip, int c, int k, int n, const int32_t *acc, uint64_t *packed)
+INLINE void pack(qg__alphabet a, const int32_t *least, const int32_t *flip, int c, int k, int n, const int32_t *acc,
+                 uint64_t *packed)
 {
     const size_t plane_words = qg__words(c);
     uint64_t     bits[QG__MOST_THRESHOLDS];
-    for (int t = 0; t + 1 < qg__values(a); t++) bits[t] = compare(acc + k, least + (ptrdiff_t)t * c + k, flip ? flip + k : NULL, n);
-    for (int j = 0; j < a.bits; j++) packed[(size_t)j * plane_words + (size_t)(k / 64)] = qg__plane_of(a, j, bits) & ~(uint64_t)0 >> (64 - n);
+    if (flip) flip += k;
+    for (int t = 0; t + 1 < qg__values(a); t++) bits[t] = compare(acc + k, least + (ptrdiff_t)t * c + k, flip, n);
+    packed += k / 64;
+    for (int j = 0; j < a.bits; j++, packed += plane_words) *packed = qg__plane_of(a, j, bits) & ~(uint64_t)0 >> (64 - n);
 }
 
-INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc, uint64_t *packed)
+INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc,
+                     uint64_t *packed)
 {
     for (size_t i = 0; i < pixels; i++, acc += c, packed += (size_t)a.bits * qg__words(c)) {
         int k = 0;
@@ -37,7 +41,8 @@ INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, 
     }
 }
 
-static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc, uint64_t *packed)
+static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc,
+                 uint64_t *packed)
 {
     const qg__alphabet one = { QG__UNSIGNED, 1 };
     if (a.bits > 1) pack_all(a, least, flip, pixels, c, acc, packed);

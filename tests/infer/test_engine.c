@@ -578,12 +578,35 @@ static void random_nets_agree_with_the_definition(void **state)
     }
 }
 
+/* Of more than 1024 pixels, as core/ops/pool.c sums them. */
+static void large_windows_are_summed_in_parts(void **state)
+{
+    enum { SIDE = 50, PIXELS = SIDE * SIDE, C = 3, PART = 1024 };
+    const packed_step step = { { .kind = QG__AVGPOOL, .z = -1, .h = SIDE, .w = SIDE, .c = C, .oh = 1, .ow = 1, .oc = C, .kh = SIDE,
+                                 .kw = SIDE, .stride = 1 }, NULL, NULL, NULL };
+    source src = { 5, 0 };
+    float *x   = drawn(&src, PIXELS * C, 0, 1), y[C];
+    loaded l   = load(&(packed_net){ SIDE, SIDE, C, 0, NULL, 1, &step, 0, NULL });
+    run(l.net, 1, x, y);
+    for (int k = 0; k < C; k++) {
+        float sum = 0;
+        for (int begin = 0; begin < PIXELS; begin += PART) {
+            float part = 0;
+            for (int i = begin; i < begin + PART && i < PIXELS; i++) part += x[i * C + k];
+            sum = begin ? sum + part : part;
+        }
+        assert_true(y[k] == sum / (float)PIXELS);
+    }
+    free(x), free(l.memory);
+}
+
 #define WITH_PATHS(test) cmocka_unit_test_teardown(test, restore_variables)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_PATHS(random_nets_agree_with_the_definition),
+        cmocka_unit_test(large_windows_are_summed_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
