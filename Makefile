@@ -146,6 +146,7 @@ CLOCKED := test_cli_train test_cli_tune test_cli_resume test_cli_moved test_cli_
 $(foreach test,$(CLOCKED),$(eval LDFLAGS_$(test) := -Wl,--wrap=clock_gettime))
 LDFLAGS_test_cli_train += $(foreach f,flock renameat write fsync qg_file_read qg__whiten_fit qg__whiten,-Wl,--wrap=$(f))
 LDFLAGS_test_cli_moved += $(foreach f,open openat renameat fsync flock mkdir,-Wl,--wrap=$(f))
+LDFLAGS_test_files := -Wl,--wrap=qg__memory
 LDFLAGS_test_writers := -Wl,--wrap=fsync
 LDFLAGS_test_safetensors := -Wl,--wrap=qg_reader_take
 LDFLAGS_test_file := -Wl,--wrap=renameat -Wl,--wrap=fsync

@@ -49,6 +49,7 @@ static qg_status configure(evaluation *e, bool *usage)
     if (status) return status;
     e->recipe = e->config.recipe;
     if (config_text(e->asked, "threads")) e->recipe.threads = e->asked->recipe.threads;
+    if (config_text(e->asked, "cache")) e->recipe.cache = e->asked->recipe.cache;
     return config_text(e->asked, "weight") ? exchange(e) : QG_OK;
 }
 

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/io/hash.h"
+#include "core/kernels/parallel.h"
+#include "datasets/files.h"
 
 bool qg__dataset_classes(int classes)
 {
@@ -40,9 +42,37 @@ void qg__dataset_free(qg__dataset *set)
     free(set->labels);
     free(set->class_names);
     free(set->warning);
+    qg__files_release(set->files);
+    free(set->file);
+    free(set->sums);
     set->images      = NULL;
     set->labels      = NULL;
     set->class_names = set->warning = NULL;
+    set->files       = NULL;
+    set->file        = NULL;
+    set->sums        = NULL;
+}
+
+/* Labels of at most 256 classes are hashed as bytes, all others in two bytes, the low one first. */
+uint64_t qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h)
+{
+    const size_t bytes = set->classes > 256 ? 2 : 1;
+    for (int i = first; i < end; i++) h = qg_hash(h, (const uint8_t[]){ (uint8_t)set->labels[i], (uint8_t)(set->labels[i] >> 8) }, bytes);
+    return h;
+}
+
+uint64_t qg__dataset_digest(qg_shape shape, const uint64_t *of_slice)
+{
+    return qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of_slice, QG_SLICES * sizeof *of_slice);
+}
+
+void qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_t row)
+{
+    for (size_t i = 0; i < row; i += width)
+        for (size_t k = 0; k < width; k++) {
+            sums[k].first += image[i + k];
+            sums[k].second += (uint64_t)image[i + k] * image[i + k];
+        }
 }
 
 /* --- chosen classes ----------------------------------------------------------------------- */
@@ -103,12 +133,13 @@ qg_status qg__dataset_choose(qg__dataset *set, const uint16_t *classes, int n)
     for (int i = 0; i < set->shape.n; i++) {
         const int label = now[set->labels[i]];
         if (label == NOT_CHOSEN) continue;
-        memmove(set->images + (size_t)kept * row, set->images + (size_t)i * row, row);
+        if (set->images) memmove(set->images + (size_t)kept * row, set->images + (size_t)i * row, row);
+        else set->file[kept] = set->file[i];
         set->labels[kept++] = (uint16_t)label;
     }
     free(now);
     if (!kept) return qg_fail(QG_EARG, "no image is of a chosen class");
-    uint8_t *fewer = realloc(set->images, (size_t)kept * row);
+    uint8_t *fewer = set->images ? realloc(set->images, (size_t)kept * row) : NULL;
     if (fewer) set->images = fewer;
     const qg_status status = name_chosen(set, classes, n);
     set->shape.n           = kept;

@@ -7,11 +7,21 @@
 #include "core/io/paths.h"
 #include "datasets/loader.h"
 
-/* A whole set in memory.  The arrays come from malloc. */
+typedef struct qg__files qg__files;     /* datasets/files.h */
+
+/* Sums of bytes and of their squares.  Integers, so the order of the images does not matter. */
+typedef struct qg__sums {
+    uint64_t first, second;
+} qg__sums;
+
+/* A set, in memory or in files.  The arrays come from malloc. */
 typedef struct qg__dataset {
     qg_shape  shape;            /* n images; every extent >= 1 */
     int       classes;          /* 1..QG_MAX_CLASSES */
-    uint8_t  *images;           /* [n][h][w][c], 0..255 */
+    uint8_t  *images;           /* [n][h][w][c], 0..255; NULL: they are in */
+    qg__files *files;           /* which a reader gives instead of images */
+    uint32_t *file;             /* [n], the index of each in files */
+    qg__sums *sums;             /* of the training images in files, for each channel or value; or NULL */
     uint16_t *labels;           /* [n], 0 .. classes-1, checked by the reader */
     char     *class_names;      /* one after the other, each ended by NUL; or NULL */
     uint64_t  class_digest;     /* their hash, or 0 */
@@ -33,10 +43,23 @@ void qg__dataset_free(qg__dataset *set);
 QG_MUST_CHECK
 qg_status qg__dataset_choose(qg__dataset *set, const uint16_t *classes, int n);
 
-/* Moves the images of part (qg_loader_spec.validation), drawn by seed, from set to *held, which must be {0}.  Both keep the
- * order that the images had.  Fails with QG_EARG and QG_EMEM; set is then unchanged. */
+/* Draws the images of part (qg_loader_spec.validation) by seed: *taken [n], from malloc, is 1 for these and 0 for the
+ * others; *images is their number.  Fails with QG_EARG and QG_EMEM. */
 QG_MUST_CHECK
-qg_status qg__dataset_hold_out(qg__dataset *set, qg_holdout part, uint64_t seed, qg__dataset *held);
+qg_status qg__dataset_draw(const qg__dataset *set, qg_holdout part, uint64_t seed, uint8_t **taken, int *images);
+
+/* Moves these images from set to *held, which must be {0}.  Both keep the order that the images had.  Fails with QG_EMEM; set
+ * is then unchanged. */
+QG_MUST_CHECK
+qg_status qg__dataset_hold_out(qg__dataset *set, const uint8_t *taken, int images, qg__dataset *held);
+
+/* The digest of a set (qg_loader_digest) is the hash of its shape and of one hash for each of QG_SLICES slices, since a
+ * hash is sequential: that of the bytes of its images and, from there on, of the labels first .. end-1. */
+uint64_t  qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h);
+uint64_t  qg__dataset_digest(qg_shape shape, const uint64_t *of_slice);
+
+/* Adds the values of an image [row] to sums [width]; value k to sums[k % width]. */
+void      qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_t row);
 
 /* How a loader was made, without .preprocess and .classes. */
 qg_loader_spec qg__loader_spec(const qg_loader *l);

@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/io/hash.h"
-#include "datasets/dataset.h"
-#include "datasets/image.h"
+#include "datasets/files.h"
 
 enum { MOST_SIDE = 4096, WARNING_BYTES = 2 * QG__PATH_BYTES };
 
@@ -195,15 +194,30 @@ static void warn(const folder *f, char text[WARNING_BYTES])
     if (find_twins(f, twin)) add(text, "; the classes '%s' and '%s' differ only in case", twin[0], twin[1]);
 }
 
-static bool read_class(const folder *f, int k, qg__dataset *set, int at)
+/* Lists the images in set, by class and name. */
+static bool take_files(const folder *f, qg__dataset *set)
 {
-    char dir[QG__PATH_BYTES], path[QG__PATH_BYTES];
-    if (!qg__dataset_path(f->dir, f->classes.name[k]->d_name, dir)) return false;
-    for (int i = 0; i < f->images[k].n; i++) {
-        if (!qg__dataset_path(dir, f->images[k].name[i]->d_name, path)) return false;
-        if (!qg__image_resized(path, set->shape, set->images + (size_t)(at + i) * qg_row(set->shape))) return false;
-        set->labels[at + i] = (uint16_t)k;
+    const size_t n     = (size_t)set->shape.n;
+    size_t       bytes = 0;
+    for (int k = 0; k < f->classes.n; k++)
+        for (int i = 0; i < f->images[k].n; i++)
+            bytes += strlen(f->classes.name[k]->d_name) + strlen(f->images[k].name[i]->d_name) + 2;
+    set->labels = malloc(n * sizeof *set->labels);
+    set->file   = malloc(n * sizeof *set->file);
+    if (!set->labels || !set->file) {
+        qg_fail(QG_EMEM, "'%s': out of memory: %zu labels", f->dir, n);
+        return false;
     }
+    set->files = qg__files_new(f->dir, set->shape, set->shape.n, bytes);
+    if (!set->files) return false;
+    char *name = set->files->names;
+    for (int k = 0, at = 0; k < f->classes.n; k++)
+        for (int i = 0; i < f->images[k].n; i++, at++) {
+            set->files->item[at].name = (size_t)(name - set->files->names);
+            set->file[at]             = (uint32_t)at;
+            set->labels[at]           = (uint16_t)k;
+            name = stpcpy(stpcpy(stpcpy(name, f->classes.name[k]->d_name), "/"), f->images[k].name[i]->d_name) + 1;
+        }
     return true;
 }
 
@@ -252,9 +266,7 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
     }
     const int   n   = survey(&f);
     qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
-    bool        ok  = n > 0 && name_classes(&f, &set) && qg__dataset_allocate(&set);
-    for (int k = 0, at = 0; ok && k < f.classes.n; at += f.images[k++].n) ok = read_class(&f, k, &set, at);
-    if (ok) ok = note_warning(&f, &set);
+    const bool  ok  = n > 0 && name_classes(&f, &set) && take_files(&f, &set) && note_warning(&f, &set);
     if (!ok) qg__dataset_free(&set);
     folder_free(&f);
     return qg__loader_new(set, spec);

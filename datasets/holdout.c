@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "datasets/dataset.h"
+#include "datasets/files.h"
 
 /* A class, and what it gives. */
 typedef struct part {
@@ -86,40 +86,61 @@ static void move(qg__dataset *set, const uint8_t *taken, qg__dataset *held)
     const size_t row  = qg_row(set->shape);
     size_t       kept = 0, moved = 0;
     for (size_t i = 0, n = (size_t)set->shape.n; i < n; i++) {
-        const uint8_t *from = set->images + i * row;
+        const uint8_t *from = set->images ? set->images + i * row : NULL;
         if (taken[i]) {
-            memcpy(held->images + moved * row, from, row);
+            if (from) memcpy(held->images + moved * row, from, row);
+            else held->file[moved] = set->file[i];
             held->labels[moved++] = set->labels[i];
         } else {
-            memmove(set->images + kept * row, from, row);
+            if (from) memmove(set->images + kept * row, from, row);
+            else set->file[kept] = set->file[i];
             set->labels[kept++] = set->labels[i];
         }
     }
-    uint8_t *fewer = realloc(set->images, kept * row);
+    uint8_t *fewer = set->images ? realloc(set->images, kept * row) : NULL;
     if (fewer) set->images = fewer;
     set->shape.n = (int)kept;
 }
 
-qg_status qg__dataset_hold_out(qg__dataset *set, qg_holdout h, uint64_t seed, qg__dataset *held)
+qg_status qg__dataset_draw(const qg__dataset *set, qg_holdout h, uint64_t seed, uint8_t **taken, int *images)
 {
-    int       images;
-    qg_status status = count(set, h, &images);
+    qg_status status = count(set, h, images);
     if (status) return status;
     const size_t n     = (size_t)set->shape.n;
     part        *p     = malloc((size_t)set->classes * sizeof *p);
     uint32_t    *order = malloc(n * sizeof *order);
-    uint8_t     *taken = malloc(n);
-    status = p && order && taken ? divide(set, images, p) : qg_fail(QG_EMEM, "out of memory: a permutation of %zu images", n);
-    *held  = (qg__dataset){ .shape = set->shape, .classes = set->classes };
-    held->shape.n = images;
-    if (!status && !qg__dataset_allocate(held)) status = qg_errcode();
-    if (!status) status = name_held(set, held);
+    *taken = malloc(n);
+    status = p && order && *taken ? divide(set, *images, p) : qg_fail(QG_EMEM, "out of memory: a permutation of %zu images", n);
     if (status) {
-        qg__dataset_free(held);
+        free(*taken);
+        *taken = NULL;
     } else {
-        draw(set, seed, p, order, taken);
-        move(set, taken, held);
+        draw(set, seed, p, order, *taken);
     }
-    free(p), free(order), free(taken);
+    free(p), free(order);
+    return status;
+}
+
+static qg_status share_files(const qg__dataset *set, qg__dataset *held)
+{
+    const size_t n = (size_t)held->shape.n;
+    held->labels   = malloc(n * sizeof *held->labels);
+    held->file     = malloc(n * sizeof *held->file);
+    if (!held->labels || !held->file) return qg_fail(QG_EMEM, "out of memory: %zu images for validation", n);
+    held->files = set->files;
+    held->files->users++;
+    return QG_OK;
+}
+
+qg_status qg__dataset_hold_out(qg__dataset *set, const uint8_t *taken, int images, qg__dataset *held)
+{
+    qg_status status = QG_OK;
+    *held         = (qg__dataset){ .shape = set->shape, .classes = set->classes };
+    held->shape.n = images;
+    if (set->files) status = share_files(set, held);
+    else if (!qg__dataset_allocate(held)) status = qg_errcode();
+    if (!status) status = name_held(set, held);
+    if (status) qg__dataset_free(held);
+    else move(set, taken, held);
     return status;
 }

@@ -1,6 +1,9 @@
 #include "datasets/loader.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +11,7 @@
 #include "core/io/hash.h"
 #include "core/kernels/parallel.h"
 #include "core/rng.h"
+#include "datasets/files.h"
 #include "datasets/normalise.h"
 
 /* A batch of 64 is eight pieces: enough for eight threads, and each is worth handing out. */
@@ -26,7 +30,10 @@ struct qg_loader {
     bool           ordered;      /* order is that of epoch */
     float         *x;            /* [min(batch, n)][h][w][c] */
     uint16_t      *y;
+    uint8_t       *decoded;      /* [min(batch, n)][h][w][c], of images in files; or NULL */
     uint64_t       digest;
+    qg_status      status;       /* the failure of qg_loader_next, and its message */
+    char          *why;
     qg_loader     *validation;   /* NULL: none */
 };
 
@@ -153,13 +160,6 @@ static void augment(const qg_augment *a, uint64_t key, const source *from, float
 
 /* --- a set -------------------------------------------------------------------------------- */
 
-/* Labels of at most 256 classes are hashed as bytes, all others in two bytes, the low one first. */
-static uint64_t hash_labels(uint64_t h, const uint16_t *label, size_t n, bool wide)
-{
-    for (size_t i = 0; i < n; i++) h = qg_hash(h, (const uint8_t[]){ (uint8_t)label[i], (uint8_t)(label[i] >> 8) }, wide ? 2 : 1);
-    return h;
-}
-
 struct hashing {
     const qg__dataset *set;
     uint64_t           of[QG_SLICES];
@@ -170,18 +170,16 @@ static void hash_slice(void *context, int slice, int worker)
     (void)worker;
     struct hashing *h     = context;
     const size_t    row   = qg_row(h->set->shape);
-    const size_t    first = (size_t)qg_slice_at(h->set->shape.n, slice);
-    const size_t    n     = (size_t)qg_slice_at(h->set->shape.n, slice + 1) - first;
-    const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + first * row, n * row);
-    h->of[slice]          = hash_labels(bytes, h->set->labels + first, n, h->set->classes > 256);
+    const int       first = qg_slice_at(h->set->shape.n, slice), end = qg_slice_at(h->set->shape.n, slice + 1);
+    const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + (size_t)first * row, (size_t)(end - first) * row);
+    h->of[slice]          = qg__hash_labels(h->set, first, end, bytes);
 }
 
-/* A hash is sequential, so each slice has its own. */
 static uint64_t digest_of(const qg__dataset *set)
 {
     struct hashing h = { .set = set };
     qg_parallel(QG_SLICES, hash_slice, &h);
-    return qg_hash(qg_hash(QG_HASH_BASIS, &set->shape, sizeof set->shape), h.of, sizeof h.of);
+    return qg__dataset_digest(set->shape, h.of);
 }
 
 static bool allocate(qg_loader *l, int batch)
@@ -193,7 +191,8 @@ static bool allocate(qg_loader *l, int batch)
     l->order = qg_arena_take(&l->memory, (size_t)l->set.shape.n * sizeof *l->order);
     l->x     = l->order ? qg_arena_take(&l->memory, bytes) : NULL;
     l->y     = l->x ? qg_arena_take(&l->memory, n * sizeof *l->y) : NULL;
-    return l->y != NULL;
+    if (l->y && l->set.files) l->decoded = qg_arena_take(&l->memory, n * row);
+    return l->y && (l->decoded || !l->set.files);
 }
 
 /* Fits the preprocessing, or copies the caller's; for QG_WHITEN also makes the floats. */
@@ -201,6 +200,9 @@ static qg_status normalise(qg_loader *l)
 {
     const qg_preprocess *as = l->spec.preprocess;
     l->spec.preprocess = NULL;
+    if (l->set.files && (as ? as->normalise.kind : l->spec.normalise.kind) == QG_WHITEN)
+        return qg_fail(QG_EARG, "'%s': whitening keeps all images in memory as floats, so a cache must hold the %zu bytes of all "
+                       "images", l->set.files->dir, (size_t)l->set.shape.n * qg_row(l->set.shape));
     const qg_shape a = l->set.shape, b = as ? as->shape : a;
     if (a.h != b.h || a.w != b.w || a.c != b.c)
         return qg_fail(QG_ESHAPE, "images of %dx%dx%d cannot be preprocessed as images of %dx%dx%d", a.h, a.w, a.c, b.h, b.w,
@@ -222,17 +224,72 @@ static qg_status open_validation(qg_loader *l, qg__dataset held)
                                   .seed       = l->spec.seed,
                                   .in_order   = true,
                                   .normalise  = l->spec.normalise,
-                                  .preprocess = &l->preprocess };
+                                  .preprocess = &l->preprocess,
+                                  .cache_bytes = l->spec.cache_bytes };
     l->validation = qg__loader_new(held, spec);
     return l->validation ? QG_OK : qg_errcode();
 }
 
-static qg_status prepare(qg_loader *l, qg__dataset *held)
+/* Joins text to the warning of l. */
+static qg_status warn(qg_loader *l, const char *text)
+{
+    const size_t before = l->set.warning ? strlen(l->set.warning) + 2 : 0, bytes = before + strlen(text) + 1;
+    char        *joined = realloc(l->set.warning, bytes);
+    if (!joined) return qg_fail(QG_EMEM, "out of memory: a warning");
+    snprintf(before ? joined + before - 2 : joined, bytes - (before ? before - 2 : 0), "%s%s", before ? "; " : "", text);
+    l->set.warning = joined;
+    return QG_OK;
+}
+
+/* Images of files: loads all of them if the cache, or half of the memory, can hold them.  *bytes: of a cache that cannot. */
+static qg_status open_files(qg_loader *l, size_t *bytes)
+{
+    const size_t all = (size_t)l->set.shape.n * qg_row(l->set.shape), memory = qg__memory();
+    const bool   automatic = !l->spec.cache_bytes;
+    char         text[QG__PATH_BYTES + 256];
+    *bytes = automatic ? memory / 4 : l->spec.cache_bytes;
+    if (l->set.files->scanned) return QG_OK;            /* held out of a set that is not in memory */
+    if (all <= (automatic ? memory / 2 : *bytes)) return qg__files_load(&l->set);
+    if (!automatic) return QG_OK;
+    snprintf(text, sizeof text, "'%s': %d images of %dx%dx%d take %zu MiB of memory, but there are %zu MiB; they are decoded in every "
+             "epoch, except as many as a cache of %zu MiB holds", l->set.files->dir, l->set.shape.n, l->set.shape.h, l->set.shape.w,
+             l->set.shape.c, all >> 20, memory >> 20, *bytes >> 20);
+    return warn(l, text);
+}
+
+/* The digest, and what one look at every image gives if they stay in files: the sums of those that taken does not hold out. */
+static qg_status survey(qg_loader *l, const uint8_t *taken, size_t bytes)
+{
+    if (!l->set.files) {
+        l->digest = digest_of(&l->set);
+        return QG_OK;
+    }
+    const size_t width = l->spec.preprocess ? 0 : qg__sums_width(l->spec.normalise.kind, l->set.shape);
+    if (width && !(l->set.sums = calloc(width, sizeof *l->set.sums)))
+        return qg_fail(QG_EMEM, "'%s': out of memory: the sums of %zu values", l->set.files->dir, width);
+    return qg__files_scan(&l->set, taken, width, bytes, &l->digest);
+}
+
+/* *held: the images for validation, if there are any. */
+static qg_status divide(qg_loader *l, qg__dataset *held)
 {
     const qg_holdout part   = l->spec.validation;
-    const bool       some   = part.images || part.share != 0;
-    qg_status        status = check_augment(&l->spec.augment, l->set.shape);
-    if (!status && some) status = qg__dataset_hold_out(&l->set, part, l->spec.seed, held);
+    uint8_t         *taken  = NULL;
+    int              images = 0;
+    size_t           bytes  = 0;
+    qg_status        status = QG_OK;
+    if (part.images || part.share != 0) status = qg__dataset_draw(&l->set, part, l->spec.seed, &taken, &images);
+    if (!status && l->set.files) status = open_files(l, &bytes);
+    if (!status) status = survey(l, taken, bytes);
+    if (!status && taken) status = qg__dataset_hold_out(&l->set, taken, images, held);
+    free(taken);
+    return status;
+}
+
+static qg_status prepare(qg_loader *l, qg__dataset *held)
+{
+    qg_status status = check_augment(&l->spec.augment, l->set.shape);
+    if (!status) status = divide(l, held);
     const int n = l->set.shape.n;
     l->batches  = 1 + (n - 1) / l->spec.batch;
     if (!status) status = normalise(l);
@@ -244,7 +301,7 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
 {
     qg_loader  *l    = NULL;
     qg__dataset held = { .images = NULL };
-    if (!set.images || !set.labels) goto failed;
+    if ((!set.images && !set.files) || !set.labels) goto failed;
     if (spec.batch < 1) {
         qg_fail(QG_EARG, "batch is %d, but must be at least 1", spec.batch);
         goto failed;
@@ -257,9 +314,9 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec)
         qg_fail(QG_EMEM, "out of memory: a loader of %zu bytes", sizeof *l);
         goto failed;
     }
-    *l = (qg_loader){ .set = set, .spec = spec, .digest = digest_of(&set) };
+    *l = (qg_loader){ .set = set, .spec = spec };
     if (prepare(l, &held)) qg__dataset_free(&held);
-    else if (!held.images || !open_validation(l, held)) return l;
+    else if (!held.labels || !open_validation(l, held)) return l;
     qg_loader_free(l);
     return NULL;
 failed:
@@ -286,36 +343,62 @@ struct gathering {
     const uint32_t  *order;    /* of this batch */
     int              n;        /* images of this batch */
     uint64_t         key;      /* of this epoch's augmentation */
+    atomic_int       failed;   /* the first image that cannot be decoded; INT_MAX: none */
 };
 
-/* Image `index` of the set, as augmented in this epoch. */
-static void make(const struct gathering *g, uint32_t index, float *to)
+/* The bytes of image i of the batch, which are decoded if they are not in memory; NULL on failure. */
+static const uint8_t *bytes_of(const struct gathering *g, int i)
 {
-    const qg_loader *l    = g->l;
-    const size_t     at   = index * qg_row(l->set.shape);
-    const source   from = { .preprocess = &l->preprocess,
-                              .bytes      = l->whitened ? NULL : l->set.images + at,
-                              .floats     = l->whitened ? l->whitened + at : NULL,
-                              .shape      = l->set.shape };
+    const qg__dataset *set = &g->l->set;
+    const size_t       row = qg_row(set->shape);
+    if (set->images) return set->images + g->order[i] * row;
+    return qg__files_image(set->files, set->file[g->order[i]], g->l->decoded + (size_t)i * row);
+}
+
+/* Image i of the batch, as augmented in this epoch.  False: it cannot be decoded. */
+static bool make(const struct gathering *g, int i, float *to)
+{
+    const qg_loader *l     = g->l;
+    const uint32_t   index = g->order[i];
+    const source     from  = { .preprocess = &l->preprocess,
+                               .bytes      = l->whitened ? NULL : bytes_of(g, i),
+                               .floats     = l->whitened ? l->whitened + index * qg_row(l->set.shape) : NULL,
+                               .shape      = l->set.shape };
+    if (!from.bytes && !from.floats) return false;
     augment(&l->spec.augment, qg_rng_fork(g->key, index), &from, to);
+    return true;
 }
 
 static void gather(void *context, int piece, int worker)
 {
-    const struct gathering *g     = context;
+    struct gathering       *g     = context;
     const size_t            row   = qg_row(g->l->set.shape);
     const int               begin = piece * PIECE_IMAGES;
     const int               end   = g->n - begin < PIECE_IMAGES ? g->n : begin + PIECE_IMAGES;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        make(g, g->order[i], g->l->x + (size_t)i * row);
+        if (!make(g, i, g->l->x + (size_t)i * row)) qg__first(&g->failed, i);
         g->l->y[i] = g->l->set.labels[g->order[i]];
     }
 }
 
+/* Messages belong to a thread, so the caller decodes the image again to have one. */
+static bool fail(qg_loader *l, const struct gathering *g)
+{
+    if (bytes_of(g, g->failed)) qg_fail(QG_EIO, "'%s': a file changed while it was read", l->set.files->dir);
+    l->status = qg_errcode();
+    l->why    = strdup(qg_errmsg());
+    return false;
+}
+
+qg_status qg_loader_status(const qg_loader *l)
+{
+    return l && l->status ? qg_fail(l->status, "%s", l->why ? l->why : "an image cannot be decoded") : QG_OK;
+}
+
 bool qg_loader_next(qg_loader *l, qg_batch *b)
 {
-    if (!l || !b) return false;
+    if (!l || !b || l->status) return false;
     if (l->at == l->batches) {
         l->epoch++;
         l->at      = 0;
@@ -327,11 +410,13 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
     const int        first = l->at * l->spec.batch;
     const int        rest  = l->set.shape.n - first;
     const uint64_t   key   = qg_rng_fork(l->spec.seed, QG_STREAM_AUGMENT);
-    struct gathering g     = { .l     = l,
-                               .order = l->order + first,
-                               .n     = rest < l->spec.batch ? rest : l->spec.batch,
-                               .key   = qg_rng_fork(key, l->epoch) };
+    struct gathering g     = { .l      = l,
+                               .order  = l->order + first,
+                               .n      = rest < l->spec.batch ? rest : l->spec.batch,
+                               .key    = qg_rng_fork(key, l->epoch),
+                               .failed = INT_MAX };
     qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
+    if (g.failed < g.n) return fail(l, &g);
 
     qg_shape shape = l->set.shape;
     shape.n        = g.n;
@@ -404,6 +489,7 @@ void qg_loader_free(qg_loader *l)
     qg__dataset_free(&l->set);
     qg__preprocess_clear(&l->preprocess);
     free(l->whitened);
+    free(l->why);
     qg_arena_release(&l->memory);
     free(l);
 }

@@ -1,6 +1,7 @@
 /* datasets/loader.h — data sets in batches.
  *
- * A loader holds a whole data set in memory, one byte per value, and serves it as float batches.  Each
+ * A loader holds a whole data set in memory, one byte per value, and serves it as float batches.  Images of a folder that
+ * are too many for that are decoded when they are needed (.cache_bytes).  Each
  * epoch contains every image once.  The order is a pure function of (seed, epoch), the augmentation of an
  * image a pure function of (seed, epoch, image).  The same seed therefore gives the same batches on any
  * number of threads and after any seek.
@@ -66,6 +67,10 @@ typedef struct qg_loader_spec {
                                        order; read during the call; NULL: all */
     int              n_classes;     /* how many these are */
     qg_holdout       validation;    /* of a training set: keep these images for qg_loader_validation */
+    size_t           cache_bytes;   /* of a folder: the decoded images that may stay in memory; all others are decoded, by all
+                                       threads, whenever they are needed.  0: as many as the set has if they take at most half
+                                       of the memory, else a quarter of the memory, with a warning.  Batches, digest and
+                                       statistics do not depend on it */
 } qg_loader_spec;
 
 /* A bad spec makes every function below that returns a loader fail, with NULL and QG_EARG (batch < 1, an
@@ -114,7 +119,8 @@ qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
  *          triangle filter: linear interpolation, which widens to cover every pixel when it shrinks.
  * Range    1 to QG_MAX_CLASSES classes, at least one image in each.  A file has at most 64 MiB, 2^26 pixels and, as a
  *          progressive JPEG, 100 scans.
- * Memory   The loader is the caller's; qg_loader_free.
+ * Memory   The loader is the caller's; qg_loader_free.  It decodes every image once, even if they do not stay in memory
+ *          (.cache_bytes), in which case whitening fails with QG_EARG.
  * Fails    NULL.  QG_EIO: a folder or file is missing or unreadable.  QG_EFORMAT: an image is
  *          damaged (checksums of a PNG are verified) or beyond a limit, a class is empty, there are no
  *          classes or too many.  QG_EARG: image.  QG_EMEM.  The message names the file or folder.
@@ -177,10 +183,16 @@ qg_loader *qg_synthetic(qg_shape image, int n, int classes, qg_loader_spec spec)
  *
  *     for (qg_batch b; qg_loader_next(l, &b); ) ...        one epoch, or the rest of it
  *
- * Memory   b.x and b.y belong to the loader and stay valid until the next call.  Nothing is allocated.
- * Fails    Never.  With NULL it returns false.
+ * Memory   b.x and b.y belong to the loader and stay valid until the next call.  Nothing is allocated, except by the
+ *          decoders of images that are not in memory.
+ * Fails    Only if such an image cannot be decoded again, or has changed since the loader was made: it then returns false,
+ *          now and in all later calls, and qg_loader_status tells this from the end of an epoch.  With NULL it returns false.
  */
 bool qg_loader_next(qg_loader *l, qg_batch *b);
+
+/* QG_OK, or the failure of an earlier qg_loader_next, with its message: as qg_folder, or QG_EIO: a file has changed. */
+QG_MUST_CHECK
+qg_status qg_loader_status(const qg_loader *l);
 
 /* The position of the loader: the epoch and the batch that qg_loader_next returns next, both counted from 0.
  * batch = qg_loader_batches(l) is the end of the epoch, where the next qg_loader_next returns false.

@@ -8,54 +8,35 @@
  * all bytes are equal and the variance is only rounding. */
 static const double LEAST_DEVIATION = 1e-4;
 
-/* Sums over all images for each value of an image.  Integers, so the order does not matter. */
-typedef struct sums {
-    uint64_t first, second;         /* bytes and their squares */
-} sums;
-
-static void add_up(const qg__dataset *set, size_t row, sums *to)
-{
-    memset(to, 0, row * sizeof *to);
-    for (int i = 0; i < set->shape.n; i++) {
-        const uint8_t *image = set->images + (size_t)i * row;
-        for (size_t k = 0; k < row; k++) {
-            to[k].first += image[k];
-            to[k].second += (uint64_t)image[k] * image[k];
-        }
-    }
-}
-
-/* Gives every value the sums of its channel. */
-static void share_channels(qg_shape shape, sums *s)
-{
-    const size_t row = qg_row(shape), c = (size_t)shape.c;
-    for (size_t k = c; k < row; k++) {
-        s[k % c].first += s[k].first;
-        s[k % c].second += s[k].second;
-    }
-    for (size_t k = c; k < row; k++) s[k] = s[k % c];
-}
-
-static void to_moments(qg_preprocess *s, const sums *sum, double n)
+/* Value k of an image has the sums k % width. */
+static void to_moments(qg_preprocess *s, const qg__sums *sum, size_t width, double n)
 {
     for (size_t k = 0; k < qg_row(s->shape); k++) {
-        const double mean      = (double)sum[k].first / n;
-        const double variance  = (double)sum[k].second / n - mean * mean;
+        const double mean      = (double)sum[k % width].first / n;
+        const double variance  = (double)sum[k % width].second / n - mean * mean;
         const double deviation = sqrt(variance > 0 ? variance : 0);
         s->mean[k]      = (float)(mean / 255);
         s->deviation[k] = (float)(deviation > LEAST_DEVIATION ? deviation / 255 : 1);
     }
 }
 
-static qg_status fit_moments(qg_preprocess *s, const qg__dataset *set, bool per_channel)
+size_t qg__sums_width(qg_normalise_kind kind, qg_shape image)
 {
-    const size_t row = qg_row(s->shape);
-    sums        *sum = malloc(row * sizeof *sum);
-    if (!sum) return qg_fail(QG_EMEM, "out of memory: the sums of %zu values", row);
-    add_up(set, row, sum);
-    if (per_channel) share_channels(set->shape, sum);
-    const double pixels = per_channel ? (double)set->shape.h * set->shape.w : 1;
-    to_moments(s, sum, pixels * set->shape.n);
+    return kind == QG_PER_CHANNEL ? (size_t)image.c : kind == QG_PER_PIXEL ? qg_row(image) : 0;
+}
+
+static qg_status fit_moments(qg_preprocess *s, const qg__dataset *set)
+{
+    const size_t row = qg_row(s->shape), width = qg__sums_width(s->normalise.kind, s->shape);
+    const double n   = (double)(row / width) * set->shape.n;
+    if (set->sums) {
+        to_moments(s, set->sums, width, n);
+        return QG_OK;
+    }
+    qg__sums *sum = calloc(width, sizeof *sum);
+    if (!sum) return qg_fail(QG_EMEM, "out of memory: the sums of %zu values", width);
+    for (int i = 0; i < set->shape.n; i++) qg__sums_add(sum, width, set->images + (size_t)i * row, row);
+    to_moments(s, sum, width, n);
     free(sum);
     return QG_OK;
 }
@@ -99,8 +80,8 @@ qg_status qg__preprocess_fit(qg_preprocess *p, const qg__dataset *set, qg_normal
     switch (how.kind) {
     case QG_TO_UNIT: break;
     case QG_TO_RANGE: status = qg__preprocess_range(p); break;
-    case QG_PER_CHANNEL: status = fit_moments(p, set, true); break;
-    case QG_PER_PIXEL: status = fit_moments(p, set, false); break;
+    case QG_PER_CHANNEL:
+    case QG_PER_PIXEL: status = fit_moments(p, set); break;
     case QG_WHITEN: status = qg__whiten_fit(p, set); break;
     default: status = qg_fail(QG_EARG, "%d is not a kind of normalisation", (int)how.kind);
     }

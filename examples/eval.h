@@ -15,7 +15,7 @@ static inline double accuracy(qg_net *net, qg_tape *tape, qg_loader *test, uint6
         if (!logits) return -1;
         correct += qg_correct(logits, b.y);
     }
-    return (double)correct / seen;
+    return qg_loader_status(test) ? -1 : (double)correct / seen;
 }
 
 #endif

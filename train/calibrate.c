@@ -169,6 +169,7 @@ static qg_status pass(calibration *c, void (*before)(calibration *c), void (*aft
         status = forward(c, b.x);
         if (!status) after(c, b.x.shape.n);
     }
+    if (!status) status = qg_loader_status(c->images);
     const qg_status rewound = qg_loader_seek(c->images, 0, 0);
     return status ? status : rewound;
 }

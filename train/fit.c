@@ -213,7 +213,7 @@ static qg_status run_steps(fit *f, bool *stopped)
         report(f, f->spec->events.step);
         from = qg__now();
     }
-    return QG_OK;
+    return qg_loader_status(f->spec->train);
 }
 
 /* Measures the net as it is.  *stopped: it was asked to stop first. */

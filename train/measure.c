@@ -45,6 +45,8 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
         correct += (uint64_t)qg_correct(scores, b.y);
         n += (uint64_t)b.x.shape.n;
     }
+    const qg_status status = qg_loader_status(images);
+    if (status) return status;
     if (!isfinite(sum)) return qg_fail(QG_ENAN, "the loss on the %s images is not finite",
                                         images == spec->validation ? "validation" : "test");
     if (all) qg__assess_sort(all);

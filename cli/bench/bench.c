@@ -98,10 +98,11 @@ static qg_status build(bench *b)
 }
 
 /* The next batch of full size. */
-static void next(bench *b, qg_batch *batch)
+static qg_status next(bench *b, qg_batch *batch)
 {
-    while (!qg_loader_next(b->data, batch) || batch->x.shape.n < b->recipe.batch)
-        ;
+    qg_status status = QG_OK;
+    while (!status && (!qg_loader_next(b->data, batch) || batch->x.shape.n < b->recipe.batch)) status = qg_loader_status(b->data);
+    return status;
 }
 
 /* Gather, forward; and to train also loss, backward, update.  The tape begins first, which ends the
@@ -112,12 +113,13 @@ static qg_status step(bench *b)
     qg_tape_begin(b->tape, b->forward ? QG_EVAL : QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE),
                   b->taken++);
     const double from = qg__now();
-    next(b, &batch);
+    qg_status status = next(b, &batch);
+    if (status) return status;
     b->batch += qg__now() - from;
     qg_var *scores = qg_net_forward(b->net, b->tape, batch.x);
     if (b->forward) return scores ? QG_OK : qg_tape_status(b->tape);
     qg_var   *loss   = qg__loss(&b->spec, b->tape, scores, &batch);
-    qg_status status = qg_backward(b->tape, loss);
+    status           = qg_backward(b->tape, loss);
     if (status) return status;
     const double done = qg__now();
     status            = qg_optim_step(b->optim);

@@ -206,6 +206,8 @@ void data_help(FILE *out)
     for (int i = 0; i < SETS; i++) keyed_help(sets[i].name, sets[i].about, sets[i].keys, out);
 }
 
+bool data_is_folder(const data_set *d) { return d->open == open_folder; }
+
 qg_shape data_image(const data_set *d, const char *dir)
 {
     char     path[QG__PATH_BYTES];

@@ -35,6 +35,8 @@ qg_status       data_parse(const char *text, data_set *d, char *canonical, size_
 
 void            data_help(FILE *out);
 
+bool            data_is_folder(const data_set *d);
+
 /* The size of its images, without reading them; {0}: its files are not there. */
 qg_shape        data_image(const data_set *d, const char *dir);
 

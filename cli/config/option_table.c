@@ -128,6 +128,24 @@ static qg_status parse_duration(const char *text, void *value, char *canonical, 
     return QG_OK;
 }
 
+/* Parses "1G", "512M", "64K" or a number of bytes.  Nothing is 1 byte, which holds no image; 0 would be the default. */
+static qg_status parse_bytes(const char *text, void *value, char *canonical, size_t bytes)
+{
+    static const char units[] = "KMG";
+    size_t           *to      = value;
+    const size_t      n       = strcspn(text, units);
+    const char       *unit    = text[n] ? strchr(units, text[n]) : NULL;
+    const double      times   = unit ? (double)((size_t)1 << 10 * (unit - units + 1)) : 1;
+    double            number;
+    if (!qg_number_read(text, n, &number) || (unit && text[n + 1]) || !(number >= 0) || number * times > 0x1p52)
+        return qg_fail(QG_EARG, "'%s' is not a size; write 1G, 512M, 64K or a number of bytes", text);
+    *to = number * times < 1 ? 1 : (size_t)(number * times);
+    int k = 0;
+    for (size_t rest = *to; k < 3 && rest % 1024 == 0; rest /= 1024) k++;
+    snprintf(canonical, bytes, "%zu%.*s", *to == 1 ? 0 : *to >> 10 * k, k > 0, k ? units + k - 1 : "");
+    return QG_OK;
+}
+
 /* --- the table ---------------------------------------------------------------------------- */
 
 enum { STEPS = VERB_TRAIN | VERB_BENCH };       /* the verbs that take steps */
@@ -223,6 +241,9 @@ const option options[] = {
     { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_QUANTIZE | VERB_PREDICT | VERB_PEAK | SAVED, AT(recipe.threads), "N",
       .max = QG_MOST_THREADS, .fallback = "0",
       .help = "number of threads; 0: OMP_NUM_THREADS if set, else one per\ncore; does not change the results" },
+    { "cache", OPTION_VALUE, STEPS | VERB_EVAL | VERB_QUANTIZE | SAVED, AT(recipe.cache), "SIZE", .parse = parse_bytes,
+      .help = "memory for the images of a folder, as 1G or 512M; the others are\ndecoded when they are needed; does not change the results;\n"
+              "default: all images, or a quarter of the memory if they take\nmore than half" },
     { "out", OPTION_TEXT, VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT, AT(out), "DIR",
       .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\nruns/RECIPE/CHANGES-seed-SEED, and a number where that exists;\nof quantize: that of --run and -quantized;\nof report: the page; default: report.html in the run" },
     { "resume", OPTION_FLAG, VERB_TRAIN, AT(resume),

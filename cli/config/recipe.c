@@ -86,6 +86,8 @@ qg_status recipe_check(const recipe *r)
 {
     if (r->label_smoothing > 0 && r->loss != CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
+    if (r->cache && !data_is_folder(&r->data))
+        return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", r->data.name);
     const qg_shape image = data_image(&r->data, r->data_dir);
     if (!image.h) return QG_OK;                 /* the files will say it */
     qg_net *net = declare(r, image, r->data.classes);
@@ -125,7 +127,8 @@ qg_loader_spec recipe_loading(const recipe *r, bool test)
                              .in_order  = test,
                              .normalise = r->normalise,
                              .augment   = test ? (qg_augment){ 0 } : r->augment,
-                             .validation = test ? (qg_holdout){ 0 } : r->validation };
+                             .validation = test ? (qg_holdout){ 0 } : r->validation,
+                             .cache_bytes = r->cache };
 }
 
 qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as)

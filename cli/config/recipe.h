@@ -43,6 +43,7 @@ typedef struct recipe {
     chosen_model     model;
     data_set         data;
     const char      *data_dir;              /* NULL: the data set's own */
+    size_t           cache;                 /* qg_loader_spec.cache_bytes */
     qg_normalise     normalise;
     qg_augment       augment;               /* of the training images */
     qg_holdout       validation;            /* held out of them */

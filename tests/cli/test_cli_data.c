@@ -1,6 +1,7 @@
 /* The data sets, --normalise and --augment of the program build/qgrad, or $QGRAD. */
 #include "tests/support/testing.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,42 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_refuses("train --model lenet5 --data folder:16x16x3 --data-dir @/moved --out @/none", 1, "moved/train/lost': No such");
     assert_refuses("train --resume --out @/pictures --data folder:20x20x3", 1,
                    "data is folder:16x16x3 in the run, but folder:20x20x3 was requested");
+}
+
+#define LARGE "train --model 4C3-BN-R-MP2-2 --data folder:16x16x3 --data-dir @/pics --epochs 4 --batch 8 --optimizer adam " \
+              "--normalise channel --augment pad=1,flip --validation 10%% --json "
+
+/* No cache and no number of threads changes a byte, whether a run is stopped, killed or neither. */
+static void test_a_folder_larger_than_its_cache(void **state)
+{
+    static const char *const caches[] = { "--cache 0 --threads 1", "--cache 3K --threads 2", "--cache 1G --threads 3" };
+    char digest[32];
+    write_pictures();
+    assert_runs(LARGE "--out @/memory");
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
+    for (int i = 0; i < 3; i++) {
+        assert_runs(LARGE "%s --out @/cache", caches[i]);
+        assert_string_equal(last_text("digest"), digest);
+        assert_same_run("memory", "cache");
+        run_shell("rm -r @/cache");
+    }
+    assert_stops(LARGE "--cache 2K --budget 0 --out @/killed");
+    const pid_t pid = start("train --resume --out @/killed --json");
+    kill(pid, SIGKILL);
+    finish(pid);
+    assert_status("train --resume --out @/killed --json", 0);
+    assert_same_run("memory", "killed");
+    assert_status("eval --run @/killed --json", 0);
+    const double accuracy = last_number("test_accuracy"), loss = last_number("test_loss");
+    assert_status("eval --run @/killed --cache 0 --threads 2 --json", 0);
+    assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
+
+    assert_refuses("train --model lenet5 --data mnist --data-dir @/set --cache 1G", 2,
+                   "cache: only images of a folder are decoded when they are needed; mnist stays in memory");
+    assert_refuses("train --model lenet5 --cache 1GB", 2, "'1GB' is not a size; write 1G, 512M, 64K or a number of bytes");
+    assert_refuses("train --model lenet5 --cache -1", 2, "'-1' is not a size");
+    write_bytes(at("pics/train/above/1.png"), "x", 1);
+    assert_refuses("train --resume --out @/killed", 1, "above/1.png' is not a PNG, JPEG or BMP file");
 }
 
 /* inspect works for any kind of images, even after they have moved. */
@@ -466,6 +503,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_checkpoint_must_say_what_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_keeps_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_folder_larger_than_its_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_arrays_are_learned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_three_hundred_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),

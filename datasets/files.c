@@ -1,0 +1,207 @@
+#include "datasets/files.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/io/hash.h"
+#include "core/kernels/parallel.h"
+#include "datasets/image.h"
+
+qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes)
+{
+    qg__files *f = calloc(1, sizeof *f);
+    if (f) {
+        *f = (qg__files){ .users = 1, .shape = image, .n = n };
+        f->dir   = strdup(dir);
+        f->names = malloc(bytes);
+        f->item  = calloc((size_t)n, sizeof *f->item);
+        if (f->dir && f->names && f->item) return f;
+    }
+    qg__files_release(f);
+    qg_fail(QG_EMEM, "'%s': out of memory: the names of %d images", dir, n);
+    return NULL;
+}
+
+void qg__files_release(qg__files *f)
+{
+    if (!f || --f->users > 0) return;
+    free(f->dir);
+    free(f->names);
+    free(f->item);
+    free(f->kept);
+    free(f);
+}
+
+void qg__first(atomic_int *first, int i)
+{
+    int before = *first;
+    while (i < before && !atomic_compare_exchange_weak(first, &before, i)) continue;
+}
+
+static bool decode(const qg__files *f, uint32_t index, uint8_t *to)
+{
+    char path[QG__PATH_BYTES];
+    return qg__dataset_path(f->dir, f->names + f->item[index].name, path) && qg__image_resized(path, f->shape, to);
+}
+
+static uint64_t hash_pixels(const qg__files *f, const uint8_t *image) { return qg_hash_words(QG_HASH_BASIS, image, qg_row(f->shape)); }
+
+const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room)
+{
+    const qg__file *file = &f->item[index];
+    if (f->scanned && file->slot >= 0) return f->kept + (size_t)file->slot * qg_row(f->shape);
+    if (!decode(f, index, room)) return NULL;
+    if (!f->scanned || hash_pixels(f, room) == file->pixels) return room;
+    qg_fail(QG_EIO, "'%s/%s' has changed since it was first read", f->dir, f->names + file->name);
+    return NULL;
+}
+
+/* --- all images --------------------------------------------------------------------------- */
+
+typedef struct pass {
+    qg__dataset   *set;
+    const uint8_t *taken;
+    size_t         width;
+    int            slots;               /* images that are kept */
+    uint8_t       *room;                /* [QG_SLICES][row] */
+    qg__sums      *sums;                /* [QG_SLICES][width] or NULL */
+    uint64_t       digest[QG_SLICES];
+    atomic_int     failed;              /* the first image that cannot be decoded; INT_MAX: none */
+} pass;
+
+/* Messages belong to a thread, so the caller decodes the image again to have one. */
+static qg_status status_of(const pass *p)
+{
+    const int         i = p->failed;
+    const qg__files  *f = p->set->files;
+    if (i == INT_MAX) return QG_OK;
+    if (!qg__files_image(f, p->set->file[i], p->room)) return qg_errcode();
+    return qg_fail(QG_EIO, "'%s/%s' changed while it was read", f->dir, f->names + f->item[p->set->file[i]].name);
+}
+
+static void load_slice(void *context, int slice, int worker)
+{
+    pass        *p   = context;
+    qg__dataset *set = p->set;
+    const size_t row = qg_row(set->shape);
+    (void)worker;
+    for (int i = qg_slice_at(set->shape.n, slice); i < qg_slice_at(set->shape.n, slice + 1); i++)
+        if (!decode(set->files, set->file[i], set->images + (size_t)i * row)) {
+            qg__first(&p->failed, i);
+            return;
+        }
+}
+
+qg_status qg__files_load(qg__dataset *set)
+{
+    const size_t bytes = (size_t)set->shape.n * qg_row(set->shape);
+    pass         p     = { .set = set, .failed = INT_MAX };
+    set->images        = malloc(bytes);
+    p.room             = malloc(qg_row(set->shape));
+    qg_status status   = QG_OK;
+    if (set->images && p.room) {
+        qg_parallel(QG_SLICES, load_slice, &p);
+        status = status_of(&p);
+    } else {
+        status = qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes, QG_SHAPE_ARGS(set->shape));
+    }
+    free(p.room);
+    if (status) {
+        free(set->images);
+        set->images = NULL;
+        return status;
+    }
+    qg__files_release(set->files);
+    free(set->file);
+    set->files = NULL;
+    set->file  = NULL;
+    return QG_OK;
+}
+
+/* Image i of the set for the first time, or again for the digest of what was held out. */
+static const uint8_t *first_seen(pass *p, int i, uint8_t *room)
+{
+    qg__files     *f     = p->set->files;
+    const uint32_t index = p->set->file[i];
+    const bool     keep  = !f->scanned && i < p->slots;
+    uint8_t       *to    = keep ? f->kept + (size_t)i * qg_row(f->shape) : room;
+    const uint8_t *image = qg__files_image(f, index, to);
+    if (!image || f->scanned) return image;
+    f->item[index].pixels = hash_pixels(f, image);
+    f->item[index].slot   = keep ? i : -1;
+    return image;
+}
+
+static void scan_slice(void *context, int slice, int worker)
+{
+    pass              *p     = context;
+    const qg__dataset *set   = p->set;
+    const size_t       row   = qg_row(set->shape);
+    const int          first = qg_slice_at(set->shape.n, slice), end = qg_slice_at(set->shape.n, slice + 1);
+    uint64_t           h     = QG_HASH_BASIS;
+    (void)worker;
+    for (int i = first; i < end; i++) {
+        const uint8_t *image = first_seen(p, i, p->room + (size_t)slice * row);
+        if (!image) {
+            qg__first(&p->failed, i);
+            return;
+        }
+        h = qg_hash(h, image, row);
+        if (p->sums && !(p->taken && p->taken[i])) qg__sums_add(p->sums + (size_t)slice * p->width, p->width, image, row);
+    }
+    p->digest[slice] = qg__hash_labels(set, first, end, h);
+}
+
+/* The first images that bytes hold; fewer where memory is short. */
+static int keep(qg__files *f, int n, size_t bytes)
+{
+    const size_t most  = bytes / qg_row(f->shape);
+    size_t       slots = most < (size_t)n ? most : (size_t)n;
+    while (slots && !(f->kept = malloc(slots * qg_row(f->shape)))) slots /= 2;
+    return (int)slots;
+}
+
+qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes, uint64_t *digest)
+{
+    const size_t row    = qg_row(set->shape);
+    pass         p      = { .set = set, .taken = taken, .width = width, .failed = INT_MAX };
+    qg_status    status = QG_OK;
+    p.room              = malloc(QG_SLICES * row);
+    p.sums              = set->sums ? calloc(QG_SLICES * width, sizeof *p.sums) : NULL;
+    if (!p.room || (set->sums && !p.sums)) {
+        status = qg_fail(QG_EMEM, "'%s': out of memory: the sums of images of %zu values", set->files->dir, row);
+    } else {
+        p.slots = set->files->scanned ? 0 : keep(set->files, set->shape.n, bytes);
+        qg_parallel(QG_SLICES, scan_slice, &p);
+        status = status_of(&p);
+        set->files->scanned |= !status;
+        for (size_t k = 0; p.sums && k < QG_SLICES * width; k++) {
+            set->sums[k % width].first += p.sums[k].first;
+            set->sums[k % width].second += p.sums[k].second;
+        }
+        *digest = qg__dataset_digest(set->shape, p.digest);
+    }
+    free(p.room);
+    free(p.sums);
+    return status;
+}
+
+/* --- memory ------------------------------------------------------------------------------- */
+
+size_t qg__memory(void)
+{
+    const long    pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    size_t        most  = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX;
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur < most) most = (size_t)limit.rlim_cur;
+    FILE *container = fopen("/sys/fs/cgroup/memory.max", "r");
+    if (!container) return most;
+    unsigned long long bytes;
+    if (fscanf(container, "%llu", &bytes) == 1 && bytes < most) most = (size_t)bytes;      /* or it is "max" */
+    fclose(container);
+    return most;
+}

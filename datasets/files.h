@@ -1,0 +1,56 @@
+/* datasets/files.h — images that stay in their files and are decoded when they are needed.  Internal.
+ *
+ * The first images of a set are kept in memory as they are first decoded, as many as a cache holds, and never leave it: an
+ * epoch needs every image once, so no image is worth more than another, and a cache that replaced images would lose most of
+ * them before they are needed again.  No lock is needed either, and which images are kept depends on nothing but the set.
+ */
+#ifndef QG_FILES_H
+#define QG_FILES_H
+
+#include <stdatomic.h>
+
+#include "datasets/dataset.h"
+
+/* An image file, in a folder for each class. */
+typedef struct qg__file {
+    size_t   name;          /* "cat/1.png", from here in qg__files.names */
+    uint64_t pixels;        /* their hash, as they were first decoded */
+    int      slot;          /* of kept; -1: none */
+} qg__file;
+
+struct qg__files {
+    int       users;        /* the training set and what it holds out */
+    qg_shape  shape;        /* of each image */
+    char     *dir, *names;
+    qg__file *item;         /* [n] */
+    int       n;
+    uint8_t  *kept;         /* [slots][h][w][c] */
+    bool      scanned;      /* pixels and kept are known */
+};
+
+/* n files of dir, whose names, each ended by NUL, take bytes.  NULL, QG_EMEM. */
+qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes);
+void       qg__files_release(qg__files *f);         /* by one of its users; NULL is ignored */
+
+/* Decodes all images of set to set->images, in parallel, and releases the files.  Fails as qg__image_resized, for the first
+ * image in the order of the set that cannot be decoded; QG_EMEM.  set is then as it was. */
+QG_MUST_CHECK
+qg_status  qg__files_load(qg__dataset *set);
+
+/* Decodes each image of set once, in parallel, and notes what qg__files_image needs.  The first images, as far as bytes
+ * suffice, are kept.  *digest is that of set, as if it were in memory; set->sums, unless it is NULL, [width] and 0 before,
+ * receives the sums of those images for which taken, [n] or NULL, is 0.  Fails as qg__files_load. */
+QG_MUST_CHECK
+qg_status  qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes, uint64_t *digest);
+
+/* The image with this index in f, decoded to room [h][w][c] unless it is kept.  Fails with NULL, as qg__image_resized; QG_EIO:
+ * the file was another image when it was scanned. */
+const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room);
+
+/* *first = i if that is less; pieces that run in parallel find the first failure so. */
+void       qg__first(atomic_int *first, int i);
+
+/* The memory that this process may use: physical memory, or less by RLIMIT_AS or by the limit of a container. */
+size_t     qg__memory(void);
+
+#endif
