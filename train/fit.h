@@ -198,14 +198,14 @@ typedef struct qg_fit_spec {
  * The source of .init is read each time, so keep it until the run is complete.
  *
  * Memory   Everything in the spec is borrowed until qg_fit returns.  From its second epoch on, a step makes no heap calls,
- *          unless quantizers start in it.
+ *          unless quantizers start in it or its images are not in memory.
  * Fails    QG_EARG: the spec, an illegal configuration of net and images, a layer that does not exist, nothing left to
  *          train, or the files belong to a run with another configuration.  QG_ESHAPE: the images, .init or
  *          .teacher do not fit the net; the message lists what and, of .init, the layers that .init_except would have to name.
  *          QG_ESTATE: another process trains in the directory, it contains a run that the mode excludes or that has lost
  *          its checkpoint, or it was moved meanwhile.  QG_EFORMAT: a file is damaged or of another version.  QG_ENAN: a
- *          loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops do.  The last good checkpoint remains, and
- *          the same call continues from it.
+ *          loss or a gradient is not finite.  QG_EIO, QG_EMEM, and as the ops and qg_loader_status
+ *          do.  The last good checkpoint remains, and the same call continues from it.
  */
 QG_MUST_CHECK
 qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r);

@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "qgrad.h"
 #include "tests/support/nets.h"
+#include "tests/support/pictures.h"
 #include "tests/support/room.h"
 
 /* --- a net, images, a run ----------------------------------------------------------------- */
@@ -484,6 +486,57 @@ static void a_new_run_needs_a_new_optimizer(void **state)
     assert_int_not_equal(access(in_room("first.old"), F_OK), 0);
 }
 
+/* --- images in files ---------------------------------------------------------------------- */
+
+enum { FILES = 24 };
+
+static void write_files(uint64_t key)
+{
+    for (int i = 0; i < FILES; i++) {
+        uint8_t p[3 * SIDE * SIDE];
+        char    name[32];
+        snprintf(name, sizeof name, "files/%d/%02d.bmp", i % CLASSES, i);
+        for (int k = 0; k < 3 * SIDE * SIDE; k++) p[k] = (uint8_t)qg_bits(key, (uint64_t)(i * 1000 + k));
+        write_bmp(in_room(name), p, SIDE, SIDE);
+    }
+}
+
+static subject open_files(const char *name, size_t cache)
+{
+    subject s = open_subject(name);
+    qg_loader_free(s.train);
+    s.train = s.spec.train = qg_folder(in_room("files"), (qg_shape){ 1, SIDE, SIDE, 1 },
+                                       (qg_loader_spec){ .batch = BATCH, .seed = 3, .cache_bytes = cache });
+    if (!s.train) fail_msg("%s", qg_errmsg());
+    return s;
+}
+
+/* After the first of three steps of the third epoch. */
+static void exchange_files(void *user, const qg_fit_progress *p)
+{
+    (void)user;
+    if (p->epoch == 2 && p->batch == 1) write_files(2);
+}
+
+static void changed_files_end_a_run_which_continues_with_the_right_ones(void **state)
+{
+    static const char *const folders[] = { "files", "files/0", "files/1", "files/2" };
+    qg_fit_result            r;
+    for (int i = 0; i < 4; i++) assert_int_equal(mkdir(in_room(folders[i]), 0700), 0);
+    write_files(1);
+    subject whole = open_files("in-memory", 0), s = open_files("in-files", 3 * SIDE * SIDE);
+    s.spec.events = (qg_fit_events){ .step = exchange_files };
+    assert_failed(fit(&s, &r), QG_EIO, ".bmp' has changed since it was first read");
+    close_subject(&s);
+    s = open_files("in-files", 3 * SIDE * SIDE);                        /* the other images */
+    assert_failed(fit(&s, &r), QG_EARG, "");
+    close_subject(&s);
+    write_files(1);
+    s = open_files("in-files", 1);
+    trained(&s), trained(&whole);
+    assert_same_run("in-memory", "in-files");
+}
+
 /* --- events ------------------------------------------------------------------------------- */
 
 typedef struct watch {
@@ -799,6 +852,7 @@ int main(void)
         cmocka_unit_test(bad_specs_are_refused),
         cmocka_unit_test(the_net_must_be_one_for_the_images),
         cmocka_unit_test(a_new_run_needs_a_new_optimizer),
+        cmocka_unit_test(changed_files_end_a_run_which_continues_with_the_right_ones),
         cmocka_unit_test(events_tell_how_it_goes),
         cmocka_unit_test(the_loss_may_be_the_programs_own),
         cmocka_unit_test(a_net_may_have_two_heads),
