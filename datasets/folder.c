@@ -9,6 +9,7 @@
 
 #include "core/io/hash.h"
 #include "datasets/files.h"
+#include "datasets/image.h"
 
 enum { MOST_SIDE = 4096, WARNING_BYTES = 2 * QG__PATH_BYTES };
 
