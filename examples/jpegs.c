@@ -1,6 +1,6 @@
 /* Writes a folder of JPEG files, one folder for each class in DIR/train and in DIR/test, to measure training on more images than
  * memory holds.  Each class is a grating of its own direction and frequency, in the colours and noise of each image, so nets
- * learn it.  The bytes are a function of the arguments alone.
+ * learn it.  The bytes depend on the arguments and the libraries alone.
  *
  *     build/examples/jpegs DIR [TRAIN [TEST [CLASSES [SIDE]]]]         100000 1000 100 64
  */
