@@ -39,8 +39,6 @@ void            data_names(char *text, size_t bytes);   /* "mnist, cifar10, .." 
 
 bool            data_is_folder(const data_set *d);
 
-bool            data_is_folder(const data_set *d);
-
 /* The size of its images, without reading them; {0}: its files are not there. */
 qg_shape        data_image(const data_set *d, const char *dir);
 

@@ -244,15 +244,9 @@ const option options[] = {
     { "cache", OPTION_VALUE, STEPS | VERB_EVAL | VERB_QUANTIZE | SAVED, AT(recipe.cache), "SIZE", .parse = parse_bytes,
       .help = "memory for the images of a folder, as 1G or 512M; the others are\ndecoded when they are needed; does not change the results;\n"
               "default: all images, or a quarter of the memory if they take\nmore than half" },
-<<<<<<< HEAD
     { "out", OPTION_TEXT, VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT | VERB_EXPORT | VERB_PLOT, AT(out), "PATH",
       .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\nruns/RECIPE/CHANGES-seed-SEED, and a number where that exists;\nof quantize: that of --run and -quantized;\nof sweep: that of its runs; default: runs/sweep-MODEL-CHANGES-LISTS;\nof report: the page; default: report.html in the run;\nof export: the file, also -o;\nof plot: write pictures of all schemes there" },
     { "resume", OPTION_FLAG, VERB_TRAIN | TRAINS_ALONE, AT(resume),
-=======
-    { "out", OPTION_TEXT, VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT, AT(out), "DIR",
-      .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\nruns/RECIPE/CHANGES-seed-SEED, and a number where that exists;\nof quantize: that of --run and -quantized;\nof report: the page; default: report.html in the run" },
-    { "resume", OPTION_FLAG, VERB_TRAIN, AT(resume),
->>>>>>> origin/main
       .help = "continue from the last checkpoint; without --out, that of the\nnewest unfinished run with these options" },
     { "force", OPTION_FLAG, VERB_TRAIN | TRAINS_ALONE, AT(force), .help = "rename an existing run directory" },
     { "budget", OPTION_VALUE, VERB_TRAIN, AT(budget), "TIME", .parse = parse_duration,
