@@ -13,7 +13,7 @@
  *
  * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a group are as many bits of
  * each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
-enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_2, GROUP_BYTES = OUTPUTS * CODES };
+enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1, GROUP_BYTES = OUTPUTS * CODES };
 
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
 static size_t block_bytes(const qg__geometry *g) { return qg__taps(g) * groups_of(g->c) * GROUP_BYTES; }
@@ -89,23 +89,36 @@ static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, i
 
 /* --- activations ------------------------------------------------------------------------------ */
 
-/* One pixel in groups, and the sum of x - x_zero.  Channels that do not exist are real zeros: their weights of an alphabet are
- * those of plane bits 0, not 0. */
-static int32_t copy_pixel(const qg__int8_product *p, const uint8_t *x, int32_t *groups)
+/* c channels in groups.  Channels that do not exist are real zeros: their weights of an alphabet are those of plane bits 0, not 0. */
+static void copy_channels(const qg__int8_product *p, size_t c, const uint8_t *x, int32_t *groups)
 {
-    const int flip = p->x_signed ? 128 : 0, c = p->g.c;      /* x ^ flip is the code as an unsigned byte */
-    int32_t   sum  = 0;
-    groups[groups_of(c) - 1] = 0;
+    const int flip = p->x_signed ? 128 : 0;      /* x ^ flip is the code as an unsigned byte */
     if (CODES == 4) {
         uint8_t *to = (uint8_t *)groups;
-        memset(groups + groups_of(c) - 1, p->x_zero + flip, sizeof *groups);
-        for (int k = 0; k < c; k++) to[k] = (uint8_t)(x[k] ^ flip);
-        for (int k = 0; k < c; k++) sum += to[k];
-        return sum - c * (p->x_zero + flip);
+        if (c % CODES) memset(groups + c / CODES, p->x_zero + flip, sizeof *groups);
+        for (size_t k = 0; k < c; k++) to[k] = (uint8_t)(x[k] ^ flip);
+        return;
     }
     int16_t *to = (int16_t *)groups;
-    for (int k = 0; k < c; k++) to[k] = (int16_t)((x[k] ^ flip) - flip - p->x_zero);
-    for (int k = 0; k < c; k++) sum += to[k];
+    if (c % CODES) groups[c / CODES] = 0;
+    for (size_t k = 0; k < c; k++) to[k] = (int16_t)((x[k] ^ flip) - flip - p->x_zero);
+}
+
+/* Pixels whose channels fill groups follow each other in both. */
+static void copy_pixels(const qg__int8_product *p, size_t pixels, const uint8_t *x, int32_t *groups)
+{
+    const size_t c = (size_t)p->g.c;
+    if (c % CODES == 0) copy_channels(p, pixels * c, x, groups);
+    else
+        for (size_t i = 0; i < pixels; i++) copy_channels(p, c, x + i * c, groups + i * groups_of(p->g.c));
+}
+
+/* The sum of x - x_zero of a pixel. */
+static int32_t sum_of_pixel(const qg__int8_product *p, const uint8_t *x)
+{
+    const int flip = p->x_signed ? 128 : 0;
+    int32_t   sum  = -p->g.c * (p->x_zero + flip);
+    for (int k = 0; k < p->g.c; k++) sum += x[k] ^ flip;
     return sum;
 }
 
@@ -124,7 +137,7 @@ typedef struct tile {
 
 typedef struct visit {
     const qg__int8_product *p;
-    const int32_t          *x, *window;         /* window: sum (x - z) of every output */
+    const int32_t          *x, *window;         /* window: sum (x - z) of every output, if w_zero is not 0 */
     const int8_t           *w;                  /* the block */
     int32_t                *acc;
     int                     first, outputs;     /* of the block */
@@ -134,7 +147,8 @@ typedef struct visit {
     qg__line                started;
 } visit;
 
-INLINE void run_tile(int pixels, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
+/* Blocks whose outputs fill one vector leave the other out. */
+INLINE void run_tile(int pixels, int vectors, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
 {
     vi sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
@@ -143,32 +157,32 @@ INLINE void run_tile(int pixels, const visit *at, const tile *t, size_t y, ptrdi
         for (size_t n = 0; n < t->groups; n++, x++, w += GROUP_BYTES) {
             vi wv[VECTORS];
             UNROLL
-            for (int v = 0; v < VECTORS; v++) wv[v] = load_codes(w + v * VL * CODES);
+            for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + v * VL * CODES);
             UNROLL
             for (int p = 0; p < pixels; p++) {
                 const vi xv = x[p * t->x_step] + (vi){ 0 };
                 UNROLL
-                for (int v = 0; v < VECTORS; v++) {
+                for (int v = 0; v < vectors; v++) {
                     sum[p][v] = add_products(sum[p][v], xv, wv[v]);
                     KEEP(sum[p][v]);
                 }
             }
         }
     }
-    const bool is_byte = at->w_step == 1 && at->w_zero == 0;
     lanes      acc[LONGEST][VECTORS];       /* the sums themselves are registers */
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < VECTORS; v++) {
+        for (int v = 0; v < vectors; v++) {
             acc[p][v] = (lanes)sum[p][v] + at->start[v];
-            if (!is_byte) acc[p][v] = acc[p][v] * at->w_step - at->w_zero * (uint32_t)at->window[(size_t)((ptrdiff_t)y + p * y_step)];
+            if (at->w_step != 1) acc[p][v] *= at->w_step;
+            if (at->w_zero) acc[p][v] -= at->w_zero * (uint32_t)at->window[(size_t)((ptrdiff_t)y + p * y_step)];
         }
     int32_t *to = at->acc + y * (size_t)at->p->g.oc + at->first;
     for (int p = 0; p < pixels; p++, to += y_step * at->p->g.oc) {
         if (at->outputs == OUTPUTS)
             UNROLL
-            for (int v = 0; v < VECTORS; v++) memcpy(to + v * VL, &acc[p][v], sizeof acc[p][v]);
+            for (int v = 0; v < vectors; v++) memcpy(to + v * VL, &acc[p][v], sizeof acc[p][v]);
         else memcpy(to, acc[p], (size_t)at->outputs * sizeof *to);
     }
 }
@@ -211,11 +225,15 @@ static void run_line(void *context, const qg__line *line)
     };
     start_line(at, line);
     size_t y = line->y;
+    const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
-        if (LONGEST == 14 && left >= 8) done = left >= 14 ? 14 : left >= 12 ? 12 : 8;
-        else done = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-#define CASE(n) case n: if (n <= LONGEST) run_tile(n, at, &t, y, line->y_step); break;
-        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) }
+        done = tile_pixels(left, vectors);
+#define CASE(n)                                                                                        \
+    case n:                                                                                            \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, at, &t, y, line->y_step);                    \
+        else if (n <= PIXELS_2) run_tile(n, VECTORS, at, &t, y, line->y_step);                         \
+        break;
+        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) CASE(24) }
 #undef CASE
         t.x += done * t.x_step;
         y = (size_t)((ptrdiff_t)y + done * line->y_step);
@@ -240,8 +258,11 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     int32_t     *groups = sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums;
     lanes       *taps     = (lanes *)(void *)(groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups);
     int8_t      *expanded = (int8_t *)taps + qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof *taps);
-    for (size_t i = 0; i < pixels; i++) sums[i] = copy_pixel(p, x + i * (size_t)p->g.c, groups + i * groups_of(p->g.c));
-    qg__window_sums(&p->g, n, sums, window);
+    copy_pixels(p, pixels, x, groups);
+    if (w_zero(p)) {
+        for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * (size_t)p->g.c);
+        qg__window_sums(&p->g, n, sums, window);
+    }
     visit at = { .p = p, .x = groups, .window = window, .acc = acc, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p), .taps = taps };
     if (CODES == 4) at.x_zero = (uint32_t)(p->x_zero + (p->x_signed ? 128 : 0));
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {

@@ -15,6 +15,16 @@
 /* Tables of 16 bytes that one instruction looks up. */
 #define QG_LOOKUP (VL == 8)
 
+/* The length of the next tile of one or two vectors (core/kernels/conv_tile.h) where so many pixels of a line are left. */
+static inline int tile_pixels(int left, int vectors)
+{
+    const int most = vectors == 1 ? PIXELS_1 : PIXELS_2;
+    int       n    = left < most ? left : most;
+    if (n >= 14) return n == most ? n : 12;
+    if (n >= 8) return n >= 12 ? 12 : 8;
+    return n >= 6 ? 6 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
 /* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of integers, and
  * then has more of them at a time than registers. */
 #if defined(__AVX512F__) || (defined(__x86_64__) && VL < 16)

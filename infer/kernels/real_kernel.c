@@ -1,11 +1,13 @@
 #include "infer/kernels/real.h"
 #include "infer/kernels/lanes.h"
 
-/* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a product of floats.
+/* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a product of floats.  Where
+ * weights are used only a few times, as in a dense layer of one image, signs and ternary weights become floats in the tile
+ * instead: memory would take longer than that.  The sums are the same.
  *
  * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS bytes or floats.  The
  * planes are those of the alphabet (infer/kernels/codes.h); a byte is the number of the code. */
-enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_2 };
+enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
 
 #if VL == 16
 typedef uint32_t mask;
@@ -58,6 +60,10 @@ INLINE vi lanes_of(mask bits, int vector)
 
 INLINE vf weights_of(bool ternary, const mask *w, int vector)
 {
+#if defined(__AVX512F__)
+    const __m512 value = _mm512_mask_blend_ps((__mmask16)(w[0] >> vector * VL), _mm512_set1_ps(-1.0f), _mm512_set1_ps(1.0f));
+    return (vf)(ternary ? _mm512_maskz_mov_ps((__mmask16)(w[1] >> vector * VL), value) : value);
+#endif
     const vf sign = pick(lanes_of(w[0], vector), splat(1.0f), splat(-1.0f));
     return ternary ? (vf)((vi)sign & lanes_of(w[1], vector)) : sign;
 }
@@ -86,6 +92,9 @@ static void expand_bytes(qg__codes c, size_t n, const uint8_t *w, float *to)
         *(vec *)to = __builtin_convertvector(__builtin_convertvector(*(const vb *)w, vi) * c.step + c.lowest, vf);
 }
 
+/* Whether the planes are what weights_of reads. */
+static bool is_masks(qg__alphabet a) { return a.kind == QG__TERNARY || (a.kind == QG__ODD && a.bits == 1); }
+
 static const float *floats_of(const qg__real_product *p, const void *block, float *expanded)
 {
     const qg__alphabet a = qg__alphabet_of(p->w);
@@ -98,61 +107,82 @@ static const float *floats_of(const qg__real_product *p, const void *block, floa
     return expanded;
 }
 
+/* What a tile reads: floats, or masks of signs or of ternary weights. */
+typedef enum form { FLOATS, SIGNS, TERNARY } form;
+
 typedef struct tile {
-    const float *x, *w;
-    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; of kw taps */
+    const float *x;
+    const void  *w;
+    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; weights of an output in a row of taps */
     size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and w */
     int          taps_i, outputs;               /* of the block */
     float       *y;
     ptrdiff_t    y_step;
 } tile;
 
-INLINE void run_tile(int pixels, const tile *t)
+/* Blocks whose outputs fill one vector leave the other out. */
+INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
 {
-    vf sum[LONGEST][VECTORS] = { { { 0 } } };
+    const int planes = weights == TERNARY ? 2 : 1;
+    vf        sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
         const float *x = t->x + i * t->x_row;
-        const float *w = t->w + i * t->w_row;
-        for (size_t k = 0; k < t->channels; k++, x++, w += OUTPUTS) {
+        const float *w = (const float *)t->w + i * t->w_row * OUTPUTS;
+        const mask  *m = (const mask *)t->w + i * t->w_row * planes;
+        for (size_t k = 0; k < t->channels; k++, x++, w += OUTPUTS, m += planes) {
             vec wv[VECTORS];
             UNROLL
-            for (int v = 0; v < VECTORS; v++) wv[v] = *(const vec *)(w + v * VL);
+            for (int v = 0; v < vectors; v++)
+                if (weights == FLOATS) wv[v] = *(const vec *)(w + v * VL);
+                else wv[v] = weights_of(weights == TERNARY, m, v);
             UNROLL
             for (int p = 0; p < pixels; p++)
                 UNROLL
-                for (int v = 0; v < VECTORS; v++) sum[p][v] += x[p * t->x_step] * wv[v];
+                for (int v = 0; v < vectors; v++) sum[p][v] += x[p * t->x_step] * wv[v];
         }
     }
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
-        for (int v = 0; v < VECTORS; v++)
+        for (int v = 0; v < vectors; v++)
             if (t->outputs > v * VL) store(t->y + p * t->y_step + v * VL, sum[p][v], least(t->outputs - v * VL, VL));
 }
 
 typedef struct visit {
     const qg__real_product *p;
-    const float            *x, *w;      /* w: the block */
+    const float            *x;
+    const void             *w;          /* the block, as floats or as it is packed */
+    form                    weights;
     float                  *y;
     int                     first, outputs;     /* of the block */
 } visit;
+
+/* So many outputs use each weight: expanding a weight takes about as long as using it twice, and as reading it twice. */
+enum { FEW = 4 };
 
 static void run_line(void *context, const qg__line *line)
 {
     const visit        *at = context;
     const qg__geometry *g  = &at->p->g;
-    const ptrdiff_t     tap = (ptrdiff_t)g->c * OUTPUTS;
+    const ptrdiff_t     c   = g->c, first = (line->i0 * g->kw + line->j0) * c, planes = at->weights == TERNARY ? 2 : 1;
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
-        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap,
+        .w = at->weights == FLOATS ? (const void *)((const float *)at->w + first * OUTPUTS) : (const mask *)at->w + first * planes, .w_row = g->kw * c,
         .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0, .outputs = at->outputs,
         .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
     };
+    const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
-        if (LONGEST == 14 && left >= 8) done = left >= 14 ? 14 : left >= 12 ? 12 : 8;
-        else done = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-#define CASE(n) case n: if (n <= LONGEST) run_tile(n, &t); break;
-        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) }
+        done = tile_pixels(left, at->weights == FLOATS ? vectors : VECTORS);
+        if (at->weights != FLOATS) done = least(done, FEW);
+#define CASE(n)                                                                                        \
+    case n:                                                                                            \
+        if (at->weights == SIGNS && n <= FEW) run_tile(SIGNS, n, VECTORS, &t);                         \
+        else if (at->weights == TERNARY && n <= FEW) run_tile(TERNARY, n, VECTORS, &t);                \
+        else if (vectors == 1 && n <= PIXELS_1) run_tile(FLOATS, n, 1, &t);                            \
+        else if (n <= PIXELS_2) run_tile(FLOATS, n, VECTORS, &t);                                      \
+        break;
+        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) CASE(24) }
 #undef CASE
         t.x += done * t.x_step;
         t.y += done * t.y_step;
@@ -168,8 +198,10 @@ static void run(const qg__real_product *p, int n, const float *x, const void *pa
 {
     const uint8_t *block = packed;
     visit          at    = { .p = p, .x = x, .y = y };
+    const qg__alphabet a = qg__alphabet_of(p->w);
+    if ((size_t)n * qg__results(&p->g) <= FEW && is_masks(a)) at.weights = a.kind == QG__TERNARY ? TERNARY : SIGNS;
     for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p)) {
-        at.w       = floats_of(p, block, scratch);
+        at.w       = at.weights == FLOATS ? floats_of(p, block, scratch) : (const void *)block;
         at.outputs = least(p->g.oc - at.first, OUTPUTS);
         qg__lines(&p->g, n, run_line, &at);
     }
