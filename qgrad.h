@@ -58,6 +58,7 @@ extern "C" {
 
 #include "layers/net.h"
 #include "layers/layer.h"
+#include "layers/export/packed.h"
 #include "layers/models/models.h"
 #include "layers/models/text.h"
 #include "optim/optim.h"

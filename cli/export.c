@@ -83,11 +83,18 @@ static void note(exporter *e, const char *key, const char *value)
     if (value) e->note[e->spec.notes++] = (qg_note){ key, value };
 }
 
+/* As --data takes it; without the paths of files. */
+static const char *data_note(const config *c)
+{
+    const data_set *d = &c->recipe.data;
+    return *d->file[0] ? d->name : config_text(c, "data");
+}
+
 static void take_notes(exporter *e)
 {
     qg__digest(e->used.net, e->digest);
     note(e, "model", config_text(&e->config, "model"));
-    note(e, "data", e->config.recipe.data.name);
+    note(e, "data", data_note(&e->config));
     note(e, "class-names", qg_archive_noted(e->archive, "class-names"));
     note(e, "digest", e->digest);
     note(e, "file", qg__run_file_name(e->used.file));

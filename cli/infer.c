@@ -37,15 +37,21 @@ static qg_status set_default(config *c, const char *name)
 
 static qg_status configure(inference *v, bool *usage)
 {
-    config   *c      = v->asked;
-    qg_status status = QG_OK;
-    *usage           = true;
-    if (!c->packed) return qg_fail(QG_EARG, "--packed is missing: the file that qgrad export wrote");
-    status = set_default(c, "data");
-    if (!status) status = set_default(c, "batch");
-    v->path = c->packed;
-    v->data = c->recipe.data.name;
-    return status;
+    *usage  = true;
+    v->path = v->asked->packed;
+    if (!v->path) return qg_fail(QG_EARG, "--packed is missing: the file that qgrad export wrote");
+    return set_default(v->asked, "batch");
+}
+
+/* The images that the net was trained for, unless --data names others. */
+static qg_status choose_data(inference *v)
+{
+    const char *noted = qg_infer_note(v->packed.net, "data");
+    qg_status   status = QG_OK;
+    if (!config_text(v->asked, "data") && noted) status = config_set(v->asked, option_find("data"), noted);
+    if (!status) status = set_default(v->asked, "data");
+    v->data = v->asked->recipe.data.name;
+    return status ? qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted) : QG_OK;
 }
 
 /* Labels of a folder are numbers of names. */
@@ -78,6 +84,7 @@ static qg_status open(inference *v)
     const recipe *r = &v->asked->recipe;
     qg_set_threads(r->threads);
     qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize, r->batch);
+    if (!status) status = choose_data(v);
     if (status) return status;
     v->test = data_open(&r->data, r->data_dir, true, (qg_loader_spec){ .batch = r->batch, .in_order = true });
     if (!v->test) return QG_EIO;

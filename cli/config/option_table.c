@@ -160,7 +160,7 @@ const option options[] = {
     { "model", OPTION_VALUE, NETS | IDENTITY, AT(recipe.model), "NAME", .parse = parse_model,
       .help = "the net; required" },
     { "data", OPTION_VALUE, NETS | VERB_EVAL | VERB_PACKED | IDENTITY, AT(recipe.data), "NAME", .parse = parse_data,
-      .fallback = "mnist", .help = "the data set" },
+      .fallback = "mnist", .help = "the data set; of infer the default is that of the net" },
     { "normalise", OPTION_VALUE, STEPS | IDENTITY, AT(recipe.normalise), "KIND", .parse = parse_normalise,
       .fallback = "unit",
       .help = "how bytes become floats, as in range:low=-1,high=1" },

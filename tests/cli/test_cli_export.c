@@ -96,6 +96,7 @@ static void test_classes_are_compared_by_name(void **state)
     assert_status(TRAIN "--epochs 1 --data mnist:classes=7+0+1 --out @/run", 0);
     assert_status("export --run @/run -o @/net.qg", 0);
     assert_status("infer --packed @/net.qg --data mnist:classes=7+0+1 --data-dir @/set", 0);
+    assert_status("infer --packed @/net.qg --data-dir @/set", 0);       /* the net notes its data */
     assert_refuses("infer --packed @/net.qg --data mnist:classes=0+1+7 --data-dir @/set", 1,
                    "its class 0 is 7, but that of the images is 0");
 }

@@ -1,11 +1,14 @@
 /* Small nets whose layers, quantizers and optimizer the bytes choose, legal or not: declare, build, train, evaluate, save
- * and load.  What was saved and loaded into a second net of the same declaration continues to the same digest. */
+ * and load.  What was saved and loaded into a second net of the same declaration continues to the same digest.  What is exported
+ * as a packed file has the scores of evaluation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/config/schemes.h"
+#include "infer/infer.h"
+#include "layers/export/packed.h"
 #include "layers/layer.h"
 #include "optim/optim.h"
 #include "tests/fuzz/fuzz.h"
@@ -216,6 +219,18 @@ static qg_status step(const job *j, const batch *b, uint64_t index)
 
 static uint64_t digest(const job *j) { return qg_params_digest(qg_net_params(j->net.net)); }
 
+static uint64_t hash_of(const float *x, size_t n)
+{
+    uint64_t h = 1;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        if (isnan(x[i])) bits = 0x7fc00000;
+        h = (h ^ bits) * 0x100000001B3u;
+    }
+    return h;
+}
+
 /* A hash of the scores, 0 if there are none.  Evaluation changes nothing. */
 static uint64_t evaluate(const job *j, const batch *b)
 {
@@ -224,14 +239,7 @@ static uint64_t evaluate(const job *j, const batch *b)
     qg_var *y = qg_net_forward(j->net.net, j->tape, b->x);
     MUST(digest(j) == before);
     if (!fuzz_got(y)) return 0;
-    uint64_t h = 1;
-    for (size_t i = 0; i < qg_count(y->shape); i++) {
-        uint32_t bits;
-        memcpy(&bits, &y->data[i], sizeof bits);
-        if (isnan(y->data[i])) bits = 0x7fc00000;
-        h = (h ^ bits) * 0x100000001B3u;
-    }
-    return h;
+    return hash_of(y->data, qg_count(y->shape));
 }
 
 static void describe(const job *j)
@@ -244,6 +252,41 @@ static void describe(const job *j)
     MUST(!fclose(out) && n > 0);
     free(text);
     MUST(qg_net_packed_bytes(j->net.net) > 0 || *qg_errmsg());
+}
+
+/* The hash of the scores of the packed net; 0 if there is none. */
+static uint64_t run_packed(const job *j, const batch *b)
+{
+    unsigned char  *file = NULL;
+    size_t          bytes, declared, memory;
+    const qg_infer *net;
+    if (!fuzz_ok(qg_export_packed_bytes(j->net.net, (qg_packed_spec){ .step = STEPS }, &file, &bytes))) return 0;
+    MUST(!qg_export_packed_size(j->net.net, (qg_packed_spec){ .step = STEPS }, &declared) && declared == bytes);
+    MUST(qg_infer_size(file, bytes, &memory) == QG_INFER_OK);
+    void *room = aligned_alloc(64, memory);
+    MUST(room && qg_infer_load(file, bytes, room, memory, &net) == QG_INFER_OK);
+    const size_t scores = (size_t)b->x.shape.n * (size_t)qg_infer_scores(net);
+    const size_t work   = qg_infer_context_bytes(net, b->x.shape.n);
+    void        *context = aligned_alloc(64, work);
+    float       *y       = malloc(scores * sizeof *y);
+    MUST(context && y && qg_infer_run(net, b->x.shape.n, b->x.data, y, context, work) == QG_INFER_OK);
+    const uint64_t h = hash_of(y, scores);
+    free(file), free(room), free(context), free(y);
+    return h;
+}
+
+static bool is_finite(qg_tensor x)
+{
+    for (size_t i = 0; i < qg_count(x.shape); i++)
+        if (!isfinite(x.data[i])) return false;
+    return true;
+}
+
+/* A packed net computes what the net computes. */
+static void compare_packed(const job *j, const batch *b)
+{
+    const uint64_t packed = run_packed(j, b), here = evaluate(j, b);
+    MUST(!packed || !here || packed == here || !is_finite(b->x));
 }
 
 /* What was saved continues in another net as in the first. */
@@ -275,6 +318,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         batch b = draw_batch(&d, &j.net);
         describe(&j);
         for (uint64_t i = 0; i < STEPS; i++) (void)step(&j, &b, i);
+        compare_packed(&j, &b);
         if (begin(&other, net_d)) resume(&j, &other, &b);
         end(&other);
         free(b.x.data);

@@ -216,10 +216,12 @@ static found check(rig *r, const char *what)
     memcpy(expected, y->data, N * row * sizeof *expected);
     if (c.n < N) evaluated(r, c.n);
     c.out = qg_tape_kept(r->t, r->net);
-    assert_int_equal(qg_infer_run_observed(e.net, c.n, r->x, scores, e.context, e.bytes, compare_step, &c), QG_INFER_OK);
-    for (int n = some; n <= N; n += N - some) {
+    const int fewer[] = { c.n, some, c.n < N ? N : 0 };
+    for (int i = 0; i < COUNT(fewer); i++) {
+        const int n = fewer[i];
         memset(scores, 0, sizeof scores);
-        assert_int_equal(qg_infer_run(e.net, n, r->x, scores, e.context, e.bytes), QG_INFER_OK);
+        if (i == 0) assert_int_equal(qg_infer_run_observed(e.net, n, r->x, scores, e.context, e.bytes, compare_step, &c), QG_INFER_OK);
+        else assert_int_equal(qg_infer_run(e.net, n, r->x, scores, e.context, e.bytes), QG_INFER_OK);
         for (size_t k = 0; k < (size_t)n * row; k++)
             if (memcmp(&scores[k], &expected[k], sizeof *scores))
                 fail_msg("%s: %d images: score %zu is %.9g, in evaluation %.9g", what, n, k, (double)scores[k],
