@@ -45,16 +45,16 @@ static void fill_parameters(qg_net *net)
 typedef struct rig {
     qg_net  *net;
     qg_tape *t;
-    float   *x;             /* [N] images */
+    float   *x;             /* [image.n] images */
     qg_shape image;
 } rig;
 
-/* Takes a declared net. */
-static bool begin(rig *r, qg_net *net)
+/* Takes a declared net, and n <= N images. */
+static bool begin_with(rig *r, qg_net *net, int n)
 {
     *r = (rig){ .net = net, .t = qg_tape_new() };
     if (!qg_net_build(net)) return false;
-    r->image = (qg_shape){ N, net->spec.height, net->spec.width, net->spec.channels };
+    r->image = (qg_shape){ n, net->spec.height, net->spec.width, net->spec.channels };
     r->x     = malloc(qg_count(r->image) * sizeof *r->x);
     assert_non_null(r->x);
     fill_uniform(r->x, qg_count(r->image), -1.2f, 1.2f, 16);
@@ -63,6 +63,8 @@ static bool begin(rig *r, qg_net *net)
     fill_parameters(net);
     return true;
 }
+
+static bool begin(rig *r, qg_net *net) { return begin_with(r, net, N); }
 
 static void end(rig *r)
 {
@@ -198,7 +200,7 @@ typedef struct found {
     int codes, floats;
 } found;
 
-/* Every step for as many images as run together, and the scores of N images and of fewer; of many nets, each number of images
+/* Every step for as many images as run together, and the scores of all images and of fewer; of many nets, each number of images
  * and of threads has its turn. */
 static found check(rig *r, const char *what)
 {
@@ -207,16 +209,16 @@ static found check(rig *r, const char *what)
     float        scores[N * 4096], expected[N * 4096];
     load(&e, r->net, what);
     const size_t row = (size_t)qg_infer_scores(e.net), together = (size_t)qg_infer_images_at_once(e.net);
-    const int    some = 1 + turn % (N - 1);
-    comparison   c = { .r = r, .e = &e, .n = together < N ? (int)together : N, .what = what };
+    const int    all = r->image.n, some = 1 + turn % (all - 1);
+    comparison   c = { .r = r, .e = &e, .n = together < (size_t)all ? (int)together : all, .what = what };
     assert_true(row <= 4096);
     qg_set_threads(1 + turn++ % 3);
-    const qg_var *y = evaluated(r, N);
+    const qg_var *y = evaluated(r, all);
     assert_int_equal(row, qg_row(y->shape));
-    memcpy(expected, y->data, N * row * sizeof *expected);
-    if (c.n < N) evaluated(r, c.n);
+    memcpy(expected, y->data, (size_t)all * row * sizeof *expected);
+    if (c.n < all) evaluated(r, c.n);
     c.out = qg_tape_kept(r->t, r->net);
-    const int fewer[] = { c.n, some, c.n < N ? N : 0 };
+    const int fewer[] = { c.n, some, c.n < all ? all : 0 };
     for (int i = 0; i < COUNT(fewer); i++) {
         const int n = fewer[i];
         memset(scores, 0, sizeof scores);
@@ -384,7 +386,7 @@ static void every_model_is_exact(void **state)
             if (deep && k != variant % COUNT(schemes)) continue;
             use_path(variant % PATHS);
             snprintf(what, sizeof what, "%s, %d", (*m)->name, k);
-            if (begin(&r, model(*m, schemes[k].w, schemes[k].x, variant))) {
+            if (begin_with(&r, model(*m, schemes[k].w, schemes[k].x, variant), 3)) {
                 check(&r, what);
                 K += schemes[k].x == K_INPUT;
             } else if (schemes[k].x != K_INPUT || !strstr(qg_errmsg(), "xnor scales")) {       /* not every model can have K */
@@ -437,6 +439,47 @@ static void normalisation_and_notes_are_inside(void **state)
         free(file), free(at), free(context);
     }
     end(&r);
+}
+
+/* Where codes meet codes, neither the file nor a score depends on the instruction set. */
+static void codes_are_the_same_on_every_path(void **state)
+{
+    static const int w[] = { 1, 4, 8, 15, 22, 27 }, x[] = { 1, 5, 7, 17, 18 };
+    for (int i = 0; i < COUNT(w) * COUNT(x); i++) {
+        const qg_quant weight = tested_quant(&tested_weights[w[i % COUNT(w)]], QG_WEIGHT);
+        const qg_quant input  = tested_quant(&tested_inputs[x[i / COUNT(w)]], QG_INPUT);
+        unsigned char *file = NULL;
+        size_t         bytes;
+        float          scores[N * 10] = { 0 };
+        rig            r;
+        qg_net        *net = qg_net_new((qg_net_spec){ .height = 9, .width = 8, .channels = 3, .seed = 4 });
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 33, .kernel = 3, .weight = weight, .input = input });
+        qg_net_batchnorm(net);
+        qg_net_maxpool(net, 2);
+        qg_net_conv2d(net, (qg_conv2d_spec){ .out = 65, .kernel = 3, .pad = 1, .weight = weight, .input = input });
+        qg_net_batchnorm(net);
+        qg_net_dense(net, (qg_dense_spec){ .out = 10, .weight = weight, .input = input });
+        use_path(0);
+        assert_true(begin(&r, net));
+        for (int path = 0; path < PATHS; path++) {
+            unsigned char *same;
+            size_t         n;
+            float          first[N * 10];
+            engine         e;
+            use_path(path);
+            assert_ok(qg_export_packed_bytes(net, (qg_packed_spec){ .step = 1 }, &same, &n));
+            if (path == 0) file = same, bytes = n;
+            assert_true(n == bytes && !memcmp(same, file, n));
+            if (path > 0) free(same);
+            load(&e, net, "paths");
+            memcpy(first, scores, sizeof first);
+            assert_int_equal(qg_infer_run(e.net, N, r.x, scores, e.context, e.bytes), QG_INFER_OK);
+            if (path > 0) assert_memory_equal(scores, first, sizeof scores);
+            unload(&e);
+        }
+        free(file);
+        end(&r);
+    }
 }
 
 /* Quantizers that wait are left out until their step. */
@@ -585,6 +628,7 @@ int main(void)
         cmocka_unit_test_teardown(every_layer_is_exact, leave),
         cmocka_unit_test_teardown(branches_are_exact, leave),
         cmocka_unit_test_teardown(every_model_is_exact, leave),
+        cmocka_unit_test_teardown(codes_are_the_same_on_every_path, leave),
         cmocka_unit_test(normalisation_and_notes_are_inside),
         cmocka_unit_test(a_step_of_training_decides_what_has_started),
         cmocka_unit_test(what_no_file_can_express_is_refused),
