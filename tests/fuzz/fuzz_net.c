@@ -263,15 +263,15 @@ static uint64_t run_packed(const job *j, const batch *b)
     if (!fuzz_ok(qg_export_packed_bytes(j->net.net, (qg_packed_spec){ .step = STEPS }, &file, &bytes))) return 0;
     MUST(!qg_export_packed_size(j->net.net, (qg_packed_spec){ .step = STEPS }, &declared) && declared == bytes);
     MUST(qg_infer_size(file, bytes, &memory) == QG_INFER_OK);
-    void *room = aligned_alloc(64, memory);
-    MUST(room && qg_infer_load(file, bytes, room, memory, &net) == QG_INFER_OK);
+    void *at = aligned_alloc(64, memory);
+    MUST(at && qg_infer_load(file, bytes, at, memory, &net) == QG_INFER_OK);
     const size_t scores = (size_t)b->x.shape.n * (size_t)qg_infer_scores(net);
     const size_t work   = qg_infer_context_bytes(net, b->x.shape.n);
     void        *context = aligned_alloc(64, work);
     float       *y       = malloc(scores * sizeof *y);
     MUST(context && y && qg_infer_run(net, b->x.shape.n, b->x.data, y, context, work) == QG_INFER_OK);
     const uint64_t h = hash_of(y, scores);
-    free(file), free(room), free(context), free(y);
+    free(file), free(at), free(context), free(y);
     return h;
 }
 
