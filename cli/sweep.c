@@ -102,7 +102,7 @@ static qg_status name_sweep(sweep *s)
     for (int pass = 0; pass < 2; pass++)            /* what all have, then what differs */
         for (int i = 0; i < OPTIONS; i++) {
             const option *o = &options[i];
-            const bool    quiet = !strcmp(o->name, "seed") || !strcmp(o->name, "threads") || !strcmp(o->name, "data-dir");
+            const bool    quiet = !strcmp(o->name, "seed") || !strcmp(o->name, "data-dir") || lists_is_free(o);
             if (!a->values[i] || quiet || is_varied(s, o) != (pass == 1)) continue;
             lists_value(a, 0, o, value);
             if (pass == 1) place_append(name, sizeof name, "", o->name);

@@ -10,6 +10,8 @@ bool lists_take(const option *o)
     return o->use & VERB_TRAIN && o->kind != OPTION_LIST && (o->use & SAVED || !strcmp(o->name, "init") || !strcmp(o->name, "config"));
 }
 
+bool lists_is_free(const option *o) { return !(o->use & DECIDES) && o->kind != OPTION_TEXT; }
+
 /* --- from texts --------------------------------------------------------------------------- */
 
 /* Whether a comma may separate values at all. */
@@ -52,8 +54,8 @@ static qg_status add(config *asked, const option *o, const char *text)
     qg_status   status = config_set(&probe, o, text);
     const char *value  = status ? NULL : probe.text[o - options];
     if (!status && has_line(*lines, value)) status = qg_fail(QG_EARG, "%s: %s is given twice", o->name, value);
-    if (!status && *lines && !strcmp(o->name, "threads"))
-        status = qg_fail(QG_EARG, "threads: takes one value, because it does not change the results");
+    if (!status && *lines && lists_is_free(o))
+        status = qg_fail(QG_EARG, "%s: takes one value, because it does not change the results", o->name);
     if (!status) {
         const size_t used  = *lines ? strlen(*lines) + 1 : 0;
         char        *grown = realloc(*lines, used + strlen(value) + 1);

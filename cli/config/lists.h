@@ -20,6 +20,9 @@ enum { MOST_COMBINATIONS = 10000 };
 /* Whether asked->values, and not asked itself, has the option. */
 bool        lists_take(const option *o);
 
+/* Whether no value of it changes a result, as of --threads; then there is no list of it. */
+bool        lists_is_free(const option *o);
+
 /* Adds the values in text.  Fails with QG_EARG (not legal, or one that is there already), QG_EMEM. */
 QG_MUST_CHECK
 qg_status   lists_add(config *asked, const option *o, const char *text);

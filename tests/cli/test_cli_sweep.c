@@ -80,6 +80,7 @@ static void test_wrong_lists_are_refused(void **state)
         { "--weight ttq:threshold=0.1,lr=3", "--weight: ttq: unknown option 'lr'" },
         { "--seed 1..200 --lr 1,2,3,4,5,6,7,8,9,10 --epochs 1,2,3,4,5,6", "these are more than 10000 combinations" },
         { "--threads 1,2", "--threads: takes one value" },
+        { "--cache 1M,2M", "--cache: takes one value" },
         { "--resume", "unknown option '--resume'" },
         { "--jobs 0", "--jobs 0 is not in 1..1024" },
         { "--array 3 --lr 0.1,0.2", "array: 3 is not in 1..2" },
