@@ -12,6 +12,7 @@
 #include "core/kernels/parallel.h"
 #include "core/profile.h"
 #include "core/rng.h"
+#include "core/slices.h"
 
 /* How many steps' vars can be told apart: those of this step and of the three before. */
 enum { GENERATIONS = 4 };
@@ -59,6 +60,7 @@ struct qg_tape {
     uint64_t      at;           /* the step's number */
     uint64_t      key;
     uint64_t      draws;        /* keys given out in this step */
+    int           batch;        /* of the inputs that ranks share in this step; 0: none do */
     bool          walked;       /* backward has begun: gradients may have replaced values */
     stopwatch     watch;
 };
@@ -133,6 +135,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->at     = step;
     t->key    = qg_rng_fork(qg_rng_fork(key, QG_STREAM_TAPE), step);
     t->draws  = 0;
+    t->batch  = 0;
     t->walked = false;
 }
 
@@ -224,7 +227,11 @@ qg_var *qg_input(qg_tape *t, qg_tensor x)
     if (!countable(t, "input", x.shape)) return NULL;
     t->taker  = "input";
     qg_var *v = append(t, x.shape);
-    if (v) v->data = x.data;
+    if (!v) return NULL;
+    v->data   = x.data;
+    v->images = true;
+    v->batch  = qg__ranks_served(x.data, x.shape.n);
+    if (v->batch) t->batch = v->batch;
     return v;
 }
 
@@ -247,6 +254,8 @@ static void read_operand(qg_var *y, qg_var *x)
     if (!x) return;
     x->readers++;
     if (x->needs_grad) y->needs_grad = true;
+    if (x->images) y->images = true;
+    if (x->batch) y->batch = x->batch;
 }
 
 static bool readable(qg_tape *t, const char *name, const qg_var *x)
@@ -298,6 +307,19 @@ qg_var *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x)
     v->data = x->data;
     v->sums = x->sums;
     return v;
+}
+
+void qg_whole(qg_var *y)
+{
+    y->images = false;
+    y->batch  = 0;
+}
+
+void qg_spread(qg_var *y)
+{
+    int first;
+    y->images = true;
+    if (y->tape->batch && qg__images_here(y->tape->batch, &first) == y->shape.n) y->batch = y->tape->batch;
 }
 
 bool qg_operand(qg_var *y, int at, qg_var *x)

@@ -60,6 +60,9 @@ struct qg_var {
     size_t       room;        /* bytes at grad, as many as shape needs or more */
     uint64_t     begun;       /* the step it belongs to: how often its tape had begun */
     int          readers;     /* ops that have it as an operand */
+    int          batch;       /* images in the batch, if ranks share it (core/ranks.h) and shape.n are this rank's;
+                                 0: shape.n is all */
+    bool         images;      /* shape.n counts images of a batch: an input, or computed from one, and no sum over it */
     bool         needs_grad;  /* a parameter lies upstream */
     bool         fresh;       /* grad holds nothing yet: assign (see qg_op.assigns) */
     bool         spent;       /* no op but its own will read its value again */
@@ -95,10 +98,14 @@ qg_mode   qg_tape_mode(const qg_tape *t);
 uint64_t  qg_tape_step(const qg_tape *t);
 uint64_t  qg_tape_key(qg_tape *t);                       /* a key for one op's draws in this step */
 qg_var   *qg_record(qg_tape *t, const qg_op *op, qg_shape y, qg_var *a, qg_var *b, qg_var *c);
+void      qg_whole(qg_var *y);                           /* y is a sum over the batch: its first axis does not count
+                                                             images, whatever its operands' do */
 qg_var   *qg_record_view(qg_tape *t, const qg_op *op, qg_var *x);         /* y is x: its memory, its sums;
                                                                              for ops that only change gradients */
 bool      qg_operand(qg_var *y, int at, qg_var *x);      /* one more operand, at >= 3; x may be NULL.  false:
                                                              x cannot be read, and the step has failed */
+void      qg_spread(qg_var *y);                          /* y repeats its operand for each image: its first axis counts
+                                                             the images of the step's inputs */
 void     *qg_save(qg_tape *t, qg_var *y, size_t bytes);  /* y->saved; lives as long as y */
 void     *qg_scratch(qg_tape *t, size_t bytes);          /* valid until the op returns */
 void      qg_tape_keep(qg_tape *t, const void *owner, void *what);      /* what the owner can find again in this step, */

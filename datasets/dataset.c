@@ -63,7 +63,7 @@ uint64_t qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h)
 
 uint64_t qg__dataset_digest(qg_shape shape, const uint64_t *of_slice)
 {
-    return qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of_slice, QG_SLICES * sizeof *of_slice);
+    return qg_hash(qg_hash(QG_HASH_BASIS, &shape, sizeof shape), of_slice, QG__SET_SLICES * sizeof *of_slice);
 }
 
 void qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_t row)

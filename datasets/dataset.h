@@ -57,7 +57,11 @@ qg_status qg__dataset_draw(const qg__dataset *set, qg_holdout part, uint64_t see
 QG_MUST_CHECK
 qg_status qg__dataset_hold_out(qg__dataset *set, const uint8_t *taken, int images, qg__dataset *held);
 
-/* The digest of a set (qg_loader_digest) is the hash of its shape and of one hash for each of QG_SLICES slices, since a
+/* A set is read in so many slices, whatever a batch is cut into: its digest depends on their number. */
+enum { QG__SET_SLICES = 8 };
+static inline int qg__set_slice_at(int n, int slice) { return (int)((long long)n * slice / QG__SET_SLICES); }
+
+/* The digest of a set (qg_loader_digest) is the hash of its shape and of one hash for each of QG__SET_SLICES slices, since a
  * hash is sequential: that of the bytes of its images and, from there on, of the labels first .. end-1. */
 uint64_t  qg__hash_labels(const qg__dataset *set, int first, int end, uint64_t h);
 uint64_t  qg__dataset_digest(qg_shape shape, const uint64_t *of_slice);

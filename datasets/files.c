@@ -67,9 +67,9 @@ typedef struct pass {
     const uint8_t *taken;
     size_t         width;
     int            slots;               /* images that are kept */
-    uint8_t       *room;                /* [QG_SLICES][row] */
-    qg__sums      *sums;                /* [QG_SLICES][width] or NULL */
-    uint64_t       digest[QG_SLICES];
+    uint8_t       *room;                /* [QG__SET_SLICES][row] */
+    qg__sums      *sums;                /* [QG__SET_SLICES][width] or NULL */
+    uint64_t       digest[QG__SET_SLICES];
     atomic_int     failed;              /* the first image that cannot be decoded; INT_MAX: none */
 } pass;
 
@@ -89,7 +89,7 @@ static void load_slice(void *context, int slice, int worker)
     qg__dataset *set = p->set;
     const size_t row = qg_row(set->shape);
     (void)worker;
-    for (int i = qg_slice_at(set->shape.n, slice); i < qg_slice_at(set->shape.n, slice + 1); i++)
+    for (int i = qg__set_slice_at(set->shape.n, slice); i < qg__set_slice_at(set->shape.n, slice + 1); i++)
         if (!decode(set->files, set->file[i], set->images + (size_t)i * row)) {
             qg__first(&p->failed, i);
             return;
@@ -104,7 +104,7 @@ qg_status qg__files_load(qg__dataset *set)
     p.room             = malloc(qg_row(set->shape));
     qg_status status   = QG_OK;
     if (set->images && p.room) {
-        qg_parallel(QG_SLICES, load_slice, &p);
+        qg_parallel(QG__SET_SLICES, load_slice, &p);
         status = status_of(&p);
     } else {
         status = qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes, QG_SHAPE_ARGS(set->shape));
@@ -141,7 +141,7 @@ static void scan_slice(void *context, int slice, int worker)
     pass              *p     = context;
     const qg__dataset *set   = p->set;
     const size_t       row   = qg_row(set->shape);
-    const int          first = qg_slice_at(set->shape.n, slice), end = qg_slice_at(set->shape.n, slice + 1);
+    const int          first = qg__set_slice_at(set->shape.n, slice), end = qg__set_slice_at(set->shape.n, slice + 1);
     uint64_t           h     = QG_HASH_BASIS;
     (void)worker;
     for (int i = first; i < end; i++) {
@@ -170,16 +170,16 @@ qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, s
     const size_t row    = qg_row(set->shape);
     pass         p      = { .set = set, .taken = taken, .width = width, .failed = INT_MAX };
     qg_status    status = QG_OK;
-    p.room              = malloc(QG_SLICES * row);
-    p.sums              = set->sums ? calloc(QG_SLICES * width, sizeof *p.sums) : NULL;
+    p.room              = malloc(QG__SET_SLICES * row);
+    p.sums              = set->sums ? calloc(QG__SET_SLICES * width, sizeof *p.sums) : NULL;
     if (!p.room || (set->sums && !p.sums)) {
         status = qg_fail(QG_EMEM, "'%s': out of memory: the sums of images of %zu values", set->files->dir, row);
     } else {
         p.slots = set->files->scanned ? 0 : keep(set->files, set->shape.n, bytes);
-        qg_parallel(QG_SLICES, scan_slice, &p);
+        qg_parallel(QG__SET_SLICES, scan_slice, &p);
         status = status_of(&p);
         set->files->scanned |= !status;
-        for (size_t k = 0; p.sums && k < QG_SLICES * width; k++) {
+        for (size_t k = 0; p.sums && k < QG__SET_SLICES * width; k++) {
             set->sums[k % width].first += p.sums[k].first;
             set->sums[k % width].second += p.sums[k].second;
         }

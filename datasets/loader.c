@@ -10,7 +10,9 @@
 #include "core/arena.h"
 #include "core/io/hash.h"
 #include "core/kernels/parallel.h"
+#include "core/ranks.h"
 #include "core/rng.h"
+#include "core/slices.h"
 #include "datasets/files.h"
 #include "datasets/normalise.h"
 
@@ -162,7 +164,7 @@ static void augment(const qg_augment *a, uint64_t key, const source *from, float
 
 struct hashing {
     const qg__dataset *set;
-    uint64_t           of[QG_SLICES];
+    uint64_t           of[QG__SET_SLICES];
 };
 
 static void hash_slice(void *context, int slice, int worker)
@@ -170,7 +172,7 @@ static void hash_slice(void *context, int slice, int worker)
     (void)worker;
     struct hashing *h     = context;
     const size_t    row   = qg_row(h->set->shape);
-    const int       first = qg_slice_at(h->set->shape.n, slice), end = qg_slice_at(h->set->shape.n, slice + 1);
+    const int       first = qg__set_slice_at(h->set->shape.n, slice), end = qg__set_slice_at(h->set->shape.n, slice + 1);
     const uint64_t  bytes = qg_hash(QG_HASH_BASIS, h->set->images + (size_t)first * row, (size_t)(end - first) * row);
     h->of[slice]          = qg__hash_labels(h->set, first, end, bytes);
 }
@@ -178,7 +180,7 @@ static void hash_slice(void *context, int slice, int worker)
 static uint64_t digest_of(const qg__dataset *set)
 {
     struct hashing h = { .set = set };
-    qg_parallel(QG_SLICES, hash_slice, &h);
+    qg_parallel(QG__SET_SLICES, hash_slice, &h);
     return qg__dataset_digest(set->shape, h.of);
 }
 
@@ -415,8 +417,16 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
                                .n      = rest < l->spec.batch ? rest : l->spec.batch,
                                .key    = qg_rng_fork(key, l->epoch),
                                .failed = INT_MAX };
+    b->n = g.n;
+    /* Fewer images than ranks: every rank has all of them. */
+    if (qg_ranks() > 1 && g.n >= qg_ranks()) {
+        int from;
+        g.n = qg__images_here(b->n, &from);
+        g.order += from;
+    }
     qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
     if (g.failed < g.n) return fail(l, &g);
+    qg__ranks_serve(l->x, g.n < b->n ? b->n : 0);
 
     qg_shape shape = l->set.shape;
     shape.n        = g.n;
@@ -489,6 +499,7 @@ void qg_loader_free(qg_loader *l)
 {
     if (!l) return;
     qg_loader_free(l->validation);
+    if (l->x) qg__ranks_serve(l->x, 0);
     qg__dataset_free(&l->set);
     qg__preprocess_clear(&l->preprocess);
     free(l->whitened);

@@ -1,6 +1,7 @@
 /* Applies forms to tensors: threads, channels, the tape, codes. */
 #include <string.h>
 
+#include "core/slices.h"
 #include "quant/channel.h"
 #include "quant/map.h"
 #include "quant/reduce.h"
@@ -318,6 +319,19 @@ typedef struct formed {
     qg_constants k[];           /* [spans.depth] */
 } formed;
 
+/* The constants may be statistics of the whole batch, which then is quantized whole. */
+static bool forward_whole(qg_tape *t, const formed *f, const qg_var *x, const float *const *value, qg_var *y, qg_constants *k)
+{
+    const qg_tensor  all = qg__whole_batch(t, x);
+    const qg__slices at  = qg__slices_of(x);
+    const size_t     row = qg_row(x->shape);
+    float           *out = all.data ? qg_scratch(t, qg_count(all.shape) * sizeof *out) : NULL;
+    if (!out) return false;
+    qg_form_forward(f->q, qg_spans(f->q, all.shape), all.data, value, out, k, NULL);
+    memcpy(y->data, out + (size_t)at.first * row, qg_count(y->shape) * sizeof *out);
+    return true;
+}
+
 qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
     const qg_scheme *scheme = q.scheme;
@@ -336,7 +350,10 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     if (!f) return NULL;
     f->q     = q;
     f->spans = spans;
-    qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
+    if (x->batch && scheme->mix)
+        return qg_reject(t, QG_EARG, "%s: its gradient of an input needs the whole batch, which ranks share", scheme->name);
+    if (!x->batch || scheme->constants == qg_unit_signs) qg_form_forward(q, spans, x->data, value, y->data, f->k, NULL);
+    else if (!forward_whole(t, f, x, value, y, f->k)) return NULL;
     for (size_t i = 0; i < spans.depth; i++) {
         const qg_status s = check_constants(q, spans, i, &f->k[i]);
         if (s) return qg_reject(t, s, "%s", qg_errmsg());
@@ -344,14 +361,49 @@ qg_var *qg_form_apply(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     return y;
 }
 
+/* The gradient of images, slice by slice (core/slices.h). */
+typedef struct slices {
+    const qg_var *y;
+    qg__slices    at;
+    double      (*sum)[QG_FORM_SUMS];       /* [QG_SLICES][spans] */
+} slices;
+
+static void slice_gradient(void *context, int piece, int worker)
+{
+    (void)worker;
+    const slices *p    = context;
+    const formed *f    = p->y->saved;
+    const qg_var *x    = p->y->in[0];
+    const int     s    = p->at.from + piece, from = qg__slice_first(p->at, s), n = qg__slice_first(p->at, s + 1) - from;
+    const size_t  at   = (size_t)from * qg_row(x->shape);
+    double      (*sum)[QG_FORM_SUMS] = p->sum + (size_t)s * f->spans.depth;
+    memset(sum, 0, f->spans.depth * sizeof *sum);
+    if (n == 0) return;
+    const qg_split spans = qg_spans(f->q, (qg_shape){ n, x->shape.h, x->shape.w, x->shape.c });
+    qg_form_gradient(f->q, spans, f->k, x->data + at, p->y->grad + at, x->grad ? x->grad + at : NULL, sum);
+}
+
+static bool sum_slices(qg_tape *t, slices *p)
+{
+    const size_t depth = ((const formed *)p->y->saved)->spans.depth;
+    qg_parallel(p->at.to - p->at.from, slice_gradient, p);
+    if (!qg__slices_gather(t, p->at, p->sum, depth * sizeof *p->sum)) return false;
+    for (size_t i = 0; i < depth; i++)
+        for (size_t s = 1; s < QG_SLICES; s++)
+            for (int k = 0; k < QG_FORM_SUMS; k++) p->sum[i][k] += p->sum[s * depth + i][k];
+    return true;
+}
+
 void qg_form_backward(qg_tape *t, qg_var *y)
 {
     const formed *f = y->saved;
     const qg_var *x = y->in[0];
     const int     trained = trained_count(f->q);
-    double      (*sum)[QG_FORM_SUMS] = trained ? qg_scratch(t, f->spans.depth * sizeof *sum) : NULL;
+    const bool    sliced  = trained && x->images && qg_quant_role(f->q) == QG_INPUT;
+    double      (*sum)[QG_FORM_SUMS] = trained ? qg_scratch(t, (sliced ? (size_t)QG_SLICES : 1) * f->spans.depth * sizeof *sum) : NULL;
     if (trained && !sum) return;
-    qg_form_gradient(f->q, f->spans, f->k, x->data, y->grad, x->grad, sum);
+    if (!sliced) qg_form_gradient(f->q, f->spans, f->k, x->data, y->grad, x->grad, sum);
+    else if (!sum_slices(t, &(slices){ y, qg__slices_of(x), sum })) return;
     for (size_t s = 0; sum && s < f->spans.depth; s++)
         for (int i = 0; i < trained; i++) {
             qg_var *learned = y->in[1 + i];

@@ -7,6 +7,9 @@
 #include "quant/channel.h"
 #include "quant/reduce.h"
 
+/* Parts of a tensor that threads share.  Neither extremes nor counts depend on their number. */
+enum { PARTS = 8 };
+
 /* --- minimum and maximum ------------------------------------------------------------------- */
 
 typedef struct span {
@@ -40,7 +43,7 @@ static void slice_min_max(void *context, int slice, int worker)
 {
     (void)worker;
     const span  *s = context;
-    const size_t n = qg__channel_size(s->c), each = (n + QG_SLICES - 1) / QG_SLICES;
+    const size_t n = qg__channel_size(s->c), each = (n + PARTS - 1) / PARTS;
     const size_t first = qg__smaller((size_t)slice * each, n);
     s->lo[slice] = INFINITY;
     s->hi[slice] = -INFINITY;
@@ -54,14 +57,14 @@ static void span_all(qg_split c, size_t first, size_t n, const float *x, float *
         qg__in_blocks(n, QG_CHANNEL_GROUP, channels_min_max, &s);
         return;
     }
-    float low[QG_SLICES], high[QG_SLICES];
+    float low[PARTS], high[PARTS];
     s.lo = low;
     s.hi = high;
-    qg_parallel(QG_SLICES, slice_min_max, &s);
+    qg_parallel(PARTS, slice_min_max, &s);
     *lo = INFINITY;
     *hi = -INFINITY;
-    s.kernels->min_max(QG_SLICES, low, lo, &(float){ -INFINITY });
-    s.kernels->min_max(QG_SLICES, high, &(float){ INFINITY }, hi);
+    s.kernels->min_max(PARTS, low, lo, &(float){ -INFINITY });
+    s.kernels->min_max(PARTS, high, &(float){ INFINITY }, hi);
 }
 
 void qg__min_max(qg_split c, size_t first, size_t n, const float *x, float *lo, float *hi)
@@ -217,6 +220,6 @@ void qg__percentiles(qg_split c, size_t first, size_t n, const float *x, double 
         qg__in_blocks(n, 1, channels_percentiles, &s);
         return;
     }
-    digits slice[QG_SLICES];
-    channel_percentiles(&s, 0, QG_SLICES, slice);
+    digits slice[PARTS];
+    channel_percentiles(&s, 0, PARTS, slice);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/kernels/parallel.h"
+#include "core/slices.h"
 #include "quant/channel.h"
 #include "quant/reduce.h"
 #include "quant/round.h"
@@ -46,11 +47,15 @@ void qg_confine(qg_var *v, size_t i, float legal)
     if (v->needs_grad) v->data[i] = legal;
 }
 
-static void observe(qg_quant q, const qg_var *x, qg_var *const *learned)
+/* A scheme sees the numbers of the whole batch, since it may compute anything from them. */
+static bool observe(qg_tape *t, qg_quant q, const qg_var *x, qg_var *const *learned)
 {
-    float *value[QG_MAX_LEARNED] = { 0 };
+    float    *value[QG_MAX_LEARNED] = { 0 };
+    qg_tensor all                   = qg__whole_batch(t, x);
+    if (!all.data) return false;
     for (int i = 0; i < qg_learned_count(q); i++) value[i] = learned[i]->data;
-    q.scheme->observe(q, (qg_tensor){ x->shape, x->data }, value);
+    q.scheme->observe(q, all, value);
+    return true;
 }
 
 qg_role qg_quant_role(qg_quant q)
@@ -134,7 +139,7 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
                              QG_SHAPE_FMT, q.scheme->name, entry->name, QG_SHAPE_ARGS(is), QG_SHAPE_ARGS(x->shape),
                              QG_SHAPE_ARGS(want));
     }
-    if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned)) observe(q, x, learned);
+    if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned) && !observe(t, q, x, learned)) return NULL;
     if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
     q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
     return q.scheme->apply ? q.scheme->apply(t, q, x, learned) : qg_form_apply(t, q, x, learned);
@@ -188,7 +193,8 @@ enum { RUN = 2048 };
 typedef struct elementwise {
     const qg_activation *f;
     qg_var              *y;
-    double              *dk;        /* [blocks][3] */
+    qg__slices           at;        /* of images, whose gradients are summed slice by slice */
+    double              *dk;        /* [blocks or QG_SLICES][3] */
 } elementwise;
 
 static size_t block_size(const qg_var *y, int block, size_t *first)
@@ -209,15 +215,10 @@ static void forward_block(void *context, int block, int worker)
     e->f->forward(e->f, n, e->y->in[0]->data + at, e->y->data + at);
 }
 
-static void backward_block(void *context, int block, int worker)
+static void backward_range(const elementwise *e, size_t at, size_t n, double *dk)
 {
-    (void)worker;
-    const elementwise *e = context;
-    qg_var            *x = e->y->in[0];
-    double            *dk = e->f->n_learned ? e->dk + 3 * block : NULL;
-    size_t             at;
-    const size_t       n = block_size(e->y, block, &at);
-    float              run[RUN];
+    qg_var *x = e->y->in[0];
+    float   run[RUN];
     for (size_t i = at; i < at + n; i += RUN) {
         const size_t m = qg__smaller(at + n - i, RUN);
         float       *dx = x->grad && x->fresh ? x->grad + i : run;
@@ -226,14 +227,36 @@ static void backward_block(void *context, int block, int worker)
     }
 }
 
+static void backward_block(void *context, int block, int worker)
+{
+    (void)worker;
+    const elementwise *e = context;
+    size_t             at;
+    const size_t       n = block_size(e->y, block, &at);
+    backward_range(e, at, n, e->f->n_learned ? e->dk + 3 * block : NULL);
+}
+
+static void backward_slice(void *context, int piece, int worker)
+{
+    (void)worker;
+    const elementwise *e   = context;
+    const int          s   = e->at.from + piece;
+    const size_t       row = qg_row(e->y->shape), at = (size_t)qg__slice_first(e->at, s) * row;
+    backward_range(e, at, (size_t)qg__slice_first(e->at, s + 1) * row - at, e->dk + 3 * s);
+}
+
+/* Sums over the images of a batch have the order of its slices (core/slices.h). */
 void qg_activation_op_backward(qg_tape *t, qg_var *y)
 {
     const qg_activation *f = y->saved;
-    const size_t         n = (size_t)blocks(y);
-    elementwise          e = { .f = f, .y = y, .dk = qg_scratch(t, 3 * n * sizeof(double)) };
+    const bool           sliced = y->images && f->n_learned;
+    const size_t         n = sliced ? QG_SLICES : (size_t)blocks(y);
+    elementwise          e = { .f = f, .y = y, .at = qg__slices_of(y), .dk = qg_scratch(t, 3 * n * sizeof(double)) };
     if (!e.dk) return;
     memset(e.dk, 0, 3 * n * sizeof *e.dk);
-    qg_parallel((int)n, backward_block, &e);
+    if (sliced) qg_parallel(e.at.to - e.at.from, backward_slice, &e);
+    else qg_parallel((int)n, backward_block, &e);
+    if (sliced && !qg__slices_gather(t, e.at, e.dk, 3 * sizeof *e.dk)) return;
     for (int j = 0; j < f->n_learned; j++) {
         double sum = 0;
         for (size_t b = 0; b < n; b++) sum += e.dk[3 * b + (size_t)j];

@@ -1,8 +1,11 @@
 #include "train/measure.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "core/ranks.h"
 #include "core/rng.h"
+#include "core/slices.h"
 #include "train/diverged.h"
 
 /* Smoothed labels are a means of training, and losses of tests should be comparable. */
@@ -34,6 +37,29 @@ static qg_status assess(qg__assessment *all, const qg_var *scores, const qg_batc
     return status;
 }
 
+/* Only rank 0 has listeners, who see the whole batch.  false: the step has failed. */
+static bool tell_scores(const qg_fit_spec *spec, qg_loader *images, qg_tape *t, const qg_var *scores, const qg_batch *b)
+{
+    const qg_fit_events *e = &spec->events;
+    if (!scores->batch) {
+        if (e->scores) e->scores(e->user, images, b, scores);
+        return true;
+    }
+    if (!qg_ranks_any(e->scores)) return true;
+    const qg__slices at  = qg__slices_of(scores);
+    const qg_tensor  all = qg__whole_batch(t, scores);
+    uint16_t        *y   = qg_scratch(t, (size_t)at.n * sizeof *y);
+    if (!all.data || !y) return false;
+    memcpy(y + at.first, b->y, (size_t)at.count * sizeof *y);
+    if (!qg__images_gather(t, at, y, sizeof *y)) return false;
+    qg_batch whole = *b;
+    qg_var   seen  = *scores;
+    whole.y = y;
+    seen.shape = all.shape, seen.data = all.data;
+    if (e->scores) e->scores(e->user, images, &whole, &seen);
+    return true;
+}
+
 qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, qg_tape *tape, uint64_t steps,
                       qg__assessment *all, qg__measured *out, bool *stopped)
 {
@@ -42,7 +68,7 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
     uint64_t       n = 0, correct = 0;
     *stopped = false;
     for (qg_batch b; qg_loader_next(images, &b);) {
-        if (spec->stop && *spec->stop) {
+        if (qg_ranks_any(spec->stop && *spec->stop)) {
             *stopped = true;
             return qg_loader_seek(images, 0, 0);
         }
@@ -52,10 +78,10 @@ qg_status qg__measure(const qg_fit_spec *spec, qg_loader *images, qg_net *net, q
         if (!loss) return qg_tape_status(tape);
         if (!isfinite(loss->data[0])) return diverged(spec, images, net, tape);
         if (all && assess(all, scores, &b)) return qg_errcode();
-        if (spec->events.scores) spec->events.scores(spec->events.user, images, &b, scores);
-        sum += (double)loss->data[0] * (double)b.x.shape.n;
+        if (!tell_scores(spec, images, tape, scores, &b)) return qg_tape_status(tape);
+        sum += (double)loss->data[0] * (double)b.n;
         correct += (uint64_t)qg_correct(scores, b.y);
-        n += (uint64_t)b.x.shape.n;
+        n += (uint64_t)b.n;
     }
     const qg_status status = qg_loader_status(images);
     if (status) return status;

@@ -30,6 +30,9 @@ qg_status qg_state_save_in(const qg_state *s, int dir, const char *path);
 QG_MUST_CHECK
 qg_status qg_state_load_in(qg_state *s, int dir, const char *path);
 
+/* The arrays of the list, in the order in which they were added. */
+const qg_named_array *qg__state_entries(const qg_state *s, size_t *count);
+
 /* What qg_state_load would take over: everything is checked, and nothing is changed. */
 QG_MUST_CHECK
 qg_status qg_state_open_in(const qg_state *s, int dir, const char *path, qg_archive **archive);

@@ -148,6 +148,12 @@ void qg_state_refuse(qg_state *s, qg_status why)
     if (s && !s->status && why) stick(s, why);
 }
 
+const qg_named_array *qg__state_entries(const qg_state *s, size_t *count)
+{
+    *count = s->count;
+    return s->entries;
+}
+
 qg_status qg_state_note(qg_state *s, const char *key, const char *value)
 {
     if (sticky(s)) return s ? s->status : QG_EMEM;

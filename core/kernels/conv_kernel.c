@@ -330,6 +330,15 @@ static int chunks_of(const qg__conv *g) { return (g->kw * g->c + CHUNK - 1) / CH
 
 static int units(const qg__conv *g) { return chunks_of(g) * g->kh; }
 
+static size_t unit_run(const qg__conv *g, int u, int i, size_t *at)
+{
+    const int block = block_of(g->oc), k = g->kw * g->c, chunks = chunks_of(g), o = i * block;
+    const int r0 = cut(k, u / g->kh, chunks), r1 = cut(k, u / g->kh + 1, chunks);
+    if (o >= g->oc) return 0;
+    *at = (size_t)(o * g->kh + u % g->kh * block) * (size_t)k + (size_t)(r0 * block);
+    return (size_t)((r1 - r0) * block);
+}
+
 static size_t scratch_size(const qg__conv *g)
 {
     return (size_t)(VISIT + g->ow) * (size_t)(BLOCK + CHUNK);
@@ -524,6 +533,7 @@ const qg__conv_kernels QG_PER_ISA(qg__conv_kernels) = {
     .pack_backward       = pack_backward,
     .scratch             = scratch_size,
     .units               = units,
+    .unit_run            = unit_run,
     .forward             = forward,
     .forward_add         = forward_add,
     .input_gradient      = input_gradient,

@@ -90,9 +90,12 @@ typedef struct qg__conv_kernels {
      * defined for no other case and leaves this NULL. */
     void (*input_gradient)(const qg__conv *g, const float *dy, const float *wb, float *dx);
 
+    /* The numbers of acc that unit u sums: run i begins at *at and has as many as the result says, 0 after the last. */
+    size_t (*unit_run)(const qg__conv *g, int u, int i, size_t *at);
+
     /* acc += the derivative summed over n images, x [n][h][w][c] and dy [n][oh][ow][oc], for units
-     * [u0, u1) of the weights.  Small weights: every unit of one image after another, an acc per
-     * slice of the batch.  Large weights: one acc, pieces of units, each over the whole batch. */
+     * [u0, u1) of the weights.  Small weights: every unit of one image after another.  Large weights: pieces of units,
+     * each over a slice of the batch. */
     void (*weight_gradient)(const qg__conv *g, int u0, int u1, int n, const float *x,
                             const float *dy, float *acc, float *scratch);
 

@@ -12,8 +12,8 @@
 
 #include "core/status.h"
 
-/* Slices of a batch for sums over it.  Eight keep two, four and eight threads evenly loaded. */
-enum { QG_SLICES = 8 };
+/* Slices of a batch for sums over it (core/slices.h).  Sixteen keep up to sixteen threads or ranks evenly loaded. */
+enum { QG_SLICES = 16 };
 
 /* Runs one piece.  worker is 0 .. qg_threads()-1; it selects per-thread scratch and nothing else. */
 typedef void (*qg_piece)(void *context, int piece, int worker);

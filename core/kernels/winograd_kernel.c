@@ -317,6 +317,15 @@ enum { UNITS = 8 };
 static int blocks_of(int channels) { return (channels + block_of(channels) - 1) / block_of(channels); }
 static int units(const qg__conv *g) { return least(UNITS, blocks_of(g->oc)); }
 
+static size_t unit_run(const qg__conv *g, int u, int i, size_t *at)
+{
+    const int    blocks = blocks_of(g->oc), begin = cut(blocks, u, units(g)), end = cut(blocks, u + 1, units(g));
+    const size_t each   = (size_t)(POINTS * weight_pitch(g->c, block_of(g->oc)));
+    if (i > 0) return 0;
+    *at = (size_t)begin * each;
+    return (size_t)(end - begin) * each;
+}
+
 static void weight_gradient(const qg__conv *g, int u0, int u1, int images, const float *x, const float *dy,
                             float *acc, float *scratch)
 {
@@ -408,6 +417,7 @@ const qg__conv_kernels QG_PER_ISA(qg__winograd_kernels) = {
     .gap                 = GAP,
     .scratch             = scratch_size,
     .units               = units,
+    .unit_run            = unit_run,
     .pack_forward        = pack_forward,
     .pack_backward       = pack_backward,
     .forward             = forward,

@@ -3,6 +3,7 @@
 #include "core/kernels/conv_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
+#include "core/slices.h"
 
 /* --- shared with depthwise.c ---------------------------------------------------------------- */
 
@@ -23,22 +24,47 @@ void qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i)
     if (y->sums) norm->sums(row / c, (int)c, y->data + (size_t)i * row, y->sums + (size_t)i * sums_size(y->shape));
 }
 
-void qg__bias_gradient(const qg_var *y)
+typedef struct bias_sums {
+    const qg_var *y;
+    double       *part;     /* [n][oc], from the first image that is here */
+} bias_sums;
+
+static void bias_piece(void *context, int i, int worker)
 {
-    qg_var      *b  = y->in[2];
-    const size_t oc = (size_t)y->shape.c, rows = qg_count(y->shape) / oc;
+    (void)worker;
+    const bias_sums *s  = context;
+    const size_t     oc = (size_t)s->y->shape.c, row = qg_row(s->y->shape);
+    const float     *dy = s->y->grad + (size_t)i * row;
+    double          *sum = s->part + (size_t)i * oc;
+    for (size_t k = 0; k < oc; k++) sum[k] = 0;
+    for (size_t p = 0; p < row; p += oc)
+        for (size_t k = 0; k < oc; k++) sum[k] += (double)dy[p + k];
+}
+
+bool qg__bias_gradient(qg_tape *t, const qg_var *y)
+{
+    qg_var          *b  = y->in[2];
+    const qg__slices at = qg__slices_of(y);
+    const size_t     oc = (size_t)y->shape.c, n = (size_t)at.n;
+    double          *part = qg_scratch(t, n * oc * sizeof *part);
+    if (!part) return false;
+    qg_parallel(y->shape.n, bias_piece, &(bias_sums){ y, part + (size_t)at.first * oc });
+    if (!qg__images_gather(t, at, part, oc * sizeof *part)) return false;
     for (size_t k = 0; k < oc; k++) {
         double sum = b->fresh ? 0.0 : (double)b->grad[k];
-        for (size_t r = 0; r < rows; r++) sum += (double)y->grad[r * oc + k];
+        for (size_t i = 0; i < n; i++) sum += part[i * oc + k];
         b->grad[k] = (float)sum;
     }
     b->fresh = false;
+    return true;
 }
 
 /* --- one group or several --------------------------------------------------------------------- */
 
-/* A packed weight gradient of fewer bytes is collected once per slice of the batch, and the slices are added.  A
- * larger one is collected once, and threads split it by units of the kernel. */
+/* A weight gradient is the sum of those of the slices of the batch, added as a tree (core/slices.h).  Packed gradients of
+ * fewer bytes have an array per slice, and threads split the slices.  Of a larger one, threads split each slice in turn by
+ * units of the kernel, and sums that wait for their neighbours in the tree need only a few arrays.  Both give the same
+ * bits. */
 enum { SLICED_BYTES = 2 << 20 };
 
 typedef struct conv {
@@ -58,12 +84,16 @@ typedef struct job {
     float                 *packed;      /* weights, packed for the pass */
     float                 *images;      /* padded: [workers], or those of the run */
     float                 *gradients;   /* [workers] padded dx, or padded dy where that is mirrored */
-    float                 *acc;         /* [slices] weight gradients, packed, one group after another */
+    float                 *acc;         /* weight gradients, packed, one group after another: [slices that are here] */
     float                 *scratch;     /* [workers] */
     float                 *group;       /* [workers] images of one group: x or dx, x, y or dy */
     size_t                 acc_size, scratch_size;
-    int                    slices;      /* accumulators: QG_SLICES, or 1 for a large weight */
+    qg__slices             at;
     int                    first, run;  /* the images that units read: the first, and their number */
+    int                    adds;        /* what follows the units of a slice: sums of the tree */
+    struct {
+        float *to, *from;
+    } add[8];
 } job;
 
 static size_t x_row(const job *j) { return qg_row(j->y->in[0]->shape); }
@@ -268,16 +298,37 @@ static void slice_piece(void *context, int slice, int worker)
 {
     const job *j   = context;
     float     *acc = j->acc ? j->acc + (size_t)slice * j->acc_size : NULL;
+    const int  end = qg__slice_first(j->at, j->at.from + slice + 1);
     if (acc) memset(acc, 0, j->acc_size * sizeof *acc);
-    for (int i = qg_slice_at(j->y->shape.n, slice), end = qg_slice_at(j->y->shape.n, slice + 1); i < end; i++)
+    for (int i = qg__slice_first(j->at, j->at.from + slice); i < end; i++)
         for (int k = 0; k < j->c->spec.groups; k++) group_gradients(j, i, k, worker, acc);
 }
 
-/* The weights of one group, over the whole batch. */
+/* Some of the numbers of acc: sets them to zero, or does the sums of the tree that follow. */
+static void clear_run(const job *j, size_t at, size_t n) { memset(j->acc + at, 0, n * sizeof *j->acc); }
+
+static void add_run(const job *j, size_t at, size_t n)
+{
+    for (int k = 0; k < j->adds; k++) add_image(n, j->add[k].from + at, false, j->add[k].to + at);
+}
+
+/* The sums that a slice without images completes. */
+static void add_block_piece(void *context, int piece, int worker)
+{
+    (void)worker;
+    const job   *j = context;
+    const size_t n = packed_of_group(j) / (size_t)qg__conv_blocks(j->k, j->c->g.oc);
+    add_run(j, (size_t)piece * n, n);
+}
+
+/* The weights of one group, over a slice. */
 static void group_piece(void *context, int k, int worker)
 {
-    const job *j = context;
-    for (int i = 0; i < j->y->shape.n; i++) group_gradients(j, i, k, worker, j->acc);
+    const job   *j = context;
+    const size_t n = packed_of_group(j), at = (size_t)k * n;
+    clear_run(j, at, n);
+    for (int i = j->first; i < j->first + j->run; i++) group_gradients(j, i, k, worker, j->acc);
+    add_run(j, at, n);
 }
 
 static void pad_piece(void *context, int i, int worker)
@@ -287,61 +338,121 @@ static void pad_piece(void *context, int i, int worker)
     padded(j, j->y->in[0]->data + (size_t)(j->first + i) * x_row(j), padding_of(j, i));     /* each has its own buffer */
 }
 
-/* Some units of the kernel, over a run of images. */
+/* A unit of the kernel, over a slice. */
 static void unit_piece(void *context, int unit, int worker)
 {
     const job   *j = context;
     const float *x = j->c->image ? j->images : j->y->in[0]->data + (size_t)j->first * x_row(j);
+    size_t       at, n;
+    for (int i = 0; (n = j->k->unit_run(&j->c->g, unit, i, &at)) > 0; i++) clear_run(j, at, n);
     j->k->weight_gradient(&j->c->g, unit, unit + 1, j->run, x, j->y->grad + (size_t)j->first * y_row(j),
                           j->acc, scratch_of(j, worker));
+    for (int i = 0; (n = j->k->unit_run(&j->c->g, unit, i, &at)) > 0; i++) add_run(j, at, n);
+}
+
+static void add_slices_piece(void *context, int piece, int worker)
+{
+    (void)worker;
+    const job   *j    = context;
+    const size_t size = packed_of_group(j) / (size_t)qg__conv_blocks(j->k, j->c->g.oc);
+    qg__tree(j->at.to - j->at.from, j->acc_size, size, j->acc + (size_t)piece * size);
 }
 
 static void add_weight_piece(void *context, int piece, int worker)
 {
     (void)worker;
-    const job   *j      = context;
-    const int    blocks = qg__conv_blocks(j->k, j->c->g.oc), group = piece / blocks, block = piece % blocks;
-    const size_t size   = packed_of_group(j) / (size_t)blocks;
-    float       *sum    = j->acc + (size_t)piece * size;
-    for (int s = 1; s < j->slices; s++) {
-        const float *part = sum + (size_t)s * j->acc_size;
-        for (size_t i = 0; i < size; i++) sum[i] += part[i];
-    }
+    const job *j      = context;
+    const int  blocks = qg__conv_blocks(j->k, j->c->g.oc), group = piece / blocks, block = piece % blocks;
     j->k->add_weight_gradient(&j->c->g, block, block + 1, j->acc + (size_t)group * packed_of_group(j),
                               j->y->in[1]->grad + (size_t)group * weights_of_group(j));
 }
 
+static void add_both_piece(void *context, int piece, int worker)
+{
+    add_slices_piece(context, piece, worker);
+    add_weight_piece(context, piece, worker);
+}
+
 static int pieces_of(const job *j, int channels) { return j->c->spec.groups * qg__conv_blocks(j->k, channels); }
+
+/* Adds the sum of what is here, acc, to that of the other ranks and then to the gradient. */
+static bool add_weight(qg_tape *t, job *j)
+{
+    if (!qg__slices_add(t, j->at, j->acc, j->acc_size)) return false;
+    qg_parallel(pieces_of(j, j->c->g.oc), add_weight_piece, j);
+    return true;
+}
+
+/* Sums that wait for their neighbours: of slices side by side, 2^height of them; NULL: they have no images. */
+typedef struct waiting {
+    float *sum;
+    int    height;
+} waiting;
+
+enum { WAITING = 5 };       /* at most: heights 0 .. 4 of 16 slices */
+_Static_assert(QG_SLICES <= 1 << (WAITING - 1), "a sum waits at each height");
 
 /* Threads split the kernel.  All of them read the same images, which are therefore padded first, one slice of the batch
  * at a time to save memory. */
-static void units_of_weight(job *j)
+static void weight_of_slice(job *j)
 {
-    const int n    = j->y->shape.n;
-    const int runs = j->c->image ? QG_SLICES : 1;
-    for (int r = 0; r < runs; r++) {
-        j->first = runs > 1 ? qg_slice_at(n, r) : 0;
-        j->run   = runs > 1 ? qg_slice_at(n, r + 1) - j->first : n;
-        if (j->run == 0) continue;
+    if (j->group) qg_parallel(j->c->spec.groups, group_piece, j);
+    else {
         if (j->c->image) qg_parallel(j->run, pad_piece, j);
         qg_parallel(j->k->units(&j->c->g), unit_piece, j);
     }
 }
 
-/* A large weight: one array collects its gradient, and threads split it by groups or by units of the kernel. */
-static bool whole_weight_gradient(qg_tape *t, job *j)
+/* The sums of the tree that slice i ends, between arrays of which `top` wait; the result waits in their place. */
+static int plan_adds(job *j, waiting *stack, int top)
 {
-    const size_t images = j->group ? (size_t)qg_threads() : (size_t)(j->y->shape.n / QG_SLICES + 1);
-    j->slices           = 1;
-    j->acc              = floats(t, j->acc_size);
-    j->images           = j->c->image ? floats(t, images * j->c->image) : NULL;
-    if (!j->acc || (j->c->image && !j->images)) return false;
-    memset(j->acc, 0, j->acc_size * sizeof *j->acc);
-    if (j->group) qg_parallel(j->c->spec.groups, group_piece, j);
-    else units_of_weight(j);
-    qg_parallel(pieces_of(j, j->c->g.oc), add_weight_piece, j);
-    j->acc = NULL;              /* done: the following slices compute only dx */
-    return true;
+    j->adds = 0;
+    while (top > 1 && stack[top - 1].height == stack[top - 2].height) {
+        waiting *left = &stack[top - 2], *right = &stack[top - 1];
+        if (left->sum && right->sum) j->add[j->adds].to = left->sum, j->add[j->adds++].from = right->sum;
+        if (!left->sum) left->sum = right->sum;
+        left->height++;
+        top--;
+    }
+    return top;
+}
+
+/* An array of which no sum waits. */
+static float *unused(qg_tape *t, const job *j, float *array[WAITING], const waiting *stack, int top)
+{
+    int i = 0;
+    for (bool used = true; used && i < WAITING; i += used) {
+        used = false;
+        for (int k = 0; k < top && array[i]; k++) used |= stack[k].sum == array[i];
+    }
+    QG_ASSERT(i < WAITING);
+    if (!array[i]) array[i] = floats(t, j->acc_size);
+    return array[i];
+}
+
+/* A large weight.  A slice is computed in an array of its own; then what it completes is added, unit by unit, while that
+ * is in a cache. */
+static bool large_weight_gradient(qg_tape *t, job *j)
+{
+    const size_t images = j->group ? (size_t)qg_threads() : (size_t)(j->at.n / QG_SLICES + 1);
+    float       *array[WAITING] = { NULL };
+    waiting      stack[WAITING + 1];
+    int          top = 0;
+    j->images = j->c->image ? floats(t, images * j->c->image) : NULL;
+    if (j->c->image && !j->images) return false;
+    for (int s = j->at.from; s < j->at.to; s++) {
+        j->first     = qg__slice_first(j->at, s);
+        j->run       = qg__slice_first(j->at, s + 1) - j->first;
+        if (j->run && !(j->acc = unused(t, j, array, stack, top))) return false;
+        stack[top++] = (waiting){ j->run ? j->acc : NULL, 0 };
+        top          = plan_adds(j, stack, top);
+        if (j->run) weight_of_slice(j);
+        else if (j->adds) qg_parallel(pieces_of(j, j->c->g.oc), add_block_piece, j);
+    }
+    j->acc = stack[0].sum;
+    const bool added = add_weight(t, j);
+    j->acc           = NULL;            /* done: the following slices compute only dx */
+    return added;
 }
 
 static void conv2d_backward(qg_tape *t, qg_var *y)
@@ -349,19 +460,19 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     const conv *c = y->saved;
     qg_var     *x = y->in[0], *w = y->in[1], *b = y->in[2];
     const size_t workers = (size_t)qg_threads(), groups = (size_t)c->spec.groups;
-    job          j = { .c = c, .k = c->k, .y = y };
+    job          j = { .c = c, .k = c->k, .y = y, .at = qg__slices_of(y) };
+    const int    slices = j.at.to - j.at.from;
+    if (b && b->grad && !qg__bias_gradient(t, y)) return;
     if (!take_scratch(t, &j)) return;
     j.acc_size = groups * packed_of_group(&j);
-    if (b && b->grad) qg__bias_gradient(y);
     if (w->grad && w->fresh) memset(w->grad, 0, qg_count(w->shape) * sizeof(float));
     w->fresh = false;           /* w or b may be x: the code below adds to it */
 
     const size_t collected = groups * qg__conv_points(j.k, &c->g) * (size_t)c->g.c * (size_t)c->g.oc;
-    const bool   sliced    = y->shape.n >= QG_SLICES && collected * sizeof(float) < SLICED_BYTES;
-    if (w->grad && !sliced && !whole_weight_gradient(t, &j)) return;
+    const bool   sliced    = j.at.n >= QG_SLICES && collected * sizeof(float) < SLICED_BYTES;
+    if (w->grad && !sliced && !large_weight_gradient(t, &j)) return;
     if (w->grad && sliced) {
-        j.slices = QG_SLICES;
-        j.acc    = floats(t, QG_SLICES * j.acc_size);
+        j.acc    = floats(t, (size_t)slices * j.acc_size);
         j.images = c->image ? floats(t, workers * c->image) : NULL;
         if (!j.acc || (c->image && !j.images)) return;
     }
@@ -371,8 +482,9 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
         if (!j.packed || !j.gradients) return;
         qg_parallel(pieces_of(&j, c->g.c), pack_backward_piece, &j);
     }
-    if (j.acc || j.packed) qg_parallel(QG_SLICES, slice_piece, &j);
-    if (j.acc) qg_parallel(pieces_of(&j, c->g.oc), add_weight_piece, &j);
+    if (j.acc || j.packed) qg_parallel(slices, slice_piece, &j);
+    if (j.acc) qg_parallel(pieces_of(&j, c->g.oc), j.at.shared ? add_slices_piece : add_both_piece, &j);
+    if (j.acc && j.at.shared) (void)add_weight(t, &j);
 }
 
 static const qg_op conv2d_op = {

@@ -14,7 +14,7 @@ void   *qg__save_with_sums(qg_tape *t, qg_var *y, size_t bytes, bool sums);
 /* The sums of image i of y, while it is still in cache, if y has any. */
 void    qg__gather_sums(const qg__norm_kernels *norm, const qg_var *y, int i);
 
-/* b is y->in[2]. */
-void    qg__bias_gradient(const qg_var *y);
+/* Adds to the gradient of b, y->in[2].  false: the step has failed. */
+bool    qg__bias_gradient(qg_tape *t, const qg_var *y);
 
 #endif

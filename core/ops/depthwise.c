@@ -4,6 +4,7 @@
 #include "core/kernels/norm_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
+#include "core/slices.h"
 
 /* One input channel in each group: kernels of their own, without padded copies.  With several outputs per channel they
  * read a copy of the image in which each channel is repeated. */
@@ -21,9 +22,11 @@ typedef struct job {
     const qg__norm_kernels      *norm;
     qg_var                      *y;
     float                       *w;             /* [kh][kw][oc] */
-    float                       *acc;           /* [slices] of the same size */
+    float                       *acc;           /* [slices that are here] of the same size */
     float                       *repeated;      /* [workers] images, if times > 1 */
-    int                          slices, blocks;
+    qg__slices                   at;
+    int                          slices, blocks;    /* slices: that are here */
+    bool                         by_slice;          /* threads split the slices; else the channels of a small batch */
 } job;
 
 static float *floats(qg_tape *t, size_t n) { return qg_scratch(t, n * sizeof(float)); }
@@ -96,9 +99,10 @@ static void slice_piece(void *context, int slice, int worker)
     const job *j    = context;
     const qg_var        *x    = j->y->in[0];
     const size_t         size = qg_count(j->y->in[1]->shape);
-    float               *acc  = j->slices > 1 ? j->acc + (size_t)slice * size : NULL;
+    float               *acc  = j->by_slice ? j->acc + (size_t)slice * size : NULL;
+    const int            end  = qg__slice_first(j->at, j->at.from + slice + 1);
     if (acc) memset(acc, 0, size * sizeof *acc);
-    for (int i = qg_slice_at(j->y->shape.n, slice), end = qg_slice_at(j->y->shape.n, slice + 1); i < end; i++) {
+    for (int i = qg__slice_first(j->at, j->at.from + slice); i < end; i++) {
         if (acc) weight_gradient(j, i, 0, j->d->g.c, worker, acc);
         if (x->grad) input_gradient(j, i, worker);
     }
@@ -108,45 +112,58 @@ static int block_at(const job *j, int block) { return block < j->blocks ? block 
 
 static void block_piece(void *context, int block, int worker)
 {
-    const job *j = context;
-    for (int i = 0; i < j->y->shape.n; i++)
-        weight_gradient(j, i, block_at(j, block), block_at(j, block + 1), worker, j->acc);
+    const job   *j    = context;
+    const size_t size = qg_count(j->y->in[1]->shape);
+    for (int s = 0; s < j->slices; s++)
+        for (int i = qg__slice_first(j->at, j->at.from + s), end = qg__slice_first(j->at, j->at.from + s + 1); i < end; i++)
+            weight_gradient(j, i, block_at(j, block), block_at(j, block + 1), worker, j->acc + (size_t)s * size);
+}
+
+/* The slices of the batch are added as a tree (core/slices.h). */
+static void add_slices_piece(void *context, int block, int worker)
+{
+    (void)worker;
+    const job   *j    = context;
+    const qg_var *w   = j->y->in[1];
+    const size_t taps = qg_row(w->shape), oc = (size_t)w->shape.n, from = (size_t)block_at(j, block);
+    for (size_t i = 0; i < taps; i++)
+        qg__tree(j->slices, taps * oc, (size_t)block_at(j, block + 1) - from, j->acc + i * oc + from);
 }
 
 static void add_weight_piece(void *context, int block, int worker)
 {
     (void)worker;
-    const job *j    = context;
-    const qg_var        *w    = j->y->in[1];
-    const size_t         taps = qg_row(w->shape), oc = (size_t)w->shape.n;
+    const job   *j    = context;
+    const qg_var *w   = j->y->in[1];
+    const size_t taps = qg_row(w->shape), oc = (size_t)w->shape.n;
     for (size_t i = 0; i < taps; i++)
-        for (size_t o = (size_t)block_at(j, block), end = (size_t)block_at(j, block + 1); o < end; o++) {
-            float sum = j->acc[i * oc + o];
-            for (int s = 1; s < j->slices; s++) sum += j->acc[((size_t)s * taps + i) * oc + o];
-            w->grad[o * taps + i] += sum;
-        }
+        for (size_t o = (size_t)block_at(j, block), end = (size_t)block_at(j, block + 1); o < end; o++)
+            w->grad[o * taps + i] += j->acc[i * oc + o];
 }
 
 static void depthwise_backward(qg_tape *t, qg_var *y)
 {
     qg_var       *w = y->in[1], *b = y->in[2];
     const size_t  size = qg_count(w->shape);
-    job j = { .d = y->saved, .k = QG_KERNELS(qg__depthwise_kernels), .y = y };
+    job j = { .d = y->saved, .k = QG_KERNELS(qg__depthwise_kernels), .y = y, .at = qg__slices_of(y) };
+    if (b && b->grad && !qg__bias_gradient(t, y)) return;
     if (!take_scratch(t, &j)) return;
-    if (b && b->grad) qg__bias_gradient(y);
     if (w->grad && w->fresh) memset(w->grad, 0, size * sizeof(float));
     w->fresh = false;
+    j.slices = j.at.to - j.at.from;
     if (w->grad) {
-        j.slices = y->shape.n >= QG_SLICES ? QG_SLICES : 1;
-        j.acc    = floats(t, (size_t)j.slices * size);
+        j.by_slice = j.at.n >= QG_SLICES;
+        j.acc      = floats(t, (size_t)j.slices * size);
         if (!j.acc) return;
     }
-    if (j.slices == 1) {
-        memset(j.acc, 0, size * sizeof *j.acc);
+    if (j.acc && !j.by_slice) {
+        memset(j.acc, 0, (size_t)j.slices * size * sizeof *j.acc);
         qg_parallel(j.blocks, block_piece, &j);
     }
-    if (j.slices > 1 || y->in[0]->grad) qg_parallel(QG_SLICES, slice_piece, &j);
-    if (j.acc) qg_parallel(j.blocks, add_weight_piece, &j);
+    if (j.by_slice || y->in[0]->grad) qg_parallel(j.slices, slice_piece, &j);
+    if (!j.acc) return;
+    qg_parallel(j.blocks, add_slices_piece, &j);
+    if (qg__slices_add(t, j.at, j.acc, size)) qg_parallel(j.blocks, add_weight_piece, &j);
 }
 
 static const qg_op depthwise_op = {

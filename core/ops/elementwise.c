@@ -4,6 +4,7 @@
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
 #include "core/rng.h"
+#include "core/slices.h"
 
 /* Elements from .. end-1 of an op whose result is y: their values, or their gradients.  The op's constants are
  * in y->saved. */
@@ -334,19 +335,19 @@ static void pass_gradient(const qg_var *y, size_t i, size_t end)
 
 typedef struct bias_sums {
     const qg_var *y;
+    qg__slices    at;
     double       *part;     /* [QG_SLICES][c] */
 } bias_sums;
 
-/* Slices of the image rows, so that one large image is shared out too. */
-static void bias_slice(void *context, int slice, int worker)
+static void bias_slice(void *context, int piece, int worker)
 {
     (void)worker;
-    const bias_sums *s   = context;
-    const qg_shape   y   = s->y->shape;
-    const size_t     c   = (size_t)y.c, row = (size_t)y.w * c;
-    double          *sum = s->part + (size_t)slice * c;
-    const float     *dy  = s->y->grad + (size_t)qg_slice_at(y.n * y.h, slice) * row;
-    const float     *end = s->y->grad + (size_t)qg_slice_at(y.n * y.h, slice + 1) * row;
+    const bias_sums *s     = context;
+    const int        slice = s->at.from + piece;
+    const size_t     c     = (size_t)s->y->shape.c, row = qg_row(s->y->shape);
+    double          *sum   = s->part + (size_t)slice * c;
+    const float     *dy    = s->y->grad + (size_t)qg__slice_first(s->at, slice) * row;
+    const float     *end   = s->y->grad + (size_t)qg__slice_first(s->at, slice + 1) * row;
     for (size_t k = 0; k < c; k++) sum[k] = 0;
     for (; dy < end; dy += c)
         for (size_t k = 0; k < c; k++) sum[k] += (double)dy[k];
@@ -359,9 +360,10 @@ static void bias_backward(qg_tape *t, qg_var *y)
     if (x->grad) in_blocks(y, pass_gradient);
     if (!b->grad) return;
     const size_t c = (size_t)y->shape.c;
-    bias_sums    s = { y, qg_scratch(t, QG_SLICES * c * sizeof(double)) };
+    bias_sums    s = { y, qg__slices_of(y), qg_scratch(t, QG_SLICES * c * sizeof(double)) };
     if (!s.part) return;
-    qg_parallel(QG_SLICES, bias_slice, &s);
+    qg_parallel(s.at.to - s.at.from, bias_slice, &s);
+    if (!qg__slices_gather(t, s.at, s.part, c * sizeof *s.part)) return;
     /* b may be x, when both are [1,1,1,c]: then x has just been assigned. */
     const bool fresh = b->fresh && b != x;
     for (size_t k = 0; k < c; k++) {
@@ -423,12 +425,13 @@ qg_var *qg_reshape(qg_tape *t, qg_var *x, qg_shape shape)
 /* The mask is a pure function of key and index, so it is drawn twice rather than kept. */
 typedef struct mask {
     uint64_t key;
+    size_t   first;         /* index in the batch of the first element that is here */
     float    rate;
     float    factor[2];     /* of a dropped element, 0, and of a kept one, 1 / (1 - rate) */
 } mask;
 
 /* A product lets a NaN survive being dropped.  The factor is looked up, since no branch predictor can guess it. */
-static float factor(const mask *m, size_t i) { return m->factor[qg_uniform(m->key, i) >= m->rate]; }
+static float factor(const mask *m, size_t i) { return m->factor[qg_uniform(m->key, m->first + i) >= m->rate]; }
 
 /* y = x f:  dx = dy f. */
 static void dropout_gradient(const qg_var *y, size_t i, size_t end)
@@ -466,6 +469,6 @@ qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate)
     /* A rate of 0 draws a key too: what other ops draw then does not depend on the rate. */
     const uint64_t key = qg_tape_key(t);
     if (rate == 0.0f) return x;
-    mask m = { key, rate, { 0.0f, 1.0f / (1.0f - rate) } };
+    mask m = { key, (size_t)qg__slices_of(x).first * qg_row(x->shape), rate, { 0.0f, 1.0f / (1.0f - rate) } };
     return record(t, &dropout, x->shape, x, NULL, &m, sizeof m, dropout_value);
 }

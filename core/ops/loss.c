@@ -1,12 +1,35 @@
 #include <math.h>
+#include <string.h>
 
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
+#include "core/slices.h"
 
 /* --- rows and labels ---------------------------------------------------------------------- */
 
+/* y, a scalar, becomes the sum of the losses of the images of x, in their order, over divisor.  here: those of the images
+ * that are here. */
+static qg_var *sum_losses(qg_tape *t, const qg_var *x, const double *here, double divisor, qg_var *y)
+{
+    const qg__slices at   = qg__slices_of(x);
+    double          *loss = qg_scratch(t, (size_t)at.n * sizeof *loss), sum = 0;
+    if (!loss) return NULL;
+    memcpy(loss + at.first, here, (size_t)at.count * sizeof *loss);
+    if (!qg__images_gather(t, at, loss, sizeof *loss)) return NULL;
+    for (int i = 0; i < at.n; i++) sum += loss[i];
+    y->data[0] = (float)(sum / divisor);
+    return y;
+}
+
+static qg_var *record_scalar(qg_tape *t, const qg_op *op, qg_var *x, qg_var *z)
+{
+    qg_var *y = qg_record(t, op, (qg_shape){ 1, 1, 1, 1 }, x, z, NULL);
+    if (y) qg_whole(y);
+    return y;
+}
+
 /* Losses of rows save dL/dx for a gradient of 1, [n][classes], so labels need not outlive the call.  They run on one
- * thread because a loss is a single sum. */
+ * thread because there are few numbers. */
 static void loss_backward(qg_tape *t, qg_var *y)
 {
     (void)t;
@@ -85,7 +108,7 @@ static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
     if (!labels)
         return qg_reject(t, QG_EARG, "%s: labels are NULL, x " QG_SHAPE_FMT, op->name,
                          QG_SHAPE_ARGS(x->shape));
-    qg_var *y = qg_record(t, op, (qg_shape){ 1, 1, 1, 1 }, x, NULL, NULL);
+    qg_var *y = record_scalar(t, op, x, NULL);
     if (!y) return NULL;
     for (size_t i = 0; i < n; i++)
         if (labels[i] >= classes)
@@ -93,13 +116,12 @@ static qg_var *record_loss(qg_tape *t, const qg_op *op, row_loss row, qg_var *x,
                              QG_SHAPE_FMT, op->name, labels[i], i, classes - 1,
                              QG_SHAPE_ARGS(x->shape));
     float *slope = y->needs_grad ? qg_save(t, y, n * classes * sizeof *slope) : NULL;
-    if (y->needs_grad && !slope) return NULL;
-    double sum = 0;
+    double *loss  = qg_scratch(t, n * sizeof *loss);
+    if ((y->needs_grad && !slope) || !loss) return NULL;
+    const double weight = 1.0 / (double)qg__slices_of(x).n;
     for (size_t i = 0; i < n; i++)
-        sum += row(x->data + i * classes, classes, labels[i], 1.0 / (double)n, (double)smoothing,
-                   slope ? slope + i * classes : NULL);
-    y->data[0] = (float)sum;
-    return y;
+        loss[i] = row(x->data + i * classes, classes, labels[i], weight, (double)smoothing, slope ? slope + i * classes : NULL);
+    return sum_losses(t, x, loss, 1, y);
 }
 
 qg_var *qg_cross_entropy(qg_tape *t, qg_var *x, const uint16_t *labels)
@@ -185,25 +207,30 @@ qg_var *qg_kl(qg_tape *t, qg_var *x, qg_var *z, float temperature)
     if (!(temperature > 0 && isfinite(temperature)))
         return qg_reject(t, QG_EARG, "kl: temperature %g must be positive and finite, x " QG_SHAPE_FMT,
                          (double)temperature, QG_SHAPE_ARGS(x->shape));
-    qg_var *y = qg_record(t, &kl, (qg_shape){ 1, 1, 1, 1 }, x, z, NULL);
+    qg_var *y = record_scalar(t, &kl, x, z);
     if (!y) return NULL;
     const size_t n = (size_t)x->shape.n, classes = (size_t)x->shape.c, m = n * classes;
     float       *slope = y->needs_grad ? qg_save(t, y, 2 * m * sizeof *slope) : NULL;
-    if (y->needs_grad && !slope) return NULL;
-    double sum = 0;
-    for (size_t i = 0; i < m; i += classes)
-        sum += kl_row(x->data + i, z->data + i, classes, 1.0 / (double)n, (double)temperature, slope ? slope + i : NULL,
-                      slope ? slope + m + i : NULL);
-    y->data[0] = (float)sum;
-    return y;
+    double *loss  = qg_scratch(t, n * sizeof *loss);
+    if ((y->needs_grad && !slope) || !loss) return NULL;
+    const double weight = 1.0 / (double)qg__slices_of(x).n;
+    for (size_t i = 0; i < n; i++) {
+        float *dx = slope ? slope + i * classes : NULL;
+        loss[i]   = kl_row(x->data + i * classes, z->data + i * classes, classes, weight, (double)temperature, dx,
+                           dx ? dx + m : NULL);
+    }
+    return sum_losses(t, x, loss, 1, y);
 }
 
 /* --- mean squared error ------------------------------------------------------------------- */
 
 typedef struct squares {
     const qg_var *y;
-    double       *part;     /* [blocks] */
+    double       *part;     /* [n] */
 } squares;
+
+/* The numbers of x in the whole batch. */
+static double count_of(const qg_var *x) { return (double)qg__slices_of(x).n * (double)qg_row(x->shape); }
 
 /* y = mean of (x - z)^2:   dx = 2 / count (x - z) dy,   dz = -dx. */
 static void mse_gradient(void *context, int block, int worker)
@@ -211,7 +238,7 @@ static void mse_gradient(void *context, int block, int worker)
     (void)worker;
     const qg_var *y = context, *x = y->in[0], *z = y->in[1];
     const size_t  m = qg_count(x->shape);
-    const double  slope = 2.0 * (double)y->grad[0] / (double)m;
+    const double  slope = 2.0 * (double)y->grad[0] / count_of(x);
     for (size_t i = qg_block(m, block), end = qg_block(m, block + 1); i < end; i++) {
         const float dx = (float)(slope * ((double)x->data[i] - (double)z->data[i]));
         if (x->grad) x->grad[i] = x->fresh ? dx : x->grad[i] + dx;
@@ -227,34 +254,29 @@ static void mse_backward(qg_tape *t, qg_var *y)
 
 static const qg_op mse = { "mse", mse_backward, .assigns = true };
 
-static void sum_squares(void *context, int block, int worker)
+static void sum_squares(void *context, int image, int worker)
 {
     (void)worker;
-    const squares *s = context;
-    const float   *x = s->y->in[0]->data, *z = s->y->in[1]->data;
-    const size_t   m = qg_count(s->y->in[0]->shape);
+    const squares *s   = context;
+    const float   *x   = s->y->in[0]->data, *z = s->y->in[1]->data;
+    const size_t   row = qg_row(s->y->in[0]->shape), from = (size_t)image * row;
     double         sum = 0;
-    for (size_t i = qg_block(m, block), end = qg_block(m, block + 1); i < end; i++) {
+    for (size_t i = from; i < from + row; i++) {
         const double d = (double)x[i] - (double)z[i];
         sum += d * d;
     }
-    s->part[block] = sum;
+    s->part[image] = sum;
 }
 
 qg_var *qg_mse(qg_tape *t, qg_var *x, qg_var *z)
 {
     if (!x || !z || !same_shapes(t, &mse, x, z)) return NULL;
-    qg_var *y = qg_record(t, &mse, (qg_shape){ 1, 1, 1, 1 }, x, z, NULL);
+    qg_var *y = record_scalar(t, &mse, x, z);
     if (!y) return NULL;
-    const size_t m      = qg_count(x->shape);
-    const int    blocks = qg_blocks(m);
-    squares      s      = { y, qg_scratch(t, (size_t)blocks * sizeof *s.part) };
+    squares s = { y, qg_scratch(t, (size_t)x->shape.n * sizeof *s.part) };
     if (!s.part) return NULL;
-    qg_parallel(blocks, sum_squares, &s);
-    double sum = 0;
-    for (int b = 0; b < blocks; b++) sum += s.part[b];
-    y->data[0] = (float)(sum / (double)m);
-    return y;
+    qg_parallel(x->shape.n, sum_squares, &s);
+    return sum_losses(t, x, s.part, count_of(x), y);
 }
 
 /* --- counting ----------------------------------------------------------------------------- */
@@ -273,5 +295,10 @@ int qg_correct(const qg_var *x, const uint16_t *labels)
             lower += k < labels[i] ? score[k] < score[labels[i]] : score[k] <= score[labels[i]];
         correct += lower == classes;
     }
+    const qg__slices at               = qg__slices_of(x);
+    int              part[QG_SLICES]  = { 0 };
+    part[at.from]                     = correct;
+    if (!qg__slices_gather(x->tape, at, part, sizeof *part)) return 0;
+    for (int s = 0; s < QG_SLICES; s++) correct += s == at.from ? 0 : part[s];
     return correct;
 }

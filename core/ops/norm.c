@@ -4,6 +4,7 @@
 #include "core/kernels/norm_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
+#include "core/slices.h"
 
 /* --- what all norms share ----------------------------------------------------------------- */
 
@@ -58,7 +59,8 @@ typedef struct norm {
     qg_activation act;
     bool          relu;
     qg__window    window;       /* of one block */
-    int           blocks;       /* images, or slices of a batch of vectors */
+    qg__slices    at;           /* the images of the batch */
+    int           blocks;       /* that are here: images, or slices of a batch of vectors */
     bool          batch_stats;  /* the statistics are of this batch: dx sees them */
     float        *mean, *rest;  /* [c] the mean, rounded, and what rounding took off it; QG_EVAL: 0 */
     float        *inv;          /* [c] 1 / sqrt(var + eps); QG_EVAL: 1 */
@@ -73,8 +75,8 @@ typedef struct pass {
     const qg__norm_kernels *k;
     const norm *s;
     qg_var     *y;
-    float      *sums;           /* [blocks][parts][3][c], or [blocks][2][c] in backward */
-    double     *dk;             /* [blocks][3] gradients of what the activation learns */
+    float      *sums;           /* of all blocks of the batch: [blocks][parts][3][c], or [blocks][2][c] in backward */
+    double     *dk;             /* likewise: [blocks][3] gradients of what the activation learns */
     float      *scratch;        /* [threads][block]: z where it is not kept */
     size_t      scratch_size;
     float      *lines;          /* [threads][rows][c] z of a block before the sum and the rest; NULL: that is x */
@@ -85,30 +87,44 @@ typedef struct pass {
 /* A vector is one row, so a block of vectors is a slice of the batch, seen as one column. */
 static bool by_slice(qg_shape x) { return x.h == 1 && x.w == 1; }
 
-static int block_rows(const qg_var *x, int block)
+/* Of the whole batch, and the number of the first that is here. */
+static int all_blocks(const qg_var *x, qg__slices at)  { return by_slice(x->shape) ? QG_SLICES : at.n; }
+static int first_block(const qg_var *x, qg__slices at) { return by_slice(x->shape) ? at.from : at.first; }
+
+/* Of any block of the batch. */
+static int rows_of(const qg_var *x, qg__slices at, int block)
 {
     if (!by_slice(x->shape)) return x->shape.h * x->shape.w;
-    return qg_slice_at(x->shape.n, block + 1) - qg_slice_at(x->shape.n, block);
+    return qg_slice_at(at.n, block + 1) - qg_slice_at(at.n, block);
 }
 
-static size_t block_start(const qg_var *x, int block)      /* first row of x in the block */
+/* The following count blocks from the first that is here. */
+static int block_rows(const qg_var *x, qg__slices at, int block) { return rows_of(x, at, first_block(x, at) + block); }
+
+static size_t block_start(const qg_var *x, qg__slices at, int block)       /* first row of x in the block */
 {
-    if (by_slice(x->shape)) return (size_t)qg_slice_at(x->shape.n, block);
+    if (by_slice(x->shape)) return (size_t)qg__slice_first(at, at.from + block);
     return (size_t)block * (size_t)(x->shape.h * x->shape.w);
 }
 
 /* Parts of the largest block, and floats of its sums. */
-static size_t parts(const qg_var *x)
+static size_t parts(const qg_var *x, qg__slices at)
 {
-    return qg__norm_parts((size_t)(by_slice(x->shape) ? x->shape.n / QG_SLICES + 1 : block_rows(x, 0)));
+    return qg__norm_parts((size_t)(by_slice(x->shape) ? at.n / QG_SLICES + 1 : x->shape.h * x->shape.w));
 }
 
-static size_t sums_size(const qg_var *x) { return parts(x) * 3 * (size_t)x->shape.c; }
+/* Values of the blocks, as many bytes each, reach all ranks. */
+static bool gather_blocks(qg_tape *t, const qg_var *x, qg__slices at, void *values, size_t bytes)
+{
+    return by_slice(x->shape) ? qg__slices_gather(t, at, values, bytes) : qg__images_gather(t, at, values, bytes);
+}
+
+static size_t sums_size(const qg_var *x, qg__slices at) { return parts(x, at) * 3 * (size_t)x->shape.c; }
 
 static qg__window block_window(const norm *s, const qg_var *x, int block)
 {
     qg__window g = s->window;
-    if (by_slice(x->shape)) g.h = block_rows(x, block);
+    if (by_slice(x->shape)) g.h = block_rows(x, s->at, block);
     return g;
 }
 
@@ -116,13 +132,13 @@ static qg__window block_window(const norm *s, const qg_var *x, int block)
 static size_t y_start(const norm *s, const qg_var *y, int block)
 {
     if (s->window.pool > 1) return (size_t)block * qg_row(y->shape);
-    return block_start(y->in[0], block) * (size_t)s->window.c;
+    return block_start(y->in[0], s->at, block) * (size_t)s->window.c;
 }
 
 static size_t y_numbers(const norm *s, const qg_var *y, int block)
 {
     if (s->window.pool > 1) return qg_row(y->shape);
-    return (size_t)block_rows(y->in[0], block) * (size_t)s->window.c;
+    return (size_t)block_rows(y->in[0], s->at, block) * (size_t)s->window.c;
 }
 
 /* Where z of the block that starts at y + at is stored. */
@@ -145,7 +161,7 @@ static void rest_of_z(const pass *p, int block, const float *x, const float *a, 
 {
     const norm   *s   = p->s;
     const qg_var *in  = p->y->in[0], *add = p->y->in[ADD];
-    const size_t  at  = y_start(s, p->y, block), row = block_start(in, block) * (size_t)in->shape.c;
+    const size_t  at  = y_start(s, p->y, block), row = block_start(in, s->at, block) * (size_t)in->shape.c;
     p->k->forward(block_window(s, in, block), x, s->mean, a, b, add ? add->data + row : NULL, s->relu ? 0.0f : -INFINITY, z,
                   s->which ? s->which + at : NULL);
 }
@@ -153,7 +169,7 @@ static void rest_of_z(const pass *p, int block, const float *x, const float *a, 
 static const float *x_of(const pass *p, int block)
 {
     const qg_var *x = p->y->in[0];
-    return x->data + block_start(x, block) * (size_t)x->shape.c;
+    return x->data + block_start(x, p->s->at, block) * (size_t)x->shape.c;
 }
 
 static void z_piece(const pass *p, int block, float *z)
@@ -168,10 +184,24 @@ static void sums_piece(void *context, int block, int worker)
     (void)worker;
     const pass   *p = context;
     const qg_var *x = p->y->in[0];
-    const int     c = x->shape.c, rows = block_rows(x, block);
+    const int     c = x->shape.c, rows = block_rows(x, p->s->at, block);
     if (rows == 0) return;
-    p->k->sums((size_t)rows, c, x->data + block_start(x, block) * (size_t)c,
-               p->sums + (size_t)block * sums_size(x));
+    p->k->sums((size_t)rows, c, x_of(p, block),
+               p->sums + (size_t)(first_block(x, p->s->at) + block) * sums_size(x, p->s->at));
+}
+
+/* The sums of all blocks of the batch.  Those of images may have been taken by the product before. */
+static bool sum_blocks(qg_tape *t, pass *p)
+{
+    const qg_var *x     = p->y->in[0];
+    const size_t  each  = sums_size(x, p->s->at);
+    const float  *taken = p->sums;
+    if (taken && !p->s->at.shared) return true;
+    p->sums = qg_scratch(t, (size_t)all_blocks(x, p->s->at) * each * sizeof *p->sums);
+    if (!p->sums) return false;
+    if (taken) memcpy(p->sums + (size_t)p->s->at.first * each, taken, (size_t)p->s->blocks * each * sizeof *taken);
+    else qg_parallel(p->s->blocks, sums_piece, p);
+    return gather_blocks(t, x, p->s->at, p->sums, each * sizeof *p->sums);
 }
 
 /* The sums of one channel over one part, and its number of rows: 0 after the last part of a block. */
@@ -179,10 +209,10 @@ typedef struct part {
     double rows, first, s1, s2;
 } part;
 
-static part part_of(const qg_var *x, const float *sums, int k, int block, size_t i)
+static part part_of(const qg_var *x, qg__slices batch, const float *sums, int k, int block, size_t i)
 {
-    const size_t c = (size_t)x->shape.c, rows = (size_t)block_rows(x, block), from = i * QG__NORM_PART;
-    const float *at = sums + (size_t)block * sums_size(x) + i * 3 * c + (size_t)k;
+    const size_t c = (size_t)x->shape.c, rows = (size_t)rows_of(x, batch, block), from = i * QG__NORM_PART;
+    const float *at = sums + (size_t)block * sums_size(x, batch) + i * 3 * c + (size_t)k;
     if (from >= rows) return (part){ .rows = 0 };
     return (part){ .rows  = (double)(rows - from < QG__NORM_PART ? rows - from : QG__NORM_PART),
                    .first = (double)at[0], .s1 = (double)at[c], .s2 = (double)at[2 * c] };
@@ -191,19 +221,20 @@ static part part_of(const qg_var *x, const float *sums, int k, int block, size_t
 /* Mean and biased variance over all parts [Chan, Golub, LeVeque 1983], in double and in order. */
 static void combine(const norm *s, const qg_var *x, const float *sums, int k, double *mean, double *var)
 {
-    const size_t n = parts(x);
+    const size_t n = parts(x, s->at);
+    const int    blocks = all_blocks(x, s->at);
     double       m = 0, total = 0, spread = 0;
-    for (int b = 0; b < s->blocks; b++)
+    for (int b = 0; b < blocks; b++)
         for (size_t i = 0; i < n; i++) {
-            const part p = part_of(x, sums, k, b, i);
+            const part p = part_of(x, s->at, sums, k, b, i);
             if (p.rows == 0) break;
             total += p.rows * p.first + p.s1;
             m += p.rows;
         }
     *mean = total / m;
-    for (int b = 0; b < s->blocks; b++)
+    for (int b = 0; b < blocks; b++)
         for (size_t i = 0; i < n; i++) {
-            const part p = part_of(x, sums, k, b, i);
+            const part p = part_of(x, s->at, sums, k, b, i);
             if (p.rows == 0) break;
             const double off = p.first + p.s1 / p.rows - *mean;
             spread += p.s2 - p.s1 * p.s1 / p.rows + p.rows * off * off;
@@ -217,7 +248,7 @@ static void combine(const norm *s, const qg_var *x, const float *sums, int k, do
 static void coefficients(norm *s, const qg_var *y, const float *sums, qg_norm_spec spec)
 {
     const qg_var *x = y->in[0], *gamma = y->in[1], *beta = y->in[2];
-    const double  m = (double)x->shape.n * x->shape.h * x->shape.w;
+    const double  m = (double)s->at.n * x->shape.h * x->shape.w;
     for (int k = 0; k < x->shape.c; k++) {
         double mean = spec.mean[k], var = spec.var[k];
         if (s->batch_stats) {
@@ -236,7 +267,7 @@ static void coefficients(norm *s, const qg_var *y, const float *sums, qg_norm_sp
 static const float *lines_of(const pass *p, int block, int worker)
 {
     const norm  *s = p->s;
-    const size_t c = (size_t)s->window.c, n = (size_t)block_rows(p->y->in[0], block) * c;
+    const size_t c = (size_t)s->window.c, n = (size_t)block_rows(p->y->in[0], s->at, block) * c;
     const float *x = x_of(p, block);
     if (!p->lines) return x;
     float *z = p->lines + (size_t)worker * p->lines_size;
@@ -249,7 +280,7 @@ static bool take_lines(qg_tape *t, pass *p)
 {
     const qg_var *x = p->y->in[0];
     for (int b = 0; b < p->s->blocks; b++) {
-        const size_t n = (size_t)block_rows(x, b) * (size_t)x->shape.c;
+        const size_t n = (size_t)block_rows(x, p->s->at, b) * (size_t)x->shape.c;
         if (n > p->lines_size) p->lines_size = n;
     }
     p->lines = qg_scratch(t, (size_t)qg_threads() * p->lines_size * sizeof *p->lines);
@@ -292,19 +323,20 @@ static void grad_sums_piece(void *context, int block, int worker)
     const qg_var *x  = p->y->in[0], *add = p->y->in[ADD];
     const size_t  at = y_start(s, p->y, block), n = y_numbers(s, p->y, block);
     const size_t  c  = (size_t)x->shape.c;
-    float        *dz = p->y->grad + at, *sums = p->sums + (size_t)block * 2 * c, *z = z_of(p, at, worker);
+    const int     all = first_block(x, s->at) + block;       /* of the whole batch */
+    float        *dz = p->y->grad + at, *sums = p->sums + (size_t)all * 2 * c, *z = z_of(p, at, worker);
     if (n == 0) {
         memset(sums, 0, 2 * c * sizeof *sums);
         return;
     }
     if (!s->z) z_piece(p, block, z);
-    double *dk = s->act.n_learned ? p->dk + 3 * block : NULL;
+    double *dk = s->act.n_learned ? p->dk + 3 * all : NULL;
     if (s->act.backward) s->act.backward(&s->act, n, z, dz, dz, dk);
     for (size_t i = 0; s->relu && i < n; i++) dz[i] = z[i] <= 0.0f ? 0.0f : dz[i];
     if (add && add->grad && add->fresh) memcpy(add->grad + at, dz, n * sizeof *dz);
     else if (add && add->grad)
         for (size_t i = 0; i < n; i++) add->grad[at + i] += dz[i];
-    p->k->grad_sums(block_window(s, x, block), x->data + block_start(x, block) * c, dz,
+    p->k->grad_sums(block_window(s, x, block), x_of(p, block), dz,
                     s->which ? s->which + at : NULL, s->mean, sums);
 }
 
@@ -314,8 +346,8 @@ static void grad_input_piece(void *context, int block, int worker)
     const pass  *p  = context;
     const norm  *s  = p->s;
     qg_var      *x  = p->y->in[0];
-    const size_t at = y_start(s, p->y, block), row = block_start(x, block) * (size_t)x->shape.c;
-    if (y_numbers(s, p->y, block) == 0 && block_rows(x, block) == 0) return;
+    const size_t at = y_start(s, p->y, block), row = block_start(x, s->at, block) * (size_t)x->shape.c;
+    if (y_numbers(s, p->y, block) == 0 && block_rows(x, s->at, block) == 0) return;
     p->k->grad_input(block_window(s, x, block), x->data + row, p->y->grad + at,
                      s->which ? s->which + at : NULL, s->mean, s->a, p->p, p->q, !x->fresh, x->grad + row);
 }
@@ -336,8 +368,8 @@ static void norm_backward(qg_tape *t, qg_var *y)
 {
     const norm  *s = y->saved;
     qg_var      *x = y->in[0], *gamma = y->in[1], *beta = y->in[2];
-    const size_t c = (size_t)x->shape.c, blocks = (size_t)s->blocks;
-    const double m = (double)x->shape.n * x->shape.h * x->shape.w;
+    const size_t c = (size_t)x->shape.c, blocks = (size_t)all_blocks(x, s->at);
+    const double m = (double)s->at.n * x->shape.h * x->shape.w;
     float       *sums = qg_scratch(t, blocks * 2 * c * sizeof *sums);
     double      *dk   = qg_scratch(t, blocks * 3 * sizeof *dk);
     float       *p    = qg_scratch(t, 2 * c * sizeof *p), *q = p ? p + c : NULL;
@@ -348,6 +380,8 @@ static void norm_backward(qg_tape *t, qg_var *y)
     pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = s, .y = y, .sums = sums, .dk = dk, .p = p, .q = q };
     if (!take_scratch(t, &work)) return;
     qg_parallel(s->blocks, grad_sums_piece, &work);
+    if (!gather_blocks(t, x, s->at, sums, 2 * c * sizeof *sums)) return;
+    if (s->act.n_learned && !gather_blocks(t, x, s->at, dk, 3 * sizeof *dk)) return;
     for (size_t k = 0; k < c; k++) {
         double dbeta = 0, dxhat = 0;
         for (size_t b = 0; b < blocks; b++) {
@@ -427,18 +461,16 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     for (int j = 0; j < spec.act.n_learned; j++)
         if (!qg_operand(y, LEARNED + j, spec.act.learned[j])) return NULL;
 
+    const qg__slices at = qg__slices_of(x);
     norm s = { .act         = spec.act,
                .relu        = spec.relu,
                .window      = { x->shape.h, x->shape.w, x->shape.c, pool },
-               .blocks      = by_slice(x->shape) ? QG_SLICES : x->shape.n,
+               .at          = at,
+               .blocks      = by_slice(x->shape) ? at.to - at.from : x->shape.n,
                .batch_stats = train && !spec.frozen };
     if (!take_memory(t, y, &s)) return NULL;
     pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
-    if (s.batch_stats && !work.sums) {
-        work.sums = qg_scratch(t, (size_t)s.blocks * sums_size(x) * sizeof(float));
-        if (!work.sums) return NULL;
-        qg_parallel(s.blocks, sums_piece, &work);
-    }
+    if (s.batch_stats && !sum_blocks(t, &work)) return NULL;
     if (!take_scratch(t, &work) || (!train && !spec.done && !take_lines(t, &work))) return NULL;
     if (train) coefficients(&s, y, work.sums, spec);
     else evaluation_coefficients(&s, y, spec);
@@ -540,6 +572,7 @@ struct sweep {
     double *mean, *inv;     /* [c] of the batch: mean, 1 / sqrt(var + eps) */
     double *s;              /* [c] sqrt(var + eps) of the running variance, before this batch */
     double *a, *b;          /* [c] forward: out = a y + b;  backward: dz = a z + b */
+    qg__slices at;
     double *sums;           /* [QG_SLICES][2][c]; after a pass, sums[0] is the total */
     void  (*rows)(const sweep *p, size_t c, size_t i, size_t end, double *sum);     /* i .. end-1; sum [2][c] */
 };
@@ -549,33 +582,42 @@ static bool begin_sweeps(qg_tape *t, qg_var *y, sweep *p)
     const size_t c = (size_t)y->shape.c;
     double      *saved = y->saved, *sums = qg_scratch(t, (2 * QG_SLICES + 2) * c * sizeof *sums);
     if (!saved || !sums) return false;
-    *p   = (sweep){ .y = y, .mean = saved, .inv = saved + c, .s = saved + 2 * c, .sums = sums };
+    *p   = (sweep){ .y = y, .at = qg__slices_of(y), .mean = saved, .inv = saved + c, .s = saved + 2 * c, .sums = sums };
     p->a = sums + 2 * QG_SLICES * c;
     p->b = p->a + c;
     return true;
 }
 
-static void sweep_slice(void *context, int slice, int worker)
+static void sweep_slice(void *context, int piece, int worker)
 {
     (void)worker;
-    const sweep *p = context;
-    const size_t c = (size_t)p->y->shape.c, rows = qg_count(p->y->shape) / c;
-    const size_t each = (rows + QG_SLICES - 1) / QG_SLICES, from = (size_t)slice * each;
+    const sweep *p     = context;
+    const int    slice = p->at.from + piece;
+    const size_t c = (size_t)p->y->shape.c, row = qg_row(p->y->shape);
     double      *sum = p->sums + (size_t)slice * 2 * c;
     memset(sum, 0, 2 * c * sizeof *sum);
-    if (from < rows) p->rows(p, c, from * c, (rows - from < each ? rows : from + each) * c, sum);
+    p->rows(p, c, (size_t)qg__slice_first(p->at, slice) * row, (size_t)qg__slice_first(p->at, slice + 1) * row, sum);
 }
 
-static void run_sweep(sweep *p, void (*rows)(const sweep *, size_t, size_t, size_t, double *))
+/* false: the step has failed. */
+static bool run_sweep(qg_tape *t, sweep *p, void (*rows)(const sweep *, size_t, size_t, size_t, double *))
 {
     const size_t n = 2 * (size_t)p->y->shape.c;
     p->rows        = rows;
-    qg_parallel(QG_SLICES, sweep_slice, p);
+    qg_parallel(p->at.to - p->at.from, sweep_slice, p);
+    if (!qg__slices_gather(t, p->at, p->sums, n * sizeof *p->sums)) return false;
     for (size_t k = 0; k < n; k++) {
         double sum = 0;
         for (size_t slice = 0; slice < QG_SLICES; slice++) sum += p->sums[slice * n + k];
         p->sums[k] = sum;
     }
+    return true;
+}
+
+/* Rows of y in the whole batch. */
+static double rows_of_batch(const sweep *p)
+{
+    return (double)p->at.n * (double)(p->y->shape.h * p->y->shape.w);
 }
 
 static void sum_gradients(const sweep *p, size_t c, size_t i, size_t end, double *sum)
@@ -608,10 +650,9 @@ static void correct_backward(qg_tape *t, qg_var *y)
 {
     qg_var      *gamma = y->in[2], *beta = y->in[3];
     const size_t c = (size_t)y->shape.c;
-    const double m = (double)(qg_count(y->shape) / c);
     sweep        work;
-    if (!begin_sweeps(t, y, &work)) return;
-    run_sweep(&work, sum_gradients);
+    if (!begin_sweeps(t, y, &work) || !run_sweep(t, &work, sum_gradients)) return;
+    const double m = rows_of_batch(&work);
     for (size_t k = 0; k < c; k++) {
         const double sum = work.sums[k], with_y = work.sums[c + k];
         const double g = gamma ? (double)gamma->data[k] : 1.0, inv = work.inv[k], mean = work.mean[k];
@@ -621,7 +662,7 @@ static void correct_backward(qg_tape *t, qg_var *y)
         work.a[k] = 2 * dvar / m;
         work.b[k] = -g * inv * sum / m - work.a[k] * mean;
     }
-    run_sweep(&work, add_gradients);
+    (void)run_sweep(t, &work, add_gradients);
 }
 
 static const qg_op correct_op = { .name = "fold_correct", .backward = correct_backward };
@@ -644,19 +685,20 @@ static void sum_squares(const sweep *p, size_t c, size_t i, size_t end, double *
 }
 
 /* The statistics are exact in two passes in double.  qg_norm needs one pass, in float lanes; the last bits differ. */
-static void batch_statistics(sweep *p, qg_norm_spec spec)
+static bool batch_statistics(qg_tape *t, sweep *p, qg_norm_spec spec)
 {
     const size_t c = (size_t)p->y->shape.c;
-    const double m = (double)(qg_count(p->y->shape) / c);
-    run_sweep(p, sum_values);
+    const double m = rows_of_batch(p);
+    if (!run_sweep(t, p, sum_values)) return false;
     for (size_t k = 0; k < c; k++) p->mean[k] = p->sums[k] / m;
-    run_sweep(p, sum_squares);
+    if (!run_sweep(t, p, sum_squares)) return false;
     for (size_t k = 0; k < c; k++) {
         const double var = p->sums[k] / m;
         p->s[k]          = deviation(spec, k);
         p->inv[k]        = 1.0 / sqrt(var + eps_of(spec));
         track(spec, k, m, p->mean[k], var);
     }
+    return true;
 }
 
 static void correct_value(const sweep *p, size_t c, size_t i, size_t end, double *sum)
@@ -679,12 +721,11 @@ qg_var *qg_fold_correct(qg_tape *t, qg_var *y, qg_var *z, qg_var *gamma, qg_var 
     if (!out || !qg_operand(out, 3, beta)) return NULL;
     sweep work;
     if (!qg_save(t, out, 3 * c * sizeof(double)) || !begin_sweeps(t, out, &work)) return NULL;
-    batch_statistics(&work, spec);
+    if (!batch_statistics(t, &work, spec)) return NULL;
     for (size_t k = 0; k < c; k++) {
         work.a[k] = work.s[k] * work.inv[k];
         work.b[k] = (beta ? (double)beta->data[k] : 0.0) -
                     (gamma ? (double)gamma->data[k] : 1.0) * work.mean[k] * work.inv[k];
     }
-    run_sweep(&work, correct_value);
-    return out;
+    return run_sweep(t, &work, correct_value) ? out : NULL;
 }

@@ -1,5 +1,6 @@
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
+#include "core/slices.h"
 
 /* Operands, in this order: x, the slope a, the shift g of x and the shift z of the result. */
 enum { X, SLOPE, BEFORE, AFTER, OPERANDS };
@@ -7,6 +8,7 @@ enum { X, SLOPE, BEFORE, AFTER, OPERANDS };
 typedef struct job {
     const qg_var *y;
     const float  *a, *g, *z;    /* [c] each; of plain PReLU g is 0 and z -0, which leave every number as it is */
+    qg__slices    at;
     double       *part;         /* [QG_SLICES][OPERANDS - 1][c], sums of the gradients of a, g and z */
 } job;
 
@@ -46,17 +48,16 @@ static void pixel_gradient(const job *j, const float *x, const float *dy, float 
         for (size_t k = 0; k < c; k++) part[2 * c + k] += (double)dy[k];
 }
 
-/* Slices of the image rows, so that one large image is shared out too. */
-static void slice_gradient(void *context, int slice, int worker)
+static void slice_gradient(void *context, int piece, int worker)
 {
     (void)worker;
-    const job     *j    = context;
-    const qg_var  *x    = j->y->in[X];
-    const qg_shape s    = j->y->shape;
-    const size_t   c    = (size_t)s.c, row = (size_t)s.w * c;
-    const size_t   from = (size_t)qg_slice_at(s.n * s.h, slice) * row;
-    const size_t   end  = (size_t)qg_slice_at(s.n * s.h, slice + 1) * row;
-    double        *part = j->part + (size_t)slice * 3 * c;
+    const job    *j     = context;
+    const qg_var *x     = j->y->in[X];
+    const int     slice = j->at.from + piece;
+    const size_t  c     = (size_t)j->y->shape.c, row = qg_row(j->y->shape);
+    const size_t  from  = (size_t)qg__slice_first(j->at, slice) * row;
+    const size_t  end   = (size_t)qg__slice_first(j->at, slice + 1) * row;
+    double       *part  = j->part + (size_t)slice * 3 * c;
     for (size_t k = 0; k < 3 * c; k++) part[k] = 0;
     for (size_t i = from; i < end; i += c)
         pixel_gradient(j, x->data + i, j->y->grad + i, x->grad ? x->grad + i : NULL, x->fresh, part);
@@ -82,11 +83,13 @@ static void add_sums(const job *j, int operand)
 
 static void prelu_backward(qg_tape *t, qg_var *y)
 {
-    job j = { .y = y };
+    job          j    = { .y = y, .at = qg__slices_of(y) };
+    const size_t sums = 3 * (size_t)y->shape.c;
     if (!fill_rows(t, &j)) return;
-    j.part = qg_scratch(t, (size_t)QG_SLICES * 3 * (size_t)y->shape.c * sizeof *j.part);
+    j.part = qg_scratch(t, QG_SLICES * sums * sizeof *j.part);
     if (!j.part) return;
-    qg_parallel(QG_SLICES, slice_gradient, &j);
+    qg_parallel(j.at.to - j.at.from, slice_gradient, &j);
+    if (!qg__slices_gather(t, j.at, j.part, sums * sizeof *j.part)) return;
     for (int i = SLOPE; i < OPERANDS; i++) add_sums(&j, i);
 }
 

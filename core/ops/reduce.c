@@ -2,6 +2,7 @@
  * are 1 along the axes that are summed and those of the large one along the others. */
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
+#include "core/slices.h"
 
 typedef struct job {
     qg_shape     big, small;
@@ -9,8 +10,9 @@ typedef struct job {
     float       *y;
     bool         fresh;     /* assign to y, else add */
     double       divisor;   /* of what is written: 1 of a sum */
-    bool         batch;     /* images are summed */
-    double      *part;      /* [pieces][a row of small] */
+    bool         batch;     /* images are summed, */
+    qg__slices   at;        /* which are these */
+    double      *part;      /* [images, or QG_SLICES][a row of small] */
 } job;
 
 /* How far apart in the small tensor rows, columns and channels of the large one are; 0 along a summed axis. */
@@ -53,8 +55,9 @@ static void sum_piece(void *context, int piece, int worker)
     (void)worker;
     const job   *j    = context;
     const size_t row  = qg_row(j->small);
-    const int    from = j->batch ? qg_slice_at(j->big.n, piece) : piece;
-    const int    end  = j->batch ? qg_slice_at(j->big.n, piece + 1) : piece + 1;
+    if (j->batch) piece += j->at.from;
+    const int    from = j->batch ? qg__slice_first(j->at, piece) : piece;
+    const int    end  = j->batch ? qg__slice_first(j->at, piece + 1) : piece + 1;
     double      *sum  = j->part + (size_t)piece * row;
     for (size_t i = 0; i < row; i++) sum[i] = 0;
     for (int i = from; i < end; i++) add_image(j, i, sum);
@@ -64,11 +67,11 @@ static void sum_piece(void *context, int piece, int worker)
 static void reduce(qg_tape *t, job j)
 {
     const size_t row    = qg_row(j.small);
-    j.batch             = j.small.n < j.big.n;
-    const int    pieces = j.batch ? QG_SLICES : j.big.n;
-    j.part              = qg_scratch(t, (size_t)pieces * row * sizeof *j.part);
+    j.batch             = j.small.n < j.at.n;
+    j.part              = qg_scratch(t, (size_t)(j.batch ? QG_SLICES : j.big.n) * row * sizeof *j.part);
     if (!j.part) return;
-    qg_parallel(pieces, sum_piece, &j);
+    qg_parallel(j.batch ? j.at.to - j.at.from : j.big.n, sum_piece, &j);
+    if (j.batch && !qg__slices_gather(t, j.at, j.part, row * sizeof *j.part)) return;
     for (size_t i = 0; i < row && j.batch; i++) {
         double sum = 0;
         for (size_t p = 0; p < QG_SLICES; p++) sum += j.part[p * row + i];
@@ -104,7 +107,12 @@ static void gradient(qg_var *y, double divisor)
                   .divisor = divisor });
 }
 
-static double terms(const qg_var *x, qg_shape y) { return (double)(qg_count(x->shape) / qg_count(y)); }
+static double terms(const qg_var *x, qg_shape y)
+{
+    const int    n      = qg__slices_of(x).n;
+    const double images = y.n == 1 ? (double)n : 1;
+    return images * (double)(qg_row(x->shape) / qg_row(y));
+}
 
 static void sum_backward(qg_tape *t, qg_var *y)
 {
@@ -134,7 +142,8 @@ static qg_var *record(qg_tape *t, const qg_op *op, qg_var *x, unsigned axes)
     if (axes & QG_AXIS_C) s.c = 1;
     qg_var *y = qg_record(t, op, s, x, NULL, NULL);
     if (!y) return NULL;
-    reduce(t, (job){ .big = x->shape, .small = s, .x = x->data, .y = y->data, .fresh = true,
+    if (axes & QG_AXIS_N) qg_whole(y);
+    reduce(t, (job){ .big = x->shape, .small = s, .at = qg__slices_of(x), .x = x->data, .y = y->data, .fresh = true,
                      .divisor = op == &mean_op ? terms(x, s) : 1 });
     return qg_tape_status(t) ? NULL : y;
 }
@@ -148,7 +157,8 @@ qg_var *qg_mean(qg_tape *t, qg_var *x, unsigned axes) { return record(t, &mean_o
 static void broadcast_backward(qg_tape *t, qg_var *y)
 {
     const qg_var *x = y->in[0];
-    reduce(t, (job){ .big = y->shape, .small = x->shape, .x = y->grad, .y = x->grad, .fresh = x->fresh, .divisor = 1 });
+    reduce(t, (job){ .big = y->shape, .small = x->shape, .at = qg__slices_of(y), .x = y->grad, .y = x->grad,
+                     .fresh = x->fresh, .divisor = 1 });
 }
 
 static const qg_op broadcast = { "broadcast", broadcast_backward, .assigns = true };
@@ -164,6 +174,7 @@ qg_var *qg_broadcast(qg_tape *t, qg_var *x, qg_shape shape)
                          "of x must be 1 or the same", QG_SHAPE_ARGS(s), QG_SHAPE_ARGS(shape));
     qg_var *y = qg_record(t, &broadcast, shape, x, NULL, NULL);
     if (!y) return NULL;
+    if (!x->images) qg_spread(y);
     spread((job){ .big = shape, .small = s, .x = x->data, .y = y->data, .fresh = true, .divisor = 1 });
     return y;
 }

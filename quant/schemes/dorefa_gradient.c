@@ -1,6 +1,7 @@
 /* DoReFa's gradients; formulas in quant/schemes/dorefa.h. */
 #include <string.h>
 
+#include "core/slices.h"
 #include "quant/schemes/dorefa.h"
 #include "quant/map.h"
 #include "quant/operand.h"
@@ -14,6 +15,7 @@ struct forward {
     size_t       row;
     int          k;
     uint64_t     key;
+    size_t       drawn;     /* elements of the batch before x */
     bool         keyed;     /* noise is drawn from key */
     bool         adds;      /* y += */
     qg_isa       isa;
@@ -38,7 +40,7 @@ static void gradient_chunk(size_t n, const float *dr, float m, int k, const floa
 static void draw_noise(const struct forward *f, size_t first, size_t n, float *noise)
 {
     const float steps = qg__steps(f->k);
-    QG_KERNELS_OF(f->isa, qg__map)->uniform(n, f->key, first, noise);
+    QG_KERNELS_OF(f->isa, qg__map)->uniform(n, f->key, f->drawn + first, noise);
     for (size_t i = 0; i < n; i++) noise[i] = (noise[i] - 0.5f) / steps;
 }
 
@@ -79,10 +81,11 @@ static void quantize_rows(size_t rows, size_t row, const float *dr, int k, const
     qg__in_blocks(rows, 1, gradient_rows, &f);
 }
 
-static void quantize_keyed_rows(size_t rows, size_t row, const float *dr, int k, const uint64_t *key,
+/* first: the row of the batch that is here first. */
+static void quantize_keyed_rows(size_t rows, size_t row, const float *dr, int k, const uint64_t *key, size_t first,
                                bool adds, float *y)
 {
-    struct forward f = { .x = dr, .y = y, .row = row, .k = k, .adds = adds, .isa = qg__isa() };
+    struct forward f = { .x = dr, .y = y, .row = row, .k = k, .drawn = first * row, .adds = adds, .isa = qg__isa() };
     if (key) {
         f.key = *key;
         f.keyed = true;
@@ -120,7 +123,7 @@ static void gradient_backward(qg_tape *t, qg_var *y)
     qg_var         *x = y->in[0];
     if (!x->grad) return;
     quantize_keyed_rows((size_t)x->shape.n, qg_row(x->shape), y->grad, g->k,
-                              g->noisy ? &g->key : NULL, !x->fresh, x->grad);
+                        g->noisy ? &g->key : NULL, (size_t)qg__slices_of(x).first, !x->fresh, x->grad);
 }
 
 static const qg_op gradient_op = { .name     = "dorefa_gradient",

@@ -12,6 +12,9 @@
 
 enum { CHUNK = QG_CHANNEL_RANGES };
 
+/* Rows are shared by threads in so many slices, whose sums are added in their order. */
+enum { SLICES = 8 };
+
 typedef qg_channel_ranges channels;
 
 static qg_status check_range(qg_fake_quant_attrs attrs, float min, float max)
@@ -152,7 +155,7 @@ static void load(const qg_fake_quant_range *r, size_t n, channels *k)
 /* The rows of a slice, as an offset and a count. */
 static size_t rows_of(const loop *l, int slice, size_t *rows)
 {
-    const size_t each = (l->rows + QG_SLICES - 1) / QG_SLICES;
+    const size_t each = (l->rows + SLICES - 1) / SLICES;
     const size_t first = qg__smaller((size_t)slice * each, l->rows);
     *rows = qg__smaller(each, l->rows - first);
     return first * l->d;
@@ -170,7 +173,7 @@ static void forward_slice(void *context, int slice, int worker)
 static void forward_chunk(const channels *k, size_t rows, size_t d, const float *x, float *y)
 {
     loop l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__map), .x = x, .out = y };
-    qg_parallel(QG_SLICES, forward_slice, &l);
+    qg_parallel(SLICES, forward_slice, &l);
 }
 
 void qg_fake_quant_channels(const qg_fake_quant_range *r, size_t rows, size_t d, const float *x,
@@ -196,13 +199,13 @@ static void backward_slice(void *context, int slice, int worker)
 static void backward_chunk(const channels *k, size_t rows, size_t d, const float *x, const float *g, float *dx,
                            double *dmin, double *dmax)
 {
-    double below[QG_SLICES][CHUNK] = { { 0.0 } }, above[QG_SLICES][CHUNK] = { { 0.0 } };
+    double below[SLICES][CHUNK] = { { 0.0 } }, above[SLICES][CHUNK] = { { 0.0 } };
     loop   l = { .k = k, .rows = rows, .d = d, .kernels = QG_KERNELS(qg__map), .x = x, .g = g, .out = dx };
     l.below = below;
     l.above = above;
-    qg_parallel(QG_SLICES, backward_slice, &l);
+    qg_parallel(SLICES, backward_slice, &l);
     for (size_t c = 0; c < k->n; c++)
-        for (int s = 0; s < QG_SLICES; s++) {
+        for (int s = 0; s < SLICES; s++) {
             dmin[c] += below[s][c];
             dmax[c] += above[s][c];
         }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/slices.h"
 #include "quant/channel.h"
 #include "quant/form.h"
 #include "quant/map.h"
@@ -191,13 +192,45 @@ static void add_sums(const double *sum, size_t d, float grad_scale, qg_var *v)
     for (size_t i = 0; v && v->grad && i < d; i++) v->grad[i] += (float)((double)grad_scale * sum[i]);
 }
 
+/* The sums of images, slice by slice (core/slices.h): [QG_SLICES][2][d], of which the first becomes the total. */
+typedef struct slices {
+    const qg_var *y;
+    qg__slices    at;
+    float        *dx;
+    double       *sums;
+} slices;
+
+static void slice_backward(void *context, int piece, int worker)
+{
+    (void)worker;
+    const slices *p   = context;
+    const saved  *f   = p->y->saved;
+    const qg_var *x   = p->y->in[0];
+    const int     s   = p->at.from + piece, from = qg__slice_first(p->at, s), n = qg__slice_first(p->at, s + 1) - from;
+    const size_t  row = qg_row(x->shape), at = (size_t)from * row, d = f->c.depth;
+    double       *sum = p->sums + (size_t)s * 2 * d;
+    memset(sum, 0, 2 * d * sizeof *sum);
+    qg_fake_quant_channels_backward(f->r, (size_t)n * row / d, d, x->data + at, p->y->grad + at, p->dx + at, sum, sum + d);
+}
+
+static bool images_backward(qg_tape *t, slices *p)
+{
+    const size_t n = 2 * ((const saved *)p->y->saved)->c.depth;
+    qg_parallel(p->at.to - p->at.from, slice_backward, p);
+    if (!qg__slices_gather(t, p->at, p->sums, n * sizeof *p->sums)) return false;
+    for (size_t s = 1; s < QG_SLICES; s++)
+        for (size_t i = 0; i < n; i++) p->sums[i] += p->sums[s * n + i];
+    return true;
+}
+
 static void channels_backward(qg_tape *t, qg_var *y)
 {
     const saved *s     = y->saved;
     qg_var      *x     = y->in[0];
     const size_t n     = qg_count(x->shape), d = s->c.depth;
     const bool   aside = !x->grad || s->s.slope;        /* dx is not wanted, or another one is */
-    double      *sums  = qg_scratch(t, 2 * d * sizeof *sums);
+    const bool   sliced = s->c.inner == 1 && x->images;
+    double      *sums  = qg_scratch(t, (sliced ? (size_t)QG_SLICES : 1) * 2 * d * sizeof *sums);
     float       *dx    = aside ? qg_scratch(t, n * sizeof *dx) : x->grad;
     if (!sums || !dx) return;
     memset(sums, 0, 2 * d * sizeof *sums);
@@ -205,7 +238,10 @@ static void channels_backward(qg_tape *t, qg_var *y)
     work k = { .row = s->c.inner, .r = s->r, .kernels = QG_KERNELS(qg__map), .x = x->data, .dy = y->grad, .out = dx };
     k.dmin = sums;
     k.dmax = sums + d;
-    if (s->c.inner == 1) qg_fake_quant_channels_backward(s->r, s->c.outer, d, x->data, y->grad, dx, k.dmin, k.dmax);
+    if (sliced) {
+        if (!images_backward(t, &(slices){ y, qg__slices_of(x), dx, sums })) return;
+    } else if (s->c.inner == 1)
+        qg_fake_quant_channels_backward(s->r, s->c.outer, d, x->data, y->grad, dx, k.dmin, k.dmax);
     else qg__in_blocks(d, 1, backward_rows, &k);
     if (x->grad && s->s.slope) qg_surrogate_slope(s->s, n, x->data, y->grad, x->grad);
     add_sums(k.dmin, d, s->grad_scale, y->in[1]);

@@ -46,6 +46,11 @@ allow cli/report      "$library|$tools|cli/config/|cli/run/|cli/report/"
 allow cli/gradcheck   "$library|$tools|cli/config/|cli/gradcheck/"
 allow cli             "$library|infer/infer\.h|qgrad\.h|cli/"
 
+# One file calls MPI.
+for file in $(grep -lE '<mpi\.h>|MPI_' $(find core quant layers optim datasets train infer cli -name '*.[ch]')); do
+    [ "$file" = core/ranks.c ] || { echo "$file: error: only core/ranks.c calls MPI"; status=1; }
+done
+
 # All folders of cli/ may use print.h and svg.h, so these may not depend on one of the folders.
 for file in cli/print.[ch] cli/svg.[ch]; do
     grep -q '^#include "cli/[a-z]*/' "$file" && { echo "$file: error: includes a folder of cli/"; status=1; }

@@ -70,7 +70,8 @@ static qg_status steps(const qg_training *what, qg_tape *t, qg_optim *optim, con
         for (size_t k = 0; k < d[1]; k++) label[k] = byte[k];
         const qg_batch b = { .x    = { shape, (float *)images->array.data + i * qg_count(shape) },
                              .y    = label,
-                             .step = i };
+                             .step = i,
+                             .n    = shape.n };
         status = step(what, t, optim, &b, trace);
     }
     free(label);

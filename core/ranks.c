@@ -1,0 +1,109 @@
+/* The only file that calls MPI, in a build with QG_WITH_MPI; in any other there is one rank. */
+#include "core/ranks.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "core/io/utf8.h"
+#include "core/slices.h"
+
+#if defined(QG_WITH_MPI)
+#include <mpi.h>
+#endif
+
+_Static_assert((int)QG_MOST_RANKS == (int)QG_SLICES, "each rank has at least one slice of a batch");
+
+static struct job {
+    int          rank, ranks;
+    qg__exchange exchange;
+    void        *context;
+    qg__traffic  traffic;
+} job = { .ranks = 1 };
+
+int qg_ranks(void) { return job.ranks; }
+int qg_rank(void)  { return job.rank; }
+
+void qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *context)
+{
+    job = (struct job){ .rank = rank, .ranks = ranks, .exchange = exchange, .context = context };
+}
+
+qg__traffic qg__ranks_traffic(void) { return job.traffic; }
+
+qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+{
+    const double    began  = qg__now();
+    const qg_status status = job.exchange(job.context, other, out, in, bytes_out, bytes_in);
+    job.traffic.seconds += qg__now() - began;
+    job.traffic.bytes += (double)bytes_out;
+    job.traffic.messages++;
+    return status;
+}
+
+#if defined(QG_WITH_MPI)
+
+/* MPI counts in ints. */
+enum { MOST_BYTES = 1 << 30 };
+
+static qg_status exchange(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+{
+    (void)context;
+    const char *from = out;
+    char       *to   = in;
+    do {
+        const int n = bytes_out < MOST_BYTES ? (int)bytes_out : MOST_BYTES, m = bytes_in < MOST_BYTES ? (int)bytes_in : MOST_BYTES;
+        if (MPI_Sendrecv(from, n, MPI_BYTE, other, 0, to, m, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE))
+            return qg_fail(QG_ESTATE, "rank %d cannot reach rank %d", job.rank, other);
+        from += n, bytes_out -= (size_t)n;
+        to += m, bytes_in -= (size_t)m;
+    } while (bytes_out > 0 || bytes_in > 0);
+    return QG_OK;
+}
+
+qg_status qg_ranks_begin(int *argc, char ***argv)
+{
+    int given, rank, ranks;
+    if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &given) || given < MPI_THREAD_FUNNELED)
+        return qg_fail(QG_ESTATE, "MPI does not begin, or not for programs with threads");
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    qg__ranks_join(rank, ranks, exchange, NULL);
+    if (QG_MOST_RANKS % ranks == 0) return QG_OK;
+    return qg_fail(QG_EARG, "%d ranks do not divide the %d slices of a batch; use 1, 2, 4, 8 or 16", ranks, QG_MOST_RANKS);
+}
+
+void qg_ranks_end(void) { MPI_Finalize(); }
+
+void qg_ranks_abort(int code, const char *line)
+{
+    if (job.ranks == 1) return;
+    /* All ranks may fail alike, and the first one then speaks for them. */
+    if (job.rank > 0) nanosleep(&(struct timespec){ .tv_sec = 5 }, NULL);
+    char shown[1024];
+    qg_utf8_printable(line ? line : qg_errmsg(), shown, sizeof shown);
+    if (job.rank > 0) fprintf(stderr, "rank %d: %s\n", job.rank, shown);
+    else fprintf(stderr, "%s\n", shown);
+    fflush(NULL);
+    MPI_Abort(MPI_COMM_WORLD, code);
+}
+
+#else
+
+qg_status qg_ranks_begin(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    return QG_OK;
+}
+
+void qg_ranks_end(void) {}
+
+void qg_ranks_abort(int code, const char *line)
+{
+    (void)code, (void)line;
+}
+
+#endif

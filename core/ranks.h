@@ -1,0 +1,47 @@
+/* core/ranks.h — several processes that train one net, over MPI.
+ *
+ *     if (qg_ranks_begin(&argc, &argv)) return 1;
+ *     ..                                                  the program of one process
+ *     qg_ranks_end();
+ *
+ *     mpirun -n 4 build/program                           1, 2, 4, 8 or 16 ranks
+ *
+ * Every rank runs the same program and makes the same net, optimizer and loaders.  A loader then serves each rank its
+ * part of every batch, ops exchange the sums over the batch, and weights, gradients and losses are the same on all
+ * ranks: those of one process, to the bit.  All ranks must call the same functions of the library in the same order.
+ * A batch with fewer images than ranks is not divided; every rank computes all of it.
+ *
+ * A batch that no loader has served is computed by every rank, so it must be the same on all of them.  An op of your
+ * own may read the numbers of its images; if it sums over the batch, it sees a part of them.
+ *
+ * Programs are linked with a library built by `make mpi` (build/libqgrad-mpi.a).  In any other there is one rank.
+ */
+#ifndef QG_RANKS_H
+#define QG_RANKS_H
+
+#include <stdbool.h>
+
+#include "core/status.h"
+
+/* The most ranks; their number divides it. */
+enum { QG_MOST_RANKS = 16 };
+
+/* Begin.  argc and argv are main's, or NULL.
+ *
+ * Fails    QG_EARG: the number of ranks does not divide QG_MOST_RANKS.  QG_ESTATE: MPI cannot begin. */
+QG_MUST_CHECK
+qg_status qg_ranks_begin(int *argc, char ***argv);
+void      qg_ranks_end(void);           /* waits for the other ranks */
+
+int       qg_ranks(void);               /* 1 without qg_ranks_begin */
+int       qg_rank(void);                /* 0 .. qg_ranks() - 1; rank 0 writes files */
+
+/* Ends the program on all ranks with exit code `code`: this one cannot go on, and the others would wait for it forever.
+ * The line, or qg_errmsg() if it is NULL, is printed on stderr: once if all ranks fail alike, else by the rank that fails,
+ * with its number.  Returns, and prints nothing, if there is one rank. */
+void      qg_ranks_abort(int code, const char *line);
+
+/* Whether any rank says so.  All ranks call it. */
+bool      qg_ranks_any(bool here);
+
+#endif
