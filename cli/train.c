@@ -15,6 +15,8 @@
 #include "cli/run/run_spec.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
+#include "core/ranks.h"
+#include "core/slices.h"
 #include "train/init.h"
 
 /* The signal that asked the run to stop; 0: none. */
@@ -68,7 +70,7 @@ static qg_status choose_place(training *t, config *c, char dir[QG__PATH_BYTES])
 }
 
 /* The run directory: --out, or a name derived from the recipe or the configuration. */
-static qg_status choose_directory(training *t, bool *usage)
+static qg_status choose_directory_here(training *t, bool *usage)
 {
     char      dir[QG__PATH_BYTES];
     config    c      = { 0 };
@@ -79,6 +81,16 @@ static qg_status choose_directory(training *t, bool *usage)
     if (!status && !t->asked->out) status = choose_place(t, &c, dir);
     config_free(&c);
     return status ? status : qg__run_paths_of(dir, &t->paths);
+}
+
+/* On ranks the first one chooses, since it also makes the directory. */
+static qg_status choose_directory(training *t, bool *usage)
+{
+    qg_status status = QG_OK;
+    *usage           = false;
+    if (qg_rank() == 0) status = choose_directory_here(t, usage);
+    if (status || qg_ranks() == 1) return status;
+    return qg__ranks_broadcast(&t->paths, sizeof t->paths);
 }
 
 static qg_status configure(training *t, bool *usage)
@@ -191,8 +203,7 @@ static qg_status build(training *t)
     qg_preprocess_free(stored);
     t->test  = t->train ? recipe_data(r, true, qg_loader_preprocess(t->train)) : NULL;
     if (!t->test) return QG_EIO;
-    report_presets();
-    report_warning(t->train), report_warning(t->test);
+    if (qg_rank() == 0) report_presets(), report_warning(t->train), report_warning(t->test);
     qg_status status = note_images(t);
     if (status) return status;
     const char *init = t->asked->init;
@@ -347,12 +358,24 @@ static qg_status take_place(training *t)
     return status ? status : qg__run_paths_of(t->place, &t->paths);
 }
 
+/* One rank that fails ends all of them, with one line. */
+static int fail(int code)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "qgrad train: %.1000s", qg_errmsg());
+    qg_ranks_abort(code, line);
+    return code;
+}
+
 static int train(training *t)
 {
     bool          usage;
     qg_fit_result result;
-    qg_status     status = choose_directory(t, &usage);
+    qg_status     status = qg_ranks_begin(NULL, NULL);
+    if (!status) status = choose_directory(t, &usage);
+    else usage = true;
     if (!status) status = configure(t, &usage);
+    if (status && qg_ranks() > 1) return fail(EXIT_USAGE);
     if (status) return options_report("qgrad train", usage);
     status = build(t);
     catch_signals();            /* until here, reading and whitening images included, there is nothing to save */
@@ -360,9 +383,11 @@ static int train(training *t)
     if (!status) status = fit(t, &result);
     if (status && t->took_place) rmdir(t->paths.dir);       /* if it is empty */
     progress_clear(&t->progress);
+    if (status && qg_ranks() > 1) return fail(EXIT_FAILED);
     if (status) return qg_report("qgrad train");
     if (result.complete && t->follower.found.split) warn_of_page(t, follow_test(&t->follower, t->paths.dir));
-    print_outcome(t, &result);
+    if (qg_rank() == 0) print_outcome(t, &result);
+    qg_ranks_end();
     if (result.complete) return EXIT_DONE;
     return stop_signal ? 128 + stop_signal : EXIT_BUDGET;
 }

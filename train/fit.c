@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/io/safetensors.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
+#include "core/ranks.h"
 #include "core/rng.h"
+#include "core/slices.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "train/distil.h"
@@ -33,6 +36,7 @@ typedef struct fit {
     double             stepping;    /* seconds in the steps of this epoch, in this process */
     uint64_t           stepped;     /* images of these steps */
     qg_fit_end         ended;
+    bool               asked;       /* to stop, on some rank */
     uint64_t           whole;       /* the first epoch that ends with every quantizer started; 0: all do */
     bool               tested;      /* with validation: the test images have been read, */
     qg__measured       last, best;  /* and this is what they gave, for the last and for the best weights */
@@ -45,12 +49,15 @@ static qg_loader *chooser(const fit *f) { return f->spec->validation ? f->spec->
 
 static double rate(const fit *f) { return f->stepping > 0 ? (double)f->stepped / f->stepping : 0; }
 
-static bool is_asked_to_stop(const fit *f) { return f->spec->stop && *f->spec->stop; }
-
-static bool must_stop(const fit *f)
+/* Ranks agree, since all of them take each step or none does. */
+static bool must_stop(fit *f)
 {
-    return is_asked_to_stop(f) || (f->spec->budget != 0 && qg__now() - f->began >= f->spec->budget);
+    f->asked = qg_ranks_any(f->spec->stop && *f->spec->stop);
+    return f->asked || (f->spec->budget != 0 && qg_ranks_any(qg__now() - f->began >= f->spec->budget));
 }
+
+/* All files are those of rank 0. */
+static bool keeps_files(void) { return qg_rank() == 0; }
 
 static bool is_finished(const fit *f)
 {
@@ -141,6 +148,7 @@ static qg_fit_result result(const fit *f)
 /* Writes result.json, then the checkpoint; train/run.c explains the order. */
 static qg_status save(fit *f)
 {
+    if (!keeps_files()) return QG_OK;
     qg_status status = qg__run_check_place(&f->run);
     if (status) return status;
     f->now = result(f);
@@ -206,7 +214,7 @@ static qg_status step(fit *f, const qg_batch *b)
         snprintf(when, sizeof when, "epoch %" PRIu64 ", step %" PRIu64, at->epoch + 1, b->step + 1);
         return failed(f, status, when, loss);
     }
-    const uint64_t n = (uint64_t)b->x.shape.n;
+    const uint64_t n = (uint64_t)b->n;
     at->loss += (double)loss->data[0] * (double)n;
     at->correct += (uint64_t)qg_correct(scores, b->y);
     at->images += n;
@@ -309,7 +317,7 @@ static qg_status end_epoch(fit *f)
                            .validation_accuracy = held ? at->test_accuracy : NAN,
                            .images_per_second   = rate(f),
                            .seconds             = qg__now() - f->epoch_began };
-    status = qg__run_add_epoch(&f->run, row, better);
+    if (keeps_files()) status = qg__run_add_epoch(&f->run, row, better);
     begin_epoch(f);
     if (!status) status = save(f);
     f->saved = qg__now();
@@ -319,12 +327,33 @@ static qg_status end_epoch(fit *f)
     return QG_OK;
 }
 
+/* All arrays of s, and other bytes, become those of rank 0, if that has succeeded. */
+static qg_status take_from_first(fit *f, const qg_state *s, qg_status of_first)
+{
+    size_t                n;
+    const qg_named_array *entry = qg__state_entries(s, &n);
+    qg_status             status = of_first;
+    if (qg_ranks() == 1) return status;
+    if (qg_ranks_any(status)) return status ? status : qg_fail(QG_ESTATE, "rank 0 cannot read the files of the run");
+    for (size_t i = 0; i < n && !status; i++)
+        status = qg__ranks_broadcast(entry[i].array.data, qg_array_count(&entry[i].array) * qg_dtype_bytes(entry[i].array.dtype));
+    return status ? status : qg__ranks_broadcast(&f->run.record.steps, sizeof f->run.record.steps);
+}
+
+static qg_status load_weights(fit *f, qg__run_file file)
+{
+    qg_status status = QG_OK;
+    if (keeps_files()) status = qg__run_load_weights(&f->run, file);
+    else if (file == QG__RUN_LAST) qg__run_swap(&f->run);
+    return take_from_first(f, file == QG__RUN_LAST ? f->run.last : f->run.best, status);
+}
+
 /* Measures the test images with the weights of best.safetensors, and then loads those of the checkpoint again. */
 static qg_status measure_best(fit *f, bool *stopped)
 {
-    qg_status       status = qg__run_load_weights(&f->run, QG__RUN_BEST);
+    qg_status       status = load_weights(f, QG__RUN_BEST);
     if (!status) status = measure(f, f->spec->test, &f->best, stopped);
-    const qg_status after = status ? status : qg__run_load_weights(&f->run, QG__RUN_LAST);
+    const qg_status after = status ? status : load_weights(f, QG__RUN_LAST);
     if (!after) qg__run_swap(&f->run);
     return after;
 }
@@ -360,7 +389,7 @@ static qg_status train(fit *f)
         qg_status status = run_steps(f, &stopped);
         if (!status && !stopped) status = evaluate(f, &stopped);
         if (!status && stopped) {
-            f->ended = is_asked_to_stop(f) ? QG_FIT_STOPPED : QG_FIT_OUT_OF_TIME;
+            f->ended = f->asked ? QG_FIT_STOPPED : QG_FIT_OUT_OF_TIME;
             return save(f);
         }
         if (!status) status = end_epoch(f);
@@ -593,21 +622,76 @@ static qg_status check_unused(const qg_optim *o)
     return qg_fail(QG_EARG, "fit: a new run needs a new optimizer, but this one has taken %lld steps", (long long)qg_optim_steps(o));
 }
 
+/* The number of bytes before the first line in which a and b differ. */
+static size_t same_lines(const char *a, const char *b)
+{
+    size_t same = 0;
+    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+        if (a[i] == '\n') same = i + 1;
+    return same;
+}
+
+/* The text of every rank.  Ranks that differ would end in different weights, or wait for each other forever. */
+static qg_status check_ranks(const fit *f)
+{
+    static const char *const mine = "%scommit = \"%s\"\nkernels = \"%s\"\nblas-core = \"%s\"\nweights = \"%s\"\n";
+    char                     digest[17], said[512] = "";
+    if (qg_ranks() == 1) return QG_OK;
+    qg__digest(f->run.net, digest);
+    const int n = snprintf(NULL, 0, mine, f->run.identity, qg__commit(), qg_cpu_path(), qg_blas_core(), digest);
+    char     *here  = malloc((size_t)n + 1), *there = NULL;
+    size_t    bytes = (size_t)n + 1;
+    if (here) snprintf(here, bytes, mine, f->run.identity, qg__commit(), qg_cpu_path(), qg_blas_core(), digest);
+    qg_status status = qg__ranks_broadcast(&bytes, sizeof bytes);
+    if (!status) there = qg_rank() ? malloc(bytes) : here;
+    if (qg_ranks_any(!here || !there)) status = qg_fail(QG_EMEM, "out of memory for the configurations of ranks");
+    if (!status) status = qg__ranks_broadcast(there, bytes);
+    if (!status && strcmp(here, there)) {
+        const size_t at = same_lines(here, there);
+        snprintf(said, sizeof said, "rank %d has '%.*s', but rank 0 has '%.*s'", qg_rank(), (int)strcspn(here + at, "\n"), here + at,
+                 (int)strcspn(there + at, "\n"), there + at);
+    }
+    if (there != here) free(there);
+    free(here);
+    if (!status) status = qg__ranks_tell(said, sizeof said);
+    return !status && *said ? qg_fail(QG_EARG, "ranks do not agree: %s", said) : status;
+}
+
+/* Rank 0 opens the files, and the others take over what it has read. */
+static qg_status share_run(fit *f, qg_status of_first)
+{
+    qg_status status = take_from_first(f, f->run.last, of_first);
+    if (qg_ranks() == 1 || status) return status;
+    qg__code_stats_loaded(&f->run.code_stats);
+    if (!status) status = qg__ranks_broadcast(&f->before, sizeof f->before);
+    if (!status) status = qg__ranks_broadcast(&f->tested, sizeof f->tested);
+    if (!status) status = qg__ranks_broadcast(&f->last, sizeof f->last);
+    return status ? status : qg__ranks_broadcast(&f->best, sizeof f->best);
+}
+
+static qg_status open_files(fit *f)
+{
+    const qg_optim *optim  = f->spec->optim;
+    bool            loads  = false;
+    qg_status       status = qg__run_claim(&f->run);
+    if (!status) status = qg__run_has(&f->run, QG__RUN_LAST, &loads);
+    if (!status && !loads) status = check_unused(optim);
+    if (status) return status;
+    return loads ? take_up(f) : qg__run_create(&f->run);
+}
+
 static qg_status open_run(fit *f, qg_net *net)
 {
     const qg_fit_spec *s      = f->spec;
-    bool               loads  = false;
-    qg_status          status = qg__run_paths_of(s->dir, &f->run.paths);
+    qg_status status = qg__run_paths_of(s->dir, &f->run.paths);
     const uint64_t     start  = last_start(net, UINT64_MAX);
     f->whole                  = start / batches(f) + (start % batches(f) > 0);
     if (!status) status = check_images(net, s);
     if (!status) status = check_batches(f, net);
     if (!status) status = qg__run_compose(&f->run, net, s);
     if (!status && s->mode != QG_FIT_RESUME) status = check_unused(s->optim);
-    if (!status) status = qg__run_claim(&f->run);
-    if (!status) status = qg__run_has(&f->run, QG__RUN_LAST, &loads);
-    if (!status && !loads) status = check_unused(s->optim);
-    if (!status) status = loads ? take_up(f) : qg__run_create(&f->run);
+    if (!status) status = check_ranks(f);
+    if (!status) status = share_run(f, keeps_files() ? open_files(f) : QG_OK);
     if (!status && !is_finished(f)) status = qg_loader_seek(s->train, f->run.record.epoch, f->run.record.batch);
     if (!status && s->validation) status = qg_loader_seek(s->validation, 0, 0);
     return status ? status : qg_loader_seek(s->test, 0, 0);
@@ -616,6 +700,7 @@ static qg_status open_run(fit *f, qg_net *net)
 qg_status qg_fit(qg_net *net, qg_fit_spec spec, qg_fit_result *r)
 {
     fit f = { .spec = &spec, .run = { .spec = &spec, .lock = QG_BY_PATH }, .began = qg__now() };
+    if (!keeps_files()) spec.events = (qg_fit_events){ 0 };
     if (spec.lr == 0 && spec.optim) spec.lr = (double)qg_optim_lr(spec.optim);
     qg_status status = check_spec(net, &spec);
     if (!status && spec.teacher.net) status = qg__teacher_check(net, &spec.teacher);

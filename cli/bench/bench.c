@@ -12,7 +12,9 @@
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
 #include "core/profile.h"
+#include "core/ranks.h"
 #include "core/rng.h"
+#include "core/slices.h"
 #include "train/measure.h"
 
 typedef struct bench {
@@ -35,6 +37,7 @@ typedef struct bench {
     double     seconds;         /* of all measured steps */
     double     median;          /* ms */
     double     median_peak;     /* 0 with --profile, whose times a burst would disturb */
+    qg__traffic traffic;        /* with other ranks, in all measured steps */
 } bench;
 
 /* Steps before the measured ones, for memory to be there: fewer where they take long. */
@@ -92,7 +95,7 @@ static qg_status build(bench *b)
 static qg_status next(bench *b, qg_batch *batch)
 {
     qg_status status = QG_OK;
-    while (!status && (!qg_loader_next(b->data, batch) || batch->x.shape.n < b->recipe.batch)) status = qg_loader_status(b->data);
+    while (!status && (!qg_loader_next(b->data, batch) || batch->n < b->recipe.batch)) status = qg_loader_status(b->data);
     return status;
 }
 
@@ -149,7 +152,7 @@ static qg_status warm_up(bench *b)
     qg_status    status = QG_OK;
     const double began  = qg__now();
     for (int i = 1; i < WARM_UP && !status; i++)
-        if (i < LEAST_WARM_UP || qg__now() - began < WARM_UP_SECONDS) status = step(b);
+        if (i < LEAST_WARM_UP || qg_ranks_any(qg__now() - began < WARM_UP_SECONDS)) status = step(b);
     if (!status) status = count_flops(b);
     b->batch  = 0;
     b->update = 0;
@@ -188,7 +191,8 @@ static qg_status measure(bench *b)
     if (status) return status;
     if (profile) start_profile(b, &b->profile);
     const double limit = b->asked->seconds;
-    while ((b->seconds < limit || b->steps < 3) && b->steps < MAX_STEPS) {
+    const qg__traffic before = qg__ranks_traffic();
+    while (b->steps < MAX_STEPS && qg_ranks_any(b->seconds < limit || b->steps < 3)) {
         const double from = qg__now();
         status            = step(b);
         if (status) return status;
@@ -197,6 +201,8 @@ static qg_status measure(bench *b)
         b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(BURST_SHARE * took);
         b->seconds += took;
     }
+    const qg__traffic after = qg__ranks_traffic();
+    b->traffic = (qg__traffic){ after.bytes - before.bytes, after.seconds - before.seconds, after.messages - before.messages };
     stop_profile(b);
     if (b->profile.rows) split_rest(b);
     b->median      = median(b->ms, b->steps);
@@ -222,6 +228,14 @@ static void print_profile(const bench *b, FILE *out)
                 per_second(r->forward_flops, r->forward), per_second(r->backward_flops, r->backward),
                 total > 0 ? 100 * (r->forward + r->backward) / total : 0);
     }
+}
+
+/* No message is sent while something else is computed, so all of the time counts. */
+static void print_traffic(const bench *b)
+{
+    if (qg_ranks() == 1) return;
+    printf("\n%d ranks: rank 0 sends %.3f MiB in %.0f messages per step, and %.3f ms per step are not hidden\n", qg_ranks(),
+           b->traffic.bytes / (1 << 20) / b->steps, (double)b->traffic.messages / b->steps, 1e3 * b->traffic.seconds / b->steps);
 }
 
 static void print_profile_json(const bench *b, qg__json *j)
@@ -258,6 +272,7 @@ static void print_text(const bench *b, bool profile)
     if (b->median_peak > 0) printf(" of %.1f available meanwhile", b->median_peak);
     printf(", %.1f MiB at most\n", (double)qg__peak_rss_bytes() / (1 << 20));
     if (profile) print_profile(b, stdout);
+    if (profile) print_traffic(b);
 }
 
 static void print_json(const bench *b, bool profile)
@@ -285,6 +300,12 @@ static void print_json(const bench *b, bool profile)
     qg__json_real(&j, "gflops", 1e-9 * rate * b->flops);
     if (b->median_peak > 0) qg__json_real(&j, "gflops_meanwhile", b->median_peak);
     report_machine(&j);
+    if (qg_ranks() > 1) {
+        qg__json_integer(&j, "ranks", (uint64_t)qg_ranks());
+        qg__json_real(&j, "bytes_per_step", b->traffic.bytes / b->steps);
+        qg__json_real(&j, "messages_per_step", (double)b->traffic.messages / b->steps);
+        qg__json_real(&j, "exchange_ms_per_step", 1e3 * b->traffic.seconds / b->steps);
+    }
     if (profile) print_profile_json(b, &j);
     qg__json_end(&j);
 }
@@ -301,21 +322,25 @@ static void print_bench(const bench *b)
 static int run_bench(bench *b)
 {
     bool      usage  = true;
-    qg_status status = choose_data(b->asked);
+    qg_status status = qg_ranks_begin(NULL, NULL);
+    if (!status) status = choose_data(b->asked);
     if (!status) status = config_resolve(b->asked, NULL, &b->config, &usage);
     if (!status) {
         usage  = true;
         status = config_check(&b->config);
         if (!status && !b->forward) status = recipe_trains(&b->config.recipe);
     }
+    if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
     b->recipe = b->config.recipe;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     report_presets();
     status = build(b);
     if (!status) status = measure(b);
+    if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_report("qgrad bench");
-    print_bench(b);
+    if (qg_rank() == 0) print_bench(b);
+    qg_ranks_end();
     return EXIT_DONE;
 }
 

@@ -1,0 +1,134 @@
+#!/bin/sh
+# Trainings on several ranks over MPI end in the bytes of one process: for any number of ranks times any number of threads,
+# when a rank is killed and the run goes on with another number of ranks, or none, and after SIGTERM.  Ranks that differ
+# refuse to begin.  Ends with "N passed, M failed".
+#     sh tests/ranks.sh            a minute, with the sample in datasets/: part of `make check`
+#     sh tests/ranks.sh full       LeNet-5 with TTQ on MNIST for two epochs, and thirty steps of ResNet-20 (W1A2G6, augmented)
+#                                  on CIFAR-10, on 1, 2, 4 and 8 ranks with 1 and 2 threads; ten kills.  IMAGES=4096 uses
+#                                  only the first images of MNIST
+# QGRAD and QGRAD_MPI are the programs (build/qgrad, build/qgrad-mpi), MNIST and CIFAR10 the directories of the data.
+set -u
+qgrad=${QGRAD:-build/qgrad} mpi=${QGRAD_MPI:-build/qgrad-mpi}
+mnist=${MNIST:-datasets/mnist} cifar=${CIFAR10:-datasets/cifar10}
+case ${1:-} in '' | full) ;; *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM
+# More ranks than cores, and as root, as in containers.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+export LC_ALL=C
+passed=0 failed=0
+pass() { passed=$((passed + 1)); }
+fail() { failed=$((failed + 1)); echo "error: $*"; }
+
+# train RANKS THREADS OUT OPTIONS..: 0 ranks is the program without MPI.
+train() {
+    r=$1 threads=$2 out=$3
+    shift 3
+    if [ "$r" -eq 0 ]; then set -- "$qgrad" train "$@"; else set -- mpirun -n "$r" "$mpi" train "$@"; fi
+    "$@" --threads "$threads" --out "$out" --json >"$dir/json" 2>"$dir/said"
+}
+
+# What a run must have in common with another: its checkpoint, its best weights and its metrics without the times.
+digest() {
+    { cat "$1/last.safetensors" "$1/best.safetensors"; cut -d, -f1-6 "$1/metrics.csv"; } 2>/dev/null | sha256sum | cut -c1-16
+}
+same() { [ "$(digest "$1")" = "$want" ]; }
+
+# grid NAME RANKS THREADS OPTIONS..
+grid() {
+    name=$1 ranks=$2 threads_list=$3
+    shift 3
+    train 0 1 "$dir/one" "$@" || fail "$name on one process: $(tail -n 1 "$dir/said")"
+    want=$(digest "$dir/one")
+    echo "$name $want"
+    for r in $ranks; do
+        for k in $threads_list; do
+            if train "$r" "$k" "$dir/many" "$@" && same "$dir/many"; then pass
+            else fail "$name, $r ranks, $k threads: $(digest "$dir/many") instead of $want; $(tail -n 1 "$dir/said")"; fi
+            rm -rf "$dir/many"
+        done
+    done
+}
+
+# The process of a rank of the job whose mpirun is $1: the $2-th of its children and theirs.
+ranks_of() {
+    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+        case $(cat /proc/"$child"/cmdline 2>/dev/null | tr '\0' ' ') in *qgrad-mpi*) echo "$child" ;; *) ranks_of "$child" ;; esac
+    done
+}
+
+# kill_rank NAME R SIGNAL BUDGET NEXT OPTIONS..: a job of R ranks ends in the middle, and goes on with NEXT.
+kill_rank() {
+    name=$1 r=$2 signal=$3 after=$4 next=$5
+    shift 5
+    mpirun -n "$r" "$mpi" train "$@" --threads 1 --out "$dir/killed" --resume --json >/dev/null 2>"$dir/said" &
+    job=$!
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        [ -s "$dir/killed/last.safetensors" ] && break
+        sleep 1
+    done
+    sleep "$after"
+    victim=$(ranks_of $job | sed -n "$(($(od -An -N2 -tu2 /dev/urandom) % r + 1))p")
+    [ -n "$victim" ] && kill -"$signal" "$victim" 2>/dev/null
+    wait $job
+    code=$?
+    lines=$(grep -c . "$dir/said")
+    [ "$code" -ne 0 ] && echo "    $name: rank process $victim of $r got $signal, exit code $code, $lines lines; goes on with $next"
+    train "$next" 1 "$dir/killed" --resume "$@" || fail "$name, resumed with $next: $(tail -n 1 "$dir/said")"
+    if same "$dir/killed"; then pass; else fail "$name, $signal on $r ranks, resumed with $next: $(digest "$dir/killed") instead of $want"; fi
+    rm -rf "$dir/killed"
+}
+
+# Ranks that differ, each in its own way; the message names both sides.
+refuses() {
+    what=$1
+    shift
+    if "$@" --out "$dir/refused" >/dev/null 2>"$dir/said"; then fail "ranks with different $what began"
+    elif ! grep -q "ranks do not agree: rank 1 has '.*', but rank 0 has '.*'" "$dir/said"; then fail "$what: $(cat "$dir/said")"
+    elif [ -e "$dir/refused" ]; then fail "$what: a directory was left"
+    elif [ "$(grep -c 'qgrad train:' "$dir/said")" -ne 1 ]; then fail "$what: more than one line: $(cat "$dir/said")"
+    else pass; fi
+    rm -rf "$dir/refused"
+}
+
+if [ "${1:-}" = full ]; then
+    images=${IMAGES:-60000}
+    mkdir "$dir/digits" "$dir/photos"
+    octal() { printf "\\\\%03o\\\\%03o" $(($1 / 256)) $(($1 % 256)); }
+    for part in "train $images" "t10k $((images < 10000 ? images : 10000))"; do
+        set -- $part
+        { printf "\000\000\010\003\000\000$(octal "$2")\000\000\000\034\000\000\000\034"
+          tail -c +17 "$mnist/$1-images-idx3-ubyte" | head -c $(($2 * 784)); } >"$dir/digits/$1-images-idx3-ubyte"
+        { printf "\000\000\010\001\000\000$(octal "$2")"; tail -c +9 "$mnist/$1-labels-idx1-ubyte" | head -c "$2"; } \
+            >"$dir/digits/$1-labels-idx1-ubyte"
+    done
+    # Thirty batches of 128, and a short test.
+    for k in 1 2 3 4 5; do head -c $((768 * 3073)) "$cifar/data_batch_$k.bin" >"$dir/photos/data_batch_$k.bin"; done
+    head -c $((100 * 3073)) "$cifar/test_batch.bin" >"$dir/photos/test_batch.bin"
+    lenet="--model lenet5 --weight ttq --data mnist --data-dir $dir/digits --epochs 2 --batch 256 --seed 1"
+    resnet="--model resnet20 --weight dorefa:bits=1 --input dorefa:bits=2 --gradient dorefa:bits=6 --first-last float
+            --data cifar10 --data-dir $dir/photos --normalise channel --augment pad=4,flip --epochs 1 --batch 128 --seed 1"
+    grid "ResNet-20 W1A2G6, 30 steps" "1 2 4 8" "1 2" $resnet
+    rm -rf "$dir/one"
+    grid "LeNet-5 TTQ, 2 epochs of $images images" "1 2 4 8" "1 2" $lenet
+    set -- 2 4 8 4 2 8 2 4 2 4
+    for next in 4 0 2 1 8 4 1 2 0 8; do
+        kill_rank "LeNet-5 TTQ" "$1" KILL 1 "$next" $lenet
+        shift
+    done
+else
+    small="--model lenet5 --weight ttq --input lsq:bits=4 --data sample --epochs 2 --batch 100 --seed 3"
+    grid "LeNet-5 with TTQ and LSQ" "1 2" "1 2" $small
+    kill_rank "LeNet-5 with TTQ and LSQ" 2 KILL 1 0 $small
+    kill_rank "LeNet-5 with TTQ and LSQ" 2 TERM 1 4 $small
+    same="$mpi train --model lenet5 --weight twn --data sample --epochs 1"
+    refuses kernels mpirun -n 1 env QGRAD_CPU=baseline $same : -n 1 env QGRAD_CPU=avx2 $same
+    refuses seeds mpirun -n 1 $same --seed 1 --out "$dir/refused" : -n 1 $same --seed 2
+    if mpirun -n 3 $same --out "$dir/three" >/dev/null 2>"$dir/said"; then fail "three ranks began"
+    elif [ "$(grep -c 'qgrad train: 3 ranks do not divide' "$dir/said")" -eq 1 ]; then pass
+    else fail "three ranks: $(cat "$dir/said")"; fi
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
