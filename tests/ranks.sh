@@ -6,13 +6,18 @@
 #     sh tests/ranks.sh full       LeNet-5 with TTQ on MNIST for two epochs, and thirty steps of ResNet-20 (W1A2G6, augmented)
 #                                  on CIFAR-10, on 1, 2, 4 and 8 ranks with 1 and 2 threads; ten kills.  IMAGES=4096 uses
 #                                  only the first images of MNIST
+#     sh tests/ranks.sh hosts      two hosts, which are network namespaces with a cable between them; needs root and iproute2
 # QGRAD and QGRAD_MPI are the programs (build/qgrad, build/qgrad-mpi), MNIST and CIFAR10 the directories of the data.
 set -u
 qgrad=${QGRAD:-build/qgrad} mpi=${QGRAD_MPI:-build/qgrad-mpi}
 mnist=${MNIST:-datasets/mnist} cifar=${CIFAR10:-datasets/cifar10}
-case ${1:-} in '' | full) ;; *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+case ${1:-} in '' | full | hosts) ;; *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+cleanup() {
+    rm -rf "$dir"
+    [ ! "${hosts:-}" ] || { ip netns del "$hosts-1"; ip netns del "$hosts-2"; } 2>/dev/null
+}
+trap cleanup EXIT
 trap 'exit 130' INT TERM
 # More ranks than cores, and as root, as in containers.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -118,6 +123,26 @@ if [ "${1:-}" = full ]; then
         kill_rank "LeNet-5 TTQ" "$1" KILL 1 "$next" $lenet
         shift
     done
+elif [ "${1:-}" = hosts ]; then
+    hosts=qgrad-$$
+    ip netns add "$hosts-1" && ip netns add "$hosts-2" &&
+        ip link add cable netns "$hosts-1" type veth peer name cable netns "$hosts-2" || exit 1
+    for h in 1 2; do
+        ip -n "$hosts-$h" addr add "10.77.0.$h/24" dev cable
+        ip -n "$hosts-$h" link set lo up
+        ip -n "$hosts-$h" link set cable up
+    done
+    # What mpirun calls instead of ssh: HOST COMMAND..
+    printf '#!/bin/sh\nnumber=${1##*.}\nshift\nexec ip netns exec "%s-$number" /bin/sh -c "$*"\n' "$hosts" >"$dir/agent"
+    chmod +x "$dir/agent"
+    small="--model lenet5 --weight ttq --data sample --epochs 1 --batch 100 --seed 3"
+    train 0 1 "$dir/one" $small || fail "one process: $(tail -n 1 "$dir/said")"
+    want=$(digest "$dir/one")
+    ip netns exec "$hosts-1" mpirun --mca plm_rsh_agent "$dir/agent" --host 10.77.0.1,10.77.0.2 --mca pml ob1 --mca btl tcp,self \
+        --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 -n 2 "$mpi" train $small --threads 1 \
+        --out "$dir/many" >/dev/null 2>"$dir/said"
+    if same "$dir/many"; then pass; else fail "two hosts: $(digest "$dir/many") instead of $want; $(tail -n 1 "$dir/said")"; fi
+    echo "bytes sent by host 1: $(ip netns exec "$hosts-1" cat /sys/class/net/cable/statistics/tx_bytes 2>/dev/null)"
 else
     small="--model lenet5 --weight ttq --input lsq:bits=4 --data sample --epochs 2 --batch 100 --seed 3"
     grid "LeNet-5 with TTQ and LSQ" "1 2" "1 2" $small
