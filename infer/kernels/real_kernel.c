@@ -49,23 +49,12 @@ static void pack_weights(const qg__real_product *p, int o, size_t first, size_t 
     }
 }
 
-/* -1 in the lanes whose bit is set, of the first vector or of the second. */
-INLINE vi lanes_of(mask bits, int vector)
-{
-    vi bit;
-    UNROLL
-    for (int l = 0; l < VL; l++) bit[l] = (int32_t)(1u << (vector * VL + l));
-    return (((vi){ 0 } + (int32_t)bits) & bit) == bit;
-}
+INLINE vi lanes_of(mask bits, int vector) { return where((unsigned)bits >> vector * VL); }
 
 INLINE vf weights_of(bool ternary, const mask *w, int vector)
 {
-#if defined(__AVX512F__)
-    const __m512 value = _mm512_mask_blend_ps((__mmask16)(w[0] >> vector * VL), _mm512_set1_ps(-1.0f), _mm512_set1_ps(1.0f));
-    return (vf)(ternary ? _mm512_maskz_mov_ps((__mmask16)(w[1] >> vector * VL), value) : value);
-#endif
-    const vf sign = pick(lanes_of(w[0], vector), splat(1.0f), splat(-1.0f));
-    return ternary ? (vf)((vi)sign & lanes_of(w[1], vector)) : sign;
+    const vf signs = plus_minus((unsigned)w[0] >> vector * VL);
+    return ternary ? only((unsigned)w[1] >> vector * VL, signs) : signs;
 }
 
 /* A block as floats [kh][kw][channels][OUTPUTS]: n vectors of signs or ternary weights, of any alphabet, or of bytes. */
