@@ -89,9 +89,11 @@ typedef struct job {
     float                 *group;       /* [workers] images of one group: x or dx, x, y or dy */
     size_t                 acc_size, scratch_size;
     qg__slices             at;
-    int                    first, run;  /* the images that are padded: the first, and their number */
-    const struct turn     *turn;        /* [turns] slices of a large weight */
-    int                    turns;
+    int                    first, run;  /* the images that units read: the first, and their number */
+    int                    adds;        /* what follows the units of a slice: sums of the tree */
+    struct {
+        float *to, *from;
+    } add[8];
 } job;
 
 static size_t x_row(const job *j) { return qg_row(j->y->in[0]->shape); }
@@ -302,40 +304,31 @@ static void slice_piece(void *context, int slice, int worker)
         for (int k = 0; k < j->c->spec.groups; k++) group_gradients(j, i, k, worker, acc);
 }
 
-enum { WAITING = 5 };       /* arrays of sums that wait for their neighbours, heights 0 .. 4 of 16 slices */
-_Static_assert(QG_SLICES <= 1 << (WAITING - 1), "a sum waits at each height");
+/* Some of the numbers of acc: sets them to zero, or does the sums of the tree that follow. */
+static void clear_run(const job *j, size_t at, size_t n) { memset(j->acc + at, 0, n * sizeof *j->acc); }
 
-/* A slice of a large weight: the array that collects it, and the sums of the tree that it completes. */
-typedef struct turn {
-    float *acc;
-    int    first, run;          /* its images */
-    int    adds;
-    struct {
-        float *to, *from;
-    } add[WAITING];
-} turn;
-
-/* Some of the numbers of the arrays. */
-static void clear_run(const turn *s, size_t at, size_t n)
+static void add_run(const job *j, size_t at, size_t n)
 {
-    if (s->run) memset(s->acc + at, 0, n * sizeof *s->acc);
+    for (int k = 0; k < j->adds; k++) add_image(n, j->add[k].from + at, false, j->add[k].to + at);
 }
 
-static void add_run(const turn *s, size_t at, size_t n)
+/* The sums that a slice without images completes. */
+static void add_block_piece(void *context, int piece, int worker)
 {
-    for (int k = 0; k < s->adds; k++) add_image(n, s->add[k].from + at, false, s->add[k].to + at);
+    (void)worker;
+    const job   *j = context;
+    const size_t n = packed_of_group(j) / (size_t)qg__conv_blocks(j->k, j->c->g.oc);
+    add_run(j, (size_t)piece * n, n);
 }
 
-/* The weights of one group. */
+/* The weights of one group, over a slice. */
 static void group_piece(void *context, int k, int worker)
 {
     const job   *j = context;
     const size_t n = packed_of_group(j), at = (size_t)k * n;
-    for (const turn *s = j->turn; s < j->turn + j->turns; s++) {
-        clear_run(s, at, n);
-        for (int i = s->first; i < s->first + s->run; i++) group_gradients(j, i, k, worker, s->acc);
-        add_run(s, at, n);
-    }
+    clear_run(j, at, n);
+    for (int i = j->first; i < j->first + j->run; i++) group_gradients(j, i, k, worker, j->acc);
+    add_run(j, at, n);
 }
 
 static void pad_piece(void *context, int i, int worker)
@@ -345,20 +338,16 @@ static void pad_piece(void *context, int i, int worker)
     padded(j, j->y->in[0]->data + (size_t)(j->first + i) * x_row(j), padding_of(j, i));     /* each has its own buffer */
 }
 
-/* A unit of the kernel, slice after slice, so that its sums stay in a cache. */
+/* A unit of the kernel, over a slice. */
 static void unit_piece(void *context, int unit, int worker)
 {
-    const job *j = context;
-    size_t     at, n;
-    for (const turn *s = j->turn; s < j->turn + j->turns; s++) {
-        const float *x = j->c->image ? j->images + (size_t)(s->first - j->first) * j->c->image
-                                     : j->y->in[0]->data + (size_t)s->first * x_row(j);
-        for (int i = 0; (n = j->k->unit_run(&j->c->g, unit, i, &at)) > 0; i++) clear_run(s, at, n);
-        if (s->run)
-            j->k->weight_gradient(&j->c->g, unit, unit + 1, s->run, x, j->y->grad + (size_t)s->first * y_row(j), s->acc,
-                                  scratch_of(j, worker));
-        for (int i = 0; (n = j->k->unit_run(&j->c->g, unit, i, &at)) > 0; i++) add_run(s, at, n);
-    }
+    const job   *j = context;
+    const float *x = j->c->image ? j->images : j->y->in[0]->data + (size_t)j->first * x_row(j);
+    size_t       at, n;
+    for (int i = 0; (n = j->k->unit_run(&j->c->g, unit, i, &at)) > 0; i++) clear_run(j, at, n);
+    j->k->weight_gradient(&j->c->g, unit, unit + 1, j->run, x, j->y->grad + (size_t)j->first * y_row(j),
+                          j->acc, scratch_of(j, worker));
+    for (int i = 0; (n = j->k->unit_run(&j->c->g, unit, i, &at)) > 0; i++) add_run(j, at, n);
 }
 
 static void add_slices_piece(void *context, int piece, int worker)
@@ -400,16 +389,13 @@ typedef struct waiting {
     int    height;
 } waiting;
 
-/* Threads split the kernel.  All of them read the same images, which are therefore padded first, a few slices of the batch
- * at a time to save memory. */
-enum { TURNS = 4 };
+enum { WAITING = 5 };       /* at most: heights 0 .. 4 of 16 slices */
+_Static_assert(QG_SLICES <= 1 << (WAITING - 1), "a sum waits at each height");
 
-static void weight_of_slices(job *j, const turn *slice, int n)
+/* Threads split the kernel.  All of them read the same images, which are therefore padded first, one slice of the batch
+ * at a time to save memory. */
+static void weight_of_slice(job *j)
 {
-    j->turn  = slice;
-    j->turns = n;
-    j->first = slice[0].first;
-    j->run   = slice[n - 1].first + slice[n - 1].run - j->first;
     if (j->group) qg_parallel(j->c->spec.groups, group_piece, j);
     else {
         if (j->c->image) qg_parallel(j->run, pad_piece, j);
@@ -417,13 +403,13 @@ static void weight_of_slices(job *j, const turn *slice, int n)
     }
 }
 
-/* The sums of the tree that a slice completes, between arrays of which `top` wait; the result waits in their place. */
-static int plan_adds(turn *s, waiting *stack, int top)
+/* The sums of the tree that slice i ends, between arrays of which `top` wait; the result waits in their place. */
+static int plan_adds(job *j, waiting *stack, int top)
 {
-    s->adds = 0;
+    j->adds = 0;
     while (top > 1 && stack[top - 1].height == stack[top - 2].height) {
         waiting *left = &stack[top - 2], *right = &stack[top - 1];
-        if (left->sum && right->sum) s->add[s->adds].to = left->sum, s->add[s->adds++].from = right->sum;
+        if (left->sum && right->sum) j->add[j->adds].to = left->sum, j->add[j->adds++].from = right->sum;
         if (!left->sum) left->sum = right->sum;
         left->height++;
         top--;
@@ -444,26 +430,24 @@ static float *unused(qg_tape *t, const job *j, float *array[WAITING], const wait
     return array[i];
 }
 
-/* A large weight.  A slice is computed in an array of its own; then what it completes is added. */
+/* A large weight.  A slice is computed in an array of its own; then what it completes is added, unit by unit, while that
+ * is in a cache. */
 static bool large_weight_gradient(qg_tape *t, job *j)
 {
-    const size_t images = j->group ? (size_t)qg_threads() : (size_t)(TURNS * (j->at.n / QG_SLICES + 1));
+    const size_t images = j->group ? (size_t)qg_threads() : (size_t)(j->at.n / QG_SLICES + 1);
     float       *array[WAITING] = { NULL };
     waiting      stack[WAITING + 1];
-    turn         slice[TURNS];
-    int          top = 0, n = 0;
+    int          top = 0;
     j->images = j->c->image ? floats(t, images * j->c->image) : NULL;
     if (j->c->image && !j->images) return false;
     for (int s = j->at.from; s < j->at.to; s++) {
-        turn *now    = &slice[n++];
-        *now         = (turn){ .first = qg__slice_first(j->at, s) };
-        now->run     = qg__slice_first(j->at, s + 1) - now->first;
-        if (now->run && !(now->acc = unused(t, j, array, stack, top))) return false;
-        stack[top++] = (waiting){ now->acc, 0 };
-        top          = plan_adds(now, stack, top);
-        if (n < TURNS && s + 1 < j->at.to) continue;
-        weight_of_slices(j, slice, n);
-        n = 0;
+        j->first     = qg__slice_first(j->at, s);
+        j->run       = qg__slice_first(j->at, s + 1) - j->first;
+        if (j->run && !(j->acc = unused(t, j, array, stack, top))) return false;
+        stack[top++] = (waiting){ j->run ? j->acc : NULL, 0 };
+        top          = plan_adds(j, stack, top);
+        if (j->run) weight_of_slice(j);
+        else if (j->adds) qg_parallel(pieces_of(j, j->c->g.oc), add_block_piece, j);
     }
     j->acc = stack[0].sum;
     const bool added = add_weight(t, j);
