@@ -21,7 +21,6 @@ typedef struct node {
     qg__coding     form;                /* of that */
     /* Of a product. */
     bool           relu;
-    const qg_layer *last;               /* that its step computes */
     qg__evaluation e;
 } node;
 
