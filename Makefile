@@ -1,6 +1,6 @@
 # qgrad - make all | mpi | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
-#              check-training | bench | bench-infer | torch | deps | data | docs | docs-api | install | uninstall | dist |
-#              format | clean
+#              check-training | bench | bench-infer | infer-peers | torch | deps | data | docs | docs-api | install | uninstall |
+#              dist | format | clean
 #
 # Everything is built in $(BUILD).  CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX, LIBDIR and DESTDIR are honoured; HARDEN= builds
 # without hardening.
@@ -82,7 +82,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all mpi deps demo test test-programs check check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage docs docs-api bench bench-infer torch check-originals check-training data examples install install-files uninstall dist format clean FORCE
+.PHONY: all mpi deps demo test test-programs check check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage docs docs-api bench bench-infer infer-peers torch check-originals check-training data examples install install-files uninstall dist format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -377,10 +377,15 @@ bench: deps
 	@$(PYTHON) tests/bench.py --peer $(PYTHON) --peer $(CURRENT) --qgrad $(BUILD)/qgrad --cost $(BUILD)/examples/cost \
 		--out $(BUILD)/bench.md $(BENCH)
 
-# The engine's kernels beside float convolutions, in turns, on one thread.
+# The engine: its kernels beside float convolutions, and whole nets beside ONNX Runtime and PyTorch if `make infer-peers` has
+# installed them.  About ten minutes on an idle machine; `make bench-infer BENCH="--sections kernels"` is quicker.
 bench-infer: deps
 	+@$(SUB) all
-	@$(NATIVE_BLAS) $(BUILD)/qgrad bench infer
+	@$(PYTHON) tests/bench_infer.py --peer $(BUILD)/infer-peers/bin/python3 --qgrad $(BUILD)/qgrad --out $(BUILD)/bench-infer.md $(BENCH)
+
+# Installs ONNX Runtime and the current PyTorch in a Python environment of several gigabytes.
+infer-peers:
+	@$(PYTHON) -m venv $(BUILD)/infer-peers && $(BUILD)/infer-peers/bin/pip install --quiet onnxruntime onnx numpy torch
 
 # Installs the current PyTorch in a Python environment of several gigabytes.
 torch:

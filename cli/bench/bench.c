@@ -1,10 +1,11 @@
-/* qgrad bench train, bench eval: how long a training step, or a forward pass, takes. */
+/* qgrad bench train, bench eval, bench packed: how long a training step, a forward pass, or a run of the packed net takes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/bench/infer.h"
+#include "cli/bench/packed.h"
 #include "cli/bench/peak.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
@@ -21,6 +22,9 @@ typedef struct bench {
     config    *asked;
     config     config;
     bool       forward;         /* bench eval: QG_EVAL, no loss, no backward, no update */
+    bool       packed;          /* bench packed: forward in QG_TRAIN, then the engine */
+    packed_speed engine;
+    int        engine_batch;    /* of --batch; the loader's is SEEN_IMAGES or more */
     recipe     recipe;
     qg_fit_spec spec;
     qg_loader *data;
@@ -46,6 +50,9 @@ enum { WARM_UP = 5, LEAST_WARM_UP = 2, MAX_STEPS = 1 << 20 };
 
 /* A step is followed by multiply-adds in registers for a twentieth of its time. */
 #define BURST_SHARE 0.05
+
+/* Batch norms and observed ranges see so many images before a net is packed: one would give zeros. */
+enum { SEEN_IMAGES = 8 };
 
 /* Of --image: as many bytes as PyTorch holds for one batch of floats. */
 enum { NOISE_BATCHES = 4, NOISE_CLASSES = 10 };
@@ -210,6 +217,17 @@ static qg_status measure(bench *b)
     return QG_OK;
 }
 
+static qg_status measure_packed(bench *b)
+{
+    qg_batch batch;
+    next(b, &batch);
+    batch.x.shape.n = SEEN_IMAGES;
+    qg_tape_begin(b->tape, QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE), b->taken++);
+    if (!qg_net_forward(b->net, b->tape, batch.x)) return qg_tape_status(b->tape);
+    next(b, &batch);
+    return packed_speed_measure(b->net, b->engine_batch, batch.x.data, b->asked->seconds, b->asked->profile, &b->engine);
+}
+
 /* --- printing ------------------------------------------------------------------------------- */
 
 static double per_second(double flops, double seconds) { return seconds > 0 ? 1e-9 * flops / seconds : 0; }
@@ -275,23 +293,28 @@ static void print_text(const bench *b, bool profile)
     if (profile) print_traffic(b);
 }
 
+static void print_net_json(const bench *b, qg__json *j)
+{
+    const qg_shape image = qg_loader_shape(b->data);
+    qg__json_text(j, "model", config_text(&b->config, "model"));
+    qg__json_text(j, "data", b->recipe.data.name);
+    qg__json_open(j, "image", '[');
+    qg__json_integer(j, NULL, (uint64_t)image.h);
+    qg__json_integer(j, NULL, (uint64_t)image.w);
+    qg__json_integer(j, NULL, (uint64_t)image.c);
+    qg__json_close(j, ']');
+    qg__json_text(j, "weight", config_text(&b->config, "weight"));
+    qg__json_text(j, "input", config_text(&b->config, "input"));
+    qg__json_text(j, "gradient", config_text(&b->config, "gradient"));
+    qg__json_integer(j, "batch", (uint64_t)(b->packed ? b->engine_batch : b->recipe.batch));
+}
+
 static void print_json(const bench *b, bool profile)
 {
-    const double   rate  = images_per_second(b);
-    const qg_shape image = qg_loader_shape(b->data);
+    const double rate = images_per_second(b);
     qg__json j = qg__json_begin(stdout);
     qg__json_text(&j, "bench", b->forward ? "eval" : "train");
-    qg__json_text(&j, "model", config_text(&b->config, "model"));
-    qg__json_text(&j, "data", b->recipe.data.name);
-    qg__json_open(&j, "image", '[');
-    qg__json_integer(&j, NULL, (uint64_t)image.h);
-    qg__json_integer(&j, NULL, (uint64_t)image.w);
-    qg__json_integer(&j, NULL, (uint64_t)image.c);
-    qg__json_close(&j, ']');
-    qg__json_text(&j, "weight", config_text(&b->config, "weight"));
-    qg__json_text(&j, "input", config_text(&b->config, "input"));
-    qg__json_text(&j, "gradient", config_text(&b->config, "gradient"));
-    qg__json_integer(&j, "batch", (uint64_t)b->recipe.batch);
+    print_net_json(b, &j);
     qg__json_real(&j, "images_per_second", rate);
     qg__json_real(&j, "ms_per_step", b->median);
     qg__json_integer(&j, "steps", (uint64_t)b->steps);
@@ -310,8 +333,32 @@ static void print_json(const bench *b, bool profile)
     qg__json_end(&j);
 }
 
+static void print_packed(const bench *b)
+{
+    const qg_shape image = qg_loader_shape(b->data);
+    printf("packed %s, weights %s, inputs %s, %s %dx%dx%d, batch %d: %d thread%s, kernels %s\n", config_text(&b->config, "model"),
+           config_text(&b->config, "weight"), config_text(&b->config, "input"), b->recipe.data.name, image.h, image.w, image.c,
+           b->engine_batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
+    packed_speed_print(&b->engine);
+}
+
+static void print_packed_json(const bench *b)
+{
+    qg__json j = qg__json_begin(stdout);
+    qg__json_text(&j, "bench", "packed");
+    print_net_json(b, &j);
+    packed_speed_json(&b->engine, &j);
+    report_machine(&j);
+    qg__json_end(&j);
+}
+
 static void print_bench(const bench *b)
 {
+    if (b->packed) {
+        if (b->asked->json) print_packed_json(b);
+        else print_packed(b);
+        return;
+    }
     const bool profile = b->asked->profile;
     if (b->asked->json) print_json(b, profile);
     else print_text(b, profile);
@@ -335,8 +382,10 @@ static int run_bench(bench *b)
     b->recipe = b->config.recipe;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
     report_presets();
+    b->engine_batch = b->recipe.batch;
+    if (b->packed && b->recipe.batch < SEEN_IMAGES) b->recipe.batch = SEEN_IMAGES;
     status = build(b);
-    if (!status) status = measure(b);
+    if (!status) status = b->packed ? measure_packed(b) : measure(b);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_report("qgrad bench");
     if (qg_rank() == 0) print_bench(b);
@@ -347,6 +396,7 @@ static int run_bench(bench *b)
 static int bench_step(bench *b)
 {
     const int status = run_bench(b);
+    packed_speed_free(&b->engine);
     free(b->ms);
     free(b->peak);
     qg_tape_free(b->tape);
@@ -369,6 +419,12 @@ static int bench_eval(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
     return bench_step(&(bench){ .asked = asked, .forward = true });
+}
+
+static int bench_packed(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    return bench_step(&(bench){ .asked = asked, .forward = true, .packed = true });
 }
 
 static int bench_machine(const char *program, const char *operand, config *asked)
@@ -395,6 +451,8 @@ const verb benches[] = {
       .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train },
     { .name = "bench eval", .about = "Measure the speed of evaluation: forward only",
       .usage = "bench eval --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_eval },
+    { .name = "bench packed", .about = "Measure the speed of a packed net in the engine, with random weights",
+      .usage = "bench packed --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_packed },
     { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",
       .usage = "bench peak [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_machine },
     { .name = "bench infer", .about = "Measure the kernels of the engine beside float convolutions",

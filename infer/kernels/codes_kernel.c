@@ -16,6 +16,11 @@ INLINE uint64_t compare(const float *x, int n, float threshold)
     return bits;
 }
 
+INLINE void compare_all(const float *x, int n, int count, const float *threshold, uint64_t *bits)
+{
+    for (int t = 0; t < count; t++) bits[t] = compare(x, n, threshold[t]);
+}
+
 static void by_thresholds(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x, uint64_t *packed)
 {
     const size_t plane_words = qg__words(c);
@@ -25,10 +30,11 @@ static void by_thresholds(qg__alphabet a, const float *threshold, size_t pixels,
             const int      n = w + 1 < plane_words ? 64 : c - (int)(64 * w);
             const uint64_t all = ~(uint64_t)0 >> (64 - n);
             uint64_t       bits[QG__MOST_THRESHOLDS];
-            if (n == 64)        /* a constant number of vectors */
-                for (int t = 0; t < count; t++) bits[t] = compare(x + 64 * w, 64, threshold[t]);
-            else
-                for (int t = 0; t < count; t++) bits[t] = compare(x + 64 * w, n, threshold[t]);
+            /* With constant numbers of vectors where they are usual. */
+            if (n == 64) compare_all(x + 64 * w, 64, count, threshold, bits);
+            else if (n == 32) compare_all(x + 64 * w, 32, count, threshold, bits);
+            else if (n == 16) compare_all(x + 64 * w, 16, count, threshold, bits);
+            else compare_all(x + 64 * w, n, count, threshold, bits);
             for (int j = 0; j < a.bits; j++) packed[(size_t)j * plane_words + w] = qg__plane_of(a, j, bits) & all;
         }
 }

@@ -46,37 +46,6 @@ static inline vf rounded(vf product)
     return product;
 }
 
-/* --- lanes by a bit each, the lowest for the first ------------------------------------------------ */
-
-/* -1 where the bit is set, else 0. */
-static inline vi where(unsigned bits)
-{
-    vi bit;
-    UNROLL
-    for (int l = 0; l < VL; l++) bit[l] = (int32_t)(1u << l);
-    return (((vi){ 0 } + (int32_t)bits) & bit) == bit;
-}
-
-/* +1 where the bit is set, else -1. */
-static inline vf plus_minus(unsigned bits)
-{
-#if defined(__AVX512F__)
-    return (vf)_mm512_mask_blend_ps((__mmask16)bits, _mm512_set1_ps(-1.0f), _mm512_set1_ps(1.0f));
-#else
-    return pick(where(bits), splat(1.0f), splat(-1.0f));
-#endif
-}
-
-/* v where the bit is set, else 0. */
-static inline vf only(unsigned bits, vf v)
-{
-#if defined(__AVX512F__)
-    return (vf)_mm512_maskz_mov_ps((__mmask16)bits, (__m512)v);
-#else
-    return (vf)((vi)v & where(bits));
-#endif
-}
-
 /* --- words of bits ---------------------------------------------------------------------------- */
 
 enum { WORDS = VL / 2 };
@@ -147,6 +116,35 @@ static inline unsigned at_least(vf x, vf t)
     return _mm512_cmp_ps_mask((__m512)x, (__m512)t, _CMP_GE_OQ);
 #else
     return bits_of(x >= t);
+#endif
+}
+
+/* -1 in the lanes whose bit is set; higher bits do not matter. */
+static inline vi lanes_of_bits(unsigned bits)
+{
+    vi bit;
+    UNROLL
+    for (int l = 0; l < VL; l++) bit[l] = (int32_t)(1u << l);
+    return (((vi){ 0 } + (int32_t)bits) & bit) == bit;
+}
+
+/* 1 where the bit is set, else -1. */
+static inline vf signs_of_bits(unsigned bits)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_mask_blend_ps((__mmask16)bits, _mm512_set1_ps(-1.0f), _mm512_set1_ps(1.0f));
+#else
+    return pick(lanes_of_bits(bits), splat(1.0f), splat(-1.0f));
+#endif
+}
+
+/* 0 where the bit is not set. */
+static inline vf keep_bits(vf v, unsigned bits)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_mov_ps((__mmask16)bits, (__m512)v);
+#else
+    return (vf)((vi)v & lanes_of_bits(bits));
 #endif
 }
 

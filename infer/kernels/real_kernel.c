@@ -49,12 +49,12 @@ static void pack_weights(const qg__real_product *p, int o, size_t first, size_t 
     }
 }
 
-INLINE vi lanes_of(mask bits, int vector) { return where((unsigned)bits >> vector * VL); }
+INLINE unsigned bits_of_vector(mask bits, int vector) { return (unsigned)bits >> vector * VL; }
 
 INLINE vf weights_of(bool ternary, const mask *w, int vector)
 {
-    const vf signs = plus_minus((unsigned)w[0] >> vector * VL);
-    return ternary ? only((unsigned)w[1] >> vector * VL, signs) : signs;
+    const vf sign = signs_of_bits(bits_of_vector(w[0], vector));
+    return ternary ? keep_bits(sign, bits_of_vector(w[1], vector)) : sign;
 }
 
 /* A block as floats [kh][kw][channels][OUTPUTS]: n vectors of signs or ternary weights, of any alphabet, or of bytes. */
@@ -70,7 +70,7 @@ static void expand_planes(qg__alphabet a, size_t n, const mask *w, float *to)
     for (size_t k = 0; k < n; k++, w += a.bits, to += OUTPUTS)
         for (int v = 0; v < VECTORS; v++) {
             vi sum = (vi){ 0 } + qg__offset(a);
-            for (int j = 0; j < a.bits; j++) sum += lanes_of(w[j], v) & qg__factor(a, j);
+            for (int j = 0; j < a.bits; j++) sum += lanes_of_bits(bits_of_vector(w[j], v)) & qg__factor(a, j);
             *(vec *)(to + v * VL) = __builtin_convertvector(sum, vf);
         }
 }

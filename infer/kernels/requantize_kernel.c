@@ -37,7 +37,9 @@ INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, 
     for (size_t i = 0; i < pixels; i++, acc += c, packed += (size_t)a.bits * qg__words(c)) {
         int k = 0;
         for (; k + 64 <= c; k += 64) pack(a, least, flip, c, k, 64, acc, packed);
-        if (k < c) pack(a, least, flip, c, k, c - k, acc, packed);
+        if (c - k == 32) pack(a, least, flip, c, k, 32, acc, packed);       /* constants where thin nets have them */
+        else if (c - k == 16) pack(a, least, flip, c, k, 16, acc, packed);
+        else if (k < c) pack(a, least, flip, c, k, c - k, acc, packed);
     }
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/bench.py measures a row, with and without a peer, and gives the reason if something cannot be measured.
+# tests/bench.py and tests/bench_infer.py measure a row, with and without a peer, and give the reason if something cannot be measured.
 build=${BUILD:-build}
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || { echo "no $python: not checked"; exit 0; }
@@ -35,4 +35,23 @@ grep -q '/nowhere/python has no PyTorch' "$report.log" || { echo "bench.py: erro
 "$python" tests/bench.py --no-peer --busy --rounds 1 --seconds 0.01 --rows '^LeNet-5 float$' --sections profile \
     --qgrad /bin/false --out "$report" 2>&1 | grep -q 'bench.py: exit status 1' ||
     { echo "bench.py: error: a program that fails goes unnoticed"; status=1; }
+# The engine beside peers that answer at once, and without any.
+cat > "$peer" <<'END'
+#!/bin/sh
+case "$*" in *--list) echo '{"versions": {"onnxruntime": "9.8"}, "peers": ["onnxruntime-float", "onnxruntime-int8", "pytorch-slow", "pytorch-fast"]}'; exit ;; esac
+case "$*" in *slow) speed=1 ;; *fast) speed=2 ;; *) speed=3 ;; esac
+echo '{}'
+while read -r _; do echo "{\"images_per_second\": $speed, \"median_us\": 1, \"p99_us\": 1}"; done
+END
+infer() {
+    "$python" tests/bench_infer.py --busy --rounds 1 --seconds 0.01 --sections nets --nets LeNet-5 --cases 1x1 \
+        --qgrad "${QGRAD:-$build/qgrad}" --out "$report" "$@" > "$report.log" 2>&1 || { echo "bench_infer.py: error: exit status $?"; status=1; }
+}
+infer --peer "$peer"
+for part in '^| float | [0-9,]* | [1-9][0-9]* |' '^| int8, all | [0-9,]* | [1-9][0-9]* |' '^| pytorch-fast |  | 2 |' \
+    '| float, batch 1, 1 | onnxruntime-int8, batch 1, 1 | pytorch-fast, batch 1, 1 | bar |' 'onnxruntime 9.8'; do
+    grep -q "$part" "$report" || { echo "$report: error: no line with '$part'"; status=1; }
+done
+infer --peer /nowhere/python
+grep -q 'no peers: make infer-peers' "$report" || { echo "bench_infer.py: error: peers are missing and nothing says so"; status=1; }
 exit $status

@@ -99,6 +99,27 @@ static void test_infer_has_a_row_per_kernel(void **state)
     cJSON_Delete(j);
 }
 
+/* A batch that threads share, and one that is smaller than their number. */
+static void test_packed_nets_have_a_speed_and_sizes(void **state)
+{
+    static const char *const batches[] = { "5", "1" };
+    for (int i = 0; i < 2; i++) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments, "bench packed --model 8C3-BN-R-MP2-10 --weight twn --image 12x12x1 --threads 2 --seconds 0.01 "
+                                              "--profile --batch %s", batches[i]);
+        cJSON       *j = run(arguments);
+        const cJSON *steps = cJSON_GetObjectItemCaseSensitive(j, "profile"), *step;
+        assert_true(number(j, "batch") == (i ? 1 : 5) && number(j, "calls") >= 3);
+        assert_true(number(j, "images_per_second") > 0 && number(j, "p99_us") >= number(j, "median_us"));
+        /* 8 and 10 rows of ternary weights, 2 bits each, are less than the text and the numbers of the file. */
+        assert_true(number(j, "file_bytes") > 2 * (8 * 9 + 10 * 25 * 8) / 8);
+        assert_true(number(j, "weight_bytes") > 0 && number(j, "context_bytes") > 0);
+        assert_int_equal(cJSON_GetArraySize(steps), 3);
+        cJSON_ArrayForEach(step, steps) assert_true(number(step, "us_per_image") >= 0);
+        cJSON_Delete(j);
+    }
+}
+
 static void test_memory_has_a_rate_per_shape(void **state)
 {
     cJSON       *j = run("bench memory --threads 2 --seconds 0.01");
@@ -215,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_triad_writes_its_floats_and_no_others),
         cmocka_unit_test(test_peak_has_a_row_per_thread_count),
         cmocka_unit_test(test_infer_has_a_row_per_kernel),
+        cmocka_unit_test(test_packed_nets_have_a_speed_and_sizes),
         cmocka_unit_test(test_memory_has_a_rate_per_shape),
         cmocka_unit_test(test_flops_of_a_step_are_those_of_its_products),
         cmocka_unit_test(test_it_measures_as_long_as_it_is_told),
