@@ -2,6 +2,7 @@
 #include "core/ranks.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,10 @@ void qg_ranks_abort(int code, const char *line)
 {
     if (job.ranks == 1) return;
     /* All ranks may fail alike, and the first one then speaks for them. */
-    if (job.rank > 0) nanosleep(&(struct timespec){ .tv_sec = 5 }, NULL);
+    if (job.rank > 0) {
+        signal(SIGTERM, SIG_DFL);       /* it ends the wait when rank 0 has spoken, and this process */
+        nanosleep(&(struct timespec){ .tv_sec = 5 }, NULL);
+    }
     char shown[1024];
     qg_utf8_printable(line ? line : qg_errmsg(), shown, sizeof shown);
     if (job.rank > 0) fprintf(stderr, "rank %d: %s\n", job.rank, shown);
