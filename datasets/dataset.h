@@ -72,6 +72,9 @@ void      qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_
 /* How a loader was made, without .preprocess and .classes. */
 qg_loader_spec qg__loader_spec(const qg_loader *l);
 
+/* Whether ranks share each batch, as at first; otherwise this one reads all of it, and ops exchange nothing. */
+void qg__loader_divide(qg_loader *l, bool among_ranks);
+
 /* dir/name, or NULL, QG_EARG, if dir is NULL or empty or the path is too long. */
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES]);
 

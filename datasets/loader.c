@@ -37,6 +37,7 @@ struct qg_loader {
     qg_status      status;       /* the failure of qg_loader_next, and its message */
     char          *why;
     qg_loader     *validation;   /* NULL: none */
+    bool           whole;        /* this rank reads all of each batch */
 };
 
 /* --- one image --------------------------------------------------------------------------- */
@@ -419,7 +420,7 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
                                .failed = INT_MAX };
     b->n = g.n;
     /* Fewer images than ranks: every rank has all of them. */
-    if (qg_ranks() > 1 && g.n >= qg_ranks()) {
+    if (qg_ranks() > 1 && g.n >= qg_ranks() && !l->whole) {
         int from;
         g.n = qg__images_here(b->n, &from);
         g.order += from;
@@ -489,6 +490,8 @@ uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_di
 qg_loader *qg_loader_validation(const qg_loader *l) { return l ? l->validation : NULL; }
 
 qg_loader_spec qg__loader_spec(const qg_loader *l) { return l->spec; }
+
+void qg__loader_divide(qg_loader *l, bool among_ranks) { l->whole = !among_ranks; }
 
 uint64_t qg_loader_digest(const qg_loader *l)
 {

@@ -35,9 +35,11 @@ train() {
     "$@" --threads "$threads" --out "$out" --json >"$dir/json" 2>"$dir/said"
 }
 
-# What a run must have in common with another: its checkpoint, its best weights and its metrics without the times.
+# What a run must have in common with another: its checkpoint, its best weights, its metrics without the times, and the images
+# that its page counts.
 digest() {
-    { cat "$1/last.safetensors" "$1/best.safetensors"; cut -d, -f1-6 "$1/metrics.csv"; } 2>/dev/null | sha256sum | cut -c1-16
+    { cat "$1/last.safetensors" "$1/best.safetensors"; cut -d, -f1-6 "$1/metrics.csv"
+      grep -o '[0-9,]* of [0-9,]* test images' "$1/report.html"; } 2>/dev/null | sha256sum | cut -c1-16
 }
 same() { [ "$(digest "$1")" = "$want" ]; }
 

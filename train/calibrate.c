@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "train/init.h"
 
@@ -162,6 +163,7 @@ static qg_status pass(calibration *c, void (*before)(calibration *c), void (*aft
 {
     qg_status status = qg_loader_seek(c->images, 0, 0);
     int       left   = c->count;
+    qg__loader_divide(c->images, false);        /* the last batch is cut, and every rank computes all of them */
     for (qg_batch b; !status && left > 0 && qg_loader_next(c->images, &b);) {
         if (b.x.shape.n > left) b.x.shape.n = left;
         left -= b.x.shape.n;
@@ -169,6 +171,7 @@ static qg_status pass(calibration *c, void (*before)(calibration *c), void (*aft
         status = forward(c, b.x);
         if (!status) after(c, b.x.shape.n);
     }
+    qg__loader_divide(c->images, true);
     if (!status) status = qg_loader_status(c->images);
     const qg_status rewound = qg_loader_seek(c->images, 0, 0);
     return status ? status : rewound;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/report/page.h"
+#include "datasets/dataset.h"
 
 enum { TAG_BYTES = 192, LINE_LETTERS = 100 };
 
@@ -83,8 +84,11 @@ static void print_codes(const follower *f, const table *t)
 static qg_status write_page(follower *f, shown_run *r)
 {
     char      path[QG__PATH_BYTES];
+    /* Only rank 0 is here. */
+    if (f->images) qg__loader_divide(f->images, false);
     qg_status s = f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
     if (!s && f->images) s = shown_run_inputs(r, f->images);
+    if (f->images) qg__loader_divide(f->images, true);
     if (!s) s = qg__path_join(r->dir, KEPT_PAGE, path);
     if (!s) s = page_write(&(page){ r, 1, f->found.split ? &f->found : NULL }, path);
     return s;

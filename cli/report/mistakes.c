@@ -16,7 +16,7 @@ qg_status mistakes_begin(mistakes *m, const char *split, const qg_loader *images
 qg_status mistakes_add(mistakes *m, const float *scores, const qg_batch *b)
 {
     qg_status s = QG_OK;
-    for (int i = 0; i < b->x.shape.n && !s; i++)
+    for (int i = 0; i < b->n && !s; i++)
         s = qg__assess_add(&m->all, scores + (size_t)i * (size_t)m->all.classes, b->y[i]);
     return s;
 }

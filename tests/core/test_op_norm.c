@@ -8,7 +8,7 @@
 #include "core/rng.h"
 #include "tests/support/nets.h"
 
-/* Images, and vectors whose batch does not divide into eight slices. */
+/* Images, and vectors whose batch does not divide into sixteen slices. */
 static const qg_shape shapes[] = {
     { 1, 1, 1, 1 },  { 1, 3, 5, 1 },  { 2, 7, 5, 3 },    { 7, 1, 1, 33 },  { 9, 1, 1, 65 }, { 63, 1, 1, 31 },
     { 3, 6, 6, 31 }, { 8, 1, 9, 16 }, { 65, 2, 1, 5 },   { 2, 28, 28, 33 }, { 3, 1, 1, 17 },
