@@ -389,7 +389,8 @@ static int train(training *t)
     if (qg_rank() == 0) print_outcome(t, &result);
     qg_ranks_end();
     if (result.complete) return EXIT_DONE;
-    return stop_signal ? 128 + stop_signal : EXIT_BUDGET;
+    if (stop_signal) return 128 + stop_signal;
+    return result.ended == QG_FIT_STOPPED ? 128 + SIGTERM : EXIT_BUDGET;    /* another rank got the signal */
 }
 
 int train_main(const char *program, const char *operand, config *asked)

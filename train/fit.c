@@ -243,7 +243,9 @@ static qg_status run_steps(fit *f, bool *stopped)
 /* Measures the net as it is.  *stopped: it was asked to stop first. */
 static qg_status measure(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
 {
-    return qg__measure(f->spec, images, f->run.net, f->run.tape, f->run.record.steps, NULL, m, stopped);
+    const qg_status status = qg__measure(f->spec, images, f->run.net, f->run.tape, f->run.record.steps, NULL, m, stopped);
+    f->asked |= *stopped;
+    return status;
 }
 
 /* The same with the averages of the weights, if there are any. */
@@ -368,6 +370,7 @@ static qg_status test_at_end(fit *f)
     if (!status && !stopped && f->run.record.best_epoch != f->run.record.epoch) status = measure_best(f, &stopped);
     if (status) return qg_fail(status, "test: %s", qg_errmsg());
     f->tested = !stopped;
+    if (stopped) f->ended = QG_FIT_STOPPED;
     return save(f);
 }
 
