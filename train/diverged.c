@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/slices.h"
 #include "layers/plan.h"
 
 static bool all_finite(const float *x, size_t n)
@@ -36,8 +37,8 @@ void qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_
 {
     qg_var *const *out  = qg_tape_kept(t, net);
     const qg_var  *last = NULL;
-    *text               = '\0';
-    for (int i = 0; out && i < net->steps; i++) {
+    memset(text, 0, QG__DIVERGED_BYTES);
+    for (int i = 0; out && i < net->steps && !*text; i++) {
         const qg_layer *l = net->step[i].layer;
         const qg_var   *y = out[net->step[i].result->index];
         if (!y || !y->data) continue;
@@ -46,9 +47,9 @@ void qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_
         const qg_param *p = culprit(net, l);
         snprintf(text, QG__DIVERGED_BYTES, "%.80s is the first layer whose result is not finite%s%.100s", l->name,
                  p ? "; neither is " : "", p ? p->name : "");
-        return;
     }
-    if (last)
+    /* Another rank may have the image. */
+    if (!qg__ranks_tell(text, QG__DIVERGED_BYTES) && !*text && last)
         snprintf(text, QG__DIVERGED_BYTES, "the results of all layers are finite, but scores reach %.3g",
                  (double)greatest(last->data, qg_count(last->shape)));
 }

@@ -8,7 +8,7 @@ enum { QG__DIVERGED_BYTES = 256 };
 
 /* The newest pass of net on t gave a loss that is not finite.  Says in which layer this began, in the order in which the
  * layers ran: "conv2 is the first layer whose result is not finite", and which of its parameters is not, if one is.  To be
- * called before the next qg_tape_begin and instead of qg_backward. */
+ * called before the next qg_tape_begin and instead of qg_backward, and by all ranks. */
 void qg__diverged_forward(const qg_net *net, qg_tape *t, char text[QG__DIVERGED_BYTES]);
 
 /* The same of gradients, after qg_backward: "going backward, that of fc1.weight is the first".  Empty: all are finite. */
