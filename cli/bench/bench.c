@@ -381,7 +381,7 @@ static int run_bench(bench *b)
     if (status) return options_report("qgrad bench", usage);
     b->recipe = b->config.recipe;
     if (b->forward) b->recipe.augment = (qg_augment){ 0 };
-    report_presets();
+    if (qg_rank() == 0) report_presets();
     b->engine_batch = b->recipe.batch;
     if (b->packed && b->recipe.batch < SEEN_IMAGES) b->recipe.batch = SEEN_IMAGES;
     status = build(b);
