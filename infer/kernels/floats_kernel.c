@@ -49,7 +49,7 @@ static void scale_pixels(size_t pixels, int c, const float *x, const float *z, f
 
 static void max_floats(size_t n, const float *x, float *best)
 {
-    for (size_t i = 0; i < n; i++) best[i] = (x[i] > best[i]) | (x[i] != x[i]) ? x[i] : best[i];
+    for (size_t i = 0; i < n; i++) best[i] = ((x[i] > best[i]) | (x[i] != x[i])) ? x[i] : best[i];
 }
 
 static void max_bytes(size_t n, const uint8_t *x, uint8_t *best)
