@@ -150,9 +150,10 @@ static int round_numbers(const svg_axis *a, int n, double at[TICKS_MOST])
     else if (step * 2 < least) step *= 5;
     else if (step < least) step *= 2;
     if ((a->log || a->whole) && step < 1) step = 1;
-    for (double v = floor(a->min / step) * step; v <= a->max + 1e-9 * step && found < TICKS_MOST - 3; v += step)
+    /* Counted, since a step may be too small to change a large number. */
+    for (int i = 0; i <= TICKS_MOST && found < TICKS_MOST - 3; i++)
         for (int k = 0; k < (fine ? 3 : 1); k++) {
-            const double t = v + (k ? between[k] : 0);
+            const double t = (floor(a->min / step) + i) * step + (k ? between[k] : 0);
             if (t >= a->min - 1e-9 * step && t <= a->max + 1e-9 * step) at[found++] = fabs(t) < 1e-9 * room ? 0 : t;
         }
     return found;

@@ -37,7 +37,7 @@ typedef struct shown_run {
     class_names   names;
 } shown_run;
 
-/* Reads the run in dir.  images: of its test split, or NULL; they are at the start before and afterwards.
+/* Reads the run in dir.
  *
  * Memory   shown_run_free, also after a failure.  *r cannot be copied.
  * Fails    QG_EARG, QG_EIO, QG_EFORMAT: it is no run, or one without a finished epoch and checkpoint; QG_EMEM.
@@ -45,7 +45,8 @@ typedef struct shown_run {
 QG_MUST_CHECK
 qg_status shown_run_read(shown_run *r, const char *dir);
 
-/* Runs the net on a batch of images and sets r->input.  Fails as the ops do. */
+/* Runs the net on the first batch of images, which are at the start before and afterwards, and sets r->input.  Fails as the ops
+ * do. */
 QG_MUST_CHECK
 qg_status shown_run_inputs(shown_run *r, qg_loader *images);
 void      shown_run_free(shown_run *r);

@@ -81,6 +81,7 @@ qg_status table_read(table *t, const char *path)
         status     = take_memory(t) ? QG_OK : qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
     }
     if (!status) take_names(t);
+    if (!status && !table_column(t, "epoch")) status = qg_fail(QG_EFORMAT, "%s: has no column 'epoch'", path);
     if (!status) status = take_rows(t, end + 1, path);
     if (status) table_free(t);
     return status;

@@ -11,8 +11,8 @@ typedef struct table {
     int      columns, rows;
 } table;
 
-/* Reads the whole rows of the file at path.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT: a row has more or fewer fields than
- * the header, or one that is no number. */
+/* Reads the whole rows of the file at path.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT: there is no column "epoch", or a row has
+ * more or fewer fields than the header, or one that is no number. */
 QG_MUST_CHECK
 qg_status     table_read(table *t, const char *path);
 const double *table_column(const table *t, const char *name);      /* NULL: there is none */

@@ -160,6 +160,8 @@ static void test_what_is_no_run_is_refused(void **state)
     assert_status(TRAIN "--epochs 1 --out @/torn --json", 0);
     run_shell("echo 2,x >> @/torn/metrics.csv");
     assert_refuses("report @/torn", 1, "metrics.csv: line 3, ");
+    run_shell("sed -i.old '1s/^epoch/number/' @/torn/metrics.csv");
+    assert_refuses("report @/torn", 1, "metrics.csv: has no column 'epoch'");
 }
 
 /* --- codes in the terminal ------------------------------------------------------------------- */

@@ -154,6 +154,16 @@ static void test_a_long_line_is_thinned_and_keeps_its_end(void **state)
     free(text);
 }
 
+/* A step of 5 does not change 1e17. */
+static void test_large_numbers_have_ticks(void **state)
+{
+    static const double x[] = { 1e17 + 48, 1e17 + 64 };
+    const svg_chart     c   = { .series = { { NULL, SVG_LINE, 2, x, ramp } }, .n_series = 1 };
+    char               *text = written(&c);
+    assert_well_formed(text);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_bars_end_at_zero),
         cmocka_unit_test(test_texts_cannot_leave_their_element),
         cmocka_unit_test(test_axes_have_round_ticks),
+        cmocka_unit_test(test_large_numbers_have_ticks),
         cmocka_unit_test(test_a_constant_has_room_around_it),
         cmocka_unit_test(test_a_long_line_is_thinned_and_keeps_its_end),
     };
