@@ -90,6 +90,8 @@ static qg_status open(inference *v)
     if (!v->test) return QG_EIO;
     report_warning(v->test);
     status    = check_images(v);
+    if (!status && !qg__loader_images(v->test))
+        status = qg_fail(QG_EARG, "%s: its images do not fit into memory, which qgrad infer needs", v->data);
     v->scores = malloc((size_t)qg_loader_shape(v->test).n * (size_t)v->packed.scores * sizeof *v->scores);
     return status || v->scores ? status : qg_fail(QG_EMEM, "out of memory: the scores of all images");
 }

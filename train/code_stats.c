@@ -51,7 +51,7 @@ static qg_status add(qg__code_stats *c, qg_layer *l, qg_shape weight)
     int             bits;
     qg_code_set     set;
     const qg_status status = encode(row, row->now, &bits, &set);
-    row->shares = set.count <= QG__SHARED_CODES ? set.count : 0;
+    row->shares = set.step > 0 && set.count <= QG__SHARED_CODES ? set.count : 0;
     if (status || bits > NARROW_BITS) return status;
     row->narrow = malloc(row->n);
     if (!row->narrow) return qg_fail(QG_EMEM, "out of memory for the codes of %s", l->name);
