@@ -30,6 +30,7 @@ struct qg_loader {
     int            at;           /* the next batch; batches at the end of the epoch */
     uint32_t      *order;        /* [n] */
     bool           ordered;      /* order is that of epoch */
+    bool           whole;        /* batches are not divided between ranks */
     float         *x;            /* [min(batch, n)][h][w][c] */
     uint16_t      *y;
     uint8_t       *decoded;      /* [min(batch, n)][h][w][c], of images in files; or NULL */
@@ -488,6 +489,8 @@ const char *qg_loader_warning(const qg_loader *l) { return l ? l->set.warning : 
 uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
 
 qg_loader *qg_loader_validation(const qg_loader *l) { return l ? l->validation : NULL; }
+
+void qg__loader_divide(qg_loader *l, bool divides) { l->whole = !divides; }
 
 qg_loader_spec qg__loader_spec(const qg_loader *l) { return l->spec; }
 

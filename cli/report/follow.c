@@ -11,12 +11,15 @@ enum { TAG_BYTES = 192, LINE_LETTERS = 100 };
 void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_var *scores)
 {
     mistakes *m = &f->found;
+    if (f->uncounted == images) return;
     if (f->images != images) mistakes_end(m);
     f->images        = images;
     qg_status status = m->split ? QG_OK : mistakes_begin(m, images == f->test ? "test" : "validation", images);
     if (m->all.images == (uint64_t)qg_loader_shape(images).n || scores->shape.c != m->all.classes) return;
-    if (!status) status = mistakes_add(m, scores->data, b);
-    if (status) mistakes_end(m);        /* the page has none */
+    if (!status) status = mistakes_add(m, scores->shape.n, scores->data, b->y);
+    if (!status) return;
+    mistakes_end(m);                    /* the page has none, rather than those of the batches that follow */
+    f->uncounted = images;
 }
 
 /* --- TensorBoard ------------------------------------------------------------------------------- */
@@ -81,14 +84,21 @@ static void print_codes(const follower *f, const table *t)
     fflush(f->out);
 }
 
+/* The other ranks do not read along. */
+static qg_status look_at_images(follower *f, shown_run *r)
+{
+    if (!f->images) return QG_OK;
+    qg__loader_divide(f->images, false);
+    qg_status s = f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
+    if (!s) s = shown_run_inputs(r, f->images);
+    qg__loader_divide(f->images, true);
+    return s;
+}
+
 static qg_status write_page(follower *f, shown_run *r)
 {
     char      path[QG__PATH_BYTES];
-    /* Only rank 0 is here. */
-    if (f->images) qg__loader_divide(f->images, false);
-    qg_status s = f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
-    if (!s && f->images) s = shown_run_inputs(r, f->images);
-    if (f->images) qg__loader_divide(f->images, true);
+    qg_status s = look_at_images(f, r);
     if (!s) s = qg__path_join(r->dir, KEPT_PAGE, path);
     if (!s) s = page_write(&(page){ r, 1, f->found.split ? &f->found : NULL }, path);
     return s;
@@ -103,6 +113,7 @@ qg_status follow_epoch(follower *f, const char *dir)
     if (!s) s = write_page(f, &r);
     shown_run_free(&r);
     mistakes_end(&f->found);
+    f->uncounted = NULL;
     return s;
 }
 

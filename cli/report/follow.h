@@ -19,6 +19,7 @@ typedef struct follower {
     FILE       *out;
     qg_loader  *images;         /* that were read last, */
     mistakes    found;          /* and what was wrong with them */
+    qg_loader  *uncounted;      /* images with scores that could not be counted in this epoch; NULL: none */
     event_file  file;
 } follower;                     /* the caller sets the first four, the rest is 0 */
 

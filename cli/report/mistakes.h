@@ -17,9 +17,9 @@ typedef struct mistakes {
 QG_MUST_CHECK
 qg_status mistakes_begin(mistakes *m, const char *split, const qg_loader *images);
 
-/* Counts scores [n][classes] of the next n images of the split.  Fails as qg__assess_add. */
+/* Counts scores [n][classes] and labels [n] of the next n images of the split.  Fails as qg__assess_add. */
 QG_MUST_CHECK
-qg_status mistakes_add(mistakes *m, const float *scores, const qg_batch *b);
+qg_status mistakes_add(mistakes *m, int n, const float *scores, const uint16_t *labels);
 
 /* After the last image: sorts m->all and makes the pictures from the images, which are .in_order and at the start before and
  * afterwards.  Each is stretched to its own extremes, since they are normalised; large ones are made smaller.  Fails with QG_EMEM, and

@@ -1,4 +1,5 @@
 /* qgrad report: runs as a page, and the pages that qgrad train keeps. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,15 +7,32 @@
 #include "cli/report/follow.h"
 #include "cli/report/page.h"
 
+/* Images may have been replaced since the run. */
+static qg_status check_images(const shown_run *r, const qg_loader *images)
+{
+    const qg_shape is     = qg_loader_shape(images), was = r->image;
+    const uint64_t names  = qg_loader_class_digest(images);
+    const char    *stored = r->config.class_digest, *data = r->config.recipe.data.name;
+    char           found[32];
+    if (is.h != was.h || is.w != was.w || is.c != was.c || qg_loader_classes(images) != r->classes)
+        return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d", data, is.h, is.w, is.c,
+                       qg_loader_classes(images), was.h, was.w, was.c, r->classes);
+    snprintf(found, sizeof found, "%016" PRIx64, names);
+    if (!stored || !names || !strcmp(stored, found)) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", data);
+}
+
 /* The test images of a run, if they may be looked at: those of a run with validation are read when it is complete. */
 static qg_loader *images_of(const shown_run *r)
 {
     recipe asks = r->config.recipe;
     if (r->result.validation_images && !r->result.complete) return NULL;
     qg_preprocess   *noted  = qg_preprocess_open(r->used.run.paths.file[r->used.file]);
-    qg_loader *const images = noted || !qg_normalise_fits(asks.normalise) ? recipe_data(&asks, true, noted) : NULL;
+    qg_loader *images = noted || !qg_normalise_fits(asks.normalise) ? recipe_data(&asks, true, noted) : NULL;
     qg_preprocess_free(noted);
-    return images;
+    if (!images || !check_images(r, images)) return images;
+    qg_loader_free(images);
+    return NULL;
 }
 
 static qg_status find_mistakes(shown_run *r, qg_loader *images, mistakes *m)
@@ -24,7 +42,7 @@ static qg_status find_mistakes(shown_run *r, qg_loader *images, mistakes *m)
     for (qg_batch b; !s && qg_loader_next(images, &b);) {
         qg_tape_begin(t, QG_EVAL, 0, r->used.run.record.steps);
         const qg_var *scores = qg_net_forward(r->used.net, t, b.x);
-        s = scores ? mistakes_add(m, scores->data, &b) : qg_tape_status(t);
+        s = scores ? mistakes_add(m, scores->shape.n, scores->data, b.y) : qg_tape_status(t);
     }
     qg_tape_free(t);
     return s ? s : mistakes_draw(m, images);
