@@ -69,9 +69,6 @@ uint64_t  qg__dataset_digest(qg_shape shape, const uint64_t *of_slice);
 /* Adds the values of an image [row] to sums [width]; value k to sums[k % width]. */
 void      qg__sums_add(qg__sums *sums, size_t width, const uint8_t *image, size_t row);
 
-/* From now on batches are not divided between ranks (core/ranks.h), or are again: one rank looks at images alone. */
-void qg__loader_divide(qg_loader *l, bool divides);
-
 /* How a loader was made, without .preprocess and .classes. */
 qg_loader_spec qg__loader_spec(const qg_loader *l);
 

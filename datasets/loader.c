@@ -38,7 +38,6 @@ struct qg_loader {
     qg_status      status;       /* the failure of qg_loader_next, and its message */
     char          *why;
     qg_loader     *validation;   /* NULL: none */
-    bool           whole;        /* this rank reads all of each batch */
 };
 
 /* --- one image --------------------------------------------------------------------------- */
@@ -489,8 +488,6 @@ const char *qg_loader_warning(const qg_loader *l) { return l ? l->set.warning : 
 uint64_t qg_loader_class_digest(const qg_loader *l) { return l ? l->set.class_digest : 0; }
 
 qg_loader *qg_loader_validation(const qg_loader *l) { return l ? l->validation : NULL; }
-
-void qg__loader_divide(qg_loader *l, bool divides) { l->whole = !divides; }
 
 qg_loader_spec qg__loader_spec(const qg_loader *l) { return l->spec; }
 

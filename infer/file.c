@@ -349,7 +349,7 @@ static size_t character(const uint8_t *b)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
     const size_t          n = *b < 0x80 ? 1 : *b >> 5 == 6 ? 2 : *b >> 4 == 14 ? 3 : *b >> 3 == 30 ? 4 : 0;
-    uint32_t              u = n == 1 ? *b : n ? *b & (0x7F >> n) : 0;
+    uint32_t              u = n == 1 ? *b : n ? *b & (0x7Fu >> n) : 0;
     if (n < 2) return n;
     for (size_t i = 1; i < n; i++) {
         if (b[i] >> 6 != 2) return 0;

@@ -189,7 +189,7 @@ static int append(builder *b, const qg_layer *l, const char *part, qg__packed_st
 /* A step that reads the value x of this shape and has as many numbers. */
 static qg__packed_step same_shape(qg__kind kind, int x, qg_shape s)
 {
-    return (qg__packed_step){ .kind = kind, .x = x, .z = NONE, .h = s.h, .w = s.w, .c = s.c, .oh = s.h, .ow = s.w, .oc = s.c };
+    return (qg__packed_step){ .kind = (int32_t)kind, .x = x, .z = NONE, .h = s.h, .w = s.w, .c = s.c, .oh = s.h, .ow = s.w, .oc = s.c };
 }
 
 /* What the quantizer makes of the value x.  coding: of its codes; floats are their values. */
@@ -201,7 +201,7 @@ static int quantized(builder *b, const qg_layer *l, const char *part, const qg_s
     if (!b->status) b->status = use_of(b, l, slot, &as, &codes, &scale);
     if (b->status || as == PASSES) return x;
     qg__packed_step r = same_shape(as == RECTIFIES ? QG__RELU : as == CLIPS ? QG__CLIP : QG__QUANTIZE, x, shape);
-    r.coding          = coding;
+    r.coding          = (int32_t)coding;
     if (as == ENCODES) set_codes(&r, codes, scale);
     const int value = append(b, l, part, r, &floats);
     if (b->status) return NONE;
@@ -401,7 +401,7 @@ static int product_step(builder *b, const qg_product *p, const char *part, int x
     if (n->slot) {
         b->status = use_of(b, &p->layer, n->slot, &as, &codes, &scale);
         set_codes(&r, codes, scale);
-        r.coding = n->form;
+        r.coding = (int32_t)n->form;
     }
     const int value = append(b, last, part, r, &floats);
     if (b->status || b->sizes_only) return value;
@@ -475,7 +475,7 @@ static int pool(builder *b, const qg_layer *l, qg__pooling p, int x, qg__coding 
     r.oh = l->out.h, r.ow = l->out.w;
     r.kh = p.h, r.kw = p.w, r.stride = p.stride, r.top = r.left = p.pad;
     r.flag   = p.exclude_pad;
-    r.coding = form;
+    r.coding = (int32_t)form;
     if (form != QG__AS_FLOATS) {
         const qg__packed_step *from = &b->out->step[x - 1].r;
         set_codes(&r, (qg__codes){ from->q_lowest, from->q_step, from->q_count }, from->q_scale);

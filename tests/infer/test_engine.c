@@ -125,7 +125,7 @@ static void add_quantizer(source *src, test_net *n, packed_step *s, size_t own, 
         n->next_w = pairs[pair][1];
         v->plain  = false;
     }
-    s->r.coding = v->coding;
+    s->r.coding = (int32_t)v->coding;
     float *floats = realloc((float *)(uintptr_t)s->floats, (own + 2 * (size_t)codes.count) * sizeof *floats);
     assert_non_null(floats);
     if (codes.step == 1 && chance(src, 2)) fill_levels(src, codes, s->r.q_scale, floats + own);
@@ -190,11 +190,11 @@ static void add_pool(source *src, test_net *n, qg__kind kind)
     made.plain = !x.codes.count;
     if (kind == QG__MEAN_ABS) made.c = 1;
     packed_step *s = append(n, made);
-    s->r.kind = kind;
+    s->r.kind = (int32_t)kind;
     s->r.kh = kh, s->r.kw = kw, s->r.stride = stride, s->r.top = top, s->r.left = left;
     s->r.flag = kind == QG__AVGPOOL && chance(src, 2);
     if (!x.codes.count) return;
-    s->r.coding = x.coding;
+    s->r.coding = (int32_t)x.coding;
     s->r.q_lowest = x.codes.lowest, s->r.q_step = x.codes.step, s->r.q_count = x.codes.count;
 }
 
@@ -261,7 +261,7 @@ static void add_float_step(source *src, test_net *n)
     }
     default: {
         packed_step *s = append(n, made);
-        s->r.kind      = kinds[draw(src, 0, 6)];
+        s->r.kind      = (int32_t)kinds[draw(src, 0, 6)];
         float *floats  = drawn(src, packed_own_floats(&s->r), -1, 1);
         if (s->r.kind == QG__CLIP) floats[0] = -0.5f, floats[1] = chance(src, 2) ? INFINITY : 0.75f;
         s->floats = floats;
