@@ -201,7 +201,7 @@ static uint32_t crc(const unsigned char *bytes, size_t n)
 {
     uint32_t c = 0xFFFFFFFFu;
     for (size_t i = 0; i < 8 * n; i++) {
-        const uint32_t bit = (bytes[i / 8] >> i % 8 & 1u) ^ (c & 1u);
+        const uint32_t bit = ((uint32_t)bytes[i / 8] >> i % 8 & 1u) ^ (c & 1u);
         c                  = (c >> 1) ^ (bit ? 0x82F63B78u : 0u);
     }
     c ^= 0xFFFFFFFFu;
