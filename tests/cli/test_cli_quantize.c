@@ -112,7 +112,7 @@ static void test_it_may_be_trained_on(void **state)
     assert_status(QUANTIZE W4A8 "--calibrate 50 --out @/new", 0);
     const double seconds = last_number("seconds");
     assert_status("train --resume --out @/new --json", 0);
-    assert_true(truth(parse(), "complete") && last_number("epochs") == 3 && last_number("seconds") >= seconds);
+    assert_true(last_truth("complete") && last_number("epochs") == 3 && last_number("seconds") >= seconds);
     assert_status("eval --run @/new --best --json", 0);
     assert_status(FLOATS W4A8 "--init @/new --epochs 1 --out @/tuned", 0);
 }
