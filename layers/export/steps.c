@@ -474,7 +474,7 @@ static int pool(builder *b, const qg_layer *l, qg__pooling p, int x, qg__coding 
     qg__packed_step r = same_shape(p.max ? QG__MAXPOOL : QG__AVGPOOL, x, l->in);
     r.oh = l->out.h, r.ow = l->out.w;
     r.kh = p.h, r.kw = p.w, r.stride = p.stride, r.top = r.left = p.pad;
-    r.flag   = p.exclude_pad;
+    r.flag   = !p.max && p.exclude_pad;
     r.coding = (int32_t)form;
     if (form != QG__AS_FLOATS) {
         const qg__packed_step *from = &b->out->step[x - 1].r;
@@ -554,6 +554,23 @@ static int emit(builder *b, qg_layer *l, qg__coding form)
     return refuse(b, l);
 }
 
+/* What an engine would refuse: thresholds may be infinite, all other numbers are finite, and a range is not empty. */
+static qg_status check_numbers(const qg__export_step *s)
+{
+    const qg__packed_step *r = &s->r;
+    const bool   quantizes = r->q_count && r->kind != QG__MAXPOOL;
+    const size_t all = qg__export_floats(r), thresholds = quantizes ? (size_t)r->q_count - 1 : 0;
+    const size_t own = all - thresholds - (quantizes && r->coding == QG__AS_FLOATS ? (size_t)r->q_count : 0);
+    for (size_t i = 0; i < all; i++) {
+        const bool threshold = i >= own && i < own + thresholds;
+        if (threshold ? isnan(s->floats[i]) : !isfinite(s->floats[i]))
+            return qg_fail(QG_ENAN, "%s: one of its numbers is %g", s->name, (double)s->floats[i]);
+    }
+    if (r->kind == QG__CLIP && !(s->floats[0] < s->floats[1]))
+        return qg_fail(QG_EARG, "%s: clips to the empty range %g .. %g", s->name, (double)s->floats[0], (double)s->floats[1]);
+    return QG_OK;
+}
+
 static qg_status build(builder *b)
 {
     const qg_net *net = b->net;
@@ -565,6 +582,7 @@ static qg_status build(builder *b)
     for (int i = 0; i < net->layers; i++)
         for (int f = 0; f < FORMS && !b->status; f++)
             b->node[i].value[f] = b->node[i].needed[f] ? emit(b, net->layer[i], (qg__coding)f) : NONE;
+    for (int i = 0; i < b->out->count && !b->sizes_only && !b->status; i++) b->status = check_numbers(&b->out->step[i]);
     if (!b->status && !b->out->count)
         b->status = qg_fail(QG_EARG, "net: none of its layers computes anything");
     return b->status;

@@ -340,6 +340,8 @@ static void branches_are_exact(void **state)
     for (int i = 0; i < COUNT(inputs); i++) {
         rig     r;
         qg_net *net = qg_net_new((qg_net_spec){ .height = 6, .width = 6, .channels = 3, .seed = 4 });
+        qg_net_avgpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 1, .pad = 1, .exclude_pad = i % 2 });
+        qg_net_maxpool_with(net, (qg_pool2d_spec){ .size = 3, .stride = 1, .pad = 1, .exclude_pad = true });   /* as without */
         qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1 });
         qg_layer *bn = qg_net_batchnorm(net), *q = qg_net_quantize(net, inputs[i]);
         qg_layer *a  = qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .pad = 1, .weight = w, .after = q });
@@ -562,6 +564,26 @@ static void what_no_file_can_express_is_refused(void **state)
     assert_failed(qg_export_packed_bytes(NULL, (qg_packed_spec){ 0 }, &file, &bytes), QG_EARG, "net");
 }
 
+/* Numbers of layers without a product. */
+static void other_numbers_must_be_finite_too(void **state)
+{
+    unsigned char *file;
+    size_t         bytes;
+    qg_net        *net = qg_net_new((qg_net_spec){ .height = 2, .width = 2, .channels = 1, .seed = 3 });
+    qg_net_prelu(net, (qg_prelu_spec){ 0 });
+    qg_net_quantize(net, qg_pact((qg_pact_spec){ .bits = 32 }));
+    assert_non_null(qg_net_build(net));
+    qg_net_params(net)->item[0]->value[0] = NAN;
+    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), QG_ENAN, "prelu1: one of its numbers is nan");
+    qg_net_params(net)->item[0]->value[0] = 1;
+    assert_string_equal(qg_net_params(net)->item[1]->name, "quant1.input.alpha");
+    assert_ok(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes));
+    free(file);
+    qg_net_params(net)->item[1]->value[0] = NAN;
+    assert_failed(qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &bytes), QG_ENAN, "quant1: ");
+    qg_net_free(net);
+}
+
 static void numbers_must_be_finite(void **state)
 {
     static const struct { const char *parameter, *says; } rows[] = {
@@ -633,6 +655,7 @@ int main(void)
         cmocka_unit_test(a_step_of_training_decides_what_has_started),
         cmocka_unit_test(what_no_file_can_express_is_refused),
         cmocka_unit_test(numbers_must_be_finite),
+        cmocka_unit_test(other_numbers_must_be_finite_too),
         cmocka_unit_test(a_file_is_replaced_as_a_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
