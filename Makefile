@@ -317,13 +317,14 @@ check-rest:
 	@sh tests/page.sh $(BUILD)
 	+@[ ! -x $(ORIGINALS)/bin/python3 ] || $(SUB) check-originals
 
-# Trainings on several ranks (tests/ranks.sh), also under the address sanitizer.  Its leaks would be those inside libmpi.
+# Trainings on several ranks (tests/ranks.sh), also under the address sanitizer, whose build has other bits.  Its leaks would
+# be those inside libmpi.
 ASAN_BUILD = BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" CFLAGS="-O2 -g1"
 check-ranks:
 	+@if pkg-config --exists mpi-c && command -v mpirun >/dev/null; then \
 		$(MAKE) --no-print-directory all mpi && QGRAD=$(BUILD)/qgrad QGRAD_MPI=$(BUILD)/qgrad-mpi sh tests/ranks.sh && \
 		$(MAKE) --no-print-directory $(ASAN_BUILD) mpi && \
-		ASAN_OPTIONS=detect_leaks=0 QGRAD=$(BUILD)/qgrad QGRAD_MPI=$(BUILD)/asan/qgrad-mpi sh tests/ranks.sh; \
+		ASAN_OPTIONS=detect_leaks=0 QGRAD=$(BUILD)/asan/qgrad-mpi QGRAD_MPI=$(BUILD)/asan/qgrad-mpi sh tests/ranks.sh; \
 	else echo "MPI is not installed: trainings on several ranks were not tested (make deps CHECK=1 installs it)"; fi
 
 # The tests under every compiler, sanitizer, instruction set, user and locale, most of an hour; ROWS selects.
