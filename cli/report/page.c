@@ -148,16 +148,18 @@ static void pre(FILE *out, const char *title, const char *text)
     fputs("</pre></details>", out);
 }
 
+static qg_status print_summary(const void *net, FILE *out)
+{
+    qg_net_summary(net, out);
+    return QG_OK;
+}
+
 static void origins(FILE *out, const shown_run *r)
 {
-    char  *text = NULL;
+    char  *text;
     size_t n;
-    FILE  *memory = open_memstream(&text, &n);
-    if (memory) {
-        qg_net_summary(r->used.net, memory);
-        if (!fclose(memory)) pre(out, "Layers and sizes", text);
-        free(text);
-    }
+    if (!qg__text_print(print_summary, r->used.net, &text, &n)) pre(out, "Layers and sizes", text);
+    free(text);
     text = config_print(&r->config, SAVED);
     if (text) pre(out, "Configuration", text);
     free(text);
