@@ -62,6 +62,8 @@ const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room
 
 /* --- all images --------------------------------------------------------------------------- */
 
+enum { WHY_BYTES = 512 };
+
 typedef struct pass {
     qg__dataset   *set;
     const uint8_t *taken;
@@ -70,17 +72,22 @@ typedef struct pass {
     uint8_t       *room;                /* [QG__SET_SLICES][row] */
     qg__sums      *sums;                /* [QG__SET_SLICES][width] or NULL */
     uint64_t       digest[QG__SET_SLICES];
-    atomic_int     failed;              /* the first image that cannot be decoded; INT_MAX: none */
+    qg_status      status[QG__SET_SLICES];              /* of the first image that cannot be decoded, which ends a slice */
+    char           why[QG__SET_SLICES][WHY_BYTES];      /* its message, since messages belong to a thread */
 } pass;
 
-/* Messages belong to a thread, so the caller decodes the image again to have one. */
+static void fail_slice(pass *p, int slice)
+{
+    p->status[slice] = qg_errcode();
+    snprintf(p->why[slice], sizeof p->why[slice], "%s", qg_errmsg());
+}
+
+/* The failure of the first slice that has one. */
 static qg_status status_of(const pass *p)
 {
-    const int         i = p->failed;
-    const qg__files  *f = p->set->files;
-    if (i == INT_MAX) return QG_OK;
-    if (!qg__files_image(f, p->set->file[i], p->room)) return qg_errcode();
-    return qg_fail(QG_EIO, "'%s/%s' changed while it was read", f->dir, f->names + f->item[p->set->file[i]].name);
+    for (int s = 0; s < QG__SET_SLICES; s++)
+        if (p->status[s]) return qg_fail(p->status[s], "%s", p->why[s]);
+    return QG_OK;
 }
 
 static void load_slice(void *context, int slice, int worker)
@@ -91,7 +98,7 @@ static void load_slice(void *context, int slice, int worker)
     (void)worker;
     for (int i = qg__set_slice_at(set->shape.n, slice); i < qg__set_slice_at(set->shape.n, slice + 1); i++)
         if (!decode(set->files, set->file[i], set->images + (size_t)i * row)) {
-            qg__first(&p->failed, i);
+            fail_slice(p, slice);
             return;
         }
 }
@@ -99,7 +106,7 @@ static void load_slice(void *context, int slice, int worker)
 qg_status qg__files_load(qg__dataset *set)
 {
     const size_t bytes = (size_t)set->shape.n * qg_row(set->shape);
-    pass         p     = { .set = set, .failed = INT_MAX };
+    pass         p     = { .set = set };
     set->images        = malloc(bytes);
     p.room             = malloc(qg_row(set->shape));
     qg_status status   = QG_OK;
@@ -147,7 +154,7 @@ static void scan_slice(void *context, int slice, int worker)
     for (int i = first; i < end; i++) {
         const uint8_t *image = first_seen(p, i, p->room + (size_t)slice * row);
         if (!image) {
-            qg__first(&p->failed, i);
+            fail_slice(p, slice);
             return;
         }
         h = qg_hash(h, image, row);
@@ -168,7 +175,7 @@ static int keep(qg__files *f, int n, size_t bytes)
 qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes, uint64_t *digest)
 {
     const size_t row    = qg_row(set->shape);
-    pass         p      = { .set = set, .taken = taken, .width = width, .failed = INT_MAX };
+    pass         p      = { .set = set, .taken = taken, .width = width };
     qg_status    status = QG_OK;
     p.room              = malloc(QG__SET_SLICES * row);
     p.sums              = set->sums ? calloc(QG__SET_SLICES * width, sizeof *p.sums) : NULL;
