@@ -14,6 +14,7 @@
 #include "core/io/number.h"
 #include "core/io/paths.h"
 #include "core/io/utf8.h"
+#include "layers/export/packed.h"
 
 /* Set by the Makefile. */
 #ifndef QGRAD_COMMIT
@@ -218,17 +219,20 @@ size_t qg__peak_rss_bytes(void)
 
 double qg__proportion_error(double p, uint64_t n) { return n ? sqrt(p * (1 - p) / (double)n) : 0; }
 
-void qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
+qg_status qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, const char *dir, FILE *out)
 {
+    size_t packed = 0;          /* of a net that no packed file can express, too */
+    if (qg_export_packed_size(net, (qg_packed_spec){ 0 }, &packed) == QG_EMEM) return QG_EMEM;
     qg__json j = qg__json_begin(out);
     for (int i = 0; i < spec->abouts; i++) qg__json_text(&j, spec->about[i].key, spec->about[i].value);
     qg__json_integer(&j, "parameters", qg_params_trained(qg_net_params(net)));
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
-    qg__json_integer(&j, "packed_bytes", qg_net_packed_bytes(net));
+    qg__json_integer(&j, "packed_bytes", packed);
     qg__json_integer(&j, "peak_rss_bytes", qg__peak_rss_bytes());
     if (dir) qg__json_text(&j, "run", dir);
     qg__result_put(&j, r);
     qg__json_end(&j);
+    return QG_OK;
 }
 
 typedef struct printed {
@@ -240,8 +244,7 @@ typedef struct printed {
 static qg_status print_result(const void *what, FILE *out)
 {
     const printed *p = what;
-    qg__result_print(p->r, p->spec, p->net, NULL, out);
-    return QG_OK;
+    return qg__result_print(p->r, p->spec, p->net, NULL, out);
 }
 
 qg_status qg__result_save(const qg_fit_result *r, const qg_fit_spec *spec, const qg_net *net, int dir, const char *path)

@@ -235,4 +235,7 @@ void report_result(const report *r, FILE *out)
     if (at->complete) print_next(r, out);
 }
 
-void report_json(const report *r, FILE *out) { qg__result_print(&r->result, r->spec, r->net, r->paths->dir, out); }
+void report_json(const report *r, FILE *out)
+{
+    if (qg__result_print(&r->result, r->spec, r->net, r->paths->dir, out)) qg_report("qgrad train");
+}
