@@ -249,7 +249,6 @@ static void print_head(void *user, const qg_fit_progress *p)
 {
     const training *t = user;
     const report    r = report_of(t);
-    follow_begin(t->paths.dir);
     print_warnings(t, p);
     if (!t->asked->json) report_head(&r, stdout);
     if (!t->asked->json && t->init.taken) print_init(&t->init, t->config.init_except);

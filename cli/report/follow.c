@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/report/page.h"
-#include "core/io/file.h"
 #include "datasets/dataset.h"
 
 enum { TAG_BYTES = 192, LINE_LETTERS = 100 };
@@ -94,12 +93,6 @@ static qg_status look_at_images(follower *f, shown_run *r)
     if (!s) s = shown_run_inputs(r, f->images);
     qg__loader_divide(f->images, true);
     return s;
-}
-
-void follow_begin(const char *dir)
-{
-    char path[QG__PATH_BYTES];
-    if (!qg__path_join(dir, KEPT_PAGE, path)) qg_file_sweep_in(QG_BY_PATH, path);
 }
 
 static qg_status write_page(follower *f, shown_run *r)

@@ -23,9 +23,6 @@ typedef struct follower {
     event_file  file;
 } follower;                     /* the caller sets the first four, the rest is 0 */
 
-/* Removes what killed processes left of pages in the directory of a run that this process has locked. */
-void      follow_begin(const char *dir);
-
 /* Counts the scores of the next batch of images. */
 void      follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_var *scores);
 
