@@ -33,8 +33,6 @@ uint32_t        qg__file_bits(const uint8_t *row, size_t at, int bits);         
 qg__codes   qg__codes_of_value(const qg__packed_step *r);      /* .count 0: the value is floats */
 qg__codes   qg__quantizer(const qg__packed_step *r);           /* .count 0: none; MAXPOOL has none */
 qg__product qg__product_of(const qg__packed_step *r, qg__codes x);
-size_t      qg__step_floats(const qg__packed_step *r);         /* numbers of its list */
-size_t      qg__row_bytes(const qg__packed_step *r);           /* of one output of a product; else 0 */
 
 /* Bytes of an image of this size. */
 size_t      qg__image_bytes(qg__coding coding, qg__codes codes, int h, int w, int c);

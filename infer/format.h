@@ -95,6 +95,9 @@ typedef struct qg__packed_step {
     float   q_scale;
 } qg__packed_step;
 
+size_t qg__step_floats(const qg__packed_step *r);       /* numbers of its list */
+size_t qg__row_bytes(const qg__packed_step *r);         /* of one output of a product; else 0 */
+
 #ifdef __cplusplus
 }
 #endif

@@ -25,8 +25,8 @@ static size_t size_of(const qg__export_steps *s, qg_packed_spec spec)
     size_t floats = 2 * (size_t)spec.numbers, rows = 0;
     for (int i = 0; i < s->count; i++) {
         const qg__packed_step *r = &s->step[i].r;
-        floats += qg__export_floats(r);
-        rows += qg__export_row_bytes(r) * (size_t)r->oc;
+        floats += qg__step_floats(r);
+        rows += qg__row_bytes(r) * (size_t)r->oc;
     }
     return QG__HEADER_BYTES + (size_t)s->count * QG__STEP_BYTES + floats * sizeof(float) + rows + text_bytes(s, spec);
 }
@@ -124,7 +124,7 @@ static cursor put_step(cursor to, const qg__packed_step *r)
 /* Codes of fewer than 32 bits, the first in the lowest. */
 static void put_codes(cursor to, const qg__packed_step *r, size_t n, const float *w)
 {
-    memset(to, 0, qg__export_row_bytes(r));
+    memset(to, 0, qg__row_bytes(r));
     for (size_t i = 0, at = 0; i < n; i++) {
         const unsigned code = (unsigned)((int)w[i] - r->w_lowest) / (unsigned)r->w_step;
         for (int j = 0; j < r->w_bits; j++, at++) to[at / 8] |= (unsigned char)((code >> j & 1) << at % 8);
@@ -136,7 +136,7 @@ static cursor put_rows(cursor to, const qg__export_step *s)
     const qg__packed_step *r = &s->r;
     const size_t           n = (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / (r->groups ? r->groups : 1));
     if (r->kind != QG__PRODUCT) return to;
-    for (size_t o = 0; o < (size_t)r->oc; o++, to += qg__export_row_bytes(r)) {
+    for (size_t o = 0; o < (size_t)r->oc; o++, to += qg__row_bytes(r)) {
         if (r->w_count) put_codes(to, r, n, s->w + o * n);
         else put_floats(to, n, s->w + o * n);
     }
@@ -150,7 +150,7 @@ static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const 
     for (int i = 0; i < s->count; i++) at = put_step(at, &s->step[i].r);
     at = put_floats(at, (size_t)spec.numbers, spec.mean);
     at = put_floats(at, (size_t)spec.numbers, spec.deviation);
-    for (int i = 0; i < s->count; i++) at = put_floats(at, qg__export_floats(&s->step[i].r), s->step[i].floats);
+    for (int i = 0; i < s->count; i++) at = put_floats(at, qg__step_floats(&s->step[i].r), s->step[i].floats);
     for (int i = 0; i < s->count; i++) at = put_rows(at, &s->step[i]);
     for (int i = 0; i < s->count; i++) at = put_text(at, s->step[i].name);
     for (int i = 0; i < spec.notes; i++) at = put_text(put_text(at, spec.note[i].key), spec.note[i].value);

@@ -130,26 +130,6 @@ static void set_codes(qg__packed_step *r, qg__codes codes, float scale)
 
 /* --- steps ---------------------------------------------------------------------------------- */
 
-size_t qg__export_floats(const qg__packed_step *r)
-{
-    size_t n = 0;
-    if (r->q_count && r->kind != QG__MAXPOOL) n = (size_t)r->q_count - 1 + (r->coding == QG__AS_FLOATS ? (size_t)r->q_count : 0);
-    switch ((qg__kind)r->kind) {
-    case QG__PRODUCT: return n + (r->two_sided ? 3 : 2) * (size_t)r->oc;
-    case QG__AFFINE: return 2 * (size_t)r->c;
-    case QG__PRELU: return (size_t)r->c;
-    case QG__RPRELU: return 3 * (size_t)r->c;
-    case QG__CLIP: return 2;
-    default: return n;
-    }
-}
-
-size_t qg__export_row_bytes(const qg__packed_step *r)
-{
-    if (r->kind != QG__PRODUCT) return 0;
-    return ((size_t)r->w_bits * (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) + 7) / 8;
-}
-
 static bool grow(builder *b)
 {
     qg__export_steps *s = b->out;
@@ -177,7 +157,7 @@ static const char *name_of(builder *b, const qg_layer *l, const char *part)
 /* Appends a step; floats receives the list of its numbers, to be filled.  Returns its value. */
 static int append(builder *b, const qg_layer *l, const char *part, qg__packed_step r, float **floats)
 {
-    const size_t n    = qg__export_floats(&r);
+    const size_t n    = qg__step_floats(&r);
     float       *list = n ? take(b, n * sizeof *list) : NULL;
     const char  *name = name_of(b, l, part);
     if (floats) *floats = list;
@@ -559,7 +539,7 @@ static qg_status check_numbers(const qg__export_step *s)
 {
     const qg__packed_step *r = &s->r;
     const bool   quantizes = r->q_count && r->kind != QG__MAXPOOL;
-    const size_t all = qg__export_floats(r), thresholds = quantizes ? (size_t)r->q_count - 1 : 0;
+    const size_t all = qg__step_floats(r), thresholds = quantizes ? (size_t)r->q_count - 1 : 0;
     const size_t own = all - thresholds - (quantizes && r->coding == QG__AS_FLOATS ? (size_t)r->q_count : 0);
     for (size_t i = 0; i < all; i++) {
         const bool threshold = i >= own && i < own + thresholds;
@@ -601,7 +581,7 @@ size_t qg__export_product_bytes(const qg_product *p)
     qg__evaluation e = { .x_scale = 1.0f };
     qg__evaluation_shape(p, &e.p);
     const qg__packed_step r = record_of(&e, 0);
-    return qg__export_row_bytes(&r) * (size_t)r.oc + qg__export_floats(&r) * sizeof(float);
+    return qg__row_bytes(&r) * (size_t)r.oc + qg__step_floats(&r) * sizeof(float);
 }
 
 void qg__export_steps_free(qg__export_steps *steps) { qg_arena_release(&steps->arena); }

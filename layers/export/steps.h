@@ -42,8 +42,6 @@ QG_MUST_CHECK
 qg_status qg__export_steps_of(const qg_net *net, uint64_t step, bool sizes_only, qg__export_steps *steps);
 void      qg__export_steps_free(qg__export_steps *steps);
 
-size_t    qg__export_floats(const qg__packed_step *r);         /* numbers of its list */
-size_t    qg__export_row_bytes(const qg__packed_step *r);      /* of one output; 0: no product */
 
 /* Of the weight of a product, with its factors and offsets. */
 size_t    qg__export_product_bytes(const qg_product *p);
