@@ -1,6 +1,5 @@
 #include "datasets/files.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +35,18 @@ void qg__files_release(qg__files *f)
     free(f);
 }
 
-void qg__first(atomic_int *first, int i)
+void qg__failed(qg__first_failure *f, int image)
 {
-    int before = *first;
-    while (i < before && !atomic_compare_exchange_weak(first, &before, i)) continue;
+    while (atomic_flag_test_and_set(&f->busy)) continue;
+    if (image < f->image) {
+        f->image  = image;
+        f->status = qg_errcode();
+        snprintf(f->why, sizeof f->why, "%s", qg_errmsg());
+    }
+    atomic_flag_clear(&f->busy);
 }
+
+qg_status qg__failure_of(const qg__first_failure *f) { return f->status ? qg_fail(f->status, "%s", f->why) : QG_OK; }
 
 static bool decode(const qg__files *f, uint32_t index, uint8_t *to)
 {
@@ -52,7 +58,7 @@ static uint64_t hash_pixels(const qg__files *f, const uint8_t *image) { return q
 
 const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room)
 {
-    const qg__file *file = &f->item[index];
+    const qg__image_file *file = &f->item[index];
     if (f->scanned && file->slot >= 0) return f->kept + (size_t)file->slot * qg_row(f->shape);
     if (!decode(f, index, room)) return NULL;
     if (!f->scanned || hash_pixels(f, room) == file->pixels) return room;
@@ -62,8 +68,6 @@ const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room
 
 /* --- all images --------------------------------------------------------------------------- */
 
-enum { WHY_BYTES = 512 };
-
 typedef struct pass {
     qg__dataset   *set;
     const uint8_t *taken;
@@ -72,23 +76,8 @@ typedef struct pass {
     uint8_t       *room;                /* [QG__SET_SLICES][row] */
     qg__sums      *sums;                /* [QG__SET_SLICES][width] or NULL */
     uint64_t       digest[QG__SET_SLICES];
-    qg_status      status[QG__SET_SLICES];              /* of the first image that cannot be decoded, which ends a slice */
-    char           why[QG__SET_SLICES][WHY_BYTES];      /* its message, since messages belong to a thread */
+    qg__first_failure failure;
 } pass;
-
-static void fail_slice(pass *p, int slice)
-{
-    p->status[slice] = qg_errcode();
-    snprintf(p->why[slice], sizeof p->why[slice], "%s", qg_errmsg());
-}
-
-/* The failure of the first slice that has one. */
-static qg_status status_of(const pass *p)
-{
-    for (int s = 0; s < QG__SET_SLICES; s++)
-        if (p->status[s]) return qg_fail(p->status[s], "%s", p->why[s]);
-    return QG_OK;
-}
 
 static void load_slice(void *context, int slice, int worker)
 {
@@ -98,7 +87,7 @@ static void load_slice(void *context, int slice, int worker)
     (void)worker;
     for (int i = qg__set_slice_at(set->shape.n, slice); i < qg__set_slice_at(set->shape.n, slice + 1); i++)
         if (!decode(set->files, set->file[i], set->images + (size_t)i * row)) {
-            fail_slice(p, slice);
+            qg__failed(&p->failure, i);
             return;
         }
 }
@@ -106,17 +95,15 @@ static void load_slice(void *context, int slice, int worker)
 qg_status qg__files_load(qg__dataset *set)
 {
     const size_t bytes = (size_t)set->shape.n * qg_row(set->shape);
-    pass         p     = { .set = set };
+    pass         p     = { .set = set, .failure = QG__NO_FAILURE };
     set->images        = malloc(bytes);
-    p.room             = malloc(qg_row(set->shape));
     qg_status status   = QG_OK;
-    if (set->images && p.room) {
+    if (set->images) {
         qg_parallel(QG__SET_SLICES, load_slice, &p);
-        status = status_of(&p);
+        status = qg__failure_of(&p.failure);
     } else {
         status = qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes, QG_SHAPE_ARGS(set->shape));
     }
-    free(p.room);
     if (status) {
         free(set->images);
         set->images = NULL;
@@ -154,7 +141,7 @@ static void scan_slice(void *context, int slice, int worker)
     for (int i = first; i < end; i++) {
         const uint8_t *image = first_seen(p, i, p->room + (size_t)slice * row);
         if (!image) {
-            fail_slice(p, slice);
+            qg__failed(&p->failure, i);
             return;
         }
         h = qg_hash(h, image, row);
@@ -175,7 +162,7 @@ static int keep(qg__files *f, int n, size_t bytes)
 qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, size_t bytes, uint64_t *digest)
 {
     const size_t row    = qg_row(set->shape);
-    pass         p      = { .set = set, .taken = taken, .width = width };
+    pass         p      = { .set = set, .taken = taken, .width = width, .failure = QG__NO_FAILURE };
     qg_status    status = QG_OK;
     p.room              = malloc(QG__SET_SLICES * row);
     p.sums              = set->sums ? calloc(QG__SET_SLICES * width, sizeof *p.sums) : NULL;
@@ -184,7 +171,7 @@ qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, s
     } else {
         p.slots = set->files->scanned ? 0 : keep(set->files, set->shape.n, bytes);
         qg_parallel(QG__SET_SLICES, scan_slice, &p);
-        status = status_of(&p);
+        status = qg__failure_of(&p.failure);
         set->files->scanned |= !status;
         for (size_t k = 0; p.sums && k < QG__SET_SLICES * width; k++) {
             set->sums[k % width].first += p.sums[k].first;

@@ -7,22 +7,23 @@
 #ifndef QG_FILES_H
 #define QG_FILES_H
 
+#include <limits.h>
 #include <stdatomic.h>
 
 #include "datasets/dataset.h"
 
 /* An image file, in a folder for each class. */
-typedef struct qg__file {
+typedef struct qg__image_file {
     size_t   name;          /* "cat/1.png", from here in qg__files.names */
     uint64_t pixels;        /* their hash, as they were first decoded */
     int      slot;          /* of kept; -1: none */
-} qg__file;
+} qg__image_file;
 
 struct qg__files {
     int       users;        /* the training set and what it holds out */
     qg_shape  shape;        /* of each image */
     char     *dir, *names;
-    qg__file *item;         /* [n] */
+    qg__image_file *item;   /* [n] */
     int       n;
     uint8_t  *kept;         /* [slots][h][w][c] */
     bool      scanned;      /* pixels and kept are known */
@@ -47,8 +48,21 @@ qg_status  qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, 
  * the file was another image when it was scanned. */
 const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room);
 
-/* *first = i if that is less; pieces that run in parallel find the first failure so. */
-void       qg__first(atomic_int *first, int i);
+/* The failure of the first of several images that threads decode at the same time: messages belong to a thread. */
+enum { QG__WHY_BYTES = 512 };
+typedef struct qg__first_failure {
+    atomic_flag busy;
+    int         image;          /* INT_MAX: none has failed */
+    qg_status   status;
+    char        why[QG__WHY_BYTES];
+} qg__first_failure;
+
+#define QG__NO_FAILURE { .busy = ATOMIC_FLAG_INIT, .image = INT_MAX }
+
+/* Takes over this thread's failure of an image, unless an earlier image has failed. */
+void       qg__failed(qg__first_failure *f, int image);
+QG_MUST_CHECK
+qg_status  qg__failure_of(const qg__first_failure *f);         /* QG_OK: none */
 
 /* The memory that this process may use: physical memory, or less by RLIMIT_AS or by the limit of a container. */
 size_t     qg__memory(void);

@@ -346,7 +346,7 @@ struct gathering {
     const uint32_t  *order;    /* of this batch */
     int              n;        /* images of this batch */
     uint64_t         key;      /* of this epoch's augmentation */
-    atomic_int       failed;   /* the first image that cannot be decoded; INT_MAX: none */
+    qg__first_failure failure;
 };
 
 /* The bytes of image i of the batch, which are decoded if they are not in memory; NULL on failure. */
@@ -380,17 +380,15 @@ static void gather(void *context, int piece, int worker)
     const int               end   = g->n - begin < PIECE_IMAGES ? g->n : begin + PIECE_IMAGES;
     (void)worker;
     for (int i = begin; i < end; i++) {
-        if (!make(g, i, g->l->x + (size_t)i * row)) qg__first(&g->failed, i);
+        if (!make(g, i, g->l->x + (size_t)i * row)) qg__failed(&g->failure, i);
         g->l->y[i] = g->l->set.labels[g->order[i]];
     }
 }
 
-/* Messages belong to a thread, so the caller decodes the image again to have one. */
 static bool fail(qg_loader *l, const struct gathering *g)
 {
-    if (bytes_of(g, g->failed)) qg_fail(QG_EIO, "'%s': a file changed while it was read", l->set.files->dir);
-    l->status = qg_errcode();
-    l->why    = strdup(qg_errmsg());
+    l->status = qg__failure_of(&g->failure);
+    l->why    = strdup(g->failure.why);
     return false;
 }
 
@@ -417,7 +415,7 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
                                .order  = l->order + first,
                                .n      = rest < l->spec.batch ? rest : l->spec.batch,
                                .key    = qg_rng_fork(key, l->epoch),
-                               .failed = INT_MAX };
+                               .failure = QG__NO_FAILURE };
     b->n = g.n;
     /* Fewer images than ranks: every rank has all of them. */
     if (qg_ranks() > 1 && g.n >= qg_ranks() && !l->whole) {
@@ -426,7 +424,7 @@ bool qg_loader_next(qg_loader *l, qg_batch *b)
         g.order += from;
     }
     qg_parallel(1 + (g.n - 1) / PIECE_IMAGES, gather, &g);
-    if (g.failed < g.n) return fail(l, &g);
+    if (g.failure.status) return fail(l, &g);
     qg__ranks_serve(l->x, g.n < b->n ? b->n : 0);
 
     qg_shape shape = l->set.shape;

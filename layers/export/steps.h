@@ -42,7 +42,6 @@ QG_MUST_CHECK
 qg_status qg__export_steps_of(const qg_net *net, uint64_t step, bool sizes_only, qg__export_steps *steps);
 void      qg__export_steps_free(qg__export_steps *steps);
 
-
 /* Of the weight of a product, with its factors and offsets. */
 size_t    qg__export_product_bytes(const qg_product *p);
 
