@@ -53,14 +53,9 @@ static qg_status configure(evaluation *e, bool *usage)
     return config_text(e->asked, "weight") ? exchange(e) : QG_OK;
 }
 
-/* Classes are numbered in the order of their names, so other names mean other numbers. */
 static qg_status check_names(const evaluation *e, const qg_loader *l, const char *dir)
 {
-    const char    *stored = e->config.class_digest;
-    const uint64_t names  = qg_loader_class_digest(l);
-    char           found[32];
-    snprintf(found, sizeof found, "%016" PRIx64, names);
-    if (!stored || !names || !strcmp(stored, found)) return QG_OK;
+    if (run_has_classes(&e->config, l)) return QG_OK;
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", dir);
 }
 
@@ -124,16 +119,11 @@ static qg_status load_other(evaluation *e)
  * else for the reason that is told already. */
 static qg_status explain_misfit(const evaluation *e)
 {
-    const qg_shape is = qg_loader_shape(e->test);
-    const int      of = qg_loader_classes(e->test);
-    qg_shape       was;
-    int            classes;
-    if (qg__run_noted_size(&e->used.run, e->used.file, &was, &classes) || !classes ||
-        (was.h == is.h && was.w == is.w && was.c == is.c && classes == of))
-        return QG_ESHAPE;
-    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d",
-                   e->recipe.data_dir ? e->recipe.data_dir : e->recipe.data.name, is.h, is.w, is.c, of, was.h, was.w,
-                   was.c, classes);
+    qg_shape was;
+    int      classes;
+    if (qg__run_noted_size(&e->used.run, e->used.file, &was, &classes) || !classes) return QG_ESHAPE;
+    const char *data = e->recipe.data_dir ? e->recipe.data_dir : e->recipe.data.name;
+    return run_check_size(data, e->test, was, classes) ? QG_EARG : QG_ESHAPE;
 }
 
 static qg_status load(evaluation *e)

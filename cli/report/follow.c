@@ -89,6 +89,7 @@ static qg_status look_at_images(follower *f, shown_run *r)
 {
     if (!f->images) return QG_OK;
     qg__loader_divide(f->images, false);
+    qg__assess_sort(&f->found.all);
     qg_status s = f->found.split ? mistakes_draw(&f->found, f->images) : QG_OK;
     if (!s) s = shown_run_inputs(r, f->images);
     qg__loader_divide(f->images, true);

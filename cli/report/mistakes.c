@@ -76,7 +76,6 @@ qg_status mistakes_draw(mistakes *m, qg_loader *images)
     const qg_shape s      = qg_loader_shape(images);
     const uint64_t batch  = (uint64_t)qg__loader_spec(images).batch;
     qg_status      status = QG_OK;
-    qg__assess_sort(&m->all);
     for (int i = 0; i < m->all.n_worst && !status && (s.c == 1 || s.c == 3); i++) {
         const uint64_t image = m->all.worst[i].image;
         qg_batch       b;

@@ -1,24 +1,18 @@
 /* qgrad report: runs as a page, and the pages that qgrad train keeps. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/print.h"
 #include "cli/report/follow.h"
 #include "cli/report/page.h"
+#include "train/measure.h"
 
 /* Images may have been replaced since the run. */
 static qg_status check_images(const shown_run *r, const qg_loader *images)
 {
-    const qg_shape is     = qg_loader_shape(images), was = r->image;
-    const uint64_t names  = qg_loader_class_digest(images);
-    const char    *stored = r->config.class_digest, *data = r->config.recipe.data.name;
-    char           found[32];
-    if (is.h != was.h || is.w != was.w || is.c != was.c || qg_loader_classes(images) != r->classes)
-        return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d", data, is.h, is.w, is.c,
-                       qg_loader_classes(images), was.h, was.w, was.c, r->classes);
-    snprintf(found, sizeof found, "%016" PRIx64, names);
-    if (!stored || !names || !strcmp(stored, found)) return QG_OK;
+    const char     *data   = r->config.recipe.data.name;
+    const qg_status status = run_check_size(data, images, r->image, r->classes);
+    if (status || run_has_classes(&r->config, images)) return status;
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", data);
 }
 
@@ -35,22 +29,14 @@ static qg_loader *images_of(const shown_run *r)
     return NULL;
 }
 
-static qg_status find_mistakes(shown_run *r, qg_loader *images, mistakes *m)
+static qg_status look_at_images(shown_run *r, qg_loader *images, mistakes *m)
 {
-    qg_tape  *t = qg_tape_new();
-    qg_status s = t ? mistakes_begin(m, "test", images) : QG_EMEM;
-    for (qg_batch b; !s && qg_loader_next(images, &b);) {
-        qg_tape_begin(t, QG_EVAL, 0, r->used.run.record.steps);
-        const qg_var *scores = qg_net_forward(r->used.net, t, b.x);
-        s = scores ? mistakes_add(m, scores->shape.n, scores->data, b.y) : qg_tape_status(t);
-    }
-    qg_tape_free(t);
-    return s ? s : mistakes_draw(m, images);
-}
-
-static qg_status add_images(shown_run *r, qg_loader *images, mistakes *m)
-{
-    const qg_status s = find_mistakes(r, images, m);
+    qg__measured found;
+    bool         stopped;
+    qg_status    s = mistakes_begin(m, "test", images);
+    r->used.spec.fit.test = images;
+    if (!s) s = qg__measure(&r->used.spec.fit, images, r->used.net, r->used.run.tape, r->used.run.record.steps, &m->all, &found, &stopped);
+    if (!s) s = mistakes_draw(m, images);
     return s ? s : shown_run_inputs(r, images);
 }
 
@@ -67,7 +53,7 @@ static int report(config *asked, shown_run *run, mistakes *m, qg_loader **images
         s = shown_run_read(&run[i], asked->operand[i]);
         if (s) break;
         images[i] = images_of(&run[i]);
-        if (images[i]) s = add_images(&run[i], images[i], &m[i]);
+        if (images[i]) s = look_at_images(&run[i], images[i], &m[i]);
         else print_safe(stderr, "qgrad report: warning: %s: no confusions and inputs: %s\n", run[i].dir,
                         run[i].result.validation_images && !run[i].result.complete ? "the test images are read when the run is complete" : qg_errmsg());
     }

@@ -186,23 +186,39 @@ qg_net *used_run_net(const used_run *u, const recipe *r, qg_shape image, int cla
     return NULL;
 }
 
+bool run_has_classes(const config *c, const qg_loader *images)
+{
+    const uint64_t names = qg_loader_class_digest(images);
+    char           found[32];
+    snprintf(found, sizeof found, "%016" PRIx64, names);
+    return !names || !c->class_digest || !strcmp(c->class_digest, found);
+}
+
+static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }
+
+qg_status run_check_size(const char *data, const qg_loader *images, qg_shape was, int classes)
+{
+    const qg_shape is = qg_loader_shape(images);
+    const int      of = qg_loader_classes(images);
+    if (same_size(is, was) && of == classes) return QG_OK;
+    return qg_fail(QG_EARG, "%s: its images are %dx%dx%d in %d classes, but the run's are %dx%dx%d in %d", data, is.h, is.w, is.c, of,
+                   was.h, was.w, was.c, classes);
+}
+
 /* --- a teacher ---------------------------------------------------------------------------- */
 
 static qg_status check_size(const char *path, qg_shape is, int classes, const qg_loader *images)
 {
     const qg_shape of = qg_loader_shape(images);
     const int      n  = qg_loader_classes(images);
-    if (is.h == of.h && is.w == of.w && is.c == of.c && classes == n) return QG_OK;
+    if (same_size(is, of) && classes == n) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher was trained on images of %dx%dx%d in %d classes, but these are %dx%dx%d in %d",
                    path, is.h, is.w, is.c, classes, of.h, of.w, of.c, n);
 }
 
 static qg_status check_names(const char *path, const config *c, const qg_loader *images)
 {
-    const uint64_t names = qg_loader_class_digest(images);
-    char           found[32];
-    snprintf(found, sizeof found, "%016" PRIx64, names);
-    if (!names || !c->class_digest || !strcmp(c->class_digest, found)) return QG_OK;
+    if (run_has_classes(c, images)) return QG_OK;
     return qg_fail(QG_EARG, "%s: the teacher's classes have other names than those of the images", path);
 }
 

@@ -39,6 +39,14 @@ typedef struct used_run {
 QG_MUST_CHECK
 qg_status used_run_find(used_run *u, const char *name, bool best, config *c);
 
+/* Whether the classes of images are called as those of the run c, or either has no names.  Classes are numbered in the order of
+ * their names, so other names mean other numbers. */
+bool      run_has_classes(const config *c, const qg_loader *images);
+
+/* Fails with QG_EARG unless images, which are called data, have this size and so many classes, as those of a run. */
+QG_MUST_CHECK
+qg_status run_check_size(const char *data, const qg_loader *images, qg_shape was, int classes);
+
 /* Makes its net for such images, from r, and loads the weights.  c must outlive *u.  Fails with QG_EMEM, and as
  * qg__run_load_weights. */
 QG_MUST_CHECK
