@@ -25,7 +25,7 @@ void follow_scores(follower *f, qg_loader *images, const qg_batch *b, const qg_v
 /* --- TensorBoard ------------------------------------------------------------------------------- */
 
 /* TensorBoard groups by what stands before the first slash: the layer. */
-static qg_status write_columns(follower *f, const table *t, uint64_t step)
+static qg_status write_columns(follower *f, const metric_columns *t, uint64_t step)
 {
     for (int i = 0; i < t->columns; i++) {
         char        tag[TAG_BYTES];
@@ -67,7 +67,7 @@ static qg_status write_events(follower *f, const shown_run *r)
 
 /* --- the terminal ------------------------------------------------------------------------------ */
 
-static void print_codes(const follower *f, const table *t)
+static void print_codes(const follower *f, const metric_columns *t)
 {
     int used = 0;
     for (int i = 0; i + 1 < t->columns; i++) {

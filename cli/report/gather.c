@@ -74,7 +74,7 @@ qg_status shown_run_read(shown_run *r, const char *dir)
     if (!s) s = used_run_find(&r->used, r->dir, false, &r->config);
     const qg__run_paths *p = &r->used.run.paths;
     if (!s) s = qg__result_read(&r->result, QG_BY_PATH, p->file[QG__RUN_RESULT]);
-    if (!s) s = table_read(&r->metrics, p->file[QG__RUN_METRICS]);
+    if (!s) s = metric_columns_read(&r->metrics, p->file[QG__RUN_METRICS]);
     if (!s) s = qg__run_noted_size(&r->used.run, r->used.file, &r->image, &r->classes);
     if (!s && !r->classes) s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
     if (!s) s = used_run_load(&r->used, &r->config, &r->config.recipe, r->image, r->classes);
@@ -157,7 +157,7 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
 void shown_run_free(shown_run *r)
 {
     used_run_end(&r->used);
-    table_free(&r->metrics);
+    metric_columns_free(&r->metrics);
     class_names_end(&r->names);
     free(r->layer);
     free(r->input);

@@ -2,7 +2,7 @@
 #ifndef CLI_REPORT_GATHER_H
 #define CLI_REPORT_GATHER_H
 
-#include "cli/report/table.h"
+#include "cli/report/columns.h"
 #include "cli/report/weights.h"
 #include "cli/run/classes.h"
 #include "cli/run/run_spec.h"
@@ -28,7 +28,7 @@ typedef struct shown_run {
     config        config;
     qg_fit_result result;
     used_run      used;                 /* with the net and its last weights */
-    table         metrics;
+    metric_columns metrics;
     shown_layer  *layer;                /* those with weights */
     shown_input  *input;                /* those with a quantizer of inputs; none without images */
     int           layers, inputs, input_images;

@@ -73,13 +73,13 @@ static void facts(FILE *out, const shown_run *r)
 static void add_column(svg_chart *c, const page *p, const char *column, const char *name, svg_kind kind)
 {
     for (int i = 0; i < p->runs && c->n_series < SVG_SERIES; i++) {
-        const table  *t = &p->run[i].metrics;
-        const double *y = table_column(t, column);
+        const metric_columns *t = &p->run[i].metrics;
+        const double         *y = metric_columns_find(t, column);
         if (!y) continue;
         c->series[c->n_series++] = (svg_series){ .name   = p->runs == 1 ? name : kind == SVG_LINE ? p->run[i].dir : NULL,
                                                  .kind   = kind,
                                                  .n      = t->rows,
-                                                 .x      = table_column(t, "epoch"),
+                                                 .x      = metric_columns_find(t, "epoch"),
                                                  .y      = y,
                                                  .colour = p->runs == 1 ? 0 : i % SVG_COLOURS + 1 };
     }

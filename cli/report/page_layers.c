@@ -16,12 +16,12 @@ static const double *layer_column(const shown_run *r, const char *layer, const c
 {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", layer, what);
-    return table_column(&r->metrics, name);
+    return metric_columns_find(&r->metrics, name);
 }
 
 static svg_series over_epochs(const shown_run *r, const char *name, svg_kind kind, const double *y)
 {
-    return (svg_series){ .name = name, .kind = kind, .n = r->metrics.rows, .x = table_column(&r->metrics, "epoch"), .y = y };
+    return (svg_series){ .name = name, .kind = kind, .n = r->metrics.rows, .x = metric_columns_find(&r->metrics, "epoch"), .y = y };
 }
 
 /* --- one layer ---------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
     char         prefix[NAME_BYTES], names[SVG_SERIES][32];
     svg_chart    c = { .title = "Share of each level", .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .min = 0, .max = 1, .percent = true } };
     const int    n = snprintf(prefix, sizeof prefix, "%s.code.", layer);
-    const table *t = &r->metrics;
+    const metric_columns *t = &r->metrics;
     for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
         if (strncmp(t->name[i], prefix, (size_t)n)) continue;
         snprintf(names[c.n_series], sizeof names[0], "%s", t->name[i] + n);
@@ -79,7 +79,7 @@ static void flips(FILE *out, const shown_run *r, const char *layer)
 static void learned(FILE *out, const shown_run *r, const char *layer, bool spans)
 {
     static const char *const ends[] = { ".least", ".greatest" };
-    const table *t = &r->metrics;
+    const metric_columns *t = &r->metrics;
     char         prefix[NAME_BYTES];
     svg_chart    c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
                        .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .log = spans } };

@@ -1,4 +1,4 @@
-#include "cli/report/table.h"
+#include "cli/report/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int count(const char *text, size_t n, char c)
 }
 
 /* Cuts the header into names. */
-static void take_names(table *t)
+static void take_names(metric_columns *t)
 {
     char *at = t->text;
     for (int i = 0; i < t->columns; i++) {
@@ -29,7 +29,7 @@ static void take_names(table *t)
     }
 }
 
-static qg_status take_row(table *t, int row, const char *at, const char *path)
+static qg_status take_row(metric_columns *t, int row, const char *at, const char *path)
 {
     for (int i = 0; i < t->columns; i++) {
         const size_t n = strcspn(at, ",\n");
@@ -44,7 +44,7 @@ static qg_status take_row(table *t, int row, const char *at, const char *path)
     return QG_OK;
 }
 
-static qg_status take_rows(table *t, const char *at, const char *path)
+static qg_status take_rows(metric_columns *t, const char *at, const char *path)
 {
     for (int row = 0; row < t->rows; row++, at = strchr(at, '\n') + 1) {
         const qg_status s = take_row(t, row, at, path);
@@ -53,7 +53,7 @@ static qg_status take_rows(table *t, const char *at, const char *path)
     return QG_OK;
 }
 
-static bool take_memory(table *t)
+static bool take_memory(metric_columns *t)
 {
     const size_t columns = (size_t)t->columns, rows = (size_t)t->rows;
     t->name    = calloc(columns, sizeof *t->name);
@@ -67,10 +67,10 @@ static bool take_memory(table *t)
     return true;
 }
 
-qg_status table_read(table *t, const char *path)
+qg_status metric_columns_read(metric_columns *t, const char *path)
 {
     size_t n;
-    *t               = (table){ 0 };
+    *t               = (metric_columns){ 0 };
     qg_status status = qg__text_read(QG_BY_PATH, path, MOST_BYTES, &t->text, &n);
     if (status) return status;
     char *end = strchr(t->text, '\n');
@@ -81,24 +81,24 @@ qg_status table_read(table *t, const char *path)
         status     = take_memory(t) ? QG_OK : qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
     }
     if (!status) take_names(t);
-    if (!status && !table_column(t, "epoch")) status = qg_fail(QG_EFORMAT, "%s: has no column 'epoch'", path);
+    if (!status && !metric_columns_find(t, "epoch")) status = qg_fail(QG_EFORMAT, "%s: has no column 'epoch'", path);
     if (!status) status = take_rows(t, end + 1, path);
-    if (status) table_free(t);
+    if (status) metric_columns_free(t);
     return status;
 }
 
-const double *table_column(const table *t, const char *name)
+const double *metric_columns_find(const metric_columns *t, const char *name)
 {
     for (int i = 0; i < t->columns; i++)
         if (!strcmp(t->name[i], name)) return t->column[i];
     return NULL;
 }
 
-void table_free(table *t)
+void metric_columns_free(metric_columns *t)
 {
     if (t->column) free(t->column[0]);
     free(t->column);
     free(t->name);
     free(t->text);
-    *t = (table){ 0 };
+    *t = (metric_columns){ 0 };
 }

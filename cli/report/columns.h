@@ -1,21 +1,21 @@
-/* cli/report/table.h — a metrics.csv as columns of numbers. */
-#ifndef CLI_REPORT_TABLE_H
-#define CLI_REPORT_TABLE_H
+/* cli/report/columns.h — a metrics.csv as columns of numbers. */
+#ifndef CLI_REPORT_COLUMNS_H
+#define CLI_REPORT_COLUMNS_H
 
 #include "core/status.h"
 
-typedef struct table {
+typedef struct metric_columns {
     char    *text;              /* the header line, cut into names */
     char   **name;              /* [columns] */
     double **column;            /* [columns][rows]; NaN where the file has none */
     int      columns, rows;
-} table;
+} metric_columns;
 
 /* Reads the whole rows of the file at path.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT: there is no column "epoch", or a row has
  * more or fewer fields than the header, or one that is no number. */
 QG_MUST_CHECK
-qg_status     table_read(table *t, const char *path);
-const double *table_column(const table *t, const char *name);      /* NULL: there is none */
-void          table_free(table *t);
+qg_status     metric_columns_read(metric_columns *t, const char *path);
+const double *metric_columns_find(const metric_columns *t, const char *name);      /* NULL: there is none */
+void          metric_columns_free(metric_columns *t);
 
 #endif
