@@ -519,6 +519,15 @@ def find_peers(pythons):
     return peers
 
 
+def save(path, b):
+    """The report as Markdown, printed as well, and what was measured beside it as JSON."""
+    with open(path, "w") as f:
+        f.write("\n".join(b.out) + "\n")
+    with open(os.path.splitext(path)[0] + ".json", "w") as f:
+        json.dump(b.raw, f, indent=1)
+    print("\n".join(b.out))
+
+
 def main():
     o = options()
     taken = 0 if o.busy else taken_by_others()
@@ -541,11 +550,7 @@ def main():
     if b.disturbed > BUSY or o.busy:
         b.say(f"\nThe machine was not idle: other processes used up to {100 * b.disturbed:.0f} % of it during "
               "a measurement.")
-    with open(o.out, "w") as f:
-        f.write("\n".join(b.out) + "\n")
-    with open(os.path.splitext(o.out)[0] + ".json", "w") as f:
-        json.dump(b.raw, f, indent=1)
-    print("\n".join(b.out))
+    save(o.out, b)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from bench import BUSY, FOREIGN, TOP, Failed, Service, failure, taken_by_others     # noqa: E402
+from bench import BUSY, FOREIGN, TOP, Failed, Service, failure, save, taken_by_others     # noqa: E402
 
 PEER = "tests/peer/infer_peer.py"
 CASES = "1x1,1x2,64x1,64x2"                             # batch x threads
@@ -311,11 +311,7 @@ def main():
         run(b)
     after = taken_by_others()
     b.say(f"\nTook {(time.monotonic() - began) / 60:.1f} minutes; other processes used {100 * after:.0f} % of the machine at the end.")
-    with open(o.out, "w") as f:
-        f.write("\n".join(b.out) + "\n")
-    with open(os.path.splitext(o.out)[0] + ".json", "w") as f:
-        json.dump(b.raw, f, indent=1)
-    print("\n".join(b.out))
+    save(o.out, b)
 
 
 if __name__ == "__main__":

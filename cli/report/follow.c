@@ -105,12 +105,12 @@ static qg_status write_page(follower *f, shown_run *r)
     return s;
 }
 
-qg_status follow_epoch(follower *f, const char *dir)
+static qg_status look(follower *f, const char *dir, bool epoch)
 {
     shown_run r;
     qg_status s = shown_run_read(&r, dir);
-    if (!s && f->codes) print_codes(f, &r.metrics);
-    if (!s && f->events) s = write_events(f, &r);
+    if (!s && epoch && f->codes) print_codes(f, &r.metrics);
+    if (!s && epoch && f->events) s = write_events(f, &r);
     if (!s) s = write_page(f, &r);
     shown_run_free(&r);
     mistakes_end(&f->found);
@@ -118,15 +118,9 @@ qg_status follow_epoch(follower *f, const char *dir)
     return s;
 }
 
-qg_status follow_test(follower *f, const char *dir)
-{
-    shown_run r;
-    qg_status s = shown_run_read(&r, dir);
-    if (!s) s = write_page(f, &r);
-    shown_run_free(&r);
-    mistakes_end(&f->found);
-    return s;
-}
+qg_status follow_epoch(follower *f, const char *dir) { return look(f, dir, true); }
+
+qg_status follow_test(follower *f, const char *dir) { return look(f, dir, false); }
 
 void follow_end(follower *f)
 {

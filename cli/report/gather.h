@@ -12,7 +12,7 @@ typedef enum moment { AT_START, AT_BEST, AT_LAST, MOMENTS } moment;
 extern const char *const moment_name[MOMENTS];
 
 typedef struct shown_layer {
-    const qg_layer *layer;              /* of shown_run.used.net */
+    qg_layer       *layer;              /* of shown_run.used.net */
     weight_picture  weight[MOMENTS];    /* count 0: not known */
 } shown_layer;
 

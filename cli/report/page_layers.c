@@ -104,7 +104,7 @@ static void learned(FILE *out, const shown_run *r, const char *layer, bool spans
 static void head(FILE *out, const shown_layer *l)
 {
     char                  scheme[QG_SPELLING_BYTES];
-    const qg_slot        *slot = qg_layer_slot((qg_layer *)l->layer, QG_WEIGHT), *input = qg_layer_slot((qg_layer *)l->layer, QG_INPUT);
+    const qg_slot        *slot = qg_layer_slot(l->layer, QG_WEIGHT), *input = qg_layer_slot(l->layer, QG_INPUT);
     const weight_picture *w    = &l->weight[AT_LAST];
     fputs("<h3>", out), svg_text(out, l->layer->name), fputs("</h3><p class=\"dim\">", out);
     fprintf(out, "%zu weights, ", w->count);

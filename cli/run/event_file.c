@@ -60,14 +60,19 @@ static void put_message(message *m, unsigned field, message *part)
     free(part->byte);
 }
 
-static void put_double(message *m, unsigned field, double v)
+static void put_number(message *m, double v)
 {
     unsigned char text[8];
     uint64_t      bits;
     memcpy(&bits, &v, sizeof bits);
     qg_put_u64(text, bits);
-    put_key(m, field, FIXED64);
     put(m, text, sizeof text);
+}
+
+static void put_double(message *m, unsigned field, double v)
+{
+    put_key(m, field, FIXED64);
+    put_number(m, v);
 }
 
 static void put_float(message *m, unsigned field, float v)
@@ -84,13 +89,7 @@ static void put_doubles(message *m, unsigned field, size_t n, const double *v)
 {
     put_key(m, field, BYTES);
     put_varint(m, 8 * n);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char text[8];
-        uint64_t      bits;
-        memcpy(&bits, &v[i], sizeof bits);
-        qg_put_u64(text, bits);
-        put(m, text, sizeof text);
-    }
+    for (size_t i = 0; i < n; i++) put_number(m, v[i]);
 }
 
 /* --- records -------------------------------------------------------------------------------- */
