@@ -1,5 +1,6 @@
 #include "cli/report/follow.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/page.h"
@@ -108,7 +109,9 @@ static qg_status write_page(follower *f, shown_run *r)
 static qg_status look(follower *f, const char *dir, bool epoch)
 {
     shown_run r;
-    qg_status s = shown_run_read(&r, dir);
+    qg_status s = shown_run_read(&r, dir, f->layer);
+    if (!s && !f->layer) f->layer = malloc((size_t)r.layers * sizeof *f->layer);
+    if (!s && f->layer) memcpy(f->layer, r.layer, (size_t)r.layers * sizeof *f->layer);     /* without memory, measured again */
     if (!s && epoch && f->codes) print_codes(f, &r.metrics);
     if (!s && epoch && f->events) s = write_events(f, &r);
     if (!s) s = write_page(f, &r);
@@ -126,4 +129,5 @@ void follow_end(follower *f)
 {
     mistakes_end(&f->found);
     event_file_end(&f->file);
+    free(f->layer);
 }

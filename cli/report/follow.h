@@ -21,6 +21,7 @@ typedef struct follower {
     mistakes    found;          /* and what was wrong with them */
     qg_loader  *uncounted;      /* images with scores that could not be counted in this epoch; NULL: none */
     event_file  file;
+    shown_layer *layer;         /* [layers of the net], of the newest page: their start does not change */
 } follower;                     /* the caller sets the first four, the rest is 0 */
 
 /* Counts the scores of the next batch of images. */

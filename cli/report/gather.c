@@ -35,9 +35,10 @@ static qg_status measure(shown_run *r, qg_net *net, qg_tape *t, moment m)
 }
 
 /* The initial weights follow from the seed, unless others were loaded. */
-static qg_status measure_start(shown_run *r, qg_tape *t)
+static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *before)
 {
-    if (r->config.init_digest) return QG_OK;
+    for (int i = 0; before && i < r->layers; i++) r->layer[i].weight[AT_START] = before[i].weight[AT_START];
+    if (before || r->config.init_digest) return QG_OK;
     qg_net         *net = recipe_net(&r->config.recipe, r->image, r->classes);
     const qg_status s   = net ? measure(r, net, t, AT_START) : qg_errcode();
     qg_net_free(net);
@@ -57,17 +58,19 @@ static qg_status measure_best(shown_run *r, qg_tape *t)
     return s;
 }
 
-static qg_status measure_all(shown_run *r)
+static qg_status measure_all(shown_run *r, const shown_layer *before)
 {
-    qg_tape  *t = qg_tape_new();
-    qg_status s = t ? measure(r, r->used.net, t, AT_LAST) : QG_EMEM;
-    if (!s) s = measure_best(r, t);
-    if (!s) s = measure_start(r, t);
+    const bool ends_with_best = r->result.best_epoch == r->result.epochs && r->result.batch == 0;
+    qg_tape   *t = qg_tape_new();
+    qg_status  s = t ? measure(r, r->used.net, t, AT_LAST) : QG_EMEM;
+    for (int i = 0; ends_with_best && i < r->layers; i++) r->layer[i].weight[AT_BEST] = r->layer[i].weight[AT_LAST];
+    if (!s && !ends_with_best) s = measure_best(r, t);
+    if (!s) s = measure_start(r, t, before);
     qg_tape_free(t);
     return s;
 }
 
-qg_status shown_run_read(shown_run *r, const char *dir)
+qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before)
 {
     *r = (shown_run){ .used = NO_RUN };
     qg_status s = run_directory("run", dir, r->dir);
@@ -81,7 +84,7 @@ qg_status shown_run_read(shown_run *r, const char *dir)
     if (!s) s = class_names_of(&r->names, p->file[r->used.file], r->config.recipe.data.name, r->classes);
     if (!s) s = take_layers(r);
     if (!s && r->metrics.rows == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
-    return s ? s : measure_all(r);
+    return s ? s : measure_all(r, before);
 }
 
 /* --- inputs --------------------------------------------------------------------------------- */

@@ -37,13 +37,13 @@ typedef struct shown_run {
     class_names   names;
 } shown_run;
 
-/* Reads the run in dir.
+/* Reads the run in dir.  before: its layers in an earlier page, whose start is the same; NULL: none.
  *
  * Memory   shown_run_free, also after a failure.  *r cannot be copied.
  * Fails    QG_EARG, QG_EIO, QG_EFORMAT: it is no run, or one without a finished epoch and checkpoint; QG_EMEM.
  */
 QG_MUST_CHECK
-qg_status shown_run_read(shown_run *r, const char *dir);
+qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before);
 
 /* Runs the net on the first batch of images, which are at the start before and afterwards, and sets r->input.  Fails as the ops
  * do. */

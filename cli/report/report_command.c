@@ -50,7 +50,7 @@ static int report(config *asked, shown_run *run, mistakes *m, qg_loader **images
         return EXIT_USAGE;
     }
     for (int i = 0; i < n && !s; i++) {
-        s = shown_run_read(&run[i], asked->operand[i]);
+        s = shown_run_read(&run[i], asked->operand[i], NULL);
         if (s) break;
         images[i] = images_of(&run[i]);
         if (images[i]) s = look_at_images(&run[i], images[i], &m[i]);
