@@ -89,6 +89,9 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
 
 /* --- inputs --------------------------------------------------------------------------------- */
 
+/* Nothing is folded here, and the results of all layers stay in memory at the same time. */
+enum { INPUT_IMAGES = 16 };
+
 /* The quantizer of what l reads: that of a product, or of a quantize layer. */
 static const qg_slot *quantizer_of(qg_layer *l)
 {
@@ -148,8 +151,9 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
     r->inputs        = 0;
     if (!s && qg_loader_next(images, &b)) {
         qg_tape_begin(t, QG_EVAL, 0, r->used.run.record.steps);
-        s               = run_layers(r, t, qg_input(t, b.x), result);
+        if (b.x.shape.n > INPUT_IMAGES) b.x.shape.n = INPUT_IMAGES;
         r->input_images = b.x.shape.n;
+        s               = run_layers(r, t, qg_input(t, b.x), result);
     }
     free(result);
     qg_tape_free(t);

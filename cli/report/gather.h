@@ -45,7 +45,7 @@ typedef struct shown_run {
 QG_MUST_CHECK
 qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before);
 
-/* Runs the net on the first batch of images, which are at the start before and afterwards, and sets r->input.  Fails as the ops
+/* Runs the net on the first 16 images, which are at the start before and afterwards, and sets r->input.  Fails as the ops
  * do. */
 QG_MUST_CHECK
 qg_status shown_run_inputs(shown_run *r, qg_loader *images);
