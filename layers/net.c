@@ -91,13 +91,16 @@ static bool room(qg_net *net)
     return true;
 }
 
-/* What is wrong with a name; NULL: nothing. */
-static const char *fault_of(const qg_net *net, const char *name)
+/* What is wrong with a name, or with the prefix of names; NULL: nothing. */
+static const char *fault_of(const char *name)
 {
-    if (!*name) return "empty";
-    if (strlen(name) > NAME_BYTES) return "longer than 48 bytes";
-    if (!qg_utf8_valid(name, strlen(name))) return "not UTF-8, as checkpoints have it";
-    return name_taken(net, name) ? "taken" : NULL;
+    char shown[NAME_BYTES + 1];
+    if (!*name) return "is empty";
+    if (strlen(name) > NAME_BYTES) return "is longer than 48 bytes";
+    if (!qg_utf8_valid(name, strlen(name))) return "is not UTF-8, as checkpoints have it";
+    qg_utf8_printable(name, shown, sizeof shown);
+    if (strcmp(name, shown)) return "has a control character, which metrics.csv cannot have";
+    return strpbrk(name, ",\"") ? "has a comma or a quotation mark, which metrics.csv cannot have" : NULL;
 }
 
 void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, const char *prefix,
@@ -113,9 +116,11 @@ void *qg_net_append(qg_net *net, const qg_layer_type *type, qg_layer *after, con
                                   prefix, PREFIX_BYTES));
         return NULL;
     }
-    const char *fault = name ? fault_of(net, name) : NULL;
+    const char *fault = fault_of(name ? name : prefix);
+    if (!fault && name && name_taken(net, name)) fault = "is taken";
     if (fault) {
-        qg__net_fail(net, qg_fail(QG_EARG, "%s: the name '%.48s' is %s", type->name, name, fault));
+        qg__net_fail(net, qg_fail(QG_EARG, "%s: the %s '%.48s' %s", type->name, name ? "name" : "prefix",
+                                  name ? name : prefix, fault));
         return NULL;
     }
     if (after && after->net != net) {
