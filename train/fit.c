@@ -326,6 +326,7 @@ static qg_status end_epoch(fit *f)
     if (status) return status;
     if (f->spec->events.epoch) f->spec->events.epoch(f->spec->events.user, &row, &f->now);
     warn_of_learned(f);
+    begin_epoch(f);             /* files and listeners took their time after the epoch, not in the next one */
     return QG_OK;
 }
 

@@ -54,7 +54,7 @@ typedef struct qg_epoch {
     double test_loss, test_accuracy;        /* NaN, and not in metrics.csv, if there are validation images, */
     double validation_loss, validation_accuracy;    /* and otherwise these */
     double images_per_second;               /* of the training steps alone */
-    double seconds;                         /* steps, evaluation, files, in all processes */
+    double seconds;                         /* steps, evaluation, checkpoints between steps, in all processes */
 } qg_epoch;
 
 /* Why the last process ended. */
@@ -79,7 +79,7 @@ typedef struct qg_fit_result {
     double   validation_accuracy, best_validation_accuracy; /* NaN: no epoch is finished, or no validation images */
     double   train_loss;
     double   images_per_second;             /* of all epochs; while none is finished, of this process */
-    double   seconds;                       /* in all processes */
+    double   seconds;                       /* of all epochs, in all processes */
     uint64_t seed, epochs, best_epoch, test_images, threads;    /* best_epoch counts from 1; 0: none */
     uint64_t validation_images;             /* 0: none */
     uint64_t batch, batches;                /* finished steps of the epoch after these; steps per epoch */

@@ -19,6 +19,7 @@
 /* --- a net, images, a run ----------------------------------------------------------------- */
 
 enum { SIDE = 8, CLASSES = 3, TRAIN = 96, TEST = 36, BATCH = 8, STEPS = TRAIN / BATCH, EPOCHS = 4 };
+enum { TEST_BATCH = 9, TEST_STEPS = TEST / TEST_BATCH };
 
 typedef struct subject {
     qg_net      *net;
@@ -64,7 +65,7 @@ static subject open_with(const char *name, int bits, uint64_t images, bool late)
     snprintf(s.dir, sizeof s.dir, "%s", in_room(name));
     s.optim = qg_adam(qg_net_build(s.net), (qg_adam_spec){ .lr = 0.01f });
     s.train = bands(TRAIN, images, (qg_loader_spec){ .batch = BATCH, .seed = 3, .augment = { .pad = 1 } });
-    s.test  = bands(TEST, 2, (qg_loader_spec){ .batch = 9, .in_order = true });
+    s.test  = bands(TEST, 2, (qg_loader_spec){ .batch = TEST_BATCH, .in_order = true });
     s.spec  = (qg_fit_spec){ .config   = "optimizer = \"adam\"\n",
                              .train    = s.train,
                              .test     = s.test,
@@ -220,6 +221,33 @@ static void stopped_after_every_step_it_ends_with_the_same_bytes(void **state)
     }
     assert_true(sittings > EPOCHS * STEPS / 3);
     assert_same_run("unstopped", "stopped");
+}
+
+static void stop_in_test(void *user, qg_loader *images, const qg_batch *b, const qg_var *scores)
+{
+    stopper *s = user;
+    stop |= ++s->steps == s->at;
+}
+
+/* A test that was stopped has no result, and is done again. */
+static void stopped_within_the_test_it_ends_with_the_same_bytes(void **state)
+{
+    train_source();
+    subject s = open_rich("tested");
+    trained(&s);
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
+        for (long batch = 1; batch <= TEST_STEPS; batch++) {
+            stopper by    = { .at = batch };
+            s             = open_rich("retested");
+            stop          = 0;
+            s.spec.stop   = &stop;
+            s.spec.events = (qg_fit_events){ .user = &by, .scores = stop_in_test };
+            const qg_fit_result r = trained(&s);
+            if (batch < TEST_STEPS) assert_true(r.ended == QG_FIT_STOPPED && r.epochs == epoch && r.batch == STEPS);
+            else assert_true(r.epochs == epoch + 1 && r.batch == 0 && r.complete == (r.epochs == EPOCHS));
+            assert_int_equal(by.steps, batch);
+        }
+    assert_same_run("tested", "retested");
 }
 
 static void a_budget_that_is_used_up_stops_at_once(void **state)
@@ -841,6 +869,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_at_any_moment_it_ends_with_the_same_bytes),
         cmocka_unit_test(stopped_after_every_step_it_ends_with_the_same_bytes),
+        cmocka_unit_test(stopped_within_the_test_it_ends_with_the_same_bytes),
         cmocka_unit_test(a_budget_that_is_used_up_stops_at_once),
         cmocka_unit_test(a_finished_run_is_only_read),
         cmocka_unit_test(an_extended_run_is_the_longer_run),
