@@ -204,7 +204,7 @@ static void print_learned(const qg_slot *slot)
     for (int i = 0; i < QG_MAX_LEARNED; i++) {
         const qg_param *p   = slot->param[i];
         if (!p || slot->q.scheme->learned[i].quiet) continue;
-        const qg__learned_values v = qg__learned_values_of(p);
+        const qg__learned_values v = qg__learned_values_of(p, &slot->q.scheme->learned[i]);
         const size_t         n = qg_count(p->shape);
         printf("  %-10s %s %.6g", p->group == QG_TRACKED ? "observed" : "learned", p->name, v.least);
         if (n > 1) printf(" .. %.6g, %zu channels", v.greatest, n);

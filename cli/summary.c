@@ -15,7 +15,7 @@ static void print_scheme(qg__json *j, const char *key, qg_quant q)
 
 static void print_learned(qg__json *j, const qg_param *p, const qg_learned *entry)
 {
-    const qg__learned_values s = qg__learned_values_of(p);
+    const qg__learned_values s = qg__learned_values_of(p, entry);
     qg__json_open(j, NULL, '{');
     qg__json_text(j, "name", p->name);
     qg__json_flag(j, "trained", !entry->tracked);

@@ -77,12 +77,20 @@ void qg__learned_end(qg__learned_list *l)
     *l = (qg__learned_list){ .count = 0 };
 }
 
-qg__learned_values qg__learned_values_of(const qg_param *p)
+/* The next step or test raises a value to the least that is legal. */
+static double value_of(const qg_param *p, const qg_learned *entry, size_t i)
 {
-    const size_t   n = qg_count(p->shape);
-    qg__learned_values s = { (double)p->value[0], 0, (double)p->value[0] };
+    const float v = p->value[i];
+    return (double)(entry->least > 0 && v != 0 && v < entry->least ? entry->least : v);
+}
+
+qg__learned_values qg__learned_values_of(const qg_param *p, const qg_learned *entry)
+{
+    const size_t       n     = qg_count(p->shape);
+    const double       first = value_of(p, entry, 0);
+    qg__learned_values s     = { first, 0, first };
     for (size_t i = 0; i < n; i++) {
-        const double v = (double)p->value[i];
+        const double v = value_of(p, entry, i);
         s.least    = v < s.least ? v : s.least;
         s.greatest = v > s.greatest ? v : s.greatest;
         s.mean += v / (double)n;
@@ -99,7 +107,7 @@ static bool unhealthy(const qg_learned *entry, double value)
 static bool is_outside(const qg__learned_list *l, int i, char *text, size_t bytes)
 {
     const qg_learned        *entry = l->entry[i];
-    const qg__learned_values v     = qg__learned_values_of(l->param[i]);
+    const qg__learned_values v     = qg__learned_values_of(l->param[i], entry);
     const bool               low   = unhealthy(entry, v.least);
     if (!low && !unhealthy(entry, v.greatest)) return false;
     snprintf(text, bytes, "%s is %.3g, not %g .. %g", l->param[i]->name, low ? v.least : v.greatest, (double)entry->low,
@@ -137,7 +145,7 @@ static bool is_far(const qg__learned_list *l, int i, char *text, size_t bytes)
     const float *start = suggest(l, i);
     for (size_t k = 0; k < qg_count(p->shape); k++) {
         const bool   known = start[k] > entry->least;
-        const double is = (double)p->value[k], want = (double)(known ? start[k] : l->was[i][k]);
+        const double is = value_of(p, entry, k), want = (double)(known ? start[k] : l->was[i][k]);
         if (want == 0) l->was[i][k] = p->value[k];
         if (!(want > 0) || !(is > 0) || (is <= want * FAR && is * FAR >= want)) continue;
         snprintf(text, bytes, "%s is %.3g, but %s %.3g", p->name, is,

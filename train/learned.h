@@ -21,11 +21,12 @@ typedef struct qg__learned_list {
 QG_MUST_CHECK qg_status qg__learned_begin(qg__learned_list *l, qg_net *net);
 void                    qg__learned_end(qg__learned_list *l);
 
-/* The minimum, mean and maximum of p. */
+/* The minimum, mean and maximum of p as the net computes with them: what an update moved below entry->least counts as that.  A
+ * value of 0 stays, since it is unknown yet. */
 typedef struct qg__learned_values {
     double least, mean, greatest;
 } qg__learned_values;
-qg__learned_values qg__learned_values_of(const qg_param *p);
+qg__learned_values qg__learned_values_of(const qg_param *p, const qg_learned *entry);
 
 /* Writes the values that have become unhealthy to text, each of them once:
  *

@@ -106,7 +106,7 @@ qg_status qg__metrics_add(qg__metrics *m, qg_epoch row, const qg__code_stats *c,
         for (int k = 0; m->shares && k < c->row[r].shares && !status; k++) status = append_real(m, c->row[r].share[k]);
     }
     for (int r = 0; r < l->count && !status; r++) {
-        const qg__learned_values s = qg__learned_values_of(l->param[r]);
+        const qg__learned_values s = qg__learned_values_of(l->param[r], l->entry[r]);
         const double         each[] = { s.least, s.mean, s.greatest };
         const int            n      = qg_count(l->param[r]->shape) == 1 ? 1 : 3;
         for (int i = 0; i < n && !status; i++) status = append_real(m, each[i]);
@@ -140,6 +140,22 @@ static bool is_header(const char *line, bool validates)
     return true;
 }
 
+/* A column of the line is called "<layer>.code.<number>"; those of a layer "a.code.1" are "a.code.1.zeros" and so on. */
+static bool has_shares(const char *line)
+{
+    static const char word[] = ".code.";
+    for (bool more = true; more;) {
+        const size_t n      = strcspn(line, ",\n");
+        size_t       digits = 0;
+        more = line[n] == ',';
+        while (digits < n && line[n - digits - 1] >= '0' && line[n - digits - 1] <= '9') digits++;
+        const size_t before = strlen(word) + digits;
+        if (digits && before < n && !memcmp(line + n - before, word, strlen(word))) return true;
+        line += n + 1;
+    }
+    return false;
+}
+
 static int columns(const char *line)
 {
     int n = 1;
@@ -158,8 +174,7 @@ qg_status qg__metrics_read(qg__metrics *m, int dir, const char *path, int epochs
         return qg_fail(QG_EFORMAT, "%s: the first line is not that of a metrics.csv", path);
     const int   wide = columns(m->text);
     const char *at   = strchr(m->text, '\n');
-    const char *code = strstr(m->text, ".code.");
-    m->shares        = code && at && code < at;
+    m->shares        = at && has_shares(m->text);
     while (at && at[1] && m->epochs != epochs) {
         qg_epoch row;
         if (!strchr(at + 1, '\n') || !parse_row(at + 1, m->validates, &row) || row.epoch != m->epochs + 1 || columns(at + 1) != wide)

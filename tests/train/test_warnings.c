@@ -243,6 +243,28 @@ static void test_channels_and_many_values(void **state)
     qg_net_free(net);
 }
 
+/* The next step or test raises a scale to 2^-30, so that is what is told; 0 is a scale that is not known yet. */
+static void test_scales_below_the_floor(void **state)
+{
+    qg__learned_list list;
+    char             text[512];
+    qg_net          *net = net_of(qg_ttq((qg_ttq_spec){ 0 }), qg_lsq((qg_lsq_spec){ .bits = 4 }));
+    qg_param        *wp = value_of(net, "fc2.weight.wp"), *step = value_of(net, "fc2.input.step");
+    const qg_learned *entry = qg_layer_slot(qg_net_find(net, "fc2"), QG_WEIGHT)->q.scheme->learned;
+    assert_ok(qg__learned_begin(&list, net));
+    step->value[0] = 0.02f;
+    assert_false(qg__learned_unhealthy(&list, text, sizeof text));
+    wp->value[0] = -0.5f, step->value[0] = -0.25f;
+    const qg__learned_values v = qg__learned_values_of(wp, entry);
+    assert_true(v.least == 0x1p-30 && v.mean == 0x1p-30 && v.greatest == 0x1p-30);
+    assert_true(qg__learned_unhealthy(&list, text, sizeof text));
+    assert_string_equal(text, "fc2.weight.wp is 9.31e-10, not 1e-06 .. inf; fc2.input.step is 9.31e-10, but it was 0.02");
+    wp->value[0] = 0;
+    assert_true(qg__learned_values_of(wp, entry).least == 0);
+    qg__learned_end(&list);
+    qg_net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_scales_of_inputs),
         cmocka_unit_test(test_the_weights_are_those_of_now),
         cmocka_unit_test(test_channels_and_many_values),
+        cmocka_unit_test(test_scales_below_the_floor),
     };
     return cmocka_run_group_tests(tests, room_enter, room_leave);
 }

@@ -1,0 +1,71 @@
+/* metrics.csv: which columns a file has, and which numbers. */
+#include "tests/support/testing.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/io/file.h"
+#include "qgrad.h"
+#include "tests/support/room.h"
+#include "train/metrics.h"
+
+#define HEADER "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds"
+#define ROW    "1,0.1,2,0.5,2,0.5,100,1"
+
+/* Files of versions that did not count the shares of codes go on without them, whatever their layers are called. */
+static void shares_are_recognised_by_the_whole_name(void **state)
+{
+    static const struct {
+        const char *columns;
+        bool        shares;
+    } files[] = {
+        { "", false },
+        { ",a.zeros,a.flipped", false },
+        { ",a.zeros,a.flipped,a.code.0", true },
+        { ",a.zeros,a.flipped,a.code.12,b.weight.wp", true },
+        { ",a.code.b.zeros,a.code.b.flipped", false },
+        { ",a.code.1.zeros,a.code.1.flipped", false },
+        { ",a.code.1.zeros,a.code.1.flipped,a.code.1.weight.wp", false },
+        { ",a.code.1.zeros,a.code.1.flipped,a.code.1.code.0", true },
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char        text[512] = HEADER;
+        qg__metrics m;
+        strcat(strcat(text, files[i].columns), "\n" ROW);
+        for (const char *p = files[i].columns; *p; p++)
+            if (*p == ',') strcat(text, ",0");
+        write_text("metrics.csv", strcat(text, "\n"));
+        assert_ok(qg__metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 1, 0));
+        if (m.shares != files[i].shares) fail_msg("%s: %d", files[i].columns, m.shares);
+        qg__metrics_end(&m);
+    }
+}
+
+/* An update may leave a scale of TTQ below its floor, which the next step or test raises it to (docs/learned-ranges.md). */
+static void scales_are_those_that_the_net_computes_with(void **state)
+{
+    qg__metrics      m;
+    qg__code_stats   codes = { .rows = 0 };
+    qg__learned_list list;
+    qg_net          *net = qg_net_new((qg_net_spec){ .height = 1, .width = 1, .channels = 4, .seed = 1 });
+    qg_net_dense(net, (qg_dense_spec){ .out = 2, .weight = qg_ttq((qg_ttq_spec){ .per_channel = true }) });
+    assert_non_null(qg_net_build(net));
+    assert_ok(qg__learned_begin(&list, net));
+    qg_layer_slot(qg_net_layer(net, 0), QG_WEIGHT)->param[0]->value[1] = -0.5f;      /* wp */
+    assert_ok(qg__metrics_begin(&m, false, &codes, &list));
+    assert_ok(qg__metrics_add(&m, (qg_epoch){ .epoch = 1 }, &codes, &list));
+    assert_non_null(strstr(m.text, ",fc1.weight.wp.least,fc1.weight.wp.mean,fc1.weight.wp.greatest,"));
+    assert_non_null(strstr(m.text, ",9.31322575e-10,0.5,1,1,1,1\n"));
+    qg__metrics_end(&m);
+    qg__learned_end(&list);
+    qg_net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_are_recognised_by_the_whole_name),
+        cmocka_unit_test(scales_are_those_that_the_net_computes_with),
+    };
+    return cmocka_run_group_tests(tests, room_enter, room_leave);
+}
