@@ -29,14 +29,25 @@ static void take_names(metric_columns *t)
     }
 }
 
+/* As metrics.csv has it: also nan and inf, of either sign, and nothing. */
+static bool take_number(const char *at, size_t n, double *v)
+{
+    const bool   negative = n > 0 && *at == '-';
+    const char  *word     = at + negative;
+    const size_t letters  = n - negative;
+    if (n > 0 && qg_number_read(at, n, v)) return true;
+    *v = NAN;
+    if (n == 0 || (letters == 3 && !memcmp(word, "nan", 3))) return true;
+    *v = negative ? -INFINITY : INFINITY;
+    return letters == 3 && !memcmp(word, "inf", 3);
+}
+
 static qg_status take_row(metric_columns *t, int row, const char *at, const char *path)
 {
     for (int i = 0; i < t->columns; i++) {
         const size_t n = strcspn(at, ",\n");
-        double      *v = &t->column[i][row];
-        const bool   is_nan = n == 3 && !memcmp(at, "nan", 3);
-        if (is_nan || n == 0) *v = NAN;
-        else if (!qg_number_read(at, n, v)) return qg_fail(QG_EFORMAT, "%s: line %d, %s is not a number", path, row + 2, t->name[i]);
+        if (!take_number(at, n, &t->column[i][row]))
+            return qg_fail(QG_EFORMAT, "%s: line %d, %s is not a number", path, row + 2, t->name[i]);
         if (at[n] != (i + 1 < t->columns ? ',' : '\n'))
             return qg_fail(QG_EFORMAT, "%s: line %d has not %d fields", path, row + 2, t->columns);
         at += n + 1;
@@ -78,10 +89,11 @@ qg_status metric_columns_read(metric_columns *t, const char *path)
     if (!status) {
         t->columns = count(t->text, (size_t)(end - t->text), ',') + 1;
         t->rows    = count(end + 1, n - (size_t)(end + 1 - t->text), '\n');
-        status     = take_memory(t) ? QG_OK : qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
+        if (!take_memory(t)) status = qg_fail(QG_EMEM, "out of memory for the %d rows of %s", t->rows, path);
     }
     if (!status) take_names(t);
-    if (!status && !metric_columns_find(t, "epoch")) status = qg_fail(QG_EFORMAT, "%s: has no column 'epoch'", path);
+    if (!status && !metric_columns_find(t, "epoch"))
+        status = qg_fail(QG_EFORMAT, "%s: has no column 'epoch'", path);
     if (!status) status = take_rows(t, end + 1, path);
     if (status) metric_columns_free(t);
     return status;
@@ -91,6 +103,17 @@ const double *metric_columns_find(const metric_columns *t, const char *name)
 {
     for (int i = 0; i < t->columns; i++)
         if (!strcmp(t->name[i], name)) return t->column[i];
+    return NULL;
+}
+
+const char *metric_column_part(const char *name)
+{
+    static const char *const parts[] = { "zeros", "flipped", "code.", "weight.", "input.", "gradient." };
+    for (const char *at = name + strlen(name); at-- > name;)        /* the last of them: others are of the layer's name */
+        for (size_t i = 0; *at == '.' && i < sizeof parts / sizeof *parts; i++) {
+            const size_t n = strlen(parts[i]);
+            if (!strncmp(at + 1, parts[i], n) && (parts[i][n - 1] == '.' || !at[1 + n])) return at + 1;
+        }
     return NULL;
 }
 

@@ -7,7 +7,7 @@
 typedef struct metric_columns {
     char    *text;              /* the header line, cut into names */
     char   **name;              /* [columns] */
-    double **column;            /* [columns][rows]; NaN where the file has none */
+    double **column;            /* [columns][rows]; NaN where the file has none; may be infinite */
     int      columns, rows;
 } metric_columns;
 
@@ -16,6 +16,10 @@ typedef struct metric_columns {
 QG_MUST_CHECK
 qg_status     metric_columns_read(metric_columns *t, const char *path);
 const double *metric_columns_find(const metric_columns *t, const char *name);      /* NULL: there is none */
+
+/* What a column says of its layer: "zeros", "flipped", "code.0", "weight.wp"; the dot before it ends the name of the layer, which may
+ * have dots itself.  NULL: it is of the whole run. */
+const char   *metric_column_part(const char *name);
 void          metric_columns_free(metric_columns *t);
 
 #endif

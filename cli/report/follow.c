@@ -30,10 +30,10 @@ static qg_status write_columns(follower *f, const metric_columns *t, uint64_t st
 {
     for (int i = 0; i < t->columns; i++) {
         char        tag[TAG_BYTES];
-        const char *dot = strchr(t->name[i], '.');
-        if (!strcmp(t->name[i], "epoch")) continue;
-        if (dot) snprintf(tag, sizeof tag, "%.*s/%s", (int)(dot - t->name[i]), t->name[i], dot + 1);
-        else snprintf(tag, sizeof tag, "run/%s", t->name[i]);
+        const char *name = t->name[i], *part = metric_column_part(name);
+        if (!strcmp(name, "epoch")) continue;
+        if (part) snprintf(tag, sizeof tag, "%.*s/%s", (int)(part - 1 - name), name, part);
+        else snprintf(tag, sizeof tag, "run/%s", name);
         const qg_status s = event_file_scalar(&f->file, step, tag, t->column[i][t->rows - 1]);
         if (s) return s;
     }
@@ -72,10 +72,10 @@ static void print_codes(const follower *f, const metric_columns *t)
 {
     int used = 0;
     for (int i = 0; i + 1 < t->columns; i++) {
-        const char *name = t->name[i], *zeros = strstr(name, ".zeros");
+        const char *name = t->name[i], *part = metric_column_part(name);
         char        text[TAG_BYTES];
-        if (!zeros || zeros[6]) continue;
-        const int n = snprintf(text, sizeof text, "  %.*s %.2f %% flipped %.0f %% zeros", (int)(zeros - name), name,
+        if (!part || strcmp(part, "zeros")) continue;
+        const int n = snprintf(text, sizeof text, "  %.*s %.2f %% flipped %.0f %% zeros", (int)(part - 1 - name), name,
                                100 * t->column[i + 1][t->rows - 1], 100 * t->column[i][t->rows - 1]);
         if (used && used + n > LINE_LETTERS) fputc('\n', f->out), used = 0;
         fputs(text, f->out);

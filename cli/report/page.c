@@ -135,15 +135,17 @@ static void comparison(FILE *out, const page *p)
 
 /* --- what the run was ------------------------------------------------------------------------------ */
 
-static void pre(FILE *out, const char *title, const char *text)
+/* Cuts the text into its lines, since svg_text shows the ends of lines as escapes. */
+static void pre(FILE *out, const char *title, char *text)
 {
     fputs("<details><summary>", out), svg_text(out, title), fputs("</summary><pre>", out);
-    for (const char *at = text, *end; *at; at = end + (*end == '\n')) {
-        char line[1024];
-        end = at + strcspn(at, "\n");
-        snprintf(line, sizeof line, "%.*s", (int)(end - at), at);
-        svg_text(out, line);
+    for (char *at = text; *at;) {
+        char *end  = at + strcspn(at, "\n");
+        bool  more = *end != '\0';
+        *end       = '\0';
+        svg_text(out, at);
         fputc('\n', out);
+        at = end + more;
     }
     fputs("</pre></details>", out);
 }
@@ -151,6 +153,14 @@ static void pre(FILE *out, const char *title, const char *text)
 static qg_status print_summary(const void *net, FILE *out)
 {
     qg_net_summary(net, out);
+    return QG_OK;
+}
+
+static qg_status print_command(const void *file, FILE *out)
+{
+    fputs("qgrad train --config ", out);
+    print_path(file, out);
+    fputs(" --out NEW-DIRECTORY", out);
     return QG_OK;
 }
 
@@ -169,9 +179,11 @@ static void origins(FILE *out, const shown_run *r)
     svg_text(out, ", OpenBLAS core "), svg_text(out, r->result.blas_core);
     fprintf(out, ", %" PRIu64 " thread%s, digest ", r->result.threads, r->result.threads == 1 ? "" : "s");
     svg_text(out, r->result.digest);
-    fputs("</p><p>To train it again:</p><pre>qgrad train --config ", out);
-    svg_text(out, r->used.run.paths.file[QG__RUN_CONFIG]);
-    fputs(" --out NEW-DIRECTORY</pre>", out);
+    fputs("</p>", out);
+    if (!qg__text_print(print_command, r->used.run.paths.file[QG__RUN_CONFIG], &text, &n)) {
+        fputs("<p>To train it again:</p><pre>", out), svg_text(out, text), fputs("</pre>", out);
+        free(text);
+    }
 }
 
 static void one_run(FILE *out, const page *p, int i)

@@ -19,9 +19,21 @@ static const double *layer_column(const shown_run *r, const char *layer, const c
     return metric_columns_find(&r->metrics, name);
 }
 
+/* The same the other way round: what a column says of this layer; NULL: it says nothing of it. */
+static const char *part_of(const char *column, const char *layer)
+{
+    const char  *part = metric_column_part(column);
+    const size_t n    = strlen(layer);
+    return part && part == column + n + 1 && !strncmp(column, layer, n) ? part : NULL;
+}
+
 static svg_series over_epochs(const shown_run *r, const char *name, svg_kind kind, const double *y)
 {
-    return (svg_series){ .name = name, .kind = kind, .n = r->metrics.rows, .x = metric_columns_find(&r->metrics, "epoch"), .y = y };
+    return (svg_series){ .name = name,
+                         .kind = kind,
+                         .n    = r->metrics.rows,
+                         .x    = metric_columns_find(&r->metrics, "epoch"),
+                         .y    = y };
 }
 
 /* --- one layer ---------------------------------------------------------------------------- */
@@ -29,13 +41,17 @@ static svg_series over_epochs(const shown_run *r, const char *name, svg_kind kin
 /* The weights that evaluation multiplies, where few numbers separate them. */
 static void mark_levels(svg_chart *c, const weight_picture *w)
 {
-    for (int k = 0; k < w->thresholds && c->n_marks < SVG_MARKS; k++) c->mark[c->n_marks++] = (svg_mark){ .at = w->threshold[k] };
-    for (int k = 0; k < w->levels && c->n_marks < SVG_MARKS; k++) c->mark[c->n_marks++] = (svg_mark){ .at = (double)w->level[k], .level = true };
+    for (int k = 0; k < w->thresholds && c->n_marks < SVG_MARKS; k++)
+        c->mark[c->n_marks++] = (svg_mark){ .at = w->threshold[k] };
+    for (int k = 0; k < w->levels && c->n_marks < SVG_MARKS; k++)
+        c->mark[c->n_marks++] = (svg_mark){ .at = (double)w->level[k], .level = true };
 }
 
 static void histogram(FILE *out, const shown_layer *l)
 {
-    svg_chart c = { .title = "Latent weights: start, best, last epoch", .x = { .label = "value" }, .y = { .from_zero = true, .bare = true } };
+    svg_chart c = { .title = "Latent weights: start, best, last epoch",
+                    .x     = { .label = "value" },
+                    .y     = { .from_zero = true, .bare = true } };
     if (!l->weight[AT_LAST].quantized) c.title = "Weights: start, best, last epoch";
     static const svg_kind kind[MOMENTS] = { SVG_STEPS, SVG_STEPS, SVG_BARS };
     for (int m = MOMENTS - 1; m >= 0; m--) {
@@ -47,56 +63,65 @@ static void histogram(FILE *out, const shown_layer *l)
     svg_write(out, &c);
 }
 
-/* Shares of codes, as metrics.csv has them: conv1.code.0, .. from the lowest on.  They are called by their levels, if all are in use. */
+/* Shares of codes, as metrics.csv has them: conv1.code.0, .. from the lowest on.  They are called by their levels, if all are
+ * in use. */
 static void shares(FILE *out, const shown_run *r, const shown_layer *l)
 {
-    const weight_picture *w = &l->weight[AT_LAST];
-    const char  *layer = l->layer->name;
-    char         prefix[NAME_BYTES], names[SVG_SERIES][32];
-    svg_chart    c = { .title = "Share of each level", .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .min = 0, .max = 1, .percent = true } };
-    const int    n = snprintf(prefix, sizeof prefix, "%s.code.", layer);
-    const metric_columns *t = &r->metrics;
+    static const char     code[] = "code.";
+    const weight_picture *w     = &l->weight[AT_LAST];
+    const metric_columns *t     = &r->metrics;
+    const char           *layer = l->layer->name;
+    char                  names[SVG_SERIES][32];
+    svg_chart c = { .title = "Share of each level",
+                    .most  = PAGE_POINTS,
+                    .x     = { .label = "epoch", .whole = true },
+                    .y     = { .min = 0, .max = 1, .percent = true } };
     for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
-        if (strncmp(t->name[i], prefix, (size_t)n)) continue;
-        snprintf(names[c.n_series], sizeof names[0], "%s", t->name[i] + n);
+        const char *part = part_of(t->name[i], layer);
+        if (!part || strncmp(part, code, strlen(code))) continue;
+        snprintf(names[c.n_series], sizeof names[0], "%s", part + strlen(code));
         add(&c, over_epochs(r, names[c.n_series], SVG_LINE, t->column[i]));
     }
-    for (int k = 0; k < c.n_series && c.n_series == w->levels; k++) snprintf(names[k], sizeof names[0], "%.3g", (double)w->level[k]);
+    for (int k = 0; k < c.n_series && c.n_series == w->levels; k++)
+        snprintf(names[k], sizeof names[0], "%.3g", (double)w->level[k]);
     if (!c.n_series) add(&c, over_epochs(r, "zeros", SVG_LINE, layer_column(r, layer, "zeros")));
     if (c.n_series) svg_write(out, &c);
 }
 
 static void flips(FILE *out, const shown_run *r, const char *layer)
 {
-    svg_chart c = { .title = "Codes that flipped in the epoch", .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true },
-                    .y = { .percent = true, .log = true } };
+    svg_chart c = { .title = "Codes that flipped in the epoch",
+                    .most  = PAGE_POINTS,
+                    .x     = { .label = "epoch", .whole = true },
+                    .y     = { .percent = true, .log = true } };
     add(&c, over_epochs(r, NULL, SVG_LINE, layer_column(r, layer, "flipped")));
     if (c.n_series) svg_write(out, &c);
 }
 
-/* What the quantizers of the layer learned or observed, but for spans, which have another scale: conv1.weight.wp, ..  A value per
- * channel has its mean drawn, and its least and greatest dashed. */
+/* weight.wp, input.step, ..: not counts of codes. */
+static bool is_learned(const char *part)
+{
+    static const char *const others[] = { "zeros", "flipped", "code." };
+    for (int i = 0; i < 3; i++)
+        if (!strncmp(part, others[i], strlen(others[i]))) return false;
+    return true;
+}
+
+/* What the quantizers of the layer learned or observed, but for spans, which have another scale: conv1.weight.wp, ..  A value
+ * per channel has its mean drawn, and its least and greatest dashed. */
 static void learned(FILE *out, const shown_run *r, const char *layer, bool spans)
 {
-    static const char *const ends[] = { ".least", ".greatest" };
     const metric_columns *t = &r->metrics;
-    char         prefix[NAME_BYTES];
-    svg_chart    c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
-                       .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .log = spans } };
-    for (int role = 0; role < 3; role++) {
-        static const char *const roles[] = { "weight", "input", "gradient" };
-        const int n = snprintf(prefix, sizeof prefix, "%s.%s.", layer, roles[role]);
-        for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
-            const char  *name   = t->name[i];
-            const size_t length = strlen(name);
-            bool         dashed = false;
-            if (strncmp(name, prefix, (size_t)n) || !!strstr(name + n, "span") != spans) continue;
-            for (int e = 0; e < 2; e++) {
-                const size_t end = strlen(ends[e]);
-                dashed |= length > end && !strcmp(name + length - end, ends[e]);
-            }
-            add(&c, over_epochs(r, dashed ? NULL : name + strlen(layer) + 1, dashed ? SVG_DASHES : SVG_LINE, t->column[i]));
-        }
+    svg_chart c = { .title = spans ? "Extent of the tensor by that of its range" : "Learned and observed values",
+                    .most  = PAGE_POINTS,
+                    .x     = { .label = "epoch", .whole = true },
+                    .y     = { .log = spans } };
+    for (int i = 0; i < t->columns && c.n_series < SVG_SERIES; i++) {
+        const char *part = part_of(t->name[i], layer);
+        if (!part || !is_learned(part) || !!strstr(part, ".span") != spans) continue;
+        const char *end    = strrchr(part, '.');
+        const bool  dashed = !strcmp(end, ".least") || !strcmp(end, ".greatest");
+        add(&c, over_epochs(r, dashed ? NULL : part, dashed ? SVG_DASHES : SVG_LINE, t->column[i]));
     }
     if (c.n_series) svg_write(out, &c);
 }
@@ -104,13 +129,15 @@ static void learned(FILE *out, const shown_run *r, const char *layer, bool spans
 static void head(FILE *out, const shown_layer *l)
 {
     char                  scheme[QG_SPELLING_BYTES];
-    const qg_slot        *slot = qg_layer_slot(l->layer, QG_WEIGHT), *input = qg_layer_slot(l->layer, QG_INPUT);
-    const weight_picture *w    = &l->weight[AT_LAST];
+    const qg_slot        *slot  = qg_layer_slot(l->layer, QG_WEIGHT);
+    const qg_slot        *input = qg_layer_slot(l->layer, QG_INPUT);
+    const weight_picture *w     = &l->weight[AT_LAST];
     fputs("<h3>", out), svg_text(out, l->layer->name), fputs("</h3><p class=\"dim\">", out);
     fprintf(out, "%zu weights, ", w->count);
     svg_text(out, qg_scheme_spelling(slot->q.scheme, scheme, sizeof scheme));
     if (slot->q.scheme && slot->q.bits < 32) fprintf(out, ", %d bit%s", slot->q.bits, slot->q.bits == 1 ? "" : "s");
-    if (input && input->q.scheme) fputs("; input ", out), svg_text(out, qg_scheme_spelling(input->q.scheme, scheme, sizeof scheme));
+    if (input && input->q.scheme)
+        fputs("; input ", out), svg_text(out, qg_scheme_spelling(input->q.scheme, scheme, sizeof scheme));
     fputs("</p>", out);
     if (!w->levels) return;
     fputs("<p>", out);
@@ -122,8 +149,8 @@ static void head(FILE *out, const shown_layer *l)
 void page_layers(FILE *out, const shown_run *r)
 {
     fputs("<h2>Layers</h2>", out);
-    fputs("<p class=\"dim\">The histograms have the latent weights, which training changes; short bars mark the levels that they become, if these "
-          "are within the chart, dashed lines the thresholds between them.</p><div class=\"grid\">", out);
+    fputs("<p class=\"dim\">The histograms have the latent weights, which training changes; short bars mark the levels that they "
+          "become, if these are within the chart, dashed lines the thresholds between them.</p><div class=\"grid\">", out);
     for (int i = 0; i < r->layers; i++) {
         const shown_layer *l = &r->layer[i];
         fputs("<div class=\"card\">", out);
@@ -144,7 +171,8 @@ void page_inputs(FILE *out, const shown_run *r)
 {
     if (!r->inputs) return;
     fprintf(out, "<h2>Quantized inputs</h2><p class=\"dim\">Shares of the values that the layers read for %d images, with the last "
-            "weights.  Many at the largest value: the range clips.</p><div class=\"scroll\"><table><thead><tr><th class=\"l\">layer</th>"
+            "weights.  Many at the largest value: the range clips.</p>"
+            "<div class=\"scroll\"><table><thead><tr><th class=\"l\">layer</th>"
             "<th>zeros</th><th>at the smallest</th><th>at the largest</th><th>smallest</th><th>largest</th></tr></thead><tbody>",
             r->input_images);
     for (int i = 0; i < r->inputs; i++) {
@@ -168,7 +196,10 @@ static bool has_layer(const shown_run *r, const char *name)
 static void together(FILE *out, const page *p, const char *layer, const char *what, const char *title, bool log)
 {
     char      text[NAME_BYTES];
-    svg_chart c = { .title = text, .most = PAGE_POINTS, .x = { .label = "epoch", .whole = true }, .y = { .percent = true, .log = log } };
+    svg_chart c = { .title = text,
+                    .most  = PAGE_POINTS,
+                    .x     = { .label = "epoch", .whole = true },
+                    .y     = { .percent = true, .log = log } };
     snprintf(text, sizeof text, "%s: %s", layer, title);
     for (int i = 0; i < p->runs; i++) {
         svg_series s = over_epochs(&p->run[i], p->run[i].dir, SVG_LINE, layer_column(&p->run[i], layer, what));

@@ -86,6 +86,26 @@ static void test_training_keeps_a_page(void **state)
     assert_true(strlen(page) < 150000);
 }
 
+/* The command is one for a shell, and a long line of the configuration is whole. */
+static void test_the_page_says_how_to_train_again(void **state)
+{
+    enum { LAYERS = 20 };       /* each with an exception of some sixty letters in one line */
+    char config[4096], whole[4096] = "layer = [";
+    strcpy(config, whole);
+    for (int i = 1; i <= LAYERS; i++) {
+        const char *end = i < LAYERS ? ", " : "]\n";
+        const size_t n = strlen(config), w = strlen(whole);
+        snprintf(config + n, sizeof config - n, "\"conv%d:weight=fake_quant:bits=4,range=observed,per-channel=yes\"%s", i, end);
+        snprintf(whole + w, sizeof whole - w, "&quot;conv%d:weight=fake_quant:bits=4,range=observed,per-channel=yes&quot;%s", i, end);
+    }
+    write_bytes(at("layers.toml"), config, strlen(config));
+    assert_status(TRAIN "--model 20*(2C1)-10 --config @/layers.toml --epochs 1 --out @/it's --json", 0);
+    read_page("it's/report.html");
+    assert_page("<pre>qgrad train --config &#39;/");
+    assert_page("/it&#39;\\&#39;&#39;s/config.toml&#39; --out NEW-DIRECTORY</pre>");
+    assert_page(whole);
+}
+
 /* A page that is made later shows the same as the one that training kept. */
 static void test_report_makes_the_same_page(void **state)
 {
@@ -265,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training_keeps_a_page),
+        cmocka_unit_test(test_the_page_says_how_to_train_again),
         cmocka_unit_test(test_report_makes_the_same_page),
         cmocka_unit_test_teardown(test_after_each_epoch_the_page_is_new, end_background),
         cmocka_unit_test(test_runs_are_laid_over_each_other),
