@@ -8,6 +8,7 @@
 
 /* Pixels. */
 enum { WIDTH = 420, HEIGHT = 240, LEFT = 52, RIGHT = 14, TITLE = 20, LEGEND = 16, TICKS = 18, LABEL = 15, LETTER = 6 };
+enum { BETWEEN_X = 60, BETWEEN_Y = 24 };        /* ticks, at least about so many */
 
 typedef struct frame {
     const svg_chart *c;
@@ -174,7 +175,7 @@ static void tick_label(FILE *out, const svg_axis *a, double at)
 {
     const double v = (a->log ? pow(10, at) : at) * (a->percent ? 100 : 1);
     const int    e = v != 0 ? (int)floor(log10(fabs(v)) + 1e-9) : 0;
-    if (e < -3 || e > 5) number(out, round(v / pow(10, e))), fprintf(out, "e%d", e);
+    if (e < -4 || e > 5) number(out, round(v / pow(10, e))), fprintf(out, "e%d", e);
     else number(out, v);
     if (a->percent) fputs(" %", out);
 }
@@ -183,7 +184,7 @@ static void axis_x(FILE *out, const frame *f)
 {
     double at[TICKS_MOST];
     if (f->c->x.bare) return;
-    for (int i = 0, n = ticks(&f->x, (int)((f->right - f->left) / 60), at); i < n; i++) {
+    for (int i = 0, n = ticks(&f->x, (int)((f->right - f->left) / BETWEEN_X), at); i < n; i++) {
         const double x = f->left + (at[i] - f->x.min) / (f->x.max - f->x.min) * (f->right - f->left);
         fputs("<path class=\"qg-g\" d=\"", out);
         pixel(out, 'M', x), pixel(out, ' ', f->bottom), pixel(out, 'V', f->top);
@@ -203,7 +204,7 @@ static void axis_y(FILE *out, const frame *f)
 {
     double at[TICKS_MOST];
     if (f->c->y.bare) return;
-    for (int i = 0, n = ticks(&f->y, (int)fmax(2, (f->bottom - f->top) / 34), at); i < n; i++) {
+    for (int i = 0, n = ticks(&f->y, (int)fmax(2, (f->bottom - f->top) / BETWEEN_Y), at); i < n; i++) {
         const double y = f->bottom - (at[i] - f->y.min) / (f->y.max - f->y.min) * (f->bottom - f->top);
         fputs("<path class=\"qg-g\" d=\"", out);
         pixel(out, 'M', f->left), pixel(out, ' ', y), pixel(out, 'H', f->right);
@@ -311,7 +312,7 @@ static void mark(FILE *out, const frame *f, const svg_mark *m)
     fprintf(out, "<text text-anchor=\"%s\" x=\"", m->horizontal || flips ? "end" : "start");
     pixel(out, 0, m->horizontal ? f->right - 2 : flips ? at - 3 : at + 3);
     fputs("\" y=\"", out);
-    pixel(out, 0, m->horizontal ? at - 3 : f->top + 10);
+    pixel(out, 0, m->horizontal ? at - 3 : m->low ? f->bottom - 5 : f->top + 10);
     fputs("\">", out);
     svg_text(out, m->name);
     fputs("</text>", out);
@@ -324,7 +325,8 @@ static int legend(FILE *out, const svg_chart *c, int width, int top)
     for (int s = 0; s < c->n_series; s++) {
         const char *name = c->series[s].name;
         if (!name) continue;
-        const int room = 22 + LETTER * (int)strlen(name);
+        const int most = width - RIGHT - LEFT, wants = 22 + LETTER * (int)strlen(name);
+        const int room = wants < most ? wants : most;
         if (!rows) rows = 1;
         if (at > LEFT && at + room > width - RIGHT) at = LEFT, rows++;
         if (out) {
@@ -334,7 +336,9 @@ static int legend(FILE *out, const svg_chart *c, int width, int top)
             else
                 fprintf(out, "<path class=\"%sqg-l%d\" d=\"M%d %dh12\"/>", c->series[s].kind == SVG_DASHES ? "qg-d " : "",
                         colour_of(c, s), at, y - 4);
-            fprintf(out, "<text x=\"%d\" y=\"%d\">", at + 16, y);
+            fprintf(out, "<text x=\"%d\" y=\"%d\"", at + 16, y);
+            if (room < wants) fprintf(out, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"", room - 22);
+            fputc('>', out);
             svg_text(out, name);
             fputs("</text>", out);
         }

@@ -33,7 +33,8 @@ typedef struct svg_series {
 /* A dashed line across the chart, such as a threshold or an epoch. */
 typedef struct svg_mark {
     double      at;         /* where it crosses the x axis, or the y axis if horizontal; not drawn outside */
-    const char *name;       /* at its end; NULL: none */
+    const char *name;       /* at its upper or right end; NULL: none */
+    bool        low;        /* at its lower end, where the curves are high */
     bool        horizontal;
     bool        level;      /* a short solid line at the axis, with its name above */
 } svg_mark;

@@ -13,20 +13,25 @@
 
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1d1d1f;--dim:#666;--line:#e3e3e3;--card:#fafafa;--hit:0,114,178}"
-    "@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e6;--dim:#9aa0a6;--line:#303338;--card:#1d2024;--hit:86,180,233}}"
+    "@media(prefers-color-scheme:dark)"
+    "{:root{--bg:#16181b;--fg:#e6e6e6;--dim:#9aa0a6;--line:#303338;--card:#1d2024;--hit:40,130,195}}"
     "*{box-sizing:border-box}body{margin:0 auto;padding:1.2rem;max-width:86rem;background:var(--bg);color:var(--fg);"
     "font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif}"
     "h1{font-size:1.4rem;margin:.2rem 0 .6rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:2rem 0 .6rem}"
     "h3{font-size:1rem;margin:0 0 .2rem;overflow-wrap:anywhere}p{margin:.3rem 0}.dim,small{color:var(--dim)}"
     ".facts{display:flex;flex-wrap:wrap;gap:.6rem 2rem;margin:.6rem 0}.facts div{min-width:7rem}"
     ".facts b{display:block;font-size:1.25rem;font-weight:600;white-space:nowrap}"
-    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr));gap:.8rem}"
+    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr));gap:.8rem;"
+    "align-items:start}"
     ".card{border:1px solid var(--line);border-radius:8px;padding:.7rem;background:var(--card);min-width:0}"
     ".card svg,.grid>svg{width:100%;height:auto;display:block}"
-    "pre{overflow-x:auto;font:12px/1.45 ui-monospace,Consolas,monospace;margin:.4rem 0}.scroll{overflow-x:auto}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.15rem .5rem;text-align:right;white-space:nowrap}"
+    "pre{overflow-x:auto;font:12px/1.45 ui-monospace,Consolas,monospace;margin:.4rem 0}"
+    ".scroll{overflow-x:auto;margin-bottom:.8rem}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    "td,th{padding:.15rem .5rem;text-align:right;white-space:nowrap}"
     "th{font-weight:600}td.l,th.l{text-align:left}tbody tr{border-top:1px solid var(--line)}"
-    ".map td{width:2.6rem;height:1.9rem;text-align:center;padding:0 .2rem}.map tr{border:0}"
+    ".map td{min-width:2.9rem;height:1.9rem;padding:0 .2rem}.map td,.map th{text-align:center}.map tr{border:0}"
+    ".map th.l{text-align:left;position:sticky;left:0;background:var(--bg)}"
+    "@media(max-width:30rem){table{font-size:.85rem}.map{font-size:.7rem}.map td{min-width:1.8rem;padding:0}.map th{padding:.1rem}}"
     ".worst{display:flex;flex-wrap:wrap;gap:.7rem}figure{margin:0;width:6.2rem}figure img{width:100%;image-rendering:pixelated;"
     "border:1px solid var(--line);border-radius:4px;display:block}figcaption{font-size:12px;line-height:1.3;overflow-wrap:anywhere}"
     "details{margin:.6rem 0}summary{cursor:pointer;font-weight:600}";
@@ -69,14 +74,33 @@ static void facts(FILE *out, const shown_run *r)
 
 /* --- curves of whole runs ---------------------------------------------------------------------- */
 
-/* Adds the column of every run that has it; of a single run under its own name. */
-static void add_column(svg_chart *c, const page *p, const char *column, const char *name, svg_kind kind)
+/* Names in legends have little room. */
+const char *page_run_name(const page *p, int i)
+{
+    size_t common = 0;
+    for (size_t at = 0; p->run->dir[at]; at++) {
+        for (int k = 1; k < p->runs; k++)
+            if (p->run[k].dir[at] != p->run->dir[at]) return p->run[i].dir + common;
+        if (p->run->dir[at] == '/' && p->runs > 1) common = at + 1;
+    }
+    return p->run[i].dir + common;
+}
+
+/* A column, and its name in the page of a single run; NULL: none. */
+typedef struct named_column {
+    const char *column, *name;
+} named_column;
+
+/* Adds one of the columns of every run: the first that it has. */
+static void add_columns(svg_chart *c, const page *p, svg_kind kind, const named_column of[2])
 {
     for (int i = 0; i < p->runs && c->n_series < SVG_SERIES; i++) {
         const metric_columns *t = &p->run[i].metrics;
-        const double         *y = metric_columns_find(t, column);
+        const named_column   *a = metric_columns_find(t, of->column) ? of : of + 1;
+        const double         *y = a->column ? metric_columns_find(t, a->column) : NULL;
         if (!y) continue;
-        c->series[c->n_series++] = (svg_series){ .name   = p->runs == 1 ? name : kind == SVG_LINE ? p->run[i].dir : NULL,
+        const char *name         = p->runs == 1 ? a->name : kind == SVG_LINE ? page_run_name(p, i) : NULL;
+        c->series[c->n_series++] = (svg_series){ .name   = name,
                                                  .kind   = kind,
                                                  .n      = t->rows,
                                                  .x      = metric_columns_find(t, "epoch"),
@@ -85,10 +109,10 @@ static void add_column(svg_chart *c, const page *p, const char *column, const ch
     }
 }
 
-static void mark_best(svg_chart *c, const page *p)
+static void mark_best(svg_chart *c, const page *p, bool low)
 {
     if (p->runs == 1 && p->run->result.best_epoch)
-        c->mark[c->n_marks++] = (svg_mark){ .at = (double)p->run->result.best_epoch, .name = "best" };
+        c->mark[c->n_marks++] = (svg_mark){ .at = (double)p->run->result.best_epoch, .name = "best", .low = low };
 }
 
 static void overview(FILE *out, const page *p)
@@ -98,14 +122,13 @@ static void overview(FILE *out, const page *p)
     svg_chart      right  = { .title = "Accuracy", .x = epochs, .y = { .percent = true } };
     svg_chart      rate   = { .title = "Learning rate", .x = epochs, .y = { .from_zero = true } };
     if (p->runs > 1) loss.title = "Loss: training dashed", right.title = "Accuracy: training dashed";
-    add_column(&loss, p, "test_loss", "test", SVG_LINE);
-    add_column(&loss, p, "validation_loss", "validation", SVG_LINE);
-    add_column(&loss, p, "train_loss", "training", SVG_DASHES);
-    add_column(&right, p, "test_accuracy", "test", SVG_LINE);
-    add_column(&right, p, "validation_accuracy", "validation", SVG_LINE);
-    add_column(&right, p, "train_accuracy", "training", SVG_DASHES);
-    add_column(&rate, p, "lr", NULL, SVG_LINE);
-    mark_best(&loss, p), mark_best(&right, p);
+    add_columns(&loss, p, SVG_LINE, (named_column[2]){ { "test_loss", "test" }, { "validation_loss", "validation" } });
+    add_columns(&loss, p, SVG_DASHES, (named_column[2]){ { "train_loss", "training" } });
+    add_columns(&right, p, SVG_LINE,
+                (named_column[2]){ { "test_accuracy", "test" }, { "validation_accuracy", "validation" } });
+    add_columns(&right, p, SVG_DASHES, (named_column[2]){ { "train_accuracy", "training" } });
+    add_columns(&rate, p, SVG_LINE, (named_column[2]){ { "lr", NULL } });
+    mark_best(&loss, p, false), mark_best(&right, p, true);
     fputs("<div class=\"grid\">", out);
     const svg_chart *const all[] = { &right, &loss, &rate };
     for (int i = 0; i < 3; i++) fputs("<div class=\"card\">", out), svg_write(out, all[i]), fputs("</div>", out);
@@ -208,6 +231,7 @@ void page_print(const page *p, FILE *out)
     else fprintf(out, "%d runs</h1>", p->runs), comparison(out, p);
     overview(out, p);
     if (p->runs > 1) page_layers_together(out, p);
+    if (p->runs > 1) fputs("<h2>One by one</h2>", out);
     for (int i = 0; i < p->runs; i++) {
         if (p->runs > 1) fputs("<details><summary>", out), svg_text(out, p->run[i].dir), fputs("</summary>", out);
         if (p->runs > 1) facts(out, &p->run[i]);

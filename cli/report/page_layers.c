@@ -126,18 +126,22 @@ static void learned(FILE *out, const shown_run *r, const char *layer, bool spans
     if (c.n_series) svg_write(out, &c);
 }
 
+static void quantizer(FILE *out, qg_quant q)
+{
+    char scheme[QG_SPELLING_BYTES];
+    svg_text(out, qg_scheme_spelling(q.scheme, scheme, sizeof scheme));
+    if (q.scheme && q.bits < 32) fprintf(out, ", %d bit%s", q.bits, q.bits == 1 ? "" : "s");
+}
+
 static void head(FILE *out, const shown_layer *l)
 {
-    char                  scheme[QG_SPELLING_BYTES];
     const qg_slot        *slot  = qg_layer_slot(l->layer, QG_WEIGHT);
     const qg_slot        *input = qg_layer_slot(l->layer, QG_INPUT);
     const weight_picture *w     = &l->weight[AT_LAST];
     fputs("<h3>", out), svg_text(out, l->layer->name), fputs("</h3><p class=\"dim\">", out);
     fprintf(out, "%zu weights, ", w->count);
-    svg_text(out, qg_scheme_spelling(slot->q.scheme, scheme, sizeof scheme));
-    if (slot->q.scheme && slot->q.bits < 32) fprintf(out, ", %d bit%s", slot->q.bits, slot->q.bits == 1 ? "" : "s");
-    if (input && input->q.scheme)
-        fputs("; input ", out), svg_text(out, qg_scheme_spelling(input->q.scheme, scheme, sizeof scheme));
+    quantizer(out, slot->q);
+    if (input && input->q.scheme) fputs("; input ", out), quantizer(out, input->q);
     fputs("</p>", out);
     if (!w->levels) return;
     fputs("<p>", out);
@@ -202,7 +206,7 @@ static void together(FILE *out, const page *p, const char *layer, const char *wh
                     .y     = { .percent = true, .log = log } };
     snprintf(text, sizeof text, "%s: %s", layer, title);
     for (int i = 0; i < p->runs; i++) {
-        svg_series s = over_epochs(&p->run[i], p->run[i].dir, SVG_LINE, layer_column(&p->run[i], layer, what));
+        svg_series s = over_epochs(&p->run[i], page_run_name(p, i), SVG_LINE, layer_column(&p->run[i], layer, what));
         s.colour     = i % SVG_COLOURS + 1;
         add(&c, s);
     }

@@ -29,7 +29,8 @@ static void map(FILE *out, const qg__assessment *a, const class_names *names)
 
 static void pairs(FILE *out, const qg__assessment *a, const class_names *names)
 {
-    fputs("<div class=\"scroll\"><table><thead><tr><th class=\"l\">label</th><th class=\"l\">said</th><th>images</th></tr></thead><tbody>", out);
+    fputs("<div class=\"scroll\"><table><thead><tr><th class=\"l\">label</th><th class=\"l\">said</th><th>images</th></tr></thead>"
+          "<tbody>", out);
     for (size_t i = 0; i < a->n_confused && i < PAIRS; i++) {
         const qg__confused *c = &a->confused[i];
         fputs("<tr><td class=\"l\">", out), svg_text(out, names->name[c->label]);
@@ -42,15 +43,15 @@ static void pairs(FILE *out, const qg__assessment *a, const class_names *names)
 static void worst(FILE *out, const mistakes *m, const class_names *names)
 {
     if (!m->all.n_worst) return;
-    fputs("<h2>Worst mistakes</h2><p class=\"dim\">The images with the largest loss.  Each picture is stretched to its own darkest and "
-          "brightest value.</p><div class=\"worst\">", out);
+    fputs("<h2>Worst mistakes</h2><p class=\"dim\">The images with the largest loss.  Each picture is stretched to its own "
+          "darkest and brightest value.</p><div class=\"worst\">", out);
     for (int i = 0; i < m->all.n_worst; i++) {
         const qg__mistake *w = &m->all.worst[i];
         fputs("<figure>", out);
         if (m->picture[i]) fprintf(out, "<img alt=\"image %" PRIu64 "\" src=\"%s\">", w->image, m->picture[i]);
         fputs("<figcaption>", out), svg_text(out, names->name[w->label]);
         fputs(", said ", out), svg_text(out, names->name[w->predicted]);
-        fprintf(out, "<br><small>image %" PRIu64 ", loss %.2f</small></figcaption></figure>", w->image, w->loss);
+        fprintf(out, "<br><small>image %" PRIu64 "<br>loss %.2f</small></figcaption></figure>", w->image, w->loss);
     }
     fputs("</div>", out);
 }

@@ -80,7 +80,7 @@ static void test_training_keeps_a_page(void **state)
     read_page("run/report.html");
     assert_well_formed();
     assert_alone();
-    static const char *const parts[] = { "<title>", " of 3</b>", "<h3>conv1</h3>", "<h3>fc2</h3>", "ttq, 2 bits", "Share of each level",
+    static const char *const parts[] = { "<title>", " of 3</b>", "<h3>conv1</h3>", "<h3>fc2</h3>", "ttq, 2 bits; input dorefa, 2 bits<", "Share of each level",
                                          "weight.wp", "Confusion", "Quantized inputs", "qgrad train --config", "weight = &quot;ttq&quot;" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_page(parts[i]);
     assert_true(strlen(page) < 150000);
@@ -141,6 +141,8 @@ static void test_runs_are_laid_over_each_other(void **state)
     assert_alone();
     assert_page("<h1>2 runs</h1>");
     assert_page("conv1: codes that flipped");
+    assert_page(">one</text>");             /* in legends, without the directories of both */
+    assert_page(">two</text>");
     assert_int_equal(occurrences("<h3>conv1</h3>"), 2);
     assert_page("of 60 test images right");
 }

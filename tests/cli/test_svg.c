@@ -131,6 +131,37 @@ static void test_axes_have_round_ticks(void **state)
     free(text);
 }
 
+/* Ticks are some 24 pixels apart, so that a curve can be read, and written out down to 1e-4. */
+static void test_a_small_chart_has_several_ticks(void **state)
+{
+    const double    y[]  = { 0.0004, 0.0005, 0.0012, 0.0015, 0.0016 };
+    const svg_chart c    = { .series = { { NULL, SVG_LINE, 5, ramp, y, 0 } }, .n_series = 1 };
+    char           *text = written(&c);
+    static const char *const labels[] = { ">0.0004<", ">0.0006<", ">0.0008<", ">0.001<", ">0.0012<", ">0.0014<", ">0.0016<" };
+    for (int i = 0; i < 7; i++)
+        if (count(text, labels[i]) != 1) fail_msg("no tick %s in %s", labels[i], text);
+    free(text);
+}
+
+/* A name in the legend keeps its letters and stays inside; that of a mark may be at its lower end. */
+static void test_names_stay_inside(void **state)
+{
+    char name[201] = "";
+    for (int i = 0; i < 200; i++) name[i] = 'm';
+    svg_chart c = { .width = 420, .height = 240, .x = { .min = 0, .max = 4 },
+                    .series = { { name, SVG_LINE, 5, ramp, squares, 0 }, { "y", SVG_LINE, 5, ramp, ramp, 0 } }, .n_series = 2,
+                    .mark = { { .at = 1, .name = "best" } }, .n_marks = 1 };
+    char *high = written(&c);
+    c.mark[0].low = true;
+    char *low = written(&c);
+    assert_int_equal(count(high, " textLength=\"332\" lengthAdjust=\"spacingAndGlyphs\">mmm"), 1);
+    assert_int_equal(count(high, "textLength"), 1);
+    assert_int_equal(count(high, name), 1);
+    assert_int_equal(count(high, "y=\"52\">best<"), 1);          /* two rows of names end at 42 */
+    assert_int_equal(count(low, "y=\"217\">best<"), 1);          /* the axis is at 222 */
+    free(high), free(low);
+}
+
 static void test_a_constant_has_room_around_it(void **state)
 {
     const double    y[]  = { 3, 3, 3, 3, 3 };
@@ -174,6 +205,8 @@ int main(void)
         cmocka_unit_test(test_texts_cannot_leave_their_element),
         cmocka_unit_test(test_axes_have_round_ticks),
         cmocka_unit_test(test_large_numbers_have_ticks),
+        cmocka_unit_test(test_a_small_chart_has_several_ticks),
+        cmocka_unit_test(test_names_stay_inside),
         cmocka_unit_test(test_a_constant_has_room_around_it),
         cmocka_unit_test(test_a_long_line_is_thinned_and_keeps_its_end),
     };
