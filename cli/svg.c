@@ -69,7 +69,8 @@ void svg_style(FILE *out)
     fputs(".qg text{font:11px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#333}.qg .qg-t{font-weight:600;font-size:12px}"
           ".qg path{fill:none;stroke-width:1.5;stroke-linejoin:round}.qg path.qg-g{stroke:#e4e4e4;stroke-width:1}"
           ".qg path.qg-a{stroke:#999;stroke-width:1}.qg path.qg-m{stroke:#888;stroke-width:1;stroke-dasharray:4 3}"
-          ".qg path.qg-v{stroke:#333;stroke-width:2.5}.qg path.qg-d{stroke-dasharray:5 4}.qg path.qg-b{stroke:none;fill-opacity:.35}", out);
+          ".qg path.qg-v{stroke:#333;stroke-width:2.5}.qg path.qg-d{stroke-dasharray:5 4}"
+          ".qg path.qg-b{stroke:none;fill-opacity:.35}", out);
     colours(out, colour[0]);
     fputs("@media(prefers-color-scheme:dark){.qg text{fill:#ccc}.qg path.qg-g{stroke:#333}.qg path.qg-a{stroke:#777}"
           ".qg path.qg-m{stroke:#999}.qg path.qg-v{stroke:#ccc}", out);
@@ -138,11 +139,11 @@ static bool set_ends(frame *f)
 
 enum { TICKS_MOST = 40 };
 
-/* Round numbers within the axis, as they are scaled: multiples of 1, 2 or 5 times a power of ten, at most about n of them.  A log
- * axis has powers of ten, and 2 and 5 times these if it spans less than two of them. */
+/* Round numbers within the axis, as they are scaled: multiples of 1, 2 or 5 times a power of ten, at most about n of them.  A
+ * log axis has powers of ten, and 2 and 5 times these if it spans less than two of them. */
 static int round_numbers(const svg_axis *a, int n, double at[TICKS_MOST])
 {
-    static const double between[] = { 0, 0.30102999566398120, 0.69897000433601880 };    /* log10 of 1, 2 and 5 */
+    static const double between[] = { 0, 0.3010299956639812, 0.6989700043360188 };     /* log10 of 1, 2 and 5 */
     const double        room  = a->max - a->min, least = room / n;
     const bool          fine  = a->log && room < 2;
     double              step  = pow(10, floor(log10(least)));
@@ -155,7 +156,8 @@ static int round_numbers(const svg_axis *a, int n, double at[TICKS_MOST])
     for (int i = 0; i <= TICKS_MOST && found < TICKS_MOST - 3; i++)
         for (int k = 0; k < (fine ? 3 : 1); k++) {
             const double t = (floor(a->min / step) + i) * step + (k ? between[k] : 0);
-            if (t >= a->min - 1e-9 * step && t <= a->max + 1e-9 * step) at[found++] = fabs(t) < 1e-9 * room ? 0 : t;
+            if (t < a->min - 1e-9 * step || t > a->max + 1e-9 * step) continue;
+            at[found++] = fabs(t) < 1e-9 * room ? 0 : t;
         }
     return found;
 }
@@ -195,7 +197,8 @@ static void axis_x(FILE *out, const frame *f)
         fputs("</text>", out);
     }
     if (!f->c->x.label) return;
-    fprintf(out, "<text text-anchor=\"middle\" x=\"%d\" y=\"%d\">", (int)(f->left + f->right) / 2, (int)f->bottom + TICKS + 11);
+    fprintf(out, "<text text-anchor=\"middle\" x=\"%d\" y=\"%d\">", (int)(f->left + f->right) / 2,
+            (int)f->bottom + TICKS + 11);
     svg_text(out, f->c->x.label);
     fputs("</text>", out);
 }
@@ -223,7 +226,11 @@ static void axis_y(FILE *out, const frame *f)
 
 /* --- curves --------------------------------------------------------------------------------- */
 
-static int stride(const svg_chart *c, const svg_series *p) { return c->most && p->n > c->most ? (p->n + c->most - 1) / c->most : 1; }
+/* Of how many points one is drawn. */
+static int stride(const svg_chart *c, const svg_series *p)
+{
+    return c->most && p->n > c->most ? (p->n + c->most - 1) / c->most : 1;
+}
 
 static double clamp(double v, double a, double b) { return v < a ? a : v > b ? b : v; }
 
@@ -247,7 +254,7 @@ static void points(FILE *out, const frame *f, const svg_series *p)
 {
     for (int i = 0; i < p->n; i++) {
         const double x = px(f, p->x[i]), y = py(f, p->y[i]);
-        if (!isfinite(x) || !isfinite(y) || x < f->left || x > f->right || y < f->top || y > f->bottom) continue;
+        if (!(x >= f->left && x <= f->right && y >= f->top && y <= f->bottom)) continue;
         pixel(out, 'M', x - 2.5), pixel(out, ' ', y);
         fputs("a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0", out);
     }
@@ -258,7 +265,8 @@ static void stairs(FILE *out, const frame *f, const svg_series *p)
     const double base = clamp(py(f, 0), f->top, f->bottom);
     bool         down = false;
     for (int i = 0; i < p->n; i++) {
-        const double a = clamp(px(f, p->x[i]), f->left, f->right), b = clamp(px(f, p->x[i + 1]), f->left, f->right);
+        const double a = clamp(px(f, p->x[i]), f->left, f->right);
+        const double b = clamp(px(f, p->x[i + 1]), f->left, f->right);
         const double y = clamp(py(f, p->y[i]), f->top, f->bottom);
         if (!isfinite(y) || !(b > a)) continue;
         if (!down) pixel(out, 'M', a), pixel(out, ' ', p->kind == SVG_BARS ? base : y);
@@ -268,14 +276,19 @@ static void stairs(FILE *out, const frame *f, const svg_series *p)
     if (down && p->kind == SVG_BARS) pixel(out, 'V', base), fputc('Z', out);
 }
 
-static int colour_of(const svg_chart *c, int s) { return c->series[s].colour ? c->series[s].colour : s % SVG_COLOURS + 1; }
+static int colour_of(const svg_chart *c, int s)
+{
+    return c->series[s].colour ? c->series[s].colour : s % SVG_COLOURS + 1;
+}
+
+static const char *dashes_of(const svg_series *p) { return p->kind == SVG_DASHES ? "qg-d " : ""; }
 
 static void curve(FILE *out, const frame *f, int s)
 {
     const svg_series *p = &f->c->series[s];
     if (p->kind == SVG_POINTS) fprintf(out, "<path class=\"qg-l%d\" d=\"", colour_of(f->c, s));
     else if (p->kind == SVG_BARS) fprintf(out, "<path class=\"qg-b qg-f%d\" d=\"", colour_of(f->c, s));
-    else fprintf(out, "<path class=\"%sqg-l%d\" d=\"", p->kind == SVG_DASHES ? "qg-d " : "", colour_of(f->c, s));
+    else fprintf(out, "<path class=\"%sqg-l%d\" d=\"", dashes_of(p), colour_of(f->c, s));
     if (has_edges(p->kind)) stairs(out, f, p);
     else if (p->kind == SVG_POINTS) points(out, f, p);
     else line(out, f, p);
@@ -334,8 +347,7 @@ static int legend(FILE *out, const svg_chart *c, int width, int top)
             if (c->series[s].kind == SVG_BARS)
                 fprintf(out, "<path class=\"qg-b qg-f%d\" d=\"M%d %dh12v8h-12Z\"/>", colour_of(c, s), at, y - 8);
             else
-                fprintf(out, "<path class=\"%sqg-l%d\" d=\"M%d %dh12\"/>", c->series[s].kind == SVG_DASHES ? "qg-d " : "",
-                        colour_of(c, s), at, y - 4);
+                fprintf(out, "<path class=\"%sqg-l%d\" d=\"M%d %dh12\"/>", dashes_of(&c->series[s]), colour_of(c, s), at, y - 4);
             fprintf(out, "<text x=\"%d\" y=\"%d\"", at + 16, y);
             if (room < wants) fprintf(out, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"", room - 22);
             fputc('>', out);
@@ -351,12 +363,18 @@ void svg_write(FILE *out, const svg_chart *c)
 {
     const int width = c->width ? c->width : WIDTH, height = c->height ? c->height : HEIGHT;
     const int title = c->title ? TITLE : 6, rows = legend(NULL, c, width, 0);
-    frame     f     = { c, LEFT, width - RIGHT, title + LEGEND * rows + 4, height - TICKS - (c->x.label ? LABEL : 0), c->x, c->y };
+    frame     f     = { .c      = c,
+                        .left   = LEFT,
+                        .right  = width - RIGHT,
+                        .top    = title + LEGEND * rows + 4,
+                        .bottom = height - TICKS - (c->x.label ? LABEL : 0),
+                        .x      = c->x,
+                        .y      = c->y };
     fprintf(out, "<svg class=\"qg\" %sviewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">",
             c->alone ? "xmlns=\"http://www.w3.org/2000/svg\" " : "", width, height, width, height);
     if (c->title) fputs("<title>", out), svg_text(out, c->title), fputs("</title>", out);
     if (c->alone) fputs("<style>", out), svg_style(out), fputs("</style>", out);
-    if (c->title) fprintf(out, "<text class=\"qg-t\" x=\"%d\" y=\"14\">", 6), svg_text(out, c->title), fputs("</text>", out);
+    if (c->title) fputs("<text class=\"qg-t\" x=\"6\" y=\"14\">", out), svg_text(out, c->title), fputs("</text>", out);
     legend(out, c, width, title);
     if (set_ends(&f)) {
         axis_x(out, &f);

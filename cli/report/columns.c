@@ -109,7 +109,7 @@ const double *metric_columns_find(const metric_columns *t, const char *name)
 const char *metric_column_part(const char *name)
 {
     static const char *const parts[] = { "zeros", "flipped", "code.", "weight.", "input.", "gradient." };
-    for (const char *at = name + strlen(name); at-- > name;)        /* the last of them: others are of the layer's name */
+    for (const char *at = name + strlen(name); at-- > name;)        /* the last; others are of the layer's name */
         for (size_t i = 0; *at == '.' && i < sizeof parts / sizeof *parts; i++) {
             const size_t n = strlen(parts[i]);
             if (!strncmp(at + 1, parts[i], n) && (parts[i][n - 1] == '.' || !at[1 + n])) return at + 1;

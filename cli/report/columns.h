@@ -11,14 +11,14 @@ typedef struct metric_columns {
     int      columns, rows;
 } metric_columns;
 
-/* Reads the whole rows of the file at path.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT: there is no column "epoch", or a row has
- * more or fewer fields than the header, or one that is no number. */
+/* Reads the whole rows of the file at path.  Fails with QG_EIO, QG_EMEM, and QG_EFORMAT: there is no column "epoch", or a row
+ * has more or fewer fields than the header, or one that is no number. */
 QG_MUST_CHECK
 qg_status     metric_columns_read(metric_columns *t, const char *path);
 const double *metric_columns_find(const metric_columns *t, const char *name);      /* NULL: there is none */
 
-/* What a column says of its layer: "zeros", "flipped", "code.0", "weight.wp"; the dot before it ends the name of the layer, which may
- * have dots itself.  NULL: it is of the whole run. */
+/* What a column says of its layer: "zeros", "flipped", "code.0", "weight.wp"; the dot before it ends the name of the layer,
+ * which may have dots itself.  NULL: it is of the whole run. */
 const char   *metric_column_part(const char *name);
 void          metric_columns_free(metric_columns *t);
 

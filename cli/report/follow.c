@@ -45,7 +45,11 @@ static qg_status write_weights(follower *f, const shown_layer *l, uint64_t step)
     const weight_picture *w = &l->weight[AT_LAST];
     char                  tag[TAG_BYTES];
     double                count[WEIGHT_BINS];
-    event_histogram       h = { .min = w->edge[0], .max = w->edge[w->bins], .buckets = (size_t)w->bins, .limit = w->edge + 1, .count = count };
+    event_histogram       h = { .min     = w->edge[0],
+                                .max     = w->edge[w->bins],
+                                .buckets = (size_t)w->bins,
+                                .limit   = w->edge + 1,
+                                .count   = count };
     if (!w->count) return QG_OK;
     for (int b = 0; b < w->bins; b++) {
         const double middle = (w->edge[b] + w->edge[b + 1]) / 2;
@@ -111,7 +115,7 @@ static qg_status look(follower *f, const char *dir, bool epoch)
     shown_run r;
     qg_status s = shown_run_read(&r, dir, f->layer);
     if (!s && !f->layer) f->layer = malloc((size_t)r.layers * sizeof *f->layer);
-    if (!s && f->layer) memcpy(f->layer, r.layer, (size_t)r.layers * sizeof *f->layer);     /* without memory, measured again */
+    if (!s && f->layer) memcpy(f->layer, r.layer, (size_t)r.layers * sizeof *f->layer);     /* else measured again */
     if (!s && epoch && f->codes) print_codes(f, &r.metrics);
     if (!s && epoch && f->events) s = write_events(f, &r);
     if (!s) s = write_page(f, &r);

@@ -1,7 +1,7 @@
 /* cli/report/follow.h — what training shows after each epoch: report.html, events for TensorBoard, lines about the codes.
  *
- * All of it is read from the run directory, whose checkpoint has just been saved, so `qgrad report` can make the same page later.
- * The run does not depend on it.
+ * All of it is read from the run directory, whose checkpoint has just been saved, so `qgrad report` can make the same page
+ * later.  The run does not depend on it.
  */
 #ifndef CLI_REPORT_FOLLOW_H
 #define CLI_REPORT_FOLLOW_H

@@ -79,7 +79,8 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     if (!s) s = qg__result_read(&r->result, QG_BY_PATH, p->file[QG__RUN_RESULT]);
     if (!s) s = metric_columns_read(&r->metrics, p->file[QG__RUN_METRICS]);
     if (!s) s = qg__run_noted_size(&r->used.run, r->used.file, &r->image, &r->classes);
-    if (!s && !r->classes) s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
+    if (!s && !r->classes)
+        s = qg_fail(QG_EFORMAT, "%s: its checkpoint is of an older version, which did not note the size of the images", r->dir);
     if (!s) s = used_run_load(&r->used, &r->config, &r->config.recipe, r->image, r->classes);
     if (!s) s = class_names_of(&r->names, p->file[r->used.file], r->config.recipe.data.name, r->classes);
     if (!s) s = take_layers(r);

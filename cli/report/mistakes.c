@@ -34,7 +34,8 @@ static char *base64(const uint8_t *bytes, size_t n, const char *before)
     memcpy(to, before, head);
     to += head;
     for (size_t i = 0; i < n; i += 3) {
-        const unsigned v = (unsigned)bytes[i] << 16 | (i + 1 < n ? (unsigned)bytes[i + 1] << 8 : 0) | (i + 2 < n ? bytes[i + 2] : 0u);
+        const unsigned second = i + 1 < n ? bytes[i + 1] : 0, third = i + 2 < n ? bytes[i + 2] : 0;
+        const unsigned v      = (unsigned)bytes[i] << 16 | second << 8 | third;
         *to++ = digit[v >> 18];
         *to++ = digit[v >> 12 & 63];
         *to++ = i + 1 < n ? digit[v >> 6 & 63] : '=';

@@ -21,9 +21,9 @@ qg_status mistakes_begin(mistakes *m, const char *split, const qg_loader *images
 QG_MUST_CHECK
 qg_status mistakes_add(mistakes *m, int n, const float *scores, const uint16_t *labels);
 
-/* After the last image and qg__assess_sort: makes the pictures from the images, which are .in_order and at the start before and
- * afterwards.  Each is stretched to its own extremes, since they are normalised; large ones are made smaller.  Fails with QG_EMEM, and
- * as qg_loader_seek. */
+/* After the last image and qg__assess_sort: makes the pictures from the images, which are .in_order and at the start before
+ * and afterwards.  Each is stretched to its own extremes, since they are normalised; large ones are made smaller.  Fails with
+ * QG_EMEM, and as qg_loader_seek. */
 QG_MUST_CHECK
 qg_status mistakes_draw(mistakes *m, qg_loader *images);
 void      mistakes_end(mistakes *m);

@@ -51,6 +51,11 @@ static void fact(FILE *out, const char *name)
     fputs("</small><b>", out);
 }
 
+static void share(FILE *out, const char *name, double value)
+{
+    fact(out, name), percent(out, value), fputs("</b></div>", out);
+}
+
 static void facts(FILE *out, const shown_run *r)
 {
     const qg_fit_result *at     = &r->result;
@@ -58,10 +63,12 @@ static void facts(FILE *out, const shown_run *r)
     char                 time[32];
     fputs("<div class=\"facts\">", out);
     if (at->validation_images) {
-        fact(out, "validation accuracy, best"), percent(out, at->best_validation_accuracy), fputs("</b></div>", out);
+        share(out, "validation accuracy, best", at->best_validation_accuracy);
+        share(out, "test accuracy at the end", at->test_accuracy);
+    } else {
+        share(out, "test accuracy, last", at->test_accuracy);
+        share(out, "test accuracy, best", at->best_test_accuracy);
     }
-    fact(out, at->validation_images ? "test accuracy at the end" : "test accuracy, last"), percent(out, at->test_accuracy), fputs("</b></div>", out);
-    if (!at->validation_images) fact(out, "test accuracy, best"), percent(out, at->best_test_accuracy), fputs("</b></div>", out);
     fact(out, "best epoch"), fprintf(out, "%" PRIu64 " of %" PRIu64 "</b></div>", at->best_epoch, at->epochs);
     fact(out, "weights, packed"), fprintf(out, "%.1f kB</b></div>", (double)packed / 1000);
     if (packed) fact(out, "smaller than float"), fprintf(out, "%.1f &times;</b></div>", (double)floats / (double)packed);
@@ -69,7 +76,8 @@ static void facts(FILE *out, const shown_run *r)
     fact(out, "time"), fprintf(out, "%s</b></div>", time);
     fact(out, "images per second"), fprintf(out, "%.0f</b></div>", at->images_per_second);
     fputs("</div>", out);
-    if (!at->complete) fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.recipe.epochs);
+    if (!at->complete)
+        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.recipe.epochs);
 }
 
 /* --- curves of whole runs ---------------------------------------------------------------------- */

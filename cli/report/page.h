@@ -15,7 +15,8 @@ typedef struct page {
     const mistakes  *mistakes;          /* [runs]; NULL: none are known */
 } page;
 
-enum { PAGE_RUNS = 8, PAGE_POINTS = 100 };     /* of a curve over epochs, so that deep nets and long runs stay below a megabyte */
+/* Points of a curve over epochs, so that deep nets and long runs stay below a megabyte. */
+enum { PAGE_RUNS = 8, PAGE_POINTS = 100 };
 
 void      page_print(const page *p, FILE *out);
 

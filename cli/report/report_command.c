@@ -16,11 +16,14 @@ static qg_status check_images(const shown_run *r, const qg_loader *images)
     return qg_fail(QG_EARG, "%s: its class names differ from those the run was trained on", data);
 }
 
-/* The test images of a run, if they may be looked at: those of a run with validation are read when it is complete. */
+/* The test images of a run with validation are read when it is complete. */
+static bool is_held(const shown_run *r) { return r->result.validation_images && !r->result.complete; }
+
+/* The test images of a run, if they may be looked at. */
 static qg_loader *images_of(const shown_run *r)
 {
     recipe asks = r->config.recipe;
-    if (r->result.validation_images && !r->result.complete) return NULL;
+    if (is_held(r)) return NULL;
     qg_preprocess   *noted  = qg_preprocess_open(r->used.run.paths.file[r->used.file]);
     qg_loader *images = noted || !qg_normalise_fits(asks.normalise) ? recipe_data(&asks, true, noted) : NULL;
     qg_preprocess_free(noted);
@@ -35,7 +38,9 @@ static qg_status look_at_images(shown_run *r, qg_loader *images, mistakes *m)
     bool         stopped;
     qg_status    s = mistakes_begin(m, "test", images);
     r->used.spec.fit.test = images;
-    if (!s) s = qg__measure(&r->used.spec.fit, images, r->used.net, r->used.run.tape, r->used.run.record.steps, &m->all, &found, &stopped);
+    const qg__run *run = &r->used.run;
+    if (!s)
+        s = qg__measure(&r->used.spec.fit, images, r->used.net, run->tape, run->record.steps, &m->all, &found, &stopped);
     if (!s) s = mistakes_draw(m, images);
     return s ? s : shown_run_inputs(r, images);
 }
@@ -46,7 +51,8 @@ static int report(config *asked, shown_run *run, mistakes *m, qg_loader **images
     const int   n = asked->operands;
     qg_status   s = QG_OK;
     if (n < 1 || n > PAGE_RUNS) {
-        fprintf(stderr, n ? "qgrad report: more than %d runs\n" : "qgrad report: the run directory is missing; usage: qgrad report RUN..\n", PAGE_RUNS);
+        if (n) fprintf(stderr, "qgrad report: more than %d runs\n", PAGE_RUNS);
+        else fprintf(stderr, "qgrad report: the run directory is missing; usage: qgrad report RUN..\n");
         return EXIT_USAGE;
     }
     for (int i = 0; i < n && !s; i++) {
@@ -55,7 +61,7 @@ static int report(config *asked, shown_run *run, mistakes *m, qg_loader **images
         images[i] = images_of(&run[i]);
         if (images[i]) s = look_at_images(&run[i], images[i], &m[i]);
         else print_safe(stderr, "qgrad report: warning: %s: no confusions and inputs: %s\n", run[i].dir,
-                        run[i].result.validation_images && !run[i].result.complete ? "the test images are read when the run is complete" : qg_errmsg());
+                        is_held(&run[i]) ? "the test images are read when the run is complete" : qg_errmsg());
     }
     if (!s && asked->out) s = strlen(asked->out) < sizeof path ? QG_OK : qg_fail(QG_EARG, "out: the path is too long");
     if (!s && asked->out) strcpy(path, asked->out);

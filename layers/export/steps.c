@@ -169,11 +169,13 @@ static int append(builder *b, const qg_layer *l, const char *part, qg__packed_st
 /* A step that reads the value x of this shape and has as many numbers. */
 static qg__packed_step same_shape(qg__kind kind, int x, qg_shape s)
 {
-    return (qg__packed_step){ .kind = (int32_t)kind, .x = x, .z = NONE, .h = s.h, .w = s.w, .c = s.c, .oh = s.h, .ow = s.w, .oc = s.c };
+    return (qg__packed_step){ .kind = (int32_t)kind, .x = x, .z = NONE, .h = s.h, .w = s.w, .c = s.c,
+                              .oh = s.h, .ow = s.w, .oc = s.c };
 }
 
 /* What the quantizer makes of the value x.  coding: of its codes; floats are their values. */
-static int quantized(builder *b, const qg_layer *l, const char *part, const qg_slot *slot, qg_shape shape, int x, qg__coding coding)
+static int quantized(builder *b, const qg_layer *l, const char *part, const qg_slot *slot, qg_shape shape, int x,
+                     qg__coding coding)
 {
     qg__codes codes;
     use       as;
@@ -402,8 +404,9 @@ static int times_K(builder *b, const qg_product *p, int x, int z)
 {
     const qg_layer *l = &p->layer;
     qg__packed_step k = record_of(&node_of(b, l)->e, x), m = same_shape(QG__MULTIPLY, z, l->out);
-    k = (qg__packed_step){ .kind = QG__MEAN_ABS, .x = x, .z = NONE, .h = k.h, .w = k.w, .c = k.c, .oh = k.oh, .ow = k.ow, .oc = 1,
-                           .kh = k.kh, .kw = k.kw, .stride = k.stride, .top = k.top, .left = k.left };
+    k = (qg__packed_step){ .kind = QG__MEAN_ABS, .x = x, .z = NONE, .h = k.h, .w = k.w, .c = k.c,
+                           .oh = k.oh, .ow = k.ow, .oc = 1, .kh = k.kh, .kw = k.kw, .stride = k.stride,
+                           .top = k.top, .left = k.left };
     m.z = append(b, l, "mean", k, NULL);
     return append(b, l, p->bias ? "scaled" : NULL, m, NULL);
 }
