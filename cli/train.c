@@ -314,6 +314,7 @@ static void print_outcome(const training *t, const qg_fit_result *result)
 {
     report r = report_of(t);
     r.result = *result;
+    r.page   = KEPT_PAGE;
     if (!result->complete) {
         fprintf(stderr,
                 "qgrad: stopped in epoch %" PRIu64 " after step %" PRIu64 " of %" PRIu64

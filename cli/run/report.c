@@ -226,12 +226,15 @@ void report_bytes(const qg_net *net, FILE *out)
 void report_result(const report *r, FILE *out)
 {
     const qg_fit_result *at = &r->result;
+    char                 page[QG__PATH_BYTES];
     fputc('\n', out);
     if (at->epochs) print_accuracy(r, out);
     report_bytes(r->net, out);
     fprintf(out, "time           %.1f s, %.0f images/s\n", at->seconds, at->images_per_second);
     fprintf(out, "digest         %s\n", at->digest);
     print_safe(out, "run            %s\n", r->paths->dir);
+    if (r->page && !qg__path_join(r->paths->dir, r->page, page) && qg__path_exists(page))
+        print_safe(out, "page           %s\n", page);
     if (at->complete) print_next(r, out);
 }
 

@@ -15,6 +15,7 @@ typedef struct report {
     const qg_fit_spec   *spec;
     const qg_net        *net;
     qg_fit_result        result;        /* of report_result and report_json */
+    const char          *page;          /* of report_result: a file of the run, named if it exists; NULL: none */
 } report;
 
 /* Prints the warning of a loader, if it has one, on stderr. */

@@ -86,6 +86,15 @@ static void test_training_keeps_a_page(void **state)
     assert_true(strlen(page) < 150000);
 }
 
+static void test_training_names_the_page(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/named", 0);
+    assert_stdout("/named\npage           ");
+    assert_stdout("/named/report.html\n");
+    assert_status(TRAIN "--epochs 1 --budget 0 --out @/unnamed", 3);
+    assert_null(strstr(last.out, "page "));
+}
+
 /* The command is one for a shell, and a long line of the configuration is whole. */
 static void test_the_page_says_how_to_train_again(void **state)
 {
@@ -287,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training_keeps_a_page),
+        cmocka_unit_test(test_training_names_the_page),
         cmocka_unit_test(test_the_page_says_how_to_train_again),
         cmocka_unit_test(test_report_makes_the_same_page),
         cmocka_unit_test_teardown(test_after_each_epoch_the_page_is_new, end_background),
