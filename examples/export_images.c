@@ -1,6 +1,6 @@
 /* Exports a data set as folders of PNG files, OUT/train/CLASS/00042.png and OUT/test/CLASS/00042.png, as --data folder reads them.
  *
- *     build/examples/export_images cifar10|sample OUT TRAIN TEST      the first TRAIN and TEST images of each class
+ *     build/examples/export_images cifar10|mnist|sample OUT TRAIN TEST      the first TRAIN and TEST images of each class
  */
 #include <errno.h>
 #include <png.h>
@@ -11,15 +11,18 @@
 
 #include "qgrad.h"
 
-enum { CLASSES = 10 };
+enum { CLASSES = 10, SETS = 3 };
 
 static const struct set {
     const char *name, *dir, *class[CLASSES];
     qg_loader *(*open[2])(const char *dir, qg_loader_spec spec);    /* training and test images */
-} sets[] = {
+} sets[SETS] = {
     { "cifar10", "datasets/cifar10",
       { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" },
       { qg_cifar10_train, qg_cifar10_test } },
+    { "mnist", "datasets/mnist",
+      { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" },
+      { qg_mnist_train, qg_mnist_test } },
     { "sample", "datasets/sample",
       { "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot" },
       { qg_sample_train, qg_sample_test } },
@@ -72,9 +75,9 @@ int main(int argc, char **argv)
 {
     static const char *const split[] = { "train", "test" };
     const struct set        *set     = sets;
-    while (argc == 5 && set < sets + 2 && strcmp(set->name, argv[1])) set++;
-    if (argc != 5 || set == sets + 2 || atoi(argv[3]) < 1 || atoi(argv[4]) < 1) {
-        fprintf(stderr, "usage: %s cifar10|sample OUT TRAIN TEST\n", argv[0]);
+    while (argc == 5 && set < sets + SETS && strcmp(set->name, argv[1])) set++;
+    if (argc != 5 || set == sets + SETS || atoi(argv[3]) < 1 || atoi(argv[4]) < 1) {
+        fprintf(stderr, "usage: %s cifar10|mnist|sample OUT TRAIN TEST\n", argv[0]);
         return 2;
     }
     if (make(argv[2])) return 1;
