@@ -27,5 +27,5 @@ void manual_version(FILE *out)
     fprintf(out, "blas     OpenBLAS, core %s\n", qg_blas_core());
     fprintf(out, "kernels  %s\n", qg_cpu_path());
     fprintf(out, "threads  %d\n", qg_threads());
-    if (share_directory(share)) print_safe(out, "share    %s\n", share);
+    if (share_directory(share)) print_safe(out, "share    %s%s\n", share, qg__path_exists(share) ? "" : ", which does not exist");
 }
