@@ -10,6 +10,10 @@
  *
  * No globals, no heap, no threads: memory comes from the caller.  A loaded net is constant, and any number of threads may run it,
  * each with a context of its own.  The file may be discarded after qg_infer_load.
+ *
+ * qg_infer_load chooses the kernels of the widest instruction set that the machine has and that the environment variable QGRAD_CPU
+ * (avx512, avx2 or baseline) allows, and packs the weights for them.  The net keeps these kernels: nothing that runs it reads
+ * the environment.  qg_infer_size makes the same choice, so QGRAD_CPU should not change between the two.
  */
 #ifndef QG_INFER_H
 #define QG_INFER_H

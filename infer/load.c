@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "infer/kernels/isa.h"
 #include "infer/net.h"
 
 enum { LINE = 64 };
@@ -39,14 +40,15 @@ static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t n, f
 }
 
 /* floats: room for a row. */
-static void pack_weights(const qg__file *f, const qg__product *p, const qg__packed_step *r, size_t rows, float *row, void *packed)
+static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, const qg__packed_step *r, size_t rows, float *row,
+                         void *packed)
 {
     const size_t n = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = qg__row_bytes(r);
     for (int o = 0; o < r->oc; o++) {
         const size_t at = rows + (size_t)o * bytes;
         if (r->w_count) unpack_row(r, f->bytes + at, n, row);
         else qg__file_floats(f, at, n, row);
-        qg__product_pack(p, o, row, packed);
+        qg__product_pack(isa, p, o, row, packed);
     }
 }
 
@@ -136,6 +138,7 @@ static void describe(qg__infer_step *s)
 /* --- the net ------------------------------------------------------------------------------------ */
 
 typedef struct loading {
+    qg_isa              isa;
     const qg__file     *f;
     qg_infer_requantize how;
     room                r;
@@ -150,7 +153,7 @@ static void load_step(loading *l, int i)
     const qg__packed_step r = qg__file_step(l->f, i);
     const qg__product     p = r.kind == QG__PRODUCT ? qg__product_of(&r, codes_of(l->f, r.x)) : (qg__product){ .groups = 1 };
     const size_t          listed = qg__step_floats(&r), numbers = numbers_of(&r);
-    const size_t          weight_bytes = r.kind == QG__PRODUCT ? qg__product_weight_bytes(&p) : 0;
+    const size_t          weight_bytes = r.kind == QG__PRODUCT ? qg__product_weight_bytes(l->isa, &p) : 0;
     float                *number = take(&l->r, numbers * sizeof *number);
     uint8_t              *tables = take(&l->r, qg__tables_bytes(&r, &p));
     void                 *packed = take(&l->r, weight_bytes);
@@ -159,7 +162,7 @@ static void load_step(loading *l, int i)
         const size_t    codes = q.count ? (size_t)q.count - 1 + (r.coding == QG__AS_FLOATS ? (size_t)q.count : 0) : 0;
         const float    *threshold = number + listed - codes;
         qg__infer_step *s = &l->net->step[i];
-        *s = (qg__infer_step){ .r = r, .p = p, .packed = packed, .name = l->text + (l->at.text - l->f->text) };
+        *s = (qg__infer_step){ .isa = l->isa, .r = r, .p = p, .packed = packed, .name = l->text + (l->at.text - l->f->text) };
         s->bytes = qg__image_bytes((qg__coding)r.coding, qg__codes_of_value(&r), r.oh, r.ow, r.oc);
         l->net->value[i + 1].bytes = qg__lines_of(s->bytes);
         qg__file_floats(l->f, l->at.floats, listed, number);
@@ -168,7 +171,7 @@ static void load_step(loading *l, int i)
         qg__tables_make(s, threshold, q.count ? threshold + q.count - 1 : NULL, l->how, tables);
         if (r.kind == QG__PRODUCT) {
             s->images = images_at_once(&p);
-            pack_weights(l->f, &p, &r, l->at.rows, l->row, packed);
+            pack_weights(l->isa, l->f, &p, &r, l->at.rows, l->row, packed);
             l->net->weight_bytes += weight_bytes;
             l->net->fixed_point += s->to.route == QG__ROUTE_FIXED;
         }
@@ -192,10 +195,10 @@ static void load_normalisation(loading *l)
 }
 
 /* Lays out everything; with memory, fills it.  Returns the bytes. */
-static size_t load(const qg__file *f, qg_infer_requantize how, void *memory, qg_infer **net)
+static size_t load(qg_isa isa, const qg__file *f, qg_infer_requantize how, void *memory, qg_infer **net)
 {
     const size_t    steps = (size_t)f->steps, text_bytes = f->n - f->text;
-    loading         l = { .f = f, .how = how, .r = { memory, 0 }, .at = { f->floats, f->rows, f->text } };
+    loading         l = { .isa = isa, .f = f, .how = how, .r = { memory, 0 }, .at = { f->floats, f->rows, f->text } };
     qg_infer       *to     = take(&l.r, sizeof *to);
     qg__infer_step *step   = take(&l.r, steps * sizeof *step);
     qg__place      *value  = take(&l.r, (steps + 1) * sizeof *value);
@@ -208,7 +211,7 @@ static size_t load(const qg__file *f, qg_infer_requantize how, void *memory, qg_
     l.row = take(&l.r, longest * sizeof *l.row);
     l.net = to;
     if (to) {
-        *to = (qg_infer){ .isa = qg__infer_isa(), .h = f->h, .w = f->w, .c = f->c, .steps = f->steps, .normal = f->normal,
+        *to = (qg_infer){ .h = f->h, .w = f->w, .c = f->c, .steps = f->steps, .normal = f->normal,
                           .notes = f->notes, .step = step, .value = value };
         memcpy(l.text, f->bytes + f->text, text_bytes);
         value[0].bytes = qg__lines_of(qg__image_bytes(QG__AS_FLOATS, (qg__codes){ 0 }, f->h, f->w, f->c));
@@ -227,7 +230,7 @@ qg_infer_status qg_infer_size(const void *file, size_t n, size_t *bytes)
 {
     qg__file              f;
     const qg_infer_status s = bytes ? qg__file_open(file, n, &f) : QG_INFER_EARG;
-    if (bytes) *bytes = s ? 0 : load(&f, QG_INFER_EVALUATE, NULL, NULL);
+    if (bytes) *bytes = s ? 0 : load(qg__infer_isa(), &f, QG_INFER_EVALUATE, NULL, NULL);
     return s;
 }
 
@@ -241,9 +244,10 @@ qg_infer_status qg_infer_load_with(const void *file, size_t n, qg_infer_requanti
     if (!memory || (uintptr_t)memory % LINE) return QG_INFER_EMEMORY;
     const qg_infer_status s = qg__file_open(file, n, &f);
     if (s) return s;
-    if (bytes < load(&f, how, NULL, NULL)) return QG_INFER_EMEMORY;
+    const qg_isa isa = qg__infer_isa();
+    if (bytes < load(isa, &f, how, NULL, NULL)) return QG_INFER_EMEMORY;
     qg_infer *loaded;
-    load(&f, how, memory, &loaded);
+    load(isa, &f, how, memory, &loaded);
     *net = loaded;
     return QG_INFER_OK;
 }

@@ -7,7 +7,6 @@
 #define QG_INFER_NET_H
 
 #include "infer/file.h"
-#include "infer/kernels/isa.h"
 #include "infer/kernels/requantize.h"
 
 #ifdef __cplusplus
@@ -36,6 +35,7 @@ typedef struct qg__tables {
 } qg__tables;
 
 typedef struct qg__infer_step {
+    qg_isa          isa;            /* of its kernels, the same for all steps */
     qg__packed_step r;
     qg__product     p;              /* of a product */
     qg__scales      k;
@@ -56,7 +56,6 @@ typedef struct qg__place {
 } qg__place;
 
 struct qg_infer {
-    qg_isa       isa;               /* whose kernels have packed the weights */
     int          h, w, c, steps;
     size_t       normal, notes;
     const float *mean, *deviation;

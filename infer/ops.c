@@ -28,8 +28,8 @@ static void mend_nans(const qg__infer_step *s, size_t pixels, const float *z, ui
 static void find_levels(const qg__infer_step *s, size_t n, const float *z, float *y)
 {
     enum { PIECE = 1024 };
-    const qg__requantize_kernels *kernels = QG_INFER_KERNELS(qg__requantize_kernels);
-    const qg__float_kernels      *floats  = QG_INFER_KERNELS(qg__float_kernels);
+    const qg__requantize_kernels *kernels = QG_KERNELS_OF(s->isa, qg__requantize_kernels);
+    const qg__float_kernels      *floats  = QG_KERNELS_OF(s->isa, qg__float_kernels);
     uint8_t                       code[PIECE];
     for (size_t done = 0, now; done < n; done += now) {
         now = n - done < PIECE ? n - done : PIECE;
@@ -43,14 +43,14 @@ void qg__quantize(const qg__infer_step *s, size_t pixels, const float *z, void *
     const size_t n = pixels * (size_t)s->r.oc;
     switch (s->to.route) {
     case QG__ROUTE_FLOATS:
-        if (s->r.relu) QG_INFER_KERNELS(qg__float_kernels)->relu(n, z, y);
+        if (s->r.relu) QG_KERNELS_OF(s->isa, qg__float_kernels)->relu(n, z, y);
         else if (y != z) memcpy(y, z, n * sizeof *z);
         break;
     case QG__ROUTE_BITS:
-        QG_INFER_KERNELS(qg__pack_kernels)->by_thresholds(s->to.alphabet, s->to.boundary, pixels, s->r.oc, z, y);
+        QG_KERNELS_OF(s->isa, qg__pack_kernels)->by_thresholds(s->to.alphabet, s->to.boundary, pixels, s->r.oc, z, y);
         if (s->to.below) mend_nans(s, pixels, z, y);
         break;
-    case QG__ROUTE_BYTES: QG_INFER_KERNELS(qg__requantize_kernels)->find(&s->to.find, n, z, y); break;
+    case QG__ROUTE_BYTES: QG_KERNELS_OF(s->isa, qg__requantize_kernels)->find(&s->to.find, n, z, y); break;
     case QG__ROUTE_LEVELS: find_levels(s, n, z, y); break;
     case QG__ROUTE_SUMS:
     case QG__ROUTE_FIXED: break;
@@ -115,7 +115,7 @@ static void max_pixel(const qg__infer_step *s, qg__alphabet a, const qg__float_k
 static void max_pool(const qg__infer_step *s, const uint8_t *x, uint8_t *y)
 {
     const qg__packed_step   *r = &s->r;
-    const qg__float_kernels *k = QG_INFER_KERNELS(qg__float_kernels);
+    const qg__float_kernels *k = QG_KERNELS_OF(s->isa, qg__float_kernels);
     const qg__alphabet       a = qg__alphabet_of(qg__codes_of_value(r));
     const size_t             pixel = qg__pixel_bytes(s);
     for (int i = 0; i < r->oh; i++)
@@ -137,7 +137,7 @@ enum { PART = 1024 };
 static void average_pool(const qg__infer_step *s, const float *x, float *y, float *part)
 {
     const qg__packed_step   *r = &s->r;
-    const qg__float_kernels *k = QG_INFER_KERNELS(qg__float_kernels);
+    const qg__float_kernels *k = QG_KERNELS_OF(s->isa, qg__float_kernels);
     const size_t             c = (size_t)r->c;
     for (int i = 0; i < r->oh; i++)
         for (int j = 0; j < r->ow; j++, y += c) {
@@ -231,12 +231,12 @@ size_t qg__op_scratch_bytes(const qg__infer_step *s)
 
 static void run_pixels(const qg__infer_step *s, size_t pixels, const float *x, const float *z, void *y)
 {
-    const qg__float_kernels *k = QG_INFER_KERNELS(qg__float_kernels);
+    const qg__float_kernels *k = QG_KERNELS_OF(s->isa, qg__float_kernels);
     const qg__packed_step   *r = &s->r;
     const size_t             n = pixels * (size_t)r->c;
     switch ((qg__kind)r->kind) {
     case QG__QUANTIZE: qg__quantize(s, pixels, x, y); break;
-    case QG__AFFINE: qg__affine(pixels, r->c, s->number[0], s->number[1], x, y); break;
+    case QG__AFFINE: qg__affine(s->isa, pixels, r->c, s->number[0], s->number[1], x, y); break;
     case QG__RELU: k->relu(n, x, y); break;
     case QG__CLIP: k->clip(n, s->number[0][0], s->number[1][0], x, y); break;
     case QG__SIGMOID: sigmoid(n, x, y); break;

@@ -6,7 +6,6 @@
 #include "infer/kernels/bits.h"
 #include "infer/kernels/depthwise.h"
 #include "infer/kernels/int8.h"
-#include "infer/kernels/isa.h"
 #include "infer/kernels/real.h"
 #include "infer/kernels/scale.h"
 #include "infer/slice.h"
@@ -96,37 +95,38 @@ bool qg__product_fits(const qg__product *p)
 /* --- weights ------------------------------------------------------------------------------------ */
 
 /* Of a group and side, a multiple of 64. */
-static size_t block_bytes(const qg__product *p, const part *t)
+static size_t block_bytes(qg_isa isa, const qg__product *p, const part *t)
 {
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
     switch (t->method) {
-    case BITS: return qg__lines_of(QG_INFER_KERNELS(qg__bit_kernels)->weight_bytes(&bits));
-    case INT8: return qg__lines_of(QG_INFER_KERNELS(qg__int8_kernels)->weight_bytes(&int8));
-    case REAL: return qg__lines_of(QG_INFER_KERNELS(qg__real_kernels)->weight_bytes(&real));
+    case BITS: return qg__lines_of(QG_KERNELS_OF(isa, qg__bit_kernels)->weight_bytes(&bits));
+    case INT8: return qg__lines_of(QG_KERNELS_OF(isa, qg__int8_kernels)->weight_bytes(&int8));
+    case REAL: return qg__lines_of(QG_KERNELS_OF(isa, qg__real_kernels)->weight_bytes(&real));
     case EACH_CODE:
     case EACH_REAL: break;
     }
     return qg__lines_of(qg__row(&t->g) * sizeof(float));
 }
 
-size_t qg__product_weight_bytes(const qg__product *p)
+size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p)
 {
     const part t = part_of(p);
-    return (size_t)t.sides * (size_t)t.groups * block_bytes(p, &t);
+    return (size_t)t.sides * (size_t)t.groups * block_bytes(isa, p, &t);
 }
 
-static void pack_piece(const qg__product *p, const part *t, int o, size_t first, size_t n, const float *values, void *block)
+static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, size_t first, size_t n, const float *values,
+                       void *block)
 {
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
     const size_t           oc   = (size_t)t->g.oc, at = first * oc + (size_t)o;
     switch (t->method) {
-    case BITS: QG_INFER_KERNELS(qg__bit_kernels)->pack_weights(&bits, o, first, n, values, block); break;
-    case INT8: QG_INFER_KERNELS(qg__int8_kernels)->pack_weights(&int8, o, first, n, values, block); break;
-    case REAL: QG_INFER_KERNELS(qg__real_kernels)->pack_weights(&real, o, first, n, values, block); break;
+    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->pack_weights(&bits, o, first, n, values, block); break;
+    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->pack_weights(&int8, o, first, n, values, block); break;
+    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->pack_weights(&real, o, first, n, values, block); break;
     case EACH_CODE:
         for (size_t i = 0; i < n; i++) ((int32_t *)block)[at + i * oc] = (int32_t)values[i];
         break;
@@ -137,58 +137,60 @@ static void pack_piece(const qg__product *p, const part *t, int o, size_t first,
 }
 
 /* The weights of one side: 1 where w has the sign of the side, else 0. */
-static void pack_side(const qg__product *p, const part *t, float sign, int o, size_t n, const float *row, void *block)
+static void pack_side(qg_isa isa, const qg__product *p, const part *t, float sign, int o, size_t n, const float *row,
+                      void *block)
 {
     enum { PIECE = 256 };
     float piece[PIECE];
     for (size_t done = 0, now; done < n; done += now) {
         now = n - done < PIECE ? n - done : PIECE;
         for (size_t i = 0; i < now; i++) piece[i] = row[done + i] == sign;
-        pack_piece(p, t, o, done, now, piece, block);
+        pack_piece(isa, p, t, o, done, now, piece, block);
     }
 }
 
-void qg__product_pack(const qg__product *p, int o, const float *row, void *packed)
+void qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row, void *packed)
 {
     const part   t     = part_of(p);
-    const size_t n     = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = block_bytes(p, &t);
+    const size_t n     = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = block_bytes(isa, p, &t);
     uint8_t     *block = (uint8_t *)packed + (size_t)(o / t.g.oc) * bytes;
     if (!p->two_sided) {
-        pack_piece(p, &t, o % t.g.oc, 0, n, row, block);
+        pack_piece(isa, p, &t, o % t.g.oc, 0, n, row, block);
         return;
     }
-    pack_side(p, &t, 1.0f, o % t.g.oc, n, row, block);
-    pack_side(p, &t, -1.0f, o % t.g.oc, n, row, block + (size_t)t.groups * bytes);
+    pack_side(isa, p, &t, 1.0f, o % t.g.oc, n, row, block);
+    pack_side(isa, p, &t, -1.0f, o % t.g.oc, n, row, block + (size_t)t.groups * bytes);
 }
 
 /* --- running ------------------------------------------------------------------------------------ */
 
-static size_t kernel_scratch(const qg__product *p, const part *t, int n)
+static size_t kernel_scratch(qg_isa isa, const qg__product *p, const part *t, int n)
 {
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
     switch (t->method) {
-    case BITS: return QG_INFER_KERNELS(qg__bit_kernels)->scratch_bytes(&bits, n);
-    case INT8: return QG_INFER_KERNELS(qg__int8_kernels)->scratch_bytes(&int8, n);
-    case REAL: return QG_INFER_KERNELS(qg__real_kernels)->scratch_bytes(&real);
+    case BITS: return QG_KERNELS_OF(isa, qg__bit_kernels)->scratch_bytes(&bits, n);
+    case INT8: return QG_KERNELS_OF(isa, qg__int8_kernels)->scratch_bytes(&int8, n);
+    case REAL: return QG_KERNELS_OF(isa, qg__real_kernels)->scratch_bytes(&real);
     case EACH_CODE:
     case EACH_REAL: break;
     }
     return 0;
 }
 
-static void run_kernel(const qg__product *p, const part *t, int n, const void *x, const void *block, void *acc, void *scratch)
+static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, const void *x, const void *block, void *acc,
+                       void *scratch)
 {
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
     switch (t->method) {
-    case BITS: QG_INFER_KERNELS(qg__bit_kernels)->run(&bits, n, x, block, acc, scratch); break;
-    case INT8: QG_INFER_KERNELS(qg__int8_kernels)->run(&int8, n, x, block, acc, scratch); break;
-    case REAL: QG_INFER_KERNELS(qg__real_kernels)->run(&real, n, x, block, acc, scratch); break;
-    case EACH_CODE: QG_INFER_KERNELS(qg__each_kernels)->codes(&t->g, -p->x.lowest, n, x, block, acc); break;
-    case EACH_REAL: QG_INFER_KERNELS(qg__each_kernels)->reals(&t->g, n, x, block, acc); break;
+    case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->run(&bits, n, x, block, acc, scratch); break;
+    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&int8, n, x, block, acc, scratch); break;
+    case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->run(&real, n, x, block, acc, scratch); break;
+    case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&t->g, -p->x.lowest, n, x, block, acc); break;
+    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&t->g, n, x, block, acc); break;
     }
 }
 
@@ -209,7 +211,7 @@ typedef struct rooms {
     int    images;                      /* at once */
 } rooms;
 
-static rooms rooms_of(const qg__product *p, const part *t, int n)
+static rooms rooms_of(qg_isa isa, const qg__product *p, const part *t, int n)
 {
     rooms r = { .images = n };
     if (t->copies) {
@@ -219,51 +221,52 @@ static rooms rooms_of(const qg__product *p, const part *t, int n)
         r.x      = qg__lines_of((size_t)r.images * r.image);
         if (t->groups > 1) r.acc = qg__lines_of((size_t)r.images * qg__results(&t->g) * (size_t)t->g.oc * sizeof(int32_t));
     }
-    r.kernel = kernel_scratch(p, t, r.images);
+    r.kernel = kernel_scratch(isa, p, t, r.images);
     return r;
 }
 
-size_t qg__product_scratch_bytes(const qg__product *p, int n)
+size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n)
 {
     const part  t = part_of(p);
-    const rooms r = rooms_of(p, &t, n);
+    const rooms r = rooms_of(isa, p, &t, n);
     return r.x + r.acc + r.kernel;
 }
 
 /* A group of n images, each of which is copied. */
-static void run_copies(const qg__product *p, const part *t, int group, int n, const uint8_t *x, const void *block, int32_t *acc, uint8_t *scratch)
+static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x, const void *block,
+                       int32_t *acc, uint8_t *scratch)
 {
-    const rooms     r       = rooms_of(p, t, n);
+    const rooms     r       = rooms_of(isa, p, t, n);
     const qg__slice s       = slice_of(p, t, group);
     const size_t    results = qg__results(&t->g), oc = (size_t)p->g.oc, own = (size_t)t->g.oc;
     int32_t        *part_of_acc = (int32_t *)(void *)(scratch + r.x);
     for (int done = 0, now; done < n; done += now, acc += (size_t)now * results * oc) {
         now = n - done < r.images ? n - done : r.images;
         for (int i = 0; i < now; i++) qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s), scratch + (size_t)i * r.image);
-        run_kernel(p, t, now, scratch, block, t->groups > 1 ? part_of_acc : acc, scratch + r.x + r.acc);
+        run_kernel(isa, p, t, now, scratch, block, t->groups > 1 ? part_of_acc : acc, scratch + r.x + r.acc);
         for (size_t i = 0; t->groups > 1 && i < (size_t)now * results; i++)
             memcpy(acc + i * oc + (size_t)group * own, part_of_acc + i * own, own * sizeof *acc);
     }
 }
 
-void qg__product_run(const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch)
+void qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch)
 {
     const part     t     = part_of(p);
-    const size_t   bytes = block_bytes(p, &t), side = (size_t)n * qg__results(&p->g) * (size_t)p->g.oc;
+    const size_t   bytes = block_bytes(isa, p, &t), side = (size_t)n * qg__results(&p->g) * (size_t)p->g.oc;
     const uint8_t *block = packed;
     for (int i = 0; i < t.sides; i++)
         for (int group = 0; group < t.groups; group++, block += bytes) {
             int32_t *to = (int32_t *)acc + (size_t)i * side;
-            if (t.copies) run_copies(p, &t, group, n, x, block, to, scratch);
-            else run_kernel(p, &t, n, x, block, to, scratch);
+            if (t.copies) run_copies(isa, p, &t, group, n, x, block, to, scratch);
+            else run_kernel(isa, p, &t, n, x, block, to, scratch);
         }
 }
 
 /* --- scales ------------------------------------------------------------------------------------- */
 
-void qg__product_scale(const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z)
+void qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z)
 {
-    const qg__scale_kernels *kernels = QG_INFER_KERNELS(qg__scale_kernels);
+    const qg__scale_kernels *kernels = QG_KERNELS_OF(isa, qg__scale_kernels);
     const int                oc      = p->g.oc;
     const size_t             side    = pixels * (size_t)oc;
     const int32_t           *sums    = acc;
@@ -277,7 +280,7 @@ void qg__product_scale(const qg__product *p, qg__scales k, size_t pixels, const 
     }
 }
 
-void qg__affine(size_t pixels, int c, const float *a, const float *b, const float *x, float *y)
+void qg__affine(qg_isa isa, size_t pixels, int c, const float *a, const float *b, const float *x, float *y)
 {
-    QG_INFER_KERNELS(qg__scale_kernels)->reals(pixels, c, a, b, x, y);
+    QG_KERNELS_OF(isa, qg__scale_kernels)->reals(pixels, c, a, b, x, y);
 }

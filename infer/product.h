@@ -14,6 +14,9 @@
  * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per group have loops of
  * their own.  Memory belongs to the caller; weights and scratch are aligned to 64 bytes.  Nothing here is parallel: threads
  * run different images.
+ *
+ * isa says whose kernels (infer/kernels/isa.h).  Packed weights and sizes depend on it, so it must be the same in all calls
+ * for one product.
  */
 #ifndef QG_INFER_PRODUCT_H
 #define QG_INFER_PRODUCT_H
@@ -50,21 +53,21 @@ bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 /* Whether all sizes are legal and all sums of integers fit. */
 bool   qg__product_fits(const qg__product *p);
 
-size_t qg__product_weight_bytes(const qg__product *p);
+size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p);
 /* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has. */
-void   qg__product_pack(const qg__product *p, int o, const float *row, void *packed);
-size_t qg__product_scratch_bytes(const qg__product *p, int n);
-void   qg__product_run(const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch);
+void   qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row, void *packed);
+size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n);
+void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch);
 
 /* z = fl(fl(a acc) + b), or two-sided fl(fl(fl(a accP) - fl(an accN)) + b), for so many pixels of [oc], none contracted on any
  * instruction set.  a, an and b have [oc] numbers. */
 typedef struct qg__scales {
     const float *a, *an, *b;
 } qg__scales;
-void   qg__product_scale(const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z);
+void   qg__product_scale(qg_isa isa, const qg__product *p, qg__scales k, size_t pixels, const void *acc, float *z);
 
 /* The same of floats: y[i][k] = fl(fl(a[k] x[i][k]) + b[k]).  y may be x. */
-void   qg__affine(size_t pixels, int c, const float *a, const float *b, const float *x, float *y);
+void   qg__affine(qg_isa isa, size_t pixels, int c, const float *a, const float *b, const float *x, float *y);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,7 @@ static size_t acc_bytes(const qg__infer_step *s, int images)
 static size_t product_scratch(const qg__infer_step *s, int n)
 {
     const int images = least(s->images, n);
-    return acc_bytes(s, images) + qg__lines_of(qg__product_scratch_bytes(&s->p, images));
+    return acc_bytes(s, images) + qg__lines_of(qg__product_scratch_bytes(s->isa, &s->p, images));
 }
 
 /* Pixels whose numbers stay in the first cache from one loop to the next. */
@@ -32,7 +32,7 @@ static size_t strip_of(const qg__infer_step *s, size_t pixels)
 /* acc becomes z, which becomes the value. */
 static void finish(const qg__infer_step *s, size_t pixels, void *acc, uint8_t *y)
 {
-    const qg__requantize_kernels *kernels = QG_INFER_KERNELS(qg__requantize_kernels);
+    const qg__requantize_kernels *kernels = QG_KERNELS_OF(s->isa, qg__requantize_kernels);
     const size_t                  oc = (size_t)s->p.g.oc, bytes = qg__pixel_bytes(s), strip = strip_of(s, pixels);
     if (s->to.route == QG__ROUTE_SUMS) {
         kernels->bits(s->to.alphabet, s->to.least, s->to.flip, pixels, s->p.g.oc, acc, (uint64_t *)(void *)y);
@@ -45,7 +45,7 @@ static void finish(const qg__infer_step *s, size_t pixels, void *acc, uint8_t *y
     float *z = acc;
     for (size_t done = 0, now; done < pixels; done += now, z += now * oc) {
         now = pixels - done < strip ? pixels - done : strip;
-        qg__product_scale(&s->p, s->k, now, z, z);
+        qg__product_scale(s->isa, &s->p, s->k, now, z, z);
         qg__quantize(s, now, z, y + done * bytes);
     }
 }
@@ -57,7 +57,7 @@ static void run_product(const qg__infer_step *s, int n, size_t x_bytes, const ui
         now               = least(s->images, n - done);
         const size_t used = acc_bytes(s, now);
         void        *acc  = sums_in_place(s) ? y : scratch;
-        qg__product_run(&s->p, now, x, s->packed, acc, scratch + used);
+        qg__product_run(s->isa, &s->p, now, x, s->packed, acc, scratch + used);
         finish(s, (size_t)now * results, acc, y);
     }
 }
@@ -127,7 +127,6 @@ static qg_infer_status run_all(run r, int n, size_t bytes)
 {
     if (!r.net || n < 0 || (n > 0 && ((!r.images && !r.raw) || !r.scores))) return QG_INFER_EARG;
     if (n == 0) return QG_INFER_OK;
-    if (r.net->isa != qg__infer_isa()) return QG_INFER_EARG;
     if (!r.context || (uintptr_t)r.context % 64 || bytes < qg_infer_context_bytes(r.net, n)) return QG_INFER_EMEMORY;
     for (int first = 0; first < n; first += r.net->images) run_group(&r, first, least(r.net->images, n - first));
     return QG_INFER_OK;

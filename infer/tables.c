@@ -30,13 +30,13 @@ static int count_reached(const qg__finder *f, float x)
 }
 
 /* Whether the kernel finds the code of x, in vectors and behind them. */
-static bool finds(const qg__finder *f, float x)
+static bool finds(const qg__requantize_kernels *k, const qg__finder *f, float x)
 {
     enum { COPIES = 67 };
     float   copies[COPIES];
     uint8_t code[COPIES];
     for (int i = 0; i < COPIES; i++) copies[i] = x;
-    QG_INFER_KERNELS(qg__requantize_kernels)->find(f, COPIES, copies, code);
+    k->find(f, COPIES, copies, code);
     for (int i = 0; i < COPIES; i++)
         if (code[i] != count_reached(f, x)) return false;
     return true;
@@ -44,29 +44,29 @@ static bool finds(const qg__finder *f, float x)
 
 /* Whether all codes are found.  What a search computes grows with x, so it is enough to look at both ends of each interval
  * between thresholds. */
-static bool finds_all(const qg__finder *f)
+static bool finds_all(const qg__requantize_kernels *k, const qg__finder *f)
 {
     static const float ends[] = { -INFINITY, -FLT_MAX, FLT_MAX, INFINITY };
     qg__finder         plain  = *f;
     plain.least = 0;
     plain.step  = 1;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (!finds(&plain, ends[i])) return false;
+        if (!finds(k, &plain, ends[i])) return false;
     for (int u = 0; u + 1 < f->count; u++) {
         const float t = f->threshold[u];
-        if (isfinite(t) && (!finds(&plain, t) || !finds(&plain, below(t)))) return false;
+        if (isfinite(t) && (!finds(k, &plain, t) || !finds(k, &plain, below(t)))) return false;
     }
     return true;
 }
 
-static bool accept(qg__finder *f, qg__search search)
+static bool accept(const qg__requantize_kernels *k, qg__finder *f, qg__search search)
 {
     f->search = search;
-    return finds_all(f);
+    return finds_all(k, f);
 }
 
 /* As most quantizers compute it, with the levels scale (lowest + u). */
-static bool has_levels(qg__finder *f, float scale, int lowest)
+static bool has_levels(const qg__requantize_kernels *k, qg__finder *f, float scale, int lowest)
 {
     enum { MOST = 1 << 20 };
     if (!(scale > 0) || lowest < -MOST || lowest > MOST) return false;
@@ -75,11 +75,11 @@ static bool has_levels(qg__finder *f, float scale, int lowest)
     f->first   = scale * (float)lowest;
     f->inverse = 1.0f / scale;
     if (!isfinite(f->first) || !isfinite(f->inverse)) return false;
-    return accept(f, QG__QUOTIENT) || accept(f, QG__LINE);
+    return accept(k, f, QG__QUOTIENT) || accept(k, f, QG__LINE);
 }
 
 /* A line through the first and the last finite threshold. */
-static bool has_line(qg__finder *f)
+static bool has_line(const qg__requantize_kernels *k, qg__finder *f)
 {
     int first = 0, last = f->count - 2;
     while (first <= last && !isfinite(f->threshold[first])) first++;
@@ -89,17 +89,18 @@ static bool has_line(qg__finder *f)
     const double spacing = last > first ? (to - from) / (last - first) : 1.0;
     f->first   = (float)(from - spacing * first);
     f->inverse = (float)(1.0 / spacing);
-    return spacing > 0 && isfinite(f->first) && isfinite(f->inverse) && accept(f, QG__GUESS);
+    return spacing > 0 && isfinite(f->first) && isfinite(f->inverse) && accept(k, f, QG__GUESS);
 }
 
 /* room: QG__MOST_FOUND floats. */
 static void make_finder(qg__infer_step *s, const float *threshold, float *room)
 {
-    const qg__codes q = qg__quantizer(&s->r);
-    qg__finder     *f = &s->to.find;
+    const qg__requantize_kernels *k = QG_KERNELS_OF(s->isa, qg__requantize_kernels);
+    const qg__codes               q = qg__quantizer(&s->r);
+    qg__finder                   *f = &s->to.find;
     for (int u = 0; u < QG__MOST_FOUND; u++) room[u] = u < q.count - 1 ? threshold[u] : NAN;
     *f = (qg__finder){ .threshold = room, .count = q.count, .step = s->r.coding == QG__AS_BYTES ? q.step : 1 };
-    if (!(q.step == 1 && has_levels(f, s->r.q_scale, q.lowest)) && !has_line(f)) f->search = QG__BISECTION;
+    if (!(q.step == 1 && has_levels(k, f, s->r.q_scale, q.lowest)) && !has_line(k, f)) f->search = QG__BISECTION;
     /* max(z, 0) reaches a threshold if z does or 0 does. */
     f->least = s->r.relu ? count_reached(f, 0.0f) : 0;
 }
@@ -126,7 +127,7 @@ static void evaluate(const qg__infer_step *s, int first, int n, const int32_t *a
     qg__product      p = s->p;
     const qg__scales k = { s->k.a + first, NULL, s->k.b + first };
     p.g.oc             = n;
-    qg__product_scale(&p, k, 1, acc, z);
+    qg__product_scale(s->isa, &p, k, 1, acc, z);
 }
 
 /* The largest |acc|, less than INT32_MAX. */
@@ -218,7 +219,7 @@ static void split(double m, int32_t *fraction, int32_t *shift)
 /* Whether both operators give n accumulators, one per channel, codes that are at most one level apart. */
 static bool agree(const qg__infer_step *s, int first, int n, const int32_t *acc)
 {
-    const qg__requantize_kernels *kernels = QG_INFER_KERNELS(qg__requantize_kernels);
+    const qg__requantize_kernels *kernels = QG_KERNELS_OF(s->isa, qg__requantize_kernels);
     qg__fixed_point               f       = s->to.fixed;
     float                         z[CHUNK];
     uint8_t                       exact[CHUNK], fixed[CHUNK];

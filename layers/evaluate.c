@@ -363,6 +363,7 @@ enum { PIECE_RESULTS = 16 };
 
 typedef struct job {
     const qg__evaluation *e;
+    qg_isa                isa;
     qg_var               *y;
     int                   images;       /* of a piece */
     const void           *packed;
@@ -379,11 +380,11 @@ static size_t code_bytes(const qg__product *p, size_t pixels)
 }
 
 /* A level is scale times an integer up to roundings, and the nearest integer is its code. */
-static const void *code(const qg__evaluation *e, size_t pixels, const float *x, void *codes)
+static const void *code(qg_isa isa, const qg__evaluation *e, size_t pixels, const float *x, void *codes)
 {
     const qg__product      *p       = &e->p;
     const qg__coding        coding  = qg__product_coding(p);
-    const qg__pack_kernels *kernels = QG_INFER_KERNELS(qg__pack_kernels);
+    const qg__pack_kernels *kernels = QG_KERNELS_OF(isa, qg__pack_kernels);
     if (coding == QG__AS_FLOATS) return x;
     if (coding == QG__AS_BYTES) {
         const qg__grid grid = { e->x_scale, -p->x.lowest, 0, qg__highest(p->x) - p->x.lowest };
@@ -406,17 +407,17 @@ static void piece(void *context, int piece, int worker)
     const size_t       pixels = qg__pixels(&p->g), results = qg__results(&p->g);
     char              *codes = j->scratch + (size_t)worker * j->bytes, *acc = codes + j->codes_bytes;
     const float       *x     = j->y->in[0]->data + (size_t)first * pixels * (size_t)p->g.c;
-    const void        *coded = code(j->e, (size_t)n * pixels, x, codes);
-    qg__product_run(p, n, coded, j->packed, acc, acc + j->acc_bytes);
-    qg__product_scale(p, j->e->k, (size_t)n * results, acc, j->y->data + (size_t)first * results * (size_t)p->g.oc);
+    const void        *coded = code(j->isa, j->e, (size_t)n * pixels, x, codes);
+    qg__product_run(j->isa, p, n, coded, j->packed, acc, acc + j->acc_bytes);
+    qg__product_scale(j->isa, p, j->e->k, (size_t)n * results, acc, j->y->data + (size_t)first * results * (size_t)p->g.oc);
 }
 
-static const void *pack(qg_tape *t, const qg__evaluation *e)
+static const void *pack(qg_isa isa, qg_tape *t, const qg__evaluation *e)
 {
     const qg__product *p   = &e->p;
     const size_t       row = qg__row(&p->g) / (size_t)p->groups;
-    void              *packed = qg_scratch(t, qg__product_weight_bytes(p));
-    for (int o = 0; packed && o < p->g.oc; o++) qg__product_pack(p, o, e->w + (size_t)o * row, packed);
+    void              *packed = qg_scratch(t, qg__product_weight_bytes(isa, p));
+    for (int o = 0; packed && o < p->g.oc; o++) qg__product_pack(isa, p, o, e->w + (size_t)o * row, packed);
     return packed;
 }
 
@@ -426,7 +427,7 @@ static bool take_scratch(qg_tape *t, job *j)
     const size_t       results = qg__results(&p->g), n = (size_t)j->images;
     j->codes_bytes = qg__lines_of(code_bytes(p, n * qg__pixels(&p->g)));
     j->acc_bytes   = qg__lines_of((p->two_sided ? 2 : 1) * n * results * (size_t)p->g.oc * sizeof(float));
-    j->bytes       = j->codes_bytes + j->acc_bytes + qg__lines_of(qg__product_scratch_bytes(p, j->images));
+    j->bytes       = j->codes_bytes + j->acc_bytes + qg__lines_of(qg__product_scratch_bytes(j->isa, p, j->images));
     j->scratch     = qg_scratch(t, (size_t)qg_threads() * j->bytes);
     return j->scratch != NULL;
 }
@@ -447,7 +448,8 @@ qg_var *qg__evaluate(const qg_step *s, qg_tape *t, qg_var *x, const qg_op *op, q
         return qg_reject(t, QG_ESHAPE, "%s: x " QG_SHAPE_FMT " and w " QG_SHAPE_FMT " are too large to evaluate", p->layer.name,
                          QG_SHAPE_ARGS(x->shape), QG_SHAPE_ARGS(w->shape));
     const int results = (int)qg__results(&e.p.g);
-    job       j       = { .e = &e, .y = y, .images = (PIECE_RESULTS + results - 1) / results, .packed = pack(t, &e) };
+    job       j       = { .e = &e, .isa = qg__infer_isa(), .y = y, .images = (PIECE_RESULTS + results - 1) / results };
+    j.packed          = pack(j.isa, t, &e);
     if (!j.packed || !take_scratch(t, &j)) return NULL;
     y->flops = 2.0 * (double)qg_count(shape) * (double)qg_row(w->shape);
     qg_parallel((shape.n + j.images - 1) / j.images, piece, &j);

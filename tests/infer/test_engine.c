@@ -578,6 +578,33 @@ static void random_nets_agree_with_the_definition(void **state)
     }
 }
 
+/* Whatever the environment says afterwards. */
+static void a_net_runs_on_the_kernels_for_which_it_was_loaded(void **state)
+{
+    enum { FEW = 10 };
+    for (int path = 0; path <= (int)widest_path(); path++)
+        for (uint64_t key = 0; key < FEW; key++) {
+            static test_net n;
+            use_path(path);
+            build(&n, key);
+            source       src    = { key + 1000000, 0 };
+            float       *images = drawn(&src, IMAGES * image_floats(&n), -2, 2);
+            loaded       l      = load(&n.file);
+            const size_t scores = (size_t)qg_infer_scores(l.net), bytes = qg_infer_context_bytes(l.net, IMAGES);
+            float       *expected = malloc(IMAGES * scores * sizeof *expected), *got = malloc(IMAGES * scores * sizeof *got);
+            assert_true(expected && got);
+            run(l.net, IMAGES, images, expected);
+            for (int other = 0; other < PATHS; other++) {
+                use_path(other);
+                assert_int_equal(qg_infer_context_bytes(l.net, IMAGES), bytes);
+                run(l.net, IMAGES, images, got);
+                assert_memory_equal(got, expected, IMAGES * scores * sizeof *got);
+            }
+            free(images), free(expected), free(got), free(l.memory);
+            discard(&n);
+        }
+}
+
 /* Of more than 1024 pixels, as core/ops/pool.c sums them. */
 static void large_windows_are_summed_in_parts(void **state)
 {
@@ -606,6 +633,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_PATHS(random_nets_agree_with_the_definition),
+        WITH_PATHS(a_net_runs_on_the_kernels_for_which_it_was_loaded),
         cmocka_unit_test(large_windows_are_summed_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

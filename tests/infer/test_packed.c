@@ -328,21 +328,6 @@ static void memory_is_checked(void **state)
     free(context), free(l.memory);
 }
 
-/* Kernels have packed the weights for themselves. */
-static void another_instruction_set_is_refused(void **state)
-{
-    if (widest_path() == QG_ISA_BASELINE) skip();
-    use_path(0);
-    loaded       l = load(&small);
-    const size_t bytes = qg_infer_context_bytes(l.net, 1);
-    float        x[IMAGE] = { 0 }, y[3];
-    void        *context = lines(bytes);
-    assert_int_equal(qg_infer_run(l.net, 1, x, y, context, bytes), QG_INFER_OK);
-    use_path(1);
-    assert_int_equal(qg_infer_run(l.net, 1, x, y, context, bytes), QG_INFER_EARG);
-    free(context), free(l.memory);
-}
-
 /* --- what a net says --------------------------------------------------------------------------------- */
 
 static void the_net_describes_itself(void **state)
@@ -509,7 +494,6 @@ int main(void)
         cmocka_unit_test(illegal_rows_and_texts_are_refused),
         cmocka_unit_test(refuses_products_that_are_too_large),
         cmocka_unit_test(memory_is_checked),
-        WITH_PATHS(another_instruction_set_is_refused),
         cmocka_unit_test(the_net_describes_itself),
         WITH_PATHS(weights_stay_packed),
         cmocka_unit_test(bytes_are_normalised),

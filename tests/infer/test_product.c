@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/rng.h"
+#include "infer/kernels/isa.h"
 #include "infer/product.h"
 #include "tests/support/environment.h"
 
@@ -113,8 +114,8 @@ static operand_set operands_of(const qg__product *p, int n, uint64_t key)
     const size_t row = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), pixels = (size_t)n * qg__pixels(&p->g);
     operand_set  s   = { .x = drawn(p->x, key, pixels * (size_t)p->g.c), .w = drawn(p->w, key + 1, row * (size_t)p->g.oc) };
     s.coded          = coded(p, pixels, s.x);
-    s.packed         = room(qg__product_weight_bytes(p));
-    for (int o = 0; o < p->g.oc; o++) qg__product_pack(p, o, s.w + (size_t)o * row, s.packed);
+    s.packed         = room(qg__product_weight_bytes(qg__infer_isa(), p));
+    for (int o = 0; o < p->g.oc; o++) qg__product_pack(qg__infer_isa(), p, o, s.w + (size_t)o * row, s.packed);
     return s;
 }
 
@@ -123,9 +124,9 @@ static void release(operand_set s) { free(s.x), free(s.w), free(s.coded), free(s
 /* Scratch of exactly the size that it reports, and a byte of guard. */
 static void run(const qg__product *p, int n, const void *x, const void *packed, void *acc)
 {
-    const size_t bytes   = qg__product_scratch_bytes(p, n);
+    const size_t bytes   = qg__product_scratch_bytes(qg__infer_isa(), p, n);
     uint8_t     *scratch = room(bytes);
-    qg__product_run(p, n, x, packed, acc, scratch);
+    qg__product_run(qg__infer_isa(), p, n, x, packed, acc, scratch);
     assert_int_equal(scratch[bytes], 0xA5);
     free(scratch);
 }
@@ -379,12 +380,12 @@ static void the_longest_sums_are_exact(void **state)
             use_path(path);
             const qg__product p      = { .g = square(1, 1, c, 1, 1, 1, 0), .groups = 1, .x = { 0, 1, 256 }, .w = { -255, 2, 256 } };
             float            *w      = room((size_t)c * sizeof *w);
-            uint8_t          *x      = room((size_t)c), *packed = room(qg__product_weight_bytes(&p));
+            uint8_t          *x      = room((size_t)c), *packed = room(qg__product_weight_bytes(qg__infer_isa(), &p));
             int32_t           acc    = 0;
             assert_true(qg__product_fits(&p));
             memset(x, 255, (size_t)c);
             for (int k = 0; k < c; k++) w[k] = end ? 255 : -255;
-            qg__product_pack(&p, 0, w, packed);
+            qg__product_pack(qg__infer_isa(), &p, 0, w, packed);
             run(&p, 1, x, packed, &acc);
             assert_int_equal(acc, (end ? 1 : -1) * 255 * 255 * c);
             free(w), free(x), free(packed);
@@ -407,14 +408,14 @@ static void scales_are_not_contracted(void **state)
             int32_t *sums = room(2 * n * sizeof *sums);
             float   *z    = room(n * sizeof *z);
             for (size_t k = 0; k < 2 * n; k++) sums[k] = (int32_t)(uint32_t)qg_bits(5, k) >> (k % 20);
-            qg__product_scale(&p, (qg__scales){ a, an, b }, 7, exact ? (void *)sums : reals, z);
+            qg__product_scale(qg__infer_isa(), &p, (qg__scales){ a, an, b }, 7, exact ? (void *)sums : reals, z);
             for (size_t k = 0; k < n; k++) {
                 volatile float positive = a[k % (size_t)c] * (exact ? (float)sums[k] : reals[k]);
                 volatile float negative = an[k % (size_t)c] * (exact ? (float)sums[n + k] : reals[n + k]);
                 volatile float sum      = two ? positive - negative : positive;
                 assert_true(z[k] == sum + b[k % (size_t)c]);
             }
-            qg__affine(7, c, a, b, reals, reals);
+            qg__affine(qg__infer_isa(), 7, c, a, b, reals, reals);
             float *again = drawn(floats, 4, 2 * n);
             for (size_t k = 0; k < n; k++) {
                 volatile float product = a[k % (size_t)c] * again[k];
