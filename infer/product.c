@@ -61,6 +61,7 @@ static part part_of(const qg__product *p)
 static qg__bit_product  bits_of(const qg__product *p, const part *t) { return (qg__bit_product){ t->g, qg__alphabet_of(t->w), qg__alphabet_of(p->x) }; }
 static qg__int8_product int8_of(const qg__product *p, const part *t) { return (qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w }; }
 static qg__real_product real_of(const part *t)                       { return (qg__real_product){ t->g, t->w }; }
+static qg__each_product each_of(const qg__product *p, const part *t) { return (qg__each_product){ t->g, t->w, -p->x.lowest }; }
 
 /* --- what fits ---------------------------------------------------------------------------------- */
 
@@ -100,14 +101,15 @@ static size_t block_bytes(qg_isa isa, const qg__product *p, const part *t)
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
+    const qg__each_product each = each_of(p, t);
     switch (t->method) {
     case BITS: return qg__lines_of(QG_KERNELS_OF(isa, qg__bit_kernels)->weight_bytes(&bits));
     case INT8: return qg__lines_of(QG_KERNELS_OF(isa, qg__int8_kernels)->weight_bytes(&int8));
     case REAL: return qg__lines_of(QG_KERNELS_OF(isa, qg__real_kernels)->weight_bytes(&real));
     case EACH_CODE:
-    case EACH_REAL: break;
+    case EACH_REAL: return qg__lines_of(QG_KERNELS_OF(isa, qg__each_kernels)->weight_bytes(&each));
     }
-    return qg__lines_of(qg__row(&t->g) * sizeof(float));
+    return 0;
 }
 
 size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p)
@@ -122,17 +124,13 @@ static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, s
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
-    const size_t           oc   = (size_t)t->g.oc, at = first * oc + (size_t)o;
+    const qg__each_product each = each_of(p, t);
     switch (t->method) {
     case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->pack_weights(&bits, o, first, n, values, block); break;
     case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->pack_weights(&int8, o, first, n, values, block); break;
     case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->pack_weights(&real, o, first, n, values, block); break;
     case EACH_CODE:
-        for (size_t i = 0; i < n; i++) ((int32_t *)block)[at + i * oc] = (int32_t)values[i];
-        break;
-    case EACH_REAL:
-        for (size_t i = 0; i < n; i++) ((float *)block)[at + i * oc] = values[i];
-        break;
+    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->pack_weights(&each, o, first, n, values, block); break;
     }
 }
 
@@ -169,12 +167,13 @@ static size_t kernel_scratch(qg_isa isa, const qg__product *p, const part *t, in
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
+    const qg__each_product each = each_of(p, t);
     switch (t->method) {
     case BITS: return QG_KERNELS_OF(isa, qg__bit_kernels)->scratch_bytes(&bits, n);
     case INT8: return QG_KERNELS_OF(isa, qg__int8_kernels)->scratch_bytes(&int8, n);
     case REAL: return QG_KERNELS_OF(isa, qg__real_kernels)->scratch_bytes(&real);
     case EACH_CODE:
-    case EACH_REAL: break;
+    case EACH_REAL: return QG_KERNELS_OF(isa, qg__each_kernels)->scratch_bytes(&each);
     }
     return 0;
 }
@@ -185,12 +184,13 @@ static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, c
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
     const qg__real_product real = real_of(t);
+    const qg__each_product each = each_of(p, t);
     switch (t->method) {
     case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->run(&bits, n, x, block, acc, scratch); break;
     case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&int8, n, x, block, acc, scratch); break;
     case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->run(&real, n, x, block, acc, scratch); break;
-    case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&t->g, -p->x.lowest, n, x, block, acc); break;
-    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&t->g, n, x, block, acc); break;
+    case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&each, n, x, block, acc, scratch); break;
+    case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&each, n, x, block, acc, scratch); break;
     }
 }
 

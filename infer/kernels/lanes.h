@@ -184,6 +184,20 @@ static inline bytes bytes_of_bits(const uint8_t *bits)
 #endif
 }
 
+/* Each byte as a lane.  GCC 12 converts such vectors by many shuffles. */
+static inline vi lanes_of_bytes(vb v)
+{
+#if defined(__AVX512F__)
+    return (vi)_mm512_cvtepu8_epi32((__m128i)v);
+#elif defined(__AVX2__) && VL == 8
+    int64_t low;
+    memcpy(&low, &v, sizeof low);
+    return (vi)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(low));
+#else
+    return __builtin_convertvector(v, vi);
+#endif
+}
+
 /* --- tables of bytes -------------------------------------------------------------------------- */
 
 #if QG_LOOKUP

@@ -78,7 +78,7 @@ static void expand_planes(qg__alphabet a, size_t n, const mask *w, float *to)
 static void expand_bytes(qg__codes c, size_t n, const uint8_t *w, float *to)
 {
     for (size_t k = 0; k < n * VECTORS; k++, w += VL, to += VL)
-        *(vec *)to = __builtin_convertvector(__builtin_convertvector(*(const vb *)w, vi) * c.step + c.lowest, vf);
+        *(vec *)to = __builtin_convertvector(lanes_of_bytes(*(const vb *)w) * c.step + c.lowest, vf);
 }
 
 /* Whether the planes are what weights_of reads. */
