@@ -5,8 +5,9 @@
  * weights are used only a few times, as in a dense layer of one image, signs and ternary weights become floats in the tile
  * instead: memory would take longer than that.  The sums are the same.
  *
- * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS bytes or floats.  The
- * planes are those of the alphabet (infer/kernels/codes.h); a byte is the number of the code. */
+ * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS bytes or floats, of which
+ * a last block whose outputs fill one vector has half.  The planes are those of the alphabet (infer/kernels/codes.h); a byte is the
+ * number of the code. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
 
 #if VL == 16
@@ -19,33 +20,40 @@ typedef uint8_t mask;
 
 static bool are_bytes(qg__codes w) { return w.count && w.count <= 256; }
 
-static size_t block_bytes(const qg__real_product *p)
+/* Of the block that begins with this output. */
+static int vectors_at(const qg__real_product *p, int first) { return p->g.oc - first <= VL ? 1 : VECTORS; }
+
+static size_t weight_of_block(const qg__real_product *p, int vectors)
 {
     const size_t planes = (size_t)qg__alphabet_of(p->w).bits;
-    return qg__row(&p->g) * (planes ? planes * sizeof(mask) : OUTPUTS * (are_bytes(p->w) ? 1 : sizeof(float)));
+    return planes ? planes * sizeof(mask) : (size_t)(vectors * VL) * (are_bytes(p->w) ? 1 : sizeof(float));
 }
+
+static size_t block_bytes(const qg__real_product *p, int vectors) { return qg__row(&p->g) * weight_of_block(p, vectors); }
 
 static size_t weight_bytes(const qg__real_product *p)
 {
-    return ((size_t)p->g.oc + OUTPUTS - 1) / OUTPUTS * block_bytes(p);
+    const int last = (p->g.oc - 1) / OUTPUTS;
+    return (size_t)last * block_bytes(p, VECTORS) + block_bytes(p, vectors_at(p, last * OUTPUTS));
 }
 
 static void pack_weights(const qg__real_product *p, int o, size_t first, size_t n, const float *values, void *packed)
 {
     const qg__alphabet a     = qg__alphabet_of(p->w);
-    const int          lane  = o % OUTPUTS;
-    uint8_t           *block = (uint8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(p);
-    if (lane == 0 && first == 0) memset(block, 0, block_bytes(p));
-    block += first * (block_bytes(p) / qg__row(&p->g));
+    const int          lane  = o % OUTPUTS, vectors = vectors_at(p, o - lane);
+    const size_t       lanes = (size_t)(vectors * VL);
+    uint8_t           *block = (uint8_t *)packed + (size_t)(o / OUTPUTS) * block_bytes(p, VECTORS);
+    if (lane == 0 && first == 0) memset(block, 0, block_bytes(p, vectors));
+    block += first * weight_of_block(p, vectors);
     if (a.bits) {
         mask *to = (mask *)(void *)block;
         for (size_t k = 0; k < n; k++)
             for (int j = 0; j < a.bits; j++) *to++ |= (mask)(qg__bit(a, (int)values[k], j) << lane);
     } else if (are_bytes(p->w)) {
-        for (size_t k = 0; k < n; k++) block[k * OUTPUTS + (size_t)lane] = (uint8_t)(((int)values[k] - p->w.lowest) / p->w.step);
+        for (size_t k = 0; k < n; k++) block[k * lanes + (size_t)lane] = (uint8_t)(((int)values[k] - p->w.lowest) / p->w.step);
     } else {
         float *to = (float *)(void *)block + lane;
-        for (size_t k = 0; k < n; k++) to[k * OUTPUTS] = values[k];
+        for (size_t k = 0; k < n; k++) to[k * lanes] = values[k];
     }
 }
 
@@ -57,18 +65,18 @@ INLINE vf weights_of(bool ternary, const mask *w, int vector)
     return ternary ? keep_bits(sign, bits_of_vector(w[1], vector)) : sign;
 }
 
-/* A block as floats [kh][kw][channels][OUTPUTS]: n vectors of signs or ternary weights, of any alphabet, or of bytes. */
-INLINE void expand(bool ternary, size_t n, const mask *w, float *to)
+/* A block as floats [kh][kw][channels][vectors][VL]: n weights of signs or ternary weights, of any alphabet, or bytes. */
+INLINE void expand(bool ternary, int vectors, size_t n, const mask *w, float *to)
 {
-    for (size_t k = 0; k < n; k++, w += ternary ? 2 : 1, to += OUTPUTS)
+    for (size_t k = 0; k < n; k++, w += ternary ? 2 : 1, to += vectors * VL)
         UNROLL
-        for (int v = 0; v < VECTORS; v++) *(vec *)(to + v * VL) = weights_of(ternary, w, v);
+        for (int v = 0; v < vectors; v++) *(vec *)(to + v * VL) = weights_of(ternary, w, v);
 }
 
-static void expand_planes(qg__alphabet a, size_t n, const mask *w, float *to)
+static void expand_planes(qg__alphabet a, int vectors, size_t n, const mask *w, float *to)
 {
-    for (size_t k = 0; k < n; k++, w += a.bits, to += OUTPUTS)
-        for (int v = 0; v < VECTORS; v++) {
+    for (size_t k = 0; k < n; k++, w += a.bits, to += vectors * VL)
+        for (int v = 0; v < vectors; v++) {
             vi sum = (vi){ 0 } + qg__offset(a);
             for (int j = 0; j < a.bits; j++) sum += lanes_of_bits(bits_of_vector(w[j], v)) & qg__factor(a, j);
             *(vec *)(to + v * VL) = __builtin_convertvector(sum, vf);
@@ -77,21 +85,23 @@ static void expand_planes(qg__alphabet a, size_t n, const mask *w, float *to)
 
 static void expand_bytes(qg__codes c, size_t n, const uint8_t *w, float *to)
 {
-    for (size_t k = 0; k < n * VECTORS; k++, w += VL, to += VL)
+    for (size_t k = 0; k < n; k++, w += VL, to += VL)
         *(vec *)to = __builtin_convertvector(lanes_of_bytes(*(const vb *)w) * c.step + c.lowest, vf);
 }
 
 /* Whether the planes are what weights_of reads. */
 static bool is_masks(qg__alphabet a) { return a.kind == QG__TERNARY || (a.kind == QG__ODD && a.bits == 1); }
 
-static const float *floats_of(const qg__real_product *p, const void *block, float *expanded)
+static const float *floats_of(const qg__real_product *p, int vectors, const void *block, float *expanded)
 {
     const qg__alphabet a = qg__alphabet_of(p->w);
     const size_t       n = qg__row(&p->g);
-    if (a.kind == QG__TERNARY) expand(true, n, block, expanded);
-    else if (a.kind == QG__ODD && a.bits == 1) expand(false, n, block, expanded);
-    else if (a.bits) expand_planes(a, n, block, expanded);
-    else if (are_bytes(p->w)) expand_bytes(p->w, n, block, expanded);
+    if (is_masks(a)) {
+        const bool ternary = a.kind == QG__TERNARY;
+        if (vectors == 1) ternary ? expand(true, 1, n, block, expanded) : expand(false, 1, n, block, expanded);
+        else ternary ? expand(true, VECTORS, n, block, expanded) : expand(false, VECTORS, n, block, expanded);
+    } else if (a.bits) expand_planes(a, vectors, n, block, expanded);
+    else if (are_bytes(p->w)) expand_bytes(p->w, n * (size_t)vectors, block, expanded);
     else return block;
     return expanded;
 }
@@ -116,9 +126,9 @@ INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
     vf        sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
         const float *x = t->x + i * t->x_row;
-        const float *w = (const float *)t->w + i * t->w_row * OUTPUTS;
+        const float *w = (const float *)t->w + i * t->w_row * vectors * VL;
         const mask  *m = (const mask *)t->w + i * t->w_row * planes;
-        for (size_t k = 0; k < t->channels; k++, x++, w += OUTPUTS, m += planes) {
+        for (size_t k = 0; k < t->channels; k++, x++, w += vectors * VL, m += planes) {
             vec wv[VECTORS];
             UNROLL
             for (int v = 0; v < vectors; v++)
@@ -153,14 +163,15 @@ static void run_line(void *context, const qg__line *line)
 {
     const visit        *at = context;
     const qg__geometry *g  = &at->p->g;
-    const ptrdiff_t     c   = g->c, first = (line->i0 * g->kw + line->j0) * c, planes = at->weights == TERNARY ? 2 : 1;
+    const int           vectors = at->outputs <= VL ? 1 : VECTORS;
+    const ptrdiff_t     c = g->c, first = (line->i0 * g->kw + line->j0) * c, planes = at->weights == TERNARY ? 2 : 1;
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
-        .w = at->weights == FLOATS ? (const void *)((const float *)at->w + first * OUTPUTS) : (const mask *)at->w + first * planes, .w_row = g->kw * c,
+        .w = at->weights == FLOATS ? (const void *)((const float *)at->w + first * vectors * VL) : (const mask *)at->w + first * planes,
+        .w_row = g->kw * c,
         .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0, .outputs = at->outputs,
         .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
     };
-    const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
         done = tile_pixels(left, at->weights == FLOATS ? vectors : VECTORS);
         if (at->weights != FLOATS) done = least(done, FEW);
@@ -189,8 +200,8 @@ static void run(const qg__real_product *p, int n, const float *x, const void *pa
     visit          at    = { .p = p, .x = x, .y = y };
     const qg__alphabet a = qg__alphabet_of(p->w);
     if ((size_t)n * qg__results(&p->g) <= FEW && is_masks(a)) at.weights = a.kind == QG__TERNARY ? TERNARY : SIGNS;
-    for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p)) {
-        at.w       = at.weights == FLOATS ? floats_of(p, block, scratch) : (const void *)block;
+    for (; at.first < p->g.oc; at.first += OUTPUTS, block += block_bytes(p, VECTORS)) {
+        at.w       = at.weights == FLOATS ? floats_of(p, vectors_at(p, at.first), block, scratch) : (const void *)block;
         at.outputs = least(p->g.oc - at.first, OUTPUTS);
         qg__lines(&p->g, n, run_line, &at);
     }
