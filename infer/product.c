@@ -10,7 +10,8 @@
 #include "infer/kernels/scale.h"
 #include "infer/slice.h"
 
-/* The product that a kernel runs: a group of the weights of one side, without padding by a value. */
+/* The product that a kernel runs: a group of the weights of one side, without padding by a value, and of one pixel if it reads
+ * whole images. */
 typedef enum method { BITS, INT8, REAL, EACH_CODE, EACH_REAL } method;
 
 typedef struct part {
@@ -18,7 +19,7 @@ typedef struct part {
     qg__geometry g;
     qg__codes    w;
     int          groups, sides;     /* products with a channel per group are one part */
-    bool         copies;            /* x is copied */
+    bool         copies, flat;      /* x is copied; as one pixel */
 } part;
 
 static bool is_depthwise(const qg__product *p) { return p->groups > 1 && p->g.c == p->groups; }
@@ -38,6 +39,14 @@ qg__coding qg__product_coding(const qg__product *p)
 
 bool qg__product_is_exact(const qg__product *p) { return qg__product_coding(p) != QG__AS_FLOATS; }
 
+/* A dense layer of an image.  Bytes and floats of all pixels are those of one.  Bits are copied, unless pixels fill words. */
+static bool is_flat(const qg__product *p)
+{
+    const qg__geometry *g = &p->g;
+    return p->groups == 1 && g->h == g->kh && g->w == g->kw && g->oh == 1 && g->ow == 1 && !g->top && !g->left &&
+           (qg__product_coding(p) != QG__AS_BITS || g->c % 64);
+}
+
 static part part_of(const qg__product *p)
 {
     static const qg__codes zero_or_one = { 0, 1, 2 };
@@ -50,7 +59,11 @@ static part part_of(const qg__product *p)
     t.g.c    = depthwise ? p->g.oc : p->g.c / p->groups;
     t.g.oc   = p->g.oc / t.groups;
     t.copies = t.groups > 1 || p->pad != 0 || (depthwise && (coding == QG__AS_BITS || p->g.oc > p->g.c));
-    if (p->pad != 0) {
+    if (is_flat(p)) {
+        t.flat   = coding == QG__AS_BITS && qg__pixels(&p->g) > 1;
+        t.copies = t.flat;
+        t.g      = (qg__geometry){ 1, 1, p->g.h * p->g.w * p->g.c, 1, 1, p->g.oc, 1, 1, 1, 0, 0 };
+    } else if (p->pad != 0) {
         t.g.h   = (p->g.oh - 1) * p->g.stride + p->g.kh;
         t.g.w   = (p->g.ow - 1) * p->g.stride + p->g.kw;
         t.g.top = t.g.left = 0;
@@ -200,7 +213,8 @@ static qg__slice slice_of(const qg__product *p, const part *t, int group)
     qg__slice  s = { .from = qg__product_coding(p), .x = p->x, .h = p->g.h, .w = p->g.w, .c = p->g.c,
                      .first = depthwise ? 0 : group * t->g.c, .channels = depthwise ? p->g.c : t->g.c,
                      .repeat = depthwise ? p->g.oc / p->g.c : 1, .to_h = t->g.h, .to_w = t->g.w, .pad = p->pad };
-    s.to = t->method == EACH_CODE ? QG__AS_BYTES : s.from;
+    s.to   = t->method == EACH_CODE ? QG__AS_BYTES : s.from;
+    s.flat = t->flat;
     if (p->pad != 0) s.top = p->g.top, s.left = p->g.left;
     return s;
 }

@@ -12,7 +12,7 @@
  *     floats         anything                                real.h
  *
  * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per group have loops of
- * their own.  Memory belongs to the caller; weights and scratch are aligned to 64 bytes.  Nothing here is parallel: threads
+ * their own.  An image that a dense layer reads is one pixel.  Memory belongs to the caller; weights and scratch are aligned to 64 bytes.  Nothing here is parallel: threads
  * run different images.
  *
  * isa says whose kernels (infer/kernels/isa.h).  Packed weights and sizes depend on it, so it must be the same in all calls

@@ -97,6 +97,25 @@ static uint8_t *fill_pixels(const qg__slice *s, int n, uint8_t *to)
     return to + (size_t)n * slice_pixel(s);
 }
 
+/* Each plane: the c bits of one pixel after those of another.  Bits of channels that do not exist are 0 in both. */
+static void flatten(const qg__slice *s, const uint64_t *x, uint64_t *to)
+{
+    const int    planes = qg__alphabet_of(s->x).bits;
+    const size_t words  = qg__words(s->c), pixels = (size_t)s->h * (size_t)s->w;
+    memset(to, 0, qg__slice_bytes(s));
+    for (int j = 0; j < planes; j++, to += qg__words(s->channels)) {
+        size_t at = 0;
+        for (size_t i = 0; i < pixels; i++)
+            for (size_t w = 0; w < words; w++) {
+                const uint64_t bits = x[(i * (size_t)planes + (size_t)j) * words + w];
+                const size_t   n    = w + 1 < words ? 64 : (size_t)s->c - 64 * w, shift = at % 64;
+                to[at / 64] |= bits << shift;
+                if (shift + n > 64) to[at / 64 + 1] |= bits >> (64 - shift);
+                at += n;
+            }
+    }
+}
+
 /* --- images ------------------------------------------------------------------------------------- */
 
 static int least(int a, int b) { return a < b ? a : b; }
@@ -105,6 +124,10 @@ void qg__slice_copy(const qg__slice *s, const void *image, void *slice)
 {
     const uint8_t *x  = image;
     uint8_t       *to = slice;
+    if (s->flat) {
+        flatten(s, image, slice);
+        return;
+    }
     if (s->to_h == s->h && s->to_w == s->w && !s->top && !s->left) {
         copy_pixels(s, (size_t)s->h * (size_t)s->w, x, to);
         return;

@@ -257,6 +257,18 @@ static void dense_products_agree_with_the_definition(void **state)
             check(&(qg__product){ .g = square(1, 1, 700, 65, 1, 1, 0), .groups = 1, .x = pairs[i][0], .w = pairs[i][1] }, n, 3000 + (uint64_t)i);
 }
 
+/* Of images of several pixels, whose bits do not fill words, and whose last ones may fill them partly.  Nothing reads the padding. */
+static void dense_products_of_images_agree_with_the_definition(void **state)
+{
+    static const int channels[] = { 1, 3, 31, 33, 63, 64, 65, 128 };
+    for (int i = 0; i < PAIRS * 8; i++) {
+        const qg__codes x = pairs[i / 8][0];
+        check(&(qg__product){ .g = { .h = 3, .w = 5, .c = channels[i % 8], .oh = 1, .ow = 1, .oc = 11, .kh = 3, .kw = 5, .stride = 1 + i % 2 },
+                              .groups = 1, .x = x, .w = pairs[i / 8][1], .pad = i % 3 && x.count ? (float)qg__highest(x) : 0 },
+              1 + i % 4 * 15, 4000 + (uint64_t)i);
+    }
+}
+
 /* Sums of floats have the same bits in any tile: for each size of a row of outputs, and at its other places. */
 static void sums_of_floats_do_not_depend_on_the_tile(void **state)
 {
@@ -434,6 +446,7 @@ int main(void)
         WITH_PATHS(all_shapes_agree_with_the_definition),
         WITH_PATHS(two_sides_have_sums_of_their_own),
         WITH_PATHS(dense_products_agree_with_the_definition),
+        WITH_PATHS(dense_products_of_images_agree_with_the_definition),
         WITH_PATHS(sums_of_floats_do_not_depend_on_the_tile),
         WITH_PATHS(sums_of_signs_and_ternary_weights_have_the_same_bits_everywhere),
         WITH_PATHS(codes_choose_their_coding),

@@ -6,6 +6,7 @@
 
 #include "core/io/file.h"
 #include "core/kernels/parallel.h"
+#include "infer/kernels/isa.h"
 #include "infer/net.h"
 #include "layers/export/packed.h"
 #include "layers/export/steps.h"
@@ -85,6 +86,19 @@ static const qg_var *evaluated(rig *r, int n)
 
 /* --- the engine ----------------------------------------------------------------------------- */
 
+/* Bytes of packed weights in memory. */
+static size_t resident(qg_isa isa, const qg__export_steps *s)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < s->count; i++) {
+        const qg__packed_step *r = &s->step[i].r;
+        const qg__codes        x = r->x ? qg__codes_of_value(&s->step[r->x - 1].r) : (qg__codes){ 0 };
+        const qg__product      p = qg__product_of(r, x);
+        if (r->kind == QG__PRODUCT) bytes += qg__product_weight_bytes(isa, &p);
+    }
+    return bytes;
+}
+
 typedef struct engine {
     const qg_infer *net;
     void           *memory, *context;
@@ -112,6 +126,7 @@ static void load(engine *e, const qg_net *net, const char *what)
     assert_non_null(e->context);
     assert_ok(qg__export_steps_of(net, 1, false, &e->steps));
     assert_int_equal(e->steps.count, qg_infer_steps(e->net));
+    assert_int_equal(resident(qg__infer_isa(), &e->steps), qg_infer_weight_bytes(e->net));
 }
 
 static void unload(engine *e)
@@ -399,6 +414,46 @@ static void every_model_is_exact(void **state)
     assert_true(K > 4);
 }
 
+/* Weights in memory take at most 1.2 times the bytes of the file, for all widths that kernels keep packed: 5 and 6 bits take a byte.
+ * Where both operands have at most 4 bits, kernels fill up the channels of a pixel to a word of 64.  A few nets have so many layers of
+ * 16, 20 or 32 channels that their weights take up to 1.31 times the file. */
+static void weights_stay_packed_in_memory(void **state)
+{
+    static const char few[] = "lenet5-xnor resnet20 resnet32 resnet44 resnet56";
+    const qg_quant    sign = qg_binary_activation((qg_binary_activation_spec){ 0 }), none = { 0 };
+    const struct { qg_quant w, x; } schemes[] = {
+        { qg_binary((qg_binary_spec){ 0 }), none },
+        { qg_binary((qg_binary_spec){ 0 }), sign },
+        { qg_twn((qg_twn_spec){ 0 }), sign },
+        { qg_ttq((qg_ttq_spec){ 0 }), none },
+        { qg_dorefa_weight((qg_dorefa_weight_spec){ .bits = 2 }),
+          qg_dorefa_activation((qg_dorefa_activation_spec){ .bits = 2 }) },
+        { qg_lsq((qg_lsq_spec){ .bits = 4, .is_signed = true }), qg_lsq((qg_lsq_spec){ .bits = 4 }) },
+        { qg_lsq((qg_lsq_spec){ .bits = 8, .is_signed = true }), qg_lsq((qg_lsq_spec){ .bits = 8 }) },
+        { qg_lsq((qg_lsq_spec){ .bits = 8, .is_signed = true }), none },
+    };
+    for (const qg_model *const *m = qg_models; *m; m++)
+        for (int k = 0; k < COUNT(schemes); k++) {
+            const qg_model_spec spec = { .height = (*m)->image.h > 32 ? 32 : (*m)->image.h,
+                                         .width = (*m)->image.w > 32 ? 32 : (*m)->image.w, .channels = (*m)->image.c, .classes = 10, .seed = 5, .weight = schemes[k].w,
+                                         .input = schemes[k].x, .first_last_float = k % 2 };
+            qg_net              *net = qg_model_declare(*m, spec);
+            qg__export_steps     s;
+            assert_true(qg_net_build(net));
+            assert_ok(qg__export_steps_of(net, 1, true, &s));
+            const double most = schemes[k].x.scheme && strstr(few, (*m)->name) ? 1.31 : 1.2;
+            const double file = (double)qg_net_packed_bytes(net);
+            for (int path = 0; path <= (int)widest_path(); path++) {
+                use_path(path);
+                const double bytes = (double)resident(qg__infer_isa(), &s);
+                if (!(bytes <= most * file))
+                    fail_msg("%s, %d: weights of %.0f bytes in memory, the file has %.0f", (*m)->name, k, bytes, file);
+            }
+            qg__export_steps_free(&s);
+            qg_net_free(net);
+        }
+}
+
 /* --- the file ------------------------------------------------------------------------------- */
 
 static qg_net *small(qg_quant w, qg_quant x)
@@ -651,6 +706,7 @@ int main(void)
         cmocka_unit_test_teardown(branches_are_exact, leave),
         cmocka_unit_test_teardown(every_model_is_exact, leave),
         cmocka_unit_test_teardown(codes_are_the_same_on_every_path, leave),
+        cmocka_unit_test_teardown(weights_stay_packed_in_memory, leave),
         cmocka_unit_test(normalisation_and_notes_are_inside),
         cmocka_unit_test(a_step_of_training_decides_what_has_started),
         cmocka_unit_test(what_no_file_can_express_is_refused),
