@@ -20,6 +20,8 @@ typedef struct inference {
     packed_net   packed;
     qg_loader   *test;
     float       *scores;            /* [images][scores] */
+    int          most;              /* images that are read at a time: all, if they are in memory */
+    uint8_t     *room;              /* for these, if they are in files; or NULL */
     double       seconds;
     double      *step;              /* [steps], seconds with --profile */
     double       since;             /* the last step */
@@ -51,7 +53,7 @@ static qg_status choose_data(inference *v)
     if (!config_text(v->asked, "data") && noted) status = config_set(v->asked, option_find("data"), noted);
     if (!status) status = set_default(v->asked, "data");
     v->data = v->asked->recipe.data.name;
-    return status ? qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted) : QG_OK;
+    return status ? qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted) : recipe_check_cache(&v->asked->recipe);
 }
 
 /* Labels of a folder are numbers of names. */
@@ -79,6 +81,19 @@ static qg_status check_images(const inference *v)
     return check_names(v);
 }
 
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+/* For the scores of all images and, if these stay in files, for a batch of each thread. */
+static qg_status take_memory(inference *v)
+{
+    const int  all = qg_loader_shape(v->test).n;
+    const bool in_files = !qg__loader_images(v->test);
+    v->most   = in_files ? smaller(all, v->packed.batch * v->packed.threads) : all;
+    v->scores = malloc((size_t)all * (size_t)v->packed.scores * sizeof *v->scores);
+    if (in_files) v->room = malloc((size_t)v->most * qg_row(v->packed.image));
+    return v->scores && (v->room || !in_files) ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of all images");
+}
+
 static qg_status open(inference *v)
 {
     const recipe *r = &v->asked->recipe;
@@ -86,25 +101,36 @@ static qg_status open(inference *v)
     qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize, r->batch);
     if (!status) status = choose_data(v);
     if (status) return status;
-    v->test = data_open(&r->data, r->data_dir, true, (qg_loader_spec){ .batch = r->batch, .in_order = true });
+    v->test = data_open(&r->data, r->data_dir, true,
+                        (qg_loader_spec){ .batch = r->batch, .in_order = true, .cache_bytes = r->cache });
     if (!v->test) return QG_EIO;
     report_warning(v->test);
-    status    = check_images(v);
-    if (!status && !qg__loader_images(v->test))
-        status = qg_fail(QG_EARG, "%s: its images do not fit into memory, which qgrad infer needs", v->data);
-    v->scores = malloc((size_t)qg_loader_shape(v->test).n * (size_t)v->packed.scores * sizeof *v->scores);
-    return status || v->scores ? status : qg_fail(QG_EMEM, "out of memory: the scores of all images");
+    status = check_images(v);
+    return status ? status : take_memory(v);
+}
+
+/* Scores images first .. first + n - 1, of which v->most are read at a time.  Adds up the seconds that the engine takes. */
+static qg_status score(inference *v, int first, int n)
+{
+    qg_status status = QG_OK;
+    for (int at = first, now; at < first + n && !status; at += now) {
+        now                   = smaller(first + n - at, v->most);
+        const uint8_t *images = qg__loader_bytes(v->test, at, now, v->room);
+        if (!images) return qg_errcode();
+        const double began = qg__now();
+        status = packed_score(&v->packed, v->path, now, images, v->scores + (size_t)at * (size_t)v->packed.scores);
+        v->seconds += qg__now() - began;
+    }
+    return status;
 }
 
 /* All images once, after a first batch that touches the memory. */
 static qg_status run(inference *v)
 {
-    const uint8_t *images = qg__loader_images(v->test);
-    const int      n = qg_loader_shape(v->test).n, first = v->packed.batch * v->packed.threads;
-    qg_status      status = packed_score(&v->packed, v->path, n < first ? n : first, images, v->scores);
-    const double   began  = qg__now();
-    if (!status) status = packed_score(&v->packed, v->path, n, images, v->scores);
-    v->seconds = qg__now() - began;
+    const int n      = qg_loader_shape(v->test).n;
+    qg_status status = score(v, 0, smaller(n, v->packed.batch * v->packed.threads));
+    v->seconds       = 0;
+    if (!status) status = score(v, 0, n);
     const qg_var scores = { .shape = { n, 1, 1, v->packed.scores }, .data = v->scores };
     if (!status) v->correct = (uint64_t)qg_correct(&scores, qg__loader_labels(v->test));
     return status;
@@ -132,15 +158,16 @@ static void compare_image(inference *v, const float *here, const float *there)
 /* The scores with those of evaluation, for all images. */
 static qg_status compare_with(inference *v, const scorer *s)
 {
-    const size_t scores = (size_t)v->packed.scores, row = qg_row(v->packed.image);
-    const int    most = scorer_most(v->packed.image), all = qg_loader_shape(v->test).n;
+    const size_t scores = (size_t)v->packed.scores;
+    const int    most = smaller(scorer_most(v->packed.image), v->most), all = qg_loader_shape(v->test).n;
     if (!qg_shape_equal(s->image, v->packed.image) || s->classes.n != v->packed.scores)
         return qg_fail(QG_EARG, "%s: has other images or classes than %s", v->asked->run, v->path);
     float    *there  = malloc((size_t)most * scores * sizeof *there);
     qg_status status = there ? QG_OK : qg_fail(QG_EMEM, "out of memory: the scores of %d images", most);
     for (int at = 0; at < all && !status; at += most) {
-        const int n = all - at < most ? all - at : most;
-        status      = s->score(s->from, n, qg__loader_images(v->test) + (size_t)at * row, there);
+        const int      n      = smaller(all - at, most);
+        const uint8_t *images = qg__loader_bytes(v->test, at, n, v->room);
+        status                = images ? s->score(s->from, n, images, there) : qg_errcode();
         for (size_t i = 0; i < (size_t)n && !status; i++)
             compare_image(v, v->scores + ((size_t)at + i) * scores, there + i * scores);
     }
@@ -177,10 +204,14 @@ static qg_status profile(inference *v)
     qg_status         status = QG_OK;
     v->step = calloc((size_t)qg_infer_steps(p->net), sizeof *v->step);
     if (!v->step || !x || !y) status = qg_fail(QG_EMEM, "out of memory: a profile");
-    const uint8_t *images = qg__loader_images(v->test);
     for (int at = 0, all = qg_loader_shape(v->test).n; at < all && !status; at += n) {
-        const int now = all - at < n ? all - at : n;
-        for (size_t i = 0; i < (size_t)now * row; i++) x[i] = (float)images[(size_t)at * row + i] / 255.0f;
+        const int      now    = smaller(all - at, n);
+        const uint8_t *images = qg__loader_bytes(v->test, at, now, v->room);
+        if (!images) {
+            status = qg_errcode();
+            break;
+        }
+        for (size_t i = 0; i < (size_t)now * row; i++) x[i] = (float)images[i] / 255.0f;
         v->since = qg__now();
         status   = packed_status(v->path, qg_infer_run_observed(p->net, now, x, y, p->context, p->context_bytes, step_ended, v));
     }
@@ -282,6 +313,7 @@ int infer_main(const char *program, const char *operand, config *asked)
     packed_close(&v.packed);
     qg_loader_free(v.test);
     free(v.scores);
+    free(v.room);
     free(v.step);
     return status;
 }

@@ -36,6 +36,10 @@ qg_loader *qg__loader_new(qg__dataset set, qg_loader_spec spec);
 const uint8_t *qg__loader_images(const qg_loader *l);
 const uint16_t *qg__loader_labels(const qg_loader *l);
 
+/* The bytes of images first .. first + n - 1 of the set, in order.  Images in files are decoded by all threads to room [n][h][w][c]; if
+ * all are in memory, room is not used.  Fails with NULL, and the message of the first image that fails, as qg_loader_next. */
+const uint8_t *qg__loader_bytes(const qg_loader *l, int first, int n, uint8_t *room);
+
 /* True for 1..QG_MAX_CLASSES; otherwise false, QG_EARG. */
 bool qg__dataset_classes(int classes);
 

@@ -467,6 +467,32 @@ qg_shape qg_loader_shape(const qg_loader *l)
 const uint8_t *qg__loader_images(const qg_loader *l) { return l->set.images; }
 const uint16_t *qg__loader_labels(const qg_loader *l) { return l->set.labels; }
 
+struct reading {
+    const qg__dataset *set;
+    int                first;
+    uint8_t           *room;
+    qg__first_failure  failure;
+};
+
+static void read_image(void *context, int i, int worker)
+{
+    struct reading *r    = context;
+    const size_t    row  = qg_row(r->set->shape);
+    uint8_t        *to   = r->room + (size_t)i * row;
+    const uint8_t  *from = qg__files_image(r->set->files, r->set->file[r->first + i], to);
+    (void)worker;
+    if (!from) qg__failed(&r->failure, i);
+    else if (from != to) memcpy(to, from, row);
+}
+
+const uint8_t *qg__loader_bytes(const qg_loader *l, int first, int n, uint8_t *room)
+{
+    struct reading r = { .set = &l->set, .first = first, .room = room, .failure = QG__NO_FAILURE };
+    if (l->set.images) return l->set.images + (size_t)first * qg_row(l->set.shape);
+    qg_parallel(n, read_image, &r);
+    return qg__failure_of(&r.failure) ? NULL : room;
+}
+
 int qg_loader_classes(const qg_loader *l)
 {
     return l ? l->set.classes : 0;

@@ -241,7 +241,7 @@ const option options[] = {
     { "threads", OPTION_INTEGER, STEPS | VERB_EVAL | VERB_QUANTIZE | VERB_PREDICT | VERB_PEAK | VERB_PACKED | SAVED, AT(recipe.threads), "N",
       .max = QG_MOST_THREADS, .fallback = "0",
       .help = "number of threads; 0: OMP_NUM_THREADS if set, else one per\ncore; does not change the results" },
-    { "cache", OPTION_VALUE, STEPS | VERB_EVAL | VERB_QUANTIZE | SAVED, AT(recipe.cache), "SIZE", .parse = parse_bytes,
+    { "cache", OPTION_VALUE, STEPS | VERB_EVAL | VERB_QUANTIZE | VERB_PACKED | SAVED, AT(recipe.cache), "SIZE", .parse = parse_bytes,
       .help = "memory for the images of a folder, as 1G or 512M; the others are\ndecoded when they are needed; does not change the results;\n"
               "default: all images, or a quarter of the memory if they take\nmore than half" },
     { "out", OPTION_TEXT, VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT | VERB_EXPORT | VERB_PLOT, AT(out), "PATH",

@@ -82,20 +82,26 @@ static qg_status check_frozen(const recipe *r, const qg_net *net)
     return QG_OK;
 }
 
+qg_status recipe_check_cache(const recipe *r)
+{
+    if (!r->cache || data_is_folder(&r->data)) return QG_OK;
+    return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", r->data.name);
+}
+
 qg_status recipe_check(const recipe *r)
 {
     if (r->label_smoothing > 0 && r->loss != CROSS_ENTROPY)
         return qg_fail(QG_EARG, "label-smoothing is an option of the cross entropy");
-    if (r->cache && !data_is_folder(&r->data))
-        return qg_fail(QG_EARG, "cache: only images of a folder are decoded when they are needed; %s stays in memory", r->data.name);
+    const qg_status status = recipe_check_cache(r);
+    if (status) return status;
     const qg_shape image = data_image(&r->data, r->data_dir);
     if (!image.h) return QG_OK;                 /* the files will say it */
     qg_net *net = declare(r, image, r->data.classes);
     if (!net) return qg_errcode();
-    qg_status status = check_quantizers(r, net);
-    if (!status) status = check_frozen(r, net);
+    qg_status failed = check_quantizers(r, net);
+    if (!failed) failed = check_frozen(r, net);
     qg_net_free(net);
-    return status;
+    return failed;
 }
 
 qg_status recipe_trains(const recipe *r)

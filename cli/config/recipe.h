@@ -69,6 +69,8 @@ typedef struct recipe {
 /* Checks that the model can be built with these quantizers.  Fails with QG_EARG. */
 QG_MUST_CHECK
 qg_status  recipe_check(const recipe *r);
+QG_MUST_CHECK
+qg_status  recipe_check_cache(const recipe *r);                 /* which is part of it */
 
 /* Checks that the optimizer can train these weights.  Fails with QG_EARG. */
 QG_MUST_CHECK

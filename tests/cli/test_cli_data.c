@@ -224,6 +224,16 @@ static void test_a_folder_larger_than_its_cache(void **state)
     assert_status("eval --run @/killed --cache 0 --threads 2 --json", 0);
     assert_true(last_number("test_accuracy") == accuracy && last_number("test_loss") == loss);
 
+    /* A packed net reads them in batches, too: the same scores as evaluation, which reads its own. */
+    assert_status("export --run @/killed -o @/net.qg", 0);
+    for (int i = 0; i < 3; i++) {
+        assert_runs("infer --packed @/net.qg --run @/killed --data-dir @/pics --batch %d --profile %s --json", 1 + 4 * i, caches[i]);
+        assert_true(last_number("test_accuracy") == accuracy && last_number("images_per_second") > 0);
+        assert_true(last_number("equal_labels") == last_number("images"));
+        assert_true(last_number("equal_scores") == 2 * last_number("images"));
+    }
+    assert_refuses("infer --packed @/net.qg --data mnist --data-dir @/set --cache 1G", 1, "cache: only images of a folder");
+
     assert_refuses("train --model lenet5 --data mnist --data-dir @/set --cache 1G", 2,
                    "cache: only images of a folder are decoded when they are needed; mnist stays in memory");
     assert_refuses("train --model lenet5 --cache 1GB", 2, "'1GB' is not a size; write 1G, 512M, 64K or a number of bytes");
