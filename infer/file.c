@@ -6,6 +6,9 @@
 
 #include "core/io/hash.h"
 
+/* Kernels and slices take the bytes of words for their bits in ascending order. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the engine is for little-endian machines");
+
 static const uint8_t magic[8] = { 0x89, 'q', 'g', 'n', 'e', 't', '\r', '\n' };
 
 enum { VERSION_AT = 8, STEPS_AT = 12, BYTES_AT = 16, INPUT_AT = 24, NORMAL_AT = 36, NOTES_AT = 40, ZEROS_AT = 44,

@@ -272,16 +272,21 @@ const char *qg_infer_message(qg_infer_status s)
     return "unknown status";
 }
 
-qg_infer_shape qg_infer_input(const qg_infer *net) { return (qg_infer_shape){ net->h, net->w, net->c }; }
+qg_infer_shape qg_infer_input(const qg_infer *net)
+{
+    return net ? (qg_infer_shape){ net->h, net->w, net->c } : (qg_infer_shape){ 0 };
+}
 
 int qg_infer_scores(const qg_infer *net)
 {
+    if (!net) return 0;
     const qg__packed_step *r = &net->step[net->steps - 1].r;
     return r->oh * r->ow * r->oc;
 }
 
 const char *qg_infer_note(const qg_infer *net, const char *key)
 {
+    if (!net) return NULL;
     const char *at = net->note;
     for (size_t i = 0; i < net->notes; i++) {
         const char *value = at + strlen(at) + 1;
@@ -291,10 +296,10 @@ const char *qg_infer_note(const qg_infer *net, const char *key)
     return NULL;
 }
 
-size_t      qg_infer_weight_bytes(const qg_infer *net)             { return net->weight_bytes; }
-int         qg_infer_fixed_point(const qg_infer *net)              { return net->fixed_point; }
-int         qg_infer_images_at_once(const qg_infer *net)           { return net->images; }
-int         qg_infer_steps(const qg_infer *net)                    { return net->steps; }
-static bool has_step(const qg_infer *net, int step)                { return step >= 0 && step < net->steps; }
+size_t      qg_infer_weight_bytes(const qg_infer *net)             { return net ? net->weight_bytes : 0; }
+int         qg_infer_fixed_point(const qg_infer *net)              { return net ? net->fixed_point : 0; }
+int         qg_infer_images_at_once(const qg_infer *net)           { return net ? net->images : 0; }
+int         qg_infer_steps(const qg_infer *net)                    { return net ? net->steps : 0; }
+static bool has_step(const qg_infer *net, int step)                { return net && step >= 0 && step < net->steps; }
 const char *qg_infer_step_name(const qg_infer *net, int step)      { return has_step(net, step) ? net->step[step].name : NULL; }
 const char *qg_infer_step_kind(const qg_infer *net, int step)      { return has_step(net, step) ? net->step[step].kind : NULL; }

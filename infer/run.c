@@ -71,7 +71,7 @@ static size_t step_scratch(const qg__infer_step *s, int n)
 
 size_t qg_infer_context_bytes(const qg_infer *net, int n)
 {
-    const int images  = least(n, net->images);
+    const int images  = net ? least(n, net->images) : 0;
     size_t    scratch = 0;
     for (int i = 0; images > 0 && i < net->steps; i++) {
         const size_t own = step_scratch(&net->step[i], images);

@@ -302,6 +302,10 @@ static void memory_is_checked(void **state)
     assert_int_equal(qg_infer_load(file, n, memory + 16, bytes, &net), QG_INFER_EMEMORY);
     assert_int_equal(qg_infer_load(file, n, NULL, bytes, &net), QG_INFER_EMEMORY);
     assert_null(net);
+    assert_int_equal(qg_infer_context_bytes(net, 3) + qg_infer_weight_bytes(net), 0);
+    assert_int_equal(qg_infer_scores(net) + qg_infer_input(net).h + qg_infer_steps(net) + qg_infer_images_at_once(net), 0);
+    assert_int_equal(qg_infer_fixed_point(net), 0);
+    assert_true(!qg_infer_note(net, "data") && !qg_infer_step_name(net, 0) && !qg_infer_step_kind(net, 0));
     assert_int_equal(qg_infer_load(file, n, memory, bytes, NULL), QG_INFER_EARG);
     assert_int_equal(qg_infer_load(NULL, n, memory, bytes, &net), QG_INFER_EARG);
     assert_int_equal(qg_infer_load_with(file, n, (qg_infer_requantize)7, memory, bytes, &net), QG_INFER_EARG);
