@@ -14,7 +14,8 @@ static const uint8_t magic[8] = { 0x89, 'q', 'g', 'n', 'e', 't', '\r', '\n' };
 enum { VERSION_AT = 8, STEPS_AT = 12, BYTES_AT = 16, INPUT_AT = 24, NORMAL_AT = 36, NOTES_AT = 40, ZEROS_AT = 44,
        CHECKSUM_AT = 56 };
 
-/* Values of all steps together are less, in bytes per image: no sum of sizes overflows, not even for all images of a group. */
+/* Values of all steps together are less, in bytes per image: no sum of sizes overflows, not even for all images of a
+ * group. */
 static const uint64_t most_bytes = (uint64_t)SIZE_MAX / 65536 < (uint64_t)1 << 40 ? SIZE_MAX / 65536 : (uint64_t)1 << 40;
 
 /* --- numbers ------------------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* infer/file.h — a packed file (infer/format.h) as its reader sees it (internal).
  *
- * The file is hostile until qg__file_open has accepted it.  Then everything holds that infer/format.h says, every product
- * fits (qg__product_fits), and no sum of sizes overflows: whoever comes after checks nothing.
+ * The file is hostile until qg__file_open has accepted it.  Then everything holds that infer/format.h says, every
+ * product fits (qg__product_fits), and no sum of sizes overflows: whoever comes after checks nothing.
  */
 #ifndef QG_INFER_FILE_H
 #define QG_INFER_FILE_H

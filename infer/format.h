@@ -20,12 +20,12 @@
  *     56   8   checksum: qg_hash_words (core/io/hash.h) of bytes 0 .. 55 from QG_HASH_BASIS on, continued over all bytes
  *              from 64 on.  A change within one group of eight bytes always changes it, so every flipped bit is refused
  *
- * Version: one number.  A file states the lowest version that can express it.  An engine reads all versions up to its own and
- * refuses newer ones by name.  No field changes its meaning; reserved bytes are 0, so that they can get one.
+ * Version: one number.  A file states the lowest version that can express it.  An engine reads all versions up to its
+ * own and refuses newer ones by name.  No field changes its meaning; reserved bytes are 0, so that they can get one.
  *
- * Values.  Value 0 is the image, as floats; step i computes value i + 1.  A step reads values before it.  The last value is the
- * result: floats, read as one row of scores.  Only products and max pooling read codes.  A product reads them in the coding
- * that its operands have (qg__product_coding); a product with float weights reads floats.
+ * Values.  Value 0 is the image, as floats; step i computes value i + 1.  A step reads values before it.  The last
+ * value is the result: floats, read as one row of scores.  Only products and max pooling read codes.  A product reads
+ * them in the coding that its operands have (qg__product_coding); a product with float weights reads floats.
  *
  * Floats
  *     header     mean[m], deviation[m]: x = (byte / 255 - mean) / deviation (datasets/normalise.h)
@@ -36,16 +36,17 @@
  *     and of a product with a quantizer or a QG__QUANTIZE: threshold[count - 1], ascending; if its value is floats, level[count]
  * All are finite, but thresholds and the ends of clip may be infinite; deviations are positive, and lo < hi.
  *
- * Rows.  A weight takes `bits` bits: the code u with value lowest + step * u, or 32 for floats.  The bits of a row follow each other,
- * low bits first, in the order [kh][kw][c / groups], filled up with zeros to a byte: ceil(bits * kh * kw * c / groups / 8) bytes.
- * Codes have as few bits as count codes need, at least 1.
+ * Rows.  A weight takes `bits` bits: the code u with value lowest + step * u, or 32 for floats.  The bits of a row
+ * follow each other, low bits first, in the order [kh][kw][c / groups], filled up with zeros to a byte: ceil(bits *
+ * kh * kw * c / groups / 8) bytes.  Codes have as few bits as count codes need, at least 1.
  *
- * Quantizers.  The code of x is the number of thresholds t with x >= t; that of NaN is 0.  A product with a quantizer quantizes z; with
- * relu it quantizes max(z, 0).  As all of this is monotone in acc, load finds the least acc of each code by bisection with this very
- * function, and run compares integers.
+ * Quantizers.  The code of x is the number of thresholds t with x >= t; that of NaN is 0.  A product with a quantizer
+ * quantizes z; with relu it quantizes max(z, 0).  As all of this is monotone in acc, load finds the least acc of each
+ * code by bisection with this very function, and run compares integers.
  *
- * Requantization.  q_scale is the value of the integer 1 of a quantizer: its levels are q_scale (lowest + step u) up to roundings.
- * 0: they are not.  Thresholds alone define codes; a right scale finds them faster, and QG_INFER_TFLITE (infer/infer.h) needs it.
+ * Requantization.  q_scale is the value of the integer 1 of a quantizer: its levels are q_scale (lowest + step u) up
+ * to roundings.  0: they are not.  Thresholds alone define codes; a right scale finds them faster, and
+ * QG_INFER_TFLITE (infer/infer.h) needs it.
  */
 #ifndef QG_INFER_FORMAT_H
 #define QG_INFER_FORMAT_H
@@ -77,7 +78,8 @@ typedef enum qg__kind {
     QG__KINDS
 } qg__kind;
 
-/* A record is these fields, four bytes each, in this order, then zeros.  Fields that a kind does not use are 0; z is -1. */
+/* A record is these fields, four bytes each, in this order, then zeros.  Fields that a kind does not use are 0; z is
+ * -1. */
 typedef struct qg__packed_step {
     int32_t kind;
     int32_t x, z;               /* values that it reads; z -1: none */

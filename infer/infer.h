@@ -8,13 +8,14 @@
  *     work = qg_infer_context_bytes(net, 16);
  *     s = qg_infer_run(net, 16, images, scores, aligned_alloc(64, work), work);
  *
- * No globals, no heap, no threads: memory comes from the caller.  A loaded net is constant, and any number of threads may run it,
- * each with a context of its own.  The file may be discarded after qg_infer_load.  A load that fails gives the net NULL, of which
- * everything is 0 or NULL, and which runs with QG_INFER_EARG.
+ * No globals, no heap, no threads: memory comes from the caller.  A loaded net is constant, and any number of threads
+ * may run it, each with a context of its own.  The file may be discarded after qg_infer_load.  A load that fails
+ * gives the net NULL, of which everything is 0 or NULL, and which runs with QG_INFER_EARG.
  *
- * qg_infer_load chooses the kernels of the widest instruction set that the machine has and that the environment variable QGRAD_CPU
- * (avx512, avx2 or baseline) allows, and packs the weights for them.  The net keeps these kernels: nothing that runs it reads
- * the environment.  qg_infer_size makes the same choice, so QGRAD_CPU should not change between the two.
+ * qg_infer_load chooses the kernels of the widest instruction set that the machine has and that the environment
+ * variable QGRAD_CPU (avx512, avx2 or baseline) allows, and packs the weights for them.  The net keeps these kernels:
+ * nothing that runs it reads the environment.  qg_infer_size makes the same choice, so QGRAD_CPU should not change
+ * between the two.
  */
 #ifndef QG_INFER_H
 #define QG_INFER_H

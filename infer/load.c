@@ -57,7 +57,8 @@ static size_t row_floats(const qg__packed_step *r)
     return r->kind == QG__PRODUCT ? (size_t)r->kh * (size_t)r->kw * (size_t)(r->c / r->groups) : 0;
 }
 
-/* Numbers as the file lists them; PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0 are x and y. */
+/* Numbers as the file lists them; PReLU becomes RPReLU without shifts, which adds nothing: x - 0 and y + -0 are x and
+ * y. */
 static size_t numbers_of(const qg__packed_step *r)
 {
     return qg__step_floats(r) + (r->kind == QG__PRELU ? 2 * (size_t)r->c : 0);

@@ -1,7 +1,7 @@
 /* infer/net.h — a loaded net (internal).
  *
- * All of it is in the memory that the caller of qg_infer_load gave: the net, its steps, their numbers, tables, weights and
- * texts.  After load it is constant.
+ * All of it is in the memory that the caller of qg_infer_load gave: the net, its steps, their numbers, tables,
+ * weights and texts.  After load it is constant.
  */
 #ifndef QG_INFER_NET_H
 #define QG_INFER_NET_H
@@ -76,8 +76,8 @@ void   qg__tables_make(qg__infer_step *s, const float *threshold, const float *l
 
 /* --- infer/plan.c ------------------------------------------------------------------------------- */
 
-/* Gives each value a place, such that values that are needed at the same time do not overlap, and chooses how many images run
- * together.  The bytes of values are known. */
+/* Gives each value a place, such that values that are needed at the same time do not overlap, and chooses how many
+ * images run together.  The bytes of values are known. */
 void   qg__plan(qg_infer *net);
 
 /* --- infer/ops.c -------------------------------------------------------------------------------- */

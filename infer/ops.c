@@ -160,7 +160,8 @@ static void average_pool(const qg__infer_step *s, const float *x, float *y, floa
 
 /* --- XNOR-Net's K ------------------------------------------------------------------------------- */
 
-/* The sum of |x| over the channels of a pixel, in eight running sums, as evaluation adds them (quant/reduce_kernel.c). */
+/* The sum of |x| over the channels of a pixel, in eight running sums, as evaluation adds them
+ * (quant/reduce_kernel.c). */
 static double sum_of_abs(size_t c, const float *x)
 {
     enum { LANES = 8 };

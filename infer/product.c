@@ -10,8 +10,8 @@
 #include "infer/kernels/scale.h"
 #include "infer/slice.h"
 
-/* The product that a kernel runs: a group of the weights of one side, without padding by a value, and of one pixel if it reads
- * whole images. */
+/* The product that a kernel runs: a group of the weights of one side, without padding by a value, and of one pixel if
+ * it reads whole images. */
 typedef enum method { BITS, INT8, REAL, EACH_CODE, EACH_REAL } method;
 
 typedef struct part {
@@ -39,7 +39,8 @@ qg__coding qg__product_coding(const qg__product *p)
 
 bool qg__product_is_exact(const qg__product *p) { return qg__product_coding(p) != QG__AS_FLOATS; }
 
-/* A dense layer of an image.  Bytes and floats of all pixels are those of one.  Bits are copied, unless pixels fill words. */
+/* A dense layer of an image.  Bytes and floats of all pixels are those of one.  Bits are copied, unless pixels fill
+ * words. */
 static bool is_flat(const qg__product *p)
 {
     const qg__geometry *g = &p->g;

@@ -2,21 +2,21 @@
  *
  *     acc[n][oh][ow][oc] = sum over the taps inside the image of w * x
  *
- * An operand is floats or codes.  The code u = 0, 1, .. stands for the integer lowest + step * u.  Where both operands are
- * codes, acc is int32 and exact; else it is float, in an order that depends neither on the batch nor on the tile.  The
- * kernels (infer/kernels/) are chosen by the operands:
+ * An operand is floats or codes.  The code u = 0, 1, .. stands for the integer lowest + step * u.  Where both
+ * operands are codes, acc is int32 and exact; else it is float, in an order that depends neither on the batch nor on
+ * the tile.  The kernels (infer/kernels/) are chosen by the operands:
  *
  *     x coded as     w                                       kernels
  *     bits           codes of an alphabet                    bits.h
  *     bytes          codes of an alphabet, or of 8 bits      int8.h
  *     floats         anything                                real.h
  *
- * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per group have loops of
- * their own.  An image that a dense layer reads is one pixel.  Memory belongs to the caller; weights and scratch are aligned to 64 bytes.  Nothing here is parallel: threads
- * run different images.
+ * Kernels know no groups: each group runs on a copy of its channels, and products with one channel per group have
+ * loops of their own.  An image that a dense layer reads is one pixel.  Memory belongs to the caller; weights and
+ * scratch are aligned to 64 bytes.  Nothing here is parallel: threads run different images.
  *
- * isa says whose kernels (infer/kernels/isa.h).  Packed weights and sizes depend on it, so it must be the same in all calls
- * for one product.
+ * isa says whose kernels (infer/kernels/isa.h).  Packed weights and sizes depend on it, so it must be the same in all
+ * calls for one product.
  */
 #ifndef QG_INFER_PRODUCT_H
 #define QG_INFER_PRODUCT_H
@@ -45,8 +45,8 @@ typedef struct qg__product {
     float        pad;   /* what taps outside the image read; a value of x */
 } qg__product;
 
-/* How x must be stored.  Floats if one operand is floats, or if no kernel has the codes; their values are then not codes but
- * the quantized numbers, or any others. */
+/* How x must be stored.  Floats if one operand is floats, or if no kernel has the codes; their values are then not
+ * codes but the quantized numbers, or any others. */
 qg__coding qg__product_coding(const qg__product *p);
 bool       qg__product_is_exact(const qg__product *p);     /* acc is int32 */
 
@@ -59,8 +59,8 @@ void   qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *ro
 size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n);
 void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch);
 
-/* z = fl(fl(a acc) + b), or two-sided fl(fl(fl(a accP) - fl(an accN)) + b), for so many pixels of [oc], none contracted on any
- * instruction set.  a, an and b have [oc] numbers. */
+/* z = fl(fl(a acc) + b), or two-sided fl(fl(fl(a accP) - fl(an accN)) + b), for so many pixels of [oc], none
+ * contracted on any instruction set.  a, an and b have [oc] numbers. */
 typedef struct qg__scales {
     const float *a, *an, *b;
 } qg__scales;

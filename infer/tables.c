@@ -1,4 +1,5 @@
-/* Tables by which a step finds codes.  All are made with the very functions that run uses: nothing is solved for acc. */
+/* Tables by which a step finds codes.  All are made with the very functions that run uses: nothing is solved for acc.
+ */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -42,8 +43,8 @@ static bool finds(const qg__requantize_kernels *k, const qg__finder *f, float x)
     return true;
 }
 
-/* Whether all codes are found.  What a search computes grows with x, so it is enough to look at both ends of each interval
- * between thresholds. */
+/* Whether all codes are found.  What a search computes grows with x, so it is enough to look at both ends of each
+ * interval between thresholds. */
 static bool finds_all(const qg__requantize_kernels *k, const qg__finder *f)
 {
     static const float ends[] = { -INFINITY, -FLT_MAX, FLT_MAX, INFINITY };
@@ -199,8 +200,8 @@ static int32_t nearest(double x)
     return towards_0 + (rest >= 0.5) - (rest <= -0.5);
 }
 
-/* m, which is finite, as fraction * 2^(shift - 31) with 2^30 <= |fraction| < 2^31, rounded with ties away from zero; 0 below
- * 2^-32. */
+/* m, which is finite, as fraction * 2^(shift - 31) with 2^30 <= |fraction| < 2^31, rounded with ties away from zero;
+ * 0 below 2^-32. */
 static void split(double m, int32_t *fraction, int32_t *shift)
 {
     enum { MANTISSA = 52, BIAS = 1022 };

@@ -42,7 +42,8 @@ typedef struct qg__codes {
 
 static inline int qg__highest(qg__codes c) { return c.lowest + c.step * (c.count - 1); }
 
-/* Whether there are 1 .. 2^16 of them, step is at least 1, and all are within -2^24 .. 2^24, so that floats have them. */
+/* Whether there are 1 .. 2^16 of them, step is at least 1, and all are within -2^24 .. 2^24, so that floats have
+ * them. */
 bool qg__codes_valid(qg__codes c);
 
 /* The alphabet that has all codes of c, with as few planes as possible; .bits is 0 if none has. */
@@ -109,7 +110,8 @@ static inline size_t qg__bit_words(qg__alphabet a, size_t pixels, int c)
     return pixels * (size_t)a.bits * qg__words(c);
 }
 
-/* Packs values[pixels][c] of the alphabet, or returns one.  Plain C, for inputs that arrive as integers and for tests. */
+/* Packs values[pixels][c] of the alphabet, or returns one.  Plain C, for inputs that arrive as integers and for
+ * tests. */
 void qg__pack_values(qg__alphabet a, size_t pixels, int c, const int8_t *values, uint64_t *packed);
 int  qg__value(qg__alphabet a, int c, const uint64_t *pixel, int channel);
 
@@ -137,9 +139,9 @@ typedef struct qg__grid {
 
 /* Both read floats x[pixels][c], or n floats, at the alignment of a float. */
 typedef struct qg__pack_kernels {
-    /* Codes by comparison: threshold has qg__values(a) - 1 ascending values, and the code of x, counted from the lowest
-     * value of the alphabet, is the number of thresholds t with x >= t; that of NaN is 0.  For signs the threshold is 0,
-     * and the sign of 0 and of -0 is +1. */
+    /* Codes by comparison: threshold has qg__values(a) - 1 ascending values, and the code of x, counted from the
+     * lowest value of the alphabet, is the number of thresholds t with x >= t; that of NaN is 0.  For signs the
+     * threshold is 0, and the sign of 0 and of -0 is +1. */
     void (*by_thresholds)(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x, uint64_t *packed);
 
     /* The low 8 bits of clip(rint(x / scale) + zero, lowest, highest), in float32 with halves to even, as ONNX's

@@ -1,8 +1,8 @@
 #include "infer/kernels/depthwise.h"
 #include "infer/kernels/lanes.h"
 
-/* Weights: [kh][kw][groups of channels], a group being a mask of GROUP bits for each plane of the alphabet, or GROUP bytes, the
- * numbers of the codes.  Floats are [kh][kw][c].  In scratch, all are [kh][kw][c]. */
+/* Weights: [kh][kw][groups of channels], a group being a mask of GROUP bits for each plane of the alphabet, or GROUP
+ * bytes, the numbers of the codes.  Floats are [kh][kw][c].  In scratch, all are [kh][kw][c]. */
 enum { GROUP = 16 };
 typedef uint16_t mask;
 

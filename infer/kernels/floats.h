@@ -1,7 +1,8 @@
 /* infer/kernels/floats.h — what a net does to floats between products, and to codes as bytes when it pools them.
  *
- * Each has the same bits on every instruction set: nothing is contracted, and sums have one order.  Arrays have c channels per
- * pixel; y may be x, or z of add, where both have the same size.  Nothing needs more alignment than its type.
+ * Each has the same bits on every instruction set: nothing is contracted, and sums have one order.  Arrays have c
+ * channels per pixel; y may be x, or z of add, where both have the same size.  Nothing needs more alignment than its
+ * type.
  */
 #ifndef QG_INFER_FLOATS_H
 #define QG_INFER_FLOATS_H

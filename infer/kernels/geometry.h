@@ -4,8 +4,9 @@
  *
  *     y[r][q][o] = sum over i, j, c of  x[r * stride + i - top][q * stride + j - left][c] * w[o][i][j][c]
  *
- * Taps outside the image contribute nothing, so padding is a real zero in every alphabet, also where the codes have no
- * zero, as signs, or another code for it, as int8 with a zero point.  Kernels leave these taps out and need no padded copy.
+ * Taps outside the image contribute nothing, so padding is a real zero in every alphabet, also where the codes have
+ * no zero, as signs, or another code for it, as int8 with a zero point.  Kernels leave these taps out and need no
+ * padded copy.
  */
 #ifndef QG_INFER_GEOMETRY_H
 #define QG_INFER_GEOMETRY_H
@@ -18,7 +19,8 @@
 extern "C" {
 #endif
 
-/* oh and ow need not follow from the other sizes: windows may lie partly or completely outside of the image on every side. */
+/* oh and ow need not follow from the other sizes: windows may lie partly or completely outside of the image on every
+ * side. */
 typedef struct qg__geometry {
     int h, w, c;            /* input image */
     int oh, ow, oc;         /* output image */
@@ -26,8 +28,8 @@ typedef struct qg__geometry {
     int top, left;          /* rows and columns of padding before the image */
 } qg__geometry;
 
-/* Whether all sizes are at least 1, top and left at least 0, and all of them and oh * stride + kh, ow * stride + kw at most
- * 2^30; and whether pixels * c, outputs * oc and weights, all of one image, are at most 2^31 - 1. */
+/* Whether all sizes are at least 1, top and left at least 0, and all of them and oh * stride + kh, ow * stride + kw
+ * at most 2^30; and whether pixels * c, outputs * oc and weights, all of one image, are at most 2^31 - 1. */
 bool qg__geometry_valid(const qg__geometry *g);
 
 /* Outputs along one axis with the same padding on both sides; 0 if the kernel does not fit. */
@@ -62,7 +64,8 @@ typedef struct qg__span {
 /* The span that begins at output `first`. */
 qg__span qg__span_at(int first, int outputs, int inputs, int taps, int stride, int before);
 
-/* Outputs a constant distance apart, which read the same taps [i0, i1) x [j0, j1), none of them outside of the image. */
+/* Outputs a constant distance apart, which read the same taps [i0, i1) x [j0, j1), none of them outside of the image.
+ */
 typedef struct qg__line {
     int       outputs;
     size_t    x, y;             /* the first: its pixel under tap (i0, j0), and its number, both over all images */

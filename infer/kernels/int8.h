@@ -2,15 +2,17 @@
  *
  *     acc[o] = sum over the taps inside the image of (x - x_zero) * w
  *
- * x is uint8_t or int8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding is a real zero,
- * as if it had the code x_zero.  Scales are not the kernel's: the caller multiplies acc by scale(x) * scale(w)[o].
+ * x is uint8_t or int8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding is a real
+ * zero, as if it had the code x_zero.  Scales are not the kernel's: the caller multiplies acc by scale(x) *
+ * scale(w)[o].
  *
- * Results are exact.  |x - x_zero| is at most 255, so qg__int8_fits checks that 255 * max|w| * kh * kw * c is within int32.
- * Nothing saturates on any instruction set (infer/kernels/lanes.h).
+ * Results are exact.  |x - x_zero| is at most 255, so qg__int8_fits checks that 255 * max|w| * kh * kw * c is within
+ * int32.  Nothing saturates on any instruction set (infer/kernels/lanes.h).
  *
- * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with channels filled up to an even
- * number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Weights of an alphabet become bytes in
- * scratch, one block of outputs at a time.  Memory, alignment and threads are as in infer/kernels/bits.h; x needs no alignment.
+ * Packed weights take a byte per weight, or a bit per plane of the alphabet that has all codes, with channels filled
+ * up to an even number (AVX-512: to fours) and outputs to two vectors: 32 (AVX-512), 16 (AVX2) or 8.  Weights of an
+ * alphabet become bytes in scratch, one block of outputs at a time.  Memory, alignment and threads are as in
+ * infer/kernels/bits.h; x needs no alignment.
  */
 #ifndef QG_INFER_INT8_H
 #define QG_INFER_INT8_H

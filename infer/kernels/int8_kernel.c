@@ -7,12 +7,12 @@
  *               sum of (x - z) w = sum x w - z sum w
  *     others    2 numbers of 16 bits, x - x_zero
  *
- * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x - z).
- * sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as unsigned numbers:
- * their sum fits into int32, partial sums need not.
+ * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x -
+ * z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as
+ * unsigned numbers: their sum fits into int32, partial sums need not.
  *
- * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a group are as many bits of
- * each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
+ * Weights: [blocks of outputs][kh][kw][groups][2 vectors][VL][CODES].  With an alphabet, the bytes of a group are as
+ * many bits of each plane, [blocks of outputs][kh][kw][groups][planes][GROUP_BYTES bits]. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1, GROUP_BYTES = OUTPUTS * CODES };
 
 static size_t groups_of(int c) { return ((size_t)c + CODES - 1) / CODES; }
@@ -89,7 +89,8 @@ static const int8_t *bytes_of(const qg__int8_product *p, const int8_t *packed, i
 
 /* --- activations ------------------------------------------------------------------------------ */
 
-/* c channels in groups.  Channels that do not exist are real zeros: their weights of an alphabet are those of plane bits 0, not 0. */
+/* c channels in groups.  Channels that do not exist are real zeros: their weights of an alphabet are those of plane
+ * bits 0, not 0. */
 static void copy_channels(const qg__int8_product *p, size_t c, const uint8_t *x, int32_t *groups)
 {
     const int flip = p->x_signed ? 128 : 0;      /* x ^ flip is the code as an unsigned byte */
@@ -242,7 +243,8 @@ static void run_line(void *context, const qg__line *line)
 
 /* --- all outputs ------------------------------------------------------------------------------ */
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as bytes. */
+/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as
+ * bytes. */
 static size_t scratch_bytes(const qg__int8_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);

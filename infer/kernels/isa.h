@@ -18,8 +18,8 @@ static inline qg_isa qg__infer_isa(void)
     return isa;
 }
 
-/* The table of this machine, for callers that need it once.  The engine asks for the instruction set when it loads a net, and
- * then calls QG_KERNELS_OF(isa, table). */
+/* The table of this machine, for callers that need it once.  The engine asks for the instruction set when it loads a
+ * net, and then calls QG_KERNELS_OF(isa, table). */
 #define QG_INFER_KERNELS(table) QG_KERNELS_OF(qg__infer_isa(), table)
 
 #endif

@@ -15,7 +15,8 @@
 /* Tables of 16 bytes that one instruction looks up. */
 #define QG_LOOKUP (VL == 8)
 
-/* The length of the next tile of one or two vectors (core/kernels/conv_tile.h) where so many pixels of a line are left. */
+/* The length of the next tile of one or two vectors (core/kernels/conv_tile.h) where so many pixels of a line are
+ * left. */
 static inline int tile_pixels(int left, int vectors)
 {
     const int most = vectors == 1 ? PIXELS_1 : PIXELS_2;
@@ -25,8 +26,8 @@ static inline int tile_pixels(int left, int vectors)
     return n >= 6 ? 6 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
 }
 
-/* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of integers, and
- * then has more of them at a time than registers. */
+/* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of integers,
+ * and then has more of them at a time than registers. */
 #if defined(__AVX512F__) || (defined(__x86_64__) && VL < 16)
 #define KEEP(sum) __asm__("" : "+v"(sum))
 #else
@@ -226,16 +227,16 @@ INLINE shorts widen_half(bytes v, int which)
 
 /* --- products of 8 bits ----------------------------------------------------------------------- */
 
-/* A lane of sums multiplies CODES neighbouring channels: 4 unsigned bytes, or 2 numbers of 16 bits, with as many signed
- * bytes of weights.  AVX2's product of bytes saturates its sums of two at 16 bits, which 255 * 127 * 2 exceeds, so weights
- * are widened there and the sums are exact. */
+/* A lane of sums multiplies CODES neighbouring channels: 4 unsigned bytes, or 2 numbers of 16 bits, with as many
+ * signed bytes of weights.  AVX2's product of bytes saturates its sums of two at 16 bits, which 255 * 127 * 2
+ * exceeds, so weights are widened there and the sums are exact. */
 #if VL == 16
 enum { CODES = 4 };
 
 static inline vi load_codes(const int8_t *w) { return *(const vi *)w; }
 
-/* sum[l] += sum over k < 4 of x[4 l + k] * w[4 l + k].  As inline assembly, because GCC 12 moves sums that are operands of
- * the intrinsic to memory and back. */
+/* sum[l] += sum over k < 4 of x[4 l + k] * w[4 l + k].  As inline assembly, because GCC 12 moves sums that are
+ * operands of the intrinsic to memory and back. */
 static inline vi add_products(vi sum, vi x, vi w)
 {
 #if defined(__AVX512VNNI__)

@@ -1,14 +1,15 @@
 #include "infer/kernels/bits.h"
 #include "infer/kernels/lanes.h"
 
-/* One instruction looks up 32 bytes in a table of 16.  For 4 neighbouring channels x[0..3] of a pixel, the table has the
- * sums of all 16 subsets:
+/* One instruction looks up 32 bytes in a table of 16.  For 4 neighbouring channels x[0..3] of a pixel, the table has
+ * the sums of all 16 subsets:
  *
  *     T[s] = b + sum over k in s of x[k],   b = the sum of max(0, -x[k]), so that T >= 0
  *
- * and a nibble of a plane of the weights says which of the 4 channels belong to the sum of an output.  So a lookup and an
- * addition do the work of 128 products for any alphabet of x, half of what counting the bits of an AND costs on machines
- * that count with tables of nibbles.  With F = the sum of the factors of the planes of w and N = the sum of all b,
+ * and a nibble of a plane of the weights says which of the 4 channels belong to the sum of an output.  So a lookup
+ * and an addition do the work of 128 products for any alphabet of x, half of what counting the bits of an AND costs
+ * on machines that count with tables of nibbles.  With F = the sum of the factors of the planes of w and N = the sum
+ * of all b,
  *
  *     acc = sum over planes j of factor(j) * (raw_j - N) + offset(w) * sum x
  *         = sum over j of factor(j) * raw_j + (offset(w) * sum x - F N)

@@ -1,22 +1,22 @@
 #include "infer/kernels/bits.h"
 #include "infer/kernels/lanes.h"
 
-/* With x = offset(x) + sum over i of f_i x_i, x_i the planes, and w likewise, a sum of products over the taps inside the
- * image is
+/* With x = offset(x) + sum over i of f_i x_i, x_i the planes, and w likewise, a sum of products over the taps inside
+ * the image is
  *
  *     acc = sum over i, j of f_i f_j ones(x_i & w_j) + offset(x) sum over j of f_j ones(w_j) + offset(w) sum x
  *
- * The second term depends on the taps that are inside and on the output, the third on the window alone.  Both are counted
- * once, not in the tiles.  Three pairs of alphabets need fewer counts:
+ * The second term depends on the taps that are inside and on the output, the third on the window alone.  Both are
+ * counted once, not in the tiles.  Three pairs of alphabets need fewer counts:
  *
  *     signs x signs      acc = taps c - 2 ones(x ^ w)                 bits of channels that do not exist are 0 in both
  *     ternary x signs    acc = ones(m) - 2 ones((x ^ s) & m)          m = plane 1, s = plane 0 of w
  *     ternary x ternary  acc = ones(m) - 2 ones((x_0 ^ s) & m)        m = x_1 & w_1, s = w_0
  *
- * A vector holds a word of 64 channels of WORDS outputs, and a tile spreads one word of each pixel over it.  A step of a tile of p
- * pixels takes p + 2 loads and 6 p operations, of which a core of AVX-512 issues two and two to four per cycle, and only the addition
- * waits for the last step.  So even tiles of one pixel run at the speed of the operations, and the long ones are there because fewer
- * steps have less overhead:
+ * A vector holds a word of 64 channels of WORDS outputs, and a tile spreads one word of each pixel over it.  A step
+ * of a tile of p pixels takes p + 2 loads and 6 p operations, of which a core of AVX-512 issues two and two to four
+ * per cycle, and only the addition waits for the last step.  So even tiles of one pixel run at the speed of the
+ * operations, and the long ones are there because fewer steps have less overhead:
  *
  *     AVX-512, 32 registers   14 x 2 sums + 2 vectors of weights + 1 word = 31;  ternary x signs with two planes of weights 12 x 2 + 4
  *                             + 1 = 29;  ternary x ternary with two counts per output 2 x 6 x 2 + 4 + 2 = 30
@@ -68,7 +68,8 @@ typedef struct tile {
     const uint64_t *x, *w;              /* plane 0 under the first tap, and its weights */
     ptrdiff_t       x_step, x_row, x_run, w_row;        /* words to the next output, row and run of x; of kw taps */
     size_t          x_plane, w_plane;   /* words of a plane of a pixel; of the weights */
-    /* A row of taps is runs of so many words that are neighbours in x and w: one run if x has one plane, else a run per tap. */
+    /* A row of taps is runs of so many words that are neighbours in x and w: one run if x has one plane, else a run
+     * per tap. */
     int             taps_i, runs;
     size_t          words_of_run;
 } tile;

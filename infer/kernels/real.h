@@ -2,14 +2,16 @@
  *
  *     y[n][oh][ow][oc] = sum over the taps inside the image of w * x
  *
- * Every output is one chain of additions that begins with 0, in the order kernel row, column, channel, for any batch and any
- * tile.  Products with -1, 0 and 1 are exact, so sums of those have the same bits on every instruction set; others are fused with
- * their addition where the machine can do so.  A weight of 0 adds 0 * x, which is NaN for an infinite x.
+ * Every output is one chain of additions that begins with 0, in the order kernel row, column, channel, for any batch
+ * and any tile.  Products with -1, 0 and 1 are exact, so sums of those have the same bits on every instruction set;
+ * others are fused with their addition where the machine can do so.  A weight of 0 adds 0 * x, which is NaN for an
+ * infinite x.
  *
- * Packed weights take a bit per plane of the alphabet that has all codes, else a byte, with more than 256 codes or without codes a
- * float; outputs are filled up to two vectors: 32 (AVX-512), 16 (AVX2) or 8, bytes and floats of the last ones to one vector if they
- * fit.  Memory, alignment and threads are as in infer/kernels/bits.h; x and y need the alignment of a float.  Scratch, of any
- * contents, holds the weights of two vectors of outputs as floats; it does not depend on the batch.
+ * Packed weights take a bit per plane of the alphabet that has all codes, else a byte, with more than 256 codes or
+ * without codes a float; outputs are filled up to two vectors: 32 (AVX-512), 16 (AVX2) or 8, bytes and floats of the
+ * last ones to one vector if they fit.  Memory, alignment and threads are as in infer/kernels/bits.h; x and y need
+ * the alignment of a float.  Scratch, of any contents, holds the weights of two vectors of outputs as floats; it does
+ * not depend on the batch.
  */
 #ifndef QG_INFER_REAL_H
 #define QG_INFER_REAL_H

@@ -1,13 +1,13 @@
 #include "infer/kernels/real.h"
 #include "infer/kernels/lanes.h"
 
-/* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a product of floats.  Where
- * weights are used only a few times, as in a dense layer of one image, signs and ternary weights become floats in the tile
- * instead: memory would take longer than that.  The sums are the same.
+/* The weights of one block of outputs at a time become floats in scratch, so the tiles are those of a product of
+ * floats.  Where weights are used only a few times, as in a dense layer of one image, signs and ternary weights
+ * become floats in the tile instead: memory would take longer than that.  The sums are the same.
  *
- * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS bytes or floats, of which
- * a last block whose outputs fill one vector has half.  The planes are those of the alphabet (infer/kernels/codes.h); a byte is the
- * number of the code. */
+ * Weights: [blocks of outputs][kh][kw][channels], then planes, each an integer of OUTPUTS bits, or OUTPUTS bytes or
+ * floats, of which a last block whose outputs fill one vector has half.  The planes are those of the alphabet
+ * (infer/kernels/codes.h); a byte is the number of the code. */
 enum { VECTORS = 2, OUTPUTS = VECTORS * VL, LONGEST = PIXELS_1 };
 
 #if VL == 16
@@ -65,7 +65,8 @@ INLINE vf weights_of(bool ternary, const mask *w, int vector)
     return ternary ? keep_bits(sign, bits_of_vector(w[1], vector)) : sign;
 }
 
-/* A block as floats [kh][kw][channels][vectors][VL]: n weights of signs or ternary weights, of any alphabet, or bytes. */
+/* A block as floats [kh][kw][channels][vectors][VL]: n weights of signs or ternary weights, of any alphabet, or
+ * bytes. */
 INLINE void expand(bool ternary, int vectors, size_t n, const mask *w, float *to)
 {
     for (size_t k = 0; k < n; k++, w += ternary ? 2 : 1, to += vectors * VL)
@@ -156,7 +157,8 @@ typedef struct visit {
     int                     first, outputs;     /* of the block */
 } visit;
 
-/* So many outputs use each weight: expanding a weight takes about as long as using it twice, and as reading it twice. */
+/* So many outputs use each weight: expanding a weight takes about as long as using it twice, and as reading it twice.
+ */
 enum { FEW = 4 };
 
 static void run_line(void *context, const qg__line *line)

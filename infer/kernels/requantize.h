@@ -35,16 +35,17 @@ typedef struct qg__finder {
     int          step;              /* a code u is stored as step * u; at most 255 */
 } qg__finder;
 
-/* TFLite's operator: u = clip(zero + round(round((acc + bias) * fraction / 2^31) * 2^shift), least, most), the inner rounding
- * with ties toward +inf and the outer one, for shift < 0, away from zero; sums and products saturate at int32. */
+/* TFLite's operator: u = clip(zero + round(round((acc + bias) * fraction / 2^31) * 2^shift), least, most), the inner
+ * rounding with ties toward +inf and the outer one, for shift < 0, away from zero; sums and products saturate at
+ * int32. */
 typedef struct qg__fixed_point {
     const int32_t *bias, *fraction, *shift;     /* [c]; shift within -31 .. 64 */
     int            zero, least, most, step;
 } qg__fixed_point;
 
 typedef struct qg__requantize_kernels {
-    /* Bits of the alphabet for acc[pixels][c].  Its value number u is reached where (acc ^ flip[k]) >= least[u - 1][k]; least has
-     * a row for each value but the first.  flip: 0, or -1 where codes fall as acc grows; NULL: 0. */
+    /* Bits of the alphabet for acc[pixels][c].  Its value number u is reached where (acc ^ flip[k]) >= least[u -
+     * 1][k]; least has a row for each value but the first.  flip: 0, or -1 where codes fall as acc grows; NULL: 0. */
     void (*bits)(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc,
                  uint64_t *packed);
 

@@ -2,8 +2,8 @@
  *
  *     z = fl(fl(a acc) + b)    or, with the sums of positive and of negative weights,    fl(fl(fl(a acc) - fl(an negative)) + b)
  *
- * acc, negative and z are [pixels][c], and a, an and b are [c].  An int32 acc is first rounded to float, to nearest even.  z may be
- * acc.  Nothing needs more alignment than its type.
+ * acc, negative and z are [pixels][c], and a, an and b are [c].  An int32 acc is first rounded to float, to nearest
+ * even.  z may be acc.  Nothing needs more alignment than its type.
  */
 #ifndef QG_INFER_SCALE_H
 #define QG_INFER_SCALE_H

@@ -1,8 +1,8 @@
 /* layers/export/packed.h — a trained net as a packed file, which the engine runs (infer/infer.h).
  *
- * The file has what the net computes in QG_EVAL and nothing else: weights at the bits of their codes, batch norms folded
- * into two numbers per channel, activations between layers as codes where the next layer multiplies codes.  On the same
- * instruction set the engine computes the same scores bit for bit (docs/exactness.md).
+ * The file has what the net computes in QG_EVAL and nothing else: weights at the bits of their codes, batch norms
+ * folded into two numbers per channel, activations between layers as codes where the next layer multiplies codes.  On
+ * the same instruction set the engine computes the same scores bit for bit (docs/exactness.md).
  *
  *     qg_note names = { "classes", "cat,dog" };
  *     qg_export_packed(net, "net.qg", (qg_packed_spec){ .notes = 1, .note = &names });
@@ -27,7 +27,8 @@ typedef struct qg_packed_spec {
 
 /* Replaces the file, all or nothing (core/io/file.h).
  *
- * Fails    QG_EARG: no packed file can express a layer, as one of your own type, or a quantizer, as one with a scale per
+ * Fails    QG_EARG: no packed file can express a layer, as one of your own type, or a quantizer, as one with a scale
+ * per
  *          channel of its input; the message names the layer and says why.  QG_ESTATE: a quantizer has seen no batch yet.
  *          QG_ENAN: a number is not finite.  QG_ESHAPE, QG_EMEM, QG_EIO. */
 QG_MUST_CHECK

@@ -11,8 +11,8 @@ typedef enum use { PASSES, RECTIFIES, CLIPS, ENCODES } use;
 
 enum { FORMS = QG__AS_BYTES + 1, NONE = -1 };
 
-/* What is known of a layer.  The forms in which its result may be needed, and the values of the file that have them, are
- * numbered by qg__coding. */
+/* What is known of a layer.  The forms in which its result may be needed, and the values of the file that have them,
+ * are numbered by qg__coding. */
 typedef struct node {
     bool           needed[FORMS];
     int            value[FORMS];        /* NONE: none yet */

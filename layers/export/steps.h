@@ -1,7 +1,7 @@
 /* layers/export/steps.h — a net as the steps of infer/format.h (internal).
  *
- * The steps compute what the net computes in QG_EVAL, bit for bit, and nothing else: layers that the result does not depend
- * on are left out.  What becomes one step:
+ * The steps compute what the net computes in QG_EVAL, bit for bit, and nothing else: layers that the result does not
+ * depend on are left out.  What becomes one step:
  *
  *     product       the batch norm that evaluation includes in its factors, a relu, and the quantizer of the layer that reads
  *                   it, if nothing else does; max pooling and dropout may stand in between, because the maximum of codes is
@@ -35,8 +35,8 @@ typedef struct qg__export_steps {
 /* The steps of a built net at this step of training, before which some quantizers may wait.  sizes_only: no values are
  * computed, and ranges that have not been observed yet do not matter; all quantizers have started.
  *
- * Memory   The caller's; qg__export_steps_free, also after a failure.
- * Fails    QG_EARG: a layer or a quantizer has no packed form; QG_ESTATE: a quantizer has seen nothing yet; QG_ENAN; QG_ESHAPE:
+ * Memory   The caller's; qg__export_steps_free, also after a failure.  Fails    QG_EARG: a layer or a quantizer has
+ * no packed form; QG_ESTATE: a quantizer has seen nothing yet; QG_ENAN; QG_ESHAPE:
  *          a product is too large; QG_EMEM.  The message names the layer. */
 QG_MUST_CHECK
 qg_status qg__export_steps_of(const qg_net *net, uint64_t step, bool sizes_only, qg__export_steps *steps);
