@@ -68,12 +68,13 @@ qg__packed_step qg__file_step(const qg__file *f, int step)
         .kind = get_i32(b), .x = get_i32(b + 4), .z = get_i32(b + 8),
         .h = get_i32(b + 12), .w = get_i32(b + 16), .c = get_i32(b + 20),
         .oh = get_i32(b + 24), .ow = get_i32(b + 28), .oc = get_i32(b + 32),
-        .kh = get_i32(b + 36), .kw = get_i32(b + 40), .stride = get_i32(b + 44), .top = get_i32(b + 48), .left = get_i32(b + 52),
-        .groups = get_i32(b + 56),
+        .kh = get_i32(b + 36), .kw = get_i32(b + 40), .stride = get_i32(b + 44), .top = get_i32(b + 48),
+        .left = get_i32(b + 52), .groups = get_i32(b + 56),
         .w_lowest = get_i32(b + 60), .w_step = get_i32(b + 64), .w_count = get_i32(b + 68), .w_bits = get_i32(b + 72),
         .two_sided = get_i32(b + 76), .pad = get_float(b + 80), .relu = get_i32(b + 84), .flag = get_i32(b + 88),
         .coding = get_i32(b + 92),
-        .q_lowest = get_i32(b + 96), .q_step = get_i32(b + 100), .q_count = get_i32(b + 104), .q_scale = get_float(b + 108),
+        .q_lowest = get_i32(b + 96), .q_step = get_i32(b + 100), .q_count = get_i32(b + 104),
+        .q_scale = get_float(b + 108),
     };
 }
 
@@ -93,7 +94,8 @@ qg__product qg__product_of(const qg__packed_step *r, qg__codes x)
     return (qg__product){
         .g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = r->oc, .kh = r->kh, .kw = r->kw,
                .stride = r->stride, .top = r->top, .left = r->left },
-        .groups = r->groups, .x = x, .w = { r->w_lowest, r->w_step, r->w_count }, .two_sided = r->two_sided, .pad = r->pad,
+        .groups = r->groups, .x = x, .w = { r->w_lowest, r->w_step, r->w_count }, .two_sided = r->two_sided,
+        .pad = r->pad,
     };
 }
 
@@ -166,8 +168,8 @@ static bool windows_fit(int in, int out, int size, int stride, int before)
 /* Windows of MEAN_ABS may be outside of the image, as those of the product that it scales. */
 static bool windows_are_legal(const qg__packed_step *r)
 {
-    const qg__geometry g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = 1, .kh = r->kh, .kw = r->kw,
-                             .stride = r->stride, .top = r->top, .left = r->left };
+    const qg__geometry g = { .h = r->h, .w = r->w, .c = r->c, .oh = r->oh, .ow = r->ow, .oc = 1, .kh = r->kh,
+                             .kw = r->kw, .stride = r->stride, .top = r->top, .left = r->left };
     return qg__geometry_valid(&g);
 }
 
@@ -183,7 +185,8 @@ static bool is_zero(float x)
 /* Fields of products. */
 static bool is_no_product(const qg__packed_step *r)
 {
-    return !r->groups && !r->w_lowest && !r->w_step && !r->w_count && !r->w_bits && !r->two_sided && is_zero(r->pad) && !r->relu;
+    return !r->groups && !r->w_lowest && !r->w_step && !r->w_count && !r->w_bits && !r->two_sided &&
+           is_zero(r->pad) && !r->relu;
 }
 
 static bool has_no_codes(const qg__packed_step *r)
@@ -228,7 +231,8 @@ static bool maxpool_is_legal(const qg__packed_step *r, const value *x)
     const qg__codes own = qg__codes_of_value(r);
     if ((int)x->coding != r->coding) return false;
     if (r->coding == QG__AS_FLOATS) return has_no_codes(r);
-    return codes_are_legal(r) && own.lowest == x->codes.lowest && own.step == x->codes.step && own.count == x->codes.count;
+    return codes_are_legal(r) && own.lowest == x->codes.lowest && own.step == x->codes.step &&
+           own.count == x->codes.count;
 }
 
 static bool pool_is_legal(const qg__packed_step *r)
@@ -239,8 +243,8 @@ static bool pool_is_legal(const qg__packed_step *r)
 
 static bool shortcut_is_legal(const qg__packed_step *r)
 {
-    return r->stride >= 1 && !r->kh && !r->kw && !r->top && !r->left && r->oc >= r->c && r->oh == (r->h - 1) / r->stride + 1 &&
-           r->ow == (r->w - 1) / r->stride + 1;
+    return r->stride >= 1 && !r->kh && !r->kw && !r->top && !r->left && r->oc >= r->c &&
+           r->oh == (r->h - 1) / r->stride + 1 && r->ow == (r->w - 1) / r->stride + 1;
 }
 
 /* The second operand. */

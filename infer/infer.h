@@ -71,7 +71,8 @@ size_t         qg_infer_weight_bytes(const qg_infer *net);                  /* o
 size_t          qg_infer_context_bytes(const qg_infer *net, int n);
 
 /* scores[n][scores] of images[n][h][w][c], which are normalised already. */
-qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, float *scores, void *context, size_t bytes);
+qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, float *scores, void *context,
+                             size_t bytes);
 
 /* The same of bytes 0 .. 255, which the net normalises.  QG_INFER_EARG: the file has no normalisation. */
 qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *images, float *scores, void *context,
@@ -88,8 +89,8 @@ int             qg_infer_images_at_once(const qg_infer *net);
 
 /* qg_infer_run that calls after(user, step) when each step has run, for all images of this call if n is at most
  * qg_infer_images_at_once(net). */
-qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores, void *context, size_t bytes,
-                                      void (*after)(void *user, int step), void *user);
+qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores, void *context,
+                                      size_t bytes, void (*after)(void *user, int step), void *user);
 
 #ifdef __cplusplus
 }

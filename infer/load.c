@@ -40,8 +40,8 @@ static void unpack_row(const qg__packed_step *r, const uint8_t *row, size_t n, f
 }
 
 /* floats: room for a row. */
-static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, const qg__packed_step *r, size_t rows, float *row,
-                         void *packed)
+static void pack_weights(qg_isa isa, const qg__file *f, const qg__product *p, const qg__packed_step *r, size_t rows,
+                         float *row, void *packed)
 {
     const size_t n = qg__taps(&p->g) * (size_t)(p->g.c / p->groups), bytes = qg__row_bytes(r);
     for (int o = 0; o < r->oc; o++) {
@@ -119,9 +119,10 @@ static void describe(qg__infer_step *s)
     /* Not pointers, which would have to be relocated. */
     static const char names[][12] = {
         [QG__PRODUCT] = "product", [QG__AFFINE] = "affine", [QG__QUANTIZE] = "quantize", [QG__MAXPOOL] = "maxpool",
-        [QG__AVGPOOL] = "avgpool", [QG__RELU] = "relu", [QG__CLIP] = "clip", [QG__SIGMOID] = "sigmoid", [QG__TANH] = "tanh",
-        [QG__PRELU] = "prelu", [QG__RPRELU] = "rprelu", [QG__ADD] = "add", [QG__CONCAT] = "concat", [QG__SHORTCUT] = "shortcut",
-        [QG__MEAN_ABS] = "mean |x|", [QG__MULTIPLY] = "multiply",
+        [QG__AVGPOOL] = "avgpool", [QG__RELU] = "relu", [QG__CLIP] = "clip", [QG__SIGMOID] = "sigmoid",
+        [QG__TANH] = "tanh",
+        [QG__PRELU] = "prelu", [QG__RPRELU] = "rprelu", [QG__ADD] = "add", [QG__CONCAT] = "concat",
+        [QG__SHORTCUT] = "shortcut", [QG__MEAN_ABS] = "mean |x|", [QG__MULTIPLY] = "multiply",
     };
     char *t = s->kind;
     append(t, sizeof s->kind, names[s->r.kind]);
@@ -133,7 +134,8 @@ static void describe(qg__infer_step *s)
         append(t, sizeof s->kind, " x ");
         append_bits(t, sizeof s->kind, s->p.x);
     }
-    if (s->p.w.count) append(t, sizeof s->kind, s->p.x.count ? " bits" : s->p.w.count == 2 ? " bit x floats" : " bits x floats");
+    const char *units = s->p.x.count ? " bits" : s->p.w.count == 2 ? " bit x floats" : " bits x floats";
+    if (s->p.w.count) append(t, sizeof s->kind, units);
 }
 
 /* --- the net ------------------------------------------------------------------------------------ */
@@ -152,9 +154,10 @@ typedef struct loading {
 static void load_step(loading *l, int i)
 {
     const qg__packed_step r = qg__file_step(l->f, i);
-    const qg__product     p = r.kind == QG__PRODUCT ? qg__product_of(&r, codes_of(l->f, r.x)) : (qg__product){ .groups = 1 };
+    const bool            multiplies = r.kind == QG__PRODUCT;
+    const qg__product     p = multiplies ? qg__product_of(&r, codes_of(l->f, r.x)) : (qg__product){ .groups = 1 };
     const size_t          listed = qg__step_floats(&r), numbers = numbers_of(&r);
-    const size_t          weight_bytes = r.kind == QG__PRODUCT ? qg__product_weight_bytes(l->isa, &p) : 0;
+    const size_t          weight_bytes = multiplies ? qg__product_weight_bytes(l->isa, &p) : 0;
     float                *number = take(&l->r, numbers * sizeof *number);
     uint8_t              *tables = take(&l->r, qg__tables_bytes(&r, &p));
     void                 *packed = take(&l->r, weight_bytes);
@@ -163,14 +166,15 @@ static void load_step(loading *l, int i)
         const size_t    codes = q.count ? (size_t)q.count - 1 + (r.coding == QG__AS_FLOATS ? (size_t)q.count : 0) : 0;
         const float    *threshold = number + listed - codes;
         qg__infer_step *s = &l->net->step[i];
-        *s = (qg__infer_step){ .isa = l->isa, .r = r, .p = p, .packed = packed, .name = l->text + (l->at.text - l->f->text) };
+        *s       = (qg__infer_step){ .isa = l->isa, .r = r, .p = p, .packed = packed };
+        s->name  = l->text + (l->at.text - l->f->text);
         s->bytes = qg__image_bytes((qg__coding)r.coding, qg__codes_of_value(&r), r.oh, r.ow, r.oc);
         l->net->value[i + 1].bytes = qg__lines_of(s->bytes);
         qg__file_floats(l->f, l->at.floats, listed, number);
         set_numbers(s, number);
         describe(s);
         qg__tables_make(s, threshold, q.count ? threshold + q.count - 1 : NULL, l->how, tables);
-        if (r.kind == QG__PRODUCT) {
+        if (multiplies) {
             s->images = images_at_once(&p);
             pack_weights(l->isa, l->f, &p, &r, l->at.rows, l->row, packed);
             l->net->weight_bytes += weight_bytes;
@@ -302,5 +306,13 @@ int         qg_infer_fixed_point(const qg_infer *net)              { return net 
 int         qg_infer_images_at_once(const qg_infer *net)           { return net ? net->images : 0; }
 int         qg_infer_steps(const qg_infer *net)                    { return net ? net->steps : 0; }
 static bool has_step(const qg_infer *net, int step)                { return net && step >= 0 && step < net->steps; }
-const char *qg_infer_step_name(const qg_infer *net, int step)      { return has_step(net, step) ? net->step[step].name : NULL; }
-const char *qg_infer_step_kind(const qg_infer *net, int step)      { return has_step(net, step) ? net->step[step].kind : NULL; }
+
+const char *qg_infer_step_name(const qg_infer *net, int step)
+{
+    return has_step(net, step) ? net->step[step].name : NULL;
+}
+
+const char *qg_infer_step_kind(const qg_infer *net, int step)
+{
+    return has_step(net, step) ? net->step[step].kind : NULL;
+}

@@ -72,7 +72,8 @@ struct qg_infer {
 
 /* The tables of a step with a quantizer, in memory of qg__tables_bytes, which depends on the record alone. */
 size_t qg__tables_bytes(const qg__packed_step *r, const qg__product *p);
-void   qg__tables_make(qg__infer_step *s, const float *threshold, const float *level, qg_infer_requantize how, uint8_t *memory);
+void   qg__tables_make(qg__infer_step *s, const float *threshold, const float *level, qg_infer_requantize how,
+                       uint8_t *memory);
 
 /* --- infer/plan.c ------------------------------------------------------------------------------- */
 

@@ -102,7 +102,8 @@ static void max_signs(size_t words, const uint64_t *x, uint64_t *best)
     for (size_t w = 0; w < words; w++) best[w] |= x[w];
 }
 
-static void max_pixel(const qg__infer_step *s, qg__alphabet a, const qg__float_kernels *k, const uint8_t *x, uint8_t *best)
+static void max_pixel(const qg__infer_step *s, qg__alphabet a, const qg__float_kernels *k, const uint8_t *x,
+                      uint8_t *best)
 {
     const size_t    c    = (size_t)s->r.c;
     const uint64_t *bits = (const uint64_t *)(const void *)x;

@@ -53,7 +53,8 @@ static part part_of(const qg__product *p)
     static const qg__codes zero_or_one = { 0, 1, 2 };
     const qg__coding       coding      = qg__product_coding(p);
     const bool             depthwise   = is_depthwise(p);
-    part                   t           = { .g = p->g, .w = p->two_sided ? zero_or_one : p->w, .sides = p->two_sided ? 2 : 1 };
+    part                   t           = { .g = p->g, .w = p->two_sided ? zero_or_one : p->w,
+                                           .sides = p->two_sided ? 2 : 1 };
     if (depthwise) t.method = coding == QG__AS_FLOATS ? EACH_REAL : EACH_CODE;
     else t.method = coding == QG__AS_FLOATS ? REAL : coding == QG__AS_BITS ? BITS : INT8;
     t.groups = depthwise ? 1 : p->groups;
@@ -72,16 +73,29 @@ static part part_of(const qg__product *p)
     return t;
 }
 
-static qg__bit_product  bits_of(const qg__product *p, const part *t) { return (qg__bit_product){ t->g, qg__alphabet_of(t->w), qg__alphabet_of(p->x) }; }
-static qg__int8_product int8_of(const qg__product *p, const part *t) { return (qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w }; }
-static qg__real_product real_of(const part *t)                       { return (qg__real_product){ t->g, t->w }; }
-static qg__each_product each_of(const qg__product *p, const part *t) { return (qg__each_product){ t->g, t->w, -p->x.lowest }; }
+static qg__bit_product bits_of(const qg__product *p, const part *t)
+{
+    return (qg__bit_product){ t->g, qg__alphabet_of(t->w), qg__alphabet_of(p->x) };
+}
+
+static qg__int8_product int8_of(const qg__product *p, const part *t)
+{
+    return (qg__int8_product){ .g = t->g, .x_zero = -p->x.lowest, .w = t->w };
+}
+
+static qg__real_product real_of(const part *t) { return (qg__real_product){ t->g, t->w }; }
+
+static qg__each_product each_of(const qg__product *p, const part *t)
+{
+    return (qg__each_product){ t->g, t->w, -p->x.lowest };
+}
 
 /* --- what fits ---------------------------------------------------------------------------------- */
 
 static bool is_value(qg__codes c, float x)
 {
-    return x >= (float)c.lowest && x <= (float)qg__highest(c) && x == (float)(int)x && ((int)x - c.lowest) % c.step == 0;
+    return x >= (float)c.lowest && x <= (float)qg__highest(c) && x == (float)(int)x &&
+           ((int)x - c.lowest) % c.step == 0;
 }
 
 static bool is_shape(const qg__product *p)
@@ -103,7 +117,8 @@ bool qg__product_fits(const qg__product *p)
         if (!qg__bits_fit(&b)) return false;
     }
     if (!exact) return true;
-    const uint64_t row = qg__taps(&p->g) * (uint64_t)(p->g.c / p->groups), most = (uint64_t)qg__reach(p->x) * (uint64_t)qg__reach(p->w);
+    const uint64_t row  = qg__taps(&p->g) * (uint64_t)(p->g.c / p->groups);
+    const uint64_t most = (uint64_t)qg__reach(p->x) * (uint64_t)qg__reach(p->w);
     return most <= INT32_MAX && row * most <= INT32_MAX;
 }
 
@@ -132,8 +147,8 @@ size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p)
     return (size_t)t.sides * (size_t)t.groups * block_bytes(isa, p, &t);
 }
 
-static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, size_t first, size_t n, const float *values,
-                       void *block)
+static void pack_piece(qg_isa isa, const qg__product *p, const part *t, int o, size_t first, size_t n,
+                       const float *values, void *block)
 {
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
@@ -192,8 +207,8 @@ static size_t kernel_scratch(qg_isa isa, const qg__product *p, const part *t, in
     return 0;
 }
 
-static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, const void *x, const void *block, void *acc,
-                       void *scratch)
+static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, const void *x, const void *block,
+                       void *acc, void *scratch)
 {
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
@@ -234,7 +249,8 @@ static rooms rooms_of(qg_isa isa, const qg__product *p, const part *t, int n)
         r.images = qg__images_at_once(&t->g, n);
         r.image  = qg__slice_bytes(&s);
         r.x      = qg__lines_of((size_t)r.images * r.image);
-        if (t->groups > 1) r.acc = qg__lines_of((size_t)r.images * qg__results(&t->g) * (size_t)t->g.oc * sizeof(int32_t));
+        const size_t results = (size_t)r.images * qg__results(&t->g) * (size_t)t->g.oc;
+        if (t->groups > 1) r.acc = qg__lines_of(results * sizeof(int32_t));
     }
     r.kernel = kernel_scratch(isa, p, t, r.images);
     return r;
@@ -248,8 +264,8 @@ size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n)
 }
 
 /* A group of n images, each of which is copied. */
-static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x, const void *block,
-                       int32_t *acc, uint8_t *scratch)
+static void run_copies(qg_isa isa, const qg__product *p, const part *t, int group, int n, const uint8_t *x,
+                       const void *block, int32_t *acc, uint8_t *scratch)
 {
     const rooms     r       = rooms_of(isa, p, t, n);
     const qg__slice s       = slice_of(p, t, group);
@@ -257,14 +273,16 @@ static void run_copies(qg_isa isa, const qg__product *p, const part *t, int grou
     int32_t        *part_of_acc = (int32_t *)(void *)(scratch + r.x);
     for (int done = 0, now; done < n; done += now, acc += (size_t)now * results * oc) {
         now = n - done < r.images ? n - done : r.images;
-        for (int i = 0; i < now; i++) qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s), scratch + (size_t)i * r.image);
+        for (int i = 0; i < now; i++)
+            qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s), scratch + (size_t)i * r.image);
         run_kernel(isa, p, t, now, scratch, block, t->groups > 1 ? part_of_acc : acc, scratch + r.x + r.acc);
         for (size_t i = 0; t->groups > 1 && i < (size_t)now * results; i++)
             memcpy(acc + i * oc + (size_t)group * own, part_of_acc + i * own, own * sizeof *acc);
     }
 }
 
-void qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch)
+void qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc,
+                     void *scratch)
 {
     const part     t     = part_of(p);
     const size_t   bytes = block_bytes(isa, p, &t), side = (size_t)n * qg__results(&p->g) * (size_t)p->g.oc;

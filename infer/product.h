@@ -57,7 +57,8 @@ size_t qg__product_weight_bytes(qg_isa isa, const qg__product *p);
 /* row[kh][kw][c / groups] of output o, in the order o = 0, 1, ..: floats, or integers that w has. */
 void   qg__product_pack(qg_isa isa, const qg__product *p, int o, const float *row, void *packed);
 size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n);
-void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc, void *scratch);
+void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc,
+                       void *scratch);
 
 /* z = fl(fl(a acc) + b), or two-sided fl(fl(fl(a accP) - fl(an accN)) + b), for so many pixels of [oc], none
  * contracted on any instruction set.  a, an and b have [oc] numbers. */

@@ -108,7 +108,8 @@ static void run_group(const run *r, int first, int n)
     uint8_t        *scratch = r->context + images * net->value_bytes;
     float          *own     = (float *)(void *)(r->context + images * net->value[0].at);
     const float    *image   = r->images ? r->images + (size_t)first * numbers : own;
-    for (size_t i = 0; !r->images && i < images; i++) normalise(net, r->raw + ((size_t)first + i) * numbers, own + i * numbers);
+    for (size_t i = 0; !r->images && i < images; i++)
+        normalise(net, r->raw + ((size_t)first + i) * numbers, own + i * numbers);
     for (int i = 0; i < net->steps; i++) {
         const qg__infer_step *s = &net->step[i];
         const void           *x = s->r.x ? r->context + images * net->value[s->r.x].at : (const void *)image;
@@ -132,19 +133,21 @@ static qg_infer_status run_all(run r, int n, size_t bytes)
     return QG_INFER_OK;
 }
 
-qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, float *scores, void *context, size_t bytes)
+qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, float *scores, void *context,
+                             size_t bytes)
 {
     return run_all((run){ .net = net, .images = images, .scores = scores, .context = context }, n, bytes);
 }
 
-qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *images, float *scores, void *context, size_t bytes)
+qg_infer_status qg_infer_run_bytes(const qg_infer *net, int n, const uint8_t *images, float *scores, void *context,
+                                   size_t bytes)
 {
     if (!net || !net->normal) return QG_INFER_EARG;
     return run_all((run){ .net = net, .raw = images, .scores = scores, .context = context }, n, bytes);
 }
 
-qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores, void *context, size_t bytes,
-                                      void (*after)(void *user, int step), void *user)
+qg_infer_status qg_infer_run_observed(const qg_infer *net, int n, const float *images, float *scores, void *context,
+                                      size_t bytes, void (*after)(void *user, int step), void *user)
 {
     const run r = { .net = net, .images = images, .scores = scores, .context = context, .after = after, .user = user };
     return run_all(r, n, bytes);

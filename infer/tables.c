@@ -114,7 +114,8 @@ static void make_boundaries(qg__infer_step *s, const float *threshold)
     const qg__codes    q = qg__quantizer(&s->r);
     const qg__alphabet a = s->to.alphabet;
     for (int v = 1; v < qg__values(a); v++) {
-        const int value = qg__lowest(a) + qg__step(a) * v, u = value <= q.lowest ? 0 : (value - q.lowest + q.step - 1) / q.step;
+        const int value = qg__lowest(a) + qg__step(a) * v;
+        const int u     = value <= q.lowest ? 0 : (value - q.lowest + q.step - 1) / q.step;
         float     t     = u == 0 ? -INFINITY : u < q.count ? threshold[u - 1] : INFINITY;
         if (s->r.relu && t <= 0.0f) t = -INFINITY;
         s->to.boundary[v - 1] = t;
@@ -134,7 +135,8 @@ static void evaluate(const qg__infer_step *s, int first, int n, const int32_t *a
 /* The largest |acc|, less than INT32_MAX. */
 static int32_t largest_sum(const qg__product *p)
 {
-    return (int32_t)(qg__taps(&p->g) * (size_t)(p->g.c / p->groups) * (size_t)qg__reach(p->x) * (size_t)qg__reach(p->w));
+    const size_t weights = qg__taps(&p->g) * (size_t)(p->g.c / p->groups);
+    return (int32_t)(weights * (size_t)qg__reach(p->x) * (size_t)qg__reach(p->w));
 }
 
 /* least[k]: the smallest v such that acc = v ^ flip[k] gives z >= bound. */
@@ -295,7 +297,8 @@ size_t qg__tables_bytes(const qg__packed_step *r, const qg__product *p)
     return compares_sums(r, p) ? (size_t)qg__values(qg__alphabet_of(q)) * (size_t)r->oc * sizeof(int32_t) : 0;
 }
 
-void qg__tables_make(qg__infer_step *s, const float *threshold, const float *level, qg_infer_requantize how, uint8_t *memory)
+void qg__tables_make(qg__infer_step *s, const float *threshold, const float *level, qg_infer_requantize how,
+                     uint8_t *memory)
 {
     const qg__codes q = qg__quantizer(&s->r);
     if (!q.count) return;
@@ -311,5 +314,6 @@ void qg__tables_make(qg__infer_step *s, const float *threshold, const float *lev
     make_finder(s, threshold, room);
     s->to.route = s->r.coding == QG__AS_BYTES ? QG__ROUTE_BYTES : QG__ROUTE_LEVELS;
     s->to.level = level;
-    if (how == QG_INFER_TFLITE && may_be_fixed(&s->r, &s->p)) make_fixed_point(s, (int32_t *)(void *)(room + QG__MOST_FOUND));
+    if (how == QG_INFER_TFLITE && may_be_fixed(&s->r, &s->p))
+        make_fixed_point(s, (int32_t *)(void *)(room + QG__MOST_FOUND));
 }

@@ -55,9 +55,10 @@ QG_DECLARE_KERNELS(qg__bit_kernels, qg__bit_kernels);
 
 /* For kernels, whose run this is: calls part, with the arguments of run, for qg__images_at_once of the n images at a
  * time, since scratch has room for no more. */
-typedef void qg__bits_part(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch);
-void qg__bits_in_parts(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch,
-                       qg__bits_part *part);
+typedef void qg__bits_part(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+                           void *scratch);
+void qg__bits_in_parts(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+                       void *scratch, qg__bits_part *part);
 
 #ifdef __cplusplus
 }

@@ -10,9 +10,12 @@ static bool has(qg__alphabet a, qg__codes c)
 qg__alphabet qg__alphabet_of(qg__codes c)
 {
     for (int bits = 1; c.count && bits <= QG__MOST_PLANES; bits++) {
-        const qg__alphabet kinds[] = { { QG__ODD, bits }, { QG__UNSIGNED, bits }, { QG__TERNARY, 2 }, { QG__SIGNED, bits } };
+        const qg__alphabet kinds[] = { { QG__ODD, bits }, { QG__UNSIGNED, bits }, { QG__TERNARY, 2 },
+                                       { QG__SIGNED, bits } };
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-            if ((kinds[i].kind != QG__TERNARY || bits == 2) && (kinds[i].kind != QG__SIGNED || bits > 1) && has(kinds[i], c)) return kinds[i];
+            if ((kinds[i].kind != QG__TERNARY || bits == 2) && (kinds[i].kind != QG__SIGNED || bits > 1) &&
+                has(kinds[i], c))
+                return kinds[i];
     }
     return (qg__alphabet){ QG__ODD, 0 };
 }

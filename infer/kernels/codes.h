@@ -142,7 +142,8 @@ typedef struct qg__pack_kernels {
     /* Codes by comparison: threshold has qg__values(a) - 1 ascending values, and the code of x, counted from the
      * lowest value of the alphabet, is the number of thresholds t with x >= t; that of NaN is 0.  For signs the
      * threshold is 0, and the sign of 0 and of -0 is +1. */
-    void (*by_thresholds)(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x, uint64_t *packed);
+    void (*by_thresholds)(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x,
+                          uint64_t *packed);
 
     /* The low 8 bits of clip(rint(x / scale) + zero, lowest, highest), in float32 with halves to even, as ONNX's
      * QuantizeLinear; NaN becomes the lowest code. */

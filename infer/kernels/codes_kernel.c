@@ -21,7 +21,8 @@ INLINE void compare_all(const float *x, int n, int count, const float *threshold
     for (int t = 0; t < count; t++) bits[t] = compare(x, n, threshold[t]);
 }
 
-static void by_thresholds(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x, uint64_t *packed)
+static void by_thresholds(qg__alphabet a, const float *threshold, size_t pixels, int c, const float *x,
+                          uint64_t *packed)
 {
     const size_t plane_words = qg__words(c);
     const int    count = qg__values(a) - 1;

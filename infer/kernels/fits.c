@@ -24,7 +24,8 @@ bool qg__bits_fit(const qg__bit_product *p)
 bool qg__codes_valid(qg__codes c)
 {
     enum { MOST = 1 << 24 };
-    if (c.count < 1 || c.count > 1 << 16 || c.step < 1 || c.step > MOST || c.lowest < -MOST || c.lowest > MOST) return false;
+    if (c.count < 1 || c.count > 1 << 16 || c.step < 1 || c.step > MOST) return false;
+    if (c.lowest < -MOST || c.lowest > MOST) return false;
     return c.lowest + (int64_t)c.step * (c.count - 1) <= MOST;
 }
 

@@ -23,7 +23,8 @@ typedef struct qg__float_kernels {
     void (*divide)(size_t n, float by, float *y);
 
     /* y = (u > 0 ? u : a u) + after with u = x - before; [c] each. */
-    void (*prelu)(size_t pixels, int c, const float *before, const float *a, const float *after, const float *x, float *y);
+    void (*prelu)(size_t pixels, int c, const float *before, const float *a, const float *after, const float *x,
+                  float *y);
 
     /* y[i][k] = x[i][k] z[i] */
     void (*scale_pixels)(size_t pixels, int c, const float *x, const float *z, float *y);

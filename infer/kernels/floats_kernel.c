@@ -32,7 +32,8 @@ INLINE void prelu_vector(int n, const float *before, const float *a, const float
     store(y, pick(u > 0, u, rounded(load(a, n) * u)) + load(after, n), n);
 }
 
-static void prelu(size_t pixels, int c, const float *before, const float *a, const float *after, const float *x, float *y)
+static void prelu(size_t pixels, int c, const float *before, const float *a, const float *after, const float *x,
+                  float *y)
 {
     for (size_t i = 0; i < pixels; i++, x += c, y += c) {
         int k = 0;

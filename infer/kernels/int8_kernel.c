@@ -7,6 +7,9 @@
  *               sum of (x - z) w = sum x w - z sum w
  *     others    2 numbers of 16 bits, x - x_zero
  *
+ * Tiles have as many sums as those of floats (core/kernels/conv_tile.h): AVX-512 adds products in one instruction, as a
+ * multiply-add; with 16 registers, 12 sums + 2 vectors of weights + 1 of x + 1 of products.
+ *
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x -
  * z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as
  * unsigned numbers: their sum fits into int32, partial sums need not.
@@ -51,7 +54,8 @@ static void pack_weights(const qg__int8_product *p, int o, size_t first, size_t 
         const int    value = (int)values[i];
         const size_t group = tap * groups_of(p->g.c) + k / CODES, in_group = (size_t)(o % OUTPUTS) * CODES + k % CODES;
         uint8_t     *plane = to + group * (size_t)a.bits * (GROUP_BYTES / 8) + in_group / 8;
-        for (int j = 0; j < a.bits; j++, plane += GROUP_BYTES / 8) *plane |= (uint8_t)(qg__bit(a, value, j) << in_group % 8);
+        for (int j = 0; j < a.bits; j++, plane += GROUP_BYTES / 8)
+            *plane |= (uint8_t)(qg__bit(a, value, j) << in_group % 8);
         if (!a.bits) to[group * GROUP_BYTES + in_group] = (uint8_t)((value + zero) / step);
         if (++k == c) k = 0, tap++;
     }
@@ -132,7 +136,7 @@ typedef struct tile {
     const int32_t *x;
     const int8_t  *w;
     ptrdiff_t      x_step, x_row, w_row;        /* groups to the next output and row; bytes of kw taps */
-    size_t         groups;                      /* of the taps of a row that are inside, which are neighbours in x and w */
+    size_t         groups;                      /* of the taps of a row that are inside, neighbours in x and w */
     int            taps_i;
 } tile;
 
@@ -249,23 +253,27 @@ static size_t scratch_bytes(const qg__int8_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
     return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
-           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) + qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(lanes)) +
+           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) +
+               qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(lanes)) +
            (qg__alphabet_of(p->w).bits ? block_bytes(&p->g) : 0);
 }
 
-static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, int32_t *acc, void *scratch)
+static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, int32_t *acc,
+                       void *scratch)
 {
     const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;
     int32_t     *groups = sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums;
-    lanes       *taps     = (lanes *)(void *)(groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups);
+    int32_t     *after    = groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups;
+    lanes       *taps     = (lanes *)(void *)after;
     int8_t      *expanded = (int8_t *)taps + qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof *taps);
     copy_pixels(p, pixels, x, groups);
     if (w_zero(p)) {
         for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * (size_t)p->g.c);
         qg__window_sums(&p->g, n, sums, window);
     }
-    visit at = { .p = p, .x = groups, .window = window, .acc = acc, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p), .taps = taps };
+    visit at = { .p = p, .x = groups, .window = window, .acc = acc, .w_step = (uint32_t)w_step(p),
+                 .w_zero = (uint32_t)w_zero(p), .taps = taps };
     if (CODES == 4) at.x_zero = (uint32_t)(p->x_zero + (p->x_signed ? 128 : 0));
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);

@@ -167,7 +167,8 @@ static inline bytes bytes_of_bits(const uint8_t *bits)
 #elif defined(__AVX2__) && VL == 8
     int32_t taken;
     memcpy(&taken, bits, sizeof taken);
-    const __m256i which = _mm256_setr_epi64x(0, EACH_BYTE(1), EACH_BYTE(2), EACH_BYTE(3)), bit = _mm256_set1_epi64x(BIT_OF_BYTE);
+    const __m256i which = _mm256_setr_epi64x(0, EACH_BYTE(1), EACH_BYTE(2), EACH_BYTE(3));
+    const __m256i bit   = _mm256_set1_epi64x(BIT_OF_BYTE);
     const __m256i v     = _mm256_shuffle_epi8(_mm256_set1_epi32(taken), which);
     return (bytes)_mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
 #elif defined(__SSE2__) && VL == 4

@@ -20,6 +20,8 @@
  * Sums are bytes.  Each lookup adds at most 4 reach(x), reach being 2^bits - 1 or 1 (see reach_of), so after
  * 255 / (8 reach) steps of two lookups they move into sums of 16 bits, and after 256 such moves into int32.
  *
+ * Tiles of AVX2's 16 registers: 6 x 2 or 12 x 1 pixels x vectors = 12 sums + 2 vectors of nibbles + 1 table + the mask 15.
+ *
  * Weights: blocks of 64 outputs, the last of 32 if there are no more,
  *     [blocks][planes][kh][kw][steps of 8 channels][vectors][32 outputs], channels 8 s + k in bit k of a byte.
  * Tables:  [n][h][w][steps][2][16 bytes]. */
@@ -48,7 +50,8 @@ static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n
 {
     const qg__geometry *g     = &p->g;
     const int           block = o / (WIDEST * OUTPUTS), in_block = o % (WIDEST * OUTPUTS);
-    const size_t        c = (size_t)g->c, steps = steps_of(g->c), vectors = (size_t)vectors_at(g->oc, block), plane = vectors * plane_bytes(g);
+    const size_t        c = (size_t)g->c, steps = steps_of(g->c), vectors = (size_t)vectors_at(g->oc, block);
+    const size_t        plane = vectors * plane_bytes(g);
     const size_t        start = (size_t)block * WIDEST * (size_t)p->w.bits * plane_bytes(g);
     uint8_t            *to    = (uint8_t *)packed + start;
     if (!in_block && first == 0) memset(to, 0, vectors * (size_t)p->w.bits * plane_bytes(g));
@@ -122,7 +125,8 @@ static int32_t correction(const qg__bit_product *p, int f, const uint64_t *x)
 
 static size_t pixel_bytes(const qg__geometry *g) { return steps_of(g->c) * 2 * TABLE; }
 
-static void make_tables(const qg__bit_product *p, size_t pixels, const uint64_t *x, uint8_t *tables, int32_t *corrections)
+static void make_tables(const qg__bit_product *p, size_t pixels, const uint64_t *x, uint8_t *tables,
+                        int32_t *corrections)
 {
     const size_t plane_words = qg__words(p->g.c), pixel_words = (size_t)p->x.bits * plane_words;
     const size_t steps = steps_of(p->g.c);
@@ -273,9 +277,11 @@ static void run_line(void *context, const qg__line *line)
     const qg__geometry *g     = &at->p->g;
     const size_t        pixel = pixel_bytes(g), tap = steps_of(g->c) * (size_t)at->vectors * OUTPUTS;
     tile                t     = {
-        .x = at->tables + line->x * pixel, .x_step = line->x_step * (ptrdiff_t)pixel, .x_row = (ptrdiff_t)((size_t)g->w * pixel),
+        .x = at->tables + line->x * pixel, .x_step = line->x_step * (ptrdiff_t)pixel,
+        .x_row = (ptrdiff_t)((size_t)g->w * pixel),
         .w = at->w + (size_t)(line->i0 * g->kw + line->j0) * tap, .plane = (size_t)at->vectors * plane_bytes(g),
-        .w_row = (size_t)g->kw * tap, .steps = steps_of(g->c), .taps_i = line->i1 - line->i0, .taps_j = line->j1 - line->j0,
+        .w_row = (size_t)g->kw * tap, .steps = steps_of(g->c), .taps_i = line->i1 - line->i0,
+        .taps_j = line->j1 - line->j0,
         .limit = 255 / (8 * reach_of(at->p->x)), .planes = at->p->w.bits, .factor = at->factor,
         .correction = at->corrections + line->y, .correction_step = line->y_step,
         .y = at->acc + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc, .outputs = at->outputs,
@@ -300,10 +306,12 @@ static void run_line(void *context, const qg__line *line)
 static size_t scratch_bytes(const qg__bit_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
-    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) + pixels * pixel_bytes(&p->g);
+    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
+           pixels * pixel_bytes(&p->g);
 }
 
-static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch)
+static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+                       void *scratch)
 {
     const size_t pixels      = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *windows     = scratch;

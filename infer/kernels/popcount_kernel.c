@@ -18,9 +18,11 @@
  * per cycle, and only the addition waits for the last step.  So even tiles of one pixel run at the speed of the
  * operations, and the long ones are there because fewer steps have less overhead:
  *
- *     AVX-512, 32 registers   14 x 2 sums + 2 vectors of weights + 1 word = 31;  ternary x signs with two planes of weights 12 x 2 + 4
- *                             + 1 = 29;  ternary x ternary with two counts per output 2 x 6 x 2 + 4 + 2 = 30
- *     others, 16 registers    4 x 2 + 2 + 1, and more for counting where there is no instruction for it; 2 x 2 x 2 + 4 + 2
+ *     AVX-512, 32 registers   14 x 2 sums + 2 vectors of weights + 1 word = 31
+ *                             ternary x signs, with two planes of weights: 12 x 2 + 4 + 1 = 29
+ *                             ternary x ternary, with two counts per output: 2 x 6 x 2 + 4 + 2 = 30
+ *     others, 16 registers    4 x 2 + 2 + 1, and more for counting where there is no instruction for it
+ *                             ternary x ternary: 2 x 2 x 2 + 4 + 2
  *
  * Weights: [blocks of outputs][planes][kh][kw][words][2 vectors][WORDS]. */
 #if !QG_LOOKUP
@@ -57,7 +59,8 @@ static void pack_weights(const qg__bit_product *p, int o, size_t first, size_t n
     size_t tap = first / c, k = first % c;
     for (size_t i = 0; i < n; i++) {
         uint64_t *word = to + (tap * qg__words(p->g.c) + k / 64) * OUTPUTS;
-        for (int j = 0; j < p->w.bits; j++, word += plane) *word |= (uint64_t)qg__bit(p->w, (int)values[i], j) << k % 64;
+        for (int j = 0; j < p->w.bits; j++, word += plane)
+            *word |= (uint64_t)qg__bit(p->w, (int)values[i], j) << k % 64;
         if (++k == c) k = 0, tap++;
     }
 }
@@ -92,7 +95,8 @@ INLINE void count_planes(count what, int pixels, const tile *t, int x_i, int w_j
                 UNROLL
                 for (int v = 0; v < VECTORS; v++) {
                     first[v] = *(const words *)(w + v * WORDS);
-                    if (what == COUNT_SIGNS || what == COUNT_TERNARY) second[v] = *(const words *)(w + t->w_plane + v * WORDS);
+                    if (what == COUNT_SIGNS || what == COUNT_TERNARY)
+                        second[v] = *(const words *)(w + t->w_plane + v * WORDS);
                 }
                 UNROLL
                 for (int p = 0; p < pixels; p++) {
@@ -143,7 +147,8 @@ INLINE void run_tile(count what, int pixels, const visit *at, const tile *t, siz
         UNROLL
         for (int p = 0; p < pixels; p++)
             UNROLL
-            for (int v = 0; v < VECTORS; v++) all[p][v] = at->start[v] + at->window[(size_t)((ptrdiff_t)y + p * y_step)];
+            for (int v = 0; v < VECTORS; v++)
+                all[p][v] = at->start[v] + at->window[(size_t)((ptrdiff_t)y + p * y_step)];
         for (int i = 0; i < xa.bits; i++)
             for (int j = 0; j < wa.bits; j++) {
                 const int factor = qg__factor(xa, i) * qg__factor(wa, j);
@@ -215,13 +220,16 @@ static void run_line(void *context, const qg__line *line)
     const bool          one_run = at->p->x.bits == 1 || taps_j <= 1;
     tile                t       = {
         .x = at->x + (ptrdiff_t)line->x * pixel, .x_step = line->x_step * pixel, .x_row = g->w * pixel, .x_run = pixel,
-        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap, .x_plane = qg__words(g->c), .w_plane = plane_words(g),
-        .taps_i = line->i1 - line->i0, .runs = one_run ? 1 : taps_j, .words_of_run = qg__words(g->c) * (size_t)(one_run ? taps_j : 1),
+        .w = at->w + (line->i0 * g->kw + line->j0) * tap, .w_row = g->kw * tap, .x_plane = qg__words(g->c),
+        .w_plane = plane_words(g),
+        .taps_i = line->i1 - line->i0, .runs = one_run ? 1 : taps_j,
+        .words_of_run = qg__words(g->c) * (size_t)(one_run ? taps_j : 1),
     };
     start_line(at, line);
     size_t y = line->y;
+    const bool ternary = at->what == COUNT_TERNARY;
+    const int  most    = LONGEST < 14 ? (ternary ? 2 : 4) : ternary ? 6 : at->what == COUNT_SIGNS ? 12 : 14;
     for (int left = line->outputs, done; left; left -= done) {
-        const int most = LONGEST < 14 ? (at->what == COUNT_TERNARY ? 2 : 4) : at->what == COUNT_TERNARY ? 6 : at->what == COUNT_SIGNS ? 12 : 14;
         for (done = most; done > left;) done = done > 12 ? 12 : done > 8 ? 8 : done > 6 ? 6 : done > 4 ? 4 : done / 2;
 #define CASE(n)                                                                                        \
     case n:                                                                                            \
@@ -244,11 +252,12 @@ static void run_line(void *context, const qg__line *line)
 static size_t scratch_bytes(const qg__bit_product *p, int n)
 {
     const size_t m = (size_t)qg__images_at_once(&p->g, n);
-    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(m * qg__pixels(&p->g) * sizeof(int32_t)) +
-           qg__taps(&p->g) * VECTORS * sizeof(counts);
+    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) +
+           qg__lines_of(m * qg__pixels(&p->g) * sizeof(int32_t)) + qg__taps(&p->g) * VECTORS * sizeof(counts);
 }
 
-static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc, void *scratch)
+static void run_images(const qg__bit_product *p, int n, const uint64_t *x, const void *packed, int32_t *acc,
+                       void *scratch)
 {
     const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
     int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;

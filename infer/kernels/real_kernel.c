@@ -29,7 +29,10 @@ static size_t weight_of_block(const qg__real_product *p, int vectors)
     return planes ? planes * sizeof(mask) : (size_t)(vectors * VL) * (are_bytes(p->w) ? 1 : sizeof(float));
 }
 
-static size_t block_bytes(const qg__real_product *p, int vectors) { return qg__row(&p->g) * weight_of_block(p, vectors); }
+static size_t block_bytes(const qg__real_product *p, int vectors)
+{
+    return qg__row(&p->g) * weight_of_block(p, vectors);
+}
 
 static size_t weight_bytes(const qg__real_product *p)
 {
@@ -50,7 +53,8 @@ static void pack_weights(const qg__real_product *p, int o, size_t first, size_t 
         for (size_t k = 0; k < n; k++)
             for (int j = 0; j < a.bits; j++) *to++ |= (mask)(qg__bit(a, (int)values[k], j) << lane);
     } else if (are_bytes(p->w)) {
-        for (size_t k = 0; k < n; k++) block[k * lanes + (size_t)lane] = (uint8_t)(((int)values[k] - p->w.lowest) / p->w.step);
+        for (size_t k = 0; k < n; k++)
+            block[k * lanes + (size_t)lane] = (uint8_t)(((int)values[k] - p->w.lowest) / p->w.step);
     } else {
         float *to = (float *)(void *)block + lane;
         for (size_t k = 0; k < n; k++) to[k * lanes] = values[k];
@@ -113,7 +117,7 @@ typedef enum form { FLOATS, SIGNS, TERNARY } form;
 typedef struct tile {
     const float *x;
     const void  *w;
-    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; weights of an output in a row of taps */
+    ptrdiff_t    x_step, x_row, w_row;          /* floats to the next output and row; weights of a row of taps */
     size_t       channels;                      /* of the taps of a row that are inside, neighbours in x and w */
     int          taps_i, outputs;               /* of the block */
     float       *y;
@@ -169,7 +173,8 @@ static void run_line(void *context, const qg__line *line)
     const ptrdiff_t     c = g->c, first = (line->i0 * g->kw + line->j0) * c, planes = at->weights == TERNARY ? 2 : 1;
     tile                t  = {
         .x = at->x + line->x * (size_t)g->c, .x_step = line->x_step * g->c, .x_row = (ptrdiff_t)g->w * g->c,
-        .w = at->weights == FLOATS ? (const void *)((const float *)at->w + first * vectors * VL) : (const mask *)at->w + first * planes,
+        .w = at->weights == FLOATS ? (const void *)((const float *)at->w + first * vectors * VL)
+                                   : (const mask *)at->w + first * planes,
         .w_row = g->kw * c,
         .channels = (size_t)(line->j1 - line->j0) * (size_t)g->c, .taps_i = line->i1 - line->i0, .outputs = at->outputs,
         .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,

@@ -28,11 +28,12 @@ INLINE void pack(qg__alphabet a, const int32_t *least, const int32_t *flip, int 
     if (flip) flip += k;
     for (int t = 0; t + 1 < qg__values(a); t++) bits[t] = compare(acc + k, least + (ptrdiff_t)t * c + k, flip, n);
     packed += k / 64;
-    for (int j = 0; j < a.bits; j++, packed += plane_words) *packed = qg__plane_of(a, j, bits) & ~(uint64_t)0 >> (64 - n);
+    for (int j = 0; j < a.bits; j++, packed += plane_words)
+        *packed = qg__plane_of(a, j, bits) & ~(uint64_t)0 >> (64 - n);
 }
 
-INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c, const int32_t *acc,
-                     uint64_t *packed)
+INLINE void pack_all(qg__alphabet a, const int32_t *least, const int32_t *flip, size_t pixels, int c,
+                     const int32_t *acc, uint64_t *packed)
 {
     for (size_t i = 0; i < pixels; i++, acc += c, packed += (size_t)a.bits * qg__words(c)) {
         int k = 0;

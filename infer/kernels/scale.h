@@ -20,8 +20,8 @@ extern "C" {
 typedef struct qg__scale_kernels {
     void (*reals)(size_t pixels, int c, const float *a, const float *b, const float *acc, float *z);
     void (*integers)(size_t pixels, int c, const float *a, const float *b, const int32_t *acc, float *z);
-    void (*two_reals)(size_t pixels, int c, const float *a, const float *an, const float *b, const float *acc, const float *negative,
-                      float *z);
+    void (*two_reals)(size_t pixels, int c, const float *a, const float *an, const float *b, const float *acc,
+                      const float *negative, float *z);
     void (*two_integers)(size_t pixels, int c, const float *a, const float *an, const float *b, const int32_t *acc,
                          const int32_t *negative, float *z);
 } qg__scale_kernels;

@@ -11,16 +11,16 @@ INLINE vf sums_of(bool exact, const void *acc, size_t at, int n)
     return exact ? __builtin_convertvector((vi)raw, vf) : raw;
 }
 
-INLINE void scale(bool exact, const float *a, const float *an, const float *b, const void *acc, const void *negative, size_t at, int k,
-                  int n, float *z)
+INLINE void scale(bool exact, const float *a, const float *an, const float *b, const void *acc,
+                  const void *negative, size_t at, int k, int n, float *z)
 {
     vf sum = rounded(load(a + k, n) * sums_of(exact, acc, at, n));
     if (negative) sum -= rounded(load(an + k, n) * sums_of(exact, negative, at, n));
     store(z + at, sum + load(b + k, n), n);
 }
 
-INLINE void scale_all(bool exact, size_t pixels, int c, const float *a, const float *an, const float *b, const void *acc,
-                      const void *negative, float *z)
+INLINE void scale_all(bool exact, size_t pixels, int c, const float *a, const float *an, const float *b,
+                      const void *acc, const void *negative, float *z)
 {
     for (size_t i = 0; i < pixels; i++) {
         const size_t at = i * (size_t)c;
@@ -40,8 +40,8 @@ static void integers(size_t pixels, int c, const float *a, const float *b, const
     scale_all(true, pixels, c, a, NULL, b, acc, NULL, z);
 }
 
-static void two_reals(size_t pixels, int c, const float *a, const float *an, const float *b, const float *acc, const float *negative,
-                      float *z)
+static void two_reals(size_t pixels, int c, const float *a, const float *an, const float *b, const float *acc,
+                      const float *negative, float *z)
 {
     scale_all(false, pixels, c, a, an, b, acc, negative, z);
 }

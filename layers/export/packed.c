@@ -38,11 +38,13 @@ static qg_status check_spec(const qg_net *net, qg_packed_spec spec)
         return qg_fail(QG_EARG, "packed: %d means and deviations, must be 0, %lld or %lld", spec.numbers, c, row);
     for (int i = 0; i < spec.numbers; i++)
         if (!isfinite(spec.mean[i]) || !isfinite(spec.deviation[i]) || !(spec.deviation[i] > 0))
-            return qg_fail(QG_EARG, "packed: mean %g and deviation %g of number %d must be finite, and the deviation positive",
+            return qg_fail(QG_EARG,
+                           "packed: mean %g and deviation %g of number %d must be finite, and the deviation positive",
                            (double)spec.mean[i], (double)spec.deviation[i], i);
     for (int i = 0; i < spec.notes; i++) {
         const qg_note n = spec.note[i];
-        if (!n.key || !n.value || !*n.key || !qg_utf8_valid(n.key, strlen(n.key)) || !qg_utf8_valid(n.value, strlen(n.value)))
+        if (!n.key || !n.value || !*n.key || !qg_utf8_valid(n.key, strlen(n.key)) ||
+            !qg_utf8_valid(n.value, strlen(n.value)))
             return qg_fail(QG_EARG, "packed: note %d is empty or not UTF-8", i);
     }
     return QG_OK;
@@ -109,7 +111,8 @@ static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, int st
 
 static cursor put_step(cursor to, const qg__packed_step *r)
 {
-    const int32_t first[] = { r->kind, r->x, r->z, r->h, r->w, r->c, r->oh, r->ow, r->oc, r->kh, r->kw, r->stride, r->top,
+    const int32_t first[] = { r->kind, r->x, r->z, r->h, r->w, r->c, r->oh, r->ow, r->oc, r->kh, r->kw, r->stride,
+                              r->top,
                               r->left, r->groups, r->w_lowest, r->w_step, r->w_count, r->w_bits, r->two_sided };
     const int32_t last[]  = { r->relu, r->flag, r->coding, r->q_lowest, r->q_step, r->q_count };
     memset(to, 0, QG__STEP_BYTES);

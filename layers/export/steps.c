@@ -69,13 +69,16 @@ static qg_status refuse_quantizer(const qg_layer *l, const qg_slot *slot)
     const qg_code_set set = qg_code_set_of(slot->q);
     spelling(slot, name);
     if (slot->q.per_channel)
-        return qg_fail(QG_EARG, "%s: its input has a scale per channel (%s), which a packed file cannot express", l->name, name);
+        return qg_fail(QG_EARG, "%s: its input has a scale per channel (%s), which a packed file cannot express",
+                       l->name, name);
     if (set.count > QG__MOST_CODES)
-        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but a packed file at most %d", l->name, set.count, name,
-                       QG__MOST_CODES);
+        return qg_fail(QG_EARG, "%s: its input has %d codes (%s), but a packed file at most %d", l->name, set.count,
+                       name, QG__MOST_CODES);
     if (!qg_has_codes(slot->q))
-        return qg_fail(QG_EARG, "%s: the quantizer of its input (%s) has no codes, which a packed file needs", l->name, name);
-    return qg_fail(QG_EARG, "%s: the scale of its input (%s) depends on the images of a batch, which a packed file cannot express",
+        return qg_fail(QG_EARG, "%s: the quantizer of its input (%s) has no codes, which a packed file needs",
+                       l->name, name);
+    return qg_fail(QG_EARG,
+                   "%s: the scale of its input (%s) depends on the images of a batch, which a packed file cannot express",
                    l->name, name);
 }
 
@@ -93,7 +96,8 @@ static qg_status check_ready(const qg_layer *l, const qg_slot *slot)
 }
 
 /* l: the layer that reads it, for messages. */
-static qg_status use_of(const builder *b, const qg_layer *l, const qg_slot *slot, use *as, qg__codes *codes, float *scale)
+static qg_status use_of(const builder *b, const qg_layer *l, const qg_slot *slot, use *as, qg__codes *codes,
+                        float *scale)
 {
     *codes = (qg__codes){ 0 };
     *scale = 1.0f;
@@ -362,7 +366,8 @@ static qg__packed_step record_of(const qg__evaluation *e, int x)
     const qg__codes    w    = e->p.w;
     int                bits = 0;
     while (w.count && 1 << bits < w.count) bits++;
-    return (qg__packed_step){ .kind = QG__PRODUCT, .x = x, .z = NONE, .h = g.h, .w = g.w, .c = g.c, .oh = g.oh, .ow = g.ow,
+    return (qg__packed_step){ .kind = QG__PRODUCT, .x = x, .z = NONE, .h = g.h, .w = g.w, .c = g.c, .oh = g.oh,
+                              .ow = g.ow,
                               .oc = g.oc, .kh = g.kh, .kw = g.kw, .stride = g.stride, .top = g.top, .left = g.left,
                               .groups = e->p.groups, .w_lowest = w.lowest, .w_step = w.step, .w_count = w.count,
                               .w_bits = w.count ? bits ? bits : 1 : QG__FLOAT_BITS, .two_sided = e->p.two_sided,
@@ -550,7 +555,8 @@ static qg_status check_numbers(const qg__export_step *s)
             return qg_fail(QG_ENAN, "%s: one of its numbers is %g", s->name, (double)s->floats[i]);
     }
     if (r->kind == QG__CLIP && !(s->floats[0] < s->floats[1]))
-        return qg_fail(QG_EARG, "%s: clips to the empty range %g .. %g", s->name, (double)s->floats[0], (double)s->floats[1]);
+        return qg_fail(QG_EARG, "%s: clips to the empty range %g .. %g", s->name, (double)s->floats[0],
+                       (double)s->floats[1]);
     return QG_OK;
 }
 
