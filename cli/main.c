@@ -93,10 +93,7 @@ static int dispatch(int argc, char **argv)
         return EXIT_DONE;
     }
     if (at == 1 && !strcmp(word, "--manual")) return manual_page(verbs, N_VERBS, stdout);
-    if (at == 1 && !strcmp(word, "--bash-completion")) {
-        manual_completion(verbs, N_VERBS, stdout);
-        return EXIT_DONE;
-    }
+    if (at == 1 && !strcmp(word, "--bash-completion")) return manual_completion(verbs, N_VERBS, stdout);
     if (at == 1 && *word == '-') return misused("unknown option ", word);
     for (int i = 0; i < N_VERBS; i++)
         if (!strcmp(verbs[i].name, word))

@@ -175,10 +175,11 @@ static void scheme_words(unsigned role, FILE *out)
     }
 }
 
-/* The words of the value of an option; false: it is a number, a text or a path. */
-static bool value_words(const option *o, FILE *out)
+/* The words of the value of an option; none: it is a number, a text or a path. */
+static qg_status print_words(const void *of, FILE *out)
 {
-    char names[VALUE_BYTES] = "";
+    const option *o                  = of;
+    char          names[VALUE_BYTES] = "";
     if (o->kind == OPTION_WORD) words(o->value, "|", out);
     else if (!strcmp(o->name, "model")) model_names(names, sizeof names);
     else if (!strcmp(o->name, "data")) data_names(names, sizeof names);
@@ -189,9 +190,8 @@ static bool value_words(const option *o, FILE *out)
         for (const qg_variant *s = qg_schedules; s->name; s++) qg__list_append(names, sizeof names, s->name);
     else if (!strcmp(o->name, "normalise"))
         for (const qg_variant *s = qg_normalisations; s->name; s++) qg__list_append(names, sizeof names, s->name);
-    else return false;
     words(names, ",", out);
-    return true;
+    return QG_OK;
 }
 
 static bool is_path(const option *o)
@@ -200,22 +200,22 @@ static bool is_path(const option *o)
 }
 
 /* The cases of options whose values are known: `--model) words=".." ;;`. */
-static void values(FILE *out)
+static qg_status values(FILE *out)
 {
     for (int i = 0; i < OPTIONS; i++) {
-        const option *o = &options[i];
-        char         *text;
-        size_t        bytes;
-        FILE         *memory = open_memstream(&text, &bytes);
-        if (!memory) return;
-        const bool known = value_words(o, memory);
-        fclose(memory);
-        if (known) fprintf(out, "    --%s) words='%s' ;;\n", o->name, text);
+        const option   *o = &options[i];
+        char           *text;
+        size_t          n;
+        const qg_status status = qg__text_print(print_words, o, &text, &n);
+        if (status) return status;
+        if (n) fprintf(out, "    --%s) words='%s' ;;\n", o->name, text);
         else if (!strcmp(o->name, "recipe")) fprintf(out, "    --recipe) words=$(_qgrad_recipes) ;;\n");
-        else if (is_path(o)) fprintf(out, "    --%s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->name);
+        else if (is_path(o))
+            fprintf(out, "    --%s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", o->name);
         else if (o->kind != OPTION_FLAG) fprintf(out, "    --%s) return ;;\n", o->name);
         free(text);
     }
+    return QG_OK;
 }
 
 static void dashed(unsigned bits, FILE *out)
@@ -224,7 +224,7 @@ static void dashed(unsigned bits, FILE *out)
         if (options[i].use & bits) fprintf(out, " --%s", options[i].name);
 }
 
-void manual_completion(const verb *verbs, int n, FILE *out)
+int manual_completion(const verb *verbs, int n, FILE *out)
 {
     fprintf(out, "# bash completion for qgrad " QGRAD_VERSION "\n\n"
                  "_qgrad_recipes() {\n"
@@ -237,7 +237,7 @@ void manual_completion(const verb *verbs, int n, FILE *out)
                  "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
                  "    COMPREPLY=()\n"
                  "    case $before in\n");
-    values(out);
+    if (values(out)) return options_report("qgrad", false);
     fprintf(out, "    *)\n"
                  "        if [ \"$COMP_CWORD\" = 1 ]; then\n"
                  "            words='");
@@ -259,4 +259,5 @@ void manual_completion(const verb *verbs, int n, FILE *out)
                  "    COMPREPLY+=($(compgen -W \"$words\" -- \"$word\"))\n"
                  "}\n"
                  "complete -F _qgrad qgrad\n");
+    return EXIT_DONE;
 }

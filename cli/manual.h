@@ -9,7 +9,7 @@
 int  manual_page(const verb *verbs, int n, FILE *out);
 
 /* A completion script for bash: commands, options, and values as far as they are words or files. */
-void manual_completion(const verb *verbs, int n, FILE *out);
+int  manual_completion(const verb *verbs, int n, FILE *out);
 
 /* Version, commit, compiler and flags, and what is in use on this machine. */
 void manual_version(FILE *out);
