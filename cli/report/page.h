@@ -16,7 +16,7 @@ typedef struct page {
 } page;
 
 /* Points of a curve over epochs, so that deep nets and long runs stay below a megabyte. */
-enum { PAGE_RUNS = 8, PAGE_POINTS = 100 };
+enum { PAGE_RUNS = 8, PAGE_POINTS = 60 };
 
 void      page_print(const page *p, FILE *out);
 
