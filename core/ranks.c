@@ -21,6 +21,8 @@ _Static_assert((int)QG_MOST_RANKS == (int)QG_SLICES, "each rank has at least one
 static struct job {
     int          rank, ranks;
     qg__exchange exchange;
+    qg__post     post;          /* NULL: exchange at once */
+    qg__arrived  arrived;
     void        *context;
     qg__traffic  traffic;
 } job = { .ranks = 1 };
@@ -33,15 +35,46 @@ void qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *context)
     job = (struct job){ .rank = rank, .ranks = ranks, .exchange = exchange, .context = context };
 }
 
-qg__traffic qg__ranks_traffic(void) { return job.traffic; }
+void qg__ranks_join_later(qg__post post, qg__arrived arrived)
+{
+    job.post    = post;
+    job.arrived = arrived;
+}
+
+qg__traffic qg__ranks_traffic(void)       { return job.traffic; }
+void        qg__ranks_hid(double seconds) { job.traffic.hidden += seconds; }
+
+static void count(double began, size_t bytes_out)
+{
+    job.traffic.seconds += qg__now() - began;
+    job.traffic.bytes += (double)bytes_out;
+    job.traffic.messages++;
+}
 
 qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
     const double    began  = qg__now();
     const qg_status status = job.exchange(job.context, other, out, in, bytes_out, bytes_in);
+    count(began, bytes_out);
+    return status;
+}
+
+qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+{
+    if (!job.post) return qg__ranks_exchange(other, out, in, bytes_out, bytes_in);
+    const double    began  = qg__now();
+    const qg_status status = job.post(job.context, m, other, out, in, bytes_out, bytes_in);
+    count(began, bytes_out);
+    return status;
+}
+
+qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all)
+{
+    const double began  = qg__now();
+    qg_status    status = QG_OK;
+    *all                = true;
+    if (m->n > 0) status = job.arrived(job.context, m, wait, all);
     job.traffic.seconds += qg__now() - began;
-    job.traffic.bytes += (double)bytes_out;
-    job.traffic.messages++;
     return status;
 }
 
@@ -65,6 +98,46 @@ static qg_status exchange(void *context, int other, const void *out, void *in, s
     return QG_OK;
 }
 
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into its place in a transfer");
+
+static qg_status post(void *context, qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+{
+    (void)context;
+    MPI_Request request[2];
+    if (bytes_out > MOST_BYTES || bytes_in > MOST_BYTES)
+        return qg_fail(QG_EARG, "a message of %zu bytes to rank %d has more than %d", bytes_out > bytes_in ? bytes_out : bytes_in,
+                       other, (int)MOST_BYTES);
+    if (MPI_Irecv(in, (int)bytes_in, MPI_BYTE, other, m->tag, MPI_COMM_WORLD, &request[0]) ||
+        MPI_Isend(out, (int)bytes_out, MPI_BYTE, other, m->tag, MPI_COMM_WORLD, &request[1]))
+        return qg_fail(QG_ESTATE, "rank %d cannot reach rank %d", job.rank, other);
+    for (int i = 0; i < 2; i++) memcpy(&m->request[m->n++], &request[i], sizeof request[i]);
+    return QG_OK;
+}
+
+static qg_status arrived(void *context, qg__transfer *m, bool wait, bool *all)
+{
+    (void)context;
+    MPI_Request request[2 * QG_SLICES];
+    int         done = true;
+    for (int i = 0; i < m->n; i++) memcpy(&request[i], &m->request[i], sizeof request[i]);
+    if (wait ? MPI_Waitall(m->n, request, MPI_STATUSES_IGNORE) : MPI_Testall(m->n, request, &done, MPI_STATUSES_IGNORE))
+        return qg_fail(QG_ESTATE, "rank %d waits for messages that cannot arrive", job.rank);
+    *all = done;
+    if (done) m->n = 0;
+    return QG_OK;
+}
+
+void qg__ranks_forget(qg__transfer *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        MPI_Request request;
+        memcpy(&request, &m->request[i], sizeof request);
+        if (i % 2 == 0) MPI_Cancel(&request);
+        MPI_Request_free(&request);
+    }
+    m->n = 0;
+}
+
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {
     int given, rank, ranks;
@@ -73,6 +146,7 @@ qg_status qg_ranks_begin(int *argc, char ***argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     qg__ranks_join(rank, ranks, exchange, NULL);
+    qg__ranks_join_later(post, arrived);
     if (QG_MOST_RANKS % ranks == 0) return QG_OK;
     return qg_fail(QG_EARG, "%d ranks do not divide the %d slices of a batch; use 1, 2, 4, 8 or 16", ranks, QG_MOST_RANKS);
 }
@@ -96,6 +170,8 @@ void qg_ranks_abort(int code, const char *line)
 }
 
 #else
+
+void qg__ranks_forget(qg__transfer *m) { m->n = 0; }
 
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {

@@ -41,7 +41,7 @@ static bool passed(qg_tape *t, qg_status status)
     return !status;
 }
 
-bool qg__ranks_gather(qg_tape *t, void *data, const size_t start[QG_SLICES + 1])
+bool qg__ranks_gather(qg_tape *t, void *data, const size_t *start)
 {
     return passed(t, gather(data, start));
 }
@@ -99,37 +99,6 @@ void qg__tree(int count, size_t stride, size_t n, float *restrict part)
         break;
     default: break;
     }
-}
-
-/* A run of numbers. */
-typedef struct run {
-    size_t at, n;
-} run;
-
-static run half(run r, bool upper) { return upper ? (run){ r.at + r.n / 2, r.n - r.n / 2 } : (run){ r.at, r.n / 2 }; }
-
-/* Both ranks of a pair have the sums of the same run.  Each adds one half of it to the other's, so that in the end a rank
- * has the whole sum of 1 / ranks of the numbers; then pairs exchange what they have, in the reverse order.  a + b is b + a,
- * so it does not matter which of the two adds. */
-bool qg__slices_add(qg_tape *t, qg__slices b, float *sum, size_t n)
-{
-    if (!b.shared) return true;
-    run       has[QG_SLICES] = { { 0, n } };        /* before the exchange over bit 2^i */
-    int       i      = 0;
-    float    *other  = qg_scratch(t, (n / 2 + 1) * sizeof *other);
-    qg_status status = QG_OK;
-    if (!other) return false;
-    for (int bit = 1; bit < qg_ranks() && !status; bit *= 2, i++) {
-        const run keep = half(has[i], qg_rank() & bit), give = half(has[i], !(qg_rank() & bit));
-        status = qg__ranks_exchange(qg_rank() ^ bit, sum + give.at, other, give.n * sizeof *sum, keep.n * sizeof *sum);
-        for (size_t k = 0; k < keep.n && !status; k++) sum[keep.at + k] += other[k];
-        has[i + 1] = keep;
-    }
-    for (int bit = qg_ranks() / 2; bit > 0 && !status; bit /= 2, i--) {
-        const run mine = has[i], theirs = half(has[i - 1], !(qg_rank() & bit));
-        status = qg__ranks_exchange(qg_rank() ^ bit, sum + mine.at, sum + theirs.at, mine.n * sizeof *sum, theirs.n * sizeof *sum);
-    }
-    return passed(t, status);
 }
 
 /* --- without a tape ------------------------------------------------------------------------- */

@@ -5,10 +5,10 @@
  *
  *     slices      qg__slices_gather: a value per slice, and every rank adds all of them in index order
  *     images      qg__images_gather: a value per image, likewise
- *     tree        qg__slices_add: large arrays, one per slice, added in pairs of neighbours, these in pairs, and so on:
- *                 ranks have whole subtrees
+ *     tree        qg__tree: large arrays, one per slice, added in pairs of neighbours, these in pairs, and so on: ranks have
+ *                 whole subtrees, and add these likewise (core/pending.h)
  *
- * With one rank, or if the batch is not shared, the first two do nothing and the third adds the slices that are here.
+ * With one rank, or if the batch is not shared, the first two do nothing.
  */
 #ifndef QG_SLICES_H
 #define QG_SLICES_H
@@ -46,11 +46,8 @@ qg_tensor  qg__whole_batch(qg_tape *t, const qg_var *v);
 /* part[0][i] becomes the sum of the arrays part[k][i], i < n, k < count, a power of two; they are stride floats apart. */
 void qg__tree(int count, size_t stride, size_t n, float *part);
 
-/* Adds what the other ranks have as `sum`.  taken: scratch for as many. */
-bool qg__slices_add(qg_tape *t, qg__slices b, float *sum, size_t n);
-
-/* data + start[r] .. data + start[r + 1] is what rank r has; afterwards every rank has all of it. */
-bool qg__ranks_gather(qg_tape *t, void *data, const size_t start[QG_SLICES + 1]);
+/* start [ranks + 1] in bytes: data + start[r] .. data + start[r + 1] is what rank r has; afterwards every rank has all of it. */
+bool qg__ranks_gather(qg_tape *t, void *data, const size_t *start);
 
 /* --- without a tape --- */
 
@@ -77,11 +74,36 @@ void      qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *conte
 QG_MUST_CHECK
 qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
 
+/* Messages to and from other ranks that are under way while this one computes. */
+typedef struct qg__transfer {
+    int   tag;                          /* the same on all ranks, 1 .. 32767; of no other transfer under way */
+    int   n;
+    void *request[2 * QG_SLICES];       /* of the link: of each message from a rank, then of that to it */
+} qg__transfer;
+
+/* The same as an exchange, but returns at once; out and in are left alone until the messages have arrived. */
+typedef qg_status (*qg__post)(void *context, qg__transfer *m, int other, const void *out, void *in, size_t bytes_out,
+                              size_t bytes_in);
+
+/* *all: every message has arrived, and the transfer is empty.  wait: not before that. */
+typedef qg_status (*qg__arrived)(void *context, qg__transfer *m, bool wait, bool *all);
+
+/* For tests, after qg__ranks_join: messages under way.  Without it qg__ranks_post exchanges at once. */
+void      qg__ranks_join_later(qg__post post, qg__arrived arrived);
+QG_MUST_CHECK
+qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
+QG_MUST_CHECK
+qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all);
+void      qg__ranks_forget(qg__transfer *m);    /* what is still under way, since the step has failed */
+
 /* What has been exchanged since the process began. */
 typedef struct qg__traffic {
     double bytes, seconds;      /* sent; spent sending and waiting */
     long   messages;
+    double hidden;              /* seconds in which messages were under way and this rank computed: at most, since it notices
+                                   only between ops that they have arrived */
 } qg__traffic;
 qg__traffic qg__ranks_traffic(void);
+void        qg__ranks_hid(double seconds);      /* adds to hidden */
 
 #endif

@@ -10,6 +10,7 @@
 #include "core/arena.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
+#include "core/pending.h"
 #include "core/profile.h"
 #include "core/rng.h"
 #include "core/slices.h"
@@ -52,6 +53,8 @@ struct qg_tape {
     const char   *taker;        /* what memory is taken for, in messages: the name of an op, "input", .. */
     qg_var       *newest;
     spare        *spares;
+    qg__queue     queue;        /* gradients that are on their way to other ranks and back, */
+    qg_var       *deferred;     /* and vars whose backward waits for them, newest first */
     kept         *kept;
     qg_mode       mode;
     qg_status     status;       /* the first failure of this step */
@@ -128,6 +131,8 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     qg_arena_merge(&t->scratch);
     t->newest = NULL;
     t->spares = NULL;
+    t->queue  = (qg__queue){ 0 };
+    t->deferred = NULL;
     t->kept   = NULL;
     t->mode   = mode;
     t->status = QG_OK;
@@ -366,24 +371,31 @@ static size_t grad_bytes(const qg_var *v)
 }
 
 /* The smallest free buffer that is large enough, else new memory. */
-static bool grad_take(qg_tape *t, qg_var *v)
+void *qg__tape_lend(qg_tape *t, size_t *bytes)
 {
-    const size_t bytes = grad_bytes(v);
-    spare      **best  = NULL;
+    spare **best = NULL;
     for (spare **s = &t->spares; *s; s = &(*s)->next)
-        if ((*s)->bytes >= bytes && (!best || (*s)->bytes < (*best)->bytes)) best = s;
-    v->room = best ? (*best)->bytes : bytes;
-    v->grad = best ? (float *)(void *)*best : take(t, &t->step, bytes);
-    if (best) *best = (*best)->next;
-    return v->grad;
+        if ((*s)->bytes >= *bytes && (!best || (*s)->bytes < (*best)->bytes)) best = s;
+    if (!best) return take(t, &t->step, *bytes);
+    spare *s = *best;
+    *bytes   = s->bytes;
+    *best    = s->next;
+    return s;
 }
 
-static void give(qg_tape *t, float *buffer, size_t bytes)
+void qg__tape_give(qg_tape *t, void *memory, size_t bytes)
 {
     if (bytes < sizeof(spare)) return;
-    spare *s  = (spare *)(void *)buffer;
+    spare *s  = memory;
     *s        = (spare){ t->spares, bytes };
     t->spares = s;
+}
+
+static bool grad_take(qg_tape *t, qg_var *v)
+{
+    v->room = grad_bytes(v);
+    v->grad = qg__tape_lend(t, &v->room);
+    return v->grad;
 }
 
 static bool shares_grad(const qg_var *v)
@@ -426,17 +438,23 @@ static qg_status ready_operand(qg_tape *t, const qg_var *y, int i)
     return QG_OK;
 }
 
-static qg_status run_backward(qg_tape *t, qg_var *y)
+static qg_status ready_operands(qg_tape *t, const qg_var *y)
 {
     t->taker = y->op->name;
     for (int i = 0; i < QG_OPERANDS; i++)
         if (ready_operand(t, y, i)) return t->status;
+    return QG_OK;
+}
+
+static qg_status run_backward(qg_tape *t, qg_var *y)
+{
+    if (ready_operands(t, y)) return t->status;
     qg_arena_merge(&t->scratch);
     watch_backward(&t->watch, t, y);
     for (int i = 0; i < QG_OPERANDS; i++)
         if (y->in[i]) y->in[i]->fresh = false;
     if (is_copy_of_weight(y, y->in[1])) y->in[1]->spent = true;
-    give(t, y->grad, y->room);
+    qg__tape_give(t, y->grad, y->room);
     if (y->grad == y->data) y->data = NULL;         /* the gradient has replaced it */
     y->grad = NULL;
     return t->status;
@@ -446,8 +464,73 @@ static qg_status run_backward(qg_tape *t, qg_var *y)
 static void pass(qg_tape *t, qg_var *v)
 {
     if (!v->spent) return;
-    give(t, v->data, qg_count(v->shape) * sizeof(float));
+    qg__tape_give(t, v->data, qg_count(v->shape) * sizeof(float));
     v->data = NULL;
+}
+
+static qg_status visit(qg_tape *t, qg_var *v)
+{
+    if (shares_grad(v) && v->grad == v->in[0]->grad) v->grad = NULL;
+    else if (run_backward(t, v)) return t->status;
+    pass(t, v);
+    return QG_OK;
+}
+
+/* --- what waits for other ranks ----------------------------------------------------------- */
+
+qg__queue *qg__tape_queue(qg_tape *t) { return &t->queue; }
+
+/* Whether something on its way, or a deferred op before `end`, will still add to that gradient. */
+static bool is_awaited(const qg_tape *t, const float *grad, const qg_var *end)
+{
+    if (!grad) return false;
+    for (const qg_var *d = t->deferred; d != end; d = d->later)
+        for (int i = 0; i < QG_OPERANDS; i++)
+            if (d->in[i] && d->in[i]->grad == grad) return true;
+    return qg__pending_adds(&t->queue, grad);
+}
+
+/* v reads its gradient, and adds to those of its operands: all of them in the order of the walk. */
+static bool must_wait(const qg_tape *t, const qg_var *v, const qg_var *end)
+{
+    bool waits = is_awaited(t, v->grad, end);
+    for (int i = 0; i < QG_OPERANDS; i++) waits |= v->in[i] && is_awaited(t, v->in[i]->grad, end);
+    return waits;
+}
+
+static qg_status run_deferred(qg_tape *t)
+{
+    for (qg_var **at = &t->deferred; *at;) {
+        qg_var *v = *at;
+        if (must_wait(t, v, v)) {
+            at = &v->later;
+            continue;
+        }
+        *at = v->later;
+        if (visit(t, v)) return t->status;
+    }
+    return QG_OK;
+}
+
+/* all: waits for everything. */
+static qg_status move_on(qg_tape *t, bool all)
+{
+    if (!t->queue.first && !t->deferred) return QG_OK;
+    return qg__pending_move(t, all) ? run_deferred(t) : t->status;
+}
+
+/* Ops on weights can be put off, to the end of the walk if need be; those on images cannot. */
+static qg_status visit_or_defer(qg_tape *t, qg_var *v)
+{
+    qg_var **last = &t->deferred;
+    if (!t->queue.first && !t->deferred) return visit(t, v);
+    if (move_on(t, false) || ready_operands(t, v)) return t->status;
+    if (!must_wait(t, v, NULL)) return visit(t, v);
+    if (v->images) return move_on(t, true) ? t->status : visit(t, v);
+    while (*last) last = &(*last)->later;
+    *last    = v;
+    v->later = NULL;
+    return QG_OK;
 }
 
 static bool is_of_step(const qg_tape *t, const qg_var *wanted)
@@ -482,11 +565,12 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
     }
     if (!grad_take(t, loss)) return t->status;
     loss->grad[0] = 1.0f;
-    for (qg_var *v = t->newest; v; v = v->older) {
-        if (!v->op || !v->grad) continue;
-        if (shares_grad(v) && v->grad == v->in[0]->grad) v->grad = NULL;
-        else if (run_backward(t, v)) return qg_fail(t->status, "%s", t->why);
-        pass(t, v);
+    for (qg_var *v = t->newest; v && !t->status; v = v->older)
+        if (v->op && v->grad) (void)visit_or_defer(t, v);
+    if (!t->status) (void)move_on(t, true);
+    if (t->status) {
+        qg__pending_drop(&t->queue);
+        return qg_fail(t->status, "%s", t->why);
     }
     qg_arena_merge(&t->scratch);
     watch_forward(&t->watch, "-");

@@ -32,6 +32,8 @@ typedef enum qg_mode { QG_TRAIN, QG_EVAL } qg_mode;
 typedef struct qg_op {
     const char *name;                           /* in messages and profiles: "conv2d" */
     void (*backward)(qg_tape *t, qg_var *y);    /* in[i]->grad += dL/din[i] where in[i]->grad */
+    void (*arrive)(qg_tape *t, qg_var *y, float *data);     /* adds to gradients, after backward, what other ranks have
+                                                               part of (core/pending.h); NULL: nothing */
     bool assigns;           /* backward writes = instead of += where in[i]->fresh, which saves the engine
                                a pass of zeroing; false: gradients arrive zeroed */
     bool in_place;          /* backward writes dL/din[0] index by index, each after its last read of
@@ -54,6 +56,7 @@ struct qg_var {
     void        *saved;       /* what backward needs from forward; op-private */
     qg_tape     *tape;
     qg_var      *older;       /* previous var on it */
+    qg_var      *later;       /* the next one whose backward was put off (core/pending.h) */
     float       *sums;        /* channel sums of data, image by image, if its op gathered them
                                  (core/kernels/norm_kernel.h); else NULL */
     double       flops;       /* multiply-adds of the forward product, times 2; 0: not counted */

@@ -3,6 +3,7 @@
 #include "core/kernels/conv_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
+#include "core/pending.h"
 #include "core/slices.h"
 
 /* --- shared with depthwise.c ---------------------------------------------------------------- */
@@ -375,12 +376,19 @@ static void add_both_piece(void *context, int piece, int worker)
 
 static int pieces_of(const job *j, int channels) { return j->c->spec.groups * qg__conv_blocks(j->k, channels); }
 
-/* Adds the sum of what is here, acc, to that of the other ranks and then to the gradient. */
-static bool add_weight(qg_tape *t, job *j)
+static void conv2d_arrive(qg_tape *t, qg_var *y, float *acc)
 {
-    if (!qg__slices_add(t, j->at, j->acc, j->acc_size)) return false;
-    qg_parallel(pieces_of(j, j->c->g.oc), add_weight_piece, j);
-    return true;
+    (void)t;
+    const conv *c = y->saved;
+    job         j = { .c = c, .k = c->k, .y = y, .acc = acc };
+    qg_parallel(pieces_of(&j, c->g.oc), add_weight_piece, &j);
+}
+
+/* Adds the sum of what is here, acc, to the gradient, if need be with that of the other ranks. */
+static bool add_weight(qg_tape *t, const job *j)
+{
+    if (!j->at.shared) conv2d_arrive(t, j->y, j->acc);
+    return !j->at.shared || qg__pending_sum(t, j->y, j->acc, j->acc_size);
 }
 
 /* Sums that wait for their neighbours: of slices side by side, 2^height of them; NULL: they have no images. */
@@ -484,11 +492,11 @@ static void conv2d_backward(qg_tape *t, qg_var *y)
     }
     if (j.acc || j.packed) qg_parallel(slices, slice_piece, &j);
     if (j.acc) qg_parallel(pieces_of(&j, c->g.oc), j.at.shared ? add_slices_piece : add_both_piece, &j);
-    if (j.acc && j.at.shared) (void)add_weight(t, &j);
+    if (j.acc && j.at.shared) (void)qg__pending_sum(t, y, j.acc, j.acc_size);
 }
 
 static const qg_op conv2d_op = {
-    .name = "conv2d", .backward = conv2d_backward, .assigns = true, .value_unused = true
+    .name = "conv2d", .backward = conv2d_backward, .arrive = conv2d_arrive, .assigns = true, .value_unused = true
 };
 
 /* --- record ------------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 #include <string.h>
 
 #include "core/kernels/gemm.h"
-#include "core/ops/ops.h"
 #include "core/kernels/parallel.h"
+#include "core/ops/ops.h"
+#include "core/pending.h"
 #include "core/ranks.h"
 #include "core/slices.h"
 
@@ -48,43 +49,79 @@ static void weight_piece(void *context, int piece, int worker)
     qg__gemm_tn(d->o, k, d->n, d->dy, d->o, d->x + at, d->k, w->fresh ? 0.0f : 1.0f, w->grad + at, d->k);
 }
 
-/* The columns of blocks that a rank has computed in the matrix m [rows][columns] reach the others. */
-static bool exchange_columns(qg_tape *t, int rows, int columns, float *m)
+/* Matrices are packed by blocks of columns, so that a rank's are a run. */
+typedef struct columns {
+    int    rows, count, from, to;   /* from .. to - 1: this rank's blocks */
+    size_t start[QG_SLICES + 1];    /* numbers before those of a rank */
+} columns;
+
+static columns shared_columns(int rows, int count)
 {
-    size_t start[QG_SLICES + 1];
-    float *packed = qg_scratch(t, (size_t)rows * (size_t)columns * sizeof *packed);
-    if (!packed) return false;
-    const int ranks = qg_ranks(), all = blocks(columns);
+    const int ranks = qg_ranks(), all = blocks(count);
+    columns   c     = { rows, count, all * qg_rank() / ranks, all * (qg_rank() + 1) / ranks, { 0 } };
     for (int r = 0; r <= ranks; r++) {
         const int at = all * r / ranks * BLOCK;
-        start[r]     = (size_t)rows * (size_t)(at < columns ? at : columns) * sizeof *m;
+        c.start[r]   = (size_t)rows * (size_t)(at < count ? at : count);
     }
-    for (int pass = 0; pass < 2; pass++) {
-        float *to = packed;
-        for (int b = 0; b < all; b++) {
-            const size_t n    = (size_t)width(columns, b);
-            const bool   mine = b >= all * qg_rank() / ranks && b < all * (qg_rank() + 1) / ranks;
-            for (int r = 0; r < rows; r++, to += n) {
-                float *place = m + (size_t)r * (size_t)columns + (size_t)b * BLOCK;
-                if (pass == 0 && mine) memcpy(to, place, n * sizeof *to);
-                else if (pass == 1 && !mine) memcpy(place, to, n * sizeof *to);
-            }
+    return c;
+}
+
+/* This rank's columns into `packed`, or those of the others out of it. */
+static void copy_columns(const columns *c, bool pack, float *packed, float *m)
+{
+    for (int b = 0; b < blocks(c->count); b++) {
+        const size_t n    = (size_t)width(c->count, b);
+        const bool   mine = b >= c->from && b < c->to;
+        for (int r = 0; r < c->rows; r++, packed += n) {
+            float *place = m + (size_t)r * (size_t)c->count + (size_t)b * BLOCK;
+            if (mine && pack) memcpy(packed, place, n * sizeof *packed);
+            else if (!mine && !pack) memcpy(place, packed, n * sizeof *packed);
         }
-        if (pass == 0 && !qg__ranks_gather(t, packed, start)) return false;
     }
+}
+
+/* The columns that a rank has computed in m reach the others. */
+static bool exchange_columns(qg_tape *t, int rows, int count, float *m)
+{
+    const columns c      = shared_columns(rows, count);
+    float        *packed = qg_scratch(t, c.start[qg_ranks()] * sizeof *packed);
+    size_t        bytes[QG_SLICES + 1];
+    if (!packed) return false;
+    for (int r = 0; r <= qg_ranks(); r++) bytes[r] = c.start[r] * sizeof *packed;
+    copy_columns(&c, true, packed, m);
+    if (!qg__ranks_gather(t, packed, bytes)) return false;
+    copy_columns(&c, false, packed, m);
     return true;
 }
 
-/* A product whose result m [rows][columns] is cut into blocks of columns. */
-static bool multiply(qg_tape *t, dense *d, qg_piece run, int rows, int columns, float *m)
+/* The same with a weight gradient, later. */
+static bool send_weight(qg_tape *t, qg_var *y)
 {
-    const bool shared = d->y->batch > 0;
-    const int  all = blocks(columns), from = shared ? all * qg_rank() / qg_ranks() : 0;
-    const int  to  = shared ? all * (qg_rank() + 1) / qg_ranks() : all;
-    d->first       = from;
-    const qg_status status = to > from ? qg_parallel_blas(to - from, run, d) : QG_OK;
+    qg_var       *w = y->in[1];
+    const columns c = shared_columns(y->shape.c, (int)qg_row(w->shape));
+    qg__pending  *p = qg__pending_new(t, y, c.start[qg_ranks()], false);
+    if (!p) return false;
+    copy_columns(&c, true, p->data, w->grad);
+    return qg__pending_gather(t, p, c.start);
+}
+
+static void dense_arrive(qg_tape *t, qg_var *y, float *packed)
+{
+    (void)t;
+    qg_var       *w = y->in[1];
+    const columns c = shared_columns(y->shape.c, (int)qg_row(w->shape));
+    copy_columns(&c, false, packed, w->grad);
+}
+
+/* A product whose result is cut into blocks of columns, which ranks share: count columns in all. */
+static bool multiply(qg_tape *t, dense *d, qg_piece run, int count)
+{
+    const bool      shared = d->y->batch > 0;
+    const columns   c      = shared ? shared_columns(d->n, count) : (columns){ .to = blocks(count) };
+    d->first               = c.from;
+    const qg_status status = c.to > c.from ? qg_parallel_blas(c.to - c.from, run, d) : QG_OK;
     if (status) qg_reject(t, status, "dense: %s", qg_errmsg());
-    return !status && (!shared || exchange_columns(t, rows, columns, m));
+    return !status;
 }
 
 /* The rows of all ranks, of which `here` are part: [n][row]. */
@@ -121,9 +158,11 @@ static void dense_backward(qg_tape *t, qg_var *y)
     dense   d = sizes(y);
     qg_var *x = y->in[0], *w = y->in[1], *b = y->in[2];
     if (y->batch && !gather_gradients(t, &d)) return;
-    if (w->grad && !multiply(t, &d, weight_piece, d.o, d.k, w->grad)) return;
+    if (w->grad && !multiply(t, &d, weight_piece, d.k)) return;
     w->fresh = false;                   /* w may be x */
-    if (x->grad && !multiply(t, &d, input_piece, d.n, d.k, d.dx)) return;
+    if (w->grad && y->batch && !send_weight(t, y)) return;
+    if (x->grad && !multiply(t, &d, input_piece, d.k)) return;
+    if (x->grad && y->batch && !exchange_columns(t, d.n, d.k, d.dx)) return;
     if (x->grad && y->batch) take_rows(&d, d.dx, (size_t)d.k, x->grad);
     x->fresh = false;                   /* and so may b */
     if (!b || !b->grad) return;
@@ -135,7 +174,7 @@ static void dense_backward(qg_tape *t, qg_var *y)
 }
 
 static const qg_op dense_op = {
-    .name = "dense", .backward = dense_backward, .assigns = true, .value_unused = true
+    .name = "dense", .backward = dense_backward, .arrive = dense_arrive, .assigns = true, .value_unused = true
 };
 
 /* y[:, block] = x w[block, :]^T + b[block] */
@@ -186,7 +225,8 @@ qg_var *qg_dense(qg_tape *t, qg_var *x, qg_var *w, qg_var *b)
     dense d  = sizes(y);
     y->flops = 2.0 * d.n * d.o * d.k;
     if (y->batch && !gather_values(t, &d)) return NULL;
-    if (!multiply(t, &d, value_piece, d.n, d.o, d.out)) return NULL;
+    if (!multiply(t, &d, value_piece, d.o)) return NULL;
+    if (y->batch && !exchange_columns(t, d.n, d.o, d.out)) return NULL;
     if (y->batch) take_rows(&d, d.out, (size_t)d.o, y->data);
     return y;
 }

@@ -4,6 +4,7 @@
 #include "core/kernels/norm_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/conv2d.h"
+#include "core/pending.h"
 #include "core/slices.h"
 
 /* One input channel in each group: kernels of their own, without padded copies.  With several outputs per channel they
@@ -48,11 +49,13 @@ static const float *repeated(const job *j, int i, int worker)
     return to;
 }
 
+static int blocks_of(const qg_var *w) { return w->shape.n < CHANNELS ? 1 : w->shape.n / CHANNELS; }
+
 static bool take_scratch(qg_tape *t, job *j)
 {
     const qg_var *w    = j->y->in[1];
     const size_t  taps = qg_row(w->shape), oc = (size_t)w->shape.n, size = repeated_size(j->d);
-    j->blocks          = w->shape.n < CHANNELS ? 1 : w->shape.n / CHANNELS;
+    j->blocks          = blocks_of(w);
     j->w               = floats(t, taps * oc);
     j->repeated        = size ? floats(t, (size_t)qg_threads() * size) : NULL;
     if (!j->w || (size && !j->repeated)) return false;
@@ -141,6 +144,13 @@ static void add_weight_piece(void *context, int block, int worker)
             w->grad[o * taps + i] += j->acc[i * oc + o];
 }
 
+static void depthwise_arrive(qg_tape *t, qg_var *y, float *acc)
+{
+    (void)t;
+    job j = { .d = y->saved, .y = y, .acc = acc, .blocks = blocks_of(y->in[1]) };
+    qg_parallel(j.blocks, add_weight_piece, &j);
+}
+
 static void depthwise_backward(qg_tape *t, qg_var *y)
 {
     qg_var       *w = y->in[1], *b = y->in[2];
@@ -163,11 +173,12 @@ static void depthwise_backward(qg_tape *t, qg_var *y)
     if (j.by_slice || y->in[0]->grad) qg_parallel(j.slices, slice_piece, &j);
     if (!j.acc) return;
     qg_parallel(j.blocks, add_slices_piece, &j);
-    if (qg__slices_add(t, j.at, j.acc, size)) qg_parallel(j.blocks, add_weight_piece, &j);
+    if (j.at.shared) (void)qg__pending_sum(t, y, j.acc, size);
+    else depthwise_arrive(t, y, j.acc);
 }
 
 static const qg_op depthwise_op = {
-    .name = "depthwise", .backward = depthwise_backward, .assigns = true, .value_unused = true
+    .name = "depthwise", .backward = depthwise_backward, .arrive = depthwise_arrive, .assigns = true, .value_unused = true
 };
 
 qg_var *qg__depthwise_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec, qg_shape shape, bool sums)

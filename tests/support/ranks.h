@@ -1,4 +1,5 @@
-/* tests/support/ranks.h — several ranks without MPI: processes that reach each other over sockets. */
+/* tests/support/ranks.h — several ranks without MPI: processes that reach each other over sockets.  Messages under way arrive
+ * at odd times, which are other ones on each rank and the same in each run but for the time the processes take. */
 #ifndef TEST_RANKS_H
 #define TEST_RANKS_H
 

@@ -1,0 +1,140 @@
+#include "core/pending.h"
+
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/ranks.h"
+
+/* Buffers of what is under way; a gradient that needs more goes alone. */
+enum { MOST_BYTES = 64 << 20 };
+
+enum { HEAD = (sizeof(qg__pending) + 63) / 64 * 64 };   /* bytes before the numbers, which begin on a line of the cache */
+enum { TAGS = 32767 };                                  /* MPI has at least so many */
+
+static bool passed(qg_tape *t, qg_status status)
+{
+    if (status) qg_reject(t, status, "%s", qg_errmsg());
+    return !status;
+}
+
+/* --- one gradient --------------------------------------------------------------------------- */
+
+qg__pending *qg__pending_new(qg_tape *t, qg_var *y, size_t n, bool adds)
+{
+    const size_t ranks = (size_t)qg_ranks(), stride = n / ranks + 1;
+    size_t       bytes = HEAD + (n + (adds ? ranks * stride : 0)) * sizeof(float);
+    qg__queue   *q     = qg__tape_queue(t);
+    if (q->first && q->bytes + bytes > MOST_BYTES && !qg__pending_move(t, true)) return NULL;
+    qg__pending *p = qg__tape_lend(t, &bytes);
+    if (!p) return NULL;
+    *p      = (qg__pending){ .y = y, .n = n, .stride = stride, .bytes = bytes };
+    p->data = (float *)(void *)((char *)p + HEAD);
+    p->part = p->data + n;
+    return p;
+}
+
+static size_t part_size(const qg__pending *p, int rank) { return p->start[rank + 1] - p->start[rank]; }
+
+/* Of each pair, both post at the same time, so that ranks that cannot send beside computing do not wait for each other. */
+static qg_status post(qg__pending *p)
+{
+    const int mine   = qg_rank();
+    qg_status status = QG_OK;
+    for (int k = 1; k < qg_ranks() && !status; k++) {
+        const int    other = mine ^ k;
+        const size_t own = part_size(p, mine) * sizeof(float), others = part_size(p, other) * sizeof(float);
+        float       *here = p->data + p->start[mine], *there = p->data + p->start[other];
+        if (p->summed) status = qg__ranks_post(&p->messages, other, here, there, own, others);
+        else status = qg__ranks_post(&p->messages, other, there, p->part + (size_t)other * p->stride, others, own);
+    }
+    return status;
+}
+
+/* The ranks' sums are subtrees (core/slices.h). */
+static void add_parts(qg__pending *p)
+{
+    const int    mine = qg_rank();
+    const size_t n    = part_size(p, mine);
+    float       *here = p->data + p->start[mine];
+    memcpy(p->part + (size_t)mine * p->stride, here, n * sizeof *here);
+    qg__tree(qg_ranks(), p->stride, n, p->part);
+    memcpy(here, p->part, n * sizeof *here);
+}
+
+/* *there: the numbers of all ranks are. */
+static qg_status move(qg__pending *p, bool wait, bool *there)
+{
+    qg_status status = qg__ranks_arrived(&p->messages, wait, there);
+    if (status || !*there || p->summed) return status;
+    add_parts(p);
+    p->summed = true;
+    status    = post(p);
+    return status ? status : qg__ranks_arrived(&p->messages, wait, there);
+}
+
+/* --- all of them ---------------------------------------------------------------------------- */
+
+static bool begin(qg_tape *t, qg__pending *p)
+{
+    qg__queue    *q  = qg__tape_queue(t);
+    qg__pending **at = &q->first;
+    if (!q->first) q->since = qg__now(), q->waited = qg__ranks_traffic().seconds;
+    while (*at) at = &(*at)->next;
+    *at             = p;
+    p->messages.tag = 1 + q->begun++ % TAGS;
+    q->bytes += p->bytes;
+    if (!passed(t, post(p))) return false;
+    /* A weight computed from images is read while its layer is, so it cannot wait. */
+    return !p->y->in[1]->images || qg__pending_move(t, true);
+}
+
+bool qg__pending_sum(qg_tape *t, qg_var *y, const float *sum, size_t n)
+{
+    qg__pending *p = qg__pending_new(t, y, n, true);
+    if (!p) return false;
+    memcpy(p->data, sum, n * sizeof *sum);
+    for (int r = 0; r <= qg_ranks(); r++) p->start[r] = p->n * (size_t)r / (size_t)qg_ranks();
+    return begin(t, p);
+}
+
+bool qg__pending_gather(qg_tape *t, qg__pending *p, const size_t *start)
+{
+    memcpy(p->start, start, ((size_t)qg_ranks() + 1) * sizeof *start);
+    p->summed = true;
+    return begin(t, p);
+}
+
+bool qg__pending_move(qg_tape *t, bool all)
+{
+    qg__queue *q = qg__tape_queue(t);
+    if (!q->first) return true;
+    for (qg__pending **at = &q->first; *at;) {
+        qg__pending *p = *at;
+        bool         there;
+        if (!passed(t, move(p, all, &there))) return false;
+        if (!there) {
+            at = &p->next;
+            continue;
+        }
+        p->y->op->arrive(t, p->y, p->data);
+        *at = p->next;
+        q->bytes -= p->bytes;
+        qg__tape_give(t, p, p->bytes);
+    }
+    if (!q->first) qg__ranks_hid(qg__now() - q->since - (qg__ranks_traffic().seconds - q->waited));
+    return true;
+}
+
+bool qg__pending_adds(const qg__queue *q, const float *grad)
+{
+    for (const qg__pending *p = q->first; p; p = p->next)
+        for (int i = 0; i < QG_OPERANDS; i++)
+            if (p->y->in[i] && !p->y->in[i]->images && p->y->in[i]->grad == grad) return true;
+    return false;
+}
+
+void qg__pending_drop(qg__queue *q)
+{
+    for (qg__pending *p = q->first; p; p = p->next) qg__ranks_forget(&p->messages);
+    *q = (qg__queue){ 0 };
+}
