@@ -58,7 +58,7 @@ static qg_status leave_out(config *c)
 {
     static const char *const keys[] = { "recipe", "init-recipe", "reproduces", "reported", "provenance", "deviations",
                                         "teacher", "teacher-digest", "distil", "init-digest", "init-except", "freeze",
-                                        "quantize-weights-after" };
+                                        "quantize-weights-after", "norm-sync", "ranks" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) config_unset(c, keys[i]);
     return config_set(c, option_find("quantize-after"), "0");
 }

@@ -136,6 +136,19 @@ static qg_status note_images(training *t)
     return status || !names ? status : note(t, "class-digest", "names of the classes", names);
 }
 
+/* Results of norms that are not synchronised depend on the number of ranks, which is therefore part of the configuration. */
+static qg_status note_ranks(training *t)
+{
+    char        here[16];
+    const char *stored = config_text(&t->config, "ranks");
+    snprintf(here, sizeof here, "%d", qg_ranks());
+    if (t->config.recipe.norm_sync != NORM_SYNC_OFF) return QG_OK;
+    if (t->goes_on && stored && strcmp(stored, here))
+        return qg_fail(QG_EARG, "norm-sync off: the run began on %s ranks, which its batch norms depend on, and cannot go on with %s",
+                       stored, here);
+    return config_set(&t->config, option_find("ranks"), here);
+}
+
 /* Without --init: a run that has a checkpoint needs no weights to begin with. */
 static qg_status begin_without(const training *t)
 {
@@ -205,6 +218,7 @@ static qg_status build(training *t)
     if (!t->test) return QG_EIO;
     if (qg_rank() == 0) report_presets(), report_warning(t->train), report_warning(t->test);
     qg_status status = note_images(t);
+    if (!status) status = note_ranks(t);
     if (status) return status;
     const char *init = t->asked->init;
     t->net           = recipe_net(r, qg_loader_shape(t->train), qg_loader_classes(t->train));
@@ -373,6 +387,7 @@ static int train(training *t)
     bool          usage;
     qg_fit_result result;
     qg_status     status = qg_ranks_begin(NULL, NULL);
+    if (t->asked->recipe.norm_sync == NORM_SYNC_ON) config_unset(t->asked, "norm-sync");    /* as a run that does not say so */
     if (!status) status = choose_directory(t, &usage);
     else usage = true;
     if (!status) status = configure(t, &usage);

@@ -84,8 +84,8 @@ static bool begin(qg_tape *t, qg__pending *p)
     p->messages.tag = 1 + q->begun++ % TAGS;
     q->bytes += p->bytes;
     if (!passed(t, post(p))) return false;
-    /* A weight computed from images is read while its layer is, so it cannot wait. */
-    return !p->y->in[1]->images || qg__pending_move(t, true);
+    /* A weight that is computed from images, or is x, cannot be put off. */
+    return !p->y->in[1] || !p->y->in[1]->images || qg__pending_move(t, true);
 }
 
 bool qg__pending_sum(qg_tape *t, qg_var *y, const float *sum, size_t n)

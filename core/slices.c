@@ -13,9 +13,14 @@ int qg__images_here(int n, int *first)
     return qg_slice_at(n, (qg_rank() + 1) * each) - from;
 }
 
+qg__slices qg__slices_alone(const qg_var *v)
+{
+    return (qg__slices){ .n = v->shape.n, .count = v->shape.n, .to = QG_SLICES };
+}
+
 qg__slices qg__slices_of(const qg_var *v)
 {
-    if (v->batch == 0) return (qg__slices){ .n = v->shape.n, .count = v->shape.n, .to = QG_SLICES };
+    if (v->batch == 0) return qg__slices_alone(v);
     const int  each = QG_SLICES / qg_ranks();
     qg__slices b    = { .n = v->batch, .from = qg_rank() * each, .to = (qg_rank() + 1) * each, .shared = true };
     b.count         = qg__images_here(b.n, &b.first);

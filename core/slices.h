@@ -29,6 +29,9 @@ typedef struct qg__slices {
 /* The images of v, which are its first axis. */
 qg__slices qg__slices_of(const qg_var *v);
 
+/* The same, as if they were the batch of this rank alone. */
+qg__slices qg__slices_alone(const qg_var *v);
+
 /* How many of n images are here if the batch is shared by all ranks; *first: where they begin. */
 int        qg__images_here(int n, int *first);
 

@@ -36,6 +36,7 @@ qg_norm_spec qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t)
                            .var      = bn->var->value,
                            .momentum = bn->spec.momentum,
                            .eps      = bn->spec.eps,
+                           .per_rank = bn->layer.net->spec.batchnorm_per_rank,
                            .frozen   = bn->layer.frozen ||
                                        (bn->spec.freeze_after && qg_tape_step(t) >= bn->spec.freeze_after) };
 }

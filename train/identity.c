@@ -6,8 +6,9 @@
 #include "core/io/hash.h"
 #include "core/io/number.h"
 #include "core/io/paths.h"
+#include "core/ranks.h"
 #include "datasets/dataset.h"
-#include "layers/layer.h"
+#include "layers/plan.h"
 #include "train/distil.h"
 #include "train/run.h"
 
@@ -122,6 +123,7 @@ static qg_status print(const void *what, FILE *out)
     put_text(out, "init-except", s->init_except);
     put_text(out, "freeze", s->freeze);
     put_teacher(out, &s->teacher);
+    if (r->net->spec.batchnorm_per_rank) fprintf(out, "norm-sync = \"off\"\nranks = %d\n", qg_ranks());
     put_digest(out, "net-digest", hash_net(r->net));
     put_digest(out, "data-digest", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));
     if (s->validation) put_digest(out, "validation-digest", hash_loader(QG_HASH_BASIS, s->validation));

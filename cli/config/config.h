@@ -29,7 +29,7 @@ struct config {
     const char *out, *init, *init_except, *teacher, *run, *add, *sort, *packed;
     bool        resume, force, best, check, profile, paper, confusion, per_class, markdown, list, csv, json, tensorboard, watch, histogram, help;
     double      budget, seconds;
-    int         calibrate, top, worst, jobs, array;
+    int         ranks, calibrate, top, worst, jobs, array;
     int         to, requantize;             /* indices of the words of the table */
     qg_shape    image;
     plot_role   role;

@@ -190,6 +190,8 @@ const option options[] = {
     { "freeze-batchnorm-after", OPTION_INTEGER, NETS | IDENTITY, AT(recipe.freeze_batchnorm_after), "N",
       .max = MAX_SEED, .fallback = "0",
       .help = "steps after which batch norms use fixed running statistics;\n0: never" },
+    { "norm-sync", OPTION_WORD, STEPS | IDENTITY, AT(recipe.norm_sync), "on|off",
+      .help = "off: on several ranks, batch norms use the statistics of each\nrank's own images; default: on" },
     { "epochs", OPTION_INTEGER, VERB_TRAIN | IDENTITY | EXTENDS, AT(recipe.epochs), "N", .min = 1, .max = 100000,
       .fallback = "10", .help = "passes over the training images; with --resume more of them extend\na run" },
     { "patience", OPTION_INTEGER, VERB_TRAIN | IDENTITY | EXTENDS, AT(recipe.patience), "N", .max = 100000,
@@ -271,6 +273,7 @@ const option options[] = {
     /* In files only: the images and weights that a run started from, and the result that a recipe reproduces. */
     { "data-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(data_digest), "DIGEST", .help = "of the images and labels" },
     { "class-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(class_digest), "DIGEST", .help = "of the class names" },
+    { "ranks", OPTION_INTEGER, IDENTITY | PER_RUN, AT(ranks), "N", .min = 1, .max = 16, .help = "with norm-sync off" },
     { "init-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(init_digest), "DIGEST",
       .help = "of the weights that --init loaded" },
     { "teacher-digest", OPTION_TEXT, IDENTITY | PER_RUN, AT(teacher_digest), "DIGEST", .help = "of the teacher's weights" },

@@ -36,6 +36,7 @@ static qg_net *declare(const recipe *r, qg_shape images, int classes)
         .gradient               = r->gradient,
         .first_last_float       = r->first_last == FIRST_LAST_FLOAT,
         .fold_batchnorm         = r->fold_batchnorm,
+        .batchnorm_per_rank     = r->norm_sync == NORM_SYNC_OFF,
         .freeze_batchnorm_after = r->freeze_batchnorm_after,
         .quantize_weights_after = r->quantize_weights_after,
         .quantize_inputs_after  = r->quantize_after,
@@ -67,6 +68,8 @@ static qg_status check_quantizers(const recipe *r, const qg_net *net)
     }
     if (r->fold_batchnorm && !weights)
         return qg_fail(QG_EARG, "fold-batchnorm: no weight is quantized");
+    if (r->fold_batchnorm && r->norm_sync == NORM_SYNC_OFF)
+        return qg_fail(QG_EARG, "norm-sync: batch norms that are folded into weights need the statistics of all ranks");
     if (r->quantize_after && !inputs)
         return qg_fail(QG_EARG, "quantize-after: no input is quantized");
     if (r->quantize_weights_after && !weights)

@@ -4,6 +4,7 @@
 #include "core/kernels/norm_kernel.h"
 #include "core/kernels/parallel.h"
 #include "core/ops/ops.h"
+#include "core/pending.h"
 #include "core/slices.h"
 
 /* --- what all norms share ----------------------------------------------------------------- */
@@ -18,12 +19,14 @@ void qg__norm_line(qg_norm_spec spec, const float *gamma, const float *beta, siz
     *b = (beta ? (double)beta[k] : 0.0) - (double)spec.mean[k] * *a;
 }
 
-/* Moves the running statistics of channel k towards those of m numbers, whose variance is biased; it is tracked
- * unbiased.  A batch that is not finite leaves them alone: they would never recover, and its loss is refused. */
-static void track(qg_norm_spec spec, size_t k, double m, double mean, double var)
+/* Of m numbers, with their biased variance. */
+static float unbiased_of(double m, double var) { return (float)(m > 1 ? var * m / (m - 1) : var); }
+
+/* Moves the running statistics of channel k towards those of a batch.  One that is not finite leaves them alone: they would
+ * never recover, and its loss is refused. */
+static void track(qg_norm_spec spec, size_t k, float centre, float unbiased)
 {
     const float momentum = spec.momentum == 0 ? 0.1f : spec.momentum;
-    const float centre = (float)mean, unbiased = (float)(m > 1 ? var * m / (m - 1) : var);
     if (!isfinite(centre) || !isfinite(unbiased)) return;
     spec.mean[k] += momentum * (centre - spec.mean[k]);
     spec.var[k] += momentum * (unbiased - spec.var[k]);
@@ -62,6 +65,9 @@ typedef struct norm {
     qg__slices    at;           /* the images of the batch */
     int           blocks;       /* that are here: images, or slices of a batch of vectors */
     bool          batch_stats;  /* the statistics are of this batch: dx sees them */
+    bool          alone;        /* the other ranks have statistics of their own (per_rank) */
+    qg_norm_spec  running;      /* and then its statistics and their momentum, */
+    float        *spread;       /* and [c] the unbiased variance of this rank's images; else NULL */
     float        *mean, *rest;  /* [c] the mean, rounded, and what rounding took off it; QG_EVAL: 0 */
     float        *inv;          /* [c] 1 / sqrt(var + eps); QG_EVAL: 1 */
     float        *a, *b;        /* [c] z = a (x - mean) + b; QG_EVAL: fl(fl(a x) + b) */
@@ -253,7 +259,8 @@ static void coefficients(norm *s, const qg_var *y, const float *sums, qg_norm_sp
         double mean = spec.mean[k], var = spec.var[k];
         if (s->batch_stats) {
             combine(s, x, sums, k, &mean, &var);
-            track(spec, (size_t)k, m, mean, var);
+            if (s->spread) s->spread[k] = unbiased_of(m, var);
+            else track(spec, (size_t)k, (float)mean, unbiased_of(m, var));
         }
         s->mean[k] = (float)mean;
         s->rest[k] = (float)(mean - (double)s->mean[k]);
@@ -360,6 +367,50 @@ static void start_at_zero(qg_var *v)
     v->fresh = false;
 }
 
+/* --- with statistics of each rank's own (per_rank) ------------------------------------------ */
+
+/* What ranks add up: [4][c] dbeta, dgamma, mean and variance, and the gradients of what the activation learns. */
+static size_t shared_sums(const norm *s) { return 4 * (size_t)s->window.c + 3; }
+
+/* sums: its gradients are filled in. */
+static bool send_sums(qg_tape *t, qg_var *y, float *sums)
+{
+    const norm      *s   = y->saved;
+    const size_t     c   = (size_t)s->window.c;
+    const qg__slices all = qg__slices_of(y->in[0]);
+    const float      share = (float)all.count / (float)all.n;
+    for (size_t k = 0; k < c; k++) {
+        sums[2 * c + k] = s->spread ? share * (s->mean[k] + s->rest[k]) : 0;
+        sums[3 * c + k] = s->spread ? share * s->spread[k] : 0;
+    }
+    return qg__pending_sum(t, y, sums, shared_sums(s));
+}
+
+static void norm_arrive(qg_tape *t, qg_var *y, float *sums)
+{
+    (void)t;
+    const norm  *s = y->saved;
+    const qg_var *gamma = y->in[1], *beta = y->in[2];
+    const size_t c = (size_t)s->window.c;
+    for (size_t k = 0; k < c; k++) {
+        if (beta && beta->grad) beta->grad[k] += sums[k];
+        if (gamma && gamma->grad) gamma->grad[k] += sums[c + k];
+        if (s->spread) track(s->running, k, sums[2 * c + k], sums[3 * c + k]);
+    }
+    for (int j = 0; j < s->act.n_learned; j++)
+        if (s->act.learned[j] && s->act.learned[j]->grad) s->act.learned[j]->grad[0] += sums[4 * c + (size_t)j];
+}
+
+/* Without a backward pass to take them along, the statistics of this rank reach the others now. */
+static bool send_statistics(qg_tape *t, qg_var *y)
+{
+    const norm *s    = y->saved;
+    float      *sums = qg_scratch(t, shared_sums(s) * sizeof *sums);
+    if (!sums) return false;
+    memset(sums, 0, shared_sums(s) * sizeof *sums);
+    return send_sums(t, y, sums) && qg__pending_move(t, true);
+}
+
 /* z = gamma xhat + beta, xhat = (x - mean) inv, m = n h w.
  *     dbeta  = sum dz,   dgamma = sum dz xhat
  *     dx     = gamma inv (dz - dbeta / m - xhat dgamma / m)   = a dz + p (x - mean) + q
@@ -373,7 +424,8 @@ static void norm_backward(qg_tape *t, qg_var *y)
     float       *sums = qg_scratch(t, blocks * 2 * c * sizeof *sums);
     double      *dk   = qg_scratch(t, blocks * 3 * sizeof *dk);
     float       *p    = qg_scratch(t, 2 * c * sizeof *p), *q = p ? p + c : NULL;
-    if (!sums || !dk || !p) return;
+    float       *all  = s->alone ? qg_scratch(t, shared_sums(s) * sizeof *all) : NULL;
+    if (!sums || !dk || !p || (s->alone && !all)) return;
     memset(dk, 0, blocks * 3 * sizeof *dk);
     for (int i = 1; i < QG_OPERANDS; i++)
         if (i != ADD || y->in[ADD] == x) start_at_zero(y->in[i]);
@@ -390,8 +442,9 @@ static void norm_backward(qg_tape *t, qg_var *y)
         }
         dxhat -= (double)s->rest[k] * dbeta;
         const double dgamma = dxhat * (double)s->inv[k];
-        if (gamma && gamma->grad) gamma->grad[k] += (float)dgamma;
-        if (beta && beta->grad) beta->grad[k] += (float)dbeta;
+        if (all) all[k] = (float)dbeta, all[c + k] = (float)dgamma;
+        if (!all && gamma && gamma->grad) gamma->grad[k] += (float)dgamma;
+        if (!all && beta && beta->grad) beta->grad[k] += (float)dbeta;
         const double slope = s->batch_stats ? -(double)s->a[k] * (double)s->inv[k] * dgamma / m : 0;
         p[k] = (float)slope;
         q[k] = s->batch_stats ? (float)(-(double)s->a[k] * dbeta / m - slope * (double)s->rest[k]) : 0;
@@ -399,14 +452,17 @@ static void norm_backward(qg_tape *t, qg_var *y)
     for (int j = 0; j < s->act.n_learned; j++) {
         double sum = 0;
         for (size_t b = 0; b < blocks; b++) sum += dk[3 * b + (size_t)j];
-        if (s->act.learned[j] && s->act.learned[j]->grad) s->act.learned[j]->grad[0] += (float)sum;
+        if (all) all[4 * c + (size_t)j] = (float)sum;
+        else if (s->act.learned[j] && s->act.learned[j]->grad) s->act.learned[j]->grad[0] += (float)sum;
     }
+    for (int j = s->act.n_learned; all && j < 3; j++) all[4 * c + (size_t)j] = 0;
+    if (all && !send_sums(t, y, all)) return;
     if (y->in[ADD]) y->in[ADD]->fresh = false;
     if (x->grad) qg_parallel(s->blocks, grad_input_piece, &work);
 }
 
 static const qg_op norm_op = {
-    .name = "norm", .backward = norm_backward, .assigns = true, .in_place = true
+    .name = "norm", .backward = norm_backward, .arrive = norm_arrive, .assigns = true, .in_place = true
 };
 
 /* --- record ------------------------------------------------------------------------------- */
@@ -428,13 +484,14 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
     return false;
 }
 
-/* Memory of s: five vectors of c floats and, with pooling, which, and z if an activation reads it.  Without
+/* Memory of s: five vectors of c floats, a sixth for `spread`, and, with pooling, which, and z if an activation reads it.  Without
  * pooling z is as large as x; backward computes it again from x, while that is in cache. */
 static bool take_memory(qg_tape *t, qg_var *y, norm *s)
 {
     const size_t c = (size_t)s->window.c, n = qg_count(y->shape);
     const bool   pools = s->window.pool > 1, own_z = pools && s->act.forward;
-    const size_t bytes = sizeof *s + 5 * c * sizeof(float) + (own_z ? n * sizeof(float) : 0) +
+    const size_t vectors = s->alone && s->batch_stats ? 6 : 5;
+    const size_t bytes = sizeof *s + vectors * c * sizeof(float) + (own_z ? n * sizeof(float) : 0) +
                          (pools ? n : 0);
     norm *kept = qg_save(t, y, bytes);
     if (!kept) return false;
@@ -444,8 +501,9 @@ static bool take_memory(qg_tape *t, qg_var *y, norm *s)
     s->inv    = at + 2 * c;
     s->a      = at + 3 * c;
     s->b      = at + 4 * c;
-    s->z      = own_z ? at + 5 * c : s->act.forward ? NULL : y->data;
-    s->which  = pools ? (uint8_t *)(at + 5 * c + (own_z ? n : 0)) : NULL;
+    s->spread = vectors == 6 ? at + 5 * c : NULL;
+    s->z      = own_z ? at + vectors * c : s->act.forward ? NULL : y->data;
+    s->which  = pools ? (uint8_t *)(at + vectors * c + (own_z ? n : 0)) : NULL;
     *kept     = *s;
     return true;
 }
@@ -461,13 +519,16 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     for (int j = 0; j < spec.act.n_learned; j++)
         if (!qg_operand(y, LEARNED + j, spec.act.learned[j])) return NULL;
 
-    const qg__slices at = qg__slices_of(x);
+    const bool       alone = train && spec.per_rank && qg__slices_of(x).shared;
+    const qg__slices at    = alone ? qg__slices_alone(x) : qg__slices_of(x);
     norm s = { .act         = spec.act,
                .relu        = spec.relu,
                .window      = { x->shape.h, x->shape.w, x->shape.c, pool },
                .at          = at,
                .blocks      = by_slice(x->shape) ? at.to - at.from : x->shape.n,
-               .batch_stats = train && !spec.frozen };
+               .batch_stats = train && !spec.frozen,
+               .alone       = alone,
+               .running     = spec };
     if (!take_memory(t, y, &s)) return NULL;
     pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
     if (s.batch_stats && !sum_blocks(t, &work)) return NULL;
@@ -475,7 +536,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     if (train) coefficients(&s, y, work.sums, spec);
     else evaluation_coefficients(&s, y, spec);
     qg_parallel(s.blocks, forward_piece, &work);
-    return y;
+    return s.spread && !y->needs_grad && !send_statistics(t, y) ? NULL : y;
 }
 
 /* --- folded into the product before it ---------------------------------------------------- */
@@ -696,7 +757,7 @@ static bool batch_statistics(qg_tape *t, sweep *p, qg_norm_spec spec)
         const double var = p->sums[k] / m;
         p->s[k]          = deviation(spec, k);
         p->inv[k]        = 1.0 / sqrt(var + eps_of(spec));
-        track(spec, k, m, p->mean[k], var);
+        track(spec, k, (float)p->mean[k], unbiased_of(m, var));
     }
     return true;
 }

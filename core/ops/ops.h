@@ -153,6 +153,8 @@ typedef struct qg_norm_spec {
     qg_activation act;          /* then this; {0}: none.  It must never decrease, as relu, so that both
                                    commute with the maximum */
     bool          done;         /* QG_EVAL: x is z already */
+    bool          per_rank;     /* QG_TRAIN: a rank (core/ranks.h) uses the statistics of its own images, and waits for no
+                                   other one; see below */
 } qg_norm_spec;
 
 /* Batch normalisation over n h w, then max pooling, relu and an activation, in one pass.
@@ -161,6 +163,11 @@ typedef struct qg_norm_spec {
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
  * QG_EVAL, where z is rounded as fl(fl(a x) + b), with a = gamma / sqrt(var + eps) and b = beta - mean a rounded once
  * each, on every instruction set.  With m = 1 the variance of the batch is 0: z = beta, and the gradient of x is 0.
+ *
+ * With per_rank, mean, var and m are those of the images of a rank, so results depend on the number of ranks.  The running
+ * statistics are the same on all ranks: they follow the mean over the ranks, weighted by their images, of mean and unbiased
+ * variance, which arrive together with the gradients of gamma and beta in qg_backward.  If x and gamma and beta need no gradient,
+ * the ranks exchange them at once.
  * Fails: QG_ESHAPE, QG_EARG.                          [Ioffe, Szegedy 2015, arXiv:1502.03167v3] */
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec);
 

@@ -124,6 +124,7 @@ qg_net_spec qg__model_net(const qg_model_spec *spec)
                           .channels               = spec->channels,
                           .seed                   = spec->seed,
                           .fold_batchnorm         = spec->fold_batchnorm,
+                          .batchnorm_per_rank     = spec->batchnorm_per_rank,
                           .freeze_batchnorm_after = spec->freeze_batchnorm_after,
                           .quantize_weights_after = spec->quantize_weights_after,
                           .quantize_inputs_after  = spec->quantize_inputs_after };

@@ -46,7 +46,8 @@ typedef struct qg_model_spec {
                                        and lfc quantize the image too */
     qg_quant         gradient;      /* of every product's dL/dy */
     bool             first_last_float;  /* the first and last product are not quantized */
-    bool             fold_batchnorm;    /* both as in qg_net_spec */
+    bool             fold_batchnorm;    /* these three as in qg_net_spec */
+    bool             batchnorm_per_rank;
     uint64_t         freeze_batchnorm_after;
     uint64_t         quantize_weights_after, quantize_inputs_after;     /* as in qg_net_spec */
     double           option[QG_MODEL_KEYS];     /* [QG_MODEL_WIDTH] = 0.25; 0: the model's default */
