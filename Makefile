@@ -440,8 +440,9 @@ clean:
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
-# tests/checks/check_install.sh installs into a staging directory.  install-files builds nothing.
-install: all
+# tests/checks/check_install.sh installs into a staging directory.  install-files builds nothing.  What `make mpi` has built is
+# installed, too.
+install: all $(if $(wildcard $(BUILD)/qgrad-mpi),mpi)
 	+@$(MAKE) --no-print-directory install-files
 
 # A command for each kind of file, with the mode and the directory.
@@ -456,6 +457,8 @@ install-files:
 	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/qgrad $(HEADERS) \
 		$(SHARE)/man/man1 $(SHARE)/bash-completion/completions
 	$(INSTALL) -m 755 $(BUILD)/qgrad $(DESTDIR)$(PREFIX)/bin/
+	[ ! -e $(BUILD)/qgrad-mpi ] || { $(INSTALL) -m 755 $(BUILD)/qgrad-mpi $(DESTDIR)$(PREFIX)/bin/ && \
+		$(INSTALL) -m 644 $(BUILD)/libqgrad-mpi.a $(DESTDIR)$(LIBDIR)/; }
 	for l in $(LIBRARIES); do \
 		$(INSTALL) -m 644 $(BUILD)/lib$$l.a $(DESTDIR)$(LIBDIR)/ || exit 1; \
 		so=$(BUILD)/lib$$l.so.$(VERSION); [ -e $$so ] || continue; \
@@ -473,7 +476,7 @@ install-files:
 
 # What install-files writes, and the directories that are empty then.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/qgrad $(SHARE)/man/man1/qgrad.1 $(SHARE)/bash-completion/completions/qgrad
+	rm -f $(DESTDIR)$(PREFIX)/bin/qgrad $(DESTDIR)$(PREFIX)/bin/qgrad-mpi $(DESTDIR)$(LIBDIR)/libqgrad-mpi.a $(SHARE)/man/man1/qgrad.1 $(SHARE)/bash-completion/completions/qgrad
 	for l in $(LIBRARIES); do rm -f $(DESTDIR)$(LIBDIR)/lib$$l.a $(DESTDIR)$(LIBDIR)/lib$$l.so* $(DESTDIR)$(LIBDIR)/pkgconfig/$$l.pc; done
 	rm -f $(DESTDIR)$(LIBDIR)/cmake/qgrad/qgradConfig*.cmake
 	for h in $(PUBLIC); do rm -f $(HEADERS)/$$h; done

@@ -17,7 +17,8 @@
 
 static const verb verbs[] = {
     { .name = "train", .about = "Train a net and store weights and metrics in a run directory",
-      .usage = "train --model NAME [--data NAME] [--weight SCHEME] [options]", .bit = VERB_TRAIN, .run = train_main },
+      .usage = "train --model NAME [--data NAME] [--weight SCHEME] [options]", .bit = VERB_TRAIN, .run = train_main,
+      .shares = true },
     { .name = "eval", .about = "Measure the test accuracy of a run", .usage = "eval --run DIR [options]",
       .bit = VERB_EVAL, .run = eval_main },
     { .name = "predict", .about = "Tell the most probable classes of image files, and of all images in folders",

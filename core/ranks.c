@@ -138,6 +138,14 @@ void qg__ranks_forget(qg__transfer *m)
     m->n = 0;
 }
 
+/* Open MPI's variable, then that of MPICH and Slurm. */
+int qg__ranks_started(void)
+{
+    const char *said = getenv("OMPI_COMM_WORLD_SIZE");
+    if (!said) said = getenv("PMI_SIZE");
+    return said && atoi(said) > 1 ? atoi(said) : 1;
+}
+
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {
     int given, rank, ranks;
@@ -172,6 +180,8 @@ void qg_ranks_abort(int code, const char *line)
 #else
 
 void qg__ranks_forget(qg__transfer *m) { m->n = 0; }
+
+int qg__ranks_started(void) { return 1; }
 
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {

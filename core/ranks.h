@@ -11,6 +11,10 @@
  * ranks: those of one process, to the bit.  All ranks must call the same functions of the library in the same order.
  * A batch with fewer images than ranks is not divided; every rank computes all of it.
  *
+ * If a rank cannot go on, or a step fails on one of them, the others would wait for it: the program calls qg_ranks_abort, which
+ * ends all of them, instead of going on or returning from main.  If another rank has gone, the step that needs it fails with
+ * QG_ESTATE, unless MPI ends the program first, as mpirun does when a process is killed.
+ *
  * A batch that no loader has served is computed by every rank, so it must be the same on all of them.  An op of your
  * own may read the numbers of its images; if it sums over the batch, it sees a part of them.
  *

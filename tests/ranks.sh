@@ -66,23 +66,35 @@ ranks_of() {
     done
 }
 
-# kill_rank NAME R SIGNAL BUDGET NEXT OPTIONS..: a job of R ranks ends in the middle, and goes on with NEXT.
-kill_rank() {
-    name=$1 r=$2 signal=$3 after=$4 next=$5
-    shift 5
+random() { echo $(($(od -An -N2 -tu2 /dev/urandom) % $1)); }
+
+# Starts a job of r ranks, and sends the signal to one of them some time after the first checkpoint, or if epochs is 1 after the
+# first epoch.  false: the run was over before.
+interrupt() {
+    rm -rf "$dir/killed"
     mpirun -n "$r" "$mpi" train "$@" --threads 1 --out "$dir/killed" --resume --json >/dev/null 2>"$dir/said" &
     job=$!
-    for i in 1 2 3 4 5 6 7 8 9 10; do
-        [ -s "$dir/killed/last.safetensors" ] && break
-        sleep 1
-    done
-    sleep "$after"
-    victim=$(ranks_of $job | sed -n "$(($(od -An -N2 -tu2 /dev/urandom) % r + 1))p")
+    while kill -0 $job 2>/dev/null; do
+        [ -s "$dir/killed/last.safetensors" ] && [ "$(grep -c '^[0-9]' "$dir/killed/metrics.csv")" -ge "$epochs" ] && break
+        sleep 0.02
+    done 2>/dev/null
+    sleep "0.$(random 4)"
+    victim=$(ranks_of $job | sed -n "$(($(random "$r") + 1))p")
     [ -n "$victim" ] && kill -"$signal" "$victim" 2>/dev/null
     wait $job
     code=$?
+    [ -n "$victim" ] && [ "$code" -ne 0 ] && ! grep -q '"complete": *true' "$dir/killed/result.json" 2>/dev/null
+}
+
+# kill_rank NAME R SIGNAL EPOCHS NEXT OPTIONS..: a job of R ranks ends in the middle, and goes on with NEXT.
+kill_rank() {
+    name=$1 r=$2 signal=$3 epochs=$4 next=$5
+    shift 5
+    for attempt in 1 2 3 4 5 6; do interrupt "$@" && break; done ||
+        fail "$name: six times no rank of $r could be stopped in the middle, exit code $code"
+    if [ "$signal" = TERM ] && ! grep -q '"ended": *"stop"' "$dir/killed/result.json"; then fail "$name: SIGTERM left no checkpoint"; fi
     lines=$(grep -c . "$dir/said")
-    [ "$code" -ne 0 ] && echo "    $name: rank process $victim of $r got $signal, exit code $code, $lines lines; goes on with $next"
+    echo "    $name: rank process $victim of $r got $signal in epoch $(($(grep -c '^[0-9]' "$dir/killed/metrics.csv") + 1)), exit code $code, $lines lines; goes on with $next"
     train "$next" 1 "$dir/killed" --resume "$@" || fail "$name, resumed with $next: $(tail -n 1 "$dir/said")"
     if same "$dir/killed"; then pass; else fail "$name, $signal on $r ranks, resumed with $next: $(digest "$dir/killed") instead of $want"; fi
     rm -rf "$dir/killed"
@@ -122,7 +134,7 @@ if [ "${1:-}" = full ]; then
     grid "LeNet-5 TTQ, 2 epochs of $images images" "1 2 4 8" "1 2" $lenet
     set -- 2 4 8 4 2 8 2 4 2 4
     for next in 4 0 2 1 8 4 1 2 0 8; do
-        kill_rank "LeNet-5 TTQ" "$1" KILL 1 "$next" $lenet
+        kill_rank "LeNet-5 TTQ" "$1" KILL "$(random 2)" "$next" $lenet
         shift
     done
 elif [ "${1:-}" = hosts ]; then
@@ -148,9 +160,25 @@ elif [ "${1:-}" = hosts ]; then
 else
     small="--model lenet5 --weight ttq --input lsq:bits=4 --data sample --epochs 2 --batch 100 --seed 3"
     grid "LeNet-5 with TTQ and LSQ" "1 2" "1 2" $small
-    kill_rank "LeNet-5 with TTQ and LSQ" 2 KILL 1 0 $small
+    kill_rank "LeNet-5 with TTQ and LSQ" 2 KILL 0 0 $small
     kill_rank "LeNet-5 with TTQ and LSQ" 2 TERM 1 4 $small
     same="$mpi train --model lenet5 --weight twn --data sample --epochs 1"
+    rm -rf "$dir/one"
+    # Norms that are not synchronised: the same bytes for any number of threads, others than on one rank, and none on other ranks.
+    apart="--model 8C3-BN-R-MP2-10 --data sample --epochs 1 --batch 100 --seed 3 --norm-sync off"
+    train 2 1 "$dir/one" $apart || fail "norm-sync off: $(tail -n 1 "$dir/said")"
+    want=$(digest "$dir/one")
+    if train 2 2 "$dir/many" $apart && same "$dir/many"; then pass; else fail "norm-sync off: two threads end in other bytes"; fi
+    if train 1 1 "$dir/alone" $apart && ! same "$dir/alone"; then pass; else fail "norm-sync off: one rank ends in the bytes of two"; fi
+    if train 4 1 "$dir/one" --resume --epochs 2; then fail "norm-sync off: two ranks went on as four"
+    elif grep -q 'norm-sync off: the run began on 2 ranks' "$dir/said"; then pass
+    else fail "norm-sync off: $(cat "$dir/said")"; fi
+    # What is not made for ranks.
+    for command in "eval --run $dir/one" "sweep --model lenet5 --data sample --epochs 1" "bench peak"; do
+        mpirun -n 2 "$mpi" $command >"$dir/json" 2>"$dir/said"
+        if [ $? -eq 2 ] && [ "$(grep -c 'runs in one process, but mpirun has started 2' "$dir/said")" -eq 1 ] && [ ! -s "$dir/json" ]; then pass
+        else fail "$command on two ranks: $(cat "$dir/said" "$dir/json")"; fi
+    done
     refuses kernels mpirun -n 1 env QGRAD_CPU=baseline $same : -n 1 env QGRAD_CPU=avx2 $same
     refuses seeds mpirun -n 1 $same --seed 1 --out "$dir/refused" : -n 1 $same --seed 2
     if mpirun -n 3 $same --out "$dir/three" >/dev/null 2>"$dir/said"; then fail "three ranks began"

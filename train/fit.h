@@ -104,7 +104,8 @@ typedef enum qg_fit_notice {
                                would start with; each is named once */
 } qg_fit_notice;
 
-/* What a program may watch; each may be NULL.  None of them can change what is trained. */
+/* What a program may watch; each may be NULL.  None of them can change what is trained.  Of several ranks (core/ranks.h) only rank
+ * 0 has events; .scores then gets the scores and labels of the whole batch, but b->x is rank 0's part of it. */
 typedef struct qg_fit_events {
     void *user;                                                     /* passed to each */
     void (*begin)(void *user, const qg_fit_progress *p);            /* the run is created or loaded */

@@ -450,9 +450,9 @@ static int bench_traffic(const char *program, const char *operand, config *asked
 
 const verb benches[] = {
     { .name = "bench train", .about = "Measure the speed of training",
-      .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train },
+      .usage = "bench train --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_train, .shares = true },
     { .name = "bench eval", .about = "Measure the speed of evaluation: forward only",
-      .usage = "bench eval --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_eval },
+      .usage = "bench eval --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_eval, .shares = true },
     { .name = "bench packed", .about = "Measure the speed of a packed net in the engine, with random weights",
       .usage = "bench packed --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_packed },
     { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",

@@ -11,6 +11,8 @@
 #include "cli/config/models.h"
 #include "cli/config/schemes.h"
 #include "cli/print.h"
+#include "core/ranks.h"
+#include "core/slices.h"
 
 static bool is_of(const option *o, const verb *v)
 {
@@ -250,12 +252,25 @@ static int run_bench(const verb *v, const char *program, int argc, char **argv)
     return EXIT_USAGE;
 }
 
+/* Several ranks would each do the whole work of a command that is not made for them, and write the same files. */
+static bool refuses_ranks(const verb *v)
+{
+    char line[128];
+    if (v->shares || qg__ranks_started() == 1) return false;
+    snprintf(line, sizeof line, "qgrad %s: runs in one process, but mpirun has started %d", v->name, qg__ranks_started());
+    /* Without a connection, none of them can speak for the others. */
+    if (qg_ranks_begin(NULL, NULL) == QG_ESTATE) fprintf(stderr, "%s\n", line);
+    qg_ranks_abort(EXIT_USAGE, line);
+    return true;
+}
+
 int verb_run(const verb *v, const char *program, int argc, char **argv)
 {
     if (v->benches) return run_bench(v, program, argc, argv);
     config      asked   = { 0 };
     const char *operand = v->has_operand ? options_operand(v, &argc, argv) : NULL;
     int         status  = options_parse(v, argc, argv, &asked);
+    if (status < 0 && refuses_ranks(v)) status = EXIT_USAGE;
     if (status < 0) status = v->run(program, operand, &asked);
     config_free(&asked);
     return status;

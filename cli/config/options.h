@@ -94,6 +94,7 @@ typedef struct verb {
     int       (*run)(const char *program, const char *operand, config *asked);
     bool        has_operand;
     bool        has_operands;                           /* any number of them: config.operand */
+    bool        shares;                                 /* several ranks may run it together (core/ranks.h) */
     const struct verb *benches;                         /* "bench" alone: the commands after it, up to a NULL name */
 } verb;
 

@@ -53,7 +53,7 @@ cat >"$dir/user.c" <<'C'
 
 int main(void)
 {
-    const qg_net_spec spec = { 1, 1, 4, 0, false, 0, 0, 0 };
+    const qg_net_spec spec = { 1, 1, 4, 0, false, 0, 0, 0, false };
     qg_net           *net  = qg_net_new(spec);
     qg_net_relu(net);
     const int failed = qg_net_build(net) ? 0 : qg_report("user");
