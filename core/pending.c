@@ -61,15 +61,15 @@ static void add_parts(qg__pending *p)
     memcpy(here, p->part, n * sizeof *here);
 }
 
-/* *there: the numbers of all ranks are. */
+/* The next round, if this one has ended.  *there: that was the last one. */
 static qg_status move(qg__pending *p, bool wait, bool *there)
 {
-    qg_status status = qg__ranks_arrived(&p->messages, wait, there);
+    const qg_status status = qg__ranks_arrived(&p->messages, wait, there);
     if (status || !*there || p->summed) return status;
     add_parts(p);
     p->summed = true;
-    status    = post(p);
-    return status ? status : qg__ranks_arrived(&p->messages, wait, there);
+    *there    = false;
+    return post(p);
 }
 
 /* --- all of them ---------------------------------------------------------------------------- */
@@ -104,14 +104,12 @@ bool qg__pending_gather(qg_tape *t, qg__pending *p, const size_t *start)
     return begin(t, p);
 }
 
-bool qg__pending_move(qg_tape *t, bool all)
+static bool move_each(qg_tape *t, qg__queue *q, bool wait)
 {
-    qg__queue *q = qg__tape_queue(t);
-    if (!q->first) return true;
     for (qg__pending **at = &q->first; *at;) {
         qg__pending *p = *at;
         bool         there;
-        if (!passed(t, move(p, all, &there))) return false;
+        if (!passed(t, move(p, wait, &there))) return false;
         if (!there) {
             at = &p->next;
             continue;
@@ -121,6 +119,15 @@ bool qg__pending_move(qg_tape *t, bool all)
         q->bytes -= p->bytes;
         qg__tape_give(t, p, p->bytes);
     }
+    return true;
+}
+
+bool qg__pending_move(qg_tape *t, bool all)
+{
+    qg__queue *q = qg__tape_queue(t);
+    if (!q->first) return true;
+    /* The last round of each begins before one of them is waited for. */
+    if (!move_each(t, q, all) || (all && !move_each(t, q, all))) return false;
     if (!q->first) qg__ranks_hid(qg__now() - q->since - (qg__ranks_traffic().seconds - q->waited));
     return true;
 }

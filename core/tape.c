@@ -126,14 +126,14 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     if (!t) return;
     watch_forward(&t->watch, "-");
     qg__threads_renew();
+    qg__pending_drop(&t->queue);
     qg_arena_rewind(&t->vars);
     qg_arena_settle(&t->step);
     qg_arena_merge(&t->scratch);
     t->newest = NULL;
-    t->spares = NULL;
-    t->queue  = (qg__queue){ 0 };
+    t->spares   = NULL;
     t->deferred = NULL;
-    t->kept   = NULL;
+    t->kept     = NULL;
     t->mode   = mode;
     t->status = QG_OK;
     t->begun++;
@@ -158,6 +158,7 @@ void qg_tape_profile(qg_tape *t, qg_profile *p)
 void qg_tape_free(qg_tape *t)
 {
     if (!t) return;
+    qg__pending_drop(&t->queue);
     qg_arena_release(&t->vars);
     qg_arena_release(&t->step);
     qg_arena_release(&t->scratch);
@@ -569,7 +570,7 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
         if (v->op && v->grad) (void)visit_or_defer(t, v);
     if (!t->status) (void)move_on(t, true);
     if (t->status) {
-        qg__pending_drop(&t->queue);
+        qg__pending_drop(&t->queue);            /* before its buffers are used for something else */
         return qg_fail(t->status, "%s", t->why);
     }
     qg_arena_merge(&t->scratch);

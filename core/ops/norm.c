@@ -484,8 +484,8 @@ static bool valid(qg_tape *t, const qg_var *x, const qg_var *gamma, const qg_var
     return false;
 }
 
-/* Memory of s: five vectors of c floats, a sixth for `spread`, and, with pooling, which, and z if an activation reads it.  Without
- * pooling z is as large as x; backward computes it again from x, while that is in cache. */
+/* Memory of s: five vectors of c floats, a sixth for `spread`, and, with pooling, which, and z if an activation reads it.
+ * Without pooling z is as large as x; backward computes it again from x, while that is in cache. */
 static bool take_memory(qg_tape *t, qg_var *y, norm *s)
 {
     const size_t c = (size_t)s->window.c, n = qg_count(y->shape);
