@@ -22,7 +22,7 @@ static bool passed(qg_tape *t, qg_status status)
 qg__pending *qg__pending_new(qg_tape *t, qg_var *y, size_t n, bool adds)
 {
     const size_t ranks = (size_t)qg_ranks(), stride = n / ranks + 1;
-    size_t       bytes = HEAD + (n + (adds ? ranks * stride : 0)) * sizeof(float);
+    size_t       bytes = HEAD + (n + (adds ? (ranks - 1) * stride : 0)) * sizeof(float);
     qg__queue   *q     = qg__tape_queue(t);
     if (q->first && q->bytes + bytes > MOST_BYTES && !qg__pending_move(t, true)) return NULL;
     qg__pending *p = qg__tape_lend(t, &bytes);
@@ -35,6 +35,13 @@ qg__pending *qg__pending_new(qg_tape *t, qg_var *y, size_t n, bool adds)
 
 static size_t part_size(const qg__pending *p, int rank) { return p->start[rank + 1] - p->start[rank]; }
 
+static float *part_of(const qg__pending *p, int rank)
+{
+    const int mine = qg_rank();
+    if (rank == mine) return p->data + p->start[mine];
+    return p->part + (size_t)(rank < mine ? rank : rank - 1) * p->stride;
+}
+
 /* Of each pair, both post at the same time, so that ranks that cannot send beside computing do not wait for each other. */
 static qg_status post(qg__pending *p)
 {
@@ -45,20 +52,23 @@ static qg_status post(qg__pending *p)
         const size_t own = part_size(p, mine) * sizeof(float), others = part_size(p, other) * sizeof(float);
         float       *here = p->data + p->start[mine], *there = p->data + p->start[other];
         if (p->summed) status = qg__ranks_post(&p->messages, other, here, there, own, others);
-        else status = qg__ranks_post(&p->messages, other, there, p->part + (size_t)other * p->stride, others, own);
+        else status = qg__ranks_post(&p->messages, other, there, part_of(p, other), others, own);
     }
     return status;
 }
 
-/* The ranks' sums are subtrees (core/slices.h). */
-static void add_parts(qg__pending *p)
+/* The ranks' sums are subtrees (core/slices.h): in pairs of neighbours, then pairs of these, and so on.  a + b is b + a, so each
+ * pair is added into the one on the way to this rank's own. */
+static void add_parts(const qg__pending *p)
 {
     const int    mine = qg_rank();
     const size_t n    = part_size(p, mine);
-    float       *here = p->data + p->start[mine];
-    memcpy(p->part + (size_t)mine * p->stride, here, n * sizeof *here);
-    qg__tree(qg_ranks(), p->stride, n, p->part);
-    memcpy(here, p->part, n * sizeof *here);
+    for (int bit = 1; bit < qg_ranks(); bit *= 2)
+        for (int r = mine % (2 * bit); r < qg_ranks(); r += 2 * bit) {
+            float       *restrict to   = part_of(p, r);
+            const float *restrict from = part_of(p, r ^ bit);
+            for (size_t i = 0; i < n; i++) to[i] += from[i];
+        }
 }
 
 /* The next round, if this one has ended.  *there: that was the last one. */
@@ -91,8 +101,12 @@ static bool begin(qg_tape *t, qg__pending *p)
 bool qg__pending_sum(qg_tape *t, qg_var *y, const float *sum, size_t n)
 {
     qg__pending *p = qg__pending_new(t, y, n, true);
-    if (!p) return false;
-    memcpy(p->data, sum, n * sizeof *sum);
+    if (p) memcpy(p->data, sum, n * sizeof *sum);
+    return p && qg__pending_add(t, p);
+}
+
+bool qg__pending_add(qg_tape *t, qg__pending *p)
+{
     for (int r = 0; r <= qg_ranks(); r++) p->start[r] = p->n * (size_t)r / (size_t)qg_ranks();
     return begin(t, p);
 }

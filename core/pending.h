@@ -19,7 +19,7 @@ typedef struct qg__pending {
     struct qg__pending *next;
     qg_var      *y;
     float       *data;              /* [n] */
-    float       *part;              /* [ranks][stride] what the ranks have of this one's part, to be added up */
+    float       *part;              /* [ranks - 1][stride] what the others have of this one's part, to be added up */
     size_t       n, stride, bytes;  /* bytes: of this buffer */
     size_t       start[QG_SLICES + 1];      /* start[r] .. start[r + 1] of data is rank r's part */
     bool         summed;            /* this rank's part is complete, and goes to the others */
@@ -41,6 +41,9 @@ bool qg__pending_sum(qg_tape *t, qg_var *y, const float *sum, size_t n);
 /* A buffer for n numbers, which are to be added up, or gathered.  Waits for earlier ones if too much is under way.  NULL: the
  * step has failed. */
 qg__pending *qg__pending_new(qg_tape *t, qg_var *y, size_t n, bool adds);
+
+/* Sends off data, likewise. */
+bool qg__pending_add(qg_tape *t, qg__pending *p);
 
 /* Sends off data, of which data + start[r] .. data + start[r + 1] is what rank r has: arrive will get all of it. */
 bool qg__pending_gather(qg_tape *t, qg__pending *p, const size_t *start);

@@ -384,13 +384,6 @@ static void conv2d_arrive(qg_tape *t, qg_var *y, float *acc)
     qg_parallel(pieces_of(&j, c->g.oc), add_weight_piece, &j);
 }
 
-/* Adds the sum of what is here, acc, to the gradient, if need be with that of the other ranks. */
-static bool add_weight(qg_tape *t, const job *j)
-{
-    if (!j->at.shared) conv2d_arrive(t, j->y, j->acc);
-    return !j->at.shared || qg__pending_sum(t, j->y, j->acc, j->acc_size);
-}
-
 /* Sums that wait for their neighbours: of slices side by side, 2^height of them; NULL: they have no images. */
 typedef struct waiting {
     float *sum;
@@ -446,6 +439,9 @@ static bool large_weight_gradient(qg_tape *t, job *j)
     float       *array[WAITING] = { NULL };
     waiting      stack[WAITING + 1];
     int          top = 0;
+    qg__pending *sent = j->at.shared ? qg__pending_new(t, j->y, j->acc_size, true) : NULL;
+    if (j->at.shared && !sent) return false;
+    if (sent) array[0] = sent->data;    /* the first array, in which the whole sum ends up */
     j->images = j->c->image ? floats(t, images * j->c->image) : NULL;
     if (j->c->image && !j->images) return false;
     for (int s = j->at.from; s < j->at.to; s++) {
@@ -457,10 +453,11 @@ static bool large_weight_gradient(qg_tape *t, job *j)
         if (j->run) weight_of_slice(j);
         else if (j->adds) qg_parallel(pieces_of(j, j->c->g.oc), add_block_piece, j);
     }
-    j->acc = stack[0].sum;
-    const bool added = add_weight(t, j);
-    j->acc           = NULL;            /* done: the following slices compute only dx */
-    return added;
+    QG_ASSERT(stack[0].sum == array[0]);
+    j->acc = NULL;                      /* done: the following slices compute only dx */
+    if (sent) return qg__pending_add(t, sent);
+    conv2d_arrive(t, j->y, array[0]);
+    return true;
 }
 
 static void conv2d_backward(qg_tape *t, qg_var *y)
