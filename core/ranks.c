@@ -25,20 +25,42 @@ static struct job {
     qg__arrived  arrived;
     void        *context;
     qg__traffic  traffic;
-} job = { .ranks = 1 };
+} job = { .ranks = 1 }, whole = { .ranks = 1 };     /* whole: as the program began */
 
 int qg_ranks(void) { return job.ranks; }
 int qg_rank(void)  { return job.rank; }
 
 void qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *context)
 {
-    job = (struct job){ .rank = rank, .ranks = ranks, .exchange = exchange, .context = context };
+    job   = (struct job){ .rank = rank, .ranks = ranks, .exchange = exchange, .context = context };
+    whole = job;
+}
+
+void qg__ranks_act(int rank, int ranks, qg__exchange exchange, qg__post post, void *context)
+{
+    const qg__traffic traffic = job.traffic;
+    job                       = whole;
+    if (exchange) job.exchange = exchange, job.post = post, job.context = context;
+    job.rank    = rank;
+    job.ranks   = ranks;
+    job.traffic = traffic;
+}
+
+static void wait_for_all(void);
+
+bool qg__ranks_among(int ranks)
+{
+    qg__ranks_act(whole.rank, whole.ranks, NULL, NULL, NULL);
+    wait_for_all();
+    job.ranks = job.rank < ranks ? ranks : 1;
+    return job.rank < ranks;
 }
 
 void qg__ranks_join_later(qg__post post, qg__arrived arrived)
 {
     job.post    = post;
     job.arrived = arrived;
+    whole       = job;
 }
 
 qg__traffic qg__ranks_traffic(void)       { return job.traffic; }
@@ -146,6 +168,15 @@ int qg__ranks_started(void)
     return said && atoi(said) > 1 ? atoi(said) : 1;
 }
 
+/* They sleep, since the ranks that they wait for may be measured on the same cores. */
+static void wait_for_all(void)
+{
+    MPI_Request all;
+    int         done = 0;
+    MPI_Ibarrier(MPI_COMM_WORLD, &all);
+    while (!MPI_Test(&all, &done, MPI_STATUS_IGNORE) && !done) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {
     int given, rank, ranks;
@@ -163,7 +194,7 @@ void qg_ranks_end(void) { MPI_Finalize(); }
 
 void qg_ranks_abort(int code, const char *line)
 {
-    if (job.ranks == 1) return;
+    if (whole.ranks == 1) return;
     /* All ranks may fail alike, and the first one then speaks for them. */
     if (job.rank > 0) {
         signal(SIGTERM, SIG_DFL);       /* it ends the wait when rank 0 has spoken, and this process */
@@ -182,6 +213,8 @@ void qg_ranks_abort(int code, const char *line)
 void qg__ranks_forget(qg__transfer *m) { m->n = 0; }
 
 int qg__ranks_started(void) { return 1; }
+
+static void wait_for_all(void) { qg_ranks_any(false); }
 
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {

@@ -77,6 +77,7 @@ int       qg__ranks_started(void);
 /* For tests: this process is rank of ranks, and reaches the others by `exchange` instead of MPI.  ranks 1: it is alone
  * again. */
 void      qg__ranks_join(int rank, int ranks, qg__exchange exchange, void *context);
+
 QG_MUST_CHECK
 qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
 
@@ -101,6 +102,14 @@ qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, 
 QG_MUST_CHECK
 qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all);
 void      qg__ranks_forget(qg__transfer *m);    /* what is still under way, since the step has failed */
+
+/* For measurements: from now on this process acts as rank of ranks, and reaches the others by `exchange` and `post`, which leaves
+ * the transfer empty; NULL: as the program began. */
+void      qg__ranks_act(int rank, int ranks, qg__exchange exchange, qg__post post, void *context);
+
+/* Waits, asleep, until all ranks of the program call it; then the first `ranks` are the ranks.  false: this one is not among
+ * them, and has nothing to do until it calls it again. */
+bool      qg__ranks_among(int ranks);
 
 /* What has been exchanged since the process began. */
 typedef struct qg__traffic {

@@ -1,231 +1,31 @@
 /* qgrad bench train, bench eval, bench packed: how long a training step, a forward pass, or a run of the packed net takes. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "cli/bench/bench.h"
 #include "cli/bench/infer.h"
-#include "cli/bench/packed.h"
 #include "cli/bench/peak.h"
+#include "cli/bench/scaling.h"
 #include "cli/print.h"
 #include "cli/run/report.h"
-#include "core/clock.h"
 #include "core/kernels/cpu.h"
 #include "core/kernels/parallel.h"
-#include "core/profile.h"
 #include "core/ranks.h"
 #include "core/rng.h"
-#include "core/slices.h"
-#include "train/measure.h"
-
-typedef struct bench {
-    config    *asked;
-    config     config;
-    bool       forward;         /* bench eval: QG_EVAL, no loss, no backward, no update */
-    bool       packed;          /* bench packed: forward in QG_TRAIN, then the engine */
-    packed_speed engine;
-    int        engine_batch;    /* of --batch; the loader's is SEEN_IMAGES or more */
-    recipe     recipe;
-    qg_fit_spec spec;
-    qg_loader *data;
-    qg_net    *net;
-    qg_optim  *optim;           /* NULL: bench eval */
-    qg_tape   *tape;
-    qg_profile profile;
-    double     batch, update;   /* seconds for gathering batches and for the optimizer */
-    double     flops;           /* of the products, for one image */
-    float     *ms;              /* of every measured step, in order of size */
-    float     *peak;            /* multiply-adds in registers right behind each step, GFLOP/s, likewise */
-    int        steps;
-    uint64_t   taken;           /* steps, the warm-up's too */
-    double     seconds;         /* of all measured steps */
-    double     median;          /* ms */
-    double     median_peak;     /* 0 with --profile, whose times a burst would disturb */
-    qg__traffic traffic;        /* with other ranks, in all measured steps */
-} bench;
-
-/* Steps before the measured ones, for memory to be there: fewer where they take long. */
-enum { WARM_UP = 5, LEAST_WARM_UP = 2, MAX_STEPS = 1 << 20 };
-#define WARM_UP_SECONDS 3.0
-
-/* A step is followed by multiply-adds in registers for a twentieth of its time. */
-#define BURST_SHARE 0.05
 
 /* Batch norms and observed ranges see so many images before a net is packed: one would give zeros. */
 enum { SEEN_IMAGES = 8 };
 
-/* Of --image: as many bytes as PyTorch holds for one batch of floats. */
-enum { NOISE_BATCHES = 4, NOISE_CLASSES = 10 };
-
-/* --image: noise of that shape.  Else mnist where it is, else noise in its shape, which costs the
- * same. */
-static qg_status choose_data(config *asked)
-{
-    const char *data = config_text(asked, "data");
-    if (config_text(asked, "image")) {
-        if (data && strcmp(data, "synthetic"))
-            return qg_fail(QG_EARG, "--image is the size of synthetic images, but --data is %s", data);
-        return config_set(asked, option_find("data"), "synthetic");
-    }
-    if (data || asked->file || asked->named) return QG_OK;
-    const char *dir  = asked->recipe.data_dir;
-    const bool  here = access(dir ? dir : data_find("mnist")->dir, F_OK) == 0;
-    if (!here) fprintf(stderr, "qgrad: mnist was not found; using noise instead\n");
-    return config_set(asked, option_find("data"), here ? "mnist" : "synthetic");
-}
-
-static qg_loader *open_data(const bench *b)
-{
-    const recipe *r = &b->recipe;
-    if (!config_text(b->asked, "image")) return recipe_data(r, false, NULL);
-    return qg_synthetic(b->asked->image, NOISE_BATCHES * r->batch, NOISE_CLASSES, recipe_loading(r, false));
-}
-
-static qg_status build(bench *b)
-{
-    qg_set_threads(b->recipe.threads);
-    b->spec = recipe_fit(&b->recipe);
-    b->data = open_data(b);
-    b->net  = b->data ? recipe_net(&b->recipe, qg_loader_shape(b->data), qg_loader_classes(b->data)) : NULL;
-    if (b->net && !b->forward) b->optim = recipe_optim(&b->recipe, qg_net_params(b->net));
-    b->tape = b->optim || (b->net && b->forward) ? qg_tape_new() : NULL;
-    if (!b->tape) return QG_EMEM;
-    if (qg_loader_shape(b->data).n < b->recipe.batch)
-        return qg_fail(QG_EARG, "a batch of %d exceeds the %d images of %s", b->recipe.batch,
-                       qg_loader_shape(b->data).n, b->recipe.data.name);
-    b->ms   = malloc(MAX_STEPS * sizeof *b->ms);
-    b->peak = malloc(MAX_STEPS * sizeof *b->peak);
-    return b->ms && b->peak ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d step times", (int)MAX_STEPS);
-}
-
-/* The next batch of full size. */
-static qg_status next(bench *b, qg_batch *batch)
-{
-    qg_status status = QG_OK;
-    while (!status && (!qg_loader_next(b->data, batch) || batch->n < b->recipe.batch)) status = qg_loader_status(b->data);
-    return status;
-}
-
-/* Gather, forward; and to train also loss, backward, update.  The tape begins first, which ends the
- * time of the step before. */
-static qg_status step(bench *b)
-{
-    qg_batch batch;
-    qg_tape_begin(b->tape, b->forward ? QG_EVAL : QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE),
-                  b->taken++);
-    const double from = qg__now();
-    qg_status status = next(b, &batch);
-    if (status) return status;
-    b->batch += qg__now() - from;
-    qg_var *scores = qg_net_forward(b->net, b->tape, batch.x);
-    if (b->forward) return scores ? QG_OK : qg_tape_status(b->tape);
-    qg_var   *loss   = qg__loss(&b->spec, b->tape, scores, &batch);
-    status           = qg_backward(b->tape, loss);
-    if (status) return status;
-    const double done = qg__now();
-    status            = qg_optim_step(b->optim);
-    b->update += qg__now() - done;
-    return status;
-}
-
-/* Time is counted from one op to the next, the first of them being the beginning of a step; the last
- * is complete once another step begins. */
-static void start_profile(bench *b, qg_profile *p)
-{
-    qg_tape_profile(b->tape, p);
-    qg_tape_begin(b->tape, QG_EVAL, 0, 0);
-}
-
-static void stop_profile(bench *b)
-{
-    qg_tape_begin(b->tape, QG_EVAL, 0, 0);
-    qg_tape_profile(b->tape, NULL);
-}
-
-/* What the products of a step compute, from the ops themselves. */
-static qg_status count_flops(bench *b)
-{
-    qg_profile p = { 0 };
-    start_profile(b, &p);
-    const qg_status status = step(b);
-    stop_profile(b);
-    for (int i = 0; i < p.rows; i++)
-        b->flops += (p.row[i].forward_flops + p.row[i].backward_flops) / b->recipe.batch;
-    return status;
-}
-
-static qg_status warm_up(bench *b)
-{
-    qg_status    status = QG_OK;
-    const double began  = qg__now();
-    for (int i = 1; i < WARM_UP && !status; i++)
-        if (i < LEAST_WARM_UP || qg_ranks_any(qg__now() - began < WARM_UP_SECONDS)) status = step(b);
-    if (!status) status = count_flops(b);
-    b->batch  = 0;
-    b->update = 0;
-    return status;
-}
-
-/* What lies between ops is gathering, updating and the rest. */
-static void split_rest(bench *b)
-{
-    qg_profile *p = &b->profile;
-    for (int i = 0; i < p->rows; i++)
-        if (!strcmp(p->row[i].op, "-")) p->row[i].forward -= b->batch + b->update;
-    if (p->rows + 2 > QG_PROFILE_ROWS) return;
-    p->row[p->rows++] = (qg_profile_row){ .op = "(batch)", .calls = b->steps, .forward = b->batch };
-    if (!b->forward)
-        p->row[p->rows++] = (qg_profile_row){ .op = "(update)", .calls = b->steps, .backward = b->update };
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts n values and returns the one in the middle. */
-static double median(float *value, int n)
-{
-    qsort(value, (size_t)n, sizeof *value, by_size);
-    return 0.5 * ((double)value[n / 2] + (double)value[(n - 1) / 2]);
-}
-
-static qg_status measure(bench *b)
-{
-    const bool profile = b->asked->profile;
-    qg_status  status  = warm_up(b);
-    if (status) return status;
-    if (profile) start_profile(b, &b->profile);
-    const double limit = b->asked->seconds;
-    const qg__traffic before = qg__ranks_traffic();
-    while (b->steps < MAX_STEPS && qg_ranks_any(b->seconds < limit || b->steps < 3)) {
-        const double from = qg__now();
-        status            = step(b);
-        if (status) return status;
-        const double took   = qg__now() - from;
-        b->ms[b->steps]     = (float)(1e3 * took);
-        b->peak[b->steps++] = profile ? 0.0f : (float)bench_burst(BURST_SHARE * took);
-        b->seconds += took;
-    }
-    const qg__traffic after = qg__ranks_traffic();
-    b->traffic = (qg__traffic){ after.bytes - before.bytes, after.seconds - before.seconds, after.messages - before.messages,
-                                after.hidden - before.hidden };
-    stop_profile(b);
-    if (b->profile.rows) split_rest(b);
-    b->median      = median(b->ms, b->steps);
-    b->median_peak = median(b->peak, b->steps);
-    return QG_OK;
-}
-
 static qg_status measure_packed(bench *b)
 {
-    qg_batch batch;
-    next(b, &batch);
+    qg_batch  batch;
+    qg_status status = bench_next(b, &batch);
+    if (status) return status;
     batch.x.shape.n = SEEN_IMAGES;
     qg_tape_begin(b->tape, QG_TRAIN, qg_rng_fork(b->recipe.seed, QG_STREAM_TAPE), b->taken++);
     if (!qg_net_forward(b->net, b->tape, batch.x)) return qg_tape_status(b->tape);
-    next(b, &batch);
+    status = bench_next(b, &batch);
+    if (status) return status;
     return packed_speed_measure(b->net, b->engine_batch, batch.x.data, b->asked->seconds, b->asked->profile, &b->engine);
 }
 
@@ -254,7 +54,7 @@ static void print_traffic(const bench *b)
     if (qg_ranks() == 1) return;
     printf("\n%d ranks: rank 0 sends %.3f MiB in %.0f messages per step; it waits for %.3f ms, and messages are under way for another "
            "%.3f ms, hidden by computing\n", qg_ranks(), b->traffic.bytes / (1 << 20) / b->steps,
-           (double)b->traffic.messages / b->steps, 1e3 * b->traffic.seconds / b->steps, 1e3 * b->traffic.hidden / b->steps);
+           (double)b->traffic.messages / b->steps, b->median_exchange, 1e3 * b->traffic.hidden / b->steps);
 }
 
 static void print_profile_json(const bench *b, qg__json *j)
@@ -274,18 +74,25 @@ static void print_profile_json(const bench *b, qg__json *j)
     qg__json_close(j, ']');
 }
 
-static double images_per_second(const bench *b) { return 1e3 * b->recipe.batch / b->median; }
+void bench_print_net(const bench *b)
+{
+    const qg_shape image = b->image;
+    printf("%s, weights %s, inputs %s, gradients %s, %s %dx%dx%d", config_text(&b->config, "model"), config_text(&b->config, "weight"),
+           config_text(&b->config, "input"), config_text(&b->config, "gradient"), b->recipe.data.name, image.h, image.w, image.c);
+}
+
+static void print_head(const bench *b)
+{
+    printf("%s ", b->forward ? "evaluate" : "train");
+    bench_print_net(b);
+    printf(", batch %d: %d thread%s, OpenBLAS core %s, kernels %s\n", b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s",
+           qg_blas_core(), qg_cpu_path());
+}
 
 static void print_text(const bench *b, bool profile)
 {
-    const double   rate  = images_per_second(b);
-    const qg_shape image = qg_loader_shape(b->data);
-    printf("%s %s, weights %s, inputs %s, gradients %s, %s %dx%dx%d, batch %d: %d thread%s, "
-           "OpenBLAS core %s, kernels %s\n",
-           b->forward ? "evaluate" : "train", config_text(&b->config, "model"), config_text(&b->config, "weight"),
-           config_text(&b->config, "input"), config_text(&b->config, "gradient"),
-           b->recipe.data.name, image.h, image.w, image.c,
-           b->recipe.batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(), qg_cpu_path());
+    const double rate = bench_images_per_second(b);
+    print_head(b);
     printf("%.0f images/s, %.3f ms per step (median of %d; fastest %.3f), %.1f GFLOP/s", rate, b->median,
            b->steps, (double)b->ms[0], 1e-9 * rate * b->flops);
     if (b->median_peak > 0) printf(" of %.1f available meanwhile", b->median_peak);
@@ -294,9 +101,9 @@ static void print_text(const bench *b, bool profile)
     if (profile) print_traffic(b);
 }
 
-static void print_net_json(const bench *b, qg__json *j)
+void bench_json_net(const bench *b, qg__json *j)
 {
-    const qg_shape image = qg_loader_shape(b->data);
+    const qg_shape image = b->image;
     qg__json_text(j, "model", config_text(&b->config, "model"));
     qg__json_text(j, "data", b->recipe.data.name);
     qg__json_open(j, "image", '[');
@@ -312,10 +119,10 @@ static void print_net_json(const bench *b, qg__json *j)
 
 static void print_json(const bench *b, bool profile)
 {
-    const double rate = images_per_second(b);
+    const double rate = bench_images_per_second(b);
     qg__json j = qg__json_begin(stdout);
     qg__json_text(&j, "bench", b->forward ? "eval" : "train");
-    print_net_json(b, &j);
+    bench_json_net(b, &j);
     qg__json_real(&j, "images_per_second", rate);
     qg__json_real(&j, "ms_per_step", b->median);
     qg__json_integer(&j, "steps", (uint64_t)b->steps);
@@ -328,7 +135,7 @@ static void print_json(const bench *b, bool profile)
         qg__json_integer(&j, "ranks", (uint64_t)qg_ranks());
         qg__json_real(&j, "bytes_per_step", b->traffic.bytes / b->steps);
         qg__json_real(&j, "messages_per_step", (double)b->traffic.messages / b->steps);
-        qg__json_real(&j, "exchange_ms_per_step", 1e3 * b->traffic.seconds / b->steps);
+        qg__json_real(&j, "exchange_ms_per_step", b->median_exchange);
         qg__json_real(&j, "hidden_ms_per_step", 1e3 * b->traffic.hidden / b->steps);
     }
     if (profile) print_profile_json(b, &j);
@@ -337,7 +144,7 @@ static void print_json(const bench *b, bool profile)
 
 static void print_packed(const bench *b)
 {
-    const qg_shape image = qg_loader_shape(b->data);
+    const qg_shape image = b->image;
     printf("packed %s, weights %s, inputs %s, %s %dx%dx%d, batch %d: %d thread%s, kernels %s\n", config_text(&b->config, "model"),
            config_text(&b->config, "weight"), config_text(&b->config, "input"), b->recipe.data.name, image.h, image.w, image.c,
            b->engine_batch, qg_threads(), qg_threads() == 1 ? "" : "s", qg_cpu_path());
@@ -348,7 +155,7 @@ static void print_packed_json(const bench *b)
 {
     qg__json j = qg__json_begin(stdout);
     qg__json_text(&j, "bench", "packed");
-    print_net_json(b, &j);
+    bench_json_net(b, &j);
     packed_speed_json(&b->engine, &j);
     report_machine(&j);
     qg__json_end(&j);
@@ -372,7 +179,7 @@ static int run_bench(bench *b)
 {
     bool      usage  = true;
     qg_status status = qg_ranks_begin(NULL, NULL);
-    if (!status) status = choose_data(b->asked);
+    if (!status) status = bench_choose_data(b->asked);
     if (!status) status = config_resolve(b->asked, NULL, &b->config, &usage);
     if (!status) {
         usage  = true;
@@ -386,8 +193,8 @@ static int run_bench(bench *b)
     if (qg_rank() == 0) report_presets();
     b->engine_batch = b->recipe.batch;
     if (b->packed && b->recipe.batch < SEEN_IMAGES) b->recipe.batch = SEEN_IMAGES;
-    status = build(b);
-    if (!status) status = b->packed ? measure_packed(b) : measure(b);
+    status = bench_build(b);
+    if (!status) status = b->packed ? measure_packed(b) : bench_measure(b);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_report("qgrad bench");
     if (qg_rank() == 0) print_bench(b);
@@ -395,16 +202,11 @@ static int run_bench(bench *b)
     return EXIT_DONE;
 }
 
-static int bench_step(bench *b)
+static int run_and_free(bench *b)
 {
     const int status = run_bench(b);
     packed_speed_free(&b->engine);
-    free(b->ms);
-    free(b->peak);
-    qg_tape_free(b->tape);
-    qg_optim_free(b->optim);
-    qg_net_free(b->net);
-    qg_loader_free(b->data);
+    bench_free(b);
     config_free(&b->config);
     return status;
 }
@@ -414,19 +216,25 @@ static int bench_step(bench *b)
 static int bench_train(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    return bench_step(&(bench){ .asked = asked });
+    return run_and_free(&(bench){ .asked = asked });
 }
 
 static int bench_eval(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    return bench_step(&(bench){ .asked = asked, .forward = true });
+    return run_and_free(&(bench){ .asked = asked, .forward = true });
 }
 
 static int bench_packed(const char *program, const char *operand, config *asked)
 {
     (void)program, (void)operand;
-    return bench_step(&(bench){ .asked = asked, .forward = true, .packed = true });
+    return run_and_free(&(bench){ .asked = asked, .forward = true, .packed = true });
+}
+
+static int bench_ranks(const char *program, const char *operand, config *asked)
+{
+    (void)program, (void)operand;
+    return bench_scaling(asked);
 }
 
 static int bench_machine(const char *program, const char *operand, config *asked)
@@ -455,6 +263,8 @@ const verb benches[] = {
       .usage = "bench eval --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_eval, .shares = true },
     { .name = "bench packed", .about = "Measure the speed of a packed net in the engine, with random weights",
       .usage = "bench packed --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_packed },
+    { .name = "bench scaling", .about = "Measure training on 1, 2, 4 .. ranks beside what a model predicts",
+      .usage = "bench scaling --model NAME [--link latency=US,gbits=G] [options]", .bit = VERB_SCALING, .run = bench_ranks },
     { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",
       .usage = "bench peak [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_machine },
     { .name = "bench infer", .about = "Measure the kernels of the engine beside float convolutions",

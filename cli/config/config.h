@@ -17,6 +17,17 @@
 typedef enum plot_role { PLOT_ANY, PLOT_WEIGHT, PLOT_INPUT, PLOT_GRADIENT } plot_role;
 typedef enum provenance { FROM_CODE, FROM_REPLICATION, FROM_MEMORY } provenance;
 
+/* Two nodes exchange n bytes in seconds + n / bytes_per_second. */
+typedef struct link_speed {
+    double seconds, bytes_per_second;
+} link_speed;
+
+enum { MOST_LINKS = 4 };
+typedef struct links {
+    link_speed item[MOST_LINKS];
+    int        count;
+} links;
+
 /* {0} is empty. */
 struct config {
     char       *text[OPTIONS];              /* the canonical text; NULL: unset; a list has one item per line */
@@ -32,6 +43,7 @@ struct config {
     int         ranks, calibrate, top, worst, jobs, array;
     int         to, requantize;             /* indices of the words of the table */
     qg_shape    image;
+    links       links;
     plot_role   role;
     const char *data_digest, *class_digest, *init_digest, *init_recipe, *teacher_digest;
     char      **operand;                    /* [operands], arguments that belong to no option, of verb.has_operands */

@@ -86,6 +86,23 @@ static qg_status parse_layer(const char *text, void *value, char *canonical, siz
     return QG_OK;
 }
 
+/* Adds a link. */
+static qg_status parse_link(const char *text, void *value, char *canonical, size_t bytes)
+{
+    static const qg_key keys[] = {
+        { .name = "latency", .min = 0, .max = 1e6, .is = QG_KEY_REQUIRED, .about = "microseconds" },
+        { .name = "gbits", .min = 0, .max = 1e6, .is = QG_KEY_REQUIRED | QG_KEY_ABOVE_MIN, .about = "Gbit/s" },
+        { .name = NULL }
+    };
+    links *all = value;
+    double v[2];
+    if (qg_keys_parse(NULL, text, keys, v)) return QG_EARG;
+    if (all->count == MOST_LINKS) return qg_fail(QG_EARG, "more than %d links", MOST_LINKS);
+    all->item[all->count++] = (link_speed){ .seconds = 1e-6 * v[0], .bytes_per_second = 1e9 / 8 * v[1] };
+    qg_keys_print(NULL, keys, v, canonical, bytes);
+    return QG_OK;
+}
+
 static qg_status parse_schedule(const char *text, void *value, char *canonical, size_t bytes)
 {
     qg_schedule    *s      = value;
@@ -148,7 +165,7 @@ static qg_status parse_bytes(const char *text, void *value, char *canonical, siz
 
 /* --- the table ---------------------------------------------------------------------------- */
 
-enum { STEPS = VERB_TRAIN | VERB_BENCH };       /* the verbs that take steps */
+enum { STEPS = VERB_TRAIN | VERB_BENCH | VERB_SCALING };       /* the verbs that take steps */
 
 /* 2^53 - 1: seeds pass through TOML and JSON, whose readers may hold numbers as doubles. */
 #define MAX_SEED 9007199254740991.0
@@ -246,8 +263,8 @@ const option options[] = {
     { "cache", OPTION_VALUE, STEPS | VERB_EVAL | VERB_QUANTIZE | VERB_PACKED | SAVED, AT(recipe.cache), "SIZE", .parse = parse_bytes,
       .help = "memory for the images of a folder, as 1G or 512M; the others are\ndecoded when they are needed; does not change the results;\n"
               "default: all images, or a quarter of the memory if they take\nmore than half" },
-    { "out", OPTION_TEXT, VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT | VERB_EXPORT | VERB_PLOT, AT(out), "PATH",
-      .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\nruns/RECIPE/CHANGES-seed-SEED, and a number where that exists;\nof quantize: that of --run and -quantized;\nof sweep: that of its runs; default: runs/sweep-MODEL-CHANGES-LISTS;\nof report: the page; default: report.html in the run;\nof export: the file, also -o;\nof plot: write pictures of all schemes there" },
+    { "out", OPTION_TEXT, VERB_TRAIN | VERB_QUANTIZE | VERB_REPORT | VERB_EXPORT | VERB_PLOT | VERB_SCALING, AT(out), "PATH",
+      .help = "the run directory; default: runs/MODEL-WEIGHT-CHANGES-SEED or\nruns/RECIPE/CHANGES-seed-SEED, and a number where that exists;\nof quantize: that of --run and -quantized;\nof sweep: that of its runs; default: runs/sweep-MODEL-CHANGES-LISTS;\nof report: the page; default: report.html in the run;\nof export: the file, also -o;\nof plot: write pictures of all schemes there;\nof bench scaling: a picture of the table, as SVG" },
     { "resume", OPTION_FLAG, VERB_TRAIN | TRAINS_ALONE, AT(resume),
       .help = "continue from the last checkpoint; without --out, that of the\nnewest unfinished run with these options" },
     { "force", OPTION_FLAG, VERB_TRAIN | TRAINS_ALONE, AT(force), .help = "rename an existing run directory" },
@@ -302,10 +319,12 @@ const option options[] = {
     { "top", OPTION_INTEGER, VERB_PREDICT, AT(top), "N", .min = 1, .max = 1e6, .fallback = "3",
       .help = "classes per image, the most probable ones first" },
     { "histogram", OPTION_FLAG, VERB_INSPECT, AT(histogram), .help = "show the latent weights of each layer as bars" },
-    { "image", OPTION_VALUE, VERB_BENCH | VERB_SUMMARY, AT(image), "HxWxC", .parse = parse_image,
+    { "image", OPTION_VALUE, VERB_BENCH | VERB_SCALING | VERB_SUMMARY, AT(image), "HxWxC", .parse = parse_image,
       .help = "image size, as 32x32x3; bench generates such images" },
-    { "seconds", OPTION_REAL, VERB_BENCH | VERB_PEAK | VERB_INFER, AT(seconds), "X", .min = 0.01, .max = 86400,
-      .fallback = "6", .help = "how long to measure" },
+    { "seconds", OPTION_REAL, VERB_BENCH | VERB_SCALING | VERB_PEAK | VERB_INFER, AT(seconds), "X", .min = 0.01, .max = 86400,
+      .fallback = "6", .help = "how long to measure; of scaling: each line of the table, twice" },
+    { "link", OPTION_LIST, VERB_SCALING, AT(links), "LINK", .parse = parse_link,
+      .help = "project from this process alone for nodes that are joined so, as\nin latency=50,gbits=10: microseconds of an empty message, and\nGbit/s; repeatable" },
     { "to", OPTION_WORD, VERB_EXPORT, AT(to), "packed", .fallback = "packed",
       .help = "the format: packed, which qgrad infer and libqgrad_infer.a run" },
     { "packed", OPTION_TEXT, VERB_PACKED | VERB_PREDICT, AT(packed), "FILE",

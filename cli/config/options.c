@@ -213,7 +213,7 @@ void options_help(const verb *v, FILE *out)
     if (v->bit == VERB_EVAL) schemes_help(out, FOR_WEIGHT);
     if (v->bit == VERB_QUANTIZE) schemes_help(out, FOR_WEIGHT | FOR_INPUT);
     if (v->bit & (NETS | VERB_EVAL)) data_help(out);
-    if (v->bit & (VERB_TRAIN | VERB_BENCH)) {
+    if (v->bit & (VERB_TRAIN | VERB_BENCH | VERB_SCALING)) {
         images_help(out);
         fprintf(out, "\nSchedules, as in step:at=0.5+0.8,factor=0.1:\n");
         for (const qg_variant *s = qg_schedules; s->name; s++) keyed_help(s->name, s->about, s->keys, out);

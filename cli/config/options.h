@@ -37,8 +37,9 @@ enum {
     VERB_INSPECT   = 128,
     VERB_RESULTS   = 256,
     VERB_INFER     = 512,   /* bench infer */
-    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288 | 8388608 | 16777216 | 33554432,
-    NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH,    /* the verbs that build a net */
+    VERB_SCALING   = 67108864,      /* bench scaling */
+    VERBS          = 1023 | 32768 | 65536 | 131072 | 262144 | 524288 | 8388608 | 16777216 | 33554432 | 67108864,
+    NETS           = VERB_TRAIN | VERB_SUMMARY | VERB_BENCH | VERB_SCALING,     /* the verbs that build a net */
     SAVED          = 1024,  /* stored in config.toml, and legal in a --config file */
     DECIDES        = 2048,  /* decides a run's bytes: in its checkpoints, fixed on --resume */
     IDENTITY       = DECIDES | SAVED,
@@ -73,7 +74,7 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     const char *help;
 } option;
 
-enum { OPTIONS = 89 };
+enum { OPTIONS = 90 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */
@@ -133,6 +134,6 @@ int predict_main(const char *program, const char *operand, config *asked);
 int export_main(const char *program, const char *operand, config *asked);
 int infer_main(const char *program, const char *operand, config *asked);
 
-extern const verb benches[];                            /* bench train, eval, peak, infer, memory */
+extern const verb benches[];                            /* bench train, eval, scaling, packed, peak, infer, memory */
 
 #endif

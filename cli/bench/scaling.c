@@ -1,0 +1,490 @@
+/* A rank's part of a step is computed a second time with exchanges that cost nothing, which tells how long computing takes
+ * and what would be sent to whom:
+ *
+ *     T = computing + sum over the distances d of (messages(d) L(d) + bytes(d) / W(d))
+ *
+ * Ranks exchange with those whose numbers differ in one bit, d = 1, 2, 4, 8.  L is the time of an empty exchange between such
+ * ranks, W the bytes per second of a large one. */
+#include "cli/bench/scaling.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/bench.h"
+#include "cli/run/report.h"
+#include "cli/svg.h"
+#include "core/clock.h"
+#include "core/io/file.h"
+#include "core/kernels/cpu.h"
+#include "core/kernels/parallel.h"
+#include "core/ranks.h"
+
+/* Lines of a table: 1, 2, 4 .. 64 ranks.  More than QG_MOST_RANKS are projected by formula. */
+enum { DISTANCES = 4, LINES = 7 };
+_Static_assert(1 << DISTANCES == QG_MOST_RANKS, "one distance for each bit of a rank's number");
+
+typedef struct line {
+    int    ranks, batch;
+    double ms;                  /* of a step; 0: not measured */
+    double exchange_ms;         /* of it spent sending and waiting, on rank 0 */
+    double compute_ms;          /* on the slowest rank */
+    double bytes[DISTANCES], messages[DISTANCES];   /* per step, by the bit in which the two ranks differ */
+} line;
+
+typedef struct table_of_ranks {
+    line line[LINES];
+    int  n;
+} lines;
+
+typedef struct scaling {
+    config    *asked;
+    config     config;
+    bench      shown;           /* what its net is; its loader, net and tape have gone */
+    lines      strong, weak;    /* the same batch for all ranks; the same batch for each rank */
+    link_speed link[DISTANCES]; /* measured, by distance */
+    double     c, s;            /* computing takes c / ranks + s, in ms, for a batch that ranks share */
+} scaling;
+
+/* --- exchanges that cost nothing -------------------------------------------------------------- */
+
+typedef struct count {
+    double bytes[DISTANCES], messages[DISTANCES];
+} count;
+
+static int bit_between(int a, int b)
+{
+    int bit = 0;
+    while (((a ^ b) >> bit) > 1) bit++;
+    return bit;
+}
+
+/* The other rank has what this one has, so numbers stay finite. */
+static qg_status silent(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+{
+    count       *c    = context;
+    const int    bit  = bit_between(qg_rank(), other);
+    const size_t both = bytes_out < bytes_in ? bytes_out : bytes_in;
+    c->bytes[bit] += (double)(bytes_out > bytes_in ? bytes_out : bytes_in);
+    c->messages[bit]++;
+    memcpy(in, out, both);
+    memset((char *)in + both, 0, bytes_in - both);
+    return QG_OK;
+}
+
+/* What rank `rank` of l->ranks computes and would send.  Ranks measure at the same time, as they compute at the same time. */
+static qg_status measure_silent(bench *b, int rank, line *l)
+{
+    count c = { .bytes = { 0 } };
+    qg__ranks_act(rank, l->ranks, silent, NULL, &c);
+    qg_status status = bench_measure(b);
+    l->compute_ms    = b->median - b->median_exchange;
+    c                = (count){ .bytes = { 0 } };
+    if (!status) status = bench_step(b);
+    memcpy(l->bytes, c.bytes, sizeof c.bytes);
+    memcpy(l->messages, c.messages, sizeof c.messages);
+    return status;
+}
+
+/* --- exchanges ---------------------------------------------------------------------------------- */
+
+/* The largest of all ranks' values.  A rank that cannot be reached fails the next step. */
+static double largest(double mine)
+{
+    for (int bit = 1; bit < qg_ranks(); bit *= 2) {
+        double other = mine;
+        if (!qg__ranks_exchange(qg_rank() ^ bit, &mine, &other, sizeof mine, sizeof other)) mine = fmax(mine, other);
+    }
+    return mine;
+}
+
+/* The median time of an exchange of so many bytes with the rank at that distance, while other pairs do the same. */
+static qg_status time_exchange(int distance, size_t bytes, int times, double *seconds)
+{
+    float    *took   = malloc((size_t)times * sizeof *took);
+    char     *data   = calloc(2, bytes);
+    qg_status status = took && data ? QG_OK : qg_fail(QG_EMEM, "out of memory for a message of %zu bytes", bytes);
+    for (int i = -1; i < times && !status; i++) {           /* the first is a warm-up */
+        const double from = qg__now();
+        status            = qg__ranks_exchange(qg_rank() ^ distance, data, data + bytes, bytes, bytes);
+        if (i >= 0) took[i] = (float)(qg__now() - from);
+    }
+    if (!status) *seconds = largest(bench_median(took, times));
+    free(took);
+    free(data);
+    return status;
+}
+
+static qg_status measure_link(int distance, link_speed *link)
+{
+    enum { EMPTY_TIMES = 200, LARGE_TIMES = 9, LARGE = 4 << 20 };
+    double    large  = 0;
+    qg_status status = time_exchange(distance, 1, EMPTY_TIMES, &link->seconds);
+    if (!status) status = time_exchange(distance, LARGE, LARGE_TIMES, &large);
+    link->bytes_per_second = LARGE / fmax(large - link->seconds, 1e-9);
+    return status;
+}
+
+/* --- measuring ---------------------------------------------------------------------------------- */
+
+static bench begin(const scaling *s, int batch)
+{
+    bench b        = { .asked = s->asked, .config = s->config, .recipe = s->config.recipe };
+    b.recipe.batch = batch;
+    return b;
+}
+
+static void end(scaling *s, bench *b)
+{
+    bench_free(b);
+    s->shown = *b;
+}
+
+/* All ranks of the line call it. */
+static qg_status measure_line(scaling *s, line *l, bool first)
+{
+    bench     b      = begin(s, l->batch);
+    qg_status status = bench_build(&b);
+    if (!status && first && l->ranks > 1) status = measure_link(l->ranks / 2, &s->link[bit_between(0, l->ranks / 2)]);
+    if (!status) status = bench_measure(&b);
+    l->ms          = b.median;
+    l->compute_ms  = b.median;
+    l->exchange_ms = b.median_exchange;
+    if (!status && l->ranks > 1) status = measure_silent(&b, qg_rank(), l);
+    qg__ranks_act(qg_rank(), l->ranks, NULL, NULL, NULL);
+    if (!status) l->compute_ms = largest(l->compute_ms);
+    end(s, &b);
+    return status;
+}
+
+/* The last of several ranks has the most blocks of a dense layer (core/ops/dense.c). */
+static qg_status project_line(scaling *s, line *l)
+{
+    bench     b      = begin(s, l->batch);
+    qg_status status = bench_build(&b);
+    if (!status) status = measure_silent(&b, l->ranks - 1, l);
+    qg__ranks_act(0, 1, NULL, NULL, NULL);
+    end(s, &b);
+    return status;
+}
+
+static qg_status batch_of(const scaling *s, int ranks, int *batch)
+{
+    const option *o    = option_find("batch");
+    const double  want = (double)s->config.recipe.batch * ranks;
+    *batch             = want <= o->max ? (int)want : 0;
+    if (*batch) return QG_OK;
+    return qg_fail(QG_EARG, "batch: %d for each of %d ranks is more than %.0f", s->config.recipe.batch, ranks, o->max);
+}
+
+static qg_status fill(scaling *s, lines *t, bool weak, int most, bool project)
+{
+    qg_status status = QG_OK;
+    for (int ranks = 1; ranks <= most && !status; ranks *= 2) {
+        line *l  = &t->line[t->n++];
+        l->ranks = ranks;
+        l->batch = s->config.recipe.batch;
+        if (weak) status = batch_of(s, ranks, &l->batch);
+        if (weak && ranks == 1) *l = s->strong.line[0];
+        else if (!status && project) status = project_line(s, l);
+        else if (!status && qg__ranks_among(ranks)) status = measure_line(s, l, !weak);
+        if (status && !project) qg_ranks_abort(EXIT_FAILED, NULL);
+    }
+    return status;
+}
+
+/* --- the model ---------------------------------------------------------------------------------- */
+
+/* Least squares of computing over 1 / ranks. */
+static void fit(scaling *s)
+{
+    double    x = 0, y = 0, xx = 0, xy = 0;
+    const int n = s->strong.n;
+    for (int i = 0; i < n; i++) {
+        const line  *l = &s->strong.line[i];
+        const double u = 1.0 / l->ranks;
+        x += u, y += l->compute_ms, xx += u * u, xy += u * l->compute_ms;
+    }
+    s->c = (n * xy - x * y) / (n * xx - x * x);
+    s->s = (y - s->c * x) / n;
+}
+
+static double total(const double v[DISTANCES])
+{
+    double sum = 0;
+    for (int i = 0; i < DISTANCES; i++) sum += v[i];
+    return sum;
+}
+
+static double predict(const line *l, const link_speed link[DISTANCES])
+{
+    double ms = l->compute_ms;
+    for (int i = 0; i < DISTANCES; i++)
+        if (l->messages[i] > 0) ms += 1e3 * (l->messages[i] * link[i].seconds + l->bytes[i] / link[i].bytes_per_second);
+    return ms;
+}
+
+static double predict_alike(const line *l, link_speed link)
+{
+    return predict(l, (link_speed[DISTANCES]){ link, link, link, link });
+}
+
+/* Of whatever takes ms, beside one rank. */
+static double efficiency(const lines *t, const line *l, double ms)
+{
+    const line *one = &t->line[0];
+    return one->compute_ms * l->batch / one->batch / (ms * l->ranks);
+}
+
+/* More ranks than there are slices.  Every exchange goes over one more distance for each doubling.  A rank sends 1 - 1 / ranks of
+ * what there is: of weights, and of what images have, which grows with the batch. */
+static void extrapolate(scaling *s)
+{
+    const line  *strong = &s->strong.line[s->strong.n - 1], *weak = &s->weak.line[s->weak.n - 1];
+    const double most = weak->ranks, sent = 1 - 1 / most;
+    const double images  = (total(weak->bytes) - total(strong->bytes)) / sent / (most - 1);    /* of one rank's batch */
+    const double weights = total(strong->bytes) / sent - images;
+    const double slope   = (weak->compute_ms - s->weak.line[0].compute_ms) / (most - 1);
+    const double each    = total(strong->messages) / log2(most);
+    for (int ranks = 2 * (int)most; s->strong.n < LINES; ranks *= 2) {
+        line *a = &s->strong.line[s->strong.n++], *b = &s->weak.line[s->weak.n++];
+        *a = (line){ .ranks = ranks, .batch = strong->batch, .compute_ms = strong->compute_ms - s->c * (1 / most - 1.0 / ranks),
+                     .bytes = { (weights + images) * (1 - 1.0 / ranks) }, .messages = { each * log2(ranks) } };
+        *b = (line){ .ranks = ranks, .batch = strong->batch * ranks, .compute_ms = weak->compute_ms + slope * (ranks - most),
+                     .bytes = { (weights + images * ranks) * (1 - 1.0 / ranks) }, .messages = { each * log2(ranks) } };
+    }
+}
+
+/* --- printing ----------------------------------------------------------------------------------- */
+
+static void print_measured(const scaling *s, const lines *t)
+{
+    printf("%5s %6s %10s %10s %10s %10s %10s %10s %9s %8s\n", "ranks", "batch", "images/s", "efficiency", "ms/step", "predicted",
+           "computing", "exchanging", "MiB sent", "messages");
+    for (const line *l = t->line; l < t->line + t->n; l++)
+        printf("%5d %6d %10.0f %10.3f %10.3f %10.3f %10.3f %10.3f %9.3f %8.0f\n", l->ranks, l->batch, 1e3 * l->batch / l->ms,
+               efficiency(t, l, l->ms), l->ms, predict(l, s->link), l->compute_ms, l->exchange_ms, total(l->bytes) / (1 << 20),
+               total(l->messages));
+}
+
+static void print_projected(const scaling *s, const lines *t)
+{
+    const links *all = &s->asked->links;
+    printf("%5s %6s %10s %9s %8s", "ranks", "batch", "computing", "MiB sent", "messages");
+    for (int i = 0; i < all->count; i++) printf(" %10s %10s", "ms/step", "efficiency");
+    printf("\n");
+    for (const line *l = t->line; l < t->line + t->n; l++) {
+        printf("%5d %6d %10.3f %9.3f %8.0f", l->ranks, l->batch, l->compute_ms, total(l->bytes) / (1 << 20), total(l->messages));
+        for (int i = 0; i < all->count; i++) {
+            const double ms = predict_alike(l, all->item[i]);
+            printf(" %10.3f %10.3f", ms, efficiency(t, l, ms));
+        }
+        printf("%s\n", l->ranks > QG_MOST_RANKS ? "  *" : "");
+    }
+}
+
+static void print_links(const scaling *s)
+{
+    const links *all = &s->asked->links;
+    for (int i = 0; i < all->count; i++)
+        printf("nodes whose empty exchange takes %g us, with %g Gbit/s%s\n", 1e6 * all->item[i].seconds,
+               8e-9 * all->item[i].bytes_per_second, i == 0 ? ": the first two columns at the right" : ", the next two");
+    for (int i = 0; 1 << i < qg_ranks(); i++)
+        printf("ranks %d apart: %.1f us for an empty exchange, %.3f GB/s for a large one\n", 1 << i, 1e6 * s->link[i].seconds,
+               1e-9 * s->link[i].bytes_per_second);
+}
+
+static void print_text(const scaling *s)
+{
+    void (*const print)(const scaling *, const lines *) = s->asked->links.count ? print_projected : print_measured;
+    printf("%s training of ", s->asked->links.count ? "projected" : "measured");
+    bench_print_net(&s->shown);
+    printf(": %d thread%s per rank, OpenBLAS core %s, kernels %s\n", qg_threads(), qg_threads() == 1 ? "" : "s", qg_blas_core(),
+           qg_cpu_path());
+    printf("computing takes C / ranks + S: C %.3f ms, S %.3f ms\n", s->c, s->s);
+    print_links(s);
+    printf("\nstrong scaling: %d images for all ranks\n", s->config.recipe.batch);
+    print(s, &s->strong);
+    printf("\nweak scaling: %d images for each rank\n", s->config.recipe.batch);
+    print(s, &s->weak);
+    if (s->asked->links.count) printf("\n* a batch has %d slices, so more ranks than that cannot share it; by formula\n", QG_MOST_RANKS);
+}
+
+static void json_lines(const scaling *s, const lines *t, const char *key, qg__json *j)
+{
+    const links *all = &s->asked->links;
+    qg__json_open(j, key, '[');
+    for (const line *l = t->line; l < t->line + t->n; l++) {
+        qg__json_open(j, NULL, '{');
+        qg__json_integer(j, "ranks", (uint64_t)l->ranks);
+        qg__json_integer(j, "batch", (uint64_t)l->batch);
+        if (!all->count) {
+            qg__json_real(j, "images_per_second", 1e3 * l->batch / l->ms);
+            qg__json_real(j, "efficiency", efficiency(t, l, l->ms));
+            qg__json_real(j, "ms_per_step", l->ms);
+            qg__json_real(j, "exchange_ms_per_step", l->exchange_ms);
+            qg__json_real(j, "predicted_ms_per_step", predict(l, s->link));
+        } else {
+            qg__json_open(j, "predicted_ms_per_step", '[');
+            for (int i = 0; i < all->count; i++) qg__json_real(j, NULL, predict_alike(l, all->item[i]));
+            qg__json_close(j, ']');
+            qg__json_open(j, "efficiency", '[');
+            for (int i = 0; i < all->count; i++) qg__json_real(j, NULL, efficiency(t, l, predict_alike(l, all->item[i])));
+            qg__json_close(j, ']');
+        }
+        qg__json_real(j, "compute_ms_per_step", l->compute_ms);
+        qg__json_real(j, "bytes_per_step", total(l->bytes));
+        qg__json_real(j, "messages_per_step", total(l->messages));
+        qg__json_close(j, '}');
+    }
+    qg__json_close(j, ']');
+}
+
+static void print_json(const scaling *s)
+{
+    const links *all = &s->asked->links;
+    qg__json     j   = qg__json_begin(stdout);
+    qg__json_text(&j, "bench", "scaling");
+    bench_json_net(&s->shown, &j);
+    qg__json_flag(&j, "projected", all->count > 0);
+    qg__json_real(&j, "compute_ms", s->c);
+    qg__json_real(&j, "alike_ms", s->s);
+    qg__json_open(&j, "links", '[');
+    for (int i = 0; all->count ? i < all->count : 1 << i < qg_ranks(); i++) {
+        const link_speed *link = all->count ? &all->item[i] : &s->link[i];
+        qg__json_open(&j, NULL, '{');
+        if (!all->count) qg__json_integer(&j, "distance", 1u << i);
+        qg__json_real(&j, "latency_us", 1e6 * link->seconds);
+        qg__json_real(&j, "gbits", 8e-9 * link->bytes_per_second);
+        qg__json_close(&j, '}');
+    }
+    qg__json_close(&j, ']');
+    json_lines(s, &s->strong, "strong", &j);
+    json_lines(s, &s->weak, "weak", &j);
+    report_machine(&j);
+    qg__json_end(&j);
+}
+
+/* --- the picture -------------------------------------------------------------------------------- */
+
+enum { WIDTH = 460, HEIGHT = 280, CURVES = 2 * MOST_LINKS, NAME_BYTES = 64 };
+
+typedef struct curves {
+    char   name[CURVES][NAME_BYTES], tick[LINES][8];
+    double x[LINES], y[CURVES][LINES];
+    int    n;
+} curves;
+
+static void add_curve(svg_chart *c, curves *k, svg_series series)
+{
+    series.name             = *k->name[k->n] ? k->name[k->n] : NULL;
+    series.y                = k->y[k->n++];
+    c->series[c->n_series++] = series;
+}
+
+/* Efficiency over the ranks, at even distances.  Measured beside predicted; or for each link, dashed where it is by formula. */
+static void draw(const scaling *s, const lines *t, const char *title, FILE *out)
+{
+    const links *all = &s->asked->links;
+    curves       k   = { .n = 0 };
+    svg_chart    c   = { .title = title, .width = WIDTH, .height = HEIGHT, .x = { .label = "ranks", .min = -0.2, .max = t->n - 0.8, .bare = true },
+                         .y = { .label = "efficiency", .max = 1.1, .min = 0, .from_zero = true, .percent = true } };
+    for (int i = 0; i < t->n; i++) {
+        k.x[i] = i;
+        snprintf(k.tick[i], sizeof k.tick[i], "%d", t->line[i].ranks);
+        c.mark[c.n_marks++] = (svg_mark){ .at = i, .name = k.tick[i] };
+    }
+    for (int i = 0; i < all->count; i++) {
+        const int real = bit_between(0, QG_MOST_RANKS) + 1;
+        for (int r = 0; r < t->n; r++) {
+            k.y[k.n][r]     = efficiency(t, &t->line[r], predict_alike(&t->line[r], all->item[i]));
+            k.y[k.n + 1][r] = k.y[k.n][r];
+        }
+        snprintf(k.name[k.n], NAME_BYTES, "%g Gbit/s, %g us", 8e-9 * all->item[i].bytes_per_second, 1e6 * all->item[i].seconds);
+        add_curve(&c, &k, (svg_series){ .kind = SVG_LINE, .n = real, .x = k.x, .colour = i + 1 });
+        for (int r = 0; r < real - 1; r++) k.y[k.n][r] = NAN;
+        add_curve(&c, &k, (svg_series){ .kind = SVG_DASHES, .n = t->n, .x = k.x, .colour = i + 1 });
+    }
+    for (int m = 0; m < 2 && !all->count; m++) {
+        for (int r = 0; r < t->n; r++) k.y[k.n][r] = efficiency(t, &t->line[r], m ? predict(&t->line[r], s->link) : t->line[r].ms);
+        snprintf(k.name[k.n], NAME_BYTES, m ? "predicted" : "measured");
+        add_curve(&c, &k, (svg_series){ .kind = m ? SVG_DASHES : SVG_LINE, .n = t->n, .x = k.x });
+    }
+    svg_write(out, &c);
+}
+
+static qg_status print_svg(const void *what, FILE *out)
+{
+    const scaling *s = what;
+    char           title[NAME_BYTES];
+    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\"><style>", 2 * WIDTH,
+            HEIGHT, 2 * WIDTH, HEIGHT);
+    svg_style(out);
+    fprintf(out, "</style>\n");
+    snprintf(title, sizeof title, "%.30s, %d images for all ranks", config_text(&s->config, "model"), s->config.recipe.batch);
+    draw(s, &s->strong, title, out);
+    fprintf(out, "<g transform=\"translate(%d 0)\">", WIDTH);
+    snprintf(title, sizeof title, "%.30s, %d images for each rank", config_text(&s->config, "model"), s->config.recipe.batch);
+    draw(s, &s->weak, title, out);
+    fprintf(out, "</g></svg>\n");
+    return QG_OK;
+}
+
+static qg_status write_picture(const scaling *s)
+{
+    char     *svg;
+    size_t    n;
+    qg_status status = qg__text_print(print_svg, s, &svg, &n);
+    if (status) return status;
+    qg_file *f = qg_file_begin(s->asked->out);
+    qg_file_put(f, svg, n);
+    free(svg);
+    return qg_file_commit(f);
+}
+
+/* --- the command -------------------------------------------------------------------------------- */
+
+static int refuse(const char *text)
+{
+    fprintf(stderr, "qgrad bench scaling: %s\n", text);
+    return EXIT_USAGE;
+}
+
+static int run(scaling *s)
+{
+    bool       usage   = true;
+    const bool project = s->asked->links.count > 0;
+    qg_status  status  = qg_ranks_begin(NULL, NULL);
+    if (!status && qg_ranks() == 1 && !project)
+        return refuse("there is one rank; start several, as in mpirun -n 4 build/qgrad-mpi bench scaling .., or project with --link");
+    if (!status && qg_ranks() > 1 && project) status = qg_fail(QG_EARG, "--link projects from one process, without mpirun");
+    const int most = project ? QG_MOST_RANKS : qg_ranks();
+    if (!status) status = bench_choose_data(s->asked);
+    if (!status) status = config_resolve(s->asked, NULL, &s->config, &usage);
+    if (!status) usage = true;
+    if (!status) status = config_check(&s->config);
+    if (!status) status = recipe_trains(&s->config.recipe);
+    if (status) qg_ranks_abort(EXIT_USAGE, NULL);
+    if (status) return options_report("qgrad bench", usage);
+    if (qg_rank() == 0) report_presets();
+    status = fill(s, &s->strong, false, most, project);
+    if (!status) status = fill(s, &s->weak, true, most, project);
+    if (!project) qg__ranks_among(most);
+    if (!status) fit(s);
+    if (!status && project) extrapolate(s);
+    if (!status && s->asked->out && qg_rank() == 0) status = write_picture(s);
+    if (status) qg_ranks_abort(EXIT_FAILED, NULL);
+    if (status) return qg_report("qgrad bench");
+    if (qg_rank() == 0) (s->asked->json ? print_json : print_text)(s);
+    qg_ranks_end();
+    return EXIT_DONE;
+}
+
+int bench_scaling(config *asked)
+{
+    scaling   s      = { .asked = asked };
+    const int status = run(&s);
+    config_free(&s.config);
+    return status;
+}
