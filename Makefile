@@ -257,7 +257,7 @@ DEBIAN := build-essential pkg-config libopenblas-dev libpng-dev libjpeg-dev libs
 # CHECK=1 adds what make check needs.
 CHECK ?=
 # Without these, make check skips what needs them.
-CHECK_MORE := musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake doxygen python3-numpy groff-base
+CHECK_MORE := shellcheck musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake doxygen python3-numpy groff-base
 DEBIAN += $(if $(CHECK),clang libclang-rt-dev valgrind locales chromium libopenmpi-dev openmpi-bin)
 FUZZES := echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
 
