@@ -23,6 +23,7 @@ typedef struct bench {
     qg_tape   *tape;
     qg_shape   image;
     qg_profile profile;
+    double     backward_done;   /* when the last backward pass ended */
     double     batch, update;   /* seconds for gathering batches and for the optimizer */
     double     flops;           /* of the products, for one image */
     float     *ms;              /* of every measured step, in order of size */

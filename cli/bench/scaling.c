@@ -1,10 +1,13 @@
-/* A rank's part of a step is computed a second time with exchanges that cost nothing, which tells how long computing takes
- * and what would be sent to whom:
+/* A rank's part of a step is computed a second time with exchanges that cost nothing, which tells how long computing takes and
+ * what would be sent to whom:
  *
- *     T = computing + sum over the distances d of (messages(d) L(d) + bytes(d) / W(d))
+ *     T    = computing + k L + B / W + late
+ *     late = max(2 L + last / W, 2 L + G / W - beside)
  *
- * Ranks exchange with those whose numbers differ in one bit, d = 1, 2, 4, 8.  L is the time of an empty exchange between such
- * ranks, W the bytes per second of a large one. */
+ * k exchanges with B bytes make this rank wait.  G bytes of gradients are sent during the backward pass (core/pending.h), of which
+ * `beside` is left when the first of them is ready; `last` are those of the last gradient, beside which nothing is left.  Each
+ * goes to the rank that adds it up, and back.  L is the time of an empty exchange and W the bytes per second of a large one.  Both
+ * depend on the highest bit in which the numbers of the two ranks differ: ranks side by side may share a node. */
 #include "cli/bench/scaling.h"
 
 #include <math.h>
@@ -30,7 +33,9 @@ typedef struct line {
     double ms;                  /* of a step; 0: not measured */
     double exchange_ms;         /* of it spent sending and waiting, on rank 0 */
     double compute_ms;          /* on the slowest rank */
-    double bytes[DISTANCES], messages[DISTANCES];   /* per step, by the bit in which the two ranks differ */
+    double bytes[DISTANCES], messages[DISTANCES];   /* per step, by the highest bit in which the two ranks differ */
+    double late_bytes[DISTANCES], last_bytes[DISTANCES], late_messages;     /* sent during the backward pass */
+    double beside_ms;           /* of the backward pass, after the first of them */
 } line;
 
 typedef struct table_of_ranks {
@@ -50,7 +55,9 @@ typedef struct scaling {
 /* --- exchanges that cost nothing -------------------------------------------------------------- */
 
 typedef struct count {
-    double bytes[DISTANCES], messages[DISTANCES];
+    line  *line;
+    int    tag;                 /* of the last gradient */
+    double began;               /* when the first was sent; 0: none was */
 } count;
 
 static int bit_between(int a, int b)
@@ -61,29 +68,49 @@ static int bit_between(int a, int b)
 }
 
 /* The other rank has what this one has, so numbers stay finite. */
-static qg_status silent(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+static double copy(const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    count       *c    = context;
-    const int    bit  = bit_between(qg_rank(), other);
     const size_t both = bytes_out < bytes_in ? bytes_out : bytes_in;
-    c->bytes[bit] += (double)(bytes_out > bytes_in ? bytes_out : bytes_in);
-    c->messages[bit]++;
     memcpy(in, out, both);
     memset((char *)in + both, 0, bytes_in - both);
+    return (double)(bytes_out > bytes_in ? bytes_out : bytes_in);
+}
+
+static qg_status silent(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+{
+    line     *l   = ((count *)context)->line;
+    const int bit = bit_between(qg_rank(), other);
+    l->bytes[bit] += copy(out, in, bytes_out, bytes_in);
+    l->messages[bit]++;
+    return QG_OK;
+}
+
+static qg_status silent_post(void *context, qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
+{
+    count       *c     = context;
+    line        *l     = c->line;
+    const int    bit   = bit_between(qg_rank(), other);
+    const double bytes = copy(out, in, bytes_out, bytes_in);
+    if (c->began == 0) c->began = qg__now();
+    if (c->tag != m->tag) memset(l->last_bytes, 0, sizeof l->last_bytes);
+    c->tag = m->tag;
+    l->late_bytes[bit] += bytes;
+    l->last_bytes[bit] += bytes;
+    l->late_messages++;
     return QG_OK;
 }
 
 /* What rank `rank` of l->ranks computes and would send.  Ranks measure at the same time, as they compute at the same time. */
 static qg_status measure_silent(bench *b, int rank, line *l)
 {
-    count c = { .bytes = { 0 } };
-    qg__ranks_act(rank, l->ranks, silent, NULL, &c);
+    line  none = { .ranks = l->ranks };
+    count c    = { .line = &none };
+    qg__ranks_act(rank, l->ranks, silent, silent_post, &c);
     qg_status status = bench_measure(b);
     l->compute_ms    = b->median - b->median_exchange;
-    c                = (count){ .bytes = { 0 } };
+    c                = (count){ .line = l };
     if (!status) status = bench_step(b);
-    memcpy(l->bytes, c.bytes, sizeof c.bytes);
-    memcpy(l->messages, c.messages, sizeof c.messages);
+    if (c.began > 0) l->beside_ms = 1e3 * (b->backward_done - c.began);
     return status;
 }
 
@@ -217,12 +244,22 @@ static double total(const double v[DISTANCES])
     return sum;
 }
 
+static double send_ms(const double bytes[DISTANCES], const link_speed link[DISTANCES])
+{
+    double ms = 0;
+    for (int i = 0; i < DISTANCES; i++)
+        if (bytes[i] > 0) ms += 1e3 * bytes[i] / link[i].bytes_per_second;
+    return ms;
+}
+
 static double predict(const line *l, const link_speed link[DISTANCES])
 {
-    double ms = l->compute_ms;
-    for (int i = 0; i < DISTANCES; i++)
-        if (l->messages[i] > 0) ms += 1e3 * (l->messages[i] * link[i].seconds + l->bytes[i] / link[i].bytes_per_second);
-    return ms;
+    double ms = l->compute_ms + send_ms(l->bytes, link), slowest = 0;
+    for (int i = 0; i < DISTANCES; i++) {
+        if (l->messages[i] > 0) ms += 1e3 * l->messages[i] * link[i].seconds;
+        if (l->late_bytes[i] > 0) slowest = fmax(slowest, 2e3 * link[i].seconds);
+    }
+    return ms + fmax(slowest + send_ms(l->last_bytes, link), slowest + send_ms(l->late_bytes, link) - l->beside_ms);
 }
 
 static double predict_alike(const line *l, link_speed link)
@@ -237,8 +274,18 @@ static double efficiency(const lines *t, const line *l, double ms)
     return one->compute_ms * l->batch / one->batch / (ms * l->ranks);
 }
 
-/* More ranks than there are slices.  Every exchange goes over one more distance for each doubling.  A rank sends 1 - 1 / ranks of
- * what there is: of weights, and of what images have, which grows with the batch. */
+/* More ranks than there are slices.  Every exchange goes over one more distance for each doubling, and a gradient to one more rank
+ * for each.  A rank sends 1 - 1 / ranks of what there is: of weights, and of what images have, which grows with the batch. */
+static line extrapolate_line(const line *from, int ranks, double compute_ms, double weights, double images)
+{
+    const double grown = (1 - 1.0 / ranks) / (1 - 1.0 / from->ranks);
+    return (line){ .ranks = ranks, .compute_ms = compute_ms, .bytes = { (weights + images) * (1 - 1.0 / ranks) },
+                   .messages = { total(from->messages) * log2(ranks) / log2(from->ranks) },
+                   .late_bytes = { total(from->late_bytes) * grown }, .last_bytes = { total(from->last_bytes) * grown },
+                   .late_messages = from->late_messages * (ranks - 1) / (from->ranks - 1),
+                   .beside_ms = from->beside_ms * compute_ms / from->compute_ms };
+}
+
 static void extrapolate(scaling *s)
 {
     const line  *strong = &s->strong.line[s->strong.n - 1], *weak = &s->weak.line[s->weak.n - 1];
@@ -246,36 +293,39 @@ static void extrapolate(scaling *s)
     const double images  = (total(weak->bytes) - total(strong->bytes)) / sent / (most - 1);    /* of one rank's batch */
     const double weights = total(strong->bytes) / sent - images;
     const double slope   = (weak->compute_ms - s->weak.line[0].compute_ms) / (most - 1);
-    const double each    = total(strong->messages) / log2(most);
     for (int ranks = 2 * (int)most; s->strong.n < LINES; ranks *= 2) {
         line *a = &s->strong.line[s->strong.n++], *b = &s->weak.line[s->weak.n++];
-        *a = (line){ .ranks = ranks, .batch = strong->batch, .compute_ms = strong->compute_ms - s->c * (1 / most - 1.0 / ranks),
-                     .bytes = { (weights + images) * (1 - 1.0 / ranks) }, .messages = { each * log2(ranks) } };
-        *b = (line){ .ranks = ranks, .batch = strong->batch * ranks, .compute_ms = weak->compute_ms + slope * (ranks - most),
-                     .bytes = { (weights + images * ranks) * (1 - 1.0 / ranks) }, .messages = { each * log2(ranks) } };
+        *a       = extrapolate_line(strong, ranks, strong->compute_ms - s->c * (1 / most - 1.0 / ranks), weights, images);
+        *b       = extrapolate_line(weak, ranks, weak->compute_ms + slope * (ranks - most), weights, images * ranks);
+        a->batch = s->config.recipe.batch;
+        b->batch = s->config.recipe.batch * ranks;
     }
 }
+
+static double all_bytes(const line *l)    { return total(l->bytes) + total(l->late_bytes); }
+static double all_messages(const line *l) { return total(l->messages) + l->late_messages; }
 
 /* --- printing ----------------------------------------------------------------------------------- */
 
 static void print_measured(const scaling *s, const lines *t)
 {
-    printf("%5s %6s %10s %10s %10s %10s %10s %10s %9s %8s\n", "ranks", "batch", "images/s", "efficiency", "ms/step", "predicted",
-           "computing", "exchanging", "MiB sent", "messages");
+    printf("%5s %6s %10s %10s %10s %10s %10s %10s %9s %8s %5s\n", "ranks", "batch", "images/s", "efficiency", "ms/step", "predicted",
+           "computing", "exchanging", "MiB sent", "messages", "waits");
     for (const line *l = t->line; l < t->line + t->n; l++)
-        printf("%5d %6d %10.0f %10.3f %10.3f %10.3f %10.3f %10.3f %9.3f %8.0f\n", l->ranks, l->batch, 1e3 * l->batch / l->ms,
-               efficiency(t, l, l->ms), l->ms, predict(l, s->link), l->compute_ms, l->exchange_ms, total(l->bytes) / (1 << 20),
-               total(l->messages));
+        printf("%5d %6d %10.0f %10.3f %10.3f %10.3f %10.3f %10.3f %9.3f %8.0f %5.0f\n", l->ranks, l->batch, 1e3 * l->batch / l->ms,
+               efficiency(t, l, l->ms), l->ms, predict(l, s->link), l->compute_ms, l->exchange_ms, all_bytes(l) / (1 << 20),
+               all_messages(l), total(l->messages));
 }
 
 static void print_projected(const scaling *s, const lines *t)
 {
     const links *all = &s->asked->links;
-    printf("%5s %6s %10s %9s %8s", "ranks", "batch", "computing", "MiB sent", "messages");
+    printf("%5s %6s %10s %9s %8s %5s", "ranks", "batch", "computing", "MiB sent", "messages", "waits");
     for (int i = 0; i < all->count; i++) printf(" %10s %10s", "ms/step", "efficiency");
     printf("\n");
     for (const line *l = t->line; l < t->line + t->n; l++) {
-        printf("%5d %6d %10.3f %9.3f %8.0f", l->ranks, l->batch, l->compute_ms, total(l->bytes) / (1 << 20), total(l->messages));
+        printf("%5d %6d %10.3f %9.3f %8.0f %5.0f", l->ranks, l->batch, l->compute_ms, all_bytes(l) / (1 << 20), all_messages(l),
+               total(l->messages));
         for (int i = 0; i < all->count; i++) {
             const double ms = predict_alike(l, all->item[i]);
             printf(" %10.3f %10.3f", ms, efficiency(t, l, ms));
@@ -334,8 +384,11 @@ static void json_lines(const scaling *s, const lines *t, const char *key, qg__js
             qg__json_close(j, ']');
         }
         qg__json_real(j, "compute_ms_per_step", l->compute_ms);
-        qg__json_real(j, "bytes_per_step", total(l->bytes));
-        qg__json_real(j, "messages_per_step", total(l->messages));
+        qg__json_real(j, "bytes_per_step", all_bytes(l));
+        qg__json_real(j, "messages_per_step", all_messages(l));
+        qg__json_real(j, "waits_per_step", total(l->messages));
+        qg__json_real(j, "waiting_bytes_per_step", total(l->bytes));
+        qg__json_real(j, "backward_ms_beside", l->beside_ms);
         qg__json_close(j, '}');
     }
     qg__json_close(j, ']');
