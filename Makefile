@@ -214,7 +214,7 @@ LDFLAGS_test_writers := -Wl,--wrap=fsync
 LDFLAGS_test_safetensors := -Wl,--wrap=qg_reader_take
 LDFLAGS_test_file := -Wl,--wrap=renameat -Wl,--wrap=fsync
 $(TRAINING): $(BUILD)/tests/originals/training/steps.o
-$(patsubst %,$(BUILD)/tests/cli/%,test_config test_svg test_columns $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))
+$(patsubst %,$(BUILD)/tests/cli/%,test_config test_svg test_columns test_scaling $(CLOCKED)): $(filter-out %/main.o,$(CLI_OBJ))
 # make test runs all targets of tests/fuzz/ in one program; in the programs of `make fuzz` each keeps its name.
 FUZZ_OBJ := $(FUZZERS:%=%.o)
 $(FUZZ_OBJ): override CPPFLAGS += $(if $(FUZZING),,-DLLVMFuzzerTestOneInput=$(basename $(@F)))

@@ -6,12 +6,14 @@
 #     sh tests/ranks.sh full       LeNet-5 with TTQ on MNIST for two epochs, and thirty steps of ResNet-20 (W1A2G6, augmented)
 #                                  on CIFAR-10, on 1, 2, 4 and 8 ranks with 1 and 2 threads; ten kills.  IMAGES=4096 uses
 #                                  only the first images of MNIST
-#     sh tests/ranks.sh hosts      two hosts, which are network namespaces with a cable between them; needs root and iproute2
-# QGRAD and QGRAD_MPI are the programs (build/qgrad, build/qgrad-mpi), MNIST and CIFAR10 the directories of the data.
+#     sh tests/ranks.sh hosts      two hosts, which are network namespaces with a cable between them, also one of 1 Gbit/s and 0.2 ms
+#                                  and one of 10 Gbit/s and 0.05 ms; needs root and iproute2
+#     sh tests/ranks.sh links      measures training on two such hosts beside the model (docs/scaling.md), some minutes; NETS selects
+# QGRAD, QGRAD_MPI and QGRAD_DELAY are the programs (build/qgrad, build/qgrad-mpi, build/qgrad-mpi-delay), MNIST and CIFAR10 the directories of the data.
 set -u
-qgrad=${QGRAD:-build/qgrad} mpi=${QGRAD_MPI:-build/qgrad-mpi}
+qgrad=${QGRAD:-build/qgrad} mpi=${QGRAD_MPI:-build/qgrad-mpi} delay=${QGRAD_DELAY:-build/qgrad-mpi-delay}
 mnist=${MNIST:-datasets/mnist} cifar=${CIFAR10:-datasets/cifar10}
-case ${1:-} in '' | full | hosts) ;; *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+case ${1:-} in '' | full | hosts | links) ;; *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 dir=$(mktemp -d)
 cleanup() {
     rm -rf "$dir"
@@ -137,7 +139,7 @@ if [ "${1:-}" = full ]; then
         kill_rank "LeNet-5 TTQ" "$1" KILL "$(random 2)" "$next" $lenet
         shift
     done
-elif [ "${1:-}" = hosts ]; then
+elif [ "${1:-}" = hosts ] || [ "${1:-}" = links ]; then
     hosts=qgrad-$$
     ip netns add "$hosts-1" && ip netns add "$hosts-2" &&
         ip link add cable netns "$hosts-1" type veth peer name cable netns "$hosts-2" || exit 1
@@ -149,14 +151,43 @@ elif [ "${1:-}" = hosts ]; then
     # What mpirun calls instead of ssh: HOST COMMAND..
     printf '#!/bin/sh\nnumber=${1##*.}\nshift\nexec ip netns exec "%s-$number" /bin/sh -c "$*"\n' "$hosts" >"$dir/agent"
     chmod +x "$dir/agent"
-    small="--model lenet5 --weight ttq --data sample --epochs 1 --batch 100 --seed 3"
-    train 0 1 "$dir/one" $small || fail "one process: $(tail -n 1 "$dir/said")"
-    want=$(digest "$dir/one")
-    ip netns exec "$hosts-1" mpirun --mca plm_rsh_agent "$dir/agent" --host 10.77.0.1,10.77.0.2 --mca pml ob1 --mca btl tcp,self \
-        --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 -n 2 "$mpi" train $small --threads 1 \
-        --out "$dir/many" >/dev/null 2>"$dir/said"
-    if same "$dir/many"; then pass; else fail "two hosts: $(digest "$dir/many") instead of $want; $(tail -n 1 "$dir/said")"; fi
-    echo "bytes sent by host 1: $(ip netns exec "$hosts-1" cat /sys/class/net/cable/statistics/tx_bytes 2>/dev/null)"
+    on_hosts() {
+        ip netns exec "$hosts-1" mpirun --mca plm_rsh_agent "$dir/agent" --host 10.77.0.1,10.77.0.2 --mca pml ob1 --mca btl tcp,self \
+            --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 -x QGRAD_LINK -n 2 "$@"
+    }
+    # link MICROSECONDS GBITS: the cable itself where the kernel has netem, else the program of `make mpi-delay`.
+    link() {
+        slow="qdisc replace dev cable root netem delay $1us rate $2gbit limit 100000"
+        if ip netns exec "$hosts-1" tc $slow 2>/dev/null && ip netns exec "$hosts-2" tc $slow; then
+            program=$mpi how=netem
+            return
+        fi
+        program=$delay how="a delay inside the program, since this kernel has no netem"
+        export QGRAD_LINK="latency=$1,gbits=$2"
+    }
+    program=$mpi how="as fast as possible" QGRAD_LINK=
+    if [ "$1" = links ]; then
+        for speed in "200 1" "50 10"; do
+            link $speed
+            for net in ${NETS:-lenet5:28x28x1:256 resnet20:32x32x3:128 vgg7:32x32x3:64}; do
+                echo "$net over a cable of ${speed#* } Gbit/s and ${speed% *} us ($how)"
+                on_hosts "$program" bench scaling --model "${net%%:*}" --weight ttq --image "$(echo "$net" | cut -d: -f2)" --batch "${net##*:}" \
+                    --threads 1 --seconds "${SECONDS_EACH:-3}" 2>"$dir/said" && pass || fail "$net: $(tail -n 1 "$dir/said")"
+            done
+        done
+    else
+        small="--model lenet5 --weight ttq --data sample --epochs 1 --batch 100 --seed 3"
+        train 0 1 "$dir/one" $small || fail "one process: $(tail -n 1 "$dir/said")"
+        want=$(digest "$dir/one")
+        for speed in "" "200 1" "50 10"; do
+            [ "$speed" ] && link $speed
+            on_hosts "$program" train $small --threads 1 --out "$dir/many" >/dev/null 2>"$dir/said"
+            if same "$dir/many"; then pass; else fail "two hosts, $how: $(digest "$dir/many") instead of $want; $(tail -n 1 "$dir/said")"; fi
+            echo "two hosts${speed:+, ${speed#* } Gbit/s and ${speed% *} us}, $how: $(digest "$dir/many")"
+            rm -rf "$dir/many"
+        done
+        echo "bytes sent by host 1: $(ip netns exec "$hosts-1" cat /sys/class/net/cable/statistics/tx_bytes 2>/dev/null)"
+    fi
 else
     small="--model lenet5 --weight ttq --input lsq:bits=4 --data sample --epochs 2 --batch 100 --seed 3"
     grid "LeNet-5 with TTQ and LSQ" "1 2" "1 2" $small

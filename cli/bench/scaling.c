@@ -1,13 +1,12 @@
-/* A rank's part of a step is computed a second time with exchanges that cost nothing, which tells how long computing takes and
- * what would be sent to whom:
+/* A rank's part of a step is computed a second time with exchanges that cost nothing, which tells how long computing takes, and
+ * when how much would be sent to whom.  A step is predicted from that and from two numbers of the link: L, the time of an empty
+ * exchange, and W, the bytes per second of a large one.
  *
- *     T    = computing + k L + B / W + late
- *     late = max(2 L + last / W, 2 L + G / W - beside)
+ *     a rank computes until its next message; messages use its link one after the other, each for bytes / W;
+ *     a message arrives L after that.  The rank waits for it, or for gradients (core/pending.h) when the backward pass ends.
  *
- * k exchanges with B bytes make this rank wait.  G bytes of gradients are sent during the backward pass (core/pending.h), of which
- * `beside` is left when the first of them is ready; `last` are those of the last gradient, beside which nothing is left.  Each
- * goes to the rank that adds it up, and back.  L is the time of an empty exchange and W the bytes per second of a large one.  Both
- * depend on the highest bit in which the numbers of the two ranks differ: ranks side by side may share a node. */
+ * If it waits for all, this is T = computing + k L + B / W.  L and W depend on the highest bit in which the numbers of the two
+ * ranks differ, since ranks side by side may share a node. */
 #include "cli/bench/scaling.h"
 
 #include <math.h>
@@ -28,14 +27,24 @@
 enum { DISTANCES = 4, LINES = 7 };
 _Static_assert(1 << DISTANCES == QG_MOST_RANKS, "one distance for each bit of a rank's number");
 
+typedef enum message_kind { WAITS, GRADIENT, SUM, BACKWARD_DONE } message_kind;
+
+/* A message of a step.  A gradient goes to the ranks that add it up, and their sum comes back. */
+typedef struct message {
+    message_kind kind;
+    int          bit;           /* the highest in which the two ranks differ */
+    double       after_ms, bytes;       /* computing since the message before */
+} message;
+
 typedef struct line {
-    int    ranks, batch;
-    double ms;                  /* of a step; 0: not measured */
-    double exchange_ms;         /* of it spent sending and waiting, on rank 0 */
-    double compute_ms;          /* on the slowest rank */
-    double bytes[DISTANCES], messages[DISTANCES];   /* per step, by the highest bit in which the two ranks differ */
-    double late_bytes[DISTANCES], last_bytes[DISTANCES], late_messages;     /* sent during the backward pass */
-    double beside_ms;           /* of the backward pass, after the first of them */
+    int      ranks, batch;
+    double   ms;                /* of a step; 0: not measured */
+    double   exchange_ms;       /* of it spent sending and waiting, on rank 0 */
+    double   compute_ms;        /* on the slowest rank */
+    message *message;           /* of one step, in order */
+    int      messages, room;
+    double   last_ms;           /* computing after the last of them */
+    double   latencies, sent;   /* if the messages are those of fewer ranks: what L and bytes are multiplied by; else 1 */
 } line;
 
 typedef struct table_of_ranks {
@@ -54,11 +63,12 @@ typedef struct scaling {
 
 /* --- exchanges that cost nothing -------------------------------------------------------------- */
 
-typedef struct count {
+/* When a step was at its latest message. */
+typedef struct recorder {
     line  *line;
-    int    tag;                 /* of the last gradient */
-    double began;               /* when the first was sent; 0: none was */
-} count;
+    double then;
+    int    tag, of_tag;         /* of the latest gradient, and how many messages it has had */
+} recorder;
 
 static int bit_between(int a, int b)
 {
@@ -67,50 +77,81 @@ static int bit_between(int a, int b)
     return bit;
 }
 
+static qg_status record(recorder *r, message_kind kind, int other, size_t bytes)
+{
+    line *l = r->line;
+    if (l->messages == l->room) {
+        const int room  = 2 * l->room + 64;
+        message  *grown = realloc(l->message, (size_t)room * sizeof *grown);
+        if (!grown) return qg_fail(QG_EMEM, "out of memory for %d messages", room);
+        l->message = grown;
+        l->room    = room;
+    }
+    l->message[l->messages++] = (message){ kind, bit_between(qg_rank(), other), 1e3 * (qg__now() - r->then), (double)bytes };
+    return QG_OK;
+}
+
 /* The other rank has what this one has, so numbers stay finite. */
-static double copy(const void *out, void *in, size_t bytes_out, size_t bytes_in)
+static void copy(const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
     const size_t both = bytes_out < bytes_in ? bytes_out : bytes_in;
     memcpy(in, out, both);
     memset((char *)in + both, 0, bytes_in - both);
-    return (double)(bytes_out > bytes_in ? bytes_out : bytes_in);
 }
 
 static qg_status silent(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    line     *l   = ((count *)context)->line;
-    const int bit = bit_between(qg_rank(), other);
-    l->bytes[bit] += copy(out, in, bytes_out, bytes_in);
-    l->messages[bit]++;
-    return QG_OK;
+    recorder *r      = context;
+    qg_status status = r->line ? record(r, WAITS, other, bytes_out > bytes_in ? bytes_out : bytes_in) : QG_OK;
+    copy(out, in, bytes_out, bytes_in);
+    r->then = qg__now();
+    return status;
 }
 
 static qg_status silent_post(void *context, qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    count       *c     = context;
-    line        *l     = c->line;
-    const int    bit   = bit_between(qg_rank(), other);
-    const double bytes = copy(out, in, bytes_out, bytes_in);
-    if (c->began == 0) c->began = qg__now();
-    if (c->tag != m->tag) memset(l->last_bytes, 0, sizeof l->last_bytes);
-    c->tag = m->tag;
-    l->late_bytes[bit] += bytes;
-    l->last_bytes[bit] += bytes;
-    l->late_messages++;
+    recorder *r    = context;
+    r->of_tag      = r->tag == m->tag ? r->of_tag + 1 : 1;
+    r->tag         = m->tag;
+    const message_kind sum = r->of_tag < qg_ranks() ? GRADIENT : SUM;
+    qg_status status = r->line ? record(r, sum, other, bytes_out > bytes_in ? bytes_out : bytes_in) : QG_OK;
+    copy(out, in, bytes_out, bytes_in);
+    r->then = qg__now();
+    return status;
+}
+
+/* The messages of a step that computes that long. */
+static void stretch(line *l, double compute_ms)
+{
+    double recorded = l->last_ms;
+    for (int i = 0; i < l->messages; i++) recorded += l->message[i].after_ms;
+    for (int i = 0; i < l->messages; i++) l->message[i].after_ms *= compute_ms / recorded;
+    l->last_ms *= compute_ms / recorded;
+    l->compute_ms = compute_ms;
+}
+
+/* One step, message by message. */
+static qg_status record_step(bench *b, recorder *r, line *l)
+{
+    *r               = (recorder){ .line = l, .then = qg__now() };
+    qg_status status = bench_step(b);
+    l->last_ms       = 1e3 * (qg__now() - b->backward_done);
+    r->then          = fmin(r->then, b->backward_done);
+    if (!status) status = record(r, BACKWARD_DONE, qg_rank(), 0);
+    if (status) return status;
+    l->message[l->messages - 1].after_ms = 1e3 * (b->backward_done - r->then);
     return QG_OK;
 }
 
 /* What rank `rank` of l->ranks computes and would send.  Ranks measure at the same time, as they compute at the same time. */
 static qg_status measure_silent(bench *b, int rank, line *l)
 {
-    line  none = { .ranks = l->ranks };
-    count c    = { .line = &none };
-    qg__ranks_act(rank, l->ranks, silent, silent_post, &c);
+    recorder r = { .line = NULL };
+    qg__ranks_act(rank, l->ranks, silent, silent_post, &r);
     qg_status status = bench_measure(b);
-    l->compute_ms    = b->median - b->median_exchange;
-    c                = (count){ .line = l };
-    if (!status) status = bench_step(b);
-    if (c.began > 0) l->beside_ms = 1e3 * (b->backward_done - c.began);
+    const double compute_ms = b->median - b->median_exchange;
+    if (!status) status = record_step(b, &r, l);
+    if (!status) stretch(l, compute_ms);
     return status;
 }
 
@@ -180,7 +221,7 @@ static qg_status measure_line(scaling *s, line *l, bool first)
     l->exchange_ms = b.median_exchange;
     if (!status && l->ranks > 1) status = measure_silent(&b, qg_rank(), l);
     qg__ranks_act(qg_rank(), l->ranks, NULL, NULL, NULL);
-    if (!status) l->compute_ms = largest(l->compute_ms);
+    if (!status && l->ranks > 1) stretch(l, largest(l->compute_ms));
     end(s, &b);
     return status;
 }
@@ -210,8 +251,7 @@ static qg_status fill(scaling *s, lines *t, bool weak, int most, bool project)
     qg_status status = QG_OK;
     for (int ranks = 1; ranks <= most && !status; ranks *= 2) {
         line *l  = &t->line[t->n++];
-        l->ranks = ranks;
-        l->batch = s->config.recipe.batch;
+        *l       = (line){ .ranks = ranks, .batch = s->config.recipe.batch, .latencies = 1, .sent = 1 };
         if (weak) status = batch_of(s, ranks, &l->batch);
         if (weak && ranks == 1) *l = s->strong.line[0];
         else if (!status && project) status = project_line(s, l);
@@ -237,29 +277,23 @@ static void fit(scaling *s)
     s->s = (y - s->c * x) / n;
 }
 
-static double total(const double v[DISTANCES])
-{
-    double sum = 0;
-    for (int i = 0; i < DISTANCES; i++) sum += v[i];
-    return sum;
-}
-
-static double send_ms(const double bytes[DISTANCES], const link_speed link[DISTANCES])
-{
-    double ms = 0;
-    for (int i = 0; i < DISTANCES; i++)
-        if (bytes[i] > 0) ms += 1e3 * bytes[i] / link[i].bytes_per_second;
-    return ms;
-}
-
 static double predict(const line *l, const link_speed link[DISTANCES])
 {
-    double ms = l->compute_ms + send_ms(l->bytes, link), slowest = 0;
-    for (int i = 0; i < DISTANCES; i++) {
-        if (l->messages[i] > 0) ms += 1e3 * l->messages[i] * link[i].seconds;
-        if (l->late_bytes[i] > 0) slowest = fmax(slowest, 2e3 * link[i].seconds);
+    double now = 0, idle = 0, gradient = 0, last = 0;       /* idle: from then on the link is; when gradients have arrived */
+    for (const message *m = l->message; m < l->message + l->messages; m++) {
+        const link_speed via = link[m->bit];
+        now += m->after_ms;
+        if (m->kind == BACKWARD_DONE) {
+            now = fmax(now, last);
+            continue;
+        }
+        idle           = fmax(fmax(idle, now), m->kind == SUM ? gradient : 0) + 1e3 * m->bytes * l->sent / via.bytes_per_second;
+        double arrives = idle + 1e3 * via.seconds * l->latencies;
+        if (m->kind == WAITS) now = arrives;
+        if (m->kind == GRADIENT) gradient = arrives;
+        if (m->kind != WAITS) last = fmax(last, arrives);
     }
-    return ms + fmax(slowest + send_ms(l->last_bytes, link), slowest + send_ms(l->late_bytes, link) - l->beside_ms);
+    return l->messages ? now + l->last_ms : l->compute_ms;
 }
 
 static double predict_alike(const line *l, link_speed link)
@@ -274,58 +308,73 @@ static double efficiency(const lines *t, const line *l, double ms)
     return one->compute_ms * l->batch / one->batch / (ms * l->ranks);
 }
 
-/* More ranks than there are slices.  Every exchange goes over one more distance for each doubling, and a gradient to one more rank
- * for each.  A rank sends 1 - 1 / ranks of what there is: of weights, and of what images have, which grows with the batch. */
-static line extrapolate_line(const line *from, int ranks, double compute_ms, double weights, double images)
+static double bytes_of(const line *l)
 {
-    const double grown = (1 - 1.0 / ranks) / (1 - 1.0 / from->ranks);
-    return (line){ .ranks = ranks, .compute_ms = compute_ms, .bytes = { (weights + images) * (1 - 1.0 / ranks) },
-                   .messages = { total(from->messages) * log2(ranks) / log2(from->ranks) },
-                   .late_bytes = { total(from->late_bytes) * grown }, .last_bytes = { total(from->last_bytes) * grown },
-                   .late_messages = from->late_messages * (ranks - 1) / (from->ranks - 1),
-                   .beside_ms = from->beside_ms * compute_ms / from->compute_ms };
+    double bytes = 0;
+    for (int i = 0; i < l->messages; i++) bytes += l->message[i].bytes;
+    return l->sent * bytes;
 }
 
-static void extrapolate(scaling *s)
+/* Those that the rank waits for. */
+static double waits_of(const line *l)
+{
+    int n = 0;
+    for (int i = 0; i < l->messages; i++) n += l->message[i].kind == WAITS;
+    return n * l->latencies;
+}
+
+/* More ranks than there are slices: the messages of as many ranks as possible, which take longer.  Every exchange goes over one
+ * more distance for each doubling.  A rank sends 1 - 1 / ranks of what there is. */
+static qg_status extrapolate_line(const line *from, int ranks, int batch, double compute_ms, double whole, line *l)
+{
+    *l = (line){ .ranks = ranks, .batch = batch, .messages = from->messages, .last_ms = from->last_ms,
+                 .latencies = log2(ranks) / log2(from->ranks), .sent = whole * (1 - 1.0 / ranks) / bytes_of(from) };
+    l->message = malloc((size_t)l->messages * sizeof *l->message);
+    if (!l->message) return qg_fail(QG_EMEM, "out of memory for %d messages", l->messages);
+    memcpy(l->message, from->message, (size_t)l->messages * sizeof *l->message);
+    stretch(l, compute_ms);
+    return QG_OK;
+}
+
+/* What there is to send has a part that grows with the batch. */
+static qg_status extrapolate(scaling *s)
 {
     const line  *strong = &s->strong.line[s->strong.n - 1], *weak = &s->weak.line[s->weak.n - 1];
     const double most = weak->ranks, sent = 1 - 1 / most;
-    const double images  = (total(weak->bytes) - total(strong->bytes)) / sent / (most - 1);    /* of one rank's batch */
-    const double weights = total(strong->bytes) / sent - images;
+    const double images  = (bytes_of(weak) - bytes_of(strong)) / sent / (most - 1);        /* of one rank's batch */
+    const double weights = bytes_of(strong) / sent - images;
     const double slope   = (weak->compute_ms - s->weak.line[0].compute_ms) / (most - 1);
-    for (int ranks = 2 * (int)most; s->strong.n < LINES; ranks *= 2) {
-        line *a = &s->strong.line[s->strong.n++], *b = &s->weak.line[s->weak.n++];
-        *a       = extrapolate_line(strong, ranks, strong->compute_ms - s->c * (1 / most - 1.0 / ranks), weights, images);
-        *b       = extrapolate_line(weak, ranks, weak->compute_ms + slope * (ranks - most), weights, images * ranks);
-        a->batch = s->config.recipe.batch;
-        b->batch = s->config.recipe.batch * ranks;
+    const int    batch   = s->config.recipe.batch;
+    qg_status    status  = QG_OK;
+    for (int ranks = 2 * (int)most; s->strong.n < LINES && !status; ranks *= 2) {
+        const double computing = strong->compute_ms - s->c * (1 / most - 1.0 / ranks);
+        status = extrapolate_line(strong, ranks, batch, computing, weights + images, &s->strong.line[s->strong.n++]);
+        if (!status) status = extrapolate_line(weak, ranks, batch * ranks, weak->compute_ms + slope * (ranks - most),
+                                               weights + images * ranks, &s->weak.line[s->weak.n++]);
     }
+    return status;
 }
-
-static double all_bytes(const line *l)    { return total(l->bytes) + total(l->late_bytes); }
-static double all_messages(const line *l) { return total(l->messages) + l->late_messages; }
 
 /* --- printing ----------------------------------------------------------------------------------- */
 
 static void print_measured(const scaling *s, const lines *t)
 {
-    printf("%5s %6s %10s %10s %10s %10s %10s %10s %9s %8s %5s\n", "ranks", "batch", "images/s", "efficiency", "ms/step", "predicted",
-           "computing", "exchanging", "MiB sent", "messages", "waits");
+    printf("%5s %6s %10s %10s %10s %10s %10s %10s %9s %5s\n", "ranks", "batch", "images/s", "efficiency", "ms/step", "predicted",
+           "computing", "exchanging", "MiB sent", "waits");
     for (const line *l = t->line; l < t->line + t->n; l++)
-        printf("%5d %6d %10.0f %10.3f %10.3f %10.3f %10.3f %10.3f %9.3f %8.0f %5.0f\n", l->ranks, l->batch, 1e3 * l->batch / l->ms,
-               efficiency(t, l, l->ms), l->ms, predict(l, s->link), l->compute_ms, l->exchange_ms, all_bytes(l) / (1 << 20),
-               all_messages(l), total(l->messages));
+        printf("%5d %6d %10.0f %10.3f %10.3f %10.3f %10.3f %10.3f %9.3f %5.0f\n", l->ranks, l->batch, 1e3 * l->batch / l->ms,
+               efficiency(t, l, l->ms), l->ms, predict(l, s->link), l->compute_ms, l->exchange_ms, bytes_of(l) / (1 << 20),
+               waits_of(l));
 }
 
 static void print_projected(const scaling *s, const lines *t)
 {
     const links *all = &s->asked->links;
-    printf("%5s %6s %10s %9s %8s %5s", "ranks", "batch", "computing", "MiB sent", "messages", "waits");
+    printf("%5s %6s %10s %9s %5s", "ranks", "batch", "computing", "MiB sent", "waits");
     for (int i = 0; i < all->count; i++) printf(" %10s %10s", "ms/step", "efficiency");
     printf("\n");
     for (const line *l = t->line; l < t->line + t->n; l++) {
-        printf("%5d %6d %10.3f %9.3f %8.0f %5.0f", l->ranks, l->batch, l->compute_ms, all_bytes(l) / (1 << 20), all_messages(l),
-               total(l->messages));
+        printf("%5d %6d %10.3f %9.3f %5.0f", l->ranks, l->batch, l->compute_ms, bytes_of(l) / (1 << 20), waits_of(l));
         for (int i = 0; i < all->count; i++) {
             const double ms = predict_alike(l, all->item[i]);
             printf(" %10.3f %10.3f", ms, efficiency(t, l, ms));
@@ -384,11 +433,8 @@ static void json_lines(const scaling *s, const lines *t, const char *key, qg__js
             qg__json_close(j, ']');
         }
         qg__json_real(j, "compute_ms_per_step", l->compute_ms);
-        qg__json_real(j, "bytes_per_step", all_bytes(l));
-        qg__json_real(j, "messages_per_step", all_messages(l));
-        qg__json_real(j, "waits_per_step", total(l->messages));
-        qg__json_real(j, "waiting_bytes_per_step", total(l->bytes));
-        qg__json_real(j, "backward_ms_beside", l->beside_ms);
+        qg__json_real(j, "bytes_per_step", bytes_of(l));
+        qg__json_real(j, "waits_per_step", waits_of(l));
         qg__json_close(j, '}');
     }
     qg__json_close(j, ']');
@@ -525,7 +571,7 @@ static int run(scaling *s)
     if (!status) status = fill(s, &s->weak, true, most, project);
     if (!project) qg__ranks_among(most);
     if (!status) fit(s);
-    if (!status && project) extrapolate(s);
+    if (!status && project) status = extrapolate(s);
     if (!status && s->asked->out && qg_rank() == 0) status = write_picture(s);
     if (status) qg_ranks_abort(EXIT_FAILED, NULL);
     if (status) return qg_report("qgrad bench");
@@ -538,6 +584,7 @@ int bench_scaling(config *asked)
 {
     scaling   s      = { .asked = asked };
     const int status = run(&s);
+    for (int i = 0; i < LINES; i++) free(s.strong.line[i].message), free(i ? s.weak.line[i].message : NULL);
     config_free(&s.config);
     return status;
 }

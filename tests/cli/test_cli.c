@@ -24,7 +24,7 @@ static void test_help_is_no_error(void **state)
     static const char *const lines[] = { "--help", "--version", "train --help", "eval --help", "quantize --help",
                                          "summary --help", "bench --help", "bench train --help",
                                          "bench eval --help", "bench peak --help",
-                                         "bench packed --help", "bench infer --help", "bench memory --help" };
+                                         "bench packed --help", "bench scaling --help", "bench infer --help", "bench memory --help" };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_status(lines[i], 0);
         assert_string_equal(last.err, "");
@@ -66,9 +66,9 @@ static void test_wrong_usage_is_named_and_gives_2(void **state)
     assert_refuses("train --model lenet5 --optimizer adam --momentum 0.5", 2, "not of adam");
     assert_refuses("train --model lenet5 --resume --force", 2, "exclude each other");
     assert_refuses("eval", 2, "--run is missing");
-    assert_refuses("bench", 2, "the benchmark is missing; available: train, eval, packed, peak, infer");
+    assert_refuses("bench", 2, "the benchmark is missing; available: train, eval, packed, scaling, peak, infer");
     assert_refuses("bench --json", 2, "the benchmark is missing");
-    assert_refuses("bench evil", 2, "unknown benchmark 'evil'; available: train, eval, packed, peak, infer");
+    assert_refuses("bench evil", 2, "unknown benchmark 'evil'; available: train, eval, packed, scaling, peak, infer");
     assert_refuses("bench peak --model lenet5", 2, "unknown option '--model'; options: --threads, --seconds");
     assert_refuses("bench eval --model lenet5 --image 32x32", 2, "--image: size needs 3 numbers separated by x, not 2");
     assert_refuses("bench eval --model lenet5 --image 0x32x3", 2, "--image: size is 0, not in 1..4096");
