@@ -215,6 +215,11 @@ else
     if mpirun -n 3 $same --out "$dir/three" >/dev/null 2>"$dir/said"; then fail "three ranks began"
     elif [ "$(grep -c 'qgrad train: 3 ranks do not divide' "$dir/said")" -eq 1 ]; then pass
     else fail "three ranks: $(cat "$dir/said")"; fi
+    # 1, 2 and 4 of the four ranks, first with one batch for all and then with one for each.
+    mpirun -n 4 "$mpi" bench scaling --model lenet5 --weight ttq --image 12x12x1 --batch 32 --threads 1 --seconds 0.01 --json \
+        >"$dir/json" 2>"$dir/said"
+    if [ "$(grep -o '"ranks":[0-9]*' "$dir/json" | cut -d: -f2 | tr '\n' ' ')" = "1 2 4 1 2 4 " ]; then pass
+    else fail "bench scaling: $(cat "$dir/said" "$dir/json")"; fi
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

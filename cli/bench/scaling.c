@@ -110,11 +110,11 @@ static qg_status silent(void *context, int other, const void *out, void *in, siz
 
 static qg_status silent_post(void *context, qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    recorder *r    = context;
-    r->of_tag      = r->tag == m->tag ? r->of_tag + 1 : 1;
-    r->tag         = m->tag;
-    const message_kind sum = r->of_tag < qg_ranks() ? GRADIENT : SUM;
-    qg_status status = r->line ? record(r, sum, other, bytes_out > bytes_in ? bytes_out : bytes_in) : QG_OK;
+    recorder *r = context;
+    r->of_tag   = r->tag == m->tag ? r->of_tag + 1 : 1;
+    r->tag      = m->tag;
+    const message_kind kind   = r->of_tag < qg_ranks() ? GRADIENT : SUM;
+    qg_status          status = r->line ? record(r, kind, other, bytes_out > bytes_in ? bytes_out : bytes_in) : QG_OK;
     copy(out, in, bytes_out, bytes_in);
     r->then = qg__now();
     return status;
@@ -206,7 +206,8 @@ static bench begin(const scaling *s, int batch)
 static void end(scaling *s, bench *b)
 {
     bench_free(b);
-    s->shown = *b;
+    s->shown              = *b;
+    s->shown.recipe.batch = s->config.recipe.batch;
 }
 
 /* All ranks of the line call it. */
@@ -237,13 +238,12 @@ static qg_status project_line(scaling *s, line *l)
     return status;
 }
 
-static qg_status batch_of(const scaling *s, int ranks, int *batch)
+/* Of weak scaling. */
+static qg_status check_batch(const config *c, int ranks)
 {
-    const option *o    = option_find("batch");
-    const double  want = (double)s->config.recipe.batch * ranks;
-    *batch             = want <= o->max ? (int)want : 0;
-    if (*batch) return QG_OK;
-    return qg_fail(QG_EARG, "batch: %d for each of %d ranks is more than %.0f", s->config.recipe.batch, ranks, o->max);
+    const double most = option_find("batch")->max;
+    if ((double)c->recipe.batch * ranks <= most) return QG_OK;
+    return qg_fail(QG_EARG, "batch: %d for each of %d ranks is more than %.0f", c->recipe.batch, ranks, most);
 }
 
 static qg_status fill(scaling *s, lines *t, bool weak, int most, bool project)
@@ -251,11 +251,10 @@ static qg_status fill(scaling *s, lines *t, bool weak, int most, bool project)
     qg_status status = QG_OK;
     for (int ranks = 1; ranks <= most && !status; ranks *= 2) {
         line *l  = &t->line[t->n++];
-        *l       = (line){ .ranks = ranks, .batch = s->config.recipe.batch, .latencies = 1, .sent = 1 };
-        if (weak) status = batch_of(s, ranks, &l->batch);
+        *l       = (line){ .ranks = ranks, .batch = s->config.recipe.batch * (weak ? ranks : 1), .latencies = 1, .sent = 1 };
         if (weak && ranks == 1) *l = s->strong.line[0];
-        else if (!status && project) status = project_line(s, l);
-        else if (!status && qg__ranks_among(ranks)) status = measure_line(s, l, !weak);
+        else if (project) status = project_line(s, l);
+        else if (qg__ranks_among(ranks)) status = measure_line(s, l, !weak);
         if (status && !project) qg_ranks_abort(EXIT_FAILED, NULL);
     }
     return status;
@@ -564,6 +563,7 @@ static int run(scaling *s)
     if (!status) usage = true;
     if (!status) status = config_check(&s->config);
     if (!status) status = recipe_trains(&s->config.recipe);
+    if (!status) status = check_batch(&s->config, most);
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
     if (qg_rank() == 0) report_presets();
