@@ -323,7 +323,8 @@ static double waits_of(const line *l)
 }
 
 /* More ranks than there are slices: the messages of as many ranks as possible, which take longer.  Every exchange goes over one
- * more distance for each doubling.  A rank sends 1 - 1 / ranks of what there is. */
+ * more distance for each doubling.  A rank sends 1 - 1 / ranks of what there is, if it has
+ * as much as the others. */
 static qg_status extrapolate_line(const line *from, int ranks, int batch, double compute_ms, double whole, line *l)
 {
     *l = (line){ .ranks = ranks, .batch = batch, .messages = from->messages, .last_ms = from->last_ms,
@@ -359,7 +360,7 @@ static qg_status extrapolate(scaling *s)
 static void print_measured(const scaling *s, const lines *t)
 {
     printf("%5s %6s %10s %10s %10s %10s %10s %10s %9s %5s\n", "ranks", "batch", "images/s", "efficiency", "ms/step", "predicted",
-           "computing", "exchanging", "MiB sent", "waits");
+           "computing", "exchanging", "MiB", "waits");
     for (const line *l = t->line; l < t->line + t->n; l++)
         printf("%5d %6d %10.0f %10.3f %10.3f %10.3f %10.3f %10.3f %9.3f %5.0f\n", l->ranks, l->batch, 1e3 * l->batch / l->ms,
                efficiency(t, l, l->ms), l->ms, predict(l, s->link), l->compute_ms, l->exchange_ms, bytes_of(l) / (1 << 20),
@@ -369,7 +370,7 @@ static void print_measured(const scaling *s, const lines *t)
 static void print_projected(const scaling *s, const lines *t)
 {
     const links *all = &s->asked->links;
-    printf("%5s %6s %10s %9s %5s", "ranks", "batch", "computing", "MiB sent", "waits");
+    printf("%5s %6s %10s %9s %5s", "ranks", "batch", "computing", "MiB", "waits");
     for (int i = 0; i < all->count; i++) printf(" %10s %10s", "ms/step", "efficiency");
     printf("\n");
     for (const line *l = t->line; l < t->line + t->n; l++) {

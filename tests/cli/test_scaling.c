@@ -12,6 +12,8 @@
 #include "tests/support/ranks.h"
 
 #define NET "--model 8C3-BN-R-MP2-300FC-R-10 --weight ttq --image 12x12x1 --threads 1 --seconds 0.01 "
+/* Ranks share its layers evenly, but for the last. */
+#define EVEN "--model 32C3-BN-R-MP2-512FC-R-10 --weight ttq --image 10x10x1 --threads 1 --seconds 0.01 "
 
 static const verb bench = { .name = "bench", .bit = VERB_BENCH, .benches = benches };
 
@@ -60,9 +62,10 @@ static void test_projections_follow_the_model(void **state)
             if (i == 0) assert_true(bytes == 0 && waits == 0 && took[SLOW_TO_SEND] == ms);
             if (i == 0) continue;
             assert_true(bytes > 0 && waits > 0);
-            /* One more for each doubling, the same bytes for each other rank but for parts that differ by a number or an image. */
+            /* One more for each doubling, over which all of a layer is sent at most. */
             assert_true(waits == i * number(two, "waits_per_step"));
-            if (t == 0) assert_true(fabs(bytes / (1 - 1 / ranks) / (2 * number(two, "bytes_per_step")) - 1) < 0.02);
+            assert_true(bytes > number(line_of(j, tables[t], i - 1), "bytes_per_step"));
+            if (t == 0) assert_true(bytes <= 2 * i * number(two, "bytes_per_step"));
             /* JSON holds nine digits. */
             assert_true(took[FREE] >= ms * (1 - 1e-8) && took[FREE] <= ms + 1e-5 * bytes);
             /* Gradients arrive while others are waited for, except the last: there, added up, and back. */
@@ -139,11 +142,12 @@ static void test_each_number_of_ranks_is_measured(void **state)
 /* What exchanges without a cost count is what a step sends. */
 static void test_counted_bytes_are_those_that_are_sent(void **state)
 {
-    cJSON *counted = measure(2, (char[]){ "scaling " NET "--batch 32 --json" });
-    cJSON *sent    = measure(2, (char[]){ "train " NET "--batch 32 --json" });
-    /* Of a part with an odd number of floats one rank has one more: eight gradients, there and back. */
+    cJSON *counted = measure(2, (char[]){ "scaling " EVEN "--batch 32 --json" });
+    cJSON *sent    = measure(2, (char[]){ "train " EVEN "--batch 32 --json" });
+    /* Rank 0 receives the ten scores of 32 images, and sends none; of an odd number of floats one rank has one more: three
+     * gradients, there and back. */
     const double difference = number(line_of(counted, "strong", 1), "bytes_per_step") - number(sent, "bytes_per_step");
-    assert_true(difference >= 0 && difference <= 4 * 2 * 8);
+    assert_true(difference >= 0 && difference <= 4 * (32 * 10 + 2 * 3));
     cJSON_Delete(counted);
     cJSON_Delete(sent);
 }
