@@ -264,7 +264,7 @@ const verb benches[] = {
     { .name = "bench packed", .about = "Measure the speed of a packed net in the engine, with random weights",
       .usage = "bench packed --model NAME [--weight SCHEME] [options]", .bit = VERB_BENCH, .run = bench_packed },
     { .name = "bench scaling", .about = "Measure training on 1, 2, 4 .. ranks beside what a model predicts",
-      .usage = "bench scaling --model NAME [--link latency=US,gbits=G] [options]", .bit = VERB_SCALING, .run = bench_ranks },
+      .usage = "bench scaling --model NAME [--link latency=US,gbits=G] [options]", .bit = VERB_SCALING, .run = bench_ranks, .shares = true },
     { .name = "bench peak", .about = "Measure what this machine can do: multiply-adds and memory",
       .usage = "bench peak [--threads N] [--seconds S] [--json]", .bit = VERB_PEAK, .run = bench_machine },
     { .name = "bench infer", .about = "Measure the kernels of the engine beside float convolutions",
