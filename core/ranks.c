@@ -109,8 +109,6 @@ enum { MOST_BYTES = 1 << 30 };
 
 #include <sys/prctl.h>
 
-#include "core/io/keys.h"
-
 /* For measurements, in a build of its own (make mpi-delay): ranks that share a clock exchange messages as if each were on a
  * node of its own and QGRAD_LINK said how these are joined, "latency=200,gbits=1" in microseconds and Gbit/s.  A message
  * carries the time at which it was sent, and the receiver sleeps until it would have arrived.  Messages to a rank use its link
@@ -122,13 +120,13 @@ static struct delay {
 
 static qg_status delay_begin(void)
 {
-    static const qg_key keys[] = { { .name = "latency", .max = 1e6, .is = QG_KEY_REQUIRED },
-                                   { .name = "gbits", .max = 1e6, .is = QG_KEY_REQUIRED | QG_KEY_ABOVE_MIN }, { .name = NULL } };
     const char *link = getenv("QGRAD_LINK");
-    double      v[2];
-    if (!link) return QG_OK;
-    if (qg_keys_parse("QGRAD_LINK", link, keys, v)) return QG_EARG;
-    delay = (struct delay){ .latency = 1e-6 * v[0], .seconds_per_byte = 8e-9 / v[1] };
+    double      microseconds, gbits;
+    char        more;
+    if (!link || !*link) return QG_OK;
+    if (sscanf(link, "latency=%lf,gbits=%lf%c", &microseconds, &gbits, &more) != 2 || !(microseconds >= 0) || !(gbits > 0))
+        return qg_fail(QG_EARG, "QGRAD_LINK is not like latency=200,gbits=1");
+    delay = (struct delay){ .latency = 1e-6 * microseconds, .seconds_per_byte = 8e-9 / gbits };
     prctl(PR_SET_TIMERSLACK, 1UL);          /* sleeps end within microseconds */
     return QG_OK;
 }
