@@ -336,14 +336,15 @@ static qg_status extrapolate_line(const line *from, int ranks, int batch, double
     return QG_OK;
 }
 
-/* What there is to send has a part that grows with the batch. */
+/* What there is to send has a part that grows with the batch.  So has computing, because of dense layers: it grows as up to
+ * QG_MOST_RANKS / 2 ranks, since more have one slice each, which threads cannot share. */
 static qg_status extrapolate(scaling *s)
 {
     const line  *strong = &s->strong.line[s->strong.n - 1], *weak = &s->weak.line[s->weak.n - 1];
     const double most = weak->ranks, sent = 1 - 1 / most;
     const double images  = (bytes_of(weak) - bytes_of(strong)) / sent / (most - 1);        /* of one rank's batch */
     const double weights = bytes_of(strong) / sent - images;
-    const double slope   = (weak->compute_ms - s->weak.line[0].compute_ms) / (most - 1);
+    const double slope   = (weak[-1].compute_ms - s->weak.line[0].compute_ms) / (most / 2 - 1);
     const int    batch   = s->config.recipe.batch;
     qg_status    status  = QG_OK;
     for (int ranks = 2 * (int)most; s->strong.n < LINES && !status; ranks *= 2) {
