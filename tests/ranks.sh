@@ -216,7 +216,7 @@ else
     elif [ "$(grep -c 'qgrad train: 3 ranks do not divide' "$dir/said")" -eq 1 ]; then pass
     else fail "three ranks: $(cat "$dir/said")"; fi
     # 1, 2 and 4 of the four ranks, first with one batch for all and then with one for each.
-    mpirun -n 4 "$mpi" bench scaling --model lenet5 --weight ttq --image 12x12x1 --batch 32 --threads 1 --seconds 0.01 --json \
+    mpirun -n 4 "$mpi" bench scaling --model lenet5 --weight ttq --image 16x16x1 --batch 32 --threads 1 --seconds 0.01 --json \
         >"$dir/json" 2>"$dir/said"
     if [ "$(grep -o '"ranks":[0-9]*' "$dir/json" | cut -d: -f2 | tr '\n' ' ')" = "1 2 4 1 2 4 " ]; then pass
     else fail "bench scaling: $(cat "$dir/said" "$dir/json")"; fi
