@@ -348,7 +348,8 @@ static qg_status extrapolate(scaling *s)
     const int    batch   = s->config.recipe.batch;
     qg_status    status  = QG_OK;
     for (int ranks = 2 * (int)most; s->strong.n < LINES && !status; ranks *= 2) {
-        const double computing = strong->compute_ms - s->c * (1 / most - 1.0 / ranks);
+        const double share     = most / ranks;          /* no faster than that, whatever disturbed the measurement */
+        const double computing = fmax(strong->compute_ms * share, strong->compute_ms - s->c * (1 / most - 1.0 / ranks));
         status = extrapolate_line(strong, ranks, batch, computing, weights + images, &s->strong.line[s->strong.n++]);
         if (!status) status = extrapolate_line(weak, ranks, batch * ranks, weak->compute_ms + slope * (ranks - most),
                                                weights + images * ranks, &s->weak.line[s->weak.n++]);
