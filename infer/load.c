@@ -80,12 +80,22 @@ static void set_numbers(qg__infer_step *s, float *number)
     }
 }
 
-/* Images whose results fill some tiles of a product. */
-static int images_at_once(const qg__product *p)
+static bool finishes(const qg__infer_step *s)
 {
-    enum { RESULTS = 64 };
-    const size_t results = qg__results(&p->g);
-    return results < RESULTS ? (int)((RESULTS + results - 1) / results) : 1;
+    if (!qg__product_finishes(&s->p)) return false;
+    return s->to.route == QG__ROUTE_FLOATS || (s->to.route == QG__ROUTE_BYTES && qg__has_formula(&s->to.find));
+}
+
+/* Images that a product computes at a time: at least as many as fill some tiles, and with weights that must be read or expanded
+ * once for all of them as many as share the second cache with the weights of a block, for each block reads all of x and
+ * writes into lines of y that others write to. */
+static int images_at_once(const qg__infer_step *s, size_t x_bytes)
+{
+    enum { RESULTS = 64, MOST = 16, CACHE = 1 << 19 };
+    const size_t results = qg__results(&s->p.g), fewest = (RESULTS + results - 1) / results;
+    const size_t y_bytes = s->finishes ? s->bytes : results * (size_t)s->p.g.oc * sizeof(float);
+    const size_t most    = CACHE / (x_bytes + y_bytes), several = most < MOST ? most : MOST;
+    return (int)(qg__product_coding(&s->p) != QG__AS_BITS && several > fewest ? several : fewest);
 }
 
 /* --- names -------------------------------------------------------------------------------------- */
@@ -175,7 +185,8 @@ static void load_step(loading *l, int i)
         describe(s);
         qg__tables_make(s, threshold, q.count ? threshold + q.count - 1 : NULL, l->how, tables);
         if (multiplies) {
-            s->images = images_at_once(&p);
+            s->finishes = finishes(s);
+            s->images   = images_at_once(s, l->net->value[r.x].bytes);
             pack_weights(l->isa, l->f, &p, &r, l->at.rows, l->row, packed);
             l->net->weight_bytes += weight_bytes;
             l->net->fixed_point += s->to.route == QG__ROUTE_FIXED;

@@ -41,6 +41,7 @@ typedef struct qg__infer_step {
     qg__scales      k;
     const void     *packed;
     int             images;         /* that a product computes at a time */
+    bool            finishes;       /* the kernel of the product makes the value */
     const float    *number[3];      /* of other steps: as infer/format.h lists them, or before, a and after of PReLU */
     qg__tables      to;
     size_t          bytes;          /* of an image of its value */

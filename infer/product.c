@@ -207,8 +207,9 @@ static size_t kernel_scratch(qg_isa isa, const qg__product *p, const part *t, in
     return 0;
 }
 
+/* finish: NULL, or of the kernel int8.h. */
 static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, const void *x, const void *block,
-                       void *acc, void *scratch)
+                       const qg__finish *finish, void *acc, void *scratch)
 {
     const qg__bit_product  bits = bits_of(p, t);
     const qg__int8_product int8 = int8_of(p, t);
@@ -216,7 +217,7 @@ static void run_kernel(qg_isa isa, const qg__product *p, const part *t, int n, c
     const qg__each_product each = each_of(p, t);
     switch (t->method) {
     case BITS: QG_KERNELS_OF(isa, qg__bit_kernels)->run(&bits, n, x, block, acc, scratch); break;
-    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&int8, n, x, block, acc, scratch); break;
+    case INT8: QG_KERNELS_OF(isa, qg__int8_kernels)->run(&int8, n, x, block, finish, acc, scratch); break;
     case REAL: QG_KERNELS_OF(isa, qg__real_kernels)->run(&real, n, x, block, acc, scratch); break;
     case EACH_CODE: QG_KERNELS_OF(isa, qg__each_kernels)->codes(&each, n, x, block, acc, scratch); break;
     case EACH_REAL: QG_KERNELS_OF(isa, qg__each_kernels)->reals(&each, n, x, block, acc, scratch); break;
@@ -275,7 +276,8 @@ static void run_copies(qg_isa isa, const qg__product *p, const part *t, int grou
         now = n - done < r.images ? n - done : r.images;
         for (int i = 0; i < now; i++)
             qg__slice_copy(&s, x + (size_t)(done + i) * qg__slice_source_bytes(&s), scratch + (size_t)i * r.image);
-        run_kernel(isa, p, t, now, scratch, block, t->groups > 1 ? part_of_acc : acc, scratch + r.x + r.acc);
+        run_kernel(isa, p, t, now, scratch, block, NULL, t->groups > 1 ? part_of_acc : acc,
+                   scratch + r.x + r.acc);
         for (size_t i = 0; t->groups > 1 && i < (size_t)now * results; i++)
             memcpy(acc + i * oc + (size_t)group * own, part_of_acc + i * own, own * sizeof *acc);
     }
@@ -291,8 +293,21 @@ void qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, con
         for (int group = 0; group < t.groups; group++, block += bytes) {
             int32_t *to = (int32_t *)acc + (size_t)i * side;
             if (t.copies) run_copies(isa, p, &t, group, n, x, block, to, scratch);
-            else run_kernel(isa, p, &t, n, x, block, to, scratch);
+            else run_kernel(isa, p, &t, n, x, block, NULL, to, scratch);
         }
+}
+
+bool qg__product_finishes(const qg__product *p)
+{
+    const part t = part_of(p);
+    return t.method == INT8 && t.sides == 1 && !t.copies;
+}
+
+void qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, const qg__finish *finish,
+                              void *y, void *scratch)
+{
+    const part t = part_of(p);
+    run_kernel(isa, p, &t, n, x, packed, finish, y, scratch);
 }
 
 /* --- scales ------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ static bool sums_in_place(const qg__infer_step *s) { return s->to.route == QG__R
 static size_t acc_bytes(const qg__infer_step *s, int images)
 {
     const size_t results = (size_t)images * qg__results(&s->p.g) * (size_t)s->p.g.oc;
-    return sums_in_place(s) ? 0 : qg__lines_of((s->p.two_sided ? 2 : 1) * results * sizeof(float));
+    return sums_in_place(s) || s->finishes ? 0 : qg__lines_of((s->p.two_sided ? 2 : 1) * results * sizeof(float));
 }
 
 static size_t product_scratch(const qg__infer_step *s, int n)
@@ -50,11 +50,21 @@ static void finish(const qg__infer_step *s, size_t pixels, void *acc, uint8_t *y
     }
 }
 
+static void run_finished(const qg__infer_step *s, int n, const uint8_t *x, uint8_t *y, uint8_t *scratch)
+{
+    const qg__finish finish = { s->k.a, s->k.b, s->to.route == QG__ROUTE_BYTES ? &s->to.find : NULL, s->r.relu };
+    qg__product_run_finished(s->isa, &s->p, n, x, s->packed, &finish, y, scratch);
+}
+
 static void run_product(const qg__infer_step *s, int n, size_t x_bytes, const uint8_t *x, uint8_t *y, uint8_t *scratch)
 {
     const size_t results = qg__results(&s->p.g);
     for (int done = 0, now; done < n; done += now, x += (size_t)now * x_bytes, y += (size_t)now * s->bytes) {
         now               = least(s->images, n - done);
+        if (s->finishes) {
+            run_finished(s, now, x, y, scratch);
+            continue;
+        }
         const size_t used = acc_bytes(s, now);
         void        *acc  = sums_in_place(s) ? y : scratch;
         qg__product_run(s->isa, &s->p, now, x, s->packed, acc, scratch + used);

@@ -76,7 +76,7 @@ static bool has_levels(const qg__requantize_kernels *k, qg__finder *f, float sca
     f->first   = scale * (float)lowest;
     f->inverse = 1.0f / scale;
     if (!isfinite(f->first) || !isfinite(f->inverse)) return false;
-    return accept(k, f, QG__QUOTIENT) || accept(k, f, QG__LINE);
+    return accept(k, f, QG__LINE) || accept(k, f, QG__RATIO) || accept(k, f, QG__QUOTIENT);
 }
 
 /* A line through the first and the last finite threshold. */

@@ -134,7 +134,7 @@ static void run_int8(const row *r, lab *l)
 {
     const qg__int8_product p = int8_product(r);
     l->pack->to_grid((qg__grid){ 1.0f / 128, 128, 0, 255 }, PIXELS * CHANNELS, l->x, (uint8_t *)l->codes);
-    QG_INFER_KERNELS(qg__int8_kernels)->run(&p, 1, l->codes, r->packed, (int32_t *)(void *)l->y, l->scratch);
+    QG_INFER_KERNELS(qg__int8_kernels)->run(&p, 1, l->codes, r->packed, NULL, l->y, l->scratch);
 }
 
 static bool build_real(row *r, lab *l)

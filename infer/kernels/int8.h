@@ -3,8 +3,8 @@
  *     acc[o] = sum over the taps inside the image of (x - x_zero) * w
  *
  * x is uint8_t or int8_t [n][h][w][c], w are codes [oc][kh][kw][c], acc is int32 [n][oh][ow][oc].  Padding is a real
- * zero, as if it had the code x_zero.  Scales are not the kernel's: the caller multiplies acc by scale(x) *
- * scale(w)[o].
+ * zero, as if it had the code x_zero.  Sums are scaled and quantized while they are at hand, if the caller asks for
+ * that, so they need no memory.
  *
  * Results are exact.  |x - x_zero| is at most 255, so qg__int8_fits checks that 255 * max|w| * kh * kw * c is within
  * int32.  Nothing saturates on any instruction set (infer/kernels/lanes.h).
@@ -21,6 +21,7 @@
 
 #include "infer/kernels/codes.h"
 #include "infer/kernels/geometry.h"
+#include "infer/kernels/requantize.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +44,10 @@ typedef struct qg__int8_kernels {
     void (*pack_weights)(const qg__int8_product *p, int o, size_t first, size_t n, const float *values, void *packed);
 
     size_t (*scratch_bytes)(const qg__int8_product *p, int n);
-    void   (*run)(const qg__int8_product *p, int n, const void *x, const void *packed, int32_t *acc, void *scratch);
+
+    /* y: acc, or with a finish floats or codes of as many numbers, a code in a byte. */
+    void   (*run)(const qg__int8_product *p, int n, const void *x, const void *packed, const qg__finish *finish, void *y,
+                  void *scratch);
 } qg__int8_kernels;
 
 QG_DECLARE_KERNELS(qg__int8_kernels, qg__int8_kernels);

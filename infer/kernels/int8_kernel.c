@@ -1,7 +1,7 @@
 #include "infer/kernels/int8.h"
-#include "infer/kernels/lanes.h"
+#include "infer/kernels/find.h"
 
-/* Pixels are copied to scratch in groups of CODES channels, which a tile spreads over a vector:
+/* A tile reads pixels in groups of CODES channels and spreads a group over a vector:
  *
  *     AVX-512   4 bytes x + 128 for signed x, else x;  the zero point, shifted likewise, is subtracted afterwards:
  *               sum of (x - z) w = sum x w - z sum w
@@ -9,6 +9,9 @@
  *
  * Tiles have as many sums as those of floats (core/kernels/conv_tile.h): AVX-512 adds products in one instruction, as a
  * multiply-add; with 16 registers, 12 sums + 2 vectors of weights + 1 of x + 1 of products.
+ *
+ * Pixels are copied to scratch, unless x is groups as it is: unsigned bytes on AVX-512, whose channels fill groups.
+ *
  *
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x -
  * z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as
@@ -132,65 +135,133 @@ static int32_t sum_of_pixel(const qg__int8_product *p, const uint8_t *x)
 /* Numbers whose sums wrap around. */
 typedef uint32_t lanes __attribute__((vector_size(4 * VL), may_alias));
 
+/* Anywhere in memory. */
+typedef int32_t group __attribute__((aligned(1), may_alias));
+
 typedef struct tile {
-    const int32_t *x;
-    const int8_t  *w;
-    ptrdiff_t      x_step, x_row, w_row;        /* groups to the next output and row; bytes of kw taps */
-    size_t         groups;                      /* of the taps of a row that are inside, neighbours in x and w */
-    int            taps_i;
+    const group  *x;
+    const int8_t *w;
+    ptrdiff_t     x_step, x_row, w_row;         /* groups to the next output and row; bytes of kw taps */
+    size_t        groups;                       /* of the taps of a row that are inside, neighbours in x and w */
+    int           taps_i;
 } tile;
 
 typedef struct visit {
     const qg__int8_product *p;
-    const int32_t          *x, *window;         /* window: sum (x - z) of every output, if w_zero is not 0 */
+    const group            *x;
+    const int32_t          *window;             /* sum (x - z) of every output, if w_zero is not 0 */
     const int8_t           *w;                  /* the block */
-    int32_t                *acc;
+    const qg__finish       *finish;
+    void                   *y;
     int                     first, outputs;     /* of the block */
     uint32_t                w_step, w_zero, x_zero;     /* x_zero: of unsigned x */
     lanes                  *taps;               /* [kh][kw][VECTORS]: - x_zero sum w of each tap */
     lanes                   start[VECTORS];     /* of a line: the sum over its taps */
     qg__line                started;
+    lanes                   sum[LONGEST][VECTORS];      /* of a tile */
 } visit;
 
-/* Blocks whose outputs fill one vector leave the other out. */
-INLINE void run_tile(int pixels, int vectors, const visit *at, const tile *t, size_t y, ptrdiff_t y_step)
+/* A multiply-add of four bytes takes four cycles, and two begin in each: a tile of less than 8 sums divides them. */
+INLINE int chains_of(int sums)
 {
-    vi sum[LONGEST][VECTORS] = { { { 0 } } };
+    return CODES != 4 || sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
+}
+
+/* Blocks whose outputs fill one vector leave the other out. */
+INLINE void run_tile(int pixels, int vectors, const tile *t, lanes (*to)[VECTORS])
+{
+    const int chains = chains_of(pixels * vectors);
+    vi        sum[LONGEST][VECTORS] = { { { 0 } } };        /* of each chain */
     for (int i = 0; i < t->taps_i; i++) {
-        const int32_t *x = t->x + i * t->x_row;
-        const int8_t  *w = t->w + i * t->w_row;
-        for (size_t n = 0; n < t->groups; n++, x++, w += GROUP_BYTES) {
-            vi wv[VECTORS];
+        const int8_t *w = t->w + i * t->w_row;
+        const group  *x[RUNS];
+        UNROLL
+        for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
+        for (size_t left = t->groups, now; left; left -= now) {
+            now = left < (size_t)chains ? 1 : (size_t)chains;
             UNROLL
-            for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + v * VL * CODES);
-            UNROLL
-            for (int p = 0; p < pixels; p++) {
-                const vi xv = x[p * t->x_step] + (vi){ 0 };
+            for (int c = 0; c < chains; c++, w += GROUP_BYTES) {
+                if ((size_t)c == now) break;
+                vi wv[VECTORS];
                 UNROLL
-                for (int v = 0; v < vectors; v++) {
-                    sum[p][v] = add_products(sum[p][v], xv, wv[v]);
-                    KEEP(sum[p][v]);
+                for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + v * VL * CODES);
+                UNROLL
+                for (int p = 0; p < pixels; p++) {
+                    const vi xv = x[p / RUN][p % RUN * t->x_step] + (vi){ 0 };
+                    UNROLL
+                    for (int v = 0; v < vectors; v++) {
+                        vi *own = &sum[c * pixels + p][v];
+                        *own = add_products(*own, xv, wv[v]);
+                        KEEP(*own);
+                    }
+                }
+                UNROLL
+                for (int r = 0; r * RUN < pixels; r++) {
+                    x[r]++;
+                    KEEP_POINTER(x[r]);
                 }
             }
         }
     }
-    lanes      acc[LONGEST][VECTORS];       /* the sums themselves are registers */
     UNROLL
     for (int p = 0; p < pixels; p++)
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            acc[p][v] = (lanes)sum[p][v] + at->start[v];
-            if (at->w_step != 1) acc[p][v] *= at->w_step;
-            if (at->w_zero) acc[p][v] -= at->w_zero * (uint32_t)at->window[(size_t)((ptrdiff_t)y + p * y_step)];
-        }
-    int32_t *to = at->acc + y * (size_t)at->p->g.oc + at->first;
-    for (int p = 0; p < pixels; p++, to += y_step * at->p->g.oc) {
-        if (at->outputs == OUTPUTS)
+            to[p][v] = (lanes)sum[p][v];
             UNROLL
-            for (int v = 0; v < vectors; v++) memcpy(to + v * VL, &acc[p][v], sizeof acc[p][v]);
-        else memcpy(to, acc[p], (size_t)at->outputs * sizeof *to);
+            for (int c = 1; c < chains; c++) to[p][v] += (lanes)sum[c * pixels + p][v];
+        }
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+typedef enum form { SUMS, FLOATS, BY_LINE, BY_RATIO, BY_QUOTIENT } form;
+
+INLINE void store_result(form as, const qg__finish *f, vi sum, vf a, vf b, int n, size_t at, void *y)
+{
+    if (as == SUMS) {
+        store((float *)y + at, (vf)sum, n);
+        return;
+    }
+    const vf z = scaled(a, b, __builtin_convertvector(sum, vf));
+    const qg__search search = as == BY_LINE ? QG__LINE : as == BY_RATIO ? QG__RATIO : QG__QUOTIENT;
+    if (as == FLOATS) store((float *)y + at, f->relu ? greater_of(splat(0.0f), z) : z, n);
+    else store_bytes((uint8_t *)y + at, code_of(search, f->find, z), n);
+}
+
+/* Vector v of the sums of a tile, of which n outputs exist. */
+INLINE void finish_vector(form as, const visit *at, int pixels, int v, int n, size_t y, ptrdiff_t y_step)
+{
+    const int         first = at->first + v * VL;
+    const qg__finish *f     = at->finish;
+    const vf          a = as == SUMS ? (vf){ 0 } : load(f->a + first, n);
+    const vf          b = as == SUMS ? (vf){ 0 } : load(f->b + first, n);
+    for (int p = 0; p < pixels; p++, y = (size_t)((ptrdiff_t)y + y_step)) {
+        lanes acc = at->sum[p][v] + at->start[v];
+        if (at->w_step != 1) acc *= at->w_step;
+        if (at->w_zero) acc -= at->w_zero * (uint32_t)at->window[y];
+        store_result(as, f, (vi)acc, a, b, n, y * (size_t)at->p->g.oc + (size_t)first, at->y);
     }
 }
+
+INLINE void finish_tile_as(form as, const visit *at, int pixels, size_t y, ptrdiff_t y_step)
+{
+    for (int v = 0; v * VL < at->outputs; v++)
+        if (at->outputs - v * VL >= VL) finish_vector(as, at, pixels, v, VL, y, y_step);
+        else finish_vector(as, at, pixels, v, at->outputs - v * VL, y, y_step);
+}
+
+static void finish_tile(const visit *at, int pixels, size_t y, ptrdiff_t y_step)
+{
+    const qg__finish *f = at->finish;
+    if (!f) finish_tile_as(SUMS, at, pixels, y, y_step);
+    else if (!f->find) finish_tile_as(FLOATS, at, pixels, y, y_step);
+    else if (f->find->search == QG__LINE) finish_tile_as(BY_LINE, at, pixels, y, y_step);
+    else if (f->find->search == QG__RATIO) finish_tile_as(BY_RATIO, at, pixels, y, y_step);
+    else finish_tile_as(BY_QUOTIENT, at, pixels, y, y_step);
+}
+
+/* --- lines ------------------------------------------------------------------------------------ */
 
 /* With the instruction of the tiles, for x of ones. */
 static void count_taps(visit *at)
@@ -232,14 +303,15 @@ static void run_line(void *context, const qg__line *line)
     size_t y = line->y;
     const int vectors = at->outputs <= VL ? 1 : VECTORS;
     for (int left = line->outputs, done; left; left -= done) {
-        done = tile_pixels(left, vectors);
-#define CASE(n)                                                                                        \
-    case n:                                                                                            \
-        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, at, &t, y, line->y_step);                    \
-        else if (n <= PIXELS_2) run_tile(n, VECTORS, at, &t, y, line->y_step);                         \
+        done = even_pixels(left, vectors);
+#define CASE(n)                                                                 \
+    case n:                                                                     \
+        if (vectors == 1 && n <= PIXELS_1) run_tile(n, 1, &t, at->sum);         \
+        else if (n <= PIXELS_2) run_tile(n, VECTORS, &t, at->sum);              \
         break;
-        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) CASE(24) }
+        switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
+        finish_tile(at, done, y, line->y_step);
         t.x += done * t.x_step;
         y = (size_t)((ptrdiff_t)y + done * line->y_step);
     }
@@ -247,33 +319,55 @@ static void run_line(void *context, const qg__line *line)
 
 /* --- all outputs ------------------------------------------------------------------------------ */
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as
- * bytes. */
-static size_t scratch_bytes(const qg__int8_product *p, int n)
+/* Whether x is groups as it is. */
+static bool is_groups(const qg__int8_product *p) { return CODES == 4 && !p->x_signed && p->g.c % CODES == 0; }
+
+/* Images that share scratch: all, if none of it depends on them. */
+static int images_at_once(const qg__int8_product *p, int n)
 {
-    const size_t m = (size_t)qg__images_at_once(&p->g, n), pixels = m * qg__pixels(&p->g);
-    return qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t)) + qg__lines_of(pixels * sizeof(int32_t)) +
-           qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t)) +
-               qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(lanes)) +
-           (qg__alphabet_of(p->w).bits ? block_bytes(&p->g) : 0);
+    return is_groups(p) && !w_zero(p) ? n : qg__images_at_once(&p->g, n);
 }
 
-static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, int32_t *acc,
-                       void *scratch)
+/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as bytes. */
+typedef struct rooms {
+    size_t window, sums, groups, taps, block;
+} rooms;
+
+static rooms rooms_of(const qg__int8_product *p, int images)
 {
-    const size_t pixels = (size_t)n * qg__pixels(&p->g), results = (size_t)n * qg__results(&p->g);
-    int32_t     *window = scratch, *sums = window + qg__lines_of(results * sizeof *window) / sizeof *window;
-    int32_t     *groups = sums + qg__lines_of(pixels * sizeof *sums) / sizeof *sums;
-    int32_t     *after    = groups + qg__lines_of(pixels * groups_of(p->g.c) * sizeof *groups) / sizeof *groups;
-    lanes       *taps     = (lanes *)(void *)after;
-    int8_t      *expanded = (int8_t *)taps + qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof *taps);
-    copy_pixels(p, pixels, x, groups);
+    const size_t m = (size_t)images, pixels = m * qg__pixels(&p->g);
+    rooms        r = { .taps = qg__lines_of(qg__taps(&p->g) * VECTORS * sizeof(lanes)) };
+    if (w_zero(p)) {
+        r.window = qg__lines_of(m * qg__results(&p->g) * sizeof(int32_t));
+        r.sums   = qg__lines_of(pixels * sizeof(int32_t));
+    }
+    if (!is_groups(p)) r.groups = qg__lines_of(pixels * groups_of(p->g.c) * sizeof(int32_t));
+    if (qg__alphabet_of(p->w).bits) r.block = block_bytes(&p->g);
+    return r;
+}
+
+static size_t scratch_bytes(const qg__int8_product *p, int n)
+{
+    const rooms r = rooms_of(p, images_at_once(p, n));
+    return r.window + r.sums + r.groups + r.taps + r.block;
+}
+
+static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, const qg__finish *finish, void *y,
+                       uint8_t *scratch)
+{
+    const size_t pixels = (size_t)n * qg__pixels(&p->g);
+    const rooms  r      = rooms_of(p, n);
+    int32_t     *window = (int32_t *)(void *)scratch, *sums = (int32_t *)(void *)(scratch + r.window);
+    int32_t     *groups = (int32_t *)(void *)(scratch + r.window + r.sums);
+    lanes       *taps     = (lanes *)(void *)(scratch + r.window + r.sums + r.groups);
+    int8_t      *expanded = (int8_t *)taps + r.taps;
+    if (!is_groups(p)) copy_pixels(p, pixels, x, groups);
     if (w_zero(p)) {
         for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * (size_t)p->g.c);
         qg__window_sums(&p->g, n, sums, window);
     }
-    visit at = { .p = p, .x = groups, .window = window, .acc = acc, .w_step = (uint32_t)w_step(p),
-                 .w_zero = (uint32_t)w_zero(p), .taps = taps };
+    visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window, .finish = finish, .y = y,
+                 .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p), .taps = taps };
     if (CODES == 4) at.x_zero = (uint32_t)(p->x_zero + (p->x_signed ? 128 : 0));
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);
@@ -284,13 +378,16 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
     }
 }
 
-static void run(const qg__int8_product *p, int n, const void *x, const void *packed, int32_t *acc, void *scratch)
+static void run(const qg__int8_product *p, int n, const void *x, const void *packed, const qg__finish *finish, void *y,
+                void *scratch)
 {
-    const int    most  = qg__images_at_once(&p->g, n);
+    const int    most  = images_at_once(p, n);
     const size_t image = qg__pixels(&p->g) * (size_t)p->g.c, results = qg__results(&p->g) * (size_t)p->g.oc;
+    const size_t each  = finish && finish->find ? 1 : sizeof(int32_t);
     for (int done = 0, now; done < n; done += now) {
         now = least(n - done, most);
-        run_images(p, now, (const uint8_t *)x + (size_t)done * image, packed, acc + (size_t)done * results, scratch);
+        run_images(p, now, (const uint8_t *)x + (size_t)done * image, packed, finish,
+                   (uint8_t *)y + (size_t)done * results * each, scratch);
     }
 }
 

@@ -15,16 +15,17 @@
 /* Tables of 16 bytes that one instruction looks up. */
 #define QG_LOOKUP (VL == 8)
 
-/* The length of the next tile of one or two vectors (core/kernels/conv_tile.h) where so many pixels of a line are
- * left. */
-static inline int tile_pixels(int left, int vectors)
+/* The length of the next of a line's tiles, all of which have nearly the same: a short one would wait for its own sums. */
+static inline int even_pixels(int left, int vectors)
 {
-    const int most = vectors == 1 ? PIXELS_1 : PIXELS_2;
-    int       n    = left < most ? left : most;
-    if (n >= 14) return n == most ? n : 12;
-    if (n >= 8) return n >= 12 ? 12 : 8;
-    return n >= 6 ? 6 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
+    const int most = vectors == 1 ? PIXELS_1 : PIXELS_2, tiles = (left + most - 1) / most;
+    return (left + tiles - 1) / tiles;
 }
+
+/* CASE(n) for each length of a tile. */
+#define EACH_LENGTH(CASE)                                                                                                       \
+    CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)        \
+    CASE(15) CASE(16) CASE(17) CASE(18) CASE(19) CASE(20) CASE(21) CASE(22) CASE(23) CASE(24)
 
 /* A running sum, which stays in its register in the order of the source.  GCC 12 would reassociate sums of integers,
  * and then has more of them at a time than registers. */
@@ -33,6 +34,11 @@ static inline int tile_pixels(int left, int vectors)
 #else
 #define KEEP(sum) ((void)0)
 #endif
+
+/* A tile reads pixels that are a constant distance apart.  Each run of RUN of them has a pointer of its own, so that the distances
+ * within a run have registers, too; the compiler would have but one pointer, and distances in memory. */
+enum { RUN = 8, RUNS = (PIXELS_1 + RUN - 1) / RUN };
+#define KEEP_POINTER(p) __asm__("" : "+r"(p))
 
 /* A product that is rounded before it is added to anything: nothing contracts it. */
 static inline vf rounded(vf product)
@@ -45,6 +51,33 @@ static inline vf rounded(vf product)
     __asm__("" : "+m"(product));
 #endif
     return product;
+}
+
+/* a > b ? a : b and a < b ? a : b in each lane, hence b where a is NaN. */
+static inline vf greater_of(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__) && VL == 8
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__) && VL == 4
+    return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return pick(a > b, a, b);
+#endif
+}
+
+static inline vf less_of(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__) && VL == 8
+    return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__) && VL == 4
+    return (vf)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    return pick(a < b, a, b);
+#endif
 }
 
 /* --- words of bits ---------------------------------------------------------------------------- */
@@ -198,6 +231,24 @@ static inline vi lanes_of_bytes(vb v)
 #else
     return __builtin_convertvector(v, vi);
 #endif
+}
+
+/* The first n numbers of 0 .. 255 as bytes. */
+static inline void store_bytes(uint8_t *to, vi numbers, int n)
+{
+#if defined(__AVX512F__)
+    const __m128i v = _mm512_cvtepi32_epi8((__m512i)numbers);
+    if (n == VL) _mm_storeu_si128((__m128i *)(void *)to, v);
+#elif defined(__AVX2__) && VL == 8
+    const __m256i wide = (__m256i)numbers;
+    const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+    const __m128i v    = _mm_packus_epi16(half, half);
+    if (n == VL) _mm_storel_epi64((__m128i *)(void *)to, v);
+#else
+    const vb v = __builtin_convertvector(numbers, vb);
+    if (n == VL) *(vb *)to = v;
+#endif
+    else memcpy(to, &v, (size_t)n);
 }
 
 /* --- tables of bytes -------------------------------------------------------------------------- */

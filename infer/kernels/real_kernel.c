@@ -130,10 +130,12 @@ INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
     const int planes = weights == TERNARY ? 2 : 1;
     vf        sum[LONGEST][VECTORS] = { { { 0 } } };
     for (int i = 0; i < t->taps_i; i++) {
-        const float *x = t->x + i * t->x_row;
+        const float *x[RUNS];
+        UNROLL
+        for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
         const float *w = (const float *)t->w + i * t->w_row * vectors * VL;
         const mask  *m = (const mask *)t->w + i * t->w_row * planes;
-        for (size_t k = 0; k < t->channels; k++, x++, w += vectors * VL, m += planes) {
+        for (size_t k = 0; k < t->channels; k++, w += vectors * VL, m += planes) {
             vec wv[VECTORS];
             UNROLL
             for (int v = 0; v < vectors; v++)
@@ -142,7 +144,12 @@ INLINE void run_tile(form weights, int pixels, int vectors, const tile *t)
             UNROLL
             for (int p = 0; p < pixels; p++)
                 UNROLL
-                for (int v = 0; v < vectors; v++) sum[p][v] += x[p * t->x_step] * wv[v];
+                for (int v = 0; v < vectors; v++) sum[p][v] += x[p / RUN][p % RUN * t->x_step] * wv[v];
+            UNROLL
+            for (int r = 0; r * RUN < pixels; r++) {
+                x[r]++;
+                KEEP_POINTER(x[r]);
+            }
         }
     }
     UNROLL
@@ -180,7 +187,7 @@ static void run_line(void *context, const qg__line *line)
         .y = at->y + line->y * (size_t)g->oc + at->first, .y_step = line->y_step * g->oc,
     };
     for (int left = line->outputs, done; left; left -= done) {
-        done = tile_pixels(left, at->weights == FLOATS ? vectors : VECTORS);
+        done = even_pixels(left, at->weights == FLOATS ? vectors : VECTORS);
         if (at->weights != FLOATS) done = least(done, FEW);
 #define CASE(n)                                                                                        \
     case n:                                                                                            \
@@ -189,7 +196,7 @@ static void run_line(void *context, const qg__line *line)
         else if (vectors == 1 && n <= PIXELS_1) run_tile(FLOATS, n, 1, &t);                            \
         else if (n <= PIXELS_2) run_tile(FLOATS, n, VECTORS, &t);                                      \
         break;
-        switch (done) { CASE(1) CASE(2) CASE(4) CASE(6) CASE(8) CASE(12) CASE(14) CASE(24) }
+        switch (done) { EACH_LENGTH(CASE) }
 #undef CASE
         t.x += done * t.x_step;
         t.y += done * t.y_step;

@@ -15,11 +15,13 @@ extern "C" {
 
 enum { QG__MOST_FOUND = 256 };
 
-/* How the code of a number is found.  All but bisection must have been proved for the thresholds at hand. */
+/* How the code of a number is found: by the thresholds, or by a formula alone.  All but bisection must have been proved for the
+ * thresholds at hand. */
 typedef enum qg__search {
     QG__BISECTION,
     QG__GUESS,          /* g or g + 1 with g = (x - first) * inverse, rounded and limited: one comparison decides */
     QG__LINE,           /* g */
+    QG__RATIO,          /* (x - first) / scale, rounded with halves up, and limited */
     QG__QUOTIENT        /* x / scale - lowest, rounded with halves to even, and limited */
 } qg__search;
 
@@ -34,6 +36,17 @@ typedef struct qg__finder {
     int          least;             /* smaller codes become this one, but not that of NaN */
     int          step;              /* a code u is stored as step * u; at most 255 */
 } qg__finder;
+
+/* Whether one of the formulas finds all codes. */
+static inline bool qg__has_formula(const qg__finder *f) { return f->search >= QG__LINE; }
+
+/* What a kernel of products makes of its sums while they are at hand: z = fl(fl(a acc) + b), uncontracted, and then its code, or
+ * max(z, 0) of floats, where NaN stays. */
+typedef struct qg__finish {
+    const float      *a, *b;        /* [oc] */
+    const qg__finder *find;         /* with a formula; NULL: floats */
+    bool              relu;         /* of floats */
+} qg__finish;
 
 /* TFLite's operator: u = clip(zero + round(round((acc + bias) * fraction / 2^31) * 2^shift), least, most), the inner
  * rounding with ties toward +inf and the outer one, for shift < 0, away from zero; sums and products saturate at

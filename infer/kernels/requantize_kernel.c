@@ -1,6 +1,6 @@
 #include "infer/kernels/requantize.h"
 
-#include "infer/kernels/lanes.h"
+#include "infer/kernels/find.h"
 #include "infer/kernels/planes.h"
 
 /* --- bits --------------------------------------------------------------------------------------- */
@@ -55,77 +55,53 @@ static void bits(qg__alphabet a, const int32_t *least, const int32_t *flip, size
 
 /* --- codes of floats ------------------------------------------------------------------------------ */
 
-/* Loops over blocks of this size, which the compiler vectorizes, lookups included. */
+/* Lookups go in blocks of this size, over which the compiler vectorizes them. */
 enum { PIECE = 256, HALF = QG__MOST_FOUND / 2 };
 
-/* NaN becomes the least, and numbers are limited before they are converted. */
-INLINE vf limited(vf v, float least, float most)
-{
-    v = pick(v > least, v, splat(least));
-    return pick(v < most, v, splat(most));
-}
-
-INLINE void line_vector(const qg__finder *f, int n, const float *x, int32_t *code)
-{
-    const vf g = limited(rounded((load(x, n) - f->first) * f->inverse) + 0.5f, 0.0f, (float)(f->count - 1));
-    store((float *)code, (vf)__builtin_convertvector(g, vi), n);
-}
-
-/* A number of less than 2^22 is rounded by this sum. */
-INLINE void quotient_vector(const qg__finder *f, int n, const float *x, int32_t *code)
-{
-    const float magic = 0x1.8p23f, least = (float)f->lowest;
-    const vf    v     = limited(load(x, n) / f->scale, least, least + (float)(f->count - 1)) + magic;
-    store((float *)code, (vf)__builtin_convertvector(v - magic - least, vi), n);
-}
-
-INLINE void line(const qg__finder *f, int n, const float *x, int32_t *code)
+static void guess(const qg__finder *f, int n, const float *x, int32_t *code)
 {
     int i = 0;
-    for (; i + VL <= n; i += VL) line_vector(f, VL, x + i, code + i);
-    if (i < n) line_vector(f, n - i, x + i, code + i);
+    for (; i + VL <= n; i += VL) *(vi *)(code + i) = line_code(f, load(x + i, VL));
+    if (i < n) store((float *)code + i, (vf)line_code(f, load(x + i, n - i)), n - i);
+    for (i = 0; i < n; i++) code[i] += x[i] >= f->threshold[code[i]];
 }
 
-INLINE void quotient(const qg__finder *f, int n, const float *x, int32_t *code)
-{
-    int i = 0;
-    for (; i + VL <= n; i += VL) quotient_vector(f, VL, x + i, code + i);
-    if (i < n) quotient_vector(f, n - i, x + i, code + i);
-}
-
-INLINE void guess(const qg__finder *f, int n, const float *x, int32_t *code)
-{
-    line(f, n, x, code);
-    for (int i = 0; i < n; i++) code[i] += x[i] >= f->threshold[code[i]];
-}
-
-INLINE void bisect(const qg__finder *f, int n, const float *x, int32_t *code)
+static void bisect(const qg__finder *f, int n, const float *x, int32_t *code)
 {
     for (int i = 0; i < n; i++) code[i] = 0;
     for (int step = HALF; step; step /= 2)
         for (int i = 0; i < n; i++) code[i] += x[i] >= f->threshold[code[i] + step - 1] ? step : 0;
 }
 
-static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
+static void find_by_thresholds(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
 {
-    const int32_t least = f->least, step = f->step;
-    int32_t       code[PIECE];
+    int32_t code[PIECE];
     for (size_t done = 0; done < n; done += PIECE, x += PIECE, codes += PIECE) {
         const int now = n - done < PIECE ? (int)(n - done) : PIECE;
-        switch (f->search) {
-        case QG__BISECTION: bisect(f, now, x, code); break;
-        case QG__GUESS: guess(f, now, x, code); break;
-        case QG__LINE: line(f, now, x, code); break;
-        case QG__QUOTIENT: quotient(f, now, x, code); break;
+        if (f->search == QG__GUESS) guess(f, now, x, code);
+        else bisect(f, now, x, code);
+        for (int i = 0, m; i < now; i += m) {
+            m = least(now - i, VL);
+            store_bytes(codes + i, stored_code(f, load(x + i, m), (vi)load((const float *)code + i, m)), m);
         }
-        if (!least && step == 1) {
-            for (int i = 0; i < now; i++) codes[i] = (uint8_t)code[i];
-            continue;
-        }
-        for (int i = 0; i < now; i++) {
-            const int32_t u = code[i] < least && x[i] == x[i] ? least : code[i];
-            codes[i]        = (uint8_t)(step * u);
-        }
+    }
+}
+
+INLINE void find_by(qg__search search, const qg__finder *f, size_t n, const float *x, uint8_t *codes)
+{
+    size_t i = 0;
+    for (; i + VL <= n; i += VL) store_bytes(codes + i, code_of(search, f, load(x + i, VL)), VL);
+    if (i < n) store_bytes(codes + i, code_of(search, f, load(x + i, (int)(n - i))), (int)(n - i));
+}
+
+static void find(const qg__finder *f, size_t n, const float *x, uint8_t *codes)
+{
+    switch (f->search) {
+    case QG__BISECTION:
+    case QG__GUESS: find_by_thresholds(f, n, x, codes); break;
+    case QG__LINE: find_by(QG__LINE, f, n, x, codes); break;
+    case QG__RATIO: find_by(QG__RATIO, f, n, x, codes); break;
+    case QG__QUOTIENT: find_by(QG__QUOTIENT, f, n, x, codes); break;
     }
 }
 

@@ -300,6 +300,40 @@ typedef struct int8_case {
     qg__codes w;
 } int8_case;
 
+/* Floats with and without relu, and codes by each formula.  Sums of small products reach both ends of the codes and much between. */
+static void check_finished(const char *isa, const qg__int8_kernels *k, const qg__int8_product *p, int n, const uint8_t *x,
+                           const void *packed, void *scratch, const int32_t *acc, int number)
+{
+    const size_t oc = (size_t)p->g.oc, results = (size_t)n * qg__results(&p->g) * oc;
+    float       *a = exact(oc * sizeof *a), *b = exact(oc * sizeof *b), *z = exact(results * sizeof *z);
+    uint8_t     *codes = exact(results);
+    for (size_t i = 0; i < oc; i++) {
+        a[i] = (i % 3 ? 1.0f : -1.0f) / (float)(997 * (i + 3));
+        b[i] = (float)i / 7 - 1.0f;
+    }
+    for (size_t i = 0; i < results; i++) {
+        const float product = a[i % oc] * (float)acc[i];
+        z[i]                = product + b[i % oc];
+    }
+    for (int as = 0; as < 5; as++) {
+        const qg__search searches[] = { QG__LINE, QG__RATIO, QG__QUOTIENT };
+        const qg__finder find = { .count = 200, .search = searches[as % 3], .first = -0.3f, .inverse = 1 / 0.07f, .scale = 0.07f,
+                                  .lowest = -4, .least = number % 2 ? 9 : 0, .step = 1 };
+        const qg__finish finish = { a, b, as < 3 ? &find : NULL, as == 4 };
+        region           y      = guarded_bytes(as < 3 ? results : results * sizeof(float));
+        k->run(p, n, x, packed, &finish, y.at, scratch);
+        if (as < 3) {
+            qg__requantize_kernels_baseline.find(&find, results, z, codes);
+            assert_memory_equal(y.at, codes, results);
+        } else {
+            for (size_t i = 0; as == 4 && i < results; i++) z[i] = z[i] < 0 ? 0 : z[i];
+            assert_same(isa, "finished int8", number, y.at, z, results);
+        }
+        check_guards(y);
+    }
+    free(a), free(b), free(z), free(codes);
+}
+
 static void check_int8(const int s[12], int8_case c, int number)
 {
     const qg__geometry g   = geometry_of(s);
@@ -327,8 +361,9 @@ static void check_int8(const int s[12], int8_case c, int number)
         region                  packed = guarded_bytes(k->weight_bytes(&p)), scratch = guarded_bytes(k->scratch_bytes(&p, n));
         region                  acc    = guarded_bytes(results * sizeof(int32_t));
         PACK(k, &p, w, packed.at)
-        k->run(&p, n, x, packed.at, (int32_t *)(void *)acc.at, scratch.at);
+        k->run(&p, n, x, packed.at, NULL, acc.at, scratch.at);
         assert_same(of[t].isa, "int8", number, acc.at, want, results);
+        check_finished(of[t].isa, k, &p, n, x, packed.at, scratch.at, want, number);
         check_guards(packed);
         check_guards(scratch);
         check_guards(acc);
