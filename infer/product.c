@@ -303,8 +303,8 @@ bool qg__product_finishes(const qg__product *p)
     return t.method == INT8 && t.sides == 1 && !t.copies;
 }
 
-void qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, const qg__finish *finish,
-                              void *y, void *scratch)
+void qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed,
+                              const qg__finish *finish, void *y, void *scratch)
 {
     const part t = part_of(p);
     run_kernel(isa, p, &t, n, x, packed, finish, y, scratch);

@@ -61,11 +61,11 @@ size_t qg__product_scratch_bytes(qg_isa isa, const qg__product *p, int n);
 void   qg__product_run(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, void *acc,
                        void *scratch);
 
-/* Whether the kernel can finish its sums itself; and the same as qg__product_run with what follows, so that y has no sums but
- * floats or codes [n][oh][ow][oc].  The numbers are those of qg__product_scale and of qg__requantize_kernels.find. */
+/* Whether the kernel can finish its sums itself; and the same as qg__product_run with what follows, so that y has no
+ * sums but floats or codes [n][oh][ow][oc].  The numbers are those of qg__product_scale and of qg__requantize_kernels.find. */
 bool   qg__product_finishes(const qg__product *p);
-void   qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed, const qg__finish *finish,
-                                void *y, void *scratch);
+void   qg__product_run_finished(qg_isa isa, const qg__product *p, int n, const void *x, const void *packed,
+                                const qg__finish *finish, void *y, void *scratch);
 
 /* z = fl(fl(a acc) + b), or two-sided fl(fl(fl(a accP) - fl(an accN)) + b), for so many pixels of [oc], none
  * contracted on any instruction set.  a, an and b have [oc] numbers. */

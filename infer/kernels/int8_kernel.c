@@ -12,7 +12,6 @@
  *
  * Pixels are copied to scratch, unless x is groups as it is: unsigned bytes on AVX-512, whose channels fill groups.
  *
- *
  * Where the codes of w are no bytes, w = step * b - zero, and sum (x - z) w = step * sum (x - z) b - zero * sum (x -
  * z).  sum w depends on the taps that are inside the image, sum (x - z) on the window.  The terms are added as
  * unsigned numbers: their sum fits into int32, partial sums need not.
@@ -328,7 +327,8 @@ static int images_at_once(const qg__int8_product *p, int n)
     return is_groups(p) && !w_zero(p) ? n : qg__images_at_once(&p->g, n);
 }
 
-/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as bytes. */
+/* Scratch: the sums of windows, those of pixels, pixels in groups, sums of the weights of taps, a block of weights as
+ * bytes. */
 typedef struct rooms {
     size_t window, sums, groups, taps, block;
 } rooms;
@@ -352,8 +352,8 @@ static size_t scratch_bytes(const qg__int8_product *p, int n)
     return r.window + r.sums + r.groups + r.taps + r.block;
 }
 
-static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed, const qg__finish *finish, void *y,
-                       uint8_t *scratch)
+static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const int8_t *packed,
+                       const qg__finish *finish, void *y, uint8_t *scratch)
 {
     const size_t pixels = (size_t)n * qg__pixels(&p->g);
     const rooms  r      = rooms_of(p, n);
@@ -366,8 +366,8 @@ static void run_images(const qg__int8_product *p, int n, const uint8_t *x, const
         for (size_t i = 0; i < pixels; i++) sums[i] = sum_of_pixel(p, x + i * (size_t)p->g.c);
         qg__window_sums(&p->g, n, sums, window);
     }
-    visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window, .finish = finish, .y = y,
-                 .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p), .taps = taps };
+    visit at = { .p = p, .x = is_groups(p) ? (const group *)(const void *)x : groups, .window = window,
+                 .finish = finish, .y = y, .w_step = (uint32_t)w_step(p), .w_zero = (uint32_t)w_zero(p), .taps = taps };
     if (CODES == 4) at.x_zero = (uint32_t)(p->x_zero + (p->x_signed ? 128 : 0));
     for (; at.first < p->g.oc; at.first += OUTPUTS, packed += packed_bytes(p)) {
         at.w          = bytes_of(p, packed, expanded);
