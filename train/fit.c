@@ -464,19 +464,27 @@ static const char *smallest_norm(const qg_net *net)
     return NULL;
 }
 
+/* How many images norms see at least in a batch of so many. */
+static int seen_images(const qg_net *net, int batch)
+{
+    return net->spec.batchnorm_per_rank && batch >= qg_ranks() ? batch / qg_ranks() : batch;
+}
+
 /* The variance of one number is 0, so such a batch norm gives its shift for any input, and no gradient. */
 static qg_status check_batches(const fit *f, const qg_net *net)
 {
     const int   n = qg_loader_shape(f->spec->train).n, most = qg__loader_spec(f->spec->train).batch;
-    const int   batch = most < n ? most : n;
+    const int   batch = most < n ? most : n, last = n % batch;
     const char *norm  = smallest_norm(net);
-    char        text[256];
-    if (!norm || (batch > 1 && n % batch != 1)) return QG_OK;
-    if (batch == 1)
-        return qg_fail(QG_EARG, "batches of 1 image give %s one value per channel, whose variance is 0; it needs 2 or more",
-                       norm);
-    snprintf(text, sizeof text, "the last batch of an epoch has 1 of the %d images, so %s has one value per channel, whose "
-             "variance is 0; choose another batch size", n, norm);
+    char        text[256], share[64] = "";
+    if (!norm || (seen_images(net, batch) > 1 && (last == 0 || seen_images(net, last) > 1))) return QG_OK;
+    if (seen_images(net, batch) < batch || seen_images(net, last) < last)
+        snprintf(share, sizeof share, " (norm-sync off, on %d ranks)", qg_ranks());
+    if (seen_images(net, batch) == 1)
+        return qg_fail(QG_EARG, "batches of %d image%s%s give %s one value per channel, whose variance is 0; it needs 2 or more",
+                       batch, batch == 1 ? "" : "s", share, norm);
+    snprintf(text, sizeof text, "the last batch of an epoch has %d of the %d images%s, so %s has one value per channel, whose "
+             "variance is 0; choose another batch size", last, n, share, norm);
     qg__run_notice(&f->run, QG_FIT_SMALL_BATCH, text);
     return QG_OK;
 }

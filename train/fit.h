@@ -99,7 +99,7 @@ typedef struct qg_fit_progress {
 typedef enum qg_fit_notice {
     QG_FIT_RENAMED,         /* an existing run was renamed */
     QG_FIT_UNLOCKED,        /* the file system has no locks */
-    QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, which a batch norm cannot normalise */
+    QG_FIT_SMALL_BATCH,     /* the last batch of an epoch has one image, or one per rank, which a batch norm cannot normalise */
     QG_FIT_DRIFTED          /* learned values have left the normal range of their scheme, or are far from those that it
                                would start with; each is named once */
 } qg_fit_notice;

@@ -152,12 +152,40 @@ static void ranks_that_differ_do_not_begin(void **state)
     assert_int_not_equal(access(dir, F_OK), 0);
 }
 
+/* A norm that sees the images of a rank alone needs two of them, too. */
+static uint64_t fit_parts(void *context)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = SIDE, .width = SIDE, .channels = 1, .seed = 1, .batchnorm_per_rank = true });
+    qg_net_dense(net, (qg_dense_spec){ .out = 8 });
+    qg_net_batchnorm(net), qg_net_relu(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
+    qg_optim       *optim  = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 0.01f });
+    qg_loader      *train  = bands(TRAIN, 1, (qg_loader_spec){ .batch = *(const int *)context });
+    qg_loader      *test   = bands(TEST, 2, (qg_loader_spec){ .batch = 9, .in_order = true });
+    const qg_status status = qg_fit(net, (qg_fit_spec){ .dir = in_room("parts"), .train = train, .test = test, .optim = optim, .epochs = 1,
+                                                        .mode = QG_FIT_FORCE }, NULL);
+    const uint64_t  said   = qg_hash(QG_HASH_BASIS, qg_errmsg(), status ? strlen(qg_errmsg()) : 0);
+    qg_loader_free(test), qg_loader_free(train), qg_optim_free(optim), qg_net_free(net);
+    return said;
+}
+
+static void parts_of_one_image_are_refused(void **state)
+{
+    (void)state;
+    static const char said[] = "batches of 4 images (norm-sync off, on 4 ranks) give bn1 one value per channel, whose variance is 0; "
+                               "it needs 2 or more";
+    assert_true(run_ranks(4, 1, fit_parts, &(int){ 4 }) == qg_hash(QG_HASH_BASIS, said, strlen(said)));
+    for (int ranks = 2; ranks <= 8; ranks *= 4)         /* two images each; more ranks than images */
+        assert_true(run_ranks(ranks, 1, fit_parts, &(int){ 4 }) == QG_HASH_BASIS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_write_the_same_files),
         cmocka_unit_test(a_run_goes_on_with_other_ranks),
         cmocka_unit_test(ranks_that_differ_do_not_begin),
+        cmocka_unit_test(parts_of_one_image_are_refused),
     };
     return cmocka_run_group_tests(tests, one_rank, room_leave);
 }
