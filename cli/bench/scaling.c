@@ -238,10 +238,12 @@ static qg_status project_line(scaling *s, line *l)
     return status;
 }
 
-/* Of weak scaling. */
-static qg_status check_batch(const config *c, int ranks)
+/* Of weak scaling.  A projection goes on from batches that all ranks share. */
+static qg_status check_batch(const config *c, int ranks, bool project)
 {
     const double most = option_find("batch")->max;
+    if (project && c->recipe.batch < ranks)
+        return qg_fail(QG_EARG, "batch: %d ranks cannot share %d image%s", ranks, c->recipe.batch, c->recipe.batch == 1 ? "" : "s");
     if ((double)c->recipe.batch * ranks <= most) return QG_OK;
     return qg_fail(QG_EARG, "batch: %d for each of %d ranks is more than %.0f", c->recipe.batch, ranks, most);
 }
@@ -344,7 +346,7 @@ static qg_status extrapolate(scaling *s)
     const double most = weak->ranks, sent = 1 - 1 / most;
     const double images  = (bytes_of(weak) - bytes_of(strong)) / sent / (most - 1);        /* of one rank's batch */
     const double weights = bytes_of(strong) / sent - images;
-    const double slope   = (weak[-1].compute_ms - s->weak.line[0].compute_ms) / (most / 2 - 1);
+    const double slope   = fmax((weak[-1].compute_ms - s->weak.line[0].compute_ms) / (most / 2 - 1), 0);
     const int    batch   = s->config.recipe.batch;
     qg_status    status  = QG_OK;
     for (int ranks = 2 * (int)most; s->strong.n < LINES && !status; ranks *= 2) {
@@ -566,7 +568,7 @@ static int run(scaling *s)
     if (!status) usage = true;
     if (!status) status = config_check(&s->config);
     if (!status) status = recipe_trains(&s->config.recipe);
-    if (!status) status = check_batch(&s->config, most);
+    if (!status) status = check_batch(&s->config, most, project);
     if (status) qg_ranks_abort(EXIT_USAGE, NULL);
     if (status) return options_report("qgrad bench", usage);
     if (qg_rank() == 0) report_presets();

@@ -37,6 +37,7 @@ static void test_what_cannot_be_measured_is_refused(void **state)
     assert_refuses("bench scaling " NET "--link latency=5,gbits=1 --link latency=6,gbits=1 --link latency=7,gbits=1 "
                    "--link latency=8,gbits=1 --link latency=9,gbits=1", 2, "more than 4 links");
     assert_refuses("bench scaling " NET "--batch 8192 --link latency=5,gbits=1", 2, "batch: 8192 for each of 16 ranks is more than 65536");
+    assert_refuses("bench scaling " NET "--batch 15 --link latency=5,gbits=1", 2, "batch: 16 ranks cannot share 15 images");
     assert_refuses("bench scaling " NET "--profile", 2, "unknown option '--profile'");
     assert_refuses("bench train " NET "--link latency=5,gbits=1", 2, "unknown option '--link'");
 }
