@@ -387,6 +387,9 @@ static int train(training *t)
     bool          usage;
     qg_fit_result result;
     qg_status     status = qg_ranks_begin(NULL, NULL);
+    if (!status && qg_ranks() == 1 && qg__ranks_started() > 1)
+        fprintf(stderr, "qgrad: warning: each of the %d processes that mpirun has started trains alone; qgrad-mpi (make mpi) shares the work\n",
+                qg__ranks_started());
     if (t->asked->recipe.norm_sync == NORM_SYNC_ON) config_unset(t->asked, "norm-sync");    /* as a run that does not say so */
     if (!status) status = choose_directory(t, &usage);
     else usage = true;

@@ -100,6 +100,14 @@ qg_status qg__ranks_arrived(qg__transfer *m, bool wait, bool *all)
     return status;
 }
 
+/* Open MPI's variable, then that of MPICH and Slurm. */
+int qg__ranks_started(void)
+{
+    const char *said = getenv("OMPI_COMM_WORLD_SIZE");
+    if (!said) said = getenv("PMI_SIZE");
+    return said && atoi(said) > 1 ? atoi(said) : 1;
+}
+
 #if defined(QG_WITH_MPI)
 
 /* MPI counts in ints. */
@@ -264,9 +272,10 @@ static qg_status arrived(void *context, qg__transfer *m, bool wait, bool *all)
 {
     (void)context;
     MPI_Request request[2 * QG_SLICES];
+    MPI_Status  ignored[2 * QG_SLICES];     /* MPICH declares arrays, so gcc warns of MPI_STATUSES_IGNORE */
     int         done = true;
     for (int i = 0; i < m->n; i++) memcpy(&request[i], &m->request[i], sizeof request[i]);
-    if (wait ? MPI_Waitall(m->n, request, MPI_STATUSES_IGNORE) : MPI_Testall(m->n, request, &done, MPI_STATUSES_IGNORE))
+    if (wait ? MPI_Waitall(m->n, request, ignored) : MPI_Testall(m->n, request, &done, ignored))
         return qg_fail(QG_ESTATE, "rank %d waits for messages that cannot arrive", job.rank);
     for (int i = 0; i < m->n; i++) memcpy(&m->request[i], &request[i], sizeof request[i]);
     *all = done && is_due(m, wait);
@@ -286,14 +295,6 @@ void qg__ranks_forget(qg__transfer *m)
     m->n = 0;
 }
 
-/* Open MPI's variable, then that of MPICH and Slurm. */
-int qg__ranks_started(void)
-{
-    const char *said = getenv("OMPI_COMM_WORLD_SIZE");
-    if (!said) said = getenv("PMI_SIZE");
-    return said && atoi(said) > 1 ? atoi(said) : 1;
-}
-
 /* They sleep, since the ranks that they wait for may be measured on the same cores. */
 static void wait_for_all(void)
 {
@@ -305,18 +306,28 @@ static void wait_for_all(void)
 
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {
-    int given, rank, ranks;
+    int given, rank, ranks, begun, ended;
+    if (MPI_Initialized(&begun) || MPI_Finalized(&ended) || begun)
+        return qg_fail(QG_ESTATE, "qg_ranks_begin: MPI %s in this program, and begins once", ended ? "has ended" : "has already begun");
     if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &given) || given < MPI_THREAD_FUNNELED)
         return qg_fail(QG_ESTATE, "MPI does not begin, or not for programs with threads");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks == 1 && qg__ranks_started() > 1)
+        return qg_fail(QG_ESTATE, "mpirun has started %d processes, but MPI connects none of them; use the mpirun of the MPI that this program "
+                       "is linked with", qg__ranks_started());
     qg__ranks_join(rank, ranks, exchange, NULL);
     qg__ranks_join_later(post, arrived);
     if (QG_MOST_RANKS % ranks == 0) return delay_begin();
     return qg_fail(QG_EARG, "%d ranks do not divide the %d slices of a batch; use 1, 2, 4, 8 or 16", ranks, QG_MOST_RANKS);
 }
 
-void qg_ranks_end(void) { MPI_Finalize(); }
+void qg_ranks_end(void)
+{
+    int begun, ended;
+    if (!MPI_Initialized(&begun) && !MPI_Finalized(&ended) && begun && !ended) MPI_Finalize();
+    qg__ranks_join(0, 1, NULL, NULL);
+}
 
 void qg_ranks_abort(int code, const char *line)
 {
@@ -337,8 +348,6 @@ void qg_ranks_abort(int code, const char *line)
 #else
 
 void qg__ranks_forget(qg__transfer *m) { m->n = 0; }
-
-int qg__ranks_started(void) { return 1; }
 
 static void wait_for_all(void) { qg_ranks_any(false); }
 

@@ -30,14 +30,14 @@
 /* The most ranks; their number divides it. */
 enum { QG_MOST_RANKS = 16 };
 
-/* Begin.  argc and argv are main's, or NULL.
+/* Begin, once in a program.  argc and argv are main's, or NULL.
  *
- * Fails    QG_EARG: the number of ranks does not divide QG_MOST_RANKS.  QG_ESTATE: MPI cannot begin. */
+ * Fails    QG_EARG: the number of ranks does not divide QG_MOST_RANKS.  QG_ESTATE: MPI cannot begin, or has before. */
 QG_MUST_CHECK
 qg_status qg_ranks_begin(int *argc, char ***argv);
-void      qg_ranks_end(void);           /* waits for the other ranks */
+void      qg_ranks_end(void);           /* waits for the other ranks; from then on there is one */
 
-int       qg_ranks(void);               /* 1 without qg_ranks_begin */
+int       qg_ranks(void);               /* 1 before qg_ranks_begin */
 int       qg_rank(void);                /* 0 .. qg_ranks() - 1; rank 0 writes files */
 
 /* Ends the program on all ranks with exit code `code`: this one cannot go on, and the others would wait for it forever.

@@ -71,7 +71,7 @@ int  qg__ranks_served(const float *x, int here);    /* n; 0: not divided */
 /* Sends to a rank and receives from it, as many bytes. */
 typedef qg_status (*qg__exchange)(void *context, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in);
 
-/* How many processes mpirun or srun says that it has started, before qg_ranks_begin, too.  1: this one alone. */
+/* How many processes mpirun or srun says that it has started, before qg_ranks_begin and without MPI, too.  1: this one alone. */
 int       qg__ranks_started(void);
 
 /* For tests: this process is rank of ranks, and reaches the others by `exchange` instead of MPI.  ranks 1: it is alone

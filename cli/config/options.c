@@ -252,14 +252,17 @@ static int run_bench(const verb *v, const char *program, int argc, char **argv)
     return EXIT_USAGE;
 }
 
-/* Several ranks would each do the whole work of a command that is not made for them, and write the same files. */
+/* Several ranks would each do the whole work of a command that is not made for them, and write the same files.  Programs without MPI
+ * are processes of their own. */
 static bool refuses_ranks(const verb *v)
 {
     char line[128];
     if (v->shares || qg__ranks_started() == 1) return false;
     snprintf(line, sizeof line, "qgrad %s: runs in one process, but mpirun has started %d", v->name, qg__ranks_started());
+    const qg_status status = qg_ranks_begin(NULL, NULL);
+    if (!status && qg_ranks() == 1) return false;
     /* Without a connection, none of them can speak for the others. */
-    if (qg_ranks_begin(NULL, NULL) == QG_ESTATE) fprintf(stderr, "%s\n", line);
+    if (status == QG_ESTATE) fprintf(stderr, "%s\n", line);
     qg_ranks_abort(EXIT_USAGE, line);
     return true;
 }

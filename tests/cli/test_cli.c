@@ -132,6 +132,15 @@ static void test_a_misspelt_cpu_is_named(void **state)
     assert_null(qg_cpu_unknown());
 }
 
+/* mpirun with a program of the plain build. */
+static void test_processes_that_are_no_ranks_are_told(void **state)
+{
+    set_variable("OMPI_COMM_WORLD_SIZE", "2");
+    assert_status("train " SET "--epochs 1 --budget 0 --out @/lonely --json", 3);
+    assert_stderr("qgrad: warning: each of the 2 processes that mpirun has started trains alone; qgrad-mpi (make mpi) shares the work\n");
+    assert_status("eval --run @/lonely --json", 0);
+}
+
 /* Of batches with one image, a batch norm after a dense layer sees one number per channel. */
 static void test_a_batch_norm_needs_two_images(void **state)
 {
@@ -527,6 +536,7 @@ int main(void)
         cmocka_unit_test_teardown(test_presets_of_openblas_are_named, restore_variables),
         cmocka_unit_test(test_bad_files_give_1_and_leave_nothing),
         cmocka_unit_test_teardown(test_a_misspelt_cpu_is_named, restore_variables),
+        cmocka_unit_test_teardown(test_processes_that_are_no_ranks_are_told, restore_variables),
         cmocka_unit_test(test_a_batch_norm_needs_two_images),
         cmocka_unit_test(test_splits_of_different_images_are_refused_before_training),
         cmocka_unit_test(test_unwritable_directories_and_full_disks),
