@@ -24,6 +24,7 @@ static struct job {
     qg__post     post;          /* NULL: exchange at once */
     qg__arrived  arrived;
     void        *context;
+    bool         lost;          /* messages of a step that has failed may still be under way */
     qg__traffic  traffic;
 } job = { .ranks = 1 }, whole = { .ranks = 1 };     /* whole: as the program began */
 
@@ -73,10 +74,20 @@ static void count(double began, size_t bytes_out)
     job.traffic.messages++;
 }
 
+bool qg__ranks_lost(void) { return job.lost; }
+
+/* What arrives next may be of the step that has failed. */
+static qg_status check_lost(void)
+{
+    if (!job.lost) return QG_OK;
+    return qg_fail(QG_ESTATE, "a step has failed on rank %d while gradients were on their way, so it cannot go on", job.rank);
+}
+
 qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
-    const double    began  = qg__now();
-    const qg_status status = job.exchange(job.context, other, out, in, bytes_out, bytes_in);
+    const double began  = qg__now();
+    qg_status    status = check_lost();
+    if (!status) status = job.exchange(job.context, other, out, in, bytes_out, bytes_in);
     count(began, bytes_out);
     return status;
 }
@@ -84,8 +95,9 @@ qg_status qg__ranks_exchange(int other, const void *out, void *in, size_t bytes_
 qg_status qg__ranks_post(qg__transfer *m, int other, const void *out, void *in, size_t bytes_out, size_t bytes_in)
 {
     if (!job.post) return qg__ranks_exchange(other, out, in, bytes_out, bytes_in);
-    const double    began  = qg__now();
-    const qg_status status = job.post(job.context, m, other, out, in, bytes_out, bytes_in);
+    const double began  = qg__now();
+    qg_status    status = check_lost();
+    if (!status) status = job.post(job.context, m, other, out, in, bytes_out, bytes_in);
     count(began, bytes_out);
     return status;
 }
@@ -283,7 +295,7 @@ static qg_status arrived(void *context, qg__transfer *m, bool wait, bool *all)
     return QG_OK;
 }
 
-void qg__ranks_forget(qg__transfer *m)
+static void forget(qg__transfer *m)
 {
     for (int i = 0; i < m->n; i++) {
         MPI_Request request;
@@ -292,7 +304,6 @@ void qg__ranks_forget(qg__transfer *m)
         if (i % 2 == 0) MPI_Cancel(&request);
         MPI_Request_free(&request);
     }
-    m->n = 0;
 }
 
 /* They sleep, since the ranks that they wait for may be measured on the same cores. */
@@ -347,7 +358,7 @@ void qg_ranks_abort(int code, const char *line)
 
 #else
 
-void qg__ranks_forget(qg__transfer *m) { m->n = 0; }
+static void forget(qg__transfer *m) { (void)m; }
 
 static void wait_for_all(void) { qg_ranks_any(false); }
 
@@ -365,3 +376,10 @@ void qg_ranks_abort(int code, const char *line)
 }
 
 #endif
+
+void qg__ranks_forget(qg__transfer *m)
+{
+    forget(m);
+    m->n     = 0;
+    job.lost = true;
+}

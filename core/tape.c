@@ -160,7 +160,7 @@ void qg_tape_free(qg_tape *t)
     if (!t) return;
     qg__pending_drop(&t->queue);
     qg_arena_release(&t->vars);
-    qg_arena_release(&t->step);
+    if (!qg__ranks_lost()) qg_arena_release(&t->step);      /* else other ranks may still read it */
     qg_arena_release(&t->scratch);
     free(t);
 }

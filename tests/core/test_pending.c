@@ -149,11 +149,20 @@ static qg_status arrived(void *context, qg__transfer *m, bool wait, bool *all)
     return QG_OK;
 }
 
+/* The next step fails, too: what arrives in it may be of this one. */
 static qg_status step_with(partner *p, const model *m, qg_tape *t)
 {
     qg__ranks_join(0, 2, exchange, p);
     qg__ranks_join_later(post, arrived);
     const qg_status status = run_step(m, t, 0);
+    if (status) {
+        char why[64];
+        snprintf(why, sizeof why, "%s", qg_errmsg());
+        *p = (partner){ .posts_left = 1000, .asks_left = 1000 };
+        assert_failed(run_step(m, t, 1), QG_ESTATE, "a step has failed on rank 0 while gradients were on their way, so it cannot go on");
+        assert_int_equal(p->posts, 0);
+        qg_fail(status, "%s", why);
+    }
     qg__ranks_join(0, 1, NULL, NULL);
     return status;
 }
