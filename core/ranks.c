@@ -317,7 +317,7 @@ static void wait_for_all(void)
 
 qg_status qg_ranks_begin(int *argc, char ***argv)
 {
-    int given, rank, ranks, begun, ended;
+    int given, rank, ranks, begun = true, ended = false;
     if (MPI_Initialized(&begun) || MPI_Finalized(&ended) || begun)
         return qg_fail(QG_ESTATE, "qg_ranks_begin: MPI %s in this program, and begins once", ended ? "has ended" : "has already begun");
     if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &given) || given < MPI_THREAD_FUNNELED)
@@ -335,7 +335,7 @@ qg_status qg_ranks_begin(int *argc, char ***argv)
 
 void qg_ranks_end(void)
 {
-    int begun, ended;
+    int begun = false, ended = false;
     if (!MPI_Initialized(&begun) && !MPI_Finalized(&ended) && begun && !ended) MPI_Finalize();
     qg__ranks_join(0, 1, NULL, NULL);
 }
