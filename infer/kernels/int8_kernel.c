@@ -166,41 +166,47 @@ INLINE int chains_of(int sums)
     return CODES != 4 || sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
 }
 
+/* The products of one group after the other, each in the sums of a chain of its own; x moves on. */
+INLINE void add_groups(int chains, int pixels, int vectors, ptrdiff_t x_step, const group **x, const int8_t *w, vi (*sum)[VECTORS])
+{
+    UNROLL
+    for (int c = 0; c < chains; c++) {
+        vi wv[VECTORS];
+        UNROLL
+        for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + c * GROUP_BYTES + v * VL * CODES);
+        UNROLL
+        for (int p = 0; p < pixels; p++) {
+            const vi xv = x[p / RUN][p % RUN * x_step] + (vi){ 0 };
+            UNROLL
+            for (int v = 0; v < vectors; v++) {
+                vi *own = &sum[c * pixels + p][v];
+                *own = add_products(*own, xv, wv[v]);
+                KEEP(*own);
+            }
+        }
+        UNROLL
+        for (int r = 0; r * RUN < pixels; r++) {
+            x[r]++;
+            KEEP_POINTER(x[r]);
+        }
+    }
+}
+
 /* Blocks whose outputs fill one vector leave the other out. */
 INLINE void run_tile(int pixels, int vectors, const tile *t, lanes (*to)[VECTORS])
 {
     const int chains = chains_of(pixels * vectors);
     vi        sum[LONGEST][VECTORS] = { { { 0 } } };        /* of each chain */
     for (int i = 0; i < t->taps_i; i++) {
-        const int8_t *w = t->w + i * t->w_row;
+        const int8_t *w    = t->w + i * t->w_row;
+        size_t        left = t->groups;
         const group  *x[RUNS];
         UNROLL
         for (int r = 0; r * RUN < pixels; r++) x[r] = t->x + i * t->x_row + r * RUN * t->x_step;
-        for (size_t left = t->groups, now; left; left -= now) {
-            now = left < (size_t)chains ? 1 : (size_t)chains;
-            UNROLL
-            for (int c = 0; c < chains; c++, w += GROUP_BYTES) {
-                if ((size_t)c == now) break;
-                vi wv[VECTORS];
-                UNROLL
-                for (int v = 0; v < vectors; v++) wv[v] = load_codes(w + v * VL * CODES);
-                UNROLL
-                for (int p = 0; p < pixels; p++) {
-                    const vi xv = x[p / RUN][p % RUN * t->x_step] + (vi){ 0 };
-                    UNROLL
-                    for (int v = 0; v < vectors; v++) {
-                        vi *own = &sum[c * pixels + p][v];
-                        *own = add_products(*own, xv, wv[v]);
-                        KEEP(*own);
-                    }
-                }
-                UNROLL
-                for (int r = 0; r * RUN < pixels; r++) {
-                    x[r]++;
-                    KEEP_POINTER(x[r]);
-                }
-            }
-        }
+        for (; left >= (size_t)chains; left -= (size_t)chains, w += chains * GROUP_BYTES)
+            add_groups(chains, pixels, vectors, t->x_step, x, w, sum);
+        if (chains == 1) continue;
+        for (; left > 0; left--, w += GROUP_BYTES) add_groups(1, pixels, vectors, t->x_step, x, w, sum);
     }
     UNROLL
     for (int p = 0; p < pixels; p++)
