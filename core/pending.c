@@ -11,12 +11,6 @@ enum { MOST_BYTES = 64 << 20 };
 enum { HEAD = (sizeof(qg__pending) + 63) / 64 * 64 };   /* bytes before the numbers, which begin on a line of the cache */
 enum { TAGS = 32767 };                                  /* MPI has at least so many */
 
-static bool passed(qg_tape *t, qg_status status)
-{
-    if (status) qg_reject(t, status, "%s", qg_errmsg());
-    return !status;
-}
-
 /* --- one gradient --------------------------------------------------------------------------- */
 
 qg__pending *qg__pending_new(qg_tape *t, qg_var *y, size_t n, bool adds)
@@ -93,7 +87,7 @@ static bool begin(qg_tape *t, qg__pending *p)
     *at             = p;
     p->messages.tag = 1 + q->begun++ % TAGS;
     q->bytes += p->bytes;
-    if (!passed(t, post(p))) return false;
+    if (!qg__ranks_passed(t, post(p))) return false;
     /* A weight that is computed from images, or is x, cannot be put off. */
     return !p->y->in[1] || !p->y->in[1]->images || qg__pending_move(t, true);
 }
@@ -123,7 +117,7 @@ static bool move_each(qg_tape *t, qg__queue *q, bool wait)
     for (qg__pending **at = &q->first; *at;) {
         qg__pending *p = *at;
         bool         there;
-        if (!passed(t, move(p, wait, &there))) return false;
+        if (!qg__ranks_passed(t, move(p, wait, &there))) return false;
         if (!there) {
             at = &p->next;
             continue;

@@ -40,7 +40,7 @@ static qg_status gather(void *data, const size_t *start)
     return status;
 }
 
-static bool passed(qg_tape *t, qg_status status)
+bool qg__ranks_passed(qg_tape *t, qg_status status)
 {
     if (status) qg_reject(t, status, "%s", qg_errmsg());
     return !status;
@@ -48,7 +48,7 @@ static bool passed(qg_tape *t, qg_status status)
 
 bool qg__ranks_gather(qg_tape *t, void *data, const size_t *start)
 {
-    return passed(t, gather(data, start));
+    return qg__ranks_passed(t, gather(data, start));
 }
 
 bool qg__slices_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes)
@@ -56,7 +56,7 @@ bool qg__slices_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes)
     size_t start[QG_SLICES + 1];
     if (!b.shared) return true;
     for (int r = 0; r <= qg_ranks(); r++) start[r] = (size_t)(r * (QG_SLICES / qg_ranks())) * bytes;
-    return passed(t, gather(parts, start));
+    return qg__ranks_passed(t, gather(parts, start));
 }
 
 bool qg__images_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes)
@@ -64,7 +64,7 @@ bool qg__images_gather(qg_tape *t, qg__slices b, void *parts, size_t bytes)
     size_t start[QG_SLICES + 1];
     if (!b.shared) return true;
     for (int r = 0; r <= qg_ranks(); r++) start[r] = (size_t)qg_slice_at(b.n, r * (QG_SLICES / qg_ranks())) * bytes;
-    return passed(t, gather(parts, start));
+    return qg__ranks_passed(t, gather(parts, start));
 }
 
 qg_tensor qg__whole_batch(qg_tape *t, const qg_var *v)

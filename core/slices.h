@@ -52,6 +52,9 @@ void qg__tree(int count, size_t stride, size_t n, float *part);
 /* start [ranks + 1] in bytes: data + start[r] .. data + start[r + 1] is what rank r has; afterwards every rank has all of it. */
 bool qg__ranks_gather(qg_tape *t, void *data, const size_t *start);
 
+/* Whether an exchange has succeeded; if not, the step fails with its error. */
+bool qg__ranks_passed(qg_tape *t, qg_status status);
+
 /* --- without a tape --- */
 
 /* Rank 0's bytes reach the others. */
