@@ -142,6 +142,7 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->draws  = 0;
     t->batch  = 0;
     t->walked = false;
+    if (mode != QG_TRAIN && mode != QG_EVAL) qg_reject(t, QG_EARG, "tape: %d is neither QG_TRAIN nor QG_EVAL", (int)mode);
 }
 
 size_t    qg_tape_peak(const qg_tape *t)   { return t ? t->peak : 0; }

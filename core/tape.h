@@ -76,7 +76,7 @@ qg_tape  *qg_tape_new(void);
 /* Begin a step: forget every var and keep the memory.  step is the number of updates made so far, in QG_EVAL
  * too; an op that starts later compares it with its delay.  key and step determine what random ops draw, such
  * as dropout: the same pair draws the same.  `qgrad train --seed S` passes the key
- * qg_rng_fork(S, QG_STREAM_TAPE). */
+ * qg_rng_fork(S, QG_STREAM_TAPE).  Another mode fails the step, QG_EARG. */
 void      qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step);
 size_t    qg_tape_peak(const qg_tape *t);                /* the most bytes in use at once so far */
 qg_status qg_tape_status(const qg_tape *t);              /* the first failure of the current step */

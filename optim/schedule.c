@@ -48,6 +48,13 @@ const qg_variant qg_schedules[] = {
     { .name = NULL }
 };
 
+/* A kind without a row is not legal, so nobody else has to know the first and the last one. */
+static const qg_variant *row_of(qg_schedule_kind kind)
+{
+    const int kinds = (int)(sizeof qg_schedules / sizeof *qg_schedules) - 1;
+    return (int)kind >= 0 && (int)kind < kinds && qg_schedules[kind].name ? &qg_schedules[kind] : NULL;
+}
+
 /* --- value -------------------------------------------------------------------------------- */
 
 /* Progress is rounded to float first, so that epoch 8 of 10 has passed the milestone 0.8f, which is greater
@@ -139,15 +146,27 @@ int qg_schedule_print(const qg_schedule *s, char *text, int bytes)
 {
     static const qg_schedule constant = { 0 };
     if (!s) s = &constant;
+    const qg_variant *row = row_of(s->kind);
+    if (!row) return snprintf(text, bytes > 0 ? (size_t)bytes : 0, "%d", (int)s->kind);
     char          line[256];            /* enough for every key at its longest */
     double        value[QG_MAX_VALUES];
-    const qg_key *keys = qg_schedules[s->kind].keys;
+    const qg_key *keys = row->keys;
     const int     n    = qg_keys_count(keys);
     const int     milestones = s->n_milestones < QG_MILESTONES ? s->n_milestones : QG_MILESTONES;
     for (int i = 0; i < n; i++)
         value[i] = keys[i].most ? milestones
                                 : (double)*(const float *)(const void *)((const char *)s + offset_of(&keys[i]));
     for (int i = 0; i < milestones; i++) value[n + i] = (double)s->milestone[i];
-    qg_keys_print(qg_schedules[s->kind].name, keys, value, line, sizeof line);
+    qg_keys_print(row->name, keys, value, line, sizeof line);
     return snprintf(text, bytes > 0 ? (size_t)bytes : 0, "%s", line);
+}
+
+/* What its text says is what trains. */
+qg_status qg_schedule_check(const qg_schedule *s)
+{
+    char        text[256];
+    qg_schedule same;
+    if (s && !row_of(s->kind)) return qg_fail(QG_EARG, "%d is not a kind of schedule", (int)s->kind);
+    qg_schedule_print(s, text, sizeof text);
+    return qg_schedule_parse(text, &same) ? qg_fail(QG_EARG, "schedule %s: %s", text, qg_errmsg()) : QG_OK;
 }

@@ -59,8 +59,13 @@ QG_MUST_CHECK
 qg_status qg_schedule_parse(const char *text, qg_schedule *out);
 
 /* Writes the text that qg_schedule_parse reads as *s, and returns its length like snprintf.  *s must be a
- * schedule that qg_schedule_parse accepts, or NULL for the constant rate; fields that its kind does not
+ * schedule that qg_schedule_check accepts, or NULL for the constant rate; fields that its kind does not
  * use are left out.  256 bytes are always enough. */
 int       qg_schedule_print(const qg_schedule *s, char *text, int bytes);
+
+/* Whether a schedule that did not come from a text is legal: of an existing kind, with values that qg_schedule_parse
+ * would accept.  NULL is the constant rate.  Fails with QG_EARG, naming the kind or the value. */
+QG_MUST_CHECK
+qg_status qg_schedule_check(const qg_schedule *s);
 
 #endif

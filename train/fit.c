@@ -404,14 +404,14 @@ static qg_status train(fit *f)
 
 /* --- what can be wrong -------------------------------------------------------------------- */
 
-/* A schedule is legal if its text is. */
-static qg_status check_schedule(const qg_schedule *s)
+static bool is_mode(qg_fit_mode mode)
 {
-    char        text[256];
-    qg_schedule same;
-    if (s->kind < QG_CONSTANT || s->kind > QG_COSINE) return qg_fail(QG_EARG, "fit: %d is not a kind of schedule", (int)s->kind);
-    qg_schedule_print(s, text, sizeof text);
-    return qg_schedule_parse(text, &same) ? qg_fail(QG_EARG, "fit: schedule %s: %s", text, qg_errmsg()) : QG_OK;
+    switch (mode) {
+    case QG_FIT_RESUME:
+    case QG_FIT_NEW:
+    case QG_FIT_FORCE: return true;
+    }
+    return false;
 }
 
 static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
@@ -425,6 +425,7 @@ static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
     if (!s->optim) return qg_fail_null(QG_EARG, "optim");
     if (qg_optim_params(s->optim) != qg_net_params(net)) return qg_fail(QG_EARG, "fit: optim has the parameters of another net");
     if (!s->dir) return qg_fail(QG_EARG, "fit: dir is NULL");
+    if (!is_mode(s->mode)) return qg_fail(QG_EARG, "fit: %d is not a mode", (int)s->mode);
     if (s->epochs < 1) return qg_fail(QG_EARG, "fit: epochs is %d, must be at least 1", s->epochs);
     if (!(s->lr > 0 && isfinite(s->lr))) return qg_fail(QG_EARG, "fit: lr is %g, must be greater than 0", s->lr);
     if (!(s->clip_norm >= 0 && isfinite(s->clip_norm)))
@@ -435,7 +436,7 @@ static qg_status check_spec(const qg_net *net, const qg_fit_spec *s)
         return qg_fail(QG_EARG, "fit: label_smoothing is %g, must be 0 or more and less than 1", (double)s->label_smoothing);
     if (s->label_smoothing > 0 && s->loss)
         return qg_fail(QG_EARG, "fit: label_smoothing is part of the cross entropy, but the spec has a loss of its own");
-    return check_schedule(&s->schedule);
+    return qg_schedule_check(&s->schedule) ? qg_fail(QG_EARG, "fit: %s", qg_errmsg()) : QG_OK;
 }
 
 static bool same_size(qg_shape a, qg_shape b) { return a.h == b.h && a.w == b.w && a.c == b.c; }

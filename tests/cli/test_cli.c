@@ -288,6 +288,20 @@ static void test_a_configuration_file_gives_the_same_run(void **state)
     assert_true(last_number("seed") == 9);
 }
 
+static void test_every_kind_of_schedule_trains(void **state)
+{
+    static const char *const schedules[] = { "constant", "step:at=0.5", "exponential:factor=0.01", "cosine", "linear" };
+    char line[400], config[4096], want[64];
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        snprintf(line, sizeof line, TRAIN "--epochs 1 --schedule %s --out @/schedule --force --json", schedules[i]);
+        assert_status(line, 0);
+        assert_true(last_truth("complete"));
+        slurp(at("schedule/config.toml"), config, sizeof config);
+        snprintf(want, sizeof want, "schedule = \"%s\"\n", schedules[i]);
+        if (!strstr(config, want)) fail_msg("%s: %s", schedules[i], config);
+    }
+}
+
 static void test_signed_inputs_and_adam_train_too(void **state)
 {
     assert_status(
@@ -546,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_another_seed_is_another_run),
         cmocka_unit_test(test_metrics_have_a_row_per_epoch),
         cmocka_unit_test(test_a_configuration_file_gives_the_same_run),
+        cmocka_unit_test(test_every_kind_of_schedule_trains),
         cmocka_unit_test(test_signed_inputs_and_adam_train_too),
         cmocka_unit_test(test_a_loss_that_is_not_finite_ends_the_run),
         cmocka_unit_test(test_what_to_try_next_works),

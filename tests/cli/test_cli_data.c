@@ -493,6 +493,10 @@ static void test_cifar_and_fashion_have_names(void **state)
     }
     assert_refuses("train --resume --model cnv --layer fc3:weight=twn --out @/cnv", 1,
                    "fc3:weight=float in the run, but fc3:weight=twn was requested");
+    assert_status("train --model birealnet18:width=0.0625 --data cifar10 --data-dir @/c10 --epochs 1 --batch 8 --out @/bi --json", 0);
+    char config[4096];                      /* its own schedule */
+    slurp(at("bi/config.toml"), config, sizeof config);
+    assert_non_null(strstr(config, "schedule = \"linear\"\n"));
     assert_status("summary --model lenet5 --data cifar100 --json", 0);
     cJSON *j = parse();
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(j, "layers")) > 3, 1);

@@ -149,6 +149,12 @@ static void test_a_sweep_trains_what_train_would(void **state)
 }
 
 /* One cannot be trained with its optimizer, one has images that are not there, and one is another run already. */
+static void test_schedules_are_swept(void **state)
+{
+    assert_status(SWEEP "--epochs 1 --schedule cosine,linear --out annealed --json", 0);
+    assert_true(last_number("combinations") == 2 && last_number("finished") == 2 && last_number("failed") == 0);
+}
+
 static void test_failures_do_not_stop_the_others(void **state)
 {
     assert_status("train --model lenet5 " SET_ "--epochs 2 --budget 0 --weight binary --out all/weight=binary-seed-1 --json", 3);
@@ -217,6 +223,7 @@ int main(void)
         cmocka_unit_test_setup(test_wrong_lists_are_refused, restore_tree),
         cmocka_unit_test_setup(test_the_directory_tells_what_all_have, restore_tree),
         cmocka_unit_test_setup(test_a_sweep_trains_what_train_would, restore_tree),
+        cmocka_unit_test_setup(test_schedules_are_swept, restore_tree),
         cmocka_unit_test_setup(test_failures_do_not_stop_the_others, restore_tree),
         cmocka_unit_test_setup(test_a_budget_pauses_a_sweep, restore_tree),
         cmocka_unit_test_setup_teardown(test_a_signal_stops_the_trainings, restore_tree, end_background),

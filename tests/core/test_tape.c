@@ -617,6 +617,22 @@ static void a_profile_has_room_for_so_many_ops(void **state)
     for (int i = 0; i < 64; i++) assert_int_equal(room.guard[i], 0);
 }
 
+static void another_mode_fails_the_step(void **state)
+{
+    static const int modes[] = { -1, 2, 77 };
+    fixture         *f = *state;
+    float            x = 1;
+    char             part[64];
+    for (int i = 0; i < 3; i++) {
+        qg_tape_begin(f->t, (qg_mode)modes[i], 1, 0);
+        assert_null(qg_relu(f->t, qg_input(f->t, (qg_tensor){ SCALAR, &x })));
+        snprintf(part, sizeof part, "tape: %d is neither QG_TRAIN nor QG_EVAL", modes[i]);
+        assert_failed(qg_tape_status(f->t), QG_EARG, part);
+    }
+    qg_tape_begin(f->t, QG_TRAIN, 1, 0);
+    assert_ok(qg_tape_status(f->t));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -649,6 +665,7 @@ int main(void)
         CASE(a_tape_is_walked_once),
         CASE(a_profile_counts_calls),
         CASE(a_profile_has_room_for_so_many_ops),
+        CASE(another_mode_fails_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,6 +233,30 @@ static void refusals_name_the_culprit(void **state)
     assert_int_equal(qg_schedule_parse("constant", NULL), QG_EARG);
 }
 
+static void assert_illegal(qg_schedule s, const char *message)
+{
+    assert_int_equal(qg_schedule_check(&s), QG_EARG);
+    if (!strstr(qg_errmsg(), message)) fail_msg("'%s' does not say %s", qg_errmsg(), message);
+}
+
+static void schedules_by_hand_are_checked(void **state)
+{
+    char text[8];
+    assert_int_equal(qg_schedule_check(NULL), QG_OK);
+    for (int kind = 0; qg_schedules[kind].name; kind++) {
+        const qg_schedule s = { .kind = (qg_schedule_kind)kind, .factor = 0.5f, .every = kind == QG_STEP ? 0.25f : 0 };
+        assert_int_equal(qg_schedule_check(&s), QG_OK);
+        assert_illegal((qg_schedule){ .kind = s.kind, .factor = 0.5f, .every = s.every, .warmup = 2 }, "warmup is 2, not in 0..1");
+    }
+    assert_illegal((qg_schedule){ .kind = (qg_schedule_kind)77 }, "77 is not a kind of schedule");
+    assert_illegal((qg_schedule){ .kind = (qg_schedule_kind)-1 }, "-1 is not a kind of schedule");
+    assert_illegal((qg_schedule){ .kind = QG_STEP }, "schedule step: step: needs at= or every=");
+    assert_illegal((qg_schedule){ .kind = QG_LINEAR, .factor = NAN }, "schedule linear:factor=nan: linear: factor");
+    assert_illegal((qg_schedule){ .kind = QG_EXPONENTIAL, .factor = -1 }, "factor is -1");
+    assert_int_equal(qg_schedule_print(&(qg_schedule){ .kind = (qg_schedule_kind)77 }, text, sizeof text), 2);
+    assert_string_equal(text, "77");
+}
+
 /* Epoch by epoch, whatever the batches, except for a warm-up over a number of epochs that is not doubled. */
 static void an_extended_schedule_has_its_steps_in_the_same_epochs(void **state)
 {
@@ -267,6 +291,7 @@ int main(void)
         cmocka_unit_test(print_is_like_snprintf),
         cmocka_unit_test(schedules_by_hand_are_bounded),
         cmocka_unit_test(refusals_name_the_culprit),
+        cmocka_unit_test(schedules_by_hand_are_checked),
         cmocka_unit_test(an_extended_schedule_has_its_steps_in_the_same_epochs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -469,6 +469,9 @@ static void bad_specs_are_refused(void **state)
     REFUSED(clip_norm, INFINITY, "clip_norm is inf");
     REFUSED(budget, NAN, "budget is not a number");
     REFUSED(schedule, (qg_schedule){ .kind = (qg_schedule_kind)77 }, "77 is not a kind of schedule");
+    REFUSED(schedule, (qg_schedule){ .kind = (qg_schedule_kind)-1 }, "-1 is not a kind of schedule");
+    REFUSED(mode, (qg_fit_mode)77, "77 is not a mode");
+    REFUSED(mode, (qg_fit_mode)-1, "-1 is not a mode");
     REFUSED(schedule, (qg_schedule){ .kind = QG_STEP }, "step: needs at= or every=");
     REFUSED(schedule, ((qg_schedule){ .kind = QG_COSINE, .warmup = 2 }), "warmup is 2, not in 0..1");
     REFUSED(patience, -1, "patience is -1");
@@ -484,6 +487,26 @@ static void bad_specs_are_refused(void **state)
     close_subject(&other);
     close_subject(&s);
     assert_int_not_equal(access(in_room("bad"), F_OK), 0);
+}
+
+/* A kind that is added to the table needs a row here, too, so none is left untrained. */
+static void every_kind_of_schedule_trains(void **state)
+{
+    static const char *const texts[] = { "constant", "step:every=0.25,factor=0.5", "exponential:factor=0.01",
+                                         "cosine:factor=0.1", "linear:factor=0.1,warmup=0.2" };
+    int kinds = 0;
+    for (; qg_schedules[kinds].name; kinds++) {
+        char    text[64];
+        subject s = open_subject(qg_schedules[kinds].name);
+        assert_true(kinds < (int)(sizeof texts / sizeof *texts));
+        assert_ok(qg_schedule_parse(texts[kinds], &s.spec.schedule));
+        assert_int_equal(s.spec.schedule.kind, kinds);
+        qg_schedule_print(&s.spec.schedule, text, sizeof text);
+        assert_string_equal(text, texts[kinds]);
+        s.spec.epochs = 1;
+        assert_true(trained(&s).complete);
+    }
+    assert_int_equal(kinds, sizeof texts / sizeof *texts);
 }
 
 static void the_net_must_be_one_for_the_images(void **state)
@@ -879,6 +902,7 @@ int main(void)
         cmocka_unit_test(a_program_may_compare_configurations_itself),
         cmocka_unit_test(an_existing_run_is_kept),
         cmocka_unit_test(bad_specs_are_refused),
+        cmocka_unit_test(every_kind_of_schedule_trains),
         cmocka_unit_test(the_net_must_be_one_for_the_images),
         cmocka_unit_test(a_new_run_needs_a_new_optimizer),
         cmocka_unit_test(changed_files_end_a_run_which_continues_with_the_right_ones),
