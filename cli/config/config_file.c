@@ -145,7 +145,9 @@ qg_status config_read(config *c, const char *path)
     size_t    n;
     qg_status status = qg__text_read(QG_BY_PATH, path, MAX_CONFIG_BYTES, &text, &n);
     if (status) return status;
-    if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
+    const bool wide = n >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
+    if (wide) status = qg_fail(QG_EARG, "%s: is UTF-16; save it as UTF-8", path);
+    else if (strlen(text) < n) status = qg_fail(QG_EARG, "%s: contains a zero byte, so it is not a configuration", path);
     else status = config_parse(c, text, path);
     free(text);
     return status;

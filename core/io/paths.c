@@ -87,9 +87,12 @@ qg_status qg__text_read(int dir, const char *path, size_t limit, char **text, si
     const qg_status status = qg_file_read_in(dir, path, limit, &bytes, n);
     *text                  = NULL;
     if (status) return status;
+    /* Some editors begin a file of UTF-8 with U+FEFF, which is no part of its text. */
+    const size_t mark = *n >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
+    *n -= mark;
     *text = malloc(*n + 1);
     if (*text) {
-        memcpy(*text, bytes, *n);
+        memcpy(*text, bytes + mark, *n);
         (*text)[*n] = '\0';
     }
     free(bytes);

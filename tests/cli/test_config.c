@@ -398,6 +398,35 @@ static void test_a_file_does_not_bind_another_optimizer(void **state)
     config_free(&asked);
 }
 
+/* Reads a configuration from a file with these bytes. */
+static qg_status read_bytes(config *c, const char *bytes, size_t n)
+{
+    const char *path = scratch_file();
+    FILE       *f    = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    return config_read(c, path);
+}
+
+/* Editors that write a byte order mark do not show it. */
+static void test_a_byte_order_mark_is_no_key(void **state)
+{
+    static const char marked[] = "\xEF\xBB\xBFmodel = 'lenet5'\r\nbatch = 3\r\n", twice[] = "\xEF\xBB\xBF\xEF\xBB\xBFlr = 1\n";
+    config c = { 0 }, empty = { 0 }, none = { 0 };
+    assert_ok(read_bytes(&c, marked, sizeof marked - 1));
+    assert_prints(&c, "model = \"lenet5\"\nbatch = 3\n");
+    assert_ok(read_bytes(&empty, marked, 3));
+    assert_prints(&empty, "");
+    assert_failed(read_bytes(&none, twice, sizeof twice - 1), QG_EARG, ":1: unknown key '");
+    assert_failed(read_bytes(&none, "\xFF\xFEl\0r\0", 6), QG_EARG, ": is UTF-16; save it as UTF-8");
+    assert_failed(read_bytes(&none, "\xFE\xFF\0l\0r", 6), QG_EARG, ": is UTF-16; save it as UTF-8");
+    assert_failed(read_bytes(&none, "lr = 1\0", 7), QG_EARG, "contains a zero byte");
+    config_free(&c);
+    config_free(&empty);
+    config_free(&none);
+}
+
 static void test_the_last_word_on_a_layer_counts(void **state)
 {
     const option *layer = option_find("layer");
@@ -684,6 +713,7 @@ int main(void)
         cmocka_unit_test(test_an_option_without_effect_is_refused),
         cmocka_unit_test(test_the_run_sets_paces_and_delays),
         cmocka_unit_test(test_a_file_does_not_bind_another_optimizer),
+        cmocka_unit_test(test_a_byte_order_mark_is_no_key),
         cmocka_unit_test(test_the_last_word_on_a_layer_counts),
         cmocka_unit_test(test_another_optimizer_does_not_inherit_the_recipe),
         cmocka_unit_test(test_a_resolved_configuration_resolves_to_itself),
