@@ -106,10 +106,12 @@ LIBS_infer := -lm
 $(BUILD)/lib%.exports: $(BUILD)/lib%.a packaging/exports.sh $(PUBLIC)
 	@sh packaging/exports.sh $< $(PUBLIC) >$@.new && mv $@.new $@
 
+# The threads of libqgrad.so live as long as the process (core/kernels/parallel.c), so dlclose must not unmap their code.
+SHARED_qgrad := -Wl,-z,nodelete
 # Sanitizers leave symbols to the program.
 define SHARED_RULE
 $(BUILD)/lib$(1).so.$(VERSION): $(BUILD)/lib$(1).a $(BUILD)/lib$(1).exports
-	$$(call say,LINK)$$(CC) $$(CFLAGS) $$(filter-out -pie,$$(LDFLAGS)) -shared -Wl,-soname,lib$(1).so.$(ABI) \
+	$$(call say,LINK)$$(CC) $$(CFLAGS) $$(filter-out -pie,$$(LDFLAGS)) -shared -Wl,-soname,lib$(1).so.$(ABI) $(SHARED_$(1)) \
 		-Wl,--version-script,$(BUILD)/lib$(1).exports $$(if $$(SANITIZE),,-Wl,--no-undefined) -o $$@ \
 		-Wl,--whole-archive $$< -Wl,--no-whole-archive $(2)
 	@ln -sf $$(@F) $(BUILD)/lib$(1).so.$(ABI) && ln -sf $$(@F) $(BUILD)/lib$(1).so

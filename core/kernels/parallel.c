@@ -184,7 +184,7 @@ static void forget_threads(void)
 
 static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget_threads); }
 
-/* Threads live as long as the process.  If one cannot be started, the pool works without it, and the next loop tries
+/* Threads live as long as the process, so their code must stay mapped: libqgrad.so is linked with -z nodelete.  If one cannot be started, the pool works without it, and the next loop tries
  * again. */
 static void start_workers(int n)
 {

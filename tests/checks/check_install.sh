@@ -73,6 +73,59 @@ int main(void)
     return qg_infer_size("", 0, &bytes) == QG_INFER_OK || puts(qg_infer_message(QG_INFER_EFORMAT)) < 0;
 }
 C
+# A program that loads a library, uses it and unloads it, again and again, as a plug-in host does.
+cat >"$dir/host.c" <<'C'
+#include <dlfcn.h>
+#include <stdio.h>
+#include "qgrad.h"
+#include "infer/infer.h"
+
+enum { CYCLES = 200, N = 4 * 16384 };      /* several blocks, so that the library starts threads */
+
+static float x[N], y[N];
+
+static int quantizes(void *library)
+{
+    qg_quantizer *(*parse)(const char *, qg_role, qg_shape);
+    qg_status (*forward)(qg_quantizer *, qg_mode, const float *, float *);
+    void (*end)(qg_quantizer *);
+    void (*set_threads)(int);
+    *(void **)&parse       = dlsym(library, "qg_quantizer_parse");
+    *(void **)&forward     = dlsym(library, "qg_quantizer_forward");
+    *(void **)&end         = dlsym(library, "qg_quantizer_free");
+    *(void **)&set_threads = dlsym(library, "qg_set_threads");
+    if (!parse || !forward || !end || !set_threads) return 0;
+    set_threads(4);
+    qg_quantizer *z    = parse("twn", QG_WEIGHT, (qg_shape){ 256, 2, 2, 64 });
+    const int     done = z && !forward(z, QG_TRAIN, x, y);
+    end(z);
+    return done;
+}
+
+static int infers(void *library)
+{
+    qg_infer_status (*size)(const void *, size_t, size_t *);
+    size_t bytes;
+    *(void **)&size = dlsym(library, "qg_infer_size");
+    return size && size("", 0, &bytes) == QG_INFER_EFORMAT;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 0; i < N; i++) x[i] = (float)(i % 17) - 8;
+    for (int i = 0; argc == 3 && i < CYCLES; i++) {
+        void *training = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL), *engine = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
+        if (!training || !engine || !quantizes(training) || !infers(engine) || dlclose(training) || dlclose(engine))
+            return fprintf(stderr, "cycle %d: %s\n", i, dlerror()), 1;
+    }
+    return 0;
+}
+C
+if [ -e "$lib/libqgrad.so" ]; then
+    $cc -std=c11 $strict -I"$root/include/qgrad" $SANITIZE -o "$dir/host" "$dir/host.c" -ldl &&
+        timeout 60 "$dir/host" "$lib/libqgrad.so" "$lib/libqgrad_infer.so" ||
+        fail 'a program cannot load and unload the shared libraries many times'
+fi
 if has pkg-config; then
     export PKG_CONFIG_PATH="$lib/pkgconfig"
     config() { pkg-config --define-variable=prefix="$dir/root" "$@"; }
