@@ -10,6 +10,7 @@
 #endif
 
 #include "cli/config/options.h"
+#include "cli/config/self.h"
 #include "cli/manual.h"
 #include "cli/print.h"
 #include "core/io/paths.h"
@@ -111,13 +112,13 @@ __attribute__((no_sanitize("address", "thread", "undefined")))  /* their librari
 static void start_no_blas_threads(int argc, char **argv, char **environment)
 {
     static char ONE[] = "OPENBLAS_NUM_THREADS=1";
-    (void)argc;
-    int n = 0;
+    int         n     = 0;
     while (environment[n] && strncmp(environment[n], ONE, sizeof ONE - 2)) n++;
     if (environment[n] && !strcmp(environment[n], ONE)) return;
+    self_begin(argc);
     if (environment[n]) {
         environment[n] = ONE;
-        execve("/proc/self/exe", argv, environment);
+        self_execute(argv, environment);
         return;
     }
     char **more = malloc(((size_t)n + 2) * sizeof *more);
@@ -125,7 +126,7 @@ static void start_no_blas_threads(int argc, char **argv, char **environment)
     memcpy(more, environment, (size_t)n * sizeof *more);
     more[n]     = ONE;
     more[n + 1] = NULL;
-    execve("/proc/self/exe", argv, more);
+    self_execute(argv, more);
     free(more);
 }
 
@@ -138,10 +139,11 @@ static void (*const before_libraries)(int, char **, char **) = start_no_blas_thr
  * restart. */
 static void choose_blas_core(char **argv)
 {
+    extern char **environ;
     static const char CORE[] = "OPENBLAS_CORETYPE", OURS[] = "QGRAD_CHOSE_BLAS_CORE";
     const bool  again = getenv(OURS);
     const char *core  = getenv(CORE) ? NULL : qg_blas_better_core();
-    if (core && !again && !setenv(CORE, core, 1) && !setenv(OURS, "yes", 1)) execv("/proc/self/exe", argv);
+    if (core && !again && !setenv(CORE, core, 1) && !setenv(OURS, "yes", 1)) self_execute(argv, environ);
     if (core || again) {
         unsetenv(CORE);         /* it has been read, and programs that this one starts choose for themselves */
         unsetenv(OURS);
@@ -158,6 +160,7 @@ static void restore_name(void)
 
 int main(int argc, char **argv)
 {
+    self_begin(argc);
     choose_blas_core(argv);
     restore_name();
     signal(SIGXFSZ, SIG_IGN);   /* a file that may not grow is a failed write, with a message */

@@ -14,6 +14,7 @@
 
 #include "cli/config/lists.h"
 #include "cli/config/models.h"
+#include "cli/config/self.h"
 #include "cli/print.h"
 #include "cli/run/averages.h"
 #include "cli/run/place.h"
@@ -339,7 +340,8 @@ static void log_path(const job *j, char path[QG__PATH_BYTES + 8]) { snprintf(pat
 /* In the child.  What it prints goes to the log, because the table is all that the sweep prints. */
 static void become(const sweep *s, const words *w, int log)
 {
-    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    extern char **environ;
+    const int     nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 #if defined(__linux__)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
 #endif
@@ -347,7 +349,7 @@ static void become(const sweep *s, const words *w, int log)
     dup2(log, STDOUT_FILENO), dup2(log, STDERR_FILENO);
     signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
-    execv("/proc/self/exe", w->word);
+    self_execute(w->word, environ);
     execvp(s->program, w->word);
     fprintf(stderr, "cannot execute %s: %s\n", s->program, strerror(errno));
     _exit(EXIT_FAILED);

@@ -2,27 +2,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#if defined(__APPLE__)
-#include <mach-o/dyld.h>
-#endif
+
+#include "cli/config/self.h"
 
 #ifndef QGRAD_PREFIX
 #define QGRAD_PREFIX "/usr/local"
 #endif
-
-/* The path of this program; false: unknown. */
-static bool own_path(char path[QG__PATH_BYTES])
-{
-#if defined(__APPLE__)
-    uint32_t size = QG__PATH_BYTES;
-    return !_NSGetExecutablePath(path, &size);
-#else
-    const ssize_t n = readlink("/proc/self/exe", path, QG__PATH_BYTES - 1);
-    if (n > 0) path[n] = '\0';
-    return n > 0;
-#endif
-}
 
 bool share_directory(char path[QG__PATH_BYTES])
 {
@@ -30,7 +15,7 @@ bool share_directory(char path[QG__PATH_BYTES])
     const char       *given   = getenv("QGRAD_SHARE");
     if (given && *given) return snprintf(path, QG__PATH_BYTES, "%s", given) < QG__PATH_BYTES;
     char *bin = NULL;
-    if (own_path(path) && (bin = strrchr(path, '/')) != NULL) {
+    if (self_path(path) && (bin = strrchr(path, '/')) != NULL) {
         *bin = '\0';                            /* the directory of the program */
         bin  = strrchr(path, '/');
     }

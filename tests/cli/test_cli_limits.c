@@ -1,9 +1,10 @@
-/* The program where memory, addresses or processes are limited: it works or says why not, and never hangs. */
-#define _DEFAULT_SOURCE     /* setgroups */
+/* The program where memory, addresses or processes are limited: it works or says why not, and never hangs.  Its restarts. */
+#define _GNU_SOURCE     /* setgroups, dl_iterate_phdr */
 #include "tests/support/testing.h"
 
 #include <fcntl.h>
 #include <grp.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,43 @@ static void test_a_restart_keeps_the_name_of_the_process(void **state)
     assert_string_equal(name, "qgrad\n");
 }
 
+/* The program's interpreter, as this test's own: the test and the program were linked alike. */
+static int find_loader(struct dl_phdr_info *info, size_t bytes, void *path)
+{
+    (void)bytes;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_INTERP) *(const char **)path = (const char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    return 1;       /* the first object is the program */
+}
+
+/* Runs in the child: the dynamic loader as a program, with an option and the program as arguments. */
+static int by_loader(int argc, char **argv)
+{
+    static char option[] = "--library-path", nowhere[] = "/nowhere";
+    char       *words[MAX_ARGS + 4] = { NULL, option, nowhere };
+    const char *loader = NULL;
+    dl_iterate_phdr(find_loader, &loader);
+    memcpy(words + 3, argv, ((size_t)argc + 1) * sizeof *words);
+    if (!loader) return 76;
+    *words = (char *)(uintptr_t)loader;
+    execv(loader, words);
+    return 77;
+}
+
+static void test_the_dynamic_loader_can_start_it(void **state)
+{
+    char direct[2048];
+    set_variable("OPENBLAS_NUM_THREADS", NULL);
+    assert_status("--version", 0);
+    assert_true(snprintf(direct, sizeof direct, "%s", last.out) < (int)sizeof direct);
+    inside = by_loader;
+    assert_status("--version", 0);
+    assert_string_equal(last.out, direct);
+    inside = by_loader;
+    assert_status("sweep --model lenet5 --data mnist --data-dir @/set --batch 24 --epochs 1 --seed 1..2 --out @/all --json", 0);
+    assert_int_equal(last_number("finished"), 2);
+}
+
 /* The limits of SECURITY.md, one byte more each.  The files are sparse: none is read to be refused. */
 static void test_a_file_beyond_its_limit_is_refused_by_its_size(void **state)
 {
@@ -119,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_any_address_space_ends_in_success_or_a_message),
         cmocka_unit_test_teardown(test_a_limit_of_processes_costs_threads_alone, restore_variables),
         cmocka_unit_test_teardown(test_a_restart_keeps_the_name_of_the_process, restore_variables),
+        cmocka_unit_test_teardown(test_the_dynamic_loader_can_start_it, restore_variables),
         cmocka_unit_test(test_a_file_beyond_its_limit_is_refused_by_its_size),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
