@@ -16,8 +16,8 @@
 /* Whether a name ends as those of such files do: .png, .jpg, .jpeg or .bmp, in either case. */
 bool     qg__image_named(const char *name);
 
-/* A PNG, JPEG or BMP file of any size, as [*height][*width][channels], channels 1 (grey) or 3, from malloc.
- * NULL, and a message that names the file, if it is damaged or beyond a limit. */
+/* A PNG, JPEG or BMP file of any size, as [*height][*width][channels], channels 1 (grey) or 3, from malloc; a photograph is
+ * turned as its Exif block says.  NULL, and a message that names the file, if it is damaged or beyond a limit. */
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
 
 /* The same, resized to want.  False, and a message that names the file; to may then hold anything. */
@@ -61,6 +61,12 @@ bool qg__bmp_decode(qg__image *m);
 
 /* The size is within the limits; false, and a message, if it is not. */
 bool qg__image_fits(const qg__image *m, int64_t h, int64_t w);
+
+/* The orientation, 1 to 8, that a block of Exif [n] states, without the "Exif" before it; 1 if it states none, or is malformed. */
+int  qg__exif_orientation(const uint8_t *bytes, size_t n);
+
+/* Turns the pixels of an image with this orientation as it is to be seen.  False, QG_EMEM. */
+bool qg__image_turn(qg__image *m, int orientation);
 
 /* Sets the size and allocates pixels, all 0; false if the size is beyond the limits, or QG_EMEM. */
 bool qg__image_allocate(qg__image *m, int64_t h, int64_t w, int c);

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <jpeglib.h>
 #include <jerror.h>
@@ -15,6 +16,7 @@ typedef struct reading {
     struct jpeg_error_mgr         errors;
     struct jpeg_progress_mgr      progress;
     jmp_buf                       failed;
+    int                           orientation;  /* 1..8; 0: no Exif so far */
     uint8_t                      *inks;     /* [w][4], a row of a CMYK file */
 } reading;
 
@@ -44,6 +46,22 @@ static void check_scans(j_common_ptr jpeg)
     longjmp(r->failed, 1);
 }
 
+/* Reads a segment of type APP1, which has Exif or something else.  libjpeg can keep such segments (jpeg_save_markers), but in a
+ * list whose end it looks for at each of them, which takes hours for millions. */
+static boolean read_app1(j_decompress_ptr jpeg)
+{
+    static const char       name[] = "Exif\0";          /* and the zero after it */
+    reading                *r      = jpeg->client_data;
+    struct jpeg_source_mgr *from   = jpeg->src;
+    const uint8_t          *at     = from->next_input_byte;
+    size_t                  length = from->bytes_in_buffer < 2 ? 2 : (size_t)(at[0] << 8 | at[1]), n = length;
+    if (n > from->bytes_in_buffer) n = from->bytes_in_buffer;
+    if (!r->orientation && n >= 2 + sizeof name && !memcmp(at + 2, name, sizeof name))
+        r->orientation = qg__exif_orientation(at + 2 + sizeof name, n - 2 - sizeof name);
+    from->skip_input_data(jpeg, length < 2 ? 2 : (long)length);
+    return TRUE;
+}
+
 /* Adobe stores inks inverted: 255 is none. */
 static void to_rgb(const uint8_t *inks, int w, uint8_t *row)
 {
@@ -58,6 +76,7 @@ static bool decode(reading *r)
     if (setjmp(r->failed)) return false;
     jpeg_create_decompress(jpeg);
     jpeg_mem_src(jpeg, r->m->bytes, r->m->n);
+    jpeg_set_marker_processor(jpeg, JPEG_APP0 + 1, read_app1);
     jpeg_read_header(jpeg, TRUE);
     const bool inks = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
     const bool grey = r->m->grey && !inks;
@@ -88,5 +107,5 @@ bool qg__jpeg_decode(qg__image *m)
     const bool ok = decode(&r);
     jpeg_destroy_decompress(&r.jpeg);
     free(r.inks);
-    return ok;
+    return ok && qg__image_turn(m, r.orientation ? r.orientation : 1);
 }

@@ -116,8 +116,9 @@ qg_loader *qg_cifar100_test(const char *dir, qg_loader_spec spec);
  * single class, too, and of classes whose names differ only in case, which other file systems do not distinguish.
  *
  * Shapes   image is the shape of one image; its n is ignored; c is 1 (grey) or 3 (red, green, blue).
- *          An image of another size is resized to this shape, without keeping its proportions, by a
- *          triangle filter: linear interpolation, which widens to cover every pixel when it shrinks.
+ *          A photograph is turned as its orientation in Exif says.  An image of another size is resized to this
+ *          shape, without keeping its proportions, by a triangle filter: linear interpolation, which widens to cover
+ *          every pixel when it shrinks.
  * Range    1 to QG_MAX_CLASSES classes, at least one image in each.  A file has at most 64 MiB, 2^26 pixels and, as a
  *          progressive JPEG, 100 scans.
  * Memory   The loader is the caller's; qg_loader_free.  It decodes every image once, even if they do not stay in memory

@@ -81,6 +81,22 @@ static bool decode(reading *r)
     return true;
 }
 
+static size_t big_endian(const uint8_t *p) { return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3]; }
+
+/* Of a file that libpng has read to its end, so its chunks and their checksums are right. */
+static int orientation_of(const qg__image *m)
+{
+    enum { SIGNATURE = 8, HEAD = 8, CRC = 4 };
+    for (size_t at = SIGNATURE; m->n - at > HEAD + CRC;) {
+        const uint8_t *chunk  = m->bytes + at;
+        const size_t   length = big_endian(chunk), rest = m->n - at - HEAD - CRC;
+        if (length > rest || !memcmp(chunk + 4, "IEND", 4)) break;
+        if (!memcmp(chunk + 4, "eXIf", 4)) return qg__exif_orientation(chunk + HEAD, length);
+        at += HEAD + length + CRC;
+    }
+    return 1;
+}
+
 bool qg__png_decode(qg__image *m)
 {
     reading r = { .m = m };
@@ -91,7 +107,7 @@ bool qg__png_decode(qg__image *m)
     else qg_fail(QG_EMEM, "out of memory: '%s' cannot be decoded", m->path);
     png_destroy_read_struct(&r.png, &r.info, NULL);
     free(r.rows);
-    return ok;
+    return ok && (m->want || qg__image_turn(m, orientation_of(m)));
 }
 
 uint8_t *qg__png_encode(qg_shape shape, const uint8_t *bytes, size_t *n)

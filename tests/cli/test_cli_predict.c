@@ -187,6 +187,28 @@ static void test_folders_of_any_images_in_byte_order(void **state)
     assert_stdout("{\"class\":0,\"name\":\"red\",\"probability\":");
 }
 
+/* One photograph, as eight cameras hold it. */
+static void test_a_turned_photograph_is_the_same(void **state)
+{
+    enum { SIZE = 16 };
+    uint8_t pixels[3 * SIZE * SIZE] = { 0 };
+    char    name[32], first[TEXT_BYTES];
+    train_colours();
+    for (int i = 0; i < SIZE * SIZE; i++) {
+        if (i / SIZE < 8) pixels[3 * i] = i % SIZE < 8 ? 110 : 90;
+        else pixels[3 * i + 2] = i % SIZE < 8 ? 120 : 60;
+    }
+    for (int o = 1; o <= 8; o++) {
+        snprintf(name, sizeof name, "%d.jpg", o);
+        write_turned_photo(at(name), pixels, SIZE, SIZE, o);
+        assert_runs("predict --run @/colours --json @/%d.jpg", o);
+        char *shares = strstr(last.out, ".jpg\"");
+        *strchr(shares, ']') = '\0';
+        if (o == 1) strcpy(first, shares);
+        assert_string_equal(shares, first);
+    }
+}
+
 static void test_a_bad_file_does_not_stop_the_others(void **state)
 {
     train_colours();
@@ -341,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_packed_net_says_the_same, set_up_run, tear_down),
         cmocka_unit_test_setup_teardown(test_neither_threads_nor_the_batch_change_a_digit, set_up_run, tear_down),
         cmocka_unit_test_setup_teardown(test_folders_of_any_images_in_byte_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_turned_photograph_is_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_bad_file_does_not_stop_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_classes_of_known_sets_have_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_eval_counts_what_predict_says, set_up_run, tear_down),

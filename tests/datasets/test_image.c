@@ -324,6 +324,126 @@ static void a_jpeg_that_is_cut_is_refused(void **state)
     free(bytes);
 }
 
+/* --- orientation -------------------------------------------------------------------------- */
+
+enum { TALL = 5, WIDE = 11 };
+
+/* The largest difference between a file and the picture. */
+static int farthest(const char *path, const uint8_t picture[TALL * WIDE * 3])
+{
+    int      h = 0, w = 0, most = 0;
+    uint8_t *pixels = qg__image_read(path, 3, &h, &w);
+    if (!pixels) fail_msg("%s", qg_errmsg());
+    if (h != TALL || w != WIDE) fail_msg("%s: read as %d x %d", path, h, w);
+    for (int i = 0; i < TALL * WIDE * 3; i++) most = abs(pixels[i] - picture[i]) > most ? abs(pixels[i] - picture[i]) : most;
+    free(pixels);
+    return most;
+}
+
+/* No two parts of it are alike. */
+static void paint(uint8_t picture[TALL * WIDE * 3])
+{
+    for (int i = 0; i < TALL * WIDE; i++) {
+        picture[3 * i]     = (uint8_t)(20 * (i % WIDE));
+        picture[3 * i + 1] = (uint8_t)(50 * (i / WIDE));
+        picture[3 * i + 2] = 128;
+    }
+}
+
+/* A file of 8 x 8 blocks that are turned is not compressed to exactly the same values. */
+static void a_photograph_is_turned(void **state)
+{
+    uint8_t picture[TALL * WIDE * 3], stored[TALL * WIDE * 3], exif[EXIF_BYTES], rows[TALL * WIDE * 3 + WIDE];
+    paint(picture);
+    for (int o = 1; o <= 8; o++) {
+        const int h = o >= 5 ? WIDE : TALL, w = o >= 5 ? TALL : WIDE;
+        write_turned_photo(in_room("p.jpg"), picture, TALL, WIDE, o);
+        if (farthest(in_room("p.jpg"), picture) > 8) fail_msg("orientation %d: the JPEG is not turned", o);
+
+        png p = { .byte = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' }, .n = SIGNATURE };
+        add_chunk(&p, "IHDR", (const uint8_t[]){ 0, 0, 0, (uint8_t)w, 0, 0, 0, (uint8_t)h, 8, 2, 0, 0, 0 }, 13);
+        store_turned(picture, TALL, WIDE, o, stored);
+        write_exif(exif, o, o % 3);
+        add_chunk(&p, "eXIf", exif + EXIF_NAME, EXIF_BYTES - EXIF_NAME);
+        for (int y = 0; y < h; y++) {
+            rows[y * (3 * w + 1)] = 0;
+            memcpy(rows + y * (3 * w + 1) + 1, stored + y * 3 * w, (size_t)(3 * w));
+        }
+        finish(&p, rows, (size_t)(h * (3 * w + 1)), 9);
+        if (farthest(write_file(&p), picture)) fail_msg("orientation %d: the PNG is not turned", o);
+    }
+}
+
+/* The picture as it is stored. */
+static void assert_not_turned(const char *what, const uint8_t *exif, size_t n)
+{
+    uint8_t picture[TALL * WIDE * 3];
+    paint(picture);
+    write_photo(in_room("p.jpg"), picture, TALL, WIDE, exif, n);
+    if (farthest(in_room("p.jpg"), picture) > 8) fail_msg("%s: the picture is turned", what);
+}
+
+static void exif_that_is_malformed_is_ignored(void **state)
+{
+    static const struct {
+        const char *what;
+        int         at;
+        uint8_t     byte;
+    } wrong[] = {
+        { "another name", 3, 'F' },           { "another mark", 5, 1 },          { "another order of bytes", 6, 'X' },
+        { "two orders of bytes", 7, 'M' },    { "another number than 42", 8, 43 }, { "a directory beyond the block", 10, 25 },
+        { "a directory far beyond", 13, 255 }, { "an empty directory", 14, 0 },  { "another tag", 16, 0x13 },
+        { "a long", 18, 4 },                  { "two values", 20, 2 },           { "orientation 0", 24, 0 },
+        { "orientation 9", 24, 9 },           { "orientation 262", 25, 1 },
+    };
+    uint8_t exif[EXIF_BYTES];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_exif(exif, 6, false);
+        exif[wrong[i].at] = wrong[i].byte;
+        assert_not_turned(wrong[i].what, exif, sizeof exif);
+    }
+    write_exif(exif, 6, false);
+    for (size_t n = 0; n < 26; n++) assert_not_turned("a block that is cut", exif, n);
+    exif[14] = exif[15] = 255, exif[16] = 0;
+    assert_not_turned("65535 entries", exif, sizeof exif);
+}
+
+/* Of several blocks the first counts; segments of the same type may have something else. */
+static void the_first_exif_counts(void **state)
+{
+    uint8_t        picture[TALL * WIDE * 3], first[EXIF_BYTES], second[EXIF_BYTES];
+    unsigned char *bytes = NULL;
+    size_t         n     = 0;
+    static const uint8_t other[] = { 0xff, 0xe1, 0, 9, 'h', 't', 't', 'p', ':', '/', 0 }, head[] = { 0xff, 0xe1, 0, EXIF_BYTES + 2 };
+    paint(picture);
+    write_exif(first, 8, true), write_exif(second, 3, false);
+    uint8_t *file = malloc(1 << 16);
+    assert_non_null(file);
+    uint8_t stored[TALL * WIDE * 3];
+    store_turned(picture, TALL, WIDE, 8, stored);
+    write_photo(in_room("p.jpg"), stored, WIDE, TALL, second, sizeof second);
+    assert_ok(qg_file_read(in_room("p.jpg"), 1 << 15, &bytes, &n));
+    uint8_t *at = file;
+    memcpy(at, bytes, 2), at += 2;
+    memcpy(at, other, sizeof other), at += sizeof other;
+    memcpy(at, head, sizeof head), at += sizeof head;
+    memcpy(at, first, sizeof first), at += sizeof first;
+    memcpy(at, bytes + 2, n - 2), at += n - 2;
+    write_in_room("p.jpg", file, (size_t)(at - file));
+    assert_true(farthest(in_room("p.jpg"), picture) <= 8);
+
+    /* A segment that promises more bytes than the file has, or fewer than its own length. */
+    at = file + 2;
+    memcpy(at, "\xff\xe1\xff\xff", 4), at += 4;
+    memcpy(at, first, sizeof first), at += sizeof first;
+    write_in_room("p.jpg", file, (size_t)(at - file));
+    assert_jpeg_refused("a segment that is cut", "is damaged: ");
+    write_in_room("p.jpg", file, 5);
+    assert_jpeg_refused("half a length", "is damaged: ");
+    free(bytes);
+    free(file);
+}
+
 /* 4 x 1 pixels of 8 bits, with a palette of three colours. */
 static void a_bmp_has_the_colours_that_it_uses(void **state)
 {
@@ -355,6 +475,9 @@ int main(void)
         TEST(every_kind_of_jpeg),
         TEST(hostile_jpegs),
         TEST(a_jpeg_that_is_cut_is_refused),
+        TEST(a_photograph_is_turned),
+        TEST(exif_that_is_malformed_is_ignored),
+        TEST(the_first_exif_counts),
         TEST(a_bmp_has_the_colours_that_it_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

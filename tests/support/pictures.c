@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jpeglib.h>
+
 #include "tests/support/testing.h"
 
 static void put_big(FILE *f, uint32_t v)
@@ -193,4 +195,84 @@ void write_jpeg(const char *path, jpeg p)
     }
     fwrite("\xff\xd9", 1, 2, f);
     assert_int_equal(fclose(f), 0);
+}
+
+/* --- photographs -------------------------------------------------------------------------- */
+
+void write_photo(const char *path, const uint8_t *pixels, int h, int w, const void *exif, size_t n)
+{
+    struct jpeg_compress_struct j;
+    struct jpeg_error_mgr       errors;
+    FILE                       *f = fopen(path, "wb");
+    assert_non_null(f);
+    j.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&j);
+    jpeg_stdio_dest(&j, f);
+    j.image_height     = (JDIMENSION)h;
+    j.image_width      = (JDIMENSION)w;
+    j.input_components = 3;
+    j.in_color_space   = JCS_RGB;
+    jpeg_set_defaults(&j);
+    jpeg_set_quality(&j, 100, TRUE);
+    j.comp_info[0].h_samp_factor = j.comp_info[0].v_samp_factor = 1;      /* colours of all pixels */
+    jpeg_start_compress(&j, TRUE);
+    if (n) jpeg_write_marker(&j, JPEG_APP0 + 1, exif, (unsigned)n);
+    for (int y = 0; y < h; y++) {
+        JSAMPROW row = (JSAMPROW)(pixels + (size_t)y * (size_t)w * 3);
+        jpeg_write_scanlines(&j, &row, 1);
+    }
+    jpeg_finish_compress(&j);
+    jpeg_destroy_compress(&j);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Offsets count from the byte after the name: a directory at 8 with one entry, and the end of the list of directories. */
+void write_exif(uint8_t to[EXIF_BYTES], int orientation, bool big)
+{
+    const uint8_t o = (uint8_t)orientation;
+    const uint8_t little_first[EXIF_BYTES] = { 'E', 'x', 'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, o };
+    const uint8_t big_first[EXIF_BYTES]    = { 'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, o };
+    memcpy(to, big ? big_first : little_first, EXIF_BYTES);
+}
+
+/* From [h][w][3]: left to right, or by a right angle against the clock, to [w][h][3]. */
+static void mirror(const uint8_t *from, int h, int w, uint8_t *to)
+{
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) memcpy(to + (y * w + x) * 3, from + (y * w + w - 1 - x) * 3, 3);
+}
+
+static void turn_left(const uint8_t *from, int h, int w, uint8_t *to)
+{
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) memcpy(to + ((w - 1 - x) * h + y) * 3, from + (y * w + x) * 3, 3);
+}
+
+/* The decoder mirrors the file in 2, 4, 5 and 7 and turns it right 0, 2, 3, 1 times, so the picture is turned left and mirrored. */
+void store_turned(const uint8_t *pixels, int h, int w, int orientation, uint8_t *to)
+{
+    static const int left[]     = { 0, 0, 0, 2, 2, 3, 1, 1, 3 };
+    static const int mirrored[] = { 0, 0, 1, 0, 1, 1, 0, 1, 0 };
+    const size_t     bytes      = (size_t)(h * w * 3);
+    uint8_t         *from       = malloc(bytes);
+    assert_non_null(from);
+    memcpy(to, pixels, bytes);
+    for (int i = 0; i < left[orientation]; i++) {
+        memcpy(from, to, bytes);
+        turn_left(from, i % 2 ? w : h, i % 2 ? h : w, to);
+    }
+    memcpy(from, to, bytes);
+    if (mirrored[orientation]) mirror(from, orientation >= 5 ? w : h, orientation >= 5 ? h : w, to);
+    free(from);
+}
+
+void write_turned_photo(const char *path, const uint8_t *pixels, int h, int w, int orientation)
+{
+    uint8_t  exif[EXIF_BYTES];
+    uint8_t *stored = malloc((size_t)(h * w * 3));
+    assert_non_null(stored);
+    store_turned(pixels, h, w, orientation, stored);
+    write_exif(exif, orientation, orientation % 2);
+    write_photo(path, stored, orientation >= 5 ? w : h, orientation >= 5 ? h : w, exif, sizeof exif);
+    free(stored);
 }
