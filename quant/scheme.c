@@ -276,6 +276,36 @@ qg_var *qg_record_activation(qg_tape *t, const qg_op *op, qg_var *x, qg_activati
     return y;
 }
 
+/* Sum and maximum of |x| over the span of number i, which has n numbers. */
+static double span_abs(qg_quant q, size_t i, const qg_point *p, double *most, double *n)
+{
+    const qg_split c       = qg_spans(q, p->shape);
+    const size_t   channel = i / c.inner % c.depth;
+    double         sum     = 0;
+    *most = *n = 0;
+    for (size_t k = 0; k < qg_count(p->shape); k++) {
+        if (k / c.inner % c.depth != channel) continue;
+        sum += fabs(p->x[k]);
+        *most = fmax(*most, fabs(p->x[k]));
+        *n += 1;
+    }
+    return sum;
+}
+
+double qg_point_mean_abs(qg_quant q, size_t i, const qg_point *p)
+{
+    double       most, n;
+    const double sum = span_abs(q, i, p, &most, &n);
+    return sum / n;
+}
+
+double qg_point_max_abs(qg_quant q, size_t i, const qg_point *p)
+{
+    double most, n;
+    (void)span_abs(q, i, p, &most, &n);
+    return most;
+}
+
 void qg_stretch_to_unit(qg_tensor w)
 {
     const size_t n    = qg_count(w.shape);

@@ -29,6 +29,13 @@ typedef struct qg_windows {
     int kernel_h, kernel_w, stride, pad_h, pad_w;
 } qg_windows;
 
+/* What a surrogate is evaluated at (qg_scheme.surrogate). */
+typedef struct qg_point {
+    qg_shape      shape;
+    const double *x;                            /* the tensor, [n][h][w][c] */
+    double        learned[QG_MAX_LEARNED];      /* the values for the channel of one of its numbers */
+} qg_point;
+
 /* The legal values of q.per_channel: false, true, or either. */
 typedef enum qg_granularity { QG_TENSOR_SCALE, QG_CHANNEL_SCALE, QG_EITHER_SCALE } qg_granularity;
 
@@ -78,6 +85,14 @@ struct qg_scheme {
      * NULL: never. */
     bool    (*observes)(qg_quant q, const qg_tape *t, qg_var *const *learned);
     void    (*observe)(qg_quant q, qg_tensor x, float *const *learned);
+
+    /* The surrogate s of number i: the function of which the gradients of x and of the learned values are the slopes.
+     * `qgrad gradcheck` compares the gradients at `at` with differences of s(to), where to is a little beside at.  What the
+     * backward pass takes as constant, such as a threshold, a scale or a rounding error, is computed from at, all else
+     * from to.  For x it is not used if q.surrogate is set, unless the scheme has mix.
+     * NULL: that of x is q.surrogate, own, or the identity if a form without own_slope says so, and the learned values
+     * have none.  A gradient without a surrogate is not checked. */
+    double  (*surrogate)(qg_quant q, size_t i, const qg_point *at, const qg_point *to);
 
     /* --- with a form (quant/form.h) --- */
 
@@ -236,7 +251,12 @@ void    qg_surrogate_backward(qg_tape *t, qg_var *y);
 /* The explanation that DoReFa's three schemes share (internal). */
 extern const char qg__dorefa_explain[];
 
-/* For qg_scheme.own: clip at 1. */
+/* For qg_scheme.surrogate: over the numbers that share the constants of number i. */
+double qg_point_mean_abs(qg_quant q, size_t i, const qg_point *p);
+double qg_point_max_abs(qg_quant q, size_t i, const qg_point *p);
+
+/* For qg_scheme.own: the identity, and clip at 1. */
+qg_surrogate qg_straight_through(qg_quant q);
 qg_surrogate qg_clip_at_1(qg_quant q);
 
 /* For qg_scheme.constants: +1 and -1, and +mean|x| and -mean|x|. */

@@ -10,34 +10,63 @@ static void identity_slope(float arg, size_t n, const float *x, const float *dy,
     for (size_t i = 0; i < n; i++) dx[i] += dy[i];
 }
 
+/* --- s, the function of which a slope is -------------------------------------------------------- */
+
+static double identity_value(float arg, double x)
+{
+    (void)arg;
+    return x;
+}
+
+static double clip_value(float bound, double x) { return fmin(fmax(x, -(double)bound), (double)bound); }
+
+static double approx_sign_value(float arg, double x)
+{
+    (void)arg;
+    return fabs(x) > 1 ? copysign(1, x) : 2 * x - x * fabs(x);
+}
+
+static double swish_value(float beta, double x)
+{
+    const double v = (double)beta * x, sigmoid = 1 / (1 + exp(-v));
+    return 2 * sigmoid * (1 + v * (1 - sigmoid)) - 1;
+}
+
+static double tanh_value(float t, double x) { return t > 0 ? fmax(1 / (double)t, 1) * tanh((double)t * x) : x; }
+
+/* --- surrogates --------------------------------------------------------------------------------- */
+
 qg_surrogate qg_surrogate_identity(void)
 {
-    return (qg_surrogate){ .slope = identity_slope };
+    return (qg_surrogate){ .slope = identity_slope, .value = identity_value };
 }
 
 qg_surrogate qg_surrogate_clip(float bound)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->clip_slope, .arg = bound };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->clip_slope, .value = clip_value, .arg = bound };
 }
 
 qg_surrogate qg_surrogate_approx_sign(void)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->approx_sign_slope };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->approx_sign_slope, .value = approx_sign_value };
 }
 
 qg_surrogate qg_surrogate_swish(float beta)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->swish_slope, .arg = beta };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->swish_slope, .value = swish_value, .arg = beta };
 }
 
 qg_surrogate qg_surrogate_tanh(float temperature)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->tanh_slope, .arg = temperature };
+    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->tanh_slope, .value = tanh_value, .arg = temperature };
 }
 
 qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps)
 {
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->tanh_slope, .arg = 0.1f, .to = 10.0f, .steps = steps };
+    qg_surrogate s = qg_surrogate_tanh(0.1f);
+    s.to           = 10.0f;
+    s.steps        = steps;
+    return s;
 }
 
 qg_status qg_surrogate_check(qg_surrogate s)
@@ -54,7 +83,10 @@ qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step)
     if (s.steps == 0) return s;
     const double done = step < s.steps ? (double)step / (double)s.steps : 1.0;
     const double from = (double)s.arg;
-    return (qg_surrogate){ .slope = s.slope, .arg = (float)(from * pow((double)s.to / from, done)) };
+    s.arg             = (float)(from * pow((double)s.to / from, done));
+    s.to              = 0;
+    s.steps           = 0;
+    return s;
 }
 
 struct slope {

@@ -14,7 +14,8 @@
 
 /* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0}: the surrogate of the source. */
 typedef struct qg_surrogate {
-    void (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
+    void   (*slope)(float arg, size_t n, const float *x, const float *dy, float *dx);
+    double (*value)(float arg, double x);   /* s itself, which only `qgrad gradcheck` reads; NULL: slope is not checked */
     float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
     float    to;            /* final value of arg, which moves there geometrically; both above 0 */
     uint64_t steps;         /* training steps that this takes; 0: arg is constant */

@@ -9,6 +9,7 @@ typedef struct gradcheck_line {
     const char         *name;       /* "conv2d, stride 2" */
     const char         *against;    /* what the gradient is compared with: "differences" */
     const char         *why;        /* NULL; else it has to fail, for this reason */
+    bool                unstated;   /* nobody says which function has this gradient, so it is not checked */
     qg_gradcheck_result result;
 } gradcheck_line;
 

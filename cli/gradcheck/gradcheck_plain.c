@@ -1,4 +1,6 @@
 /* The quantizers that exist as functions on arrays, as ops, and those that are ops of their own. */
+#include <math.h>
+
 #include "cli/gradcheck/gradcheck_quantizer.h"
 #include "quant/schemes/dorefa.h"
 #include "quant/schemes/fake_quant.h"
@@ -36,7 +38,11 @@ static qg_var *fake_quant_op(qg_tape *t, qg_var *x, qg_var *const *learned)
 
 /* --- LSQ, PACT ---------------------------------------------------------------------------- */
 
-static qg_lsq_attrs lsq_attrs(const float *learned) { return (qg_lsq_attrs){ learned[0], 4, 3, 1, { 0 } }; }
+static qg_lsq_attrs lsq_attrs(const float *learned)
+{
+    const float one_number = 1 / sqrtf(3);      /* the scheme's factor for one number */
+    return (qg_lsq_attrs){ learned[0], 4, 3, one_number, { 0 } };
+}
 
 static qg_status lsq(const qg_array *x, const float *learned, qg_array *y)
 {

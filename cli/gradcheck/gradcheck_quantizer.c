@@ -5,7 +5,7 @@
 
 /* The gradient of an end of a range is a sum of +-1.  Of some keys the terms cancel, and a gradient of 0 says nothing:
  * then the row fails, and needs another key. */
-enum { KEY = 43, POINTS = 4093 };
+enum { KEY = 43, POINTS = 4093, FROM = -8, TO = 8 };
 
 int quantizer_learned(qg_quant q)
 {
@@ -38,12 +38,14 @@ static qg_var *quantized(qg_tape *t, const subject *k, qg_var *x, qg_var *const 
 typedef struct numbers {
     const subject *k;
     float          learned[QG_MAX_LEARNED][POINTS];
+    float          x[POINTS];
 } numbers;
 
 static qg_var *numbers_build(qg_tape *t, qg_var *x, void *context)
 {
     numbers *s                       = context;
-    qg_var *learned[QG_MAX_LEARNED] = { NULL };
+    qg_var  *learned[QG_MAX_LEARNED] = { NULL };
+    if (x) memcpy(s->x, x->data, sizeof s->x);
     for (int i = 0; x && i < qg_learned_count(s->k->q); i++) {
         const qg_learned *l = &s->k->q.scheme->learned[i];
         learned[i] = qg_input(t, (qg_tensor){ qg_learned_shape(s->k->q, l, x->shape, s->k->q.role), s->learned[i] });
@@ -51,12 +53,24 @@ static qg_var *numbers_build(qg_tape *t, qg_var *x, void *context)
     return quantized(t, s->k, x, learned);
 }
 
+/* Of the numbers, one in each part of the interval, the one from which x was moved. */
+static double nearest(const numbers *s, double x)
+{
+    const int part = (int)((x - FROM) / (TO - FROM) * POINTS);
+    double    best = INFINITY;
+    for (int i = part - 1; i <= part + 1; i++)
+        if (i >= 0 && i < POINTS && fabs(x - (double)s->x[i]) < fabs(x - best)) best = (double)s->x[i];
+    return best;
+}
+
 static double numbers_surrogate(double x, void *context)
 {
-    const numbers *s                       = context;
-    float         learned[QG_MAX_LEARNED] = { 0 };
-    for (int i = 0; i < qg_learned_count(s->k->q); i++) learned[i] = s->learned[i][0];
-    return surrogate_of_number(s->k->q, x, learned);
+    const numbers *s    = context;
+    const double   from = nearest(s, x);
+    qg_point       at   = { .shape = { 1, 1, 1, 1 }, .x = &from }, to = at;
+    to.x = &x;
+    for (int i = 0; i < qg_learned_count(s->k->q); i++) at.learned[i] = to.learned[i] = (double)s->learned[i][0];
+    return surrogate_value(s->k, 0, &at, &to);
 }
 
 static qg_status check_numbers(const subject *k, gradcheck_line *line)
@@ -64,15 +78,22 @@ static qg_status check_numbers(const subject *k, gradcheck_line *line)
     numbers s     = { .k = k };
     line->against = "slope";
     for (int i = 0; i < QG_MAX_LEARNED; i++)
-        for (int j = 0; j < POINTS; j++) s.learned[i][j] = k->learned[i];
+        for (int j = 0; j < POINTS; j++) s.learned[i][j] = (float)k->learned[i];
     return qg_slopecheck((qg_slopecheck_spec){ .name      = k->name,
                                                .op        = numbers_build,
                                                .surrogate = numbers_surrogate,
                                                .context   = &s,
-                                               .lo        = -8,
-                                               .hi        = 8,
+                                               .lo        = FROM,
+                                               .hi        = TO,
                                                .points    = POINTS },
                          &line->result);
+}
+
+static qg_point point(const subject *k)
+{
+    qg_point p = { .shape = { TENSOR_ROWS, 1, 1, TENSOR_ROW }, .x = k->x };
+    memcpy(p.learned, k->learned, sizeof p.learned);
+    return p;
 }
 
 /* --- as a whole tensor -------------------------------------------------------------------- */
@@ -93,15 +114,18 @@ static qg_var *tensor_surrogate(qg_tape *t, const qg_params *p, void *context)
     const subject *k = context;
     qg_var        *x = qg_parameter(t, p->item[0]);
     qg_var        *y = x ? qg_record(t, &surrogate_op, x->shape, x, NULL, NULL) : NULL;
+    double         moved[TENSOR_N];
+    qg_point       at = point(k), to = at;
     if (!y) return NULL;
+    to.x = moved;
+    for (size_t i = 0; i < TENSOR_N; i++) moved[i] = (double)x->data[i];
     for (size_t i = 0; i < TENSOR_N; i++) {
-        float learned[QG_MAX_LEARNED] = { 0 };
         for (int l = 1; l < p->count; l++) {
-            const bool   each = p->item[l]->shape.c > 1;
-            const size_t at   = k->q.role == QG_WEIGHT ? i / TENSOR_ROW : i % TENSOR_ROW;
-            learned[l - 1]    = p->item[l]->value[each ? at : 0];
+            const bool   each    = p->item[l]->shape.c > 1;
+            const size_t channel = k->q.role == QG_WEIGHT ? i / TENSOR_ROW : i % TENSOR_ROW;
+            to.learned[l - 1]    = (double)p->item[l]->value[each ? channel : 0];
         }
-        y->data[i] = (float)surrogate_in_tensor(k, i, x->data, learned);
+        y->data[i] = (float)surrogate_value(k, i, &at, &to);
     }
     return y;
 }
@@ -122,20 +146,35 @@ static qg_status declare(const subject *k, qg_params *p)
     return qg_params_allocate(p);
 }
 
-/* x keeps away from the kinks. */
+/* Whether the surrogate of number i has a kink within the margin of x[i]: there its two differences have little in
+ * common. */
+static bool bends(const subject *k, size_t i)
+{
+    const double   margin = 0.2;
+    double         moved[TENSOR_N], s[3];
+    const qg_point at = point(k);
+    qg_point       to = at;
+    memcpy(moved, k->x, sizeof moved);
+    to.x = moved;
+    for (int side = 0; side < 3; side++) {
+        moved[i] = k->x[i] + (side - 1) * margin;
+        s[side]  = surrogate_value(k, i, &at, &to);
+    }
+    return fabs(s[2] - 2 * s[1] + s[0]) > 0.5 * fabs(s[2] - s[0]);
+}
+
+/* x keeps away from the kinks, by the shortest way in steps of 1/8. */
 static void fill(subject *k, qg_params *p)
 {
-    const double margin = 0.2;
-    double       kink[2];
-    gradcheck_fill(k->x, TENSOR_N, 0, 2, KEY);
-    for (int i = 0; i < TENSOR_N && surrogate_kinks(k->q, k->learned, kink); i++)
-        for (int e = 0; e < 2; e++) {
-            const double off = (double)k->x[i] - kink[e];
-            if (fabs(off) < margin && kink[e] != 0) k->x[i] = (float)(kink[e] + copysign(margin, off));
-        }
-    memcpy(p->item[0]->value, k->x, sizeof k->x);
+    float *x = p->item[0]->value;
+    gradcheck_fill(x, TENSOR_N, 0, 2, KEY);
+    for (size_t i = 0; i < TENSOR_N; i++) k->x[i] = (double)x[i];
+    for (size_t i = 0; i < TENSOR_N; i++)
+        for (int step = 1; step < 8 && bends(k, i); step++) k->x[i] += (step % 2 ? 0.125 : -0.125) * step;
+    for (size_t i = 0; i < TENSOR_N; i++) x[i] = (float)k->x[i];
+    for (size_t i = 0; i < TENSOR_N; i++) k->x[i] = (double)x[i];
     for (int i = 1; i < p->count; i++)
-        for (size_t j = 0; j < qg_count(p->item[i]->shape); j++) p->item[i]->value[j] = k->learned[i - 1];
+        for (size_t j = 0; j < qg_count(p->item[i]->shape); j++) p->item[i]->value[j] = (float)k->learned[i - 1];
 }
 
 static qg_status check_tensor(subject *k, gradcheck_line *line)
@@ -167,6 +206,8 @@ static qg_status check_tensor(subject *k, gradcheck_line *line)
 qg_status quantizer_check(subject *k, gradcheck_line *line)
 {
     *line = (gradcheck_line){ .name = k->name, .why = k->why };
+    line->unstated = !surrogate_is_stated(k);
+    if (line->unstated) return QG_OK;
     for (int i = 0; i < qg_learned_count(k->q); i++) k->learned[i] = first_value(k->q.scheme->learned[i].name);
     const bool apart = !k->checked && !k->plain && !k->against_loss && is_elementwise(k->q);
     return apart ? check_numbers(k, line) : check_tensor(k, line);

@@ -1,8 +1,7 @@
 /* cli/gradcheck/gradcheck_quantizer.h — one check of a quantizer: of its tensor, or of one number that it learns.
  *
- * The gradient of a quantizer is that of a smooth function, its surrogate.  Which function that is follows from its
- * table of options: the surrogate that is named there, or that of the form (quant/form.h).  The functions are written
- * out here, since a check that called the code it checks would always pass.
+ * The gradient of a quantizer is that of a smooth function, its surrogate, which the scheme states (qg_scheme.surrogate).
+ * A gradient for which none is stated is not checked.
  */
 #ifndef CLI_GRADCHECK_QUANTIZER_H
 #define CLI_GRADCHECK_QUANTIZER_H
@@ -32,7 +31,7 @@ typedef struct subject {
     const char  *why;                   /* of gradcheck_line */
 
     /* Values before a check moves them; learned numbers are alike in all channels. */
-    float        x[TENSOR_N], learned[QG_MAX_LEARNED];
+    double       x[TENSOR_N], learned[QG_MAX_LEARNED];
 } subject;
 
 /* How many of what q learns or tracks have a gradient. */
@@ -44,14 +43,9 @@ double   quantizer_option(qg_quant q, const char *name);
 /* Whether dx of a number depends on no other number of the tensor. */
 bool     is_elementwise(qg_quant q);
 
-/* The surrogate of a number x of an elementwise quantizer. */
-double   surrogate_of_number(qg_quant q, double x, const float *learned);
-
-/* The surrogate of number i of the tensor x; learned are the values for its channel. */
-double   surrogate_in_tensor(const subject *k, size_t i, const float *x, const float *learned);
-
-/* The two kinks of the surrogate, lower and upper; false: it is smooth. */
-bool     surrogate_kinks(qg_quant q, const float *learned, double kink[2]);
+/* The surrogate of number i. */
+bool     surrogate_is_stated(const subject *k);
+double   surrogate_value(const subject *k, size_t i, const qg_point *at, const qg_point *to);
 
 /* Sets x and learned of k, and the line. */
 qg_status quantizer_check(subject *k, gradcheck_line *line);

@@ -42,27 +42,28 @@ static const struct {
 
 typedef struct loss_row {
     const char *name, *quantizer;
+    unsigned    role;
     int         checked;
     const char *why;
 } loss_row;
 
-static const loss_row by_way_of_alpha = { "xnor, by way of alpha: w", "xnor:" BY_WAY_OF_ALPHA, 0, NULL };
+/* A scale needs no surrogate, nor does a clip, nor an end of a range so fine that its codes do not show: these gradients are
+ * the slopes of the quantizer itself. */
+static const loss_row exact[] = {
+    { "xnor, by way of alpha: w", "xnor:" BY_WAY_OF_ALPHA, QG_WEIGHT, 0, NULL },
+    { "ttq:gradient=sum, of the values: wp", "ttq:gradient=sum", QG_WEIGHT, 1, NULL },
+    { "ttq:gradient=sum, of the values: wn", "ttq:gradient=sum", QG_WEIGHT, 2, NULL },
+    { "fake_quant:bits=16, of the values: min", "fake_quant:range=learned,bits=16", QG_INPUT, 1, NULL },
+    { "fake_quant:bits=16, of the values: max", "fake_quant:range=learned,bits=16", QG_INPUT, 2, NULL },
+    { "pact:bits=32, of the values: alpha", "pact:bits=32", QG_INPUT, 1, NULL },
+};
 
 static const loss_row papers[] = {
-    { "TTQ, dWn as printed: wn", "ttq:rule=as-printed", 2, TTQ_WHY },
-    { "XNOR, dw by way of alpha as printed: w", "xnor:rule=paper," BY_WAY_OF_ALPHA, 0, XNOR_WHY },
+    { "TTQ, dWn as printed: wn", "ttq:rule=as-printed,gradient=sum", QG_WEIGHT, 2, TTQ_WHY },
+    { "XNOR, dw by way of alpha as printed: w", "xnor:rule=paper," BY_WAY_OF_ALPHA, QG_WEIGHT, 0, XNOR_WHY },
 };
 
 /* --- rows --------------------------------------------------------------------------------- */
-
-/* A scale has no surrogate, nor has an end of a range so fine that its codes do not show, nor a rounded gradient, whose
- * values of +-1 are codes.  A gradient that is scaled on purpose is not that of the loss. */
-static bool is_smooth(qg_quant q, int checked)
-{
-    const bool fine  = q.bits == QG_FLOAT_BITS || (!q.scheme->form && q.bits == 16);
-    const bool scale = q.scheme->form == &qg_ternary_form && quantizer_option(q, "gradient") == 0;
-    return checked ? fine || scale : q.role == QG_GRADIENT;
-}
 
 static qg_status add_row(gradcheck_report *r, subject k)
 {
@@ -72,15 +73,16 @@ static qg_status add_row(gradcheck_report *r, subject k)
     return s;
 }
 
-/* Of x, and of the first `learned` numbers that q learns. */
+/* Of x, and of the first `learned` numbers that q learns.  Functions on arrays do not scale gradients by how many numbers
+ * share what is learned. */
 static qg_status add_rows(gradcheck_report *r, const char *label, qg_quant q, const plain *f, int learned)
 {
+    if (f) q.numbers = qg_spans(q, (qg_shape){ TENSOR_ROWS, 1, 1, TENSOR_ROW }).depth;
     for (int i = 0; i <= learned; i++) {
         char        name[NAME_BYTES];
-        subject     k  = { .name = name, .q = q, .plain = f, .checked = i, .against_loss = is_smooth(q, i) };
+        subject     k  = { .name = name, .q = q, .plain = f, .checked = i };
         const char *of = i ? q.scheme->learned[i - 1].name : q.role == QG_WEIGHT ? "w" : "x";
         snprintf(name, sizeof name, "%s: %s", label, of);
-        if (i && k.against_loss && q.bits == 16) k.q.numbers = 1;   /* not scaled by how many share the range */
         const qg_status s = add_row(r, k);
         if (s) return s;
     }
@@ -148,20 +150,28 @@ static qg_status run_role(gradcheck_report *r, unsigned role)
     return s;
 }
 
-static qg_status add_loss_row(gradcheck_report *r, const loss_row *row)
+/* The rows of a role. */
+static qg_status add_loss_rows(gradcheck_report *r, const loss_row *row, size_t n, unsigned role)
 {
-    subject         k = { .name = row->name, .checked = row->checked, .against_loss = true, .why = row->why };
-    const qg_status s = parsed(row->quantizer, QG_WEIGHT, &k.q);
-    return s ? s : add_row(r, k);
+    qg_status s = QG_OK;
+    for (size_t i = 0; i < n && !s; i++) {
+        subject k = { .name = row[i].name, .checked = row[i].checked, .against_loss = true, .why = row[i].why };
+        if (row[i].role != role) continue;
+        s           = parsed(row[i].quantizer, role, &k.q);
+        k.q.numbers = 1;        /* no gradient is scaled by how many share a range */
+        if (!s) s = add_row(r, k);
+    }
+    return s;
 }
 
-static qg_status run_weights(gradcheck_report *r)
+static qg_status run_exact(gradcheck_report *r, unsigned role)
 {
-    const qg_status s = run_role(r, QG_WEIGHT);
-    return s ? s : add_loss_row(r, &by_way_of_alpha);
+    const qg_status s = run_role(r, role);
+    return s ? s : add_loss_rows(r, exact, sizeof exact / sizeof *exact, role);
 }
 
-static qg_status run_inputs(gradcheck_report *r) { return run_role(r, QG_INPUT); }
+static qg_status run_weights(gradcheck_report *r) { return run_exact(r, QG_WEIGHT); }
+static qg_status run_inputs(gradcheck_report *r) { return run_exact(r, QG_INPUT); }
 static qg_status run_gradients(gradcheck_report *r) { return run_role(r, QG_GRADIENT); }
 
 static qg_status run_arrays(gradcheck_report *r)
@@ -177,9 +187,7 @@ static qg_status run_arrays(gradcheck_report *r)
 
 static qg_status run_papers(gradcheck_report *r)
 {
-    qg_status s = QG_OK;
-    for (size_t i = 0; i < sizeof papers / sizeof *papers && !s; i++) s = add_loss_row(r, &papers[i]);
-    return s;
+    return add_loss_rows(r, papers, sizeof papers / sizeof *papers, QG_WEIGHT);
 }
 
 const gradcheck_table gradcheck_weights   = { "schemes for weights", run_weights };

@@ -98,6 +98,7 @@ const qg_scheme qg_binaryconnect_scheme = {
     .clip      = 1.0f,
     .form      = &qg_sign_form,
     .ops       = QG_FORM_OPS("sign_weight"),
+    .own       = qg_straight_through,
     .constants = qg_unit_signs,
     .start     = start,
     .apply     = apply,

@@ -1,4 +1,6 @@
 /* DoReFa's activations; formulas in quant/schemes/dorefa.h. */
+#include <math.h>
+
 #include "quant/schemes/dorefa.h"
 #include "quant/operand.h"
 #include "quant/scheme.h"
@@ -27,6 +29,12 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
     return constants_of(q.bits, q.arg[TIES] == QG_TIES_UP);
 }
 
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    (void)q, (void)at;
+    return fmin(fmax(to->x[i], 0), 1);
+}
+
 const qg_scheme qg_dorefa_activation_scheme = {
     .name       = "dorefa",
     .about      = "2^bits levels in [0, 1]",
@@ -36,6 +44,7 @@ const qg_scheme qg_dorefa_activation_scheme = {
     .form       = &qg_dorefa_form,
     .ops        = QG_ACTIVATION_OP("dorefa"),
     .own_slope  = true,
+    .surrogate  = surrogate,
     .constants  = constants,
     .activation = qg_form_activation,
     .explain    = qg__dorefa_explain,

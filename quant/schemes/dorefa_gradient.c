@@ -141,16 +141,24 @@ static qg_var *apply_gradient(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *
     return y;
 }
 
+/* The values pass, and so does a gradient of +-1, which is a code. */
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    (void)q, (void)at;
+    return to->x[i];
+}
+
 static qg_quant complete(qg_quant q) { return q.bits == QG_FLOAT_BITS ? (qg_quant){ 0 } : q; }
 
 const qg_scheme qg_dorefa_gradient_scheme = {
-    .name     = "dorefa",
-    .about    = "2^bits levels up to the largest gradient of each image, with noise",
-    .keys     = keys,
-    .complete = complete,
-    .roles    = QG_GRADIENT,
-    .apply    = apply_gradient,
-    .explain  = qg__dorefa_explain,
+    .name      = "dorefa",
+    .about     = "2^bits levels up to the largest gradient of each image, with noise",
+    .keys      = keys,
+    .complete  = complete,
+    .roles     = QG_GRADIENT,
+    .surrogate = surrogate,
+    .apply     = apply_gradient,
+    .explain   = qg__dorefa_explain,
 };
 
 qg_quant qg_dorefa_gradient(qg_dorefa_gradient_spec spec)

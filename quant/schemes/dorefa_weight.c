@@ -121,6 +121,11 @@ static void adds(qg_quant q, qg_span w, const qg_constants *k, const float *dy, 
     if (q.arg[THROUGH_MAX] != 0) max_slope(w.n, w.x + w.channel * w.n, dy, k->uniform.hi, dx);
 }
 
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    return tanh(to->x[i]) / tanh(qg_point_max_abs(q, i, q.arg[THROUGH_MAX] != 0 ? to : at));
+}
+
 static const qg_scheme binary;
 static qg_quant        complete(qg_quant q);
 
@@ -138,6 +143,7 @@ const qg_scheme qg_dorefa_weight_scheme = {
     .own_slope   = true,
     .constants   = constants,
     .adds        = adds,
+    .surrogate   = surrogate,
     .explain     = qg__dorefa_explain,
 };
 

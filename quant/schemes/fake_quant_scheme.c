@@ -301,6 +301,23 @@ static qg_var *apply_current(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *l
     return y;
 }
 
+/* --- the surrogate --------------------------------------------------------------------------- */
+
+/* The nudged range at `at`, whose ends move as min and max do: the zero point stays. */
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    const double all = (double)(q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
+    const double n   = q.numbers ? (double)q.numbers : all;
+    const double g   = 1 / sqrt(n / (double)qg_spans(q, at->shape).depth);
+    float        min = (float)at->learned[QG_AT_MIN], max = (float)at->learned[QG_AT_MAX];
+    qg_fake_quant_range r;
+    if (qg__range_kind(q) == QG_RANGE_FIXED) qg__range_given(q, &min, &max);
+    if (qg__range_nudge(q, min, max, &r)) return (double)NAN;
+    const double lo = (double)r.nmin + g * (to->learned[QG_AT_MIN] - at->learned[QG_AT_MIN]);
+    const double hi = (double)r.nmax + g * (to->learned[QG_AT_MAX] - at->learned[QG_AT_MAX]);
+    return fmin(fmax(to->x[i], lo), hi);
+}
+
 /* --- codes ----------------------------------------------------------------------------------- */
 
 /* The code 0 of a range lies anywhere between its ends, so a range per channel may have any codes -most .. most. */
@@ -389,6 +406,7 @@ const qg_scheme qg_fake_quant_scheme = {
     .observes    = looks_now,
     .observe     = qg__range_learned_observe,
     .apply       = apply,
+    .surrogate   = surrogate,
     .activation  = activation,
     .codes       = codes,
     .encode      = encode,
@@ -428,6 +446,7 @@ static const qg_scheme observed_range = {
     .observes    = observes,
     .observe     = qg__range_observe,
     .apply       = apply,
+    .surrogate   = surrogate,
     .activation  = activation,
     .codes       = codes,
     .encode      = encode,
@@ -460,6 +479,7 @@ static const qg_scheme percentile_range = {
     .observes    = observes,
     .observe     = qg__range_observe,
     .apply       = apply,
+    .surrogate   = surrogate,
     .activation  = activation,
     .codes       = codes,
     .encode      = encode,
@@ -484,6 +504,7 @@ static const qg_scheme fixed_range = {
     .roles      = QG_WEIGHT | QG_INPUT,
     .check      = check,
     .apply      = apply,
+    .surrogate  = surrogate,
     .activation = activation,
     .codes      = codes,
     .encode     = encode,
@@ -505,6 +526,7 @@ static const qg_scheme current_range_scheme = {
     .roles       = QG_WEIGHT,
     .granularity = QG_EITHER_SCALE,
     .check       = check,
+    .own         = qg_straight_through,
     .apply       = apply_current,
     .codes       = codes,
     .encode      = encode,

@@ -1,5 +1,7 @@
 #include "quant/schemes/linear.h"
 
+#include <math.h>
+
 #include "quant/operand.h"
 #include "quant/scheme.h"
 
@@ -24,6 +26,12 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
     return constants_of(q.bits, (float)q.arg[MAX_VALUE]);
 }
 
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    (void)at;
+    return fmin(fmax(to->x[i], 0), q.arg[MAX_VALUE]);
+}
+
 const qg_scheme qg_linear_scheme = {
     .name       = "linear",
     .about      = "2^bits levels in [0, max-value]",
@@ -33,6 +41,7 @@ const qg_scheme qg_linear_scheme = {
     .form       = &qg_linear_form,
     .ops        = QG_ACTIVATION_OP("linear"),
     .own_slope  = true,
+    .surrogate  = surrogate,
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =

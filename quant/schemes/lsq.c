@@ -51,6 +51,16 @@ static bool ready(qg_quant q, const float *const *learned)
     return *learned[SEEN] != 0.0f;
 }
 
+/* s (clip(x / s, -qn, qp) + what rounding added), where s moves by g of its way. */
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    const double lo = -qn_of(q), hi = qp_of(q), was = at->learned[STEP];
+    const double n  = (double)(q.numbers ? q.numbers : q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
+    const double s  = was + (to->learned[STEP] - was) / sqrt(n * hi);
+    const double v  = fmin(fmax(at->x[i] / was, lo), hi);
+    return s * (fmin(fmax(to->x[i] / s, lo), hi) + nearbyint(v) - v);
+}
+
 static qg_status check(qg_quant q)
 {
     if (q.role == QG_WEIGHT && q.scheme->rectifies)
@@ -136,6 +146,7 @@ const qg_scheme qg_lsq_scheme = {
     .form       = &qg_lsq_form,
     .ops        = QG_ACTIVATION_OP("lsq"),
     .own_slope  = true,
+    .surrogate  = surrogate,
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =
@@ -164,6 +175,7 @@ static const qg_scheme lsq_unsigned = {
     .form       = &qg_lsq_form,
     .ops        = QG_ACTIVATION_OP("lsq"),
     .own_slope  = true,
+    .surrogate  = surrogate,
     .constants  = constants,
     .activation = qg_form_activation,
     .explain =

@@ -1,4 +1,7 @@
 #include "quant/schemes/binary.h"
+
+#include <math.h>
+
 #include "quant/operand.h"
 #include "quant/scheme.h"
 
@@ -6,6 +9,12 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
 {
     (void)q, (void)w, (void)sum;
     return (qg_mix){ .through = k->sign.scale };
+}
+
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    const qg_surrogate s = qg__surrogate_or(q.surrogate, qg_clip_at_1(q));
+    return s.value ? qg_point_mean_abs(q, i, at) * s.value(s.arg, to->x[i]) : (double)NAN;
 }
 
 static const qg_key keys[] = { QG_SURROGATE_KEYS(QG_SURROGATE_CLIP), { .name = NULL } };
@@ -22,6 +31,7 @@ const qg_scheme qg_magnitude_aware_scheme = {
     .own         = qg_clip_at_1,
     .constants   = qg_mean_signs,
     .mix         = mix,
+    .surrogate   = surrogate,
     .explain =
         "Binary weights with a gradient that includes their scale: Bi-Real Net.\n"
         "                                                        Liu et al. 2018, arXiv:1808.00278\n"

@@ -29,6 +29,12 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
     return constants_of(q.bits, learned[0]);
 }
 
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    (void)q, (void)at;
+    return fmin(fmax(to->x[i], 0), to->learned[0]);
+}
+
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
     (void)x;
@@ -49,6 +55,7 @@ const qg_scheme qg_pact_scheme = {
     .form       = &qg_pact_form,
     .ops        = QG_ACTIVATION_OP("pact"),
     .own_slope  = true,
+    .surrogate  = surrogate,
     .start      = start,
     .decay      = decay,
     .constants  = constants,

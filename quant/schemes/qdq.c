@@ -85,6 +85,12 @@ static qg_status check_constants(qg_quant q, const qg_constants *k)
                    (double)k->uniform.from, (double)k->uniform.to, q.bits);
 }
 
+static double given_surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    (void)at;
+    return fmin(fmax(to->x[i], q.arg[MIN]), q.arg[MAX]);
+}
+
 static qg_quant complete(qg_quant q);
 
 static qg_status check(qg_quant q)
@@ -171,6 +177,7 @@ static const qg_scheme given_range = {
     .form       = &qg_scaled_form,
     .ops        = QG_ACTIVATION_OP("qdq"),
     .own_slope  = true,
+    .surrogate  = given_surrogate,
     .constants  = constants,
     .activation = qg_form_activation,
     .codes      = codes,

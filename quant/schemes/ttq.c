@@ -54,6 +54,17 @@ static void start(qg_quant q, qg_tensor x, float *const *learned)
     }
 }
 
+/* Of w, the products of the scales with w on their sides as these are; of Wp and Wn, q itself. */
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    const double d = q.arg[THRESHOLD] * qg_point_max_abs(q, i, at), w = at->x[i], moved = to->x[i] - w;
+    const double n = (double)qg_count(at->shape) / (double)qg_spans(q, at->shape).depth;
+    const double g = q.arg[SCALED] != 0 ? 1 / sqrt(n) : 1;
+    if (!(fabs(w) > d)) return moved;
+    const int side = w > 0 ? WP : WN;
+    return at->learned[side] * moved + (w > 0 ? g : -g) * to->learned[side];
+}
+
 static float decay(qg_quant q) { return (float)q.arg[DECAY]; }
 
 /* A negative scale would flip the sign of its codes and of the gradient of its latent weights.  A scale that falls
@@ -79,6 +90,7 @@ const qg_scheme qg_ttq_scheme = {
     .decay        = decay,
     .constants    = constants,
     .own_slope    = true,
+    .surrogate    = surrogate,
     .explain =
         "Trained ternary quantization.                    Zhu, Han, Mao, Dally 2017, arXiv:1612.01064\n"
         "\n"

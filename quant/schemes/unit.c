@@ -1,4 +1,6 @@
 /* k bits on the fixed range [-1, 1], with or without a level at 0. */
+#include <math.h>
+
 #include "quant/scheme.h"
 
 enum { ZERO };              /* in arg */
@@ -19,6 +21,12 @@ static qg_constants constants(qg_quant q, qg_span x, const float *learned)
     return (qg_constants){ .uniform = { .steps = steps, .step = 1.0f / steps, .variant = (float)q.arg[ZERO] } };
 }
 
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    (void)q, (void)at;
+    return fmin(fmax(to->x[i], -1), 1);
+}
+
 /* Small initial weights would all be rounded to 0. */
 static void start(qg_quant q, qg_tensor x, float *const *learned)
 {
@@ -37,6 +45,7 @@ const qg_scheme qg_unit_scheme = {
     .form       = &qg_unit_form,
     .ops        = QG_ACTIVATION_OP("unit"),
     .own_slope  = true,
+    .surrogate  = surrogate,
     .start      = start,
     .constants  = constants,
     .activation = qg_form_activation,

@@ -1,5 +1,7 @@
 #include "quant/schemes/xnor.h"
 
+#include <math.h>
+
 #include "quant/schemes/binary.h"
 #include "quant/operand.h"
 #include "quant/scheme.h"
@@ -46,7 +48,9 @@ static qg_surrogate own(qg_quant q)
     const qg_xnor_rule rule = (qg_xnor_rule)q.arg[RULE];
     if (rule == QG_XNOR_IDENTITY) return qg_surrogate_identity();
     if (rule == QG_XNOR_EXACT || rule == QG_XNOR_PAPER) return qg_surrogate_clip(1.0f);
-    return (qg_surrogate){ .slope = QG_KERNELS(qg__map)->open_clip_slope, .arg = 1.0f };
+    qg_surrogate s = qg_surrogate_clip(1.0f);
+    s.slope        = QG_KERNELS(qg__map)->open_clip_slope;
+    return s;
 }
 
 static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *sum)
@@ -63,6 +67,24 @@ static qg_mix mix(qg_quant q, qg_span w, const qg_constants *k, const double *su
     case QG_XNOR_IDENTITY: break;
     }
     return (qg_mix){ .through = 1.0f };
+}
+
+/* The rules as products: of alpha, which is constant, and the surrogate of the sign; by the exact rule also of the sign,
+ * which is constant, and alpha.  Without a surrogate s is NaN, so the check fails. */
+static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point *to)
+{
+    const qg_surrogate s      = qg__surrogate_or(q.surrogate, own(q));
+    const double       w      = to->x[i], n = (double)qg_row(at->shape), alpha = qg_point_mean_abs(q, i, at);
+    const double       signs  = s.value ? s.value(s.arg, w) : (double)NAN;
+    const double       factor = 1 - 1 / (double)(q.inputs ? q.inputs : (size_t)at->shape.c);
+    switch ((qg_xnor_rule)q.arg[RULE]) {
+    case QG_XNOR_EXACT: return alpha * signs + qg_point_mean_abs(q, i, to) * copysign(1, at->x[i]);
+    case QG_XNOR_PAPER: return alpha * signs + w / n;
+    case QG_XNOR_AUTHORS: return factor * (alpha * n * signs + w);
+    case QG_XNOR_AUTHORS_ADAM: return factor * (alpha * signs + w / n);
+    case QG_XNOR_IDENTITY: break;
+    }
+    return signs;
 }
 
 static qg_quant complete(qg_quant q);
@@ -83,6 +105,7 @@ const qg_scheme qg_xnor_scheme = {
     .constants   = qg_mean_signs,
     .mix         = mix,
     .mixes_sums  = true,
+    .surrogate   = surrogate,
     .explain     = qg__xnor_explain,
 };
 
@@ -103,6 +126,7 @@ static const qg_scheme centred_weight = {
     .constants   = qg_mean_signs,
     .mix         = mix,
     .mixes_sums  = true,
+    .surrogate   = surrogate,
     .explain     = qg__xnor_explain,
 };
 

@@ -29,7 +29,7 @@ static void formulas_as_printed_fail_and_say_why(void **state)
     assert_stdout("TTQ, dWn as printed");
     assert_stdout("with the printed sign every step moves Wn uphill");
     assert_stdout("XNOR, dw by way of alpha as printed");
-    assert_stdout(", 0 not\n");
+    assert_stdout(" as expected, 0 not");
     const char *paper = strstr(last.out, "formulas as printed");
     int         fails = 0;
     assert_non_null(paper);
@@ -48,6 +48,7 @@ static void checks_are_told_to_programs_too(void **state)
     cJSON_ArrayForEach(check, cJSON_GetObjectItem(all, "checks"))
     {
         const int pass = cJSON_IsTrue(cJSON_GetObjectItem(check, "pass"));
+        if (!cJSON_IsTrue(cJSON_GetObjectItem(check, "checked"))) continue;    /* a scheme that states no surrogate */
         assert_true(cJSON_IsTrue(cJSON_GetObjectItem(check, "expected")));
         assert_int_equal(pass, number(check, "error") <= number(check, "tolerance"));
         assert_int_equal(pass, cJSON_GetObjectItem(check, "why") == NULL);
