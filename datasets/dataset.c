@@ -1,5 +1,6 @@
 #include "datasets/dataset.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,21 @@ void qg__dataset_free(qg__dataset *set)
     set->files       = NULL;
     set->file        = NULL;
     set->sums        = NULL;
+}
+
+qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...)
+{
+    const size_t before = set->warning ? strlen(set->warning) : 0, most = before + 2 * QG__PATH_BYTES + 256;
+    char        *joined = realloc(set->warning, most);
+    va_list      args;
+    if (!joined) return qg_fail(QG_EMEM, "out of memory: a warning");
+    if (before) strcpy(joined + before, "; ");
+    char *end = joined + (before ? before + 2 : 0);
+    va_start(args, fmt);
+    vsnprintf(end, (size_t)(joined + most - end), fmt, args);
+    va_end(args);
+    set->warning = joined;
+    return QG_OK;
 }
 
 /* Labels of at most 256 classes are hashed as bytes, all others in two bytes, the low one first. */

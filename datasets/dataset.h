@@ -61,6 +61,10 @@ qg_status qg__dataset_draw(const qg__dataset *set, qg_holdout part, uint64_t see
 QG_MUST_CHECK
 qg_status qg__dataset_hold_out(qg__dataset *set, const uint8_t *taken, int images, qg__dataset *held);
 
+/* Joins a formatted text to the warning of set.  Fails with QG_EMEM. */
+QG_PRINTF(2, 3) QG_MUST_CHECK
+qg_status qg__dataset_warn(qg__dataset *set, const char *fmt, ...);
+
 /* A set is read in so many slices, whatever a batch is cut into: its digest depends on their number. */
 enum { QG__SET_SLICES = 8 };
 static inline int qg__set_slice_at(int n, int slice) { return (int)((long long)n * slice / QG__SET_SLICES); }

@@ -51,7 +51,8 @@ qg_status qg__failure_of(const qg__first_failure *f) { return f->status ? qg_fai
 static bool decode(const qg__files *f, uint32_t index, uint8_t *to)
 {
     char path[QG__PATH_BYTES];
-    return qg__dataset_path(f->dir, f->names + f->item[index].name, path) && qg__image_resized(path, f->shape, to);
+    return qg__dataset_path(f->dir, f->names + f->item[index].name, path) &&
+           qg__image_resized(path, f->shape, to, &f->item[index].deep);
 }
 
 static uint64_t hash_pixels(const qg__files *f, const uint8_t *image) { return qg_hash_words(QG_HASH_BASIS, image, qg_row(f->shape)); }
@@ -67,6 +68,18 @@ const uint8_t *qg__files_image(const qg__files *f, uint32_t index, uint8_t *room
 }
 
 /* --- all images --------------------------------------------------------------------------- */
+
+/* Once, for all images of set, which have just been decoded. */
+static qg_status warn_of_deep(qg__dataset *set)
+{
+    const qg__files *f = set->files;
+    int              n = 0, first = 0;
+    for (int i = set->shape.n - 1; i >= 0; i--)
+        if (f->item[set->file[i]].deep) first = i, n++;
+    if (!n) return QG_OK;
+    return qg__dataset_warn(set, "'%s': %d image%s %s 16 bits per value, such as '%s'; only the high 8 of them are used", f->dir, n,
+                            n == 1 ? "" : "s", n == 1 ? "has" : "have", f->names + f->item[set->file[first]].name);
+}
 
 typedef struct pass {
     qg__dataset   *set;
@@ -101,6 +114,7 @@ qg_status qg__files_load(qg__dataset *set)
     if (set->images) {
         qg_parallel(QG__SET_SLICES, load_slice, &p);
         status = qg__failure_of(&p.failure);
+        if (!status) status = warn_of_deep(set);
     } else {
         status = qg_fail(QG_EMEM, "out of memory: %zu bytes of images " QG_SHAPE_FMT, bytes, QG_SHAPE_ARGS(set->shape));
     }
@@ -172,6 +186,7 @@ qg_status qg__files_scan(qg__dataset *set, const uint8_t *taken, size_t width, s
         p.slots = set->files->scanned ? 0 : keep(set->files, set->shape.n, bytes);
         qg_parallel(QG__SET_SLICES, scan_slice, &p);
         status = qg__failure_of(&p.failure);
+        if (!status && !set->files->scanned) status = warn_of_deep(set);
         set->files->scanned |= !status;
         for (size_t k = 0; p.sums && k < QG__SET_SLICES * width; k++) {
             set->sums[k % width].first += p.sums[k].first;

@@ -17,6 +17,7 @@ typedef struct qg__image_file {
     size_t   name;          /* "cat/1.png", from here in qg__files.names */
     uint64_t pixels;        /* their hash, as they were first decoded */
     int      slot;          /* of kept; -1: none */
+    bool     deep;          /* it has 16 bits per value */
 } qg__image_file;
 
 struct qg__files {
@@ -33,7 +34,8 @@ struct qg__files {
 qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes);
 void       qg__files_release(qg__files *f);         /* by one of its users; NULL is ignored */
 
-/* Decodes all images of set to set->images, in parallel, and releases the files.  Fails as qg__image_resized, for the first
+/* Decodes all images of set to set->images, in parallel, and releases the files.  Both this and qg__files_scan warn of images of
+ * 16 bits (set->warning).  Fails as qg__image_resized, for the first
  * image in the order of the set that cannot be decoded; QG_EMEM.  set is then as it was. */
 QG_MUST_CHECK
 qg_status  qg__files_load(qg__dataset *set);

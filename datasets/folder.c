@@ -80,7 +80,8 @@ static void skip(folder *f, const char *dir, const char *name, int *count)
     ++*count;
 }
 
-/* Lists a directory and keeps its folders, the classes, or its images; what is neither is counted. */
+/* Lists a directory and keeps its folders, the classes, or its images; what is neither is counted.  A broken link in a class is
+ * skipped, too, or fails when it is read. */
 static bool list_only(folder *f, const char *dir, bool classes, listing *l)
 {
     if (!list(dir, l)) return false;
@@ -89,9 +90,8 @@ static bool list_only(folder *f, const char *dir, bool classes, listing *l)
     for (int i = 0; ok && i < l->n; i++) {
         const char *name  = l->name[i]->d_name;
         bool        inner = false;
-        keep[i]           = !classes && qg__image_named(name);
-        if (!keep[i]) ok = check_folder(dir, name, &inner) || !classes;     /* a broken link in a class is skipped, too */
-        if (classes) keep[i] = inner;
+        ok                = check_folder(dir, name, &inner) || !classes;
+        keep[i]           = classes ? inner : qg__image_named(name) && !inner;
         if (ok && !keep[i]) skip(f, dir, name, classes ? &f->beside : inner ? &f->nested : &f->others);
     }
     if (ok) list_keep(l, keep);
@@ -240,12 +240,7 @@ static bool note_warning(const folder *f, qg__dataset *set)
 {
     char text[WARNING_BYTES];
     warn(f, text);
-    if (!*text) return true;
-    const size_t bytes = strlen(text) + strlen(f->dir) + 4;
-    set->warning       = malloc(bytes);
-    if (set->warning) snprintf(set->warning, bytes, "'%s':%s", f->dir, text + 1);
-    else qg_fail(QG_EMEM, "'%s': out of memory", f->dir);
-    return set->warning != NULL;
+    return !*text || !qg__dataset_warn(set, "'%s':%s", f->dir, text + 1);
 }
 
 static bool is_size(qg_shape s)

@@ -94,25 +94,34 @@ static bool read_by(qg__image *m, size_t n, const char *names)
     return false;
 }
 
+static bool read_any(qg__image *m, const char *path, int channels)
+{
+    *m = (qg__image){ .path = path, .grey = channels == 1 };
+    if (!read_by(m, sizeof formats / sizeof *formats, "PNG, JPEG or BMP")) return false;
+    if (channels == 1 && m->c == 3) to_grey(m);
+    return true;
+}
+
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width)
 {
-    qg__image m = { .path = path, .grey = channels == 1 };
-    if (!read_by(&m, sizeof formats / sizeof *formats, "PNG, JPEG or BMP")) return NULL;
-    if (channels == 1 && m.c == 3) to_grey(&m);
+    qg__image m;
+    if (!read_any(&m, path, channels)) return NULL;
     *height = m.h;
     *width  = m.w;
     return m.pixels;
 }
 
-bool qg__image_resized(const char *path, qg_shape want, uint8_t *to)
+bool qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep)
 {
-    qg_shape is     = { .n = 1, .c = want.c };
-    uint8_t *pixels = qg__image_read(path, want.c, &is.h, &is.w);
-    if (!pixels) return false;
-    const bool fits = is.h == want.h && is.w == want.w;
-    if (fits) memcpy(to, pixels, qg_row(want));
-    const bool ok = fits || qg__resize(pixels, is, to, want);
-    free(pixels);
+    qg__image m;
+    *deep = false;
+    if (!read_any(&m, path, want.c)) return false;
+    const qg_shape is   = { 1, m.h, m.w, want.c };
+    const bool     fits = is.h == want.h && is.w == want.w;
+    if (fits) memcpy(to, m.pixels, qg_row(want));
+    const bool ok = fits || qg__resize(m.pixels, is, to, want);
+    free(m.pixels);
+    *deep = m.deep;
     if (!ok) qg_fail(QG_EMEM, "'%s': %s", path, qg_errmsg());
     return ok;
 }

@@ -20,8 +20,9 @@ bool     qg__image_named(const char *name);
  * turned as its Exif block says.  NULL, and a message that names the file, if it is damaged or beyond a limit. */
 uint8_t *qg__image_read(const char *path, int channels, int *height, int *width);
 
-/* The same, resized to want.  False, and a message that names the file; to may then hold anything. */
-bool     qg__image_resized(const char *path, qg_shape want, uint8_t *to);
+/* The same, resized to want.  *deep: the file has 16 bits per value, of which the high ones are read.  False, and a message
+ * that names the file; to may then hold anything. */
+bool     qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep);
 
 /* path[i] = the path of image index[i] of qg_folder(dir), as its files are now, from malloc; NULL: there is no such image.
  * Fails as qg_folder, and path then has NULL alone. */
@@ -51,6 +52,7 @@ typedef struct qg__image {
     const qg_shape *want;           /* the only shape that is accepted; NULL: any */
     bool            grey;           /* a file without colour is decoded to one channel */
     int             h, w, c;        /* c is 1 or 3 */
+    bool            deep;           /* the file has 16 bits per value */
     uint8_t        *pixels;         /* [h][w][c], from malloc; a caller frees it, also after a failure */
 } qg__image;
 

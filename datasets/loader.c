@@ -233,31 +233,18 @@ static qg_status open_validation(qg_loader *l, qg__dataset held)
     return l->validation ? QG_OK : qg_errcode();
 }
 
-/* Joins text to the warning of l. */
-static qg_status warn(qg_loader *l, const char *text)
-{
-    const size_t before = l->set.warning ? strlen(l->set.warning) + 2 : 0, bytes = before + strlen(text) + 1;
-    char        *joined = realloc(l->set.warning, bytes);
-    if (!joined) return qg_fail(QG_EMEM, "out of memory: a warning");
-    snprintf(before ? joined + before - 2 : joined, bytes - (before ? before - 2 : 0), "%s%s", before ? "; " : "", text);
-    l->set.warning = joined;
-    return QG_OK;
-}
-
 /* Images of files: loads all of them if the cache, or half of the memory, can hold them.  *bytes: of a cache that cannot. */
 static qg_status open_files(qg_loader *l, size_t *bytes)
 {
     const size_t all = (size_t)l->set.shape.n * qg_row(l->set.shape), memory = qg__memory();
     const bool   automatic = !l->spec.cache_bytes;
-    char         text[QG__PATH_BYTES + 256];
     *bytes = automatic ? memory / 4 : l->spec.cache_bytes;
     if (l->set.files->scanned) return QG_OK;            /* held out of a set that is not in memory */
     if (all <= (automatic ? memory / 2 : *bytes)) return qg__files_load(&l->set);
     if (!automatic) return QG_OK;
-    snprintf(text, sizeof text, "'%s': %d images of %dx%dx%d take %zu MiB of memory, but there are %zu MiB; they are decoded in every "
-             "epoch, except as many as a cache of %zu MiB holds", l->set.files->dir, l->set.shape.n, l->set.shape.h, l->set.shape.w,
-             l->set.shape.c, all >> 20, memory >> 20, *bytes >> 20);
-    return warn(l, text);
+    return qg__dataset_warn(&l->set, "'%s': %d images of %dx%dx%d take %zu MiB of memory, but there are %zu MiB; they are decoded in "
+                            "every epoch, except as many as a cache of %zu MiB holds", l->set.files->dir, l->set.shape.n,
+                            l->set.shape.h, l->set.shape.w, l->set.shape.c, all >> 20, memory >> 20, *bytes >> 20);
 }
 
 /* The digest, and what one look at every image gives if they stay in files: the sums of those that taken does not hold out. */
@@ -271,6 +258,21 @@ static qg_status survey(qg_loader *l, const uint8_t *taken, size_t bytes)
     if (width && !(l->set.sums = calloc(width, sizeof *l->set.sums)))
         return qg_fail(QG_EMEM, "'%s': out of memory: the sums of %zu values", l->set.files->dir, width);
     return qg__files_scan(&l->set, taken, width, bytes, &l->digest);
+}
+
+/* Warns of classes that cannot be learned: labels that count from 1, for example, leave class 0 empty. */
+static qg_status warn_of_empty(qg__dataset *set)
+{
+    bool *has = calloc((size_t)set->classes, sizeof *has);
+    int   empty = 0, first = 0;
+    if (!has) return qg_fail(QG_EMEM, "out of memory: %d classes", set->classes);
+    for (int i = 0; i < set->shape.n; i++) has[set->labels[i]] = true;
+    for (int k = set->classes - 1; k >= 0; k--)
+        if (!has[k]) empty++, first = k;
+    free(has);
+    if (!empty) return QG_OK;
+    return qg__dataset_warn(set, "no image is of class %d%s; %d of %d classes %s empty%s", first, empty == 1 ? "" : ", for example", empty,
+                            set->classes, empty == 1 ? "is" : "are", first ? "" : ", and labels count from 0");
 }
 
 /* *held: the images for validation, if there are any. */
@@ -292,6 +294,7 @@ static qg_status divide(qg_loader *l, qg__dataset *held)
 static qg_status prepare(qg_loader *l, qg__dataset *held)
 {
     qg_status status = check_augment(&l->spec.augment, l->set.shape);
+    if (!status && !l->spec.preprocess) status = warn_of_empty(&l->set);
     if (!status) status = divide(l, held);
     const int n = l->set.shape.n;
     l->batches  = 1 + (n - 1) / l->spec.batch;

@@ -237,12 +237,8 @@ static qg_status warn(const char *path, qg__dataset *set)
 {
     const qg_shape s = set->shape;
     if (!looks_transposed(s)) return QG_OK;
-    const size_t bytes = strlen(path) + 192;
-    set->warning       = malloc(bytes);
-    if (!set->warning) return qg_fail(QG_EMEM, "'%s': out of memory", path);
-    snprintf(set->warning, bytes, "'%s' has images of height %d, width %d and %d channels; if its axes are n, c, h, w, save "
-             "x.transpose(0, 2, 3, 1)", path, s.h, s.w, s.c);
-    return QG_OK;
+    return qg__dataset_warn(set, "'%s' has images of height %d, width %d and %d channels; if its axes are n, c, h, w, save "
+                            "x.transpose(0, 2, 3, 1)", path, s.h, s.w, s.c);
 }
 
 /* --- labels ------------------------------------------------------------------------------- */

@@ -65,6 +65,7 @@ static bool decode(reading *r)
     const bool colours = png_get_color_type(png, r->info) & PNG_COLOR_MASK_COLOR;
     const int  c       = r->m->grey && !colours ? 1 : 3;
     if (!is_wanted(r, h, w)) return false;
+    r->m->deep = png_get_bit_depth(png, r->info) == 16;
     if (!qg__image_allocate(r->m, h, w, c)) return false;
     png_set_expand(png);
     png_set_strip_16(png);

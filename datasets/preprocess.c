@@ -111,9 +111,10 @@ qg_status qg_preprocess_image(const qg_preprocess *p, const char *path, float *x
     if (!path) return qg_fail(QG_EARG, "the path of an image is NULL");
     if (p->shape.c != 1 && p->shape.c != 3)
         return qg_fail(QG_EARG, "'%s': files have images of 1 or 3 channels, but the net takes %d", path, p->shape.c);
+    bool     deep;
     uint8_t *bytes = malloc(qg_row(p->shape));
     if (!bytes) return qg_fail(QG_EMEM, "'%s': out of memory", path);
-    qg_status status = qg__image_resized(path, p->shape, bytes) ? QG_OK : qg_errcode();
+    qg_status status = qg__image_resized(path, p->shape, bytes, &deep) ? QG_OK : qg_errcode();
     if (!status) status = qg_preprocess_bytes(p, bytes, x);
     free(bytes);
     return status;

@@ -57,7 +57,7 @@ qg_normalise         qg_preprocess_normalise(const qg_preprocess *p);
 bool                 qg_preprocess_equal(const qg_preprocess *a, const qg_preprocess *b);   /* the same x for every image */
 
 /* x = the preprocessed image of a PNG, JPEG or BMP file of any size, which is turned and resized like those of
- * qg_folder; a colour image becomes grey if c is 1.
+ * qg_folder; a colour image becomes grey if c is 1, and of 16 bits per value the high ones count.
  *
  * Shapes   x [h][w][c].
  * Range    The bits are those of training, except with QG_WHITEN, where a product of matrices may round the last bit

@@ -23,6 +23,7 @@ typedef struct prediction {
     double       *share;        /* [classes], of one image */
     char        (*why)[WHY_BYTES];  /* [most], why an image has no prediction; empty: it has one */
     size_t        failed;
+    bool          deep;         /* a warning has said so */
     qg__json      json;
 } prediction;
 
@@ -123,6 +124,12 @@ static qg_status allocate(prediction *p)
     return p->bytes && p->scores && p->share && p->why ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d images", p->most);
 }
 
+static void warn_of_deep(prediction *p, const char *path)
+{
+    if (!p->deep) print_safe(stderr, "qgrad: warning: '%s' has 16 bits per value; only the high 8 of them are used\n", path);
+    p->deep = true;
+}
+
 /* Reads up to `most` images from item[0 .. n), those without a reason into bytes one after the other.  Returns how many. */
 static int read_images(prediction *p, const walk_item *item, int n)
 {
@@ -131,8 +138,10 @@ static int read_images(prediction *p, const walk_item *item, int n)
         uint8_t *to = p->bytes + (size_t)read * qg_row(p->scorer.image);
         snprintf(p->why[i], WHY_BYTES, "%s", item[i].why ? item[i].why : "");
         if (item[i].why) continue;
-        if (qg__image_resized(item[i].path, p->scorer.image, to)) read++;
+        bool deep;
+        if (qg__image_resized(item[i].path, p->scorer.image, to, &deep)) read++;
         else snprintf(p->why[i], WHY_BYTES, "%s", qg_errmsg());
+        if (deep) warn_of_deep(p, item[i].path);
     }
     return read;
 }

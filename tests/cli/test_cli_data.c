@@ -453,6 +453,21 @@ static void test_arrays_are_learned(void **state)
     assert_refuses("summary --model lenet5 --data arrays:test=@/no,test-labels=@/no", 2, "the size of the images is unknown; pass --image");
 }
 
+/* As Matlab counts them: with three outputs one is never right, which is said of the training images alone. */
+static void test_labels_from_one_are_warned_about(void **state)
+{
+    static const uint8_t x[4 * 4 * 4] = { 0 }, y[] = { 1, 2, 1, 2 };
+    assert_int_equal(mkdir(at("np"), 0700), 0);
+    write_npy("np/x.npy", "|u1", "4, 4, 4", x, sizeof x);
+    write_npy("np/y.npy", "|u1", "4,", y, sizeof y);
+    assert_status("train --model 4C3-R-3 --data arrays:train=x.npy,train-labels=y.npy,test=x.npy,test-labels=y.npy --data-dir @/np "
+                  "--epochs 1 --batch 2 --out @/from-one --json", 0);
+    const char *warning = strstr(last.err, "qgrad: warning: no image is of class 0; 1 of 3 classes is empty, and labels count from 0\n");
+    assert_true(warning && !strstr(warning + 20, "warning"));
+    assert_status("eval --run @/from-one --json", 0);
+    assert_string_equal(last.err, "");
+}
+
 /* Labels above 255 in training, in checkpoints, and in evaluation: class k is a bright row k / 20 and column k % 20. */
 static void test_three_hundred_classes(void **state)
 {
@@ -519,6 +534,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_chosen_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_folder_larger_than_its_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_arrays_are_learned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_labels_from_one_are_warned_about, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_three_hundred_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),

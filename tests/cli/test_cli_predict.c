@@ -209,6 +209,18 @@ static void test_a_turned_photograph_is_the_same(void **state)
     }
 }
 
+/* However many there are. */
+static void test_16_bits_are_warned_about_once(void **state)
+{
+    train_colours();
+    write_deep_png(at("1.png"), 0xff00, 8, 8), write_deep_png(at("2.png"), 0xff, 8, 8);
+    assert_status("predict --run @/colours @/1.png @/2.png @/1.png", 0);
+    const char *warning = strstr(last.err, "1.png' has 16 bits per value; only the high 8 of them are used\n");
+    assert_true(warning && !strstr(warning, "2.png"));
+    assert_status("predict --run @/colours @/pics", 0);
+    assert_string_equal(last.err, "");
+}
+
 static void test_a_bad_file_does_not_stop_the_others(void **state)
 {
     train_colours();
@@ -364,6 +376,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_neither_threads_nor_the_batch_change_a_digit, set_up_run, tear_down),
         cmocka_unit_test_setup_teardown(test_folders_of_any_images_in_byte_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_turned_photograph_is_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_16_bits_are_warned_about_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_bad_file_does_not_stop_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_classes_of_known_sets_have_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_eval_counts_what_predict_says, set_up_run, tear_down),

@@ -81,6 +81,17 @@ static void test_what_may_be_a_mistake_is_warned_about(void **state)
     assert_string_equal(qg_loader_warning(l), want);
     qg_loader_free(l);
 
+    /* A folder may be called like an image, and so may a link to one. */
+    make_class("dog/old.png");
+    assert_int_equal(symlink("puppies", in_room("dog/new.JPG")), 0);
+    l = qg_folder(room, one, spec);
+    if (!l) fail_msg("%s", qg_errmsg());
+    assert_int_equal(qg_loader_shape(l).n, 2);
+    snprintf(want, sizeof want, "'%s': skipped 3 folders within classes, such as '%s'", room, in_room("dog/new.JPG"));
+    assert_string_equal(qg_loader_warning(l), want);
+    qg_loader_free(l);
+    assert_int_equal(rmdir(in_room("dog/old.png")) | unlink(in_room("dog/new.JPG")), 0);
+
     make_class("Dog");
     write_bmp(in_room("Dog/p.bmp"), p, 2, 2);
     write_text("labels.csv", "x"), write_text("cat/a.webp", "x"), write_text("cat/b.gif", "x");
@@ -91,6 +102,37 @@ static void test_what_may_be_a_mistake_is_warned_about(void **state)
     assert_non_null(strstr(qg_loader_warning(l), "/labels.csv'; the classes 'Dog' and 'dog' differ only in case"));
     qg_loader_free(l);
     assert_null(qg_loader_warning(NULL));
+}
+
+/* Once for the set, whether its images are in memory or stay in their files, and with a part held out or not. */
+static void test_images_of_16_bits_are_warned_about(void **state)
+{
+    uint8_t p[2 * 2 * 3];
+    char    want[256];
+    fill(p, 2, 2, 0);
+    make_class("a"), make_class("b");
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "%c/%d.png", i % 2 ? 'b' : 'a', i);
+        if (i < 2) write_deep_png(in_room(name), 0x1234, 2, 2);
+        else write_png(in_room(name), p, 2, 2);
+    }
+    snprintf(want, sizeof want, "'%s': 2 images have 16 bits per value, such as 'a/0.png'; only the high 8 of them are used", room);
+    for (int i = 0; i < 4; i++) {
+        qg_batch   b;
+        qg_loader *l = qg_folder(room, (qg_shape){ 1, 2, 2, 1 },
+                                 (qg_loader_spec){ .batch = 4, .in_order = true, .cache_bytes = i % 2 ? 5 : 0,
+                                                   .validation = { .images = i / 2 } });
+        if (!l) fail_msg("%s", qg_errmsg());
+        assert_string_equal(qg_loader_warning(l), want);
+        assert_true(qg_loader_next(l, &b) && (i / 2 || lroundf(255 * b.x.data[0]) == 0x12));
+        if (i / 2) assert_null(qg_loader_warning(qg_loader_validation(l)));
+        qg_loader_free(l);
+    }
+    assert_int_equal(unlink(in_room("a/0.png")), 0);
+    qg_loader *l = qg_folder(room, (qg_shape){ 1, 2, 2, 1 }, (qg_loader_spec){ .batch = 4 });
+    assert_non_null(strstr(qg_loader_warning(l), "': 1 image has 16 bits per value, such as 'b/1.png'"));
+    qg_loader_free(l);
 }
 
 static void test_grey(void **state)
@@ -243,6 +285,7 @@ int main(void)
         TEST(test_classes_and_images_by_name), TEST(test_grey),    TEST(test_refusals),
         TEST(test_many_classes),               TEST(test_another_size_is_resized), cmocka_unit_test(test_resize),
         TEST(test_classes_that_differ_are_named), TEST(test_what_may_be_a_mistake_is_warned_about),
+        TEST(test_images_of_16_bits_are_warned_about),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

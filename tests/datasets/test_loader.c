@@ -359,6 +359,29 @@ static void test_arrays_are_copied(void **state)
 }
 
 /* Images 5, 6, 4, 5, 6, .. of the chosen classes: label 5 becomes 0, 2 becomes 1. */
+/* Labels from 1 to 2 leave class 0 without images.  Of a test set, or what is held out, this is no mistake. */
+static void test_empty_classes_are_warned_about(void **state)
+{
+    const uint8_t  images[8] = { 0 };
+    const uint16_t from_one[8] = { 1, 2, 1, 2, 1, 2, 1, 2 }, gap[8] = { 0, 1, 4, 4, 4, 4, 4, 4 };
+    const qg_shape shape = { 8, 1, 1, 1 };
+    qg_loader     *l = qg_arrays(shape, images, from_one, 3, (qg_loader_spec){ .batch = 2 });
+    assert_string_equal(qg_loader_warning(l), "no image is of class 0; 1 of 3 classes is empty, and labels count from 0");
+    qg_loader *test = qg_arrays(shape, images, from_one, 3, (qg_loader_spec){ .batch = 2, .preprocess = qg_loader_preprocess(l) });
+    assert_true(test && !qg_loader_warning(test));
+    qg_loader_free(test), qg_loader_free(l);
+    l = qg_arrays(shape, images, gap, 6, (qg_loader_spec){ .batch = 2 });
+    assert_string_equal(qg_loader_warning(l), "no image is of class 2, for example; 3 of 6 classes are empty");
+    qg_loader_free(l);
+    l = qg_arrays(shape, images, gap, 5, (qg_loader_spec){ .batch = 2, .classes = (const uint16_t[]){ 4, 3 }, .n_classes = 2 });
+    assert_string_equal(qg_loader_warning(l), "no image is of class 1; 1 of 2 classes is empty");
+    qg_loader_free(l);
+    l = qg_arrays(shape, images, gap, 5, (qg_loader_spec){ .batch = 2, .classes = (const uint16_t[]){ 4, 0 }, .n_classes = 2,
+                                                           .validation = { .images = 1 } });
+    assert_true(l && !qg_loader_warning(l) && !qg_loader_warning(qg_loader_validation(l)));
+    qg_loader_free(l);
+}
+
 static void test_chosen_classes_are_renumbered(void **state)
 {
     const uint16_t       two[] = { 5, 2 }, all[] = { 0, 1, 2, 3, 4, 5, 6 };
@@ -466,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_labels_take_two_bytes),
         cmocka_unit_test(test_digests_by_definition),
         cmocka_unit_test(test_arrays_are_copied),
+        cmocka_unit_test(test_empty_classes_are_warned_about),
         cmocka_unit_test(test_chosen_classes_are_renumbered),
         cmocka_unit_test(test_classes_that_cannot_be_chosen),
         cmocka_unit_test(test_digests_tell_sets_apart),

@@ -64,23 +64,35 @@ static size_t store(const uint8_t *pixels, int h, size_t row, uint8_t *to)
     return (size_t)(at - to);
 }
 
-void write_png(const char *path, const uint8_t *pixels, int h, int w)
+/* bytes [h][row], `depth` bits for each value and the type of colours of PNG. */
+static void write_rows(const char *path, const uint8_t *bytes, int h, int w, size_t row, int depth, int type)
 {
-    const size_t row  = 3 * (size_t)w;
     uint8_t     *data = malloc(16 + (size_t)h * (row + 6));
     FILE        *f    = fopen(path, "wb");
     assert_non_null(f);
     assert_non_null(data);
     assert_true(row < 65535);
     uint8_t head[17] = { 'I', 'H', 'D', 'R', 0, 0, (uint8_t)(w >> 8), (uint8_t)(w & 255),
-                         0,   0,   (uint8_t)(h >> 8), (uint8_t)(h & 255), 8, 2, 0, 0, 0 };
+                         0,   0,   (uint8_t)(h >> 8), (uint8_t)(h & 255), (uint8_t)depth, (uint8_t)type, 0, 0, 0 };
     fwrite("\x89PNG\r\n\x1a\n", 1, 8, f);
     put_chunk(f, head, sizeof head);
     memcpy(data, "IDAT", 4);
-    put_chunk(f, data, 4 + store(pixels, h, row, data + 4));
+    put_chunk(f, data, 4 + store(bytes, h, row, data + 4));
     put_chunk(f, (const uint8_t *)"IEND", 4);
     assert_int_equal(fclose(f), 0);
     free(data);
+}
+
+void write_png(const char *path, const uint8_t *pixels, int h, int w) { write_rows(path, pixels, h, w, 3 * (size_t)w, 8, 2); }
+
+void write_deep_png(const char *path, int value, int h, int w)
+{
+    const size_t row   = 2 * (size_t)w;
+    uint8_t     *bytes = malloc((size_t)h * row);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < (size_t)h * row; i++) bytes[i] = (uint8_t)(i % 2 ? value & 255 : value >> 8);
+    write_rows(path, bytes, h, w, row, 16, 0);
+    free(bytes);
 }
 
 /* Rows from the bottom up, blue first, each padded to a multiple of four bytes. */

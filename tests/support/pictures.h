@@ -8,6 +8,7 @@
 
 /* pixels [h][w][3]: 8-bit RGB, not compressed.  All of these fail the test unless they succeed. */
 void write_png(const char *path, const uint8_t *pixels, int h, int w);
+void write_deep_png(const char *path, int value, int h, int w);      /* one grey value of 16 bits */
 void write_bmp(const char *path, const uint8_t *pixels, int h, int w);
 
 /* A JPEG of one colour. */
