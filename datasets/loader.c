@@ -260,7 +260,8 @@ static qg_status survey(qg_loader *l, const uint8_t *taken, size_t bytes)
     return qg__files_scan(&l->set, taken, width, bytes, &l->digest);
 }
 
-/* Warns of classes that cannot be learned: labels that count from 1, for example, leave class 0 empty. */
+/* Warns of classes that cannot be learned: labels that count from 1, for example, leave class 0 empty.  Test sets, which are read
+ * in order, may lack a class. */
 static qg_status warn_of_empty(qg__dataset *set)
 {
     bool *has = calloc((size_t)set->classes, sizeof *has);
@@ -294,7 +295,7 @@ static qg_status divide(qg_loader *l, qg__dataset *held)
 static qg_status prepare(qg_loader *l, qg__dataset *held)
 {
     qg_status status = check_augment(&l->spec.augment, l->set.shape);
-    if (!status && !l->spec.preprocess) status = warn_of_empty(&l->set);
+    if (!status && !l->spec.in_order) status = warn_of_empty(&l->set);
     if (!status) status = divide(l, held);
     const int n = l->set.shape.n;
     l->batches  = 1 + (n - 1) / l->spec.batch;

@@ -230,7 +230,7 @@ const char *qg_loader_class_names(const qg_loader *l);
 uint64_t  qg_loader_class_digest(const qg_loader *l);
 
 /* What may be a mistake in the set, in one line, such as files that were skipped, images of 16 bits per value, of which the
- * high 8 are used, or, in a set without .preprocess, a class without images; NULL: nothing.  It belongs to l. */
+ * high 8 are used, or, unless .in_order, a class without images; NULL: nothing.  It belongs to l. */
 const char *qg_loader_warning(const qg_loader *l);
 void      qg_loader_free(qg_loader *l);             /* NULL is ignored */
 
