@@ -30,7 +30,9 @@ static qg_status range(size_t n, const float *x, bool symmetric, qg_fake_quant_r
     float lo = 0, hi = 0;
     for (size_t i = 0; i < n; i++) lo = fminf(lo, x[i]), hi = fmaxf(hi, x[i]);
     if (symmetric) hi = fmaxf(hi, -lo), lo = -hi;
-    return qg_fake_quant_nudge((qg_fake_quant_attrs){ 8, .narrow_range = symmetric }, lo, hi, r);
+    qg_fake_quant_attrs attrs = qg_fake_quant_defaults;         /* 8 bits */
+    attrs.narrow_range        = symmetric;
+    return qg_fake_quant_nudge(attrs, lo, hi, r);
 }
 
 /* A kernel whose channels differ by a factor of up to 256; the same kernel with one range, and with 96 ranges. */
@@ -101,7 +103,7 @@ int main(void)
     memory             *m = calloc(1, sizeof *m);
     qg_tape            *t = qg_tape_new();
     qg_fake_quant_range in;
-    qg_status s = m && t ? qg_fake_quant_nudge((qg_fake_quant_attrs){ 8, false }, -0.5f, 1, &in) : QG_EMEM;
+    qg_status s = m && t ? qg_fake_quant_nudge(qg_fake_quant_defaults, -0.5f, 1, &in) : QG_EMEM;
     if (!s) s = make_kernels(m);
     for (int batch = 0; batch < N / BATCH && !s; batch++) s = simulate(m, t, batch, &in);
     if (s) return qg_report("per_channel");

@@ -28,7 +28,10 @@ typedef enum qg_dtype {
 #undef X
 } qg_dtype;
 
-enum { QG_MAX_RANK = 8 };
+enum {
+    QG_MAX_RANK = 8,
+    QG_NO_AXIS  = -1            /* of an attribute named axis: one range or scale for the whole array */
+};
 
 typedef struct qg_array {
     qg_dtype dtype;

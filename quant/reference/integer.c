@@ -101,6 +101,15 @@ qg_status qg_choose_quantization_params(int32_t qmin, int32_t qmax, double rmin,
 
 /* ---- uniform operators ---- */
 
+const qg_uniform_quantize_attrs qg_uniform_quantize_defaults = { .quantization_axis    = QG_NO_AXIS,
+                                                                 .quantization_min_val = INT8_MIN,
+                                                                 .quantization_max_val = INT8_MAX };
+
+const qg_uniform_requantize_attrs qg_uniform_requantize_defaults = { .input_quantization_axis     = QG_NO_AXIS,
+                                                                     .output_quantization_axis    = QG_NO_AXIS,
+                                                                     .output_quantization_min_val = INT8_MIN,
+                                                                     .output_quantization_max_val = INT8_MAX };
+
 static qg_status check_inverses(const char *op, const qg_array *scales)
 {
     for (size_t k = 0; k < qg_array_count(scales); k++) {

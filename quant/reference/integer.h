@@ -55,13 +55,17 @@ QG_MUST_CHECK
 qg_status qg_choose_quantization_params(int32_t qmin, int32_t qmax, double rmin, double rmax,
                                         double *scale, int32_t *zero_point);
 
-/* ---- uniform operators: with axis -1 there is one scale and one zero point, of rank 0; otherwise
- *      both have the shape [dim axis].  Scales must be finite and positive. ---- */
+/* ---- uniform operators: with axis QG_NO_AXIS there is one scale and one zero point, of rank 0; otherwise both
+ *      have the shape [dim axis].  -1 does not count from the end: the last axis is input->rank - 1.  Scales must
+ *      be finite and positive.  Of the attributes TensorFlow has defaults for axes; the codes of the constants
+ *      are those of int8. ---- */
 
 typedef struct qg_uniform_quantize_attrs {
     int     quantization_axis;
     int32_t quantization_min_val, quantization_max_val;     /* within the type of the output */
 } qg_uniform_quantize_attrs;
+
+extern const qg_uniform_quantize_attrs qg_uniform_quantize_defaults;
 
 /* q = clamp(floor(x * (1/s) + 0.5) + z), all of x * (1/s) + 0.5 in float32; NaN gives z, clamped.
  *
@@ -84,9 +88,11 @@ qg_status qg_uniform_dequantize(int quantization_axis, const qg_array *input,
 
 typedef struct qg_uniform_requantize_attrs {
     int     input_quantization_axis;
-    int     output_quantization_axis;       /* must equal the input's unless one of them is -1 */
+    int     output_quantization_axis;       /* must equal the input's unless one is QG_NO_AXIS */
     int32_t output_quantization_min_val, output_quantization_max_val;
 } qg_uniform_requantize_attrs;
+
+extern const qg_uniform_requantize_attrs qg_uniform_requantize_defaults;
 
 /* q' = clamp(round((q - z) * (s / s')) + z') with s / s' in double and QG_SINGLE_ROUNDING.
  *

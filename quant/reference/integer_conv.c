@@ -253,11 +253,18 @@ static qg_status convolve(const char *op, conv *k, qg_padding padding, const req
     return s;
 }
 
+const qg_uniform_convolution_attrs qg_uniform_convolution_defaults = { .layout                      = QG_NCHW_OIHW,
+                                                                       .rhs_quantization_axis       = QG_NO_AXIS,
+                                                                       .output_quantization_axis    = QG_NO_AXIS,
+                                                                       .feature_group_count         = 1,
+                                                                       .output_quantization_min_val = INT32_MIN,
+                                                                       .output_quantization_max_val = INT32_MAX };
+
 static qg_status check_uniform_attrs(const char *op, qg_uniform_convolution_attrs a)
 {
     const bool          nchw     = a.layout == QG_NCHW_OIHW;
-    const int           w_axis   = a.rhs_quantization_axis == -1 ? -1 : nchw ? 0 : 3;
-    const int           y_axis   = a.output_quantization_axis == -1 ? -1 : nchw ? 1 : 3;
+    const int           w_axis   = a.rhs_quantization_axis == QG_NO_AXIS ? QG_NO_AXIS : nchw ? 0 : 3;
+    const int           y_axis   = a.output_quantization_axis == QG_NO_AXIS ? QG_NO_AXIS : nchw ? 1 : 3;
     const int32_t       lo       = a.output_quantization_min_val;
     const int32_t       hi       = a.output_quantization_max_val;
     const qg__attribute attrs[]  = {

@@ -56,11 +56,15 @@ typedef enum qg_uniform_layout { QG_NCHW_OIHW, QG_NHWC_HWIO } qg_uniform_layout;
 typedef struct qg_uniform_convolution_attrs {
     qg_uniform_layout layout;               /* of lhs and output, and of rhs */
     qg_padding        padding;              /* strides are 1 */
-    int               rhs_quantization_axis;        /* -1 or the O axis: 0 in OIHW, 3 in HWIO */
-    int               output_quantization_axis;     /* -1 or the C axis: 1 in NCHW, 3 in NHWC */
+    int               rhs_quantization_axis;        /* QG_NO_AXIS or the O axis: 0 in OIHW, 3 in HWIO */
+    int               output_quantization_axis;     /* QG_NO_AXIS or the C axis: 1 in NCHW, 3 in NHWC */
     int               feature_group_count;  /* g >= 1 divides C and O */
     int32_t           output_quantization_min_val, output_quantization_max_val;
 } qg_uniform_convolution_attrs;
+
+/* TensorFlow's defaults: NCHW, no axes, one group.  It has none for the padding and the codes of the output, which
+ * here are VALID and those of int32. */
+extern const qg_uniform_convolution_attrs qg_uniform_convolution_defaults;
 
 /* TensorFlow's uniform_quantized_convolution: per tensor or per output channel,
  *

@@ -6,6 +6,12 @@
 
 #include <float.h>
 
+const qg_quantize_v2_attrs qg_quantize_v2_defaults = { .mode                 = QG_MIN_COMBINED,
+                                                       .round_mode           = QG_HALF_AWAY_FROM_ZERO,
+                                                       .axis                 = QG_NO_AXIS,
+                                                       .ensure_minimum_range = 0.01f };
+const qg_dequantize_attrs  qg_dequantize_defaults  = { .mode = QG_MIN_COMBINED, .axis = QG_NO_AXIS };
+
 /* The axis has been checked. */
 static qg_status check_mode(const char *op, qg_quantize_mode mode, int axis, const qg_array *x)
 {

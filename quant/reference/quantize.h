@@ -36,10 +36,13 @@ typedef struct qg_quantize_v2_attrs {
     qg_quantize_mode  mode;
     qg_round_mode     round_mode;           /* HALF_AWAY; with SCALED also HALF_TO_EVEN */
     bool              narrow_range;         /* SCALED only: leave out Tmin */
-    int               axis;                 /* -1: one range; else one per index of this axis */
-    float             ensure_minimum_range; /* >= 0; 0: none.  TensorFlow's default is 0.01 */
+    int               axis;                 /* QG_NO_AXIS: one range; else one per index of this axis */
+    float             ensure_minimum_range; /* >= 0; 0: none */
     qg_scaled_variant scaled_variant;
 } qg_quantize_v2_attrs;
+
+/* TensorFlow's defaults: MIN_COMBINED, half away, no axis, 0.01. */
+extern const qg_quantize_v2_attrs qg_quantize_v2_defaults;
 
 /* Codes of input, and the range to dequantize them with, which differs from the range passed.
  *
@@ -57,7 +60,7 @@ typedef struct qg_quantize_v2_attrs {
  *                    0 .. Tmax, 0 .. m; s = largest code / m, 0 if m = 0; q as before
  *
  * Shapes   input any; output the same.  min_range, max_range: one element of any rank if axis is
- *          -1, else [dim axis].  output_min, output_max: of rank 0, or [dim axis] if that is not 1.
+ *          QG_NO_AXIS, else [dim axis].  output_min, output_max: of rank 0, or [dim axis] if that is not 1.
  * Fails    min_range > max_range, or either not finite; HALF_TO_EVEN with a mode other than SCALED; HALF_UP;
  *          MIN_FIRST with more than one range; axis outside -1 .. rank - 1; lo, hi or (except with SCALED)
  *          hi - lo beyond float32, as with -3e38 .. 3e38; s beyond float32, as with 0 .. 7e-37 in 8 bits and
@@ -71,7 +74,9 @@ typedef struct qg_quantize_v2_attrs {
  *          min_range .. max_range, but with an unsigned T the kernel uses max_range only, s = Tmax / hi;
  *          negative values become code 0, and output_min is 0.  The documentation of TensorFlow 1.4 has R14
  *          with s = (max_fixed - min_fixed) / (2 m) for every T; with an unsigned T that is half of Tmax / m,
- *          the value used here. */
+ *          the value used here.
+ *          From TensorFlow's Python function: axis is the attribute of the kernel, where -1 is one range.  In Python,
+ *          -1 is the last axis, which here is input->rank - 1, and None is QG_NO_AXIS. */
 QG_MUST_CHECK
 qg_status qg_quantize_v2(qg_quantize_v2_attrs attrs, const qg_array *input,
                          const qg_array *min_range, const qg_array *max_range, qg_array *output,
@@ -80,9 +85,12 @@ qg_status qg_quantize_v2(qg_quantize_v2_attrs attrs, const qg_array *input,
 typedef struct qg_dequantize_attrs {
     qg_quantize_mode mode;
     bool             narrow_range;      /* SCALED of a signed T only */
-    int              axis;
+    int              axis;              /* QG_NO_AXIS: one range; else one per index of this axis */
     bool             drift_free;        /* MIN_FIRST only: see below */
 } qg_dequantize_attrs;
+
+/* TensorFlow's defaults: MIN_COMBINED, no axis. */
+extern const qg_dequantize_attrs qg_dequantize_defaults;
 
 /* The floats that codes q stand for; (min, max) is the range that quantize_v2 returned.
  *
@@ -96,12 +104,13 @@ typedef struct qg_dequantize_attrs {
  * y = (q - Tmin + half away (min * s')) / s',  s' = (2^B - 1) / (max - min).
  *
  * Shapes   input any; output the same, float32.  min_range, max_range: one element of any rank if
- *          axis is -1 or its dimension 1, else [dim axis].
+ *          axis is QG_NO_AXIS or its dimension 1, else [dim axis].
  * Fails    a range that is not finite; MIN_FIRST with more than one range; axis outside
  *          -1 .. rank - 1; a code in input whose y is not finite, because max - min or s is too large or
  *          too small.  min > max is legal: the formulas remain valid.
  * Differs  TensorFlow's documentation omits the rounding of min in MIN_FIRST and, in MIN_COMBINED, the shift
- *          of every signed T except qint8 by half its codes; its kernels have both. */
+ *          of every signed T except qint8 by half its codes; its kernels have both.
+ *          axis as in quantize_v2: Python's -1, the last axis, is input->rank - 1 here. */
 QG_MUST_CHECK
 qg_status qg_dequantize(qg_dequantize_attrs attrs, const qg_array *input,
                         const qg_array *min_range, const qg_array *max_range, qg_array *output);

@@ -17,6 +17,9 @@ enum { SLICES = 8 };
 
 typedef qg_channel_ranges channels;
 
+const qg_fake_quant_attrs qg_fake_quant_defaults      = { .num_bits = 8 };
+const qg_fake_quant_args  qg_fake_quant_args_defaults = { .min = -6, .max = 6, .num_bits = 8 };
+
 static qg_status check_range(qg_fake_quant_attrs attrs, float min, float max)
 {
     if (attrs.num_bits < 2 || attrs.num_bits > 16)

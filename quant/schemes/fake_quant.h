@@ -42,7 +42,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Attributes have no defaults: num_bits 0 is an error. */
+/* num_bits 0 is an error.  TensorFlow's defaults are constants: 8 bits, no narrow range, and -6 .. 6. */
 typedef struct qg_fake_quant_attrs {
     int  num_bits;          /* 2 .. 16 */
     bool narrow_range;      /* omit the lowest code, so that symmetric ranges have a centre */
@@ -53,6 +53,9 @@ typedef struct qg_fake_quant_args {
     int   num_bits;         /* 2 .. 16 */
     bool  narrow_range;
 } qg_fake_quant_args;
+
+extern const qg_fake_quant_attrs qg_fake_quant_defaults;
+extern const qg_fake_quant_args  qg_fake_quant_args_defaults;
 
 /* ---- on arrays: inputs of any rank, float32 ---- */
 

@@ -220,7 +220,11 @@ qg_quant qg_qdq(qg_qdq_spec spec)
 
 /* --- on arrays ------------------------------------------------------------------------------- */
 
-/* Checks the attributes and makes axis -1 or an index of x. */
+const qg_quantize_and_dequantize_attrs qg_quantize_and_dequantize_defaults = {
+    .version = QG_QDQ_V2, .signed_input = true, .num_bits = 8, .round_mode = QG_HALF_TO_EVEN, .axis = QG_NO_AXIS
+};
+
+/* Checks the attributes and makes axis QG_NO_AXIS or an index of x. */
 static qg_status check_attrs(const char *op, qg_quantize_and_dequantize_attrs *a, const qg_array *x)
 {
     const bool          wraps   = a->version == QG_QDQ_V3;
@@ -229,10 +233,10 @@ static qg_status check_attrs(const char *op, qg_quantize_and_dequantize_attrs *a
           a->signed_input ? 2 : 1, a->signed_input ? 61 : 62, NULL },
         { "round_mode", (int)a->round_mode, QG_HALF_TO_EVEN, QG_HALF_UP, "HALF_TO_EVEN or HALF_UP" },
         { "version", (int)a->version, QG_QDQ_V2, QG_QDQ_V4, "V2, V3 or V4" },
-        { "axis", a->axis, wraps && x->rank > 0 ? -x->rank : -1, x->rank - 1, NULL },
+        { "axis", a->axis, wraps && x->rank > 0 ? -x->rank : QG_NO_AXIS, x->rank - 1, NULL },
     };
     const qg_status s = QG__CHECK_ATTRIBUTES(op, attrs);
-    if (!s && wraps && a->axis < -1) a->axis += x->rank;
+    if (!s && wraps && a->axis < QG_NO_AXIS) a->axis += x->rank;
     return s;
 }
 

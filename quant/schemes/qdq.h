@@ -23,8 +23,8 @@ typedef enum qg_round_mode {
 } qg_round_mode;
 
 typedef enum qg_qdq_version {
-    QG_QDQ_V2,              /* -1 <= axis < rank */
-    QG_QDQ_V3,              /* -rank <= axis < rank; -1 means one range, other negative axes count from
+    QG_QDQ_V2,              /* QG_NO_AXIS <= axis < rank */
+    QG_QDQ_V3,              /* -rank <= axis < rank; QG_NO_AXIS means one range, other negative axes count from
                                the end; always rounds half to even and ignores round_mode */
     QG_QDQ_V4               /* as V2, but its gradient has a mask */
 } qg_qdq_version;
@@ -36,8 +36,12 @@ typedef struct qg_quantize_and_dequantize_attrs {
     bool           range_given;     /* false: use the minimum and maximum of the input */
     qg_round_mode  round_mode;      /* HALF_TO_EVEN or HALF_UP */
     bool           narrow_range;    /* signed only: leave out the lowest code */
-    int            axis;            /* -1: one range; else one per index of this dimension */
+    int            axis;            /* QG_NO_AXIS: one range; else one per index of this dimension */
 } qg_quantize_and_dequantize_attrs;
+
+/* TensorFlow's defaults: V2, signed, 8 bits, the range of the input, half to even, no axis.  The default of V3 is
+ * range_given. */
+extern const qg_quantize_and_dequantize_attrs qg_quantize_and_dequantize_defaults;
 
 /* Floats limited to the values of b = num_bits bits, which include 0.
  *
@@ -61,7 +65,9 @@ typedef struct qg_quantize_and_dequantize_attrs {
  *          unsigned input that is all negative, and infinities and NaN for ranges that fail here; there,
  *          the effect of a NaN on a measured range depends on its position.
  *          From TensorFlow's documentation, which divides by scale: the kernel multiplies by inv, that is
- *          lo / qlo or hi / qhi, rounded separately. */
+ *          lo / qlo or hi / qhi, rounded separately.
+ *          From TensorFlow's Python functions: axis is the attribute of the kernels, where -1 is one range.  In
+ *          Python, -1 is the last axis, which here is input->rank - 1, and None is QG_NO_AXIS. */
 QG_MUST_CHECK
 qg_status qg_quantize_and_dequantize(qg_quantize_and_dequantize_attrs attrs, const qg_array *input,
                                      const qg_array *input_min, const qg_array *input_max,

@@ -70,7 +70,7 @@ static void compare(qg_qdq_spec s, qg_role role, int kind, float lo, float hi)
         .range_given  = s.range_given,
         .round_mode   = s.ties_up ? QG_HALF_UP : QG_HALF_TO_EVEN,
         .narrow_range = s.narrow_range,
-        .axis         = !s.per_channel ? -1 : role == QG_WEIGHT ? 0 : 3,
+        .axis         = !s.per_channel ? QG_NO_AXIS : role == QG_WEIGHT ? 0 : 3,
     };
     float *const data[] = { o.x, o.dy, o.y, o.dx };
     for (int i = 0; i < 4; i++) o.of[i] = rig_array(shape, data[i]);

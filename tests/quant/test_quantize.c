@@ -26,10 +26,15 @@ static qg_status dequantize(qg_dequantize_attrs attrs, qg_dtype dtype, void *q, 
 }
 
 /* TensorFlow's defaults. */
-#define TF(m) { .mode = (m), .axis = -1, .ensure_minimum_range = 0.01f }
-#define R14   { .mode = QG_SCALED, .axis = -1, .ensure_minimum_range = 0.01f, .scaled_variant = QG_SCALED_R14 }
+#define TF(m) { .mode = (m), .axis = QG_NO_AXIS, .ensure_minimum_range = 0.01f }
+#define R14   { .mode = QG_SCALED, .axis = QG_NO_AXIS, .ensure_minimum_range = 0.01f, .scaled_variant = QG_SCALED_R14 }
 
-static qg_quantize_v2_attrs tf(qg_quantize_mode mode) { return (qg_quantize_v2_attrs)TF(mode); }
+static qg_quantize_v2_attrs tf(qg_quantize_mode mode)
+{
+    qg_quantize_v2_attrs attrs = qg_quantize_v2_defaults;
+    attrs.mode                 = mode;
+    return attrs;
+}
 
 static int32_t code_at(qg_dtype dtype, const void *codes, int i)
 {
@@ -51,7 +56,7 @@ static void codes_and_ranges(void **state)
         { "the range is widened to 0", TF(QG_MIN_FIRST), { 0.1f, 0.2f }, { 0.1f, 0.2f }, QG_U8, 2, { 128, 255 },
           { 0.0f, 0.2f } },
         { "and to the least width", TF(QG_MIN_FIRST), { 0.001f }, { 0.0f, 0.001f }, QG_U8, 1, { 26 }, { 0.0f, 0.01f } },
-        { "unless that is 0", { .mode = QG_MIN_FIRST, .axis = -1 }, { 0.001f }, { 0.0f, 0.001f }, QG_U8, 1, { 255 },
+        { "unless that is 0", { .mode = QG_MIN_FIRST, .axis = QG_NO_AXIS }, { 0.001f }, { 0.0f, 0.001f }, QG_U8, 1, { 255 },
           { 0.0f, 0.001f } },
         { "zero, combined", TF(QG_MIN_COMBINED), { 0.0f }, { -1.0f, 1.0f }, QG_I8, 1, { -1 }, { -1.0f, 1.0f } },
         { "zero, unsigned", TF(QG_MIN_COMBINED), { 0.0f }, { -1.0f, 1.0f }, QG_U8, 1, { 128 }, { -1.0f, 1.0f } },
@@ -64,7 +69,7 @@ static void codes_and_ranges(void **state)
           { 0.0f, 10.0f } },
         { "ties away from zero", TF(QG_SCALED), { -2.5f, 2.5f, 0.5f }, { -128.0f, 127.0f }, QG_I8, 3, { -3, 3, 1 },
           { -128.0f, 127.0f } },
-        { "ties to even", { QG_SCALED, .round_mode = QG_HALF_TO_EVEN, .axis = -1, .ensure_minimum_range = 0.01f },
+        { "ties to even", { QG_SCALED, .round_mode = QG_HALF_TO_EVEN, .axis = QG_NO_AXIS, .ensure_minimum_range = 0.01f },
           { -2.5f, 2.5f, 0.5f }, { -128.0f, 127.0f }, QG_I8, 3, { -2, 2, 0 }, { -128.0f, 127.0f } },
         /* int32 saturates, and NaN is 0. */
         { "int32, combined", TF(QG_MIN_COMBINED), { 1.0f, INFINITY, -INFINITY, NAN }, { -1.0f, 1.0f }, QG_I32, 4,
@@ -108,7 +113,7 @@ static void zero_drifts(void **state)
 /* TensorFlow's product and no sum: a range below 0 has a negative factor, and its code 0 is -0. */
 static void the_sign_of_zero_is_that_of_the_product(void **state)
 {
-    const qg_dequantize_attrs scaled = { .mode = QG_SCALED, .axis = -1 };
+    const qg_dequantize_attrs scaled = { .mode = QG_SCALED, .axis = QG_NO_AXIS };
     uint8_t                   q[]    = { 0, 255 };
     float                     y[2];
     assert_ok(dequantize(scaled, QG_U8, q, 2, (float[]){ -4.0f, -2.0f }, y));
@@ -126,7 +131,7 @@ static void codes_survive_a_round_trip(void **state)
     for (int m = 0; m < 3; m++) {
         float                     range[] = { -2.0f, 3.0f };
         float                     first   = 0.0f;
-        const qg_dequantize_attrs back    = { .mode = modes[m], .axis = -1 };
+        const qg_dequantize_attrs back    = { .mode = modes[m], .axis = QG_NO_AXIS };
         assert_ok(quantize(tf(modes[m]), &first, 1, range, QG_I16, q));
         for (int i = 0; i < 65536; i++) q[i] = (int16_t)(i - 32768);
         assert_ok(dequantize(back, QG_I16, q, 65536, range, y));
@@ -152,7 +157,7 @@ static void slices_along_any_axis(void **state)
         qg_array     ys = { QG_F32, 3, { A, B, C }, y };
         qg_quantize_v2_attrs      attrs = tf(QG_SCALED);
         const qg_dequantize_attrs back  = { .mode = QG_SCALED, .axis = axis };
-        const qg_dequantize_attrs one   = { .mode = QG_SCALED, .axis = -1 };
+        const qg_dequantize_attrs one   = { .mode = QG_SCALED, .axis = QG_NO_AXIS };
         attrs.axis                      = axis;
         assert_ok(qg_quantize_v2(attrs, &xs, VECTOR(lo, dims[axis]), VECTOR(hi, dims[axis]), &qs,
                                  VECTOR(out_lo, dims[axis]), VECTOR(out_hi, dims[axis])));
@@ -202,10 +207,10 @@ static void quantize_refuses_by_name(void **state)
         { TF(QG_SCALED), { 1.0f, 0.0f }, QG_U8, "min_range[0] is 1" },
         { TF(QG_SCALED), { 1.0f, NAN }, QG_U8, "max_range[0] is nan" },
         { { .mode = QG_SCALED, .axis = 1 }, { 1.0f, 2.0f }, QG_U8, "axis is 1, must be -1 .. 0" },
-        { { .mode = QG_SCALED, .axis = -1, .ensure_minimum_range = -1.0f }, { 1.0f, 2.0f }, QG_U8,
+        { { .mode = QG_SCALED, .axis = QG_NO_AXIS, .ensure_minimum_range = -1.0f }, { 1.0f, 2.0f }, QG_U8,
           "ensure_minimum_range" },
-        { { .mode = QG_MIN_FIRST, .axis = -1, .round_mode = QG_HALF_TO_EVEN }, { 1.0f, 2.0f }, QG_U8, "round_mode" },
-        { { .mode = QG_SCALED, .axis = -1, .round_mode = QG_HALF_UP }, { 1.0f, 2.0f }, QG_U8, "round_mode" },
+        { { .mode = QG_MIN_FIRST, .axis = QG_NO_AXIS, .round_mode = QG_HALF_TO_EVEN }, { 1.0f, 2.0f }, QG_U8, "round_mode" },
+        { { .mode = QG_SCALED, .axis = QG_NO_AXIS, .round_mode = QG_HALF_UP }, { 1.0f, 2.0f }, QG_U8, "round_mode" },
         { TF(QG_SCALED), { 1.0f, 2.0f }, QG_F32, "dtype of output is F32" },
     };
     float   x[] = { 0.0f };
@@ -299,7 +304,7 @@ static void an_empty_range_has_the_lowest_code(void **state)
         assert_ok(quantize(attrs, x, 3, range, QG_I8, q));
         assert_ok(quantize(attrs, x, 3, range, QG_U8, u));
         for (int i = 0; i < 3; i++) assert_true(q[i] == -128 && u[i] == 0);
-        const qg_dequantize_attrs back = { .mode = attrs.mode, .axis = -1 };
+        const qg_dequantize_attrs back = { .mode = attrs.mode, .axis = QG_NO_AXIS };
         assert_ok(dequantize(back, QG_I8, q, 3, range, y));
         for (int i = 0; i < 3; i++) assert_true(y[i] == 0.0f);
     }
@@ -323,7 +328,7 @@ static void dequantize_refuses_ranges_beyond_float32(void **state)
     /* Only what is there counts: code -128 of this range is below -FLT_MAX. */
     float                     most[] = { -FLT_MAX, FLT_MAX }, real = 99.0f;
     int8_t                    low = -126;
-    const qg_dequantize_attrs scaled = { .mode = QG_SCALED, .axis = -1 };
+    const qg_dequantize_attrs scaled = { .mode = QG_SCALED, .axis = QG_NO_AXIS };
     assert_ok(dequantize(scaled, QG_I8, &low, 1, most, &real));
     assert_true(real <= -3.3e38f);
     low = -128;
@@ -349,7 +354,7 @@ static qg_status qdq(qg_quantize_and_dequantize_attrs attrs, float *x, size_t n,
 
 static const qg_quantize_and_dequantize_attrs int8_given = {
     .version = QG_QDQ_V4, .signed_input = true, .num_bits = 8, .range_given = true,
-    .round_mode = QG_HALF_TO_EVEN, .axis = -1,
+    .round_mode = QG_HALF_TO_EVEN, .axis = QG_NO_AXIS,
 };
 
 static qg_status gradient(qg_quantize_and_dequantize_attrs attrs, float *g, float *x, size_t n, const float range[2],
