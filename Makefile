@@ -77,7 +77,7 @@ SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 # tests/ mirrors the rooms; support, originals and peer hold no programs of their own.
 TESTS   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c) tests/quant/conformance.c)
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
-FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,tests/fuzz/fuzz.c tests/fuzz/loading.c)
+FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/fuzz/,fuzz.c loading.c nets.c pictures.c))
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TRAINING := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/originals/training/*_mnist.c))
 

@@ -98,7 +98,7 @@ static qg_status open(inference *v)
 {
     const recipe *r = &v->asked->recipe;
     qg_set_threads(r->threads);
-    qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize, r->batch);
+    qg_status status = packed_open(&v->packed, v->path, (qg_infer_requantize)v->asked->requantize);
     if (!status) status = choose_data(v);
     if (status) return status;
     v->test = data_open(&r->data, r->data_dir, true,
@@ -106,6 +106,7 @@ static qg_status open(inference *v)
     if (!v->test) return QG_EIO;
     report_warning(v->test);
     status = check_images(v);
+    if (!status) status = packed_prepare(&v->packed, r->batch);
     return status ? status : take_memory(v);
 }
 

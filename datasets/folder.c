@@ -11,7 +11,7 @@
 #include "datasets/files.h"
 #include "datasets/image.h"
 
-enum { MOST_SIDE = 4096, WARNING_BYTES = 2 * QG__PATH_BYTES };
+enum { WARNING_BYTES = 2 * QG__PATH_BYTES };
 
 /* The names in a folder, in byte order whatever the locale. */
 typedef struct listing {
@@ -243,11 +243,6 @@ static bool note_warning(const folder *f, qg__dataset *set)
     return !*text || !qg__dataset_warn(set, "'%s':%s", f->dir, text + 1);
 }
 
-static bool is_size(qg_shape s)
-{
-    return s.h >= 1 && s.w >= 1 && s.h <= MOST_SIDE && s.w <= MOST_SIDE && (s.c == 1 || s.c == 3);
-}
-
 qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
 {
     folder f = { .dir = dir };
@@ -255,11 +250,7 @@ qg_loader *qg_folder(const char *dir, qg_shape image, qg_loader_spec spec)
         qg_fail(QG_EARG, "the directory of the images is NULL");
         return NULL;
     }
-    if (!is_size(image)) {
-        qg_fail(QG_EARG, "images of a folder cannot be %dx%dx%d: sides must be 1..%d, channels 1 or 3", image.h, image.w,
-                image.c, (int)MOST_SIDE);
-        return NULL;
-    }
+    if (qg__image_wanted(dir, image)) return NULL;
     const int   n   = survey(&f);
     qg__dataset set = { .shape = { n, image.h, image.w, image.c }, .classes = f.classes.n };
     const bool  ok  = n > 0 && name_classes(&f, &set) && take_files(&f, &set) && note_warning(&f, &set);

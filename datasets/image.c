@@ -94,8 +94,25 @@ static bool read_by(qg__image *m, size_t n, const char *names)
     return false;
 }
 
+enum { MOST_SIDE = 4096 };
+
+/* All decoders give 1 or 3 channels. */
+static qg_status check_channels(const char *by, int channels)
+{
+    if (channels == 1 || channels == 3) return QG_OK;
+    return qg_fail(QG_EARG, "'%s': images of %d channels are wanted, but image files have 1 or 3", by, channels);
+}
+
+qg_status qg__image_wanted(const char *by, qg_shape want)
+{
+    if (check_channels(by, want.c)) return QG_EARG;
+    if (want.h >= 1 && want.w >= 1 && want.h <= MOST_SIDE && want.w <= MOST_SIDE) return QG_OK;
+    return qg_fail(QG_EARG, "'%s': images of %dx%d pixels are wanted, but sides must be 1..%d", by, want.h, want.w, (int)MOST_SIDE);
+}
+
 static bool read_any(qg__image *m, const char *path, int channels)
 {
+    if (check_channels(path, channels)) return false;
     *m = (qg__image){ .path = path, .grey = channels == 1 };
     if (!read_by(m, sizeof formats / sizeof *formats, "PNG, JPEG or BMP")) return false;
     if (channels == 1 && m->c == 3) to_grey(m);
@@ -115,19 +132,20 @@ bool qg__image_resized(const char *path, qg_shape want, uint8_t *to, bool *deep)
 {
     qg__image m;
     *deep = false;
-    if (!read_any(&m, path, want.c)) return false;
+    if (qg__image_wanted(path, want) || !read_any(&m, path, want.c)) return false;
     const qg_shape is   = { 1, m.h, m.w, want.c };
     const bool     fits = is.h == want.h && is.w == want.w;
     if (fits) memcpy(to, m.pixels, qg_row(want));
     const bool ok = fits || qg__resize(m.pixels, is, to, want);
     free(m.pixels);
     *deep = m.deep;
-    if (!ok) qg_fail(QG_EMEM, "'%s': %s", path, qg_errmsg());
+    if (!ok) qg_fail(qg_errcode(), "'%s': %s", path, qg_errmsg());
     return ok;
 }
 
 uint8_t *qg__png_read(const char *path, qg_shape *want)
 {
+    if (check_channels(path, want->c)) return NULL;
     qg__image m = { .path = path, .want = want, .grey = want->c == 1 };
     if (!read_by(&m, 1, "PNG")) return NULL;
     want->h = m.h;

@@ -109,8 +109,7 @@ qg_status qg_preprocess_image(const qg_preprocess *p, const char *path, float *x
 {
     if (!p) return QG_EARG;
     if (!path) return qg_fail(QG_EARG, "the path of an image is NULL");
-    if (p->shape.c != 1 && p->shape.c != 3)
-        return qg_fail(QG_EARG, "'%s': files have images of 1 or 3 channels, but the net takes %d", path, p->shape.c);
+    if (qg__image_wanted(path, p->shape)) return QG_EARG;
     bool     deep;
     uint8_t *bytes = malloc(qg_row(p->shape));
     if (!bytes) return qg_fail(QG_EMEM, "'%s': out of memory", path);

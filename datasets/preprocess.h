@@ -62,7 +62,7 @@ bool                 qg_preprocess_equal(const qg_preprocess *a, const qg_prepro
  * Shapes   x [h][w][c].
  * Range    The bits are those of training, except with QG_WHITEN, where a product of matrices may round the last bit
  *          differently.
- * Fails    x is then unchanged.  As qg_folder; QG_EARG: p or path is NULL, or c is neither 1 nor 3.
+ * Fails    x is then unchanged.  As qg_folder; QG_EARG: p or path is NULL, c is neither 1 nor 3, or a side is above 4096.
  */
 QG_MUST_CHECK
 qg_status            qg_preprocess_image(const qg_preprocess *p, const char *path, float *x);

@@ -1,25 +1,39 @@
 /* One axis at a time, the rows first.  Pixel i of a line covers i..i+1, so pixel i of the result is
  * centred on (i + 1/2) was/is.  Its weights are a triangle of half width max(1, was/is): linear
- * interpolation when it grows, a mean of everything under it when it shrinks. */
+ * interpolation when it grows, a mean of everything under it when it shrinks.
+ *
+ * Each row is added to the rows of the result that it lies under as soon as it has its new width, so the memory is that of
+ * a row and of the result, however high the image is. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/status.h"
 #include "datasets/image.h"
 
-/* Resizes a line of `was` values to `is`; `step` floats separate the values of a line. */
-static void resize_line(const float *from, int was, float *to, int is, size_t step)
+/* What pixel i of a line of `is` covers of one of `was`: begin .. end - 1. */
+typedef struct cover {
+    double centre, half;
+    int    begin, end;
+} cover;
+
+static cover cover_of(int i, int was, int is)
 {
-    const double ratio = (double)was / is, half = ratio > 1 ? ratio : 1;
+    const double ratio = (double)was / is, half = ratio > 1 ? ratio : 1, centre = (i + 0.5) * ratio;
+    return (cover){ centre, half, (int)fmax(0, floor(centre - half)), (int)fmin(was, ceil(centre + half)) };
+}
+
+static double weight_of(cover c, int k) { return 1 - fabs(k + 0.5 - c.centre) / c.half; }
+
+/* Resizes a line of `was` values to `is`; `step` values separate those of a line. */
+static void resize_line(const uint8_t *from, int was, float *to, int is, size_t step)
+{
     for (int i = 0; i < is; i++) {
-        const double centre = (i + 0.5) * ratio;
-        const int    begin  = (int)fmax(0, floor(centre - half));
-        const int    end    = (int)fmin(was, ceil(centre + half));
-        double       sum = 0, weights = 0;
-        for (int k = begin; k < end; k++) {
-            const double weight = 1 - fabs(k + 0.5 - centre) / half;
+        const cover c = cover_of(i, was, is);
+        double      sum = 0, weights = 0;
+        for (int k = c.begin; k < c.end; k++) {
+            const double weight = weight_of(c, k);
             if (weight <= 0) continue;
-            sum += weight * (double)from[(size_t)k * step];
+            sum += weight * from[(size_t)k * step];
             weights += weight;
         }
         to[(size_t)i * step] = (float)(sum / weights);
@@ -28,26 +42,49 @@ static void resize_line(const float *from, int was, float *to, int is, size_t st
 
 static uint8_t to_byte(float x) { return (uint8_t)lroundf(x < 0 ? 0 : x > 255 ? 255 : x); }
 
+/* The rows of the result, whose columns are sums over the rows above. */
+typedef struct rows {
+    int     first;          /* earlier ones are complete */
+    double *sum;            /* [want.h][row] */
+    double *weights;        /* [want.h] */
+} rows;
+
+static void add_row(rows *y, int r, int was, int is, size_t row, const float *wide)
+{
+    for (int i = y->first; i < is; i++) {
+        const cover c = cover_of(i, was, is);
+        if (c.begin > r) break;
+        if (c.end <= r) {
+            y->first = i + 1;
+            continue;
+        }
+        const double weight = weight_of(c, r);
+        if (weight <= 0) continue;
+        double *sum = y->sum + (size_t)i * row;
+        for (size_t k = 0; k < row; k++) sum[k] += weight * (double)wide[k];
+        y->weights[i] += weight;
+    }
+}
+
 bool qg__resize(const uint8_t *from, qg_shape is, uint8_t *to, qg_shape want)
 {
-    const size_t c = (size_t)is.c, was_row = (size_t)is.w * c, row = (size_t)want.w * c;
-    /* was: the image; wide: [is.h][want.w][c]; all: [want.h][want.w][c]. */
-    float *was  = malloc((size_t)is.h * was_row * sizeof *was);
-    float *wide = malloc((size_t)is.h * row * sizeof *wide);
-    float *all  = malloc((size_t)want.h * row * sizeof *all);
-    const bool ok = was && wide && all;
+    if (is.c != want.c) return qg_fail(QG_ESHAPE, "an image of %d channels cannot become one of %d", is.c, want.c), false;
+    const size_t c = (size_t)is.c, was_row = (size_t)is.w * c, row = (size_t)want.w * c, h = (size_t)want.h;
+    float       *wide = malloc(row * sizeof *wide);
+    rows         y    = { 0, calloc(h * row, sizeof *y.sum), calloc(h, sizeof *y.weights) };
+    const bool   ok   = wide && y.sum && y.weights;
     if (ok) {
-        for (size_t i = 0; i < (size_t)is.h * was_row; i++) was[i] = from[i];
-        for (int r = 0; r < is.h; r++)
-            for (size_t k = 0; k < c; k++)
-                resize_line(was + (size_t)r * was_row + k, is.w, wide + (size_t)r * row + k, want.w, c);
-        for (size_t k = 0; k < row; k++) resize_line(wide + k, is.h, all + k, want.h, row);
-        for (size_t i = 0; i < (size_t)want.h * row; i++) to[i] = to_byte(all[i]);
+        for (int r = 0; r < is.h; r++) {
+            for (size_t k = 0; k < c; k++) resize_line(from + (size_t)r * was_row + k, is.w, wide + k, want.w, c);
+            add_row(&y, r, is.h, want.h, row, wide);
+        }
+        for (size_t i = 0; i < h; i++)
+            for (size_t k = 0; k < row; k++) to[i * row + k] = to_byte((float)(y.sum[i * row + k] / y.weights[i]));
     } else {
         qg_fail(QG_EMEM, "out of memory: resizing an image of %d x %d", is.w, is.h);
     }
-    free(was);
     free(wide);
-    free(all);
+    free(y.sum);
+    free(y.weights);
     return ok;
 }

@@ -4,6 +4,7 @@
 #include "cli/predict/scorer.h"
 #include "cli/run/packed.h"
 #include "core/kernels/parallel.h"
+#include "datasets/image.h"
 
 typedef struct packed_scorer {
     const char *path;
@@ -38,9 +39,11 @@ qg_status scorer_of_packed(scorer *s, const config *asked)
     *s      = (scorer){ .from = p, .score = score, .describe = describe, .end = end };
     p->path = asked->packed;
     qg_set_threads(asked->recipe.threads);
-    const qg_status status = packed_open(&p->packed, p->path, QG_INFER_EVALUATE, 1);
+    qg_status       status = packed_open(&p->packed, p->path, QG_INFER_EVALUATE);
     const qg_infer *net    = p->packed.net;
     s->image               = p->packed.image;
+    if (!status) status = qg__image_wanted(p->path, s->image);
+    if (!status) status = packed_prepare(&p->packed, 1);
     return status ? status
                   : class_names_begin(&s->classes, qg_infer_note(net, "class-names"), qg_infer_note(net, "data"), p->packed.scores);
 }

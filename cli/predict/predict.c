@@ -202,6 +202,7 @@ static int predict(prediction *p)
     }
     qg_status status = find_files(p);
     if (!status) status = packed ? scorer_of_packed(&p->scorer, p->asked) : scorer_of_run(&p->scorer, p->asked);
+    if (!status && !packed) status = qg__image_wanted(p->asked->run, p->scorer.image);
     if (!status) status = allocate(p);
     if (status) return qg_report("qgrad predict");
     predict_all(p);

@@ -31,10 +31,10 @@ static qg_status load(packed_net *p, const char *path, const unsigned char *file
     return status;
 }
 
-qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how, int batch)
+qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how)
 {
     unsigned char *file = NULL;
-    *p               = (packed_net){ .batch = batch, .threads = qg_threads() };
+    *p               = (packed_net){ 0 };
     qg_status status = qg_file_read(path, MOST_BYTES, &file, &p->bytes);
     if (!status) status = load(p, path, file, how);
     free(file);
@@ -42,6 +42,13 @@ qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how, 
     const qg_infer_shape in = qg_infer_input(p->net);
     p->image         = (qg_shape){ 1, in.h, in.w, in.c };
     p->scores        = qg_infer_scores(p->net);
+    return QG_OK;
+}
+
+qg_status packed_prepare(packed_net *p, int batch)
+{
+    p->batch         = batch;
+    p->threads       = qg_threads();
     p->context_bytes = qg_infer_context_bytes(p->net, batch);
     return allocate(&p->context, (size_t)p->threads * p->context_bytes);
 }

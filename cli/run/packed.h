@@ -14,16 +14,23 @@ typedef struct packed_net {
     qg_shape        image;          /* of one image, n = 1 */
     int             scores;         /* of one image */
     size_t          bytes;          /* of the file */
+    unsigned char  *memory;
+
+    /* Set by packed_prepare. */
     int             batch;          /* images of one call of the engine */
-    unsigned char  *memory, *context;
+    unsigned char  *context;
     size_t          context_bytes;  /* of one thread */
     int             threads;        /* how many of them */
 } packed_net;                       /* {0} is empty */
 
-/* Loads the file and makes a context for each of qg_threads() threads, each for batches of so many images.  Fails with QG_EIO,
- * QG_EFORMAT, QG_EMEM; the message names the file.  packed_close, also after a failure. */
+/* Loads the file.  Fails with QG_EIO, QG_EFORMAT, QG_EMEM; the message names the file.  packed_close, also after a failure. */
 QG_MUST_CHECK
-qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how, int batch);
+qg_status packed_open(packed_net *p, const char *path, qg_infer_requantize how);
+
+/* Makes a context for each of qg_threads() threads, each for batches of so many images.  A hostile file may ask for a lot of
+ * memory here, so what images it takes should have been checked.  Fails with QG_EMEM. */
+QG_MUST_CHECK
+qg_status packed_prepare(packed_net *p, int batch);
 
 /* scores [n][p->scores] of n images [n][h][w][c] of bytes, by batches on all threads.  path: for messages.  Fails with QG_EARG:
  * the file has no normalisation. */

@@ -12,6 +12,7 @@
 #include "core/io/state.h"
 #include "tests/support/inside.h"
 #include "tests/support/pictures.h"
+#include "tests/support/packed.h"
 #include "tests/support/program.h"
 
 #define THREE TRAIN "--data mnist:classes=7+0+1 --epochs 2 "
@@ -518,6 +519,60 @@ static void test_cifar_and_fashion_have_names(void **state)
     cJSON_Delete(j);
 }
 
+/* Arrays may have any number of channels, image files have one or three. */
+static void test_predict_needs_images_that_files_have(void **state)
+{
+    static const struct { const char *shape; int channels; } of[] = {
+        { "40, 8, 9, 2", 2 }, { "40, 6, 6, 4", 4 }, { "40, 3, 3, 16", 16 }, { "40, 6, 8, 3", 3 }
+    };
+    static uint8_t x[40 * 144], y[40];
+    static char    first[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof x; i++) x[i] = (uint8_t)qg_bits(3, i);
+    for (int i = 0; i < 40; i++) y[i] = (uint8_t)(i % 2);
+    write_jpeg(at("grey.jpg"), (jpeg){ 16, 16, .components = 1, .value = { 128 }, .scans = 1 });
+    write_npy("y.npy", "|u1", "40,", y, sizeof y);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char part[100];
+        snprintf(part, sizeof part, "images of %d channels are wanted, but image files have 1 or 3\n", of[i].channels);
+        write_npy("x.npy", "|u1", of[i].shape, x, sizeof x);
+        assert_status("train --model 4C3-R-GAP-2 --data arrays:train=x.npy,train-labels=y.npy,test=x.npy,test-labels=y.npy "
+                      "--data-dir @/. --epochs 1 --batch 20 --normalise channel --out @/many --force --json", 0);
+        assert_status("export --run @/many -o @/many.qg", 0);
+        if (of[i].channels == 3) {
+            assert_status("predict --run @/many @/grey.jpg", 0);
+            strcpy(first, last.out);
+            assert_status("predict --packed @/many.qg @/grey.jpg", 0);
+            assert_string_equal(last.out, first);
+        } else {
+            assert_refuses("predict --run @/many @/grey.jpg @/grey.jpg --json", 1, part);
+            assert_refuses("predict --packed @/many.qg @/grey.jpg @/grey.jpg", 1, part);
+        }
+    }
+}
+
+/* A few bytes with a valid checksum that ask for any image. */
+static void test_predict_trusts_no_packed_net(void **state)
+{
+    static const struct { int h, w, c; const char *part; } of[] = {
+        { 8, 8, 64, "hostile.qg': images of 64 channels are wanted, but image files have 1 or 3" },
+        { 8, 8, 1 << 22, "hostile.qg': images of 4194304 channels are wanted" },
+        { 1, 1, INT32_MAX, "hostile.qg': images of 2147483647 channels are wanted" },
+        { 1 << 20, 1, 1, "hostile.qg': images of 1048576x1 pixels are wanted, but sides must be 1..4096" },
+        { 4097, 4097, 3, "hostile.qg': images of 4097x4097 pixels are wanted" },
+    };
+    write_jpeg(at("grey.jpg"), (jpeg){ 16, 16, .components = 1, .value = { 128 }, .scans = 1 });
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const packed_step relu = { .r = { .kind = QG__RELU, .z = -1, .h = of[i].h, .w = of[i].w, .c = of[i].c, .oh = of[i].h,
+                                          .ow = of[i].w, .oc = of[i].c } };
+        const packed_net  net  = { of[i].h, of[i].w, of[i].c, .steps = 1, .step = &relu };
+        size_t            n;
+        uint8_t          *file = packed_file(&net, &n);
+        write_bytes(at("hostile.qg"), file, n);
+        assert_refuses("predict --packed @/hostile.qg @/grey.jpg", 1, of[i].part);
+        free(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +593,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_three_hundred_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whitened_run_continues_with_its_matrix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_predict_needs_images_that_files_have, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_predict_trusts_no_packed_net, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,7 +161,9 @@ static void test_refusals(void **state)
     char       bytes[256];
     const qg_loader_spec spec = { .batch = 1 };
     assert_none(qg_folder(NULL, (qg_shape){ 1, 4, 4, 3 }, spec), "the directory of the images is NULL");
-    assert_none(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec), "images of a folder cannot be 4x4x2");
+    assert_none(qg_folder(room, (qg_shape){ 1, 4, 4, 2 }, spec), "images of 2 channels are wanted, but image files have 1 or 3");
+    assert_none(qg_folder(room, (qg_shape){ 1, 4097, 4, 3 }, spec), "images of 4097x4 pixels are wanted, but sides must be 1..4096");
+    assert_none(qg_folder(room, (qg_shape){ 1, 4, 0, 1 }, spec), "images of 4x0 pixels are wanted");
     assert_null(qg_folder("/nowhere/at/all", (qg_shape){ 1, 4, 4, 3 }, spec));
     assert_message("cannot list '/nowhere/at/all': No such file");
     assert_refused(room, "has 0 folders; it needs one per class");
@@ -256,6 +258,8 @@ static void test_resize(void **state)
     assert_memory_equal(out, four, 4);
     assert_true(qg__resize(two, (qg_shape){ 1, 2, 1, 1 }, out, (qg_shape){ 1, 4, 1, 1 }));
     assert_memory_equal(out, four, 4);
+    assert_false(qg__resize(in, (qg_shape){ 1, 2, 2, 3 }, out, (qg_shape){ 1, 4, 4, 4 }));
+    assert_message("an image of 3 channels cannot become one of 4");
 }
 
 /* Labels are places in the list of names, so the lists must be the same. */

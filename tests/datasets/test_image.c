@@ -463,6 +463,49 @@ static void a_bmp_has_the_colours_that_it_uses(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_enter, room_leave)
 
+/* --- what images may become ---------------------------------------------------------------- */
+
+/* The room is exactly as large as the shape, and keeps its bytes. */
+static void assert_unwanted(qg_shape want, const char *part)
+{
+    const size_t n  = want.c > 0 ? qg_row(want) : 1;
+    uint8_t     *to = malloc(n);
+    bool         deep;
+    assert_non_null(to);
+    memset(to, 7, n);
+    assert_false(qg__image_resized(in_room("p.png"), want, to, &deep));
+    for (size_t i = 0; i < n; i++) assert_int_equal(to[i], 7);
+    assert_int_equal(qg_errcode(), QG_EARG);
+    assert_message(part);
+    free(to);
+}
+
+static void images_have_one_channel_or_three(void **state)
+{
+    const uint8_t pixels[2 * 2 * 3] = { 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120 };
+    uint8_t       to[2 * 2 * 3];
+    int           h, w;
+    bool          deep;
+    write_png(in_room("p.png"), pixels, 2, 2);
+    static const struct { int c; const char *part; } of[] = {
+        { 2, "p.png': images of 2 channels are wanted, but image files have 1 or 3" },
+        { 4, "p.png': images of 4 channels" },
+        { 64, "p.png': images of 64 channels" },
+        { 2048, "p.png': images of 2048 channels" },
+        { 0, "p.png': images of 0 channels" },
+        { -1, "p.png': images of -1 channels" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        assert_unwanted((qg_shape){ 1, 2, 2, of[i].c }, of[i].part);        /* the size of the file, */
+        assert_unwanted((qg_shape){ 1, 3, 5, of[i].c }, of[i].part);        /* and another one */
+        assert_none(qg__image_read(in_room("p.png"), of[i].c, &h, &w), of[i].part);
+    }
+    assert_true(qg__image_resized(in_room("p.png"), (qg_shape){ 1, 2, 2, 3 }, to, &deep));
+    assert_memory_equal(to, pixels, sizeof pixels);
+    assert_unwanted((qg_shape){ 1, 4097, 1, 1 }, "p.png': images of 4097x1 pixels are wanted, but sides must be 1..4096");
+    assert_unwanted((qg_shape){ 1, 1, 5000, 3 }, "p.png': images of 1x5000 pixels are wanted");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +522,7 @@ int main(void)
         TEST(exif_that_is_malformed_is_ignored),
         TEST(the_first_exif_counts),
         TEST(a_bmp_has_the_colours_that_it_uses),
+        TEST(images_have_one_channel_or_three),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

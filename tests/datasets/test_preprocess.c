@@ -144,7 +144,9 @@ static void grey_and_colour_become_what_the_net_takes(void **state)
     qg_preprocess_free(grey), qg_preprocess_free(colour);
     for (int n = 2; n <= 4; n += 2) {
         qg_preprocess *p = of_channels(n);
-        assert_failed(qg_preprocess_image(p, in_room("red.png"), x), QG_EARG, "red.png': files have images of 1 or 3 channels");
+        char part[128];
+        snprintf(part, sizeof part, "red.png': images of %d channels are wanted, but image files have 1 or 3", n);
+        assert_failed(qg_preprocess_image(p, in_room("red.png"), x), QG_EARG, part);
         assert_ok(qg_preprocess_bytes(p, bytes, x));
         qg_preprocess_free(p);
     }

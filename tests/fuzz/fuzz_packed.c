@@ -6,21 +6,9 @@
 
 #include "infer/file.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/support/packed.h"
+#include "tests/fuzz/nets.h"
 
 enum { MOST_WORK = 1 << 20, MOST_MEMORY = 1 << 24, BATCH = 2 };
-
-/* Products and numbers of one image; a double, which does not overflow. */
-static double work_of(const qg__file *f)
-{
-    double work = (double)f->h * f->w * f->c;
-    for (int i = 0; i < f->steps; i++) {
-        const qg__packed_step r = qg__file_step(f, i);
-        const double results = (double)r.oh * r.ow * r.oc, taps = r.kh ? (double)r.kh * r.kw : 1;
-        work += results * taps * (r.kind == QG__PRODUCT ? (double)r.c / r.groups : 1) + (double)r.h * r.w * r.c;
-    }
-    return work;
-}
 
 static void *lines(size_t bytes)
 {
@@ -76,7 +64,7 @@ static void read_file(const uint8_t *file, size_t n, qg_infer_requantize how)
     describe(net);
     MUST(!qg__file_open(file, n, &f));
     draws d = { file, n, 0 };
-    if (work_of(&f) <= MOST_WORK && qg_infer_context_bytes(net, BATCH) <= MOST_MEMORY) run_batch(net, &d);
+    if (fuzz_work(&f) <= MOST_WORK && qg_infer_context_bytes(net, BATCH) <= MOST_MEMORY) run_batch(net, &d);
     free(memory);
 }
 
@@ -84,13 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     read_file(bytes, n, QG_INFER_EVALUATE);
     if (n < QG__HEADER_BYTES) return 0;
-    uint8_t *file = malloc(n);
-    MUST(file);
-    memcpy(file, bytes, n);
-    memcpy(file, "\x89qgnet\r\n", 8);
-    packed_put(file + 16, (uint32_t)n);
-    packed_put(file + 20, 0);
-    packed_seal(file, n);
+    uint8_t *file = fuzz_sealed(bytes, n);
     read_file(file, n, n % 2 ? QG_INFER_TFLITE : QG_INFER_EVALUATE);
     free(file);
     return 0;

@@ -33,7 +33,7 @@ export UBSAN_OPTIONS="print_stacktrace=1"
 echo "$targets" | xargs -P "$JOBS" -n 1 sh -c '
     name=$1 malloc=64 rss=512 length=4096
     case $name in
-    image) malloc=256 rss=1024 ;;
+    image | predict) malloc=256 rss=1024 ;;
     net) length=512 ASAN_OPTIONS=$ASAN_OPTIONS:max_allocation_size_mb=32 ;;
     checkpoint) length=8192 ;;
     keys | model | preprocess | quantizers | reference | scheme | schedule) length=512 ;;
@@ -41,6 +41,7 @@ echo "$targets" | xargs -P "$JOBS" -n 1 sh -c '
     limit=-max_total_time=$share
     [ -z "$runs" ] || limit=-runs=$runs
     mkdir -p "$build/corpus/$name"
+    touch "$build/$name.log.began"
     rm -f "$build/$name.status"         # of an earlier round, which would pass for this one if it is killed
     "$build/tests/fuzz/fuzz_$name" "$limit" -max_len=$length -timeout=30 -rss_limit_mb=$rss -malloc_limit_mb=$malloc \
         -print_final_stats=1 -artifact_prefix="$build/$name-" "$build/corpus/$name" "tests/fuzz/corpus/$name" \
@@ -58,6 +59,8 @@ for name in $targets; do
     if [ "$(cat "$build/$name.status" 2>/dev/null)" != 0 ]; then
         findings=$((findings + 1))
         found=$(sed -n "s/^.*Test unit written to //p" "$log" | tail -n 1)
+        # A target that was mute at that moment has not said so.
+        found=${found:-$(find "$build" -name "$name-*-*" -newer "$log.began" | head -n 1)}
         found=${found:-see $log}
     fi
     printf '%-12s %12d %10d %8d  %s\n' "$name" "${n:-0}" "${rate:-0}" "${edges:-0}" "$found"
