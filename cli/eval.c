@@ -68,7 +68,7 @@ static qg_loader *images_of_run(const evaluation *e, const char *dir)
     there.data_dir   = dir;
     qg_loader *train = recipe_data(&there, false, NULL);
     if (!train || !stored) return train;
-    qg_loader *test = recipe_data(&there, true, qg_loader_preprocess(train));
+    qg_loader *test = recipe_test_of(&there, train);
     if (test) snprintf(found, sizeof found, "%016" PRIx64, data_digest(train, test));
     qg_loader_free(test);
     if (!strcmp(stored, found)) return train;

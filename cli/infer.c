@@ -9,6 +9,7 @@
 #include "cli/print.h"
 #include "cli/run/packed.h"
 #include "cli/run/report.h"
+#include "cli/run/run_spec.h"
 #include "core/clock.h"
 #include "core/kernels/parallel.h"
 #include "datasets/dataset.h"
@@ -45,6 +46,21 @@ static qg_status configure(inference *v, bool *usage)
     return set_default(v->asked, "batch");
 }
 
+/* The directory of the images of --run, if these are the images. */
+static qg_status take_directory(inference *v)
+{
+    const char *data = config_text(v->asked, "data"), *where;
+    config      stored = { 0 };
+    used_run    used = NO_RUN;
+    if (!v->asked->run || config_text(v->asked, "data-dir")) return QG_OK;
+    qg_status status = used_run_find(&used, v->asked->run, v->asked->best, &stored);
+    where            = config_text(&stored, "data-dir");
+    if (!status && where && !strcmp(config_text(&stored, "data"), data)) status = config_set(v->asked, option_find("data-dir"), where);
+    used_run_end(&used);
+    config_free(&stored);
+    return status;
+}
+
 /* The images that the net was trained for, unless --data names others. */
 static qg_status choose_data(inference *v)
 {
@@ -53,7 +69,9 @@ static qg_status choose_data(inference *v)
     if (!config_text(v->asked, "data") && noted) status = config_set(v->asked, option_find("data"), noted);
     if (!status) status = set_default(v->asked, "data");
     v->data = v->asked->recipe.data.name;
-    return status ? qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted) : recipe_check_cache(&v->asked->recipe);
+    if (status) return qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted);
+    status = recipe_check_cache(&v->asked->recipe);
+    return status ? status : take_directory(v);
 }
 
 /* Labels of a folder are numbers of names. */

@@ -108,7 +108,7 @@ static qg_status open_images(quantization *z)
     }
     z->train = recipe_data(&plain, false, noted);
     qg_preprocess_free(noted);
-    z->test = z->train ? recipe_data(&plain, true, qg_loader_preprocess(z->train)) : NULL;
+    z->test = recipe_test_of(&plain, z->train);
     return z->test ? check_images(z) : QG_EIO;
 }
 

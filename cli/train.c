@@ -214,7 +214,7 @@ static qg_status build(training *t)
     qg_preprocess *stored = stored_preprocess(t);
     t->train = recipe_data(r, false, stored);
     qg_preprocess_free(stored);
-    t->test  = t->train ? recipe_data(r, true, qg_loader_preprocess(t->train)) : NULL;
+    t->test  = recipe_test_of(r, t->train);
     if (!t->test) return QG_EIO;
     if (qg_rank() == 0) report_presets(), report_warning(t->train), report_warning(t->test);
     qg_status status = note_images(t);

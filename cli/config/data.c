@@ -30,14 +30,20 @@ static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
 
 static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
 {
-    char train_dir[QG__PATH_BYTES], test_dir[QG__PATH_BYTES];
+    char split[QG__PATH_BYTES];
     if (!dir) {
         qg_fail(QG_EARG, "the data set folder needs --data-dir, the directory that contains train and test");
         return NULL;
     }
-    if (qg__path_join(dir, "train", train_dir) || qg__path_join(dir, "test", test_dir)) return NULL;
-    if (test && qg_folder_same_classes(train_dir, test_dir)) return NULL;
-    return qg_folder(test ? test_dir : train_dir, d->image, spec);
+    return qg__path_join(dir, test ? "test" : "train", split) ? NULL : qg_folder(split, d->image, spec);
+}
+
+qg_status data_check_classes(const data_set *d, const char *dir)
+{
+    char train[QG__PATH_BYTES], test[QG__PATH_BYTES];
+    if (d->open != open_folder || !dir) return QG_OK;
+    if (qg__path_join(dir, "train", train) || qg__path_join(dir, "test", test)) return QG_EARG;
+    return qg_folder_same_classes(train, test);
 }
 
 /* --- arrays ------------------------------------------------------------------------------- */
@@ -235,28 +241,31 @@ const char *data_directory(const data_set *d, const char *dir, char path[QG__PAT
     return path;
 }
 
-/* An installed program has the script elsewhere. */
-static qg_status absent(const data_set *d)
+/* The files of a set are not there.  An installed program has the script that fetches them elsewhere. */
+static qg_status absent(const data_set *d, bool by_default)
 {
-    char      script[QG__PATH_BYTES], found[QG__PATH_BYTES];
+    const char *pass = "pass the directory of the data set with --data-dir";
+    char        script[QG__PATH_BYTES], found[QG__PATH_BYTES];
+    if (!d->how) return qg_fail(QG_EIO, "%s; %s", qg_errmsg(), pass);
     const int n = (int)strcspn(d->how, " ");
     snprintf(script, sizeof script, "%.*s", n, d->how);
     share_find(script, found);
-    if (!strcmp(script, found)) return qg_fail(QG_EIO, "%s; %s fetches it", qg_errmsg(), d->how);
-    return qg_fail(QG_EIO, "%s; sh %s%s fetches it", qg_errmsg(), found, d->how + n);
+    const char *shell = strcmp(script, found) ? "sh " : "";
+    if (by_default) return qg_fail(QG_EIO, "%s; %s%s%s fetches it", qg_errmsg(), shell, found, d->how + n);
+    return qg_fail(QG_EIO, "%s; %s, or fetch it with %s%s%s", qg_errmsg(), pass, shell, found, d->how + n);
 }
 
 qg_loader *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
 {
-    char path[QG__PATH_BYTES];
-    dir = data_directory(d, dir, path);
-    if (d->open) return d->open(d, dir, test, spec);
+    char       path[QG__PATH_BYTES];
+    const bool by_default = !dir;
+    dir                   = data_directory(d, dir, path);
     if (d->n_chosen) {
         spec.classes   = d->chosen;
         spec.n_classes = d->n_chosen;
     }
-    qg_loader *l = (test ? d->test : d->train)(dir, spec);
-    if (!l && d->how && access(dir, F_OK)) (void)absent(d);
+    qg_loader *l = d->open ? d->open(d, dir, test, spec) : (test ? d->test : d->train)(dir, spec);
+    if (!l && qg_errcode() == QG_EIO && (!dir || access(dir, F_OK))) (void)absent(d, by_default);
     return l;
 }
 

@@ -49,6 +49,10 @@ const char     *data_directory(const data_set *d, const char *dir, char path[QG_
 /* A split of the set, from dir or from its default directory.  NULL on failure. */
 qg_loader      *data_open(const data_set *d, const char *dir, bool test, qg_loader_spec spec);
 
+/* The classes of both splits of a folder have the same names.  Fails as qg_folder_same_classes. */
+QG_MUST_CHECK
+qg_status       data_check_classes(const data_set *d, const char *dir);
+
 /* path[i] = the file of image index[i] of a split, from malloc; NULL: the set has no file for each image.  Fails as data_open;
  * path then has NULL alone. */
 QG_MUST_CHECK

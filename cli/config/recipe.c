@@ -150,6 +150,11 @@ qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as)
     return data_open(&r->data, r->data_dir, test, spec);
 }
 
+qg_loader *recipe_test_of(const recipe *r, const qg_loader *train)
+{
+    return train && !data_check_classes(&r->data, r->data_dir) ? recipe_data(r, true, qg_loader_preprocess(train)) : NULL;
+}
+
 qg_net *recipe_net(const recipe *r, qg_shape images, int classes)
 {
     qg_net *net = declare(r, images, classes);

@@ -84,6 +84,9 @@ bool       recipe_is_over(const recipe *r, int epochs, int best_epoch);
 /* NULL: failed.  as: the preprocessing of a checkpoint, or for test images that of the training images.  It may be NULL
  * for training images, which then decide it, and where qg_normalise_fits says that there are no statistics. */
 qg_loader *recipe_data(const recipe *r, bool test, const qg_preprocess *as);
+
+/* The test images for these training images, whose classes they must have.  NULL: failed, or train is NULL. */
+qg_loader *recipe_test_of(const recipe *r, const qg_loader *train);
 qg_loader_spec recipe_loading(const recipe *r, bool test);      /* what its loaders are made with */
 
 /* Built; NULL: failed.  images.n is how many are trained on in an epoch, which sets the pace of

@@ -157,8 +157,8 @@ static void test_splits_of_different_images_are_refused_before_training(void **s
     assert_int_equal(mkdir(at("idx"), 0700), 0);
     write_idx("idx/train-images-idx3-ubyte", "idx/train-labels-idx1-ubyte", 28);
     write_idx("idx/t10k-images-idx3-ubyte", "idx/t10k-labels-idx1-ubyte", 32);
-    assert_refuses("train --model lenet5 --data mnist --epochs 1 --data-dir @/idx --out @/none", 1,
-                   "test images are 32x32x1, training images 28x28x1");
+    assert_status("train --model lenet5 --data mnist --epochs 1 --data-dir @/idx --out @/none", 1);
+    assert_stderr("test images are 32x32x1, training images 28x28x1\n");
     assert_int_equal(access(at("none"), F_OK), -1);
 }
 

@@ -27,7 +27,8 @@ static void test_refusals(void **state)
     assert_refuses("train --model lenet5 --data mnist:classes=0+10", 2, "mnist: classes is 10, not in 0..9");
     assert_refuses("train --model lenet5 --data mnist:classes=3+1+3", 2, "mnist: classes has 3 twice");
     assert_refuses("train --model lenet5 --data mnist:class=3", 2, "mnist: unknown option 'class'; available: classes");
-    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "datasets/fetch.sh cifar10 fetches it");
+    assert_refuses("train --model lenet5 --data cifar10 --data-dir @/no", 1, "; pass the directory of the data set with --data-dir, or fetch it with "
+                   "datasets/fetch.sh cifar10");
     assert_refuses(TRAIN "--normalise chanel", 2, "unknown normalisation 'chanel'; available: unit, range, channel, pixel, whiten");
     assert_refuses(TRAIN "--normalise range:low=1,high=1", 2, "range: low is 1, not below high, 1");
     assert_refuses(TRAIN "--normalise channel:x=1", 2, "channel: unknown option 'x'; available: none");
@@ -180,6 +181,20 @@ static void test_a_folder_of_images_is_learned(void **state)
     assert_true(last_number("test_accuracy") == 1);
     assert_true(last_number("images") == 40);
     assert_noted(at("pictures/best.safetensors"), "class-names", "above/below");
+
+    /* What is measured on the test images needs no training images, and finds the images of its run. */
+    assert_status("export --run @/pictures --out @/pictures.qg", 0);
+    assert_int_equal(rename(at("pics/train"), at("pics/gone")), 0);
+    assert_status("eval --run @/pictures --json", 0);
+    assert_true(last_number("test_accuracy") == 1);
+    assert_status("infer --packed @/pictures.qg --run @/pictures --json", 0);
+    assert_true(last_number("test_accuracy") == 1 && last_number("equal_scores") == 2 * 40);
+    assert_status("report @/pictures", 0);
+    assert_null(strstr(last.err, "warning"));
+    assert_refuses("infer --packed @/pictures.qg", 1, "the data set folder needs --data-dir");
+    assert_refuses("train --resume --out @/pictures --epochs 9", 1, "cannot list '");
+    assert_int_equal(rename(at("pics/gone"), at("pics/train")), 0);
+
     /* The number of classes is not known before the images are read. */
     assert_status("train --model 4C3-R-2 --data folder:16x16x3 --data-dir @/pics --epochs 1 --out @/text --json", 0);
     assert_refuses("train --model 4C3-R-3 --data folder:16x16x3 --data-dir @/pics --out @/none", 1,
@@ -261,7 +276,7 @@ static void test_inspect_needs_no_images(void **state)
     assert_status("inspect @/digits --json", 0);
 
     forget_images(at("pictures/last.safetensors"));
-    assert_refuses("inspect @/pictures", 1, "pics/train': No such file");
+    assert_refuses("inspect @/pictures", 1, "pics/test': No such file");
     assert_status("inspect @/pictures --data-dir @/away/pics --json", 0);
     run_shell("rm @/pictures/last.safetensors");
     assert_refuses("inspect @/pictures", 1, "last.safetensors");

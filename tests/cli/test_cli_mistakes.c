@@ -29,6 +29,10 @@ static int set_up_mistakes(void **state)
     run_shell("cp -r good more && cp -r more/test/a more/test/c");
     run_shell("cp -r good text && echo hello >text/train/b/2.png");
     run_shell("cp -r good cut && head -c 50 good/train/a/1.bmp >cut/train/b/2.bmp");
+    run_shell("cp -r good gone");
+    assert_status("train --model 4C3-R-2 --data folder:8x8x1 --data-dir gone --batch 2 --epochs 1 --out far --json", 0);
+    assert_status("export --run far --out far.qg", 0);
+    run_shell("rm -r gone");
     run_shell("mkdir half results && cp -r good/train half && cp -r run lost && rm lost/last.safetensors && cp -r run bent && "
               "printf x | dd of=bent/best.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null");
     return 0;
@@ -77,7 +81,13 @@ static const struct {
 
     /* Images. */
     { "train --model lenet5 --data minst", 2, "--data: unknown data set 'minst'; available: mnist" },
-    { "train --model lenet5 --data-dir absent", 1, "cannot open 'absent/train-images-idx3-ubyte': No such file or directory" },
+    { "train --model lenet5 --data-dir absent", 1, "cannot open 'absent/train-images-idx3-ubyte': No such file or directory"
+                                                    "; pass the directory of the data set with --data-dir" },
+    { "train --model lenet5 --data cifar100", 1, "cannot open 'datasets/cifar100/train.bin': No such file or directory"
+                                                 "; pass the directory of the data set with --data-dir" },
+    { FOLDER "absent", 1, "cannot list 'absent/train': No such file or directory; pass the directory of the data set with --data-dir" },
+    { "train --model lenet5 --data arrays:train=a,train-labels=b,test=c,test-labels=d", 1,
+      "cannot open 'b': No such file or directory; pass the directory of the data set with --data-dir" },
     { "train --model lenet5 --data folder --data-dir good", 2, "--data: folder: size is missing: height, width and channels" },
     { FOLDER "empty", 1, "'empty/train/c' contains no PNG, JPEG or BMP file; each folder in 'empty/train' is a class" },
     { FOLDER "more", 1, "'more/test' has 3 classes, 'more/train' has 2" },
@@ -114,6 +124,12 @@ static const struct {
     { "predict --run run absent.png", 1, "cannot open 'absent.png': No such file or directory" },
     { "predict --run run unknown.toml", 1, "'unknown.toml' is not a PNG, JPEG or BMP file" },
     { "eval --run absent", 1, "there is no run 'absent': no such directory or checkpoint" },
+    /* As from another directory, if that of the images is relative. */
+    { "eval --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of the data set with --data-dir" },
+    { "train --resume --out far --epochs 2", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
+    { "quantize --run far --weight twn --out q", 1, "cannot list 'gone/train': No such file or directory; pass the directory of" },
+    { "infer --packed far.qg --run far", 1, "cannot list 'gone/test': No such file or directory; pass the directory of" },
+    { "infer --packed far.qg", 1, "the data set folder needs --data-dir, the directory that contains train and test" },
     { "eval --run good", 1, "'good' contains no run: no config.toml and no checkpoint" },
     { "eval --run bent --best", 1, "bent/best.safetensors" },
     { "eval --run run --worst many", 2, "--worst 'many' is not a whole number" },
