@@ -102,7 +102,7 @@ static qg_status open_images(evaluation *e)
     const qg_status status = preprocessing(e, other ? NULL : from, &as);
     if (status) return status;
     if (from || other) e->recipe.data_dir = from;
-    if (other) e->recipe.data = e->asked->recipe.data;
+    if (data) e->recipe.data = e->asked->recipe.data;
     e->test = recipe_data(&e->recipe, true, as);
     return e->test ? QG_OK : QG_EIO;
 }

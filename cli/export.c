@@ -87,7 +87,7 @@ static void note(exporter *e, const char *key, const char *value)
 static const char *data_note(const config *c)
 {
     const data_set *d = &c->recipe.data;
-    return *d->file[0] ? d->name : config_text(c, "data");
+    return data_names_files(d) ? d->name : config_text(c, "data");
 }
 
 static void take_notes(exporter *e)

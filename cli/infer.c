@@ -61,12 +61,13 @@ static qg_status take_directory(inference *v)
     return status;
 }
 
-/* The images that the net was trained for, unless --data names others. */
+/* The images that the net was trained for, unless --data names others.  The file may come from anywhere, so it names a set, but
+ * no files. */
 static qg_status choose_data(inference *v)
 {
-    const char *noted = qg_infer_note(v->packed.net, "data");
-    qg_status   status = QG_OK;
-    if (!config_text(v->asked, "data") && noted) status = config_set(v->asked, option_find("data"), noted);
+    const char *noted = config_text(v->asked, "data") ? NULL : qg_infer_note(v->packed.net, "data");
+    qg_status   status = noted ? config_set(v->asked, option_find("data"), noted) : QG_OK;
+    if (!status && noted && data_names_files(&v->asked->recipe.data)) status = QG_EARG;
     if (!status) status = set_default(v->asked, "data");
     v->data = v->asked->recipe.data.name;
     if (status) return qg_fail(status, "%s: was trained on %s; pass --data", v->path, noted);

@@ -57,11 +57,22 @@ static const qg_key array_keys[] = {
     { .name = NULL }
 };
 
+static bool has_files(const data_set *d)
+{
+    for (int i = 0; i < ARRAY_FILES; i++)
+        if (*d->file[i]) return true;
+    return false;
+}
+
+void data_forget_files(data_set *d) { memset(d->file, 0, sizeof d->file); }
+
 /* The path of a file; NULL: none is given, or it is too long. */
 static const char *array_path(const data_set *d, const char *dir, bool test, int what, char path[QG__PATH_BYTES])
 {
     const char *name = d->file[2 * test + what];
-    if (!*name) qg_fail(QG_EARG, "arrays: %s is missing", array_names[2 * test + what]);
+    if (!*name && has_files(d)) qg_fail(QG_EARG, "arrays: %s is missing", array_names[2 * test + what]);
+    else if (!*name) qg_fail(QG_EARG, "arrays: a checkpoint does not choose files to read; name them with --data, or a run by "
+                             "its directory, whose config.toml names them");
     if (!*name || qg__path_join(dir && *name != '/' ? dir : ".", name, path)) return NULL;
     if (!dir || *name == '/') snprintf(path, QG__PATH_BYTES, "%s", name);
     return path;
@@ -128,7 +139,7 @@ static qg_status parse_arrays(data_set *d, const char *text, char *canonical, si
     for (int i = 0; i < ARRAY_FILES; i += 2)
         if (!*d->file[i] != !*d->file[i + 1])
             return qg_fail(QG_EARG, "arrays: %s needs %s", array_names[*d->file[i] ? i : i + 1], array_names[*d->file[i] ? i + 1 : i]);
-    if (!*d->file[0] && !*d->file[2])
+    if (!has_files(d))
         return qg_fail(QG_EARG, "arrays: the files are missing, as in arrays:train=a.npy,train-labels=b.npy,test=c.npy,test-labels=d.npy");
     d->classes = (int)value[0];
     qg_keys_print(NULL, array_keys, value, number, sizeof number);
@@ -220,6 +231,8 @@ void data_help(FILE *out)
 }
 
 bool data_is_folder(const data_set *d) { return d->open == open_folder; }
+
+bool data_names_files(const data_set *d) { return d->open == open_arrays; }
 
 qg_shape data_image(const data_set *d, const char *dir)
 {

@@ -39,6 +39,11 @@ void            data_names(char *text, size_t bytes);   /* "mnist, cifar10, .." 
 
 bool            data_is_folder(const data_set *d);
 
+/* Whether it names files itself, as arrays do, and the same set without them, whose split cannot be opened: a checkpoint or a
+ * packed net may come from anywhere, and must not decide which files are read. */
+bool            data_names_files(const data_set *d);
+void            data_forget_files(data_set *d);
+
 /* The size of its images, without reading them; {0}: its files are not there. */
 qg_shape        data_image(const data_set *d, const char *dir);
 

@@ -85,6 +85,18 @@ static qg_status check_author(const char *said, const char *path)
     return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit", path);
 }
 
+/* Of what a checkpoint says, only what decides about its net and its training: no directory, teacher or recipe, and no file of
+ * its data.  The text of the data remains what it is, for comparison with the run. */
+static qg_status read_noted(config *stored, const char *said, const char *path)
+{
+    config    all    = { 0 };
+    qg_status status = config_parse(&all, said, path);
+    if (!status) status = config_over(stored, &all, IDENTITY, 0);
+    data_forget_files(&stored->recipe.data);
+    config_free(&all);
+    return status;
+}
+
 /* The configuration that the checkpoint at path notes.  *f: which file of a run it is. */
 static qg_status noted_config(const char *path, config *stored, qg__run_file *f)
 {
@@ -93,7 +105,7 @@ static qg_status noted_config(const char *path, config *stored, qg__run_file *f)
     const char *said = qg_archive_noted(a, "recipe"), *kind = qg_archive_noted(a, "kind");
     qg_status   status = said ? check_author(said, path)
                               : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
-    if (!status) status = config_parse(stored, said, path);
+    if (!status) status = read_noted(stored, said, path);
     *f = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
     if (!status && !config_text(stored, "model"))
         status = qg_fail(QG_EFORMAT, "%s: does not say which model it is of", path);

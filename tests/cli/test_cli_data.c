@@ -588,6 +588,89 @@ static void test_predict_trusts_no_packed_net(void **state)
     }
 }
 
+/* The checkpoint at from with another recipe, a text that is put before its own. */
+static void write_told(const char *from, const char *to, const char *more)
+{
+    size_t                n;
+    char                  recipe[4096];
+    qg_archive           *a = qg_archive_open(from);
+    qg_state             *s = qg_state_new();
+    const qg_named_array *entry = qg_archive_entries(a, &n);
+    for (size_t i = 0; i < n; i++) qg_state_add(s, entry[i].name, entry[i].array);
+    const qg_note *note = qg_archive_notes(a, &n);
+    for (size_t i = 0; i < n; i++) qg_state_note(s, note[i].key, note[i].value);
+    snprintf(recipe, sizeof recipe, "%s%s", more, qg_archive_noted(a, "recipe"));
+    qg_state_note(s, "recipe", recipe);
+    assert_ok(qg_state_save(s, to));
+    qg_state_free(s);
+    qg_archive_free(a);
+}
+
+/* It may come from anywhere: nothing that it says is opened, not even what would be the right images. */
+static void test_a_checkpoint_names_no_paths(void **state)
+{
+    static uint8_t x[40 * 144], y[40];
+    char           line[1000];
+#define FILES "arrays:train=@/x.npy,train-labels=@/y.npy,test=@/x.npy,test-labels=@/y.npy"
+    for (int i = 0; i < 40; i++) y[i] = (uint8_t)(i % 2), memset(x + 144 * i, 90 * (i % 2), 144);
+    write_npy("x.npy", "|u1", "40, 12, 12", x, sizeof x);
+    write_npy("y.npy", "|u1", "40,", y, sizeof y);
+    write_jpeg(at("grey.jpg"), (jpeg){ 16, 16, .components = 1, .value = { 128 }, .scans = 1 });
+    assert_status("train --model 4C3-R-GAP-2 --data " FILES " --epochs 1 --batch 20 --out @/own --json", 0);
+    assert_status("eval --run @/own --json", 0);                        /* config.toml is the user's */
+    assert_refuses("eval --run @/own/best.safetensors", 1, "arrays: a checkpoint does not choose files to read; name them with --data");
+    assert_refuses("quantize --run @/own/best.safetensors --weight twn --out @/none", 1, "a checkpoint does not choose files");
+    assert_status("eval --run @/own/best.safetensors --data " FILES " --json", 0);
+    assert_status("inspect @/own/best.safetensors", 0);
+    assert_status("predict --run @/own/best.safetensors @/grey.jpg", 0);
+    assert_status("export --run @/own/best.safetensors -o @/own.qg", 0);
+    assert_refuses("infer --packed @/own.qg", 1, "own.qg: was trained on arrays; pass --data");
+    assert_status("infer --packed @/own.qg --data " FILES " --run @/own/best.safetensors --json", 0);
+    assert_true(last_number("equal_scores") == 80);
+
+    /* What a checkpoint never notes, and what would then be opened. */
+    write_pictures();
+    assert_status("train --model 4C3-R-GAP-2 --data folder:16x16x3 --data-dir @/pics --epochs 1 --out @/pictures --json", 0);
+    write_told(at("pictures/best.safetensors"), at("told.safetensors"), "data-dir = \"/\"\nteacher = \"/\"\nrecipe = \"twn-lenet5\"\n");
+    assert_refuses("eval --run @/told.safetensors", 1, "the data set folder needs --data-dir");
+    assert_status("eval --run @/told.safetensors --data-dir @/pics --json", 0);
+    snprintf(line, sizeof line, "data-dir = \"%s\"\n", at("pics"));
+    write_told(at("pictures/best.safetensors"), at("told.safetensors"), line);
+    assert_refuses("eval --run @/told.safetensors", 1, "the data set folder needs --data-dir");
+}
+
+/* The same of a packed net: images with labels, and a path that climbs out of --data-dir. */
+static void test_a_packed_net_names_no_paths(void **state)
+{
+    static const char *const data[] = { "arrays:test=@/x.npy,test-labels=@/y.npy", "arrays:test=../x.npy,test-labels=../y.npy",
+                                        "arrays:test=/etc/passwd,test-labels=/etc/passwd" };
+    static const float ones[] = { 1, 1, 0, 0 };
+    static uint8_t     x[40 * 144], y[40];
+    write_npy("x.npy", "|u1", "40, 12, 12", x, sizeof x);
+    write_npy("y.npy", "|u1", "40,", y, sizeof y);
+    assert_int_equal(mkdir(at("dir"), 0700), 0);
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
+        char        told[300], part[400];
+        const char *rest = strstr(data[i], "@/");
+        snprintf(told, sizeof told, "%s", data[i]);
+        if (rest) snprintf(told, sizeof told, "arrays:test=%s,test-labels=%s", at("x.npy"), at("y.npy"));
+        const char *const notes[]  = { "data", told };
+        const packed_step product  = { .r = { .kind = QG__PRODUCT, .z = -1, .h = 12, .w = 12, .c = 1, .oh = 1, .ow = 1, .oc = 2,
+                                              .kh = 12, .kw = 12, .stride = 1, .groups = 1, .w_bits = 32 },
+                                       .floats = ones, .w = (const float[288]){ 0 } };
+        const packed_net  net      = { 12, 12, 1, .normal = 1, .normalisation = (const float[]){ 0, 1 }, .steps = 1, .step = &product,
+                                       .notes = 1, .note = notes };
+        size_t            n;
+        uint8_t          *file = packed_file(&net, &n);
+        write_bytes(at("told.qg"), file, n);
+        free(file);
+        snprintf(part, sizeof part, "told.qg: was trained on %s; pass --data", told);
+        assert_refuses("infer --packed @/told.qg", 1, part);
+        assert_refuses("infer --packed @/told.qg --data-dir @/dir", 1, part);
+    }
+    assert_status("infer --packed @/told.qg --data arrays:test=x.npy,test-labels=y.npy --data-dir @/. --json", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -610,6 +693,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cifar_and_fashion_have_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_predict_needs_images_that_files_have, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_predict_trusts_no_packed_net, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_checkpoint_names_no_paths, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_packed_net_names_no_paths, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
