@@ -296,7 +296,7 @@ static void json_worst(const evaluation *e, qg__json *j)
         const qg__mistake *m = &e->all.worst[i];
         qg__json_open(j, NULL, '{');
         qg__json_integer(j, "image", m->image);
-        if (e->files[i]) qg__json_text(j, "file", e->files[i]);
+        if (e->files[i]) qg__json_path(j, "file", e->files[i]);
         qg__json_integer(j, "label", (uint64_t)m->label);
         qg__json_integer(j, "predicted", (uint64_t)m->predicted);
         qg__json_real(j, "label_probability", exp(-m->loss));
@@ -344,7 +344,7 @@ static void print(const evaluation *e)
         return;
     }
     qg__json j = qg__json_begin(stdout);
-    qg__json_text(&j, "run", e->used.run.paths.dir);
+    qg__json_path(&j, "run", e->used.run.paths.dir);
     qg__json_text(&j, "file", file);
     qg__json_text(&j, "model", config_text(&e->config, "model"));
     qg__json_text(&j, "weight", weight);

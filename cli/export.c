@@ -118,10 +118,10 @@ static void print(const exporter *e)
     const size_t floats = qg_net_float_bytes(e->used.net);
     if (e->asked->json) {
         qg__json j = qg__json_begin(stdout);
-        qg__json_text(&j, "run", e->used.run.paths.dir);
+        qg__json_path(&j, "run", e->used.run.paths.dir);
         qg__json_text(&j, "file", qg__run_file_name(e->used.file));
         qg__json_text(&j, "to", config_text(e->asked, "to"));
-        qg__json_text(&j, "out", e->asked->out);
+        qg__json_path(&j, "out", e->asked->out);
         qg__json_integer(&j, "float_bytes", floats);
         qg__json_integer(&j, "packed_bytes", e->net_bytes);
         qg__json_integer(&j, "file_bytes", e->bytes);

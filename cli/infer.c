@@ -11,6 +11,7 @@
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
 #include "core/clock.h"
+#include "core/io/utf8.h"
 #include "core/kernels/parallel.h"
 #include "datasets/dataset.h"
 
@@ -81,8 +82,10 @@ static qg_status check_names(const inference *v)
     const char *noted = qg_infer_note(v->packed.net, "class-names"), *name = qg_loader_class_names(v->test);
     if (!noted || !name) return QG_OK;
     for (int k = 0; k < qg_loader_classes(v->test); k++, name += strlen(name) + 1) {
+        char         shown[QG__PATH_BYTES];         /* as a checkpoint notes it */
         const size_t n = strcspn(noted, "/");
-        if (strlen(name) != n || memcmp(noted, name, n))
+        qg_utf8_printable(name, shown, sizeof shown);
+        if (strlen(shown) != n || memcmp(noted, shown, n))
             return qg_fail(QG_EARG, "%s: its class %d is %.*s, but that of the images is %s", v->path, k, (int)n, noted, name);
         noted += n + (noted[n] == '/');
     }
@@ -287,7 +290,7 @@ static void print(const inference *v)
         return;
     }
     qg__json j = qg__json_begin(stdout);
-    qg__json_text(&j, "packed", v->path);
+    qg__json_path(&j, "packed", v->path);
     qg__json_integer(&j, "file_bytes", v->packed.bytes);
     qg__json_integer(&j, "weight_bytes", qg_infer_weight_bytes(net));
     qg__json_integer(&j, "steps", (uint64_t)qg_infer_steps(net));

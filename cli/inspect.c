@@ -390,7 +390,7 @@ static qg_status print_all(inspection *e)
     qg_status   s       = QG_OK;
     if (as_json) {
         j = qg__json_begin(stdout);
-        qg__json_text(&j, "run", e->used.run.paths.dir);
+        qg__json_path(&j, "run", e->used.run.paths.dir);
         qg__json_text(&j, "file", file);
         qg__json_open(&j, "layers", '[');
     } else {

@@ -299,8 +299,8 @@ static void print_text(const quantization *z, const char *digest)
 static void print_json(const quantization *z, const char *digest)
 {
     qg__json j = qg__json_begin(stdout);
-    qg__json_text(&j, "run", z->dir);
-    qg__json_text(&j, "from", z->used.run.paths.file[z->used.file]);
+    qg__json_path(&j, "run", z->dir);
+    qg__json_path(&j, "from", z->used.run.paths.file[z->used.file]);
     qg__json_text(&j, "model", config_text(&z->config, "model"));
     qg__json_text(&j, "weight", config_text(&z->config, "weight"));
     qg__json_text(&j, "input", config_text(&z->config, "input"));

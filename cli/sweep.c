@@ -496,7 +496,7 @@ static void train_all(sweep *s)
 static void print_json(const sweep *s, const averages *of, const listing *runs)
 {
     qg__json j = qg__json_begin(stdout);
-    qg__json_text(&j, "out", s->out);
+    qg__json_path(&j, "out", s->out);
     qg__json_integer(&j, "combinations", (uint64_t)s->combinations);
     qg__json_integer(&j, "finished", (uint64_t)count(s, FINISHED));
     qg__json_integer(&j, "failed", (uint64_t)count(s, FAILED));

@@ -229,7 +229,7 @@ qg_status qg__result_print(const qg_fit_result *r, const qg_fit_spec *spec, cons
     qg__json_integer(&j, "float_bytes", qg_net_float_bytes(net));
     qg__json_integer(&j, "packed_bytes", packed);
     qg__json_integer(&j, "peak_rss_bytes", qg__peak_rss_bytes());
-    if (dir) qg__json_text(&j, "run", dir);
+    if (dir) qg__json_path(&j, "run", dir);
     qg__result_put(&j, r);
     qg__json_end(&j);
     return QG_OK;

@@ -20,7 +20,7 @@ static qg_status score(void *from, int n, const uint8_t *bytes, float *scores)
 static void describe(const void *from, qg__json *j)
 {
     const packed_scorer *p = from;
-    qg__json_text(j, "packed", p->path);
+    qg__json_path(j, "packed", p->path);
     qg__json_text(j, "model", qg_infer_note(p->packed.net, "model"));
     qg__json_text(j, "digest", qg_infer_note(p->packed.net, "digest"));
 }

@@ -66,7 +66,7 @@ static void print_failure(prediction *p, const char *path, const char *why)
     print_safe(stderr, "qgrad predict: %s\n", why);
     if (!p->asked->json) return;
     qg__json_open(&p->json, NULL, '{');
-    qg__json_text(&p->json, "file", path);
+    qg__json_path(&p->json, "file", path);
     qg__json_text(&p->json, "error", why);
     qg__json_close(&p->json, '}');
 }
@@ -97,7 +97,7 @@ static void print_image(prediction *p, const char *path, float *score)
     }
     if (p->asked->json) {
         qg__json_open(&p->json, NULL, '{');
-        qg__json_text(&p->json, "file", path);
+        qg__json_path(&p->json, "file", path);
         qg__json_open(&p->json, "classes", '[');
     } else {
         print_safe(stdout, "%s", path);

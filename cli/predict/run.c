@@ -39,7 +39,7 @@ static void describe(const void *from, qg__json *j)
     const run_scorer *r = from;
     char              digest[17];
     qg__digest(r->used.net, digest);
-    qg__json_text(j, "run", r->used.run.paths.dir);
+    qg__json_path(j, "run", r->used.run.paths.dir);
     qg__json_text(j, "file", qg__run_file_name(r->used.file));
     qg__json_text(j, "model", config_text(&r->config, "model"));
     qg__json_text(j, "weight", config_text(&r->config, "weight"));

@@ -11,7 +11,6 @@
 #include "cli/run/table.h"
 #include "core/io/number.h"
 #include "core/io/safetensors.h"
-#include "core/io/utf8.h"
 #include "train/result.h"
 #include "train/run.h"
 
@@ -416,7 +415,7 @@ static void cell(const listed *r, const listing_column *c, char text[CELL_BYTES]
         const bool fits = strlen(whole) <= WIDEST_OPTION;
         if (*whole) snprintf(text, CELL_BYTES, "%.*s%s", fits ? WIDEST_OPTION : WIDEST_OPTION - 2, whole, fits ? "" : "..");
     } else if (word) {
-        qg_utf8_printable(word, text, CELL_BYTES);
+        snprintf(text, CELL_BYTES, "%s", word);
     } else if (isnan(value)) {
         return;
     } else if (c->index == EPOCHS) {
@@ -511,7 +510,8 @@ static void put_run(qg__json *j, const listed *r, const listing_column *c, int n
     for (int i = 0; i < n && !c[i].option; i++) {
         const char  *word  = word_of(r, c[i].index);
         const bool   texts = c[i].index == RUN || c[i].index == STATE || c[i].index == WHY;
-        if (texts && (word || c[i].index != WHY)) qg__json_text(j, c[i].member, word);
+        if (c[i].index == RUN) qg__json_path(j, c[i].member, word);
+        else if (texts && (word || c[i].index != WHY)) qg__json_text(j, c[i].member, word);
         if (!texts) qg__json_real(j, c[i].member, number_of(r, c[i].index));
     }
     qg__json_open(j, "options", '{');

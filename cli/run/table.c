@@ -3,6 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/io/utf8.h"
+
+enum { MOST_SHOWN = 6 };        /* a byte, as \u001b */
+
 table table_begin(int columns) { return (table){ .columns = columns }; }
 
 void table_title(table *t, const char *text, bool right)
@@ -13,11 +17,16 @@ void table_title(table *t, const char *text, bool right)
 
 void table_add(table *t, const char *text)
 {
-    char **grown = t->failed ? NULL : realloc(t->cell, (t->cells + 1) * sizeof *grown);
-    char  *copy  = grown ? strdup(text) : NULL;
+    const size_t bytes = MOST_SHOWN * strlen(text) + 1;
+    char       **grown = t->failed ? NULL : realloc(t->cell, (t->cells + 1) * sizeof *grown);
+    char        *copy  = grown ? malloc(bytes) : NULL;
     if (grown) t->cell = grown;
-    if (copy) t->cell[t->cells++] = copy;
-    else t->failed = true;
+    if (!copy) {
+        t->failed = true;
+        return;
+    }
+    qg_utf8_printable(text, copy, bytes);
+    t->cell[t->cells++] = copy;
 }
 
 /* Of the characters that a terminal shows. */
@@ -62,11 +71,12 @@ qg_status table_print(table *t, FILE *out)
 
 void table_put_csv(const char *text, FILE *out)
 {
-    if (!text[strcspn(text, ",\"\r\n")]) {
-        fputs(text, out);
-        return;
+    const bool quoted = text[strcspn(text, ",\"")];
+    char       shown[QG_SHOWN_BYTES];
+    if (quoted) fputc('"', out);
+    while (*text) {
+        text += qg_utf8_show(text, strlen(text), shown);
+        fputs(*shown == '"' ? "\"\"" : shown, out);
     }
-    fputc('"', out);
-    for (; *text; text++) fputs(*text == '"' ? "\"\"" : (char[]){ *text, '\0' }, out);
-    fputc('"', out);
+    if (quoted) fputc('"', out);
 }

@@ -20,13 +20,13 @@ typedef struct table {
 
 table     table_begin(int columns);         /* at most TABLE_COLUMNS */
 void      table_title(table *t, const char *text, bool right);
-void      table_add(table *t, const char *text);
+void      table_add(table *t, const char *text);        /* as a terminal can show it (core/io/utf8.h) */
 
 /* Prints the table, two spaces between columns, and frees it.  Fails with QG_EMEM. */
 QG_MUST_CHECK
 qg_status table_print(table *t, FILE *out);
 
-/* A cell of CSV, in quotes where RFC 4180 wants them. */
+/* A cell of CSV, in quotes where RFC 4180 wants them, and without characters that a terminal obeys, as above. */
 void      table_put_csv(const char *text, FILE *out);
 
 #endif

@@ -23,26 +23,29 @@ qg__json qg__json_begin(FILE *out)
 
 void qg__json_end(qg__json *j) { fputs("}\n", j->out); }
 
-void qg__json_text(qg__json *j, const char *key, const char *value)
+static void put_text(qg__json *j, const char *key, const char *value, bool path)
 {
     lead(j, key);
     if (!value) {
         fputs("null", j->out);
         return;
     }
-    /* A path may contain any bytes: if it is not UTF-8, each byte becomes the character with its number. */
-    const size_t n     = strlen(value);
-    const bool   valid = qg_utf8_valid(value, n);
+    const size_t n = strlen(value);
     char         shown[QG_SHOWN_BYTES];
     fputc('"', j->out);
     for (size_t i = 0; i < n;) {
-        const unsigned char c = (unsigned char)value[i];
-        if (c == '"' || c == '\\') fprintf(j->out, "\\%c", c), i++;
-        else if (!valid && c > '~') fprintf(j->out, "\\u%04x", (unsigned)c), i++;
-        else i += qg_utf8_show(value + i, n - i, shown), fputs(shown, j->out);     /* its escapes are those of JSON */
+        const char   c    = value[i];
+        const size_t used = qg_utf8_show(value + i, n - i, shown);
+        if (c == '"' || c == '\\') fprintf(j->out, path && c == '\\' && value[i + 1] == 'x' ? "\\\\x5c" : "\\%c", c);
+        else fprintf(j->out, shown[0] == '\\' && shown[1] == 'x' ? "\\%s" : "%s", shown);    /* others are escapes of JSON, too */
+        i += used;
     }
     fputc('"', j->out);
 }
+
+void qg__json_text(qg__json *j, const char *key, const char *value) { put_text(j, key, value, false); }
+
+void qg__json_path(qg__json *j, const char *key, const char *path) { put_text(j, key, path, true); }
 
 void qg__json_real(qg__json *j, const char *key, double value)
 {

@@ -35,11 +35,11 @@ bool qg_utf8_valid(const char *text, size_t n)
     return true;
 }
 
-/* A terminal acts on it instead of showing it. */
-static bool is_obeyed(uint32_t c)
+/* A terminal acts on it instead of showing it, or shows nothing. */
+static bool is_unseen(uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0x61C || c == 0x200E || c == 0x200F ||
-           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+    return c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0x61C || c == 0x200B || c == 0x200E || c == 0x200F ||
+           (c >= 0x2028 && c <= 0x202E) || c == 0x2060 || (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
 }
 
 size_t qg_utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES])
@@ -51,7 +51,7 @@ size_t qg_utf8_show(const char *text, size_t n, char shown[QG_SHOWN_BYTES])
         snprintf(shown, QG_SHOWN_BYTES, "\\x%02x", (unsigned)*p);
         return 1;
     }
-    if (is_obeyed(c)) {
+    if (is_unseen(c)) {
         snprintf(shown, QG_SHOWN_BYTES, "\\u%04x", (unsigned)c & 0xFFFF);
     } else {
         memcpy(shown, text, bytes);

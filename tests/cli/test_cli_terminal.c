@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/io/utf8.h"
+#include "tests/support/pictures.h"
 #include "tests/support/program.h"
 
 /* Clears the screen in three ways, rings, and reverses the rest of the line. */
@@ -115,12 +116,81 @@ static void test_directories(void **state)
     assert_shows("eval --run @/" VALUE, 0, "/" VALUE_SHOWN "/last");
     assert_shows("inspect @/" VALUE, 0, "/" VALUE_SHOWN "/last");
     assert_shows(TRAIN "--epochs 1 --force --json --out @/" VALUE, 0, "/" VALUE_SHOWN ".old");
-    assert_shows("eval --json --run @/" VALUE, 0, "/\\u00c2\\u009b2J\\u009b2J");        /* not UTF-8 */
+    assert_shows("eval --json --run @/" VALUE, 0, "/\\u009b2J\\\\x9b2J\\u202e\xc3\xa9\"");
     run_shell("mv '@/" VALUE "' '@/" EVIL_UTF8 "'");
     assert_shows("inspect --json @/" EVIL_UTF8, 0, "/" EVIL_JSON "\"");
     char name[300];
     snprintf(name, sizeof name, "%s", at(EVIL_UTF8));
     assert_string_equal(last_text("run"), name);
+}
+
+/* Names in which a newline, a letter of Arabic's direction and a byte of Latin-1 stand: nothing but the ends of lines is a
+ * newline, a net knows its classes again, and names that differ do so in JSON. */
+#define ODD       "x\ny\xe2\x80\x8f" "caf\xe9"
+#define ODD_SHOWN "x\\u000ay\\u200f" "caf\\xe9"
+
+static void write_picture(const char *path, int bright)
+{
+    uint8_t pixels[8 * 8 * 3];
+    memset(pixels, bright, sizeof pixels);
+    write_png(path, pixels, 8, 8);
+}
+
+static void test_names_of_classes_and_files(void **state)
+{
+    static const char *const names[]  = { "caf\xc3\xa9.png", "caf\xe9.png", "caf\\xe9.png", "caf\\x5cxe9.png", "\\\xe9.png", "caf\\e9\xc3\xa9\xc3.png" };
+    static const char *const in_json[] = { "caf\xc3\xa9.png", "caf\\xe9.png", "caf\\x5cxe9.png", "caf\\x5cx5cxe9.png", "\\\\xe9.png",
+                                           "caf\\e9\xc3\xa9\\xc3.png" };
+    enum { NAMES = sizeof names / sizeof *names };
+    run_shell("mkdir -p '@/odd/train/" ODD "' @/odd/train/z '@/odd/test/" ODD "' @/odd/test/z @/mine");
+    for (int test = 0; test < 2; test++)
+        for (int z = 0; z < 2; z++) {
+            char path[96];
+            snprintf(path, sizeof path, "odd/%s/%s/" ODD ".png", test ? "test" : "train", z ? "z" : ODD);
+            write_picture(at(path), z ? 250 : 5);
+        }
+    assert_shows("train --model 4C3-R-2 --data folder:8x8x1 --data-dir @/odd --batch 2 --epochs 1 --out @/odd-run", 0, "odd-run");
+    assert_shows("export --run @/odd-run --out @/odd.qg", 0, "odd.qg");
+    assert_shows("infer --packed @/odd.qg --data-dir @/odd --run @/odd-run", 0, "2 of 2 labels equal");
+    assert_shows("eval --run @/odd-run --confusion --worst 2", 0, ODD_SHOWN);
+    assert_shows("predict --run @/odd-run @/odd/test", 0, "/" ODD_SHOWN "/" ODD_SHOWN ".png: ");
+    int lines = 0;
+    for (const char *c = last.out; *c; c++) lines += *c == '\n';
+    assert_int_equal(lines, 2);
+
+    char path[NAMES][96];
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(path[i], sizeof path[i], "mine/%s", names[i]);
+        write_picture(at(path[i]), 128);
+    }
+    assert_status("predict --packed @/odd.qg @/mine --json", 0);
+    assert_true(qg_utf8_valid(last.out, strlen(last.out)));
+    cJSON       *j      = parse();
+    const cJSON *images = cJSON_GetObjectItemCaseSensitive(j, "images");
+    assert_int_equal(cJSON_GetArraySize(images), NAMES);
+    for (int i = 0; i < NAMES; i++) {
+        int found = 0;
+        snprintf(path[i], sizeof path[i], "mine/%s", in_json[i]);
+        for (int k = 0; k < NAMES; k++) found += !strcmp(text(cJSON_GetArrayItem(images, k), "file"), at(path[i]));
+        if (found != 1) fail_msg("%d files are called %s", found, path[i]);
+    }
+    cJSON_Delete(j);
+}
+
+/* Values of options may be names, too. */
+static void test_tables(void **state)
+{
+    assert_status(TRAIN "--epochs 1 --out @/plain --json", 0);
+    run_shell("rm -rf '@/" VALUE "' && cp -r @/plain '@/" VALUE "' && cp -r @/plain '@/" VALUE "2'");
+    assert_shows("runs @/" VALUE, 0, "/" VALUE_SHOWN);
+    assert_shows("runs --csv @/" VALUE, 0, "/" VALUE_SHOWN ",");
+    assert_shows("runs --json @/" VALUE, 0, "\"run\":\"");
+    for (int i = 0; i < 3; i++) {
+        static const char *const form[] = { "", "--csv", "--json" };
+        char                     line[1000];
+        snprintf(line, sizeof line, "sweep " SET "--epochs 1 --batch 24 --init @/" VALUE " --init @/" VALUE "2 --out @/sweep%d %s", i, form[i]);
+        assert_shows(line, 0, "\\u009b2J");
+    }
 }
 
 static int terminal;
@@ -163,6 +233,8 @@ int main(void)
         cmocka_unit_test(test_classes_and_pictures),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_directories),
+        cmocka_unit_test(test_names_of_classes_and_files),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test_teardown(test_colours_are_not_escaped, end_background),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
