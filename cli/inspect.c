@@ -8,6 +8,7 @@
 #include "cli/print.h"
 #include "cli/report/weights.h"
 #include "cli/run/run_spec.h"
+#include "cli/run/stored_net.h"
 #include "core/io/json_write.h"
 #include "train/learned.h"
 #include "train/run.h"
@@ -24,6 +25,7 @@ typedef struct level {
 typedef struct tensor {
     const char    *name;           /* of its layer */
     const qg_slot *slot, *input;
+    const char    *unknown, *unknown_input;    /* quantizers that only another program knows; NULL: none */
     size_t         count;
     bool           folded;         /* a batch norm is multiplied into it before it is quantized */
     float          latent_min, latent_max;
@@ -71,7 +73,7 @@ static qg_status load(inspection *e)
     qg_shape  image;
     int       classes;
     qg_status status = qg__run_noted_size(&e->used.run, e->used.file, &image, &classes);
-    if (!status && !classes) status = size_of_images(e, &image, &classes);
+    if (!status && !classes && !e->used.said) status = size_of_images(e, &image, &classes);
     if (status) return status;
     return used_run_load(&e->used, &e->config, &e->recipe, image, classes);
 }
@@ -160,6 +162,8 @@ static qg_status measure(inspection *e, qg_layer *l, tensor *v)
     *v = (tensor){ .name       = l->name,
                    .slot       = slot,
                    .input      = qg_layer_slot(l, QG_INPUT),
+                   .unknown    = stored_quantizer(l, QG_WEIGHT),
+                   .unknown_input = stored_quantizer(l, QG_INPUT),
                    .count      = qg_count(slot->of->shape),
                    .folded     = p && qg_product_is_folded(p),
                    .latent_min = INFINITY,
@@ -220,10 +224,19 @@ static void print_input(const qg_slot *input)
     print_learned(input);
 }
 
-static void print_quantizer(const char *name, const qg_slot *input)
+static const char only[] = "only its program can compute it";
+
+static void print_unknown_input(const char *quantizer)
 {
-    printf("%s: has no weights\n", name);
-    print_input(input);
+    if (quantizer) print_safe(stdout, "  %-10s %s; %s\n", "input", quantizer, only);
+}
+
+static void print_quantizer(qg_layer *l)
+{
+    const qg_slot *input = qg_layer_slot(l, QG_INPUT);
+    printf("%s: has no weights\n", l->name);
+    if (input->q.scheme) print_input(input);
+    print_unknown_input(stored_quantizer(l, QG_INPUT));
 }
 
 static void print_tensor(const tensor *v)
@@ -231,7 +244,9 @@ static void print_tensor(const tensor *v)
     const qg_quant q = v->slot->q;
     char           scheme[QG_SPELLING_BYTES];
     printf("%s: ", v->name);
-    if (!q.scheme) {
+    if (v->unknown) {
+        print_safe(stdout, "%s; %s\n", v->unknown, only);
+    } else if (!q.scheme) {
         printf("float, not quantized\n");
     } else if (v->levels) {
         print_levels(v);
@@ -252,9 +267,10 @@ static void print_tensor(const tensor *v)
         printf("\n");
         print_learned(v->slot);
     }
-    printf("  %-10s %zu %s, %+.4g .. %+.4g\n", q.scheme ? "latent" : "float", v->count,
+    printf("  %-10s %zu %s, %+.4g .. %+.4g\n", q.scheme || v->unknown ? "latent" : "float", v->count,
            v->count == 1 ? "weight" : "weights", (double)v->latent_min, (double)v->latent_max);
     if (v->input && v->input->q.scheme) print_input(v->input);
+    print_unknown_input(v->unknown_input);
 }
 
 /* The latent weights as bars, lowest first, with the level that most of a row becomes where there are few. */
@@ -347,20 +363,31 @@ static void json_quantized(qg__json *j, const tensor *v)
     qg__json_close(j, '}');
 }
 
-static void json_input(qg__json *j, const qg_slot *input)
+/* Of a quantizer that only another program knows, the scheme alone. */
+static void json_unknown(qg__json *j, const char *member, const char *quantizer)
 {
+    qg__json_open(j, member, '{');
+    qg__json_text(j, "scheme", quantizer);
+    qg__json_flag(j, "known", false);
+    qg__json_close(j, '}');
+}
+
+static void json_input(qg__json *j, const qg_slot *input, const char *unknown)
+{
+    if (unknown) json_unknown(j, "input", unknown);
+    if (!input || !input->q.scheme) return;
     qg__json_open(j, "input", '{');
     json_scheme(j, input);
     json_learned(j, input);
     qg__json_close(j, '}');
 }
 
-static void json_quantizer(qg__json *j, const char *name, const qg_slot *input)
+static void json_quantizer(qg__json *j, qg_layer *l)
 {
     qg__json_open(j, NULL, '{');
-    qg__json_text(j, "layer", name);
+    qg__json_text(j, "layer", l->name);
     qg__json_integer(j, "weights", 0);
-    json_input(j, input);
+    json_input(j, qg_layer_slot(l, QG_INPUT), stored_quantizer(l, QG_INPUT));
     qg__json_close(j, '}');
 }
 
@@ -374,8 +401,9 @@ static void json_tensor(qg__json *j, const tensor *v, const weight_picture *w)
     qg__json_real(j, "max", (double)v->latent_max);
     qg__json_close(j, '}');
     if (v->slot->q.scheme) json_quantized(j, v);
+    else if (v->unknown) json_unknown(j, "quantized", v->unknown);
     else qg__json_text(j, "quantized", NULL);
-    if (v->input && v->input->q.scheme) json_input(j, v->input);
+    json_input(j, v->input, v->unknown_input);
     if (w) json_histogram(j, w);
     qg__json_close(j, '}');
 }
@@ -394,7 +422,8 @@ static qg_status print_all(inspection *e)
         qg__json_text(&j, "file", file);
         qg__json_open(&j, "layers", '[');
     } else {
-        print_safe(stdout, "%s, %s\n", e->used.run.paths.file[e->used.file], config_text(&e->config, "model"));
+        print_safe(stdout, "%s, %s\n", e->used.run.paths.file[e->used.file],
+                   e->used.said ? "a net of its own program" : config_text(&e->config, "model"));
     }
     for (int i = 0; i < qg_net_layers(e->used.net) && !s; i++) {
         qg_layer      *l     = qg_net_layer(e->used.net, i);
@@ -408,8 +437,8 @@ static qg_status print_all(inspection *e)
         if (s) break;
         if (has) as_json ? json_tensor(&j, &v, draws ? &w : NULL) : print_tensor(&v);
         if (has && draws && !as_json) print_histogram(&w);
-        else if (alone && alone->q.scheme)
-            as_json ? json_quantizer(&j, l->name, alone) : print_quantizer(l->name, alone);
+        else if (alone && (alone->q.scheme || stored_quantizer(l, QG_INPUT)))
+            as_json ? json_quantizer(&j, l) : print_quantizer(l);
     }
     if (as_json) {
         qg__json_close(&j, ']');
@@ -428,7 +457,8 @@ static int inspect(inspection *e, const char *dir)
         return EXIT_USAGE;
     }
     if (!dir) dir = asked;
-    qg_status status = used_run_find(&e->used, dir, e->asked->best, &e->config);
+    e->used.only_weights = true;
+    qg_status status     = used_run_find(&e->used, dir, e->asked->best, &e->config);
     e->recipe          = e->config.recipe;
     if (e->asked->recipe.data_dir) e->recipe.data_dir = e->asked->recipe.data_dir;
     if (!status) status = load(e);

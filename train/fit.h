@@ -21,6 +21,8 @@
  *     best.safetensors   the weights of the epoch with the highest test accuracy, which qg_net_load reads; once every
  *                        delayed quantizer has started, of the epochs that end after that
  *
+ * `qgrad report` and `qgrad inspect` read such a directory.
+ *
  * With .validation, every choice is made on these images: metrics.csv has columns validation_loss and validation_accuracy
  * instead of test_loss and test_accuracy, and the test images are read once, when the last epoch is finished, for the last
  * and for the best weights.

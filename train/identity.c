@@ -9,6 +9,7 @@
 #include "core/ranks.h"
 #include "datasets/dataset.h"
 #include "layers/plan.h"
+#include "quant/schemes/schemes.h"
 #include "train/distil.h"
 #include "train/run.h"
 
@@ -128,6 +129,54 @@ static qg_status print(const void *what, FILE *out)
     put_digest(out, "data-digest", hash_loader(hash_loader(QG_HASH_BASIS, s->train), s->test));
     if (s->validation) put_digest(out, "validation-digest", hash_loader(QG_HASH_BASIS, s->validation));
     return QG_OK;
+}
+
+/* --- operands ----------------------------------------------------------------------------- */
+
+static bool is_legal(const qg_key *key, double value)
+{
+    return key->words || (value >= key->min && value <= key->max) || (key->also != 0 && value == key->also);
+}
+
+/* Other versions may have other defaults, so none is left out.  Surrogates decide no value. */
+static void put_quantizer(FILE *out, qg_quant q)
+{
+    double        value[QG_MAX_KEYS] = { 0 };
+    char          text[512], word[QG_KEY_BYTES];
+    const qg_key *keys = q.scheme ? qg_scheme_keys(q.scheme, q.role) : NULL;
+    size_t        n    = (size_t)snprintf(text, sizeof text, "%.63s", q.scheme ? q.scheme->name : "float");
+    qg_quant      known;
+    if (keys) qg_quant_values(q, value);
+    for (int i = 0, before = ':'; i < qg_keys_count(keys) && n < sizeof text; i++) {
+        if (!strncmp(keys[i].name, "surrogate", 9) || !qg_key_has_effect(keys, i, value)) continue;
+        if (!is_legal(&keys[i], value[i])) continue;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%c%s=%s", before, keys[i].name, qg_key_value(&keys[i], value[i], word));
+        before = ',';
+    }
+    const bool own = q.scheme && (qg_quant_parse(text, q.role, &known) || known.scheme != q.scheme);
+    fprintf(out, "%s%s\n", own ? "own " : "", text);
+}
+
+static qg_status print_operands(const void *net, FILE *out)
+{
+    for (int i = 0; i < qg_net_layers(net); i++) {
+        qg_layer         *l      = qg_net_layer(net, i);
+        const qg_product *p      = qg_layer_product(l);
+        const qg_slot    *weight = qg_layer_slot(l, QG_WEIGHT), *input = qg_layer_slot(l, QG_INPUT);
+        if (weight && weight->of) {
+            fprintf(out, "%s %s", weight->of->name, p && qg_product_is_folded(p) ? "folded " : "");
+            put_quantizer(out, weight->q);
+        }
+        if (input && input->q.scheme) fprintf(out, "%s.input ", l->name), put_quantizer(out, input->q);
+    }
+    return QG_OK;
+}
+
+char *qg__run_operands(const qg_net *net)
+{
+    char  *text;
+    size_t n;
+    return qg__text_print(print_operands, net, &text, &n) ? NULL : text;
 }
 
 char *qg__run_identity(const qg__run *r)

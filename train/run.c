@@ -195,6 +195,15 @@ static void note_classes(qg_state *s, const qg_loader *images)
     free(text);
 }
 
+/* The net of a program is declared nowhere else. */
+static void note_operands(qg_state *s, const qg__run *r)
+{
+    char *text = qg__run_operands(r->net);
+    if (text) qg_state_note(s, "operands", text);
+    else qg_state_refuse(s, qg_errcode());
+    free(text);
+}
+
 /* A checkpoint stands alone: it says what the net is, what it was trained on, and what is done to an image first. */
 static void note(qg_state *s, const qg__run *r)
 {
@@ -211,6 +220,7 @@ static void note(qg_state *s, const qg__run *r)
     qg_state_note(s, "image", image);           /* what the net was declared for */
     qg_state_note(s, "classes", classes);
     if (!r->spec->train) return;                /* loaded, to use the weights */
+    if (!r->spec->same) note_operands(s, r);
     qg_preprocess_note(qg_loader_preprocess(r->spec->train), s);
     note_classes(s, r->spec->train);
 }

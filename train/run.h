@@ -73,6 +73,12 @@ qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 /* The configuration that checkpoints contain, from malloc; NULL: QG_EMEM. */
 char     *qg__run_identity(const qg__run *r);
 
+/* The operands that the net quantizes or could, from malloc; NULL: QG_EMEM.  A line is the name of a weight or
+ * "LAYER.input", and its quantizer with every argument that has an effect: "conv1.weight ttq:threshold=0.05,.." or "float".
+ * Before it is "folded " where a batch norm is folded into the weight first, and "own " if qg_quant_parse does not know
+ * the scheme. */
+char     *qg__run_operands(const qg_net *net);
+
 /* Writes config.toml, the matrix of whitening, metrics.csv without rows, and the checkpoint before the first step.  A failure removes them
  * again, unless an earlier run that never began had left them, and the directory if qg__run_claim made it.  Fails with
  * QG_ESTATE if the directory contains a run that has begun but has no checkpoint. */

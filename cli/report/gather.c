@@ -38,7 +38,7 @@ static qg_status measure(shown_run *r, qg_net *net, qg_tape *t, moment m)
 static qg_status measure_start(shown_run *r, qg_tape *t, const shown_layer *before)
 {
     for (int i = 0; before && i < r->layers; i++) r->layer[i].weight[AT_START] = before[i].weight[AT_START];
-    if (before || r->config.init_digest) return QG_OK;
+    if (before || r->config.init_digest || r->used.said) return QG_OK;
     qg_net         *net = recipe_net(&r->config.recipe, r->image, r->classes);
     const qg_status s   = net ? measure(r, net, t, AT_START) : qg_errcode();
     qg_net_free(net);
@@ -50,7 +50,8 @@ static qg_status measure_best(shown_run *r, qg_tape *t)
 {
     used_run  best = NO_RUN;
     config    c    = { 0 };
-    qg_status s    = used_run_find(&best, r->dir, true, &c);
+    best.only_weights = true;
+    qg_status s       = used_run_find(&best, r->dir, true, &c);
     if (!s) s = used_run_load(&best, &c, &c.recipe, r->image, r->classes);
     if (!s) s = measure(r, best.net, t, AT_BEST);
     used_run_end(&best);
@@ -72,8 +73,9 @@ static qg_status measure_all(shown_run *r, const shown_layer *before)
 
 qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before)
 {
-    *r = (shown_run){ .used = NO_RUN };
-    qg_status s = run_directory("run", dir, r->dir);
+    *r                   = (shown_run){ .used = NO_RUN };
+    r->used.only_weights = true;
+    qg_status s          = run_directory("run", dir, r->dir);
     if (!s) s = used_run_find(&r->used, r->dir, false, &r->config);
     const qg__run_paths *p = &r->used.run.paths;
     if (!s) s = qg__result_read(&r->result, QG_BY_PATH, p->file[QG__RUN_RESULT]);

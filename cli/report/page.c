@@ -70,13 +70,15 @@ static void facts(FILE *out, const shown_run *r)
         share(out, "test accuracy, best", at->best_test_accuracy);
     }
     fact(out, "best epoch"), fprintf(out, "%" PRIu64 " of %" PRIu64 "</b></div>", at->best_epoch, at->epochs);
-    fact(out, "weights, packed"), fprintf(out, "%.1f kB</b></div>", (double)packed / 1000);
+    if (packed) fact(out, "weights, packed"), fprintf(out, "%.1f kB</b></div>", (double)packed / 1000);
     if (packed) fact(out, "smaller than float"), fprintf(out, "%.1f &times;</b></div>", (double)floats / (double)packed);
     print_duration(at->seconds, time);
     fact(out, "time"), fprintf(out, "%s</b></div>", time);
     fact(out, "images per second"), fprintf(out, "%.0f</b></div>", at->images_per_second);
     fputs("</div>", out);
-    if (!at->complete)
+    if (!at->complete && r->used.said)
+        fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " epochs so far.</p>", at->epochs);
+    else if (!at->complete)
         fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.recipe.epochs);
 }
 
@@ -197,11 +199,12 @@ static qg_status print_command(const void *file, FILE *out)
 
 static void origins(FILE *out, const shown_run *r)
 {
-    char  *text;
-    size_t n;
-    if (!qg__text_print(print_summary, r->used.net, &text, &n)) pre(out, "Layers and sizes", text);
+    const char *said = r->used.said;
+    char       *text = NULL;
+    size_t      n;
+    if (!said && !qg__text_print(print_summary, r->used.net, &text, &n)) pre(out, "Layers and sizes", text);
     free(text);
-    text = config_print(&r->config, SAVED);
+    text = said ? strdup(said) : config_print(&r->config, SAVED);
     if (text) pre(out, "Configuration", text);
     free(text);
     fputs("<p class=\"dim\">", out);
@@ -211,7 +214,8 @@ static void origins(FILE *out, const shown_run *r)
     fprintf(out, ", %" PRIu64 " thread%s, digest ", r->result.threads, r->result.threads == 1 ? "" : "s");
     svg_text(out, r->result.digest);
     fputs("</p>", out);
-    if (!qg__text_print(print_command, r->used.run.paths.file[QG__RUN_CONFIG], &text, &n)) {
+    if (said) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);
+    else if (!qg__text_print(print_command, r->used.run.paths.file[QG__RUN_CONFIG], &text, &n)) {
         fputs("<p>To train it again:</p><pre>", out), svg_text(out, text), fputs("</pre>", out);
         free(text);
     }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/report/page_part.h"
+#include "cli/run/stored_net.h"
 #include "cli/svg.h"
 
 enum { NAME_BYTES = 192 };
@@ -126,10 +127,12 @@ static void learned(FILE *out, const shown_run *r, const char *layer, bool spans
     if (c.n_series) svg_write(out, &c);
 }
 
-static void quantizer(FILE *out, qg_quant q)
+/* Of the operand of l in slot q. */
+static void quantizer(FILE *out, const qg_layer *l, qg_role role, qg_quant q)
 {
-    char scheme[QG_SPELLING_BYTES];
-    svg_text(out, qg_scheme_spelling(q.scheme, scheme, sizeof scheme));
+    const char *unknown = stored_quantizer(l, role);
+    char        scheme[QG_SPELLING_BYTES];
+    svg_text(out, unknown ? unknown : qg_scheme_spelling(q.scheme, scheme, sizeof scheme));
     if (q.scheme && q.bits < 32) fprintf(out, ", %d bit%s", q.bits, q.bits == 1 ? "" : "s");
 }
 
@@ -140,8 +143,9 @@ static void head(FILE *out, const shown_layer *l)
     const weight_picture *w     = &l->weight[AT_LAST];
     fputs("<h3>", out), svg_text(out, l->layer->name), fputs("</h3><p class=\"dim\">", out);
     fprintf(out, "%zu weights, ", w->count);
-    quantizer(out, slot->q);
-    if (input && input->q.scheme) fputs("; input ", out), quantizer(out, input->q);
+    quantizer(out, l->layer, QG_WEIGHT, slot->q);
+    if (input && (input->q.scheme || stored_quantizer(l->layer, QG_INPUT)))
+        fputs("; input ", out), quantizer(out, l->layer, QG_INPUT, input->q);
     fputs("</p>", out);
     if (!w->levels) return;
     fputs("<p>", out);

@@ -24,6 +24,10 @@ static qg_loader *images_of(const shown_run *r)
 {
     recipe asks = r->config.recipe;
     if (is_held(r)) return NULL;
+    if (r->used.said) {
+        (void)qg_fail(QG_ESTATE, "only the program that trained the run knows its images and its net");
+        return NULL;
+    }
     qg_preprocess   *noted  = qg_preprocess_open(r->used.run.paths.file[r->used.file]);
     qg_loader *images = noted || !qg_normalise_fits(asks.normalise) ? recipe_data(&asks, true, noted) : NULL;
     qg_preprocess_free(noted);

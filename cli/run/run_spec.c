@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/run/stored_net.h"
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 
@@ -79,10 +80,14 @@ void run_spec_end(run_spec *s)
 /* --- a run that exists -------------------------------------------------------------------- */
 
 /* A program that calls qg_fit itself has a configuration of its own, to which train/identity.c adds lines. */
-static qg_status check_author(const char *said, const char *path)
+static qg_status check_author(used_run *u, const char *said, const char *path)
 {
     if (!said || !strstr(said, "net-digest = ")) return QG_OK;
-    return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit", path);
+    if (!u->only_weights)
+        return qg_fail(QG_EARG, "%s: its net was declared by a program of its own, which trained it with qg_fit; 'qgrad report' "
+                       "and 'qgrad inspect' show it", path);
+    if (!u->said) u->said = strdup(said);
+    return u->said ? QG_OK : qg_fail(QG_EMEM, "out of memory for the configuration");
 }
 
 /* Of what a checkpoint says, only what decides about its net and its training: no directory, teacher or recipe, and no file of
@@ -98,16 +103,16 @@ static qg_status read_noted(config *stored, const char *said, const char *path)
 }
 
 /* The configuration that the checkpoint at path notes.  *f: which file of a run it is. */
-static qg_status noted_config(const char *path, config *stored, qg__run_file *f)
+static qg_status noted_config(used_run *u, const char *path, config *stored, qg__run_file *f)
 {
     qg_archive *a;
     if (qg_safetensors_open(QG_BY_PATH, path, &a)) return qg_errcode();    /* the notes are in the header */
     const char *said = qg_archive_noted(a, "recipe"), *kind = qg_archive_noted(a, "kind");
-    qg_status   status = said ? check_author(said, path)
+    qg_status   status = said ? check_author(u, said, path)
                               : qg_fail(QG_EFORMAT, "%s: is not a checkpoint of qgrad train", path);
-    if (!status) status = read_noted(stored, said, path);
+    if (!status && !u->said) status = read_noted(stored, said, path);
     *f = kind && !strcmp(kind, "weights") ? QG__RUN_BEST : QG__RUN_LAST;
-    if (!status && !config_text(stored, "model"))
+    if (!status && !u->said && !config_text(stored, "model"))
         status = qg_fail(QG_EFORMAT, "%s: does not say which model it is of", path);
     if (!status && kind && *f == QG__RUN_LAST && strcmp(kind, "checkpoint"))
         status = qg_fail(QG_EFORMAT, "%s: its kind '%s' is neither checkpoint nor weights", path, kind);
@@ -115,11 +120,12 @@ static qg_status noted_config(const char *path, config *stored, qg__run_file *f)
     return status;
 }
 
-static qg_status config_of_checkpoint(const char *path, config *c, qg__run_file *f)
+static qg_status config_of_checkpoint(used_run *u, const char *path, config *c, qg__run_file *f)
 {
     config    stored = { 0 };
     bool      usage;
-    qg_status status = noted_config(path, &stored, f);
+    qg_status status = noted_config(u, path, &stored, f);
+    if (u->said) return status;
     if (!status) status = config_resolve(&(config){ 0 }, &stored, c, &usage);
     config_free(&stored);
     return status ? status : config_check(c);
@@ -132,15 +138,16 @@ static bool is_file(const char *path)
 }
 
 /* The configuration in config.toml, unless a checkpoint beside it says that it is another program's. */
-static qg_status stored_config(const qg__run_paths *p, qg__run_file f, config *c)
+static qg_status stored_config(used_run *u, config *c)
 {
-    qg_archive *a;
-    qg_status   status = QG_OK;
-    if (is_file(p->file[f]) && !qg_safetensors_open(QG_BY_PATH, p->file[f], &a)) {
-        status = check_author(qg_archive_noted(a, "recipe"), p->file[f]);
+    const qg__run_paths *p = &u->run.paths;
+    qg_archive          *a;
+    qg_status            status = QG_OK;
+    if (is_file(p->file[u->file]) && !qg_safetensors_open(QG_BY_PATH, p->file[u->file], &a)) {
+        status = check_author(u, qg_archive_noted(a, "recipe"), p->file[u->file]);
         qg_archive_free(a);
     }
-    return status ? status : config_of_run(p->file[QG__RUN_CONFIG], c);
+    return status || u->said ? status : config_of_run(p->file[QG__RUN_CONFIG], c);
 }
 
 static qg_status nothing_there(const char *name)
@@ -158,7 +165,7 @@ qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
     if (is_file(name) && strlen(name) < sizeof dir) {
         snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - name) + (slash == name) : 1, slash ? name : ".");
         qg_status status = qg__run_paths_of(dir, p);
-        if (!status) status = config_of_checkpoint(name, c, f);
+        if (!status) status = config_of_checkpoint(u, name, c, f);
         if (!status) strcpy(p->file[*f], name);
         return status;
     }
@@ -168,13 +175,18 @@ qg_status used_run_find(used_run *u, const char *name, bool best, config *c)
     if (!status) status = qg_file_exists_in(QG_BY_PATH, p->file[QG__RUN_CONFIG], &has);
     if (status) return status;
     if (!has && !is_file(p->file[*f])) return nothing_there(name);
-    if (has) return stored_config(p, *f, c);
+    if (has) return stored_config(u, c);
     qg__run_file ignored;
-    return config_of_checkpoint(p->file[*f], c, &ignored);
+    return config_of_checkpoint(u, p->file[*f], c, &ignored);
 }
 
 qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image, int classes)
 {
+    if (u->said) {
+        u->net      = stored_net(u->run.paths.file[u->file]);
+        u->run.tape = u->net ? qg_tape_new() : NULL;
+        return u->run.tape ? QG_OK : qg_errcode();
+    }
     u->net   = recipe_net(r, image, classes);
     u->optim = u->net ? recipe_optim(r, qg_net_params(u->net)) : NULL;
     if (!u->optim) return QG_EMEM;
@@ -264,6 +276,7 @@ void used_run_end(used_run *u)
 {
     qg__run_end(&u->run);
     run_spec_end(&u->spec);
+    free(u->said);
     qg_optim_free(u->optim);
     qg_net_free(u->net);
     *u = (used_run)NO_RUN;

@@ -24,6 +24,9 @@ void      run_spec_end(run_spec *s);
 
 /* The weights of a run, to use them and not to continue it.  It cannot be copied. */
 typedef struct used_run {
+    bool         only_weights;  /* the caller looks at weights alone, so a run that a program of its own trained with qg_fit
+                                   will do: its net is then a stored_net */
+    char        *said;          /* what such a run notes as its configuration; NULL: qgrad train trained it */
     run_spec     spec;
     qg__run      run;
     qg__run_file file;          /* with the weights */
@@ -34,7 +37,8 @@ typedef struct used_run {
 #define NO_RUN { .run = { .lock = QG_BY_PATH } }
 
 /* Finds the run that --run names: a directory, or a checkpoint that stands alone.  u->file is QG__RUN_LAST or, if best,
- * QG__RUN_BEST, or the checkpoint itself; c is config.toml or, without one, what the checkpoint notes.
+ * QG__RUN_BEST, or the checkpoint itself; c is config.toml or, without one, what the checkpoint notes, and stays {0} with
+ * u->said.
  * Fails with QG_EARG, QG_EIO, QG_EFORMAT, as config_of_run. */
 QG_MUST_CHECK
 qg_status used_run_find(used_run *u, const char *name, bool best, config *c);
@@ -48,7 +52,7 @@ QG_MUST_CHECK
 qg_status run_check_size(const char *data, const qg_loader *images, qg_shape was, int classes);
 
 /* Makes its net for such images, from r, and loads the weights.  c must outlive *u.  Fails with QG_EMEM, and as
- * qg__run_load_weights. */
+ * qg__run_load_weights or stored_net. */
 QG_MUST_CHECK
 qg_status used_run_load(used_run *u, config *c, const recipe *r, qg_shape image, int classes);
 void      used_run_end(used_run *u);

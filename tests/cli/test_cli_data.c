@@ -335,11 +335,12 @@ static void test_a_checkpoint_must_say_what_it_is(void **state)
     run_shell("mkdir @/said");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         write_notes(at("said/a.safetensors"), rows[i].recipe, rows[i].kind);
+        const bool foreign = strstr(rows[i].says, "a program of its own");
         assert_refuses("eval --run @/said/a.safetensors", 1, rows[i].says);
-        assert_refuses("inspect @/said/a.safetensors", 1, rows[i].says);
+        assert_refuses("inspect @/said/a.safetensors", 1, foreign ? "a.safetensors: has no weights" : rows[i].says);
     }
     run_shell("mv @/said/a.safetensors @/said/last.safetensors && echo 'sgd = 1' > @/said/config.toml");
-    assert_refuses("inspect @/said", 1, "last.safetensors: its net was declared by a program of its own");
+    assert_refuses("eval --run @/said", 1, "last.safetensors: its net was declared by a program of its own");
     run_shell("rm -r @/said");
 }
 

@@ -1,0 +1,258 @@
+/* Runs that a program trained with qg_fit: what build/qgrad, or $QGRAD, shows of a net that it cannot declare. */
+#include "tests/support/testing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "qgrad.h"
+#include "tests/support/nets.h"
+#include "tests/support/program.h"
+#include "tests/support/views.h"
+
+/* --- the program ----------------------------------------------------------------------------- */
+
+enum { IMAGE = 12, CLASSES = 3, TRAINED = 60, TESTED = 30 };
+
+/* A scheme that nothing of qgrad knows. */
+static qg_constants halved_constants(qg_quant q, qg_span w, const float *learned)
+{
+    (void)learned;
+    const float a = qg_span_mean_abs(w);
+    return (qg_constants){ .ternary = { (float)q.arg[0] * a, a, a } };
+}
+
+static const qg_key halved_keys[] = { { .name = "part", .fallback = 0.5, .min = 0.1, .max = 2 }, { .name = NULL } };
+static const qg_scheme halved = { .name = "halved", .keys = halved_keys, .bits = 2, .roles = QG_WEIGHT, .form = &qg_ternary_form,
+                                  .ops = QG_FORM_OPS("halved"), .constants = halved_constants };
+
+static qg_net *declare_net(bool folds)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = IMAGE, .width = IMAGE, .channels = 1, .seed = 4, .fold_batchnorm = folds });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .weight = qg_ttq((qg_ttq_spec){ 0 }) });
+    if (folds) qg_net_batchnorm(net);
+    qg_net_relu(net), qg_net_maxpool(net, 2);
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 8, .kernel = 3, .input = qg_lsq((qg_lsq_spec){ .bits = 3 }),
+                                         .weight = qg_quant_defaults((qg_quant){ .scheme = &halved }) });
+    qg_net_batchnorm(net), qg_net_relu(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES, .name = "scores" });
+    return net;
+}
+
+static qg_loader *bands(int n, uint64_t key, bool in_order)
+{
+    float    x[TRAINED * IMAGE * IMAGE];
+    uint8_t  image[TRAINED * IMAGE * IMAGE];
+    uint16_t label[TRAINED];
+    qg_shape shape = { n, IMAGE, IMAGE, 1 };
+    fill_bands(shape, CLASSES, key, x, label);
+    for (size_t i = 0; i < qg_count(shape); i++) image[i] = (uint8_t)(127 * x[i]);
+    return qg_arrays(shape, image, label, CLASSES, (qg_loader_spec){ .batch = 10, .seed = 1, .in_order = in_order });
+}
+
+/* Trains it in root/name, and returns the net as it ended. */
+static qg_net *train(const char *name, bool folds, float ema, int epochs, double budget)
+{
+    qg_net    *net   = declare_net(folds);
+    qg_optim  *optim = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 0.01f });
+    qg_loader *train = bands(TRAINED, 1, false), *test = bands(TESTED, 2, true);
+    if (!optim || !train || !test) fail_msg("%s", qg_errmsg());
+    if (qg_fit(net, (qg_fit_spec){ .dir = at(name), .config = "optimizer = \"adam\"\n", .train = train, .test = test, .optim = optim,
+                                   .epochs = epochs, .seed = 2, .ema_decay = ema, .budget = budget }, NULL))
+        fail_msg("%s", qg_errmsg());
+    qg_loader_free(test), qg_loader_free(train), qg_optim_free(optim);
+    return net;
+}
+
+static const cJSON *layer_of(const cJSON *j, const char *name)
+{
+    const cJSON *l;
+    cJSON_ArrayForEach(l, cJSON_GetObjectItem(j, "layers")) if (!strcmp(text(l, "layer"), name)) return l;
+    fail_msg("no layer %s", name);
+    return NULL;
+}
+
+static const cJSON *member(const cJSON *j, const char *name) { return cJSON_GetObjectItem(j, name); }
+
+/* --- inspect ------------------------------------------------------------------------------ */
+
+/* Weights, codes and what was learned are those of the net. */
+static void test_inspect_shows_the_net_of_a_program(void **state)
+{
+    qg_net *net = train("own", false, 0, 2, 0);
+    assert_status("inspect @/own --json", 0);
+    cJSON       *j = parse();
+    const cJSON *conv1 = layer_of(j, "conv1"), *conv2 = layer_of(j, "conv2"), *scores = layer_of(j, "scores");
+    const cJSON *q = member(conv1, "quantized"), *values = member(q, "values");
+    const qg_param *w = qg_params_find(qg_net_params(net), "conv1.weight"), *wp = qg_params_find(qg_net_params(net), "conv1.weight.wp");
+    float low = INFINITY, most = 0;
+    for (size_t i = 0; i < qg_count(w->shape); i++) low = fminf(low, w->value[i]), most = fmaxf(most, fabsf(w->value[i]));
+    size_t above = 0;
+    for (size_t i = 0; i < qg_count(w->shape); i++) above += w->value[i] > 0.05f * most;
+    assert_true(number(conv1, "weights") == (double)qg_count(w->shape));
+    assert_near(number(member(conv1, "latent"), "min"), (double)low, 1e-7);
+    assert_string_equal(text(q, "scheme"), "ttq");
+    assert_int_equal(cJSON_GetArraySize(values), 3);
+    assert_near(number(cJSON_GetArrayItem(values, 2), "max"), (double)wp->value[0], 1e-7);
+    assert_near(number(cJSON_GetArrayItem(values, 2), "share"), (double)above / (double)qg_count(w->shape), 1e-7);
+    assert_string_equal(text(cJSON_GetArrayItem(member(q, "learned"), 0), "name"), "conv1.weight.wp");
+    assert_string_equal(text(member(conv2, "quantized"), "scheme"), "halved:part=0.5");
+    assert_true(cJSON_IsFalse(member(member(conv2, "quantized"), "known")));
+    assert_string_equal(text(member(conv2, "input"), "scheme"), "lsq:signed=no");
+    assert_true(cJSON_IsNull(member(scores, "quantized")));
+    cJSON_Delete(j);
+    qg_net_free(net);
+
+    assert_status("inspect @/own", 0);
+    assert_stdout("/own/last.safetensors, a net of its own program\nconv1: {");
+    assert_stdout("\nconv2: halved:part=0.5; only its program can compute it\n");
+    assert_stdout("learned    conv2.input.step");
+    assert_stdout("\nscores: float, not quantized\n");
+    assert_status("inspect @/own/best.safetensors --histogram", 0);
+    assert_stdout("####");
+}
+
+/* Of the averages, where tests use these. */
+static void test_averages_are_inspected(void **state)
+{
+    qg_net_free(train("averaged", false, 0.9f, 2, 0));
+    assert_status("inspect @/averaged --json", 0);
+    cJSON       *last_weights = parse();
+    const double least = number(member(layer_of(last_weights, "scores"), "latent"), "min");
+    cJSON_Delete(last_weights);
+    qg_archive           *a = qg_archive_open(at("averaged/last.safetensors"));
+    const qg_named_array *e = qg_archive_find(a, "ema.scores.weight"), *w = qg_archive_find(a, "scores.weight");
+    float                 low[2] = { INFINITY, INFINITY };
+    assert_non_null(e);
+    for (size_t i = 0; i < qg_array_count(&e->array); i++) {
+        low[0] = fminf(low[0], ((float *)e->array.data)[i]);
+        low[1] = fminf(low[1], ((float *)w->array.data)[i]);
+    }
+    assert_true(low[0] != low[1]);
+    assert_near(least, (double)low[0], 1e-7);
+    qg_archive_free(a);
+}
+
+/* A batch norm is multiplied into the weight before it is quantized; which one, the checkpoint does not say. */
+static void test_a_folded_weight_is_shown_as_it_is_stored(void **state)
+{
+    qg_net_free(train("folded", true, 0, 1, 0));
+    assert_status("inspect @/folded", 0);
+    assert_stdout("conv1: ttq:threshold=0.05");
+    assert_stdout(", after its batch norm is folded in; only its program can compute it");
+}
+
+/* --- report ------------------------------------------------------------------------------- */
+
+static char page[1 << 20];
+
+static void read_page(const char *name)
+{
+    FILE *in = fopen(at(name), "rb");
+    assert_non_null(in);
+    page[fread(page, 1, sizeof page - 1, in)] = '\0';
+    fclose(in);
+}
+
+static void assert_page(const char *part)
+{
+    if (!strstr(page, part)) fail_msg("the page lacks %s", part);
+}
+
+static void test_report_makes_a_page_of_a_program(void **state)
+{
+    qg_net_free(train("paged", false, 0, 3, 0));
+    assert_status("report @/paged", 0);
+    assert_stdout("/paged/report.html\n");
+    assert_stderr("only the program that trained the run knows its images and its net");
+    read_page("paged/report.html");
+    static const char *const parts[] = { " of 3</b>", "Accuracy", "<h3>conv1</h3>", "54 weights, ttq, 2 bits<", "Share of each level",
+                                         "weight.wp", "halved:part=0.5; input lsq:signed=no, 3 bits<", "optimizer = &quot;adam&quot;",
+                                         "A program of its own trained it" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_page(parts[i]);
+    assert_null(strstr(page, "qgrad train --config"));
+    assert_null(strstr(page, "weights, packed"));
+    assert_status(TRAIN "--epochs 1 --out @/usual --json", 0);
+    assert_status("report @/paged @/usual --out @/both.html", 0);
+    read_page("both.html");
+    assert_page("<h1>2 runs</h1>");
+    qg_net_free(train("short", false, 0, 3, -1));
+    assert_refuses("report @/short", 1, "no epoch is finished yet");
+}
+
+/* --- what it cannot do, and what files may say ----------------------------------------------- */
+
+static void test_the_others_need_its_program(void **state)
+{
+    static const char *const lines[] = { "eval --run @/mine", "export --run @/mine --out @/mine.qg", "predict --run @/mine @/x.png",
+                                         "quantize --run @/mine --weight twn" };
+    qg_net_free(train("mine", false, 0, 1, 0));
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_refuses(lines[i], 1, "its net was declared by a program of its own, which trained it with qg_fit");
+        assert_stderr("'qgrad report' and 'qgrad inspect' show it");
+    }
+}
+
+/* A checkpoint of a program with these operands, NULL: an older version, which notes none. */
+static void write_checkpoint(const char *name, const char *operands)
+{
+    float     w[2 * 3 * 3 * 4], wp = 2, step = 1;
+    qg_state *s = qg_state_new();
+    for (int i = 0; i < 72; i++) w[i] = (float)(i % 9 - 4);
+    qg_state_add(s, "a.b.weight", (qg_array){ QG_F32, 4, { 2, 3, 3, 4 }, w });
+    qg_state_add(s, "a.b.weight.wp", (qg_array){ QG_F32, 1, { 1 }, &wp });
+    qg_state_add(s, "optim.momentum.weight", (qg_array){ QG_F32, 2, { 6, 12 }, w });
+    qg_state_add(s, "a.b.input.step", (qg_array){ QG_F32, 1, { 1 }, &step });
+    qg_state_note(s, "format", "qgrad 2");
+    qg_state_note(s, "kind", "weights");
+    qg_state_note(s, "recipe", "net-digest = \"0\"\n");
+    qg_state_note(s, "operands", operands);
+    assert_ok(qg_state_save(s, at(name)));
+    qg_state_free(s);
+}
+
+static void test_what_a_checkpoint_notes_is_checked(void **state)
+{
+    static const struct { const char *operands, *shows; } rows[] = {
+        { NULL, "a.b: quantizer not noted; " },
+        { "a.b.weight twn:threshold=0.7\n", "a.b: {-3, 0, +3}" },
+        { "a.b.weight twn:threshold=0.7", "a.b: {-3, 0, +3}" },
+        { "a.b.weight ttq\n", "a.b: ttq, without what it learned; " },
+        { "a.b.weight later:x=1\n", "a.b: later:x=1; " },
+        { "a.b.weight own twn\n", "a.b: twn; " },
+        { "a.b.weight float\na.b.input lsq\n", "input      lsq, without what it learned; " },
+        { "a.b.input dorefa:bits=2\n", "a.b: has no weights\n  input      dorefa, 2 bits" },
+        { "noise\n\n \na.b.weight float\n", "a.b: float, not quantized" },
+    };
+    static const struct { const char *operands, *says; } bad[] = {
+        { "", "a.safetensors: has no weights" },
+        { "weight twn\n", "has no weights" },
+        { "c.weight twn\n", "has no weights" },
+        { "a.b.weight twn\nc.input sign\na.b.input lsq\n", "the name 'a.b' is taken" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_checkpoint("a.safetensors", rows[i].operands);
+        assert_status("inspect @/a.safetensors", 0);
+        assert_stdout(rows[i].shows);
+        assert_status("inspect @/a.safetensors --json --histogram", 0);
+        cJSON_Delete(parse());
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_checkpoint("a.safetensors", bad[i].operands);
+        assert_refuses("inspect @/a.safetensors", 1, bad[i].says);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_inspect_shows_the_net_of_a_program),
+        cmocka_unit_test(test_averages_are_inspected),
+        cmocka_unit_test(test_a_folded_weight_is_shown_as_it_is_stored),
+        cmocka_unit_test(test_report_makes_a_page_of_a_program),
+        cmocka_unit_test(test_the_others_need_its_program),
+        cmocka_unit_test(test_what_a_checkpoint_notes_is_checked),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
