@@ -1,9 +1,11 @@
 #include "datasets/dataset.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/io/hash.h"
 #include "core/kernels/parallel.h"
@@ -173,4 +175,48 @@ const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PA
     if (n >= 0 && n < QG__PATH_BYTES) return path;
     qg_fail(QG_EARG, "the path of '%s' is longer than %d bytes", name, QG__PATH_BYTES - 1);
     return NULL;
+}
+
+/* --- what is there instead ---------------------------------------------------------------- */
+
+static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
+
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+static size_t alike(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    return n;
+}
+
+/* Adds the names in dir to the message, that which begins most like the missing one first. */
+static void say_contents(const char *dir, const char *missing, struct dirent *const *name, int n)
+{
+    char list[160] = "";
+    int  nearest   = 0;
+    for (int i = 1; i < n; i++)
+        if (alike(name[i]->d_name, missing) > alike(name[nearest]->d_name, missing)) nearest = i;
+    if (n) qg__list_append(list, sizeof list, name[nearest]->d_name);
+    for (int i = 0; i < n; i++)
+        if (i != nearest) qg__list_append(list, sizeof list, name[i]->d_name);
+    const size_t length = strlen(missing);
+    const bool   packed = n && !strncmp(name[nearest]->d_name, missing, length) && !strcmp(name[nearest]->d_name + length, ".gz");
+    if (!n) (void)qg_fail(qg_errcode(), "%s; '%s' is empty", qg_errmsg(), dir);
+    else (void)qg_fail(qg_errcode(), "%s; '%s' contains %s%s", qg_errmsg(), dir, list, packed ? "; unpack the files that end in .gz" : "");
+}
+
+bool qg__dataset_absent(const char *path)
+{
+    char            dir[QG__PATH_BYTES];
+    const char     *slash = strrchr(path, '/');
+    struct dirent **name  = NULL;
+    if (qg_errcode() != QG_EIO || access(path, F_OK) == 0) return false;
+    snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 1, slash ? path : ".");
+    const int n = scandir(dir, &name, is_shown, by_name);
+    if (n < 0) return false;
+    say_contents(dir, slash ? slash + 1 : path, name, n);
+    for (int i = 0; i < n; i++) free(name[i]);
+    free(name);
+    return true;
 }

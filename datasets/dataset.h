@@ -83,6 +83,10 @@ qg_loader_spec qg__loader_spec(const qg_loader *l);
 /* Whether ranks share each batch, as at first; otherwise this one reads all of it, and ops exchange nothing. */
 void qg__loader_divide(qg_loader *l, bool among_ranks);
 
+/* If path, which could not be opened, is not there, but its directory is, the message also says what that contains: perhaps the
+ * same under another name.  True: it does. */
+bool qg__dataset_absent(const char *path);
+
 /* dir/name, or NULL, QG_EARG, if dir is NULL or empty or the path is too long. */
 const char *qg__dataset_path(const char *dir, const char *name, char path[QG__PATH_BYTES]);
 

@@ -37,7 +37,10 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 static bool list(const char *path, listing *l)
 {
     const int n = scandir(path, &l->name, is_shown, by_name);
-    if (n < 0) qg_fail(QG_EIO, "cannot list '%s': %s", path, strerror(errno));
+    if (n < 0) {
+        qg_fail(QG_EIO, "cannot list '%s': %s", path, strerror(errno));
+        (void)qg__dataset_absent(path);
+    }
     l->n = n < 0 ? 0 : n;
     return n >= 0;
 }
@@ -116,6 +119,11 @@ static int survey(folder *f)
 {
     int total = 0;
     if (!list_only(f, f->dir, true, &f->classes)) return 0;
+    if (!f->classes.n && f->beside) {
+        qg_fail(QG_EFORMAT, "'%s' has %d file%s, such as '%s', but no folder; each folder in it is a class and contains the images",
+                f->dir, f->beside, f->beside == 1 ? "" : "s", f->skipped);
+        return 0;
+    }
     if (f->classes.n < 1 || f->classes.n > QG_MAX_CLASSES) {
         qg_fail(QG_EFORMAT, "'%s' has %d folders; it needs one per class, 1 to %d", f->dir, f->classes.n,
                 QG_MAX_CLASSES);

@@ -88,7 +88,7 @@ typedef struct qg_loader_spec {
  * Fails    NULL.  QG_EIO: a file is missing or unreadable.  QG_EFORMAT: wrong magic number, an
  *          extent of zero, a file shorter or longer than its header says, different numbers of labels
  *          and images, a label above 9.  QG_EARG: dir is NULL, spec.batch < 1.  QG_EMEM.  The message names the
- *          file.
+ *          file and, if it is not there, those that are.
  */
 qg_loader *qg_mnist_train(const char *dir, qg_loader_spec spec);
 qg_loader *qg_mnist_test(const char *dir, qg_loader_spec spec);

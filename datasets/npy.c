@@ -181,6 +181,7 @@ static qg_status npy_open(npy *f, const char *path, const char *types, const cha
     char      text[MOST_HEADER + 1], quoted[DESCR_BYTES + 2];
     literal   l      = { .path = path, .at = text, .to = f };
     qg_status status = path ? qg_reader_open_in(&f->reader, QG_BY_PATH, path) : qg_fail(QG_EARG, "the path of an array is NULL");
+    if (path && status) (void)qg__dataset_absent(path);
     if (!path || status) return status;
     status = take_header(f, path, text);
     if (!status && !read_dictionary(&l)) status = qg_errcode();

@@ -29,6 +29,7 @@ static qg_loader *sample(const char *dir, const char *name, int rows, int column
     qg__dataset set  = { .shape = { rows * columns, SIDE, SIDE, 1 }, .classes = CLASSES };
 
     uint8_t *sheet = path ? qg__png_read(path, &size) : NULL;
+    if (path && !sheet) (void)qg__dataset_absent(path);
     if (sheet && qg__dataset_allocate(&set)) cut(sheet, columns, &set);
     free(sheet);
     return qg__loader_new(set, spec);

@@ -28,6 +28,13 @@ static qg_loader *noise_test(const char *dir, qg_loader_spec spec)
 
 /* --- a folder ----------------------------------------------------------------------------- */
 
+/* The directory of a split is not in that of the set. */
+static void explain_layout(const char *dir, const char *split)
+{
+    if (qg_errcode() == QG_EIO && access(split, F_OK) && !access(dir, F_OK))
+        (void)qg_fail(QG_EIO, "%s; the images are read from train/CLASS and test/CLASS", qg_errmsg());
+}
+
 static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_loader_spec spec)
 {
     char split[QG__PATH_BYTES];
@@ -35,7 +42,10 @@ static qg_loader *open_folder(const data_set *d, const char *dir, bool test, qg_
         qg_fail(QG_EARG, "the data set folder needs --data-dir, the directory that contains train and test");
         return NULL;
     }
-    return qg__path_join(dir, test ? "test" : "train", split) ? NULL : qg_folder(split, d->image, spec);
+    if (qg__path_join(dir, test ? "test" : "train", split)) return NULL;
+    qg_loader *l = qg_folder(split, d->image, spec);
+    if (!l) explain_layout(dir, split);
+    return l;
 }
 
 qg_status data_check_classes(const data_set *d, const char *dir)
@@ -43,7 +53,9 @@ qg_status data_check_classes(const data_set *d, const char *dir)
     char train[QG__PATH_BYTES], test[QG__PATH_BYTES];
     if (d->open != open_folder || !dir) return QG_OK;
     if (qg__path_join(dir, "train", train) || qg__path_join(dir, "test", test)) return QG_EARG;
-    return qg_folder_same_classes(train, test);
+    const qg_status status = qg_folder_same_classes(train, test);
+    if (status) explain_layout(dir, test);
+    return status;
 }
 
 /* --- arrays ------------------------------------------------------------------------------- */

@@ -29,6 +29,10 @@ static int set_up_mistakes(void **state)
     run_shell("cp -r good more && cp -r more/test/a more/test/c");
     run_shell("cp -r good text && echo hello >text/train/b/2.png");
     run_shell("cp -r good cut && head -c 50 good/train/a/1.bmp >cut/train/b/2.bmp");
+    run_shell("mkdir -p flat/train bare dots packed pickles && cp good/train/a/1.bmp flat/train && cp -r good val && mv val/test val/val");
+    run_shell("touch pickles/data_batch_1 pickles/test_batch pickles/batches.meta packed/train-images-idx3-ubyte.gz "
+              "packed/t10k-images-idx3-ubyte.gz && for f in train t10k; do "
+              "cp set/$f-images-idx3-ubyte dots/$f-images.idx3-ubyte; cp set/$f-labels-idx1-ubyte dots/$f-labels.idx1-ubyte; done");
     run_shell("cp -r good gone");
     assert_status("train --model 4C3-R-2 --data folder:8x8x1 --data-dir gone --batch 2 --epochs 1 --out far --json", 0);
     assert_status("export --run far --out far.qg", 0);
@@ -87,7 +91,21 @@ static const struct {
                                                  "; pass the directory of the data set with --data-dir" },
     { FOLDER "absent", 1, "cannot list 'absent/train': No such file or directory; pass the directory of the data set with --data-dir" },
     { "train --model lenet5 --data arrays:train=a,train-labels=b,test=c,test-labels=d", 1,
-      "cannot open 'b': No such file or directory; pass the directory of the data set with --data-dir" },
+      "cannot open 'b': No such file or directory; '.' contains bare, " },
+    { FOLDER "flat", 1, "'flat/train' has 1 file, such as 'flat/train/1.bmp', but no folder; each folder in it is a class and contains "
+                        "the images" },
+    { FOLDER "val", 1, "cannot list 'val/test': No such file or directory; 'val' contains train, val; the images are read from "
+                       "train/CLASS and test/CLASS" },
+    { FOLDER "good/train", 1, "cannot list 'good/train/train': No such file or directory; 'good/train' contains a, b; the images are read "
+                              "from train/CLASS and test/CLASS" },
+    { "train --model lenet5 --data-dir dots", 1, "cannot open 'dots/train-images-idx3-ubyte': No such file or directory; 'dots' contains "
+      "train-images.idx3-ubyte, t10k-images.idx3-ubyte, t10k-labels.idx1-ubyte, train-labels.idx1-ubyte" },
+    { "train --model lenet5 --data-dir packed", 1, "cannot open 'packed/train-images-idx3-ubyte': No such file or directory; 'packed' "
+      "contains train-images-idx3-ubyte.gz, t10k-images-idx3-ubyte.gz; unpack the files that end in .gz" },
+    { "train --model lenet5 --data-dir bare", 1, "cannot open 'bare/train-images-idx3-ubyte': No such file or directory; 'bare' is empty" },
+    { "train --model lenet5 --data cifar10 --data-dir pickles", 1, "cannot open 'pickles/data_batch_1.bin': No such file or directory; "
+      "'pickles' contains data_batch_1, batches.meta, test_batch; the binary version of CIFAR-10 is needed" },
+    { "train --model lenet5 --data cifar100 --data-dir pickles", 1, "cannot open 'pickles/train.bin': No such file or directory" },
     { "train --model lenet5 --data folder --data-dir good", 2, "--data: folder: size is missing: height, width and channels" },
     { FOLDER "empty", 1, "'empty/train/c' contains no PNG, JPEG or BMP file; each folder in 'empty/train' is a class" },
     { FOLDER "more", 1, "'more/test' has 3 classes, 'more/train' has 2" },

@@ -94,6 +94,15 @@ static void test_truncated_and_foreign(void **state)
                  "is truncated or not a CIFAR-10 file: 15364 bytes are not a multiple of 3073");
     assert_int_equal(truncate(in_room(names[4]), 0), 0);
     assert_fails(qg_cifar10_train(room, spec), names[4], "is truncated or not a CIFAR-10 file: 0 bytes");
+    /* What Python or gzip wrote under the names of the binary version. */
+    FILE *f = fopen(in_room(names[4]), "r+b");
+    assert_non_null(f);
+    assert_int_equal(fwrite("\x80\2}q", 1, 4, f), 4);
+    assert_int_equal(fclose(f), 0);
+    assert_fails(qg_cifar10_train(room, spec), names[4], "is of the Python version of CIFAR-10; the binary version is needed");
+    write_in_room(names[4], "\x1f\x8b\x08", 3);
+    assert_fails(qg_cifar10_train(room, spec), names[4], "is compressed with gzip; unpack it first");
+
     /* The files of one set under the names of the other. */
     write_records("test.bin", 1, 3, 0);
     assert_fails(qg_cifar100_test(room, spec), "test.bin", "is truncated or not a CIFAR-100 file: 9219 bytes");
