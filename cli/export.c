@@ -8,7 +8,6 @@
 #include "cli/run/report.h"
 #include "cli/run/run_spec.h"
 #include "core/io/safetensors.h"
-#include "datasets/normalise.h"
 #include "layers/export/packed.h"
 
 enum { NOTES = 5 };
@@ -19,7 +18,6 @@ typedef struct exporter {
     used_run       used;
     qg_archive    *archive;             /* the checkpoint, for its notes */
     qg_preprocess *as;
-    float         *numbers;             /* mean, then deviation */
     char           digest[17];
     qg_note        note[NOTES];
     qg_packed_spec spec;
@@ -50,31 +48,11 @@ static qg_status load(exporter *e)
     return used_run_load(&e->used, &e->config, &e->config.recipe, image, classes);
 }
 
-/* Numbers per channel, if all pixels have the same. */
-static bool is_per_channel(const float *x, size_t n, size_t c)
-{
-    for (size_t i = c; i < n; i++)
-        if (x[i] != x[i - c]) return false;
-    return true;
-}
-
 static qg_status take_normalisation(exporter *e)
 {
-    const qg_preprocess *p = e->as;
-    const size_t         n = qg_row(p->shape), c = (size_t)p->shape.c;
-    if (p->whitening)
-        return qg_fail(QG_EARG, "%s: its images are whitened (normalise=whiten), which a packed file cannot express",
-                       e->used.run.paths.dir);
-    e->numbers = malloc(2 * n * sizeof *e->numbers);
-    if (!e->numbers) return qg_fail(QG_EMEM, "out of memory: the normalisation of an image");
-    for (size_t i = 0; i < n; i++) {
-        e->numbers[i]     = p->mean ? p->mean[i] : 0.0f;
-        e->numbers[n + i] = p->mean ? p->deviation[i] : 1.0f;
-    }
-    const bool few = is_per_channel(e->numbers, n, c) && is_per_channel(e->numbers + n, n, c);
-    e->spec.numbers   = few ? (int)c : (int)n;
-    e->spec.mean      = e->numbers;
-    e->spec.deviation = e->numbers + n;
+    if (qg_preprocess_numbers(e->as, &e->spec.numbers, &e->spec.mean, &e->spec.deviation))
+        return qg_fail(QG_EARG, "%s: a packed file cannot express how its images are normalised: %s", e->used.run.paths.dir,
+                       qg_errmsg());
     return QG_OK;
 }
 
@@ -159,7 +137,6 @@ int export_main(const char *program, const char *operand, config *asked)
     used_run_end(&e.used);
     qg_archive_free(e.archive);
     qg_preprocess_free(e.as);
-    free(e.numbers);
     config_free(&e.config);
     return status;
 }

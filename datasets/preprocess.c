@@ -127,6 +127,27 @@ static size_t distinct(const qg_preprocess *p)
     return p->normalise.kind == QG_PER_CHANNEL ? (size_t)p->shape.c : qg_row(p->shape);
 }
 
+static bool repeats(const float *x, size_t n, size_t period)
+{
+    for (size_t i = period; i < n; i++)
+        if (x[i] != x[i - period]) return false;
+    return true;
+}
+
+qg_status qg_preprocess_numbers(const qg_preprocess *p, int *numbers, const float **mean, const float **deviation)
+{
+    static const float zero = 0.0f, one = 1.0f;
+    if (!p) return qg_fail_null(QG_EARG, "preprocess");
+    if (p->whitening) return qg_fail(QG_EARG, "whitened images (normalise=whiten) have no mean and deviation of their own");
+    const size_t period[] = { 1, (size_t)p->shape.c, qg_row(p->shape) };
+    int          k        = 0;
+    while (p->mean && k < 2 && !(repeats(p->mean, period[2], period[k]) && repeats(p->deviation, period[2], period[k]))) k++;
+    *numbers   = (int)period[k];
+    *mean      = p->mean ? p->mean : &zero;
+    *deviation = p->mean ? p->deviation : &one;
+    return QG_OK;
+}
+
 /* "0.4914 0.4822 0.4465" */
 static void note_numbers(qg_state *s, const char *key, const float *x, size_t n)
 {

@@ -71,6 +71,14 @@ qg_status            qg_preprocess_image(const qg_preprocess *p, const char *pat
 QG_MUST_CHECK
 qg_status            qg_preprocess_bytes(const qg_preprocess *p, const uint8_t *bytes, float *x);
 
+/* The preprocessing as x = (byte / 255 - mean) / deviation with so many numbers of each, as few as there can be: 1, one per
+ * channel, or one per value of an image.  qg_packed_spec has these three.
+ *
+ * Memory   mean and deviation belong to p.
+ * Fails    QG_EARG: p is NULL, or whitens, which no such numbers express. */
+QG_MUST_CHECK
+qg_status            qg_preprocess_numbers(const qg_preprocess *p, int *numbers, const float **mean, const float **deviation);
+
 #define QG_WHITENING_FILE "whitening.safetensors"
 
 /* Notes p in a checkpoint: "image" ("28x28x1"), "normalise" ("channel") and, as decimal numbers that round to the same

@@ -158,7 +158,7 @@ qg_status packed_speed_measure(const qg_net *net, int batch, const float *images
     lab            l    = { .batch = batch, .threads = qg_threads(), .images = images };
     unsigned char *file = NULL;
     *s                  = (packed_speed){ 0 };
-    qg_status status    = qg_export_packed_bytes(net, (qg_packed_spec){ 0 }, &file, &s->file_bytes);
+    qg_status status    = qg_export_packed_bytes(net, (qg_packed_spec){ .floats_only = true }, &file, &s->file_bytes);
     if (!status) status = load(&l, file, s);
     if (!status) status = measure(&l, seconds, s);
     if (!status && profiled) status = profile(&l, seconds, s);

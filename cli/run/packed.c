@@ -84,7 +84,11 @@ qg_status packed_score(const packed_net *p, const char *path, int n, const uint8
     qg_infer_status status[QG_MOST_THREADS] = { QG_INFER_OK };
     job             j = { p, n, images, scores, status };
     qg_parallel((n + p->batch - 1) / p->batch, score_batch, &j);
-    for (int i = 0; i < p->threads; i++)
+    for (int i = 0; i < p->threads; i++) {
+        if (status[i] == QG_INFER_EARG)
+            return qg_fail(QG_EARG, "%s: does not say how images of bytes are normalised, so only a program can run it, on floats "
+                           "that it has normalised", path);
         if (status[i]) return packed_status(path, status[i]);
+    }
     return QG_OK;
 }

@@ -20,9 +20,12 @@ static size_t text_bytes(const qg__export_steps *s, qg_packed_spec spec)
     return n;
 }
 
-static size_t size_of(const qg__export_steps *s, qg_packed_spec spec)
+/* As the file has them, which knows no single number for all channels. */
+static int numbers_of(const qg_net *net, qg_packed_spec spec) { return spec.numbers == 1 ? net->spec.channels : spec.numbers; }
+
+static size_t size_of(const qg_net *net, const qg__export_steps *s, qg_packed_spec spec)
 {
-    size_t floats = 2 * (size_t)spec.numbers, rows = 0;
+    size_t floats = 2 * (size_t)numbers_of(net, spec), rows = 0;
     for (int i = 0; i < s->count; i++) {
         const qg__packed_step *r = &s->step[i].r;
         floats += qg__step_floats(r);
@@ -31,11 +34,17 @@ static size_t size_of(const qg__export_steps *s, qg_packed_spec spec)
     return QG__HEADER_BYTES + (size_t)s->count * QG__STEP_BYTES + floats * sizeof(float) + rows + text_bytes(s, spec);
 }
 
-static qg_status check_spec(const qg_net *net, qg_packed_spec spec)
+static qg_status check_spec(const qg_net *net, qg_packed_spec spec, bool sizes_only)
 {
     const long long c = net->spec.channels, row = c * net->spec.height * net->spec.width;
-    if (spec.numbers && spec.numbers != c && spec.numbers != row)
-        return qg_fail(QG_EARG, "packed: %d means and deviations, must be 0, %lld or %lld", spec.numbers, c, row);
+    if (!sizes_only && !spec.numbers && !spec.floats_only)
+        return qg_fail(QG_EARG, "packed: the spec does not say how images of bytes are normalised: set .numbers, .mean and "
+                       ".deviation, which qg_preprocess_numbers gives, or .floats_only");
+    if (spec.numbers && spec.floats_only)
+        return qg_fail(QG_EARG, "packed: %d means and deviations, but a net of floats_only normalises nothing", spec.numbers);
+    if (spec.numbers && spec.numbers != 1 && spec.numbers != c && spec.numbers != row)
+        return qg_fail(QG_EARG, "packed: %d means and deviations, must be 1, %lld or %lld", spec.numbers, c, row);
+    if (spec.numbers && (!spec.mean || !spec.deviation)) return qg_fail_null(QG_EARG, spec.mean ? "deviation" : "mean");
     for (int i = 0; i < spec.numbers; i++)
         if (!isfinite(spec.mean[i]) || !isfinite(spec.deviation[i]) || !(spec.deviation[i] > 0))
             return qg_fail(QG_EARG,
@@ -53,14 +62,14 @@ static qg_status check_spec(const qg_net *net, qg_packed_spec spec)
 static qg_status steps_of(const qg_net *net, qg_packed_spec spec, bool sizes_only, qg__export_steps *s)
 {
     const qg_status status = qg__export_steps_of(net, spec.step ? spec.step : UINT64_MAX, sizes_only, s);
-    return status ? status : check_spec(net, spec);
+    return status ? status : check_spec(net, spec, sizes_only);
 }
 
 qg_status qg_export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes)
 {
     qg__export_steps s;
     const qg_status  status = steps_of(net, spec, true, &s);
-    if (!status) *bytes = size_of(&s, spec);
+    if (!status) *bytes = size_of(net, &s, spec);
     qg__export_steps_free(&s);
     return status;
 }
@@ -88,6 +97,13 @@ static cursor put_floats(cursor to, size_t n, const float *x)
     return to;
 }
 
+/* The means, or the deviations. */
+static cursor put_numbers(cursor to, const qg_net *net, qg_packed_spec spec, const float *x)
+{
+    for (int i = 0; i < numbers_of(net, spec); i++) to = put_float(to, x[spec.numbers == 1 ? 0 : i]);
+    return to;
+}
+
 static cursor put_text(cursor to, const char *text)
 {
     const size_t n = strlen(text) + 1;
@@ -105,7 +121,7 @@ static void put_header(cursor at, const qg_net *net, qg_packed_spec spec, int st
     qg_put_u32(at + 24, (uint32_t)net->spec.height);
     qg_put_u32(at + 28, (uint32_t)net->spec.width);
     qg_put_u32(at + 32, (uint32_t)net->spec.channels);
-    qg_put_u32(at + 36, (uint32_t)spec.numbers);
+    qg_put_u32(at + 36, (uint32_t)numbers_of(net, spec));
     qg_put_u32(at + 40, (uint32_t)spec.notes);
 }
 
@@ -151,8 +167,8 @@ static void put_file(cursor file, const qg_net *net, qg_packed_spec spec, const 
     cursor at = file + QG__HEADER_BYTES;
     put_header(file, net, spec, s->count, bytes);
     for (int i = 0; i < s->count; i++) at = put_step(at, &s->step[i].r);
-    at = put_floats(at, (size_t)spec.numbers, spec.mean);
-    at = put_floats(at, (size_t)spec.numbers, spec.deviation);
+    at = put_numbers(at, net, spec, spec.mean);
+    at = put_numbers(at, net, spec, spec.deviation);
     for (int i = 0; i < s->count; i++) at = put_floats(at, qg__step_floats(&s->step[i].r), s->step[i].floats);
     for (int i = 0; i < s->count; i++) at = put_rows(at, &s->step[i]);
     for (int i = 0; i < s->count; i++) at = put_text(at, s->step[i].name);
@@ -166,7 +182,7 @@ qg_status qg_export_packed_bytes(const qg_net *net, qg_packed_spec spec, unsigne
     qg__export_steps s;
     qg_status        status = steps_of(net, spec, false, &s);
     if (!status) {
-        const size_t n = size_of(&s, spec);
+        const size_t n = size_of(net, &s, spec);
         *file          = malloc(n);
         if (*file) put_file(*file, net, spec, &s, *bytes = n);
         else status = qg_fail(QG_EMEM, "out of memory: a packed file of %zu bytes", n);

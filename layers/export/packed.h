@@ -4,13 +4,17 @@
  * folded into two numbers per channel, activations between layers as codes where the next layer multiplies codes.  On
  * the same instruction set the engine computes the same scores bit for bit (docs/exactness.md).
  *
- *     qg_note names = { "classes", "cat,dog" };
- *     qg_export_packed(net, "net.qg", (qg_packed_spec){ .notes = 1, .note = &names });
+ *     qg_note        names = { "class-names", "cat/dog" };
+ *     qg_packed_spec spec  = { .notes = 1, .note = &names };
+ *     if (qg_preprocess_numbers(qg_loader_preprocess(train), &spec.numbers, &spec.mean, &spec.deviation) ||
+ *         qg_export_packed(net, "net.qg", spec)) ...
  *
  * A packed file has one result, that of the last layer; other results (qg_net_result) are left out.
  */
 #ifndef QG_PACKED_H
 #define QG_PACKED_H
+
+#include <stdbool.h>
 
 #include "core/io/state.h"
 #include "layers/net.h"
@@ -18,24 +22,26 @@
 typedef struct qg_packed_spec {
     uint64_t       step;        /* of training: quantizers that start later (qg_quant.after) are left out, as in a tape of
                                    this step.  0: all have started */
-    int            numbers;     /* of mean and deviation: 0, c or h w c of an image */
-    const float   *mean, *deviation;    /* x = (byte / 255 - mean) / deviation, finite, deviation > 0; the engine does this
-                                           for images of bytes.  numbers 0: it takes floats alone */
+    int            numbers;     /* of mean and deviation: 1, c or h w c of an image */
+    const float   *mean, *deviation;    /* x = (byte / 255 - mean) / deviation, finite, deviation > 0, which the engine
+                                           computes for images of bytes (qg_preprocess_numbers) */
+    bool           floats_only; /* in place of these three: the engine takes floats that the caller has normalised, and
+                                   `qgrad predict` and `qgrad infer` refuse the file */
     int            notes;
-    const qg_note *note;        /* UTF-8: the names of the classes, where it comes from */
+    const qg_note *note;        /* UTF-8.  qgrad reads "class-names" ("cat/dog") and "data" ("mnist") */
 } qg_packed_spec;
 
 /* Replaces the file, all or nothing (core/io/file.h).
  *
- * Fails    QG_EARG: no packed file can express a layer, as one of your own type, or a quantizer, as one with a scale
- * per
- *          channel of its input; the message names the layer and says why.  QG_ESTATE: a quantizer has seen no batch yet.
- *          QG_ENAN: a number is not finite.  QG_ESHAPE, QG_EMEM, QG_EIO. */
+ * Fails    QG_EARG: no packed file can express a layer, as one of your own type, or a quantizer, as one with a scale per
+ *          channel of its input; the message names the layer and says why.  QG_EARG: the spec says neither how bytes
+ *          are normalised nor .floats_only.  QG_ESTATE: a quantizer has seen no batch yet.  QG_ENAN: a number is
+ *          not finite.  QG_ESHAPE, QG_EMEM, QG_EIO. */
 QG_MUST_CHECK
 qg_status qg_export_packed(const qg_net *net, const char *path, qg_packed_spec spec);
 
-/* The bytes of that file.  Needs no trained net: it fails as above, but not with QG_ESTATE or QG_ENAN.
- * qg_net_packed_bytes is the same without normalisation and notes. */
+/* The bytes of that file.  Needs no trained net: it fails as above, but not with QG_ESTATE or QG_ENAN.  A spec of {0} gives
+ * the bytes without normalisation and notes, as qg_net_packed_bytes. */
 QG_MUST_CHECK
 qg_status qg_export_packed_size(const qg_net *net, qg_packed_spec spec, size_t *bytes);
 

@@ -8,6 +8,7 @@
 
 #include "qgrad.h"
 #include "tests/support/nets.h"
+#include "tests/support/pictures.h"
 #include "tests/support/program.h"
 #include "tests/support/views.h"
 
@@ -27,6 +28,16 @@ static const qg_key halved_keys[] = { { .name = "part", .fallback = 0.5, .min = 
 static const qg_scheme halved = { .name = "halved", .keys = halved_keys, .bits = 2, .roles = QG_WEIGHT, .form = &qg_ternary_form,
                                   .ops = QG_FORM_OPS("halved"), .constants = halved_constants };
 
+/* A net of built-in parts. */
+static qg_net *declare_plain(void)
+{
+    qg_net *net = qg_net_new((qg_net_spec){ .height = IMAGE, .width = IMAGE, .channels = 1, .seed = 4 });
+    qg_net_conv2d(net, (qg_conv2d_spec){ .out = 6, .kernel = 3, .weight = qg_twn((qg_twn_spec){ 0 }) });
+    qg_net_batchnorm(net), qg_net_relu(net);
+    qg_net_dense(net, (qg_dense_spec){ .out = CLASSES });
+    return net;
+}
+
 static qg_net *declare_net(bool folds)
 {
     qg_net *net = qg_net_new((qg_net_spec){ .height = IMAGE, .width = IMAGE, .channels = 1, .seed = 4, .fold_batchnorm = folds });
@@ -40,7 +51,7 @@ static qg_net *declare_net(bool folds)
     return net;
 }
 
-static qg_loader *bands(int n, uint64_t key, bool in_order)
+static qg_loader *bands(int n, uint64_t key, qg_loader_spec spec)
 {
     float    x[TRAINED * IMAGE * IMAGE];
     uint8_t  image[TRAINED * IMAGE * IMAGE];
@@ -48,7 +59,7 @@ static qg_loader *bands(int n, uint64_t key, bool in_order)
     qg_shape shape = { n, IMAGE, IMAGE, 1 };
     fill_bands(shape, CLASSES, key, x, label);
     for (size_t i = 0; i < qg_count(shape); i++) image[i] = (uint8_t)(127 * x[i]);
-    return qg_arrays(shape, image, label, CLASSES, (qg_loader_spec){ .batch = 10, .seed = 1, .in_order = in_order });
+    return qg_arrays(shape, image, label, CLASSES, spec);
 }
 
 /* Trains it in root/name, and returns the net as it ended. */
@@ -56,7 +67,8 @@ static qg_net *train(const char *name, bool folds, float ema, int epochs, double
 {
     qg_net    *net   = declare_net(folds);
     qg_optim  *optim = qg_adam(qg_net_build(net), (qg_adam_spec){ .lr = 0.01f });
-    qg_loader *train = bands(TRAINED, 1, false), *test = bands(TESTED, 2, true);
+    qg_loader *train = bands(TRAINED, 1, (qg_loader_spec){ .batch = 10, .seed = 1 }),
+              *test  = bands(TESTED, 2, (qg_loader_spec){ .batch = 10, .in_order = true });
     if (!optim || !train || !test) fail_msg("%s", qg_errmsg());
     if (qg_fit(net, (qg_fit_spec){ .dir = at(name), .config = "optimizer = \"adam\"\n", .train = train, .test = test, .optim = optim,
                                    .epochs = epochs, .seed = 2, .ema_decay = ema, .budget = budget }, NULL))
@@ -181,6 +193,55 @@ static void test_report_makes_a_page_of_a_program(void **state)
     assert_refuses("report @/short", 1, "no epoch is finished yet");
 }
 
+/* --- packed files ------------------------------------------------------------------------- */
+
+static const char class_names[] = "top/middle/bottom";
+
+/* The most probable class of a picture by `qgrad predict`, which must have the scores of the net. */
+static void assert_predicts(qg_net *net, const qg_preprocess *p)
+{
+    uint8_t bytes[IMAGE * IMAGE], grey[IMAGE * IMAGE * 3];
+    float   x[IMAGE * IMAGE];
+    for (int i = 0; i < IMAGE * IMAGE; i++) bytes[i] = (uint8_t)(i * 7 % 200 + (i / IMAGE == 5 ? 50 : 0));
+    for (int i = 0; i < IMAGE * IMAGE * 3; i++) grey[i] = bytes[i / 3];
+    write_png(at("i.png"), grey, IMAGE, IMAGE);
+    assert_ok(qg_preprocess_bytes(p, bytes, x));
+    qg_tape *t = qg_tape_new();
+    qg_tape_begin(t, QG_EVAL, 0, 1000);
+    const qg_var *y    = qg_softmax(t, qg_net_forward(net, t, (qg_tensor){ { 1, IMAGE, IMAGE, 1 }, x }));
+    int           best = 0;
+    for (int k = 1; k < CLASSES; k++) best = y->data[k] > y->data[best] ? k : best;
+    assert_status("predict --packed @/net.qg --json @/i.png", 0);
+    cJSON       *j   = parse();
+    const cJSON *top = cJSON_GetArrayItem(member(cJSON_GetArrayItem(member(j, "images"), 0), "classes"), 0);
+    assert_string_equal(text(top, "name"), best == 0 ? "top" : best == 1 ? "middle" : "bottom");
+    assert_near(number(top, "probability"), (double)y->data[best], 1e-5);
+    cJSON_Delete(j);
+    qg_tape_free(t);
+}
+
+/* What the header of qg_export_packed says is all that `qgrad predict` needs. */
+static void test_a_program_exports_a_net_that_predicts(void **state)
+{
+    static const qg_normalise how[] = { { .kind = QG_TO_UNIT }, { QG_TO_RANGE, -1, 1 }, { .kind = QG_PER_CHANNEL }, { .kind = QG_PER_PIXEL } };
+    qg_note names = { "class-names", class_names };
+    qg_net *net   = declare_plain();
+    assert_non_null(qg_net_build(net));
+    assert_failed(qg_export_packed(net, at("net.qg"), (qg_packed_spec){ 0 }), QG_EARG, "qg_preprocess_numbers gives");
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        qg_loader      *train = bands(TRAINED, 1, (qg_loader_spec){ .batch = 10, .normalise = how[i] });
+        qg_packed_spec  spec  = { .notes = 1, .note = &names };
+        const qg_preprocess *p = qg_loader_preprocess(train);
+        assert_ok(qg_preprocess_numbers(p, &spec.numbers, &spec.mean, &spec.deviation));
+        assert_ok(qg_export_packed(net, at("net.qg"), spec));
+        assert_predicts(net, p);
+        qg_loader_free(train);
+    }
+    assert_ok(qg_export_packed(net, at("net.qg"), (qg_packed_spec){ .floats_only = true }));
+    assert_refuses("predict --packed @/net.qg @/i.png", 1, "net.qg: does not say how images of bytes are normalised");
+    qg_net_free(net);
+}
+
 /* --- what it cannot do, and what files may say ----------------------------------------------- */
 
 static void test_the_others_need_its_program(void **state)
@@ -251,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_averages_are_inspected),
         cmocka_unit_test(test_a_folded_weight_is_shown_as_it_is_stored),
         cmocka_unit_test(test_report_makes_a_page_of_a_program),
+        cmocka_unit_test(test_a_program_exports_a_net_that_predicts),
         cmocka_unit_test(test_the_others_need_its_program),
         cmocka_unit_test(test_what_a_checkpoint_notes_is_checked),
     };

@@ -102,6 +102,30 @@ static void a_loader_takes_a_stored_preprocessing(void **state)
     }
 }
 
+/* (byte / 255 - mean) / deviation are the bits of training, with as few numbers as there can be. */
+static void numbers_are_those_of_training(void **state)
+{
+    static const int expected[] = { [QG_TO_UNIT] = 1, [QG_TO_RANGE] = 1, [QG_PER_CHANNEL] = C, [QG_PER_PIXEL] = ROW };
+    for (int i = 0; i < KINDS; i++) {
+        qg_loader           *l = loader(kinds[i]);
+        const qg_preprocess *p = qg_loader_preprocess(l);
+        const float         *mean, *deviation;
+        int                  n;
+        qg_batch             b;
+        assert_true(qg_loader_next(l, &b));
+        if (kinds[i].kind == QG_WHITEN) {
+            assert_failed(qg_preprocess_numbers(p, &n, &mean, &deviation), QG_EARG, "whitened images");
+        } else {
+            assert_ok(qg_preprocess_numbers(p, &n, &mean, &deviation));
+            assert_int_equal(n, expected[kinds[i].kind]);
+            for (int k = 0; k < ROW; k++)
+                assert_true(b.x.data[ROW + k] == ((float)byte_at(1, k) / 255.0f - mean[k % n]) / deviation[k % n]);
+        }
+        qg_loader_free(l);
+    }
+    assert_failed(qg_preprocess_numbers(NULL, NULL, NULL, NULL), QG_EARG, "preprocess");
+}
+
 static void another_size_is_resized(void **state)
 {
     uint8_t bytes[2 * H * 2 * W * C];
@@ -242,6 +266,7 @@ int main(void)
         TEST(another_size_is_resized),                 TEST(grey_and_colour_become_what_the_net_takes),
         TEST(damaged_files_are_refused),               TEST(the_matrix_must_be_that_of_the_checkpoint),
         TEST(bad_arguments_are_refused),               TEST(what_is_stored_is_equal),
+        TEST(numbers_are_those_of_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
