@@ -35,7 +35,8 @@ typedef enum qg_infer_status {
     QG_INFER_EVERSION,      /* a format newer than this engine */
     QG_INFER_ECHECKSUM,     /* damaged */
     QG_INFER_EMEMORY,       /* memory of the caller is too small, or not aligned to 64 bytes */
-    QG_INFER_EARG
+    QG_INFER_EARG,
+    QG_INFER_ENAN           /* an image has a NaN or an infinity */
 } qg_infer_status;
 
 const char *qg_infer_message(qg_infer_status s);        /* a constant; never NULL */
@@ -64,13 +65,17 @@ typedef struct qg_infer_shape { int h, w, c; } qg_infer_shape;
 
 qg_infer_shape qg_infer_input(const qg_infer *net);
 int            qg_infer_scores(const qg_infer *net);                        /* per image */
-const char    *qg_infer_note(const qg_infer *net, const char *key);         /* UTF-8; NULL: the file has no such note */
+const char    *qg_infer_note(const qg_infer *net, const char *key);         /* UTF-8; NULL: no such note, or key is NULL */
 size_t         qg_infer_weight_bytes(const qg_infer *net);                  /* of packed weights in memory */
 
 /* Scratch for runs of at most n images, a multiple of 64. */
 size_t          qg_infer_context_bytes(const qg_infer *net, int n);
 
-/* scores[n][scores] of images[n][h][w][c], which are normalised already. */
+/* scores[n][scores] of images[n][h][w][c], which are normalised already.
+ *
+ * QG_INFER_ENAN: a value of an image is not finite, or not once a byte is normalised.  Codes of such values would not be those of
+ * QG_EVAL, which refuses them as well; scores of images before it may have been written.  Finite values are legal, but codes may
+ * differ from those of QG_EVAL where they are so large that a sum overflows. */
 qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, float *scores, void *context,
                              size_t bytes);
 

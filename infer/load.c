@@ -284,6 +284,7 @@ const char *qg_infer_message(qg_infer_status s)
     case QG_INFER_ECHECKSUM: return "damaged: its checksum is another";
     case QG_INFER_EMEMORY: return "the memory is too small, or not aligned to 64 bytes";
     case QG_INFER_EARG: return "an argument is illegal";
+    case QG_INFER_ENAN: return "an image has a value that is not finite";
     }
     return "unknown status";
 }
@@ -302,7 +303,7 @@ int qg_infer_scores(const qg_infer *net)
 
 const char *qg_infer_note(const qg_infer *net, const char *key)
 {
-    if (!net) return NULL;
+    if (!net || !key) return NULL;
     const char *at = net->note;
     for (size_t i = 0; i < net->notes; i++) {
         const char *value = at + strlen(at) + 1;

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "infer/kernels/floats.h"
 #include "infer/net.h"
 
 static int least(int a, int b) { return a < b ? a : b; }
@@ -111,7 +112,7 @@ static void normalise(const qg_infer *net, const uint8_t *raw, float *x)
 }
 
 /* n images, of which the first is number `first`. */
-static void run_group(const run *r, int first, int n)
+static qg_infer_status run_group(const run *r, int first, int n)
 {
     const qg_infer *net     = r->net;
     const size_t    numbers = image_numbers(net), images = (size_t)n, scores = (size_t)qg_infer_scores(net);
@@ -120,6 +121,7 @@ static void run_group(const run *r, int first, int n)
     const float    *image   = r->images ? r->images + (size_t)first * numbers : own;
     for (size_t i = 0; !r->images && i < images; i++)
         normalise(net, r->raw + ((size_t)first + i) * numbers, own + i * numbers);
+    if (!QG_KERNELS_OF(net->step[0].isa, qg__float_kernels)->are_finite(images * numbers, image)) return QG_INFER_ENAN;
     for (int i = 0; i < net->steps; i++) {
         const qg__infer_step *s = &net->step[i];
         const void           *x = s->r.x ? r->context + images * net->value[s->r.x].at : (const void *)image;
@@ -132,6 +134,7 @@ static void run_group(const run *r, int first, int n)
     }
     const void *result = r->context + images * net->value[net->steps].at;
     memcpy(r->scores + (size_t)first * scores, result, images * scores * sizeof *r->scores);
+    return QG_INFER_OK;
 }
 
 static qg_infer_status run_all(run r, int n, size_t bytes)
@@ -139,8 +142,9 @@ static qg_infer_status run_all(run r, int n, size_t bytes)
     if (!r.net || n < 0 || (n > 0 && ((!r.images && !r.raw) || !r.scores))) return QG_INFER_EARG;
     if (n == 0) return QG_INFER_OK;
     if (!r.context || (uintptr_t)r.context % 64 || bytes < qg_infer_context_bytes(r.net, n)) return QG_INFER_EMEMORY;
-    for (int first = 0; first < n; first += r.net->images) run_group(&r, first, least(r.net->images, n - first));
-    return QG_INFER_OK;
+    qg_infer_status s = QG_INFER_OK;
+    for (int first = 0; first < n && !s; first += r.net->images) s = run_group(&r, first, least(r.net->images, n - first));
+    return s;
 }
 
 qg_infer_status qg_infer_run(const qg_infer *net, int n, const float *images, float *scores, void *context,

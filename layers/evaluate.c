@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/kernels/parallel.h"
+#include "infer/kernels/floats.h"
 #include "infer/kernels/isa.h"
 
 enum { MOST_CODES = 256 };
@@ -354,6 +355,18 @@ qg_status qg__evaluation_of(const qg_product *p, uint64_t step, float *memory, q
 {
     qg__product_sizes(p, p->layer.in, &e->p);
     return evaluation(in_net(p, step), NULL, memory, e);
+}
+
+/* --- what is evaluated ------------------------------------------------------------------------------ */
+
+qg_status qg__evaluation_takes(qg_tensor images)
+{
+    const size_t n = qg_count(images.shape), row = qg_row(images.shape);
+    if (QG_KERNELS_OF(qg__infer_isa(), qg__float_kernels)->are_finite(n, images.data)) return QG_OK;
+    size_t i = 0;
+    while (isfinite(images.data[i])) i++;
+    return qg_fail(QG_ENAN, "net: value %zu of image %zu is %g, and evaluation needs finite ones", i % row, i / row,
+                   (double)images.data[i]);
 }
 
 /* --- on the tape -------------------------------------------------------------------------------------- */

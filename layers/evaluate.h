@@ -12,7 +12,9 @@
  * nor norm is part of a and b then.  A batch norm that does not follow a product alone is fl(fl(a x) + b) of floats, and so is
  * one that qg_apply runs.
  *
- * b is never -0, so z is not -0 either.  The code of a NaN is the lowest; a weight with a NaN or an infinity is floats.
+ * b is never -0, so z is not -0 either.  The code of a NaN is the lowest; a weight with a NaN or an infinity is floats.  An
+ * image with either is refused, as the engine refuses it: it could get other codes there, where codes and not floats are
+ * pooled.  (So may finite values that are so large that a sum overflows.)
  *
  * layers/export/ writes the same numbers to files.
  */
@@ -66,6 +68,12 @@ qg_status qg__slot_thresholds(const qg_slot *slot, qg__codes codes, float *thres
 /* The n numbers x quantized in QG_EVAL. */
 QG_MUST_CHECK
 qg_status qg__slot_values(const qg_slot *slot, int n, const float *x, float *y);
+
+/* --- for layers/net.c ---------------------------------------------------------------------------- */
+
+/* Whether all values of images are finite.  QG_ENAN: the message names the first one that is not. */
+QG_MUST_CHECK
+qg_status qg__evaluation_takes(qg_tensor images);
 
 /* --- for layers/product.c ----------------------------------------------------------------------- */
 

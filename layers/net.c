@@ -331,6 +331,7 @@ qg_var *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor images)
                          QG_SHAPE_ARGS(images.shape), net->spec.height, net->spec.width, net->spec.channels);
     qg_var *image = qg_input(t, images);
     if (!image) return NULL;
+    if (qg_tape_mode(t) == QG_EVAL && qg__evaluation_takes(images)) return qg_reject(t, QG_ENAN, "%s", qg_errmsg());
     /* Results by layer, on the tape, so that several tapes can run one net. */
     qg_var **out = qg_save(t, image, (size_t)net->layers * sizeof *out);
     if (!out) return NULL;

@@ -147,7 +147,7 @@ qg_layer  *qg_net_find(const qg_net *net, const char *name);
 QG_MUST_CHECK
 qg_status  qg_net_freeze(qg_net *net, const char *layer);
 
-/* Runs every layer in order and returns the result of the last. */
+/* Runs every layer in order and returns the result of the last.  In QG_EVAL, QG_ENAN: a value of x is not finite. */
 qg_var    *qg_net_forward(qg_net *net, qg_tape *t, qg_tensor x);
 
 /* The result of the layer with this name in the newest qg_net_forward of net in this step of t, as a second head needs

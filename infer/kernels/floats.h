@@ -7,6 +7,7 @@
 #ifndef QG_INFER_FLOATS_H
 #define QG_INFER_FLOATS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ extern "C" {
 #endif
 
 typedef struct qg__float_kernels {
+    bool (*are_finite)(size_t n, const float *x);
     void (*relu)(size_t n, const float *x, float *y);                       /* NaN stays */
     void (*clip)(size_t n, float lo, float hi, const float *x, float *y);   /* NaN stays */
     void (*add)(size_t n, const float *x, const float *z, float *y);

@@ -1,7 +1,21 @@
 /* Loops that the compiler vectorizes for each instruction set.  Only prelu has a product before a sum. */
 #include "infer/kernels/floats.h"
 
+#include <string.h>
+
 #include "infer/kernels/lanes.h"
+
+/* The exponent of an infinity or a NaN is all ones, and one more carries into the sign. */
+static bool are_finite(size_t n, const float *x)
+{
+    uint32_t carry = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        carry |= (bits & 0x7FFFFFFFu) + 0x00800000u;
+    }
+    return carry >> 31 == 0;
+}
 
 static void relu(size_t n, const float *x, float *y)
 {
@@ -64,6 +78,7 @@ static void look_up(size_t n, const float *level, const uint8_t *code, float *y)
 }
 
 const qg__float_kernels QG_PER_ISA(qg__float_kernels) = {
+    .are_finite   = are_finite,
     .relu         = relu,
     .clip         = clip,
     .add          = add,

@@ -17,12 +17,17 @@ static void *lines(size_t bytes)
     return p;
 }
 
-static void run(const qg_infer *net, int n, const float *x, float *y)
+/* Whether the images are finite; no others run. */
+static bool run(const qg_infer *net, int n, const float *x, float *y)
 {
-    const size_t bytes   = qg_infer_context_bytes(net, n);
-    void        *context = lines(bytes);
-    MUST(!qg_infer_run(net, n, x, y, context, bytes));
+    const qg_infer_shape s       = qg_infer_input(net);
+    const size_t         bytes   = qg_infer_context_bytes(net, n), numbers = (size_t)n * (size_t)s.h * (size_t)s.w * (size_t)s.c;
+    void                *context = lines(bytes);
+    bool                 finite  = true;
+    for (size_t i = 0; i < numbers; i++) finite &= isfinite(x[i]) != 0;
+    MUST(qg_infer_run(net, n, x, y, context, bytes) == (finite ? QG_INFER_OK : QG_INFER_ENAN));
     free(context);
+    return finite;
 }
 
 /* Every image alone has the scores that it has in a batch. */
@@ -33,9 +38,11 @@ static void run_batch(const qg_infer *net, draws *d)
     float               *x = malloc(BATCH * numbers * sizeof *x), *y = malloc(BATCH * scores * sizeof *y), *alone = malloc(scores * sizeof *y);
     MUST(x && y && alone);
     for (size_t i = 0; i < BATCH * numbers; i++) x[i] = draw_float(d);
-    run(net, BATCH, x, y);
+    if (!run(net, BATCH, x, y))
+        for (size_t i = 0; i < BATCH * numbers; i++) x[i] = isfinite(x[i]) ? x[i] : 1.0f;
+    MUST(run(net, BATCH, x, y));
     for (size_t i = 0; i < BATCH; i++) {
-        run(net, 1, x + i * numbers, alone);
+        MUST(run(net, 1, x + i * numbers, alone));
         for (size_t k = 0; k < scores; k++) MUST(alone[k] == y[i * scores + k] || (isnan(alone[k]) && isnan(y[i * scores + k])));
     }
     free(x), free(y), free(alone);

@@ -1,4 +1,5 @@
 /* The kernels of the engine against loops over the definition, on every instruction set that the machine has. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 
 #include "core/rng.h"
 #include "infer/kernels/bits.h"
+#include "infer/kernels/floats.h"
 #include "infer/kernels/int8.h"
 #include "infer/kernels/isa.h"
 #include "infer/kernels/real.h"
@@ -24,6 +26,7 @@ extern const qg__bit_kernels  qg__bit_kernels_sixteen;
 extern const qg__int8_kernels qg__int8_kernels_sixteen;
 extern const qg__real_kernels qg__real_kernels_sixteen;
 extern const qg__pack_kernels qg__pack_kernels_sixteen;
+extern const qg__float_kernels qg__float_kernels_sixteen;
 
 typedef struct table {
     const char             *isa;
@@ -31,9 +34,11 @@ typedef struct table {
     const qg__int8_kernels *int8;
     const qg__real_kernels *real;
     const qg__pack_kernels *pack;
+    const qg__float_kernels *floats;
 } table;
 
-#define TABLE(isa) { #isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa, &qg__pack_kernels_##isa }
+#define TABLE(isa) { #isa, &qg__bit_kernels_##isa, &qg__int8_kernels_##isa, &qg__real_kernels_##isa, &qg__pack_kernels_##isa, \
+                     &qg__float_kernels_##isa }
 
 /* Those that this machine can run, the widest last. */
 enum { TABLES = 4 };
@@ -525,6 +530,30 @@ static void floats_are_rounded_to_the_grid(void **state)
         }
 }
 
+/* Of any length, with one value at any place. */
+static void values_that_are_not_finite_are_found(void **state)
+{
+    static const struct { float x; bool finite; } of[] = {
+        { NAN, false }, { -NAN, false }, { INFINITY, false }, { -INFINITY, false }, { FLT_MAX, true }, { -FLT_MAX, true },
+        { 0x1p-149f, true }, { -0x1p-126f, true }, { -0.0f, true }, { 1.0f, true }
+    };
+    table of_isa[TABLES];
+    for (int t = 0, tables = tables_of(of_isa); t < tables; t++)
+        for (int n = 0; n <= 70; n++) {
+            float *x = exact((size_t)n * sizeof *x);
+            for (int i = 0; i < n; i++) x[i] = (float)(i - 30);
+            assert_true(of_isa[t].floats->are_finite((size_t)n, x));
+            for (int i = 0; i < n; i++)
+                for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+                    const float kept = x[i];
+                    x[i]             = of[k].x;
+                    if (of_isa[t].floats->are_finite((size_t)n, x) != of[k].finite) fail_msg("%s: %g", of_isa[t].isa, (double)of[k].x);
+                    x[i] = kept;
+                }
+            free(x);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +567,7 @@ int main(void)
         cmocka_unit_test(products_with_floats_have_the_bits_of_the_definition),
         cmocka_unit_test(packed_values_are_read_back),
         cmocka_unit_test(floats_are_packed_by_thresholds),
+        cmocka_unit_test(values_that_are_not_finite_are_found),
         cmocka_unit_test(floats_are_rounded_to_the_grid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

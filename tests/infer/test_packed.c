@@ -1,4 +1,5 @@
 /* What the engine refuses, and by which status; what it says of a net; memory and threads of the caller. */
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -305,12 +306,14 @@ static void memory_is_checked(void **state)
     assert_int_equal(qg_infer_context_bytes(net, 3) + qg_infer_weight_bytes(net), 0);
     assert_int_equal(qg_infer_scores(net) + qg_infer_input(net).h + qg_infer_steps(net) + qg_infer_images_at_once(net), 0);
     assert_int_equal(qg_infer_fixed_point(net), 0);
-    assert_true(!qg_infer_note(net, "data") && !qg_infer_step_name(net, 0) && !qg_infer_step_kind(net, 0));
+    assert_true(!qg_infer_note(net, NULL) && !qg_infer_note(net, "data") && !qg_infer_step_name(net, 0) && !qg_infer_step_kind(net, 0));
     assert_int_equal(qg_infer_load(file, n, memory, bytes, NULL), QG_INFER_EARG);
     assert_int_equal(qg_infer_load(NULL, n, memory, bytes, &net), QG_INFER_EARG);
     assert_int_equal(qg_infer_load_with(file, n, (qg_infer_requantize)7, memory, bytes, &net), QG_INFER_EARG);
     assert_int_equal(qg_infer_size(NULL, n, &bytes), QG_INFER_EARG);
     assert_int_equal(qg_infer_size(file, n, NULL), QG_INFER_EARG);
+    assert_int_equal(qg_infer_load_with(file, n, QG_INFER_TFLITE, memory, bytes, NULL), QG_INFER_EARG);
+    assert_int_equal(qg_infer_load_with(NULL, n, QG_INFER_TFLITE, NULL, bytes, &net), QG_INFER_EMEMORY);
     free(memory), free(file);
 
     loaded       l = load(&small);
@@ -329,6 +332,12 @@ static void memory_is_checked(void **state)
     assert_int_equal(qg_infer_run(NULL, 1, x, y, context, needed), QG_INFER_EARG);
     assert_int_equal(qg_infer_run(l.net, 0, NULL, NULL, NULL, 0), QG_INFER_OK);
     assert_int_equal(qg_infer_run_bytes(NULL, 1, raw, y, context, needed), QG_INFER_EARG);
+    assert_int_equal(qg_infer_run_bytes(l.net, 1, NULL, y, context, needed), QG_INFER_EARG);
+    assert_int_equal(qg_infer_run_bytes(l.net, 1, raw, NULL, context, needed), QG_INFER_EARG);
+    assert_int_equal(qg_infer_run_bytes(l.net, 1, raw, y, NULL, needed), QG_INFER_EMEMORY);
+    assert_int_equal(qg_infer_run_observed(NULL, 1, x, y, context, needed, NULL, NULL), QG_INFER_EARG);
+    assert_int_equal(qg_infer_run_observed(l.net, 1, NULL, y, context, needed, NULL, NULL), QG_INFER_EARG);
+    assert_int_equal(qg_infer_run_observed(l.net, 1, x, y, context, needed, NULL, NULL), QG_INFER_OK);
     free(context), free(l.memory);
 }
 
@@ -345,6 +354,7 @@ static void the_net_describes_itself(void **state)
     assert_string_equal(qg_infer_note(l.net, "empty"), "");
     assert_null(qg_infer_note(l.net, "zero/one/two"));
     assert_null(qg_infer_note(l.net, ""));
+    assert_null(qg_infer_note(l.net, NULL));
     assert_int_equal(qg_infer_steps(l.net), STEPS);
     assert_string_equal(qg_infer_step_name(l.net, 0), "conv1");
     assert_string_equal(qg_infer_step_name(l.net, STEPS - 1), "fc");
@@ -355,7 +365,7 @@ static void the_net_describes_itself(void **state)
     assert_null(qg_infer_step_name(l.net, STEPS));
     assert_null(qg_infer_step_kind(l.net, -1));
     assert_true(qg_infer_weight_bytes(l.net) > 0 && qg_infer_images_at_once(l.net) >= 1);
-    for (int s = QG_INFER_OK; s <= QG_INFER_EARG + 1; s++) assert_true(strlen(qg_infer_message((qg_infer_status)s)) > 5);
+    for (int s = QG_INFER_OK; s <= QG_INFER_ENAN + 1; s++) assert_true(strlen(qg_infer_message((qg_infer_status)s)) > 5);
     free(l.memory);
 }
 
@@ -413,6 +423,41 @@ static void bytes_are_normalised(void **state)
     context             = lines(bytes);
     assert_int_equal(qg_infer_run_bytes(l.net, 2, raw, by_engine, context, bytes), QG_INFER_EARG);
     free(context), free(l.memory);
+}
+
+/* Wherever it is, in the first image or in a later group of them. */
+static void images_must_be_finite(void **state)
+{
+    static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY }, good[] = { FLT_MAX, -FLT_MAX, 0x1p-149f, -0.0f };
+    loaded       l = load(&small);
+    const int    n = qg_infer_images_at_once(l.net) + 2, all = n * IMAGE;
+    const size_t bytes = qg_infer_context_bytes(l.net, n);
+    float       *x = calloc((size_t)all, sizeof *x), *y = calloc((size_t)n * 3, sizeof *y);
+    void        *context = lines(bytes);
+    assert_non_null(x), assert_non_null(y);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 5; k++) {
+            const int at = k < 3 ? k * (all - 1) / 2 : (k - 3) * 17 + IMAGE - 1;
+            x[at]        = bad[i];
+            assert_int_equal(qg_infer_run(l.net, n, x, y, context, bytes), QG_INFER_ENAN);
+            assert_int_equal(qg_infer_run_observed(l.net, n, x, y, context, bytes, NULL, NULL), QG_INFER_ENAN);
+            x[at] = good[i];
+            assert_int_equal(qg_infer_run(l.net, n, x, y, context, bytes), QG_INFER_OK);
+            x[at] = 0;
+        }
+    free(x), free(context), free(l.memory);
+
+    /* Bytes that are not finite once they are normalised: 0 is, and 1 is not. */
+    static const float tiny[] = { 0.0f, 0.0f, 0x1p-149f, 1.0f };
+    packed_net         steep = small;
+    uint8_t            raw[IMAGE] = { 0 };
+    steep.normalisation = tiny;
+    l                   = load(&steep);
+    context             = lines(bytes);
+    assert_int_equal(qg_infer_run_bytes(l.net, 1, raw, y, context, bytes), QG_INFER_OK);
+    raw[IMAGE - 2] = 1;
+    assert_int_equal(qg_infer_run_bytes(l.net, 1, raw, y, context, bytes), QG_INFER_ENAN);
+    free(y), free(context), free(l.memory);
 }
 
 static void count_steps(void *user, int step)
@@ -501,6 +546,7 @@ int main(void)
         cmocka_unit_test(the_net_describes_itself),
         WITH_PATHS(weights_stay_packed),
         cmocka_unit_test(bytes_are_normalised),
+        cmocka_unit_test(images_must_be_finite),
         cmocka_unit_test(steps_are_observed_in_order),
         cmocka_unit_test(threads_share_a_net),
     };

@@ -209,6 +209,28 @@ static void compare_step(void *user, int i)
     }
 }
 
+/* A pixel that is not finite would have other codes in the engine than in evaluation, so both refuse it. */
+static void check_refusals(rig *r, const engine *e)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    const size_t       row = qg_row(r->image), all = qg_count(r->image);
+    float             *scores = malloc((size_t)r->image.n * (size_t)qg_infer_scores(e->net) * sizeof *scores);
+    assert_non_null(scores);
+    for (size_t i = 0; i < 3; i++) {
+        char         part[128];
+        const size_t at   = i * (all - 1) / 2;
+        const float  kept = r->x[at];
+        r->x[at]          = bad[i];
+        snprintf(part, sizeof part, "net: value %zu of image %zu is %g, and evaluation needs", at % row, at / row, (double)bad[i]);
+        assert_int_equal(qg_infer_run(e->net, r->image.n, r->x, scores, e->context, e->bytes), QG_INFER_ENAN);
+        qg_tape_begin(r->t, QG_EVAL, 1, 1);
+        assert_null(qg_net_forward(r->net, r->t, (qg_tensor){ r->image, r->x }));
+        assert_failed(qg_tape_status(r->t), QG_ENAN, part);
+        r->x[at] = kept;
+    }
+    free(scores);
+}
+
 /* --- all of it ------------------------------------------------------------------------------ */
 
 typedef struct found {
@@ -244,6 +266,7 @@ static found check(rig *r, const char *what)
                 fail_msg("%s: %d images: score %zu is %.9g, in evaluation %.9g", what, n, k, (double)scores[k],
                          (double)expected[k]);
     }
+    check_refusals(r, &e);
     qg_set_threads(0);
     unload(&e);
     return (found){ c.codes, c.floats };
