@@ -93,6 +93,9 @@ def _infer():
 
 
 def _floats(x, shape, what):
+    x = np.asarray(x)
+    if x.dtype.kind not in "fiu":
+        raise TypeError("%s has the type %s, not a real one" % (what, x.dtype))
     x = np.ascontiguousarray(x, np.float32)
     if x.shape != tuple(shape):
         raise ValueError("%s has the shape %s, not %s" % (what, x.shape, tuple(shape)))
@@ -190,9 +193,13 @@ class Net:
         return None if text is None else text.decode()
 
     def run(self, images):
-        """Scores [n][scores] of images [n][h][w][c]: floats that are normalised already, or bytes that the net normalises."""
+        """Scores [n][scores] of images [n][h][w][c]: floats that are normalised already, or bytes (uint8) that the net
+        normalises.  Other types are a TypeError, since integers could be meant as either.  An Error: a float is not finite."""
         images = np.asarray(images)
         is_bytes = images.dtype == np.uint8
+        if not is_bytes and images.dtype.kind != "f":
+            raise TypeError("images have the type %s: pass uint8 for bytes, which the net normalises, or floats that are normalised"
+                            % images.dtype)
         images = np.ascontiguousarray(images, np.uint8 if is_bytes else np.float32)
         if images.shape[1:] != self.input:
             raise ValueError("images have the shape %s, not (n, %d, %d, %d)" % ((images.shape,) + self.input))

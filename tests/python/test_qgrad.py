@@ -96,6 +96,24 @@ def test_observed_range():
     assert "min" in z.learned and "min" not in z.gradients
 
 
+def refuses(error, part, function, *arguments):
+    try:
+        function(*arguments)
+    except error as e:
+        assert part in str(e), e
+    else:
+        raise AssertionError("not refused: %s" % part)
+
+
+def test_types():
+    z = qgrad.Quantizer("sign", "input", (2, 3))
+    for dtype in ("f2", "f8", "i8", "u1"):
+        np.testing.assert_array_equal(z.forward(np.ones((2, 3), dtype)), np.ones((2, 3)))
+    for dtype in ("?", "c8", "O", "U3"):
+        refuses(TypeError, "x has the type", z.forward, np.ones((2, 3), dtype))
+    refuses(TypeError, "dy has the type", z.backward, np.ones((2, 3), "c8"))
+
+
 def test_other_axes_and_errors():
     z = qgrad.Quantizer("twn:per-channel=yes", "weight", (3, 50))
     rows = rng.normal(0, 1, (3, 50)).astype("f4") * np.array([[1], [10], [100]], "f4")
@@ -152,6 +170,15 @@ def test_packed_net():
     np.testing.assert_allclose(net.run(images), want, rtol=1e-4, atol=1e-4)          # sums of 784 floats
     np.testing.assert_allclose(net.run(images.astype("f4") / np.float32(255)), want, rtol=1e-4, atol=1e-4)
     assert net.run(images[:0]).shape == (0, 10)
+    floats = images / 255.0
+    for dtype in ("f8", "f2", ">f4", "longdouble"):
+        np.testing.assert_allclose(net.run(floats.astype(dtype)), want, rtol=1e-2 if dtype == "f2" else 1e-4, atol=1e-2 if dtype == "f2" else 1e-4)
+    # Bytes in another type would be taken for floats that are normalised.
+    for wrong in [images.astype(t) for t in ("i8", "i4", "i2", "u2", "u4", "u8", "i1", "?", "c8", "O", "U3")] + [images.tolist()]:
+        refuses(TypeError, "pass uint8 for bytes", net.run, wrong)
+    for value in (np.nan, np.inf, -np.inf):
+        floats[4, 27, 27, 0] = value
+        refuses(qgrad.Error, "not finite", net.run, floats)
     damaged[len(damaged) // 2] ^= 1
     for bad in (b"", bytes(damaged), bytes(damaged[:100])):
         try:
