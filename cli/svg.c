@@ -70,7 +70,8 @@ void svg_style(FILE *out)
           ".qg path{fill:none;stroke-width:1.5;stroke-linejoin:round}.qg path.qg-g{stroke:#e4e4e4;stroke-width:1}"
           ".qg path.qg-a{stroke:#999;stroke-width:1}.qg path.qg-m{stroke:#888;stroke-width:1;stroke-dasharray:4 3}"
           ".qg path.qg-v{stroke:#333;stroke-width:2.5}.qg path.qg-d{stroke-dasharray:5 4}"
-          ".qg path.qg-b{stroke:none;fill-opacity:.35}", out);
+          ".qg path.qg-o{stroke-dasharray:1.5 3}.qg path.qg-x{stroke-dasharray:8 3 1.5 3}"
+          ".qg path.qg-b{stroke:none;fill-opacity:.35}.qg path.qg-s{stroke:none;fill-opacity:.16}", out);
     colours(out, colour[0]);
     fputs("@media(prefers-color-scheme:dark){.qg text{fill:#ccc}.qg path.qg-g{stroke:#333}.qg path.qg-a{stroke:#777}"
           ".qg path.qg-m{stroke:#999}.qg path.qg-v{stroke:#ccc}", out);
@@ -116,6 +117,7 @@ static bool set_ends(frame *f)
                 widen(&f->x, p->x[i]);
                 if (has_edges(p->kind)) widen(&f->x, p->x[i + 1]);
                 widen(&f->y, p->y[i]);
+                if (p->kind == SVG_BAND) widen(&f->y, p->to[i]);
             }
     }
     if (f->x.min > f->x.max) return false;
@@ -250,6 +252,28 @@ static void line(FILE *out, const frame *f, const svg_series *p)
     }
 }
 
+static void edge(FILE *out, const frame *f, const svg_series *p, const double *y, int i, char before)
+{
+    const double at = py(f, y[i]);
+    pixel(out, before, px(f, p->x[i]));
+    pixel(out, ' ', isfinite(at) ? clamp(at, f->top, f->bottom) : f->bottom);      /* below a logarithmic axis */
+}
+
+/* Where both edges are numbers: along y, and back along to. */
+static void band(FILE *out, const frame *f, const svg_series *p)
+{
+    const int k = stride(f->c, p), drawn = p->n ? (p->n - 1 + k - 1) / k + 1 : 0;
+    for (int from = 0, end; from < drawn; from = end + 1) {
+        for (end = from; end < drawn; end++) {
+            const int i = end * k < p->n ? end * k : p->n - 1;
+            if (!isfinite(p->y[i]) || !isfinite(p->to[i]) || !isfinite(px(f, p->x[i]))) break;
+            edge(out, f, p, p->y, i, end > from ? 'L' : 'M');
+        }
+        for (int j = end - 1; j >= from; j--) edge(out, f, p, p->to, j * k < p->n ? j * k : p->n - 1, 'L');
+        if (end > from) fputc('Z', out);
+    }
+}
+
 static void points(FILE *out, const frame *f, const svg_series *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -281,16 +305,21 @@ static int colour_of(const svg_chart *c, int s)
     return c->series[s].colour ? c->series[s].colour : s % SVG_COLOURS + 1;
 }
 
-static const char *dashes_of(const svg_series *p) { return p->kind == SVG_DASHES ? "qg-d " : ""; }
+static const char *dashes_of(const svg_series *p)
+{
+    return p->kind == SVG_DASHES ? "qg-d " : p->kind == SVG_DOTS ? "qg-o " : p->kind == SVG_DASH_DOTS ? "qg-x " : "";
+}
 
 static void curve(FILE *out, const frame *f, int s)
 {
     const svg_series *p = &f->c->series[s];
     if (p->kind == SVG_POINTS) fprintf(out, "<path class=\"qg-l%d\" d=\"", colour_of(f->c, s));
     else if (p->kind == SVG_BARS) fprintf(out, "<path class=\"qg-b qg-f%d\" d=\"", colour_of(f->c, s));
+    else if (p->kind == SVG_BAND) fprintf(out, "<path class=\"qg-s qg-f%d\" d=\"", colour_of(f->c, s));
     else fprintf(out, "<path class=\"%sqg-l%d\" d=\"", dashes_of(p), colour_of(f->c, s));
     if (has_edges(p->kind)) stairs(out, f, p);
     else if (p->kind == SVG_POINTS) points(out, f, p);
+    else if (p->kind == SVG_BAND) band(out, f, p);
     else line(out, f, p);
     fputs("\"/>", out);
 }

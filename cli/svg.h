@@ -14,13 +14,16 @@
 
 typedef enum svg_kind {
     SVG_LINE,               /* through (x[i], y[i]); NaN in either interrupts it */
-    SVG_DASHES,             /* the same, dashed */
+    SVG_DASHES,             /* the same, dashed, */
+    SVG_DOTS,               /* dotted, */
+    SVG_DASH_DOTS,          /* or both in turn */
+    SVG_BAND,               /* the area between (x[i], y[i]) and (x[i], to[i]) */
     SVG_POINTS,             /* a dot at each */
     SVG_STEPS,              /* y[i] from x[i] to x[i + 1], so x has one number more than y */
     SVG_BARS                /* the same, filled down to 0 */
 } svg_kind;
 
-enum { SVG_COLOURS = 8, SVG_SERIES = 24, SVG_MARKS = 40 };
+enum { SVG_COLOURS = 8, SVG_SERIES = 96, SVG_MARKS = 40 };
 
 typedef struct svg_series {
     const char   *name;     /* in the legend; NULL: not in it */
@@ -28,6 +31,7 @@ typedef struct svg_series {
     int           n;        /* numbers of y */
     const double *x, *y;    /* borrowed */
     int           colour;   /* 0: as the place in the chart; else 1 .. SVG_COLOURS */
+    const double *to;       /* of a band, borrowed */
 } svg_series;
 
 /* A dashed line across the chart, such as a threshold or an epoch. */

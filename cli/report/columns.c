@@ -1,6 +1,7 @@
 #include "cli/report/columns.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,46 @@ const double *metric_columns_find(const metric_columns *t, const char *name)
     for (int i = 0; i < t->columns; i++)
         if (!strcmp(t->name[i], name)) return t->column[i];
     return NULL;
+}
+
+/* In two passes, because accuracies are much larger than their deviations. */
+static void average_row(const double *const *column, const metric_columns *const *of, int n, int row, double *mean, double *deviation)
+{
+    double sum = 0, squares = 0;
+    int    found = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < n; k++) {
+            const double x = column[k] && row < of[k]->rows ? column[k][row] : (double)NAN;
+            if (!isfinite(x)) continue;
+            if (pass == 0) sum += x, found++;
+            else squares += (x - sum / found) * (x - sum / found);
+        }
+    *mean      = found ? sum / found : (double)NAN;
+    *deviation = found > 1 ? sqrt(squares / (found - 1)) : (double)NAN;
+}
+
+qg_status metric_columns_average(const metric_columns *const *of, int n, metric_columns *mean, metric_columns *low,
+                                 metric_columns *high)
+{
+    const double **column = calloc((size_t)n, sizeof *column);
+    int            rows   = 0;
+    for (int k = 0; k < n; k++) rows = of[k]->rows > rows ? of[k]->rows : rows;
+    *mean = *low = *high = (metric_columns){ .columns = of[0]->columns, .rows = rows };
+    const bool has_mean = take_memory(mean), has_low = take_memory(low), fits = take_memory(high) && column && has_mean && has_low;
+    for (int i = 0; fits && i < mean->columns; i++) {
+        mean->name[i] = low->name[i] = high->name[i] = of[0]->name[i];
+        for (int k = 0; k < n; k++) column[k] = metric_columns_find(of[k], of[0]->name[i]);
+        for (int row = 0; row < rows; row++) {
+            double apart;
+            average_row(column, of, n, row, &mean->column[i][row], &apart);
+            low->column[i][row]  = mean->column[i][row] - apart;
+            high->column[i][row] = mean->column[i][row] + apart;
+        }
+    }
+    free(column);
+    if (fits) return QG_OK;
+    metric_columns_free(mean), metric_columns_free(low), metric_columns_free(high);
+    return qg_fail(QG_EMEM, "out of memory for the means of %d rows", rows);
 }
 
 const char *metric_column_part(const char *name)

@@ -57,7 +57,7 @@ static qg_status write_weights(follower *f, const shown_layer *l, uint64_t step)
         h.sum += count[b] * middle;
         h.squares += count[b] * middle * middle;
     }
-    snprintf(tag, sizeof tag, "%s/weight", l->layer->name);
+    snprintf(tag, sizeof tag, "%s/weight", l->name);
     return event_file_histogram(&f->file, step, tag, &h);
 }
 
@@ -106,7 +106,12 @@ static qg_status write_page(follower *f, shown_run *r)
     char      path[QG__PATH_BYTES];
     qg_status s = look_at_images(f, r);
     if (!s) s = qg__path_join(r->dir, KEPT_PAGE, path);
-    if (!s) s = page_write(&(page){ r, 1, f->found.split ? &f->found : NULL }, path);
+    int          group, groups;
+    shown_group *alone = s ? NULL : shown_groups(r, 1, &group, &groups);
+    if (!s && !alone) s = qg_errcode();
+    if (!s) s = page_write(&(page){ .run = r, .runs = 1, .group = alone, .groups = 1, .in = &group, .mistakes = f->found.split ? &f->found : NULL },
+                           path);
+    shown_groups_free(alone, 1);
     return s;
 }
 

@@ -5,12 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/run/stored_net.h"
 #include "layers/plan.h"
 #include "train/result.h"
 
 const char *const moment_name[MOMENTS] = { "start", "best", "last" };
 
 /* --- weights -------------------------------------------------------------------------------- */
+
+/* The quantizer of an operand; nothing for an input that is not quantized. */
+static void spell(qg_layer *l, qg_role role, char text[QUANTIZER_BYTES])
+{
+    const qg_slot *slot    = qg_layer_slot(l, role);
+    const char    *unknown = stored_quantizer(l, role);
+    const qg_quant q       = slot ? slot->q : (qg_quant){ 0 };
+    char           scheme[QG_SPELLING_BYTES];
+    if (unknown) snprintf(text, QUANTIZER_BYTES, "%.120s", unknown);
+    else if (q.scheme || role == QG_WEIGHT)
+        snprintf(text, QUANTIZER_BYTES, "%s", qg_scheme_spelling(q.scheme, scheme, sizeof scheme));
+    const size_t n = strlen(text);
+    if (q.scheme && q.bits < QG_FLOAT_BITS) snprintf(text + n, QUANTIZER_BYTES - n, ", %d bit%s", q.bits, q.bits == 1 ? "" : "s");
+}
 
 static qg_status take_layers(shown_run *r)
 {
@@ -21,7 +36,12 @@ static qg_status take_layers(shown_run *r)
     for (int i = 0; i < n; i++) {
         qg_layer      *l    = qg_net_layer(r->used.net, i);
         const qg_slot *slot = qg_layer_slot(l, QG_WEIGHT);
-        if (slot && slot->of) r->layer[r->layers++].layer = l;
+        if (!slot || !slot->of) continue;
+        shown_layer *to = &r->layer[r->layers++];
+        to->index       = i;
+        snprintf(to->name, sizeof to->name, "%s", l->name);
+        spell(l, QG_WEIGHT, to->quantizer);
+        spell(l, QG_INPUT, to->input);
     }
     return QG_OK;
 }
@@ -30,7 +50,7 @@ static qg_status measure(shown_run *r, qg_net *net, qg_tape *t, moment m)
 {
     qg_status s = QG_OK;
     for (int i = 0; i < r->layers && !s; i++)
-        s = weights_measure(qg_net_layer(net, r->layer[i].layer->index), t, &r->layer[i].weight[m]);
+        s = weights_measure(qg_net_layer(net, r->layer[i].index), t, &r->layer[i].weight[m]);
     return s;
 }
 
@@ -71,6 +91,23 @@ static qg_status measure_all(shown_run *r, const shown_layer *before)
     return s;
 }
 
+static qg_status print_summary(const void *net, FILE *out)
+{
+    qg_net_summary(net, out);
+    return QG_OK;
+}
+
+/* What the page says of the whole net. */
+static qg_status take_sizes(shown_run *r)
+{
+    size_t n;
+    r->floats = qg_net_float_bytes(r->used.net);
+    r->packed = qg_net_packed_bytes(r->used.net);
+    r->said   = r->used.said ? strdup(r->used.said) : NULL;
+    if (r->used.said) return r->said ? QG_OK : qg_fail(QG_EMEM, "out of memory for a configuration");
+    return qg__text_print(print_summary, r->used.net, &r->summary, &n);
+}
+
 qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *before)
 {
     *r                   = (shown_run){ .used = NO_RUN };
@@ -86,6 +123,7 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
     if (!s) s = used_run_load(&r->used, &r->config, &r->config.recipe, r->image, r->classes);
     if (!s) s = class_names_of(&r->names, p->file[r->used.file], r->config.recipe.data.name, r->classes);
     if (!s) s = take_layers(r);
+    if (!s) s = take_sizes(r);
     if (!s && r->metrics.rows == 0) s = qg_fail(QG_ESTATE, "%s: no epoch is finished yet", r->dir);
     return s ? s : measure_all(r, before);
 }
@@ -136,7 +174,7 @@ static qg_status run_layers(shown_run *r, qg_tape *t, qg_var *image, qg_var **re
         const qg_var  *q    = slot ? qg_slot_apply(slot, t, x) : NULL;
         if (q) {
             shown_input *out = &r->input[r->inputs++];
-            out->layer       = l->name;
+            snprintf(out->layer, sizeof out->layer, "%s", l->name);
             count_values(qg_count(q->shape), q->data, out);
         }
         result[i] = run_layer(l, t, x, l->with ? result[l->with->index] : NULL);
@@ -164,13 +202,103 @@ qg_status shown_run_inputs(shown_run *r, qg_loader *images)
     return s ? s : after;
 }
 
+void shown_run_release(shown_run *r) { used_run_end(&r->used); }
+
 void shown_run_free(shown_run *r)
 {
     used_run_end(&r->used);
+    free(r->said);
+    free(r->summary);
     metric_columns_free(&r->metrics);
     class_names_end(&r->names);
     free(r->layer);
     free(r->input);
     config_free(&r->config);
     *r = (shown_run){ .used = NO_RUN };
+}
+
+/* --- runs that differ in their seeds alone ---------------------------------------------------- */
+
+/* The text of a program's configuration without its seed. */
+static bool are_same_but_for_a_seed(const char *a, const char *b)
+{
+    static const char key[] = "seed = ";
+    while (*a && *b) {
+        const size_t n = strcspn(a, "\n"), m = strcspn(b, "\n");
+        const bool   seeds = !strncmp(a, key, strlen(key)) && !strncmp(b, key, strlen(key));
+        if (!seeds && (n != m || strncmp(a, b, n))) return false;
+        a += n + (a[n] != '\0'), b += m + (b[m] != '\0');
+    }
+    return *a == *b;
+}
+
+static bool are_together(const shown_run *a, const shown_run *b)
+{
+    if (a->said || b->said) return a->said && b->said && are_same_but_for_a_seed(a->said, b->said);
+    config        c    = a->config;
+    const option *seed = option_find("seed");
+    c.text[seed - options] = b->config.text[seed - options];
+    return !config_difference(&c, &b->config, IDENTITY, 0);
+}
+
+/* A run that repeats another to the bit says nothing about the spread. */
+static bool has_new_seed(const shown_run *run, int i, const int *group, int number)
+{
+    for (int k = 0; k < i; k++)
+        if (group[k] == number && run[k].result.seed == run[i].result.seed) return false;
+    return true;
+}
+
+/* "runs/ttq" of runs/ttq-1 and runs/ttq-2, and how many they are. */
+static void name_group(shown_group *g, const shown_run *run, int runs, const int *group, int number)
+{
+    const char *dir = g->first->dir;
+    size_t      n   = strlen(dir);
+    for (int i = 0; i < runs; i++)
+        while (group[i] == number && strncmp(run[i].dir, dir, n)) n--;
+    while (g->runs > 1 && n > 0 && dir[n - 1] >= '0' && dir[n - 1] <= '9') n--;
+    while (g->runs > 1 && n > 0 && strchr("-_.=", dir[n - 1])) n--;
+    if (n == 0) n = strlen(dir);
+    if (g->runs == 1) strcpy(g->name, dir);
+    else snprintf(g->name, sizeof g->name, "%.*s (%d seeds)", (int)n, dir, g->runs);
+}
+
+static qg_status average(shown_group *g, const shown_run *run, int runs, const int *group, int number)
+{
+    const metric_columns **of = calloc((size_t)runs, sizeof *of);
+    int                    n  = 0;
+    if (!of) return qg_fail(QG_EMEM, "out of memory for %d runs", runs);
+    for (int i = 0; i < runs; i++)
+        if (group[i] == number) of[n++] = &run[i].metrics;
+    const qg_status s = metric_columns_average(of, n, &g->mean, &g->low, &g->high);
+    free(of);
+    return s;
+}
+
+shown_group *shown_groups(const shown_run *run, int runs, int *group, int *groups)
+{
+    shown_group *g = calloc((size_t)runs + 1, sizeof *g);
+    qg_status    s = g ? QG_OK : qg_fail(QG_EMEM, "out of memory for %d runs", runs);
+    *groups        = 0;
+    for (int i = 0; i < runs && !s; i++) {
+        int k = 0;
+        while (k < *groups && !(are_together(g[k].first, &run[i]) && has_new_seed(run, i, group, k))) k++;
+        if (k == *groups) g[(*groups)++].first = &run[i];
+        g[k].runs++;
+        group[i] = k;
+    }
+    for (int k = 0; k < *groups && !s; k++) {
+        name_group(&g[k], run, runs, group, k);
+        s = average(&g[k], run, runs, group, k);
+    }
+    if (!s) return g;
+    shown_groups_free(g, *groups);
+    return NULL;
+}
+
+void shown_groups_free(shown_group *g, int groups)
+{
+    for (int k = 0; g && k < groups; k++)
+        metric_columns_free(&g[k].mean), metric_columns_free(&g[k].low), metric_columns_free(&g[k].high);
+    free(g);
 }

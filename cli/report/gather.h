@@ -11,14 +11,18 @@
 typedef enum moment { AT_START, AT_BEST, AT_LAST, MOMENTS } moment;
 extern const char *const moment_name[MOMENTS];
 
+enum { LAYER_BYTES = 64, QUANTIZER_BYTES = 128 };
+
 typedef struct shown_layer {
-    qg_layer       *layer;              /* of shown_run.used.net */
+    char            name[LAYER_BYTES];
+    int             index;              /* in the net */
+    char            quantizer[QUANTIZER_BYTES], input[QUANTIZER_BYTES];     /* "ttq, 2 bits"; of no quantized input empty */
     weight_picture  weight[MOMENTS];    /* count 0: not known */
 } shown_layer;
 
 /* The numbers that one layer's quantizer of inputs gave for some test images. */
 typedef struct shown_input {
-    const char *layer;
+    char        layer[LAYER_BYTES];
     double      zeros, lowest, highest; /* shares of 0, and of the smallest and the largest value */
     float       least, greatest;        /* these values */
 } shown_input;
@@ -27,7 +31,10 @@ typedef struct shown_run {
     char          dir[QG__PATH_BYTES];
     config        config;
     qg_fit_result result;
-    used_run      used;                 /* with the net and its last weights */
+    used_run      used;                 /* with the net and its last weights, until shown_run_release */
+    char         *said;                 /* what the run of another program notes as its configuration; NULL: config has it */
+    char         *summary;              /* of the net; NULL: another program's */
+    size_t        floats, packed;       /* bytes; packed 0: there is no packed file */
     metric_columns metrics;
     shown_layer  *layer;                /* those with weights */
     shown_input  *input;                /* those with a quantizer of inputs; none without images */
@@ -49,6 +56,24 @@ qg_status shown_run_read(shown_run *r, const char *dir, const shown_layer *befor
  * do. */
 QG_MUST_CHECK
 qg_status shown_run_inputs(shown_run *r, qg_loader *images);
+void      shown_run_release(shown_run *r);      /* the net, which a page does not need */
 void      shown_run_free(shown_run *r);
+
+/* --- runs that differ in their seeds alone ---------------------------------------------------- */
+
+/* As one: curves are means over its runs. */
+typedef struct shown_group {
+    const shown_run *first;
+    int              runs;
+    char             name[QG__PATH_BYTES];      /* the directory, or what the directories begin with */
+    metric_columns   mean, low, high;           /* low and high are a deviation from the mean */
+} shown_group;
+
+/* Sets group[i], the number of the group of run i, and *groups, in the order of their first runs.
+ *
+ * Memory   The caller's; shown_groups_free.
+ * Fails    NULL: QG_EMEM. */
+shown_group *shown_groups(const shown_run *run, int runs, int *group, int *groups);
+void         shown_groups_free(shown_group *g, int groups);
 
 #endif

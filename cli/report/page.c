@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +59,7 @@ static void share(FILE *out, const char *name, double value)
 
 static void facts(FILE *out, const shown_run *r)
 {
-    const qg_fit_result *at     = &r->result;
-    const size_t         floats = qg_net_float_bytes(r->used.net), packed = qg_net_packed_bytes(r->used.net);
+    const qg_fit_result *at = &r->result;
     char                 time[32];
     fputs("<div class=\"facts\">", out);
     if (at->validation_images) {
@@ -70,13 +70,14 @@ static void facts(FILE *out, const shown_run *r)
         share(out, "test accuracy, best", at->best_test_accuracy);
     }
     fact(out, "best epoch"), fprintf(out, "%" PRIu64 " of %" PRIu64 "</b></div>", at->best_epoch, at->epochs);
-    if (packed) fact(out, "weights, packed"), fprintf(out, "%.1f kB</b></div>", (double)packed / 1000);
-    if (packed) fact(out, "smaller than float"), fprintf(out, "%.1f &times;</b></div>", (double)floats / (double)packed);
+    if (r->packed) fact(out, "weights, packed"), fprintf(out, "%.1f kB</b></div>", (double)r->packed / 1000);
+    if (r->packed)
+        fact(out, "smaller than float"), fprintf(out, "%.1f &times;</b></div>", (double)r->floats / (double)r->packed);
     print_duration(at->seconds, time);
     fact(out, "time"), fprintf(out, "%s</b></div>", time);
     fact(out, "images per second"), fprintf(out, "%.0f</b></div>", at->images_per_second);
     fputs("</div>", out);
-    if (!at->complete && r->used.said)
+    if (!at->complete && r->said)
         fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " epochs so far.</p>", at->epochs);
     else if (!at->complete)
         fprintf(out, "<p class=\"dim\">Not finished: %" PRIu64 " of %d epochs.</p>", at->epochs, r->config.recipe.epochs);
@@ -85,15 +86,43 @@ static void facts(FILE *out, const shown_run *r)
 /* --- curves of whole runs ---------------------------------------------------------------------- */
 
 /* Names in legends have little room. */
-const char *page_run_name(const page *p, int i)
+const char *page_group_name(const page *p, int i)
 {
     size_t common = 0;
-    for (size_t at = 0; p->run->dir[at]; at++) {
-        for (int k = 1; k < p->runs; k++)
-            if (p->run[k].dir[at] != p->run->dir[at]) return p->run[i].dir + common;
-        if (p->run->dir[at] == '/' && p->runs > 1) common = at + 1;
+    for (size_t at = 0; p->group->name[at]; at++) {
+        for (int k = 1; k < p->groups; k++)
+            if (p->group[k].name[at] != p->group->name[at]) return p->group[i].name + common;
+        if (p->group->name[at] == '/' && p->runs > 1) common = at + 1;
     }
-    return p->run[i].dir + common;
+    return p->group[i].name + common;
+}
+
+int page_curves(const page *p) { return p->groups < PAGE_CURVES ? p->groups : PAGE_CURVES; }
+
+svg_series page_curve(const page *p, int i, svg_kind kind, const char *column)
+{
+    static const svg_kind pattern[] = { SVG_LINE, SVG_DASHES, SVG_DOTS, SVG_DASH_DOTS };
+    const metric_columns *t         = &p->group[i].mean;
+    return (svg_series){ .kind   = kind == SVG_LINE ? pattern[i / SVG_COLOURS % 4] : kind,
+                         .n      = t->rows,
+                         .x      = metric_columns_find(t, "epoch"),
+                         .y      = metric_columns_find(t, column),
+                         .colour = p->runs == 1 ? 0 : i % SVG_COLOURS + 1 };
+}
+
+static void add(svg_chart *c, svg_series s)
+{
+    if (s.y && c->n_series < SVG_SERIES) c->series[c->n_series++] = s;
+}
+
+void page_add_mean(svg_chart *c, const page *p, int i, const char *column, const char *name)
+{
+    svg_series s = page_curve(p, i, SVG_LINE, column), band = page_curve(p, i, SVG_BAND, column);
+    band.y       = metric_columns_find(&p->group[i].low, column);
+    band.to      = metric_columns_find(&p->group[i].high, column);
+    if (p->group[i].runs > 1) add(c, band);
+    s.name = name;
+    add(c, s);
 }
 
 /* A column, and its name in the page of a single run; NULL: none. */
@@ -101,21 +130,19 @@ typedef struct named_column {
     const char *column, *name;
 } named_column;
 
-/* Adds one of the columns of every run: the first that it has. */
+/* Adds one of the columns of every run: the first that it has.  Training curves are dashed, which only eight curves can be. */
 static void add_columns(svg_chart *c, const page *p, svg_kind kind, const named_column of[2])
 {
-    for (int i = 0; i < p->runs && c->n_series < SVG_SERIES; i++) {
-        const metric_columns *t = &p->run[i].metrics;
-        const named_column   *a = metric_columns_find(t, of->column) ? of : of + 1;
-        const double         *y = a->column ? metric_columns_find(t, a->column) : NULL;
-        if (!y) continue;
-        const char *name         = p->runs == 1 ? a->name : kind == SVG_LINE ? page_run_name(p, i) : NULL;
-        c->series[c->n_series++] = (svg_series){ .name   = name,
-                                                 .kind   = kind,
-                                                 .n      = t->rows,
-                                                 .x      = metric_columns_find(t, "epoch"),
-                                                 .y      = y,
-                                                 .colour = p->runs == 1 ? 0 : i % SVG_COLOURS + 1 };
+    for (int i = 0; i < page_curves(p) && (kind == SVG_LINE || p->groups <= SVG_COLOURS); i++) {
+        const named_column *a    = metric_columns_find(&p->group[i].mean, of->column) ? of : of + 1;
+        const char         *name = p->runs == 1 ? a->name : kind == SVG_LINE ? page_group_name(p, i) : NULL;
+        if (!a->column) continue;
+        if (kind == SVG_LINE) page_add_mean(c, p, i, a->column, name);
+        else {
+            svg_series s = page_curve(p, i, kind, a->column);
+            s.name       = name;
+            add(c, s);
+        }
     }
 }
 
@@ -131,7 +158,7 @@ static void overview(FILE *out, const page *p)
     svg_chart      loss   = { .title = "Loss", .x = epochs, .y = { .log = true } };
     svg_chart      right  = { .title = "Accuracy", .x = epochs, .y = { .percent = true } };
     svg_chart      rate   = { .title = "Learning rate", .x = epochs, .y = { .from_zero = true } };
-    if (p->runs > 1) loss.title = "Loss: training dashed", right.title = "Accuracy: training dashed";
+    if (p->runs > 1 && p->groups <= SVG_COLOURS) loss.title = "Loss: training dashed", right.title = "Accuracy: training dashed";
     add_columns(&loss, p, SVG_LINE, (named_column[2]){ { "test_loss", "test" }, { "validation_loss", "validation" } });
     add_columns(&loss, p, SVG_DASHES, (named_column[2]){ { "train_loss", "training" } });
     add_columns(&right, p, SVG_LINE,
@@ -147,23 +174,85 @@ static void overview(FILE *out, const page *p)
 
 /* --- several runs ------------------------------------------------------------------------------- */
 
+/* Members of qg_fit_result. */
+static double share_of(const qg_fit_result *r, size_t member)
+{
+    double v;
+    memcpy(&v, (const char *)r + member, sizeof v);
+    return v;
+}
+
+static uint64_t count_of(const qg_fit_result *r, size_t member)
+{
+    uint64_t v;
+    memcpy(&v, (const char *)r + member, sizeof v);
+    return v;
+}
+
+/* The mean of group g and, over several runs, its deviation. */
+static void mean_cell(FILE *out, const page *p, int g, size_t member)
+{
+    double sum = 0, squares = 0;
+    int    n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < p->runs; i++) {
+            const double x = share_of(&p->run[i].result, member);
+            if (p->in[i] != g || isnan(x)) continue;
+            if (pass == 0) sum += x, n++;
+            else squares += (x - sum / n) * (x - sum / n);
+        }
+    fputs("<td>", out);
+    if (n < 2) percent(out, n ? sum : (double)NAN);
+    else fprintf(out, "%.2f &plusmn; %.2f %%", 100 * sum / n, 100 * sqrt(squares / (n - 1)));
+    fputs("</td>", out);
+}
+
+/* The least and the largest. */
+static void range_cell(FILE *out, const page *p, int g, size_t member)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int i = 0; i < p->runs; i++) {
+        const uint64_t x = count_of(&p->run[i].result, member);
+        if (p->in[i] != g) continue;
+        least = x < least ? x : least;
+        most  = x > most ? x : most;
+    }
+    fprintf(out, "<td>%" PRIu64, least);
+    if (most > least) fprintf(out, "..%" PRIu64, most);
+    fputs("</td>", out);
+}
+
+static void time_cell(FILE *out, const page *p, int g)
+{
+    double sum = 0;
+    char   time[32];
+    for (int i = 0; i < p->runs; i++) sum += p->in[i] == g ? p->run[i].result.seconds : 0;
+    print_duration(sum / p->group[g].runs, time);
+    fprintf(out, "<td>%s</td>", time);
+}
+
 static void comparison(FILE *out, const page *p)
 {
     fputs("<div class=\"scroll\"><table><thead><tr><th class=\"l\">run</th><th>validation, best</th><th>test, last</th>"
           "<th>test, best</th><th>best epoch</th><th>epochs</th><th>packed bytes</th><th>time</th></tr></thead><tbody>", out);
-    for (int i = 0; i < p->runs; i++) {
-        const shown_run     *r  = &p->run[i];
-        const qg_fit_result *at = &r->result;
-        char                 time[32];
-        fputs("<tr><td class=\"l\">", out), svg_text(out, r->dir);
-        fputs("</td><td>", out), percent(out, at->best_validation_accuracy);
-        fputs("</td><td>", out), percent(out, at->test_accuracy);
-        fputs("</td><td>", out), percent(out, at->best_test_accuracy);
-        print_duration(at->seconds, time);
-        fprintf(out, "</td><td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%zu</td><td>%s</td></tr>", at->best_epoch, at->epochs,
-                qg_net_packed_bytes(r->used.net), time);
+    for (int g = 0; g < p->groups; g++) {
+        fputs("<tr><td class=\"l\">", out), svg_text(out, p->group[g].name), fputs("</td>", out);
+        mean_cell(out, p, g, offsetof(qg_fit_result, best_validation_accuracy));
+        mean_cell(out, p, g, offsetof(qg_fit_result, test_accuracy));
+        mean_cell(out, p, g, offsetof(qg_fit_result, best_test_accuracy));
+        range_cell(out, p, g, offsetof(qg_fit_result, best_epoch));
+        range_cell(out, p, g, offsetof(qg_fit_result, epochs));
+        if (p->group[g].first->packed) fprintf(out, "<td>%zu</td>", p->group[g].first->packed);
+        else fputs("<td>&ndash;</td>", out);
+        time_cell(out, p, g);
+        fputs("</tr>", out);
     }
     fputs("</tbody></table></div>", out);
+    if (p->groups < p->runs)
+        fputs("<p class=\"dim\">Runs that differ only in their seeds are one row and one curve: the mean, and one standard deviation "
+              "(of n - 1) on either side as a band. Time is the mean of a run.</p>", out);
+    if (p->groups > PAGE_CURVES)
+        fprintf(out, "<p class=\"dim\">The charts have the first %d of %d.</p>", PAGE_CURVES, p->groups);
 }
 
 /* --- what the run was ------------------------------------------------------------------------------ */
@@ -183,12 +272,6 @@ static void pre(FILE *out, const char *title, char *text)
     fputs("</pre></details>", out);
 }
 
-static qg_status print_summary(const void *net, FILE *out)
-{
-    qg_net_summary(net, out);
-    return QG_OK;
-}
-
 static qg_status print_command(const void *file, FILE *out)
 {
     fputs("qgrad train --config ", out);
@@ -199,12 +282,11 @@ static qg_status print_command(const void *file, FILE *out)
 
 static void origins(FILE *out, const shown_run *r)
 {
-    const char *said = r->used.said;
-    char       *text = NULL;
-    size_t      n;
-    if (!said && !qg__text_print(print_summary, r->used.net, &text, &n)) pre(out, "Layers and sizes", text);
+    char  *text = r->summary ? strdup(r->summary) : NULL, path[QG__PATH_BYTES];
+    size_t n;
+    if (text) pre(out, "Layers and sizes", text);
     free(text);
-    text = said ? strdup(said) : config_print(&r->config, SAVED);
+    text = r->said ? strdup(r->said) : config_print(&r->config, SAVED);
     if (text) pre(out, "Configuration", text);
     free(text);
     fputs("<p class=\"dim\">", out);
@@ -214,8 +296,8 @@ static void origins(FILE *out, const shown_run *r)
     fprintf(out, ", %" PRIu64 " thread%s, digest ", r->result.threads, r->result.threads == 1 ? "" : "s");
     svg_text(out, r->result.digest);
     fputs("</p>", out);
-    if (said) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);
-    else if (!qg__text_print(print_command, r->used.run.paths.file[QG__RUN_CONFIG], &text, &n)) {
+    if (r->said) fputs("<p>A program of its own trained it with qg_fit; start that program to train it again.</p>", out);
+    else if (!qg__path_join(r->dir, qg__run_file_name(QG__RUN_CONFIG), path) && !qg__text_print(print_command, path, &text, &n)) {
         fputs("<p>To train it again:</p><pre>", out), svg_text(out, text), fputs("</pre>", out);
         free(text);
     }
@@ -245,11 +327,13 @@ void page_print(const page *p, FILE *out)
     if (p->runs > 1) page_layers_together(out, p);
     if (p->runs > 1) fputs("<h2>One by one</h2>", out);
     for (int i = 0; i < p->runs; i++) {
+        if (p->whole && !p->whole[i]) continue;
         if (p->runs > 1) fputs("<details><summary>", out), svg_text(out, p->run[i].dir), fputs("</summary>", out);
         if (p->runs > 1) facts(out, &p->run[i]);
         one_run(out, p, i);
         if (p->runs > 1) fputs("</details>", out);
     }
+    if (p->whole) fputs("<p class=\"dim\">Each of the others has a page of its own: qgrad report RUN.</p>", out);
     fputs("</body></html>\n", out);
 }
 

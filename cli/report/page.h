@@ -10,13 +10,18 @@
 #include "cli/report/mistakes.h"
 
 typedef struct page {
-    const shown_run *run;
-    int              runs;              /* 1 .. PAGE_RUNS */
-    const mistakes  *mistakes;          /* [runs]; NULL: none are known */
+    const shown_run   *run;
+    int                runs;            /* at least 1 */
+    const shown_group *group;           /* [groups], of these runs */
+    int                groups;
+    const int         *in;              /* [runs], the group of each */
+    const bool        *whole;           /* [runs]: which are shown one by one, too; NULL: all */
+    const mistakes    *mistakes;        /* [runs]; NULL: none are known */
 } page;
 
-/* Points of a curve over epochs, so that deep nets and long runs stay below a megabyte. */
-enum { PAGE_RUNS = 8, PAGE_POINTS = 60 };
+/* Curves in a chart; points of a curve over epochs, so that deep nets and long runs stay below a megabyte; and runs that are shown
+ * one by one, if there are more of them. */
+enum { PAGE_CURVES = 32, PAGE_POINTS = 60, PAGE_WHOLE = 8 };
 
 void      page_print(const page *p, FILE *out);
 

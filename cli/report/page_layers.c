@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cli/report/page_part.h"
-#include "cli/run/stored_net.h"
 #include "cli/svg.h"
 
 enum { NAME_BYTES = 192 };
@@ -71,7 +70,7 @@ static void shares(FILE *out, const shown_run *r, const shown_layer *l)
     static const char     code[] = "code.";
     const weight_picture *w     = &l->weight[AT_LAST];
     const metric_columns *t     = &r->metrics;
-    const char           *layer = l->layer->name;
+    const char           *layer = l->name;
     char                  names[SVG_SERIES][32];
     svg_chart c = { .title = "Share of each level",
                     .most  = PAGE_POINTS,
@@ -127,25 +126,13 @@ static void learned(FILE *out, const shown_run *r, const char *layer, bool spans
     if (c.n_series) svg_write(out, &c);
 }
 
-/* Of the operand of l in slot q. */
-static void quantizer(FILE *out, const qg_layer *l, qg_role role, qg_quant q)
-{
-    const char *unknown = stored_quantizer(l, role);
-    char        scheme[QG_SPELLING_BYTES];
-    svg_text(out, unknown ? unknown : qg_scheme_spelling(q.scheme, scheme, sizeof scheme));
-    if (q.scheme && q.bits < 32) fprintf(out, ", %d bit%s", q.bits, q.bits == 1 ? "" : "s");
-}
-
 static void head(FILE *out, const shown_layer *l)
 {
-    const qg_slot        *slot  = qg_layer_slot(l->layer, QG_WEIGHT);
-    const qg_slot        *input = qg_layer_slot(l->layer, QG_INPUT);
-    const weight_picture *w     = &l->weight[AT_LAST];
-    fputs("<h3>", out), svg_text(out, l->layer->name), fputs("</h3><p class=\"dim\">", out);
+    const weight_picture *w = &l->weight[AT_LAST];
+    fputs("<h3>", out), svg_text(out, l->name), fputs("</h3><p class=\"dim\">", out);
     fprintf(out, "%zu weights, ", w->count);
-    quantizer(out, l->layer, QG_WEIGHT, slot->q);
-    if (input && (input->q.scheme || stored_quantizer(l->layer, QG_INPUT)))
-        fputs("; input ", out), quantizer(out, l->layer, QG_INPUT, input->q);
+    svg_text(out, l->quantizer);
+    if (*l->input) fputs("; input ", out), svg_text(out, l->input);
     fputs("</p>", out);
     if (!w->levels) return;
     fputs("<p>", out);
@@ -165,9 +152,9 @@ void page_layers(FILE *out, const shown_run *r)
         head(out, l);
         histogram(out, l);
         shares(out, r, l);
-        flips(out, r, l->layer->name);
-        learned(out, r, l->layer->name, false);
-        learned(out, r, l->layer->name, true);
+        flips(out, r, l->name);
+        learned(out, r, l->name, false);
+        learned(out, r, l->name, true);
         fputs("</div>\n", out);
     }
     fputs("</div>", out);
@@ -197,23 +184,20 @@ void page_inputs(FILE *out, const shown_run *r)
 static bool has_layer(const shown_run *r, const char *name)
 {
     for (int i = 0; i < r->layers; i++)
-        if (!strcmp(r->layer[i].layer->name, name)) return true;
+        if (!strcmp(r->layer[i].name, name)) return true;
     return false;
 }
 
 static void together(FILE *out, const page *p, const char *layer, const char *what, const char *title, bool log)
 {
-    char      text[NAME_BYTES];
+    char      text[NAME_BYTES], column[NAME_BYTES];
     svg_chart c = { .title = text,
                     .most  = PAGE_POINTS,
                     .x     = { .label = "epoch", .whole = true },
                     .y     = { .percent = true, .log = log } };
     snprintf(text, sizeof text, "%s: %s", layer, title);
-    for (int i = 0; i < p->runs; i++) {
-        svg_series s = over_epochs(&p->run[i], page_run_name(p, i), SVG_LINE, layer_column(&p->run[i], layer, what));
-        s.colour     = i % SVG_COLOURS + 1;
-        add(&c, s);
-    }
+    snprintf(column, sizeof column, "%s.%s", layer, what);
+    for (int i = 0; i < page_curves(p); i++) page_add_mean(&c, p, i, column, page_group_name(p, i));
     if (!c.n_series) return;
     fputs("<div class=\"card\">", out), svg_write(out, &c), fputs("</div>", out);
 }
@@ -221,11 +205,11 @@ static void together(FILE *out, const page *p, const char *layer, const char *wh
 void page_layers_together(FILE *out, const page *p)
 {
     fputs("<h2>Layers together</h2><div class=\"grid\">", out);
-    for (int i = 0; i < p->runs; i++)
-        for (int k = 0; k < p->run[i].layers; k++) {
-            const char *name = p->run[i].layer[k].layer->name;
+    for (int i = 0; i < page_curves(p); i++)
+        for (int k = 0; k < p->group[i].first->layers; k++) {
+            const char *name = p->group[i].first->layer[k].name;
             bool        done = false;
-            for (int before = 0; before < i; before++) done |= has_layer(&p->run[before], name);
+            for (int before = 0; before < i; before++) done |= has_layer(p->group[before].first, name);
             if (done) continue;
             together(out, p, name, "flipped", "codes that flipped", true);
             together(out, p, name, "zeros", "zeros", false);

@@ -1,5 +1,6 @@
 /* qgrad report: runs as a page, and the pages that qgrad train keeps. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
@@ -49,29 +50,91 @@ static qg_status look_at_images(shown_run *r, qg_loader *images, mistakes *m)
     return s ? s : shown_run_inputs(r, images);
 }
 
-static int report(config *asked, shown_run *run, mistakes *m, qg_loader **images)
+/* The images of a run that is shown one by one. */
+static qg_status look(shown_run *r, mistakes *m)
 {
-    char        path[QG__PATH_BYTES];
-    const int   n = asked->operands;
-    qg_status   s = QG_OK;
-    if (n < 1 || n > PAGE_RUNS) {
-        if (n) fprintf(stderr, "qgrad report: more than %d runs\n", PAGE_RUNS);
-        else fprintf(stderr, "qgrad report: the run directory is missing; usage: qgrad report RUN..\n");
-        return EXIT_USAGE;
+    qg_loader *images = images_of(r);
+    if (!images) {
+        print_safe(stderr, "qgrad report: warning: %s: no confusions and inputs: %s\n", r->dir,
+                   is_held(r) ? "the test images are read when the run is complete" : qg_errmsg());
+        return QG_OK;
     }
-    for (int i = 0; i < n && !s; i++) {
-        s = shown_run_read(&run[i], asked->operand[i], NULL);
-        if (s) break;
-        images[i] = images_of(&run[i]);
-        if (images[i]) s = look_at_images(&run[i], images[i], &m[i]);
-        else print_safe(stderr, "qgrad report: warning: %s: no confusions and inputs: %s\n", run[i].dir,
-                        is_held(&run[i]) ? "the test images are read when the run is complete" : qg_errmsg());
+    const qg_status s = look_at_images(r, images, m);
+    qg_loader_free(images);
+    return s;
+}
+
+static qg_status name_page(const config *asked, const shown_run *run, char path[QG__PATH_BYTES])
+{
+    const char *to = asked->out ? asked->out : KEPT_PAGE;
+    if (!asked->out && asked->operands == 1) return qg__path_join(run->dir, KEPT_PAGE, path);
+    if (strlen(to) >= QG__PATH_BYTES) return qg_fail(QG_EARG, "out: the path is too long");
+    strcpy(path, to);
+    return QG_OK;
+}
+
+/* What the runs of a report need; all [runs]. */
+typedef struct reported {
+    shown_run   *run;
+    mistakes    *found;
+    int         *in;
+    bool        *whole;
+    shown_group *group;
+    int          runs, groups;
+} reported;
+
+static qg_status begin(reported *r, int runs)
+{
+    *r = (reported){ .run   = calloc((size_t)runs, sizeof *r->run),
+                     .found = calloc((size_t)runs, sizeof *r->found),
+                     .in    = calloc((size_t)runs, sizeof *r->in),
+                     .whole = calloc((size_t)runs, sizeof *r->whole) };
+    if (!r->run || !r->found || !r->in || !r->whole) return qg_fail(QG_EMEM, "out of memory for %d runs", runs);
+    for (int i = 0; i < runs; i++) r->run[i].used = (used_run)NO_RUN;
+    r->runs = runs;
+    return QG_OK;
+}
+
+static void end(reported *r)
+{
+    for (int i = 0; i < r->runs; i++) mistakes_end(&r->found[i]), shown_run_free(&r->run[i]);
+    shown_groups_free(r->group, r->groups);
+    free(r->run), free(r->found), free(r->in), free(r->whole);
+}
+
+/* Reads one run after the other, so that the memory of one net suffices.  Of many runs only the first of a group is shown one
+ * by one, and only so many. */
+static qg_status gather(reported *r, const config *asked)
+{
+    qg_status s = QG_OK;
+    int       shown = 0;
+    for (int i = 0; i < r->runs && !s; i++) {
+        s = shown_run_read(&r->run[i], asked->operand[i], NULL);
+        shown_groups_free(r->group, r->groups);
+        r->group = NULL;
+        if (!s && !(r->group = shown_groups(r->run, i + 1, r->in, &r->groups))) s = qg_errcode();
+        r->whole[i] = r->runs <= PAGE_WHOLE || (!s && r->group[r->in[i]].first == &r->run[i] && shown < PAGE_WHOLE);
+        shown += r->whole[i];
+        if (!s && r->whole[i]) s = look(&r->run[i], &r->found[i]);
+        shown_run_release(&r->run[i]);
     }
-    if (!s && asked->out) s = strlen(asked->out) < sizeof path ? QG_OK : qg_fail(QG_EARG, "out: the path is too long");
-    if (!s && asked->out) strcpy(path, asked->out);
-    else if (!s && n > 1) strcpy(path, KEPT_PAGE);
-    else if (!s) s = qg__path_join(run->dir, KEPT_PAGE, path);
-    if (!s) s = page_write(&(page){ run, n, m }, path);
+    return s;
+}
+
+static int report(const config *asked, reported *r)
+{
+    char      path[QG__PATH_BYTES];
+    qg_status s = begin(r, asked->operands);
+    if (!s) s = gather(r, asked);
+    if (!s) s = name_page(asked, r->run, path);
+    const page p = { .run      = r->run,
+                     .runs     = r->runs,
+                     .group    = r->group,
+                     .groups   = r->groups,
+                     .in       = r->in,
+                     .whole    = r->runs > PAGE_WHOLE ? r->whole : NULL,
+                     .mistakes = r->found };
+    if (!s) s = page_write(&p, path);
     if (s) return options_report("qgrad report", s == QG_EARG);
     print_safe(stdout, "%s\n", path);
     return EXIT_DONE;
@@ -79,16 +142,13 @@ static int report(config *asked, shown_run *run, mistakes *m, qg_loader **images
 
 int report_main(const char *program, const char *operand, config *asked)
 {
-    shown_run  run[PAGE_RUNS];
-    mistakes   m[PAGE_RUNS]      = { { 0 } };
-    qg_loader *images[PAGE_RUNS] = { NULL };
+    reported r = { .runs = 0 };
     (void)program, (void)operand;
-    for (int i = 0; i < PAGE_RUNS; i++) run[i] = (shown_run){ .used = NO_RUN };
-    const int status = report(asked, run, m, images);
-    for (int i = 0; i < PAGE_RUNS; i++) {
-        mistakes_end(&m[i]);
-        qg_loader_free(images[i]);
-        shown_run_free(&run[i]);
+    if (asked->operands < 1) {
+        fprintf(stderr, "qgrad report: the run directory is missing; usage: qgrad report RUN..\n");
+        return EXIT_USAGE;
     }
+    const int status = report(asked, &r);
+    end(&r);
     return status;
 }

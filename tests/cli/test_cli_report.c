@@ -2,6 +2,7 @@
 #include "tests/support/testing.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +157,80 @@ static void test_runs_are_laid_over_each_other(void **state)
     assert_page("of 60 test images right");
 }
 
+/* As result.json has it. */
+static double accuracy_of(const char *run)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s/result.json", run);
+    FILE *in = fopen(at(name), "rb");
+    assert_non_null(in);
+    last.out[fread(last.out, 1, sizeof last.out - 1, in)] = '\0';
+    fclose(in);
+    return last_number("test_accuracy");
+}
+
+/* Runs that differ in their seeds alone are one curve with a band, and one row with mean and deviation. */
+static void test_seeds_are_one_curve(void **state)
+{
+    double sum = 0, squares = 0;
+    char   cell[64];
+    for (int seed = 9; seed <= 11; seed++) {
+        assert_runs(TRAIN "--epochs 2 --seed %d --out @/ttt-seed-%d --json", seed, seed);
+        assert_runs(TRAIN "--epochs 2 --weight binary --seed %d --out @/bin%d --json", seed, seed);
+    }
+    for (int seed = 9; seed <= 11; seed++) {
+        char run[32];
+        snprintf(run, sizeof run, "ttt-seed-%d", seed);
+        sum += accuracy_of(run);
+    }
+    for (int seed = 9; seed <= 11; seed++) {
+        char run[32];
+        snprintf(run, sizeof run, "ttt-seed-%d", seed);
+        squares += (accuracy_of(run) - sum / 3) * (accuracy_of(run) - sum / 3);
+    }
+    snprintf(cell, sizeof cell, "<td>%.2f &plusmn; %.2f %%</td>", 100 * sum / 3, 100 * sqrt(squares / 2));
+    assert_status("report @/ttt-seed-9 @/bin9 @/ttt-seed-10 @/ttt-seed-11 @/bin11 @/bin10 --out @/seeds.html", 0);
+    read_page("seeds.html");
+    assert_well_formed();
+    assert_alone();
+    assert_page("<h1>6 runs</h1>");
+    assert_page("/ttt-seed (3 seeds)</td>");
+    assert_page("/bin (3 seeds)</td>");
+    assert_page(">ttt-seed (3 seeds)</text>");
+    assert_page(cell);
+    assert_int_equal(occurrences("&plusmn;"), 2 * 2);       /* last and best; no run has validation images */
+    assert_true(occurrences("<path class=\"qg-s qg-f1\"") > 2 && occurrences("<path class=\"qg-s qg-f2\"") > 2);
+    assert_int_equal(occurrences("<h3>conv1</h3>"), 6);
+    /* Another number of epochs is another training. */
+    assert_runs(TRAIN "--epochs 3 --seed 12 --out @/ttt-seed-12 --json");
+    run_shell("cp -r @/ttt-seed-9 @/twin");
+    assert_status("report @/ttt-seed-9 @/ttt-seed-10 @/ttt-seed-12 @/twin --out @/seeds.html", 0);
+    read_page("seeds.html");
+    assert_page("/twin</td>");
+    assert_page("/ttt-seed (2 seeds)</td>");
+    assert_page("/ttt-seed-12</td>");
+}
+
+/* Of many runs, the first eight kinds are shown one by one, too. */
+static void test_any_number_of_runs(void **state)
+{
+    char line[1024] = "report --out @/many.html";
+    for (int i = 0; i < 10; i++) {
+        assert_runs(TRAIN "--epochs 1 --lr 0.0%d --out @/lr%d --json", i + 11, i);
+        snprintf(line + strlen(line), sizeof line - strlen(line), " @/lr%d", i);
+    }
+    assert_status(line, 0);
+    read_page("many.html");
+    assert_well_formed();
+    assert_page("<h1>10 runs</h1>");
+    assert_int_equal(occurrences("<h3>conv1</h3>"), 8);
+    assert_page("Each of the others has a page of its own");
+    assert_page(">lr9</text>");
+    assert_page("<path class=\"qg-d qg-l1\"");             /* the ninth has the first colour again, dashed */
+    assert_no_page("training dashed");
+    assert_true(strlen(page) < 700000);
+}
+
 /* While the test images of a run with validation have not been read, a report does not read them. */
 static void test_the_test_images_stay_unread(void **state)
 {
@@ -187,7 +262,6 @@ static void test_what_is_no_run_is_refused(void **state)
     assert_refuses("report", 2, "the run directory is missing");
     assert_refuses("report @/none", 1, "none");
     assert_refuses("report @/set", 1, "set");
-    assert_refuses("report a b c d e f g h i", 2, "more than 8 runs");
     assert_status(TRAIN "--epochs 1 --out @/torn --json", 0);
     run_shell("echo 2,x >> @/torn/metrics.csv");
     assert_refuses("report @/torn", 1, "metrics.csv: line 3, ");
@@ -301,6 +375,8 @@ int main(void)
         cmocka_unit_test(test_report_makes_the_same_page),
         cmocka_unit_test_teardown(test_after_each_epoch_the_page_is_new, end_background),
         cmocka_unit_test(test_runs_are_laid_over_each_other),
+        cmocka_unit_test(test_seeds_are_one_curve),
+        cmocka_unit_test(test_any_number_of_runs),
         cmocka_unit_test_teardown(test_the_test_images_stay_unread, end_background),
         cmocka_unit_test(test_a_page_that_cannot_be_written_is_a_warning),
         cmocka_unit_test(test_what_is_no_run_is_refused),
