@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/io/paths.h"
 #include "layers/export/packed.h"
 #include "layers/export/steps.h"
 #include "layers/plan.h"
@@ -150,6 +151,24 @@ static void quantizer(qg_layer *l, qg_role role, FILE *out)
     fputc('\n', out);
 }
 
+/* A quantizer that took the place of a relu before a residual block is also what the shortcut of the block reads. */
+static void other_readers(const qg_net *net, qg_layer *l, FILE *out)
+{
+    const qg_slot *slot = qg_layer_slot(l, QG_INPUT);
+    char           name[QG_SPELLING_BYTES], readers[128] = "";
+    if (!slot || !slot->q.scheme || qg_layer_product(l) || l->readers < 2) return;
+    for (int i = 0; i < net->layers; i++) {
+        const bool reads = net->layer[i]->after == l || net->layer[i]->with == l;
+        if (reads && !qg_layer_product(net->layer[i])) qg__list_append(readers, sizeof readers, net->layer[i]->name);
+    }
+    if (!*readers) return;
+    const qg_code_set set = qg_code_set_of(slot->q);
+    scheme_name(slot->q, name, sizeof name);
+    fprintf(out, "%-16s also read by %s: ", l->name, readers);
+    if (set.count == 2 && set.lowest == -1) fprintf(out, "the shortcut carries -1 and +1 (%s), not the values of a relu\n", name);
+    else fprintf(out, "the shortcut carries the values of %s\n", name);
+}
+
 void qg_net_summary(const qg_net *net, FILE *out)
 {
     if (!net || !net->built || !out) return;
@@ -164,6 +183,7 @@ void qg_net_summary(const qg_net *net, FILE *out)
     }
     for (int i = 0; i < net->layers; i++)
         for (int r = 0; r < QG_ROLES; r++) quantizer(net->layer[i], qg_roles[r], out);
+    for (int i = 0; i < net->layers; i++) other_readers(net, net->layer[i], out);
     const size_t full = qg_net_float_bytes(net), packed = qg_net_packed_bytes(net);
     fprintf(out, "%zu weights, %zu parameters, %" PRIu64 " multiply-adds per image\n%zu bytes as float, ", count,
             qg_params_trained(&net->params), macs, full);

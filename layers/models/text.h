@@ -25,7 +25,8 @@
  *     an MP between them comes before BN and R if the quantizer is binary: the maximum over a window of
  *     signs is +1 nearly everywhere                                      [XNOR-Net, 1603.05279v4, section 3.2]
  *     it comes before a D, because a dropped value is 0, which may not be a code
- *     R right before a block whose first product rectifies is that quantizer, so that the shortcut reads it, too
+ *     R right before a block whose first product rectifies is that quantizer, so that the shortcut reads it, too:
+ *     -1 and +1 if it is a sign.  The summary says so
  *
  * A block that changes the shape names its shortcut, as qg_shortcut_kind; B and poolB are conv "shortcut1", .., with
  * a batch norm if the block ends with one.  A shortcut reads every s-th pixel, or means of s x s pixels, where s gives

@@ -41,6 +41,25 @@ static void test_the_summary_takes_images_of_any_size(void **state)
     assert_refuses("summary --model cnv --image 16x16x3", 1, "conv5: kernel 3x3 is larger than its input [1,1,1,128]");
 }
 
+/* A sign that takes the place of the R before a block is what the shortcut reads. */
+static void test_the_summary_says_what_a_shortcut_carries(void **state)
+{
+    static const struct { const char *line, *says; } rows[] = {
+        { "--model 8C3-BN-R-{8C3-BN}-R-GAP-10 --input sign", "\nquant1           also read by add1: the shortcut carries -1 and +1 (sign), not" },
+        { "--model 8C3-BN-R-{8C3-BN}-R-GAP-10 --input pact", "also read by add1: the shortcut carries the values of pact\n" },
+        { "--model 8C3-BN-R-{9C3s2-BN}:A-R-GAP-10 --input sign", "also read by shortcut1: the shortcut carries -1 and +1" },
+        { "--model resnet20 --input xnor:scale=off", "also read by add9: the shortcut carries -1 and +1 (xnor:scale=off)" },
+        { "--model 8C3-BN-{R-8C3-BN}-R-GAP-10 --input sign", NULL },
+        { "--model 8C3-BN-R-{8C3-BN}-R-GAP-10 --weight twn", NULL },
+        { "--model 8C3-BN-R-D0.5-8C3-10 --input sign", NULL },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_runs("summary --data sample %s", rows[i].line);
+        if (rows[i].says) assert_stdout(rows[i].says);
+        else assert_null(strstr(last.out, "also read by"));
+    }
+}
+
 static void test_options_have_one_spelling(void **state)
 {
     assert_status("summary --json --model resnet20:shortcut=B,order=pre", 0);
@@ -162,6 +181,7 @@ int main(void)
         cmocka_unit_test(test_every_model_has_a_summary),
         cmocka_unit_test(test_the_help_lists_every_model),
         cmocka_unit_test(test_the_summary_takes_images_of_any_size),
+        cmocka_unit_test(test_the_summary_says_what_a_shortcut_carries),
         cmocka_unit_test(test_options_have_one_spelling),
         cmocka_unit_test(test_wrong_options_are_named_with_what_is_legal),
         cmocka_unit_test(test_a_run_keeps_its_model),
