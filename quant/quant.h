@@ -201,6 +201,8 @@ typedef struct qg_fake_quant_spec {
     float         percentile;   /* for QG_RANGE_PERCENTILE, 50 < percentile <= 100; 0: 99.99 */
     uint64_t      freeze_after; /* steps after which an observed range is fixed; 0: never.  A field that belongs
                                    to another kind of range is an error */
+    bool          sum_gradient; /* QG_RANGE_LEARNED: dmin and dmax are plain sums, as TensorFlow's, not multiplied by
+                                   1 / sqrt(number of values) */
     qg_surrogate  surrogate;    /* of dx; {0}: 1 inside the range, 0 outside */
 } qg_fake_quant_spec;
 qg_quant qg_fake_quant(qg_fake_quant_spec spec);
@@ -267,12 +269,13 @@ extern const qg_scheme qg_qdq_scheme;
  * the scheme rectifies). */
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned);
 
-/* x on the levels between the vars min and max: TensorFlow's fake_quant_with_min_max_vars, or with a range per channel
+/* x on the levels between the vars min and max: TensorFlow's fake_quant_with_min_max_vars, or with several ranges
  * fake_quant_with_min_max_vars_per_channel.  Values and gradients have the bits of the operators of that name; formulas in
  * quant/schemes/fake_quant.h.  The gradients of min and max are plain sums over x, so they need small learning rates; the
- * scheme fake_quant divides them by the square root of the number of terms, and keeps its range legal.
+ * scheme fake_quant divides them by the square root of the number of terms unless gradient=sum, and keeps its range legal.
  *
- * Shapes   x [n,h,w,c]; min and max both [1,1,1,1], or for c > 1 both [1,1,1,c]; result like x.
+ * Shapes   x [n,h,w,c]; min and max both [1,1,1,1], one range; [1,1,1,c], one for each index of the last axis, as in
+ *          TensorFlow; or [n,1,1,1], one for each of the first, which is the output channel of a weight.  Result like x.
  * Range    min <= max.  A range without 0 is shifted until it has it; min = max = 0 gives zeros and dx = dy.
  * Fails    QG_ESHAPE; QG_EARG: spec.num_bits, or a range that qg_fake_quant_nudge refuses. */
 qg_var *qg_fake_quant_vars(qg_tape *t, qg_var *x, qg_var *min, qg_var *max, qg_fake_quant_attrs spec);

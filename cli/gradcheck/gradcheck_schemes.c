@@ -17,6 +17,7 @@ static const struct {
     { QG_WEIGHT, "ttq:per-channel=yes,gradient=scaled" },
     { QG_WEIGHT, "dorefa:bits=3,max=through" },
     { QG_WEIGHT, "fake_quant:range=learned,per-channel=yes" },
+    { QG_WEIGHT, "fake_quant:range=learned,per-channel=yes,gradient=sum" },
     { QG_WEIGHT, "fake_quant:range=learned,narrow-range=yes" },
     { QG_INPUT, "sign:surrogate=clip,surrogate-arg=0.5" },
     { QG_INPUT, "sign:surrogate=tanh,surrogate-arg=0.5" },

@@ -124,7 +124,7 @@ void qg__range_start(qg_quant q, qg_tensor x, float *const *learned)
 
 float qg__range_grad_scale(qg_quant q, size_t channels)
 {
-    return (float)(1.0 / sqrt((double)q.numbers / (double)channels));
+    return q.arg[QG_ARG_SUM] != 0 ? 1.0f : (float)(1.0 / sqrt((double)q.numbers / (double)channels));
 }
 
 /* A given range does not need x, which an input does not have yet. */

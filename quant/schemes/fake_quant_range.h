@@ -18,7 +18,8 @@
 #include "quant/scheme.h"
 
 /* Of qg_quant.arg, and of what is learned or tracked. */
-enum { QG_ARG_KIND, QG_ARG_MIN, QG_ARG_MAX, QG_ARG_NARROW, QG_ARG_DECAY, QG_ARG_PERCENTILE, QG_ARG_FREEZE };
+enum { QG_ARG_KIND, QG_ARG_MIN, QG_ARG_MAX, QG_ARG_NARROW, QG_ARG_DECAY, QG_ARG_PERCENTILE, QG_ARG_FREEZE,
+       QG_ARG_SUM };
 enum { QG_AT_MIN, QG_AT_MAX, QG_AT_SEEN, QG_AT_SPAN };
 
 enum { QG_SPAN_STEPS = 1024 };
@@ -43,8 +44,8 @@ qg_status qg__range_of(qg_quant q, qg_split c, size_t i, const float *x, const f
 /* The same of channel i on a tape; values that the optimizer made illegal are set (qg_confine). */
 qg_status qg__range_nudge_learned(qg_quant q, qg_var *const *learned, size_t i, qg_fake_quant_range *r);
 
-/* The factor of the gradients of a learned min and max, 1 / sqrt(n), where n numbers share the range; of an input,
- * the numbers of one image count. */
+/* The factor of the gradients of a learned min and max, 1 / sqrt(n), where n numbers share the range (of an input,
+ * the numbers of one image count); 1 with gradient=sum. */
 float     qg__range_grad_scale(qg_quant q, size_t channels);
 
 /* A learned range: its start, as given or from x; later, its span. */

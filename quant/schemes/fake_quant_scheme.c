@@ -31,6 +31,8 @@
           .about = "percentile of each batch" },                                                                     \
         { .name = "freeze-after", .max = 1e15, .is = QG_KEY_WHOLE, AVERAGED,                                         \
           .about = "steps after which the range is fixed; 0: never" },                                               \
+        { .name = "gradient", .words = "scaled|sum", .when = "range=learned",                                        \
+          .about = "scaled: dmin and dmax times 1 / sqrt(number of values); sum: TensorFlow's" },                    \
         QG_OWN_SURROGATE_KEYS, { .name = NULL }                                                                      \
     }
 #define RANGES "learned|observed|percentile|fixed"
@@ -308,7 +310,7 @@ static double surrogate(qg_quant q, size_t i, const qg_point *at, const qg_point
 {
     const double all = (double)(q.role == QG_WEIGHT ? qg_count(at->shape) : qg_row(at->shape));
     const double n   = q.numbers ? (double)q.numbers : all;
-    const double g   = 1 / sqrt(n / (double)qg_spans(q, at->shape).depth);
+    const double g   = q.arg[QG_ARG_SUM] != 0 ? 1 : 1 / sqrt(n / (double)qg_spans(q, at->shape).depth);
     float        min = (float)at->learned[QG_AT_MIN], max = (float)at->learned[QG_AT_MAX];
     qg_fake_quant_range r;
     if (qg__range_kind(q) == QG_RANGE_FIXED) qg__range_given(q, &min, &max);
@@ -418,9 +420,10 @@ const qg_scheme qg_fake_quant_scheme = {
         "Learns min and max, per tensor, or per channel with per-channel=yes (per_channel):\n"
         "    dmin = g sum of dy where x < nmin,   dmax = g sum of dy where x > nmax,   g = 1 / sqrt(N)\n"
         "These assume nmin = min and nmax = max and neglect the movement of the zero point.  N is the number\n"
-        "of weights, or of features of one image, that share the range.  TensorFlow's op has g = 1: with a\n"
-        "million weights the steps of min and max are then a thousand times those of a weight, and once a\n"
-        "range has become wider than the tensor, no gradient brings it back.\n"
+        "of weights, or of features of one image, that share the range.  TensorFlow's op has g = 1, as here\n"
+        "with gradient=sum (sum_gradient): with a million weights the steps of min and max are then a thousand\n"
+        "times those of a weight, and once a range has become wider than the tensor, no gradient brings it\n"
+        "back.\n"
         "min and max start at the values that the options min and max give, else at those of the initial\n"
         "weights or of the first training batch.  After each step min <= 0 <= max is restored, and a range\n"
         "narrower than 2^-30 is widened to that.  Every 1024 steps the extent of the tensor divided by that\n"
@@ -571,5 +574,6 @@ qg_quant qg_fake_quant(qg_fake_quant_spec spec)
                                                           [QG_ARG_NARROW]     = spec.narrow_range,
                                                           [QG_ARG_DECAY]      = spec.decay,
                                                           [QG_ARG_PERCENTILE] = spec.percentile,
-                                                          [QG_ARG_FREEZE]     = (double)spec.freeze_after } });
+                                                          [QG_ARG_FREEZE]     = (double)spec.freeze_after,
+                                                          [QG_ARG_SUM]        = spec.sum_gradient } });
 }

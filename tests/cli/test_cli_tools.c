@@ -71,7 +71,8 @@ static void what_is_learned_is_checked(void **state)
         "fake_quant:bits=16: max", "lsq: step", "lsq:bits=3: step", "pact: alpha", "pact:bits=32: alpha",
         "ttq: wp", "ttq: wn", "ttq:per-channel=yes: wp", "ttq:gradient=scaled: wn", "ttq_weight_quantizer: wp",
         "ttq_weight_quantizer: wn", "lsq_quantizer: step", "pact_quantizer: alpha", "fake_quant_vars: min",
-        "fake_quant_vars, per channel: max",
+        "fake_quant_vars, per channel: max", "fake_quant:gradient=sum: min", "fake_quant:gradient=sum: max",
+        "fake_quant:range=learned,per-channel=yes,gradient=sum: max",
     };
     assert_status("gradcheck", 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_stdout(rows[i]);
@@ -128,12 +129,13 @@ static void explanations_spell_options_as_the_command_line_does(void **state)
 {
     static const char *const fields[] = {
         "per_channel", "start_from_weights", "as_printed", "through_max", "ties_up", "no_noise", "authors_adam",
-        "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "is_signed", "is_unsigned", "max_value",
+        "no_scale", "float_eval", "unit_start", "glorot_lr", "narrow_range", "freeze_after", "sum_gradient", "is_signed", "is_unsigned", "max_value",
         "approx_sign", "stochastic)", "centred)" };
     static const char *const options[] = {
         "per-channel=yes", "rule=as-printed", "max=through", "ties=up", "noise=off", "rule=authors-adam", "scale=off", "signed=no",
         "eval=float", "start=unit", "start=weights", "glorot-lr=adam", "narrow-range=yes", "freeze-after", "signed=yes",
-        "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes" };
+        "surrogate=approx-sign", "range=observed", "draw=stoch", "latent=centred", "zero=yes", "relative=yes",
+        "gradient=sum (sum_gradient)" };
     assert_status("explain --markdown", 0);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         for (const char *at = last.out; (at = strstr(at, fields[i])); at++)

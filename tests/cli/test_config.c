@@ -223,6 +223,8 @@ static void test_every_scheme_has_one_spelling(void **state)
     assert_reads("input = 'linear:max=3'", "input = \"linear:bits=2,max-value=3\"\n");
     assert_reads("weight = 'fake_quant:range=learned,narrow=yes'",
                  "weight = \"fake_quant:bits=8,range=learned,narrow-range=yes\"\n");
+    assert_reads("input = 'fake_quant:gradient=scaled'", "input = \"fake_quant:bits=8,range=learned\"\n");
+    assert_reads("input = 'fake_quant:gradient=sum'", "input = \"fake_quant:bits=8,range=learned,gradient=sum\"\n");
     assert_reads("gradient = 'dorefa:noise=off'", "gradient = \"dorefa:bits=6,noise=off\"\n");
 }
 
@@ -276,6 +278,7 @@ static void test_options_reach_the_constructors(void **state)
                                                              .narrow_range = true,
                                                              .decay        = 0.9f,
                                                              .freeze_after = 70 }));
+    assert_same_quant("fake_quant:range=learned,gradient=sum", w, qg_fake_quant((qg_fake_quant_spec){ .sum_gradient = true }));
     assert_same_quant("fake_quant:range=fixed,min=-1,max=2", x,
                       qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_FIXED, .min = -1, .max = 2 }));
     assert_same_quant("lsq:bits=3", w, qg_lsq((qg_lsq_spec){ .bits = 3, .is_signed = true }));
@@ -328,6 +331,8 @@ static void test_an_option_without_effect_is_refused(void **state)
                                                                 "range=learned|fixed");
     assert_refused("weight = 'fake_quant:narrow=no'", "narrow-range has no effect with range=current");
     assert_refused("weight = 'fake_quant:range=learned,freeze-after=0'", "it requires range=observed|percentile");
+    assert_refused("weight = 'fake_quant:range=observed,gradient=scaled'", "gradient has no effect with range=observed; it requires "
+                   "range=learned");
     assert_refused("weight = 'fake_quant:range=learned,decay=0.99'", "it requires range=observed|percentile");
     assert_refused("weight = 'fake_quant:range=observed,percentile=99.99'", "it requires range=percentile");
     assert_refused("weight = 'twn:surrogate-arg=2'", "surrogate-arg has no effect with surrogate=identity");

@@ -325,6 +325,8 @@ static void illegal_constants_are_named(void **state)
           "does not support scales per channel" },
         { fake_quant(.range = QG_RANGE_CURRENT), QG_INPUT, "fake_quant",
           "range is 4, not one of learned|observed|percentile|fixed" },
+        { fake_quant(.range = QG_RANGE_OBSERVED, .sum_gradient = true), QG_INPUT, "fake_quant",
+          "gradient has no effect with range=observed" },
         { fake_quant(.range = QG_RANGE_CURRENT, .narrow_range = true), QG_WEIGHT, "fake_quant",
           "narrow-range has no effect with range=current" },
     };
