@@ -10,12 +10,20 @@
 #include "core/kernels/parallel.h"
 #include "datasets/image.h"
 
+/* From malloc; NULL if it is not known. */
+static char *here(void)
+{
+    char path[QG__PATH_BYTES];
+    return getcwd(path, sizeof path) ? strdup(path) : NULL;
+}
+
 qg__files *qg__files_new(const char *dir, qg_shape image, int n, size_t bytes)
 {
     qg__files *f = calloc(1, sizeof *f);
     if (f) {
         *f = (qg__files){ .users = 1, .shape = image, .n = n };
         f->dir   = strdup(dir);
+        f->here  = *dir == '/' ? NULL : here();
         f->names = malloc(bytes);
         f->item  = calloc((size_t)n, sizeof *f->item);
         if (f->dir && f->names && f->item) return f;
@@ -29,6 +37,7 @@ void qg__files_release(qg__files *f)
 {
     if (!f || --f->users > 0) return;
     free(f->dir);
+    free(f->here);
     free(f->names);
     free(f->item);
     free(f->kept);
@@ -50,8 +59,10 @@ qg_status qg__failure_of(const qg__first_failure *f) { return f->status ? qg_fai
 
 static bool decode(const qg__files *f, uint32_t index, uint8_t *to)
 {
-    char path[QG__PATH_BYTES];
-    return qg__dataset_path(f->dir, f->names + f->item[index].name, path) &&
+    char        dir[QG__PATH_BYTES], path[QG__PATH_BYTES];
+    const char *at = f->dir;
+    if (f->scanned && f->here && qg__dataset_path(f->here, f->dir, dir)) at = dir;      /* the program may have changed its directory */
+    return qg__dataset_path(at, f->names + f->item[index].name, path) &&
            qg__image_resized(path, f->shape, to, &f->item[index].deep);
 }
 

@@ -24,6 +24,7 @@ struct qg__files {
     int       users;        /* the training set and what it holds out */
     qg_shape  shape;        /* of each image */
     char     *dir, *names;
+    char     *here;         /* the working directory of when the set was opened, if dir is relative to it; or NULL: not known */
     qg__image_file *item;   /* [n] */
     int       n;
     uint8_t  *kept;         /* [slots][h][w][c] */

@@ -137,7 +137,8 @@ typedef struct qg_fit_span {
 } qg_fit_span;
 
 typedef struct qg_fit_spec {
-    const char  *dir;               /* required: the run directory; it is made if it does not exist */
+    const char  *dir;               /* required: the run directory; it is made if it does not exist.  A relative path begins
+                                       where the program is when it calls qg_fit */
     qg_fit_mode  mode;
     const char  *config;            /* lines of TOML that identify the configuration; NULL: none.  See below */
     qg_loader   *train, *test;      /* required, with images of one size; test should be .in_order */

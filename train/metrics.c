@@ -66,7 +66,7 @@ static double chosen_by(const qg__metrics *m, const qg_epoch *row)
 static void count(qg__metrics *m, qg_epoch row)
 {
     m->epochs++;
-    m->seconds += row.seconds;
+    if (row.seconds > 0) m->seconds += row.seconds;         /* an older version could write others */
     if (row.images_per_second > 0) {
         m->slowness += 1 / row.images_per_second;
         m->rates++;

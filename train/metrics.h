@@ -10,7 +10,7 @@ typedef struct qg__metrics {
     char       *text;                       /* the whole file */
     size_t      length;
     int         epochs;                     /* rows */
-    double      seconds;                    /* the column's sum */
+    double      seconds;                    /* the sum of the column's positive values */
     double      slowness;                   /* sum of 1 / images_per_second over the rows that */
     int         rates;                      /* have it, and how many these are */
     double      best_from;                     /* the first epoch that counts, if there are any from it on */

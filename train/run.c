@@ -79,7 +79,7 @@ static qg_status holds_run(const qg__run *r, bool *holds)
 qg_status qg__run_check_place(const qg__run *r)
 {
     struct stat held, named;
-    const bool  found = !fstat(r->lock, &held) && !stat(r->paths.dir, &named);
+    const bool  found = !fstat(r->lock, &held) && !fstatat(r->base, r->paths.dir, &named, 0);
     if (!found && errno != ENOENT) return qg_fail(QG_EIO, "%s: %s", r->paths.dir, strerror(errno));
     if (found && held.st_dev == named.st_dev && held.st_ino == named.st_ino) return QG_OK;
     return qg_fail(QG_ESTATE, "%s is no longer the directory that this run started in: it was moved or replaced", r->paths.dir);
@@ -132,6 +132,7 @@ qg_status qg__run_claim(qg__run *r)
 
     bool      holds  = false;
     qg_status status = qg__path_make(r->paths.dir, &r->created);
+    r->base          = AT_FDCWD;
     if (!status) status = lock(r);
     if (!status) status = holds_run(r, &holds);
     if (!status && mode == QG_FIT_NEW && holds)
@@ -145,6 +146,9 @@ qg_status qg__run_claim(qg__run *r)
         if (!status) status = lock(r);
         close(old);
     }
+    /* A program may change its directory while it trains. */
+    if (!status && *r->paths.dir != '/') r->base = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->base < 0) r->base = AT_FDCWD;
     if (!status) sweep(r);
     return status;
 }
@@ -310,7 +314,7 @@ qg_status qg__run_create(qg__run *r)
      * goes first, since no run continues from a checkpoint alone. */
     static const qg__run_file made[] = { QG__RUN_LAST, QG__RUN_METRICS, QG__RUN_WHITENING, QG__RUN_CONFIG };
     for (int i = 0; i < 4 && !had; i++) qg_file_remove_in(r->lock, r->paths.file[made[i]]);
-    if (r->created && !qg__run_check_place(r)) rmdir(r->paths.dir);
+    if (r->created && !qg__run_check_place(r)) unlinkat(r->base, r->paths.dir, AT_REMOVEDIR);
     return qg_fail(status, "%s", why);
 }
 
@@ -644,6 +648,7 @@ void qg__run_end(qg__run *r)
     qg_ema_free(r->ema);
     qg_tape_free(r->tape);
     free(r->identity);
+    if (r->lock >= 0 && r->base >= 0) close(r->base);
     if (r->lock >= 0) close(r->lock);
     *r = (qg__run){ .lock = QG_BY_PATH };
 }

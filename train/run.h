@@ -44,6 +44,8 @@ const char *qg__run_file_name(qg__run_file f);      /* "last.safetensors" */
 typedef struct qg__run {
     qg__run_paths       paths;
     int                 lock;               /* the directory, locked; QG_BY_PATH: not claimed */
+    int                 base;               /* once it is claimed, the working directory of that time, in which paths.dir may begin,
+                                               or AT_FDCWD */
     bool                created;            /* by this process */
     const qg_fit_spec  *spec;               /* borrowed, like net */
     qg_net             *net;

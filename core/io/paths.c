@@ -24,24 +24,41 @@ bool qg__path_exists(const char *path)
     return qg_file_exists_in(QG_BY_PATH, path, &exists) || exists;
 }
 
+/* Makes one directory.  *first: the length of the path of the first that was made, 0 before. */
+static qg_status make_one(const char *path, bool *created, size_t *first)
+{
+    *created = mkdir(path, 0777) == 0;
+    if (!*created && errno != EEXIST) return qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(errno));
+    if (!*created) return QG_OK;
+    if (!*first) *first = strlen(path);
+    if (faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS))
+        return qg_fail(QG_EIO, "cannot use directory %s, which was just made: %s; check the umask", path, strerror(errno));
+    return qg_file_flush_name_in(QG_BY_PATH, path);
+}
+
+/* Removes path and its parents down to the first that was made, unless they are in use. */
+static void unmake(char *path, size_t first)
+{
+    while (first && strlen(path) >= first && (!rmdir(path) || errno == ENOENT) && strchr(path, '/')) *strrchr(path, '/') = '\0';
+}
+
 qg_status qg__path_make(const char *dir, bool *created)
 {
-    char   path[QG__PATH_BYTES];
-    size_t n = strlen(dir);
+    char      path[QG__PATH_BYTES];
+    size_t    n = strlen(dir), first = 0;
+    qg_status status = QG_OK;
     if (n == 0 || n >= QG__PATH_BYTES)
         return qg_fail(QG_EARG, "the name of a directory has %zu bytes", n);
     memcpy(path, dir, n + 1);
-    for (char *c = path + 1;; c++) {
+    for (char *c = path + 1, end = '/'; end && !status; c++) {
         if (*c && *c != '/') continue;
-        const char end = *c;
-        *c             = '\0';
-        *created       = mkdir(path, 0777) == 0;
-        if (!*created && errno != EEXIST)
-            return qg_fail(QG_EIO, "cannot make directory %s: %s", path, strerror(errno));
-        if (*created && qg_file_flush_name_in(QG_BY_PATH, path)) return QG_EIO;
-        if (!end) return QG_OK;
-        *c = end;
+        end    = *c;
+        *c     = '\0';
+        status = make_one(path, created, &first);
+        if (end && !status) *c = end;
     }
+    if (status) unmake(path, first);
+    return status;
 }
 
 /* Some network file systems have no locks, and say so in one of these ways. */

@@ -18,7 +18,7 @@ qg_status qg__path_join(const char *dir, const char *name, char path[QG__PATH_BY
 bool      qg__path_exists(const char *path);
 
 /* Makes the directory and its parents, so that a power loss does not undo it.  *created: it did not exist.  Fails with
- * QG_EIO. */
+ * QG_EIO, also if the umask makes a new directory useless; what was made is then removed. */
 QG_MUST_CHECK
 qg_status qg__path_make(const char *dir, bool *created);
 

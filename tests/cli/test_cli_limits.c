@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,16 +19,34 @@
 static int    resource;
 static rlim_t limit;
 
+/* The superuser may start any number of processes and write anywhere. */
+static bool become_nobody(void)
+{
+    enum { NOBODY = 65534 };
+    return geteuid() || (!setgroups(0, NULL) && !setgid(NOBODY) && !setuid(NOBODY));
+}
+
 /* Runs in the child instead of the program: the limit, then the program. */
 static int limited(int argc, char **argv)
 {
     extern char       **environ;
-    enum { NOBODY = 65534 };
-    const int           self = open(program, O_RDONLY | O_CLOEXEC);     /* NOBODY may be unable to reach its directory */
+    const int           self = open(program, O_RDONLY | O_CLOEXEC);     /* nobody may be unable to reach its directory */
     const struct rlimit both = { limit, limit };
-    /* The superuser may start any number of processes. */
-    if (resource == RLIMIT_NPROC && geteuid() == 0 && (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY))) return 78;
+    if (resource == RLIMIT_NPROC && !become_nobody()) return 78;
     if (setrlimit(resource, &both)) return 79;
+    fexecve(self, argv, environ);
+    return 77;
+}
+
+/* The same with a umask. */
+static mode_t mask;
+
+static int masked(int argc, char **argv)
+{
+    extern char **environ;
+    const int     self = open(program, O_RDONLY | O_CLOEXEC);
+    if (!become_nobody()) return 78;
+    umask(mask);
     fexecve(self, argv, environ);
     return 77;
 }
@@ -151,6 +170,25 @@ static void test_a_file_beyond_its_limit_is_refused_by_its_size(void **state)
     assert_refuses("train --model lenet5 --data folder:16x16x1 --data-dir @/images --out @/none", 1, "1.png' has 67108865 bytes, must be 67108864 at most");
 }
 
+/* What is made is removed again, with its parents. */
+static void test_a_umask_that_takes_everything_leaves_nothing(void **state)
+{
+    static const mode_t masks[] = { 0777, 0222, 0444, 0111, 0277 };
+    static const char *const lines[] = { TRAIN "--epochs 1 --out @/free/a", TRAIN "--epochs 1 --out @/free/a/b/c",
+                                         "plot --out @/free/d/e" };
+    run_shell("chmod 755 @ && chmod -R a+rX @/set && mkdir -m 777 @/free");
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
+        for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+            mask   = masks[i];
+            inside = masked;
+            assert_refuses(lines[k], 1, ", which was just made: Permission denied; check the umask");
+            run_shell("test -z \"$(ls -A @/free)\"");
+        }
+    mask   = 0077;
+    inside = masked;
+    assert_status(TRAIN "--epochs 1 --out @/free/a/b", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +197,7 @@ int main(void)
         cmocka_unit_test_teardown(test_a_restart_keeps_the_name_of_the_process, restore_variables),
         cmocka_unit_test_teardown(test_the_dynamic_loader_can_start_it, restore_variables),
         cmocka_unit_test(test_a_file_beyond_its_limit_is_refused_by_its_size),
+        cmocka_unit_test(test_a_umask_that_takes_everything_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

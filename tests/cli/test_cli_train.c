@@ -358,6 +358,26 @@ static void test_a_signal_while_images_are_read_ends_the_program_at_once(void **
     end_at = 0;
 }
 
+/* Durations, rates and their sums come from readings that go back now and then, by an hour each time. */
+static void test_time_never_runs_backwards(void **state)
+{
+    char metrics[TEXT_BYTES];
+    for (int turn = 2; turn <= 7; turn++) {
+        char line[300];
+        snprintf(line, sizeof line, "%s --epochs 4 --budget 40 --out @/turned%d --json", RUN, turn);
+        assert_int_equal(qgrad_turned_back(line, turn), 3);             /* the budget ends it */
+        snprintf(line, sizeof line, "train --resume --out @/turned%d --json", turn);
+        assert_int_equal(qgrad_turned_back(line, turn), 0);
+        assert_true(last_number("seconds") > 20 && last_number("seconds") < 1000);
+        assert_true(last_number("images_per_second") > 0);
+        snprintf(line, sizeof line, "turned%d/metrics.csv", turn);
+        slurp(at(line), metrics, sizeof metrics);
+        assert_null(strstr(metrics, ",-"));
+        snprintf(line, sizeof line, "turned%d", turn);
+        assert_same_run(line, "turned2");
+    }
+}
+
 static void test_stopped_inside_epochs_it_ends_in_the_same_bytes(void **state)
 {
     assert_status(RUN "--out @/one-go --json", 0);
@@ -377,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_killed_at_any_moment_it_ends_in_the_same_bytes),
         cmocka_unit_test(test_signals_write_the_checkpoint),
         cmocka_unit_test(test_a_signal_while_images_are_read_ends_the_program_at_once),
+        cmocka_unit_test(test_time_never_runs_backwards),
         cmocka_unit_test(test_stopped_inside_epochs_it_ends_in_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

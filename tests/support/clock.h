@@ -10,4 +10,7 @@ extern bool clock_ticks;            /* false: the machine's own */
 /* The n-th reading from now on sends this process a signal; 0: none. */
 void clock_raises(int signal, long n);
 
+/* Every n-th reading is an hour earlier than the one before it, as no clock of this kind should be; 0: none. */
+void clock_turns_back(long n);
+
 #endif

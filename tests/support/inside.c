@@ -21,7 +21,7 @@ static const verb verbs[] = {
 
 /* What the clock of the next child is to do. */
 static int  its_signal;
-static long its_reading;
+static long its_reading, its_turn;
 
 static int run_verb(int argc, char **argv)
 {
@@ -29,6 +29,7 @@ static int run_verb(int argc, char **argv)
     unsetenv("OPENBLAS_CORETYPE"), unsetenv("QGRAD_CHOSE_BLAS_CORE");
     clock_ticks = true;
     clock_raises(its_signal, its_reading);
+    clock_turns_back(its_turn);
     for (int i = 0; argc > 1 && i < 2; i++)
         if (!strcmp(argv[1], verbs[i].name)) return verb_run(&verbs[i], "qgrad", argc - 1, argv + 1);
     return EXIT_USAGE;
@@ -43,6 +44,14 @@ int qgrad_signalled(const char *line, int signal, long reading)
 }
 
 int qgrad_inside(const char *line) { return qgrad_signalled(line, 0, 0); }
+
+int qgrad_turned_back(const char *line, long n)
+{
+    its_turn         = n;
+    const int status = qgrad_inside(line);
+    its_turn         = 0;
+    return status;
+}
 
 static pid_t start_signalled(const char *line, int signal, long reading)
 {

@@ -11,6 +11,9 @@ int   qgrad_inside(const char *line);
 /* The same, with a signal at the n-th reading of the clock. */
 int   qgrad_signalled(const char *line, int signal, long reading);
 
+/* The same, with a clock that turns back at every n-th reading. */
+int   qgrad_turned_back(const char *line, long n);
+
 /* In the background, until finish (support/program.h). */
 pid_t start_inside(const char *line);
 

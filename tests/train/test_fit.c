@@ -1,6 +1,7 @@
 /* qg_fit: a program's own net in a run directory. */
 #include "tests/support/testing.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -543,6 +544,8 @@ enum { FILES = 24 };
 
 static void write_files(uint64_t key)
 {
+    static const char *const folders[] = { "files", "files/0", "files/1", "files/2" };
+    for (int i = 0; i < 4; i++) mkdir(in_room(folders[i]), 0700);
     for (int i = 0; i < FILES; i++) {
         uint8_t p[3 * SIDE * SIDE];
         char    name[32];
@@ -571,9 +574,7 @@ static void exchange_files(void *user, const qg_fit_progress *p)
 
 static void changed_files_end_a_run_which_continues_with_the_right_ones(void **state)
 {
-    static const char *const folders[] = { "files", "files/0", "files/1", "files/2" };
-    qg_fit_result            r;
-    for (int i = 0; i < 4; i++) assert_int_equal(mkdir(in_room(folders[i]), 0700), 0);
+    qg_fit_result r;
     write_files(1);
     subject whole = open_files("in-memory", 0), s = open_files("in-files", 3 * SIDE * SIDE);
     s.spec.events = (qg_fit_events){ .step = exchange_files };
@@ -586,6 +587,45 @@ static void changed_files_end_a_run_which_continues_with_the_right_ones(void **s
     s = open_files("in-files", 1);
     trained(&s), trained(&whole);
     assert_same_run("in-memory", "in-files");
+}
+
+static void lose_directory(void *user, const qg_fit_progress *p)
+{
+    (void)user;
+    if (p->epoch == 1 && p->batch == 1) assert_int_equal(rename("lost", "found") | chdir("/"), 0);
+}
+
+static void go_elsewhere(void *user, const qg_fit_progress *p)
+{
+    (void)user;
+    if (p->epoch == 1 && p->batch == 1) assert_int_equal(chdir("/"), 0);
+}
+
+/* The directory of the run and those of images that are read again are relative, and belong to where the call began. */
+static void a_program_may_change_its_directory(void **state)
+{
+    const int here = open(".", O_RDONLY | O_DIRECTORY);
+    subject   s;
+    write_files(1);
+    s = open_files("stays", 1);
+    trained(&s);
+    assert_int_equal(chdir(room), 0);
+    s = open_subject("wanders");
+    qg_loader_free(s.train);
+    s.train = s.spec.train = qg_folder("files", (qg_shape){ 1, SIDE, SIDE, 1 }, (qg_loader_spec){ .batch = BATCH, .seed = 3, .cache_bytes = 1 });
+    snprintf(s.dir, sizeof s.dir, "wanders");
+    s.spec.events = (qg_fit_events){ .step = go_elsewhere };
+    trained(&s);
+    assert_same_run("stays", "wanders");
+
+    /* It notices all the same that the directory is no longer there. */
+    assert_int_equal(chdir(room), 0);
+    s = open_subject("lost");
+    snprintf(s.dir, sizeof s.dir, "lost");
+    s.spec.events = (qg_fit_events){ .step = lose_directory };
+    assert_failed(fit(&s, NULL), QG_ESTATE, "lost is no longer the directory that this run started in: it was moved or replaced");
+    close_subject(&s);
+    assert_int_equal(fchdir(here) | close(here), 0);
 }
 
 /* --- events ------------------------------------------------------------------------------- */
@@ -905,6 +945,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_schedule_trains),
         cmocka_unit_test(the_net_must_be_one_for_the_images),
         cmocka_unit_test(a_new_run_needs_a_new_optimizer),
+        cmocka_unit_test(a_program_may_change_its_directory),
         cmocka_unit_test(changed_files_end_a_run_which_continues_with_the_right_ones),
         cmocka_unit_test(events_tell_how_it_goes),
         cmocka_unit_test(the_loss_may_be_the_programs_own),

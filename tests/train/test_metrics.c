@@ -41,6 +41,16 @@ static void shares_are_recognised_by_the_whole_name(void **state)
     }
 }
 
+/* Rows that were written while the clock ran backwards take nothing from the sum, or from the mean rate. */
+static void no_row_takes_time_back(void **state)
+{
+    qg__metrics m;
+    write_text("metrics.csv", HEADER "\n" ROW "\n2,0.1,2,0.5,2,0.5,-200,-3600\n3,0.1,2,0.5,2,0.5,100,2\n");
+    assert_ok(qg__metrics_read(&m, QG_BY_PATH, in_room("metrics.csv"), 3, 0));
+    assert_true(m.seconds == 3 && qg__metrics_rate(&m) == 100);
+    qg__metrics_end(&m);
+}
+
 /* An update may leave a scale of TTQ below its floor, which the next step or test raises it to (docs/learned-ranges.md). */
 static void scales_are_those_that_the_net_computes_with(void **state)
 {
@@ -65,6 +75,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_are_recognised_by_the_whole_name),
+        cmocka_unit_test(no_row_takes_time_back),
         cmocka_unit_test(scales_are_those_that_the_net_computes_with),
     };
     return cmocka_run_group_tests(tests, room_enter, room_leave);

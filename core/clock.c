@@ -1,0 +1,17 @@
+#include "core/clock.h"
+
+#include <time.h>
+
+/* The system's clock should never go back, but that of a virtual machine that moved, or one that another library replaces,
+ * may do so.  It then goes on from where it was: durations are not negative, and a budget ends. */
+static _Thread_local double last, lost;
+
+double qg__now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (now + lost < last) lost = last - now;
+    last = now + lost;
+    return last;
+}
