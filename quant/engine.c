@@ -200,7 +200,8 @@ void qg_form_gradient(qg_quant q, qg_split c, const qg_constants *k, const float
         return;
     }
     if (q.surrogate.slope) {
-        if (dx) qg_surrogate_slope(q.surrogate, n, x, dy, dx);
+        if (dx && q.surrogate.whole) q.surrogate.whole(q.surrogate.arg, c, x, dy, dx);
+        else if (dx) qg_surrogate_slope(q.surrogate, n, x, dy, dx);
         w.dx = NULL;
     }
     if (!w.dx && !sum) return;

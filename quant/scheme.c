@@ -24,7 +24,10 @@ qg_shape qg_learned_shape(qg_quant q, const qg_learned *l, qg_shape x, qg_role r
 
 bool qg_quant_waits(qg_quant q, const qg_tape *t) { return qg_tape_step(t) < q.after; }
 
-bool qg_quant_fuses(qg_quant q) { return q.scheme && q.scheme->activation && !q.per_channel; }
+bool qg_quant_fuses(qg_quant q)
+{
+    return q.scheme && q.scheme->activation && !q.per_channel && !q.surrogate.whole;
+}
 
 /* A quiet entry counts what the scheme has observed. */
 static bool has_observed(qg_quant q, qg_var *const *learned)
@@ -115,10 +118,41 @@ qg_status qg_quant_check(qg_quant q)
     if (!q.per_channel && scheme->granularity == QG_CHANNEL_SCALE)
         return qg_fail(QG_EARG, "%s: requires scales per channel", scheme->name);
     if (qg_surrogate_check(q.surrogate)) return qg_fail(QG_EARG, "%s: %s", scheme->name, qg_errmsg());
+    if (q.surrogate.whole && scheme->mix)
+        return qg_fail(QG_EARG, "%s: its gradient is more than that of a surrogate, which must be a slope here", scheme->name);
     return scheme->form && !scheme->apply ? check_form(q) : QG_OK;
 }
 
 /* --- use ------------------------------------------------------------------------------------ */
+
+/* x before its quantizer, which then passes dy through: what it learns has its gradients from x and dy as before. */
+typedef struct whole {
+    qg_surrogate s;
+    qg_split     channels;
+} whole;
+
+static void whole_backward(qg_tape *t, qg_var *y)
+{
+    (void)t;
+    const whole *k = y->saved;
+    qg_var      *x = y->in[0];
+    if (x->grad) k->s.whole(k->s.arg, k->channels, x->data, y->grad, x->grad);
+}
+
+static const qg_op whole_op = { .name = "surrogate", .backward = whole_backward };
+
+static qg_var *record_whole(qg_tape *t, qg_quant q, qg_var *x)
+{
+    if (x->batch)
+        return qg_reject(t, QG_EARG, "%s: its surrogate needs the whole batch, which ranks share", q.scheme->name);
+    qg_var *y = qg_record_view(t, &whole_op, x);
+    whole  *k = y ? qg_save(t, y, sizeof *k) : NULL;
+    if (!k) return NULL;
+    k->s          = q.surrogate;
+    q.per_channel = true;
+    k->channels   = qg_spans(q, x->shape);
+    return y;
+}
 
 qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
 {
@@ -142,6 +176,11 @@ qg_var *qg_quantize(qg_tape *t, qg_quant q, qg_var *x, qg_var *const *learned)
     if (qg_tape_mode(t) == QG_TRAIN && qg_quant_observes(q, t, learned) && !observe(t, q, x, learned)) return NULL;
     if (qg_quant_waits(q, t)) return qg_quant_pass(t, q, x);
     q.surrogate = qg_surrogate_at(q.surrogate, qg_tape_step(t));
+    if (q.surrogate.whole) {
+        x           = record_whole(t, q, x);
+        q.surrogate = qg_surrogate_identity();
+        if (!x) return NULL;
+    }
     return q.scheme->apply ? q.scheme->apply(t, q, x, learned) : qg_form_apply(t, q, x, learned);
 }
 

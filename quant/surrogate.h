@@ -10,7 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/io/array.h"
 #include "core/status.h"
+
+/* The gradient of a whole tensor: dx += f(x, dy), where dy is that of the quantized values.  n = outer depth inner numbers,
+ * of which element (o, channel, i) is x[(o * depth + channel) * inner + i]: depth are the rows of a weight, or the channels
+ * of an input; operators on arrays whose source has no channels pass one. */
+typedef void qg_whole_gradient(float arg, qg_split channels, const float *x, const float *dy, float *dx);
 
 /* Backward rule: dx[i] += dy[i] * ds/dx at x[i].  {0}: the surrogate of the source. */
 typedef struct qg_surrogate {
@@ -19,6 +25,7 @@ typedef struct qg_surrogate {
     float    arg;           /* clip bound, SwishSign beta, tanh temperature: 0 or more, finite */
     float    to;            /* final value of arg, which moves there geometrically; both above 0 */
     uint64_t steps;         /* training steps that this takes; 0: arg is constant */
+    qg_whole_gradient *whole;       /* in place of slope, which is then not called (qg_surrogate_whole) */
 } qg_surrogate;
 
 qg_surrogate qg_surrogate_identity(void);             /* s = x */
@@ -39,6 +46,13 @@ qg_surrogate qg_surrogate_tanh(float temperature);
  * steps 0: t stays 0.1. */
 qg_surrogate qg_surrogate_annealed_tanh(uint64_t steps);
 
+/* A gradient that is no slope at each number, as one that needs a mean over the tensor: Blueoil's `backward`, which takes the
+ * op and dy.  It is called once per tensor and step, by one thread.
+ *
+ * Fails    where it is used: the gradients of xnor and magnitude-aware are not functions of x and dy alone; ranks
+ *          (core/ranks.h) share inputs, so only weights can have one there. */
+qg_surrogate qg_surrogate_whole(qg_whole_gradient *gradient, float arg);
+
 /* QG_EARG if a constant of the surrogate is out of range. */
 QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
 
@@ -46,7 +60,7 @@ QG_MUST_CHECK qg_status qg_surrogate_check(qg_surrogate s);
  * step of the tape; plain operators use arg unchanged. */
 qg_surrogate qg_surrogate_at(qg_surrogate s, uint64_t step);
 
-/* dx[i] += dy[i] * s'(x[i]) for a whole tensor, in fixed blocks on all threads. */
+/* dx[i] += dy[i] * s'(x[i]) for a whole tensor, in fixed blocks on all threads, or .whole with one channel. */
 void qg_surrogate_slope(qg_surrogate s, size_t n, const float *x, const float *dy, float *dx);
 
 /* s, or own when s is {0}. */

@@ -66,6 +66,7 @@ qg_status qg_magnitude_aware_sign_quantizer_gradient(const qg_array *x, const qg
     qg_split   c      = { 0 };
     qg_status   status = qg__check_backward(op, x, dy, dx);
     if (!status) status = qg__check_channels(op, "last axis", x->rank - 1, x, &c);
+    if (!status && s.whole) status = qg_fail(QG_EARG, "%s: the surrogate must be a slope", op);
     if (status) return status;
     qg__zero(dx);
     qg_form_gradient(qg_magnitude_aware((qg_magnitude_aware_spec){ s }), c, NULL, qg__floats(x), qg__floats(dy),

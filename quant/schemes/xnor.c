@@ -164,6 +164,7 @@ qg_status qg_xnor_weight_quantizer_gradient(const qg_array *x, const qg_array *d
     if (!s) s = qg__check_backward(op, x, dy, dx);
     if (!s) s = qg__check_channels(op, "axis", attrs.axis, x, &c);
     if (!s && authors) s = qg__check_channels(op, "input_axis", attrs.input_axis, x, &in);
+    if (!s && attrs.surrogate.whole) s = qg_fail(QG_EARG, "%s: the surrogate must be a slope", op);
     if (s) return s;
     qg_quant q = qg_xnor((qg_xnor_spec){ .rule = rule, .surrogate = attrs.surrogate });
     q.inputs   = in.depth;

@@ -140,8 +140,48 @@ static void ranks_change_no_bit(void **state)
     for (int i = 0; i < COUNT(rows); i++) assert_same_bits(&rows[i]);
 }
 
+/* dy less its mean: no slope. */
+static void centred(float arg, qg_split c, const float *x, const float *dy, float *dx)
+{
+    const size_t n = c.outer * c.depth * c.inner;
+    double       sum = 0;
+    (void)arg, (void)x;
+    for (size_t i = 0; i < n; i++) sum += (double)dy[i];
+    for (size_t i = 0; i < n; i++) dx[i] += dy[i] - (float)(sum / (double)n);
+}
+
+/* Whether the first step is refused; all ranks agree. */
+static uint64_t is_refused(void *context)
+{
+    static uint8_t  images[16 * SIDE * SIDE * 3];
+    static uint16_t labels[16];
+    qg_loader *data = qg_arrays((qg_shape){ 16, SIDE, SIDE, 3 }, images, labels, CLASSES, (qg_loader_spec){ .batch = 16 });
+    qg_net    *net  = declare_text(context);
+    qg_tape   *t    = qg_tape_new();
+    qg_batch   b;
+    if (!qg_net_build(net) || !t || !qg_loader_next(data, &b)) fail_rank("whole", qg_errmsg());
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    const bool refused = !qg_net_forward(net, t, b.x);
+    const bool why     = refused && strstr(qg_errmsg(), "its surrogate needs the whole batch, which ranks share");
+    qg_tape_free(t), qg_net_free(net), qg_loader_free(data);
+    return (uint64_t)(refused ? 1 + why : 0);
+}
+
+/* A surrogate of the whole tensor can be that of a weight, of which every rank has the whole gradient. */
+static void whole_surrogates_are_for_weights(void **state)
+{
+    const qg_surrogate s     = qg_surrogate_whole(centred, 0);
+    const problem      trains = { "a whole surrogate", "8C3-BN-R-8C3-BN-R-10", .image = { 0, SIDE, SIDE, 3 },
+                                  .spec = { .weight = qg_twn((qg_twn_spec){ .surrogate = s }) } };
+    const problem      fails  = { "an input", "8C3-BN-R-8C3-BN-R-10", .image = { 0, SIDE, SIDE, 3 },
+                                  .spec = { .input = qg_pact((qg_pact_spec){ .surrogate = s }) } };
+    assert_same_bits(&trains);
+    assert_int_equal(run_ranks(2, 1, is_refused, (void *)(uintptr_t)&fails), 2);
+    assert_int_equal(run_ranks(1, 1, is_refused, (void *)(uintptr_t)&fails), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_change_no_bit) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_change_no_bit), cmocka_unit_test(whole_surrogates_are_for_weights) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
