@@ -60,6 +60,8 @@ static qg_status leave_out(config *c)
                                         "teacher", "teacher-digest", "distil", "init-digest", "init-except", "freeze",
                                         "quantize-weights-after", "norm-sync", "ranks" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) config_unset(c, keys[i]);
+    const option *reestimate = option_find("reestimate-batchnorm");
+    if (!config_text(c, reestimate->name) && config_set(c, reestimate, reestimate->fallback)) return qg_errcode();
     return config_set(c, option_find("quantize-after"), "0");
 }
 

@@ -142,7 +142,8 @@ void qg_tape_begin(qg_tape *t, qg_mode mode, uint64_t key, uint64_t step)
     t->draws  = 0;
     t->batch  = 0;
     t->walked = false;
-    if (mode != QG_TRAIN && mode != QG_EVAL) qg_reject(t, QG_EARG, "tape: %d is neither QG_TRAIN nor QG_EVAL", (int)mode);
+    if (mode != QG_TRAIN && mode != QG_EVAL && mode != QG_ESTIMATE)
+        qg_reject(t, QG_EARG, "tape: %d is not a mode", (int)mode);
 }
 
 size_t    qg_tape_peak(const qg_tape *t)   { return t ? t->peak : 0; }
@@ -551,7 +552,8 @@ qg_status qg_backward(qg_tape *t, qg_var *loss)
                        "backward: the loss is NULL, although no op failed in this step; an op was called with NULL");
     if (!is_of_step(t, loss)) return qg_fail(QG_ESTATE, "backward: the loss is of another tape, or of an earlier step");
     watch_forward(&t->watch, NULL);
-    if (t->mode != QG_TRAIN) return qg_fail(QG_ESTATE, "backward: the tape was begun in QG_EVAL");
+    if (t->mode != QG_TRAIN)
+        return qg_fail(QG_ESTATE, "backward: the tape was begun in %s", t->mode == QG_EVAL ? "QG_EVAL" : "QG_ESTIMATE");
     if (qg_count(loss->shape) != 1)
         return qg_fail(QG_ESHAPE, "backward: the loss is " QG_SHAPE_FMT ", not [1,1,1,1]",
                        QG_SHAPE_ARGS(loss->shape));

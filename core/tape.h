@@ -10,7 +10,7 @@
  * read.
  *
  * After a failure every op returns NULL.  An op that is given NULL returns NULL.  qg_backward reports the first
- * failure of the step, so that is the only place to check in QG_TRAIN.  In QG_EVAL check the result for NULL, or
+ * failure of the step, so that is the only place to check in QG_TRAIN.  In other modes check the result for NULL, or
  * qg_tape_status.
  */
 #ifndef QG_TAPE_H
@@ -25,7 +25,11 @@
 typedef struct qg_tape    qg_tape;
 typedef struct qg_var     qg_var;
 typedef struct qg_profile qg_profile;           /* core/profile.h */
-typedef enum qg_mode { QG_TRAIN, QG_EVAL } qg_mode;
+
+/* QG_ESTIMATE is QG_EVAL with batch norms that use the statistics of the batch and move their running statistics towards
+ * them, as in QG_TRAIN.  Nothing else changes, so it estimates the statistics anew for the weights as they are. */
+typedef enum qg_mode { QG_TRAIN, QG_EVAL, QG_ESTIMATE } qg_mode;
+
 
 /* What the engine knows about an op.  There is no list of ops: each is such a constant, defined beside the
  * function that records it. */
@@ -91,7 +95,7 @@ qg_var   *qg_parameter(qg_tape *t, const qg_param *p);   /* borrows p; its gradi
  *
  * Shapes   loss [1,1,1,1].
  * Fails    With the first failure of the step; else QG_ESHAPE, QG_ENAN (the loss is not finite), QG_ESTATE
- *          (the mode is QG_EVAL, or qg_backward was already called in this step), QG_EMEM.  Running out of
+ *          (the mode is not QG_TRAIN, or qg_backward was already called in this step), QG_EMEM.  Running out of
  *          memory half way leaves gradients partly summed: call qg_params_clear_gradients. */
 QG_MUST_CHECK
 qg_status qg_backward(qg_tape *t, qg_var *loss);

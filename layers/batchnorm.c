@@ -30,6 +30,11 @@ static qg_status start(qg_layer *l, uint64_t key)
     return QG_OK;
 }
 
+bool qg__batchnorm_frozen(const qg_batchnorm *bn, uint64_t step)
+{
+    return bn->layer.frozen || (bn->spec.freeze_after && step >= bn->spec.freeze_after);
+}
+
 qg_norm_spec qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t)
 {
     return (qg_norm_spec){ .mean     = bn->mean->value,
@@ -37,8 +42,7 @@ qg_norm_spec qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t)
                            .momentum = bn->spec.momentum,
                            .eps      = bn->spec.eps,
                            .per_rank = bn->layer.net->spec.batchnorm_per_rank,
-                           .frozen   = bn->layer.frozen ||
-                                       (bn->spec.freeze_after && qg_tape_step(t) >= bn->spec.freeze_after) };
+                           .frozen   = qg__batchnorm_frozen(bn, t ? qg_tape_step(t) : 0) };
 }
 
 /* As a single channel, all values share their statistics. */

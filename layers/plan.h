@@ -96,6 +96,8 @@ bool           qg__is_sigmoid(const qg_layer *l);
 bool           qg__is_tanh(const qg_layer *l);
 bool           qg__is_concat(const qg_layer *l);
 
+bool           qg__batchnorm_frozen(const qg_batchnorm *bn, uint64_t step);    /* in this step of training */
+
 /* Running statistics and constants, frozen or not in this step of the tape; nothing folded. */
 qg_norm_spec   qg__batchnorm_spec(const qg_batchnorm *bn, const qg_tape *t);
 

@@ -139,7 +139,7 @@ static qg_var *scaled(const qg_product *p, qg_tape *t, qg_var *x, qg_windows win
     return biased(p, t, q.scheme->scale_output(t, q, x, windows, y));
 }
 
-/* Whatever it does in QG_TRAIN; see layers/evaluate.h.  q: x quantized. */
+/* Whatever it does in other modes; see layers/evaluate.h.  q: x quantized. */
 static qg_var *evaluated(const qg_step *s, qg_tape *t, qg_var *x, qg_var *q, const kind *k, qg_windows windows)
 {
     const qg_product *p = (const qg_product *)s->layer;

@@ -8,16 +8,7 @@
 #include "datasets/dataset.h"
 #include "layers/plan.h"
 #include "train/init.h"
-
-/* A batch norm: what it was, and the statistics of the batches so far. */
-typedef struct norm {
-    qg_batchnorm     *of;
-    qg_batchnorm_spec declared;
-    size_t            channels;
-    double            each, n;          /* values of a channel in one image, and so far */
-    double           *mean, *squares;   /* [channels] of these n: mean, sum of (x - mean)^2 */
-    float            *start;            /* [channels] running_var before a batch */
-} norm;
+#include "train/statistics.h"
 
 /* A quantizer of an input, or of a weight. */
 typedef struct range {
@@ -29,15 +20,15 @@ typedef struct range {
 } range;
 
 typedef struct calibration {
-    qg_net     *net;
-    qg_tape    *tape;
-    qg_arena    arena;
-    qg_loader  *images;
-    int         count;
-    norm       *norm;
-    range      *range;
-    float     **rate, *declared;        /* of the dropout layers */
-    int         norms, ranges, rates;
+    qg_net        *net;
+    qg_tape       *tape;
+    qg_arena       arena;
+    qg_loader     *images;
+    int            count;
+    qg__statistics statistics;
+    range         *range;
+    float        **rate, *declared;     /* of the dropout layers */
+    int            ranges, rates;
 } calibration;
 
 /* --- what there is to calibrate ----------------------------------------------------------- */
@@ -48,26 +39,6 @@ static void *take(calibration *c, size_t n, size_t size)
     if (at) memset(at, 0, n * size);
     else qg_fail(QG_EMEM, "calibrate: out of memory");
     return at;
-}
-
-static qg_status add_norm(calibration *c, qg_batchnorm *bn)
-{
-    const qg_shape in = bn->layer.in;
-    norm          *k  = &c->norm[c->norms];
-    k->of             = bn;
-    k->declared       = bn->spec;
-    k->channels       = qg_count(bn->mean->shape);
-    k->each           = (double)(qg_row(in) / k->channels);
-    k->mean           = take(c, k->channels, sizeof *k->mean);
-    k->squares        = take(c, k->channels, sizeof *k->squares);
-    k->start          = take(c, k->channels, sizeof *k->start);
-    if (!k->mean || !k->squares || !k->start) return QG_EMEM;
-    /* One that is not folded reads no running statistics, and from 0 they become those of the batch to the last bit. */
-    if (!qg__net_step(c->net, &bn->layer)) memcpy(k->start, bn->var->value, k->channels * sizeof *k->start);
-    bn->spec.momentum     = 1;
-    bn->spec.freeze_after = 0;
-    c->norms++;
-    return QG_OK;
 }
 
 /* What learns something starts once and is then trained. */
@@ -94,16 +65,14 @@ static qg_status add_range(calibration *c, qg_layer *l, qg_slot *slot, qg_role r
 
 static qg_status add_layer(calibration *c, qg_layer *l)
 {
-    qg_batchnorm *bn     = qg__batchnorm(l);
-    float        *rate   = qg__dropout_rate(l);
-    qg_status     status = QG_OK;
+    float    *rate   = qg__dropout_rate(l);
+    qg_status status = QG_OK;
     if (rate) {
         c->declared[c->rates] = *rate;
         c->rate[c->rates++]   = rate;
         *rate                 = 0;
     }
     if (l->frozen) return QG_OK;
-    if (bn) status = add_norm(c, bn);
     for (int i = 0; i < QG_ROLES && !status; i++) {
         qg_slot *slot = l->type->slot ? l->type->slot(l, qg_roles[i]) : NULL;
         if (slot && slot->q.scheme && qg_roles[i] != QG_GRADIENT) status = add_range(c, l, slot, qg_roles[i]);
@@ -115,12 +84,11 @@ static qg_status begin(calibration *c)
 {
     const size_t layers = (size_t)qg_net_layers(c->net);
     c->tape             = qg_tape_new();
-    c->norm             = take(c, layers, sizeof *c->norm);
     c->range            = take(c, QG_ROLES * layers, sizeof *c->range);
     c->rate             = take(c, layers, sizeof *c->rate);
     c->declared         = take(c, layers, sizeof *c->declared);
-    if (!c->tape || !c->norm || !c->range || !c->rate || !c->declared) return QG_EMEM;
-    qg_status status = QG_OK;
+    if (!c->tape || !c->range || !c->rate || !c->declared) return QG_EMEM;
+    qg_status status = qg__statistics_begin(&c->statistics, c->net, 0);
     for (int i = 0; i < (int)layers && !status; i++) status = add_layer(c, qg_net_layer(c->net, i));
     return status;
 }
@@ -128,7 +96,7 @@ static qg_status begin(calibration *c)
 /* The net as it was declared, with its new values. */
 static void end(calibration *c)
 {
-    for (int i = 0; i < c->norms; i++) c->norm[i].of->spec = c->norm[i].declared;
+    qg__statistics_end(&c->statistics);
     for (int i = 0; i < c->ranges; i++) c->range[i].slot->q.frozen = c->range[i].was_frozen;
     for (int i = 0; i < c->rates; i++) *c->rate[i] = c->declared[i];
     qg_tape_free(c->tape);
@@ -137,20 +105,11 @@ static void end(calibration *c)
 
 /* --- passes ------------------------------------------------------------------------------- */
 
-static void reset_norms(calibration *c)
-{
-    for (int i = 0; i < c->norms; i++) {
-        const norm *k = &c->norm[i];
-        memset(k->of->mean->value, 0, k->channels * sizeof(float));
-        memcpy(k->of->var->value, k->start, k->channels * sizeof(float));
-    }
-}
-
 /* The step is later than the delay of any quantizer. */
-static qg_status forward(calibration *c, qg_tensor x)
+static qg_status forward(calibration *c, qg_mode mode, qg_tensor x)
 {
-    reset_norms(c);
-    qg_tape_begin(c->tape, QG_TRAIN, 0, UINT64_MAX);
+    qg__statistics_next(&c->statistics);
+    qg_tape_begin(c->tape, mode, 0, UINT64_MAX);
     const qg_var *scores = qg_net_forward(c->net, c->tape, x);
     if (!scores) return qg_tape_status(c->tape);
     for (size_t i = 0; i < qg_count(scores->shape); i++)
@@ -159,7 +118,8 @@ static qg_status forward(calibration *c, qg_tensor x)
 }
 
 /* Runs the batches of a pass, each between before and after; n is its number of images. */
-static qg_status pass(calibration *c, void (*before)(calibration *c), void (*after)(calibration *c, double n))
+static qg_status pass(calibration *c, qg_mode mode, void (*before)(calibration *c),
+                      void (*after)(calibration *c, double n))
 {
     qg_status status = qg_loader_seek(c->images, 0, 0);
     int       left   = c->count;
@@ -168,7 +128,7 @@ static qg_status pass(calibration *c, void (*before)(calibration *c), void (*aft
         if (b.x.shape.n > left) b.x.shape.n = left;
         left -= b.x.shape.n;
         before(c);
-        status = forward(c, b.x);
+        status = forward(c, mode, b.x);
         if (!status) after(c, b.x.shape.n);
     }
     qg__loader_divide(c->images, true);
@@ -222,35 +182,12 @@ static qg_status fix_ranges(calibration *c)
 
 static void nothing(calibration *c) { (void)c; }
 
-/* Merges m values with mean b, variance v (unbiased) into n with mean a, sum of squares S:
- *     d = b - a,    a += d m / (n + m),    S += (m - 1) v + d^2 n m / (n + m)          [Chan, Golub, LeVeque 1979] */
-static void add_statistics(calibration *c, double images)
-{
-    for (int i = 0; i < c->norms; i++) {
-        norm        *k = &c->norm[i];
-        const double m = k->each * images, all = k->n + m;
-        for (size_t at = 0; at < k->channels; at++) {
-            const double d = (double)k->of->mean->value[at] - k->mean[at];
-            k->mean[at] += d * m / all;
-            k->squares[at] += (m - 1) * (double)k->of->var->value[at] + d * d * k->n * m / all;
-        }
-        k->n = all;
-    }
-}
+static void add_statistics(calibration *c, double n) { qg__statistics_add(&c->statistics, n); }
 
 static qg_status set_statistics(calibration *c)
 {
-    for (int i = 0; i < c->norms; i++) {
-        const norm *k = &c->norm[i];
-        if (!(k->n > 1))
-            return qg_fail(QG_EARG, "calibrate: %s has one value per channel in %d image, which has no variance",
-                           k->of->layer.name, c->count);
-        for (size_t at = 0; at < k->channels; at++) {
-            k->of->mean->value[at] = (float)k->mean[at];
-            k->of->var->value[at]  = (float)(k->squares[at] / (k->n - 1));
-        }
-    }
-    return QG_OK;
+    const qg_status status = qg__statistics_set(&c->statistics);
+    return status ? qg_fail(status, "calibrate: %s", qg_errmsg()) : QG_OK;
 }
 
 /* ------------------------------------------------------------------------------------------ */
@@ -280,9 +217,9 @@ qg_status qg_calibrate(qg_net *net, qg_calibrate_spec spec)
     if (status) return status;
     calibration c = { .net = net, .images = spec.images, .count = count_of(&spec) };
     status        = begin(&c);
-    if (!status) status = pass(&c, restart_ranges, add_ranges);
+    if (!status) status = pass(&c, QG_TRAIN, restart_ranges, add_ranges);
     if (!status) status = fix_ranges(&c);
-    if (!status) status = pass(&c, nothing, add_statistics);
+    if (!status) status = pass(&c, QG_ESTIMATE, nothing, add_statistics);
     if (!status) status = set_statistics(&c);
     end(&c);
     return status;

@@ -22,13 +22,13 @@ typedef struct qg_calibrate_spec {
 /* Sets the ranges that quantizers of inputs observe, and the running statistics of batch norms, to what a net with
  * these weights and quantizers has on `count` images.  Weights, biases, gamma and beta keep their values.
  *
- * The images pass twice, in the batches of the loader, the last one cut.  Each pass is a forward pass in QG_TRAIN,
- * without dropout and with every delayed quantizer started, so a batch norm normalises by the statistics of the batch.
+ * The images pass twice, in the batches of the loader, the last one cut, forward only, without dropout and with every delayed
+ * quantizer started.  Batch norms use the statistics of the batch.
  *
- *     first pass     a range is the mean over all images of what their batch alone would set:  r = sum n_b r_b / sum n_b
+ *     first pass     in QG_TRAIN: a range is the mean over all images of what their batch alone would set:  r = sum n_b r_b / sum n_b
  *                    with n_b images in batch b.  A scheme that learns its step or range starts from the first batch, as
  *                    in training, unless it has started
- *     second pass    with these ranges, the m values of a channel in all batches have
+ *     second pass    in QG_ESTIMATE: with these ranges, the m values of a channel in all batches have
  *                    running_mean = sum x / m,    running_var = sum (x - running_mean)^2 / (m - 1)
  *                    merged in double from the statistics of each batch [Chan, Golub, LeVeque 1979]
  *

@@ -21,6 +21,7 @@
 #include "train/measure.h"
 #include "train/result.h"
 #include "train/run.h"
+#include "train/statistics.h"
 
 static const double CHECKPOINT_SECONDS = 10;
 
@@ -248,11 +249,24 @@ static qg_status measure(fit *f, qg_loader *images, qg__measured *m, bool *stopp
     return status;
 }
 
-/* The same with the averages of the weights, if there are any. */
-static qg_status measure_last(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
+/* The same with the statistics of the weights as they are, which stay if it succeeds.  A run that is
+ * stopped meanwhile saves those of its last step, and estimates anew when it continues. */
+static qg_status measure_anew(fit *f, qg_loader *images, qg__measured *m, bool *stopped)
+{
+    qg__statistics s;
+    qg_status      status = qg__reestimate(&s, &f->run, stopped);
+    f->asked |= *stopped;
+    if (!status && !*stopped) status = measure(f, images, m, stopped);
+    if (status || *stopped) qg__statistics_undo(&s);
+    qg__statistics_end(&s);
+    return status;
+}
+
+/* Measures with the averages of the weights, if there are any. */
+static qg_status measure_last(fit *f, qg_loader *images, bool anew, qg__measured *m, bool *stopped)
 {
     qg__run_swap(&f->run);
-    const qg_status status = measure(f, images, m, stopped);
+    const qg_status status = (anew ? measure_anew : measure)(f, images, m, stopped);
     qg__run_swap(&f->run);
     return status;
 }
@@ -263,7 +277,7 @@ static qg_status evaluate(fit *f, bool *stopped)
 {
     qg__run_record *at = &f->run.record;
     qg__measured    m;
-    const qg_status status = measure_last(f, chooser(f), &m, stopped);
+    const qg_status status = measure_last(f, chooser(f), qg__reestimates(&f->run), &m, stopped);
     if (status) {
         char when[32];
         snprintf(when, sizeof when, "epoch %" PRIu64, at->epoch + 1);
@@ -366,7 +380,7 @@ static qg_status measure_best(fit *f, bool *stopped)
 static qg_status test_at_end(fit *f)
 {
     bool      stopped;
-    qg_status status = measure_last(f, f->spec->test, &f->last, &stopped);
+    qg_status status = measure_last(f, f->spec->test, false, &f->last, &stopped);
     if (!status && !stopped) f->best = f->last;
     if (!status && !stopped && f->run.record.best_epoch != f->run.record.epoch) status = measure_best(f, &stopped);
     if (status) return qg_fail(status, "test: %s", qg_errmsg());
@@ -607,7 +621,8 @@ static qg_status check_extension(const fit *f)
 /* Continues from the checkpoint. */
 static qg_status take_up(fit *f)
 {
-    qg_status status = qg__run_load(&f->run);
+    qg_status status = qg__run_check_version(&f->run);
+    if (!status) status = qg__run_load(&f->run);
     if (!status) status = qg__run_check_best(&f->run);
     if (!status) status = read_before(f);
     const bool extends = !status && is_extended(f);
@@ -676,6 +691,7 @@ static qg_status share_run(fit *f, qg_status of_first)
     qg_status status = take_from_first(f, f->run.last, of_first);
     if (qg_ranks() == 1 || status) return status;
     qg__code_stats_loaded(&f->run.code_stats);
+    if (!status) status = qg__ranks_broadcast(&f->run.is_older, sizeof f->run.is_older);
     if (!status) status = qg__ranks_broadcast(&f->before, sizeof f->before);
     if (!status) status = qg__ranks_broadcast(&f->tested, sizeof f->tested);
     if (!status) status = qg__ranks_broadcast(&f->last, sizeof f->last);

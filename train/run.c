@@ -449,6 +449,24 @@ static qg_status load(qg__run *r, qg_state *s, const char *path)
     return QG_OK;
 }
 
+qg_status qg__run_check_version(qg__run *r)
+{
+    qg_archive *a;
+    if (r->spec->same) return QG_OK;            /* the program states the whole configuration */
+    const qg_status status = qg_safetensors_open(r->lock, r->paths.file[QG__RUN_LAST], &a);
+    if (status) return status;
+    const char *said = qg_archive_noted(a, "recipe");
+    r->is_older      = said && !strstr(said, QG__RUN_REESTIMATES " = ");
+    qg_archive_free(a);
+    if (!r->is_older) return QG_OK;
+    free(r->identity);
+    r->identity = qg__run_identity(r);
+    if (!r->identity) return qg_fail(QG_EMEM, "out of memory for the configuration");
+    note(r->last, r);
+    note(r->best, r);
+    return QG_OK;
+}
+
 /* Checks the rows up to the checkpoint.  Files of FORMAT_BEFORE do not say what they were. */
 static qg_status check_metrics(const qg__run *r, const char *path)
 {

@@ -51,6 +51,7 @@ typedef struct qg__run {
     qg_net             *net;
     char                init_digest[QG__INIT_DIGEST];   /* of the weights of spec->init; empty: none */
     char               *identity;           /* the configuration, as checkpoints contain it */
+    bool                is_older;           /* it was begun by a version that did not estimate statistics anew */
     qg_fit_span         was;                /* of the checkpoint that was loaded */
     qg__run_record      record;
     qg__code_stats      code_stats;
@@ -72,6 +73,9 @@ qg_status qg__run_claim(qg__run *r);
 QG_MUST_CHECK
 qg_status qg__run_compose(qg__run *r, qg_net *net, const qg_fit_spec *spec);
 
+/* The key of a configuration, which older ones lack. */
+#define QG__RUN_REESTIMATES "reestimate-batchnorm"
+
 /* The configuration that checkpoints contain, from malloc; NULL: QG_EMEM. */
 char     *qg__run_identity(const qg__run *r);
 
@@ -90,6 +94,11 @@ qg_status qg__run_create(qg__run *r);
 /* *has: the locked directory, or else paths.dir, contains f.  Fails with QG_EIO. */
 QG_MUST_CHECK
 qg_status qg__run_has(const qg__run *r, qg__run_file f, bool *has);
+
+/* Sets r->is_older if last.safetensors says so.  Such a run goes on as it began, with the configuration that its files have.
+ * Fails as qg_archive_open and with QG_EMEM. */
+QG_MUST_CHECK
+qg_status qg__run_check_version(qg__run *r);
 
 /* Loads the run from last.safetensors and reads metrics.csv up to the checkpoint.  The files do not change until the
  * run continues.  Fails as qg_state_load, with QG_EFORMAT if a file is damaged or from an unknown version, and with

@@ -111,11 +111,18 @@ static bool is_said(const option *o, const char *value, const char *text)
     return true;
 }
 
+/* NULL: unset. */
+static const char *meant(const config *c, const option *o)
+{
+    const char *text = c->text[o - options];
+    return text ? text : o->kind == OPTION_FLAG ? "false" : o->absent;
+}
+
 const option *config_conflict(const config *c, const config *asked, unsigned with, unsigned without)
 {
     for (int i = 0; i < OPTIONS; i++) {
         const option *o    = &options[i];
-        const char   *said = c->text[i] ? c->text[i] : o->kind == OPTION_FLAG ? "false" : NULL;
+        const char   *said = meant(c, o);
         if (!asked->text[i] || !is_among(o, with, without)) continue;
         if (!said || !is_said(o, said, asked->text[i])) return o;
     }

@@ -71,10 +71,12 @@ typedef struct option_row {         /* getopt.h owns the tag "option" */
     /* Read the value, and write its canonical text.  NULL: determined by the kind. */
     qg_status (*parse)(const char *text, void *value, char *canonical, size_t bytes);
     const char *fallback;   /* used unless the user or the model's recipe sets the option; NULL: unset */
+    const char *absent;     /* what a run meant whose configuration lacks the option, since its version did not have it;
+                               NULL: fallback */
     const char *help;
 } option;
 
-enum { OPTIONS = 90 };
+enum { OPTIONS = 91 };
 extern const option options[OPTIONS];
 
 const option *option_find(const char *name);            /* NULL: no such option */

@@ -202,6 +202,7 @@ qg_fit_spec recipe_fit(const recipe *r)
                           .patience        = r->patience,
                           .label_smoothing = r->label_smoothing,
                           .ema_decay       = r->ema,
+                          .keep_running_statistics = r->reestimate == REESTIMATE_OFF,
                           .freeze          = r->freeze,
                           .teacher         = r->teacher,
                           .loss            = r->loss == SQUARED_HINGE ? squared_hinge : NULL };

@@ -14,6 +14,7 @@
 
 /* In the order of the option's words. */
 typedef enum norm_sync { NORM_SYNC_ON, NORM_SYNC_OFF } norm_sync;
+typedef enum reestimation { REESTIMATE_OFF, REESTIMATE_ON } reestimation;
 typedef enum first_last { FIRST_LAST_FLOAT, FIRST_LAST_QUANTIZED } first_last;
 typedef enum loss_function { CROSS_ENTROPY, SQUARED_HINGE } loss_function;
 typedef enum optimizer { SGD, ADAM, BOP, OPTIMIZERS } optimizer;
@@ -58,6 +59,7 @@ typedef struct recipe {
     uint64_t         quantize_after, quantize_weights_after, freeze_batchnorm_after;
     bool             fold_batchnorm, nesterov;
     norm_sync        norm_sync;
+    reestimation     reestimate;
     loss_function    loss;
     optimizer        optimizer;
     int              patience;

@@ -103,11 +103,13 @@ static qg_status set_fallback(config *c, const char *name, const char *text)
     return !text || config_text(c, name) ? QG_OK : config_set(c, option_find(name), text);
 }
 
-static qg_status fill(config *c)
+/* stored: that of a run, or NULL. */
+static qg_status fill(config *c, const config *stored)
 {
     qg_status status = QG_OK;
     for (int i = 0; i < OPTIONS && !status; i++)
-        if (options[i].use & SAVED) status = set_fallback(c, options[i].name, options[i].fallback);
+        if ((options[i].use & SAVED) && !(stored && options[i].absent))
+            status = set_fallback(c, options[i].name, options[i].fallback);
     for (int i = 0; i < OWN && !status; i++)
         if (own[i].owners >> c->recipe.optimizer & 1) status = set_fallback(c, own[i].key, own[i].fallback);
     return status;
@@ -124,7 +126,7 @@ static qg_status merge(const config *asked, config *out)
     if (model->recipe && config_parse(out, model->recipe, config_text(asked, "model"))) return QG_EARG;
     drop_foreign(out, asked);
     const qg_status status = config_over(out, asked, SAVED, 0);
-    return status ? status : fill(out);
+    return status ? status : fill(out, NULL);
 }
 
 /* The items of a list on one line. */
@@ -163,7 +165,7 @@ static qg_status continue_stored(const config *asked, const config *line, const 
 {
     static const char initial[] = "a run keeps its initial options";
     qg_status         status    = config_over(out, stored, SAVED, 0);
-    if (!status) status = fill(out);
+    if (!status) status = fill(out, stored);
     if (status) return status;
     const option *o = config_conflict(out, asked, IDENTITY, EXTENDS);
     if (o) return keeps(o, out, asked, initial);

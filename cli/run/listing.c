@@ -279,7 +279,11 @@ void listed_value(const listed *of, const option *o, char text[VALUE_BYTES])
         if (*c == '\n') *c = ' ';
 }
 
-static bool is_off(const option *o, const char *value) { return !*value || (o->kind == OPTION_FLAG && !strcmp(value, "false")); }
+static bool is_off(const option *o, const char *value)
+{
+    const char *off = o->kind == OPTION_FLAG ? "false" : o->absent;
+    return !*value || (off && !strcmp(value, off));
+}
 
 bool listing_differs(const listing *l, const option *o)
 {

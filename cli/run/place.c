@@ -167,6 +167,15 @@ static bool differs_in_one(const config *asked, const config *c, const config *r
     return one;
 }
 
+/* A run of a version that lacked an option goes on without it, unless the user asks for it. */
+static qg_status take_absent(const config *asked, const config *c, config *run)
+{
+    qg_status status = QG_OK;
+    for (int i = 0; i < OPTIONS && !status; i++)
+        if (options[i].absent && !run->text[i] && !asked->text[i] && c->text[i]) status = config_set(run, &options[i], c->text[i]);
+    return status;
+}
+
 /* What a run in dir, if there is one, has to do with this configuration. */
 static void read_candidate(const char *dir, const config *asked, const config *c, candidate *out)
 {
@@ -176,7 +185,7 @@ static void read_candidate(const char *dir, const config *asked, const config *c
     bool          usage;
     out->is = STRANGER;
     if (!qg__run_paths_of(dir, &p) && !config_stored(p.file[QG__RUN_CONFIG], &stored) &&
-        !config_resolve(&(config){ 0 }, &stored, &run, &usage)) {
+        !config_resolve(&(config){ 0 }, &stored, &run, &usage) && !take_absent(asked, c, &run)) {
         if (has_configuration(asked, c, &run)) out->is = qg__path_locked(dir) ? BUSY : SAME;
         else if (differs_in_one(asked, c, &run, out->differs)) out->is = NEAR;
         out->unfinished = qg__result_read(&r, QG_BY_PATH, p.file[QG__RUN_RESULT]) || !r.complete;

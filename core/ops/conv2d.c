@@ -595,7 +595,7 @@ qg_var *qg_conv2d(qg_tape *t, qg_var *x, qg_var *w, qg_var *b, qg_conv_spec spec
     spec = completed(spec);
     const bool     depthwise = spec.groups > 1 && spec.groups == x->shape.c;
     /* A following batch norm reads the sums per image; for single pixels it sums by slices itself. */
-    const bool     sums = spec.sums && qg_tape_mode(t) == QG_TRAIN && shape.h * shape.w > 1;
+    const bool     sums = spec.sums && qg_tape_mode(t) != QG_EVAL && shape.h * shape.w > 1;
     qg_var        *y    = (depthwise ? qg__depthwise_conv2d : conv_of_groups)(t, x, w, b, spec, shape, sums);
     if (y) y->flops = 2.0 * (double)qg_count(y->shape) * (double)qg_row(w->shape);
     return y;

@@ -465,7 +465,7 @@ qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate)
     if (!(rate >= 0.0f && rate < 1.0f))
         return qg_reject(t, QG_EARG, "dropout: rate %g is not in [0, 1), x " QG_SHAPE_FMT, (double)rate,
                          QG_SHAPE_ARGS(x->shape));
-    if (qg_tape_mode(t) == QG_EVAL) return x;
+    if (qg_tape_mode(t) != QG_TRAIN) return x;
     /* A rate of 0 draws a key too: what other ops draw then does not depend on the rate. */
     const uint64_t key = qg_tape_key(t);
     if (rate == 0.0f) return x;

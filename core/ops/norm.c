@@ -511,7 +511,7 @@ static bool take_memory(qg_tape *t, qg_var *y, norm *s)
 qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec spec)
 {
     if (!t || !x || !valid(t, x, gamma, beta, spec)) return NULL;
-    const bool train = qg_tape_mode(t) == QG_TRAIN;
+    const bool evaluates = qg_tape_mode(t) == QG_EVAL;
     const int  pool  = spec.pool > 1 ? spec.pool : 1;
     qg_shape   shape = { x->shape.n, x->shape.h / pool, x->shape.w / pool, x->shape.c };
     qg_var    *y     = qg_record(t, &norm_op, shape, x, gamma, beta);
@@ -519,22 +519,22 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
     for (int j = 0; j < spec.act.n_learned; j++)
         if (!qg_operand(y, LEARNED + j, spec.act.learned[j])) return NULL;
 
-    const bool       alone = train && spec.per_rank && qg__slices_of(x).shared;
+    const bool       alone = !evaluates && spec.per_rank && qg__slices_of(x).shared;
     const qg__slices at    = alone ? qg__slices_alone(x) : qg__slices_of(x);
     norm s = { .act         = spec.act,
                .relu        = spec.relu,
                .window      = { x->shape.h, x->shape.w, x->shape.c, pool },
                .at          = at,
                .blocks      = by_slice(x->shape) ? at.to - at.from : x->shape.n,
-               .batch_stats = train && !spec.frozen,
+               .batch_stats = !evaluates && !spec.frozen,
                .alone       = alone,
                .running     = spec };
     if (!take_memory(t, y, &s)) return NULL;
     pass work = { .k = QG_KERNELS(qg__norm_kernels), .s = &s, .y = y, .sums = by_slice(x->shape) ? NULL : x->sums };
     if (s.batch_stats && !sum_blocks(t, &work)) return NULL;
-    if (!take_scratch(t, &work) || (!train && !spec.done && !take_lines(t, &work))) return NULL;
-    if (train) coefficients(&s, y, work.sums, spec);
-    else evaluation_coefficients(&s, y, spec);
+    if (!take_scratch(t, &work) || (evaluates && !spec.done && !take_lines(t, &work))) return NULL;
+    if (evaluates) evaluation_coefficients(&s, y, spec);
+    else coefficients(&s, y, work.sums, spec);
     qg_parallel(s.blocks, forward_piece, &work);
     return s.spread && !y->needs_grad && !send_statistics(t, y) ? NULL : y;
 }

@@ -50,7 +50,7 @@ qg_var *qg_hardtanh(qg_tape *t, qg_var *x);                   /* clip to [-1, 1]
 qg_var *qg_sigmoid(qg_tape *t, qg_var *x);                    /* 1 / (1 + exp(-x))  any */
 qg_var *qg_tanh(qg_tape *t, qg_var *x);                       /* tanh(x)            any */
 qg_var *qg_dropout(qg_tape *t, qg_var *x, float rate);        /* QG_TRAIN: 0 with probability rate, else
-                                                                 x / (1 - rate); QG_EVAL: x.  0 <= rate < 1 */
+                                                                 x / (1 - rate); otherwise x.  0 <= rate < 1 */
 
 /* Relu with a learned slope below 0, and the same between two learned shifts.
  *     prelu    y = u where u > 0, else a u;  u = x
@@ -143,23 +143,23 @@ struct qg_activation {
 enum { QG_NORM_POOL = 15 };     /* the largest window of qg_norm: backward keeps an index in a byte */
 
 typedef struct qg_norm_spec {
-    float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN, used in QG_EVAL */
+    float        *mean, *var;   /* running statistics [c]: updated in QG_TRAIN and QG_ESTIMATE, used in QG_EVAL */
     float         momentum;     /* 0: 0.1;  running += momentum (batch - running);  0..1 */
     float         eps;          /* 0: 1e-5;  finite, not negative */
-    bool          frozen;       /* QG_TRAIN also uses the running statistics and leaves them alone */
+    bool          frozen;       /* every mode uses the running statistics and leaves them alone */
     int           pool;         /* 0: none; else the maximum over pool x pool, at most QG_NORM_POOL */
     qg_var       *add;          /* [n,h,w,c] added to z: the shortcut of a residual block; not with pool */
     bool          relu;         /* then max(z, 0) */
     qg_activation act;          /* then this; {0}: none.  It must never decrease, as relu, so that both
                                    commute with the maximum */
     bool          done;         /* QG_EVAL: x is z already */
-    bool          per_rank;     /* QG_TRAIN: a rank (core/ranks.h) uses the statistics of its own images, and waits for no
+    bool          per_rank;     /* a rank (core/ranks.h) uses the statistics of its own images of a batch, and waits for no
                                    other one; see below */
 } qg_norm_spec;
 
 /* Batch normalisation over n h w, then max pooling, relu and an activation, in one pass.
  *     z = gamma (x - mean) / sqrt(var + eps) + beta,   y = act(relu(max over the window of z + add))
- * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN (the
+ * gamma, beta [1,1,1,c]; NULL means 1 and 0.  mean and var are those of the batch in QG_TRAIN and QG_ESTIMATE (the
  * running variance is tracked unbiased, m / (m - 1) with m = n h w) and the running ones in
  * QG_EVAL, where z is rounded as fl(fl(a x) + b), with a = gamma / sqrt(var + eps) and b = beta - mean a rounded once
  * each, on every instruction set.  With m = 1 the variance of the batch is 0: z = beta, and the gradient of x is 0.
@@ -175,7 +175,7 @@ qg_var *qg_norm(qg_tape *t, qg_var *x, qg_var *gamma, qg_var *beta, qg_norm_spec
  * to integers, for instance) before it is multiplied.  With z = product(x, w), s = sqrt(var + eps) of the running
  * statistics and B those of the batch, norm(z) is
  *     product(x, fold_weight(w)) + fold_bias                                   QG_EVAL, or frozen
- *     fold_correct(product(x, fold_weight(w)), z)                              QG_TRAIN
+ *     fold_correct(product(x, fold_weight(w)), z)                              otherwise
  * to rounding.  The weight is always folded with the running s, so that it does not jitter from batch
  * to batch; fold_correct takes s out again, s / sB.  spec: mean, var, momentum and eps; gamma NULL
  * means 1.  Fails: QG_ESHAPE, QG_EARG.           [Krishnamoorthi 2018, arXiv:1806.08342v1, sec. 3.2] */

@@ -54,7 +54,7 @@ static void test_every_state_has_its_word(void **state)
         { "runs/begun", "killed", NULL },
         { "runs/old", "finished", NULL },
         { "runs/bad-result", "damaged", "result.json: is damaged: its checksum is another" },
-        { "runs/bad-config", "damaged", "config.toml:27: unknown key 'nonsense'" },
+        { "runs/bad-config", "damaged", "config.toml:28: unknown key 'nonsense'" },
         { "runs/bad-last", "damaged", "last.safetensors' is malformed" },
         { "runs/lost-last", "damaged", "last.safetensors': No such file" },
         { "runs/notes", "foreign", NULL },
@@ -131,7 +131,7 @@ static void test_the_table_is_sorted(void **state)
     static const char *const tests[] = { "runs/whole-9", "runs/whole-10", "runs/killed" };
     assert_order("runs --sort test", tests, 3);
     assert_stdout("99.00");
-    assert_stdout("\n\nruns/bad-config: runs/bad-config/config.toml:27: unknown key");
+    assert_stdout("\n\nruns/bad-config: runs/bad-config/config.toml:28: unknown key");
     assert_refuses("runs --sort colour", 2, "sort: there is no column 'colour'; available: run, state, epochs, valid, test, best");
 }
 
@@ -142,7 +142,7 @@ static void test_csv_quotes_what_must_be(void **state)
     assert_status("runs --csv", 0);
     assert_stdout("run,state,epochs,of,validation_accuracy,test_accuracy,best_test_accuracy,best_validation_accuracy,best_epoch,"
                   "seconds,why,validation,lr,seed\n");
-    assert_stdout("\n\"runs/a, \"\"b\"\"\",finished,2,2,,0.");
+    assert_stdout("\n\"runs/a, \"\"b\"\"\",finished,2,2,,");
     assert_stdout(name);
     assert_stdout(",,40,0.01,9\n");
 }

@@ -312,6 +312,26 @@ static void age(const char *path)
     run_shell("sed -i 's/qgrad 2/qgrad 1/; s/\"metrics\":\"[0-9a-f]*\"/\"digest\": \"%s\"/' %s", last_text("digest"), path);
 }
 
+/* A run of a version that did not estimate statistics anew: its files lack the key. */
+static void test_runs_from_before_an_option_go_on_without_it(void **state)
+{
+    char digest[32];
+    assert_status(TRAIN "--epochs 2 --reestimate-batchnorm off --out @/kept-statistics --json", 0);
+    snprintf(digest, sizeof digest, "%s", last_text("digest"));
+    assert_status(TRAIN "--epochs 2 --reestimate-batchnorm off --out @/before-option --budget 0 --json", 3);
+    age(at("before-option/last.safetensors"));
+    run_shell("cd @/before-option && sed -i '/^reestimate-batchnorm/d' config.toml && "
+              "sed -i 's/reestimate-batchnorm = ..off../                              /' last.safetensors && ! grep -r reestimate .");
+    assert_refuses("train --resume --out @/before-option --reestimate-batchnorm on", 1,
+                   "reestimate-batchnorm is unset in the run, but on was requested");
+    assert_status("train --resume --out @/before-option --json", 0);
+    assert_string_equal(last_text("digest"), digest);
+    run_shell("! grep -r reestimate @/before-option/config.toml @/before-option/last.safetensors @/before-option/best.safetensors");
+    assert_status(TRAIN "--epochs 2 --out @/estimated --json", 0);
+    assert_string_not_equal(last_text("digest"), digest);
+    run_shell("grep 'reestimate-batchnorm = \"on\"' @/estimated/config.toml");
+}
+
 static void test_runs_of_the_format_before_go_on(void **state)
 {
     assert_status(TRAIN "--epochs 2 --out @/current --json", 0);
@@ -547,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_a_flipped_bit_is_refused_and_nothing_is_changed),
         cmocka_unit_test(test_a_changed_row_is_refused),
         cmocka_unit_test(test_runs_of_the_format_before_go_on),
+        cmocka_unit_test(test_runs_from_before_an_option_go_on_without_it),
         cmocka_unit_test(test_places_that_no_run_reaches_are_refused),
         cmocka_unit_test(test_what_older_versions_did_not_write_is_not_missed),
         cmocka_unit_test(test_a_damaged_checkpoint_is_refused_and_left_alone),

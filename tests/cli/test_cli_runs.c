@@ -13,6 +13,7 @@
 #define ITS    "runs/lenet5-twn-epochs=1-batch=24-3"
 #define PAUSED RUN "--epochs 2 --budget 0 "
 #define THEIRS "runs/lenet5-twn-epochs=2-batch=24-3"
+#define KEEPS  "runs/lenet5-twn-reestimate-batchnorm=off-epochs=2-batch=24-3"
 
 static int set_up_runs(void **state)
 {
@@ -155,6 +156,20 @@ static void test_resume_says_that_it_found_nothing(void **state)
     assert_null(strstr(last.err, "found no run"));
 }
 
+/* A configuration that lacks an option is that of a run of this command, which goes on as it began. */
+static void test_resume_finds_a_run_from_before_an_option(void **state)
+{
+    assert_status(PAUSED "--reestimate-batchnorm off", 3);
+    assert_string_equal(last_text("run"), KEEPS);
+    run_shell("cd @/" KEEPS " && sed -i '/^reestimate-batchnorm/d' config.toml");
+    assert_status(RUN "--epochs 2 --resume --reestimate-batchnorm on --budget 0", 3);
+    assert_stderr("warning: --resume found no run with these options; " KEEPS " differs only in reestimate-batchnorm, which is not set "
+                  "there");
+    run_shell("rm -r @/" THEIRS);
+    assert_status(RUN "--epochs 2 --resume", 0);
+    assert_string_equal(last_text("run"), KEEPS);
+}
+
 /* Which run may have been meant: the newest that differs in one option alone, which is named. */
 static void test_resume_names_the_run_that_is_nearest(void **state)
 {
@@ -207,6 +222,7 @@ int main(void)
         cmocka_unit_test_setup(test_resume_finds_the_newest_unfinished_run, restore_tree),
         cmocka_unit_test_setup(test_resume_says_that_it_found_nothing, restore_tree),
         cmocka_unit_test_setup(test_resume_tells_runs_by_what_they_started_from, restore_tree),
+        cmocka_unit_test_setup(test_resume_finds_a_run_from_before_an_option, restore_tree),
         cmocka_unit_test_setup(test_resume_names_the_run_that_is_nearest, restore_tree),
         cmocka_unit_test_setup_teardown(test_resume_leaves_a_run_alone_that_is_training, restore_tree, end_background),
     };

@@ -510,6 +510,28 @@ static void test_only_the_identity_of_a_stored_run_is_fixed(void **state)
     config_free(&stored);
 }
 
+/* What an absent key meant is not what it means today. */
+static void test_a_stored_run_keeps_what_its_version_lacked(void **state)
+{
+    bool   usage;
+    config stored = { 0 }, asked = { 0 }, old = { 0 }, new = { 0 }, off = { 0 };
+    assert_ok(config_set(&asked, option_find("model"), "lenet5"));
+    assert_ok(config_resolve(&asked, NULL, &new, &usage));
+    assert_string_equal(config_text(&new, "reestimate-batchnorm"), "on");
+    assert_int_equal(new.recipe.reestimate, REESTIMATE_ON);
+    assert_ok(config_over(&stored, &new, 0, 0));
+    config_unset(&stored, "reestimate-batchnorm");
+    assert_ok(config_resolve(&asked, &stored, &old, &usage));
+    assert_null(config_text(&old, "reestimate-batchnorm"));
+    assert_int_equal(old.recipe.reestimate, REESTIMATE_OFF);
+    assert_string_equal(config_difference(&old, &new, IDENTITY, 0)->name, "reestimate-batchnorm");
+    assert_string_equal(config_difference(&new, &old, IDENTITY, 0)->name, "reestimate-batchnorm");
+    assert_ok(config_over(&off, &new, 0, 0));
+    assert_ok(config_set(&off, option_find("reestimate-batchnorm"), "off"));
+    assert_null(config_difference(&old, &off, IDENTITY, 0));
+    config_free(&asked), config_free(&stored), config_free(&old), config_free(&new), config_free(&off);
+}
+
 static void test_a_model_names_its_files(void **state)
 {
     char name[64];
@@ -724,6 +746,7 @@ int main(void)
         cmocka_unit_test(test_a_resolved_configuration_resolves_to_itself),
         cmocka_unit_test(test_a_model_names_its_files),
         cmocka_unit_test(test_only_the_identity_of_a_stored_run_is_fixed),
+        cmocka_unit_test(test_a_stored_run_keeps_what_its_version_lacked),
         cmocka_unit_test_setup_teardown(the_best_epoch_is_one_that_counts, room_enter, leave),
         cmocka_unit_test(schemes_are_called_as_on_the_command_line),
         cmocka_unit_test(test_a_printed_text_is_whole),

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/io/hash.h"
@@ -171,9 +172,40 @@ static void statistics_need_no_backward_pass(void **state)
     run_ranks(8, 1, observe, NULL);
 }
 
+/* A forward pass in QG_ESTIMATE leaves the statistics of a training step, though parameters lie upstream. */
+static uint64_t estimate(void *context)
+{
+    (void)context;
+    static float x[N * IN];
+    model        trained = begin(1, false), estimated = begin(1, false);
+    int          first;
+    const int    n = qg__images_here(N, &first);
+    qg_tape     *t = qg_tape_new();
+    fill_uniform(x, N * IN, -1, 2, 2);
+    const qg_tensor here = { { n, 1, 1, IN }, x + (size_t)first * IN };
+    qg__ranks_serve(here.data, N);
+    qg_tape_begin(t, QG_TRAIN, 1, 0);
+    if (qg_backward(t, loss_of(&trained, t, here, 1))) fail_rank(qg_errmsg());
+    qg_tape_begin(t, QG_ESTIMATE, 1, 0);
+    if (!loss_of(&estimated, t, here, 1)) fail_rank(qg_errmsg());
+    if (memcmp(trained.params.value, estimated.params.value, trained.params.length * sizeof(float))) fail_rank("other statistics");
+    const uint64_t digest = qg_hash(0, estimated.params.value, estimated.params.length * sizeof(float));
+    qg_tape_free(t);
+    qg_params_release(&trained.params), qg_params_release(&estimated.params);
+    return digest;
+}
+
+static void an_estimate_needs_no_backward_pass(void **state)
+{
+    (void)state;
+    run_ranks(2, 1, estimate, NULL);
+    run_ranks(8, 1, estimate, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(each_rank_has_statistics_of_its_own),
-                                        cmocka_unit_test(statistics_need_no_backward_pass) };
+                                        cmocka_unit_test(statistics_need_no_backward_pass),
+                                        cmocka_unit_test(an_estimate_needs_no_backward_pass) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "tests/support/testing.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "layers/plan.h"
 #include "layers/net.h"
@@ -50,6 +51,41 @@ static void whole_has_one_mean_for_all(void **state)
         expected[i] = (float)(2 * ((double)image[i] - (double)m->value[0]) / sqrt((double)v->value[0] + 1e-4) - 1);
     assert_close(run(net, t, QG_EVAL, image)->data, expected, NUMBERS, 2e-5);
     qg_tape_free(t), qg_net_free(net);
+}
+
+/* The results and statistics of a training step, but for what evaluation does in another way: no dropout, no draws, no ranges
+ * observed, no gradients. */
+static void an_estimate_is_evaluation_with_statistics_of_the_batch(void **state)
+{
+    float     image[NUMBERS], expected[N * 7], mean[7], var[7];
+    qg_tape  *t = qg_tape_new();
+    qg_quant  weight = qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true });
+    qg_quant  input  = qg_fake_quant((qg_fake_quant_spec){ .range = QG_RANGE_OBSERVED });
+    fill_uniform(image, NUMBERS, -3, 9, 4);
+    for (int estimates = 0; estimates < 2; estimates++) {
+        qg_net *net = begin();
+        qg_net_dense(net, (qg_dense_spec){ .out = 7, .weight = estimates ? weight : qg_binaryconnect((qg_binaryconnect_spec){ 0 }) });
+        qg_net_batchnorm(net);
+        if (estimates) qg_net_dropout(net, 0.5f);
+        if (estimates) qg_net_quantize(net, input);
+        qg_params *p = qg_net_build(net);
+        assert_non_null(p);
+        qg_var         *y = run(net, t, estimates ? QG_ESTIMATE : QG_TRAIN, image);
+        const qg_param *m = qg_params_find(p, "bn1.running_mean"), *v = qg_params_find(p, "bn1.running_var");
+        if (!estimates) {
+            memcpy(expected, y->data, sizeof expected);
+            memcpy(mean, m->value, sizeof mean), memcpy(var, v->value, sizeof var);
+        } else {
+            assert_memory_equal(y->data, expected, sizeof expected);
+            assert_memory_equal(m->value, mean, sizeof mean);
+            assert_memory_equal(v->value, var, sizeof var);
+            for (int i = 0; i < p->count; i++)
+                if (!strncmp(p->item[i]->name, "quantize", 8)) assert_true(p->item[i]->value[0] == 0);
+            assert_failed(qg_backward(t, qg_mean(t, y, QG_AXES)), QG_ESTATE, "QG_ESTIMATE");
+        }
+        qg_net_free(net);
+    }
+    qg_tape_free(t);
 }
 
 /* The channel's offset is no longer what the mean takes out, and what follows is not folded in. */
@@ -187,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_has_one_mean_for_all),
+        cmocka_unit_test(an_estimate_is_evaluation_with_statistics_of_the_batch),
         cmocka_unit_test(whole_folds_nothing),
         cmocka_unit_test(gradients_of_a_whole_norm),
         cmocka_unit_test(scale_and_shift_may_be_left_out),

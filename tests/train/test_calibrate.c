@@ -124,6 +124,21 @@ static qg_layer *layer(qg_net *net, const char *name)
     return NULL;
 }
 
+/* Evaluation may compute with other weights than training. */
+static void statistics_are_those_of_evaluation(void **state)
+{
+    (void)state;
+    qg_net    *net = calibrated((kind){ .weight = qg_binaryconnect((qg_binaryconnect_spec){ .stochastic = true, .float_eval = true }) }, N, N);
+    qg_loader *l   = bands(N);
+    qg_tape   *t   = qg_tape_new();
+    qg_batch   b;
+    assert_true(qg_loader_next(l, &b));
+    qg_tape_begin(t, QG_EVAL, 0, 0);
+    const qg_var *x = qg_apply(layer(net, "conv1"), t, qg_input(t, b.x));
+    assert_statistics(net, "bn1", x->data, qg_count(x->shape), 4);
+    qg_tape_free(t), qg_loader_free(l), qg_net_free(net);
+}
+
 /* Layer by layer, without dropout.  Layers run this way observe, too, so a copy of the net does. */
 static void one_batch_gives_the_statistics_of_the_set(void **state)
 {
@@ -412,6 +427,7 @@ static void one_value_has_no_variance(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statistics_are_those_of_evaluation),
         cmocka_unit_test(one_batch_gives_the_statistics_of_the_set),
         cmocka_unit_test(batches_are_merged_to_the_statistics_of_all_images),
         cmocka_unit_test(a_range_is_the_mean_over_images),
